@@ -1,0 +1,201 @@
+//! What the caller holds while work runs: cancel it, and be told how far it is.
+//!
+//! A [`Control`] goes by reference into every long call. Stages report a fraction of *themselves*; the pipeline turns
+//! that into an estimate for the whole. Callbacks come from the thread that runs the stage, so they must be quick.
+
+use std::borrow::Cow;
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use serde::{Deserialize, Serialize};
+
+use crate::error::{Error, ErrorKind, Result};
+
+/// The stages of a reconstruction, in their order.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Stage {
+    /// Probe and decode the video, choose key frames.
+    Frames,
+    /// Camera poses and sparse points (structure from motion).
+    Sfm,
+    /// Fit the Gaussians to the undistorted frames.
+    Train,
+    /// Write the scene files, the preview and the turntable.
+    Export,
+}
+
+impl Stage {
+    /// All stages, in the order in which they run.
+    pub const ALL: [Stage; 4] = [Stage::Frames, Stage::Sfm, Stage::Train, Stage::Export];
+
+    /// The name used in files, events and messages.
+    pub fn name(self) -> &'static str {
+        match self {
+            Stage::Frames => "frames",
+            Stage::Sfm => "sfm",
+            Stage::Train => "train",
+            Stage::Export => "export",
+        }
+    }
+}
+
+impl fmt::Display for Stage {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// Something that did not stop the work but that the user should know. The code is a stable slug.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Warning {
+    /// Stable slug, for example `low_parallax`.
+    pub code: Cow<'static, str>,
+    /// One sentence with the figures, for a person.
+    pub message: String,
+}
+
+impl Warning {
+    /// A warning with a stable `code` and a sentence for a person.
+    pub fn new(code: &'static str, message: impl Into<String>) -> Self {
+        Self { code: Cow::Borrowed(code), message: message.into() }
+    }
+}
+
+/// One thing that a running stage tells its caller.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[serde(tag = "event", rename_all = "snake_case")]
+pub enum Event {
+    /// How far a stage is.
+    Progress {
+        /// The stage.
+        stage: Stage,
+        /// The part of the stage, for example `matching`; shown to people.
+        step: Cow<'static, str>,
+        /// Fraction of the *stage* that is done, 0 to 1.
+        fraction: f32,
+        /// Details for people, for example `loss 0.031, 42,000 splats`.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        message: Option<String>,
+    },
+    /// A warning; it is also kept in the stage's report.
+    Warning {
+        /// The stage.
+        stage: Stage,
+        /// The warning.
+        #[serde(flatten)]
+        warning: Warning,
+    },
+}
+
+/// A flag that many threads can look at and any can raise. Once cancelled it stays so.
+#[derive(Debug, Clone, Default)]
+pub struct CancelToken(Arc<AtomicBool>);
+
+impl CancelToken {
+    /// A token that is not cancelled.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Asks the work to stop. It stops at its next check, at the latest after a few seconds.
+    pub fn cancel(&self) {
+        self.0.store(true, Ordering::Release);
+    }
+
+    /// Whether the work was asked to stop.
+    pub fn is_cancelled(&self) -> bool {
+        self.0.load(Ordering::Acquire)
+    }
+}
+
+type Listener = dyn Fn(Event) + Send + Sync;
+
+/// The caller's side of a long call: a cancel token and a listener for events. Cheap to clone.
+#[derive(Clone, Default)]
+pub struct Control {
+    cancel: CancelToken,
+    listener: Option<Arc<Listener>>,
+}
+
+impl Control {
+    /// A control that is never cancelled and that nobody listens to.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Uses this cancel token.
+    #[must_use]
+    pub fn with_cancel(mut self, cancel: CancelToken) -> Self {
+        self.cancel = cancel;
+        self
+    }
+
+    /// Sends events to `listener`.
+    #[must_use]
+    pub fn with_listener(mut self, listener: impl Fn(Event) + Send + Sync + 'static) -> Self {
+        self.listener = Some(Arc::new(listener));
+        self
+    }
+
+    /// The cancel token, to raise it from elsewhere.
+    pub fn cancel_token(&self) -> &CancelToken {
+        &self.cancel
+    }
+
+    /// # Errors
+    /// [`ErrorKind::Cancelled`] once the token is raised. Every loop that can take longer than a second calls this.
+    pub fn check(&self) -> Result<()> {
+        if self.cancel.is_cancelled() {
+            return Err(Error::new(ErrorKind::Cancelled, "cancelled"));
+        }
+        Ok(())
+    }
+
+    /// Reports that `fraction` (0 to 1) of `stage` is done and that it is now at `step`.
+    pub fn progress(&self, stage: Stage, step: impl Into<Cow<'static, str>>, fraction: f32) {
+        self.send(Event::Progress {
+            stage,
+            step: step.into(),
+            fraction: fraction.clamp(0.0, 1.0),
+            message: None,
+        });
+    }
+
+    /// Like [`Control::progress`], with details for people.
+    pub fn progress_with(
+        &self,
+        stage: Stage,
+        step: impl Into<Cow<'static, str>>,
+        fraction: f32,
+        message: impl Into<String>,
+    ) {
+        self.send(Event::Progress {
+            stage,
+            step: step.into(),
+            fraction: fraction.clamp(0.0, 1.0),
+            message: Some(message.into()),
+        });
+    }
+
+    /// Passes a warning on.
+    pub fn warn(&self, stage: Stage, warning: Warning) {
+        self.send(Event::Warning { stage, warning });
+    }
+
+    fn send(&self, event: Event) {
+        if let Some(listener) = &self.listener {
+            listener(event);
+        }
+    }
+}
+
+impl fmt::Debug for Control {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Control")
+            .field("cancelled", &self.cancel.is_cancelled())
+            .field("listener", &self.listener.is_some())
+            .finish()
+    }
+}

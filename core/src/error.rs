@@ -1,0 +1,240 @@
+//! The one error type of the engine.
+//!
+//! Every face maps an [`Error`] to its own world (exit code, HTTP status, C code, Python exception) by its
+//! [`ErrorKind`] alone; the message is written for the person who started the work: what was wrong, with which
+//! value, and in the hint what to do about it.
+
+use std::borrow::Cow;
+use std::fmt;
+use std::path::Path;
+
+use serde::{Deserialize, Serialize};
+
+use crate::control::Stage;
+
+/// Result of everything in this crate that can fail.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// What went wrong, as a stable class. The slug ([`ErrorKind::slug`]) is part of the public interface.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum ErrorKind {
+    /// An option or argument is out of its range or contradicts another one.
+    InvalidArgument,
+    /// A file or folder that was named does not exist.
+    NotFound,
+    /// The input is no video or image that can be read, or breaks a limit (size, duration, codec).
+    InvalidMedia,
+    /// A scene, model or checkpoint file is damaged or of an unknown format.
+    InvalidFile,
+    /// The `ffmpeg` or `ffprobe` program is missing or too old.
+    FfmpegMissing,
+    /// Too few usable frames to reconstruct anything.
+    TooFewFrames,
+    /// The pictures show too little texture to find features in.
+    InsufficientFeatures,
+    /// The camera only turned or stood still: depth cannot be seen.
+    InsufficientParallax,
+    /// Only part of the frames could be placed.
+    PartialReconstruction,
+    /// The focal length or distortion that came out is not plausible.
+    IntrinsicsUnreliable,
+    /// The geometry that came out contradicts itself (symmetric or moving scene, broken poses).
+    UnreliableReconstruction,
+    /// `gpu` was asked for and there is none that can be used.
+    NoGpu,
+    /// The graphics device was lost or ran out of memory.
+    Gpu,
+    /// The disk or quota is full.
+    DiskFull,
+    /// Another input or output failure of the operating system.
+    Io,
+    /// The caller cancelled the work.
+    Cancelled,
+    /// The work took longer than it was allowed to.
+    DeadlineExceeded,
+    /// A fault of this program.
+    Internal,
+}
+
+impl ErrorKind {
+    /// Stable machine-readable name, for example `insufficient_parallax`.
+    pub fn slug(self) -> &'static str {
+        use ErrorKind::*;
+        match self {
+            InvalidArgument => "invalid_argument",
+            NotFound => "not_found",
+            InvalidMedia => "invalid_media",
+            InvalidFile => "invalid_file",
+            FfmpegMissing => "ffmpeg_missing",
+            TooFewFrames => "too_few_frames",
+            InsufficientFeatures => "insufficient_features",
+            InsufficientParallax => "insufficient_parallax",
+            PartialReconstruction => "partial_reconstruction",
+            IntrinsicsUnreliable => "intrinsics_unreliable",
+            UnreliableReconstruction => "unreliable_reconstruction",
+            NoGpu => "no_gpu",
+            Gpu => "gpu",
+            DiskFull => "disk_full",
+            Io => "io",
+            Cancelled => "cancelled",
+            DeadlineExceeded => "deadline_exceeded",
+            Internal => "internal",
+        }
+    }
+
+    /// Exit status of the command line for this kind: 2 wrong use, 3 bad input, 4 missing program or device,
+    /// 5 the scene cannot be reconstructed, 6 system, 130 cancelled, 1 a fault of ours.
+    pub fn exit_code(self) -> u8 {
+        use ErrorKind::*;
+        match self {
+            InvalidArgument => 2,
+            NotFound | InvalidMedia | InvalidFile => 3,
+            FfmpegMissing | NoGpu => 4,
+            TooFewFrames
+            | InsufficientFeatures
+            | InsufficientParallax
+            | PartialReconstruction
+            | IntrinsicsUnreliable
+            | UnreliableReconstruction => 5,
+            Gpu | DiskFull | Io | DeadlineExceeded => 6,
+            Cancelled => 130,
+            Internal => 1,
+        }
+    }
+
+    /// Whether the same work may succeed when it is tried again without any change to its input.
+    pub fn is_retryable(self) -> bool {
+        matches!(self, ErrorKind::Gpu | ErrorKind::DiskFull | ErrorKind::Io | ErrorKind::Internal)
+    }
+}
+
+/// What went wrong, where, and what to do about it.
+pub struct Error {
+    kind: ErrorKind,
+    stage: Option<Stage>,
+    message: Cow<'static, str>,
+    hint: Option<Cow<'static, str>>,
+    source: Option<Box<dyn std::error::Error + Send + Sync>>,
+}
+
+impl Error {
+    /// An error of `kind`; `message` says what was wrong and with which value.
+    pub fn new(kind: ErrorKind, message: impl Into<Cow<'static, str>>) -> Self {
+        Self { kind, stage: None, message: message.into(), hint: None, source: None }
+    }
+
+    /// Shorthand for a wrong option or argument.
+    pub fn argument(message: impl Into<Cow<'static, str>>) -> Self {
+        Self::new(ErrorKind::InvalidArgument, message)
+    }
+
+    /// An operating-system error about `path`; a full disk and a missing file get their own kinds.
+    pub fn io(doing: &str, path: &Path, source: std::io::Error) -> Self {
+        use std::io::ErrorKind as Os;
+        let shown = path.display();
+        let error = match source.kind() {
+            Os::NotFound => Self::new(ErrorKind::NotFound, format!("cannot {doing} {shown}: it does not exist")),
+            Os::StorageFull | Os::QuotaExceeded => Self::new(
+                ErrorKind::DiskFull,
+                format!("cannot {doing} {shown}: the disk is full"),
+            )
+            .hint("free some space or choose another output folder, then run the same command again: it continues"),
+            _ => Self::new(ErrorKind::Io, format!("cannot {doing} {shown}: {source}")),
+        };
+        error.caused_by(source)
+    }
+
+    /// Adds what the reader can do about it.
+    #[must_use]
+    pub fn hint(mut self, hint: impl Into<Cow<'static, str>>) -> Self {
+        self.hint = Some(hint.into());
+        self
+    }
+
+    /// Adds the stage in which it happened; an inner, more precise stage is kept.
+    #[must_use]
+    pub fn at(mut self, stage: Stage) -> Self {
+        self.stage.get_or_insert(stage);
+        self
+    }
+
+    /// Adds the underlying error.
+    #[must_use]
+    pub fn caused_by(mut self, source: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Self {
+        self.source = Some(source.into());
+        self
+    }
+
+    /// The class of the error.
+    pub fn kind(&self) -> ErrorKind {
+        self.kind
+    }
+
+    /// The stage in which it happened, if it happened in one.
+    pub fn stage(&self) -> Option<Stage> {
+        self.stage
+    }
+
+    /// What was wrong, without the hint.
+    pub fn message(&self) -> &str {
+        &self.message
+    }
+
+    /// What the reader can do about it.
+    pub fn hint_text(&self) -> Option<&str> {
+        self.hint.as_deref()
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)?;
+        if let Some(hint) = &self.hint {
+            write!(f, " ({hint})")?;
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Debug for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.kind.slug())?;
+        if let Some(stage) = self.stage {
+            write!(f, " in {stage}")?;
+        }
+        write!(f, ": {self}")?;
+        match &self.source {
+            Some(source) => write!(f, ": {source}"),
+            None => Ok(()),
+        }
+    }
+}
+
+impl std::error::Error for Error {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        self.source.as_deref().map(|s| s as _)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_full_disk_and_a_missing_file_are_told_apart() {
+        let full = Error::io("write", Path::new("a.ply"), std::io::ErrorKind::StorageFull.into());
+        assert_eq!(full.kind(), ErrorKind::DiskFull);
+        assert!(full.kind().is_retryable());
+        let missing = Error::io("open", Path::new("b.mp4"), std::io::ErrorKind::NotFound.into());
+        assert_eq!(missing.kind(), ErrorKind::NotFound);
+        assert!(missing.to_string().contains("b.mp4"));
+    }
+
+    #[test]
+    fn the_slug_is_the_serialised_name() {
+        let json = serde_json::to_string(&ErrorKind::InsufficientParallax).unwrap();
+        assert_eq!(json, format!("\"{}\"", ErrorKind::InsufficientParallax.slug()));
+    }
+}

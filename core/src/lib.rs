@@ -1,0 +1,33 @@
+//! libreconstruct: a video goes in; camera poses, a Gaussian scene (`scene.ply`, `scene.spz`) and a preview come out.
+//!
+//! The way the data flows; every arrow is one value type, and every stage is usable by itself:
+//!
+//! ```text
+//! video file ─ video::extract_frames ─▶ Frames ─ sfm::reconstruct ─▶ SparseModel
+//!            ─ camera::undistort ─▶ PINHOLE frames ─ train::Trainer ─▶ Splats ─ scene ─▶ .ply .spz preview
+//! ```
+//!
+//! - [`video`]: probe, decode (ffmpeg as a child process), pick sharp key frames.
+//! - [`sfm`]: structure from motion, from features to bundle adjustment.
+//! - [`camera`]: camera models, poses, undistortion, COLMAP's files. States the frame convention.
+//! - [`raster`]: the differentiable rasteriser's passes, on the CPU and through wgpu.
+//! - [`train`]: fits Gaussians to the frames with those passes.
+//! - [`scene`]: Gaussian scenes and their files, preview, turntable.
+//! - [`pipeline`]: runs the stages in a folder, resumably.
+//!
+//! Long calls take a [`Control`]: it cancels them and hears of their progress. Calls block; run them on a thread of
+//! their own. They use the rayon pool on which they are called (`ThreadPool::install` sets the number of threads),
+//! and their results do not depend on it.
+
+pub mod camera;
+pub mod control;
+pub mod error;
+pub mod pipeline;
+pub mod raster;
+pub mod scene;
+pub mod sfm;
+pub mod train;
+pub mod video;
+
+pub use control::{CancelToken, Control, Event, Stage, Warning};
+pub use error::{Error, ErrorKind, Result};

@@ -1,0 +1,1 @@
+//! The wgpu implementation: Vulkan, Metal, DX12.

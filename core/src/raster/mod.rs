@@ -1,0 +1,290 @@
+//! The differentiable rasteriser of 3D Gaussians, pass by pass.
+//!
+//! [`Rasteriser`] is the seam: one method per pass, the state (splats, moments, pictures) inside. The trainer above
+//! holds schedule and policy and does not know which implementation runs. Image formation is that of 3D Gaussian
+//! Splatting (Kerbl et al., SIGGRAPH 2023) with EWA projection (Zwicker et al., 2001), exactly:
+//!
+//! - splats nearer than [`NEAR`] to the camera plane are dropped; x/z and y/z are clamped to 1.3 times the field of
+//!   view (half the picture over the focal length, measured from the principal point as if it were central) in the
+//!   Jacobian only;
+//! - the 2D covariance gets [`DILATION`] px² on its diagonal;
+//! - `alpha = min(ALPHA_MAX, opacity * exp(-½ dᵀ conic d))`, dropped where it is below [`ALPHA_MIN`], and only there;
+//! - front to back by camera depth (ties by index); a pixel stops *before* the splat that would take its
+//!   transmittance below [`TRANSMITTANCE_MIN`];
+//! - colour = max(0, 0.5 + SH(direction from the camera centre to the mean)); the picture is not clamped;
+//! - pixel (i, j) is sampled at (i + 0.5, j + 0.5).
+
+pub mod cpu;
+#[cfg(feature = "gpu")]
+pub mod gpu;
+
+use serde::{Deserialize, Serialize};
+
+use crate::error::Result;
+use crate::scene::Splats;
+
+/// Side of the square tiles in pixels.
+pub const TILE: u32 = 16;
+/// Splats nearer to the camera plane than this (world units) are dropped.
+pub const NEAR: f64 = 0.01;
+/// Added to the diagonal of the 2D covariance, px².
+pub const DILATION: f64 = 0.3;
+/// Contributions below this are dropped.
+pub const ALPHA_MIN: f64 = 1.0 / 255.0;
+/// No splat is more opaque than this.
+pub const ALPHA_MAX: f64 = 0.999;
+/// A pixel stops before its transmittance would fall below this.
+pub const TRANSMITTANCE_MIN: f64 = 1e-4;
+
+/// A pinhole view: where the camera is and the picture it takes.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct View {
+    /// World-to-camera rotation, row by row (x right, y down, z forward).
+    pub rotation: [[f64; 3]; 3],
+    /// World-to-camera translation, world units.
+    pub translation: [f64; 3],
+    /// Focal length in pixels along x.
+    pub fx: f64,
+    /// Focal length in pixels along y.
+    pub fy: f64,
+    /// Principal point in pixels (centre of the top-left pixel at 0.5).
+    pub cx: f64,
+    /// Principal point in pixels.
+    pub cy: f64,
+    /// Picture width in pixels.
+    pub width: u32,
+    /// Picture height in pixels.
+    pub height: u32,
+}
+
+/// A picture to be matched. It lives in the implementation once added.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Target {
+    /// Width in pixels.
+    pub width: u32,
+    /// Height in pixels.
+    pub height: u32,
+    /// sRGB, 8 bits, row by row, three bytes per pixel.
+    pub rgb: Vec<u8>,
+    /// One byte per pixel, 255 = belongs to the scene, if it is known. Colour is not premultiplied.
+    pub alpha: Option<Vec<u8>>,
+}
+
+/// Number of a [`Target`] inside an implementation: its position in the list given to [`Rasteriser::set_targets`].
+pub type TargetId = u32;
+
+/// How a rendering is compared with its target.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct LossOptions {
+    /// Weight w of 1-SSIM; L1 has 1-w. SSIM has an 11x11 Gaussian window of sigma 1.5 with zero padding, C1 = 0.01²,
+    /// C2 = 0.03², mean over pixels and channels.
+    pub ssim_weight: f32,
+    /// Weight of the mean |alpha - target alpha|, where the target has one.
+    pub alpha_weight: f32,
+    /// Index of the affine exposure to apply to the rendering before it is compared, if any.
+    pub exposure: Option<u32>,
+}
+
+/// One optimiser step (Adam, Kingma & Ba 2015). Learning rates are per parameter group and final for this step.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct StepOptions {
+    /// Number of this step, from 1: bias correction and the key of the noise.
+    pub step: u32,
+    /// Means, world units.
+    pub lr_means: f32,
+    /// Natural logarithms of the scales.
+    pub lr_scales: f32,
+    /// Quaternions.
+    pub lr_rotations: f32,
+    /// Logits of the opacities.
+    pub lr_opacities: f32,
+    /// Constant colour coefficients.
+    pub lr_sh_dc: f32,
+    /// The other colour coefficients.
+    pub lr_sh_rest: f32,
+    /// The affine exposure of the picture of this step.
+    pub lr_exposure: f32,
+    /// Decay of the first moment.
+    pub beta1: f32,
+    /// Decay of the second moment.
+    pub beta2: f32,
+    /// Added to the root of the second moment.
+    pub epsilon: f32,
+    /// Weight of the mean opacity in the loss (3DGS-MCMC, Kheradmand et al. 2024).
+    pub opacity_regularisation: f32,
+    /// Weight of the mean scale in the loss (3DGS-MCMC).
+    pub scale_regularisation: f32,
+    /// Factor of the noise on the means: noise = factor * lr_means * sigmoid(-100 (opacity - 0.005)) * Σ * normal
+    /// (3DGS-MCMC eq. 8, with gsplat's constants); 0 = none.
+    pub noise: f32,
+    /// Seed of the noise; with the step and the splat's number it fixes every random value.
+    pub seed: u64,
+}
+
+/// Statistics that density control needs, per splat, gathered since [`Rasteriser::reset_density_statistics`].
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct DensityStatistics {
+    /// Logits of the opacities now.
+    pub opacities: Vec<f32>,
+    /// Natural logarithms of the scales now.
+    pub log_scales: Vec<[f32; 3]>,
+    /// Sum over steps of |dL/d mean2d| in normalised units (gradient by pixel times half the picture size).
+    pub gradient: Vec<f32>,
+    /// Sum over steps and pixels of (blend weight alpha*T) * mean absolute colour error of the pixel.
+    pub error: Vec<f32>,
+    /// In how many steps it was visible.
+    pub visible: Vec<u32>,
+    /// Largest radius on screen (3 sigma of the long axis over the long side of the picture).
+    pub radius: Vec<f32>,
+}
+
+/// One edit of density control. All sources are read before any destination is written.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct SplatEdit {
+    /// The splat to write; may be past the end by up to the number of edits that grow the scene (no gaps).
+    pub destination: u32,
+    /// The splat whose parameters are taken.
+    pub source: u32,
+    /// Added to the mean, world units.
+    pub mean_offset: [f32; 3],
+    /// Added to the logarithms of the scales.
+    pub log_scale_offset: [f32; 3],
+    /// The new logit of the opacity.
+    pub opacity: f32,
+}
+
+/// Parameters and optimiser moments: all that a checkpoint needs from the rasteriser.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct TrainState {
+    /// The parameters.
+    pub splats: Splats,
+    /// First moments, in the shape of the parameters (`antialiased` unused).
+    pub first_moments: Splats,
+    /// Second moments, in the shape of the parameters (`antialiased` unused).
+    pub second_moments: Splats,
+    /// Affine exposures, one 3x4 matrix (row by row: `rgb' = M [rgb 1]`) per picture.
+    pub exposures: Vec<[f32; 12]>,
+    /// First moments of the exposures.
+    pub exposure_first_moments: Vec<[f32; 12]>,
+    /// Second moments of the exposures.
+    pub exposure_second_moments: Vec<[f32; 12]>,
+}
+
+/// What a step found out; reading it may wait for the device.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+pub struct StepStatistics {
+    /// The loss (without the regularisers).
+    pub loss: f64,
+    /// Its mean absolute colour error.
+    pub l1: f64,
+    /// Its mean SSIM.
+    pub ssim: f64,
+    /// Splats in view.
+    pub visible: u64,
+    /// Pairs of splat and tile.
+    pub intersections: u64,
+}
+
+/// A rendered picture: linear in the trained colours, not clamped.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Rendering {
+    /// Width in pixels.
+    pub width: u32,
+    /// Height in pixels.
+    pub height: u32,
+    /// Row by row: r, g, b over the background, and alpha (1 - final transmittance).
+    pub rgba: Vec<[f32; 4]>,
+}
+
+/// What [`Rasteriser::project`] computes for a visible splat; for tests.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct ProjectedSplat {
+    /// Number of the splat.
+    pub index: u32,
+    /// Centre in pixels.
+    pub mean: [f64; 2],
+    /// Inverse 2D covariance: xx, xy, yy.
+    pub conic: [f64; 3],
+    /// Camera depth.
+    pub depth: f64,
+    /// Opacity, 0 to 1.
+    pub opacity: f64,
+    /// Colour.
+    pub rgb: [f64; 3],
+}
+
+/// The passes of one implementation and the state they work on.
+///
+/// Order within a step: `project`, `intersect`, `sort`, `rasterise`, then for training `loss`,
+/// `rasterise_backward`, `update`. A pass before which its predecessor did not run is an internal error. Deterministic
+/// for one device (and driver), whatever the number of threads.
+pub trait Rasteriser: Send {
+    /// What runs, for people: `cpu (AVX2, f32)`, `gpu (NVIDIA H200, Vulkan)`.
+    fn name(&self) -> String;
+
+    /// Loads parameters, moments and exposures. The statistics of density control start at zero.
+    fn load(&mut self, state: &TrainState) -> Result<()>;
+    /// Reads everything back: `load(store())` changes nothing, bit for bit.
+    fn store(&mut self) -> Result<TrainState>;
+    /// Reads the parameters back.
+    fn splats(&mut self) -> Result<Splats>;
+    /// Number of splats.
+    fn len(&self) -> usize;
+    /// Whether there are none.
+    fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+    /// Replaces the pictures to be matched.
+    fn set_targets(&mut self, targets: Vec<Target>) -> Result<()>;
+
+    /// Culls, projects and colours the splats for `view`, with spherical harmonics up to `sh_degree` (at most the
+    /// scene's).
+    fn project(&mut self, view: &View, sh_degree: u32) -> Result<()>;
+    /// Counts and emits the pairs (tile, splat) in which the splat's alpha can reach [`ALPHA_MIN`].
+    fn intersect(&mut self) -> Result<()>;
+    /// Sorts the pairs by tile, then depth, then number.
+    fn sort(&mut self) -> Result<()>;
+    /// Blends the picture over `background`.
+    fn rasterise(&mut self, background: [f32; 3]) -> Result<()>;
+    /// Compares the picture with a target; computes the gradient by the picture (and by the exposure). A target with
+    /// alpha is composed over the same background.
+    fn loss(&mut self, target: TargetId, options: &LossOptions) -> Result<()>;
+    /// Gradient by the projected splats.
+    fn rasterise_backward(&mut self) -> Result<()>;
+    /// Gradient by the parameters of the visible splats and one optimiser step on them; then the noise.
+    fn update(&mut self, options: &StepOptions) -> Result<()>;
+
+    /// The statistics gathered since the last reset.
+    fn density_statistics(&mut self) -> Result<DensityStatistics>;
+    /// Sets the gathered statistics to zero.
+    fn reset_density_statistics(&mut self) -> Result<()>;
+    /// Applies edits; moments and gathered statistics of every destination become zero.
+    fn edit(&mut self, edits: &[SplatEdit]) -> Result<()>;
+
+    /// The picture of the last `rasterise`.
+    fn rendering(&mut self) -> Result<Rendering>;
+    /// The figures of the last step.
+    fn statistics(&mut self) -> Result<StepStatistics>;
+
+    /// For tests: the visible splats of the last `project`, by number.
+    fn inspect_projected(&mut self) -> Result<Vec<ProjectedSplat>>;
+    /// For tests: (tile, splat) of the last `sort`, in its order. Tiles are numbered row by row.
+    fn inspect_intersections(&mut self) -> Result<Vec<(u32, u32)>>;
+    /// For tests: dL/d(r, g, b, alpha) per pixel of the last `loss`.
+    fn inspect_loss_gradient(&mut self) -> Result<Vec<[f32; 4]>>;
+    /// For tests: dL/d(mean.x, mean.y, conic xx, xy, yy, opacity, r, g, b) per splat of the last
+    /// `rasterise_backward`; zero for those that are not visible.
+    fn inspect_projected_gradient(&mut self) -> Result<Vec<[f64; 9]>>;
+    /// For tests: the gradient by all parameters of the last `rasterise_backward`, in the shape of the splats, without
+    /// regularisers; and by the exposure. Does not step.
+    fn inspect_gradient(&mut self) -> Result<(Splats, [f32; 12])>;
+
+    /// Renders a view: the four forward passes.
+    fn render(&mut self, view: &View, sh_degree: u32, background: [f32; 3]) -> Result<Rendering> {
+        self.project(view, sh_degree)?;
+        self.intersect()?;
+        self.sort()?;
+        self.rasterise(background)?;
+        self.rendering()
+    }
+}

@@ -1,0 +1,8 @@
+//! Gaussian scenes: the splats, their files, pictures of them.
+//!
+//! The world frame of the splats is that of the [`crate::camera::SparseModel`] they were trained on (levelled, y down);
+//! `scene.ply` is written in it, `.spz` is converted as that format demands.
+
+mod splats;
+
+pub use splats::{SH_C0, Splats, sh_coefficients};

@@ -1,0 +1,8 @@
+//! From a video file (or a folder of images) to a few hundred sharp key frames.
+//!
+//! In: a path nobody has looked at yet; it may be anything, also hostile. Out: [`Frames`], pictures on disk. ffmpeg
+//! runs as a child process that may open one local file in a few named containers and nothing else.
+
+mod frames;
+
+pub use frames::{Frame, FrameOptions, FrameSource, Frames, VideoInfo};

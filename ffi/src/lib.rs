@@ -1,0 +1,1 @@
+//! The C face (see `include/reconstruct.h`).
