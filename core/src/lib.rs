@@ -23,9 +23,12 @@ pub mod camera;
 pub mod control;
 pub mod error;
 pub mod pipeline;
+mod random;
 pub mod raster;
 pub mod scene;
 pub mod sfm;
+#[cfg(test)]
+mod test_data;
 pub mod train;
 pub mod video;
 
