@@ -1,1 +1,1 @@
-//! What crosses crates.
+//! What crosses crates: the synthetic capture generator, and helpers of the end-to-end tests.

@@ -1,0 +1,61 @@
+# libreconstruct. Two commands do everything on a fresh Debian or Ubuntu machine:
+#   make demo                  reconstruct a sample capture (or your own: make demo VIDEO=my.mp4)
+#   make test                  run every test of every face
+# Both install what is missing (as root or through sudo), say what they do, and need no network the second time.
+
+SHELL := /bin/bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DEFAULT_GOAL := help
+
+export PATH := $(HOME)/.cargo/bin:$(PATH)
+VIDEO ?=
+OUT ?= demo
+RUN_FLAGS ?=
+RECONSTRUCT := target/release/reconstruct
+VENV := .venv
+
+.PHONY: help build demo test test-rust test-python lint format clean
+
+help: ## Show this list
+	@grep -hE '^[a-z-]+:.*?## ' $(MAKEFILE_LIST) | awk -F':.*?## ' '{printf "  make %-12s %s\n", $$1, $$2}'
+
+build: ## Build the reconstruct command and the libraries
+	@scripts/install-dependencies.sh build
+	@echo "Building (release)"
+	cargo build --release -p libreconstruct-server -p libreconstruct-ffi
+
+demo: ## Reconstruct a sample capture, or VIDEO=my.mp4, into OUT=demo
+	@scripts/install-dependencies.sh build
+	@echo "Building (release; the first time takes some minutes)"
+	@cargo build --release -p libreconstruct-server -p libreconstruct-tests
+	@VIDEO="$(VIDEO)" OUT="$(OUT)" RUN_FLAGS="$(RUN_FLAGS)" scripts/demo.sh
+
+test: test-rust test-python ## Run every test of every face
+
+test-rust:
+	@scripts/install-dependencies.sh test
+	@echo "Rust: unit tests, documentation examples, end-to-end tests"
+	cargo test --release --workspace --exclude libreconstruct-python
+
+test-python: $(VENV)/.installed
+	@echo "Python: build the package and import it"
+	VIRTUAL_ENV=$(abspath $(VENV)) $(VENV)/bin/maturin develop --release --quiet
+	$(VENV)/bin/python -m pytest -q python/tests
+
+# The only step that needs PyPI; it runs once.
+$(VENV)/.installed:
+	@scripts/install-dependencies.sh test
+	@echo "Python: a virtual environment in $(VENV) with maturin, pytest, numpy, Pillow and gsply"
+	python3 -m venv $(VENV)
+	$(VENV)/bin/pip install --quiet --disable-pip-version-check maturin pytest numpy pillow gsply
+	touch $@
+
+lint: ## Check format and lints as CI does
+	cargo fmt --all -- --check
+	cargo clippy --release --workspace --all-targets -- -D warnings
+
+format: ## Format all code
+	cargo fmt --all
+
+clean: ## Remove everything that was built
+	rm -rf target $(VENV) demo

@@ -1,0 +1,51 @@
+#!/usr/bin/env bash
+# Installs what building and testing needs and this machine lacks, on Debian and Ubuntu, as root or through sudo.
+# Says what it does; does nothing, and needs no network, when everything is there.
+#
+#   scripts/install-dependencies.sh [build|test]     (build: enough to build and run; test: what the tests need too)
+set -euo pipefail
+
+purpose=${1:-build}
+missing=()
+need() { # need PACKAGE CHECK...: PACKAGE is missing unless CHECK succeeds
+    local package=$1
+    shift
+    "$@" >/dev/null 2>&1 || missing+=("$package")
+}
+have() { command -v "$1"; }
+have_library() { ldconfig -p | grep -q "$1"; }
+# wgpu opens the Vulkan loader at run time; the software driver lets GPU code run on machines without a GPU.
+have_vulkan_driver() { compgen -G '/usr/share/vulkan/icd.d/*.json' || compgen -G '/etc/vulkan/icd.d/*.json'; }
+have_venv() { python3 -c 'import ensurepip, venv'; }
+
+need ffmpeg have ffmpeg
+need gcc have cc
+need make have make
+need libvulkan1 have_library libvulkan.so.1
+need mesa-vulkan-drivers have_vulkan_driver
+if [ "$purpose" = test ]; then
+    need g++ have c++
+    need python3 have python3
+    need python3-venv have_venv
+fi
+command -v cargo >/dev/null || need curl have curl
+
+if [ ${#missing[@]} -gt 0 ]; then
+    echo "Installing with apt: ${missing[*]}"
+    if ! command -v apt-get >/dev/null; then
+        echo "This machine has no apt-get. Install by hand what matches: ${missing[*]}" >&2
+        exit 1
+    fi
+    as_root=()
+    if [ "$(id -u)" -ne 0 ]; then
+        command -v sudo >/dev/null || { echo "Run this as root, or install sudo: apt-get is needed for ${missing[*]}" >&2; exit 1; }
+        as_root=(sudo)
+    fi
+    "${as_root[@]}" apt-get update -qq
+    "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "${missing[@]}" >/dev/null
+fi
+
+if ! command -v cargo >/dev/null && [ ! -x "$HOME/.cargo/bin/cargo" ]; then
+    echo "Installing the Rust toolchain with rustup (into ~/.cargo)"
+    curl --proto '=https' --tlsv1.2 -sSf https://sh.rustup.rs | sh -s -- -y --profile minimal --component rustfmt --component clippy
+fi
