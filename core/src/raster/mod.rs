@@ -153,7 +153,7 @@ pub struct SplatEdit {
     pub opacity: f32,
 }
 
-/// Parameters and optimiser moments: all that a checkpoint needs from the rasteriser.
+/// Parameters, optimiser moments and gathered statistics: all that a checkpoint needs from the rasteriser.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct TrainState {
     /// The parameters.
@@ -168,6 +168,9 @@ pub struct TrainState {
     pub exposure_first_moments: Vec<[f32; 12]>,
     /// Second moments of the exposures.
     pub exposure_second_moments: Vec<[f32; 12]>,
+    /// What was gathered for density control. Its `opacities` and `log_scales` are empty (they stand in `splats`);
+    /// all of it empty = nothing gathered yet.
+    pub statistics: DensityStatistics,
 }
 
 /// What a step found out; reading it may wait for the device.
@@ -222,7 +225,7 @@ pub trait Rasteriser: Send {
     /// What runs, for people: `cpu (AVX2, f32)`, `gpu (NVIDIA H200, Vulkan)`.
     fn name(&self) -> String;
 
-    /// Loads parameters, moments and exposures. The statistics of density control start at zero.
+    /// Loads parameters, moments, exposures and the statistics of density control (zero where the state has none).
     fn load(&mut self, state: &TrainState) -> Result<()>;
     /// Reads everything back: `load(store())` changes nothing, bit for bit.
     fn store(&mut self) -> Result<TrainState>;
