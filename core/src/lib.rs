@@ -22,6 +22,7 @@
 pub mod camera;
 pub mod control;
 pub mod error;
+mod files;
 pub mod pipeline;
 mod random;
 pub mod raster;

@@ -1,0 +1,74 @@
+//! Files appear whole or not at all: written beside their place, synced, then renamed over it.
+
+use std::fs::{self, File};
+use std::io::{self, BufWriter, Write};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use crate::error::{Error, ErrorKind, Result};
+
+/// Makes the file `path` from what `write` writes. A reader sees the old file or the complete new one; after a failure
+/// the old one stays. The content is on the disk when this returns.
+///
+/// # Errors
+/// Those of `write`, or the operating system's.
+pub(crate) fn write_atomically(
+    path: &Path,
+    write: impl FnOnce(&mut BufWriter<File>) -> io::Result<()>,
+) -> Result<()> {
+    replace_atomically(path, |temporary| {
+        let file = File::create(temporary).map_err(|e| Error::io("create", path, e))?;
+        let mut writer = BufWriter::with_capacity(1 << 18, file);
+        let written =
+            write(&mut writer).and_then(|()| writer.flush()).and_then(|()| writer.get_ref().sync_all());
+        written.map_err(|e| Error::io("write", path, e))
+    })
+}
+
+/// Like [`write_atomically`], for content that somebody else writes: `make` is given the path beside `path` at which
+/// it must leave the complete file. The temporary name keeps the extension.
+pub(crate) fn replace_atomically(path: &Path, make: impl FnOnce(&Path) -> Result<()>) -> Result<()> {
+    let temporary = temporary_path(path)?;
+    let result =
+        make(&temporary).and_then(|()| fs::rename(&temporary, path).map_err(|e| Error::io("write", path, e)));
+    if result.is_err() {
+        // The first failure is what matters; what is left of the temporary file may not even exist.
+        let _ = fs::remove_file(&temporary);
+    }
+    result
+}
+
+/// A name in the same folder that no other process and no other thread of this one uses.
+fn temporary_path(path: &Path) -> Result<PathBuf> {
+    static COUNTER: AtomicU64 = AtomicU64::new(0);
+    let name = path.file_name().and_then(|n| n.to_str()).ok_or_else(|| {
+        Error::new(
+            ErrorKind::InvalidArgument,
+            format!("{} does not name a file that can be written", path.display()),
+        )
+    })?;
+    let number = COUNTER.fetch_add(1, Ordering::Relaxed);
+    Ok(path.with_file_name(format!(".{}-{number}.{name}", std::process::id())))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_failed_write_leaves_the_old_file_and_nothing_else() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a.bin");
+        write_atomically(&path, |w| w.write_all(b"old")).unwrap();
+        let error = write_atomically(&path, |w| {
+            w.write_all(b"half")?;
+            Err(io::ErrorKind::StorageFull.into())
+        })
+        .unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::DiskFull);
+        assert_eq!(fs::read(&path).unwrap(), b"old");
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
+        write_atomically(&path, |w| w.write_all(b"new")).unwrap();
+        assert_eq!(fs::read(&path).unwrap(), b"new");
+    }
+}
