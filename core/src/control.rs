@@ -161,6 +161,17 @@ impl Control {
 
     /// Reports that `fraction` (0 to 1) of `stage` is done and that it is now at `step`.
     pub fn progress(&self, stage: Stage, step: impl Into<Cow<'static, str>>, fraction: f32) {
+        self.report(stage, step.into(), fraction, None);
+    }
+
+    /// Like [`Control::progress`], with details for people.
+    pub fn progress_with(
+        &self,
+        stage: Stage,
+        step: impl Into<Cow<'static, str>>,
+        fraction: f32,
+        message: impl Into<String>,
+    ) {
         self.report(stage, step.into(), fraction, Some(message.into()));
     }
 

@@ -35,7 +35,8 @@ pub fn read_poses(path: &Path) -> Result<BTreeMap<u64, Pose>> {
     let mut poses = BTreeMap::new();
     for frame in frames {
         let number = frame["file"].as_str().and_then(|f| f.parse().ok()).ok_or_else(bad)?;
-        let rows: [[f64; 4]; 4] = serde_json::from_value(frame["c2w"].clone()).map_err(|e| bad().caused_by(e))?;
+        let rows: [[f64; 4]; 4] =
+            serde_json::from_value(frame["c2w"].clone()).map_err(|e| bad().caused_by(e))?;
         let rotation = Matrix3::from_fn(|r, c| rows[r][c]);
         let center = Vector3::new(rows[0][3], rows[1][3], rows[2][3]);
         poses.insert(number, Pose::from_matrix(&rotation, center).inverse());
@@ -45,11 +46,8 @@ pub fn read_poses(path: &Path) -> Result<BTreeMap<u64, Pose>> {
 
 /// Compares the poses of the images numbered `wanted` with the truth.
 pub fn compare(truth: &BTreeMap<u64, Pose>, estimate: &BTreeMap<u64, Pose>, wanted: &[u64]) -> PoseError {
-    let pairs: Vec<(u64, u64)> = wanted
-        .iter()
-        .enumerate()
-        .flat_map(|(k, a)| wanted[k + 1..].iter().map(move |b| (*a, *b)))
-        .collect();
+    let pairs: Vec<(u64, u64)> =
+        wanted.iter().enumerate().flat_map(|(k, a)| wanted[k + 1..].iter().map(move |b| (*a, *b))).collect();
     let relative = |poses: &BTreeMap<u64, Pose>, a: u64, b: u64| -> Option<(Matrix3<f64>, Vector3<f64>)> {
         let (a, b) = (poses.get(&a)?, poses.get(&b)?);
         let rotation = b.rotation_matrix() * a.rotation_matrix().transpose();
@@ -58,7 +56,8 @@ pub fn compare(truth: &BTreeMap<u64, Pose>, estimate: &BTreeMap<u64, Pose>, want
     let measured: Vec<(f64, Option<f64>)> = pairs
         .par_iter()
         .map(|(a, b)| {
-            let (Some((r0, t0)), Some((r1, t1))) = (relative(truth, *a, *b), relative(estimate, *a, *b)) else {
+            let (Some((r0, t0)), Some((r1, t1))) = (relative(truth, *a, *b), relative(estimate, *a, *b))
+            else {
                 return (f64::INFINITY, None);
             };
             // From the chord |R - I| = 2 sqrt(2) sin(angle / 2): exact near zero, where arccos is not.
@@ -114,8 +113,10 @@ mod tests {
     fn a_moved_world_is_no_error() {
         let truth = ring();
         let turn = UnitQuaternion::from_euler_angles(0.2, 0.4, -1.0);
-        let moved =
-            truth.iter().map(|(k, p)| (*k, p.in_moved_world(3.0, &turn, &Vector3::new(1.0, 2.0, 3.0)))).collect();
+        let moved = truth
+            .iter()
+            .map(|(k, p)| (*k, p.in_moved_world(3.0, &turn, &Vector3::new(1.0, 2.0, 3.0))))
+            .collect();
         let error = compare(&truth, &moved, &(0..8).collect::<Vec<_>>());
         assert!(error.auc[0] > 99.999 && error.registered == 1.0, "{error:?}");
     }

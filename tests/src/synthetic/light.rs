@@ -14,8 +14,8 @@ pub(super) struct Lightmap {
 
 /// Metres per texel; shadows of a lamp half a metre wide are softer than this.
 const TEXEL: f64 = 0.035;
-const LAMP_RAYS: u64 = 24;
-const ROOM_RAYS: u64 = 40;
+const LAMP_RAYS: u64 = 16;
+const ROOM_RAYS: u64 = 24;
 /// Radius of the lamp in metres.
 const LAMP_RADIUS: f64 = 0.35;
 

@@ -118,13 +118,8 @@ pub fn generate(output: &Path, options: &CaptureOptions, control: &Control) -> R
     let make = |path: &Path| std::fs::create_dir_all(path).map_err(|e| Error::io("create", path, e));
     make(output)?;
     let film = Film::new(options);
-    let mut video = VideoWriter::create(
-        &output.join("video.mp4"),
-        options.width,
-        options.height,
-        options.frame_rate,
-        control,
-    )?;
+    let mut video =
+        VideoWriter::create(&output.join("video.mp4"), options.width, options.height, options.frame_rate)?;
     if options.masks {
         make(&output.join("masks"))?;
     }
@@ -162,8 +157,7 @@ impl Film {
             .flat_map_iter(|y| {
                 let camera = camera.clone();
                 (0..options.width).map(move |x| {
-                    SAMPLES
-                        .map(|s| camera.unproject(&Vector2::new(f64::from(x) + s[0], f64::from(y) + s[1])))
+                    SAMPLES.map(|s| camera.unproject(&Vector2::new(f64::from(x) + s[0], f64::from(y) + s[1])))
                 })
             })
             .collect();

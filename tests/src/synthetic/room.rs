@@ -131,16 +131,23 @@ impl Room {
         let lift = Vec3::new(-1.35, -0.006, -1.1);
         things.push(vec![quad(lift, Vec3::new(2.7, 0.0, 0.0), Vec3::new(0.0, 0.0, 2.2), &rug)]);
 
-        things.push(cuboid(Vec3::new(0.0, TABLE + 0.04, 0.0), Vec3::new(1.5, 0.04, 0.95), 0.1, &table, Subject::No));
+        things.push(cuboid(
+            Vec3::new(0.0, TABLE + 0.04, 0.0),
+            Vec3::new(1.5, 0.04, 0.95),
+            0.1,
+            &table,
+            Subject::No,
+        ));
         for (dx, dz) in [(-0.66, -0.38), (0.66, -0.38), (-0.66, 0.38), (0.66, 0.38)] {
             let leg = Vec3::new(0.06, -TABLE - 0.04, 0.06);
             things.push(cuboid(flat(dx, dz), leg, 0.1, &table, Subject::No));
         }
 
         // Shelves of books along the brick wall and the green one.
-        for (k, (base, angle)) in [(flat(-1.5, 2.5), 0.0), (flat(1.35, 2.5), 0.0), (flat(-2.5, -1.2), TAU / 4.0)]
-            .into_iter()
-            .enumerate()
+        for (k, (base, angle)) in
+            [(flat(-1.5, 2.5), 0.0), (flat(1.35, 2.5), 0.0), (flat(-2.5, -1.2), TAU / 4.0)]
+                .into_iter()
+                .enumerate()
         {
             let (sin, cos) = f64::sin_cos(angle);
             for level in 0..4 {
@@ -173,7 +180,13 @@ impl Room {
         hang(Vec3::new(front, -1.6, 1.6), 0.6 * z, 0.8, texture::poster(s + 69));
 
         // A sideboard, a trunk, stools.
-        things.push(cuboid(flat(2.35, -0.2), Vec3::new(0.5, 0.8, 1.6), 0.0, &glossy(&walnut, 1.0, 1.0, 0.03), Subject::No));
+        things.push(cuboid(
+            flat(2.35, -0.2),
+            Vec3::new(0.5, 0.8, 1.6),
+            0.0,
+            &glossy(&walnut, 1.0, 1.0, 0.03),
+            Subject::No,
+        ));
         let trunk = matte(&texture::cloth(s + 71, [0.55, 0.32, 0.2]), 1.0, 1.0);
         things.push(cuboid(flat(0.4, -2.3), Vec3::new(1.1, 0.5, 0.5), 0.05, &trunk, Subject::No));
         let seat = matte(&texture::cloth(s + 72, [0.25, 0.4, 0.45]), 2.0, 1.0);
@@ -185,7 +198,9 @@ impl Room {
             things.push(stool);
         }
         let pot = glossy(&texture::ceramic(s + 73), 1.0, 1.0, 0.1);
-        for (k, (x, y, z)) in [(2.35, -0.8, -0.7), (2.3, -0.8, 0.35), (2.35, 0.0, 1.9)].into_iter().enumerate() {
+        for (k, (x, y, z)) in
+            [(2.35, -0.8, -0.7), (2.3, -0.8, 0.35), (2.35, 0.0, 1.9)].into_iter().enumerate()
+        {
             let base = Vec3::new(x, y, z);
             let grow = 1.0 + 0.35 * k as f64;
             let profile = [(0.0, 0.09), (0.12, 0.14), (0.22, 0.11), (0.3, 0.06), (0.34, 0.08)];
@@ -205,7 +220,15 @@ impl Room {
             cuboid(on_table(0.0, 0.0, 0.0), Vec3::new(0.34, 0.1, 0.34), 0.6, &stone, Subject::Yes),
             turned(
                 on_table(0.0, 0.0, 0.1),
-                &[(0.0, 0.1), (0.05, 0.13), (0.14, 0.15), (0.22, 0.11), (0.28, 0.06), (0.33, 0.05), (0.36, 0.08)],
+                &[
+                    (0.0, 0.1),
+                    (0.05, 0.13),
+                    (0.14, 0.15),
+                    (0.22, 0.11),
+                    (0.28, 0.06),
+                    (0.33, 0.05),
+                    (0.36, 0.08),
+                ],
                 &vase,
                 Subject::Yes,
             ),
@@ -214,7 +237,7 @@ impl Room {
         ];
         let mut height = 0.0;
         for k in 0..5u64 {
-            let colour: [f32; 3] = std::array::from_fn(|i| 0.25 + 0.6 * uniform(s, 10 * k + i as u64) as f32);
+            let colour: [f32; 3] = std::array::from_fn(|i| 0.3 + 0.42 * uniform(s, 10 * k + i as u64) as f32);
             let cover = matte(&texture::cloth(s + 10 + k, colour), 1.0, 1.0);
             let thick = 0.025 + 0.02 * uniform(s + 1, k);
             let turn = 0.5 * (uniform(s + 2, k) - 0.5);
@@ -223,7 +246,12 @@ impl Room {
             height += thick;
         }
         let cup = glossy(&texture::ceramic(s + 4), 1.0, 1.0, 0.15);
-        things.push(turned(on_table(0.42, -0.08, height), &[(0.0, 0.035), (0.09, 0.045)], &cup, Subject::Yes));
+        things.push(turned(
+            on_table(0.42, -0.08, height),
+            &[(0.0, 0.035), (0.09, 0.045)],
+            &cup,
+            Subject::Yes,
+        ));
         let page = matte(&texture::poster(s + 5), 1.0, 1.0);
         let corner = Vec3::new(-0.25, TABLE - 0.003, -0.4);
         things.push(vec![quad(corner, Vec3::new(0.24, 0.0, 0.05), Vec3::new(-0.06, 0.0, 0.3), &page)]);

@@ -108,7 +108,8 @@ impl Shape {
             Shape::Quad { corner, u, v } => (corner + a * u + b * v, u.cross(v).normalize()),
             Shape::Ellipsoid { center, radii } => {
                 let (polar, around) = ((b * std::f64::consts::PI).sin(), turn);
-                let p = Vec3::new(polar * around.cos(), (b * std::f64::consts::PI).cos(), polar * around.sin());
+                let p =
+                    Vec3::new(polar * around.cos(), (b * std::f64::consts::PI).cos(), polar * around.sin());
                 (center + p.component_mul(radii), p.component_div(radii).normalize())
             }
             Shape::Frustum { top, height, top_radius, bottom_radius } => {

@@ -213,7 +213,9 @@ pub(super) fn rug(seed: u64) -> Arc<Texture> {
 
 /// An abstract painting: sky, hills, strokes.
 pub(super) fn painting(seed: u64) -> Arc<Texture> {
-    let hue = |k: u64| -> [f32; 3] { std::array::from_fn(|i| 0.15 + 0.75 * uniform(seed, 40 + 3 * k + i as u64) as f32) };
+    let hue = |k: u64| -> [f32; 3] {
+        std::array::from_fn(|i| 0.22 + 0.5 * uniform(seed, 40 + 3 * k + i as u64) as f32)
+    };
     let colours: Vec<[f32; 3]> = (0..6).map(hue).collect();
     Texture::paint(512, move |u, v| {
         let frame = u.min(1.0 - u).min(v.min(1.0 - v));
@@ -234,11 +236,11 @@ pub(super) fn painting(seed: u64) -> Arc<Texture> {
 
 /// A shelf's worth of book spines.
 pub(super) fn books(seed: u64) -> Arc<Texture> {
-    Texture::paint(1024, |u, v| {
+    Texture::paint(512, |u, v| {
         let count = 26.0;
         let book = (u * count).floor() as i64;
         let across = (u * count).fract();
-        let tone: [f32; 3] = std::array::from_fn(|i| 0.12 + 0.65 * cell(seed + i as u64, book, 1));
+        let tone: [f32; 3] = std::array::from_fn(|i| 0.14 + 0.45 * cell(seed + i as u64, book, 1));
         let tall = 0.72 + 0.26 * cell(seed + 4, book, 2);
         if 1.0 - v > tall {
             return [0.06, 0.05, 0.05];

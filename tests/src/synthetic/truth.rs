@@ -19,7 +19,12 @@ pub(super) struct TagTruth {
     pub(super) corners: [[f64; 3]; 4],
 }
 
-pub(super) fn write(folder: &Path, options: &CaptureOptions, poses: &[Pose], tag: Option<&TagTruth>) -> Result<()> {
+pub(super) fn write(
+    folder: &Path,
+    options: &CaptureOptions,
+    poses: &[Pose],
+    tag: Option<&TagTruth>,
+) -> Result<()> {
     let camera = options.camera();
     let (fx, fy) = camera.focal();
     let center = camera.principal_point();
