@@ -14,3 +14,16 @@
 pub mod features;
 pub mod matching;
 pub mod two_view;
+
+mod bundle_adjustment;
+mod filters;
+mod global_positioning;
+mod levenberg_marquardt;
+mod map;
+mod projection;
+mod scale_averaging;
+mod schur;
+#[cfg(test)]
+mod synthetic;
+mod tracks;
+mod triangulation;

@@ -1,0 +1,538 @@
+//! Bundle adjustment: poses, points and the shared intrinsics that make the reprojection error smallest.
+//!
+//! Levenberg-Marquardt on robustly weighted pixel residuals; points are eliminated ([`super::schur`]), the intrinsics are
+//! a border of the reduced camera system. A camera's six unknowns are a rotation in its own frame and its centre. No
+//! gauge is fixed: damping keeps the equations solvable, and the seven free motions do not change the cost.
+
+use nalgebra::{DMatrix, UnitQuaternion, Vector3};
+use rayon::prelude::*;
+
+use crate::camera::{Camera, CameraModel, Pose};
+use crate::control::Control;
+use crate::error::Result;
+
+use super::levenberg_marquardt::{Stopping, Summary, minimise};
+use super::map::{Keypoints, Map};
+use super::projection::{Extrinsics, Linearised, Loss, Projector};
+use super::schur::{self, BORDER, CHUNK, CONSTANT, CameraTerms, PointTerms, Reduced, Structure};
+
+/// Which intrinsics are unknowns.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub(crate) struct RefineIntrinsics {
+    /// Focal lengths.
+    pub(crate) focal: bool,
+    /// Distortion.
+    pub(crate) distortion: bool,
+    /// The principal point, held near where it starts by a prior of this standard deviation in pixels.
+    pub(crate) principal_point: Option<f64>,
+}
+
+/// What to adjust and how.
+#[derive(Debug, Clone)]
+pub(crate) struct BundleOptions {
+    /// How large residuals count; scales in pixels.
+    pub(crate) loss: Loss,
+    /// When to stop.
+    pub(crate) stopping: Stopping,
+    /// Whether rotations are unknowns. Centres always are.
+    pub(crate) rotations: bool,
+    /// Which intrinsics are unknowns; none if any image is constant.
+    pub(crate) intrinsics: RefineIntrinsics,
+    /// Images whose pose stays as it is (by image index); empty for none.
+    pub(crate) constant: Vec<bool>,
+}
+
+/// Pixel noise that the principal point's prior is weighed against.
+const ASSUMED_NOISE: f64 = 0.5;
+
+/// A residual that cannot be computed (point behind the camera) counts as this many pixels, so that no step gains by
+/// pushing points through a camera.
+const BEHIND: f64 = 1e3;
+
+/// Adjusts `map` in place.
+///
+/// # Errors
+/// [`crate::ErrorKind::Cancelled`].
+pub(crate) fn adjust(
+    map: &mut Map,
+    keypoints: &Keypoints,
+    options: &BundleOptions,
+    control: &Control,
+) -> Result<Summary> {
+    let Some(problem) = Problem::new(map, keypoints, options) else {
+        return Ok(Summary { initial_cost: 0.0, final_cost: 0.0, iterations: 0, converged: true });
+    };
+    let start = problem.state(map);
+    let (state, summary) = minimise(
+        start,
+        options.stopping,
+        control,
+        |s| problem.cost(s),
+        |s, damping| problem.step(s, damping),
+    )?;
+    problem.store(&state, map);
+    Ok(summary)
+}
+
+/// Standard deviations of the refined intrinsics, in the order of [`free_parameters`], for pixel noise `noise`; the prior
+/// of the principal point is counted. `None` where the equations are singular.
+pub(crate) fn intrinsics_deviations(
+    map: &Map,
+    keypoints: &Keypoints,
+    options: &BundleOptions,
+    noise: f64,
+) -> Option<Vec<f64>> {
+    let problem = Problem::new(map, keypoints, options)?;
+    let state = problem.state(map);
+    // The gauge freedoms do not touch the intrinsics, so a little damping does not change their covariance.
+    let (reduced, _) = problem.equations(&state, 1e-9)?;
+    let border = problem.free.len();
+    let cameras = reduced.size - border;
+    let mut covariance = DMatrix::zeros(border, border);
+    for k in 0..border {
+        let mut rhs = vec![0.0; reduced.size];
+        rhs[cameras + k] = 1.0;
+        let column = Reduced { size: reduced.size, matrix: reduced.matrix.clone(), rhs }.solve()?;
+        covariance.column_mut(k).copy_from_slice(&column[cameras..]);
+    }
+    Some((0..border).map(|k| noise * covariance[(k, k)].max(0.0).sqrt()).collect())
+}
+
+/// Indices of the parameters of `model` that are unknowns.
+pub(crate) fn free_parameters(model: CameraModel, refine: RefineIntrinsics) -> Vec<usize> {
+    let focals = match model {
+        CameraModel::SimplePinhole | CameraModel::SimpleRadial | CameraModel::Radial => 1,
+        CameraModel::Pinhole | CameraModel::OpenCv => 2,
+    };
+    (0..model.num_params())
+        .filter(|&k| match k {
+            k if k < focals => refine.focal,
+            k if k < focals + 2 => refine.principal_point.is_some(),
+            _ => refine.distortion,
+        })
+        .collect()
+}
+
+struct Problem<'a> {
+    options: &'a BundleOptions,
+    structure: Structure,
+    /// Measured pixel by observation.
+    pixels: Vec<[f64; 2]>,
+    /// Image of every camera: unknown ones first (in the order of the structure), then constant ones.
+    images: Vec<usize>,
+    /// Index into `images` by observation.
+    camera: Vec<u32>,
+    free: Vec<usize>,
+    /// (index into `free`, value, weight)
+    priors: Vec<(usize, f64, f64)>,
+}
+
+#[derive(Clone)]
+struct State {
+    camera: Camera,
+    extrinsics: Vec<Extrinsics>,
+    rotations: Vec<UnitQuaternion<f64>>,
+    points: Vec<[f64; 3]>,
+}
+
+impl<'a> Problem<'a> {
+    fn new(map: &Map, keypoints: &Keypoints, options: &'a BundleOptions) -> Option<Self> {
+        let is_constant = |i: usize| options.constant.get(i).copied().unwrap_or(false);
+        let registered = || (0..map.poses.len()).filter(|&i| map.poses[i].is_some());
+        let unknown = registered().filter(|&i| !is_constant(i)).count();
+        let images: Vec<usize> = registered()
+            .filter(|&i| !is_constant(i))
+            .chain(registered().filter(|&i| is_constant(i)))
+            .collect();
+        if unknown == 0 || map.points.is_empty() {
+            return None;
+        }
+        let mut slot = vec![CONSTANT; map.poses.len()];
+        for (s, &image) in images.iter().enumerate() {
+            slot[image] = s as u32;
+        }
+        let observations = map.observations();
+        let mut start = Vec::with_capacity(map.points.len() + 1);
+        let (mut camera, mut pixels) = (Vec::with_capacity(observations), Vec::with_capacity(observations));
+        start.push(0);
+        let mut track = Vec::new();
+        for point in &map.points {
+            track.clear();
+            track.extend(point.track.iter().map(|o| (slot[o.image as usize], *o)));
+            track.sort_unstable();
+            for (s, o) in &track {
+                camera.push(*s);
+                pixels.push(keypoints[o.image as usize][o.keypoint as usize].into());
+            }
+            start.push(camera.len() as u32);
+        }
+        let unknown_camera =
+            camera.iter().map(|&c| if (c as usize) < unknown { c } else { CONSTANT }).collect();
+        let refine = if unknown == images.len() { options.intrinsics } else { RefineIntrinsics::default() };
+        let free = free_parameters(map.camera.model, refine);
+        let priors = refine.principal_point.map_or(Vec::new(), |sigma| {
+            let center = f64::from(map.camera.width) / 2.0;
+            let middle = f64::from(map.camera.height) / 2.0;
+            let first = map.camera.params.len().min(match map.camera.model {
+                CameraModel::Pinhole | CameraModel::OpenCv => 2,
+                _ => 1,
+            });
+            let weight = (ASSUMED_NOISE / sigma).powi(2);
+            [(first, center), (first + 1, middle)]
+                .into_iter()
+                .filter_map(|(param, value)| Some((free.iter().position(|&f| f == param)?, value, weight)))
+                .collect()
+        });
+        let structure = Structure::new(unknown, start, unknown_camera);
+        Some(Self { options, structure, pixels, images, camera, free, priors })
+    }
+
+    fn state(&self, map: &Map) -> State {
+        // Every image in `images` is registered: `new` chose them so.
+        let poses: Vec<Pose> = self.images.iter().filter_map(|&i| map.poses[i]).collect();
+        State {
+            camera: map.camera.clone(),
+            extrinsics: poses.iter().map(Extrinsics::from_pose).collect(),
+            rotations: poses.iter().map(|p| p.rotation).collect(),
+            points: map.points.iter().map(|p| p.xyz.into()).collect(),
+        }
+    }
+
+    fn store(&self, state: &State, map: &mut Map) {
+        map.camera = state.camera.clone();
+        for c in 0..self.structure.cameras() {
+            let center = Vector3::from(state.extrinsics[c].center);
+            map.poses[self.images[c]] = Some(Pose::from_center(state.rotations[c], &center));
+        }
+        for (point, xyz) in map.points.iter_mut().zip(&state.points) {
+            point.xyz = Vector3::from(*xyz);
+        }
+    }
+
+    /// Half the sum of the losses, and the priors.
+    fn cost(&self, state: &State) -> f64 {
+        let projector = Projector::new(&state.camera);
+        let sums: Vec<f64> = (0..self.structure.points().div_ceil(CHUNK))
+            .into_par_iter()
+            .map(|chunk| {
+                let last = self.structure.points().min((chunk + 1) * CHUNK);
+                let mut sum = 0.0;
+                for p in chunk * CHUNK..last {
+                    for o in self.structure.of_point(p) {
+                        let pose = &state.extrinsics[self.camera[o] as usize];
+                        let squared = match projector.residual(pose, &state.points[p], &self.pixels[o]) {
+                            Some(r) => r[0] * r[0] + r[1] * r[1],
+                            None => BEHIND * BEHIND,
+                        };
+                        sum += self.options.loss.at(squared).0;
+                    }
+                }
+                sum
+            })
+            .collect();
+        let priors: f64 = self
+            .priors
+            .iter()
+            .map(|&(k, value, weight)| weight * (state.camera.params[self.free[k]] - value).powi(2))
+            .sum();
+        0.5 * (sums.iter().sum::<f64>() + priors)
+    }
+
+    /// Residual and derivatives of observation `o`, scaled by the root of its robust weight.
+    #[inline(always)]
+    fn linearise(&self, projector: &Projector, state: &State, o: usize, p: usize) -> Option<Linearised> {
+        let pose = &state.extrinsics[self.camera[o] as usize];
+        let mut l = projector.linearise(pose, &state.points[p], &self.pixels[o])?;
+        let squared = l.residual[0] * l.residual[0] + l.residual[1] * l.residual[1];
+        let w = self.options.loss.at(squared).1.sqrt();
+        let turn = if self.options.rotations { w } else { 0.0 };
+        for i in 0..2 {
+            l.residual[i] *= w;
+            l.by_rotation[i].iter_mut().for_each(|v| *v *= turn);
+            l.by_point[i].iter_mut().for_each(|v| *v *= w);
+            let all = l.by_intrinsics[i];
+            for (k, &param) in self.free.iter().enumerate() {
+                l.by_intrinsics[i][k] = w * all[param];
+            }
+        }
+        Some(l)
+    }
+
+    /// The state after a damped Gauss-Newton step.
+    fn step(&self, state: &State, damping: f64) -> Option<State> {
+        let (reduced, points) = self.equations(state, damping)?;
+        let x = reduced.solve()?;
+        let moves = schur::back_substitute::<6, 8>(&self.structure, &points, &x);
+        let mut next = state.clone();
+        for c in 0..self.structure.cameras() {
+            let turn = UnitQuaternion::from_scaled_axis(Vector3::new(x[6 * c], x[6 * c + 1], x[6 * c + 2]));
+            let rotation = UnitQuaternion::new_normalize((turn * state.rotations[c]).into_inner());
+            let shift = Vector3::new(x[6 * c + 3], x[6 * c + 4], x[6 * c + 5]);
+            let center = Vector3::from(state.extrinsics[c].center) + shift;
+            next.rotations[c] = rotation;
+            next.extrinsics[c] = Extrinsics::from_pose(&Pose::from_center(rotation, &center));
+            next.extrinsics[c].center = center.into();
+        }
+        for (k, &param) in self.free.iter().enumerate() {
+            next.camera.params[param] += x[6 * self.structure.cameras() + k];
+        }
+        for (point, step) in next.points.iter_mut().zip(&moves) {
+            for k in 0..3 {
+                point[k] += step[k];
+            }
+        }
+        (next.camera.mean_focal() > 0.0).then_some(next)
+    }
+
+    /// The damped reduced system at `state`.
+    fn equations(&self, state: &State, damping: f64) -> Option<(Reduced, PointTerms<8>)> {
+        let projector = Projector::new(&state.camera);
+        let points = self.eliminate_points(&projector, state, damping);
+        let border = self.free.len();
+        let reduced = schur::reduce::<6, 8>(&self.structure, &points, border, |c| {
+            self.camera_terms(&projector, state, c, damping)
+        });
+        Some((reduced, points))
+    }
+
+    fn eliminate_points(&self, projector: &Projector, state: &State, damping: f64) -> PointTerms<8> {
+        let border = self.free.len();
+        let structure = &self.structure;
+        let mut terms = PointTerms::<8>::new(structure, border);
+        // Tasks own whole chunks of points, hence disjoint slices of every array.
+        let mut tasks = Vec::with_capacity(structure.points().div_ceil(CHUNK));
+        let mut z = terms.z.as_mut_slice();
+        let mut z_border = terms.z_border.as_mut_slice();
+        for (chunk, (y, factor)) in terms.y.chunks_mut(CHUNK).zip(terms.factor.chunks_mut(CHUNK)).enumerate()
+        {
+            let first = chunk * CHUNK;
+            let observations = structure.point_start[first]..structure.point_start[first + y.len()];
+            let (own, rest) = z.split_at_mut(observations.len());
+            z = rest;
+            let (own_border, rest) = z_border.split_at_mut(if border > 0 { y.len() } else { 0 });
+            z_border = rest;
+            tasks.push((first, y, factor, own, own_border));
+        }
+        tasks.into_par_iter().for_each(|(first, y, factor, z, z_border)| {
+            let base = structure.point_start[first] as usize;
+            for (i, p) in (first..first + y.len()).enumerate() {
+                let mut v = [0.0; 6];
+                let mut g = [0.0; 3];
+                let mut zb = [[0.0; BORDER]; 3];
+                for o in structure.of_point(p) {
+                    let Some(l) = self.linearise(projector, state, o, p) else { continue };
+                    let block = &mut z[o - base];
+                    for r in 0..2 {
+                        let q = &l.by_point[r];
+                        v[0] += q[0] * q[0];
+                        v[1] += q[1] * q[0];
+                        v[2] += q[1] * q[1];
+                        v[3] += q[2] * q[0];
+                        v[4] += q[2] * q[1];
+                        v[5] += q[2] * q[2];
+                        for k in 0..3 {
+                            g[k] += q[k] * l.residual[r];
+                            for a in 0..3 {
+                                block[k][a] += l.by_rotation[r][a] * q[k];
+                                block[k][3 + a] -= q[a] * q[k];
+                            }
+                            for b in 0..border {
+                                zb[k][b] += l.by_intrinsics[r][b] * q[k];
+                            }
+                        }
+                    }
+                }
+                // A point that is seen from one direction only gets its missing stiffness from the largest one.
+                let floor = 1e-9 * v[0].max(v[2]).max(v[5]) + f64::MIN_POSITIVE;
+                for k in [0, 2, 5] {
+                    v[k] += damping * v[k] + floor;
+                }
+                let Some(l) = schur::factor3(&v) else {
+                    // Not seen at all: it takes no part.
+                    z[structure.point_start[p] as usize - base..structure.point_start[p + 1] as usize - base]
+                        .fill([[0.0; 8]; 3]);
+                    factor[i] = [1.0, 0.0, 1.0, 0.0, 0.0, 1.0];
+                    continue;
+                };
+                for block in &mut z
+                    [structure.point_start[p] as usize - base..structure.point_start[p + 1] as usize - base]
+                {
+                    schur::whiten(block, &l);
+                }
+                if let Some(out) = z_border.get_mut(i) {
+                    schur::whiten(&mut zb, &l);
+                    *out = zb;
+                }
+                y[i] = schur::whiten_vector(&g, &l);
+                factor[i] = l;
+            }
+        });
+        terms
+    }
+
+    fn camera_terms(
+        &self,
+        projector: &Projector,
+        state: &State,
+        c: usize,
+        damping: f64,
+    ) -> CameraTerms<6, 8> {
+        let border = self.free.len();
+        let mut t = CameraTerms::<6, 8>::zero();
+        for &o in self.structure.of_camera(c) {
+            let o = o as usize;
+            let Some(l) = self.linearise(projector, state, o, self.structure.point[o] as usize) else {
+                continue;
+            };
+            for r in 0..2 {
+                let (w, q) = (&l.by_rotation[r], &l.by_point[r]);
+                let j = [w[0], w[1], w[2], -q[0], -q[1], -q[2], 0.0, 0.0];
+                let i = &l.by_intrinsics[r];
+                for a in 0..6 {
+                    t.gradient[a] += j[a] * l.residual[r];
+                    for b in 0..8 {
+                        t.u[a][b] += j[a] * j[b];
+                    }
+                    for b in 0..border {
+                        t.u_border[a][b] += j[a] * i[b];
+                    }
+                }
+                for a in 0..border {
+                    t.border_gradient[a] += i[a] * l.residual[r];
+                    for b in 0..border {
+                        t.border[a][b] += i[a] * i[b];
+                    }
+                }
+            }
+        }
+        if c == 0 {
+            for &(k, value, weight) in &self.priors {
+                t.border[k][k] += weight;
+                t.border_gradient[k] += weight * (state.camera.params[self.free[k]] - value);
+            }
+        }
+        for a in 0..6 {
+            t.u[a][a] += damping * t.u[a][a];
+            if t.u[a][a] <= 0.0 {
+                t.u[a][a] = 1.0; // not an unknown, or an image that sees nothing: its step is zero
+            }
+        }
+        for a in 0..border {
+            t.border[a][a] += damping * t.border[a][a];
+        }
+        t
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::random::Random;
+    use crate::sfm::synthetic::Capture;
+
+    fn options() -> BundleOptions {
+        BundleOptions {
+            loss: Loss::Huber(1.0),
+            stopping: Stopping { max_iterations: 60, tolerance: 1e-9 },
+            rotations: true,
+            intrinsics: RefineIntrinsics { focal: true, distortion: true, principal_point: None },
+            constant: Vec::new(),
+        }
+    }
+
+    /// The truth, spoiled: poses, points, focal length and distortion.
+    fn spoiled(capture: &Capture, amount: f64) -> Map {
+        let mut random = Random::new(11);
+        let mut map = capture.true_map_with_points();
+        let mut noise = || Vector3::new(random.normal(), random.normal(), random.normal());
+        for pose in map.poses.iter_mut().flatten() {
+            let turn = UnitQuaternion::from_scaled_axis(0.3 * amount * noise());
+            *pose = Pose::from_center(turn * pose.rotation, &(pose.center() + amount * noise()));
+        }
+        for point in &mut map.points {
+            point.xyz += amount * noise();
+        }
+        map.camera.params[0] *= 1.0 + amount;
+        map.camera.params[3] = 0.0;
+        map
+    }
+
+    #[test]
+    fn exact_measurements_give_the_exact_model() {
+        let capture = Capture::orbit(12, 300, 0.0, 1);
+        let mut map = spoiled(&capture, 0.05);
+        let summary = adjust(&mut map, &capture.keypoints, &options(), &Control::new()).unwrap();
+        assert!(summary.converged && summary.final_cost < 1e-10, "{summary:?}");
+        let (centers, rotations) = capture.errors(&map);
+        assert!(centers < 1e-6 && rotations < 1e-5, "{centers} {rotations}");
+        for (a, b) in map.camera.params.iter().zip(&capture.camera.params) {
+            assert!((a - b).abs() < 1e-4 * b.abs().max(1.0), "{a} {b}");
+        }
+    }
+
+    #[test]
+    fn noise_and_wrong_observations_do_little_harm() {
+        let capture = Capture::orbit(15, 600, 0.5, 2);
+        let mut map = spoiled(&capture, 0.03);
+        let mut keypoints = capture.keypoints.clone();
+        for point in map.points.iter().step_by(20) {
+            let o = point.track[0];
+            keypoints[o.image as usize][o.keypoint as usize].x += 40.0;
+        }
+        let robust = BundleOptions { loss: Loss::Cauchy(1.0), ..options() };
+        adjust(&mut map, &keypoints, &robust, &Control::new()).unwrap();
+        let (centers, rotations) = capture.errors(&map);
+        assert!(centers < 5e-3 && rotations < 0.1, "{centers} {rotations}");
+        assert!((map.camera.params[0] / 700.0 - 1.0).abs() < 5e-3, "{:?}", map.camera);
+    }
+
+    #[test]
+    fn what_is_constant_stays() {
+        let capture = Capture::orbit(10, 200, 0.2, 3);
+        let start = spoiled(&capture, 0.02);
+        let mut map = start.clone();
+        let constant = (0..10).map(|i| i < 4).collect();
+        let control = Control::new();
+        adjust(&mut map, &capture.keypoints, &BundleOptions { constant, ..options() }, &control).unwrap();
+        assert_eq!(map.poses[..4], start.poses[..4]);
+        assert_ne!(map.poses[4..], start.poses[4..]);
+        assert_eq!(map.camera, start.camera);
+
+        let mut map = start.clone();
+        let centers_only = BundleOptions { rotations: false, ..options() };
+        adjust(&mut map, &capture.keypoints, &centers_only, &control).unwrap();
+        for (a, b) in map.poses.iter().flatten().zip(start.poses.iter().flatten()) {
+            assert!(a.rotation.angle_to(&b.rotation) < 1e-12 && a.translation != b.translation);
+        }
+    }
+
+    #[test]
+    fn the_principal_point_is_found_or_known_to_be_unknown() {
+        let mut capture = Capture::orbit(20, 800, 0.3, 4);
+        capture.keypoints.iter_mut().flatten().for_each(|p| p.x += 9.0);
+        let mut map = spoiled(&capture, 0.01);
+        let mut free = options();
+        free.intrinsics.principal_point = Some(16.0);
+        adjust(&mut map, &capture.keypoints, &free, &Control::new()).unwrap();
+        assert!((map.camera.params[1] - 409.0).abs() < 1.5, "{:?}", map.camera);
+        let names = free_parameters(map.camera.model, free.intrinsics);
+        assert_eq!(names, vec![0, 1, 2, 3]);
+        let sigma = intrinsics_deviations(&map, &capture.keypoints, &free, 0.3).unwrap();
+        assert!(sigma[1] < 2.0 && sigma[1] > 0.01, "{sigma:?}");
+    }
+
+    #[test]
+    fn the_result_does_not_depend_on_the_number_of_threads() {
+        let capture = Capture::orbit(12, 900, 0.5, 6);
+        let run = |threads| {
+            let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
+            let mut map = spoiled(&capture, 0.02);
+            pool.install(|| adjust(&mut map, &capture.keypoints, &options(), &Control::new())).unwrap();
+            map
+        };
+        let (one, four) = (run(1), run(4));
+        assert_eq!(one.poses, four.poses);
+        assert_eq!(one.points, four.points);
+        assert_eq!(one.camera, four.camera);
+    }
+}

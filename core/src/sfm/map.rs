@@ -1,0 +1,105 @@
+//! The working model of the mapper: one camera, poses by image index, points with their observations.
+//!
+//! Everything after the view graph reads and changes this; [`crate::camera::SparseModel`] is made from it at the end.
+
+use nalgebra::{Vector2, Vector3};
+
+use crate::camera::{Camera, Pose};
+
+/// A keypoint of an image.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct Observation {
+    /// Index of the image.
+    pub(crate) image: u32,
+    /// Index of the keypoint in that image.
+    pub(crate) keypoint: u32,
+}
+
+impl Observation {
+    pub(crate) fn new(image: u32, keypoint: u32) -> Self {
+        Self { image, keypoint }
+    }
+}
+
+/// A scene point and where it was seen, at most once in an image.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct MapPoint {
+    /// World position.
+    pub(crate) xyz: Vector3<f64>,
+    /// Observations, ordered by image.
+    pub(crate) track: Vec<Observation>,
+}
+
+/// Pixel positions of all keypoints, by image.
+pub(crate) type Keypoints = [Vec<Vector2<f64>>];
+
+/// The model while it is made.
+#[derive(Debug, Clone)]
+pub(crate) struct Map {
+    /// The camera of all images.
+    pub(crate) camera: Camera,
+    /// World-to-camera by image; `None` while an image is not registered.
+    pub(crate) poses: Vec<Option<Pose>>,
+    /// Scene points. Only registered images are in their tracks.
+    pub(crate) points: Vec<MapPoint>,
+}
+
+impl Map {
+    /// A map without poses and points.
+    pub(crate) fn new(camera: Camera, images: usize) -> Self {
+        Self { camera, poses: vec![None; images], points: Vec::new() }
+    }
+
+    /// Number of registered images.
+    pub(crate) fn registered(&self) -> usize {
+        self.poses.iter().flatten().count()
+    }
+
+    /// Number of observations of all points.
+    pub(crate) fn observations(&self) -> usize {
+        self.points.iter().map(|p| p.track.len()).sum()
+    }
+
+    /// Number of observations of every image.
+    pub(crate) fn observations_by_image(&self) -> Vec<usize> {
+        let mut counts = vec![0; self.poses.len()];
+        for observation in self.points.iter().flat_map(|p| &p.track) {
+            counts[observation.image as usize] += 1;
+        }
+        counts
+    }
+
+    /// Reprojection error of a world point in pixels; infinite where the point is not in front of a registered camera.
+    pub(crate) fn reprojection_error(&self, image: usize, xyz: &Vector3<f64>, pixel: &Vector2<f64>) -> f64 {
+        let seen = self.poses[image].and_then(|pose| self.camera.project(&pose.transform(xyz)));
+        seen.map_or(f64::INFINITY, |seen| (seen - pixel).norm())
+    }
+
+    /// Takes an image out: its pose, its observations, and the points that are left with fewer than two.
+    pub(crate) fn unregister(&mut self, image: usize) {
+        self.poses[image] = None;
+        for point in &mut self.points {
+            point.track.retain(|o| o.image as usize != image);
+        }
+        self.points.retain(|p| p.track.len() >= 2);
+    }
+}
+
+/// Median of `values` (the upper one of an even number); `None` if there are none. The order of `values` changes.
+pub(crate) fn median(values: &mut [f64]) -> Option<f64> {
+    quantile(values, 0.5)
+}
+
+/// The value below which the fraction `q` of `values` lies; `None` if there are none. The order of `values` changes.
+pub(crate) fn quantile(values: &mut [f64], q: f64) -> Option<f64> {
+    if values.is_empty() {
+        return None;
+    }
+    let rank = ((values.len() as f64 * q) as usize).min(values.len() - 1);
+    Some(*values.select_nth_unstable_by(rank, f64::total_cmp).1)
+}
+
+/// Angle between two vectors in radians, exact also near 0 and pi. 0 if one of them is zero.
+pub(crate) fn angle_between(a: &Vector3<f64>, b: &Vector3<f64>) -> f64 {
+    a.cross(b).norm().atan2(a.dot(b))
+}

@@ -1,0 +1,260 @@
+//! The reprojection residual and its derivatives, the innermost code of bundle adjustment.
+
+use crate::camera::{Camera, CameraModel, Pose};
+
+use super::schur::BORDER;
+
+/// A pose as the kernels want it: rotation (row-major) and centre. `x_cam = R (x - c)`.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct Extrinsics {
+    pub(crate) rotation: [[f64; 3]; 3],
+    pub(crate) center: [f64; 3],
+}
+
+impl Extrinsics {
+    pub(crate) fn from_pose(pose: &Pose) -> Self {
+        let r = pose.rotation_matrix();
+        Self {
+            rotation: std::array::from_fn(|i| std::array::from_fn(|j| r[(i, j)])),
+            center: pose.center().into(),
+        }
+    }
+
+    #[inline(always)]
+    fn transform(&self, x: &[f64; 3]) -> [f64; 3] {
+        let d = [x[0] - self.center[0], x[1] - self.center[1], x[2] - self.center[2]];
+        let r = &self.rotation;
+        [0, 1, 2].map(|i| r[i][0] * d[0] + r[i][1] * d[1] + r[i][2] * d[2])
+    }
+}
+
+/// Residual of an observation (seen minus measured, pixels) and its derivatives.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Linearised {
+    /// Residual x, y.
+    pub(crate) residual: [f64; 2],
+    /// By a rotation of the camera: `R <- exp(w) R`.
+    pub(crate) by_rotation: [[f64; 3]; 2],
+    /// By the point; minus this by the camera's centre.
+    pub(crate) by_point: [[f64; 3]; 2],
+    /// By the camera's parameters, in the model's order; zero beyond.
+    pub(crate) by_intrinsics: [[f64; BORDER]; 2],
+}
+
+/// A camera with its parameters spread to the general lens, for fast projection.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Projector {
+    model: CameraModel,
+    fx: f64,
+    fy: f64,
+    cx: f64,
+    cy: f64,
+    k1: f64,
+    k2: f64,
+    p1: f64,
+    p2: f64,
+}
+
+/// Points nearer than this to the camera plane (in units of the world) count as behind it.
+const NEAR: f64 = 1e-9;
+
+impl Projector {
+    pub(crate) fn new(camera: &Camera) -> Self {
+        let (fx, fy) = camera.focal();
+        let center = camera.principal_point();
+        // The last parameters are the distortion; every model has as many as its name says.
+        let p = &camera.params;
+        let (k1, k2, p1, p2) = match camera.model {
+            CameraModel::SimplePinhole | CameraModel::Pinhole => (0.0, 0.0, 0.0, 0.0),
+            CameraModel::SimpleRadial => (p[3], 0.0, 0.0, 0.0),
+            CameraModel::Radial => (p[3], p[4], 0.0, 0.0),
+            CameraModel::OpenCv => (p[4], p[5], p[6], p[7]),
+        };
+        Self { model: camera.model, fx, fy, cx: center.x, cy: center.y, k1, k2, p1, p2 }
+    }
+
+    /// Residual alone; `None` behind the camera.
+    #[inline(always)]
+    pub(crate) fn residual(&self, pose: &Extrinsics, point: &[f64; 3], pixel: &[f64; 2]) -> Option<[f64; 2]> {
+        let c = pose.transform(point);
+        if c[2] < NEAR {
+            return None;
+        }
+        let (x, y) = (c[0] / c[2], c[1] / c[2]);
+        let r2 = x * x + y * y;
+        let radial = 1.0 + r2 * (self.k1 + r2 * self.k2);
+        let xd = x * radial + 2.0 * self.p1 * x * y + self.p2 * (r2 + 2.0 * x * x);
+        let yd = y * radial + 2.0 * self.p2 * x * y + self.p1 * (r2 + 2.0 * y * y);
+        Some([self.fx * xd + self.cx - pixel[0], self.fy * yd + self.cy - pixel[1]])
+    }
+
+    /// Residual and derivatives; `None` behind the camera.
+    #[inline(always)]
+    pub(crate) fn linearise(
+        &self,
+        pose: &Extrinsics,
+        point: &[f64; 3],
+        pixel: &[f64; 2],
+    ) -> Option<Linearised> {
+        let c = pose.transform(point);
+        if c[2] < NEAR {
+            return None;
+        }
+        let iz = 1.0 / c[2];
+        let (x, y) = (c[0] * iz, c[1] * iz);
+        let (x2, y2, xy) = (x * x, y * y, x * y);
+        let r2 = x2 + y2;
+        let r4 = r2 * r2;
+        let radial = 1.0 + r2 * self.k1 + r4 * self.k2;
+        let slope = self.k1 + 2.0 * r2 * self.k2;
+        let xd = x * radial + 2.0 * self.p1 * xy + self.p2 * (r2 + 2.0 * x2);
+        let yd = y * radial + 2.0 * self.p2 * xy + self.p1 * (r2 + 2.0 * y2);
+        let cross = 2.0 * xy * slope + 2.0 * self.p1 * x + 2.0 * self.p2 * y;
+        let xx = radial + 2.0 * x2 * slope + 2.0 * self.p1 * y + 6.0 * self.p2 * x;
+        let yy = radial + 2.0 * y2 * slope + 2.0 * self.p2 * x + 6.0 * self.p1 * y;
+        // Pixel by the undistorted point of the plane z = 1, then by the point in camera coordinates.
+        let by_plane = [[self.fx * xx, self.fx * cross], [self.fy * cross, self.fy * yy]];
+        let by_camera = by_plane.map(|g| [g[0] * iz, g[1] * iz, -(g[0] * x + g[1] * y) * iz]);
+        let by_rotation = by_camera
+            .map(|g| [g[2] * c[1] - g[1] * c[2], g[0] * c[2] - g[2] * c[0], g[1] * c[0] - g[0] * c[1]]);
+        let r = &pose.rotation;
+        let by_point = by_camera.map(|g| [0, 1, 2].map(|j| g[0] * r[0][j] + g[1] * r[1][j] + g[2] * r[2][j]));
+        let (fx, fy) = (self.fx, self.fy);
+        let mut by_intrinsics = [[0.0; BORDER]; 2];
+        let [u, v] = &mut by_intrinsics;
+        match self.model {
+            CameraModel::SimplePinhole => {
+                u[..2].copy_from_slice(&[xd, 1.0]);
+                v[..3].copy_from_slice(&[yd, 0.0, 1.0]);
+            }
+            CameraModel::Pinhole => {
+                u[..3].copy_from_slice(&[xd, 0.0, 1.0]);
+                v[..4].copy_from_slice(&[0.0, yd, 0.0, 1.0]);
+            }
+            CameraModel::SimpleRadial => {
+                u[..4].copy_from_slice(&[xd, 1.0, 0.0, fx * x * r2]);
+                v[..4].copy_from_slice(&[yd, 0.0, 1.0, fy * y * r2]);
+            }
+            CameraModel::Radial => {
+                u[..5].copy_from_slice(&[xd, 1.0, 0.0, fx * x * r2, fx * x * r4]);
+                v[..5].copy_from_slice(&[yd, 0.0, 1.0, fy * y * r2, fy * y * r4]);
+            }
+            CameraModel::OpenCv => {
+                *u = [xd, 0.0, 1.0, 0.0, fx * x * r2, fx * x * r4, fx * 2.0 * xy, fx * (r2 + 2.0 * x2)];
+                *v = [0.0, yd, 0.0, 1.0, fy * y * r2, fy * y * r4, fy * (r2 + 2.0 * y2), fy * 2.0 * xy];
+            }
+        }
+        let residual = [fx * xd + self.cx - pixel[0], fy * yd + self.cy - pixel[1]];
+        Some(Linearised { residual, by_rotation, by_point, by_intrinsics })
+    }
+}
+
+/// How much a large residual counts.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) enum Loss {
+    /// Squared up to the scale, linear beyond.
+    Huber(f64),
+    /// `s^2 ln(1 + r^2 / s^2)`: large residuals hardly count.
+    Cauchy(f64),
+}
+
+impl Loss {
+    /// The loss of a squared residual and its derivative (the weight of the observation).
+    #[inline(always)]
+    pub(crate) fn at(self, squared: f64) -> (f64, f64) {
+        match self {
+            Loss::Huber(s) if squared <= s * s => (squared, 1.0),
+            Loss::Huber(s) => {
+                let r = squared.sqrt();
+                (2.0 * s * r - s * s, s / r)
+            }
+            Loss::Cauchy(s) => {
+                let t = squared / (s * s);
+                (s * s * t.ln_1p(), 1.0 / (1.0 + t))
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use nalgebra::{UnitQuaternion, Vector3};
+
+    #[test]
+    fn derivatives_agree_with_central_differences() {
+        let cameras = [
+            (CameraModel::SimplePinhole, vec![500.0, 320.0, 240.0]),
+            (CameraModel::Pinhole, vec![500.0, 510.0, 321.0, 239.0]),
+            (CameraModel::SimpleRadial, vec![500.0, 320.0, 240.0, -0.1]),
+            (CameraModel::Radial, vec![500.0, 320.0, 240.0, -0.1, 0.02]),
+            (CameraModel::OpenCv, vec![500.0, 510.0, 320.0, 240.0, -0.1, 0.02, 0.001, -0.002]),
+        ];
+        let pose = Pose {
+            rotation: UnitQuaternion::from_euler_angles(0.3, -0.2, 0.5),
+            translation: Vector3::new(0.1, -0.3, 4.0),
+        };
+        let point = [0.7, -0.4, 0.6];
+        let pixel = [300.0, 200.0];
+        let h = 1e-6;
+        for (model, params) in cameras {
+            let camera = Camera { model, width: 640, height: 480, params };
+            let at = |camera: &Camera, pose: &Pose, point: &[f64; 3]| {
+                Projector::new(camera).residual(&Extrinsics::from_pose(pose), point, &pixel).unwrap()
+            };
+            let here =
+                Projector::new(&camera).linearise(&Extrinsics::from_pose(&pose), &point, &pixel).unwrap();
+            let check = |analytic: f64, up: f64, down: f64, what: &str| {
+                let numeric = (up - down) / (2.0 * h);
+                assert!(
+                    (analytic - numeric).abs() < 1e-5 * numeric.abs().max(1.0),
+                    "{model:?} {what}: {analytic} instead of {numeric}"
+                );
+            };
+            assert_eq!(here.residual, at(&camera, &pose, &point));
+            for k in 0..3 {
+                let mut e = Vector3::zeros();
+                e[k] = h;
+                let turned = |s: f64| {
+                    let rotation = UnitQuaternion::from_scaled_axis(s * e) * pose.rotation;
+                    at(&camera, &Pose::from_center(rotation, &pose.center()), &point)
+                };
+                let moved =
+                    |s: f64| at(&camera, &Pose::from_center(pose.rotation, &(pose.center() + s * e)), &point);
+                let shifted = |s: f64| {
+                    let mut p = point;
+                    p[k] += s * h;
+                    at(&camera, &pose, &p)
+                };
+                for i in 0..2 {
+                    check(here.by_rotation[i][k], turned(1.0)[i], turned(-1.0)[i], "rotation");
+                    check(here.by_point[i][k], shifted(1.0)[i], shifted(-1.0)[i], "point");
+                    check(-here.by_point[i][k], moved(1.0)[i], moved(-1.0)[i], "centre");
+                }
+            }
+            for k in 0..BORDER {
+                let changed = |s: f64| {
+                    let mut other = camera.clone();
+                    if let Some(p) = other.params.get_mut(k) {
+                        *p += s * h;
+                    }
+                    at(&other, &pose, &point)
+                };
+                for i in 0..2 {
+                    check(here.by_intrinsics[i][k], changed(1.0)[i], changed(-1.0)[i], "intrinsics");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn the_weight_is_the_derivative_of_the_loss() {
+        for loss in [Loss::Huber(1.5), Loss::Cauchy(0.7)] {
+            for s in [0.01, 1.0, 2.0, 5.0, 100.0] {
+                let h = 1e-6 * s;
+                let numeric = (loss.at(s + h).0 - loss.at(s - h).0) / (2.0 * h);
+                assert!((loss.at(s).1 - numeric).abs() < 1e-7, "{loss:?} at {s}");
+            }
+        }
+    }
+}

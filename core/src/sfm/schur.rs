@@ -1,0 +1,532 @@
+//! The reduced camera system of a least-squares problem over cameras and points.
+//!
+//! In normal equations `[U W; W^T V]` the points' block `V` is block-diagonal (3x3), so the points are eliminated: what
+//! remains is `S = U - W V^-1 W^T` over the cameras and a border of a few shared unknowns (Triggs et al., "Bundle
+//! Adjustment - A Modern Synthesis", 1999, section 6.1). With `V = L L^T` and `Z = W L^-T` this is `S = U - Z Z^T`, one
+//! array instead of two.
+//!
+//! Cost: a 6x3 by 3x6 product for every pair of observations of a point. Every camera owns its rows of `S`, so that
+//! threads never write to the same place and every sum has one order, whatever the number of threads.
+//!
+//! `D` is the number of unknowns of a camera (3 or 6) and `P` the same padded to whole vector registers (4 or 8).
+
+use faer::linalg::solvers::Solve;
+use faer::{MatRef, Side};
+use rayon::prelude::*;
+
+/// Largest number of shared unknowns.
+pub(crate) const BORDER: usize = 8;
+/// Stands in [`Structure::camera`] for a camera that is constant.
+pub(crate) const CONSTANT: u32 = u32::MAX;
+/// Points per task where partial sums are kept: fixed, so that sums do not depend on the number of threads.
+pub(crate) const CHUNK: usize = 256;
+
+/// `Z` of an observation: one row of the array per point coordinate, padded with zeros.
+pub(crate) type Block<const P: usize> = [[f64; P]; 3];
+
+/// Who sees what. Observations are stored point after point, ordered by camera within a point (constant ones last).
+#[derive(Debug)]
+pub(crate) struct Structure {
+    /// The observations of point `p` are `point_start[p]..point_start[p + 1]`.
+    pub(crate) point_start: Vec<u32>,
+    /// Unknown camera of an observation, or [`CONSTANT`].
+    pub(crate) camera: Vec<u32>,
+    /// Point of an observation.
+    pub(crate) point: Vec<u32>,
+    /// The observations of camera `c` are `camera_observations[camera_start[c]..camera_start[c + 1]]`.
+    camera_start: Vec<u32>,
+    camera_observations: Vec<u32>,
+}
+
+impl Structure {
+    /// From the camera of every observation, point after point.
+    pub(crate) fn new(cameras: usize, point_start: Vec<u32>, camera: Vec<u32>) -> Self {
+        let mut point = vec![0; camera.len()];
+        for p in 0..point_start.len() - 1 {
+            point[point_start[p] as usize..point_start[p + 1] as usize].fill(p as u32);
+        }
+        let mut camera_start = vec![0u32; cameras + 1];
+        for &c in camera.iter().filter(|&&c| c != CONSTANT) {
+            camera_start[c as usize + 1] += 1;
+        }
+        for c in 0..cameras {
+            camera_start[c + 1] += camera_start[c];
+        }
+        let mut next = camera_start.clone();
+        let mut camera_observations = vec![0; camera_start[cameras] as usize];
+        for (o, &c) in camera.iter().enumerate().filter(|&(_, &c)| c != CONSTANT) {
+            camera_observations[next[c as usize] as usize] = o as u32;
+            next[c as usize] += 1;
+        }
+        Self { point_start, camera, point, camera_start, camera_observations }
+    }
+
+    pub(crate) fn points(&self) -> usize {
+        self.point_start.len() - 1
+    }
+
+    pub(crate) fn cameras(&self) -> usize {
+        self.camera_start.len() - 1
+    }
+
+    /// Observations of point `p`.
+    pub(crate) fn of_point(&self, p: usize) -> std::ops::Range<usize> {
+        self.point_start[p] as usize..self.point_start[p + 1] as usize
+    }
+
+    /// Observations of camera `c`, in the order of their points.
+    pub(crate) fn of_camera(&self, c: usize) -> &[u32] {
+        &self.camera_observations[self.camera_start[c] as usize..self.camera_start[c + 1] as usize]
+    }
+}
+
+/// What the observations of one camera add to the normal equations.
+pub(crate) struct CameraTerms<const D: usize, const P: usize> {
+    /// `J_c^T J_c`
+    pub(crate) u: [[f64; P]; D],
+    /// `J_c^T J_border`
+    pub(crate) u_border: [[f64; BORDER]; D],
+    /// `J_border^T J_border`
+    pub(crate) border: [[f64; BORDER]; BORDER],
+    /// `J_c^T r`
+    pub(crate) gradient: [f64; D],
+    /// `J_border^T r`
+    pub(crate) border_gradient: [f64; BORDER],
+}
+
+impl<const D: usize, const P: usize> CameraTerms<D, P> {
+    pub(crate) fn zero() -> Self {
+        Self {
+            u: [[0.0; P]; D],
+            u_border: [[0.0; BORDER]; D],
+            border: [[0.0; BORDER]; BORDER],
+            gradient: [0.0; D],
+            border_gradient: [0.0; BORDER],
+        }
+    }
+}
+
+/// What the points add: factors of the eliminated blocks.
+pub(crate) struct PointTerms<const P: usize> {
+    /// `Z` by observation.
+    pub(crate) z: Vec<Block<P>>,
+    /// `Z` of the border, by point; empty without a border.
+    pub(crate) z_border: Vec<Block<BORDER>>,
+    /// `L^-1 J_p^T r` by point.
+    pub(crate) y: Vec<[f64; 3]>,
+    /// Lower triangle of `L` by point: 00, 10, 11, 20, 21, 22.
+    pub(crate) factor: Vec<[f64; 6]>,
+}
+
+impl<const P: usize> PointTerms<P> {
+    pub(crate) fn new(structure: &Structure, border: usize) -> Self {
+        let points = structure.points();
+        Self {
+            z: vec![[[0.0; P]; 3]; structure.camera.len()],
+            z_border: vec![[[0.0; BORDER]; 3]; if border > 0 { points } else { 0 }],
+            y: vec![[0.0; 3]; points],
+            factor: vec![[0.0; 6]; points],
+        }
+    }
+}
+
+/// `S x = rhs` with `S` symmetric, its lower triangle stored column after column.
+pub(crate) struct Reduced {
+    /// Number of unknowns: `D` per camera, then the border.
+    pub(crate) size: usize,
+    /// `size * size` values; only the lower triangle counts.
+    pub(crate) matrix: Vec<f64>,
+    /// Right-hand side.
+    pub(crate) rhs: Vec<f64>,
+}
+
+impl Reduced {
+    /// The solution by dense Cholesky; `None` if the matrix is not positive definite.
+    pub(crate) fn solve(&self) -> Option<Vec<f64>> {
+        let matrix = MatRef::from_column_major_slice(&self.matrix, self.size, self.size);
+        let factor = matrix.llt(Side::Lower).ok()?;
+        let mut x = self.rhs.clone();
+        factor.solve_in_place(faer::MatMut::from_column_major_slice_mut(&mut x, self.size, 1));
+        x.iter().all(|v| v.is_finite()).then_some(x)
+    }
+}
+
+/// Builds the reduced camera system with `border` shared unknowns. `terms` gives what camera `c` adds; damping belongs
+/// into it already.
+pub(crate) fn reduce<const D: usize, const P: usize>(
+    structure: &Structure,
+    points: &PointTerms<P>,
+    border: usize,
+    terms: impl Fn(usize) -> CameraTerms<D, P> + Sync,
+) -> Reduced {
+    let cameras = structure.cameras();
+    let size = cameras * D + border;
+    // Row-major upper rows are column-major lower columns: each camera fills its own slice.
+    let mut matrix = vec![0.0; size * size];
+    let (camera_part, border_part) = matrix.split_at_mut(cameras * D * size);
+    let mut rhs = vec![0.0; size];
+    let shared: Vec<_> = camera_part
+        .par_chunks_mut(D * size)
+        .zip(rhs.par_chunks_mut(D))
+        .enumerate()
+        .map(|(c, (rows, rhs))| {
+            let own = terms(c);
+            let mut row = vec![[[0.0; P]; D]; cameras - c];
+            let mut row_border = own.u_border;
+            row[0] = own.u;
+            let mut reduced = own.gradient;
+            let mut sums = RowSums { row: &mut row, border: &mut row_border, gradient: &mut reduced };
+            accumulate_row(structure, points, border > 0, c, &mut sums);
+            for a in 0..D {
+                let line = &mut rows[a * size..(a + 1) * size];
+                for (block, j) in row.iter().zip(c..) {
+                    line[j * D..(j + 1) * D].copy_from_slice(&block[a][..D]);
+                }
+                line[cameras * D..].copy_from_slice(&row_border[a][..border]);
+                rhs[a] = -reduced[a];
+            }
+            (own.border, own.border_gradient)
+        })
+        .collect();
+    if border > 0 {
+        let mut block = [[0.0; BORDER]; BORDER];
+        let mut gradient = [0.0; BORDER];
+        for (own, own_gradient) in &shared {
+            for a in 0..border {
+                gradient[a] += own_gradient[a];
+                for b in 0..border {
+                    block[a][b] += own[a][b];
+                }
+            }
+        }
+        for (own, own_gradient) in border_of_points(points, border) {
+            for a in 0..border {
+                gradient[a] -= own_gradient[a];
+                for b in 0..border {
+                    block[a][b] -= own[a][b];
+                }
+            }
+        }
+        for a in 0..border {
+            let line = &mut border_part[a * size..(a + 1) * size];
+            line[cameras * D..].copy_from_slice(&block[a][..border]);
+            rhs[cameras * D + a] = -gradient[a];
+        }
+    }
+    Reduced { size, matrix, rhs }
+}
+
+type BorderSums = ([[f64; BORDER]; BORDER], [f64; BORDER]);
+
+/// `Z_b Z_b^T` and `Z_b y`, summed over fixed chunks of points.
+fn border_of_points<const P: usize>(points: &PointTerms<P>, border: usize) -> Vec<BorderSums> {
+    points
+        .z_border
+        .par_chunks(CHUNK)
+        .zip(points.y.par_chunks(CHUNK))
+        .map(|(blocks, ys)| {
+            let mut sum = ([[0.0; BORDER]; BORDER], [0.0; BORDER]);
+            for (z, y) in blocks.iter().zip(ys) {
+                for a in 0..border {
+                    sum.1[a] += z[0][a] * y[0] + z[1][a] * y[1] + z[2][a] * y[2];
+                    for b in 0..border {
+                        sum.0[a][b] += z[0][a] * z[0][b] + z[1][a] * z[1][b] + z[2][a] * z[2][b];
+                    }
+                }
+            }
+            sum
+        })
+        .collect()
+}
+
+/// The change of the points that belongs to the change `x` of cameras and border: `-L^-T (y + Z^T x)`.
+pub(crate) fn back_substitute<const D: usize, const P: usize>(
+    structure: &Structure,
+    points: &PointTerms<P>,
+    x: &[f64],
+) -> Vec<[f64; 3]> {
+    let shared = &x[structure.cameras() * D..];
+    (0..structure.points())
+        .into_par_iter()
+        .with_min_len(CHUNK)
+        .map(|p| {
+            let mut s = points.y[p];
+            if let Some(z) = points.z_border.get(p) {
+                for k in 0..3 {
+                    s[k] += shared.iter().zip(&z[k]).map(|(x, z)| x * z).sum::<f64>();
+                }
+            }
+            for o in structure.of_point(p) {
+                let c = structure.camera[o];
+                if c == CONSTANT {
+                    break;
+                }
+                let step = &x[c as usize * D..(c as usize + 1) * D];
+                for k in 0..3 {
+                    s[k] += step.iter().zip(&points.z[o][k]).map(|(x, z)| x * z).sum::<f64>();
+                }
+            }
+            let l = &points.factor[p];
+            let c = s[2] / l[5];
+            let b = (s[1] - l[4] * c) / l[2];
+            let a = (s[0] - l[1] * b - l[3] * c) / l[0];
+            [-a, -b, -c]
+        })
+        .collect()
+}
+
+/// Cholesky factor of a symmetric 3x3 matrix given by its lower triangle (00, 10, 11, 20, 21, 22).
+pub(crate) fn factor3(v: &[f64; 6]) -> Option<[f64; 6]> {
+    let a = v[0].sqrt();
+    let (b, d) = (v[1] / a, v[3] / a);
+    let c = (v[2] - b * b).sqrt();
+    let e = (v[4] - b * d) / c;
+    let f = (v[5] - d * d - e * e).sqrt();
+    let l = [a, b, c, d, e, f];
+    (l.iter().all(|x| x.is_finite()) && a > 0.0 && c > 0.0 && f > 0.0).then_some(l)
+}
+
+/// `w -> w L^-T` for every row of `w` (stored by column: `w[k][row]`).
+#[inline(always)]
+pub(crate) fn whiten<const P: usize>(w: &mut Block<P>, l: &[f64; 6]) {
+    let (i0, i1, i2) = (1.0 / l[0], 1.0 / l[2], 1.0 / l[5]);
+    for r in 0..P {
+        let a = w[0][r] * i0;
+        let b = (w[1][r] - l[1] * a) * i1;
+        w[2][r] = (w[2][r] - l[3] * a - l[4] * b) * i2;
+        w[1][r] = b;
+        w[0][r] = a;
+    }
+}
+
+/// `L^-1 g`
+pub(crate) fn whiten_vector(g: &[f64; 3], l: &[f64; 6]) -> [f64; 3] {
+    let a = g[0] / l[0];
+    let b = (g[1] - l[1] * a) / l[2];
+    [a, b, (g[2] - l[3] * a - l[4] * b) / l[5]]
+}
+
+struct RowSums<'a, const D: usize, const P: usize> {
+    row: &'a mut [[[f64; P]; D]],
+    border: &'a mut [[f64; BORDER]; D],
+    gradient: &'a mut [f64; D],
+}
+
+/// Subtracts what the points seen by camera `c` take from its rows.
+fn accumulate_row<const D: usize, const P: usize>(
+    structure: &Structure,
+    points: &PointTerms<P>,
+    has_border: bool,
+    c: usize,
+    sums: &mut RowSums<'_, D, P>,
+) {
+    #[cfg(target_arch = "x86_64")]
+    if is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma") {
+        // SAFETY: the processor has the features that the function is compiled for.
+        return unsafe { accumulate_row_avx2(structure, points, has_border, c, sums) };
+    }
+    accumulate_row_any::<D, P, false>(structure, points, has_border, c, sums);
+}
+
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx2,fma")]
+fn accumulate_row_avx2<const D: usize, const P: usize>(
+    structure: &Structure,
+    points: &PointTerms<P>,
+    has_border: bool,
+    c: usize,
+    sums: &mut RowSums<'_, D, P>,
+) {
+    accumulate_row_any::<D, P, true>(structure, points, has_border, c, sums);
+}
+
+#[inline(always)]
+fn accumulate_row_any<const D: usize, const P: usize, const FMA: bool>(
+    structure: &Structure,
+    points: &PointTerms<P>,
+    has_border: bool,
+    c: usize,
+    sums: &mut RowSums<'_, D, P>,
+) {
+    for &o in structure.of_camera(c) {
+        let p = structure.point[o as usize] as usize;
+        let own = &points.z[o as usize];
+        let y = &points.y[p];
+        for a in 0..D {
+            sums.gradient[a] -= own[0][a] * y[0] + own[1][a] * y[1] + own[2][a] * y[2];
+        }
+        if has_border {
+            subtract_product::<D, BORDER, P, FMA>(sums.border, own, &points.z_border[p]);
+        }
+        // Cameras are ordered within a point, so everything from here on is on or right of the diagonal.
+        for other in o as usize..structure.point_start[p + 1] as usize {
+            let j = structure.camera[other];
+            if j == CONSTANT {
+                break;
+            }
+            subtract_product::<D, P, P, FMA>(&mut sums.row[j as usize - c], own, &points.z[other]);
+        }
+    }
+}
+
+/// `out -= a b^T`
+#[inline(always)]
+fn subtract_product<const D: usize, const P: usize, const Q: usize, const FMA: bool>(
+    out: &mut [[f64; P]; D],
+    a: &Block<Q>,
+    b: &Block<P>,
+) {
+    for r in 0..D {
+        for k in 0..3 {
+            let f = -a[k][r];
+            for l in 0..P {
+                out[r][l] = if FMA { f.mul_add(b[k][l], out[r][l]) } else { out[r][l] + f * b[k][l] };
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::random::Random;
+    use nalgebra::DMatrix;
+
+    /// A random problem: 5 cameras of 6 unknowns, 40 points, a border of 3, one constant camera.
+    struct Example {
+        structure: Structure,
+        jc: Vec<[[f64; 6]; 2]>,
+        jp: Vec<[[f64; 3]; 2]>,
+        jb: Vec<[[f64; 3]; 2]>,
+        r: Vec<[f64; 2]>,
+    }
+
+    fn example() -> Example {
+        let mut random = Random::new(7);
+        let (mut start, mut camera) = (vec![0], Vec::new());
+        for p in 0..40u32 {
+            camera.extend((0..5).filter(|c| (p + c) % 3 != 0));
+            camera.push(CONSTANT);
+            start.push(camera.len() as u32);
+        }
+        let n = camera.len();
+        let mut pair = || [random.normal(), random.normal()];
+        let rows = |next: &mut dyn FnMut() -> [f64; 2], k: usize| {
+            (0..n).map(|_| (0..k).map(|_| next()).collect::<Vec<_>>()).collect::<Vec<_>>()
+        };
+        let jc = rows(&mut pair, 6);
+        let jp = rows(&mut pair, 3);
+        let jb = rows(&mut pair, 3);
+        fn fix<const K: usize>(v: Vec<Vec<[f64; 2]>>) -> Vec<[[f64; K]; 2]> {
+            v.into_iter().map(|c| [0, 1].map(|i| std::array::from_fn(|k| c[k][i]))).collect()
+        }
+        let r = (0..n).map(|_| pair()).collect();
+        Example { structure: Structure::new(5, start, camera), jc: fix(jc), jp: fix(jp), jb: fix(jb), r }
+    }
+
+    /// Solution of the full normal equations, and by elimination.
+    fn solve_both(e: &Example) -> (Vec<f64>, Vec<f64>) {
+        let (cameras, points) = (5, e.structure.points());
+        let unknowns = cameras * 6 + 3 + points * 3;
+        let n = e.r.len();
+        let mut j = DMatrix::zeros(2 * n, unknowns);
+        let mut r = DMatrix::zeros(2 * n, 1);
+        for o in 0..n {
+            for i in 0..2 {
+                r[(2 * o + i, 0)] = e.r[o][i];
+                if e.structure.camera[o] != CONSTANT {
+                    for k in 0..6 {
+                        j[(2 * o + i, e.structure.camera[o] as usize * 6 + k)] = e.jc[o][i][k];
+                    }
+                }
+                for k in 0..3 {
+                    j[(2 * o + i, 30 + k)] = e.jb[o][i][k];
+                    j[(2 * o + i, 33 + e.structure.point[o] as usize * 3 + k)] = e.jp[o][i][k];
+                }
+            }
+        }
+        let full = (j.transpose() * &j).lu().solve(&(-(j.transpose() * r))).unwrap();
+
+        let mut terms = PointTerms::<8>::new(&e.structure, 3);
+        for p in 0..points {
+            let (mut v, mut g) = ([0.0; 6], [0.0; 3]);
+            for o in e.structure.of_point(p) {
+                for i in 0..2 {
+                    let q = &e.jp[o][i];
+                    let products =
+                        [q[0] * q[0], q[1] * q[0], q[1] * q[1], q[2] * q[0], q[2] * q[1], q[2] * q[2]];
+                    (0..6).for_each(|k| v[k] += products[k]);
+                    for k in 0..3 {
+                        g[k] += q[k] * e.r[o][i];
+                        (0..6).for_each(|a| terms.z[o][k][a] += e.jc[o][i][a] * q[k]);
+                        (0..3).for_each(|a| terms.z_border[p][k][a] += e.jb[o][i][a] * q[k]);
+                    }
+                }
+            }
+            let l = factor3(&v).unwrap();
+            e.structure.of_point(p).for_each(|o| whiten(&mut terms.z[o], &l));
+            whiten(&mut terms.z_border[p], &l);
+            terms.y[p] = whiten_vector(&g, &l);
+            terms.factor[p] = l;
+        }
+        let constant: Vec<usize> = (0..n).filter(|&o| e.structure.camera[o] == CONSTANT).collect();
+        let reduced = reduce::<6, 8>(&e.structure, &terms, 3, |c| {
+            let mut sum = CameraTerms::zero();
+            let seen = e.structure.of_camera(c).iter().map(|&o| o as usize);
+            for o in seen.clone() {
+                for i in 0..2 {
+                    for a in 0..6 {
+                        sum.gradient[a] += e.jc[o][i][a] * e.r[o][i];
+                        (0..6).for_each(|b| sum.u[a][b] += e.jc[o][i][a] * e.jc[o][i][b]);
+                        (0..3).for_each(|b| sum.u_border[a][b] += e.jc[o][i][a] * e.jb[o][i][b]);
+                    }
+                }
+            }
+            // The border terms of observations by constant cameras go along with camera 0.
+            for o in seen.chain(constant.iter().copied().filter(|_| c == 0)) {
+                for i in 0..2 {
+                    for a in 0..3 {
+                        sum.border_gradient[a] += e.jb[o][i][a] * e.r[o][i];
+                        (0..3).for_each(|b| sum.border[a][b] += e.jb[o][i][a] * e.jb[o][i][b]);
+                    }
+                }
+            }
+            sum
+        });
+        let x = reduced.solve().unwrap();
+        let steps = back_substitute::<6, 8>(&e.structure, &terms, &x);
+        let solution = x.into_iter().chain(steps.into_iter().flatten()).collect();
+        (full.iter().copied().collect(), solution)
+    }
+
+    #[test]
+    fn elimination_gives_the_solution_of_the_full_equations() {
+        let (full, reduced) = solve_both(&example());
+        assert_eq!(full.len(), reduced.len());
+        for (a, b) in full.iter().zip(&reduced) {
+            assert!((a - b).abs() < 1e-9, "{a} and {b}");
+        }
+    }
+
+    #[test]
+    fn vector_and_portable_kernels_agree() {
+        let mut random = Random::new(3);
+        let mut block = || -> Block<8> { std::array::from_fn(|_| std::array::from_fn(|_| random.normal())) };
+        let (a, b) = (block(), block());
+        let (mut with, mut without) = ([[1.0; 8]; 6], [[1.0; 8]; 6]);
+        subtract_product::<6, 8, 8, true>(&mut with, &a, &b);
+        subtract_product::<6, 8, 8, false>(&mut without, &a, &b);
+        for (x, y) in with.as_flattened().iter().zip(without.as_flattened()) {
+            assert!((x - y).abs() < 1e-14);
+        }
+    }
+
+    #[test]
+    fn the_result_does_not_depend_on_the_number_of_threads() {
+        let run = |threads| {
+            let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
+            pool.install(|| solve_both(&example()).1)
+        };
+        assert_eq!(run(1), run(4));
+    }
+}

@@ -1,0 +1,220 @@
+//! Captures with known cameras and points, for tests.
+
+use nalgebra::{UnitQuaternion, Vector2, Vector3};
+
+use crate::camera::{Camera, CameraModel, Pose};
+use crate::random::Random;
+
+use super::map::{Map, MapPoint, Observation, median};
+use super::two_view::{TwoViewConfig, TwoViewGeometry};
+
+/// Known cameras and points, and what the cameras see of them.
+pub(crate) struct Capture {
+    pub(crate) camera: Camera,
+    pub(crate) poses: Vec<Pose>,
+    pub(crate) points: Vec<Vector3<f64>>,
+    /// Measured pixels by image and keypoint.
+    pub(crate) keypoints: Vec<Vec<Vector2<f64>>>,
+    /// Point of every keypoint.
+    pub(crate) seen: Vec<Vec<usize>>,
+}
+
+impl Capture {
+    /// `images` cameras on 120 degrees of a slightly wavy circle around a ball of `points`; every point is seen by a run
+    /// of neighbouring images. `noise` in pixels.
+    pub(crate) fn orbit(images: usize, points: usize, noise: f64, seed: u64) -> Self {
+        let poses = (0..images).map(|i| {
+            let angle = 2.1 * i as f64 / images as f64;
+            let position = Vector3::new(4.0 * angle.sin(), 0.4 * (3.0 * angle).sin(), -4.0 * angle.cos());
+            Pose::look_at(&position, &Vector3::new(0.0, 0.1, 0.0), &-Vector3::y()).unwrap()
+        });
+        Self::new(poses.collect(), points, 1.2, noise, seed)
+    }
+
+    /// `images` cameras that walk along x and look along z at things 2 to 6 ahead.
+    pub(crate) fn walk(images: usize, points: usize, noise: f64, seed: u64) -> Self {
+        let poses: Vec<Pose> = (0..images)
+            .map(|i| {
+                let position = Vector3::new(0.4 * i as f64, 0.1 * (i as f64).sin(), 0.0);
+                let turn = UnitQuaternion::from_euler_angles(
+                    0.02 * (1.3 * i as f64).sin(),
+                    0.05 * (0.7 * i as f64).cos(),
+                    0.0,
+                );
+                Pose::from_center(turn, &position)
+            })
+            .collect();
+        let mut random = Random::new(seed);
+        let length = 0.4 * images as f64;
+        let points = (0..points)
+            .map(|_| {
+                let depth = 2.0 + 4.0 * random.uniform();
+                Vector3::new(-2.0 + (length + 4.0) * random.uniform(), 3.0 * random.uniform() - 1.5, depth)
+            })
+            .collect();
+        Self::observe(poses, points, noise, seed)
+    }
+
+    fn new(poses: Vec<Pose>, points: usize, radius: f64, noise: f64, seed: u64) -> Self {
+        let mut random = Random::new(seed);
+        let points = (0..points)
+            .map(|_| {
+                radius
+                    * Vector3::new(
+                        2.0 * random.uniform() - 1.0,
+                        2.0 * random.uniform() - 1.0,
+                        2.0 * random.uniform() - 1.0,
+                    )
+            })
+            .collect();
+        Self::observe(poses, points, noise, seed)
+    }
+
+    fn observe(poses: Vec<Pose>, points: Vec<Vector3<f64>>, noise: f64, seed: u64) -> Self {
+        let camera = Camera {
+            model: CameraModel::SimpleRadial,
+            width: 800,
+            height: 600,
+            params: vec![700.0, 400.0, 300.0, -0.05],
+        };
+        let mut random = Random::new(seed + 1);
+        let mut capture = Self {
+            camera,
+            keypoints: vec![Vec::new(); poses.len()],
+            seen: vec![Vec::new(); poses.len()],
+            poses,
+            points,
+        };
+        for (p, point) in capture.points.iter().enumerate() {
+            let first = random.below(capture.poses.len());
+            let length = 3 + random.below(6);
+            for i in first.saturating_sub(length / 2)..(first + length).min(capture.poses.len()) {
+                let Some(pixel) = capture.camera.project(&capture.poses[i].transform(point)) else {
+                    continue;
+                };
+                if pixel.x < 0.0 || pixel.y < 0.0 || pixel.x > 800.0 || pixel.y > 600.0 {
+                    continue;
+                }
+                let error = Vector2::new(random.normal(), random.normal());
+                capture.keypoints[i].push(pixel + noise * error);
+                capture.seen[i].push(p);
+            }
+        }
+        capture
+    }
+
+    /// The true poses and camera, no points.
+    pub(crate) fn true_map(&self) -> Map {
+        let mut map = Map::new(self.camera.clone(), self.poses.len());
+        map.poses = self.poses.iter().copied().map(Some).collect();
+        map
+    }
+
+    /// The truth with the points that at least two images see.
+    pub(crate) fn true_map_with_points(&self) -> Map {
+        let mut map = self.true_map();
+        let tracks = self.tracks();
+        map.points =
+            tracks.into_iter().map(|track| MapPoint { xyz: self.point_of(&track[0]), track }).collect();
+        map
+    }
+
+    /// The true tracks of at least two images.
+    pub(crate) fn tracks(&self) -> Vec<Vec<Observation>> {
+        let mut tracks = vec![Vec::new(); self.points.len()];
+        for (i, seen) in self.seen.iter().enumerate() {
+            for (k, &p) in seen.iter().enumerate() {
+                tracks[p].push(Observation::new(i as u32, k as u32));
+            }
+        }
+        tracks.retain(|t| t.len() >= 2);
+        tracks
+    }
+
+    /// The true position of what an observation saw.
+    pub(crate) fn point_of(&self, o: &Observation) -> Vector3<f64> {
+        self.points[self.seen[o.image as usize][o.keypoint as usize]]
+    }
+
+    /// What the cameras of `map` would see, in the order of [`Capture::keypoints`].
+    pub(crate) fn project_all(&self, map: &Map) -> Vec<Vec<Vector2<f64>>> {
+        let see = |(i, seen): (usize, &Vec<usize>)| {
+            let pose = map.poses[i].unwrap();
+            seen.iter().map(|&p| map.camera.project(&pose.transform(&self.points[p])).unwrap()).collect()
+        };
+        self.seen.iter().enumerate().map(see).collect()
+    }
+
+    /// Exact two-view geometry of all pairs at most `window` apart with at least 12 points in common.
+    pub(crate) fn pairs(&self, window: usize) -> Vec<TwoViewGeometry> {
+        let mut pairs = Vec::new();
+        for i in 0..self.poses.len() {
+            for j in i + 1..(i + window + 1).min(self.poses.len()) {
+                let inliers: Vec<[u32; 2]> = self.seen[i]
+                    .iter()
+                    .enumerate()
+                    .filter_map(|(a, p)| Some([a as u32, self.seen[j].iter().position(|q| q == p)? as u32]))
+                    .collect();
+                if inliers.len() < 12 {
+                    continue;
+                }
+                let mut relative = self.poses[j].after(&self.poses[i].inverse());
+                relative.translation.normalize_mut();
+                let mut angles: Vec<f64> = inliers
+                    .iter()
+                    .map(|m| {
+                        let x = self.points[self.seen[i][m[0] as usize]];
+                        (x - self.poses[i].center()).angle(&(x - self.poses[j].center()))
+                    })
+                    .collect();
+                pairs.push(TwoViewGeometry {
+                    first: i as u32,
+                    second: j as u32,
+                    config: TwoViewConfig::Calibrated,
+                    fundamental: None,
+                    homography: None,
+                    second_from_first: Some(relative),
+                    homography_inliers: inliers.len() / 3,
+                    median_parallax: median(&mut angles).unwrap(),
+                    inliers,
+                });
+            }
+        }
+        pairs
+    }
+
+    /// Root-mean-square distance of the centres of `map` to the truth after a similarity, relative to their spread, and
+    /// the largest relative rotation error to the first image in degrees.
+    pub(crate) fn errors(&self, map: &Map) -> (f64, f64) {
+        let registered: Vec<usize> = (0..self.poses.len()).filter(|&i| map.poses[i].is_some()).collect();
+        let estimate: Vec<_> = registered.iter().map(|&i| map.poses[i].unwrap().center()).collect();
+        let truth: Vec<_> = registered.iter().map(|&i| self.poses[i].center()).collect();
+        let mean = |v: &[Vector3<f64>]| v.iter().sum::<Vector3<f64>>() / v.len() as f64;
+        let (me, mt) = (mean(&estimate), mean(&truth));
+        let mut correlation = nalgebra::Matrix3::zeros();
+        let (mut se, mut st) = (0.0, 0.0);
+        for (e, t) in estimate.iter().zip(&truth) {
+            correlation += (t - mt) * (e - me).transpose();
+            se += (e - me).norm_squared();
+            st += (t - mt).norm_squared();
+        }
+        let svd = correlation.svd(true, true);
+        let (u, v) = (svd.u.unwrap(), svd.v_t.unwrap());
+        let sign = (u * v).determinant().signum();
+        let d = nalgebra::Matrix3::from_diagonal(&Vector3::new(1.0, 1.0, sign));
+        let rotation = u * d * v;
+        let scale = (nalgebra::Matrix3::from_diagonal(&svd.singular_values) * d).trace() / se;
+        let off: f64 = estimate
+            .iter()
+            .zip(&truth)
+            .map(|(e, t)| (scale * (rotation * (e - me)) - (t - mt)).norm_squared())
+            .sum();
+        let turn = |i: usize| {
+            let first = registered[0];
+            let estimated = map.poses[i].unwrap().rotation * map.poses[first].unwrap().rotation.inverse();
+            let true_turn = self.poses[i].rotation * self.poses[first].rotation.inverse();
+            estimated.angle_to(&true_turn).to_degrees()
+        };
+        ((off / st).sqrt(), registered.iter().map(|&i| turn(i)).fold(0.0, f64::max))
+    }
+}
