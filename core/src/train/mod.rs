@@ -1,3 +1,25 @@
 //! Fits Gaussians to undistorted frames with known poses.
 //!
-//! In: a PINHOLE [`crate::camera::SparseModel`] and its pictures. Out: [`crate::scene::Splats`].
+//! In: a PINHOLE [`crate::camera::SparseModel`] and its pictures ([`Dataset`]). Out: [`crate::scene::Splats`], and scores
+//! on held-out views. The arithmetic is done by a [`crate::raster::Rasteriser`]; here are schedule and policy: the first
+//! Gaussians, learning rates, resolution stages, density control, exposures, checkpoints.
+
+mod checkpoint;
+mod dataset;
+mod density;
+mod device;
+mod evaluate;
+mod exposure;
+mod initialise;
+mod neighbours;
+mod options;
+mod picture;
+mod schedule;
+mod trainer;
+
+pub use dataset::{Dataset, DatasetView, SeedPoint};
+pub use device::DeviceChoice;
+pub use evaluate::{Evaluation, ViewScore, psnr, ssim};
+pub use options::{TrainOptions, Tuning};
+pub use picture::Picture;
+pub use trainer::{TrainReport, Trainer};

@@ -1,0 +1,405 @@
+//! The capture that is trained on: views, their pictures on disk, the sparse points.
+//!
+//! In: a sparse model whose cameras are pinholes, and the folder of its (undistorted) pictures. Pictures stay on disk;
+//! they are decoded when a resolution stage begins, so memory holds one resolution only, in the rasteriser.
+
+use std::path::{Component, Path, PathBuf};
+
+use nalgebra::Vector3;
+use rayon::prelude::*;
+use sha2::{Digest, Sha256};
+
+use super::options::hex;
+use super::picture::Picture;
+use crate::camera::{CameraModel, SparseModel};
+use crate::control::Control;
+use crate::error::{Error, ErrorKind, Result};
+use crate::raster::{Target, View};
+
+/// One posed picture.
+#[derive(Debug, Clone, PartialEq)]
+pub struct DatasetView {
+    /// Name in the model.
+    pub name: String,
+    /// Where the picture is.
+    pub path: PathBuf,
+    /// The camera, at the size that the model states.
+    pub view: View,
+}
+
+/// A sparse point, as a seed of Gaussians.
+#[derive(Debug, Clone, PartialEq)]
+pub struct SeedPoint {
+    /// World position.
+    pub position: Vector3<f64>,
+    /// sRGB, 0..1.
+    pub rgb: [f32; 3],
+    /// The views (index into [`Dataset::views`]) that see it, ascending.
+    pub views: Vec<u32>,
+}
+
+/// Posed pictures, split in those to train on and those held out, and seed points.
+#[derive(Debug, Clone)]
+pub struct Dataset {
+    /// All views, by name.
+    pub views: Vec<DatasetView>,
+    /// Indices of the views to train on, ascending.
+    pub train: Vec<usize>,
+    /// Indices of the views that are held out, ascending.
+    pub test: Vec<usize>,
+    /// The sparse points, in the order of their ids.
+    pub points: Vec<SeedPoint>,
+    hash: String,
+}
+
+impl Dataset {
+    /// Reads a COLMAP model folder (`.bin` or `.txt`) and finds its pictures in `images`.
+    ///
+    /// # Errors
+    /// As reading the model and [`Dataset::from_model`].
+    pub fn open(model: &Path, images: &Path, test_every: Option<u32>) -> Result<Self> {
+        Self::from_model(&SparseModel::read(model)?, images, test_every)
+    }
+
+    /// Takes over a model; `test_every` as in [`super::TrainOptions`].
+    ///
+    /// # Errors
+    /// `InvalidArgument` if a camera has a lens distortion, `NotFound` with the names if pictures are missing,
+    /// `InvalidFile` if the model contradicts itself, `TooFewFrames` if nothing is left to train on.
+    pub fn from_model(model: &SparseModel, images: &Path, test_every: Option<u32>) -> Result<Self> {
+        let mut views = Vec::with_capacity(model.images.len());
+        let mut missing = Vec::new();
+        let mut digest = Sha256::new();
+        for (&id, image) in &model.images {
+            let camera = model.cameras.get(&image.camera_id).ok_or_else(|| {
+                Error::new(
+                    ErrorKind::InvalidFile,
+                    format!(
+                        "image {} names camera {}, which the model does not have",
+                        image.name, image.camera_id
+                    ),
+                )
+            })?;
+            if !matches!(camera.model, CameraModel::SimplePinhole | CameraModel::Pinhole) {
+                return Err(Error::argument(format!(
+                    "image {} was taken through a {} lens",
+                    image.name,
+                    camera.model.name()
+                ))
+                .hint("training needs pinhole pictures: undistort the model and its pictures first"));
+            }
+            let (fx, fy) = camera.focal();
+            let principal = camera.principal_point();
+            let usable = |v: f64| v.is_finite() && v > 0.0;
+            if !(image.pose.is_finite() && usable(fx) && usable(fy) && camera.width > 0 && camera.height > 0)
+            {
+                return Err(Error::new(
+                    ErrorKind::InvalidFile,
+                    format!("the pose or camera of image {} is not finite or has no size", image.name),
+                ));
+            }
+            let rotation = image.pose.rotation_matrix();
+            let view = View {
+                rotation: std::array::from_fn(|r| std::array::from_fn(|c| rotation[(r, c)])),
+                translation: image.pose.translation.into(),
+                fx,
+                fy,
+                cx: principal.x,
+                cy: principal.y,
+                width: camera.width,
+                height: camera.height,
+            };
+            match find_picture(images, &image.name)? {
+                Some(path) => views.push((id, DatasetView { name: image.name.clone(), path, view })),
+                None => missing.push(image.name.clone()),
+            }
+        }
+        if !missing.is_empty() {
+            let shown = missing.iter().take(3).cloned().collect::<Vec<_>>().join(", ");
+            return Err(Error::new(
+                ErrorKind::NotFound,
+                format!(
+                    "{} of {} pictures are not in {}: {shown}",
+                    missing.len(),
+                    model.images.len(),
+                    images.display()
+                ),
+            )
+            .hint("give the folder of the undistorted pictures that belongs to this model"));
+        }
+        views.sort_by(|a, b| a.1.name.cmp(&b.1.name));
+        for (_, view) in &views {
+            digest.update(view.name.as_bytes());
+            digest.update(
+                std::fs::metadata(&view.path)
+                    .map_err(|e| Error::io("read", &view.path, e))?
+                    .len()
+                    .to_le_bytes(),
+            );
+            digest.update(serde_json::to_vec(&view.view).unwrap_or_default());
+        }
+        let held_out = |i: usize| test_every.is_some_and(|n| i.is_multiple_of(n as usize));
+        let (test, train): (Vec<usize>, Vec<usize>) = (0..views.len()).partition(|&i| held_out(i));
+        if train.is_empty() {
+            return Err(Error::new(
+                ErrorKind::TooFewFrames,
+                format!("{} registered pictures leave none to train on", views.len()),
+            )
+            .hint("hold out fewer views, or give a model with more registered pictures"));
+        }
+        // The place of an image id in `views`.
+        let mut place: Vec<(u32, u32)> =
+            views.iter().enumerate().map(|(i, (id, _))| (*id, i as u32)).collect();
+        place.sort_unstable();
+        let points: Vec<SeedPoint> = model
+            .points
+            .values()
+            .filter(|p| p.xyz.iter().all(|v| v.is_finite()))
+            .map(|p| {
+                let mut seen: Vec<u32> = p
+                    .track
+                    .iter()
+                    .filter_map(|(id, _)| place.binary_search_by_key(id, |e| e.0).ok().map(|i| place[i].1))
+                    .collect();
+                seen.sort_unstable();
+                seen.dedup();
+                SeedPoint { position: p.xyz, rgb: p.rgb.map(|v| f32::from(v) / 255.0), views: seen }
+            })
+            .collect();
+        for point in &points {
+            digest.update(bytes_of(&point.position));
+        }
+        digest.update((train.len() as u64).to_le_bytes());
+        let views = views.into_iter().map(|(_, view)| view).collect();
+        Ok(Self { views, train, test, points, hash: hex(&digest.finalize()) })
+    }
+
+    /// Hash of names, sizes on disk, cameras, poses and points: a checkpoint is continued only with the same.
+    pub(crate) fn hash(&self) -> &str {
+        &self.hash
+    }
+
+    /// The camera of view `index`, its picture averaged down to a long side of at most `max_side` pixels.
+    pub fn view_at(&self, index: usize, max_side: Option<u32>) -> View {
+        scaled_view(&self.views[index].view, max_side)
+    }
+
+    /// The picture of view `index` at the size of [`Dataset::view_at`].
+    ///
+    /// # Errors
+    /// As [`Picture::read`].
+    pub fn picture(&self, index: usize, max_side: Option<u32>) -> Result<Picture> {
+        let view = self.view_at(index, max_side);
+        Picture::read(&self.views[index].path, view.width, view.height)
+    }
+
+    /// The pictures of all training views, in the order of `train`, read in parallel.
+    ///
+    /// # Errors
+    /// As [`Picture::read`]; `Cancelled`.
+    pub fn targets(&self, max_side: Option<u32>, control: &Control) -> Result<Vec<Target>> {
+        self.train
+            .par_iter()
+            .map(|&index| {
+                control.check()?;
+                Ok(self.picture(index, max_side)?.to_target())
+            })
+            .collect()
+    }
+
+    /// Bytes that [`Dataset::targets`] takes at most.
+    pub fn target_bytes(&self, max_side: Option<u32>) -> u64 {
+        self.train_pixels(max_side) * 4
+    }
+
+    /// Number of pixels of all training views at that size.
+    pub fn train_pixels(&self, max_side: Option<u32>) -> u64 {
+        let size = |&index: &usize| {
+            let view = self.view_at(index, max_side);
+            u64::from(view.width) * u64::from(view.height)
+        };
+        self.train.iter().map(size).sum()
+    }
+
+    /// The unit in which the optimisation measures lengths: the median over the training views of the median depth of
+    /// the points they see; without points, the median distance of the camera centres from their mean.
+    pub fn scene_scale(&self) -> f64 {
+        let mut depths = vec![Vec::new(); self.views.len()];
+        for point in &self.points {
+            for &v in &point.views {
+                let depth = depth(&self.views[v as usize].view, &point.position);
+                if depth > 0.0 {
+                    depths[v as usize].push(depth);
+                }
+            }
+        }
+        let mut medians: Vec<f64> = self.train.iter().filter_map(|&v| median(&mut depths[v])).collect();
+        if let Some(scale) = median(&mut medians) {
+            return scale;
+        }
+        let centres: Vec<Vector3<f64>> = self.train.iter().map(|&v| centre(&self.views[v].view)).collect();
+        let mean = centres.iter().sum::<Vector3<f64>>() / centres.len() as f64;
+        let mut distances: Vec<f64> = centres.iter().map(|c| (c - mean).norm()).collect();
+        median(&mut distances).filter(|d| *d > 0.0).unwrap_or(1.0)
+    }
+}
+
+/// The camera of the picture averaged down to a long side of at most `max_side` pixels.
+pub(crate) fn scaled_view(view: &View, max_side: Option<u32>) -> View {
+    let long = view.width.max(view.height);
+    let k = max_side.map_or(1.0, |side| (f64::from(side) / f64::from(long)).min(1.0));
+    let scaled = |v: u32| ((f64::from(v) * k).round_ties_even() as u32).max(1);
+    let (width, height) = (scaled(view.width), scaled(view.height));
+    let (sx, sy) = (f64::from(width) / f64::from(view.width), f64::from(height) / f64::from(view.height));
+    View { width, height, fx: view.fx * sx, cx: view.cx * sx, fy: view.fy * sy, cy: view.cy * sy, ..*view }
+}
+
+/// The camera centre, world.
+pub(crate) fn centre(view: &View) -> Vector3<f64> {
+    let (r, t) = (&view.rotation, &view.translation);
+    Vector3::from_fn(|c, _| -(r[0][c] * t[0] + r[1][c] * t[1] + r[2][c] * t[2]))
+}
+
+/// A world point in camera coordinates.
+pub(crate) fn to_camera(view: &View, p: &Vector3<f64>) -> Vector3<f64> {
+    let (r, t) = (&view.rotation, &view.translation);
+    Vector3::from_fn(|k, _| r[k][0] * p.x + r[k][1] * p.y + r[k][2] * p.z + t[k])
+}
+
+/// Camera depth of a world point.
+fn depth(view: &View, p: &Vector3<f64>) -> f64 {
+    to_camera(view, p).z
+}
+
+/// The lower median.
+pub(crate) fn median(values: &mut [f64]) -> Option<f64> {
+    let middle = values.len().checked_sub(1)? / 2;
+    Some(*values.select_nth_unstable_by(middle, f64::total_cmp).1)
+}
+
+fn bytes_of(v: &Vector3<f64>) -> [u8; 24] {
+    let mut bytes = [0; 24];
+    for k in 0..3 {
+        bytes[8 * k..8 * k + 8].copy_from_slice(&v[k].to_le_bytes());
+    }
+    bytes
+}
+
+/// The picture `name`, or the PNG beside it that takes its place once its background was removed.
+fn find_picture(folder: &Path, name: &str) -> Result<Option<PathBuf>> {
+    let relative = Path::new(name);
+    if name.is_empty()
+        || relative.components().any(|c| !matches!(c, Component::Normal(_) | Component::CurDir))
+    {
+        return Err(Error::new(
+            ErrorKind::InvalidFile,
+            format!("the model names a picture {name:?}, which is no path inside the image folder"),
+        ));
+    }
+    let path = folder.join(relative);
+    let png = path.with_extension("png");
+    Ok([path, png].into_iter().find(|p| p.is_file()))
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+    use crate::camera::{Camera, Image, Point2D, Point3D, Pose};
+    use nalgebra::Vector2;
+
+    /// `count` cameras on an arc around a cloud of points; grey pictures of 40x30 are written to `folder`.
+    pub(crate) fn arc(folder: &Path, count: u32) -> SparseModel {
+        let mut model = SparseModel::default();
+        model.cameras.insert(1, Camera::from_focal(CameraModel::Pinhole, 40.0, 40, 30));
+        for i in 1..=count {
+            let angle = 0.1 * f64::from(i);
+            let position = Vector3::new(4.0 * angle.sin(), 0.0, -4.0 * angle.cos());
+            let pose = Pose::look_at(&position, &Vector3::zeros(), &-Vector3::y()).unwrap();
+            // Names run against the ids, so that sorting by name matters.
+            let name = format!("{:03}.png", 100 - i);
+            image::RgbImage::from_pixel(40, 30, image::Rgb([i as u8, 2, 3]))
+                .save(folder.join(&name))
+                .unwrap();
+            model.images.insert(i, Image { name, camera_id: 1, pose, points2d: Vec::new() });
+        }
+        for p in 1..=20u64 {
+            let xyz = Vector3::new((p as f64).sin(), (p as f64 * 1.7).cos(), (p as f64 * 0.7).sin()) * 0.5;
+            let mut track = Vec::new();
+            for (&id, image) in &mut model.images {
+                track.push((id, image.points2d.len() as u32));
+                image.points2d.push(Point2D { xy: Vector2::zeros(), point3d: Some(p) });
+            }
+            model.points.insert(p, Point3D { xyz, rgb: [p as u8, 100, 200], error: 0.5, track });
+        }
+        model
+    }
+
+    #[test]
+    fn every_nth_by_name_is_held_out() {
+        let folder = tempfile::tempdir().unwrap();
+        let model = arc(folder.path(), 9);
+        let dataset = Dataset::from_model(&model, folder.path(), Some(4)).unwrap();
+        assert_eq!(dataset.test, [0, 4, 8]);
+        assert_eq!(dataset.views[0].name, "091.png");
+        assert_eq!(dataset.train.len(), 6);
+        assert_eq!(dataset.points[0].views, (0..9).collect::<Vec<u32>>());
+        let all = Dataset::from_model(&model, folder.path(), None).unwrap();
+        assert!(all.test.is_empty() && all.train.len() == 9);
+        assert_ne!(all.hash(), dataset.hash());
+        let targets = all.targets(Some(20), &Control::new()).unwrap();
+        // View 0 is 091.png, which image 9 is.
+        assert_eq!((targets[0].width, targets[0].height, targets[0].rgb[0]), (20, 15, 9));
+        assert!(targets[0].alpha.is_none());
+    }
+
+    #[test]
+    fn depth_of_the_points_is_the_unit_of_length() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut model = arc(folder.path(), 5);
+        let scale = Dataset::from_model(&model, folder.path(), None).unwrap().scene_scale();
+        assert!((scale - 4.0).abs() < 0.3, "{scale}");
+        model.transform(10.0, &nalgebra::UnitQuaternion::identity(), &Vector3::zeros());
+        let grown = Dataset::from_model(&model, folder.path(), None).unwrap().scene_scale();
+        assert!((grown / scale - 10.0).abs() < 1e-6);
+    }
+
+    #[test]
+    fn a_smaller_picture_sees_the_same_rays() {
+        let folder = tempfile::tempdir().unwrap();
+        let dataset = Dataset::from_model(&arc(folder.path(), 3), folder.path(), None).unwrap();
+        let (full, small) = (dataset.view_at(0, None), dataset.view_at(0, Some(17)));
+        assert_eq!((full.width, full.height), (40, 30));
+        assert_eq!((small.width, small.height), (17, 13));
+        assert!((small.fx / 17.0 - full.fx / 40.0).abs() < 1e-12);
+        assert!((small.cy / 13.0 - full.cy / 30.0).abs() < 1e-12);
+        assert!((to_camera(&full, &centre(&full))).norm() < 1e-12);
+    }
+
+    #[test]
+    fn what_is_wrong_with_a_model_is_named() {
+        let folder = tempfile::tempdir().unwrap();
+        let good = arc(folder.path(), 4);
+        let kind = |model: &SparseModel, every| Dataset::from_model(model, folder.path(), every).unwrap_err();
+        std::fs::remove_file(folder.path().join("098.png")).unwrap();
+        let missing = kind(&good, None);
+        assert_eq!(missing.kind(), ErrorKind::NotFound);
+        assert!(
+            missing.to_string().contains("1 of 4") && missing.to_string().contains("098.png"),
+            "{missing}"
+        );
+
+        let mut distorted = good.clone();
+        distorted.cameras.insert(1, Camera::from_focal(CameraModel::SimpleRadial, 40.0, 40, 30));
+        assert_eq!(kind(&distorted, None).kind(), ErrorKind::InvalidArgument);
+
+        let mut orphan = good.clone();
+        orphan.cameras.clear();
+        assert_eq!(kind(&orphan, None).kind(), ErrorKind::InvalidFile);
+
+        let mut outside = good.clone();
+        outside.images.get_mut(&1).unwrap().name = "../secret.png".into();
+        assert_eq!(kind(&outside, None).kind(), ErrorKind::InvalidFile);
+
+        assert_eq!(kind(&SparseModel::default(), None).kind(), ErrorKind::TooFewFrames);
+    }
+}

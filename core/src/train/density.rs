@@ -1,0 +1,197 @@
+//! Density control: where Gaussians are moved to and where new ones appear.
+//!
+//! After 3D Gaussian Splatting as Markov chain Monte Carlo (Kheradmand et al., NeurIPS 2024): Gaussians that became
+//! transparent are moved onto others, and the scene grows in the same way until its cap. A Gaussian that is to become
+//! n gets the opacity and scale with which n copies at one place look like it did (eq. 9).
+//!
+//! Where they go is sampled by how much of the pictures' error each Gaussian carries (the blending weight times the
+//! error of the pixel, summed; as in Rota Bulò et al., ECCV 2024), so that detail is added where it is missing.
+
+use crate::random::Random;
+use crate::raster::{DensityStatistics, SplatEdit};
+
+/// No Gaussian becomes more than this many at once.
+const MAX_COPIES: u32 = 16;
+
+/// What one round of density control is to do.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct DensityPlan {
+    /// How many Gaussians there should be afterwards (no fewer than there are).
+    pub(crate) target_count: usize,
+    /// Gaussians below this opacity are moved.
+    pub(crate) dead_opacity: f32,
+    /// Fixes what is sampled.
+    pub(crate) seed: u64,
+}
+
+/// The edits that carry out `plan`.
+pub(crate) fn edits(statistics: &DensityStatistics, plan: &DensityPlan) -> Vec<SplatEdit> {
+    let n = statistics.opacities.len();
+    let opacity = |i: usize| 1.0 / (1.0 + (-f64::from(statistics.opacities[i])).exp());
+    let mut dead = Vec::new();
+    let mut weights = Vec::with_capacity(n);
+    for i in 0..n {
+        let o = opacity(i);
+        // Written so that an opacity that is no number counts as dead.
+        let alive = o >= f64::from(plan.dead_opacity);
+        if !alive {
+            dead.push(i as u32);
+        }
+        let error = f64::from(statistics.error[i]);
+        weights.push(if alive && error.is_finite() { error.max(0.0) } else { 0.0 });
+    }
+    if weights.iter().all(|w| *w == 0.0) {
+        // Nothing was seen since the last round: fall back to the opacity.
+        for (i, w) in weights.iter_mut().enumerate() {
+            let o = opacity(i);
+            *w = if o >= f64::from(plan.dead_opacity) { o } else { 0.0 };
+        }
+    }
+    let grown = (n..plan.target_count.max(n)).map(|i| i as u32);
+    let destinations: Vec<u32> = dead.into_iter().chain(grown).collect();
+    let sources = sample(&weights, destinations.len(), &mut Random::new(plan.seed));
+    let mut edits = Vec::with_capacity(2 * sources.len());
+    let mut first = 0;
+    while first < sources.len() {
+        let source = sources[first];
+        let same = sources[first..].iter().take_while(|s| **s == source).count();
+        let (new_opacity, factor) = relocated(opacity(source as usize), same as u32 + 1);
+        let edit = |destination| SplatEdit {
+            destination,
+            source,
+            mean_offset: [0.0; 3],
+            log_scale_offset: [factor.ln() as f32; 3],
+            opacity: (new_opacity / (1.0 - new_opacity)).ln() as f32,
+        };
+        edits.push(edit(source));
+        edits.extend(destinations[first..first + same].iter().map(|d| edit(*d)));
+        first += same;
+    }
+    edits.sort_unstable_by_key(|e| e.destination);
+    edits
+}
+
+/// `count` indices, ascending, drawn in proportion to their weights with one random offset (systematic sampling: an
+/// index with the share s comes up floor(s) or ceil(s) times); at most `MAX_COPIES - 1` times each. May return fewer.
+fn sample(weights: &[f64], count: usize, random: &mut Random) -> Vec<u32> {
+    let total: f64 = weights.iter().sum();
+    if count == 0 || !(total > 0.0 && total.is_finite()) {
+        return Vec::new();
+    }
+    let step = total / count as f64;
+    let mut next = random.uniform() * step;
+    let mut sum = 0.0;
+    let mut drawn = Vec::with_capacity(count);
+    for (i, w) in weights.iter().enumerate() {
+        sum += w;
+        let mut copies = 1;
+        while next < sum && drawn.len() < count {
+            if copies < MAX_COPIES {
+                drawn.push(i as u32);
+            }
+            copies += 1;
+            next += step;
+        }
+    }
+    drawn
+}
+
+/// Opacity, and factor of the scale, with which `copies` Gaussians at one place look like one of opacity `opacity`
+/// (3DGS-MCMC eq. 9).
+fn relocated(opacity: f64, copies: u32) -> (f64, f64) {
+    let opacity = opacity.clamp(1e-6, 0.9999);
+    let each = 1.0 - (1.0 - opacity).powf(1.0 / f64::from(copies));
+    let mut sum = 0.0;
+    for i in 1..=copies {
+        let mut binomial = 1.0; // (i-1 over k), with the sign of (-1)^k
+        for k in 0..i {
+            sum += binomial * each.powi(k as i32 + 1) / f64::from(k + 1).sqrt();
+            binomial *= -f64::from(i - 1 - k) / f64::from(k + 1);
+        }
+    }
+    (each, opacity / sum)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Integral along a line through the centre of what `copies` Gaussians of unit scale and opacity o blend to.
+    fn line_integral(opacity: f64, scale: f64, copies: u32) -> f64 {
+        let h = 1e-3;
+        (-8000..=8000)
+            .map(|i| {
+                let x = f64::from(i) * h / scale;
+                1.0 - (1.0 - opacity * (-0.5 * x * x).exp()).powi(copies as i32)
+            })
+            .sum::<f64>()
+            * h
+    }
+
+    #[test]
+    fn copies_look_like_the_one_they_came_from() {
+        for opacity in [0.02, 0.3, 0.9, 0.99] {
+            for copies in [1, 2, 3, 8, 16] {
+                let (each, factor) = relocated(opacity, copies);
+                let at_centre = 1.0 - (1.0 - each).powi(copies as i32);
+                assert!((at_centre - opacity).abs() < 1e-9);
+                let (one, many) = (line_integral(opacity, 1.0, 1), line_integral(each, factor, copies));
+                assert!((one - many).abs() < 1e-6 * one, "{opacity} {copies}: {one} {many}");
+            }
+        }
+    }
+
+    fn statistics(opacities: &[f64], error: &[f32]) -> DensityStatistics {
+        let n = opacities.len();
+        DensityStatistics {
+            opacities: opacities.iter().map(|o| (o / (1.0 - o)).ln() as f32).collect(),
+            log_scales: vec![[0.0; 3]; n],
+            gradient: vec![0.0; n],
+            error: error.to_vec(),
+            visible: vec![1; n],
+            radius: vec![0.0; n],
+        }
+    }
+
+    #[test]
+    fn the_dead_move_and_the_new_appear_where_the_error_is() {
+        let s = statistics(&[0.001, 0.5, 0.8, 0.002, 0.9], &[9.0, 1.0, 3.0, 9.0, 0.0]);
+        let plan = DensityPlan { target_count: 7, dead_opacity: 0.005, seed: 1 };
+        let edits = edits(&s, &plan);
+        let destinations: Vec<u32> = edits.iter().map(|e| e.destination).collect();
+        assert_eq!(destinations, [0, 1, 2, 3, 5, 6]);
+        assert!(edits.iter().all(|e| e.source == 1 || e.source == 2));
+        // Four are placed, in the proportion 1 to 3.
+        let of = |source| edits.iter().filter(|e| e.source == source).count();
+        assert_eq!((of(1), of(2)), (2, 4));
+        // Those of one source are alike, and dimmer than it was.
+        for e in &edits {
+            let twin = edits.iter().find(|t| t.destination == e.source).unwrap();
+            assert_eq!((e.opacity, e.log_scale_offset), (twin.opacity, twin.log_scale_offset));
+            assert!(e.opacity < s.opacities[e.source as usize]);
+        }
+        assert_eq!(edits, super::edits(&s, &plan));
+    }
+
+    #[test]
+    fn a_scene_without_anything_alive_or_seen_is_left_alone_or_uses_the_opacity() {
+        let plan = DensityPlan { target_count: 4, dead_opacity: 0.005, seed: 1 };
+        assert!(edits(&statistics(&[0.001, 0.001], &[1.0, 1.0]), &plan).is_empty());
+        let unseen = edits(&statistics(&[0.5, 0.001], &[0.0, 0.0]), &plan);
+        assert!(unseen.iter().all(|e| e.source == 0));
+        assert_eq!(unseen.len(), 4);
+        let mut broken = statistics(&[0.5, 0.5], &[1.0, f32::NAN]);
+        broken.opacities[1] = f32::NAN;
+        assert!(edits(&broken, &plan).iter().all(|e| e.source == 0));
+    }
+
+    #[test]
+    fn no_gaussian_becomes_too_many_and_growth_leaves_no_gap() {
+        let s = statistics(&[0.5, 0.5], &[1.0, 0.0]);
+        let edits = edits(&s, &DensityPlan { target_count: 100, dead_opacity: 0.005, seed: 2 });
+        let mut destinations: Vec<u32> = edits.iter().map(|e| e.destination).collect();
+        destinations.retain(|d| *d >= 2);
+        assert_eq!(destinations, (2..2 + destinations.len() as u32).collect::<Vec<_>>());
+        assert_eq!(destinations.len() as u32, MAX_COPIES - 1);
+    }
+}

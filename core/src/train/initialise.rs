@@ -1,0 +1,132 @@
+//! The Gaussians at the start: one per seed point, as large as the gap to its neighbours.
+
+use nalgebra::Vector3;
+use rayon::prelude::*;
+
+use super::dataset::Dataset;
+use super::neighbours::Neighbours;
+use super::options::TrainOptions;
+use crate::control::Control;
+use crate::error::{Error, ErrorKind, Result};
+use crate::random::{Random, hash};
+use crate::scene::{SH_C0, Splats, sh_coefficients};
+
+/// A point that becomes a Gaussian.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct Seed {
+    /// World position.
+    pub(crate) position: Vector3<f64>,
+    /// sRGB, 0..1.
+    pub(crate) rgb: [f32; 3],
+}
+
+/// The Gaussians with which training begins: at most `cap`.
+pub(crate) fn splats(
+    dataset: &Dataset,
+    options: &TrainOptions,
+    cap: usize,
+    control: &Control,
+) -> Result<Splats> {
+    control.check()?;
+    let mut seeds: Vec<Seed> =
+        dataset.points.iter().map(|p| Seed { position: p.position, rgb: p.rgb }).collect();
+    if seeds.is_empty() {
+        return Err(Error::new(ErrorKind::InvalidFile, "the sparse model has no points to begin with")
+            .hint("give a model with points3D"));
+    }
+    keep(&mut seeds, cap, options.seed);
+    Ok(from_seeds(&seeds, dataset.scene_scale(), options))
+}
+
+/// Keeps `count` seeds, drawn evenly, in their order.
+pub(crate) fn keep(seeds: &mut Vec<Seed>, count: usize, seed: u64) {
+    let mut left = count.min(seeds.len());
+    let mut from = seeds.len();
+    let mut random = Random::new(hash(seed) ^ 0x5eed);
+    // Selection sampling (Knuth, TAOCP 2, 3.4.2 S): every subset is as likely as any other.
+    seeds.retain(|_| {
+        let take = random.below(from) < left;
+        from -= 1;
+        left -= usize::from(take);
+        take
+    });
+}
+
+/// One Gaussian per seed: round, its standard deviation from the mean distance to the three nearest others.
+pub(crate) fn from_seeds(seeds: &[Seed], scene_scale: f64, options: &TrainOptions) -> Splats {
+    let positions: Vec<Vector3<f64>> = seeds.iter().map(|s| s.position).collect();
+    let tree = Neighbours::new(&positions);
+    let gaps: Vec<f64> = positions
+        .par_iter()
+        .map(|p| {
+            // The nearest is the point itself.
+            let nearest = tree.nearest(p, 4);
+            let others = &nearest[1.min(nearest.len())..];
+            others.iter().map(|e| e.0.sqrt()).sum::<f64>() / others.len().max(1) as f64
+        })
+        .collect();
+    let tuning = &options.tuning;
+    let logit = (tuning.initial_opacity / (1.0 - tuning.initial_opacity)).ln();
+    let coefficients = sh_coefficients(options.sh_degree) * 3;
+    let mut splats = Splats::with_capacity(seeds.len(), options.sh_degree);
+    for (seed, gap) in seeds.iter().zip(&gaps) {
+        // Coincident points have no gap, lonely ones a huge one.
+        let scale = (gap * f64::from(tuning.initial_scale)).clamp(1e-4 * scene_scale, 0.1 * scene_scale);
+        splats.means.push([seed.position.x as f32, seed.position.y as f32, seed.position.z as f32]);
+        splats.log_scales.push([scale.ln() as f32; 3]);
+        splats.rotations.push([1.0, 0.0, 0.0, 0.0]);
+        splats.opacities.push(logit);
+        splats.sh.extend(seed.rgb.map(|v| (v - 0.5) / SH_C0));
+        splats.sh.resize(splats.means.len() * coefficients, 0.0);
+    }
+    splats
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn grid() -> Vec<Seed> {
+        let mut seeds = Vec::new();
+        for i in 0..5 {
+            for j in 0..5 {
+                seeds.push(Seed {
+                    position: Vector3::new(f64::from(i) * 0.1, f64::from(j) * 0.1, 2.0),
+                    rgb: [0.25, 0.5, 0.75],
+                });
+            }
+        }
+        seeds
+    }
+
+    #[test]
+    fn a_gaussian_is_as_large_as_the_gap_around_it() {
+        let options = TrainOptions::default();
+        let mut seeds = grid();
+        seeds.push(Seed { position: Vector3::new(50.0, 0.0, 0.0), ..seeds[0] });
+        seeds.push(seeds[0]);
+        let splats = from_seeds(&seeds, 2.0, &options);
+        splats.check().unwrap();
+        let scale = |i: usize| splats.log_scales[i][0].exp();
+        // In the middle of the grid the three nearest are one cell away.
+        assert!((scale(12) - 0.1 * options.tuning.initial_scale).abs() < 1e-6);
+        assert!((scale(25) - 0.2).abs() < 1e-6, "a lonely point is bounded by the scene");
+        let colour: [f32; 3] = std::array::from_fn(|c| 0.5 + SH_C0 * splats.sh[c]);
+        assert!(colour.iter().zip([0.25, 0.5, 0.75]).all(|(a, b)| (a - b).abs() < 1e-6));
+        assert!(splats.sh[3..48].iter().all(|v| *v == 0.0));
+        assert!(from_seeds(&[], 1.0, &options).is_empty());
+        assert!(from_seeds(&seeds[..1], 1.0, &options).log_scales[0][0].is_finite());
+    }
+
+    #[test]
+    fn too_many_seeds_are_thinned_out_evenly() {
+        let mut seeds = grid();
+        keep(&mut seeds, 10, 1);
+        assert_eq!(seeds.len(), 10);
+        let places: Vec<usize> = seeds.iter().map(|s| grid().iter().position(|g| g == s).unwrap()).collect();
+        assert!(places.windows(2).all(|w| w[0] < w[1]));
+        assert!(places[0] < 12 && places[9] > 12);
+        keep(&mut seeds, 100, 1);
+        assert_eq!(seeds.len(), 10);
+    }
+}

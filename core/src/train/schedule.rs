@@ -1,0 +1,193 @@
+//! When what happens: learning rates, resolution stages, colour degrees, growth, as functions of the step.
+//!
+//! Everything is spread over the length of the run, so that 1,000 and 25,000 steps are both whole trainings. Steps
+//! count from 1.
+
+use super::options::{TrainOptions, Tuning};
+use crate::raster::StepOptions;
+
+/// From which step on which resolution is trained.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct ResolutionStage {
+    /// The first step of the stage.
+    pub(crate) first_step: u32,
+    /// Largest long side of the pictures in pixels.
+    pub(crate) long_side: u32,
+}
+
+/// The plan of a run.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Schedule {
+    steps: u32,
+    sh_degree: u32,
+    seed: u64,
+    scene_scale: f64,
+    tuning: Tuning,
+    stages: Vec<ResolutionStage>,
+    refine_every: u32,
+}
+
+/// Pictures are not made smaller than this for the coarse stages: less carries no structure.
+const COARSEST_SIDE: u32 = 200;
+
+impl Schedule {
+    /// The plan for pictures with a long side of `long_side` pixels and a scene of the size `scene_scale`.
+    pub(crate) fn new(options: &TrainOptions, long_side: u32, scene_scale: f64) -> Self {
+        let steps = options.training_num_steps;
+        let mut stages = Vec::new();
+        if options.coarse_to_fine {
+            for (divisor, begins) in [(4, 0.0), (2, 0.05)] {
+                let side = long_side.div_ceil(divisor);
+                if side >= COARSEST_SIDE {
+                    stages.push((begins, side));
+                }
+            }
+        }
+        stages.push((if stages.is_empty() { 0.0 } else { 0.15 }, long_side));
+        stages[0].0 = 0.0;
+        let mut stages: Vec<ResolutionStage> = stages
+            .into_iter()
+            .map(|(begins, side)| ResolutionStage { first_step: at(begins, steps) + 1, long_side: side })
+            .collect();
+        // In a very short run several stages begin at once: the finest of them is meant.
+        stages.reverse();
+        stages.dedup_by_key(|s| s.first_step);
+        stages.reverse();
+        Self {
+            steps,
+            sh_degree: options.sh_degree,
+            seed: options.seed,
+            scene_scale,
+            tuning: options.tuning.clone(),
+            stages,
+            refine_every: (steps / 20).clamp(25, 100),
+        }
+    }
+
+    /// The resolution stages, first to last.
+    pub(crate) fn stages(&self) -> &[ResolutionStage] {
+        &self.stages
+    }
+
+    /// The stage to which `step` belongs.
+    pub(crate) fn stage(&self, step: u32) -> usize {
+        self.stages.partition_point(|s| s.first_step <= step).saturating_sub(1)
+    }
+
+    /// Degree of the spherical harmonics in `step`: one more every 1,000 steps, or every tenth of a shorter run.
+    pub(crate) fn sh_degree(&self, step: u32) -> u32 {
+        let interval = (self.steps / 10).clamp(1, 1000);
+        ((step - 1) / interval).min(self.sh_degree)
+    }
+
+    /// Whether density control runs after `step`.
+    pub(crate) fn refines_after(&self, step: u32) -> bool {
+        step.is_multiple_of(self.refine_every) && step <= at(self.tuning.refine_end, self.steps)
+    }
+
+    /// How many Gaussians there should be after `step`, if there were `initial` at the start and `cap` are allowed:
+    /// grows exponentially.
+    pub(crate) fn target_count(&self, step: u32, initial: usize, cap: usize) -> usize {
+        let (start, end) = (at(self.tuning.growth_start, self.steps), at(self.tuning.growth_end, self.steps));
+        if initial >= cap || step <= start {
+            return initial.min(cap);
+        }
+        if step >= end {
+            return cap;
+        }
+        let fraction = f64::from(step - start) / f64::from(end - start);
+        let ratio = cap as f64 / initial.max(1) as f64;
+        ((initial as f64 * ratio.powf(fraction)) as usize).min(cap)
+    }
+
+    /// Rates, weights and noise of `step`.
+    pub(crate) fn step_options(&self, step: u32) -> StepOptions {
+        let t = &self.tuning;
+        let progress = f64::from(step - 1) / f64::from(self.steps.max(2) - 1);
+        let means = f64::from(t.lr_means) * self.scene_scale * f64::from(t.lr_means_final).powf(progress);
+        let late = ((progress - f64::from(t.lr_decay_start)) / (1.0 - f64::from(t.lr_decay_start)).max(1e-9))
+            .max(0.0);
+        let fall = f64::from(t.lr_final).powf(late) as f32;
+        StepOptions {
+            step,
+            lr_means: means as f32,
+            lr_scales: t.lr_scales * fall,
+            lr_rotations: t.lr_rotations * fall,
+            lr_opacities: t.lr_opacities * fall,
+            lr_sh_dc: t.lr_sh_dc * fall,
+            lr_sh_rest: t.lr_sh_rest * fall,
+            lr_exposure: t.lr_exposure * fall,
+            beta1: 0.9,
+            beta2: 0.999,
+            epsilon: 1e-15,
+            opacity_regularisation: t.opacity_regularisation,
+            scale_regularisation: (f64::from(t.scale_regularisation) / self.scene_scale) as f32,
+            // noise = factor * lr_means * Σ * normal: with Σ in squares of the scene scale the factor is free of units.
+            noise: (f64::from(t.noise) / (self.scene_scale * self.scene_scale)) as f32,
+            seed: self.seed,
+        }
+    }
+}
+
+/// The step at a fraction of the run.
+fn at(fraction: f32, steps: u32) -> u32 {
+    (f64::from(fraction) * f64::from(steps)).round() as u32
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn schedule(steps: u32, side: u32) -> Schedule {
+        Schedule::new(&TrainOptions { training_num_steps: steps, ..TrainOptions::default() }, side, 2.0)
+    }
+
+    #[test]
+    fn every_run_ends_at_full_resolution_with_all_colours() {
+        for steps in [1, 2, 7, 100, 1000, 25_000, 200_000] {
+            for side in [16, 480, 1600] {
+                let schedule = schedule(steps, side);
+                let stages = schedule.stages();
+                assert_eq!(stages[0].first_step, 1);
+                assert!(stages.windows(2).all(|s| s[0].first_step < s[1].first_step));
+                assert_eq!(
+                    stages[schedule.stage(steps)].long_side,
+                    side,
+                    "{steps} steps at {side}: {stages:?}"
+                );
+                if steps >= 100 {
+                    assert_eq!((schedule.sh_degree(1), schedule.sh_degree(steps)), (0, 3));
+                }
+            }
+        }
+        let sides: Vec<u32> = schedule(1000, 1600).stages().iter().map(|s| s.long_side).collect();
+        assert_eq!(sides, [400, 800, 1600]);
+    }
+
+    #[test]
+    fn growth_starts_at_the_initial_count_and_reaches_the_cap() {
+        let s = schedule(1000, 480);
+        let counts: Vec<usize> = (1..=1000).map(|t| s.target_count(t, 10_000, 50_000)).collect();
+        assert_eq!((counts[0], counts[999]), (10_000, 50_000));
+        assert!(counts.windows(2).all(|w| w[0] <= w[1]));
+        assert_eq!(s.target_count(500, 60_000, 50_000), 50_000);
+    }
+
+    #[test]
+    fn rates_are_in_world_units_and_fall() {
+        let (small, large) = (schedule(1000, 480), {
+            let options = TrainOptions { training_num_steps: 1000, ..TrainOptions::default() };
+            Schedule::new(&options, 480, 20.0)
+        });
+        let ratio = large.step_options(10).lr_means / small.step_options(10).lr_means;
+        assert!((ratio - 10.0).abs() < 1e-4);
+        // The noise of a scene ten times as large is ten times as large: its covariances are a hundred times larger.
+        let noise =
+            |s: &Schedule, scale: f32| s.step_options(10).noise * s.step_options(10).lr_means * scale * scale;
+        assert!((noise(&large, 20.0) / noise(&small, 2.0) - 10.0).abs() < 1e-3);
+        let (first, last) = (small.step_options(1), small.step_options(1000));
+        let tuning = Tuning::default();
+        assert!((last.lr_means / first.lr_means - tuning.lr_means_final).abs() < 1e-5);
+        assert!((last.lr_scales / first.lr_scales - tuning.lr_final).abs() < 1e-4);
+    }
+}

@@ -1,0 +1,492 @@
+//! The training loop: which view, which pass, when density control, when a checkpoint.
+
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use super::checkpoint::{Checkpoint, Progress};
+use super::dataset::Dataset;
+use super::density::{self, DensityPlan};
+use super::evaluate::{Evaluation, ViewScore, psnr, ssim};
+use super::exposure;
+use super::initialise;
+use super::options::TrainOptions;
+use super::picture::Picture;
+use super::schedule::Schedule;
+use crate::control::{Control, Stage, Warning};
+use crate::error::{Error, ErrorKind, Result};
+use crate::random::{Random, hash};
+use crate::raster::{LossOptions, Rasteriser, Rendering, StepStatistics, TrainState};
+use crate::scene::Splats;
+
+/// Pictures that would take more than this in the rasteriser are trained on at a lower resolution.
+const TARGET_BYTES_MAX: u64 = 8 << 30;
+/// Least time between two reports of progress.
+const REPORT_EVERY: Duration = Duration::from_millis(500);
+/// Least time between two renderings for the PSNR that is reported.
+const PROBE_EVERY: Duration = Duration::from_secs(5);
+/// The background where nothing is known about it.
+const BLACK: [f32; 3] = [0.0; 3];
+
+/// Fits Gaussians to a [`Dataset`].
+///
+/// Deterministic for one device: the same dataset and options give the same result bit for bit, whether the run was
+/// interrupted or not.
+pub struct Trainer {
+    dataset: Dataset,
+    options: TrainOptions,
+    options_hash: String,
+    max_side: Option<u32>,
+    schedule: Schedule,
+    rasteriser: Box<dyn Rasteriser>,
+    /// Steps that were done.
+    step: u32,
+    /// The resolution stage whose pictures are loaded.
+    loaded_stage: Option<usize>,
+    /// Which of them know their alpha.
+    has_alpha: Vec<bool>,
+    initial_count: usize,
+    cap: usize,
+    /// The order of the training views in the epoch `.0`.
+    order: Option<(u32, Vec<u32>)>,
+    seconds: f64,
+    warnings: Vec<Warning>,
+}
+
+/// What a finished run has to say.
+#[derive(Debug, Clone, PartialEq, serde::Serialize)]
+pub struct TrainReport {
+    /// Steps that were done.
+    pub steps: u32,
+    /// Number of Gaussians.
+    pub splats: usize,
+    /// Seconds of all sittings together.
+    pub seconds: f64,
+    /// Steps per second of the last sitting.
+    pub steps_per_second: f64,
+    /// The last step's figures.
+    pub statistics: StepStatistics,
+    /// What the user should know.
+    pub warnings: Vec<Warning>,
+}
+
+impl Trainer {
+    /// Prepares a run from its beginning: reads pictures for the dense initialisation if asked, and places the first
+    /// Gaussians.
+    ///
+    /// # Errors
+    /// `InvalidArgument` for options out of range; what reading the pictures and the rasteriser report; `Cancelled`.
+    pub fn new(
+        dataset: Dataset,
+        options: TrainOptions,
+        rasteriser: Box<dyn Rasteriser>,
+        control: &Control,
+    ) -> Result<Self> {
+        let mut trainer = Self::prepare(dataset, options, rasteriser)?;
+        let splats = initialise::splats(&trainer.dataset, &trainer.options, trainer.cap, control)?;
+        trainer.initial_count = splats.len();
+        let zero = zeros_like(&splats);
+        let exposures = if trainer.options.exposure_compensation { trainer.dataset.train.len() } else { 0 };
+        trainer.rasteriser.load(&TrainState {
+            first_moments: zero.clone(),
+            second_moments: zero,
+            splats,
+            exposures: vec![exposure::IDENTITY; exposures],
+            exposure_first_moments: vec![[0.0; 12]; exposures],
+            exposure_second_moments: vec![[0.0; 12]; exposures],
+            statistics: Default::default(),
+        })?;
+        Ok(trainer)
+    }
+
+    /// Continues the run of the checkpoint at `path`, which must have been made with the same dataset and options.
+    ///
+    /// # Errors
+    /// `NotFound` without the file, `InvalidFile` if it is damaged, `InvalidArgument` if it belongs to something else.
+    pub fn resume(
+        dataset: Dataset,
+        options: TrainOptions,
+        rasteriser: Box<dyn Rasteriser>,
+        path: &Path,
+    ) -> Result<Self> {
+        let mut trainer = Self::prepare(dataset, options, rasteriser)?;
+        let checkpoint = Checkpoint::read(path, &trainer.options_hash, trainer.dataset.hash())?;
+        let Progress { step, initial_count, seconds } = checkpoint.progress;
+        trainer.rasteriser.load(&checkpoint.state)?;
+        (trainer.step, trainer.initial_count, trainer.seconds) = (step, initial_count as usize, seconds);
+        Ok(trainer)
+    }
+
+    fn prepare(dataset: Dataset, options: TrainOptions, rasteriser: Box<dyn Rasteriser>) -> Result<Self> {
+        options.validate()?;
+        let mut warnings = Vec::new();
+        let mut max_side = options.max_resolution;
+        let long_side = |max: Option<u32>| {
+            let sides = dataset.train.iter().map(|&i| dataset.view_at(i, max)).map(|v| v.width.max(v.height));
+            sides.max().unwrap_or(1)
+        };
+        while dataset.target_bytes(max_side) > TARGET_BYTES_MAX && long_side(max_side) > 64 {
+            max_side = Some(long_side(max_side) * 9 / 10);
+        }
+        if max_side != options.max_resolution {
+            let message = format!(
+                "{} pictures are trained on at {} pixels: more would take over {} GiB",
+                dataset.train.len(),
+                long_side(max_side),
+                TARGET_BYTES_MAX >> 30
+            );
+            warnings.push(Warning::new("resolution_reduced", message));
+        }
+        let schedule = Schedule::new(&options, long_side(max_side), dataset.scene_scale());
+        let useful =
+            dataset.train_pixels(max_side) as f64 * f64::from(options.tuning.max_gaussians_per_pixel);
+        let cap = (options.training_max_num_gaussians as usize).min((useful as usize).max(1000));
+        Ok(Self {
+            options_hash: options.hash()?,
+            dataset,
+            options,
+            max_side,
+            schedule,
+            rasteriser,
+            step: 0,
+            loaded_stage: None,
+            has_alpha: Vec::new(),
+            initial_count: 0,
+            cap,
+            order: None,
+            seconds: 0.0,
+            warnings,
+        })
+    }
+
+    /// Steps that were done.
+    pub fn steps_done(&self) -> u32 {
+        self.step
+    }
+
+    /// Number of Gaussians now.
+    pub fn len(&self) -> usize {
+        self.rasteriser.len()
+    }
+
+    /// Whether there are no Gaussians.
+    pub fn is_empty(&self) -> bool {
+        self.rasteriser.is_empty()
+    }
+
+    /// What it runs on, for people.
+    pub fn device(&self) -> String {
+        self.rasteriser.name()
+    }
+
+    /// The options of the run.
+    pub fn options(&self) -> &TrainOptions {
+        &self.options
+    }
+
+    /// Whether all steps are done.
+    pub fn is_finished(&self) -> bool {
+        self.step >= self.options.training_num_steps
+    }
+
+    /// One optimiser step on one view, and density control if it is due. Does nothing once the run is finished.
+    ///
+    /// # Errors
+    /// What reading pictures and the rasteriser report; `Cancelled`.
+    pub fn step(&mut self, control: &Control) -> Result<()> {
+        if self.is_finished() {
+            return Ok(());
+        }
+        let step = self.step + 1;
+        let stage = self.schedule.stage(step);
+        let side = self.stage_side(stage);
+        if self.loaded_stage != Some(stage) {
+            let targets = self.dataset.targets(side, control)?;
+            self.has_alpha = targets.iter().map(|t| t.alpha.is_some()).collect();
+            self.rasteriser.set_targets(targets)?;
+            self.loaded_stage = Some(stage);
+        }
+        let target = self.view_of(step);
+        let view = self.dataset.view_at(self.dataset.train[target as usize], side);
+        // Where the picture knows what does not belong to the scene, any colour may stand there: a new one every step
+        // keeps Gaussians from painting it.
+        let background = if self.has_alpha[target as usize] {
+            let mut random = Random::new(hash(self.options.seed) ^ hash(u64::from(step)));
+            std::array::from_fn(|_| random.uniform() as f32)
+        } else {
+            BLACK
+        };
+        let tuning = &self.options.tuning;
+        let loss = LossOptions {
+            ssim_weight: tuning.ssim_weight,
+            alpha_weight: tuning.alpha_weight,
+            exposure: self.options.exposure_compensation.then_some(target),
+        };
+        let rasteriser = &mut self.rasteriser;
+        rasteriser.project(&view, self.schedule.sh_degree(step))?;
+        rasteriser.intersect()?;
+        rasteriser.sort()?;
+        rasteriser.rasterise(background)?;
+        rasteriser.loss(target, &loss)?;
+        rasteriser.rasterise_backward()?;
+        rasteriser.update(&self.schedule.step_options(step))?;
+        self.step = step;
+        if self.schedule.refines_after(step) {
+            self.refine()?;
+        }
+        Ok(())
+    }
+
+    /// All steps that are left, with reports of progress. With a path, a checkpoint is written there from time to time,
+    /// when the run is cancelled, and at its end.
+    ///
+    /// # Errors
+    /// As [`Trainer::step`]; what writing the checkpoint reports; `Internal` if the optimisation diverged.
+    pub fn run(&mut self, control: &Control, checkpoint: Option<&Path>) -> Result<TrainReport> {
+        for warning in &self.warnings {
+            control.warn(Stage::Train, warning.clone());
+        }
+        let (began, first) = (Instant::now(), self.step);
+        let before = self.seconds;
+        let interval = Duration::from_secs(u64::from(self.options.checkpoint_interval_seconds));
+        let (mut reported, mut saved) = (began, began);
+        let mut probe = Probe::default();
+        let ran = loop {
+            if self.is_finished() {
+                break Ok(());
+            }
+            if let Err(stopped) = control.check().and_then(|()| self.step(control)) {
+                break Err(stopped);
+            }
+            self.seconds = before + began.elapsed().as_secs_f64();
+            if reported.elapsed() >= REPORT_EVERY {
+                reported = Instant::now();
+                self.report(control, began, first, &mut probe)?;
+            }
+            if let Some(path) = checkpoint
+                && saved.elapsed() >= interval
+            {
+                self.save(path)?;
+                saved = Instant::now();
+            }
+        };
+        if let (Some(path), true) = (checkpoint, self.step > first) {
+            // A cancelled run continues here; a finished one is not trained again if what follows fails.
+            if ran.as_ref().err().is_none_or(|e| e.kind() == ErrorKind::Cancelled) {
+                self.save(path)?;
+            }
+        }
+        ran?;
+        let statistics = self.rasteriser.statistics()?;
+        check_finite(&statistics, self.step)?;
+        let seconds = began.elapsed().as_secs_f64();
+        Ok(TrainReport {
+            steps: self.step,
+            splats: self.len(),
+            seconds: self.seconds,
+            steps_per_second: f64::from(self.step - first) / seconds.max(1e-9),
+            statistics,
+            warnings: self.warnings.clone(),
+        })
+    }
+
+    /// Writes a checkpoint to `path`.
+    ///
+    /// # Errors
+    /// What the file system and the rasteriser report.
+    pub fn save(&mut self, path: &Path) -> Result<()> {
+        let progress =
+            Progress { step: self.step, initial_count: self.initial_count as u64, seconds: self.seconds };
+        let mut checkpoint = Checkpoint { progress, state: self.rasteriser.store()? };
+        checkpoint.write(path, &self.options_hash, self.dataset.hash())
+    }
+
+    /// Renders every held-out view at the training resolution, in the mean exposure, over black, and scores it.
+    ///
+    /// # Errors
+    /// `InvalidArgument` if no view is held out; what reading the pictures and the rasteriser report.
+    pub fn evaluate(&mut self, control: &Control) -> Result<Evaluation> {
+        if self.dataset.test.is_empty() {
+            return Err(Error::argument("no view is held out").hint("set test_every, for example to 8"));
+        }
+        let mean = self.mean_exposure()?;
+        let mut scores = Vec::with_capacity(self.dataset.test.len());
+        for index in self.dataset.test.clone() {
+            control.check()?;
+            let picture = self.dataset.picture(index, self.max_side)?;
+            let truth = picture.over(BLACK);
+            let rendered = self.render(index, &mean)?;
+            let (width, height) = (picture.width as usize, picture.height as usize);
+            scores.push(ViewScore {
+                name: self.dataset.views[index].name.clone(),
+                psnr: psnr(&rendered, &truth),
+                ssim: ssim(&rendered, &truth, width, height),
+            });
+        }
+        Ok(Evaluation::from_views(self.step, self.len(), scores))
+    }
+
+    /// The scene for export: in the mean exposure of the training pictures, without Gaussians that cannot be seen or
+    /// are not finite.
+    ///
+    /// # Errors
+    /// What the rasteriser reports.
+    pub fn splats(&mut self) -> Result<Splats> {
+        let mean = self.mean_exposure()?;
+        let mut splats = self.rasteriser.splats()?;
+        exposure::bake(&mut splats, &mean);
+        Ok(visible_only(&splats))
+    }
+
+    fn mean_exposure(&mut self) -> Result<[f32; 12]> {
+        if !self.options.exposure_compensation {
+            return Ok(exposure::IDENTITY);
+        }
+        Ok(exposure::mean(&self.rasteriser.store()?.exposures))
+    }
+
+    /// View `index` at the training resolution, clamped to 0..1.
+    fn render(&mut self, index: usize, mean: &[f32; 12]) -> Result<Vec<[f32; 3]>> {
+        let view = self.dataset.view_at(index, self.max_side);
+        let degree = self.schedule.sh_degree(self.step.max(1));
+        let rendering: Rendering = self.rasteriser.render(&view, degree, BLACK)?;
+        let shown = |p: &[f32; 4]| exposure::apply(mean, [p[0], p[1], p[2]], p[3]).map(|v| v.clamp(0.0, 1.0));
+        Ok(rendering.rgba.iter().map(shown).collect())
+    }
+
+    /// The long side of the pictures of a stage; the last stage has the caller's limit.
+    fn stage_side(&self, stage: usize) -> Option<u32> {
+        let stages = self.schedule.stages();
+        if stage + 1 == stages.len() { self.max_side } else { Some(stages[stage].long_side) }
+    }
+
+    /// The training view of a step: every epoch goes through all of them in an order of its own.
+    fn view_of(&mut self, step: u32) -> u32 {
+        let count = self.dataset.train.len() as u32;
+        let (epoch, place) = ((step - 1) / count, ((step - 1) % count) as usize);
+        if let Some((of, order)) = &self.order
+            && *of == epoch
+        {
+            return order[place];
+        }
+        let mut order: Vec<u32> = (0..count).collect();
+        let mut random = Random::new(hash(self.options.seed ^ 0x0eb0) ^ u64::from(epoch));
+        for i in (1..order.len()).rev() {
+            order.swap(i, random.below(i + 1));
+        }
+        let view = order[place];
+        self.order = Some((epoch, order));
+        view
+    }
+
+    fn refine(&mut self) -> Result<()> {
+        let statistics = self.rasteriser.density_statistics()?;
+        let plan = DensityPlan {
+            target_count: self.schedule.target_count(self.step, self.initial_count, self.cap),
+            dead_opacity: self.options.tuning.dead_opacity,
+            seed: hash(self.options.seed ^ 0xde45) ^ u64::from(self.step),
+        };
+        let edits = density::edits(&statistics, &plan);
+        if !edits.is_empty() {
+            self.rasteriser.edit(&edits)?;
+        }
+        self.rasteriser.reset_density_statistics()
+    }
+
+    fn report(&mut self, control: &Control, began: Instant, first: u32, probe: &mut Probe) -> Result<()> {
+        let statistics = self.rasteriser.statistics()?;
+        check_finite(&statistics, self.step)?;
+        if probe.last.is_none_or(|t| t.elapsed() >= PROBE_EVERY) {
+            self.measure(probe)?;
+        }
+        let rate = f64::from(self.step - first) / began.elapsed().as_secs_f64();
+        let total = self.options.training_num_steps;
+        let message = format!(
+            "step {} of {total}, loss {:.4}, {}PSNR {:.2} dB, {} splats, {rate:.1} steps/s, {} left",
+            self.step,
+            statistics.loss,
+            if self.dataset.test.is_empty() { "" } else { "held-out " },
+            probe.psnr,
+            self.len(),
+            duration(f64::from(total - self.step) / rate.max(1e-9)),
+        );
+        control.progress_with(Stage::Train, "training", self.step as f32 / total as f32, message);
+        Ok(())
+    }
+
+    /// Renders one view, held out if there is one, and compares it.
+    fn measure(&mut self, probe: &mut Probe) -> Result<()> {
+        let index = self.dataset.test.first().or(self.dataset.train.first()).copied().unwrap_or(0);
+        let picture = match probe.picture.take() {
+            Some(picture) => picture,
+            None => self.dataset.picture(index, self.max_side)?,
+        };
+        let rendered = self.render(index, &exposure::IDENTITY)?;
+        probe.psnr = psnr(&rendered, &picture.over(BLACK));
+        probe.picture = Some(picture);
+        probe.last = Some(Instant::now());
+        Ok(())
+    }
+}
+
+/// The view by which progress is reported.
+#[derive(Default)]
+struct Probe {
+    picture: Option<Picture>,
+    psnr: f64,
+    last: Option<Instant>,
+}
+
+fn check_finite(statistics: &StepStatistics, step: u32) -> Result<()> {
+    if statistics.loss.is_finite() {
+        return Ok(());
+    }
+    Err(Error::new(
+        ErrorKind::Internal,
+        format!("training diverged: the loss of step {step} is {}", statistics.loss),
+    )
+    .hint("lower the learning rates, or check the poses")
+    .at(Stage::Train))
+}
+
+/// For example `2 h 05 min`, `3 min 20 s`.
+fn duration(seconds: f64) -> String {
+    let s = seconds.round() as u64;
+    match s {
+        0..60 => format!("{s} s"),
+        60..3600 => format!("{} min {:02} s", s / 60, s % 60),
+        _ => format!("{} h {:02} min", s / 3600, s / 60 % 60),
+    }
+}
+
+fn zeros_like(splats: &Splats) -> Splats {
+    Splats {
+        means: vec![[0.0; 3]; splats.len()],
+        log_scales: vec![[0.0; 3]; splats.len()],
+        rotations: vec![[0.0; 4]; splats.len()],
+        opacities: vec![0.0; splats.len()],
+        sh_degree: splats.sh_degree,
+        sh: vec![0.0; splats.sh.len()],
+        antialiased: splats.antialiased,
+    }
+}
+
+/// Without those that are never drawn: opacity under 1/255, or values that are not finite.
+fn visible_only(splats: &Splats) -> Splats {
+    let per_splat = splats.sh.len() / splats.len().max(1);
+    let faintest = -(254.0f32.ln());
+    let mut kept = Splats::with_capacity(splats.len(), splats.sh_degree);
+    kept.antialiased = splats.antialiased;
+    for i in 0..splats.len() {
+        let sh = &splats.sh[i * per_splat..(i + 1) * per_splat];
+        let finite =
+            splats.means[i].iter().chain(&splats.log_scales[i]).chain(&splats.rotations[i]).chain(sh);
+        if splats.opacities[i] >= faintest && finite.copied().all(f32::is_finite) {
+            kept.means.push(splats.means[i]);
+            kept.log_scales.push(splats.log_scales[i]);
+            kept.rotations.push(splats.rotations[i]);
+            kept.opacities.push(splats.opacities[i]);
+            kept.sh.extend_from_slice(sh);
+        }
+    }
+    kept
+}
