@@ -78,6 +78,12 @@ pub enum Event {
         /// Details for people, for example `loss 0.031, 42,000 splats`.
         #[serde(skip_serializing_if = "Option::is_none")]
         message: Option<String>,
+        /// Fraction of the whole reconstruction, 0 to 1, where a pipeline runs it.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        total: Option<f32>,
+        /// Estimated seconds until the stage is done, once there is something to go by.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        remaining_seconds: Option<f64>,
     },
     /// A warning; it is also kept in the stage's report.
     Warning {
@@ -155,12 +161,7 @@ impl Control {
 
     /// Reports that `fraction` (0 to 1) of `stage` is done and that it is now at `step`.
     pub fn progress(&self, stage: Stage, step: impl Into<Cow<'static, str>>, fraction: f32) {
-        self.send(Event::Progress {
-            stage,
-            step: step.into(),
-            fraction: fraction.clamp(0.0, 1.0),
-            message: None,
-        });
+        self.report(stage, step.into(), fraction, None);
     }
 
     /// Like [`Control::progress`], with details for people.
@@ -171,12 +172,12 @@ impl Control {
         fraction: f32,
         message: impl Into<String>,
     ) {
-        self.send(Event::Progress {
-            stage,
-            step: step.into(),
-            fraction: fraction.clamp(0.0, 1.0),
-            message: Some(message.into()),
-        });
+        self.report(stage, step.into(), fraction, Some(message.into()));
+    }
+
+    fn report(&self, stage: Stage, step: Cow<'static, str>, fraction: f32, message: Option<String>) {
+        let fraction = fraction.clamp(0.0, 1.0);
+        self.send(Event::Progress { stage, step, fraction, message, total: None, remaining_seconds: None });
     }
 
     /// Passes a warning on.
@@ -184,7 +185,8 @@ impl Control {
         self.send(Event::Warning { stage, warning });
     }
 
-    fn send(&self, event: Event) {
+    /// Hands an event to the listener as it is.
+    pub(crate) fn send(&self, event: Event) {
         if let Some(listener) = &self.listener {
             listener(event);
         }

@@ -1,1 +1,5 @@
-//! What crosses crates: the synthetic capture generator, and helpers of the end-to-end tests.
+//! What crosses crates: the synthetic capture generator, the measures against its known truth, and helpers of the
+//! end-to-end tests.
+
+pub mod pose_error;
+pub mod synthetic;

@@ -13,3 +13,4 @@ mod undistort;
 pub use model::{Camera, CameraModel};
 pub use pose::Pose;
 pub use sparse::{Image, Point2D, Point3D, SparseModel};
+pub use undistort::undistort;

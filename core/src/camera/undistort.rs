@@ -1,1 +1,151 @@
+//! From pictures with lens distortion to pinhole pictures: what the rasteriser can render and training compares with.
+//!
+//! In: a sparse model and the folder of its pictures. Out: `images/` with one pinhole picture per frame and `sparse/`
+//! with the model that belongs to them, both in the output folder, complete on disk when [`undistort`] returns. Names
+//! and ids stay. Every pixel of the result was seen by the camera: nothing has to be masked.
 
+mod lens;
+mod resample;
+
+use std::fs;
+use std::io::Write;
+use std::path::Path;
+use std::sync::Mutex;
+
+use image::codecs::jpeg::JpegEncoder;
+use image::{DynamicImage, ImageDecoder, ImageFormat, ImageReader, RgbImage, RgbaImage};
+use rayon::prelude::*;
+
+use super::{Camera, Image, SparseModel};
+use crate::control::{Control, Stage};
+use crate::error::{Error, ErrorKind, Result};
+use crate::files;
+use lens::Undistortion;
+use resample::Picture;
+
+/// Quality of the JPEGs; at 4:4:4 the loss is about a grey level, well below what training reaches.
+const JPEG_QUALITY: u8 = 96;
+
+/// Undistorts the pictures of `model`, which are in the folder `images`, into `output/images`, and writes the model that
+/// describes them to `output/sparse`. Returns that model: the same ids, names, poses and points, PINHOLE cameras, and
+/// keypoints where the undistorted pictures show them.
+///
+/// The focal length in pixels stays, so the middle of the picture keeps its resolution. The new frame is the largest
+/// upright rectangle between the bent borders of the old one, so its size and principal point differ. Pictures of
+/// cameras without distortion are copied byte for byte. JPEG stays JPEG, PNG stays PNG with its alpha.
+///
+/// # Errors
+/// [`NotFound`](ErrorKind::NotFound) or [`InvalidMedia`](ErrorKind::InvalidMedia) if a picture is missing, damaged or
+/// not of its camera's size, [`IntrinsicsUnreliable`](ErrorKind::IntrinsicsUnreliable) if a lens folds so much of the
+/// picture over itself that it cannot be undistorted, [`Cancelled`](ErrorKind::Cancelled).
+pub fn undistort(
+    model: &SparseModel,
+    images: &Path,
+    output: &Path,
+    control: &Control,
+) -> Result<SparseModel> {
+    let mut undistorted = model.clone();
+    let mut lenses = std::collections::BTreeMap::new();
+    for (id, camera) in &model.cameras {
+        let lens = Undistortion::new(camera)?;
+        undistorted.cameras.insert(*id, lens.pinhole.clone());
+        lenses.insert(*id, lens);
+    }
+    let lens_of = |image: &Image| {
+        lenses.get(&image.camera_id).ok_or_else(|| {
+            Error::argument(format!(
+                "image {} names camera {}, which is not there",
+                image.name, image.camera_id
+            ))
+        })
+    };
+    for image in undistorted.images.values_mut() {
+        let lens = lens_of(image)?;
+        for point in &mut image.points2d {
+            point.xy = lens.undistort_pixel(&point.xy);
+        }
+    }
+
+    let folder = output.join("images");
+    let frames: Vec<&Image> = model.images.values().collect();
+    for frame in &frames {
+        // Names may have folders in them.
+        let parent = folder.join(&frame.name);
+        let parent = parent.parent().unwrap_or(&folder);
+        fs::create_dir_all(parent).map_err(|e| Error::io("create", parent, e))?;
+    }
+    let done = Mutex::new(0);
+    frames.par_iter().try_for_each(|frame| {
+        control.check()?;
+        undistort_file(lens_of(frame)?, &images.join(&frame.name), &folder.join(&frame.name))?;
+        if let Ok(mut done) = done.lock() {
+            *done += 1;
+            let message = format!("{done} of {} frames", frames.len());
+            control.progress_with(Stage::Train, "undistorting", 0.0, message);
+        }
+        Ok(())
+    })?;
+    undistorted.write_binary(&output.join("sparse"))?;
+    Ok(undistorted)
+}
+
+fn undistort_file(lens: &Undistortion, source: &Path, target: &Path) -> Result<()> {
+    let (format, picture) = open(source, lens.camera(), lens.is_identity())?;
+    let Some(picture) = picture else {
+        return files::replace_atomically(target, |temporary| {
+            fs::copy(source, temporary).map(|_| ()).map_err(|e| Error::io("copy", source, e))
+        });
+    };
+    let (width, height) = (lens.pinhole.width, lens.pinhole.height);
+    let has_alpha = picture.color().has_alpha() && format != ImageFormat::Jpeg;
+    let values = Picture::new(&picture).resample(lens.map(), width, height, has_alpha);
+    let invalid = || Error::new(ErrorKind::Internal, "the undistorted picture has the wrong size");
+    let picture: DynamicImage = match has_alpha {
+        true => RgbaImage::from_raw(width, height, values).ok_or_else(invalid)?.into(),
+        false => RgbImage::from_raw(width, height, values).ok_or_else(invalid)?.into(),
+    };
+    let mut bytes = std::io::Cursor::new(Vec::new());
+    let encoded = match format {
+        ImageFormat::Jpeg => {
+            picture.write_with_encoder(JpegEncoder::new_with_quality(&mut bytes, JPEG_QUALITY))
+        }
+        format => picture.write_to(&mut bytes, format),
+    };
+    encoded.map_err(|e| {
+        Error::new(ErrorKind::Internal, format!("cannot encode {}: {e}", target.display())).caused_by(e)
+    })?;
+    files::write_atomically(target, |out| out.write_all(bytes.get_ref()))
+}
+
+/// Looks at the file's size before anything is decoded. `None` in place of the picture if only the check was wanted.
+fn open(path: &Path, camera: &Camera, check_only: bool) -> Result<(ImageFormat, Option<DynamicImage>)> {
+    let invalid = |e: image::ImageError| {
+        let message = format!("{} is no picture that can be read: {e}", path.display());
+        Error::new(ErrorKind::InvalidMedia, message).caused_by(e)
+    };
+    let reader = ImageReader::open(path).and_then(ImageReader::with_guessed_format);
+    let reader = reader.map_err(|e| Error::io("open", path, e))?;
+    let format = reader.format().ok_or_else(|| {
+        let message = format!("{} is no picture in a known format", path.display());
+        Error::new(ErrorKind::InvalidMedia, message).hint("JPEG, PNG and WebP are known")
+    })?;
+    let decoder = reader.into_decoder().map_err(invalid)?;
+    let (width, height) = decoder.dimensions();
+    if (width, height) != (camera.width, camera.height) {
+        return Err(Error::new(
+            ErrorKind::InvalidMedia,
+            format!(
+                "{} has {width} x {height} pixels, but its camera {} x {}",
+                path.display(),
+                camera.width,
+                camera.height
+            ),
+        )
+        .hint("use the pictures from which the model was made"));
+    }
+    let picture = if check_only { None } else { Some(DynamicImage::from_decoder(decoder).map_err(invalid)?) };
+    Ok((format, picture))
+}
+
+#[cfg(test)]
+mod tests;

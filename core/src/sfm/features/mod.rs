@@ -1,4 +1,23 @@
 //! Local features: where a picture can be recognised again.
+//!
+//! In: the luma of a picture and, if wanted, a mask. Out: [`Features`]. [`extract`] works on one thread, so callers
+//! spread pictures over threads. It is SIFT (Lowe, *Distinctive Image Features from Scale-Invariant Keypoints*, IJCV
+//! 2004) with RootSIFT descriptors, in this order:
+//!
+//! ```text
+//! scale_space (Gaussian octaves, differences) → detector (extrema, sub-pixel) → orientation → descriptor
+//! ```
+
+mod blur;
+mod descriptor;
+mod detector;
+mod gradient;
+mod scale_space;
+mod sift;
+#[cfg(test)]
+mod tests;
+
+pub use sift::extract;
 
 /// A keypoint. Pixels with the centre of the top-left pixel at (0.5, 0.5).
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -17,11 +36,51 @@ pub struct Keypoint {
 /// histogram times 512, at most 255. Two equal descriptors have a dot product of about 512².
 pub type Descriptor = [u8; 128];
 
-/// The features of one picture; both vectors have the same length.
+/// The features of one picture; both vectors have the same length. The largest scale comes first.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Features {
     /// Where.
     pub keypoints: Vec<Keypoint>,
     /// What it looks like.
     pub descriptors: Vec<Descriptor>,
+}
+
+/// The size at which the scale space starts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum FirstOctave {
+    /// [`FirstOctave::Doubled`] for pictures whose longer side is below 1100 pixels, else [`FirstOctave::Native`].
+    #[default]
+    Auto,
+    /// The picture as it is: the finest keypoints have a scale of about 2 pixels.
+    Native,
+    /// The picture enlarged twofold (COLMAP's `first_octave = -1`): keypoints from a scale of about 1 pixel, three times
+    /// as many, at four times the cost.
+    Doubled,
+}
+
+/// What [`extract`] looks for. The defaults are COLMAP's, except for the first octave.
+#[derive(Debug, Clone, PartialEq)]
+pub struct FeatureOptions {
+    /// Features kept per picture, largest scales first.
+    pub max_num_features: usize,
+    /// Where the scale space starts.
+    pub first_octave: FirstOctave,
+    /// Least absolute difference of Gaussians at a keypoint, for luma from 0 to 1.
+    pub peak_threshold: f32,
+    /// Largest ratio of the principal curvatures of a keypoint: above it, it lies on an edge.
+    pub edge_threshold: f32,
+    /// Most orientations for one keypoint; each one makes a feature.
+    pub max_num_orientations: usize,
+}
+
+impl Default for FeatureOptions {
+    fn default() -> Self {
+        Self {
+            max_num_features: 8192,
+            first_octave: FirstOctave::Auto,
+            peak_threshold: 0.02 / 3.0,
+            edge_threshold: 10.0,
+            max_num_orientations: 2,
+        }
+    }
 }

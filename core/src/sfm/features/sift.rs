@@ -1,0 +1,99 @@
+//! From a picture to its features: the order of the steps.
+
+use image::GrayImage;
+
+use super::descriptor::{Scratch, describe};
+use super::detector::{Extremum, extrema};
+use super::gradient::{Gradients, orientations};
+use super::scale_space::{Plane, SCALES_PER_OCTAVE, for_each_octave};
+use super::{Descriptor, FeatureOptions, Features, FirstOctave, Keypoint};
+
+/// Pictures with a longer side below this are doubled by [`FirstOctave::Auto`].
+const AUTO_NATIVE_SIDE: u32 = 1100;
+
+/// Finds and describes the features of a picture.
+///
+/// Features on pixels where `mask` is 0 are dropped; a mask of another size is stretched over the picture. A picture without
+/// texture, or with a side below 16 pixels, has no features. Deterministic, and on the calling thread only.
+pub fn extract(luma: &GrayImage, mask: Option<&GrayImage>, options: &FeatureOptions) -> Features {
+    let doubled = match options.first_octave {
+        FirstOctave::Auto => luma.width().max(luma.height()) < AUTO_NATIVE_SIDE,
+        FirstOctave::Native => false,
+        FirstOctave::Doubled => true,
+    };
+    let mut octaves: Vec<(f32, [Plane; SCALES_PER_OCTAVE])> = Vec::new();
+    let mut found: Vec<Located> = Vec::new();
+    for_each_octave(luma, doubled, |octave| {
+        let pixel = (octave.index as f32).exp2();
+        for extremum in extrema(&octave, options.peak_threshold, options.edge_threshold) {
+            let located = Located {
+                octave: octaves.len(),
+                extremum,
+                x: extremum.x * pixel + 0.5,
+                y: extremum.y * pixel + 0.5,
+                scale: extremum.sigma * pixel,
+            };
+            if mask.is_none_or(|mask| is_kept(mask, luma, located.x, located.y)) {
+                found.push(located);
+            }
+        }
+        octaves.push((pixel, octave.gaussians));
+    });
+
+    found.sort_by(|a, b| b.scale.total_cmp(&a.scale).then(a.y.total_cmp(&b.y)).then(a.x.total_cmp(&b.x)));
+    found.truncate(options.max_num_features);
+
+    // One level at a time, so that only one pair of gradient planes is alive.
+    let mut described: Vec<Vec<(f32, Descriptor)>> = vec![Vec::new(); found.len()];
+    let mut scratch = Scratch::default();
+    for (octave, (_, gaussians)) in octaves.iter().enumerate() {
+        for (level, plane) in gaussians.iter().enumerate() {
+            let here = |located: &Located| located.octave == octave && located.extremum.level == level;
+            if !found.iter().any(here) {
+                continue;
+            }
+            let gradients = Gradients::of(plane);
+            for (located, described) in found.iter().zip(&mut described).filter(|(located, _)| here(located))
+            {
+                let angles = orientations(&gradients, &located.extremum, options.max_num_orientations);
+                described.extend(
+                    angles
+                        .into_iter()
+                        .map(|angle| (angle, describe(&gradients, &located.extremum, angle, &mut scratch))),
+                );
+            }
+        }
+    }
+
+    let mut features = Features::default();
+    for (located, described) in found.iter().zip(&described) {
+        for &(orientation, descriptor) in described {
+            let (x, y, scale) = (located.x, located.y, located.scale);
+            features.keypoints.push(Keypoint { x, y, scale, orientation });
+            features.descriptors.push(descriptor);
+        }
+    }
+    features.keypoints.truncate(options.max_num_features);
+    features.descriptors.truncate(options.max_num_features);
+    features
+}
+
+/// An extremum with its place in the picture.
+struct Located {
+    octave: usize,
+    extremum: Extremum,
+    x: f32,
+    y: f32,
+    scale: f32,
+}
+
+/// Whether the mask pixel at (x, y) of the picture is not 0.
+fn is_kept(mask: &GrayImage, luma: &GrayImage, x: f32, y: f32) -> bool {
+    let column = (x * mask.width() as f32 / luma.width() as f32) as u32;
+    let row = (y * mask.height() as f32 / luma.height() as f32) as u32;
+    mask.get_pixel_checked(
+        column.min(mask.width().saturating_sub(1)),
+        row.min(mask.height().saturating_sub(1)),
+    )
+    .is_some_and(|pixel| pixel.0[0] != 0)
+}

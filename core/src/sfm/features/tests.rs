@@ -1,0 +1,122 @@
+//! Repeatability and accuracy on textures that are defined everywhere, so that warped pictures need no resampling.
+
+use image::{GrayImage, Luma};
+
+use super::*;
+use crate::random::Random;
+
+/// A smooth random texture over the plane: blobs of many sizes.
+struct Texture {
+    blobs: Vec<[f64; 4]>,
+}
+
+impl Texture {
+    fn new(seed: u64, extent: f64) -> Self {
+        let mut random = Random::new(seed);
+        let blobs = (0..4000)
+            .map(|_| {
+                let radius = 1.5 * 12f64.powf(random.uniform().powi(2));
+                let sign = if random.uniform() < 0.5 { -1.0 } else { 1.0 };
+                [
+                    (random.uniform() - 0.5) * extent,
+                    (random.uniform() - 0.5) * extent,
+                    radius,
+                    sign * (0.3 + 0.7 * random.uniform()) * 60.0,
+                ]
+            })
+            .collect();
+        Self { blobs }
+    }
+
+    /// The picture of `size` pixels a side whose pixel (u, v), relative to its centre, shows the place `a (u, v) + b`, with
+    /// `a` a rotation by `angle` times `zoom`.
+    fn picture(&self, size: u32, angle: f64, zoom: f64, shift: [f64; 2]) -> GrayImage {
+        let mut values = vec![128.0f64; (size * size) as usize];
+        let (sin, cos) = angle.sin_cos();
+        let centre = f64::from(size) / 2.0;
+        for &[bx, by, radius, height] in &self.blobs {
+            // Where the blob lies in the picture.
+            let (dx, dy) = (bx - shift[0], by - shift[1]);
+            let (px, py) = ((cos * dx + sin * dy) / zoom + centre, (cos * dy - sin * dx) / zoom + centre);
+            let radius = radius / zoom;
+            let span = 4.0 * radius;
+            for y in (py - span).max(0.0) as i64..=((py + span) as i64).min(i64::from(size) - 1) {
+                for x in (px - span).max(0.0) as i64..=((px + span) as i64).min(i64::from(size) - 1) {
+                    let square = (x as f64 + 0.5 - px).powi(2) + (y as f64 + 0.5 - py).powi(2);
+                    values[y as usize * size as usize + x as usize] +=
+                        height * (-0.5 * square / (radius * radius)).exp();
+                }
+            }
+        }
+        GrayImage::from_fn(size, size, |x, y| {
+            Luma([values[(y * size + x) as usize].round().clamp(0.0, 255.0) as u8])
+        })
+    }
+}
+
+/// Of the keypoints of `a` that lie in both pictures, the share found again in `b` within 1.5 pixels, a quarter octave and 20 degrees,
+/// and the median distance of those.
+fn repeatability(
+    a: &Features,
+    b: &Features,
+    size: u32,
+    angle: f64,
+    zoom: f64,
+    shift: [f64; 2],
+) -> (f64, f64, usize) {
+    let (sin, cos) = angle.sin_cos();
+    let centre = f64::from(size) / 2.0;
+    let (mut inside, mut distances) = (0, Vec::new());
+    for keypoint in &a.keypoints {
+        let (dx, dy) = (f64::from(keypoint.x) - centre - shift[0], f64::from(keypoint.y) - centre - shift[1]);
+        let (x, y) = ((cos * dx + sin * dy) / zoom + centre, (cos * dy - sin * dx) / zoom + centre);
+        let scale = f64::from(keypoint.scale) / zoom;
+        let margin = 6.0 * scale;
+        if x < margin || y < margin || x > f64::from(size) - margin || y > f64::from(size) - margin {
+            continue;
+        }
+        inside += 1;
+        let turn = |other: &Keypoint| {
+            let difference = f64::from(keypoint.orientation) - angle - f64::from(other.orientation);
+            difference.sin().atan2(difference.cos()).abs()
+        };
+        let nearest = b
+            .keypoints
+            .iter()
+            .filter(|other| (f64::from(other.scale) / scale).log2().abs() < 0.25 && turn(other) < 0.35)
+            .map(|other| (f64::from(other.x) - x).hypot(f64::from(other.y) - y))
+            .fold(f64::INFINITY, f64::min);
+        if nearest < 1.5 {
+            distances.push(nearest);
+        }
+    }
+    distances.sort_by(f64::total_cmp);
+    (distances.len() as f64 / f64::from(inside), distances[distances.len() / 2], distances.len())
+}
+
+#[test]
+fn keypoints_stay_on_the_scene_under_shift_rotation_and_zoom() {
+    let size = 480;
+    let texture = Texture::new(3, 900.0);
+    for first_octave in [FirstOctave::Native, FirstOctave::Doubled] {
+        let options = FeatureOptions { first_octave, ..FeatureOptions::default() };
+        let reference = extract(&texture.picture(size, 0.0, 1.0, [0.0; 2]), None, &options);
+        for (angle, zoom, shift, least, accuracy) in [
+            (0.0, 1.0, [0.5, 0.25], 0.85, 0.06),
+            (0.0, 1.0, [10.3, -7.6], 0.85, 0.06),
+            (0.4, 1.0, [3.3, 0.7], 0.75, 0.09),
+            (2.0, 1.0, [0.0, 0.0], 0.75, 0.09),
+            (0.0, 1.3, [0.0, 0.0], 0.65, 0.12),
+            (-0.7, 0.6, [5.0, 5.0], 0.6, 0.15),
+        ] {
+            let warped = extract(&texture.picture(size, angle, zoom, shift), None, &options);
+            let (share, error, count) = repeatability(&reference, &warped, size, angle, zoom, shift);
+            println!(
+                "{first_octave:?} {angle} {zoom} {shift:?}: {share:.3} within, median {error:.4} px, {count}"
+            );
+            assert!(count > 100, "{count}");
+            assert!(share > least, "{share}");
+            assert!(error < accuracy, "{error}");
+        }
+    }
+}

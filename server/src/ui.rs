@@ -1,0 +1,148 @@
+//! What a person or a program sees while work runs: bars on a terminal, plain lines elsewhere, JSON lines for machines.
+
+use std::io::{IsTerminal, Write};
+use std::sync::Mutex;
+use std::time::{Duration, Instant};
+
+use indicatif::{ProgressBar, ProgressStyle};
+use libreconstruct::{CancelToken, Control, Event, Stage};
+
+/// How to show progress.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Mode {
+    /// A bar that moves (standard error is a terminal).
+    Bar,
+    /// A line now and then.
+    Lines,
+    /// One JSON object a line on standard output.
+    Json,
+    /// Nothing but warnings and errors.
+    Quiet,
+}
+
+impl Mode {
+    /// The mode that suits where the output goes.
+    pub(crate) fn choose(json: bool, quiet: bool) -> Self {
+        match (json, quiet) {
+            (true, _) => Mode::Json,
+            (_, true) => Mode::Quiet,
+            _ if std::io::stderr().is_terminal() => Mode::Bar,
+            _ => Mode::Lines,
+        }
+    }
+}
+
+struct Shown {
+    stage: Option<Stage>,
+    step: String,
+    bar: Option<ProgressBar>,
+    last_line: Instant,
+}
+
+/// A [`Control`] that shows its events in `mode` and is cancelled by `cancel`.
+pub(crate) fn control(mode: Mode, cancel: CancelToken) -> Control {
+    let shown = Mutex::new(Shown { stage: None, step: String::new(), bar: None, last_line: Instant::now() });
+    Control::new().with_cancel(cancel).with_listener(move |event| {
+        let mut shown = shown.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        match mode {
+            Mode::Json => print_json(&event),
+            Mode::Quiet => {
+                if let Event::Warning { warning, .. } = &event {
+                    eprintln!("warning: {}", warning.message);
+                }
+            }
+            Mode::Bar => bar(&mut shown, &event),
+            Mode::Lines => line(&mut shown, &event),
+        }
+    })
+}
+
+/// Prints one JSON object as a line. A reader that has gone away is no reason to stop the work.
+pub(crate) fn print_json(value: &impl serde::Serialize) {
+    if let Ok(text) = serde_json::to_string(value) {
+        let _ = writeln!(std::io::stdout().lock(), "{text}");
+    }
+}
+
+/// Prints a line on standard output.
+pub(crate) fn say(text: &str) {
+    let _ = writeln!(std::io::stdout().lock(), "{text}");
+}
+
+fn bar(shown: &mut Shown, event: &Event) {
+    match event {
+        Event::Progress { stage, step, fraction, message, remaining_seconds, .. } => {
+            if shown.stage != Some(*stage) {
+                if let Some(bar) = shown.bar.take() {
+                    bar.finish();
+                }
+                let style = ProgressStyle::with_template("{prefix:>8} [{bar:30}] {percent:>3}% {msg}")
+                    .unwrap_or_else(|_| ProgressStyle::default_bar());
+                let bar = ProgressBar::new(1000).with_style(style.progress_chars("=> "));
+                bar.set_prefix(stage.name());
+                shown.bar = Some(bar);
+                shown.stage = Some(*stage);
+            }
+            if let Some(bar) = &shown.bar {
+                bar.set_position((fraction * 1000.0) as u64);
+                let mut text = step.to_string();
+                if let Some(message) = message {
+                    text = format!("{text}: {message}");
+                }
+                if let Some(seconds) = remaining_seconds {
+                    text = format!("{text}, {} left", duration(*seconds));
+                }
+                bar.set_message(text);
+            }
+        }
+        Event::Warning { warning, .. } => match &shown.bar {
+            Some(bar) => bar.println(format!("warning: {}", warning.message)),
+            None => eprintln!("warning: {}", warning.message),
+        },
+    }
+}
+
+fn line(shown: &mut Shown, event: &Event) {
+    match event {
+        Event::Progress { stage, step, fraction, message, remaining_seconds, .. } => {
+            let new_step = shown.stage != Some(*stage) || shown.step != step.as_ref();
+            if !new_step && shown.last_line.elapsed() < Duration::from_secs(10) {
+                return;
+            }
+            shown.stage = Some(*stage);
+            shown.step = step.to_string();
+            shown.last_line = Instant::now();
+            let mut text = format!("{:>8} {:>3.0}% {step}", stage.name(), fraction * 100.0);
+            if let Some(message) = message {
+                text = format!("{text}: {message}");
+            }
+            if let Some(seconds) = remaining_seconds {
+                text = format!("{text}, {} left", duration(*seconds));
+            }
+            eprintln!("{text}");
+        }
+        Event::Warning { warning, .. } => eprintln!("warning: {}", warning.message),
+    }
+}
+
+/// Seconds as people say them.
+pub(crate) fn duration(seconds: f64) -> String {
+    let whole = seconds.round().max(0.0) as u64;
+    match (whole / 3600, whole / 60 % 60, whole % 60) {
+        (0, 0, s) => format!("{s} s"),
+        (0, m, s) => format!("{m} min {s:02} s"),
+        (h, m, _) => format!("{h} h {m:02} min"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn durations_read_naturally() {
+        assert_eq!(duration(7.4), "7 s");
+        assert_eq!(duration(65.0), "1 min 05 s");
+        assert_eq!(duration(3.0 * 3600.0 + 125.0), "3 h 02 min");
+    }
+}

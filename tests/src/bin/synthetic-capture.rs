@@ -1,0 +1,101 @@
+//! Films a synthetic room: a video with known camera poses. `synthetic-capture --help` tells more.
+
+#![allow(clippy::print_stdout)]
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::Parser;
+use libreconstruct::{Control, Error, Result};
+use libreconstruct_tests::synthetic::{CaptureOptions, Film, generate};
+
+/// Film a furnished room along a hand-held camera path, with known poses.
+///
+/// Writes video.mp4, poses.json (camera-to-world per frame, metres), capture.json (what was filmed and how) and, if
+/// asked for, masks/ of the things on the table.
+#[derive(Parser)]
+struct Arguments {
+    /// Folder to write into
+    #[arg(short, long)]
+    output: PathBuf,
+    /// Decides the room, the path and the noise
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// Picture width in pixels
+    #[arg(long, default_value_t = 960)]
+    width: u32,
+    /// Picture height in pixels
+    #[arg(long, default_value_t = 540)]
+    height: u32,
+    /// Number of video frames
+    #[arg(long, default_value_t = 150)]
+    frames: u32,
+    /// Frames per second
+    #[arg(long, default_value_t = 15.0)]
+    frame_rate: f64,
+    /// Degrees walked around the table
+    #[arg(long, default_value_t = 230.0)]
+    arc: f64,
+    /// Radial distortion of the lens
+    #[arg(long, default_value_t = -0.04, allow_negative_numbers = true)]
+    distortion: f64,
+    /// Seconds for which the shutter is open (motion blur)
+    #[arg(long, default_value_t = 0.005)]
+    shutter: f64,
+    /// Seconds from the first to the last row (0 = global shutter)
+    #[arg(long, default_value_t = 0.0)]
+    rolling_shutter: f64,
+    /// Sensor noise, standard deviation in 8-bit steps
+    #[arg(long, default_value_t = 1.5)]
+    noise: f64,
+    /// Drift of the exposure over the clip, in stops
+    #[arg(long, default_value_t = 0.15)]
+    exposure_drift: f64,
+    /// Put an AprilTag (tagStandard41h12) on the table with this inner white square, in millimetres
+    #[arg(long)]
+    tag_mm: Option<f64>,
+    /// Write masks of the things on the table
+    #[arg(long)]
+    masks: bool,
+    /// Write only this frame, as still.png
+    #[arg(long)]
+    still: Option<u32>,
+}
+
+fn main() -> ExitCode {
+    match run(&Arguments::parse()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error}");
+            ExitCode::from(error.kind().exit_code())
+        }
+    }
+}
+
+fn run(arguments: &Arguments) -> Result<()> {
+    let options = CaptureOptions {
+        seed: arguments.seed,
+        width: arguments.width,
+        height: arguments.height,
+        frames: arguments.frames,
+        frame_rate: arguments.frame_rate,
+        arc_degrees: arguments.arc,
+        distortion: arguments.distortion,
+        shutter: arguments.shutter,
+        rolling_shutter: arguments.rolling_shutter,
+        noise: arguments.noise,
+        exposure_drift: arguments.exposure_drift,
+        tag_size: arguments.tag_mm.map(|mm| mm / 1000.0),
+        masks: arguments.masks,
+        ..CaptureOptions::default()
+    };
+    if let Some(frame) = arguments.still {
+        let path = arguments.output.join("still.png");
+        std::fs::create_dir_all(&arguments.output).map_err(|e| Error::io("create", &arguments.output, e))?;
+        let (picture, _) = Film::new(&options).expose(frame);
+        return picture.save(&path).map_err(|e| Error::io("write", &path, std::io::Error::other(e)));
+    }
+    generate(&arguments.output, &options, &Control::new())?;
+    println!("{} frames in {}", options.frames, arguments.output.join("video.mp4").display());
+    Ok(())
+}

@@ -1,0 +1,227 @@
+//! Renders a furnished room along a hand-held camera path to a video with known poses, intrinsics, scale and masks.
+//!
+//! In: [`CaptureOptions`]. Out, in a folder: `video.mp4`, `poses.json` (camera-to-world per video frame, metres),
+//! `masks/` if asked for, `capture.json` (the options, the tag). The picture is ray-cast from textured quads,
+//! ellipsoids and cylinders with baked soft light, seen through a lens with radial distortion, a shutter that is open
+//! for a while (motion blur), optionally a rolling one, an exposure that drifts, and sensor noise.
+
+mod light;
+mod path;
+mod room;
+mod scene;
+mod texture;
+mod truth;
+
+use std::path::Path;
+
+use libreconstruct::camera::{Camera, CameraModel, Pose};
+use libreconstruct::video::VideoWriter;
+use libreconstruct::{Control, Error, Result};
+use nalgebra::{Vector2, Vector3};
+use rayon::prelude::*;
+use serde::{Deserialize, Serialize};
+
+use path::CameraPath;
+use room::{Room, Subject};
+use scene::Scene;
+
+/// What to film and how.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct CaptureOptions {
+    /// Fixes the room, the path and the noise.
+    pub seed: u64,
+    /// Picture width in pixels (even).
+    pub width: u32,
+    /// Picture height in pixels (even).
+    pub height: u32,
+    /// Number of video frames.
+    pub frames: u32,
+    /// Frames per second.
+    pub frame_rate: f64,
+    /// Degrees of the walk around the table; small values make a short arc.
+    pub arc_degrees: f64,
+    /// Focal length over the long side of the picture.
+    pub relative_focal: f64,
+    /// Radial distortion of the lens (SIMPLE_RADIAL).
+    pub distortion: f64,
+    /// Seconds for which the shutter is open.
+    pub shutter: f64,
+    /// Seconds from the first to the last row; 0 is a global shutter.
+    pub rolling_shutter: f64,
+    /// Standard deviation of the noise in 8-bit steps.
+    pub noise: f64,
+    /// How far the exposure drifts over the clip, in stops.
+    pub exposure_drift: f64,
+    /// Side of the AprilTag on the table in metres (inner white square), if there is one.
+    pub tag_size: Option<f64>,
+    /// Whether to write a mask of the subject on the table for every frame.
+    pub masks: bool,
+}
+
+impl Default for CaptureOptions {
+    fn default() -> Self {
+        Self {
+            seed: 1,
+            width: 960,
+            height: 540,
+            frames: 150,
+            frame_rate: 15.0,
+            arc_degrees: 230.0,
+            relative_focal: 0.8,
+            distortion: -0.04,
+            shutter: 1.0 / 200.0,
+            rolling_shutter: 0.0,
+            noise: 1.5,
+            exposure_drift: 0.15,
+            tag_size: None,
+            masks: false,
+        }
+    }
+}
+
+impl CaptureOptions {
+    /// The camera that films.
+    pub fn camera(&self) -> Camera {
+        let focal = self.relative_focal * f64::from(self.width.max(self.height));
+        let mut camera = Camera::from_focal(CameraModel::SimpleRadial, focal, self.width, self.height);
+        camera.params[3] = self.distortion;
+        camera
+    }
+
+    fn check(&self) -> Result<()> {
+        let even = self.width % 2 == 0 && self.height % 2 == 0;
+        if !even || !(64..=4096).contains(&self.width) || !(64..=4096).contains(&self.height) {
+            return Err(Error::argument(format!(
+                "a picture of {}x{} cannot be filmed: each side must be even and 64 to 4096",
+                self.width, self.height
+            )));
+        }
+        if self.frames == 0 || !(1.0..=240.0).contains(&self.frame_rate) {
+            return Err(Error::argument(format!(
+                "{} frames at {} per second: at least one frame and 1 to 240 per second are needed",
+                self.frames, self.frame_rate
+            )));
+        }
+        Ok(())
+    }
+}
+
+/// Four samples per pixel, on a rotated grid; each is taken at its own moment of the open shutter.
+const SAMPLES: [[f64; 2]; 4] = [[0.375, 0.125], [0.875, 0.375], [0.125, 0.625], [0.625, 0.875]];
+
+/// Renders the capture into `output`. Deterministic for the options.
+///
+/// # Errors
+/// Options out of range, no ffmpeg, an output folder that cannot be written, cancellation.
+pub fn generate(output: &Path, options: &CaptureOptions, control: &Control) -> Result<()> {
+    options.check()?;
+    let make = |path: &Path| std::fs::create_dir_all(path).map_err(|e| Error::io("create", path, e));
+    make(output)?;
+    let film = Film::new(options);
+    let mut video =
+        VideoWriter::create(&output.join("video.mp4"), options.width, options.height, options.frame_rate)?;
+    if options.masks {
+        make(&output.join("masks"))?;
+    }
+    for frame in 0..options.frames {
+        control.check()?;
+        let (rgb, mask) = film.expose(frame);
+        video.write(&rgb)?;
+        if options.masks {
+            let path = output.join("masks").join(format!("{frame:06}.png"));
+            mask.save(&path).map_err(|e| Error::io("write", &path, std::io::Error::other(e)))?;
+        }
+        let done = (frame + 1) as f32 / options.frames as f32;
+        control.progress(libreconstruct::Stage::Frames, "filming", done);
+    }
+    video.finish()?;
+    truth::write(output, options, &film.poses(), film.scene.tag())
+}
+
+/// A room, a camera and a path: everything that decides what a frame looks like.
+pub struct Film {
+    options: CaptureOptions,
+    scene: Scene,
+    path: CameraPath,
+    /// The view ray (z = 1) of every sample of every pixel, row by row: the lens is inverted only once.
+    rays: Vec<[Vector2<f64>; 4]>,
+}
+
+impl Film {
+    /// Builds and lights the room.
+    pub fn new(options: &CaptureOptions) -> Self {
+        let scene = Room { seed: options.seed, tag_size: options.tag_size }.build();
+        let camera = options.camera();
+        let rays = (0..options.height)
+            .into_par_iter()
+            .flat_map_iter(|y| {
+                let camera = camera.clone();
+                (0..options.width).map(move |x| {
+                    SAMPLES.map(|s| camera.unproject(&Vector2::new(f64::from(x) + s[0], f64::from(y) + s[1])))
+                })
+            })
+            .collect();
+        Self { options: options.clone(), scene, path: CameraPath::new(options), rays }
+    }
+
+    /// World-to-camera in the middle of the exposure of every frame (of its middle row).
+    pub fn poses(&self) -> Vec<Pose> {
+        (0..self.options.frames).map(|frame| self.path.pose(self.time_of(frame))).collect()
+    }
+
+    fn time_of(&self, frame: u32) -> f64 {
+        f64::from(frame) / self.options.frame_rate
+    }
+
+    /// Takes frame number `frame`: the picture (sRGB) and the mask of the subject (255 = subject).
+    pub fn expose(&self, frame: u32) -> (image::RgbImage, image::GrayImage) {
+        let o = &self.options;
+        let (width, height) = (o.width as usize, o.height as usize);
+        let time = self.time_of(frame);
+        let middle = f64::from(o.frames.max(2) - 1) / o.frame_rate / 2.0;
+        let gain = 2f64.powf(o.exposure_drift * (1.3 * (time - middle) / middle.max(1e-9)).sin());
+        let pixel_angle = 1.0 / (o.relative_focal * f64::from(o.width.max(o.height)));
+
+        let mut rgb = vec![0u8; width * height * 3];
+        let mut mask = vec![0u8; width * height];
+        rgb.par_chunks_mut(width * 3).zip(mask.par_chunks_mut(width)).enumerate().for_each(
+            |(y, (rgb_row, mask_row))| {
+                let row_delay = o.rolling_shutter * ((y as f64 + 0.5) / height as f64 - 0.5);
+                let poses: [Pose; 4] = std::array::from_fn(|k| {
+                    let moment = (k as f64 + 0.5) / 4.0 - 0.5;
+                    self.path.pose(time + row_delay + o.shutter * moment)
+                });
+                let origins = poses.map(|p| p.center());
+                let turns = poses.map(|p| p.rotation_matrix().transpose());
+                for x in 0..width {
+                    let mut colour = Vector3::zeros();
+                    let mut covered = 0u32;
+                    for k in 0..4 {
+                        let ray = self.rays[y * width + x][k];
+                        let direction = (turns[k] * Vector3::new(ray.x, ray.y, 1.0)).normalize();
+                        let (seen, subject) = self.scene.look(&origins[k], &direction, pixel_angle);
+                        colour += seen;
+                        covered += u32::from(subject == Subject::Yes);
+                    }
+                    colour *= 0.25 * gain;
+                    for c in 0..3 {
+                        let key = ((u64::from(frame) * height as u64 + y as u64) * width as u64 + x as u64)
+                            * 3
+                            + c as u64;
+                        let noise = o.noise * texture::normal(o.seed, key);
+                        let value = texture::encode_srgb(colour[c]) * 255.0 + noise;
+                        rgb_row[x * 3 + c] = value.round().clamp(0.0, 255.0) as u8;
+                    }
+                    mask_row[x] = (covered * 255 / 4) as u8;
+                }
+            },
+        );
+        // The buffers were made with exactly this size.
+        #[allow(clippy::expect_used)]
+        let picture = (
+            image::RgbImage::from_raw(o.width, o.height, rgb).expect("width * height * 3 bytes"),
+            image::GrayImage::from_raw(o.width, o.height, mask).expect("width * height bytes"),
+        );
+        picture
+    }
+}

@@ -1,0 +1,55 @@
+//! How a person walks around a table with a phone.
+
+use libreconstruct::camera::Pose;
+use nalgebra::{UnitQuaternion, Vector3};
+
+use super::CaptureOptions;
+use super::texture::uniform;
+
+/// A continuous hand-held camera path.
+pub(super) struct CameraPath {
+    duration: f64,
+    arc: f64,
+    seed: u64,
+}
+
+impl CameraPath {
+    pub(super) fn new(options: &CaptureOptions) -> Self {
+        let duration = f64::from(options.frames.max(2) - 1) / options.frame_rate;
+        Self { duration, arc: options.arc_degrees.to_radians(), seed: options.seed }
+    }
+
+    /// A smooth wobble of about unit size: slow sway, the steps of the walk, the tremor of the hand.
+    fn wobble(&self, channel: u64, time: f64) -> f64 {
+        const PARTS: [(f64, f64); 4] = [(0.23, 0.6), (0.71, 0.3), (1.9, 0.22), (4.3, 0.06)];
+        PARTS
+            .iter()
+            .enumerate()
+            .map(|(k, (frequency, size))| {
+                let key = channel * 16 + k as u64;
+                let phase = std::f64::consts::TAU * uniform(self.seed + 77, key);
+                let detune = 0.85 + 0.3 * uniform(self.seed + 78, key);
+                size * (std::f64::consts::TAU * frequency * detune * time + phase).sin()
+            })
+            .sum()
+    }
+
+    /// World-to-camera at `time` seconds.
+    pub(super) fn pose(&self, time: f64) -> Pose {
+        let part = time / self.duration - 0.5;
+        let angle = self.arc * part - 0.6;
+        let radius = 1.62 + 0.16 * (2.1 * part + 0.4).sin() + 0.03 * self.wobble(0, time);
+        let height = 1.42 + 0.14 * (5.0 * part).sin() + 0.025 * self.wobble(1, time);
+        let position = Vector3::new(radius * angle.sin(), -height, -radius * angle.cos());
+        let target = Vector3::new(
+            0.07 * self.wobble(2, time),
+            -0.86 + 0.05 * self.wobble(3, time),
+            0.07 * self.wobble(4, time),
+        );
+        // The room is 5 m wide and nobody looks straight down: the view is never along the vertical.
+        let up = Vector3::new(0.0, -1.0, 0.0);
+        let steady = Pose::look_at(&position, &target, &up).unwrap_or_else(Pose::identity);
+        let roll = UnitQuaternion::from_axis_angle(&Vector3::z_axis(), 0.025 * self.wobble(5, time));
+        Pose::from_center(roll * steady.rotation, &position)
+    }
+}

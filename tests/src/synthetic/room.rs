@@ -1,0 +1,276 @@
+//! A furnished room: brick, plaster, pictures, shelves of books, a rug, and on the table the things that are filmed.
+//!
+//! World: metres, y down, the floor at y = 0, the middle of the table at x = z = 0.
+
+use std::f64::consts::TAU;
+use std::sync::Arc;
+
+use nalgebra::Vector3;
+
+use super::scene::{Material, Scene, Shape, Surface};
+use super::texture::{self, Texture, uniform};
+use super::truth::TagTruth;
+
+type Vec3 = Vector3<f64>;
+
+/// Whether a surface belongs to what a mask should keep.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Subject {
+    Yes,
+    No,
+}
+
+/// What decides how the room looks.
+pub(super) struct Room {
+    pub(super) seed: u64,
+    pub(super) tag_size: Option<f64>,
+}
+
+/// Half the side of the room.
+const HALF: f64 = 2.7;
+const CEILING: f64 = -2.7;
+/// Height of the table top.
+const TABLE: f64 = -0.74;
+
+fn matte(texture: &Arc<Texture>, u: f64, v: f64) -> Material {
+    Material { texture: texture.clone(), repeat: (u, v), gloss: 0.0 }
+}
+
+fn glossy(texture: &Arc<Texture>, u: f64, v: f64, gloss: f64) -> Material {
+    Material { texture: texture.clone(), repeat: (u, v), gloss }
+}
+
+fn surface(shape: Shape, material: &Material, subject: Subject) -> Surface {
+    Surface { shape, material: material.clone(), subject, light: None }
+}
+
+fn quad(corner: Vec3, u: Vec3, v: Vec3, material: &Material) -> Surface {
+    surface(Shape::Quad { corner, u, v }, material, Subject::No)
+}
+
+/// A box standing at `base` (centre of its bottom), turned by `angle` about the vertical.
+fn cuboid(base: Vec3, size: Vec3, angle: f64, material: &Material, subject: Subject) -> Vec<Surface> {
+    let (sin, cos) = angle.sin_cos();
+    let (x, z) = (Vec3::new(cos, 0.0, sin) * size.x, Vec3::new(-sin, 0.0, cos) * size.z);
+    let up = Vec3::new(0.0, -size.y, 0.0);
+    let corner = base - 0.5 * x - 0.5 * z;
+    let side = |corner, u, v| surface(Shape::Quad { corner, u, v }, material, subject);
+    vec![
+        side(corner + up, x, z),
+        side(corner + up, x, -up),
+        side(corner + up + z, x, -up),
+        side(corner + up, z, -up),
+        side(corner + up + x, z, -up),
+    ]
+}
+
+/// Stacked frustums with a closed top: `profile` is (height above the base, radius), from below.
+fn turned(base: Vec3, profile: &[(f64, f64)], material: &Material, subject: Subject) -> Vec<Surface> {
+    let mut parts = Vec::new();
+    for pair in profile.windows(2) {
+        let ((low, bottom_radius), (high, top_radius)) = (pair[0], pair[1]);
+        let top = base - Vec3::new(0.0, high, 0.0);
+        parts.push(surface(
+            Shape::Frustum { top, height: high - low, top_radius, bottom_radius },
+            material,
+            subject,
+        ));
+    }
+    parts
+}
+
+fn ball(center: Vec3, radii: Vec3, material: &Material, subject: Subject) -> Vec<Surface> {
+    vec![surface(Shape::Ellipsoid { center, radii }, material, subject)]
+}
+
+impl Room {
+    /// Builds and lights it.
+    pub(super) fn build(&self) -> Scene {
+        let mut things = self.shell();
+        things.extend(self.furniture());
+        things.extend(self.still_life());
+        let tag = self.tag_size.map(|size| {
+            let (surfaces, truth) = tag(size);
+            things.push(surfaces);
+            truth
+        });
+        Scene::new(things, Vec3::new(0.6, -2.35, -0.5), tag)
+    }
+
+    fn shell(&self) -> Vec<Vec<Surface>> {
+        let s = self.seed * 1000;
+        let side = 2.0 * HALF;
+        let floor = matte(&texture::boards(s + 1, [0.3, 0.18, 0.1], [0.62, 0.44, 0.27], 8.0), 2.0, 2.0);
+        let brick = matte(&texture::bricks(s + 2), 2.0, 1.5);
+        let green = matte(&texture::plaster(s + 3, [0.62, 0.68, 0.58]), 2.0, 1.0);
+        let cream = matte(&texture::plaster(s + 4, [0.85, 0.78, 0.64]), 2.0, 1.0);
+        let blue = matte(&texture::plaster(s + 5, [0.5, 0.58, 0.68]), 2.0, 1.0);
+        let white = matte(&texture::plaster(s + 6, [0.9, 0.88, 0.85]), 2.0, 2.0);
+        let (x, z) = (Vec3::new(side, 0.0, 0.0), Vec3::new(0.0, 0.0, side));
+        let down = Vec3::new(0.0, -CEILING, 0.0);
+        let at = |x: f64, y: f64, z: f64| Vec3::new(x, y, z);
+        vec![
+            vec![quad(at(-HALF, 0.0, -HALF), x, z, &floor)],
+            vec![quad(at(-HALF, CEILING, -HALF), x, z, &white)],
+            vec![quad(at(-HALF, CEILING, HALF), x, down, &brick)],
+            vec![quad(at(-HALF, CEILING, -HALF), x, down, &cream)],
+            vec![quad(at(-HALF, CEILING, -HALF), z, down, &green)],
+            vec![quad(at(HALF, CEILING, -HALF), z, down, &blue)],
+        ]
+    }
+
+    fn furniture(&self) -> Vec<Vec<Surface>> {
+        let s = self.seed * 1000;
+        let oak = texture::boards(s + 11, [0.36, 0.22, 0.12], [0.7, 0.5, 0.3], 5.0);
+        let walnut = texture::boards(s + 12, [0.2, 0.12, 0.08], [0.42, 0.28, 0.18], 4.0);
+        let (table, dark) = (glossy(&oak, 1.0, 1.0, 0.04), matte(&walnut, 1.0, 1.0));
+        let flat = |x: f64, z: f64| Vec3::new(x, 0.0, z);
+        let mut things = Vec::new();
+
+        let rug = matte(&texture::rug(s + 13), 1.0, 1.0);
+        let lift = Vec3::new(-1.35, -0.006, -1.1);
+        things.push(vec![quad(lift, Vec3::new(2.7, 0.0, 0.0), Vec3::new(0.0, 0.0, 2.2), &rug)]);
+
+        things.push(cuboid(
+            Vec3::new(0.0, TABLE + 0.04, 0.0),
+            Vec3::new(1.5, 0.04, 0.95),
+            0.1,
+            &table,
+            Subject::No,
+        ));
+        for (dx, dz) in [(-0.66, -0.38), (0.66, -0.38), (-0.66, 0.38), (0.66, 0.38)] {
+            let leg = Vec3::new(0.06, -TABLE - 0.04, 0.06);
+            things.push(cuboid(flat(dx, dz), leg, 0.1, &table, Subject::No));
+        }
+
+        // Shelves of books along the brick wall and the green one.
+        for (k, (base, angle)) in
+            [(flat(-1.5, 2.5), 0.0), (flat(1.35, 2.5), 0.0), (flat(-2.5, -1.2), TAU / 4.0)]
+                .into_iter()
+                .enumerate()
+        {
+            let (sin, cos) = f64::sin_cos(angle);
+            for level in 0..4 {
+                let height = 0.42 * f64::from(level);
+                let spines = matte(&texture::books(s + 20 + 10 * k as u64 + level as u64), 1.0, 1.0);
+                let foot = base - Vec3::new(0.0, height, 0.0);
+                things.push(cuboid(foot, Vec3::new(1.3, 0.05, 0.34), angle, &dark, Subject::No));
+                let depth = 0.25 - 0.03 * f64::from(level % 2);
+                let books = foot - Vec3::new(0.0, 0.05, 0.0) + 0.02 * Vec3::new(-sin, 0.0, cos);
+                things.push(cuboid(books, Vec3::new(1.2, 0.31, depth), angle, &spines, Subject::No));
+            }
+        }
+
+        // Pictures and posters.
+        let mut hang = |middle: Vec3, width: Vec3, height: f64, texture: Arc<Texture>| {
+            let down = Vec3::new(0.0, height, 0.0);
+            let corner = middle - 0.5 * width - 0.5 * down;
+            things.push(vec![quad(corner, width, down, &glossy(&texture, 1.0, 1.0, 0.02))]);
+        };
+        let (x, z) = (Vec3::x(), Vec3::z());
+        let front = HALF - 0.02;
+        hang(Vec3::new(0.0, -1.75, front), 0.9 * x, 0.65, texture::painting(s + 61));
+        hang(Vec3::new(-1.6, -1.95, -front), 0.8 * x, 0.6, texture::painting(s + 62));
+        hang(Vec3::new(0.1, -1.6, -front), 0.6 * x, 0.85, texture::poster(s + 63));
+        hang(Vec3::new(1.6, -1.75, -front), 0.95 * x, 0.7, texture::painting(s + 64));
+        hang(Vec3::new(-front, -1.7, 1.0), 0.8 * z, 0.6, texture::painting(s + 65));
+        hang(Vec3::new(-front, -2.05, -1.1), 0.7 * z, 0.5, texture::poster(s + 66));
+        hang(Vec3::new(front, -1.7, -1.4), 0.7 * z, 0.95, texture::poster(s + 67));
+        hang(Vec3::new(front, -1.75, 0.1), 1.0 * z, 0.7, texture::painting(s + 68));
+        hang(Vec3::new(front, -1.6, 1.6), 0.6 * z, 0.8, texture::poster(s + 69));
+
+        // A sideboard, a trunk, stools.
+        things.push(cuboid(
+            flat(2.35, -0.2),
+            Vec3::new(0.5, 0.8, 1.6),
+            0.0,
+            &glossy(&walnut, 1.0, 1.0, 0.03),
+            Subject::No,
+        ));
+        let trunk = matte(&texture::cloth(s + 71, [0.55, 0.32, 0.2]), 1.0, 1.0);
+        things.push(cuboid(flat(0.4, -2.3), Vec3::new(1.1, 0.5, 0.5), 0.05, &trunk, Subject::No));
+        let seat = matte(&texture::cloth(s + 72, [0.25, 0.4, 0.45]), 2.0, 1.0);
+        for (x, z) in [(-2.1, 0.9), (1.2, -2.2), (-1.5, -2.2)] {
+            let profile = [(0.0, 0.2), (0.38, 0.17), (0.45, 0.2)];
+            let mut stool = turned(flat(x, z), &profile, &seat, Subject::No);
+            let top = Vec3::new(x, -0.45, z);
+            stool.extend(ball(top, Vec3::new(0.2, 0.04, 0.2), &seat, Subject::No));
+            things.push(stool);
+        }
+        let pot = glossy(&texture::ceramic(s + 73), 1.0, 1.0, 0.1);
+        for (k, (x, y, z)) in
+            [(2.35, -0.8, -0.7), (2.3, -0.8, 0.35), (2.35, 0.0, 1.9)].into_iter().enumerate()
+        {
+            let base = Vec3::new(x, y, z);
+            let grow = 1.0 + 0.35 * k as f64;
+            let profile = [(0.0, 0.09), (0.12, 0.14), (0.22, 0.11), (0.3, 0.06), (0.34, 0.08)];
+            things.push(turned(base, &profile.map(|(h, r)| (h * grow, r * grow)), &pot, Subject::No));
+        }
+        things
+    }
+
+    /// What stands on the table: the subject of the film.
+    fn still_life(&self) -> Vec<Vec<Surface>> {
+        let s = self.seed * 1000 + 100;
+        let on_table = |x: f64, z: f64, height: f64| Vec3::new(x, TABLE - height, z);
+        let stone = glossy(&texture::granite(s + 1, [0.66, 0.62, 0.6]), 1.0, 1.0, 0.05);
+        let vase = glossy(&texture::ceramic(s + 2), 1.0, 1.0, 0.18);
+        let globe = glossy(&texture::painting(s + 3), 2.0, 1.0, 0.1);
+        let mut things = vec![
+            cuboid(on_table(0.0, 0.0, 0.0), Vec3::new(0.34, 0.1, 0.34), 0.6, &stone, Subject::Yes),
+            turned(
+                on_table(0.0, 0.0, 0.1),
+                &[
+                    (0.0, 0.1),
+                    (0.05, 0.13),
+                    (0.14, 0.15),
+                    (0.22, 0.11),
+                    (0.28, 0.06),
+                    (0.33, 0.05),
+                    (0.36, 0.08),
+                ],
+                &vase,
+                Subject::Yes,
+            ),
+            ball(on_table(0.0, 0.0, 0.5), Vec3::new(0.09, 0.07, 0.09), &stone, Subject::Yes),
+            ball(on_table(-0.42, 0.12, 0.13), Vec3::repeat(0.13), &globe, Subject::Yes),
+        ];
+        let mut height = 0.0;
+        for k in 0..5u64 {
+            let colour: [f32; 3] = std::array::from_fn(|i| 0.3 + 0.42 * uniform(s, 10 * k + i as u64) as f32);
+            let cover = matte(&texture::cloth(s + 10 + k, colour), 1.0, 1.0);
+            let thick = 0.025 + 0.02 * uniform(s + 1, k);
+            let turn = 0.5 * (uniform(s + 2, k) - 0.5);
+            let size = Vec3::new(0.27 - 0.015 * k as f64, thick, 0.2);
+            things.push(cuboid(on_table(0.42, -0.08, height), size, turn, &cover, Subject::Yes));
+            height += thick;
+        }
+        let cup = glossy(&texture::ceramic(s + 4), 1.0, 1.0, 0.15);
+        things.push(turned(
+            on_table(0.42, -0.08, height),
+            &[(0.0, 0.035), (0.09, 0.045)],
+            &cup,
+            Subject::Yes,
+        ));
+        let page = matte(&texture::poster(s + 5), 1.0, 1.0);
+        let corner = Vec3::new(-0.25, TABLE - 0.003, -0.4);
+        things.push(vec![quad(corner, Vec3::new(0.24, 0.0, 0.05), Vec3::new(-0.06, 0.0, 0.3), &page)]);
+        things
+    }
+}
+
+/// A printed tag lying on the table; its corners in the order of AprilTag's detections.
+fn tag(size: f64) -> (Vec<Surface>, TagTruth) {
+    let module = size / 5.0;
+    let side = 11.0 * module;
+    let (sin, cos) = 0.35f64.sin_cos();
+    let (x, z) = (Vec3::new(cos, 0.0, sin), Vec3::new(sin, 0.0, -cos));
+    let middle = Vec3::new(0.28, TABLE - 0.004, 0.28);
+    // Seen from above with the printed x axis to the right, the printed y axis (down the page) is -z.
+    let corner = middle - 0.5 * side * x + 0.5 * side * z;
+    let material = matte(&texture::tag(), 1.0, 1.0);
+    let at = |a: f64, b: f64| middle + 0.5 * size * (a * x - b * z);
+    let corners = [at(-1.0, 1.0), at(1.0, 1.0), at(1.0, -1.0), at(-1.0, -1.0)];
+    let truth = TagTruth { id: texture::TAG_ID, size, corners: corners.map(|c| c.into()) };
+    (vec![quad(corner, side * x, -side * z, &material)], truth)
+}

@@ -1,0 +1,321 @@
+//! Textures: procedural materials, drawn once into pictures with mip levels.
+
+use std::sync::Arc;
+
+use nalgebra::Vector3;
+
+pub(super) type Colour = Vector3<f32>;
+
+/// A picture that repeats, with mip levels; linear light.
+pub(super) struct Texture {
+    levels: Vec<Level>,
+}
+
+struct Level {
+    size: usize,
+    texels: Vec<Colour>,
+}
+
+impl Texture {
+    /// Draws `paint(u, v)` (u, v in 0..1; result in sRGB, 0..1) on a grid of `size` x `size`, a power of two.
+    pub(super) fn paint(size: usize, paint: impl Fn(f32, f32) -> [f32; 3] + Sync) -> Arc<Self> {
+        use rayon::prelude::*;
+        let texels = (0..size * size)
+            .into_par_iter()
+            .map(|i| {
+                let (x, y) = (i % size, i / size);
+                let c = paint((x as f32 + 0.5) / size as f32, (y as f32 + 0.5) / size as f32);
+                Colour::from(c.map(decode_srgb))
+            })
+            .collect();
+        let mut levels = vec![Level { size, texels }];
+        while let Some(last) = levels.last().filter(|l| l.size > 1) {
+            let half = last.size / 2;
+            let texels = (0..half * half)
+                .map(|i| {
+                    let (x, y) = (2 * (i % half), 2 * (i / half));
+                    let row = last.size;
+                    let at = |x: usize, y: usize| last.texels[y * row + x];
+                    (at(x, y) + at(x + 1, y) + at(x, y + 1) + at(x + 1, y + 1)) * 0.25
+                })
+                .collect();
+            levels.push(Level { size: half, texels });
+        }
+        Arc::new(Self { levels })
+    }
+
+    /// The colour at (u, v), averaged over about `footprint` (in the unit of u and v).
+    pub(super) fn sample(&self, u: f32, v: f32, footprint: f32) -> Colour {
+        let finest = self.levels[0].size as f32;
+        let level = (footprint * finest).max(1.0).log2().min((self.levels.len() - 1) as f32);
+        let (low, part) = (level.floor() as usize, level.fract());
+        let a = self.levels[low].bilinear(u, v);
+        match self.levels.get(low + 1) {
+            Some(next) if part > 0.0 => a.lerp(&next.bilinear(u, v), part),
+            _ => a,
+        }
+    }
+}
+
+impl Level {
+    fn bilinear(&self, u: f32, v: f32) -> Colour {
+        let n = self.size as i64;
+        let (x, y) = (u * n as f32 - 0.5, v * n as f32 - 0.5);
+        let (x0, y0) = (x.floor(), y.floor());
+        let (fx, fy) = (x - x0, y - y0);
+        let at = |dx: i64, dy: i64| {
+            let (x, y) = ((x0 as i64 + dx).rem_euclid(n), (y0 as i64 + dy).rem_euclid(n));
+            self.texels[(y * n + x) as usize]
+        };
+        at(0, 0).lerp(&at(1, 0), fx).lerp(&at(0, 1).lerp(&at(1, 1), fx), fy)
+    }
+}
+
+pub(super) fn decode_srgb(value: f32) -> f32 {
+    if value <= 0.04045 { value / 12.92 } else { ((value + 0.055) / 1.055).powf(2.4) }
+}
+
+pub(super) fn encode_srgb(value: f64) -> f64 {
+    let value = value.clamp(0.0, 1.0);
+    if value <= 0.003_130_8 { value * 12.92 } else { 1.055 * value.powf(1.0 / 2.4) - 0.055 }
+}
+
+fn mix(mut key: u64) -> u64 {
+    key = key.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    key = (key ^ (key >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    key = (key ^ (key >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    key ^ (key >> 31)
+}
+
+/// Uniform in 0..1, fixed by its keys.
+pub(super) fn uniform(seed: u64, key: u64) -> f64 {
+    (mix(seed ^ mix(key)) >> 11) as f64 / (1u64 << 53) as f64
+}
+
+/// Standard normal, fixed by its keys.
+pub(super) fn normal(seed: u64, key: u64) -> f64 {
+    let radius = (-2.0 * (1.0 - uniform(seed, 2 * key)).ln()).sqrt();
+    radius * (std::f64::consts::TAU * uniform(seed, 2 * key + 1)).cos()
+}
+
+fn cell(seed: u64, x: i64, y: i64) -> f32 {
+    uniform(seed, (x as u64) << 32 ^ (y as u64 & 0xffff_ffff)) as f32
+}
+
+/// Smooth noise in 0..1 that repeats after `period` cells.
+fn noise(seed: u64, x: f32, y: f32, period: i64) -> f32 {
+    let (x0, y0) = (x.floor(), y.floor());
+    let smooth = |t: f32| t * t * (3.0 - 2.0 * t);
+    let (fx, fy) = (smooth(x - x0), smooth(y - y0));
+    let at = |dx: i64, dy: i64| {
+        cell(seed, (x0 as i64 + dx).rem_euclid(period), (y0 as i64 + dy).rem_euclid(period))
+    };
+    let (a, b) = (at(0, 0) + (at(1, 0) - at(0, 0)) * fx, at(0, 1) + (at(1, 1) - at(0, 1)) * fx);
+    a + (b - a) * fy
+}
+
+/// Sum of octaves of noise in 0..1; `cells` of the coarsest across the texture.
+fn fractal(seed: u64, u: f32, v: f32, cells: i64, octaves: u32) -> f32 {
+    let (mut sum, mut weight, mut total) = (0.0, 0.5, 0.0);
+    for octave in 0..octaves {
+        let n = cells << octave;
+        sum += weight * noise(seed + u64::from(octave), u * n as f32, v * n as f32, n);
+        total += weight;
+        weight *= 0.5;
+    }
+    sum / total
+}
+
+fn scale(colour: [f32; 3], factor: f32) -> [f32; 3] {
+    colour.map(|c| (c * factor).clamp(0.0, 1.0))
+}
+
+fn blend(a: [f32; 3], b: [f32; 3], t: f32) -> [f32; 3] {
+    let t = t.clamp(0.0, 1.0);
+    std::array::from_fn(|i| a[i] + (b[i] - a[i]) * t)
+}
+
+/// Red bricks in running bond.
+pub(super) fn bricks(seed: u64) -> Arc<Texture> {
+    Texture::paint(1024, |u, v| {
+        let (rows, columns) = (12.0, 5.0);
+        let row = (v * rows).floor();
+        let shifted = u * columns + if row as i64 % 2 == 0 { 0.0 } else { 0.5 };
+        let (fx, fy) = (shifted.fract(), (v * rows).fract());
+        let edge = (fx.min(1.0 - fx) / 0.03).min(fy.min(1.0 - fy) / 0.08);
+        let wobble = fractal(seed + 9, u, v, 24, 4);
+        let mortar = scale([0.72, 0.69, 0.64], 0.8 + 0.3 * wobble);
+        let tone = cell(seed, (shifted.floor() as i64).rem_euclid(5), row as i64);
+        let clay = blend([0.62, 0.28, 0.20], [0.45, 0.24, 0.22], tone);
+        let clay = scale(clay, 0.65 + 0.6 * fractal(seed + 3, u, v, 32, 5));
+        blend(mortar, clay, (edge - 0.6 + 0.5 * (wobble - 0.5)) * 2.0)
+    })
+}
+
+/// Floor boards with grain.
+pub(super) fn boards(seed: u64, dark: [f32; 3], light: [f32; 3], planks: f32) -> Arc<Texture> {
+    Texture::paint(1024, |u, v| {
+        let plank = (v * planks).floor();
+        let shift = cell(seed, plank as i64, 7);
+        let along = (u + shift) * 2.0;
+        let board = along.floor() as i64;
+        let tone = cell(seed, plank as i64, board.rem_euclid(2));
+        let grain = fractal(seed + 5 + plank as u64, (u * 4.0).fract(), v, 64, 3);
+        let rings = (v * planks * 9.0 + 3.0 * fractal(seed + 1, u, v, 6, 3)).sin() * 0.5 + 0.5;
+        let wood = blend(dark, light, 0.5 * tone + 0.3 * grain + 0.2 * rings);
+        let (fy, fx) = ((v * planks).fract(), along.fract());
+        let gap = (fy.min(1.0 - fy) / 0.02).min(fx.min(1.0 - fx) / 0.004).min(1.0);
+        scale(wood, (0.35 + 0.65 * gap) * (0.85 + 0.3 * fractal(seed + 8, u, v, 48, 3)))
+    })
+}
+
+/// Painted plaster with stains and scratches.
+pub(super) fn plaster(seed: u64, paint: [f32; 3]) -> Arc<Texture> {
+    Texture::paint(1024, |u, v| {
+        let stains = fractal(seed, u, v, 5, 6);
+        let grit = fractal(seed + 17, u, v, 96, 3);
+        let scratch = ((fractal(seed + 31, u, v, 9, 4) - 0.5).abs() / 0.012).min(1.0);
+        scale(paint, (0.72 + 0.36 * stains + 0.22 * (grit - 0.5)) * (0.8 + 0.2 * scratch))
+    })
+}
+
+/// Speckled stone.
+pub(super) fn granite(seed: u64, base: [f32; 3]) -> Arc<Texture> {
+    Texture::paint(512, |u, v| {
+        let veins = ((fractal(seed, u, v, 4, 5) * 12.0).sin() * 0.5 + 0.5).powi(3);
+        let speck = fractal(seed + 11, u, v, 64, 3);
+        scale(base, (0.5 + 0.9 * speck) * (0.75 + 0.45 * veins))
+    })
+}
+
+/// A woven rug with rows of figures.
+pub(super) fn rug(seed: u64) -> Arc<Texture> {
+    Texture::paint(1024, |u, v| {
+        let (x, y) = ((u - 0.5).abs() * 2.0, (v - 0.5).abs() * 2.0);
+        let border = x.max(y);
+        let (a, b) = ((u * 14.0).floor() as i64, (v * 14.0).floor() as i64);
+        let (fx, fy) = ((u * 14.0).fract() - 0.5, (v * 14.0).fract() - 0.5);
+        let kind = (cell(seed, a.min(13 - a), b.min(13 - b)) * 4.0) as u32;
+        let figure = match kind {
+            0 => fx.abs() + fy.abs() < 0.36,
+            1 => fx.abs().max(fy.abs()) < 0.3,
+            2 => fx * fx + fy * fy < 0.11,
+            _ => (fx.abs() - fy.abs()).abs() < 0.12,
+        };
+        let ground = if border > 0.86 { [0.15, 0.18, 0.35] } else { [0.52, 0.13, 0.14] };
+        let ink = if (a + b) % 2 == 0 { [0.85, 0.74, 0.5] } else { [0.2, 0.4, 0.42] };
+        let stripe = (0.84..0.87).contains(&border) || (0.95..0.97).contains(&border);
+        let colour = if figure || stripe { ink } else { ground };
+        let weave = 0.85 + 0.15 * ((u * 700.0).sin() * (v * 700.0).sin());
+        scale(colour, weave * (0.7 + 0.5 * fractal(seed + 2, u, v, 40, 4)))
+    })
+}
+
+/// An abstract painting: sky, hills, strokes.
+pub(super) fn painting(seed: u64) -> Arc<Texture> {
+    let hue = |k: u64| -> [f32; 3] {
+        std::array::from_fn(|i| 0.22 + 0.5 * uniform(seed, 40 + 3 * k + i as u64) as f32)
+    };
+    let colours: Vec<[f32; 3]> = (0..6).map(hue).collect();
+    Texture::paint(512, move |u, v| {
+        let frame = u.min(1.0 - u).min(v.min(1.0 - v));
+        if frame < 0.05 {
+            return scale([0.42, 0.3, 0.14], 0.7 + 12.0 * frame + 0.3 * fractal(seed, u, v, 32, 2));
+        }
+        let mut colour = blend(colours[0], colours[1], v + 0.3 * fractal(seed + 1, u, v, 5, 4));
+        for k in 0..4u64 {
+            let ridge = 0.25 + 0.17 * k as f32 + 0.3 * (fractal(seed + 60 + k, u, 0.3, 4, 5) - 0.5);
+            if v > ridge {
+                colour = scale(colours[2 + k as usize], 0.6 + 0.7 * fractal(seed + 90 + k, u, v, 16, 4));
+            }
+        }
+        let stroke = fractal(seed + 5, u, v, 24, 3);
+        scale(colour, 0.8 + 0.4 * stroke)
+    })
+}
+
+/// A shelf's worth of book spines.
+pub(super) fn books(seed: u64) -> Arc<Texture> {
+    Texture::paint(512, |u, v| {
+        let count = 26.0;
+        let book = (u * count).floor() as i64;
+        let across = (u * count).fract();
+        let tone: [f32; 3] = std::array::from_fn(|i| 0.14 + 0.45 * cell(seed + i as u64, book, 1));
+        let tall = 0.72 + 0.26 * cell(seed + 4, book, 2);
+        if 1.0 - v > tall {
+            return [0.06, 0.05, 0.05];
+        }
+        let round = (std::f32::consts::PI * across).sin().max(0.0).sqrt();
+        let line = (v * 40.0).floor() as i64;
+        let text = (0.25..0.75).contains(&across)
+            && cell(seed + 6, book, line) > 0.72
+            && cell(seed + 7, (u * 500.0) as i64, line) > 0.35;
+        let band = (v - 0.35 - 0.4 * cell(seed + 5, book, 3)).abs() < 0.015;
+        let ink = if text || band { [0.88, 0.8, 0.55] } else { tone };
+        scale(ink, (0.35 + 0.65 * round) * (0.8 + 0.3 * fractal(seed + 8, u, v, 64, 3)))
+    })
+}
+
+/// A printed page: headline, columns of words, a picture.
+pub(super) fn poster(seed: u64) -> Arc<Texture> {
+    Texture::paint(512, |u, v| {
+        let paper = scale([0.93, 0.91, 0.85], 0.9 + 0.12 * fractal(seed, u, v, 12, 4));
+        let inside = (0.08..0.92).contains(&u) && (0.06..0.94).contains(&v);
+        if !inside {
+            return paper;
+        }
+        let ink = [0.1, 0.1, 0.13];
+        if v < 0.2 {
+            let letter = cell(seed, (u * 26.0) as i64, (v * 22.0) as i64) > 0.42;
+            return if letter { [0.55, 0.1, 0.1] } else { paper };
+        }
+        if (0.25..0.55).contains(&v) && u < 0.5 {
+            let shade = fractal(seed + 3, u, v, 10, 5);
+            return scale([0.35, 0.5, 0.62], 0.4 + 1.2 * shade);
+        }
+        let line = v * 60.0;
+        let word = cell(seed + 9, (u * 90.0) as i64, line as i64) > 0.35;
+        if line.fract() < 0.55 && word { ink } else { paper }
+    })
+}
+
+/// Glazed ceramic with bands and dots.
+pub(super) fn ceramic(seed: u64) -> Arc<Texture> {
+    Texture::paint(512, |u, v| {
+        let band = ((v * 7.0).floor() as i64).rem_euclid(7);
+        let (fx, fy) = ((u * 18.0).fract() - 0.5, (v * 7.0).fract() - 0.5);
+        let glaze = [[0.9, 0.88, 0.8], [0.15, 0.3, 0.55], [0.75, 0.5, 0.2]][(band % 3) as usize];
+        let mark = match band {
+            0 | 4 => fx.abs() + fy.abs() < 0.33,
+            2 | 5 => fx * fx + fy * fy < 0.08,
+            _ => (fx * 6.0).sin() * 0.3 > fy,
+        };
+        let colour = if mark { [0.2, 0.16, 0.25] } else { glaze };
+        scale(colour, 0.7 + 0.5 * fractal(seed, u, v, 20, 5))
+    })
+}
+
+/// One colour with cloth-like irregularity.
+pub(super) fn cloth(seed: u64, colour: [f32; 3]) -> Arc<Texture> {
+    Texture::paint(512, |u, v| {
+        let check = ((u * 8.0).floor() + (v * 8.0).floor()) as i64 % 2 == 0;
+        let thread = 0.9 + 0.1 * (u * 800.0).sin() * (v * 800.0).sin();
+        let tone = if check { 1.0 } else { 0.72 };
+        scale(colour, tone * thread * (0.6 + 0.7 * fractal(seed, u, v, 24, 5)))
+    })
+}
+
+/// Tag 0 of the family tagStandard41h12: 9x9 modules as printed, 1 = white. (Pattern: AprilRobotics/apriltag-imgs, BSD-2-Clause.)
+pub(super) const TAG_ID: u32 = 0;
+const TAG_MODULES: &[u8; 81] =
+    b"110111100000000000101111100001111101001001100001010101101111100000000000110100100";
+
+/// The tag with a white margin of one module; the inner white square is 5 of its 11 modules.
+pub(super) fn tag() -> Arc<Texture> {
+    Texture::paint(1024, |u, v| {
+        let (x, y) = ((u * 11.0).floor() as i64 - 1, (v * 11.0).floor() as i64 - 1);
+        let module = (0..9).contains(&x) && (0..9).contains(&y);
+        let white = !module || TAG_MODULES[(y * 9 + x) as usize] == b'1';
+        if white { [0.92; 3] } else { [0.06; 3] }
+    })
+}
