@@ -11,15 +11,14 @@
 //! Estimators compute in f64 and are deterministic for any number of threads: parallel loops write to their own
 //! slots, and sums are taken in a fixed order.
 
-pub mod features;
-pub mod matching;
-pub mod two_view;
-
 mod bundle_adjustment;
+pub mod features;
 mod filters;
 mod global_positioning;
 mod levenberg_marquardt;
 mod map;
+pub mod matching;
+pub mod pairing;
 mod projection;
 mod scale_averaging;
 mod schur;
@@ -27,3 +26,5 @@ mod schur;
 mod synthetic;
 mod tracks;
 mod triangulation;
+pub mod two_view;
+mod vlad;
