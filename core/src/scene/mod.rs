@@ -5,7 +5,9 @@
 
 mod ply;
 mod splats;
+mod spz;
 #[cfg(test)]
 pub(crate) mod test_scenes;
 
 pub use splats::{SH_C0, Splats, sh_coefficients};
+pub use spz::{SpzFrame, SpzOptions, SpzVersion};

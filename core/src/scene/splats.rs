@@ -57,6 +57,33 @@ impl Splats {
         self.means.is_empty()
     }
 
+    /// Keeps the splats whose numbers satisfy `keep`, in their order.
+    pub fn retain(&mut self, keep: impl Fn(usize) -> bool) {
+        fn retain<T: Copy>(values: &mut Vec<T>, per_splat: usize, keep: impl Fn(usize) -> bool) {
+            let mut kept = 0;
+            for i in (0..values.len() / per_splat).filter(|&i| keep(i)) {
+                values.copy_within(i * per_splat..(i + 1) * per_splat, kept);
+                kept += per_splat;
+            }
+            values.truncate(kept);
+        }
+        retain(&mut self.means, 1, &keep);
+        retain(&mut self.log_scales, 1, &keep);
+        retain(&mut self.rotations, 1, &keep);
+        retain(&mut self.opacities, 1, &keep);
+        retain(&mut self.sh, 3 * sh_coefficients(self.sh_degree), &keep);
+    }
+
+    /// Removes the splats that no rendering shows: more transparent than [`crate::raster::ALPHA_MIN`] even in their
+    /// centre. Returns how many. Done once before a scene is exported, all its files have the same splats.
+    pub fn remove_invisible(&mut self) -> usize {
+        let before = self.len();
+        let opacities = self.opacities.clone();
+        // A logit that is not a number is kept: hiding it would hide a fault.
+        self.retain(|i| !(1.0 / (1.0 + (-f64::from(opacities[i])).exp()) < crate::raster::ALPHA_MIN));
+        before - self.len()
+    }
+
     /// # Errors
     /// [`ErrorKind::InvalidFile`] if the vectors do not belong together or the degree is not 0 to 3.
     pub fn check(&self) -> Result<()> {
@@ -81,5 +108,30 @@ impl Splats {
                 self.sh_degree
             ),
         ))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::test_scenes::random_splats;
+
+    #[test]
+    fn invisible_splats_are_removed_and_the_others_keep_all_their_values() {
+        let mut splats = random_splats(1, 100, 2);
+        splats.opacities.iter_mut().for_each(|v| *v = v.max(-5.0));
+        splats.opacities[0] = -5.55; // 1 / 258
+        splats.opacities[1] = -5.53; // 1 / 253
+        splats.opacities[50] = f32::NEG_INFINITY;
+        splats.opacities[99] = f32::NAN;
+        let whole = splats.clone();
+        assert_eq!(splats.remove_invisible(), 2);
+        splats.check().unwrap();
+        for (new, old) in (0..98).map(|i| (i, if i < 49 { i + 1 } else { i + 2 })) {
+            assert_eq!(splats.means[new], whole.means[old]);
+            assert_eq!(splats.log_scales[new], whole.log_scales[old]);
+            assert_eq!(splats.rotations[new], whole.rotations[old]);
+            assert_eq!(splats.opacities[new].to_bits(), whole.opacities[old].to_bits());
+            assert_eq!(splats.sh[new * 27..new * 27 + 27], whole.sh[old * 27..old * 27 + 27]);
+        }
     }
 }
