@@ -253,8 +253,8 @@ impl Room {
             Subject::Yes,
         ));
         let page = matte(&texture::poster(s + 5), 1.0, 1.0);
-        let corner = Vec3::new(-0.25, TABLE - 0.003, -0.4);
-        things.push(vec![quad(corner, Vec3::new(0.24, 0.0, 0.05), Vec3::new(-0.06, 0.0, 0.3), &page)]);
+        let corner = Vec3::new(-0.25, TABLE - 0.003, -0.1);
+        things.push(vec![quad(corner, Vec3::new(0.24, 0.0, 0.05), Vec3::new(0.06, 0.0, -0.3), &page)]);
         things
     }
 }
@@ -264,8 +264,8 @@ fn tag(size: f64) -> (Vec<Surface>, TagTruth) {
     let module = size / 5.0;
     let side = 11.0 * module;
     let (sin, cos) = 0.35f64.sin_cos();
-    let (x, z) = (Vec3::new(cos, 0.0, sin), Vec3::new(sin, 0.0, -cos));
-    let middle = Vec3::new(0.28, TABLE - 0.004, 0.28);
+    let (x, z) = (Vec3::new(cos, 0.0, sin), Vec3::new(-sin, 0.0, cos));
+    let middle = Vec3::new(0.2, TABLE - 0.004, 0.31);
     // Seen from above with the printed x axis to the right, the printed y axis (down the page) is -z.
     let corner = middle - 0.5 * side * x + 0.5 * side * z;
     let material = matte(&texture::tag(), 1.0, 1.0);
