@@ -3,6 +3,7 @@
 //! The world frame of the splats is that of the [`crate::camera::SparseModel`] they were trained on (levelled, y down);
 //! `scene.ply` is written in it, `.spz` is converted as that format demands.
 
+mod io;
 mod ply;
 mod splats;
 mod spz;

@@ -3,9 +3,10 @@
 //! Written in the layout of the original 3D Gaussian Splatting code, which every viewer reads: one element `vertex`,
 //! all `float`, little-endian: `x y z nx ny nz f_dc_0..2 f_rest_0.. opacity scale_0..2 rot_0..3`. Normals are zero,
 //! `f_rest` goes channel by channel, opacity is a logit, scales are natural logarithms, the quaternion is w x y z.
-//! Read by the names of the properties, whatever their order and types. The frame of the file is the world frame of
+//! Read by the names of the properties, whatever their order and types; the packed files of SuperSplat too. The frame of the file is the world frame of
 //! the scene; nothing is turned.
 
+mod compressed;
 mod header;
 
 use std::io::Write;
@@ -90,11 +91,11 @@ impl Splats {
     pub fn read_ply(path: &Path) -> Result<Self> {
         let mut reader = PlyReader::open(path)?;
         while let Some(element) = reader.next_element() {
-            if element.name != "vertex" {
-                reader.skip(&element)?;
-                continue;
+            match element.name.as_str() {
+                "vertex" => return read_vertices(&mut reader, &element),
+                "chunk" => return compressed::read(&mut reader, &element),
+                _ => reader.skip(&element)?,
             }
-            return read_vertices(&mut reader, &element);
         }
         Err(reader.fail("it has no element \"vertex\""))
     }
@@ -109,17 +110,8 @@ fn read_vertices(reader: &mut PlyReader, element: &header::Element) -> Result<Sp
                 .hint(format!("this is no Gaussian scene; such a file has {}", REQUIRED.join(", ")))
         })?);
     }
-    let rest: Vec<usize> = (0..).map_while(|k| element.column(&format!("f_rest_{k}"))).collect();
-    let per_channel = rest.len() / 3;
-    let stored_degree = (0..=4).find(|&degree| 3 * (sh_coefficients(degree) - 1) == rest.len());
-    let degree = stored_degree.map(|degree| degree.min(3)).ok_or_else(|| {
-        reader.fail(format!("it has {} properties f_rest_*; 0, 9, 24 and 45 make sense", rest.len()))
-    })?;
-    // In the order of memory: coefficient by coefficient, r g b within each.
-    for k in 0..sh_coefficients(degree) - 1 {
-        columns.extend((0..3).map(|channel| rest[channel * per_channel + k]));
-    }
-
+    let (degree, rest) = degree_of(reader, element)?;
+    columns.extend(rest);
     let mut splats = Splats::with_capacity(element.count, degree);
     splats.antialiased = reader.comments.iter().any(|comment| {
         let mode = comment.strip_prefix(RENDER_MODE).map(str::trim);
@@ -149,6 +141,21 @@ fn read_vertices(reader: &mut PlyReader, element: &header::Element) -> Result<Sp
         Ok(())
     })?;
     Ok(splats)
+}
+
+/// The degree of the spherical harmonics by the number of properties `f_rest_*` (at most 3), and their columns in the
+/// order of memory: coefficient by coefficient, r g b within each.
+fn degree_of(reader: &PlyReader, element: &header::Element) -> Result<(u32, Vec<usize>)> {
+    let rest: Vec<usize> = (0..).map_while(|k| element.column(&format!("f_rest_{k}"))).collect();
+    let stored = (0..=4).find(|&degree| 3 * (sh_coefficients(degree) - 1) == rest.len());
+    let stored = stored.ok_or_else(|| {
+        reader.fail(format!("it has {} properties f_rest_*; 0, 9, 24 and 45 make sense", rest.len()))
+    })?;
+    let (degree, per_channel) = (stored.min(3), rest.len() / 3);
+    let coefficients = 0..sh_coefficients(degree) - 1;
+    let columns =
+        coefficients.flat_map(|k| [rest[k], rest[per_channel + k], rest[2 * per_channel + k]]).collect();
+    Ok((degree, columns))
 }
 
 /// The unit quaternion of the same direction; what is of unit length to rounding is kept bit for bit. Zero becomes the

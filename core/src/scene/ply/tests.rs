@@ -222,3 +222,54 @@ fn a_real_scene_is_read() {
     assert_eq!((splats.len(), splats.sh_degree), (31_000, 2));
     assert_eq!(read_bytes(&write_bytes(&splats)).unwrap(), splats);
 }
+
+/// Two splats, with numbers worked out by hand from the definition of the format.
+#[test]
+fn a_packed_scene_is_read() {
+    let mut header = "ply\nformat binary_little_endian 1.0\nelement chunk 1\n".to_owned();
+    for range in ["x", "y", "z", "scale_x", "scale_y", "scale_z", "r", "g", "b"] {
+        header += &format!("property float min_{range}\nproperty float max_{range}\n");
+    }
+    header += "element vertex 2\nproperty uint packed_position\nproperty uint packed_rotation\n\
+        property uint packed_scale\nproperty uint packed_color\nelement sh 2\n";
+    (0..9).for_each(|k| header += &format!("property uchar f_rest_{k}\n"));
+    let mut bytes = (header + "end_header\n").into_bytes();
+    let ranges =
+        [-1.0f32, 1.0, 0.0, 2.0, 5.0, 6.0, -8.0, -4.0, -8.0, -4.0, -8.0, -4.0, 0.0, 1.0, 0.0, 1.0, 0.5, 1.0];
+    bytes.extend(ranges.iter().flat_map(|v| v.to_le_bytes()));
+    let words: [u32; 8] = [0, 1 << 30, 0xffff_ffff, 0x00ff_0080, u32::MAX, 3 << 30 | 1023 << 20, 0, u32::MAX];
+    bytes.extend(words.iter().flat_map(|v| v.to_le_bytes()));
+    bytes.extend([0, 1, 127, 128, 254, 255, 0, 0, 0]);
+    bytes.extend([128; 9]);
+    let splats = read_bytes(&bytes).unwrap();
+    assert_eq!((splats.len(), splats.sh_degree), (2, 1));
+    assert_eq!(splats.means, [[-1.0, 0.0, 5.0], [1.0, 2.0, 6.0]]);
+    assert_eq!(splats.log_scales, [[-4.0; 3], [-8.0; 3]]);
+    // All three at -1/√2 are too long together: the largest is 0 and the others are normalised.
+    let third = 1.0 / 3f32.sqrt();
+    let expected = [[-third, 0.0, -third, -third], [1.0 / 3f32.sqrt(), -third, -third, 0.0]];
+    for (q, expected) in splats.rotations.iter().flatten().zip(expected.as_flattened()) {
+        assert!((q - expected).abs() < 1e-6, "{:?}", splats.rotations);
+    }
+    let near = |value: f32, expected: f32| assert!((value - expected).abs() < 1e-4, "{value} {expected}");
+    near(splats.opacities[0], (128.0f32 / 127.0).ln());
+    near(splats.opacities[1], (254.75f32 / 0.25).ln());
+    let f_dc = 0.5 / crate::scene::SH_C0;
+    let rest = |byte: f32| ((byte + 0.5) / 256.0 - 0.5) * 8.0;
+    let first =
+        [-f_dc, f_dc, 0.0, -4.0, rest(128.0), -4.0, rest(1.0), rest(254.0), -4.0, rest(127.0), 4.0, -4.0];
+    splats.sh[..12].iter().zip(first).for_each(|(&value, expected)| near(value, expected));
+    let text = String::from_utf8_lossy(&bytes).into_owned();
+    assert!(text.contains("element chunk 1"));
+    for (from, to) in [
+        ("chunk 1", "chunk 0"),
+        ("element sh 2", "element sh 1"),
+        ("max_x", "max_q"),
+        ("packed_color", "color"),
+    ] {
+        let at = bytes.windows(from.len()).position(|w| w == from.as_bytes()).unwrap();
+        let altered = [&bytes[..at], to.as_bytes(), &bytes[at + from.len()..]].concat();
+        refusal(&altered);
+    }
+    refusal(&bytes[..bytes.len() - 1]);
+}
