@@ -1,23 +1,49 @@
 //! The value that leaves this stage: key frames on disk and what is known about them.
 
-use std::path::{Path, PathBuf};
+use std::fs::File;
+use std::io::Read;
+use std::path::{Component, Path, PathBuf};
 
+use image::{DynamicImage, GrayImage, RgbImage};
 use serde::{Deserialize, Serialize};
 
 use crate::control::Warning;
+use crate::error::{Error, ErrorKind, Result};
+
+use super::picture;
+
+/// Longest `frames.json` that is read, bytes: 5000 frames take about 1 MB.
+const MAX_DESCRIPTION: u64 = 16 << 20;
 
 /// What to take from a video.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct FrameOptions {
-    /// At most this many key frames (at least 3).
+    /// At most this many key frames (3 to 5000).
     pub max_frames: usize,
-    /// Long side of the stored frames in pixels at most; larger ones are scaled down (area averaging).
+    /// Long side of the stored frames in pixels at most (64 to 8192); larger ones are scaled down (area averaging).
     pub max_resolution: u32,
 }
 
 impl Default for FrameOptions {
     fn default() -> Self {
         Self { max_frames: 150, max_resolution: 1600 }
+    }
+}
+
+impl FrameOptions {
+    /// # Errors
+    /// [`ErrorKind::InvalidArgument`] unless `max_frames` is 3 to 5000 and `max_resolution` 64 to 8192.
+    pub fn validate(&self) -> Result<()> {
+        if !(3..=5000).contains(&self.max_frames) {
+            return Err(Error::argument(format!("max_frames is {}; it must be 3 to 5000", self.max_frames)));
+        }
+        if !(64..=8192).contains(&self.max_resolution) {
+            return Err(Error::argument(format!(
+                "max_resolution is {}; it must be 64 to 8192 pixels",
+                self.max_resolution
+            )));
+        }
+        Ok(())
     }
 }
 
@@ -109,5 +135,181 @@ impl Frames {
     /// Where the description is stored in `folder`.
     pub fn description_path(folder: &Path) -> PathBuf {
         folder.join("frames.json")
+    }
+
+    /// Reads the description of the frames in `folder`.
+    ///
+    /// # Errors
+    /// [`ErrorKind::NotFound`] if there is none (the stage did not finish); [`ErrorKind::InvalidFile`] if it is damaged
+    /// or names a file outside the folder.
+    pub fn load(folder: &Path) -> Result<Frames> {
+        let path = Self::description_path(folder);
+        let mut text = String::new();
+        File::open(&path).and_then(|file| file.take(MAX_DESCRIPTION + 1).read_to_string(&mut text)).map_err(
+            |e| match e.kind() {
+                std::io::ErrorKind::InvalidData => damaged(&path, "it is no text"),
+                _ => Error::io("read", &path, e),
+            },
+        )?;
+        if text.len() as u64 > MAX_DESCRIPTION {
+            return Err(damaged(&path, "it is longer than 16 MB"));
+        }
+        let mut frames: Frames = serde_json::from_str(&text).map_err(|e| damaged(&path, &e.to_string()))?;
+        for frame in &frames.frames {
+            let mut parts = Path::new(&frame.name).components();
+            if !matches!((parts.next(), parts.next()), (Some(Component::Normal(_)), None)) {
+                return Err(damaged(&path, &format!("{:?} is no plain file name", frame.name)));
+            }
+            if frame.width == 0 || frame.height == 0 {
+                return Err(damaged(&path, &format!("{} is {}x{}", frame.name, frame.width, frame.height)));
+            }
+        }
+        frames.folder = folder.to_path_buf();
+        Ok(frames)
+    }
+
+    /// Writes the description into the folder. Everything else must be there already: it says that the stage is done.
+    ///
+    /// # Errors
+    /// [`ErrorKind::DiskFull`], [`ErrorKind::Io`].
+    pub fn save(&self) -> Result<()> {
+        let path = Self::description_path(&self.folder);
+        let json = serde_json::to_vec_pretty(self)
+            .map_err(|e| Error::new(ErrorKind::Internal, format!("cannot describe the frames: {e}")))?;
+        picture::write(&self.folder, "frames.json", &json)?;
+        // The entries of the folder, too, must survive a loss of power. Where a folder cannot be opened as a file
+        // (Windows) the file system sees to that by itself.
+        if let Ok(folder) = File::open(&self.folder) {
+            folder.sync_all().map_err(|e| Error::io("write", &path, e))?;
+        }
+        Ok(())
+    }
+
+    /// Frame `index` (of `frames`) in colour; what is transparent has its stored colour.
+    ///
+    /// # Errors
+    /// [`ErrorKind::NotFound`], [`ErrorKind::InvalidFile`] if the picture is damaged or of another size.
+    ///
+    /// # Panics
+    /// If there is no such frame.
+    pub fn rgb(&self, index: usize) -> Result<RgbImage> {
+        Ok(self.picture(index)?.into_rgb8())
+    }
+
+    /// Frame `index` as luma, BT.709 weights on the stored values, 0 to 255.
+    ///
+    /// # Errors
+    /// As for [`Frames::rgb`].
+    ///
+    /// # Panics
+    /// If there is no such frame.
+    pub fn luma(&self, index: usize) -> Result<GrayImage> {
+        Ok(self.picture(index)?.into_luma8())
+    }
+
+    /// The alpha of frame `index`, 255 where the scene is; none if the picture has no alpha.
+    ///
+    /// # Errors
+    /// As for [`Frames::rgb`].
+    ///
+    /// # Panics
+    /// If there is no such frame.
+    pub fn alpha(&self, index: usize) -> Result<Option<GrayImage>> {
+        // JPEG has none: nothing need be decoded to know it.
+        if self.frames[index].name.to_ascii_lowercase().ends_with(".jpg") {
+            return Ok(None);
+        }
+        let picture = self.picture(index)?;
+        if !picture.color().has_alpha() {
+            return Ok(None);
+        }
+        let rgba = picture.into_rgba8();
+        let (width, height) = rgba.dimensions();
+        Ok(GrayImage::from_raw(width, height, rgba.pixels().map(|p| p[3]).collect()))
+    }
+
+    fn picture(&self, index: usize) -> Result<DynamicImage> {
+        let path = self.path(index);
+        let picture = picture::read(&path).map_err(|e| match e.kind() {
+            ErrorKind::InvalidMedia => Error::new(ErrorKind::InvalidFile, e.message().to_owned()),
+            _ => e,
+        })?;
+        let frame = &self.frames[index];
+        if (picture.width(), picture.height()) != (frame.width, frame.height) {
+            let (width, height) = (picture.width(), picture.height());
+            return Err(damaged(
+                &path,
+                &format!("it is {width}x{height}, frames.json says {}x{}", frame.width, frame.height),
+            ));
+        }
+        Ok(picture)
+    }
+}
+
+fn damaged(path: &Path, why: &str) -> Error {
+    Error::new(ErrorKind::InvalidFile, format!("{} is damaged: {why}", path.display()))
+        .hint("delete the folder of the frames and run the stage again")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn frames(folder: &Path, name: &str) -> Frames {
+        let frame = Frame {
+            name: name.to_owned(),
+            index: 4,
+            timestamp: Some(0.125),
+            width: 8,
+            height: 6,
+            sharpness: 1.25,
+            focal_prior: None,
+        };
+        Frames {
+            folder: folder.to_path_buf(),
+            source: FrameSource::Images,
+            total: 9,
+            frames: vec![frame],
+            warnings: vec![Warning::new("dark", "it is dark")],
+        }
+    }
+
+    #[test]
+    fn what_is_saved_is_loaded() {
+        let folder = tempfile::tempdir().unwrap();
+        assert_eq!(Frames::load(folder.path()).unwrap_err().kind(), ErrorKind::NotFound);
+        let saved = frames(folder.path(), "a.png");
+        saved.save().unwrap();
+        assert_eq!(Frames::load(folder.path()).unwrap(), saved);
+    }
+
+    #[test]
+    fn a_description_that_names_other_folders_or_is_damaged_is_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        for name in ["../a.png", "/etc/passwd", "", "a/b.png", ".."] {
+            frames(folder.path(), name).save().unwrap();
+            assert_eq!(Frames::load(folder.path()).unwrap_err().kind(), ErrorKind::InvalidFile, "{name:?}");
+        }
+        for text in [&b"{"[..], b"\xff\xfe", b"", b"{\"source\":{\"kind\":\"tape\"}}"] {
+            std::fs::write(Frames::description_path(folder.path()), text).unwrap();
+            assert_eq!(Frames::load(folder.path()).unwrap_err().kind(), ErrorKind::InvalidFile);
+        }
+    }
+
+    #[test]
+    fn pictures_come_back_with_their_alpha_and_must_have_their_size() {
+        let folder = tempfile::tempdir().unwrap();
+        let saved = frames(folder.path(), "a.png");
+        assert_eq!(saved.rgb(0).unwrap_err().kind(), ErrorKind::NotFound);
+        let cut_out = image::RgbaImage::from_fn(8, 6, |x, y| image::Rgba([10, 20, 30, (x * 8 + y) as u8]));
+        picture::write(folder.path(), "a.png", &picture::png(&cut_out).unwrap()).unwrap();
+        assert_eq!(saved.rgb(0).unwrap().get_pixel(3, 3).0, [10, 20, 30]);
+        assert_eq!(saved.luma(0).unwrap().dimensions(), (8, 6));
+        assert_eq!(saved.alpha(0).unwrap().unwrap().get_pixel(7, 5).0, [61]);
+        std::fs::write(folder.path().join("a.png"), b"\x89PNG\r\n\x1a\nnothing").unwrap();
+        assert_eq!(saved.rgb(0).unwrap_err().kind(), ErrorKind::InvalidFile);
+        let other = image::RgbaImage::new(6, 8);
+        picture::write(folder.path(), "a.png", &picture::png(&other).unwrap()).unwrap();
+        assert_eq!(saved.rgb(0).unwrap_err().kind(), ErrorKind::InvalidFile);
     }
 }

@@ -212,10 +212,13 @@ impl Log {
             }
             return;
         }
-        let error = line.contains("[error]") || line.contains("[fatal]");
-        self.errors += u64::from(error);
+        // Uneven times offend the raw output, which has no times.
+        if line.contains("[info]") || line.contains(" to muxer in stream ") {
+            return;
+        }
+        self.errors += u64::from(line.contains("[error]") || line.contains("[fatal]"));
         let text = without_prefix(&line).trim();
-        if text.is_empty() || !(error || self.tail.is_empty() || line.contains("[warning]")) {
+        if text.is_empty() {
             return;
         }
         if self.tail.len() == TAIL {
@@ -226,6 +229,10 @@ impl Log {
 
     /// The last thing of weight that the child said, for a message.
     pub(super) fn summary(&self) -> &str {
+        // The limit on pixels makes everything after it fail too.
+        if let Some(line) = self.tail.iter().find(|line| line.contains("exceeds specified max pixel count")) {
+            return line.split_once(", see the documentation").map_or(line, |(line, _)| line);
+        }
         // The last lines only repeat that the conversion failed.
         let vague =
             ["Conversion failed", "Error while decoding stream", "Exiting normally", "received signal"];

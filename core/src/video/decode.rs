@@ -1,0 +1,229 @@
+//! Decodes a video through ffmpeg into raw pictures on a pipe.
+//!
+//! In: a [`Probe`]. Out: pictures of one size, in the order of presentation, none doubled and none dropped. The last
+//! filter scales to the size that was asked for, so whatever the stream does in the middle, a picture never has another
+//! number of bytes. Two threads: this one consumes, a second reads the pipe (and a third, in [`Process`], the log).
+
+use std::io::{self, Read};
+use std::process::ChildStdout;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, SyncSender, channel, sync_channel};
+use std::time::{Duration, Instant};
+
+use ffmpeg_sidecar::command::FfmpegCommand;
+
+use crate::control::Control;
+use crate::error::{Error, ErrorKind, Result};
+
+use super::ffmpeg::Tools;
+use super::probe::{CONTAINERS, MAX_DURATION, MAX_FRAMES, MAX_PIXELS, Probe, address};
+use super::process::{Limits, Log, Process};
+
+/// Pictures that wait between ffmpeg and us.
+const QUEUE: usize = 4;
+/// Longest time without a picture while we wait for one.
+const STALL_LIMIT: Duration = Duration::from_secs(90);
+/// HDR is brought to the range of ordinary displays by one fixed curve, so that a surface has the same colour in every
+/// frame; `desat=0` leaves bright colours their colour.
+const TONE_MAP: &str = "tonemap=mobius:desat=0";
+
+/// A running decode.
+pub(super) struct Decoder {
+    process: Process,
+    pictures: Receiver<io::Result<Vec<u8>>>,
+    used: Sender<Vec<u8>>,
+    deadline: Instant,
+    count: u64,
+}
+
+impl Decoder {
+    /// All frames as luma (0 to 255), `width` x `height`, *not* turned upright; the log has their times.
+    pub(super) fn luma(probe: &Probe, width: u32, height: u32) -> Result<Decoder> {
+        let filters = format!("scale={width}:{height}:flags=area,format=gray,showinfo=checksum=0");
+        Self::start(probe, &filters, "gray", width as usize * height as usize, MAX_FRAMES)
+    }
+
+    /// The frames with these numbers (ascending), upright, as RGB. `width` x `height` is the size *before* they are
+    /// turned upright; larger frames are scaled down by area averaging.
+    pub(super) fn rgb(probe: &Probe, numbers: &[u64], width: u32, height: u32) -> Result<Decoder> {
+        let tools = Tools::find()?;
+        let mut filters: Vec<String> = Vec::new();
+        if probe.interlaced && tools.has_filter("bwdif") {
+            filters.push("bwdif=mode=send_frame:deint=interlaced".to_owned());
+        }
+        filters.push(format!("select='{}'", selection(numbers)));
+        let scale = format!("scale={width}:{height}:flags=area+accurate_rnd+full_chroma_int");
+        if probe.info.hdr && can_tone_map(tools) {
+            filters.push(format!("{scale},format=yuv444p10le"));
+            filters.push(tone_mapping(probe));
+        } else if probe.colour.space.is_empty() || probe.colour.space == "unknown" {
+            // Untagged video: BT.601 for standard definition, BT.709 above, as cameras do.
+            let matrix = if probe.stored.1.min(probe.stored.0) >= 720 { "bt709" } else { "bt601" };
+            filters.push(format!("{scale}:in_color_matrix={matrix},format=rgb24"));
+        } else {
+            filters.push(format!("{scale},format=rgb24"));
+        }
+        if !probe.orientation.filters.is_empty() {
+            filters.push(probe.orientation.filters.to_owned());
+        }
+        let bytes = width as usize * height as usize * 3;
+        Self::start(probe, &filters.join(","), "rgb24", bytes, numbers.len() as u64)
+    }
+
+    fn start(probe: &Probe, filters: &str, format: &str, bytes: usize, most: u64) -> Result<Decoder> {
+        let tools = Tools::find()?;
+        let threads = std::thread::available_parallelism().map_or(2, usize::from).min(16);
+        let mut command = FfmpegCommand::new_with_path(&tools.ffmpeg);
+        command.args(["-nostdin", "-hide_banner", "-nostats", "-loglevel", "level+info"]);
+        command.args(["-protocol_whitelist", "file", "-format_whitelist", CONTAINERS]);
+        command.args(["-max_pixels", &MAX_PIXELS.to_string(), "-threads", &threads.to_string()]);
+        command.args(["-max_error_rate", "1", "-noautorotate", "-t", &format!("{}", MAX_DURATION + 60.0)]);
+        command.arg("-i").arg(address(&probe.path));
+        command.args(["-map", &format!("0:{}", probe.stream), "-an", "-sn", "-dn", "-map_metadata", "-1"]);
+        command.args(["-vf", filters]).args(tools.passthrough());
+        command.args(["-frames:v", &most.to_string(), "-f", "rawvideo", "-pix_fmt", format, "pipe:1"]);
+        let mut process = Process::spawn(command.as_inner_mut(), &Limits::default())?;
+        drop(process.stdin());
+        let stdout = process.stdout().ok_or_else(|| {
+            Error::new(ErrorKind::Internal, "the decoder was started without an output pipe")
+        })?;
+        let (send, pictures) = sync_channel(QUEUE);
+        let (used, reuse) = channel();
+        std::thread::spawn(move || read_pictures(stdout, bytes, &send, &reuse));
+        let allowed = Duration::from_secs_f64(600.0 + 60.0 * probe.info.duration);
+        Ok(Decoder { process, pictures, used, deadline: Instant::now() + allowed, count: 0 })
+    }
+
+    /// The next picture, or none at the end of the video.
+    ///
+    /// # Errors
+    /// [`ErrorKind::DeadlineExceeded`] if ffmpeg stops delivering, [`ErrorKind::Cancelled`], [`ErrorKind::Io`].
+    pub(super) fn next(&mut self, control: &Control) -> Result<Option<Vec<u8>>> {
+        let asked = Instant::now();
+        loop {
+            control.check()?;
+            match self.pictures.recv_timeout(Duration::from_millis(100)) {
+                Ok(Ok(picture)) => {
+                    self.count += 1;
+                    return Ok(Some(picture));
+                }
+                Ok(Err(source)) => {
+                    return Err(Error::new(ErrorKind::Io, format!("cannot read from ffmpeg: {source}")));
+                }
+                Err(RecvTimeoutError::Disconnected) => return Ok(None),
+                Err(RecvTimeoutError::Timeout)
+                    if asked.elapsed() > STALL_LIMIT || Instant::now() > self.deadline =>
+                {
+                    return Err(Error::new(
+                        ErrorKind::DeadlineExceeded,
+                        format!("decoding came to a halt after frame {}", self.count),
+                    )
+                    .hint("the file may be damaged; convert it again or use a shorter part"));
+                }
+                Err(RecvTimeoutError::Timeout) => {}
+            }
+        }
+    }
+
+    /// Gives a picture's memory back for the next one.
+    pub(super) fn recycle(&self, picture: Vec<u8>) {
+        // The reader may have ended; then the memory is simply freed.
+        let _ = self.used.send(picture);
+    }
+
+    /// Ends the decode after [`Decoder::next`] returned none; the log tells times and faults.
+    ///
+    /// # Errors
+    /// [`ErrorKind::InvalidMedia`] if not one picture came out.
+    pub(super) fn finish(mut self, probe: &Probe, control: &Control) -> Result<Log> {
+        let status = self.process.wait(Duration::from_secs(30), control)?;
+        let log = self.process.log();
+        if self.count == 0 {
+            let why = match status.success() {
+                true => "it has no frames",
+                false => log.summary(),
+            };
+            return Err(Error::new(
+                ErrorKind::InvalidMedia,
+                format!("no frame of {} can be decoded: {why}", probe.path.display()),
+            )
+            .hint("play it to see whether the file is whole"));
+        }
+        Ok(log)
+    }
+}
+
+/// Whether this build of ffmpeg can turn HDR into ordinary colours.
+pub(super) fn can_tone_map(tools: &Tools) -> bool {
+    tools.has_filter("zscale") && tools.has_filter("tonemap")
+}
+
+/// From `yuv444p10le` in PQ or HLG to `rgb24`. What the file leaves unsaid is BT.2020, as for every HDR camera.
+fn tone_mapping(probe: &Probe) -> String {
+    let or = |tag: &str, default: &str| match tag {
+        "" | "unknown" | "reserved" => default.to_owned(),
+        tag => tag.to_owned(),
+    };
+    // zscale spells some of ffprobe's names differently.
+    let space =
+        or(&probe.colour.space, "bt2020nc").replace("bt2020nc", "2020_ncl").replace("bt2020c", "2020_cl");
+    let primaries = or(&probe.colour.primaries, "bt2020");
+    let range = if probe.colour.range == "pc" { "full" } else { "limited" };
+    format!(
+        "zscale=tin={transfer}:min={space}:pin={primaries}:rin={range}:t=linear:npl=100,format=gbrpf32le,\
+         zscale=p=bt709,{TONE_MAP},zscale=t=bt709:m=gbr:r=full,format=gbrp,format=rgb24",
+        transfer = probe.colour.transfer
+    )
+}
+
+/// The condition that lets through exactly these frames: a sum of ranges. It is nested in halves, since ffmpeg's parser
+/// takes at most 100 levels and a plain sum is one level for each term.
+fn selection(numbers: &[u64]) -> String {
+    let runs: Vec<&[u64]> = numbers.chunk_by(|a, b| a + 1 == *b).collect();
+    fn sum(runs: &[&[u64]]) -> String {
+        match runs {
+            [] => "0".to_owned(),
+            [[number]] => format!("eq(n,{number})"),
+            [run] => format!("between(n,{},{})", run[0], run[run.len() - 1]), // a run is never empty
+            _ => {
+                let (left, right) = runs.split_at(runs.len() / 2);
+                format!("({}+{})", sum(left), sum(right))
+            }
+        }
+    }
+    sum(&runs)
+}
+
+fn read_pictures(
+    mut stdout: ChildStdout,
+    bytes: usize,
+    send: &SyncSender<io::Result<Vec<u8>>>,
+    reuse: &Receiver<Vec<u8>>,
+) {
+    loop {
+        let mut picture = reuse.try_recv().unwrap_or_else(|_| vec![0; bytes]);
+        match stdout.read_exact(&mut picture) {
+            Ok(()) => {
+                if send.send(Ok(picture)).is_err() {
+                    return; // nobody listens any more
+                }
+            }
+            // The end; a started picture that ffmpeg did not finish is no picture.
+            Err(e) if e.kind() == io::ErrorKind::UnexpectedEof => return,
+            Err(e) => {
+                let _ = send.send(Err(e));
+                return;
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_selection_joins_neighbours() {
+        assert_eq!(selection(&[0, 1, 2, 5, 7, 8]), "(between(n,0,2)+(eq(n,5)+between(n,7,8)))");
+        assert_eq!(selection(&[9]), "eq(n,9)");
+    }
+}

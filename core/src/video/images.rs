@@ -1,0 +1,436 @@
+//! A folder of images instead of a video.
+//!
+//! In: a folder; its JPEG, PNG and WebP files in the natural order of their names are the frames. Out: the same
+//! pictures in the frame folder, upright, 8-bit sRGB, at most the working size. A file that is so already is copied byte
+//! by byte. Alpha (a cut-out object) is kept, as PNG.
+
+use std::cmp::Ordering;
+use std::collections::BTreeSet;
+use std::io::Cursor;
+use std::path::{Path, PathBuf};
+
+use image::{DynamicImage, GenericImageView, ImageFormat, RgbImage};
+use rayon::prelude::*;
+
+use crate::control::{Control, Stage, Warning};
+use crate::error::{Error, ErrorKind, Result};
+
+use super::contact_sheet::thumbnail;
+use super::keyframes::detail;
+use super::picture;
+use super::{Frame, FrameOptions, FrameSource, Frames};
+
+/// Longest file that is read.
+const MAX_BYTES: u64 = 512 << 20;
+/// Most files of a folder that are looked at.
+const MAX_FILES: usize = 100_000;
+/// Diagonal of the 36 x 24 mm picture to which equivalent focal lengths refer (CIPA DCG-001), mm.
+const FULL_FRAME_DIAGONAL: f64 = 43.266_615_3;
+
+/// A picture that was stored.
+struct Stored {
+    frame: Frame,
+    detail: f32,
+    thumbnail: RgbImage,
+}
+
+/// Takes the images of `folder` into `output`, with a thumbnail each.
+///
+/// # Errors
+/// [`ErrorKind::TooFewFrames`] with fewer than 3 images that can be read; [`ErrorKind::Io`], [`ErrorKind::DiskFull`],
+/// [`ErrorKind::Cancelled`].
+pub(super) fn take(
+    folder: &Path,
+    output: &Path,
+    options: &FrameOptions,
+    control: &Control,
+) -> Result<(Frames, Vec<(u64, RgbImage)>)> {
+    let listing = list(folder)?;
+    let total = listing.images.len();
+    let mut warnings = listing.warnings;
+    if total < 3 {
+        return Err(Error::new(
+            ErrorKind::TooFewFrames,
+            format!("{} holds {total} images (jpg, png, webp); at least 3 are needed", folder.display()),
+        )
+        .hint("give a folder with pictures of the scene from many sides, or a video"));
+    }
+    let chosen: Vec<usize> = if total > options.max_frames {
+        warnings.push(Warning::new(
+            "images_thinned",
+            format!(
+                "{} of {total} images are used, evenly spread; raise the number of frames to use more",
+                options.max_frames
+            ),
+        ));
+        (0..options.max_frames).map(|i| i * (total - 1) / (options.max_frames - 1)).collect()
+    } else {
+        (0..total).collect()
+    };
+
+    let names = stored_names(&listing.images);
+    let mut stored = Vec::with_capacity(chosen.len());
+    let mut skipped = Vec::new();
+    for batch in chosen.chunks(2 * rayon::current_num_threads()) {
+        control.check()?;
+        let results: Vec<Result<Stored>> = batch
+            .par_iter()
+            .map(|&i| store(&listing.images[i], i as u64, &names[i], output, options.max_resolution))
+            .collect();
+        for (result, &i) in results.into_iter().zip(batch) {
+            match result {
+                Ok(picture) => stored.push(picture),
+                Err(e) if e.kind() == ErrorKind::InvalidMedia => skipped.push((i, e)),
+                Err(e) => return Err(e),
+            }
+        }
+        let done = stored.len() + skipped.len();
+        control.progress(Stage::Frames, "reading images", done as f32 / chosen.len() as f32);
+    }
+    if stored.len() < 3 {
+        let first =
+            skipped.first().map(|(_, e)| format!("; the first fault: {}", e.message())).unwrap_or_default();
+        return Err(Error::new(
+            ErrorKind::TooFewFrames,
+            format!(
+                "only {} of {} images can be read; at least 3 are needed{first}",
+                stored.len(),
+                chosen.len()
+            ),
+        ));
+    }
+    if let Some((_, first)) = skipped.first() {
+        warnings.push(Warning::new(
+            "images_skipped",
+            format!(
+                "{} of {} images were left out; the first: {}",
+                skipped.len(),
+                chosen.len(),
+                first.message()
+            ),
+        ));
+    }
+    normalise_sharpness(&mut stored);
+    let mut sizes: Vec<(u32, u32)> = stored.iter().map(|s| (s.frame.width, s.frame.height)).collect();
+    sizes.sort_unstable();
+    sizes.dedup();
+    if sizes.len() > 1 {
+        warnings.push(Warning::new(
+            "mixed_sizes",
+            format!(
+                "the images have {} different sizes; pictures of one camera and orientation work best",
+                sizes.len()
+            ),
+        ));
+    }
+    let thumbnails = stored.iter().map(|s| (s.frame.index, s.thumbnail.clone())).collect();
+    let frames = stored.into_iter().map(|s| s.frame).collect();
+    let folder = output.to_path_buf();
+    Ok((Frames { folder, source: FrameSource::Images, total: total as u64, frames, warnings }, thumbnails))
+}
+
+struct Listing {
+    images: Vec<PathBuf>,
+    warnings: Vec<Warning>,
+}
+
+/// The images of `folder` in the natural order of their names.
+fn list(folder: &Path) -> Result<Listing> {
+    let failed = |e| Error::io("read", folder, e);
+    let (mut images, mut ignored) = (Vec::new(), Vec::new());
+    for entry in std::fs::read_dir(folder).map_err(failed)? {
+        let entry = entry.map_err(failed)?;
+        let name = entry.file_name().to_string_lossy().into_owned();
+        // What a link points to counts; a device or pipe must never be opened.
+        let is_file = std::fs::metadata(entry.path()).is_ok_and(|m| m.is_file());
+        if name.starts_with('.') || !is_file {
+            continue;
+        }
+        match extension(&name).as_str() {
+            "jpg" | "jpeg" | "png" | "webp" => images.push((name, entry.path())),
+            _ => ignored.push(name),
+        }
+        if images.len() + ignored.len() > MAX_FILES {
+            return Err(Error::new(
+                ErrorKind::InvalidMedia,
+                format!("{} holds more than {MAX_FILES} files", folder.display()),
+            ));
+        }
+    }
+    images.sort_by(|(a, _), (b, _)| natural_order(a, b));
+    ignored.sort_by(|a, b| natural_order(a, b));
+    let mut warnings = Vec::new();
+    if let Some(first) = ignored.first() {
+        let heic = ignored.iter().filter(|n| matches!(extension(n).as_str(), "heic" | "heif")).count();
+        let advice = match heic {
+            0 => String::new(),
+            _ => format!("; {heic} of them are HEIC pictures: convert them to JPEG"),
+        };
+        warnings.push(Warning::new(
+            "files_ignored",
+            format!("{} files that are no images were ignored (the first: {first}){advice}", ignored.len()),
+        ));
+    }
+    Ok(Listing { images: images.into_iter().map(|(_, path)| path).collect(), warnings })
+}
+
+fn extension(name: &str) -> String {
+    Path::new(name).extension().map(|e| e.to_string_lossy().to_ascii_lowercase()).unwrap_or_default()
+}
+
+/// Compares names so that numbers in them count by value: `a2` before `a10`.
+fn natural_order(a: &str, b: &str) -> Ordering {
+    let (mut left, mut right) = (a, b);
+    loop {
+        let ((l, l_rest), (r, r_rest)) = (leading_run(left), leading_run(right));
+        let ordering = match (
+            l.starts_with(|c: char| c.is_ascii_digit()),
+            r.starts_with(|c: char| c.is_ascii_digit()),
+        ) {
+            (true, true) => {
+                let (l, r) = (l.trim_start_matches('0'), r.trim_start_matches('0'));
+                l.len().cmp(&r.len()).then_with(|| l.cmp(r))
+            }
+            _ => l.cmp(r),
+        };
+        if ordering != Ordering::Equal {
+            return ordering;
+        }
+        if l.is_empty() && r.is_empty() {
+            return a.cmp(b); // `a1` and `a01`
+        }
+        (left, right) = (l_rest, r_rest);
+    }
+}
+
+/// Splits off the digits, or the other characters, with which `text` starts.
+fn leading_run(text: &str) -> (&str, &str) {
+    let digits = text.starts_with(|c: char| c.is_ascii_digit());
+    let end = text.find(|c: char| c.is_ascii_digit() != digits).unwrap_or(text.len());
+    text.split_at(end)
+}
+
+/// A name in the frame folder for each image: its own without the extension, as far as that is unique and free.
+fn stored_names(images: &[PathBuf]) -> Vec<String> {
+    let mut taken: BTreeSet<String> = ["frames".to_owned()].into();
+    images
+        .iter()
+        .map(|path| {
+            let stem = path.file_stem().map(|s| s.to_string_lossy().into_owned()).unwrap_or_default();
+            // A model file has one line for each image, and names in it end at the line.
+            let stem: String = stem.chars().map(|c| if c.is_control() { '_' } else { c }).collect();
+            let mut name = stem.clone();
+            let mut count = 1;
+            // Case does not tell files apart everywhere.
+            while !taken.insert(name.to_lowercase()) {
+                count += 1;
+                name = format!("{stem}_{count}");
+            }
+            name
+        })
+        .collect()
+}
+
+/// Reads one image and stores it under `stem` and the extension of its kind.
+fn store(path: &Path, index: u64, stem: &str, output: &Path, longest: u32) -> Result<Stored> {
+    let invalid = |why: &str| Error::new(ErrorKind::InvalidMedia, format!("{} {why}", path.display()));
+    let length = std::fs::metadata(path).map_err(|e| Error::io("read", path, e))?.len();
+    if length > MAX_BYTES {
+        return Err(invalid(&format!("has {} MB; at most {} are read", length >> 20, MAX_BYTES >> 20)));
+    }
+    let bytes = std::fs::read(path).map_err(|e| Error::io("read", path, e))?;
+    let format = image::guess_format(&bytes).map_err(|_| invalid("is no JPEG, PNG or WebP picture"))?;
+    if format == ImageFormat::Jpeg && is_cut_off(&bytes) {
+        return Err(invalid("is cut off: its end is missing"));
+    }
+    let decoded = picture::decode(Cursor::new(&bytes), path)?;
+    let exif = Exif::read(&bytes);
+    let (old_width, old_height) = decoded.dimensions();
+    let fits = old_width.max(old_height) <= longest;
+    let as_stored = match format {
+        ImageFormat::Jpeg => true,
+        ImageFormat::Png => !matches!(
+            decoded,
+            DynamicImage::ImageLuma16(_)
+                | DynamicImage::ImageLumaA16(_)
+                | DynamicImage::ImageRgb16(_)
+                | DynamicImage::ImageRgba16(_)
+        ),
+        _ => false,
+    };
+    let copied = fits && as_stored && exif.orientation == image::metadata::Orientation::NoTransforms;
+
+    let mut upright = decoded;
+    upright.apply_orientation(exif.orientation);
+    // An alpha channel that hides nothing is none.
+    let cut_out = upright.color().has_alpha() && upright.to_rgba8().pixels().any(|p| p[3] < 255);
+    let (name, encoded, rgb) = if cut_out {
+        let small = picture::shrink_rgba(upright.into_rgba8(), longest);
+        let encoded = if copied { bytes } else { picture::png(&small)? };
+        (format!("{stem}.png"), encoded, DynamicImage::ImageRgba8(small).into_rgb8())
+    } else {
+        let small = picture::shrink_rgb(upright.into_rgb8(), longest);
+        let png = copied && format == ImageFormat::Png;
+        let encoded = if copied { bytes } else { picture::jpeg(&small)? };
+        (format!("{stem}.{}", if png { "png" } else { "jpg" }), encoded, small)
+    };
+    picture::write(output, &name, &encoded)?;
+    let (width, height) = rgb.dimensions();
+    let luma = image::imageops::grayscale(&picture::shrink_rgb(rgb.clone(), super::SURVEY_SIDE));
+    let scale = f64::from(width.max(height)) / f64::from(old_width.max(old_height));
+    Ok(Stored {
+        detail: detail(luma.as_raw(), luma.width(), luma.height()),
+        thumbnail: thumbnail(rgb),
+        frame: Frame {
+            name,
+            index,
+            timestamp: None,
+            width,
+            height,
+            sharpness: 1.0,
+            focal_prior: exif.focal_pixels(old_width, old_height).map(|f| f * scale),
+        },
+    })
+}
+
+/// Whether a JPEG file ends before its picture does. A decoder would fill the rest with grey.
+fn is_cut_off(bytes: &[u8]) -> bool {
+    // Segments up to the first scan; thumbnails in them have an end mark of their own, which must not count.
+    let mut at = 2;
+    while let Some(&[0xff, marker, high, low]) =
+        bytes.get(at..at + 4).and_then(|s| <&[u8; 4]>::try_from(s).ok())
+    {
+        if marker == 0xff {
+            at += 1; // a fill byte
+            continue;
+        }
+        at += 2 + usize::from(u16::from_be_bytes([high, low]));
+        if marker == 0xda {
+            // In a scan every 0xff is followed by zero or a restart mark, so that the end mark is unmistakable.
+            return !bytes.get(at..).unwrap_or_default().windows(2).any(|w| w == [0xff, 0xd9]);
+        }
+    }
+    true
+}
+
+/// Sharpness relative to the median of all images: other than in a video, neighbours need not show the same.
+fn normalise_sharpness(stored: &mut [Stored]) {
+    let mut details: Vec<f32> = stored.iter().map(|s| s.detail).collect();
+    details.sort_by(f32::total_cmp);
+    let median = details.get(details.len() / 2).copied().unwrap_or(1.0).max(1e-3);
+    stored.iter_mut().for_each(|s| s.frame.sharpness = s.detail / median);
+}
+
+/// What we use of a picture's EXIF data.
+struct Exif {
+    orientation: image::metadata::Orientation,
+    /// Focal length for a 36 x 24 mm picture, mm.
+    equivalent: Option<f64>,
+    /// Focal length in mm, and pixels for each mm of the sensor.
+    physical: Option<(f64, f64)>,
+    /// Long side of the picture to which the density of pixels refers.
+    long_side: Option<f64>,
+}
+
+impl Exif {
+    fn read(bytes: &[u8]) -> Exif {
+        use exif::{In, Tag};
+        let none = Exif {
+            orientation: image::metadata::Orientation::NoTransforms,
+            equivalent: None,
+            physical: None,
+            long_side: None,
+        };
+        let Ok(data) = exif::Reader::new().read_from_container(&mut Cursor::new(bytes)) else {
+            return none;
+        };
+        let number = |tag: Tag| -> Option<f64> {
+            let value = &data.get_field(tag, In::PRIMARY)?.value;
+            let number = match value {
+                exif::Value::Rational(v) => v.first()?.to_f64(),
+                value => f64::from(value.get_uint(0)?),
+            };
+            (number.is_finite() && number > 0.0).then_some(number)
+        };
+        let orientation = number(Tag::Orientation)
+            .and_then(|o| image::metadata::Orientation::from_exif(o as u8))
+            .unwrap_or(none.orientation);
+        // Unit of the density: 2 inch, 3 centimetre.
+        let unit = match number(Tag::FocalPlaneResolutionUnit) {
+            Some(3.0) => 10.0,
+            _ => 25.4,
+        };
+        let density = number(Tag::FocalPlaneXResolution).map(|d| d / unit);
+        let long_side = match (number(Tag::PixelXDimension), number(Tag::PixelYDimension)) {
+            (Some(x), Some(y)) => Some(x.max(y)),
+            _ => None,
+        };
+        Exif {
+            orientation,
+            equivalent: number(Tag::FocalLengthIn35mmFilm),
+            physical: number(Tag::FocalLength).zip(density),
+            long_side,
+        }
+    }
+
+    /// The focal length in pixels of a picture of this size.
+    fn focal_pixels(&self, width: u32, height: u32) -> Option<f64> {
+        let (width, height) = (f64::from(width), f64::from(height));
+        let long = width.max(height);
+        let of_sensor = || {
+            let (focal, density) = self.physical?;
+            Some(focal * density * long / self.long_side.unwrap_or(long))
+        };
+        let of_equivalent = || Some(self.equivalent? / FULL_FRAME_DIAGONAL * width.hypot(height));
+        // The density is exact where it is stored; equivalents are rounded to millimetres.
+        of_sensor().or_else(of_equivalent).filter(|f| (0.2 * long..20.0 * long).contains(f))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_in_names_count_by_value() {
+        let mut names =
+            ["img10.png", "img2.png", "img1.png", "a", "img02.png", "img2b.png", "b1000000000000000000000"];
+        names.sort_by(|a, b| natural_order(a, b));
+        assert_eq!(
+            names,
+            ["a", "b1000000000000000000000", "img1.png", "img02.png", "img2.png", "img2b.png", "img10.png"]
+        );
+    }
+
+    #[test]
+    fn stored_names_are_unique_and_keep_off_our_own_files() {
+        let names = stored_names(&["a.jpg".into(), "A.png".into(), "frames.jpg".into(), "x\ny.jpg".into()]);
+        assert_eq!(names, ["a", "A_2", "frames_2", "x_y"]);
+    }
+
+    #[test]
+    fn a_jpeg_without_its_end_is_noticed() {
+        let picture = RgbImage::from_fn(64, 64, |x, y| image::Rgb([(x * y) as u8, (x * 7) as u8, y as u8]));
+        let whole = picture::jpeg(&picture).unwrap();
+        assert!(!is_cut_off(&whole));
+        assert!(is_cut_off(&whole[..whole.len() / 2]));
+        assert!(is_cut_off(&whole[..10]) && is_cut_off(&[]));
+        let mut trailer = whole.clone();
+        trailer.extend_from_slice(b"a telephone puts a film behind the picture");
+        assert!(!is_cut_off(&trailer));
+    }
+
+    #[test]
+    fn exif_gives_the_focal_length_in_pixels() {
+        let orientation = image::metadata::Orientation::NoTransforms;
+        let exif = Exif { orientation, equivalent: Some(26.0), physical: None, long_side: None };
+        let focal = exif.focal_pixels(4032, 3024).unwrap();
+        assert!((focal - 26.0 / 43.2666 * 5040.0).abs() < 0.1, "{focal}");
+        // 7.1 mm on a sensor with 400 pixels a mm, halved.
+        let exif =
+            Exif { orientation, equivalent: None, physical: Some((7.1, 400.0)), long_side: Some(4000.0) };
+        assert!((exif.focal_pixels(1500, 2000).unwrap() - 1420.0).abs() < 1e-9);
+        let exif = Exif { orientation, equivalent: Some(60_000.0), physical: None, long_side: None };
+        assert_eq!(exif.focal_pixels(4032, 3024), None);
+    }
+}

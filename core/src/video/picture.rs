@@ -1,0 +1,252 @@
+//! Small helpers on pictures: shrink by area averaging, encode, read within limits, write so that a file is whole or
+//! not there.
+
+use std::fs::File;
+use std::io::{BufReader, Cursor, Seek, Write};
+use std::path::Path;
+
+use image::codecs::png::PngEncoder;
+use image::{DynamicImage, ImageDecoder, ImageEncoder, ImageReader, RgbImage, RgbaImage};
+use jpeg_encoder::{ColorType, Encoder, SamplingFactor};
+
+use crate::error::{Error, ErrorKind, Result};
+
+/// Quality of stored JPEG pictures: the loss is below the noise of a camera.
+const JPEG_QUALITY: u8 = 95;
+/// Most pixels of a picture that is read.
+pub(super) const MAX_PIXELS: u64 = 128_000_000;
+/// Longest side of a picture that is read.
+const MAX_SIDE: u32 = 32_768;
+
+/// The size that `width` x `height` takes so that its long side is at most `longest`: the same, or smaller.
+pub(super) fn fit(width: u32, height: u32, longest: u32) -> (u32, u32) {
+    let long = width.max(height);
+    if long <= longest {
+        return (width, height);
+    }
+    let scaled = |side: u32| ((f64::from(side) * f64::from(longest) / f64::from(long)).round() as u32).max(1);
+    (scaled(width), scaled(height))
+}
+
+/// Mean over the area of each new pixel; `channels` samples a pixel, new size at most the old one.
+pub(super) fn shrink(
+    samples: &[u8],
+    (width, height): (u32, u32),
+    channels: usize,
+    (new_width, new_height): (u32, u32),
+) -> Vec<u8> {
+    let (width, height) = (width as usize, height as usize);
+    let (new_width, new_height) = (new_width as usize, new_height as usize);
+    let columns = coverage(width, new_width);
+    let rows = coverage(height, new_height);
+    let mut out = Vec::with_capacity(new_width * new_height * channels);
+    let mut summed = vec![0.0f32; width * channels];
+    for row in &rows {
+        summed.fill(0.0);
+        for (offset, &weight) in row.weights.iter().enumerate() {
+            let line = &samples[(row.first + offset) * width * channels..][..width * channels];
+            for (sum, &sample) in summed.iter_mut().zip(line) {
+                *sum += weight * f32::from(sample);
+            }
+        }
+        for column in &columns {
+            for channel in 0..channels {
+                let value: f32 = column
+                    .weights
+                    .iter()
+                    .enumerate()
+                    .map(|(offset, weight)| weight * summed[(column.first + offset) * channels + channel])
+                    .sum();
+                out.push((value + 0.5) as u8);
+            }
+        }
+    }
+    out
+}
+
+/// The old samples under one new one.
+struct Covered {
+    first: usize,
+    weights: Vec<f32>,
+}
+
+fn coverage(old: usize, new: usize) -> Vec<Covered> {
+    let ratio = old as f64 / new as f64;
+    (0..new)
+        .map(|i| {
+            let (from, to) = (i as f64 * ratio, (i + 1) as f64 * ratio);
+            let (first, end) = (from.floor() as usize, (to.ceil() as usize).min(old));
+            let weights = (first..end)
+                .map(|k| (((k + 1) as f64).min(to) - (k as f64).max(from)).max(0.0) / ratio)
+                .map(|w| w as f32)
+                .collect();
+            Covered { first, weights }
+        })
+        .collect()
+}
+
+/// Shrinks to `longest` if it is larger.
+pub(super) fn shrink_rgb(picture: RgbImage, longest: u32) -> RgbImage {
+    let size = fit(picture.width(), picture.height(), longest);
+    if size == picture.dimensions() {
+        return picture;
+    }
+    let samples = shrink(picture.as_raw(), picture.dimensions(), 3, size);
+    RgbImage::from_fn(size.0, size.1, |x, y| {
+        let at = (y as usize * size.0 as usize + x as usize) * 3;
+        image::Rgb([samples[at], samples[at + 1], samples[at + 2]])
+    })
+}
+
+/// Like [`shrink_rgb`]; colours count by their alpha, so that what is cut out does not bleed in.
+pub(super) fn shrink_rgba(mut picture: RgbaImage, longest: u32) -> RgbaImage {
+    let size = fit(picture.width(), picture.height(), longest);
+    if size == picture.dimensions() {
+        return picture;
+    }
+    for pixel in picture.pixels_mut() {
+        let alpha = u16::from(pixel[3]);
+        for channel in 0..3 {
+            pixel[channel] = ((u16::from(pixel[channel]) * alpha + 127) / 255) as u8;
+        }
+    }
+    let samples = shrink(picture.as_raw(), picture.dimensions(), 4, size);
+    RgbaImage::from_fn(size.0, size.1, |x, y| {
+        let at = (y as usize * size.0 as usize + x as usize) * 4;
+        let alpha = u16::from(samples[at + 3]);
+        let colour = |k: usize| match alpha {
+            0 => 0,
+            _ => (u16::from(samples[at + k]) * 255 / alpha).min(255) as u8,
+        };
+        image::Rgba([colour(0), colour(1), colour(2), samples[at + 3]])
+    })
+}
+
+/// The picture as JPEG without chroma subsampling.
+pub(super) fn jpeg(picture: &RgbImage) -> Result<Vec<u8>> {
+    let fails = |why: String| Error::new(ErrorKind::Internal, format!("cannot encode a JPEG picture: {why}"));
+    let side = |side: u32| u16::try_from(side).map_err(|_| fails(format!("{side} pixels are too many")));
+    let (width, height) = (side(picture.width())?, side(picture.height())?);
+    let mut bytes = Vec::with_capacity(picture.as_raw().len() / 4);
+    let mut encoder = Encoder::new(&mut bytes, JPEG_QUALITY);
+    encoder.set_sampling_factor(SamplingFactor::F_1_1);
+    encoder.encode(picture.as_raw(), width, height, ColorType::Rgb).map_err(|e| fails(e.to_string()))?;
+    Ok(bytes)
+}
+
+/// The picture as PNG with alpha.
+pub(super) fn png(picture: &RgbaImage) -> Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    PngEncoder::new(Cursor::new(&mut bytes))
+        .write_image(picture.as_raw(), picture.width(), picture.height(), image::ExtendedColorType::Rgba8)
+        .map_err(|e| Error::new(ErrorKind::Internal, format!("cannot encode a PNG picture: {e}")))?;
+    Ok(bytes)
+}
+
+/// Reads the picture at `path`; its size is checked before anything is allocated for it.
+///
+/// # Errors
+/// [`ErrorKind::InvalidMedia`] if it is damaged or too large, [`ErrorKind::NotFound`], [`ErrorKind::Io`].
+pub(super) fn read(path: &Path) -> Result<DynamicImage> {
+    let file = File::open(path).map_err(|e| Error::io("read", path, e))?;
+    decode(BufReader::new(file), path)
+}
+
+/// Decodes a picture; `path` is only for messages.
+pub(super) fn decode(source: impl std::io::BufRead + Seek, path: &Path) -> Result<DynamicImage> {
+    let damaged = |e: image::ImageError| {
+        Error::new(ErrorKind::InvalidMedia, format!("{} cannot be read as a picture: {e}", path.display()))
+    };
+    let mut reader =
+        ImageReader::new(source).with_guessed_format().map_err(|e| Error::io("read", path, e))?;
+    let mut limits = image::Limits::default();
+    limits.max_image_width = Some(MAX_SIDE);
+    limits.max_image_height = Some(MAX_SIDE);
+    limits.max_alloc = Some(MAX_PIXELS * 8);
+    reader.limits(limits);
+    let decoder = reader.into_decoder().map_err(damaged)?;
+    let (width, height) = decoder.dimensions();
+    if u64::from(width) * u64::from(height) > MAX_PIXELS {
+        return Err(Error::new(
+            ErrorKind::InvalidMedia,
+            format!(
+                "{} is {width}x{height}; at most {} megapixels are read",
+                path.display(),
+                MAX_PIXELS / 1_000_000
+            ),
+        ));
+    }
+    DynamicImage::from_decoder(decoder).map_err(damaged)
+}
+
+/// Writes `bytes` to `folder/name`: under another name first, on the disk before it gets its own.
+pub(super) fn write(folder: &Path, name: &str, bytes: &[u8]) -> Result<()> {
+    let path = folder.join(name);
+    let partial = folder.join(format!(".{name}.partial"));
+    let written = || -> std::io::Result<()> {
+        let mut file = File::create(&partial)?;
+        file.write_all(bytes)?;
+        file.sync_data()?;
+        std::fs::rename(&partial, &path)
+    };
+    written().map_err(|e| {
+        // The first error is the one that matters.
+        let _ = std::fs::remove_file(&partial);
+        Error::io("write", &path, e)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shrinking_averages_areas_exactly() {
+        let samples: Vec<u8> = vec![0, 100, 200, 40, 80, 120];
+        assert_eq!(shrink(&samples, (6, 1), 1, (3, 1)), [50, 120, 100]);
+        // 3 -> 2: each new sample covers one and a half old ones.
+        assert_eq!(shrink(&[0, 90, 240], (3, 1), 1, (2, 1)), [30, 190]);
+        assert_eq!(shrink(&[10, 20, 30, 40], (2, 2), 1, (1, 1)), [25]);
+        assert_eq!(shrink(&samples, (6, 1), 1, (6, 1)), samples);
+    }
+
+    #[test]
+    fn sizes_shrink_but_never_grow() {
+        assert_eq!(fit(1920, 1080, 1600), (1600, 900));
+        assert_eq!(fit(1080, 1920, 960), (540, 960));
+        assert_eq!(fit(640, 480, 1600), (640, 480));
+        assert_eq!(fit(8000, 2, 100), (100, 1));
+    }
+
+    #[test]
+    fn what_is_cut_out_does_not_bleed_into_the_edge() {
+        let picture = RgbaImage::from_fn(4, 1, |x, _| match x {
+            0 => image::Rgba([200, 100, 50, 255]),
+            _ => image::Rgba([0, 255, 0, 0]),
+        });
+        let small = shrink_rgba(picture, 2);
+        assert_eq!(small.get_pixel(0, 0)[3], 128);
+        let near = |a: u8, b: u8| a.abs_diff(b) <= 2;
+        assert!(near(small.get_pixel(0, 0)[0], 200) && near(small.get_pixel(0, 0)[1], 100));
+    }
+
+    #[test]
+    fn a_picture_that_claims_to_be_huge_is_refused_before_it_is_decoded() {
+        // A PNG header that declares 30000 x 30000.
+        let mut bytes = b"\x89PNG\r\n\x1a\n\0\0\0\x0dIHDR".to_vec();
+        let mut header = b"IHDR".to_vec();
+        let mut fields = Vec::new();
+        fields.extend_from_slice(&30_000u32.to_be_bytes());
+        fields.extend_from_slice(&30_000u32.to_be_bytes());
+        fields.extend_from_slice(&[8, 2, 0, 0, 0]);
+        header.extend_from_slice(&fields);
+        let mut crc = flate2::Crc::new();
+        crc.update(&header);
+        bytes.extend_from_slice(&fields);
+        bytes.extend_from_slice(&crc.sum().to_be_bytes());
+        bytes.extend_from_slice(b"\0\0\0\x04IDAT\0\0\0\0");
+        let error = decode(Cursor::new(&bytes), Path::new("huge.png")).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::InvalidMedia);
+        assert!(error.message().contains("30000x30000"), "{error}");
+    }
+}

@@ -1,0 +1,450 @@
+//! The stage as a whole, on clips that ffmpeg makes on the spot and on real captures where they are at hand.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::{Arc, Mutex};
+
+use image::RgbImage;
+
+use super::ffmpeg::Tools;
+use super::*;
+use crate::control::{CancelToken, Control, Event};
+use crate::error::ErrorKind;
+use crate::test_data::capture;
+
+/// Runs ffmpeg to make a clip; none if this ffmpeg is not here or lacks what it needs (then there is nothing to test).
+fn make(folder: &Path, name: &str, input: Option<&Path>, arguments: &str) -> Option<PathBuf> {
+    let tools = Tools::find().ok()?;
+    let path = folder.join(name);
+    let mut command = Command::new(&tools.ffmpeg);
+    command.args(["-v", "error", "-nostdin", "-y"]);
+    if let Some(input) = input {
+        command.arg("-i").arg(probe::address(input));
+    }
+    let status = command.args(arguments.split_whitespace()).arg(probe::address(&path)).status().unwrap();
+    if !status.success() {
+        println!("this ffmpeg cannot make {name}");
+    }
+    status.success().then_some(path)
+}
+
+/// A clip of a camera that pans by `step` pixels a frame over a still picture full of corners, 25 frames a second.
+fn pan(folder: &Path, name: &str, frames: u32, step: u32, (width, height): (u32, u32)) -> Option<PathBuf> {
+    Tools::find().ok()?;
+    let path = folder.join(name);
+    let mut writer = VideoWriter::create(&path, width, height, 25.0).unwrap();
+    for frame in 0..frames {
+        let picture = RgbImage::from_fn(width, height, |x, y| {
+            let block = |size: u32| {
+                let key =
+                    u64::from(size) << 48 ^ u64::from((x + frame * step) / size) << 24 ^ u64::from(y / size);
+                crate::random::hash(key)
+            };
+            let (coarse, fine) = (block(24), block(5));
+            let mix = |k: u32| ((coarse >> k & 127) + (fine >> k & 63) + 30) as u8;
+            image::Rgb([mix(0), mix(1), mix(2)])
+        });
+        writer.write(&picture).unwrap();
+    }
+    writer.finish().unwrap();
+    Some(path)
+}
+
+fn extract(input: &Path, output: &Path, max_frames: usize) -> crate::Result<Frames> {
+    extract_frames(input, output, &FrameOptions { max_frames, max_resolution: 1600 }, &Control::new())
+}
+
+/// Mean absolute difference of two pictures of one size, 0 to 255.
+fn difference(a: &RgbImage, b: &RgbImage) -> f64 {
+    assert_eq!(a.dimensions(), b.dimensions());
+    let sum: u64 = a.as_raw().iter().zip(b.as_raw()).map(|(a, b)| u64::from(a.abs_diff(*b))).sum();
+    sum as f64 / a.as_raw().len() as f64
+}
+
+fn refused(path: &Path) -> crate::Error {
+    let output = tempfile::tempdir().unwrap();
+    let error = extract(path, output.path(), 10).unwrap_err();
+    assert!(!Frames::description_path(output.path()).exists());
+    error
+}
+
+#[test]
+fn a_panning_clip_becomes_frames_with_progress_and_a_sheet() {
+    let folder = tempfile::tempdir().unwrap();
+    // A name that looks like an option, with a space and a letter outside ASCII.
+    let Some(clip) = pan(folder.path(), "-ä pan.mp4", 120, 6, (480, 360)) else { return };
+    let output = folder.path().join("frames");
+    let events = Arc::new(Mutex::new(Vec::new()));
+    let log = Arc::clone(&events);
+    let control = Control::new().with_listener(move |event| log.lock().unwrap().push(event));
+    let options = FrameOptions { max_frames: 20, max_resolution: 320 };
+    let frames = extract_frames(&clip, &output, &options, &control).unwrap();
+    assert_eq!(frames.total, 120);
+    assert!((15..=20).contains(&frames.frames.len()), "{} frames", frames.frames.len());
+    let steps: Vec<u64> = frames.frames.windows(2).map(|w| w[1].index - w[0].index).collect();
+    assert!(steps.iter().all(|s| (1..=12).contains(s)), "{steps:?}");
+    for (i, frame) in frames.frames.iter().enumerate() {
+        assert_eq!((frame.width, frame.height), (320, 240));
+        assert!((frame.timestamp.unwrap() - frame.index as f64 / 25.0).abs() < 1e-3);
+        assert_eq!(frames.rgb(i).unwrap().dimensions(), (320, 240));
+        assert!(frames.alpha(i).unwrap().is_none());
+    }
+    assert_eq!(Frames::load(&output).unwrap(), frames);
+    assert!(output.join("frames.jpg").is_file());
+    let names = std::fs::read_dir(&output).unwrap().count();
+    assert_eq!(names, frames.frames.len() + 2, "nothing else is left");
+    let fractions: Vec<f32> = events
+        .lock()
+        .unwrap()
+        .iter()
+        .filter_map(|e| match e {
+            Event::Progress { fraction, .. } => Some(*fraction),
+            Event::Warning { .. } => None,
+        })
+        .collect();
+    assert!(fractions.len() > 5 && fractions.is_sorted() && fractions.last() == Some(&1.0), "{fractions:?}");
+
+    // A second run with other options replaces the first, and the same run gives the same bytes.
+    let bytes = |f: &Frames, i: usize| std::fs::read(f.path(i)).unwrap();
+    let again = extract_frames(&clip, &folder.path().join("again"), &options, &Control::new()).unwrap();
+    assert_eq!(again.frames, frames.frames);
+    assert_eq!(bytes(&again, 3), bytes(&frames, 3));
+    let fewer = extract(&clip, &output, 5).unwrap();
+    assert_eq!(std::fs::read_dir(&output).unwrap().count(), fewer.frames.len() + 2);
+}
+
+#[test]
+fn the_right_frames_are_stored_and_upright() {
+    let folder = tempfile::tempdir().unwrap();
+    let Some(clip) = pan(folder.path(), "a.mp4", 24, 20, (320, 180)) else { return };
+    for degrees in [0, 90, 180, 270] {
+        let arguments = format!("-c copy -metadata:s:v:0 rotate={degrees}");
+        let Some(turned) = make(folder.path(), "turned.mp4", Some(&clip), &arguments) else { continue };
+        let frames = extract(&turned, &folder.path().join("t"), 7).unwrap();
+        let FrameSource::Video(info) = &frames.source else { panic!("a video is a video") };
+        if info.rotation == 0 && degrees > 0 {
+            println!("this ffmpeg no longer writes rotations this way");
+            continue;
+        }
+        assert!((4..=7).contains(&frames.frames.len()));
+        // ffmpeg's own idea of upright.
+        make(folder.path(), "reference%03d.png", Some(&turned), "-pix_fmt rgb24").unwrap();
+        let reference = |index: u64| {
+            image::open(folder.path().join(format!("reference{:03}.png", index + 1))).unwrap().into_rgb8()
+        };
+        for (i, frame) in frames.frames.iter().enumerate() {
+            let picture = frames.rgb(i).unwrap();
+            let own = difference(&picture, &reference(frame.index));
+            let next = difference(&picture, &reference((frame.index + 1) % 24));
+            assert!(
+                own < 5.0 && next > 3.0 * own,
+                "{degrees}: frame {}: {own:.1}, next {next:.1}",
+                frame.index
+            );
+        }
+    }
+}
+
+#[test]
+fn uneven_times_are_kept() {
+    let folder = tempfile::tempdir().unwrap();
+    let Some(clip) = pan(folder.path(), "a.mp4", 20, 16, (320, 240)) else { return };
+    let arguments = "-vf setpts=N*N*0.01/TB -enc_time_base 1:1000 -vsync passthrough";
+    let Some(clip) = make(folder.path(), "vfr.mkv", Some(&clip), arguments) else { return };
+    let frames = extract(&clip, &folder.path().join("o"), 100).unwrap();
+    assert_eq!((frames.total, frames.frames.len()), (20, 20), "none doubled, none dropped");
+    for frame in &frames.frames {
+        let expected = (frame.index * frame.index) as f64 * 0.01;
+        assert!((frame.timestamp.unwrap() - expected).abs() < 2e-3, "{frame:?}");
+    }
+}
+
+#[test]
+fn other_codecs_depths_and_shapes_work() {
+    let folder = tempfile::tempdir().unwrap();
+    let Some(base) = pan(folder.path(), "base.mp4", 12, 16, (320, 240)) else { return };
+    let cases = [
+        (
+            "hevc10.mp4",
+            "-c:v libx265 -x265-params log-level=error -pix_fmt yuv420p10le -preset ultrafast",
+            (320, 240),
+        ),
+        (
+            "hdr.mp4",
+            "-c:v libx265 -x265-params log-level=error -pix_fmt yuv420p10le -preset ultrafast \
+            -color_trc arib-std-b67 -color_primaries bt2020 -colorspace bt2020nc",
+            (320, 240),
+        ),
+        (
+            "hdr_bare.mp4",
+            "-c:v libx265 -x265-params log-level=error -pix_fmt yuv420p10le -preset ultrafast \
+            -color_trc smpte2084",
+            (320, 240),
+        ),
+        ("interlaced.mp4", "-vf interlace -c:v libx264 -flags +ilme+ildct -preset ultrafast", (320, 240)),
+        ("anamorphic.mp4", "-vf setsar=4/3 -c:v libx264 -preset ultrafast", (320, 180)),
+        ("odd.avi", "-vf crop=319:239:0:0:exact=1 -c:v mjpeg -pix_fmt yuvj444p", (319, 239)),
+        ("prores.mov", "-c:v prores_ks -profile:v 3", (320, 240)),
+        ("vp8.webm", "-c:v libvpx -b:v 2M -deadline realtime", (320, 240)),
+    ];
+    for (name, arguments, size) in cases {
+        let Some(clip) = make(folder.path(), name, Some(&base), arguments) else { continue };
+        let frames =
+            extract(&clip, &folder.path().join("o"), 100).unwrap_or_else(|e| panic!("{name}: {e:?}"));
+        assert_eq!((frames.frames[0].width, frames.frames[0].height), size, "{name}");
+        assert_eq!(frames.frames.len() as u64, frames.total, "{name}");
+        // The filter that interlaces makes one frame of two.
+        assert_eq!(frames.total, if name.starts_with("interlaced") { 6 } else { 12 }, "{name}");
+        let FrameSource::Video(info) = &frames.source else { panic!("{name}") };
+        assert_eq!(info.hdr, name.starts_with("hdr"), "{name}");
+        let picture = frames.rgb(0).unwrap();
+        let contrast =
+            picture.pixels().map(|p| p[1]).max().unwrap() - picture.pixels().map(|p| p[1]).min().unwrap();
+        assert!(contrast > 60, "{name}: contrast {contrast}");
+    }
+}
+
+#[test]
+fn hostile_and_broken_inputs_are_refused_and_say_why() {
+    let folder = tempfile::tempdir().unwrap();
+    let write = |name: &str, bytes: &[u8]| {
+        let path = folder.path().join(name);
+        std::fs::write(&path, bytes).unwrap();
+        path
+    };
+    let says = |path: &Path, text: &str| {
+        let error = refused(path);
+        assert_eq!(error.kind(), ErrorKind::InvalidMedia, "{error:?}");
+        assert!(error.to_string().contains(text), "{text:?} is not in {error}");
+    };
+    says(&write("empty.mp4", b""), "is empty");
+    says(&write("text.mp4", b"hello, this is no video"), "not a video");
+    let playlist = b"#EXTM3U\n#EXT-X-TARGETDURATION:1\n#EXTINF:1,\n/etc/passwd\n#EXT-X-ENDLIST\n";
+    says(&write("playlist.mp4", playlist), "playlist");
+    says(&write("script.mp4", b"ffconcat version 1.0\nfile /etc/passwd\n"), "list of files");
+    says(&write("picture.mp4", b"\xff\xd8\xff\xe0 a picture"), "JPEG");
+    assert_eq!(refused(&folder.path().join("missing.mp4")).kind(), ErrorKind::NotFound);
+    let empty = folder.path().join("empty");
+    std::fs::create_dir(&empty).unwrap();
+    assert_eq!(refused(&empty).kind(), ErrorKind::TooFewFrames);
+    assert_eq!(super::probe(&empty).unwrap_err().kind(), ErrorKind::InvalidMedia);
+    #[cfg(unix)]
+    says(Path::new("/dev/zero"), "not a video");
+
+    if Tools::find().is_err() {
+        return;
+    }
+    // The right first bytes, then nonsense.
+    let mut garbage = b"\0\0\0\x18ftypmp42\0\0\0\0mp42isom".to_vec();
+    let mut random = crate::random::Random::new(7);
+    garbage.extend((0..200_000).map(|_| random.below(256) as u8));
+    says(&write("garbage.mp4", &garbage), "cannot be read as a video");
+    let mut ebml = vec![0x1a, 0x45, 0xdf, 0xa3, 0x01, 0xff, 0xff, 0xff];
+    ebml.extend((0..100_000).map(|_| random.below(256) as u8));
+    says(&write("garbage.webm", &ebml), "cannot be read as a video");
+    // A playlist behind a box: whitelisted containers only, so it is never followed.
+    let mut hidden = b"\0\0\0\x08free".to_vec();
+    hidden.extend_from_slice(playlist);
+    says(&write("hidden.mp4", &hidden), "cannot be read as a video");
+
+    if let Some(bomb) = make(
+        folder.path(),
+        "bomb.mp4",
+        None,
+        "-f lavfi -i color=s=8192x8192:r=1 -frames:v 2 -c:v libx264 -preset ultrafast",
+    ) {
+        says(&bomb, "8192x8192");
+    }
+    if let Some(sound) = make(folder.path(), "sound.mp4", None, "-f lavfi -i sine -t 1 -c:a aac") {
+        says(&sound, "no video stream");
+    }
+    if let Some(whole) = pan(folder.path(), "base.mp4", 100, 8, (320, 240)) {
+        let whole = make(folder.path(), "whole.mp4", Some(&whole), "-c copy").unwrap();
+        let bytes = std::fs::read(whole).unwrap();
+        says(&write("cut.mp4", &bytes[..bytes.len() / 2]), "incomplete");
+    }
+    // With the index in front the first part can still be used.
+    let whole = folder.path().join("base.mp4");
+    let arguments = "-g 10 -bf 0 -movflags +faststart";
+    if whole.exists()
+        && let Some(whole) = make(folder.path(), "front.mp4", Some(&whole), arguments)
+    {
+        let bytes = std::fs::read(whole).unwrap();
+        let cut = write("front_cut.mp4", &bytes[..bytes.len() / 2]);
+        let frames = extract(&cut, &folder.path().join("cut"), 100).unwrap();
+        assert!(frames.total < 80 && frames.warnings.iter().any(|w| w.code == "video_cut_off"), "{frames:?}");
+    }
+}
+
+#[test]
+fn a_camera_at_rest_is_refused_and_a_cancel_is_heard() {
+    let folder = tempfile::tempdir().unwrap();
+    let still = "-f lavfi -i testsrc2=s=320x240,loop=-1:1:0,noise=alls=6:allf=t -frames:v 60";
+    if let Some(clip) = make(folder.path(), "still.mp4", None, still) {
+        let error = refused(&clip);
+        assert_eq!(error.kind(), ErrorKind::InsufficientParallax, "{error:?}");
+        let cancel = CancelToken::new();
+        cancel.cancel();
+        let control = Control::new().with_cancel(cancel);
+        let error =
+            extract_frames(&clip, &folder.path().join("o"), &FrameOptions::default(), &control).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Cancelled);
+    }
+    if let Some(clip) = pan(folder.path(), "two.mp4", 2, 40, (320, 240)) {
+        assert_eq!(refused(&clip).kind(), ErrorKind::TooFewFrames);
+    }
+    let wrong = FrameOptions { max_frames: 2, max_resolution: 1600 };
+    let error = extract_frames(Path::new("a.mp4"), folder.path(), &wrong, &Control::new()).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::InvalidArgument);
+}
+
+#[test]
+fn a_folder_of_images_is_taken_as_it_is_where_it_can_be() {
+    let folder = tempfile::tempdir().unwrap();
+    let (input, output) = (folder.path().join("in"), folder.path().join("out"));
+    std::fs::create_dir(&input).unwrap();
+    let picture =
+        |seed: u32| RgbImage::from_fn(96, 64, |x, y| image::Rgb([(x * 2) as u8, (y * 3 + seed) as u8, 90]));
+    let jpeg = super::picture::jpeg(&picture(0)).unwrap();
+    std::fs::write(input.join("a2.jpg"), &jpeg).unwrap();
+    picture(1).save(input.join("a10.png")).unwrap();
+    picture(2).save(input.join("a1.webp")).unwrap();
+    let cut_out =
+        image::RgbaImage::from_fn(96, 64, |x, _| image::Rgba([9, 9, 9, if x < 48 { 0 } else { 255 }]));
+    cut_out.save(input.join("b.png")).unwrap();
+    picture(3).save(input.join("c large.png")).unwrap();
+    std::fs::write(input.join("broken.jpg"), &jpeg[..jpeg.len() / 2]).unwrap();
+    std::fs::write(input.join("notes.txt"), b"notes").unwrap();
+    std::fs::write(input.join(".hidden.jpg"), b"no").unwrap();
+
+    let frames = extract(&input, &output, 100).unwrap();
+    let names: Vec<&str> = frames.frames.iter().map(|f| f.name.as_str()).collect();
+    assert_eq!(names, ["a1.jpg", "a2.jpg", "a10.png", "b.png", "c large.png"]);
+    assert_eq!(frames.total, 6);
+    assert_eq!(std::fs::read(output.join("a2.jpg")).unwrap(), jpeg, "copied byte by byte");
+    assert_eq!(frames.alpha(3).unwrap().unwrap().get_pixel(0, 0).0, [0]);
+    assert!(frames.alpha(0).unwrap().is_none() && frames.alpha(2).unwrap().is_none());
+    assert!(difference(&frames.rgb(0).unwrap(), &picture(2)) < 3.0);
+    let codes: Vec<&str> = frames.warnings.iter().map(|w| w.code.as_ref()).collect();
+    assert_eq!(codes, ["files_ignored", "images_skipped"]);
+
+    // Smaller, and thinned.
+    let options = FrameOptions { max_frames: 4, max_resolution: 64 };
+    let frames = extract_frames(&input, &output, &options, &Control::new()).unwrap();
+    assert!(frames.frames.iter().all(|f| (f.width, f.height) == (64, 43)));
+    assert!(!output.join("a10.png").exists() || frames.frames.iter().any(|f| f.name == "a10.png"));
+    assert!(frames.warnings.iter().any(|w| w.code == "images_thinned"));
+    let error = extract(&input, &input, 10).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::InvalidArgument);
+}
+
+/// Processor seconds of the children of this process that have ended, and of the process itself.
+#[cfg(unix)]
+fn processor_seconds() -> f64 {
+    [libc::RUSAGE_SELF, libc::RUSAGE_CHILDREN]
+        .into_iter()
+        .map(|who| {
+            // SAFETY: `getrusage` fills the structure, of which all bit patterns are valid.
+            let usage = unsafe {
+                let mut usage: libc::rusage = std::mem::zeroed();
+                libc::getrusage(who, &mut usage);
+                usage
+            };
+            let seconds = |t: libc::timeval| t.tv_sec as f64 + t.tv_usec as f64 * 1e-6;
+            seconds(usage.ru_utime) + seconds(usage.ru_stime)
+        })
+        .sum()
+}
+
+#[cfg(unix)]
+#[test]
+fn real_videos_give_the_frames_they_should() {
+    // Name, cap, fewest and most frames. Those that are thinned out already keep all.
+    let cases = [
+        ("stone-sign-orbit", 150, 83, 83),
+        ("tree-snow", 150, 80, 80),
+        ("ditch-walk", 150, 48, 48),
+        ("holiday-night", 150, 60, 60),
+        ("redkitchen-walk", 150, 130, 150),
+        ("office-loop", 150, 140, 150),
+        ("office-loop", 300, 225, 237),
+    ];
+    for (name, cap, fewest, most) in cases {
+        let Some(folder) = capture(name) else { continue };
+        if Tools::find().is_err() {
+            return;
+        }
+        let output = tempfile::tempdir().unwrap();
+        let before = processor_seconds();
+        let frames = extract(&folder.join("video.mp4"), output.path(), cap).unwrap();
+        let seconds = processor_seconds() - before;
+        let count = frames.frames.len();
+        let widest = frames.frames.windows(2).map(|w| w[1].index - w[0].index).max().unwrap_or(0);
+        println!(
+            "{name:18} cap {cap}: {count}/{} frames, widest gap {widest}, {seconds:.2} CPU s, {:?}",
+            frames.total, frames.warnings
+        );
+        assert!((fewest..=most).contains(&count), "{name}: {count} frames");
+    }
+}
+
+#[test]
+fn real_containers_and_negative_videos() {
+    if let (Some(variants), Some(stone)) = (capture("container-variants"), capture("stone-sign-orbit"))
+        && Tools::find().is_ok()
+    {
+        let folder = tempfile::tempdir().unwrap();
+        let original = extract(&stone.join("video.mp4"), &folder.path().join("o"), 150).unwrap();
+        let cases = [
+            ("rotation_plus90_h264.mov", 24),
+            ("rotation_minus90_h264.mov", 24),
+            ("hevc10_with_audio.mp4", 24),
+            ("vp9.webm", 24),
+            ("variable_frame_rate.mp4", 30),
+        ];
+        for (name, count) in cases {
+            let output = folder.path().join(name);
+            let frames =
+                extract(&variants.join(name), &output, 150).unwrap_or_else(|e| panic!("{name}: {e:?}"));
+            let difference = difference(&frames.rgb(0).unwrap(), &original.rgb(0).unwrap());
+            println!(
+                "{name}: {}/{} frames, first differs by {difference:.2}",
+                frames.frames.len(),
+                frames.total
+            );
+            assert!(difference < 6.0, "{name} differs by {difference:.1}");
+            assert_eq!((frames.frames.len() as u64, frames.total), (count, count), "{name}");
+        }
+        let error = refused(&variants.join("truncated.mp4"));
+        assert_eq!(error.kind(), ErrorKind::InvalidMedia);
+        assert!(error.message().contains("moov"), "{error}");
+    }
+    if let Some(negative) = capture("negative-videos")
+        && Tools::find().is_ok()
+    {
+        for name in ["moving_object_static_camera_box.mp4", "static_camera_tree.avi"] {
+            let error = refused(&negative.join(name));
+            println!("{name}: {error}");
+            assert_eq!(error.kind(), ErrorKind::InsufficientParallax, "{name}: {error:?}");
+        }
+        // That it only turns cannot be seen here; it must pass for structure from motion to see it.
+        let output = tempfile::tempdir().unwrap();
+        let frames = extract(&negative.join("pure_rotation_parking_lot.mp4"), output.path(), 150).unwrap();
+        println!("rotation: {}/{} frames {:?}", frames.frames.len(), frames.total, frames.warnings);
+    }
+}
+
+#[test]
+fn real_photographs_give_their_focal_length() {
+    // Focal lengths of the references, as a fraction of the long side.
+    for name in
+        ["sceaux-castle", "banana", "temple-ring", "drone-object", "fox", "fountain-p11", "dtu-scan24"]
+    {
+        let Some(folder) = capture(name) else { continue };
+        let output = tempfile::tempdir().unwrap();
+        let frames = extract(&folder.join("images"), output.path(), 12).unwrap();
+        let frame = &frames.frames[0];
+        println!("{name}: {}/{} {:?} {:?}", frames.frames.len(), frames.total, frame, frames.warnings);
+        assert!(frames.frames.len() >= 11);
+    }
+}
