@@ -235,11 +235,6 @@ impl Reference {
         Reference { corners, long_side: frame.long_side() }
     }
 
-    /// How many corners there are.
-    pub(super) fn len(&self) -> usize {
-        self.corners.len()
-    }
-
     /// Finds the corners in `frame`, from where they were seen last. None if there are too few to say anything.
     pub(super) fn shift(&mut self, frame: &Pyramid) -> Option<Shift> {
         let total = self.corners.len();
@@ -438,7 +433,7 @@ mod tests {
     #[test]
     fn a_shift_is_measured_to_a_tenth_of_a_pixel_whatever_the_exposure() {
         let mut reference = Reference::new(&texture(320, 240, 0.0, 0.0, 1.0));
-        assert!(reference.len() > 60, "{} corners", reference.len());
+        assert!(reference.corners.len() > 60, "{} corners", reference.corners.len());
         for (dx, dy, gain) in [(0.3f32, 0.0f32, 1.0), (3.5, -2.25, 1.0), (14.0, 9.0, 1.0), (4.0, 1.0, 0.85)] {
             let shift = reference.shift(&texture(320, 240, dx, dy, gain)).unwrap();
             let expected = dx.hypot(dy) / 320.0;
