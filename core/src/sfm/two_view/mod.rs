@@ -1,8 +1,114 @@
 //! What two pictures know about each other: epipolar geometry with its inliers.
+//!
+//! ```text
+//! PairMatches ─ verify_pairs ─▶ TwoViewGeometry (F, H; focal lengths unknown)
+//!             ─ calibration::calibrate_focals ─▶ focal lengths
+//!             ─ estimate_relative_poses ─▶ TwoViewGeometry (R, t; inliers counted anew)
+//! ```
+//!
+//! Called by the mapper. Minimal solvers stand in a file each; `ransac` is the loop around them, `score` and `refine` its hot inner parts.
+
+mod essential;
+mod fundamental;
+mod homography;
+mod linear;
+mod p3p;
+mod polynomial;
+mod ransac;
+mod refine;
+mod relative_pose;
+mod score;
+#[cfg(test)]
+pub(crate) mod synthetic;
+mod verify;
 
 use nalgebra::Matrix3;
 
-use crate::camera::Pose;
+use super::features::Features;
+use crate::camera::{Camera, Pose};
+
+pub use relative_pose::estimate_relative_poses;
+pub use verify::{verify_pair, verify_pairs};
+
+/// The pictures, as two-view geometry sees them.
+#[derive(Debug, Clone, Copy)]
+pub struct Views<'a> {
+    /// By picture; only the keypoints are used. Pixels of the picture, not undistorted.
+    pub features: &'a [Features],
+    /// By picture: its camera as an index into `cameras`.
+    pub camera_of: &'a [usize],
+    /// The cameras. [`verify_pairs`] and the calibration use only their size and principal point.
+    pub cameras: &'a [Camera],
+}
+
+impl Views<'_> {
+    /// The camera of a picture, which must exist.
+    pub fn camera(&self, picture: u32) -> &Camera {
+        &self.cameras[self.camera_of[picture as usize]]
+    }
+
+    /// The pixel of a keypoint, which must exist.
+    fn pixel(&self, picture: u32, keypoint: u32) -> nalgebra::Vector2<f64> {
+        let k = &self.features[picture as usize].keypoints[keypoint as usize];
+        nalgebra::Vector2::new(f64::from(k.x), f64::from(k.y))
+    }
+}
+
+/// How strict two-view geometry is.
+#[derive(Debug, Clone, PartialEq)]
+pub struct TwoViewOptions {
+    /// Largest Sampson (F) or transfer (H) error in pixels while the focal length is unknown. Generous: lens distortion is not modelled.
+    pub max_error: f64,
+    /// Largest Sampson error in pixels once the focal length is known.
+    pub max_calibrated_error: f64,
+    /// Fewer inliers make a pair degenerate.
+    pub min_inliers: usize,
+    /// A smaller fraction of inliers makes a pair degenerate.
+    pub min_inlier_ratio: f64,
+    /// A homography with more than this fraction of the inliers makes a pair planar or panoramic.
+    pub max_homography_ratio: f64,
+    /// Probability with which RANSAC is to draw a sample without outliers.
+    pub confidence: f64,
+    /// At most this many samples per model.
+    pub max_iterations: usize,
+    /// Matches closer than this to an epipole (radians) are dropped: there the epipolar constraint says nothing.
+    pub min_epipole_angle: f64,
+    /// Seed of the random samples; each pair derives its own from it.
+    pub seed: u64,
+}
+
+impl Default for TwoViewOptions {
+    fn default() -> Self {
+        Self {
+            max_error: 4.0,
+            max_calibrated_error: 2.0,
+            min_inliers: 15,
+            min_inlier_ratio: 0.25,
+            max_homography_ratio: 0.8,
+            confidence: 0.9999,
+            max_iterations: 5000,
+            min_epipole_angle: 3f64.to_radians(),
+            seed: 0,
+        }
+    }
+}
+
+impl TwoViewOptions {
+    fn stopping(&self) -> ransac::Stopping {
+        ransac::Stopping {
+            confidence: self.confidence,
+            min_inliers: self.min_inliers,
+            min_inlier_ratio: self.min_inlier_ratio,
+            max_iterations: self.max_iterations,
+        }
+    }
+
+    /// A seed that only the pair and the purpose decide.
+    fn seed_of(&self, first: u32, second: u32, purpose: u64) -> u64 {
+        use crate::random::hash;
+        hash(hash(self.seed ^ purpose.rotate_left(32)) ^ (u64::from(first) << 32 | u64::from(second)))
+    }
+}
 
 /// What explains the matches of a pair.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -38,4 +144,21 @@ pub struct TwoViewGeometry {
     pub homography_inliers: usize,
     /// Median angle between the two rays of the inliers in radians, once the pose is known.
     pub median_parallax: f64,
+}
+
+impl TwoViewGeometry {
+    /// The pair without any geometry.
+    pub fn degenerate(first: u32, second: u32) -> Self {
+        Self {
+            first,
+            second,
+            config: TwoViewConfig::Degenerate,
+            fundamental: None,
+            homography: None,
+            second_from_first: None,
+            inliers: Vec::new(),
+            homography_inliers: 0,
+            median_parallax: 0.0,
+        }
+    }
 }
