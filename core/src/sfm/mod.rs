@@ -20,6 +20,7 @@ mod map;
 pub mod matching;
 pub mod pairing;
 mod projection;
+pub mod rotation_averaging;
 mod scale_averaging;
 mod schur;
 #[cfg(test)]
