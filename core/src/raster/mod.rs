@@ -17,6 +17,8 @@
 pub mod cpu;
 #[cfg(feature = "gpu")]
 pub mod gpu;
+#[cfg(test)]
+mod parity;
 
 use serde::{Deserialize, Serialize};
 
@@ -153,7 +155,8 @@ pub struct SplatEdit {
     pub opacity: f32,
 }
 
-/// Parameters, optimiser moments and gathered statistics: all that a checkpoint needs from the rasteriser.
+/// Parameters, optimiser moments and gathered statistics: all that a checkpoint needs from the rasteriser. Moments
+/// without any entry stand for zero moments.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct TrainState {
     /// The parameters.

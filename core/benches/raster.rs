@@ -1,0 +1,267 @@
+//! Times of the CPU rasteriser's passes: wall and CPU milliseconds, what a pass must at least compute and move, and how
+//! near it comes to what this machine can do. `cargo bench -p libreconstruct --bench raster [-- STEPS]`.
+
+#![allow(missing_docs, clippy::print_stdout, clippy::unwrap_used, clippy::expect_used)]
+
+use std::hint::black_box;
+use std::time::Instant;
+
+use libreconstruct::Result;
+use libreconstruct::raster::cpu::CpuRasteriser;
+use libreconstruct::raster::{LossOptions, Rasteriser, StepOptions, Target, TrainState, View};
+use libreconstruct::scene::{Splats, sh_coefficients};
+
+const SH_DEGREE: u32 = 3;
+const PASSES: [&str; 7] =
+    ["project", "intersect", "sort", "rasterise", "loss", "rasterise backward", "update"];
+
+/// Seconds that all threads of this process have run.
+fn cpu_seconds() -> f64 {
+    let Ok(tasks) = std::fs::read_dir("/proc/self/task") else { return f64::NAN };
+    let run = |path: std::path::PathBuf| -> Option<f64> {
+        let text = std::fs::read_to_string(path.join("schedstat")).ok()?;
+        text.split(' ').next()?.parse().ok()
+    };
+    1e-9 * tasks.flatten().filter_map(|task| run(task.path())).sum::<f64>()
+}
+
+struct Random(u64);
+
+impl Random {
+    fn uniform(&mut self) -> f64 {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (self.0 >> 11) as f64 / (1u64 << 53) as f64
+    }
+
+    fn normal(&mut self) -> f64 {
+        (-2.0 * (1.0 - self.uniform()).ln()).sqrt() * (std::f64::consts::TAU * self.uniform()).cos()
+    }
+}
+
+fn view(width: u32, height: u32) -> View {
+    let focal = 1.2 * f64::from(width);
+    View {
+        rotation: [[1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0]],
+        translation: [0.0; 3],
+        fx: focal,
+        fy: focal,
+        cx: 0.5 * f64::from(width),
+        cy: 0.5 * f64::from(height),
+        width,
+        height,
+    }
+}
+
+/// Splats on surfaces at depths of 2 to 8, as dense on the picture as a trained scene of that size: the standard
+/// deviation of a splat is about 0.8 times the distance to its neighbours on the surface.
+fn scene(count: usize) -> Splats {
+    let mut random = Random(count as u64);
+    let mut splats = Splats::with_capacity(count, SH_DEGREE);
+    splats.sh_degree = SH_DEGREE;
+    for _ in 0..count {
+        let depth = 2.0 + 6.0 * random.uniform().powi(2);
+        // A little more than the field of view, so that some are not visible.
+        let (x, y) = (0.95 * (random.uniform() - 0.5), 1.75 * (random.uniform() - 0.5));
+        splats.means.push([(x * depth) as f32, (y * depth) as f32, depth as f32]);
+        let scale = 0.8 * depth * (0.95 * 1.75 * 2.0 / count as f64).sqrt();
+        splats
+            .log_scales
+            .push([0.0, 0.0, -1.5].map(|flat| (scale.ln() + flat + 0.5 * random.normal()) as f32));
+        splats.rotations.push([0; 4].map(|_| random.normal() as f32));
+        splats.opacities.push((0.5 + 1.5 * random.normal()) as f32);
+        for _ in 0..sh_coefficients(SH_DEGREE) * 3 {
+            splats.sh.push((0.2 * random.normal()) as f32);
+        }
+    }
+    splats
+}
+
+fn target(width: u32, height: u32) -> Target {
+    let mut random = Random(7);
+    let rgb = (0..width * height * 3).map(|_| (random.uniform() * 255.0) as u8).collect();
+    Target { width, height, rgb, alpha: None }
+}
+
+fn step(number: u32) -> StepOptions {
+    StepOptions {
+        step: number,
+        lr_means: 1e-6,
+        lr_scales: 1e-5,
+        lr_rotations: 1e-5,
+        lr_opacities: 1e-5,
+        lr_sh_dc: 1e-5,
+        lr_sh_rest: 1e-6,
+        lr_exposure: 0.0,
+        beta1: 0.9,
+        beta2: 0.999,
+        epsilon: 1e-15,
+        opacity_regularisation: 0.01,
+        scale_regularisation: 0.01,
+        noise: 1.0,
+        seed: 1,
+    }
+}
+
+/// One number per row of 16 pixels that a splat can reach in a tile, summed over all pairs (early stops not counted).
+fn rows_of_pixels(r: &mut CpuRasteriser<f32>, width: u32) -> Result<u64> {
+    let reach: std::collections::BTreeMap<u32, (f64, f64)> = r
+        .inspect_projected()?
+        .iter()
+        .map(|s| {
+            let [xx, xy, yy] = s.conic;
+            let variance = xx / (xx * yy - xy * xy);
+            (s.index, (s.mean[1], (2.0 * (255.0 * s.opacity).ln().max(0.0) * variance).sqrt()))
+        })
+        .collect();
+    let tiles_x = width.div_ceil(16);
+    let rows = r.inspect_intersections()?.into_iter().map(|(tile, splat)| {
+        let top = f64::from(tile / tiles_x * 16);
+        let (v, reach) = reach[&splat];
+        ((v + reach - top).clamp(0.0, 16.0).ceil() - (v - reach - top).clamp(0.0, 16.0).floor()) as u64
+    });
+    Ok(rows.sum())
+}
+
+/// Floating-point operations per second of one core, by independent multiply-adds.
+fn peak_flops() -> f64 {
+    #[cfg(target_arch = "x86_64")]
+    {
+        #[target_feature(enable = "avx2,fma")]
+        fn work(rounds: usize, x: f32) -> f32 {
+            let mut sums = [[0f32; 8]; 12];
+            for _ in 0..rounds {
+                for sum in &mut sums {
+                    for lane in sum {
+                        *lane = lane.mul_add(x, 1.0);
+                    }
+                }
+            }
+            sums.iter().flatten().sum()
+        }
+        if is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma") {
+            let best = (0..5).map(|_| {
+                let rounds = 2_000_000;
+                let start = Instant::now();
+                // SAFETY: the processor was asked for the instructions.
+                black_box(unsafe { work(rounds, black_box(0.5)) });
+                (rounds * 12 * 8 * 2) as f64 / start.elapsed().as_secs_f64()
+            });
+            return best.fold(0.0, f64::max);
+        }
+    }
+    f64::NAN
+}
+
+/// Bytes per second read and written by all cores.
+fn peak_bandwidth() -> f64 {
+    use rayon::prelude::*;
+    let (from, mut to) = (vec![1u64; 1 << 23], vec![0u64; 1 << 23]);
+    let best = (0..5).map(|_| {
+        let start = Instant::now();
+        to.par_chunks_mut(1 << 16)
+            .zip(from.par_chunks(1 << 16))
+            .for_each(|(to, from)| to.copy_from_slice(from));
+        black_box(&to);
+        (2 * from.len() * 8) as f64 / start.elapsed().as_secs_f64()
+    });
+    best.fold(0.0, f64::max)
+}
+
+fn main() -> Result<()> {
+    let steps: u32 = std::env::args().filter_map(|a| a.parse().ok()).next().unwrap_or(30);
+    let cores = rayon::current_num_threads() as f64;
+    let (flops, bandwidth) = (cores * peak_flops(), peak_bandwidth());
+    println!(
+        "{}; {cores} threads, {:.0} GFLOP/s, {:.1} GB/s (copy)\n",
+        CpuRasteriser::<f32>::new().name(),
+        1e-9 * flops,
+        1e-9 * bandwidth
+    );
+    for (width, height) in [(270, 480), (540, 960)] {
+        for count in [12_000, 50_000] {
+            let mut r = CpuRasteriser::<f32>::new();
+            r.load(&TrainState { splats: scene(count), ..TrainState::default() })?;
+            r.set_targets(vec![target(width, height)])?;
+            let view = view(width, height);
+            let loss = LossOptions { ssim_weight: 0.2, alpha_weight: 0.0, exposure: None };
+            let (mut wall, mut cpu) = ([0.0; 7], [0.0; 7]);
+            let mut rows = 0;
+            for number in 0..=steps {
+                for pass in 0..7 {
+                    let (start, cpu_start) = (Instant::now(), cpu_seconds());
+                    match pass {
+                        0 => r.project(&view, SH_DEGREE),
+                        1 => r.intersect(),
+                        2 => r.sort(),
+                        3 => r.rasterise([0.0; 3]),
+                        4 => r.loss(0, &loss),
+                        5 => r.rasterise_backward(),
+                        _ => r.update(&step(number.max(1))),
+                    }?;
+                    // The first step warms up.
+                    if number > 0 {
+                        wall[pass] += start.elapsed().as_secs_f64();
+                        cpu[pass] += cpu_seconds() - cpu_start;
+                    }
+                    if number == 0 && pass == 2 {
+                        rows = rows_of_pixels(&mut r, width)?;
+                    }
+                }
+            }
+            let s = r.statistics()?;
+            let pixels = f64::from(width * height);
+            let (n, visible, pairs) = (count as f64, s.visible as f64, s.intersections as f64);
+            println!(
+                "{count} splats, degree {SH_DEGREE}, {width}x{height}: {} visible, {} pairs, {rows} rows of 16 pixels",
+                s.visible, s.intersections
+            );
+            // Operations and bytes per splat, pair, row of 16 pixels and pixel: counted in the source of the passes.
+            let rows = rows as f64;
+            let flop = [
+                220.0 * n + 130.0 * visible,
+                40.0 * pairs,
+                0.0,
+                16.0 * 28.0 * rows,
+                3.0 * pixels * (11.0 * 10.0 + 4.0 * 22.0 + 6.0 * 22.0 + 60.0),
+                16.0 * 46.0 * rows + 170.0 * pairs,
+                visible * (450.0 + 59.0 * 12.0),
+            ];
+            let bytes = [
+                48.0 * n + (192.0 + 64.0) * visible,
+                64.0 * visible + 8.0 * pairs,
+                6.0 * 16.0 * visible + 24.0 * pairs,
+                68.0 * pairs + 16.0 * pixels,
+                pixels * (16.0 + 3.0 + 2.0 * 24.0 + 2.0 * 36.0 + 20.0),
+                (68.0 + 80.0) * pairs + 40.0 * visible + 36.0 * pixels,
+                visible * (6.0 * 59.0 * 4.0 + 100.0),
+            ];
+            println!(
+                "{:<20}{:>9}{:>9}{:>10}{:>9}{:>10}",
+                "pass", "wall ms", "CPU ms", "GFLOP/s", "GB/s", "of limit"
+            );
+            for pass in 0..7 {
+                let seconds = cpu[pass] / f64::from(steps) / cores;
+                let limit = (flop[pass] / flops).max(bytes[pass] / bandwidth);
+                println!(
+                    "{:<20}{:>9.2}{:>9.2}{:>10.1}{:>9.1}{:>8.0} %",
+                    PASSES[pass],
+                    1e3 * wall[pass] / f64::from(steps),
+                    1e3 * cpu[pass] / f64::from(steps),
+                    1e-9 * flop[pass] / seconds,
+                    1e-9 * bytes[pass] / seconds,
+                    100.0 * limit / seconds
+                );
+            }
+            let (wall, cpu): (f64, f64) = (wall.iter().sum(), cpu.iter().sum());
+            println!(
+                "{:<20}{:>9.2}{:>9.2}   {:.1} steps/s; {:.1} if the threads had their cores alone\n",
+                "step",
+                1e3 * wall / f64::from(steps),
+                1e3 * cpu / f64::from(steps),
+                f64::from(steps) / wall,
+                cores * f64::from(steps) / cpu
+            );
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,228 @@
+//! Sixteen numbers at once: the one vector type in which the kernels are written, and its portable form.
+//!
+//! A kernel is written once, generic in [`Lanes`]; [`super::real::Real::run`] compiles it for every instruction set
+//! and chooses one at run time. Lanes are the 16 pixels of a row of a tile, or 16 splats.
+
+use std::ops::{Add, Div, Mul, Sub};
+
+use super::real::Real;
+
+/// Numbers in a [`Lanes`].
+pub(super) const LANES: usize = 16;
+
+/// Sixteen numbers; operations act on each.
+pub trait Lanes:
+    Copy + Add<Output = Self> + Sub<Output = Self> + Mul<Output = Self> + Div<Output = Self>
+{
+    /// Of what.
+    type T: Real;
+    /// Sixteen truth values.
+    type Mask: Copy;
+
+    fn splat(value: Self::T) -> Self;
+    fn load(values: &[Self::T; LANES]) -> Self;
+    fn store(self, values: &mut [Self::T; LANES]);
+    /// `self * factor + term`.
+    fn fma(self, factor: Self, term: Self) -> Self;
+    /// `term - self * factor`.
+    fn fnma(self, factor: Self, term: Self) -> Self;
+    fn min(self, other: Self) -> Self;
+    fn max(self, other: Self) -> Self;
+    fn abs(self) -> Self;
+    fn sqrt(self) -> Self;
+    /// As [`Real::exp2`].
+    fn exp2(self) -> Self;
+    /// As [`Real::exp`].
+    fn exp(self) -> Self;
+    /// `self >= other`; false for what is not a number.
+    fn ge(self, other: Self) -> Self::Mask;
+    /// Zero where `mask` is false.
+    fn keep(self, mask: Self::Mask) -> Self;
+    fn and(a: Self::Mask, b: Self::Mask) -> Self::Mask;
+    /// Bit i is lane i.
+    fn bits(mask: Self::Mask) -> u16;
+    fn from_bits(bits: u16) -> Self::Mask;
+    /// The sum of the lanes.
+    fn sum(self) -> Self::T;
+
+    fn zero() -> Self {
+        Self::splat(Self::T::default())
+    }
+    fn array(self) -> [Self::T; LANES] {
+        let mut out = [Self::T::default(); LANES];
+        self.store(&mut out);
+        out
+    }
+}
+
+/// A piece of work that is written once for all kinds of [`Lanes`]. `run` must be `#[inline(always)]`.
+pub trait Kernel<T: Real> {
+    type Output;
+    fn run<V: Lanes<T = T>>(self) -> Self::Output;
+}
+
+/// The form without any intrinsic.
+#[derive(Clone, Copy)]
+pub(super) struct Portable<T>([T; LANES]);
+
+impl<T: Real> Portable<T> {
+    #[inline(always)]
+    fn zip(self, other: Self, f: impl Fn(T, T) -> T) -> Self {
+        let mut out = self.0;
+        for i in 0..LANES {
+            out[i] = f(self.0[i], other.0[i]);
+        }
+        Self(out)
+    }
+
+    #[inline(always)]
+    fn map(self, f: impl Fn(T) -> T) -> Self {
+        let mut out = self.0;
+        for i in 0..LANES {
+            out[i] = f(self.0[i]);
+        }
+        Self(out)
+    }
+}
+
+impl<T: Real> Add for Portable<T> {
+    type Output = Self;
+    #[inline(always)]
+    fn add(self, other: Self) -> Self {
+        self.zip(other, |a, b| a + b)
+    }
+}
+
+impl<T: Real> Sub for Portable<T> {
+    type Output = Self;
+    #[inline(always)]
+    fn sub(self, other: Self) -> Self {
+        self.zip(other, |a, b| a - b)
+    }
+}
+
+impl<T: Real> Mul for Portable<T> {
+    type Output = Self;
+    #[inline(always)]
+    fn mul(self, other: Self) -> Self {
+        self.zip(other, |a, b| a * b)
+    }
+}
+
+impl<T: Real> Div for Portable<T> {
+    type Output = Self;
+    #[inline(always)]
+    fn div(self, other: Self) -> Self {
+        self.zip(other, |a, b| a / b)
+    }
+}
+
+impl<T: Real> Lanes for Portable<T> {
+    type T = T;
+    type Mask = [bool; LANES];
+
+    #[inline(always)]
+    fn splat(value: T) -> Self {
+        Self([value; LANES])
+    }
+    #[inline(always)]
+    fn load(values: &[T; LANES]) -> Self {
+        Self(*values)
+    }
+    #[inline(always)]
+    fn store(self, values: &mut [T; LANES]) {
+        *values = self.0;
+    }
+    #[inline(always)]
+    fn fma(self, factor: Self, term: Self) -> Self {
+        let mut out = self.0;
+        for i in 0..LANES {
+            out[i] = self.0[i].fma(factor.0[i], term.0[i]);
+        }
+        Self(out)
+    }
+    #[inline(always)]
+    fn fnma(self, factor: Self, term: Self) -> Self {
+        let mut out = self.0;
+        for i in 0..LANES {
+            out[i] = (-self.0[i]).fma(factor.0[i], term.0[i]);
+        }
+        Self(out)
+    }
+    #[inline(always)]
+    fn min(self, other: Self) -> Self {
+        self.zip(other, |a, b| if a < b { a } else { b })
+    }
+    #[inline(always)]
+    fn max(self, other: Self) -> Self {
+        self.zip(other, |a, b| if a > b { a } else { b })
+    }
+    #[inline(always)]
+    fn abs(self) -> Self {
+        self.map(T::abs)
+    }
+    #[inline(always)]
+    fn sqrt(self) -> Self {
+        self.map(T::sqrt)
+    }
+    #[inline(always)]
+    fn exp2(self) -> Self {
+        self.map(T::exp2)
+    }
+    #[inline(always)]
+    fn exp(self) -> Self {
+        self.map(T::exp)
+    }
+    #[inline(always)]
+    fn ge(self, other: Self) -> Self::Mask {
+        let mut out = [false; LANES];
+        for i in 0..LANES {
+            out[i] = self.0[i] >= other.0[i];
+        }
+        out
+    }
+    #[inline(always)]
+    fn keep(self, mask: Self::Mask) -> Self {
+        let mut out = self.0;
+        for i in 0..LANES {
+            out[i] = if mask[i] { out[i] } else { T::default() };
+        }
+        Self(out)
+    }
+    #[inline(always)]
+    fn and(a: Self::Mask, b: Self::Mask) -> Self::Mask {
+        let mut out = a;
+        for i in 0..LANES {
+            out[i] = a[i] & b[i];
+        }
+        out
+    }
+    #[inline(always)]
+    fn bits(mask: Self::Mask) -> u16 {
+        let mut bits = 0;
+        for i in 0..LANES {
+            bits |= u16::from(mask[i]) << i;
+        }
+        bits
+    }
+    #[inline(always)]
+    fn from_bits(bits: u16) -> Self::Mask {
+        let mut mask = [false; LANES];
+        for i in 0..LANES {
+            mask[i] = (bits >> i) & 1 == 1;
+        }
+        mask
+    }
+    #[inline(always)]
+    fn sum(self) -> T {
+        let mut a = self.0;
+        let mut half = LANES / 2;
+        while half > 0 {
+            for i in 0..half {
+                a[i] = a[i] + a[i + half];
+            }
+            half /= 2;
+        }
+        a[0]
+    }
+}

@@ -1,0 +1,472 @@
+//! Compares the picture with its target: L1, SSIM (Wang et al. 2004) and alpha, and their gradient by the picture.
+//!
+//! SSIM needs four blurred fields (a, b, a² + b², ab: the two variances only ever appear as a sum) and its gradient
+//! three. Blurs are separable: a row is blurred across rows first, straight from the planes, then along itself. Rows
+//! are grouped into bands as high as a tile; a band is a task, and its sums are added in the order of the bands.
+
+use rayon::prelude::*;
+
+use super::lanes::{Kernel, LANES, Lanes};
+use super::project::Camera;
+use super::rasterise::{Picture, ROWS, TilePixels, TilePlane};
+use super::real::{Isa, Real};
+use super::state::TargetPlanes;
+use crate::raster::LossOptions;
+
+/// Reach of the window to each side.
+const RADIUS: usize = 5;
+const C1: f64 = 0.01 * 0.01;
+const C2: f64 = 0.03 * 0.03;
+
+/// Gradient by the pixels of a tile, before exposure and over the background; zero outside of the picture.
+#[derive(Debug, Clone)]
+pub(super) struct TileGradient<T> {
+    pub(super) rgb: [TilePlane<T>; 3],
+    pub(super) alpha: TilePlane<T>,
+    /// Mean over the channels of the absolute colour error (no gradient, but needed in the same place).
+    pub(super) error: TilePlane<T>,
+}
+
+impl<T: Real> Default for TileGradient<T> {
+    fn default() -> Self {
+        let zero = [[T::default(); LANES]; ROWS];
+        Self { rgb: [zero; 3], alpha: zero, error: zero }
+    }
+}
+
+/// The output of the pass.
+#[derive(Debug, Default)]
+pub(super) struct Loss<T> {
+    pub(super) tiles: Vec<TileGradient<T>>,
+    /// Number of the exposure that was applied, and the gradient by it.
+    pub(super) exposure: Option<(usize, [T; 12])>,
+    pub(super) value: f64,
+    pub(super) l1: f64,
+    pub(super) ssim: f64,
+    // Rendering after exposure and target, by channel; rows padded with zeros to whole tiles.
+    rendered: [Vec<T>; 3],
+    target: [Vec<T>; 3],
+    // Derivative of the loss by the blurred a, a² + b² and ab.
+    maps: [[Vec<T>; 3]; 3],
+}
+
+/// Sums over a band: |colour error|, |alpha error|.
+type BandSums = [f64; 2];
+
+impl<T: Real> Loss<T> {
+    /// `exposure` is the matrix that `options` name; the sizes of camera, picture and target agree.
+    pub(super) fn run(
+        &mut self,
+        isa: Isa,
+        camera: &Camera<T>,
+        picture: &Picture<T>,
+        target: &TargetPlanes,
+        options: &LossOptions,
+        exposure: Option<[T; 12]>,
+    ) {
+        let (width, height) = (camera.width as usize, camera.height as usize);
+        let stride = camera.tiles_x as usize * LANES;
+        let pixels = (width * height) as f64;
+        self.tiles.resize_with(camera.tiles(), TileGradient::default);
+        for plane in self.rendered.iter_mut().chain(&mut self.target).chain(self.maps.iter_mut().flatten()) {
+            plane.resize(stride * height, T::default());
+        }
+        let (ssim_weight, l1_weight) = (f64::from(options.ssim_weight), 1.0 - f64::from(options.ssim_weight));
+        let alpha_weight = target.alpha.as_ref().map_or(0.0, |_| f64::from(options.alpha_weight));
+        let shape = Shape { width, height, stride };
+
+        let per_row = camera.tiles_x as usize;
+        let [r0, r1, r2] = &mut self.rendered;
+        let [t0, t1, t2] = &mut self.target;
+        let band = stride * ROWS;
+        let sums: Vec<BandSums> = self
+            .tiles
+            .par_chunks_mut(per_row)
+            .zip(picture.tiles.par_chunks(per_row))
+            .zip(r0.par_chunks_mut(band).zip(r1.par_chunks_mut(band)).zip(r2.par_chunks_mut(band)))
+            .zip(t0.par_chunks_mut(band).zip(t1.par_chunks_mut(band)).zip(t2.par_chunks_mut(band)))
+            .enumerate()
+            .map(|(band, (((gradient, pixels_of), ((r0, r1), r2)), ((t0, t1), t2)))| {
+                let kernel = CompareBand {
+                    shape,
+                    first_row: band * ROWS,
+                    pixels: pixels_of,
+                    gradient,
+                    rendered: [r0, r1, r2],
+                    target_rows: [t0, t1, t2],
+                    target,
+                    background: picture.background,
+                    exposure,
+                    by_alpha: T::of(alpha_weight / pixels),
+                };
+                T::run(isa, kernel)
+            })
+            .collect();
+        let total = sums.iter().fold([0.0; 2], |t, s| [t[0] + s[0], t[1] + s[1]]);
+        self.l1 = total[0] / (3.0 * pixels);
+
+        let bands = height.div_ceil(ROWS);
+        let by_ssim = -ssim_weight / (3.0 * pixels);
+        let (rendered, target_planes) = (&self.rendered, &self.target);
+        let mut tasks = Vec::with_capacity(3 * bands);
+        for (channel, [by_mean, by_square, by_product]) in self.maps.iter_mut().enumerate() {
+            let chunks =
+                by_mean.chunks_mut(band).zip(by_square.chunks_mut(band)).zip(by_product.chunks_mut(band));
+            for (index, ((by_mean, by_square), by_product)) in chunks.enumerate() {
+                tasks.push((channel, index, [by_mean, by_square, by_product]));
+            }
+        }
+        let similarity: Vec<f64> = tasks
+            .into_par_iter()
+            .map(|(channel, index, maps)| {
+                let (a, b) = (&rendered[channel], &target_planes[channel]);
+                let first_row = index * ROWS;
+                T::run(isa, SimilarityBand { shape, first_row, a, b, maps, by_ssim: T::of(by_ssim) })
+            })
+            .collect();
+        self.ssim = similarity.iter().sum::<f64>() / (3.0 * pixels);
+
+        let maps = &self.maps;
+        let exposures: Vec<[T; 12]> = self
+            .tiles
+            .par_chunks_mut(per_row)
+            .zip(picture.tiles.par_chunks(per_row))
+            .enumerate()
+            .map(|(band, (gradient, pixels_of))| {
+                let kernel = GradientBand {
+                    shape,
+                    first_row: band * ROWS,
+                    pixels: pixels_of,
+                    gradient,
+                    rendered,
+                    target: target_planes,
+                    maps,
+                    background: picture.background,
+                    exposure,
+                    by_l1: T::of(l1_weight / (3.0 * pixels)),
+                };
+                T::run(isa, kernel)
+            })
+            .collect();
+        self.exposure = options.exposure.map(|index| {
+            let mut sum = [T::default(); 12];
+            for part in &exposures {
+                for k in 0..12 {
+                    sum[k] += part[k];
+                }
+            }
+            (index as usize, sum)
+        });
+        self.value = l1_weight * self.l1 + ssim_weight * (1.0 - self.ssim) + alpha_weight * total[1] / pixels;
+    }
+
+    /// By r, g, b and alpha, row by row.
+    pub(super) fn gradient(&self, camera: &Camera<T>) -> Vec<[f32; 4]> {
+        let (width, height) = (camera.width as usize, camera.height as usize);
+        let pixel = |at: usize| {
+            let (x, y) = (at % width, at / width);
+            let tile = &self.tiles[y / ROWS * camera.tiles_x as usize + x / LANES];
+            let (row, lane) = (y % ROWS, x % LANES);
+            let [r, g, b] = [0, 1, 2].map(|c: usize| tile.rgb[c][row][lane].f32());
+            [r, g, b, tile.alpha[row][lane].f32()]
+        };
+        (0..width * height).map(pixel).collect()
+    }
+}
+
+#[derive(Clone, Copy)]
+struct Shape {
+    width: usize,
+    height: usize,
+    stride: usize,
+}
+
+/// The 16 values from `at` on.
+#[inline(always)]
+fn window<T>(values: &[T], at: usize) -> &[T; LANES] {
+    match values[at..].first_chunk() {
+        Some(window) => window,
+        None => panic!("a row of a plane is padded to whole tiles"),
+    }
+}
+
+/// As [`window`], to write.
+#[inline(always)]
+fn window_mut<T>(values: &mut [T], at: usize) -> &mut [T; LANES] {
+    match values[at..].first_chunk_mut() {
+        Some(window) => window,
+        None => panic!("a row of a plane is padded to whole tiles"),
+    }
+}
+
+/// The blended colours of a row of a tile over the background.
+#[inline(always)]
+fn over_background<V: Lanes>(pixels: &TilePixels<V::T>, row: usize, background: [V::T; 3]) -> [V; 3] {
+    let left = V::load(&pixels.transmittance[row]);
+    [0, 1, 2].map(|c| left.fma(V::splat(background[c]), V::load(&pixels.rgb[c][row])))
+}
+
+/// `M [rgb 1]`.
+#[inline(always)]
+fn expose<V: Lanes>(m: &[V::T; 12], rgb: [V; 3]) -> [V; 3] {
+    [0, 4, 8].map(|i| {
+        let (a, b, c, d) = (V::splat(m[i]), V::splat(m[i + 1]), V::splat(m[i + 2]), V::splat(m[i + 3]));
+        a.fma(rgb[0], b.fma(rgb[1], c.fma(rgb[2], d)))
+    })
+}
+
+/// -1, 0 or 1.
+#[inline(always)]
+fn sign<V: Lanes>(x: V) -> V {
+    let (zero, one) = (V::zero(), V::splat(V::T::of(1.0)));
+    one.keep(x.ge(zero)) - one.keep(zero.ge(x))
+}
+
+/// Fills the planes, the errors and the gradient by alpha.
+struct CompareBand<'a, T> {
+    shape: Shape,
+    first_row: usize,
+    pixels: &'a [TilePixels<T>],
+    gradient: &'a mut [TileGradient<T>],
+    rendered: [&'a mut [T]; 3],
+    target_rows: [&'a mut [T]; 3],
+    target: &'a TargetPlanes,
+    background: [T; 3],
+    exposure: Option<[T; 12]>,
+    by_alpha: T,
+}
+
+impl<T: Real> Kernel<T> for CompareBand<'_, T> {
+    type Output = BandSums;
+
+    #[inline(always)]
+    fn run<V: Lanes<T = T>>(self) -> BandSums {
+        let Shape { width, height, stride } = self.shape;
+        let one = V::splat(T::of(1.0));
+        let byte = V::splat(T::of(1.0 / 255.0));
+        let mut sums = [0.0; 2];
+        for row in 0..ROWS.min(height - self.first_row) {
+            let mut row_sums = [V::zero(); 2];
+            for (tile, (pixels, gradient)) in self.pixels.iter().zip(self.gradient.iter_mut()).enumerate() {
+                let x = tile * LANES;
+                let inside_count = LANES.min(width - x);
+                let inside = V::from_bits(((1u32 << inside_count) - 1) as u16);
+                let bytes = |plane: &[u8]| {
+                    let start = (self.first_row + row) * width + x;
+                    let mut values = [T::default(); LANES];
+                    for (value, &byte) in values.iter_mut().zip(&plane[start..start + inside_count]) {
+                        *value = T::from_i32(i32::from(byte));
+                    }
+                    V::load(&values) * byte
+                };
+                let mut rgb = over_background::<V>(pixels, row, self.background);
+                if let Some(matrix) = &self.exposure {
+                    rgb = expose(matrix, rgb);
+                }
+                let target_alpha = self.target.alpha.as_deref().map(bytes);
+                let mut error = V::zero();
+                for channel in 0..3 {
+                    let mut wanted = bytes(&self.target.rgb[channel]);
+                    if let Some(alpha) = target_alpha {
+                        let background = V::splat(self.background[channel]);
+                        wanted = alpha.fma(wanted - background, background);
+                    }
+                    let (have, wanted) = (rgb[channel].keep(inside), wanted.keep(inside));
+                    error = error + (have - wanted).abs();
+                    have.store(window_mut(self.rendered[channel], row * stride + x));
+                    wanted.store(window_mut(self.target_rows[channel], row * stride + x));
+                }
+                (error * V::splat(T::of(1.0 / 3.0))).store(&mut gradient.error[row]);
+                row_sums[0] = row_sums[0] + error;
+                let mut by_alpha = V::zero();
+                if let Some(target_alpha) = target_alpha {
+                    let alpha = one - V::load(&pixels.transmittance[row]);
+                    let difference = (alpha - target_alpha).keep(inside);
+                    row_sums[1] = row_sums[1] + difference.abs();
+                    by_alpha = V::splat(self.by_alpha) * sign(difference);
+                }
+                by_alpha.store(&mut gradient.alpha[row]);
+            }
+            sums[0] += row_sums[0].sum().f64();
+            sums[1] += row_sums[1].sum().f64();
+        }
+        sums
+    }
+}
+
+/// The Gaussian window of SSIM: sigma 1.5, sum 1.
+fn taps<T: Real>() -> [T; 2 * RADIUS + 1] {
+    let weight = |k: usize| (-0.5 * ((k as f64 - RADIUS as f64) / 1.5).powi(2)).exp();
+    let sum: f64 = (0..=2 * RADIUS).map(weight).sum();
+    std::array::from_fn(|k| T::of(weight(k) / sum))
+}
+
+/// A row with a tile of zeros at both ends, so that windows may reach past the picture.
+fn padded_row<T: Real>(stride: usize) -> Vec<T> {
+    vec![T::default(); stride + 2 * LANES]
+}
+
+/// The window along a padded row, around the 16 pixels from `x` on.
+#[inline(always)]
+fn blur_along<V: Lanes>(row: &[V::T], x: usize, taps: &[V; 2 * RADIUS + 1]) -> V {
+    let row = &row[x + LANES - RADIUS..x + 2 * LANES + RADIUS];
+    let mut sum = V::zero();
+    for k in 0..=2 * RADIUS {
+        sum = V::load(window(row, k)).fma(taps[k], sum);
+    }
+    sum
+}
+
+/// SSIM and its derivative by the blurred fields.
+struct SimilarityBand<'a, T> {
+    shape: Shape,
+    first_row: usize,
+    a: &'a [T],
+    b: &'a [T],
+    maps: [&'a mut [T]; 3],
+    by_ssim: T,
+}
+
+impl<T: Real> Kernel<T> for SimilarityBand<'_, T> {
+    type Output = f64;
+
+    #[inline(always)]
+    fn run<V: Lanes<T = T>>(self) -> f64 {
+        let Shape { width, height, stride } = self.shape;
+        let taps = taps::<T>().map(V::splat);
+        let mut fields: [Vec<T>; 4] = std::array::from_fn(|_| padded_row(stride));
+        let (two, c1, c2) = (V::splat(T::of(2.0)), V::splat(T::of(C1)), V::splat(T::of(C2)));
+        let by_ssim = V::splat(self.by_ssim);
+        let mut total = 0.0;
+        for row in 0..ROWS.min(height - self.first_row) {
+            let y = self.first_row + row;
+            let above = y.saturating_sub(RADIUS);
+            let below = (y + RADIUS).min(height - 1);
+            for x in (0..stride).step_by(LANES) {
+                let mut sums = [V::zero(); 4];
+                for source in above..=below {
+                    let tap = taps[source + RADIUS - y];
+                    let a = V::load(window(self.a, source * stride + x));
+                    let b = V::load(window(self.b, source * stride + x));
+                    sums[0] = a.fma(tap, sums[0]);
+                    sums[1] = b.fma(tap, sums[1]);
+                    sums[2] = a.fma(a, b * b).fma(tap, sums[2]);
+                    sums[3] = (a * b).fma(tap, sums[3]);
+                }
+                for (field, sum) in fields.iter_mut().zip(sums) {
+                    sum.store(window_mut(field, LANES + x));
+                }
+            }
+            let mut row_sum = V::zero();
+            for x in (0..stride).step_by(LANES) {
+                let inside = V::from_bits(((1u32 << LANES.min(width - x)) - 1) as u16);
+                let [ma, mb, square, product] =
+                    [0, 1, 2, 3].map(|k: usize| blur_along::<V>(&fields[k], x, &taps));
+                let means = ma.fma(ma, mb * mb);
+                let a1 = (two * ma).fma(mb, c1);
+                let a2 = ma.fnma(mb, product).fma(two, c2);
+                let b1 = means + c1;
+                let b2 = square - means + c2;
+                let (inverse1, inverse2) = (V::splat(T::of(1.0)) / b1, V::splat(T::of(1.0)) / b2);
+                let inverse = inverse1 * inverse2;
+                let s = (a1 * a2 * inverse).keep(inside);
+                row_sum = row_sum + s;
+                let scale = by_ssim.keep(inside);
+                let by_mean = two * (mb * (a2 - a1) * inverse - ma * s * (inverse1 - inverse2));
+                (scale * by_mean).store(window_mut(self.maps[0], row * stride + x));
+                (V::zero() - scale * s * inverse2).store(window_mut(self.maps[1], row * stride + x));
+                (scale * two * a1 * inverse).store(window_mut(self.maps[2], row * stride + x));
+            }
+            total += row_sum.sum().f64();
+        }
+        total
+    }
+}
+
+/// The gradient by the pixels, and by the exposure.
+struct GradientBand<'a, T> {
+    shape: Shape,
+    first_row: usize,
+    pixels: &'a [TilePixels<T>],
+    gradient: &'a mut [TileGradient<T>],
+    rendered: &'a [Vec<T>; 3],
+    target: &'a [Vec<T>; 3],
+    maps: &'a [[Vec<T>; 3]; 3],
+    background: [T; 3],
+    exposure: Option<[T; 12]>,
+    by_l1: T,
+}
+
+impl<T: Real> Kernel<T> for GradientBand<'_, T> {
+    type Output = [T; 12];
+
+    #[inline(always)]
+    fn run<V: Lanes<T = T>>(self) -> [T; 12] {
+        let Shape { width, height, stride } = self.shape;
+        let taps = taps::<T>().map(V::splat);
+        let mut fields: [[Vec<T>; 3]; 3] =
+            std::array::from_fn(|_| std::array::from_fn(|_| padded_row(stride)));
+        let two = V::splat(T::of(2.0));
+        let by_l1 = V::splat(self.by_l1);
+        let mut by_exposure = [V::zero(); 12];
+        let rows = ROWS.min(height - self.first_row);
+        for row in 0..rows {
+            let y = self.first_row + row;
+            let above = y.saturating_sub(RADIUS);
+            let below = (y + RADIUS).min(height - 1);
+            for (maps, fields) in self.maps.iter().zip(&mut fields) {
+                for x in (0..stride).step_by(LANES) {
+                    let mut sums = [V::zero(); 3];
+                    for source in above..=below {
+                        let tap = taps[source + RADIUS - y];
+                        for k in 0..3 {
+                            sums[k] = V::load(window(&maps[k], source * stride + x)).fma(tap, sums[k]);
+                        }
+                    }
+                    for (field, sum) in fields.iter_mut().zip(sums) {
+                        sum.store(window_mut(field, LANES + x));
+                    }
+                }
+            }
+            for (tile, (pixels, gradient)) in self.pixels.iter().zip(self.gradient.iter_mut()).enumerate() {
+                let x = tile * LANES;
+                let inside = V::from_bits(((1u32 << LANES.min(width - x)) - 1) as u16);
+                let mut by_rgb = [0, 1, 2].map(|channel| {
+                    let at = y * stride + x;
+                    let a = V::load(window(&self.rendered[channel], at));
+                    let b = V::load(window(&self.target[channel], at));
+                    let [mean, square, product] =
+                        [0, 1, 2].map(|k: usize| blur_along::<V>(&fields[channel][k], x, &taps));
+                    let by_ssim = (two * a).fma(square, b.fma(product, mean));
+                    by_l1.fma(sign(a - b), by_ssim).keep(inside)
+                });
+                if let Some(m) = &self.exposure {
+                    let rgb = over_background::<V>(pixels, row, self.background);
+                    for i in 0..3 {
+                        for j in 0..3 {
+                            by_exposure[4 * i + j] = by_rgb[i].fma(rgb[j], by_exposure[4 * i + j]);
+                        }
+                        by_exposure[4 * i + 3] = by_exposure[4 * i + 3] + by_rgb[i];
+                    }
+                    by_rgb = [0, 1, 2].map(|j: usize| {
+                        let column = [m[j], m[4 + j], m[8 + j]].map(V::splat);
+                        by_rgb[0].fma(column[0], by_rgb[1].fma(column[1], by_rgb[2] * column[2]))
+                    });
+                }
+                for channel in 0..3 {
+                    by_rgb[channel].store(&mut gradient.rgb[channel][row]);
+                }
+            }
+        }
+        for gradient in self.gradient.iter_mut() {
+            for row in rows..ROWS {
+                let zero = [T::default(); LANES];
+                for channel in 0..3 {
+                    gradient.rgb[channel][row] = zero;
+                }
+                (gradient.alpha[row], gradient.error[row]) = (zero, zero);
+            }
+        }
+        by_exposure.map(V::sum)
+    }
+}

@@ -1,0 +1,380 @@
+//! Culls, projects and colours the splats: from parameters to [`Projected`] records and the list of visible splats.
+//!
+//! Sixteen splats at a time; only what survives culling gets a colour. A splat with any parameter that is not finite is
+//! not visible, so nothing below has to think of it.
+
+use rayon::prelude::*;
+
+use super::harmonics;
+use super::lanes::{Kernel, LANES, Lanes};
+use super::real::{Isa, Real};
+use super::state::{GEOMETRY, Geometry, Scene};
+use crate::error::{Error, ErrorKind, Result};
+use crate::raster::{ALPHA_MIN, DILATION, NEAR, TILE, View};
+
+/// Splats that one task handles; also the grain of the later passes over splats.
+pub(super) const CHUNK: usize = 256;
+/// log2 of the least alpha.
+pub(super) const LOG2_ALPHA_MIN: f64 = -7.994_353_436_858_858; // log2(1 / 255)
+/// Added to log2(opacity / ALPHA_MIN) for all extents, so that rounding never cuts off a pixel that counts.
+const EXTENT_SLACK: f64 = 1e-3;
+const HALF_LOG2_E: f64 = 0.5 * std::f64::consts::LOG2_E;
+
+/// A visible splat on the picture: one cache line in single precision.
+///
+/// `alpha = 2^(log2_opacity - (skew_x dx + skew_y dy)² - squeeze dy²)` with (dx, dy) from the centre to the pixel: the
+/// Cholesky form of the conic, which no rounding can make negative.
+#[derive(Debug, Clone, Copy, Default)]
+#[repr(C)]
+pub(super) struct Projected<T> {
+    pub(super) u: T,
+    pub(super) v: T,
+    pub(super) skew_x: T,
+    pub(super) skew_y: T,
+    pub(super) squeeze: T,
+    pub(super) log2_opacity: T,
+    pub(super) rgb: [T; 3],
+    /// Half the width of the box around all pixels where alpha reaches the least value.
+    pub(super) reach_x: T,
+    /// Half its height.
+    pub(super) reach_y: T,
+    pub(super) depth: T,
+    pub(super) opacity: T,
+    /// 2D covariance with the dilation: xx, xy, yy.
+    pub(super) covariance: [T; 3],
+}
+
+/// A view in the numbers of the passes.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Camera<T> {
+    pub(super) rotation: [[T; 3]; 3],
+    pub(super) translation: [T; 3],
+    pub(super) fx: T,
+    pub(super) fy: T,
+    pub(super) cx: T,
+    pub(super) cy: T,
+    /// Largest |x/z| and |y/z| in the Jacobian.
+    pub(super) limit_x: T,
+    pub(super) limit_y: T,
+    /// Camera centre in the world.
+    pub(super) centre: [T; 3],
+    pub(super) width: u32,
+    pub(super) height: u32,
+    pub(super) tiles_x: u32,
+    pub(super) tiles_y: u32,
+}
+
+impl<T: Real> Camera<T> {
+    /// # Errors
+    /// [`ErrorKind::InvalidArgument`] if the view cannot take a picture.
+    pub(super) fn new(view: &View) -> Result<Self> {
+        let numbers = view.rotation.iter().flatten().chain(&view.translation);
+        let finite = numbers.chain([&view.fx, &view.fy, &view.cx, &view.cy]).all(|v| v.is_finite());
+        if !finite || view.fx <= 0.0 || view.fy <= 0.0 {
+            return Err(Error::argument(format!("the view is no pinhole camera: {view:?}")));
+        }
+        if view.width == 0 || view.height == 0 || view.width > 1 << 15 || view.height > 1 << 15 {
+            return Err(Error::argument(format!(
+                "a picture of {}x{} cannot be rendered",
+                view.width, view.height
+            ))
+            .hint("both sides must be 1 to 32768"));
+        }
+        let (r, t) = (view.rotation, view.translation);
+        let centre = [0, 1, 2].map(|i| T::of(-(r[0][i] * t[0] + r[1][i] * t[1] + r[2][i] * t[2])));
+        Ok(Self {
+            rotation: r.map(|row| row.map(T::of)),
+            translation: t.map(T::of),
+            fx: T::of(view.fx),
+            fy: T::of(view.fy),
+            cx: T::of(view.cx),
+            cy: T::of(view.cy),
+            limit_x: T::of(1.3 * 0.5 * f64::from(view.width) / view.fx),
+            limit_y: T::of(1.3 * 0.5 * f64::from(view.height) / view.fy),
+            centre,
+            width: view.width,
+            height: view.height,
+            tiles_x: view.width.div_ceil(TILE),
+            tiles_y: view.height.div_ceil(TILE),
+        })
+    }
+
+    /// Number of tiles.
+    pub(super) fn tiles(&self) -> usize {
+        self.tiles_x as usize * self.tiles_y as usize
+    }
+}
+
+/// The output of the pass.
+#[derive(Debug, Default)]
+pub(super) struct Projection<T> {
+    pub(super) camera: Option<Camera<T>>,
+    pub(super) sh_degree: u32,
+    /// One per splat; only those of visible splats are of this view.
+    pub(super) projected: Vec<Projected<T>>,
+    /// Numbers of the visible splats, ascending.
+    pub(super) visible: Vec<u32>,
+    /// `visible[chunk_starts[c]..chunk_starts[c + 1]]` are those of splats `c * CHUNK` and on.
+    pub(super) chunk_starts: Vec<usize>,
+    scratch: Vec<u32>,
+}
+
+impl<T: Real> Projection<T> {
+    /// # Errors
+    /// [`ErrorKind::InvalidArgument`] for an impossible view, or a degree that the scene does not have.
+    pub(super) fn run(&mut self, isa: Isa, scene: &Scene<T>, view: &View, sh_degree: u32) -> Result<()> {
+        if sh_degree > scene.sh_degree {
+            return Err(Error::argument(format!(
+                "spherical harmonics of degree {sh_degree} are asked for, the scene has degree {}",
+                scene.sh_degree
+            )));
+        }
+        let camera = Camera::new(view)?;
+        let n = scene.len();
+        self.camera = Some(camera);
+        self.sh_degree = sh_degree;
+        self.projected.resize(n, Projected::default());
+        self.scratch.resize(n, 0);
+        let sh_chunk = CHUNK * scene.sh_stride();
+        let counts: Vec<usize> = self
+            .projected
+            .par_chunks_mut(CHUNK)
+            .zip(self.scratch.par_chunks_mut(CHUNK))
+            .zip(scene.parameters.geometry.par_chunks(CHUNK))
+            .zip(scene.parameters.sh.par_chunks(sh_chunk))
+            .enumerate()
+            .map(|(chunk, (((projected, visible), geometry), sh))| {
+                let first = (chunk * CHUNK) as u32;
+                let sh_stride = scene.sh_stride();
+                T::run(
+                    isa,
+                    ProjectChunk {
+                        camera: &camera,
+                        geometry,
+                        sh,
+                        sh_stride,
+                        sh_degree,
+                        first,
+                        projected,
+                        visible,
+                    },
+                )
+            })
+            .collect();
+        self.visible.clear();
+        self.chunk_starts.clear();
+        self.chunk_starts.push(0);
+        for (chunk, &count) in counts.iter().enumerate() {
+            let at = chunk * CHUNK;
+            self.visible.extend_from_slice(&self.scratch[at..at + count]);
+            self.chunk_starts.push(self.visible.len());
+        }
+        Ok(())
+    }
+
+    /// # Errors
+    /// [`ErrorKind::Internal`] if no view was projected.
+    pub(super) fn camera(&self) -> Result<Camera<T>> {
+        self.camera.ok_or_else(|| Error::new(ErrorKind::Internal, "no view was projected"))
+    }
+}
+
+/// Sixteen splats as one vector per parameter.
+#[inline(always)]
+pub(super) fn gather<V: Lanes>(records: impl Iterator<Item = Geometry<V::T>>) -> [V; GEOMETRY] {
+    let mut columns = [[V::T::default(); LANES]; GEOMETRY];
+    for (lane, record) in records.take(LANES).enumerate() {
+        for k in 0..GEOMETRY {
+            columns[k][lane] = record[k];
+        }
+    }
+    std::array::from_fn(|k| V::load(&columns[k]))
+}
+
+/// Rotation matrix of quaternions of unit length, row by row.
+#[inline(always)]
+pub(super) fn rotation<V: Lanes>([w, x, y, z]: [V; 4]) -> [[V; 3]; 3] {
+    let (one, two) = (V::splat(V::T::of(1.0)), V::splat(V::T::of(2.0)));
+    [
+        [one - two * (y * y + z * z), two * (x * y - w * z), two * (x * z + w * y)],
+        [two * (x * y + w * z), one - two * (x * x + z * z), two * (y * z - w * x)],
+        [two * (x * z - w * y), two * (y * z + w * x), one - two * (x * x + y * y)],
+    ]
+}
+
+/// What the forward projection and its gradient both need.
+pub(super) struct Geometric<V> {
+    /// Camera coordinates.
+    pub(super) p: [V; 3],
+    /// 1 / depth.
+    pub(super) inverse_z: V,
+    /// Jacobian times world-to-camera rotation, 2x3.
+    pub(super) m: [[V; 3]; 2],
+    /// Quaternion of unit length and the inverse of its length before.
+    pub(super) quaternion: [V; 4],
+    pub(super) inverse_norm: V,
+    pub(super) rotation: [[V; 3]; 3],
+    pub(super) scale: [V; 3],
+    /// `m` times rotation times scale, 2x3: the covariance is `half halfᵀ` plus the dilation.
+    pub(super) half: [[V; 3]; 2],
+    /// Covariance with the dilation: xx, xy, yy.
+    pub(super) covariance: [V; 3],
+    pub(super) determinant: V,
+}
+
+#[inline(always)]
+pub(super) fn dot<V: Lanes>(a: [V; 3], b: [V; 3]) -> V {
+    a[0].fma(b[0], a[1].fma(b[1], a[2] * b[2]))
+}
+
+#[inline(always)]
+pub(super) fn geometric<V: Lanes>(camera: &Camera<V::T>, g: &[V; GEOMETRY]) -> Geometric<V> {
+    let splat = V::splat;
+    let k = |v: f64| V::splat(V::T::of(v));
+    let mean = [g[0], g[1], g[2]];
+    let r = camera.rotation.map(|row| row.map(splat));
+    let p = [0, 1, 2].map(|i| dot(r[i], mean) + splat(camera.translation[i]));
+    let inverse_z = k(1.0) / p[2];
+    let clamp = |v: V, limit: V::T| v.max(splat(-limit)).min(splat(limit));
+    let slope = [clamp(p[0] * inverse_z, camera.limit_x), clamp(p[1] * inverse_z, camera.limit_y)];
+    let jx = splat(camera.fx) * inverse_z;
+    let jy = splat(camera.fy) * inverse_z;
+    let m = [
+        [0, 1, 2].map(|i| jx * slope[0].fnma(r[2][i], r[0][i])),
+        [0, 1, 2].map(|i| jy * slope[1].fnma(r[2][i], r[1][i])),
+    ];
+    let q = [g[4], g[5], g[6], g[7]];
+    let inverse_norm = k(1.0) / (q[0] * q[0] + q[1] * q[1] + q[2] * q[2] + q[3] * q[3]).sqrt();
+    let quaternion = q.map(|v| v * inverse_norm);
+    let rotation = rotation(quaternion);
+    let scale = [g[8].exp(), g[9].exp(), g[10].exp()];
+    let half =
+        m.map(|row| [0, 1, 2].map(|j| scale[j] * dot(row, [rotation[0][j], rotation[1][j], rotation[2][j]])));
+    let [h0, h1] = half;
+    let (s0, s1) = (dot(h0, h0), dot(h1, h1));
+    let dilation = k(DILATION);
+    let cross = [h0[1] * h1[2] - h0[2] * h1[1], h0[2] * h1[0] - h0[0] * h1[2], h0[0] * h1[1] - h0[1] * h1[0]];
+    // Lagrange's identity: a sum of squares, where xx yy - xy² would cancel.
+    let determinant = dot(cross, cross) + dilation * (s0 + s1 + dilation);
+    let covariance = [s0 + dilation, dot(h0, h1), s1 + dilation];
+    Geometric { p, inverse_z, m, quaternion, inverse_norm, rotation, scale, half, covariance, determinant }
+}
+
+struct ProjectChunk<'a, T> {
+    camera: &'a Camera<T>,
+    geometry: &'a [Geometry<T>],
+    sh: &'a [T],
+    sh_stride: usize,
+    sh_degree: u32,
+    first: u32,
+    projected: &'a mut [Projected<T>],
+    visible: &'a mut [u32],
+}
+
+impl<T: Real> Kernel<T> for ProjectChunk<'_, T> {
+    /// How many are visible.
+    type Output = usize;
+
+    #[inline(always)]
+    fn run<V: Lanes<T = T>>(self) -> usize {
+        let camera = self.camera;
+        let k = |v: f64| V::splat(T::of(v));
+        let zero = V::zero();
+        let mut count = 0;
+        for (block, records) in self.geometry.chunks(LANES).enumerate() {
+            let g = gather::<V>(records.iter().copied());
+            let f = geometric(camera, &g);
+            let opacity = k(1.0) / (k(1.0) + (zero - g[3]).exp());
+            let depth = f.p[2];
+            let in_front = V::bits(depth.ge(k(NEAR))) & !V::bits(k(NEAR).ge(depth));
+            // log2(opacity / ALPHA_MIN); the logarithm is only taken where it is not hopeless.
+            let mut candidates = in_front & V::bits(opacity.ge(k(ALPHA_MIN)));
+            candidates &= ((1u32 << records.len()) - 1) as u16;
+            if candidates == 0 {
+                continue;
+            }
+            let mut log2_opacity = opacity.array();
+            for value in &mut log2_opacity {
+                *value = value.log2();
+            }
+            let log2_opacity = V::load(&log2_opacity);
+            let [xx, xy, yy] = f.covariance;
+            let u = (V::splat(camera.fx) * f.p[0]).fma(f.inverse_z, V::splat(camera.cx));
+            let v = (V::splat(camera.fy) * f.p[1]).fma(f.inverse_z, V::splat(camera.cy));
+            let reach = (log2_opacity + k(EXTENT_SLACK - LOG2_ALPHA_MIN)) / k(HALF_LOG2_E);
+            let reach_x = (reach * xx).max(zero).sqrt();
+            let reach_y = (reach * yy).max(zero).sqrt();
+            let skew_x = (k(HALF_LOG2_E) * yy / f.determinant).sqrt();
+            let skew_y = zero - xy / yy * skew_x;
+            let squeeze = k(HALF_LOG2_E) / yy;
+            // The box touches the picture. All comparisons are false for what is not a number.
+            candidates &= V::bits((u + reach_x).ge(zero)) & V::bits((v + reach_y).ge(zero));
+            candidates &= V::bits(V::splat(T::of(f64::from(camera.width))).ge(u - reach_x));
+            candidates &= V::bits(V::splat(T::of(f64::from(camera.height))).ge(v - reach_y));
+            let mut not_finite = u - u;
+            for value in g.into_iter().chain([v, xx, xy, yy, f.determinant, skew_x, skew_y, squeeze]) {
+                not_finite = not_finite + (value - value);
+            }
+            candidates &= V::bits(not_finite.ge(zero));
+            if candidates == 0 {
+                continue;
+            }
+            let columns =
+                [u, v, skew_x, skew_y, squeeze, log2_opacity, reach_x, reach_y, depth, opacity, xx, xy, yy]
+                    .map(V::array);
+            while candidates != 0 {
+                let lane = candidates.trailing_zeros() as usize;
+                candidates &= candidates - 1;
+                let local = block * LANES + lane;
+                let c = |column: usize| columns[column][lane];
+                let rgb = self.colour(local);
+                if rgb.iter().any(|&v| !(v - v == T::default())) {
+                    continue;
+                }
+                self.projected[local] = Projected {
+                    u: c(0),
+                    v: c(1),
+                    skew_x: c(2),
+                    skew_y: c(3),
+                    squeeze: c(4),
+                    log2_opacity: c(5),
+                    rgb: rgb.map(|v| v.max(T::default())),
+                    reach_x: c(6),
+                    reach_y: c(7),
+                    depth: c(8),
+                    opacity: c(9),
+                    covariance: [c(10), c(11), c(12)],
+                };
+                self.visible[count] = self.first + local as u32;
+                count += 1;
+            }
+        }
+        count
+    }
+}
+
+/// Unit vector from the camera centre to a mean, and the inverse of the distance.
+#[inline(always)]
+pub(super) fn direction<T: Real>(camera: &Camera<T>, geometry: &Geometry<T>) -> ([T; 3], T) {
+    let d = [0, 1, 2].map(|i| geometry[i] - camera.centre[i]);
+    let inverse = T::of(1.0) / (d[0] * d[0] + d[1] * d[1] + d[2] * d[2]).sqrt();
+    (d.map(|v| v * inverse), inverse)
+}
+
+impl<T: Real> ProjectChunk<'_, T> {
+    /// 0.5 + SH, not clamped.
+    #[inline(always)]
+    fn colour(&self, local: usize) -> [T; 3] {
+        let (d, _) = direction(self.camera, &self.geometry[local]);
+        let basis = harmonics::basis(self.sh_degree, d);
+        let used = ((self.sh_degree + 1) * (self.sh_degree + 1)) as usize;
+        let sh = &self.sh[local * self.sh_stride..][..used * 3];
+        let mut rgb = [T::of(0.5); 3];
+        for (b, coefficient) in basis.iter().zip(sh.chunks_exact(3)) {
+            for channel in 0..3 {
+                rgb[channel] += *b * coefficient[channel];
+            }
+        }
+        rgb
+    }
+}

@@ -1,0 +1,218 @@
+//! Blends the picture, tile by tile, front to back.
+//!
+//! A lane is a pixel of a row of the tile. For each splat only the rows inside its extent are visited, and those only
+//! if a pixel of the row is still open and inside the ellipse.
+
+use rayon::prelude::*;
+
+use super::lanes::{Kernel, LANES, Lanes};
+use super::project::{Camera, LOG2_ALPHA_MIN, Projected, Projection};
+use super::real::{Isa, Real};
+use super::sort::TileLists;
+use crate::error::{Error, ErrorKind, Result};
+use crate::raster::{ALPHA_MAX, Rendering, TILE, TRANSMITTANCE_MIN};
+
+/// Rows of a tile; its columns are the [`LANES`].
+pub(super) const ROWS: usize = TILE as usize;
+
+/// One value per pixel of a tile.
+pub(super) type TilePlane<T> = [[T; LANES]; ROWS];
+
+/// The blended pixels of a tile, and what the way back needs.
+#[derive(Debug, Clone)]
+pub(super) struct TilePixels<T> {
+    /// Without the background.
+    pub(super) rgb: [TilePlane<T>; 3],
+    /// What is left for the background.
+    pub(super) transmittance: TilePlane<T>,
+    /// Length of the part of the tile's list that was visited.
+    pub(super) visited: u32,
+    /// (place in the list, pixel) where a pixel stopped before the splat at that place; by place.
+    pub(super) stops: Vec<(u32, u8)>,
+}
+
+impl<T: Real> Default for TilePixels<T> {
+    fn default() -> Self {
+        let zero = [[T::default(); LANES]; ROWS];
+        Self { rgb: [zero; 3], transmittance: zero, visited: 0, stops: Vec::new() }
+    }
+}
+
+/// The output of the pass.
+#[derive(Debug, Default)]
+pub(super) struct Picture<T> {
+    pub(super) tiles: Vec<TilePixels<T>>,
+    pub(super) background: [T; 3],
+    camera: Option<Camera<T>>,
+}
+
+/// Centre of a tile's first pixel.
+#[inline(always)]
+pub(super) fn tile_origin<T: Real>(camera: &Camera<T>, tile: usize) -> [T; 2] {
+    let (x, y) = (tile as u32 % camera.tiles_x, tile as u32 / camera.tiles_x);
+    [T::of(f64::from(x * TILE) + 0.5), T::of(f64::from(y * TILE) + 0.5)]
+}
+
+/// Per row of the tile the pixels that lie in the picture, as bits.
+pub(super) fn inside<T>(camera: &Camera<T>, tile: usize) -> [u16; ROWS] {
+    let (x, y) = (tile as u32 % camera.tiles_x, tile as u32 / camera.tiles_x);
+    let columns = (camera.width - x * TILE).min(TILE);
+    let rows = (camera.height - y * TILE).min(TILE) as usize;
+    let mut bits = [0; ROWS];
+    bits[..rows].fill(((1u32 << columns) - 1) as u16);
+    bits
+}
+
+impl<T: Real> Picture<T> {
+    pub(super) fn run(
+        &mut self,
+        isa: Isa,
+        projection: &Projection<T>,
+        lists: &TileLists,
+        background: [f32; 3],
+    ) -> Result<()> {
+        let camera = projection.camera()?;
+        self.camera = Some(camera);
+        self.background = background.map(T::of_f32);
+        self.tiles.resize_with(camera.tiles(), TilePixels::default);
+        self.tiles.par_iter_mut().enumerate().for_each(|(tile, pixels)| {
+            let list = lists.tile(tile);
+            let open = inside(&camera, tile);
+            let origin = tile_origin(&camera, tile);
+            let projected = &projection.projected;
+            T::run(isa, BlendTile { list, projected, origin, open, pixels });
+        });
+        Ok(())
+    }
+
+    /// The picture row by row over the background.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Internal`] if there is none.
+    pub(super) fn rendering(&self) -> Result<Rendering> {
+        let camera = self
+            .camera
+            .ok_or_else(|| Error::new(ErrorKind::Internal, "no picture was rasterised to be read"))?;
+        let (width, height) = (camera.width as usize, camera.height as usize);
+        let mut rgba = vec![[0f32; 4]; width * height];
+        rgba.par_chunks_mut(width).enumerate().for_each(|(y, out)| {
+            for (x, out) in out.iter_mut().enumerate() {
+                let tile = &self.tiles[y / ROWS * camera.tiles_x as usize + x / LANES];
+                let (row, lane) = (y % ROWS, x % LANES);
+                let left = tile.transmittance[row][lane];
+                for channel in 0..3 {
+                    out[channel] = (tile.rgb[channel][row][lane] + left * self.background[channel]).f32();
+                }
+                out[3] = (T::of(1.0) - left).f32();
+            }
+        });
+        Ok(Rendering { width: camera.width, height: camera.height, rgba })
+    }
+}
+
+/// A splat as the pixels of one tile see it.
+pub(super) struct Footprint<V: Lanes> {
+    /// Columns of the pixels from the splat's centre.
+    pub(super) dx: V,
+    sheared: V,
+    threshold: V,
+    /// First row and end of the rows that the splat can reach.
+    pub(super) rows: std::ops::Range<usize>,
+}
+
+impl<V: Lanes> Footprint<V> {
+    #[inline(always)]
+    pub(super) fn new(s: &Projected<V::T>, origin: [V::T; 2], columns: V) -> Self {
+        let dx = columns + V::splat(origin[0] - s.u);
+        let middle = s.v - origin[1];
+        let limit = |v: V::T| v.max(V::T::default()).min(V::T::of(ROWS as f64)).to_i32() as usize;
+        let one = V::T::of(1.0);
+        Self {
+            dx,
+            sheared: dx * V::splat(s.skew_x),
+            threshold: V::splat(V::T::of(LOG2_ALPHA_MIN)),
+            // Truncation of 1 + lower and 1 + upper end: the reach has some slack, so nothing is lost at the borders.
+            rows: limit(middle - s.reach_y + one)..limit(middle + s.reach_y + one),
+        }
+    }
+
+    /// log2 of alpha in a row at `dy` from the centre, and where it is not below the least alpha.
+    #[inline(always)]
+    pub(super) fn exponent(&self, s: &Projected<V::T>, dy: V::T) -> (V, V::Mask) {
+        let t = self.sheared + V::splat(s.skew_y * dy);
+        let exponent = t.fnma(t, V::splat(s.log2_opacity - s.squeeze * dy * dy));
+        (exponent, exponent.ge(self.threshold))
+    }
+}
+
+/// 0, 1, 2, ... 15.
+#[inline(always)]
+pub(super) fn columns<V: Lanes>() -> V {
+    V::load(&std::array::from_fn(|i| V::T::from_i32(i as i32)))
+}
+
+struct BlendTile<'a, T> {
+    list: &'a [std::sync::atomic::AtomicU32],
+    projected: &'a [Projected<T>],
+    origin: [T; 2],
+    open: [u16; ROWS],
+    pixels: &'a mut TilePixels<T>,
+}
+
+impl<T: Real> Kernel<T> for BlendTile<'_, T> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<V: Lanes<T = T>>(self) {
+        let Self { list, projected, origin, mut open, pixels } = self;
+        let zero = [[T::default(); LANES]; ROWS];
+        pixels.rgb = [zero; 3];
+        pixels.transmittance = [[T::of(1.0); LANES]; ROWS];
+        pixels.stops.clear();
+        let columns = columns::<V>();
+        let (alpha_max, least) = (V::splat(T::of(ALPHA_MAX)), V::splat(T::of(TRANSMITTANCE_MIN)));
+        let mut visited = list.len();
+        let mut open_pixels: u32 = open.iter().map(|row| row.count_ones()).sum();
+        for (place, splat) in list.iter().enumerate() {
+            let s = &projected[splat.load(std::sync::atomic::Ordering::Relaxed) as usize];
+            let footprint = Footprint::new(s, origin, columns);
+            let rgb = s.rgb.map(V::splat);
+            for row in footprint.rows.clone() {
+                let dy = origin[1] + T::from_i32(row as i32) - s.v;
+                let (exponent, inside) = footprint.exponent(s, dy);
+                let active = V::bits(inside) & open[row];
+                if active == 0 {
+                    continue;
+                }
+                let active_mask = V::from_bits(active);
+                let alpha = exponent.exp2().min(alpha_max).keep(active_mask);
+                let before = V::load(&pixels.transmittance[row]);
+                let mut weight = before * alpha;
+                let mut after = before - weight;
+                // Closed pixels keep a transmittance that may be above the least, and alpha is 0 there.
+                let stopping = active & !V::bits(after.ge(least));
+                if stopping != 0 {
+                    open[row] &= !stopping;
+                    open_pixels -= stopping.count_ones();
+                    let mut bits = stopping;
+                    while bits != 0 {
+                        pixels.stops.push((place as u32, (row * LANES) as u8 + bits.trailing_zeros() as u8));
+                        bits &= bits - 1;
+                    }
+                    weight = weight.keep(V::from_bits(active & !stopping));
+                    after = before - weight;
+                }
+                after.store(&mut pixels.transmittance[row]);
+                for channel in 0..3 {
+                    let plane = &mut pixels.rgb[channel][row];
+                    weight.fma(rgb[channel], V::load(plane)).store(plane);
+                }
+            }
+            if open_pixels == 0 {
+                visited = place + 1;
+                break;
+            }
+        }
+        pixels.visited = visited as u32;
+    }
+}

@@ -1,0 +1,227 @@
+//! The way back through the blending: from the gradient by the picture to the gradient by the projected splats.
+//!
+//! Every tile walks its list back to front and writes one record of sums per (tile, splat), in the order of its list;
+//! then every splat adds up its records in the order of its pairs. No atomics, and the same bits for any number of
+//! threads. What density control wants to know is gathered on the way.
+
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+
+use rayon::prelude::*;
+
+use super::intersect::Pairs;
+use super::lanes::{Kernel, LANES, Lanes};
+use super::loss::TileGradient;
+use super::project::{CHUNK, Camera, Projected, Projection};
+use super::rasterise::{Footprint, Picture, ROWS, TilePixels, columns, inside, tile_origin};
+use super::real::{Isa, Real};
+use super::sort::TileLists;
+use super::state::Gathered;
+use crate::error::Result;
+use crate::raster::ALPHA_MAX;
+
+/// Sums over the pixels of a tile, with g = dL/d(ln alpha) (0 where alpha is at its cap) and w the blend weight:
+/// w * dL/d(r, g, b); g; g dx; g dy; g dx²; g dx dy; g dy²; w * colour error.
+type Sums<T> = [T; 10];
+
+/// dL/d(mean.x, mean.y, conic xx, xy, yy, opacity, r, g, b) of a visible splat.
+pub(super) type ProjectedGradient<T> = [T; 9];
+
+/// The output of the pass.
+#[derive(Debug, Default)]
+pub(super) struct ProjectedGradients<T> {
+    /// One per visible splat.
+    pub(super) splats: Vec<ProjectedGradient<T>>,
+    sums: Vec<Sums<T>>,
+}
+
+impl<T: Real> ProjectedGradients<T> {
+    pub(super) fn run(
+        &mut self,
+        isa: Isa,
+        projection: &Projection<T>,
+        pairs: &Pairs,
+        lists: &TileLists,
+        picture: &Picture<T>,
+        loss: &[TileGradient<T>],
+        gathered: &mut [Gathered<T>],
+    ) -> Result<()> {
+        let camera = projection.camera()?;
+        self.sums.resize(pairs.tiles.len(), [T::default(); 10]);
+        let mut rest = self.sums.as_mut_slice();
+        let mut tiles = Vec::with_capacity(camera.tiles());
+        for tile in 0..camera.tiles() {
+            let (sums, after) = rest.split_at_mut(lists.tile(tile).len());
+            rest = after;
+            tiles.push(sums);
+        }
+        tiles.into_par_iter().enumerate().for_each(|(tile, sums)| {
+            let kernel = UnblendTile {
+                list: lists.tile(tile),
+                projected: &projection.projected,
+                origin: tile_origin(&camera, tile),
+                inside: inside(&camera, tile),
+                background: picture.background,
+                pixels: &picture.tiles[tile],
+                gradient: &loss[tile],
+                sums,
+            };
+            T::run(isa, kernel);
+        });
+
+        self.splats.resize(projection.visible.len(), [T::default(); 9]);
+        let mut rest = self.splats.as_mut_slice();
+        let mut chunks = Vec::with_capacity(projection.chunk_starts.len());
+        for (range, gathered) in projection.chunk_starts.windows(2).zip(gathered.chunks_mut(CHUNK)) {
+            let (gradients, after) = rest.split_at_mut(range[1] - range[0]);
+            rest = after;
+            chunks.push((range[0], gradients, gathered));
+        }
+        let sums = &self.sums;
+        chunks.into_par_iter().enumerate().for_each(|(chunk, (first, gradients, gathered))| {
+            for (k, gradient) in gradients.iter_mut().enumerate() {
+                let splat = projection.visible[first + k] as usize;
+                let range = pairs.first[first + k] as usize..pairs.first[first + k + 1] as usize;
+                let mut total = [T::default(); 10];
+                for position in &lists.position[range] {
+                    let part = &sums[position.load(Relaxed) as usize];
+                    for (total, part) in total.iter_mut().zip(part) {
+                        *total += *part;
+                    }
+                }
+                let s = &projection.projected[splat];
+                *gradient = from_sums(s, &total);
+                gather(&camera, s, gradient, total[9], &mut gathered[splat - chunk * CHUNK]);
+            }
+        });
+        Ok(())
+    }
+}
+
+/// Inverse of the 2D covariance: xx, xy, yy.
+#[inline(always)]
+pub(super) fn conic<T: Real>(s: &Projected<T>) -> [T; 3] {
+    // skew_x², skew_x skew_y and skew_y² + squeeze are the conic times ½ log2(e).
+    let k = T::of(2.0 * std::f64::consts::LN_2);
+    [k * s.skew_x * s.skew_x, k * s.skew_x * s.skew_y, k * (s.skew_y * s.skew_y + s.squeeze)]
+}
+
+#[inline(always)]
+fn from_sums<T: Real>(s: &Projected<T>, sums: &Sums<T>) -> ProjectedGradient<T> {
+    let [xx, xy, yy] = conic(s);
+    let [r, g, b, o, dx, dy, dxx, dxy, dyy, _] = *sums;
+    let half = T::of(-0.5);
+    [xx * dx + xy * dy, xy * dx + yy * dy, half * dxx, -dxy, half * dyy, o / s.opacity, r, g, b]
+}
+
+#[inline(always)]
+fn gather<T: Real>(
+    camera: &Camera<T>,
+    s: &Projected<T>,
+    gradient: &ProjectedGradient<T>,
+    error: T,
+    gathered: &mut Gathered<T>,
+) {
+    let (width, height) = (T::of(f64::from(camera.width)), T::of(f64::from(camera.height)));
+    let (x, y) = (gradient[0] * width, gradient[1] * height);
+    gathered.gradient += T::of(0.5) * (x * x + y * y).sqrt();
+    gathered.error += error;
+    gathered.visible += 1;
+    let [xx, xy, yy] = s.covariance;
+    let (middle, half) = (T::of(0.5) * (xx + yy), T::of(0.5) * (xx - yy));
+    let long_axis = (middle + (half * half + xy * xy).sqrt()).sqrt();
+    gathered.radius = gathered.radius.max(T::of(3.0) * long_axis / width.max(height));
+}
+
+struct UnblendTile<'a, T> {
+    list: &'a [AtomicU32],
+    projected: &'a [Projected<T>],
+    origin: [T; 2],
+    inside: [u16; ROWS],
+    background: [T; 3],
+    pixels: &'a TilePixels<T>,
+    gradient: &'a TileGradient<T>,
+    sums: &'a mut [Sums<T>],
+}
+
+impl<T: Real> Kernel<T> for UnblendTile<'_, T> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<V: Lanes<T = T>>(self) {
+        let Self { list, projected, origin, inside, background, pixels, gradient, sums } = self;
+        let visited = pixels.visited as usize;
+        sums[visited..].fill([T::default(); 10]);
+        // Pixels that stopped open again when the walk passes the place where they did.
+        let mut open = inside;
+        for &(_, pixel) in &pixels.stops {
+            open[usize::from(pixel) / LANES] &= !(1 << (usize::from(pixel) % LANES));
+        }
+        let mut stops = pixels.stops.iter().rev().peekable();
+        // Transmittance behind the present splat, and sum over all that is behind of (weight * colour · dL/dcolour).
+        let mut transmittance = pixels.transmittance;
+        let mut behind = [[T::default(); LANES]; ROWS];
+        for row in 0..ROWS {
+            let mut by_alpha = V::zero() - V::load(&gradient.alpha[row]);
+            for channel in 0..3 {
+                by_alpha = V::load(&gradient.rgb[channel][row]).fma(V::splat(background[channel]), by_alpha);
+            }
+            (by_alpha * V::load(&transmittance[row])).store(&mut behind[row]);
+        }
+        let columns = columns::<V>();
+        let (one, alpha_max) = (V::splat(T::of(1.0)), V::splat(T::of(ALPHA_MAX)));
+        for place in (0..visited).rev() {
+            while let Some(&(_, pixel)) = stops.next_if(|&&(stop, _)| stop as usize > place) {
+                open[usize::from(pixel) / LANES] |= 1 << (usize::from(pixel) % LANES);
+            }
+            let s = &projected[list[place].load(Relaxed) as usize];
+            let footprint = Footprint::new(s, origin, columns);
+            let rgb = s.rgb.map(V::splat);
+            let mut by_rgb = [V::zero(); 3];
+            // Sums over rows of g, g dy, g dy² by column, and of the error.
+            let (mut g0, mut g1, mut g2, mut error) = (V::zero(), V::zero(), V::zero(), V::zero());
+            for row in footprint.rows.clone() {
+                let dy = origin[1] + T::from_i32(row as i32) - s.v;
+                let (exponent, inside) = footprint.exponent(s, dy);
+                let active = V::bits(inside) & open[row];
+                if active == 0 {
+                    continue;
+                }
+                let raw = exponent.exp2();
+                let alpha = raw.min(alpha_max).keep(V::from_bits(active));
+                let inverse = one / (one - alpha);
+                let before = V::load(&transmittance[row]) * inverse;
+                let weight = before * alpha;
+                before.store(&mut transmittance[row]);
+                let v = [0, 1, 2].map(|channel| V::load(&gradient.rgb[channel][row]));
+                let along = v[0].fma(rgb[0], v[1].fma(rgb[1], v[2] * rgb[2]));
+                let rest = V::load(&behind[row]);
+                let by_alpha = rest.fnma(inverse, before * along);
+                weight.fma(along, rest).store(&mut behind[row]);
+                let g = (alpha * by_alpha).keep(alpha_max.ge(raw));
+                let dy = V::splat(dy);
+                let g_dy = g * dy;
+                g0 = g0 + g;
+                g1 = g1 + g_dy;
+                g2 = g_dy.fma(dy, g2);
+                for channel in 0..3 {
+                    by_rgb[channel] = weight.fma(v[channel], by_rgb[channel]);
+                }
+                error = weight.fma(V::load(&gradient.error[row]), error);
+            }
+            let dx = footprint.dx;
+            let g_dx = g0 * dx;
+            sums[place] = [
+                by_rgb[0].sum(),
+                by_rgb[1].sum(),
+                by_rgb[2].sum(),
+                g0.sum(),
+                g_dx.sum(),
+                g1.sum(),
+                (g_dx * dx).sum(),
+                (g1 * dx).sum(),
+                g2.sum(),
+                error.sum(),
+            ];
+        }
+    }
+}

@@ -1,0 +1,299 @@
+//! The scalar types that the rasteriser runs in: `f32` (the product) and `f64` (the reference).
+
+use std::fmt::Debug;
+use std::ops::{Add, AddAssign, Div, Mul, MulAssign, Neg, Sub, SubAssign};
+
+use super::lanes::{Kernel, Portable};
+
+/// `f32` or `f64`; no other type can implement it.
+pub trait Real:
+    Copy
+    + Send
+    + Sync
+    + Debug
+    + Default
+    + PartialOrd
+    + Add<Output = Self>
+    + Sub<Output = Self>
+    + Mul<Output = Self>
+    + Div<Output = Self>
+    + Neg<Output = Self>
+    + AddAssign
+    + SubAssign
+    + MulAssign
+    + sealed::Sealed
+    + 'static
+{
+    /// Name of the type, for people.
+    const NAME: &'static str;
+    /// Bits of [`Real::depth_key`] that can be set.
+    const KEY_BITS: u32;
+    /// Rounded from double precision.
+    fn of(value: f64) -> Self;
+    /// Rounded from single precision (exact).
+    fn of_f32(value: f32) -> Self;
+    /// In double precision (exact).
+    fn f64(self) -> f64;
+    /// Rounded to single precision.
+    fn f32(self) -> f32;
+    /// Square root.
+    fn sqrt(self) -> Self;
+    /// Absolute value.
+    fn abs(self) -> Self;
+    /// Base-2 logarithm.
+    fn log2(self) -> Self;
+    /// Sine and cosine.
+    fn sin_cos(self) -> (Self, Self);
+    /// The larger one; the other one if one is not a number.
+    fn max(self, other: Self) -> Self;
+    /// The smaller one; the other one if one is not a number.
+    fn min(self, other: Self) -> Self;
+    /// `self * factor + term`, rounded once where that is one instruction on every machine of this kind.
+    fn fma(self, factor: Self, term: Self) -> Self;
+    /// 2 to the power of `self`, to a relative error of 1e-7 (`f32`; arguments are clamped to -126..=127) or exactly.
+    fn exp2(self) -> Self;
+    /// e to the power of `self`, to a relative error of 1e-7 (`f32`; arguments are clamped to -87..=88) or exactly.
+    fn exp(self) -> Self;
+    /// An integer that sorts like `self`, for positive numbers.
+    fn depth_key(self) -> u64;
+    /// Towards zero; saturates, and 0 for what is not a number.
+    fn to_i32(self) -> i32;
+    /// From an integer, rounded.
+    fn from_i32(value: i32) -> Self;
+    /// The instruction set to use for this type on this machine.
+    fn best_isa() -> Isa;
+    /// Runs `kernel` with the vectors of `isa`.
+    fn run<K: Kernel<Self>>(isa: Isa, kernel: K) -> K::Output;
+}
+
+mod sealed {
+    pub trait Sealed {}
+    impl Sealed for f32 {}
+    impl Sealed for f64 {}
+}
+
+/// A way to compute on 16 numbers at once. One that this machine cannot run never leaves [`Isa::available`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Isa {
+    /// Plain Rust; the compiler uses what every processor of this family has.
+    Portable,
+    /// Two vectors of 8 numbers (x86-64 with AVX2 and FMA).
+    Avx2,
+    /// One vector of 16 numbers (x86-64 with AVX-512 F, DQ, BW and VL).
+    Avx512,
+}
+
+impl Isa {
+    /// Those that this machine can run, the slowest first.
+    pub(super) fn available() -> Vec<Self> {
+        #[allow(unused_mut)]
+        let mut all = vec![Self::Portable];
+        #[cfg(target_arch = "x86_64")]
+        {
+            if is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma") {
+                all.push(Self::Avx2);
+                if is_x86_feature_detected!("avx512f")
+                    && is_x86_feature_detected!("avx512dq")
+                    && is_x86_feature_detected!("avx512bw")
+                    && is_x86_feature_detected!("avx512vl")
+                {
+                    all.push(Self::Avx512);
+                }
+            }
+        }
+        all
+    }
+
+    /// For people.
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::Portable => "portable",
+            Self::Avx2 => "AVX2",
+            Self::Avx512 => "AVX-512",
+        }
+    }
+}
+
+/// Adding this to a small number leaves the nearest integer in the low bits of the sum.
+pub(super) const ROUND_MAGIC: f32 = 12_582_912.0; // 1.5 * 2^23
+/// Polynomial of 2^x on [-0.5, 0.5], from the constant term on: relative error 2e-9 before rounding.
+pub(super) const EXP2: [f32; 7] =
+    [1.0, 0.693_147_18, 0.240_226_46, 0.055_503_286, 0.009_618_489, 0.001_339_993, 0.000_153_458_11];
+/// ln 2 in two parts, the first with few bits, so that an integer times it is exact.
+pub(super) const LN2: [f32; 2] = [0.693_359_375, -2.121_944_4e-4];
+
+impl Real for f32 {
+    const NAME: &'static str = "f32";
+    const KEY_BITS: u32 = 32;
+    #[inline(always)]
+    fn of(value: f64) -> Self {
+        value as f32
+    }
+    #[inline(always)]
+    fn of_f32(value: f32) -> Self {
+        value
+    }
+    #[inline(always)]
+    fn f64(self) -> f64 {
+        f64::from(self)
+    }
+    #[inline(always)]
+    fn f32(self) -> f32 {
+        self
+    }
+    #[inline(always)]
+    fn sqrt(self) -> Self {
+        f32::sqrt(self)
+    }
+    #[inline(always)]
+    fn abs(self) -> Self {
+        f32::abs(self)
+    }
+    #[inline(always)]
+    fn log2(self) -> Self {
+        f32::log2(self)
+    }
+    #[inline(always)]
+    fn sin_cos(self) -> (Self, Self) {
+        f32::sin_cos(self)
+    }
+    #[inline(always)]
+    fn max(self, other: Self) -> Self {
+        f32::max(self, other)
+    }
+    #[inline(always)]
+    fn min(self, other: Self) -> Self {
+        f32::min(self, other)
+    }
+    #[inline(always)]
+    fn fma(self, factor: Self, term: Self) -> Self {
+        if cfg!(target_arch = "aarch64") { self.mul_add(factor, term) } else { self * factor + term }
+    }
+    #[inline(always)]
+    fn exp2(self) -> Self {
+        let x = f32::min(f32::max(self, -126.0), 127.0);
+        let shifted = x + ROUND_MAGIC;
+        let f = x - (shifted - ROUND_MAGIC);
+        let mut p = EXP2[6];
+        for k in (0..6).rev() {
+            p = p.fma(f, EXP2[k]);
+        }
+        f32::from_bits(p.to_bits().wrapping_add(shifted.to_bits() << 23))
+    }
+    #[inline(always)]
+    fn exp(self) -> Self {
+        let x = f32::min(f32::max(self, -87.0), 88.0);
+        let shifted = x.fma(std::f32::consts::LOG2_E, ROUND_MAGIC);
+        let n = shifted - ROUND_MAGIC;
+        let r = n.fma(-LN2[1], n.fma(-LN2[0], x));
+        let f = r * std::f32::consts::LOG2_E;
+        let mut p = EXP2[6];
+        for k in (0..6).rev() {
+            p = p.fma(f, EXP2[k]);
+        }
+        f32::from_bits(p.to_bits().wrapping_add(shifted.to_bits() << 23))
+    }
+    #[inline(always)]
+    fn depth_key(self) -> u64 {
+        u64::from(self.to_bits())
+    }
+    #[inline(always)]
+    fn to_i32(self) -> i32 {
+        self as i32
+    }
+    #[inline(always)]
+    fn from_i32(value: i32) -> Self {
+        value as f32
+    }
+    fn best_isa() -> Isa {
+        Isa::available().last().copied().unwrap_or(Isa::Portable)
+    }
+    #[inline]
+    fn run<K: Kernel<Self>>(isa: Isa, kernel: K) -> K::Output {
+        match isa {
+            // SAFETY: an `Isa` other than `Portable` comes from `Isa::available`, which asked the processor.
+            #[cfg(target_arch = "x86_64")]
+            Isa::Avx2 => unsafe { super::x86::run_avx2(kernel) },
+            #[cfg(target_arch = "x86_64")]
+            // SAFETY: as above.
+            Isa::Avx512 => unsafe { super::x86::run_avx512(kernel) },
+            _ => kernel.run::<Portable<f32>>(),
+        }
+    }
+}
+
+impl Real for f64 {
+    const NAME: &'static str = "f64";
+    const KEY_BITS: u32 = 64;
+    #[inline(always)]
+    fn of(value: f64) -> Self {
+        value
+    }
+    #[inline(always)]
+    fn of_f32(value: f32) -> Self {
+        f64::from(value)
+    }
+    #[inline(always)]
+    fn f64(self) -> f64 {
+        self
+    }
+    #[inline(always)]
+    fn f32(self) -> f32 {
+        self as f32
+    }
+    #[inline(always)]
+    fn sqrt(self) -> Self {
+        f64::sqrt(self)
+    }
+    #[inline(always)]
+    fn abs(self) -> Self {
+        f64::abs(self)
+    }
+    #[inline(always)]
+    fn log2(self) -> Self {
+        f64::log2(self)
+    }
+    #[inline(always)]
+    fn sin_cos(self) -> (Self, Self) {
+        f64::sin_cos(self)
+    }
+    #[inline(always)]
+    fn max(self, other: Self) -> Self {
+        f64::max(self, other)
+    }
+    #[inline(always)]
+    fn min(self, other: Self) -> Self {
+        f64::min(self, other)
+    }
+    #[inline(always)]
+    fn fma(self, factor: Self, term: Self) -> Self {
+        self * factor + term
+    }
+    #[inline(always)]
+    fn exp2(self) -> Self {
+        f64::exp2(self)
+    }
+    #[inline(always)]
+    fn exp(self) -> Self {
+        f64::exp(self)
+    }
+    #[inline(always)]
+    fn depth_key(self) -> u64 {
+        self.to_bits()
+    }
+    #[inline(always)]
+    fn to_i32(self) -> i32 {
+        self as i32
+    }
+    #[inline(always)]
+    fn from_i32(value: i32) -> Self {
+        f64::from(value)
+    }
+    fn best_isa() -> Isa {
+        Isa::Portable
+    }
+    #[inline]
+    fn run<K: Kernel<Self>>(_: Isa, kernel: K) -> K::Output {
+        kernel.run::<Portable<f64>>()
+    }
+}

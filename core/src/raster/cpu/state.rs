@@ -1,0 +1,264 @@
+//! What outlives a step: parameters, moments, exposures, gathered statistics and targets.
+//!
+//! A splat's geometry is one packed record, its spherical harmonics one contiguous run, so that the optimiser streams
+//! over both; the moments have the same shapes.
+
+use super::real::Real;
+use crate::error::{Error, ErrorKind, Result};
+use crate::raster::{DensityStatistics, Target, TrainState};
+use crate::scene::{Splats, sh_coefficients};
+
+/// Index of the mean (3 values) in a [`Geometry`].
+pub(super) const MEAN: usize = 0;
+/// Index of the logit of the opacity.
+pub(super) const OPACITY: usize = 3;
+/// Index of the quaternion w, x, y, z.
+pub(super) const ROTATION: usize = 4;
+/// Index of the logarithms of the scales (3 values).
+pub(super) const SCALE: usize = 8;
+/// Values in a [`Geometry`]; the last one is unused.
+pub(super) const GEOMETRY: usize = 12;
+
+/// All parameters of a splat but its colour.
+pub(super) type Geometry<T> = [T; GEOMETRY];
+
+/// Values in the shape of the parameters: the parameters themselves, a moment, a gradient.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Parameters<T> {
+    /// One record per splat.
+    pub(super) geometry: Vec<Geometry<T>>,
+    /// As [`Splats::sh`].
+    pub(super) sh: Vec<T>,
+}
+
+impl<T: Real> Parameters<T> {
+    /// All zero.
+    pub(super) fn zero(len: usize, sh_degree: u32) -> Self {
+        Self {
+            geometry: vec![[T::default(); GEOMETRY]; len],
+            sh: vec![T::default(); len * sh_coefficients(sh_degree) * 3],
+        }
+    }
+
+    fn load(splats: &Splats) -> Self {
+        let of = T::of_f32;
+        let geometry = (0..splats.len())
+            .map(|i| {
+                let (m, q, s) = (splats.means[i], splats.rotations[i], splats.log_scales[i]);
+                let o = splats.opacities[i];
+                [m[0], m[1], m[2], o, q[0], q[1], q[2], q[3], s[0], s[1], s[2], 0.0].map(of)
+            })
+            .collect();
+        Self { geometry, sh: splats.sh.iter().map(|&v| of(v)).collect() }
+    }
+
+    /// As the arrays of the seam.
+    pub(super) fn store(&self, sh_degree: u32, antialiased: bool) -> Splats {
+        let three = |g: &Geometry<T>, at: usize| [g[at].f32(), g[at + 1].f32(), g[at + 2].f32()];
+        Splats {
+            means: self.geometry.iter().map(|g| three(g, MEAN)).collect(),
+            log_scales: self.geometry.iter().map(|g| three(g, SCALE)).collect(),
+            rotations: self
+                .geometry
+                .iter()
+                .map(|g| [g[4].f32(), g[5].f32(), g[6].f32(), g[7].f32()])
+                .collect(),
+            opacities: self.geometry.iter().map(|g| g[OPACITY].f32()).collect(),
+            sh_degree,
+            sh: self.sh.iter().map(|v| v.f32()).collect(),
+            antialiased,
+        }
+    }
+}
+
+/// Sums over steps for density control.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Gathered<T> {
+    /// Sum of the norm of the normalised 2D gradient.
+    pub(super) gradient: T,
+    /// Sum of weighted colour errors.
+    pub(super) error: T,
+    /// Largest radius on screen.
+    pub(super) radius: T,
+    /// Steps in which it was visible.
+    pub(super) visible: u32,
+}
+
+fn load_gathered<T: Real>(statistics: &DensityStatistics, splats: usize) -> Result<Vec<Gathered<T>>> {
+    let DensityStatistics { gradient, error, visible, radius, .. } = statistics;
+    let lengths = [gradient.len(), error.len(), visible.len(), radius.len()];
+    if lengths == [0; 4] {
+        return Ok(vec![Gathered::default(); splats]);
+    }
+    if lengths != [splats; 4] {
+        return Err(Error::new(
+            ErrorKind::InvalidFile,
+            format!(
+                "the statistics of density control are of {lengths:?} splats, the parameters of {splats}"
+            ),
+        ));
+    }
+    let of = T::of_f32;
+    let entry = |i: usize| Gathered {
+        gradient: of(gradient[i]),
+        error: of(error[i]),
+        radius: of(radius[i]),
+        visible: visible[i],
+    };
+    Ok((0..splats).map(entry).collect())
+}
+
+/// The splats and all that is trained with them.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Scene<T> {
+    pub(super) parameters: Parameters<T>,
+    pub(super) first: Parameters<T>,
+    pub(super) second: Parameters<T>,
+    pub(super) sh_degree: u32,
+    pub(super) antialiased: bool,
+    pub(super) exposures: Vec<[T; 12]>,
+    pub(super) exposures_first: Vec<[T; 12]>,
+    pub(super) exposures_second: Vec<[T; 12]>,
+    pub(super) gathered: Vec<Gathered<T>>,
+}
+
+impl<T: Real> Scene<T> {
+    /// Number of splats.
+    pub(super) fn len(&self) -> usize {
+        self.parameters.geometry.len()
+    }
+
+    /// Values of spherical harmonics per splat.
+    pub(super) fn sh_stride(&self) -> usize {
+        sh_coefficients(self.sh_degree) * 3
+    }
+
+    /// # Errors
+    /// [`ErrorKind::InvalidFile`] if the parts do not belong together.
+    pub(super) fn load(state: &TrainState) -> Result<Self> {
+        let splats = &state.splats;
+        splats.check()?;
+        let n = splats.len();
+        if u32::try_from(n).is_err() {
+            return Err(Error::new(ErrorKind::InvalidFile, format!("{n} splats are more than 2^32")));
+        }
+        let moments = |moments: &Splats, name: &str| -> Result<Parameters<T>> {
+            if moments.is_empty() {
+                return Ok(Parameters::zero(n, splats.sh_degree));
+            }
+            moments.check()?;
+            if moments.len() != n || moments.sh_degree != splats.sh_degree {
+                return Err(Error::new(
+                    ErrorKind::InvalidFile,
+                    format!(
+                        "the {name} moments are of {} splats of degree {}, the parameters of {n} of degree {}",
+                        moments.len(),
+                        moments.sh_degree,
+                        splats.sh_degree
+                    ),
+                ));
+            }
+            Ok(Parameters::load(moments))
+        };
+        let pictures = state.exposures.len();
+        let exposures = |matrices: &[[f32; 12]], name: &str| -> Result<Vec<[T; 12]>> {
+            match matrices.len() {
+                0 => Ok(vec![[T::default(); 12]; pictures]),
+                m if m == pictures => Ok(matrices.iter().map(|x| x.map(T::of_f32)).collect()),
+                m => Err(Error::new(
+                    ErrorKind::InvalidFile,
+                    format!("there are {m} {name} moments of exposures for {pictures} exposures"),
+                )),
+            }
+        };
+        Ok(Self {
+            parameters: Parameters::load(splats),
+            first: moments(&state.first_moments, "first")?,
+            second: moments(&state.second_moments, "second")?,
+            sh_degree: splats.sh_degree,
+            antialiased: splats.antialiased,
+            exposures: exposures(&state.exposures, "present")?,
+            exposures_first: exposures(&state.exposure_first_moments, "first")?,
+            exposures_second: exposures(&state.exposure_second_moments, "second")?,
+            gathered: load_gathered(&state.statistics, n)?,
+        })
+    }
+
+    /// Everything as single-precision arrays.
+    pub(super) fn store(&self) -> TrainState {
+        let matrices = |m: &[[T; 12]]| m.iter().map(|x| x.map(T::f32)).collect();
+        TrainState {
+            splats: self.splats(),
+            first_moments: self.first.store(self.sh_degree, false),
+            second_moments: self.second.store(self.sh_degree, false),
+            exposures: matrices(&self.exposures),
+            exposure_first_moments: matrices(&self.exposures_first),
+            exposure_second_moments: matrices(&self.exposures_second),
+            statistics: DensityStatistics {
+                opacities: Vec::new(),
+                log_scales: Vec::new(),
+                ..self.density_statistics()
+            },
+        }
+    }
+
+    /// The parameters as single-precision arrays.
+    pub(super) fn splats(&self) -> Splats {
+        self.parameters.store(self.sh_degree, self.antialiased)
+    }
+
+    /// The statistics as the seam has them.
+    pub(super) fn density_statistics(&self) -> DensityStatistics {
+        let geometry = &self.parameters.geometry;
+        DensityStatistics {
+            opacities: geometry.iter().map(|g| g[OPACITY].f32()).collect(),
+            log_scales: geometry.iter().map(|g| [g[8].f32(), g[9].f32(), g[10].f32()]).collect(),
+            gradient: self.gathered.iter().map(|g| g.gradient.f32()).collect(),
+            error: self.gathered.iter().map(|g| g.error.f32()).collect(),
+            visible: self.gathered.iter().map(|g| g.visible).collect(),
+            radius: self.gathered.iter().map(|g| g.radius.f32()).collect(),
+        }
+    }
+}
+
+/// A [`Target`] with one plane per channel, so that rows convert to numbers without a gather.
+#[derive(Debug, Clone)]
+pub(super) struct TargetPlanes {
+    pub(super) width: u32,
+    pub(super) height: u32,
+    pub(super) rgb: [Vec<u8>; 3],
+    pub(super) alpha: Option<Vec<u8>>,
+}
+
+impl TargetPlanes {
+    /// # Errors
+    /// [`ErrorKind::InvalidArgument`] if the sizes do not fit together.
+    pub(super) fn new(index: usize, target: Target) -> Result<Self> {
+        let pixels = target.width as usize * target.height as usize;
+        if pixels == 0 || target.rgb.len() != pixels * 3 {
+            return Err(Error::argument(format!(
+                "target {index} is {}x{} but has {} bytes of colour",
+                target.width,
+                target.height,
+                target.rgb.len()
+            )));
+        }
+        if let Some(alpha) = &target.alpha
+            && alpha.len() != pixels
+        {
+            return Err(Error::argument(format!(
+                "target {index} is {}x{} but has {} bytes of alpha",
+                target.width,
+                target.height,
+                alpha.len()
+            )));
+        }
+        let plane = |channel: usize| target.rgb.iter().skip(channel).step_by(3).copied().collect();
+        Ok(Self {
+            width: target.width,
+            height: target.height,
+            rgb: [plane(0), plane(1), plane(2)],
+            alpha: target.alpha,
+        })
+    }
+}

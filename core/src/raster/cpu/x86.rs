@@ -1,0 +1,315 @@
+//! [`Lanes`] of `f32` in the vectors of x86-64: two of AVX2, or one of AVX-512.
+//!
+//! Safety of this file: the vector types are private to the kernels that [`run_avx2`] and [`run_avx512`] start, whose
+//! callers have asked the processor for the instructions; everything else is inlined into those two.
+
+use std::arch::x86_64::*;
+use std::ops::{Add, Div, Mul, Sub};
+
+use super::lanes::{Kernel, LANES, Lanes};
+use super::real::{EXP2, LN2, ROUND_MAGIC};
+
+/// # Safety
+/// The processor must have AVX2 and FMA.
+#[target_feature(enable = "avx2,fma")]
+pub(super) unsafe fn run_avx2<K: Kernel<f32>>(kernel: K) -> K::Output {
+    kernel.run::<Avx2>()
+}
+
+/// # Safety
+/// The processor must have AVX-512 F, DQ, BW and VL, AVX2 and FMA.
+#[target_feature(enable = "avx512f,avx512dq,avx512bw,avx512vl,avx2,fma")]
+pub(super) unsafe fn run_avx512<K: Kernel<f32>>(kernel: K) -> K::Output {
+    kernel.run::<Avx512>()
+}
+
+/// One vector of 16.
+#[derive(Clone, Copy)]
+pub(super) struct Avx512(__m512);
+
+/// Two vectors of 8: lanes 0 to 7, lanes 8 to 15.
+#[derive(Clone, Copy)]
+pub(super) struct Avx2(__m256, __m256);
+
+macro_rules! operator {
+    ($trait:ident, $method:ident, $avx512:ident, $avx2:ident) => {
+        impl $trait for Avx512 {
+            type Output = Self;
+            #[inline(always)]
+            fn $method(self, other: Self) -> Self {
+                // SAFETY: see the top of the file.
+                Self(unsafe { $avx512(self.0, other.0) })
+            }
+        }
+        impl $trait for Avx2 {
+            type Output = Self;
+            #[inline(always)]
+            fn $method(self, other: Self) -> Self {
+                // SAFETY: see the top of the file.
+                unsafe { Self($avx2(self.0, other.0), $avx2(self.1, other.1)) }
+            }
+        }
+    };
+}
+
+operator!(Add, add, _mm512_add_ps, _mm256_add_ps);
+operator!(Sub, sub, _mm512_sub_ps, _mm256_sub_ps);
+operator!(Mul, mul, _mm512_mul_ps, _mm256_mul_ps);
+operator!(Div, div, _mm512_div_ps, _mm256_div_ps);
+
+/// 2^f * 2^n for |f| <= 0.5, where n is in the low bits of `shifted`; the same text for both kinds of vector.
+#[inline(always)]
+fn exp2_polynomial<V: Lanes<T = f32>>(f: V) -> V {
+    let mut p = V::splat(EXP2[6]);
+    for k in (0..6).rev() {
+        p = p.fma(f, V::splat(EXP2[k]));
+    }
+    p
+}
+
+/// Splits x into (f, shifted): x = f + n with |f| <= 0.5, n in the low bits of `shifted`.
+#[inline(always)]
+fn split_exp2<V: Lanes<T = f32>>(x: V) -> (V, V) {
+    let x = x.max(V::splat(-126.0)).min(V::splat(127.0));
+    let magic = V::splat(ROUND_MAGIC);
+    let shifted = x + magic;
+    (x - (shifted - magic), shifted)
+}
+
+/// As [`split_exp2`] for x / ln 2.
+#[inline(always)]
+fn split_exp<V: Lanes<T = f32>>(x: V) -> (V, V) {
+    let x = x.max(V::splat(-87.0)).min(V::splat(88.0));
+    let (magic, log2e) = (V::splat(ROUND_MAGIC), V::splat(std::f32::consts::LOG2_E));
+    let shifted = x.fma(log2e, magic);
+    let n = shifted - magic;
+    let r = n.fnma(V::splat(LN2[1]), n.fnma(V::splat(LN2[0]), x));
+    (r * log2e, shifted)
+}
+
+// Every block below is safe for the reason given at the top of the file.
+impl Avx512 {
+    #[inline(always)]
+    fn scale(self, shifted: Self) -> Self {
+        // SAFETY: see the top of the file.
+        unsafe {
+            let exponent = _mm512_slli_epi32::<23>(_mm512_castps_si512(shifted.0));
+            Self(_mm512_castsi512_ps(_mm512_add_epi32(_mm512_castps_si512(self.0), exponent)))
+        }
+    }
+}
+
+impl Lanes for Avx512 {
+    type T = f32;
+    type Mask = __mmask16;
+
+    #[inline(always)]
+    fn splat(value: f32) -> Self {
+        // SAFETY: see the top of the file.
+        Self(unsafe { _mm512_set1_ps(value) })
+    }
+    #[inline(always)]
+    fn load(values: &[f32; LANES]) -> Self {
+        // SAFETY: see the top of the file; the array has 16 numbers.
+        Self(unsafe { _mm512_loadu_ps(values.as_ptr()) })
+    }
+    #[inline(always)]
+    fn store(self, values: &mut [f32; LANES]) {
+        // SAFETY: see the top of the file; the array has 16 numbers.
+        unsafe { _mm512_storeu_ps(values.as_mut_ptr(), self.0) }
+    }
+    #[inline(always)]
+    fn fma(self, factor: Self, term: Self) -> Self {
+        // SAFETY: see the top of the file.
+        Self(unsafe { _mm512_fmadd_ps(self.0, factor.0, term.0) })
+    }
+    #[inline(always)]
+    fn fnma(self, factor: Self, term: Self) -> Self {
+        // SAFETY: see the top of the file.
+        Self(unsafe { _mm512_fnmadd_ps(self.0, factor.0, term.0) })
+    }
+    #[inline(always)]
+    fn min(self, other: Self) -> Self {
+        // SAFETY: see the top of the file.
+        Self(unsafe { _mm512_min_ps(self.0, other.0) })
+    }
+    #[inline(always)]
+    fn max(self, other: Self) -> Self {
+        // SAFETY: see the top of the file.
+        Self(unsafe { _mm512_max_ps(self.0, other.0) })
+    }
+    #[inline(always)]
+    fn abs(self) -> Self {
+        // SAFETY: see the top of the file.
+        Self(unsafe { _mm512_abs_ps(self.0) })
+    }
+    #[inline(always)]
+    fn sqrt(self) -> Self {
+        // SAFETY: see the top of the file.
+        Self(unsafe { _mm512_sqrt_ps(self.0) })
+    }
+    #[inline(always)]
+    fn exp2(self) -> Self {
+        let (f, shifted) = split_exp2(self);
+        exp2_polynomial(f).scale(shifted)
+    }
+    #[inline(always)]
+    fn exp(self) -> Self {
+        let (f, shifted) = split_exp(self);
+        exp2_polynomial(f).scale(shifted)
+    }
+    #[inline(always)]
+    fn ge(self, other: Self) -> __mmask16 {
+        // SAFETY: see the top of the file.
+        unsafe { _mm512_cmp_ps_mask::<_CMP_GE_OQ>(self.0, other.0) }
+    }
+    #[inline(always)]
+    fn keep(self, mask: __mmask16) -> Self {
+        // SAFETY: see the top of the file.
+        Self(unsafe { _mm512_maskz_mov_ps(mask, self.0) })
+    }
+    #[inline(always)]
+    fn and(a: __mmask16, b: __mmask16) -> __mmask16 {
+        a & b
+    }
+    #[inline(always)]
+    fn bits(mask: __mmask16) -> u16 {
+        mask
+    }
+    #[inline(always)]
+    fn from_bits(bits: u16) -> __mmask16 {
+        bits
+    }
+    #[inline(always)]
+    fn sum(self) -> f32 {
+        // SAFETY: see the top of the file.
+        unsafe { _mm512_reduce_add_ps(self.0) }
+    }
+}
+
+impl Avx2 {
+    #[inline(always)]
+    fn scale(self, shifted: Self) -> Self {
+        // SAFETY: see the top of the file.
+        unsafe {
+            let half = |p: __m256, s: __m256| {
+                let exponent = _mm256_slli_epi32::<23>(_mm256_castps_si256(s));
+                _mm256_castsi256_ps(_mm256_add_epi32(_mm256_castps_si256(p), exponent))
+            };
+            Self(half(self.0, shifted.0), half(self.1, shifted.1))
+        }
+    }
+}
+
+impl Lanes for Avx2 {
+    type T = f32;
+    type Mask = (__m256, __m256);
+
+    #[inline(always)]
+    fn splat(value: f32) -> Self {
+        // SAFETY: see the top of the file.
+        unsafe { Self(_mm256_set1_ps(value), _mm256_set1_ps(value)) }
+    }
+    #[inline(always)]
+    fn load(values: &[f32; LANES]) -> Self {
+        // SAFETY: see the top of the file; the array has 16 numbers.
+        unsafe { Self(_mm256_loadu_ps(values.as_ptr()), _mm256_loadu_ps(values.as_ptr().add(8))) }
+    }
+    #[inline(always)]
+    fn store(self, values: &mut [f32; LANES]) {
+        // SAFETY: see the top of the file; the array has 16 numbers.
+        unsafe {
+            _mm256_storeu_ps(values.as_mut_ptr(), self.0);
+            _mm256_storeu_ps(values.as_mut_ptr().add(8), self.1);
+        }
+    }
+    #[inline(always)]
+    fn fma(self, factor: Self, term: Self) -> Self {
+        // SAFETY: see the top of the file.
+        unsafe { Self(_mm256_fmadd_ps(self.0, factor.0, term.0), _mm256_fmadd_ps(self.1, factor.1, term.1)) }
+    }
+    #[inline(always)]
+    fn fnma(self, factor: Self, term: Self) -> Self {
+        // SAFETY: see the top of the file.
+        unsafe {
+            Self(_mm256_fnmadd_ps(self.0, factor.0, term.0), _mm256_fnmadd_ps(self.1, factor.1, term.1))
+        }
+    }
+    #[inline(always)]
+    fn min(self, other: Self) -> Self {
+        // SAFETY: see the top of the file.
+        unsafe { Self(_mm256_min_ps(self.0, other.0), _mm256_min_ps(self.1, other.1)) }
+    }
+    #[inline(always)]
+    fn max(self, other: Self) -> Self {
+        // SAFETY: see the top of the file.
+        unsafe { Self(_mm256_max_ps(self.0, other.0), _mm256_max_ps(self.1, other.1)) }
+    }
+    #[inline(always)]
+    fn abs(self) -> Self {
+        // SAFETY: see the top of the file.
+        unsafe {
+            let sign = _mm256_set1_ps(-0.0);
+            Self(_mm256_andnot_ps(sign, self.0), _mm256_andnot_ps(sign, self.1))
+        }
+    }
+    #[inline(always)]
+    fn sqrt(self) -> Self {
+        // SAFETY: see the top of the file.
+        unsafe { Self(_mm256_sqrt_ps(self.0), _mm256_sqrt_ps(self.1)) }
+    }
+    #[inline(always)]
+    fn exp2(self) -> Self {
+        let (f, shifted) = split_exp2(self);
+        exp2_polynomial(f).scale(shifted)
+    }
+    #[inline(always)]
+    fn exp(self) -> Self {
+        let (f, shifted) = split_exp(self);
+        exp2_polynomial(f).scale(shifted)
+    }
+    #[inline(always)]
+    fn ge(self, other: Self) -> Self::Mask {
+        // SAFETY: see the top of the file.
+        unsafe {
+            (_mm256_cmp_ps::<_CMP_GE_OQ>(self.0, other.0), _mm256_cmp_ps::<_CMP_GE_OQ>(self.1, other.1))
+        }
+    }
+    #[inline(always)]
+    fn keep(self, mask: Self::Mask) -> Self {
+        // SAFETY: see the top of the file.
+        unsafe { Self(_mm256_and_ps(mask.0, self.0), _mm256_and_ps(mask.1, self.1)) }
+    }
+    #[inline(always)]
+    fn and(a: Self::Mask, b: Self::Mask) -> Self::Mask {
+        // SAFETY: see the top of the file.
+        unsafe { (_mm256_and_ps(a.0, b.0), _mm256_and_ps(a.1, b.1)) }
+    }
+    #[inline(always)]
+    fn bits(mask: Self::Mask) -> u16 {
+        // SAFETY: see the top of the file.
+        unsafe { (_mm256_movemask_ps(mask.0) | _mm256_movemask_ps(mask.1) << 8) as u16 }
+    }
+    #[inline(always)]
+    fn from_bits(bits: u16) -> Self::Mask {
+        // SAFETY: see the top of the file.
+        unsafe {
+            let lane = _mm256_setr_epi32(1, 2, 4, 8, 16, 32, 64, 128);
+            let half = |byte: u16| {
+                let set = _mm256_and_si256(_mm256_set1_epi32(i32::from(byte)), lane);
+                _mm256_castsi256_ps(_mm256_cmpeq_epi32(set, lane))
+            };
+            (half(bits & 0xff), half(bits >> 8))
+        }
+    }
+    #[inline(always)]
+    fn sum(self) -> f32 {
+        // SAFETY: see the top of the file.
+        unsafe {
+            let eight = _mm256_add_ps(self.0, self.1);
+            let four = _mm_add_ps(_mm256_castps256_ps128(eight), _mm256_extractf128_ps::<1>(eight));
+            let two = _mm_add_ps(four, _mm_movehl_ps(four, four));
+            _mm_cvtss_f32(_mm_add_ss(two, _mm_shuffle_ps::<1>(two, two)))
+        }
+    }
+}
