@@ -15,10 +15,13 @@
 //! - pixel (i, j) is sampled at (i + 0.5, j + 0.5).
 
 pub mod cpu;
+mod device;
 #[cfg(feature = "gpu")]
 pub mod gpu;
 #[cfg(test)]
 mod parity;
+
+pub use device::{AdapterInfo, DeviceChoice};
 
 use serde::{Deserialize, Serialize};
 

@@ -1,1 +1,22 @@
 //! The wgpu implementation: Vulkan, Metal, DX12.
+//!
+//! Written to be correct on any device: no float atomics (gradients go to one slot per intersection and are summed in
+//! order), no waiting between workgroups, no subgroup operations, no more than WebGPU's default limits. Counts stay on
+//! the device; see [`journal`] for what happens when there are more intersections than there is room for.
+
+mod backward;
+mod device;
+mod edit;
+mod forward;
+mod journal;
+mod kernels;
+mod rasteriser;
+mod recorder;
+mod scene;
+mod targets;
+#[cfg(test)]
+mod tests;
+mod workspace;
+
+pub use device::adapters;
+pub use rasteriser::GpuRasteriser;

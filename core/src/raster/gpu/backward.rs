@@ -1,0 +1,208 @@
+//! Records the passes of training: loss, rasterise backward, update.
+
+use super::forward::{Passes, tiles};
+use super::kernels::{GROUP, SUMS};
+use super::recorder::Groups;
+use super::workspace::{Indirect, Workspace};
+use crate::error::Result;
+use crate::raster::{LossOptions, StepOptions, View};
+
+/// See loss_common.wgsl.
+const NO_EXPOSURE: u32 = u32::MAX;
+
+/// See the struct `Loss` of loss_common.wgsl.
+#[derive(Debug, Clone, Copy, bytemuck::Pod, bytemuck::Zeroable)]
+#[repr(C)]
+pub(super) struct LossUniform {
+    ssim_weight: f32,
+    alpha_weight: f32,
+    exposure: u32,
+    unused: u32,
+}
+
+/// See the struct `Step` of step_common.wgsl.
+#[derive(Debug, Clone, Copy, bytemuck::Pod, bytemuck::Zeroable)]
+#[repr(C)]
+pub(super) struct StepUniform {
+    geometry_rates: [f32; 4],
+    rates: [f32; 4],
+    decay: [f32; 4],
+    correction: [f32; 4],
+    key: [u32; 4],
+}
+
+impl StepUniform {
+    fn new(options: &StepOptions, splats: u32) -> Self {
+        let correction = |beta: f32| 1.0 / (1.0 - f64::from(beta).powf(f64::from(options.step)));
+        let splats = f64::from(splats);
+        Self {
+            geometry_rates: [options.lr_means, options.lr_opacities, options.lr_rotations, options.lr_scales],
+            rates: [
+                options.lr_sh_dc,
+                options.lr_sh_rest,
+                options.lr_exposure,
+                (f64::from(options.noise) * f64::from(options.lr_means)) as f32,
+            ],
+            decay: [options.beta1, options.beta2, options.epsilon, 0.0],
+            correction: [
+                correction(options.beta1) as f32,
+                correction(options.beta2).sqrt() as f32,
+                (f64::from(options.opacity_regularisation) / splats) as f32,
+                (f64::from(options.scale_regularisation) / (3.0 * splats)) as f32,
+            ],
+            key: [options.step, options.seed as u32, (options.seed >> 32) as u32, 0],
+        }
+    }
+}
+
+/// Buffers of the loss and the optimiser, whatever the size of the picture.
+#[derive(Debug)]
+pub(super) struct TrainingBuffers {
+    loss: wgpu::Buffer,
+    step: wgpu::Buffer,
+    /// [`SUMS`] values; see loss_compare.wgsl.
+    pub(super) totals: wgpu::Buffer,
+    /// Twelve values per picture.
+    pub(super) exposures: wgpu::Buffer,
+    /// Twelve values of the first, twelve of the second moment per picture.
+    pub(super) exposure_moments: wgpu::Buffer,
+}
+
+impl TrainingBuffers {
+    pub(super) fn new(gpu: &super::device::Gpu, exposures: usize) -> Result<Self> {
+        let uniform = wgpu::BufferUsages::UNIFORM;
+        let matrices = exposures.max(1) as u64 * 48;
+        Ok(Self {
+            loss: gpu.buffer_for("loss", size_of::<LossUniform>() as u64, uniform)?,
+            step: gpu.buffer_for("step", size_of::<StepUniform>() as u64, uniform)?,
+            totals: gpu.buffer("sums", u64::from(SUMS) * 4)?,
+            exposures: gpu.buffer("exposures", matrices)?,
+            exposure_moments: gpu.buffer("moments of the exposures", matrices * 2)?,
+        })
+    }
+}
+
+impl Passes<'_> {
+    /// Loss and gradient by the picture and the exposure.
+    pub(super) fn loss(
+        &mut self,
+        training: &TrainingBuffers,
+        target: &wgpu::Buffer,
+        has_alpha: bool,
+        view: &View,
+        options: &LossOptions,
+    ) {
+        let Workspace { fixed, pixels, .. } = self.work;
+        let uniform = LossUniform {
+            ssim_weight: options.ssim_weight,
+            alpha_weight: if has_alpha { options.alpha_weight } else { 0.0 },
+            exposure: options.exposure.unwrap_or(NO_EXPOSURE),
+            unused: 0,
+        };
+        self.gpu.queue.write_buffer(&training.loss, 0, bytemuck::bytes_of(&uniform));
+        let (x, y) = tiles(view);
+        let shared = [
+            (0, &fixed.view),
+            (1, &fixed.background),
+            (2, &training.loss),
+            (3, &pixels.picture),
+            (4, target),
+            (5, &training.exposures),
+            (6, &pixels.derivatives),
+            (7, &pixels.sums),
+        ];
+        self.recorder.dispatch(self.gpu, &self.kernels.compare, &shared, Groups::Grid(x, y));
+        let [a, b, c, d, e, f, g, h] = shared;
+        self.recorder.dispatch(
+            self.gpu,
+            &self.kernels.differentiate,
+            &[a, b, c, d, e, f, g, h, (8, &pixels.gradient), (9, &pixels.pixels)],
+            Groups::Grid(x, y),
+        );
+        self.recorder.dispatch(
+            self.gpu,
+            &self.kernels.sum_loss,
+            &[(0, &fixed.view), (1, &pixels.sums), (2, &training.totals)],
+            Groups::Grid(4, 1),
+        );
+    }
+
+    /// Gradient by the projected splats, slot by slot.
+    pub(super) fn rasterise_backward(&mut self, view: &View) {
+        let Workspace { fixed, splats, intersections, pixels } = self.work;
+        let (x, y) = tiles(view);
+        self.recorder.dispatch(
+            self.gpu,
+            &self.kernels.rasterise_backward,
+            &[
+                (0, &fixed.view),
+                (1, &fixed.background),
+                (2, &splats.projected),
+                (3, &intersections.sorted),
+                (4, &pixels.ranges),
+                (5, &pixels.picture),
+                (6, &pixels.pixels),
+                (7, &pixels.gradient),
+                (8, &intersections.slots),
+            ],
+            Groups::Linear(x * y + 1),
+        );
+    }
+
+    /// One optimiser step on the visible splats, and on the exposure if the loss used one.
+    pub(super) fn update(&mut self, training: &TrainingBuffers, options: &StepOptions, exposure: bool) {
+        let Workspace { fixed, splats, intersections, .. } = self.work;
+        let uniform = StepUniform::new(options, self.scene.len);
+        self.gpu.queue.write_buffer(&training.step, 0, bytemuck::bytes_of(&uniform));
+        for page in &self.scene.pages {
+            self.recorder.dispatch(
+                self.gpu,
+                &self.kernels.update,
+                &[
+                    (0, &fixed.view),
+                    (1, &page.uniform),
+                    (2, &training.step),
+                    (3, &page.parameters),
+                    (4, &intersections.slots),
+                    (5, &splats.tiles),
+                    (6, &page.moments),
+                    (7, &page.statistics),
+                ],
+                self.indirect(Indirect::Page),
+            );
+        }
+        if exposure {
+            self.recorder.dispatch(
+                self.gpu,
+                &self.kernels.step_exposure,
+                &[
+                    (0, &training.loss),
+                    (1, &training.step),
+                    (2, &training.totals),
+                    (3, &training.exposures),
+                    (4, &training.exposure_moments),
+                ],
+                self.indirect(Indirect::One),
+            );
+        }
+    }
+
+    /// The gradient by the parameters of one page's splats, in the layout of the page.
+    pub(super) fn collect(&mut self, page: usize, collected: &wgpu::Buffer) {
+        let Workspace { fixed, splats, intersections, .. } = self.work;
+        let page = &self.scene.pages[page];
+        self.recorder.dispatch(
+            self.gpu,
+            &self.kernels.collect,
+            &[
+                (0, &fixed.view),
+                (1, &page.uniform),
+                (3, &page.parameters),
+                (4, &intersections.slots),
+                (5, &splats.tiles),
+                (6, collected),
+            ],
+            Groups::Linear(page.count.div_ceil(GROUP)),
+        );
+    }
+}

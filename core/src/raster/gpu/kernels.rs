@@ -1,0 +1,128 @@
+//! The compute pipelines: which WGSL files make up each pass, compiled once per device.
+
+use super::device::Gpu;
+use crate::error::Result;
+use crate::raster::{ALPHA_MAX, ALPHA_MIN, DILATION, NEAR, TILE, TRANSMITTANCE_MIN};
+
+/// Threads of a workgroup, in every pass.
+pub(super) const GROUP: u32 = 256;
+/// Workgroups in a row of a dispatch that is too long for one dimension.
+pub(super) const FOLD: u32 = 1 << 15;
+/// Pairs that one workgroup sorts.
+pub(super) const SORT_BLOCK: u32 = 2048;
+/// Splats that share buffers: the moments of a page, its largest buffer, fit the 128 MiB that every device can bind.
+pub(super) const PAGE: u32 = 1 << 18;
+/// Splats whose gradient a tile's workgroup gathers at a time; bound by the 16 KiB of workgroup memory.
+pub(super) const BATCH: u32 = 4;
+/// Values per slot: what [`rasterise_backward`](Kernels) writes for each intersection.
+pub(super) const SLOT: u32 = 10;
+/// Sums per tile and of the picture that the loss makes; see loss.wgsl.
+pub(super) const SUMS: u32 = 16;
+
+/// One compiled entry point.
+#[derive(Debug)]
+pub(super) struct Kernel {
+    pub(super) name: &'static str,
+    pub(super) pipeline: wgpu::ComputePipeline,
+    pub(super) layout: wgpu::BindGroupLayout,
+}
+
+impl Kernel {
+    fn new(gpu: &Gpu, name: &'static str, source: &str) -> Self {
+        let descriptor = wgpu::ShaderModuleDescriptor {
+            label: Some(name),
+            source: wgpu::ShaderSource::Wgsl(source.into()),
+        };
+        let checks = wgpu::ShaderRuntimeChecks { force_loop_bounding: false, ..Default::default() };
+        // SAFETY: the loops of our shaders end (each counts towards a bound that it does not change), which is all that
+        // the check left out is about; bounds checks stay on.
+        let module = unsafe { gpu.device.create_shader_module_trusted(descriptor, checks) };
+        let pipeline = gpu.device.create_compute_pipeline(&wgpu::ComputePipelineDescriptor {
+            label: Some(name),
+            layout: None,
+            module: &module,
+            entry_point: Some(name),
+            compilation_options: wgpu::PipelineCompilationOptions {
+                // Every pass writes its workgroup memory before it reads it.
+                zero_initialize_workgroup_memory: false,
+                ..Default::default()
+            },
+            cache: None,
+        });
+        let layout = pipeline.get_bind_group_layout(0);
+        Self { name, pipeline, layout }
+    }
+}
+
+/// The constants that host and shaders share, and the text that all passes share.
+fn prelude() -> String {
+    let half_log2_e = 0.5 * std::f64::consts::LOG2_E;
+    format!(
+        "const TILE = {TILE}u;\nconst FOLD = {FOLD}u;\nconst SORT_BLOCK = {SORT_BLOCK}u;\nconst PAGE = {PAGE}u;\n\
+         const BATCH = {BATCH}u;\nconst SLOT = {SLOT}u;\nconst SUMS = {SUMS}u;\n\
+         const NEAR = {NEAR:?}f;\nconst DILATION = {DILATION:?}f;\nconst ALPHA_MIN = {ALPHA_MIN:?}f;\n\
+         const ALPHA_MAX = {ALPHA_MAX:?}f;\nconst TRANSMITTANCE_MIN = {TRANSMITTANCE_MIN:?}f;\n\
+         const HALF_LOG2_E = {half_log2_e:?}f;\n{}",
+        include_str!("shaders/common.wgsl")
+    )
+}
+
+macro_rules! kernels {
+    ($($(#[$doc:meta])* $name:ident: $($file:literal)+;)*) => {
+        /// All passes; the name of a field is that of the entry point.
+        #[derive(Debug)]
+        pub(super) struct Kernels {
+            $($(#[$doc])* pub(super) $name: Kernel,)*
+        }
+
+        impl Kernels {
+            /// Compiles everything.
+            ///
+            /// # Errors
+            /// [`crate::ErrorKind::Gpu`] if the driver refuses a shader.
+            pub(super) fn new(gpu: &Gpu) -> Result<Self> {
+                let prelude = prelude();
+                let kernels = Self {
+                    $($name: Kernel::new(gpu, stringify!($name), &[
+                        prelude.as_str(), $(include_str!(concat!("shaders/", $file, ".wgsl"))),+
+                    ].concat()),)*
+                };
+                gpu.check()?;
+                Ok(kernels)
+            }
+        }
+
+        /// Entry point and full text of every pass.
+        #[cfg(test)]
+        pub(super) fn sources() -> Vec<(&'static str, String)> {
+            let prelude = prelude();
+            vec![$((stringify!($name), [
+                prelude.as_str(), $(include_str!(concat!("shaders/", $file, ".wgsl"))),+
+            ].concat())),*]
+        }
+    };
+}
+
+kernels! {
+    project: "geometry" "harmonics" "footprint" "project";
+    count_visible: "scan256" "counts";
+    count_intersections: "scan256" "counts";
+    compact: "scan256" "compact";
+    sum_tiles: "scan256" "offsets";
+    write_offsets: "scan256" "offsets";
+    emit: "footprint" "emit";
+    count_digits: "scan256" "radix";
+    scan_digits: "scan256" "radix";
+    move_pairs: "scan256" "radix";
+    find_ranges: "ranges";
+    rasterise: "pixel" "rasterise";
+    compare: "loss_common" "loss_compare";
+    differentiate: "loss_common" "loss_gradient";
+    sum_loss: "loss_common" "loss_sum";
+    rasterise_backward: "pixel" "rasterise_backward";
+    update: "geometry" "harmonics" "gradient" "step_common" "update";
+    collect: "geometry" "harmonics" "gradient" "collect";
+    step_exposure: "loss_common" "step_common" "exposure";
+    gather_sources: "edit";
+    write_destinations: "edit";
+}

@@ -1,0 +1,575 @@
+//! The implementation of [`Rasteriser`]: which pass may run when, what is read back, and the steps that have to be run
+//! again for lack of room.
+
+use super::backward::TrainingBuffers;
+use super::device::Gpu;
+use super::edit;
+use super::forward::{Passes, sorted_tiles, tiles};
+use super::journal::{IN_FLIGHT, Journal, Pass, Step};
+use super::kernels::{Kernels, SLOT, SUMS};
+use super::recorder::{Pending, Recorder};
+use super::scene::{SceneBuffers, unpack};
+use super::targets::Targets;
+use super::workspace::{INTERSECTIONS, IntersectionBuffers, NEEDED, POISONED, VISIBLE, Workspace};
+use crate::error::{Error, ErrorKind, Result};
+use crate::raster::{
+    DensityStatistics, DeviceChoice, LossOptions, ProjectedSplat, Rasteriser, Rendering, SplatEdit,
+    StepOptions, StepStatistics, Target, TargetId, TrainState, View,
+};
+use crate::scene::Splats;
+
+/// Room for intersections at first.
+const ROOM: u32 = 1 << 18;
+/// Longest side of a picture, pixels.
+const MAX_SIDE: u32 = 1 << 15;
+
+/// The rasteriser on a graphics device.
+pub struct GpuRasteriser {
+    gpu: Gpu,
+    kernels: Kernels,
+    recorder: Recorder,
+    scene: SceneBuffers,
+    work: Workspace,
+    training: TrainingBuffers,
+    exposures: usize,
+    targets: Targets,
+    /// The step under way, and those before it that may have to be run again.
+    step: Step,
+    journal: Journal,
+    /// Room for intersections from the next step on.
+    wanted_room: u32,
+}
+
+impl std::fmt::Debug for GpuRasteriser {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("GpuRasteriser").field("device", &self.gpu.to_string()).finish_non_exhaustive()
+    }
+}
+
+impl GpuRasteriser {
+    /// An empty one on the device that `choice` asks for.
+    ///
+    /// # Errors
+    /// [`ErrorKind::NoGpu`] if there is none, [`ErrorKind::Gpu`] if it fails, [`ErrorKind::InvalidArgument`] for
+    /// [`DeviceChoice::Cpu`].
+    pub fn new(choice: &DeviceChoice) -> Result<Self> {
+        Self::with_room(choice, ROOM)
+    }
+
+    /// As [`GpuRasteriser::new`], with room for so many intersections at first.
+    pub(super) fn with_room(choice: &DeviceChoice, room: u32) -> Result<Self> {
+        let gpu = Gpu::open(choice)?;
+        let kernels = Kernels::new(&gpu)?;
+        let work = Workspace::new(&gpu, room)?;
+        let training = TrainingBuffers::new(&gpu, 0)?;
+        Ok(Self {
+            gpu,
+            kernels,
+            recorder: Recorder::default(),
+            scene: SceneBuffers::default(),
+            work,
+            training,
+            exposures: 0,
+            targets: Targets::default(),
+            step: Step::default(),
+            journal: Journal::default(),
+            wanted_room: 0,
+        })
+    }
+
+    fn passes(&mut self) -> Passes<'_> {
+        Passes {
+            gpu: &self.gpu,
+            kernels: &self.kernels,
+            recorder: &mut self.recorder,
+            scene: &self.scene,
+            work: &self.work,
+        }
+    }
+
+    /// Records all passes of `step`.
+    fn record(&mut self, step: &Step) -> Result<()> {
+        let Some(view) = step.view else { return Ok(()) };
+        self.work.fit(&self.gpu, &mut self.recorder, &view, self.scene.len)?;
+        self.passes().project(&view, step.sh_degree);
+        if step.done >= Pass::Intersect {
+            self.passes().intersect();
+        }
+        if step.done >= Pass::Sort {
+            self.passes().sort(&view);
+        }
+        if step.done >= Pass::Rasterise {
+            self.passes().rasterise(&view, step.background);
+        }
+        if let Some((target, options)) = &step.loss {
+            self.record_loss(&view, *target, options)?;
+        }
+        if step.done >= Pass::RasteriseBackward {
+            self.passes().rasterise_backward(&view);
+        }
+        if let Some(options) = &step.update {
+            self.record_update(step, options);
+        }
+        Ok(())
+    }
+
+    fn record_loss(&mut self, view: &View, target: TargetId, options: &LossOptions) -> Result<()> {
+        let has_alpha = self.targets.check(target, view.width, view.height)?;
+        let buffer = self.targets.buffer(&self.gpu, &mut self.recorder, target)?;
+        let Self { gpu, kernels, recorder, scene, work, training, .. } = self;
+        Passes { gpu, kernels, recorder, scene, work }.loss(training, &buffer, has_alpha, view, options);
+        Ok(())
+    }
+
+    fn record_update(&mut self, step: &Step, options: &StepOptions) {
+        let exposure = step.loss.is_some_and(|(_, loss)| loss.exposure.is_some());
+        let Self { gpu, kernels, recorder, scene, work, training, .. } = self;
+        Passes { gpu, kernels, recorder, scene, work }.update(training, options, exposure);
+    }
+
+    /// Submits what was recorded, and asks for its counts.
+    fn submit_with_counts(&mut self) -> Pending {
+        let counts = &self.work.fixed.counts;
+        self.recorder.submit_and_read(&self.gpu, counts, 0, counts.size())
+    }
+
+    /// Takes note of a step's counts; false if there was no room for it.
+    fn note(&mut self, counts: &[u8]) -> bool {
+        let counts: Vec<u32> = bytemuck::pod_collect_to_vec(counts);
+        let needed = counts[NEEDED];
+        if needed > self.work.intersections.room / 5 * 4 {
+            // Half as much again: the next views may have more.
+            self.wanted_room = self.wanted_room.max(needed.saturating_add(needed / 2));
+        }
+        counts[POISONED] == 0
+    }
+
+    /// Makes as much room as was found to be wanted.
+    fn make_room(&mut self) -> Result<()> {
+        let room = self.work.intersections.room;
+        let limit = IntersectionBuffers::limit(&self.gpu);
+        let wanted = self.wanted_room.min(limit.max(room));
+        self.wanted_room = 0;
+        if wanted > room {
+            self.work.intersections = IntersectionBuffers::new(&self.gpu, wanted)?;
+            self.recorder.forget_buffers();
+        }
+        Ok(())
+    }
+
+    /// Sees what became of the submitted steps, waiting until at most `pending` are on their way; runs those again for
+    /// which there was no room.
+    fn review(&mut self, pending: usize) -> Result<()> {
+        self.gpu
+            .device
+            .poll(wgpu::PollType::Poll)
+            .map_err(|e| self.gpu.failed("look at the state of the work", e))?;
+        while let Some((step, counts)) = self.journal.steps.pop_front() {
+            let counts = match counts.try_take(&self.gpu)? {
+                Ok(counts) => counts,
+                Err(waiting) if self.journal.steps.len() < pending => {
+                    self.journal.steps.push_front((step, waiting));
+                    return Ok(());
+                }
+                Err(waiting) => waiting.wait(&self.gpu)?,
+            };
+            if !self.note(&counts) {
+                let mut again = vec![step];
+                again.extend(self.journal.steps.drain(..).map(|(step, _)| step));
+                return again.iter().try_for_each(|step| self.run_again(step));
+            }
+        }
+        Ok(())
+    }
+
+    /// Runs a step, with as much room as it turns out to need.
+    fn run_again(&mut self, step: &Step) -> Result<()> {
+        loop {
+            self.make_room()?;
+            self.gpu.queue.write_buffer(&self.work.fixed.counts, 4 * POISONED as u64, &[0; 4]);
+            self.record(step)?;
+            let counts = self.submit_with_counts().wait(&self.gpu)?;
+            if self.note(&counts) {
+                return Ok(());
+            }
+            let needed = bytemuck::pod_collect_to_vec::<u8, u32>(&counts)[NEEDED];
+            let limit = IntersectionBuffers::limit(&self.gpu);
+            if needed > limit {
+                return Err(Error::new(
+                    ErrorKind::Gpu,
+                    format!(
+                        "the view has {needed} pairs of splat and tile; the graphics device {} can bind {} MiB at \
+                         most (max_storage_buffer_binding_size), which is enough for {limit}",
+                        self.gpu,
+                        self.gpu.max_binding >> 20
+                    ),
+                )
+                .hint("lower the quality or the resolution, or use another device"));
+            }
+        }
+    }
+
+    /// Brings everything up to date that was asked for: after this the buffers hold the results of the present step.
+    fn settle(&mut self) -> Result<()> {
+        let counts = self.submit_with_counts();
+        let poisoned_before = self.journal.steps.len();
+        self.review(0)?;
+        let counts = counts.wait(&self.gpu)?;
+        let fits = self.note(&counts);
+        // If a step before was run again, the buffers hold its results, not those of the present one.
+        let replayed = !fits && poisoned_before > 0;
+        if !fits || replayed {
+            // A finished step is in the journal and was run again as part of it.
+            let step = self.step;
+            if step.done != Pass::Finished {
+                self.run_again(&step)?;
+            }
+        }
+        self.gpu.check()
+    }
+
+    fn check_view(&self, view: &View, sh_degree: u32) -> Result<()> {
+        if sh_degree > self.scene.sh_degree {
+            return Err(Error::argument(format!(
+                "spherical harmonics of degree {sh_degree} are asked for, the scene has degree {}",
+                self.scene.sh_degree
+            )));
+        }
+        let numbers = view.rotation.iter().flatten().chain(&view.translation);
+        let finite = numbers.chain([&view.fx, &view.fy, &view.cx, &view.cy]).all(|v| v.is_finite());
+        if !finite || view.fx <= 0.0 || view.fy <= 0.0 {
+            return Err(Error::argument(format!("the view is no pinhole camera: {view:?}")));
+        }
+        if !(1..=MAX_SIDE).contains(&view.width) || !(1..=MAX_SIDE).contains(&view.height) {
+            return Err(Error::argument(format!(
+                "a picture of {}x{} cannot be rendered",
+                view.width, view.height
+            ))
+            .hint(format!("both sides must be 1 to {MAX_SIDE}")));
+        }
+        Ok(())
+    }
+
+    /// Reads `count` numbers of a buffer that `choose` names, after the present step is through.
+    fn read<T: bytemuck::Pod>(
+        &mut self,
+        count: usize,
+        choose: impl Fn(&Workspace, &TrainingBuffers) -> wgpu::Buffer,
+    ) -> Result<Vec<T>> {
+        self.settle()?;
+        let buffer = choose(&self.work, &self.training);
+        self.recorder.read_as(&self.gpu, &buffer, count)
+    }
+
+    fn counts(&mut self) -> Result<Vec<u32>> {
+        self.read(4, |work, _| work.fixed.counts.clone())
+    }
+}
+
+/// Pixels of a view.
+fn pixels(view: &View) -> usize {
+    view.width as usize * view.height as usize
+}
+
+impl Rasteriser for GpuRasteriser {
+    fn name(&self) -> String {
+        format!("gpu ({})", self.gpu)
+    }
+
+    fn load(&mut self, state: &TrainState) -> Result<()> {
+        let count = state.exposures.len();
+        for (moments, name) in
+            [(&state.exposure_first_moments, "first"), (&state.exposure_second_moments, "second")]
+        {
+            if !moments.is_empty() && moments.len() != count {
+                return Err(Error::new(
+                    ErrorKind::InvalidFile,
+                    format!("there are {} {name} moments of exposures for {count} exposures", moments.len()),
+                ));
+            }
+        }
+        let scene = SceneBuffers::load(&self.gpu, &mut self.recorder, state)?;
+        let training = TrainingBuffers::new(&self.gpu, count)?;
+        self.gpu.queue.write_buffer(&training.exposures, 0, bytemuck::cast_slice(&state.exposures));
+        let mut moments = vec![[[0.0f32; 12]; 2]; count];
+        for (k, source) in [&state.exposure_first_moments, &state.exposure_second_moments].iter().enumerate()
+        {
+            for (to, from) in moments.iter_mut().zip(source.iter()) {
+                to[k] = *from;
+            }
+        }
+        self.gpu.queue.write_buffer(
+            &training.exposure_moments,
+            0,
+            bytemuck::cast_slice(moments.as_flattened()),
+        );
+        // Steps on their way belong to the scene that is dropped here.
+        self.recorder.submit(&self.gpu);
+        self.journal.steps.clear();
+        self.gpu.queue.write_buffer(&self.work.fixed.counts, 0, &[0; 16]);
+        self.scene = scene;
+        self.training = training;
+        self.exposures = count;
+        self.step = Step::default();
+        self.recorder.forget_buffers();
+        self.gpu.check()
+    }
+
+    fn store(&mut self) -> Result<TrainState> {
+        let splats = self.splats()?;
+        let (first_moments, second_moments) = self.scene.moments(&self.gpu, &mut self.recorder)?;
+        let statistics = self.scene.statistics(&self.gpu, &mut self.recorder)?;
+        let exposures: Vec<[f32; 12]> =
+            self.recorder.read_as(&self.gpu, &self.training.exposures, self.exposures)?;
+        let moments: Vec<[[f32; 12]; 2]> = self
+            .recorder
+            .read_as::<[f32; 12]>(&self.gpu, &self.training.exposure_moments, self.exposures * 2)?
+            .chunks_exact(2)
+            .map(|pair| [pair[0], pair[1]])
+            .collect();
+        Ok(TrainState {
+            splats,
+            first_moments,
+            second_moments,
+            exposures,
+            exposure_first_moments: moments.iter().map(|m| m[0]).collect(),
+            exposure_second_moments: moments.iter().map(|m| m[1]).collect(),
+            statistics,
+        })
+    }
+
+    fn splats(&mut self) -> Result<Splats> {
+        self.settle()?;
+        self.scene.splats(&self.gpu, &mut self.recorder)
+    }
+
+    fn len(&self) -> usize {
+        self.scene.len as usize
+    }
+
+    fn set_targets(&mut self, targets: Vec<Target>) -> Result<()> {
+        let targets = Targets::new(targets)?;
+        self.settle()?;
+        if self.step.done != Pass::Finished {
+            self.step.loss = None;
+            self.step.done = self.step.done.min(Pass::Rasterise);
+        }
+        self.targets = targets;
+        self.recorder.forget_buffers();
+        Ok(())
+    }
+
+    fn project(&mut self, view: &View, sh_degree: u32) -> Result<()> {
+        self.check_view(view, sh_degree)?;
+        // What is recorded and not submitted is an unfinished step that nobody wants any more; but what it reads of
+        // the uniforms must not become this step's.
+        self.recorder.submit(&self.gpu);
+        self.review(IN_FLIGHT - 1)?;
+        self.make_room()?;
+        self.step = Step { done: Pass::Project, view: Some(*view), sh_degree, ..Step::default() };
+        self.work.fit(&self.gpu, &mut self.recorder, view, self.scene.len)?;
+        self.passes().project(view, sh_degree);
+        self.gpu.check()
+    }
+
+    fn intersect(&mut self) -> Result<()> {
+        self.step.need(Pass::Project)?;
+        self.passes().intersect();
+        self.step.done = Pass::Intersect;
+        Ok(())
+    }
+
+    fn sort(&mut self) -> Result<()> {
+        let view = self.step.need(Pass::Intersect)?;
+        self.passes().sort(&view);
+        self.step.done = Pass::Sort;
+        Ok(())
+    }
+
+    fn rasterise(&mut self, background: [f32; 3]) -> Result<()> {
+        let view = self.step.need(Pass::Sort)?;
+        if background.iter().any(|v| !v.is_finite()) {
+            return Err(Error::argument(format!("the background {background:?} is no colour")));
+        }
+        self.passes().rasterise(&view, background);
+        self.step.done = Pass::Rasterise;
+        self.step.background = background;
+        Ok(())
+    }
+
+    fn loss(&mut self, target: TargetId, options: &LossOptions) -> Result<()> {
+        let view = self.step.need(Pass::Rasterise)?;
+        if let Some(index) = options.exposure
+            && index as usize >= self.exposures
+        {
+            return Err(Error::argument(format!("exposure {index} of {} is asked for", self.exposures)));
+        }
+        self.record_loss(&view, target, options)?;
+        self.step.done = Pass::Loss;
+        self.step.loss = Some((target, *options));
+        Ok(())
+    }
+
+    fn rasterise_backward(&mut self) -> Result<()> {
+        let view = self.step.need(Pass::Loss)?;
+        self.passes().rasterise_backward(&view);
+        self.step.done = Pass::RasteriseBackward;
+        Ok(())
+    }
+
+    fn update(&mut self, options: &StepOptions) -> Result<()> {
+        self.step.need(Pass::RasteriseBackward)?;
+        if options.step == 0 {
+            return Err(Error::argument("steps are numbered from 1"));
+        }
+        let step = Step { done: Pass::Finished, update: Some(*options), ..self.step };
+        self.record_update(&step, options);
+        self.step = step;
+        let counts = self.submit_with_counts();
+        self.journal.steps.push_back((step, counts));
+        self.gpu.check()
+    }
+
+    fn density_statistics(&mut self) -> Result<DensityStatistics> {
+        let splats = self.splats()?;
+        let gathered = self.scene.statistics(&self.gpu, &mut self.recorder)?;
+        Ok(DensityStatistics { opacities: splats.opacities, log_scales: splats.log_scales, ..gathered })
+    }
+
+    fn reset_density_statistics(&mut self) -> Result<()> {
+        self.settle()?;
+        for page in &self.scene.pages {
+            self.recorder.encoder(&self.gpu).clear_buffer(&page.statistics, 0, None);
+        }
+        self.recorder.submit(&self.gpu);
+        self.gpu.check()
+    }
+
+    fn edit(&mut self, edits: &[SplatEdit]) -> Result<()> {
+        let len = edit::check(edits, self.scene.len)?;
+        self.settle()?;
+        // The last picture can still be read.
+        self.step.done = if self.step.done >= Pass::Rasterise { Pass::Finished } else { Pass::Start };
+        edit::apply(&self.gpu, &self.kernels, &mut self.recorder, &mut self.scene, edits, len)
+    }
+
+    fn rendering(&mut self) -> Result<Rendering> {
+        let view = self
+            .step
+            .view
+            .filter(|_| self.step.done >= Pass::Rasterise)
+            .ok_or_else(|| Error::new(ErrorKind::Internal, "no picture was rasterised"))?;
+        let mut rgba: Vec<[f32; 4]> = self.read(pixels(&view), |work, _| work.pixels.picture.clone())?;
+        for pixel in &mut rgba {
+            pixel[3] = 1.0 - pixel[3];
+        }
+        Ok(Rendering { width: view.width, height: view.height, rgba })
+    }
+
+    fn statistics(&mut self) -> Result<StepStatistics> {
+        let counts = self.counts()?;
+        let mut statistics = StepStatistics {
+            visible: u64::from(counts[VISIBLE]),
+            intersections: u64::from(counts[INTERSECTIONS]),
+            ..StepStatistics::default()
+        };
+        if let (Some((_, options)), Some(view)) = (self.step.loss, self.step.view) {
+            let totals: Vec<f32> = self.read(SUMS as usize, |_, training| training.totals.clone())?;
+            let count = pixels(&view) as f64;
+            let weight = f64::from(options.ssim_weight);
+            statistics.l1 = f64::from(totals[0]) / (3.0 * count);
+            statistics.ssim = f64::from(totals[1]) / (3.0 * count);
+            statistics.loss = (1.0 - weight) * statistics.l1
+                + weight * (1.0 - statistics.ssim)
+                + f64::from(options.alpha_weight) * f64::from(totals[2]) / count;
+        }
+        Ok(statistics)
+    }
+
+    fn inspect_projected(&mut self) -> Result<Vec<ProjectedSplat>> {
+        self.step.need(Pass::Project)?;
+        let len = self.scene.len as usize;
+        let tiles: Vec<[u32; 2]> = self.read(len, |work, _| work.splats.tiles.clone())?;
+        let records: Vec<[f32; 12]> = self.read(len, |work, _| work.splats.projected.clone())?;
+        let two_ln_2 = 2.0 * std::f64::consts::LN_2;
+        Ok((0..len)
+            .filter(|&i| tiles[i][0] > 0)
+            .map(|i| {
+                let [u, v, skew_x, skew_y, squeeze, log2_opacity, _, _, r, g, b, depth] =
+                    records[i].map(f64::from);
+                ProjectedSplat {
+                    index: i as u32,
+                    mean: [u, v],
+                    conic: [skew_x * skew_x, skew_x * skew_y, skew_y * skew_y + squeeze]
+                        .map(|x| two_ln_2 * x),
+                    depth,
+                    opacity: log2_opacity.exp2(),
+                    rgb: [r, g, b],
+                }
+            })
+            .collect())
+    }
+
+    fn inspect_intersections(&mut self) -> Result<Vec<(u32, u32)>> {
+        let view = self.step.need(Pass::Sort)?;
+        let count = self.counts()?[INTERSECTIONS] as usize;
+        let which = sorted_tiles(&view);
+        let keys: Vec<u32> = self.read(count, |work, _| work.intersections.tiles[which].keys.clone())?;
+        let sorted: Vec<[u32; 2]> = self.read(count, |work, _| work.intersections.sorted.clone())?;
+        let (x, y) = tiles(&view);
+        Ok(keys
+            .into_iter()
+            .zip(sorted)
+            .filter(|&(tile, _)| tile < x * y)
+            .map(|(tile, [splat, _])| (tile, splat))
+            .collect())
+    }
+
+    fn inspect_loss_gradient(&mut self) -> Result<Vec<[f32; 4]>> {
+        let view = self.step.need(Pass::Loss)?;
+        self.read(pixels(&view), |work, _| work.pixels.gradient.clone())
+    }
+
+    fn inspect_projected_gradient(&mut self) -> Result<Vec<[f64; 9]>> {
+        self.step.need(Pass::RasteriseBackward)?;
+        let count = self.counts()?[INTERSECTIONS] as usize;
+        let slot = SLOT as usize;
+        let slots: Vec<f32> = self.read(count * slot, |work, _| work.intersections.slots.clone())?;
+        let tiles: Vec<[u32; 2]> = self.read(self.scene.len as usize, |work, _| work.splats.tiles.clone())?;
+        Ok(tiles
+            .into_iter()
+            .map(|[tiles, first]| {
+                let mut sum = [0.0; 9];
+                let slots = slots.chunks_exact(slot).skip(first as usize);
+                for values in slots.take(tiles.saturating_sub(1) as usize) {
+                    for (sum, &value) in sum.iter_mut().zip(values) {
+                        *sum += f64::from(value);
+                    }
+                }
+                sum
+            })
+            .collect())
+    }
+
+    fn inspect_gradient(&mut self) -> Result<(Splats, [f32; 12])> {
+        self.step.need(Pass::RasteriseBackward)?;
+        self.settle()?;
+        let planes = self.scene.planes();
+        let mut gradient = Splats::with_capacity(self.len(), self.scene.sh_degree);
+        for number in 0..self.scene.pages.len() {
+            let count = self.scene.pages[number].count as usize;
+            let values = count.next_multiple_of(256) * planes * 4;
+            let collected = self.gpu.buffer("gradient of the splats", values as u64 * 4)?;
+            self.passes().collect(number, &collected);
+            let data: Vec<f32> = self.recorder.read_as(&self.gpu, &collected, values)?;
+            unpack(&data, count, planes, 0, &mut gradient);
+        }
+        self.recorder.forget_buffers();
+        let mut exposure = [0.0; 12];
+        if self.step.loss.is_some_and(|(_, options)| options.exposure.is_some()) {
+            let totals: Vec<f32> = self.read(SUMS as usize, |_, training| training.totals.clone())?;
+            exposure.copy_from_slice(&totals[4..]);
+        }
+        Ok((gradient, exposure))
+    }
+}

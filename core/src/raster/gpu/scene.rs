@@ -1,0 +1,285 @@
+//! The splats on the device: parameters, moments and gathered statistics, in pages of 2^18 splats.
+//!
+//! A page grows by copying within the device until it is full; then there is another page, so that a large scene
+//! needs no large buffer. Within a page 256 splats lie together, plane by plane (a plane is one vec4 per splat): a
+//! workgroup reads one run of memory, its threads next to each other.
+
+use super::device::Gpu;
+use super::kernels::{GROUP, PAGE};
+use super::recorder::Recorder;
+use crate::error::{Error, ErrorKind, Result};
+use crate::raster::{DensityStatistics, TrainState};
+use crate::scene::{Splats, sh_coefficients};
+
+/// Planes before those of the spherical harmonics: mean and opacity, rotation, scales.
+pub(super) const GEOMETRY_PLANES: usize = 3;
+const LANES: usize = GROUP as usize;
+
+/// See the struct `Page` of common.wgsl.
+#[derive(Debug, Clone, Copy, bytemuck::Pod, bytemuck::Zeroable)]
+#[repr(C)]
+struct PageUniform {
+    base: u32,
+    count: u32,
+    planes: u32,
+    unused: u32,
+}
+
+/// The buffers of up to [`PAGE`] splats.
+#[derive(Debug)]
+pub(super) struct Page {
+    pub(super) uniform: wgpu::Buffer,
+    pub(super) parameters: wgpu::Buffer,
+    /// The planes of the first moments, then those of the second.
+    pub(super) moments: wgpu::Buffer,
+    /// One vec4 of bits per splat: gradient, error, number of steps visible, radius.
+    pub(super) statistics: wgpu::Buffer,
+    pub(super) count: u32,
+    capacity: u32,
+}
+
+/// All pages.
+#[derive(Debug, Default)]
+pub(super) struct SceneBuffers {
+    pub(super) pages: Vec<Page>,
+    pub(super) len: u32,
+    pub(super) sh_degree: u32,
+    pub(super) antialiased: bool,
+}
+
+/// vec4 planes per splat of a scene of this degree.
+pub(super) fn planes(sh_degree: u32) -> usize {
+    GEOMETRY_PLANES + (sh_coefficients(sh_degree) * 3).div_ceil(4)
+}
+
+/// Numbers of a page in device order; `planes` per splat in all, of which this writes those from `first` on.
+fn pack(splats: &Splats, range: std::ops::Range<usize>, planes: usize, first: usize, out: &mut [f32]) {
+    let stride = sh_coefficients(splats.sh_degree) * 3;
+    for (i, splat) in range.enumerate() {
+        let at = |plane: usize| (((i / LANES) * planes + first + plane) * LANES + i % LANES) * 4;
+        let (m, s) = (splats.means[splat], splats.log_scales[splat]);
+        out[at(0)..at(0) + 4].copy_from_slice(&[m[0], m[1], m[2], splats.opacities[splat]]);
+        out[at(1)..at(1) + 4].copy_from_slice(&splats.rotations[splat]);
+        out[at(2)..at(2) + 3].copy_from_slice(&s);
+        for (k, four) in splats.sh[splat * stride..(splat + 1) * stride].chunks(4).enumerate() {
+            let plane = at(GEOMETRY_PLANES + k);
+            out[plane..plane + four.len()].copy_from_slice(four);
+        }
+    }
+}
+
+/// The inverse of [`pack`]: appends `count` splats.
+pub(super) fn unpack(data: &[f32], count: usize, planes: usize, first: usize, splats: &mut Splats) {
+    let stride = sh_coefficients(splats.sh_degree) * 3;
+    for i in 0..count {
+        let at = |plane: usize| (((i / LANES) * planes + first + plane) * LANES + i % LANES) * 4;
+        let four = |plane: usize| [0, 1, 2, 3].map(|k| data[at(plane) + k]);
+        let [x, y, z, opacity] = four(0);
+        let [s0, s1, s2, _] = four(2);
+        splats.means.push([x, y, z]);
+        splats.opacities.push(opacity);
+        splats.rotations.push(four(1));
+        splats.log_scales.push([s0, s1, s2]);
+        for start in (0..stride).step_by(4) {
+            let plane = at(GEOMETRY_PLANES + start / 4);
+            splats.sh.extend_from_slice(&data[plane..plane + 4.min(stride - start)]);
+        }
+    }
+}
+
+impl Page {
+    fn new(gpu: &Gpu, capacity: u32, planes: usize) -> Result<Self> {
+        let plane_bytes = u64::from(capacity) * 16;
+        Ok(Self {
+            uniform: gpu.uniform("page", &PageUniform { base: 0, count: 0, planes: 0, unused: 0 })?,
+            parameters: gpu.buffer("parameters of the splats", plane_bytes * planes as u64)?,
+            moments: gpu.buffer("moments of the splats", plane_bytes * 2 * planes as u64)?,
+            statistics: gpu.buffer("statistics of the splats", plane_bytes)?,
+            count: 0,
+            capacity,
+        })
+    }
+}
+
+impl SceneBuffers {
+    /// vec4 planes per splat.
+    pub(super) fn planes(&self) -> usize {
+        planes(self.sh_degree)
+    }
+
+    /// Makes room for `len` splats; those that are new are zero. Buffers may be replaced.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Gpu`] if the memory is full.
+    pub(super) fn resize(&mut self, gpu: &Gpu, recorder: &mut Recorder, len: u32) -> Result<()> {
+        let planes = self.planes();
+        for number in 0..len.div_ceil(PAGE) {
+            let count = (len - number * PAGE).min(PAGE);
+            if let Some(page) = self.pages.get_mut(number as usize) {
+                if page.capacity < count {
+                    // Half as much again, so that a scene that grows in small steps is not copied in each.
+                    let capacity = (count + count / 2).next_multiple_of(GROUP).min(PAGE);
+                    let mut larger = Page::new(gpu, capacity, planes)?;
+                    let encoder = recorder.encoder(gpu);
+                    for (from, to) in [
+                        (&page.parameters, &larger.parameters),
+                        (&page.moments, &larger.moments),
+                        (&page.statistics, &larger.statistics),
+                    ] {
+                        encoder.copy_buffer_to_buffer(from, 0, to, 0, from.size());
+                    }
+                    std::mem::swap(page, &mut larger);
+                    recorder.submit(gpu);
+                    recorder.forget_buffers();
+                }
+            } else {
+                let capacity = if number == 0 { count.next_multiple_of(GROUP) } else { PAGE };
+                self.pages.push(Page::new(gpu, capacity, planes)?);
+            }
+            let page = &mut self.pages[number as usize]; // there since the lines above
+            page.count = count;
+            let uniform = PageUniform { base: number * PAGE, count, planes: planes as u32, unused: 0 };
+            gpu.queue.write_buffer(&page.uniform, 0, bytemuck::bytes_of(&uniform));
+        }
+        self.len = len;
+        gpu.check()
+    }
+
+    /// Replaces the scene by that of `state`.
+    ///
+    /// # Errors
+    /// [`ErrorKind::InvalidFile`] if the parts of the state do not belong together; [`ErrorKind::Gpu`] if the memory
+    /// is full.
+    pub(super) fn load(gpu: &Gpu, recorder: &mut Recorder, state: &TrainState) -> Result<Self> {
+        let splats = &state.splats;
+        splats.check()?;
+        let len = u32::try_from(splats.len()).ok().filter(|&n| n <= u32::MAX / 4).ok_or_else(|| {
+            Error::new(
+                ErrorKind::InvalidFile,
+                format!("{} splats are more than can be numbered", splats.len()),
+            )
+        })?;
+        for (moments, name) in [(&state.first_moments, "first"), (&state.second_moments, "second")] {
+            moments.check()?;
+            if !moments.is_empty() && (moments.len() != splats.len() || moments.sh_degree != splats.sh_degree)
+            {
+                return Err(Error::new(
+                    ErrorKind::InvalidFile,
+                    format!(
+                        "the {name} moments are of {} splats of degree {}, the parameters of {len} of degree {}",
+                        moments.len(),
+                        moments.sh_degree,
+                        splats.sh_degree
+                    ),
+                ));
+            }
+        }
+        let gathered = &state.statistics;
+        let lengths =
+            [gathered.gradient.len(), gathered.error.len(), gathered.visible.len(), gathered.radius.len()];
+        if lengths.iter().any(|&l| l != lengths[0] || l != 0 && l != splats.len()) {
+            return Err(Error::new(
+                ErrorKind::InvalidFile,
+                format!("the gathered statistics are of {lengths:?} splats, the parameters of {len}"),
+            ));
+        }
+
+        let mut scene =
+            Self { pages: Vec::new(), len: 0, sh_degree: splats.sh_degree, antialiased: splats.antialiased };
+        scene.resize(gpu, recorder, len)?;
+        let planes = scene.planes();
+        let mut data = Vec::new();
+        for (number, page) in scene.pages.iter().enumerate() {
+            let start = number * PAGE as usize;
+            let range = start..start + page.count as usize;
+            let values = range.len().next_multiple_of(LANES) * planes * 4;
+            data.clear();
+            data.resize(values, 0.0);
+            pack(splats, range.clone(), planes, 0, &mut data);
+            gpu.queue.write_buffer(&page.parameters, 0, bytemuck::cast_slice(&data));
+            if !state.first_moments.is_empty() || !state.second_moments.is_empty() {
+                data.clear();
+                data.resize(values * 2, 0.0);
+                for (moments, first) in [(&state.first_moments, 0), (&state.second_moments, planes)] {
+                    if !moments.is_empty() {
+                        pack(moments, range.clone(), planes * 2, first, &mut data);
+                    }
+                }
+                gpu.queue.write_buffer(&page.moments, 0, bytemuck::cast_slice(&data));
+            }
+            if lengths[0] > 0 {
+                let bits: Vec<[u32; 4]> = range
+                    .map(|i| {
+                        [
+                            gathered.gradient[i].to_bits(),
+                            gathered.error[i].to_bits(),
+                            gathered.visible[i],
+                            gathered.radius[i].to_bits(),
+                        ]
+                    })
+                    .collect();
+                gpu.queue.write_buffer(&page.statistics, 0, bytemuck::cast_slice(&bits));
+            }
+        }
+        gpu.check()?;
+        Ok(scene)
+    }
+
+    fn empty_splats(&self) -> Splats {
+        let mut splats = Splats::with_capacity(self.len as usize, self.sh_degree);
+        splats.antialiased = self.antialiased;
+        splats
+    }
+
+    /// Reads the parameters back.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Gpu`] if the device fails.
+    pub(super) fn splats(&self, gpu: &Gpu, recorder: &mut Recorder) -> Result<Splats> {
+        let mut splats = self.empty_splats();
+        for page in &self.pages {
+            let count = page.count as usize;
+            let values = count.next_multiple_of(LANES) * self.planes() * 4;
+            let data: Vec<f32> = recorder.read_as(gpu, &page.parameters, values)?;
+            unpack(&data, count, self.planes(), 0, &mut splats);
+        }
+        Ok(splats)
+    }
+
+    /// Reads the first and the second moments back.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Gpu`] if the device fails.
+    pub(super) fn moments(&self, gpu: &Gpu, recorder: &mut Recorder) -> Result<(Splats, Splats)> {
+        let (mut first, mut second) = (self.empty_splats(), self.empty_splats());
+        (first.antialiased, second.antialiased) = (false, false);
+        let planes = self.planes();
+        for page in &self.pages {
+            let count = page.count as usize;
+            let values = count.next_multiple_of(LANES) * planes * 8;
+            let data: Vec<f32> = recorder.read_as(gpu, &page.moments, values)?;
+            unpack(&data, count, planes * 2, 0, &mut first);
+            unpack(&data, count, planes * 2, planes, &mut second);
+        }
+        Ok((first, second))
+    }
+
+    /// Reads the gathered statistics back; without the parameters in it.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Gpu`] if the device fails.
+    pub(super) fn statistics(&self, gpu: &Gpu, recorder: &mut Recorder) -> Result<DensityStatistics> {
+        let mut gathered = DensityStatistics::default();
+        for page in &self.pages {
+            for [gradient, error, visible, radius] in
+                recorder.read_as::<[u32; 4]>(gpu, &page.statistics, page.count as usize)?
+            {
+                gathered.gradient.push(f32::from_bits(gradient));
+                gathered.error.push(f32::from_bits(error));
+                gathered.visible.push(visible);
+                gathered.radius.push(f32::from_bits(radius));
+            }
+        }
+        Ok(gathered)
+    }
+}

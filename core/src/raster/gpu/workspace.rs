@@ -1,0 +1,262 @@
+//! Buffers that hold one view's intermediate results. Their contents do not outlive a step, so they are replaced by
+//! larger ones without copying.
+
+use super::device::Gpu;
+use super::kernels::{GROUP, PAGE, SLOT, SORT_BLOCK, SUMS};
+use super::recorder::Recorder;
+use crate::error::Result;
+use crate::raster::{TILE, View};
+
+/// Positions in the buffer of counts; see common.wgsl.
+pub(super) const VISIBLE: usize = 0;
+pub(super) const NEEDED: usize = 1;
+pub(super) const INTERSECTIONS: usize = 2;
+pub(super) const POISONED: usize = 3;
+
+/// Which indirect dispatch; see counts.wgsl.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Indirect {
+    /// Blocks of 256 visible splats.
+    Visible = 0,
+    /// Sort blocks of visible splats.
+    SortVisible = 1,
+    /// Blocks of 256 intersections.
+    Intersections = 2,
+    /// Sort blocks of intersections.
+    SortIntersections = 3,
+    /// Blocks of 256 splats of a page; none once poisoned.
+    Page = 4,
+    /// One; none once poisoned.
+    One = 5,
+}
+const INDIRECTS: u64 = 6;
+
+/// See the struct `View` of common.wgsl.
+#[derive(Debug, Clone, Copy, bytemuck::Pod, bytemuck::Zeroable)]
+#[repr(C)]
+pub(super) struct ViewUniform {
+    rows: [[f32; 4]; 3],
+    focal: [f32; 4],
+    limit: [f32; 4],
+    position: [f32; 4],
+    size: [u32; 4],
+    scene: [u32; 4],
+}
+
+impl ViewUniform {
+    pub(super) fn new(view: &View, splats: u32, sh_degree: u32, room: u32) -> Self {
+        let (r, t) = (view.rotation, view.translation);
+        let position = [0, 1, 2].map(|i| -(r[0][i] * t[0] + r[1][i] * t[1] + r[2][i] * t[2]) as f32);
+        let limit = |side: u32, focal: f64| (1.3 * 0.5 * f64::from(side) / focal) as f32;
+        Self {
+            rows: [0, 1, 2].map(|i| [r[i][0] as f32, r[i][1] as f32, r[i][2] as f32, t[i] as f32]),
+            focal: [view.fx as f32, view.fy as f32, view.cx as f32, view.cy as f32],
+            limit: [limit(view.width, view.fx), limit(view.height, view.fy), 0.0, 0.0],
+            position: [position[0], position[1], position[2], 0.0],
+            size: [view.width, view.height, view.width.div_ceil(TILE), view.height.div_ceil(TILE)],
+            scene: [splats, sh_degree, room, 0],
+        }
+    }
+}
+
+/// See the struct `Digit` of radix.wgsl.
+#[derive(Debug, Clone, Copy, bytemuck::Pod, bytemuck::Zeroable)]
+#[repr(C)]
+struct DigitUniform {
+    shift: u32,
+    count: u32,
+    number: u32,
+    unused: u32,
+}
+
+/// A pair of key and value buffers.
+#[derive(Debug)]
+pub(super) struct Pairs {
+    pub(super) keys: wgpu::Buffer,
+    pub(super) values: wgpu::Buffer,
+}
+
+impl Pairs {
+    pub(super) fn new(gpu: &Gpu, what: &str, count: u64) -> Result<Self> {
+        Ok(Self { keys: gpu.buffer(what, count * 4)?, values: gpu.buffer(what, count * 4)? })
+    }
+}
+
+/// What every view needs, whatever its size.
+#[derive(Debug)]
+pub(super) struct FixedBuffers {
+    pub(super) view: wgpu::Buffer,
+    pub(super) background: wgpu::Buffer,
+    pub(super) counts: wgpu::Buffer,
+    pub(super) dispatches: wgpu::Buffer,
+    pub(super) digit_totals: wgpu::Buffer,
+    /// Uniforms of the passes that sort by depth, and by tile.
+    pub(super) depth_digits: Vec<wgpu::Buffer>,
+    pub(super) tile_digits: Vec<wgpu::Buffer>,
+}
+
+impl FixedBuffers {
+    pub(super) fn new(gpu: &Gpu) -> Result<Self> {
+        let digits = |count: usize, number: u32| {
+            (0..4)
+                .map(|pass| {
+                    let number = if pass == 0 { number } else { 0 };
+                    gpu.uniform(
+                        "digit",
+                        &DigitUniform { shift: 8 * pass, count: count as u32, number, unused: 0 },
+                    )
+                })
+                .collect::<Result<Vec<_>>>()
+        };
+        let uniform = wgpu::BufferUsages::UNIFORM;
+        let indirect = wgpu::BufferUsages::INDIRECT | wgpu::BufferUsages::STORAGE;
+        Ok(Self {
+            view: gpu.buffer_for("view", size_of::<ViewUniform>() as u64, uniform)?,
+            background: gpu.buffer_for("background", 16, uniform)?,
+            counts: gpu.buffer("counts", 16)?,
+            dispatches: gpu.buffer_for("dispatches", INDIRECTS * 12, indirect)?,
+            digit_totals: gpu.buffer("digit totals", 256 * 4)?,
+            depth_digits: digits(VISIBLE, 0)?,
+            tile_digits: digits(INTERSECTIONS, 1)?,
+        })
+    }
+}
+
+/// As many as there are splats.
+#[derive(Debug)]
+pub(super) struct SplatBuffers {
+    pub(super) projected: wgpu::Buffer,
+    pub(super) tiles: wgpu::Buffer,
+    pub(super) block_sums: wgpu::Buffer,
+    /// Depths and numbers of the visible splats; four passes end where they began.
+    pub(super) order: [Pairs; 2],
+    pub(super) offsets: wgpu::Buffer,
+    pub(super) histogram: wgpu::Buffer,
+    pub(super) room: u32,
+}
+
+impl SplatBuffers {
+    fn new(gpu: &Gpu, room: u32) -> Result<Self> {
+        let n = u64::from(room);
+        Ok(Self {
+            projected: gpu.buffer("projected splats", n * 48)?,
+            tiles: gpu.buffer("tile counts", n * 8)?,
+            block_sums: gpu.buffer("sums", n.div_ceil(u64::from(GROUP)) * 4)?,
+            order: [Pairs::new(gpu, "depths", n)?, Pairs::new(gpu, "depths", n)?],
+            offsets: gpu.buffer("offsets", n * 4)?,
+            histogram: histogram(gpu, n)?,
+            room,
+        })
+    }
+}
+
+/// As many as there are intersections.
+#[derive(Debug)]
+pub(super) struct IntersectionBuffers {
+    /// Tile and slot; the number of passes decides which one ends up sorted.
+    pub(super) tiles: [Pairs; 2],
+    pub(super) owners: wgpu::Buffer,
+    /// Splat and slot, sorted.
+    pub(super) sorted: wgpu::Buffer,
+    /// [`SLOT`] values of gradient per intersection, in the order of emission.
+    pub(super) slots: wgpu::Buffer,
+    pub(super) histogram: wgpu::Buffer,
+    pub(super) room: u32,
+}
+
+impl IntersectionBuffers {
+    pub(super) fn new(gpu: &Gpu, room: u32) -> Result<Self> {
+        let n = u64::from(room);
+        let what = "pairs of splat and tile";
+        Ok(Self {
+            tiles: [Pairs::new(gpu, what, n)?, Pairs::new(gpu, what, n)?],
+            owners: gpu.buffer(what, n * 4)?,
+            sorted: gpu.buffer(what, n * 8)?,
+            slots: gpu.buffer("gradients of the pairs of splat and tile", n * u64::from(SLOT) * 4)?,
+            histogram: histogram(gpu, n)?,
+            room,
+        })
+    }
+
+    /// Most intersections for which the device can bind the largest of the buffers.
+    pub(super) fn limit(gpu: &Gpu) -> u32 {
+        (gpu.max_binding / (u64::from(SLOT) * 4)).min(1 << 30) as u32
+    }
+}
+
+fn histogram(gpu: &Gpu, pairs: u64) -> Result<wgpu::Buffer> {
+    gpu.buffer("digit counts", pairs.div_ceil(u64::from(SORT_BLOCK)) * 256 * 4)
+}
+
+/// As many as there are pixels or tiles.
+#[derive(Debug)]
+pub(super) struct PixelBuffers {
+    pub(super) ranges: wgpu::Buffer,
+    pub(super) picture: wgpu::Buffer,
+    pub(super) pixels: wgpu::Buffer,
+    /// dL/d(r, g, b, alpha).
+    pub(super) gradient: wgpu::Buffer,
+    /// Nine derivatives of SSIM per pixel; see loss.wgsl.
+    pub(super) derivatives: wgpu::Buffer,
+    /// [`SUMS`] per tile.
+    pub(super) sums: wgpu::Buffer,
+    pub(super) room: u64,
+    pub(super) tile_room: u64,
+}
+
+impl PixelBuffers {
+    fn new(gpu: &Gpu, room: u64, tile_room: u64) -> Result<Self> {
+        Ok(Self {
+            ranges: gpu.buffer("tile ranges", (tile_room + 1) * 8)?,
+            picture: gpu.buffer("pixels of the picture", room * 16)?,
+            pixels: gpu.buffer("pixels of the picture", room * 8)?,
+            gradient: gpu.buffer("gradients of the pixels", room * 16)?,
+            derivatives: gpu.buffer("derivatives of the pixels", room * 36)?,
+            sums: gpu.buffer("sums of the tiles", tile_room * u64::from(SUMS) * 4)?,
+            room,
+            tile_room,
+        })
+    }
+}
+
+/// All of the above.
+#[derive(Debug)]
+pub(super) struct Workspace {
+    pub(super) fixed: FixedBuffers,
+    pub(super) splats: SplatBuffers,
+    pub(super) intersections: IntersectionBuffers,
+    pub(super) pixels: PixelBuffers,
+}
+
+impl Workspace {
+    /// `room`: for how many intersections at first.
+    pub(super) fn new(gpu: &Gpu, room: u32) -> Result<Self> {
+        Ok(Self {
+            fixed: FixedBuffers::new(gpu)?,
+            splats: SplatBuffers::new(gpu, GROUP)?,
+            intersections: IntersectionBuffers::new(gpu, room.min(IntersectionBuffers::limit(gpu)))?,
+            pixels: PixelBuffers::new(gpu, 1, 1)?,
+        })
+    }
+
+    /// Makes room for a view of `splats` splats.
+    ///
+    /// # Errors
+    /// [`crate::ErrorKind::Gpu`] if the memory is full or the device cannot bind that much.
+    pub(super) fn fit(&mut self, gpu: &Gpu, recorder: &mut Recorder, view: &View, splats: u32) -> Result<()> {
+        if splats > self.splats.room {
+            // A quarter more, so that a scene that grows in small steps does not come here every time.
+            let room = (splats + splats / 4).next_multiple_of(GROUP).min(splats.next_multiple_of(PAGE));
+            self.splats = SplatBuffers::new(gpu, room)?;
+            recorder.forget_buffers();
+        }
+        let pixels = u64::from(view.width) * u64::from(view.height);
+        let tiles = u64::from(view.width.div_ceil(TILE)) * u64::from(view.height.div_ceil(TILE));
+        if pixels > self.pixels.room || tiles > self.pixels.tile_room {
+            self.pixels =
+                PixelBuffers::new(gpu, pixels.max(self.pixels.room), tiles.max(self.pixels.tile_room))?;
+            recorder.forget_buffers();
+        }
+        Ok(())
+    }
+}
