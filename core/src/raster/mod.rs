@@ -21,7 +21,7 @@ pub mod gpu;
 #[cfg(test)]
 mod parity;
 
-pub use device::{AdapterInfo, DeviceChoice};
+pub use device::{AdapterInfo, DeviceChoice, adapters, open};
 
 use serde::{Deserialize, Serialize};
 
