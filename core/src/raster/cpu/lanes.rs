@@ -45,15 +45,41 @@ pub trait Lanes:
     /// The sum of the lanes.
     fn sum(self) -> Self::T;
 
+    /// A constant.
+    #[inline(always)]
+    fn of(value: f64) -> Self {
+        Self::splat(Self::T::of(value))
+    }
+    #[inline(always)]
     fn zero() -> Self {
         Self::splat(Self::T::default())
     }
+    #[inline(always)]
     fn array(self) -> [Self::T; LANES] {
         let mut out = [Self::T::default(); LANES];
         self.store(&mut out);
         out
     }
 }
+
+/// `[f(0), f(1), f(2)]` (or 2, 4) without a closure: what a kernel calls must be inlined into it, because only there its
+/// instructions are allowed, and closures are not always.
+macro_rules! each {
+    ($i:ident in 2 => $e:expr) => {
+        [each!(@ $i 0 $e), each!(@ $i 1 $e)]
+    };
+    ($i:ident in 3 => $e:expr) => {
+        [each!(@ $i 0 $e), each!(@ $i 1 $e), each!(@ $i 2 $e)]
+    };
+    ($i:ident in 4 => $e:expr) => {
+        [each!(@ $i 0 $e), each!(@ $i 1 $e), each!(@ $i 2 $e), each!(@ $i 3 $e)]
+    };
+    (@ $i:ident $n:literal $e:expr) => {{
+        let $i: usize = $n;
+        $e
+    }};
+}
+pub(super) use each;
 
 /// A piece of work that is written once for all kinds of [`Lanes`]. `run` must be `#[inline(always)]`.
 pub trait Kernel<T: Real> {

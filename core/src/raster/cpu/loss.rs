@@ -6,7 +6,7 @@
 
 use rayon::prelude::*;
 
-use super::lanes::{Kernel, LANES, Lanes};
+use super::lanes::{Kernel, LANES, Lanes, each};
 use super::project::Camera;
 use super::rasterise::{Picture, ROWS, TilePixels, TilePlane};
 use super::real::{Isa, Real};
@@ -203,14 +203,14 @@ fn window_mut<T>(values: &mut [T], at: usize) -> &mut [T; LANES] {
 #[inline(always)]
 fn over_background<V: Lanes>(pixels: &TilePixels<V::T>, row: usize, background: [V::T; 3]) -> [V; 3] {
     let left = V::load(&pixels.transmittance[row]);
-    [0, 1, 2].map(|c| left.fma(V::splat(background[c]), V::load(&pixels.rgb[c][row])))
+    each!(c in 3 => left.fma(V::splat(background[c]), V::load(&pixels.rgb[c][row])))
 }
 
 /// `M [rgb 1]`.
 #[inline(always)]
 fn expose<V: Lanes>(m: &[V::T; 12], rgb: [V; 3]) -> [V; 3] {
-    [0, 4, 8].map(|i| {
-        let (a, b, c, d) = (V::splat(m[i]), V::splat(m[i + 1]), V::splat(m[i + 2]), V::splat(m[i + 3]));
+    each!(i in 3 => {
+        let [a, b, c, d] = each!(j in 4 => V::splat(m[4 * i + j]));
         a.fma(rgb[0], b.fma(rgb[1], c.fma(rgb[2], d)))
     })
 }
@@ -218,8 +218,18 @@ fn expose<V: Lanes>(m: &[V::T; 12], rgb: [V; 3]) -> [V; 3] {
 /// -1, 0 or 1.
 #[inline(always)]
 fn sign<V: Lanes>(x: V) -> V {
-    let (zero, one) = (V::zero(), V::splat(V::T::of(1.0)));
+    let (zero, one) = (V::zero(), V::of(1.0));
     one.keep(x.ge(zero)) - one.keep(zero.ge(x))
+}
+
+/// Up to 16 bytes as numbers from 0 to 1.
+#[inline(always)]
+fn shares<V: Lanes>(bytes: &[u8]) -> V {
+    let mut values = [V::T::default(); LANES];
+    for (value, &byte) in values.iter_mut().zip(bytes) {
+        *value = V::T::from_i32(i32::from(byte));
+    }
+    V::load(&values) * V::of(1.0 / 255.0)
 }
 
 /// Fills the planes, the errors and the gradient by alpha.
@@ -242,8 +252,7 @@ impl<T: Real> Kernel<T> for CompareBand<'_, T> {
     #[inline(always)]
     fn run<V: Lanes<T = T>>(self) -> BandSums {
         let Shape { width, height, stride } = self.shape;
-        let one = V::splat(T::of(1.0));
-        let byte = V::splat(T::of(1.0 / 255.0));
+        let one = V::of(1.0);
         let mut sums = [0.0; 2];
         for row in 0..ROWS.min(height - self.first_row) {
             let mut row_sums = [V::zero(); 2];
@@ -251,22 +260,19 @@ impl<T: Real> Kernel<T> for CompareBand<'_, T> {
                 let x = tile * LANES;
                 let inside_count = LANES.min(width - x);
                 let inside = V::from_bits(((1u32 << inside_count) - 1) as u16);
-                let bytes = |plane: &[u8]| {
-                    let start = (self.first_row + row) * width + x;
-                    let mut values = [T::default(); LANES];
-                    for (value, &byte) in values.iter_mut().zip(&plane[start..start + inside_count]) {
-                        *value = T::from_i32(i32::from(byte));
-                    }
-                    V::load(&values) * byte
-                };
+                let start = (self.first_row + row) * width + x;
+                let pixels_of_row = start..start + inside_count;
                 let mut rgb = over_background::<V>(pixels, row, self.background);
                 if let Some(matrix) = &self.exposure {
                     rgb = expose(matrix, rgb);
                 }
-                let target_alpha = self.target.alpha.as_deref().map(bytes);
+                let target_alpha = match &self.target.alpha {
+                    Some(plane) => Some(shares::<V>(&plane[pixels_of_row.clone()])),
+                    None => None,
+                };
                 let mut error = V::zero();
                 for channel in 0..3 {
-                    let mut wanted = bytes(&self.target.rgb[channel]);
+                    let mut wanted = shares::<V>(&self.target.rgb[channel][pixels_of_row.clone()]);
                     if let Some(alpha) = target_alpha {
                         let background = V::splat(self.background[channel]);
                         wanted = alpha.fma(wanted - background, background);
@@ -276,7 +282,7 @@ impl<T: Real> Kernel<T> for CompareBand<'_, T> {
                     have.store(window_mut(self.rendered[channel], row * stride + x));
                     wanted.store(window_mut(self.target_rows[channel], row * stride + x));
                 }
-                (error * V::splat(T::of(1.0 / 3.0))).store(&mut gradient.error[row]);
+                (error * V::of(1.0 / 3.0)).store(&mut gradient.error[row]);
                 row_sums[0] = row_sums[0] + error;
                 let mut by_alpha = V::zero();
                 if let Some(target_alpha) = target_alpha {
@@ -295,10 +301,15 @@ impl<T: Real> Kernel<T> for CompareBand<'_, T> {
 }
 
 /// The Gaussian window of SSIM: sigma 1.5, sum 1.
-fn taps<T: Real>() -> [T; 2 * RADIUS + 1] {
+#[inline(always)]
+fn taps<V: Lanes>() -> [V; 2 * RADIUS + 1] {
     let weight = |k: usize| (-0.5 * ((k as f64 - RADIUS as f64) / 1.5).powi(2)).exp();
     let sum: f64 = (0..=2 * RADIUS).map(weight).sum();
-    std::array::from_fn(|k| T::of(weight(k) / sum))
+    let mut taps = [V::zero(); 2 * RADIUS + 1];
+    for k in 0..=2 * RADIUS {
+        taps[k] = V::of(weight(k) / sum);
+    }
+    taps
 }
 
 /// A row with a tile of zeros at both ends, so that windows may reach past the picture.
@@ -333,9 +344,9 @@ impl<T: Real> Kernel<T> for SimilarityBand<'_, T> {
     #[inline(always)]
     fn run<V: Lanes<T = T>>(self) -> f64 {
         let Shape { width, height, stride } = self.shape;
-        let taps = taps::<T>().map(V::splat);
+        let taps = taps::<V>();
         let mut fields: [Vec<T>; 4] = std::array::from_fn(|_| padded_row(stride));
-        let (two, c1, c2) = (V::splat(T::of(2.0)), V::splat(T::of(C1)), V::splat(T::of(C2)));
+        let (two, c1, c2) = (V::of(2.0), V::of(C1), V::of(C2));
         let by_ssim = V::splat(self.by_ssim);
         let mut total = 0.0;
         for row in 0..ROWS.min(height - self.first_row) {
@@ -353,21 +364,20 @@ impl<T: Real> Kernel<T> for SimilarityBand<'_, T> {
                     sums[2] = a.fma(a, b * b).fma(tap, sums[2]);
                     sums[3] = (a * b).fma(tap, sums[3]);
                 }
-                for (field, sum) in fields.iter_mut().zip(sums) {
-                    sum.store(window_mut(field, LANES + x));
+                for k in 0..4 {
+                    sums[k].store(window_mut(&mut fields[k], LANES + x));
                 }
             }
             let mut row_sum = V::zero();
             for x in (0..stride).step_by(LANES) {
                 let inside = V::from_bits(((1u32 << LANES.min(width - x)) - 1) as u16);
-                let [ma, mb, square, product] =
-                    [0, 1, 2, 3].map(|k: usize| blur_along::<V>(&fields[k], x, &taps));
+                let [ma, mb, square, product] = each!(k in 4 => blur_along::<V>(&fields[k], x, &taps));
                 let means = ma.fma(ma, mb * mb);
                 let a1 = (two * ma).fma(mb, c1);
                 let a2 = ma.fnma(mb, product).fma(two, c2);
                 let b1 = means + c1;
                 let b2 = square - means + c2;
-                let (inverse1, inverse2) = (V::splat(T::of(1.0)) / b1, V::splat(T::of(1.0)) / b2);
+                let (inverse1, inverse2) = (V::of(1.0) / b1, V::of(1.0) / b2);
                 let inverse = inverse1 * inverse2;
                 let s = (a1 * a2 * inverse).keep(inside);
                 row_sum = row_sum + s;
@@ -403,10 +413,10 @@ impl<T: Real> Kernel<T> for GradientBand<'_, T> {
     #[inline(always)]
     fn run<V: Lanes<T = T>>(self) -> [T; 12] {
         let Shape { width, height, stride } = self.shape;
-        let taps = taps::<T>().map(V::splat);
+        let taps = taps::<V>();
         let mut fields: [[Vec<T>; 3]; 3] =
             std::array::from_fn(|_| std::array::from_fn(|_| padded_row(stride)));
-        let two = V::splat(T::of(2.0));
+        let two = V::of(2.0);
         let by_l1 = V::splat(self.by_l1);
         let mut by_exposure = [V::zero(); 12];
         let rows = ROWS.min(height - self.first_row);
@@ -423,20 +433,20 @@ impl<T: Real> Kernel<T> for GradientBand<'_, T> {
                             sums[k] = V::load(window(&maps[k], source * stride + x)).fma(tap, sums[k]);
                         }
                     }
-                    for (field, sum) in fields.iter_mut().zip(sums) {
-                        sum.store(window_mut(field, LANES + x));
+                    for k in 0..3 {
+                        sums[k].store(window_mut(&mut fields[k], LANES + x));
                     }
                 }
             }
             for (tile, (pixels, gradient)) in self.pixels.iter().zip(self.gradient.iter_mut()).enumerate() {
                 let x = tile * LANES;
                 let inside = V::from_bits(((1u32 << LANES.min(width - x)) - 1) as u16);
-                let mut by_rgb = [0, 1, 2].map(|channel| {
+                let mut by_rgb = each!(channel in 3 => {
                     let at = y * stride + x;
                     let a = V::load(window(&self.rendered[channel], at));
                     let b = V::load(window(&self.target[channel], at));
                     let [mean, square, product] =
-                        [0, 1, 2].map(|k: usize| blur_along::<V>(&fields[channel][k], x, &taps));
+                        each!(k in 3 => blur_along::<V>(&fields[channel][k], x, &taps));
                     let by_ssim = (two * a).fma(square, b.fma(product, mean));
                     by_l1.fma(sign(a - b), by_ssim).keep(inside)
                 });
@@ -448,8 +458,8 @@ impl<T: Real> Kernel<T> for GradientBand<'_, T> {
                         }
                         by_exposure[4 * i + 3] = by_exposure[4 * i + 3] + by_rgb[i];
                     }
-                    by_rgb = [0, 1, 2].map(|j: usize| {
-                        let column = [m[j], m[4 + j], m[8 + j]].map(V::splat);
+                    by_rgb = each!(j in 3 => {
+                        let column = each!(i in 3 => V::splat(m[4 * i + j]));
                         by_rgb[0].fma(column[0], by_rgb[1].fma(column[1], by_rgb[2] * column[2]))
                     });
                 }
@@ -467,6 +477,10 @@ impl<T: Real> Kernel<T> for GradientBand<'_, T> {
                 (gradient.alpha[row], gradient.error[row]) = (zero, zero);
             }
         }
-        by_exposure.map(V::sum)
+        let mut out = [T::default(); 12];
+        for k in 0..12 {
+            out[k] = by_exposure[k].sum();
+        }
+        out
     }
 }

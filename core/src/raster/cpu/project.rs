@@ -6,7 +6,7 @@
 use rayon::prelude::*;
 
 use super::harmonics;
-use super::lanes::{Kernel, LANES, Lanes};
+use super::lanes::{Kernel, LANES, Lanes, each};
 use super::real::{Isa, Real};
 use super::state::{GEOMETRY, Geometry, Scene};
 use crate::error::{Error, ErrorKind, Result};
@@ -188,13 +188,17 @@ pub(super) fn gather<V: Lanes>(records: impl Iterator<Item = Geometry<V::T>>) ->
             columns[k][lane] = record[k];
         }
     }
-    std::array::from_fn(|k| V::load(&columns[k]))
+    let mut out = [V::zero(); GEOMETRY];
+    for k in 0..GEOMETRY {
+        out[k] = V::load(&columns[k]);
+    }
+    out
 }
 
 /// Rotation matrix of quaternions of unit length, row by row.
 #[inline(always)]
 pub(super) fn rotation<V: Lanes>([w, x, y, z]: [V; 4]) -> [[V; 3]; 3] {
-    let (one, two) = (V::splat(V::T::of(1.0)), V::splat(V::T::of(2.0)));
+    let (one, two) = (V::of(1.0), V::of(2.0));
     [
         [one - two * (y * y + z * z), two * (x * y - w * z), two * (x * z + w * y)],
         [two * (x * y + w * z), one - two * (x * x + z * z), two * (y * z - w * x)],
@@ -228,31 +232,34 @@ pub(super) fn dot<V: Lanes>(a: [V; 3], b: [V; 3]) -> V {
 }
 
 #[inline(always)]
+fn clamp<V: Lanes>(value: V, limit: V::T) -> V {
+    value.max(V::splat(-limit)).min(V::splat(limit))
+}
+
+#[inline(always)]
 pub(super) fn geometric<V: Lanes>(camera: &Camera<V::T>, g: &[V; GEOMETRY]) -> Geometric<V> {
-    let splat = V::splat;
-    let k = |v: f64| V::splat(V::T::of(v));
     let mean = [g[0], g[1], g[2]];
-    let r = camera.rotation.map(|row| row.map(splat));
-    let p = [0, 1, 2].map(|i| dot(r[i], mean) + splat(camera.translation[i]));
-    let inverse_z = k(1.0) / p[2];
-    let clamp = |v: V, limit: V::T| v.max(splat(-limit)).min(splat(limit));
+    let r = each!(i in 3 => each!(j in 3 => V::splat(camera.rotation[i][j])));
+    let p = each!(i in 3 => dot(r[i], mean) + V::splat(camera.translation[i]));
+    let inverse_z = V::of(1.0) / p[2];
     let slope = [clamp(p[0] * inverse_z, camera.limit_x), clamp(p[1] * inverse_z, camera.limit_y)];
-    let jx = splat(camera.fx) * inverse_z;
-    let jy = splat(camera.fy) * inverse_z;
+    let jx = V::splat(camera.fx) * inverse_z;
+    let jy = V::splat(camera.fy) * inverse_z;
     let m = [
-        [0, 1, 2].map(|i| jx * slope[0].fnma(r[2][i], r[0][i])),
-        [0, 1, 2].map(|i| jy * slope[1].fnma(r[2][i], r[1][i])),
+        each!(i in 3 => jx * slope[0].fnma(r[2][i], r[0][i])),
+        each!(i in 3 => jy * slope[1].fnma(r[2][i], r[1][i])),
     ];
     let q = [g[4], g[5], g[6], g[7]];
-    let inverse_norm = k(1.0) / (q[0] * q[0] + q[1] * q[1] + q[2] * q[2] + q[3] * q[3]).sqrt();
-    let quaternion = q.map(|v| v * inverse_norm);
+    let inverse_norm = V::of(1.0) / (q[0] * q[0] + q[1] * q[1] + q[2] * q[2] + q[3] * q[3]).sqrt();
+    let quaternion = each!(i in 4 => q[i] * inverse_norm);
     let rotation = rotation(quaternion);
     let scale = [g[8].exp(), g[9].exp(), g[10].exp()];
-    let half =
-        m.map(|row| [0, 1, 2].map(|j| scale[j] * dot(row, [rotation[0][j], rotation[1][j], rotation[2][j]])));
+    let half = each!(i in 2 => each!(j in 3 => {
+        scale[j] * dot(m[i], [rotation[0][j], rotation[1][j], rotation[2][j]])
+    }));
     let [h0, h1] = half;
     let (s0, s1) = (dot(h0, h0), dot(h1, h1));
-    let dilation = k(DILATION);
+    let dilation = V::of(DILATION);
     let cross = [h0[1] * h1[2] - h0[2] * h1[1], h0[2] * h1[0] - h0[0] * h1[2], h0[0] * h1[1] - h0[1] * h1[0]];
     // Lagrange's identity: a sum of squares, where xx yy - xy² would cancel.
     let determinant = dot(cross, cross) + dilation * (s0 + s1 + dilation);
@@ -278,17 +285,16 @@ impl<T: Real> Kernel<T> for ProjectChunk<'_, T> {
     #[inline(always)]
     fn run<V: Lanes<T = T>>(self) -> usize {
         let camera = self.camera;
-        let k = |v: f64| V::splat(T::of(v));
         let zero = V::zero();
         let mut count = 0;
         for (block, records) in self.geometry.chunks(LANES).enumerate() {
             let g = gather::<V>(records.iter().copied());
             let f = geometric(camera, &g);
-            let opacity = k(1.0) / (k(1.0) + (zero - g[3]).exp());
+            let opacity = V::of(1.0) / (V::of(1.0) + (zero - g[3]).exp());
             let depth = f.p[2];
-            let in_front = V::bits(depth.ge(k(NEAR))) & !V::bits(k(NEAR).ge(depth));
+            let in_front = V::bits(depth.ge(V::of(NEAR))) & !V::bits(V::of(NEAR).ge(depth));
             // log2(opacity / ALPHA_MIN); the logarithm is only taken where it is not hopeless.
-            let mut candidates = in_front & V::bits(opacity.ge(k(ALPHA_MIN)));
+            let mut candidates = in_front & V::bits(opacity.ge(V::of(ALPHA_MIN)));
             candidates &= ((1u32 << records.len()) - 1) as u16;
             if candidates == 0 {
                 continue;
@@ -301,27 +307,33 @@ impl<T: Real> Kernel<T> for ProjectChunk<'_, T> {
             let [xx, xy, yy] = f.covariance;
             let u = (V::splat(camera.fx) * f.p[0]).fma(f.inverse_z, V::splat(camera.cx));
             let v = (V::splat(camera.fy) * f.p[1]).fma(f.inverse_z, V::splat(camera.cy));
-            let reach = (log2_opacity + k(EXTENT_SLACK - LOG2_ALPHA_MIN)) / k(HALF_LOG2_E);
+            let reach = (log2_opacity + V::of(EXTENT_SLACK - LOG2_ALPHA_MIN)) / V::of(HALF_LOG2_E);
             let reach_x = (reach * xx).max(zero).sqrt();
             let reach_y = (reach * yy).max(zero).sqrt();
-            let skew_x = (k(HALF_LOG2_E) * yy / f.determinant).sqrt();
+            let skew_x = (V::of(HALF_LOG2_E) * yy / f.determinant).sqrt();
             let skew_y = zero - xy / yy * skew_x;
-            let squeeze = k(HALF_LOG2_E) / yy;
+            let squeeze = V::of(HALF_LOG2_E) / yy;
             // The box touches the picture. All comparisons are false for what is not a number.
             candidates &= V::bits((u + reach_x).ge(zero)) & V::bits((v + reach_y).ge(zero));
             candidates &= V::bits(V::splat(T::of(f64::from(camera.width))).ge(u - reach_x));
             candidates &= V::bits(V::splat(T::of(f64::from(camera.height))).ge(v - reach_y));
             let mut not_finite = u - u;
-            for value in g.into_iter().chain([v, xx, xy, yy, f.determinant, skew_x, skew_y, squeeze]) {
+            for value in &g {
+                not_finite = not_finite + (*value - *value);
+            }
+            for value in [v, xx, xy, yy, f.determinant, skew_x, skew_y, squeeze] {
                 not_finite = not_finite + (value - value);
             }
             candidates &= V::bits(not_finite.ge(zero));
             if candidates == 0 {
                 continue;
             }
-            let columns =
-                [u, v, skew_x, skew_y, squeeze, log2_opacity, reach_x, reach_y, depth, opacity, xx, xy, yy]
-                    .map(V::array);
+            let outputs =
+                [u, v, skew_x, skew_y, squeeze, log2_opacity, reach_x, reach_y, depth, opacity, xx, xy, yy];
+            let mut columns = [[T::default(); LANES]; 13];
+            for k in 0..outputs.len() {
+                outputs[k].store(&mut columns[k]);
+            }
             while candidates != 0 {
                 let lane = candidates.trailing_zeros() as usize;
                 candidates &= candidates - 1;

@@ -5,7 +5,7 @@
 
 use rayon::prelude::*;
 
-use super::lanes::{Kernel, LANES, Lanes};
+use super::lanes::{Kernel, LANES, Lanes, each};
 use super::project::{Camera, LOG2_ALPHA_MIN, Projected, Projection};
 use super::real::{Isa, Real};
 use super::sort::TileLists;
@@ -125,14 +125,13 @@ impl<V: Lanes> Footprint<V> {
     pub(super) fn new(s: &Projected<V::T>, origin: [V::T; 2], columns: V) -> Self {
         let dx = columns + V::splat(origin[0] - s.u);
         let middle = s.v - origin[1];
-        let limit = |v: V::T| v.max(V::T::default()).min(V::T::of(ROWS as f64)).to_i32() as usize;
         let one = V::T::of(1.0);
         Self {
             dx,
             sheared: dx * V::splat(s.skew_x),
-            threshold: V::splat(V::T::of(LOG2_ALPHA_MIN)),
+            threshold: V::of(LOG2_ALPHA_MIN),
             // Truncation of 1 + lower and 1 + upper end: the reach has some slack, so nothing is lost at the borders.
-            rows: limit(middle - s.reach_y + one)..limit(middle + s.reach_y + one),
+            rows: row(middle - s.reach_y + one)..row(middle + s.reach_y + one),
         }
     }
 
@@ -145,10 +144,20 @@ impl<V: Lanes> Footprint<V> {
     }
 }
 
+/// Rows from the first one of the tile, cut to the tile.
+#[inline(always)]
+fn row<T: Real>(v: T) -> usize {
+    v.max(T::default()).min(T::of(ROWS as f64)).to_i32() as usize
+}
+
 /// 0, 1, 2, ... 15.
 #[inline(always)]
 pub(super) fn columns<V: Lanes>() -> V {
-    V::load(&std::array::from_fn(|i| V::T::from_i32(i as i32)))
+    let mut values = [V::T::default(); LANES];
+    for (i, value) in values.iter_mut().enumerate() {
+        *value = V::T::from_i32(i as i32);
+    }
+    V::load(&values)
 }
 
 struct BlendTile<'a, T> {
@@ -170,13 +179,13 @@ impl<T: Real> Kernel<T> for BlendTile<'_, T> {
         pixels.transmittance = [[T::of(1.0); LANES]; ROWS];
         pixels.stops.clear();
         let columns = columns::<V>();
-        let (alpha_max, least) = (V::splat(T::of(ALPHA_MAX)), V::splat(T::of(TRANSMITTANCE_MIN)));
+        let (alpha_max, least) = (V::of(ALPHA_MAX), V::of(TRANSMITTANCE_MIN));
         let mut visited = list.len();
         let mut open_pixels: u32 = open.iter().map(|row| row.count_ones()).sum();
         for (place, splat) in list.iter().enumerate() {
             let s = &projected[splat.load(std::sync::atomic::Ordering::Relaxed) as usize];
             let footprint = Footprint::new(s, origin, columns);
-            let rgb = s.rgb.map(V::splat);
+            let rgb = each!(c in 3 => V::splat(s.rgb[c]));
             for row in footprint.rows.clone() {
                 let dy = origin[1] + T::from_i32(row as i32) - s.v;
                 let (exponent, inside) = footprint.exponent(s, dy);

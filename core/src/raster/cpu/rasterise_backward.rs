@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use rayon::prelude::*;
 
 use super::intersect::Pairs;
-use super::lanes::{Kernel, LANES, Lanes};
+use super::lanes::{Kernel, LANES, Lanes, each};
 use super::loss::TileGradient;
 use super::project::{CHUNK, Camera, Projected, Projection};
 use super::rasterise::{Footprint, Picture, ROWS, TilePixels, columns, inside, tile_origin};
@@ -168,14 +168,14 @@ impl<T: Real> Kernel<T> for UnblendTile<'_, T> {
             (by_alpha * V::load(&transmittance[row])).store(&mut behind[row]);
         }
         let columns = columns::<V>();
-        let (one, alpha_max) = (V::splat(T::of(1.0)), V::splat(T::of(ALPHA_MAX)));
+        let (one, alpha_max) = (V::of(1.0), V::of(ALPHA_MAX));
         for place in (0..visited).rev() {
             while let Some(&(_, pixel)) = stops.next_if(|&&(stop, _)| stop as usize > place) {
                 open[usize::from(pixel) / LANES] |= 1 << (usize::from(pixel) % LANES);
             }
             let s = &projected[list[place].load(Relaxed) as usize];
             let footprint = Footprint::new(s, origin, columns);
-            let rgb = s.rgb.map(V::splat);
+            let rgb = each!(c in 3 => V::splat(s.rgb[c]));
             let mut by_rgb = [V::zero(); 3];
             // Sums over rows of g, g dy, g dy² by column, and of the error.
             let (mut g0, mut g1, mut g2, mut error) = (V::zero(), V::zero(), V::zero(), V::zero());
@@ -192,7 +192,7 @@ impl<T: Real> Kernel<T> for UnblendTile<'_, T> {
                 let before = V::load(&transmittance[row]) * inverse;
                 let weight = before * alpha;
                 before.store(&mut transmittance[row]);
-                let v = [0, 1, 2].map(|channel| V::load(&gradient.rgb[channel][row]));
+                let v = each!(c in 3 => V::load(&gradient.rgb[c][row]));
                 let along = v[0].fma(rgb[0], v[1].fma(rgb[1], v[2] * rgb[2]));
                 let rest = V::load(&behind[row]);
                 let by_alpha = rest.fnma(inverse, before * along);

@@ -6,7 +6,7 @@
 use rayon::prelude::*;
 
 use super::harmonics::{self, MAX_COEFFICIENTS};
-use super::lanes::{Kernel, LANES, Lanes};
+use super::lanes::{Kernel, LANES, Lanes, each};
 use super::project::{
     CHUNK, Camera, Geometric, Projected, Projection, direction, dot, gather, geometric, rotation,
 };
@@ -136,9 +136,19 @@ impl<'a, T: Real> Chunk<'a, T> {
                 columns[k][lane] = gradient[k];
             }
         }
-        let by = columns.map(|column| V::load(&column));
-        let out = geometry_gradient(self.camera, &g, by).map(V::array);
-        std::array::from_fn(|lane| std::array::from_fn(|k| out[k][lane]))
+        let mut by = [V::zero(); 6];
+        for k in 0..6 {
+            by[k] = V::load(&columns[k]);
+        }
+        let gradient = geometry_gradient(self.camera, &g, by);
+        let mut out = [[T::default(); GEOMETRY]; LANES];
+        for k in 0..GEOMETRY {
+            let column = gradient[k].array();
+            for lane in 0..LANES {
+                out[lane][k] = column[lane];
+            }
+        }
+        out
     }
 
     /// Gradient by the spherical harmonics of a splat; adds their part (through the direction) to that by the mean.
@@ -153,7 +163,7 @@ impl<'a, T: Real> Chunk<'a, T> {
     ) -> [T; SH] {
         let s = &self.projected[splat as usize];
         let zero = T::default();
-        let by_rgb = [0, 1, 2].map(|c| if s.rgb[c] > zero { gradient[6 + c] } else { zero });
+        let by_rgb = each!(c in 3 => if s.rgb[c] > zero { gradient[6 + c] } else { zero });
         let (d, inverse) = direction(self.camera, geometry);
         let basis = harmonics::basis(self.sh_degree, d);
         let mut by_sh = [zero; SH];
@@ -193,49 +203,49 @@ fn geometry_gradient<V: Lanes>(camera: &Camera<V::T>, g: &[V; GEOMETRY], by: [V;
         covariance,
         determinant,
     } = geometric(camera, g);
-    let k = |v: f64| V::splat(V::T::of(v));
-    let (zero, one, two) = (V::zero(), k(1.0), k(2.0));
+    let (zero, one, two) = (V::zero(), V::of(1.0), V::of(2.0));
     let [by_u, by_v, by_xx, by_xy, by_yy, by_opacity] = by;
 
     // Through the inverse: G_cov = -Q G Q, where G splits the gradient by xy over both off-diagonal entries.
     let inverse = one / determinant;
     let (qa, qb, qc) = (covariance[2] * inverse, zero - covariance[1] * inverse, covariance[0] * inverse);
-    let by_xy = k(0.5) * by_xy;
+    let by_xy = V::of(0.5) * by_xy;
     let (t00, t01) = (by_xx * qa + by_xy * qb, by_xx * qb + by_xy * qc);
     let (t10, t11) = (by_xy * qa + by_yy * qb, by_xy * qb + by_yy * qc);
     // -2 G_cov: the factor 2 is that of the derivative of half halfᵀ.
     let (n00, n01, n11) =
         (two * (qa * t00 + qb * t10), two * (qa * t01 + qb * t11), two * (qb * t01 + qc * t11));
     let [h0, h1] = half;
-    let d0 = [0, 1, 2].map(|i: usize| zero - (n00 * h0[i] + n01 * h1[i]));
-    let d1 = [0, 1, 2].map(|i: usize| zero - (n01 * h0[i] + n11 * h1[i]));
+    let d0 = each!(i in 3 => zero - (n00 * h0[i] + n01 * h1[i]));
+    let d1 = each!(i in 3 => zero - (n01 * h0[i] + n11 * h1[i]));
 
-    let by_scale = [0, 1, 2].map(|i: usize| d0[i] * h0[i] + d1[i] * h1[i]);
-    let e0 = [0, 1, 2].map(|i: usize| d0[i] * scale[i]);
-    let e1 = [0, 1, 2].map(|i: usize| d1[i] * scale[i]);
-    let r = [0, 1, 2].map(|i: usize| [0, 1, 2].map(|j: usize| m[0][i] * e0[j] + m[1][i] * e1[j]));
-    let by_m = [rotation.map(|row| dot(row, e0)), rotation.map(|row| dot(row, e1))];
+    let by_scale = each!(i in 3 => d0[i] * h0[i] + d1[i] * h1[i]);
+    let e0 = each!(i in 3 => d0[i] * scale[i]);
+    let e1 = each!(i in 3 => d1[i] * scale[i]);
+    let r = each!(i in 3 => each!(j in 3 => m[0][i] * e0[j] + m[1][i] * e1[j]));
+    let by_m = [each!(i in 3 => dot(rotation[i], e0)), each!(i in 3 => dot(rotation[i], e1))];
 
     // Jacobian and centre.
-    let world_z = camera.rotation[2].map(V::splat);
+    let world_z = each!(i in 3 => V::splat(camera.rotation[2][i]));
     let (fx, fy) = (V::splat(camera.fx), V::splat(camera.fy));
     let raw = [p[0] * inverse_z, p[1] * inverse_z];
-    let free = |i: usize, limit: V::T| V::splat(limit).ge(raw[i].abs());
-    let slope_x = (zero - fx * inverse_z * dot(by_m[0], world_z)).keep(free(0, camera.limit_x));
-    let slope_y = (zero - fy * inverse_z * dot(by_m[1], world_z)).keep(free(1, camera.limit_y));
+    let slope_x =
+        (zero - fx * inverse_z * dot(by_m[0], world_z)).keep(V::splat(camera.limit_x).ge(raw[0].abs()));
+    let slope_y =
+        (zero - fy * inverse_z * dot(by_m[1], world_z)).keep(V::splat(camera.limit_y).ge(raw[1].abs()));
     let (by_sx, by_sy) = (by_u.fma(fx, slope_x), by_v.fma(fy, slope_y));
     let by_p = [
         by_sx * inverse_z,
         by_sy * inverse_z,
         zero - inverse_z * (by_sx * raw[0] + by_sy * raw[1] + dot(by_m[0], m[0]) + dot(by_m[1], m[1])),
     ];
-    let by_mean = [0, 1, 2].map(|i: usize| {
-        let column = [0, 1, 2].map(|j: usize| V::splat(camera.rotation[j][i]));
+    let by_mean = each!(i in 3 => {
+        let column = each!(j in 3 => V::splat(camera.rotation[j][i]));
         dot(column, by_p)
     });
 
     let [w, x, y, z] = quaternion;
-    let by_unit = [
+    let half_by_unit = [
         x * (r[2][1] - r[1][2]) + y * (r[0][2] - r[2][0]) + z * (r[1][0] - r[0][1]),
         y * (r[0][1] + r[1][0]) + z * (r[0][2] + r[2][0]) + w * (r[2][1] - r[1][2])
             - two * x * (r[1][1] + r[2][2]),
@@ -243,10 +253,10 @@ fn geometry_gradient<V: Lanes>(camera: &Camera<V::T>, g: &[V; GEOMETRY], by: [V;
             - two * y * (r[0][0] + r[2][2]),
         x * (r[0][2] + r[2][0]) + y * (r[1][2] + r[2][1]) + w * (r[1][0] - r[0][1])
             - two * z * (r[0][0] + r[1][1]),
-    ]
-    .map(|v| two * v);
+    ];
+    let by_unit = each!(i in 4 => two * half_by_unit[i]);
     let along = by_unit[0] * w + by_unit[1] * x + by_unit[2] * y + by_unit[3] * z;
-    let by_rotation = [0, 1, 2, 3].map(|i: usize| (by_unit[i] - along * quaternion[i]) * inverse_norm);
+    let by_rotation = each!(i in 4 => (by_unit[i] - along * quaternion[i]) * inverse_norm);
 
     let opacity = one / (one + (zero - g[OPACITY]).exp());
     let by_logit = by_opacity * opacity * (one - opacity);
@@ -408,10 +418,9 @@ impl<T: Real> Kernel<T> for StepChunk<'_, T> {
 /// The noise of 3DGS-MCMC on the means of up to 16 splats.
 #[inline(always)]
 fn perturb<V: Lanes>(step: &Step<V::T>, splats: &[u32], first_splat: usize, geometry: &mut [Geometry<V::T>]) {
-    let k = |v: f64| V::splat(V::T::of(v));
     let g = gather::<V>(splats.iter().map(|&s| geometry[s as usize - first_splat]));
-    let opacity = k(1.0) / (k(1.0) + (V::zero() - g[OPACITY]).exp());
-    let chosen = V::bits(k(NOISE_OPACITY_MAX).ge(opacity)) & ((1u32 << splats.len()) - 1) as u16;
+    let opacity = V::of(1.0) / (V::of(1.0) + (V::zero() - g[OPACITY]).exp());
+    let chosen = V::bits(V::of(NOISE_OPACITY_MAX).ge(opacity)) & ((1u32 << splats.len()) - 1) as u16;
     if chosen == 0 {
         return;
     }
@@ -424,17 +433,17 @@ fn perturb<V: Lanes>(step: &Step<V::T>, splats: &[u32], first_splat: usize, geom
             }
         }
     }
-    let normals = normals.map(|n| V::load(&n));
+    let normals = each!(i in 3 => V::load(&normals[i]));
     // sigmoid(-100 (opacity - 0.005))
-    let factor = V::splat(step.noise) / (k(1.0) + (k(100.0) * (opacity - k(0.005))).exp());
+    let factor = V::splat(step.noise) / (V::of(1.0) + (V::of(100.0) * (opacity - V::of(0.005))).exp());
     let q = [g[4], g[5], g[6], g[7]];
-    let inverse = k(1.0) / (q[0] * q[0] + q[1] * q[1] + q[2] * q[2] + q[3] * q[3]).sqrt();
-    let r = rotation(q.map(|v| v * inverse));
-    let local = [0, 1, 2].map(|j: usize| {
+    let inverse = V::of(1.0) / (q[0] * q[0] + q[1] * q[1] + q[2] * q[2] + q[3] * q[3]).sqrt();
+    let r = rotation(each!(i in 4 => q[i] * inverse));
+    let local = each!(j in 3 => {
         let scale = g[SCALE + j].exp();
         scale * scale * dot([r[0][j], r[1][j], r[2][j]], normals)
     });
-    let offset = r.map(|row| (factor * dot(row, local)).array());
+    let offset = each!(i in 3 => (factor * dot(r[i], local)).array());
     for (lane, &splat) in splats.iter().enumerate() {
         let move_by = [offset[0][lane], offset[1][lane], offset[2][lane]];
         if chosen >> lane & 1 == 1 && move_by.iter().all(|v| v.f64().is_finite()) {

@@ -106,84 +106,46 @@ struct RowFrame {
     window: f32,
 }
 
-/// Computes index, parts and weight of each sample of a row: the part of the work that vectorises.
-#[inline(always)]
-fn place_row_with(
-    frame: &RowFrame,
-    magnitude: &[f32],
-    turn: &[f32],
-    window: &[f32],
-    index: &mut Vec<u32>,
-    part: &mut [Vec<f32>; 3],
-    weight: &mut Vec<f32>,
-) {
-    let count = magnitude.len();
-    if index.len() < count {
-        index.resize(count, 0);
-        weight.resize(count, 0.0);
-        part.iter_mut().for_each(|part| part.resize(count, 0.0));
+vectorised! {
+    /// Computes index, parts and weight of each sample of a row: the part of the work that vectorises.
+    fn place_row(frame: &RowFrame, magnitude: &[f32], turn: &[f32], window: &[f32], index: &mut Vec<u32>, part: &mut [Vec<f32>; 3], weight: &mut Vec<f32>) {
+        let count = magnitude.len();
+        if index.len() < count {
+            index.resize(count, 0);
+            weight.resize(count, 0.0);
+            part.iter_mut().for_each(|part| part.resize(count, 0.0));
+        }
+        let [part_x, part_y, part_t] = part;
+        let (index, weight) = (&mut index[..count], &mut weight[..count]);
+        let (part_x, part_y, part_t) = (&mut part_x[..count], &mut part_y[..count], &mut part_t[..count]);
+        let (turn, window) = (&turn[..count], &window[..count]);
+        // Cell c of the padded grid has its centre at c − 2.5 cells from the keypoint.
+        let offset = 0.5 * (PADDED - 1) as f32;
+        let largest = (PADDED - 2) as f32;
+        for i in 0..count {
+            let dx = frame.dx + i as f32;
+            let x = dx * frame.cos + frame.dy * frame.sin + offset;
+            let y = frame.dy * frame.cos - dx * frame.sin + offset;
+            // Rounding may carry a sample a hair out of the grid.
+            let x0 = if x < 0.0 { 0.0 } else { x.floor() };
+            let x0 = if x0 > largest { largest } else { x0 };
+            let y0 = if y < 0.0 { 0.0 } else { y.floor() };
+            let y0 = if y0 > largest { largest } else { y0 };
+            let t = turn[i] - frame.turn;
+            let t = (t - t.floor()) * BINS as f32;
+            let t0 = t.floor();
+            let t0 = if t0 > (BINS - 1) as f32 { (BINS - 1) as f32 } else { t0 };
+            part_x[i] = x - x0;
+            part_y[i] = y - y0;
+            part_t[i] = t - t0;
+            weight[i] = magnitude[i] * window[i] * frame.window;
+            // SAFETY: all three are within 0…7.
+            let (x0, y0, t0) = unsafe {
+                (x0.to_int_unchecked::<i32>(), y0.to_int_unchecked::<i32>(), t0.to_int_unchecked::<i32>())
+            };
+            index[i] = ((y0 * PADDED as i32 + x0) * STRIDE as i32 + t0) as u32;
+        }
     }
-    let [part_x, part_y, part_t] = part;
-    let (index, weight) = (&mut index[..count], &mut weight[..count]);
-    let (part_x, part_y, part_t) = (&mut part_x[..count], &mut part_y[..count], &mut part_t[..count]);
-    let (turn, window) = (&turn[..count], &window[..count]);
-    // Cell c of the padded grid has its centre at c − 2.5 cells from the keypoint.
-    let offset = 0.5 * (PADDED - 1) as f32;
-    let largest = (PADDED - 2) as f32;
-    for i in 0..count {
-        let dx = frame.dx + i as f32;
-        let x = dx * frame.cos + frame.dy * frame.sin + offset;
-        let y = frame.dy * frame.cos - dx * frame.sin + offset;
-        // Rounding may carry a sample a hair out of the grid.
-        let x0 = if x < 0.0 { 0.0 } else { x.floor() };
-        let x0 = if x0 > largest { largest } else { x0 };
-        let y0 = if y < 0.0 { 0.0 } else { y.floor() };
-        let y0 = if y0 > largest { largest } else { y0 };
-        let t = turn[i] - frame.turn;
-        let t = (t - t.floor()) * BINS as f32;
-        let t0 = t.floor();
-        let t0 = if t0 > (BINS - 1) as f32 { (BINS - 1) as f32 } else { t0 };
-        part_x[i] = x - x0;
-        part_y[i] = y - y0;
-        part_t[i] = t - t0;
-        weight[i] = magnitude[i] * window[i] * frame.window;
-        // SAFETY: all three are within 0…7.
-        let (x0, y0, t0) = unsafe {
-            (x0.to_int_unchecked::<i32>(), y0.to_int_unchecked::<i32>(), t0.to_int_unchecked::<i32>())
-        };
-        index[i] = ((y0 * PADDED as i32 + x0) * STRIDE as i32 + t0) as u32;
-    }
-}
-
-#[cfg(target_arch = "x86_64")]
-#[target_feature(enable = "avx2,fma")]
-fn place_row_avx2(
-    frame: &RowFrame,
-    magnitude: &[f32],
-    turn: &[f32],
-    window: &[f32],
-    index: &mut Vec<u32>,
-    part: &mut [Vec<f32>; 3],
-    weight: &mut Vec<f32>,
-) {
-    place_row_with(frame, magnitude, turn, window, index, part, weight);
-}
-
-fn place_row(
-    frame: &RowFrame,
-    magnitude: &[f32],
-    turn: &[f32],
-    window: &[f32],
-    index: &mut Vec<u32>,
-    part: &mut [Vec<f32>; 3],
-    weight: &mut Vec<f32>,
-) {
-    #[cfg(target_arch = "x86_64")]
-    if is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma") {
-        // SAFETY: the CPU has the instructions.
-        return unsafe { place_row_avx2(frame, magnitude, turn, window, index, part, weight) };
-    }
-    place_row_with(frame, magnitude, turn, window, index, part, weight);
 }
 
 /// Adds the first `count` samples to the histogram by trilinear interpolation.

@@ -20,8 +20,8 @@ pub(super) struct Extremum {
 
 /// Pixels at the border where no extremum is sought: there it would be one of the repeated border.
 const BORDER: usize = 4;
-/// Refinement gives up after this many moves.
-const MAX_MOVES: usize = 5;
+/// Refinement stops after this many moves.
+const MAX_MOVES: usize = 4;
 
 /// All extrema of an octave, by level, row and column.
 pub(super) fn extrema(octave: &Octave, peak_threshold: f32, edge_threshold: f32) -> Vec<Extremum> {
@@ -50,73 +50,35 @@ pub(super) fn extrema(octave: &Octave, peak_threshold: f32, edge_threshold: f32)
     found.into_iter().map(|(_, extremum)| extremum).collect()
 }
 
-/// Marks where a row of the difference `s` is not exceeded by any of its 26 neighbours and passes the threshold.
-/// Branch-free loops over whole rows, for the vectoriser.
-#[inline(always)]
-fn mark_row_with(
-    octave: &Octave,
-    s: usize,
-    y: usize,
-    threshold: f32,
-    largest: &mut [f32],
-    smallest: &mut [f32],
-    marks: &mut [u32],
-) {
-    let width = marks.len();
-    let rows: [&[f32]; 9] =
-        std::array::from_fn(|i| &octave.differences[s - 1 + i / 3].row(y - 1 + i % 3)[..width]);
-    let (largest, smallest) = (&mut largest[..width], &mut smallest[..width]);
-    for x in 0..width {
-        let (mut high, mut low) = (rows[0][x], rows[0][x]);
-        for row in &rows[1..] {
-            high = if row[x] > high { row[x] } else { high };
-            low = if row[x] < low { row[x] } else { low };
+vectorised! {
+    /// Marks where a row of the difference `s` is not exceeded by any of its 26 neighbours and passes the threshold.
+    /// Branch-free loops over whole rows, for the vectoriser.
+    fn mark_row(octave: &Octave, s: usize, y: usize, threshold: f32, largest: &mut [f32], smallest: &mut [f32], marks: &mut [u32]) {
+        let width = marks.len();
+        let rows: [&[f32]; 9] =
+            std::array::from_fn(|i| &octave.differences[s - 1 + i / 3].row(y - 1 + i % 3)[..width]);
+        let (largest, smallest) = (&mut largest[..width], &mut smallest[..width]);
+        for x in 0..width {
+            let (mut high, mut low) = (rows[0][x], rows[0][x]);
+            for row in &rows[1..] {
+                high = if row[x] > high { row[x] } else { high };
+                low = if row[x] < low { row[x] } else { low };
+            }
+            largest[x] = high;
+            smallest[x] = low;
         }
-        largest[x] = high;
-        smallest[x] = low;
+        let centre = rows[4];
+        for x in 1..width - 1 {
+            let value = centre[x];
+            let high = if largest[x - 1] > largest[x] { largest[x - 1] } else { largest[x] };
+            let high = if largest[x + 1] > high { largest[x + 1] } else { high };
+            let low = if smallest[x - 1] < smallest[x] { smallest[x - 1] } else { smallest[x] };
+            let low = if smallest[x + 1] < low { smallest[x + 1] } else { low };
+            let maximum = (value >= high) & (value >= threshold);
+            let minimum = (value <= low) & (value <= -threshold);
+            marks[x] = u32::from(maximum | minimum);
+        }
     }
-    let centre = rows[4];
-    for x in 1..width - 1 {
-        let value = centre[x];
-        let high = if largest[x - 1] > largest[x] { largest[x - 1] } else { largest[x] };
-        let high = if largest[x + 1] > high { largest[x + 1] } else { high };
-        let low = if smallest[x - 1] < smallest[x] { smallest[x - 1] } else { smallest[x] };
-        let low = if smallest[x + 1] < low { smallest[x + 1] } else { low };
-        let maximum = (value >= high) & (value >= threshold);
-        let minimum = (value <= low) & (value <= -threshold);
-        marks[x] = u32::from(maximum | minimum);
-    }
-}
-
-#[cfg(target_arch = "x86_64")]
-#[target_feature(enable = "avx2")]
-fn mark_row_avx2(
-    octave: &Octave,
-    s: usize,
-    y: usize,
-    threshold: f32,
-    largest: &mut [f32],
-    smallest: &mut [f32],
-    marks: &mut [u32],
-) {
-    mark_row_with(octave, s, y, threshold, largest, smallest, marks);
-}
-
-fn mark_row(
-    octave: &Octave,
-    s: usize,
-    y: usize,
-    threshold: f32,
-    largest: &mut [f32],
-    smallest: &mut [f32],
-    marks: &mut [u32],
-) {
-    #[cfg(target_arch = "x86_64")]
-    if is_x86_feature_detected!("avx2") {
-        // SAFETY: the CPU has the instructions.
-        return unsafe { mark_row_avx2(octave, s, y, threshold, largest, smallest, marks) };
-    }
-    mark_row_with(octave, s, y, threshold, largest, smallest, marks);
 }
 
 /// Whether the sample lies strictly above, or strictly below, all of its 26 neighbours.
@@ -129,54 +91,50 @@ fn is_strict_extremum(octave: &Octave, s: usize, y: usize, x: usize) -> bool {
     })
 }
 
-/// Fits a quadratic around a sample, moves to the sample nearest to its extremum until that is the same one, and checks
-/// contrast and curvature there. Returns the final sample (scale, row, column) with the extremum.
+/// Fits a quadratic around a sample, moves to the pixel nearest to its extremum until that is the same one, and checks contrast and
+/// curvature there. Returns the final sample (scale, row, column) with the extremum.
+///
+/// It moves over the picture only: were the extremum nearer to another level, that level would have one of its own. For the same
+/// reason an offset of more than half a sample is accepted where moving does not settle.
 fn refine(
     octave: &Octave,
-    mut s: usize,
+    s: usize,
     mut y: usize,
     mut x: usize,
     peak_threshold: f32,
     edge_threshold: f32,
 ) -> Option<((usize, usize, usize), Extremum)> {
     let (width, height) = (octave.differences[0].width, octave.differences[0].height);
-    for _ in 0..MAX_MOVES {
+    let mut moves = 0;
+    let (gradient, hessian, offset) = loop {
         let (gradient, hessian) = derivatives(&octave.differences, s, y, x);
         let offset = -(hessian.lu().solve(&gradient)?);
-        if !offset.iter().all(|o| o.abs() < 2.0) {
-            return None;
-        }
         // A dead zone beyond one half keeps it from jumping to and fro.
-        let step = offset.map(|o| if o.abs() > 0.6 { o.signum() as i64 } else { 0 });
-        let moved = |at: usize, by: i64, low: usize, high: usize| {
-            at.checked_add_signed(by as isize).filter(|at| (low..high).contains(at))
-        };
-        let next = (
-            moved(s, step.z, 1, SCALES_PER_OCTAVE + 1)?,
-            moved(y, step.y, BORDER, height - BORDER)?,
-            moved(x, step.x, BORDER, width - BORDER)?,
-        );
-        if next != (s, y, x) {
-            (s, y, x) = next;
-            continue;
+        let step = |offset: f32| if offset.abs() > 0.6 { offset.signum() as isize } else { 0 };
+        let next_x = x.saturating_add_signed(step(offset.x)).clamp(BORDER, width - BORDER - 1);
+        let next_y = y.saturating_add_signed(step(offset.y)).clamp(BORDER, height - BORDER - 1);
+        if moves == MAX_MOVES || (next_x, next_y) == (x, y) {
+            break (gradient, hessian, offset);
         }
-        let value = octave.differences[s].row(y)[x] + 0.5 * gradient.dot(&offset);
-        let (xx, yy, xy) = (hessian[(0, 0)], hessian[(1, 1)], hessian[(0, 1)]);
-        let (trace, determinant) = (xx + yy, xx * yy - xy * xy);
-        let is_edge = trace * trace * edge_threshold >= (edge_threshold + 1.0).powi(2) * determinant;
-        if value.abs() < peak_threshold || determinant <= 0.0 || is_edge {
-            return None;
-        }
-        let scale = s as f32 + offset.z;
-        let extremum = Extremum {
-            x: x as f32 + offset.x,
-            y: y as f32 + offset.y,
-            sigma: sigma_of_level(scale),
-            level: (scale.round() as usize).clamp(1, SCALES_PER_OCTAVE) - 1,
-        };
-        return Some(((s, y, x), extremum));
+        (x, y) = (next_x, next_y);
+        moves += 1;
+    };
+    let value = octave.differences[s].row(y)[x] + 0.5 * gradient.dot(&offset);
+    let (xx, yy, xy) = (hessian[(0, 0)], hessian[(1, 1)], hessian[(0, 1)]);
+    let (trace, determinant) = (xx + yy, xx * yy - xy * xy);
+    let is_near = offset.iter().all(|o| o.abs() < 1.5);
+    let is_edge = trace * trace * edge_threshold >= (edge_threshold + 1.0).powi(2) * determinant;
+    if !is_near || value.abs() < peak_threshold || determinant <= 0.0 || is_edge {
+        return None;
     }
-    None
+    let scale = s as f32 + offset.z;
+    let extremum = Extremum {
+        x: x as f32 + offset.x,
+        y: y as f32 + offset.y,
+        sigma: sigma_of_level(scale),
+        level: (scale.round() as usize).clamp(1, SCALES_PER_OCTAVE) - 1,
+    };
+    Some(((s, y, x), extremum))
 }
 
 /// Gradient and Hessian over (x, y, scale level) by central differences.

@@ -32,33 +32,20 @@ impl Gradients {
     }
 }
 
-#[inline(always)]
-fn gradient_row_with(rows: [&[f32]; 3], magnitude: &mut [f32], turn: &mut [f32]) {
-    let inner = magnitude.len();
-    let (above, below) = (&rows[0][1..][..inner], &rows[2][1..][..inner]);
-    let (left, right) = (&rows[1][..inner], &rows[1][2..][..inner]);
-    let turn = &mut turn[..inner];
-    for i in 0..inner {
-        let dx = 0.5 * (right[i] - left[i]);
-        let dy = 0.5 * (below[i] - above[i]);
-        magnitude[i] = (dx * dx + dy * dy).sqrt();
-        turn[i] = turn_of(dx, dy);
+vectorised! {
+    /// The gradient of the inner pixels of the middle one of three rows.
+    fn gradient_row(rows: [&[f32]; 3], magnitude: &mut [f32], turn: &mut [f32]) {
+        let inner = magnitude.len();
+        let (above, below) = (&rows[0][1..][..inner], &rows[2][1..][..inner]);
+        let (left, right) = (&rows[1][..inner], &rows[1][2..][..inner]);
+        let turn = &mut turn[..inner];
+        for i in 0..inner {
+            let dx = 0.5 * (right[i] - left[i]);
+            let dy = 0.5 * (below[i] - above[i]);
+            magnitude[i] = (dx * dx + dy * dy).sqrt();
+            turn[i] = turn_of(dx, dy);
+        }
     }
-}
-
-#[cfg(target_arch = "x86_64")]
-#[target_feature(enable = "avx2,fma")]
-fn gradient_row_avx2(rows: [&[f32]; 3], magnitude: &mut [f32], turn: &mut [f32]) {
-    gradient_row_with(rows, magnitude, turn);
-}
-
-fn gradient_row(rows: [&[f32]; 3], magnitude: &mut [f32], turn: &mut [f32]) {
-    #[cfg(target_arch = "x86_64")]
-    if is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma") {
-        // SAFETY: the CPU has the instructions.
-        return unsafe { gradient_row_avx2(rows, magnitude, turn) };
-    }
-    gradient_row_with(rows, magnitude, turn);
 }
 
 /// `atan2(y, x) / 2π` in [0, 1) without branches; wrong by less than 2e-6 of a turn. The polynomial is a least-squares fit
@@ -97,27 +84,27 @@ pub(super) fn orientations(gradients: &Gradients, keypoint: &Extremum, max_count
     let radius = (3.0 * window).max(1.0);
     let bounds = |centre: f32, size: usize| {
         let low = (centre - radius).ceil().max(1.0) as usize;
-        let high = ((centre + radius).floor().max(0.0) as usize).min(size - 2);
-        low..=high
+        let high = ((centre + radius).floor().max(0.0) as usize).min(size.saturating_sub(2));
+        low..high + 1
     };
     let mut histogram = [0.0f32; BINS];
+    // The window is a Gaussian: the product of one factor per column and one per row.
     let falloff = -0.5 / (window * window);
     let columns = bounds(keypoint.x, width);
+    let column_window: Vec<f32> =
+        columns.clone().map(|x| ((x as f32 - keypoint.x).powi(2) * falloff).exp()).collect();
     for y in bounds(keypoint.y, height) {
-        let (magnitude, turn) = (gradients.magnitude.row(y), gradients.turn.row(y));
-        let dy = y as f32 - keypoint.y;
-        for x in columns.clone() {
-            let dx = x as f32 - keypoint.x;
-            let square = dx * dx + dy * dy;
-            if square > radius * radius {
-                continue;
-            }
-            let bin = turn[x] * BINS as f32 - 0.5;
-            let low = bin.floor();
-            let weight = magnitude[x] * (square * falloff).exp();
-            let (low, part) = ((low as i32).rem_euclid(BINS as i32) as usize, bin - low);
-            histogram[low] += (1.0 - part) * weight;
-            histogram[(low + 1) % BINS] += part * weight;
+        let row_window = ((y as f32 - keypoint.y).powi(2) * falloff).exp();
+        let magnitudes = &gradients.magnitude.row(y)[columns.clone()];
+        let turns = &gradients.turn.row(y)[columns.clone()];
+        for ((magnitude, turn), column_window) in magnitudes.iter().zip(turns).zip(&column_window) {
+            // Half a bin down, a full turn up: positive, so that the conversion rounds down.
+            let bin = turn * BINS as f32 + (BINS as f32 - 0.5);
+            let low = bin as usize;
+            let weight = magnitude * column_window * row_window;
+            let upper = (bin - low as f32) * weight;
+            histogram[low % BINS] += weight - upper;
+            histogram[(low + 1) % BINS] += upper;
         }
     }
     for _ in 0..6 {

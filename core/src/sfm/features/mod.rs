@@ -8,6 +8,30 @@
 //! scale_space (Gaussian octaves, differences) → detector (extrema, sub-pixel) → orientation → descriptor
 //! ```
 
+/// Defines a function of plain loops that is compiled a second time with AVX2 and FMA allowed, which is what runs where the CPU has
+/// them. Both give the same bits: the compiler never fuses operations by itself.
+macro_rules! vectorised {
+    ($(#[$attribute:meta])* fn $name:ident($($argument:ident: $type:ty),* $(,)?) $body:block) => {
+        $(#[$attribute])*
+        fn $name($($argument: $type),*) {
+            #[inline(always)]
+            fn portable($($argument: $type),*) $body
+            #[cfg(target_arch = "x86_64")]
+            {
+                #[target_feature(enable = "avx2,fma")]
+                fn with_avx2($($argument: $type),*) {
+                    portable($($argument),*);
+                }
+                if is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma") {
+                    // SAFETY: the CPU has the instructions.
+                    return unsafe { with_avx2($($argument),*) };
+                }
+            }
+            portable($($argument),*);
+        }
+    };
+}
+
 mod blur;
 mod descriptor;
 mod detector;
@@ -48,7 +72,7 @@ pub struct Features {
 /// The size at which the scale space starts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum FirstOctave {
-    /// [`FirstOctave::Doubled`] for pictures whose longer side is below 1100 pixels, else [`FirstOctave::Native`].
+    /// [`FirstOctave::Doubled`] for pictures of less than 1.25 million pixels, else [`FirstOctave::Native`].
     #[default]
     Auto,
     /// The picture as it is: the finest keypoints have a scale of about 2 pixels.

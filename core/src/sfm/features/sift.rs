@@ -8,8 +8,8 @@ use super::gradient::{Gradients, orientations};
 use super::scale_space::{Plane, SCALES_PER_OCTAVE, for_each_octave};
 use super::{Descriptor, FeatureOptions, Features, FirstOctave, Keypoint};
 
-/// Pictures with a longer side below this are doubled by [`FirstOctave::Auto`].
-const AUTO_NATIVE_SIDE: u32 = 1100;
+/// Pictures with fewer pixels are doubled by [`FirstOctave::Auto`].
+const AUTO_NATIVE_AREA: u64 = 1_250_000;
 
 /// Finds and describes the features of a picture.
 ///
@@ -17,7 +17,7 @@ const AUTO_NATIVE_SIDE: u32 = 1100;
 /// texture, or with a side below 16 pixels, has no features. Deterministic, and on the calling thread only.
 pub fn extract(luma: &GrayImage, mask: Option<&GrayImage>, options: &FeatureOptions) -> Features {
     let doubled = match options.first_octave {
-        FirstOctave::Auto => luma.width().max(luma.height()) < AUTO_NATIVE_SIDE,
+        FirstOctave::Auto => u64::from(luma.width()) * u64::from(luma.height()) < AUTO_NATIVE_AREA,
         FirstOctave::Native => false,
         FirstOctave::Doubled => true,
     };

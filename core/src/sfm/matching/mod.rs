@@ -7,6 +7,8 @@ pub(crate) mod nearest;
 #[cfg(target_arch = "x86_64")]
 mod nearest_x86;
 
+use std::sync::atomic::{AtomicUsize, Ordering};
+
 use rayon::prelude::*;
 
 use self::nearest::{Nearest, nearest};
@@ -93,14 +95,14 @@ pub fn match_pairs(
             features.len()
         )));
     }
-    let done = std::sync::atomic::AtomicUsize::new(0);
+    let done = AtomicUsize::new(0);
     pairs
         .par_iter()
         .map(|&(first, second)| {
             control.check()?;
             let matches = match_pair(&features[first as usize], &features[second as usize], options);
-            let done = 1 + done.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
-            if done % 16 == 0 || done == pairs.len() {
+            let done = 1 + done.fetch_add(1, Ordering::Relaxed);
+            if done.is_multiple_of(16) || done == pairs.len() {
                 control.progress(Stage::Sfm, "match", done as f32 / pairs.len() as f32);
             }
             Ok(PairMatches { first, second, matches })
