@@ -22,9 +22,12 @@ use super::process::{Limits, Log, Process};
 const QUEUE: usize = 4;
 /// Longest time without a picture while we wait for one.
 const STALL_LIMIT: Duration = Duration::from_secs(90);
+/// The luminance that becomes 1 before HDR is tone-mapped, cd/m²: that of white paper in HDR video (BT.2408).
+const REFERENCE_WHITE: u32 = 203;
 /// HDR is brought to the range of ordinary displays by one fixed curve, so that a surface has the same colour in every
-/// frame; `desat=0` leaves bright colours their colour.
-const TONE_MAP: &str = "tonemap=mobius:desat=0";
+/// frame: dark and middle tones stay as they are, up to five times white (1000 cd/m²) is pressed into the rest.
+/// `desat=0` leaves bright colours their colour.
+const TONE_MAP: &str = "tonemap=mobius:peak=5:desat=0";
 
 /// A running decode.
 pub(super) struct Decoder {
@@ -169,7 +172,7 @@ fn tone_mapping(probe: &Probe) -> String {
     let primaries = or(&probe.colour.primaries, "bt2020");
     let range = if probe.colour.range == "pc" { "full" } else { "limited" };
     format!(
-        "zscale=tin={transfer}:min={space}:pin={primaries}:rin={range}:t=linear:npl=100,format=gbrpf32le,\
+        "zscale=tin={transfer}:min={space}:pin={primaries}:rin={range}:t=linear:npl={REFERENCE_WHITE},format=gbrpf32le,\
          zscale=p=bt709,{TONE_MAP},zscale=t=bt709:m=gbr:r=full,format=gbrp,format=rgb24",
         transfer = probe.colour.transfer
     )

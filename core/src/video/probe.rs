@@ -71,7 +71,7 @@ pub(super) struct Probe {
 }
 
 /// How the stored picture must be turned to be upright, as the filters of ffmpeg that do it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Orientation {
     /// Clockwise degrees: 0, 90, 180 or 270.
     pub(super) degrees: u32,
@@ -331,12 +331,6 @@ fn square_pixels(width: u32, height: u32, aspect: f64) -> (u32, u32) {
     }
     let scaled = |side: u32, factor: f64| ((f64::from(side) * factor).round() as u32).max(1);
     if aspect > 1.0 { (width, scaled(height, 1.0 / aspect)) } else { (scaled(width, aspect), height) }
-}
-
-impl Default for Orientation {
-    fn default() -> Self {
-        Self { degrees: 0, filters: "" }
-    }
 }
 
 impl Orientation {
