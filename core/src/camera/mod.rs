@@ -6,11 +6,13 @@
 
 mod colmap;
 mod model;
+mod plot;
 mod pose;
 mod sparse;
 mod undistort;
 
 pub use model::{Camera, CameraModel};
+pub use plot::plot_poses;
 pub use pose::Pose;
 pub use sparse::{Image, Point2D, Point3D, SparseModel};
 pub use undistort::undistort;

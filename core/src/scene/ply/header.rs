@@ -142,14 +142,12 @@ impl PlyReader {
         };
         let reader = reader(rest);
         for element in reader.elements.as_slice() {
-            // A value takes its size in binary, and a digit and a space in text.
-            let row = match format {
-                Format::Ascii => 2 * element.properties.len(),
-                _ => element.stride,
+            // A value takes its size in binary, and a digit and a space in text, where the last space may be missing.
+            let (row, slack) = match format {
+                Format::Ascii => (2 * element.properties.len(), 1),
+                _ => (element.stride, 0),
             };
-            let needed = (row.max(1) as u64)
-                .checked_mul(element.count as u64)
-                .filter(|&n| n <= rest.saturating_add(1));
+            let needed = (row.max(1) as u64).checked_mul(element.count as u64).filter(|&n| n <= rest + slack);
             let Some(needed) = needed else {
                 return Err(reader.fail(format!(
                     "its header promises {} rows of element {:?}, more than the {rest} bytes that follow can hold",

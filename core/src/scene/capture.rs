@@ -1,0 +1,277 @@
+//! How a scene was filmed, as far as showing it needs to know: which way is up, what the cameras look at, whether they
+//! go around it, and which of them shows it best.
+
+use std::collections::BTreeMap;
+
+use nalgebra::{Matrix3, Vector3};
+
+use crate::camera::{Image, SparseModel};
+
+/// Levelled scenes have their up here: the world is y down.
+const WORLD_UP: Vector3<f64> = Vector3::new(0.0, -1.0, 0.0);
+/// A point is seen well from this many images on.
+const GOOD_TRACK: usize = 3;
+
+/// A filmed scene. World units and axes throughout.
+pub(super) struct Capture<'a> {
+    /// Id and image, in the order of the names.
+    pub(super) images: Vec<(u32, &'a Image)>,
+    /// The scene's up, unit length.
+    pub(super) up: Vector3<f64>,
+    /// The point the cameras look at, or one in front of the middle one.
+    pub(super) focus: Vector3<f64>,
+    /// Whether (nearly) all cameras look at the focus.
+    pub(super) converges: bool,
+    /// Median distance of what a camera sees.
+    pub(super) depth: f64,
+    model: &'a SparseModel,
+}
+
+impl<'a> Capture<'a> {
+    /// `None` without images.
+    pub(super) fn of(model: &'a SparseModel) -> Option<Self> {
+        let mut images: Vec<(u32, &Image)> = model.images.iter().map(|(id, image)| (*id, image)).collect();
+        images.sort_by(|a, b| a.1.name.cmp(&b.1.name));
+        let centers: Vec<Vector3<f64>> = images.iter().map(|(_, i)| i.pose.center()).collect();
+        let forwards: Vec<Vector3<f64>> = images.iter().map(|(_, i)| i.pose.forward()).collect();
+        let middle = images.get(images.len() / 2)?.1;
+
+        let mut depths: Vec<f64> =
+            images.iter().filter_map(|(_, image)| median_depth(model, image)).collect();
+        let mean = centers.iter().sum::<Vector3<f64>>() / centers.len() as f64;
+        let mut spread: Vec<f64> = centers.iter().map(|c| (c - mean).norm()).collect();
+        // Without points the cameras' own extent is the only length there is.
+        let depth = median(&mut depths).or_else(|| median(&mut spread)).filter(|d| *d > 1e-9).unwrap_or(1.0);
+        let focus = converging_point(&centers, &forwards);
+        let up = images.iter().map(|(_, i)| i.pose.up()).sum::<Vector3<f64>>().try_normalize(1e-9);
+        // Levelled to a few degrees: exactly level looks better than the mean of a shaky hand.
+        let up = up.filter(|up| up.dot(&WORLD_UP) < 0.85).unwrap_or(WORLD_UP);
+        Some(Self {
+            up,
+            focus: focus.unwrap_or_else(|| middle.pose.center() + depth * middle.pose.forward()),
+            converges: focus.is_some(),
+            depth,
+            images,
+            model,
+        })
+    }
+
+    /// How well every image would stand for the scene, in the order of `images`, all above 0. `quality` is the PSNR of a
+    /// rendering of the image in dB, where it is known.
+    pub(super) fn scores(&self, quality: &BTreeMap<u32, f64>) -> Vec<f64> {
+        let bell = |value: f64, width: f64| (-0.5 * (value / width).powi(2)).exp();
+        let seen: Vec<[f64; 2]> = self.images.iter().map(|(_, image)| self.observations(image)).collect();
+        let usual = median(&mut seen.iter().map(|s| s[0]).collect::<Vec<_>>()).unwrap_or(0.0).max(1.0);
+        let distance = |image: &Image| (self.focus - image.pose.center()).norm().max(1e-9);
+        let usual_distance = median(&mut self.images.iter().map(|(_, i)| distance(i)).collect::<Vec<_>>());
+        let usual_quality = median(&mut quality.values().copied().collect::<Vec<_>>()).unwrap_or(0.0);
+        let mean_forward = self.images.iter().map(|(_, i)| i.pose.forward()).sum::<Vector3<f64>>();
+        let count = self.images.len();
+        let score = |k: usize| {
+            let (id, image) = self.images[k];
+            let (forward, [observations, cover]) = (image.pose.forward(), seen[k]);
+            let content = (observations / usual).min(1.5) * (0.2 + cover);
+            // Straight at the subject; if there is none, the way most cameras look.
+            let aim = if self.converges {
+                bell(forward.angle(&(self.focus - image.pose.center())), 0.25)
+                    * bell((distance(image) / usual_distance.unwrap_or(1.0)).ln(), 0.4)
+            } else {
+                bell(forward.angle(&mean_forward), 0.8)
+            };
+            let level = image.pose.up() - forward * forward.dot(&image.pose.up());
+            let roll = level.angle(&(self.up - forward * forward.dot(&self.up)));
+            // People are still raising or lowering the camera in the first and last frames.
+            let at_the_end = count > 10 && (k * 30 < count || (count - 1 - k) * 30 < count);
+            let rendered =
+                quality.get(&id).map_or(1.0, |q| ((q - usual_quality) / 4.0).clamp(-1.0, 1.0).exp());
+            content * aim * bell(roll, 0.3) * rendered * if at_the_end { 0.6 } else { 1.0 } + 1e-12
+        };
+        (0..count).map(score).collect()
+    }
+
+    /// Number of well-observed points that the image shows, and the part of its area (in 8 x 8 cells) where they are.
+    fn observations(&self, image: &Image) -> [f64; 2] {
+        let Some(camera) = self.model.cameras.get(&image.camera_id) else { return [0.0; 2] };
+        let (mut count, mut cells) = (0, [false; 64]);
+        for point2d in &image.points2d {
+            let point = point2d.point3d.and_then(|id| self.model.points.get(&id));
+            if point.is_some_and(|p| p.track.len() >= GOOD_TRACK) {
+                count += 1;
+                let cell = |v: f64, size: u32| ((v / f64::from(size) * 8.0) as usize).min(7);
+                cells[cell(point2d.xy.y, camera.height) * 8 + cell(point2d.xy.x, camera.width)] = true;
+            }
+        }
+        [f64::from(count), cells.iter().filter(|c| **c).count() as f64 / 64.0]
+    }
+}
+
+/// The training image that shows the scene best: many well-observed points all over the picture, level, aimed at the
+/// subject from the usual distance, rendered well; not one of the first or last. `quality` is the PSNR per image id in
+/// dB where it is known, and may be empty. `None` if the model has no images.
+pub fn choose_preview_image(model: &SparseModel, quality: &BTreeMap<u32, f64>) -> Option<u32> {
+    let capture = Capture::of(model)?;
+    let scores = capture.scores(quality);
+    let best = (0..scores.len()).max_by(|&a, &b| scores[a].total_cmp(&scores[b]).then(b.cmp(&a)))?;
+    Some(capture.images[best].0)
+}
+
+/// The upper median; sorts. `None` of nothing.
+pub(super) fn median(values: &mut [f64]) -> Option<f64> {
+    values.sort_by(f64::total_cmp);
+    values.get(values.len() / 2).copied()
+}
+
+fn median_depth(model: &SparseModel, image: &Image) -> Option<f64> {
+    let points = image.points2d.iter().filter_map(|p| model.points.get(&p.point3d?));
+    let mut depths: Vec<f64> = points.map(|p| image.pose.transform(&p.xyz).z).filter(|z| *z > 0.0).collect();
+    median(&mut depths)
+}
+
+/// The point that is nearest to all view rays, in the sense of the sum of distances (iteratively reweighted least
+/// squares), so that some cameras that look elsewhere do not move it. `None` if the rays do not determine one: parallel,
+/// looking outwards, or everywhere.
+fn converging_point(centers: &[Vector3<f64>], forwards: &[Vector3<f64>]) -> Option<Vector3<f64>> {
+    if centers.len() < 3 {
+        return None;
+    }
+    let across: Vec<Matrix3<f64>> =
+        forwards.iter().map(|d| Matrix3::identity() - d * d.transpose()).collect();
+    let mut weights = vec![1.0; centers.len()];
+    let mut point = Vector3::zeros();
+    for iteration in 0..50 {
+        let (mut a, mut b) = (Matrix3::zeros(), Vector3::zeros());
+        for ((across, center), weight) in across.iter().zip(centers).zip(&weights) {
+            a += across * *weight;
+            b += across * center * *weight;
+        }
+        // The least eigenvalue is about the squared sine of the angle between the rays: 4 degrees at least.
+        let total: f64 = weights.iter().sum();
+        if (a / total).symmetric_eigenvalues().min() < 0.005 {
+            return None;
+        }
+        let next = a.try_inverse()? * b;
+        let moved = (next - point).norm();
+        point = next;
+        let mut distances: Vec<f64> = centers.iter().map(|c| (point - c).norm()).collect();
+        let scale = median(&mut distances)?.max(1e-12);
+        if iteration > 0 && moved < 1e-9 * scale {
+            break;
+        }
+        for ((across, center), weight) in across.iter().zip(centers).zip(&mut weights) {
+            *weight = 1.0 / ((across * (point - center)).norm() / scale).max(1e-3);
+        }
+    }
+    let aimed = |k: &usize| forwards[*k].angle(&(point - centers[*k])) < 0.45; // 26 degrees
+    let aimed = (0..centers.len()).filter(aimed).count();
+    (aimed * 10 >= centers.len() * 8).then_some(point)
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::*;
+    use crate::camera::{Camera, CameraModel, Point2D, Point3D, Pose};
+    use crate::random::Random;
+
+    /// A model whose cameras have these poses, with points in a ball around `middle` seen by all that can.
+    pub(crate) fn model_of(poses: &[Pose], middle: Vector3<f64>) -> SparseModel {
+        let mut model = SparseModel::default();
+        model.cameras.insert(1, Camera::from_focal(CameraModel::Pinhole, 500.0, 640, 480));
+        for (k, pose) in poses.iter().enumerate() {
+            let name = format!("frame_{k:06}.jpg");
+            let image = Image { name, camera_id: 1, pose: *pose, points2d: Vec::new() };
+            model.images.insert(k as u32 + 1, image);
+        }
+        let mut random = Random::new(9);
+        for id in 1..=200 {
+            let xyz = middle + Vector3::from_fn(|_, _| 0.7 * (2.0 * random.uniform() - 1.0));
+            let mut track = Vec::new();
+            for (image_id, image) in &mut model.images {
+                let pixel = model.cameras[&1].project(&image.pose.transform(&xyz));
+                let inside =
+                    |p: &nalgebra::Vector2<f64>| p.x > 0.0 && p.y > 0.0 && p.x < 640.0 && p.y < 480.0;
+                if let Some(xy) = pixel.filter(inside) {
+                    track.push((*image_id, image.points2d.len() as u32));
+                    image.points2d.push(Point2D { xy, point3d: Some(id) });
+                }
+            }
+            model.points.insert(id, Point3D { xyz, rgb: [90, 120, 200], error: 0.5, track });
+        }
+        model
+    }
+
+    /// Cameras on `turn` radians of a circle around `middle`, somewhat above it.
+    pub(crate) fn orbit(count: usize, turn: f64, middle: Vector3<f64>) -> Vec<Pose> {
+        let pose = |k: usize| {
+            let angle = turn * k as f64 / count as f64;
+            let position = middle + Vector3::new(4.0 * angle.cos(), -1.0, 4.0 * angle.sin());
+            Pose::look_at(&position, &middle, &WORLD_UP).unwrap()
+        };
+        (0..count).map(pose).collect()
+    }
+
+    #[test]
+    fn the_focus_is_what_most_cameras_look_at() {
+        let middle = Vector3::new(1.0, 2.0, -3.0);
+        let mut poses = orbit(40, 3.0, middle);
+        // Six look somewhere else.
+        for k in [3, 8, 15, 22, 29, 36] {
+            let rotation = nalgebra::UnitQuaternion::from_euler_angles(0.0, 0.9, 0.3) * poses[k].rotation;
+            poses[k] = Pose::from_center(rotation, &poses[k].center());
+        }
+        let model = model_of(&poses, middle);
+        let capture = Capture::of(&model).unwrap();
+        assert!(capture.converges && (capture.focus - middle).norm() < 0.02, "{:?}", capture.focus);
+        assert_eq!(capture.up, WORLD_UP);
+        assert!((capture.depth - 17f64.sqrt()).abs() < 0.3, "{}", capture.depth);
+    }
+
+    #[test]
+    fn rays_that_meet_nowhere_have_no_focus_but_a_scene_in_front() {
+        let walk: Vec<Pose> = (0..30)
+            .map(|k| {
+                let position = Vector3::new(0.05 * f64::from(k % 2), 0.0, 0.1 * f64::from(k));
+                Pose::look_at(&position, &(position + Vector3::z()), &WORLD_UP).unwrap()
+            })
+            .collect();
+        let model = model_of(&walk, Vector3::new(0.0, 0.0, 8.0));
+        let capture = Capture::of(&model).unwrap();
+        assert!(!capture.converges);
+        assert!((capture.focus - Vector3::new(0.0, 0.0, 8.0)).norm() < 1.0, "{:?}", capture.focus);
+        let outwards: Vec<Pose> = orbit(30, 6.0, Vector3::zeros())
+            .iter()
+            .map(|p| Pose::look_at(&p.center(), &(2.0 * p.center()), &WORLD_UP).unwrap())
+            .collect();
+        assert!(!Capture::of(&model_of(&outwards, Vector3::zeros())).unwrap().converges);
+        assert!(Capture::of(&SparseModel::default()).is_none());
+    }
+
+    #[test]
+    fn the_preview_is_a_level_well_aimed_camera_that_sees_much() {
+        let middle = Vector3::zeros();
+        let mut poses = orbit(30, 2.0, middle);
+        for (k, pose) in poses.iter_mut().enumerate() {
+            if k != 17 {
+                // Rolled, or turned away, or too far.
+                let angles = [(0.0, 0.0, 0.4), (0.0, 0.5, 0.0), (0.3, 0.0, 0.1)][k % 3];
+                let turn = nalgebra::UnitQuaternion::from_euler_angles(angles.0, angles.1, angles.2);
+                *pose = Pose::from_center(turn * pose.rotation, &pose.center());
+            }
+        }
+        let model = model_of(&poses, middle);
+        assert_eq!(choose_preview_image(&model, &BTreeMap::new()), Some(18));
+        // Of equal cameras the one that renders best.
+        let model = model_of(&orbit(30, 2.0, middle), middle);
+        let quality = BTreeMap::from([(9, 31.0), (12, 25.0), (20, 25.0), (21, 25.0)]);
+        assert_eq!(choose_preview_image(&model, &quality), Some(9));
+        assert_eq!(choose_preview_image(&SparseModel::default(), &BTreeMap::new()), None);
+    }
+
+    #[test]
+    fn a_scene_that_is_not_levelled_has_the_up_of_its_cameras() {
+        let turn = nalgebra::UnitQuaternion::from_euler_angles(1.2, 0.0, 0.0);
+        let mut model = model_of(&orbit(20, 6.0, Vector3::zeros()), Vector3::zeros());
+        model.transform(1.0, &turn, &Vector3::zeros());
+        let capture = Capture::of(&model).unwrap();
+        assert!((capture.up - turn * WORLD_UP).norm() < 0.05, "{:?}", capture.up);
+    }
+}
