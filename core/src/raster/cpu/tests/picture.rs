@@ -1,9 +1,7 @@
-//! Tests of the passes against definitions written a second time, and of the paths against each other.
+//! The picture, the pairs and SSIM against their definitions.
 
-use super::*;
-use crate::random::Random;
-use crate::raster::parity::{self, Case};
-use crate::raster::{ALPHA_MAX, ALPHA_MIN, DILATION, NEAR, TRANSMITTANCE_MIN};
+use super::super::*;
+use crate::raster::{ALPHA_MAX, ALPHA_MIN, DILATION, NEAR, TILE, TRANSMITTANCE_MIN, parity};
 
 /// The definition of the picture, one pixel and one splat at a time, in double precision and without any shortcut:
 /// (r, g, b, alpha) row by row.
@@ -151,114 +149,116 @@ fn the_picture_is_that_of_the_definition() {
     }
 }
 
-/// The loss of a case as a function of the parameters inside `r`.
-fn loss_of(r: &mut CpuRasteriser<f64>, case: &Case) -> f64 {
-    r.project(&case.view, case.sh_degree).unwrap();
-    r.intersect().unwrap();
-    r.sort().unwrap();
-    r.rasterise(case.background).unwrap();
-    r.loss(0, &case.loss).unwrap();
-    r.statistics().unwrap().loss
-}
-
-type Access<'a> = &'a dyn for<'r> Fn(&'r mut CpuRasteriser<f64>, usize) -> &'r mut f64;
-
-/// Compares analytic derivatives with central differences of the loss; returns the largest error relative to the
-/// derivative (or to a thousandth of the largest one, if that is more).
-fn derivative_error(r: &mut CpuRasteriser<f64>, case: &Case, analytic: &[f64], access: Access) -> f64 {
-    let scale = analytic.iter().fold(0.0f64, |m, v| m.max(v.abs()));
-    assert!(scale > 0.0, "all gradients are zero");
-    let mut worst = 0.0f64;
-    for (i, &expected) in analytic.iter().enumerate() {
-        let original = *access(r, i);
-        let mut at = |offset: f64| {
-            *access(r, i) = original + offset;
-            loss_of(r, case)
-        };
-        // Fourth order: the truncation error is far below the rounding error.
-        let h = 1e-4;
-        let numeric = (8.0 * (at(h) - at(-h)) - (at(2.0 * h) - at(-2.0 * h))) / (12.0 * h);
-        *access(r, i) = original;
-        worst = worst.max((numeric - expected).abs() / expected.abs().max(1e-3 * scale));
-    }
-    worst
-}
-
-/// Makes the loss of a case smooth around its parameters: every contribution stays above the least alpha in all pixels
-/// or does not exist, nothing is near the cap, and no colour near the clamp.
-fn smooth_case(seed: u64, sh_degree: u32) -> Case {
-    let mut case = parity::cloud(seed, 14, sh_degree, 21, 18);
-    let mut random = Random::new(seed);
-    let splats = &mut case.state.splats;
-    for i in 0..splats.len() {
-        splats.means[i] = [0; 3].map(|_| (0.35 * random.normal()) as f32);
-        splats.log_scales[i] = [0; 3].map(|_| (0.1 + 0.2 * random.normal()) as f32);
-        splats.opacities[i] = (-0.8 + 0.5 * random.normal()) as f32;
-    }
-    let per_splat = splats.sh.len() / splats.len();
-    for (i, v) in splats.sh.iter_mut().enumerate() {
-        *v = if i % per_splat < 3 { (0.2 * random.normal()) as f32 } else { (0.1 * random.normal()) as f32 };
-    }
-    case
-}
-
-fn geometry_access(k: usize) -> impl for<'r> Fn(&'r mut CpuRasteriser<f64>, usize) -> &'r mut f64 {
-    move |r, i| &mut r.scene.parameters.geometry[i][k]
-}
-
+/// Every tile in which a pixel's alpha reaches the least one is in the list of the splat, and hardly any other.
 #[test]
-fn gradients_are_those_of_central_differences() {
-    let mut exposed = smooth_case(31, 1);
-    exposed.target = parity::target(5, 21, 18, true);
-    exposed.state.exposures = vec![[0.9, 0.05, 0.0, 0.02, -0.03, 1.1, 0.02, 0.0, 0.01, 0.0, 0.8, 0.05]];
-    exposed.loss = LossOptions { ssim_weight: 0.4, alpha_weight: 0.3, exposure: Some(0) };
-    let mut partial = smooth_case(32, 3);
-    partial.sh_degree = 2;
-    let mut cases = vec![exposed, partial];
-    cases.extend((0..4).map(|degree| smooth_case(33 + u64::from(degree), degree)));
-    for case in cases {
+fn pairs_are_exact() {
+    for case in parity::cases() {
         let mut r = CpuRasteriser::<f64>::new();
         r.load(&case.state).unwrap();
-        r.set_targets(vec![case.target.clone()]).unwrap();
-        loss_of(&mut r, &case);
-        r.rasterise_backward().unwrap();
-        let gradient = update::gradient(r.isa, &r.scene, &r.projection, &r.gradients.splats).unwrap();
-        let (exposure, degree) = (r.loss.exposure, case.sh_degree);
-        println!("{}, degree {degree} in use", case.name);
-        let mut check = |what: &str, analytic: &[f64], access: Access| {
-            let error = derivative_error(&mut r, &case, analytic, access);
-            println!("    {what:<12} {error:.1e}");
-            assert!(error < 1e-5, "{what}: {error:.2e}");
-        };
-        let names =
-            ["mean x", "mean y", "mean z", "logit", "w", "x", "y", "z", "scale x", "scale y", "scale z"];
-        for (k, name) in names.into_iter().enumerate() {
-            let analytic: Vec<f64> = gradient.geometry.iter().map(|g| g[k]).collect();
-            check(name, &analytic, &geometry_access(k));
+        r.render(&case.view, case.sh_degree, case.background).unwrap();
+        let listed: std::collections::BTreeSet<(u32, u32)> =
+            r.inspect_intersections().unwrap().into_iter().collect();
+        let tiles_x = case.view.width.div_ceil(TILE);
+        let mut needed = std::collections::BTreeSet::new();
+        for s in r.inspect_projected().unwrap() {
+            let [a, b, c] = s.conic;
+            for row in 0..case.view.height {
+                for column in 0..case.view.width {
+                    let (dx, dy) = (f64::from(column) + 0.5 - s.mean[0], f64::from(row) + 0.5 - s.mean[1]);
+                    let power = 0.5 * (a * dx * dx + c * dy * dy) + b * dx * dy;
+                    if s.opacity * (-power).exp() >= ALPHA_MIN {
+                        needed.insert((row / TILE * tiles_x + column / TILE, s.index));
+                    }
+                }
+            }
         }
-        check("SH", &gradient.sh, &|r, i| &mut r.scene.parameters.sh[i]);
-        if let Some((_, by_exposure)) = exposure {
-            check("exposure", &by_exposure, &|r, i| &mut r.scene.exposures[0][i]);
-        }
+        assert!(needed.is_subset(&listed), "{}: a pair is missing", case.name);
+        let spare = listed.len() - needed.len();
+        println!("{}: {} pairs, {spare} of them without a pixel", case.name, listed.len());
+        // What is left is an ellipse that passes between the pixel centres of a tile.
+        assert!(spare * 10 <= listed.len(), "{}: {spare} of {} pairs are idle", case.name, listed.len());
     }
 }
 
-#[test]
-fn single_precision_agrees_with_double_pass_by_pass() {
-    for case in parity::cases() {
-        let differences =
-            parity::compare(&mut CpuRasteriser::<f32>::new(), &mut CpuRasteriser::<f64>::new(), &case);
-        differences.assert_below(1e-2);
+/// Mean SSIM by its definition: every window is summed anew, pixels outside count as zero.
+fn scalar_ssim(a: &[[f64; 3]], b: &[[f64; 3]], width: usize, height: usize) -> f64 {
+    let tap = |k: i64| (-0.5 * (k as f64 / 1.5).powi(2)).exp();
+    let norm: f64 = (-5..=5).map(tap).sum();
+    let mut total = 0.0;
+    for channel in 0..3 {
+        for y in 0..height as i64 {
+            for x in 0..width as i64 {
+                let mut sums = [0.0; 5];
+                for dy in -5..=5 {
+                    for dx in -5..=5 {
+                        let (sx, sy) = (x + dx, y + dy);
+                        if sx < 0 || sy < 0 || sx >= width as i64 || sy >= height as i64 {
+                            continue;
+                        }
+                        let weight = tap(dx) * tap(dy) / (norm * norm);
+                        let at = sy as usize * width + sx as usize;
+                        let (p, q) = (a[at][channel], b[at][channel]);
+                        for (sum, v) in sums.iter_mut().zip([p, q, p * p, q * q, p * q]) {
+                            *sum += weight * v;
+                        }
+                    }
+                }
+                let [ma, mb, aa, bb, ab] = sums;
+                let (va, vb, cov) = (aa - ma * ma, bb - mb * mb, ab - ma * mb);
+                let (c1, c2) = (1e-4, 9e-4);
+                total +=
+                    (2.0 * ma * mb + c1) * (2.0 * cov + c2) / ((ma * ma + mb * mb + c1) * (va + vb + c2));
+            }
+        }
     }
+    total / (3 * width * height) as f64
 }
 
 #[test]
-fn instruction_sets_agree_pass_by_pass() {
-    for isa in Isa::available() {
-        for case in parity::cases() {
-            let mut portable = CpuRasteriser::<f32>::with_isa(Isa::Portable);
-            parity::compare(&mut CpuRasteriser::<f32>::with_isa(isa), &mut portable, &case)
-                .assert_below(5e-3);
+fn the_loss_is_that_of_its_definition_for_any_size() {
+    for (width, height) in [(1, 1), (5, 3), (16, 16), (17, 33), (40, 9), (31, 47)] {
+        let mut case = parity::cloud(3, 60, 0, width, height);
+        case.target = parity::target(1, width, height, true);
+        case.loss = LossOptions { ssim_weight: 0.3, alpha_weight: 0.25, exposure: None };
+        for single in [false, true] {
+            let mut r: Box<dyn Rasteriser> = if single {
+                Box::new(CpuRasteriser::<f32>::new())
+            } else {
+                Box::new(CpuRasteriser::<f64>::new())
+            };
+            r.load(&case.state).unwrap();
+            r.set_targets(vec![case.target.clone()]).unwrap();
+            let rendering = r.render(&case.view, 0, case.background).unwrap();
+            r.loss(0, &case.loss).unwrap();
+            let s = r.statistics().unwrap();
+
+            let alpha = case.target.alpha.clone().unwrap();
+            let have: Vec<[f64; 3]> =
+                rendering.rgba.iter().map(|p| [0, 1, 2].map(|c: usize| f64::from(p[c]))).collect();
+            let want: Vec<[f64; 3]> = (0..have.len())
+                .map(|i| {
+                    let a = f64::from(alpha[i]) / 255.0;
+                    [0, 1, 2].map(|c: usize| {
+                        a * f64::from(case.target.rgb[3 * i + c]) / 255.0
+                            + (1.0 - a) * f64::from(case.background[c])
+                    })
+                })
+                .collect();
+            let pixels = have.len() as f64;
+            let l1 =
+                have.iter().flatten().zip(want.iter().flatten()).map(|(a, b)| (a - b).abs()).sum::<f64>()
+                    / (3.0 * pixels);
+            let ssim = scalar_ssim(&have, &want, width as usize, height as usize);
+            let alpha_l1 = (0..have.len())
+                .map(|i| (f64::from(rendering.rgba[i][3]) - f64::from(alpha[i]) / 255.0).abs())
+                .sum::<f64>()
+                / pixels;
+            let (w, aw) = (f64::from(case.loss.ssim_weight), f64::from(case.loss.alpha_weight));
+            let loss = (1.0 - w) * l1 + w * (1.0 - ssim) + aw * alpha_l1;
+            println!("{width}x{height}: SSIM {:.9} of {ssim:.9}, loss {:.9} of {loss:.9}", s.ssim, s.loss);
+            let tolerance = if single { 2e-5 } else { 1e-6 };
+            assert!((s.l1 - l1).abs() < tolerance && (s.ssim - ssim).abs() < tolerance);
+            assert!((s.loss - loss).abs() < tolerance);
         }
     }
 }
