@@ -74,14 +74,14 @@ pub(crate) fn adjust(
     Ok(summary)
 }
 
-/// Standard deviations of the refined intrinsics, in the order of [`free_parameters`], for pixel noise `noise`; the prior
-/// of the principal point is counted. `None` where the equations are singular.
+/// (parameter, standard deviation) of the refined intrinsics for pixel noise `noise`; the prior of the principal point is
+/// counted. `None` where the equations are singular.
 pub(crate) fn intrinsics_deviations(
     map: &Map,
     keypoints: &Keypoints,
     options: &BundleOptions,
     noise: f64,
-) -> Option<Vec<f64>> {
+) -> Option<Vec<(usize, f64)>> {
     let problem = Problem::new(map, keypoints, options)?;
     let state = problem.state(map);
     // The gauge freedoms do not touch the intrinsics, so a little damping does not change their covariance.
@@ -95,19 +95,25 @@ pub(crate) fn intrinsics_deviations(
         let column = Reduced { size: reduced.size, matrix: reduced.matrix.clone(), rhs }.solve()?;
         covariance.column_mut(k).copy_from_slice(&column[cameras..]);
     }
-    Some((0..border).map(|k| noise * covariance[(k, k)].max(0.0).sqrt()).collect())
+    let deviation = |(k, &param): (usize, &usize)| (param, noise * covariance[(k, k)].max(0.0).sqrt());
+    Some(problem.free.iter().enumerate().map(deviation).collect())
+}
+
+/// Index of the principal point's x among the parameters of `model`; y follows.
+pub(crate) fn principal_point_index(model: CameraModel) -> usize {
+    match model {
+        CameraModel::SimplePinhole | CameraModel::SimpleRadial | CameraModel::Radial => 1,
+        CameraModel::Pinhole | CameraModel::OpenCv => 2,
+    }
 }
 
 /// Indices of the parameters of `model` that are unknowns.
-pub(crate) fn free_parameters(model: CameraModel, refine: RefineIntrinsics) -> Vec<usize> {
-    let focals = match model {
-        CameraModel::SimplePinhole | CameraModel::SimpleRadial | CameraModel::Radial => 1,
-        CameraModel::Pinhole | CameraModel::OpenCv => 2,
-    };
+fn free_parameters(model: CameraModel, refine: RefineIntrinsics) -> Vec<usize> {
+    let center = principal_point_index(model);
     (0..model.num_params())
         .filter(|&k| match k {
-            k if k < focals => refine.focal,
-            k if k < focals + 2 => refine.principal_point.is_some(),
+            k if k < center => refine.focal,
+            k if k < center + 2 => refine.principal_point.is_some(),
             _ => refine.distortion,
         })
         .collect()
@@ -173,10 +179,7 @@ impl<'a> Problem<'a> {
         let priors = refine.principal_point.map_or(Vec::new(), |sigma| {
             let center = f64::from(map.camera.width) / 2.0;
             let middle = f64::from(map.camera.height) / 2.0;
-            let first = map.camera.params.len().min(match map.camera.model {
-                CameraModel::Pinhole | CameraModel::OpenCv => 2,
-                _ => 1,
-            });
+            let first = principal_point_index(map.camera.model);
             let weight = (ASSUMED_NOISE / sigma).powi(2);
             [(first, center), (first + 1, middle)]
                 .into_iter()
@@ -515,10 +518,9 @@ mod tests {
         free.intrinsics.principal_point = Some(16.0);
         adjust(&mut map, &capture.keypoints, &free, &Control::new()).unwrap();
         assert!((map.camera.params[1] - 409.0).abs() < 1.5, "{:?}", map.camera);
-        let names = free_parameters(map.camera.model, free.intrinsics);
-        assert_eq!(names, vec![0, 1, 2, 3]);
         let sigma = intrinsics_deviations(&map, &capture.keypoints, &free, 0.3).unwrap();
-        assert!(sigma[1] < 2.0 && sigma[1] > 0.01, "{sigma:?}");
+        assert_eq!(sigma.iter().map(|s| s.0).collect::<Vec<_>>(), vec![0, 1, 2, 3]);
+        assert!(sigma[1].1 < 2.0 && sigma[1].1 > 0.01, "{sigma:?}");
     }
 
     #[test]

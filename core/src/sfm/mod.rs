@@ -8,24 +8,41 @@
 //!          → global_positioning → bundle_adjustment → retriangulation → resection → gate → SparseModel
 //! ```
 //!
+//! Where the global path finds no sound model, the incremental one is tried. [`reconstruct`] is the whole of it.
+//!
 //! Estimators compute in f64 and are deterministic for any number of threads: parallel loops write to their own
 //! slots, and sums are taken in a fixed order.
 
-mod bundle_adjustment;
 pub mod features;
-mod filters;
-mod global_positioning;
-mod levenberg_marquardt;
-mod map;
 pub mod matching;
 pub mod pairing;
-mod projection;
 pub mod rotation_averaging;
+pub mod two_view;
+
+mod bundle_adjustment;
+mod filters;
+mod front_end;
+mod gate;
+mod global_positioning;
+mod incremental;
+mod level;
+mod levenberg_marquardt;
+mod map;
+mod mapper;
+mod output;
+mod projection;
+mod reconstruct;
+mod report;
+mod resection;
+mod retriangulation;
 mod scale_averaging;
 mod schur;
+mod support;
 #[cfg(test)]
 mod synthetic;
 mod tracks;
 mod triangulation;
-pub mod two_view;
 mod vlad;
+
+pub use reconstruct::{Reconstruction, SfmOptions, reconstruct};
+pub use report::{FrameRange, MappingMethod, SfmReport, StepTime};

@@ -12,7 +12,7 @@ mod essential;
 mod fundamental;
 mod homography;
 mod linear;
-mod p3p;
+pub(crate) mod p3p;
 mod polynomial;
 mod ransac;
 mod refine;

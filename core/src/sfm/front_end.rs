@@ -1,0 +1,156 @@
+//! From pictures to verified pairs, a focal length and rotations: everything before the mapper, in order.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use image::RgbImage;
+use nalgebra::{Matrix3, UnitQuaternion, Vector2};
+use rayon::prelude::*;
+
+use crate::camera::Camera;
+use crate::control::{Control, Stage};
+use crate::error::{Error, ErrorKind, Result};
+use crate::video::Frames;
+
+use super::SfmOptions;
+use super::features::{FeatureOptions, Features, extract};
+use super::matching::{MatchOptions, PairMatches, match_pairs};
+use super::pairing::{PairingOptions, candidate_pairs};
+use super::rotation_averaging::{RelativeRotation, RotationAveragingOptions, average_rotations};
+use super::two_view::{TwoViewConfig, TwoViewGeometry, TwoViewOptions, Views, estimate_relative_poses};
+
+/// What was read from the pictures, by image.
+pub(crate) struct Pictures {
+    pub(crate) features: Vec<Features>,
+    /// Pixels of the keypoints.
+    pub(crate) keypoints: Vec<Vec<Vector2<f64>>>,
+    /// Colours at the keypoints.
+    pub(crate) colors: Vec<Vec<[u8; 3]>>,
+}
+
+/// Reads every picture once: features, and colours at them. Progress goes from 0 to `to`.
+pub(crate) fn read_pictures(
+    frames: &Frames,
+    options: &FeatureOptions,
+    control: &Control,
+    to: f32,
+) -> Result<Pictures> {
+    let count = frames.frames.len();
+    let done = AtomicUsize::new(0);
+    let read: Vec<(Features, Vec<[u8; 3]>)> = (0..count)
+        .into_par_iter()
+        .map(|i| {
+            control.check()?;
+            let picture = read_picture(frames, i)?;
+            let found = extract(&image::imageops::grayscale(&picture), None, options);
+            let colors = found.keypoints.iter().map(|k| color_at(&picture, k.x, k.y)).collect();
+            let n = done.fetch_add(1, Ordering::Relaxed) + 1;
+            let message = format!("{n} of {count} frames");
+            control.progress_with(Stage::Sfm, "features", to * n as f32 / count as f32, message);
+            Ok((found, colors))
+        })
+        .collect::<Result<_>>()?;
+    let (features, colors): (Vec<_>, Vec<_>) = read.into_iter().unzip();
+    let pixel = |k: &super::features::Keypoint| Vector2::new(f64::from(k.x), f64::from(k.y));
+    let keypoints = features.iter().map(|f| f.keypoints.iter().map(pixel).collect()).collect();
+    Ok(Pictures { features, keypoints, colors })
+}
+
+fn read_picture(frames: &Frames, index: usize) -> Result<RgbImage> {
+    let path = frames.path(index);
+    let picture = image::open(&path).map_err(|e| {
+        Error::new(ErrorKind::InvalidFile, format!("{} cannot be read: {e}", path.display())).caused_by(e)
+    })?;
+    Ok(picture.into_rgb8())
+}
+
+/// The colour of the pixel that contains (x, y).
+fn color_at(picture: &RgbImage, x: f32, y: f32) -> [u8; 3] {
+    let column = (x.max(0.0) as u32).min(picture.width().saturating_sub(1));
+    let row = (y.max(0.0) as u32).min(picture.height().saturating_sub(1));
+    picture.get_pixel(column, row).0
+}
+
+/// Candidate matches of the pairs worth comparing.
+pub(crate) fn match_pictures(
+    pictures: &Pictures,
+    sequential: bool,
+    pairing: &PairingOptions,
+    control: &Control,
+) -> Result<Vec<PairMatches>> {
+    let pairs = candidate_pairs(&pictures.features, sequential, pairing);
+    match_pairs(&pictures.features, &pairs, &MatchOptions::default(), control)
+}
+
+/// The camera to begin with: the focal length that the caller or EXIF names, else COLMAP's guess of 1.2 times the longer side.
+pub(crate) fn initial_camera(frames: &Frames, options: &SfmOptions) -> (Camera, bool) {
+    let (width, height) = (frames.frames[0].width, frames.frames[0].height);
+    let mut exif: Vec<f64> =
+        frames.frames.iter().filter_map(|f| f.focal_prior).filter(|f| *f > 0.0).collect();
+    let prior = options.focal.or_else(|| super::map::median(&mut exif));
+    let guess = 1.2 * f64::from(width.max(height));
+    (Camera::from_focal(options.camera_model, prior.unwrap_or(guess), width, height), prior.is_some())
+}
+
+/// Sets the focal length that makes most fundamental matrices essential ones: `K^T F K` must have two equal singular
+/// values. Pairs vote on a grid from 0.3 to 5 times the longer side.
+pub(crate) fn vote_focal(camera: &mut Camera, pairs: &[TwoViewGeometry]) {
+    const STEPS: i32 = 60;
+    /// Difference of the singular values, relative, at which a vote has fallen to 1/e.
+    const TOLERANCE: f64 = 0.03;
+    let side = f64::from(camera.width.max(camera.height));
+    let center = camera.principal_point();
+    let vote = |focal: f64| -> f64 {
+        let k = Matrix3::new(focal, 0.0, center.x, 0.0, focal, center.y, 0.0, 0.0, 1.0);
+        let one = |p: &TwoViewGeometry| {
+            let f = p.fundamental.filter(|_| p.config == TwoViewConfig::Uncalibrated)?;
+            let s = (k.transpose() * f * k).singular_values();
+            Some((p.inliers.len() as f64).sqrt() * (-(1.0 - s[1] / s[0]) / TOLERANCE).exp())
+        };
+        pairs.iter().filter_map(one).sum()
+    };
+    let focal = |step: i32| side * 0.3 * (5.0f64 / 0.3).powf(f64::from(step) / f64::from(STEPS));
+    let best = (0..=STEPS).map(|step| (vote(focal(step)), focal(step))).max_by(|a, b| a.0.total_cmp(&b.0));
+    if let Some((_, focal)) = best.filter(|(votes, _)| *votes > 0.0) {
+        camera.params = Camera::from_focal(camera.model, focal, camera.width, camera.height).params;
+    }
+}
+
+/// Relative poses of the verified pairs for the calibrated `camera`, in their order; degenerate pairs are left out.
+pub(crate) fn relative_poses(
+    pictures: &Pictures,
+    camera: &Camera,
+    matches: &[PairMatches],
+    verified: &[TwoViewGeometry],
+    options: &TwoViewOptions,
+    control: &Control,
+) -> Result<Vec<TwoViewGeometry>> {
+    let camera_of = vec![0; pictures.features.len()];
+    let cameras = [camera.clone()];
+    let views = Views { features: &pictures.features, camera_of: &camera_of, cameras: &cameras };
+    let mut pairs = estimate_relative_poses(&views, matches, verified, options, control)?;
+    pairs.retain(|p| p.second_from_first.is_some() && !p.inliers.is_empty());
+    Ok(pairs)
+}
+
+/// Absolute rotations; pairs that contradict them are taken out of `pairs`.
+pub(crate) fn absolute_rotations(
+    images: usize,
+    pairs: &mut Vec<TwoViewGeometry>,
+    control: &Control,
+) -> Result<Vec<Option<UnitQuaternion<f64>>>> {
+    let relative: Vec<RelativeRotation> = pairs
+        .iter()
+        .filter_map(|p| {
+            Some(RelativeRotation {
+                first: p.first,
+                second: p.second,
+                second_from_first: p.second_from_first?.rotation,
+                weight: p.inliers.len() as f64,
+            })
+        })
+        .collect();
+    let averaged = average_rotations(images, &relative, &RotationAveragingOptions::default(), control)?;
+    let mut kept = averaged.kept.iter();
+    pairs.retain(|_| kept.next().copied().unwrap_or(false));
+    Ok(averaged.cam_from_world)
+}

@@ -1,0 +1,386 @@
+//! Refuses to pass on what is no sound reconstruction, and says why.
+//!
+//! A wrong model with a confident face costs its user hours of training. Every refusal names the figures, the frames and
+//! one thing to do about it.
+
+use nalgebra::{Matrix3, Vector2};
+
+use crate::camera::Camera;
+use crate::control::{Stage, Warning};
+use crate::error::{Error, ErrorKind, Result};
+use crate::video::Frames;
+
+use super::features::Features;
+use super::map::{Keypoints, Map, quantile};
+use super::report::{FrameRange, SfmReport, ranges};
+use super::two_view::TwoViewGeometry;
+
+/// A frame with fewer features shows too little.
+const FEW_FEATURES: usize = 100;
+/// Pairs explained by a turn on the spot: from this fraction on nothing can be seen of depth.
+const ROTATION_ONLY: f64 = 0.85;
+/// A homography that is a rotation but for this (ratio of its singular values, minus 1).
+const ROTATION_DEVIATION: f64 = 0.03;
+/// Homography inliers over all inliers from which a homography explains a pair.
+const HOMOGRAPHY_RATIO: f64 = 0.8;
+/// Points whose rays meet at less than this (degrees) have no depth to speak of.
+const LOW_PARALLAX: f64 = 1.0;
+/// Fraction of the frames that must be placed, and below which the user is warned.
+const MIN_REGISTERED: f64 = 0.5;
+const FEW_REGISTERED: f64 = 0.8;
+/// Fraction of the verified matches that must agree with the model, and below which the user is warned.
+const MIN_AGREEING: f64 = 0.5;
+const FEW_AGREEING: f64 = 0.75;
+
+fn refuse(kind: ErrorKind, message: String, hint: &'static str) -> Error {
+    Error::new(kind, message).hint(hint).at(Stage::Sfm)
+}
+
+/// `frame_000012.jpg to frame_000031.jpg (0:00.4 to 0:01.0), ...`, at most four ranges.
+pub(crate) fn describe(ranges: &[FrameRange], frames: &Frames) -> String {
+    let time = |t: f64| format!("{}:{:04.1}", (t / 60.0) as u64, t % 60.0);
+    let one = |r: &FrameRange| {
+        let (Some(first), Some(last)) = (frames.frames.get(r.first), frames.frames.get(r.last)) else {
+            return format!("{} to {}", r.first, r.last);
+        };
+        let names =
+            if r.first == r.last { first.name.clone() } else { format!("{} to {}", first.name, last.name) };
+        match first.timestamp.zip(last.timestamp) {
+            Some((a, b)) if r.first != r.last => format!("{names} ({} to {})", time(a), time(b)),
+            Some((a, _)) => format!("{names} ({})", time(a)),
+            None => names,
+        }
+    };
+    let mut parts: Vec<String> = ranges.iter().take(4).map(one).collect();
+    if ranges.len() > 4 {
+        parts.push(format!("and {} more", ranges.len() - 4));
+    }
+    parts.join(", ")
+}
+
+/// # Errors
+/// `TooFewFrames`; `InvalidMedia` if the pictures differ in size (they must come from one camera).
+pub(crate) fn check_frames(frames: &Frames) -> Result<()> {
+    let count = frames.frames.len();
+    if count < 3 {
+        return Err(refuse(
+            ErrorKind::TooFewFrames,
+            format!("{count} usable frames; at least 3 are needed"),
+            "film for longer while moving around the scene, or take more frames from the video",
+        ));
+    }
+    let first = &frames.frames[0];
+    if let Some(other) = frames.frames.iter().find(|f| (f.width, f.height) != (first.width, first.height)) {
+        return Err(refuse(
+            ErrorKind::InvalidMedia,
+            format!(
+                "{} has {}x{} pixels, but {} has {}x{}",
+                first.name, first.width, first.height, other.name, other.width, other.height
+            ),
+            "give pictures of one camera, all of one size and orientation",
+        ));
+    }
+    Ok(())
+}
+
+/// # Errors
+/// `InsufficientFeatures` if most frames show hardly any texture.
+pub(crate) fn check_features(features: &[Features], frames: &Frames) -> Result<()> {
+    let poor = ranges((0..features.len()).filter(|&i| features[i].keypoints.len() < FEW_FEATURES));
+    let count: usize = poor.iter().map(|r| r.last - r.first + 1).sum();
+    if 2 * count > features.len() {
+        return Err(refuse(
+            ErrorKind::InsufficientFeatures,
+            format!(
+                "{count} of {} frames have fewer than {FEW_FEATURES} features: {}",
+                features.len(),
+                describe(&poor, frames)
+            ),
+            "film something with texture, in good light, without motion blur",
+        ));
+    }
+    Ok(())
+}
+
+/// Fraction of the verified pairs that a camera turning on the spot (or standing still) would explain.
+///
+/// Such pairs are homographies `K R K^-1`. The focal length is not known here, nor can it be found where it does not
+/// matter, so the one that explains most pairs counts.
+pub(crate) fn rotation_only_pairs(pairs: &[TwoViewGeometry], camera: &Camera) -> f64 {
+    let verified = pairs.iter().filter(|p| !p.inliers.is_empty()).count();
+    if verified == 0 {
+        return 0.0;
+    }
+    let center = camera.principal_point();
+    let side = f64::from(camera.width.max(camera.height));
+    let homographies: Vec<&Matrix3<f64>> = pairs
+        .iter()
+        .filter(|p| p.homography_inliers as f64 >= HOMOGRAPHY_RATIO * p.inliers.len() as f64)
+        .filter_map(|p| p.homography.as_ref())
+        .collect();
+    let explained = |focal: f64| {
+        let k = calibration_matrix(focal, &center);
+        let Some(inverse) = k.try_inverse() else { return 0 };
+        homographies.iter().filter(|h| rotation_deviation(&(inverse * **h * k)) < ROTATION_DEVIATION).count()
+    };
+    let best = (0..40).map(|step| explained(side * 0.4 * 10f64.powf(f64::from(step) / 40.0))).max();
+    best.unwrap_or(0) as f64 / verified as f64
+}
+
+fn calibration_matrix(focal: f64, center: &Vector2<f64>) -> Matrix3<f64> {
+    Matrix3::new(focal, 0.0, center.x, 0.0, focal, center.y, 0.0, 0.0, 1.0)
+}
+
+/// Ratio of the largest to the smallest singular value, minus 1: 0 for a scaled rotation.
+fn rotation_deviation(m: &Matrix3<f64>) -> f64 {
+    let s = m.singular_values();
+    if s.min() > 0.0 { s.max() / s.min() - 1.0 } else { f64::INFINITY }
+}
+
+/// # Errors
+/// `InsufficientParallax` if the camera only turned or stood still; `InsufficientFeatures` if frames hardly match.
+pub(crate) fn check_pairs(pairs: &[TwoViewGeometry], rotation_only: f64, frames: &Frames) -> Result<()> {
+    let verified: Vec<&TwoViewGeometry> = pairs.iter().filter(|p| !p.inliers.is_empty()).collect();
+    let count = frames.frames.len();
+    let mut matched = vec![false; count];
+    for pair in &verified {
+        matched[pair.first as usize] = true;
+        matched[pair.second as usize] = true;
+    }
+    let alone = ranges((0..count).filter(|&i| !matched[i]));
+    let lost: usize = alone.iter().map(|r| r.last - r.first + 1).sum();
+    if 2 * lost > count {
+        return Err(refuse(
+            ErrorKind::InsufficientFeatures,
+            format!(
+                "{lost} of {count} frames match no other frame ({} verified pairs): {}",
+                verified.len(),
+                describe(&alone, frames)
+            ),
+            "film slowly, in good light, so that neighbouring frames show the same things",
+        ));
+    }
+    if rotation_only > ROTATION_ONLY {
+        return Err(refuse(
+            ErrorKind::InsufficientParallax,
+            format!(
+                "the camera stands still or turns on the spot: that explains {:.0} % of {} verified pairs of frames",
+                100.0 * rotation_only,
+                verified.len()
+            ),
+            "walk sideways or around the scene while filming",
+        ));
+    }
+    Ok(())
+}
+
+/// Judges a finished map; returns what the user should know.
+///
+/// # Errors
+/// `PartialReconstruction`, `InsufficientParallax`, `IntrinsicsUnreliable`, `UnreliableReconstruction`.
+pub(crate) fn check_model(report: &SfmReport, map: &Map, frames: &Frames) -> Result<Vec<Warning>> {
+    let mut warnings = Vec::new();
+    let (registered, total) = (report.registered, report.frames);
+    let fraction = registered as f64 / total as f64;
+    if registered < 3 || fraction < MIN_REGISTERED {
+        return Err(refuse(
+            ErrorKind::PartialReconstruction,
+            format!(
+                "only {registered} of {total} frames could be placed; not {}",
+                describe(&report.unregistered, frames)
+            ),
+            "film slowly, without cuts and fast turns, and keep the same things in view from frame to frame",
+        ));
+    }
+    let parallax = report.median_parallax_degrees;
+    if parallax < LOW_PARALLAX {
+        return Err(refuse(
+            ErrorKind::InsufficientParallax,
+            format!(
+                "the camera hardly moved: the median point is seen over {parallax:.2} degrees in {registered} frames"
+            ),
+            "walk sideways or around the scene while filming",
+        ));
+    }
+    let side = f64::from(map.camera.width.max(map.camera.height));
+    let focal = map.camera.mean_focal();
+    if !(0.3 * side..=5.0 * side).contains(&focal) || bends_back(&map.camera) {
+        return Err(refuse(
+            ErrorKind::IntrinsicsUnreliable,
+            format!(
+                "the focal length came out as {focal:.0} pixels for pictures of {} pixels, distortion {:?}",
+                side, map.camera.params
+            ),
+            "give the focal length, or film from more directions",
+        ));
+    }
+    if report.agreeing_matches < MIN_AGREEING {
+        return Err(refuse(
+            ErrorKind::UnreliableReconstruction,
+            format!(
+                "only {:.0} % of the verified matches agree with the model of {registered} frames",
+                100.0 * report.agreeing_matches
+            ),
+            "the scene may move, repeat itself or be symmetric: film something that stands still and has distinct parts",
+        ));
+    }
+    if fraction < FEW_REGISTERED {
+        warnings.push(Warning::new(
+            "few_registered",
+            format!(
+                "{registered} of {total} frames were placed; not {}",
+                describe(&report.unregistered, frames)
+            ),
+        ));
+    }
+    if report.agreeing_matches < FEW_AGREEING {
+        warnings.push(Warning::new(
+            "contradicting_matches",
+            format!(
+                "only {:.0} % of the verified matches agree with the model: the scene may move or repeat itself",
+                100.0 * report.agreeing_matches
+            ),
+        ));
+    }
+    if parallax < 2.0 * LOW_PARALLAX {
+        warnings.push(Warning::new(
+            "low_parallax",
+            format!("the median point is seen over {parallax:.1} degrees only: depth is uncertain"),
+        ));
+    }
+    if report.mean_reprojection_error > 1.5 {
+        warnings.push(Warning::new(
+            "large_reprojection_error",
+            format!("the mean reprojection error is {:.2} pixels", report.mean_reprojection_error),
+        ));
+    }
+    if let Some(jump) = largest_jump(map).filter(|_| frames.is_sequential()) {
+        warnings.push(Warning::new("uneven_path", jump));
+    }
+    Ok(warnings)
+}
+
+/// Whether the distortion folds the picture over inside its corners.
+fn bends_back(camera: &Camera) -> bool {
+    let corner =
+        Vector2::new(0.5 * f64::from(camera.width), 0.5 * f64::from(camera.height)) / camera.mean_focal();
+    (1..=20).any(|step| {
+        let (_, jacobian) = camera.distort(&(corner * (f64::from(step) / 20.0)));
+        jacobian.determinant() <= 0.0
+    })
+}
+
+/// A step between consecutive registered frames that is far larger than all others, per frame.
+fn largest_jump(map: &Map) -> Option<String> {
+    let placed: Vec<usize> = (0..map.poses.len()).filter(|&i| map.poses[i].is_some()).collect();
+    let step = |w: &[usize]| {
+        let (a, b) = (map.poses[w[0]]?.center(), map.poses[w[1]]?.center());
+        Some(((b - a).norm() / (w[1] - w[0]) as f64, w[0], w[1]))
+    };
+    let steps: Vec<(f64, usize, usize)> = placed.windows(2).filter_map(step).collect();
+    let mut lengths: Vec<f64> = steps.iter().map(|s| s.0).collect();
+    let usual = quantile(&mut lengths, 0.9)?;
+    let (length, from, to) = *steps.iter().max_by(|a, b| a.0.total_cmp(&b.0))?;
+    (length > 10.0 * usual).then(|| {
+        format!("the camera jumps {:.0} times its usual step between frames {from} and {to}", length / usual)
+    })
+}
+
+/// Registered images, observations and errors of a map, by which two maps are compared; larger is better.
+pub(crate) fn quality(map: &Map, keypoints: &Keypoints) -> (usize, usize) {
+    let registered = map.registered();
+    let good = map
+        .points
+        .iter()
+        .flat_map(|p| p.track.iter().map(move |o| (p, o)))
+        .filter(|(p, o)| {
+            let pixel = &keypoints[o.image as usize][o.keypoint as usize];
+            map.reprojection_error(o.image as usize, &p.xyz, pixel) < 2.0
+        })
+        .count();
+    (registered, good)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::camera::CameraModel;
+    use crate::sfm::two_view::TwoViewConfig;
+    use crate::video::{Frame, FrameSource};
+    use nalgebra::UnitQuaternion;
+
+    fn frames(count: usize) -> Frames {
+        let frame = |i: usize| Frame {
+            name: Frames::name_of(i as u64),
+            index: i as u64,
+            timestamp: Some(i as f64),
+            width: 640,
+            height: 480,
+            sharpness: 1.0,
+            focal_prior: None,
+        };
+        Frames {
+            folder: std::path::PathBuf::new(),
+            source: FrameSource::Images,
+            total: count as u64,
+            frames: (0..count).map(frame).collect(),
+            warnings: Vec::new(),
+        }
+    }
+
+    fn pair(homography: Matrix3<f64>, ratio: f64) -> TwoViewGeometry {
+        TwoViewGeometry {
+            first: 0,
+            second: 1,
+            config: TwoViewConfig::Uncalibrated,
+            fundamental: None,
+            homography: Some(homography),
+            second_from_first: None,
+            inliers: (0..100).map(|k| [k, k]).collect(),
+            homography_inliers: (100.0 * ratio) as usize,
+            median_parallax: 0.0,
+        }
+    }
+
+    #[test]
+    fn turning_on_the_spot_is_told_from_moving_along_a_wall() {
+        let camera = Camera::from_focal(CameraModel::SimpleRadial, 768.0, 640, 480);
+        let k = calibration_matrix(500.0, &camera.principal_point());
+        let inverse = k.try_inverse().unwrap();
+        let turn = |i: f64| {
+            let r =
+                UnitQuaternion::from_euler_angles(0.05, 0.1 * i, 0.02 * i).to_rotation_matrix().into_inner();
+            pair(k * r * inverse, 0.95)
+        };
+        let turns: Vec<_> = (1..6).map(|i| turn(f64::from(i))).collect();
+        assert!(rotation_only_pairs(&turns, &camera) > 0.99);
+        let along = |i: f64| {
+            let shift = Matrix3::identity()
+                + nalgebra::Vector3::new(0.1 * i, 0.0, 0.02) * nalgebra::RowVector3::new(0.0, 0.0, 1.0);
+            pair(k * shift * inverse, 0.95)
+        };
+        let moves: Vec<_> = (1..6).map(|i| along(f64::from(i))).collect();
+        assert!(rotation_only_pairs(&moves, &camera) < 0.3);
+        let error = check_pairs(&turns, 1.0, &frames(2)).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::InsufficientParallax);
+        assert!(error.hint_text().is_some());
+    }
+
+    #[test]
+    fn two_frames_are_too_few_and_sizes_must_agree() {
+        assert_eq!(check_frames(&frames(2)).unwrap_err().kind(), ErrorKind::TooFewFrames);
+        let mut mixed = frames(4);
+        mixed.frames[2].width = 480;
+        let error = check_frames(&mixed).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::InvalidMedia);
+        assert!(error.message().contains("frame_000002.jpg"));
+    }
+
+    #[test]
+    fn dark_frames_are_named() {
+        let features = vec![Features::default(); 5];
+        let error = check_features(&features, &frames(5)).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::InsufficientFeatures);
+        assert!(error.message().contains("0:04.0"), "{error}");
+    }
+}

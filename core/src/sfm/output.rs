@@ -1,0 +1,136 @@
+//! The finished map as a sparse model: levelled, coloured, with COLMAP's ids.
+
+use nalgebra::Vector3;
+
+use crate::camera::{Image, Point2D, Point3D, SparseModel};
+use crate::video::Frames;
+
+use super::level::{gravity, levelling};
+use super::map::{Keypoints, Map, median};
+
+/// The median distance from a camera to what it sees, in the units of the model. Scale is unknown, but far from 1 it
+/// would run into the near planes and thresholds of programs that expect metres.
+const MEDIAN_DISTANCE: f64 = 5.0;
+
+/// Turns and scales the world of `map`: +y is down, the origin is the mean of the camera centres, and cameras are 5 units
+/// away from what they see (median).
+pub(crate) fn normalise(map: &mut Map) {
+    let rotation = gravity(map.poses.iter().flatten()).map_or_else(Default::default, |down| levelling(&down));
+    let mut distances: Vec<f64> = map
+        .points
+        .iter()
+        .flat_map(|p| p.track.iter().map(move |o| (p, o)))
+        .filter_map(|(p, o)| Some((map.poses[o.image as usize]?.center() - p.xyz).norm()))
+        .collect();
+    let scale = match median(&mut distances) {
+        Some(distance) if distance > 0.0 && distance.is_finite() => MEDIAN_DISTANCE / distance,
+        _ => 1.0,
+    };
+    let count = map.registered().max(1) as f64;
+    let middle = map.poses.iter().flatten().map(|p| p.center()).sum::<Vector3<f64>>() / count;
+    let translation = -scale * (rotation * middle);
+    for pose in map.poses.iter_mut().flatten() {
+        *pose = pose.in_moved_world(scale, &rotation, &translation);
+    }
+    for point in &mut map.points {
+        point.xyz = scale * (rotation * point.xyz) + translation;
+    }
+}
+
+/// The model of `map`. Image ids are frame numbers plus 1; an image keeps the keypoints that belong to points. `colors` are
+/// those of all keypoints, by image.
+pub(crate) fn sparse_model(
+    map: &Map,
+    keypoints: &Keypoints,
+    colors: &[Vec<[u8; 3]>],
+    frames: &Frames,
+) -> SparseModel {
+    let mut model = SparseModel::default();
+    model.cameras.insert(1, map.camera.clone());
+    for (i, pose) in map.poses.iter().enumerate() {
+        if let Some(pose) = *pose {
+            let name = frames.frames[i].name.clone();
+            model.images.insert(i as u32 + 1, Image { name, camera_id: 1, pose, points2d: Vec::new() });
+        }
+    }
+    for (p, point) in map.points.iter().enumerate() {
+        let id = p as u64 + 1;
+        let mut track = Vec::with_capacity(point.track.len());
+        let mut sums = [0u32; 3];
+        let mut error = 0.0;
+        for o in &point.track {
+            let (image, keypoint) = (o.image as usize, o.keypoint as usize);
+            let xy = keypoints[image][keypoint];
+            // Tracks hold registered images only, and those are in the model.
+            let Some(entry) = model.images.get_mut(&(o.image + 1)) else { continue };
+            track.push((o.image + 1, entry.points2d.len() as u32));
+            entry.points2d.push(Point2D { xy, point3d: Some(id) });
+            error += map.reprojection_error(image, &point.xyz, &xy);
+            for c in 0..3 {
+                sums[c] += u32::from(colors[image][keypoint][c]);
+            }
+        }
+        let count = track.len().max(1) as u32;
+        let rgb = sums.map(|s| ((s + count / 2) / count) as u8);
+        model.points.insert(id, Point3D { xyz: point.xyz, rgb, error: error / f64::from(count), track });
+    }
+    model
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sfm::synthetic::Capture;
+    use crate::video::{Frame, FrameSource};
+    use nalgebra::UnitQuaternion;
+
+    #[test]
+    fn the_model_is_level_consistent_and_sees_what_it_saw() {
+        let capture = Capture::orbit(8, 200, 0.2, 9);
+        let mut map = capture.true_map_with_points();
+        let turn = UnitQuaternion::from_euler_angles(1.0, 0.4, -2.0);
+        for pose in map.poses.iter_mut().flatten() {
+            *pose = pose.in_moved_world(0.01, &turn, &Vector3::new(3.0, 4.0, 5.0));
+        }
+        for point in &mut map.points {
+            point.xyz = 0.01 * (turn * point.xyz) + Vector3::new(3.0, 4.0, 5.0);
+        }
+        normalise(&mut map);
+        let mean_up: Vector3<f64> =
+            map.poses.iter().flatten().map(|p| p.up()).sum::<Vector3<f64>>().normalize();
+        assert!(mean_up.y < -0.95, "{mean_up}");
+        let frame = |i: usize| Frame {
+            name: format!("{i}.png"),
+            index: i as u64,
+            timestamp: None,
+            width: 800,
+            height: 600,
+            sharpness: 1.0,
+            focal_prior: None,
+        };
+        let frames = Frames {
+            folder: std::path::PathBuf::new(),
+            source: FrameSource::Images,
+            total: 8,
+            frames: (0..8).map(frame).collect(),
+            warnings: Vec::new(),
+        };
+        let colors: Vec<Vec<[u8; 3]>> =
+            capture.keypoints.iter().map(|k| vec![[10, 20, 30]; k.len()]).collect();
+        let model = sparse_model(&map, &capture.keypoints, &colors, &frames);
+        assert_eq!(model.images.len(), 8);
+        assert_eq!(model.images[&3].name, "2.png");
+        for (id, point) in &model.points {
+            assert!(point.error < 2.0 && point.rgb == [10, 20, 30]);
+            for &(image, index) in &point.track {
+                assert_eq!(model.images[&image].points2d[index as usize].point3d, Some(*id));
+            }
+        }
+        let mut distances: Vec<f64> = model
+            .points
+            .values()
+            .flat_map(|p| p.track.iter().map(|(i, _)| (model.images[i].pose.center() - p.xyz).norm()))
+            .collect();
+        assert!((median(&mut distances).unwrap() - MEDIAN_DISTANCE).abs() < 1e-9);
+    }
+}

@@ -1,0 +1,173 @@
+//! What structure from motion did, in figures: for people, for the job's manifest, and to compare runs.
+
+use std::time::Instant;
+
+use serde::{Deserialize, Serialize};
+
+use crate::camera::CameraModel;
+use crate::control::Warning;
+
+/// Which mapper made the model.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum MappingMethod {
+    /// All images at once: rotation averaging, global positioning, bundle adjustment (GLOMAP).
+    Global,
+    /// Two images first, then one after the other (COLMAP).
+    Incremental,
+}
+
+/// Time that a part of the work took.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct StepTime {
+    /// The part, for example `matching`.
+    pub step: String,
+    /// Elapsed seconds.
+    pub wall_s: f64,
+    /// Processor seconds of the whole process in that time, all threads; absent where the system does not tell.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cpu_s: Option<f64>,
+}
+
+/// Images `first..=last` (zero-based, in the order of the frames).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FrameRange {
+    /// First image of the range.
+    pub first: usize,
+    /// Last image of the range.
+    pub last: usize,
+}
+
+/// Figures of a reconstruction. Angles in degrees, lengths in pixels.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct SfmReport {
+    /// Images that went in.
+    pub frames: usize,
+    /// Images with a pose.
+    pub registered: usize,
+    /// Images without a pose.
+    pub unregistered: Vec<FrameRange>,
+    /// The mapper that made the model.
+    pub method: MappingMethod,
+    /// Features of an image, median.
+    pub median_features: usize,
+    /// Pairs of images that were matched.
+    pub candidate_pairs: usize,
+    /// Pairs with verified geometry.
+    pub verified_pairs: usize,
+    /// Fraction of the verified pairs that a camera turning on the spot would explain.
+    pub rotation_only_pairs: f64,
+    /// Fraction of the verified matches that agree with the finished model.
+    pub agreeing_matches: f64,
+    /// Scene points.
+    pub points: usize,
+    /// Observations of all points.
+    pub observations: usize,
+    /// Images that see a point, mean.
+    pub mean_track_length: f64,
+    /// Images that see a point, median.
+    pub median_track_length: usize,
+    /// Observations of a registered image, median.
+    pub median_observations: usize,
+    /// Observations of a registered image; 5 % of the images have fewer.
+    pub few_observations: usize,
+    /// Reprojection error of an observation, mean.
+    pub mean_reprojection_error: f64,
+    /// Reprojection error of an observation, median.
+    pub median_reprojection_error: f64,
+    /// Widest angle between two rays of a point, median.
+    pub median_parallax_degrees: f64,
+    /// The lens model.
+    pub camera_model: CameraModel,
+    /// Its parameters, in the model's order.
+    pub camera_params: Vec<f64>,
+    /// Whether the principal point was refined (else it is the image centre).
+    pub principal_point_refined: bool,
+    /// What the user should know.
+    pub warnings: Vec<Warning>,
+    /// Where the time went.
+    pub times: Vec<StepTime>,
+}
+
+/// Measures the parts of the work, one after the other.
+pub(crate) struct Stopwatch {
+    times: Vec<StepTime>,
+    start: (Instant, Option<f64>),
+}
+
+impl Stopwatch {
+    pub(crate) fn new() -> Self {
+        Self { times: Vec::new(), start: (Instant::now(), process_seconds()) }
+    }
+
+    /// Ends the part that runs since the last call. A part that was measured before goes on.
+    pub(crate) fn lap(&mut self, step: &str) {
+        let now = (Instant::now(), process_seconds());
+        let wall_s = now.0.duration_since(self.start.0).as_secs_f64();
+        let cpu_s = now.1.zip(self.start.1).map(|(after, before)| after - before);
+        match self.times.iter_mut().find(|t| t.step == step) {
+            Some(t) => {
+                t.wall_s += wall_s;
+                t.cpu_s = t.cpu_s.zip(cpu_s).map(|(a, b)| a + b);
+            }
+            None => self.times.push(StepTime { step: step.to_string(), wall_s, cpu_s }),
+        }
+        self.start = now;
+    }
+
+    pub(crate) fn times(self) -> Vec<StepTime> {
+        self.times
+    }
+}
+
+/// Processor seconds of this process so far, where the system tells (Linux; ticks of 10 ms).
+fn process_seconds() -> Option<f64> {
+    let stat = std::fs::read_to_string("/proc/self/stat").ok()?;
+    // The program's name, in parentheses, may hold spaces; utime and stime are the 12th and 13th field after it.
+    let mut fields = stat.rsplit_once(')')?.1.split_ascii_whitespace().skip(11);
+    let user: f64 = fields.next()?.parse().ok()?;
+    let system: f64 = fields.next()?.parse().ok()?;
+    Some((user + system) / 100.0)
+}
+
+/// Consecutive runs of increasing `indices`.
+pub(crate) fn ranges(indices: impl IntoIterator<Item = usize>) -> Vec<FrameRange> {
+    let mut ranges: Vec<FrameRange> = Vec::new();
+    for i in indices {
+        match ranges.last_mut() {
+            Some(range) if range.last + 1 == i => range.last = i,
+            _ => ranges.push(FrameRange { first: i, last: i }),
+        }
+    }
+    ranges
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn runs_are_joined() {
+        let range = |first, last| FrameRange { first, last };
+        assert_eq!(ranges([0, 1, 2, 5, 7, 8]), vec![range(0, 2), range(5, 5), range(7, 8)]);
+        assert!(ranges([]).is_empty());
+    }
+
+    #[test]
+    fn processor_time_is_measured_where_the_system_tells() {
+        if !std::path::Path::new("/proc/self/stat").exists() {
+            return;
+        }
+        let mut watch = Stopwatch::new();
+        let start = Instant::now();
+        let mut x = 1u64;
+        while start.elapsed().as_millis() < 60 {
+            x = std::hint::black_box(crate::random::hash(x));
+        }
+        watch.lap("work");
+        watch.lap("work");
+        let times = watch.times();
+        assert_eq!(times.len(), 1);
+        assert!(times[0].cpu_s.is_some_and(|s| s >= 0.0) && times[0].wall_s >= 0.06);
+    }
+}
