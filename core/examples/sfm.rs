@@ -1,15 +1,25 @@
-use std::path::{Path, PathBuf};
+//! Camera poses and sparse points from a folder of pictures, as a COLMAP model.
+//!
+//! ```text
+//! cargo run --release --example sfm -- FRAMES OUT [OPTIONS]
+//! ```
+//!
+//! FRAMES is a folder of JPEG and PNG pictures of one camera, or one with the `frames.json` of the frames stage. OUT gets
+//! `cameras.bin`, `images.bin`, `points3D.bin` and `report.json`. OPTIONS is JSON with any field of `SfmOptions`, for
+//! example `{"focal": 1180.0}`.
+
+use std::path::Path;
 
 use libreconstruct::sfm::{SfmOptions, reconstruct};
 use libreconstruct::video::{Frame, FrameSource, Frames};
-use libreconstruct::{Control, Error, Event, Result};
+use libreconstruct::{Control, Error, ErrorKind, Event, Result};
 
 fn main() {
-    let arguments: Vec<PathBuf> = std::env::args_os().skip(1).map(PathBuf::from).collect();
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
     let result = match arguments.as_slice() {
-        [frames, out] => run(frames, out, None),
-        [frames, out, options] => run(frames, out, Some(options)),
-        _ => Err(Error::argument("usage: sfm FRAMES OUT [OPTIONS.json]")),
+        [frames, out] => run(frames.as_ref(), out.as_ref(), "{}"),
+        [frames, out, options] => run(frames.as_ref(), out.as_ref(), options),
+        _ => Err(Error::argument("usage: sfm FRAMES OUT [OPTIONS]")),
     };
     if let Err(error) = result {
         eprintln!("{error:?}");
@@ -17,48 +27,54 @@ fn main() {
     }
 }
 
-fn run(folder: &Path, out: &Path, options: Option<&PathBuf>) -> Result<()> {
-    let options: SfmOptions = match options {
-        Some(o) => serde_json::from_str(&o.to_string_lossy()).map_err(|e| Error::argument(format!("{e}")))?,
-        None => Default::default(),
-    };
-    let mut names: Vec<String> =
-        std::fs::read_dir(folder).unwrap().map(|e| e.unwrap().file_name().into_string().unwrap()).collect();
-    names.sort();
-    let frames = names
-        .iter()
-        .enumerate()
-        .map(|(i, name)| {
-            let (width, height) = image::image_dimensions(folder.join(name)).unwrap();
-            Frame {
-                name: name.clone(),
-                index: i as u64,
-                timestamp: None,
-                width,
-                height,
-                sharpness: 1.0,
-                focal_prior: None,
-            }
-        })
-        .collect::<Vec<_>>();
-    let source = if folder.to_string_lossy().contains("video") {
-        serde_json::from_str(r#"{"kind":"video","container":"","codec":"","width":1,"height":1,"rotation":0,"duration":1.0,"frame_rate":1.0,"hdr":false}"#).unwrap()
-    } else {
-        FrameSource::Images
-    };
-    let frames =
-        Frames { folder: folder.into(), source, total: frames.len() as u64, frames, warnings: vec![] };
-    let control = Control::new().with_listener(|e| {
-        if let Event::Progress { step, fraction, .. } = e
-            && step != "features"
-        {
-            eprintln!("{fraction:.2} {step}")
-        }
+fn run(folder: &Path, out: &Path, options: &str) -> Result<()> {
+    let options: SfmOptions =
+        serde_json::from_str(options).map_err(|e| Error::argument(format!("OPTIONS: {e}")))?;
+    let frames = frames_in(folder)?;
+    let control = Control::new().with_listener(|event| match event {
+        Event::Progress { step, fraction, .. } => eprint!("\r{:3.0} % {step:<24}", 100.0 * fraction),
+        Event::Warning { warning, .. } => eprintln!("\nwarning: {}", warning.message),
     });
-    let r = reconstruct(&frames, &options, &control)?;
-    std::fs::create_dir_all(out).unwrap();
-    r.model.write_binary(out)?;
-    let report = serde_json::to_string_pretty(&r.report).unwrap();
-    std::fs::write(out.join("report.json"), report).unwrap();
-    Ok(())
+    let result = reconstruct(&frames, &options, &control)?;
+    eprintln!();
+    std::fs::create_dir_all(out).map_err(|e| Error::io("create", out, e))?;
+    result.model.write_binary(out)?;
+    let path = out.join("report.json");
+    let report = serde_json::to_string_pretty(&result.report)
+        .map_err(|e| Error::new(ErrorKind::Internal, format!("the report cannot be written: {e}")))?;
+    std::fs::write(&path, report).map_err(|e| Error::io("write", &path, e))
+}
+
+/// The frames described in the folder, or all its pictures in the order of their names.
+fn frames_in(folder: &Path) -> Result<Frames> {
+    let description = Frames::description_path(folder);
+    if let Ok(text) = std::fs::read_to_string(&description) {
+        let frames: Frames = serde_json::from_str(&text).map_err(|e| {
+            Error::new(ErrorKind::InvalidFile, format!("{} is damaged: {e}", description.display()))
+        })?;
+        return Ok(Frames { folder: folder.to_path_buf(), ..frames });
+    }
+    let entries = std::fs::read_dir(folder).map_err(|e| Error::io("open", folder, e))?;
+    let mut names: Vec<String> = entries
+        .filter_map(|entry| entry.ok()?.file_name().into_string().ok())
+        .filter(|name| {
+            let name = name.to_ascii_lowercase();
+            [".jpg", ".jpeg", ".png"].iter().any(|end| name.ends_with(end))
+        })
+        .collect();
+    names.sort();
+    let frame = |(i, name): (usize, String)| {
+        let (width, height) = image::image_dimensions(folder.join(&name))
+            .map_err(|e| Error::new(ErrorKind::InvalidMedia, format!("{name} cannot be read: {e}")))?;
+        let index = i as u64;
+        Ok(Frame { name, index, timestamp: None, width, height, sharpness: 1.0, focal_prior: None })
+    };
+    let frames: Vec<Frame> = names.into_iter().enumerate().map(frame).collect::<Result<_>>()?;
+    Ok(Frames {
+        folder: folder.to_path_buf(),
+        source: FrameSource::Images,
+        total: frames.len() as u64,
+        frames,
+        warnings: Vec::new(),
+    })
 }
