@@ -79,6 +79,7 @@ impl Decoder {
         command.args(["-nostdin", "-hide_banner", "-nostats", "-loglevel", "level+info"]);
         command.args(["-protocol_whitelist", "file", "-format_whitelist", CONTAINERS]);
         command.args(["-max_pixels", &MAX_PIXELS.to_string(), "-threads", &threads.to_string()]);
+        command.args(["-filter_threads", &threads.to_string()]);
         command.args(["-max_error_rate", "1", "-noautorotate", "-t", &format!("{}", MAX_DURATION + 60.0)]);
         command.arg("-i").arg(address(&probe.path));
         command.args(["-map", &format!("0:{}", probe.stream), "-an", "-sn", "-dn", "-map_metadata", "-1"]);
