@@ -6,6 +6,7 @@ use rayon::prelude::*;
 use super::dataset::Dataset;
 use super::neighbours::Neighbours;
 use super::options::TrainOptions;
+use super::stereo;
 use crate::control::Control;
 use crate::error::{Error, ErrorKind, Result};
 use crate::random::{Random, hash};
@@ -33,6 +34,11 @@ pub(crate) fn splats(
     if seeds.is_empty() {
         return Err(Error::new(ErrorKind::InvalidFile, "the sparse model has no points to begin with")
             .hint("give a model with points3D"));
+    }
+    if options.dense_initialisation {
+        let wanted = (cap as f64 * f64::from(options.tuning.initial_fraction)) as usize;
+        let missing = wanted.saturating_sub(seeds.len());
+        seeds.extend(stereo::seeds(dataset, missing, options.seed, control)?);
     }
     keep(&mut seeds, cap, options.seed);
     Ok(from_seeds(&seeds, dataset.scene_scale(), options))

@@ -15,10 +15,11 @@ mod neighbours;
 mod options;
 mod picture;
 mod schedule;
+mod stereo;
 mod trainer;
 
 pub use dataset::{Dataset, DatasetView, SeedPoint};
-pub use device::DeviceChoice;
+pub use device::{DeviceChoice, open_device};
 pub use evaluate::{Evaluation, ViewScore, psnr, ssim};
 pub use options::{TrainOptions, Tuning};
 pub use picture::Picture;

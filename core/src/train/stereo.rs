@@ -1,0 +1,281 @@
+//! Dense seeds: depth maps of the training views by multi-view stereo, fused into points.
+//!
+//! A sparse model has points where features were found and matched; walls, ground and fine texture between them would
+//! have to be grown step by step. Plane-sweep stereo (Collins 1996) on small pictures finds most of those surfaces in
+//! seconds: every view is compared with a few neighbours over fronto-parallel planes ([`sweep`]), the costs are made
+//! smooth along paths through the picture ([`smooth`], semi-global matching, Hirschmüller 2008), and depths that the
+//! depth maps of neighbouring views confirm become points, each surface once.
+
+mod smooth;
+mod sweep;
+
+use nalgebra::Vector3;
+use rayon::prelude::*;
+
+use super::dataset::{Dataset, centre, scaled_view, to_camera};
+use super::initialise::Seed;
+use crate::control::Control;
+use crate::error::Result;
+use crate::random::hash;
+use crate::raster::View;
+
+/// Long side of the pictures that are compared, in pixels.
+const SIDE: u32 = 240;
+/// More reference views than this add time and hardly a surface.
+const MAX_REFERENCES: usize = 200;
+/// How many neighbours a view is compared with.
+const NEIGHBOURS: usize = 4;
+/// Depths of two views agree if they differ by less than this fraction.
+const DEPTH_TOLERANCE: f64 = 0.02;
+/// Of the neighbours, so many must confirm a depth.
+const CONFIRMATIONS: usize = 2;
+
+/// A training view, small.
+pub(super) struct Frame {
+    /// The camera at that size.
+    pub(super) view: View,
+    /// r, g, b per pixel, 0..1.
+    pub(super) rgb: Vec<[f32; 3]>,
+    /// Brightness per pixel.
+    pub(super) grey: Vec<f32>,
+    /// Which pixels belong to the scene, if that is known.
+    pub(super) alpha: Option<Vec<f32>>,
+}
+
+impl Frame {
+    pub(super) fn width(&self) -> usize {
+        self.view.width as usize
+    }
+
+    pub(super) fn height(&self) -> usize {
+        self.view.height as usize
+    }
+}
+
+/// The depth of every pixel of a frame; not positive where none was found.
+pub(super) struct DepthMap {
+    pub(super) depth: Vec<f32>,
+}
+
+/// At most `count` points on the surfaces that the training views show, none closer together than the pixels of the
+/// small pictures. Empty if the views share too little.
+pub(super) fn seeds(dataset: &Dataset, count: usize, seed: u64, control: &Control) -> Result<Vec<Seed>> {
+    let stride = dataset.train.len().div_ceil(MAX_REFERENCES).max(1);
+    let references: Vec<usize> = dataset.train.iter().copied().step_by(stride).collect();
+    let frames: Vec<Frame> = references
+        .par_iter()
+        .map(|&i| {
+            control.check()?;
+            frame(dataset, i)
+        })
+        .collect::<Result<_>>()?;
+    let pairs = neighbours(dataset, &references);
+    let ranges = depth_ranges(dataset, &references);
+    let maps: Vec<DepthMap> = (0..frames.len())
+        .into_par_iter()
+        .map(|i| {
+            control.check()?;
+            let Some(range) = ranges[i].filter(|_| !pairs[i].is_empty()) else {
+                return Ok(DepthMap { depth: vec![0.0; frames[i].grey.len()] });
+            };
+            let others: Vec<&Frame> = pairs[i].iter().map(|&j| &frames[j]).collect();
+            let volume = sweep::costs(&frames[i], &others, range);
+            let total = smooth::along_paths(&volume, &frames[i]);
+            Ok(DepthMap { depth: volume.depths(&total) })
+        })
+        .collect::<Result<_>>()?;
+    let mut seeds = fuse(&frames, &maps, &pairs);
+    super::initialise::keep(&mut seeds, count, hash(seed ^ 0x57e6));
+    Ok(seeds)
+}
+
+fn frame(dataset: &Dataset, index: usize) -> Result<Frame> {
+    let picture = dataset.picture(index, Some(SIDE))?;
+    let pixels = picture.data.chunks_exact(picture.channels);
+    let rgb: Vec<[f32; 3]> = pixels.clone().map(|p| [p[0], p[1], p[2]]).collect();
+    let grey = rgb.iter().map(|c| 0.299 * c[0] + 0.587 * c[1] + 0.114 * c[2]).collect();
+    let alpha = (picture.channels == 4).then(|| pixels.map(|p| p[3]).collect());
+    Ok(Frame { view: scaled_view(&dataset.views[index].view, Some(SIDE)), rgb, grey, alpha })
+}
+
+/// For every reference the best others to compare it with: many common points, seen under an angle that is large enough
+/// to measure depth and small enough to look alike (the weighting of Yao et al., ECCV 2018).
+fn neighbours(dataset: &Dataset, references: &[usize]) -> Vec<Vec<usize>> {
+    let count = references.len();
+    let mut place = vec![usize::MAX; dataset.views.len()];
+    for (k, &i) in references.iter().enumerate() {
+        place[i] = k;
+    }
+    let centres: Vec<Vector3<f64>> = references.iter().map(|&i| centre(&dataset.views[i].view)).collect();
+    let mut scores = vec![0.0f64; count * count];
+    for point in &dataset.points {
+        let seen: Vec<usize> =
+            point.views.iter().map(|&v| place[v as usize]).filter(|k| *k != usize::MAX).collect();
+        for (n, &a) in seen.iter().enumerate() {
+            for &b in &seen[n + 1..] {
+                let angle = (centres[a] - point.position).angle(&(centres[b] - point.position)).to_degrees();
+                let (best, width) = (8.0, if angle < 8.0 { 4.0 } else { 12.0 });
+                let score = (-0.5 * ((angle - best) / width as f64).powi(2)).exp();
+                scores[a * count + b] += score;
+                scores[b * count + a] += score;
+            }
+        }
+    }
+    (0..count)
+        .map(|a| {
+            let row = &scores[a * count..(a + 1) * count];
+            let mut others: Vec<usize> = (0..count).filter(|&b| row[b] > 1.0).collect();
+            others.sort_by(|&x, &y| row[y].total_cmp(&row[x]).then(x.cmp(&y)));
+            others.truncate(NEIGHBOURS);
+            others
+        })
+        .collect()
+}
+
+/// Nearest and farthest depth that a view may show, from its sparse points with some room around them.
+fn depth_ranges(dataset: &Dataset, references: &[usize]) -> Vec<Option<(f64, f64)>> {
+    let mut depths = vec![Vec::new(); dataset.views.len()];
+    for point in &dataset.points {
+        for &v in &point.views {
+            let z = to_camera(&dataset.views[v as usize].view, &point.position).z;
+            if z > 0.0 {
+                depths[v as usize].push(z);
+            }
+        }
+    }
+    references
+        .iter()
+        .map(|&i| {
+            let z = &mut depths[i];
+            if z.len() < 8 {
+                return None;
+            }
+            z.sort_by(f64::total_cmp);
+            let at = |fraction: f64| z[((z.len() - 1) as f64 * fraction) as usize];
+            Some((at(0.01) * 0.8, at(0.99) * 1.5))
+        })
+        .collect()
+}
+
+/// The points of all depth maps that are confirmed by neighbours; a pixel whose surface another view has given already
+/// is left out.
+fn fuse(frames: &[Frame], maps: &[DepthMap], pairs: &[Vec<usize>]) -> Vec<Seed> {
+    let mut taken: Vec<Vec<bool>> = frames.iter().map(|f| vec![false; f.grey.len()]).collect();
+    let mut seeds = Vec::new();
+    let mut seen = Vec::new();
+    for (i, frame) in frames.iter().enumerate() {
+        for pixel in 0..frame.grey.len() {
+            let z = f64::from(maps[i].depth[pixel]);
+            if z <= 0.0 || taken[i][pixel] || frame.alpha.as_ref().is_some_and(|a| a[pixel] < 0.5) {
+                continue;
+            }
+            let position = unproject(&frame.view, pixel, z);
+            seen.clear();
+            for &j in &pairs[i] {
+                let Some((other, depth)) = project(&frames[j].view, &position) else { continue };
+                let there = f64::from(maps[j].depth[other]);
+                if there > 0.0 && (there - depth).abs() < DEPTH_TOLERANCE * depth {
+                    seen.push((j, other));
+                }
+            }
+            if seen.len() >= CONFIRMATIONS {
+                for &(j, other) in &seen {
+                    taken[j][other] = true;
+                }
+                seeds.push(Seed { position, rgb: frame.rgb[pixel] });
+            }
+        }
+    }
+    seeds
+}
+
+/// The world point at depth `z` behind the centre of a pixel.
+fn unproject(view: &View, pixel: usize, z: f64) -> Vector3<f64> {
+    let (column, row) = (pixel % view.width as usize, pixel / view.width as usize);
+    let camera = Vector3::new(
+        (column as f64 + 0.5 - view.cx) / view.fx * z,
+        (row as f64 + 0.5 - view.cy) / view.fy * z,
+        z,
+    ) - Vector3::from(view.translation);
+    let r = &view.rotation;
+    Vector3::from_fn(|c, _| r[0][c] * camera.x + r[1][c] * camera.y + r[2][c] * camera.z)
+}
+
+/// The pixel that shows a world point, and its depth there.
+fn project(view: &View, point: &Vector3<f64>) -> Option<(usize, f64)> {
+    let p = to_camera(view, point);
+    if p.z <= 0.0 {
+        return None;
+    }
+    let (x, y) = (view.fx * p.x / p.z + view.cx, view.fy * p.y / p.z + view.cy);
+    let inside = x >= 0.0 && y >= 0.0 && x < f64::from(view.width) && y < f64::from(view.height);
+    inside.then(|| (y as usize * view.width as usize + x as usize, p.z))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::camera::{Camera, CameraModel, Image, Point3D, Pose, SparseModel};
+
+    /// Brightness of the ground z = 0.1 sin(2x) at (x, y): texture without repetition.
+    fn texture(x: f64, y: f64) -> [u8; 3] {
+        let wave = |a: f64, b: f64, p: f64| (3.0 * (a * x + b * y) + p).sin();
+        let v = wave(7.0, 3.0, 0.0) + wave(-4.0, 9.0, 1.0) + wave(13.0, -11.0, 2.0) + wave(2.0, 17.0, 3.0);
+        [(128.0 + 28.0 * v) as u8, 100, (120.0 + 30.0 * wave(5.0, 1.0, 0.5)) as u8]
+    }
+
+    fn ground(x: f64) -> f64 {
+        0.1 * (2.0 * x).sin()
+    }
+
+    #[test]
+    fn the_surface_of_a_synthetic_ground_is_found_densely_and_in_place() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut model = SparseModel::default();
+        let camera = Camera::from_focal(CameraModel::Pinhole, 110.0, 120, 90);
+        model.cameras.insert(1, camera.clone());
+        for i in 0..5u32 {
+            let position = Vector3::new(f64::from(i) * 0.3 - 0.6, -0.1 * f64::from(i % 2), -2.5);
+            let pose = Pose::look_at(&position, &Vector3::zeros(), &-Vector3::y()).unwrap();
+            let mut picture = image::RgbImage::new(120, 90);
+            for (u, v, pixel) in picture.enumerate_pixels_mut() {
+                let ray = camera.ray(&nalgebra::Vector2::new(f64::from(u) + 0.5, f64::from(v) + 0.5));
+                let ray = pose.rotation.inverse() * ray;
+                // March to the ground: it is nearly flat, so that a few corrections suffice.
+                let mut t = -position.z / ray.z;
+                for _ in 0..20 {
+                    t = (ground(position.x + t * ray.x) - position.z) / ray.z;
+                }
+                *pixel = image::Rgb(texture(position.x + t * ray.x, position.y + t * ray.y));
+            }
+            let name = format!("{i}.png");
+            picture.save(folder.path().join(&name)).unwrap();
+            model.images.insert(i + 1, Image { name, camera_id: 1, pose, points2d: Vec::new() });
+        }
+        for k in 0..40u64 {
+            let (x, y) = (0.9 * (k as f64 * 1.3).sin(), 0.6 * (k as f64 * 2.1).cos());
+            let track = (1..=5).map(|i| (i, 0)).collect();
+            let xyz = Vector3::new(x, y, ground(x));
+            model.points.insert(k + 1, Point3D { xyz, rgb: [0; 3], error: 0.0, track });
+        }
+        let dataset = Dataset::from_model(&model, folder.path(), None).unwrap();
+        let seeds = seeds(&dataset, 100_000, 1, &Control::new()).unwrap();
+        // One picture has 10,800 pixels; together they show hardly more ground than two.
+        assert!((7000..25_000).contains(&seeds.len()), "{} seeds", seeds.len());
+        let mut errors: Vec<f64> =
+            seeds.iter().map(|s| (s.position.z - ground(s.position.x)).abs()).collect();
+        errors.sort_by(f64::total_cmp);
+        let (half, most) = (errors[errors.len() / 2], errors[errors.len() * 95 / 100]);
+        // A pixel is 0.023 wide at that distance.
+        assert!(half < 0.01 && most < 0.04, "median {half}, 95 percent {most}");
+        let colour_error =
+            |s: &Seed| (s.rgb[0] * 255.0 - f32::from(texture(s.position.x, s.position.y)[0])).abs();
+        let mut colours: Vec<f32> = seeds.iter().map(colour_error).collect();
+        colours.sort_by(f32::total_cmp);
+        assert!(colours[colours.len() / 2] < 6.0, "{}", colours[colours.len() / 2]);
+
+        let few = super::seeds(&dataset, 500, 1, &Control::new()).unwrap();
+        assert_eq!(few.len(), 500);
+        assert_eq!(few, super::seeds(&dataset, 500, 1, &Control::new()).unwrap());
+    }
+}
