@@ -16,6 +16,8 @@ mod options;
 mod picture;
 mod schedule;
 mod stereo;
+#[cfg(test)]
+mod tests;
 mod trainer;
 
 pub use dataset::{Dataset, DatasetView, SeedPoint};

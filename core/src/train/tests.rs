@@ -1,0 +1,222 @@
+//! Whole trainings on a small synthetic capture, on the CPU.
+
+use std::path::Path;
+
+use nalgebra::Vector3;
+
+use super::*;
+use crate::camera::{Camera, CameraModel, Image, Point3D, Pose, SparseModel};
+use crate::control::{CancelToken, Control, Event};
+use crate::error::ErrorKind;
+use crate::random::Random;
+use crate::raster::Rasteriser;
+use crate::raster::cpu::CpuRasteriser;
+use crate::scene::{SH_C0, Splats};
+
+const SIZE: (u32, u32) = (64, 48);
+
+/// A ball of coloured Gaussians.
+fn scene() -> Splats {
+    let mut random = Random::new(5);
+    let mut splats = Splats::with_capacity(400, 0);
+    for _ in 0..400 {
+        let direction = Vector3::from_fn(|_, _| random.normal()).normalize();
+        splats.means.push(direction.map(|v| v as f32).into());
+        splats.log_scales.push(std::array::from_fn(|_| (0.06 + 0.06 * random.uniform() as f32).ln()));
+        splats.rotations.push([1.0, 0.3, -0.2, 0.1]);
+        splats.opacities.push(3.0);
+        let colour = |phase: f64| 0.5 + 0.4 * (3.0 * direction.x + 4.0 * direction.y + phase).sin();
+        splats.sh.extend([0.0, 2.0, 4.0].map(|p| (colour(p) as f32 - 0.5) / SH_C0));
+    }
+    splats
+}
+
+/// Ten pictures around the ball and a quarter of its Gaussians as sparse points. `exposure` changes the colours of a
+/// picture by its number; `alpha` keeps what belongs to the ball.
+fn capture(folder: &Path, exposure: impl Fn(u32) -> f32, alpha: bool) -> SparseModel {
+    let truth = scene();
+    let mut rasteriser = CpuRasteriser::<f32>::new();
+    rasteriser.load(&crate::raster::TrainState { splats: truth.clone(), ..Default::default() }).unwrap();
+    let mut model = SparseModel::default();
+    model.cameras.insert(1, Camera::from_focal(CameraModel::Pinhole, 60.0, SIZE.0, SIZE.1));
+    for i in 0..10u32 {
+        let angle = f64::from(i) * 0.2;
+        let position = Vector3::new(3.0 * angle.sin(), -0.5 * (f64::from(i) * 0.9).sin(), -3.0 * angle.cos());
+        let pose = Pose::look_at(&position, &Vector3::zeros(), &-Vector3::y()).unwrap();
+        let name = format!("{i:02}.png");
+        model.images.insert(i + 1, Image { name, camera_id: 1, pose, points2d: Vec::new() });
+    }
+    for k in (0..truth.len()).step_by(4) {
+        let track = (1..=10).map(|i| (i, 0)).collect();
+        let xyz = Vector3::from(truth.means[k]).map(f64::from);
+        model.points.insert(k as u64 + 1, Point3D { xyz, rgb: [128; 3], error: 0.5, track });
+    }
+    for image in model.images.values() {
+        std::fs::write(folder.join(&image.name), "").unwrap();
+    }
+    let views = Dataset::from_model(&model, folder, None).unwrap().views;
+    for (i, view) in views.iter().enumerate() {
+        let rendering = rasteriser.render(&view.view, 0, [0.0; 3]).unwrap();
+        let gain = exposure(i as u32);
+        let mut picture = image::RgbaImage::new(SIZE.0, SIZE.1);
+        for (pixel, p) in picture.pixels_mut().zip(&rendering.rgba) {
+            let cover = if alpha { p[3] } else { 1.0 };
+            let byte = |v: f32| (v * gain / cover.max(1e-3) * 255.0 + 0.5) as u8;
+            *pixel = image::Rgba([byte(p[0]), byte(p[1]), byte(p[2]), (cover * 255.0 + 0.5) as u8]);
+        }
+        picture.save(&view.path).unwrap();
+    }
+    model
+}
+
+fn options(steps: u32) -> TrainOptions {
+    TrainOptions {
+        training_num_steps: steps,
+        training_max_num_gaussians: 1000,
+        sh_degree: 1,
+        test_every: Some(5),
+        exposure_compensation: false,
+        tuning: Tuning { max_gaussians_per_pixel: 1.0, ..Tuning::default() },
+        ..TrainOptions::default()
+    }
+}
+
+fn trainer(model: &SparseModel, folder: &Path, options: &TrainOptions) -> Trainer {
+    let dataset = Dataset::from_model(model, folder, options.test_every).unwrap();
+    let rasteriser = open_device(DeviceChoice::Cpu).unwrap();
+    Trainer::new(dataset, options.clone(), rasteriser, &Control::new()).unwrap()
+}
+
+#[test]
+fn held_out_views_are_learnt() {
+    let folder = tempfile::tempdir().unwrap();
+    let model = capture(folder.path(), |_| 1.0, false);
+    let mut trainer = trainer(&model, folder.path(), &options(400));
+    let before = trainer.evaluate(&Control::new()).unwrap();
+    let report = trainer.run(&Control::new(), None).unwrap();
+    let after = trainer.evaluate(&Control::new()).unwrap();
+    println!("{:.2} -> {:.2} dB, SSIM {:.3} -> {:.3}", before.psnr, after.psnr, before.ssim, after.ssim);
+    assert_eq!((report.steps, after.step, after.views.len()), (400, 400, 2));
+    assert_eq!(report.splats, 1000, "the scene has grown to its cap");
+    assert!(after.psnr > 27.0 && after.psnr > before.psnr + 5.0, "{:.2} -> {:.2}", before.psnr, after.psnr);
+    assert!(after.ssim > 0.9, "{}", after.ssim);
+    // What is exported scores the same as what was trained.
+    let splats = trainer.splats().unwrap();
+    assert!(splats.len() > 500);
+    let mut rasteriser = CpuRasteriser::<f32>::new();
+    rasteriser.load(&crate::raster::TrainState { splats, ..Default::default() }).unwrap();
+    let dataset = Dataset::from_model(&model, folder.path(), Some(5)).unwrap();
+    let rendering = rasteriser.render(&dataset.view_at(0, None), 1, [0.0; 3]).unwrap();
+    let shown: Vec<[f32; 3]> =
+        rendering.rgba.iter().map(|p| [p[0], p[1], p[2]].map(|v| v.clamp(0.0, 1.0))).collect();
+    let score = psnr(&shown, &dataset.picture(0, None).unwrap().over([0.0; 3]));
+    assert!((score - after.views[0].psnr).abs() < 0.05, "{score} {}", after.views[0].psnr);
+}
+
+#[test]
+fn an_interrupted_run_ends_bit_for_bit_like_a_straight_one() {
+    let folder = tempfile::tempdir().unwrap();
+    let model = capture(folder.path(), |i| 1.0 - 0.03 * i as f32, false);
+    let options = TrainOptions { exposure_compensation: true, ..options(120) };
+    let control = Control::new();
+    let mut straight = trainer(&model, folder.path(), &options);
+    straight.run(&control, None).unwrap();
+
+    let path = folder.path().join("train.checkpoint");
+    let mut first = trainer(&model, folder.path(), &options);
+    // Between two rounds of density control, so that gathered statistics have to survive.
+    for _ in 0..59 {
+        first.step(&control).unwrap();
+    }
+    first.save(&path).unwrap();
+    drop(first);
+    let dataset = Dataset::from_model(&model, folder.path(), options.test_every).unwrap();
+    let rasteriser = open_device(DeviceChoice::Cpu).unwrap();
+    let mut second = Trainer::resume(dataset.clone(), options.clone(), rasteriser, &path).unwrap();
+    assert_eq!(second.steps_done(), 59);
+    second.run(&control, None).unwrap();
+    // No `assert_eq!`: it would print them.
+    assert!(straight.splats().unwrap() == second.splats().unwrap(), "the scenes differ");
+    assert_eq!(straight.evaluate(&control).unwrap(), second.evaluate(&control).unwrap());
+
+    let other = TrainOptions { seed: 9, ..options };
+    let rasteriser = open_device(DeviceChoice::Cpu).unwrap();
+    let refused = Trainer::resume(dataset, other, rasteriser, &path).err().unwrap();
+    assert_eq!(refused.kind(), ErrorKind::InvalidArgument);
+}
+
+#[test]
+fn any_number_of_threads_gives_the_same_scene() {
+    let folder = tempfile::tempdir().unwrap();
+    let model = capture(folder.path(), |_| 1.0, false);
+    let with_threads = |threads| {
+        let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
+        pool.install(|| {
+            let mut trainer = trainer(&model, folder.path(), &options(40));
+            trainer.run(&Control::new(), None).unwrap();
+            trainer.splats().unwrap()
+        })
+    };
+    assert!(with_threads(1) == with_threads(3), "the scenes differ");
+}
+
+#[test]
+fn a_cancelled_run_leaves_a_checkpoint() {
+    let folder = tempfile::tempdir().unwrap();
+    let model = capture(folder.path(), |_| 1.0, false);
+    let path = folder.path().join("train.checkpoint");
+    let token = CancelToken::new();
+    let cancel = token.clone();
+    // The first report of progress comes within the run: it cancels it.
+    let control = Control::new().with_cancel(token).with_listener(move |event| {
+        if matches!(event, Event::Progress { .. }) {
+            cancel.cancel();
+        }
+    });
+    let options = options(200_000);
+    let mut trainer = trainer(&model, folder.path(), &options);
+    assert_eq!(trainer.run(&control, Some(&path)).unwrap_err().kind(), ErrorKind::Cancelled);
+    let dataset = Dataset::from_model(&model, folder.path(), options.test_every).unwrap();
+    let resumed = Trainer::resume(dataset, options, open_device(DeviceChoice::Cpu).unwrap(), &path).unwrap();
+    assert!(resumed.steps_done() > 0 && resumed.steps_done() == trainer.steps_done());
+}
+
+#[test]
+fn changing_exposure_is_told_from_the_scene() {
+    let folder = tempfile::tempdir().unwrap();
+    // The held-out views 0 and 5 are in the mean exposure, the others alternate around it.
+    let gain = |i: u32| if i.is_multiple_of(5) { 0.8 } else { [0.65, 0.95][(i % 2) as usize] };
+    let model = capture(folder.path(), gain, false);
+    let score = |exposure_compensation| {
+        let options = TrainOptions { exposure_compensation, ..options(400) };
+        let mut trainer = trainer(&model, folder.path(), &options);
+        trainer.run(&Control::new(), None).unwrap();
+        trainer.evaluate(&Control::new()).unwrap().psnr
+    };
+    let (with, without) = (score(true), score(false));
+    println!("with {with:.2} dB, without {without:.2} dB");
+    assert!(with > without + 1.0, "with {with:.2} dB, without {without:.2} dB");
+}
+
+#[test]
+fn what_does_not_belong_to_the_scene_stays_empty() {
+    let folder = tempfile::tempdir().unwrap();
+    let model = capture(folder.path(), |_| 1.0, true);
+    let mut trainer = trainer(&model, folder.path(), &options(300));
+    trainer.run(&Control::new(), None).unwrap();
+    let splats = trainer.splats().unwrap();
+    let mut rasteriser = CpuRasteriser::<f32>::new();
+    rasteriser.load(&crate::raster::TrainState { splats, ..Default::default() }).unwrap();
+    let dataset = Dataset::from_model(&model, folder.path(), Some(5)).unwrap();
+    let rendering = rasteriser.render(&dataset.view_at(0, None), 1, [0.0; 3]).unwrap();
+    let truth = dataset.picture(0, None).unwrap();
+    let (mut outside, mut empty) = (0, 0.0f32);
+    for (p, t) in rendering.rgba.iter().zip(truth.data.chunks_exact(4)) {
+        if t[3] == 0.0 {
+            outside += 1;
+            empty += p[3];
+        }
+    }
+    assert!(outside > 300);
+    assert!(empty / (outside as f32) < 0.05, "mean alpha {} outside", empty / outside as f32);
+}
