@@ -3,7 +3,7 @@
 use nalgebra::Vector3;
 use rayon::prelude::*;
 
-use super::dataset::Dataset;
+use super::dataset::{Dataset, centre};
 use super::neighbours::Neighbours;
 use super::options::TrainOptions;
 use super::stereo;
@@ -38,10 +38,12 @@ pub(crate) fn splats(
     if options.dense_initialisation {
         let wanted = (cap as f64 * f64::from(options.tuning.initial_fraction)) as usize;
         let missing = wanted.saturating_sub(seeds.len());
-        seeds.extend(stereo::seeds(dataset, missing, options.seed, control)?);
+        let dense = stereo::seeds(dataset, &seeds, missing, options.seed, control)?;
+        seeds.extend(dense);
     }
     keep(&mut seeds, cap, options.seed);
-    Ok(from_seeds(&seeds, dataset.scene_scale(), options))
+    let centres: Vec<Vector3<f64>> = dataset.train.iter().map(|&i| centre(&dataset.views[i].view)).collect();
+    Ok(from_seeds(&seeds, &centres, options))
 }
 
 /// Keeps `count` seeds, drawn evenly, in their order.
@@ -58,26 +60,34 @@ pub(crate) fn keep(seeds: &mut Vec<Seed>, count: usize, seed: u64) {
     });
 }
 
-/// One Gaussian per seed: round, its standard deviation from the mean distance to the three nearest others.
-pub(crate) fn from_seeds(seeds: &[Seed], scene_scale: f64, options: &TrainOptions) -> Splats {
+/// A Gaussian is at first at most this wide, as a fraction of the distance to the nearest camera.
+const WIDEST: f64 = 0.1;
+/// And at least this wide.
+const NARROWEST: f64 = 1e-4;
+
+/// One Gaussian per seed: round, its standard deviation from the mean distance to the three nearest others. `centres` are
+/// those of the cameras.
+fn from_seeds(seeds: &[Seed], centres: &[Vector3<f64>], options: &TrainOptions) -> Splats {
     let positions: Vec<Vector3<f64>> = seeds.iter().map(|s| s.position).collect();
     let tree = Neighbours::new(&positions);
-    let gaps: Vec<f64> = positions
+    let cameras = Neighbours::new(centres);
+    let scales: Vec<f64> = positions
         .par_iter()
         .map(|p| {
             // The nearest is the point itself.
             let nearest = tree.nearest(p, 4);
             let others = &nearest[1.min(nearest.len())..];
-            others.iter().map(|e| e.0.sqrt()).sum::<f64>() / others.len().max(1) as f64
+            let gap = others.iter().map(|e| e.0.sqrt()).sum::<f64>() / others.len().max(1) as f64;
+            // Coincident points have no gap, lonely ones a huge one.
+            let distance = cameras.nearest(p, 1).first().map_or(1.0, |e| e.0.sqrt()).max(1e-6);
+            (gap * f64::from(options.tuning.initial_scale)).clamp(NARROWEST * distance, WIDEST * distance)
         })
         .collect();
     let tuning = &options.tuning;
     let logit = (tuning.initial_opacity / (1.0 - tuning.initial_opacity)).ln();
     let coefficients = sh_coefficients(options.sh_degree) * 3;
     let mut splats = Splats::with_capacity(seeds.len(), options.sh_degree);
-    for (seed, gap) in seeds.iter().zip(&gaps) {
-        // Coincident points have no gap, lonely ones a huge one.
-        let scale = (gap * f64::from(tuning.initial_scale)).clamp(1e-4 * scene_scale, 0.1 * scene_scale);
+    for (seed, scale) in seeds.iter().zip(&scales) {
         splats.means.push([seed.position.x as f32, seed.position.y as f32, seed.position.z as f32]);
         splats.log_scales.push([scale.ln() as f32; 3]);
         splats.rotations.push([1.0, 0.0, 0.0, 0.0]);
@@ -111,17 +121,18 @@ mod tests {
         let mut seeds = grid();
         seeds.push(Seed { position: Vector3::new(50.0, 0.0, 0.0), ..seeds[0] });
         seeds.push(seeds[0]);
-        let splats = from_seeds(&seeds, 2.0, &options);
+        let camera = [Vector3::zeros()];
+        let splats = from_seeds(&seeds, &camera, &options);
         splats.check().unwrap();
         let scale = |i: usize| splats.log_scales[i][0].exp();
         // In the middle of the grid the three nearest are one cell away.
         assert!((scale(12) - 0.1 * options.tuning.initial_scale).abs() < 1e-6);
-        assert!((scale(25) - 0.2).abs() < 1e-6, "a lonely point is bounded by the scene");
+        assert!((scale(25) - 5.0).abs() < 1e-6, "a lonely point is bounded by its distance");
         let colour: [f32; 3] = std::array::from_fn(|c| 0.5 + SH_C0 * splats.sh[c]);
         assert!(colour.iter().zip([0.25, 0.5, 0.75]).all(|(a, b)| (a - b).abs() < 1e-6));
         assert!(splats.sh[3..48].iter().all(|v| *v == 0.0));
-        assert!(from_seeds(&[], 1.0, &options).is_empty());
-        assert!(from_seeds(&seeds[..1], 1.0, &options).log_scales[0][0].is_finite());
+        assert!(from_seeds(&[], &camera, &options).is_empty());
+        assert!(from_seeds(&seeds[..1], &camera, &options).log_scales[0][0].is_finite());
     }
 
     #[test]

@@ -25,10 +25,16 @@ const SIDE: u32 = 240;
 const MAX_REFERENCES: usize = 200;
 /// How many neighbours a view is compared with.
 const NEIGHBOURS: usize = 4;
-/// Depths of two views agree if they differ by less than this fraction.
-const DEPTH_TOLERANCE: f64 = 0.02;
+/// Depths of two views agree if their inverses differ by less than this many planes,
+const PLANE_TOLERANCE: f64 = 0.75;
+/// or by less than this fraction.
+const DEPTH_TOLERANCE: f64 = 0.01;
 /// Of the neighbours, so many must confirm a depth.
 const CONFIRMATIONS: usize = 2;
+/// Surfaces are sought up to so many times the depth of a view's farthest points.
+const FARTHER: f64 = 5.0;
+/// Blocks of so many pixels squared in which no point is seen get one all the same.
+const BLOCK: usize = 6;
 
 /// A training view, small.
 pub(super) struct Frame {
@@ -50,16 +56,31 @@ impl Frame {
     pub(super) fn height(&self) -> usize {
         self.view.height as usize
     }
+
+    /// Whether a pixel shows the scene, as far as that is known.
+    fn belongs(&self, pixel: usize) -> bool {
+        self.alpha.as_ref().is_none_or(|a| a[pixel] >= 0.5)
+    }
 }
 
-/// The depth of every pixel of a frame; not positive where none was found.
-pub(super) struct DepthMap {
-    pub(super) depth: Vec<f32>,
+/// The depths that a frame shows.
+struct DepthMap {
+    /// Per pixel; not positive where none was found.
+    depth: Vec<f32>,
+    /// Distance of the planes in inverse depth.
+    step: f64,
 }
 
-/// At most `count` points on the surfaces that the training views show, none closer together than the pixels of the
-/// small pictures. Empty if the views share too little.
-pub(super) fn seeds(dataset: &Dataset, count: usize, seed: u64, control: &Control) -> Result<Vec<Seed>> {
+/// Points on the surfaces that the training views show, beside the `known` ones: at most `count` that neighbouring views
+/// confirm, none closer together than the pixels of the small pictures; and one for every small block of a picture that
+/// shows no point at all (sky, far background, what only one view sees), so that nothing begins as a hole.
+pub(super) fn seeds(
+    dataset: &Dataset,
+    known: &[Seed],
+    count: usize,
+    seed: u64,
+    control: &Control,
+) -> Result<Vec<Seed>> {
     let stride = dataset.train.len().div_ceil(MAX_REFERENCES).max(1);
     let references: Vec<usize> = dataset.train.iter().copied().step_by(stride).collect();
     let frames: Vec<Frame> = references
@@ -71,21 +92,24 @@ pub(super) fn seeds(dataset: &Dataset, count: usize, seed: u64, control: &Contro
         .collect::<Result<_>>()?;
     let pairs = neighbours(dataset, &references);
     let ranges = depth_ranges(dataset, &references);
-    let maps: Vec<DepthMap> = (0..frames.len())
+    let maps: Vec<Option<DepthMap>> = (0..frames.len())
         .into_par_iter()
         .map(|i| {
             control.check()?;
-            let Some(range) = ranges[i].filter(|_| !pairs[i].is_empty()) else {
-                return Ok(DepthMap { depth: vec![0.0; frames[i].grey.len()] });
+            let small = frames[i].width() < 8 || frames[i].height() < 8;
+            let Some(range) = ranges[i].filter(|_| !pairs[i].is_empty() && !small) else {
+                return Ok(None);
             };
             let others: Vec<&Frame> = pairs[i].iter().map(|&j| &frames[j]).collect();
             let volume = sweep::costs(&frames[i], &others, range);
             let total = smooth::along_paths(&volume, &frames[i]);
-            Ok(DepthMap { depth: volume.depths(&total) })
+            Ok(Some(DepthMap { depth: volume.depths(&total), step: volume.inverse.1 }))
         })
         .collect::<Result<_>>()?;
     let mut seeds = fuse(&frames, &maps, &pairs);
     super::initialise::keep(&mut seeds, count, hash(seed ^ 0x57e6));
+    let cover = cover(&frames, &maps, known, &seeds);
+    seeds.extend(cover);
     Ok(seeds)
 }
 
@@ -152,29 +176,32 @@ fn depth_ranges(dataset: &Dataset, references: &[usize]) -> Vec<Option<(f64, f64
             }
             z.sort_by(f64::total_cmp);
             let at = |fraction: f64| z[((z.len() - 1) as f64 * fraction) as usize];
-            Some((at(0.01) * 0.8, at(0.99) * 1.5))
+            Some((at(0.01) * 0.8, at(0.99) * FARTHER))
         })
         .collect()
 }
 
 /// The points of all depth maps that are confirmed by neighbours; a pixel whose surface another view has given already
 /// is left out.
-fn fuse(frames: &[Frame], maps: &[DepthMap], pairs: &[Vec<usize>]) -> Vec<Seed> {
+fn fuse(frames: &[Frame], maps: &[Option<DepthMap>], pairs: &[Vec<usize>]) -> Vec<Seed> {
     let mut taken: Vec<Vec<bool>> = frames.iter().map(|f| vec![false; f.grey.len()]).collect();
     let mut seeds = Vec::new();
     let mut seen = Vec::new();
     for (i, frame) in frames.iter().enumerate() {
+        let Some(map) = &maps[i] else { continue };
         for pixel in 0..frame.grey.len() {
-            let z = f64::from(maps[i].depth[pixel]);
-            if z <= 0.0 || taken[i][pixel] || frame.alpha.as_ref().is_some_and(|a| a[pixel] < 0.5) {
+            let z = f64::from(map.depth[pixel]);
+            if z <= 0.0 || taken[i][pixel] || !frame.belongs(pixel) {
                 continue;
             }
             let position = unproject(&frame.view, pixel, z);
             seen.clear();
             for &j in &pairs[i] {
                 let Some((other, depth)) = project(&frames[j].view, &position) else { continue };
-                let there = f64::from(maps[j].depth[other]);
-                if there > 0.0 && (there - depth).abs() < DEPTH_TOLERANCE * depth {
+                let Some(map) = &maps[j] else { continue };
+                let there = f64::from(map.depth[other]);
+                let tolerance = (PLANE_TOLERANCE * map.step).max(DEPTH_TOLERANCE / depth);
+                if there > 0.0 && (1.0 / there - 1.0 / depth).abs() < tolerance {
                     seen.push((j, other));
                 }
             }
@@ -183,6 +210,51 @@ fn fuse(frames: &[Frame], maps: &[DepthMap], pairs: &[Vec<usize>]) -> Vec<Seed> 
                     taken[j][other] = true;
                 }
                 seeds.push(Seed { position, rgb: frame.rgb[pixel] });
+            }
+        }
+    }
+    seeds
+}
+
+/// A point for every block of every frame in which no point is seen, at the depth that the frame's own map has there
+/// (else at the far end of what the views show).
+fn cover(frames: &[Frame], maps: &[Option<DepthMap>], known: &[Seed], found: &[Seed]) -> Vec<Seed> {
+    let columns = |f: &Frame| f.width().div_ceil(BLOCK);
+    let block = |f: &Frame, pixel: usize| pixel / f.width() / BLOCK * columns(f) + pixel % f.width() / BLOCK;
+    let mut covered: Vec<Vec<bool>> = frames
+        .par_iter()
+        .map(|f| {
+            let mut blocks = vec![false; columns(f) * f.height().div_ceil(BLOCK)];
+            for seed in known.iter().chain(found) {
+                if let Some((pixel, _)) = project(&f.view, &seed.position) {
+                    blocks[block(f, pixel)] = true;
+                }
+            }
+            blocks
+        })
+        .collect();
+    let mut seeds = Vec::new();
+    for (i, frame) in frames.iter().enumerate() {
+        let Some(map) = &maps[i] else { continue };
+        let farthest = map.depth.iter().copied().fold(0.0, f32::max);
+        for row in (BLOCK / 2..frame.height()).step_by(BLOCK) {
+            for column in (BLOCK / 2..frame.width()).step_by(BLOCK) {
+                let pixel = row * frame.width() + column;
+                if covered[i][block(frame, pixel)] || !frame.belongs(pixel) {
+                    continue;
+                }
+                let z = if map.depth[pixel] > 0.0 { map.depth[pixel] } else { farthest };
+                if z <= 0.0 {
+                    continue;
+                }
+                let seed =
+                    Seed { position: unproject(&frame.view, pixel, f64::from(z)), rgb: frame.rgb[pixel] };
+                for (f, blocks) in frames.iter().zip(&mut covered) {
+                    if let Some((pixel, _)) = project(&f.view, &seed.position) {
+                        blocks[block(f, pixel)] = true;
+                    }
+                }
+                seeds.push(seed);
             }
         }
     }
@@ -259,7 +331,7 @@ mod tests {
             model.points.insert(k + 1, Point3D { xyz, rgb: [0; 3], error: 0.0, track });
         }
         let dataset = Dataset::from_model(&model, folder.path(), None).unwrap();
-        let seeds = seeds(&dataset, 100_000, 1, &Control::new()).unwrap();
+        let seeds = seeds(&dataset, &[], 100_000, 1, &Control::new()).unwrap();
         // One picture has 10,800 pixels; together they show hardly more ground than two.
         assert!((7000..25_000).contains(&seeds.len()), "{} seeds", seeds.len());
         let mut errors: Vec<f64> =
@@ -274,8 +346,9 @@ mod tests {
         colours.sort_by(f32::total_cmp);
         assert!(colours[colours.len() / 2] < 6.0, "{}", colours[colours.len() / 2]);
 
-        let few = super::seeds(&dataset, 500, 1, &Control::new()).unwrap();
-        assert_eq!(few.len(), 500);
-        assert_eq!(few, super::seeds(&dataset, 500, 1, &Control::new()).unwrap());
+        let few = super::seeds(&dataset, &[], 500, 1, &Control::new()).unwrap();
+        // 500 that are confirmed, and those that fill holes: at most one for each of a picture's 300 blocks or so.
+        assert!((500..1100).contains(&few.len()), "{}", few.len());
+        assert_eq!(few, super::seeds(&dataset, &[], 500, 1, &Control::new()).unwrap());
     }
 }

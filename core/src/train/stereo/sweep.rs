@@ -7,8 +7,6 @@ use crate::raster::View;
 const RADIUS: usize = 2;
 /// Fewest and most planes.
 const PLANES: (usize, usize) = (32, 96);
-/// The match of a pixel is the mean of so many best neighbours: the others may not see it.
-const BEST: usize = 2;
 
 /// Costs (0 matches, 1 does not) of every pixel at every plane.
 pub(super) struct Volume {
@@ -17,14 +15,14 @@ pub(super) struct Volume {
     /// Number of planes.
     pub(super) planes: usize,
     /// Inverse depth of the first plane, and the step to the next.
-    inverse: (f64, f64),
+    pub(super) inverse: (f64, f64),
     /// Pixel by pixel, plane by plane.
     pub(super) cost: Vec<f32>,
 }
 
 impl Volume {
     /// The depth of least `total` cost per pixel, refined between planes by a parabola through the matching costs
-    /// around it (sums along paths would pull it to a plane); 0 where that is at the end of the range.
+    /// around it (sums along paths would pull it to a plane); 0 where that is at the near end of the range.
     pub(super) fn depths(&self, total: &[f32]) -> Vec<f32> {
         total
             .chunks_exact(self.planes)
@@ -32,7 +30,8 @@ impl Volume {
             .map(|(total, costs)| {
                 let best = (0..total.len()).min_by(|&a, &b| total[a].total_cmp(&total[b])).unwrap_or(0);
                 if best == 0 || best + 1 == total.len() {
-                    return 0.0;
+                    // Nothing can be nearer than the range; what is farther is shown at its end.
+                    return if best == 0 { (1.0 / self.inverse.0) as f32 } else { 0.0 };
                 }
                 let (a, b, c) = (costs[best - 1], costs[best], costs[best + 1]);
                 let curvature = a - 2.0 * b + c;
@@ -46,7 +45,7 @@ impl Volume {
 
 /// Compares `frame` with `others` over planes between the depths `range` (near, far), evenly spaced in inverse depth,
 /// about one pixel apart in the neighbours. The measure is zero-mean normalised cross-correlation, which does not see
-/// exposure.
+/// exposure; the mean of the two neighbours that match best counts, since the others may not see the pixel.
 pub(super) fn costs(frame: &Frame, others: &[&Frame], range: (f64, f64)) -> Volume {
     let (width, height) = (frame.width(), frame.height());
     let (near, far) = (1.0 / range.0, 1.0 / range.1);
@@ -60,58 +59,31 @@ pub(super) fn costs(frame: &Frame, others: &[&Frame], range: (f64, f64)) -> Volu
     let mut volume =
         Volume { width, height, planes, inverse: (far, step), cost: vec![1.0; width * height * planes] };
 
-    let mut windows = Windows::new(width, height);
-    let mean = windows.sum(&frame.grey);
-    let squares: Vec<f32> = frame.grey.iter().map(|v| v * v).collect();
-    let square = windows.sum(&squares);
-    let area = ((2 * RADIUS + 1) * (2 * RADIUS + 1)) as f32;
-    let variance: Vec<f32> = mean.iter().zip(&square).map(|(m, s)| s - m * m / area).collect();
-
+    let reference = Reference::new(&frame.grey, width);
     let mut warped = vec![0.0f32; width * height];
     let mut inside = vec![false; width * height];
-    let mut product = vec![0.0f32; width * height];
-    // The `BEST` best correlations of a pixel so far, best first; -2 = none.
-    let mut best = vec![[-2.0f32; BEST]; width * height];
+    // The two best correlations of every pixel so far; `NONE` where there is none.
+    let (mut first, mut second) = (vec![NONE; width * height], vec![NONE; width * height]);
     for plane in 0..planes {
         let inverse_depth = far + plane as f64 * step;
-        best.fill([-2.0; BEST]);
+        first.fill(NONE);
+        second.fill(NONE);
         for (other, relative) in others.iter().zip(&relative) {
             warp(other, relative, inverse_depth, width, &mut warped, &mut inside);
-            let sum = windows.sum(&warped);
-            for (p, (a, b)) in product.iter_mut().zip(warped.iter().zip(&frame.grey)) {
-                *p = a * b;
-            }
-            let cross = windows.sum(&product);
-            for (p, a) in product.iter_mut().zip(&warped) {
-                *p = a * a;
-            }
-            let square = windows.sum(&product);
-            for i in 0..best.len() {
-                if !inside[i] {
-                    continue;
-                }
-                let spread = (square[i] - sum[i] * sum[i] / area) * variance[i];
-                // Below about half a grey level of noise there is no texture to compare.
-                let correlation = (cross[i] - sum[i] * mean[i] / area) / (spread.max(0.0).sqrt() + 2e-3);
-                let mut value = correlation;
-                for slot in &mut best[i] {
-                    if value > *slot {
-                        std::mem::swap(&mut value, slot);
-                    }
-                }
-            }
+            reference.correlate(&warped, &inside, &mut first, &mut second);
         }
-        for (i, slots) in best.iter().enumerate() {
-            let known = slots.iter().filter(|v| **v > -2.0);
-            let count = known.clone().count();
-            if count > 0 {
-                let correlation = known.sum::<f32>() / count as f32;
+        for (i, (a, b)) in first.iter().zip(&second).enumerate() {
+            if *a > NONE {
+                let correlation = if *b > NONE { 0.5 * (a + b) } else { *a };
                 volume.cost[i * planes + plane] = (1.0 - correlation).clamp(0.0, 1.0);
             }
         }
     }
     volume
 }
+
+/// Stands for no correlation: less than any.
+const NONE: f32 = -2.0;
 
 /// Pixels of a reference to pixels of a neighbour: `x = row * (u, v, 1) + translation / depth`, in the neighbour's
 /// homogeneous pixels.
@@ -150,8 +122,34 @@ impl Relative {
     }
 }
 
+/// Compiles `$body` once more for AVX2 and takes that where the machine has it. The arithmetic, and so the result, is the
+/// same: only more of it is done at once.
+macro_rules! widest {
+    ($name:ident, $body:ident, ($($arg:ident: $type:ty),*)) => {
+        fn $name($($arg: $type),*) {
+            #[cfg(target_arch = "x86_64")]
+            {
+                #[target_feature(enable = "avx2")]
+                unsafe fn avx2($($arg: $type),*) {
+                    $body($($arg),*)
+                }
+                if is_x86_feature_detected!("avx2") {
+                    // SAFETY: the machine has what the function was compiled for.
+                    return unsafe { avx2($($arg),*) };
+                }
+            }
+            $body($($arg),*)
+        }
+    };
+}
+
+widest!(warp, warp_rows, (
+    other: &Frame, relative: &Relative, inverse_depth: f64, width: usize, warped: &mut [f32], inside: &mut [bool]
+));
+
 /// What the neighbour shows where the reference's pixels would be if they lay on the plane.
-fn warp(
+#[inline(always)]
+fn warp_rows(
     other: &Frame,
     relative: &Relative,
     inverse_depth: f64,
@@ -160,7 +158,10 @@ fn warp(
     inside: &mut [bool],
 ) {
     let (w, h) = (other.width(), other.height());
+    let grey = other.grey.as_slice();
+    assert!(w >= 2 && h >= 2 && grey.len() == w * h, "frames are at least 2x2");
     let (right, bottom) = ((w - 1) as f32, (h - 1) as f32);
+    let (last_column, last_row) = (w as i32 - 2, h as i32 - 2);
     let m = &relative.matrix;
     let step: [f32; 3] = std::array::from_fn(|r| m[r][0] as f32);
     for (row, (out, valid)) in warped.chunks_exact_mut(width).zip(inside.chunks_exact_mut(width)).enumerate()
@@ -170,59 +171,136 @@ fn warp(
                 as f32
         });
         for (column, (value, valid)) in out.iter_mut().zip(valid.iter_mut()).enumerate() {
-            let k = column as f32;
+            let k = column as i32 as f32;
             let z = start[2] + k * step[2];
             let (x, y) = ((start[0] + k * step[0]) / z - 0.5, (start[1] + k * step[1]) / z - 0.5);
-            *valid = z > 0.0 && x >= 0.0 && y >= 0.0 && x <= right && y <= bottom;
-            // Also for pixels outside, so that the windows at the border have something to compare; `max` takes the
-            // place of what is no number.
+            *valid = (z > 0.0) & (x >= 0.0) & (y >= 0.0) & (x <= right) & (y <= bottom);
+            // Also for pixels outside, so that the windows at the border have something to compare. `max` and `min`
+            // return the number where the other side is none.
             let (x, y) = (x.max(0.0).min(right), y.max(0.0).min(bottom));
-            let (i, j) = ((x as usize).min(w.saturating_sub(2)), (y as usize).min(h.saturating_sub(2)));
-            let (fx, fy) = (x - i as f32, y - j as f32);
-            let at = j * w + i;
-            let (dx, dy) = (usize::from(w > 1), if h > 1 { w } else { 0 });
-            let g = &other.grey;
-            let top = g[at] + fx * (g[at + dx] - g[at]);
-            let low = g[at + dy] + fx * (g[at + dy + dx] - g[at + dy]);
-            *value = top + fy * (low - top);
+            // SAFETY: both are numbers from 0 to the last pixel, so they fit an i32; and (i, j), at most the last but
+            // one, has a neighbour in both directions within the picture's w * h values.
+            unsafe {
+                let i = x.to_int_unchecked::<i32>().min(last_column);
+                let j = y.to_int_unchecked::<i32>().min(last_row);
+                let (fx, fy) = (x - i as f32, y - j as f32);
+                let at = (j * w as i32 + i) as usize;
+                let g = |offset: usize| *grey.get_unchecked(at + offset);
+                let top = g(0) + fx * (g(1) - g(0));
+                let low = g(w) + fx * (g(w + 1) - g(w));
+                *value = top + fy * (low - top);
+            }
         }
     }
 }
 
-/// Sums over square windows, whose parts outside repeat the border.
-struct Windows {
+/// The picture that others are compared with, and its window sums.
+struct Reference<'a> {
+    grey: &'a [f32],
     width: usize,
-    height: usize,
-    rows: Vec<f32>,
+    sum: Vec<f32>,
+    /// Sum of squared differences from the window's mean.
+    variance: Vec<f32>,
 }
 
-impl Windows {
-    fn new(width: usize, height: usize) -> Self {
-        Self { width, height, rows: vec![0.0; width * height] }
+const AREA: f32 = ((2 * RADIUS + 1) * (2 * RADIUS + 1)) as f32;
+
+impl<'a> Reference<'a> {
+    fn new(grey: &'a [f32], width: usize) -> Self {
+        let mut reference = Self { grey, width, sum: vec![0.0; grey.len()], variance: vec![0.0; grey.len()] };
+        let (mut sum, mut variance) = (vec![0.0; grey.len()], vec![0.0; grey.len()]);
+        for_window_rows(width, grey, grey, |y, sums| {
+            let out = y * width..(y + 1) * width;
+            for ((s, v), (a, b)) in
+                sum[out.clone()].iter_mut().zip(&mut variance[out]).zip(sums[0].iter().zip(&sums[1]))
+            {
+                (*s, *v) = (*a, b - a * a / AREA);
+            }
+        });
+        (reference.sum, reference.variance) = (sum, variance);
+        reference
     }
 
-    fn sum(&mut self, values: &[f32]) -> Vec<f32> {
-        let (w, h, r) = (self.width, self.height, RADIUS);
-        for (source, out) in values.chunks_exact(w).zip(self.rows.chunks_exact_mut(w)) {
-            if w > 2 * r {
-                for (o, window) in out[r..w - r].iter_mut().zip(source.windows(2 * r + 1)) {
-                    *o = window.iter().sum();
+    /// Correlates the windows of a warped picture with those of the reference, and sorts the values into the two best.
+    fn correlate(&self, warped: &[f32], inside: &[bool], first: &mut [f32], second: &mut [f32]) {
+        correlate(self, warped, inside, first, second);
+    }
+}
+
+widest!(correlate, correlate_rows, (
+    reference: &Reference<'_>, warped: &[f32], inside: &[bool], first: &mut [f32], second: &mut [f32]
+));
+
+#[inline(always)]
+fn correlate_rows(
+    reference: &Reference<'_>,
+    warped: &[f32],
+    inside: &[bool],
+    first: &mut [f32],
+    second: &mut [f32],
+) {
+    let width = reference.width;
+    for_window_rows(width, warped, reference.grey, |y, [sum, squares, cross]| {
+        let row = y * width..(y + 1) * width;
+        let (first, second) = (&mut first[row.clone()], &mut second[row.clone()]);
+        let (mean, variance) = (&reference.sum[row.clone()], &reference.variance[row.clone()]);
+        let inside = &inside[row];
+        let (sum, squares, cross) = (&sum[..width], &squares[..width], &cross[..width]);
+        for x in 0..width {
+            let spread = (squares[x] - sum[x] * sum[x] / AREA) * variance[x];
+            // Below about half a grey level of noise there is no texture to compare.
+            let correlation = (cross[x] - sum[x] * mean[x] / AREA) / (spread.max(0.0).sqrt() + 2e-3);
+            let value = if inside[x] { correlation } else { NONE };
+            second[x] = second[x].max(first[x].min(value));
+            first[x] = first[x].max(value);
+        }
+    });
+}
+
+/// Calls `visit` for every row with the sums over square windows of `a`, of `a²` and of `a b`. The parts of windows that
+/// are outside repeat the border.
+#[inline(always)]
+fn for_window_rows(width: usize, a: &[f32], b: &[f32], mut visit: impl FnMut(usize, &[Vec<f32>; 3])) {
+    const SIDE: usize = 2 * RADIUS + 1;
+    let height = a.len() / width;
+    let empty = || [vec![0.0f32; width], vec![0.0f32; width], vec![0.0f32; width]];
+    // The horizontal sums of the rows of a window, by row number modulo their count.
+    let mut rows: [[Vec<f32>; 3]; SIDE] = std::array::from_fn(|_| empty());
+    let mut sums = empty();
+    let mut padded = [
+        vec![0.0f32; width + 2 * RADIUS],
+        vec![0.0f32; width + 2 * RADIUS],
+        vec![0.0f32; width + 2 * RADIUS],
+    ];
+    let mut next = 0;
+    for y in 0..height {
+        while next < height && next <= y + RADIUS {
+            let (a, b) = (&a[next * width..(next + 1) * width], &b[next * width..(next + 1) * width]);
+            let [p, q, r] = &mut padded;
+            for (x, (a, b)) in a.iter().zip(b).enumerate() {
+                p[x + RADIUS] = *a;
+                q[x + RADIUS] = a * a;
+                r[x + RADIUS] = a * b;
+            }
+            for (values, out) in padded.iter_mut().zip(&mut rows[next % SIDE]) {
+                let (left, right) = (values[RADIUS], values[width + RADIUS - 1]);
+                values[..RADIUS].fill(left);
+                values[width + RADIUS..].fill(right);
+                for (o, v) in out.iter_mut().zip(values.windows(SIDE)) {
+                    *o = v[0] + v[1] + v[2] + v[3] + v[4];
                 }
             }
-            for x in (0..r.min(w)).chain(w.saturating_sub(r).max(r.min(w))..w) {
-                out[x] = (0..=2 * r).map(|k| source[(x + k).saturating_sub(r).min(w - 1)]).sum();
+            next += 1;
+        }
+        for (k, out) in sums.iter_mut().enumerate() {
+            let row = |d: usize| &rows[(y + d).saturating_sub(RADIUS).min(height - 1) % SIDE][k][..width];
+            let (r0, r1, r2, r3, r4) = (row(0), row(1), row(2), row(3), row(4));
+            let out = &mut out[..width];
+            for x in 0..width {
+                out[x] = r0[x] + r1[x] + r2[x] + r3[x] + r4[x];
             }
         }
-        let mut result = vec![0.0f32; w * h];
-        for (y, out) in result.chunks_exact_mut(w).enumerate() {
-            for k in 0..=2 * r {
-                let row = (y + k).saturating_sub(r).min(h - 1);
-                for (o, v) in out.iter_mut().zip(&self.rows[row * w..(row + 1) * w]) {
-                    *o += v;
-                }
-            }
-        }
-        result
+        visit(y, &sums);
     }
 }
 
@@ -232,21 +310,28 @@ mod tests {
 
     #[test]
     fn window_sums_repeat_the_border() {
-        let (w, h) = (7, 6);
-        let values: Vec<f32> = (0..w * h).map(|i| ((i * 37) % 11) as f32).collect();
-        let sums = Windows::new(w, h).sum(&values);
-        for y in 0..h {
-            for x in 0..w {
-                let mut expected = 0.0;
-                for dy in -(RADIUS as i32)..=RADIUS as i32 {
-                    for dx in -(RADIUS as i32)..=RADIUS as i32 {
-                        let i = (x as i32 + dx).clamp(0, w as i32 - 1) as usize;
-                        let j = (y as i32 + dy).clamp(0, h as i32 - 1) as usize;
-                        expected += values[j * w + i];
+        for (w, h) in [(7, 6), (3, 2), (5, 20)] {
+            let a: Vec<f32> = (0..w * h).map(|i| ((i * 37) % 11) as f32).collect();
+            let b: Vec<f32> = (0..w * h).map(|i| ((i * 17) % 7) as f32).collect();
+            let mut rows = 0;
+            for_window_rows(w, &a, &b, |y, sums| {
+                rows += 1;
+                for x in 0..w {
+                    let mut expected = [0.0; 3];
+                    for dy in -(RADIUS as i32)..=RADIUS as i32 {
+                        for dx in -(RADIUS as i32)..=RADIUS as i32 {
+                            let i = (x as i32 + dx).clamp(0, w as i32 - 1) as usize;
+                            let j = (y as i32 + dy).clamp(0, h as i32 - 1) as usize;
+                            let (a, b) = (a[j * w + i], b[j * w + i]);
+                            for (e, v) in expected.iter_mut().zip([a, a * a, a * b]) {
+                                *e += v;
+                            }
+                        }
                     }
+                    assert_eq!([sums[0][x], sums[1][x], sums[2][x]], expected, "{x} {y} of {w}x{h}");
                 }
-                assert_eq!(sums[y * w + x], expected, "{x} {y}");
-            }
+            });
+            assert_eq!(rows, h);
         }
     }
 }
