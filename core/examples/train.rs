@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! cargo run --release --example train -- SPARSE_FOLDER IMAGE_FOLDER scene.ply \
-//!     [--device auto|cpu|gpu] [--checkpoint FILE] [--evaluate-every STEPS] [OPTIONS as JSON]
+//!     [--device auto|cpu|gpu|NAME] [--checkpoint FILE] [--evaluate-every STEPS] [OPTIONS as JSON]
 //! cargo run --release --example train -- sparse images scene.ply '{"training_num_steps": 7000, "test_every": 8}'
 //! ```
 //!
@@ -13,7 +13,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::time::Instant;
 
-use libreconstruct::train::{Dataset, DeviceChoice, TrainOptions, Trainer, open_device};
+use libreconstruct::raster::{DeviceChoice, open};
+use libreconstruct::train::{Dataset, TrainOptions, Trainer};
 use libreconstruct::{Control, Error, Event, Result};
 
 fn main() {
@@ -33,11 +34,7 @@ fn run() -> Result<()> {
         let mut value =
             || arguments.next().ok_or_else(|| Error::argument(format!("{argument} needs a value")));
         match argument.as_str() {
-            "--device" => {
-                let name = value()?;
-                device = serde_json::from_value(name.clone().into())
-                    .map_err(|_| Error::argument(format!("--device is {name:?}")).hint("auto, cpu or gpu"))?;
-            }
+            "--device" => device = value()?.parse()?,
             "--checkpoint" => checkpoint = Some(value()?.into()),
             "--evaluate-every" => {
                 let steps = value()?;
@@ -81,7 +78,7 @@ fn run() -> Result<()> {
         }
     });
     let began = Instant::now();
-    let rasteriser = open_device(device)?;
+    let rasteriser = open(&device)?;
     let has_test = !dataset.test.is_empty();
     let mut trainer = match checkpoint.as_deref().filter(|p| p.is_file()) {
         Some(path) => Trainer::resume(dataset, options, rasteriser, path)?,

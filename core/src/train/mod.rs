@@ -7,7 +7,6 @@
 mod checkpoint;
 mod dataset;
 mod density;
-mod device;
 mod evaluate;
 mod exposure;
 mod initialise;
@@ -21,7 +20,6 @@ mod tests;
 mod trainer;
 
 pub use dataset::{Dataset, DatasetView, SeedPoint};
-pub use device::{DeviceChoice, open_device};
 pub use evaluate::{Evaluation, ViewScore, psnr, ssim};
 pub use options::{TrainOptions, Tuning};
 pub use picture::Picture;

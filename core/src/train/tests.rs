@@ -9,8 +9,8 @@ use crate::camera::{Camera, CameraModel, Image, Point3D, Pose, SparseModel};
 use crate::control::{CancelToken, Control, Event};
 use crate::error::ErrorKind;
 use crate::random::Random;
-use crate::raster::Rasteriser;
 use crate::raster::cpu::CpuRasteriser;
+use crate::raster::{DeviceChoice, Rasteriser, open};
 use crate::scene::{SH_C0, Splats};
 
 const SIZE: (u32, u32) = (64, 48);
@@ -83,7 +83,7 @@ fn options(steps: u32) -> TrainOptions {
 
 fn trainer(model: &SparseModel, folder: &Path, options: &TrainOptions) -> Trainer {
     let dataset = Dataset::from_model(model, folder, options.test_every).unwrap();
-    let rasteriser = open_device(DeviceChoice::Cpu).unwrap();
+    let rasteriser = open(&DeviceChoice::Cpu).unwrap();
     Trainer::new(dataset, options.clone(), rasteriser, &Control::new()).unwrap()
 }
 
@@ -131,7 +131,7 @@ fn an_interrupted_run_ends_bit_for_bit_like_a_straight_one() {
     first.save(&path).unwrap();
     drop(first);
     let dataset = Dataset::from_model(&model, folder.path(), options.test_every).unwrap();
-    let rasteriser = open_device(DeviceChoice::Cpu).unwrap();
+    let rasteriser = open(&DeviceChoice::Cpu).unwrap();
     let mut second = Trainer::resume(dataset.clone(), options.clone(), rasteriser, &path).unwrap();
     assert_eq!(second.steps_done(), 59);
     second.run(&control, None).unwrap();
@@ -140,7 +140,7 @@ fn an_interrupted_run_ends_bit_for_bit_like_a_straight_one() {
     assert_eq!(straight.evaluate(&control).unwrap(), second.evaluate(&control).unwrap());
 
     let other = TrainOptions { seed: 9, ..options };
-    let rasteriser = open_device(DeviceChoice::Cpu).unwrap();
+    let rasteriser = open(&DeviceChoice::Cpu).unwrap();
     let refused = Trainer::resume(dataset, other, rasteriser, &path).err().unwrap();
     assert_eq!(refused.kind(), ErrorKind::InvalidArgument);
 }
@@ -177,7 +177,7 @@ fn a_cancelled_run_leaves_a_checkpoint() {
     let mut trainer = trainer(&model, folder.path(), &options);
     assert_eq!(trainer.run(&control, Some(&path)).unwrap_err().kind(), ErrorKind::Cancelled);
     let dataset = Dataset::from_model(&model, folder.path(), options.test_every).unwrap();
-    let resumed = Trainer::resume(dataset, options, open_device(DeviceChoice::Cpu).unwrap(), &path).unwrap();
+    let resumed = Trainer::resume(dataset, options, open(&DeviceChoice::Cpu).unwrap(), &path).unwrap();
     assert!(resumed.steps_done() > 0 && resumed.steps_done() == trainer.steps_done());
 }
 
