@@ -25,11 +25,11 @@ const MAX_SIDE: u32 = 1 << 15;
 
 /// The rasteriser on a graphics device.
 pub struct GpuRasteriser {
-    gpu: Gpu,
-    kernels: Kernels,
-    recorder: Recorder,
+    pub(super) gpu: Gpu,
+    pub(super) kernels: Kernels,
+    pub(super) recorder: Recorder,
     scene: SceneBuffers,
-    work: Workspace,
+    pub(super) work: Workspace,
     training: TrainingBuffers,
     exposures: usize,
     targets: Targets,
@@ -77,7 +77,7 @@ impl GpuRasteriser {
         })
     }
 
-    fn passes(&mut self) -> Passes<'_> {
+    pub(super) fn passes(&mut self) -> Passes<'_> {
         Passes {
             gpu: &self.gpu,
             kernels: &self.kernels,

@@ -2,7 +2,10 @@
 //! and pass.
 
 mod chain;
+mod device;
 mod shaders;
+mod sorting;
+mod steps;
 
 use super::GpuRasteriser;
 use crate::error::ErrorKind;

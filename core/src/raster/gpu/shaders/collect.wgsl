@@ -15,8 +15,7 @@ fn collect(@builtin(workgroup_id) group: vec3u, @builtin(local_invocation_index)
     if (tiles[page.base + i].x == 0u) {
         return;
     }
-    var view = view_uniform;
-    let g = splat_gradient(i, &view);
+    let g = splat_gradient(i);
     collected[plane_index(i, 0u, page.planes)] = vec4f(g.mean, g.opacity);
     collected[plane_index(i, 1u, page.planes)] = g.rotation;
     collected[plane_index(i, 2u, page.planes)] = vec4f(g.log_scale, 0.0);

@@ -1,4 +1,5 @@
-// A splat as it is trained, and its projection (EWA, Zwicker et al. 2001). The forward and the backward pass share it.
+// A splat as it is trained, and its projection (EWA, Zwicker et al. 2001). The forward and the backward pass share it;
+// both call their uniform `view`.
 
 struct Geometry {
     camera: vec3f, // mean in the camera frame
@@ -13,15 +14,15 @@ struct Geometry {
     conic: vec3f, // the inverse covariance: xx, xy, yy
 }
 
-fn world_to_camera(v: vec3f, view: ptr<function, View>) -> vec3f {
-    return vec3f(dot((*view).row0.xyz, v), dot((*view).row1.xyz, v), dot((*view).row2.xyz, v));
+fn world_to_camera(v: vec3f) -> vec3f {
+    return vec3f(dot(view.row0.xyz, v), dot(view.row1.xyz, v), dot(view.row2.xyz, v));
 }
 
-fn camera_to_world(v: vec3f, view: ptr<function, View>) -> vec3f {
-    return (*view).row0.xyz * v.x + (*view).row1.xyz * v.y + (*view).row2.xyz * v.z;
+fn camera_to_world(v: vec3f) -> vec3f {
+    return view.row0.xyz * v.x + view.row1.xyz * v.y + view.row2.xyz * v.z;
 }
 
-// Rotation matrix of a unit quaternion w, x, y, z (here in the order x = w, y = x, z = y, w = z).
+// Rotation matrix of a unit quaternion; its parts w, x, y, z are the vector's x, y, z, w.
 fn rotation_matrix(q: vec4f) -> mat3x3f {
     let w = q.x;
     let x = q.y;
@@ -43,18 +44,18 @@ fn sigmoid(x: f32) -> f32 {
 }
 
 // Everything after the depth test: `camera.z` must be positive.
-fn project_geometry(camera: vec3f, q: vec4f, log_scale: vec3f, view: ptr<function, View>) -> Geometry {
+fn project_geometry(camera: vec3f, q: vec4f, log_scale: vec3f) -> Geometry {
     var g: Geometry;
     g.camera = camera;
-    g.slope = clamp(camera.xy / camera.z, -(*view).limit.xy, (*view).limit.xy);
+    g.slope = clamp(camera.xy / camera.z, -view.limit.xy, view.limit.xy);
     g.rotation = rotation_matrix(unit_quaternion(q));
     g.scale = exp(log_scale);
     g.axes = mat3x3f(
-        world_to_camera(g.rotation[0] * g.scale.x, view),
-        world_to_camera(g.rotation[1] * g.scale.y, view),
-        world_to_camera(g.rotation[2] * g.scale.z, view),
+        world_to_camera(g.rotation[0] * g.scale.x),
+        world_to_camera(g.rotation[1] * g.scale.y),
+        world_to_camera(g.rotation[2] * g.scale.z),
     );
-    let focal = (*view).focal.xy / camera.z;
+    let focal = view.focal.xy / camera.z;
     let x = vec3f(g.axes[0].x, g.axes[1].x, g.axes[2].x);
     let y = vec3f(g.axes[0].y, g.axes[1].y, g.axes[2].y);
     let z = vec3f(g.axes[0].z, g.axes[1].z, g.axes[2].z);

@@ -1,6 +1,6 @@
 // Gradient by the parameters of one splat: sums its slots, then the chain rule back through the projection.
 
-@group(0) @binding(0) var<uniform> view_uniform: View;
+@group(0) @binding(0) var<uniform> view: View;
 @group(0) @binding(1) var<uniform> page: Page;
 @group(0) @binding(3) var<storage, read_write> parameters: array<vec4f>;
 @group(0) @binding(4) var<storage, read> slots: array<vec2f>; // five per intersection
@@ -50,7 +50,7 @@ fn colour_and_gradient(i: u32, direction: vec3f, degree: u32, by_rgb: vec3f) -> 
 }
 
 // Of a visible splat.
-fn splat_gradient(i: u32, view: ptr<function, View>) -> Gradient {
+fn splat_gradient(i: u32) -> Gradient {
     let emitted = tiles[page.base + i];
     var slot0 = vec2f(0.0);
     var slot1 = vec2f(0.0);
@@ -70,8 +70,8 @@ fn splat_gradient(i: u32, view: ptr<function, View>) -> Gradient {
     let mean = parameters[plane_index(i, 0u, page.planes)];
     let q = parameters[plane_index(i, 1u, page.planes)];
     let log_scale = parameters[plane_index(i, 2u, page.planes)].xyz;
-    let camera = world_to_camera(mean.xyz, view) + vec3f((*view).row0.w, (*view).row1.w, (*view).row2.w);
-    let g = project_geometry(camera, q, log_scale, view);
+    let camera = world_to_camera(mean.xyz) + vec3f(view.row0.w, view.row1.w, view.row2.w);
+    let g = project_geometry(camera, q, log_scale);
     var out: Gradient;
     out.geometry = g;
     out.by_centre = slot0;
@@ -80,10 +80,10 @@ fn splat_gradient(i: u32, view: ptr<function, View>) -> Gradient {
     let opacity = sigmoid(mean.w);
     out.opacity = slot2.y * opacity * (1.0 - opacity);
 
-    let offset = mean.xyz - (*view).position.xyz;
+    let offset = mean.xyz - view.position.xyz;
     let distance = length(offset);
     out.direction = offset / distance;
-    let colour = colour_and_gradient(i, out.direction, (*view).scene.y, by_rgb);
+    let colour = colour_and_gradient(i, out.direction, view.scene.y, by_rgb);
     out.colour = select(vec3f(0.0), by_rgb, colour.rgb > vec3f(0.0));
 
     // covariance = conic^-1: dL/dcovariance = -conic dL/dconic conic, all symmetric.
@@ -106,26 +106,26 @@ fn splat_gradient(i: u32, view: ptr<function, View>) -> Gradient {
 
     // u0 = fx/z (x - slope_x z), u1 = fy/z (y - slope_y z), with x, y, z the rows of the axes in the camera frame.
     let inverse_z = 1.0 / camera.z;
-    let focal = (*view).focal.xy * inverse_z;
+    let focal = view.focal.xy * inverse_z;
     let z_row = vec3f(g.axes[0].z, g.axes[1].z, g.axes[2].z);
     let by_x_row = focal.x * by_u0;
     let by_y_row = focal.y * by_u1;
     let by_z_row = -g.slope.x * by_x_row - g.slope.y * by_y_row;
     let by_slope = -vec2f(dot(by_x_row, z_row), dot(by_y_row, z_row));
-    let free = abs(camera.xy * inverse_z) < (*view).limit.xy; // where it is clamped, the slope is constant
+    let free = abs(camera.xy * inverse_z) < view.limit.xy; // where it is clamped, the slope is constant
     let by_free_slope = select(vec2f(0.0), by_slope, free);
-    let by_centre = (*view).focal.xy * slot0; // the centre is focal * (x/z, y/z) + principal point
+    let by_centre = view.focal.xy * slot0; // the centre is focal * (x/z, y/z) + principal point
     var by_camera = vec3f((by_centre + by_free_slope) * inverse_z, 0.0);
     by_camera.z = -inverse_z
         * (dot(by_centre + by_free_slope, camera.xy) * inverse_z + dot(by_u0, g.u0) + dot(by_u1, g.u1));
 
     let across = (colour.by_direction - out.direction * dot(out.direction, colour.by_direction)) / distance;
-    out.mean = camera_to_world(by_camera, view) + across;
+    out.mean = camera_to_world(by_camera) + across;
 
     // axes[k] = world to camera (rotation[k] * scale[k])
     var by_rotation: mat3x3f;
     for (var k = 0u; k < 3u; k++) {
-        let by_axis = camera_to_world(vec3f(by_x_row[k], by_y_row[k], by_z_row[k]), view);
+        let by_axis = camera_to_world(vec3f(by_x_row[k], by_y_row[k], by_z_row[k]));
         out.log_scale[k] = dot(by_axis, g.rotation[k]) * g.scale[k];
         by_rotation[k] = by_axis * g.scale[k];
     }

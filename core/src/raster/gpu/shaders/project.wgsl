@@ -1,6 +1,6 @@
 // Projects the splats of one page: culls, colours and counts the tiles of each. One thread per splat.
 
-@group(0) @binding(0) var<uniform> view_uniform: View;
+@group(0) @binding(0) var<uniform> view: View;
 @group(0) @binding(1) var<uniform> page: Page;
 @group(0) @binding(2) var<storage, read> parameters: array<vec4f>;
 // Three per splat, only of visible ones: centre x, y, skew x, y; squeeze, log2 of the opacity, half width, half height;
@@ -38,17 +38,17 @@ fn finite(v: vec4f) -> bool {
 }
 
 // Number of tiles plus one, 0 if it is not visible; writes the projected splat if it is.
-fn project_splat(i: u32, view: ptr<function, View>) -> u32 {
+fn project_splat(i: u32) -> u32 {
     let mean = parameters[plane_index(i, 0u, page.planes)];
-    let camera = world_to_camera(mean.xyz, view) + vec3f((*view).row0.w, (*view).row1.w, (*view).row2.w);
+    let camera = world_to_camera(mean.xyz) + vec3f(view.row0.w, view.row1.w, view.row2.w);
     let opacity = sigmoid(mean.w);
     if (!(camera.z > NEAR && opacity >= ALPHA_MIN)) {
         return 0u;
     }
     let q = parameters[plane_index(i, 1u, page.planes)];
     let log_scale = parameters[plane_index(i, 2u, page.planes)];
-    let g = project_geometry(camera, q, log_scale.xyz, view);
-    let centre = fma((*view).focal.xy, camera.xy / camera.z, (*view).focal.zw);
+    let g = project_geometry(camera, q, log_scale.xyz);
+    let centre = fma(view.focal.xy, camera.xy / camera.z, view.focal.zw);
     let log2_opacity = log2(opacity);
     // With some slack, so that rounding never cuts off a pixel that counts.
     let reach = log2_opacity - log2(ALPHA_MIN) + 1e-3;
@@ -56,18 +56,18 @@ fn project_splat(i: u32, view: ptr<function, View>) -> u32 {
     let skew_x = sqrt(HALF_LOG2_E * g.covariance.z / g.determinant);
     let skew = vec2f(skew_x, -g.covariance.y / g.covariance.z * skew_x);
     let squeeze = HALF_LOG2_E / g.covariance.z;
-    let direction = normalize(mean.xyz - (*view).position.xyz);
-    let rgb = colour(i, direction, (*view).scene.y);
-    let touches = all(centre + extent >= vec2f(0.0)) && all(centre - extent <= vec2f((*view).size.xy));
+    let direction = normalize(mean.xyz - view.position.xyz);
+    let rgb = colour(i, direction, view.scene.y);
+    let touches = all(centre + extent >= vec2f(0.0)) && all(centre - extent <= vec2f(view.size.xy));
     if (!touches || !finite(mean) || !finite(q) || !finite(log_scale) || !finite(vec4f(centre, skew))
-        || !finite(vec4f(extent, squeeze, g.determinant)) || !finite(vec4f(rgb, camera.z))) {
+        || !finite(vec4f(extent, squeeze, g.determinant)) || !finite(vec4f(rgb, camera.z)) || dot(q, q) == 0.0) {
         return 0u;
     }
     let at = 3u * (page.base + i);
     projected[at] = vec4f(centre, skew);
     projected[at + 1u] = vec4f(squeeze, log2_opacity, extent);
     projected[at + 2u] = vec4f(max(rgb, vec3f(0.0)), camera.z);
-    let f = footprint(centre, skew, squeeze, extent, (*view).size);
+    let f = footprint(centre, skew, squeeze, extent, view.size);
     let rows = footprint_rows(f);
     var count = 0u;
     for (var row = rows.x; row < rows.y; row++) {
@@ -86,8 +86,7 @@ fn project(@builtin(workgroup_id) group: vec3u, @builtin(local_invocation_index)
     }
     workgroupBarrier();
     if (i < page.count) {
-        var view = view_uniform;
-        let count = project_splat(i, &view);
+        let count = project_splat(i);
         tiles[page.base + i] = vec2u(count, 0u);
         if (count > 0u) {
             atomicAdd(&block_visible, 1u);

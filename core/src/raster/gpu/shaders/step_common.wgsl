@@ -1,4 +1,4 @@
-// One optimiser step (Adam, Kingma & Ba 2015).
+// One optimiser step (Adam, Kingma & Ba 2015). The passes that make one call their uniform `step`.
 
 struct Step {
     geometry_rates: vec4f, // means, opacities, rotations, scales
@@ -14,12 +14,12 @@ struct Moments {
     second: vec4f,
 }
 
-fn adam(step: ptr<function, Step>, old: Moments, gradient: vec4f, rates: vec4f) -> Moments {
-    let beta = (*step).decay.xy;
+fn adam(old: Moments, gradient: vec4f, rates: vec4f) -> Moments {
+    let beta = step.decay.xy;
     let first = beta.x * old.first + (1.0 - beta.x) * gradient;
     let second = beta.y * old.second + (1.0 - beta.y) * (gradient * gradient);
-    let by = sqrt(second) * (*step).correction.y + (*step).decay.z;
-    return Moments(old.value - rates * ((*step).correction.x * first / by), first, second);
+    let by = sqrt(second) * step.correction.y + step.decay.z;
+    return Moments(old.value - rates * (step.correction.x * first / by), first, second);
 }
 
 // Whether a number is one. On the bits, because compilers may assume that floats are.

@@ -1,7 +1,7 @@
 // Gradient by the parameters of the visible splats, one optimiser step on them, the noise, and what density control
 // gathers. One thread per splat of a page; not run at all once an overflow has poisoned the step.
 
-@group(0) @binding(2) var<uniform> step_uniform: Step;
+@group(0) @binding(2) var<uniform> step: Step;
 @group(0) @binding(6) var<storage, read_write> moments: array<vec4f>; // first, then second, plane by plane
 // Bits of: sum of gradient norms, sum of errors, number of steps, largest radius.
 @group(0) @binding(7) var<storage, read_write> statistics: array<vec4u>;
@@ -9,11 +9,11 @@
 // Splats more opaque than this get no noise: its factor would be below 1e-21.
 const NOISE_OPACITY_MAX = 0.5;
 
-fn step_plane(i: u32, k: u32, gradient: vec4f, rates: vec4f, step: ptr<function, Step>) {
+fn step_plane(i: u32, k: u32, gradient: vec4f, rates: vec4f) {
     let at = plane_index(i, k, page.planes);
     let at_first = plane_index(i, k, 2u * page.planes);
     let at_second = plane_index(i, k + page.planes, 2u * page.planes);
-    let stepped = adam(step, Moments(parameters[at], moments[at_first], moments[at_second]), gradient, rates);
+    let stepped = adam(Moments(parameters[at], moments[at_first], moments[at_second]), gradient, rates);
     parameters[at] = stepped.value;
     moments[at_first] = stepped.first;
     moments[at_second] = stepped.second;
@@ -43,16 +43,16 @@ fn normal3(key: vec4u) -> vec3f {
 }
 
 // The noise of 3DGS-MCMC (Kheradmand et al. 2024, eq. 8), after the step.
-fn perturb(i: u32, step: ptr<function, Step>) {
+fn perturb(i: u32) {
     let at = plane_index(i, 0u, page.planes);
     let mean = parameters[at];
     let opacity = sigmoid(mean.w);
     if (opacity > NOISE_OPACITY_MAX) {
         return;
     }
-    let key = (*step).key;
+    let key = step.key;
     let normal = normal3(vec4u(page.base + i, key.x, key.y, key.z));
-    let factor = (*step).rates.w / (1.0 + exp(100.0 * (opacity - 0.005)));
+    let factor = step.rates.w / (1.0 + exp(100.0 * (opacity - 0.005)));
     let rotation = rotation_matrix(unit_quaternion(parameters[plane_index(i, 1u, page.planes)]));
     let scale = exp(parameters[plane_index(i, 2u, page.planes)].xyz);
     let offset = factor * (rotation * (scale * scale * (normal * rotation)));
@@ -67,9 +67,7 @@ fn update(@builtin(workgroup_id) group: vec3u, @builtin(local_invocation_index) 
     if (i >= page.count || tiles[page.base + i].x == 0u) {
         return;
     }
-    var view = view_uniform;
-    var step = step_uniform;
-    let g = splat_gradient(i, &view);
+    let g = splat_gradient(i);
     let degree = view.scene.y;
 
     let size = vec2f(view.size.xy);
@@ -93,9 +91,9 @@ fn update(@builtin(workgroup_id) group: vec3u, @builtin(local_invocation_index) 
         + dot(by_log_scale, by_log_scale) + dot(g.colour, g.colour);
     if (is_finite(norm)) {
         let rates = step.geometry_rates;
-        step_plane(i, 0u, vec4f(g.mean, by_opacity), vec4f(rates.xxx, rates.y), &step);
-        step_plane(i, 1u, g.rotation, rates.zzzz, &step);
-        step_plane(i, 2u, vec4f(by_log_scale, 0.0), vec4f(rates.www, 0.0), &step);
+        step_plane(i, 0u, vec4f(g.mean, by_opacity), vec4f(rates.xxx, rates.y));
+        step_plane(i, 1u, g.rotation, rates.zzzz);
+        step_plane(i, 2u, vec4f(by_log_scale, 0.0), vec4f(rates.www, 0.0));
         for (var group = 0u; group * 4u < (degree + 1u) * (degree + 1u); group++) {
             let basis = mask_harmonics(harmonics(g.direction, group), degree, group);
             let planes = select(1u, 3u, harmonics_in_group(degree, group) > 1u);
@@ -104,11 +102,11 @@ fn update(@builtin(workgroup_id) group: vec3u, @builtin(local_invocation_index) 
                 if (group == 0u && k == 0u) {
                     rate = vec4f(step.rates.xxx, step.rates.y);
                 }
-                step_plane(i, 3u + 3u * group + k, harmonics_plane(basis, g.colour, k), rate, &step);
+                step_plane(i, 3u + 3u * group + k, harmonics_plane(basis, g.colour, k), rate);
             }
         }
     }
     if (step.rates.w > 0.0) {
-        perturb(i, &step);
+        perturb(i);
     }
 }
