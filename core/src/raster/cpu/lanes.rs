@@ -30,7 +30,7 @@ pub trait Lanes:
     fn max(self, other: Self) -> Self;
     fn abs(self) -> Self;
     fn sqrt(self) -> Self;
-    /// As [`Real::exp2`].
+    /// As [`Real::exp2`] for arguments from -126 to 127; for others the result means nothing.
     fn exp2(self) -> Self;
     /// As [`Real::exp`].
     fn exp(self) -> Self;
@@ -42,6 +42,10 @@ pub trait Lanes:
     /// Bit i is lane i.
     fn bits(mask: Self::Mask) -> u16;
     fn from_bits(bits: u16) -> Self::Mask;
+    /// Asks for the cache line of `value`, which will be read soon.
+    fn prefetch<A>(value: &A);
+    /// Lane i is the sum of the lanes of `vectors[i]`.
+    fn sums(vectors: [Self; LANES]) -> Self;
     /// The sum of the lanes.
     fn sum(self) -> Self::T;
 
@@ -240,12 +244,23 @@ impl<T: Real> Lanes for Portable<T> {
         mask
     }
     #[inline(always)]
+    fn prefetch<A>(_: &A) {}
+    #[inline(always)]
+    fn sums(vectors: [Self; LANES]) -> Self {
+        let mut out = [T::default(); LANES];
+        for i in 0..LANES {
+            out[i] = vectors[i].sum();
+        }
+        Self(out)
+    }
+    #[inline(always)]
     fn sum(self) -> T {
         let mut a = self.0;
         let mut half = LANES / 2;
         while half > 0 {
             for i in 0..half {
-                a[i] = a[i] + a[i + half];
+                let other = a[i + half];
+                a[i] += other;
             }
             half /= 2;
         }

@@ -266,10 +266,10 @@ impl<T: Real> Kernel<T> for CompareBand<'_, T> {
                 if let Some(matrix) = &self.exposure {
                     rgb = expose(matrix, rgb);
                 }
-                let target_alpha = match &self.target.alpha {
-                    Some(plane) => Some(shares::<V>(&plane[pixels_of_row.clone()])),
-                    None => None,
-                };
+                let mut target_alpha = None;
+                if let Some(plane) = &self.target.alpha {
+                    target_alpha = Some(shares::<V>(&plane[pixels_of_row.clone()]));
+                }
                 let mut error = V::zero();
                 for channel in 0..3 {
                     let mut wanted = shares::<V>(&self.target.rgb[channel][pixels_of_row.clone()]);

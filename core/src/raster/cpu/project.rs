@@ -25,7 +25,7 @@ const HALF_LOG2_E: f64 = 0.5 * std::f64::consts::LOG2_E;
 /// `alpha = 2^(log2_opacity - (skew_x dx + skew_y dy)² - squeeze dy²)` with (dx, dy) from the centre to the pixel: the
 /// Cholesky form of the conic, which no rounding can make negative.
 #[derive(Debug, Clone, Copy, Default)]
-#[repr(C)]
+#[repr(C, align(64))]
 pub(super) struct Projected<T> {
     pub(super) u: T,
     pub(super) v: T,
@@ -317,12 +317,13 @@ impl<T: Real> Kernel<T> for ProjectChunk<'_, T> {
             candidates &= V::bits((u + reach_x).ge(zero)) & V::bits((v + reach_y).ge(zero));
             candidates &= V::bits(V::splat(T::of(f64::from(camera.width))).ge(u - reach_x));
             candidates &= V::bits(V::splat(T::of(f64::from(camera.height))).ge(v - reach_y));
-            let mut not_finite = u - u;
+            // 0, or not a number.
+            let mut not_finite = u * zero;
             for value in &g {
-                not_finite = not_finite + (*value - *value);
+                not_finite = not_finite + *value * zero;
             }
             for value in [v, xx, xy, yy, f.determinant, skew_x, skew_y, squeeze] {
-                not_finite = not_finite + (value - value);
+                not_finite = not_finite + value * zero;
             }
             candidates &= V::bits(not_finite.ge(zero));
             if candidates == 0 {
@@ -340,7 +341,7 @@ impl<T: Real> Kernel<T> for ProjectChunk<'_, T> {
                 let local = block * LANES + lane;
                 let c = |column: usize| columns[column][lane];
                 let rgb = self.colour(local);
-                if rgb.iter().any(|&v| !(v - v == T::default())) {
+                if rgb.iter().any(|v| !v.is_finite()) {
                     continue;
                 }
                 self.projected[local] = Projected {

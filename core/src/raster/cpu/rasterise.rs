@@ -1,7 +1,9 @@
 //! Blends the picture, tile by tile, front to back.
 //!
-//! A lane is a pixel of a row of the tile. For each splat only the rows inside its extent are visited, and those only
-//! if a pixel of the row is still open and inside the ellipse.
+//! A lane is a pixel of a row of the tile. For each splat only the rows that it reaches are visited (found for all rows
+//! at once, with a lane per row), and those only while a pixel of the row is open.
+
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
 use rayon::prelude::*;
 
@@ -12,8 +14,14 @@ use super::sort::TileLists;
 use crate::error::{Error, ErrorKind, Result};
 use crate::raster::{ALPHA_MAX, Rendering, TILE, TRANSMITTANCE_MIN};
 
+/// How much further than the pixels a row as a whole is looked for (in log2 of alpha), for the rounding of both.
+const ROW_SLACK: f64 = 1e-3;
+
 /// Rows of a tile; its columns are the [`LANES`].
 pub(super) const ROWS: usize = TILE as usize;
+
+/// How many places of a list ahead a splat is fetched into the cache.
+pub(super) const AHEAD: usize = 3;
 
 /// One value per pixel of a tile.
 pub(super) type TilePlane<T> = [[T; LANES]; ROWS];
@@ -116,43 +124,50 @@ pub(super) struct Footprint<V: Lanes> {
     pub(super) dx: V,
     sheared: V,
     threshold: V,
-    /// First row and end of the rows that the splat can reach.
-    pub(super) rows: std::ops::Range<usize>,
+    /// By row: how far its pixels are below the splat's centre.
+    pub(super) dy: [V::T; ROWS],
+    shear: [V::T; ROWS],
+    peak: [V::T; ROWS],
+    /// The rows in which alpha reaches the least value somewhere between the first and the last pixel, as bits.
+    pub(super) rows: u16,
 }
 
 impl<V: Lanes> Footprint<V> {
+    /// `counting` is 0, 1, 2, ... 15.
     #[inline(always)]
-    pub(super) fn new(s: &Projected<V::T>, origin: [V::T; 2], columns: V) -> Self {
-        let dx = columns + V::splat(origin[0] - s.u);
-        let middle = s.v - origin[1];
-        let one = V::T::of(1.0);
+    pub(super) fn new(s: &Projected<V::T>, origin: [V::T; 2], counting: V) -> Self {
+        let dx = counting + V::splat(origin[0] - s.u);
+        // Here a lane is a row.
+        let dy = counting + V::splat(origin[1] - s.v);
+        let shear = dy * V::splat(s.skew_y);
+        let peak = (dy * dy).fnma(V::splat(s.squeeze), V::splat(s.log2_opacity));
+        let left = (origin[0] - s.u) * s.skew_x;
+        let right = left + V::T::from_i32(LANES as i32 - 1) * s.skew_x;
+        let nearest = (shear + V::splat(left)).max(V::splat(-right) - shear).max(V::zero());
+        let rows = nearest.fnma(nearest, peak).ge(V::of(LOG2_ALPHA_MIN - ROW_SLACK));
         Self {
             dx,
             sheared: dx * V::splat(s.skew_x),
             threshold: V::of(LOG2_ALPHA_MIN),
-            // Truncation of 1 + lower and 1 + upper end: the reach has some slack, so nothing is lost at the borders.
-            rows: row(middle - s.reach_y + one)..row(middle + s.reach_y + one),
+            dy: dy.array(),
+            shear: shear.array(),
+            peak: peak.array(),
+            rows: V::bits(rows),
         }
     }
 
-    /// log2 of alpha in a row at `dy` from the centre, and where it is not below the least alpha.
+    /// log2 of alpha in a row, and where it is not below the least alpha.
     #[inline(always)]
-    pub(super) fn exponent(&self, s: &Projected<V::T>, dy: V::T) -> (V, V::Mask) {
-        let t = self.sheared + V::splat(s.skew_y * dy);
-        let exponent = t.fnma(t, V::splat(s.log2_opacity - s.squeeze * dy * dy));
+    pub(super) fn exponent(&self, row: usize) -> (V, V::Mask) {
+        let t = self.sheared + V::splat(self.shear[row]);
+        let exponent = t.fnma(t, V::splat(self.peak[row]));
         (exponent, exponent.ge(self.threshold))
     }
 }
 
-/// Rows from the first one of the tile, cut to the tile.
-#[inline(always)]
-fn row<T: Real>(v: T) -> usize {
-    v.max(T::default()).min(T::of(ROWS as f64)).to_i32() as usize
-}
-
 /// 0, 1, 2, ... 15.
 #[inline(always)]
-pub(super) fn columns<V: Lanes>() -> V {
+pub(super) fn counting<V: Lanes>() -> V {
     let mut values = [V::T::default(); LANES];
     for (i, value) in values.iter_mut().enumerate() {
         *value = V::T::from_i32(i as i32);
@@ -161,7 +176,7 @@ pub(super) fn columns<V: Lanes>() -> V {
 }
 
 struct BlendTile<'a, T> {
-    list: &'a [std::sync::atomic::AtomicU32],
+    list: &'a [AtomicU32],
     projected: &'a [Projected<T>],
     origin: [T; 2],
     open: [u16; ROWS],
@@ -178,17 +193,25 @@ impl<T: Real> Kernel<T> for BlendTile<'_, T> {
         pixels.rgb = [zero; 3];
         pixels.transmittance = [[T::of(1.0); LANES]; ROWS];
         pixels.stops.clear();
-        let columns = columns::<V>();
+        let counting = counting::<V>();
         let (alpha_max, least) = (V::of(ALPHA_MAX), V::of(TRANSMITTANCE_MIN));
         let mut visited = list.len();
-        let mut open_pixels: u32 = open.iter().map(|row| row.count_ones()).sum();
+        let mut open_rows: u16 = 0;
+        for row in 0..ROWS {
+            open_rows |= u16::from(open[row] != 0) << row;
+        }
         for (place, splat) in list.iter().enumerate() {
-            let s = &projected[splat.load(std::sync::atomic::Ordering::Relaxed) as usize];
-            let footprint = Footprint::new(s, origin, columns);
+            if let Some(ahead) = list.get(place + AHEAD) {
+                V::prefetch(&projected[ahead.load(Relaxed) as usize]);
+            }
+            let s = &projected[splat.load(Relaxed) as usize];
+            let footprint = Footprint::new(s, origin, counting);
             let rgb = each!(c in 3 => V::splat(s.rgb[c]));
-            for row in footprint.rows.clone() {
-                let dy = origin[1] + T::from_i32(row as i32) - s.v;
-                let (exponent, inside) = footprint.exponent(s, dy);
+            let mut rows = footprint.rows & open_rows;
+            while rows != 0 {
+                let row = rows.trailing_zeros() as usize;
+                rows &= rows - 1;
+                let (exponent, inside) = footprint.exponent(row);
                 let active = V::bits(inside) & open[row];
                 if active == 0 {
                     continue;
@@ -202,7 +225,7 @@ impl<T: Real> Kernel<T> for BlendTile<'_, T> {
                 let stopping = active & !V::bits(after.ge(least));
                 if stopping != 0 {
                     open[row] &= !stopping;
-                    open_pixels -= stopping.count_ones();
+                    open_rows &= !(u16::from(open[row] == 0) << row);
                     let mut bits = stopping;
                     while bits != 0 {
                         pixels.stops.push((place as u32, (row * LANES) as u8 + bits.trailing_zeros() as u8));
@@ -217,7 +240,7 @@ impl<T: Real> Kernel<T> for BlendTile<'_, T> {
                     weight.fma(rgb[channel], V::load(plane)).store(plane);
                 }
             }
-            if open_pixels == 0 {
+            if open_rows == 0 {
                 visited = place + 1;
                 break;
             }

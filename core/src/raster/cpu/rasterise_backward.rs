@@ -12,7 +12,7 @@ use super::intersect::Pairs;
 use super::lanes::{Kernel, LANES, Lanes, each};
 use super::loss::TileGradient;
 use super::project::{CHUNK, Camera, Projected, Projection};
-use super::rasterise::{Footprint, Picture, ROWS, TilePixels, columns, inside, tile_origin};
+use super::rasterise::{AHEAD, Footprint, Picture, ROWS, TilePixels, counting, inside, tile_origin};
 use super::real::{Isa, Real};
 use super::sort::TileLists;
 use super::state::Gathered;
@@ -20,8 +20,11 @@ use crate::error::Result;
 use crate::raster::ALPHA_MAX;
 
 /// Sums over the pixels of a tile, with g = dL/d(ln alpha) (0 where alpha is at its cap) and w the blend weight:
-/// w * dL/d(r, g, b); g; g dx; g dy; g dx²; g dx dy; g dy²; w * colour error.
-type Sums<T> = [T; 10];
+/// w * dL/d(r, g, b); g; g dx; g dy; g dx²; g dx dy; g dy²; w * colour error. The rest is zero: in single precision this
+/// is one cache line.
+#[derive(Debug, Clone, Copy, Default)]
+#[repr(align(64))]
+struct Sums<T>([T; LANES]);
 
 /// dL/d(mean.x, mean.y, conic xx, xy, yy, opacity, r, g, b) of a visible splat.
 pub(super) type ProjectedGradient<T> = [T; 9];
@@ -46,7 +49,7 @@ impl<T: Real> ProjectedGradients<T> {
         gathered: &mut [Gathered<T>],
     ) -> Result<()> {
         let camera = projection.camera()?;
-        self.sums.resize(pairs.tiles.len(), [T::default(); 10]);
+        self.sums.resize(pairs.tiles.len(), Sums::default());
         let mut rest = self.sums.as_mut_slice();
         let mut tiles = Vec::with_capacity(camera.tiles());
         for tile in 0..camera.tiles() {
@@ -81,10 +84,10 @@ impl<T: Real> ProjectedGradients<T> {
             for (k, gradient) in gradients.iter_mut().enumerate() {
                 let splat = projection.visible[first + k] as usize;
                 let range = pairs.first[first + k] as usize..pairs.first[first + k + 1] as usize;
-                let mut total = [T::default(); 10];
+                let mut total = [T::default(); LANES];
                 for position in &lists.position[range] {
                     let part = &sums[position.load(Relaxed) as usize];
-                    for (total, part) in total.iter_mut().zip(part) {
+                    for (total, part) in total.iter_mut().zip(&part.0) {
                         *total += *part;
                     }
                 }
@@ -106,9 +109,9 @@ pub(super) fn conic<T: Real>(s: &Projected<T>) -> [T; 3] {
 }
 
 #[inline(always)]
-fn from_sums<T: Real>(s: &Projected<T>, sums: &Sums<T>) -> ProjectedGradient<T> {
+fn from_sums<T: Real>(s: &Projected<T>, sums: &[T; LANES]) -> ProjectedGradient<T> {
     let [xx, xy, yy] = conic(s);
-    let [r, g, b, o, dx, dy, dxx, dxy, dyy, _] = *sums;
+    let [r, g, b, o, dx, dy, dxx, dxy, dyy, ..] = *sums;
     let half = T::of(-0.5);
     [xx * dx + xy * dy, xy * dx + yy * dy, half * dxx, -dxy, half * dyy, o / s.opacity, r, g, b]
 }
@@ -150,7 +153,7 @@ impl<T: Real> Kernel<T> for UnblendTile<'_, T> {
     fn run<V: Lanes<T = T>>(self) {
         let Self { list, projected, origin, inside, background, pixels, gradient, sums } = self;
         let visited = pixels.visited as usize;
-        sums[visited..].fill([T::default(); 10]);
+        sums[visited..].fill(Sums::default());
         // Pixels that stopped open again when the walk passes the place where they did.
         let mut open = inside;
         for &(_, pixel) in &pixels.stops {
@@ -167,21 +170,26 @@ impl<T: Real> Kernel<T> for UnblendTile<'_, T> {
             }
             (by_alpha * V::load(&transmittance[row])).store(&mut behind[row]);
         }
-        let columns = columns::<V>();
+        let counting = counting::<V>();
         let (one, alpha_max) = (V::of(1.0), V::of(ALPHA_MAX));
         for place in (0..visited).rev() {
             while let Some(&(_, pixel)) = stops.next_if(|&&(stop, _)| stop as usize > place) {
                 open[usize::from(pixel) / LANES] |= 1 << (usize::from(pixel) % LANES);
             }
+            if let Some(ahead) = place.checked_sub(AHEAD) {
+                V::prefetch(&projected[list[ahead].load(Relaxed) as usize]);
+            }
             let s = &projected[list[place].load(Relaxed) as usize];
-            let footprint = Footprint::new(s, origin, columns);
+            let footprint = Footprint::new(s, origin, counting);
             let rgb = each!(c in 3 => V::splat(s.rgb[c]));
             let mut by_rgb = [V::zero(); 3];
             // Sums over rows of g, g dy, g dy² by column, and of the error.
             let (mut g0, mut g1, mut g2, mut error) = (V::zero(), V::zero(), V::zero(), V::zero());
-            for row in footprint.rows.clone() {
-                let dy = origin[1] + T::from_i32(row as i32) - s.v;
-                let (exponent, inside) = footprint.exponent(s, dy);
+            let mut rows = footprint.rows;
+            while rows != 0 {
+                let row = rows.trailing_zeros() as usize;
+                rows &= rows - 1;
+                let (exponent, inside) = footprint.exponent(row);
                 let active = V::bits(inside) & open[row];
                 if active == 0 {
                     continue;
@@ -198,7 +206,7 @@ impl<T: Real> Kernel<T> for UnblendTile<'_, T> {
                 let by_alpha = rest.fnma(inverse, before * along);
                 weight.fma(along, rest).store(&mut behind[row]);
                 let g = (alpha * by_alpha).keep(alpha_max.ge(raw));
-                let dy = V::splat(dy);
+                let dy = V::splat(footprint.dy[row]);
                 let g_dy = g * dy;
                 g0 = g0 + g;
                 g1 = g1 + g_dy;
@@ -210,18 +218,11 @@ impl<T: Real> Kernel<T> for UnblendTile<'_, T> {
             }
             let dx = footprint.dx;
             let g_dx = g0 * dx;
-            sums[place] = [
-                by_rgb[0].sum(),
-                by_rgb[1].sum(),
-                by_rgb[2].sum(),
-                g0.sum(),
-                g_dx.sum(),
-                g1.sum(),
-                (g_dx * dx).sum(),
-                (g1 * dx).sum(),
-                g2.sum(),
-                error.sum(),
-            ];
+            let [r, g, b] = by_rgb;
+            let none = V::zero();
+            let all =
+                [r, g, b, g0, g_dx, g1, g_dx * dx, g1 * dx, g2, error, none, none, none, none, none, none];
+            V::sums(all).store(&mut sums[place].0);
         }
     }
 }

@@ -54,6 +54,8 @@ pub trait Real:
     fn exp2(self) -> Self;
     /// e to the power of `self`, to a relative error of 1e-7 (`f32`; arguments are clamped to -87..=88) or exactly.
     fn exp(self) -> Self;
+    /// Neither infinite nor not a number.
+    fn is_finite(self) -> bool;
     /// An integer that sorts like `self`, for positive numbers.
     fn depth_key(self) -> u64;
     /// Towards zero; saturates, and 0 for what is not a number.
@@ -117,8 +119,15 @@ impl Isa {
 /// Adding this to a small number leaves the nearest integer in the low bits of the sum.
 pub(super) const ROUND_MAGIC: f32 = 12_582_912.0; // 1.5 * 2^23
 /// Polynomial of 2^x on [-0.5, 0.5], from the constant term on: relative error 2e-9 before rounding.
-pub(super) const EXP2: [f32; 7] =
-    [1.0, 0.693_147_18, 0.240_226_46, 0.055_503_286, 0.009_618_489, 0.001_339_993, 0.000_153_458_11];
+pub(super) const EXP2: [f32; 7] = [
+    1.0,
+    std::f32::consts::LN_2,
+    0.240_226_46,
+    0.055_503_286,
+    0.009_618_489,
+    0.001_339_993,
+    0.000_153_458_11,
+];
 /// ln 2 in two parts, the first with few bits, so that an integer times it is exact.
 pub(super) const LN2: [f32; 2] = [0.693_359_375, -2.121_944_4e-4];
 
@@ -158,6 +167,10 @@ impl Real for f32 {
         f32::sin_cos(self)
     }
     #[inline(always)]
+    fn is_finite(self) -> bool {
+        f32::is_finite(self)
+    }
+    #[inline(always)]
     fn max(self, other: Self) -> Self {
         f32::max(self, other)
     }
@@ -171,7 +184,7 @@ impl Real for f32 {
     }
     #[inline(always)]
     fn exp2(self) -> Self {
-        let x = f32::min(f32::max(self, -126.0), 127.0);
+        let x = self.clamp(-126.0, 127.0);
         let shifted = x + ROUND_MAGIC;
         let f = x - (shifted - ROUND_MAGIC);
         let mut p = EXP2[6];
@@ -182,7 +195,7 @@ impl Real for f32 {
     }
     #[inline(always)]
     fn exp(self) -> Self {
-        let x = f32::min(f32::max(self, -87.0), 88.0);
+        let x = self.clamp(-87.0, 88.0);
         let shifted = x.fma(std::f32::consts::LOG2_E, ROUND_MAGIC);
         let n = shifted - ROUND_MAGIC;
         let r = n.fma(-LN2[1], n.fma(-LN2[0], x));
@@ -256,6 +269,10 @@ impl Real for f64 {
     #[inline(always)]
     fn sin_cos(self) -> (Self, Self) {
         f64::sin_cos(self)
+    }
+    #[inline(always)]
+    fn is_finite(self) -> bool {
+        f64::is_finite(self)
     }
     #[inline(always)]
     fn max(self, other: Self) -> Self {

@@ -78,7 +78,7 @@ pub(super) fn update<T: Real>(
             &mut scene.exposures_first[index],
             &mut scene.exposures_second[index],
         );
-        if squared_norm(&gradient).f64().is_finite() {
+        if squared_norm(&gradient).is_finite() {
             step.adam(p, m, v, &gradient, &rates);
         }
     }
@@ -400,7 +400,7 @@ impl<T: Real> Kernel<T> for StepChunk<'_, T> {
                 }
                 // A gradient that is not finite (a splat of absurd brightness or size) must not enter the moments.
                 let size = squared_norm(by_geometry) + squared_norm(&by_sh[..used]);
-                if !(size - size == T::default()) {
+                if !size.is_finite() {
                     continue;
                 }
                 let (m, v) = (&mut first.0[local], &mut second.0[local]);
@@ -446,7 +446,7 @@ fn perturb<V: Lanes>(step: &Step<V::T>, splats: &[u32], first_splat: usize, geom
     let offset = each!(i in 3 => (factor * dot(r[i], local)).array());
     for (lane, &splat) in splats.iter().enumerate() {
         let move_by = [offset[0][lane], offset[1][lane], offset[2][lane]];
-        if chosen >> lane & 1 == 1 && move_by.iter().all(|v| v.f64().is_finite()) {
+        if chosen >> lane & 1 == 1 && move_by.iter().all(|v| v.is_finite()) {
             for i in 0..3 {
                 geometry[splat as usize - first_splat][MEAN + i] += move_by[i];
             }

@@ -70,7 +70,6 @@ fn exp2_polynomial<V: Lanes<T = f32>>(f: V) -> V {
 /// Splits x into (f, shifted): x = f + n with |f| <= 0.5, n in the low bits of `shifted`.
 #[inline(always)]
 fn split_exp2<V: Lanes<T = f32>>(x: V) -> (V, V) {
-    let x = x.max(V::splat(-126.0)).min(V::splat(127.0));
     let magic = V::splat(ROUND_MAGIC);
     let shifted = x + magic;
     (x - (shifted - magic), shifted)
@@ -179,6 +178,35 @@ impl Lanes for Avx512 {
     #[inline(always)]
     fn from_bits(bits: u16) -> __mmask16 {
         bits
+    }
+    #[inline(always)]
+    fn prefetch<A>(value: &A) {
+        // SAFETY: every x86-64 has the instruction, and it does not access memory as far as the program can see.
+        unsafe { _mm_prefetch::<_MM_HINT_T0>(std::ptr::from_ref(value).cast()) }
+    }
+    #[inline(always)]
+    fn sums(v: [Self; LANES]) -> Self {
+        // A tree: each level adds the two halves of the lanes that are left and packs two vectors into one.
+        // SAFETY: see the top of the file.
+        unsafe {
+            let zero = _mm512_setzero_ps();
+            let (mut a, mut b, mut c) = ([zero; 8], [zero; 4], [zero; 2]);
+            for i in 0..8 {
+                let (x, y) = (v[2 * i].0, v[2 * i + 1].0);
+                a[i] = _mm512_add_ps(_mm512_unpacklo_ps(x, y), _mm512_unpackhi_ps(x, y));
+            }
+            for i in 0..4 {
+                let (x, y) = (_mm512_castps_pd(a[2 * i]), _mm512_castps_pd(a[2 * i + 1]));
+                let (low, high) = (_mm512_unpacklo_pd(x, y), _mm512_unpackhi_pd(x, y));
+                b[i] = _mm512_add_ps(_mm512_castpd_ps(low), _mm512_castpd_ps(high));
+            }
+            for i in 0..2 {
+                let (x, y) = (b[2 * i], b[2 * i + 1]);
+                c[i] = _mm512_add_ps(_mm512_shuffle_f32x4::<0x88>(x, y), _mm512_shuffle_f32x4::<0xdd>(x, y));
+            }
+            let (x, y) = (c[0], c[1]);
+            Self(_mm512_add_ps(_mm512_shuffle_f32x4::<0x88>(x, y), _mm512_shuffle_f32x4::<0xdd>(x, y)))
+        }
     }
     #[inline(always)]
     fn sum(self) -> f32 {
@@ -300,6 +328,32 @@ impl Lanes for Avx2 {
                 _mm256_castsi256_ps(_mm256_cmpeq_epi32(set, lane))
             };
             (half(bits & 0xff), half(bits >> 8))
+        }
+    }
+    #[inline(always)]
+    fn prefetch<A>(value: &A) {
+        // SAFETY: every x86-64 has the instruction, and it does not access memory as far as the program can see.
+        unsafe { _mm_prefetch::<_MM_HINT_T0>(std::ptr::from_ref(value).cast()) }
+    }
+    #[inline(always)]
+    fn sums(v: [Self; LANES]) -> Self {
+        // SAFETY: see the top of the file.
+        unsafe {
+            let zero = _mm256_setzero_ps();
+            let (mut a, mut b) = ([zero; 16], [zero; 4]);
+            for i in 0..16 {
+                a[i] = _mm256_add_ps(v[i].0, v[i].1);
+            }
+            for i in 0..4 {
+                let (x, y) =
+                    (_mm256_hadd_ps(a[4 * i], a[4 * i + 1]), _mm256_hadd_ps(a[4 * i + 2], a[4 * i + 3]));
+                b[i] = _mm256_hadd_ps(x, y);
+            }
+            let (x, y, z, w) = (b[0], b[1], b[2], b[3]);
+            Self(
+                _mm256_add_ps(_mm256_permute2f128_ps::<0x20>(x, y), _mm256_permute2f128_ps::<0x31>(x, y)),
+                _mm256_add_ps(_mm256_permute2f128_ps::<0x20>(z, w), _mm256_permute2f128_ps::<0x31>(z, w)),
+            )
         }
     }
     #[inline(always)]
