@@ -22,6 +22,8 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 pub enum ErrorKind {
     /// An option or argument is out of its range or contradicts another one.
     InvalidArgument,
+    /// Something that this build cannot do.
+    Unsupported,
     /// A file or folder that was named does not exist.
     NotFound,
     /// The input is no video or image that can be read, or breaks a limit (size, duration, codec).
@@ -64,6 +66,7 @@ impl ErrorKind {
         use ErrorKind::*;
         match self {
             InvalidArgument => "invalid_argument",
+            Unsupported => "unsupported",
             NotFound => "not_found",
             InvalidMedia => "invalid_media",
             InvalidFile => "invalid_file",
@@ -89,7 +92,7 @@ impl ErrorKind {
     pub fn exit_code(self) -> u8 {
         use ErrorKind::*;
         match self {
-            InvalidArgument => 2,
+            InvalidArgument | Unsupported => 2,
             NotFound | InvalidMedia | InvalidFile => 3,
             FfmpegMissing | NoGpu => 4,
             TooFewFrames

@@ -1,1 +1,158 @@
-fn main() {}
+//! The `reconstruct` command: a video becomes camera poses and a Gaussian scene.
+//!
+//! A thin face: it reads options, shows progress and maps errors to exit codes; the work is the library's.
+
+mod command;
+mod ui;
+
+use std::process::ExitCode;
+
+use clap::{Args, Parser, Subcommand};
+use libreconstruct::{CancelToken, Control, Error, ErrorKind, Result};
+
+/// Make a 3D Gaussian scene from a video.
+///
+/// `reconstruct run VIDEO -o FOLDER` does everything: it picks sharp frames, finds the camera poses, fits the scene and
+/// writes scene.ply, scene.spz, preview.jpg, turntable.mp4 and report.json. The other commands are its stages, each by
+/// itself, and tools for the files. Stopped or killed, the same command continues where it was.
+#[derive(Parser)]
+#[command(
+    version,
+    after_help = "\
+Examples:
+  reconstruct run kitchen.mp4 -o kitchen --quality preview    a small scene in minutes, also without a GPU
+  reconstruct run photos/ -o castle --test-every 8            from a folder of pictures, scored on every 8th
+  reconstruct info kitchen/scene.spz                          what is in a file
+  reconstruct convert kitchen/scene.ply kitchen.spz           from one format to another
+
+Exit codes: 0 done, 2 wrong use, 3 bad input, 4 missing program or device, 5 the scene cannot be reconstructed,
+6 system (disk, memory, driver), 130 cancelled, 1 a fault of this program."
+)]
+struct Cli {
+    #[command(flatten)]
+    global: Global,
+    #[command(subcommand)]
+    command: Command,
+}
+
+/// What every command takes.
+#[derive(Args, Clone, Copy)]
+struct Global {
+    /// Print one JSON object per line on standard output: progress, warnings, at last the result
+    #[arg(long, global = true)]
+    json: bool,
+    /// Print only warnings, errors and the result
+    #[arg(short, long, global = true)]
+    quiet: bool,
+    /// Number of threads (default: all cores); results do not depend on it
+    #[arg(long, global = true, value_parser = clap::value_parser!(u16).range(1..=1024))]
+    threads: Option<u16>,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    Run(command::run::Arguments),
+    Frames(command::frames::Arguments),
+    Sfm(command::sfm::Arguments),
+    Train(command::train::Arguments),
+    Render(command::render::Arguments),
+    Eval(command::eval::Arguments),
+    Convert(command::convert::Arguments),
+    Info(command::info::Arguments),
+    Devices(command::devices::Arguments),
+}
+
+fn main() -> ExitCode {
+    let cli = Cli::parse();
+    match run(cli) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err((global, error)) => {
+            report(global, &error);
+            ExitCode::from(error.kind().exit_code())
+        }
+    }
+}
+
+fn run(cli: Cli) -> std::result::Result<(), (Global, Error)> {
+    let global = cli.global;
+    let work = || -> Result<()> {
+        let cancel = CancelToken::new();
+        stop_on_interrupt(cancel.clone())?;
+        let control = ui::control(ui::Mode::choose(global.json, global.quiet), cancel);
+        let pool = rayon::ThreadPoolBuilder::new()
+            .num_threads(global.threads.map_or(0, usize::from))
+            .build()
+            .map_err(|e| Error::new(ErrorKind::Io, format!("cannot start threads: {e}")))?;
+        let context = Context { global, control: &control };
+        pool.install(|| match cli.command {
+            Command::Run(a) => a.run(&context),
+            Command::Frames(a) => a.run(&context),
+            Command::Sfm(a) => a.run(&context),
+            Command::Train(a) => a.run(&context),
+            Command::Render(a) => a.run(&context),
+            Command::Eval(a) => a.run(&context),
+            Command::Convert(a) => a.run(&context),
+            Command::Info(a) => a.run(&context),
+            Command::Devices(a) => a.run(&context),
+        })
+    };
+    work().map_err(|error| (global, error))
+}
+
+/// What a command is given.
+struct Context<'a> {
+    global: Global,
+    control: &'a Control,
+}
+
+impl Context<'_> {
+    /// Prints a result: the value for machines, the text for people.
+    fn result(&self, value: &impl serde::Serialize, text: &str) {
+        if self.global.json {
+            ui::print_json(value);
+        } else {
+            ui::say(text);
+        }
+    }
+}
+
+/// The first interrupt asks the work to stop; a second one ends the process at once.
+fn stop_on_interrupt(cancel: CancelToken) -> Result<()> {
+    ctrlc::set_handler(move || {
+        if cancel.is_cancelled() {
+            std::process::exit(130);
+        }
+        eprintln!("stopping; the same command will continue (press again to stop at once)");
+        cancel.cancel();
+    })
+    .map_err(|e| Error::new(ErrorKind::Internal, format!("cannot handle interrupts: {e}")))
+}
+
+fn report(global: Global, error: &Error) {
+    if global.json {
+        ui::print_json(&serde_json::json!({
+            "event": "error",
+            "kind": error.kind().slug(),
+            "stage": error.stage(),
+            "message": error.message(),
+            "hint": error.hint_text(),
+        }));
+        return;
+    }
+    let stage = error.stage().map(|s| format!(" ({s})")).unwrap_or_default();
+    eprintln!("error{stage}: {}", error.message());
+    if let Some(hint) = error.hint_text() {
+        eprintln!("  hint: {hint}");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        Cli::command().debug_assert();
+    }
+}

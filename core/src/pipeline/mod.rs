@@ -1,1 +1,201 @@
 //! Runs the stages of a reconstruction in a folder, resumably.
+//!
+//! In: a video (or a folder of images) and [`ReconstructionOptions`]. Out, in the folder: `frames/`, `frames.jpg`,
+//! `sparse/`, `undistorted/`, `poses.jpg`, `scene.ply`, `scene.spz`, `preview.jpg`, `camera.json`, `turntable.mp4` and
+//! `report.json`. Called on a thread of the caller's. When [`reconstruct`] returns `Ok`, all of it is on the disk. If
+//! the process is killed, the same call continues: at the first stage that is not finished, and inside training at the
+//! last checkpoint; on the CPU the scene is the same, bit for bit.
+
+mod cost;
+mod options;
+mod progress;
+mod report;
+mod workspace;
+
+use std::path::Path;
+
+pub use options::{Quality, ReconstructionOptions};
+pub use report::{ExportReport, FramesReport, Report, StageCosts, TrainStageReport};
+pub use workspace::StageCost;
+
+use crate::camera::{SparseModel, plot_poses, undistort};
+use crate::control::{Control, Stage};
+use crate::error::{Error, ErrorKind, Result};
+use crate::scene::{self, Splats};
+use crate::train::{Dataset, Trainer, open_device};
+use crate::video::{Frames, extract_frames};
+use crate::{sfm, train};
+use cost::Meter;
+use workspace::{Key, Manifest, Workspace, input_key, read_value, remove_if_there, stage_key, write_json};
+
+/// Names of what a reconstruction leaves in its folder.
+pub mod files {
+    /// Key frames.
+    pub const FRAMES: &str = "frames";
+    /// Contact sheet of the key frames.
+    pub const FRAMES_SHEET: &str = "frames.jpg";
+    /// COLMAP model of the frames.
+    pub const SPARSE: &str = "sparse";
+    /// Undistorted frames and their COLMAP model.
+    pub const UNDISTORTED: &str = "undistorted";
+    /// Picture of the camera poses.
+    pub const POSES: &str = "poses.jpg";
+    /// The Gaussian scene.
+    pub const PLY: &str = "scene.ply";
+    /// The Gaussian scene, compressed.
+    pub const SPZ: &str = "scene.spz";
+    /// A picture of the scene.
+    pub const PREVIEW: &str = "preview.jpg";
+    /// Where a viewer starts.
+    pub const CAMERA: &str = "camera.json";
+    /// The scene from all sides.
+    pub const TURNTABLE: &str = "turntable.mp4";
+    /// Every figure.
+    pub const REPORT: &str = "report.json";
+}
+
+/// Makes a scene of `input` in the folder `output`.
+///
+/// # Errors
+/// Options out of range, an input that is no usable video, a scene that cannot be reconstructed, a full disk,
+/// cancellation. The error names its stage. What was finished stays and is used by the next call.
+pub fn reconstruct(
+    input: &Path,
+    output: &Path,
+    options: &ReconstructionOptions,
+    control: &Control,
+) -> Result<Report> {
+    options.check()?;
+    let run = Run { workspace: Workspace::open(output)?, options, control };
+    // A report of an earlier run must not stand beside files that are being made anew.
+    let source = input_key(input).map_err(|e| e.at(Stage::Frames))?;
+    let (frames_key, frames) = run.frames(input, &source).map_err(|e| e.at(Stage::Frames))?;
+    let (sfm_key, poses) = run.sfm(&frames_key).map_err(|e| e.at(Stage::Sfm))?;
+    let (train_key, training) = run.train(&sfm_key).map_err(|e| e.at(Stage::Train))?;
+    let exported = run.export(&train_key).map_err(|e| e.at(Stage::Export))?;
+
+    let title = options.title.clone().unwrap_or_else(|| title_of(input));
+    let costs =
+        StageCosts { frames: frames.cost, sfm: poses.cost, train: training.cost, export: exported.cost };
+    let report = Report {
+        version: crate::VERSION.into(),
+        title,
+        input: input.to_owned(),
+        options: options.clone(),
+        frames: read_value(frames.report, "the report of the frames")?,
+        sfm: read_value(poses.report, "the report of the poses")?,
+        train: read_value(training.report, "the report of the training")?,
+        export: read_value(exported.report, "the report of the export")?,
+        costs,
+    };
+    write_json(&run.workspace.path(files::REPORT), &report)?;
+    Ok(report)
+}
+
+/// The file name without its extension, as far as it is text.
+fn title_of(input: &Path) -> String {
+    input.file_stem().map_or_else(|| "video".into(), |name| name.to_string_lossy().into_owned())
+}
+
+/// One call of [`reconstruct`].
+struct Run<'a> {
+    workspace: Workspace,
+    options: &'a ReconstructionOptions,
+    control: &'a Control,
+}
+
+impl Run<'_> {
+    /// Takes over `stage` if it is finished with this key, else clears its outputs and does it.
+    fn stage<R: serde::Serialize>(
+        &self,
+        stage: Stage,
+        key: Key,
+        outputs: &[&str],
+        work: impl FnOnce(&Control) -> Result<R>,
+    ) -> Result<(Key, Manifest)> {
+        self.control.check()?;
+        if let Some(manifest) = self.workspace.finished(stage, &key) {
+            self.control.progress_with(stage, "finished earlier", 1.0, "taken over");
+            return Ok((key, manifest));
+        }
+        self.workspace.forget_from(stage)?;
+        remove_if_there(&self.workspace.path(files::REPORT))?;
+        for output in outputs {
+            remove_if_there(&self.workspace.path(output))?;
+        }
+        let meter = Meter::start();
+        let report = work(&progress::stage_control(self.control))?;
+        let report = serde_json::to_value(report).map_err(|e| {
+            Error::new(ErrorKind::Internal, "a report cannot be written as JSON").caused_by(e)
+        })?;
+        let manifest = self.workspace.finish(stage, key.clone(), outputs, report, meter.read())?;
+        self.control.progress(stage, "finished", 1.0);
+        Ok((key, manifest))
+    }
+
+    fn frames(&self, input: &Path, source: &Key) -> Result<(Key, Manifest)> {
+        let options = self.options.frame_options(train::runs_on_gpu(self.options.device)?);
+        let key = stage_key(Stage::Frames, &[source], &options)?;
+        self.stage(Stage::Frames, key, &[files::FRAMES, files::FRAMES_SHEET], |control| {
+            let frames = extract_frames(input, &self.workspace.path(files::FRAMES), &options, control)?;
+            frames.write_contact_sheet(&self.workspace.path(files::FRAMES_SHEET))?;
+            Ok(FramesReport::new(&frames))
+        })
+    }
+
+    fn sfm(&self, frames_key: &Key) -> Result<(Key, Manifest)> {
+        let options = self.options.sfm_options();
+        let key = stage_key(Stage::Sfm, &[frames_key], &options)?;
+        let outputs = [files::SPARSE, files::UNDISTORTED, files::POSES];
+        self.stage(Stage::Sfm, key, &outputs, |control| {
+            let frames = Frames::load(&self.workspace.path(files::FRAMES))?;
+            let reconstruction = sfm::reconstruct(&frames, &options, control)?;
+            let model = &reconstruction.model;
+            model.write_binary(&self.workspace.path(files::SPARSE))?;
+            plot_poses(model, &self.workspace.path(files::POSES))?;
+            undistort(model, &frames.folder, &self.workspace.path(files::UNDISTORTED), control)?;
+            Ok(reconstruction.report)
+        })
+    }
+
+    fn train(&self, sfm_key: &Key) -> Result<(Key, Manifest)> {
+        let options = self.options.train_options();
+        // The device belongs to the key: results are the same on one device, not across them.
+        let rasteriser = open_device(self.options.device)?;
+        let key = stage_key(Stage::Train, &[sfm_key], &(&options, rasteriser.name()))?;
+        let checkpoint = self.workspace.path(".reconstruct/checkpoint.bin");
+        let finished = self.stage(Stage::Train, key, &[files::PLY], |control| {
+            let folder = self.workspace.path(files::UNDISTORTED);
+            let dataset = Dataset::open(&folder.join("sparse"), &folder.join("images"), options.test_every)?;
+            let mut trainer =
+                Trainer::open(dataset, options.clone(), rasteriser, Some(&checkpoint), control)?;
+            let training = trainer.run(control, Some(&checkpoint))?;
+            let evaluation = match options.test_every {
+                Some(_) => Some(trainer.evaluate(control)?),
+                None => None,
+            };
+            trainer.splats()?.write(&self.workspace.path(files::PLY))?;
+            Ok(TrainStageReport { device: trainer.device(), training, evaluation })
+        })?;
+        remove_if_there(&checkpoint)?;
+        Ok(finished)
+    }
+
+    fn export(&self, train_key: &Key) -> Result<Manifest> {
+        let camera_type = self.options.camera_type.unwrap_or_default();
+        let key = stage_key(Stage::Export, &[train_key], &(camera_type, self.options.turntable))?;
+        let mut outputs = vec![files::SPZ, files::PREVIEW, files::CAMERA];
+        if self.options.turntable {
+            outputs.push(files::TURNTABLE);
+        }
+        let (_, manifest) = self.stage(Stage::Export, key, &outputs, |control| {
+            let splats = Splats::read(&self.workspace.path(files::PLY))?;
+            control.progress(Stage::Export, "compressing", 0.0);
+            splats.write(&self.workspace.path(files::SPZ))?;
+            let model = SparseModel::read(&self.workspace.path(files::UNDISTORTED).join("sparse"))?;
+            let mut rasteriser = open_device(self.options.device)?;
+            scene::export_pictures(&splats, &model, camera_type, rasteriser.as_mut(), control)
+        })?;
+        Ok(manifest)
+    }
+}

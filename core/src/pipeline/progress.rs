@@ -23,8 +23,8 @@ pub(super) fn stage_control(outer: &Control) -> Control {
                 let (start, first) = *clock.get_or_insert_with(|| (Instant::now(), fraction));
                 let elapsed = start.elapsed().as_secs_f64();
                 let done = f64::from(fraction - first);
-                let remaining = (done > 0.02 && elapsed > 1.0)
-                    .then(|| elapsed * f64::from(1.0 - fraction) / done);
+                let remaining =
+                    (done > 0.02 && elapsed > 1.0).then(|| elapsed * f64::from(1.0 - fraction) / done);
                 Event::Progress {
                     stage,
                     step,
@@ -69,7 +69,9 @@ mod tests {
         let outer = Control::new().with_listener(move |e| sink.lock().unwrap().push(e));
         let inner = stage_control(&outer);
         inner.progress(Stage::Train, "training", 0.5);
-        assert!(matches!(&seen.lock().unwrap()[0], Event::Progress { total: Some(t), .. } if (*t - 0.6).abs() < 1e-6));
+        assert!(
+            matches!(&seen.lock().unwrap()[0], Event::Progress { total: Some(t), .. } if (*t - 0.6).abs() < 1e-6)
+        );
         outer.cancel_token().cancel();
         assert!(inner.check().is_err());
     }

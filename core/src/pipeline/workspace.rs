@@ -220,8 +220,9 @@ pub(super) fn write_json(path: &Path, value: &impl Serialize) -> Result<()> {
 
 /// Reads JSON that this program wrote earlier.
 pub(super) fn read_value<T: DeserializeOwned>(value: serde_json::Value, what: &str) -> Result<T> {
-    serde_json::from_value(value)
-        .map_err(|e| Error::new(ErrorKind::InvalidFile, format!("{what} of an earlier run cannot be read")).caused_by(e))
+    serde_json::from_value(value).map_err(|e| {
+        Error::new(ErrorKind::InvalidFile, format!("{what} of an earlier run cannot be read")).caused_by(e)
+    })
 }
 
 /// Removes a file or folder that may not exist.

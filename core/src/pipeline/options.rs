@@ -1,0 +1,197 @@
+//! What a reconstruction can be asked for. Names, defaults and limits are those of the service's specification.
+
+use serde::{Deserialize, Serialize};
+
+use crate::error::{Error, ErrorKind, Result};
+use crate::scene::CameraType;
+use crate::sfm::{Method, SfmOptions};
+use crate::train::{DeviceChoice, TrainOptions};
+use crate::video::FrameOptions;
+
+/// A set of options that go together.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Quality {
+    /// A small scene in a few minutes on a CPU.
+    Preview,
+    /// The defaults of the specification: made for a GPU.
+    Standard,
+    /// More frames, pixels, Gaussians and steps.
+    High,
+}
+
+/// What to make of a video, and how.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct ReconstructionOptions {
+    /// Title for the report; the input's file name if absent.
+    pub title: Option<String>,
+    /// How camera poses are found.
+    pub reconstruction_method: Method,
+    /// Largest number of Gaussians, 1,000 to 10,000,000.
+    pub training_max_num_gaussians: u32,
+    /// Number of training steps, 1 to 200,000.
+    pub training_num_steps: u32,
+    /// Side of the AprilTags (tagStandard41h12, inner white square) in millimetres, 1 to 1000; absent = no scale.
+    pub apriltag_size_mm: Option<f64>,
+    /// Whether to remove the background from the frames first.
+    pub remove_background: bool,
+    /// How a viewer moves; drone if absent.
+    pub camera_type: Option<CameraType>,
+    /// At most this many key frames; absent = 150 where training runs on the CPU, 300 on a GPU.
+    pub max_frames: Option<usize>,
+    /// Long side of the frames in pixels at most.
+    pub max_resolution: u32,
+    /// Long side of the training pictures in pixels at most.
+    pub training_max_resolution: u32,
+    /// Degree of the spherical harmonics, 0 to 3.
+    pub sh_degree: u32,
+    /// Hold out every n-th image (from the first) and score the scene on them; absent = train on all.
+    pub test_every: Option<u32>,
+    /// Fixes every random choice.
+    pub seed: u64,
+    /// Where training runs.
+    pub device: DeviceChoice,
+    /// Whether to render `turntable.mp4`.
+    pub turntable: bool,
+}
+
+impl Default for ReconstructionOptions {
+    fn default() -> Self {
+        Self::with_quality(Quality::Standard)
+    }
+}
+
+impl ReconstructionOptions {
+    /// The options of a preset.
+    pub fn with_quality(quality: Quality) -> Self {
+        let standard = Self {
+            title: None,
+            reconstruction_method: Method::default(),
+            training_max_num_gaussians: 1_000_000,
+            training_num_steps: 25_000,
+            apriltag_size_mm: None,
+            remove_background: false,
+            camera_type: None,
+            max_frames: None,
+            max_resolution: 1600,
+            training_max_resolution: 1600,
+            sh_degree: 3,
+            test_every: None,
+            seed: 0,
+            device: DeviceChoice::Auto,
+            turntable: true,
+        };
+        match quality {
+            Quality::Preview => Self {
+                training_max_num_gaussians: 50_000,
+                training_num_steps: 2_000,
+                max_frames: Some(100),
+                max_resolution: 1000,
+                training_max_resolution: 480,
+                ..standard
+            },
+            Quality::Standard => standard,
+            Quality::High => Self {
+                training_max_num_gaussians: 3_000_000,
+                training_num_steps: 40_000,
+                max_frames: Some(600),
+                max_resolution: 2560,
+                training_max_resolution: 2560,
+                ..standard
+            },
+        }
+    }
+
+    /// # Errors
+    /// [`ErrorKind::InvalidArgument`] with the option, its value and its range; [`ErrorKind::Unsupported`] for what
+    /// this build cannot do.
+    pub fn check(&self) -> Result<()> {
+        if let Some(title) = &self.title {
+            let length = title.trim().chars().count();
+            if !(1..=255).contains(&length) || title.chars().any(char::is_control) {
+                return Err(Error::argument(format!(
+                    "title has {length} characters: 1 to 255 are allowed, without control characters"
+                )));
+            }
+        }
+        if let Some(size) = self.apriltag_size_mm {
+            if !(1.0..=1000.0).contains(&size) {
+                return Err(Error::argument(format!("apriltag_size_mm is {size}: 1 to 1000 is allowed")));
+            }
+            return Err(Error::new(
+                ErrorKind::Unsupported,
+                "this version cannot measure scale from AprilTags",
+            )
+            .hint("leave apriltag_size_mm out: the scene is then in arbitrary units"));
+        }
+        if self.remove_background {
+            return Err(Error::new(ErrorKind::Unsupported, "this version cannot remove the background")
+                .hint("leave remove_background out, or give pictures (PNG) whose alpha marks the object"));
+        }
+        self.train_options().validate()
+    }
+
+    pub(super) fn frame_options(&self, on_gpu: bool) -> FrameOptions {
+        let max_frames = self.max_frames.unwrap_or(if on_gpu { 300 } else { 150 });
+        FrameOptions { max_frames, max_resolution: self.max_resolution }
+    }
+
+    pub(super) fn sfm_options(&self) -> SfmOptions {
+        SfmOptions { method: self.reconstruction_method, seed: self.seed, ..SfmOptions::default() }
+    }
+
+    pub(super) fn train_options(&self) -> TrainOptions {
+        TrainOptions {
+            training_num_steps: self.training_num_steps,
+            training_max_num_gaussians: self.training_max_num_gaussians,
+            sh_degree: self.sh_degree,
+            max_resolution: Some(self.training_max_resolution),
+            test_every: self.test_every,
+            seed: self.seed,
+            ..TrainOptions::default()
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_defaults_are_those_of_the_specification() {
+        let options = ReconstructionOptions::default();
+        assert_eq!(options.training_max_num_gaussians, 1_000_000);
+        assert_eq!(options.training_num_steps, 25_000);
+        assert!(!options.remove_background && options.apriltag_size_mm.is_none());
+        assert_eq!(serde_json::to_value(options.reconstruction_method).unwrap(), "glomap");
+        options.check().unwrap();
+    }
+
+    #[test]
+    fn every_limit_is_inclusive_and_its_message_names_the_value() {
+        let good = ReconstructionOptions::default();
+        for gaussians in [1_000, 10_000_000] {
+            ReconstructionOptions { training_max_num_gaussians: gaussians, ..good.clone() }.check().unwrap();
+        }
+        for gaussians in [999, 10_000_001] {
+            let error = ReconstructionOptions { training_max_num_gaussians: gaussians, ..good.clone() }
+                .check()
+                .unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::InvalidArgument);
+            assert!(error.message().contains("training_max_num_gaussians"), "{error}");
+        }
+        for steps in [0, 200_001] {
+            let error =
+                ReconstructionOptions { training_num_steps: steps, ..good.clone() }.check().unwrap_err();
+            assert!(error.message().contains("training_num_steps"), "{error}");
+        }
+        let title = Some("a\u{7}".to_owned());
+        assert!(ReconstructionOptions { title, ..good.clone() }.check().is_err());
+        for size in [0.0, 1000.1, f64::NAN] {
+            let error =
+                ReconstructionOptions { apriltag_size_mm: Some(size), ..good.clone() }.check().unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::InvalidArgument);
+        }
+    }
+}

@@ -1,0 +1,45 @@
+//! `reconstruct convert`: from one scene format to another.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use libreconstruct::Result;
+use libreconstruct::scene::{Splats, SpzOptions, SpzVersion};
+
+use crate::Context;
+
+/// Convert a scene between .ply and .spz
+///
+/// Reads 3DGS .ply (any property order; SuperSplat's compressed.ply too) and .spz versions 1 to 4.
+#[derive(Args)]
+pub(crate) struct Arguments {
+    /// The scene to read
+    input: PathBuf,
+    /// The scene to write (.ply or .spz)
+    output: PathBuf,
+    /// Version of the .spz file: 3 is what most viewers read
+    #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u8).range(2..=4))]
+    spz_version: u8,
+}
+
+impl Arguments {
+    pub(crate) fn run(&self, context: &Context<'_>) -> Result<()> {
+        let splats = Splats::read(&self.input)?;
+        let is_spz = self.output.extension().is_some_and(|e| e.eq_ignore_ascii_case("spz"));
+        if is_spz {
+            let version = match self.spz_version {
+                2 => SpzVersion::V2,
+                4 => SpzVersion::V4,
+                _ => SpzVersion::V3,
+            };
+            splats.write_spz(&self.output, &SpzOptions { version, ..SpzOptions::default() })?;
+        } else {
+            splats.write(&self.output)?;
+        }
+        let value = serde_json::json!({ "splats": splats.len(), "sh_degree": splats.sh_degree, "output": self.output });
+        let text =
+            format!("{} splats, SH degree {}, in {}", splats.len(), splats.sh_degree, self.output.display());
+        context.result(&value, &text);
+        Ok(())
+    }
+}

@@ -1,0 +1,101 @@
+//! `reconstruct info`: what is in a file.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use libreconstruct::camera::SparseModel;
+use libreconstruct::scene::Splats;
+use libreconstruct::video::probe;
+use libreconstruct::{Error, ErrorKind, Result};
+
+use crate::Context;
+
+/// Say what is in a scene (.ply, .spz), a COLMAP model (folder) or a video
+#[derive(Args)]
+pub(crate) struct Arguments {
+    /// The file or folder
+    path: PathBuf,
+}
+
+impl Arguments {
+    pub(crate) fn run(&self, context: &Context<'_>) -> Result<()> {
+        if self.path.is_dir() {
+            return self.model(context);
+        }
+        if !self.path.exists() {
+            return Err(Error::new(ErrorKind::NotFound, format!("{} does not exist", self.path.display())));
+        }
+        let kind = self.path.extension().and_then(|e| e.to_str()).map(str::to_ascii_lowercase);
+        match kind.as_deref() {
+            Some("ply" | "spz") => self.scene(context),
+            _ => self.video(context),
+        }
+    }
+
+    fn scene(&self, context: &Context<'_>) -> Result<()> {
+        let splats = Splats::read(&self.path)?;
+        let (mut low, mut high) = ([f32::MAX; 3], [f32::MIN; 3]);
+        for mean in &splats.means {
+            for k in 0..3 {
+                low[k] = low[k].min(mean[k]);
+                high[k] = high[k].max(mean[k]);
+            }
+        }
+        let size = std::fs::metadata(&self.path).map_or(0, |m| m.len());
+        let value = serde_json::json!({
+            "kind": "scene", "splats": splats.len(), "sh_degree": splats.sh_degree,
+            "antialiased": splats.antialiased, "low": low, "high": high, "bytes": size,
+        });
+        let text = format!(
+            "Gaussian scene: {} splats, SH degree {}, {:.1} MB\n  from {low:.3?}\n  to   {high:.3?}",
+            splats.len(),
+            splats.sh_degree,
+            size as f64 / 1e6
+        );
+        context.result(&value, &text);
+        Ok(())
+    }
+
+    fn model(&self, context: &Context<'_>) -> Result<()> {
+        let model = SparseModel::read(&self.path)?;
+        let names: Vec<&str> = model.images.values().map(|i| i.name.as_str()).collect();
+        let cameras: Vec<String> = model
+            .cameras
+            .iter()
+            .map(|(id, c)| format!("{id}: {} {}x{} {:.6?}", c.model.name(), c.width, c.height, c.params))
+            .collect();
+        let value = serde_json::json!({
+            "kind": "model", "images": names, "points": model.points.len(), "cameras": cameras,
+            "mean_track_length": model.mean_track_length(),
+            "mean_reprojection_error": model.mean_reprojection_error(),
+        });
+        let text = format!(
+            "COLMAP model: {} images, {} points, mean track length {:.2}, reprojection error {:.3} px\n  {}\n  {}",
+            model.images.len(),
+            model.points.len(),
+            model.mean_track_length(),
+            model.mean_reprojection_error(),
+            cameras.join("\n  "),
+            names.join(" ")
+        );
+        context.result(&value, &text);
+        Ok(())
+    }
+
+    fn video(&self, context: &Context<'_>) -> Result<()> {
+        let info = probe(&self.path)?;
+        let text = format!(
+            "Video: {} in {}, {}x{}, {:.2} s, {:.2} frames/s{}{}",
+            info.codec,
+            info.container,
+            info.width,
+            info.height,
+            info.duration,
+            info.frame_rate,
+            if info.rotation == 0 { String::new() } else { format!(", turned by {} degrees", info.rotation) },
+            if info.hdr { ", HDR (tone-mapped)" } else { "" }
+        );
+        context.result(&info, &text);
+        Ok(())
+    }
+}

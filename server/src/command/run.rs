@@ -1,0 +1,150 @@
+//! `reconstruct run`: everything.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use libreconstruct::Result;
+use libreconstruct::pipeline::{ReconstructionOptions, Report, files, reconstruct};
+use libreconstruct::raster::DeviceChoice;
+use libreconstruct::scene::CameraType;
+use libreconstruct::sfm::Method;
+
+use super::QualityArgument;
+use crate::{Context, ui};
+
+/// Make a scene from a video or a folder of pictures
+///
+/// Writes into FOLDER: frames/ and frames.jpg (the key frames), sparse/ (COLMAP model), undistorted/ (frames for any
+/// trainer), poses.jpg, scene.ply, scene.spz, preview.jpg, camera.json, turntable.mp4, report.json. Run again with the
+/// same options it continues where it was stopped; with other options it redoes what they change.
+#[derive(Args)]
+pub(crate) struct Arguments {
+    /// Video file (mp4, mov, m4v, mkv, webm, avi) or folder of pictures (jpg, png, webp)
+    video: PathBuf,
+    /// Folder for the results
+    #[arg(short, long, value_name = "FOLDER")]
+    output: PathBuf,
+    /// Sets all of the following that are not given
+    #[arg(long, value_enum, default_value = "standard")]
+    quality: QualityArgument,
+    /// Title of the scene [default: the file's name]
+    #[arg(long)]
+    title: Option<String>,
+    /// How camera poses are found: glomap (global) or colmap (incremental) structure from motion
+    #[arg(long, default_value = "glomap", value_parser = method)]
+    reconstruction_method: Method,
+    /// Training steps, 1 to 200,000
+    #[arg(long, value_name = "N")]
+    training_num_steps: Option<u32>,
+    /// Largest number of Gaussians, 1,000 to 10,000,000
+    #[arg(long, value_name = "N")]
+    training_max_num_gaussians: Option<u32>,
+    /// Side of the AprilTags (tagStandard41h12, inner white square) in millimetres, 1 to 1000: sets the scale
+    #[arg(long, value_name = "MM")]
+    apriltag_size_mm: Option<f64>,
+    /// Remove the background from the frames first
+    #[arg(long)]
+    remove_background: bool,
+    /// How a viewer moves: orbital or drone [default: drone]
+    #[arg(long, value_parser = camera_type)]
+    camera_type: Option<CameraType>,
+    /// At most this many key frames
+    #[arg(long, value_name = "N")]
+    max_frames: Option<usize>,
+    /// Long side of the frames in pixels at most (training pictures are no larger)
+    #[arg(long, value_name = "PIXELS")]
+    max_resolution: Option<u32>,
+    /// Hold out every Nth image, from the first, and score the scene on them
+    #[arg(long, value_name = "N")]
+    test_every: Option<u32>,
+    /// Fixes every random choice
+    #[arg(long, default_value_t = 0)]
+    seed: u64,
+    /// Where to train: auto, cpu, gpu, or part of a graphics adapter's name (see `reconstruct devices`)
+    #[arg(long, default_value = "auto")]
+    device: DeviceChoice,
+    /// Do not render turntable.mp4
+    #[arg(long)]
+    no_turntable: bool,
+}
+
+/// Reads a method as the service does: whatever the case.
+pub(super) fn method(text: &str) -> std::result::Result<Method, String> {
+    let name = serde_json::Value::String(text.to_lowercase());
+    serde_json::from_value(name).map_err(|_| "glomap and colmap are known".to_owned())
+}
+
+fn camera_type(text: &str) -> std::result::Result<CameraType, String> {
+    let name = serde_json::Value::String(text.to_owned());
+    serde_json::from_value(name).map_err(|_| "orbital and drone are known".to_owned())
+}
+
+impl Arguments {
+    fn options(&self) -> ReconstructionOptions {
+        let preset = ReconstructionOptions::with_quality(self.quality.into());
+        let max_resolution = self.max_resolution.unwrap_or(preset.max_resolution);
+        ReconstructionOptions {
+            title: self.title.clone(),
+            reconstruction_method: self.reconstruction_method,
+            training_num_steps: self.training_num_steps.unwrap_or(preset.training_num_steps),
+            training_max_num_gaussians: self
+                .training_max_num_gaussians
+                .unwrap_or(preset.training_max_num_gaussians),
+            apriltag_size_mm: self.apriltag_size_mm,
+            remove_background: self.remove_background,
+            camera_type: self.camera_type,
+            max_frames: self.max_frames.or(preset.max_frames),
+            max_resolution,
+            training_max_resolution: preset.training_max_resolution.min(max_resolution),
+            test_every: self.test_every,
+            seed: self.seed,
+            device: self.device.clone(),
+            turntable: !self.no_turntable,
+            ..preset
+        }
+    }
+
+    pub(crate) fn run(&self, context: &Context<'_>) -> Result<()> {
+        let report = reconstruct(&self.video, &self.output, &self.options(), context.control)?;
+        context.result(&report, &self.summary(&report));
+        Ok(())
+    }
+
+    fn summary(&self, report: &Report) -> String {
+        let (frames, sfm, train) = (&report.frames, &report.sfm, &report.train);
+        let costs = &report.costs;
+        let all = [costs.frames, costs.sfm, costs.train, costs.export];
+        let seconds: f64 = all.iter().map(|c| c.seconds).sum();
+        let memory = all.iter().filter_map(|c| c.peak_memory_mib).fold(0.0, f64::max);
+        let score = train
+            .evaluation
+            .as_ref()
+            .map(|e| format!(", held-out PSNR {:.2} dB, SSIM {:.4}", e.psnr, e.ssim))
+            .unwrap_or_default();
+        let at = |name: &str| self.output.join(name).display().to_string();
+        format!(
+            "{}\n  frames   {} of {} used, {}x{}\n  poses    {} registered, {} points, reprojection error {:.2} px, \
+             focal length {:.1} px\n  scene    {} splats after {} steps on {}{score}\n  cost     {} in all, {:.0} MiB \
+             at most\nResults:\n  {}\n  {}\n  {}\n  {}\n  {}",
+            report.title,
+            frames.used,
+            frames.total,
+            frames.width,
+            frames.height,
+            sfm.registered,
+            sfm.points,
+            sfm.mean_reprojection_error,
+            sfm.focal_length,
+            report.export.splats,
+            train.training.steps,
+            train.device,
+            ui::duration(seconds),
+            memory,
+            at(files::PLY),
+            at(files::SPZ),
+            at(files::PREVIEW),
+            if self.no_turntable { at(files::FRAMES_SHEET) } else { at(files::TURNTABLE) },
+            at(files::REPORT),
+        )
+    }
+}

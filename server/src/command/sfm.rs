@@ -1,0 +1,71 @@
+//! `reconstruct sfm`: camera poses.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use libreconstruct::camera::{plot_poses, undistort};
+use libreconstruct::pipeline::files;
+use libreconstruct::sfm::{Method, SfmOptions, reconstruct};
+use libreconstruct::video::{FrameOptions, Frames, extract_frames};
+use libreconstruct::{Error, Result};
+
+use super::run::method;
+use crate::Context;
+
+/// Find camera poses and sparse points
+///
+/// Takes a folder that `reconstruct frames` wrote, a folder of pictures, or a video. Writes a COLMAP model (sparse/),
+/// the undistorted frames with their PINHOLE model (undistorted/images, undistorted/sparse) and poses.jpg.
+#[derive(Args)]
+pub(crate) struct Arguments {
+    /// Folder of frames or pictures, or a video
+    frames: PathBuf,
+    /// Folder for the results
+    #[arg(short, long, value_name = "FOLDER")]
+    output: PathBuf,
+    /// glomap (global) or colmap (incremental) structure from motion
+    #[arg(long, default_value = "glomap", value_parser = method)]
+    reconstruction_method: Method,
+    /// At most this many frames, where they still have to be chosen
+    #[arg(long, value_name = "N", default_value_t = 150)]
+    max_frames: usize,
+    /// Long side of the frames in pixels at most, where they still have to be made
+    #[arg(long, value_name = "PIXELS", default_value_t = 1600)]
+    max_resolution: u32,
+    /// Fixes every random choice
+    #[arg(long, default_value_t = 0)]
+    seed: u64,
+}
+
+impl Arguments {
+    pub(crate) fn run(&self, context: &Context<'_>) -> Result<()> {
+        let control = context.control;
+        std::fs::create_dir_all(&self.output).map_err(|e| Error::io("create", &self.output, e))?;
+        let frames = if Frames::description_path(&self.frames).is_file() {
+            Frames::load(&self.frames)?
+        } else {
+            let options = FrameOptions { max_frames: self.max_frames, max_resolution: self.max_resolution };
+            extract_frames(&self.frames, &self.output.join(files::FRAMES), &options, control)?
+        };
+        let options =
+            SfmOptions { method: self.reconstruction_method, seed: self.seed, ..SfmOptions::default() };
+        let reconstruction = reconstruct(&frames, &options, control)?;
+        let (model, report) = (&reconstruction.model, &reconstruction.report);
+        model.write_binary(&self.output.join(files::SPARSE))?;
+        plot_poses(model, &self.output.join(files::POSES))?;
+        undistort(model, &frames.folder, &self.output.join(files::UNDISTORTED), control)?;
+        let text = format!(
+            "{} of {} frames registered, {} points, reprojection error {:.2} px, focal length {:.1} px\nmodel {}\n\
+             for training {}",
+            report.registered,
+            frames.frames.len(),
+            report.points,
+            report.mean_reprojection_error,
+            report.focal_length,
+            self.output.join(files::SPARSE).display(),
+            self.output.join(files::UNDISTORTED).display()
+        );
+        context.result(report, &text);
+        Ok(())
+    }
+}

@@ -1,0 +1,90 @@
+//! `reconstruct train`: fit the Gaussians.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use libreconstruct::raster::{DeviceChoice, open};
+use libreconstruct::train::{Dataset, TrainOptions, Trainer};
+use libreconstruct::{Error, Result};
+
+use crate::Context;
+
+/// Fit a Gaussian scene to undistorted frames
+///
+/// Takes a folder with images/ and sparse/ (a COLMAP model of PINHOLE cameras), as `reconstruct sfm` writes in
+/// undistorted/ and COLMAP's image_undistorter does. Writes the scene; beside it SCENE.checkpoint, from which the same
+/// command continues until it is done.
+#[derive(Args)]
+pub(crate) struct Arguments {
+    /// Folder with images/ and sparse/
+    dataset: PathBuf,
+    /// The scene to write (.ply or .spz)
+    #[arg(short, long, value_name = "SCENE")]
+    output: PathBuf,
+    /// Training steps, 1 to 200,000
+    #[arg(long, value_name = "N", default_value_t = 25_000)]
+    training_num_steps: u32,
+    /// Largest number of Gaussians, 1,000 to 10,000,000
+    #[arg(long, value_name = "N", default_value_t = 1_000_000)]
+    training_max_num_gaussians: u32,
+    /// Degree of the spherical harmonics, 0 to 3
+    #[arg(long, value_name = "N", default_value_t = 3)]
+    sh_degree: u32,
+    /// Long side of the training pictures in pixels at most
+    #[arg(long, value_name = "PIXELS", default_value_t = 1600)]
+    max_resolution: u32,
+    /// Hold out every Nth image, from the first, and score the scene on them
+    #[arg(long, value_name = "N")]
+    test_every: Option<u32>,
+    /// Fixes every random choice
+    #[arg(long, default_value_t = 0)]
+    seed: u64,
+    /// auto, cpu, gpu, or part of a graphics adapter's name
+    #[arg(long, default_value = "auto")]
+    device: DeviceChoice,
+}
+
+impl Arguments {
+    pub(crate) fn run(&self, context: &Context<'_>) -> Result<()> {
+        let control = context.control;
+        let options = TrainOptions {
+            training_num_steps: self.training_num_steps,
+            training_max_num_gaussians: self.training_max_num_gaussians,
+            sh_degree: self.sh_degree,
+            max_resolution: Some(self.max_resolution),
+            test_every: self.test_every,
+            seed: self.seed,
+            ..TrainOptions::default()
+        };
+        options.validate()?;
+        let dataset =
+            Dataset::open(&self.dataset.join("sparse"), &self.dataset.join("images"), self.test_every)?;
+        let checkpoint = self.output.with_extension("checkpoint");
+        let mut trainer = Trainer::open(dataset, options, open(&self.device)?, Some(&checkpoint), control)?;
+        let report = trainer.run(control, Some(&checkpoint))?;
+        let evaluation = match self.test_every {
+            Some(_) => Some(trainer.evaluate(control)?),
+            None => None,
+        };
+        trainer.splats()?.write(&self.output)?;
+        if checkpoint.exists() {
+            std::fs::remove_file(&checkpoint).map_err(|e| Error::io("remove", &checkpoint, e))?;
+        }
+        let score = evaluation
+            .as_ref()
+            .map(|e| format!("\nheld-out PSNR {:.2} dB, SSIM {:.4}", e.psnr, e.ssim))
+            .unwrap_or_default();
+        let text = format!(
+            "{} splats after {} steps on {}, {:.1} steps/s{score}\nscene {}",
+            report.splats,
+            report.steps,
+            trainer.device(),
+            report.steps_per_second,
+            self.output.display()
+        );
+        let value =
+            serde_json::json!({ "device": trainer.device(), "training": report, "evaluation": evaluation });
+        context.result(&value, &text);
+        Ok(())
+    }
+}
