@@ -1,0 +1,76 @@
+//! A small capture to work on, and the command.
+
+#![allow(dead_code)] // every test file uses its part
+
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use std::sync::OnceLock;
+
+use libreconstruct::Control;
+use libreconstruct_tests::synthetic::{CaptureOptions, generate};
+
+/// The options of [`capture`]: small enough for seconds, large enough for a real reconstruction.
+pub fn capture_options() -> CaptureOptions {
+    CaptureOptions {
+        width: 480,
+        height: 270,
+        frames: 40,
+        frame_rate: 8.0,
+        arc_degrees: 110.0,
+        ..Default::default()
+    }
+}
+
+/// A folder with a synthetic capture, made once per test program.
+pub fn capture() -> &'static Path {
+    static FOLDER: OnceLock<PathBuf> = OnceLock::new();
+    FOLDER.get_or_init(|| {
+        let folder = tempfile::tempdir().unwrap().keep();
+        generate(&folder, &capture_options(), &Control::new()).unwrap();
+        folder
+    })
+}
+
+/// The command, as it was built for this test.
+pub fn reconstruct() -> Command {
+    Command::new(env!("CARGO_BIN_EXE_reconstruct"))
+}
+
+/// Runs the command and returns what it printed.
+pub fn run<S: AsRef<OsStr>>(arguments: impl IntoIterator<Item = S>) -> Output {
+    reconstruct().args(arguments).output().unwrap()
+}
+
+/// Options of a short run on the CPU.
+pub const SHORT: [&str; 12] = [
+    "--quality",
+    "preview",
+    "--training-num-steps",
+    "150",
+    "--training-max-num-gaussians",
+    "6000",
+    "--max-resolution",
+    "480",
+    "--device",
+    "cpu",
+    "--test-every",
+    "8",
+];
+
+/// What a program printed on standard error.
+pub fn stderr(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+/// Fails with what was printed unless the program ended well.
+#[track_caller]
+pub fn assert_success(output: &Output) {
+    assert!(
+        output.status.success(),
+        "{}\n{}\n{}",
+        output.status,
+        String::from_utf8_lossy(&output.stdout),
+        stderr(output)
+    );
+}
