@@ -14,7 +14,7 @@ mod workspace;
 
 use std::path::Path;
 
-pub use options::{Quality, ReconstructionOptions};
+pub use options::{Quality, ReconstructionMethod, ReconstructionOptions};
 pub use report::{ExportReport, FramesReport, Report, StageCosts, TrainStageReport};
 pub use workspace::StageCost;
 
@@ -138,7 +138,10 @@ impl Run<'_> {
         let key = stage_key(Stage::Frames, &[source], &options)?;
         self.stage(Stage::Frames, key, &[files::FRAMES, files::FRAMES_SHEET], |control| {
             let frames = extract_frames(input, &self.workspace.path(files::FRAMES), &options, control)?;
-            frames.write_contact_sheet(&self.workspace.path(files::FRAMES_SHEET))?;
+            // The contact sheet is for people; the folder holds frames only.
+            let sheet = self.workspace.path(files::FRAMES_SHEET);
+            std::fs::rename(frames.folder.join("frames.jpg"), &sheet)
+                .map_err(|e| Error::io("write", &sheet, e))?;
             Ok(FramesReport::new(&frames))
         })
     }

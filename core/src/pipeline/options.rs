@@ -3,9 +3,10 @@
 use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, ErrorKind, Result};
+use crate::raster::DeviceChoice;
 use crate::scene::CameraType;
-use crate::sfm::{Method, SfmOptions};
-use crate::train::{DeviceChoice, TrainOptions};
+use crate::sfm::{MappingMethod, SfmOptions};
+use crate::train::TrainOptions;
 use crate::video::FrameOptions;
 
 /// A set of options that go together.
@@ -20,6 +21,42 @@ pub enum Quality {
     High,
 }
 
+/// How camera poses are found, under the names that the specification uses.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ReconstructionMethod {
+    /// Global structure from motion, as GLOMAP does it; the incremental one where it finds no sound model.
+    #[default]
+    Glomap,
+    /// Incremental structure from motion, as COLMAP does it.
+    Colmap,
+}
+
+impl ReconstructionMethod {
+    /// The mapper that it begins with.
+    pub fn mapping(self) -> MappingMethod {
+        match self {
+            ReconstructionMethod::Glomap => MappingMethod::Global,
+            ReconstructionMethod::Colmap => MappingMethod::Incremental,
+        }
+    }
+}
+
+impl std::str::FromStr for ReconstructionMethod {
+    type Err = Error;
+
+    /// Reads the name as the service does: whatever its case.
+    fn from_str(text: &str) -> Result<Self> {
+        match text.to_ascii_lowercase().as_str() {
+            "glomap" => Ok(Self::Glomap),
+            "colmap" => Ok(Self::Colmap),
+            _ => Err(Error::argument(format!(
+                "reconstruction_method is {text:?}: glomap and colmap are known"
+            ))),
+        }
+    }
+}
+
 /// What to make of a video, and how.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -27,7 +64,7 @@ pub struct ReconstructionOptions {
     /// Title for the report; the input's file name if absent.
     pub title: Option<String>,
     /// How camera poses are found.
-    pub reconstruction_method: Method,
+    pub reconstruction_method: ReconstructionMethod,
     /// Largest number of Gaussians, 1,000 to 10,000,000.
     pub training_max_num_gaussians: u32,
     /// Number of training steps, 1 to 200,000.
@@ -67,7 +104,7 @@ impl ReconstructionOptions {
     pub fn with_quality(quality: Quality) -> Self {
         let standard = Self {
             title: None,
-            reconstruction_method: Method::default(),
+            reconstruction_method: ReconstructionMethod::default(),
             training_max_num_gaussians: 1_000_000,
             training_num_steps: 25_000,
             apriltag_size_mm: None,
@@ -138,7 +175,7 @@ impl ReconstructionOptions {
     }
 
     pub(super) fn sfm_options(&self) -> SfmOptions {
-        SfmOptions { method: self.reconstruction_method, seed: self.seed, ..SfmOptions::default() }
+        SfmOptions { method: self.reconstruction_method.mapping(), seed: self.seed, ..SfmOptions::default() }
     }
 
     pub(super) fn train_options(&self) -> TrainOptions {

@@ -11,7 +11,7 @@ use crate::Context;
 /// Choose sharp key frames of a video
 ///
 /// Equal motion between them rather than equal time, the sharpest around each. Writes frame_NNNNNN.jpg (named by the
-/// zero-based number in the video), frames.json and the contact sheet FOLDER.jpg.
+/// zero-based number in the video), frames.json and the contact sheet frames.jpg.
 #[derive(Args)]
 pub(crate) struct Arguments {
     /// Video file or folder of pictures
@@ -31,8 +31,7 @@ impl Arguments {
     pub(crate) fn run(&self, context: &Context<'_>) -> Result<()> {
         let options = FrameOptions { max_frames: self.max_frames, max_resolution: self.max_resolution };
         let frames = extract_frames(&self.video, &self.output, &options, context.control)?;
-        let sheet = self.output.with_extension("jpg");
-        frames.write_contact_sheet(&sheet)?;
+        let sheet = self.output.join("frames.jpg");
         let text = format!(
             "{} of {} frames in {}\ncontact sheet {}",
             frames.frames.len(),

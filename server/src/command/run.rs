@@ -4,10 +4,9 @@ use std::path::PathBuf;
 
 use clap::Args;
 use libreconstruct::Result;
-use libreconstruct::pipeline::{ReconstructionOptions, Report, files, reconstruct};
+use libreconstruct::pipeline::{ReconstructionMethod, ReconstructionOptions, Report, files, reconstruct};
 use libreconstruct::raster::DeviceChoice;
 use libreconstruct::scene::CameraType;
-use libreconstruct::sfm::Method;
 
 use super::QualityArgument;
 use crate::{Context, ui};
@@ -31,8 +30,8 @@ pub(crate) struct Arguments {
     #[arg(long)]
     title: Option<String>,
     /// How camera poses are found: glomap (global) or colmap (incremental) structure from motion
-    #[arg(long, default_value = "glomap", value_parser = method)]
-    reconstruction_method: Method,
+    #[arg(long, default_value = "glomap")]
+    reconstruction_method: ReconstructionMethod,
     /// Training steps, 1 to 200,000
     #[arg(long, value_name = "N")]
     training_num_steps: Option<u32>,
@@ -68,12 +67,6 @@ pub(crate) struct Arguments {
     no_turntable: bool,
 }
 
-/// Reads a method as the service does: whatever the case.
-pub(super) fn method(text: &str) -> std::result::Result<Method, String> {
-    let name = serde_json::Value::String(text.to_lowercase());
-    serde_json::from_value(name).map_err(|_| "glomap and colmap are known".to_owned())
-}
-
 fn camera_type(text: &str) -> std::result::Result<CameraType, String> {
     let name = serde_json::Value::String(text.to_owned());
     serde_json::from_value(name).map_err(|_| "orbital and drone are known".to_owned())
@@ -85,7 +78,7 @@ impl Arguments {
         let max_resolution = self.max_resolution.unwrap_or(preset.max_resolution);
         ReconstructionOptions {
             title: self.title.clone(),
-            reconstruction_method: self.reconstruction_method,
+            reconstruction_method: self.reconstruction_method.mapping(),
             training_num_steps: self.training_num_steps.unwrap_or(preset.training_num_steps),
             training_max_num_gaussians: self
                 .training_max_num_gaussians
@@ -134,7 +127,7 @@ impl Arguments {
             sfm.registered,
             sfm.points,
             sfm.mean_reprojection_error,
-            sfm.focal_length,
+            sfm.camera_params[0],
             report.export.splats,
             train.training.steps,
             train.device,

@@ -4,12 +4,11 @@ use std::path::PathBuf;
 
 use clap::Args;
 use libreconstruct::camera::{plot_poses, undistort};
-use libreconstruct::pipeline::files;
-use libreconstruct::sfm::{Method, SfmOptions, reconstruct};
+use libreconstruct::pipeline::{ReconstructionMethod, files};
+use libreconstruct::sfm::{SfmOptions, reconstruct};
 use libreconstruct::video::{FrameOptions, Frames, extract_frames};
 use libreconstruct::{Error, Result};
 
-use super::run::method;
 use crate::Context;
 
 /// Find camera poses and sparse points
@@ -24,8 +23,8 @@ pub(crate) struct Arguments {
     #[arg(short, long, value_name = "FOLDER")]
     output: PathBuf,
     /// glomap (global) or colmap (incremental) structure from motion
-    #[arg(long, default_value = "glomap", value_parser = method)]
-    reconstruction_method: Method,
+    #[arg(long, default_value = "glomap")]
+    reconstruction_method: ReconstructionMethod,
     /// At most this many frames, where they still have to be chosen
     #[arg(long, value_name = "N", default_value_t = 150)]
     max_frames: usize,
@@ -47,8 +46,11 @@ impl Arguments {
             let options = FrameOptions { max_frames: self.max_frames, max_resolution: self.max_resolution };
             extract_frames(&self.frames, &self.output.join(files::FRAMES), &options, control)?
         };
-        let options =
-            SfmOptions { method: self.reconstruction_method, seed: self.seed, ..SfmOptions::default() };
+        let options = SfmOptions {
+            method: self.reconstruction_method.mapping(),
+            seed: self.seed,
+            ..SfmOptions::default()
+        };
         let reconstruction = reconstruct(&frames, &options, control)?;
         let (model, report) = (&reconstruction.model, &reconstruction.report);
         model.write_binary(&self.output.join(files::SPARSE))?;
@@ -61,7 +63,7 @@ impl Arguments {
             frames.frames.len(),
             report.points,
             report.mean_reprojection_error,
-            report.focal_length,
+            report.camera_params[0],
             self.output.join(files::SPARSE).display(),
             self.output.join(files::UNDISTORTED).display()
         );
