@@ -1,0 +1,54 @@
+//! What the README shows runs as it stands.
+
+mod common;
+
+use std::path::Path;
+use std::process::Command;
+
+use common::{assert_success, capture};
+
+const README: &str = include_str!("../../README.md");
+
+/// The contents of the code blocks of a language.
+fn blocks(language: &str) -> Vec<&'static str> {
+    let fence = format!("```{language}\n");
+    README.split(&fence).skip(1).filter_map(|rest| rest.split("```").next()).collect()
+}
+
+#[test]
+fn the_commands_run() {
+    let folder = tempfile::tempdir().unwrap();
+    let video = folder.path().join("kitchen.mp4");
+    std::fs::copy(capture().join("video.mp4"), &video).unwrap();
+    let photos = folder.path().join("photos");
+    std::fs::create_dir(&photos).unwrap();
+    let mut decode = Command::new("ffmpeg");
+    decode.args(["-v", "error", "-i"]).arg(&video).args(["-q:v", "2"]).arg(photos.join("%03d.jpg"));
+    assert!(decode.status().unwrap().success());
+
+    let commands: Vec<&str> = blocks("console")
+        .iter()
+        .flat_map(|block| block.lines())
+        .filter_map(|line| line.strip_prefix("$ reconstruct "))
+        .collect();
+    assert!(commands.len() >= 4, "{commands:?}");
+    for command in commands {
+        let arguments = command.split_whitespace();
+        let mut program = common::reconstruct();
+        let output = program.current_dir(folder.path()).args(arguments).output().unwrap();
+        println!("$ reconstruct {command}\n{}", String::from_utf8_lossy(&output.stdout));
+        assert_success(&output);
+    }
+    for made in ["kitchen/scene.ply", "castle/turntable.mp4", "kitchen.spz", "view.jpg"] {
+        assert!(folder.path().join(made).is_file(), "{made}");
+    }
+}
+
+#[test]
+fn the_library_example_is_the_one_that_is_built() {
+    let example = Path::new(env!("CARGO_MANIFEST_DIR")).join("../core/examples/reconstruct.rs");
+    let example = std::fs::read_to_string(example).unwrap();
+    let code: Vec<&str> = example.lines().skip_while(|l| !l.starts_with("use ")).collect();
+    let shown: Vec<&str> = blocks("rust").first().unwrap().lines().collect();
+    assert_eq!(shown, code);
+}
