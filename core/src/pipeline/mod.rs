@@ -21,10 +21,12 @@ pub use workspace::StageCost;
 use crate::camera::{SparseModel, plot_poses, undistort};
 use crate::control::{Control, Stage};
 use crate::error::{Error, ErrorKind, Result};
-use crate::scene::{self, Splats};
-use crate::train::{Dataset, Trainer, open_device};
+use crate::scene::{
+    CameraData, PREVIEW_SIDE, Splats, choose_preview_image, load_for_viewing, write_preview, write_turntable,
+};
+use crate::train::{Dataset, Trainer};
 use crate::video::{Frames, extract_frames};
-use crate::{sfm, train};
+use crate::{raster, sfm};
 use cost::Meter;
 use workspace::{Key, Manifest, Workspace, input_key, read_value, remove_if_there, stage_key, write_json};
 
@@ -66,8 +68,9 @@ pub fn reconstruct(
     control: &Control,
 ) -> Result<Report> {
     options.check()?;
-    let run = Run { workspace: Workspace::open(output)?, options, control };
-    // A report of an earlier run must not stand beside files that are being made anew.
+    // A device that is not there is said before anything else takes time.
+    let device = raster::open(&options.device)?.name();
+    let run = Run { workspace: Workspace::open(output)?, options, device, control };
     let source = input_key(input).map_err(|e| e.at(Stage::Frames))?;
     let (frames_key, frames) = run.frames(input, &source).map_err(|e| e.at(Stage::Frames))?;
     let (sfm_key, poses) = run.sfm(&frames_key).map_err(|e| e.at(Stage::Sfm))?;
@@ -101,6 +104,8 @@ fn title_of(input: &Path) -> String {
 struct Run<'a> {
     workspace: Workspace,
     options: &'a ReconstructionOptions,
+    /// What training runs on.
+    device: String,
     control: &'a Control,
 }
 
@@ -134,7 +139,7 @@ impl Run<'_> {
     }
 
     fn frames(&self, input: &Path, source: &Key) -> Result<(Key, Manifest)> {
-        let options = self.options.frame_options(train::runs_on_gpu(self.options.device)?);
+        let options = self.options.frame_options(self.device.starts_with("gpu"));
         let key = stage_key(Stage::Frames, &[source], &options)?;
         self.stage(Stage::Frames, key, &[files::FRAMES, files::FRAMES_SHEET], |control| {
             let frames = extract_frames(input, &self.workspace.path(files::FRAMES), &options, control)?;
@@ -164,14 +169,13 @@ impl Run<'_> {
     fn train(&self, sfm_key: &Key) -> Result<(Key, Manifest)> {
         let options = self.options.train_options();
         // The device belongs to the key: results are the same on one device, not across them.
-        let rasteriser = open_device(self.options.device)?;
-        let key = stage_key(Stage::Train, &[sfm_key], &(&options, rasteriser.name()))?;
+        let key = stage_key(Stage::Train, &[sfm_key], &(&options, &self.device))?;
         let checkpoint = self.workspace.path(".reconstruct/checkpoint.bin");
         let finished = self.stage(Stage::Train, key, &[files::PLY], |control| {
             let folder = self.workspace.path(files::UNDISTORTED);
             let dataset = Dataset::open(&folder.join("sparse"), &folder.join("images"), options.test_every)?;
-            let mut trainer =
-                Trainer::open(dataset, options.clone(), rasteriser, Some(&checkpoint), control)?;
+            let rasteriser = raster::open(&self.options.device)?;
+            let mut trainer = Trainer::open(dataset, options.clone(), rasteriser, &checkpoint, control)?;
             let training = trainer.run(control, Some(&checkpoint))?;
             let evaluation = match options.test_every {
                 Some(_) => Some(trainer.evaluate(control)?),
@@ -187,6 +191,7 @@ impl Run<'_> {
     fn export(&self, train_key: &Key) -> Result<Manifest> {
         let camera_type = self.options.camera_type.unwrap_or_default();
         let key = stage_key(Stage::Export, &[train_key], &(camera_type, self.options.turntable))?;
+        let scores = Default::default();
         let mut outputs = vec![files::SPZ, files::PREVIEW, files::CAMERA];
         if self.options.turntable {
             outputs.push(files::TURNTABLE);
@@ -196,8 +201,23 @@ impl Run<'_> {
             control.progress(Stage::Export, "compressing", 0.0);
             splats.write(&self.workspace.path(files::SPZ))?;
             let model = SparseModel::read(&self.workspace.path(files::UNDISTORTED).join("sparse"))?;
-            let mut rasteriser = open_device(self.options.device)?;
-            scene::export_pictures(&splats, &model, camera_type, rasteriser.as_mut(), control)
+            let image = choose_preview_image(&model, &scores).and_then(|id| Some((id, model.images.get(&id)?)));
+            let (id, image, camera) = image
+                .and_then(|(id, image)| Some((id, image, model.cameras.get(&image.camera_id)?)))
+                .ok_or_else(|| Error::new(ErrorKind::InvalidFile, "the undistorted model has no image"))?;
+            let mut rasteriser = raster::open(&self.options.device)?;
+            load_for_viewing(rasteriser.as_mut(), &splats)?;
+            let preview = self.workspace.path(files::PREVIEW);
+            let (degree, black) = (splats.sh_degree, [0.0; 3]);
+            write_preview(rasteriser.as_mut(), degree, camera, &image.pose, black, PREVIEW_SIDE, &preview)?;
+            let camera_data = CameraData::from_model(&model, id, camera_type);
+            write_json(&self.workspace.path(files::CAMERA), &camera_data)?;
+            if self.options.turntable {
+                let path = self.workspace.path(files::TURNTABLE);
+                let options = self.options.turntable_options();
+                write_turntable(rasteriser.as_mut(), degree, &model, &options, &path, control)?;
+            }
+            Ok(ExportReport { splats: splats.len(), camera_data, preview_image: image.name.clone() })
         })?;
         Ok(manifest)
     }

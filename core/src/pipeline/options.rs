@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::raster::DeviceChoice;
-use crate::scene::CameraType;
+use crate::scene::{CameraType, TurntableOptions};
 use crate::sfm::{MappingMethod, SfmOptions};
 use crate::train::TrainOptions;
 use crate::video::FrameOptions;
@@ -176,6 +176,12 @@ impl ReconstructionOptions {
 
     pub(super) fn sfm_options(&self) -> SfmOptions {
         SfmOptions { method: self.reconstruction_method.mapping(), seed: self.seed, ..SfmOptions::default() }
+    }
+
+    /// A turntable is a picture of the training result: as large as the pictures it was trained on.
+    pub(super) fn turntable_options(&self) -> TurntableOptions {
+        let standard = TurntableOptions::default();
+        TurntableOptions { max_side: standard.max_side.min(self.training_max_resolution), ..standard }
     }
 
     pub(super) fn train_options(&self) -> TrainOptions {

@@ -5,8 +5,7 @@ use std::path::PathBuf;
 use clap::Args;
 use libreconstruct::camera::SparseModel;
 use libreconstruct::raster::{DeviceChoice, open};
-use libreconstruct::scene::{Splats, TurntableOptions, render_turntable, write_preview};
-use libreconstruct::train::view_of_image;
+use libreconstruct::scene::{Splats, TurntableOptions, load_for_viewing, write_preview, write_turntable};
 use libreconstruct::{Error, ErrorKind, Result};
 
 use crate::Context;
@@ -27,6 +26,9 @@ pub(crate) struct Arguments {
     /// Name of the image from whose place to look [default: the first]
     #[arg(long, value_name = "NAME")]
     image: Option<String>,
+    /// Long side of the pictures in pixels at most
+    #[arg(long, value_name = "PIXELS", default_value_t = 1280)]
+    max_resolution: u32,
     /// auto, cpu, gpu, or part of a graphics adapter's name
     #[arg(long, default_value = "auto")]
     device: DeviceChoice,
@@ -37,33 +39,36 @@ impl Arguments {
         let splats = Splats::read(&self.scene)?;
         let model = SparseModel::read(&self.cameras)?;
         let mut rasteriser = open(&self.device)?;
+        let rasteriser = rasteriser.as_mut();
         let kind = self.output.extension().and_then(|e| e.to_str()).map(str::to_ascii_lowercase);
         match kind.as_deref() {
-            Some("mp4") => render_turntable(
-                &splats,
-                &model,
-                &self.output,
-                &TurntableOptions::default(),
-                rasteriser.as_mut(),
-                context.control,
-            )?,
+            Some("mp4") => {
+                load_for_viewing(rasteriser, &splats)?;
+                let options = TurntableOptions { max_side: self.max_resolution, ..Default::default() };
+                write_turntable(
+                    rasteriser,
+                    splats.sh_degree,
+                    &model,
+                    &options,
+                    &self.output,
+                    context.control,
+                )?;
+            }
             Some("jpg" | "jpeg") => {
-                let image = match &self.image {
-                    Some(name) => model.images.values().find(|i| i.name == *name).ok_or_else(|| {
-                        Error::new(
-                            ErrorKind::InvalidArgument,
-                            format!("no image of the model is named {name}"),
-                        )
-                        .hint("reconstruct info lists the names of a model")
-                    })?,
-                    None => model
-                        .images
-                        .values()
-                        .next()
-                        .ok_or_else(|| Error::new(ErrorKind::InvalidFile, "the model has no image"))?,
-                };
-                let view = view_of_image(&model, image)?;
-                write_preview(&splats, &view, &self.output, rasteriser.as_mut())?;
+                let wanted = self.image.as_deref();
+                let image = model.images.values().find(|i| wanted.is_none_or(|name| i.name == name));
+                let image = image.ok_or_else(|| {
+                    let name = wanted.unwrap_or("any name");
+                    Error::argument(format!("no image of {} has {name}", self.cameras.display()))
+                        .hint("reconstruct info FOLDER lists the names of a model")
+                })?;
+                let camera = model.cameras.get(&image.camera_id).ok_or_else(|| {
+                    Error::new(ErrorKind::InvalidFile, format!("{} has no camera in the model", image.name))
+                })?;
+                load_for_viewing(rasteriser, &splats)?;
+                let (degree, black) = (splats.sh_degree, [0.0; 3]);
+                let side = self.max_resolution;
+                write_preview(rasteriser, degree, camera, &image.pose, black, side, &self.output)?;
             }
             _ => {
                 return Err(Error::argument(format!(
