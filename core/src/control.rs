@@ -180,6 +180,18 @@ impl Control {
         self.send(Event::Progress { stage, step, fraction, message, total: None, remaining_seconds: None });
     }
 
+    /// A control for a part of the work: what it reports as 0 to 1 is `from` to `to` of the whole.
+    #[must_use]
+    pub fn part(&self, from: f32, to: f32) -> Self {
+        let whole = self.clone();
+        Self::new().with_cancel(self.cancel.clone()).with_listener(move |mut event| {
+            if let Event::Progress { fraction, .. } = &mut event {
+                *fraction = from + (to - from) * *fraction;
+            }
+            whole.send(event);
+        })
+    }
+
     /// Passes a warning on.
     pub fn warn(&self, stage: Stage, warning: Warning) {
         self.send(Event::Warning { stage, warning });
@@ -199,5 +211,26 @@ impl fmt::Debug for Control {
             .field("cancelled", &self.cancel.is_cancelled())
             .field("listener", &self.listener.is_some())
             .finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Mutex;
+
+    use super::*;
+
+    #[test]
+    fn a_part_reports_its_share_and_is_cancelled_with_the_whole() {
+        let seen = Arc::new(Mutex::new(Vec::new()));
+        let sink = seen.clone();
+        let whole = Control::new().with_listener(move |e| sink.lock().unwrap().push(e));
+        let part = whole.part(0.5, 0.75);
+        part.progress(Stage::Sfm, "matching", 0.5);
+        assert!(
+            matches!(&seen.lock().unwrap()[0], Event::Progress { fraction, .. } if (*fraction - 0.625).abs() < 1e-6)
+        );
+        whole.cancel_token().cancel();
+        assert!(part.check().is_err());
     }
 }

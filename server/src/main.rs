@@ -64,6 +64,11 @@ enum Command {
 
 fn main() -> ExitCode {
     let cli = Cli::parse();
+    if std::env::var_os("XDG_RUNTIME_DIR").is_none() {
+        // Vulkan drivers complain on standard error without it, on servers and in containers.
+        // SAFETY: no other thread runs yet.
+        unsafe { std::env::set_var("XDG_RUNTIME_DIR", std::env::temp_dir()) };
+    }
     match run(cli) {
         Ok(()) => ExitCode::SUCCESS,
         Err((global, error)) => {

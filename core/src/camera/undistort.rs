@@ -81,7 +81,8 @@ pub fn undistort(
         if let Ok(mut done) = done.lock() {
             *done += 1;
             let message = format!("{done} of {} frames", frames.len());
-            control.progress_with(Stage::Train, "undistorting", 0.0, message);
+            let fraction = *done as f32 / frames.len() as f32;
+            control.progress_with(Stage::Sfm, "undistorting", fraction, message);
         }
         Ok(())
     })?;

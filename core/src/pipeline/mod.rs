@@ -157,11 +157,12 @@ impl Run<'_> {
         let outputs = [files::SPARSE, files::UNDISTORTED, files::POSES];
         self.stage(Stage::Sfm, key, &outputs, |control| {
             let frames = Frames::load(&self.workspace.path(files::FRAMES))?;
-            let reconstruction = sfm::reconstruct(&frames, &options, control)?;
+            let reconstruction = sfm::reconstruct(&frames, &options, &control.part(0.0, 0.9))?;
             let model = &reconstruction.model;
             model.write_binary(&self.workspace.path(files::SPARSE))?;
             plot_poses(model, &self.workspace.path(files::POSES))?;
-            undistort(model, &frames.folder, &self.workspace.path(files::UNDISTORTED), control)?;
+            let undistorted = self.workspace.path(files::UNDISTORTED);
+            undistort(model, &frames.folder, &undistorted, &control.part(0.9, 1.0))?;
             Ok(reconstruction.report)
         })
     }
@@ -201,7 +202,8 @@ impl Run<'_> {
             control.progress(Stage::Export, "compressing", 0.0);
             splats.write(&self.workspace.path(files::SPZ))?;
             let model = SparseModel::read(&self.workspace.path(files::UNDISTORTED).join("sparse"))?;
-            let image = choose_preview_image(&model, &scores).and_then(|id| Some((id, model.images.get(&id)?)));
+            let image =
+                choose_preview_image(&model, &scores).and_then(|id| Some((id, model.images.get(&id)?)));
             let (id, image, camera) = image
                 .and_then(|(id, image)| Some((id, image, model.cameras.get(&image.camera_id)?)))
                 .ok_or_else(|| Error::new(ErrorKind::InvalidFile, "the undistorted model has no image"))?;

@@ -13,14 +13,18 @@ const SHARES: [(Stage, f32); 4] =
 /// fraction of the whole and the estimated seconds to the end of the stage.
 pub(super) fn stage_control(outer: &Control) -> Control {
     let target = outer.clone();
-    let clock = Arc::new(Mutex::new(None::<(Instant, f32)>));
+    let clock = Arc::new(Mutex::new(None::<(Instant, f32, f32)>));
     Control::new().with_cancel(outer.cancel_token().clone()).with_listener(move |event| {
         target.send(match event {
             Event::Progress { stage, step, fraction, message, .. } => {
                 // A listener that panicked elsewhere leaves at worst an old start time.
                 let mut clock = clock.lock().unwrap_or_else(PoisonError::into_inner);
                 // A resumed stage begins in the middle: the rate counts from where it began.
-                let (start, first) = *clock.get_or_insert_with(|| (Instant::now(), fraction));
+                let (start, first, furthest) =
+                    clock.get_or_insert_with(|| (Instant::now(), fraction, fraction));
+                // Threads report in any order; a bar never goes back.
+                *furthest = furthest.max(fraction);
+                let (first, fraction) = (*first, *furthest);
                 let elapsed = start.elapsed().as_secs_f64();
                 let done = f64::from(fraction - first);
                 let remaining =

@@ -106,7 +106,8 @@ fn run(frames: &Frames, options: &SfmOptions, control: &Control) -> Result<Recon
     watch.lap("features");
     gate::check_features(&pictures.features, frames)?;
     control.progress(Stage::Sfm, "matching", 0.4);
-    let matches = match_pictures(&pictures, frames.is_sequential(), &PairingOptions::default(), control)?;
+    let sequential = frames.is_sequential();
+    let matches = match_pictures(&pictures, sequential, &PairingOptions::default(), &control.part(0.4, 0.6))?;
     watch.lap("matching");
 
     control.progress(Stage::Sfm, "two-view geometry", 0.6);

@@ -6,6 +6,12 @@
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 
+use super::dataset::Dataset;
+use crate::control::Control;
+use crate::error::{Error, Result};
+use crate::raster::{Rasteriser, View};
+use crate::scene::{Splats, load_for_viewing};
+
 /// The score of one held-out view.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ViewScore {
@@ -39,6 +45,53 @@ impl Evaluation {
         let ssim = views.iter().map(|v| v.ssim).sum::<f64>() / n;
         Self { step, splats, psnr, ssim, views }
     }
+}
+
+/// Renders the held-out views of `dataset` from a finished scene, at most `max_side` pixels long, over black, and scores
+/// them. The scene is left loaded.
+///
+/// # Errors
+/// `InvalidArgument` if no view is held out; what reading the pictures and the rasteriser report; `Cancelled`.
+pub fn evaluate_splats(
+    splats: &Splats,
+    dataset: &Dataset,
+    max_side: Option<u32>,
+    rasteriser: &mut dyn Rasteriser,
+    control: &Control,
+) -> Result<Evaluation> {
+    load_for_viewing(rasteriser, splats)?;
+    evaluate_views(dataset, max_side, 0, splats.len(), control, |view| {
+        let rendering = rasteriser.render(view, splats.sh_degree, [0.0; 3])?;
+        Ok(rendering.rgba.iter().map(|p| [p[0], p[1], p[2]].map(|v| v.clamp(0.0, 1.0))).collect())
+    })
+}
+
+/// Scores what `render` makes of every held-out view.
+pub(super) fn evaluate_views(
+    dataset: &Dataset,
+    max_side: Option<u32>,
+    step: u32,
+    splats: usize,
+    control: &Control,
+    mut render: impl FnMut(&View) -> Result<Vec<[f32; 3]>>,
+) -> Result<Evaluation> {
+    if dataset.test.is_empty() {
+        return Err(Error::argument("no view is held out").hint("set test_every, for example to 8"));
+    }
+    let mut scores = Vec::with_capacity(dataset.test.len());
+    for &index in &dataset.test {
+        control.check()?;
+        let picture = dataset.picture(index, max_side)?;
+        let truth = picture.over([0.0; 3]);
+        let rendered = render(&dataset.view_at(index, max_side))?;
+        let (width, height) = (picture.width as usize, picture.height as usize);
+        scores.push(ViewScore {
+            name: dataset.views[index].name.clone(),
+            psnr: psnr(&rendered, &truth),
+            ssim: ssim(&rendered, &truth, width, height),
+        });
+    }
+    Ok(Evaluation::from_views(step, splats, scores))
 }
 
 /// -10 log10 of the mean squared difference; infinite for equal pictures.

@@ -20,7 +20,7 @@ mod tests;
 mod trainer;
 
 pub use dataset::{Dataset, DatasetView, SeedPoint};
-pub use evaluate::{Evaluation, ViewScore, psnr, ssim};
+pub use evaluate::{Evaluation, ViewScore, evaluate_splats, psnr, ssim};
 pub use options::{TrainOptions, Tuning};
 pub use picture::Picture;
 pub use trainer::{TrainReport, Trainer};

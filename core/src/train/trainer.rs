@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use super::checkpoint::{Checkpoint, Progress};
 use super::dataset::Dataset;
 use super::density::{self, DensityPlan};
-use super::evaluate::{Evaluation, ViewScore, psnr, ssim};
+use super::evaluate::{Evaluation, evaluate_views, psnr};
 use super::exposure;
 use super::initialise;
 use super::options::TrainOptions;
@@ -53,7 +53,7 @@ pub struct Trainer {
 }
 
 /// What a finished run has to say.
-#[derive(Debug, Clone, PartialEq, serde::Serialize)]
+#[derive(Debug, Clone, PartialEq, serde::Serialize, serde::Deserialize)]
 pub struct TrainReport {
     /// Steps that were done.
     pub steps: u32,
@@ -108,12 +108,41 @@ impl Trainer {
         rasteriser: Box<dyn Rasteriser>,
         path: &Path,
     ) -> Result<Self> {
+        let checkpoint = Checkpoint::read(path, &options.hash()?, dataset.hash())?;
+        Self::continued(dataset, options, rasteriser, checkpoint)
+    }
+
+    fn continued(
+        dataset: Dataset,
+        options: TrainOptions,
+        rasteriser: Box<dyn Rasteriser>,
+        checkpoint: Checkpoint,
+    ) -> Result<Self> {
         let mut trainer = Self::prepare(dataset, options, rasteriser)?;
-        let checkpoint = Checkpoint::read(path, &trainer.options_hash, trainer.dataset.hash())?;
         let Progress { step, initial_count, seconds } = checkpoint.progress;
         trainer.rasteriser.load(&checkpoint.state)?;
         (trainer.step, trainer.initial_count, trainer.seconds) = (step, initial_count as usize, seconds);
         Ok(trainer)
+    }
+
+    /// Continues the run of the checkpoint at `path` if there is one and it belongs to this dataset and these options,
+    /// else begins anew.
+    ///
+    /// # Errors
+    /// Those of [`Trainer::new`].
+    pub fn open(
+        dataset: Dataset,
+        options: TrainOptions,
+        rasteriser: Box<dyn Rasteriser>,
+        path: &Path,
+        control: &Control,
+    ) -> Result<Self> {
+        let hash = options.hash()?;
+        // A checkpoint of another run, or a damaged one, is no reason to fail: what it would have saved is done again.
+        match path.exists().then(|| Checkpoint::read(path, &hash, dataset.hash())) {
+            Some(Ok(checkpoint)) => Self::continued(dataset, options, rasteriser, checkpoint),
+            _ => Self::new(dataset, options, rasteriser, control),
+        }
     }
 
     fn prepare(dataset: Dataset, options: TrainOptions, rasteriser: Box<dyn Rasteriser>) -> Result<Self> {
@@ -305,24 +334,15 @@ impl Trainer {
     /// # Errors
     /// `InvalidArgument` if no view is held out; what reading the pictures and the rasteriser report.
     pub fn evaluate(&mut self, control: &Control) -> Result<Evaluation> {
-        if self.dataset.test.is_empty() {
-            return Err(Error::argument("no view is held out").hint("set test_every, for example to 8"));
-        }
         let mean = self.mean_exposure()?;
-        let mut scores = Vec::with_capacity(self.dataset.test.len());
-        for index in self.dataset.test.clone() {
-            control.check()?;
-            let picture = self.dataset.picture(index, self.max_side)?;
-            let truth = picture.over(BLACK);
-            let rendered = self.render(index, &mean)?;
-            let (width, height) = (picture.width as usize, picture.height as usize);
-            scores.push(ViewScore {
-                name: self.dataset.views[index].name.clone(),
-                psnr: psnr(&rendered, &truth),
-                ssim: ssim(&rendered, &truth, width, height),
-            });
-        }
-        Ok(Evaluation::from_views(self.step, self.len(), scores))
+        let degree = self.schedule.sh_degree(self.step.max(1));
+        let (splats, rasteriser) = (self.rasteriser.len(), &mut self.rasteriser);
+        evaluate_views(&self.dataset, self.max_side, self.step, splats, control, |view| {
+            let rendering = rasteriser.render(view, degree, BLACK)?;
+            let shown =
+                |p: &[f32; 4]| exposure::apply(&mean, [p[0], p[1], p[2]], p[3]).map(|v| v.clamp(0.0, 1.0));
+            Ok(rendering.rgba.iter().map(shown).collect())
+        })
     }
 
     /// The scene for export: in the mean exposure of the training pictures, without Gaussians that cannot be seen or
@@ -401,13 +421,12 @@ impl Trainer {
         let rate = f64::from(self.step - first) / began.elapsed().as_secs_f64();
         let total = self.options.training_num_steps;
         let message = format!(
-            "step {} of {total}, loss {:.4}, {}PSNR {:.2} dB, {} splats, {rate:.1} steps/s, {} left",
+            "step {} of {total}, loss {:.4}, {}PSNR {:.2} dB, {} splats, {rate:.1} steps/s",
             self.step,
             statistics.loss,
             if self.dataset.test.is_empty() { "" } else { "held-out " },
             probe.psnr,
             self.len(),
-            duration(f64::from(total - self.step) / rate.max(1e-9)),
         );
         control.progress_with(Stage::Train, "training", self.step as f32 / total as f32, message);
         Ok(())
@@ -446,16 +465,6 @@ fn check_finite(statistics: &StepStatistics, step: u32) -> Result<()> {
     )
     .hint("lower the learning rates, or check the poses")
     .at(Stage::Train))
-}
-
-/// For example `2 h 05 min`, `3 min 20 s`.
-fn duration(seconds: f64) -> String {
-    let s = seconds.round() as u64;
-    match s {
-        0..60 => format!("{s} s"),
-        60..3600 => format!("{} min {:02} s", s / 60, s % 60),
-        _ => format!("{} h {:02} min", s / 3600, s / 60 % 60),
-    }
 }
 
 fn zeros_like(splats: &Splats) -> Splats {

@@ -78,7 +78,7 @@ impl Arguments {
         let max_resolution = self.max_resolution.unwrap_or(preset.max_resolution);
         ReconstructionOptions {
             title: self.title.clone(),
-            reconstruction_method: self.reconstruction_method.mapping(),
+            reconstruction_method: self.reconstruction_method,
             training_num_steps: self.training_num_steps.unwrap_or(preset.training_num_steps),
             training_max_num_gaussians: self
                 .training_max_num_gaussians

@@ -51,11 +51,11 @@ impl Arguments {
             seed: self.seed,
             ..SfmOptions::default()
         };
-        let reconstruction = reconstruct(&frames, &options, control)?;
+        let reconstruction = reconstruct(&frames, &options, &control.part(0.0, 0.9))?;
         let (model, report) = (&reconstruction.model, &reconstruction.report);
         model.write_binary(&self.output.join(files::SPARSE))?;
         plot_poses(model, &self.output.join(files::POSES))?;
-        undistort(model, &frames.folder, &self.output.join(files::UNDISTORTED), control)?;
+        undistort(model, &frames.folder, &self.output.join(files::UNDISTORTED), &control.part(0.9, 1.0))?;
         let text = format!(
             "{} of {} frames registered, {} points, reprojection error {:.2} px, focal length {:.1} px\nmodel {}\n\
              for training {}",

@@ -60,7 +60,7 @@ impl Arguments {
         let dataset =
             Dataset::open(&self.dataset.join("sparse"), &self.dataset.join("images"), self.test_every)?;
         let checkpoint = self.output.with_extension("checkpoint");
-        let mut trainer = Trainer::open(dataset, options, open(&self.device)?, Some(&checkpoint), control)?;
+        let mut trainer = Trainer::open(dataset, options, open(&self.device)?, &checkpoint, control)?;
         let report = trainer.run(control, Some(&checkpoint))?;
         let evaluation = match self.test_every {
             Some(_) => Some(trainer.evaluate(control)?),

@@ -103,7 +103,7 @@ pub fn match_pairs(
             let matches = match_pair(&features[first as usize], &features[second as usize], options);
             let done = 1 + done.fetch_add(1, Ordering::Relaxed);
             if done.is_multiple_of(16) || done == pairs.len() {
-                control.progress(Stage::Sfm, "match", done as f32 / pairs.len() as f32);
+                control.progress(Stage::Sfm, "matching", done as f32 / pairs.len() as f32);
             }
             Ok(PairMatches { first, second, matches })
         })
