@@ -23,6 +23,8 @@ pub mod camera;
 pub mod control;
 pub mod error;
 mod files;
+#[cfg(test)]
+mod interop;
 pub mod pipeline;
 mod random;
 pub mod raster;

@@ -359,3 +359,139 @@ fn the_reference_implementation_writes_the_same_bytes() {
     assert_eq!(ours.len(), 152_746);
     assert_close(&decoded, &ours, SpzVersion::V4, 12);
 }
+
+/// Splats as another program would see them: numbers that the format holds without clamping.
+fn common_splats(count: usize, degree: u32) -> Splats {
+    let mut splats = random_splats(11, count, degree);
+    splats.antialiased = true;
+    splats.opacities.iter_mut().for_each(|v| *v = v.clamp(-4.0, 5.0));
+    splats.log_scales.as_flattened_mut().iter_mut().for_each(|v| *v = v.clamp(-9.0, 4.0));
+    splats.sh.iter_mut().for_each(|v| *v = v.clamp(-0.9, 0.9));
+    splats
+}
+
+fn write_common_files(splats: &Splats, folder: &std::path::Path, frame: SpzFrame) {
+    splats.write_ply(&folder.join("ours.ply")).unwrap();
+    for (version, number) in VERSIONS.into_iter().zip(2..) {
+        let options = SpzOptions { version, frame, fractional_bits: Some(12) };
+        splats.write_spz(&folder.join(format!("ours_v{number}.spz")), &options).unwrap();
+    }
+}
+
+#[test]
+fn gsply_reads_and_writes_the_same_scenes() {
+    let folder = tempfile::tempdir().unwrap();
+    let splats = Splats { antialiased: false, ..common_splats(300, 3) };
+    write_common_files(&splats, folder.path(), SpzFrame::Unchanged);
+    if !crate::interop::run("python3", "gsply_roundtrip.py", &[folder.path().to_str().unwrap()]) {
+        return;
+    }
+    assert_eq!(Splats::read(&folder.path().join("gsply_ours.ply")).unwrap(), splats);
+    for (version, number) in VERSIONS.into_iter().zip(2..) {
+        let path = folder.path().join(format!("gsply_v{number}.ply"));
+        if path.exists() {
+            let theirs = Splats::read(&path).unwrap();
+            assert_close(&splats, &theirs, version, 12);
+            let ours =
+                Splats::read_spz(&folder.path().join(format!("ours_v{number}.spz")), SpzFrame::Unchanged);
+            assert_same(&ours.unwrap(), &theirs);
+        }
+    }
+    let theirs = Splats::read_spz(&folder.path().join("gsply.spz"), SpzFrame::Unchanged).unwrap();
+    assert_close(&splats, &theirs, SpzVersion::V3, 12);
+}
+
+/// Two readers of one file: the same values but for the last bits.
+fn assert_same(ours: &Splats, theirs: &Splats) {
+    let near = |a: &[f32], b: &[f32], what: &str| {
+        assert_eq!(a.len(), b.len());
+        let worst = a.iter().zip(b).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max);
+        println!("{what}: {worst:e}");
+        assert!(worst < 2e-5, "{what}: {worst}");
+    };
+    near(ours.means.as_flattened(), theirs.means.as_flattened(), "positions");
+    near(ours.log_scales.as_flattened(), theirs.log_scales.as_flattened(), "scales");
+    near(&ours.opacities, &theirs.opacities, "opacities");
+    near(&ours.sh, &theirs.sh, "colours");
+    for (a, b) in ours.rotations.iter().zip(&theirs.rotations) {
+        let dot: f32 = a.iter().zip(b).map(|(a, b)| a * b).sum();
+        assert!(dot.abs() > 1.0 - 1e-6, "rotations: {a:?} and {b:?}");
+    }
+}
+
+#[test]
+fn the_reference_implementation_and_splat_transform_read_and_write_the_same_scenes() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name);
+    let (count, degree) = (300, 3);
+    let splats = common_splats(count, degree);
+    write_common_files(&splats, folder.path(), SpzFrame::RightUpBack);
+    let per_splat = 48;
+    let (mut colours, mut rest) = (Vec::new(), Vec::new());
+    for sh in splats.sh.chunks_exact(per_splat) {
+        colours.extend_from_slice(&sh[..3]);
+        rest.extend_from_slice(&sh[3..]);
+    }
+    let xyzw: Vec<f32> = splats.rotations.iter().flat_map(|[w, x, y, z]| [*x, *y, *z, *w]).collect();
+    let (means, scales) = (splats.means.as_flattened(), splats.log_scales.as_flattened());
+    let all = [means, scales, &xyzw, &splats.opacities, &colours, &rest].concat();
+    fs::write(path("ours.f32"), all.iter().flat_map(|v| v.to_le_bytes()).collect::<Vec<u8>>()).unwrap();
+    let arguments = [folder.path().to_str().unwrap(), &count.to_string(), "45"];
+    if !crate::interop::run("node", "spz_roundtrip.mjs", &arguments) {
+        return;
+    }
+    for (version, number) in VERSIONS.into_iter().zip(2..) {
+        let bytes = fs::read(path(&format!("reference_v{number}.f32"))).unwrap();
+        let values: Vec<f32> = bytes.chunks(4).map(|b| f32::from_le_bytes(b.try_into().unwrap())).collect();
+        let mut at = 0;
+        let mut next = |size: usize| {
+            at += count * size;
+            &values[at - count * size..at]
+        };
+        let triples = |values: &[f32]| values.chunks(3).map(|v| [v[0], v[1], v[2]]).collect();
+        let (means, log_scales) = (triples(next(3)), triples(next(3)));
+        let rotations = next(4).chunks(4).map(|q| [q[3], q[0], q[1], q[2]]).collect();
+        let opacities = next(1).to_vec();
+        let colours = next(3).chunks(3);
+        let sh = colours.zip(next(45).chunks(45)).flat_map(|(dc, rest)| [dc, rest].concat()).collect();
+        let theirs =
+            Splats { means, log_scales, rotations, opacities, sh_degree: degree, sh, antialiased: true };
+        assert_close(&splats, &theirs, version, 12);
+        let ours = path(&format!("ours_v{number}.spz"));
+        assert_same(&Splats::read(&ours).unwrap(), &theirs);
+        // Encoded by the reference from the same numbers: the same bytes inside.
+        let reference = fs::read(path(&format!("reference_v{number}.spz"))).unwrap();
+        assert_eq!(read(&reference).unwrap(), read(&fs::read(ours).unwrap()).unwrap(), "version {number}");
+    }
+
+    let unflagged = Splats { antialiased: false, ..splats.clone() };
+    let mut theirs = Splats::read(&path("transform_ply.ply")).unwrap();
+    theirs.antialiased = false;
+    assert_same(&unflagged, &theirs);
+    let mut theirs = Splats::read(&path("transform_spz.ply")).unwrap();
+    theirs.antialiased = false;
+    let ours = Splats { antialiased: false, ..Splats::read(&path("ours_v3.spz")).unwrap() };
+    assert_same(&ours, &theirs);
+    let mut theirs = Splats::read(&path("transform.spz")).unwrap();
+    theirs.antialiased = false;
+    assert_close(&unflagged, &theirs, SpzVersion::V3, 12);
+    // The packed file is in the order of a space-filling curve: compare by nearest position.
+    let packed = Splats::read(&path("transform.compressed.ply")).unwrap();
+    assert_eq!((packed.len(), packed.sh_degree), (count, degree));
+    for i in 0..count {
+        let distance = |k: &usize| -> f32 {
+            packed.means[*k].iter().zip(&splats.means[i]).map(|(a, b)| (a - b).powi(2)).sum()
+        };
+        let k = (0..count).min_by(|a, b| distance(a).total_cmp(&distance(b))).unwrap();
+        assert!(distance(&k) < 1e-3, "{}", distance(&k));
+        let dot: f32 = packed.rotations[k].iter().zip(&splats.rotations[i]).map(|(a, b)| a * b).sum();
+        assert!(dot.abs() > 0.9999);
+        for c in 0..3 {
+            assert!((packed.log_scales[k][c] - splats.log_scales[i][c]).abs() < 0.02);
+        }
+        for c in 0..per_splat {
+            let (a, b) = (packed.sh[k * per_splat + c], splats.sh[i * per_splat + c]);
+            assert!((a - b).abs() < 0.02, "coefficient {c}: {a} and {b}");
+        }
+    }
+}

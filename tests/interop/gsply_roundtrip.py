@@ -1,0 +1,26 @@
+"""Reads our scene files with gsply and writes what it read: gsply_roundtrip.py FOLDER.
+
+FOLDER holds ours.ply and ours_v2.spz, ours_v3.spz, ours_v4.spz (their frame unchanged). For each, gsply_<name>.ply is
+written from what gsply decoded; gsply.spz is its own encoding of ours.ply. Exits with 77 if gsply is not installed.
+"""
+
+import sys
+from pathlib import Path
+
+try:
+    import gsply
+except ImportError:
+    sys.exit(77)
+
+folder = Path(sys.argv[1])
+scene = gsply.plyread(folder / "ours.ply")
+gsply.plywrite(folder / "gsply_ours.ply", scene)
+gsply.write_spz(folder / "gsply.spz", scene)
+for version in (2, 3, 4):
+    try:
+        decoded = gsply.read_spz(folder / f"ours_v{version}.spz")
+    except ValueError as error:
+        if "zstandard" not in str(error):
+            raise
+        continue  # version 4 needs another package
+    gsply.plywrite(folder / f"gsply_v{version}.ply", decoded)
