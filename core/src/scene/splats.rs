@@ -79,8 +79,10 @@ impl Splats {
     pub fn remove_invisible(&mut self) -> usize {
         let before = self.len();
         let opacities = self.opacities.clone();
+        let opacity = |i: usize| 1.0 / (1.0 + (-f64::from(opacities[i])).exp());
         // A logit that is not a number is kept: hiding it would hide a fault.
-        self.retain(|i| !(1.0 / (1.0 + (-f64::from(opacities[i])).exp()) < crate::raster::ALPHA_MIN));
+        let invisible = |i: usize| opacity(i) < crate::raster::ALPHA_MIN;
+        self.retain(|i| !invisible(i));
         before - self.len()
     }
 

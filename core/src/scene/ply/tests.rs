@@ -180,7 +180,8 @@ fn hostile_headers_are_refused() {
 #[test]
 fn values_that_are_not_finite_are_refused() {
     let good = random_splats(7, 3, 1);
-    let spoilt: [(&str, fn(&mut Splats)); 5] = [
+    type Spoil = fn(&mut Splats);
+    let spoilt: [(&str, Spoil); 5] = [
         ("position of splat 1", |s| s.means[1][2] = f32::NAN),
         ("scale of splat 2", |s| s.log_scales[2][0] = f32::INFINITY),
         ("rotation of splat 0", |s| s.rotations[0][3] = f32::NAN),

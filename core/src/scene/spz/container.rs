@@ -3,7 +3,7 @@
 //! Versions 1 to 3 are one gzip stream of a 16-byte header and the attributes; version 4 is a plain 32-byte header, a
 //! table of contents, and one Zstandard frame per attribute that is not empty.
 
-use std::io::{Read, Write};
+use std::io::Read;
 
 use flate2::read::GzDecoder;
 use flate2::{Compress, Compression, Crc, FlushCompress};
@@ -258,6 +258,7 @@ fn read_streams(bytes: &[u8]) -> Result<Packed, String> {
 /// Compresses anything as gzip; for tests that build hostile files.
 #[cfg(test)]
 pub(super) fn gzip_of(bytes: &[u8]) -> Vec<u8> {
+    use std::io::Write;
     let mut encoder = flate2::write::GzEncoder::new(Vec::new(), Compression::fast());
     encoder.write_all(bytes).unwrap();
     encoder.finish().unwrap()
