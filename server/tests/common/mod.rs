@@ -11,7 +11,7 @@ use libreconstruct::Control;
 use libreconstruct_tests::synthetic::{CaptureOptions, generate};
 
 /// The options of [`capture`]: small enough for seconds, large enough for a real reconstruction.
-pub fn capture_options() -> CaptureOptions {
+pub(crate) fn capture_options() -> CaptureOptions {
     CaptureOptions {
         width: 480,
         height: 270,
@@ -23,7 +23,7 @@ pub fn capture_options() -> CaptureOptions {
 }
 
 /// A folder with a synthetic capture, made once per test program.
-pub fn capture() -> &'static Path {
+pub(crate) fn capture() -> &'static Path {
     static FOLDER: OnceLock<PathBuf> = OnceLock::new();
     FOLDER.get_or_init(|| {
         let folder = tempfile::tempdir().unwrap().keep();
@@ -33,17 +33,17 @@ pub fn capture() -> &'static Path {
 }
 
 /// The command, as it was built for this test.
-pub fn reconstruct() -> Command {
+pub(crate) fn reconstruct() -> Command {
     Command::new(env!("CARGO_BIN_EXE_reconstruct"))
 }
 
 /// Runs the command and returns what it printed.
-pub fn run<S: AsRef<OsStr>>(arguments: impl IntoIterator<Item = S>) -> Output {
+pub(crate) fn run<S: AsRef<OsStr>>(arguments: impl IntoIterator<Item = S>) -> Output {
     reconstruct().args(arguments).output().unwrap()
 }
 
 /// Options of a short run on the CPU.
-pub const SHORT: [&str; 12] = [
+pub(crate) const SHORT: [&str; 12] = [
     "--quality",
     "preview",
     "--training-num-steps",
@@ -59,13 +59,13 @@ pub const SHORT: [&str; 12] = [
 ];
 
 /// What a program printed on standard error.
-pub fn stderr(output: &Output) -> String {
+pub(crate) fn stderr(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
 /// Fails with what was printed unless the program ended well.
 #[track_caller]
-pub fn assert_success(output: &Output) {
+pub(crate) fn assert_success(output: &Output) {
     assert!(
         output.status.success(),
         "{}\n{}\n{}",
