@@ -42,8 +42,12 @@ pub(crate) struct BundleOptions {
     pub(crate) constant: Vec<bool>,
 }
 
-/// Pixel noise that the principal point's prior is weighed against.
+/// Pixel noise that the priors are weighed against.
 const ASSUMED_NOISE: f64 = 0.5;
+
+/// Standard deviation of the prior that holds the distortion (of the plane z = 1) near zero. Lenses of phones and cameras are
+/// within a few of it; a capture that says little about its lens would else bend it to fit the noise.
+const DISTORTION_PRIOR: f64 = 0.05;
 
 /// A residual that cannot be computed (point behind the camera) counts as this many pixels, so that no step gains by
 /// pushing points through a camera.
@@ -176,16 +180,18 @@ impl<'a> Problem<'a> {
             camera.iter().map(|&c| if (c as usize) < unknown { c } else { CONSTANT }).collect();
         let refine = if unknown == images.len() { options.intrinsics } else { RefineIntrinsics::default() };
         let free = free_parameters(map.camera.model, refine);
-        let priors = refine.principal_point.map_or(Vec::new(), |sigma| {
-            let center = f64::from(map.camera.width) / 2.0;
-            let middle = f64::from(map.camera.height) / 2.0;
-            let first = principal_point_index(map.camera.model);
-            let weight = (ASSUMED_NOISE / sigma).powi(2);
-            [(first, center), (first + 1, middle)]
-                .into_iter()
-                .filter_map(|(param, value)| Some((free.iter().position(|&f| f == param)?, value, weight)))
-                .collect()
-        });
+        let model = map.camera.model;
+        let center = principal_point_index(model);
+        let prior = |(k, &param): (usize, &usize)| {
+            let (value, sigma) = match param {
+                _ if param == center => (f64::from(map.camera.width) / 2.0, refine.principal_point?),
+                _ if param == center + 1 => (f64::from(map.camera.height) / 2.0, refine.principal_point?),
+                _ if param > center + 1 => (0.0, DISTORTION_PRIOR),
+                _ => return None, // focal lengths
+            };
+            Some((k, value, (ASSUMED_NOISE / sigma).powi(2)))
+        };
+        let priors = free.iter().enumerate().filter_map(prior).collect();
         let structure = Structure::new(unknown, start, unknown_camera);
         Some(Self { options, structure, pixels, images, camera, free, priors })
     }

@@ -142,8 +142,11 @@ struct Job<'a> {
     rotation_only: f64,
 }
 
-/// Up to this many images the incremental path is cheap, and tried wherever the global one leaves images out.
+/// Up to this many images the incremental path is cheap, and always tried too.
 const FEW_IMAGES: usize = 40;
+/// Where a smaller fraction of the verified matches agrees with the global map, the incremental path is tried too: maps in two
+/// pieces of different scale pass every other figure.
+const AGREEING: f64 = 0.93;
 
 impl Job<'_> {
     fn map_all(
@@ -177,7 +180,7 @@ impl Job<'_> {
         }
         let wanting = match &best {
             None | Some(Err(_)) => true,
-            Some(Ok((map, _))) => count <= FEW_IMAGES && map.registered() < count,
+            Some(Ok((_, report))) => count <= FEW_IMAGES || report.agreeing_matches < AGREEING,
         };
         if wanting {
             control.progress(Stage::Sfm, "incremental mapping", 0.85);
