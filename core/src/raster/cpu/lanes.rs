@@ -3,7 +3,7 @@
 //! A kernel is written once, generic in [`Lanes`]; [`super::real::Real::run`] compiles it for every instruction set
 //! and chooses one at run time. Lanes are the 16 pixels of a row of a tile, or 16 splats.
 
-use std::ops::{Add, Div, Mul, Sub};
+use std::ops::{Add, Deref, DerefMut, Div, Mul, Sub};
 
 use super::real::Real;
 
@@ -84,6 +84,26 @@ macro_rules! each {
     }};
 }
 pub(super) use each;
+
+/// Sixteen numbers in memory, aligned: in single precision one cache line.
+#[derive(Debug, Clone, Copy, Default)]
+#[repr(C, align(64))]
+pub(super) struct Row<T>(pub(super) [T; LANES]);
+
+impl<T> Deref for Row<T> {
+    type Target = [T; LANES];
+    #[inline(always)]
+    fn deref(&self) -> &[T; LANES] {
+        &self.0
+    }
+}
+
+impl<T> DerefMut for Row<T> {
+    #[inline(always)]
+    fn deref_mut(&mut self) -> &mut [T; LANES] {
+        &mut self.0
+    }
+}
 
 /// A piece of work that is written once for all kinds of [`Lanes`]. `run` must be `#[inline(always)]`.
 pub trait Kernel<T: Real> {

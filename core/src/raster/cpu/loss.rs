@@ -6,7 +6,7 @@
 
 use rayon::prelude::*;
 
-use super::lanes::{Kernel, LANES, Lanes, each};
+use super::lanes::{Kernel, LANES, Lanes, Row, each};
 use super::project::Camera;
 use super::rasterise::{Picture, ROWS, TilePixels, TilePlane};
 use super::real::{Isa, Real};
@@ -29,7 +29,7 @@ pub(super) struct TileGradient<T> {
 
 impl<T: Real> Default for TileGradient<T> {
     fn default() -> Self {
-        let zero = [[T::default(); LANES]; ROWS];
+        let zero = [Row::default(); ROWS];
         Self { rgb: [zero; 3], alpha: zero, error: zero }
     }
 }
@@ -44,11 +44,14 @@ pub(super) struct Loss<T> {
     pub(super) l1: f64,
     pub(super) ssim: f64,
     // Rendering after exposure and target, by channel; rows padded with zeros to whole tiles.
-    rendered: [Vec<T>; 3],
-    target: [Vec<T>; 3],
+    rendered: [Plane<T>; 3],
+    target: [Plane<T>; 3],
     // Derivative of the loss by the blurred a, a² + b² and ab.
-    maps: [[Vec<T>; 3]; 3],
+    maps: [[Plane<T>; 3]; 3],
 }
+
+/// One channel of a picture, row by row, 16 pixels at a time.
+type Plane<T> = Vec<Row<T>>;
 
 /// Sums over a band: |colour error|, |alpha error|.
 type BandSums = [f64; 2];
@@ -65,11 +68,11 @@ impl<T: Real> Loss<T> {
         exposure: Option<[T; 12]>,
     ) {
         let (width, height) = (camera.width as usize, camera.height as usize);
-        let stride = camera.tiles_x as usize * LANES;
+        let stride = camera.tiles_x as usize;
         let pixels = (width * height) as f64;
         self.tiles.resize_with(camera.tiles(), TileGradient::default);
         for plane in self.rendered.iter_mut().chain(&mut self.target).chain(self.maps.iter_mut().flatten()) {
-            plane.resize(stride * height, T::default());
+            plane.resize(stride * height, Row::default());
         }
         let (ssim_weight, l1_weight) = (f64::from(options.ssim_weight), 1.0 - f64::from(options.ssim_weight));
         let alpha_weight = target.alpha.as_ref().map_or(0.0, |_| f64::from(options.alpha_weight));
@@ -178,6 +181,7 @@ impl<T: Real> Loss<T> {
 struct Shape {
     width: usize,
     height: usize,
+    /// Tiles in a row of pixels.
     stride: usize,
 }
 
@@ -186,16 +190,7 @@ struct Shape {
 fn window<T>(values: &[T], at: usize) -> &[T; LANES] {
     match values[at..].first_chunk() {
         Some(window) => window,
-        None => panic!("a row of a plane is padded to whole tiles"),
-    }
-}
-
-/// As [`window`], to write.
-#[inline(always)]
-fn window_mut<T>(values: &mut [T], at: usize) -> &mut [T; LANES] {
-    match values[at..].first_chunk_mut() {
-        Some(window) => window,
-        None => panic!("a row of a plane is padded to whole tiles"),
+        None => panic!("a padded row ends with a tile of zeros"),
     }
 }
 
@@ -238,8 +233,8 @@ struct CompareBand<'a, T> {
     first_row: usize,
     pixels: &'a [TilePixels<T>],
     gradient: &'a mut [TileGradient<T>],
-    rendered: [&'a mut [T]; 3],
-    target_rows: [&'a mut [T]; 3],
+    rendered: [&'a mut [Row<T>]; 3],
+    target_rows: [&'a mut [Row<T>]; 3],
     target: &'a TargetPlanes,
     background: [T; 3],
     exposure: Option<[T; 12]>,
@@ -279,8 +274,8 @@ impl<T: Real> Kernel<T> for CompareBand<'_, T> {
                     }
                     let (have, wanted) = (rgb[channel].keep(inside), wanted.keep(inside));
                     error = error + (have - wanted).abs();
-                    have.store(window_mut(self.rendered[channel], row * stride + x));
-                    wanted.store(window_mut(self.target_rows[channel], row * stride + x));
+                    have.store(&mut self.rendered[channel][row * stride + tile]);
+                    wanted.store(&mut self.target_rows[channel][row * stride + tile]);
                 }
                 (error * V::of(1.0 / 3.0)).store(&mut gradient.error[row]);
                 row_sums[0] = row_sums[0] + error;
@@ -314,13 +309,23 @@ fn taps<V: Lanes>() -> [V; 2 * RADIUS + 1] {
 
 /// A row with a tile of zeros at both ends, so that windows may reach past the picture.
 fn padded_row<T: Real>(stride: usize) -> Vec<T> {
-    vec![T::default(); stride + 2 * LANES]
+    vec![T::default(); (stride + 2) * LANES]
 }
 
-/// The window along a padded row, around the 16 pixels from `x` on.
+/// The 16 pixels of a tile in a padded row, to write.
 #[inline(always)]
-fn blur_along<V: Lanes>(row: &[V::T], x: usize, taps: &[V; 2 * RADIUS + 1]) -> V {
-    let row = &row[x + LANES - RADIUS..x + 2 * LANES + RADIUS];
+fn tile_of<T>(row: &mut [T], tile: usize) -> &mut [T; LANES] {
+    match row[(tile + 1) * LANES..].first_chunk_mut() {
+        Some(pixels) => pixels,
+        None => panic!("a padded row ends with a tile of zeros"),
+    }
+}
+
+/// The window along a padded row, around the pixels of a tile.
+#[inline(always)]
+fn blur_along<V: Lanes>(row: &[V::T], tile: usize, taps: &[V; 2 * RADIUS + 1]) -> V {
+    let x = (tile + 1) * LANES;
+    let row = &row[x - RADIUS..x + LANES + RADIUS];
     let mut sum = V::zero();
     for k in 0..=2 * RADIUS {
         sum = V::load(window(row, k)).fma(taps[k], sum);
@@ -332,9 +337,9 @@ fn blur_along<V: Lanes>(row: &[V::T], x: usize, taps: &[V; 2 * RADIUS + 1]) -> V
 struct SimilarityBand<'a, T> {
     shape: Shape,
     first_row: usize,
-    a: &'a [T],
-    b: &'a [T],
-    maps: [&'a mut [T]; 3],
+    a: &'a [Row<T>],
+    b: &'a [Row<T>],
+    maps: [&'a mut [Row<T>]; 3],
     by_ssim: T,
 }
 
@@ -353,25 +358,25 @@ impl<T: Real> Kernel<T> for SimilarityBand<'_, T> {
             let y = self.first_row + row;
             let above = y.saturating_sub(RADIUS);
             let below = (y + RADIUS).min(height - 1);
-            for x in (0..stride).step_by(LANES) {
+            for tile in 0..stride {
                 let mut sums = [V::zero(); 4];
                 for source in above..=below {
                     let tap = taps[source + RADIUS - y];
-                    let a = V::load(window(self.a, source * stride + x));
-                    let b = V::load(window(self.b, source * stride + x));
+                    let a = V::load(&self.a[source * stride + tile]);
+                    let b = V::load(&self.b[source * stride + tile]);
                     sums[0] = a.fma(tap, sums[0]);
                     sums[1] = b.fma(tap, sums[1]);
                     sums[2] = a.fma(a, b * b).fma(tap, sums[2]);
                     sums[3] = (a * b).fma(tap, sums[3]);
                 }
                 for k in 0..4 {
-                    sums[k].store(window_mut(&mut fields[k], LANES + x));
+                    sums[k].store(tile_of(&mut fields[k], tile));
                 }
             }
             let mut row_sum = V::zero();
-            for x in (0..stride).step_by(LANES) {
-                let inside = V::from_bits(((1u32 << LANES.min(width - x)) - 1) as u16);
-                let [ma, mb, square, product] = each!(k in 4 => blur_along::<V>(&fields[k], x, &taps));
+            for tile in 0..stride {
+                let inside = V::from_bits(((1u32 << LANES.min(width - tile * LANES)) - 1) as u16);
+                let [ma, mb, square, product] = each!(k in 4 => blur_along::<V>(&fields[k], tile, &taps));
                 let means = ma.fma(ma, mb * mb);
                 let a1 = (two * ma).fma(mb, c1);
                 let a2 = ma.fnma(mb, product).fma(two, c2);
@@ -383,9 +388,9 @@ impl<T: Real> Kernel<T> for SimilarityBand<'_, T> {
                 row_sum = row_sum + s;
                 let scale = by_ssim.keep(inside);
                 let by_mean = two * (mb * (a2 - a1) * inverse - ma * s * (inverse1 - inverse2));
-                (scale * by_mean).store(window_mut(self.maps[0], row * stride + x));
-                (V::zero() - scale * s * inverse2).store(window_mut(self.maps[1], row * stride + x));
-                (scale * two * a1 * inverse).store(window_mut(self.maps[2], row * stride + x));
+                (scale * by_mean).store(&mut self.maps[0][row * stride + tile]);
+                (V::zero() - scale * s * inverse2).store(&mut self.maps[1][row * stride + tile]);
+                (scale * two * a1 * inverse).store(&mut self.maps[2][row * stride + tile]);
             }
             total += row_sum.sum().f64();
         }
@@ -399,9 +404,9 @@ struct GradientBand<'a, T> {
     first_row: usize,
     pixels: &'a [TilePixels<T>],
     gradient: &'a mut [TileGradient<T>],
-    rendered: &'a [Vec<T>; 3],
-    target: &'a [Vec<T>; 3],
-    maps: &'a [[Vec<T>; 3]; 3],
+    rendered: &'a [Plane<T>; 3],
+    target: &'a [Plane<T>; 3],
+    maps: &'a [[Plane<T>; 3]; 3],
     background: [T; 3],
     exposure: Option<[T; 12]>,
     by_l1: T,
@@ -425,28 +430,27 @@ impl<T: Real> Kernel<T> for GradientBand<'_, T> {
             let above = y.saturating_sub(RADIUS);
             let below = (y + RADIUS).min(height - 1);
             for (maps, fields) in self.maps.iter().zip(&mut fields) {
-                for x in (0..stride).step_by(LANES) {
+                for tile in 0..stride {
                     let mut sums = [V::zero(); 3];
                     for source in above..=below {
                         let tap = taps[source + RADIUS - y];
                         for k in 0..3 {
-                            sums[k] = V::load(window(&maps[k], source * stride + x)).fma(tap, sums[k]);
+                            sums[k] = V::load(&maps[k][source * stride + tile]).fma(tap, sums[k]);
                         }
                     }
                     for k in 0..3 {
-                        sums[k].store(window_mut(&mut fields[k], LANES + x));
+                        sums[k].store(tile_of(&mut fields[k], tile));
                     }
                 }
             }
             for (tile, (pixels, gradient)) in self.pixels.iter().zip(self.gradient.iter_mut()).enumerate() {
-                let x = tile * LANES;
-                let inside = V::from_bits(((1u32 << LANES.min(width - x)) - 1) as u16);
+                let inside = V::from_bits(((1u32 << LANES.min(width - tile * LANES)) - 1) as u16);
                 let mut by_rgb = each!(channel in 3 => {
-                    let at = y * stride + x;
-                    let a = V::load(window(&self.rendered[channel], at));
-                    let b = V::load(window(&self.target[channel], at));
+                    let at = y * stride + tile;
+                    let a = V::load(&self.rendered[channel][at]);
+                    let b = V::load(&self.target[channel][at]);
                     let [mean, square, product] =
-                        each!(k in 3 => blur_along::<V>(&fields[channel][k], x, &taps));
+                        each!(k in 3 => blur_along::<V>(&fields[channel][k], tile, &taps));
                     let by_ssim = (two * a).fma(square, b.fma(product, mean));
                     by_l1.fma(sign(a - b), by_ssim).keep(inside)
                 });
@@ -470,7 +474,7 @@ impl<T: Real> Kernel<T> for GradientBand<'_, T> {
         }
         for gradient in self.gradient.iter_mut() {
             for row in rows..ROWS {
-                let zero = [T::default(); LANES];
+                let zero = Row::default();
                 for channel in 0..3 {
                     gradient.rgb[channel][row] = zero;
                 }

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
 use rayon::prelude::*;
 
-use super::lanes::{Kernel, LANES, Lanes, each};
+use super::lanes::{Kernel, LANES, Lanes, Row, each};
 use super::project::{Camera, LOG2_ALPHA_MIN, Projected, Projection};
 use super::real::{Isa, Real};
 use super::sort::TileLists;
@@ -24,7 +24,7 @@ pub(super) const ROWS: usize = TILE as usize;
 pub(super) const AHEAD: usize = 3;
 
 /// One value per pixel of a tile.
-pub(super) type TilePlane<T> = [[T; LANES]; ROWS];
+pub(super) type TilePlane<T> = [Row<T>; ROWS];
 
 /// The blended pixels of a tile, and what the way back needs.
 #[derive(Debug, Clone)]
@@ -41,7 +41,7 @@ pub(super) struct TilePixels<T> {
 
 impl<T: Real> Default for TilePixels<T> {
     fn default() -> Self {
-        let zero = [[T::default(); LANES]; ROWS];
+        let zero = [Row::default(); ROWS];
         Self { rgb: [zero; 3], transmittance: zero, visited: 0, stops: Vec::new() }
     }
 }
@@ -189,9 +189,9 @@ impl<T: Real> Kernel<T> for BlendTile<'_, T> {
     #[inline(always)]
     fn run<V: Lanes<T = T>>(self) {
         let Self { list, projected, origin, mut open, pixels } = self;
-        let zero = [[T::default(); LANES]; ROWS];
+        let zero = [Row::default(); ROWS];
         pixels.rgb = [zero; 3];
-        pixels.transmittance = [[T::of(1.0); LANES]; ROWS];
+        pixels.transmittance = [Row([T::of(1.0); LANES]); ROWS];
         pixels.stops.clear();
         let counting = counting::<V>();
         let (alpha_max, least) = (V::of(ALPHA_MAX), V::of(TRANSMITTANCE_MIN));

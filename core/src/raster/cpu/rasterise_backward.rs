@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use rayon::prelude::*;
 
 use super::intersect::Pairs;
-use super::lanes::{Kernel, LANES, Lanes, each};
+use super::lanes::{Kernel, LANES, Lanes, Row, each};
 use super::loss::TileGradient;
 use super::project::{CHUNK, Camera, Projected, Projection};
 use super::rasterise::{AHEAD, Footprint, Picture, ROWS, TilePixels, counting, inside, tile_origin};
@@ -22,9 +22,7 @@ use crate::raster::ALPHA_MAX;
 /// Sums over the pixels of a tile, with g = dL/d(ln alpha) (0 where alpha is at its cap) and w the blend weight:
 /// w * dL/d(r, g, b); g; g dx; g dy; g dx²; g dx dy; g dy²; w * colour error. The rest is zero: in single precision this
 /// is one cache line.
-#[derive(Debug, Clone, Copy, Default)]
-#[repr(align(64))]
-struct Sums<T>([T; LANES]);
+type Sums<T> = Row<T>;
 
 /// dL/d(mean.x, mean.y, conic xx, xy, yy, opacity, r, g, b) of a visible splat.
 pub(super) type ProjectedGradient<T> = [T; 9];
@@ -81,20 +79,19 @@ impl<T: Real> ProjectedGradients<T> {
         }
         let sums = &self.sums;
         chunks.into_par_iter().enumerate().for_each(|(chunk, (first, gradients, gathered))| {
-            for (k, gradient) in gradients.iter_mut().enumerate() {
-                let splat = projection.visible[first + k] as usize;
-                let range = pairs.first[first + k] as usize..pairs.first[first + k + 1] as usize;
-                let mut total = [T::default(); LANES];
-                for position in &lists.position[range] {
-                    let part = &sums[position.load(Relaxed) as usize];
-                    for (total, part) in total.iter_mut().zip(&part.0) {
-                        *total += *part;
-                    }
-                }
-                let s = &projection.projected[splat];
-                *gradient = from_sums(s, &total);
-                gather(&camera, s, gradient, total[9], &mut gathered[splat - chunk * CHUNK]);
-            }
+            let visible = first..first + gradients.len();
+            let kernel = AddUpChunk {
+                camera: &camera,
+                projected: &projection.projected,
+                first_splat: chunk * CHUNK,
+                splats: &projection.visible[visible.clone()],
+                pairs: &pairs.first[visible.start..=visible.end],
+                position: &lists.position,
+                sums,
+                gradients,
+                gathered,
+            };
+            T::run(isa, kernel);
         });
         Ok(())
     }
@@ -135,6 +132,44 @@ fn gather<T: Real>(
     gathered.radius = gathered.radius.max(T::of(3.0) * long_axis / width.max(height));
 }
 
+/// Adds up the records of a chunk's splats.
+struct AddUpChunk<'a, T> {
+    camera: &'a Camera<T>,
+    projected: &'a [Projected<T>],
+    first_splat: usize,
+    /// Visible ones, and where their pairs begin; one more entry for the end.
+    splats: &'a [u32],
+    pairs: &'a [u32],
+    position: &'a [AtomicU32],
+    sums: &'a [Sums<T>],
+    gradients: &'a mut [ProjectedGradient<T>],
+    gathered: &'a mut [Gathered<T>],
+}
+
+impl<T: Real> Kernel<T> for AddUpChunk<'_, T> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<V: Lanes<T = T>>(self) {
+        // The records lie as the tiles do: far apart.
+        const AHEAD: usize = 12;
+        for (k, &splat) in self.splats.iter().enumerate() {
+            let mut total = V::zero();
+            for pair in self.pairs[k] as usize..self.pairs[k + 1] as usize {
+                if let Some(ahead) = self.position.get(pair + AHEAD) {
+                    V::prefetch(&self.sums[ahead.load(Relaxed) as usize]);
+                }
+                total = total + V::load(&self.sums[self.position[pair].load(Relaxed) as usize]);
+            }
+            let total = total.array();
+            let s = &self.projected[splat as usize];
+            self.gradients[k] = from_sums(s, &total);
+            let gathered = &mut self.gathered[splat as usize - self.first_splat];
+            gather(self.camera, s, &self.gradients[k], total[9], gathered);
+        }
+    }
+}
+
 struct UnblendTile<'a, T> {
     list: &'a [AtomicU32],
     projected: &'a [Projected<T>],
@@ -162,7 +197,7 @@ impl<T: Real> Kernel<T> for UnblendTile<'_, T> {
         let mut stops = pixels.stops.iter().rev().peekable();
         // Transmittance behind the present splat, and sum over all that is behind of (weight * colour · dL/dcolour).
         let mut transmittance = pixels.transmittance;
-        let mut behind = [[T::default(); LANES]; ROWS];
+        let mut behind = [Row::<T>::default(); ROWS];
         for row in 0..ROWS {
             let mut by_alpha = V::zero() - V::load(&gradient.alpha[row]);
             for channel in 0..3 {
@@ -222,7 +257,7 @@ impl<T: Real> Kernel<T> for UnblendTile<'_, T> {
             let none = V::zero();
             let all =
                 [r, g, b, g0, g_dx, g1, g_dx * dx, g1 * dx, g2, error, none, none, none, none, none, none];
-            V::sums(all).store(&mut sums[place].0);
+            V::sums(all).store(&mut sums[place]);
         }
     }
 }

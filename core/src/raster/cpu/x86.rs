@@ -60,11 +60,11 @@ operator!(Div, div, _mm512_div_ps, _mm256_div_ps);
 /// 2^f * 2^n for |f| <= 0.5, where n is in the low bits of `shifted`; the same text for both kinds of vector.
 #[inline(always)]
 fn exp2_polynomial<V: Lanes<T = f32>>(f: V) -> V {
-    let mut p = V::splat(EXP2[6]);
-    for k in (0..6).rev() {
-        p = p.fma(f, V::splat(EXP2[k]));
-    }
-    p
+    // Estrin's scheme: a shorter chain of dependences than Horner's.
+    let c = |k: usize| V::splat(EXP2[k]);
+    let ff = f * f;
+    let (low, middle, high) = (f.fma(c(1), c(0)), f.fma(c(3), c(2)), f.fma(c(5), c(4)));
+    ff.fma(c(6), high).fma(ff, middle).fma(ff, low)
 }
 
 /// Splits x into (f, shifted): x = f + n with |f| <= 0.5, n in the low bits of `shifted`.
