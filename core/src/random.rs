@@ -1,4 +1,3 @@
-#![allow(dead_code)] // removed once every module that draws random numbers is in
 //! Counter-based random numbers: a value depends on its key only, never on the order in which values are drawn.
 
 /// Mixes a key into 64 well-distributed bits (the finaliser of SplitMix64, Steele et al., OOPSLA 2014).
@@ -40,6 +39,7 @@ impl Random {
     }
 
     /// Standard normal (Box-Muller).
+    #[cfg(test)]
     pub(crate) fn normal(&mut self) -> f64 {
         let radius = (-2.0 * (1.0 - self.uniform()).ln()).sqrt();
         radius * (std::f64::consts::TAU * self.uniform()).cos()

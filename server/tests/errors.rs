@@ -1,5 +1,7 @@
 //! Every bad input ends with the right exit code, a message that names what was wrong, and no scene.
 
+#![allow(clippy::unwrap_used)] // a test may panic
+
 mod common;
 
 use std::path::Path;

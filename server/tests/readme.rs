@@ -1,5 +1,7 @@
 //! What the README shows runs as it stands.
 
+#![allow(clippy::unwrap_used)] // a test may panic
+
 mod common;
 
 use std::path::Path;

@@ -1,5 +1,7 @@
 //! Killed at any moment, the same command goes on and ends with the same files, bit for bit.
 
+#![allow(clippy::unwrap_used)] // a test may panic
+
 mod common;
 
 use std::path::Path;

@@ -1,5 +1,7 @@
 //! The whole way, from a video to a scene, with the real program.
 
+#![allow(clippy::unwrap_used)] // a test may panic
+
 mod common;
 
 use std::collections::BTreeMap;

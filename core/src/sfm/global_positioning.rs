@@ -54,7 +54,7 @@ pub(crate) fn position(
         return Ok(Positions { centers: vec![None; rotations.len()], agreeing: 0.0 });
     };
     let begin = match start {
-        Start::Centers(centers) => problem.from_centers(centers),
+        Start::Centers(centers) => problem.around_centers(centers),
         Start::Random(seed) => problem.at_random(seed),
     };
     let (state, _) =
@@ -123,7 +123,7 @@ impl Problem {
         State { centers, points, scales: vec![1.0; self.rays.len()] }
     }
 
-    fn from_centers(&self, centers: &[Option<Vector3<f64>>]) -> State {
+    fn around_centers(&self, centers: &[Option<Vector3<f64>>]) -> State {
         let known: Vec<Vector3<f64>> = self.images.iter().filter_map(|&i| centers[i]).collect();
         let middle = known.iter().sum::<Vector3<f64>>() / known.len().max(1) as f64;
         let centers: Vec<[f64; 3]> =

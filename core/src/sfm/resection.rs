@@ -39,10 +39,12 @@ pub(crate) fn points_of_keypoints(map: &Map, keypoints: &Keypoints) -> Vec<Vec<u
     of
 }
 
+/// (other image, matches, whether the image is the first of the pair)
+type Neighbour<'a> = (u32, &'a [[u32; 2]], bool);
+
 /// Matches by image, so that the neighbours of one image are found at once.
 pub(crate) struct MatchIndex<'a> {
-    /// (other image, matches, whether the image is the first of the pair)
-    by_image: Vec<Vec<(u32, &'a [[u32; 2]], bool)>>,
+    by_image: Vec<Vec<Neighbour<'a>>>,
 }
 
 impl<'a> MatchIndex<'a> {

@@ -139,7 +139,7 @@ fn neighbours(dataset: &Dataset, references: &[usize]) -> Vec<Vec<usize>> {
             for &b in &seen[n + 1..] {
                 let angle = (centres[a] - point.position).angle(&(centres[b] - point.position)).to_degrees();
                 let (best, width) = (8.0, if angle < 8.0 { 4.0 } else { 12.0 });
-                let score = (-0.5 * ((angle - best) / width as f64).powi(2)).exp();
+                let score = (-0.5 * ((angle - best) / width).powi(2)).exp();
                 scores[a * count + b] += score;
                 scores[b * count + a] += score;
             }

@@ -89,7 +89,7 @@ impl CaptureOptions {
     }
 
     fn check(&self) -> Result<()> {
-        let even = self.width % 2 == 0 && self.height % 2 == 0;
+        let even = self.width.is_multiple_of(2) && self.height.is_multiple_of(2);
         if !even || !(64..=4096).contains(&self.width) || !(64..=4096).contains(&self.height) {
             return Err(Error::argument(format!(
                 "a picture of {}x{} cannot be filmed: each side must be even and 64 to 4096",

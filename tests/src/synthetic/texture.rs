@@ -140,7 +140,7 @@ pub(super) fn bricks(seed: u64) -> Arc<Texture> {
     Texture::paint(1024, |u, v| {
         let (rows, columns) = (12.0, 5.0);
         let row = (v * rows).floor();
-        let shifted = u * columns + if row as i64 % 2 == 0 { 0.0 } else { 0.5 };
+        let shifted = u * columns + if (row as i64) % 2 == 0 { 0.0 } else { 0.5 };
         let (fx, fy) = (shifted.fract(), (v * rows).fract());
         let edge = (fx.min(1.0 - fx) / 0.03).min(fy.min(1.0 - fy) / 0.08);
         let wobble = fractal(seed + 9, u, v, 24, 4);

@@ -21,11 +21,14 @@ pub(super) enum Groups<'a> {
     Indirect(&'a wgpu::Buffer, u64),
 }
 
+/// A pass and the buffers (with their binding numbers) that it is run on.
+type BindGroupKey = (&'static str, Vec<(u32, wgpu::Buffer)>);
+
 /// The command buffer under construction.
 #[derive(Debug, Default)]
 pub(super) struct Recorder {
     encoder: Option<wgpu::CommandEncoder>,
-    bind_groups: HashMap<(&'static str, Vec<(u32, wgpu::Buffer)>), wgpu::BindGroup>,
+    bind_groups: HashMap<BindGroupKey, wgpu::BindGroup>,
 }
 
 impl Recorder {

@@ -99,17 +99,6 @@ fn root_between(p: &[f64], mut a: f64, mut b: f64, rising: bool, tolerance: f64)
     x
 }
 
-/// Real roots of `a x² + b x + c`; a double root comes twice. A discriminant that rounding made slightly negative counts as zero.
-pub(crate) fn quadratic_roots(a: f64, b: f64, c: f64) -> Option<[f64; 2]> {
-    let discriminant = b * b - 4.0 * a * c;
-    if discriminant < -1e-14 * b * b || a == 0.0 {
-        return None;
-    }
-    // The root with the larger modulus first: no cancellation.
-    let q = -0.5 * (b + discriminant.max(0.0).sqrt().copysign(b));
-    if q == 0.0 { Some([0.0, 0.0]) } else { Some([q / a, c / q]) }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -166,7 +155,5 @@ mod tests {
         assert!((roots[0] - 2.0).abs() < 1e-12);
         real_roots(&[f64::NAN, 1.0], &mut roots);
         assert!(roots.is_empty());
-        assert_eq!(quadratic_roots(1.0, 0.0, 1.0), None);
-        assert_eq!(quadratic_roots(1.0, -4.0, 4.0), Some([2.0, 2.0]));
     }
 }

@@ -89,21 +89,12 @@ fn rotation_of(v: Vector3<f64>) -> Matrix3<f64> {
     UnitQuaternion::from_scaled_axis(v).to_rotation_matrix().into_inner()
 }
 
-/// A refined relative pose.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct RefinedPose {
-    /// Second-from-first, |t| = 1; which of the four poses of the essential matrix is as it came in.
-    pub(crate) pose: Pose,
-    /// Sum of the losses over all matches.
-    pub(crate) cost: f64,
-}
-
 /// Refines a relative pose on pairs of points of the planes z = 1. `scale`: the residual at which a match loses its influence.
-pub(crate) fn refine_pose(pose: &Pose, pairs: &PointPairs, scale: f64, iterations: usize) -> RefinedPose {
+pub(crate) fn refine_pose(pose: &Pose, pairs: &PointPairs, scale: f64, iterations: usize) -> Pose {
     let start = RelativePose { rotation: pose.rotation_matrix(), direction: pose.translation.normalize() };
-    let (refined, cost) = levenberg_marquardt(start, pairs, scale, iterations);
+    let (refined, _) = levenberg_marquardt(start, pairs, scale, iterations);
     // Products of many rotation matrices drift; the quaternion is unit again.
-    RefinedPose { pose: Pose::from_matrix(&refined.rotation, refined.direction), cost }
+    Pose::from_matrix(&refined.rotation, refined.direction)
 }
 
 /// Like [`refine_pose`] for an essential matrix whose pose is not yet chosen.
@@ -350,7 +341,7 @@ mod tests {
                 rotation: scene.pose.rotation * random_rotation(&mut random, 0.01),
                 translation: scene.pose.translation + 0.02 * random_direction(&mut random),
             };
-            let refined = refine_pose(&start, &pairs, 0.05, 50).pose;
+            let refined = refine_pose(&start, &pairs, 0.05, 50);
             let off = refined.rotation.angle_to(&scene.pose.rotation);
             assert!(off < 3e-3, "seed {seed}: {off}");
             let truth = essential_from_pose(&scene.pose).normalize();

@@ -77,7 +77,7 @@ fn estimate_relative_pose(
     // The last refinement, on all matches that may still become inliers.
     let rows = inlier_rows(&points, &Sampson::new(&essential), 4.0 * threshold * threshold);
     let near = PointPairs::new(rows.into_iter().map(|i| points.row(i)));
-    let pose = refine_pose(&pose, &near, 0.5 * threshold, 20).pose;
+    let pose = refine_pose(&pose, &near, 0.5 * threshold, 20);
     if !pose.is_finite() {
         return failed;
     }

@@ -3,9 +3,7 @@
 //! Coordinates lie in blocks of eight matches, column by column, so that one instruction does the same step for several matches. The same
 //! code is compiled once for AVX2 and once for any machine; both do the same operations in the same order, hence give the same bits.
 
-use nalgebra::{Matrix3, Vector3};
-
-use crate::camera::Pose;
+use nalgebra::Matrix3;
 
 /// Matches per block.
 pub(crate) const LANES: usize = 8;
@@ -105,31 +103,6 @@ impl Residual<4> for Transfer {
     }
 }
 
-/// Distance on the plane z = 1 between the projection of a world point (X, Y, Z) and where it was seen (u, v); infinite behind the camera.
-pub(crate) struct Reprojection {
-    rotation: [f64; 9],
-    translation: Vector3<f64>,
-}
-
-impl Reprojection {
-    pub(crate) fn new(pose: &Pose) -> Self {
-        Self { rotation: row_major(&pose.rotation_matrix()), translation: pose.translation }
-    }
-}
-
-impl Residual<5> for Reprojection {
-    #[inline(always)]
-    fn squared(&self, [x, y, z, u, v]: [f64; 5]) -> f64 {
-        let (r, t) = (&self.rotation, &self.translation);
-        let depth = r[6] * x + r[7] * y + r[8] * z + t.z;
-        let inverse = 1.0 / depth;
-        let dx = (r[0] * x + r[1] * y + r[2] * z + t.x) * inverse - u;
-        let dy = (r[3] * x + r[4] * y + r[5] * z + t.y) * inverse - v;
-        let squared = dx * dx + dy * dy;
-        if depth > 0.0 { squared } else { f64::INFINITY }
-    }
-}
-
 fn row_major(m: &Matrix3<f64>) -> [f64; 9] {
     std::array::from_fn(|k| m[(k / 3, k % 3)])
 }
@@ -211,6 +184,8 @@ pub(crate) fn inlier_rows<const C: usize>(
 
 #[cfg(test)]
 mod tests {
+    use nalgebra::Vector3;
+
     use super::*;
     use crate::random::Random;
 
