@@ -120,8 +120,6 @@ impl<T: Real> Picture<T> {
 
 /// A splat as the pixels of one tile see it.
 pub(super) struct Footprint<V: Lanes> {
-    /// Columns of the pixels from the splat's centre.
-    pub(super) dx: V,
     sheared: V,
     threshold: V,
     /// By row: how far its pixels are below the splat's centre.
@@ -146,7 +144,6 @@ impl<V: Lanes> Footprint<V> {
         let nearest = (shear + V::splat(left)).max(V::splat(-right) - shear).max(V::zero());
         let rows = nearest.fnma(nearest, peak).ge(V::of(LOG2_ALPHA_MIN - ROW_SLACK));
         Self {
-            dx,
             sheared: dx * V::splat(s.skew_x),
             threshold: V::of(LOG2_ALPHA_MIN),
             dy: dy.array(),
@@ -156,12 +153,13 @@ impl<V: Lanes> Footprint<V> {
         }
     }
 
-    /// log2 of alpha in a row, and where it is not below the least alpha.
+    /// log2 of alpha in a row, where it is not below the least alpha, and the sheared distance of the Cholesky form
+    /// (see [`Projected`]).
     #[inline(always)]
-    pub(super) fn exponent(&self, row: usize) -> (V, V::Mask) {
+    pub(super) fn exponent(&self, row: usize) -> (V, V::Mask, V) {
         let t = self.sheared + V::splat(self.shear[row]);
         let exponent = t.fnma(t, V::splat(self.peak[row]));
-        (exponent, exponent.ge(self.threshold))
+        (exponent, exponent.ge(self.threshold), t)
     }
 }
 
@@ -211,7 +209,7 @@ impl<T: Real> Kernel<T> for BlendTile<'_, T> {
             while rows != 0 {
                 let row = rows.trailing_zeros() as usize;
                 rows &= rows - 1;
-                let (exponent, inside) = footprint.exponent(row);
+                let (exponent, inside, _) = footprint.exponent(row);
                 let active = V::bits(inside) & open[row];
                 if active == 0 {
                     continue;

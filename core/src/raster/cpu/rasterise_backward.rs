@@ -19,12 +19,14 @@ use super::state::Gathered;
 use crate::error::Result;
 use crate::raster::ALPHA_MAX;
 
-/// Sums over the pixels of a tile, with g = dL/d(ln alpha) (0 where alpha is at its cap) and w the blend weight:
-/// w * dL/d(r, g, b); g; g dx; g dy; g dx²; g dx dy; g dy²; w * colour error. The rest is zero: in single precision this
+/// Sums over the pixels of a tile, with g = dL/d(ln alpha) (0 where alpha is at its cap), t the sheared distance and dy
+/// the distance below the centre, and w the blend weight: w * dL/d(r, g, b); g; g t; g dy; g t²; g t dy; g dy²; w * colour
+/// error. Moments of t and not of dx: along a needle dx and dy are large and nearly proportional, and what is to be
+/// known is their small rest. The rest is zero: in single precision this
 /// is one cache line.
 type Sums<T> = Row<T>;
 
-/// dL/d(mean.x, mean.y, conic xx, xy, yy, opacity, r, g, b) of a visible splat.
+/// dL/d(mean.x, mean.y, covariance xx, xy, yy, opacity, r, g, b) of a visible splat.
 pub(super) type ProjectedGradient<T> = [T; 9];
 
 /// The output of the pass.
@@ -107,10 +109,29 @@ pub(super) fn conic<T: Real>(s: &Projected<T>) -> [T; 3] {
 
 #[inline(always)]
 fn from_sums<T: Real>(s: &Projected<T>, sums: &[T; LANES]) -> ProjectedGradient<T> {
-    let [xx, xy, yy] = conic(s);
-    let [r, g, b, o, dx, dy, dxx, dxy, dyy, ..] = *sums;
-    let half = T::of(-0.5);
-    [xx * dx + xy * dy, xy * dx + yy * dy, half * dxx, -dxy, half * dyy, o / s.opacity, r, g, b]
+    let [r, g, b, o, t, y, tt, ty, yy, ..] = *sums;
+    // The gradient of -ln alpha by the distance from the centre is (k skew_x t, k (skew_y t + squeeze dy)).
+    let k = T::of(2.0 * std::f64::consts::LN_2);
+    let (kx, ky, kq) = (k * s.skew_x, k * s.skew_y, k * s.squeeze);
+    let half = T::of(0.5);
+    [
+        kx * t,
+        ky * t + kq * y,
+        half * kx * kx * tt,
+        kx * (ky * tt + kq * ty),
+        half * (ky * ky * tt + kq * kq * yy) + ky * kq * ty,
+        o / s.opacity,
+        r,
+        g,
+        b,
+    ]
+}
+
+/// The gradient by the conic (xx, xy, yy) instead of its inverse, the covariance.
+pub(super) fn by_conic(covariance: [f64; 3], [xx, xy, yy]: [f64; 3]) -> [f64; 3] {
+    let ([a, b, c], xy) = (covariance, 0.5 * xy);
+    let (left, right) = ([a * xx + b * xy, a * xy + b * yy], [b * xx + c * xy, b * xy + c * yy]);
+    [-(left[0] * a + left[1] * b), -2.0 * (left[0] * b + left[1] * c), -(right[0] * b + right[1] * c)]
 }
 
 #[inline(always)]
@@ -218,13 +239,14 @@ impl<T: Real> Kernel<T> for UnblendTile<'_, T> {
             let footprint = Footprint::new(s, origin, counting);
             let rgb = each!(c in 3 => V::splat(s.rgb[c]));
             let mut by_rgb = [V::zero(); 3];
-            // Sums over rows of g, g dy, g dy² by column, and of the error.
-            let (mut g0, mut g1, mut g2, mut error) = (V::zero(), V::zero(), V::zero(), V::zero());
+            let mut error = V::zero();
+            let (mut by_log, mut by_t, mut by_y) = (V::zero(), V::zero(), V::zero());
+            let (mut by_tt, mut by_ty, mut by_yy) = (V::zero(), V::zero(), V::zero());
             let mut rows = footprint.rows;
             while rows != 0 {
                 let row = rows.trailing_zeros() as usize;
                 rows &= rows - 1;
-                let (exponent, inside) = footprint.exponent(row);
+                let (exponent, inside, t) = footprint.exponent(row);
                 let active = V::bits(inside) & open[row];
                 if active == 0 {
                     continue;
@@ -242,21 +264,22 @@ impl<T: Real> Kernel<T> for UnblendTile<'_, T> {
                 weight.fma(along, rest).store(&mut behind[row]);
                 let g = (alpha * by_alpha).keep(alpha_max.ge(raw));
                 let dy = V::splat(footprint.dy[row]);
-                let g_dy = g * dy;
-                g0 = g0 + g;
-                g1 = g1 + g_dy;
-                g2 = g_dy.fma(dy, g2);
+                let (g_t, g_dy) = (g * t, g * dy);
+                by_log = by_log + g;
+                by_t = by_t + g_t;
+                by_y = by_y + g_dy;
+                by_tt = g_t.fma(t, by_tt);
+                by_ty = g_t.fma(dy, by_ty);
+                by_yy = g_dy.fma(dy, by_yy);
                 for channel in 0..3 {
                     by_rgb[channel] = weight.fma(v[channel], by_rgb[channel]);
                 }
                 error = weight.fma(V::load(&gradient.error[row]), error);
             }
-            let dx = footprint.dx;
-            let g_dx = g0 * dx;
             let [r, g, b] = by_rgb;
             let none = V::zero();
             let all =
-                [r, g, b, g0, g_dx, g1, g_dx * dx, g1 * dx, g2, error, none, none, none, none, none, none];
+                [r, g, b, by_log, by_t, by_y, by_tt, by_ty, by_yy, error, none, none, none, none, none, none];
             V::sums(all).store(&mut sums[place]);
         }
     }

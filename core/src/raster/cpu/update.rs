@@ -187,37 +187,19 @@ impl<'a, T: Real> Chunk<'a, T> {
     }
 }
 
-/// Gradient by mean, logit, quaternion and log scales from that by (mean2d, conic, opacity), without the part that
+/// Gradient by mean, logit, quaternion and log scales from that by (mean2d, covariance, opacity), without the part that
 /// comes through the colour.
 #[inline(always)]
 fn geometry_gradient<V: Lanes>(camera: &Camera<V::T>, g: &[V; GEOMETRY], by: [V; 6]) -> [V; GEOMETRY] {
-    let Geometric {
-        p,
-        inverse_z,
-        m,
-        quaternion,
-        inverse_norm,
-        rotation,
-        scale,
-        half,
-        covariance,
-        determinant,
-    } = geometric(camera, g);
+    let Geometric { p, inverse_z, m, quaternion, inverse_norm, rotation, scale, half, .. } =
+        geometric(camera, g);
     let (zero, one, two) = (V::zero(), V::of(1.0), V::of(2.0));
     let [by_u, by_v, by_xx, by_xy, by_yy, by_opacity] = by;
 
-    // Through the inverse: G_cov = -Q G Q, where G splits the gradient by xy over both off-diagonal entries.
-    let inverse = one / determinant;
-    let (qa, qb, qc) = (covariance[2] * inverse, zero - covariance[1] * inverse, covariance[0] * inverse);
-    let by_xy = V::of(0.5) * by_xy;
-    let (t00, t01) = (by_xx * qa + by_xy * qb, by_xx * qb + by_xy * qc);
-    let (t10, t11) = (by_xy * qa + by_yy * qb, by_xy * qb + by_yy * qc);
-    // -2 G_cov: the factor 2 is that of the derivative of half halfᵀ.
-    let (n00, n01, n11) =
-        (two * (qa * t00 + qb * t10), two * (qa * t01 + qb * t11), two * (qb * t01 + qc * t11));
+    // covariance = half halfᵀ + dilation.
     let [h0, h1] = half;
-    let d0 = each!(i in 3 => zero - (n00 * h0[i] + n01 * h1[i]));
-    let d1 = each!(i in 3 => zero - (n01 * h0[i] + n11 * h1[i]));
+    let d0 = each!(i in 3 => two * by_xx * h0[i] + by_xy * h1[i]);
+    let d1 = each!(i in 3 => by_xy * h0[i] + two * by_yy * h1[i]);
 
     let by_scale = each!(i in 3 => d0[i] * h0[i] + d1[i] * h1[i]);
     let e0 = each!(i in 3 => d0[i] * scale[i]);

@@ -14,7 +14,7 @@ fn single_precision_agrees_with_double_pass_by_pass() {
     for case in parity::cases() {
         let differences =
             parity::compare(&mut CpuRasteriser::<f32>::new(), &mut CpuRasteriser::<f64>::new(), &case);
-        differences.assert_below(1e-2);
+        differences.assert_below(1e-4);
     }
 }
 
@@ -24,7 +24,7 @@ fn instruction_sets_agree_pass_by_pass() {
         for case in parity::cases() {
             let mut portable = CpuRasteriser::<f32>::with_isa(Isa::Portable);
             parity::compare(&mut CpuRasteriser::<f32>::with_isa(isa), &mut portable, &case)
-                .assert_below(5e-3);
+                .assert_below(1e-4);
         }
     }
 }
