@@ -18,6 +18,14 @@ pub(super) struct LossUniform {
     alpha_weight: f32,
     exposure: u32,
     unused: u32,
+    window: [f32; 12],
+}
+
+/// Weights of SSIM's window: a Gaussian of sigma 1.5 over 11 taps, sum 1.
+fn window() -> [f32; 12] {
+    let weight = |tap: usize| if tap < 11 { (-0.5 * ((tap as f64 - 5.0) / 1.5).powi(2)).exp() } else { 0.0 };
+    let sum: f64 = (0..11).map(weight).sum();
+    std::array::from_fn(|tap| (weight(tap) / sum) as f32)
 }
 
 /// See the struct `Step` of step_common.wgsl.
@@ -98,6 +106,7 @@ impl Passes<'_> {
             alpha_weight: if has_alpha { options.alpha_weight } else { 0.0 },
             exposure: options.exposure.unwrap_or(NO_EXPOSURE),
             unused: 0,
+            window: window(),
         };
         self.gpu.queue.write_buffer(&training.loss, 0, bytemuck::bytes_of(&uniform));
         let (x, y) = tiles(view);
@@ -146,6 +155,12 @@ impl Passes<'_> {
                 (8, &intersections.slots),
             ],
             Groups::Linear(x * y + 1),
+        );
+        self.recorder.dispatch(
+            self.gpu,
+            &self.kernels.sum_runs,
+            &[(0, &fixed.counts), (1, &intersections.owners), (2, &intersections.slots)],
+            self.indirect(Indirect::SortIntersections),
         );
     }
 

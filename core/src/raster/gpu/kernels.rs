@@ -16,6 +16,8 @@ pub(super) const PAGE: u32 = 1 << 18;
 pub(super) const BATCH: u32 = 4;
 /// Values per slot: what [`rasterise_backward`](Kernels) writes for each intersection.
 pub(super) const SLOT: u32 = 10;
+/// Slots of one splat that are summed ahead of its update; see slot_runs.wgsl.
+pub(super) const SLOT_RUN: u32 = 32;
 /// Sums per tile and of the picture that the loss makes; see loss.wgsl.
 pub(super) const SUMS: u32 = 16;
 
@@ -59,7 +61,7 @@ fn prelude() -> String {
     let half_log2_e = 0.5 * std::f64::consts::LOG2_E;
     format!(
         "const TILE = {TILE}u;\nconst FOLD = {FOLD}u;\nconst SORT_BLOCK = {SORT_BLOCK}u;\nconst PAGE = {PAGE}u;\n\
-         const BATCH = {BATCH}u;\nconst SLOT = {SLOT}u;\nconst SUMS = {SUMS}u;\n\
+         const BATCH = {BATCH}u;\nconst SLOT = {SLOT}u;\nconst SLOT_RUN = {SLOT_RUN}u;\nconst SUMS = {SUMS}u;\n\
          const NEAR = {NEAR:?}f;\nconst DILATION = {DILATION:?}f;\nconst ALPHA_MIN = {ALPHA_MIN:?}f;\n\
          const ALPHA_MAX = {ALPHA_MAX:?}f;\nconst TRANSMITTANCE_MIN = {TRANSMITTANCE_MIN:?}f;\n\
          const HALF_LOG2_E = {half_log2_e:?}f;\n{}",
@@ -116,10 +118,11 @@ kernels! {
     move_pairs: "scan256" "radix";
     find_ranges: "ranges";
     rasterise: "pixel" "rasterise";
-    compare: "loss_common" "loss_compare";
-    differentiate: "loss_common" "loss_gradient";
-    sum_loss: "loss_common" "loss_sum";
+    compare: "sum256" "loss_common" "loss_compare";
+    differentiate: "sum256" "loss_common" "loss_gradient";
+    sum_loss: "sum256" "loss_sum";
     rasterise_backward: "pixel" "rasterise_backward";
+    sum_runs: "slot_runs";
     update: "geometry" "harmonics" "gradient" "step_common" "update";
     collect: "geometry" "harmonics" "gradient" "collect";
     step_exposure: "loss_common" "step_common" "exposure";

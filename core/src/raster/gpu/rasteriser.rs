@@ -6,7 +6,7 @@ use super::device::Gpu;
 use super::edit;
 use super::forward::{Passes, sorted_tiles, tiles};
 use super::journal::{IN_FLIGHT, Journal, Pass, Step};
-use super::kernels::{Kernels, SLOT, SUMS};
+use super::kernels::{Kernels, SLOT, SLOT_RUN, SUMS};
 use super::recorder::{Pending, Recorder};
 use super::scene::{SceneBuffers, unpack};
 use super::targets::Targets;
@@ -540,11 +540,13 @@ impl Rasteriser for GpuRasteriser {
             .into_iter()
             .map(|[tiles, first]| {
                 let mut sum = [0.0; 9];
-                let slots = slots.chunks_exact(slot).skip(first as usize);
-                for values in slots.take(tiles.saturating_sub(1) as usize) {
-                    for (sum, &value) in sum.iter_mut().zip(values) {
+                let (mut at, end) = (first, first + tiles.saturating_sub(1));
+                while at < end {
+                    for (sum, &value) in sum.iter_mut().zip(&slots[at as usize * slot..]) {
                         *sum += f64::from(value);
                     }
+                    // The first slot of a whole run holds the sum of the run; see slot_runs.wgsl.
+                    at += if at % SLOT_RUN == 0 && at + SLOT_RUN <= end { SLOT_RUN } else { 1 };
                 }
                 sum
             })

@@ -57,12 +57,15 @@ fn splat_gradient(i: u32) -> Gradient {
     var slot2 = vec2f(0.0);
     var slot3 = vec2f(0.0);
     var slot4 = vec2f(0.0);
-    for (var slot = emitted.y; slot < emitted.y + emitted.x - 1u; slot++) {
+    let end = emitted.y + emitted.x - 1u;
+    for (var slot = emitted.y; slot < end;) {
         slot0 += slots[5u * slot];
         slot1 += slots[5u * slot + 1u];
         slot2 += slots[5u * slot + 2u];
         slot3 += slots[5u * slot + 3u];
         slot4 += slots[5u * slot + 4u];
+        // The first slot of a whole run holds the sum of the run.
+        slot += select(1u, SLOT_RUN, slot % SLOT_RUN == 0u && slot + SLOT_RUN <= end);
     }
     let by_conic = vec3f(slot1, slot2.x);
     let by_rgb = vec3f(slot3, slot4.x);
@@ -123,20 +126,19 @@ fn splat_gradient(i: u32) -> Gradient {
     out.mean = camera_to_world(by_camera) + across;
 
     // axes[k] = world to camera (rotation[k] * scale[k])
-    var by_rotation: mat3x3f;
-    for (var k = 0u; k < 3u; k++) {
-        let by_axis = camera_to_world(vec3f(by_x_row[k], by_y_row[k], by_z_row[k]));
-        out.log_scale[k] = dot(by_axis, g.rotation[k]) * g.scale[k];
-        by_rotation[k] = by_axis * g.scale[k];
-    }
+    let by_axis0 = camera_to_world(vec3f(by_x_row.x, by_y_row.x, by_z_row.x));
+    let by_axis1 = camera_to_world(vec3f(by_x_row.y, by_y_row.y, by_z_row.y));
+    let by_axis2 = camera_to_world(vec3f(by_x_row.z, by_y_row.z, by_z_row.z));
+    out.log_scale = g.scale
+        * vec3f(dot(by_axis0, g.rotation[0]), dot(by_axis1, g.rotation[1]), dot(by_axis2, g.rotation[2]));
     let unit = unit_quaternion(q);
     let w = unit.x;
     let x = unit.y;
     let y = unit.z;
     let z = unit.w;
-    let r0 = by_rotation[0]; // column 0: rows 0, 1, 2
-    let r1 = by_rotation[1];
-    let r2 = by_rotation[2];
+    let r0 = by_axis0 * g.scale.x; // by column 0 of the rotation: rows 0, 1, 2
+    let r1 = by_axis1 * g.scale.y;
+    let r2 = by_axis2 * g.scale.z;
     let by_unit = 2.0 * vec4f(
         x * (r1.z - r2.y) + y * (r2.x - r0.z) + z * (r0.y - r1.x),
         -2.0 * x * (r1.y + r2.z) + y * (r1.x + r0.y) + z * (r2.x + r0.z) + w * (r1.z - r2.y),

@@ -61,7 +61,7 @@ fn compare(@builtin(workgroup_id) group: vec3u, @builtin(local_invocation_index)
                 var xy = 0.0;
                 for (var tap = 0u; tap < WINDOW; tap++) {
                     let values = vec2f(tile_x[first + tap], tile_y[first + tap]);
-                    let weighted = WEIGHTS[tap] * values;
+                    let weighted = tap_weight(tap) * values;
                     mean += weighted;
                     square = fma(weighted, values, square);
                     xy = fma(weighted.x, values.y, xy);
@@ -89,9 +89,9 @@ fn compare(@builtin(workgroup_id) group: vec3u, @builtin(local_invocation_index)
         var xy = 0.0;
         for (var tap = 0u; tap < WINDOW; tap++) {
             let i = (local.y + tap) * TILE + local.x;
-            mean = fma(vec2f(WEIGHTS[tap]), strip_mean[i], mean);
-            square = fma(vec2f(WEIGHTS[tap]), strip_square[i], square);
-            xy = fma(WEIGHTS[tap], tile_x[i], xy);
+            mean = fma(vec2f(tap_weight(tap)), strip_mean[i], mean);
+            square = fma(vec2f(tap_weight(tap)), strip_square[i], square);
+            xy = fma(tap_weight(tap), tile_x[i], xy);
         }
         workgroupBarrier();
         let variance = square - mean * mean;

@@ -57,7 +57,7 @@ fn differentiate(@builtin(workgroup_id) group: vec3u, @builtin(local_invocation_
             for (var tap = 0u; tap < WINDOW; tap++) {
                 let source = first + tap;
                 let values = vec3f(tile_maps[source], tile_maps[AREA + source], tile_maps[2u * AREA + source]);
-                maps = fma(vec3f(WEIGHTS[tap]), values, maps);
+                maps = fma(vec3f(tap_weight(tap)), values, maps);
             }
             strip_maps[i] = maps.x;
             strip_maps[STRIP + i] = maps.y;
@@ -68,7 +68,7 @@ fn differentiate(@builtin(workgroup_id) group: vec3u, @builtin(local_invocation_
         for (var tap = 0u; tap < WINDOW; tap++) {
             let source = (local.y + tap) * TILE + local.x;
             let values = vec3f(strip_maps[source], strip_maps[STRIP + source], strip_maps[2u * STRIP + source]);
-            maps = fma(vec3f(WEIGHTS[tap]), values, maps);
+            maps = fma(vec3f(tap_weight(tap)), values, maps);
         }
         workgroupBarrier();
         let by_ssim = maps.x + 2.0 * exposed[channel] * maps.y + wanted[channel] * maps.z;
