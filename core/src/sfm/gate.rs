@@ -19,6 +19,8 @@ use super::two_view::TwoViewGeometry;
 const FEW_FEATURES: usize = 100;
 /// Pairs explained by a turn on the spot: from this fraction on nothing can be seen of depth.
 const ROTATION_ONLY: f64 = 0.85;
+/// Where frames cannot be placed and at least this fraction is such pairs, they are the reason.
+const OFTEN_ROTATION_ONLY: f64 = 0.3;
 /// A homography that is a rotation but for this (ratio of its singular values, minus 1).
 const ROTATION_DEVIATION: f64 = 0.03;
 /// Homography inliers over all inliers from which a homography explains a pair.
@@ -183,6 +185,18 @@ pub(crate) fn check_model(report: &SfmReport, map: &Map, frames: &Frames) -> Res
     let (registered, total) = (report.registered, report.frames);
     let fraction = registered as f64 / total as f64;
     if registered < 3 || fraction < MIN_REGISTERED {
+        if report.rotation_only_pairs > OFTEN_ROTATION_ONLY {
+            return Err(refuse(
+                ErrorKind::InsufficientParallax,
+                format!(
+                    "the camera mostly turns on the spot: {:.0} % of the {} pairs of frames show no depth, and only \
+                     {registered} of {total} frames could be placed",
+                    100.0 * report.rotation_only_pairs,
+                    report.verified_pairs
+                ),
+                "walk sideways or around the scene while filming",
+            ));
+        }
         return Err(refuse(
             ErrorKind::PartialReconstruction,
             format!(
