@@ -21,8 +21,8 @@ use super::schur::{self, BORDER, CHUNK, CONSTANT, CameraTerms, PointTerms, Reduc
 pub(crate) struct RefineIntrinsics {
     /// Focal lengths.
     pub(crate) focal: bool,
-    /// Distortion.
-    pub(crate) distortion: bool,
+    /// The distortion, held near zero by a prior of this standard deviation (of the plane z = 1); infinite for none.
+    pub(crate) distortion: Option<f64>,
     /// The principal point, held near where it starts by a prior of this standard deviation in pixels.
     pub(crate) principal_point: Option<f64>,
 }
@@ -44,10 +44,6 @@ pub(crate) struct BundleOptions {
 
 /// Pixel noise that the priors are weighed against.
 const ASSUMED_NOISE: f64 = 0.5;
-
-/// Standard deviation of the prior that holds the distortion (of the plane z = 1) near zero. Lenses of phones and cameras are
-/// within a few of it; a capture that says little about its lens would else bend it to fit the noise.
-const DISTORTION_PRIOR: f64 = 0.05;
 
 /// A residual that cannot be computed (point behind the camera) counts as this many pixels, so that no step gains by
 /// pushing points through a camera.
@@ -118,7 +114,7 @@ fn free_parameters(model: CameraModel, refine: RefineIntrinsics) -> Vec<usize> {
         .filter(|&k| match k {
             k if k < center => refine.focal,
             k if k < center + 2 => refine.principal_point.is_some(),
-            _ => refine.distortion,
+            _ => refine.distortion.is_some(),
         })
         .collect()
 }
@@ -186,7 +182,7 @@ impl<'a> Problem<'a> {
             let (value, sigma) = match param {
                 _ if param == center => (f64::from(map.camera.width) / 2.0, refine.principal_point?),
                 _ if param == center + 1 => (f64::from(map.camera.height) / 2.0, refine.principal_point?),
-                _ if param > center + 1 => (0.0, DISTORTION_PRIOR),
+                _ if param > center + 1 => (0.0, refine.distortion?),
                 _ => return None, // focal lengths
             };
             Some((k, value, (ASSUMED_NOISE / sigma).powi(2)))
@@ -444,7 +440,11 @@ mod tests {
             loss: Loss::Huber(1.0),
             stopping: Stopping { max_iterations: 60, tolerance: 1e-9 },
             rotations: true,
-            intrinsics: RefineIntrinsics { focal: true, distortion: true, principal_point: None },
+            intrinsics: RefineIntrinsics {
+                focal: true,
+                distortion: Some(f64::INFINITY),
+                principal_point: None,
+            },
             constant: Vec::new(),
         }
     }

@@ -13,7 +13,7 @@ use super::bundle_adjustment::{BundleOptions, RefineIntrinsics, adjust};
 use super::filters::{filter_images, filter_points};
 use super::levenberg_marquardt::Stopping;
 use super::map::{Map, Observation};
-use super::mapper::{Evidence, MIN_OBSERVATIONS};
+use super::mapper::{DISTORTION_PRIOR, Evidence, MIN_OBSERVATIONS};
 use super::projection::Loss;
 use super::resection::{MatchIndex, ResectionOptions, insert, place_images, points_of_keypoints};
 use super::retriangulation::retriangulate;
@@ -66,7 +66,11 @@ fn options(images: usize) -> BundleOptions {
         stopping: Stopping { max_iterations: 15, tolerance: 1e-4 },
         rotations: true,
         // Two or three images say too little about the lens.
-        intrinsics: RefineIntrinsics { focal: images >= 4, distortion: images >= 6, principal_point: None },
+        intrinsics: RefineIntrinsics {
+            focal: images >= 4,
+            distortion: (images >= 6).then_some(DISTORTION_PRIOR),
+            principal_point: None,
+        },
         constant: Vec::new(),
     }
 }

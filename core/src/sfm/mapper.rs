@@ -39,6 +39,10 @@ pub(crate) struct Evidence<'a> {
     pub(crate) rotations: &'a [Option<UnitQuaternion<f64>>],
 }
 
+/// Standard deviation of the prior that holds the distortion (of the plane z = 1) near zero. Lenses of phones and cameras are
+/// within a few of it; a capture that says little about its lens would else bend it to fit the noise.
+pub(super) const DISTORTION_PRIOR: f64 = 0.05;
+
 /// An image with fewer observations is not registered.
 pub(crate) const MIN_OBSERVATIONS: usize = 15;
 /// Tracks per image for positioning and the first adjustments: enough for the geometry, and fast.
@@ -86,7 +90,8 @@ pub(crate) fn map_globally(evidence: &Evidence<'_>, seed: u64, control: &Control
     adjust(&mut map, keypoints, &bundle, control)?;
     bundle.rotations = true;
     adjust(&mut map, keypoints, &bundle, control)?;
-    bundle.intrinsics = RefineIntrinsics { focal: true, distortion: true, principal_point: None };
+    bundle.intrinsics =
+        RefineIntrinsics { focal: true, distortion: Some(DISTORTION_PRIOR), principal_point: None };
     for (max_error, scale) in [(0.6 * degree, 3.0), (8.0, 2.0), (MAX_ERROR, 1.0)] {
         let limits = TriangulationOptions { max_error: max_error.max(MAX_ERROR), min_angle: MIN_ANGLE };
         map.points = triangulate_tracks(&map, keypoints, &chosen, &limits);
@@ -139,7 +144,11 @@ pub(crate) fn complete(map: &mut Map, evidence: &Evidence<'_>, control: &Control
         loss: Loss::Cauchy(1.0),
         stopping: Stopping { max_iterations: 20, tolerance: 1e-4 },
         rotations: true,
-        intrinsics: RefineIntrinsics { focal: true, distortion: true, principal_point: None },
+        intrinsics: RefineIntrinsics {
+            focal: true,
+            distortion: Some(DISTORTION_PRIOR),
+            principal_point: None,
+        },
         constant: Vec::new(),
     };
     let images = keypoints.len();
@@ -239,7 +248,11 @@ pub(crate) fn refine_principal_point(
         loss: Loss::Cauchy(1.0),
         stopping: Stopping { max_iterations: 30, tolerance: 1e-6 },
         rotations: true,
-        intrinsics: RefineIntrinsics { focal: true, distortion: true, principal_point: Some(prior) },
+        intrinsics: RefineIntrinsics {
+            focal: true,
+            distortion: Some(DISTORTION_PRIOR),
+            principal_point: Some(prior),
+        },
         constant: Vec::new(),
     };
     let mut free = map.clone();
