@@ -116,6 +116,14 @@ fn options_out_of_range_name_the_option_and_its_range() {
 }
 
 #[test]
+fn a_scene_of_unknown_format_is_refused_before_the_work() {
+    // The dataset is not even looked at.
+    let output = run(["train", "nowhere", "-o", "scene.obj"]);
+    assert_eq!(output.status.code(), Some(2), "{}", stderr(&output));
+    assert!(stderr(&output).contains("scene.obj") && stderr(&output).contains(".spz"), "{}", stderr(&output));
+}
+
+#[test]
 fn without_ffmpeg_the_message_says_how_to_get_it() {
     let folder = tempfile::tempdir().unwrap();
     let output = reconstruct()

@@ -235,6 +235,8 @@ pub trait Rasteriser: Send {
     fn load(&mut self, state: &TrainState) -> Result<()>;
     /// Reads everything back: `load(store())` changes nothing, bit for bit.
     fn store(&mut self) -> Result<TrainState>;
+    /// Reads the affine exposures back.
+    fn exposures(&mut self) -> Result<Vec<[f32; 12]>>;
     /// Reads the parameters back.
     fn splats(&mut self) -> Result<Splats>;
     /// Number of splats.

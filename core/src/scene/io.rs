@@ -8,6 +8,30 @@ use super::splats::Splats;
 use super::spz::{SpzFrame, SpzOptions};
 use crate::error::{Error, ErrorKind, Result};
 
+/// The formats in which scenes are written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SceneFormat {
+    /// The layout that 3D Gaussian Splatting tools share.
+    Ply,
+    /// Niantic's compressed format.
+    Spz,
+}
+
+impl SceneFormat {
+    /// The format that the name of a file asks for. Long work calls this before it begins.
+    ///
+    /// # Errors
+    /// [`InvalidArgument`](ErrorKind::InvalidArgument) for any extension but `.ply` and `.spz`.
+    pub fn of(path: &Path) -> Result<Self> {
+        let extension = path.extension().map(|e| e.to_string_lossy().to_ascii_lowercase());
+        match extension.as_deref() {
+            Some("ply") => Ok(Self::Ply),
+            Some("spz") => Ok(Self::Spz),
+            _ => Err(Error::argument(format!("{} ends neither in .ply nor in .spz", path.display()))),
+        }
+    }
+}
+
 impl Splats {
     /// Reads a scene from a `.ply` file (plain or packed) or an `.spz` file (whose frame is taken to be the format's). The
     /// content decides, not the name.
@@ -34,11 +58,9 @@ impl Splats {
     /// [`InvalidArgument`](ErrorKind::InvalidArgument) for another extension, and those of [`Splats::write_ply`] and
     /// [`Splats::write_spz`].
     pub fn write(&self, path: &Path) -> Result<()> {
-        let extension = path.extension().map(|e| e.to_string_lossy().to_ascii_lowercase());
-        match extension.as_deref() {
-            Some("ply") => self.write_ply(path),
-            Some("spz") => self.write_spz(path, &SpzOptions::default()),
-            _ => Err(Error::argument(format!("{} ends neither in .ply nor in .spz", path.display()))),
+        match SceneFormat::of(path)? {
+            SceneFormat::Ply => self.write_ply(path),
+            SceneFormat::Spz => self.write_spz(path, &SpzOptions::default()),
         }
     }
 }

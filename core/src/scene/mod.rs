@@ -16,6 +16,7 @@ mod turntable;
 
 pub use camera_data::{CameraData, CameraType, Xyz};
 pub use capture::choose_preview_image;
+pub use io::SceneFormat;
 pub(crate) use preview::write_jpeg;
 pub use preview::{PREVIEW_SIDE, load_for_viewing, write_preview};
 pub use splats::{SH_C0, Splats, sh_coefficients};

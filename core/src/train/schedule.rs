@@ -27,6 +27,10 @@ pub(crate) struct Schedule {
     refine_every: u32,
 }
 
+/// Decay of Adam's moments.
+const BETA1: f32 = 0.9;
+const BETA2: f32 = 0.999;
+
 /// Pictures are not made smaller than this for the coarse stages: less carries no structure.
 const COARSEST_SIDE: u32 = 200;
 
@@ -100,14 +104,18 @@ impl Schedule {
         ((initial as f64 * ratio.powf(fraction)) as usize).min(cap)
     }
 
-    /// Rates, weights and noise of `step`.
-    pub(crate) fn step_options(&self, step: u32) -> StepOptions {
+    /// Rates, weights and noise of `step`, in a run over `views` training pictures.
+    pub(crate) fn step_options(&self, step: u32, views: u32) -> StepOptions {
         let t = &self.tuning;
         let progress = f64::from(step - 1) / f64::from(self.steps.max(2) - 1);
         let means = f64::from(t.lr_means) * self.scene_scale * f64::from(t.lr_means_final).powf(progress);
         let late = ((progress - f64::from(t.lr_decay_start)) / (1.0 - f64::from(t.lr_decay_start)).max(1e-9))
             .max(0.0);
         let fall = f64::from(t.lr_final).powf(late) as f32;
+        // An exposure moves once in an epoch, in which every view comes once: its moments are as young as the number of
+        // epochs, while the optimiser corrects their bias for the number of steps.
+        let epoch = (step - 1) / views.max(1) + 1;
+        let exposure_fall = fall * (bias_correction(epoch) / bias_correction(step)) as f32;
         StepOptions {
             step,
             lr_means: means as f32,
@@ -116,9 +124,9 @@ impl Schedule {
             lr_opacities: t.lr_opacities * fall,
             lr_sh_dc: t.lr_sh_dc * fall,
             lr_sh_rest: t.lr_sh_rest * fall,
-            lr_exposure: t.lr_exposure * fall,
-            beta1: 0.9,
-            beta2: 0.999,
+            lr_exposure: t.lr_exposure * exposure_fall,
+            beta1: BETA1,
+            beta2: BETA2,
             epsilon: 1e-15,
             opacity_regularisation: t.opacity_regularisation,
             scale_regularisation: (f64::from(t.scale_regularisation) / self.scene_scale) as f32,
@@ -127,6 +135,12 @@ impl Schedule {
             seed: self.seed,
         }
     }
+}
+
+/// What Adam multiplies the ratio of first moment and root of the second with after `updates` (Kingma & Ba 2015, algorithm 1).
+fn bias_correction(updates: u32) -> f64 {
+    let left = |beta: f32| 1.0 - f64::from(beta).powf(f64::from(updates));
+    left(BETA2).sqrt() / left(BETA1)
 }
 
 /// The step at a fraction of the run.
@@ -179,15 +193,36 @@ mod tests {
             let options = TrainOptions { training_num_steps: 1000, ..TrainOptions::default() };
             Schedule::new(&options, 480, 20.0)
         });
-        let ratio = large.step_options(10).lr_means / small.step_options(10).lr_means;
+        let ratio = large.step_options(10, 50).lr_means / small.step_options(10, 50).lr_means;
         assert!((ratio - 10.0).abs() < 1e-4);
         // The noise of a scene ten times as large is ten times as large: its covariances are a hundred times larger.
-        let noise =
-            |s: &Schedule, scale: f32| s.step_options(10).noise * s.step_options(10).lr_means * scale * scale;
+        let noise = |s: &Schedule, scale: f32| {
+            s.step_options(10, 50).noise * s.step_options(10, 50).lr_means * scale * scale
+        };
         assert!((noise(&large, 20.0) / noise(&small, 2.0) - 10.0).abs() < 1e-3);
-        let (first, last) = (small.step_options(1), small.step_options(1000));
+        let (first, last) = (small.step_options(1, 50), small.step_options(1000, 50));
         let tuning = Tuning::default();
         assert!((last.lr_means / first.lr_means - tuning.lr_means_final).abs() < 1e-5);
         assert!((last.lr_scales / first.lr_scales - tuning.lr_final).abs() < 1e-4);
+    }
+
+    #[test]
+    fn exposures_of_steady_gradient_move_by_their_rate() {
+        // Adam as the rasteriser does it: one exposure of 50, moved once an epoch by the same gradient.
+        let schedule = schedule(1000, 480);
+        let (mut first, mut second, gradient) = (0.0f64, 0.0f64, 0.3f64);
+        for epoch in 0..10u32 {
+            let step = 50 * epoch + 17;
+            let o = schedule.step_options(step, 50);
+            let (b1, b2) = (f64::from(o.beta1), f64::from(o.beta2));
+            first = b1 * first + (1.0 - b1) * gradient;
+            second = b2 * second + (1.0 - b2) * gradient * gradient;
+            let correction = |b: f64| 1.0 / (1.0 - b.powf(f64::from(step)));
+            let moved = f64::from(o.lr_exposure) * correction(b1) * first / (second * correction(b2)).sqrt();
+            assert!(
+                (moved / f64::from(Tuning::default().lr_exposure) - 1.0).abs() < 1e-3,
+                "{epoch}: {moved}"
+            );
+        }
     }
 }

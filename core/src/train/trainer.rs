@@ -257,7 +257,7 @@ impl Trainer {
         rasteriser.rasterise(background)?;
         rasteriser.loss(target, &loss)?;
         rasteriser.rasterise_backward()?;
-        rasteriser.update(&self.schedule.step_options(step))?;
+        rasteriser.update(&self.schedule.step_options(step, self.dataset.train.len() as u32))?;
         self.step = step;
         if self.schedule.refines_after(step) {
             self.refine()?;
@@ -361,7 +361,7 @@ impl Trainer {
         if !self.options.exposure_compensation {
             return Ok(exposure::IDENTITY);
         }
-        Ok(exposure::mean(&self.rasteriser.store()?.exposures))
+        Ok(exposure::mean(&self.rasteriser.exposures()?))
     }
 
     /// View `index` at the training resolution, clamped to 0..1.
@@ -439,7 +439,8 @@ impl Trainer {
             Some(picture) => picture,
             None => self.dataset.picture(index, self.max_side)?,
         };
-        let rendered = self.render(index, &exposure::IDENTITY)?;
+        let mean = self.mean_exposure()?;
+        let rendered = self.render(index, &mean)?;
         probe.psnr = psnr(&rendered, &picture.over(BLACK));
         probe.picture = Some(picture);
         probe.last = Some(Instant::now());

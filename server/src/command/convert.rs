@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 use libreconstruct::Result;
-use libreconstruct::scene::{Splats, SpzOptions, SpzVersion};
+use libreconstruct::scene::{SceneFormat, Splats, SpzOptions, SpzVersion};
 
 use crate::Context;
 
@@ -24,17 +24,18 @@ pub(crate) struct Arguments {
 
 impl Arguments {
     pub(crate) fn run(&self, context: &Context<'_>) -> Result<()> {
+        let format = SceneFormat::of(&self.output)?;
         let splats = Splats::read(&self.input)?;
-        let is_spz = self.output.extension().is_some_and(|e| e.eq_ignore_ascii_case("spz"));
-        if is_spz {
-            let version = match self.spz_version {
-                2 => SpzVersion::V2,
-                4 => SpzVersion::V4,
-                _ => SpzVersion::V3,
-            };
-            splats.write_spz(&self.output, &SpzOptions { version, ..SpzOptions::default() })?;
-        } else {
-            splats.write(&self.output)?;
+        match format {
+            SceneFormat::Ply => splats.write_ply(&self.output)?,
+            SceneFormat::Spz => {
+                let version = match self.spz_version {
+                    2 => SpzVersion::V2,
+                    4 => SpzVersion::V4,
+                    _ => SpzVersion::V3,
+                };
+                splats.write_spz(&self.output, &SpzOptions { version, ..SpzOptions::default() })?;
+            }
         }
         let value = serde_json::json!({ "splats": splats.len(), "sh_degree": splats.sh_degree, "output": self.output });
         let text =

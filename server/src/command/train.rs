@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 use libreconstruct::raster::{DeviceChoice, open};
+use libreconstruct::scene::SceneFormat;
 use libreconstruct::train::{Dataset, TrainOptions, Trainer};
 use libreconstruct::{Error, Result};
 
@@ -57,6 +58,11 @@ impl Arguments {
             ..TrainOptions::default()
         };
         options.validate()?;
+        // What cannot be written in the end is said before the work.
+        SceneFormat::of(&self.output)?;
+        if let Some(folder) = self.output.parent() {
+            std::fs::create_dir_all(folder).map_err(|e| Error::io("create", folder, e))?;
+        }
         let dataset =
             Dataset::open(&self.dataset.join("sparse"), &self.dataset.join("images"), self.test_every)?;
         let checkpoint = self.output.with_extension("checkpoint");

@@ -125,6 +125,10 @@ impl<T: Real> Rasteriser for CpuRasteriser<T> {
         Ok(self.scene.store())
     }
 
+    fn exposures(&mut self) -> Result<Vec<[f32; 12]>> {
+        Ok(self.scene.exposures())
+    }
+
     fn splats(&mut self) -> Result<Splats> {
         Ok(self.scene.splats())
     }

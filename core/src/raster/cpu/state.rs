@@ -184,6 +184,11 @@ impl<T: Real> Scene<T> {
         })
     }
 
+    /// The exposures in single precision.
+    pub(super) fn exposures(&self) -> Vec<[f32; 12]> {
+        self.exposures.iter().map(|m| m.map(T::f32)).collect()
+    }
+
     /// Everything as single-precision arrays.
     pub(super) fn store(&self) -> TrainState {
         let matrices = |m: &[[T; 12]]| m.iter().map(|x| x.map(T::f32)).collect();
@@ -191,7 +196,7 @@ impl<T: Real> Scene<T> {
             splats: self.splats(),
             first_moments: self.first.store(self.sh_degree, false),
             second_moments: self.second.store(self.sh_degree, false),
-            exposures: matrices(&self.exposures),
+            exposures: self.exposures(),
             exposure_first_moments: matrices(&self.exposures_first),
             exposure_second_moments: matrices(&self.exposures_second),
             statistics: DensityStatistics {

@@ -319,8 +319,7 @@ impl Rasteriser for GpuRasteriser {
         let splats = self.splats()?;
         let (first_moments, second_moments) = self.scene.moments(&self.gpu, &mut self.recorder)?;
         let statistics = self.scene.statistics(&self.gpu, &mut self.recorder)?;
-        let exposures: Vec<[f32; 12]> =
-            self.recorder.read_as(&self.gpu, &self.training.exposures, self.exposures)?;
+        let exposures = self.exposures()?;
         let moments: Vec<[[f32; 12]; 2]> = self
             .recorder
             .read_as::<[f32; 12]>(&self.gpu, &self.training.exposure_moments, self.exposures * 2)?
@@ -336,6 +335,11 @@ impl Rasteriser for GpuRasteriser {
             exposure_second_moments: moments.iter().map(|m| m[1]).collect(),
             statistics,
         })
+    }
+
+    fn exposures(&mut self) -> Result<Vec<[f32; 12]>> {
+        self.settle()?;
+        self.recorder.read_as(&self.gpu, &self.training.exposures, self.exposures)
     }
 
     fn splats(&mut self) -> Result<Splats> {
