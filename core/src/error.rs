@@ -52,6 +52,18 @@ pub enum ErrorKind {
     DiskFull,
     /// Another input or output failure of the operating system.
     Io,
+    /// The API key is missing, unknown, malformed or revoked.
+    Unauthenticated,
+    /// The API key is genuine, but its owner may not do this.
+    PermissionDenied,
+    /// What was asked for contradicts the state of the resource, for example an upload that is in use already.
+    Conflict,
+    /// An idempotency key was used before with another request.
+    IdempotencyMismatch,
+    /// A limit on how much one user may ask for.
+    TooManyRequests,
+    /// More bytes than are accepted.
+    TooLarge,
     /// The caller cancelled the work.
     Cancelled,
     /// The work took longer than it was allowed to.
@@ -81,6 +93,12 @@ impl ErrorKind {
             Gpu => "gpu",
             DiskFull => "disk_full",
             Io => "io",
+            Unauthenticated => "unauthenticated",
+            PermissionDenied => "permission_denied",
+            Conflict => "conflict",
+            IdempotencyMismatch => "idempotency_mismatch",
+            TooManyRequests => "too_many_requests",
+            TooLarge => "too_large",
             Cancelled => "cancelled",
             DeadlineExceeded => "deadline_exceeded",
             Internal => "internal",
@@ -88,7 +106,7 @@ impl ErrorKind {
     }
 
     /// Exit status of the command line for this kind: 2 wrong use, 3 bad input, 4 missing program or device,
-    /// 5 the scene cannot be reconstructed, 6 system, 130 cancelled, 1 a fault of ours.
+    /// 5 the scene cannot be reconstructed, 6 system, 7 refused by the service, 130 cancelled, 1 a fault of ours.
     pub fn exit_code(self) -> u8 {
         use ErrorKind::*;
         match self {
@@ -102,6 +120,8 @@ impl ErrorKind {
             | IntrinsicsUnreliable
             | UnreliableReconstruction => 5,
             Gpu | DiskFull | Io | DeadlineExceeded => 6,
+            Unauthenticated | PermissionDenied | Conflict | IdempotencyMismatch | TooManyRequests
+            | TooLarge => 7,
             Cancelled => 130,
             Internal => 1,
         }

@@ -38,6 +38,35 @@ pub(crate) fn replace_atomically(path: &Path, make: impl FnOnce(&Path) -> Result
     result
 }
 
+/// Makes the names in `folder` durable.
+pub(crate) fn sync_folder(folder: &Path) -> Result<()> {
+    // Windows has no such call: there a rename is durable by itself.
+    if cfg!(windows) {
+        return Ok(());
+    }
+    File::open(folder).and_then(|f| f.sync_all()).map_err(|e| Error::io("flush", folder, e))
+}
+
+/// Makes a folder, and those above it that are missing, which only its owner may enter; durable when this returns.
+pub(crate) fn create_private_folder(folder: &Path) -> Result<()> {
+    if folder.is_dir() {
+        return Ok(());
+    }
+    let above = folder.parent().filter(|p| !p.as_os_str().is_empty());
+    if let Some(above) = above {
+        create_private_folder(above)?;
+    }
+    let mut builder = fs::DirBuilder::new();
+    #[cfg(unix)]
+    std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
+    match builder.create(folder) {
+        // Somebody else was faster.
+        Err(e) if e.kind() == io::ErrorKind::AlreadyExists && folder.is_dir() => {}
+        made => made.map_err(|e| Error::io("create", folder, e))?,
+    }
+    above.map_or(Ok(()), sync_folder)
+}
+
 /// A name in the same folder that no other process and no other thread of this one uses.
 fn temporary_path(path: &Path) -> Result<PathBuf> {
     static COUNTER: AtomicU64 = AtomicU64::new(0);

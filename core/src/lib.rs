@@ -14,6 +14,8 @@
 //! - [`train`]: fits Gaussians to the frames with those passes.
 //! - [`scene`]: Gaussian scenes and their files, preview, turntable.
 //! - [`pipeline`]: runs the stages in a folder, resumably.
+//! - [`service`]: users, uploads and jobs over one folder, with workers that run the pipeline; [`job`], [`database`] and
+//!   [`storage`] are its values, rows and files.
 //!
 //! Long calls take a [`Control`]: it cancels them and hears of their progress. Calls block; run them on a thread of
 //! their own. They use the rayon pool on which they are called (`ThreadPool::install` sets the number of threads),
@@ -21,15 +23,20 @@
 
 pub mod camera;
 pub mod control;
+pub mod database;
 pub mod error;
+pub mod failpoints;
 mod files;
 #[cfg(test)]
 mod interop;
+pub mod job;
 pub mod pipeline;
 mod random;
 pub mod raster;
 pub mod scene;
+pub mod service;
 pub mod sfm;
+pub mod storage;
 #[cfg(test)]
 mod test_data;
 pub mod train;

@@ -22,6 +22,7 @@ mod tests;
 pub use encode::VideoWriter;
 pub use extract::{extract_frames, probe_video as probe};
 pub use frames::{Frame, FrameOptions, FrameSource, Frames, VideoInfo};
+pub(crate) use probe::quick_check;
 
 /// Long side of the pictures on which frames are measured.
 const SURVEY_SIDE: u32 = 480;

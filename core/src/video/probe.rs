@@ -101,6 +101,22 @@ pub(super) fn address(path: &Path) -> OsString {
 /// [`ErrorKind::NotFound`], [`ErrorKind::InvalidMedia`] for what is no video or breaks a limit,
 /// [`ErrorKind::FfmpegMissing`], [`ErrorKind::Cancelled`].
 pub(super) fn probe(input: &Path, control: &Control) -> Result<Probe> {
+    let limit = Duration::from_secs(60);
+    probe_within(input, limit, control).map_err(|e| match e.kind() {
+        ErrorKind::DeadlineExceeded => invalid(input, "its description cannot be read within a minute"),
+        _ => e,
+    })
+}
+
+/// Refuses what is clearly no video that can be read, within `limit`.
+///
+/// # Errors
+/// As [`probe`]; [`ErrorKind::DeadlineExceeded`] if it cannot be told in that time.
+pub(crate) fn quick_check(input: &Path, limit: Duration) -> Result<()> {
+    probe_within(input, limit, &Control::new()).map(drop)
+}
+
+fn probe_within(input: &Path, limit: Duration, control: &Control) -> Result<Probe> {
     let path = std::path::absolute(input).map_err(|e| Error::io("open", input, e))?;
     sniff(&path)?;
     let tools = Tools::find()?;
@@ -114,14 +130,7 @@ pub(super) fn probe(input: &Path, control: &Control) -> Result<Probe> {
     );
     command.arg("-i").arg(address(&path));
     let limits = Limits { processor: 60, ..Limits::default() };
-    let output =
-        process::run(Process::spawn(&mut command, &limits)?, 1 << 20, Duration::from_secs(60), control)
-            .map_err(|e| match e.kind() {
-                ErrorKind::DeadlineExceeded => {
-                    invalid(&path, "its description cannot be read within a minute")
-                }
-                _ => e,
-            })?;
+    let output = process::run(Process::spawn(&mut command, &limits)?, 1 << 20, limit, control)?;
     let json: Value = serde_json::from_slice(&output.stdout).unwrap_or_default();
     let no_streams = json["streams"].as_array().is_none_or(Vec::is_empty);
     if !output.status.success() || no_streams {

@@ -1,0 +1,239 @@
+//! The rows: users, keys, uploads, jobs. One row is the only truth about each of them.
+//!
+//! Called by [`crate::service`] only, on any thread. Each method is one transaction; when one that writes returns `Ok`, what
+//! it wrote survives a power cut. Every read and write of a job on behalf of a user names that user: to others the job does
+//! not exist. The methods of [`QueueRows`] are the workers' side and are fenced: they name the lease, and do nothing once it
+//! is lost.
+
+mod clock;
+mod rows;
+mod sqlite;
+#[cfg(test)]
+mod suite;
+
+#[cfg(test)]
+pub(crate) use clock::ManualClock;
+pub use clock::{Clock, SystemClock};
+pub use rows::{
+    Claim, DeletedJob, Inserted, Lease, LeaseState, NewJob, Progress, Publication, Reclaimed, Statistics,
+    StoredArtifact, StoredKey, Upload, UploadedVideo,
+};
+pub use sqlite::SqliteDatabase;
+
+use crate::error::Result;
+use crate::job::{
+    ApiKey, ArtifactKind, BlobName, Failure, Job, JobId, JobPage, JobUpdate, Limits, ListQuery, Submitted,
+    Tier, Timestamp, User, UserId,
+};
+
+/// All rows. One behaviour suite (`suite.rs`) holds for every implementation.
+pub trait JobDatabase: UserRows + UploadRows + JobRows + QueueRows + Send + Sync {
+    /// Counts for an operator.
+    ///
+    /// # Errors
+    /// The database's.
+    fn statistics(&self) -> Result<Statistics>;
+
+    /// Checks the whole database for damage; the answer lists what is wrong, and is empty if nothing is.
+    ///
+    /// # Errors
+    /// The database's.
+    fn integrity_check(&self) -> Result<Vec<String>>;
+}
+
+/// Users and their keys.
+pub trait UserRows {
+    /// # Errors
+    /// [`Conflict`](crate::ErrorKind::Conflict) if the name is taken.
+    fn add_user(&self, user: &User) -> Result<()>;
+    /// All users, by name.
+    ///
+    /// # Errors
+    /// The database's.
+    fn users(&self) -> Result<Vec<User>>;
+    /// # Errors
+    /// The database's.
+    fn user_by_name(&self, name: &str) -> Result<Option<User>>;
+    /// Says whether there is such a user.
+    ///
+    /// # Errors
+    /// The database's.
+    fn set_tier(&self, user: UserId, tier: Tier) -> Result<bool>;
+    /// Says whether there is such a user and the prefix is new.
+    ///
+    /// # Errors
+    /// The database's.
+    fn create_key(&self, user: UserId, key: &ApiKey, mac: &[u8; 32]) -> Result<bool>;
+    /// The keys of a user, oldest first.
+    ///
+    /// # Errors
+    /// The database's.
+    fn keys(&self, user: UserId) -> Result<Vec<ApiKey>>;
+    /// Says whether the user has such a key. One that is revoked already keeps its time.
+    ///
+    /// # Errors
+    /// The database's.
+    fn revoke_key(&self, user: UserId, prefix: &str) -> Result<bool>;
+    /// What is needed to check a key.
+    ///
+    /// # Errors
+    /// The database's.
+    fn key(&self, prefix: &str) -> Result<Option<StoredKey>>;
+    /// Notes when keys were last used; a time earlier than the noted one changes nothing.
+    ///
+    /// # Errors
+    /// The database's.
+    fn touch_keys(&self, used: &[(String, Timestamp)]) -> Result<()>;
+}
+
+/// Uploads, from their address to the last job that uses them.
+pub trait UploadRows {
+    /// # Errors
+    /// The database's.
+    fn create_upload(&self, user: UserId, name: BlobName, lifetime_seconds: u64) -> Result<Upload>;
+    /// # Errors
+    /// The database's.
+    fn upload(&self, name: &BlobName) -> Result<Option<Upload>>;
+    /// Makes `video` the content of the upload and returns the version that it replaces.
+    ///
+    /// # Errors
+    /// [`NotFound`](crate::ErrorKind::NotFound) if the upload is gone, [`Conflict`](crate::ErrorKind::Conflict) if a job
+    /// uses it already.
+    fn finish_upload(&self, name: &BlobName, video: &UploadedVideo) -> Result<Option<u64>>;
+    /// Marks as deleted what no job uses and nobody touched for `retention_seconds`, and returns all that are marked, also
+    /// from before: their files are to be removed, then they are to be forgotten.
+    ///
+    /// # Errors
+    /// The database's.
+    fn expire_uploads(&self, retention_seconds: u64) -> Result<Vec<Upload>>;
+    /// Removes the row of an upload that is marked as deleted.
+    ///
+    /// # Errors
+    /// The database's.
+    fn forget_upload(&self, name: &BlobName) -> Result<()>;
+}
+
+/// Jobs as their owners see them.
+pub trait JobRows {
+    /// Adds a job and everything that belongs to its submission, or finds that it was added before.
+    ///
+    /// # Errors
+    /// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) for a video that is not there or a full quota,
+    /// [`TooManyRequests`](crate::ErrorKind::TooManyRequests) for a full queue,
+    /// [`IdempotencyMismatch`](crate::ErrorKind::IdempotencyMismatch).
+    fn insert_job(&self, job: &NewJob, limits: &Limits) -> Result<Inserted>;
+    /// The answer that was given before to this idempotency key, if it was to the same request.
+    ///
+    /// # Errors
+    /// [`IdempotencyMismatch`](crate::ErrorKind::IdempotencyMismatch) if it was to another.
+    fn idempotent_answer(
+        &self,
+        user: UserId,
+        key: &str,
+        body_hash: &[u8; 32],
+        hours: u64,
+    ) -> Result<Option<Submitted>>;
+    /// The jobs of a user, newest first.
+    ///
+    /// # Errors
+    /// The database's.
+    fn list_jobs(&self, user: UserId, query: &ListQuery) -> Result<JobPage>;
+    /// # Errors
+    /// The database's.
+    fn job(&self, user: UserId, job: JobId) -> Result<Option<Job>>;
+    /// Changes only the named columns.
+    ///
+    /// # Errors
+    /// The database's.
+    fn update_job(&self, user: UserId, job: JobId, update: &JobUpdate) -> Result<Option<Job>>;
+    /// Makes a job that has not ended fail with `failure`; its worker finds its lease lost.
+    ///
+    /// # Errors
+    /// The database's.
+    fn cancel_job(&self, user: UserId, job: JobId, failure: &Failure) -> Result<Option<Job>>;
+    /// Makes a job unreachable, and its video too if no other job uses it. Says whether there was such a job.
+    ///
+    /// # Errors
+    /// The database's.
+    fn mark_deleted(&self, user: UserId, job: JobId) -> Result<bool>;
+    /// # Errors
+    /// The database's.
+    fn artifact(&self, user: UserId, job: JobId, kind: ArtifactKind) -> Result<Option<StoredArtifact>>;
+    /// Jobs of all users, newest first, for an operator.
+    ///
+    /// # Errors
+    /// The database's.
+    fn all_jobs(&self) -> Result<Vec<Job>>;
+    /// Jobs that are marked as deleted and that no worker holds: their files are to be removed, then they are to be
+    /// forgotten.
+    ///
+    /// # Errors
+    /// The database's.
+    fn deleted_jobs(&self) -> Result<Vec<DeletedJob>>;
+    /// Removes the row of a job that is marked as deleted.
+    ///
+    /// # Errors
+    /// The database's.
+    fn forget_job(&self, job: JobId) -> Result<()>;
+    /// Which files of a job are still needed.
+    ///
+    /// # Errors
+    /// The database's.
+    fn file_owner(&self, job: JobId) -> Result<FileOwner>;
+}
+
+/// What the files of a job are good for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum FileOwner {
+    /// There is no such job.
+    Nobody,
+    /// It waits or runs: all its files may be needed.
+    Unfinished,
+    /// It has ended: no workspace is needed, and of its artifacts these, with the attempts that made them.
+    Ended(Vec<(ArtifactKind, u32)>),
+}
+
+/// Jobs as workers see them.
+pub trait QueueRows {
+    /// Takes the first waiting job for `lease_seconds`.
+    ///
+    /// # Errors
+    /// The database's.
+    fn claim(&self, owner: &str, worker: &str, lease_seconds: u64) -> Result<Option<Claim>>;
+    /// Prolongs a lease.
+    ///
+    /// # Errors
+    /// The database's.
+    fn heartbeat(&self, lease: &Lease, lease_seconds: u64) -> Result<LeaseState>;
+    /// Looks whether a lease still holds, without writing.
+    ///
+    /// # Errors
+    /// The database's.
+    fn lease_state(&self, lease: &Lease) -> Result<LeaseState>;
+    /// Says how far the job is. Its percentage never goes back.
+    ///
+    /// # Errors
+    /// The database's.
+    fn progress(&self, lease: &Lease, progress: &Progress) -> Result<LeaseState>;
+    /// Makes the job finished, with all its artifacts, in one step.
+    ///
+    /// # Errors
+    /// The database's; then it is not known whether the job is finished.
+    fn publish(&self, lease: &Lease, publication: &Publication) -> Result<LeaseState>;
+    /// Makes the job failed, with the log if there is one.
+    ///
+    /// # Errors
+    /// The database's.
+    fn fail(&self, lease: &Lease, failure: &Failure, log_size: Option<u64>) -> Result<LeaseState>;
+    /// Gives the job back to the queue at its old place; of a deleted job, lets go. With `crash` it counts as one, and the
+    /// job fails with that if it had its last chance.
+    ///
+    /// # Errors
+    /// The database's.
+    fn release(&self, lease: &Lease, crash: Option<&Failure>, max_attempts: u32) -> Result<()>;
+    /// Takes jobs away from workers that are dead: their lease has run out, or `is_alive` says that their process is gone.
+    ///
+    /// # Errors
+    /// The database's.
+    fn reclaim(&self, is_alive: &dyn Fn(&str) -> bool, max_attempts: u32) -> Result<Reclaimed>;
+}

@@ -1,0 +1,184 @@
+//! What goes into the database and comes out of it.
+
+use serde::Serialize;
+
+use crate::control::{Stage, Warning};
+use crate::job::{ArtifactKind, BlobName, CameraData, JobId, JobRequest, Submitted, Tier, Timestamp, UserId};
+
+/// What is needed to check a key.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StoredKey {
+    /// Its owner.
+    pub user: UserId,
+    /// What the owner may do.
+    pub tier: Tier,
+    /// Authentication code of the whole key.
+    pub mac: [u8; 32],
+    /// Whether it was revoked.
+    pub revoked: bool,
+}
+
+/// An upload.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Upload {
+    /// Its name.
+    pub name: BlobName,
+    /// Its owner.
+    pub user: UserId,
+    /// Until when a transfer may begin.
+    pub expires_at: Timestamp,
+    /// Its content, once there is one.
+    pub video: Option<UploadedVideo>,
+    /// Whether a job uses it.
+    pub submitted: bool,
+    /// Whether it is about to be removed.
+    pub deleted: bool,
+}
+
+/// The content of an upload.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct UploadedVideo {
+    /// Which file it is, see [`crate::storage::BlobKey::Video`].
+    pub version: u64,
+    /// Bytes.
+    pub size: u64,
+    /// SHA-256 of the bytes.
+    pub sha256: [u8; 32],
+    /// The name that it had where it came from.
+    pub file_name: Option<String>,
+}
+
+/// A job to be added.
+#[derive(Debug, Clone, PartialEq)]
+pub struct NewJob {
+    /// Whose it will be.
+    pub user: UserId,
+    /// Its name.
+    pub job_id: JobId,
+    /// What it is asked for; the title is set.
+    pub request: JobRequest,
+    /// The version of the video that was looked at.
+    pub video_version: u64,
+    /// The client's key against double submission, with the hash of its body.
+    pub idempotency: Option<(String, [u8; 32])>,
+}
+
+/// What became of a job to be added.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Inserted {
+    /// It was added.
+    Added(Submitted),
+    /// The same request was made before; this was the answer.
+    Before(Submitted),
+    /// The video was replaced since it was looked at: look again.
+    VideoChanged,
+}
+
+/// A worker's hold on a job. The attempt is the fencing token: every claim gets a higher one.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Lease {
+    /// The job.
+    pub job: JobId,
+    /// Counts the claims of this job, from 1.
+    pub attempt: u32,
+    /// The process that holds it.
+    pub owner: String,
+}
+
+/// A job that a worker has taken.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Claim {
+    /// The hold on it.
+    pub lease: Lease,
+    /// What it is asked for.
+    pub request: JobRequest,
+    /// The version of the video.
+    pub video_version: u64,
+}
+
+/// Whether a lease still holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LeaseState {
+    /// It holds.
+    Held,
+    /// The job is to be deleted; the lease holds until it is released.
+    Deleted,
+    /// The job belongs to somebody else or to nobody: nothing may be written for it any more.
+    Lost,
+}
+
+/// How far a job is.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Progress {
+    /// The stage.
+    pub stage: Stage,
+    /// How much of it is done, 0 to 1.
+    pub fraction: f32,
+    /// `percent_complete`, once generation has started.
+    pub percent: Option<u8>,
+}
+
+/// What a finished job publishes. All files are durable before this is written.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Publication {
+    /// The files and their sizes.
+    pub artifacts: Vec<(ArtifactKind, u64)>,
+    /// Where a viewer starts.
+    pub camera: CameraData,
+    /// What the user should know.
+    pub warnings: Vec<Warning>,
+}
+
+/// An artifact that can be fetched.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StoredArtifact {
+    /// The attempt that made it.
+    pub attempt: u32,
+    /// Bytes.
+    pub size: u64,
+    /// The title of its job.
+    pub title: String,
+}
+
+/// A job whose files are to be removed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DeletedJob {
+    /// The job.
+    pub job: JobId,
+    /// Every attempt up to this may have left artifacts.
+    pub attempt: u32,
+}
+
+/// What was taken away from dead workers.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Reclaimed {
+    /// Back in the queue.
+    pub queued: Vec<JobId>,
+    /// Failed, after too many crashes.
+    pub failed: Vec<JobId>,
+}
+
+/// Counts for an operator.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+pub struct Statistics {
+    /// Users.
+    pub users: u64,
+    /// Keys that work.
+    pub keys: u64,
+    /// Uploads that no job uses yet.
+    pub uploads: u64,
+    /// Jobs that wait.
+    pub queued: u64,
+    /// Jobs whose video is processed.
+    pub processing_video: u64,
+    /// Jobs whose scene is generated.
+    pub generating_scene: u64,
+    /// Jobs that are done.
+    pub finished: u64,
+    /// Jobs that failed.
+    pub failed: u64,
+    /// Jobs whose files are being removed.
+    pub deleting: u64,
+    /// Bytes of videos and artifacts.
+    pub stored_bytes: u64,
+}

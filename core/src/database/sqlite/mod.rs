@@ -1,0 +1,296 @@
+//! Rows in one SQLite file, for any number of processes on one machine.
+//!
+//! WAL with `synchronous=FULL`: a commit that returned survives a power cut. One connection writes, in transactions that
+//! take the write lock at their beginning; a pool of others reads, undisturbed by it. Every statement is kept prepared.
+
+mod jobs;
+mod queue;
+mod uploads;
+mod users;
+mod values;
+
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use rusqlite::{Connection, ErrorCode, OpenFlags, Transaction, TransactionBehavior};
+
+use super::{Clock, JobDatabase, Statistics};
+use crate::error::{Error, ErrorKind, Result};
+use crate::failpoints;
+
+/// Marks the file as ours ("recn").
+const APPLICATION_ID: i32 = 0x7265_636e;
+/// What takes an older file to the newest form, one step a version.
+const MIGRATIONS: [&str; 1] = [include_str!("schema.sql")];
+/// How long a transaction waits for that of another process.
+const BUSY: Duration = Duration::from_secs(5);
+/// Readers that are kept open.
+const READERS: usize = 16;
+
+/// Result inside a transaction.
+type Sql<T> = std::result::Result<T, Fault>;
+
+/// What goes wrong inside a transaction: SQLite's errors are translated once, at its end.
+#[derive(Debug)]
+enum Fault {
+    Sqlite(rusqlite::Error),
+    Ours(Error),
+}
+
+/// A database in one file.
+pub struct SqliteDatabase {
+    path: PathBuf,
+    clock: Arc<dyn Clock>,
+    writer: Mutex<Connection>,
+    readers: Mutex<Vec<Connection>>,
+}
+
+impl SqliteDatabase {
+    /// Opens or creates the database at `path` and brings it to the newest form.
+    ///
+    /// # Errors
+    /// [`ErrorKind::InvalidFile`] for another program's file or one of a newer version; the system's.
+    pub fn open(path: &Path, clock: Arc<dyn Clock>) -> Result<Self> {
+        let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE;
+        let mut writer = connect(path, flags)?;
+        prepare(&mut writer, path).map_err(Fault::translate)?;
+        Ok(Self { path: path.to_owned(), clock, writer: Mutex::new(writer), readers: Mutex::default() })
+    }
+
+    /// Runs `work` in a transaction of its own and makes it durable; `name` is the failpoint before the commit.
+    fn write<T>(&self, name: &'static str, work: impl FnOnce(&Transaction<'_>) -> Sql<T>) -> Result<T> {
+        // A panic in another transaction rolled it back when it was dropped: the connection is as good as before.
+        let mut writer = self.writer.lock().unwrap_or_else(PoisonError::into_inner);
+        let commit = || {
+            let transaction = writer.transaction_with_behavior(TransactionBehavior::Immediate)?;
+            let value = work(&transaction)?;
+            failpoints::pass(name).map_err(|e| Error::io("write", &self.path, e))?;
+            transaction.commit()?;
+            Ok(value)
+        };
+        commit().map_err(Fault::translate)
+    }
+
+    /// Runs `work`, which only reads, beside all others.
+    fn read<T>(&self, work: impl FnOnce(&Connection) -> Sql<T>) -> Result<T> {
+        let pooled = self.lock_readers().pop();
+        let reader = match pooled {
+            Some(reader) => reader,
+            None => connect(&self.path, OpenFlags::SQLITE_OPEN_READ_ONLY)?,
+        };
+        let value = work(&reader);
+        let mut readers = self.lock_readers();
+        if readers.len() < READERS {
+            readers.push(reader);
+        }
+        value.map_err(Fault::translate)
+    }
+
+    fn lock_readers(&self) -> MutexGuard<'_, Vec<Connection>> {
+        self.readers.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn connect(path: &Path, flags: OpenFlags) -> Result<Connection> {
+    let open = || {
+        let connection = Connection::open_with_flags(path, flags | OpenFlags::SQLITE_OPEN_NO_MUTEX)?;
+        connection.busy_timeout(BUSY)?;
+        connection.set_prepared_statement_cache_capacity(64);
+        Ok(connection)
+    };
+    open().map_err(|e| Fault::Sqlite(e).translate().hint(format!("the database is {}", path.display())))
+}
+
+/// Sets what the writer holds to, and brings the file to the newest form.
+fn prepare(writer: &mut Connection, path: &Path) -> Sql<()> {
+    writer.pragma_update_and_check(None, "journal_mode", "wal", |_| Ok(()))?;
+    writer.pragma_update(None, "synchronous", "full")?;
+    writer.pragma_update(None, "foreign_keys", true)?;
+    migrate(writer, path)
+}
+
+fn migrate(connection: &mut Connection, path: &Path) -> Sql<()> {
+    let number =
+        |name: &str, c: &Connection| -> Sql<i32> { Ok(c.pragma_query_value(None, name, |r| r.get(0))?) };
+    let newest = MIGRATIONS.len() as i32;
+    let transaction = connection.transaction_with_behavior(TransactionBehavior::Exclusive)?;
+    let (application, version) =
+        (number("application_id", &transaction)?, number("user_version", &transaction)?);
+    let tables: i64 = transaction.query_row("SELECT count(*) FROM sqlite_schema", [], |r| r.get(0))?;
+    if (version > 0 || tables > 0) && application != APPLICATION_ID {
+        return Err(Error::new(
+            ErrorKind::InvalidFile,
+            format!("{} is a database of another program", path.display()),
+        )
+        .hint("choose another folder")
+        .into());
+    }
+    if version > newest {
+        return Err(Error::new(
+            ErrorKind::InvalidFile,
+            format!("{} has version {version}; this program knows up to {newest}", path.display()),
+        )
+        .hint("use the newer program that wrote it")
+        .into());
+    }
+    let done = usize::try_from(version).unwrap_or(0);
+    for step in MIGRATIONS.iter().skip(done) {
+        transaction.execute_batch(step)?;
+    }
+    transaction.pragma_update(None, "application_id", APPLICATION_ID)?;
+    transaction.pragma_update(None, "user_version", newest)?;
+    transaction.commit()?;
+    Ok(())
+}
+
+impl JobDatabase for SqliteDatabase {
+    fn statistics(&self) -> Result<Statistics> {
+        self.read(|c| {
+            let count = |sql: &str| -> Sql<u64> { Ok(c.prepare_cached(sql)?.query_row([], |r| r.get(0))?) };
+            let mut statistics = Statistics {
+                users: count("SELECT count(*) FROM users")?,
+                keys: count("SELECT count(*) FROM api_keys WHERE revoked_at IS NULL")?,
+                uploads: count("SELECT count(*) FROM uploads WHERE submitted = 0 AND deleted = 0")?,
+                deleting: count("SELECT count(*) FROM jobs WHERE deleted = 1")?,
+                stored_bytes: count(
+                    "SELECT (SELECT ifnull(sum(size), 0) FROM uploads) + (SELECT ifnull(sum(size), 0) FROM artifacts)",
+                )?,
+                ..Statistics::default()
+            };
+            let mut states = c.prepare_cached(
+                "SELECT state, percent IS NOT NULL, count(*) FROM jobs WHERE deleted = 0 GROUP BY 1, 2",
+            )?;
+            let mut rows = states.query([])?;
+            while let Some(row) = rows.next()? {
+                let (state, generating, count): (String, bool, u64) = (row.get(0)?, row.get(1)?, row.get(2)?);
+                let field = match (state.as_str(), generating) {
+                    ("queued", _) => &mut statistics.queued,
+                    ("running", false) => &mut statistics.processing_video,
+                    ("running", true) => &mut statistics.generating_scene,
+                    ("finished", _) => &mut statistics.finished,
+                    _ => &mut statistics.failed,
+                };
+                *field += count;
+            }
+            Ok(statistics)
+        })
+    }
+
+    fn integrity_check(&self) -> Result<Vec<String>> {
+        self.read(|c| {
+            let mut found = Vec::new();
+            c.pragma_query(None, "integrity_check", |row| {
+                found.push(row.get::<_, String>(0)?);
+                Ok(())
+            })?;
+            found.retain(|line| line != "ok");
+            c.pragma_query(None, "foreign_key_check", |row| {
+                let (table, row): (String, Option<i64>) = (row.get(0)?, row.get(1)?);
+                found.push(format!("row {row:?} of {table} names a row that is not there"));
+                Ok(())
+            })?;
+            Ok(found)
+        })
+    }
+}
+
+impl From<rusqlite::Error> for Fault {
+    fn from(source: rusqlite::Error) -> Self {
+        Fault::Sqlite(source)
+    }
+}
+
+impl From<Error> for Fault {
+    fn from(error: Error) -> Self {
+        Fault::Ours(error)
+    }
+}
+
+impl Fault {
+    /// The fault in our words.
+    fn translate(self) -> Error {
+        let source = match self {
+            Fault::Ours(error) => return error,
+            Fault::Sqlite(source) => source,
+        };
+        let (kind, message) = match source.sqlite_error_code() {
+            Some(ErrorCode::DiskFull) => {
+                (ErrorKind::DiskFull, "cannot write the database: the disk is full".into())
+            }
+            Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => {
+                (ErrorKind::Io, "another process kept the database for too long".into())
+            }
+            Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase) => {
+                (ErrorKind::InvalidFile, format!("the database is damaged: {source}"))
+            }
+            Some(
+                ErrorCode::SystemIoFailure
+                | ErrorCode::CannotOpen
+                | ErrorCode::ReadOnly
+                | ErrorCode::PermissionDenied,
+            ) => (ErrorKind::Io, format!("cannot use the database: {source}")),
+            _ => (ErrorKind::Internal, format!("the database refused: {source}")),
+        };
+        Error::new(kind, message).caused_by(source)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{ManualClock, suite};
+    use super::*;
+
+    #[test]
+    fn the_sqlite_file_behaves() {
+        suite::run(|clock| {
+            let folder = tempfile::tempdir().unwrap();
+            let database = SqliteDatabase::open(&folder.path().join("jobs.db"), clock).unwrap();
+            (folder, database)
+        });
+    }
+
+    #[test]
+    fn a_commit_is_durable_and_readers_do_not_wait() {
+        let folder = tempfile::tempdir().unwrap();
+        let database =
+            SqliteDatabase::open(&folder.path().join("jobs.db"), Arc::new(ManualClock::new())).unwrap();
+        let writer = database.writer.lock().unwrap();
+        let text = |name: &str| writer.pragma_query_value(None, name, |r| r.get::<_, String>(0)).unwrap();
+        let number = |name: &str| writer.pragma_query_value(None, name, |r| r.get::<_, i64>(0)).unwrap();
+        assert_eq!(text("journal_mode"), "wal");
+        assert_eq!((number("synchronous"), number("foreign_keys")), (2, 1));
+        // The writer is held by this test, and still:
+        assert_eq!(database.statistics().unwrap(), Statistics::default());
+        assert!(database.integrity_check().unwrap().is_empty());
+    }
+
+    #[test]
+    fn a_strange_or_newer_file_is_left_alone() {
+        let folder = tempfile::tempdir().unwrap();
+        let open = |name: &str| SqliteDatabase::open(&folder.path().join(name), Arc::new(ManualClock::new()));
+        std::fs::write(folder.path().join("text"), "hello, this is no database at all").unwrap();
+        assert_eq!(open("text").err().unwrap().kind(), ErrorKind::InvalidFile);
+        let other = Connection::open(folder.path().join("other")).unwrap();
+        other.execute_batch("CREATE TABLE mine (x)").unwrap();
+        assert_eq!(open("other").err().unwrap().kind(), ErrorKind::InvalidFile);
+        drop(open("ours").unwrap());
+        drop(open("ours").unwrap());
+        let ours = Connection::open(folder.path().join("ours")).unwrap();
+        ours.pragma_update(None, "user_version", 99).unwrap();
+        assert!(open("ours").err().unwrap().message().contains("99"));
+    }
+
+    #[test]
+    fn a_failed_transaction_leaves_nothing() {
+        let folder = tempfile::tempdir().unwrap();
+        let database =
+            SqliteDatabase::open(&folder.path().join("jobs.db"), Arc::new(ManualClock::new())).unwrap();
+        let failed: Result<()> = database.write("database.add_user.commit", |t| {
+            t.execute("INSERT INTO users VALUES ('a', 'a', 'free', 0)", [])?;
+            Err(Error::argument("no").into())
+        });
+        assert!(failed.is_err());
+        assert_eq!(database.statistics().unwrap().users, 0);
+    }
+}

@@ -1,0 +1,109 @@
+//! Uploads.
+
+use rusqlite::{OptionalExtension, Row, params};
+
+use super::SqliteDatabase;
+use super::values::version_column;
+use crate::database::{Upload, UploadRows, UploadedVideo};
+use crate::error::{Error, ErrorKind, Result};
+use crate::job::{BlobName, UserId};
+
+const UPLOAD: &str = "SELECT blob_name, user_id, expires_at, version, size, sha256, file_name, submitted, deleted FROM uploads";
+
+fn upload(row: &Row<'_>) -> rusqlite::Result<Upload> {
+    let video = match row.get::<_, Option<i64>>(3)? {
+        Some(version) => Some(UploadedVideo {
+            version: version.cast_unsigned(),
+            size: row.get(4)?,
+            sha256: row.get(5)?,
+            file_name: row.get(6)?,
+        }),
+        None => None,
+    };
+    Ok(Upload {
+        name: row.get(0)?,
+        user: row.get(1)?,
+        expires_at: row.get(2)?,
+        video,
+        submitted: row.get(7)?,
+        deleted: row.get(8)?,
+    })
+}
+
+impl UploadRows for SqliteDatabase {
+    fn create_upload(&self, user: UserId, name: BlobName, lifetime_seconds: u64) -> Result<Upload> {
+        let now = self.clock.now();
+        let expires_at = now.plus_seconds(lifetime_seconds);
+        self.write("database.create_upload.commit", |t| {
+            t.prepare_cached(
+                "INSERT INTO uploads (blob_name, user_id, expires_at, touched_at) VALUES (?1, ?2, ?3, ?4)",
+            )?
+            .execute(params![name, user, expires_at, now])?;
+            Ok(Upload { name, user, expires_at, video: None, submitted: false, deleted: false })
+        })
+    }
+
+    fn upload(&self, name: &BlobName) -> Result<Option<Upload>> {
+        self.read(|c| {
+            Ok(c.prepare_cached(&format!("{UPLOAD} WHERE blob_name = ?1"))?
+                .query_row([name], upload)
+                .optional()?)
+        })
+    }
+
+    fn finish_upload(&self, name: &BlobName, video: &UploadedVideo) -> Result<Option<u64>> {
+        let now = self.clock.now();
+        self.write("database.finish_upload.commit", |t| {
+            let before = t
+                .prepare_cached(&format!("{UPLOAD} WHERE blob_name = ?1"))?
+                .query_row([name], upload)
+                .optional()?
+                .filter(|u| !u.deleted)
+                .ok_or_else(|| Error::new(ErrorKind::NotFound, "Upload not found"))?;
+            if before.submitted {
+                return Err(Error::new(ErrorKind::Conflict, "The video is already used by a job").into());
+            }
+            t.prepare_cached(
+                "UPDATE uploads SET version = ?2, size = ?3, sha256 = ?4, file_name = ?5, touched_at = ?6
+                 WHERE blob_name = ?1",
+            )?
+            .execute(params![
+                name,
+                version_column(video.version),
+                video.size,
+                video.sha256,
+                video.file_name,
+                now
+            ])?;
+            Ok(before.video.map(|v| v.version))
+        })
+    }
+
+    fn expire_uploads(&self, retention_seconds: u64) -> Result<Vec<Upload>> {
+        let before = self.clock.now().minus_seconds(retention_seconds);
+        const EXPIRED: &str = "submitted = 0 AND deleted = 0 AND touched_at < ?1 AND expires_at < ?1";
+        const MARKED: &str =
+            "deleted = 1 AND NOT EXISTS (SELECT 1 FROM jobs WHERE jobs.blob_name = uploads.blob_name)";
+        // Mostly there is nothing to do, and then nobody has to wait for the write lock.
+        let any = self.read(|c| {
+            let sql = format!("SELECT 1 FROM uploads WHERE ({EXPIRED}) OR ({MARKED})");
+            Ok(c.prepare_cached(&sql)?.exists([before])?)
+        })?;
+        if !any {
+            return Ok(Vec::new());
+        }
+        self.write("database.expire_uploads.commit", |t| {
+            t.prepare_cached(&format!("UPDATE uploads SET deleted = 1 WHERE {EXPIRED}"))?
+                .execute([before])?;
+            let mut statement = t.prepare_cached(&format!("{UPLOAD} WHERE {MARKED}"))?;
+            Ok(statement.query_map([], upload)?.collect::<rusqlite::Result<_>>()?)
+        })
+    }
+
+    fn forget_upload(&self, name: &BlobName) -> Result<()> {
+        self.write("database.forget_upload.commit", |t| {
+            t.prepare_cached("DELETE FROM uploads WHERE blob_name = ?1 AND deleted = 1")?.execute([name])?;
+            Ok(())
+        })
+    }
+}

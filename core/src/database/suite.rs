@@ -1,0 +1,573 @@
+//! What every database must do.
+
+use std::sync::Arc;
+
+use super::{
+    Claim, Clock, FileOwner, Inserted, JobDatabase, Lease, LeaseState, ManualClock, NewJob, Progress,
+    Publication, UploadedVideo,
+};
+use crate::control::{Stage, Warning};
+use crate::error::{ErrorKind, Result};
+use crate::job::{
+    ApiKey, ArtifactKind, BlobName, CameraData, CameraType, CameraUpdate, Failure, Job, JobId, JobRequest,
+    JobState, JobStatus, JobUpdate, Limits, ListQuery, Submitted, Tier, User, UserId, VideoExtension, Xyz,
+};
+
+const LEASE: u64 = 30;
+const ATTEMPTS: u32 = 3;
+const HOUR: i64 = 3600;
+
+/// An empty database with two users.
+struct World<D> {
+    database: D,
+    clock: Arc<ManualClock>,
+    anna: UserId,
+    eve: UserId,
+    limits: Limits,
+    _keep: tempfile::TempDir,
+}
+
+/// Runs the whole suite; `open` makes an empty database.
+pub(super) fn run<D: JobDatabase>(open: impl Fn(Arc<dyn Clock>) -> (tempfile::TempDir, D)) {
+    let world = || World::new(&open);
+    users_and_keys(&world());
+    uploads(&world());
+    submissions(world());
+    idempotency(&world());
+    lists(&world());
+    updates(&world());
+    a_job_runs(&world());
+    leases(&world());
+    crashes(&world());
+    cancel_and_delete(&world());
+    shared_videos(&world());
+}
+
+impl<D: JobDatabase> World<D> {
+    fn new(open: &impl Fn(Arc<dyn Clock>) -> (tempfile::TempDir, D)) -> Self {
+        let clock = Arc::new(ManualClock::new());
+        let (keep, database) = open(clock.clone());
+        let add = |name: &str| {
+            let (user_id, created_at) = (UserId::random(), clock.now());
+            let user = User { user_id, name: name.into(), tier: Tier::Enterprise, created_at };
+            database.add_user(&user).unwrap();
+            user_id
+        };
+        let (anna, eve) = (add("anna"), add("eve"));
+        World { anna, eve, database, clock, limits: Limits::default(), _keep: keep }
+    }
+
+    fn upload(&self, user: UserId) -> BlobName {
+        let name = BlobName::random(VideoExtension::Mp4);
+        self.database.create_upload(user, name, 7200).unwrap();
+        self.database.finish_upload(&name, &video(1)).unwrap();
+        name
+    }
+
+    fn insert(&self, new: &NewJob) -> Result<Inserted> {
+        self.database.insert_job(new, &self.limits)
+    }
+
+    fn submit(&self, user: UserId) -> JobId {
+        self.submit_as(user, |_| {})
+    }
+
+    fn submit_as(&self, user: UserId, change: impl FnOnce(&mut JobRequest)) -> JobId {
+        let mut new = new_job(user, self.upload(user));
+        change(&mut new.request);
+        self.insert(&new).unwrap();
+        new.job_id
+    }
+
+    fn job(&self, job: JobId) -> Job {
+        self.database.job(self.anna, job).unwrap().unwrap()
+    }
+
+    fn status(&self, job: JobId) -> String {
+        self.job(job).status.to_string()
+    }
+
+    fn claim(&self) -> Option<Claim> {
+        self.database.claim("process", "worker", LEASE).unwrap()
+    }
+
+    fn take(&self) -> Lease {
+        self.claim().unwrap().lease
+    }
+}
+
+fn video(version: u64) -> UploadedVideo {
+    UploadedVideo { version, size: 10, sha256: [7; 32], file_name: Some("garden.mp4".into()) }
+}
+
+fn new_job(user: UserId, blob: BlobName) -> NewJob {
+    NewJob {
+        user,
+        job_id: JobId::random(),
+        request: JobRequest::new(blob),
+        video_version: 1,
+        idempotency: None,
+    }
+}
+
+fn added(inserted: Inserted) -> Submitted {
+    match inserted {
+        Inserted::Added(submitted) => submitted,
+        other => panic!("{other:?}"),
+    }
+}
+
+fn failure(code: &str) -> Failure {
+    Failure { code: code.into(), message: "it broke".into() }
+}
+
+fn publication() -> Publication {
+    let camera = CameraData { position: Xyz { x: 1.0, y: 2.0, z: 3.0 }, ..CameraData::default() };
+    let artifacts = vec![(ArtifactKind::Ply, 100), (ArtifactKind::Spz, 10)];
+    Publication { artifacts, camera, warnings: vec![Warning::new("low_parallax", "hardly moved")] }
+}
+
+fn at(stage: Stage, fraction: f32, percent: Option<u8>) -> Progress {
+    Progress { stage, fraction, percent }
+}
+
+fn users_and_keys<D: JobDatabase>(w: &World<D>) {
+    let d = &w.database;
+    assert_eq!(d.users().unwrap().iter().map(|u| u.name.as_str()).collect::<Vec<_>>(), ["anna", "eve"]);
+    let twin = User { user_id: UserId::random(), ..d.users().unwrap()[0].clone() };
+    assert_eq!(d.add_user(&twin).unwrap_err().kind(), ErrorKind::Conflict);
+    assert_eq!(d.user_by_name("eve").unwrap().unwrap().user_id, w.eve);
+    assert_eq!(d.user_by_name("Eve").unwrap(), None);
+    let key = ApiKey {
+        name: "laptop".into(),
+        prefix: "lrk_00000001".into(),
+        created_at: w.clock.now(),
+        last_used: None,
+        revoked_at: None,
+    };
+    assert!(d.create_key(w.anna, &key, &[1; 32]).unwrap());
+    assert!(!d.create_key(w.eve, &key, &[2; 32]).unwrap());
+    assert!(
+        !d.create_key(UserId::random(), &ApiKey { prefix: "p".into(), ..key.clone() }, &[2; 32]).unwrap()
+    );
+    assert_eq!(d.key("lrk_00000002").unwrap(), None);
+    let stored = d.key(&key.prefix).unwrap().unwrap();
+    assert_eq!(
+        (stored.user, stored.tier, stored.mac, stored.revoked),
+        (w.anna, Tier::Enterprise, [1; 32], false)
+    );
+    assert!(d.set_tier(w.anna, Tier::Free).unwrap());
+    assert!(!d.set_tier(UserId::random(), Tier::Free).unwrap());
+    assert_eq!(d.key(&key.prefix).unwrap().unwrap().tier, Tier::Free);
+    let (early, late) = (w.clock.now(), w.clock.now());
+    d.touch_keys(&[(key.prefix.clone(), late)]).unwrap();
+    d.touch_keys(&[(key.prefix.clone(), early), ("unknown".into(), early)]).unwrap();
+    assert_eq!(d.keys(w.anna).unwrap(), [ApiKey { last_used: Some(late), ..key.clone() }]);
+    assert!(!d.revoke_key(w.eve, &key.prefix).unwrap());
+    assert!(d.revoke_key(w.anna, &key.prefix).unwrap());
+    assert!(d.key(&key.prefix).unwrap().unwrap().revoked);
+    assert_eq!(d.keys(w.eve).unwrap(), []);
+}
+
+fn uploads<D: JobDatabase>(w: &World<D>) {
+    let d = &w.database;
+    let name = BlobName::random(VideoExtension::Mov);
+    let made = d.create_upload(w.anna, name, 7200).unwrap();
+    assert_eq!(d.upload(&name).unwrap().unwrap(), made);
+    assert_eq!(d.finish_upload(&name, &video(u64::MAX)).unwrap(), None);
+    assert_eq!(d.finish_upload(&name, &video(2)).unwrap(), Some(u64::MAX));
+    assert_eq!(d.upload(&name).unwrap().unwrap().video, Some(video(2)));
+    let unknown = BlobName::random(VideoExtension::Mov);
+    assert_eq!(d.finish_upload(&unknown, &video(1)).unwrap_err().kind(), ErrorKind::NotFound);
+    assert_eq!(d.upload(&unknown).unwrap(), None);
+
+    // Nobody used it for a day after its address went out of use: it goes, in two steps.
+    let day = 24 * 3600;
+    w.clock.advance(25 * HOUR);
+    assert_eq!(d.expire_uploads(day).unwrap(), []);
+    w.clock.advance(2 * HOUR);
+    let fresh = w.upload(w.anna);
+    let gone = d.expire_uploads(day).unwrap();
+    assert_eq!((gone.len(), gone[0].name, gone[0].deleted), (1, name, true));
+    assert_eq!(d.expire_uploads(day).unwrap(), gone);
+    assert_eq!(d.finish_upload(&name, &video(3)).unwrap_err().kind(), ErrorKind::NotFound);
+    assert_eq!(w.insert(&new_job(w.anna, name)).unwrap_err().kind(), ErrorKind::InvalidArgument);
+    d.forget_upload(&name).unwrap();
+    d.forget_upload(&fresh).unwrap();
+    assert_eq!(d.expire_uploads(day).unwrap(), []);
+    assert_eq!(d.upload(&name).unwrap(), None);
+    assert!(d.upload(&fresh).unwrap().is_some());
+}
+
+fn submissions<D: JobDatabase>(mut w: World<D>) {
+    let blob = w.upload(w.anna);
+    let new = new_job(w.anna, blob);
+    let submitted = added(w.insert(&new).unwrap());
+    assert_eq!((submitted.title.as_str(), submitted.status.as_str()), ("garden.mp4", "queued"));
+    let job = w.job(new.job_id);
+    assert_eq!(job.uploaded_at, submitted.uploaded_at);
+    assert_eq!(job.camera_data, CameraData::default());
+    let fields = serde_json::to_value(&job).unwrap();
+    let names = [
+        "job_id",
+        "title",
+        "status",
+        "percent_complete",
+        "uploaded_at",
+        "public",
+        "reconstruction_method",
+        "training_max_num_gaussians",
+        "training_num_steps",
+        "remove_background",
+        "has_ply",
+        "has_spz",
+        "camera_data",
+    ];
+    assert_eq!(fields.as_object().unwrap().len(), names.len());
+    assert!(names.iter().all(|name| fields.get(name).is_some()), "{fields}");
+    assert_eq!(
+        (&fields["status"], &fields["percent_complete"]),
+        (&"Queued - position: 1".into(), &().into())
+    );
+    assert_eq!(fields["reconstruction_method"], "glomap");
+    assert_eq!(serde_json::to_value(&submitted).unwrap().as_object().unwrap().len(), 10);
+    // A video in use is not replaced; one that was replaced since it was looked at is not taken.
+    assert_eq!(w.database.finish_upload(&blob, &video(2)).unwrap_err().kind(), ErrorKind::Conflict);
+    let other = NewJob { video_version: 9, ..new_job(w.anna, blob) };
+    assert_eq!(w.insert(&other).unwrap(), Inserted::VideoChanged);
+    // Foreign, unknown, empty and forgotten ones read the same.
+    let empty = BlobName::random(VideoExtension::Mp4);
+    w.database.create_upload(w.anna, empty, 7200).unwrap();
+    for (user, name) in [(w.eve, blob), (w.anna, BlobName::random(VideoExtension::Mp4)), (w.anna, empty)] {
+        let error = w.insert(&new_job(user, name)).unwrap_err();
+        assert_eq!(error.message(), "Blob not found. Please verify the upload.");
+    }
+    // The queue of one user is bounded, that of another is not concerned.
+    w.limits.max_queued_jobs = 2;
+    w.submit(w.anna);
+    let third = w.insert(&new_job(w.anna, blob)).unwrap_err();
+    assert_eq!(third.kind(), ErrorKind::TooManyRequests);
+    w.submit(w.eve);
+    w.take();
+    w.submit(w.anna);
+    // Bytes are bounded too.
+    w.limits = Limits { max_stored_bytes: Some(39), ..Limits::default() };
+    w.submit(w.eve);
+    let full = w.insert(&new_job(w.anna, w.upload(w.anna))).unwrap_err();
+    assert_eq!(full.kind(), ErrorKind::InvalidArgument);
+    assert_eq!(w.database.statistics().unwrap().queued, 4);
+}
+
+fn idempotency<D: JobDatabase>(w: &World<D>) {
+    let blob = w.upload(w.anna);
+    let new = |user, hash| NewJob { idempotency: Some(("key".into(), [hash; 32])), ..new_job(user, blob) };
+    let first = added(w.insert(&new(w.anna, 1)).unwrap());
+    assert_eq!(w.insert(&new(w.anna, 1)).unwrap(), Inserted::Before(first.clone()));
+    assert_eq!(w.insert(&new(w.anna, 2)).unwrap_err().kind(), ErrorKind::IdempotencyMismatch);
+    let answer = |user, hash| w.database.idempotent_answer(user, "key", &[hash; 32], 24);
+    assert_eq!(answer(w.anna, 1).unwrap(), Some(first.clone()));
+    assert_eq!(answer(w.anna, 2).unwrap_err().kind(), ErrorKind::IdempotencyMismatch);
+    assert_eq!(answer(w.eve, 2).unwrap(), None);
+    // The answer outlives the job, and is forgotten after a day.
+    assert!(w.database.mark_deleted(w.anna, first.job_id).unwrap());
+    assert_eq!(answer(w.anna, 1).unwrap(), Some(first.clone()));
+    w.clock.advance(25 * HOUR);
+    assert_eq!(answer(w.anna, 2).unwrap(), None);
+    let blob = w.upload(w.anna);
+    let again = NewJob { idempotency: Some(("key".into(), [2; 32])), ..new_job(w.anna, blob) };
+    assert_ne!(added(w.insert(&again).unwrap()).job_id, first.job_id);
+}
+
+fn lists<D: JobDatabase>(w: &World<D>) {
+    let d = &w.database;
+    let all: Vec<JobId> = (0..5).map(|k| w.submit_as(w.anna, |r| r.public = k == 3)).collect();
+    w.submit(w.eve);
+    let ids = |query: ListQuery| {
+        d.list_jobs(w.anna, &query).unwrap().jobs.iter().map(|j| j.job_id).collect::<Vec<_>>()
+    };
+    let newest: Vec<JobId> = all.iter().rev().copied().collect();
+    assert_eq!(ids(ListQuery::default()), newest);
+    // Page by page it is the same list, even if one is added meanwhile.
+    let mut query = ListQuery { limit: Some(2), ..ListQuery::default() };
+    let mut seen = Vec::new();
+    loop {
+        let page = d.list_jobs(w.anna, &query).unwrap();
+        assert!(page.jobs.len() <= 2);
+        seen.extend(page.jobs.iter().map(|j| j.job_id));
+        query.cursor = page.next;
+        if query.cursor.is_none() {
+            break;
+        }
+        w.submit(w.anna);
+    }
+    assert_eq!(seen, newest);
+    assert_eq!(ids(ListQuery { public: Some(true), ..Default::default() }), [all[3]]);
+    let lease = w.take();
+    d.progress(&lease, &at(Stage::Sfm, 0.5, None)).unwrap();
+    let state = |state| ids(ListQuery { status: Some(state), limit: Some(10), ..Default::default() });
+    assert_eq!(state(JobState::ProcessingVideo), [lease.job]);
+    assert_eq!(state(JobState::Queued).len(), 6);
+    d.progress(&lease, &at(Stage::Train, 0.0, Some(0))).unwrap();
+    assert_eq!(state(JobState::GeneratingScene), [lease.job]);
+    d.publish(&lease, &publication()).unwrap();
+    assert_eq!(state(JobState::Finished), [lease.job]);
+    let lease = w.take();
+    d.fail(&lease, &failure("invalid_media"), None).unwrap();
+    assert_eq!(state(JobState::Failed), [lease.job]);
+    assert!(d.mark_deleted(w.anna, lease.job).unwrap());
+    assert_eq!(state(JobState::Failed), []);
+    assert_eq!(d.all_jobs().unwrap().len(), 7);
+}
+
+fn updates<D: JobDatabase>(w: &World<D>) {
+    let d = &w.database;
+    let job = w.submit_as(w.anna, |r| r.camera_type = Some(CameraType::Orbital));
+    let update = |update: JobUpdate| d.update_job(w.anna, job, &update).unwrap().unwrap();
+    let before = w.job(job);
+    assert_eq!(update(JobUpdate::default()), before);
+    let title = JobUpdate { title: Some(" New ".into()), ..Default::default() };
+    assert_eq!(d.update_job(w.eve, job, &title).unwrap(), None);
+    let after = update(title);
+    assert_eq!((after.title.as_str(), after.public), ("New", false));
+    assert!(after.details.version > before.details.version);
+    assert!(update(JobUpdate { public: Some(true), ..Default::default() }).public);
+    let set = |x: f64, camera_type| {
+        let (position, look_at, up) =
+            (Xyz { x, y: 0.0, z: 0.0 }, Xyz::default(), Xyz { x: 0.0, y: 1.0, z: 0.0 });
+        let camera_data = Some(CameraUpdate::Set { position, look_at, up, camera_type });
+        JobUpdate { camera_data, ..Default::default() }
+    };
+    // Decision 62: it replaces as a whole, but the type stays if it is left out.
+    let camera = update(set(5.0, None)).camera_data;
+    assert_eq!((camera.position.x, camera.camera_type), (5.0, CameraType::Orbital));
+    assert_eq!(update(set(6.0, Some(CameraType::Drone))).camera_data.camera_type, CameraType::Drone);
+    assert_eq!(update(set(7.0, None)).camera_data.camera_type, CameraType::Drone);
+    // Decision 59: what the reconstruction finds does not take the place of what the user set.
+    d.publish(&w.take(), &publication()).unwrap();
+    let finished = w.job(job);
+    assert_eq!((finished.camera_data.position.x, finished.title.as_str()), (7.0, "New"));
+    let reset = update(JobUpdate { camera_data: Some(CameraUpdate::Reset), ..Default::default() });
+    assert_eq!((reset.camera_data.position.x, reset.camera_data.camera_type), (1.0, CameraType::Orbital));
+}
+
+fn a_job_runs<D: JobDatabase>(w: &World<D>) {
+    let d = &w.database;
+    assert_eq!(w.claim(), None);
+    let jobs: Vec<JobId> = (0..3).map(|_| w.submit(w.anna)).collect();
+    let foreign = w.submit(w.eve);
+    // Decision 51: the place is among the waiting jobs of everybody.
+    assert_eq!(w.status(jobs[2]), "Queued - position: 3");
+    assert_eq!(d.job(w.eve, foreign).unwrap().unwrap().status, JobStatus::Queued { position: Some(4) });
+    assert_eq!(d.job(w.eve, jobs[0]).unwrap(), None);
+    let claim = w.claim().unwrap();
+    let lease = claim.lease;
+    assert_eq!((lease.job, lease.attempt, claim.video_version), (jobs[0], 1, 1));
+    assert_eq!(claim.request.title.as_deref(), Some("garden.mp4"));
+    assert_eq!(
+        (w.status(jobs[0]).as_str(), w.status(jobs[1]).as_str()),
+        ("Processing video", "Queued - position: 1")
+    );
+    assert!(w.job(jobs[0]).details.started_at.is_some());
+    // Decision 55: nothing until generation, then never back, and 100 only in the end.
+    let percent = |progress: Progress| {
+        assert_eq!(d.progress(&lease, &progress).unwrap(), LeaseState::Held);
+        w.job(jobs[0]).percent_complete
+    };
+    assert_eq!(percent(at(Stage::Frames, 1.0, None)), None);
+    assert_eq!(percent(at(Stage::Train, 0.5, Some(47))), Some(47));
+    assert_eq!(w.status(jobs[0]), "Generating 3D scene");
+    assert_eq!(percent(at(Stage::Train, 0.4, Some(40))), Some(47));
+    assert_eq!(percent(at(Stage::Export, 1.0, Some(100))), Some(99));
+    assert_eq!(w.job(jobs[0]).details.stage, Some(Stage::Export));
+    // Decisions 56 and 57: all at once.
+    assert_eq!(d.artifact(w.anna, jobs[0], ArtifactKind::Ply).unwrap(), None);
+    assert_eq!(d.publish(&lease, &publication()).unwrap(), LeaseState::Held);
+    let done = w.job(jobs[0]);
+    assert_eq!(
+        (done.status, done.percent_complete, done.has_ply, done.has_spz),
+        (JobStatus::Finished, Some(100), true, true)
+    );
+    assert_eq!(done.camera_data.position.x, 1.0);
+    assert_eq!(done.details.warnings[0].code, "low_parallax");
+    assert!(done.details.finished_at.is_some());
+    let ply = d.artifact(w.anna, jobs[0], ArtifactKind::Ply).unwrap().unwrap();
+    assert_eq!((ply.attempt, ply.size, ply.title.as_str()), (1, 100, "garden.mp4"));
+    assert_eq!(d.artifact(w.anna, jobs[0], ArtifactKind::Preview).unwrap(), None);
+    assert_eq!(d.artifact(w.eve, jobs[0], ArtifactKind::Ply).unwrap(), None);
+    // What has ended never changes again.
+    for state in [
+        d.progress(&lease, &at(Stage::Frames, 0.0, None)),
+        d.heartbeat(&lease, LEASE),
+        d.publish(&lease, &publication()),
+        d.fail(&lease, &failure("x"), None),
+        d.lease_state(&lease),
+    ] {
+        assert_eq!(state.unwrap(), LeaseState::Lost);
+    }
+    d.release(&lease, Some(&failure("x")), ATTEMPTS).unwrap();
+    assert_eq!(w.job(jobs[0]), done);
+    // A failure keeps its reason and its log.
+    let lease = w.take();
+    d.progress(&lease, &at(Stage::Train, 0.1, Some(9))).unwrap();
+    d.fail(&lease, &failure("too_few_frames"), Some(5)).unwrap();
+    let failed = w.job(jobs[1]);
+    assert_eq!((failed.status, failed.percent_complete, failed.has_ply), (JobStatus::Failed, Some(9), false));
+    assert_eq!(failed.details.failure, Some(failure("too_few_frames")));
+    assert_eq!(d.artifact(w.anna, jobs[1], ArtifactKind::Log).unwrap().unwrap().size, 5);
+    let s = d.statistics().unwrap();
+    assert_eq!((s.queued, s.finished, s.failed, s.stored_bytes), (2, 1, 1, 40 + 110 + 5));
+}
+
+fn leases<D: JobDatabase>(w: &World<D>) {
+    let d = &w.database;
+    let alive = |_: &str| true;
+    let job = w.submit(w.anna);
+    let first = w.take();
+    assert_eq!(w.claim(), None);
+    // A sign of life prolongs it, silence ends it.
+    w.clock.advance(25);
+    assert_eq!(d.heartbeat(&first, LEASE).unwrap(), LeaseState::Held);
+    w.clock.advance(25);
+    assert_eq!(d.reclaim(&alive, ATTEMPTS).unwrap(), Default::default());
+    w.clock.advance(6);
+    d.progress(&first, &at(Stage::Train, 0.5, Some(50))).unwrap();
+    assert_eq!(d.reclaim(&alive, ATTEMPTS).unwrap().queued, [job]);
+    let waiting = w.job(job);
+    assert_eq!((waiting.status, waiting.percent_complete), (JobStatus::Queued { position: Some(1) }, None));
+    // The next attempt fences the first off.
+    let second = w.take();
+    assert_eq!((second.job, second.attempt), (job, 2));
+    for state in [
+        d.heartbeat(&first, LEASE),
+        d.lease_state(&first),
+        d.progress(&first, &at(Stage::Train, 0.9, Some(90))),
+        d.publish(&first, &publication()),
+        d.fail(&first, &failure("x"), None),
+    ] {
+        assert_eq!(state.unwrap(), LeaseState::Lost);
+    }
+    d.release(&first, None, ATTEMPTS).unwrap();
+    assert_eq!((w.status(job).as_str(), w.job(job).details.attempt), ("Processing video", 2));
+    // So does another process with the same number.
+    let impostor = Lease { owner: "other".into(), ..second.clone() };
+    assert_eq!(d.publish(&impostor, &publication()).unwrap(), LeaseState::Lost);
+    // A dead process is known at once, and its place in the queue is the old one.
+    w.submit(w.anna);
+    let dead = |owner: &str| owner != "process";
+    assert_eq!(d.reclaim(&dead, ATTEMPTS).unwrap().queued, [job]);
+    assert_eq!(w.status(job), "Queued - position: 1");
+    // Who gives back what it holds has not crashed.
+    for _ in 0..5 {
+        d.release(&w.take(), None, ATTEMPTS).unwrap();
+    }
+    assert_eq!(w.status(job), "Queued - position: 1");
+    assert_eq!(d.publish(&w.take(), &publication()).unwrap(), LeaseState::Held);
+    assert_eq!(w.status(job), "Finished");
+}
+
+fn crashes<D: JobDatabase>(w: &World<D>) {
+    let d = &w.database;
+    let job = w.submit(w.anna);
+    let dead = |_: &str| false;
+    for attempt in 1..=2 {
+        assert_eq!(w.take().attempt, attempt);
+        assert_eq!(d.reclaim(&dead, ATTEMPTS).unwrap().queued, [job]);
+    }
+    let lease = w.take();
+    d.progress(&lease, &at(Stage::Train, 0.5, Some(50))).unwrap();
+    assert_eq!(d.reclaim(&dead, ATTEMPTS).unwrap().failed, [job]);
+    let failed = w.job(job);
+    assert_eq!((failed.status, failed.percent_complete), (JobStatus::Failed, Some(50)));
+    assert_eq!(failed.details.failure.unwrap().code, "crashed");
+    assert_eq!(w.claim(), None);
+    // One that reports its own trouble is counted the same way, and the last trouble is the reason.
+    let job = w.submit(w.anna);
+    for _ in 0..3 {
+        assert_eq!(w.job(job).details.failure, None);
+        d.release(&w.take(), Some(&failure("gpu")), ATTEMPTS).unwrap();
+    }
+    assert_eq!(w.job(job).details.failure, Some(failure("gpu")));
+}
+
+fn cancel_and_delete<D: JobDatabase>(w: &World<D>) {
+    let d = &w.database;
+    let cancelled = failure("cancelled");
+    let (waiting, running) = (w.submit(w.anna), w.submit(w.anna));
+    assert_eq!(d.cancel_job(w.eve, waiting, &cancelled).unwrap(), None);
+    assert_eq!(d.cancel_job(w.anna, waiting, &cancelled).unwrap().unwrap().status, JobStatus::Failed);
+    let lease = w.take();
+    assert_eq!(lease.job, running);
+    assert_eq!(
+        d.cancel_job(w.anna, running, &cancelled).unwrap().unwrap().details.failure,
+        Some(cancelled.clone())
+    );
+    assert_eq!(d.heartbeat(&lease, LEASE).unwrap(), LeaseState::Lost);
+    assert_eq!(d.file_owner(running).unwrap(), FileOwner::Ended(vec![]));
+    // What has ended is not cancelled.
+    let done = w.submit(w.anna);
+    d.publish(&w.take(), &publication()).unwrap();
+    assert_eq!(d.cancel_job(w.anna, done, &cancelled).unwrap().unwrap().status, JobStatus::Finished);
+    let kept = vec![(ArtifactKind::Ply, 1), (ArtifactKind::Spz, 1)];
+    assert_eq!(d.file_owner(done).unwrap(), FileOwner::Ended(kept));
+
+    // A deleted job is gone for everybody but its worker, who is told and lets go.
+    let job = w.submit(w.anna);
+    assert_eq!(d.file_owner(job).unwrap(), FileOwner::Unfinished);
+    let lease = w.take();
+    assert!(!d.mark_deleted(w.eve, job).unwrap());
+    assert!(d.mark_deleted(w.anna, job).unwrap());
+    assert!(!d.mark_deleted(w.anna, job).unwrap());
+    assert_eq!(d.job(w.anna, job).unwrap(), None);
+    assert_eq!(
+        d.update_job(w.anna, job, &JobUpdate { public: Some(true), ..Default::default() }).unwrap(),
+        None
+    );
+    assert_eq!(d.cancel_job(w.anna, job, &cancelled).unwrap(), None);
+    assert_eq!(d.heartbeat(&lease, LEASE).unwrap(), LeaseState::Deleted);
+    assert_eq!(d.lease_state(&lease).unwrap(), LeaseState::Deleted);
+    assert_eq!(d.progress(&lease, &at(Stage::Train, 0.9, Some(90))).unwrap(), LeaseState::Deleted);
+    assert_eq!(d.publish(&lease, &publication()).unwrap(), LeaseState::Deleted);
+    assert_eq!(d.deleted_jobs().unwrap(), []);
+    d.release(&lease, None, ATTEMPTS).unwrap();
+    assert_eq!(d.deleted_jobs().unwrap().iter().map(|j| (j.job, j.attempt)).collect::<Vec<_>>(), [(job, 1)]);
+    d.forget_job(job).unwrap();
+    assert_eq!((d.deleted_jobs().unwrap(), d.file_owner(job).unwrap()), (vec![], FileOwner::Nobody));
+    // If that worker is dead, it need not let go; a waiting job needs nobody.
+    let job = w.submit(w.anna);
+    w.take();
+    d.mark_deleted(w.anna, job).unwrap();
+    assert_eq!(d.reclaim(&|_| false, ATTEMPTS).unwrap(), Default::default());
+    assert_eq!(d.deleted_jobs().unwrap().len(), 1);
+    let job = w.submit(w.anna);
+    d.mark_deleted(w.anna, job).unwrap();
+    assert_eq!(w.claim(), None);
+    assert_eq!(d.deleted_jobs().unwrap().len(), 2);
+    // What is not marked is not forgotten.
+    d.forget_job(done).unwrap();
+    assert_eq!(w.status(done), "Finished");
+    assert!(d.integrity_check().unwrap().is_empty());
+}
+
+/// Decision 46.
+fn shared_videos<D: JobDatabase>(w: &World<D>) {
+    let d = &w.database;
+    let blob = w.upload(w.anna);
+    let (first, second) = (new_job(w.anna, blob), new_job(w.anna, blob));
+    w.insert(&first).unwrap();
+    w.insert(&second).unwrap();
+    let forget = |job| {
+        d.mark_deleted(w.anna, job).unwrap();
+        d.forget_job(job).unwrap();
+        d.expire_uploads(3600).unwrap().iter().map(|u| u.name).collect::<Vec<_>>()
+    };
+    w.clock.advance(1000 * HOUR);
+    assert_eq!(forget(first.job_id), []);
+    let third = new_job(w.anna, blob);
+    w.insert(&third).unwrap();
+    assert_eq!(forget(second.job_id), []);
+    // From the deletion of its last job on, nobody can submit it, and it goes when that job is gone.
+    d.mark_deleted(w.anna, third.job_id).unwrap();
+    assert_eq!(w.insert(&new_job(w.anna, blob)).unwrap_err().kind(), ErrorKind::InvalidArgument);
+    assert_eq!(d.expire_uploads(3600).unwrap(), []);
+    assert_eq!(forget(third.job_id), [blob]);
+}

@@ -1,0 +1,75 @@
+//! What a job is: its names, what it was asked for, what it has come to. Values only: nothing here reads or writes.
+//!
+//! Every value is checked once, when it is made ([`JobRequest::from_json`], `FromStr` of names), and can be trusted from
+//! then on. Serialised names are those of the REST interface.
+
+mod ids;
+mod key;
+mod limits;
+mod query;
+mod record;
+mod request;
+mod status;
+mod time;
+mod update;
+mod validate;
+
+pub use ids::{BlobName, JobId, UserId, VideoExtension};
+pub use key::{ApiKey, ApiKeySecret, Tier, User};
+pub use limits::Limits;
+pub use query::{Cursor, JobPage, JobState, ListQuery};
+pub use record::{Failure, Job, JobDetails, JobSummary, Submitted};
+pub use request::JobRequest;
+pub use status::JobStatus;
+pub use time::Timestamp;
+pub use update::{CameraUpdate, JobUpdate};
+
+pub use crate::pipeline::ReconstructionMethod;
+pub use crate::scene::{CameraData, CameraType, Xyz};
+
+/// What can be fetched of a job.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ArtifactKind {
+    /// The scene as `.ply`.
+    Ply,
+    /// The scene as `.spz`.
+    Spz,
+    /// A picture of the scene, JPEG.
+    Preview,
+    /// Every figure of the reconstruction, JSON.
+    Report,
+    /// What the worker wrote about the job, text. The only one that a failed job may have.
+    Log,
+}
+
+impl ArtifactKind {
+    /// All kinds.
+    pub const ALL: [ArtifactKind; 5] = [Self::Ply, Self::Spz, Self::Preview, Self::Report, Self::Log];
+
+    /// The extension of its file, without the dot.
+    pub fn extension(self) -> &'static str {
+        match self {
+            Self::Ply => "ply",
+            Self::Spz => "spz",
+            Self::Preview => "jpg",
+            Self::Report => "json",
+            Self::Log => "log",
+        }
+    }
+
+    /// The media type of its file.
+    pub fn content_type(self) -> &'static str {
+        match self {
+            Self::Ply | Self::Spz => "application/octet-stream",
+            Self::Preview => "image/jpeg",
+            Self::Report => "application/json",
+            Self::Log => "text/plain; charset=utf-8",
+        }
+    }
+
+    /// The kind whose files have this extension.
+    pub fn from_extension(extension: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|kind| kind.extension() == extension)
+    }
+}

@@ -1,0 +1,248 @@
+//! What a job is asked for.
+
+use serde_json::Value;
+
+use super::validate::{Fields, check_title};
+use super::{BlobName, CameraType, Limits};
+use crate::error::{Error, Result};
+use crate::pipeline::{ReconstructionMethod, ReconstructionOptions};
+
+/// A request to make a scene of an uploaded video.
+#[derive(Debug, Clone, PartialEq)]
+pub struct JobRequest {
+    /// The uploaded video.
+    pub blob_name: BlobName,
+    /// Title; absent = the name that the video was uploaded under.
+    pub title: Option<String>,
+    /// Whether others may see it.
+    pub public: bool,
+    /// How camera poses are found.
+    pub reconstruction_method: ReconstructionMethod,
+    /// Largest number of Gaussians.
+    pub training_max_num_gaussians: u32,
+    /// Number of training steps.
+    pub training_num_steps: u32,
+    /// Side of the AprilTags in millimetres, 1 to 1000; absent = no scale is measured.
+    pub apriltag_size_mm: Option<f64>,
+    /// Whether to remove the background.
+    pub remove_background: bool,
+    /// How a viewer moves; absent = drone.
+    pub camera_type: Option<CameraType>,
+}
+
+impl JobRequest {
+    /// A request with the specification's defaults.
+    pub fn new(blob_name: BlobName) -> Self {
+        let defaults = ReconstructionOptions::default();
+        Self {
+            blob_name,
+            title: None,
+            public: false,
+            reconstruction_method: defaults.reconstruction_method,
+            training_max_num_gaussians: defaults.training_max_num_gaussians,
+            training_num_steps: defaults.training_num_steps,
+            apriltag_size_mm: None,
+            remove_background: false,
+            camera_type: None,
+        }
+    }
+
+    /// Reads the JSON body of a submission. Unknown fields are ignored; `null` counts as absent.
+    ///
+    /// # Errors
+    /// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) with everything that is wrong, in one message that names the
+    /// fields.
+    pub fn from_json(body: &Value, limits: &Limits) -> Result<Self> {
+        let mut fields = Fields::of(body)?;
+        if fields.value("blob_name").is_none() {
+            fields.problem("blob_name is required");
+        }
+        let blob_name = fields.parsed("blob_name", str::parse);
+        let title = fields.title();
+        let public = fields.boolean("public");
+        let method = fields.parsed("reconstruction_method", str::parse);
+        let gaussians =
+            fields.integer("training_max_num_gaussians", limits.min_gaussians, limits.max_gaussians);
+        let steps = fields.integer("training_num_steps", 1, limits.max_steps);
+        let apriltag_size_mm = fields.number("apriltag_size_mm");
+        if let Some(Err(error)) = apriltag_size_mm.map(check_tag_size) {
+            fields.problem(error.message().to_owned());
+        }
+        let remove_background = fields.boolean("remove_background");
+        let camera_type = fields.parsed("camera_type", camera_type);
+        fields.finish()?;
+        // It is required, and without it there was a problem.
+        let blob_name = blob_name.ok_or_else(|| Error::argument("blob_name is required"))?;
+        let defaults = Self::new(blob_name);
+        Ok(Self {
+            blob_name,
+            title,
+            public: public.unwrap_or(defaults.public),
+            reconstruction_method: method.unwrap_or(defaults.reconstruction_method),
+            training_max_num_gaussians: gaussians.unwrap_or(defaults.training_max_num_gaussians),
+            training_num_steps: steps.unwrap_or(defaults.training_num_steps),
+            apriltag_size_mm,
+            remove_background: remove_background.unwrap_or(defaults.remove_background),
+            camera_type,
+        })
+    }
+
+    /// Checks a request that was not read from JSON.
+    ///
+    /// # Errors
+    /// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) with the first field that is out of its range.
+    pub fn check(&self, limits: &Limits) -> Result<()> {
+        if let Some(title) = &self.title {
+            check_title(title)?;
+        }
+        let within = |name: &str, value: u32, low: u32, high: u32| {
+            if (low..=high).contains(&value) {
+                return Ok(());
+            }
+            Err(Error::argument(format!("{name} is {value}: {low} to {high} is allowed")))
+        };
+        let (low, high) = (limits.min_gaussians, limits.max_gaussians);
+        within("training_max_num_gaussians", self.training_max_num_gaussians, low, high)?;
+        within("training_num_steps", self.training_num_steps, 1, limits.max_steps)?;
+        self.apriltag_size_mm.map_or(Ok(()), check_tag_size)
+    }
+}
+
+fn check_tag_size(size: f64) -> Result<()> {
+    if (1.0..=1000.0).contains(&size) {
+        return Ok(());
+    }
+    Err(Error::argument(format!("apriltag_size_mm is {size}: 1 to 1000 is allowed")))
+}
+
+pub(super) fn camera_type(text: &str) -> Result<CameraType> {
+    match text {
+        "orbital" => Ok(CameraType::Orbital),
+        "drone" => Ok(CameraType::Drone),
+        _ => Err(Error::argument(format!("camera_type is {text:?}: orbital and drone are known"))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::super::VideoExtension;
+    use super::*;
+
+    fn read(body: Value) -> Result<JobRequest> {
+        JobRequest::from_json(&body, &Limits::default())
+    }
+
+    #[test]
+    fn what_is_absent_or_null_is_the_default_of_the_specification() {
+        let blob = BlobName::random(VideoExtension::Mp4);
+        let request = read(json!({"blob_name": blob, "title": null, "public": null, "other": 3})).unwrap();
+        assert_eq!(request, JobRequest::new(blob));
+        assert_eq!((request.training_max_num_gaussians, request.training_num_steps), (1_000_000, 25_000));
+        assert_eq!(request.reconstruction_method, ReconstructionMethod::Glomap);
+    }
+
+    /// Decision 37: one JSON has one number type, and nothing is read from a string.
+    #[test]
+    fn integers_may_be_written_as_floats_and_nothing_else() {
+        let blob = BlobName::random(VideoExtension::Mp4);
+        for text in ["1000000", "1000000.0", "1e6"] {
+            let body = format!("{{\"blob_name\":\"{blob}\",\"training_max_num_gaussians\":{text}}}");
+            assert_eq!(
+                read(serde_json::from_str(&body).unwrap()).unwrap().training_max_num_gaussians,
+                1_000_000
+            );
+        }
+        for bad in [
+            "\"1000000\"",
+            "1000000.5",
+            "true",
+            "[1]",
+            "1e300",
+            "-1",
+            "18446744073709551615",
+            "999",
+            "10000001",
+        ] {
+            let body = format!("{{\"blob_name\":\"{blob}\",\"training_max_num_gaussians\":{bad}}}");
+            let error = read(serde_json::from_str(&body).unwrap()).unwrap_err();
+            assert!(error.message().contains("training_max_num_gaussians"), "{bad}: {error}");
+        }
+        assert!(read(json!({"blob_name": blob, "public": "true"})).is_err());
+        assert!(read(json!({"blob_name": blob, "public": 1})).is_err());
+    }
+
+    #[test]
+    fn all_problems_are_in_one_message() {
+        let error = read(json!({
+            "title": "a\nb", "public": "yes", "reconstruction_method": "magic", "training_num_steps": 0,
+            "training_max_num_gaussians": 1.5, "apriltag_size_mm": 0, "remove_background": 0, "camera_type": "car",
+        }))
+        .unwrap_err();
+        let names = [
+            "blob_name",
+            "title",
+            "public",
+            "reconstruction_method",
+            "training_num_steps",
+            "training_max_num_gaussians",
+            "apriltag_size_mm",
+            "remove_background",
+            "camera_type",
+        ];
+        for name in names {
+            assert!(error.message().contains(name), "{name}: {error}");
+        }
+        assert!(read(json!([1])).is_err());
+    }
+
+    #[test]
+    fn a_blob_name_of_a_bad_shape_reads_like_an_unknown_one() {
+        let error = read(json!({"blob_name": "videos/../../etc/passwd"})).unwrap_err();
+        assert_eq!(error.message(), "Blob not found. Please verify the upload.");
+        assert_eq!(
+            read(json!({"blob_name": 7})).unwrap_err().message(),
+            "blob_name must be a string, not a number"
+        );
+    }
+
+    #[test]
+    fn methods_titles_and_tags_have_their_rules() {
+        let blob = BlobName::random(VideoExtension::Mp4);
+        let request = read(json!({
+            "blob_name": blob, "reconstruction_method": "COLMAP", "title": "  Garden  ", "apriltag_size_mm": 1000,
+            "camera_type": "orbital",
+        }))
+        .unwrap();
+        assert_eq!(request.reconstruction_method, ReconstructionMethod::Colmap);
+        assert_eq!(request.title.as_deref(), Some("Garden"));
+        assert_eq!(request.camera_type, Some(CameraType::Orbital));
+        assert_eq!(request.apriltag_size_mm, Some(1000.0));
+        for title in [json!("   "), json!("x".repeat(256)), json!("tab\t"), json!(5)] {
+            assert!(read(json!({"blob_name": blob, "title": title})).is_err());
+        }
+        read(json!({"blob_name": blob, "title": "é".repeat(255)})).unwrap();
+        for size in [json!(0), json!(-1), json!(0.99), json!(1000.1), json!("50")] {
+            assert!(read(json!({"blob_name": blob, "apriltag_size_mm": size})).is_err(), "{size}");
+        }
+        // Not as the engine's: a request that this build cannot serve is valid and fails later.
+        read(json!({"blob_name": blob, "apriltag_size_mm": 50, "remove_background": true})).unwrap();
+    }
+
+    #[test]
+    fn a_request_that_was_made_in_code_is_held_to_the_same_limits() {
+        let limits = Limits { max_steps: 100, ..Limits::default() };
+        let good =
+            JobRequest { training_num_steps: 100, ..JobRequest::new(BlobName::random(VideoExtension::Mov)) };
+        good.check(&limits).unwrap();
+        for bad in [
+            JobRequest { training_num_steps: 101, ..good.clone() },
+            JobRequest { training_max_num_gaussians: 1, ..good.clone() },
+            JobRequest { apriltag_size_mm: Some(f64::NAN), ..good.clone() },
+            JobRequest { title: Some(" ".into()), ..good.clone() },
+        ] {
+            assert!(bad.check(&limits).is_err(), "{bad:?}");
+        }
+    }
+}

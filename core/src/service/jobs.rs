@@ -1,0 +1,265 @@
+//! Jobs for their owners. What belongs to somebody else does not exist: the same words, after the same work.
+
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use super::{BLOB_NOT_FOUND, Service, job_not_found};
+use crate::database::{Inserted, NewJob, UploadedVideo};
+use crate::error::{Error, ErrorKind, Result};
+use crate::job::{
+    ArtifactKind, BlobName, Failure, Job, JobId, JobPage, JobRequest, JobStatus, JobUpdate, ListQuery,
+    Submitted, UserId,
+};
+use crate::storage::{BlobKey, BlobReader};
+
+/// How long a submission looks at its video. What takes longer is looked at by the worker.
+const LOOK: Duration = Duration::from_secs(2);
+/// How often to look for changes that another process made.
+const POLL: Duration = Duration::from_secs(1);
+
+/// A client's key against double submission.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Idempotency {
+    /// Chosen by the client, 1 to 255 bytes.
+    pub key: String,
+    /// Hash of the request's body: the same key with another body is a mistake.
+    pub body_hash: [u8; 32],
+}
+
+/// What became of a submission.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Submission {
+    /// The answer.
+    pub body: Submitted,
+    /// Whether it is the answer to an earlier submission with the same key: no job was added.
+    pub replayed: bool,
+}
+
+/// A result of a job, to be fetched.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Artifact {
+    /// Names the blob, for [`Service::open_blob`].
+    pub key: BlobKey,
+    /// A name for the user's disk: the job's title with an extension. User text: encode it in headers.
+    pub file_name: String,
+    /// Bytes.
+    pub size: u64,
+    /// Strong entity tag, with quotes: the bytes under a key never change.
+    pub etag: String,
+    /// Media type.
+    pub content_type: &'static str,
+}
+
+impl Service {
+    /// Submits a job. When this returns, the job is in the queue and stays there until a worker has seen to it.
+    ///
+    /// # Errors
+    /// [`ErrorKind::InvalidArgument`] for a request out of range, a video that is not there, not the user's or no video, or a
+    /// full quota; [`ErrorKind::TooManyRequests`] for too many waiting jobs; [`ErrorKind::IdempotencyMismatch`];
+    /// [`ErrorKind::Conflict`] while the video is being replaced; [`ErrorKind::DiskFull`].
+    pub fn submit(
+        &self,
+        user: UserId,
+        request: JobRequest,
+        idempotency: Option<Idempotency>,
+    ) -> Result<Submission> {
+        request.check(self.limits())?;
+        let idempotency = idempotency.map(|i| (i.key, i.body_hash));
+        if let Some((key, hash)) = &idempotency {
+            if !(1..=255).contains(&key.len()) {
+                return Err(Error::argument("Idempotency-Key must have 1 to 255 characters"));
+            }
+            let hours = self.limits().idempotency_hours;
+            if let Some(body) = self.inner.database.idempotent_answer(user, key, hash, hours)? {
+                return Ok(Submission { body, replayed: true });
+            }
+        }
+        self.check_free_space(0)?;
+        let mut new = NewJob { user, job_id: JobId::random(), request, video_version: 0, idempotency };
+        for _ in 0..3 {
+            let video = self.uploaded_video(user, &new.request.blob_name)?;
+            self.look_at(&new.request.blob_name, &video)?;
+            new.video_version = video.version;
+            match self.inner.database.insert_job(&new, self.limits())? {
+                Inserted::Added(body) => {
+                    self.inner.changes.notify();
+                    return Ok(Submission { body, replayed: false });
+                }
+                Inserted::Before(body) => return Ok(Submission { body, replayed: true }),
+                // Another transfer was completed since: it is the one that counts.
+                Inserted::VideoChanged => {}
+            }
+        }
+        Err(Error::new(ErrorKind::Conflict, "The video is being replaced")
+            .hint("submit again when the transfer is complete"))
+    }
+
+    /// Refuses what is clearly no video that we can read.
+    fn look_at(&self, name: &BlobName, video: &UploadedVideo) -> Result<()> {
+        let key = BlobKey::Video { name: *name, version: video.version };
+        let Some(path) = self.inner.storage.local_path(&key) else { return Ok(()) };
+        match (self.inner.look)(&path, LOOK) {
+            Ok(()) => Ok(()),
+            Err(error) => match error.kind() {
+                ErrorKind::InvalidMedia => {
+                    let why = self.without_paths(error.message(), &path);
+                    Err(Error::argument("Invalid file format").hint(why))
+                }
+                ErrorKind::NotFound => Err(Error::argument(BLOB_NOT_FOUND)),
+                // Not the client's fault and no reason to lose the job: the worker will see.
+                ErrorKind::FfmpegMissing | ErrorKind::DeadlineExceeded => Ok(()),
+                _ => Err(error),
+            },
+        }
+    }
+
+    /// The message without the places of our files: `video` becomes "the video".
+    pub(super) fn without_paths(&self, message: &str, video: &Path) -> String {
+        let folder = format!("{}/", self.inner.folder.display());
+        message.replace(&video.display().to_string(), "the video").replace(&folder, "")
+    }
+
+    /// The user's jobs, newest first.
+    ///
+    /// # Errors
+    /// [`ErrorKind::InvalidArgument`] for a limit out of range.
+    pub fn list(&self, user: UserId, query: &ListQuery) -> Result<JobPage> {
+        query.check()?;
+        self.inner.database.list_jobs(user, query)
+    }
+
+    /// A job.
+    ///
+    /// # Errors
+    /// [`ErrorKind::NotFound`].
+    pub fn job(&self, user: UserId, job: JobId) -> Result<Job> {
+        self.inner.database.job(user, job)?.ok_or_else(job_not_found)
+    }
+
+    /// Changes a job and returns it. Only what is named is written: changes by others at the same time stay.
+    ///
+    /// # Errors
+    /// [`ErrorKind::NotFound`], [`ErrorKind::InvalidArgument`].
+    pub fn update(&self, user: UserId, job: JobId, update: &JobUpdate) -> Result<Job> {
+        update.check()?;
+        let updated = self.inner.database.update_job(user, job, update)?.ok_or_else(job_not_found)?;
+        self.inner.changes.notify();
+        Ok(updated)
+    }
+
+    /// Stops a job for good: it fails with the code `cancelled`. One that has failed already stays as it is.
+    ///
+    /// # Errors
+    /// [`ErrorKind::NotFound`], [`ErrorKind::Conflict`] if it is finished.
+    pub fn cancel(&self, user: UserId, job: JobId) -> Result<Job> {
+        let message = "the job was cancelled".to_owned();
+        let failure = Failure { code: ErrorKind::Cancelled.slug().to_owned(), message };
+        let job = self.inner.database.cancel_job(user, job, &failure)?.ok_or_else(job_not_found)?;
+        self.inner.changes.notify();
+        if job.status == JobStatus::Finished {
+            return Err(Error::new(ErrorKind::Conflict, "The job is finished already"));
+        }
+        Ok(job)
+    }
+
+    /// Deletes a job with all its files, irreversibly. It cannot be reached any more when this returns; if a worker is at
+    /// it, the worker stops within seconds and then the files go, else they are gone too.
+    ///
+    /// # Errors
+    /// [`ErrorKind::NotFound`].
+    pub fn delete(&self, user: UserId, job: JobId) -> Result<()> {
+        if !self.inner.database.mark_deleted(user, job)? {
+            return Err(job_not_found());
+        }
+        self.inner.changes.notify();
+        // The job is gone for its owner. If a file cannot be removed now, maintenance tries again.
+        if let Err(error) = self.remove_deleted() {
+            log::warn!("files of the deleted job {job}: {error:?}");
+        }
+        Ok(())
+    }
+
+    /// What can be fetched of a job.
+    ///
+    /// # Errors
+    /// [`ErrorKind::NotFound`] for an unknown job, and for one that does not have it (yet).
+    pub fn artifact(&self, user: UserId, job: JobId, kind: ArtifactKind) -> Result<Artifact> {
+        let Some(found) = self.inner.database.artifact(user, job, kind)? else {
+            self.job(user, job)?;
+            let what = match kind {
+                ArtifactKind::Ply => "PLY file",
+                ArtifactKind::Spz => "SPZ file",
+                ArtifactKind::Preview => "Preview",
+                ArtifactKind::Report => "Report",
+                ArtifactKind::Log => "Log",
+            };
+            return Err(Error::new(ErrorKind::NotFound, format!("{what} not available for this job")));
+        };
+        let attempt = found.attempt;
+        Ok(Artifact {
+            key: BlobKey::Artifact { job, attempt, kind },
+            file_name: format!("{}.{}", found.title, kind.extension()),
+            size: found.size,
+            etag: format!("\"{}-{attempt}-{}\"", job.0.as_simple(), kind.extension()),
+            content_type: kind.content_type(),
+        })
+    }
+
+    /// Opens a blob whose key came from [`Service::artifact`].
+    ///
+    /// # Errors
+    /// [`ErrorKind::NotFound`] if it was deleted since.
+    pub fn open_blob(&self, key: &BlobKey) -> Result<BlobReader> {
+        self.inner.storage.open(key)
+    }
+
+    /// The blob as a local file, if the storage has local files.
+    pub fn local_path(&self, key: &BlobKey) -> Option<std::path::PathBuf> {
+        self.inner.storage.local_path(key)
+    }
+
+    /// What the worker wrote about a job, so far.
+    ///
+    /// # Errors
+    /// [`ErrorKind::NotFound`] if there is no such job; one that has not begun has an empty log.
+    pub fn log(&self, user: UserId, job: JobId) -> Result<String> {
+        let mut bytes = Vec::new();
+        match self.artifact(user, job, ArtifactKind::Log) {
+            Ok(artifact) => {
+                let mut log = self.open_blob(&artifact.key)?;
+                log.file.read_to_end(&mut bytes).map_err(|e| Error::io("read", Path::new("the log"), e))?;
+            }
+            Err(_) => {
+                self.job(user, job)?;
+                bytes = self.inner.workspaces.read_log(job)?;
+            }
+        }
+        Ok(String::from_utf8_lossy(&bytes).into_owned())
+    }
+
+    /// Waits until the job is not any more as it was when its `details.version` was `seen`, at most `timeout`, and returns
+    /// it. Changes by this process are seen at once, others within a second.
+    ///
+    /// # Errors
+    /// [`ErrorKind::NotFound`], also if it is deleted meanwhile.
+    pub fn wait(&self, user: UserId, job: JobId, seen: u64, timeout: Duration) -> Result<Job> {
+        let end = Instant::now().checked_add(timeout);
+        loop {
+            let mark = self.inner.changes.mark();
+            let found = self.job(user, job)?;
+            let left = end.map_or(POLL, |end| end.saturating_duration_since(Instant::now()));
+            if found.details.version != seen || left.is_zero() {
+                return Ok(found);
+            }
+            self.inner.changes.wait_since(mark, left.min(POLL));
+        }
+    }
+
+    /// Jobs of all users, newest first. For the operator of the machine: no request may reach this.
+    ///
+    /// # Errors
+    /// The database's.
+    pub fn all_jobs(&self) -> Result<Vec<Job>> {
+        self.inner.database.all_jobs()
+    }
+}

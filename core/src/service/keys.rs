@@ -1,0 +1,286 @@
+//! API keys: made, checked, revoked.
+//!
+//! A key is random and long, so one fast authentication code is as good as a slow hash (service keys are not passwords).
+//! The code is HMAC-SHA256 under a pepper that is not in the database: who steals the database can neither find a key nor
+//! forge one. A check does the same work whatever is presented, and compares in constant time. Nothing is cached: a key that
+//! another process revoked does not work any more.
+
+use std::collections::HashMap;
+use std::sync::{Mutex, PoisonError};
+
+use hmac::{Hmac, KeyInit, Mac};
+use sha2::Sha256;
+use subtle::ConstantTimeEq;
+
+use super::Service;
+use super::users::check_name;
+use crate::database::{JobDatabase, StoredKey};
+use crate::error::{Error, ErrorKind, Result};
+use crate::job::{ApiKey, ApiKeySecret, Tier, Timestamp, UserId};
+
+/// Longest text of which the code is computed; no key is longer.
+const LONGEST: usize = 128;
+/// How old a noted use may be before it is written, seconds. The interface promises a minute.
+const FLUSH_AFTER: u64 = 30;
+
+/// Whose request it is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Caller {
+    /// The user.
+    pub user_id: UserId,
+    /// What the user may do; see [`Service::authorize`].
+    pub tier: Tier,
+    /// Identifies the key, for logs.
+    pub key_prefix: String,
+}
+
+/// When keys were last used, as far as it is not yet written.
+#[derive(Default)]
+pub(super) struct LastUsed(Mutex<Pending>);
+
+#[derive(Default)]
+struct Pending {
+    used: HashMap<String, Timestamp>,
+    /// The earliest use that is not written.
+    since: Option<Timestamp>,
+}
+
+impl LastUsed {
+    /// Notes a use; says whether it is time to write.
+    fn note(&self, prefix: &str, now: Timestamp) -> bool {
+        let mut pending = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        match pending.used.get_mut(prefix) {
+            Some(time) => *time = now,
+            None => drop(pending.used.insert(prefix.to_owned(), now)),
+        }
+        let since = *pending.since.get_or_insert(now);
+        // A clock that was set back must not put it off.
+        now >= since.plus_seconds(FLUSH_AFTER) || now < since
+    }
+
+    /// Writes what is not yet written.
+    pub(super) fn flush(&self, database: &dyn JobDatabase) -> Result<()> {
+        let pending = std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner));
+        if pending.used.is_empty() {
+            return Ok(());
+        }
+        let used: Vec<_> = pending.used.into_iter().collect();
+        let written = database.touch_keys(&used);
+        if written.is_err() {
+            // For the next try; what was noted meanwhile is newer.
+            let mut now = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+            for (prefix, time) in used {
+                now.used.entry(prefix).or_insert(time);
+            }
+            now.since = now.since.min(pending.since).or(pending.since);
+        }
+        written
+    }
+}
+
+impl Service {
+    /// Makes a key for a user. The secret is shown now and never again.
+    ///
+    /// # Errors
+    /// [`ErrorKind::InvalidArgument`] for a bad name, [`ErrorKind::NotFound`] if there is no such user.
+    pub fn create_key(&self, user: UserId, name: &str) -> Result<(ApiKey, ApiKeySecret)> {
+        check_name("the name of the key", name)?;
+        // Two of 62^8 prefixes are hardly ever the same; then another is drawn.
+        for _ in 0..3 {
+            let secret = ApiKeySecret::random()?;
+            let key = ApiKey {
+                name: name.to_owned(),
+                prefix: secret.prefix().to_owned(),
+                created_at: self.inner.clock.now(),
+                last_used: None,
+                revoked_at: None,
+            };
+            if self.inner.database.create_key(user, &key, &self.code_of(secret.reveal()))? {
+                return Ok((key, secret));
+            }
+        }
+        Err(Error::new(ErrorKind::NotFound, format!("there is no user {user}")))
+    }
+
+    /// The keys of a user, oldest first.
+    ///
+    /// # Errors
+    /// The database's.
+    pub fn keys(&self, user: UserId) -> Result<Vec<ApiKey>> {
+        self.flush_last_used()?;
+        self.inner.database.keys(user)
+    }
+
+    /// Makes a key useless, at once and for ever, in all processes.
+    ///
+    /// # Errors
+    /// [`ErrorKind::NotFound`] if the user has no such key.
+    pub fn revoke_key(&self, user: UserId, prefix: &str) -> Result<()> {
+        if self.inner.database.revoke_key(user, prefix)? {
+            return Ok(());
+        }
+        Err(Error::new(ErrorKind::NotFound, format!("there is no key {prefix:?} of this user")))
+    }
+
+    /// Finds whose key was presented.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Unauthenticated`], with one text for whatever is wrong.
+    pub fn authenticate(&self, presented: &str) -> Result<Caller> {
+        let prefix = ApiKeySecret::prefix_of(presented);
+        let stored = self.inner.database.key(prefix.unwrap_or_default())?;
+        let nobody =
+            StoredKey { user: UserId(uuid::Uuid::nil()), tier: Tier::Free, mac: [0; 32], revoked: true };
+        let known = prefix.is_some() && stored.is_some();
+        let stored = stored.unwrap_or(nobody);
+        let genuine = bool::from(self.code_of(presented).ct_eq(&stored.mac));
+        if !genuine || !known || stored.revoked {
+            return Err(Error::new(ErrorKind::Unauthenticated, "Invalid API key"));
+        }
+        let prefix = prefix.unwrap_or_default();
+        if self.inner.last_used.note(prefix, self.inner.clock.now()) {
+            // A request is not refused because its time cannot be noted; the next one tries again.
+            if let Err(error) = self.flush_last_used() {
+                log::warn!("when keys were last used: {error:?}");
+            }
+        }
+        Ok(Caller { user_id: stored.user, tier: stored.tier, key_prefix: prefix.to_owned() })
+    }
+
+    /// Whether the caller may use the interface.
+    ///
+    /// # Errors
+    /// [`ErrorKind::PermissionDenied`] if the user's tier is not enterprise.
+    pub fn authorize(&self, caller: &Caller) -> Result<()> {
+        match caller.tier {
+            Tier::Enterprise => Ok(()),
+            Tier::Free => Err(Error::new(
+                ErrorKind::PermissionDenied,
+                "The API is available to Enterprise-tier users only",
+            )),
+        }
+    }
+
+    /// Writes when keys were last used; otherwise that is done every half minute.
+    ///
+    /// # Errors
+    /// The database's; it is tried again later.
+    pub fn flush_last_used(&self) -> Result<()> {
+        self.inner.last_used.flush(self.inner.database.as_ref())
+    }
+
+    /// The authentication code of a key.
+    fn code_of(&self, key: &str) -> [u8; 32] {
+        let key = key.as_bytes();
+        let mut mac = self.inner.secrets.mac();
+        mac.update(&key[..key.len().min(LONGEST)]);
+        mac.finalize().into_bytes().into()
+    }
+}
+
+impl super::Secrets {
+    /// A new authentication code under the pepper.
+    fn mac(&self) -> Hmac<Sha256> {
+        // The pepper fills half a block of the hash; HMAC pads it with zeros (RFC 2104, section 2).
+        let mut block = [0; 64];
+        block[..32].copy_from_slice(&self.pepper.0);
+        Hmac::new(&block.into())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::ServiceOptions;
+    use super::*;
+
+    fn service(folder: &std::path::Path) -> Service {
+        Service::open(folder, ServiceOptions::default()).unwrap()
+    }
+
+    /// Decisions 13 and 15.
+    #[test]
+    fn a_key_works_until_it_is_revoked_and_nothing_else_does() {
+        let folder = tempfile::tempdir().unwrap();
+        let service = service(folder.path());
+        let user = service.add_user("anna", Tier::Enterprise).unwrap();
+        let (key, secret) = service.create_key(user.user_id, "laptop").unwrap();
+        let caller = service.authenticate(secret.reveal()).unwrap();
+        assert_eq!((caller.user_id, caller.tier), (user.user_id, Tier::Enterprise));
+        assert_eq!(caller.key_prefix, key.prefix);
+        service.authorize(&caller).unwrap();
+
+        let (_, other) = service.create_key(user.user_id, "desk").unwrap();
+        let mixed = format!("{}.{}", secret.prefix(), other.reveal().split_once('.').unwrap().1);
+        let long = "x".repeat(10_000);
+        for wrong in ["", "lrk_", "Api-Key", &mixed, &format!("{}x", secret.reveal()), secret.prefix(), &long]
+        {
+            let error = service.authenticate(wrong).unwrap_err();
+            assert_eq!(
+                (error.kind(), error.message()),
+                (ErrorKind::Unauthenticated, "Invalid API key"),
+                "{wrong}"
+            );
+        }
+        // A downgraded user is known but may nothing.
+        service.set_tier(user.user_id, Tier::Free).unwrap();
+        let caller = service.authenticate(secret.reveal()).unwrap();
+        assert_eq!(service.authorize(&caller).unwrap_err().kind(), ErrorKind::PermissionDenied);
+    }
+
+    #[test]
+    fn a_revocation_by_another_process_counts_at_once() {
+        let folder = tempfile::tempdir().unwrap();
+        let (server, command) = (service(folder.path()), service(folder.path()));
+        let user = command.add_user("anna", Tier::Enterprise).unwrap().user_id;
+        let (key, secret) = command.create_key(user, "laptop").unwrap();
+        server.authenticate(secret.reveal()).unwrap();
+        let stranger = command.add_user("eve", Tier::Enterprise).unwrap().user_id;
+        assert_eq!(command.revoke_key(stranger, &key.prefix).unwrap_err().kind(), ErrorKind::NotFound);
+        server.authenticate(secret.reveal()).unwrap();
+        command.revoke_key(user, &key.prefix).unwrap();
+        let error = server.authenticate(secret.reveal()).unwrap_err();
+        assert_eq!((error.kind(), error.message()), (ErrorKind::Unauthenticated, "Invalid API key"));
+        let revoked = server.keys(user).unwrap()[0].revoked_at.unwrap();
+        command.revoke_key(user, &key.prefix).unwrap();
+        assert_eq!(server.keys(user).unwrap()[0].revoked_at, Some(revoked));
+    }
+
+    /// Decision 20.
+    #[test]
+    fn the_last_use_is_written_within_a_minute_and_when_the_service_closes() {
+        let folder = tempfile::tempdir().unwrap();
+        let clock = std::sync::Arc::new(crate::database::ManualClock::new());
+        let open = || super::super::test_world::open(folder.path(), ServiceOptions::default(), &clock);
+        let (server, other) = (open(), open());
+        let user = server.add_user("anna", Tier::Enterprise).unwrap().user_id;
+        let (_, secret) = server.create_key(user, "laptop").unwrap();
+        assert_eq!(other.keys(user).unwrap()[0].last_used, None);
+        server.authenticate(secret.reveal()).unwrap();
+        assert_eq!(other.keys(user).unwrap()[0].last_used, None);
+        clock.advance(31);
+        server.authenticate(secret.reveal()).unwrap();
+        let second = other.keys(user).unwrap()[0].last_used.unwrap();
+        clock.advance(5);
+        server.authenticate(secret.reveal()).unwrap();
+        assert_eq!(other.keys(user).unwrap()[0].last_used, Some(second));
+        drop(server);
+        assert!(other.keys(user).unwrap()[0].last_used.unwrap() > second);
+    }
+
+    #[test]
+    fn users_and_keys_have_good_names() {
+        let folder = tempfile::tempdir().unwrap();
+        let service = service(folder.path());
+        let user = service.add_user("anna", Tier::Free).unwrap();
+        assert_eq!(service.add_user("anna", Tier::Free).unwrap_err().kind(), ErrorKind::Conflict);
+        for bad in ["", "  ", "a\nb", &"x".repeat(256)] {
+            assert_eq!(service.add_user(bad, Tier::Free).unwrap_err().kind(), ErrorKind::InvalidArgument);
+            assert_eq!(service.create_key(user.user_id, bad).unwrap_err().kind(), ErrorKind::InvalidArgument);
+        }
+        assert_eq!(service.create_key(UserId::random(), "x").unwrap_err().kind(), ErrorKind::NotFound);
+        assert_eq!(service.set_tier(UserId::random(), Tier::Free).unwrap_err().kind(), ErrorKind::NotFound);
+        assert_eq!(service.user_by_name("anna").unwrap(), user);
+        assert_eq!(service.users().unwrap(), [user]);
+        assert_eq!(service.user_by_name("eve").unwrap_err().kind(), ErrorKind::NotFound);
+    }
+}

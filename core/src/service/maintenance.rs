@@ -1,0 +1,202 @@
+//! What has to be done from time to time: take jobs back from dead workers, finish deletions, collect what nobody needs.
+//!
+//! Everything here can be cut off at any point and done again, by any process and by several at once. A file is removed only
+//! if it has a name of ours and a row says, or no row can say any more, that nobody needs it.
+
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use serde::Serialize;
+
+use super::Service;
+use crate::database::FileOwner;
+use crate::error::Result;
+use crate::job::{ArtifactKind, BlobName, JobId};
+use crate::storage::{BlobKey, BlobKind};
+
+/// How long a file must have been left alone to be taken for an orphan: its row may be about to be written.
+const ORPHAN_AGE: Duration = Duration::from_secs(3600);
+/// How often the whole storage is looked through.
+const SWEEP_EVERY: Duration = Duration::from_secs(3600);
+
+/// When the storage was last looked through.
+#[derive(Default)]
+pub(super) struct Sweeps(Mutex<Option<Instant>>);
+
+/// What maintenance did.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+pub struct MaintenanceReport {
+    /// Jobs that a dead worker held and that wait again.
+    pub requeued_jobs: u64,
+    /// Jobs that failed because their workers died too often.
+    pub failed_jobs: u64,
+    /// Jobs whose files and rows were removed.
+    pub deleted_jobs: u64,
+    /// Uploads that were removed.
+    pub deleted_uploads: u64,
+    /// Files without a row that were removed.
+    pub orphans: u64,
+}
+
+/// Counts for an operator.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub struct Statistics {
+    /// Rows.
+    #[serde(flatten)]
+    pub rows: crate::database::Statistics,
+    /// Bytes that can still be stored, if that is known.
+    pub free_bytes: Option<u64>,
+}
+
+impl Service {
+    /// Does what is to be done; call it every minute. One process is enough, more do no harm.
+    ///
+    /// # Errors
+    /// The first failure of the disk or the database; what could not be done is tried again by the next call.
+    pub fn maintain(&self) -> Result<MaintenanceReport> {
+        self.flush_last_used()?;
+        let mut report = self.reclaim()?;
+        let (jobs, uploads) = self.remove_deleted()?;
+        (report.deleted_jobs, report.deleted_uploads) = (jobs, uploads);
+        let due = {
+            let last = self.inner.sweeps.0.lock().unwrap_or_else(PoisonError::into_inner);
+            last.is_none_or(|last| last.elapsed() >= SWEEP_EVERY)
+        };
+        if due {
+            report.orphans = self.sweep(ORPHAN_AGE)?;
+            *self.inner.sweeps.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now());
+        }
+        Ok(report)
+    }
+
+    /// Counts for an operator.
+    ///
+    /// # Errors
+    /// The database's.
+    pub fn statistics(&self) -> Result<Statistics> {
+        Ok(Statistics {
+            rows: self.inner.database.statistics()?,
+            free_bytes: self.inner.storage.free_space()?,
+        })
+    }
+
+    /// Checks the whole database for damage; the answer lists what is wrong, and is empty if nothing is. Takes long.
+    ///
+    /// # Errors
+    /// The database's.
+    pub fn integrity_check(&self) -> Result<Vec<String>> {
+        self.inner.database.integrity_check()
+    }
+
+    /// Takes up what earlier processes left.
+    pub(super) fn recover(&self) -> Result<()> {
+        self.reclaim()?;
+        self.remove_deleted().map(drop)
+    }
+
+    /// Takes jobs back from workers that are dead.
+    pub(super) fn reclaim(&self) -> Result<MaintenanceReport> {
+        let inner = &self.inner;
+        let alive = |owner: &str| inner.process.is_alive(owner);
+        let reclaimed = inner.database.reclaim(&alive, inner.options.max_attempts)?;
+        let (queued, failed) = (reclaimed.queued.len() as u64, reclaimed.failed.len() as u64);
+        if queued + failed > 0 {
+            inner.changes.notify();
+        }
+        for job in reclaimed.failed {
+            self.remove_leftovers(job)?;
+        }
+        Ok(MaintenanceReport { requeued_jobs: queued, failed_jobs: failed, ..Default::default() })
+    }
+
+    /// Removes the files, and then the rows, of deleted jobs that no worker is at, and of uploads that nobody wants.
+    /// Returns how many of each.
+    pub(super) fn remove_deleted(&self) -> Result<(u64, u64)> {
+        let (mut jobs, mut uploads) = (0, 0);
+        for deleted in self.inner.database.deleted_jobs()? {
+            // A worker that was fenced off may still be about to notice.
+            if !self.inner.workspaces.remove(deleted.job)? {
+                continue;
+            }
+            self.remove_artifacts(deleted.job, 1..=deleted.attempt)?;
+            self.inner.database.forget_job(deleted.job)?;
+            jobs += 1;
+        }
+        let retention = self.limits().upload_retention_hours * 3600;
+        for upload in self.inner.database.expire_uploads(retention)? {
+            if let Some(video) = &upload.video {
+                self.inner.storage.delete(&BlobKey::Video { name: upload.name, version: video.version })?;
+            }
+            self.remove_blocks(&upload.name)?;
+            self.inner.database.forget_upload(&upload.name)?;
+            uploads += 1;
+        }
+        Ok((jobs, uploads))
+    }
+
+    /// Removes all that these attempts may have stored.
+    pub(super) fn remove_artifacts(&self, job: JobId, attempts: impl Iterator<Item = u32>) -> Result<()> {
+        for attempt in attempts {
+            for kind in ArtifactKind::ALL {
+                self.inner.storage.delete(&BlobKey::Artifact { job, attempt, kind })?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Removes the workspace of a job that has ended or is gone, if nobody is in it.
+    pub(super) fn remove_leftovers(&self, job: JobId) -> Result<bool> {
+        match self.inner.database.file_owner(job)? {
+            FileOwner::Unfinished => Ok(false),
+            FileOwner::Nobody | FileOwner::Ended(_) => self.inner.workspaces.remove(job),
+        }
+    }
+
+    /// Removes the blocks of an upload.
+    pub(super) fn remove_blocks(&self, name: &BlobName) -> Result<()> {
+        let all = self.inner.storage.list(BlobKind::Block, Duration::ZERO)?;
+        for key in all {
+            if matches!(key, BlobKey::Block { name: of, .. } if of == *name) {
+                self.inner.storage.delete(&key)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Looks through the whole storage for what no row names and nobody has touched for `age`; says how much was removed.
+    pub(super) fn sweep(&self, age: Duration) -> Result<u64> {
+        let inner = &self.inner;
+        let mut removed = inner.storage.sweep_staged(age)?;
+        for kind in [BlobKind::Video, BlobKind::Block, BlobKind::Artifact] {
+            for key in inner.storage.list(kind, age)? {
+                if !self.is_needed(&key)? {
+                    inner.storage.delete(&key)?;
+                    removed += 1;
+                }
+            }
+        }
+        for job in inner.workspaces.list()? {
+            removed += u64::from(self.remove_leftovers(job)?);
+        }
+        inner.process.sweep()?;
+        Ok(removed)
+    }
+
+    fn is_needed(&self, key: &BlobKey) -> Result<bool> {
+        Ok(match *key {
+            BlobKey::Video { name, version } => self
+                .inner
+                .database
+                .upload(&name)?
+                .is_some_and(|upload| upload.video.is_some_and(|video| video.version == version)),
+            BlobKey::Block { name, .. } => {
+                self.inner.database.upload(&name)?.is_some_and(|upload| !upload.submitted && !upload.deleted)
+            }
+            BlobKey::Artifact { job, attempt, kind } => match self.inner.database.file_owner(job)? {
+                FileOwner::Unfinished => true,
+                FileOwner::Nobody => false,
+                FileOwner::Ended(kept) => kept.contains(&(kind, attempt)),
+            },
+        })
+    }
+}

@@ -1,0 +1,174 @@
+//! What every face calls: users, keys, uploads, jobs, workers, over one folder.
+//!
+//! A [`Service`] is a handle that many threads share. All calls block for as long as the disk takes (a submission also looks
+//! at its video for up to two seconds). A call that changes something and returned `Ok` survives a power cut. Any number of
+//! processes may open the same folder on one machine: servers, workers, commands.
+//!
+//! ```text
+//! folder/  jobs.db      the rows: the only truth                  (database)
+//!          secrets.json what makes keys and addresses genuine     (secrets)
+//!          videos/ blocks/ scenes/ staged/                        (storage)
+//!          work/<job>/  where a worker is at it                   (workspace)
+//!          processes/   a locked file for each process that lives (process)
+//! ```
+
+mod changes;
+mod jobs;
+mod keys;
+mod maintenance;
+mod options;
+mod process;
+mod runner;
+mod secrets;
+#[cfg(test)]
+mod test_world;
+#[cfg(test)]
+mod tests;
+mod uploads;
+mod users;
+mod worker;
+mod workspace;
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+pub use jobs::{Artifact, Idempotency, Submission};
+pub use keys::Caller;
+pub use maintenance::{MaintenanceReport, Statistics};
+pub use options::{ReconstructionDefaults, ServiceOptions};
+pub use runner::{Outcome, PipelineRunner, Runner};
+pub use secrets::{SigningKey, SigningKeys};
+pub use uploads::{UploadFacts, UploadTicket, UploadWriter};
+pub use worker::WorkerOptions;
+
+use crate::database::{Clock, JobDatabase, SqliteDatabase, SystemClock};
+use crate::error::{Error, ErrorKind, Result};
+use crate::files::create_private_folder;
+use crate::job::Limits;
+use crate::storage::{LocalStorage, Storage};
+use crate::video;
+use changes::Changes;
+use keys::LastUsed;
+use process::{ProcessLock, initial_lock};
+use secrets::Secrets;
+use workspace::Workspaces;
+
+/// What is said of a video that is not there, has a bad name or belongs to somebody else.
+pub(crate) const BLOB_NOT_FOUND: &str = "Blob not found. Please verify the upload.";
+
+/// Hexadecimal digits.
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|b| format!("{b:02x}")).collect()
+}
+
+fn job_not_found() -> Error {
+    Error::new(ErrorKind::NotFound, "Job not found")
+}
+
+/// Looks at a video for a limited time: an error if it is none.
+type Look = fn(&Path, Duration) -> Result<()>;
+
+/// What a test replaces.
+struct Environment {
+    clock: Arc<dyn Clock>,
+    look: Look,
+}
+
+/// The service over one folder; cheap to clone.
+#[derive(Clone)]
+pub struct Service {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    options: ServiceOptions,
+    clock: Arc<dyn Clock>,
+    look: Look,
+    database: Box<dyn JobDatabase>,
+    storage: Box<dyn Storage>,
+    secrets: Secrets,
+    process: ProcessLock,
+    workspaces: Workspaces,
+    changes: Changes,
+    last_used: LastUsed,
+    sweeps: maintenance::Sweeps,
+    folder: PathBuf,
+}
+
+impl Service {
+    /// Opens the service in `folder`, making it (for its owner only) if it is not there, and takes up what an earlier process
+    /// left: jobs of dead workers go back to the queue, half-done deletions are done.
+    ///
+    /// # Errors
+    /// [`ErrorKind::InvalidArgument`] for options out of range, [`ErrorKind::InvalidFile`] for a damaged or newer folder, the
+    /// system's.
+    pub fn open(folder: &Path, options: ServiceOptions) -> Result<Service> {
+        let environment = Environment { clock: Arc::new(SystemClock::new()), look: video::quick_check };
+        Self::open_in(folder, options, environment)
+    }
+
+    fn open_in(folder: &Path, options: ServiceOptions, environment: Environment) -> Result<Service> {
+        #[cfg(feature = "failpoints")]
+        crate::failpoints::read_environment();
+        options.check()?;
+        create_private_folder(folder)?;
+        let folder = std::path::absolute(folder).map_err(|e| Error::io("open", folder, e))?;
+        // One process at a time makes what is missing.
+        let making = initial_lock(&folder)?;
+        let secrets = Secrets::open(&folder.join("secrets.json"))?;
+        let Environment { clock, look } = environment;
+        let database = Box::new(SqliteDatabase::open(&folder.join("jobs.db"), clock.clone())?);
+        let storage = Box::new(LocalStorage::open(&folder)?);
+        let process = ProcessLock::take(&folder.join("processes"))?;
+        let workspaces = Workspaces::open(folder.join("work"))?;
+        crate::files::sync_folder(&folder)?;
+        drop(making);
+        let service = Service {
+            inner: Arc::new(Inner {
+                options,
+                clock,
+                look,
+                database,
+                storage,
+                secrets,
+                process,
+                workspaces,
+                changes: Changes::default(),
+                last_used: LastUsed::default(),
+                sweeps: maintenance::Sweeps::default(),
+                folder,
+            }),
+        };
+        service.recover()?;
+        Ok(service)
+    }
+
+    /// The bounds in force.
+    pub fn limits(&self) -> &Limits {
+        &self.inner.options.limits
+    }
+
+    /// The options in force.
+    pub fn options(&self) -> &ServiceOptions {
+        &self.inner.options
+    }
+
+    /// Keys with which a server signs addresses; the same for all processes of the folder.
+    pub fn signing_keys(&self) -> &SigningKeys {
+        &self.inner.secrets.signing_keys
+    }
+
+    /// The folder.
+    pub fn folder(&self) -> &Path {
+        &self.inner.folder
+    }
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        if let Err(error) = self.last_used.flush(self.database.as_ref()) {
+            log::warn!("when keys were last used: {error:?}");
+        }
+    }
+}

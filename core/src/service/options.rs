@@ -1,0 +1,111 @@
+//! What an operator sets.
+
+use serde::{Deserialize, Serialize};
+
+use crate::error::{Error, Result};
+use crate::job::{JobRequest, Limits};
+use crate::pipeline::ReconstructionOptions;
+use crate::raster::DeviceChoice;
+
+/// Options of a service; the defaults are right for one machine.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct ServiceOptions {
+    /// Bounds on requests and resources.
+    pub limits: Limits,
+    /// What a request does not say about its reconstruction.
+    pub reconstruction: ReconstructionDefaults,
+    /// How often a worker may die over a job before the job fails.
+    pub max_attempts: u32,
+    /// How long a worker keeps a job without a sign of life, seconds. It gives one every sixth of that.
+    pub lease_seconds: u64,
+    /// Bytes that must stay free on the disk for uploads and jobs to be accepted.
+    pub min_free_bytes: u64,
+}
+
+impl Default for ServiceOptions {
+    fn default() -> Self {
+        Self {
+            limits: Limits::default(),
+            reconstruction: ReconstructionDefaults::default(),
+            max_attempts: 3,
+            lease_seconds: 30,
+            min_free_bytes: 1 << 30,
+        }
+    }
+}
+
+impl ServiceOptions {
+    /// # Errors
+    /// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) with the option and its value.
+    pub fn check(&self) -> Result<()> {
+        self.limits.check()?;
+        if self.max_attempts == 0 {
+            return Err(Error::argument("max_attempts is 0: every job would fail"));
+        }
+        if !(6..=3600).contains(&self.lease_seconds) {
+            return Err(Error::argument(format!(
+                "lease_seconds is {}: 6 to 3600 is allowed",
+                self.lease_seconds
+            )));
+        }
+        let blob_name = crate::job::BlobName::random(crate::job::VideoExtension::Mp4);
+        self.reconstruction.options(&JobRequest::new(blob_name)).check()
+    }
+}
+
+/// What a request does not say about its reconstruction.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct ReconstructionDefaults {
+    /// Where training runs.
+    pub device: DeviceChoice,
+    /// At most this many key frames; absent = 150 where training runs on the CPU, 300 on a GPU.
+    pub max_frames: Option<usize>,
+    /// Long side of the frames in pixels at most.
+    pub max_resolution: u32,
+    /// Long side of the training pictures in pixels at most.
+    pub training_max_resolution: u32,
+    /// Degree of the spherical harmonics, 0 to 3.
+    pub sh_degree: u32,
+    /// Fixes every random choice.
+    pub seed: u64,
+}
+
+impl Default for ReconstructionDefaults {
+    fn default() -> Self {
+        let standard = ReconstructionOptions::default();
+        Self {
+            device: standard.device,
+            max_frames: standard.max_frames,
+            max_resolution: standard.max_resolution,
+            training_max_resolution: standard.training_max_resolution,
+            sh_degree: standard.sh_degree,
+            seed: standard.seed,
+        }
+    }
+}
+
+impl ReconstructionDefaults {
+    /// The pipeline's options for a request.
+    pub(crate) fn options(&self, request: &JobRequest) -> ReconstructionOptions {
+        ReconstructionOptions {
+            title: request.title.clone(),
+            reconstruction_method: request.reconstruction_method,
+            training_max_num_gaussians: request.training_max_num_gaussians,
+            training_num_steps: request.training_num_steps,
+            apriltag_size_mm: request.apriltag_size_mm,
+            remove_background: request.remove_background,
+            camera_type: request.camera_type,
+            device: self.device.clone(),
+            max_frames: self.max_frames,
+            max_resolution: self.max_resolution,
+            training_max_resolution: self.training_max_resolution,
+            sh_degree: self.sh_degree,
+            seed: self.seed,
+            // Nobody can fetch it.
+            turntable: false,
+            ..ReconstructionOptions::default()
+        }
+    }
+}

@@ -1,0 +1,98 @@
+//! Which processes live: each holds a lock that the system takes from it when it ends, however it ends.
+
+use std::fs::{self, File, TryLockError};
+use std::path::{Path, PathBuf};
+
+use crate::error::{Error, Result};
+use crate::files::create_private_folder;
+
+/// The life of this process, or rather of this opened service.
+pub(super) struct ProcessLock {
+    folder: PathBuf,
+    id: String,
+    _file: File,
+}
+
+impl ProcessLock {
+    /// Takes a new lock in `folder`.
+    pub(super) fn take(folder: &Path) -> Result<Self> {
+        create_private_folder(folder)?;
+        let id = uuid::Uuid::new_v4().as_simple().to_string();
+        let (fresh, path) = (folder.join(format!(".{id}")), folder.join(&id));
+        // Locked before it has its name: whoever finds the name finds it locked.
+        let file = File::create_new(&fresh).map_err(|e| Error::io("create", &fresh, e))?;
+        file.lock().map_err(|e| Error::io("lock", &fresh, e))?;
+        fs::rename(&fresh, &path).map_err(|e| Error::io("write", &path, e))?;
+        Ok(Self { folder: folder.to_owned(), id, _file: file })
+    }
+
+    /// Names this process in leases.
+    pub(super) fn id(&self) -> &str {
+        &self.id
+    }
+
+    /// Whether the process `id` lives. In doubt, it does: its lease will tell.
+    pub(super) fn is_alive(&self, id: &str) -> bool {
+        if id == self.id {
+            return true;
+        }
+        match File::open(self.folder.join(id)) {
+            Ok(file) => matches!(file.try_lock_shared(), Err(TryLockError::WouldBlock)),
+            Err(e) => e.kind() != std::io::ErrorKind::NotFound,
+        }
+    }
+
+    /// Removes the files of dead processes.
+    pub(super) fn sweep(&self) -> Result<()> {
+        let entries = fs::read_dir(&self.folder).map_err(|e| Error::io("list", &self.folder, e))?;
+        for entry in entries {
+            let entry = entry.map_err(|e| Error::io("list", &self.folder, e))?;
+            let name = entry.file_name();
+            if name.to_str().is_some_and(|n| !n.starts_with('.') && !self.is_alive(n)) {
+                // Another process may do the same at the same time.
+                let _ = fs::remove_file(entry.path());
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Drop for ProcessLock {
+    fn drop(&mut self) {
+        // What stays is swept by another.
+        let _ = fs::remove_file(self.folder.join(&self.id));
+    }
+}
+
+/// Held while a process makes what is missing in the folder of the service.
+pub(super) fn initial_lock(folder: &Path) -> Result<File> {
+    let path = folder.join("lock");
+    let file = File::options()
+        .create(true)
+        .truncate(false)
+        .write(true)
+        .open(&path)
+        .map_err(|e| Error::io("open", &path, e))?;
+    file.lock().map_err(|e| Error::io("lock", &path, e))?;
+    Ok(file)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_dead_are_told_from_the_living() {
+        let folder = tempfile::tempdir().unwrap();
+        let (a, b) = (ProcessLock::take(folder.path()).unwrap(), ProcessLock::take(folder.path()).unwrap());
+        assert!(a.is_alive(a.id()) && a.is_alive(b.id()) && b.is_alive(a.id()));
+        let gone = b.id().to_owned();
+        // As a killed process leaves it: the file is there, the lock is not.
+        let path = folder.path().join(&gone);
+        drop(b);
+        File::create(&path).unwrap();
+        assert!(!a.is_alive(&gone) && !a.is_alive("never"));
+        a.sweep().unwrap();
+        assert!(!path.exists() && folder.path().join(a.id()).exists());
+    }
+}

@@ -1,0 +1,64 @@
+//! What a worker runs: the pipeline, behind a seam, so that the worker can be tested with something quick.
+
+use std::path::{Path, PathBuf};
+
+use crate::control::{Control, Warning};
+use crate::error::Result;
+use crate::job::{ArtifactKind, CameraData};
+use crate::pipeline::{self, ReconstructionOptions, files};
+
+/// Makes a scene of a video.
+pub trait Runner: Send + Sync {
+    /// Works in `workspace`, where an earlier call may have left part of the work, and stops soon after `control` is
+    /// cancelled. Runs on the worker's rayon pool.
+    ///
+    /// # Errors
+    /// Those of [`pipeline::reconstruct`].
+    fn run(
+        &self,
+        video: &Path,
+        workspace: &Path,
+        options: &ReconstructionOptions,
+        control: &Control,
+    ) -> Result<Outcome>;
+}
+
+/// What came out.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Outcome {
+    /// Complete files in the workspace: a `.ply` and a `.spz` at least. They are not changed any more.
+    pub files: Vec<(ArtifactKind, PathBuf)>,
+    /// Where a viewer starts.
+    pub camera: CameraData,
+    /// What the user should know.
+    pub warnings: Vec<Warning>,
+}
+
+/// The real one: [`pipeline::reconstruct`].
+#[derive(Debug, Clone, Copy, Default)]
+pub struct PipelineRunner;
+
+impl Runner for PipelineRunner {
+    fn run(
+        &self,
+        video: &Path,
+        workspace: &Path,
+        options: &ReconstructionOptions,
+        control: &Control,
+    ) -> Result<Outcome> {
+        let report = pipeline::reconstruct(video, workspace, options, control)?;
+        let made = [
+            (ArtifactKind::Ply, files::PLY),
+            (ArtifactKind::Spz, files::SPZ),
+            (ArtifactKind::Preview, files::PREVIEW),
+            (ArtifactKind::Report, files::REPORT),
+        ];
+        // A stage that was finished by an earlier attempt sends its warnings to nobody; the report has them all.
+        let warnings = [report.frames.warnings, report.sfm.warnings, report.train.training.warnings];
+        Ok(Outcome {
+            files: made.into_iter().map(|(kind, name)| (kind, workspace.join(name))).collect(),
+            camera: report.export.camera_data,
+            warnings: warnings.into_iter().flatten().collect(),
+        })
+    }
+}

@@ -1,0 +1,158 @@
+//! What makes keys and addresses genuine: a file of its own, so that a stolen database is worth nothing.
+
+use std::fs;
+use std::io::Write;
+use std::path::Path;
+
+use serde::{Deserialize, Serialize};
+
+use crate::error::{Error, ErrorKind, Result};
+use crate::files::{replace_atomically, sync_folder};
+
+/// The file's content.
+#[derive(Serialize, Deserialize)]
+pub(super) struct Secrets {
+    /// Key of the authentication codes of API keys. Lost, all API keys are.
+    pub(super) pepper: Secret,
+    /// See [`SigningKeys`].
+    pub(super) signing_keys: SigningKeys,
+}
+
+/// Keys for signed addresses, newest first: sign with the first, accept any. To rotate, put a new one first, and take the
+/// last out once no address that it signed is still good.
+#[derive(Clone, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct SigningKeys(Vec<SigningKey>);
+
+/// A key for signed addresses.
+#[derive(Clone, Serialize, Deserialize)]
+pub struct SigningKey {
+    /// Names the key in an address.
+    pub id: String,
+    secret: Secret,
+}
+
+impl SigningKeys {
+    /// The key to sign with.
+    pub fn current(&self) -> &SigningKey {
+        // Never empty: made with two, and an empty list is refused when it is read.
+        &self.0[0]
+    }
+
+    /// The key of this name.
+    pub fn find(&self, id: &str) -> Option<&SigningKey> {
+        self.0.iter().find(|key| key.id == id)
+    }
+}
+
+impl SigningKey {
+    /// The key itself, 32 bytes. Never print it.
+    pub fn secret(&self) -> &[u8; 32] {
+        &self.secret.0
+    }
+}
+
+impl std::fmt::Debug for SigningKey {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "SigningKey({})", self.id)
+    }
+}
+
+/// 32 random bytes, written as hexadecimal digits.
+#[derive(Clone)]
+pub(super) struct Secret(pub(super) [u8; 32]);
+
+impl Serialize for Secret {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(&super::hex(&self.0))
+    }
+}
+
+impl<'de> Deserialize<'de> for Secret {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        let digits = (0..32).map(|k| u8::from_str_radix(text.get(2 * k..2 * k + 2)?, 16).ok());
+        let bytes: Option<Vec<u8>> = digits.collect();
+        match bytes.and_then(|b| b.try_into().ok()) {
+            Some(bytes) if text.len() == 64 => Ok(Self(bytes)),
+            _ => Err(serde::de::Error::custom("a secret has 64 hexadecimal digits")),
+        }
+    }
+}
+
+/// `N` bytes from the system's generator.
+pub(super) fn random<const N: usize>() -> Result<[u8; N]> {
+    let mut bytes = [0; N];
+    getrandom::fill(&mut bytes)
+        .map_err(|e| Error::new(ErrorKind::Internal, "the system gives no random numbers").caused_by(e))?;
+    Ok(bytes)
+}
+
+impl Secrets {
+    /// Reads the file at `path`, or makes it. The caller sees to it that only one process does.
+    pub(super) fn open(path: &Path) -> Result<Self> {
+        if !path.exists() {
+            Self::random()?.write(path)?;
+        }
+        let text = fs::read(path).map_err(|e| Error::io("read", path, e))?;
+        let damaged = |why: String| {
+            Error::new(ErrorKind::InvalidFile, format!("{} is damaged: {why}", path.display()))
+                .hint("restore it from a backup; without it all API keys have to be made anew")
+        };
+        let secrets: Self = serde_json::from_slice(&text).map_err(|e| damaged(e.to_string()))?;
+        if secrets.signing_keys.0.is_empty() {
+            return Err(damaged("it has no signing key".into()));
+        }
+        Ok(secrets)
+    }
+
+    fn random() -> Result<Self> {
+        let key = || {
+            let id = super::hex(&random::<4>()?);
+            Ok(SigningKey { id, secret: Secret(random()?) })
+        };
+        Ok(Self { pepper: Secret(random()?), signing_keys: SigningKeys(vec![key()?, key()?]) })
+    }
+
+    fn write(&self, path: &Path) -> Result<()> {
+        let text = serde_json::to_vec_pretty(self)
+            .map_err(|e| Error::new(ErrorKind::Internal, "secrets cannot be written as JSON").caused_by(e))?;
+        replace_atomically(path, |temporary| {
+            let mut options = fs::OpenOptions::new();
+            options.write(true).create_new(true);
+            #[cfg(unix)]
+            std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+            options
+                .open(temporary)
+                .and_then(|mut file| file.write_all(&text).and_then(|()| file.sync_all()))
+                .map_err(|e| Error::io("write", path, e))
+        })?;
+        path.parent().map_or(Ok(()), sync_folder)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn secrets_are_made_once_and_for_the_owner_only() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("secrets.json");
+        let first = Secrets::open(&path).unwrap();
+        let second = Secrets::open(&path).unwrap();
+        assert_eq!(first.pepper.0, second.pepper.0);
+        assert_ne!(first.pepper.0, [0; 32]);
+        let current = first.signing_keys.current();
+        assert_eq!(second.signing_keys.find(&current.id).unwrap().secret(), current.secret());
+        assert!(second.signing_keys.find("none").is_none());
+        assert!(first.signing_keys.0.len() >= 2);
+        #[cfg(unix)]
+        {
+            use std::os::unix::fs::PermissionsExt;
+            assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
+        }
+        fs::write(&path, "{}").unwrap();
+        assert_eq!(Secrets::open(&path).err().unwrap().kind(), ErrorKind::InvalidFile);
+    }
+}

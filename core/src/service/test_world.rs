@@ -1,0 +1,96 @@
+//! What the tests of the service share: a service in a folder of its own, with users and a clock that they move.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use super::{Environment, Idempotency, Service, ServiceOptions, Submission, UploadFacts};
+use crate::database::ManualClock;
+use crate::error::Result;
+use crate::job::{BlobName, Job, JobId, JobRequest, Tier, UserId};
+
+/// Opens the service of `folder` as another process would. Every file counts as a video.
+pub(super) fn open(folder: &Path, options: ServiceOptions, clock: &Arc<ManualClock>) -> Service {
+    Service::open_in(folder, options, Environment { clock: clock.clone(), look: |_, _| Ok(()) }).unwrap()
+}
+
+/// A new folder, in memory where the system has such a place: nothing is lost there by not waiting for a disk.
+pub(super) fn folder() -> tempfile::TempDir {
+    let memory = Path::new("/dev/shm");
+    if memory.is_dir() { tempfile::tempdir_in(memory) } else { tempfile::tempdir() }.unwrap()
+}
+
+pub(super) struct World {
+    pub(super) service: Service,
+    pub(super) anna: UserId,
+    pub(super) eve: UserId,
+    pub(super) clock: Arc<ManualClock>,
+    pub(super) folder: tempfile::TempDir,
+}
+
+impl World {
+    pub(super) fn new() -> Self {
+        Self::with(ServiceOptions { min_free_bytes: 0, ..ServiceOptions::default() })
+    }
+
+    pub(super) fn with(options: ServiceOptions) -> Self {
+        let folder = folder();
+        let clock = Arc::new(ManualClock::new());
+        let service = open(folder.path(), options, &clock);
+        let user = |name: &str| service.add_user(name, Tier::Enterprise).unwrap().user_id;
+        World { anna: user("anna"), eve: user("eve"), service, clock, folder }
+    }
+
+    /// The same service, opened by another process.
+    pub(super) fn reopen(&self) -> Service {
+        open(self.folder.path(), self.service.options().clone(), &self.clock)
+    }
+
+    pub(super) fn upload(&self, user: UserId) -> BlobName {
+        let name = self.service.create_upload(user, "mp4").unwrap().blob_name;
+        let file_name = Some("garden.mp4".to_owned());
+        let mut writer =
+            self.service.begin_upload(&name, UploadFacts { file_name, ..UploadFacts::default() }).unwrap();
+        writer.append(b"a video").unwrap();
+        writer.finish().unwrap();
+        name
+    }
+
+    pub(super) fn submit(&self, user: UserId) -> JobId {
+        self.submit_with(JobRequest::new(self.upload(user)), user, None).unwrap().body.job_id
+    }
+
+    pub(super) fn submit_with(
+        &self,
+        request: JobRequest,
+        user: UserId,
+        idempotency: Option<Idempotency>,
+    ) -> Result<Submission> {
+        self.service.submit(user, request, idempotency)
+    }
+
+    pub(super) fn job(&self, job: JobId) -> Job {
+        self.service.job(self.anna, job).unwrap()
+    }
+
+    /// All files of videos, scenes and workspaces, and all that is staged: what a deletion must not leave.
+    pub(super) fn files(&self) -> Vec<PathBuf> {
+        let mut files = Vec::new();
+        for name in ["videos", "blocks", "scenes", "staged", "work"] {
+            collect(&self.folder.path().join(name), &mut files);
+        }
+        files.sort();
+        files
+    }
+}
+
+fn collect(folder: &Path, files: &mut Vec<PathBuf>) {
+    for entry in fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            collect(&path, files);
+        } else {
+            files.push(path);
+        }
+    }
+}

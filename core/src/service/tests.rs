@@ -1,0 +1,400 @@
+//! The service as its faces see it, with workers that run something quick in place of the pipeline.
+
+use std::fs;
+use std::path::Path;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+
+use super::test_world::World;
+use super::worker::Worker;
+use super::{Idempotency, Outcome, Runner, Service, WorkerOptions};
+use crate::control::{CancelToken, Control, Stage, Warning};
+use crate::error::{Error, ErrorKind, Result};
+use crate::job::{ArtifactKind, CameraData, CameraUpdate, JobRequest, JobStatus, JobUpdate, ListQuery, Xyz};
+use crate::pipeline::ReconstructionOptions;
+
+/// Runs a closure in place of the pipeline.
+struct Quick<F>(F);
+
+impl<F: Fn(&Path, &Control) -> Result<()> + Send + Sync> Runner for Quick<F> {
+    fn run(
+        &self,
+        video: &Path,
+        workspace: &Path,
+        _: &ReconstructionOptions,
+        control: &Control,
+    ) -> Result<Outcome> {
+        assert_eq!(fs::read(video).unwrap(), b"a video");
+        fs::create_dir_all(workspace).unwrap();
+        (self.0)(workspace, control)?;
+        let file = |kind: ArtifactKind| {
+            let path = workspace.join(format!("scene.{}", kind.extension()));
+            fs::write(&path, kind.extension()).unwrap();
+            (kind, path)
+        };
+        let camera = CameraData { position: Xyz { x: 9.0, y: 0.0, z: 0.0 }, ..CameraData::default() };
+        let files = [ArtifactKind::Ply, ArtifactKind::Spz, ArtifactKind::Preview].map(file).to_vec();
+        Ok(Outcome { files, camera, warnings: vec![Warning::new("a", "first")] })
+    }
+}
+
+fn options() -> WorkerOptions {
+    WorkerOptions { threads: 1, niceness: 0, ..WorkerOptions::default() }
+}
+
+/// Lets a worker of `service` see to one job; says whether there was one.
+fn work(service: &Service, run: impl Fn(&Path, &Control) -> Result<()> + Send + Sync) -> bool {
+    work_until(service, &CancelToken::new(), run)
+}
+
+fn work_until(
+    service: &Service,
+    cancel: &CancelToken,
+    run: impl Fn(&Path, &Control) -> Result<()> + Send + Sync,
+) -> bool {
+    let (options, runner) = (options(), Quick(run));
+    Worker::new(service, &options, cancel, &runner).unwrap().work_once().unwrap()
+}
+
+/// Waits, as a long run does, until it is told to stop.
+fn until_cancelled(control: &Control) -> Result<()> {
+    let end = Instant::now() + Duration::from_secs(20);
+    while Instant::now() < end {
+        control.check()?;
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    Err(Error::new(ErrorKind::Internal, "was not told to stop"))
+}
+
+#[test]
+fn a_handle_can_be_shared() {
+    fn shared<T: Send + Sync + Clone>() {}
+    shared::<Service>();
+}
+
+#[test]
+fn a_video_becomes_a_scene_that_can_be_fetched_and_deleted() {
+    let w = World::new();
+    let job = w.submit(w.anna);
+    assert_eq!(w.job(job).status.to_string(), "Queued - position: 1");
+    assert_eq!(w.service.log(w.anna, job).unwrap(), "");
+    let ply = || w.service.artifact(w.anna, job, ArtifactKind::Ply);
+    assert_eq!(ply().unwrap_err().message(), "PLY file not available for this job");
+    assert!(work(&w.service, |_, control| {
+        control.progress(Stage::Frames, "reading", 0.5);
+        control.warn(Stage::Frames, Warning::new("b", "second"));
+        Ok(())
+    }));
+    assert!(!work(&w.service, |_, _| Ok(())));
+    let done = w.job(job);
+    assert_eq!((done.status, done.percent_complete), (JobStatus::Finished, Some(100)));
+    assert!(done.has_ply && done.has_spz);
+    assert_eq!(done.camera_data.position.x, 9.0);
+    assert_eq!(done.details.warnings.iter().map(|w| w.code.as_ref()).collect::<Vec<_>>(), ["a", "b"]);
+    let artifact = ply().unwrap();
+    assert_eq!((artifact.file_name.as_str(), artifact.size), ("garden.mp4.ply", 3));
+    let mut text = String::new();
+    w.service.open_blob(&artifact.key).unwrap().file.read_to_string(&mut text).unwrap();
+    assert_eq!(text, "ply");
+    assert!(w.service.log(w.anna, job).unwrap().contains("attempt 1 by worker"));
+    assert!(!w.folder.path().join("work").join(job.to_string()).exists());
+    for foreign in [
+        w.service.job(w.eve, job).map(drop),
+        w.service.artifact(w.eve, job, ArtifactKind::Ply).map(drop),
+        w.service.log(w.eve, job).map(drop),
+        w.service.delete(w.eve, job),
+        w.service.cancel(w.eve, job).map(drop),
+        w.service.update(w.eve, job, &JobUpdate::default()).map(drop),
+        w.service.wait(w.eve, job, 0, Duration::ZERO).map(drop),
+    ] {
+        let error = foreign.unwrap_err();
+        assert_eq!((error.kind(), error.message()), (ErrorKind::NotFound, "Job not found"));
+    }
+    assert_eq!(w.service.cancel(w.anna, job).unwrap_err().kind(), ErrorKind::Conflict);
+    w.service.delete(w.anna, job).unwrap();
+    assert_eq!(w.service.job(w.anna, job).unwrap_err().kind(), ErrorKind::NotFound);
+    assert_eq!(w.service.delete(w.anna, job).unwrap_err().kind(), ErrorKind::NotFound);
+    assert_eq!(w.files(), [] as [std::path::PathBuf; 0]);
+    assert_eq!(w.service.open_blob(&artifact.key).err().unwrap().kind(), ErrorKind::NotFound);
+}
+
+/// Decision 45.
+#[test]
+fn what_is_no_video_is_refused_at_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let service = Service::open(folder.path(), super::ServiceOptions::default()).unwrap();
+    let user = service.add_user("anna", crate::job::Tier::Enterprise).unwrap().user_id;
+    let path = folder.path().join("playlist.mp4");
+    fs::write(&path, "#EXTM3U\n/etc/passwd\n").unwrap();
+    let blob = service.import_video(user, &path).unwrap();
+    let error = service.submit(user, JobRequest::new(blob), None).unwrap_err();
+    assert_eq!((error.kind(), error.message()), (ErrorKind::InvalidArgument, "Invalid file format"));
+    assert!(!error.to_string().contains(&*folder.path().to_string_lossy()), "{error}");
+    assert!(service.list(user, &ListQuery::default()).unwrap().jobs.is_empty());
+}
+
+/// Decision 47.
+#[test]
+fn a_request_that_is_sent_twice_makes_one_job() {
+    let w = World::new();
+    let request = JobRequest::new(w.upload(w.anna));
+    let key = |key: &str, hash| Some(Idempotency { key: key.into(), body_hash: [hash; 32] });
+    let submit = |idempotency| w.submit_with(request.clone(), w.anna, idempotency);
+    let first = submit(key("a", 1)).unwrap();
+    let second = submit(key("a", 1)).unwrap();
+    assert!(!first.replayed && second.replayed);
+    assert_eq!(first.body, second.body);
+    assert_eq!(submit(key("a", 2)).unwrap_err().kind(), ErrorKind::IdempotencyMismatch);
+    assert_eq!(submit(key("", 1)).unwrap_err().kind(), ErrorKind::InvalidArgument);
+    assert_ne!(submit(None).unwrap().body.job_id, first.body.job_id);
+    assert_eq!(w.service.list(w.anna, &ListQuery::default()).unwrap().jobs.len(), 2);
+}
+
+#[test]
+fn bad_input_fails_at_once_and_trouble_is_tried_three_times() {
+    let w = World::new();
+    let (bad, troubled, panicking) = (w.submit(w.anna), w.submit(w.anna), w.submit(w.anna));
+    let hidden = w.folder.path().join("videos");
+    assert!(work(&w.service, |_, _| {
+        Err(Error::new(ErrorKind::TooFewFrames, format!("{} has two frames", hidden.display()))
+            .hint("film longer"))
+    }));
+    let failed = w.job(bad);
+    assert_eq!((failed.status, failed.details.attempt), (JobStatus::Failed, 1));
+    let failure = failed.details.failure.unwrap();
+    assert_eq!(
+        (failure.code.as_str(), failure.message.as_str()),
+        ("too_few_frames", "videos has two frames (film longer)")
+    );
+    assert!(w.service.log(w.anna, bad).unwrap().contains("too_few_frames"));
+    let tries = AtomicU32::new(0);
+    for _ in 0..3 {
+        assert!(work(&w.service, |workspace, _| {
+            // What an attempt did is there for the next.
+            assert_eq!(workspace.join("half").exists(), tries.fetch_add(1, Ordering::SeqCst) > 0);
+            fs::write(workspace.join("half"), "done").unwrap();
+            Err(Error::new(ErrorKind::Gpu, "the device was lost"))
+        }));
+    }
+    assert_eq!(w.job(troubled).details.failure.unwrap().code, "gpu");
+    for _ in 0..3 {
+        assert!(work(&w.service, |_, _| panic!("oh")));
+    }
+    let failure = w.job(panicking).details.failure.unwrap();
+    assert_eq!((failure.code.as_str(), failure.message.contains("oh")), ("internal", true));
+    assert!(!work(&w.service, |_, _| Ok(())));
+    assert_eq!(fs::read_dir(w.folder.path().join("work")).unwrap().count(), 0);
+}
+
+/// Decision 64.
+#[test]
+fn deleting_a_running_job_stops_it_and_leaves_no_file() {
+    let w = World::new();
+    let job = w.submit(w.anna);
+    let began = std::sync::Mutex::new(None);
+    assert!(work(&w.service, |_, control| {
+        // By another process, which cannot wake this one.
+        w.reopen().delete(w.anna, job).unwrap();
+        assert_eq!(w.service.job(w.anna, job).unwrap_err().kind(), ErrorKind::NotFound);
+        *began.lock().unwrap() = Some(Instant::now());
+        until_cancelled(control)
+    }));
+    assert!(began.lock().unwrap().unwrap().elapsed() < Duration::from_secs(10));
+    assert_eq!(w.files(), [] as [std::path::PathBuf; 0]);
+    assert_eq!(w.service.statistics().unwrap().rows.deleting, 0);
+    // A run that does not notice and ends well publishes nothing either.
+    let job = w.submit(w.anna);
+    assert!(work(&w.service, |_, _| w.service.delete(w.anna, job)));
+    assert_eq!(w.files(), [] as [std::path::PathBuf; 0]);
+}
+
+#[test]
+fn a_cancelled_job_stops_and_stays_failed() {
+    let w = World::new();
+    let job = w.submit(w.anna);
+    assert!(work(&w.service, |_, control| {
+        let cancelled = w.service.cancel(w.anna, job).unwrap();
+        assert_eq!(cancelled.details.failure.unwrap().code, "cancelled");
+        until_cancelled(control)
+    }));
+    let after = w.job(job);
+    assert_eq!((after.status, after.details.attempt), (JobStatus::Failed, 1));
+    assert_eq!(w.service.cancel(w.anna, job).unwrap(), after);
+    // The video stays: the job can be submitted again with it.
+    assert_eq!(w.files().len(), 1);
+    let again = JobRequest::new(after.details.blob_name);
+    w.submit_with(again, w.anna, None).unwrap();
+    assert!(work(&w.service, |_, _| Ok(())));
+}
+
+#[test]
+fn a_worker_that_ends_gives_its_job_back_and_the_next_goes_on() {
+    let w = World::new();
+    let job = w.submit(w.anna);
+    let cancel = CancelToken::new();
+    assert!(work_until(&w.service, &cancel, |workspace, control| {
+        fs::write(workspace.join("checkpoint"), "half").unwrap();
+        cancel.cancel();
+        until_cancelled(control)
+    }));
+    assert_eq!(w.job(job).status, JobStatus::Queued { position: Some(1) });
+    assert!(work(&w.reopen(), |workspace, _| {
+        assert_eq!(fs::read(workspace.join("checkpoint")).unwrap(), b"half");
+        Ok(())
+    }));
+    assert_eq!((w.job(job).status, w.job(job).details.attempt), (JobStatus::Finished, 2));
+}
+
+#[test]
+fn a_worker_that_lost_its_lease_publishes_nothing() {
+    let w = World::new();
+    let job = w.submit(w.anna);
+    let other = w.reopen();
+    assert!(work(&w.service, |_, control| {
+        // It stood still for so long that it was taken for dead; another has the job now.
+        w.clock.advance(31);
+        assert_eq!(other.maintain().unwrap().requeued_jobs, 1);
+        let lease = other.inner.database.claim("other", "other", 30).unwrap().unwrap().lease;
+        assert_eq!((lease.job, lease.attempt), (job, 2));
+        until_cancelled(control)
+    }));
+    assert_eq!((w.job(job).status, w.job(job).details.attempt), (JobStatus::ProcessingVideo, 2));
+    assert_eq!(fs::read_dir(w.folder.path().join("scenes")).unwrap().count(), 0);
+    // That one is no living process: its job comes back at once, without waiting for its lease.
+    assert!(work(&w.service, |_, _| Ok(())));
+    assert_eq!((w.job(job).status, w.job(job).details.attempt), (JobStatus::Finished, 3));
+}
+
+#[test]
+fn what_a_user_sets_during_a_run_stays() {
+    let w = World::new();
+    let job = w.submit(w.anna);
+    let view = CameraUpdate::Set {
+        position: Xyz { x: 1.0, y: 0.0, z: 0.0 },
+        look_at: Xyz::default(),
+        up: Xyz { x: 0.0, y: 0.0, z: 1.0 },
+        camera_type: None,
+    };
+    assert!(work(&w.service, |_, control| {
+        control.progress(Stage::Train, "training", 0.5);
+        let update = JobUpdate { title: Some("Mine".into()), public: Some(true), camera_data: Some(view) };
+        w.service.update(w.anna, job, &update).map(drop)
+    }));
+    let job = w.job(job);
+    assert_eq!((job.title.as_str(), job.public, job.camera_data.position.x), ("Mine", true, 1.0));
+    assert_eq!(job.status, JobStatus::Finished);
+}
+
+#[test]
+fn waiting_wakes_with_the_change_and_progress_is_seen() {
+    let w = World::new();
+    let job = w.submit(w.anna);
+    let seen = w.job(job);
+    assert_eq!(w.service.wait(w.anna, job, seen.details.version, Duration::from_millis(20)).unwrap(), seen);
+    std::thread::scope(|scope| {
+        let watcher = scope.spawn(|| {
+            let mut states = vec![];
+            let mut version = 0;
+            loop {
+                let job = w.service.wait(w.anna, job, version, Duration::from_secs(10)).unwrap();
+                version = job.details.version;
+                states.push((job.status.to_string(), job.percent_complete));
+                if job.status.is_terminal() {
+                    return states;
+                }
+            }
+        });
+        assert!(work(&w.service, |_, control| {
+            control.progress(Stage::Sfm, "matching", 0.5);
+            std::thread::sleep(Duration::from_millis(300));
+            control.progress(Stage::Train, "training", 0.5);
+            control.progress(Stage::Sfm, "late", 0.6);
+            std::thread::sleep(Duration::from_millis(1300));
+            Ok(())
+        }));
+        let states = watcher.join().unwrap();
+        assert!(states.contains(&("Processing video".into(), None)), "{states:?}");
+        assert!(states.contains(&("Generating 3D scene".into(), Some(47))), "{states:?}");
+        assert_eq!(states.last().unwrap(), &("Finished".to_owned(), Some(100)));
+        assert!(states.is_sorted_by_key(|s| s.1), "{states:?}");
+    });
+}
+
+#[test]
+fn workers_run_until_they_are_told_to_end() {
+    let w = World::new();
+    let cancel = CancelToken::new();
+    std::thread::scope(|scope| {
+        let workers: Vec<_> = (0..2)
+            .map(|_| {
+                scope.spawn(|| {
+                    w.service.run_worker_with(&options(), &cancel, &Quick(|_: &Path, _: &Control| Ok(())))
+                })
+            })
+            .collect();
+        let jobs: Vec<_> = (0..4).map(|_| w.submit(w.anna)).collect();
+        for job in jobs {
+            let mut version = 0;
+            let end = Instant::now() + Duration::from_secs(20);
+            while w.job(job).status != JobStatus::Finished {
+                assert!(Instant::now() < end);
+                version =
+                    w.service.wait(w.anna, job, version, Duration::from_secs(5)).unwrap().details.version;
+            }
+        }
+        cancel.cancel();
+        workers.into_iter().for_each(|worker| worker.join().unwrap().unwrap());
+    });
+}
+
+#[test]
+fn maintenance_removes_what_nobody_needs_and_nothing_else() {
+    let w = World::new();
+    let (kept, dead) = (w.submit(w.anna), w.submit(w.anna));
+    assert!(work(&w.service, |_, _| Ok(())));
+    let needed = w.files();
+    // As processes leave it that were killed between a file and its row.
+    let job = w.job(kept);
+    for stray in [
+        format!("scenes/{kept}/7.ply"),
+        format!("scenes/{}/1.ply", crate::job::JobId::random()),
+        job.details.blob_name.to_string().replacen('.', ".00000000000000ff.", 1),
+        "staged/0-0".to_owned(),
+        format!("work/{kept}/run/frames.json"),
+    ] {
+        let path = w.folder.path().join(stray);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, "stray").unwrap();
+    }
+    // Somebody's own file, and the workspace of a job that waits.
+    let own = w.folder.path().join("videos/my.mp4");
+    fs::write(&own, "mine").unwrap();
+    drop(w.service.inner.workspaces.enter(dead).unwrap());
+    assert_eq!(w.service.sweep(Duration::from_secs(3600)).unwrap(), 1);
+    assert_eq!(w.service.sweep(Duration::ZERO).unwrap(), 4);
+    fs::remove_file(own).unwrap();
+    assert!(w.folder.path().join("work").join(dead.to_string()).exists());
+    w.service.delete(w.anna, dead).unwrap();
+    let left: Vec<_> = w.files();
+    assert_eq!(left.iter().filter(|f| needed.contains(f)).count(), left.len());
+    assert!(w.service.artifact(w.anna, kept, ArtifactKind::Spz).is_ok());
+    // A video that nobody submits goes after a day.
+    let unused = w.upload(w.anna);
+    w.clock.advance(27 * 3600);
+    let report = w.service.maintain().unwrap();
+    assert_eq!(report.deleted_uploads, 1);
+    assert!(w.service.begin_upload(&unused, Default::default()).is_err());
+    assert_eq!(w.files(), left);
+    assert!(w.service.integrity_check().unwrap().is_empty());
+}
+
+#[test]
+fn an_interrupted_deletion_is_done_when_the_service_opens() {
+    let w = World::new();
+    let job = w.submit(w.anna);
+    assert!(work(&w.service, |_, _| Ok(())));
+    assert!(w.service.inner.database.mark_deleted(w.anna, job).unwrap());
+    assert!(!w.files().is_empty());
+    w.reopen();
+    assert_eq!(w.files(), [] as [std::path::PathBuf; 0]);
+}

@@ -1,0 +1,512 @@
+//! Workers: take the first job of the queue, make its scene, publish it, take the next.
+//!
+//! A worker holds its job by a lease that it prolongs while it lives. Whatever it writes about the job names the lease; once
+//! that is lost (the job was cancelled, or given to another because this one seemed dead) nothing can be written any more and
+//! the work stops. A job may so be run more than once, but is published exactly once: its files are stored under the number of
+//! the attempt and durable before one commit makes them those of the job.
+//!
+//! The calling thread watches; the work is done by a thread and a rayon pool of its own, at low priority, so that requests to
+//! the same machine come first.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::Path;
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use super::runner::{Outcome, Runner};
+use super::workspace::JobWorkspace;
+use super::{PipelineRunner, Service};
+use crate::control::{CancelToken, Control, Event, Stage, Warning};
+use crate::database::{Claim, Lease, LeaseState, Progress, Publication};
+use crate::error::{Error, ErrorKind, Result};
+use crate::failpoints;
+use crate::job::{ArtifactKind, Failure};
+use crate::storage::BlobKey;
+
+/// How often an idle worker looks for jobs that another process submitted.
+const IDLE_POLL: Duration = Duration::from_secs(1);
+/// How long a busy worker waits for the end of the work before it looks around.
+const LOOK: Duration = Duration::from_millis(100);
+/// How often a busy worker asks whether its job was deleted or cancelled.
+const WATCH: Duration = Duration::from_millis(500);
+/// How often progress is written at most: each time is a flush of the disk.
+const REPORT: Duration = Duration::from_secs(1);
+/// How long a worker that failed to reach the database waits before it tries again.
+const RETRY: Duration = Duration::from_secs(2);
+/// How long the previous worker of a job may take to leave its workspace.
+const LEAVE: Duration = Duration::from_secs(60);
+
+/// What a worker is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct WorkerOptions {
+    /// For people; shown beside the jobs that it holds.
+    pub name: String,
+    /// Threads of its rayon pool; 0 = as many as there are processors.
+    pub threads: usize,
+    /// How much it yields to others, 0 (not) to 19 (to everybody), as `nice` counts.
+    pub niceness: u8,
+}
+
+impl Default for WorkerOptions {
+    fn default() -> Self {
+        Self { name: "worker".into(), threads: 0, niceness: 10 }
+    }
+}
+
+/// Why a run was stopped before its end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Stop {
+    /// The worker is to end.
+    Shutdown,
+    /// The job is to be deleted.
+    Deleted,
+    /// The job is not this worker's any more.
+    Lost,
+}
+
+/// How far the work is, as its events tell.
+#[derive(Default)]
+struct Watched {
+    progress: Option<Progress>,
+    warnings: Vec<Warning>,
+}
+
+impl Service {
+    /// Works on jobs until `cancel` is raised; then the job at hand writes its checkpoint and goes back to the queue.
+    /// Blocks; call it on a thread of its own, several times for several workers.
+    ///
+    /// # Errors
+    /// If the worker cannot be set up. What fails later is written to the job or tried again: a worker does not end by itself.
+    pub fn run_worker(&self, options: &WorkerOptions, cancel: &CancelToken) -> Result<()> {
+        self.run_worker_with(options, cancel, &PipelineRunner)
+    }
+
+    /// Like [`Service::run_worker`], with something else than the pipeline.
+    ///
+    /// # Errors
+    /// As for [`Service::run_worker`].
+    pub fn run_worker_with(
+        &self,
+        options: &WorkerOptions,
+        cancel: &CancelToken,
+        runner: &dyn Runner,
+    ) -> Result<()> {
+        let worker = Worker::new(self, options, cancel, runner)?;
+        while !cancel.is_cancelled() {
+            let mark = self.inner.changes.mark();
+            match worker.work_once() {
+                Ok(true) => {}
+                Ok(false) => self.wait_for_work(mark, IDLE_POLL, cancel),
+                // The disk is full or the database busy: neither is a reason to go, both pass.
+                Err(error) => {
+                    log::error!("worker {}: {error:?}", options.name);
+                    self.wait_for_work(mark, RETRY, cancel);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Waits for a change in short steps, since nobody wakes us when `cancel` is raised.
+    fn wait_for_work(&self, mark: u64, limit: Duration, cancel: &CancelToken) {
+        let end = Instant::now() + limit;
+        while !cancel.is_cancelled() && self.inner.changes.mark() == mark && Instant::now() < end {
+            self.inner.changes.wait_since(mark, Duration::from_millis(100));
+        }
+    }
+}
+
+pub(super) struct Worker<'a> {
+    service: &'a Service,
+    options: &'a WorkerOptions,
+    pool: rayon::ThreadPool,
+    runner: &'a dyn Runner,
+    cancel: &'a CancelToken,
+}
+
+impl<'a> Worker<'a> {
+    /// Starts the worker's threads.
+    pub(super) fn new(
+        service: &'a Service,
+        options: &'a WorkerOptions,
+        cancel: &'a CancelToken,
+        runner: &'a dyn Runner,
+    ) -> Result<Self> {
+        let niceness = options.niceness;
+        let pool = rayon::ThreadPoolBuilder::new()
+            .num_threads(options.threads)
+            .thread_name(|k| format!("worker-{k}"))
+            .start_handler(move |_| lower_priority(niceness))
+            .build()
+            .map_err(|e| {
+                Error::new(ErrorKind::Internal, "the worker's threads cannot be started").caused_by(e)
+            })?;
+        Ok(Self { service, options, pool, runner, cancel })
+    }
+
+    /// Takes a job and sees it to its end; says whether there was one.
+    pub(super) fn work_once(&self) -> Result<bool> {
+        let inner = &self.service.inner;
+        self.service.reclaim()?;
+        let lease_seconds = inner.options.lease_seconds;
+        let Some(claim) = inner.database.claim(inner.process.id(), &self.options.name, lease_seconds)? else {
+            return Ok(false);
+        };
+        inner.changes.notify();
+        let done = failpoints::pass("worker.claimed")
+            .map_err(|e| Error::new(ErrorKind::Io, "a worker failed").caused_by(e))
+            .and_then(|()| self.run(&claim));
+        if let Err(error) = &done {
+            log::error!("worker {}, job {}: {error:?}", self.options.name, claim.lease.job);
+            // The disk or the database failed under us. If even this cannot be written, the lease runs out.
+            let failure = Failure { code: error.kind().slug().into(), message: error.to_string() };
+            inner.database.release(&claim.lease, Some(&failure), inner.options.max_attempts)?;
+            self.service.remove_leftovers(claim.lease.job)?;
+        }
+        inner.changes.notify();
+        done.map(|()| true)
+    }
+
+    fn run(&self, claim: &Claim) -> Result<()> {
+        let lease = &claim.lease;
+        let Some(workspace) = self.enter(lease)? else { return Ok(()) };
+        self.log(&workspace, &format!("attempt {} by {}", lease.attempt, self.options.name));
+        let (stop, result) = self.reconstruct(claim, &workspace)?;
+        match (stop, result) {
+            // A scene that is done is published also when the worker is to end.
+            (None | Some(Stop::Shutdown), Ok(outcome)) => self.publish(lease, workspace, outcome),
+            (Some(Stop::Shutdown), Err(error)) if error.kind() == ErrorKind::Cancelled => {
+                self.log(&workspace, "the worker ends; the job goes back to the queue");
+                drop(workspace);
+                self.service.inner.database.release(lease, None, self.service.inner.options.max_attempts)
+            }
+            (None | Some(Stop::Shutdown), Err(error)) => self.fail(claim, workspace, &error),
+            (Some(Stop::Deleted | Stop::Lost), _) => self.leave(lease, workspace),
+        }
+    }
+
+    /// Enters the workspace of the job. A worker that was fenced off may need a moment to leave it.
+    pub(super) fn enter(&self, lease: &Lease) -> Result<Option<JobWorkspace>> {
+        let end = Instant::now() + LEAVE;
+        let mut beat = Instant::now();
+        loop {
+            if let Some(workspace) = self.service.inner.workspaces.enter(lease.job)? {
+                return Ok(Some(workspace));
+            }
+            let database = &self.service.inner.database;
+            if beat.elapsed() >= WATCH {
+                beat = Instant::now();
+                match database.heartbeat(lease, self.service.inner.options.lease_seconds)? {
+                    LeaseState::Held => {}
+                    LeaseState::Deleted => {
+                        database.release(lease, None, self.service.inner.options.max_attempts)?;
+                        return self.service.remove_deleted().map(|_| None);
+                    }
+                    LeaseState::Lost => return Ok(None),
+                }
+            }
+            if self.cancel.is_cancelled() || Instant::now() >= end {
+                // Nobody's fault: the other one is still at it. It goes back, and is taken again later.
+                database.release(lease, None, self.service.inner.options.max_attempts)?;
+                return Ok(None);
+            }
+            std::thread::sleep(Duration::from_millis(50));
+        }
+    }
+
+    /// Runs the pipeline on a thread of its own and watches over it until it ends.
+    fn reconstruct(
+        &self,
+        claim: &Claim,
+        workspace: &JobWorkspace,
+    ) -> Result<(Option<Stop>, Result<Outcome>)> {
+        let inner = &self.service.inner;
+        let key = BlobKey::Video { name: claim.request.blob_name, version: claim.video_version };
+        let video = inner.storage.local_path(&key).ok_or_else(|| {
+            Error::new(ErrorKind::Unsupported, "this storage has no local files for the video")
+        })?;
+        let options = inner.options.reconstruction.options(&claim.request);
+        let folder = workspace.pipeline_folder();
+        let watched = Arc::new(Mutex::new(Watched::default()));
+        let stop_work = CancelToken::new();
+        let sink = watched.clone();
+        let control = Control::new().with_cancel(stop_work.clone()).with_listener(move |event| {
+            sink.lock().unwrap_or_else(PoisonError::into_inner).hear(event);
+        });
+        let (done, ended) = mpsc::channel();
+        std::thread::scope(|scope| {
+            let niceness = self.options.niceness;
+            let work = move || {
+                lower_priority(niceness);
+                let run = || self.runner.run(&video, &folder, &options, &control);
+                let result = catch_unwind(AssertUnwindSafe(|| self.pool.install(run)));
+                // The receiver is there until this is sent.
+                let _ = done.send(result.unwrap_or_else(|panic| Err(panicked(panic.as_ref()))));
+            };
+            std::thread::Builder::new()
+                .name("worker".into())
+                .spawn_scoped(scope, work)
+                .map_err(|e| Error::new(ErrorKind::Io, "a thread cannot be started").caused_by(e))?;
+            let mut watch = Watch::new(self, &claim.lease, workspace, &watched);
+            loop {
+                match ended.recv_timeout(LOOK) {
+                    Ok(result) => return Ok((watch.stop, result)),
+                    Err(RecvTimeoutError::Timeout) => {}
+                    Err(RecvTimeoutError::Disconnected) => {
+                        return Err(Error::new(
+                            ErrorKind::Internal,
+                            "the worker's thread ended without a word",
+                        ));
+                    }
+                }
+                watch.look();
+                if watch.stop.is_some() {
+                    stop_work.cancel();
+                }
+            }
+        })
+        .map(|(stop, result)| {
+            let heard = std::mem::take(&mut *watched.lock().unwrap_or_else(PoisonError::into_inner));
+            (stop, result.map(|outcome| with_warnings(outcome, heard.warnings)))
+        })
+    }
+
+    /// Stores the files, then makes them those of the job.
+    pub(super) fn publish(&self, lease: &Lease, workspace: JobWorkspace, outcome: Outcome) -> Result<()> {
+        let inner = &self.service.inner;
+        failpoints::pass("worker.reconstructed")
+            .map_err(|e| Error::io("publish", Path::new("the scene"), e))?;
+        self.log(&workspace, "the scene is done");
+        let mut files = outcome.files;
+        files.push((ArtifactKind::Log, workspace.log_path()));
+        let mut artifacts = Vec::new();
+        for (kind, path) in files {
+            let key = BlobKey::Artifact { job: lease.job, attempt: lease.attempt, kind };
+            artifacts.push((kind, inner.storage.put_file(&key, &path)?.size));
+        }
+        if ![ArtifactKind::Ply, ArtifactKind::Spz].iter().all(|k| artifacts.iter().any(|(kind, _)| kind == k))
+        {
+            return Err(Error::new(ErrorKind::Internal, "the reconstruction left no scene"));
+        }
+        failpoints::pass("worker.artifacts_stored")
+            .map_err(|e| Error::io("publish", Path::new("the scene"), e))?;
+        let publication = Publication { artifacts, camera: outcome.camera, warnings: outcome.warnings };
+        match inner.database.publish(lease, &publication)? {
+            LeaseState::Held => {
+                inner.changes.notify();
+                failpoints::pass("worker.published")
+                    .map_err(|e| Error::io("clean up", Path::new("the job"), e))?;
+                self.clean_up(lease, workspace);
+                Ok(())
+            }
+            LeaseState::Deleted | LeaseState::Lost => {
+                self.service.remove_artifacts(lease.job, lease.attempt..=lease.attempt)?;
+                self.leave(lease, workspace)
+            }
+        }
+    }
+
+    /// Writes down why there is no scene; what may pass is tried again, up to the limit.
+    pub(super) fn fail(&self, claim: &Claim, workspace: JobWorkspace, error: &Error) -> Result<()> {
+        let inner = &self.service.inner;
+        let lease = &claim.lease;
+        self.log(&workspace, &format!("failed: {error:?}"));
+        let key = BlobKey::Video { name: claim.request.blob_name, version: claim.video_version };
+        let video = inner.storage.local_path(&key).unwrap_or_default();
+        let message = self.service.without_paths(&error.to_string(), &video);
+        let failure = Failure { code: error.kind().slug().into(), message };
+        if error.kind().is_retryable() {
+            inner.database.release(lease, Some(&failure), inner.options.max_attempts)?;
+            drop(workspace);
+            return self.service.remove_leftovers(lease.job).map(drop);
+        }
+        let key = BlobKey::Artifact { job: lease.job, attempt: lease.attempt, kind: ArtifactKind::Log };
+        let log = inner.storage.put_file(&key, &workspace.log_path()).ok().map(|log| log.size);
+        match inner.database.fail(lease, &failure, log)? {
+            LeaseState::Held => {
+                self.clean_up(lease, workspace);
+                Ok(())
+            }
+            LeaseState::Deleted | LeaseState::Lost => {
+                inner.storage.delete(&key)?;
+                self.leave(lease, workspace)
+            }
+        }
+    }
+
+    /// Removes what a job that has ended does not need: its workspace and what earlier attempts stored. What cannot be
+    /// removed now is swept later.
+    fn clean_up(&self, lease: &Lease, workspace: JobWorkspace) {
+        let removed =
+            self.service.remove_artifacts(lease.job, 1..lease.attempt).and_then(|()| workspace.remove());
+        if let Err(error) = removed {
+            log::warn!("job {}: {error:?}", lease.job);
+        }
+    }
+
+    /// Leaves a job that is not this worker's any more, and its files too if nobody needs them.
+    pub(super) fn leave(&self, lease: &Lease, workspace: JobWorkspace) -> Result<()> {
+        drop(workspace);
+        let inner = &self.service.inner;
+        inner.database.release(lease, None, inner.options.max_attempts)?;
+        self.service.remove_leftovers(lease.job)?;
+        self.service.remove_deleted().map(drop)
+    }
+
+    fn log(&self, workspace: &JobWorkspace, line: &str) {
+        workspace.log(self.service.inner.clock.now(), line);
+    }
+}
+
+/// The watching side of a run.
+struct Watch<'a> {
+    worker: &'a Worker<'a>,
+    lease: &'a Lease,
+    workspace: &'a JobWorkspace,
+    watched: &'a Mutex<Watched>,
+    stop: Option<Stop>,
+    looked: Instant,
+    beat: Instant,
+    /// When the database last knew that we live.
+    known: Instant,
+    reported: Option<(Instant, Progress)>,
+}
+
+impl<'a> Watch<'a> {
+    fn new(
+        worker: &'a Worker<'a>,
+        lease: &'a Lease,
+        workspace: &'a JobWorkspace,
+        watched: &'a Mutex<Watched>,
+    ) -> Self {
+        let now = Instant::now();
+        Self {
+            worker,
+            lease,
+            workspace,
+            watched,
+            stop: None,
+            looked: now,
+            beat: now,
+            known: now,
+            reported: None,
+        }
+    }
+
+    /// Tells the database that we live and how far we are; finds out whether to stop.
+    fn look(&mut self) {
+        if self.stop.is_none() && self.worker.cancel.is_cancelled() {
+            self.stop = Some(Stop::Shutdown);
+        }
+        let database = &self.worker.service.inner.database;
+        let lease_seconds = self.worker.service.inner.options.lease_seconds;
+        // Also while the work is being stopped: until it has stopped, nobody else should begin.
+        if self.beat.elapsed() >= Duration::from_secs(lease_seconds) / 6 {
+            self.beat = Instant::now();
+            let beat = database.heartbeat(self.lease, lease_seconds);
+            self.obey(beat);
+        } else if self.looked.elapsed() >= WATCH {
+            self.looked = Instant::now();
+            if let Ok(state @ (LeaseState::Deleted | LeaseState::Lost)) = database.lease_state(self.lease) {
+                self.obey(Ok(state));
+            }
+        }
+        if self.stop.is_none() {
+            self.report();
+        }
+    }
+
+    fn report(&mut self) {
+        let progress = self.watched.lock().unwrap_or_else(PoisonError::into_inner).progress;
+        let Some(progress) = progress else { return };
+        let due = match &self.reported {
+            None => true,
+            Some((when, before)) => when.elapsed() >= REPORT && *before != progress,
+        };
+        if !due {
+            return;
+        }
+        if self.reported.is_none_or(|(_, before)| before.stage != progress.stage) {
+            self.worker.log(self.workspace, &format!("stage {}", progress.stage));
+        }
+        self.reported = Some((Instant::now(), progress));
+        let state = self.worker.service.inner.database.progress(self.lease, &progress);
+        self.obey(state);
+        self.worker.service.inner.changes.notify();
+    }
+
+    fn obey(&mut self, state: Result<LeaseState>) {
+        match state {
+            Ok(LeaseState::Held) => self.known = Instant::now(),
+            Ok(LeaseState::Deleted) => {
+                self.known = Instant::now();
+                self.stop = Some(Stop::Deleted);
+            }
+            Ok(LeaseState::Lost) => self.stop = Some(Stop::Lost),
+            // It may pass; but once the lease has run out, another may be at it.
+            Err(_) => {
+                let lease = Duration::from_secs(self.worker.service.inner.options.lease_seconds);
+                if self.known.elapsed() >= lease {
+                    self.stop = Some(Stop::Lost);
+                }
+            }
+        }
+    }
+}
+
+impl Watched {
+    fn hear(&mut self, event: Event) {
+        match event {
+            Event::Progress { stage, fraction, .. } => {
+                // A stage that an earlier attempt finished is said to be done at once; that does not take us back.
+                if self.progress.is_none_or(|p| (stage, fraction) >= (p.stage, p.fraction)) {
+                    self.progress = Some(Progress { stage, fraction, percent: percent(stage, fraction) });
+                }
+            }
+            Event::Warning { warning, .. } => self.warnings.push(warning),
+        }
+    }
+}
+
+/// `percent_complete`: training is the first 95 parts, the files the next four; the last is published, not reached.
+fn percent(stage: Stage, fraction: f32) -> Option<u8> {
+    let fraction = fraction.clamp(0.0, 1.0);
+    match stage {
+        Stage::Train => Some((95.0 * fraction) as u8),
+        Stage::Export => Some(95 + (4.0 * fraction) as u8),
+        _ => None,
+    }
+}
+
+/// The warnings that were heard and are not in the outcome are added to it.
+fn with_warnings(mut outcome: Outcome, heard: Vec<Warning>) -> Outcome {
+    for warning in heard {
+        if !outcome.warnings.contains(&warning) {
+            outcome.warnings.push(warning);
+        }
+    }
+    outcome
+}
+
+fn panicked(panic: &(dyn std::any::Any + Send)) -> Error {
+    let text = panic.downcast_ref::<String>().map(String::as_str).or(panic.downcast_ref::<&str>().copied());
+    Error::new(
+        ErrorKind::Internal,
+        format!("the reconstruction broke down: {}", text.unwrap_or("no reason given")),
+    )
+}
+
+/// Lets this thread, and the programs that it starts, run when nobody else wants to.
+fn lower_priority(niceness: u8) {
+    if niceness == 0 {
+        return;
+    }
+    // SAFETY: plain system calls; on Linux both concern the calling thread only. Not being allowed to is no harm.
+    #[cfg(target_os = "linux")]
+    unsafe {
+        libc::setpriority(libc::PRIO_PROCESS, 0, i32::from(niceness.min(19)));
+        let parameters: libc::sched_param = std::mem::zeroed();
+        libc::sched_setscheduler(0, libc::SCHED_BATCH, &parameters);
+    }
+}

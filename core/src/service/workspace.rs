@@ -1,0 +1,188 @@
+//! The folders in which workers work: one for each job that was begun, locked while somebody is in it.
+
+use std::fs::{self, File, TryLockError};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+
+use crate::error::{Error, Result};
+use crate::failpoints;
+use crate::files::create_private_folder;
+use crate::job::{JobId, Timestamp};
+
+const LOCK: &str = "worker.lock";
+const LOG: &str = "job.log";
+
+/// All workspaces of this machine.
+pub(super) struct Workspaces {
+    root: PathBuf,
+}
+
+/// A workspace that this worker is in.
+pub(super) struct JobWorkspace {
+    folder: PathBuf,
+    log: Mutex<File>,
+    _lock: File,
+}
+
+impl Workspaces {
+    pub(super) fn open(root: PathBuf) -> Result<Self> {
+        create_private_folder(&root)?;
+        Ok(Self { root })
+    }
+
+    fn folder(&self, job: JobId) -> PathBuf {
+        self.root.join(job.to_string())
+    }
+
+    /// Enters the workspace of `job`, making it if need be; nothing if somebody else is in it.
+    pub(super) fn enter(&self, job: JobId) -> Result<Option<JobWorkspace>> {
+        let folder = self.folder(job);
+        failpoints::pass("workspace.create").map_err(|e| Error::io("create", &folder, e))?;
+        create_private_folder(&folder)?;
+        let Some(lock) = lock(&folder)? else { return Ok(None) };
+        let path = folder.join(LOG);
+        let log =
+            File::options().create(true).append(true).open(&path).map_err(|e| Error::io("open", &path, e))?;
+        Ok(Some(JobWorkspace { folder, log: Mutex::new(log), _lock: lock }))
+    }
+
+    /// Removes the workspace of `job`, if there is one; says whether it is gone: it is not while somebody is in it.
+    pub(super) fn remove(&self, job: JobId) -> Result<bool> {
+        let folder = self.folder(job);
+        if !folder.exists() {
+            return Ok(true);
+        }
+        match lock(&folder)? {
+            Some(lock) => remove(&folder, &lock).map(|()| true),
+            None => Ok(!folder.exists()),
+        }
+    }
+
+    /// The jobs that have one.
+    pub(super) fn list(&self) -> Result<Vec<JobId>> {
+        let entries = fs::read_dir(&self.root).map_err(|e| Error::io("list", &self.root, e))?;
+        let mut jobs = Vec::new();
+        for entry in entries {
+            let name = entry.map_err(|e| Error::io("list", &self.root, e))?.file_name();
+            jobs.extend(
+                name.to_str().and_then(|n| n.parse().ok()).filter(|job: &JobId| name == *job.to_string()),
+            );
+        }
+        Ok(jobs)
+    }
+
+    /// The log so far.
+    pub(super) fn read_log(&self, job: JobId) -> Result<Vec<u8>> {
+        let path = self.folder(job).join(LOG);
+        match fs::read(&path) {
+            Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
+            read => read.map_err(|e| Error::io("read", &path, e)),
+        }
+    }
+}
+
+/// Locks the folder for whoever works in it or removes it.
+fn lock(folder: &Path) -> Result<Option<File>> {
+    let path = folder.join(LOCK);
+    let open = File::options().create(true).truncate(false).write(true).open(&path);
+    let file = match open {
+        // Removed since it was found.
+        Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(None),
+        open => open.map_err(|e| Error::io("open", &path, e))?,
+    };
+    match file.try_lock() {
+        Ok(()) => {}
+        Err(TryLockError::WouldBlock) => return Ok(None),
+        Err(TryLockError::Error(e)) => return Err(Error::io("lock", &path, e)),
+    }
+    // The file may have been removed, with the folder, between its opening and its locking: then the lock says nothing.
+    Ok(is_the_one(&file, &path).then_some(file))
+}
+
+#[cfg(unix)]
+fn is_the_one(file: &File, path: &Path) -> bool {
+    use std::os::unix::fs::MetadataExt;
+    match (file.metadata(), fs::metadata(path)) {
+        (Ok(a), Ok(b)) => (a.dev(), a.ino()) == (b.dev(), b.ino()),
+        _ => false,
+    }
+}
+
+#[cfg(not(unix))]
+fn is_the_one(_file: &File, path: &Path) -> bool {
+    path.exists()
+}
+
+/// Removes the folder; the lock keeps others out until it is gone.
+fn remove(folder: &Path, _lock: &File) -> Result<()> {
+    let fails = |e| Error::io("remove", folder, e);
+    failpoints::pass("workspace.remove").map_err(fails)?;
+    // The lock's file last: while it is there, nobody can begin anew in a folder that is half removed.
+    for entry in fs::read_dir(folder).map_err(fails)? {
+        let entry = entry.map_err(fails)?;
+        if entry.file_name() != LOCK {
+            let path = entry.path();
+            let removed = if entry.file_type().map_err(fails)?.is_dir() {
+                fs::remove_dir_all(&path)
+            } else {
+                fs::remove_file(&path)
+            };
+            removed.map_err(|e| Error::io("remove", &path, e))?;
+        }
+    }
+    fs::remove_dir_all(folder).map_err(fails)
+}
+
+impl JobWorkspace {
+    /// Where the pipeline works.
+    pub(super) fn pipeline_folder(&self) -> PathBuf {
+        self.folder.join("run")
+    }
+
+    /// The log's file.
+    pub(super) fn log_path(&self) -> PathBuf {
+        self.folder.join(LOG)
+    }
+
+    /// Adds a line to the log.
+    pub(super) fn log(&self, now: Timestamp, line: &str) {
+        let mut log = self.log.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        // A log that cannot be written stops no job.
+        let _ = writeln!(log, "{now} {line}");
+    }
+
+    /// Leaves and removes it.
+    pub(super) fn remove(self) -> Result<()> {
+        remove(&self.folder, &self._lock)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_worker_at_a_time_and_nothing_stays() {
+        let folder = tempfile::tempdir().unwrap();
+        let workspaces = Workspaces::open(folder.path().join("work")).unwrap();
+        let job = JobId::random();
+        let first = workspaces.enter(job).unwrap().unwrap();
+        assert!(workspaces.enter(job).unwrap().is_none());
+        first.log(Timestamp::now(), "hello");
+        fs::create_dir_all(first.pipeline_folder().join("frames")).unwrap();
+        assert!(String::from_utf8(workspaces.read_log(job).unwrap()).unwrap().ends_with(" hello\n"));
+        assert!(!workspaces.remove(job).unwrap());
+        drop(first);
+        // What the first did is there for the second.
+        let second = workspaces.enter(job).unwrap().unwrap();
+        assert!(second.pipeline_folder().join("frames").is_dir());
+        assert_eq!(workspaces.list().unwrap(), [job]);
+        second.remove().unwrap();
+        assert_eq!(workspaces.list().unwrap(), []);
+        assert!(workspaces.remove(job).unwrap());
+        assert_eq!(workspaces.read_log(job).unwrap(), b"");
+        drop(workspaces.enter(job).unwrap().unwrap());
+        assert!(workspaces.remove(job).unwrap());
+    }
+}

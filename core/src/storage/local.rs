@@ -1,0 +1,335 @@
+//! Blobs as files of a local folder.
+//!
+//! A blob is written under `staged/`, flushed, renamed to its place, and the folder is flushed: a reader, and a power
+//! cut, sees it whole or not at all. Writers hold a lock on what they stage, so a sweep never takes a file from under one.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, SystemTime};
+
+use super::{BlobKey, BlobKind, BlobMetadata, BlobReader, StagedBlob, Storage};
+use crate::error::{Error, Result};
+use crate::failpoints;
+use crate::files::{create_private_folder, sync_folder};
+
+/// The folder of what is not complete yet.
+const STAGED: &str = "staged";
+
+/// Blobs below one folder. Any number of processes may use it.
+pub struct LocalStorage {
+    root: PathBuf,
+    /// First part of the names of this object's staged files.
+    writer: String,
+    count: AtomicU64,
+}
+
+impl LocalStorage {
+    /// Opens the folder `root`, making what is missing.
+    ///
+    /// # Errors
+    /// The operating system's.
+    pub fn open(root: &Path) -> Result<Self> {
+        for name in [STAGED, BlobKind::Video.prefix(), BlobKind::Block.prefix(), BlobKind::Artifact.prefix()]
+        {
+            create_private_folder(&root.join(name))?;
+        }
+        let writer = uuid::Uuid::new_v4().as_simple().to_string();
+        Ok(Self { root: root.to_owned(), writer, count: AtomicU64::new(0) })
+    }
+
+    fn path(&self, key: &BlobKey) -> PathBuf {
+        self.root.join(key.to_string())
+    }
+
+    fn staged_path(&self) -> PathBuf {
+        let number = self.count.fetch_add(1, Ordering::Relaxed);
+        self.root.join(STAGED).join(format!("{}-{number}", self.writer))
+    }
+
+    /// The folder of a blob, made if it is missing.
+    fn folder_for(&self, path: &Path) -> Result<PathBuf> {
+        let folder = path.parent().unwrap_or(&self.root).to_owned();
+        create_private_folder(&folder)?;
+        Ok(folder)
+    }
+
+    /// Renames `staged` to `path` and flushes the folder; `at` names the failpoints.
+    fn place(&self, staged: &Path, path: &Path, at: [&'static str; 2]) -> Result<()> {
+        let mut placed = self.place_once(staged, path, at);
+        // The folder of a job may be removed, empty, between its making and the rename.
+        if placed.as_ref().is_err_and(|e| e.kind() == crate::ErrorKind::NotFound) && staged.exists() {
+            placed = self.place_once(staged, path, at);
+        }
+        placed
+    }
+
+    fn place_once(&self, staged: &Path, path: &Path, at: [&'static str; 2]) -> Result<()> {
+        let folder = self.folder_for(path)?;
+        failpoints::pass(at[0])
+            .and_then(|()| fs::rename(staged, path))
+            .map_err(|e| Error::io("write", path, e))?;
+        failpoints::pass(at[1])
+            .map_err(|e| Error::io("flush", &folder, e))
+            .and_then(|()| sync_folder(&folder))
+    }
+}
+
+impl Storage for LocalStorage {
+    fn create(&self, key: &BlobKey) -> Result<Box<dyn StagedBlob>> {
+        let (staged, path) = (self.staged_path(), self.path(key));
+        let file = failpoints::pass("storage.create.open")
+            .and_then(|()| private_file(&staged))
+            .map_err(|e| Error::io("create", &path, e))?;
+        let staged = Staged(staged);
+        file.lock().map_err(|e| Error::io("lock", &path, e))?;
+        let storage = Self { root: self.root.clone(), writer: String::new(), count: AtomicU64::new(0) };
+        Ok(Box::new(LocalBlob { storage, path, staged, file }))
+    }
+
+    fn put_file(&self, key: &BlobKey, source: &Path) -> Result<BlobMetadata> {
+        let (staged, path) = (Staged(self.staged_path()), self.path(key));
+        failpoints::pass("storage.put.link")
+            .and_then(|()| fs::hard_link(source, &staged.0))
+            .or_else(|e| match e.kind() {
+                io::ErrorKind::CrossesDevices
+                | io::ErrorKind::PermissionDenied
+                | io::ErrorKind::Unsupported => fs::copy(source, &staged.0).map(drop),
+                _ => Err(e),
+            })
+            .map_err(|e| Error::io("copy", source, e))?;
+        let file = File::open(&staged.0).map_err(|e| Error::io("open", source, e))?;
+        failpoints::pass("storage.put.sync")
+            .and_then(|()| file.sync_all())
+            .map_err(|e| Error::io("flush", &path, e))?;
+        self.place(&staged.0, &path, ["storage.put.rename", "storage.put.sync_folder"])?;
+        let metadata = file.metadata().map_err(|e| Error::io("find", &path, e))?;
+        Ok(BlobMetadata { size: metadata.len(), modified: modified(&metadata) })
+    }
+
+    fn open(&self, key: &BlobKey) -> Result<BlobReader> {
+        let path = self.path(key);
+        let file = File::open(&path).map_err(|e| Error::io("open", &path, e))?;
+        let metadata = file.metadata().map_err(|e| Error::io("open", &path, e))?;
+        Ok(BlobReader { file: Box::new(file), size: metadata.len(), modified: modified(&metadata) })
+    }
+
+    fn metadata(&self, key: &BlobKey) -> Result<Option<BlobMetadata>> {
+        let path = self.path(key);
+        match fs::metadata(&path) {
+            Ok(metadata) => Ok(Some(BlobMetadata { size: metadata.len(), modified: modified(&metadata) })),
+            Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(e) => Err(Error::io("find", &path, e)),
+        }
+    }
+
+    fn delete(&self, key: &BlobKey) -> Result<()> {
+        let path = self.path(key);
+        match failpoints::pass("storage.delete.unlink").and_then(|()| fs::remove_file(&path)) {
+            Ok(()) => {}
+            Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(()),
+            Err(e) => return Err(Error::io("remove", &path, e)),
+        }
+        let Some(folder) = path.parent() else { return Ok(()) };
+        failpoints::pass("storage.delete.sync_folder").map_err(|e| Error::io("flush", folder, e))?;
+        sync_folder(folder)?;
+        // Folders of single jobs and uploads go with their last file; one that still has files stays.
+        if folder.parent() != Some(self.root.as_path()) {
+            let _ = fs::remove_dir(folder);
+        }
+        Ok(())
+    }
+
+    fn list(&self, kind: BlobKind, older_than: Duration) -> Result<Vec<BlobKey>> {
+        let folder = self.root.join(kind.prefix());
+        let mut keys = Vec::new();
+        for (name, path) in entries(&folder)? {
+            let name = format!("{}/{name}", kind.prefix());
+            if path.is_dir() {
+                for (file, path) in entries(&path)? {
+                    keys.extend(
+                        BlobKey::parse(&format!("{name}/{file}")).filter(|_| is_older(&path, older_than)),
+                    );
+                }
+            } else {
+                keys.extend(BlobKey::parse(&name).filter(|_| is_older(&path, older_than)));
+            }
+        }
+        keys.sort();
+        Ok(keys)
+    }
+
+    fn sweep_staged(&self, older_than: Duration) -> Result<u64> {
+        let mut removed = 0;
+        for (_, path) in entries(&self.root.join(STAGED))? {
+            // Whoever writes it holds the lock, for as long as the process lives.
+            let abandoned =
+                is_older(&path, older_than) && File::open(&path).is_ok_and(|f| f.try_lock().is_ok());
+            if abandoned {
+                fs::remove_file(&path).map_err(|e| Error::io("remove", &path, e))?;
+                removed += 1;
+            }
+        }
+        Ok(removed)
+    }
+
+    fn local_path(&self, key: &BlobKey) -> Option<PathBuf> {
+        Some(self.path(key))
+    }
+
+    #[cfg(unix)]
+    fn free_space(&self) -> Result<Option<u64>> {
+        use std::os::unix::ffi::OsStrExt;
+        let path = std::ffi::CString::new(self.root.as_os_str().as_bytes())
+            .map_err(|e| Error::io("measure", &self.root, e.into()))?;
+        let mut statistics = std::mem::MaybeUninit::<libc::statvfs>::zeroed();
+        // SAFETY: `path` ends with 0 and both pointers live through the call, which fills the structure (all zeros is a
+        // valid one).
+        let statistics = unsafe {
+            if libc::statvfs(path.as_ptr(), statistics.as_mut_ptr()) != 0 {
+                return Err(Error::io("measure", &self.root, io::Error::last_os_error()));
+            }
+            statistics.assume_init()
+        };
+        // The field types differ between systems.
+        #[allow(clippy::unnecessary_cast)]
+        Ok(Some((statistics.f_bavail as u64).saturating_mul(statistics.f_frsize as u64)))
+    }
+
+    #[cfg(not(unix))]
+    fn free_space(&self) -> Result<Option<u64>> {
+        Ok(None)
+    }
+}
+
+/// A file under `staged/`, removed when this is dropped; after its rename there is nothing left to remove.
+struct Staged(PathBuf);
+
+impl Drop for Staged {
+    fn drop(&mut self) {
+        // Best effort: what stays is swept.
+        let _ = fs::remove_file(&self.0);
+    }
+}
+
+struct LocalBlob {
+    storage: LocalStorage,
+    path: PathBuf,
+    staged: Staged,
+    file: File,
+}
+
+impl Write for LocalBlob {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        failpoints::pass("storage.write")?;
+        self.file.write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl StagedBlob for LocalBlob {
+    fn commit(self: Box<Self>) -> Result<BlobMetadata> {
+        let Self { storage, path, staged, file } = *self;
+        failpoints::pass("storage.commit.sync")
+            .and_then(|()| file.sync_all())
+            .map_err(|e| Error::io("write", &path, e))?;
+        let metadata = file.metadata().map_err(|e| Error::io("find", &path, e))?;
+        storage.place(&staged.0, &path, ["storage.commit.rename", "storage.commit.sync_folder"])?;
+        Ok(BlobMetadata { size: metadata.len(), modified: modified(&metadata) })
+    }
+}
+
+/// A new file that only its owner may read.
+fn private_file(path: &Path) -> io::Result<File> {
+    let mut options = OpenOptions::new();
+    options.write(true).create_new(true);
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    options.open(path)
+}
+
+/// Files and folders of `folder` whose names are text; one that is gone meanwhile is no error.
+fn entries(folder: &Path) -> Result<Vec<(String, PathBuf)>> {
+    let read = match fs::read_dir(folder) {
+        Ok(read) => read,
+        Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(e) => return Err(Error::io("list", folder, e)),
+    };
+    let mut found = Vec::new();
+    for entry in read {
+        let entry = entry.map_err(|e| Error::io("list", folder, e))?;
+        if let Ok(name) = entry.file_name().into_string() {
+            found.push((name, entry.path()));
+        }
+    }
+    Ok(found)
+}
+
+fn modified(metadata: &fs::Metadata) -> SystemTime {
+    metadata.modified().unwrap_or(SystemTime::UNIX_EPOCH)
+}
+
+/// Whether nothing happened to the file for `age`. A link to an old file is new: the change of its name counts too.
+fn is_older(path: &Path, age: Duration) -> bool {
+    let Ok(metadata) = fs::symlink_metadata(path) else { return false };
+    let mut touched = modified(&metadata);
+    #[cfg(unix)]
+    {
+        let seconds = std::os::unix::fs::MetadataExt::ctime(&metadata);
+        touched =
+            touched.max(SystemTime::UNIX_EPOCH + Duration::from_secs(u64::try_from(seconds).unwrap_or(0)));
+    }
+    // A clock that was set back makes files of the future: they are not old.
+    SystemTime::now().duration_since(touched).is_ok_and(|d| d >= age)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::suite;
+    use super::*;
+    use crate::job::{BlobName, VideoExtension};
+
+    #[test]
+    fn the_local_folder_behaves() {
+        let folder = tempfile::tempdir().unwrap();
+        suite::run(&LocalStorage::open(folder.path()).unwrap());
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn nobody_else_may_read_and_strange_files_stay() {
+        use std::os::unix::fs::PermissionsExt;
+        let folder = tempfile::tempdir().unwrap();
+        let storage = LocalStorage::open(folder.path()).unwrap();
+        let key = BlobKey::Video { name: BlobName::random(VideoExtension::Mp4), version: 1 };
+        let mut blob = storage.create(&key).unwrap();
+        blob.write_all(b"x").unwrap();
+        blob.commit().unwrap();
+        let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
+        assert_eq!(mode(&storage.local_path(&key).unwrap()), 0o600);
+        assert_eq!(mode(&folder.path().join("videos")), 0o700);
+        // The sweep of orphans lists only what has one of our names.
+        fs::write(folder.path().join("videos/holiday.mp4"), "mine").unwrap();
+        fs::create_dir(folder.path().join("videos/more")).unwrap();
+        fs::write(folder.path().join("videos/more/holiday.mp4"), "mine").unwrap();
+        assert_eq!(storage.list(BlobKind::Video, Duration::ZERO).unwrap(), [key]);
+    }
+
+    #[test]
+    fn only_what_a_dead_writer_left_is_swept() {
+        let folder = tempfile::tempdir().unwrap();
+        let storage = LocalStorage::open(folder.path()).unwrap();
+        let key = BlobKey::Video { name: BlobName::random(VideoExtension::Mp4), version: 1 };
+        let mut live = storage.create(&key).unwrap();
+        live.write_all(b"half").unwrap();
+        fs::write(folder.path().join("staged/of-a-killed-process-0"), "rest").unwrap();
+        assert_eq!(storage.sweep_staged(Duration::from_secs(3600)).unwrap(), 0);
+        assert_eq!(storage.sweep_staged(Duration::ZERO).unwrap(), 1);
+        live.commit().unwrap();
+        assert_eq!(storage.metadata(&key).unwrap().unwrap().size, 4);
+    }
+}
