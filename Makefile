@@ -36,6 +36,8 @@ test-rust:
 	@scripts/install-dependencies.sh test
 	@echo "Rust: unit tests, documentation examples, end-to-end tests"
 	cargo test --release --workspace --exclude libreconstruct-python
+	@echo "Rust: the service, killed and refused at every place where something becomes durable"
+	cargo test --release -p libreconstruct --features failpoints --test service_failures
 
 test-python: $(VENV)/.installed
 	@echo "Python: build the package and import it"

@@ -16,6 +16,8 @@ mod changes;
 mod jobs;
 mod keys;
 mod maintenance;
+#[cfg(test)]
+mod model;
 mod options;
 mod process;
 mod runner;

@@ -1,0 +1,352 @@
+//! The service survives being killed, and the disk failing, at every place where something becomes durable.
+//!
+//! A child process (this program again) plays a scenario over a folder and says what was acknowledged. It is killed at a
+//! failpoint, or the system refuses an operation there. Then the folder is opened again, a worker runs, and everything that
+//! was acknowledged must hold. Run with `cargo test --features failpoints --test service_failures`.
+
+use std::collections::{HashMap, HashSet};
+use std::io::Write;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use libreconstruct::job::{ArtifactKind, CameraData, JobId, JobRequest, JobStatus, JobUpdate, Tier, UserId};
+use libreconstruct::pipeline::ReconstructionOptions;
+use libreconstruct::service::{Outcome, Runner, Service, ServiceOptions, UploadFacts, WorkerOptions};
+use libreconstruct::{CancelToken, Control, Error, ErrorKind, Result, Stage, failpoints};
+
+/// Says that this process is a child, and in which folder.
+const CHILD: &str = "LIBRECONSTRUCT_TEST_CHILD";
+/// Children at a time: they mostly wait.
+const CHILDREN: usize = 4;
+
+fn service(folder: &Path) -> Result<Service> {
+    Service::open(folder, ServiceOptions { lease_seconds: 6, min_free_bytes: 0, ..ServiceOptions::default() })
+}
+
+/// A small real video, made once.
+fn video() -> Vec<u8> {
+    static VIDEO: Mutex<Option<Vec<u8>>> = Mutex::new(None);
+    let mut video = VIDEO.lock().unwrap();
+    video
+        .get_or_insert_with(|| {
+            let folder = tempfile::tempdir().unwrap();
+            let path = folder.path().join("v.mp4");
+            let made = Command::new("ffmpeg")
+                .args(["-v", "error", "-f", "lavfi", "-i", "testsrc=duration=1:size=64x64:rate=4"])
+                .arg(&path)
+                .status()
+                .unwrap();
+            assert!(made.success());
+            std::fs::read(path).unwrap()
+        })
+        .clone()
+}
+
+/// Does what the title of the job says.
+struct ByTitle;
+
+impl Runner for ByTitle {
+    fn run(
+        &self,
+        _: &Path,
+        workspace: &Path,
+        options: &ReconstructionOptions,
+        control: &Control,
+    ) -> Result<Outcome> {
+        std::fs::create_dir_all(workspace).map_err(|e| Error::io("create", workspace, e))?;
+        let again = workspace.join("again");
+        let title = options.title.clone().unwrap_or_default();
+        control.progress(Stage::Train, "training", 0.5);
+        match title.as_str() {
+            "bad" => return Err(Error::new(ErrorKind::TooFewFrames, "two frames")),
+            "trouble" if !again.exists() => {
+                std::fs::write(again, "").map_err(|e| Error::io("write", workspace, e))?;
+                return Err(Error::new(ErrorKind::Gpu, "lost"));
+            }
+            // Long enough for a sign of life.
+            "slow" => std::thread::sleep(Duration::from_millis(1300)),
+            _ => {}
+        }
+        let mut files = Vec::new();
+        for kind in [ArtifactKind::Ply, ArtifactKind::Spz] {
+            let path = workspace.join(kind.extension());
+            std::fs::write(&path, format!("{} of {title}", kind.extension()))
+                .map_err(|e| Error::io("write", &path, e))?;
+            files.push((kind, path));
+        }
+        Ok(Outcome { files, camera: CameraData::default(), warnings: vec![] })
+    }
+}
+
+/// Tells the parent something that is now true for ever.
+fn say(line: &str) {
+    let mut out = std::io::stdout().lock();
+    writeln!(out, "\n@{line}").unwrap();
+    out.flush().unwrap();
+}
+
+/// Tries as a client does: a refused operation is asked for again.
+fn retry<T>(mut attempt: impl FnMut() -> Result<T>) -> T {
+    let mut last = None;
+    for _ in 0..5 {
+        match attempt() {
+            Ok(value) => return value,
+            Err(error) => last = Some(error),
+        }
+    }
+    panic!("still refused: {last:?}")
+}
+
+fn upload(s: &Service, user: UserId, bytes: &[u8], in_blocks: bool) -> libreconstruct::job::BlobName {
+    let name = retry(|| s.create_upload(user, "mp4")).blob_name;
+    retry(|| {
+        if !in_blocks {
+            let mut writer = s.begin_upload(&name, UploadFacts::default())?;
+            writer.append(bytes)?;
+            return writer.finish();
+        }
+        let (a, b) = bytes.split_at(bytes.len() / 2);
+        for (id, part) in [("a", a), ("b", b)] {
+            let mut writer = s.put_block(&name, id, UploadFacts::default())?;
+            writer.append(part)?;
+            writer.finish()?;
+        }
+        s.commit_blocks(&name, &["a".into(), "b".into()], UploadFacts::default())
+    });
+    name
+}
+
+/// One pass through everything that writes.
+#[test]
+fn scenario_of_a_child() {
+    let Some(folder) = std::env::var_os(CHILD) else { return };
+    let s = retry(|| service(Path::new(&folder)));
+    let bytes = std::fs::read(Path::new(&folder).join("input.mp4")).unwrap();
+    let name = format!("user {}", std::process::id());
+    let user = retry(|| s.add_user(&name, Tier::Free)).user_id;
+    retry(|| s.set_tier(user, Tier::Enterprise));
+    say(&format!("user {name}"));
+    let (key, secret) = retry(|| s.create_key(user, "laptop"));
+    say(&format!("key {}", secret.reveal()));
+    retry(|| s.authenticate(secret.reveal()));
+    retry(|| s.flush_last_used());
+    // Whole, in blocks, and one that goes with its only job.
+    let blobs = [false, true, false].map(|in_blocks| upload(&s, user, &bytes, in_blocks));
+    let submit = |title: &str, blob: usize| {
+        let request = JobRequest { title: Some(title.to_owned()), ..JobRequest::new(blobs[blob]) };
+        let job = retry(|| s.submit(user, request.clone(), None)).body.job_id;
+        say(&format!("job {job} {title}"));
+        job
+    };
+    let slow = submit("slow", 0);
+    let others = [submit("bad", 0), submit("trouble", 0), submit("good", 2)];
+    let (cancelled, waiting) = (submit("cancelled", 1), submit("waiting", 1));
+    say(&format!("may {cancelled}"));
+    retry(|| s.cancel(user, cancelled));
+    say(&format!("cancelled {cancelled}"));
+    let delete = |job: JobId| {
+        say(&format!("may {job}"));
+        // A deletion whose answer was lost reads as one of an unknown job.
+        retry(|| {
+            s.delete(user, job).or_else(|e| if e.kind() == ErrorKind::NotFound { Ok(()) } else { Err(e) })
+        });
+        say(&format!("deleted {job}"));
+    };
+    delete(waiting);
+    let cancel = CancelToken::new();
+    std::thread::scope(|scope| {
+        scope.spawn(|| s.run_worker_with(&worker(), &cancel, &ByTitle).unwrap());
+        let update = JobUpdate { public: Some(true), ..JobUpdate::default() };
+        retry(|| s.update(user, slow, &update));
+        say(&format!("public {slow}"));
+        for job in others.iter().chain([&slow]) {
+            wait_for_end(&s, user, *job);
+            say(&format!("ended {job}"));
+        }
+        cancel.cancel();
+    });
+    delete(others[2]);
+    retry(|| s.revoke_key(user, &key.prefix));
+    say(&format!("revoked {}", secret.reveal()));
+    retry(|| s.maintain());
+    say("done");
+}
+
+fn worker() -> WorkerOptions {
+    WorkerOptions { threads: 1, niceness: 0, ..WorkerOptions::default() }
+}
+
+fn wait_for_end(s: &Service, user: UserId, job: JobId) {
+    let end = Instant::now() + Duration::from_secs(60);
+    let mut version = 0;
+    loop {
+        let seen = retry(|| s.wait(user, job, version, Duration::from_secs(1)));
+        version = seen.details.version;
+        if seen.status.is_terminal() {
+            return;
+        }
+        assert!(Instant::now() < end, "stuck: {seen:?}");
+    }
+}
+
+/// Runs the scenario with this setting of failpoints; returns what it said and whether it was killed.
+fn child(folder: &Path, failpoints: &str) -> (Vec<String>, bool) {
+    let output = Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", "scenario_of_a_child", "--nocapture"])
+        .env(CHILD, folder)
+        .env("FAILPOINTS", failpoints)
+        .stderr(Stdio::piped())
+        .output()
+        .unwrap();
+    let text = String::from_utf8_lossy(&output.stdout);
+    let said = text.lines().filter_map(|l| l.strip_prefix('@')).map(str::to_owned).collect();
+    let killed = output.status.code().is_none();
+    if !killed {
+        assert!(output.status.success(), "{failpoints}: {}", String::from_utf8_lossy(&output.stderr));
+    }
+    (said, killed)
+}
+
+/// Opens what the child left, lets a worker run, and checks all that was said.
+fn check(folder: &Path, said: &[String], what: &str) {
+    let s = service(folder).unwrap();
+    let mut jobs = HashMap::new();
+    let [mut deleted, mut cancelled, mut public, mut open, mut ended] = [(); 5].map(|()| HashSet::new());
+    let (mut key, mut revoked, mut user) = (None, false, None);
+    for line in said {
+        let mut words = line.splitn(3, ' ');
+        let (verb, first) = (words.next().unwrap(), words.next().unwrap_or_default());
+        let id = || first.parse::<JobId>().unwrap();
+        match verb {
+            "user" => user = Some(s.user_by_name(&line["user ".len()..]).unwrap()),
+            "key" => key = Some(first.to_owned()),
+            "revoked" => revoked = true,
+            "job" => drop(jobs.insert(id(), words.next().unwrap().to_owned())),
+            "may" => drop(open.insert(id())),
+            "deleted" => drop(deleted.insert(id())),
+            "cancelled" => drop(cancelled.insert(id())),
+            "public" => drop(public.insert(id())),
+            "ended" => drop(ended.insert(id())),
+            _ => assert_eq!(verb, "done"),
+        }
+    }
+    if let Some(key) = key {
+        // Only the one whose revocation was under way may be either.
+        let works = s.authenticate(&key).is_ok();
+        assert!(works != revoked || said.last().is_some_and(|l| l.starts_with("deleted")), "{what}: key");
+    }
+    let Some(user) = user else { return };
+    assert_eq!(user.tier, Tier::Enterprise);
+    let user = user.user_id;
+    // What ended before must be as it was, also before a worker runs.
+    for job in &ended {
+        if let Ok(job) = s.job(user, *job) {
+            assert!(job.status.is_terminal(), "{what}: {job:?}");
+        }
+    }
+    let cancel = CancelToken::new();
+    std::thread::scope(|scope| {
+        scope.spawn(|| s.run_worker_with(&worker(), &cancel, &ByTitle).unwrap());
+        for job in s.all_jobs().unwrap() {
+            wait_for_end(&s, job.details.owner, job.job_id);
+        }
+        cancel.cancel();
+    });
+    s.maintain().unwrap();
+    for (id, title) in &jobs {
+        let seen = s.job(user, *id);
+        if deleted.contains(id) {
+            assert_eq!(seen.unwrap_err().kind(), ErrorKind::NotFound, "{what}: {title}");
+            for place in ["scenes", "work"] {
+                assert!(!folder.join(place).join(id.to_string()).exists(), "{what}: {place} of {title}");
+            }
+            continue;
+        }
+        let seen = match seen {
+            Ok(seen) => seen,
+            Err(error) => {
+                assert!(open.contains(id), "{what}: lost {title}: {error:?}");
+                continue;
+            }
+        };
+        assert!(!public.contains(id) || seen.public, "{what}: {title} is not public any more");
+        let failed = seen.details.failure.as_ref().map(|f| f.code.as_str());
+        match title.as_str() {
+            "bad" => assert_eq!(failed, Some("too_few_frames"), "{what}"),
+            "cancelled" if cancelled.contains(id) => assert_eq!(failed, Some("cancelled"), "{what}"),
+            "cancelled" | "waiting" if open.contains(id) => assert!(seen.status.is_terminal(), "{what}"),
+            _ => {
+                assert_eq!((seen.status, failed), (JobStatus::Finished, None), "{what}: {title}");
+                for kind in [ArtifactKind::Ply, ArtifactKind::Spz] {
+                    let artifact = s.artifact(user, *id, kind).unwrap();
+                    let mut text = String::new();
+                    s.open_blob(&artifact.key).unwrap().file.read_to_string(&mut text).unwrap();
+                    assert_eq!(text, format!("{} of {title}", kind.extension()), "{what}");
+                    assert_eq!(artifact.size, text.len() as u64, "{what}");
+                }
+            }
+        }
+        assert!(!folder.join("work").join(id.to_string()).exists(), "{what}: workspace of {title}");
+    }
+    let statistics = s.statistics().unwrap().rows;
+    let left =
+        (statistics.deleting, statistics.queued, statistics.processing_video, statistics.generating_scene);
+    assert_eq!(left, (0, 0, 0, 0), "{what}");
+    assert_eq!(s.integrity_check().unwrap(), [] as [String; 0], "{what}");
+    drop(s);
+    assert!(jobs.values().all(|t| !t.is_empty()));
+}
+
+/// Plays the scenario with `setting` for every failpoint; returns those that it never came to.
+fn all(setting: &str) -> Vec<&'static str> {
+    let video = video();
+    let (next, untouched) = (AtomicUsize::new(0), Mutex::new(vec![]));
+    std::thread::scope(|scope| {
+        for _ in 0..CHILDREN {
+            scope.spawn(|| {
+                loop {
+                    let Some(name) = failpoints::NAMES.get(next.fetch_add(1, Ordering::Relaxed)) else {
+                        return;
+                    };
+                    let folder = tempfile::tempdir().unwrap();
+                    std::fs::write(folder.path().join("input.mp4"), &video).unwrap();
+                    // Something to take up: a job whose worker was killed.
+                    let (before, killed) = child(folder.path(), "worker.claimed=return(kill)");
+                    assert!(killed);
+                    let what = format!("{name}={setting}");
+                    let (said, killed) = child(folder.path(), &what);
+                    let kill = setting.contains("kill");
+                    if kill && !killed {
+                        untouched.lock().unwrap().push(*name);
+                    }
+                    assert!(killed || said.last().is_some_and(|l| l == "done"), "{what}: {said:?}");
+                    check(folder.path(), &said, &what);
+                    check(folder.path(), &before, &what);
+                }
+            });
+        }
+    });
+    let mut untouched = untouched.into_inner().unwrap();
+    untouched.sort_unstable();
+    untouched
+}
+
+#[test]
+fn killed_at_the_first_pass_of_every_failpoint() {
+    assert_eq!(all("return(kill)"), [] as [&str; 0]);
+}
+
+#[test]
+fn killed_at_the_second_pass_of_every_failpoint() {
+    // Some are passed once only; then nothing was killed, and all must be well anyhow.
+    all("1*off->return(kill)");
+}
+
+#[test]
+fn an_operation_that_fails_once_loses_nothing() {
+    all("1*return(eio)");
+    all("1*return(enospc)");
+}
