@@ -4,6 +4,8 @@
 //! failpoint, or the system refuses an operation there. Then the folder is opened again, a worker runs, and everything that
 //! was acknowledged must hold. Run with `cargo test --features failpoints --test service_failures`.
 
+#![allow(clippy::unwrap_used)] // a test may; clippy.toml allows it only inside the test functions themselves
+
 use std::collections::{HashMap, HashSet};
 use std::io::Write;
 use std::path::Path;

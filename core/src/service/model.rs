@@ -287,9 +287,8 @@ impl History {
         if found {
             let job = &mut self.jobs[number];
             job.title = title;
-            match camera {
-                Some(set) => job.user_camera = set.then_some(x),
-                None => {}
+            if let Some(set) = camera {
+                job.user_camera = set.then_some(x);
             }
         }
     }
@@ -337,7 +336,8 @@ impl History {
         assert_eq!(claim.lease.attempt, job.attempt);
         // Where the other worker was taken for dead but is still in the workspace, this one works elsewhere, as on another
         // machine: only the lease keeps the two apart.
-        let elsewhere = || Workspaces::open(self.world.folder.path().join("elsewhere")).unwrap().enter(job.id).unwrap();
+        let elsewhere =
+            || Workspaces::open(self.world.folder.path().join("elsewhere")).unwrap().enter(job.id).unwrap();
         match service.inner.workspaces.enter(job.id).unwrap().or_else(elsewhere) {
             Some(workspace) => {
                 job.state = State::Running { worker, until: self.seconds + LEASE as i64 };

@@ -386,7 +386,7 @@ fn check_quota(t: &Connection, new: &NewJob, limits: &Limits) -> Sql<()> {
     let stored: u64 = t
         .prepare_cached(
             "SELECT (SELECT ifnull(sum(size), 0) FROM uploads WHERE user_id = ?1)
-                  + (SELECT ifnull(sum(artifacts.size), 0) FROM artifacts JOIN jobs USING (job_id) WHERE user_id = ?1)",
+                  + (SELECT ifnull(sum(artifacts.size), 0) FROM jobs JOIN artifacts USING (job_id) WHERE user_id = ?1 AND deleted = 0)",
         )?
         .query_row([new.user], |r| r.get(0))?;
     if stored > most {

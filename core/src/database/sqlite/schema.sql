@@ -29,7 +29,8 @@ CREATE TABLE uploads (
     submitted  INTEGER NOT NULL DEFAULT 0,
     deleted    INTEGER NOT NULL DEFAULT 0
 ) STRICT, WITHOUT ROWID;
-CREATE INDEX uploads_waiting ON uploads (touched_at) WHERE submitted = 0 OR deleted = 1;
+CREATE INDEX uploads_unused ON uploads (touched_at) WHERE submitted = 0 AND deleted = 0;
+CREATE INDEX uploads_deleted ON uploads (user_id) WHERE deleted = 1;
 CREATE INDEX uploads_of_user ON uploads (user_id);
 
 CREATE TABLE jobs (

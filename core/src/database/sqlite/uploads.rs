@@ -84,10 +84,11 @@ impl UploadRows for SqliteDatabase {
         const EXPIRED: &str = "submitted = 0 AND deleted = 0 AND touched_at < ?1 AND expires_at < ?1";
         const MARKED: &str =
             "deleted = 1 AND NOT EXISTS (SELECT 1 FROM jobs WHERE jobs.blob_name = uploads.blob_name)";
-        // Mostly there is nothing to do, and then nobody has to wait for the write lock.
+        // Mostly there is nothing to do, and then nobody has to wait for the write lock. Each condition has its index.
         let any = self.read(|c| {
-            let sql = format!("SELECT 1 FROM uploads WHERE ({EXPIRED}) OR ({MARKED})");
-            Ok(c.prepare_cached(&sql)?.exists([before])?)
+            let expired = format!("SELECT 1 FROM uploads WHERE {EXPIRED}");
+            let marked = format!("SELECT 1 FROM uploads WHERE {MARKED}");
+            Ok(c.prepare_cached(&expired)?.exists([before])? || c.prepare_cached(&marked)?.exists([])?)
         })?;
         if !any {
             return Ok(Vec::new());
