@@ -3,6 +3,8 @@
 //! A thin face: it reads options, shows progress and maps errors to exit codes; the work is the library's.
 
 mod command;
+mod config;
+mod http;
 mod ui;
 
 use std::process::ExitCode;
@@ -15,6 +17,8 @@ use libreconstruct::{CancelToken, Control, Error, ErrorKind, Result};
 /// `reconstruct run VIDEO -o FOLDER` does everything: it picks sharp frames, finds the camera poses, fits the scene and
 /// writes scene.ply, scene.spz, preview.jpg, turntable.mp4 and report.json. The other commands are its stages, each by
 /// itself, and tools for the files. Stopped or killed, the same command continues where it was.
+///
+/// `reconstruct serve` is the same as a service for many users: a REST interface that takes videos and gives out scenes.
 #[derive(Parser)]
 #[command(
     version,
@@ -24,9 +28,10 @@ Examples:
   reconstruct run photos/ -o castle --test-every 8            from a folder of pictures, scored on every 8th
   reconstruct info kitchen/scene.spz                          what is in a file
   reconstruct convert kitchen/scene.ply kitchen.spz           from one format to another
+  reconstruct serve --demo                                    the REST server, with a session to try it
 
 Exit codes: 0 done, 2 wrong use, 3 bad input, 4 missing program or device, 5 the scene cannot be reconstructed,
-6 system (disk, memory, driver), 130 cancelled, 1 a fault of this program."
+6 system (disk, memory, driver), 7 refused by the service, 130 cancelled, 1 a fault of this program."
 )]
 struct Cli {
     #[command(flatten)]
@@ -60,6 +65,11 @@ enum Command {
     Convert(command::convert::Arguments),
     Info(command::info::Arguments),
     Devices(command::devices::Arguments),
+    Serve(command::serve::Arguments),
+    Worker(command::worker::Arguments),
+    Users(command::users::Arguments),
+    Keys(command::keys::Arguments),
+    Jobs(command::jobs::Arguments),
 }
 
 fn main() -> ExitCode {
@@ -80,9 +90,20 @@ fn main() -> ExitCode {
 
 fn run(cli: Cli) -> std::result::Result<(), (Global, Error)> {
     let global = cli.global;
+    let cancel = CancelToken::new();
     let work = || -> Result<()> {
-        let cancel = CancelToken::new();
+        // The server hears its signals itself, and the commands on a service's folder are done in no time.
+        match &cli.command {
+            Command::Serve(a) => return a.run(global),
+            Command::Users(a) => return a.run(global),
+            Command::Keys(a) => return a.run(global),
+            Command::Jobs(a) => return a.run(global),
+            _ => {}
+        }
         stop_on_interrupt(cancel.clone())?;
+        if let Command::Worker(a) = &cli.command {
+            return a.run(global, &cancel);
+        }
         let control = ui::control(ui::Mode::choose(global.json, global.quiet), cancel);
         let pool = rayon::ThreadPoolBuilder::new()
             .num_threads(global.threads.map_or(0, usize::from))
@@ -99,12 +120,18 @@ fn run(cli: Cli) -> std::result::Result<(), (Global, Error)> {
             Command::Convert(a) => a.run(&context),
             Command::Info(a) => a.run(&context),
             Command::Devices(a) => a.run(&context),
+            // They have run above.
+            Command::Serve(_)
+            | Command::Worker(_)
+            | Command::Users(_)
+            | Command::Keys(_)
+            | Command::Jobs(_) => Ok(()),
         })
     };
     work().map_err(|error| (global, error))
 }
 
-/// What a command is given.
+/// What a command of the pipeline is given.
 struct Context<'a> {
     global: Global,
     control: &'a Control,
@@ -113,11 +140,16 @@ struct Context<'a> {
 impl Context<'_> {
     /// Prints a result: the value for machines, the text for people.
     fn result(&self, value: &impl serde::Serialize, text: &str) {
-        if self.global.json {
-            ui::print_json(value);
-        } else {
-            ui::say(text);
-        }
+        print_result(self.global, value, text);
+    }
+}
+
+/// Prints a result: the value for machines, the text for people.
+fn print_result(global: Global, value: &impl serde::Serialize, text: &str) {
+    if global.json {
+        ui::print_json(value);
+    } else {
+        ui::say(text);
     }
 }
 

@@ -46,6 +46,37 @@ fn the_commands_run() {
     }
 }
 
+/// The session with a server: the block as it stands, on a free port and with pictures small enough for a test.
+#[test]
+#[cfg(unix)]
+fn the_session_with_a_server_runs() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::copy(capture().join("video.mp4"), folder.path().join("kitchen.mp4")).unwrap();
+    let program = Path::new(env!("CARGO_BIN_EXE_reconstruct")).parent().unwrap();
+    let path = format!("{}:{}", program.display(), std::env::var("PATH").unwrap());
+    let script = format!("set -e\n{}\nkill $!\nwait $!\n", blocks("sh").first().unwrap());
+    let output = Command::new("bash")
+        .args(["-c", &script])
+        .current_dir(folder.path())
+        .env("PATH", path)
+        .env("LIBRECONSTRUCT_LISTEN", "127.0.0.1:0")
+        .env("LIBRECONSTRUCT_RECONSTRUCTION_DEVICE", "cpu")
+        .env("LIBRECONSTRUCT_RECONSTRUCTION_MAX_RESOLUTION", "480")
+        .env("LIBRECONSTRUCT_RECONSTRUCTION_TRAINING_MAX_RESOLUTION", "240")
+        .output()
+        .unwrap();
+    println!("{}{}", String::from_utf8_lossy(&output.stdout), common::stderr(&output));
+    assert_success(&output);
+    assert!(String::from_utf8_lossy(&output.stdout).trim_end().ends_with("Finished"));
+    let begins = |name: &str, magic: &[u8]| {
+        let bytes = std::fs::read(folder.path().join(name)).unwrap();
+        assert!(bytes.starts_with(magic), "{name}");
+    };
+    begins("scene.ply", b"ply\n");
+    begins("scene.spz", &[0x1f, 0x8b]);
+    begins("preview.jpg", &[0xff, 0xd8, 0xff]);
+}
+
 #[test]
 fn the_library_example_is_the_one_that_is_built() {
     let example = Path::new(env!("CARGO_MANIFEST_DIR")).join("../core/examples/reconstruct.rs");

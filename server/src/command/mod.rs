@@ -1,14 +1,20 @@
 //! One file a command.
 
 pub(crate) mod convert;
+mod data;
 pub(crate) mod devices;
 pub(crate) mod eval;
 pub(crate) mod frames;
 pub(crate) mod info;
+pub(crate) mod jobs;
+pub(crate) mod keys;
 pub(crate) mod render;
 pub(crate) mod run;
+pub(crate) mod serve;
 pub(crate) mod sfm;
 pub(crate) mod train;
+pub(crate) mod users;
+pub(crate) mod worker;
 
 use clap::ValueEnum;
 use libreconstruct::pipeline::Quality;

@@ -2,6 +2,8 @@
 
 #![allow(dead_code)] // every test file uses its part
 
+pub(crate) mod server;
+
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};

@@ -1,0 +1,49 @@
+//! What the commands on a service's folder share.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use libreconstruct::Result;
+use libreconstruct::service::Service;
+use toml::{Table, Value};
+
+use crate::config::Config;
+
+/// Where a service is; for the commands that work on one.
+#[derive(Args)]
+pub(crate) struct DataArguments {
+    /// Folder of the service [default: reconstruct-data]
+    #[arg(long, value_name = "FOLDER")]
+    data: Option<PathBuf>,
+    /// Configuration file (see `reconstruct serve --print-config`)
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+}
+
+impl DataArguments {
+    /// The configuration; `options` are settings from the command line.
+    pub(super) fn config(&self, mut options: Table) -> Result<Config> {
+        if let Some(data) = &self.data {
+            options.insert("data".to_owned(), Value::String(data.to_string_lossy().into_owned()));
+        }
+        Config::load(self.config.as_deref(), options)
+    }
+
+    /// The service in the folder.
+    pub(super) fn open(&self) -> Result<Service> {
+        let config = self.config(Table::new())?;
+        Service::open(&config.data, config.service_options())
+    }
+}
+
+/// Columns as wide as their longest cell.
+pub(super) fn table<const N: usize>(header: [&str; N], rows: impl Iterator<Item = [String; N]>) -> String {
+    let rows: Vec<[String; N]> = std::iter::once(header.map(str::to_owned)).chain(rows).collect();
+    let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
+    let widths: [usize; N] = std::array::from_fn(width);
+    let line = |row: &[String; N]| {
+        let cells = row.iter().zip(widths).map(|(cell, width)| format!("{cell:width$}"));
+        cells.collect::<Vec<_>>().join("  ").trim_end().to_owned()
+    };
+    rows.iter().map(line).collect::<Vec<_>>().join("\n")
+}

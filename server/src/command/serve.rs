@@ -1,0 +1,344 @@
+//! `reconstruct serve`: the REST server, with workers in the same process.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use clap::Args;
+use libreconstruct::job::Tier;
+use libreconstruct::pipeline::{Quality, ReconstructionOptions};
+use libreconstruct::service::{ReconstructionDefaults, Service, WorkerOptions};
+use libreconstruct::{CancelToken, Error, ErrorKind, Result};
+use tokio::net::TcpListener;
+use tokio::sync::watch;
+use tokio::time::{Instant, interval};
+use toml::{Table, Value};
+
+use super::data::DataArguments;
+use crate::Global;
+use crate::config::Config;
+use crate::http::api::Api;
+use crate::http::tls::Tls;
+use crate::http::{listener, log, metrics};
+use crate::ui;
+
+/// Workers may take this long to write a checkpoint and let go of their jobs.
+const WORKERS_STOP_WITHIN: Duration = Duration::from_secs(20);
+/// How often expired uploads and leftovers are removed.
+const MAINTENANCE: Duration = Duration::from_secs(60);
+/// How often it is written when keys were last used: soon enough that no request has to do it.
+const FLUSH: Duration = Duration::from_secs(15);
+
+/// Serve the REST interface, and run its jobs
+///
+/// Uploads, jobs and scenes are kept in one folder (--data), which this command makes; `reconstruct worker` and the commands
+/// `users`, `keys` and `jobs` work on the same folder, also while the server runs. Whoever may use the interface is added with
+/// `reconstruct users add` and gets a key with `reconstruct keys create`. The interface describes itself at /docs.
+///
+/// Every setting has a place in the configuration file and an environment variable: --print-config shows all of them with
+/// their meaning. SIGTERM stops the server: requests end, running jobs keep their progress for the next start.
+#[derive(Args)]
+#[command(after_help = "\
+Examples:
+  reconstruct serve --demo                       try it: makes a user and a key, and prints a session for curl
+  reconstruct serve --print-config > serve.toml  a configuration file to start from
+  reconstruct serve --config serve.toml
+  reconstruct serve --data /srv/scenes --public-url https://scenes.example.org   behind a proxy that does TLS")]
+pub(crate) struct Arguments {
+    #[command(flatten)]
+    data: DataArguments,
+    /// Address and port [default: 127.0.0.1:8080]; port 0 takes a free one
+    #[arg(long, value_name = "ADDRESS")]
+    listen: Option<SocketAddr>,
+    /// What addresses of uploads and downloads begin with [default: the host by which the client came]
+    #[arg(long, value_name = "URL")]
+    public_url: Option<String>,
+    /// Jobs that run at once in this process [default: 1]; 0 leaves them to `reconstruct worker`
+    #[arg(long, value_name = "N")]
+    workers: Option<u16>,
+    /// PEM file with the chain of certificates
+    #[arg(long, value_name = "FILE")]
+    tls_certificate: Option<PathBuf>,
+    /// PEM file with the private key
+    #[arg(long, value_name = "FILE")]
+    tls_key: Option<PathBuf>,
+    /// Allow plain HTTP on addresses that other machines can reach
+    #[arg(long)]
+    insecure_http: bool,
+    /// Make a user and a key, and print a script with a session for curl; scenes are small, for machines without a GPU
+    #[arg(long)]
+    demo: bool,
+    /// Print the configuration that is in force, as a file with explanations, and end
+    #[arg(long)]
+    print_config: bool,
+}
+
+impl Arguments {
+    /// What was given on the command line, as settings.
+    fn options(&self, global: Global) -> Table {
+        let path = |path: &PathBuf| Value::String(path.to_string_lossy().into_owned());
+        let given = [
+            ("listen", self.listen.map(|a| Value::String(a.to_string()))),
+            ("public_url", self.public_url.clone().map(Value::String)),
+            ("workers", self.workers.map(|n| Value::Integer(n.into()))),
+            ("worker_threads", global.threads.map(|n| Value::Integer(n.into()))),
+            ("tls_certificate", self.tls_certificate.as_ref().map(path)),
+            ("tls_key", self.tls_key.as_ref().map(path)),
+            ("insecure_http", self.insecure_http.then_some(Value::Boolean(true))),
+        ];
+        given.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?))).collect()
+    }
+
+    pub(crate) fn run(&self, global: Global) -> Result<()> {
+        let mut config = self.data.config(self.options(global))?;
+        if self.demo {
+            small(&mut config.reconstruction);
+        }
+        if self.print_config {
+            ui::say(config.to_documented_toml()?.trim_end());
+            return Ok(());
+        }
+        config.check_transport()?;
+        log::start(&config.log, config.log_format)?;
+        raise_file_limit();
+        let tls = match (&config.tls_certificate, &config.tls_key) {
+            (Some(certificate), Some(key)) => Some(Arc::new(Tls::open(certificate, key)?)),
+            _ => None,
+        };
+        let service = Service::open(&config.data, config.service_options())?;
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .enable_all()
+            .thread_name("http")
+            .build()
+            .map_err(|e| Error::new(ErrorKind::Io, format!("cannot start threads: {e}")))?;
+        let api = Arc::new(Api::new(service, config, metrics::start()?));
+        let result = runtime.block_on(self.serve(global, &api, tls));
+        // What still waits for a disk that hangs must not keep the process.
+        runtime.shutdown_timeout(Duration::from_secs(1));
+        result
+    }
+
+    async fn serve(&self, global: Global, api: &Arc<Api>, tls: Option<Arc<Tls>>) -> Result<()> {
+        let config = api.config();
+        let cannot = |e: std::io::Error| {
+            Error::new(ErrorKind::Io, format!("cannot listen on {}: {e}", config.listen))
+                .hint("choose another address with --listen; port 0 takes a free one")
+        };
+        let socket = TcpListener::bind(config.listen).await.map_err(cannot)?;
+        let address = socket.local_addr().map_err(cannot)?;
+        let (stop, stopped) = watch::channel(false);
+        let mut signals = Signals::new()?;
+        let workers = start_workers(api, address)?;
+        let maintenance = tokio::spawn(maintain(api.clone(), stopped.clone()));
+
+        let scheme = if tls.is_some() { "https" } else { "http" };
+        let base = config.public_url.clone().unwrap_or_else(|| format!("{scheme}://{address}"));
+        tracing::info!(address = %address, base, workers = config.workers, data = %config.data.display(), "serving");
+        if self.demo {
+            demo(global, api.service(), &base)?;
+        }
+        let server = tokio::spawn(listener::serve(socket, api.clone(), tls.clone(), stopped));
+        signals.stop(tls.as_deref()).await;
+        tracing::info!("stopping; a second signal stops at once");
+        api.stop();
+        workers.cancel.cancel();
+        let _ = stop.send(true);
+        let ended = async {
+            let _ = server.await;
+            let _ = maintenance.await;
+            workers.end(Instant::now() + WORKERS_STOP_WITHIN - listener::FINISH_WITHIN).await;
+        };
+        tokio::select! {
+            () = ended => {}
+            () = signals.stop(None) => {
+                tracing::warn!("stopped at once");
+                std::process::exit(130);
+            }
+        }
+        let service = api.service().clone();
+        let flushed = tokio::task::spawn_blocking(move || service.flush_last_used()).await;
+        if let Ok(Err(error)) = flushed {
+            tracing::error!(%error, "cannot write when keys were last used");
+        }
+        tracing::info!("stopped");
+        Ok(())
+    }
+}
+
+/// The signals that the server hears.
+struct Signals {
+    terminate: tokio::signal::unix::Signal,
+    interrupt: tokio::signal::unix::Signal,
+    hang_up: tokio::signal::unix::Signal,
+}
+
+impl Signals {
+    fn new() -> Result<Self> {
+        use tokio::signal::unix::{SignalKind, signal};
+        let hear = |kind| {
+            signal(kind).map_err(|e| Error::new(ErrorKind::Internal, format!("cannot hear signals: {e}")))
+        };
+        Ok(Self {
+            terminate: hear(SignalKind::terminate())?,
+            interrupt: hear(SignalKind::interrupt())?,
+            hang_up: hear(SignalKind::hangup())?,
+        })
+    }
+
+    /// Waits for a signal to stop. Meanwhile a hang-up reads the certificate again.
+    async fn stop(&mut self, tls: Option<&Tls>) {
+        loop {
+            tokio::select! {
+                _ = self.terminate.recv() => return,
+                _ = self.interrupt.recv() => return,
+                _ = self.hang_up.recv() => match tls.map(Tls::reload) {
+                    Some(Ok(())) => tracing::info!("the certificate was read again"),
+                    Some(Err(error)) => tracing::error!(%error, "the old certificate stays in use"),
+                    None => {}
+                },
+            }
+        }
+    }
+}
+
+/// The workers of this process.
+struct Workers {
+    cancel: CancelToken,
+    threads: Vec<JoinHandle<()>>,
+}
+
+fn start_workers(api: &Api, address: SocketAddr) -> Result<Workers> {
+    let cancel = CancelToken::new();
+    let mut threads = Vec::new();
+    for number in 1..=api.config().workers {
+        let (service, cancel) = (api.service().clone(), cancel.clone());
+        let options = WorkerOptions {
+            name: format!("{address}/{}/{number}", std::process::id()),
+            threads: api.config().worker_threads.into(),
+            ..WorkerOptions::default()
+        };
+        let thread = std::thread::Builder::new().name(format!("worker {number}")).spawn(move || {
+            if let Err(error) = service.run_worker(&options, &cancel) {
+                tracing::error!(%error, "a worker ended");
+            }
+        });
+        threads.push(thread.map_err(|e| Error::new(ErrorKind::Io, format!("cannot start a worker: {e}")))?);
+    }
+    Ok(Workers { cancel, threads })
+}
+
+impl Workers {
+    /// Waits until they have let go of their jobs, or the time is over: then their leases run out by themselves.
+    async fn end(self, deadline: Instant) {
+        while self.threads.iter().any(|thread| !thread.is_finished()) {
+            if Instant::now() > deadline {
+                tracing::warn!("a worker did not stop in time; its job continues when its lease has run out");
+                return;
+            }
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    }
+}
+
+/// Removes what has expired, writes when keys were last used, forgets idle clients.
+async fn maintain(api: Arc<Api>, mut stopped: watch::Receiver<bool>) {
+    let (mut flush, mut maintenance) = (interval(FLUSH), interval(MAINTENANCE));
+    loop {
+        let service = api.service().clone();
+        let work = tokio::select! {
+            _ = flush.tick() => tokio::task::spawn_blocking(move || service.flush_last_used()),
+            _ = maintenance.tick() => {
+                api.limiters.forget_idle();
+                api.metrics.run_upkeep();
+                tokio::task::spawn_blocking(move || {
+                    let report = service.maintain()?;
+                    tracing::debug!(?report, "maintenance");
+                    Ok(())
+                })
+            }
+            _ = stopped.wait_for(|stop| *stop) => return,
+        };
+        match work.await {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) => tracing::error!(%error, "maintenance failed"),
+            Err(error) => tracing::error!(%error, "maintenance failed"),
+        }
+    }
+}
+
+/// Connections and uploads are files to the system, and its usual limit is meant for other programs.
+fn raise_file_limit() {
+    #[cfg(unix)]
+    {
+        let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+        // SAFETY: both calls are given a valid struct of their own.
+        unsafe {
+            if libc::getrlimit(libc::RLIMIT_NOFILE, &mut limit) == 0 && limit.rlim_cur < limit.rlim_max {
+                limit.rlim_cur = limit.rlim_max;
+                libc::setrlimit(libc::RLIMIT_NOFILE, &limit);
+            }
+        }
+    }
+}
+
+/// Makes a user and a key, and shows how to use them.
+fn demo(global: Global, service: &Service, base: &str) -> Result<()> {
+    const NAME: &str = "demo";
+    let user = match service.user_by_name(NAME) {
+        Ok(user) => user,
+        Err(error) if error.kind() == ErrorKind::NotFound => service.add_user(NAME, Tier::Enterprise)?,
+        Err(error) => return Err(error),
+    };
+    let (_, key) = service.create_key(user.user_id, "demo")?;
+    let key = key.reveal();
+    if global.json {
+        ui::print_json(&serde_json::json!({ "event": "demo", "url": base, "user": NAME, "api_key": key }));
+    } else {
+        ui::say(&session(base, key));
+    }
+    Ok(())
+}
+
+/// A script with a whole session, from the upload to the scene.
+fn session(base: &str, key: &str) -> String {
+    format!(
+        r#"# The interface is described at {base}/docs
+# A session with it, for another terminal; VIDEO is yours.
+VIDEO=${{VIDEO:-kitchen.mp4}}
+BASE={base}
+AUTH="Authorization: Api-Key {key}"
+TYPE="Content-Type: application/json"
+field() {{ sed 's/.*"'$1'":"\([^"]*\)".*/\1/'; }}
+
+UPLOAD=$(curl -sS $BASE/api/v1/generate-upload-url/ -H "$AUTH" -H "$TYPE" -d '{{"file_extension": "mp4"}}')
+curl -sS -T "$VIDEO" "$(echo "$UPLOAD" | field url)"
+JOB=$(curl -sS $BASE/api/v1/submit-job/ -H "$AUTH" -H "$TYPE" -d '{{
+  "blob_name": "'$(echo "$UPLOAD" | field blob_name)'",
+  "training_max_num_gaussians": 30000, "training_num_steps": 1000}}' | field job_id)
+while :; do
+  STATUS=$(curl -sS $BASE/api/v1/jobs/$JOB/ -H "$AUTH" | field status); echo "$STATUS"
+  case "$STATUS" in Queued*|Processing*|Generating*) sleep 2;; *) break;; esac
+done
+curl -sSfL -o scene.ply $BASE/api/v1/jobs/$JOB/download/ply/ -H "$AUTH"
+curl -sSfL -o scene.spz $BASE/api/v1/jobs/$JOB/download/spz/ -H "$AUTH"
+curl -sSfL -o preview.jpg $BASE/api/v1/jobs/$JOB/preview/ -H "$AUTH"
+"#
+    )
+}
+
+/// A demonstration should end in minutes, also without a GPU: what nobody has set is that of the preset for previews.
+fn small(reconstruction: &mut ReconstructionDefaults) {
+    let default = ReconstructionDefaults::default();
+    let preview = ReconstructionOptions::with_quality(Quality::Preview);
+    if reconstruction.max_frames == default.max_frames {
+        reconstruction.max_frames = preview.max_frames;
+    }
+    if reconstruction.max_resolution == default.max_resolution {
+        reconstruction.max_resolution = preview.max_resolution;
+    }
+    if reconstruction.training_max_resolution == default.training_max_resolution {
+        reconstruction.training_max_resolution = preview.training_max_resolution;
+    }
+}

@@ -1,0 +1,366 @@
+//! The configuration of `serve`, `worker` and the commands for users, keys and jobs: defaults, then a TOML file, then
+//! environment variables, then options of the command line.
+
+mod keys;
+
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use libreconstruct::job::Limits;
+use libreconstruct::service::{ReconstructionDefaults, ServiceOptions};
+use libreconstruct::{Error, Result};
+use serde::{Deserialize, Serialize};
+use toml::{Table, Value};
+
+use crate::http::log::LogFormat;
+use crate::http::rate_limit::RateLimits;
+use keys::KEYS;
+
+/// What every environment variable begins with.
+pub(crate) const PREFIX: &str = "LIBRECONSTRUCT_";
+
+/// All settings. What each means is said once, in `keys.rs`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(crate) struct Config {
+    pub(crate) data: PathBuf,
+    pub(crate) listen: SocketAddr,
+    pub(crate) public_url: Option<String>,
+    pub(crate) workers: u16,
+    pub(crate) worker_threads: u16,
+    pub(crate) insecure_http: bool,
+    pub(crate) tls_certificate: Option<PathBuf>,
+    pub(crate) tls_key: Option<PathBuf>,
+    pub(crate) h2c: bool,
+    pub(crate) trusted_proxies: Vec<IpAddr>,
+    pub(crate) cors_origins: Vec<String>,
+    pub(crate) error_details: bool,
+    pub(crate) extra_fields: bool,
+    pub(crate) metrics: bool,
+    pub(crate) log: String,
+    pub(crate) log_format: LogFormat,
+    pub(crate) max_attempts: u32,
+    pub(crate) lease_seconds: u64,
+    pub(crate) min_free_bytes: u64,
+    pub(crate) connections: ConnectionLimits,
+    pub(crate) rate_limits: RateLimits,
+    pub(crate) limits: Limits,
+    pub(crate) reconstruction: ReconstructionDefaults,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        let service = ServiceOptions::default();
+        Self {
+            data: PathBuf::from("reconstruct-data"),
+            listen: SocketAddr::from((Ipv4Addr::LOCALHOST, 8080)),
+            public_url: None,
+            workers: 1,
+            worker_threads: 0,
+            insecure_http: false,
+            tls_certificate: None,
+            tls_key: None,
+            h2c: false,
+            trusted_proxies: Vec::new(),
+            cors_origins: Vec::new(),
+            error_details: false,
+            extra_fields: false,
+            metrics: true,
+            log: "info".to_owned(),
+            log_format: LogFormat::Auto,
+            max_attempts: service.max_attempts,
+            lease_seconds: service.lease_seconds,
+            min_free_bytes: service.min_free_bytes,
+            connections: ConnectionLimits::default(),
+            rate_limits: RateLimits::default(),
+            limits: service.limits,
+            reconstruction: service.reconstruction,
+        }
+    }
+}
+
+/// Bounds on what clients hold open.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(crate) struct ConnectionLimits {
+    pub(crate) max_connections: usize,
+    pub(crate) max_connections_per_address: usize,
+    pub(crate) max_uploads: usize,
+    pub(crate) header_timeout_seconds: u64,
+}
+
+impl Default for ConnectionLimits {
+    fn default() -> Self {
+        Self {
+            max_connections: 4096,
+            max_connections_per_address: 2048,
+            max_uploads: 64,
+            header_timeout_seconds: 10,
+        }
+    }
+}
+
+impl ConnectionLimits {
+    pub(crate) fn header_timeout(&self) -> Duration {
+        Duration::from_secs(self.header_timeout_seconds.max(1))
+    }
+}
+
+impl Config {
+    /// Reads `file`, or the one that `LIBRECONSTRUCT_CONFIG` names, then the environment; `options` goes before both.
+    pub(crate) fn load(file: Option<&Path>, options: Table) -> Result<Self> {
+        let environment: Vec<(String, String)> = std::env::vars()
+            .filter_map(|(name, value)| Some((name.strip_prefix(PREFIX)?.to_owned(), value)))
+            .filter(|(_, value)| !value.is_empty())
+            .collect();
+        let named =
+            environment.iter().find(|(name, _)| name == "CONFIG").map(|(_, path)| PathBuf::from(path));
+        let table = match file.map(Path::to_owned).or(named) {
+            Some(path) => read_table(&path)?,
+            None => Table::new(),
+        };
+        Self::merge(table, &environment, options)
+    }
+
+    fn merge(mut table: Table, environment: &[(String, String)], options: Table) -> Result<Self> {
+        for (name, text) in environment {
+            let key = KEYS.iter().find(|key| key.environment() == *name);
+            if let Some(key) = key {
+                set_from_text(&mut table, key.path, text)
+                    .map_err(|e| Error::argument(format!("{PREFIX}{name} is {text:?}: {e}")))?;
+            }
+        }
+        table.extend(options);
+        let config: Self = table.try_into().map_err(|e| Error::argument(describe(&e)))?;
+        config.check()?;
+        Ok(config)
+    }
+
+    /// What the service itself is opened with.
+    pub(crate) fn service_options(&self) -> ServiceOptions {
+        ServiceOptions {
+            limits: self.limits.clone(),
+            reconstruction: self.reconstruction.clone(),
+            max_attempts: self.max_attempts,
+            lease_seconds: self.lease_seconds,
+            min_free_bytes: self.min_free_bytes,
+        }
+    }
+
+    fn check(&self) -> Result<()> {
+        self.service_options().check()?;
+        if self.tls_certificate.is_some() != self.tls_key.is_some() {
+            return Err(Error::argument("tls_certificate and tls_key belong together: give both or neither"));
+        }
+        if let Some(url) = &self.public_url {
+            let uri: Option<hyper::Uri> = url.parse().ok();
+            let scheme = uri.as_ref().and_then(|u| u.scheme_str());
+            if !matches!(scheme, Some("http" | "https")) || url.contains(['?', '#']) {
+                return Err(Error::argument(format!(
+                    "public_url is {url:?}: http://… or https://… is expected"
+                )));
+            }
+        }
+        Ok(())
+    }
+
+    /// Keys travel in clear text over plain HTTP, so only this machine may use it unless the operator says otherwise.
+    pub(crate) fn check_transport(&self) -> Result<()> {
+        if self.tls_certificate.is_none() && !self.listen.ip().is_loopback() && !self.insecure_http {
+            return Err(Error::argument(format!(
+                "{} can be reached from other machines, and plain HTTP would show API keys to everybody in between",
+                self.listen
+            ))
+            .hint(
+                "give --tls-certificate and --tls-key, or listen on 127.0.0.1 behind a proxy that does TLS, or say \
+                 --insecure-http if the network is trusted",
+            ));
+        }
+        Ok(())
+    }
+
+    /// The configuration as a file that says what every setting means.
+    pub(crate) fn to_documented_toml(&self) -> Result<String> {
+        let table = Table::try_from(self).map_err(|e| Error::argument(e.to_string()))?;
+        let mut text = String::from(
+            "# Configuration of reconstruct serve and worker. Everything may be left out: what stands here is in force.\n\
+             # Each setting is an environment variable too: LIBRECONSTRUCT_ and the names of its section and itself in\n\
+             # capitals, as in LIBRECONSTRUCT_LISTEN or LIBRECONSTRUCT_LIMITS_MAX_QUEUED_JOBS.\n",
+        );
+        let mut section = "";
+        for key in KEYS {
+            let (own, name) = key.path.rsplit_once('.').unwrap_or(("", key.path));
+            if own != section {
+                section = own;
+                text += &format!("\n[{section}]\n");
+            }
+            text += &format!("\n# {}\n", key.meaning.replace('\n', "\n# "));
+            match find(&table, key.path) {
+                Some(value) => text += &format!("{name} = {value}\n"),
+                None => text += &format!("# {name} =\n"),
+            }
+        }
+        Ok(text)
+    }
+}
+
+fn read_table(path: &Path) -> Result<Table> {
+    let text = std::fs::read_to_string(path).map_err(|e| Error::io("read", path, e))?;
+    let wrong =
+        |e: &toml::de::Error| Error::argument(format!("{}: {}", path.display(), e.to_string().trim()));
+    let table: Table = text.parse().map_err(|e| wrong(&e))?;
+    // Alone first, so that the message can name the file and its line.
+    toml::from_str::<Config>(&text).map_err(|e| wrong(&e))?;
+    Ok(table)
+}
+
+fn describe(error: &toml::de::Error) -> String {
+    format!("configuration: {}", error.message())
+}
+
+/// Sets `path` (`section.name` or `name`) to `text`, read as TOML where that fits the setting, else as a plain string.
+fn set_from_text(table: &mut Table, path: &str, text: &str) -> std::result::Result<(), String> {
+    let literal = format!("value = {text}").parse::<Table>().ok().and_then(|mut t| t.remove("value"));
+    // Lists may be written with commas alone.
+    let list = Value::Array(text.split(',').map(|t| Value::String(t.trim().to_owned())).collect());
+    let candidates = literal.into_iter().chain([Value::String(text.to_owned()), list]);
+    let mut first_error = None;
+    for value in candidates {
+        let mut attempt = Table::new();
+        set(&mut attempt, path, value.clone());
+        match attempt.try_into::<Config>() {
+            Ok(_) => {
+                set(table, path, value);
+                return Ok(());
+            }
+            Err(error) => {
+                first_error.get_or_insert(error.message().to_owned());
+            }
+        }
+    }
+    Err(first_error.unwrap_or_default())
+}
+
+fn set(table: &mut Table, path: &str, value: Value) {
+    match path.split_once('.') {
+        None => {
+            table.insert(path.to_owned(), value);
+        }
+        Some((section, rest)) => {
+            let inner = table.entry(section).or_insert_with(|| Value::Table(Table::new()));
+            if let Value::Table(inner) = inner {
+                set(inner, rest, value);
+            }
+        }
+    }
+}
+
+fn find<'a>(table: &'a Table, path: &str) -> Option<&'a Value> {
+    match path.split_once('.') {
+        None => table.get(path),
+        Some((section, rest)) => find(table.get(section)?.as_table()?, rest),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn environment(pairs: &[(&str, &str)]) -> Vec<(String, String)> {
+        pairs.iter().map(|(n, v)| (n.to_string(), v.to_string())).collect()
+    }
+
+    fn merged(file: &str, pairs: &[(&str, &str)], options: &str) -> Result<Config> {
+        Config::merge(file.parse().unwrap(), &environment(pairs), options.parse().unwrap())
+    }
+
+    #[test]
+    fn options_go_before_the_environment_and_that_before_the_file() {
+        let file = "listen = '127.0.0.1:1'\nworkers = 1\n[limits]\nmax_queued_jobs = 1";
+        let pairs =
+            [("WORKERS", "2"), ("LISTEN", "127.0.0.1:2"), ("LIMITS_MAX_QUEUED_JOBS", "2"), ("OTHER", "x")];
+        let config = merged(file, &pairs, "listen = '127.0.0.1:3'").unwrap();
+        assert_eq!(config.listen.port(), 3);
+        assert_eq!((config.workers, config.limits.max_queued_jobs), (2, 2));
+    }
+
+    #[test]
+    fn the_environment_is_plain_text() {
+        let pairs = [
+            ("TRUSTED_PROXIES", "10.0.0.1, ::1"),
+            ("DATA", "123"),
+            ("INSECURE_HTTP", "true"),
+            ("LOG", "debug"),
+        ];
+        let config = merged("", &pairs, "").unwrap();
+        assert_eq!(config.trusted_proxies.len(), 2);
+        assert_eq!(config.data, Path::new("123"));
+        assert!(config.insecure_http);
+        let error = merged("", &[("WORKERS", "many")], "").unwrap_err();
+        assert!(error.message().contains("LIBRECONSTRUCT_WORKERS is \"many\""), "{error}");
+    }
+
+    #[test]
+    fn every_setting_is_documented_and_every_documented_setting_is_one() {
+        let table = Table::try_from(Config::default()).unwrap();
+        let mut paths = Vec::new();
+        leaves(&table, "", &mut paths);
+        for path in paths {
+            assert!(KEYS.iter().any(|key| key.path == path), "{path} is not documented");
+        }
+        for key in KEYS {
+            if find(&table, key.path).is_some() {
+                continue;
+            }
+            // One that is absent by default: some kind of value fits it.
+            let fits = ["1", "\"http://a\"", "\"x\""].iter().any(|text| {
+                let mut table = Table::new();
+                set(
+                    &mut table,
+                    key.path,
+                    format!("v = {text}").parse::<Table>().unwrap().remove("v").unwrap(),
+                );
+                table.try_into::<Config>().is_ok()
+            });
+            assert!(fits, "{} is no setting", key.path);
+        }
+    }
+
+    fn leaves(table: &Table, prefix: &str, into: &mut Vec<String>) {
+        for (name, value) in table {
+            let path = if prefix.is_empty() { name.clone() } else { format!("{prefix}.{name}") };
+            match value {
+                Value::Table(inner) => leaves(inner, &path, into),
+                _ => into.push(path),
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_printed_is_what_is_in_force() {
+        let config = merged("workers = 3", &[], "public_url = 'https://a.example/x'").unwrap();
+        let text = config.to_documented_toml().unwrap();
+        assert_eq!(toml::from_str::<Config>(&text).unwrap(), config, "{text}");
+    }
+
+    #[test]
+    fn plain_http_stays_on_this_machine_unless_told_otherwise() {
+        let listen = |address: &str| Config { listen: address.parse().unwrap(), ..Config::default() };
+        assert!(listen("127.0.0.1:80").check_transport().is_ok());
+        assert!(listen("[::1]:80").check_transport().is_ok());
+        assert!(listen("0.0.0.0:80").check_transport().is_err());
+        let told = Config { insecure_http: true, ..listen("0.0.0.0:80") };
+        assert!(told.check_transport().is_ok());
+        let tls =
+            Config { tls_certificate: Some("a".into()), tls_key: Some("b".into()), ..listen("0.0.0.0:80") };
+        assert!(tls.check_transport().is_ok());
+    }
+
+    #[test]
+    fn wrong_settings_are_named() {
+        assert!(merged("", &[], "public_url = 'ftp://x'").unwrap_err().message().contains("ftp://x"));
+        assert!(merged("", &[], "tls_key = 'x'").unwrap_err().message().contains("tls_certificate"));
+        assert!(merged("speed = 1", &[], "").unwrap_err().message().contains("speed"));
+    }
+}

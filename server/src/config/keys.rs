@@ -1,0 +1,106 @@
+//! What each setting means.
+
+/// One setting.
+pub(super) struct Key {
+    /// `name`, or `section.name`.
+    pub(super) path: &'static str,
+    /// For the operator.
+    pub(super) meaning: &'static str,
+}
+
+impl Key {
+    /// Its environment variable, without the prefix.
+    pub(super) fn environment(&self) -> String {
+        self.path.replace('.', "_").to_uppercase()
+    }
+}
+
+const fn key(path: &'static str, meaning: &'static str) -> Key {
+    Key { path, meaning }
+}
+
+/// All of them, section by section, in the order in which they are printed.
+pub(super) const KEYS: &[Key] = &[
+    key("data", "Folder of the database, the videos and the scenes; made if it is not there."),
+    key("listen", "Address and port of the server."),
+    key(
+        "public_url",
+        "What addresses of uploads and downloads begin with, for example https://scenes.example.org.\n\
+         Absent: the host by which the client reached the server.",
+    ),
+    key("workers", "Jobs that run at once in the server's process. 0: none, `reconstruct worker` runs them."),
+    key("worker_threads", "Threads of one worker. 0: as many as there are cores."),
+    key("insecure_http", "Allow plain HTTP on addresses that other machines can reach."),
+    key("tls_certificate", "PEM file with the chain of certificates; read again on SIGHUP."),
+    key("tls_key", "PEM file with the private key."),
+    key("h2c", "Allow HTTP/2 without TLS, where a client begins with it."),
+    key(
+        "trusted_proxies",
+        "Addresses of proxies whose X-Forwarded-For, -Proto, -Host and X-Request-Id are believed.",
+    ),
+    key(
+        "cors_origins",
+        "Origins whose pages may use upload and download addresses in a browser; \"*\" is everyone.",
+    ),
+    key("error_details", "Add `code` and `request_id` to the bodies of errors."),
+    key("extra_fields", "Add `error_code` and `error_message` to jobs."),
+    key("metrics", "Serve /metrics (Prometheus). It names no user, but it shows how busy the server is."),
+    key(
+        "log",
+        "off, error, warn, info, debug or trace; or levels by target, as in info,access=debug (every request).",
+    ),
+    key("log_format", "auto, json or text. auto: text on a terminal, else json."),
+    key("max_attempts", "How often a worker may die over a job before the job fails."),
+    key("lease_seconds", "How long a worker keeps a job without a sign of life."),
+    key("min_free_bytes", "Bytes that must stay free on the disk for uploads and jobs to be accepted."),
+    key("connections.max_connections", "Connections at once; more wait."),
+    key(
+        "connections.max_connections_per_address",
+        "Connections of one address at once, but for trusted proxies. 0: no limit.",
+    ),
+    key(
+        "connections.max_uploads",
+        "Uploads at once; more are answered with 503. Each takes 2 MiB of memory.",
+    ),
+    key(
+        "connections.header_timeout_seconds",
+        "A request's head must be complete by then; an idle connection is closed.",
+    ),
+    key(
+        "rate_limits.requests_per_minute",
+        "Requests of one user that are neither of the following. 0: no limit, as for all rates.",
+    ),
+    key("rate_limits.requests_burst", "So many at once."),
+    key("rate_limits.submits_per_hour", "Jobs that one user submits."),
+    key("rate_limits.submits_burst", "So many at once."),
+    key("rate_limits.uploads_per_hour", "Upload addresses that one user asks for."),
+    key("rate_limits.uploads_burst", "So many at once."),
+    key("rate_limits.failed_authentications_per_minute", "Answers 401 to one address; then it is 429."),
+    key("limits.max_upload_bytes", "Largest video."),
+    key(
+        "limits.upload_lifetime_minutes",
+        "How long an upload address works; a transfer begun in time may end later.",
+    ),
+    key("limits.upload_retention_hours", "How long an uploaded video waits for a job before it is removed."),
+    key("limits.max_queued_jobs", "Waiting jobs of one user."),
+    key("limits.max_stored_bytes", "Bytes of videos and scenes of one user. Absent: no limit."),
+    key("limits.min_gaussians", "Smallest training_max_num_gaussians."),
+    key("limits.max_gaussians", "Largest training_max_num_gaussians."),
+    key("limits.max_steps", "Largest training_num_steps."),
+    key("limits.idempotency_hours", "How long the answer to an Idempotency-Key is kept."),
+    key(
+        "reconstruction.device",
+        "Where training runs: auto, cpu, gpu, or part of the name of a graphics adapter.",
+    ),
+    key(
+        "reconstruction.max_frames",
+        "At most this many key frames. Absent: 150 where training runs on the CPU, 300 on a GPU.",
+    ),
+    key("reconstruction.max_resolution", "Long side of the frames in pixels at most."),
+    key("reconstruction.training_max_resolution", "Long side of the training pictures in pixels at most."),
+    key(
+        "reconstruction.sh_degree",
+        "Degree of the spherical harmonics, 0 to 3: how much colour may depend on direction.",
+    ),
+    key("reconstruction.seed", "Fixes every random choice."),
+];

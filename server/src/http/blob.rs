@@ -1,0 +1,47 @@
+//! The blob route: signed addresses that need no key. `Authorization` is not looked at here, because many clients send it again
+//! after a redirect to the same host and port (decision 69).
+
+mod block_list;
+mod download;
+mod upload;
+
+use hyper::Response;
+use hyper::body::Incoming;
+use libreconstruct::job::BlobName;
+use libreconstruct::storage::BlobKey;
+
+use super::artifacts::now;
+use super::body::ResponseBody;
+use super::error::ApiError;
+use super::exchange::{Exchange, or_drain};
+use super::signature::{Access, Grant, verify};
+
+/// What a genuine address of something that is gone is answered with.
+fn gone() -> ApiError {
+    ApiError::new(hyper::StatusCode::NOT_FOUND, "not_found", "File not found")
+}
+
+fn grant(exchange: &Exchange<'_>, access: Access, name: &str) -> Result<Grant, ApiError> {
+    let query = exchange.parts.uri.query().unwrap_or("");
+    verify(exchange.api.service().signing_keys(), access, name, query, now())
+}
+
+/// Sends a file, or a part of it.
+pub(crate) async fn get(exchange: &Exchange<'_>, name: &str) -> Result<Response<ResponseBody>, ApiError> {
+    let grant = grant(exchange, Access::Download, name)?;
+    let key = BlobKey::parse(name).ok_or_else(gone)?;
+    download::send(exchange, key, grant).await
+}
+
+/// Takes a video, or a block of one, or the list of its blocks.
+pub(crate) async fn put(
+    exchange: &Exchange<'_>,
+    name: &str,
+    body: Incoming,
+) -> Result<Response<ResponseBody>, ApiError> {
+    let known = grant(exchange, Access::Upload, name)
+        .and_then(|_| name.parse::<BlobName>().map_err(|_| gone()))
+        .and_then(|name| Ok((name, upload::Part::of(exchange.parts.uri.query().unwrap_or(""))?)));
+    let ((name, part), body) = or_drain(known, body)?;
+    upload::receive(exchange, name, part, body).await
+}

@@ -1,0 +1,139 @@
+//! A file goes out: whole or in part, read a chunk at a time while the client takes it (decision 70).
+
+use std::io::{self, Read, Seek, SeekFrom};
+use std::time::UNIX_EPOCH;
+
+use bytes::Bytes;
+use hyper::header::{
+    ACCEPT_RANGES, CACHE_CONTROL, CONTENT_DISPOSITION, CONTENT_LENGTH, CONTENT_RANGE, CONTENT_TYPE, ETAG,
+    HeaderMap, HeaderValue, LAST_MODIFIED,
+};
+use hyper::{Method, Response, StatusCode};
+use libreconstruct::job::ArtifactKind;
+use libreconstruct::storage::{BlobFile, BlobKey, BlobReader};
+use tokio::sync::mpsc;
+
+use super::super::body::ResponseBody;
+use super::super::error::ApiError;
+use super::super::exchange::Exchange;
+use super::super::file_name::attachment;
+use super::super::range::{Selection, select};
+use super::super::signature::Grant;
+use super::gone;
+
+/// What is read at a time. One chunk is being sent while the next is read.
+const CHUNK_BYTES: u64 = 512 * 1024;
+
+pub(super) async fn send(
+    exchange: &Exchange<'_>,
+    key: BlobKey,
+    grant: Grant,
+) -> Result<Response<ResponseBody>, ApiError> {
+    let opened = exchange.api.blocking(move |service| service.open_blob(&key)).await;
+    let blob = match opened {
+        Err(error) if error.status == StatusCode::NOT_FOUND => return Err(gone()),
+        opened => opened?,
+    };
+    let size = blob.size;
+    let etag = etag(&key, &blob);
+    let mut headers = HeaderMap::new();
+    headers.insert(ACCEPT_RANGES, HeaderValue::from_static("bytes"));
+    headers.insert(ETAG, HeaderValue::from_str(&etag).map_err(|e| ApiError::internal(e.to_string()))?);
+    let modified = httpdate::fmt_http_date(blob.modified);
+    headers.insert(
+        LAST_MODIFIED,
+        HeaderValue::from_str(&modified).map_err(|e| ApiError::internal(e.to_string()))?,
+    );
+    // What is behind an address never changes, but the address is a secret of its holder.
+    headers.insert(CACHE_CONTROL, HeaderValue::from_static("private, max-age=900"));
+    let selection = select(&exchange.parts.headers, size, &etag, Some(blob.modified));
+    let (status, first, length) = match selection {
+        Selection::Whole => (StatusCode::OK, 0, size),
+        Selection::Part { first, last } => {
+            headers.insert(CONTENT_RANGE, content_range(format!("bytes {first}-{last}/{size}"))?);
+            (StatusCode::PARTIAL_CONTENT, first, last - first + 1)
+        }
+        Selection::NotModified => (StatusCode::NOT_MODIFIED, 0, 0),
+        Selection::Unsatisfiable => {
+            let error = ApiError::new(StatusCode::RANGE_NOT_SATISFIABLE, "range", "Range not satisfiable");
+            return Err(error.with_header(CONTENT_RANGE, content_range(format!("bytes */{size}"))?));
+        }
+    };
+    if status != StatusCode::NOT_MODIFIED {
+        headers.insert(CONTENT_LENGTH, length.into());
+        let (content_type, shown) = match key {
+            BlobKey::Artifact { kind: ArtifactKind::Preview, .. } => ("image/jpeg", true),
+            _ => ("application/octet-stream", false),
+        };
+        headers.insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
+        if let Some(name) = grant.file_name.filter(|_| !shown) {
+            headers.insert(CONTENT_DISPOSITION, attachment(&name));
+        }
+    }
+    let body = match length {
+        0 => ResponseBody::empty(),
+        _ if exchange.parts.method == Method::HEAD => ResponseBody::empty(),
+        _ => stream(blob, first, length),
+    };
+    let mut response = Response::new(body);
+    *response.status_mut() = status;
+    *response.headers_mut() = headers;
+    Ok(response)
+}
+
+fn content_range(text: String) -> Result<HeaderValue, ApiError> {
+    HeaderValue::from_str(&text).map_err(|e| ApiError::internal(e.to_string()))
+}
+
+/// Strong: a key is never used for other bytes, and size and time tell a restored backup apart.
+fn etag(key: &BlobKey, blob: &BlobReader) -> String {
+    let written = blob.modified.duration_since(UNIX_EPOCH).map_or(0, |d| d.as_nanos());
+    let key = key.to_string();
+    let name = key.rsplit('/').next().unwrap_or_default();
+    format!("\"{name}-{:x}-{written:x}\"", blob.size)
+}
+
+/// The `length` bytes from `first`. A slow client holds no thread: each chunk is a short visit to one.
+fn stream(blob: BlobReader, first: u64, length: u64) -> ResponseBody {
+    let (sender, chunks) = mpsc::channel(1);
+    tokio::spawn(async move {
+        let mut reader = ChunkReader { file: blob.file, seek: Some(first), left: length };
+        while reader.left > 0 {
+            let read = tokio::task::spawn_blocking(move || {
+                let chunk = reader.next();
+                (reader, chunk)
+            });
+            let Ok((back, chunk)) = read.await else { return };
+            reader = back;
+            if let Err(error) = &chunk {
+                tracing::error!(%error, "a download broke off");
+            }
+            let failed = chunk.is_err();
+            if sender.send(chunk).await.is_err() || failed {
+                return;
+            }
+        }
+    });
+    ResponseBody::Stream { chunks, remaining: Some(length) }
+}
+
+/// What is left to read of a file.
+struct ChunkReader {
+    file: Box<dyn BlobFile>,
+    /// Where to begin, before the first chunk.
+    seek: Option<u64>,
+    left: u64,
+}
+
+impl ChunkReader {
+    fn next(&mut self) -> io::Result<Bytes> {
+        if let Some(first) = self.seek.take() {
+            self.file.seek(SeekFrom::Start(first))?;
+        }
+        let size = self.left.min(CHUNK_BYTES);
+        let mut chunk = vec![0; size as usize];
+        self.file.read_exact(&mut chunk)?;
+        self.left -= size;
+        Ok(chunk.into())
+    }
+}

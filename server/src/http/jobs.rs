@@ -1,0 +1,278 @@
+//! The jobs of the caller: list, get, update, delete (specification §4.1 to §4.4).
+
+use std::fmt::Write as _;
+use std::io::{self, Write};
+use std::sync::Arc;
+
+use bytes::Bytes;
+use flate2::Compression;
+use flate2::write::GzEncoder;
+use hyper::body::Incoming;
+use hyper::header::{CONTENT_ENCODING, CONTENT_TYPE, HeaderValue, LINK, VARY};
+use hyper::{Response, StatusCode};
+use libreconstruct::job::{Cursor, Job, JobPage, JobSummary, JobUpdate, ListQuery, UserId};
+use serde_json::{Value, json};
+use tokio::sync::mpsc;
+
+use super::api::Api;
+use super::body::ResponseBody;
+use super::error::ApiError;
+use super::exchange::{Exchange, or_drain};
+use super::rate_limit::Class;
+use super::{json as json_body, route};
+
+/// Jobs that are read at a time where all are asked for.
+const PAGE: u32 = 1000;
+
+/// Newest first. Without `limit` all of them, with it a page and a `Link` to the next (decision 50).
+pub(crate) async fn list(exchange: &mut Exchange<'_>) -> Result<Response<ResponseBody>, ApiError> {
+    let user = exchange.authorize(Class::Request)?;
+    let query = list_query(exchange.parts.uri.query().unwrap_or(""))?;
+    let first = ListQuery { limit: Some(query.limit.unwrap_or(PAGE)), ..query };
+    let page = exchange.api.blocking(move |service| service.list(user, &first)).await?;
+    match page.next {
+        Some(next) if query.limit.is_none() => Ok(stream(exchange, user, first, page.jobs, next)),
+        next => {
+            let mut response = json_body::response(StatusCode::OK, &page.jobs)?;
+            if let Some(next) = next {
+                let link = next_link(exchange, &query, next);
+                let link = HeaderValue::from_str(&link).map_err(|e| ApiError::internal(e.to_string()))?;
+                response.headers_mut().insert(LINK, link);
+            }
+            Ok(response)
+        }
+    }
+}
+
+/// The filters of a list. Parameters of other names are ignored.
+fn list_query(query: &str) -> Result<ListQuery, ApiError> {
+    let mut parsed = ListQuery::default();
+    for (name, value) in form_urlencoded::parse(query.as_bytes()) {
+        match &*name {
+            "limit" => {
+                let limit = value.parse().map_err(|_| ApiError::bad_request("limit must be 1 to 1000"))?;
+                parsed.limit = Some(limit);
+            }
+            "cursor" => parsed.cursor = Some(value.parse()?),
+            "status" => parsed.status = Some(value.parse()?),
+            "public" => {
+                let wrong = |_| ApiError::bad_request("public must be true or false");
+                parsed.public = Some(value.parse().map_err(wrong)?);
+            }
+            _ => {}
+        }
+    }
+    parsed.check()?;
+    Ok(parsed)
+}
+
+fn next_link(exchange: &Exchange<'_>, query: &ListQuery, next: Cursor) -> String {
+    let base = exchange.api.base(&exchange.connection, exchange.parts);
+    let mut link = format!("<{base}{}/jobs/?limit={}&cursor={next}", route::API, query.limit.unwrap_or(PAGE));
+    // The filters go along as the client wrote them; both were parsed, so that each is one of a few words.
+    for (name, value) in form_urlencoded::parse(exchange.parts.uri.query().unwrap_or("").as_bytes()) {
+        if matches!(&*name, "status" | "public") {
+            let value: String = form_urlencoded::byte_serialize(value.as_bytes()).collect();
+            let _ = write!(link, "&{name}={value}");
+        }
+    }
+    link + ">; rel=\"next\""
+}
+
+/// An array too long for one read: page by page, while the client takes it.
+fn stream(
+    exchange: &Exchange<'_>,
+    user: UserId,
+    query: ListQuery,
+    jobs: Vec<JobSummary>,
+    next: Cursor,
+) -> Response<ResponseBody> {
+    let gzip = json_body::accepts_gzip(&exchange.parts.headers);
+    let (sender, chunks) = mpsc::channel(1);
+    tokio::spawn(send_pages(exchange.api.clone(), user, query, ArrayWriter::new(gzip), jobs, next, sender));
+    let mut response = Response::new(ResponseBody::Stream { chunks, remaining: None });
+    let headers = response.headers_mut();
+    headers.insert(CONTENT_TYPE, json_body::JSON);
+    headers.insert(VARY, HeaderValue::from_static("Accept-Encoding"));
+    if gzip {
+        headers.insert(CONTENT_ENCODING, HeaderValue::from_static("gzip"));
+    }
+    response
+}
+
+async fn send_pages(
+    api: Arc<Api>,
+    user: UserId,
+    query: ListQuery,
+    mut array: ArrayWriter,
+    jobs: Vec<JobSummary>,
+    next: Cursor,
+    sender: mpsc::Sender<io::Result<Bytes>>,
+) {
+    let mut page = JobPage { jobs, next: Some(next) };
+    loop {
+        let chunk = page.jobs.iter().try_for_each(|job| array.push(job)).and_then(|()| match page.next {
+            Some(_) => array.take(),
+            None => array.finish(),
+        });
+        let failed = chunk.is_err();
+        // An error breaks the connection: a list that ends early must not look complete.
+        if sender.send(chunk).await.is_err() || failed {
+            return;
+        }
+        let Some(cursor) = page.next else { return };
+        let query = ListQuery { cursor: Some(cursor), ..query };
+        match api.blocking(move |service| service.list(user, &query)).await {
+            Ok(more) => page = more,
+            Err(error) => {
+                let detail = error.detail.as_deref().unwrap_or("");
+                tracing::error!(target: "access", detail, "a list of jobs broke off");
+                let _ = sender.send(Err(io::Error::other("the list broke off"))).await;
+                return;
+            }
+        }
+    }
+}
+
+/// Writes a JSON array in pieces, compressed or not.
+enum ArrayWriter {
+    Plain { bytes: Vec<u8>, begun: bool },
+    Gzip { encoder: GzEncoder<Vec<u8>>, begun: bool },
+}
+
+impl ArrayWriter {
+    fn new(gzip: bool) -> Self {
+        match gzip {
+            true => Self::Gzip { encoder: GzEncoder::new(Vec::new(), Compression::fast()), begun: false },
+            false => Self::Plain { bytes: Vec::new(), begun: false },
+        }
+    }
+
+    fn push(&mut self, job: &JobSummary) -> io::Result<()> {
+        let (writer, begun): (&mut dyn Write, &mut bool) = match self {
+            Self::Plain { bytes, begun } => (bytes, begun),
+            Self::Gzip { encoder, begun } => (encoder, begun),
+        };
+        writer.write_all(if *begun { b"," } else { b"[" })?;
+        *begun = true;
+        Ok(serde_json::to_writer(writer, job)?)
+    }
+
+    /// What has been written so far.
+    fn take(&mut self) -> io::Result<Bytes> {
+        Ok(match self {
+            Self::Plain { bytes, .. } => std::mem::take(bytes),
+            Self::Gzip { encoder, .. } => {
+                encoder.flush()?;
+                std::mem::take(encoder.get_mut())
+            }
+        }
+        .into())
+    }
+
+    /// The rest of the array.
+    fn finish(&mut self) -> io::Result<Bytes> {
+        let end: &[u8] = match self {
+            Self::Plain { begun: false, .. } | Self::Gzip { begun: false, .. } => b"[]",
+            _ => b"]",
+        };
+        match self {
+            Self::Plain { bytes, .. } => bytes.extend_from_slice(end),
+            Self::Gzip { encoder, .. } => {
+                encoder.write_all(end)?;
+                encoder.try_finish()?;
+                return Ok(std::mem::take(encoder.get_mut()).into());
+            }
+        }
+        self.take()
+    }
+}
+
+/// One job.
+pub(crate) fn get(exchange: &mut Exchange<'_>, job_id: &str) -> Result<Response<ResponseBody>, ApiError> {
+    let user = exchange.authorize(Class::Request)?;
+    let job_id = exchange.job_id(job_id)?;
+    let job = exchange.api.quick(|service| service.job(user, job_id))?;
+    answer(exchange.api, &job)
+}
+
+/// Changes title, visibility or camera, and answers with the whole job (decision 60).
+pub(crate) async fn update(
+    exchange: &mut Exchange<'_>,
+    job_id: &str,
+    body: Incoming,
+) -> Result<Response<ResponseBody>, ApiError> {
+    let known = exchange.authorize(Class::Request).and_then(|user| Ok((user, exchange.job_id(job_id)?)));
+    let ((user, job_id), body) = or_drain(known, body)?;
+    let body = Value::Object(json_body::read_object(&exchange.parts.headers, body).await?);
+    let update = JobUpdate::from_json(&body)?;
+    let job = exchange.api.blocking(move |service| service.update(user, job_id, &update)).await?;
+    answer(exchange.api, &job)
+}
+
+/// Removes a job and its files, and stops it if it runs (decision 64).
+pub(crate) async fn delete(
+    exchange: &mut Exchange<'_>,
+    job_id: &str,
+) -> Result<Response<ResponseBody>, ApiError> {
+    let user = exchange.authorize(Class::Request)?;
+    let job_id = exchange.job_id(job_id)?;
+    exchange.api.blocking(move |service| service.delete(user, job_id)).await?;
+    let mut response = Response::new(ResponseBody::empty());
+    *response.status_mut() = StatusCode::NO_CONTENT;
+    Ok(response)
+}
+
+/// The thirteen fields of the specification; why a job failed only if the operator wants it shown (decision 73).
+fn answer(api: &Api, job: &Job) -> Result<Response<ResponseBody>, ApiError> {
+    if !api.config().extra_fields {
+        return json_body::response(StatusCode::OK, job);
+    }
+    let mut value = serde_json::to_value(job).map_err(|e| ApiError::internal(e.to_string()))?;
+    let failure = job.details.failure.as_ref();
+    value["error_code"] = json!(failure.map(|f| &f.code));
+    value["error_message"] = json!(failure.map(|f| &f.message));
+    json_body::response(StatusCode::OK, &value)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Read;
+
+    use libreconstruct::job::JobId;
+
+    use super::*;
+
+    #[test]
+    fn decision_50_filters_are_read_or_refused() {
+        let query = list_query("limit=5&public=true&status=generating+3d%20scene&other=1").unwrap();
+        assert_eq!((query.limit, query.public), (Some(5), Some(true)));
+        assert!(query.status.is_some());
+        for bad in ["limit=0", "limit=1001", "limit=x", "public=1", "status=done", "cursor=x"] {
+            assert_eq!(list_query(bad).unwrap_err().status, StatusCode::BAD_REQUEST, "{bad}");
+        }
+    }
+
+    #[test]
+    fn an_array_in_pieces_is_the_array() {
+        let jobs: Vec<JobSummary> =
+            (0..5).map(|i| JobSummary { job_id: JobId::random(), title: format!("\"{i}\"") }).collect();
+        for gzip in [false, true] {
+            for length in [0, 1, 5] {
+                let mut array = ArrayWriter::new(gzip);
+                let mut bytes = Vec::new();
+                for job in &jobs[..length] {
+                    array.push(job).unwrap();
+                    bytes.extend(array.take().unwrap());
+                }
+                bytes.extend(array.finish().unwrap());
+                if gzip {
+                    let mut plain = Vec::new();
+                    flate2::read::GzDecoder::new(&bytes[..]).read_to_end(&mut plain).unwrap();
+                    bytes = plain;
+                }
+                assert_eq!(serde_json::from_slice::<Vec<JobSummary>>(&bytes).unwrap(), jobs[..length]);
+            }
+        }
+    }
+}

@@ -1,0 +1,257 @@
+//! JSON in and out: bodies of requests with their limits, bodies of answers with their compression.
+
+use std::fmt;
+use std::io::Write;
+use std::time::Duration;
+
+use bytes::Bytes;
+use flate2::Compression;
+use flate2::write::GzEncoder;
+use http_body_util::{BodyExt, LengthLimitError, Limited};
+use hyper::body::Body;
+use hyper::header::{ACCEPT_ENCODING, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, HeaderValue, VARY};
+use hyper::{HeaderMap, Response, StatusCode};
+use serde::de::{self, Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
+use serde_json::{Map, Number, Value};
+
+use super::body::ResponseBody;
+use super::error::ApiError;
+
+/// Largest JSON body of a request (decision 8).
+const MAX_BYTES: usize = 64 * 1024;
+/// All of it must be here by then, however steadily it trickles.
+const DEADLINE: Duration = Duration::from_secs(10);
+/// Answers up to this size are not compressed (decision 12).
+pub(crate) const COMPRESS_ABOVE: usize = 1024;
+
+pub(crate) const JSON: HeaderValue = HeaderValue::from_static("application/json");
+
+/// Reads the body of a request as a JSON object.
+pub(crate) async fn read_object<B>(headers: &HeaderMap, body: B) -> Result<Map<String, Value>, ApiError>
+where
+    B: Body<Data = Bytes>,
+    B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+{
+    check_type(headers)?;
+    let announced = body.size_hint().lower();
+    let too_large = || ApiError::too_large(format!("Request body is larger than {MAX_BYTES} bytes"));
+    if announced > MAX_BYTES as u64 {
+        return Err(too_large());
+    }
+    let whole = tokio::time::timeout(DEADLINE, Limited::new(body, MAX_BYTES).collect())
+        .await
+        .map_err(|_| ApiError::timeout("Request body did not arrive in time"))?
+        .map_err(|error| match error.downcast_ref::<LengthLimitError>() {
+            Some(_) => too_large(),
+            None => ApiError::bad_request("Request body could not be read"),
+        })?;
+    parse_object(&whole.to_bytes())
+}
+
+/// Decision 6: a missing type or `application/json`, with or without a charset.
+fn check_type(headers: &HeaderMap) -> Result<(), ApiError> {
+    let unsupported = |message: &'static str| {
+        Err(ApiError::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "unsupported_media_type", message))
+    };
+    if let Some(value) = headers.get(CONTENT_TYPE) {
+        let media_type = value.to_str().unwrap_or("").split(';').next().unwrap_or("").trim();
+        if !media_type.is_empty() && !media_type.eq_ignore_ascii_case("application/json") {
+            return unsupported("Content-Type must be application/json");
+        }
+    }
+    match headers.get(CONTENT_ENCODING) {
+        Some(encoding) if encoding != "identity" => unsupported("Content-Encoding is not supported"),
+        _ => Ok(()),
+    }
+}
+
+/// Decision 7: one message for everything that is no JSON object, with the place of the fault.
+fn parse_object(bytes: &[u8]) -> Result<Map<String, Value>, ApiError> {
+    let wrong = |why: String| ApiError::bad_request(format!("Request body is not valid JSON: {why}"));
+    match serde_json::from_slice(bytes) {
+        Ok(Unique(Value::Object(object))) => Ok(object),
+        Ok(_) => Err(wrong("expected an object".to_owned())),
+        Err(error) => Err(wrong(error.to_string())),
+    }
+}
+
+/// A JSON value in which no object, at any depth, has a key twice (RFC 8259 §4 leaves the meaning of such open).
+struct Unique(Value);
+
+impl<'de> Deserialize<'de> for Unique {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(UniqueVisitor)
+    }
+}
+
+struct UniqueVisitor;
+
+impl<'de> Visitor<'de> for UniqueVisitor {
+    type Value = Unique;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a JSON value")
+    }
+
+    fn visit_bool<E>(self, value: bool) -> Result<Unique, E> {
+        Ok(Unique(value.into()))
+    }
+
+    fn visit_i64<E>(self, value: i64) -> Result<Unique, E> {
+        Ok(Unique(value.into()))
+    }
+
+    fn visit_u64<E>(self, value: u64) -> Result<Unique, E> {
+        Ok(Unique(value.into()))
+    }
+
+    fn visit_f64<E: de::Error>(self, value: f64) -> Result<Unique, E> {
+        let number = Number::from_f64(value).ok_or_else(|| E::custom("number is not finite"))?;
+        Ok(Unique(number.into()))
+    }
+
+    fn visit_str<E>(self, value: &str) -> Result<Unique, E> {
+        Ok(Unique(value.into()))
+    }
+
+    fn visit_unit<E>(self) -> Result<Unique, E> {
+        Ok(Unique(Value::Null))
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Unique, A::Error> {
+        let mut values = Vec::new();
+        while let Some(Unique(value)) = seq.next_element()? {
+            values.push(value);
+        }
+        Ok(Unique(values.into()))
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Unique, A::Error> {
+        let mut object = Map::new();
+        while let Some((key, Unique(value))) = map.next_entry::<String, Unique>()? {
+            if object.contains_key(&key) {
+                return Err(de::Error::custom(format!("duplicate key {key:?}")));
+            }
+            object.insert(key, value);
+        }
+        Ok(Unique(object.into()))
+    }
+}
+
+/// An answer with `value` as its body.
+pub(crate) fn response(
+    status: StatusCode,
+    value: &impl serde::Serialize,
+) -> Result<Response<ResponseBody>, ApiError> {
+    let bytes =
+        serde_json::to_vec(value).map_err(|e| ApiError::internal(format!("cannot serialise: {e}")))?;
+    let mut response = Response::new(ResponseBody::from(bytes));
+    *response.status_mut() = status;
+    response.headers_mut().insert(CONTENT_TYPE, JSON);
+    Ok(response)
+}
+
+/// Whether the client takes gzip (RFC 9110 §12.5.3).
+pub(crate) fn accepts_gzip(headers: &HeaderMap) -> bool {
+    let accepted = headers.get_all(ACCEPT_ENCODING);
+    accepted.iter().filter_map(|v| v.to_str().ok()).flat_map(|v| v.split(',')).any(|coding| {
+        let mut parts = coding.split(';').map(str::trim);
+        let name = parts.next().unwrap_or("");
+        let refused = parts.any(|p| {
+            p.strip_prefix("q=").is_some_and(|q| q.trim().parse::<f32>().map_or(true, |q| q <= 0.0))
+        });
+        name.eq_ignore_ascii_case("gzip") && !refused
+    })
+}
+
+/// Compresses a whole JSON body where that is worth it and the client takes it (decision 12).
+pub(crate) fn compress(request: &HeaderMap, response: &mut Response<ResponseBody>) {
+    if response.headers().get(CONTENT_TYPE) != Some(&JSON)
+        || response.headers().contains_key(CONTENT_ENCODING)
+    {
+        return;
+    }
+    let ResponseBody::Whole(bytes) = response.body() else { return };
+    if bytes.len() <= COMPRESS_ABOVE {
+        return;
+    }
+    let mut encoder = GzEncoder::new(Vec::new(), Compression::fast());
+    let compressed = accepts_gzip(request)
+        .then(|| encoder.write_all(bytes).and_then(|()| encoder.finish()).ok())
+        .flatten();
+    if let Some(compressed) = compressed {
+        *response.body_mut() = compressed.into();
+        response.headers_mut().insert(CONTENT_ENCODING, HeaderValue::from_static("gzip"));
+        response.headers_mut().remove(CONTENT_LENGTH);
+    }
+    response.headers_mut().append(VARY, HeaderValue::from_static("Accept-Encoding"));
+}
+
+#[cfg(test)]
+mod tests {
+    use http_body_util::Full;
+
+    use super::*;
+
+    fn refused(text: &str) -> String {
+        let error = parse_object(text.as_bytes()).unwrap_err();
+        assert_eq!(error.status, StatusCode::BAD_REQUEST);
+        error.message.into_owned()
+    }
+
+    #[test]
+    fn decision_7_what_is_no_json_object() {
+        for text in ["", "{", "[]", "\"a\"", "nul", "{\"a\": NaN}", "{\"a\": 1e999}", "{\"a\":1}x", "{'a':1}"]
+        {
+            assert!(refused(text).starts_with("Request body is not valid JSON: "), "{text}");
+        }
+        assert!(parse_object(b"{\"a\": \"\xff\"}").is_err());
+        assert!(refused("{\"a\": 1, \"a\": 2}").contains("duplicate key \"a\""));
+        assert!(refused("{\"b\": [{\"a\": 1, \"\\u0061\": 2}]}").contains("duplicate key \"a\""));
+        assert!(refused(&"[".repeat(100_000)).contains("recursion"));
+    }
+
+    #[test]
+    fn numbers_and_nesting_are_kept() {
+        let text = r#"{"a": [1, -2, 2.5, 1e6, true, null, "x"], "b": {"a": {}}}"#;
+        let object = parse_object(text.as_bytes()).unwrap();
+        assert_eq!(Value::Object(object), serde_json::from_str::<Value>(text).unwrap());
+    }
+
+    async fn read(content_type: Option<&str>, bytes: usize) -> Result<Map<String, Value>, ApiError> {
+        let mut headers = HeaderMap::new();
+        if let Some(content_type) = content_type {
+            headers.insert(CONTENT_TYPE, content_type.parse().unwrap());
+        }
+        let text = format!("{{\"a\": \"{}\"}}", "x".repeat(bytes - 9));
+        assert_eq!(text.len(), bytes);
+        read_object(&headers, Full::new(Bytes::from(text))).await
+    }
+
+    #[tokio::test]
+    async fn decision_6_types_of_bodies() {
+        for right in [None, Some("application/json"), Some("Application/JSON; charset=utf-8")] {
+            assert!(read(right, 20).await.is_ok(), "{right:?}");
+        }
+        for wrong in ["application/x-www-form-urlencoded", "text/plain", "application/json5"] {
+            let error = read(Some(wrong), 20).await.unwrap_err();
+            assert_eq!(error.status, StatusCode::UNSUPPORTED_MEDIA_TYPE, "{wrong}");
+        }
+    }
+
+    #[tokio::test]
+    async fn decision_8_the_largest_body() {
+        assert!(read(None, MAX_BYTES).await.is_ok());
+        assert_eq!(read(None, MAX_BYTES + 1).await.unwrap_err().status, StatusCode::PAYLOAD_TOO_LARGE);
+    }
+
+    #[test]
+    fn gzip_is_for_those_who_ask() {
+        let headers = |text: &str| HeaderMap::from_iter([(ACCEPT_ENCODING, text.parse().unwrap())]);
+        assert!(accepts_gzip(&headers("gzip, deflate, br")));
+        assert!(accepts_gzip(&headers("br;q=1.0, gzip;q=0.5")));
+        assert!(!accepts_gzip(&headers("gzip;q=0")));
+        assert!(!accepts_gzip(&headers("br")));
+        assert!(!accepts_gzip(&HeaderMap::new()));
+    }
+}

@@ -1,0 +1,31 @@
+//! The REST face: the specification's eight operations, the blob route behind their addresses, and what operators need.
+//!
+//! A request goes `listener` → `exchange` (route, key, limits, log) → a handler, one file for each resource → the service of
+//! the core, which blocks and knows no HTTP. Handlers run on the few threads of the runtime; what waits for the disk runs on
+//! threads that may wait. Nothing is kept here between requests but counters.
+
+pub(crate) mod api;
+mod artifacts;
+mod blob;
+mod body;
+mod client;
+mod cors;
+mod digest;
+mod error;
+mod exchange;
+mod file_name;
+mod jobs;
+mod json;
+pub(crate) mod listener;
+pub(crate) mod log;
+pub(crate) mod metrics;
+mod openapi;
+mod operations;
+mod range;
+pub(crate) mod rate_limit;
+mod route;
+mod signature;
+mod stall;
+mod submit;
+pub(crate) mod tls;
+mod uploads;

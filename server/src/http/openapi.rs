@@ -1,0 +1,114 @@
+//! The description of the interface for programs, made from code. A copy is committed beside the sources, and a test compares.
+
+mod paths;
+mod schemas;
+
+use std::sync::OnceLock;
+
+use utoipa::OpenApi;
+use utoipa::openapi::security::{ApiKey, ApiKeyValue, SecurityScheme};
+
+/// Name of the security scheme.
+const API_KEY: &str = "api_key";
+
+#[derive(OpenApi)]
+#[openapi(
+    info(
+        title = "Video reconstruction service",
+        description = "Turns uploaded videos into 3D Gaussian scenes. Ask for an upload address, PUT the video to it, submit a \
+                       job, poll the job until its status is Finished or Failed, then fetch the scene.",
+        license(name = "MIT OR Apache-2.0", identifier = "MIT OR Apache-2.0")
+    ),
+    paths(
+        paths::list_jobs,
+        paths::get_job,
+        paths::update_job,
+        paths::delete_job,
+        paths::download_scene,
+        paths::get_preview,
+        paths::generate_upload_url,
+        paths::submit_job,
+    ),
+    components(schemas(
+        schemas::Job,
+        schemas::JobSummary,
+        schemas::JobUpdate,
+        schemas::CameraData,
+        schemas::CameraUpdate,
+        schemas::Vector,
+        schemas::UploadRequest,
+        schemas::UploadAddress,
+        schemas::SubmitRequest,
+        schemas::Submitted,
+        schemas::Error,
+    ))
+)]
+struct Interface;
+
+/// The document, made once.
+pub(crate) fn document() -> &'static utoipa::openapi::OpenApi {
+    static DOCUMENT: OnceLock<utoipa::openapi::OpenApi> = OnceLock::new();
+    DOCUMENT.get_or_init(|| {
+        let mut document = Interface::openapi();
+        let mut key = ApiKeyValue::new("Authorization");
+        key.description = Some("`Api-Key <key>`: the word Api-Key, a space, the key.".to_owned());
+        let components = document.components.get_or_insert_default();
+        components.add_security_scheme(API_KEY, SecurityScheme::ApiKey(ApiKey::Header(key)));
+        document
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use libreconstruct::job::{JobId, JobSummary};
+    use serde_json::Value;
+
+    use super::super::route::Route;
+    use super::*;
+
+    #[test]
+    fn the_committed_copy_is_the_document() {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("openapi.json");
+        let text = serde_json::to_string_pretty(document()).unwrap() + "\n";
+        if std::env::var_os("UPDATE_OPENAPI").is_some() {
+            std::fs::write(&path, &text).unwrap();
+        }
+        let committed = std::fs::read_to_string(&path).unwrap_or_default();
+        assert_eq!(committed, text, "run the test with UPDATE_OPENAPI=1 and commit server/openapi.json");
+    }
+
+    #[test]
+    fn every_operation_is_a_route_and_every_method_is_described() {
+        let document = serde_json::to_value(document()).unwrap();
+        let paths = document["paths"].as_object().unwrap();
+        assert_eq!(paths.len(), 6);
+        for (path, operations) in paths {
+            let route = path.replace("{job_id}", "0").replace("{file_type}", "ply");
+            let route = Route::of(&route).unwrap();
+            assert_eq!(route.template(), path);
+            for method in ["GET", "POST", "PATCH", "DELETE"] {
+                let described = operations.get(method.to_lowercase()).is_some();
+                assert_eq!(described, route.allow().split(", ").any(|m| m == method), "{method} {path}");
+            }
+        }
+    }
+
+    /// The fields of a described object are those that are sent.
+    #[test]
+    fn the_described_fields_are_those_of_the_core() {
+        let document = serde_json::to_value(document()).unwrap();
+        let described = |name: &str| -> Vec<String> {
+            let properties = document["components"]["schemas"][name]["properties"].as_object().unwrap();
+            properties.keys().cloned().collect()
+        };
+        let sent = |value: Value| -> Vec<String> { value.as_object().unwrap().keys().cloned().collect() };
+        let summary = JobSummary { job_id: JobId::random(), title: "a".to_owned() };
+        assert_eq!(described("JobSummary"), sent(serde_json::to_value(summary).unwrap()));
+        let camera = serde_json::to_value(libreconstruct::scene::CameraData::default()).unwrap();
+        assert_eq!(described("CameraData"), sent(camera));
+        assert_eq!(described("Job").len(), 13);
+        assert_eq!(described("Submitted").len(), 10);
+    }
+}

@@ -1,0 +1,167 @@
+//! The operations, for the description only: the handlers are beside this module.
+#![allow(dead_code)] // only their descriptions are used
+
+use super::schemas::*;
+use uuid::Uuid;
+
+/// List jobs
+///
+/// Newest first. Without `limit` all of them; with it a page, and a `Link` header to the next.
+#[utoipa::path(
+    get, path = "/api/v1/jobs/", operation_id = "list_jobs", tag = "jobs", security(("api_key" = [])),
+    params(
+        ("limit" = Option<u32>, Query, description = "Jobs of a page", minimum = 1, maximum = 1000),
+        ("cursor" = Option<String>, Query, description = "Where the page starts, from the Link header of the one before",
+         pattern = "^-?[0-9a-f]{1,15}\\.[0-9a-f]{32}$"),
+        ("status" = Option<String>, Query, description = "Only jobs in this state",
+         pattern = "^(Queued|Processing video|Generating 3D scene|Finished|Failed)$"),
+        ("public" = Option<bool>, Query, description = "Only jobs that are, or are not, public"),
+    ),
+    responses(
+        (status = 200, description = "The jobs", body = [JobSummary]),
+        (status = 400, description = "A parameter is wrong", body = Error),
+        (status = 401, description = "Missing or invalid API key", body = Error),
+        (status = 403, description = "The account may not use the interface", body = Error),
+        (status = 429, description = "Rate limit exceeded", body = Error),
+        (status = 500, description = "Internal server error", body = Error),
+    )
+)]
+fn list_jobs() {}
+
+/// Get a job
+#[utoipa::path(
+    get, path = "/api/v1/jobs/{job_id}/", operation_id = "get_job", tag = "jobs", security(("api_key" = [])),
+    params(("job_id" = Uuid, Path, description = "The job")),
+    responses(
+        (status = 200, description = "The job", body = Job),
+        (status = 401, description = "Missing or invalid API key", body = Error),
+        (status = 403, description = "The account may not use the interface", body = Error),
+        (status = 404, description = "No such job of the caller", body = Error),
+        (status = 429, description = "Rate limit exceeded", body = Error),
+        (status = 500, description = "Internal server error", body = Error),
+    )
+)]
+fn get_job() {}
+
+/// Update a job
+///
+/// Changes what is given; unknown and read-only fields are ignored.
+#[utoipa::path(
+    patch, path = "/api/v1/jobs/{job_id}/", operation_id = "update_job", tag = "jobs", security(("api_key" = [])),
+    params(("job_id" = Uuid, Path, description = "The job")),
+    request_body = JobUpdate,
+    responses(
+        (status = 200, description = "The job as it is now", body = Job),
+        (status = 400, description = "The body is wrong; the message names every field", body = Error),
+        (status = 401, description = "Missing or invalid API key", body = Error),
+        (status = 403, description = "The account may not use the interface", body = Error),
+        (status = 404, description = "No such job of the caller", body = Error),
+        (status = 408, description = "The body did not arrive in time", body = Error),
+        (status = 413, description = "The body is larger than 64 KiB", body = Error),
+        (status = 415, description = "The body is not application/json", body = Error),
+        (status = 429, description = "Rate limit exceeded", body = Error),
+        (status = 500, description = "Internal server error", body = Error),
+    )
+)]
+fn update_job() {}
+
+/// Delete a job
+///
+/// Deletes the job and its files for ever, and stops it if it runs.
+#[utoipa::path(
+    delete, path = "/api/v1/jobs/{job_id}/", operation_id = "delete_job", tag = "jobs", security(("api_key" = [])),
+    params(("job_id" = Uuid, Path, description = "The job")),
+    responses(
+        (status = 204, description = "It is gone"),
+        (status = 401, description = "Missing or invalid API key", body = Error),
+        (status = 403, description = "The account may not use the interface", body = Error),
+        (status = 404, description = "No such job of the caller", body = Error),
+        (status = 429, description = "Rate limit exceeded", body = Error),
+        (status = 500, description = "Internal server error", body = Error),
+    )
+)]
+fn delete_job() {}
+
+/// Download a scene file
+///
+/// Redirects to an address that needs no key and holds for 15 minutes. It serves ranges.
+#[utoipa::path(
+    get, path = "/api/v1/jobs/{job_id}/download/{file_type}/", operation_id = "download_scene", tag = "files",
+    security(("api_key" = [])),
+    params(
+        ("job_id" = Uuid, Path, description = "The job"),
+        ("file_type" = String, Path, description = "ply or spz", pattern = "^(ply|spz)$"),
+    ),
+    responses(
+        (status = 302, description = "Follow Location to the file", headers(("Location" = String))),
+        (status = 400, description = "No such file type", body = Error),
+        (status = 401, description = "Missing or invalid API key", body = Error),
+        (status = 403, description = "The account may not use the interface", body = Error),
+        (status = 404, description = "No such job of the caller, or it has no such file yet", body = Error),
+        (status = 429, description = "Rate limit exceeded", body = Error),
+        (status = 500, description = "Internal server error", body = Error),
+    )
+)]
+fn download_scene() {}
+
+/// Get the preview image
+///
+/// Redirects to a JPEG at an address that needs no key and holds for 15 minutes.
+#[utoipa::path(
+    get, path = "/api/v1/jobs/{job_id}/preview/", operation_id = "get_preview", tag = "files", security(("api_key" = [])),
+    params(("job_id" = Uuid, Path, description = "The job")),
+    responses(
+        (status = 302, description = "Follow Location to the picture", headers(("Location" = String))),
+        (status = 401, description = "Missing or invalid API key", body = Error),
+        (status = 403, description = "The account may not use the interface", body = Error),
+        (status = 404, description = "No such job of the caller, or it has no preview yet", body = Error),
+        (status = 429, description = "Rate limit exceeded", body = Error),
+        (status = 500, description = "Internal server error", body = Error),
+    )
+)]
+fn get_preview() {}
+
+/// Get an upload address
+///
+/// PUT the video to `url` (status 201), then submit `blob_name`. `url` also takes blocks, as Azure's clients send them.
+#[utoipa::path(
+    post, path = "/api/v1/generate-upload-url/", operation_id = "generate_upload_url", tag = "jobs",
+    security(("api_key" = [])),
+    request_body = UploadRequest,
+    responses(
+        (status = 200, description = "The address", body = UploadAddress),
+        (status = 400, description = "No accepted file extension", body = Error),
+        (status = 401, description = "Missing or invalid API key", body = Error),
+        (status = 403, description = "The account may not use the interface", body = Error),
+        (status = 408, description = "The body did not arrive in time", body = Error),
+        (status = 413, description = "The body is larger than 64 KiB", body = Error),
+        (status = 415, description = "The body is not application/json", body = Error),
+        (status = 429, description = "Rate limit exceeded", body = Error),
+        (status = 500, description = "Internal server error", body = Error),
+    )
+)]
+fn generate_upload_url() {}
+
+/// Submit a job
+///
+/// The video must have been uploaded. An Idempotency-Key makes it safe to ask again after a lost answer.
+#[utoipa::path(
+    post, path = "/api/v1/submit-job/", operation_id = "submit_job", tag = "jobs", security(("api_key" = [])),
+    params(("Idempotency-Key" = Option<String>, Header, description = "1 to 255 visible characters, kept for 24 hours",
+            pattern = "^[!-~]{1,255}$")),
+    request_body = SubmitRequest,
+    responses(
+        (status = 201, description = "The job is queued", body = Submitted, headers(("Location" = String))),
+        (status = 400, description = "The body or the video is wrong; the message names every field", body = Error),
+        (status = 401, description = "Missing or invalid API key", body = Error),
+        (status = 403, description = "The account may not use the interface", body = Error),
+        (status = 408, description = "The body did not arrive in time", body = Error),
+        (status = 409, description = "A request with this Idempotency-Key is being worked on", body = Error),
+        (status = 413, description = "The body is larger than 64 KiB", body = Error),
+        (status = 415, description = "The body is not application/json", body = Error),
+        (status = 422, description = "The Idempotency-Key was used with another body", body = Error),
+        (status = 429, description = "Rate limit exceeded, or too many jobs wait", body = Error),
+        (status = 500, description = "Internal server error", body = Error),
+    )
+)]
+fn submit_job() {}

@@ -1,0 +1,72 @@
+//! For the people who run the server: is it alive, is it ready, how busy is it, and what is its interface.
+
+use std::time::Duration;
+
+use hyper::header::{CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, HeaderValue};
+use hyper::{Response, StatusCode};
+use libreconstruct::ErrorKind;
+use serde_json::json;
+use tokio::time::timeout;
+
+use super::body::ResponseBody;
+use super::error::ApiError;
+use super::exchange::Exchange;
+use super::{json as json_body, openapi};
+
+/// The process answers.
+pub(crate) fn health() -> Result<Response<ResponseBody>, ApiError> {
+    json_body::response(StatusCode::OK, &json!({ "status": "ok" }))
+}
+
+/// The database answers and the server is not about to stop: send requests here.
+pub(crate) async fn ready(exchange: &Exchange<'_>) -> Result<Response<ResponseBody>, ApiError> {
+    let not_ready = |why: &'static str| ApiError::new(StatusCode::SERVICE_UNAVAILABLE, "not_ready", why);
+    if exchange.api.is_stopping() {
+        return Err(not_ready("Server is stopping"));
+    }
+    // Any read will do; nobody has an empty name.
+    let read = exchange.api.blocking(|service| match service.user_by_name("") {
+        Err(error) if error.kind() != ErrorKind::NotFound => Err(error),
+        _ => Ok(()),
+    });
+    match timeout(Duration::from_secs(2), read).await {
+        Ok(Ok(())) => json_body::response(StatusCode::OK, &json!({ "status": "ready" })),
+        Ok(Err(mut error)) => {
+            let mut answer = not_ready("Database does not answer");
+            answer.detail = error.detail.take();
+            Err(answer)
+        }
+        Err(_) => Err(not_ready("Database does not answer")),
+    }
+}
+
+/// Prometheus' text format.
+pub(crate) async fn metrics(exchange: &Exchange<'_>) -> Result<Response<ResponseBody>, ApiError> {
+    if !exchange.api.config().metrics {
+        return Err(ApiError::no_route());
+    }
+    let statistics = exchange.api.blocking(|service| service.statistics()).await?;
+    super::metrics::record_statistics(&statistics);
+    let mut response = Response::new(ResponseBody::from(exchange.api.metrics.render()));
+    let content_type = HeaderValue::from_static("text/plain; version=0.0.4; charset=utf-8");
+    response.headers_mut().insert(CONTENT_TYPE, content_type);
+    Ok(response)
+}
+
+/// The description of the interface for programs.
+pub(crate) fn open_api() -> Result<Response<ResponseBody>, ApiError> {
+    json_body::response(StatusCode::OK, &openapi::document())
+}
+
+/// The same for people: one page that needs nothing from elsewhere.
+pub(crate) fn docs() -> Response<ResponseBody> {
+    let mut response =
+        Response::new(ResponseBody::Whole(bytes::Bytes::from_static(include_bytes!("docs.html"))));
+    let headers = response.headers_mut();
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/html; charset=utf-8"));
+    headers.insert(CACHE_CONTROL, HeaderValue::from_static("public, max-age=300"));
+    let policy = "default-src 'none'; connect-src 'self'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; \
+                  base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
+    headers.insert(CONTENT_SECURITY_POLICY, HeaderValue::from_static(policy));
+    response
+}

@@ -1,0 +1,160 @@
+//! From a path to a resource. Both slash forms are served, without a redirect (decision 1).
+
+use hyper::Method;
+
+/// A resource of the server, with the parameters of its path as they were sent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Route<'a> {
+    Jobs,
+    Job {
+        job_id: &'a str,
+    },
+    Download {
+        job_id: &'a str,
+        file_type: &'a str,
+    },
+    Preview {
+        job_id: &'a str,
+    },
+    GenerateUploadUrl,
+    SubmitJob,
+    /// A signed address: the name of the blob.
+    Blob {
+        name: &'a str,
+    },
+    Health,
+    Ready,
+    Metrics,
+    OpenApi,
+    Docs,
+}
+
+/// Everything before the resources of the specification (§9).
+pub(crate) const API: &str = "/api/v1";
+/// Everything before the name of a blob. One segment, so that Azure's clients find account, container and blob.
+pub(crate) const BLOB: &str = "/blob/";
+
+impl<'a> Route<'a> {
+    /// The resource at `path`, if there is one.
+    pub(crate) fn of(path: &'a str) -> Option<Self> {
+        if let Some(name) = path.strip_prefix(BLOB) {
+            return (!name.is_empty()).then_some(Self::Blob { name });
+        }
+        if let Some(path) = path.strip_prefix(API) {
+            let path = path.strip_prefix('/')?;
+            let mut segments = path.strip_suffix('/').unwrap_or(path).split('/');
+            let four = [segments.next(), segments.next(), segments.next(), segments.next()];
+            if segments.next().is_some() {
+                return None;
+            }
+            return Some(match four {
+                [Some("jobs"), None, ..] => Self::Jobs,
+                [Some("jobs"), Some(""), ..] => return None,
+                [Some("jobs"), Some(job_id), None, _] => Self::Job { job_id },
+                [Some("jobs"), Some(job_id), Some("preview"), None] => Self::Preview { job_id },
+                [Some("jobs"), Some(job_id), Some("download"), Some(file_type)] => {
+                    Self::Download { job_id, file_type }
+                }
+                [Some("generate-upload-url"), None, ..] => Self::GenerateUploadUrl,
+                [Some("submit-job"), None, ..] => Self::SubmitJob,
+                _ => return None,
+            });
+        }
+        match path.strip_suffix('/').unwrap_or(path) {
+            "/healthz" => Some(Self::Health),
+            "/readyz" => Some(Self::Ready),
+            "/metrics" => Some(Self::Metrics),
+            "/openapi.json" => Some(Self::OpenApi),
+            "/docs" => Some(Self::Docs),
+            _ => None,
+        }
+    }
+
+    /// What it is called in logs and metrics: the template of its path.
+    pub(crate) fn template(self) -> &'static str {
+        match self {
+            Self::Jobs => "/api/v1/jobs/",
+            Self::Job { .. } => "/api/v1/jobs/{job_id}/",
+            Self::Download { .. } => "/api/v1/jobs/{job_id}/download/{file_type}/",
+            Self::Preview { .. } => "/api/v1/jobs/{job_id}/preview/",
+            Self::GenerateUploadUrl => "/api/v1/generate-upload-url/",
+            Self::SubmitJob => "/api/v1/submit-job/",
+            Self::Blob { .. } => "/blob/",
+            Self::Health => "/healthz",
+            Self::Ready => "/readyz",
+            Self::Metrics => "/metrics",
+            Self::OpenApi => "/openapi.json",
+            Self::Docs => "/docs",
+        }
+    }
+
+    /// The value of `Allow` (decisions 3 to 5): HEAD goes with every GET, OPTIONS with everything.
+    pub(crate) fn allow(self) -> &'static str {
+        match self {
+            Self::Job { .. } => "GET, HEAD, PATCH, DELETE, OPTIONS",
+            Self::GenerateUploadUrl | Self::SubmitJob => "POST, OPTIONS",
+            // POST on an upload address is a 405 (decision 23).
+            Self::Blob { .. } => "GET, HEAD, PUT, OPTIONS",
+            _ => "GET, HEAD, OPTIONS",
+        }
+    }
+
+    pub(crate) fn allows(self, method: &Method) -> bool {
+        self.allow().split(", ").any(|allowed| allowed == method.as_str())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn decision_1_both_slash_forms_name_the_same_resource() {
+        for path in [
+            "/api/v1/jobs",
+            "/api/v1/jobs/0b",
+            "/api/v1/jobs/0b/preview",
+            "/api/v1/jobs/0b/download/ply",
+            "/api/v1/generate-upload-url",
+            "/api/v1/submit-job",
+            "/healthz",
+        ] {
+            let route = Route::of(path);
+            assert!(route.is_some(), "{path}");
+            assert_eq!(route, Route::of(&format!("{path}/")), "{path}");
+        }
+    }
+
+    #[test]
+    fn other_paths_name_nothing() {
+        for path in [
+            "",
+            "/",
+            "*",
+            "/api",
+            "/api/v1",
+            "/api/v1/",
+            "/api/v1jobs/",
+            "/api/v1//jobs/",
+            "/api/v1/jobs//",
+            "/api/v1/jobs///",
+            "/api/v1/jobs/0b//",
+            "/api/v1/jobs/0b/download/",
+            "/api/v1/jobs/0b/download/ply/x/",
+            "/api/v1/jobs/0b/cancel/",
+            "/api/v2/jobs/",
+            "/API/v1/jobs/",
+            "/blob/",
+            "/blob",
+        ] {
+            assert_eq!(Route::of(path), None, "{path}");
+        }
+    }
+
+    #[test]
+    fn decision_5_put_is_no_method_of_a_job() {
+        let route = Route::of("/api/v1/jobs/0b/").unwrap();
+        assert!(!route.allows(&Method::PUT) && route.allows(&Method::PATCH) && route.allows(&Method::HEAD));
+        assert!(!Route::of("/blob/videos/x.mp4").unwrap().allows(&Method::POST));
+    }
+}

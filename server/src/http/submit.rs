@@ -1,0 +1,82 @@
+//! A job is submitted (specification §4.8).
+
+use hyper::body::Incoming;
+use hyper::header::{HeaderName, HeaderValue, LOCATION};
+use hyper::http::request::Parts;
+use hyper::{Response, StatusCode};
+use libreconstruct::job::JobRequest;
+use libreconstruct::service::Idempotency;
+use serde_json::Value;
+use sha2::{Digest, Sha256};
+
+use super::body::ResponseBody;
+use super::error::ApiError;
+use super::exchange::{Exchange, or_drain};
+use super::json as json_body;
+use super::rate_limit::Class;
+use super::route;
+
+/// Checks the request and the video, and queues the job: 201 with its address (decision 34).
+pub(crate) async fn submit(
+    exchange: &mut Exchange<'_>,
+    body: Incoming,
+) -> Result<Response<ResponseBody>, ApiError> {
+    let (user, body) = or_drain(exchange.authorize(Class::Submit), body)?;
+    let key = idempotency_key(exchange.parts)?;
+    let body = Value::Object(json_body::read_object(&exchange.parts.headers, body).await?);
+    let request = JobRequest::from_json(&body, exchange.api.service().limits())?;
+    let idempotency = key.map(|key| {
+        // Keys of objects are sorted, so that the same fields in another order are the same body.
+        Idempotency { key, body_hash: Sha256::digest(body.to_string()).into() }
+    });
+    let submission = exchange.api.blocking(move |service| service.submit(user, request, idempotency)).await?;
+    exchange.facts.job = Some(submission.body.job_id);
+    let mut response = json_body::response(StatusCode::CREATED, &submission.body)?;
+    let location = format!("{}/jobs/{}/", route::API, submission.body.job_id);
+    let location = HeaderValue::from_str(&location).map_err(|e| ApiError::internal(e.to_string()))?;
+    response.headers_mut().insert(LOCATION, location);
+    if submission.replayed {
+        let name = HeaderName::from_static("idempotency-replayed");
+        response.headers_mut().insert(name, HeaderValue::from_static("true"));
+    }
+    Ok(response)
+}
+
+/// `Idempotency-Key` (decision 47), a string in quotes as the draft has it, or bare as many clients send it.
+fn idempotency_key(parts: &Parts) -> Result<Option<String>, ApiError> {
+    let mut values = parts.headers.get_all("idempotency-key").iter();
+    let Some(value) = values.next() else { return Ok(None) };
+    let wrong = || ApiError::bad_request("Idempotency-Key must be one string of 1 to 255 visible characters");
+    let text = value.to_str().map_err(|_| wrong())?.trim();
+    let text = text.strip_prefix('"').and_then(|t| t.strip_suffix('"')).unwrap_or(text);
+    let visible = text.bytes().all(|b| b.is_ascii_graphic());
+    if !visible || !(1..=255).contains(&text.len()) || values.next().is_some() {
+        return Err(wrong());
+    }
+    Ok(Some(text.to_owned()))
+}
+
+#[cfg(test)]
+mod tests {
+    use hyper::Request;
+
+    use super::*;
+
+    fn key_in(values: &[&str]) -> Result<Option<String>, ApiError> {
+        let mut request = Request::post("/");
+        for value in values {
+            request = request.header("idempotency-key", *value);
+        }
+        idempotency_key(&request.body(()).unwrap().into_parts().0)
+    }
+
+    #[test]
+    fn decision_47_keys_with_and_without_quotes() {
+        assert_eq!(key_in(&[]).unwrap(), None);
+        assert_eq!(key_in(&["\"8e03978e\""]).unwrap().as_deref(), Some("8e03978e"));
+        assert_eq!(key_in(&["8e03978e"]).unwrap().as_deref(), Some("8e03978e"));
+        for bad in [&[""][..], &["\"\""], &["a b"], &["a", "a"], &["x".repeat(256).as_str()]] {
+            assert!(key_in(bad).is_err(), "{bad:?}");
+        }
+    }
+}

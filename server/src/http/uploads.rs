@@ -1,0 +1,38 @@
+//! Addresses for uploads (specification §4.7).
+
+use hyper::body::Incoming;
+use hyper::{Response, StatusCode};
+use serde_json::{Map, Value, json};
+
+use super::body::ResponseBody;
+use super::error::ApiError;
+use super::exchange::{Exchange, or_drain};
+use super::json as json_body;
+use super::rate_limit::Class;
+use super::route;
+use super::signature::{Access, sign};
+
+/// A new address, and the name to submit the video under.
+pub(crate) async fn generate(
+    exchange: &mut Exchange<'_>,
+    body: Incoming,
+) -> Result<Response<ResponseBody>, ApiError> {
+    let (user, body) = or_drain(exchange.authorize(Class::Upload), body)?;
+    let extension = file_extension(&json_body::read_object(&exchange.parts.headers, body).await?)?;
+    let ticket = exchange.api.blocking(move |service| service.create_upload(user, &extension)).await?;
+    let name = ticket.blob_name.to_string();
+    let expiry = u64::try_from(ticket.expires_at.as_micros() / 1_000_000).unwrap_or(0);
+    let query = sign(exchange.api.service().signing_keys(), Access::Upload, &name, expiry, None);
+    let base = exchange.api.base(&exchange.connection, exchange.parts);
+    // Exactly these two fields, with status 200 (decision 25).
+    let body = json!({ "url": format!("{base}{}{name}?{query}", route::BLOB), "blob_name": name });
+    json_body::response(StatusCode::OK, &body)
+}
+
+fn file_extension(body: &Map<String, Value>) -> Result<String, ApiError> {
+    match body.get("file_extension") {
+        None | Some(Value::Null) => Err(ApiError::bad_request("file_extension is required")),
+        Some(Value::String(extension)) => Ok(extension.clone()),
+        Some(_) => Err(ApiError::bad_request("file_extension must be a string")),
+    }
+}
