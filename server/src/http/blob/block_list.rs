@@ -21,13 +21,11 @@ pub(super) fn parse(bytes: &[u8]) -> Result<Vec<String>, String> {
                 (true, "Latest" | "Committed" | "Uncommitted") if id.is_none() => id = Some(String::new()),
                 (_, name) => return Err(format!("<{name}> is not expected")),
             },
-            Event::Text(text) => {
-                match &mut id {
-                    Some(id) => id.push_str(text.trim()),
-                    None if text.trim().is_empty() => {}
-                    None => return Err("there is text between the blocks".to_owned()),
-                }
-            }
+            Event::Text(text) => match &mut id {
+                Some(id) => id.push_str(text.trim()),
+                None if text.trim().is_empty() => {}
+                None => return Err("there is text between the blocks".to_owned()),
+            },
             Event::End(_) => match id.take() {
                 Some(id) if ids.len() < MAX_BLOCKS => ids.push(id),
                 Some(_) => return Err(format!("it has more than {MAX_BLOCKS} blocks")),
