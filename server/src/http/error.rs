@@ -19,15 +19,15 @@ pub(crate) struct ApiError {
     pub(crate) code: &'static str,
     /// Final text for the client.
     pub(crate) message: Cow<'static, str>,
-    /// Headers that belong to the status.
-    pub(crate) headers: HeaderMap,
+    /// Headers that belong to the status. Boxed, because results that carry an error are returned everywhere.
+    pub(crate) headers: Box<HeaderMap>,
     /// For the log, never for the client.
     pub(crate) detail: Option<String>,
 }
 
 impl ApiError {
     pub(crate) fn new(status: StatusCode, code: &'static str, message: impl Into<Cow<'static, str>>) -> Self {
-        Self { status, code, message: message.into(), headers: HeaderMap::new(), detail: None }
+        Self { status, code, message: message.into(), headers: Box::default(), detail: None }
     }
 
     pub(crate) fn bad_request(message: impl Into<Cow<'static, str>>) -> Self {

@@ -194,7 +194,7 @@ fn refuse(api: &Api, error: ApiError, request_id: &HeaderValue) -> Response<Resp
     }
     let mut response = Response::new(ResponseBody::from(body.to_string()));
     *response.status_mut() = error.status;
-    *response.headers_mut() = error.headers;
+    *response.headers_mut() = *error.headers;
     response.headers_mut().insert(CONTENT_TYPE, json::JSON);
     response
 }
