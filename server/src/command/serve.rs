@@ -18,7 +18,6 @@ use toml::{Table, Value};
 
 use super::data::DataArguments;
 use crate::Global;
-use crate::config::Config;
 use crate::http::api::Api;
 use crate::http::tls::Tls;
 use crate::http::{listener, log, metrics};

@@ -130,7 +130,7 @@ fn created(etag: &str) -> Result<Response<ResponseBody>, ApiError> {
 /// held. Dropped at any point it leaves nothing (decision 30).
 async fn copy(mut body: Incoming, writer: UploadWriter) -> Result<UploadWriter, ApiError> {
     let mut filling = Vec::new();
-    let mut disk = Disk::Idle(writer, Vec::new());
+    let mut disk = Disk::Idle(Box::new(writer), Vec::new());
     let mut rate = Rate::new();
     while let Some(frame) = rate.next(&mut body).await? {
         let Some(data) = frame.data_ref() else { continue };
@@ -148,7 +148,7 @@ async fn copy(mut body: Incoming, writer: UploadWriter) -> Result<UploadWriter, 
 
 /// The writer and the buffer that it does not need, here or on the thread that writes.
 enum Disk {
-    Idle(UploadWriter, Vec<u8>),
+    Idle(Box<UploadWriter>, Vec<u8>),
     Busy(JoinHandle<CoreResult<(UploadWriter, Vec<u8>)>>),
 }
 
@@ -163,7 +163,7 @@ impl Disk {
 
     async fn idle(self) -> Result<(UploadWriter, Vec<u8>), ApiError> {
         match self {
-            Self::Idle(writer, buffer) => Ok((writer, buffer)),
+            Self::Idle(writer, buffer) => Ok((*writer, buffer)),
             Self::Busy(task) => match task.await {
                 Ok(result) => Ok(result?),
                 Err(error) => Err(ApiError::internal(format!("writing ended: {error}"))),

@@ -2,7 +2,6 @@
 #![allow(dead_code)] // only their descriptions are used
 
 use super::schemas::*;
-use uuid::Uuid;
 
 /// List jobs
 ///
