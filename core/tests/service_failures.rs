@@ -196,13 +196,24 @@ fn wait_for_end(s: &Service, user: UserId, job: JobId) {
 
 /// Runs the scenario with this setting of failpoints; returns what it said and whether it was killed.
 fn child(folder: &Path, failpoints: &str) -> (Vec<String>, bool) {
-    let output = Command::new(std::env::current_exe().unwrap())
+    child_until(folder, failpoints, None)
+}
+
+/// Like [`child`]; with `limit`, it is killed after that time.
+fn child_until(folder: &Path, failpoints: &str, limit: Option<Duration>) -> (Vec<String>, bool) {
+    let mut child = Command::new(std::env::current_exe().unwrap())
         .args(["--exact", "scenario_of_a_child", "--nocapture"])
         .env(CHILD, folder)
         .env("FAILPOINTS", failpoints)
+        .stdout(Stdio::piped())
         .stderr(Stdio::piped())
-        .output()
+        .spawn()
         .unwrap();
+    if let Some(limit) = limit {
+        std::thread::sleep(limit);
+        child.kill().unwrap();
+    }
+    let output = child.wait_with_output().unwrap();
     let text = String::from_utf8_lossy(&output.stdout);
     let said = text.lines().filter_map(|l| l.strip_prefix('@')).map(str::to_owned).collect();
     let killed = output.status.code().is_none();
@@ -345,6 +356,35 @@ fn killed_at_the_first_pass_of_every_failpoint() {
 fn killed_at_the_second_pass_of_every_failpoint() {
     // Some are passed once only; then nothing was killed, and all must be well anyhow.
     all("1*off->return(kill)");
+}
+
+/// `KILLS=10000` kills more often than the usual 20 times.
+#[test]
+fn killed_at_any_moment() {
+    let video = video();
+    let kills = std::env::var("KILLS").map_or(20, |text| text.parse::<usize>().unwrap());
+    let next = AtomicUsize::new(0);
+    std::thread::scope(|scope| {
+        for _ in 0..CHILDREN {
+            scope.spawn(|| {
+                while next.load(Ordering::Relaxed) < kills {
+                    // One folder is killed in several times: what one left is what the next finds.
+                    let folder = tempfile::tempdir().unwrap();
+                    std::fs::write(folder.path().join("input.mp4"), &video).unwrap();
+                    let mut all = vec![];
+                    for _ in 0..2 {
+                        // Spread evenly over the time that the scenario takes (golden ratio sequence).
+                        let k = next.fetch_add(1, Ordering::Relaxed) as f64;
+                        let limit = Duration::from_secs_f64(0.01 + 2.0 * (k * 0.618_033_988_75).fract());
+                        all.push((k, child_until(folder.path(), "", Some(limit)).0));
+                    }
+                    for (k, said) in all {
+                        check(folder.path(), &said, &format!("kill {k}"));
+                    }
+                }
+            });
+        }
+    });
 }
 
 #[test]

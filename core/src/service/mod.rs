@@ -11,6 +11,37 @@
 //!          work/<job>/  where a worker is at it                   (workspace)
 //!          processes/   a locked file for each process that lives (process)
 //! ```
+//!
+//! ```no_run
+//! # fn main() -> libreconstruct::Result<()> {
+//! use libreconstruct::job::{ArtifactKind, JobRequest, Tier};
+//! use libreconstruct::service::{Service, ServiceOptions, WorkerOptions};
+//! use libreconstruct::CancelToken;
+//!
+//! let service = Service::open("scenes".as_ref(), ServiceOptions::default())?;
+//! let user = service.add_user("anna", Tier::Enterprise)?.user_id;
+//! let video = service.import_video(user, "garden.mp4".as_ref())?;
+//! let job = service.submit(user, JobRequest::new(video), None)?.body.job_id;
+//!
+//! let (worker, stop) = (service.clone(), CancelToken::new());
+//! let ended = stop.clone();
+//! let thread = std::thread::spawn(move || worker.run_worker(&WorkerOptions::default(), &ended));
+//! let mut seen = 0;
+//! loop {
+//!     let now = service.wait(user, job, seen, std::time::Duration::from_secs(60))?;
+//!     println!("{} {:?}", now.status, now.percent_complete);
+//!     seen = now.details.version;
+//!     if now.status.is_terminal() {
+//!         break;
+//!     }
+//! }
+//! let ply = service.artifact(user, job, ArtifactKind::Ply)?;
+//! println!("{} has {} bytes", ply.file_name, ply.size);
+//! stop.cancel();
+//! # drop(thread);
+//! # Ok(())
+//! # }
+//! ```
 
 mod changes;
 mod jobs;

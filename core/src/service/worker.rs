@@ -311,11 +311,12 @@ impl<'a> Worker<'a> {
     pub(super) fn fail(&self, claim: &Claim, workspace: JobWorkspace, error: &Error) -> Result<()> {
         let inner = &self.service.inner;
         let lease = &claim.lease;
-        self.log(&workspace, &format!("failed: {error:?}"));
         let key = BlobKey::Video { name: claim.request.blob_name, version: claim.video_version };
         let video = inner.storage.local_path(&key).unwrap_or_default();
         let message = self.service.without_paths(&error.to_string(), &video);
         let failure = Failure { code: error.kind().slug().into(), message };
+        let stage = error.stage().map_or(String::new(), |stage| format!(" in {stage}"));
+        self.log(&workspace, &format!("failed{stage}: {}: {}", failure.code, failure.message));
         if error.kind().is_retryable() {
             inner.database.release(lease, Some(&failure), inner.options.max_attempts)?;
             drop(workspace);

@@ -52,6 +52,7 @@ impl SqliteDatabase {
     /// # Errors
     /// [`ErrorKind::InvalidFile`] for another program's file or one of a newer version; the system's.
     pub fn open(path: &Path, clock: Arc<dyn Clock>) -> Result<Self> {
+        create_private_file(path)?;
         let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE;
         let mut writer = connect(path, flags)?;
         prepare(&mut writer, path).map_err(Fault::translate)?;
@@ -100,6 +101,15 @@ fn connect(path: &Path, flags: OpenFlags) -> Result<Connection> {
         Ok(connection)
     };
     open().map_err(|e| Fault::Sqlite(e).translate().hint(format!("the database is {}", path.display())))
+}
+
+/// Makes an empty file that only its owner may read; SQLite gives its companions the same rights.
+fn create_private_file(path: &Path) -> Result<()> {
+    let mut options = std::fs::OpenOptions::new();
+    options.create(true).truncate(false).write(true);
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    options.open(path).map(drop).map_err(|e| Error::io("open", path, e))
 }
 
 /// Sets what the writer holds to, and brings the file to the newest form.
