@@ -105,6 +105,8 @@ impl Service {
                 block_ids.len()
             )));
         }
+        // Once a job uses the video its blocks are gone: that is not the list's fault.
+        self.open_upload(name)?;
         let keys: Vec<BlobKey> = block_ids.iter().map(|id| BlobKey::block(*name, id)).collect();
         let mut size = 0;
         for (key, id) in keys.iter().zip(block_ids) {

@@ -217,7 +217,8 @@ fn complete(parts: &Parts, request_id: &HeaderValue, response: &mut Response<Res
     headers.entry(CACHE_CONTROL).or_insert(HeaderValue::from_static("no-store"));
     let has_length = status != StatusCode::NO_CONTENT && status != StatusCode::NOT_MODIFIED;
     if let Some(length) = length.filter(|_| has_length) {
-        headers.insert(CONTENT_LENGTH, length.into());
+        // A HEAD of a file has said it already.
+        headers.entry(CONTENT_LENGTH).or_insert(length.into());
     }
     if parts.method == Method::HEAD {
         *response.body_mut() = ResponseBody::empty();
