@@ -1,6 +1,6 @@
 //! `reconstruct serve`: the REST server, with workers in the same process.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::thread::JoinHandle;
@@ -133,7 +133,7 @@ impl Arguments {
         let maintenance = tokio::spawn(maintain(api.clone(), stopped.clone()));
 
         let scheme = if tls.is_some() { "https" } else { "http" };
-        let base = config.public_url.clone().unwrap_or_else(|| format!("{scheme}://{address}"));
+        let base = config.public_url.clone().unwrap_or_else(|| format!("{scheme}://{}", reachable(address)));
         tracing::info!(address = %address, base, workers = config.workers, data = %config.data.display(), "serving");
         if self.demo {
             demo(global, api.service(), &base)?;
@@ -280,6 +280,16 @@ fn raise_file_limit() {
             }
         }
     }
+}
+
+/// The address under which this machine reaches a server that listens on `address`: "any" is no address to go to.
+fn reachable(address: SocketAddr) -> SocketAddr {
+    let ip = match address.ip() {
+        ip if !ip.is_unspecified() => ip,
+        IpAddr::V4(_) => Ipv4Addr::LOCALHOST.into(),
+        IpAddr::V6(_) => Ipv6Addr::LOCALHOST.into(),
+    };
+    SocketAddr::new(ip, address.port())
 }
 
 /// Makes a user and a key, and shows how to use them.
