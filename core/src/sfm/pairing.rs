@@ -1,7 +1,8 @@
 //! Which pictures to match with which.
 //!
 //! All with all if they are few. Else, in a video, each frame with some that follow it and with those elsewhere in the video that look alike
-//! (loop closures); in an unordered set, each with those that look alike ([`super::vlad`]).
+//! (loop closures); in an unordered set, each with those that look alike ([`super::vlad`]) and with its nearest neighbours by
+//! name, which in most folders are neighbours in time.
 
 use std::collections::BTreeSet;
 
@@ -35,6 +36,10 @@ impl Default for PairingOptions {
 /// Loop pairs of one frame lead to frames at least this far from each other: neighbours all look alike and say the same.
 const LOOP_SPACING: usize = 3;
 
+/// In an unordered set a picture is matched with the next ones in the list up to this offset: few pairs beside those by looks, and they
+/// are those that tell when a picture was taken for one that only looks alike.
+const NAME_NEIGHBOURS: u32 = 4;
+
 /// The pairs (first < second) to match, sorted and unique. `sequential`: the pictures are frames of a video in their order.
 pub fn candidate_pairs(features: &[Features], sequential: bool, options: &PairingOptions) -> Vec<(u32, u32)> {
     let n = features.len();
@@ -46,6 +51,8 @@ pub fn candidate_pairs(features: &[Features], sequential: bool, options: &Pairin
         pairs.extend(sequential_pairs(n, &options.offsets));
         (options.offsets.iter().max().map_or(0, |&o| o as usize), options.loop_pairs, LOOP_SPACING)
     } else {
+        let near: Vec<u32> = options.offsets.iter().copied().filter(|&o| o <= NAME_NEIGHBOURS).collect();
+        pairs.extend(sequential_pairs(n, &near));
         (0, options.retrieval_pairs, 1)
     };
     if count > 0 {
@@ -158,7 +165,8 @@ mod tests {
                 assert!(pairs.contains(&(i.min(j), i.max(j))), "{i} {j}");
             }
         }
-        assert!(pairs.len() <= 8 * n);
+        assert!((0..n as u32 - 1).all(|i| pairs.contains(&(i, i + 1))));
+        assert!(pairs.len() <= (8 + 4) * n);
     }
 
     #[test]
