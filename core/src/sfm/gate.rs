@@ -228,6 +228,20 @@ pub(crate) fn check_model(report: &SfmReport, map: &Map, frames: &Frames) -> Res
             "give the focal length, or film from more directions",
         ));
     }
+    if let Some(&step) = report.broken_steps.first() {
+        let name = |i: usize| frames.frames.get(i).map_or_else(|| i.to_string(), |f| f.name.clone());
+        return Err(refuse(
+            ErrorKind::UnreliableReconstruction,
+            format!(
+                "the model tears neighbouring frames apart at {} places, first between {} and {}: a part of the video is \
+                 mistaken for another that looks alike",
+                report.broken_steps.len(),
+                name(step),
+                name(step + 1)
+            ),
+            "film more slowly and without cuts there, or put something distinct beside what looks the same from several sides",
+        ));
+    }
     if report.agreeing_matches < MIN_AGREEING {
         return Err(refuse(
             ErrorKind::UnreliableReconstruction,

@@ -224,8 +224,8 @@ fn place_missing(map: &mut Map, evidence: &Evidence<'_>, missing: &[usize]) -> u
 pub(crate) struct PrincipalPoint {
     /// Whether it was refined; else it is the image centre.
     pub(crate) refined: bool,
-    /// Standard deviation over that of the prior when it was free (the larger of x and y).
-    pub(crate) uncertainty: f64,
+    /// Standard deviation in pixels when it was free (the larger of x and y); `None` where the capture says nothing.
+    pub(crate) deviation: Option<f64>,
 }
 
 /// Prior of the principal point: standard deviation over image width.
@@ -239,10 +239,9 @@ const PRINCIPAL_POINT_GAIN: f64 = 0.3;
 /// [`crate::ErrorKind::Cancelled`].
 pub(crate) fn refine_principal_point(
     map: &mut Map,
-    evidence: &Evidence<'_>,
+    keypoints: &Keypoints,
     control: &Control,
 ) -> Result<PrincipalPoint> {
-    let keypoints = evidence.keypoints;
     let prior = PRINCIPAL_POINT_PRIOR * f64::from(map.camera.width.max(map.camera.height));
     let bundle = BundleOptions {
         loss: Loss::Cauchy(1.0),
@@ -260,16 +259,16 @@ pub(crate) fn refine_principal_point(
     let noise = noise(&free, keypoints);
     let deviations = intrinsics_deviations(&free, keypoints, &bundle, noise);
     let center = principal_point_index(map.camera.model);
-    let uncertainty = deviations.map_or(f64::INFINITY, |all| {
+    let deviation = deviations.map(|all| {
         let of_center = all.iter().filter(|(param, _)| (center..center + 2).contains(param));
-        of_center.map(|(_, sigma)| sigma / prior).fold(0.0, f64::max)
+        of_center.map(|&(_, sigma)| sigma).fold(0.0, f64::max)
     });
-    let refined = uncertainty < PRINCIPAL_POINT_GAIN;
+    let refined = deviation.is_some_and(|sigma| sigma < PRINCIPAL_POINT_GAIN * prior);
     if refined {
         *map = free;
         filter_points(map, keypoints, MAX_ERROR, MIN_ANGLE);
     }
-    Ok(PrincipalPoint { refined, uncertainty })
+    Ok(PrincipalPoint { refined, deviation })
 }
 
 /// Robust standard deviation of the reprojection error per coordinate, in pixels.

@@ -30,6 +30,7 @@ mod levenberg_marquardt;
 mod map;
 mod mapper;
 mod output;
+mod path;
 mod projection;
 mod reconstruct;
 mod report;
@@ -45,4 +46,4 @@ mod triangulation;
 mod vlad;
 
 pub use reconstruct::{Reconstruction, SfmOptions, reconstruct};
-pub use report::{FrameRange, MappingMethod, SfmReport, StepTime};
+pub use report::{Attempt, FrameRange, MappingMethod, SfmReport, StepTime};

@@ -1,9 +1,11 @@
 //! The whole stage: frames in, a sparse model and its figures out.
 
+use std::borrow::Cow;
+
 use serde::{Deserialize, Serialize};
 
 use crate::camera::{Camera, CameraModel, SparseModel};
-use crate::control::{Control, Stage};
+use crate::control::{Control, Stage, Warning};
 use crate::error::{Error, ErrorKind, Result};
 use crate::video::Frames;
 
@@ -18,7 +20,8 @@ use super::mapper::{Evidence, MAX_ERROR, complete, map_globally, refine_principa
 use super::matching::PairMatches;
 use super::output::{normalise, sparse_model};
 use super::pairing::PairingOptions;
-use super::report::{MappingMethod, SfmReport, Stopwatch, ranges};
+use super::path::{Trusted, broken_steps, fitting_the_path, is_ordered};
+use super::report::{Attempt, MappingMethod, SfmReport, Stopwatch, ranges};
 use super::support::support_of_pairs;
 use super::triangulation::Views as TriangulationViews;
 use super::two_view::{TwoViewGeometry, TwoViewOptions, Views, verify_pairs};
@@ -126,11 +129,16 @@ fn run(frames: &Frames, options: &SfmOptions, control: &Control) -> Result<Recon
         vote_focal(&mut camera, &verified);
     }
     watch.lap("calibration");
-    let pairs = relative_poses(&pictures, &camera, &matches, &verified, &two_view, control)?;
-    watch.lap("relative poses");
-
-    let job = Job { frames, options, pictures: &pictures, matches: &matches, rotation_only };
-    job.map_all(camera, pairs, watch, control)
+    let job = Job {
+        frames,
+        options,
+        pictures: &pictures,
+        matches: &matches,
+        verified: &verified,
+        two_view: &two_view,
+        rotation_only,
+    };
+    job.run(camera, watch, control)
 }
 
 /// What stays the same whichever mapper is tried.
@@ -139,83 +147,82 @@ struct Job<'a> {
     options: &'a SfmOptions,
     pictures: &'a Pictures,
     matches: &'a [PairMatches],
+    /// Verified pairs, found without a focal length.
+    verified: &'a [TwoViewGeometry],
+    two_view: &'a TwoViewOptions,
     rotation_only: f64,
 }
 
 /// Up to this many images the incremental path is cheap, and always tried too.
-const FEW_IMAGES: usize = 40;
+const FEW_IMAGES: usize = 60;
 /// Where a smaller fraction of the verified matches agrees with the global map, the incremental path is tried too: maps in two
 /// pieces of different scale pass every other figure.
-const AGREEING: f64 = 0.93;
+const AGREEING: f64 = 0.95;
+/// Relative poses are estimated again if the focal length has moved by more than this (of its logarithm) since: rotations
+/// and inliers of an essential matrix suffer from a focal length that is wrong by this much.
+const FOCAL_CHANGE: f64 = 0.1;
+/// Estimates of the relative poses at most.
+const FOCAL_ROUNDS: usize = 3;
+
+/// A map and what is thought of it.
+struct Candidate {
+    map: Map,
+    report: SfmReport,
+    /// The warnings, or why it is not sound.
+    verdict: Result<Vec<Warning>>,
+    /// Which of the attempts it is.
+    attempt: usize,
+}
+
+/// The relative poses of one focal length, and whether the images are in the order of the camera's path.
+struct ViewGraph {
+    camera: Camera,
+    pairs: Vec<TwoViewGeometry>,
+    is_ordered: bool,
+}
 
 impl Job<'_> {
-    fn map_all(
-        &self,
-        camera: Camera,
-        pairs: Vec<TwoViewGeometry>,
-        mut watch: Stopwatch,
-        control: &Control,
-    ) -> Result<Reconstruction> {
-        let count = self.frames.frames.len();
-        let mut consistent = pairs.clone();
-        let rotations = absolute_rotations(count, &mut consistent, control)?;
-        watch.lap("rotation averaging");
-        let evidence = |pairs, rotations| Evidence {
-            keypoints: &self.pictures.keypoints,
-            matches: self.matches,
-            pairs,
-            camera: camera.clone(),
-            rotations,
-        };
-
-        let mut best: Option<Result<(Map, SfmReport)>> = None;
-        if self.options.method == MappingMethod::Global {
-            control.progress(Stage::Sfm, "global mapping", 0.75);
-            let evidence = evidence(&consistent, &rotations);
-            let mut map = map_globally(&evidence, self.options.seed, control)?;
-            watch.lap("global mapping");
-            complete(&mut map, &evidence, control)?;
-            watch.lap("refinement");
-            best = Some(self.judge(map, MappingMethod::Global, &pairs));
-        }
-        let wanting = match &best {
-            None | Some(Err(_)) => true,
-            Some(Ok((_, report))) => count <= FEW_IMAGES || report.agreeing_matches < AGREEING,
-        };
-        if wanting {
-            control.progress(Stage::Sfm, "incremental mapping", 0.85);
-            let evidence = evidence(&pairs, &rotations);
-            let mut map = map_incrementally(&evidence, control)?;
-            watch.lap("incremental mapping");
-            complete(&mut map, &evidence, control)?;
-            watch.lap("refinement");
-            let other = self.judge(map, MappingMethod::Incremental, &pairs);
-            let better = match (&best, &other) {
-                (None | Some(Err(_)), _) => true,
-                (Some(Ok(_)), Err(_)) => false,
-                (Some(Ok((a, _))), Ok((b, _))) => {
-                    let quality = |m: &Map| gate::quality(m, &self.pictures.keypoints);
-                    quality(b) > quality(a)
-                }
-            };
-            if better {
-                best = Some(other);
+    fn run(&self, mut camera: Camera, mut watch: Stopwatch, control: &Control) -> Result<Reconstruction> {
+        let mut attempts = Vec::new();
+        let mut best: Option<(Candidate, ViewGraph)> = None;
+        for _ in 0..FOCAL_ROUNDS {
+            let pairs =
+                relative_poses(self.pictures, &camera, self.matches, self.verified, self.two_view, control)?;
+            watch.lap("relative poses");
+            let is_ordered = self.frames.is_sequential() || is_ordered(self.frames.frames.len(), &pairs);
+            let graph = ViewGraph { camera, pairs, is_ordered };
+            let found = self.map(&graph, &mut attempts, &mut watch, control)?;
+            camera = found.map.camera.clone();
+            let moved = (camera.mean_focal() / graph.camera.mean_focal()).ln().abs();
+            // A map that leaves out most images says little about the focal length.
+            let again = moved > FOCAL_CHANGE && found.verdict.is_ok();
+            if best.as_ref().is_none_or(|(b, _)| self.is_better(&found, b)) {
+                best = Some((found, graph));
+            }
+            if !again {
+                break;
             }
         }
         let no_model = || Error::new(ErrorKind::Internal, "no mapper ran");
-        let (mut map, mut report) = best.ok_or_else(no_model)??;
+        let (mut found, graph) = best.ok_or_else(no_model)?;
+        found.report.warnings = found.verdict?;
+        if let Some(attempt) = attempts.get_mut(found.attempt) {
+            attempt.chosen = true;
+        }
         if self.options.refine_principal_point {
             control.progress(Stage::Sfm, "principal point", 0.95);
-            let evidence = evidence(&pairs, &rotations);
-            let result = refine_principal_point(&mut map, &evidence, control)?;
-            let method = report.method;
-            (map, report) = self.judge(map, method, &pairs)?;
-            report.principal_point_refined = result.refined;
+            let center = refine_principal_point(&mut found.map, &self.pictures.keypoints, control)?;
+            found.report = self.report(&found.map, found.report.method, &graph);
+            found.report.warnings = gate::check_model(&found.report, &found.map, self.frames)?;
+            found.report.principal_point_refined = center.refined;
+            found.report.principal_point_deviation = center.deviation;
             watch.lap("principal point");
         }
+        let Candidate { mut map, mut report, .. } = found;
         normalise(&mut map);
         let model = sparse_model(&map, &self.pictures.keypoints, &self.pictures.colors, self.frames);
         watch.lap("output");
+        report.attempts = attempts;
         report.times = watch.times();
         for warning in &report.warnings {
             control.warn(Stage::Sfm, warning.clone());
@@ -224,14 +231,102 @@ impl Job<'_> {
         Ok(Reconstruction { model, report })
     }
 
-    /// The figures of a map, if it is sound.
-    fn judge(&self, map: Map, method: MappingMethod, pairs: &[TwoViewGeometry]) -> Result<(Map, SfmReport)> {
-        let mut report = self.report(&map, method, pairs);
-        report.warnings = gate::check_model(&report, &map, self.frames)?;
-        Ok((map, report))
+    /// The best map of one view graph: the method asked for; without pairs that contradict the camera's path, where the
+    /// map breaks it; and the incremental method, where the result is doubtful.
+    fn map(
+        &self,
+        graph: &ViewGraph,
+        attempts: &mut Vec<Attempt>,
+        watch: &mut Stopwatch,
+        control: &Control,
+    ) -> Result<Candidate> {
+        let count = self.frames.frames.len();
+        let all = Trusted { pairs: Cow::Borrowed(&graph.pairs), matches: Cow::Borrowed(self.matches) };
+        let mut best = self.attempt(self.options.method, &all, graph, attempts, watch, control)?;
+        let mut trusted = all;
+        if !best.report.broken_steps.is_empty() {
+            trusted = fitting_the_path(count, &graph.pairs, self.matches, control)?;
+            let other = self.attempt(self.options.method, &trusted, graph, attempts, watch, control)?;
+            if self.is_better(&other, &best) {
+                best = other;
+            }
+        }
+        let wanting = best.verdict.is_err() || count <= FEW_IMAGES || best.report.agreeing_matches < AGREEING;
+        if wanting && self.options.method == MappingMethod::Global {
+            let method = MappingMethod::Incremental;
+            let other = self.attempt(method, &trusted, graph, attempts, watch, control)?;
+            if self.is_better(&other, &best) {
+                best = other;
+            }
+        }
+        Ok(best)
     }
 
-    fn report(&self, map: &Map, method: MappingMethod, pairs: &[TwoViewGeometry]) -> SfmReport {
+    /// Makes a map of the `trusted` pairs by `method`, and judges it by all pairs.
+    fn attempt(
+        &self,
+        method: MappingMethod,
+        trusted: &Trusted<'_>,
+        graph: &ViewGraph,
+        attempts: &mut Vec<Attempt>,
+        watch: &mut Stopwatch,
+        control: &Control,
+    ) -> Result<Candidate> {
+        let mut evidence = Evidence {
+            keypoints: &self.pictures.keypoints,
+            matches: &trusted.matches,
+            pairs: &trusted.pairs,
+            camera: graph.camera.clone(),
+            rotations: &[],
+        };
+        let map = match method {
+            MappingMethod::Global => {
+                control.progress(Stage::Sfm, "global mapping", 0.75);
+                let mut consistent = trusted.pairs.to_vec();
+                let rotations = absolute_rotations(self.frames.frames.len(), &mut consistent, control)?;
+                watch.lap("rotation averaging");
+                evidence.rotations = &rotations;
+                evidence.pairs = &consistent;
+                let mut map = map_globally(&evidence, self.options.seed, control)?;
+                watch.lap("global mapping");
+                complete(&mut map, &evidence, control)?;
+                map
+            }
+            MappingMethod::Incremental => {
+                control.progress(Stage::Sfm, "incremental mapping", 0.85);
+                let mut map = map_incrementally(&evidence, control)?;
+                watch.lap("incremental mapping");
+                complete(&mut map, &evidence, control)?;
+                map
+            }
+        };
+        watch.lap("refinement");
+        let report = self.report(&map, method, graph);
+        let verdict = gate::check_model(&report, &map, self.frames);
+        attempts.push(Attempt {
+            method,
+            pairs: trusted.pairs.len(),
+            registered: report.registered,
+            observations: report.observations,
+            agreeing_matches: report.agreeing_matches,
+            refusal: verdict.as_ref().err().map(|e| e.message().to_string()),
+            chosen: false,
+        });
+        Ok(Candidate { map, report, verdict, attempt: attempts.len() - 1 })
+    }
+
+    /// Whether `a` is the better map: a sound one; with more images, then with more observations that fit well.
+    fn is_better(&self, a: &Candidate, b: &Candidate) -> bool {
+        let quality = |c: &Candidate| gate::quality(&c.map, &self.pictures.keypoints);
+        match (&a.verdict, &b.verdict) {
+            (_, Err(_)) => true,
+            (Err(_), Ok(_)) => false,
+            (Ok(_), Ok(_)) => quality(a) > quality(b),
+        }
+    }
+
+    fn report(&self, map: &Map, method: MappingMethod, graph: &ViewGraph) -> SfmReport {
+        let pairs = &graph.pairs;
         let keypoints = &self.pictures.keypoints;
         let views = TriangulationViews::new(map, keypoints);
         let mut errors: Vec<f64> = map
@@ -251,6 +346,8 @@ impl Job<'_> {
             .collect();
         let support = support_of_pairs(map, keypoints, pairs, 2.0 * MAX_ERROR);
         let (agreeing, all) = support.iter().fold((0, 0), |sum, s| (sum.0 + s.agreeing, sum.1 + s.matches));
+        let broken_steps =
+            if graph.is_ordered { broken_steps(map.poses.len(), pairs, &support) } else { Vec::new() };
         let observations = map.observations();
         SfmReport {
             frames: self.frames.frames.len(),
@@ -274,6 +371,9 @@ impl Job<'_> {
             camera_model: map.camera.model,
             camera_params: map.camera.params.clone(),
             principal_point_refined: false,
+            principal_point_deviation: None,
+            broken_steps,
+            attempts: Vec::new(),
             warnings: Vec::new(),
             times: Vec::new(),
         }

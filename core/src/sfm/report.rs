@@ -38,6 +38,27 @@ pub struct FrameRange {
     pub last: usize,
 }
 
+/// A map that was made on the way to the model. The one chosen is sound (it has no refusal), and of those it has most images, then most
+/// observations that fit well.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Attempt {
+    /// The mapper that made it.
+    pub method: MappingMethod,
+    /// Pairs of images that it was made from; fewer than were verified where those that contradict the camera's path were left out.
+    pub pairs: usize,
+    /// Images with a pose.
+    pub registered: usize,
+    /// Observations of all points.
+    pub observations: usize,
+    /// Fraction of the verified matches that agree with it.
+    pub agreeing_matches: f64,
+    /// Why it is not sound.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub refusal: Option<String>,
+    /// Whether it became the model.
+    pub chosen: bool,
+}
+
 /// Figures of a reconstruction. Angles in degrees, lengths in pixels.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct SfmReport {
@@ -83,6 +104,16 @@ pub struct SfmReport {
     pub camera_params: Vec<f64>,
     /// Whether the principal point was refined (else it is the image centre).
     pub principal_point_refined: bool,
+    /// Standard deviation of the principal point (the larger of x and y) that this capture would determine it with;
+    /// absent where it was not examined, or the capture says nothing about it.
+    #[serde(default)]
+    pub principal_point_deviation: Option<f64>,
+    /// Steps `k` to `k + 1` of the camera's path that the model breaks: the matches of neighbouring frames contradict it.
+    #[serde(default)]
+    pub broken_steps: Vec<usize>,
+    /// The maps that were made, in their order; one of them became the model.
+    #[serde(default)]
+    pub attempts: Vec<Attempt>,
     /// What the user should know.
     pub warnings: Vec<Warning>,
     /// Where the time went.

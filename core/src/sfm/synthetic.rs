@@ -31,6 +31,29 @@ impl Capture {
         Self::new(poses.collect(), points, 1.2, noise, seed)
     }
 
+    /// `images` cameras on a full turn around a ball of `points` that looks the same after half a turn ([`Capture::behind`]):
+    /// points 2k and 2k + 1 stand for each other.
+    pub(crate) fn turn(images: usize, points: usize, noise: f64, seed: u64) -> Self {
+        let poses = (0..images).map(|i| {
+            let angle = std::f64::consts::TAU * i as f64 / images as f64;
+            let position =
+                Vector3::new(4.0 * angle.sin(), 0.4 * (3.0 * angle).sin() - 1.0, -4.0 * angle.cos());
+            Pose::look_at(&position, &Vector3::zeros(), &-Vector3::y()).unwrap()
+        });
+        let poses: Vec<Pose> = poses.collect();
+        let mut random = Random::new(seed);
+        let mut side = || 1.2 * (2.0 * random.uniform() - 1.0);
+        let half = (0..points / 2).map(|_| Vector3::new(side(), side(), side()));
+        let points = half.flat_map(|x| [x, Vector3::new(-x.x, x.y, -x.z)]).collect();
+        Self::observe(poses, points, noise, seed)
+    }
+
+    /// Where camera `image` of [`Capture::turn`] would be if what it sees were the opposite side.
+    pub(crate) fn behind(&self, image: usize) -> Pose {
+        let half = UnitQuaternion::from_axis_angle(&Vector3::y_axis(), std::f64::consts::PI);
+        self.poses[image].in_moved_world(1.0, &half, &Vector3::zeros())
+    }
+
     /// `images` cameras that walk along x and look along z at things 2 to 6 ahead.
     pub(crate) fn walk(images: usize, points: usize, noise: f64, seed: u64) -> Self {
         let poses: Vec<Pose> = (0..images)
@@ -147,40 +170,59 @@ impl Capture {
 
     /// Exact two-view geometry of all pairs at most `window` apart with at least 12 points in common.
     pub(crate) fn pairs(&self, window: usize) -> Vec<TwoViewGeometry> {
-        let mut pairs = Vec::new();
-        for i in 0..self.poses.len() {
-            for j in i + 1..(i + window + 1).min(self.poses.len()) {
-                let inliers: Vec<[u32; 2]> = self.seen[i]
-                    .iter()
-                    .enumerate()
-                    .filter_map(|(a, p)| Some([a as u32, self.seen[j].iter().position(|q| q == p)? as u32]))
-                    .collect();
-                if inliers.len() < 12 {
-                    continue;
-                }
-                let mut relative = self.poses[j].after(&self.poses[i].inverse());
-                relative.translation.normalize_mut();
-                let mut angles: Vec<f64> = inliers
-                    .iter()
-                    .map(|m| {
-                        let x = self.points[self.seen[i][m[0] as usize]];
-                        (x - self.poses[i].center()).angle(&(x - self.poses[j].center()))
-                    })
-                    .collect();
-                pairs.push(TwoViewGeometry {
-                    first: i as u32,
-                    second: j as u32,
-                    config: TwoViewConfig::Calibrated,
-                    fundamental: None,
-                    homography: None,
-                    second_from_first: Some(relative),
-                    homography_inliers: inliers.len() / 3,
-                    median_parallax: median(&mut angles).unwrap(),
-                    inliers,
-                });
-            }
+        let near = |i: usize| (i + 1..(i + window + 1).min(self.poses.len())).map(move |j| (i, j));
+        let all = (0..self.poses.len()).flat_map(near);
+        all.filter_map(|(i, j)| self.pair(i, j, &self.poses[i], |p| p)).collect()
+    }
+
+    /// Pairs of the `mistaken` images of [`Capture::turn`] with those on the opposite side, up to `window` images away from the
+    /// exact opposite: what matching finds where it mistakes one side for the other.
+    pub(crate) fn mistaken_pairs(
+        &self,
+        mistaken: std::ops::Range<usize>,
+        window: usize,
+    ) -> Vec<TwoViewGeometry> {
+        let half = self.poses.len() / 2;
+        let opposite = |i: usize| (i + half - window..i + half + window + 1).map(move |j| (i, j));
+        let all = mistaken.flat_map(opposite).filter(|&(i, j)| i < j && j < self.poses.len());
+        all.filter_map(|(i, j)| self.pair(i, j, &self.behind(i), |p| p ^ 1)).collect()
+    }
+
+    /// The pair (i, j) if image `i` had the pose `first` and its points were those named by `same`.
+    fn pair(
+        &self,
+        i: usize,
+        j: usize,
+        first: &Pose,
+        same: impl Fn(usize) -> usize,
+    ) -> Option<TwoViewGeometry> {
+        let matching = |(a, &p): (usize, &usize)| {
+            Some([a as u32, self.seen[j].iter().position(|&q| q == same(p))? as u32])
+        };
+        let inliers: Vec<[u32; 2]> = self.seen[i].iter().enumerate().filter_map(matching).collect();
+        if inliers.len() < 12 {
+            return None;
         }
-        pairs
+        let mut relative = self.poses[j].after(&first.inverse());
+        relative.translation.normalize_mut();
+        let mut angles: Vec<f64> = inliers
+            .iter()
+            .map(|m| {
+                let x = self.points[self.seen[j][m[1] as usize]];
+                (x - first.center()).angle(&(x - self.poses[j].center()))
+            })
+            .collect();
+        Some(TwoViewGeometry {
+            first: i as u32,
+            second: j as u32,
+            config: TwoViewConfig::Calibrated,
+            fundamental: None,
+            homography: None,
+            second_from_first: Some(relative),
+            homography_inliers: inliers.len() / 3,
+            median_parallax: median(&mut angles).unwrap(),
+            inliers,
+        })
     }
 
     /// Root-mean-square distance of the centres of `map` to the truth after a similarity, relative to their spread, and

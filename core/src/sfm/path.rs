@@ -1,0 +1,178 @@
+//! What the order of the frames says about a map.
+//!
+//! Things that look alike from several sides (a box, a quadcopter, two doors) make pairs of pictures that agree in every
+//! match and are wrong all the same: a stretch of the video is folded onto another. Nothing inside the stretch tells;
+//! but where it begins and ends, neighbours in time, which see nearly the same, contradict the map. So neighbours are
+//! asked at every step of the path. Where they contradict the map, the path is trusted first: rotations along it, then
+//! those pairs of distant frames that fit them.
+
+use std::borrow::Cow;
+use std::collections::BTreeSet;
+
+use crate::control::Control;
+use crate::error::Result;
+
+use super::front_end::absolute_rotations;
+use super::matching::PairMatches;
+use super::support::Support;
+use super::two_view::TwoViewGeometry;
+
+/// Pairs of frames up to this far apart say whether the path holds together between them.
+const NEIGHBOURS: u32 = 4;
+/// Fewer matches across a step say nothing.
+const MIN_MATCHES: usize = 50;
+/// A step is broken if a smaller fraction of the matches across it agrees with the map.
+const MIN_AGREEING: f64 = 0.4;
+/// Frames up to this far apart are taken to see the same side of things.
+const CHAIN: u32 = 16;
+/// Pairs of frames that contradict the rotations along the path by more than this (radians) join things that only look
+/// alike. Rotations drift by tenths of a degree per frame; objects repeat themselves after a turn of 45 degrees or more.
+const MAX_LOOP_ANGLE: f64 = 0.5;
+/// Pictures of which this fraction has a neighbour in the list among its best partners are in the order of the path.
+const ORDERED: f64 = 0.8;
+const BEST_PARTNERS: usize = 3;
+
+/// Whether neighbours in the list are neighbours on the camera's path, by what matches best.
+pub(crate) fn is_ordered(images: usize, pairs: &[TwoViewGeometry]) -> bool {
+    let mut partners = vec![Vec::new(); images];
+    for p in pairs {
+        partners[p.first as usize].push((p.inliers.len(), p.second));
+        partners[p.second as usize].push((p.inliers.len(), p.first));
+    }
+    let beside_best = |(i, of): (usize, &mut Vec<(usize, u32)>)| {
+        of.sort_unstable_by(|a, b| b.cmp(a));
+        of.iter().take(BEST_PARTNERS).any(|&(_, j)| i.abs_diff(j as usize) == 1)
+    };
+    let ordered = partners.iter_mut().enumerate().map(beside_best).filter(|&b| b).count();
+    images > 2 * BEST_PARTNERS && ordered as f64 >= ORDERED * images as f64
+}
+
+/// Steps of the path (`k`: from image `k` to the next) across which neighbours contradict the map. `support` is that of `pairs`.
+pub(crate) fn broken_steps(images: usize, pairs: &[TwoViewGeometry], support: &[Support]) -> Vec<usize> {
+    let mut across = vec![Support::default(); images.saturating_sub(1)];
+    for (pair, s) in pairs.iter().zip(support).filter(|(p, _)| p.second - p.first <= NEIGHBOURS) {
+        for step in &mut across[pair.first as usize..pair.second as usize] {
+            step.matches += s.matches;
+            step.agreeing += s.agreeing;
+        }
+    }
+    let broken = |s: &Support| s.matches >= MIN_MATCHES && s.ratio() < MIN_AGREEING;
+    let suspects: Vec<usize> = (0..across.len()).filter(|&k| broken(&across[k])).collect();
+    // Pairs across a broken step lie across its neighbours too: of a run of steps the worst one is meant.
+    let worst =
+        |run: &[usize]| run.iter().copied().min_by(|&a, &b| across[a].ratio().total_cmp(&across[b].ratio()));
+    suspects.chunk_by(|a, b| b - a == 1).filter_map(worst).collect()
+}
+
+/// Pairs and matches that a mapper may use.
+pub(crate) struct Trusted<'a> {
+    /// Verified pairs with relative poses.
+    pub(crate) pairs: Cow<'a, [TwoViewGeometry]>,
+    /// Candidate matches.
+    pub(crate) matches: Cow<'a, [PairMatches]>,
+}
+
+/// The pairs that fit the rotations along the path, and the matches without those of pairs that do not.
+///
+/// # Errors
+/// As [`absolute_rotations`].
+pub(crate) fn fitting_the_path(
+    images: usize,
+    pairs: &[TwoViewGeometry],
+    matches: &[PairMatches],
+    control: &Control,
+) -> Result<Trusted<'static>> {
+    let near = |p: &&TwoViewGeometry| p.second - p.first <= CHAIN;
+    let mut chain: Vec<TwoViewGeometry> = pairs.iter().filter(near).cloned().collect();
+    let rotations = absolute_rotations(images, &mut chain, control)?;
+    let fits = |p: &TwoViewGeometry| {
+        let (a, b) = (rotations[p.first as usize], rotations[p.second as usize]);
+        let along = a.zip(b).map(|(a, b)| b * a.inverse());
+        let pair = p.second_from_first.map(|pose| pose.rotation);
+        // Where the path does not tell, the pair is believed.
+        along.zip(pair).is_none_or(|(along, pair)| along.angle_to(&pair) <= MAX_LOOP_ANGLE)
+    };
+    let (fitting, unfit): (Vec<_>, Vec<_>) = pairs.iter().partition(|p| fits(p));
+    let unfit: BTreeSet<(u32, u32)> = unfit.into_iter().map(|p| (p.first, p.second)).collect();
+    let matches = matches.iter().filter(|m| !unfit.contains(&(m.first, m.second))).cloned().collect();
+    Ok(Trusted { pairs: fitting.into_iter().cloned().collect(), matches: Cow::Owned(matches) })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sfm::mapper::tests::evidence_of;
+    use crate::sfm::mapper::{Evidence, complete, map_globally};
+    use crate::sfm::support::support_of_pairs;
+    use crate::sfm::synthetic::Capture;
+
+    /// A full turn whose frames 2 to 13 are mistaken for the opposite side.
+    fn folded() -> (Capture, Vec<TwoViewGeometry>) {
+        let capture = Capture::turn(60, 3000, 0.4, 3);
+        let mut pairs = capture.pairs(4);
+        pairs.extend(capture.mistaken_pairs(2..14, 6));
+        pairs.sort_by_key(|p| (p.first, p.second));
+        (capture, pairs)
+    }
+
+    #[test]
+    fn a_folded_map_is_broken_where_the_fold_begins_and_ends() {
+        let (capture, pairs) = folded();
+        let steps = |map: &crate::sfm::map::Map| {
+            broken_steps(60, &pairs, &support_of_pairs(map, &capture.keypoints, &pairs, 8.0))
+        };
+        let mut map = capture.true_map();
+        assert_eq!(steps(&map), Vec::<usize>::new());
+        (10..20).for_each(|i| map.poses[i] = Some(capture.behind(i)));
+        assert_eq!(steps(&map), vec![9, 19]);
+        // A frame left out does not hide the step.
+        map.poses[10] = None;
+        assert_eq!(steps(&map), vec![9, 19]);
+    }
+
+    #[test]
+    fn a_fold_is_undone_by_trusting_the_path() {
+        let (capture, pairs) = folded();
+        let (_, matches) = evidence_of(&capture, 4);
+        let control = Control::new();
+        let map = |pairs: &[TwoViewGeometry], matches: &[PairMatches]| {
+            let mut consistent = pairs.to_vec();
+            let rotations = absolute_rotations(60, &mut consistent, &control).unwrap();
+            let evidence = Evidence {
+                keypoints: &capture.keypoints,
+                matches,
+                pairs: &consistent,
+                camera: capture.camera.clone(),
+                rotations: &rotations,
+            };
+            let mut map = map_globally(&evidence, 0, &control).unwrap();
+            complete(&mut map, &evidence, &control).unwrap();
+            map
+        };
+        let steps = |map: &crate::sfm::map::Map| {
+            broken_steps(60, &pairs, &support_of_pairs(map, &capture.keypoints, &pairs, 8.0))
+        };
+        assert!(!steps(&map(&pairs, &matches)).is_empty(), "the example is too easy");
+        let trusted = fitting_the_path(60, &pairs, &matches, &control).unwrap();
+        let map = map(&trusted.pairs, &trusted.matches);
+        assert_eq!(steps(&map), Vec::<usize>::new());
+        assert_eq!(map.registered(), 60);
+        let (centers, rotations) = capture.errors(&map);
+        assert!(centers < 0.02 && rotations < 0.5, "{centers} {rotations}");
+    }
+
+    #[test]
+    fn the_order_of_a_path_is_seen_in_what_matches_best() {
+        let capture = Capture::orbit(30, 900, 0.0, 4);
+        let pairs = capture.pairs(8);
+        assert!(is_ordered(30, &pairs));
+        let shuffled: Vec<TwoViewGeometry> = pairs
+            .into_iter()
+            .map(|p| {
+                let (a, b) = (7 * p.first % 30, 7 * p.second % 30);
+                TwoViewGeometry { first: a.min(b), second: a.max(b), ..p }
+            })
+            .collect();
+        assert!(!is_ordered(30, &shuffled));
+    }
+}
