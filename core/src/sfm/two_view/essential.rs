@@ -4,6 +4,7 @@ use nalgebra::{Matrix3, Vector3};
 
 use super::linear::{null_space, solve_damped};
 use super::polynomial::real_roots;
+use super::refine::RelativePose;
 use crate::camera::Pose;
 
 /// Powers of (x, y, z) of the monomials of degree at most 1, 2 and 3. The order of the cubic ones is Nistér's: elimination of the first
@@ -259,8 +260,29 @@ pub(crate) fn skew(v: &Vector3<f64>) -> Matrix3<f64> {
 }
 
 /// `E = [t]ₓ R` of the pose second-from-first.
+#[cfg(test)]
 pub(crate) fn essential_from_pose(pose: &Pose) -> Matrix3<f64> {
     skew(&pose.translation) * pose.rotation_matrix()
+}
+
+/// The four relative poses of an exact essential matrix of unit norm, in closed form (Horn, "Recovering Baseline and Orientation from
+/// Essential Matrix", 1990).
+pub(crate) fn relative_poses_of_essential(essential: &Matrix3<f64>) -> [RelativePose; 4] {
+    // E = [b]ₓ R with |b| = 1. The columns of E are perpendicular to b, and those of the matrix of cofactors are multiples of it.
+    let e = essential * std::f64::consts::SQRT_2;
+    let [c0, c1, c2] = [0, 1, 2].map(|k| e.column(k).into_owned());
+    let cofactors = [c1.cross(&c2), c2.cross(&c0), c0.cross(&c1)];
+    let mut b = cofactors[0];
+    for c in &cofactors[1..] {
+        if c.norm_squared() > b.norm_squared() {
+            b = *c;
+        }
+    }
+    b.normalize_mut();
+    // cof E = b bᵀ R and [b]ₓ E = (b bᵀ - I) R; -b gives the other rotation.
+    let (sum, turned) = (Matrix3::from_columns(&cofactors), skew(&b) * e);
+    [(sum - turned, b), (sum - turned, -b), (sum + turned, b), (sum + turned, -b)]
+        .map(|(rotation, direction)| RelativePose { rotation, direction })
 }
 
 /// The four poses (|t| = 1) of an essential matrix (Hartley & Zisserman, 9.14). `None` if it is not finite.
@@ -319,6 +341,19 @@ mod tests {
                 p.rotation.angle_to(&scene.pose.rotation) < 1e-7 && (p.translation - direction).norm() < 1e-7
             });
             assert_eq!(hits.count(), 1);
+            let essential = essential_from_pose(&scene.pose).normalize();
+            for e in [essential, -essential] {
+                let closed = relative_poses_of_essential(&e);
+                for pose in &closed {
+                    assert!((pose.rotation.determinant() - 1.0).abs() < 1e-9);
+                    assert!(essential_distance(&pose.essential().normalize(), &e) < 1e-9);
+                }
+                let rotation = scene.pose.rotation_matrix();
+                let hits = closed.iter().filter(|p| {
+                    (p.rotation - rotation).norm() < 1e-9 && (p.direction - direction).norm() < 1e-9
+                });
+                assert_eq!(hits.count(), 1);
+            }
         }
     }
 }

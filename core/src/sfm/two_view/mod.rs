@@ -8,6 +8,7 @@
 //!
 //! Called by the mapper. Minimal solvers stand in a file each; `ransac` is the loop around them, `score` and `refine` its hot inner parts.
 
+mod cheirality;
 mod essential;
 mod fundamental;
 mod homography;

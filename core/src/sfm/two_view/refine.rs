@@ -4,9 +4,9 @@
 //! The nine derivatives by the entries of the matrix are accumulated once; each kind of geometry then projects them onto its own
 //! tangent space: 5 dimensions for a relative pose, 7 for a fundamental matrix.
 
-use nalgebra::{Matrix3, UnitQuaternion, Vector3};
+use nalgebra::{Matrix3, Rotation3, UnitQuaternion, Vector3};
 
-use super::essential::{poses_from_essential, skew};
+use super::essential::skew;
 use super::linear::solve_damped;
 use super::score::{LANES, PointPairs};
 use crate::camera::Pose;
@@ -19,12 +19,28 @@ trait Manifold<const K: usize>: Sized {
     fn moved(&self, step: &[f64; K]) -> Self;
 }
 
-struct RelativePose {
-    rotation: Matrix3<f64>,
-    direction: Vector3<f64>,
+/// A relative pose (second-from-first) up to the length of its baseline.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct RelativePose {
+    pub(crate) rotation: Matrix3<f64>,
+    /// Translation, unit length.
+    pub(crate) direction: Vector3<f64>,
 }
 
 impl RelativePose {
+    pub(crate) fn of(pose: &Pose) -> Self {
+        Self { rotation: pose.rotation_matrix(), direction: pose.translation.normalize() }
+    }
+
+    pub(crate) fn pose(&self) -> Pose {
+        Pose::from_matrix(&self.rotation, self.direction)
+    }
+
+    /// `E = [t]ₓ R`.
+    pub(crate) fn essential(&self) -> Matrix3<f64> {
+        skew(&self.direction) * self.rotation
+    }
+
     /// Two directions perpendicular to the baseline and to each other.
     fn perpendicular(&self) -> [Vector3<f64>; 2] {
         let mut axis = Vector3::zeros();
@@ -36,7 +52,7 @@ impl RelativePose {
 
 impl Manifold<5> for RelativePose {
     fn matrix(&self) -> Matrix3<f64> {
-        skew(&self.direction) * self.rotation
+        self.essential()
     }
 
     fn tangents(&self) -> [Matrix3<f64>; 5] {
@@ -89,25 +105,19 @@ fn rotation_of(v: Vector3<f64>) -> Matrix3<f64> {
     UnitQuaternion::from_scaled_axis(v).to_rotation_matrix().into_inner()
 }
 
-/// Refines a relative pose on pairs of points of the planes z = 1. `scale`: the residual at which a match loses its influence.
-pub(crate) fn refine_pose(pose: &Pose, pairs: &PointPairs, scale: f64, iterations: usize) -> Pose {
-    let start = RelativePose { rotation: pose.rotation_matrix(), direction: pose.translation.normalize() };
-    let (refined, _) = levenberg_marquardt(start, pairs, scale, iterations);
-    // Products of many rotation matrices drift; the quaternion is unit again.
-    Pose::from_matrix(&refined.rotation, refined.direction)
-}
-
-/// Like [`refine_pose`] for an essential matrix whose pose is not yet chosen.
-pub(crate) fn refine_essential(
-    essential: &Matrix3<f64>,
+/// Refines a relative pose on pairs of points of the planes z = 1; also the cost. `scale`: the residual at which a match loses its
+/// influence.
+pub(crate) fn refine_pose(
+    pose: &RelativePose,
     pairs: &PointPairs,
     scale: f64,
     iterations: usize,
-) -> Option<Matrix3<f64>> {
-    let [pose, ..] = poses_from_essential(essential)?;
-    let start = RelativePose { rotation: pose.rotation_matrix(), direction: pose.translation };
-    let matrix = levenberg_marquardt(start, pairs, scale, iterations).0.matrix();
-    matrix.iter().all(|v| v.is_finite()).then(|| matrix.normalize())
+) -> (RelativePose, f64) {
+    let (refined, cost) = levenberg_marquardt(*pose, pairs, scale, iterations);
+    // Products of many rotation matrices drift; by way of a quaternion it is a rotation again.
+    let rotation = Rotation3::from_matrix_unchecked(refined.rotation);
+    let rotation = UnitQuaternion::from_rotation_matrix(&rotation).to_rotation_matrix().into_inner();
+    (RelativePose { rotation, ..refined }, cost)
 }
 
 /// Refines a fundamental matrix on pairs of points of the same unit. `scale` as in [`refine_pose`].
@@ -346,7 +356,7 @@ mod tests {
                 translation: scene.pose.translation + 0.02 * random_direction(&mut random),
             };
             // The motion itself can be ill-conditioned; what it says about the right matches is not.
-            let pose = refine_pose(&start, &pairs, 0.05, 50);
+            let pose = refine_pose(&RelativePose::of(&start), &pairs, 0.05, 50).0.pose();
             let f = refine_fundamental(&essential_from_pose(&start), &pairs, 0.05, 50).unwrap();
             for matrix in [essential_from_pose(&pose), f] {
                 let refined = Sampson::new(&matrix);

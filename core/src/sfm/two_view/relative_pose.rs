@@ -1,15 +1,16 @@
 //! The relative pose of a pair whose cameras are calibrated.
 
-use nalgebra::{Matrix3, Vector3};
+use nalgebra::Matrix3;
 use rayon::prelude::*;
 
-use super::essential::{essential_from_pose, five_point_essential, poses_from_essential};
+use super::cheirality::{ChiralSampson, TwoRays};
+use super::essential::{five_point_essential, poses_from_essential, relative_poses_of_essential};
 use super::ransac::{Problem, lo_ransac};
-use super::refine::{refine_essential, refine_pose};
-use super::score::{PointPairs, Sampson, Score, inlier_rows, msac};
-use super::verify::{check_matches, sampled, some_inliers};
+use super::refine::{RelativePose, refine_pose};
+use super::score::{PointPairs, Residual, Score, inlier_rows, msac};
+use super::verify::{check_matches, sampled, some_rows};
 use super::{TwoViewConfig, TwoViewGeometry, TwoViewOptions, Views};
-use crate::camera::{Camera, Pose};
+use crate::camera::Camera;
 use crate::control::Control;
 use crate::error::{Error, Result};
 use crate::sfm::matching::PairMatches;
@@ -68,25 +69,25 @@ fn estimate_relative_pose(
     let guess = verified
         .fundamental
         .map(|f| calibration_matrix(cameras[1]).transpose() * f * calibration_matrix(cameras[0]));
-    let guess = guess.and_then(|e| poses_from_essential(&e)).map(|[pose, ..]| essential_from_pose(&pose));
+    let guesses: Vec<RelativePose> = guess
+        .and_then(|e| poses_from_essential(&e))
+        .map(|poses| poses.iter().map(RelativePose::of).collect())
+        .unwrap_or_default();
     let seed = options.seed_of(pair.first, pair.second, 5);
-    let found = lo_ransac(&problem, &options.stopping(), seed, guess.as_slice());
-    let Some((essential, _)) = found else { return failed };
-    let Some(pose) = choose_pose(&essential, &points, threshold) else { return failed };
+    let Some((pose, _)) = lo_ransac(&problem, &options.stopping(), seed, &guesses) else { return failed };
 
     // The last refinement, on all matches that may still become inliers.
-    let rows = inlier_rows(&points, &Sampson::new(&essential), 4.0 * threshold * threshold);
+    let rows = problem.inliers(&pose, 2.0 * threshold);
     let near = PointPairs::new(rows.into_iter().map(|i| points.row(i)));
-    let pose = refine_pose(&pose, &near, 0.5 * threshold, 20);
-    if !pose.is_finite() {
+    let (pose, _) = refine_pose(&pose, &near, 0.5 * threshold, 20);
+    if !pose.pose().is_finite() {
         return failed;
     }
 
-    let essential = essential_from_pose(&pose);
     let rays = TwoRays::new(&pose, threshold, options.min_epipole_angle);
     let mut parallax = Vec::new();
     let mut inliers = Vec::new();
-    for i in inlier_rows(&points, &Sampson::new(&essential), threshold * threshold) {
+    for i in problem.inliers(&pose, threshold) {
         if let Some(angle) = rays.plausible_parallax(points.row(i)) {
             parallax.push(angle);
             inliers.push(pair.matches[i]);
@@ -107,12 +108,12 @@ fn estimate_relative_pose(
             TwoViewConfig::Calibrated
         },
         fundamental: match (inverse(cameras[0]), inverse(cameras[1])) {
-            (Some(k1), Some(k2)) => Some((k2.transpose() * essential * k1).normalize()),
+            (Some(k1), Some(k2)) => Some((k2.transpose() * pose.essential() * k1).normalize()),
             _ => None,
         },
         homography: verified.homography,
         homography_inliers: verified.homography_inliers,
-        second_from_first: Some(pose),
+        second_from_first: Some(pose.pose()),
         median_parallax: *median,
         inliers,
         ..failed
@@ -125,85 +126,57 @@ fn calibration_matrix(camera: &Camera) -> Matrix3<f64> {
     Matrix3::new(fx, 0.0, c.x, 0.0, fy, c.y, 0.0, 0.0, 1.0)
 }
 
-/// The pose of an essential matrix with the most inliers in front of both cameras.
-fn choose_pose(essential: &Matrix3<f64>, points: &PointPairs, threshold: f64) -> Option<Pose> {
-    let rows = inlier_rows(points, &Sampson::new(essential), threshold * threshold);
-    let votes = |pose: &Pose| {
-        let rays = TwoRays::new(pose, 0.0, 0.0);
-        rows.iter().filter(|&&i| rays.plausible_parallax(points.row(i)).is_some()).count()
-    };
-    poses_from_essential(essential)?.into_iter().max_by_key(votes)
-}
-
-/// Two rays of a match under a relative pose.
-struct TwoRays {
-    rotation: Matrix3<f64>,
-    direction: Vector3<f64>,
-    /// Parallax (radians) that noise can make.
-    noise: f64,
-    /// Cosine of the smallest angle from an epipole.
-    epipole_cosine: f64,
-}
-
-impl TwoRays {
-    fn new(pose: &Pose, noise: f64, min_epipole_angle: f64) -> Self {
-        Self {
-            rotation: pose.rotation_matrix(),
-            direction: pose.translation.normalize(),
-            noise,
-            epipole_cosine: min_epipole_angle.cos(),
-        }
-    }
-
-    /// The angle between the two rays of a match (points of the planes z = 1) if they meet in front of both cameras, or are parallel up to
-    /// noise, and are not close to an epipole.
-    fn plausible_parallax(&self, [x1, y1, x2, y2]: [f64; 4]) -> Option<f64> {
-        let a = (self.rotation * Vector3::new(x1, y1, 1.0)).normalize();
-        let b = Vector3::new(x2, y2, 1.0).normalize();
-        let t = &self.direction;
-        let (cosine, sine) = (a.dot(&b), a.cross(&b).norm());
-        let angle = sine.atan2(cosine);
-        let (at, bt) = (a.dot(t), b.dot(t));
-        if self.epipole_cosine < 1.0 && at.abs().max(bt.abs()) > self.epipole_cosine {
-            return None;
-        }
-        // λ1 a + t = λ2 b in least squares; both numerators have the sign of the depth.
-        let in_front = cosine * bt - at > 0.0 && bt - cosine * at > 0.0;
-        (in_front || angle < self.noise).then_some(angle)
-    }
-}
-
 struct EssentialProblem<'a> {
     points: &'a PointPairs,
     threshold: f64,
 }
 
+impl EssentialProblem<'_> {
+    /// Rows with an error below `threshold` in front of both cameras. Noise along the epipolar line, which parallax is measured along, is
+    /// what it is across.
+    fn inliers(&self, pose: &RelativePose, threshold: f64) -> Vec<usize> {
+        inlier_rows(self.points, &ChiralSampson::new(pose, threshold), threshold * threshold)
+    }
+}
+
 impl Problem for EssentialProblem<'_> {
-    type Model = Matrix3<f64>;
+    type Model = RelativePose;
     const SAMPLE: usize = 5;
 
     fn len(&self) -> usize {
         self.points.len()
     }
 
-    fn solve(&self, sample: &[usize], models: &mut Vec<Matrix3<f64>>) {
+    fn solve(&self, sample: &[usize], models: &mut Vec<RelativePose>) {
         let (x1, x2) = sampled::<5>(self.points, sample);
-        five_point_essential(&x1, &x2, models);
+        let mut essentials = Vec::with_capacity(10);
+        five_point_essential(&x1, &x2, &mut essentials);
+        // The residuals of the sample are zero: what remains of the test is whether the cameras can have seen it.
+        let seen = |pose: &RelativePose| {
+            let residual = ChiralSampson::new(pose, self.threshold);
+            sample.iter().all(|&i| residual.squared(self.points.row(i)).is_finite())
+        };
+        models.extend(essentials.iter().flat_map(relative_poses_of_essential).filter(seen));
     }
 
-    fn score(&self, model: &Matrix3<f64>, limit: f64) -> Score {
-        msac(self.points, &Sampson::new(model), self.threshold * self.threshold, limit)
+    fn score(&self, model: &RelativePose, limit: f64) -> Score {
+        let residual = ChiralSampson::new(model, self.threshold);
+        msac(self.points, &residual, self.threshold * self.threshold, limit)
     }
 
-    fn refine(&self, model: &Matrix3<f64>) -> Option<Matrix3<f64>> {
-        let near = some_inliers(self.points, model, 2.0 * self.threshold);
-        refine_essential(model, &near, 0.5 * self.threshold, 8)
+    fn refine(&self, model: &RelativePose) -> Option<RelativePose> {
+        let near = some_rows(self.points, self.inliers(model, 2.0 * self.threshold));
+        let (refined, cost) = refine_pose(model, &near, 0.5 * self.threshold, 8);
+        cost.is_finite().then_some(refined)
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::camera::Pose;
+    use crate::random::Random;
+    use crate::sfm::features::Keypoint;
     use crate::sfm::two_view::synthetic::{Pair, PairKind};
     use crate::sfm::two_view::verify_pairs;
 
@@ -241,6 +214,45 @@ mod tests {
                 );
                 assert!(geometry.median_parallax > 0.015, "{}", geometry.median_parallax);
             }
+        }
+    }
+
+    /// `count` more matches that agree with one epipolar geometry but lie behind the cameras, every second one.
+    fn add_impossible_matches(pair: &mut Pair, count: usize) {
+        let mut random = Random::new(5);
+        let pose = Pose {
+            rotation: nalgebra::UnitQuaternion::from_euler_angles(0.05, -0.2, 0.1),
+            translation: nalgebra::Vector3::new(-0.6, 0.7, 0.3).normalize(),
+        };
+        let wanted = pair.matches.matches.len() + count;
+        while pair.matches.matches.len() < wanted {
+            let k = pair.matches.matches.len();
+            let pixel = nalgebra::Vector2::new(1000.0 * random.uniform(), 800.0 * random.uniform());
+            let depth = (2.0 + 4.0 * random.uniform()) * if k.is_multiple_of(2) { 1.0 } else { -1.0 };
+            let seen = pose.transform(&(pair.camera.ray(&pixel) / pair.camera.ray(&pixel).z * depth));
+            let other = pair.camera.principal_point() + 900.0 * seen.xy() / seen.z;
+            if other.x < 0.0 || other.x > 1000.0 || other.y < 0.0 || other.y > 800.0 {
+                continue;
+            }
+            for (f, p) in pair.features.iter_mut().zip([pixel, other]) {
+                f.keypoints.push(Keypoint { x: p.x as f32, y: p.y as f32, scale: 2.0, orientation: 0.0 });
+            }
+            // Anywhere among the others: the best come first.
+            let place = random.below(k + 1);
+            pair.matches.matches.insert(place, [k as u32; 2]);
+        }
+    }
+
+    #[test]
+    fn matches_behind_the_cameras_do_not_count() {
+        for seed in 0..10 {
+            let mut pair = Pair::new(PairKind::General, seed, 200, 0.0, 0.5);
+            // More matches agree with the wrong geometry than with the right one, but only half of them can have been seen.
+            add_impossible_matches(&mut pair, 300);
+            let geometry = estimate(&pair);
+            let pose = geometry.second_from_first.unwrap();
+            let turn = pose.rotation.angle_to(&pair.pose.rotation).to_degrees();
+            assert!(turn < 0.5, "{seed}: {turn}°");
         }
     }
 

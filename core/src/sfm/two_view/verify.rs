@@ -144,9 +144,8 @@ pub(super) fn sampled<const N: usize>(
     (rows.map(|r| [r[0], r[1]]), rows.map(|r| [r[2], r[3]]))
 }
 
-/// At most [`REFINED_MATCHES`] of the matches with an error below `threshold`, evenly spread over them.
-pub(super) fn some_inliers(points: &PointPairs, matrix: &Matrix3<f64>, threshold: f64) -> PointPairs {
-    let rows = inlier_rows(points, &Sampson::new(matrix), threshold * threshold);
+/// At most [`REFINED_MATCHES`] of the given rows, evenly spread over them.
+pub(super) fn some_rows(points: &PointPairs, rows: Vec<usize>) -> PointPairs {
     let step = rows.len().div_ceil(REFINED_MATCHES).max(1);
     PointPairs::new(rows.into_iter().step_by(step).map(|i| points.row(i)))
 }
@@ -183,7 +182,8 @@ impl Problem for FundamentalProblem<'_> {
     }
 
     fn refine(&self, model: &Matrix3<f64>) -> Option<Matrix3<f64>> {
-        let inliers = some_inliers(self.points, model, self.threshold);
+        let rows = inlier_rows(self.points, &Sampson::new(model), self.threshold * self.threshold);
+        let inliers = some_rows(self.points, rows);
         // Least squares leaves the neighbourhood of a sample's noise in one step; the robust refinement follows from there.
         let start = eight_point_fundamental(inliers.rows())?;
         refine_fundamental(&start, &inliers, 0.5 * self.threshold, 6)
