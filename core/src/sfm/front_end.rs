@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use image::RgbImage;
-use nalgebra::{Matrix3, UnitQuaternion, Vector2};
+use nalgebra::{UnitQuaternion, Vector2};
 use rayon::prelude::*;
 
 use crate::camera::Camera;
@@ -12,11 +12,12 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::video::Frames;
 
 use super::SfmOptions;
+use super::calibration::estimate_focal;
 use super::features::{FeatureOptions, Features, extract};
 use super::matching::{MatchOptions, PairMatches, match_pairs};
 use super::pairing::{PairingOptions, candidate_pairs};
 use super::rotation_averaging::{RelativeRotation, RotationAveragingOptions, average_rotations};
-use super::two_view::{TwoViewConfig, TwoViewGeometry, TwoViewOptions, Views, estimate_relative_poses};
+use super::two_view::{TwoViewGeometry, TwoViewOptions, Views, estimate_relative_poses};
 
 /// What was read from the pictures, by image.
 pub(crate) struct Pictures {
@@ -91,28 +92,23 @@ pub(crate) fn initial_camera(frames: &Frames, options: &SfmOptions) -> (Camera, 
     (Camera::from_focal(options.camera_model, prior.unwrap_or(guess), width, height), prior.is_some())
 }
 
-/// Sets the focal length that makes most fundamental matrices essential ones: `K^T F K` must have two equal singular
-/// values. Pairs vote on a grid from 0.3 to 5 times the longer side.
-pub(crate) fn vote_focal(camera: &mut Camera, pairs: &[TwoViewGeometry]) {
-    const STEPS: i32 = 60;
-    /// Difference of the singular values, relative, at which a vote has fallen to 1/e.
-    const TOLERANCE: f64 = 0.03;
-    let side = f64::from(camera.width.max(camera.height));
-    let center = camera.principal_point();
-    let vote = |focal: f64| -> f64 {
-        let k = Matrix3::new(focal, 0.0, center.x, 0.0, focal, center.y, 0.0, 0.0, 1.0);
-        let one = |p: &TwoViewGeometry| {
-            let f = p.fundamental.filter(|_| p.config == TwoViewConfig::Uncalibrated)?;
-            let s = (k.transpose() * f * k).singular_values();
-            Some((p.inliers.len() as f64).sqrt() * (-(1.0 - s[1] / s[0]) / TOLERANCE).exp())
-        };
-        pairs.iter().filter_map(one).sum()
-    };
-    let focal = |step: i32| side * 0.3 * (5.0f64 / 0.3).powf(f64::from(step) / f64::from(STEPS));
-    let best = (0..=STEPS).map(|step| (vote(focal(step)), focal(step))).max_by(|a, b| a.0.total_cmp(&b.0));
-    if let Some((_, focal)) = best.filter(|(votes, _)| *votes > 0.0) {
-        camera.params = Camera::from_focal(camera.model, focal, camera.width, camera.height).params;
+/// Sets the focal length that the verified pairs agree on; leaves the guess where they say nothing.
+///
+/// # Errors
+/// [`ErrorKind::Cancelled`].
+pub(crate) fn calibrate(
+    camera: &mut Camera,
+    pictures: &Pictures,
+    verified: &[TwoViewGeometry],
+    control: &Control,
+) -> Result<()> {
+    let camera_of = vec![0; pictures.features.len()];
+    let cameras = [camera.clone()];
+    let views = Views { features: &pictures.features, camera_of: &camera_of, cameras: &cameras };
+    if let Some(estimate) = estimate_focal(&views, verified, control)? {
+        camera.params = Camera::from_focal(camera.model, estimate.focal, camera.width, camera.height).params;
     }
+    Ok(())
 }
 
 /// Relative poses of the verified pairs for the calibrated `camera`, in their order; degenerate pairs are left out.

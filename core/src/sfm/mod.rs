@@ -4,7 +4,7 @@
 //! pictures by one camera whose focal length nobody knows.
 //!
 //! ```text
-//! features → pairing → matching → two_view → view_graph (focal length) → rotation_averaging → tracks
+//! features → pairing → matching → two_view → calibration (focal length) → rotation_averaging → tracks
 //!          → global_positioning → bundle_adjustment → retriangulation → resection → gate → SparseModel
 //! ```
 //!
@@ -13,6 +13,7 @@
 //! Estimators compute in f64 and are deterministic for any number of threads: parallel loops write to their own
 //! slots, and sums are taken in a fixed order.
 
+pub mod calibration;
 pub mod features;
 pub mod matching;
 pub mod pairing;

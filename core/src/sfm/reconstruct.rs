@@ -11,7 +11,7 @@ use crate::video::Frames;
 
 use super::features::FeatureOptions;
 use super::front_end::{
-    Pictures, absolute_rotations, initial_camera, match_pictures, read_pictures, relative_poses, vote_focal,
+    Pictures, absolute_rotations, calibrate, initial_camera, match_pictures, read_pictures, relative_poses,
 };
 use super::gate;
 use super::incremental::map_incrementally;
@@ -126,7 +126,7 @@ fn run(frames: &Frames, options: &SfmOptions, control: &Control) -> Result<Recon
     let rotation_only = gate::rotation_only_pairs(&verified, &camera);
     gate::check_pairs(&verified, rotation_only, frames)?;
     if !known_focal {
-        vote_focal(&mut camera, &verified);
+        calibrate(&mut camera, &pictures, &verified, control)?;
     }
     watch.lap("calibration");
     let job = Job {

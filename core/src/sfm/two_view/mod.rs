@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! PairMatches ─ verify_pairs ─▶ TwoViewGeometry (F, H; focal lengths unknown)
-//!             ─ calibration::calibrate_focals ─▶ focal lengths
+//!             ─ calibration::estimate_focal ─▶ focal length
 //!             ─ estimate_relative_poses ─▶ TwoViewGeometry (R, t; inliers counted anew)
 //! ```
 //!
@@ -10,6 +10,7 @@
 
 mod cheirality;
 mod essential;
+mod focal_profile;
 mod fundamental;
 mod homography;
 mod linear;
@@ -28,6 +29,7 @@ use nalgebra::Matrix3;
 use super::features::Features;
 use crate::camera::{Camera, Pose};
 
+pub(crate) use focal_profile::FocalProfile;
 pub use relative_pose::estimate_relative_poses;
 pub use verify::{verify_pair, verify_pairs};
 
