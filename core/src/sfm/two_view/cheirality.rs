@@ -73,21 +73,22 @@ impl TwoRays {
         }
     }
 
-    /// The angle between the two rays of a match (points of the planes z = 1) if they meet in front of both cameras, or are parallel up to
-    /// noise, and are not close to an epipole.
+    /// The angle between the two rays of a match (points of the planes z = 1) if they are parallel up to noise, or meet in front of both
+    /// cameras and are not close to an epipole.
     pub(super) fn plausible_parallax(&self, [x1, y1, x2, y2]: [f64; 4]) -> Option<f64> {
         let a = (self.rotation * Vector3::new(x1, y1, 1.0)).normalize();
         let b = Vector3::new(x2, y2, 1.0).normalize();
         let t = &self.direction;
         let (cosine, sine) = (a.dot(&b), a.cross(&b).norm());
         let angle = sine.atan2(cosine);
-        let (at, bt) = (a.dot(t), b.dot(t));
-        if self.epipole_cosine < 1.0 && at.abs().max(bt.abs()) > self.epipole_cosine {
-            return None;
+        if angle < self.noise {
+            // The rotation alone explains both coordinates, wherever the epipole is: without a baseline it can be anywhere.
+            return Some(angle);
         }
+        let (at, bt) = (a.dot(t), b.dot(t));
         // λ1 a + t = λ2 b in least squares; both numerators have the sign of the depth.
         let in_front = cosine * bt - at > 0.0 && bt - cosine * at > 0.0;
-        (in_front || angle < self.noise).then_some(angle)
+        (in_front && at.abs().max(bt.abs()) <= self.epipole_cosine).then_some(angle)
     }
 }
 
@@ -120,6 +121,16 @@ mod tests {
                 assert!(TwoRays::new(&backwards, 1e-3, 0.0).plausible_parallax(*row).is_none());
             }
         }
+    }
+
+    #[test]
+    fn matches_close_to_an_epipole_say_nothing_unless_they_stay_where_they_are() {
+        let forward = RelativePose { rotation: Matrix3::identity(), direction: -Vector3::z() };
+        let rays = TwoRays::new(&forward, 2e-3, 0.05);
+        // 0.03 to 0.04 from the epipole, although it moves away from it as it should; then further out; then hardly moved.
+        assert_eq!(rays.plausible_parallax([0.03, 0.0, 0.04, 0.0]), None);
+        assert!(rays.plausible_parallax([0.1, 0.0, 0.11, 0.0]).is_some());
+        assert!(rays.plausible_parallax([0.03, 0.0, 0.031, 0.0]).is_some());
     }
 
     #[test]

@@ -5,6 +5,7 @@ use rayon::prelude::*;
 
 use super::cheirality::{ChiralSampson, TwoRays};
 use super::essential::{five_point_essential, poses_from_essential, relative_poses_of_essential};
+use super::homography::relative_poses_of_homography;
 use super::ransac::{Problem, lo_ransac};
 use super::refine::{RelativePose, refine_pose};
 use super::score::{PointPairs, Residual, Score, inlier_rows, msac};
@@ -69,10 +70,14 @@ fn estimate_relative_pose(
     let guess = verified
         .fundamental
         .map(|f| calibration_matrix(cameras[1]).transpose() * f * calibration_matrix(cameras[0]));
-    let guesses: Vec<RelativePose> = guess
+    let mut guesses: Vec<RelativePose> = guess
         .and_then(|e| poses_from_essential(&e))
         .map(|poses| poses.iter().map(RelativePose::of).collect())
         .unwrap_or_default();
+    // Before a plane, and where there is no parallax, five points do not tell the pose; the homography does.
+    if let (Some(h), Some(inverse)) = (verified.homography, calibration_matrix(cameras[1]).try_inverse()) {
+        guesses.extend(relative_poses_of_homography(&(inverse * h * calibration_matrix(cameras[0]))));
+    }
     let seed = options.seed_of(pair.first, pair.second, 5);
     let Some((pose, _)) = lo_ransac(&problem, &options.stopping(), seed, &guesses) else { return failed };
 
