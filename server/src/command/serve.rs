@@ -144,10 +144,11 @@ impl Arguments {
         api.stop();
         workers.cancel.cancel();
         let _ = stop.send(true);
+        let deadline = Instant::now() + WORKERS_STOP_WITHIN;
         let ended = async {
             let _ = server.await;
             let _ = maintenance.await;
-            workers.end(Instant::now() + WORKERS_STOP_WITHIN - listener::FINISH_WITHIN).await;
+            workers.end(deadline).await;
         };
         tokio::select! {
             () = ended => {}

@@ -12,8 +12,9 @@ use libreconstruct::storage::BlobKey;
 
 use super::artifacts::now;
 use super::body::ResponseBody;
+use super::drain::or_drain;
 use super::error::ApiError;
-use super::exchange::{Exchange, or_drain};
+use super::exchange::Exchange;
 use super::signature::{Access, Grant, verify};
 
 /// What a genuine address of something that is gone is answered with.

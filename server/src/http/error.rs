@@ -105,7 +105,12 @@ impl From<Error> for ApiError {
             _ => return Self::internal(format!("{error:?}")),
         };
         // The hint is for people at a command line; the message alone is the text for clients.
-        Self::new(status, error.kind().slug(), error.message().to_owned())
+        let refused = Self::new(status, error.kind().slug(), error.message().to_owned());
+        match status {
+            // A queue that is full empties at the pace of jobs, not of requests (decisions 21 and 22).
+            StatusCode::TOO_MANY_REQUESTS => refused.with_header(RETRY_AFTER, HeaderValue::from_static("60")),
+            _ => refused,
+        }
     }
 }
 

@@ -10,7 +10,6 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::{Duration, Instant};
 
-use http_body_util::BodyExt;
 use hyper::body::{Body, Incoming};
 use hyper::header::{
     ALLOW, AUTHORIZATION, CACHE_CONTROL, CONTENT_LENGTH, CONTENT_TYPE, HeaderName, HeaderValue,
@@ -284,39 +283,6 @@ fn log(
     if (!safe || gives_access) && facts.user.is_some() {
         line!(info, "audit", "action");
     }
-}
-
-/// Goes on with the body if `known` is good; otherwise nobody wants it.
-pub(crate) fn or_drain<T>(known: Result<T, ApiError>, body: Incoming) -> Result<(T, Incoming), ApiError> {
-    match known {
-        Ok(known) => Ok((known, body)),
-        Err(error) => {
-            drain(body);
-            Err(error)
-        }
-    }
-}
-
-/// Takes what is left of a body that nobody wants, within limits: a client that is still sending when the connection closes would
-/// lose the answer.
-fn drain(mut body: Incoming) {
-    const MOST_BYTES: usize = 64 << 20;
-    const LONGEST: Duration = Duration::from_secs(10);
-    if body.is_end_stream() {
-        return;
-    }
-    tokio::spawn(async move {
-        let mut taken = 0;
-        let _ = tokio::time::timeout(LONGEST, async {
-            while let Some(Ok(frame)) = body.frame().await {
-                taken += frame.data_ref().map_or(0, |data| data.len());
-                if taken > MOST_BYTES {
-                    break;
-                }
-            }
-        })
-        .await;
-    });
 }
 
 #[cfg(test)]

@@ -16,8 +16,9 @@ use tokio::sync::mpsc;
 
 use super::api::Api;
 use super::body::ResponseBody;
+use super::drain::or_drain;
 use super::error::ApiError;
-use super::exchange::{Exchange, or_drain};
+use super::exchange::Exchange;
 use super::rate_limit::Class;
 use super::{json as json_body, route};
 

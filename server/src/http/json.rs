@@ -15,6 +15,7 @@ use serde::de::{self, Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Number, Value};
 
 use super::body::ResponseBody;
+use super::drain::or_drain;
 use super::error::ApiError;
 
 /// Largest JSON body of a request (decision 8).
@@ -29,15 +30,13 @@ pub(crate) const JSON: HeaderValue = HeaderValue::from_static("application/json"
 /// Reads the body of a request as a JSON object.
 pub(crate) async fn read_object<B>(headers: &HeaderMap, body: B) -> Result<Map<String, Value>, ApiError>
 where
-    B: Body<Data = Bytes>,
+    B: Body<Data = Bytes> + Send + Unpin + 'static,
     B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
 {
-    check_type(headers)?;
-    let announced = body.size_hint().lower();
     let too_large = || ApiError::too_large(format!("Request body is larger than {MAX_BYTES} bytes"));
-    if announced > MAX_BYTES as u64 {
-        return Err(too_large());
-    }
+    let fits = body.size_hint().lower() <= MAX_BYTES as u64;
+    let known = check_type(headers).and(if fits { Ok(()) } else { Err(too_large()) });
+    let ((), body) = or_drain(known, body)?;
     let whole = tokio::time::timeout(DEADLINE, Limited::new(body, MAX_BYTES).collect())
         .await
         .map_err(|_| ApiError::timeout("Request body did not arrive in time"))?

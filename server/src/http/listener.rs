@@ -27,7 +27,7 @@ use super::stall::StallGuard;
 use super::tls::Tls;
 
 /// Requests that run when the server is told to stop may take this long.
-pub(crate) const FINISH_WITHIN: Duration = Duration::from_secs(10);
+const FINISH_WITHIN: Duration = Duration::from_secs(10);
 /// An answer that does not move for this long is given up.
 const STALL: Duration = Duration::from_secs(60);
 /// Largest head of a request, and the read buffer of a connection.

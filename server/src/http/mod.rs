@@ -11,6 +11,7 @@ mod body;
 mod client;
 mod cors;
 mod digest;
+mod drain;
 mod error;
 mod exchange;
 mod file_name;

@@ -10,8 +10,9 @@ use serde_json::Value;
 use sha2::{Digest, Sha256};
 
 use super::body::ResponseBody;
+use super::drain::or_drain;
 use super::error::ApiError;
-use super::exchange::{Exchange, or_drain};
+use super::exchange::Exchange;
 use super::json as json_body;
 use super::rate_limit::Class;
 use super::route;

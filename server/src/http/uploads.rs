@@ -5,8 +5,9 @@ use hyper::{Response, StatusCode};
 use serde_json::{Map, Value, json};
 
 use super::body::ResponseBody;
+use super::drain::or_drain;
 use super::error::ApiError;
-use super::exchange::{Exchange, or_drain};
+use super::exchange::Exchange;
 use super::json as json_body;
 use super::rate_limit::Class;
 use super::route;

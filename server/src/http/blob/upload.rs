@@ -13,8 +13,9 @@ use tokio::task::JoinHandle;
 use tokio::time::{Instant, timeout};
 
 use super::super::body::ResponseBody;
+use super::super::drain::or_drain;
 use super::super::error::ApiError;
-use super::super::exchange::{Exchange, or_drain};
+use super::super::exchange::Exchange;
 use super::super::{digest, file_name};
 use super::block_list;
 

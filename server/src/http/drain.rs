@@ -1,0 +1,40 @@
+//! What becomes of a body that nobody wants: a client that is still sending when its connection closes would lose the answer.
+
+use std::time::Duration;
+
+use bytes::{Buf, Bytes};
+use http_body_util::BodyExt;
+use hyper::body::Body;
+
+use super::error::ApiError;
+
+/// More than this is not taken from a client that was refused.
+const MOST_BYTES: usize = 64 << 20;
+/// Nor for longer than this.
+const LONGEST: Duration = Duration::from_secs(10);
+
+/// Goes on with the body if `known` is good; otherwise takes what comes of it, beside the answer.
+pub(crate) fn or_drain<T, B>(known: Result<T, ApiError>, body: B) -> Result<(T, B), ApiError>
+where
+    B: Body<Data = Bytes> + Send + Unpin + 'static,
+{
+    match known {
+        Ok(known) => Ok((known, body)),
+        Err(error) => {
+            if !body.is_end_stream() {
+                tokio::spawn(tokio::time::timeout(LONGEST, drain(body)));
+            }
+            Err(error)
+        }
+    }
+}
+
+async fn drain<B: Body<Data = Bytes> + Unpin>(mut body: B) {
+    let mut taken = 0;
+    while let Some(Ok(frame)) = body.frame().await {
+        taken += frame.data_ref().map_or(0, Buf::remaining);
+        if taken > MOST_BYTES {
+            return;
+        }
+    }
+}
