@@ -14,7 +14,7 @@ RUN_FLAGS ?=
 RECONSTRUCT := target/release/reconstruct
 VENV := .venv
 
-.PHONY: help build demo test test-rust test-python lint format clean
+.PHONY: help build demo test test-rust test-python test-rest lint format clean
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*?## ' $(MAKEFILE_LIST) | awk -F':.*?## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -30,7 +30,7 @@ demo: ## Reconstruct a sample capture, or VIDEO=my.mp4, into OUT=demo
 	@cargo build --release -p libreconstruct-server -p libreconstruct-tests
 	@VIDEO="$(VIDEO)" OUT="$(OUT)" RUN_FLAGS="$(RUN_FLAGS)" scripts/demo.sh
 
-test: test-rust test-python ## Run every test of every face
+test: test-rust test-python test-rest ## Run every test of every face
 
 test-rust:
 	@scripts/install-dependencies.sh test
@@ -44,12 +44,18 @@ test-python: $(VENV)/.installed
 	VIRTUAL_ENV=$(abspath $(VENV)) $(VENV)/bin/maturin develop --release --quiet
 	$(VENV)/bin/python -m pytest -q python/tests
 
-# The only step that needs PyPI; it runs once.
-$(VENV)/.installed:
+# A release runs more: CRASH_KILLS=200 SCHEMATHESIS_EXAMPLES=250, and FAILPOINT_NAMES=all with a server built with failpoints.
+test-rest: $(VENV)/.installed
+	@echo "REST: build the server and drive it as clients do"
+	cargo build --release -p libreconstruct-server -p libreconstruct-tests
+	$(VENV)/bin/python -m pytest -q tests/rest
+
+# The only step that needs PyPI; it runs once, and again when the list changes.
+$(VENV)/.installed: tests/requirements.txt
 	@scripts/install-dependencies.sh test
-	@echo "Python: a virtual environment in $(VENV) with maturin, pytest, numpy, Pillow and gsply"
+	@echo "Python: a virtual environment in $(VENV) with what tests/requirements.txt lists"
 	python3 -m venv $(VENV)
-	$(VENV)/bin/pip install --quiet --disable-pip-version-check maturin pytest numpy pillow gsply
+	$(VENV)/bin/pip install --quiet --disable-pip-version-check -r tests/requirements.txt
 	touch $@
 
 lint: ## Check format and lints as CI does

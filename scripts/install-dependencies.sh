@@ -27,6 +27,8 @@ if [ "$purpose" = test ]; then
     need g++ have c++
     need python3 have python3
     need python3-venv have_venv
+    need curl have curl
+    need openssl have openssl
 fi
 command -v cargo >/dev/null || need curl have curl
 

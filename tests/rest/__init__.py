@@ -1,0 +1,1 @@
+"""Tests that drive the real `reconstruct` binary over HTTP, as clients do."""

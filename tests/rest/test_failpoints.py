@@ -1,0 +1,187 @@
+"""Every failpoint of the core, with a kill, a full disk and an I/O error: what was acknowledged stays, what failed can be done again.
+
+Needs a binary that was built with `--features failpoints`. FAILPOINT_NAMES (a comma-separated list, or `all`) says which are
+tried; by default a few, one of each kind. `off->` terms let the first passes go by, so that later ones are hit too.
+"""
+
+import os
+import re
+import signal
+import sqlite3
+import subprocess
+import time
+
+import pytest
+import requests
+
+from . import media
+from .crash import Known, check_after_restart, settle
+from .server import BINARY, ROOT, CommandFailed, Server
+
+SOURCE = (ROOT / "core/src/failpoints.rs").read_text() if (ROOT / "core/src/failpoints.rs").exists() else ""
+NAMES = re.findall(r'^    "([a-z_.]+)",$', SOURCE, re.MULTILINE)
+# Places that commands reach, with the command.
+COMMANDS = {
+    "database.add_user.commit": ("users", "add", "newcomer"),
+    "database.set_tier.commit": ("users", "set-tier", "anna", "enterprise"),
+    "database.create_key.commit": ("keys", "create", "anna"),
+    "database.revoke_key.commit": ("keys", "revoke", "anna", "{key}"),
+    "database.cancel_job.commit": ("jobs", "cancel", "{job}"),
+}
+FEW = [
+    "storage.commit.rename", "storage.commit.sync_folder", "storage.delete.unlink", "worker.claimed", "database.finish_upload.commit",
+    "database.insert_job.commit", "database.mark_deleted.commit", "database.fail.commit", "database.add_user.commit",
+]
+ACTIONS = ["kill", "enospc", "eio"]
+
+
+def built_with_failpoints() -> bool:
+    done = subprocess.run([BINARY, "users", "--data", "/dev/null/none", "list"], env={"FAILPOINTS": "nonsense"}, capture_output=True)
+    return b"FAILPOINTS" in done.stderr
+
+
+def chosen() -> list[str]:
+    wanted = os.environ.get("FAILPOINT_NAMES", ",".join(FEW))
+    return NAMES if wanted == "all" else [name for name in NAMES if name in wanted.split(",")]
+
+
+pytestmark = pytest.mark.skipif(not built_with_failpoints(), reason="the binary was built without --features failpoints")
+
+
+class Gone(Exception):
+    """The server has died."""
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory):
+    """A folder with a user, for all cases; each leaves it empty of jobs."""
+    # Signs of life are given every second, and a worker that was killed is not the job's fault.
+    server = Server(tmp_path_factory.mktemp("failpoints"), {"workers": 1, "lease_seconds": 6, "max_attempts": 1000})
+    client = server.start().user("anna")
+    yield server, client
+    server.kill()
+
+
+def attempt(known: Known, call, *arguments, **options):
+    """A request that may fail because of the failpoint; its answer, or nothing if it is in doubt."""
+    try:
+        response = call(*arguments, **options)
+    except requests.RequestException:
+        raise Gone from None
+    assert response.status_code < 500 or response.json() == {"error": "Internal server error"}, response.text
+    return response if response.status_code < 500 else None
+
+
+def workflow(server: Server, client, known: Known, video: bytes) -> None:
+    """One of everything, with bookkeeping of what was acknowledged."""
+    submit = {"title": "new", "training_max_num_gaussians": 1000, "training_num_steps": 20}
+    for _ in range(2):
+        response = attempt(known, client.request, "POST", "/api/v1/generate-upload-url/", json={"file_extension": "mp4"})
+        if response is None:
+            continue
+        address = response.json()
+        if attempt(known, client.put, address["url"] + "&comp=block&blockid=AAAA", video) is not None:
+            blocks = b"<BlockList><Latest>AAAA</Latest></BlockList>"
+            attempt(known, client.put, address["url"] + "&comp=blocklist", blocks)
+        response = attempt(known, client.put, address["url"], video)
+        if response is None:
+            continue
+        assert response.status_code == 201, response.text
+        known.submissions_in_doubt += 1
+        response = attempt(known, client.try_submit, address["blob_name"], **submit)
+        if response is None:
+            continue
+        assert response.status_code == 201, response.text
+        known.submissions_in_doubt -= 1
+        job = response.json()["job_id"]
+        known.titles[job] = {"new", "changed"}
+        known.blob_of[job] = address["blob_name"]
+        response = attempt(known, client.patch, job, {"title": "changed"})
+        if response is not None:
+            assert response.status_code == 200, response.text
+            known.titles[job] = {"changed"}
+    # The first job runs to its end; the last one is deleted.
+    jobs = list(known.titles)
+    end = time.monotonic() + 120
+    while jobs and time.monotonic() < end:
+        response = attempt(known, client.get, f"/api/v1/jobs/{jobs[0]}/")
+        if response is not None and response.json()["status"] in ("Finished", "Failed"):
+            break
+        time.sleep(0.1)
+    for job in jobs[1:]:
+        known.maybe_deleted.add(job)
+        response = attempt(known, client.delete, job)
+        if response is not None:
+            assert response.status_code == 204, response.text
+            known.deleted.add(job)
+            known.maybe_deleted.discard(job)
+
+
+def prepare(server: Server, client, known: Known, name: str, video: bytes) -> None:
+    """Leaves behind what only some places look at: an upload that is a day old, a job whose worker was killed."""
+    old = client.upload(video)
+    if name in ("database.reclaim.commit", "database.heartbeat.commit", "database.progress.commit", "database.release.commit"):
+        job = client.submit(media.capture(), title="new", training_num_steps=2000)
+        known.titles[job] = {"new"}
+        while client.job(job)["status"].startswith("Queued"):
+            time.sleep(0.05)
+    server.kill()
+    with sqlite3.connect(server.data / "jobs.db", timeout=10) as database:
+        database.execute("UPDATE uploads SET touched_at = touched_at - 90000000000 WHERE blob_name = ?", (old,))
+
+
+@pytest.mark.parametrize("action", ACTIONS)
+@pytest.mark.parametrize("name", chosen())
+def test_failpoint(place, name, action):
+    server, client = place
+    known = Known()
+    failpoint = {"FAILPOINTS": f"{name}=1*return({action})"}
+    if not server.is_alive():
+        server.start()
+    if name in COMMANDS:
+        command(server, client, known, name, action, failpoint)
+        return
+    scene = name.startswith(("storage.put", "worker.reconstructed", "worker.artifacts", "worker.published", "database.publish"))
+    video = (media.capture() if scene else media.flat_video()).read_bytes()
+    prepare(server, client, known, name, media.flat_video().read_bytes())
+    server.spawn(failpoint)
+    died = False
+    try:
+        if not server.wait_until_up(60):
+            raise Gone
+        workflow(server, client, known, video)
+        # Places on the way to a stop: progress is given back, uses of keys are written.
+        server.process.send_signal(signal.SIGTERM)
+        server.process.wait(60)
+        died = server.process.returncode != 0
+    except Gone:
+        died = server.process.wait(10) != 0
+    if action == "kill":
+        assert died, f"{name} was not reached"
+    if server.process.poll() is None:
+        server.kill()
+    server.start()
+    check_after_restart(server, {client: known})
+    # What was given long to train need not be waited for.
+    for job in sorted(set(known.titles) - known.deleted):
+        if client.job(job)["training_num_steps"] == 2000:
+            assert client.delete(job).status_code == 204
+            known.deleted.add(job)
+    settle(server, {client: known}, within=180)
+    assert "panicked" not in server.log_text()
+
+
+def command(server: Server, client, known: Known, name: str, action: str, failpoint: dict) -> None:
+    """A command fails at the place, without half an effect, and works the second time."""
+    key = server.command("keys", "create", "anna")["prefix"]
+    job = client.submit(media.capture(), training_num_steps=2000)
+    newcomer = f"newcomer-{action}"
+    arguments = [a.format(key=key, job=job).replace("newcomer", newcomer) for a in COMMANDS[name]]
+    with pytest.raises(CommandFailed) as failed:
+        server.command(*arguments, environment=failpoint)
+    assert failed.value.code == (-9 if action == "kill" else 6), failed.value
+    assert newcomer not in str(server.command("users", "list"))
+    [stored] = [k for k in server.command("keys", "list", "anna")["keys"] if k["prefix"] == key]
+    assert stored["revoked_at"] is None and client.job(job)["status"] != "Failed"
+    server.command(*arguments)
+    assert client.delete(job).status_code == 204
