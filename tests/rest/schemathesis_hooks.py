@@ -18,23 +18,19 @@ def is_good(case, location: str) -> bool:
 
 @schemathesis.hook
 def before_call(context, case, kwargs):
+    body = case.body if isinstance(case.body, dict) and is_good(case, "body") else {}
     if case.operation.definition.raw.get("operationId") == "submit_job":
         # A video must have been uploaded, and a key stands for one body only.
-        if isinstance(case.body, dict) and is_good(case, "body"):
-            case.body["blob_name"] = BLOB_NAME
+        if body:
+            body["blob_name"] = BLOB_NAME
         for name in list(case.headers):
             if name.lower() == "idempotency-key" and is_good(case, "header"):
                 case.headers[name] = str(uuid.uuid4())
-
-
-@schemathesis.hook
-def filter_body(context, body):
-    """No camera that looks nowhere: `up` is not zero, and `position` is not `lookAt`."""
-    camera = body.get("camera_data") if isinstance(body, dict) else None
-    if not isinstance(camera, dict):
-        return True
-    try:
-        up, position, target = ([camera[v][k] for k in "xyz"] for v in ("up", "position", "lookAt"))
-        return any(up) and position != target
-    except (KeyError, TypeError):
-        return True
+    camera = body.get("camera_data")
+    if camera:
+        # One that looks somewhere: `up` is not zero, and `position` is not `lookAt`.
+        if not any(camera["up"].values()):
+            camera["up"] = {"x": 0, "y": 1, "z": 0}
+        if camera["position"] == camera["lookAt"]:
+            camera["position"] = {"x": 1, "y": 2, "z": 3}
+            camera["lookAt"] = {"x": 0, "y": 0, "z": 0}

@@ -117,11 +117,12 @@ def test_d26_what_nobody_submits_is_collected_after_a_day(make_server, flat):
     old, recent, submitted = anna.upload(flat), anna.upload(flat), anna.upload(flat)
     job = anna.submit(submitted)
     server.stop()
-    day = 24 * 3600 * 1_000_000
+    # A day after the address itself has expired.
+    age = 27 * 3600 * 1_000_000
     with sqlite3.connect(server.data / "jobs.db") as database:
         for blob in (old, submitted):
             changed = database.execute(
-                "UPDATE uploads SET touched_at = touched_at - ?, expires_at = expires_at - ? WHERE blob_name = ?", (day + 1, day, blob)
+                "UPDATE uploads SET touched_at = touched_at - ?1, expires_at = expires_at - ?1 WHERE blob_name = ?2", (age, blob)
             )
             assert changed.rowcount == 1
     server.start()
