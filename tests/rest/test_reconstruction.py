@@ -4,7 +4,6 @@ import gzip
 import json
 import os
 import re
-import shutil
 import struct
 import subprocess
 import time
@@ -14,6 +13,7 @@ from urllib.parse import parse_qs, quote, urlsplit
 import pytest
 import requests
 
+from .server import BINARY
 from .test_decisions_upload import signed
 from .test_specification import JOB_FIELDS, is_error
 
@@ -206,7 +206,7 @@ def test_d70_ranges_that_cannot_be(wendy, finished):
     for asked in (f"bytes={size}-", f"bytes={size + 5}-{size + 9}", "bytes=-0"):
         response = requests.get(url, headers={"Range": asked}, timeout=30)
         assert response.status_code == 416 and response.headers["Content-Range"] == f"bytes */{size}", asked
-    for ignored in ("bytes=5-2", "lines=1-2", "bytes=a-b", "bytes", "bytes=99999999999999999999999999-"):
+    for ignored in ("bytes=5-2", "lines=1-2", "bytes=a-b", "bytes", "bytes=99999999999999999999999999-", "bytes=0-0,2-3"):
         response = requests.get(url, headers={"Range": ignored}, timeout=30)
         assert response.status_code in (200, 416), ignored
         assert response.status_code == 416 or response.content == whole.content
@@ -293,11 +293,29 @@ def test_a_worker_in_a_process_of_its_own(make_server, capture):
     server = make_server()
     anna = server.user("anna")
     job = anna.submit(capture)
-    command = [shutil.which("env"), str(__import__("tests.rest.server", fromlist=["BINARY"]).BINARY), "worker",
-               "--data", str(server.data), "--config", str(server.folder / "serve.toml")]
+    command = [BINARY, "worker", "--data", server.data, "--config", server.folder / "serve.toml"]
     worker = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:
         assert anna.wait(job)["status"] == "Finished"
     finally:
         worker.terminate()
         assert worker.wait(30) in (0, 130)
+
+
+def test_two_servers_over_one_folder_share_users_jobs_and_work(make_server, flat):
+    first = make_server({"workers": 1})
+    second = make_server({"workers": 1}, start=False)
+    second.data = first.data
+    second.start()
+    anna = first.user("anna")
+    same = type(anna)(second, anna.key)
+    blob = anna.upload(flat)
+    jobs = [client.submit(blob) for client in (anna, same) * 3]
+    for job in jobs:
+        assert same.wait(job)["status"] == "Failed"
+        assert first.command("jobs", "show", job)["attempt"] == 1
+    assert anna.jobs() == same.jobs() and len(anna.jobs()) == 6
+    url = anna.upload_url()["url"].replace(first.url, second.url)
+    assert anna.put(url, flat.read_bytes()).status_code == 201
+    first.command("keys", "revoke", "anna", anna.key.split(".")[0])
+    assert anna.get("/api/v1/jobs/").status_code == same.get("/api/v1/jobs/").status_code == 401
