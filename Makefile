@@ -13,6 +13,9 @@ OUT ?= demo
 RUN_FLAGS ?=
 RECONSTRUCT := target/release/reconstruct
 VENV := .venv
+# All tests share one build: another choice of packages or features would compile every dependency again. The failpoints
+# let tests kill the service, or fail its disk, wherever something becomes durable.
+TEST_BUILD := --release --workspace --exclude libreconstruct-python --features libreconstruct-server/failpoints
 
 .PHONY: help build demo test test-rust test-python test-rest lint format clean
 
@@ -35,19 +38,17 @@ test: test-rust test-python test-rest ## Run every test of every face
 test-rust:
 	@scripts/install-dependencies.sh test
 	@echo "Rust: unit tests, documentation examples, end-to-end tests"
-	cargo test --release --workspace --exclude libreconstruct-python
-	@echo "Rust: the service, killed and refused at every place where something becomes durable"
-	cargo test --release -p libreconstruct --features failpoints --test service_failures
+	cargo test $(TEST_BUILD)
 
 test-python: $(VENV)/.installed
 	@echo "Python: build the package and import it"
 	VIRTUAL_ENV=$(abspath $(VENV)) $(VENV)/bin/maturin develop --release --quiet
 	$(VENV)/bin/python -m pytest -q python/tests
 
-# A release runs more: CRASH_KILLS=200 SCHEMATHESIS_EXAMPLES=250, and FAILPOINT_NAMES=all with a server built with failpoints.
+# A release runs more: CRASH_KILLS=200 SCHEMATHESIS_EXAMPLES=250, and FAILPOINT_NAMES=all.
 test-rest: $(VENV)/.installed
 	@echo "REST: build the server and drive it as clients do"
-	cargo build --release -p libreconstruct-server -p libreconstruct-tests
+	cargo build $(TEST_BUILD)
 	$(VENV)/bin/python -m pytest -q tests/rest
 
 # The only step that needs PyPI; it runs once, and again when the list changes.
