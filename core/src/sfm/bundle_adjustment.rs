@@ -4,7 +4,9 @@
 //! a border of the reduced camera system. A camera's six unknowns are a rotation in its own frame and its centre. No
 //! gauge is fixed: damping keeps the equations solvable, and the seven free motions do not change the cost.
 
-use nalgebra::{DMatrix, UnitQuaternion, Vector3};
+mod covariance;
+
+use nalgebra::{UnitQuaternion, Vector3};
 use rayon::prelude::*;
 
 use crate::camera::{Camera, CameraModel, Pose};
@@ -15,6 +17,8 @@ use super::levenberg_marquardt::{Stopping, Summary, minimise};
 use super::map::{Keypoints, Map};
 use super::projection::{Extrinsics, Linearised, Loss, Projector};
 use super::schur::{self, BORDER, CHUNK, CONSTANT, CameraTerms, PointTerms, Reduced, Structure};
+
+pub(crate) use covariance::intrinsics_deviations;
 
 /// Which intrinsics are unknowns.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
@@ -72,31 +76,6 @@ pub(crate) fn adjust(
     )?;
     problem.store(&state, map);
     Ok(summary)
-}
-
-/// (parameter, standard deviation) of the refined intrinsics for pixel noise `noise`; the prior of the principal point is
-/// counted. `None` where the equations are singular.
-pub(crate) fn intrinsics_deviations(
-    map: &Map,
-    keypoints: &Keypoints,
-    options: &BundleOptions,
-    noise: f64,
-) -> Option<Vec<(usize, f64)>> {
-    let problem = Problem::new(map, keypoints, options)?;
-    let state = problem.state(map);
-    // The gauge freedoms do not touch the intrinsics, so a little damping does not change their covariance.
-    let (reduced, _) = problem.equations(&state, 1e-9)?;
-    let border = problem.free.len();
-    let cameras = reduced.size - border;
-    let mut covariance = DMatrix::zeros(border, border);
-    for k in 0..border {
-        let mut rhs = vec![0.0; reduced.size];
-        rhs[cameras + k] = 1.0;
-        let column = Reduced { size: reduced.size, matrix: reduced.matrix.clone(), rhs }.solve()?;
-        covariance.column_mut(k).copy_from_slice(&column[cameras..]);
-    }
-    let deviation = |(k, &param): (usize, &usize)| (param, noise * covariance[(k, k)].max(0.0).sqrt());
-    Some(problem.free.iter().enumerate().map(deviation).collect())
 }
 
 /// Index of the principal point's x among the parameters of `model`; y follows.
@@ -524,7 +503,7 @@ mod tests {
         free.intrinsics.principal_point = Some(16.0);
         adjust(&mut map, &capture.keypoints, &free, &Control::new()).unwrap();
         assert!((map.camera.params[1] - 409.0).abs() < 1.5, "{:?}", map.camera);
-        let sigma = intrinsics_deviations(&map, &capture.keypoints, &free, 0.3).unwrap();
+        let sigma = intrinsics_deviations(&map, &capture.keypoints, &free).unwrap();
         assert_eq!(sigma.iter().map(|s| s.0).collect::<Vec<_>>(), vec![0, 1, 2, 3]);
         assert!(sigma[1].1 < 2.0 && sigma[1].1 > 0.01, "{sigma:?}");
     }

@@ -1,0 +1,214 @@
+//! How well adjusted intrinsics are known.
+//!
+//! The inverse of the normal equations is the covariance only if residuals are independent, normal and of one known size. They
+//! are not: a keypoint drifts along its track, an image is blurred or sheared as a whole, neighbouring frames err alike.
+//! The cluster-robust ("sandwich") estimate takes the residuals as they are and only assumes that *clusters* of them are
+//! independent: `H^-1 (sum over clusters of g g^T) H^-1` with `g` the gradient that a cluster contributes (Liang & Zeger,
+//! "Longitudinal data analysis using generalized linear models", Biometrika 1986). It is taken with tracks, with images
+//! and with stretches of images as clusters, and the largest counts.
+
+use rayon::prelude::*;
+
+use crate::sfm::map::{Keypoints, Map};
+use crate::sfm::projection::{Linearised, Projector};
+use crate::sfm::schur::{self, BORDER, CHUNK};
+
+use super::{BundleOptions, Problem, State};
+
+/// Stretches of consecutive images that count as clusters.
+const STRETCHES: usize = 10;
+
+/// (parameter, standard deviation) of the refined intrinsics at the minimum `map`, in the order of the parameters; priors
+/// are counted. `None` where the equations are singular.
+pub(crate) fn intrinsics_deviations(
+    map: &Map,
+    keypoints: &Keypoints,
+    options: &BundleOptions,
+) -> Option<Vec<(usize, f64)>> {
+    let problem = Problem::new(map, keypoints, options)?;
+    let state = problem.state(map);
+    // The gauge freedoms do not touch the intrinsics, so a little damping does not change their covariance.
+    let (mut reduced, mut points) = problem.equations(&state, 1e-9)?;
+    let border = problem.free.len();
+    let cameras = reduced.size - border;
+    points.y.fill([0.0; 3]);
+    // Columns of the inverse: how cameras, border and points answer to a unit gradient of each intrinsic parameter.
+    let mut columns = Vec::with_capacity(border);
+    for k in 0..border {
+        reduced.rhs.fill(0.0);
+        reduced.rhs[cameras + k] = 1.0;
+        let x = reduced.solve()?;
+        let moves = schur::back_substitute::<6, 8>(&problem.structure, &points, &x);
+        columns.push(Column { x, moves });
+    }
+    let sums = problem.cluster_sums(&state, &columns);
+    let clusterings = sums.deviations();
+    let largest = |k: usize| clusterings.iter().map(|c| c[k]).fold(0.0, f64::max) / sums.curvature;
+    Some(problem.free.iter().enumerate().map(|(k, &parameter)| (parameter, largest(k))).collect())
+}
+
+/// Response of all unknowns.
+struct Column {
+    /// Of cameras and border.
+    x: Vec<f64>,
+    /// Of the points.
+    moves: Vec<[f64; 3]>,
+}
+
+/// Influence of clusters of observations on the intrinsics.
+struct ClusterSums {
+    /// Sum of squares over the tracks.
+    tracks: [f64; BORDER],
+    /// Sum by image.
+    images: Vec<[f64; BORDER]>,
+    /// Curvature of the loss over that of its quadratic approximation, by which the equations were made: below 1 for a
+    /// loss that flattens.
+    curvature: f64,
+}
+
+impl ClusterSums {
+    /// Deviations with tracks, images, and stretches of images as clusters.
+    fn deviations(&self) -> [[f64; BORDER]; 3] {
+        let spread = |sums: &[[f64; BORDER]]| {
+            let n = sums.len() as f64;
+            std::array::from_fn(|k| {
+                let mean = sums.iter().map(|s| s[k]).sum::<f64>() / n;
+                let squares: f64 = sums.iter().map(|s| (s[k] - mean).powi(2)).sum();
+                (squares * n / (n - 1.0).max(1.0)).sqrt()
+            })
+        };
+        let length = self.images.len().div_ceil(STRETCHES).max(1);
+        let add =
+            |stretch: &[[f64; BORDER]]| std::array::from_fn(|k| stretch.iter().map(|s| s[k]).sum::<f64>());
+        let stretches: Vec<[f64; BORDER]> = self.images.chunks(length).map(add).collect();
+        [self.tracks.map(f64::sqrt), spread(&self.images), spread(&stretches)]
+    }
+}
+
+/// What a chunk of points adds to [`ClusterSums`], with the sums of the robust weights and of their squares.
+struct Part {
+    tracks: [f64; BORDER],
+    images: Vec<[f64; BORDER]>,
+    weights: [f64; 2],
+}
+
+impl Problem<'_> {
+    fn cluster_sums(&self, state: &State, columns: &[Column]) -> ClusterSums {
+        let cameras = self.structure.cameras();
+        let parts: Vec<Part> = (0..self.structure.points().div_ceil(CHUNK))
+            .into_par_iter()
+            .map(|chunk| self.part(state, columns, chunk))
+            .collect();
+        let mut sums =
+            ClusterSums { tracks: [0.0; BORDER], images: vec![[0.0; BORDER]; cameras], curvature: 1.0 };
+        let add = |sum: &mut [f64; BORDER], part: &[f64; BORDER]| {
+            sum.iter_mut().zip(part).for_each(|(s, p)| *s += p);
+        };
+        for part in &parts {
+            add(&mut sums.tracks, &part.tracks);
+            sums.images.iter_mut().zip(&part.images).for_each(|(sum, image)| add(sum, image));
+        }
+        let weights = |k: usize| parts.iter().map(|p| p.weights[k]).sum::<f64>();
+        // With Cauchy's weight w = 1 / (1 + r^2 / s^2) the mean curvature of the loss is w^2, that of its approximation w.
+        sums.curvature = weights(1) / weights(0).max(f64::MIN_POSITIVE);
+        sums
+    }
+
+    fn part(&self, state: &State, columns: &[Column], chunk: usize) -> Part {
+        let projector = Projector::new(&state.camera);
+        let cameras = self.structure.cameras();
+        let mut part =
+            Part { tracks: [0.0; BORDER], images: vec![[0.0; BORDER]; cameras], weights: [0.0; 2] };
+        for p in chunk * CHUNK..self.structure.points().min((chunk + 1) * CHUNK) {
+            let mut track = [0.0; BORDER];
+            for o in self.structure.of_point(p) {
+                let c = self.camera[o] as usize;
+                let Some(l) = self.linearise(&projector, state, o, p) else { continue };
+                let weight = self.weight(&projector, state, o, p);
+                part.weights[0] += weight;
+                part.weights[1] += weight * weight;
+                for (k, column) in columns.iter().enumerate() {
+                    let influence = influence(&l, column, c, cameras, p);
+                    track[k] += influence;
+                    part.images[c][k] += influence;
+                }
+            }
+            for (sum, t) in part.tracks.iter_mut().zip(track) {
+                *sum += t * t;
+            }
+        }
+        part
+    }
+
+    /// The robust weight of an observation.
+    fn weight(&self, projector: &Projector, state: &State, o: usize, p: usize) -> f64 {
+        let pose = &state.extrinsics[self.camera[o] as usize];
+        let residual = projector.residual(pose, &state.points[p], &self.pixels[o]);
+        residual.map_or(0.0, |r| self.options.loss.at(r[0] * r[0] + r[1] * r[1]).1)
+    }
+}
+
+/// How much an observation of point `p` in camera `c` pulls at the parameter of `column`.
+fn influence(l: &Linearised, column: &Column, c: usize, cameras: usize, p: usize) -> f64 {
+    let camera = &column.x[6 * c..6 * c + 6];
+    let shared = &column.x[6 * cameras..];
+    let point = &column.moves[p];
+    (0..2)
+        .map(|r| {
+            let pose: f64 =
+                (0..3).map(|a| l.by_rotation[r][a] * camera[a] - l.by_point[r][a] * camera[3 + a]).sum();
+            let points: f64 = l.by_point[r].iter().zip(point).map(|(j, x)| j * x).sum();
+            let intrinsics: f64 = l.by_intrinsics[r].iter().zip(shared).map(|(j, x)| j * x).sum();
+            l.residual[r] * (pose + points + intrinsics)
+        })
+        .sum()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::control::Control;
+    use crate::random::Random;
+    use crate::sfm::bundle_adjustment::{RefineIntrinsics, adjust};
+    use crate::sfm::levenberg_marquardt::Stopping;
+    use crate::sfm::projection::Loss;
+    use crate::sfm::synthetic::Capture;
+
+    /// Root-mean-square error of the principal point's x over its deviation, for captures whose keypoints drift along their track by
+    /// steps of `drift` pixels.
+    fn calibration(drift: f64) -> f64 {
+        let options = BundleOptions {
+            loss: Loss::Cauchy(1.0),
+            stopping: Stopping { max_iterations: 20, tolerance: 1e-8 },
+            rotations: true,
+            intrinsics: RefineIntrinsics { focal: true, distortion: None, principal_point: Some(50.0) },
+            constant: Vec::new(),
+        };
+        let one = |seed| {
+            let mut capture = Capture::orbit(12, 200, 0.2, seed);
+            let mut random = Random::new(seed);
+            let mut map = capture.true_map_with_points();
+            for point in &map.points {
+                let mut off = nalgebra::Vector2::zeros();
+                for o in &point.track {
+                    off += drift * nalgebra::Vector2::new(random.normal(), random.normal());
+                    capture.keypoints[o.image as usize][o.keypoint as usize] += off;
+                }
+            }
+            adjust(&mut map, &capture.keypoints, &options, &Control::new()).unwrap();
+            let deviations = intrinsics_deviations(&map, &capture.keypoints, &options).unwrap();
+            assert_eq!(deviations.iter().map(|d| d.0).collect::<Vec<_>>(), [0, 1, 2]);
+            (map.camera.params[1] - 400.0) / deviations[1].1
+        };
+        let squares: Vec<f64> = (0..24).map(|seed| f64::powi(one(seed), 2)).collect();
+        (squares.iter().sum::<f64>() / squares.len() as f64).sqrt()
+    }
+
+    #[test]
+    fn deviations_are_true_also_where_errors_of_a_track_are_alike() {
+        for drift in [0.0, 0.3] {
+            let ratio = calibration(drift);
+            assert!((0.5..1.4).contains(&ratio), "drift {drift}: errors are {ratio} deviations");
+        }
+    }
+}
