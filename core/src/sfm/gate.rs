@@ -27,6 +27,10 @@ const ROTATION_DEVIATION: f64 = 0.03;
 const HOMOGRAPHY_RATIO: f64 = 0.8;
 /// Points whose rays meet at less than this (degrees) have no depth to speak of.
 const LOW_PARALLAX: f64 = 1.0;
+/// Where a turn on the spot explains most pairs, a focal length and distortion that are a little wrong imitate this much
+/// (degrees) in frames that show no depth at all.
+const MOSTLY_ROTATION_ONLY: f64 = 0.5;
+const IMITATED_PARALLAX: f64 = 3.0;
 /// Fraction of the frames that must be placed, and below which the user is warned.
 const MIN_REGISTERED: f64 = 0.5;
 const FEW_REGISTERED: f64 = 0.8;
@@ -176,6 +180,24 @@ pub(crate) fn check_pairs(pairs: &[TwoViewGeometry], rotation_only: f64, frames:
     Ok(())
 }
 
+/// Whether a map of `registered` frames, whose median point is seen over `parallax` degrees, shows depth.
+fn check_depth(parallax: f64, rotation_only: f64, registered: usize) -> Result<()> {
+    let message = if parallax < LOW_PARALLAX {
+        format!(
+            "the camera hardly moved: the median point is seen over {parallax:.2} degrees in {registered} frames"
+        )
+    } else if rotation_only > MOSTLY_ROTATION_ONLY && parallax < IMITATED_PARALLAX {
+        format!(
+            "the camera mostly turns on the spot: {:.0} % of the pairs of frames show no depth, and the median point is \
+             seen over {parallax:.1} degrees only",
+            100.0 * rotation_only
+        )
+    } else {
+        return Ok(());
+    };
+    Err(refuse(ErrorKind::InsufficientParallax, message, "walk sideways or around the scene while filming"))
+}
+
 /// Judges a finished map; returns what the user should know.
 ///
 /// # Errors
@@ -207,15 +229,7 @@ pub(crate) fn check_model(report: &SfmReport, map: &Map, frames: &Frames) -> Res
         ));
     }
     let parallax = report.median_parallax_degrees;
-    if parallax < LOW_PARALLAX {
-        return Err(refuse(
-            ErrorKind::InsufficientParallax,
-            format!(
-                "the camera hardly moved: the median point is seen over {parallax:.2} degrees in {registered} frames"
-            ),
-            "walk sideways or around the scene while filming",
-        ));
-    }
+    check_depth(parallax, report.rotation_only_pairs, registered)?;
     let side = f64::from(map.camera.width.max(map.camera.height));
     let focal = map.camera.mean_focal();
     if !(0.3 * side..=5.0 * side).contains(&focal) || bends_back(&map.camera) {
@@ -392,6 +406,18 @@ mod tests {
         let error = check_pairs(&turns, 1.0, &frames(2)).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::InsufficientParallax);
         assert!(error.hint_text().is_some());
+    }
+
+    #[test]
+    fn depth_must_be_more_than_a_wrong_lens_imitates() {
+        // A camera that turned, bent into a map; one that moved little in front of a desk; one that stood.
+        for (parallax, rotation_only, good) in
+            [(1.99, 0.57, false), (5.5, 0.16, true), (1.5, 0.2, true), (8.0, 0.6, true), (0.5, 0.0, false)]
+        {
+            let result = check_depth(parallax, rotation_only, 40);
+            assert_eq!(result.is_ok(), good, "{parallax} {rotation_only}");
+            assert!(result.err().is_none_or(|e| e.kind() == ErrorKind::InsufficientParallax));
+        }
     }
 
     #[test]
