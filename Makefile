@@ -13,11 +13,10 @@ OUT ?= demo
 RUN_FLAGS ?=
 RECONSTRUCT := target/release/reconstruct
 VENV := .venv
-# All tests share one build: another choice of packages or features would compile every dependency again. The failpoints
-# let tests kill the service, or fail its disk, wherever something becomes durable.
-TEST_BUILD := --release --workspace --exclude libreconstruct-python --features libreconstruct-server/failpoints
+# All tests share one build: another choice of packages or features would compile every dependency again.
+TEST_BUILD := --release --workspace --exclude libreconstruct-python
 
-.PHONY: help build demo test test-rust test-python test-rest lint format clean
+.PHONY: help build demo test test-rust test-python test-failures test-rest lint format clean
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*?## ' $(MAKEFILE_LIST) | awk -F':.*?## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -33,7 +32,7 @@ demo: ## Reconstruct a sample capture, or VIDEO=my.mp4, into OUT=demo
 	@cargo build --release -p libreconstruct-server -p libreconstruct-tests
 	@VIDEO="$(VIDEO)" OUT="$(OUT)" RUN_FLAGS="$(RUN_FLAGS)" scripts/demo.sh
 
-test: test-rust test-python test-rest ## Run every test of every face
+test: test-rust test-python ## Run the tests of every face
 
 test-rust:
 	@scripts/install-dependencies.sh test
@@ -45,8 +44,12 @@ test-python: $(VENV)/.installed
 	VIRTUAL_ENV=$(abspath $(VENV)) $(VENV)/bin/maturin develop --release --quiet
 	$(VENV)/bin/python -m pytest -q python/tests
 
+# Kills the service, and fails its disk, at every place where something becomes durable; takes many minutes.
+test-failures: ## Run the service's failure tests
+	cargo test $(TEST_BUILD) --features libreconstruct-server/failpoints --test service_failures
+
 # A release runs more: CRASH_KILLS=200 SCHEMATHESIS_EXAMPLES=250, and FAILPOINT_NAMES=all.
-test-rest: $(VENV)/.installed
+test-rest: $(VENV)/.installed ## Drive the server over HTTP, as clients do
 	@echo "REST: build the server and drive it as clients do"
 	cargo build $(TEST_BUILD)
 	$(VENV)/bin/python -m pytest -q tests/rest
