@@ -99,8 +99,8 @@ def test_a_broken_head_is_refused_or_fails(wendy, data):
     assert judged(wendy, data) in ("refused", "Failed")
 
 
-def test_a_video_that_is_cut_off_is_refused_or_fails(wendy, capture):
-    data = capture.read_bytes()
+def test_a_video_that_is_cut_off_is_refused_or_fails(wendy, flat):
+    data = flat.read_bytes()
     for part in (data[:100], data[: len(data) // 2], data[: len(data) - 100]):
         assert judged(wendy, part) in ("refused", "Failed")
 
