@@ -46,9 +46,11 @@ def milliseconds(text: str) -> float:
 
 def wrk(client: Client, path: str, seconds: int, connections: int) -> str:
     """Requests a second and times of one path."""
-    command = ["wrk", "-t2", f"-c{connections}", f"-d{seconds}s", "--latency", "-H", f"Authorization: Api-Key {client.key}", client.server.url + path]
+    command = ["wrk", f"-t{min(2, connections)}", f"-c{connections}", f"-d{seconds}s", "--latency", "-H", f"Authorization: Api-Key {client.key}", client.server.url + path]
     text = subprocess.run(command, capture_output=True, text=True, check=True).stdout
     rate = float(re.search(r"Requests/sec:\s+([\d.]+)", text)[1])
+    if "nan" in text:
+        return "NO ANSWERS:\n" + text
     p50, p99 = (milliseconds(re.search(rf"{p}%\s+(\S+)", text)[1]) for p in (50, 99))
     errors = re.search(r"Non-2xx.*: (\d+)|Socket errors: .*", text)
     return f"{rate:8.0f}/s  p50 {p50:7.2f} ms  p99 {p99:7.2f} ms" + (f"  ERRORS {errors[0]}" if errors else "")
