@@ -53,7 +53,7 @@ def test_d15_a_downgraded_owner_is_forbidden_at_once(server, fresh, flat):
 def test_d18_no_endpoint_makes_or_lists_keys(alice):
     for path in ("keys", "api-keys", "users", "me", "profile"):
         for method in ("GET", "POST"):
-            is_error(alice.request(method, f"/api/v1/{path}/"), 404)
+            is_error(alice.request(method, f"/api/v1/{path}/", json={}), 404)
 
 
 def test_d18_commands_refuse_what_cannot_be(server, fresh):

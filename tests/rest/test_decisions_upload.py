@@ -65,7 +65,7 @@ def test_d23_curl_uploads_with_T(alice, flat):
 
 def test_d23_post_is_405_and_an_upload_address_reads_nothing(alice, flat):
     address = alice.upload_url()
-    response = alice.request("POST", address["url"])
+    response = alice.request("POST", address["url"], data=b"x")
     is_error(response, 405)
     assert "PUT" in response.headers["Allow"]
     assert alice.put(address["url"], flat.read_bytes()).status_code == 201

@@ -21,11 +21,19 @@ where
     match known {
         Ok(known) => Ok((known, body)),
         Err(error) => {
-            if !body.is_end_stream() {
-                tokio::spawn(tokio::time::timeout(LONGEST, drain(body)));
-            }
+            discard(body);
             Err(error)
         }
+    }
+}
+
+/// Takes what comes of a body that means nothing, beside the answer (RFC 9112, section 9.6).
+pub(crate) fn discard<B>(body: B)
+where
+    B: Body<Data = Bytes> + Send + Unpin + 'static,
+{
+    if !body.is_end_stream() {
+        tokio::spawn(tokio::time::timeout(LONGEST, drain(body)));
     }
 }
 

@@ -27,7 +27,7 @@ use super::client::Connection;
 use super::error::ApiError;
 use super::rate_limit::Class;
 use super::route::Route;
-use super::{artifacts, blob, cors, jobs, json, operations, submit, uploads};
+use super::{artifacts, blob, cors, drain, jobs, json, operations, submit, uploads};
 
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 
@@ -81,31 +81,48 @@ async fn dispatch(
     route: Option<Route<'_>>,
     body: Incoming,
 ) -> Result<Response<ResponseBody>, ApiError> {
+    let method = &exchange.parts.method;
+    match route {
+        Some(Route::Job { job_id }) if method == Method::PATCH => jobs::update(exchange, job_id, body).await,
+        Some(Route::GenerateUploadUrl) if method == Method::POST => uploads::generate(exchange, body).await,
+        Some(Route::SubmitJob) if method == Method::POST => submit::submit(exchange, body).await,
+        Some(Route::Blob { name }) if method == Method::PUT => blob::put(exchange, name, body).await,
+        // Nothing else has a use for a body; a client may send one all the same, and shall have its answer.
+        route => {
+            drain::discard(body);
+            dispatch_without_body(exchange, route).await
+        }
+    }
+}
+
+async fn dispatch_without_body(
+    exchange: &mut Exchange<'_>,
+    route: Option<Route<'_>>,
+) -> Result<Response<ResponseBody>, ApiError> {
     let parts = exchange.parts;
     let method = &parts.method;
     if method == Method::OPTIONS && parts.uri.path() == "*" {
         return Ok(options("GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS"));
     }
     let Some(route) = route else { return Err(ApiError::no_route()) };
-    if !route.allows(method) {
-        return Err(ApiError::method_not_allowed(route.allow()));
-    }
     if method == Method::OPTIONS {
         let mut response = options(route.allow());
         cors::preflight(exchange.api, parts, route, &mut response);
         return Ok(response);
     }
+    let refused = || ApiError::method_not_allowed(route.allow());
+    if !route.allows(method) {
+        return Err(refused());
+    }
     match route {
         Route::Jobs => jobs::list(exchange).await,
-        Route::Job { job_id } if method == Method::PATCH => jobs::update(exchange, job_id, body).await,
         Route::Job { job_id } if method == Method::DELETE => jobs::delete(exchange, job_id).await,
         Route::Job { job_id } => jobs::get(exchange, job_id),
         Route::Download { job_id, file_type } => artifacts::download(exchange, job_id, file_type),
         Route::Preview { job_id } => artifacts::preview(exchange, job_id),
-        Route::GenerateUploadUrl => uploads::generate(exchange, body).await,
-        Route::SubmitJob => submit::submit(exchange, body).await,
-        Route::Blob { name } if method == Method::PUT => blob::put(exchange, name, body).await,
         Route::Blob { name } => blob::get(exchange, name).await,
+        // What they allow beside OPTIONS has a body.
+        Route::GenerateUploadUrl | Route::SubmitJob => Err(refused()),
         Route::Health => operations::health(),
         Route::Ready => operations::ready(exchange).await,
         Route::Metrics => operations::metrics(exchange).await,
