@@ -100,8 +100,8 @@ pub trait UploadRows {
     /// [`NotFound`](crate::ErrorKind::NotFound) if the upload is gone, [`Conflict`](crate::ErrorKind::Conflict) if a job
     /// uses it already.
     fn finish_upload(&self, name: &BlobName, video: &UploadedVideo) -> Result<Option<u64>>;
-    /// Marks as deleted what no job uses and nobody touched for `retention_seconds`, and returns all that are marked, also
-    /// from before: their files are to be removed, then they are to be forgotten.
+    /// Marks as deleted what no job uses, nobody touched for `retention_seconds` and nobody can send anything to any more.
+    /// Returns all that are marked, also from before: their files are to be removed, then they are to be forgotten.
     ///
     /// # Errors
     /// The database's.

@@ -181,9 +181,11 @@ fn uploads<D: JobDatabase>(w: &World<D>) {
     assert_eq!(d.finish_upload(&unknown, &video(1)).unwrap_err().kind(), ErrorKind::NotFound);
     assert_eq!(d.upload(&unknown).unwrap(), None);
 
-    // Nobody used it for a day after its address went out of use: it goes, in two steps.
+    // Nobody used it for a day: it goes, in two steps; not before its address goes out of use.
     let day = 24 * 3600;
-    w.clock.advance(25 * HOUR);
+    w.clock.advance(HOUR);
+    assert_eq!(d.expire_uploads(0).unwrap(), []);
+    w.clock.advance(22 * HOUR);
     assert_eq!(d.expire_uploads(day).unwrap(), []);
     w.clock.advance(2 * HOUR);
     let fresh = w.upload(w.anna);

@@ -124,10 +124,10 @@ impl Service {
         }
         let retention = self.limits().upload_retention_hours * 3600;
         for upload in self.inner.database.expire_uploads(retention)? {
-            if let Some(video) = &upload.video {
-                self.inner.storage.delete(&BlobKey::Video { name: upload.name, version: video.version })?;
+            // Also what a transfer left whose row could not be written.
+            for key in self.inner.storage.list_upload(&upload.name)? {
+                self.inner.storage.delete(&key)?;
             }
-            self.remove_blocks(&upload.name)?;
             self.inner.database.forget_upload(&upload.name)?;
             uploads += 1;
         }
@@ -154,9 +154,8 @@ impl Service {
 
     /// Removes the blocks of an upload.
     pub(super) fn remove_blocks(&self, name: &BlobName) -> Result<()> {
-        let all = self.inner.storage.list(BlobKind::Block, Duration::ZERO)?;
-        for key in all {
-            if matches!(key, BlobKey::Block { name: of, .. } if of == *name) {
+        for key in self.inner.storage.list_upload(name)? {
+            if key.kind() == BlobKind::Block {
                 self.inner.storage.delete(&key)?;
             }
         }

@@ -74,6 +74,14 @@ impl BlobKey {
         }
     }
 
+    /// The upload with which the blob came, if it came with one.
+    pub fn upload(&self) -> Option<&BlobName> {
+        match self {
+            Self::Video { name, .. } | Self::Block { name, .. } => Some(name),
+            Self::Artifact { .. } => None,
+        }
+    }
+
     /// The key that was written as `text`, if it is one.
     pub fn parse(text: &str) -> Option<Self> {
         let (prefix, rest) = text.split_once('/')?;

@@ -13,6 +13,7 @@ use super::{BlobKey, BlobKind, BlobMetadata, BlobReader, StagedBlob, Storage};
 use crate::error::{Error, Result};
 use crate::failpoints;
 use crate::files::{create_private_folder, sync_folder};
+use crate::job::BlobName;
 
 /// The folder of what is not complete yet.
 const STAGED: &str = "staged";
@@ -155,6 +156,20 @@ impl Storage for LocalStorage {
             } else {
                 keys.extend(BlobKey::parse(&name).filter(|_| is_older(&path, older_than)));
             }
+        }
+        keys.sort();
+        Ok(keys)
+    }
+
+    fn list_upload(&self, name: &BlobName) -> Result<Vec<BlobKey>> {
+        let videos = BlobKind::Video.prefix().to_owned();
+        let any_block = BlobKey::block(*name, "").to_string();
+        let blocks = any_block.rsplit_once('/').map(|(folder, _)| folder.to_owned());
+        let mut keys = Vec::new();
+        for folder in [Some(videos), blocks].into_iter().flatten() {
+            let files = entries(&self.root.join(&folder))?;
+            let all = files.into_iter().filter_map(|(file, _)| BlobKey::parse(&format!("{folder}/{file}")));
+            keys.extend(all.filter(|key| key.upload() == Some(name)));
         }
         keys.sort();
         Ok(keys)

@@ -17,6 +17,7 @@ pub use key::{BlobKey, BlobKind};
 pub use local::LocalStorage;
 
 use crate::error::Result;
+use crate::job::BlobName;
 
 /// A place for blobs. One behaviour suite (`suite.rs`) holds for every implementation.
 pub trait Storage: Send + Sync {
@@ -57,6 +58,12 @@ pub trait Storage: Send + Sync {
     /// # Errors
     /// Input or output failures.
     fn list(&self, kind: BlobKind, older_than: Duration) -> Result<Vec<BlobKey>>;
+
+    /// All that came with one upload, versions of its video and its blocks, in the order of their names.
+    ///
+    /// # Errors
+    /// Input or output failures.
+    fn list_upload(&self, name: &BlobName) -> Result<Vec<BlobKey>>;
 
     /// Removes what writers that were killed left behind, if nobody touched it for `older_than`; says how many.
     ///

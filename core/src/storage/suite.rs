@@ -74,6 +74,15 @@ pub(super) fn run(storage: &dyn Storage) {
     assert_eq!(storage.list(BlobKind::Artifact, Duration::ZERO).unwrap(), [artifact]);
     assert_eq!(storage.list(BlobKind::Block, Duration::ZERO).unwrap().len(), 2);
     assert_eq!(storage.list(BlobKind::Block, Duration::from_secs(3600)).unwrap(), []);
+    let (second, other) =
+        (BlobKey::Video { name, version: 0xff_feed }, BlobName::random(VideoExtension::Mp4));
+    let others = [BlobKey::Video { name: other, version: 0xfeed }, BlobKey::block(other, "a")];
+    [second].iter().chain(&others).for_each(|key| write(storage, key, b"more"));
+    let mut of_upload = vec![video, second, blocks[0], blocks[1]];
+    of_upload.sort();
+    assert_eq!(storage.list_upload(&name).unwrap(), of_upload);
+    assert_eq!(storage.list_upload(&BlobName::random(VideoExtension::Mp4)).unwrap(), []);
+    [second].iter().chain(&others).for_each(|key| storage.delete(key).unwrap());
 
     // Deletion is final, repeatable, and does not disturb who reads.
     let mut reader = storage.open(&artifact).unwrap();

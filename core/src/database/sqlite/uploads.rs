@@ -80,22 +80,24 @@ impl UploadRows for SqliteDatabase {
     }
 
     fn expire_uploads(&self, retention_seconds: u64) -> Result<Vec<Upload>> {
-        let before = self.clock.now().minus_seconds(retention_seconds);
-        const EXPIRED: &str = "submitted = 0 AND deleted = 0 AND touched_at < ?1 AND expires_at < ?1";
+        let now = self.clock.now();
+        let before = now.minus_seconds(retention_seconds);
+        // As long as the address is good somebody may still send something to it.
+        const EXPIRED: &str = "submitted = 0 AND deleted = 0 AND touched_at < ?1 AND expires_at < ?2";
         const MARKED: &str =
             "deleted = 1 AND NOT EXISTS (SELECT 1 FROM jobs WHERE jobs.blob_name = uploads.blob_name)";
         // Mostly there is nothing to do, and then nobody has to wait for the write lock. Each condition has its index.
         let any = self.read(|c| {
             let expired = format!("SELECT 1 FROM uploads WHERE {EXPIRED}");
             let marked = format!("SELECT 1 FROM uploads WHERE {MARKED}");
-            Ok(c.prepare_cached(&expired)?.exists([before])? || c.prepare_cached(&marked)?.exists([])?)
+            Ok(c.prepare_cached(&expired)?.exists([before, now])? || c.prepare_cached(&marked)?.exists([])?)
         })?;
         if !any {
             return Ok(Vec::new());
         }
         self.write("database.expire_uploads.commit", |t| {
             t.prepare_cached(&format!("UPDATE uploads SET deleted = 1 WHERE {EXPIRED}"))?
-                .execute([before])?;
+                .execute([before, now])?;
             let mut statement = t.prepare_cached(&format!("{UPLOAD} WHERE {MARKED}"))?;
             Ok(statement.query_map([], upload)?.collect::<rusqlite::Result<_>>()?)
         })
