@@ -16,16 +16,13 @@
 //! # fn main() -> libreconstruct::Result<()> {
 //! use libreconstruct::job::{ArtifactKind, JobRequest, Tier};
 //! use libreconstruct::service::{Service, ServiceOptions, WorkerOptions};
-//! use libreconstruct::CancelToken;
 //!
 //! let service = Service::open("scenes".as_ref(), ServiceOptions::default())?;
-//! let user = service.add_user("anna", Tier::Enterprise)?.user_id;
+//! let user = service.user_or_new("anna", Tier::Enterprise)?.user_id;
 //! let video = service.import_video(user, "garden.mp4".as_ref())?;
 //! let job = service.submit(user, JobRequest::new(video), None)?.body.job_id;
 //!
-//! let (worker, stop) = (service.clone(), CancelToken::new());
-//! let ended = stop.clone();
-//! let thread = std::thread::spawn(move || worker.run_worker(&WorkerOptions::default(), &ended));
+//! let workers = service.start_workers(1, &WorkerOptions::default())?;
 //! let mut seen = 0;
 //! loop {
 //!     let now = service.wait(user, job, seen, std::time::Duration::from_secs(60))?;
@@ -37,8 +34,7 @@
 //! }
 //! let ply = service.artifact(user, job, ArtifactKind::Ply)?;
 //! println!("{} has {} bytes", ply.file_name, ply.size);
-//! stop.cancel();
-//! # drop(thread);
+//! drop(workers);
 //! # Ok(())
 //! # }
 //! ```
@@ -60,6 +56,7 @@ mod tests;
 mod uploads;
 mod users;
 mod worker;
+mod workers;
 mod workspace;
 
 use std::path::{Path, PathBuf};
@@ -74,6 +71,7 @@ pub use runner::{Outcome, PipelineRunner, Runner};
 pub use secrets::{SigningKey, SigningKeys};
 pub use uploads::{UploadFacts, UploadTicket, UploadWriter};
 pub use worker::WorkerOptions;
+pub use workers::Workers;
 
 use crate::database::{Clock, JobDatabase, SqliteDatabase, SystemClock};
 use crate::error::{Error, ErrorKind, Result};

@@ -10,7 +10,9 @@ use super::worker::Worker;
 use super::{Idempotency, Outcome, Runner, Service, WorkerOptions};
 use crate::control::{CancelToken, Control, Stage, Warning};
 use crate::error::{Error, ErrorKind, Result};
-use crate::job::{ArtifactKind, CameraData, CameraUpdate, JobRequest, JobStatus, JobUpdate, ListQuery, Xyz};
+use crate::job::{
+    ArtifactKind, CameraData, CameraUpdate, JobRequest, JobStatus, JobUpdate, ListQuery, Tier, Xyz,
+};
 use crate::pipeline::ReconstructionOptions;
 
 /// Runs a closure in place of the pipeline.
@@ -345,6 +347,34 @@ fn workers_run_until_they_are_told_to_end() {
         cancel.cancel();
         workers.into_iter().for_each(|worker| worker.join().unwrap().unwrap());
     });
+}
+
+#[test]
+fn workers_of_the_process_stop_when_they_are_told_or_dropped() {
+    let w = World::new();
+    let workers = w.service.start_workers(2, &options()).unwrap();
+    let job = w.submit(w.anna);
+    let (mut version, end) = (0, Instant::now() + Duration::from_secs(20));
+    // The real pipeline: to it, the upload is no video.
+    while w.job(job).status != JobStatus::Failed {
+        assert!(Instant::now() < end, "{:?}", w.job(job));
+        version = w.service.wait(w.anna, job, version, Duration::from_secs(5)).unwrap().details.version;
+    }
+    assert!(workers.stop(Duration::from_secs(20)));
+    drop(w.service.start_workers(1, &options()).unwrap());
+    let waiting = w.submit(w.anna);
+    std::thread::sleep(Duration::from_millis(300));
+    assert!(matches!(w.job(waiting).status, JobStatus::Queued { .. }));
+}
+
+#[test]
+fn a_user_is_added_once() {
+    let w = World::new();
+    let first = w.service.user_or_new("local", Tier::Enterprise).unwrap();
+    w.service.set_tier(first.user_id, Tier::Free).unwrap();
+    let again = w.service.user_or_new("local", Tier::Enterprise).unwrap();
+    assert_eq!((again.user_id, again.tier), (first.user_id, Tier::Free));
+    assert_eq!(w.service.user_or_new("", Tier::Enterprise).unwrap_err().kind(), ErrorKind::InvalidArgument);
 }
 
 #[test]

@@ -19,6 +19,21 @@ impl Service {
         Ok(user)
     }
 
+    /// The user of this name; added with `tier` if there is none. The tier of one that exists stays what it is.
+    ///
+    /// # Errors
+    /// As for [`Service::add_user`].
+    pub fn user_or_new(&self, name: &str, tier: Tier) -> Result<User> {
+        if let Some(user) = self.inner.database.user_by_name(name)? {
+            return Ok(user);
+        }
+        match self.add_user(name, tier) {
+            // Another process was quicker.
+            Err(error) if error.kind() == ErrorKind::Conflict => self.user_by_name(name),
+            added => added,
+        }
+    }
+
     /// All users, by name.
     ///
     /// # Errors

@@ -3,17 +3,16 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::thread::JoinHandle;
 use std::time::Duration;
 
 use clap::Args;
 use libreconstruct::job::Tier;
 use libreconstruct::pipeline::{Quality, ReconstructionOptions};
 use libreconstruct::service::{ReconstructionDefaults, Service, WorkerOptions};
-use libreconstruct::{CancelToken, Error, ErrorKind, Result};
+use libreconstruct::{Error, ErrorKind, Result};
 use tokio::net::TcpListener;
 use tokio::sync::watch;
-use tokio::time::{Instant, interval};
+use tokio::time::interval;
 use toml::{Table, Value};
 
 use super::data::DataArguments;
@@ -129,7 +128,12 @@ impl Arguments {
         let address = socket.local_addr().map_err(cannot)?;
         let (stop, stopped) = watch::channel(false);
         let mut signals = Signals::new()?;
-        let workers = start_workers(api, address)?;
+        let options = WorkerOptions {
+            name: format!("{address}/{}", std::process::id()),
+            threads: config.worker_threads.into(),
+            ..WorkerOptions::default()
+        };
+        let workers = api.service().start_workers(config.workers.into(), &options)?;
         let maintenance = tokio::spawn(maintain(api.clone(), stopped.clone()));
 
         let scheme = if tls.is_some() { "https" } else { "http" };
@@ -142,13 +146,15 @@ impl Arguments {
         signals.stop(tls.as_deref()).await;
         tracing::info!("stopping; a second signal stops at once");
         api.stop();
-        workers.cancel.cancel();
+        workers.cancel();
         let _ = stop.send(true);
-        let deadline = Instant::now() + WORKERS_STOP_WITHIN;
+        let workers = tokio::task::spawn_blocking(move || workers.stop(WORKERS_STOP_WITHIN));
         let ended = async {
             let _ = server.await;
             let _ = maintenance.await;
-            workers.end(deadline).await;
+            if !workers.await.unwrap_or(false) {
+                tracing::warn!("a worker did not stop in time; its job continues when its lease has run out");
+            }
         };
         tokio::select! {
             () = ended => {}
@@ -199,45 +205,6 @@ impl Signals {
                     None => {}
                 },
             }
-        }
-    }
-}
-
-/// The workers of this process.
-struct Workers {
-    cancel: CancelToken,
-    threads: Vec<JoinHandle<()>>,
-}
-
-fn start_workers(api: &Api, address: SocketAddr) -> Result<Workers> {
-    let cancel = CancelToken::new();
-    let mut threads = Vec::new();
-    for number in 1..=api.config().workers {
-        let (service, cancel) = (api.service().clone(), cancel.clone());
-        let options = WorkerOptions {
-            name: format!("{address}/{}/{number}", std::process::id()),
-            threads: api.config().worker_threads.into(),
-            ..WorkerOptions::default()
-        };
-        let thread = std::thread::Builder::new().name(format!("worker {number}")).spawn(move || {
-            if let Err(error) = service.run_worker(&options, &cancel) {
-                tracing::error!(%error, "a worker ended");
-            }
-        });
-        threads.push(thread.map_err(|e| Error::new(ErrorKind::Io, format!("cannot start a worker: {e}")))?);
-    }
-    Ok(Workers { cancel, threads })
-}
-
-impl Workers {
-    /// Waits until they have let go of their jobs, or the time is over: then their leases run out by themselves.
-    async fn end(self, deadline: Instant) {
-        while self.threads.iter().any(|thread| !thread.is_finished()) {
-            if Instant::now() > deadline {
-                tracing::warn!("a worker did not stop in time; its job continues when its lease has run out");
-                return;
-            }
-            tokio::time::sleep(Duration::from_millis(20)).await;
         }
     }
 }
@@ -296,11 +263,7 @@ fn reachable(address: SocketAddr) -> SocketAddr {
 /// Makes a user and a key, and shows how to use them.
 fn demo(global: Global, service: &Service, base: &str) -> Result<()> {
     const NAME: &str = "demo";
-    let user = match service.user_by_name(NAME) {
-        Ok(user) => user,
-        Err(error) if error.kind() == ErrorKind::NotFound => service.add_user(NAME, Tier::Enterprise)?,
-        Err(error) => return Err(error),
-    };
+    let user = service.user_or_new(NAME, Tier::Enterprise)?;
     let (_, key) = service.create_key(user.user_id, "demo")?;
     let key = key.reveal();
     if global.json {
