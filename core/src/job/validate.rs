@@ -1,5 +1,7 @@
 //! Reads the fields of a JSON object strictly, and gathers everything that is wrong with them in one message.
 
+use std::collections::BTreeSet;
+
 use serde_json::{Map, Value};
 
 use crate::error::{Error, Result};
@@ -8,6 +10,8 @@ use crate::error::{Error, Result};
 pub(super) struct Fields<'a> {
     object: &'a Map<String, Value>,
     problems: Vec<String>,
+    /// The fields that were asked for.
+    known: BTreeSet<&'static str>,
 }
 
 impl<'a> Fields<'a> {
@@ -15,7 +19,7 @@ impl<'a> Fields<'a> {
     /// If `value` is no object.
     pub(super) fn of(value: &'a Value) -> Result<Self> {
         match value {
-            Value::Object(object) => Ok(Self { object, problems: Vec::new() }),
+            Value::Object(object) => Ok(Self { object, problems: Vec::new(), known: BTreeSet::new() }),
             other => Err(Error::argument(format!(
                 "Request body is not valid JSON: an object is expected, not {}",
                 kind(other)
@@ -32,18 +36,19 @@ impl<'a> Fields<'a> {
         self.object.contains_key(name)
     }
 
-    pub(super) fn value(&self, name: &str) -> Option<&'a Value> {
+    pub(super) fn value(&mut self, name: &'static str) -> Option<&'a Value> {
+        self.known.insert(name);
         self.object.get(name).filter(|v| !v.is_null())
     }
 
-    pub(super) fn text(&mut self, name: &str) -> Option<&'a str> {
+    pub(super) fn text(&mut self, name: &'static str) -> Option<&'a str> {
         match self.value(name)? {
             Value::String(text) => Some(text),
             other => self.wrong(name, "a string", other),
         }
     }
 
-    pub(super) fn boolean(&mut self, name: &str) -> Option<bool> {
+    pub(super) fn boolean(&mut self, name: &'static str) -> Option<bool> {
         match self.value(name)? {
             Value::Bool(value) => Some(*value),
             other => self.wrong(name, "true or false", other),
@@ -51,7 +56,7 @@ impl<'a> Fields<'a> {
     }
 
     /// A number without a fractional part, however it is written: `1000000`, `1000000.0` or `1e6`.
-    pub(super) fn integer(&mut self, name: &str, low: u32, high: u32) -> Option<u32> {
+    pub(super) fn integer(&mut self, name: &'static str, low: u32, high: u32) -> Option<u32> {
         let value = self.value(name)?;
         let Value::Number(number) = value else {
             return self.wrong(name, "an integer", value);
@@ -67,7 +72,7 @@ impl<'a> Fields<'a> {
         }
     }
 
-    pub(super) fn number(&mut self, name: &str) -> Option<f64> {
+    pub(super) fn number(&mut self, name: &'static str) -> Option<f64> {
         let value = self.value(name)?;
         match value.as_f64() {
             Some(number) => Some(number),
@@ -76,7 +81,7 @@ impl<'a> Fields<'a> {
     }
 
     /// What `parse` makes of a text field; its error becomes the problem.
-    pub(super) fn parsed<T>(&mut self, name: &str, parse: impl FnOnce(&str) -> Result<T>) -> Option<T> {
+    pub(super) fn parsed<T>(&mut self, name: &'static str, parse: impl FnOnce(&str) -> Result<T>) -> Option<T> {
         match parse(self.text(name)?) {
             Ok(value) => Some(value),
             Err(error) => {
@@ -96,9 +101,17 @@ impl<'a> Fields<'a> {
         None
     }
 
+    /// Says in the log which fields nobody asked for: they are ignored, and may be misspelt.
+    ///
     /// # Errors
     /// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) with all problems, if there are any.
     pub(super) fn finish(self) -> Result<()> {
+        let unknown = self.object.keys().filter(|key| !self.known.contains(key.as_str()));
+        // Names come from outside: only some, and not all of a long one.
+        let unknown: Vec<String> = unknown.take(10).map(|key| key.chars().take(40).collect()).collect();
+        if !unknown.is_empty() {
+            log::debug!("ignored fields of a request: {unknown:?}");
+        }
         if self.problems.is_empty() { Ok(()) } else { Err(Error::argument(self.problems.join("; "))) }
     }
 }

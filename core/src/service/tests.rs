@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use super::test_world::World;
-use super::worker::Worker;
+use super::worker::{Worked, Worker};
 use super::{Idempotency, Outcome, Runner, Service, WorkerOptions};
 use crate::control::{CancelToken, Control, Stage, Warning};
 use crate::error::{Error, ErrorKind, Result};
@@ -55,7 +55,7 @@ fn work_until(
     run: impl Fn(&Path, &Control) -> Result<()> + Send + Sync,
 ) -> bool {
     let (options, runner) = (options(), Quick(run));
-    Worker::new(service, &options, cancel, &runner).unwrap().work_once().unwrap()
+    Worker::new(service, &options, cancel, &runner).unwrap().work_once().unwrap() != Worked::Nothing
 }
 
 /// Waits, as a long run does, until it is told to stop.

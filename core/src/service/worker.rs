@@ -32,7 +32,7 @@ const LOOK: Duration = Duration::from_millis(100);
 const WATCH: Duration = Duration::from_millis(500);
 /// How often progress is written at most: each time is a flush of the disk.
 const REPORT: Duration = Duration::from_secs(1);
-/// How long a worker that failed to reach the database waits before it tries again.
+/// How long a worker waits before it tries again after something that may pass: a full disk, a busy database.
 const RETRY: Duration = Duration::from_secs(2);
 /// How long the previous worker of a job may take to leave its workspace.
 const LEAVE: Duration = Duration::from_secs(60);
@@ -96,12 +96,14 @@ impl Service {
         while !cancel.is_cancelled() {
             let mark = self.inner.changes.mark();
             match worker.work_once() {
-                Ok(true) => {}
-                Ok(false) => self.wait_for_work(mark, IDLE_POLL, cancel),
+                Ok(Worked::Done) => {}
+                Ok(Worked::Nothing) => self.wait_for_work(mark, IDLE_POLL, cancel),
+                // The next job, or the next attempt, would meet the same.
+                Ok(Worked::Trouble) => pause(RETRY, cancel),
                 // The disk is full or the database busy: neither is a reason to go, both pass.
                 Err(error) => {
                     log::error!("worker {}: {error:?}", options.name);
-                    self.wait_for_work(mark, RETRY, cancel);
+                    pause(RETRY, cancel);
                 }
             }
         }
@@ -115,6 +117,25 @@ impl Service {
             self.inner.changes.wait_since(mark, Duration::from_millis(100));
         }
     }
+}
+
+/// Waits, whatever happens meanwhile, unless `cancel` is raised.
+fn pause(limit: Duration, cancel: &CancelToken) {
+    let end = Instant::now() + limit;
+    while !cancel.is_cancelled() && Instant::now() < end {
+        std::thread::sleep(LOOK);
+    }
+}
+
+/// What came of looking for a job.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Worked {
+    /// There was none.
+    Nothing,
+    /// One was seen to its end, or given up for good.
+    Done,
+    /// One met something that may pass.
+    Trouble,
 }
 
 pub(super) struct Worker<'a> {
@@ -145,13 +166,13 @@ impl<'a> Worker<'a> {
         Ok(Self { service, options, pool, runner, cancel })
     }
 
-    /// Takes a job and sees it to its end; says whether there was one.
-    pub(super) fn work_once(&self) -> Result<bool> {
+    /// Takes a job, if there is one, and sees it to its end.
+    pub(super) fn work_once(&self) -> Result<Worked> {
         let inner = &self.service.inner;
         self.service.reclaim()?;
         let lease_seconds = inner.options.lease_seconds;
         let Some(claim) = inner.database.claim(inner.process.id(), &self.options.name, lease_seconds)? else {
-            return Ok(false);
+            return Ok(Worked::Nothing);
         };
         inner.changes.notify();
         let done = failpoints::pass("worker.claimed")
@@ -165,25 +186,29 @@ impl<'a> Worker<'a> {
             self.service.remove_leftovers(claim.lease.job)?;
         }
         inner.changes.notify();
-        done.map(|()| true)
+        done
     }
 
-    fn run(&self, claim: &Claim) -> Result<()> {
+    fn run(&self, claim: &Claim) -> Result<Worked> {
         let lease = &claim.lease;
-        let Some(workspace) = self.enter(lease)? else { return Ok(()) };
+        let Some(workspace) = self.enter(lease)? else { return Ok(Worked::Done) };
         self.log(&workspace, &format!("attempt {} by {}", lease.attempt, self.options.name));
         let (stop, result) = self.reconstruct(claim, &workspace)?;
         match (stop, result) {
             // A scene that is done is published also when the worker is to end.
-            (None | Some(Stop::Shutdown), Ok(outcome)) => self.publish(lease, workspace, outcome),
+            (None | Some(Stop::Shutdown), Ok(outcome)) => self.publish(lease, workspace, outcome)?,
             (Some(Stop::Shutdown), Err(error)) if error.kind() == ErrorKind::Cancelled => {
                 self.log(&workspace, "the worker ends; the job goes back to the queue");
                 drop(workspace);
-                self.service.inner.database.release(lease, None, self.service.inner.options.max_attempts)
+                self.service.inner.database.release(lease, None, self.service.inner.options.max_attempts)?;
             }
-            (None | Some(Stop::Shutdown), Err(error)) => self.fail(claim, workspace, &error),
-            (Some(Stop::Deleted | Stop::Lost), _) => self.leave(lease, workspace),
+            (None | Some(Stop::Shutdown), Err(error)) => {
+                self.fail(claim, workspace, &error)?;
+                return Ok(if error.kind().is_retryable() { Worked::Trouble } else { Worked::Done });
+            }
+            (Some(Stop::Deleted | Stop::Lost), _) => self.leave(lease, workspace)?,
         }
+        Ok(Worked::Done)
     }
 
     /// Enters the workspace of the job. A worker that was fenced off may need a moment to leave it.
