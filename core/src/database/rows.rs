@@ -46,6 +46,8 @@ pub struct UploadedVideo {
     pub sha256: [u8; 32],
     /// The name that it had where it came from.
     pub file_name: Option<String>,
+    /// SHA-256 of the list of blocks that it was put together of; absent if it came whole.
+    pub block_list: Option<[u8; 32]>,
 }
 
 /// A job to be added.

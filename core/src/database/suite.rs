@@ -97,7 +97,13 @@ impl<D: JobDatabase> World<D> {
 }
 
 fn video(version: u64) -> UploadedVideo {
-    UploadedVideo { version, size: 10, sha256: [7; 32], file_name: Some("garden.mp4".into()) }
+    UploadedVideo {
+        version,
+        size: 10,
+        sha256: [7; 32],
+        file_name: Some("garden.mp4".into()),
+        block_list: Some([9; 32]),
+    }
 }
 
 fn new_job(user: UserId, blob: BlobName) -> NewJob {

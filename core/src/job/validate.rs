@@ -81,7 +81,11 @@ impl<'a> Fields<'a> {
     }
 
     /// What `parse` makes of a text field; its error becomes the problem.
-    pub(super) fn parsed<T>(&mut self, name: &'static str, parse: impl FnOnce(&str) -> Result<T>) -> Option<T> {
+    pub(super) fn parsed<T>(
+        &mut self,
+        name: &'static str,
+        parse: impl FnOnce(&str) -> Result<T>,
+    ) -> Option<T> {
         match parse(self.text(name)?) {
             Ok(value) => Some(value),
             Err(error) => {

@@ -14,7 +14,7 @@ use super::{BLOB_NOT_FOUND, Service, hex};
 use crate::database::{Upload, UploadedVideo};
 use crate::error::{Error, ErrorKind, Result};
 use crate::job::{BlobName, Timestamp, UserId, VideoExtension};
-use crate::storage::{BlobKey, StagedBlob};
+use crate::storage::{BlobKey, BlobKind, StagedBlob};
 
 /// Most blocks of one video, as with Azure's block blobs.
 const MAX_BLOCKS: usize = 50_000;
@@ -56,7 +56,7 @@ pub struct UploadWriter {
 
 /// What a transfer becomes.
 enum Target {
-    Video { name: BlobName, version: u64 },
+    Video { name: BlobName, version: u64, block_list: Option<[u8; 32]> },
     Block,
 }
 
@@ -78,9 +78,19 @@ impl Service {
     /// [`ErrorKind::NotFound`] for an unknown or expired upload, [`ErrorKind::Conflict`] if a job uses it already,
     /// [`ErrorKind::TooLarge`], [`ErrorKind::DiskFull`].
     pub fn begin_upload(&self, name: &BlobName, facts: UploadFacts) -> Result<UploadWriter> {
+        self.begin_video(name, None, facts)
+    }
+
+    fn begin_video(
+        &self,
+        name: &BlobName,
+        block_list: Option<[u8; 32]>,
+        facts: UploadFacts,
+    ) -> Result<UploadWriter> {
         self.open_upload(name)?;
         let version = u64::from_le_bytes(random()?);
-        self.writer(BlobKey::Video { name: *name, version }, Target::Video { name: *name, version }, facts)
+        let target = Target::Video { name: *name, version, block_list };
+        self.writer(BlobKey::Video { name: *name, version }, target, facts)
     }
 
     /// Begins the transfer of a block; it takes the place of an earlier one of the same name.
@@ -94,7 +104,8 @@ impl Service {
     }
 
     /// Makes the video of blocks that were sent before, in this order, and returns its entity tag. Blocks that are not named
-    /// are forgotten.
+    /// are forgotten. The same list once more, with no block sent in between, changes nothing: whoever did not get the answer may
+    /// ask again.
     ///
     /// # Errors
     /// As for [`Service::begin_upload`]; [`ErrorKind::InvalidArgument`] if a block was not sent.
@@ -106,7 +117,13 @@ impl Service {
             )));
         }
         // Once a job uses the video its blocks are gone: that is not the list's fault.
-        self.open_upload(name)?;
+        let upload = self.open_upload(name)?;
+        let list = hash_of_list(block_ids);
+        if let Some(video) = upload.video.filter(|video| video.block_list == Some(list))
+            && self.inner.storage.list_upload(name)?.iter().all(|key| key.kind() != BlobKind::Block)
+        {
+            return Ok(entity_tag(&video.sha256));
+        }
         let keys: Vec<BlobKey> = block_ids.iter().map(|id| BlobKey::block(*name, id)).collect();
         let mut size = 0;
         for (key, id) in keys.iter().zip(block_ids) {
@@ -114,7 +131,8 @@ impl Service {
             let block = self.inner.storage.metadata(key)?;
             size += block.ok_or_else(|| Error::argument(format!("the block {id:?} was not sent")))?.size;
         }
-        let mut writer = self.begin_upload(name, UploadFacts { size: Some(size), ..facts })?;
+        let facts = UploadFacts { size: Some(size), ..facts };
+        let mut writer = self.begin_video(name, Some(list), facts)?;
         let mut buffer = vec![0; 1 << 20];
         for key in &keys {
             let mut block = self.inner.storage.open(key)?;
@@ -244,11 +262,11 @@ impl UploadWriter {
         {
             return Err(Error::argument("The content does not have the announced MD5"));
         }
-        let tag = format!("\"{}\"", hex(&sha256));
+        let tag = entity_tag(&sha256);
         blob.commit()?;
-        let Target::Video { name, version } = target else { return Ok(tag) };
-        let video =
-            UploadedVideo { version, size, sha256, file_name: facts.file_name.and_then(|n| as_title(&n)) };
+        let Target::Video { name, version, block_list } = target else { return Ok(tag) };
+        let file_name = facts.file_name.and_then(|n| as_title(&n));
+        let video = UploadedVideo { version, size, sha256, file_name, block_list };
         let key = |version| BlobKey::Video { name, version };
         match service.inner.database.finish_upload(&name, &video) {
             Ok(replaced) => {
@@ -281,6 +299,20 @@ impl Write for UploadWriter {
     fn flush(&mut self) -> io::Result<()> {
         Ok(())
     }
+}
+
+fn entity_tag(sha256: &[u8]) -> String {
+    format!("\"{}\"", hex(sha256))
+}
+
+fn hash_of_list(block_ids: &[String]) -> [u8; 32] {
+    let mut hash = Sha256::new();
+    for id in block_ids {
+        // The length keeps two names from being read as one.
+        hash.update((id.len() as u64).to_le_bytes());
+        hash.update(id);
+    }
+    hash.finalize().into()
 }
 
 fn check_size(size: u64, most: u64) -> Result<()> {
@@ -450,7 +482,11 @@ mod tests {
         assert!(missing.message().contains("\"c\""));
         assert!(w.service.commit_blocks(&name, &[], UploadFacts::default()).is_err());
         assert!(w.service.put_block(&name, "", UploadFacts::default()).is_err());
-        w.service.commit_blocks(&name, &list(&["a", "b", "a"]), UploadFacts::default()).unwrap();
+        let tag = w.service.commit_blocks(&name, &list(&["a", "b", "a"]), UploadFacts::default()).unwrap();
+        // The answer was lost, and the list comes again; another one is wrong still.
+        let again = w.service.commit_blocks(&name, &list(&["a", "b", "a"]), UploadFacts::default()).unwrap();
+        assert_eq!(again, tag);
+        assert!(w.service.commit_blocks(&name, &list(&["a", "ba"]), UploadFacts::default()).is_err());
         assert_eq!(w.content(&name), b"hello worldhello ");
         assert_eq!(w.files(BlobKind::Block), 0);
         // Together they must not be more than one transfer may be.

@@ -22,7 +22,7 @@ use crate::failpoints;
 /// Marks the file as ours ("recn").
 const APPLICATION_ID: i32 = 0x7265_636e;
 /// What takes an older file to the newest form, one step a version.
-const MIGRATIONS: [&str; 1] = [include_str!("schema.sql")];
+const MIGRATIONS: [&str; 2] = [include_str!("version_1.sql"), include_str!("version_2.sql")];
 /// How long a transaction waits for that of another process.
 const BUSY: Duration = Duration::from_secs(5);
 /// Readers that are kept open.
@@ -289,6 +289,22 @@ mod tests {
         let ours = Connection::open(folder.path().join("ours")).unwrap();
         ours.pragma_update(None, "user_version", 99).unwrap();
         assert!(open("ours").err().unwrap().message().contains("99"));
+    }
+
+    #[test]
+    fn an_older_file_is_brought_up_to_date() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("jobs.db");
+        let old = Connection::open(&path).unwrap();
+        old.execute_batch(MIGRATIONS[0]).unwrap();
+        old.execute("INSERT INTO users VALUES ('a', 'anna', 'free', 0)", []).unwrap();
+        old.pragma_update(None, "application_id", APPLICATION_ID).unwrap();
+        old.pragma_update(None, "user_version", 1).unwrap();
+        drop(old);
+        let database = SqliteDatabase::open(&path, Arc::new(ManualClock::new())).unwrap();
+        assert_eq!(database.statistics().unwrap().users, 1);
+        let name = crate::job::BlobName::random(crate::job::VideoExtension::Mp4);
+        assert_eq!(crate::database::UploadRows::upload(&database, &name).unwrap(), None);
     }
 
     #[test]

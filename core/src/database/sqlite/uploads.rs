@@ -8,7 +8,7 @@ use crate::database::{Upload, UploadRows, UploadedVideo};
 use crate::error::{Error, ErrorKind, Result};
 use crate::job::{BlobName, UserId};
 
-const UPLOAD: &str = "SELECT blob_name, user_id, expires_at, version, size, sha256, file_name, submitted, deleted FROM uploads";
+const UPLOAD: &str = "SELECT blob_name, user_id, expires_at, version, size, sha256, file_name, submitted, deleted, block_list FROM uploads";
 
 fn upload(row: &Row<'_>) -> rusqlite::Result<Upload> {
     let video = match row.get::<_, Option<i64>>(3)? {
@@ -17,6 +17,7 @@ fn upload(row: &Row<'_>) -> rusqlite::Result<Upload> {
             size: row.get(4)?,
             sha256: row.get(5)?,
             file_name: row.get(6)?,
+            block_list: row.get(9)?,
         }),
         None => None,
     };
@@ -64,8 +65,8 @@ impl UploadRows for SqliteDatabase {
                 return Err(Error::new(ErrorKind::Conflict, "The video is already used by a job").into());
             }
             t.prepare_cached(
-                "UPDATE uploads SET version = ?2, size = ?3, sha256 = ?4, file_name = ?5, touched_at = ?6
-                 WHERE blob_name = ?1",
+                "UPDATE uploads SET version = ?2, size = ?3, sha256 = ?4, file_name = ?5, touched_at = ?6,
+                 block_list = ?7 WHERE blob_name = ?1",
             )?
             .execute(params![
                 name,
@@ -73,7 +74,8 @@ impl UploadRows for SqliteDatabase {
                 video.size,
                 video.sha256,
                 video.file_name,
-                now
+                now,
+                video.block_list
             ])?;
             Ok(before.video.map(|v| v.version))
         })
