@@ -73,6 +73,35 @@ pub enum ErrorKind {
 }
 
 impl ErrorKind {
+    /// All kinds.
+    pub const ALL: [ErrorKind; 25] = [
+        Self::InvalidArgument,
+        Self::Unsupported,
+        Self::NotFound,
+        Self::InvalidMedia,
+        Self::InvalidFile,
+        Self::FfmpegMissing,
+        Self::TooFewFrames,
+        Self::InsufficientFeatures,
+        Self::InsufficientParallax,
+        Self::PartialReconstruction,
+        Self::IntrinsicsUnreliable,
+        Self::UnreliableReconstruction,
+        Self::NoGpu,
+        Self::Gpu,
+        Self::DiskFull,
+        Self::Io,
+        Self::Unauthenticated,
+        Self::PermissionDenied,
+        Self::Conflict,
+        Self::IdempotencyMismatch,
+        Self::TooManyRequests,
+        Self::TooLarge,
+        Self::Cancelled,
+        Self::DeadlineExceeded,
+        Self::Internal,
+    ];
+
     /// Stable machine-readable name, for example `insufficient_parallax`.
     pub fn slug(self) -> &'static str {
         use ErrorKind::*;
@@ -257,7 +286,11 @@ mod tests {
 
     #[test]
     fn the_slug_is_the_serialised_name() {
-        let json = serde_json::to_string(&ErrorKind::InsufficientParallax).unwrap();
-        assert_eq!(json, format!("\"{}\"", ErrorKind::InsufficientParallax.slug()));
+        for kind in ErrorKind::ALL {
+            assert_eq!(serde_json::to_string(&kind).unwrap(), format!("\"{}\"", kind.slug()));
+        }
+        // What serde lists as known is all there is: nothing is missing from `ALL`.
+        let unknown = serde_json::from_str::<ErrorKind>("\"?\"").unwrap_err().to_string();
+        assert_eq!(unknown.matches('`').count(), 2 * (ErrorKind::ALL.len() + 1), "{unknown}");
     }
 }
