@@ -12,6 +12,7 @@ mod splats;
 mod spz;
 #[cfg(test)]
 pub(crate) mod test_scenes;
+mod transform;
 mod turntable;
 
 pub use camera_data::{CameraData, CameraType, Xyz};

@@ -42,6 +42,11 @@ pub(super) fn basis<T: Real>(degree: u32, [x, y, z]: [T; 3]) -> [T; MAX_COEFFICI
     b
 }
 
+/// The basis at the unit vector `d` in double precision, for code outside the rasteriser.
+pub(crate) fn harmonics_at(degree: u32, d: [f64; 3]) -> [f64; MAX_COEFFICIENTS] {
+    basis(degree, d)
+}
+
 /// The gradient by `d` (as if its entries were independent) of the sum of `weights[i] * basis[i]`.
 #[inline(always)]
 pub(super) fn gradient<T: Real>(degree: u32, [x, y, z]: [T; 3], w: &[T; MAX_COEFFICIENTS]) -> [T; 3] {

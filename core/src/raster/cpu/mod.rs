@@ -27,6 +27,7 @@ mod x86;
 
 use std::sync::atomic::Ordering::Relaxed;
 
+pub(crate) use self::harmonics::harmonics_at;
 use self::intersect::Pairs;
 use self::loss::Loss;
 use self::project::Projection;
