@@ -15,7 +15,7 @@ use super::schedule::Schedule;
 use crate::control::{Control, Stage, Warning};
 use crate::error::{Error, ErrorKind, Result};
 use crate::random::{Random, hash};
-use crate::raster::{LossOptions, Rasteriser, Rendering, StepStatistics, TrainState};
+use crate::raster::{LossOptions, Rasteriser, Rendering, StepStatistics, TrainState, View};
 use crate::scene::Splats;
 
 /// Pictures that would take more than this in the rasteriser are trained on at a lower resolution.
@@ -305,8 +305,7 @@ impl Trainer {
             }
         }
         ran?;
-        let statistics = self.rasteriser.statistics()?;
-        check_finite(&statistics, self.step)?;
+        let statistics = self.statistics()?;
         let seconds = began.elapsed().as_secs_f64();
         Ok(TrainReport {
             steps: self.step,
@@ -316,6 +315,38 @@ impl Trainer {
             statistics,
             warnings: self.warnings.clone(),
         })
+    }
+
+    /// What the last step found out. Waits for the device.
+    ///
+    /// # Errors
+    /// What the rasteriser reports; `Internal` if the optimisation diverged.
+    pub fn statistics(&mut self) -> Result<StepStatistics> {
+        let statistics = self.rasteriser.statistics()?;
+        check_finite(&statistics, self.step)?;
+        Ok(statistics)
+    }
+
+    /// The scene as it is now through any camera, in the exposure of the training pictures' mean, over black. Colours are
+    /// clamped to 0..1.
+    ///
+    /// # Errors
+    /// What the rasteriser reports.
+    pub fn render(&mut self, view: &View) -> Result<Rendering> {
+        let mean = self.mean_exposure()?;
+        let degree = self.schedule.sh_degree(self.step.max(1));
+        let mut rendering = self.rasteriser.render(view, degree, BLACK)?;
+        for pixel in &mut rendering.rgba {
+            let [r, g, b, alpha] = *pixel;
+            let [r, g, b] = exposure::apply(&mean, [r, g, b], alpha).map(|v| v.clamp(0.0, 1.0));
+            *pixel = [r, g, b, alpha];
+        }
+        Ok(rendering)
+    }
+
+    /// The views that are trained on and held out.
+    pub fn dataset(&self) -> &Dataset {
+        &self.dataset
     }
 
     /// Writes a checkpoint to `path`.
@@ -364,15 +395,6 @@ impl Trainer {
         Ok(exposure::mean(&self.rasteriser.exposures()?))
     }
 
-    /// View `index` at the training resolution, clamped to 0..1.
-    fn render(&mut self, index: usize, mean: &[f32; 12]) -> Result<Vec<[f32; 3]>> {
-        let view = self.dataset.view_at(index, self.max_side);
-        let degree = self.schedule.sh_degree(self.step.max(1));
-        let rendering: Rendering = self.rasteriser.render(&view, degree, BLACK)?;
-        let shown = |p: &[f32; 4]| exposure::apply(mean, [p[0], p[1], p[2]], p[3]).map(|v| v.clamp(0.0, 1.0));
-        Ok(rendering.rgba.iter().map(shown).collect())
-    }
-
     /// The long side of the pictures of a stage; the last stage has the caller's limit.
     fn stage_side(&self, stage: usize) -> Option<u32> {
         let stages = self.schedule.stages();
@@ -413,8 +435,7 @@ impl Trainer {
     }
 
     fn report(&mut self, control: &Control, began: Instant, first: u32, probe: &mut Probe) -> Result<()> {
-        let statistics = self.rasteriser.statistics()?;
-        check_finite(&statistics, self.step)?;
+        let statistics = self.statistics()?;
         if probe.last.is_none_or(|t| t.elapsed() >= PROBE_EVERY) {
             self.measure(probe)?;
         }
@@ -439,8 +460,8 @@ impl Trainer {
             Some(picture) => picture,
             None => self.dataset.picture(index, self.max_side)?,
         };
-        let mean = self.mean_exposure()?;
-        let rendered = self.render(index, &mean)?;
+        let rendered = self.render(&self.dataset.view_at(index, self.max_side))?;
+        let rendered: Vec<[f32; 3]> = rendered.rgba.iter().map(|p| [p[0], p[1], p[2]]).collect();
         probe.psnr = psnr(&rendered, &picture.over(BLACK));
         probe.picture = Some(picture);
         probe.last = Some(Instant::now());
