@@ -116,13 +116,26 @@ impl CancelToken {
     }
 }
 
-type Listener = dyn Fn(Event) + Send + Sync;
+/// A picture of a scene that is not finished yet: one of its views as it is rendered now.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Preview {
+    /// Width in pixels.
+    pub width: u32,
+    /// Height in pixels.
+    pub height: u32,
+    /// sRGB, 8 bits, row by row, three bytes per pixel.
+    pub rgb: Vec<u8>,
+}
 
-/// The caller's side of a long call: a cancel token and a listener for events. Cheap to clone.
+type Listener = dyn Fn(Event) + Send + Sync;
+type Viewer = dyn Fn(Preview) + Send + Sync;
+
+/// The caller's side of a long call: a cancel token, a listener for events, a viewer of previews. Cheap to clone.
 #[derive(Clone, Default)]
 pub struct Control {
     cancel: CancelToken,
     listener: Option<Arc<Listener>>,
+    viewer: Option<Arc<Viewer>>,
 }
 
 impl Control {
@@ -142,6 +155,14 @@ impl Control {
     #[must_use]
     pub fn with_listener(mut self, listener: impl Fn(Event) + Send + Sync + 'static) -> Self {
         self.listener = Some(Arc::new(listener));
+        self
+    }
+
+    /// Sends pictures of the growing scene to `viewer`, every few seconds of training. The result is the same with and
+    /// without.
+    #[must_use]
+    pub fn with_viewer(mut self, viewer: impl Fn(Preview) + Send + Sync + 'static) -> Self {
+        self.viewer = Some(Arc::new(viewer));
         self
     }
 
@@ -184,7 +205,7 @@ impl Control {
     #[must_use]
     pub fn part(&self, from: f32, to: f32) -> Self {
         let whole = self.clone();
-        Self::new().with_cancel(self.cancel.clone()).with_listener(move |mut event| {
+        self.clone().with_listener(move |mut event| {
             if let Event::Progress { fraction, .. } = &mut event {
                 *fraction = from + (to - from) * *fraction;
             }
@@ -195,6 +216,13 @@ impl Control {
     /// Passes a warning on.
     pub fn warn(&self, stage: Stage, warning: Warning) {
         self.send(Event::Warning { stage, warning });
+    }
+
+    /// Shows a picture of the scene, which is made only if somebody looks.
+    pub(crate) fn show(&self, picture: impl FnOnce() -> Preview) {
+        if let Some(viewer) = &self.viewer {
+            viewer(picture());
+        }
     }
 
     /// Hands an event to the listener as it is.
@@ -210,6 +238,7 @@ impl fmt::Debug for Control {
         f.debug_struct("Control")
             .field("cancelled", &self.cancel.is_cancelled())
             .field("listener", &self.listener.is_some())
+            .field("viewer", &self.viewer.is_some())
             .finish()
     }
 }
@@ -232,5 +261,16 @@ mod tests {
         );
         whole.cancel_token().cancel();
         assert!(part.check().is_err());
+    }
+
+    #[test]
+    fn a_part_shows_its_pictures_to_the_viewer_of_the_whole() {
+        Control::new().show(|| unreachable!("a picture that nobody looks at is not made"));
+        let seen = Arc::new(Mutex::new(Vec::new()));
+        let sink = seen.clone();
+        let whole = Control::new().with_viewer(move |p| sink.lock().unwrap().push(p));
+        let picture = Preview { width: 1, height: 1, rgb: vec![1, 2, 3] };
+        whole.part(0.5, 0.75).show(|| picture.clone());
+        assert_eq!(*seen.lock().unwrap(), [picture]);
     }
 }

@@ -45,5 +45,5 @@ pub mod video;
 /// The version of the engine, for example `0.1.0`.
 pub const VERSION: &str = env!("CARGO_PKG_VERSION");
 
-pub use control::{CancelToken, Control, Event, Stage, Warning};
+pub use control::{CancelToken, Control, Event, Preview, Stage, Warning};
 pub use error::{Error, ErrorKind, Result};

@@ -14,7 +14,7 @@ const SHARES: [(Stage, f32); 4] =
 pub(super) fn stage_control(outer: &Control) -> Control {
     let target = outer.clone();
     let clock = Arc::new(Mutex::new(None::<(Instant, f32, f32)>));
-    Control::new().with_cancel(outer.cancel_token().clone()).with_listener(move |event| {
+    outer.clone().with_listener(move |event| {
         target.send(match event {
             Event::Progress { stage, step, fraction, message, .. } => {
                 // A listener that panicked elsewhere leaves at worst an old start time.

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use super::{BLOB_NOT_FOUND, Service, job_not_found};
 use crate::database::{Inserted, NewJob, UploadedVideo};
 use crate::error::{Error, ErrorKind, Result};
+use crate::files::write_atomically;
 use crate::job::{
     ArtifactKind, BlobName, Failure, Job, JobId, JobPage, JobRequest, JobStatus, JobUpdate, ListQuery,
     Submitted, UserId,
@@ -211,6 +212,15 @@ impl Service {
     /// [`ErrorKind::NotFound`] if it was deleted since.
     pub fn open_blob(&self, key: &BlobKey) -> Result<BlobReader> {
         self.inner.storage.open(key)
+    }
+
+    /// Writes an artifact to a file of the caller's: whole or not at all, and durable when this returns.
+    ///
+    /// # Errors
+    /// Those of [`Service::open_blob`]; [`ErrorKind::DiskFull`], [`ErrorKind::Io`].
+    pub fn save_artifact(&self, artifact: &Artifact, path: &Path) -> Result<()> {
+        let mut blob = self.open_blob(&artifact.key)?;
+        write_atomically(path, |file| std::io::copy(&mut blob.file, file).map(drop))
     }
 
     /// The blob as a local file, if the storage has local files.

@@ -98,6 +98,10 @@ fn a_video_becomes_a_scene_that_can_be_fetched_and_deleted() {
     let mut text = String::new();
     w.service.open_blob(&artifact.key).unwrap().file.read_to_string(&mut text).unwrap();
     assert_eq!(text, "ply");
+    let copy = w.folder.path().join("copy.ply");
+    w.service.save_artifact(&artifact, &copy).unwrap();
+    assert_eq!(std::fs::read_to_string(&copy).unwrap(), "ply");
+    std::fs::remove_file(&copy).unwrap();
     assert!(w.service.log(w.anna, job).unwrap().contains("attempt 1 by worker"));
     assert!(!w.folder.path().join("work").join(job.to_string()).exists());
     for foreign in [

@@ -12,7 +12,7 @@ use super::initialise;
 use super::options::TrainOptions;
 use super::picture::Picture;
 use super::schedule::Schedule;
-use crate::control::{Control, Stage, Warning};
+use crate::control::{Control, Preview, Stage, Warning};
 use crate::error::{Error, ErrorKind, Result};
 use crate::random::{Random, hash};
 use crate::raster::{LossOptions, Rasteriser, Rendering, StepStatistics, TrainState, View};
@@ -437,7 +437,7 @@ impl Trainer {
     fn report(&mut self, control: &Control, began: Instant, first: u32, probe: &mut Probe) -> Result<()> {
         let statistics = self.statistics()?;
         if probe.last.is_none_or(|t| t.elapsed() >= PROBE_EVERY) {
-            self.measure(probe)?;
+            self.measure(control, probe)?;
         }
         let rate = f64::from(self.step - first) / began.elapsed().as_secs_f64();
         let total = self.options.training_num_steps;
@@ -453,8 +453,8 @@ impl Trainer {
         Ok(())
     }
 
-    /// Renders one view, held out if there is one, and compares it.
-    fn measure(&mut self, probe: &mut Probe) -> Result<()> {
+    /// Renders one view, held out if there is one, compares it, and shows it to whoever looks.
+    fn measure(&mut self, control: &Control, probe: &mut Probe) -> Result<()> {
         let index = self.dataset.test.first().or(self.dataset.train.first()).copied().unwrap_or(0);
         let picture = match probe.picture.take() {
             Some(picture) => picture,
@@ -463,6 +463,12 @@ impl Trainer {
         let rendered = self.render(&self.dataset.view_at(index, self.max_side))?;
         let rendered: Vec<[f32; 3]> = rendered.rgba.iter().map(|p| [p[0], p[1], p[2]]).collect();
         probe.psnr = psnr(&rendered, &picture.over(BLACK));
+        control.show(|| {
+            let view = self.dataset.view_at(index, self.max_side);
+            // Within 0..1, so that `as` only rounds.
+            let rgb = rendered.iter().flatten().map(|v| (v * 255.0 + 0.5) as u8).collect();
+            Preview { width: view.width, height: view.height, rgb }
+        });
         probe.picture = Some(picture);
         probe.last = Some(Instant::now());
         Ok(())
