@@ -13,10 +13,12 @@ OUT ?= demo
 RUN_FLAGS ?=
 RECONSTRUCT := target/release/reconstruct
 VENV := .venv
-# All tests share one build: another choice of packages or features would compile every dependency again.
-TEST_BUILD := --release --workspace --exclude libreconstruct-python
+# All tests share one build, in which they can make the disk fail and kill the service where something becomes durable.
+TEST_BUILD := --release --workspace --exclude libreconstruct-python --features libreconstruct-server/failpoints
+# Tests in Rust compare with Python tools that the environment holds.
+test-rust: export PATH := $(CURDIR)/$(VENV)/bin:$(PATH)
 
-.PHONY: help build demo test test-rust test-python test-failures test-rest lint format clean
+.PHONY: help build demo test test-rust test-python test-rest lint format clean
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*?## ' $(MAKEFILE_LIST) | awk -F':.*?## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -32,9 +34,9 @@ demo: ## Reconstruct a sample capture, or VIDEO=my.mp4, into OUT=demo
 	@cargo build --release -p libreconstruct-server -p libreconstruct-tests
 	@VIDEO="$(VIDEO)" OUT="$(OUT)" RUN_FLAGS="$(RUN_FLAGS)" scripts/demo.sh
 
-test: test-rust test-python ## Run the tests of every face
+test: test-rust test-python test-rest ## Run the tests of every face
 
-test-rust:
+test-rust: $(VENV)/.installed
 	@scripts/install-dependencies.sh test
 	@echo "Rust: unit tests, documentation examples, end-to-end tests"
 	cargo test $(TEST_BUILD)
@@ -44,14 +46,10 @@ test-python: $(VENV)/.installed
 	VIRTUAL_ENV=$(abspath $(VENV)) $(VENV)/bin/maturin develop --release --quiet
 	$(VENV)/bin/python -m pytest -q python/tests
 
-# Kills the service, and fails its disk, at every place where something becomes durable; takes many minutes.
-test-failures: ## Run the service's failure tests
-	cargo test $(TEST_BUILD) --features libreconstruct-server/failpoints --test service_failures
-
-# A release runs more: CRASH_KILLS=200 SCHEMATHESIS_EXAMPLES=250, and FAILPOINT_NAMES=all.
+# A release runs more: CRASH_KILLS=200 SCHEMATHESIS_EXAMPLES=250 FAILPOINT_NAMES=all.
 test-rest: $(VENV)/.installed ## Drive the server over HTTP, as clients do
 	@echo "REST: build the server and drive it as clients do"
-	cargo build $(TEST_BUILD)
+	cargo test $(TEST_BUILD) --no-run --quiet
 	$(VENV)/bin/python -m pytest -q tests/rest
 
 # The only step that needs PyPI; it runs once, and again when the list changes.
@@ -64,7 +62,8 @@ $(VENV)/.installed: tests/requirements.txt
 
 lint: ## Check format and lints as CI does
 	cargo fmt --all -- --check
-	cargo clippy --release --workspace --all-targets -- -D warnings
+	scripts/check-features.sh
+	cargo clippy --release --workspace --features libreconstruct-server/failpoints --all-targets -- -D warnings
 
 format: ## Format all code
 	cargo fmt --all

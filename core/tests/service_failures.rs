@@ -22,7 +22,7 @@ use libreconstruct::{CancelToken, Control, Error, ErrorKind, Result, Stage, fail
 /// Says that this process is a child, and in which folder.
 const CHILD: &str = "LIBRECONSTRUCT_TEST_CHILD";
 /// Children at a time: they mostly wait.
-const CHILDREN: usize = 4;
+const CHILDREN: usize = 12;
 
 fn service(folder: &Path) -> Result<Service> {
     Service::open(folder, ServiceOptions { lease_seconds: 6, min_free_bytes: 0, ..ServiceOptions::default() })
