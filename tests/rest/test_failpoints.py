@@ -127,7 +127,8 @@ def prepare(server: Server, client, known: Known, name: str, video: bytes) -> No
             time.sleep(0.05)
     server.kill()
     with sqlite3.connect(server.data / "jobs.db", timeout=10) as database:
-        database.execute("UPDATE uploads SET touched_at = touched_at - 90000000000 WHERE blob_name = ?", (old,))
+        day = 90_000_000_000
+        database.execute("UPDATE uploads SET touched_at = touched_at - ?1, expires_at = expires_at - ?1 WHERE blob_name = ?2", (day, old))
 
 
 @pytest.mark.parametrize("action", ACTIONS)
@@ -175,7 +176,7 @@ def command(server: Server, client, known: Known, name: str, action: str, failpo
     """A command fails at the place, without half an effect, and works the second time."""
     key = server.command("keys", "create", "anna")["prefix"]
     job = client.submit(media.capture(), training_num_steps=2000)
-    newcomer = f"newcomer-{action}"
+    newcomer = f"newcomer-{name}-{action}"
     arguments = [a.format(key=key, job=job).replace("newcomer", newcomer) for a in COMMANDS[name]]
     with pytest.raises(CommandFailed) as failed:
         server.command(*arguments, environment=failpoint)
