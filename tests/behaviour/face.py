@@ -1,0 +1,112 @@
+"""What the behaviour suite asks of a face: the same few calls, whatever language they go through.
+
+A face is a module of this folder with `open_face(folder, options, workers) -> Face`. It raises `Unavailable` with the
+reason if what it needs (a package, a library, a program) is not there; its tests are then skipped with that reason.
+
+| face | module | goes through |
+| --- | --- | --- |
+| `engine` | `engine_face.py` | the Python package, in this process |
+| `client` | `client_face.py` | the Python package, over HTTP to a `reconstruct serve` process |
+| `c` | `c_face.py` | ctypes and the C library |
+"""
+
+import importlib
+from pathlib import Path
+from typing import Any, Protocol
+
+FACES = ["engine", "client", "c"]
+
+# Settings (ServiceOptions) with which a tiny capture becomes a scene in seconds on two cores.
+SMALL: dict[str, Any] = {
+    "reconstruction": {
+        "device": "cpu",
+        "max_frames": 12,
+        "max_resolution": 240,
+        "training_max_resolution": 160,
+        "sh_degree": 0,
+    },
+}
+# What a job must be asked for to be done in seconds.
+QUICK: dict[str, Any] = {"training_max_num_gaussians": 1000, "training_num_steps": 20}
+
+
+class Unavailable(Exception):
+    """The face cannot be tested here; the message says what is missing."""
+
+
+class FaceError(Exception):
+    """A call was refused: the slug of the kind of error (`libreconstruct::ErrorKind::slug`) and the message."""
+
+    def __init__(self, slug: str, message: str):
+        super().__init__(f"{slug}: {message}")
+        self.slug = slug
+        self.message = message
+
+
+class Face(Protocol):
+    """One user of one service, through one language. Every call raises `FaceError` if it is refused."""
+
+    # Whether `cancel` is there. The REST interface has no request for it: there it is refused as `unsupported`.
+    can_cancel: bool
+
+    def submit(self, video: Path, **options: Any) -> str:
+        """Uploads the file and submits a job with the specification's options; its id."""
+        ...
+
+    def job(self, job_id: str) -> dict[str, Any]:
+        """The specification's thirteen fields, as JSON has them."""
+        ...
+
+    def jobs(self, **query: Any) -> dict[str, Any]:
+        """The user's jobs, newest first: `{"jobs": [{"job_id", "title"}], "next": cursor or None}`.
+
+        Query: `limit` (int), `cursor` (the `next` of an earlier page), `status` (str), `public` (bool).
+        """
+        ...
+
+    def update(self, job_id: str, **changes: Any) -> dict[str, Any]:
+        """Changes `title`, `public` or `camera_data` (`None` = what the reconstruction found); the job afterwards."""
+        ...
+
+    def cancel(self, job_id: str) -> None:
+        """Stops the job for good: it is `Failed` when this returns."""
+        ...
+
+    def delete(self, job_id: str) -> None:
+        """Removes the job with all its files."""
+        ...
+
+    def download(self, job_id: str, kind: str, path: Path) -> None:
+        """Writes an artifact to a file, whole or not at all. Kinds: `ply`, `spz`, `preview`."""
+        ...
+
+    def wait(self, job_id: str, timeout: float) -> dict[str, Any]:
+        """The job once it is `Finished` or `Failed` (neither is an error here).
+
+        `FaceError("deadline_exceeded", ...)` if it is not after `timeout` seconds.
+        """
+        ...
+
+    def failure(self, job_id: str) -> dict[str, Any] | None:
+        """Why a job has failed: `{"code": slug, "message": text}`; `None` for one that has not.
+
+        Over REST the server tells it only with its option `extra_fields`, which the suite sets.
+        """
+        ...
+
+    def other(self) -> "Face":
+        """The face of another user of the same service."""
+        ...
+
+    def close(self) -> None:
+        """Stops what `open_face` started (workers, server); of `other()` faces, nothing."""
+        ...
+
+
+def open_face(name: str, folder: Path, options: dict[str, Any] | None = None, workers: int = 0) -> Face:
+    """The face `name` on a service in `folder` with these settings (names of ServiceOptions) and so many workers."""
+    try:
+        module = importlib.import_module(f".{name}_face", __package__)
+    except ModuleNotFoundError as error:
+        raise Unavailable(f"{error.name} is not there") from None
+    return module.open_face(folder, options or {}, workers)
