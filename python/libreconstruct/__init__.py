@@ -1,6 +1,88 @@
-"""A video becomes a 3D Gaussian scene."""
+"""A video becomes a 3D Gaussian scene: in this process, or on a server.
 
+```python
+import libreconstruct as lr
+
+scene = lr.reconstruct("kitchen.mp4", quality="preview")     # in one call, in this process
+scene.save("kitchen.spz")
+
+service = lr.Engine("scenes")                                # jobs in a folder; or lr.Client("https://…", api_key)
+job = service.submit("kitchen.mp4", training_num_steps=2000)
+job.wait(progress=True).download("spz", "kitchen.spz")
+```
+
+World and camera axes are COLMAP's: x right, y down, z forward; scenes are levelled, gravity points along +y, and their unit
+is arbitrary. Everything raises a `ReconstructError` that says what was wrong and what to do.
+"""
+
+from ._camera import Camera
+from ._client import Client
+from ._engine import Engine
+from ._errors import (
+    AuthError,
+    CancelledError,
+    CannotReconstructError,
+    ConflictError,
+    DeadlineError,
+    DeviceError,
+    InternalError,
+    InvalidInputError,
+    JobCancelledError,
+    JobFailedError,
+    MissingDependencyError,
+    NotFoundError,
+    PermissionDeniedError,
+    RateLimitedError,
+    ReconstructError,
+    ServerConnectionError,
+    StorageError,
+    UnsupportedError,
+)
+from ._job import Events, Job, JobEvent, JobPage, Service
+from ._model import Lens, SparseModel
 from ._native import version
+from ._progress import Progress, ReconstructionWarning
+from ._reconstruct import devices, reconstruct
+from ._scene import Scene, Video
+from ._trainer import Trainer, TrainStep
 
 __version__ = version()
-__all__ = ["version"]
+__all__ = [
+    "AuthError",
+    "Camera",
+    "CancelledError",
+    "CannotReconstructError",
+    "Client",
+    "ConflictError",
+    "DeadlineError",
+    "DeviceError",
+    "Engine",
+    "Events",
+    "InternalError",
+    "InvalidInputError",
+    "Job",
+    "JobCancelledError",
+    "JobEvent",
+    "JobFailedError",
+    "JobPage",
+    "Lens",
+    "MissingDependencyError",
+    "NotFoundError",
+    "PermissionDeniedError",
+    "Progress",
+    "RateLimitedError",
+    "ReconstructError",
+    "ReconstructionWarning",
+    "Scene",
+    "ServerConnectionError",
+    "Service",
+    "SparseModel",
+    "StorageError",
+    "TrainStep",
+    "Trainer",
+    "UnsupportedError",
+    "Video",
+    "devices",
+    "reconstruct",
+    "version",
+]

@@ -1,10 +1,97 @@
-"""The installed package and the engine it was built from agree."""
+"""The package as a whole: version, import, exceptions, types, fork."""
 
 import importlib.metadata
+import multiprocessing
+import os
+import pickle
 
-import libreconstruct
+import pytest
+
+import libreconstruct as lr
+from libreconstruct import _errors, _native
+
+from .conftest import SETTINGS, random_scene, run_python
 
 
 def test_the_package_and_the_engine_have_one_version():
-    assert libreconstruct.version() == importlib.metadata.version("libreconstruct")
-    assert libreconstruct.__version__ == libreconstruct.version()
+    assert lr.version() == importlib.metadata.version("libreconstruct")
+    assert lr.__version__ == lr.version()
+
+
+def test_importing_is_quick_and_loads_nothing_heavy(tmp_path):
+    code = "import sys, time; t = time.process_time(); import libreconstruct; t = time.process_time() - t\n"
+    code += "heavy = {'numpy', 'ssl', 'asyncio', 'PIL', 'tqdm', 'IPython'} & set(sys.modules)\n"
+    code += "print(t, ' '.join(sorted(heavy)))"
+    seconds = []
+    # The first time writes the compiled modules.
+    for _ in range(6):
+        done = run_python(code, tmp_path, PYTHONPYCACHEPREFIX=str(tmp_path / "compiled"))
+        assert done.returncode == 0, done.stderr
+        time, *heavy = done.stdout.split()
+        assert heavy == []
+        seconds.append(float(time))
+    # Processor time, since other work on the machine says nothing about the package.
+    assert min(seconds) < 0.1, seconds
+
+
+def test_every_kind_of_error_has_a_class_that_survives_pickling():
+    assert set(_errors.KINDS) == set(_native.error_kinds())
+    for slug in _native.error_kinds():
+        error = _errors.from_kind(slug, "what was wrong", "what to do", "train")
+        assert isinstance(error, lr.ReconstructError) and type(error) is not lr.ReconstructError
+        copy = pickle.loads(pickle.dumps(error))
+        assert type(copy) is type(error) and str(copy) == str(error) == "what was wrong (what to do)"
+        assert (copy.slug, copy.message, copy.hint, copy.stage) == (slug, "what was wrong", "what to do", "train")
+    for reason, cls in (("cancelled", lr.JobCancelledError), ("too_few_frames", lr.JobFailedError)):
+        error = pickle.loads(pickle.dumps(_errors.job_failed("some id", reason, "text")))
+        assert type(error) is cls and (error.job_id, error.reason, str(error)) == ("some id", reason, "text")
+    limited = lr.RateLimitedError("slow down")
+    limited.retry_after = 12.5
+    assert pickle.loads(pickle.dumps(limited)).retry_after == 12.5
+
+
+@pytest.mark.parametrize(("call", "cls", "builtin"), [
+    (lambda: lr.Scene.load("missing.ply"), lr.NotFoundError, LookupError),
+    (lambda: lr.Scene.load(__file__), lr.InvalidInputError, ValueError),
+    (lambda: lr.reconstruct("missing.mp4", quality="odd"), lr.InvalidInputError, ValueError),
+    (lambda: lr.reconstruct("missing.mp4", progress=False), lr.NotFoundError, LookupError),
+    (lambda: lr.reconstruct(__file__, progress=False, apriltag_size_mm=50), lr.UnsupportedError, NotImplementedError),
+    (lambda: lr.reconstruct(__file__, progress=False, steps=5), lr.InvalidInputError, ValueError),
+    (lambda: random_scene(1, 5, 0).render(device="no such adapter"), lr.MissingDependencyError, RuntimeError),
+    (lambda: lr.Client("ftp://x", "key"), lr.InvalidInputError, ValueError),
+])  # fmt: skip
+def test_errors_are_of_the_class_that_one_expects(call, cls, builtin):
+    with pytest.raises(cls) as caught:
+        call()
+    assert isinstance(caught.value, builtin) and caught.value.message
+
+
+def test_a_forked_child_uses_scenes_but_not_its_parents_engine(tmp_path, flat):
+    """Rayon's threads do not survive fork: what works in parallel must do so in the child, too."""
+    scene = random_scene(2, 20_000, 3)
+    scene.save(tmp_path / "parent.spz")
+    with lr.Engine(tmp_path / "engine", settings=SETTINGS, workers=1) as engine:
+        job = engine.submit(flat)
+
+        def child(queue) -> None:
+            scene.save(tmp_path / "child.spz")
+            picture = scene.transform(scale=2.0).render(device="cpu")
+            try:
+                engine.jobs()
+                refusal = "none"
+            except lr.ConflictError as error:
+                refusal = error.message
+            with lr.Engine(tmp_path / "engine", settings=SETTINGS, workers=0) as mine:
+                queue.put((os.getpid(), picture.shape, refusal, [j.job_id for j in mine.jobs()]))
+
+        fork = multiprocessing.get_context("fork")
+        queue = fork.Queue()
+        process = fork.Process(target=child, args=(queue,))
+        process.start()
+        pid, shape, refusal, jobs = queue.get(timeout=60)
+        process.join(60)
+        assert process.exitcode == 0 and pid != os.getpid()
+        assert shape == (480, 640, 3) and "forked" in refusal and jobs == [job.job_id]
+        # The parent goes on.
+        assert job.wait(60, check=False).status == "Failed"
+    assert (tmp_path / "child.spz").read_bytes() == (tmp_path / "parent.spz").read_bytes()

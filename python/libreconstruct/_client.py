@@ -1,0 +1,207 @@
+"""The service on another machine, over its REST interface."""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Mapping
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any, cast
+from urllib.parse import parse_qs, quote, urlencode, urlsplit
+
+from ._errors import ServerConnectionError, from_kind
+from ._job import Artifact, Service
+from ._progress import Bar, Progress, ProgressOption
+
+if TYPE_CHECKING:
+    from ._http import Answer, Http
+
+
+class Client(Service):
+    """A server, as one user of it: `Client("https://scenes.example.org", api_key)`.
+
+    Any number of threads may share a client.
+    """
+
+    def __init__(
+        self,
+        base_url: str,
+        api_key: str,
+        *,
+        poll_seconds: float = 2.0,
+        timeout: float = 120.0,
+        retries: int = 5,
+        longest_wait: float = 30.0,
+        ca_file: str | None = None,
+    ):
+        """`base_url`: the server's address, without `/api/v1`. `api_key`: as it was shown when it was made.
+
+        `poll_seconds`: how often a waiting client asks, at most (at first more often). `timeout`: seconds without a sign of
+        life from the server. `retries`: how often a request is sent again when the connection breaks or the server is busy.
+        `longest_wait`: if the server asks for more patience than so many seconds, `RateLimitedError` says so instead.
+        `ca_file`: PEM file of certificates to trust instead of the system's.
+        """
+        # ssl takes a while to import, and who has no server does not need it.
+        from ._http import Http
+
+        self._poll_seconds = poll_seconds
+        self._http: Http = Http(
+            base_url, api_key, timeout=timeout, retries=retries, longest_wait=longest_wait, ca_file=ca_file
+        )
+
+    @property
+    def base_url(self) -> str:
+        """The server's address."""
+        return self._http.base
+
+    def close(self) -> None:
+        self._http.close()
+
+    def _submit(self, video: Path, options: dict[str, Any], progress: ProgressOption) -> str:
+        try:
+            size = video.stat().st_size
+        except FileNotFoundError as error:
+            raise from_kind("not_found", f"cannot open {video}: it does not exist") from error
+        extension = video.suffix.removeprefix(".")
+        upload = self._http.api("POST", "generate-upload-url/", {"file_extension": extension}).json()
+        headers = {
+            "Content-Length": str(size),
+            "Content-Type": "application/octet-stream",
+            "Content-Disposition": f"attachment; filename*=UTF-8''{quote(video.name, safe='')}",
+        }
+        with Bar(progress, f"upload of {video.name}") as bar:
+
+            def body() -> IO[bytes]:
+                return cast("IO[bytes]", _Counted(video.open("rb"), size, bar))
+
+            answer = self._http.send("PUT", upload["url"], body, headers)
+            answer.read()
+            answer.close()
+        fields = {"blob_name": upload["blob_name"], **options}
+        submitted = self._http.api("POST", "submit-job/", fields, {"Idempotency-Key": f'"{uuid.uuid4()}"'}).json()
+        return str(submitted["job_id"])
+
+    def _get(self, job_id: str) -> Mapping[str, Any]:
+        return self._fields("GET", job_id)
+
+    def _fields(self, method: str, job_id: str, changes: Any = None) -> Mapping[str, Any]:
+        fields: dict[str, Any] = self._http.api(method, _path(job_id), changes).json()
+        return fields
+
+    def _page(
+        self, limit: int | None, cursor: str | None, status: str | None, public: bool | None
+    ) -> tuple[list[tuple[str, str]], str | None]:
+        named = {"limit": limit, "cursor": cursor, "status": status, "public": None if public is None else str(public).lower()}
+        query = urlencode({name: value for name, value in named.items() if value is not None})
+        answer = self._http.api("GET", f"jobs/?{query}" if query else "jobs/")
+        jobs = [(str(job["job_id"]), str(job["title"])) for job in answer.json()]
+        return jobs, _next_cursor(answer.headers.get("Link"))
+
+    def _update(self, job_id: str, changes: dict[str, Any]) -> Mapping[str, Any]:
+        return self._fields("PATCH", job_id, changes)
+
+    def _cancel(self, job_id: str) -> Mapping[str, Any]:
+        raise from_kind("unsupported", "a server has no request to cancel a job", "delete it, which stops it too")
+
+    def _delete(self, job_id: str) -> None:
+        answer = self._http.api("DELETE", _path(job_id))
+        answer.read()
+        answer.close()
+
+    def _log(self, job_id: str) -> str:
+        raise from_kind("unsupported", "a server has no request for the log of a job", "its operator sees it: reconstruct jobs")
+
+    def _open(self, job_id: str, kind: str) -> Artifact:
+        path = _path(job_id) + ("preview/" if kind == "preview" else f"download/{quote(kind, safe='')}/")
+        return _Download(self._http, path)
+
+    def _wait(self, job_id: str, seen: Mapping[str, Any], seconds: float) -> Mapping[str, Any]:
+        end = time.monotonic() + seconds
+        pause = 0.25
+        while True:
+            # Soon at first: short jobs should not seem long.
+            time.sleep(max(0.0, min(end - time.monotonic(), pause, self._poll_seconds)))
+            pause *= 1.5
+            fields = self._get(job_id)
+            if fields != seen or time.monotonic() >= end:
+                return fields
+
+    def _failure(self, fields: Mapping[str, Any]) -> Mapping[str, str]:
+        message = fields.get("error_message") or "the job failed (the server does not tell why)"
+        return {"code": fields.get("error_code") or "unknown", "message": message}
+
+    def __repr__(self) -> str:
+        return f"Client({self.base_url!r})"
+
+
+def _path(job_id: str) -> str:
+    return f"jobs/{quote(job_id, safe='')}/"
+
+
+def _next_cursor(link: str | None) -> str | None:
+    """The cursor in `Link: <…?cursor=…>; rel="next"`."""
+    if link is None or 'rel="next"' not in link:
+        return None
+    query = parse_qs(urlsplit(link[link.index("<") + 1 : link.index(">")]).query)
+    return query.get("cursor", [None])[0]
+
+
+class _Counted:
+    """A file that tells how much of it was read."""
+
+    def __init__(self, file: IO[bytes], size: int, bar: Bar):
+        self._file, self._size, self._bar, self._read = file, size, bar, 0
+
+    def read(self, count: int = -1) -> bytes:
+        block = self._file.read(count)
+        self._read += len(block)
+        self._bar.update(Progress(self._read / max(self._size, 1), "upload", f"{self._read / 1e6:.1f} MB"))
+        return block
+
+    def close(self) -> None:
+        self._file.close()
+
+
+class _Download(Artifact):
+    """A file behind a redirect. Where the connection breaks it goes on, as long as it is the same file."""
+
+    def __init__(self, http: Http, path: str):
+        self._http = http
+        self._path = path
+        self._moved = 0
+        self._broken = 0
+        self._etag: str | None = None
+        self._answer = self._ask()
+        self.size = int(self._answer.headers.get("Content-Length", 0))
+        self._etag = self._answer.headers.get("ETag")
+
+    def _ask(self) -> Answer:
+        """The rest of the file. The address is asked for each time, since an old one may not work any more."""
+        target = self._http.follow(self._http.api("GET", self._path), self._path)
+        headers = {}
+        if self._moved and self._etag:
+            headers = {"Range": f"bytes={self._moved}-", "If-Range": self._etag}
+        # Without the key: the address itself is the permission, and may be another server's.
+        answer = self._http.send("GET", target, lambda: None, headers)
+        if self._moved and answer.status != 206:
+            answer.close()
+            raise ServerConnectionError("the connection broke, and the file cannot be continued", slug="io")
+        return answer
+
+    def read(self, count: int, /) -> bytes:
+        while True:
+            try:
+                block = self._answer.read(min(count, self.size - self._moved)) if self._moved < self.size else b""
+                if block or self._moved >= self.size:
+                    self._moved += len(block)
+                    return block
+                raise ServerConnectionError(f"the connection broke after {self._moved} of {self.size} bytes", slug="io")
+            except ServerConnectionError:
+                self._broken += 1
+                if self._broken > 5 or not self._etag:
+                    raise
+                self._answer.close()
+                self._answer = self._ask()
+
+    def close(self) -> None:
+        self._answer.close()

@@ -1,0 +1,141 @@
+"""The service in this process, over a folder."""
+
+from __future__ import annotations
+
+import atexit
+import json
+import os
+import weakref
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from . import _native
+from ._files import PathLike
+from ._job import Artifact, Service
+from ._progress import ProgressOption
+
+_STOP_SECONDS = 60.0
+"""How long workers may take to write their checkpoints; a job whose worker did not is taken up when its lease has run out."""
+
+
+class Engine(Service):
+    """The service in this process: jobs are rows and files in a folder, and workers here run them one after the other.
+
+    Any number of processes may open the same folder, a `reconstruct serve` among them. What a call changed survives a power
+    cut. Close the engine, or use it in a `with` block: workers then write checkpoints, and the next engine on the folder goes
+    on where they were. The end of the program closes it too.
+
+    An engine belongs to its process: after `fork` the child opens its own.
+    """
+
+    def __init__(
+        self,
+        path: PathLike,
+        *,
+        user: str = "local",
+        workers: int = 1,
+        threads: int = 0,
+        device: str | None = None,
+        settings: Mapping[str, Any] | None = None,
+    ):
+        """Opens the folder `path`, making it (readable by its owner only) if it is not there.
+
+        `user`: whose jobs these are; added if there is no such user. `workers`: jobs that run at once (0: none, others run
+        them). `threads`: of each worker, 0 = as many as processors. `device`: where training runs: `auto` (a GPU if there is
+        one), `cpu`, `gpu` or part of the name of an adapter. `settings`: the others, in the sections that `reconstruct serve
+        --print-config` shows: `{"reconstruction": {"max_frames": 100}, "limits": {...}, "max_attempts": 3}`.
+        """
+        options: dict[str, Any] = {k: dict(v) if isinstance(v, Mapping) else v for k, v in (settings or {}).items()}
+        if device is not None:
+            options.setdefault("reconstruction", {})["device"] = device
+        self._workers = workers
+        self._threads = threads
+        self._native = _native.Engine(Path(path), user, json.dumps(options))
+        self._native.start(workers, threads)
+        _open_engines.add(self)
+
+    @property
+    def path(self) -> Path:
+        """The folder."""
+        return Path(self._native.folder)
+
+    def pause(self) -> None:
+        """Stops the workers: each writes a checkpoint and puts its job back into the queue. `resume()` goes on."""
+        self._native.stop(_STOP_SECONDS)
+
+    def resume(self) -> None:
+        """Starts the workers again, if they do not run."""
+        self._native.start(self._workers, self._threads)
+
+    def close(self) -> None:
+        self._native.close(_STOP_SECONDS)
+
+    def _begin_wait(self) -> None:
+        self.resume()
+
+    def _interrupted(self) -> None:
+        self.pause()
+
+    def _submit(self, video: Path, options: dict[str, Any], progress: ProgressOption) -> str:
+        return self._native.submit(video, json.dumps(options))
+
+    def _get(self, job_id: str) -> Mapping[str, Any]:
+        return _fields(self._native.job(job_id))
+
+    def _page(
+        self, limit: int | None, cursor: str | None, status: str | None, public: bool | None
+    ) -> tuple[list[tuple[str, str]], str | None]:
+        return self._native.jobs(limit, cursor, status, public)
+
+    def _update(self, job_id: str, changes: dict[str, Any]) -> Mapping[str, Any]:
+        return _fields(self._native.update(job_id, json.dumps(changes)))
+
+    def _cancel(self, job_id: str) -> Mapping[str, Any]:
+        return _fields(self._native.cancel(job_id))
+
+    def _delete(self, job_id: str) -> None:
+        self._native.delete(job_id)
+
+    def _log(self, job_id: str) -> str:
+        return self._native.log(job_id)
+
+    def _open(self, job_id: str, kind: str) -> Artifact:
+        return _Blob(self._native.artifact(job_id, kind))
+
+    def _wait(self, job_id: str, seen: Mapping[str, Any], seconds: float) -> Mapping[str, Any]:
+        return _fields(self._native.wait(job_id, seen["details"]["version"], seconds))
+
+    def _failure(self, fields: Mapping[str, Any]) -> Mapping[str, str]:
+        failure: Mapping[str, str] = fields["details"]["failure"]
+        return failure
+
+    def __repr__(self) -> str:
+        return f"Engine({str(self.path)!r})"
+
+
+class _Blob(Artifact):
+    def __init__(self, native: _native.Blob):
+        self._native = native
+        self.size = native.size
+
+    def read(self, count: int, /) -> bytes:
+        return self._native.read(count)
+
+
+def _fields(text: str) -> Mapping[str, Any]:
+    fields: dict[str, Any] = json.loads(text)
+    return fields
+
+
+_process = os.getpid()
+_open_engines: weakref.WeakSet[Engine] = weakref.WeakSet()
+
+
+@atexit.register
+def _close_all() -> None:
+    """Workers end before the interpreter does, with their checkpoints written."""
+    # In a forked child these are the engines of its parent.
+    if os.getpid() == _process:
+        for engine in list(_open_engines):
+            engine.close()

@@ -1,0 +1,254 @@
+"""HTTP as the client needs it: connections that stay open, bodies in streams, and patience.
+
+What is tried again, and when: everything if the connection breaks, since every request of the client may be sent twice
+(submissions carry an idempotency key); 429 and 503 after the time that the server asks for; 502 and 504 after a while.
+"""
+
+from __future__ import annotations
+
+import email.utils
+import http.client
+import json
+import os
+import random
+import ssl
+import threading
+import time
+from collections.abc import Callable, Mapping
+from typing import IO, Any
+from urllib.parse import SplitResult, urljoin, urlsplit
+
+from ._errors import KINDS, RateLimitedError, ReconstructError, ServerConnectionError, from_kind
+from ._native import version
+
+BLOCK = 1 << 20
+"""Bytes of a body that are read and sent at a time."""
+
+_BY_STATUS = {
+    400: "invalid_argument",
+    401: "unauthenticated",
+    403: "permission_denied",
+    404: "not_found",
+    405: "unsupported",
+    408: "deadline_exceeded",
+    409: "conflict",
+    413: "too_large",
+    415: "invalid_argument",
+    422: "idempotency_mismatch",
+    429: "too_many_requests",
+    501: "unsupported",
+}
+
+OpenBody = Callable[[], IO[bytes]]
+"""Opens the body, from its beginning, as often as it has to be sent."""
+
+
+class Answer:
+    """A response whose head is here; the body comes with `read`, and must be read or closed."""
+
+    def __init__(self, http: Http, connection: _Connection, response: http.client.HTTPResponse):
+        self._http = http
+        self._connection = connection
+        self._response = response
+        self.status = response.status
+        self.headers = response.headers
+
+    def read(self, count: int | None = None) -> bytes:
+        """At most `count` bytes; fewer only at the end."""
+        try:
+            return self._response.read(count)
+        except (OSError, http.client.HTTPException) as error:
+            self._connection.close()
+            raise _broken(self._connection.host, error) from error
+
+    def json(self) -> Any:
+        body = self.read()
+        self.close()
+        try:
+            return json.loads(body)
+        except ValueError as error:
+            raise from_kind("internal", f"the server's answer is no JSON: {body[:80]!r}") from error
+
+    def close(self) -> None:
+        """The connection serves again if all was read, else it ends."""
+        if self._response.isclosed() and not self._connection.closing:
+            self._http._put_back(self._connection)
+        else:
+            self._connection.close()
+
+
+class _Connection:
+    def __init__(self, address: SplitResult, timeout: float, context: ssl.SSLContext):
+        self.process = os.getpid()
+        self.host = address.netloc
+        self.place = (address.scheme, address.netloc)
+        self.used = False
+        self.closing = False
+        host = address.hostname or ""
+        self.http: http.client.HTTPConnection
+        if address.scheme == "https":
+            self.http = http.client.HTTPSConnection(host, address.port, timeout=timeout, context=context, blocksize=BLOCK)
+        else:
+            self.http = http.client.HTTPConnection(host, address.port, timeout=timeout, blocksize=BLOCK)
+
+    def exchange(self, method: str, target: str, body: IO[bytes] | bytes | None, headers: Mapping[str, str]) -> http.client.HTTPResponse:
+        try:
+            self.http.request(method, target, body=body, headers=dict(headers))
+        except (BrokenPipeError, ConnectionResetError):
+            # A server that refuses a body may answer and close while we still send.
+            try:
+                response = self.http.getresponse()
+            except (OSError, http.client.HTTPException):
+                raise
+            self.closing = True
+            return response
+        response = self.http.getresponse()
+        self.used = True
+        self.closing = response.will_close
+        return response
+
+    def close(self) -> None:
+        self.http.close()
+
+
+class Http:
+    """Requests to one server and the addresses that it names. Any number of threads may share it."""
+
+    def __init__(self, base_url: str, api_key: str, *, timeout: float, retries: int, longest_wait: float, ca_file: str | None):
+        address = urlsplit(base_url)
+        if address.scheme not in ("http", "https") or not address.hostname:
+            raise from_kind("invalid_argument", f"{base_url!r} is no address of a server", "for example https://scenes.example.org")
+        self.base = base_url.rstrip("/")
+        self._api_key = api_key
+        self._timeout = timeout
+        self._retries = retries
+        self._longest_wait = longest_wait
+        self._context = ssl.create_default_context(cafile=ca_file)
+        self._idle: dict[tuple[str, str], list[_Connection]] = {}
+        self._lock = threading.Lock()
+
+    def api(self, method: str, path: str, fields: Any = None, headers: Mapping[str, str] | None = None) -> Answer:
+        """A request of the interface, with the key."""
+        all_headers = {"Authorization": f"Api-Key {self._api_key}", **(headers or {})}
+        body = None
+        if fields is not None:
+            body = json.dumps(fields).encode()
+            all_headers["Content-Type"] = "application/json"
+        return self.send(method, f"{self.base}/api/v1/{path}", lambda: body, all_headers)
+
+    def send(self, method: str, url: str, body: Callable[[], IO[bytes] | bytes | None], headers: Mapping[str, str]) -> Answer:
+        """A request to any address, as it is; the key only goes where the headers say so. Redirects are not followed.
+
+        Answers of 400 and above become exceptions.
+        """
+        address = urlsplit(url)
+        target = address._replace(scheme="", netloc="", fragment="").geturl() or "/"
+        attempt, lost = 0, False
+        while True:
+            connection = self._take(address)
+            fresh = not connection.used
+            content = body()
+            try:
+                response = connection.exchange(method, target, content, {"User-Agent": f"libreconstruct-python/{version()}", **headers})
+            except (OSError, http.client.HTTPException) as error:
+                connection.close()
+                lost = True
+                # A connection that was idle too long says nothing about the server.
+                if fresh:
+                    attempt += 1
+                    if attempt > self._retries or isinstance(error, ssl.SSLCertVerificationError):
+                        raise _broken(address.netloc, error) from error
+                    time.sleep(_backoff(attempt))
+                continue
+            finally:
+                if content is not None and not isinstance(content, bytes):
+                    content.close()
+            answer = Answer(self, connection, response)
+            # A deletion whose answer was lost has been done.
+            if response.status < 400 or (lost and method == "DELETE" and response.status == 404):
+                return answer
+            pause = self._pause(response, attempt + 1)
+            if pause is None or attempt >= self._retries:
+                raise _refused(answer)
+            attempt += 1
+            answer.read()
+            answer.close()
+            time.sleep(pause)
+
+    def follow(self, answer: Answer, path: str) -> str:
+        """The address that a redirect names."""
+        location = answer.headers.get("Location")
+        answer.read()
+        answer.close()
+        if answer.status not in (301, 302, 303, 307, 308) or location is None:
+            raise from_kind("internal", f"{path}: the server answers {answer.status} where a redirect is expected")
+        return urljoin(f"{self.base}/api/v1/{path}", location)
+
+    def close(self) -> None:
+        with self._lock:
+            idle, self._idle = self._idle, {}
+        for connections in idle.values():
+            for connection in connections:
+                connection.close()
+
+    def _pause(self, response: http.client.HTTPResponse, attempt: int) -> float | None:
+        """How long to wait before the same request is sent again; `None` if that makes no sense."""
+        if response.status in (502, 504):
+            return _backoff(attempt)
+        if response.status not in (429, 503):
+            return None
+        asked = retry_after(response.headers.get("Retry-After"))
+        pause = _backoff(attempt) if asked is None else asked
+        return pause if pause <= self._longest_wait else None
+
+    def _take(self, address: SplitResult) -> _Connection:
+        place = (address.scheme, address.netloc)
+        with self._lock:
+            idle = self._idle.get(place, [])
+            while idle:
+                connection = idle.pop()
+                # One that the parent of this process opened is the parent's.
+                if connection.process == os.getpid():
+                    return connection
+        return _Connection(address, self._timeout, self._context)
+
+    def _put_back(self, connection: _Connection) -> None:
+        with self._lock:
+            self._idle.setdefault(connection.place, []).append(connection)
+
+
+def _backoff(attempt: int) -> float:
+    """Seconds: about 0.2, 0.4, 0.8 and so on, not the same for all clients of a server that was away."""
+    return min(10.0, 0.2 * 2 ** (attempt - 1)) * random.uniform(0.8, 1.2)
+
+
+def retry_after(value: str | None) -> float | None:
+    """The seconds that a `Retry-After` asks for, whether it names a number or a point in time."""
+    if value is None:
+        return None
+    if value.strip().isdigit():
+        return float(value)
+    try:
+        return max(0.0, email.utils.parsedate_to_datetime(value).timestamp() - time.time())
+    except ValueError:
+        return None
+
+
+def _broken(host: str, error: Exception) -> ServerConnectionError:
+    return ServerConnectionError(f"the connection to {host} failed: {error or type(error).__name__}", slug="io")
+
+
+def _refused(answer: Answer) -> ReconstructError:
+    """The exception of an answer of 400 or above."""
+    body = answer.read()
+    answer.close()
+    try:
+        fields = json.loads(body)
+        message, code = str(fields["error"]), fields.get("code")
+    except (ValueError, KeyError, TypeError):
+        message, code = f"the server answers {answer.status}", None
+    slug = code if code in KINDS else _BY_STATUS.get(answer.status, "internal")
+    error = from_kind(slug, message)
+    if isinstance(error, RateLimitedError):
+        error.retry_after = retry_after(answer.headers.get("Retry-After"))
+    return error

@@ -1,0 +1,106 @@
+"""How far work is: to a callable, or as a bar in a notebook or on the terminal."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any, Union
+
+
+@dataclass(frozen=True)
+class Progress:
+    """How far a reconstruction, a job or a transfer is."""
+
+    fraction: float | None
+    """0 to 1 of the whole; `None` as long as nobody knows."""
+    stage: str | None
+    """`frames`, `sfm`, `train`, `export`, a job's status, `upload` or `download`."""
+    message: str
+    """Details for people."""
+
+
+ProgressOption = Union[bool, Callable[[Progress], None]]
+"""`True` shows a bar (tqdm if it is there), `False` nothing; a callable gets `Progress` at most ten times a second."""
+
+
+class Bar:
+    """A bar that is only there while it is used as a context; `update` may be called as often as one likes."""
+
+    def __init__(self, option: ProgressOption, title: str):
+        self._option = option
+        self._title = title
+        self._bar: Any = None
+        self._printed = 0.0
+        self._line = ""
+
+    def __enter__(self) -> Bar:
+        if self._option is True:
+            self._bar = _tqdm(self._title)
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        if self._bar is not None:
+            self._bar.close()
+        elif self._line:
+            sys.stderr.write(f"\r{self._line}\n")
+
+    def update(self, progress: Progress) -> None:
+        if callable(self._option):
+            self._option(progress)
+        elif self._bar is not None:
+            if progress.fraction is not None:
+                self._bar.n = round(100 * progress.fraction)
+            self._bar.set_postfix_str(" ".join(filter(None, [progress.stage, progress.message])), refresh=False)
+            self._bar.refresh()
+        elif self._option:
+            percent = "" if progress.fraction is None else f"{100 * progress.fraction:3.0f} % "
+            line = f"{self._title}: {percent}{progress.stage or ''} {progress.message}"[:100]
+            width = len(self._line)
+            self._line = line
+            if time.monotonic() - self._printed > 0.5:
+                self._printed = time.monotonic()
+                sys.stderr.write("\r" + line.ljust(width))
+                sys.stderr.flush()
+
+    @property
+    def wanted(self) -> bool:
+        return self._option is not False
+
+
+def _tqdm(title: str) -> Any:
+    try:
+        with warnings.catch_warnings():
+            # It warns where ipywidgets is missing, and then shows a bar of text: nothing to worry about.
+            warnings.simplefilter("ignore")
+            from tqdm.auto import tqdm
+
+            return tqdm(total=100, desc=title, bar_format="{l_bar}{bar}| {elapsed}<{remaining}{postfix}")
+    except ImportError:
+        return None
+
+
+def listener(bar: Bar, default_stage: str) -> Callable[[str], None] | None:
+    """What hears the engine's events (as JSON) and shows them; `None` if nobody wants to know."""
+    if not bar.wanted:
+        return None
+
+    def hear(text: str) -> None:
+        event = json.loads(text)
+        if event["event"] == "warning":
+            warnings.warn(event["message"], ReconstructionWarning, stacklevel=2)
+            return
+        total = event.get("total")
+        fraction = event["fraction"] if total is None else total
+        message = " ".join(filter(None, [event["step"], event.get("message")]))
+        bar.update(Progress(fraction, event.get("stage") or default_stage, message))
+
+    return hear
+
+
+class ReconstructionWarning(UserWarning):
+    """Something that did not stop the work but that the user should know."""

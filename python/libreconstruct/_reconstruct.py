@@ -1,0 +1,55 @@
+"""The short way from a video to a scene."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any, Literal
+
+from . import _native
+from ._files import PathLike
+from ._progress import Bar, ProgressOption, listener
+from ._scene import Scene, load_reconstruction
+
+
+def reconstruct(
+    video: PathLike,
+    output: PathLike | None = None,
+    *,
+    quality: Literal["preview", "standard", "high"] = "standard",
+    progress: ProgressOption = True,
+    **options: Any,
+) -> Scene:
+    """Makes a scene of a video or of a folder of pictures, in this process.
+
+    `output`: a folder for everything that comes out (`scene.ply`, `scene.spz`, `sparse/`, `preview.jpg`, `report.json`, …).
+    Interrupted, the same call goes on where it was. Without it the scene is in memory only.
+
+    `quality`: `preview` is a small scene in minutes, also without a GPU; `standard` and `high` are work for a GPU.
+
+    `options` replace single values of the preset, with the names of the service: `training_num_steps`,
+    `training_max_num_gaussians`, `reconstruction_method`, `max_frames`, `max_resolution`, `training_max_resolution`,
+    `sh_degree`, `test_every`, `seed`, `device`, `turntable`, `title`, `camera_type`, `apriltag_size_mm`, `remove_background`.
+
+    The scene knows its cameras (`scene.model`) and figures (`scene.report`). Ctrl-C stops within seconds.
+    """
+    if output is None:
+        import tempfile
+
+        with tempfile.TemporaryDirectory(prefix="libreconstruct-") as folder:
+            # What only the folder would hold need not be made.
+            return _run(video, Path(folder), quality, progress, {"turntable": False, **options})
+    return _run(video, Path(output), quality, progress, options)
+
+
+def _run(video: PathLike, folder: Path, quality: str, progress: ProgressOption, options: dict[str, Any]) -> Scene:
+    request = {**json.loads(_native.preset(quality)), **options}
+    with Bar(progress, Path(video).name) as bar:
+        _native.reconstruct(Path(video), folder, json.dumps(request), listener(bar, "frames"))
+    return load_reconstruction(folder)
+
+
+def devices() -> list[dict[str, Any]]:
+    """The graphics adapters of this machine: `name`, `backend`, `kind`, whether one is `usable`, and the `reason` if not."""
+    found: list[dict[str, Any]] = json.loads(_native.devices())
+    return found

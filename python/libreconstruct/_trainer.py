@@ -1,0 +1,198 @@
+"""Training as an iterator."""
+
+from __future__ import annotations
+
+import json
+import math
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from . import _html, _native
+from ._camera import Camera, _from_tuple
+from ._errors import from_kind
+from ._files import PathLike
+from ._model import SparseModel
+from ._progress import Bar, Progress, ProgressOption, listener
+from ._scene import Scene
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+
+@dataclass(frozen=True)
+class TrainStep:
+    """What the last step of a run found out."""
+
+    step: int
+    total: int
+    loss: float
+    """L1 and SSIM of the picture of this step; not a number before the first."""
+    l1: float
+    ssim: float
+    splats: int
+    """Number of Gaussians."""
+
+    @property
+    def fraction(self) -> float:
+        return self.step / self.total
+
+
+class Trainer:
+    """Fits Gaussians to undistorted pictures with known poses.
+
+    ```python
+    trainer = Trainer("kitchen/undistorted/sparse", "kitchen/undistorted/images", training_num_steps=2000)
+    for step in trainer:
+        print(step.step, step.loss)
+    trainer.scene().save("kitchen.ply")
+    ```
+
+    The same pictures and options give the same scene bit for bit on one device, interrupted or not.
+    """
+
+    def __init__(
+        self,
+        model: SparseModel | PathLike,
+        images: PathLike,
+        *,
+        training_num_steps: int = 25_000,
+        training_max_num_gaussians: int = 1_000_000,
+        sh_degree: int = 3,
+        max_resolution: int | None = 1600,
+        test_every: int | None = None,
+        seed: int = 0,
+        device: str = "auto",
+        every: int = 10,
+        checkpoint: PathLike | None = None,
+        progress: ProgressOption = False,
+        **more: Any,
+    ):
+        """Prepares a run.
+
+        `model`: pinhole cameras (`SparseModel.undistort` makes them), or the folder of one. `images`: folder of the pictures.
+        `max_resolution`: long side of the training pictures at most. `test_every`: hold every n-th view back, for
+        `evaluate()`. `every`: steps per iteration. `checkpoint`: a file; if it holds a run of the same pictures and options,
+        that is continued. `more`: the other options of the engine, `tuning={...}` among them.
+        """
+        if not isinstance(model, SparseModel):
+            model = SparseModel.load(model)
+        if every < 1:
+            raise from_kind("invalid_argument", f"every is {every}: at least 1 step is made per iteration")
+        options = {
+            "training_num_steps": training_num_steps,
+            "training_max_num_gaussians": training_max_num_gaussians,
+            "sh_degree": sh_degree,
+            "max_resolution": max_resolution,
+            "test_every": test_every,
+            "seed": seed,
+            **more,
+        }
+        self._every = every
+        self._model = model
+        self._checkpoint = None if checkpoint is None else Path(checkpoint)
+        with Bar(progress, "prepare") as bar:
+            native = _native.Trainer(
+                model._native, Path(images), json.dumps(options), device, self._checkpoint, listener(bar, "train")
+            )
+        self._native = native
+        self._last = TrainStep(*self._split(native.figures()))
+
+    def _split(self, figures: tuple[int, float, float, float, int]) -> tuple[int, int, float, float, float, int]:
+        step, loss, l1, ssim, splats = figures
+        return step, self._native.total, loss, l1, ssim, splats
+
+    @property
+    def last(self) -> TrainStep:
+        """The figures of the last step."""
+        return self._last
+
+    @property
+    def device(self) -> str:
+        """What it runs on, for people."""
+        return self._native.device
+
+    def step(self) -> TrainStep:
+        """Makes the next `every` steps. Ctrl-C stops after the present one."""
+        self._last = TrainStep(*self._split(self._native.advance(self._every)))
+        return self._last
+
+    def __iter__(self) -> Iterator[TrainStep]:
+        """From where the run is to its end; breaking off and going on later is fine."""
+        while self._last.step < self._last.total:
+            yield self.step()
+
+    def run(self, *, progress: ProgressOption = False, preview: bool = False, preview_every: float = 5.0) -> Scene:
+        """Makes all steps that are left and returns the scene. With `preview`, a notebook shows it growing.
+
+        With a `checkpoint` file, the run is saved there at its end and when it is interrupted.
+        """
+        display, shown = _display() if preview else None, -math.inf
+        try:
+            with Bar(progress, "train") as bar:
+                for step in self:
+                    bar.update(Progress(step.fraction, "train", f"loss {step.loss:.4f}, {step.splats:,} splats"))
+                    if display is not None and time.monotonic() - shown >= preview_every:
+                        shown = time.monotonic()
+                        display.update(self)
+        finally:
+            if self._checkpoint is not None:
+                self._native.save(self._checkpoint)
+        if display is not None:
+            display.update(self)
+        return self.scene()
+
+    def save(self, path: PathLike) -> None:
+        """Writes a checkpoint, which `Trainer(..., checkpoint=path)` continues."""
+        self._native.save(Path(path))
+
+    def scene(self) -> Scene:
+        """The scene as it is now."""
+        return Scene(self._native.splats(), model=self._model)
+
+    @property
+    def views(self) -> list[tuple[str, bool]]:
+        """Name of every view, and whether it is held out."""
+        return self._native.views()
+
+    def camera(self, view: int = 0, *, max_side: int = 640) -> Camera:
+        """The camera of a view, by its place in `views`."""
+        return _from_tuple(self._native.view(view, max_side))
+
+    def preview(self, camera: Camera | None = None) -> npt.NDArray[Any]:
+        """The scene as it is now, uint8, (height, width, 3); as the first view sees it unless a camera is given."""
+        import numpy as np
+
+        camera = self.camera() if camera is None else camera
+        return np.asarray(self._native.render(camera._tuple(), False))[:, :, :3]
+
+    def evaluate(self) -> dict[str, Any]:
+        """Scores on the views that are held out: mean `psnr` (dB) and `ssim`, and `views` one by one."""
+        scores: dict[str, Any] = json.loads(self._native.evaluate())
+        return scores
+
+    def __repr__(self) -> str:
+        return f"Trainer(step {self._last.step} of {self._last.total}, {self._last.splats:,} splats, {self.device})"
+
+    def _repr_png_(self) -> bytes:
+        picture = self.preview()
+        return _native.encode_png(picture.tobytes(), picture.shape[1], picture.shape[0], 3)
+
+    def _repr_html_(self) -> str:
+        last = self._last
+        facts = {"step": f"{last.step:,} of {last.total:,}", "loss": f"{last.loss:.4f}", "splats": f"{last.splats:,}"}
+        return _html.card("Training", facts, _html.data_uri(self._repr_png_(), "image/png"), last.fraction)
+
+
+def _display() -> Any:
+    """A place in the notebook that can be drawn again; `None` outside of notebooks."""
+    try:
+        from IPython.core.getipython import get_ipython
+        from IPython.display import display
+    except ImportError:
+        return None
+    if get_ipython() is None:  # type: ignore[no-untyped-call]
+        return None
+    return display(display_id=True)  # type: ignore[no-untyped-call]

@@ -1,0 +1,285 @@
+//! The service in this process.
+
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use libreconstruct::job::{
+    ArtifactKind, BlobName, Job, JobId, JobRequest, JobUpdate, ListQuery, Tier, UserId, VideoExtension,
+};
+use libreconstruct::service::{Service, ServiceOptions, WorkerOptions, Workers};
+use libreconstruct::storage::BlobReader;
+use libreconstruct::{Error, ErrorKind, Result};
+use pyo3::prelude::*;
+use pyo3::types::PyBytes;
+use serde_json::{Value, json};
+
+use crate::error::{OrRaise, closed, from_json, raise, to_json};
+use crate::work::quick;
+
+/// How often a waiting call looks for Ctrl-C.
+const LOOK: Duration = Duration::from_millis(100);
+
+/// A service with a user and workers. `Engine` in Python is made of this.
+///
+/// It belongs to the process that made it: threads are not copied by `fork`, and SQLite forbids using a connection on
+/// both sides. In a child every call is refused, and nothing is closed when the object goes.
+#[pyclass(frozen, module = "libreconstruct._native")]
+pub(crate) struct Engine {
+    process: u32,
+    open: Mutex<Option<Open>>,
+    folder: PathBuf,
+}
+
+struct Open {
+    service: Service,
+    user: UserId,
+    workers: Option<Workers>,
+}
+
+impl Drop for Engine {
+    fn drop(&mut self) {
+        if self.process != std::process::id() {
+            // The parent's threads, locks and connections: ours are copies that must not be let go.
+            std::mem::forget(self.open.get_mut().unwrap_or_else(PoisonError::into_inner).take());
+        }
+    }
+}
+
+impl Engine {
+    /// # Errors
+    /// In a child of the process that opened it.
+    fn lock(&self) -> PyResult<MutexGuard<'_, Option<Open>>> {
+        if self.process != std::process::id() {
+            return Err(raise(
+                Error::new(ErrorKind::Conflict, "this engine was opened before the process forked")
+                    .hint("open an Engine of its own in the child process: any number of processes may share the folder"),
+            ));
+        }
+        Ok(self.open.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    fn service(&self) -> PyResult<(Service, UserId)> {
+        let open = self.lock()?;
+        let open = open.as_ref().ok_or_else(|| closed("engine"))?;
+        Ok((open.service.clone(), open.user))
+    }
+
+    /// Calls the service without the GIL.
+    fn call<T: Send>(
+        &self,
+        py: Python<'_>,
+        work: impl FnOnce(&Service, UserId) -> Result<T> + Send,
+    ) -> PyResult<T> {
+        let (service, user) = self.service()?;
+        quick(py, move || work(&service, user))
+    }
+}
+
+#[pymethods]
+impl Engine {
+    /// Opens the service in `folder`; `options` are those of the core, as JSON.
+    #[new]
+    fn new(py: Python<'_>, folder: PathBuf, user: &str, options: &str) -> PyResult<Self> {
+        let options: ServiceOptions = from_json(options)?;
+        let (service, user) = quick(py, || {
+            let service = Service::open(&folder, options)?;
+            let user = service.user_or_new(user, Tier::Enterprise)?.user_id;
+            Ok((service, user))
+        })?;
+        let folder = service.folder().to_owned();
+        let open = Open { service, user, workers: None };
+        Ok(Self { process: std::process::id(), open: Mutex::new(Some(open)), folder })
+    }
+
+    #[getter]
+    fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    #[getter]
+    fn is_closed(&self) -> PyResult<bool> {
+        Ok(self.lock()?.is_none())
+    }
+
+    /// Starts workers, unless there are some. `threads` is the number of threads of each, 0 = as many as processors.
+    fn start(&self, count: usize, threads: usize) -> PyResult<()> {
+        let mut open = self.lock()?;
+        let open = open.as_mut().ok_or_else(|| closed("engine"))?;
+        if open.workers.is_none() && count > 0 {
+            let name = format!("python {}", self.process);
+            let options = WorkerOptions { name, threads, ..WorkerOptions::default() };
+            open.workers = Some(open.service.start_workers(count, &options).or_raise()?);
+        }
+        Ok(())
+    }
+
+    /// Stops the workers: their jobs go back to the queue with what is done of them. Returns whether all ended in time.
+    fn stop(&self, py: Python<'_>, seconds: f64) -> PyResult<bool> {
+        let workers = self.lock()?.as_mut().and_then(|open| open.workers.take());
+        let limit = duration(seconds)?;
+        Ok(py.detach(|| workers.is_none_or(|workers| workers.stop(limit))))
+    }
+
+    /// Stops the workers and closes the service. To close twice is fine.
+    fn close(&self, py: Python<'_>, seconds: f64) -> PyResult<()> {
+        let limit = duration(seconds)?;
+        let open = self.lock()?.take();
+        py.detach(|| {
+            if let Some(Open { workers: Some(workers), .. }) = open {
+                workers.stop(limit);
+            }
+        });
+        Ok(())
+    }
+
+    /// Takes over a video and submits it; `request` is the body of the REST interface without `blob_name`. The job's id.
+    fn submit(&self, py: Python<'_>, video: PathBuf, request: &str) -> PyResult<String> {
+        let mut request: Value = from_json(request)?;
+        self.call(py, |service, user| {
+            // What is wrong with the request is said before a large file is copied: the name is not the one it will have.
+            let name = BlobName::random(VideoExtension::Mp4);
+            if let Value::Object(fields) = &mut request {
+                fields.insert("blob_name".into(), json!(name));
+            }
+            let request = JobRequest::from_json(&request, service.limits())?;
+            let blob_name = service.import_video(user, &video)?;
+            let submission = service.submit(user, JobRequest { blob_name, ..request }, None)?;
+            Ok(submission.body.job_id.to_string())
+        })
+    }
+
+    /// A job with its details, as JSON.
+    fn job(&self, py: Python<'_>, job_id: &str) -> PyResult<String> {
+        let job = self.call(py, |service, user| service.job(user, id(job_id)?))?;
+        job_json(&job)
+    }
+
+    /// (id, title) of the user's jobs, newest first, and the cursor of the next page.
+    fn jobs(
+        &self,
+        py: Python<'_>,
+        limit: Option<u32>,
+        cursor: Option<&str>,
+        status: Option<&str>,
+        public: Option<bool>,
+    ) -> PyResult<(Vec<(String, String)>, Option<String>)> {
+        let page = self.call(py, |service, user| {
+            let cursor = cursor.map(str::parse).transpose()?;
+            let status = status.map(str::parse).transpose()?;
+            service.list(user, &ListQuery { limit, cursor, status, public })
+        })?;
+        let jobs = page.jobs.into_iter().map(|job| (job.job_id.to_string(), job.title)).collect();
+        Ok((jobs, page.next.map(|cursor| cursor.to_string())))
+    }
+
+    /// Changes a job; `changes` is the body of the REST interface. The job afterwards, as JSON.
+    fn update(&self, py: Python<'_>, job_id: &str, changes: &str) -> PyResult<String> {
+        let changes: Value = from_json(changes)?;
+        let job = self
+            .call(py, |service, user| service.update(user, id(job_id)?, &JobUpdate::from_json(&changes)?))?;
+        job_json(&job)
+    }
+
+    /// Stops a job for good. The job afterwards, as JSON.
+    fn cancel(&self, py: Python<'_>, job_id: &str) -> PyResult<String> {
+        let job = self.call(py, |service, user| service.cancel(user, id(job_id)?))?;
+        job_json(&job)
+    }
+
+    /// Deletes a job with all its files.
+    fn delete(&self, py: Python<'_>, job_id: &str) -> PyResult<()> {
+        self.call(py, |service, user| service.delete(user, id(job_id)?))
+    }
+
+    /// What the worker wrote about the job.
+    fn log(&self, py: Python<'_>, job_id: &str) -> PyResult<String> {
+        self.call(py, |service, user| service.log(user, id(job_id)?))
+    }
+
+    /// Waits until the job's version is not `seen` any more, at most so many seconds; Ctrl-C ends the wait. The job as JSON.
+    fn wait(&self, py: Python<'_>, job_id: &str, seen: u64, seconds: f64) -> PyResult<String> {
+        let end = Instant::now().checked_add(duration(seconds)?);
+        loop {
+            let left = end.map_or(LOOK, |end| end.saturating_duration_since(Instant::now()));
+            let (service, user) = self.service()?;
+            // Not on the pool, where waiting calls would keep others from working.
+            let job = py.detach(|| service.wait(user, id(job_id)?, seen, left.min(LOOK))).or_raise()?;
+            drop(service);
+            py.check_signals()?;
+            if job.details.version != seen || left.is_zero() {
+                return job_json(&job);
+            }
+        }
+    }
+
+    /// Opens an artifact: `ply`, `spz`, `preview`, `report` or `log`.
+    fn artifact(&self, py: Python<'_>, job_id: &str, kind: &str) -> PyResult<Blob> {
+        self.call(py, |service, user| {
+            let kind = match kind {
+                "ply" => ArtifactKind::Ply,
+                "spz" => ArtifactKind::Spz,
+                "preview" => ArtifactKind::Preview,
+                "report" => ArtifactKind::Report,
+                "log" => ArtifactKind::Log,
+                other => {
+                    let message = format!("kind is {other:?}: ply, spz, preview, report and log are known");
+                    return Err(Error::argument(message));
+                }
+            };
+            let artifact = service.artifact(user, id(job_id)?, kind)?;
+            let reader = service.open_blob(&artifact.key)?;
+            Ok(Blob { size: reader.size, reader: Mutex::new(reader) })
+        })
+    }
+}
+
+/// The bytes of an artifact.
+#[pyclass(frozen, module = "libreconstruct._native")]
+pub(crate) struct Blob {
+    size: u64,
+    reader: Mutex<BlobReader>,
+}
+
+#[pymethods]
+impl Blob {
+    #[getter]
+    fn size(&self) -> u64 {
+        self.size
+    }
+
+    /// At most `count` more bytes; none at the end.
+    fn read<'py>(&self, py: Python<'py>, count: usize) -> PyResult<Bound<'py, PyBytes>> {
+        let bytes = py.detach(|| {
+            let mut reader = self.reader.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut bytes = Vec::new();
+            let part = (&mut reader.file).take(count as u64).read_to_end(&mut bytes);
+            part.map_err(|e| Error::io("read", Path::new("the artifact"), e)).map(|_| bytes)
+        });
+        Ok(PyBytes::new(py, &bytes.or_raise()?))
+    }
+}
+
+/// What is no id names no job (as in the REST interface).
+fn id(text: &str) -> Result<JobId> {
+    text.parse().map_err(|_| Error::new(ErrorKind::NotFound, "Job not found"))
+}
+
+fn duration(seconds: f64) -> PyResult<Duration> {
+    // For ever, where somebody waits without a limit.
+    if seconds == f64::INFINITY {
+        return Ok(Duration::MAX);
+    }
+    Duration::try_from_secs_f64(seconds)
+        .map_err(|_| raise(Error::argument(format!("a time of {seconds} seconds: it must be 0 or more"))))
+}
+
+/// The fields of the REST interface, and beside them `details`.
+fn job_json(job: &Job) -> PyResult<String> {
+    let mut value: Value = from_json(&to_json(job)?)?;
+    if let Value::Object(fields) = &mut value {
+        fields.insert("details".into(), from_json(&to_json(&job.details)?)?);
+    }
+    to_json(&value)
+}

@@ -1,0 +1,45 @@
+//! The whole pipeline in one call.
+
+use std::path::PathBuf;
+
+use libreconstruct::pipeline::{self, Quality, ReconstructionOptions};
+use libreconstruct::{Error, raster};
+use pyo3::prelude::*;
+
+use crate::error::{OrRaise, from_json, to_json};
+use crate::work::{long, quick};
+
+/// The options of a preset (`preview`, `standard`, `high`), as JSON.
+#[pyfunction]
+pub(crate) fn preset(quality: &str) -> PyResult<String> {
+    let quality = match quality {
+        "preview" => Quality::Preview,
+        "standard" => Quality::Standard,
+        "high" => Quality::High,
+        other => {
+            let message = format!("quality is {other:?}: preview, standard and high are known");
+            return Err(Error::argument(message)).or_raise();
+        }
+    };
+    to_json(&ReconstructionOptions::with_quality(quality))
+}
+
+/// Makes a scene of a video or a folder of pictures in the folder `output`; the report, as JSON.
+#[pyfunction]
+pub(crate) fn reconstruct(
+    py: Python<'_>,
+    input: PathBuf,
+    output: PathBuf,
+    options: &str,
+    listener: Option<&Bound<'_, PyAny>>,
+) -> PyResult<String> {
+    let options: ReconstructionOptions = from_json(options)?;
+    let report = long(py, listener, |control| pipeline::reconstruct(&input, &output, &options, control))?;
+    to_json(&report)
+}
+
+/// The graphics adapters of this machine, as JSON.
+#[pyfunction]
+pub(crate) fn devices(py: Python<'_>) -> PyResult<String> {
+    to_json(&quick(py, || Ok(raster::adapters()))?)
+}

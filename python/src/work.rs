@@ -1,0 +1,146 @@
+//! Runs work of the core without the GIL.
+//!
+//! [`quick`] is for what ends by itself soon. [`long`] is for what can be cancelled: the work runs on a thread of its own
+//! while the calling thread looks ten times a second for Ctrl-C, and passes progress on; so callbacks come from the thread
+//! that made the call, at most ten times a second, and an exception in one of them stops the work and comes out of the call.
+//!
+//! Rayon's threads do not survive `fork`: in a child that uses the pool of its parent every parallel loop would wait for
+//! ever. The pool here belongs to one process; a child makes its own.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicPtr, Ordering};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
+use std::time::{Duration, Instant};
+
+use libreconstruct::{CancelToken, Control, Error, ErrorKind, Event, Result};
+use pyo3::prelude::*;
+use rayon::{ThreadPool, ThreadPoolBuilder};
+
+use crate::error::{OrRaise, raise, to_json};
+
+/// How often the calling thread looks for signals and passes progress on.
+const LOOK: Duration = Duration::from_millis(100);
+
+struct ProcessPool {
+    process: u32,
+    threads: ThreadPool,
+}
+
+static POOL: AtomicPtr<ProcessPool> = AtomicPtr::new(std::ptr::null_mut());
+
+/// The rayon pool of this process. Without a lock, since a lock that is held during `fork` stays held in the child.
+fn pool() -> Result<&'static ThreadPool> {
+    let process = std::process::id();
+    let current = POOL.load(Ordering::Acquire);
+    // SAFETY: what is stored here is never freed.
+    if let Some(pool) = unsafe { current.as_ref() }
+        && pool.process == process
+    {
+        return Ok(&pool.threads);
+    }
+    let threads = ThreadPoolBuilder::new()
+        .thread_name(|k| format!("libreconstruct-{k}"))
+        .build()
+        .map_err(|e| Error::new(ErrorKind::Io, format!("cannot start threads: {e}")))?;
+    let made: &'static ProcessPool = Box::leak(Box::new(ProcessPool { process, threads }));
+    // If two threads come here at once both pools work, and one of them is used from now on.
+    POOL.store(std::ptr::from_ref(made).cast_mut(), Ordering::Release);
+    Ok(&made.threads)
+}
+
+/// Runs `work` on the pool; a panic becomes an error.
+fn guarded<T: Send>(work: impl FnOnce() -> Result<T> + Send) -> Result<T> {
+    let pool = pool()?;
+    catch_unwind(AssertUnwindSafe(|| pool.install(work))).unwrap_or_else(|panic| {
+        let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
+        let text = text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_default();
+        Err(Error::new(ErrorKind::Internal, format!("a fault of this program: {text}")))
+    })
+}
+
+/// Runs `work` without the GIL.
+pub(crate) fn quick<T: Send>(py: Python<'_>, work: impl FnOnce() -> Result<T> + Send) -> PyResult<T> {
+    py.detach(|| guarded(work)).or_raise()
+}
+
+enum Message {
+    Event(Event),
+    Done,
+}
+
+/// What came during one look.
+#[derive(Default)]
+struct Heard {
+    done: bool,
+    warnings: Vec<Event>,
+    /// Earlier progress is out of date.
+    progress: Option<Event>,
+}
+
+fn listen(inbox: &mut Receiver<Message>) -> Heard {
+    let mut heard = Heard::default();
+    let end = Instant::now() + LOOK;
+    while !heard.done {
+        match inbox.recv_timeout(end.saturating_duration_since(Instant::now())) {
+            Ok(Message::Done) | Err(RecvTimeoutError::Disconnected) => heard.done = true,
+            Ok(Message::Event(event @ Event::Progress { .. })) => heard.progress = Some(event),
+            Ok(Message::Event(event)) => heard.warnings.push(event),
+            Err(RecvTimeoutError::Timeout) => break,
+        }
+    }
+    heard
+}
+
+/// Runs `work` without the GIL and with a control that Ctrl-C cancels. `listener` is called with events as JSON.
+pub(crate) fn long<T: Send>(
+    py: Python<'_>,
+    listener: Option<&Bound<'_, PyAny>>,
+    work: impl FnOnce(&Control) -> Result<T> + Send,
+) -> PyResult<T> {
+    let cancel = CancelToken::new();
+    let (sender, mut inbox) = mpsc::channel();
+    let mut control = Control::new().with_cancel(cancel.clone());
+    if listener.is_some() {
+        let sender = sender.clone();
+        // The receiver is there until the work is done.
+        control = control.with_listener(move |event| drop(sender.send(Message::Event(event))));
+    }
+    std::thread::scope(|scope| {
+        let body = move || {
+            let result = guarded(|| work(&control));
+            let _ = sender.send(Message::Done);
+            result
+        };
+        let worker = std::thread::Builder::new().name("libreconstruct".into()).spawn_scoped(scope, body);
+        let worker =
+            worker.map_err(|e| raise(Error::new(ErrorKind::Io, format!("cannot start a thread: {e}"))))?;
+        let mut stopped: Option<PyErr> = None;
+        loop {
+            let heard = py.detach(|| listen(&mut inbox));
+            if stopped.is_none() {
+                let passed = py.check_signals().and_then(|()| {
+                    let Some(listener) = listener else { return Ok(()) };
+                    heard
+                        .warnings
+                        .iter()
+                        .chain(&heard.progress)
+                        .try_for_each(|event| listener.call1((to_json(event)?,)).map(drop))
+                });
+                if let Err(error) = passed {
+                    cancel.cancel();
+                    stopped = Some(error);
+                }
+            }
+            if heard.done {
+                break;
+            }
+        }
+        let result = py.detach(|| worker.join());
+        match (stopped, result) {
+            (Some(error), _) => Err(error),
+            (None, Ok(result)) => result.or_raise(),
+            // Panics are caught inside.
+            (None, Err(_)) => Err(raise(Error::new(ErrorKind::Internal, "a thread ended unexpectedly"))),
+        }
+    })
+}

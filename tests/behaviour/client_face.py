@@ -1,0 +1,42 @@
+"""The face of Python's `Client`: a `reconstruct serve` process, over HTTP."""
+
+from pathlib import Path
+from typing import Any
+
+from .face import Unavailable
+from .python_face import PythonFace
+
+try:
+    import libreconstruct
+
+    from rest.server import BINARY, Server
+except ModuleNotFoundError as error:
+    raise Unavailable(f"{error.name} is not there") from error
+
+
+class ClientFace(PythonFace):
+    can_cancel = False
+
+    def __init__(self, server: Server, user: str):
+        key = server.user(user).key
+        assert key is not None
+        super().__init__(libreconstruct.Client(server.url, key, poll_seconds=0.5))
+        self._server = server
+        self._owns_server = False
+
+    def other(self) -> "ClientFace":
+        return ClientFace(self._server, "bob")
+
+    def close(self) -> None:
+        super().close()
+        if self._owns_server:
+            self._server.stop()
+
+
+def open_face(folder: Path, options: dict[str, Any], workers: int) -> ClientFace:
+    if not BINARY.exists():
+        raise Unavailable(f"{BINARY} is missing: cargo build --release -p libreconstruct-server, or set RECONSTRUCT")
+    server = Server(folder, {"workers": workers, "extra_fields": True, **options}).start()
+    face = ClientFace(server, "alice")
+    face._owns_server = True
+    return face

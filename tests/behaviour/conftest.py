@@ -1,0 +1,52 @@
+"""A service per face: one without workers for most tests, and one with a worker, whose job is done once for all."""
+
+from pathlib import Path
+
+import pytest
+
+from rest import media
+from .face import FACES, QUICK, SMALL, Face, Unavailable, open_face
+
+
+def _open(name: str, folder: Path, workers: int) -> Face:
+    try:
+        return open_face(name, folder, SMALL, workers)
+    except Unavailable as reason:
+        pytest.skip(f"face {name}: {reason}")
+
+
+@pytest.fixture(scope="session", params=FACES)
+def idle(request, tmp_path_factory):
+    """A face on a service without workers: jobs stay in the queue."""
+    face = _open(request.param, tmp_path_factory.mktemp(f"idle-{request.param}"), 0)
+    yield face
+    face.close()
+
+
+@pytest.fixture(scope="session", params=FACES)
+def busy(request, tmp_path_factory):
+    """A face on a service with a worker."""
+    face = _open(request.param, tmp_path_factory.mktemp(f"busy-{request.param}"), 1)
+    yield face
+    face.close()
+
+
+@pytest.fixture(scope="session")
+def capture() -> Path:
+    """A video that can be reconstructed in seconds."""
+    return media.capture()
+
+
+@pytest.fixture(scope="session")
+def flat() -> Path:
+    """A genuine video from which nothing can be reconstructed."""
+    return media.flat_video()
+
+
+@pytest.fixture(scope="session")
+def finished(busy, capture) -> tuple[Face, str]:
+    """A face and a job of it that has finished."""
+    job_id = busy.submit(capture, title="Küche 1", camera_type="orbital", **QUICK)
+    job = busy.wait(job_id, 300)
+    assert job["status"] == "Finished", busy.failure(job_id)
+    return busy, job_id
