@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from . import _native
 
@@ -17,8 +16,7 @@ Matrix = tuple[tuple[float, ...], ...]
 """Rows of numbers."""
 
 
-@dataclass(frozen=True)
-class Camera:
+class Camera(NamedTuple):
     """Where a picture is taken from, and through which pinhole.
 
     Axes are COLMAP's and OpenCV's: x right, y down, z forward. Lengths in pixels; the centre of the top-left pixel is at
@@ -96,14 +94,17 @@ class Camera:
             return self
         width, height = max(1, round(self.width * k)), max(1, round(self.height * k))
         x, y = width / self.width, height / self.height
-        return replace(self, width=width, height=height, fx=self.fx * x, fy=self.fy * y, cx=self.cx * x, cy=self.cy * y)
-
-    def _tuple(self) -> _native.ViewTuple:
-        pose = [[float(v) for v in row] for row in self.world_to_camera]
-        return pose, int(self.width), int(self.height), float(self.fx), float(self.fy), float(self.cx), float(self.cy)
+        return self._replace(width=width, height=height, fx=self.fx * x, fy=self.fy * y, cx=self.cx * x, cy=self.cy * y)
 
 
-def _from_tuple(view: _native.ViewTuple) -> Camera:
+def view_tuple(camera: Camera) -> _native.ViewTuple:
+    """The camera as the extension module takes it."""
+    pose = [[float(v) for v in row] for row in camera.world_to_camera]
+    width, height = int(camera.width), int(camera.height)
+    return pose, width, height, float(camera.fx), float(camera.fy), float(camera.cx), float(camera.cy)
+
+
+def from_view_tuple(view: _native.ViewTuple) -> Camera:
     pose, width, height, fx, fy, cx, cy = view
     return Camera(width, height, fx, fy, cx, cy, tuple(tuple(row) for row in pose))
 

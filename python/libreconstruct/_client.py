@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import os
 import time
-import uuid
 from collections.abc import Mapping
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, cast
@@ -74,11 +74,9 @@ class Client(Service):
             def body() -> IO[bytes]:
                 return cast("IO[bytes]", _Counted(video.open("rb"), size, bar))
 
-            answer = self._http.send("PUT", upload["url"], body, headers)
-            answer.read()
-            answer.close()
+            self._http.send("PUT", upload["url"], body, headers)
         fields = {"blob_name": upload["blob_name"], **options}
-        submitted = self._http.api("POST", "submit-job/", fields, {"Idempotency-Key": f'"{uuid.uuid4()}"'}).json()
+        submitted = self._http.api("POST", "submit-job/", fields, {"Idempotency-Key": f'"{os.urandom(16).hex()}"'}).json()
         return str(submitted["job_id"])
 
     def _get(self, job_id: str) -> Mapping[str, Any]:
@@ -104,9 +102,7 @@ class Client(Service):
         raise from_kind("unsupported", "a server has no request to cancel a job", "delete it, which stops it too")
 
     def _delete(self, job_id: str) -> None:
-        answer = self._http.api("DELETE", _path(job_id))
-        answer.read()
-        answer.close()
+        self._http.api("DELETE", _path(job_id))
 
     def _log(self, job_id: str) -> str:
         raise from_kind("unsupported", "a server has no request for the log of a job", "its operator sees it: reconstruct jobs")
@@ -182,7 +178,7 @@ class _Download(Artifact):
         if self._moved and self._etag:
             headers = {"Range": f"bytes={self._moved}-", "If-Range": self._etag}
         # Without the key: the address itself is the permission, and may be another server's.
-        answer = self._http.send("GET", target, lambda: None, headers)
+        answer = self._http.send("GET", target, lambda: None, headers, stream=True)
         if self._moved and answer.status != 206:
             answer.close()
             raise ServerConnectionError("the connection broke, and the file cannot be continued", slug="io")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import secrets
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Union
@@ -14,7 +13,7 @@ PathLike = Union[str, "os.PathLike[str]"]
 def write_whole(path: PathLike, chunks: Iterable[bytes]) -> Path:
     """Writes the chunks beside `path` first and renames the file when all of them are on the disk."""
     path = Path(path)
-    part = path.with_name(f".{path.name}.{secrets.token_hex(4)}.part")
+    part = path.with_name(f".{path.name}.{os.urandom(4).hex()}.part")
     try:
         with part.open("xb") as file:
             for chunk in chunks:

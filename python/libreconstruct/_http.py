@@ -44,7 +44,7 @@ OpenBody = Callable[[], IO[bytes]]
 
 
 class Answer:
-    """A response whose head is here; the body comes with `read`, and must be read or closed."""
+    """A response. Its body is here, unless it was asked for as a stream: then it comes with `read`, and the end is `close`."""
 
     def __init__(self, http: Http, connection: _Connection, response: http.client.HTTPResponse):
         self._http = http
@@ -52,6 +52,7 @@ class Answer:
         self._response = response
         self.status = response.status
         self.headers = response.headers
+        self.body = b""
 
     def read(self, count: int | None = None) -> bytes:
         """At most `count` bytes; fewer only at the end."""
@@ -61,13 +62,16 @@ class Answer:
             self._connection.close()
             raise _broken(self._connection.host, error) from error
 
-    def json(self) -> Any:
-        body = self.read()
+    def take_body(self) -> None:
+        """Reads the whole body; the connection is free then."""
+        self.body = self._response.read()
         self.close()
+
+    def json(self) -> Any:
         try:
-            return json.loads(body)
+            return json.loads(self.body)
         except ValueError as error:
-            raise from_kind("internal", f"the server's answer is no JSON: {body[:80]!r}") from error
+            raise from_kind("internal", f"the server's answer is no JSON: {self.body[:80]!r}") from error
 
     def close(self) -> None:
         """The connection serves again if all was read, else it ends."""
@@ -103,6 +107,9 @@ class _Connection:
             self.closing = True
             return response
         response = self.http.getresponse()
+        if response.length is None and not response.chunked:
+            # One that does not say how long it is cannot be told from one that broke off within its head.
+            raise http.client.IncompleteRead(b"")
         self.used = True
         self.closing = response.will_close
         return response
@@ -136,7 +143,15 @@ class Http:
             all_headers["Content-Type"] = "application/json"
         return self.send(method, f"{self.base}/api/v1/{path}", lambda: body, all_headers)
 
-    def send(self, method: str, url: str, body: Callable[[], IO[bytes] | bytes | None], headers: Mapping[str, str]) -> Answer:
+    def send(
+        self,
+        method: str,
+        url: str,
+        body: Callable[[], IO[bytes] | bytes | None],
+        headers: Mapping[str, str],
+        *,
+        stream: bool = False,
+    ) -> Answer:
         """A request to any address, as it is; the key only goes where the headers say so. Redirects are not followed.
 
         Answers of 400 and above become exceptions.
@@ -150,6 +165,9 @@ class Http:
             content = body()
             try:
                 response = connection.exchange(method, target, content, {"User-Agent": f"libreconstruct-python/{version()}", **headers})
+                answer = Answer(self, connection, response)
+                if response.status >= 400 or not stream:
+                    answer.take_body()
             except (OSError, http.client.HTTPException) as error:
                 connection.close()
                 lost = True
@@ -163,7 +181,6 @@ class Http:
             finally:
                 if content is not None and not isinstance(content, bytes):
                     content.close()
-            answer = Answer(self, connection, response)
             # A deletion whose answer was lost has been done.
             if response.status < 400 or (lost and method == "DELETE" and response.status == 404):
                 return answer
@@ -171,15 +188,11 @@ class Http:
             if pause is None or attempt >= self._retries:
                 raise _refused(answer)
             attempt += 1
-            answer.read()
-            answer.close()
             time.sleep(pause)
 
     def follow(self, answer: Answer, path: str) -> str:
         """The address that a redirect names."""
         location = answer.headers.get("Location")
-        answer.read()
-        answer.close()
         if answer.status not in (301, 302, 303, 307, 308) or location is None:
             raise from_kind("internal", f"{path}: the server answers {answer.status} where a redirect is expected")
         return urljoin(f"{self.base}/api/v1/{path}", location)
@@ -240,10 +253,8 @@ def _broken(host: str, error: Exception) -> ServerConnectionError:
 
 def _refused(answer: Answer) -> ReconstructError:
     """The exception of an answer of 400 or above."""
-    body = answer.read()
-    answer.close()
     try:
-        fields = json.loads(body)
+        fields = json.loads(answer.body)
         message, code = str(fields["error"]), fields.get("code")
     except (ValueError, KeyError, TypeError):
         message, code = f"the server answers {answer.status}", None

@@ -6,9 +6,8 @@ import io
 import time
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Generator, Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, SupportsIndex
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, SupportsIndex
 
 from . import _html, _native
 from ._camera import Camera
@@ -36,8 +35,7 @@ CameraType = Literal["orbital", "drone"]
 _UNSET: Any = object()
 
 
-@dataclass(frozen=True)
-class JobEvent:
+class JobEvent(NamedTuple):
     """A job as it was when something about it had changed."""
 
     status: str

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from . import _html, _native
 from ._camera import Camera, similarity
@@ -18,8 +17,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
 
-@dataclass(frozen=True)
-class Lens:
+class Lens(NamedTuple):
     """Intrinsics of a camera of a model, in COLMAP's parametrisation."""
 
     camera_id: int

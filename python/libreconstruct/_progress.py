@@ -7,13 +7,11 @@ import sys
 import time
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass
 from types import TracebackType
-from typing import Any, Union
+from typing import Any, NamedTuple, Union
 
 
-@dataclass(frozen=True)
-class Progress:
+class Progress(NamedTuple):
     """How far a reconstruction, a job or a transfer is."""
 
     fraction: float | None

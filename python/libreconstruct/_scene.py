@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from . import _html, _native
-from ._camera import Camera, similarity
+from ._camera import Camera, similarity, view_tuple
 from ._errors import from_kind, need
 from ._files import PathLike, write_whole
 from ._model import SparseModel
@@ -239,7 +239,7 @@ class Scene:
 
         camera = self.view() if camera is None else camera
         r, g, b = (float(v) for v in background)
-        picture = np.asarray(self._native.render(camera._tuple(), [r, g, b], device, as_float))
+        picture = np.asarray(self._native.render(view_tuple(camera), [r, g, b], device, as_float))
         return picture if alpha else picture[:, :, :3]
 
     def turntable(

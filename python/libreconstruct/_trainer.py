@@ -6,12 +6,11 @@ import json
 import math
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from . import _html, _native
-from ._camera import Camera, _from_tuple
+from ._camera import Camera, from_view_tuple, view_tuple
 from ._errors import from_kind
 from ._files import PathLike
 from ._model import SparseModel
@@ -22,8 +21,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
 
-@dataclass(frozen=True)
-class TrainStep:
+class TrainStep(NamedTuple):
     """What the last step of a run found out."""
 
     step: int
@@ -159,14 +157,14 @@ class Trainer:
 
     def camera(self, view: int = 0, *, max_side: int = 640) -> Camera:
         """The camera of a view, by its place in `views`."""
-        return _from_tuple(self._native.view(view, max_side))
+        return from_view_tuple(self._native.view(view, max_side))
 
     def preview(self, camera: Camera | None = None) -> npt.NDArray[Any]:
         """The scene as it is now, uint8, (height, width, 3); as the first view sees it unless a camera is given."""
         import numpy as np
 
         camera = self.camera() if camera is None else camera
-        return np.asarray(self._native.render(camera._tuple(), False))[:, :, :3]
+        return np.asarray(self._native.render(view_tuple(camera), False))[:, :, :3]
 
     def evaluate(self) -> dict[str, Any]:
         """Scores on the views that are held out: mean `psnr` (dB) and `ssim`, and `views` one by one."""

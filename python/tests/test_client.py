@@ -1,0 +1,172 @@
+"""The client against a real server: limits, broken connections, TLS. What it shares with `Engine` is in tests/behaviour."""
+
+import socket
+import subprocess
+import threading
+import time
+from urllib.parse import urlsplit
+
+import pytest
+from rest.server import BINARY, Server
+
+import libreconstruct as lr
+
+from .conftest import QUICK, SETTINGS
+
+if not BINARY.exists():
+    pytest.skip(f"{BINARY} is missing: cargo build --release -p libreconstruct-server", allow_module_level=True)
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory):
+    server = Server(tmp_path_factory.mktemp("server"), {"workers": 1, **SETTINGS}).start()
+    yield server
+    server.stop()
+
+
+@pytest.fixture(scope="module")
+def key(server) -> str:
+    return server.user("alice").key
+
+
+class CutProxy:
+    """Passes bytes to and from a server, and cuts the first connections after so many bytes of the answer."""
+
+    def __init__(self, target: str, cuts: list[int]):
+        self._target = urlsplit(target)
+        self._cuts = cuts
+        self.connections = 0
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.url = f"http://127.0.0.1:{self._listener.getsockname()[1]}"
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    def _accept(self) -> None:
+        while True:
+            try:
+                client, _ = self._listener.accept()
+            except OSError:
+                return
+            self.connections += 1
+            left = self._cuts.pop(0) if self._cuts else None
+            server = socket.create_connection((self._target.hostname, self._target.port))
+            threading.Thread(target=self._pass, args=(client, server, None), daemon=True).start()
+            threading.Thread(target=self._pass, args=(server, client, left), daemon=True).start()
+
+    @staticmethod
+    def _pass(source: socket.socket, sink: socket.socket, left: int | None) -> None:
+        try:
+            while block := source.recv(4096):
+                if left is not None:
+                    block, left = block[:left], left - len(block)
+                sink.sendall(block)
+                if left is not None and left <= 0:
+                    break
+        except OSError:
+            pass
+        for end in (source, sink):
+            try:
+                end.shutdown(socket.SHUT_RDWR)
+            except OSError:
+                pass
+
+    def close(self) -> None:
+        self._listener.close()
+
+
+def test_a_wrong_key_is_an_auth_error(server):
+    with pytest.raises(lr.AuthError) as caught:
+        lr.Client(server.url, "lrk_wrong").jobs()
+    assert caught.value.slug == "unauthenticated" and isinstance(caught.value, PermissionError)
+
+
+def test_no_server_is_a_connection_error():
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    with pytest.raises(lr.ServerConnectionError, match=str(port)) as caught:
+        lr.Client(f"http://127.0.0.1:{port}", "key", retries=1).jobs()
+    assert isinstance(caught.value, ConnectionError)
+
+
+def test_a_busy_server_is_given_the_time_that_it_asks_for(tmp_path):
+    limits = {"requests_per_minute": 60, "requests_burst": 2, "submits_per_hour": 1, "submits_burst": 1, "uploads_per_hour": 0}
+    server = Server(tmp_path, {"rate_limits": limits}).start()
+    try:
+        client = lr.Client(server.url, server.user("alice").key)
+        began = time.monotonic()
+        for _ in range(4):
+            client.jobs()
+        assert time.monotonic() - began > 1.5, "the third and fourth had to wait a second each"
+        client = lr.Client(server.url, server.user("bob").key, longest_wait=0.5)
+        with pytest.raises(lr.RateLimitedError) as caught:
+            for _ in range(5):
+                client.jobs()
+        assert caught.value.retry_after == 1.0
+    finally:
+        server.stop()
+
+
+def test_a_broken_connection_is_tried_again(server, key):
+    # The first two break before anything came, the third within the head.
+    proxy = CutProxy(server.url, [0, 0, 20])
+    with lr.Client(proxy.url, key) as client:
+        assert isinstance(client.jobs(), list)
+        assert proxy.connections == 4
+        client.jobs()
+        assert proxy.connections == 4, "the connection stays open"
+    proxy.close()
+
+
+def test_a_submission_whose_answer_is_lost_is_made_once(server, flat):
+    user = server.user("carol")
+    proxy = CutProxy(server.url, [])
+    with lr.Client(proxy.url, user.key) as client:
+        upload = client._http.api("POST", "generate-upload-url/", {"file_extension": "mp4"}).json()
+        client._http.send("PUT", upload["url"], lambda: flat.open("rb"), {"Content-Length": str(flat.stat().st_size)})
+        client.close()
+        proxy._cuts = [30]
+        body = {"blob_name": upload["blob_name"]}
+        job = client._http.api("POST", "submit-job/", body, {"Idempotency-Key": '"once"'}).json()
+        assert [j.job_id for j in client.jobs()] == [job["job_id"]]
+    proxy.close()
+
+
+def test_a_broken_download_goes_on_where_it_was(server, key, capture, tmp_path):
+    direct = lr.Client(server.url, key, poll_seconds=0.5)
+    seen: list[lr.Progress] = []
+    job = direct.submit(capture, title="through a bad line", progress=seen.append, **QUICK).wait(300)
+    assert seen[-1].fraction == 1.0 and seen[-1].stage == "upload"
+    expected = job.download("ply", tmp_path / "whole.ply").read_bytes()
+    # The redirect names the host by which it was asked, so the file comes through the same proxy.
+    proxy = CutProxy(server.url, [20_000, 20_000])
+    with lr.Client(proxy.url, key) as client:
+        path = client.job(job.job_id).download("ply", tmp_path / "pieces.ply")
+        assert path.read_bytes() == expected and len(expected) > 40_000
+        assert proxy.connections >= 3
+    proxy.close()
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["pieces.ply", "whole.ply"]
+    with pytest.raises(lr.UnsupportedError, match="delete"):
+        job.cancel()
+    job.delete()
+    with pytest.raises(lr.NotFoundError):
+        job.refresh()
+
+
+def test_tls_is_checked(tmp_path, flat):
+    certificate, private_key = tmp_path / "certificate.pem", tmp_path / "key.pem"
+    subprocess.run(
+        ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2",
+         "-subj", "/CN=test", "-addext", "subjectAltName=IP:127.0.0.1", "-keyout", private_key, "-out", certificate],
+        check=True, capture_output=True,
+    )  # fmt: skip
+    config = {"tls_certificate": str(certificate), "tls_key": str(private_key)}
+    server = Server(tmp_path / "server", config)
+    server.scheme = "https"
+    server.start()
+    try:
+        key = server.user("alice").key
+        with pytest.raises(lr.ServerConnectionError, match="certificate"):
+            lr.Client(server.url, key).jobs()
+        with lr.Client(server.url, key, ca_file=str(certificate)) as client:
+            assert client.submit(flat, title="in the dark").title == "in the dark"
+    finally:
+        server.stop()

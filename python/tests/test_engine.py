@@ -1,0 +1,158 @@
+"""Jobs in this process: several at once, asynchronously, interrupted; and as notebooks show them."""
+
+import asyncio
+import signal
+import subprocess
+import sys
+import threading
+import time
+from datetime import datetime
+
+import numpy as np
+import pytest
+
+import libreconstruct as lr
+
+from .conftest import QUICK, SETTINGS
+
+
+@pytest.fixture(scope="module")
+def finished(capture, tmp_path_factory):
+    """A job that has finished."""
+    with lr.Engine(tmp_path_factory.mktemp("finished"), settings=SETTINGS) as engine:
+        yield engine.submit(capture, title="<b>Küche</b>", **QUICK).wait(300)
+
+
+def test_two_jobs_and_a_busy_interface_run_at_once(capture, tmp_path):
+    """Ticks of a user interface come in time while two jobs run in the same process."""
+    ticks: list[float] = []
+    done = threading.Event()
+
+    def interface(job: lr.Job) -> None:
+        while not done.wait(0.02):
+            job.refresh()
+            ticks.append(time.monotonic())
+
+    with lr.Engine(tmp_path, settings=SETTINGS, workers=2, threads=1) as engine:
+        jobs = [engine.submit(capture, **QUICK) for _ in range(2)]
+        thread = threading.Thread(target=interface, args=(engine.job(jobs[0].job_id),))
+        thread.start()
+        try:
+            waiters = [threading.Thread(target=job.wait, args=(300,)) for job in jobs]
+            for waiter in waiters:
+                waiter.start()
+            for waiter in waiters:
+                waiter.join()
+        finally:
+            done.set()
+            thread.join()
+        first, second = (job.refresh().fields["details"] for job in jobs)
+    assert [job.status for job in jobs] == ["Finished", "Finished"]
+    begin, end = (datetime.fromisoformat(max(a, b)) for a, b in [(first["started_at"], second["started_at"])] * 2)
+    end = datetime.fromisoformat(min(first["finished_at"], second["finished_at"]))
+    assert (end - begin).total_seconds() > 1, "they ran one after the other"
+    gaps = np.diff(ticks)
+    assert np.median(gaps) < 0.06 and gaps.max() < 1.0, f"median {np.median(gaps)}, longest {gaps.max()} s"
+
+
+def test_jobs_can_be_awaited_and_followed(capture, flat, tmp_path):
+    async def follow(job: lr.Job) -> list[str]:
+        return [event.status async for event in job.events()]
+
+    async def both(engine: lr.Engine) -> None:
+        good, bad = engine.submit(capture, **QUICK), engine.submit(flat, **QUICK)
+        statuses, result = await asyncio.gather(follow(good), good)
+        assert result is good and statuses[-1] == "Finished" and len(statuses) > 2
+        kinds = list(dict.fromkeys(status.partition(" - ")[0] for status in statuses))
+        order = ["Queued", "Processing video", "Generating 3D scene", "Finished"]
+        assert kinds == [status for status in order if status in kinds]
+        with pytest.raises(lr.JobFailedError) as caught:
+            await bad
+        assert caught.value.job_id == bad.job_id and caught.value.reason == bad.failure["code"]
+
+    with lr.Engine(tmp_path, settings=SETTINGS) as engine:
+        asyncio.run(both(engine))
+
+
+def test_a_cancelled_job_says_so(capture, tmp_path):
+    with lr.Engine(tmp_path, settings=SETTINGS) as engine:
+        job = engine.submit(capture, training_num_steps=200_000, training_max_num_gaussians=1000)
+        for event in job:
+            if event.status == "Processing video":
+                break
+        began = time.monotonic()
+        assert job.cancel().status == "Failed"
+        with pytest.raises(lr.JobCancelledError):
+            job.wait(10)
+        engine.pause()
+        assert time.monotonic() - began < 30
+        assert job.log()
+
+
+def test_ctrl_c_stops_the_work_and_another_engine_goes_on(capture, tmp_path):
+    code = f"""
+import libreconstruct as lr
+engine = lr.Engine("scenes", settings={SETTINGS!r})
+job = engine.submit({str(capture)!r}, **{QUICK!r})
+print(job.job_id, flush=True)
+def hear(progress):
+    print(progress.stage, flush=True)
+try:
+    job.wait(progress=hear)
+except KeyboardInterrupt:
+    print(job.refresh().status, flush=True)
+"""
+    process = subprocess.Popen([sys.executable, "-c", code], cwd=tmp_path, stdout=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    job_id = process.stdout.readline().strip()
+    for line in process.stdout:
+        if line.startswith("Processing"):
+            break
+    process.send_signal(signal.SIGINT)
+    sent = time.monotonic()
+    assert process.communicate(timeout=60)[0].splitlines()[-1].startswith("Queued")
+    assert process.returncode == 0 and time.monotonic() - sent < 30
+    with lr.Engine(tmp_path / "scenes", settings=SETTINGS) as engine:
+        assert engine.job(job_id).wait(300).status == "Finished"
+
+
+def test_a_closed_engine_says_so(flat, tmp_path):
+    engine = lr.Engine(tmp_path, settings=SETTINGS)
+    job = engine.submit(flat)
+    engine.close()
+    engine.close()
+    for call in (engine.jobs, job.refresh, lambda: job.wait(1), lambda: engine.submit(flat)):
+        with pytest.raises(lr.ConflictError, match="closed"):
+            call()
+    with pytest.raises(lr.InvalidInputError, match="lease"):
+        lr.Engine(tmp_path, settings={"lease_seconds": 1})
+    with pytest.raises(lr.InvalidInputError, match="colour"):
+        lr.Engine(tmp_path, settings={"colour": 1})
+
+
+def test_engines_of_two_users_and_processes_share_a_folder(flat, tmp_path):
+    with lr.Engine(tmp_path, workers=0) as anna, lr.Engine(tmp_path, user="ben", workers=0) as ben:
+        job = anna.submit(flat)
+        assert ben.jobs() == [] and [j.job_id for j in anna.jobs()] == [job.job_id]
+        assert anna.jobs()[0].title == "flat.mp4" and anna.path == tmp_path
+
+
+def test_notebooks_show_jobs(finished, flat, tmp_path):
+    html = finished._repr_html_()
+    assert "&lt;b&gt;Küche" in html and "<b>Küche" not in html and "Finished" in html and "data:image/jpeg" in html
+    assert finished._repr_png_()[1:4] == b"PNG"
+    preview = finished.preview
+    assert preview.format == "JPEG" and max(preview.size) <= 1280
+    with lr.Engine(tmp_path, workers=0) as engine:
+        waiting = engine.submit(flat)
+        assert "Queued" in waiting._repr_html_() and waiting._repr_png_() is None
+
+
+def test_a_jobs_scene_is_what_was_downloaded(finished, tmp_path):
+    scene = finished.scene()
+    assert len(scene) == len(lr.Scene.load(finished.download("ply", tmp_path / "a.ply")))
+    assert np.array_equal(scene.means, lr.Scene.load(tmp_path / "a.ply").means)
+    seen = []
+    finished.download("spz", tmp_path / "a.spz", progress=seen.append)
+    assert seen[-1].fraction == 1.0
+    assert scene.render(device="cpu").std() > 5, "the view of the job shows the scene"

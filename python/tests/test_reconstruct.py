@@ -1,0 +1,192 @@
+"""From a video to a scene in this process, and the stages by themselves."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+
+import libreconstruct as lr
+
+from .conftest import SMALL
+
+
+def test_a_video_becomes_a_scene_with_its_cameras(reconstruction):
+    scene = lr.Scene.load(reconstruction)
+    assert 100 < len(scene) <= 2000 and scene.sh_degree == 1
+    assert scene.model is not None and len(scene.model) == len(scene.model.cameras) > 5
+    assert scene.report is not None and scene.report["frames"]["used"] == 12
+    # A training view looks like its photograph, also after a short training.
+    from PIL import Image
+
+    camera = scene.model.camera(3)
+    photograph = np.asarray(Image.open(reconstruction / "undistorted/images" / scene.model.image_names[3]), dtype=float)
+    picture = scene.render(camera, device="cpu").astype(float)
+    assert picture.shape == photograph.shape
+    error = np.sqrt(np.mean((picture - photograph) ** 2))
+    flat = np.sqrt(np.mean((photograph.mean(axis=(0, 1)) - photograph) ** 2))
+    assert error < 0.6 * flat, f"error {error}, of a picture of one colour {flat}"
+    assert "cameras" in scene._repr_html_()
+
+
+def test_progress_goes_up_and_comes_from_the_calling_thread(capture, tmp_path):
+    import threading
+
+    seen, threads = [], set()
+
+    def hear(progress: lr.Progress) -> None:
+        seen.append((time.monotonic(), progress))
+        threads.add(threading.current_thread())
+
+    lr.reconstruct(capture, tmp_path / "out", progress=hear, **SMALL)
+    fractions = [progress.fraction for _, progress in seen]
+    assert fractions == sorted(fractions) and fractions[-1] == 1.0
+    assert [stage for stage in ("frames", "sfm", "train", "export") if any(p.stage == stage for _, p in seen)] == [
+        "frames", "sfm", "train", "export"
+    ]  # fmt: skip
+    assert threads == {threading.main_thread()}
+    assert len(seen) <= 12 * (seen[-1][0] - seen[0][0]) + 5
+    began = time.monotonic()
+    lr.reconstruct(capture, tmp_path / "out", progress=False, **SMALL)
+    assert time.monotonic() - began < 5, "what is finished is not done again"
+
+
+def test_an_exception_in_a_callback_stops_the_work_and_comes_out(capture, tmp_path):
+    class Enough(Exception):
+        pass
+
+    def hear(progress: lr.Progress) -> None:
+        raise Enough
+
+    with pytest.raises(Enough):
+        lr.reconstruct(capture, tmp_path / "out", progress=hear, **SMALL)
+    assert not (tmp_path / "out" / "scene.ply").exists()
+
+
+def test_ctrl_c_stops_a_reconstruction_which_then_goes_on(capture, tmp_path):
+    code = f"""
+import libreconstruct as lr
+def hear(progress):
+    print(progress.stage, flush=True)
+try:
+    lr.reconstruct({str(capture)!r}, "out", progress=hear, **{SMALL!r})
+except KeyboardInterrupt:
+    print("interrupted", flush=True)
+"""
+    process = subprocess.Popen([sys.executable, "-c", code], cwd=tmp_path, stdout=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    for line in process.stdout:
+        if line.strip() == "sfm":
+            break
+    process.send_signal(signal.SIGINT)
+    sent = time.monotonic()
+    assert process.communicate(timeout=60)[0].splitlines()[-1] == "interrupted"
+    assert time.monotonic() - sent < 20 and process.returncode == 0
+    # The frames are there, and are not extracted again.
+    frames = tmp_path / "out/frames/frames.json"
+    before = frames.stat().st_mtime_ns
+    scene = lr.reconstruct(capture, tmp_path / "out", progress=False, **SMALL)
+    assert frames.stat().st_mtime_ns == before and len(scene) > 100
+
+
+def test_the_interpreter_goes_on_while_work_runs(capture, tmp_path):
+    """The GIL is released: another thread of Python hardly notices."""
+    import threading
+
+    counts, done = [], threading.Event()
+
+    def count() -> None:
+        while not done.wait(0.01):
+            counts.append(time.monotonic())
+
+    thread = threading.Thread(target=count)
+    thread.start()
+    began = time.monotonic()
+    lr.reconstruct(capture, tmp_path / "out", progress=False, **SMALL | {"training_num_steps": 1})
+    seconds = time.monotonic() - began
+    done.set()
+    thread.join()
+    gaps = np.diff(counts)
+    assert len(counts) > 20 * seconds, f"{len(counts)} turns in {seconds} s"
+    assert np.median(gaps) < 0.03 and gaps.max() < 1.0
+
+
+def test_a_sparse_model_is_arrays(reconstruction, tmp_path):
+    model = lr.SparseModel.load(reconstruction / "sparse")
+    n, m = len(model), len(model.points)
+    assert model.poses.shape == (n, 4, 4) and model.centers.shape == (n, 3) and not model.poses.flags.writeable
+    assert np.allclose(model.poses[:, :3, :3] @ model.poses[:, :3, :3].transpose(0, 2, 1), np.eye(3), atol=1e-9)
+    assert np.allclose(np.einsum("nij,nj->ni", model.poses[:, :3, :3], model.centers) + model.poses[:, :3, 3], 0, atol=1e-9)
+    assert m > 100 and model.colors.shape == (m, 3) and model.colors.dtype == np.uint8
+    assert model.errors.shape == model.track_lengths.shape == (m,) and model.track_lengths.min() >= 2
+
+    # Points are seen where their images are.
+    undistorted = lr.SparseModel.load(reconstruction / "undistorted/sparse")
+    camera = undistorted.camera(undistorted.image_names[0])
+    pixels = camera.project(undistorted.points)
+    inside = (pixels > 0).all(axis=1) & (pixels < (camera.width, camera.height)).all(axis=1)
+    assert inside.mean() > 0.2 and np.allclose(camera.center, undistorted.centers[0])
+
+    model.save(tmp_path / "text", text=True)
+    copy = lr.SparseModel.load(tmp_path / "text")
+    assert np.allclose(copy.poses, model.poses, atol=1e-12) and np.array_equal(copy.points, model.points)
+    assert copy.image_names == model.image_names and copy.lenses == model.lenses
+
+    double = model.transform(scale=2.0, translation=(1, 0, 0))
+    assert np.allclose(double.centers, 2 * model.centers + (1, 0, 0))
+    assert np.allclose(double.points, 2 * model.points + (1, 0, 0))
+    assert f"{n} images" in repr(model) and "image/jpeg" in model._repr_html_() and model._repr_png_()[1:4] == b"PNG"
+    with pytest.raises(lr.NotFoundError):
+        model.camera("nobody.jpg")
+
+
+def test_training_is_an_iterator_with_a_preview(reconstruction, tmp_path):
+    folder = reconstruction / "undistorted"
+    options = {"training_num_steps": 60, "training_max_num_gaussians": 2000, "max_resolution": 160, "sh_degree": 0}
+    checkpoint = tmp_path / "checkpoint.bin"
+
+    def trainer() -> lr.Trainer:
+        return lr.Trainer(
+            folder / "sparse", folder / "images", device="cpu", every=10, test_every=6, checkpoint=checkpoint, **options
+        )
+
+    first = trainer()
+    untrained = first.preview()
+    losses = []
+    for step in first:
+        losses.append(step.loss)
+        if step.step == 30:
+            break
+    assert step.step == 30 and step.total == 60 and step.splats == len(first.scene()) > 100
+    assert untrained.shape == first.preview().shape and (first.preview() != untrained).any()
+    assert "30 of 60" in first._repr_html_()
+    first.save(checkpoint)
+
+    second = trainer()
+    assert second.last.step == 30
+    seen = []
+    scene = second.run(progress=seen.append)
+    assert second.last.step == 60 and seen[-1].fraction == 1.0 and scene.model is not None
+    assert np.mean(losses) > second.last.loss
+    scores = second.evaluate()
+    assert scores["psnr"] > 10 and len(scores["views"]) == sum(held_out for _, held_out in second.views) == 2
+
+    # Interrupted or not, the scene is the same.
+    for _ in first:
+        pass
+    assert np.array_equal(first.scene().means, scene.means)
+    with pytest.raises(lr.InvalidInputError, match="training_num_steps"):
+        lr.Trainer(folder / "sparse", folder / "images", training_num_steps=0)
+    with pytest.raises(lr.InvalidInputError, match="undistort"):
+        lr.Trainer(reconstruction / "sparse", reconstruction / "frames")
+
+
+def test_pictures_lose_their_distortion(reconstruction, tmp_path):
+    model = lr.SparseModel.load(reconstruction / "sparse")
+    straight = model.undistort(reconstruction / "frames", tmp_path / "out")
+    assert {lens.model for lens in straight.lenses} == {"PINHOLE"}
+    assert np.array_equal(straight.poses, model.poses)
+    assert len(os.listdir(tmp_path / "out/images")) == len(model)
