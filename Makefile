@@ -41,10 +41,16 @@ test-rust: $(VENV)/.installed
 	@echo "Rust: unit tests, documentation examples, end-to-end tests"
 	cargo test $(TEST_BUILD)
 
-test-python: $(VENV)/.installed
-	@echo "Python: build the package and import it"
+test-python: $(VENV)/.installed ## Build the Python package; check its types; run its tests, notebooks and the behaviour suite
+	@echo "Python: build the package, and the server that its client is tested against"
+	cargo build --release -p libreconstruct-server -p libreconstruct-tests
 	VIRTUAL_ENV=$(abspath $(VENV)) $(VENV)/bin/maturin develop --release --quiet
-	$(VENV)/bin/python -m pytest -q python/tests
+	@echo "Python: types, against the code and against the compiled module"
+	$(VENV)/bin/basedpyright --level error
+	$(VENV)/bin/mypy
+	$(VENV)/bin/stubtest libreconstruct._native
+	@echo "Python: tests, notebooks, the behaviour of all faces"
+	$(VENV)/bin/python -m pytest -q python/tests tests/behaviour
 
 # A release runs more: CRASH_KILLS=200 SCHEMATHESIS_EXAMPLES=250 FAILPOINT_NAMES=all.
 test-rest: $(VENV)/.installed ## Drive the server over HTTP, as clients do

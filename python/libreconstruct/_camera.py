@@ -69,7 +69,7 @@ class Camera(NamedTuple):
         import numpy as np
 
         pose = np.asarray(self.world_to_camera)
-        return -pose[:3, :3].T @ pose[:3, 3]
+        return np.asarray(-pose[:3, :3].T @ pose[:3, 3])
 
     @property
     def intrinsics(self) -> npt.NDArray[np.float64]:

@@ -232,7 +232,7 @@ class Http:
 
 def _backoff(attempt: int) -> float:
     """Seconds: about 0.2, 0.4, 0.8 and so on, not the same for all clients of a server that was away."""
-    return min(10.0, 0.2 * 2 ** (attempt - 1)) * random.uniform(0.8, 1.2)
+    return min(10.0, 0.1 * 2.0**attempt) * random.uniform(0.8, 1.2)
 
 
 def retry_after(value: str | None) -> float | None:

@@ -6,6 +6,7 @@ import json
 import math
 import time
 from collections.abc import Iterator
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -187,10 +188,8 @@ class Trainer:
 def _display() -> Any:
     """A place in the notebook that can be drawn again; `None` outside of notebooks."""
     try:
-        from IPython.core.getipython import get_ipython
-        from IPython.display import display
+        # IPython is typed in parts only.
+        ipython: Any = import_module("IPython")
     except ImportError:
         return None
-    if get_ipython() is None:  # type: ignore[no-untyped-call]
-        return None
-    return display(display_id=True)  # type: ignore[no-untyped-call]
+    return ipython.display.display(display_id=True) if ipython.get_ipython() is not None else None
