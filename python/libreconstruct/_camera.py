@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from . import _native
@@ -11,6 +11,9 @@ from . import _native
 if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
+
+ViewTuple = tuple[Sequence[Sequence[float]], int, int, float, float, float, float]
+"""A camera as the extension module takes it: world-to-camera, width, height, fx, fy, cx, cy."""
 
 Matrix = tuple[tuple[float, ...], ...]
 """Rows of numbers."""
@@ -97,14 +100,14 @@ class Camera(NamedTuple):
         return self._replace(width=width, height=height, fx=self.fx * x, fy=self.fy * y, cx=self.cx * x, cy=self.cy * y)
 
 
-def view_tuple(camera: Camera) -> _native.ViewTuple:
+def view_tuple(camera: Camera) -> ViewTuple:
     """The camera as the extension module takes it."""
     pose = [[float(v) for v in row] for row in camera.world_to_camera]
     width, height = int(camera.width), int(camera.height)
     return pose, width, height, float(camera.fx), float(camera.fy), float(camera.cx), float(camera.cy)
 
 
-def from_view_tuple(view: _native.ViewTuple) -> Camera:
+def from_view_tuple(view: ViewTuple) -> Camera:
     pose, width, height, fx, fy, cx, cy = view
     return Camera(width, height, fx, fy, cx, cy, tuple(tuple(row) for row in pose))
 

@@ -164,7 +164,7 @@ class SparseModel:
         The model is returned: PINHOLE cameras, which is what `Trainer` needs.
         """
         with Bar(progress, "undistort") as bar:
-            return SparseModel(self._native.undistort(images, output, listener(bar, "sfm")))
+            return SparseModel(self._native.undistort(images, output, listener(bar)))
 
     def __repr__(self) -> str:
         images, points, track, error = self._native.summary()

@@ -82,20 +82,24 @@ def _tqdm(title: str) -> Any:
         return None
 
 
-def listener(bar: Bar, default_stage: str) -> Callable[[str], None] | None:
-    """What hears the engine's events (as JSON) and shows them; `None` if nobody wants to know."""
+def listener(bar: Bar, *, pipeline: bool = False) -> Callable[[str], None] | None:
+    """What hears the engine's events (as JSON) and shows them; `None` if nobody wants to know.
+
+    Events of a pipeline tell the fraction of the whole, most of them; others that of their one stage.
+    """
     if not bar.wanted:
         return None
+    whole: float | None = None
 
     def hear(text: str) -> None:
+        nonlocal whole
         event = json.loads(text)
         if event["event"] == "warning":
             warnings.warn(event["message"], ReconstructionWarning, stacklevel=2)
             return
-        total = event.get("total")
-        fraction = event["fraction"] if total is None else total
+        whole = event.get("total", whole) if pipeline else event["fraction"]
         message = " ".join(filter(None, [event["step"], event.get("message")]))
-        bar.update(Progress(fraction, event.get("stage") or default_stage, message))
+        bar.update(Progress(whole, event["stage"], message))
 
     return hear
 

@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from . import _native
 from ._files import PathLike
-from ._progress import Bar, ProgressOption, listener
+from ._progress import Bar, Progress, ProgressOption, listener
 from ._scene import Scene, load_reconstruction
 
 
@@ -45,7 +45,8 @@ def reconstruct(
 def _run(video: PathLike, folder: Path, quality: str, progress: ProgressOption, options: dict[str, Any]) -> Scene:
     request = {**json.loads(_native.preset(quality)), **options}
     with Bar(progress, Path(video).name) as bar:
-        _native.reconstruct(Path(video), folder, json.dumps(request), listener(bar, "frames"))
+        _native.reconstruct(Path(video), folder, json.dumps(request), listener(bar, pipeline=True))
+        bar.update(Progress(1.0, "export", "finished"))
     return load_reconstruction(folder)
 
 

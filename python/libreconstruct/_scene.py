@@ -263,7 +263,7 @@ class Scene:
         r, g, b = (float(v) for v in background)
         with tempfile.TemporaryDirectory() as folder, Bar(progress, "turntable") as bar:
             file = Path(folder) / "turntable.mp4"
-            hear = listener(bar, "export")
+            hear = listener(bar)
             self._native.turntable(model._native, file, frames, frame_rate, max_side, [r, g, b], device, hear)
             video = Video(file.read_bytes())
         if path is not None:

@@ -94,7 +94,7 @@ class Trainer:
         self._checkpoint = None if checkpoint is None else Path(checkpoint)
         with Bar(progress, "prepare") as bar:
             native = _native.Trainer(
-                model._native, Path(images), json.dumps(options), device, self._checkpoint, listener(bar, "train")
+                model._native, Path(images), json.dumps(options), device, self._checkpoint, listener(bar)
             )
         self._native = native
         self._last = TrainStep(*self._split(native.figures()))

@@ -4,6 +4,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 
 import numpy as np
@@ -32,26 +33,36 @@ def test_a_video_becomes_a_scene_with_its_cameras(reconstruction):
     assert "cameras" in scene._repr_html_()
 
 
-def test_progress_goes_up_and_comes_from_the_calling_thread(capture, tmp_path):
-    import threading
-
+def test_progress_goes_up_while_the_interpreter_goes_on(capture, tmp_path):
+    """Callbacks come from the calling thread, and the GIL is released: another thread hardly notices."""
     seen, threads = [], set()
+    turns, done = [], threading.Event()
 
     def hear(progress: lr.Progress) -> None:
-        seen.append((time.monotonic(), progress))
+        seen.append(progress)
         threads.add(threading.current_thread())
 
+    def take_turns() -> None:
+        while not done.wait(0.01):
+            turns.append(time.monotonic())
+
+    other = threading.Thread(target=take_turns)
+    other.start()
+    began = time.monotonic()
     lr.reconstruct(capture, tmp_path / "out", progress=hear, **SMALL)
-    fractions = [progress.fraction for _, progress in seen]
+    seconds = time.monotonic() - began
+    done.set()
+    other.join()
+    fractions = [progress.fraction for progress in seen]
     assert fractions == sorted(fractions) and fractions[-1] == 1.0
-    assert [stage for stage in ("frames", "sfm", "train", "export") if any(p.stage == stage for _, p in seen)] == [
-        "frames", "sfm", "train", "export"
-    ]  # fmt: skip
-    assert threads == {threading.main_thread()}
-    assert len(seen) <= 12 * (seen[-1][0] - seen[0][0]) + 5
+    assert list(dict.fromkeys(progress.stage for progress in seen)) == ["frames", "sfm", "train", "export"]
+    assert threads == {threading.main_thread()} and len(seen) <= 12 * seconds + 5
+    gaps = np.diff(turns)
+    assert np.median(gaps) < 0.05 and gaps.max() < 2.0, f"median {np.median(gaps)}, longest {gaps.max()} s"
+
     began = time.monotonic()
     lr.reconstruct(capture, tmp_path / "out", progress=False, **SMALL)
-    assert time.monotonic() - began < 5, "what is finished is not done again"
+    assert time.monotonic() - began < seconds / 2, "what is finished is not done again"
 
 
 def test_an_exception_in_a_callback_stops_the_work_and_comes_out(capture, tmp_path):
@@ -90,28 +101,6 @@ except KeyboardInterrupt:
     before = frames.stat().st_mtime_ns
     scene = lr.reconstruct(capture, tmp_path / "out", progress=False, **SMALL)
     assert frames.stat().st_mtime_ns == before and len(scene) > 100
-
-
-def test_the_interpreter_goes_on_while_work_runs(capture, tmp_path):
-    """The GIL is released: another thread of Python hardly notices."""
-    import threading
-
-    counts, done = [], threading.Event()
-
-    def count() -> None:
-        while not done.wait(0.01):
-            counts.append(time.monotonic())
-
-    thread = threading.Thread(target=count)
-    thread.start()
-    began = time.monotonic()
-    lr.reconstruct(capture, tmp_path / "out", progress=False, **SMALL | {"training_num_steps": 1})
-    seconds = time.monotonic() - began
-    done.set()
-    thread.join()
-    gaps = np.diff(counts)
-    assert len(counts) > 20 * seconds, f"{len(counts)} turns in {seconds} s"
-    assert np.median(gaps) < 0.03 and gaps.max() < 1.0
 
 
 def test_a_sparse_model_is_arrays(reconstruction, tmp_path):
