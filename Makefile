@@ -18,7 +18,7 @@ TEST_BUILD := --release --workspace --exclude libreconstruct-python --features l
 # Tests in Rust compare with Python tools that the environment holds.
 test-rust: export PATH := $(CURDIR)/$(VENV)/bin:$(PATH)
 
-.PHONY: help build demo test test-rust test-python test-rest lint format clean
+.PHONY: help build demo install test test-build test-rust test-python test-c test-rest lint format clean
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*?## ' $(MAKEFILE_LIST) | awk -F':.*?## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -34,17 +34,27 @@ demo: ## Reconstruct a sample capture, or VIDEO=my.mp4, into OUT=demo
 	@cargo build --release -p libreconstruct-server -p libreconstruct-tests
 	@VIDEO="$(VIDEO)" OUT="$(OUT)" RUN_FLAGS="$(RUN_FLAGS)" scripts/demo.sh
 
-test: test-rust test-python test-rest ## Run the tests of every face
+PREFIX ?= /usr/local
+install: ## Install the C and C++ library into PREFIX=/usr/local (and DESTDIR)
+	@scripts/install-dependencies.sh build
+	cargo build --release -p libreconstruct-ffi
+	PREFIX="$(PREFIX)" DESTDIR="$(DESTDIR)" scripts/install-library.sh
+
+test: test-rust test-python test-c ## Run the tests of every face
 
 test-rust: $(VENV)/.installed
 	@scripts/install-dependencies.sh test
 	@echo "Rust: unit tests, documentation examples, end-to-end tests"
 	cargo test $(TEST_BUILD)
 
-test-python: $(VENV)/.installed ## Build the Python package; check its types; run its tests, notebooks and the behaviour suite
-	@echo "Python: build the package, and the server that its client is tested against"
-	cargo build --release -p libreconstruct-server -p libreconstruct-tests
-	VIRTUAL_ENV=$(abspath $(VENV)) $(VENV)/bin/maturin develop --release --quiet
+# What the tests of the other faces start or load: the server, the generator of captures, the C library.
+test-build: $(VENV)/.installed
+	@scripts/install-dependencies.sh test
+	cargo test $(TEST_BUILD) --no-run --quiet
+
+test-python: test-build ## Build the Python package; check its types; run its tests, notebooks and the behaviour suite
+	@echo "Python: build the package"
+	VIRTUAL_ENV=$(abspath $(VENV)) $(VENV)/bin/maturin develop --release --features failpoints --quiet
 	@echo "Python: types, against the code and against the compiled module"
 	$(VENV)/bin/basedpyright --level error
 	$(VENV)/bin/mypy
@@ -52,10 +62,14 @@ test-python: $(VENV)/.installed ## Build the Python package; check its types; ru
 	@echo "Python: tests, notebooks, the behaviour of all faces"
 	$(VENV)/bin/python -m pytest -q python/tests tests/behaviour
 
+# A release runs more under Valgrind: CYCLES=1000.
+test-c: test-build ## Build programs against the C library and run them under sanitizers
+	@echo "C and C++: build programs against the library and run them under sanitizers"
+	$(VENV)/bin/python -m pytest -q tests/c_library
+
 # A release runs more: CRASH_KILLS=200 SCHEMATHESIS_EXAMPLES=250 FAILPOINT_NAMES=all.
-test-rest: $(VENV)/.installed ## Drive the server over HTTP, as clients do
-	@echo "REST: build the server and drive it as clients do"
-	cargo test $(TEST_BUILD) --no-run --quiet
+test-rest: test-build ## Drive the server over HTTP, as clients do
+	@echo "REST: drive the server as clients do"
 	$(VENV)/bin/python -m pytest -q tests/rest
 
 # The only step that needs PyPI; it runs once, and again when the list changes.

@@ -16,6 +16,7 @@ have() { command -v "$1"; }
 have_library() { ldconfig -p | grep -q "$1"; }
 # wgpu opens the Vulkan loader at run time; the software driver lets GPU code run on machines without a GPU.
 have_vulkan_driver() { compgen -G '/usr/share/vulkan/icd.d/*.json' || compgen -G '/etc/vulkan/icd.d/*.json'; }
+have_clang_sanitizers() { test -e "$(clang -print-file-name=libclang_rt.asan-$(uname -m).a)" || compgen -G "$(clang -print-resource-dir)/lib/*/libclang_rt.asan*.a"; }
 have_venv() { python3 -c 'import ensurepip, venv'; }
 
 need ffmpeg have ffmpeg
@@ -25,6 +26,11 @@ need libvulkan1 have_library libvulkan.so.1
 need mesa-vulkan-drivers have_vulkan_driver
 if [ "$purpose" = test ]; then
     need g++ have c++
+    need clang have clang
+    need libclang-rt-dev have_clang_sanitizers
+    need cmake have cmake
+    need pkg-config have pkg-config
+    need valgrind have valgrind
     need python3 have python3
     need python3-venv have_venv
     need curl have curl

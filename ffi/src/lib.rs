@@ -1,29 +1,54 @@
-//! The C face. `include/reconstruct.h` is its manual.
+//! The C face. `include/reconstruct.h` is its manual; it is made from this crate's documentation comments, one file a
+//! chapter (`tests/header.rs`), so they are written for readers of C.
+//!
+//! What holds for every function, and where it is made so:
+//!
+//! - No panic crosses the border: [`entry`].
+//! - No pointer is followed before it was looked at, and outputs are written only on success: [`argument`].
+//! - Handles are boxes that begin with a mark of their type, so that a wrong one is refused: [`handle`].
+//! - What the engine reports becomes an `rc_error`: [`error`].
+//!
+//! The one thing that cannot be checked is the caller's promise that a pointer which is not NULL points to what the
+//! header says. Every `unsafe` block of the exported functions rests on it and on nothing else.
 
-use std::ffi::{CStr, c_char};
+#![allow(non_camel_case_types, reason = "the names are those of the C interface")]
+#![allow(clippy::missing_safety_doc, reason = "the header's front chapter states it once for all functions")]
 
-// A C string has to end in NUL; `concat!` makes it at compile time, so nothing has to be allocated or freed.
-const VERSION: &CStr = match CStr::from_bytes_with_nul(concat!(env!("CARGO_PKG_VERSION"), "\0").as_bytes()) {
-    Ok(version) => version,
-    Err(_) => panic!("the version holds a NUL byte"),
-};
+mod argument;
+mod artifact;
+mod cancel;
+mod engine;
+mod entry;
+mod error;
+mod event;
+mod handle;
+mod job;
+mod keys;
+mod list;
+mod log;
+mod reconstruct;
+mod renderer;
+mod scene;
+mod submit;
+mod text;
+mod upload;
+mod version;
+mod worker;
 
-/// The version of the library, for example `0.1.0`.
-///
-/// The string is static: it must not be freed. May be called from any thread.
-#[unsafe(no_mangle)]
-pub extern "C" fn rc_version() -> *const c_char {
-    VERSION.as_ptr()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_c_version_is_the_engines() {
-        // SAFETY: rc_version returns a NUL-terminated static string.
-        let version = unsafe { CStr::from_ptr(rc_version()) };
-        assert_eq!(version.to_str().unwrap(), libreconstruct::VERSION);
-    }
-}
+pub use artifact::*;
+pub use cancel::*;
+pub use engine::*;
+pub use error::*;
+pub use event::*;
+pub use job::*;
+pub use keys::*;
+pub use list::*;
+pub use log::*;
+pub use reconstruct::*;
+pub use renderer::*;
+pub use scene::*;
+pub use submit::*;
+pub use text::*;
+pub use upload::*;
+pub use version::*;
+pub use worker::*;

@@ -1,0 +1,288 @@
+//! A video to files, without jobs
+//!
+//! One call that makes a scene of a video in a folder of the caller's. If it is cancelled, or the program is killed, the
+//! same call continues where it was.
+
+use std::ffi::{c_char, c_int, c_void};
+use std::mem::MaybeUninit;
+use std::sync::mpsc;
+
+use libreconstruct::pipeline::{self, Quality, ReconstructionMethod, ReconstructionOptions};
+use libreconstruct::scene::CameraType;
+use libreconstruct::{CancelToken, Control, Error, ErrorKind};
+
+use crate::argument::{Versioned, choice, optional_text, path, versioned};
+use crate::cancel::{rc_cancel, token_of};
+use crate::entry::fallible;
+use crate::error::{Fault, rc_code, rc_error};
+use crate::event::{Signal, rc_event_fn};
+use crate::submit::{CAMERA_TYPES, METHODS, rc_camera_type, rc_method};
+use crate::text::{json, owned};
+use crate::worker::check_threads;
+
+/// A set of options that go together.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum rc_quality {
+    /// RC_QUALITY_STANDARD.
+    RC_QUALITY_DEFAULT = 0,
+    /// A small scene in a few minutes without a graphics processor.
+    RC_QUALITY_PREVIEW = 1,
+    /// Made for a graphics processor.
+    RC_QUALITY_STANDARD = 2,
+    /// More frames, pixels, Gaussians and steps.
+    RC_QUALITY_HIGH = 3,
+}
+
+const QUALITIES: [(rc_quality, Quality); 4] = [
+    (rc_quality::RC_QUALITY_DEFAULT, Quality::Standard),
+    (rc_quality::RC_QUALITY_PREVIEW, Quality::Preview),
+    (rc_quality::RC_QUALITY_STANDARD, Quality::Standard),
+    (rc_quality::RC_QUALITY_HIGH, Quality::High),
+];
+
+/// What to make of a video, and how. Start from RC_RECONSTRUCTION_INIT. A number that is 0 is that of the quality.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct rc_reconstruction {
+    /// sizeof(rc_reconstruction)
+    pub struct_size: usize,
+    /// What the other fields change.
+    pub quality: MaybeUninit<rc_quality>,
+    /// How camera poses are found.
+    pub reconstruction_method: MaybeUninit<rc_method>,
+    /// How a viewer moves.
+    pub camera_type: MaybeUninit<rc_camera_type>,
+    /// Largest number of Gaussians, 1000 to 10,000,000.
+    pub training_max_num_gaussians: u32,
+    /// Number of training steps, 1 to 200,000.
+    pub training_num_steps: u32,
+    /// At most this many key frames.
+    pub max_frames: u32,
+    /// Long side of the frames in pixels at most.
+    pub max_resolution: u32,
+    /// Long side of the training pictures in pixels at most.
+    pub training_max_resolution: u32,
+    /// Degree of the spherical harmonics, 0 to 3; negative = that of the quality, which RC_RECONSTRUCTION_INIT has.
+    pub sh_degree: c_int,
+    /// Hold out every n-th picture and score the scene on them; 0 = train on all.
+    pub test_every: u32,
+    /// Threads to compute with; 0 = as many as there are processors. The scene does not depend on it.
+    pub threads: u32,
+    /// Fixes every random choice.
+    pub seed: u64,
+    /// Side of the AprilTags in millimetres, 1 to 1000; 0 = there are none.
+    pub apriltag_size_mm: f64,
+    /// Whether to remove the background.
+    pub remove_background: bool,
+    /// Whether to leave out turntable.mp4.
+    pub no_turntable: bool,
+    /// Title for the report; NULL = the name of the file.
+    pub title: *const c_char,
+    /// Where training runs: "auto", "cpu", "gpu" or part of the name of a graphics adapter; NULL = "auto".
+    pub device: *const c_char,
+}
+
+// SAFETY: numbers, pointers, enums that may be anything, and bool, which C compilers set to 0 or 1.
+unsafe impl Versioned for rc_reconstruction {
+    const DEFAULT: Self = Self {
+        struct_size: size_of::<Self>(),
+        quality: MaybeUninit::new(rc_quality::RC_QUALITY_DEFAULT),
+        reconstruction_method: MaybeUninit::new(rc_method::RC_METHOD_DEFAULT),
+        camera_type: MaybeUninit::new(rc_camera_type::RC_CAMERA_DEFAULT),
+        training_max_num_gaussians: 0,
+        training_num_steps: 0,
+        max_frames: 0,
+        max_resolution: 0,
+        training_max_resolution: 0,
+        sh_degree: -1,
+        test_every: 0,
+        threads: 0,
+        seed: 0,
+        apriltag_size_mm: 0.0,
+        remove_background: false,
+        no_turntable: false,
+        title: std::ptr::null(),
+        device: std::ptr::null(),
+    };
+}
+
+/// # Safety
+/// The pointers of `asked` are NULL or strings.
+unsafe fn options(asked: &rc_reconstruction) -> Result<ReconstructionOptions, Fault> {
+    // SAFETY: the caller's promise.
+    let (title, device) = unsafe {
+        (optional_text(asked.title, "options.title")?, optional_text(asked.device, "options.device")?)
+    };
+    let preset = ReconstructionOptions::with_quality(choice(asked.quality, "options.quality", &QUALITIES)?);
+    let method = choice(asked.reconstruction_method, "options.reconstruction_method", &METHODS)?;
+    let camera_type = choice(asked.camera_type, "options.camera_type", &CAMERA_TYPES)?;
+    let or = |number: u32, preset: u32| if number == 0 { preset } else { number };
+    let size = asked.apriltag_size_mm;
+    Ok(ReconstructionOptions {
+        title: title.map(str::to_owned),
+        reconstruction_method: method
+            .map_or(Ok(preset.reconstruction_method), str::parse::<ReconstructionMethod>)?,
+        training_max_num_gaussians: or(asked.training_max_num_gaussians, preset.training_max_num_gaussians),
+        training_num_steps: or(asked.training_num_steps, preset.training_num_steps),
+        apriltag_size_mm: (size != 0.0).then_some(size),
+        remove_background: asked.remove_background,
+        camera_type: camera_type.map(|name| match name {
+            "orbital" => CameraType::Orbital,
+            _ => CameraType::Drone,
+        }),
+        max_frames: if asked.max_frames == 0 { preset.max_frames } else { Some(asked.max_frames as usize) },
+        max_resolution: or(asked.max_resolution, preset.max_resolution),
+        training_max_resolution: or(asked.training_max_resolution, preset.training_max_resolution),
+        sh_degree: u32::try_from(asked.sh_degree).unwrap_or(preset.sh_degree),
+        test_every: (asked.test_every != 0).then_some(asked.test_every),
+        seed: asked.seed,
+        device: device.map_or(Ok(preset.device), str::parse)?,
+        turntable: !asked.no_turntable,
+    })
+}
+
+/// Makes a scene of a video (or of a folder of pictures) in `folder`: scene.ply, scene.spz, preview.jpg, camera.json,
+/// turntable.mp4, report.json, and the key frames and camera poses it was made from. All of it is on the disk when this
+/// returns. Stages that an earlier call has finished are not done again.
+///
+/// options: NULL = the defaults. on_event: NULL = nobody is told. cancel: NULL = only on_event can cancel. report_json:
+/// gets the content of report.json, to be freed with rc_string_free(); NULL = it is not wanted.
+///
+/// Fails with RC_INVALID_ARGUMENT for options out of range, RC_INVALID_MEDIA for an input that is no usable video,
+/// RC_CANCELLED, RC_DISK_FULL, and with one of RC_TOO_FEW_FRAMES to RC_UNRELIABLE_RECONSTRUCTION for a scene that cannot
+/// be reconstructed. The error names its stage.
+///
+/// Thread-safe, for folders that are not the same. Blocks.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rc_reconstruct(
+    input: *const c_char,
+    folder: *const c_char,
+    options: *const rc_reconstruction,
+    on_event: rc_event_fn,
+    user: *mut c_void,
+    cancel: *const rc_cancel,
+    report_json: *mut *mut c_char,
+    error: *mut *mut rc_error,
+) -> rc_code {
+    // SAFETY: the caller's promise.
+    unsafe {
+        fallible(error, || {
+            let (input, folder) = (path(input, "input")?, path(folder, "folder")?);
+            let asked = versioned(options, "options")?;
+            let threads = check_threads(asked.threads, "options.threads")?;
+            let options = self::options(&asked)?;
+            let token = token_of(cancel)?;
+            let work = |control: &Control| pipeline::reconstruct(input, folder, &options, control);
+            let report = told(threads, token, work, |signal| signal.tell(on_event, user))?;
+            if !report_json.is_null() {
+                report_json.write(owned(json(&report)?));
+            }
+            Ok(())
+        })
+    }
+}
+
+/// Runs `work` on a thread of its own and tells of its events on this one, so that the caller's function needs no lock.
+/// If `tell` says so, the work is cancelled.
+fn told<T: Send>(
+    threads: usize,
+    token: CancelToken,
+    work: impl FnOnce(&Control) -> libreconstruct::Result<T> + Send,
+    tell: impl Fn(Signal) -> bool,
+) -> Result<T, Fault> {
+    let internal = |what: &'static str| {
+        move |e: std::io::Error| {
+            Error::new(ErrorKind::Io, format!("{what} cannot be started: {e}")).caused_by(e)
+        }
+    };
+    let pool = rayon::ThreadPoolBuilder::new()
+        .num_threads(threads)
+        .build()
+        .map_err(|e| internal("the threads")(std::io::Error::other(e)))?;
+    let (sender, receiver) = mpsc::channel();
+    let (events, pictures) = (sender.clone(), sender);
+    // A send fails only when nobody listens any more.
+    let control = Control::new()
+        .with_cancel(token.clone())
+        .with_listener(move |event| drop(events.send(Signal::Event(event))))
+        .with_viewer(move |picture| drop(pictures.send(Signal::Preview(picture))));
+    std::thread::scope(|scope| {
+        let body = move || pool.install(|| work(&control));
+        let worker = std::thread::Builder::new()
+            .name("reconstruct".into())
+            .spawn_scoped(scope, body)
+            .map_err(internal("the thread"))?;
+        // The channel ends with the control, and so with the work.
+        let mut cancelled = false;
+        for signal in receiver {
+            if !cancelled && tell(signal) {
+                cancelled = true;
+                token.cancel();
+            }
+        }
+        match worker.join() {
+            Ok(result) => Ok(result?),
+            Err(panic) => Err(Fault::panic(panic.as_ref())),
+        }
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use libreconstruct::Stage;
+
+    use super::*;
+
+    #[test]
+    fn events_come_on_the_callers_thread_and_can_cancel() {
+        let here = std::thread::current().id();
+        let token = CancelToken::new();
+        let result = told(
+            1,
+            token.clone(),
+            |control| {
+                assert_ne!(std::thread::current().id(), here);
+                loop {
+                    control.check()?;
+                    control.progress(Stage::Frames, "counting", 0.5);
+                    std::thread::sleep(std::time::Duration::from_millis(1));
+                }
+                #[allow(unreachable_code, reason = "it tells the type")]
+                Ok(())
+            },
+            |_| {
+                assert_eq!(std::thread::current().id(), here);
+                true
+            },
+        );
+        assert_eq!(result.unwrap_err().code, rc_code::RC_CANCELLED);
+        assert!(token.is_cancelled());
+    }
+
+    #[test]
+    fn a_panic_of_the_work_is_an_error() {
+        let result =
+            told(1, CancelToken::new(), |_| -> libreconstruct::Result<()> { panic!("oh") }, |_| false);
+        assert_eq!(result.unwrap_err().code, rc_code::RC_PANIC);
+    }
+
+    #[test]
+    fn what_is_not_said_is_what_the_quality_says() {
+        // SAFETY: no pointers.
+        let standard = unsafe { options(&rc_reconstruction::DEFAULT) }.unwrap();
+        assert_eq!(standard, ReconstructionOptions::default());
+        let asked = rc_reconstruction {
+            quality: MaybeUninit::new(rc_quality::RC_QUALITY_PREVIEW),
+            sh_degree: 0,
+            max_frames: 7,
+            no_turntable: true,
+            ..rc_reconstruction::DEFAULT
+        };
+        let preset = ReconstructionOptions::with_quality(Quality::Preview);
+        let expected =
+            ReconstructionOptions { sh_degree: 0, max_frames: Some(7), turntable: false, ..preset };
+        // SAFETY: no pointers.
+        assert_eq!(unsafe { options(&asked) }.unwrap(), expected);
+    }
+}

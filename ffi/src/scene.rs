@@ -1,0 +1,225 @@
+//! Scenes
+//!
+//! A scene is a set of Gaussians. An rc_scene holds it in arrays, which can be looked at in place. Its frame is that of
+//! scene.ply: x right, y down, z forward; .spz files, whose frame is another one, are converted. A scene never changes.
+
+use std::ffi::c_char;
+
+use libreconstruct::scene::{SceneFormat, Splats, sh_coefficients};
+
+use crate::argument::{Output, Versioned, VersionedOutput, path, slice, versioned};
+use crate::entry::{fallible, infallible};
+use crate::error::{Fault, rc_code, rc_error};
+use crate::handle::Opaque;
+
+/// A Gaussian scene.
+pub struct rc_scene {
+    _opaque: [u8; 0],
+}
+
+impl Opaque for rc_scene {
+    type Value = Splats;
+    const MARK: u64 = u64::from_le_bytes(*b"rc_scene");
+    const NAME: &'static str = "rc_scene";
+}
+
+/// The arrays of a scene. Start from RC_SPLATS_INIT. A splat is `opacity * exp(-1/2 (x - mean)' S^-1 (x - mean))` with
+/// `S = R diag(scale^2) R'`; values are stored as in the .ply files of 3D Gaussian Splatting.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct rc_splats {
+    /// sizeof(rc_splats)
+    pub struct_size: usize,
+    /// Number of splats.
+    pub count: usize,
+    /// Degree of the spherical harmonics, 0 to 3.
+    pub sh_degree: u32,
+    /// Coefficients per colour of that degree: 1, 4, 9 or 16.
+    pub sh_coefficients: u32,
+    /// Whether the scene was trained with, and is to be rendered with, the anti-aliasing filter.
+    pub antialiased: bool,
+    /// 3 * count: centres, world units.
+    pub means: *const f32,
+    /// 3 * count: natural logarithms of the standard deviations along the axes, world units.
+    pub log_scales: *const f32,
+    /// 4 * count: quaternions w, x, y, z, splat to world; not necessarily of unit length.
+    pub rotations: *const f32,
+    /// count: logits of the opacities.
+    pub opacities: *const f32,
+    /// 3 * sh_coefficients * count: splat by splat, coefficient by coefficient, red green blue. The colour from a
+    /// direction d is 0.5 + sum of coefficient * basis(d).
+    pub sh: *const f32,
+}
+
+// SAFETY: numbers, pointers, and bool, which C compilers set to 0 or 1.
+unsafe impl Versioned for rc_splats {
+    const DEFAULT: Self = Self {
+        struct_size: size_of::<Self>(),
+        count: 0,
+        sh_degree: 0,
+        sh_coefficients: 0,
+        antialiased: false,
+        means: std::ptr::null(),
+        log_scales: std::ptr::null(),
+        rotations: std::ptr::null(),
+        opacities: std::ptr::null(),
+        sh: std::ptr::null(),
+    };
+}
+
+/// Reads a scene from a .ply file (plain or packed) or an .spz file and stores it in *scene; free it with
+/// rc_scene_free(). The content decides, not the name.
+///
+/// Fails with RC_NOT_FOUND, RC_INVALID_FILE if it is neither or damaged, RC_IO.
+///
+/// Thread-safe.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rc_scene_load(
+    file: *const c_char,
+    scene: *mut *mut rc_scene,
+    error: *mut *mut rc_error,
+) -> rc_code {
+    // SAFETY: the caller's promise.
+    unsafe {
+        fallible(error, || {
+            let file = path(file, "file")?;
+            let scene = Output::new(scene, "scene")?;
+            scene.set(rc_scene::make(Splats::read(file)?));
+            Ok(())
+        })
+    }
+}
+
+/// Writes a scene as .ply or .spz, as the name says: whole or not at all, in place of what was there. An .spz file is
+/// smaller and rounds the values.
+///
+/// Fails with RC_INVALID_ARGUMENT for another name, RC_DISK_FULL, RC_IO.
+///
+/// Thread-safe.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rc_scene_save(
+    scene: *const rc_scene,
+    file: *const c_char,
+    error: *mut *mut rc_error,
+) -> rc_code {
+    // SAFETY: the caller's promise.
+    unsafe {
+        fallible(error, || {
+            let scene = rc_scene::get(scene, "scene")?;
+            let file = path(file, "file")?;
+            SceneFormat::of(file)?;
+            Ok(scene.write(file)?)
+        })
+    }
+}
+
+/// Makes a scene of the caller's arrays, which are copied, and stores it in *scene; free it with rc_scene_free().
+/// sh_coefficients may be 0: it follows from sh_degree.
+///
+/// Fails with RC_INVALID_ARGUMENT for a degree above 3 or numbers of coefficients that contradict it.
+///
+/// Thread-safe.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rc_scene_new(
+    splats: *const rc_splats,
+    scene: *mut *mut rc_scene,
+    error: *mut *mut rc_error,
+) -> rc_code {
+    // SAFETY: the caller's promise.
+    unsafe {
+        fallible(error, || {
+            if splats.is_null() {
+                return Err(Fault::null("splats"));
+            }
+            let splats = versioned(splats, "splats")?;
+            let scene = Output::new(scene, "scene")?;
+            scene.set(rc_scene::make(copy(&splats)?));
+            Ok(())
+        })
+    }
+}
+
+/// # Safety
+/// The pointers of `splats` are NULL or arrays of the lengths that its type says.
+unsafe fn copy(splats: &rc_splats) -> Result<Splats, Fault> {
+    let (count, degree) = (splats.count, splats.sh_degree);
+    if degree > 3 {
+        return Err(Fault::argument(format!("splats.sh_degree is {degree}: 0 to 3 is allowed")));
+    }
+    let coefficients = sh_coefficients(degree);
+    if splats.sh_coefficients != 0 && splats.sh_coefficients as usize != coefficients {
+        let found = splats.sh_coefficients;
+        let message = format!("splats.sh_coefficients is {found}: degree {degree} has {coefficients}");
+        return Err(Fault::argument(message));
+    }
+    let values = count.checked_mul(3 * coefficients);
+    let values = values.ok_or_else(|| Fault::argument(format!("splats.count is {count}: too many")))?;
+    // SAFETY: the caller's promise; arrays of arrays lie in memory like the numbers in them.
+    unsafe {
+        Ok(Splats {
+            means: slice(splats.means.cast::<[f32; 3]>(), count, "splats.means")?.to_vec(),
+            log_scales: slice(splats.log_scales.cast::<[f32; 3]>(), count, "splats.log_scales")?.to_vec(),
+            rotations: slice(splats.rotations.cast::<[f32; 4]>(), count, "splats.rotations")?.to_vec(),
+            opacities: slice(splats.opacities, count, "splats.opacities")?.to_vec(),
+            sh_degree: degree,
+            sh: slice(splats.sh, values, "splats.sh")?.to_vec(),
+            antialiased: splats.antialiased,
+        })
+    }
+}
+
+/// Number of splats; 0 for NULL.
+///
+/// Thread-safe.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rc_scene_count(scene: *const rc_scene) -> usize {
+    // SAFETY: the caller's promise.
+    infallible(0, || unsafe { rc_scene::get(scene, "scene") }.map_or(0, Splats::len))
+}
+
+/// Fills *splats with the scene's arrays. Nothing is copied: the pointers are those of the scene, live as long as it, and
+/// are only read. They are NULL if there are no splats.
+///
+/// Thread-safe.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rc_scene_splats(
+    scene: *const rc_scene,
+    splats: *mut rc_splats,
+    error: *mut *mut rc_error,
+) -> rc_code {
+    // SAFETY: the caller's promise.
+    unsafe {
+        fallible(error, || {
+            let scene = rc_scene::get(scene, "scene")?;
+            let out = VersionedOutput::new(splats, "splats")?;
+            let coefficients = sh_coefficients(scene.sh_degree);
+            out.set(&rc_splats {
+                struct_size: size_of::<rc_splats>(),
+                count: scene.len(),
+                sh_degree: scene.sh_degree,
+                sh_coefficients: u32::try_from(coefficients).unwrap_or_default(),
+                antialiased: scene.antialiased,
+                means: first(scene.means.as_flattened()),
+                log_scales: first(scene.log_scales.as_flattened()),
+                rotations: first(scene.rotations.as_flattened()),
+                opacities: first(&scene.opacities),
+                sh: first(&scene.sh),
+            });
+            Ok(())
+        })
+    }
+}
+
+fn first(values: &[f32]) -> *const f32 {
+    if values.is_empty() { std::ptr::null() } else { values.as_ptr() }
+}
+
+/// Frees a scene, and with it the arrays that rc_scene_splats() showed. NULL is allowed, and so are renderers that were
+/// opened on it: they have what they need.
+///
+/// Thread-safe, while nobody uses the scene.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rc_scene_free(scene: *mut rc_scene) {
+    // SAFETY: the caller's promise.
+    unsafe { rc_scene::free(scene) }
+}

@@ -1,0 +1,645 @@
+// libreconstruct for C++17
+// ------------------------
+//
+// A wrapper, in this header alone, of reconstruct.h, whose front chapter holds here too:
+//
+//     #include <reconstruct.hpp>
+//
+//     reconstruct::Engine engine("scenes", {"local", 1});
+//     reconstruct::Job job = engine.submit("garden.mp4");
+//     job.wait([](const reconstruct::JobInfo& info) {
+//         std::cout << info.percent_complete << " %\n";
+//         return true; // go on
+//     });
+//     job.download(RC_ARTIFACT_PLY, "garden.ply");
+//
+// Objects own what they stand for, can be moved and not copied, and free it when they go. One that was moved from can
+// only be destroyed or assigned to; to use it throws Error with RC_NULL_ARGUMENT. What fails throws Error. A function
+// that is called back may throw: the call is cancelled, and the exception comes out of it. Const member functions may be
+// called by several threads at once.
+
+#ifndef RECONSTRUCT_HPP
+#define RECONSTRUCT_HPP
+
+#include <cstddef>
+#include <cstdint>
+#include <exception>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <stdexcept>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "reconstruct.h"
+
+namespace reconstruct {
+
+// Why a call, or a job, failed. what() is for people.
+class Error : public std::runtime_error {
+  public:
+    // Takes what `error` says; `error` stays the caller's.
+    Error(rc_code code, const rc_error* error)
+        : std::runtime_error(sentence(code, error)), code_(code), slug_(rc_error_slug(error)),
+          message_(rc_error_message(error)), hint_(rc_error_hint(error) ? rc_error_hint(error) : ""),
+          debug_(rc_error_debug(error)), stage_(rc_error_stage(error)), retryable_(rc_error_is_retryable(error)) {}
+
+    rc_code code() const noexcept { return code_; }
+    // Stable name of the kind, for example "insufficient_parallax".
+    const std::string& slug() const noexcept { return slug_; }
+    // What was wrong, with which value.
+    const std::string& message() const noexcept { return message_; }
+    // What can be done about it; may be empty.
+    const std::string& hint() const noexcept { return hint_; }
+    // Everything in one line, with the causes.
+    const std::string& debug() const noexcept { return debug_; }
+    // The stage in which it happened, or RC_STAGE_NONE.
+    rc_stage stage() const noexcept { return stage_; }
+    // Whether the same call may succeed later.
+    bool is_retryable() const noexcept { return retryable_; }
+
+  private:
+    static std::string sentence(rc_code code, const rc_error* error) {
+        if (error == nullptr) return rc_code_name(code);
+        const char* hint = rc_error_hint(error);
+        std::string text = rc_error_message(error);
+        return hint ? text + " (" + hint + ")" : text;
+    }
+
+    rc_code code_;
+    std::string slug_, message_, hint_, debug_;
+    rc_stage stage_;
+    bool retryable_;
+};
+
+namespace detail {
+
+template <typename T, void (*Free)(T*)> struct Deleter {
+    void operator()(T* pointer) const noexcept { Free(pointer); }
+};
+template <typename T, void (*Free)(T*)> using Handle = std::unique_ptr<T, Deleter<T, Free>>;
+
+using ErrorHandle = Handle<rc_error, rc_error_free>;
+using String = Handle<char, rc_string_free>;
+
+// Calls a function of the C interface with all but its last argument, and throws what it reports.
+template <typename... Parameters, typename... Arguments>
+void call(rc_code (*function)(Parameters...), Arguments&&... arguments) {
+    rc_error* error = nullptr;
+    const rc_code code = function(std::forward<Arguments>(arguments)..., &error);
+    const ErrorHandle owner(error);
+    if (code != RC_OK) throw Error(code, error);
+}
+
+// The text that a function of a handle returns.
+template <typename T> std::string text(rc_code (*function)(const T*, char**, rc_error**), const T* handle) {
+    char* out = nullptr;
+    call(function, handle, &out);
+    return String(out).get();
+}
+
+inline const char* c_str(const std::optional<std::string>& text) { return text ? text->c_str() : nullptr; }
+inline std::string or_empty(const char* text) { return text ? text : ""; }
+
+} // namespace detail
+
+// Values that somebody else owns, one after the other; std::span takes it.
+template <typename T> class Span {
+  public:
+    constexpr Span() noexcept = default;
+    constexpr Span(const T* data, std::size_t size) noexcept : data_(data), size_(size) {}
+    constexpr const T* data() const noexcept { return data_; }
+    constexpr std::size_t size() const noexcept { return size_; }
+    constexpr bool empty() const noexcept { return size_ == 0; }
+    constexpr const T* begin() const noexcept { return data_; }
+    constexpr const T* end() const noexcept { return data_ + size_; }
+    constexpr const T& operator[](std::size_t index) const noexcept { return data_[index]; }
+
+  private:
+    const T* data_ = nullptr;
+    std::size_t size_ = 0;
+};
+
+// Throws unless the library that is loaded has the binary interface of this header. Engines and reconstructions do it.
+inline void check_abi() {
+    if (rc_abi_version() != RC_ABI_VERSION) {
+        throw std::runtime_error("the library libreconstruct " + std::string(rc_version()) + " has the ABI version " +
+                                 std::to_string(rc_abi_version()) + "; this program was built for " +
+                                 std::to_string(RC_ABI_VERSION));
+    }
+}
+
+// The version of the library that is loaded.
+inline std::string version() { return rc_version(); }
+
+// A flag that stops long calls, from any thread or a signal handler. Once raised it stays so.
+class CancelToken {
+  public:
+    CancelToken() : handle_(rc_cancel_new()) {}
+    void raise() const noexcept { rc_cancel_raise(handle_.get()); }
+    bool is_raised() const noexcept { return rc_cancel_is_raised(handle_.get()); }
+    const rc_cancel* get() const noexcept { return handle_.get(); }
+
+  private:
+    detail::Handle<rc_cancel, rc_cancel_free> handle_;
+};
+
+// A file of a job. Its bytes never change.
+class Artifact {
+  public:
+    explicit Artifact(rc_artifact* owned) noexcept : handle_(owned) {}
+    std::uint64_t size() const noexcept { return rc_artifact_size(get()); }
+    // A name for the user's disk: the title of the job with an extension.
+    std::string file_name() const { return detail::or_empty(rc_artifact_file_name(get())); }
+    std::string etag() const { return detail::or_empty(rc_artifact_etag(get())); }
+    std::string content_type() const { return detail::or_empty(rc_artifact_content_type(get())); }
+    // Writes it to a file, whole or not at all.
+    void save(const std::string& file) const { detail::call(rc_artifact_save, get(), file.c_str()); }
+    // Reads up to `capacity` bytes from `offset` on; how many there were.
+    std::size_t read(std::uint64_t offset, void* buffer, std::size_t capacity) const {
+        std::size_t count = 0;
+        detail::call(rc_artifact_read, get(), offset, buffer, capacity, &count);
+        return count;
+    }
+    // All of it.
+    std::vector<std::uint8_t> bytes() const {
+        std::vector<std::uint8_t> all(static_cast<std::size_t>(size()));
+        all.resize(read(0, all.data(), all.size()));
+        return all;
+    }
+    const rc_artifact* get() const noexcept { return handle_.get(); }
+
+  private:
+    detail::Handle<rc_artifact, rc_artifact_free> handle_;
+};
+
+using JobInfo = rc_job_info;
+using Camera = rc_camera;
+
+// Changes to a job; what is absent stays.
+struct JobChanges {
+    std::optional<std::string> title;
+    std::optional<bool> is_public;
+    std::optional<Camera> camera;
+    // Back to the camera that the reconstruction found.
+    bool reset_camera = false;
+};
+
+// A job of an engine's user: a name for it, which is never out of date.
+class Job {
+  public:
+    // Is told how the job comes along; returns whether to go on waiting.
+    using OnChange = std::function<bool(const JobInfo&)>;
+
+    explicit Job(rc_job* owned) noexcept : handle_(owned) {}
+
+    std::string id() const { return detail::or_empty(rc_job_id(get())); }
+    // What is true now.
+    JobInfo info() const {
+        JobInfo info = RC_JOB_INFO_INIT;
+        detail::call(rc_job_get_info, get(), &info);
+        return info;
+    }
+    std::string title() const { return detail::text(rc_job_title, get()); }
+    // As the REST interface shows it.
+    std::string json() const { return detail::text(rc_job_json, get()); }
+    std::string details_json() const { return detail::text(rc_job_details_json, get()); }
+    std::string log() const { return detail::text(rc_job_log, get()); }
+    // Why it has failed, if it has.
+    std::optional<Error> failure() const {
+        rc_error* failure = nullptr;
+        detail::call(rc_job_failure, get(), &failure);
+        const detail::ErrorHandle owner(failure);
+        if (failure == nullptr) return std::nullopt;
+        return Error(rc_error_code(failure), failure);
+    }
+
+    // Waits until the job has finished or failed; what it is then. Throws RC_DEADLINE_EXCEEDED after so many seconds,
+    // if they are not negative, and RC_CANCELLED if `on_change` returns false (the job goes on).
+    JobInfo wait(const OnChange& on_change = {}, double timeout_seconds = -1.0) const {
+        Waiting waiting{on_change, nullptr};
+        rc_error* error = nullptr;
+        const rc_code code = rc_job_wait(get(), timeout_seconds, on_change ? &Waiting::tell : nullptr, &waiting, &error);
+        const detail::ErrorHandle owner(error);
+        if (waiting.thrown) std::rethrow_exception(waiting.thrown);
+        if (code != RC_OK) throw Error(code, error);
+        return info();
+    }
+
+    void update(const JobChanges& changes) const {
+        rc_job_changes c = RC_JOB_CHANGES_INIT;
+        c.title = detail::c_str(changes.title);
+        if (changes.is_public) c.is_public = *changes.is_public ? RC_YES : RC_NO;
+        c.reset_camera = changes.reset_camera;
+        c.camera = changes.camera ? &*changes.camera : nullptr;
+        detail::call(rc_job_update, get(), &c);
+    }
+    // Stops it for good.
+    void cancel() const { detail::call(rc_job_cancel, get()); }
+    // Deletes it with all its files, irreversibly.
+    void remove() const { detail::call(rc_job_delete, get()); }
+
+    Artifact artifact(rc_artifact_kind kind) const {
+        rc_artifact* out = nullptr;
+        detail::call(rc_job_artifact, get(), kind, &out);
+        return Artifact(out);
+    }
+    void download(rc_artifact_kind kind, const std::string& file) const {
+        detail::call(rc_job_download, get(), kind, file.c_str());
+    }
+
+    const rc_job* get() const noexcept { return handle_.get(); }
+
+  private:
+    struct Waiting {
+        const OnChange& function;
+        std::exception_ptr thrown;
+
+        static int tell(void* user, const rc_job_info* info) noexcept {
+            Waiting& self = *static_cast<Waiting*>(user);
+            try {
+                return self.function(*info) ? 0 : 1;
+            } catch (...) {
+                self.thrown = std::current_exception();
+                return 1;
+            }
+        }
+    };
+
+    detail::Handle<rc_job, rc_job_free> handle_;
+};
+
+// What a job is asked for; what is 0 or absent is the default of reconstruct.h.
+struct Request {
+    std::optional<std::string> title;
+    bool is_public = false;
+    bool remove_background = false;
+    rc_method reconstruction_method = RC_METHOD_DEFAULT;
+    rc_camera_type camera_type = RC_CAMERA_DEFAULT;
+    std::uint32_t training_max_num_gaussians = 0;
+    std::uint32_t training_num_steps = 0;
+    double apriltag_size_mm = 0.0;
+    std::optional<std::string> idempotency_key;
+};
+
+// Which jobs to list; the default is all, newest first.
+struct ListQuery {
+    std::int64_t limit = -1;
+    std::optional<std::string> cursor;
+    std::optional<std::string> status;
+    std::optional<bool> is_public;
+};
+
+struct JobSummary {
+    std::string id;
+    std::string title;
+};
+
+struct JobPage {
+    std::vector<JobSummary> jobs;
+    // Where the next page begins, if there is one.
+    std::optional<std::string> next;
+};
+
+// A video that is sent piece by piece. Destroyed before finish(), it leaves nothing.
+class Upload {
+  public:
+    explicit Upload(rc_upload* owned) noexcept : handle_(owned) {}
+    void append(const void* data, std::size_t size) { detail::call(rc_upload_append, get(), data, size); }
+    // Ends it; the name of the video.
+    std::string finish() { return detail::text(rc_upload_finish, get()); }
+    const rc_upload* get() const noexcept { return handle_.get(); }
+
+  private:
+    detail::Handle<rc_upload, rc_upload_free> handle_;
+};
+
+struct EngineOptions {
+    // The user to act for, added if there is none.
+    std::string user = "local";
+    // Workers to start in this program.
+    std::uint32_t workers = 0;
+    rc_tier tier = RC_TIER_DEFAULT;
+    // Settings of the service, a JSON object.
+    std::optional<std::string> settings_json = std::nullopt;
+};
+
+struct WorkerOptions {
+    std::string name = "worker";
+    std::uint32_t threads = 0;
+    std::uint32_t niceness = 10;
+};
+
+// The service on a folder, for one user. Destroying it stops the workers that it started.
+class Engine {
+  public:
+    explicit Engine(const std::string& folder, const EngineOptions& options = {}) {
+        check_abi();
+        rc_engine_options o = RC_ENGINE_OPTIONS_INIT;
+        o.user = options.user.c_str();
+        o.tier = options.tier;
+        o.workers = options.workers;
+        o.settings_json = detail::c_str(options.settings_json);
+        rc_engine* out = nullptr;
+        detail::call(rc_engine_open, folder.c_str(), &o, &out);
+        handle_.reset(out);
+    }
+    explicit Engine(rc_engine* owned) noexcept : handle_(owned) {}
+
+    std::string folder() const { return detail::or_empty(rc_engine_folder(get())); }
+
+    // An engine for another user, as the operator makes it.
+    Engine for_user(const std::string& name, rc_tier tier = RC_TIER_DEFAULT) const {
+        rc_engine* out = nullptr;
+        detail::call(rc_engine_for_user, get(), name.c_str(), tier, &out);
+        return Engine(out);
+    }
+    // An engine for the owner of an API key.
+    Engine for_key(const std::string& api_key) const {
+        rc_engine* out = nullptr;
+        detail::call(rc_engine_for_key, get(), api_key.c_str(), &out);
+        return Engine(out);
+    }
+    void set_tier(const std::string& user, rc_tier tier) const {
+        detail::call(rc_engine_set_tier, get(), user.c_str(), tier);
+    }
+    std::string users_json() const { return detail::text(rc_engine_users_json, get()); }
+
+    // Makes an API key, which is shown now and never again.
+    std::string create_key(const std::string& name) const {
+        char* out = nullptr;
+        detail::call(rc_engine_create_key, get(), name.c_str(), &out);
+        return detail::String(out).get();
+    }
+    std::string keys_json() const { return detail::text(rc_engine_keys_json, get()); }
+    void revoke_key(const std::string& prefix) const { detail::call(rc_engine_revoke_key, get(), prefix.c_str()); }
+
+    // Copies a video into the folder; its name there.
+    std::string import_video(const std::string& file) const {
+        char* out = nullptr;
+        detail::call(rc_engine_import_video, get(), file.c_str(), &out);
+        return detail::String(out).get();
+    }
+    Upload begin_upload(const std::string& file_name) const {
+        rc_upload* out = nullptr;
+        detail::call(rc_engine_begin_upload, get(), file_name.c_str(), &out);
+        return Upload(out);
+    }
+
+    // Copies a video file into the folder and submits a job for it.
+    Job submit(const std::string& file, const Request& request = {}) const {
+        return submit_video(import_video(file), request);
+    }
+    // Submits a job for a video that is in the folder.
+    Job submit_video(const std::string& blob_name, const Request& request = {}) const {
+        rc_request r = RC_REQUEST_INIT;
+        r.title = detail::c_str(request.title);
+        r.is_public = request.is_public;
+        r.remove_background = request.remove_background;
+        r.reconstruction_method = request.reconstruction_method;
+        r.camera_type = request.camera_type;
+        r.training_max_num_gaussians = request.training_max_num_gaussians;
+        r.training_num_steps = request.training_num_steps;
+        r.apriltag_size_mm = request.apriltag_size_mm;
+        r.idempotency_key = detail::c_str(request.idempotency_key);
+        rc_job* out = nullptr;
+        detail::call(rc_engine_submit, get(), blob_name.c_str(), &r, &out);
+        return Job(out);
+    }
+    Job job(const std::string& id) const {
+        rc_job* out = nullptr;
+        detail::call(rc_engine_job, get(), id.c_str(), &out);
+        return Job(out);
+    }
+    JobPage jobs(const ListQuery& query = {}) const {
+        rc_list_query q = RC_LIST_QUERY_INIT;
+        q.limit = query.limit;
+        q.cursor = detail::c_str(query.cursor);
+        q.status = detail::c_str(query.status);
+        if (query.is_public) q.is_public = *query.is_public ? RC_YES : RC_NO;
+        rc_job_list* out = nullptr;
+        detail::call(rc_engine_jobs, get(), &q, &out);
+        const detail::Handle<rc_job_list, rc_job_list_free> list(out);
+        JobPage page;
+        page.jobs.reserve(rc_job_list_count(out));
+        for (std::size_t i = 0; i < rc_job_list_count(out); ++i)
+            page.jobs.push_back({rc_job_list_id(out, i), rc_job_list_title(out, i)});
+        if (const char* next = rc_job_list_next(out)) page.next = next;
+        return page;
+    }
+
+    void start_workers(std::uint32_t count, const WorkerOptions& options = {}) const {
+        const rc_worker_options o = c_options(options);
+        detail::call(rc_engine_start_workers, get(), count, &o);
+    }
+    // Throws RC_DEADLINE_EXCEEDED if one has not ended in time.
+    void stop_workers(double timeout_seconds = -1.0) const {
+        detail::call(rc_engine_stop_workers, get(), timeout_seconds);
+    }
+    // Works on jobs on this thread until `cancel` is raised.
+    void run_worker(const CancelToken& cancel, const WorkerOptions& options = {}) const {
+        const rc_worker_options o = c_options(options);
+        detail::call(rc_engine_run_worker, get(), &o, cancel.get());
+    }
+    // To be called every minute by a program that holds an engine for long; what was done, as JSON.
+    std::string maintain() const { return detail::text(rc_engine_maintain, get()); }
+    std::string statistics_json() const { return detail::text(rc_engine_statistics_json, get()); }
+
+    const rc_engine* get() const noexcept { return handle_.get(); }
+
+  private:
+    static rc_worker_options c_options(const WorkerOptions& options) {
+        rc_worker_options o = RC_WORKER_OPTIONS_INIT;
+        o.name = options.name.c_str();
+        o.threads = options.threads;
+        o.niceness = options.niceness;
+        return o;
+    }
+
+    detail::Handle<rc_engine, rc_engine_free> handle_;
+};
+
+// One thing that a running call tells; what it points to lives until the function that was told returns.
+using Event = rc_event;
+// Is told of events; returns whether to go on.
+using OnEvent = std::function<bool(const Event&)>;
+
+// What to make of a video; what is 0 or absent is that of the quality.
+struct Reconstruction {
+    rc_quality quality = RC_QUALITY_DEFAULT;
+    rc_method reconstruction_method = RC_METHOD_DEFAULT;
+    rc_camera_type camera_type = RC_CAMERA_DEFAULT;
+    std::uint32_t training_max_num_gaussians = 0;
+    std::uint32_t training_num_steps = 0;
+    std::uint32_t max_frames = 0;
+    std::uint32_t max_resolution = 0;
+    std::uint32_t training_max_resolution = 0;
+    std::optional<int> sh_degree;
+    std::uint32_t test_every = 0;
+    std::uint32_t threads = 0;
+    std::uint64_t seed = 0;
+    double apriltag_size_mm = 0.0;
+    bool remove_background = false;
+    bool turntable = true;
+    std::optional<std::string> title;
+    // "auto", "cpu", "gpu" or part of the name of a graphics adapter.
+    std::string device = "auto";
+};
+
+namespace detail {
+
+struct Listening {
+    const OnEvent& function;
+    std::exception_ptr thrown;
+
+    static int tell(void* user, const rc_event* event) noexcept {
+        Listening& self = *static_cast<Listening*>(user);
+        try {
+            return self.function(*event) ? 0 : 1;
+        } catch (...) {
+            self.thrown = std::current_exception();
+            return 1;
+        }
+    }
+};
+
+} // namespace detail
+
+// Makes a scene of a video in `folder`; the content of its report.json. `on_event` is told on this thread; if it returns
+// false, or `cancel` is raised, this throws RC_CANCELLED. The same call continues what was cancelled or killed.
+inline std::string run(const std::string& input, const std::string& folder, const Reconstruction& options = {},
+                       const OnEvent& on_event = {}, const CancelToken* cancel = nullptr) {
+    check_abi();
+    rc_reconstruction r = RC_RECONSTRUCTION_INIT;
+    r.quality = options.quality;
+    r.reconstruction_method = options.reconstruction_method;
+    r.camera_type = options.camera_type;
+    r.training_max_num_gaussians = options.training_max_num_gaussians;
+    r.training_num_steps = options.training_num_steps;
+    r.max_frames = options.max_frames;
+    r.max_resolution = options.max_resolution;
+    r.training_max_resolution = options.training_max_resolution;
+    r.sh_degree = options.sh_degree.value_or(-1);
+    r.test_every = options.test_every;
+    r.threads = options.threads;
+    r.seed = options.seed;
+    r.apriltag_size_mm = options.apriltag_size_mm;
+    r.remove_background = options.remove_background;
+    r.no_turntable = !options.turntable;
+    r.title = detail::c_str(options.title);
+    r.device = options.device.c_str();
+    detail::Listening listening{on_event, nullptr};
+    char* report = nullptr;
+    rc_error* error = nullptr;
+    const rc_code code = rc_reconstruct(input.c_str(), folder.c_str(), &r, on_event ? &detail::Listening::tell : nullptr,
+                                        &listening, cancel ? cancel->get() : nullptr, &report, &error);
+    const detail::ErrorHandle owner(error);
+    const detail::String text(report);
+    if (listening.thrown) std::rethrow_exception(listening.thrown);
+    if (code != RC_OK) throw Error(code, error);
+    return text.get();
+}
+
+// A Gaussian scene. Never changes.
+class Scene {
+  public:
+    explicit Scene(rc_scene* owned) noexcept : handle_(owned) {}
+    // From a .ply or .spz file.
+    static Scene load(const std::string& file) {
+        rc_scene* out = nullptr;
+        detail::call(rc_scene_load, file.c_str(), &out);
+        return Scene(out);
+    }
+    // From arrays, which are copied.
+    static Scene from(const rc_splats& splats) {
+        rc_scene* out = nullptr;
+        detail::call(rc_scene_new, &splats, &out);
+        return Scene(out);
+    }
+    // As .ply or .spz, as the name says.
+    void save(const std::string& file) const { detail::call(rc_scene_save, get(), file.c_str()); }
+
+    std::size_t size() const noexcept { return rc_scene_count(get()); }
+    // The arrays in place, see rc_splats.
+    rc_splats splats() const {
+        rc_splats splats = RC_SPLATS_INIT;
+        detail::call(rc_scene_splats, get(), &splats);
+        return splats;
+    }
+    // The same as spans, which live as long as the scene: three numbers per splat, ...
+    Span<float> means() const { return {splats().means, 3 * size()}; }
+    Span<float> log_scales() const { return {splats().log_scales, 3 * size()}; }
+    // ... four (w, x, y, z) ...
+    Span<float> rotations() const { return {splats().rotations, 4 * size()}; }
+    // ... one ...
+    Span<float> opacities() const { return {splats().opacities, size()}; }
+    // ... and three times the number of coefficients.
+    Span<float> sh() const {
+        const rc_splats s = splats();
+        return {s.sh, 3 * s.sh_coefficients * s.count};
+    }
+
+    const rc_scene* get() const noexcept { return handle_.get(); }
+
+  private:
+    detail::Handle<rc_scene, rc_scene_free> handle_;
+};
+
+// A pinhole camera, see rc_view.
+struct View : rc_view {
+    View() : rc_view(RC_VIEW_INIT) {}
+    using Vector = double[3];
+    // At `position`, looking at `target`, with `up` upwards; the vertical field of view in degrees.
+    static View look_at(const Vector& position, const Vector& target, const Vector& up, double field_of_view,
+                        std::uint32_t width, std::uint32_t height) {
+        View view;
+        detail::call(rc_view_look_at, &view, position, target, up, field_of_view, width, height);
+        return view;
+    }
+};
+
+// 8 bits a channel: red, green, blue, alpha, row by row from the top.
+struct Picture {
+    std::uint32_t width = 0;
+    std::uint32_t height = 0;
+    std::vector<std::uint8_t> rgba;
+
+    void write_png(const std::string& file) const {
+        detail::call(rc_write_png, file.c_str(), rgba.data(), rgba.size(), width, height);
+    }
+};
+
+// A scene on a device, ready to be shown.
+class Renderer {
+  public:
+    explicit Renderer(const Scene& scene, const std::string& device = "auto") {
+        rc_renderer* out = nullptr;
+        detail::call(rc_renderer_open, scene.get(), device.c_str(), &out);
+        handle_.reset(out);
+    }
+    std::string device() const { return detail::or_empty(rc_renderer_device(get())); }
+    Picture render(const rc_view& view) const {
+        Picture picture;
+        picture.width = view.width;
+        picture.height = view.height;
+        // A size out of range is refused before anything is written.
+        const std::uint64_t pixels = std::uint64_t{view.width} * view.height;
+        picture.rgba.resize(pixels <= (std::uint64_t{1} << 28) ? static_cast<std::size_t>(4 * pixels) : 0);
+        render(view, picture.rgba.data(), picture.rgba.size());
+        return picture;
+    }
+    // Into memory of the caller's, 4 * width * height bytes.
+    void render(const rc_view& view, std::uint8_t* rgba, std::size_t size) const {
+        std::uint8_t none = 0;
+        detail::call(rc_renderer_render, get(), &view, rgba ? rgba : &none, size);
+    }
+    const rc_renderer* get() const noexcept { return handle_.get(); }
+
+  private:
+    detail::Handle<rc_renderer, rc_renderer_free> handle_;
+};
+
+} // namespace reconstruct
+
+#endif // RECONSTRUCT_HPP

@@ -1,0 +1,217 @@
+// A real reconstruction from C++, with progress, previews, warnings and cancel: real FOLDER VIDEO
+#include <atomic>
+#include <cstdlib>
+#include <filesystem>
+#include <iostream>
+#include <set>
+#include <string>
+#include <thread>
+
+#include <reconstruct.hpp>
+
+namespace fs = std::filesystem;
+
+static void check(bool condition, const std::string& what) {
+    if (!condition) {
+        std::cerr << "failed: " << what << '\n';
+        std::exit(1);
+    }
+}
+
+template <typename Function> static rc_code code_of(Function function) {
+    try {
+        function();
+    } catch (const reconstruct::Error& error) {
+        check(!error.message().empty() && !error.slug().empty(), "an error says something");
+        return error.code();
+    }
+    return RC_OK;
+}
+
+static reconstruct::Reconstruction quick() {
+    reconstruct::Reconstruction options;
+    options.max_frames = 12;
+    options.max_resolution = 240;
+    options.training_max_resolution = 160;
+    options.sh_degree = 1;
+    options.training_max_num_gaussians = 1000;
+    options.training_num_steps = 300;
+    options.turntable = false;
+    options.device = "cpu";
+    return options;
+}
+
+// Cancelled from its callback, from another thread and by an exception, each time later; then it goes on to its end.
+static void without_jobs(const std::string& folder, const std::string& video) {
+    const auto here = std::this_thread::get_id();
+    auto until = [&](rc_stage stage, const reconstruct::CancelToken* cancel, bool throws) {
+        return code_of([&] {
+            reconstruct::run(video, folder, quick(), [&](const reconstruct::Event& event) {
+                check(std::this_thread::get_id() == here, "events come on the caller's thread");
+                if (event.stage < stage) return true;
+                if (throws) throw 7;
+                if (cancel == nullptr) return false;
+                std::thread([&] { cancel->raise(); }).join();
+                return true;
+            }, cancel);
+        });
+    };
+    check(until(RC_STAGE_FRAMES, nullptr, false) == RC_CANCELLED, "a callback cancels");
+    const reconstruct::CancelToken token;
+    check(until(RC_STAGE_SFM, &token, false) == RC_CANCELLED, "another thread cancels");
+    check(token.is_raised(), "a flag stays raised");
+    check(!fs::exists(fs::path(folder) / "scene.ply"), "nothing is half done");
+    try {
+        until(RC_STAGE_TRAIN, nullptr, true);
+        check(false, "an exception comes through");
+    } catch (int number) {
+        check(number == 7, "the exception is the one that was thrown");
+    }
+
+    std::set<int> stages;
+    float furthest = 0.0f;
+    int previews = 0;
+    bool taken_over = false;
+    const std::string report = reconstruct::run(video, folder, quick(), [&](const reconstruct::Event& event) {
+        if (event.kind == RC_EVENT_PROGRESS) {
+            stages.insert(event.stage);
+            taken_over = taken_over || (event.stage == RC_STAGE_FRAMES && event.message &&
+                                        std::string(event.message) == "taken over");
+            if (event.total_fraction >= 0.0f) {
+                check(event.total_fraction >= furthest - 1e-6f && event.total_fraction <= 1.0f, "progress never goes back");
+                furthest = event.total_fraction;
+            }
+        } else if (event.kind == RC_EVENT_PREVIEW) {
+            ++previews;
+            const rc_picture& picture = event.preview;
+            const std::size_t bytes = 4 * std::size_t{picture.width} * picture.height;
+            check(bytes > 0, "a preview has a size");
+            bool seen = false;
+            for (std::size_t i = 0; i < bytes; i += 4) {
+                check(picture.rgba[i + 3] == 255, "a preview is opaque");
+                seen = seen || picture.rgba[i] != picture.rgba[0];
+            }
+            check(seen, "a preview shows something");
+        }
+        return true;
+    });
+    check(taken_over, "what was finished is not done again");
+    check(stages == std::set<int>{RC_STAGE_FRAMES, RC_STAGE_SFM, RC_STAGE_TRAIN, RC_STAGE_EXPORT}, "every stage tells");
+    check(furthest > 0.9f && previews > 0, "it tells how far it is and shows it");
+    check(report.find("\"splats\"") != std::string::npos, "the report has figures");
+    for (const char* name : {"scene.ply", "scene.spz", "preview.jpg", "camera.json", "report.json"})
+        check(fs::file_size(fs::path(folder) / name) > 0, name);
+}
+
+static void scenes(const std::string& folder) {
+    const std::string ply = folder + "/scene.ply", copy = folder + "/copy.spz";
+    const auto scene = reconstruct::Scene::load(ply);
+    check(scene.size() > 100 && scene.means().size() == 3 * scene.size() && scene.sh().size() == 12 * scene.size(),
+          "the arrays have the splats");
+    check(scene.means().data() == scene.splats().means, "nothing is copied");
+    scene.save(copy);
+    const auto packed = reconstruct::Scene::load(copy);
+    check(packed.size() == scene.size(), "an .spz has the same splats");
+    for (std::size_t i = 0; i < scene.means().size(); ++i)
+        check(std::abs(scene.means()[i] - packed.means()[i]) < 1e-3f, "in the same places");
+    auto again = reconstruct::Scene::from(scene.splats());
+    auto moved = std::move(again);
+    check(moved.size() == scene.size() && again.size() == 0, "a handle can be moved");
+    check(code_of([&] { again.save(copy); }) == RC_NULL_ARGUMENT, "and is then empty");
+
+    const reconstruct::Renderer renderer(scene, "cpu");
+    const double position[3] = {0.0, 0.0, 0.0}, target[3] = {0.0, 0.0, 1.0}, up[3] = {0.0, -1.0, 0.0};
+    auto view = reconstruct::View::look_at(position, target, up, 60.0, 160, 120);
+    const auto picture = renderer.render(view);
+    check(picture.rgba.size() == 4 * 160 * 120, "a picture has its size");
+    picture.write_png(folder + "/view.png");
+    check(fs::file_size(folder + "/view.png") > 100, "and can be written");
+    view.width = 0;
+    check(code_of([&] { renderer.render(view); }) == RC_INVALID_ARGUMENT, "a view has pixels");
+    view = reconstruct::View::look_at(position, target, up, 60.0, 160, 120);
+    view.rotation[0] = 2.0;
+    check(code_of([&] { renderer.render(view); }) == RC_INVALID_ARGUMENT, "a rotation is one");
+    check(code_of([&] { reconstruct::View::look_at(position, position, up, 60.0, 8, 8); }) == RC_INVALID_ARGUMENT,
+          "a view has a direction");
+}
+
+// The same through the queue, with a worker of this program and one on a thread of its own.
+static void with_jobs(const std::string& folder, const std::string& video) {
+    reconstruct::EngineOptions options;
+    options.settings_json = R"({"reconstruction": {"device": "cpu", "max_frames": 12, "max_resolution": 240,
+                                "training_max_resolution": 160, "sh_degree": 0}})";
+    const reconstruct::Engine engine(folder, options);
+    reconstruct::Request request;
+    request.title = "Garden";
+    request.training_max_num_gaussians = 1000;
+    request.training_num_steps = 20;
+    const auto job = engine.submit(video, request);
+    check(job.info().status == RC_JOB_QUEUED && job.info().queue_position == 1, "a job waits");
+
+    const reconstruct::CancelToken stop;
+    std::thread worker([&] { engine.run_worker(stop); });
+    std::set<int> seen;
+    const auto info = job.wait([&](const reconstruct::JobInfo& now) {
+        seen.insert(now.status);
+        return true;
+    }, 300.0);
+    stop.raise();
+    worker.join();
+    check(info.status == RC_JOB_FINISHED && info.percent_complete == 100 && info.has_ply && info.has_spz, "it finishes");
+    check(seen.count(RC_JOB_FINISHED) == 1 && seen.size() >= 2, "its states are told");
+    check(!job.failure(), "it has no failure");
+    check(job.title() == "Garden" && job.json().find("\"Finished\"") != std::string::npos, "it can be shown");
+    check(!job.log().empty(), "it has a log");
+
+    const auto ply = job.artifact(RC_ARTIFACT_PLY);
+    check(ply.file_name() == "Garden.ply" && ply.size() > 1000, "its scene can be fetched");
+    const auto bytes = ply.bytes();
+    check(bytes.size() == ply.size() && bytes[0] == 'p' && bytes[1] == 'l' && bytes[2] == 'y', "whole");
+    std::uint8_t tail[16];
+    check(ply.read(ply.size() - 8, tail, sizeof tail) == 8 && tail[7] == bytes.back(), "and from any place");
+    check(ply.read(ply.size() + 8, tail, sizeof tail) == 0, "to its end");
+    job.download(RC_ARTIFACT_SPZ, folder + "/garden.spz");
+    check(reconstruct::Scene::load(folder + "/garden.spz").size() > 10, "as .spz too");
+
+    reconstruct::JobChanges changes;
+    changes.camera = info.camera;
+    changes.camera->position[0] = 42.0;
+    changes.is_public = true;
+    job.update(changes);
+    check(job.info().camera.position[0] == 42.0 && job.info().is_public, "it can be changed");
+    changes = {};
+    changes.reset_camera = true;
+    job.update(changes);
+    check(job.info().camera.position[0] == info.camera.position[0] && job.info().is_public, "and back");
+    check(code_of([&] { job.cancel(); }) == RC_CONFLICT, "what is finished cannot be cancelled");
+
+    const auto other = engine.for_user("eve");
+    check(code_of([&] { other.job(job.id()); }) == RC_NOT_FOUND, "others do not see it");
+    check(engine.jobs().jobs.size() == 1 && other.jobs().jobs.empty(), "lists are of one user");
+
+    // A running job that is deleted stops, and its worker goes on to the next.
+    engine.start_workers(1);
+    request.training_num_steps = 200'000;
+    const auto endless = engine.submit(video, request);
+    endless.wait([](const reconstruct::JobInfo& now) { return now.status != RC_JOB_GENERATING_SCENE; }, 300.0);
+}
+
+int main(int argc, char** argv) {
+    check(argc == 3, "usage: real FOLDER VIDEO");
+    const std::string folder = argv[1], video = argv[2];
+    try {
+        without_jobs(folder + "/scene", video);
+        scenes(folder + "/scene");
+        try {
+            with_jobs(folder + "/engine", video);
+            check(false, "the endless job is not waited for to its end");
+        } catch (const reconstruct::Error& error) {
+            // The engine is gone by now: its worker stopped at once though the job was not done.
+            check(error.code() == RC_CANCELLED, std::string("waiting was stopped, not: ") + error.what());
+        }
+    } catch (const std::exception& error) {
+        std::cerr << "error: " << error.what() << '\n';
+        return 1;
+    }
+    std::cout << "all is well\n";
+}

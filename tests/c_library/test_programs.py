@@ -1,0 +1,114 @@
+"""Programs in C and C++: a real reconstruction, the examples, and many cycles under the sanitizers and Valgrind."""
+
+import os
+import re
+import struct
+import subprocess
+
+import pytest
+
+from .binding import ROOT, header
+from .conftest import HERE, STRICT, build, run
+
+# A release runs more under Valgrind: CYCLES=1000.
+CYCLES = int(os.environ.get("CYCLES", "0"))
+SANITIZED = ["-g", "-O1", "-fsanitize=address,undefined", "-fno-omit-frame-pointer", "-fno-sanitize-recover=all"]
+STRICT_SANITIZERS = {"ASAN_OPTIONS": "detect_leaks=1:detect_stack_use_after_return=1", "UBSAN_OPTIONS": "print_stacktrace=1"}
+# The quick look at a video starts ffprobe: it is not under test here.
+EXAMPLES = ROOT / "ffi/examples"
+
+
+@pytest.mark.parametrize("compiler", ["gcc", "clang"])
+def test_cycles_under_the_sanitizers(prefix, flat, tmp_path, compiler):
+    program = build(prefix, HERE / "cycle.c", tmp_path / "cycle", compiler, *SANITIZED)
+    printed = run(program, tmp_path / "engine", flat, CYCLES or 1000, env=os.environ | STRICT_SANITIZERS, timeout=1800)
+    assert printed == f"{CYCLES or 1000} cycles\n"
+
+
+def test_the_sanitizers_are_at_work(prefix, tmp_path):
+    """A handle that is not freed is found."""
+    source = tmp_path / "leak.c"
+    source.write_text("#include <reconstruct.h>\nint main(void) { return rc_cancel_new() == NULL; }\n")
+    program = build(prefix, source, tmp_path / "leak", "gcc", *SANITIZED)
+    done = subprocess.run([program], capture_output=True, text=True, env=os.environ | STRICT_SANITIZERS)
+    assert done.returncode != 0 and "LeakSanitizer" in done.stderr and "rc_cancel_new" in done.stderr
+
+
+def test_cycles_under_valgrind(prefix, flat, tmp_path):
+    program = build(prefix, HERE / "cycle.c", tmp_path / "cycle", "gcc", "-g")
+    valgrind = ["valgrind", "--quiet", "--leak-check=full", "--show-leak-kinds=definite,indirect,possible",
+                "--errors-for-leak-kinds=definite,indirect", "--error-exitcode=9", "--trace-children=no"]  # fmt: skip
+    times = CYCLES or 40
+    assert run(*valgrind, program, tmp_path / "engine", flat, times, timeout=3600) == f"{times} cycles\n"
+
+
+@pytest.mark.parametrize("compiler, flags", [("g++", []), ("clang++", SANITIZED)], ids=["g++", "clang++ sanitized"])
+def test_a_real_reconstruction(prefix, capture, tmp_path, compiler, flags):
+    program = build(prefix, HERE / "real.cpp", tmp_path / "real", compiler, *flags)
+    environment = os.environ | (STRICT_SANITIZERS if flags else {})
+    assert run(program, tmp_path, capture, env=environment) == "all is well\n"
+
+
+@pytest.fixture(scope="module", params=["shared", "static"])
+def examples(request, prefix, tmp_path_factory):
+    built = tmp_path_factory.mktemp(f"examples-{request.param}")
+    run("cmake", "-S", EXAMPLES, "-B", built, f"-DCMAKE_PREFIX_PATH={prefix}",
+        f"-DRECONSTRUCT_STATIC={'ON' if request.param == 'static' else 'OFF'}")  # fmt: skip
+    run("cmake", "--build", built)
+    return built
+
+
+def test_the_examples(examples, capture, tmp_path):
+    printed = run(examples / "reconstruct_c", capture, tmp_path / "scene", 20)
+    assert "% training" in printed and f"the scene is in {tmp_path / 'scene'}" in printed
+    printed = run(examples / "reconstruct_cpp", tmp_path / "engine", capture, tmp_path / "out.ply", 20)
+    assert "done" in printed and (tmp_path / "out.ply").read_bytes().startswith(b"ply\n")
+    printed = run(examples / "splat_view", tmp_path / "scene/scene.spz", tmp_path / "views", 3)
+    pictures = sorted((tmp_path / "views").iterdir())
+    assert [p.name for p in pictures] == ["view_000.png", "view_001.png", "view_002.png"] and "3 pictures" in printed
+    data = pictures[0].read_bytes()
+    assert data.startswith(b"\x89PNG") and struct.unpack(">II", data[16:24]) == (640, 480)
+    assert len(data) > 5000, "it shows the scene, not only the background"
+
+
+def test_the_examples_say_what_is_wrong(examples, tmp_path):
+    for program, arguments, said in [
+        ("reconstruct_c", [tmp_path / "none.mp4", tmp_path / "out"], "RC_NOT_FOUND"),
+        ("reconstruct_cpp", [tmp_path / "engine", tmp_path / "none.mp4", tmp_path / "out.ply"], "does not exist"),
+        ("splat_view", [tmp_path / "none.ply", tmp_path / "out"], "does not exist"),
+        ("reconstruct_c", [], "usage"),
+    ]:
+        done = subprocess.run([examples / program, *arguments], capture_output=True, text=True)
+        assert done.returncode in (1, 2) and said in done.stderr, (program, done)
+
+
+@pytest.mark.parametrize("language", ["c", "cpp"])
+def test_the_example_of_the_readme(prefix, capture, tmp_path, language):
+    """The blocks of the section on C and C++, as they stand there."""
+    readme = (ROOT / "README.md").read_text()
+    block = re.search(rf"```{language}\n(.*?)```", readme, re.S)
+    source = tmp_path / f"readme.{language}"
+    source.write_text(block[1])
+    program = build(prefix, source, tmp_path / "readme", "g++" if language == "cpp" else "gcc")
+    (tmp_path / "garden.mp4").symlink_to(capture)
+    (tmp_path / "scene").mkdir()
+    if language == "c":
+        done = subprocess.run([program], cwd=tmp_path, capture_output=True, text=True, timeout=600)
+        assert done.returncode == 0, done
+    else:
+        # It asks for the defaults, which take long: that it starts, tells how far it is and can be stopped is enough.
+        with subprocess.Popen([program], cwd=tmp_path, stdout=subprocess.PIPE, text=True) as process:
+            first = process.stdout.readline()
+            process.kill()
+        assert first.strip()
+
+
+def test_the_example_of_the_header_is_c(tmp_path, prefix):
+    """The one in the front chapter compiles as it stands."""
+    lines = [line[7:] for line in header().text.splitlines() if line.startswith("//     ")]
+    begin = next(k for k, line in enumerate(lines) if line.startswith("rc_error *error = NULL"))
+    end = next(k for k, line in enumerate(lines) if line.startswith("rc_string_free(report)"))
+    source = tmp_path / "front.c"
+    body = "\n".join(lines[begin : end + 1])
+    source.write_text(f"#include <stdio.h>\n#include <reconstruct.h>\nint main(void) {{\n{body}\nreturn 0;\n}}\n")
+    run("gcc", "-std=c11", *STRICT, "-I", prefix / "include", "-fsyntax-only", source)
