@@ -625,7 +625,7 @@ typedef struct rc_job_changes {
 
 // Finds a job by its id and stores it in *job; free that with rc_job_free().
 //
-// Fails with RC_INVALID_ARGUMENT for text that is no id, RC_NOT_FOUND if the engine's user has no such job.
+// Fails with RC_NOT_FOUND if the engine's user has no such job, and for text that is no id.
 //
 // Thread-safe.
 rc_code rc_engine_job(const rc_engine *engine, const char *job_id, rc_job **job, rc_error **error);

@@ -8,11 +8,11 @@ use std::ffi::{CString, c_char, c_int, c_void};
 use std::mem::MaybeUninit;
 use std::time::{Duration, Instant};
 
-use libreconstruct::Stage;
 use libreconstruct::job::{
     self, CameraType, CameraUpdate, JobId, JobStatus, JobUpdate, Timestamp, UserId, Xyz,
 };
 use libreconstruct::service::Service;
+use libreconstruct::{Error, ErrorKind, Stage};
 
 use crate::argument::{Output, Versioned, VersionedOutput, choice, optional_text, text, versioned};
 use crate::engine::{Engine, rc_engine};
@@ -233,7 +233,7 @@ unsafe impl Versioned for rc_job_changes {
 
 /// Finds a job by its id and stores it in *job; free that with rc_job_free().
 ///
-/// Fails with RC_INVALID_ARGUMENT for text that is no id, RC_NOT_FOUND if the engine's user has no such job.
+/// Fails with RC_NOT_FOUND if the engine's user has no such job, and for text that is no id.
 ///
 /// Thread-safe.
 #[unsafe(no_mangle)]
@@ -247,7 +247,8 @@ pub unsafe extern "C" fn rc_engine_job(
     unsafe {
         fallible(error, || {
             let engine = rc_engine::get(engine, "engine")?;
-            let id: JobId = text(job_id, "job_id")?.parse()?;
+            let id: Result<JobId, _> = text(job_id, "job_id")?.parse();
+            let id = id.map_err(|_| Error::new(ErrorKind::NotFound, "Job not found"))?;
             let job = Output::new(job, "job")?;
             let found = Job::new(engine, id);
             found.now()?;

@@ -121,7 +121,10 @@ pub unsafe extern "C" fn rc_engine_stop_workers(
             let workers = std::mem::take(&mut *engine.workers.lock().unwrap_or_else(PoisonError::into_inner));
             // All hear it before one is waited for.
             workers.iter().for_each(libreconstruct::service::Workers::cancel);
-            let Some(limit) = limit else { return Ok(drop(workers)) };
+            let Some(limit) = limit else {
+                drop(workers);
+                return Ok(());
+            };
             let end = std::time::Instant::now() + limit.min(Duration::from_secs(1 << 30));
             let left = || end.saturating_duration_since(std::time::Instant::now());
             let stopped: Vec<bool> = workers.into_iter().map(|workers| workers.stop(left())).collect();

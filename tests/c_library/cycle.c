@@ -36,8 +36,8 @@ static int stop_waiting(void *user, const rc_job_info *info) {
 static void refused(const rc_engine *engine) {
     rc_error *error = NULL;
     rc_job *job = NULL;
-    CHECK(rc_engine_job(engine, "no id", &job, &error) == RC_INVALID_ARGUMENT);
-    CHECK(job == NULL && rc_error_code(error) == RC_INVALID_ARGUMENT && strlen(rc_error_message(error)) > 0);
+    CHECK(rc_engine_job(engine, "no id", &job, &error) == RC_NOT_FOUND);
+    CHECK(job == NULL && rc_error_code(error) == RC_NOT_FOUND && strlen(rc_error_message(error)) > 0);
     rc_error_free(error);
     CHECK(rc_engine_job(engine, NULL, &job, NULL) == RC_NULL_ARGUMENT);
 }
