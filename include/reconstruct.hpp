@@ -8,7 +8,7 @@
 //     reconstruct::Engine engine("scenes", {"local", 1});
 //     reconstruct::Job job = engine.submit("garden.mp4");
 //     job.wait([](const reconstruct::JobInfo& info) {
-//         std::cout << info.percent_complete << " %\n";
+//         std::cout << 100 * info.stage_fraction << " %\n";
 //         return true; // go on
 //     });
 //     job.download(RC_ARTIFACT_PLY, "garden.ply");

@@ -105,3 +105,38 @@ pub unsafe extern "C" fn rc_set_log(
         })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::ffi::CStr;
+    use std::sync::Mutex;
+
+    use super::*;
+
+    unsafe extern "C" fn keep(user: *mut c_void, level: c_int, message: *const c_char) {
+        // SAFETY: `user` is the list below, and the message a string.
+        let (lines, message) = unsafe { (&*user.cast::<Mutex<Vec<String>>>(), CStr::from_ptr(message)) };
+        lines.lock().unwrap().push(format!("{level} {}", message.to_str().unwrap()));
+    }
+
+    #[test]
+    fn lines_come_up_to_the_level_until_nobody_wants_them() {
+        let lines = Mutex::new(Vec::<String>::new());
+        let user: *mut c_void = std::ptr::from_ref(&lines).cast_mut().cast();
+        let none = std::ptr::null_mut();
+        let set = |level, function, user| {
+            // SAFETY: the list outlives the function, which is taken away below.
+            unsafe { rc_set_log(MaybeUninit::new(level), function, user, none) }
+        };
+        assert_eq!(set(rc_log_level::RC_LOG_WARN, Some(keep), user), rc_code::RC_OK);
+        log::error!(target: "libreconstruct::service", "one");
+        log::warn!(target: "wgpu_hal", "two");
+        log::info!(target: "libreconstruct::service", "not asked for");
+        assert_eq!(set(rc_log_level::RC_LOG_DEBUG, Some(keep), user), rc_code::RC_OK);
+        log::info!(target: "libreconstruct::service", "three");
+        log::info!(target: "wgpu_hal", "too much talk");
+        assert_eq!(set(rc_log_level::RC_LOG_DEBUG, None, std::ptr::null_mut()), rc_code::RC_OK);
+        log::error!(target: "libreconstruct::service", "nobody listens");
+        assert_eq!(*lines.lock().unwrap(), ["1 one", "2 two", "3 three"]);
+    }
+}

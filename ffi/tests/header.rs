@@ -3,6 +3,8 @@
 //! `UPDATE_HEADER=1 cargo test -p libreconstruct-ffi --test header` writes it. Every file of the source is a chapter: its
 //! first comment, then its types and functions as cbindgen writes them.
 
+#![allow(clippy::unwrap_used, reason = "a test fails by it")]
+
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
 
