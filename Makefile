@@ -11,6 +11,8 @@ export PATH := $(HOME)/.cargo/bin:$(PATH)
 VIDEO ?=
 OUT ?= demo
 RUN_FLAGS ?=
+PREFIX ?= /usr/local
+DESTDIR ?=
 RECONSTRUCT := target/release/reconstruct
 VENV := .venv
 # All tests share one build, in which they can make the disk fail and kill the service where something becomes durable.
@@ -34,7 +36,6 @@ demo: ## Reconstruct a sample capture, or VIDEO=my.mp4, into OUT=demo
 	@cargo build --release -p libreconstruct-server -p libreconstruct-tests
 	@VIDEO="$(VIDEO)" OUT="$(OUT)" RUN_FLAGS="$(RUN_FLAGS)" scripts/demo.sh
 
-PREFIX ?= /usr/local
 install: ## Install the C and C++ library into PREFIX=/usr/local (and DESTDIR)
 	@scripts/install-dependencies.sh build
 	cargo build --release -p libreconstruct-ffi
@@ -62,7 +63,6 @@ test-python: test-build ## Build the Python package; check its types; run its te
 	@echo "Python: tests, notebooks, the behaviour of all faces"
 	$(VENV)/bin/python -m pytest -q python/tests tests/behaviour
 
-# A release runs more under Valgrind: CYCLES=1000.
 test-c: test-build ## Build programs against the C library and run them under sanitizers
 	@echo "C and C++: build programs against the library and run them under sanitizers"
 	$(VENV)/bin/python -m pytest -q tests/c_library
