@@ -189,7 +189,7 @@ static void with_jobs(const std::string& folder, const std::string& video) {
     check(code_of([&] { other.job(job.id()); }) == RC_NOT_FOUND, "others do not see it");
     check(engine.jobs().jobs.size() == 1 && other.jobs().jobs.empty(), "lists are of one user");
 
-    // A running job that is deleted stops, and its worker goes on to the next.
+    // An engine that goes stops its worker: the job, which would take hours, waits for another one.
     engine.start_workers(1);
     request.training_num_steps = 200'000;
     const auto endless = engine.submit(video, request);
