@@ -136,12 +136,17 @@ class Trainer:
                     if display is not None and time.monotonic() - shown >= preview_every:
                         shown = time.monotonic()
                         display.update(self)
-        finally:
-            if self._checkpoint is not None:
-                self._native.save(self._checkpoint)
+        except KeyboardInterrupt:
+            self._save_checkpoint()
+            raise
+        self._save_checkpoint()
         if display is not None:
             display.update(self)
         return self.scene()
+
+    def _save_checkpoint(self) -> None:
+        if self._checkpoint is not None:
+            self._native.save(self._checkpoint)
 
     def save(self, path: PathLike) -> None:
         """Writes a checkpoint, which `Trainer(..., checkpoint=path)` continues."""

@@ -16,7 +16,7 @@ use pyo3::types::PyBytes;
 use serde_json::{Value, json};
 
 use crate::error::{OrRaise, closed, from_json, raise, to_json};
-use crate::work::quick;
+use crate::work::wait_for;
 
 /// How often a waiting call looks for Ctrl-C.
 const LOOK: Duration = Duration::from_millis(100);
@@ -73,7 +73,7 @@ impl Engine {
         work: impl FnOnce(&Service, UserId) -> Result<T> + Send,
     ) -> PyResult<T> {
         let (service, user) = self.service()?;
-        quick(py, move || work(&service, user))
+        wait_for(py, move || work(&service, user))
     }
 }
 
@@ -83,7 +83,7 @@ impl Engine {
     #[new]
     fn new(py: Python<'_>, folder: PathBuf, user: &str, options: &str) -> PyResult<Self> {
         let options: ServiceOptions = from_json(options)?;
-        let (service, user) = quick(py, || {
+        let (service, user) = wait_for(py, || {
             let service = Service::open(&folder, options)?;
             let user = service.user_or_new(user, Tier::Enterprise)?.user_id;
             Ok((service, user))
@@ -204,8 +204,7 @@ impl Engine {
         loop {
             let left = end.map_or(LOOK, |end| end.saturating_duration_since(Instant::now()));
             let (service, user) = self.service()?;
-            // Not on the pool, where waiting calls would keep others from working.
-            let job = py.detach(|| service.wait(user, id(job_id)?, seen, left.min(LOOK))).or_raise()?;
+            let job = wait_for(py, || service.wait(user, id(job_id)?, seen, left.min(LOOK)))?;
             drop(service);
             py.check_signals()?;
             if job.details.version != seen || left.is_zero() {

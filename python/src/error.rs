@@ -1,6 +1,8 @@
 //! Errors of the core as exceptions. The classes live in Python (`libreconstruct._errors`), where they are typed and
 //! picklable; here is only the way there.
 
+use std::io::Write;
+
 use libreconstruct::{Error, ErrorKind};
 use pyo3::prelude::*;
 
@@ -62,7 +64,8 @@ pub(crate) fn log_to_stderr() {
         }
         fn log(&self, record: &log::Record<'_>) {
             if self.enabled(record.metadata()) {
-                eprintln!("libreconstruct: {}: {}", record.level(), record.args());
+                // There may be no standard error, and nobody else to tell.
+                let _ = writeln!(std::io::stderr(), "libreconstruct: {}: {}", record.level(), record.args());
             }
         }
         fn flush(&self) {}

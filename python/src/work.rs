@@ -1,14 +1,16 @@
 //! Runs work of the core without the GIL.
 //!
-//! [`quick`] is for what ends by itself soon. [`long`] is for what can be cancelled: the work runs on a thread of its own
-//! while the calling thread looks ten times a second for Ctrl-C, and passes progress on; so callbacks come from the thread
-//! that made the call, at most ten times a second, and an exception in one of them stops the work and comes out of the call.
+//! [`quick`] is for what ends by itself soon, [`wait_for`] for what computes nothing. [`long`] is for what can be cancelled:
+//! the work runs on a thread of its own while the calling thread looks ten times a second for Ctrl-C, and passes progress on;
+//! so callbacks come from the thread that made the call, at most ten times a second, and an exception in one of them stops
+//! the work and comes out of the call.
 //!
-//! Rayon's threads do not survive `fork`: in a child that uses the pool of its parent every parallel loop would wait for
-//! ever. The pool here belongs to one process; a child makes its own.
+//! Each call has a rayon pool to itself, so that none waits behind another; pools are kept for the next call. Their threads
+//! do not survive `fork`: in a child that uses a pool of its parent every parallel loop would wait for ever, so a child makes
+//! its own.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::{AtomicPtr, Ordering};
+use std::sync::Mutex;
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
@@ -21,46 +23,60 @@ use crate::error::{OrRaise, raise, to_json};
 /// How often the calling thread looks for signals and passes progress on.
 const LOOK: Duration = Duration::from_millis(100);
 
-struct ProcessPool {
-    process: u32,
-    threads: ThreadPool,
-}
+/// Pools that nobody uses now, and the processes that they belong to.
+static IDLE: Mutex<Vec<(u32, ThreadPool)>> = Mutex::new(Vec::new());
+/// So many of them are kept.
+const KEPT: usize = 4;
 
-static POOL: AtomicPtr<ProcessPool> = AtomicPtr::new(std::ptr::null_mut());
-
-/// The rayon pool of this process. Without a lock, since a lock that is held during `fork` stays held in the child.
-fn pool() -> Result<&'static ThreadPool> {
-    let process = std::process::id();
-    let current = POOL.load(Ordering::Acquire);
-    // SAFETY: what is stored here is never freed.
-    if let Some(pool) = unsafe { current.as_ref() }
-        && pool.process == process
-    {
-        return Ok(&pool.threads);
+/// A pool that nobody else uses. `try_lock`, since a lock that is held during `fork` stays held in the child.
+fn take_pool() -> Result<ThreadPool> {
+    if let Ok(mut idle) = IDLE.try_lock() {
+        while let Some((process, pool)) = idle.pop() {
+            if process == std::process::id() {
+                return Ok(pool);
+            }
+            // Its threads are the parent's, and do not exist here.
+            std::mem::forget(pool);
+        }
     }
-    let threads = ThreadPoolBuilder::new()
+    ThreadPoolBuilder::new()
         .thread_name(|k| format!("libreconstruct-{k}"))
         .build()
-        .map_err(|e| Error::new(ErrorKind::Io, format!("cannot start threads: {e}")))?;
-    let made: &'static ProcessPool = Box::leak(Box::new(ProcessPool { process, threads }));
-    // If two threads come here at once both pools work, and one of them is used from now on.
-    POOL.store(std::ptr::from_ref(made).cast_mut(), Ordering::Release);
-    Ok(&made.threads)
+        .map_err(|e| Error::new(ErrorKind::Io, format!("cannot start threads: {e}")))
 }
 
-/// Runs `work` on the pool; a panic becomes an error.
-fn guarded<T: Send>(work: impl FnOnce() -> Result<T> + Send) -> Result<T> {
-    let pool = pool()?;
-    catch_unwind(AssertUnwindSafe(|| pool.install(work))).unwrap_or_else(|panic| {
+fn put_back(pool: ThreadPool) {
+    if let Ok(mut idle) = IDLE.try_lock()
+        && idle.len() < KEPT
+    {
+        idle.push((std::process::id(), pool));
+    }
+}
+
+/// A panic becomes an error.
+fn guarded<T>(work: impl FnOnce() -> Result<T>) -> Result<T> {
+    catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|panic| {
         let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
         let text = text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_default();
         Err(Error::new(ErrorKind::Internal, format!("a fault of this program: {text}")))
     })
 }
 
+fn on_pool<T: Send>(work: impl FnOnce() -> Result<T> + Send) -> Result<T> {
+    let pool = take_pool()?;
+    let result = guarded(|| pool.install(work));
+    put_back(pool);
+    result
+}
+
+/// Runs `work`, which waits for the disk rather than computes, without the GIL.
+pub(crate) fn wait_for<T: Send>(py: Python<'_>, work: impl FnOnce() -> Result<T> + Send) -> PyResult<T> {
+    py.detach(|| guarded(work)).or_raise()
+}
+
 /// Runs `work` without the GIL.
 pub(crate) fn quick<T: Send>(py: Python<'_>, work: impl FnOnce() -> Result<T> + Send) -> PyResult<T> {
-    py.detach(|| guarded(work)).or_raise()
+    py.detach(|| on_pool(work)).or_raise()
 }
 
 enum Message {
@@ -107,7 +123,7 @@ pub(crate) fn long<T: Send>(
     }
     std::thread::scope(|scope| {
         let body = move || {
-            let result = guarded(|| work(&control));
+            let result = on_pool(|| work(&control));
             let _ = sender.send(Message::Done);
             result
         };

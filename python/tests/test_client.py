@@ -4,12 +4,14 @@ import socket
 import subprocess
 import threading
 import time
+from email.utils import formatdate
 from urllib.parse import urlsplit
 
 import pytest
 from rest.server import BINARY, Server
 
 import libreconstruct as lr
+from libreconstruct._http import retry_after
 
 from .conftest import QUICK, SETTINGS
 
@@ -103,6 +105,12 @@ def test_a_busy_server_is_given_the_time_that_it_asks_for(tmp_path):
         assert caught.value.retry_after == 1.0
     finally:
         server.stop()
+
+
+def test_retry_after_is_a_number_or_a_point_in_time():
+    assert retry_after("12") == 12.0 and retry_after(None) is None and retry_after("soon") is None
+    assert 8 < retry_after(formatdate(time.time() + 10, usegmt=True)) <= 10
+    assert retry_after("Wed, 21 Oct 2015 07:28:00 GMT") == 0.0
 
 
 def test_a_broken_connection_is_tried_again(server, key):
