@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from . import _native
+from ._errors import from_kind
 from ._files import PathLike
 from ._job import Artifact, Service
 from ._progress import ProgressOption
@@ -26,7 +27,8 @@ class Engine(Service):
     cut. Close the engine, or use it in a `with` block: workers then write checkpoints, and the next engine on the folder goes
     on where they were. The end of the program closes it too.
 
-    An engine belongs to its process: after `fork` the child opens its own.
+    An engine belongs to its process. A child that was forked while there was one can neither use it nor open another, since
+    SQLite's locks do not survive that: start such processes with the method `spawn`.
     """
 
     def __init__(
@@ -46,6 +48,7 @@ class Engine(Service):
         one), `cpu`, `gpu` or part of the name of an adapter. `settings`: the others, in the sections that `reconstruct serve
         --print-config` shows: `{"reconstruction": {"max_frames": 100}, "limits": {...}, "max_attempts": 3}`.
         """
+        _forbid_after_fork()
         options: dict[str, Any] = {k: dict(v) if isinstance(v, Mapping) else v for k, v in (settings or {}).items()}
         if device is not None:
             options.setdefault("reconstruction", {})["device"] = device
@@ -129,7 +132,20 @@ def _fields(text: str) -> Mapping[str, Any]:
 
 
 _process = os.getpid()
+_opened_in: int | None = None
 _open_engines: weakref.WeakSet[Engine] = weakref.WeakSet()
+
+
+def _forbid_after_fork() -> None:
+    """What SQLite knows of locks is copied by `fork`, held ones as held: a child would wait for itself."""
+    global _opened_in
+    if _opened_in is not None and _opened_in != os.getpid():
+        raise from_kind(
+            "conflict",
+            "this process was forked from one that had opened an engine, and cannot open another",
+            'start processes with multiprocessing.get_context("spawn"), or open engines after the fork only',
+        )
+    _opened_in = os.getpid()
 
 
 @atexit.register

@@ -54,7 +54,7 @@ impl Engine {
         if self.process != std::process::id() {
             return Err(raise(
                 Error::new(ErrorKind::Conflict, "this engine was opened before the process forked")
-                    .hint("open an Engine of its own in the child process: any number of processes may share the folder"),
+                    .hint("start processes that need an engine with the method spawn"),
             ));
         }
         Ok(self.open.lock().unwrap_or_else(PoisonError::into_inner))

@@ -76,22 +76,23 @@ def test_a_forked_child_uses_scenes_but_not_its_parents_engine(tmp_path, flat):
         def child(queue) -> None:
             scene.save(tmp_path / "child.spz")
             picture = scene.transform(scale=2.0).render(device="cpu")
-            try:
-                engine.jobs()
-                refusal = "none"
-            except lr.ConflictError as error:
-                refusal = error.message
-            with lr.Engine(tmp_path / "engine", settings=SETTINGS, workers=0) as mine:
-                queue.put((os.getpid(), picture.shape, refusal, [j.job_id for j in mine.jobs()]))
+            refusals = []
+            for call in (engine.jobs, lambda: lr.Engine(tmp_path / "engine", workers=0)):
+                try:
+                    call()
+                except lr.ConflictError as error:
+                    refusals.append(error.message)
+            queue.put((os.getpid(), picture.shape, refusals))
 
         fork = multiprocessing.get_context("fork")
         queue = fork.Queue()
         process = fork.Process(target=child, args=(queue,))
         process.start()
-        pid, shape, refusal, jobs = queue.get(timeout=60)
+        pid, shape, refusals = queue.get(timeout=60)
         process.join(60)
         assert process.exitcode == 0 and pid != os.getpid()
-        assert shape == (480, 640, 3) and "forked" in refusal and jobs == [job.job_id]
+        assert shape == (480, 640, 3)
+        assert len(refusals) == 2 and all("forked" in refusal for refusal in refusals)
         # The parent goes on.
         assert job.wait(60, check=False).status == "Failed"
     assert (tmp_path / "child.spz").read_bytes() == (tmp_path / "parent.spz").read_bytes()
