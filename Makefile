@@ -20,7 +20,7 @@ TEST_BUILD := --release --workspace --exclude libreconstruct-python --features l
 # Tests in Rust compare with Python tools that the environment holds.
 test-rust: export PATH := $(CURDIR)/$(VENV)/bin:$(PATH)
 
-.PHONY: help build demo install test test-build test-rust test-python test-c test-rest lint format clean
+.PHONY: help build demo install test test-build test-rust test-package test-python test-c test-rest lint format clean
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*?## ' $(MAKEFILE_LIST) | awk -F':.*?## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -41,7 +41,7 @@ install: ## Install the C and C++ library into PREFIX=/usr/local (and DESTDIR)
 	cargo build --release -p libreconstruct-ffi
 	PREFIX="$(PREFIX)" DESTDIR="$(DESTDIR)" scripts/install-library.sh
 
-test: test-rust test-python test-c ## Run the tests of every face
+test: test-rust test-package ## Run the tests (the long suites of the faces: test-python, test-c, test-rest)
 
 test-rust: $(VENV)/.installed
 	@scripts/install-dependencies.sh test
@@ -52,14 +52,17 @@ test-rust: $(VENV)/.installed
 test-build: $(VENV)/.installed
 	@scripts/install-dependencies.sh test
 	cargo test $(TEST_BUILD) --no-run --quiet
+	cargo build $(TEST_BUILD) --lib --quiet
 
-test-python: test-build ## Build the Python package; check its types; run its tests, notebooks and the behaviour suite
-	@echo "Python: build the package"
+test-package: $(VENV)/.installed
+	@echo "Python: build the package; types, against the code and against the compiled module; quick tests"
 	VIRTUAL_ENV=$(abspath $(VENV)) $(VENV)/bin/maturin develop --release --features failpoints --quiet
-	@echo "Python: types, against the code and against the compiled module"
 	$(VENV)/bin/basedpyright --level error
 	$(VENV)/bin/mypy
 	$(VENV)/bin/stubtest libreconstruct._native
+	$(VENV)/bin/python -m pytest -q python/tests/test_scene.py
+
+test-python: test-build test-package ## Run all tests of the Python package, its notebooks, and the behaviour of all faces
 	@echo "Python: tests, notebooks, the behaviour of all faces"
 	$(VENV)/bin/python -m pytest -q python/tests tests/behaviour
 

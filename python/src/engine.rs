@@ -21,6 +21,9 @@ use crate::work::wait_for;
 /// How often a waiting call looks for Ctrl-C.
 const LOOK: Duration = Duration::from_millis(100);
 
+/// Ids and titles, and where the next page begins.
+type Page = (Vec<(String, String)>, Option<String>);
+
 /// A service with a user and workers. `Engine` in Python is made of this.
 ///
 /// It belongs to the process that made it: threads are not copied by `fork`, and SQLite forbids using a connection on
@@ -164,7 +167,7 @@ impl Engine {
         cursor: Option<&str>,
         status: Option<&str>,
         public: Option<bool>,
-    ) -> PyResult<(Vec<(String, String)>, Option<String>)> {
+    ) -> PyResult<Page> {
         let page = self.call(py, |service, user| {
             let cursor = cursor.map(str::parse).transpose()?;
             let status = status.map(str::parse).transpose()?;

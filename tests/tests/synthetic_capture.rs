@@ -1,5 +1,7 @@
 //! The `synthetic-capture` program: what it films is complete, and always the same.
 
+#![allow(clippy::unwrap_used)] // a test may panic
+
 use std::path::Path;
 use std::process::{Command, Output};
 
