@@ -87,7 +87,7 @@ class CFace:
         self._job(job_id, lambda job: binding.call("rc_job_delete", job))
 
     def download(self, job_id: str, kind: str, path: Path) -> None:
-        number = binding.header().enumerators.get(KINDS.get(kind), 0)  # 0 is none: the library refuses it
+        number = binding.header().enumerators.get(KINDS.get(kind, ""), 0)  # 0 is none: the library refuses it
         self._job(job_id, lambda job: binding.call("rc_job_download", job, number, encoded(str(path))))
 
     def wait(self, job_id: str, timeout: float) -> dict[str, Any]:
