@@ -54,17 +54,16 @@ test-build: $(VENV)/.installed
 	cargo test $(TEST_BUILD) --no-run --quiet
 	cargo build $(TEST_BUILD) --lib --quiet
 
-test-package: $(VENV)/.installed
-	@echo "Python: build the package; types, against the code and against the compiled module; quick tests"
+test-package: test-build
+	@echo "Python: build the package; types, against the code and against the compiled module; the behaviour of all faces"
 	VIRTUAL_ENV=$(abspath $(VENV)) $(VENV)/bin/maturin develop --release --features failpoints --quiet
 	$(VENV)/bin/basedpyright --level error
 	$(VENV)/bin/mypy
 	$(VENV)/bin/stubtest libreconstruct._native
-	$(VENV)/bin/python -m pytest -q python/tests/test_scene.py
+	$(VENV)/bin/python -m pytest -q tests/behaviour python/tests/test_package.py python/tests/test_scene.py
 
-test-python: test-build test-package ## Run all tests of the Python package, its notebooks, and the behaviour of all faces
-	@echo "Python: tests, notebooks, the behaviour of all faces"
-	$(VENV)/bin/python -m pytest -q python/tests tests/behaviour
+test-python: test-package ## Run also the long tests of the Python package: jobs, training, notebooks
+	$(VENV)/bin/python -m pytest -q python/tests
 
 test-c: test-build ## Build programs against the C library and run them under sanitizers
 	@echo "C and C++: build programs against the library and run them under sanitizers"
