@@ -60,7 +60,7 @@ test-package: test-build
 	$(VENV)/bin/basedpyright --level error
 	$(VENV)/bin/mypy
 	$(VENV)/bin/stubtest libreconstruct._native
-	$(VENV)/bin/python -m pytest -q tests/behaviour python/tests/test_package.py python/tests/test_scene.py
+	$(VENV)/bin/python -m pytest -q tests/behaviour python/tests/test_scene.py
 
 test-python: test-package ## Run also the long tests of the Python package: jobs, training, notebooks
 	$(VENV)/bin/python -m pytest -q python/tests
