@@ -114,10 +114,13 @@ impl Service {
     pub(super) fn remove_deleted(&self) -> Result<(u64, u64)> {
         let (mut jobs, mut uploads) = (0, 0);
         for deleted in self.inner.database.deleted_jobs()? {
+            // What was published goes at once: an address that was given out leads nowhere from now on.
+            self.remove_artifacts(deleted.job, 1..=deleted.attempt)?;
             // A worker that was fenced off may still be about to notice.
             if !self.inner.workspaces.remove(deleted.job)? {
                 continue;
             }
+            // What that worker stored meanwhile.
             self.remove_artifacts(deleted.job, 1..=deleted.attempt)?;
             self.inner.database.forget_job(deleted.job)?;
             jobs += 1;
