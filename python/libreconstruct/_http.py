@@ -1,7 +1,8 @@
 """HTTP as the client needs it: connections that stay open, bodies in streams, and patience.
 
 What is tried again, and when: everything if the connection breaks, since every request of the client may be sent twice
-(submissions carry an idempotency key); 429 and 503 after the time that the server asks for; 502 and 504 after a while.
+(submissions carry an idempotency key; one that the server is still at is asked for again); 429 and 503 after the time that
+the server asks for; 502 and 504 after a while.
 """
 
 from __future__ import annotations
@@ -184,7 +185,9 @@ class Http:
             # A deletion whose answer was lost has been done.
             if response.status < 400 or (lost and method == "DELETE" and response.status == 404):
                 return answer
-            pause = self._pause(response, attempt + 1)
+            # The server may still be at the submission whose answer was lost.
+            at_work = lost and response.status == 409 and "Idempotency-Key" in headers
+            pause = _backoff(attempt + 1) if at_work else self._pause(response, attempt + 1)
             if pause is None or attempt >= self._retries:
                 raise _refused(answer)
             attempt += 1

@@ -57,7 +57,8 @@ impl Service {
     /// # Errors
     /// [`ErrorKind::InvalidArgument`] for a request out of range, a video that is not there, not the user's or no video, or a
     /// full quota; [`ErrorKind::TooManyRequests`] for too many waiting jobs; [`ErrorKind::IdempotencyMismatch`];
-    /// [`ErrorKind::Conflict`] while the video is being replaced; [`ErrorKind::DiskFull`].
+    /// [`ErrorKind::Conflict`] while the video is being replaced, and while another call with the same key is at work;
+    /// [`ErrorKind::DiskFull`].
     pub fn submit(
         &self,
         user: UserId,
@@ -66,6 +67,9 @@ impl Service {
     ) -> Result<Submission> {
         request.check(self.limits())?;
         let idempotency = idempotency.map(|i| (i.key, i.body_hash));
+        let held = idempotency.as_ref().map(|(key, _)| self.inner.in_progress.hold(user, key));
+        // Until this call has its answer.
+        let _held = held.transpose()?;
         if let Some((key, hash)) = &idempotency {
             if !(1..=255).contains(&key.len()) {
                 return Err(Error::argument("Idempotency-Key must have 1 to 255 characters"));

@@ -40,6 +40,7 @@
 //! ```
 
 mod changes;
+mod in_progress;
 mod jobs;
 mod keys;
 mod maintenance;
@@ -80,6 +81,7 @@ use crate::job::Limits;
 use crate::storage::{LocalStorage, Storage};
 use crate::video;
 use changes::Changes;
+use in_progress::InProgress;
 use keys::LastUsed;
 use process::{ProcessLock, initial_lock};
 use secrets::Secrets;
@@ -122,6 +124,7 @@ struct Inner {
     process: ProcessLock,
     workspaces: Workspaces,
     changes: Changes,
+    in_progress: InProgress,
     last_used: LastUsed,
     sweeps: maintenance::Sweeps,
     folder: PathBuf,
@@ -166,6 +169,7 @@ impl Service {
                 process,
                 workspaces,
                 changes: Changes::default(),
+                in_progress: InProgress::default(),
                 last_used: LastUsed::default(),
                 sweeps: maintenance::Sweeps::default(),
                 folder,

@@ -2,12 +2,14 @@
 
 use std::fs;
 use std::path::Path;
+use std::sync::Barrier;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use super::test_world::World;
 use super::worker::{Worked, Worker};
-use super::{Idempotency, Outcome, Runner, Service, WorkerOptions};
+use super::{Environment, Idempotency, Outcome, Runner, Service, Submission, WorkerOptions};
 use crate::control::{CancelToken, Control, Stage, Warning};
 use crate::error::{Error, ErrorKind, Result};
 use crate::job::{
@@ -154,6 +156,44 @@ fn a_request_that_is_sent_twice_makes_one_job() {
     assert_eq!(submit(key("", 1)).unwrap_err().kind(), ErrorKind::InvalidArgument);
     assert_ne!(submit(None).unwrap().body.job_id, first.body.job_id);
     assert_eq!(w.service.list(w.anna, &ListQuery::default()).unwrap().jobs.len(), 2);
+}
+
+/// Decision 47.
+#[test]
+fn a_request_that_is_sent_again_too_soon_is_told_so() {
+    static AT_WORK: Barrier = Barrier::new(2);
+    static GO_ON: Barrier = Barrier::new(2);
+    let (w, folder) = (World::new(), super::test_world::folder());
+    let look = |_: &Path, _| {
+        AT_WORK.wait();
+        GO_ON.wait();
+        Ok(())
+    };
+    let environment = Environment { clock: w.clock.clone(), look };
+    let service = Service::open_in(folder.path(), w.service.options().clone(), environment).unwrap();
+    let user = |name| service.add_user(name, Tier::Enterprise).unwrap().user_id;
+    let (anna, eve) = (user("anna"), user("eve"));
+    let path = w.folder.path().join("garden.mp4");
+    fs::write(&path, "a video").unwrap();
+    let [annas, eves] = [anna, eve].map(|user| service.import_video(user, &path).unwrap());
+    let submit = |user, blob| {
+        let key = Idempotency { key: "a".into(), body_hash: [1; 32] };
+        service.submit(user, JobRequest::new(blob), Some(key))
+    };
+    thread::scope(|scope| {
+        let first = scope.spawn(|| submit(anna, annas));
+        AT_WORK.wait();
+        assert_eq!(submit(anna, annas).unwrap_err().kind(), ErrorKind::Conflict);
+        GO_ON.wait();
+        let first = first.join().unwrap().unwrap();
+        assert!(!first.replayed);
+        // Now it is answered as the first was, and another user's key is another key.
+        assert_eq!(submit(anna, annas).unwrap(), Submission { replayed: true, ..first });
+        let other = scope.spawn(|| submit(eve, eves));
+        AT_WORK.wait();
+        GO_ON.wait();
+        assert!(!other.join().unwrap().unwrap().replayed);
+    });
 }
 
 #[test]

@@ -1,0 +1,44 @@
+//! The keys of submissions that are being worked on: a client that sends a request again before the first was answered
+//! is told so, whatever the first comes to (decision 47).
+
+use std::collections::HashSet;
+use std::sync::{Mutex, PoisonError};
+
+use crate::error::{Error, ErrorKind, Result};
+use crate::job::UserId;
+
+/// The keys in use, of this process: two processes that take the same request at once are told apart by the database,
+/// which makes one job of it and answers both alike.
+#[derive(Default)]
+pub(super) struct InProgress(Mutex<HashSet<(UserId, String)>>);
+
+/// A key in use, until it is dropped.
+pub(super) struct Held<'a> {
+    keys: &'a InProgress,
+    key: (UserId, String),
+}
+
+impl InProgress {
+    /// Takes the key.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Conflict`] while somebody has it.
+    pub(super) fn hold(&self, user: UserId, key: &str) -> Result<Held<'_>> {
+        let key = (user, key.to_owned());
+        // Nothing panics while the set is locked, and a set is sound at any moment.
+        if !self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(key.clone()) {
+            return Err(Error::new(
+                ErrorKind::Conflict,
+                "The first request with this Idempotency-Key is still being worked on",
+            )
+            .hint("send it again in a few seconds: it is answered as the first was"));
+        }
+        Ok(Held { keys: self, key })
+    }
+}
+
+impl Drop for Held<'_> {
+    fn drop(&mut self) {
+        self.keys.0.lock().unwrap_or_else(PoisonError::into_inner).remove(&self.key);
+    }
+}
