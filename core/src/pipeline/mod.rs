@@ -119,8 +119,9 @@ impl Run<'_> {
         work: impl FnOnce(&Control) -> Result<R>,
     ) -> Result<(Key, Manifest)> {
         self.control.check()?;
+        let control = progress::stage_control(self.control);
         if let Some(manifest) = self.workspace.finished(stage, &key) {
-            self.control.progress_with(stage, "finished earlier", 1.0, "taken over");
+            control.progress_with(stage, "finished earlier", 1.0, "taken over");
             return Ok((key, manifest));
         }
         self.workspace.forget_from(stage)?;
@@ -129,12 +130,12 @@ impl Run<'_> {
             remove_if_there(&self.workspace.path(output))?;
         }
         let meter = Meter::start();
-        let report = work(&progress::stage_control(self.control))?;
+        let report = work(&control)?;
         let report = serde_json::to_value(report).map_err(|e| {
             Error::new(ErrorKind::Internal, "a report cannot be written as JSON").caused_by(e)
         })?;
         let manifest = self.workspace.finish(stage, key.clone(), outputs, report, meter.read())?;
-        self.control.progress(stage, "finished", 1.0);
+        control.progress(stage, "finished", 1.0);
         Ok((key, manifest))
     }
 
