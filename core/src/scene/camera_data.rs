@@ -7,7 +7,7 @@ use nalgebra::Vector3;
 use serde::{Deserialize, Serialize};
 
 use super::capture::Capture;
-use crate::camera::SparseModel;
+use crate::camera::{Pose, SparseModel};
 use crate::error::{Error, Result};
 
 /// How the viewer moves.
@@ -94,6 +94,17 @@ impl CameraData {
         Self { position: position.into(), look_at: look_at.into(), up: up.into(), camera_type }
     }
 
+    /// Where a camera stands that shows this: world-to-camera, x right, y down, z forward.
+    ///
+    /// # Errors
+    /// Those of [`check`](Self::check), and [`InvalidArgument`](crate::ErrorKind::InvalidArgument) if `up` points along the
+    /// view, which leaves open how the camera is rolled.
+    pub fn pose(&self) -> Result<Pose> {
+        self.check()?;
+        Pose::look_at(&self.position.into(), &self.look_at.into(), &self.up.into())
+            .ok_or_else(|| Error::argument("camera_data.up points along the view from position to lookAt"))
+    }
+
     /// Whether a viewer can use it.
     ///
     /// # Errors
@@ -147,7 +158,11 @@ mod tests {
         ];
         for data in bad {
             assert_eq!(data.check().unwrap_err().kind(), ErrorKind::InvalidArgument);
+            assert_eq!(data.pose().unwrap_err().kind(), ErrorKind::InvalidArgument);
         }
+        let along = CameraData { up: Xyz { x: 0.0, y: 0.0, z: 2.0 }, ..good };
+        along.check().unwrap();
+        assert_eq!(along.pose().unwrap_err().kind(), ErrorKind::InvalidArgument);
     }
 
     #[test]
@@ -160,6 +175,10 @@ mod tests {
         assert!((Vector3::from(data.look_at) - middle).norm() < 1e-6);
         assert_eq!(Vector3::from(data.position), model.images[&preview].pose.center());
         assert_eq!(data.up, Xyz { x: 0.0, y: -1.0, z: 0.0 });
+        let pose = data.pose().unwrap();
+        assert!((pose.center() - model.images[&preview].pose.center()).norm() < 1e-9);
+        let ahead = pose.transform(&middle);
+        assert!(ahead.xy().norm() < 1e-6 && ahead.z > 4.0 && pose.up().y < -0.9, "{ahead}");
 
         let data = CameraData::from_model(&model, preview, CameraType::Drone);
         data.check().unwrap();

@@ -20,6 +20,7 @@ pub(crate) fn capture_options() -> CaptureOptions {
         frames: 40,
         frame_rate: 8.0,
         arc_degrees: 110.0,
+        masks: true,
         ..Default::default()
     }
 }
