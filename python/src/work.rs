@@ -89,8 +89,20 @@ enum Message {
 struct Heard {
     done: bool,
     warnings: Vec<Event>,
-    /// Earlier progress is out of date.
-    progress: Option<Event>,
+    /// The latest of each stage: earlier progress is out of date, but no stage goes unheard.
+    progress: Vec<Event>,
+}
+
+impl Heard {
+    fn progress(&mut self, event: Event) {
+        let stage = |event: &Event| match event {
+            Event::Progress { stage, .. } | Event::Warning { stage, .. } => *stage,
+        };
+        match self.progress.last_mut() {
+            Some(last) if stage(last) == stage(&event) => *last = event,
+            _ => self.progress.push(event),
+        }
+    }
 }
 
 fn listen(inbox: &mut Receiver<Message>) -> Heard {
@@ -99,7 +111,7 @@ fn listen(inbox: &mut Receiver<Message>) -> Heard {
     while !heard.done {
         match inbox.recv_timeout(end.saturating_duration_since(Instant::now())) {
             Ok(Message::Done) | Err(RecvTimeoutError::Disconnected) => heard.done = true,
-            Ok(Message::Event(event @ Event::Progress { .. })) => heard.progress = Some(event),
+            Ok(Message::Event(event @ Event::Progress { .. })) => heard.progress(event),
             Ok(Message::Event(event)) => heard.warnings.push(event),
             Err(RecvTimeoutError::Timeout) => break,
         }
