@@ -1,7 +1,7 @@
 """Kills the server again and again at random moments under load, and checks each time that nothing that it had acknowledged is
 lost, nothing half done is served, and nothing stays stuck.
 
-    python -m tests.rest.crash [--kills 200] [--seed 1] [--trains]
+    cd tests && python -m rest.crash [--kills 200] [--seed 1] [--trains]
 
 Every random choice comes from the seed; when the system runs what is not ours to choose.
 """

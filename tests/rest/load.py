@@ -1,6 +1,6 @@
 """Figures of the server under load, as a table. They depend on the machine, so no test asserts them.
 
-    python -m tests.rest.load [--seconds 10] [--upload-mib 2048] [--slow 1000]
+    cd tests && python -m rest.load [--seconds 10] [--upload-mib 2048] [--slow 1000]
 
 Needs wrk (Debian package wrk).
 """

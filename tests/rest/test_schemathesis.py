@@ -25,8 +25,8 @@ def test_schemathesis_finds_nothing(make_server, flat, tmp_path):
         "--warnings", "off", "--no-color",
     ]
     environment = os.environ | {
-        "SCHEMATHESIS_HOOKS": "tests.rest.schemathesis_hooks", "REST_BLOB_NAME": blob,
-        "PYTHONPATH": str(Path(__file__).resolve().parents[2]),
+        "SCHEMATHESIS_HOOKS": "rest.schemathesis_hooks", "REST_BLOB_NAME": blob,
+        "PYTHONPATH": str(Path(__file__).resolve().parents[1]),
     }
     done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True)
     print(done.stdout[-20_000:])
