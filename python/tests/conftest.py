@@ -1,6 +1,7 @@
 """A small capture, and what was made of it once for all tests."""
 
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -26,6 +27,8 @@ SMALL = {
 SETTINGS = {
     "reconstruction": {k: SMALL[k] for k in ("max_frames", "max_resolution", "training_max_resolution", "device")} | {"sh_degree": 0}
 }
+# A shell starts what runs in the background deaf to Ctrl-C, and its children would be so, too.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 QUICK = {"training_num_steps": 20, "training_max_num_gaussians": 1000}
 
 
