@@ -144,7 +144,6 @@ fn a_viewer_begins_with_the_subject(out: &Path, number: &BTreeMap<String, u64>) 
             let squares =
                 view.as_raw().iter().zip(taken.as_raw()).map(|(a, b)| f64::from(a.abs_diff(*b)).powi(2));
             let psnr = 10.0 * (255.0 * 255.0 * view.as_raw().len() as f64 / squares.sum::<f64>()).log10();
-            println!("a drone's start against its frame: {psnr:.1} dB");
             assert!(psnr > 15.0, "{psnr} dB");
         }
     }
