@@ -41,7 +41,7 @@ install: ## Install the C and C++ library into PREFIX=/usr/local (and DESTDIR)
 	cargo build --release -p libreconstruct-ffi
 	PREFIX="$(PREFIX)" DESTDIR="$(DESTDIR)" scripts/install-library.sh
 
-test: test-rust test-package ## Run the tests (the long suites of the faces: test-python, test-c, test-rest)
+test: test-rust test-package test-rest ## Run the tests (the long suites of two faces have targets of their own: test-python, test-c)
 
 test-rust: $(VENV)/.installed
 	@scripts/install-dependencies.sh test
