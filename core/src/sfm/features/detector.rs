@@ -14,6 +14,8 @@ pub(super) struct Extremum {
     pub(super) y: f32,
     /// Blur in pixels of the octave.
     pub(super) sigma: f32,
+    /// Absolute difference of Gaussians there, for luma from 0 to 1.
+    pub(super) contrast: f32,
     /// The Gaussian level nearest in scale, as an index into [`Octave::gaussians`].
     pub(super) level: usize,
 }
@@ -132,6 +134,7 @@ fn refine(
         x: x as f32 + offset.x,
         y: y as f32 + offset.y,
         sigma: sigma_of_level(scale),
+        contrast: value.abs(),
         level: (scale.round() as usize).clamp(1, SCALES_PER_OCTAVE) - 1,
     };
     Some(((s, y, x), extremum))

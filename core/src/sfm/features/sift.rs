@@ -21,24 +21,22 @@ pub fn extract(luma: &GrayImage, mask: Option<&GrayImage>, options: &FeatureOpti
         FirstOctave::Native => false,
         FirstOctave::Doubled => true,
     };
-    let mut octaves: Vec<(f32, [Plane; SCALES_PER_OCTAVE])> = Vec::new();
-    let mut found: Vec<Located> = Vec::new();
-    for_each_octave(luma, doubled, |octave| {
-        let pixel = (octave.index as f32).exp2();
-        for extremum in extrema(&octave, options.peak_threshold, options.edge_threshold) {
-            let located = Located {
-                octave: octaves.len(),
-                extremum,
-                x: extremum.x * pixel + 0.5,
-                y: extremum.y * pixel + 0.5,
-                scale: extremum.sigma * pixel,
-            };
-            if mask.is_none_or(|mask| is_kept(mask, luma, located.x, located.y)) {
-                found.push(located);
-            }
-        }
-        octaves.push((pixel, octave.gaussians));
-    });
+    let detect = |peak_threshold| detect(luma, mask, doubled, peak_threshold, options.edge_threshold);
+    let (mut octaves, mut found) = detect(options.peak_threshold);
+    if found.len() < options.few_features {
+        // Plain walls and dim light: the strongest of what is there says more than nothing.
+        (octaves, found) = detect(options.weak_peak_threshold.min(options.peak_threshold));
+        let rank = |a: &Located, b: &Located| {
+            b.extremum
+                .contrast
+                .total_cmp(&a.extremum.contrast)
+                .then(a.y.total_cmp(&b.y))
+                .then(a.x.total_cmp(&b.x))
+        };
+        found.sort_by(rank);
+        let strong = found.partition_point(|located| located.extremum.contrast >= options.peak_threshold);
+        found.truncate(strong.max(options.few_features));
+    }
 
     found.sort_by(|a, b| b.scale.total_cmp(&a.scale).then(a.y.total_cmp(&b.y)).then(a.x.total_cmp(&b.x)));
     found.truncate(options.max_num_features);
@@ -76,6 +74,34 @@ pub fn extract(luma: &GrayImage, mask: Option<&GrayImage>, options: &FeatureOpti
     features.keypoints.truncate(options.max_num_features);
     features.descriptors.truncate(options.max_num_features);
     features
+}
+
+/// The Gaussian planes of all octaves, with the size of their pixels, and the extrema of at least `peak_threshold`.
+fn detect(
+    luma: &GrayImage,
+    mask: Option<&GrayImage>,
+    doubled: bool,
+    peak_threshold: f32,
+    edge_threshold: f32,
+) -> (Vec<(f32, [Plane; SCALES_PER_OCTAVE])>, Vec<Located>) {
+    let (mut octaves, mut found) = (Vec::new(), Vec::new());
+    for_each_octave(luma, doubled, |octave| {
+        let pixel = (octave.index as f32).exp2();
+        for extremum in extrema(&octave, peak_threshold, edge_threshold) {
+            let located = Located {
+                octave: octaves.len(),
+                extremum,
+                x: extremum.x * pixel + 0.5,
+                y: extremum.y * pixel + 0.5,
+                scale: extremum.sigma * pixel,
+            };
+            if mask.is_none_or(|mask| is_kept(mask, luma, located.x, located.y)) {
+                found.push(located);
+            }
+        }
+        octaves.push((pixel, octave.gaussians));
+    });
+    (octaves, found)
 }
 
 /// An extremum with its place in the picture.

@@ -148,6 +148,24 @@ fn features_are_sorted_capped_masked_and_repeatable() {
     assert!(!right.is_empty() && right.len() < all.keypoints.len());
 }
 
+/// A dim room: contrast so low that nearly nothing passes the usual threshold.
+#[test]
+fn the_strongest_features_of_a_dim_picture_are_found() {
+    let mut picture = Texture::new(5, 500.0).picture(300, 0.3, 1.0, [0.0; 2]);
+    picture.pixels_mut().for_each(|p| p.0[0] = 40 + p.0[0] / 20);
+    let search =
+        |few_features| extract(&picture, None, &FeatureOptions { few_features, ..Default::default() });
+    let (usual, few, many) = (search(0), search(100), search(2000));
+    println!("{} usual, {} few, {} many", usual.keypoints.len(), few.keypoints.len(), many.keypoints.len());
+    assert!(usual.keypoints.len() < 50 && many.keypoints.len() > 200);
+    // A keypoint can have two orientations, and each makes a feature.
+    assert!((100..=200).contains(&few.keypoints.len()));
+    for (less, more) in [(&usual, &few), (&few, &many)] {
+        assert!(less.keypoints.iter().all(|k| more.keypoints.contains(k)));
+    }
+    assert!(many.keypoints.windows(2).all(|pair| pair[0].scale >= pair[1].scale));
+}
+
 #[test]
 fn pictures_with_nothing_in_them_have_no_features() {
     let options = FeatureOptions::default();
