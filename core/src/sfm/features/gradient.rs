@@ -154,7 +154,7 @@ mod tests {
                     plane.data[y * 41 + x] = 0.01 * (x as f32 * cos + y as f32 * sin);
                 }
             }
-            let keypoint = Extremum { x: 20.2, y: 19.7, sigma: 2.0, level: 0 };
+            let keypoint = Extremum { x: 20.2, y: 19.7, sigma: 2.0, contrast: 0.1, level: 0 };
             let found = orientations(&Gradients::of(&plane), &keypoint, 2);
             assert_eq!(found.len(), 1);
             let error = (found[0] - direction + std::f32::consts::PI).rem_euclid(TAU) - std::f32::consts::PI;
