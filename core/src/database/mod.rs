@@ -2,7 +2,7 @@
 //!
 //! Called by [`crate::service`] only, on any thread. Each method is one transaction; when one that writes returns `Ok`, what
 //! it wrote survives a power cut. Every read and write of a job on behalf of a user names that user: to others the job does
-//! not exist. The methods of [`QueueRows`] are the workers' side and are fenced: they name the lease, and do nothing once it
+//! not exist, unless it is public and they ask for that. The methods of [`QueueRows`] are the workers' side and are fenced: they name the lease, and do nothing once it
 //! is lost.
 
 mod clock;
@@ -159,6 +159,16 @@ pub trait JobRows {
     /// # Errors
     /// The database's.
     fn artifact(&self, user: UserId, job: JobId, kind: ArtifactKind) -> Result<Option<StoredArtifact>>;
+    /// A job that is public and finished, of any user.
+    ///
+    /// # Errors
+    /// The database's.
+    fn public_job(&self, job: JobId) -> Result<Option<Job>>;
+    /// An artifact of a job that is public and finished, of any user.
+    ///
+    /// # Errors
+    /// The database's.
+    fn public_artifact(&self, job: JobId, kind: ArtifactKind) -> Result<Option<StoredArtifact>>;
     /// Jobs of all users, newest first, for an operator.
     ///
     /// # Errors

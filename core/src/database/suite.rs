@@ -41,6 +41,7 @@ pub(super) fn run<D: JobDatabase>(open: impl Fn(Arc<dyn Clock>) -> (tempfile::Te
     crashes(&world());
     cancel_and_delete(&world());
     shared_videos(&world());
+    public_jobs(&world());
 }
 
 impl<D: JobDatabase> World<D> {
@@ -402,6 +403,8 @@ fn a_job_runs<D: JobDatabase>(w: &World<D>) {
     assert_eq!((ply.attempt, ply.size, ply.title.as_str()), (1, 100, "garden.mp4"));
     assert_eq!(d.artifact(w.anna, jobs[0], ArtifactKind::Preview).unwrap(), None);
     assert_eq!(d.artifact(w.eve, jobs[0], ArtifactKind::Ply).unwrap(), None);
+    assert_eq!(d.public_job(jobs[0]).unwrap(), None);
+    assert_eq!(d.public_artifact(jobs[0], ArtifactKind::Spz).unwrap(), None);
     // What has ended never changes again.
     for state in [
         d.progress(&lease, &at(Stage::Frames, 0.0, None)),
@@ -554,6 +557,36 @@ fn cancel_and_delete<D: JobDatabase>(w: &World<D>) {
     d.forget_job(done).unwrap();
     assert_eq!(w.status(done), "Finished");
     assert!(d.integrity_check().unwrap().is_empty());
+}
+
+/// Decision 72.
+fn public_jobs<D: JobDatabase>(w: &World<D>) {
+    let d = &w.database;
+    let job = w.submit_as(w.anna, |request| request.public = true);
+    let seen = || (d.public_job(job).unwrap(), d.public_artifact(job, ArtifactKind::Spz).unwrap());
+    assert_eq!(seen(), (None, None), "waiting");
+    let lease = w.take();
+    d.progress(&lease, &at(Stage::Train, 0.5, Some(50))).unwrap();
+    assert_eq!(seen(), (None, None), "running");
+    d.publish(&lease, &publication()).unwrap();
+    let (shown, spz) = seen();
+    assert_eq!(shown, d.job(w.anna, job).unwrap());
+    assert_eq!(spz, d.artifact(w.anna, job, ArtifactKind::Spz).unwrap());
+    assert!(spz.is_some());
+    assert_eq!(d.public_artifact(job, ArtifactKind::Preview).unwrap(), None);
+    let show = |public: bool| {
+        d.update_job(w.anna, job, &JobUpdate { public: Some(public), ..Default::default() }).unwrap();
+    };
+    show(false);
+    assert_eq!(seen(), (None, None), "private");
+    show(true);
+    assert!(seen().0.is_some());
+    d.mark_deleted(w.anna, job).unwrap();
+    assert_eq!(seen(), (None, None), "deleted");
+    let failed = w.submit_as(w.anna, |request| request.public = true);
+    d.fail(&w.take(), &failure("x"), Some(5)).unwrap();
+    assert_eq!(d.public_job(failed).unwrap(), None);
+    assert_eq!(d.public_artifact(failed, ArtifactKind::Log).unwrap(), None);
 }
 
 /// Decision 46.

@@ -18,7 +18,7 @@ pub use ids::{BlobName, JobId, UserId, VideoExtension};
 pub use key::{ApiKey, ApiKeySecret, Tier, User};
 pub use limits::Limits;
 pub use query::{Cursor, JobPage, JobState, ListQuery};
-pub use record::{Failure, Job, JobDetails, JobSummary, Submitted};
+pub use record::{Failure, Job, JobDetails, JobSummary, PublicJob, Submitted};
 pub use request::JobRequest;
 pub use status::JobStatus;
 pub use time::Timestamp;

@@ -87,6 +87,17 @@ pub struct JobSummary {
     pub title: String,
 }
 
+/// What everybody may see of a job that is public and finished.
+#[derive(Debug, Clone, PartialEq)]
+pub struct PublicJob {
+    /// Identifies the job.
+    pub job_id: JobId,
+    /// Title, for people. User text: encode it where it is shown.
+    pub title: String,
+    /// Where a viewer starts, in the frame of `scene.ply`.
+    pub camera_data: CameraData,
+}
+
 /// The answer to a submission: exactly its ten fields.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Submitted {

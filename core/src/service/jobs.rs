@@ -4,7 +4,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use super::{BLOB_NOT_FOUND, Service, job_not_found};
-use crate::database::{Inserted, NewJob, UploadedVideo};
+use crate::database::{Inserted, NewJob, StoredArtifact, UploadedVideo};
 use crate::error::{Error, ErrorKind, Result};
 use crate::files::write_atomically;
 use crate::job::{
@@ -49,6 +49,19 @@ pub struct Artifact {
     pub etag: String,
     /// Media type.
     pub content_type: &'static str,
+}
+
+impl Artifact {
+    pub(super) fn new(job: JobId, kind: ArtifactKind, found: StoredArtifact) -> Self {
+        let attempt = found.attempt;
+        Self {
+            key: BlobKey::Artifact { job, attempt, kind },
+            file_name: format!("{}.{}", found.title, kind.extension()),
+            size: found.size,
+            etag: format!("\"{}-{attempt}-{}\"", job.0.as_simple(), kind.extension()),
+            content_type: kind.content_type(),
+        }
+    }
 }
 
 impl Service {
@@ -200,17 +213,10 @@ impl Service {
             };
             return Err(Error::new(ErrorKind::NotFound, format!("{what} not available for this job")));
         };
-        let attempt = found.attempt;
-        Ok(Artifact {
-            key: BlobKey::Artifact { job, attempt, kind },
-            file_name: format!("{}.{}", found.title, kind.extension()),
-            size: found.size,
-            etag: format!("\"{}-{attempt}-{}\"", job.0.as_simple(), kind.extension()),
-            content_type: kind.content_type(),
-        })
+        Ok(Artifact::new(job, kind, found))
     }
 
-    /// Opens a blob whose key came from [`Service::artifact`].
+    /// Opens a blob whose key came from [`Service::artifact`] or [`Service::public_artifact`].
     ///
     /// # Errors
     /// [`ErrorKind::NotFound`] if it was deleted since.

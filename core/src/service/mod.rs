@@ -48,6 +48,7 @@ mod maintenance;
 mod model;
 mod options;
 mod process;
+mod public;
 mod runner;
 mod secrets;
 #[cfg(test)]

@@ -126,6 +126,54 @@ fn a_video_becomes_a_scene_that_can_be_fetched_and_deleted() {
     assert_eq!(w.service.open_blob(&artifact.key).err().unwrap().kind(), ErrorKind::NotFound);
 }
 
+/// Decision 72.
+#[test]
+fn everybody_sees_the_scene_of_a_job_while_it_is_public_and_finished() {
+    let w = World::new();
+    let job = w.submit(w.anna);
+    let set = |public| {
+        let update = JobUpdate { public: Some(public), ..JobUpdate::default() };
+        w.service.update(w.anna, job, &update).unwrap();
+    };
+    let refused = |when: &str| {
+        let artifact = |kind| w.service.public_artifact(job, kind).map(drop);
+        let answers = [
+            w.service.public_job(job).map(drop),
+            artifact(ArtifactKind::Spz),
+            artifact(ArtifactKind::Preview),
+        ];
+        for answer in answers {
+            let error = answer.expect_err(when);
+            assert_eq!((error.kind(), error.message()), (ErrorKind::NotFound, "Job not found"), "{when}");
+        }
+    };
+    set(true);
+    refused("waiting");
+    assert!(work(&w.service, |_, _| {
+        refused("running");
+        Ok(())
+    }));
+    let shown = w.service.public_job(job).unwrap();
+    assert_eq!((shown.job_id, shown.title.as_str(), shown.camera_data.position.x), (job, "garden.mp4", 9.0));
+    for kind in [ArtifactKind::Spz, ArtifactKind::Preview] {
+        assert_eq!(
+            w.service.public_artifact(job, kind).unwrap(),
+            w.service.artifact(w.anna, job, kind).unwrap()
+        );
+    }
+    for kind in [ArtifactKind::Ply, ArtifactKind::Report, ArtifactKind::Log] {
+        assert_eq!(w.service.public_artifact(job, kind).unwrap_err().message(), "Job not found", "{kind:?}");
+    }
+    // Whatever others see, the job is still its owner's alone.
+    assert_eq!(w.service.job(w.eve, job).unwrap_err().kind(), ErrorKind::NotFound);
+    set(false);
+    refused("private");
+    set(true);
+    assert!(w.service.public_job(job).is_ok());
+    w.service.delete(w.anna, job).unwrap();
+    refused("deleted");
+}
+
 /// Decision 45.
 #[test]
 fn what_is_no_video_is_refused_at_once() {

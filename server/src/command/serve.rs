@@ -65,6 +65,9 @@ pub(crate) struct Arguments {
     /// Allow plain HTTP on addresses that other machines can reach
     #[arg(long)]
     insecure_http: bool,
+    /// Let everybody look at public jobs in a browser, at /view/JOB_ID
+    #[arg(long)]
+    public_view: bool,
     /// Make a user and a key, and print a script with a session for curl; scenes are small, for machines without a GPU
     #[arg(long)]
     demo: bool,
@@ -85,6 +88,7 @@ impl Arguments {
             ("tls_certificate", self.tls_certificate.as_ref().map(path)),
             ("tls_key", self.tls_key.as_ref().map(path)),
             ("insecure_http", self.insecure_http.then_some(Value::Boolean(true))),
+            ("public_view", self.public_view.then_some(Value::Boolean(true))),
         ];
         given.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?))).collect()
     }

@@ -42,6 +42,11 @@ pub(super) const KEYS: &[Key] = &[
         "cors_origins",
         "Origins whose pages may use upload and download addresses in a browser; \"*\" is everyone.",
     ),
+    key(
+        "public_view",
+        "Let everybody look at finished jobs that are `public`, in a browser at /view/JOB_ID, and fetch their .spz file and\n\
+         preview there. Others have no access to anything else, nor to jobs that are not public.",
+    ),
     key("error_details", "Add `code` and `request_id` to the bodies of errors."),
     key("extra_fields", "Add `error_code` and `error_message` to jobs."),
     key("metrics", "Serve /metrics (Prometheus). It names no user, but it shows how busy the server is."),

@@ -2,16 +2,17 @@
 //! after a redirect to the same host and port (decision 69).
 
 mod block_list;
-mod download;
 mod upload;
 
-use hyper::Response;
 use hyper::body::Incoming;
+use hyper::header::HeaderValue;
+use hyper::{Response, StatusCode};
 use libreconstruct::job::BlobName;
 use libreconstruct::storage::BlobKey;
 
 use super::artifacts::now;
 use super::body::ResponseBody;
+use super::download;
 use super::drain::or_drain;
 use super::error::ApiError;
 use super::exchange::Exchange;
@@ -19,7 +20,7 @@ use super::signature::{Access, Grant, verify};
 
 /// What a genuine address of something that is gone is answered with.
 fn gone() -> ApiError {
-    ApiError::new(hyper::StatusCode::NOT_FOUND, "not_found", "File not found")
+    ApiError::new(StatusCode::NOT_FOUND, "not_found", "File not found")
 }
 
 fn grant(exchange: &Exchange<'_>, access: Access, name: &str) -> Result<Grant, ApiError> {
@@ -31,7 +32,10 @@ fn grant(exchange: &Exchange<'_>, access: Access, name: &str) -> Result<Grant, A
 pub(crate) async fn get(exchange: &Exchange<'_>, name: &str) -> Result<Response<ResponseBody>, ApiError> {
     let grant = grant(exchange, Access::Download, name)?;
     let key = BlobKey::parse(name).ok_or_else(gone)?;
-    download::send(exchange, key, grant).await
+    // What is behind an address never changes, but the address is a secret of its holder.
+    let cache = HeaderValue::from_static("private, max-age=900");
+    let sent = download::send(exchange, key, grant.file_name.as_deref(), cache).await;
+    sent.map_err(|error| if error.status == StatusCode::NOT_FOUND { gone() } else { error })
 }
 
 /// Takes a video, or a block of one, or the list of its blocks.

@@ -18,7 +18,7 @@ use hyper::header::{
 use hyper::http::request::Parts;
 use hyper::{Method, Request, Response, StatusCode};
 use libreconstruct::ErrorKind;
-use libreconstruct::job::{JobId, UserId};
+use libreconstruct::job::{ArtifactKind, JobId, UserId};
 use uuid::Uuid;
 
 use super::api::Api;
@@ -27,7 +27,7 @@ use super::client::Connection;
 use super::error::ApiError;
 use super::rate_limit::Class;
 use super::route::Route;
-use super::{artifacts, blob, cors, drain, jobs, json, operations, submit, uploads};
+use super::{artifacts, blob, cors, drain, jobs, json, operations, submit, uploads, view};
 
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 
@@ -121,6 +121,10 @@ async fn dispatch_without_body(
         Route::Download { job_id, file_type } => artifacts::download(exchange, job_id, file_type),
         Route::Preview { job_id } => artifacts::preview(exchange, job_id),
         Route::Blob { name } => blob::get(exchange, name).await,
+        Route::View { job_id } => view::page(exchange, job_id),
+        Route::ViewCamera { job_id } => view::camera(exchange, job_id),
+        Route::ViewScene { job_id } => view::file(exchange, job_id, ArtifactKind::Spz).await,
+        Route::ViewPreview { job_id } => view::file(exchange, job_id, ArtifactKind::Preview).await,
         // What they allow beside OPTIONS has a body.
         Route::GenerateUploadUrl | Route::SubmitJob => Err(refused()),
         Route::Health => operations::health(),

@@ -1,4 +1,5 @@
-//! The REST face: the specification's eight operations, the blob route behind their addresses, and what operators need.
+//! The REST face: the specification's eight operations, the blob route behind their addresses, what operators need, and the
+//! viewer of public scenes.
 //!
 //! A request goes `listener` → `exchange` (route, key, limits, log) → a handler, one file for each resource → the service of
 //! the core, which blocks and knows no HTTP. Handlers run on the few threads of the runtime; what waits for the disk runs on
@@ -11,6 +12,7 @@ mod body;
 mod client;
 mod cors;
 mod digest;
+mod download;
 mod drain;
 mod error;
 mod exchange;
@@ -30,3 +32,4 @@ mod stall;
 mod submit;
 pub(crate) mod tls;
 mod uploads;
+mod view;

@@ -22,6 +22,19 @@ pub(crate) enum Route<'a> {
     Blob {
         name: &'a str,
     },
+    /// The viewer of a public scene, and what its page fetches.
+    View {
+        job_id: &'a str,
+    },
+    ViewCamera {
+        job_id: &'a str,
+    },
+    ViewScene {
+        job_id: &'a str,
+    },
+    ViewPreview {
+        job_id: &'a str,
+    },
     Health,
     Ready,
     Metrics,
@@ -33,6 +46,8 @@ pub(crate) enum Route<'a> {
 pub(crate) const API: &str = "/api/v1";
 /// Everything before the name of a blob. One segment, so that Azure's clients find account, container and blob.
 pub(crate) const BLOB: &str = "/blob/";
+/// Everything before the id of a job whose scene is looked at in a browser.
+const VIEW: &str = "/view/";
 
 impl<'a> Route<'a> {
     /// The resource at `path`, if there is one.
@@ -60,6 +75,17 @@ impl<'a> Route<'a> {
                 _ => return None,
             });
         }
+        if let Some(path) = path.strip_prefix(VIEW) {
+            let (job_id, file) = path.split_once('/').unwrap_or((path, ""));
+            return match file {
+                _ if job_id.is_empty() => None,
+                "" => Some(Self::View { job_id }),
+                "camera.json" => Some(Self::ViewCamera { job_id }),
+                "scene.spz" => Some(Self::ViewScene { job_id }),
+                "preview.jpg" => Some(Self::ViewPreview { job_id }),
+                _ => None,
+            };
+        }
         match path.strip_suffix('/').unwrap_or(path) {
             "/healthz" => Some(Self::Health),
             "/readyz" => Some(Self::Ready),
@@ -80,6 +106,10 @@ impl<'a> Route<'a> {
             Self::GenerateUploadUrl => "/api/v1/generate-upload-url/",
             Self::SubmitJob => "/api/v1/submit-job/",
             Self::Blob { .. } => "/blob/",
+            Self::View { .. } => "/view/{job_id}/",
+            Self::ViewCamera { .. } => "/view/{job_id}/camera.json",
+            Self::ViewScene { .. } => "/view/{job_id}/scene.spz",
+            Self::ViewPreview { .. } => "/view/{job_id}/preview.jpg",
             Self::Health => "/healthz",
             Self::Ready => "/readyz",
             Self::Metrics => "/metrics",
@@ -117,6 +147,7 @@ mod tests {
             "/api/v1/jobs/0b/download/ply",
             "/api/v1/generate-upload-url",
             "/api/v1/submit-job",
+            "/view/0b",
             "/healthz",
         ] {
             let route = Route::of(path);
@@ -146,6 +177,13 @@ mod tests {
             "/API/v1/jobs/",
             "/blob/",
             "/blob",
+            "/view",
+            "/view/",
+            "/view//",
+            "/view//scene.spz",
+            "/view/0b//",
+            "/view/0b/scene.ply",
+            "/view/0b/scene.spz/",
         ] {
             assert_eq!(Route::of(path), None, "{path}");
         }

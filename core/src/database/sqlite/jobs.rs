@@ -22,6 +22,13 @@ const JOB: &str = "SELECT job_id, title, state, percent, uploaded_at, public, me
         WHERE waiting.state = 'queued' AND waiting.deleted = 0 AND waiting.seq <= jobs.seq) END
     FROM jobs";
 
+/// An artifact of a job; a condition says who may see it.
+const ARTIFACT: &str = "SELECT artifacts.attempt, size, title FROM artifacts JOIN jobs USING (job_id)
+    WHERE job_id = ?1 AND kind = ?2 AND deleted = 0";
+
+/// Jobs that everybody may see (decision 72).
+const IS_PUBLIC: &str = "public = 1 AND state = 'finished'";
+
 /// Where a viewer is, as it stands in a column.
 #[derive(serde::Serialize, serde::Deserialize)]
 struct View {
@@ -85,6 +92,10 @@ fn job(row: &Row<'_>) -> rusqlite::Result<Job> {
             version: row.get(27)?,
         },
     })
+}
+
+fn artifact(row: &Row<'_>) -> rusqlite::Result<StoredArtifact> {
+    Ok(StoredArtifact { attempt: row.get(0)?, size: row.get(1)?, title: row.get(2)? })
 }
 
 fn find(c: &Connection, user: UserId, id: JobId) -> Sql<Option<Job>> {
@@ -317,14 +328,23 @@ impl JobRows for SqliteDatabase {
 
     fn artifact(&self, user: UserId, job: JobId, kind: ArtifactKind) -> Result<Option<StoredArtifact>> {
         self.read(|c| {
-            let mut statement = c.prepare_cached(
-                "SELECT artifacts.attempt, size, title FROM artifacts JOIN jobs USING (job_id)
-                 WHERE job_id = ?1 AND kind = ?2 AND user_id = ?3 AND deleted = 0",
-            )?;
-            let artifact = statement.query_row(params![job, Name(kind), user], |r| {
-                Ok(StoredArtifact { attempt: r.get(0)?, size: r.get(1)?, title: r.get(2)? })
-            });
-            Ok(artifact.optional()?)
+            let mut statement = c.prepare_cached(&format!("{ARTIFACT} AND user_id = ?3"))?;
+            Ok(statement.query_row(params![job, Name(kind), user], artifact).optional()?)
+        })
+    }
+
+    fn public_job(&self, id: JobId) -> Result<Option<Job>> {
+        self.read(|c| {
+            let mut statement =
+                c.prepare_cached(&format!("{JOB} WHERE job_id = ?1 AND deleted = 0 AND {IS_PUBLIC}"))?;
+            Ok(statement.query_row([id], job).optional()?)
+        })
+    }
+
+    fn public_artifact(&self, job: JobId, kind: ArtifactKind) -> Result<Option<StoredArtifact>> {
+        self.read(|c| {
+            let mut statement = c.prepare_cached(&format!("{ARTIFACT} AND {IS_PUBLIC}"))?;
+            Ok(statement.query_row(params![job, Name(kind)], artifact).optional()?)
         })
     }
 

@@ -13,27 +13,27 @@ use libreconstruct::job::ArtifactKind;
 use libreconstruct::storage::{BlobFile, BlobKey, BlobReader};
 use tokio::sync::mpsc;
 
-use super::super::body::ResponseBody;
-use super::super::error::ApiError;
-use super::super::exchange::Exchange;
-use super::super::file_name::attachment;
-use super::super::range::{Selection, select};
-use super::super::signature::Grant;
-use super::gone;
+use super::body::ResponseBody;
+use super::error::ApiError;
+use super::exchange::Exchange;
+use super::file_name::attachment;
+use super::range::{Selection, select};
 
 /// What is read at a time. One chunk is being sent while the next is read.
 const CHUNK_BYTES: u64 = 512 * 1024;
 
+/// Answers with the blob, or with the part of it that the request asks for. A scene is saved under `file_name`; `cache` is the
+/// value of `Cache-Control`.
+///
+/// # Errors
+/// 404 if it is not there (any more), 416 for a range behind its end.
 pub(super) async fn send(
     exchange: &Exchange<'_>,
     key: BlobKey,
-    grant: Grant,
+    file_name: Option<&str>,
+    cache: HeaderValue,
 ) -> Result<Response<ResponseBody>, ApiError> {
-    let opened = exchange.api.blocking(move |service| service.open_blob(&key)).await;
-    let blob = match opened {
-        Err(error) if error.status == StatusCode::NOT_FOUND => return Err(gone()),
-        opened => opened?,
-    };
+    let blob = exchange.api.blocking(move |service| service.open_blob(&key)).await?;
     let size = blob.size;
     let etag = etag(&key, &blob);
     let mut headers = HeaderMap::new();
@@ -44,8 +44,7 @@ pub(super) async fn send(
         LAST_MODIFIED,
         HeaderValue::from_str(&modified).map_err(|e| ApiError::internal(e.to_string()))?,
     );
-    // What is behind an address never changes, but the address is a secret of its holder.
-    headers.insert(CACHE_CONTROL, HeaderValue::from_static("private, max-age=900"));
+    headers.insert(CACHE_CONTROL, cache);
     let selection = select(&exchange.parts.headers, size, &etag, Some(blob.modified));
     let (status, first, length) = match selection {
         Selection::Whole => (StatusCode::OK, 0, size),
@@ -66,8 +65,8 @@ pub(super) async fn send(
             _ => ("application/octet-stream", false),
         };
         headers.insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
-        if let Some(name) = grant.file_name.filter(|_| !shown) {
-            headers.insert(CONTENT_DISPOSITION, attachment(&name));
+        if let Some(name) = file_name.filter(|_| !shown) {
+            headers.insert(CONTENT_DISPOSITION, attachment(name));
         }
     }
     let body = match length {

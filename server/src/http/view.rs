@@ -1,0 +1,174 @@
+//! The viewer of public scenes (decision 72): a page with what it shows, for everybody, where the operator allows it.
+//!
+//! `public` grants nothing under `/api/v1`. A job that is private, not finished or not there, and every job where the
+//! operator allows no viewer, has the same answer. Nothing is cached without being asked for again, so that a job that is
+//! made private or deleted is gone at once.
+
+use std::sync::OnceLock;
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use hyper::header::{CONTENT_SECURITY_POLICY, CONTENT_TYPE, HeaderName, HeaderValue, REFERRER_POLICY};
+use hyper::{Response, StatusCode};
+use libreconstruct::job::{ArtifactKind, JobId, PublicJob};
+use sha2::{Digest, Sha256};
+
+use super::body::ResponseBody;
+use super::download;
+use super::error::ApiError;
+use super::exchange::Exchange;
+use super::json as json_body;
+
+/// One module: its parts need no imports, so that the page is one file. `viewer.js` says how it is used.
+const SCRIPT: &str = concat!(
+    include_str!("view/spz.js"),
+    include_str!("view/sorter.js"),
+    include_str!("view/renderer.js"),
+    include_str!("view/camera.js"),
+    include_str!("view/controls.js"),
+    include_str!("view/viewer.js"),
+);
+const STYLE: &str = include_str!("view/viewer.css");
+const PAGE: &str = include_str!("view/viewer.html");
+const NOT_FOUND: &str = include_str!("view/not_found.html");
+
+/// Caches may keep it and must ask whether it is still there.
+const REVALIDATE: HeaderValue = HeaderValue::from_static("no-cache");
+
+/// The page of a job.
+pub(crate) fn page(exchange: &mut Exchange<'_>, job_id: &str) -> Result<Response<ResponseBody>, ApiError> {
+    match public_job(exchange, job_id) {
+        Ok(job) => html(StatusCode::OK, render(&job, exchange.parts.uri.path())),
+        Err(error) if error.status == StatusCode::NOT_FOUND => {
+            html(StatusCode::NOT_FOUND, NOT_FOUND.to_owned())
+        }
+        Err(error) => Err(error),
+    }
+}
+
+/// Where the viewer begins to look: the job's `camera_data`.
+pub(crate) fn camera(exchange: &mut Exchange<'_>, job_id: &str) -> Result<Response<ResponseBody>, ApiError> {
+    let job = public_job(exchange, job_id)?;
+    json_body::response(StatusCode::OK, &job.camera_data)
+}
+
+/// The scene or its preview.
+pub(crate) async fn file(
+    exchange: &mut Exchange<'_>,
+    job_id: &str,
+    kind: ArtifactKind,
+) -> Result<Response<ResponseBody>, ApiError> {
+    let job_id = allowed(exchange, job_id)?;
+    let artifact = exchange.api.quick(|service| service.public_artifact(job_id, kind))?;
+    let sent = download::send(exchange, artifact.key, Some(&artifact.file_name), REVALIDATE).await;
+    // It was deleted between the two.
+    sent.map_err(|error| if error.status == StatusCode::NOT_FOUND { ApiError::no_job() } else { error })
+}
+
+fn public_job(exchange: &mut Exchange<'_>, job_id: &str) -> Result<PublicJob, ApiError> {
+    let job_id = allowed(exchange, job_id)?;
+    exchange.api.quick(|service| service.public_job(job_id))
+}
+
+/// The id in the path, where there is a viewer at all.
+fn allowed(exchange: &mut Exchange<'_>, job_id: &str) -> Result<JobId, ApiError> {
+    if !exchange.api.config().public_view {
+        return Err(ApiError::no_job());
+    }
+    exchange.job_id(job_id)
+}
+
+/// The page. Its addresses are relative, so that it works under any address by which a proxy serves it.
+fn render(job: &PublicJob, path: &str) -> String {
+    let base = if path.ends_with('/') { String::new() } else { format!("{}/", job.job_id) };
+    // The title last: whatever is in it stays as it is.
+    PAGE.replace("{{style}}", STYLE)
+        .replace("{{script}}", SCRIPT)
+        .replace("{{base}}", &base)
+        .replace("{{title}}", &escape(&job.title))
+}
+
+/// Text as HTML, also within quotes.
+fn escape(text: &str) -> String {
+    let mut escaped = String::with_capacity(text.len());
+    for c in text.chars() {
+        match c {
+            '&' => escaped.push_str("&amp;"),
+            '<' => escaped.push_str("&lt;"),
+            '>' => escaped.push_str("&gt;"),
+            '"' => escaped.push_str("&quot;"),
+            '\'' => escaped.push_str("&#39;"),
+            c => escaped.push(c),
+        }
+    }
+    escaped
+}
+
+fn html(status: StatusCode, text: String) -> Result<Response<ResponseBody>, ApiError> {
+    let policy = HeaderValue::from_str(policy()).map_err(|e| ApiError::internal(e.to_string()))?;
+    let mut response = Response::new(ResponseBody::from(text));
+    *response.status_mut() = status;
+    let headers: [(HeaderName, HeaderValue); 3] = [
+        (CONTENT_TYPE, HeaderValue::from_static("text/html; charset=utf-8")),
+        (CONTENT_SECURITY_POLICY, policy),
+        (REFERRER_POLICY, HeaderValue::from_static("no-referrer")),
+    ];
+    response.headers_mut().extend(headers);
+    Ok(response)
+}
+
+/// What the page may do: run its own script (which makes a worker of itself) and style, read from this server.
+fn policy() -> &'static str {
+    static POLICY: OnceLock<String> = OnceLock::new();
+    POLICY.get_or_init(|| {
+        let hash = |text: &str| STANDARD.encode(Sha256::digest(text));
+        format!(
+            "default-src 'none'; script-src 'sha256-{}'; style-src 'sha256-{}'; worker-src blob:; connect-src 'self'; \
+             img-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
+            hash(SCRIPT),
+            hash(STYLE)
+        )
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn job(title: &str) -> PublicJob {
+        PublicJob { job_id: JobId::random(), title: title.to_owned(), camera_data: Default::default() }
+    }
+
+    #[test]
+    fn decision_72_a_title_is_text() {
+        let page = render(&job("<script>alert('1')</script> & {{script}}"), "/view/0b/");
+        let title = "&lt;script&gt;alert(&#39;1&#39;)&lt;/script&gt; &amp; {{script}}";
+        assert!(page.contains(&format!("<title>{title}</title>")), "{page}");
+        assert!(page.contains(&format!("<h1>{title}</h1>")));
+        assert_eq!(page.matches("<script").count(), 1);
+    }
+
+    #[test]
+    fn decision_1_the_addresses_in_the_page_fit_both_slash_forms() {
+        let job = job("a");
+        assert!(render(&job, "/view/0b/").contains(" data-scene=\"scene.spz\""));
+        let from_above = format!(" data-scene=\"{}/scene.spz\"", job.job_id);
+        assert!(render(&job, "/view/0B").contains(&from_above));
+    }
+
+    /// What stands between the tags is what the policy has the hash of, and a browser finds the end of it where we do.
+    #[test]
+    fn the_policy_fits_the_page() {
+        let page = render(&job("a"), "/view/0b/");
+        for (open, close, text) in
+            [("<style>", "</style>", STYLE), ("<script type=\"module\">", "</script>", SCRIPT)]
+        {
+            let (_, rest) = page.split_once(open).unwrap();
+            let (inside, _) = rest.split_once(close).unwrap();
+            assert!(inside == text && !text.contains("<!--") && !text.contains('\r'), "{open}");
+            let hash = STANDARD.encode(Sha256::digest(inside));
+            assert!(policy().contains(&format!("'sha256-{hash}'")), "{}", policy());
+        }
+        assert!(!policy().contains("unsafe") && !policy().contains("http"));
+    }
+}

@@ -1,0 +1,128 @@
+// The viewer: shows the scene of an .spz file in an element of the page.
+//
+// The files spz.js, sorter.js, renderer.js, camera.js, controls.js and this one are one module, in this order. It needs
+// nothing but three addresses, which may be data: addresses too, and makes all other elements itself:
+//
+//   <main data-scene="scene.spz" data-preview="preview.jpg" data-camera="camera.json"></main>
+//
+// `data-state` of the element becomes loading, ready or failed.
+
+const HELP = {
+  orbital: "Drag or arrow keys: turn. Wheel, pinch, + and −: zoom. Two fingers, right button or W A S D Q E: move. Double click or R: back.",
+  drone: "Drag or arrow keys: look. W A S D Q E, wheel or pinch: fly. Two fingers or right button: move sideways. Double click or R: back.",
+};
+/** More pixels than this to a CSS pixel cost time and show nothing. */
+const MAX_PIXEL_RATIO = 2;
+
+class Viewer {
+  /** `host` gets the elements; `scene`, `preview` and `camera` are addresses. */
+  constructor(host, { scene, preview, camera }) {
+    Object.assign(this, { host, addresses: { scene, preview, camera } });
+    const element = (name, properties) => Object.assign(document.createElement(name), properties);
+    this.canvas = element("canvas", { tabIndex: 0, ariaLabel: `3D scene: ${document.title}` });
+    this.canvas.setAttribute("role", "application");
+    this.poster = element("img", { src: preview, alt: `Preview of ${document.title}` });
+    this.progress = element("progress", { ariaLabel: "Loading the scene" });
+    this.status = element("p", { className: "status" });
+    this.status.setAttribute("role", "status");
+    this.help = element("p", { className: "help" });
+    host.append(this.canvas, this.poster, this.progress, this.status, this.help);
+  }
+
+  /** Loads the scene and shows it. Whatever goes wrong is said in the page. */
+  async start() {
+    this.host.dataset.state = "loading";
+    try {
+      if (!("DecompressionStream" in window)) throw new Error("this browser is too old to unpack it (no DecompressionStream)");
+      this.renderer = new Renderer(this.canvas);
+      const [camera, bytes] = await Promise.all([
+        this.#fetchCamera(),
+        fetchSpz(this.addresses.scene, (received, total) => this.#showProgress(received, total)),
+      ]);
+      const scene = parseSpz(bytes);
+      this.renderer.load(scene);
+      this.#show(camera, scene);
+    } catch (error) {
+      this.#fail(error);
+    }
+  }
+
+  async #fetchCamera() {
+    const response = await fetch(this.addresses.camera);
+    if (!response.ok) throw new Error(`the server answers with ${response.status}`);
+    return new Camera(await response.json());
+  }
+
+  #showProgress(received, total) {
+    const megabytes = (bytes) => (bytes / 1e6).toFixed(1);
+    if (total > 0) this.progress.value = received / total;
+    this.status.textContent = total > 0 ? `${megabytes(received)} of ${megabytes(total)} MB` : `${megabytes(received)} MB`;
+  }
+
+  #fail(error) {
+    console.error(error);
+    this.host.dataset.state = "failed";
+    this.status.textContent = `The scene cannot be shown: ${error.message}.`;
+  }
+
+  #show(camera, scene) {
+    this.camera = camera;
+    this.help.textContent = camera.orbital ? HELP.orbital : HELP.drone;
+    this.canvas.setAttribute("aria-description", this.help.textContent);
+    this.controls = new Controls(this.canvas, camera, () => this.#requestFrame());
+    this.canvas.addEventListener("webglcontextlost", () => {
+      this.#fail(new Error("the graphics card was taken away; load the page again"));
+    });
+    new ResizeObserver(() => this.#requestFrame()).observe(this.canvas);
+    // The pixel ratio changes with the zoom of the browser and with the screen that the window is on.
+    window.addEventListener("resize", () => this.#requestFrame());
+
+    this.sorter = startSorter(NEAR);
+    this.sorter.onmessage = ({ data: order }) => {
+      this.sorting = false;
+      this.sorted = true;
+      this.renderer.setOrder(order);
+      this.#requestFrame();
+    };
+    this.sorter.onerror = (event) => this.#fail(new Error(event.message || "the sorter does not start"));
+    this.sorter.postMessage({ positions: scene.positions }, [scene.positions.buffer]);
+    this.#requestFrame();
+  }
+
+  /** Draws with the next frame of the screen. Nothing is drawn while nothing changes. */
+  #requestFrame() {
+    this.requested ??= requestAnimationFrame((now) => {
+      this.requested = undefined;
+      this.#frame(now);
+    });
+  }
+
+  #frame(now) {
+    if (this.host.dataset.state === "failed") return;
+    // A key counts from the first frame on; a pause of the page is no long step.
+    const moving = this.controls.advance(Math.min(0.1, (now - (this.lastFrame ?? now)) / 1000));
+    this.lastFrame = moving ? now : undefined;
+    if (moving) this.#requestFrame();
+
+    const { canvas, camera } = this;
+    const ratio = Math.min(window.devicePixelRatio, MAX_PIXEL_RATIO);
+    const [width, height] = [canvas.clientWidth, canvas.clientHeight].map((side) => Math.max(1, Math.round(side * ratio)));
+    // Setting a size clears the canvas, so only if it is another.
+    if (canvas.width !== width || canvas.height !== height) Object.assign(canvas, { width, height });
+    this.#sort();
+    this.renderer.draw(camera);
+    if (this.sorted && this.host.dataset.state === "loading") this.host.dataset.state = "ready";
+  }
+
+  /** Has the splats sorted for the present view, unless they are or the sorter is busy: then the next frame comes back. */
+  #sort() {
+    const { forward } = this.camera.axes();
+    const view = [...forward, ...this.camera.position].join();
+    if (this.sorting || view === this.sortedFor) return;
+    this.sorting = true;
+    this.sortedFor = view;
+    this.sorter.postMessage({ forward, centre: this.camera.position });
+  }
+}
+
+for (const host of document.querySelectorAll("[data-scene]")) new Viewer(host, host.dataset).start();
