@@ -167,7 +167,7 @@ def test_d72_the_page_is_shut_to_everything_else(anyone, public):
         response = anyone.get(f"/view/{job}/")
         policy = dict(part.strip().split(" ", 1) for part in response.headers["Content-Security-Policy"].split(";"))
         assert policy["default-src"] == policy["base-uri"] == policy["form-action"] == policy["frame-ancestors"] == "'none'"
-        sources = set(" ".join(policy.values()).split()) - {"'none'", "'self'", "blob:"}
+        sources = set(" ".join(policy.values()).split()) - {"'none'", "'self'", "blob:", "data:"}
         assert len(sources) == 2 and all(re.fullmatch(r"'sha256-[\w+/]{43}='", source) for source in sources)
         assert response.headers["X-Content-Type-Options"] == "nosniff"
         assert response.headers["Referrer-Policy"] == "no-referrer"

@@ -117,14 +117,15 @@ fn html(status: StatusCode, text: String) -> Result<Response<ResponseBody>, ApiE
     Ok(response)
 }
 
-/// What the page may do: run its own script (which makes a worker of itself) and style, read from this server.
+/// What the page may do: run its own script (which makes a worker of itself) and style, read from this server. Its icon is an
+/// empty `data:` address, so that no browser asks for one.
 fn policy() -> &'static str {
     static POLICY: OnceLock<String> = OnceLock::new();
     POLICY.get_or_init(|| {
         let hash = |text: &str| STANDARD.encode(Sha256::digest(text));
         format!(
             "default-src 'none'; script-src 'sha256-{}'; style-src 'sha256-{}'; worker-src blob:; connect-src 'self'; \
-             img-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
+             img-src 'self' data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
             hash(SCRIPT),
             hash(STYLE)
         )
