@@ -99,7 +99,8 @@ fn keypoints_stay_on_the_scene_under_shift_rotation_and_zoom() {
     let size = 480;
     let texture = Texture::new(3, 900.0);
     for first_octave in [FirstOctave::Native, FirstOctave::Doubled] {
-        let options = FeatureOptions { first_octave, ..FeatureOptions::default() };
+        // The bounds are for keypoints of the usual contrast; weaker ones lie less exactly.
+        let options = FeatureOptions { first_octave, few_features: 0, ..FeatureOptions::default() };
         let reference = extract(&texture.picture(size, 0.0, 1.0, [0.0; 2]), None, &options);
         for (angle, zoom, shift, least, accuracy) in [
             (0.0, 1.0, [0.5, 0.25], 0.85, 0.06),
@@ -152,18 +153,26 @@ fn features_are_sorted_capped_masked_and_repeatable() {
 #[test]
 fn the_strongest_features_of_a_dim_picture_are_found() {
     let mut picture = Texture::new(5, 500.0).picture(300, 0.3, 1.0, [0.0; 2]);
-    picture.pixels_mut().for_each(|p| p.0[0] = 40 + p.0[0] / 20);
+    picture.pixels_mut().for_each(|p| p.0[0] = 40 + p.0[0] / 8);
     let search =
         |few_features| extract(&picture, None, &FeatureOptions { few_features, ..Default::default() });
-    let (usual, few, many) = (search(0), search(100), search(2000));
-    println!("{} usual, {} few, {} many", usual.keypoints.len(), few.keypoints.len(), many.keypoints.len());
-    assert!(usual.keypoints.len() < 50 && many.keypoints.len() > 200);
+    let (usual, all) = (search(0), search(2000));
+    let half = all.keypoints.len() / 2;
+    let few = search(half);
+    println!(
+        "{} usual, {} of {} wanted, {} in all",
+        usual.keypoints.len(),
+        few.keypoints.len(),
+        half,
+        all.keypoints.len()
+    );
+    assert!(usual.keypoints.len() < half && all.keypoints.len() > 100);
     // A keypoint can have two orientations, and each makes a feature.
-    assert!((100..=200).contains(&few.keypoints.len()));
-    for (less, more) in [(&usual, &few), (&few, &many)] {
+    assert!(half <= few.keypoints.len() && few.keypoints.len() < all.keypoints.len());
+    for (less, more) in [(&usual, &few), (&few, &all)] {
         assert!(less.keypoints.iter().all(|k| more.keypoints.contains(k)));
     }
-    assert!(many.keypoints.windows(2).all(|pair| pair[0].scale >= pair[1].scale));
+    assert!(all.keypoints.windows(2).all(|pair| pair[0].scale >= pair[1].scale));
 }
 
 #[test]
