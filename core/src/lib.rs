@@ -26,6 +26,7 @@ pub mod control;
 pub mod database;
 pub mod error;
 pub mod failpoints;
+mod file_lock;
 mod files;
 #[cfg(test)]
 mod interop;

@@ -5,7 +5,7 @@
 //! killed process leaves either a finished stage or one that is done again from its start (training: from its last
 //! checkpoint).
 
-use std::fs::{File, TryLockError};
+use std::fs::File;
 use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 
@@ -15,6 +15,7 @@ use sha2::{Digest, Sha256};
 
 use crate::control::Stage;
 use crate::error::{Error, ErrorKind, Result};
+use crate::file_lock::FileLock;
 use crate::files::write_atomically;
 
 /// Hex SHA-256 that identifies what a stage was made from.
@@ -51,7 +52,7 @@ pub struct StageCost {
 pub(super) struct Workspace {
     root: PathBuf,
     /// Holds the lock; the system lets go of it when the process ends, however it ends.
-    _lock: File,
+    _lock: FileLock,
 }
 
 impl Workspace {
@@ -60,20 +61,19 @@ impl Workspace {
         let state = root.join(".reconstruct");
         std::fs::create_dir_all(&state).map_err(|e| Error::io("create", &state, e))?;
         let path = state.join("lock");
-        let lock = File::options()
+        let file = File::options()
             .create(true)
             .truncate(false)
             .write(true)
             .open(&path)
             .map_err(|e| Error::io("open", &path, e))?;
-        match lock.try_lock() {
-            Ok(()) => Ok(Self { root: root.to_owned(), _lock: lock }),
-            Err(TryLockError::WouldBlock) => Err(Error::new(
+        match FileLock::try_take(file).map_err(|e| Error::io("lock", &path, e))? {
+            Some(lock) => Ok(Self { root: root.to_owned(), _lock: lock }),
+            None => Err(Error::new(
                 ErrorKind::InvalidArgument,
                 format!("another reconstruction is at work in {}", root.display()),
             )
             .hint("wait for it, stop it, or choose another output folder")),
-            Err(TryLockError::Error(e)) => Err(Error::io("lock", &path, e)),
         }
     }
 

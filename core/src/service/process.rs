@@ -4,13 +4,14 @@ use std::fs::{self, File, TryLockError};
 use std::path::{Path, PathBuf};
 
 use crate::error::{Error, Result};
+use crate::file_lock::FileLock;
 use crate::files::create_private_folder;
 
 /// The life of this process, or rather of this opened service.
 pub(super) struct ProcessLock {
     folder: PathBuf,
     id: String,
-    _file: File,
+    _lock: FileLock,
 }
 
 impl ProcessLock {
@@ -21,9 +22,9 @@ impl ProcessLock {
         let (fresh, path) = (folder.join(format!(".{id}")), folder.join(&id));
         // Locked before it has its name: whoever finds the name finds it locked.
         let file = File::create_new(&fresh).map_err(|e| Error::io("create", &fresh, e))?;
-        file.lock().map_err(|e| Error::io("lock", &fresh, e))?;
+        let lock = FileLock::wait(file).map_err(|e| Error::io("lock", &fresh, e))?;
         fs::rename(&fresh, &path).map_err(|e| Error::io("write", &path, e))?;
-        Ok(Self { folder: folder.to_owned(), id, _file: file })
+        Ok(Self { folder: folder.to_owned(), id, _lock: lock })
     }
 
     /// Names this process in leases.
@@ -65,7 +66,7 @@ impl Drop for ProcessLock {
 }
 
 /// Held while a process makes what is missing in the folder of the service.
-pub(super) fn initial_lock(folder: &Path) -> Result<File> {
+pub(super) fn initial_lock(folder: &Path) -> Result<FileLock> {
     let path = folder.join("lock");
     let file = File::options()
         .create(true)
@@ -73,8 +74,7 @@ pub(super) fn initial_lock(folder: &Path) -> Result<File> {
         .write(true)
         .open(&path)
         .map_err(|e| Error::io("open", &path, e))?;
-    file.lock().map_err(|e| Error::io("lock", &path, e))?;
-    Ok(file)
+    FileLock::wait(file).map_err(|e| Error::io("lock", &path, e))
 }
 
 #[cfg(test)]

@@ -1,12 +1,13 @@
 //! The folders in which workers work: one for each job that was begun, locked while somebody is in it.
 
-use std::fs::{self, File, TryLockError};
+use std::fs::{self, File};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
 use crate::error::{Error, Result};
 use crate::failpoints;
+use crate::file_lock::FileLock;
 use crate::files::create_private_folder;
 use crate::job::{JobId, Timestamp};
 
@@ -22,7 +23,7 @@ pub(super) struct Workspaces {
 pub(super) struct JobWorkspace {
     folder: PathBuf,
     log: Mutex<File>,
-    _lock: File,
+    lock: FileLock,
 }
 
 impl Workspaces {
@@ -44,7 +45,7 @@ impl Workspaces {
         let path = folder.join(LOG);
         let log =
             File::options().create(true).append(true).open(&path).map_err(|e| Error::io("open", &path, e))?;
-        Ok(Some(JobWorkspace { folder, log: Mutex::new(log), _lock: lock }))
+        Ok(Some(JobWorkspace { folder, log: Mutex::new(log), lock }))
     }
 
     /// Removes the workspace of `job`, if there is one; says whether it is gone: it is not while somebody is in it.
@@ -83,7 +84,7 @@ impl Workspaces {
 }
 
 /// Locks the folder for whoever works in it or removes it.
-fn lock(folder: &Path) -> Result<Option<File>> {
+fn lock(folder: &Path) -> Result<Option<FileLock>> {
     let path = folder.join(LOCK);
     let open = File::options().create(true).truncate(false).write(true).open(&path);
     let file = match open {
@@ -91,13 +92,9 @@ fn lock(folder: &Path) -> Result<Option<File>> {
         Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(None),
         open => open.map_err(|e| Error::io("open", &path, e))?,
     };
-    match file.try_lock() {
-        Ok(()) => {}
-        Err(TryLockError::WouldBlock) => return Ok(None),
-        Err(TryLockError::Error(e)) => return Err(Error::io("lock", &path, e)),
-    }
+    let lock = FileLock::try_take(file).map_err(|e| Error::io("lock", &path, e))?;
     // The file may have been removed, with the folder, between its opening and its locking: then the lock says nothing.
-    Ok(is_the_one(&file, &path).then_some(file))
+    Ok(lock.filter(|lock| is_the_one(lock.file(), &path)))
 }
 
 #[cfg(unix)]
@@ -115,7 +112,7 @@ fn is_the_one(_file: &File, path: &Path) -> bool {
 }
 
 /// Removes the folder; the lock keeps others out until it is gone.
-fn remove(folder: &Path, _lock: &File) -> Result<()> {
+fn remove(folder: &Path, _lock: &FileLock) -> Result<()> {
     let fails = |e| Error::io("remove", folder, e);
     failpoints::pass("workspace.remove").map_err(fails)?;
     // The lock's file last: while it is there, nobody can begin anew in a folder that is half removed.
@@ -154,7 +151,7 @@ impl JobWorkspace {
 
     /// Leaves and removes it.
     pub(super) fn remove(self) -> Result<()> {
-        remove(&self.folder, &self._lock)
+        remove(&self.folder, &self.lock)
     }
 }
 
