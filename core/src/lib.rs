@@ -8,6 +8,7 @@
 //! ```
 //!
 //! - [`video`]: probe, decode (ffmpeg as a child process), pick sharp key frames.
+//! - [`fiducial`]: AprilTags in the frames, for metric scale.
 //! - [`sfm`]: structure from motion, from features to bundle adjustment.
 //! - [`camera`]: camera models, poses, undistortion, COLMAP's files. States the frame convention.
 //! - [`raster`]: the differentiable rasteriser's passes, on the CPU and through wgpu.
@@ -26,6 +27,7 @@ pub mod control;
 pub mod database;
 pub mod error;
 pub mod failpoints;
+pub mod fiducial;
 mod file_lock;
 mod files;
 #[cfg(test)]

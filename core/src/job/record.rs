@@ -47,7 +47,7 @@ pub struct JobDetails {
     pub owner: UserId,
     /// The uploaded video.
     pub blob_name: BlobName,
-    /// Side of the AprilTags in millimetres.
+    /// Edge of the inner white square of the AprilTags in millimetres.
     pub apriltag_size_mm: Option<f64>,
     /// The stage at which the current attempt is.
     pub stage: Option<Stage>,

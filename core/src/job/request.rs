@@ -22,7 +22,8 @@ pub struct JobRequest {
     pub training_max_num_gaussians: u32,
     /// Number of training steps.
     pub training_num_steps: u32,
-    /// Side of the AprilTags in millimetres, 1 to 1000; absent = no scale is measured.
+    /// Edge of the inner white square of the AprilTags (tagStandard41h12) in millimetres, 5/9 of the printed width, 1 to 1000;
+    /// absent = no scale is measured.
     pub apriltag_size_mm: Option<f64>,
     /// Whether to remove the background.
     pub remove_background: bool,

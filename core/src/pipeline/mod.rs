@@ -1,8 +1,8 @@
 //! Runs the stages of a reconstruction in a folder, resumably.
 //!
 //! In: a video (or a folder of images) and [`ReconstructionOptions`]. Out, in the folder: `frames/`, `frames.jpg`,
-//! `sparse/`, `undistorted/`, `poses.jpg`, `scene.ply`, `scene.spz`, `preview.jpg`, `camera.json`, `turntable.mp4` and
-//! `report.json`. Called on a thread of the caller's. When [`reconstruct`] returns `Ok`, all of it is on the disk. If
+//! `sparse/`, `undistorted/`, `poses.jpg`, `scene.ply`, `scene.spz`, `preview.jpg`, `camera.json`, `turntable.mp4`,
+//! `report.json`, and `tags.json` where scale was asked for. Called on a thread of the caller's. When [`reconstruct`] returns `Ok`, all of it is on the disk. If
 //! the process is killed, the same call continues: at the first stage that is not finished, and inside training at the
 //! last checkpoint; on the CPU the scene is the same, bit for bit.
 
@@ -21,6 +21,7 @@ pub use workspace::StageCost;
 use crate::camera::{SparseModel, plot_poses, undistort};
 use crate::control::{Control, Stage};
 use crate::error::{Error, ErrorKind, Result};
+use crate::fiducial::detect_tags;
 use crate::scene::{
     CameraData, PREVIEW_SIDE, Splats, choose_preview_image, load_for_viewing, write_preview, write_turntable,
 };
@@ -40,6 +41,8 @@ pub mod files {
     pub const SPARSE: &str = "sparse";
     /// Undistorted frames and their COLMAP model.
     pub const UNDISTORTED: &str = "undistorted";
+    /// AprilTags in the frames, where their size was given.
+    pub const TAGS: &str = "tags.json";
     /// Picture of the camera poses.
     pub const POSES: &str = "poses.jpg";
     /// The Gaussian scene.
@@ -73,7 +76,7 @@ pub fn reconstruct(
     let run = Run { workspace: Workspace::open(output)?, options, device, control };
     let source = input_key(input).map_err(|e| e.at(Stage::Frames))?;
     let (frames_key, frames) = run.frames(input, &source).map_err(|e| e.at(Stage::Frames))?;
-    let (sfm_key, poses) = run.sfm(&frames_key).map_err(|e| e.at(Stage::Sfm))?;
+    let (sfm_key, poses) = run.sfm(input, &frames_key).map_err(|e| e.at(Stage::Sfm))?;
     let (train_key, training) = run.train(&sfm_key).map_err(|e| e.at(Stage::Train))?;
     let exported = run.export(&train_key).map_err(|e| e.at(Stage::Export))?;
 
@@ -152,13 +155,26 @@ impl Run<'_> {
         })
     }
 
-    fn sfm(&self, frames_key: &Key) -> Result<(Key, Manifest)> {
+    fn sfm(&self, input: &Path, frames_key: &Key) -> Result<(Key, Manifest)> {
         let options = self.options.sfm_options();
         let key = stage_key(Stage::Sfm, &[frames_key], &options)?;
-        let outputs = [files::SPARSE, files::UNDISTORTED, files::POSES];
+        let mut outputs = vec![files::SPARSE, files::UNDISTORTED, files::POSES];
+        if options.apriltag_size_mm.is_some() {
+            outputs.push(files::TAGS);
+        }
         self.stage(Stage::Sfm, key, &outputs, |control| {
             let frames = Frames::load(&self.workspace.path(files::FRAMES))?;
-            let reconstruction = sfm::reconstruct(&frames, &options, &control.part(0.0, 0.9))?;
+            let reconstruction = match options.apriltag_size_mm {
+                Some(_) => {
+                    let tags = detect_tags(&frames, Some(input), &control.part(0.0, 0.2))?;
+                    tags.write(&self.workspace.path(files::TAGS))?;
+                    sfm::reconstruct_with_tags(&frames, &tags, &options, &control.part(0.2, 0.9))?
+                }
+                None => {
+                    remove_if_there(&self.workspace.path(files::TAGS))?;
+                    sfm::reconstruct(&frames, &options, &control.part(0.0, 0.9))?
+                }
+            };
             let model = &reconstruction.model;
             model.write_binary(&self.workspace.path(files::SPARSE))?;
             plot_poses(model, &self.workspace.path(files::POSES))?;

@@ -69,8 +69,12 @@ pub struct ReconstructionOptions {
     pub training_max_num_gaussians: u32,
     /// Number of training steps, 1 to 200,000.
     pub training_num_steps: u32,
-    /// Side of the AprilTags (tagStandard41h12, inner white square) in millimetres, 1 to 1000; absent = no scale.
+    /// Edge of the inner white square of the AprilTags (tagStandard41h12) in the scene in millimetres, 1 to 1000: the scene is
+    /// then in metres. It is 5/9 of the printed width. Absent = no scale.
     pub apriltag_size_mm: Option<f64>,
+    /// Whether to fail where the tags give no scale; else the scene is made in arbitrary units, with a warning.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub require_scale: bool,
     /// Whether to remove the background from the frames first.
     pub remove_background: bool,
     /// How a viewer moves; drone if absent.
@@ -108,6 +112,7 @@ impl ReconstructionOptions {
             training_max_num_gaussians: 1_000_000,
             training_num_steps: 25_000,
             apriltag_size_mm: None,
+            require_scale: false,
             remove_background: false,
             camera_type: None,
             max_frames: None,
@@ -152,16 +157,7 @@ impl ReconstructionOptions {
                 )));
             }
         }
-        if let Some(size) = self.apriltag_size_mm {
-            if !(1.0..=1000.0).contains(&size) {
-                return Err(Error::argument(format!("apriltag_size_mm is {size}: 1 to 1000 is allowed")));
-            }
-            return Err(Error::new(
-                ErrorKind::Unsupported,
-                "this version cannot measure scale from AprilTags",
-            )
-            .hint("leave apriltag_size_mm out: the scene is then in arbitrary units"));
-        }
+        self.sfm_options().validate()?;
         if self.remove_background {
             return Err(Error::new(ErrorKind::Unsupported, "this version cannot remove the background")
                 .hint("leave remove_background out, or give pictures (PNG) whose alpha marks the object"));
@@ -175,7 +171,13 @@ impl ReconstructionOptions {
     }
 
     pub(super) fn sfm_options(&self) -> SfmOptions {
-        SfmOptions { method: self.reconstruction_method.mapping(), seed: self.seed, ..SfmOptions::default() }
+        SfmOptions {
+            method: self.reconstruction_method.mapping(),
+            seed: self.seed,
+            apriltag_size_mm: self.apriltag_size_mm,
+            require_scale: self.require_scale,
+            ..SfmOptions::default()
+        }
     }
 
     /// A turntable is a picture of the training result: as large as the pictures it was trained on.
@@ -236,5 +238,19 @@ mod tests {
                 ReconstructionOptions { apriltag_size_mm: Some(size), ..good.clone() }.check().unwrap_err();
             assert_eq!(error.kind(), ErrorKind::InvalidArgument);
         }
+        for size in [1.0, 1000.0] {
+            ReconstructionOptions { apriltag_size_mm: Some(size), require_scale: true, ..good.clone() }
+                .check()
+                .unwrap();
+        }
+        let error = ReconstructionOptions { require_scale: true, ..good.clone() }.check().unwrap_err();
+        assert!(error.message().contains("apriltag_size_mm"), "{error}");
+    }
+
+    #[test]
+    fn options_without_tags_are_written_as_ever() {
+        // Keys of stages are made of them: finished stages of old folders stay valid.
+        let without = serde_json::to_string(&ReconstructionOptions::default().sfm_options()).unwrap();
+        assert!(!without.contains("apriltag") && !without.contains("require_scale"), "{without}");
     }
 }

@@ -5,6 +5,7 @@
 //! gauge is fixed: damping keeps the equations solvable, and the seven free motions do not change the cost.
 
 mod covariance;
+pub(crate) mod squares;
 
 use nalgebra::{UnitQuaternion, Vector3};
 use rayon::prelude::*;
@@ -19,6 +20,7 @@ use super::projection::{Extrinsics, Linearised, Loss, Projector};
 use super::schur::{self, BORDER, CHUNK, CONSTANT, CameraTerms, PointTerms, Reduced, Structure};
 
 pub(crate) use covariance::intrinsics_deviations;
+pub(crate) use squares::{CORNERS, Square, SquareView, Squares, adjust_with_squares, scale_deviation};
 
 /// Which intrinsics are unknowns.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
@@ -247,6 +249,11 @@ impl<'a> Problem<'a> {
         let (reduced, points) = self.equations(state, damping)?;
         let x = reduced.solve()?;
         let moves = schur::back_substitute::<6, 8>(&self.structure, &points, &x);
+        self.moved(state, &x, &moves)
+    }
+
+    /// `state` after the step `x` of cameras and intrinsics and the `moves` of the points; `None` for an impossible camera.
+    fn moved(&self, state: &State, x: &[f64], moves: &[[f64; 3]]) -> Option<State> {
         let mut next = state.clone();
         for c in 0..self.structure.cameras() {
             let turn = UnitQuaternion::from_scaled_axis(Vector3::new(x[6 * c], x[6 * c + 1], x[6 * c + 2]));
@@ -260,7 +267,7 @@ impl<'a> Problem<'a> {
         for (k, &param) in self.free.iter().enumerate() {
             next.camera.params[param] += x[6 * self.structure.cameras() + k];
         }
-        for (point, step) in next.points.iter_mut().zip(&moves) {
+        for (point, step) in next.points.iter_mut().zip(moves) {
             for k in 0..3 {
                 point[k] += step[k];
             }

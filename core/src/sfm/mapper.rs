@@ -237,6 +237,22 @@ const PRINCIPAL_POINT_GAIN: f64 = 0.3;
 /// at; an estimate that cannot be told from it would turn all poses by its error and gain nothing.
 const SIGNIFICANT: f64 = 4.0;
 
+/// Standard deviation of the principal point's prior in pixels.
+pub(crate) fn principal_point_prior(camera: &Camera) -> f64 {
+    PRINCIPAL_POINT_PRIOR * f64::from(camera.width.max(camera.height))
+}
+
+/// How a finished map is adjusted, with the principal point free under its prior (its standard deviation in pixels) or fixed.
+pub(crate) fn polishing(principal_point: Option<f64>) -> BundleOptions {
+    BundleOptions {
+        loss: Loss::Cauchy(1.0),
+        stopping: Stopping { max_iterations: 30, tolerance: 1e-6 },
+        rotations: true,
+        intrinsics: RefineIntrinsics { focal: true, distortion: Some(DISTORTION_PRIOR), principal_point },
+        constant: Vec::new(),
+    }
+}
+
 /// Frees the principal point under its prior, and keeps the result if the capture determines it and it is not the image centre.
 ///
 /// # Errors
@@ -246,18 +262,8 @@ pub(crate) fn refine_principal_point(
     keypoints: &Keypoints,
     control: &Control,
 ) -> Result<PrincipalPoint> {
-    let prior = PRINCIPAL_POINT_PRIOR * f64::from(map.camera.width.max(map.camera.height));
-    let bundle = BundleOptions {
-        loss: Loss::Cauchy(1.0),
-        stopping: Stopping { max_iterations: 30, tolerance: 1e-6 },
-        rotations: true,
-        intrinsics: RefineIntrinsics {
-            focal: true,
-            distortion: Some(DISTORTION_PRIOR),
-            principal_point: Some(prior),
-        },
-        constant: Vec::new(),
-    };
+    let prior = principal_point_prior(&map.camera);
+    let bundle = polishing(Some(prior));
     let mut free = map.clone();
     adjust(&mut free, keypoints, &bundle, control)?;
     let Some(deviations) = intrinsics_deviations(&free, keypoints, &bundle) else {

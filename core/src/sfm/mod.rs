@@ -5,7 +5,7 @@
 //!
 //! ```text
 //! features → pairing → matching → two_view → calibration (focal length) → rotation_averaging → tracks
-//!          → global_positioning → bundle_adjustment → retriangulation → resection → gate → SparseModel
+//!          → global_positioning → bundle_adjustment → retriangulation → resection → gate → metric_scale → SparseModel
 //! ```
 //!
 //! Where the global path finds no sound model, the incremental one is tried. [`reconstruct`] is the whole of it.
@@ -30,6 +30,7 @@ mod level;
 mod levenberg_marquardt;
 mod map;
 mod mapper;
+mod metric_scale;
 mod output;
 mod path;
 mod projection;
@@ -46,5 +47,6 @@ mod tracks;
 mod triangulation;
 mod vlad;
 
-pub use reconstruct::{Reconstruction, SfmOptions, reconstruct};
+pub use metric_scale::{ScaleReport, TagReport};
+pub use reconstruct::{Reconstruction, SfmOptions, reconstruct, reconstruct_with_tags};
 pub use report::{Attempt, FrameRange, MappingMethod, SfmReport, StepTime};

@@ -12,9 +12,9 @@ use super::map::{Keypoints, Map, median};
 /// would run into the near planes and thresholds of programs that expect metres.
 const MEDIAN_DISTANCE: f64 = 5.0;
 
-/// Turns and scales the world of `map`: +y is down, the origin is the mean of the camera centres, and cameras are 5 units
-/// away from what they see (median).
-pub(crate) fn normalise(map: &mut Map) {
+/// Turns and scales the world of `map`: +y is down, the origin is the mean of the camera centres, and its unit is the metre, of
+/// which `metres` make one unit as it is; where they are not known, cameras are 5 units away from what they see (median).
+pub(crate) fn normalise(map: &mut Map, metres: Option<f64>) {
     let rotation = gravity(map.poses.iter().flatten()).map_or_else(Default::default, |down| levelling(&down));
     let mut distances: Vec<f64> = map
         .points
@@ -22,8 +22,9 @@ pub(crate) fn normalise(map: &mut Map) {
         .flat_map(|p| p.track.iter().map(move |o| (p, o)))
         .filter_map(|(p, o)| Some((map.poses[o.image as usize]?.center() - p.xyz).norm()))
         .collect();
-    let scale = match median(&mut distances) {
-        Some(distance) if distance > 0.0 && distance.is_finite() => MEDIAN_DISTANCE / distance,
+    let scale = match (metres, median(&mut distances)) {
+        (Some(metres), _) => metres,
+        (None, Some(distance)) if distance > 0.0 && distance.is_finite() => MEDIAN_DISTANCE / distance,
         _ => 1.0,
     };
     let count = map.registered().max(1) as f64;
@@ -95,7 +96,11 @@ mod tests {
         for point in &mut map.points {
             point.xyz = 0.01 * (turn * point.xyz) + Vector3::new(3.0, 4.0, 5.0);
         }
-        normalise(&mut map);
+        let size = (map.points[0].xyz - map.points[1].xyz).norm();
+        let mut metric = map.clone();
+        normalise(&mut metric, Some(3.0));
+        assert!(((metric.points[0].xyz - metric.points[1].xyz).norm() / size - 3.0).abs() < 1e-9);
+        normalise(&mut map, None);
         let mean_up: Vector3<f64> =
             map.poses.iter().flatten().map(|p| p.up()).sum::<Vector3<f64>>().normalize();
         assert!(mean_up.y < -0.95, "{mean_up}");

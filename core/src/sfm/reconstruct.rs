@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use crate::camera::{Camera, CameraModel, SparseModel};
 use crate::control::{Control, Stage, Warning};
 use crate::error::{Error, ErrorKind, Result};
+use crate::fiducial::{Tags, detect_tags};
 use crate::video::Frames;
 
 use super::features::FeatureOptions;
@@ -18,6 +19,7 @@ use super::incremental::map_incrementally;
 use super::map::{Map, median, quantile};
 use super::mapper::{Evidence, MAX_ERROR, complete, map_globally, refine_principal_point};
 use super::matching::PairMatches;
+use super::metric_scale::{PrincipalPointIs, measure_scale};
 use super::output::{normalise, sparse_model};
 use super::pairing::PairingOptions;
 use super::path::{Trusted, broken_steps, fitting_the_path, is_ordered};
@@ -42,6 +44,13 @@ pub struct SfmOptions {
     pub max_features: usize,
     /// Seed of everything random.
     pub seed: u64,
+    /// Edge of the inner white square of the AprilTags (tagStandard41h12) in the scene, millimetres, 1 to 1000: the model is
+    /// then in metres. It is 5/9 of the printed width.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub apriltag_size_mm: Option<f64>,
+    /// Whether to fail where the tags give no scale, rather than to warn and leave the units arbitrary.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub require_scale: bool,
 }
 
 impl Default for SfmOptions {
@@ -53,13 +62,16 @@ impl Default for SfmOptions {
             refine_principal_point: true,
             max_features: 8192,
             seed: 0,
+            apriltag_size_mm: None,
+            require_scale: false,
         }
     }
 }
 
 impl SfmOptions {
     /// # Errors
-    /// [`ErrorKind::InvalidArgument`] for a focal length that is not a positive number, or fewer than 100 features.
+    /// [`ErrorKind::InvalidArgument`] for a focal length that is not a positive number, fewer than 100 features, a size of
+    /// tags out of range, or a scale that is required without one.
     pub fn validate(&self) -> Result<()> {
         if let Some(focal) = self.focal.filter(|f| !(f.is_finite() && *f > 0.0)) {
             return Err(Error::argument(format!(
@@ -72,6 +84,14 @@ impl SfmOptions {
                 self.max_features
             )));
         }
+        if let Some(size) = self.apriltag_size_mm.filter(|s| !(1.0..=1000.0).contains(s)) {
+            return Err(Error::argument(format!("apriltag_size_mm is {size}: 1 to 1000 is allowed")));
+        }
+        if self.require_scale && self.apriltag_size_mm.is_none() {
+            return Err(Error::argument(
+                "require_scale needs apriltag_size_mm: tags of that size give the scale",
+            ));
+        }
         Ok(())
     }
 }
@@ -79,8 +99,9 @@ impl SfmOptions {
 /// A sparse model and how it came about.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Reconstruction {
-    /// Camera, poses and points. The world is level (+y is down) and has no metric scale: a camera is 5 units (median) from
-    /// what it sees, and the origin is the mean of the camera centres. Image ids are frame numbers plus 1.
+    /// Camera, poses and points. The world is level (+y is down) and the origin is the mean of the camera centres. Its unit is
+    /// the metre where `report.scale` says so; else there is no metric scale, and a camera is 5 units (median) from what it
+    /// sees. Image ids are frame numbers plus 1.
     pub model: SparseModel,
     /// Figures.
     pub report: SfmReport,
@@ -96,13 +117,45 @@ pub struct Reconstruction {
 /// [`ErrorKind::PartialReconstruction`], [`ErrorKind::IntrinsicsUnreliable`],
 /// [`ErrorKind::UnreliableReconstruction`] if no sound model can be made, with what to change in the hint;
 /// [`ErrorKind::Cancelled`].
+///
+/// With [`SfmOptions::apriltag_size_mm`] tags are looked for in the frames as they are stored. If these were made from a
+/// larger source, [`crate::fiducial::detect_tags`] finds more, and more exactly: [`reconstruct_with_tags`].
 pub fn reconstruct(frames: &Frames, options: &SfmOptions, control: &Control) -> Result<Reconstruction> {
-    run(frames, options, control).map_err(|e| e.at(Stage::Sfm))
+    let tags = || -> Result<Option<Tags>> {
+        options.validate()?;
+        if options.apriltag_size_mm.is_none() {
+            return Ok(None);
+        }
+        detect_tags(frames, None, &control.part(0.0, 0.0)).map(Some)
+    };
+    tags().and_then(|tags| run(frames, tags.as_ref(), options, control)).map_err(|e| e.at(Stage::Sfm))
 }
 
-fn run(frames: &Frames, options: &SfmOptions, control: &Control) -> Result<Reconstruction> {
+/// Like [`reconstruct`], with the tags that [`crate::fiducial::detect_tags`] found in the frames. They are used if the options
+/// give their size.
+///
+/// # Errors
+/// As for [`reconstruct`]; [`ErrorKind::InvalidArgument`] if `tags` are not those of these frames.
+pub fn reconstruct_with_tags(
+    frames: &Frames,
+    tags: &Tags,
+    options: &SfmOptions,
+    control: &Control,
+) -> Result<Reconstruction> {
+    run(frames, Some(tags), options, control).map_err(|e| e.at(Stage::Sfm))
+}
+
+fn run(
+    frames: &Frames,
+    tags: Option<&Tags>,
+    options: &SfmOptions,
+    control: &Control,
+) -> Result<Reconstruction> {
     options.validate()?;
     gate::check_frames(frames)?;
+    if let Some(tags) = tags {
+        check_tags(tags, frames, options)?;
+    }
     let mut watch = Stopwatch::new();
     let features = FeatureOptions { max_num_features: options.max_features, ..Default::default() };
     let pictures = read_pictures(frames, &features, control, 0.4)?;
@@ -132,6 +185,7 @@ fn run(frames: &Frames, options: &SfmOptions, control: &Control) -> Result<Recon
     let job = Job {
         frames,
         options,
+        tags: options.apriltag_size_mm.zip(tags),
         pictures: &pictures,
         matches: &matches,
         verified: &verified,
@@ -141,10 +195,41 @@ fn run(frames: &Frames, options: &SfmOptions, control: &Control) -> Result<Recon
     job.run(camera, watch, control)
 }
 
+/// # Errors
+/// `InvalidArgument` for tags of other frames; where a scale is required and no tag was found, `UnreliableReconstruction` now
+/// rather than after all the work.
+fn check_tags(tags: &Tags, frames: &Frames, options: &SfmOptions) -> Result<()> {
+    let same = tags.frames.len() == frames.frames.len()
+        && tags.frames.iter().zip(&frames.frames).all(|(t, f)| t.name == f.name);
+    if !same {
+        return Err(Error::argument(format!(
+            "the tags are those of {} other frames: look for tags in these {}",
+            tags.frames.len(),
+            frames.frames.len()
+        )));
+    }
+    if options.require_scale && tags.count() == 0 {
+        return Err(scale_missing(&format!(
+            "no AprilTag of the family tagStandard41h12 is in any of the {} frames",
+            frames.frames.len()
+        )));
+    }
+    Ok(())
+}
+
+/// A scale was required, and there is none.
+fn scale_missing(why: &str) -> Error {
+    Error::new(ErrorKind::UnreliableReconstruction, format!("the required scale is missing: {why}")).hint(
+        "see `reconstruct tags` for what is found in the frames; without require_scale the scene is made in arbitrary units",
+    )
+}
+
 /// What stays the same whichever mapper is tried.
 struct Job<'a> {
     frames: &'a Frames,
     options: &'a SfmOptions,
+    /// Size in millimetres, and where they were seen.
+    tags: Option<(f64, &'a Tags)>,
     pictures: &'a Pictures,
     matches: &'a [PairMatches],
     /// Verified pairs, found without a focal length.
@@ -219,7 +304,11 @@ impl Job<'_> {
             watch.lap("principal point");
         }
         let Candidate { mut map, mut report, .. } = found;
-        normalise(&mut map);
+        let metres = self.measure_scale(&mut map, &mut report, &graph, control)?;
+        if self.tags.is_some() {
+            watch.lap("metric scale");
+        }
+        normalise(&mut map, metres);
         let model = sparse_model(&map, &self.pictures.keypoints, &self.pictures.colors, self.frames);
         watch.lap("output");
         report.attempts = attempts;
@@ -229,6 +318,53 @@ impl Job<'_> {
         }
         control.progress(Stage::Sfm, "done", 1.0);
         Ok(Reconstruction { model, report })
+    }
+
+    /// Measures the scale by the tags, if there are any to measure it by: `map` is then adjusted with them. Metres per unit of
+    /// the map; `None` where it has no scale, which the warnings of the report explain.
+    fn measure_scale(
+        &self,
+        map: &mut Map,
+        report: &mut SfmReport,
+        graph: &ViewGraph,
+        control: &Control,
+    ) -> Result<Option<f64>> {
+        let Some((size, tags)) = self.tags else { return Ok(None) };
+        let center = match report.principal_point_refined {
+            _ if !self.options.refine_principal_point => PrincipalPointIs::Fixed,
+            true => PrincipalPointIs::Refined,
+            false => PrincipalPointIs::Central,
+        };
+        let mut measured = measure_scale(map, &self.pictures.keypoints, tags, size, center, control)?;
+        let mut metres = None;
+        if let Some((adjusted, unit)) = measured.metric {
+            let mut changed = self.report(&adjusted, report.method, graph);
+            changed.principal_point_refined = report.principal_point_refined;
+            changed.principal_point_deviation = report.principal_point_deviation;
+            match gate::check_model(&changed, &adjusted, self.frames) {
+                Ok(warnings) => {
+                    changed.warnings = warnings;
+                    (*map, *report, metres) = (adjusted, changed, Some(unit));
+                }
+                // The tags would break a sound model: they are wrong somehow.
+                Err(why) => {
+                    measured.report.applied = false;
+                    measured.warnings = vec![Warning::new(
+                        "apriltag_inconsistent",
+                        format!(
+                            "the AprilTags contradict the rest of the scene ({}): the model has no metric scale",
+                            why.message()
+                        ),
+                    )];
+                }
+            }
+        }
+        if let (true, None, Some(why)) = (self.options.require_scale, metres, measured.warnings.first()) {
+            return Err(scale_missing(&why.message));
+        }
+        report.warnings.extend(measured.warnings);
+        report.scale = Some(measured.report);
+        Ok(metres)
     }
 
     /// The best map of one view graph: the method asked for; without pairs that contradict the camera's path, where the
@@ -374,6 +510,7 @@ impl Job<'_> {
             principal_point_deviation: None,
             broken_steps,
             attempts: Vec::new(),
+            scale: None,
             warnings: Vec::new(),
             times: Vec::new(),
         }

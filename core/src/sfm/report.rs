@@ -7,6 +7,8 @@ use serde::{Deserialize, Serialize};
 use crate::camera::CameraModel;
 use crate::control::Warning;
 
+use super::metric_scale::ScaleReport;
+
 /// Which mapper made the model.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -114,6 +116,9 @@ pub struct SfmReport {
     /// The maps that were made, in their order; one of them became the model.
     #[serde(default)]
     pub attempts: Vec<Attempt>,
+    /// The metric scale, where it was asked for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub scale: Option<ScaleReport>,
     /// What the user should know.
     pub warnings: Vec<Warning>,
     /// Where the time went.

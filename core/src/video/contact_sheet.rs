@@ -26,12 +26,12 @@ const DIGITS: [u16; 10] = [
 const DOT: u32 = 2;
 
 /// A frame as it appears on the sheet.
-pub(super) fn thumbnail(frame: RgbImage) -> RgbImage {
+pub(crate) fn thumbnail(frame: RgbImage) -> RgbImage {
     shrink_rgb(frame, THUMBNAIL)
 }
 
 /// Lays out thumbnails row by row, each with its number; as good as square.
-pub(super) fn contact_sheet(thumbnails: &[(u64, RgbImage)]) -> RgbImage {
+pub(crate) fn contact_sheet(thumbnails: &[(u64, RgbImage)]) -> RgbImage {
     let widest = thumbnails.iter().map(|(_, t)| t.width()).max().unwrap_or(THUMBNAIL) + GAP;
     let highest = thumbnails.iter().map(|(_, t)| t.height()).max().unwrap_or(THUMBNAIL) + GAP;
     let count = (thumbnails.len() as u32).max(1);
@@ -48,7 +48,7 @@ pub(super) fn contact_sheet(thumbnails: &[(u64, RgbImage)]) -> RgbImage {
 }
 
 /// White digits on black, so that they can be read on any picture.
-fn write_number(sheet: &mut RgbImage, number: u64, left: u32, top: u32) {
+pub(crate) fn write_number(sheet: &mut RgbImage, number: u64, left: u32, top: u32) {
     let text = number.to_string();
     let mut put = |x: u32, y: u32, colour| {
         if let Some(pixel) = sheet.get_pixel_mut_checked(x, y) {

@@ -72,6 +72,21 @@ impl Decoder {
         Self::start(probe, &filters.join(","), "rgb24", bytes, numbers.len() as u64)
     }
 
+    /// The frames with these numbers (ascending), upright, as luma; sizes as for [`Decoder::rgb`].
+    pub(super) fn gray(probe: &Probe, numbers: &[u64], width: u32, height: u32) -> Result<Decoder> {
+        let mut filters: Vec<String> = Vec::new();
+        if probe.interlaced && Tools::find()?.has_filter("bwdif") {
+            filters.push("bwdif=mode=send_frame:deint=interlaced".to_owned());
+        }
+        filters.push(format!("select='{}'", selection(numbers)));
+        filters.push(format!("scale={width}:{height}:flags=area+accurate_rnd,format=gray"));
+        if !probe.orientation.filters.is_empty() {
+            filters.push(probe.orientation.filters.to_owned());
+        }
+        let bytes = width as usize * height as usize;
+        Self::start(probe, &filters.join(","), "gray", bytes, numbers.len() as u64)
+    }
+
     fn start(probe: &Probe, filters: &str, format: &str, bytes: usize, most: u64) -> Result<Decoder> {
         let tools = Tools::find()?;
         let threads = std::thread::available_parallelism().map_or(2, usize::from).min(16);

@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 use std::io::Cursor;
 use std::path::{Path, PathBuf};
 
-use image::{DynamicImage, GenericImageView, ImageFormat, RgbImage};
+use image::{DynamicImage, GenericImageView, GrayImage, ImageFormat, RgbImage};
 use rayon::prelude::*;
 
 use crate::control::{Control, Stage, Warning};
@@ -229,6 +229,39 @@ fn stored_names(images: &[PathBuf]) -> Vec<String> {
             name
         })
         .collect()
+}
+
+/// The pictures that stored frames were made from.
+#[derive(Default)]
+pub(super) struct Originals {
+    /// By frame; none where it cannot be told any more.
+    paths: Vec<Option<PathBuf>>,
+}
+
+impl Originals {
+    /// Finds them in `folder`, by their place in it and their names.
+    pub(super) fn find(folder: &Path, frames: &Frames) -> Result<Self> {
+        let images = list(folder)?.images;
+        let names = stored_names(&images);
+        let of = |frame: &Frame| {
+            let index = usize::try_from(frame.index).ok()?;
+            let stem = Path::new(&frame.name).file_stem()?.to_str()?;
+            (names.get(index)? == stem).then(|| images.get(index).cloned()).flatten()
+        };
+        Ok(Self { paths: frames.frames.iter().map(of).collect() })
+    }
+
+    /// Luma of the picture that frame `index` was made from, upright, in its full size; `None` if it is not known.
+    pub(super) fn luma(&self, index: usize) -> Option<Result<GrayImage>> {
+        let path = self.paths.get(index)?.as_ref()?;
+        let read = || {
+            let bytes = std::fs::read(path).map_err(|e| Error::io("read", path, e))?;
+            let mut picture = picture::decode(Cursor::new(&bytes), path)?;
+            picture.apply_orientation(Exif::read(&bytes).orientation);
+            Ok(picture.into_luma8())
+        };
+        Some(read())
+    }
 }
 
 /// Reads one image and stores it under `stem` and the extension of its kind.

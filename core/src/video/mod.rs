@@ -10,6 +10,7 @@ mod encode;
 mod extract;
 mod ffmpeg;
 mod frames;
+mod full_size;
 mod images;
 mod keyframes;
 mod motion;
@@ -19,9 +20,12 @@ mod process;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use contact_sheet::{contact_sheet, thumbnail, write_number};
 pub use encode::VideoWriter;
 pub use extract::{extract_frames, probe_video as probe};
 pub use frames::{Frame, FrameOptions, FrameSource, Frames, VideoInfo};
+pub(crate) use full_size::at_full_size;
+pub(crate) use picture::{jpeg as encode_jpeg, write as write_picture};
 pub(crate) use probe::quick_check;
 
 /// Long side of the pictures on which frames are measured.

@@ -123,7 +123,7 @@ pub(super) fn shrink_rgba(mut picture: RgbaImage, longest: u32) -> RgbaImage {
 }
 
 /// The picture as JPEG without chroma subsampling.
-pub(super) fn jpeg(picture: &RgbImage) -> Result<Vec<u8>> {
+pub(crate) fn jpeg(picture: &RgbImage) -> Result<Vec<u8>> {
     let fails = |why: String| Error::new(ErrorKind::Internal, format!("cannot encode a JPEG picture: {why}"));
     let side = |side: u32| u16::try_from(side).map_err(|_| fails(format!("{side} pixels are too many")));
     let (width, height) = (side(picture.width())?, side(picture.height())?);
@@ -180,7 +180,7 @@ pub(super) fn decode(source: impl std::io::BufRead + Seek, path: &Path) -> Resul
 }
 
 /// Writes `bytes` to `folder/name`: under another name first, on the disk before it gets its own.
-pub(super) fn write(folder: &Path, name: &str, bytes: &[u8]) -> Result<()> {
+pub(crate) fn write(folder: &Path, name: &str, bytes: &[u8]) -> Result<()> {
     let path = folder.join(name);
     let partial = folder.join(format!(".{name}.partial"));
     let written = || -> std::io::Result<()> {

@@ -48,27 +48,27 @@ pub(crate) fn intrinsics_deviations(
 }
 
 /// Response of all unknowns.
-struct Column {
+pub(super) struct Column {
     /// Of cameras and border.
-    x: Vec<f64>,
+    pub(super) x: Vec<f64>,
     /// Of the points.
-    moves: Vec<[f64; 3]>,
+    pub(super) moves: Vec<[f64; 3]>,
 }
 
 /// Influence of clusters of observations on the intrinsics.
-struct ClusterSums {
+pub(super) struct ClusterSums {
     /// Sum of squares over the tracks.
-    tracks: [f64; BORDER],
+    pub(super) tracks: [f64; BORDER],
     /// Sum by image.
-    images: Vec<[f64; BORDER]>,
+    pub(super) images: Vec<[f64; BORDER]>,
     /// Curvature of the loss over that of its quadratic approximation, by which the equations were made: below 1 for a
     /// loss that flattens.
-    curvature: f64,
+    pub(super) curvature: f64,
 }
 
 impl ClusterSums {
     /// Deviations with tracks, images, and stretches of images as clusters.
-    fn deviations(&self) -> [[f64; BORDER]; 3] {
+    pub(super) fn deviations(&self) -> [[f64; BORDER]; 3] {
         let spread = |sums: &[[f64; BORDER]]| {
             let n = sums.len() as f64;
             std::array::from_fn(|k| {
@@ -93,7 +93,7 @@ struct Part {
 }
 
 impl Problem<'_> {
-    fn cluster_sums(&self, state: &State, columns: &[Column]) -> ClusterSums {
+    pub(super) fn cluster_sums(&self, state: &State, columns: &[Column]) -> ClusterSums {
         let cameras = self.structure.cameras();
         let parts: Vec<Part> = (0..self.structure.points().div_ceil(CHUNK))
             .into_par_iter()
