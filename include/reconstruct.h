@@ -485,7 +485,8 @@ typedef struct rc_request {
     uint32_t training_max_num_gaussians;
     // Number of training steps, 1 to 200,000; 0 = 25,000.
     uint32_t training_num_steps;
-    // Side of the AprilTags in millimetres, 1 to 1000; 0 = there are none.
+    // Edge of the inner white square of the AprilTags (tagStandard41h12) in millimetres, 5/9 of their printed width, 1 to
+    // 1000: the scene is then in metres. 0 = there are none.
     double apriltag_size_mm;
     // A key of the caller's, 1 to 255 bytes: if a job was submitted with it in the last day, that one is the answer and
     // no other is added. NULL = none.
@@ -1051,7 +1052,8 @@ typedef struct rc_reconstruction {
     uint32_t threads;
     // Fixes every random choice.
     uint64_t seed;
-    // Side of the AprilTags in millimetres, 1 to 1000; 0 = there are none.
+    // Edge of the inner white square of the AprilTags (tagStandard41h12) in millimetres, 5/9 of their printed width, 1 to
+    // 1000: the scene is then in metres. 0 = there are none.
     double apriltag_size_mm;
     // Whether to remove the background.
     bool remove_background;

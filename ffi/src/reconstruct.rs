@@ -71,7 +71,8 @@ pub struct rc_reconstruction {
     pub threads: u32,
     /// Fixes every random choice.
     pub seed: u64,
-    /// Side of the AprilTags in millimetres, 1 to 1000; 0 = there are none.
+    /// Edge of the inner white square of the AprilTags (tagStandard41h12) in millimetres, 5/9 of their printed width, 1 to
+    /// 1000: the scene is then in metres. 0 = there are none.
     pub apriltag_size_mm: f64,
     /// Whether to remove the background.
     pub remove_background: bool,
@@ -126,6 +127,7 @@ unsafe fn options(asked: &rc_reconstruction) -> Result<ReconstructionOptions, Fa
         training_max_num_gaussians: or(asked.training_max_num_gaussians, preset.training_max_num_gaussians),
         training_num_steps: or(asked.training_num_steps, preset.training_num_steps),
         apriltag_size_mm: (size != 0.0).then_some(size),
+        require_scale: false,
         remove_background: asked.remove_background,
         camera_type: camera_type.map(|name| match name {
             "orbital" => CameraType::Orbital,

@@ -75,7 +75,8 @@ pub struct rc_request {
     pub training_max_num_gaussians: u32,
     /// Number of training steps, 1 to 200,000; 0 = 25,000.
     pub training_num_steps: u32,
-    /// Side of the AprilTags in millimetres, 1 to 1000; 0 = there are none.
+    /// Edge of the inner white square of the AprilTags (tagStandard41h12) in millimetres, 5/9 of their printed width, 1 to
+    /// 1000: the scene is then in metres. 0 = there are none.
     pub apriltag_size_mm: f64,
     /// A key of the caller's, 1 to 255 bytes: if a job was submitted with it in the last day, that one is the answer and
     /// no other is added. NULL = none.

@@ -55,7 +55,7 @@ def test_every_kind_of_error_has_a_class_that_survives_pickling():
     (lambda: lr.Scene.load(__file__), lr.InvalidInputError, ValueError),
     (lambda: lr.reconstruct("missing.mp4", quality="odd"), lr.InvalidInputError, ValueError),
     (lambda: lr.reconstruct("missing.mp4", progress=False), lr.NotFoundError, LookupError),
-    (lambda: lr.reconstruct(__file__, progress=False, apriltag_size_mm=50), lr.UnsupportedError, NotImplementedError),
+    (lambda: lr.reconstruct(__file__, progress=False, require_scale=True), lr.InvalidInputError, ValueError),
     (lambda: lr.reconstruct(__file__, progress=False, steps=5), lr.InvalidInputError, ValueError),
     (lambda: random_scene(1, 5, 0).render(device="no such adapter"), lr.MissingDependencyError, RuntimeError),
     (lambda: lr.Client("ftp://x", "key"), lr.InvalidInputError, ValueError),

@@ -12,12 +12,43 @@ pub(crate) mod render;
 pub(crate) mod run;
 pub(crate) mod serve;
 pub(crate) mod sfm;
+pub(crate) mod tags;
 pub(crate) mod train;
 pub(crate) mod users;
 pub(crate) mod worker;
 
-use clap::ValueEnum;
+use clap::{Args, ValueEnum};
 use libreconstruct::pipeline::Quality;
+use libreconstruct::sfm::ScaleReport;
+
+/// What sets the scale.
+#[derive(Args)]
+pub(crate) struct ScaleArguments {
+    /// Edge of the inner white square of the AprilTags (tagStandard41h12) in the scene in millimetres, 1 to 1000: makes the
+    /// scene metric. It is 5/9 of the printed width (`reconstruct tags --print` makes tags)
+    #[arg(long, value_name = "MM")]
+    apriltag_size_mm: Option<f64>,
+    /// Fail where the tags give no scale, instead of making the scene in arbitrary units
+    #[arg(long, requires = "apriltag_size_mm")]
+    require_scale: bool,
+}
+
+/// The scale, for people.
+pub(crate) fn scale_line(scale: &ScaleReport) -> String {
+    let used: Vec<_> = scale.tags.iter().filter(|t| t.used).collect();
+    if !scale.applied {
+        return format!("none: arbitrary units ({} sightings of AprilTags)", scale.sightings);
+    }
+    let views: usize = used.iter().map(|t| t.views).sum();
+    let spread = used.iter().filter_map(|t| t.relative_residual).map(f64::abs).fold(0.0, f64::max);
+    format!(
+        "metric, known to {:.2} % (1 sigma), by {} AprilTags of {} mm in {views} views, which differ by {:.2} % at most",
+        100.0 * scale.relative_sigma.unwrap_or(0.0),
+        used.len(),
+        scale.apriltag_size_mm,
+        100.0 * spread
+    )
+}
 
 /// A preset as it is written on the command line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]

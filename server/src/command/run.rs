@@ -8,7 +8,7 @@ use libreconstruct::pipeline::{ReconstructionMethod, ReconstructionOptions, Repo
 use libreconstruct::raster::DeviceChoice;
 use libreconstruct::scene::CameraType;
 
-use super::QualityArgument;
+use super::{QualityArgument, ScaleArguments, scale_line};
 use crate::{Context, ui};
 
 /// Make a scene from a video or a folder of pictures
@@ -38,9 +38,8 @@ pub(crate) struct Arguments {
     /// Largest number of Gaussians, 1,000 to 10,000,000
     #[arg(long, value_name = "N")]
     training_max_num_gaussians: Option<u32>,
-    /// Side of the AprilTags (tagStandard41h12, inner white square) in millimetres, 1 to 1000: sets the scale
-    #[arg(long, value_name = "MM")]
-    apriltag_size_mm: Option<f64>,
+    #[command(flatten)]
+    scale: ScaleArguments,
     /// Remove the background from the frames first
     #[arg(long)]
     remove_background: bool,
@@ -83,7 +82,8 @@ impl Arguments {
             training_max_num_gaussians: self
                 .training_max_num_gaussians
                 .unwrap_or(preset.training_max_num_gaussians),
-            apriltag_size_mm: self.apriltag_size_mm,
+            apriltag_size_mm: self.scale.apriltag_size_mm,
+            require_scale: self.scale.require_scale,
             remove_background: self.remove_background,
             camera_type: self.camera_type,
             max_frames: self.max_frames.or(preset.max_frames),
@@ -117,7 +117,7 @@ impl Arguments {
         let at = |name: &str| self.output.join(name).display().to_string();
         format!(
             "{}\n  frames   {} of {} used, {}x{}\n  poses    {} registered, {} points, reprojection error {:.2} px, \
-             focal length {:.1} px\n  scene    {} splats after {} steps on {}{score}\n  cost     {} in all, {:.0} MiB \
+             focal length {:.1} px\n{}  scene    {} splats after {} steps on {}{score}\n  cost     {} in all, {:.0} MiB \
              at most\nResults:\n  {}\n  {}\n  {}\n  {}\n  {}",
             report.title,
             frames.used,
@@ -128,6 +128,7 @@ impl Arguments {
             sfm.points,
             sfm.mean_reprojection_error,
             sfm.camera_params[0],
+            sfm.scale.as_ref().map(|s| format!("  scale    {}\n", scale_line(s))).unwrap_or_default(),
             report.export.splats,
             train.training.steps,
             train.device,

@@ -4,17 +4,20 @@ use std::path::PathBuf;
 
 use clap::Args;
 use libreconstruct::camera::{plot_poses, undistort};
+use libreconstruct::fiducial::detect_tags;
 use libreconstruct::pipeline::{ReconstructionMethod, files};
-use libreconstruct::sfm::{SfmOptions, reconstruct};
+use libreconstruct::sfm::{SfmOptions, reconstruct, reconstruct_with_tags};
 use libreconstruct::video::{FrameOptions, Frames, extract_frames};
 use libreconstruct::{Error, Result};
 
+use super::{ScaleArguments, scale_line};
 use crate::Context;
 
 /// Find camera poses and sparse points
 ///
 /// Takes a folder that `reconstruct frames` wrote, a folder of pictures, or a video. Writes a COLMAP model (sparse/),
-/// the undistorted frames with their PINHOLE model (undistorted/images, undistorted/sparse) and poses.jpg.
+/// the undistorted frames with their PINHOLE model (undistorted/images, undistorted/sparse) and poses.jpg. With
+/// --apriltag-size-mm all of it is in metres, and tags.json has the tags that were found.
 #[derive(Args)]
 pub(crate) struct Arguments {
     /// Folder of frames or pictures, or a video
@@ -31,6 +34,8 @@ pub(crate) struct Arguments {
     /// Long side of the frames in pixels at most, where they still have to be made
     #[arg(long, value_name = "PIXELS", default_value_t = 1600)]
     max_resolution: u32,
+    #[command(flatten)]
+    scale: ScaleArguments,
     /// Fixes every random choice
     #[arg(long, default_value_t = 0)]
     seed: u64,
@@ -40,30 +45,42 @@ impl Arguments {
     pub(crate) fn run(&self, context: &Context<'_>) -> Result<()> {
         let control = context.control;
         std::fs::create_dir_all(&self.output).map_err(|e| Error::io("create", &self.output, e))?;
-        let frames = if Frames::description_path(&self.frames).is_file() {
-            Frames::load(&self.frames)?
-        } else {
-            let options = FrameOptions { max_frames: self.max_frames, max_resolution: self.max_resolution };
-            extract_frames(&self.frames, &self.output.join(files::FRAMES), &options, control)?
-        };
         let options = SfmOptions {
             method: self.reconstruction_method.mapping(),
             seed: self.seed,
+            apriltag_size_mm: self.scale.apriltag_size_mm,
+            require_scale: self.scale.require_scale,
             ..SfmOptions::default()
         };
-        let reconstruction = reconstruct(&frames, &options, &control.part(0.0, 0.9))?;
+        options.validate()?;
+        // Tags are looked for in the source, where it is at hand: it may be larger than the frames.
+        let (frames, source) = if Frames::description_path(&self.frames).is_file() {
+            (Frames::load(&self.frames)?, None)
+        } else {
+            let options = FrameOptions { max_frames: self.max_frames, max_resolution: self.max_resolution };
+            let folder = self.output.join(files::FRAMES);
+            (extract_frames(&self.frames, &folder, &options, control)?, Some(self.frames.as_path()))
+        };
+        let reconstruction = if options.apriltag_size_mm.is_some() {
+            let tags = detect_tags(&frames, source, &control.part(0.0, 0.2))?;
+            tags.write(&self.output.join(files::TAGS))?;
+            reconstruct_with_tags(&frames, &tags, &options, &control.part(0.2, 0.9))?
+        } else {
+            reconstruct(&frames, &options, &control.part(0.0, 0.9))?
+        };
         let (model, report) = (&reconstruction.model, &reconstruction.report);
         model.write_binary(&self.output.join(files::SPARSE))?;
         plot_poses(model, &self.output.join(files::POSES))?;
         undistort(model, &frames.folder, &self.output.join(files::UNDISTORTED), &control.part(0.9, 1.0))?;
         let text = format!(
-            "{} of {} frames registered, {} points, reprojection error {:.2} px, focal length {:.1} px\nmodel {}\n\
+            "{} of {} frames registered, {} points, reprojection error {:.2} px, focal length {:.1} px\n{}model {}\n\
              for training {}",
             report.registered,
             frames.frames.len(),
             report.points,
             report.mean_reprojection_error,
             report.camera_params[0],
+            report.scale.as_ref().map(|s| format!("scale {}\n", scale_line(s))).unwrap_or_default(),
             self.output.join(files::SPARSE).display(),
             self.output.join(files::UNDISTORTED).display()
         );

@@ -148,7 +148,7 @@ pub(super) struct SubmitRequest {
     /// Number of training steps; 25000 if absent.
     #[schema(minimum = 1, maximum = 200000)]
     training_num_steps: Option<u32>,
-    /// Side of the AprilTags (tagStandard41h12) in millimetres, of the inner white square. Present, it sets the scale.
+    /// Edge of the inner white square of the AprilTags (tagStandard41h12) in millimetres, 5/9 of their width: sets the scale.
     #[schema(minimum = 1, maximum = 1000)]
     apriltag_size_mm: Option<f64>,
     /// Whether to remove the background first; false if absent.
