@@ -34,7 +34,9 @@ pub fn read_poses(path: &Path) -> Result<BTreeMap<u64, Pose>> {
     let frames = value["frames"].as_array().ok_or_else(bad)?;
     let mut poses = BTreeMap::new();
     for frame in frames {
-        let number = frame["file"].as_str().and_then(|f| f.parse().ok()).ok_or_else(bad)?;
+        // The number may be that of a picture: `images/012.jpg`.
+        let stem = frame["file"].as_str().and_then(|f| Path::new(f).file_stem()?.to_str());
+        let number = stem.and_then(|f| f.parse().ok()).ok_or_else(bad)?;
         let rows: [[f64; 4]; 4] =
             serde_json::from_value(frame["c2w"].clone()).map_err(|e| bad().caused_by(e))?;
         let rotation = Matrix3::from_fn(|r, c| rows[r][c]);
@@ -83,6 +85,28 @@ pub fn compare(truth: &BTreeMap<u64, Pose>, estimate: &BTreeMap<u64, Pose>, want
     }
 }
 
+/// Units of the truth for one unit of the estimate: the scale of the similarity that brings the estimated camera centres next to
+/// the true ones (Umeyama, PAMI 1991), over the images that both have. `None` where that says nothing.
+pub fn scale(truth: &BTreeMap<u64, Pose>, estimate: &BTreeMap<u64, Pose>) -> Option<f64> {
+    let pairs: Vec<(Vector3<f64>, Vector3<f64>)> =
+        truth.iter().filter_map(|(k, t)| Some((t.center(), estimate.get(k)?.center()))).collect();
+    let count = pairs.len() as f64;
+    let (true_mean, mean) = pairs
+        .iter()
+        .fold((Vector3::zeros(), Vector3::zeros()), |sum, (t, e)| (sum.0 + t / count, sum.1 + e / count));
+    let mut correlation = Matrix3::zeros();
+    let mut spread = 0.0;
+    for (t, e) in &pairs {
+        correlation += (t - true_mean) * (e - mean).transpose();
+        spread += (e - mean).norm_squared();
+    }
+    let svd = correlation.svd(true, true);
+    let sign = (svd.u? * svd.v_t?).determinant().signum();
+    let s = svd.singular_values;
+    let scale = (s[0] + s[1] + sign * s[2]) / spread;
+    (pairs.len() >= 3 && scale.is_finite() && scale > 0.0).then_some(scale)
+}
+
 /// Percent of the area under the recall curve of sorted errors up to `limit`.
 fn area_under_recall(errors: &[f64], limit: f64) -> f64 {
     let (mut area, mut last, mut recall) = (0.0, 0.0, 0.0);
@@ -119,6 +143,7 @@ mod tests {
             .collect();
         let error = compare(&truth, &moved, &(0..8).collect::<Vec<_>>());
         assert!(error.auc[0] > 99.999 && error.registered == 1.0, "{error:?}");
+        assert!((scale(&truth, &moved).unwrap() * 3.0 - 1.0).abs() < 1e-9);
     }
 
     #[test]

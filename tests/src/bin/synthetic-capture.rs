@@ -7,7 +7,7 @@ use std::process::ExitCode;
 
 use clap::Parser;
 use libreconstruct::{Control, Error, Result};
-use libreconstruct_tests::synthetic::{CaptureOptions, Film, generate};
+use libreconstruct_tests::synthetic::{CaptureOptions, Film, TagOptions, generate};
 
 /// Film a furnished room along a hand-held camera path, with known poses.
 ///
@@ -54,6 +54,15 @@ struct Arguments {
     /// Put an AprilTag (tagStandard41h12) on the table with this inner white square, in millimetres
     #[arg(long)]
     tag_mm: Option<f64>,
+    /// Number of tags, 1 to 5; the first lies flat, the others are tilted
+    #[arg(long, default_value_t = 1, requires = "tag_mm")]
+    tags: u32,
+    /// Degrees by which the sheets of the tags are bent
+    #[arg(long, default_value_t = 0.0, requires = "tag_mm")]
+    tag_bend: f64,
+    /// Put a tag of another family beside them
+    #[arg(long, requires = "tag_mm")]
+    tag_distractor: bool,
     /// Write masks of the things on the table
     #[arg(long)]
     masks: bool,
@@ -85,7 +94,12 @@ fn run(arguments: &Arguments) -> Result<()> {
         rolling_shutter: arguments.rolling_shutter,
         noise: arguments.noise,
         exposure_drift: arguments.exposure_drift,
-        tag_size: arguments.tag_mm.map(|mm| mm / 1000.0),
+        tags: arguments.tag_mm.map(|mm| TagOptions {
+            count: arguments.tags,
+            size: mm / 1000.0,
+            bend: arguments.tag_bend.to_radians(),
+            distractor: arguments.tag_distractor,
+        }),
         masks: arguments.masks,
         ..CaptureOptions::default()
     };

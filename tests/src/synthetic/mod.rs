@@ -1,7 +1,7 @@
 //! Renders a furnished room along a hand-held camera path to a video with known poses, intrinsics, scale and masks.
 //!
 //! In: [`CaptureOptions`]. Out, in a folder: `video.mp4`, `poses.json` (camera-to-world per video frame, metres),
-//! `masks/` if asked for, `capture.json` (the options, the tag). The picture is ray-cast from textured quads,
+//! `masks/` if asked for, `capture.json` (the options, the tags). The picture is ray-cast from textured quads,
 //! ellipsoids and cylinders with baked soft light, seen through a lens with radial distortion, a shutter that is open
 //! for a while (motion blur), optionally a rolling one, an exposure that drifts, and sensor noise.
 
@@ -52,10 +52,23 @@ pub struct CaptureOptions {
     pub noise: f64,
     /// How far the exposure drifts over the clip, in stops.
     pub exposure_drift: f64,
-    /// Side of the AprilTag on the table in metres (inner white square), if there is one.
-    pub tag_size: Option<f64>,
+    /// The AprilTags on the table, if there are any.
+    pub tags: Option<TagOptions>,
     /// Whether to write a mask of the subject on the table for every frame.
     pub masks: bool,
+}
+
+/// AprilTags (tagStandard41h12) in the scene.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct TagOptions {
+    /// How many, 1 to 5: the first lies flat, the others are tilted.
+    pub count: u32,
+    /// Side of their inner white squares, metres.
+    pub size: f64,
+    /// Radians by which the sheets are bent, from the left edge to the right; 0 is flat.
+    pub bend: f64,
+    /// Whether a tag of another family lies beside them.
+    pub distractor: bool,
 }
 
 impl Default for CaptureOptions {
@@ -73,7 +86,7 @@ impl Default for CaptureOptions {
             rolling_shutter: 0.0,
             noise: 1.5,
             exposure_drift: 0.15,
-            tag_size: None,
+            tags: None,
             masks: false,
         }
     }
@@ -100,6 +113,15 @@ impl CaptureOptions {
             return Err(Error::argument(format!(
                 "{} frames at {} per second: at least one frame and 1 to 240 per second are needed",
                 self.frames, self.frame_rate
+            )));
+        }
+        if let Some(tags) = &self.tags
+            && !((1..=5).contains(&tags.count) && (0.005..=0.3).contains(&tags.size) && tags.bend.is_finite())
+        {
+            return Err(Error::argument(format!(
+                "{} tags of {} mm: 1 to 5 of 5 to 300 mm can be placed",
+                tags.count,
+                1000.0 * tags.size
             )));
         }
         Ok(())
@@ -135,7 +157,7 @@ pub fn generate(output: &Path, options: &CaptureOptions, control: &Control) -> R
         control.progress(libreconstruct::Stage::Frames, "filming", done);
     }
     video.finish()?;
-    truth::write(output, options, &film.poses(), film.scene.tag())
+    truth::write(output, options, &film.poses(), film.scene.tags())
 }
 
 /// A room, a camera and a path: everything that decides what a frame looks like.
@@ -150,7 +172,7 @@ pub struct Film {
 impl Film {
     /// Builds and lights the room.
     pub fn new(options: &CaptureOptions) -> Self {
-        let scene = Room { seed: options.seed, tag_size: options.tag_size }.build();
+        let scene = Room { seed: options.seed, tags: options.tags.clone() }.build();
         let camera = options.camera();
         let rays = (0..options.height)
             .into_par_iter()

@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use nalgebra::Vector3;
 
+use super::TagOptions;
 use super::scene::{Material, Scene, Shape, Surface};
 use super::texture::{self, Texture, uniform};
 use super::truth::TagTruth;
@@ -23,7 +24,7 @@ pub(super) enum Subject {
 /// What decides how the room looks.
 pub(super) struct Room {
     pub(super) seed: u64,
-    pub(super) tag_size: Option<f64>,
+    pub(super) tags: Option<TagOptions>,
 }
 
 /// Half the side of the room.
@@ -33,11 +34,11 @@ const CEILING: f64 = -2.7;
 const TABLE: f64 = -0.74;
 
 fn matte(texture: &Arc<Texture>, u: f64, v: f64) -> Material {
-    Material { texture: texture.clone(), repeat: (u, v), gloss: 0.0 }
+    glossy(texture, u, v, 0.0)
 }
 
 fn glossy(texture: &Arc<Texture>, u: f64, v: f64, gloss: f64) -> Material {
-    Material { texture: texture.clone(), repeat: (u, v), gloss }
+    Material { texture: texture.clone(), repeat: (u, v), offset: (0.0, 0.0), gloss }
 }
 
 fn surface(shape: Shape, material: &Material, subject: Subject) -> Surface {
@@ -89,12 +90,20 @@ impl Room {
         let mut things = self.shell();
         things.extend(self.furniture());
         things.extend(self.still_life());
-        let tag = self.tag_size.map(|size| {
-            let (surfaces, truth) = tag(size);
-            things.push(surfaces);
-            truth
-        });
-        Scene::new(things, Vec3::new(0.6, -2.35, -0.5), tag)
+        let mut truths = Vec::new();
+        if let Some(options) = &self.tags {
+            for (place, id) in TAG_PLACES.iter().zip(TAG_IDS).take(options.count as usize) {
+                let sheet =
+                    Sheet { texture: texture::tag(id), place, size: options.size, bend: options.bend };
+                things.push(sheet.surfaces());
+                truths.push(sheet.truth(id));
+            }
+            if options.distractor {
+                let (texture, place) = (texture::other_tag(), &DISTRACTOR_PLACE);
+                things.push(Sheet { texture, place, size: options.size, bend: 0.0 }.surfaces());
+            }
+        }
+        Scene::new(things, Vec3::new(0.6, -2.35, -0.5), truths)
     }
 
     fn shell(&self) -> Vec<Vec<Surface>> {
@@ -259,18 +268,85 @@ impl Room {
     }
 }
 
-/// A printed tag lying on the table; its corners in the order of AprilTag's detections.
-fn tag(size: f64) -> (Vec<Surface>, TagTruth) {
-    let module = size / 5.0;
-    let side = 11.0 * module;
-    let (sin, cos) = 0.35f64.sin_cos();
-    let (x, z) = (Vec3::new(cos, 0.0, sin), Vec3::new(-sin, 0.0, cos));
-    let middle = Vec3::new(0.2, TABLE - 0.004, 0.31);
-    // Seen from above with the printed x axis to the right, the printed y axis (down the page) is -z.
-    let corner = middle - 0.5 * side * x + 0.5 * side * z;
-    let material = matte(&texture::tag(), 1.0, 1.0);
-    let at = |a: f64, b: f64| middle + 0.5 * size * (a * x - b * z);
-    let corners = [at(-1.0, 1.0), at(1.0, 1.0), at(1.0, -1.0), at(-1.0, -1.0)];
-    let truth = TagTruth { id: texture::TAG_ID, size, corners: corners.map(|c| c.into()) };
-    (vec![quad(corner, side * x, -side * z, &material)], truth)
+/// Ids of the tags, in the order of their places.
+const TAG_IDS: [u32; 5] = [0, 5, 12, 777, 2114];
+
+/// Where a sheet is: its middle, and the directions of the printed x axis and of the printed up.
+struct Place {
+    middle: [f64; 3],
+    right: [f64; 3],
+    up: [f64; 3],
+}
+
+/// One lies flat on the table, the others are tilted as if they leaned on something.
+const TAG_PLACES: [Place; 5] = [
+    Place { middle: [0.2, TABLE - 0.004, 0.31], right: [0.939, 0.0, 0.343], up: [-0.343, 0.0, 0.939] },
+    Place { middle: [-0.6, TABLE - 0.13, -0.25], right: [0.906, 0.0, -0.423], up: [0.25, -0.8, 0.536] },
+    Place { middle: [0.62, TABLE - 0.14, -0.3], right: [0.95, 0.0, -0.3], up: [0.2, -0.8, 0.56] },
+    Place { middle: [0.16, TABLE - 0.09, -0.4], right: [0.99, 0.0, -0.14], up: [0.1, -0.45, 0.89] },
+    Place { middle: [-0.52, TABLE - 0.1, 0.36], right: [0.8, 0.0, -0.6], up: [0.45, -0.66, 0.6] },
+];
+const DISTRACTOR_PLACE: Place =
+    Place { middle: [-0.12, TABLE - 0.006, -0.33], right: [1.0, 0.0, 0.0], up: [0.0, 0.0, 1.0] };
+
+/// A printed tag.
+struct Sheet<'a> {
+    texture: Arc<Texture>,
+    place: &'a Place,
+    /// Side of the inner white square, metres.
+    size: f64,
+    /// Radians by which it is bent about its vertical, middle included.
+    bend: f64,
+}
+
+/// Strips that a bent sheet is made of.
+const STRIPS: u32 = 44;
+
+impl Sheet<'_> {
+    /// Unit vectors to the printed right and up, at right angles, and towards the viewer.
+    fn axes(&self) -> (Vec3, Vec3, Vec3) {
+        let right = Vec3::from(self.place.right).normalize();
+        let up = Vec3::from(self.place.up);
+        let up = (up - up.dot(&right) * right).normalize();
+        (right, up, right.cross(&up))
+    }
+
+    /// The place of the printed point (`x`, `y`) in metres right of and above the middle.
+    fn at(&self, x: f64, y: f64) -> Vec3 {
+        let (right, up, front) = self.axes();
+        let side = self.size / 5.0 * texture::TAG_SHEET;
+        let (across, out) = match self.bend {
+            0.0 => (x, 0.0),
+            bend => {
+                let radius = side / bend;
+                (radius * (x / radius).sin(), radius * ((x / radius).cos() - 1.0))
+            }
+        };
+        Vec3::from(self.place.middle) + across * right + y * up + out * front
+    }
+
+    fn surfaces(&self) -> Vec<Surface> {
+        let side = self.size / 5.0 * texture::TAG_SHEET;
+        let strips = if self.bend == 0.0 { 1 } else { STRIPS };
+        let part = texture::TAG_SHEET / texture::TAG_GRID;
+        let half = 0.5 * side;
+        (0..strips)
+            .map(|k| {
+                let (from, to) = (f64::from(k) / f64::from(strips), f64::from(k + 1) / f64::from(strips));
+                let corner = self.at(side * from - half, half);
+                let (u, v) =
+                    (self.at(side * to - half, half) - corner, self.at(side * from - half, -half) - corner);
+                let mut material = matte(&self.texture, part * (to - from), part);
+                material.offset = (part * from, 0.0);
+                quad(corner, u, v, &material)
+            })
+            .collect()
+    }
+
+    /// What is known of it; its corners in the order of AprilTag's detections.
+    fn truth(&self, id: u32) -> TagTruth {
+        let half = 0.5 * self.size;
+        let corners = [(-half, -half), (half, -half), (half, half), (-half, half)];
+        TagTruth { id, size: self.size, corners: corners.map(|(x, y)| self.at(x, y).into()) }
+    }
 }

@@ -154,6 +154,8 @@ pub(super) struct Material {
     pub(super) texture: Arc<Texture>,
     /// Repeats of the texture over the surface.
     pub(super) repeat: (f64, f64),
+    /// Where in the texture the surface begins.
+    pub(super) offset: (f64, f64),
     /// Strength of the highlight, 0 to 1.
     pub(super) gloss: f64,
 }
@@ -178,12 +180,12 @@ pub(super) struct Scene {
     surfaces: Vec<Surface>,
     groups: Vec<Group>,
     lamp: Vec3,
-    tag: Option<TagTruth>,
+    tags: Vec<TagTruth>,
 }
 
 impl Scene {
     /// From things that each consist of some surfaces, lit by a lamp at `lamp`.
-    pub(super) fn new(things: Vec<Vec<Surface>>, lamp: Vec3, tag: Option<TagTruth>) -> Self {
+    pub(super) fn new(things: Vec<Vec<Surface>>, lamp: Vec3, tags: Vec<TagTruth>) -> Self {
         let mut surfaces = Vec::new();
         let mut groups = Vec::new();
         for thing in things {
@@ -197,7 +199,7 @@ impl Scene {
             let margin = Vec3::repeat(1e-6);
             groups.push(Group { low: low - margin, high: high + margin, surfaces: start..surfaces.len() });
         }
-        let mut scene = Self { surfaces, groups, lamp, tag };
+        let mut scene = Self { surfaces, groups, lamp, tags };
         let lights: Vec<Lightmap> = {
             use rayon::prelude::*;
             (0..scene.surfaces.len()).into_par_iter().map(|i| Lightmap::bake(&scene, i)).collect()
@@ -208,8 +210,8 @@ impl Scene {
         scene
     }
 
-    pub(super) fn tag(&self) -> Option<&TagTruth> {
-        self.tag.as_ref()
+    pub(super) fn tags(&self) -> &[TagTruth] {
+        &self.tags
     }
 
     pub(super) fn lamp(&self) -> Vec3 {
@@ -255,7 +257,8 @@ impl Scene {
         let slant = hit.normal.dot(direction).abs().max(0.15);
         let per_metre = (material.repeat.0 / across).max(material.repeat.1 / along);
         let footprint = hit.distance * pixel_angle * per_metre / slant.sqrt();
-        let (u, v) = ((hit.u * material.repeat.0) as f32, (hit.v * material.repeat.1) as f32);
+        let (repeat, offset) = (material.repeat, material.offset);
+        let (u, v) = ((hit.u * repeat.0 + offset.0) as f32, (hit.v * repeat.1 + offset.1) as f32);
         let albedo: Colour = material.texture.sample(u, v, footprint as f32);
         let light = surface.light.as_ref().map_or(Colour::zeros(), |l| l.sample(hit.u, hit.v));
         let mut colour = albedo.component_mul(&light).cast::<f64>();

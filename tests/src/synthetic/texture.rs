@@ -305,17 +305,33 @@ pub(super) fn cloth(seed: u64, colour: [f32; 3]) -> Arc<Texture> {
     })
 }
 
-/// Tag 0 of the family tagStandard41h12: 9x9 modules as printed, 1 = white. (Pattern: AprilRobotics/apriltag-imgs, BSD-2-Clause.)
-pub(super) const TAG_ID: u32 = 0;
-const TAG_MODULES: &[u8; 81] =
-    b"110111100000000000101111100001111101001001100001010101101111100000000000110100100";
+/// Modules of the grid on which tags are painted: a divisor of the texture's size, so that edges are exact.
+pub(super) const TAG_GRID: f64 = 16.0;
+/// Modules of the grid that are printed, from its corner: the tag with a white margin of one module. The inner white square is
+/// 5 of them wide.
+pub(super) const TAG_SHEET: f64 = 11.0;
 
-/// The tag with a white margin of one module; the inner white square is 5 of its 11 modules.
-pub(super) fn tag() -> Arc<Texture> {
+/// Modules on a grid, from (1, 1) on; `white` says which are, and is none outside.
+fn modules(white: impl Fn(usize, usize) -> Option<bool> + Sync) -> Arc<Texture> {
     Texture::paint(1024, |u, v| {
-        let (x, y) = ((u * 11.0).floor() as i64 - 1, (v * 11.0).floor() as i64 - 1);
-        let module = (0..9).contains(&x) && (0..9).contains(&y);
-        let white = !module || TAG_MODULES[(y * 9 + x) as usize] == b'1';
-        if white { [0.92; 3] } else { [0.06; 3] }
+        let cell = |w: f32| ((w * TAG_GRID as f32).floor() as usize).checked_sub(1);
+        let (Some(x), Some(y)) = (cell(u), cell(v)) else { return [0.92; 3] };
+        if white(x, y).unwrap_or(true) { [0.92; 3] } else { [0.06; 3] }
     })
+}
+
+/// A tag of the family tagStandard41h12.
+pub(super) fn tag(id: u32) -> Arc<Texture> {
+    // An id that does not exist would be a blank sheet; those of the room exist.
+    let pattern = libreconstruct::fiducial::modules(id).unwrap_or([[true; 9]; 9]);
+    modules(|x, y| pattern.get(y)?.get(x).copied())
+}
+
+/// Tag 0 of the family tag36h11: 8x8 modules with its black border, 1 = white.
+const OTHER_TAG: [&[u8; 8]; 8] =
+    [b"00000000", b"01101010", b"00111010", b"00110000", b"01010000", b"00101100", b"00001000", b"00000000"];
+
+/// A tag of another family, which must not be mistaken for one of ours.
+pub(super) fn other_tag() -> Arc<Texture> {
+    modules(|x, y| Some(OTHER_TAG.get(y)?.get(x)? == &b'1'))
 }

@@ -15,7 +15,7 @@ pub(super) struct TagTruth {
     pub(super) id: u32,
     /// Side of the inner white square, metres.
     pub(super) size: f64,
-    /// Its corners, world, metres.
+    /// Its corners, world, metres, in the order of AprilTag's detections; those of a bent print are no square.
     pub(super) corners: [[f64; 3]; 4],
 }
 
@@ -23,7 +23,7 @@ pub(super) fn write(
     folder: &Path,
     options: &CaptureOptions,
     poses: &[Pose],
-    tag: Option<&TagTruth>,
+    tags: &[TagTruth],
 ) -> Result<()> {
     let camera = options.camera();
     let (fx, fy) = camera.focal();
@@ -50,7 +50,7 @@ pub(super) fn write(
         "frames": frames,
     });
     save(&folder.join("poses.json"), &poses)?;
-    save(&folder.join("capture.json"), &json!({ "options": options, "tag": tag }))
+    save(&folder.join("capture.json"), &json!({ "options": options, "tags": tags }))
 }
 
 fn save(path: &Path, value: &serde_json::Value) -> Result<()> {
