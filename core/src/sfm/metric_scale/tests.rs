@@ -231,23 +231,24 @@ fn the_scale_of_real_captures_is_true() {
         let text = std::fs::read(capture.join("poses.json")).unwrap();
         let truth: serde_json::Value = serde_json::from_slice(&text).unwrap();
         let stem = |name: &str| std::path::Path::new(name).file_stem().unwrap().to_owned();
-        let mut centers = Vec::new();
+        let (mut estimated, mut true_ones) = (Vec::new(), Vec::new());
         for frame in truth["frames"].as_array().unwrap() {
             let own = stem(frame["file"].as_str().unwrap());
             let row = |r: usize| frame["c2w"][r][3].as_f64().unwrap();
             if let Some(image) = found.model.images.values().find(|i| stem(&i.name) == own) {
-                centers.push((image.pose.center(), Vector3::new(row(0), row(1), row(2))));
+                estimated.push(image.pose.center());
+                true_ones.push(Vector3::new(row(0), row(1), row(2)));
             }
         }
-        let extent = |of: fn(&(Vector3<f64>, Vector3<f64>)) -> Vector3<f64>| {
-            let mean = centers.iter().map(of).sum::<Vector3<f64>>() / centers.len() as f64;
-            centers.iter().map(|c| (of(c) - mean).norm_squared()).sum::<f64>().sqrt()
+        let extent = |centers: &[Vector3<f64>]| {
+            let mean = centers.iter().sum::<Vector3<f64>>() / centers.len() as f64;
+            centers.iter().map(|c| (c - mean).norm_squared()).sum::<f64>().sqrt()
         };
-        let error = extent(|c| c.0) / extent(|c| c.1) - 1.0;
+        let error = extent(&estimated) / extent(&true_ones) - 1.0;
         let report = found.report.scale.unwrap();
         println!(
             "{name}: {} of {} frames, camera {:?}",
-            centers.len(),
+            estimated.len(),
             frames.frames.len(),
             found.report.camera_params
         );
