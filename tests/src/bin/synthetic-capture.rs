@@ -51,10 +51,10 @@ struct Arguments {
     /// Drift of the exposure over the clip, in stops
     #[arg(long, default_value_t = 0.15)]
     exposure_drift: f64,
-    /// Put an AprilTag (tagStandard41h12) on the table with this inner white square, in millimetres
+    /// Put an AprilTag (tagStandard41h12) on the table with this inner white square, in millimetres (5 to 150)
     #[arg(long)]
     tag_mm: Option<f64>,
-    /// Number of tags, 1 to 5; the first lies flat, the others are tilted
+    /// Number of tags, 1 to 5; the third lies flat, the others are tilted
     #[arg(long, default_value_t = 1, requires = "tag_mm")]
     tags: u32,
     /// Degrees by which the sheets of the tags are bent

@@ -61,15 +61,18 @@ pub struct CaptureOptions {
 /// AprilTags (tagStandard41h12) in the scene.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct TagOptions {
-    /// How many, 1 to 5: the first lies flat, the others are tilted.
+    /// How many, 1 to 5: the third lies flat, the others are tilted.
     pub count: u32,
-    /// Side of their inner white squares, metres.
+    /// Side of their inner white squares, metres: 0.005 to 0.15.
     pub size: f64,
     /// Radians by which the sheets are bent, from the left edge to the right; 0 is flat.
     pub bend: f64,
     /// Whether a tag of another family lies beside them.
     pub distractor: bool,
 }
+
+/// Larger tags would not find room on the table: the inner white square of this side is on a sheet of 33 cm.
+const MAX_TAG_SIZE: f64 = 0.15;
 
 impl Default for CaptureOptions {
     fn default() -> Self {
@@ -116,12 +119,15 @@ impl CaptureOptions {
             )));
         }
         if let Some(tags) = &self.tags
-            && !((1..=5).contains(&tags.count) && (0.005..=0.3).contains(&tags.size) && tags.bend.is_finite())
+            && !((1..=5).contains(&tags.count)
+                && (0.005..=MAX_TAG_SIZE).contains(&tags.size)
+                && tags.bend.is_finite())
         {
             return Err(Error::argument(format!(
-                "{} tags of {} mm: 1 to 5 of 5 to 300 mm can be placed",
+                "{} tags of {} mm: 1 to 5 of 5 to {} mm can be placed",
                 tags.count,
-                1000.0 * tags.size
+                1000.0 * tags.size,
+                1000.0 * MAX_TAG_SIZE
             )));
         }
         Ok(())

@@ -87,23 +87,23 @@ fn ball(center: Vec3, radii: Vec3, material: &Material, subject: Subject) -> Vec
 impl Room {
     /// Builds and lights it.
     pub(super) fn build(&self) -> Scene {
-        let mut things = self.shell();
-        things.extend(self.furniture());
-        things.extend(self.still_life());
+        let mut things = self.objects();
         let mut truths = Vec::new();
         if let Some(options) = &self.tags {
-            for (place, id) in TAG_PLACES.iter().zip(TAG_IDS).take(options.count as usize) {
-                let sheet =
-                    Sheet { texture: texture::tag(id), place, size: options.size, bend: options.bend };
+            for (id, sheet) in sheets(options) {
                 things.push(sheet.surfaces());
-                truths.push(sheet.truth(id));
-            }
-            if options.distractor {
-                let (texture, place) = (texture::other_tag(), &DISTRACTOR_PLACE);
-                things.push(Sheet { texture, place, size: options.size, bend: 0.0 }.surfaces());
+                truths.extend(id.map(|id| sheet.truth(id)));
             }
         }
         Scene::new(things, Vec3::new(0.6, -2.35, -0.5), truths)
+    }
+
+    /// Everything but the tags.
+    fn objects(&self) -> Vec<Vec<Surface>> {
+        let mut things = self.shell();
+        things.extend(self.furniture());
+        things.extend(self.still_life());
+        things
     }
 
     fn shell(&self) -> Vec<Vec<Surface>> {
@@ -271,23 +271,37 @@ impl Room {
 /// Ids of the tags, in the order of their places.
 const TAG_IDS: [u32; 5] = [0, 5, 12, 777, 2114];
 
-/// Where a sheet is: its middle, and the directions of the printed x axis and of the printed up.
+/// Where a sheet is: the middle of its lower edge, and the directions of the printed x axis and of the printed up. A larger
+/// sheet reaches farther up and to both sides.
 struct Place {
-    middle: [f64; 3],
+    foot: [f64; 3],
     right: [f64; 3],
     up: [f64; 3],
 }
 
-/// One lies flat on the table, the others are tilted as if they leaned on something.
+/// The third lies flat and juts out over the end of the table, the others are tilted as if they leaned on something.
 const TAG_PLACES: [Place; 5] = [
-    Place { middle: [0.2, TABLE - 0.004, 0.31], right: [0.939, 0.0, 0.343], up: [-0.343, 0.0, 0.939] },
-    Place { middle: [-0.6, TABLE - 0.13, -0.25], right: [0.906, 0.0, -0.423], up: [0.25, -0.8, 0.536] },
-    Place { middle: [0.62, TABLE - 0.14, -0.3], right: [0.95, 0.0, -0.3], up: [0.2, -0.8, 0.56] },
-    Place { middle: [0.16, TABLE - 0.09, -0.4], right: [0.99, 0.0, -0.14], up: [0.1, -0.45, 0.89] },
-    Place { middle: [-0.52, TABLE - 0.1, 0.36], right: [0.8, 0.0, -0.6], up: [0.45, -0.66, 0.6] },
+    Place { foot: [-0.52, TABLE - 0.002, -0.36], right: [0.8, 0.0, -0.6], up: [0.4, -0.75, 0.5] },
+    Place { foot: [-0.1, TABLE - 0.002, -0.47], right: [0.98, 0.0, -0.2], up: [0.15, -0.7, 0.6] },
+    Place { foot: [-0.6, TABLE - 0.004, 0.06], right: [0.0, 0.0, 1.0], up: [-1.0, 0.0, 0.0] },
+    Place { foot: [0.27, TABLE - 0.002, -0.46], right: [0.93, 0.0, -0.37], up: [0.3, -0.82, 0.5] },
+    Place { foot: [0.66, TABLE - 0.002, -0.42], right: [0.9, 0.0, -0.44], up: [0.4, -0.8, 0.45] },
 ];
+/// Hung above the books.
 const DISTRACTOR_PLACE: Place =
-    Place { middle: [-0.12, TABLE - 0.006, -0.33], right: [1.0, 0.0, 0.0], up: [0.0, 0.0, 1.0] };
+    Place { foot: [0.45, TABLE - 0.34, 0.25], right: [0.8, 0.0, -0.6], up: [0.15, -0.97, 0.15] };
+
+/// The sheets that are asked for, each with the id of its tag; that of another family has none.
+fn sheets(options: &TagOptions) -> Vec<(Option<u32>, Sheet<'static>)> {
+    let sheet = |texture, place, bend| Sheet { texture, place, size: options.size, bend };
+    let own = TAG_PLACES.iter().zip(TAG_IDS).take(options.count as usize);
+    let mut all: Vec<_> =
+        own.map(|(place, id)| (Some(id), sheet(texture::tag(id), place, options.bend))).collect();
+    if options.distractor {
+        all.push((None, sheet(texture::other_tag(), &DISTRACTOR_PLACE, 0.0)));
+    }
+    all
+}
 
 /// A printed tag.
 struct Sheet<'a> {
@@ -311,10 +325,15 @@ impl Sheet<'_> {
         (right, up, right.cross(&up))
     }
 
+    /// Side of the whole sheet, metres.
+    fn side(&self) -> f64 {
+        self.size / 5.0 * texture::TAG_SHEET
+    }
+
     /// The place of the printed point (`x`, `y`) in metres right of and above the middle.
     fn at(&self, x: f64, y: f64) -> Vec3 {
         let (right, up, front) = self.axes();
-        let side = self.size / 5.0 * texture::TAG_SHEET;
+        let side = self.side();
         let (across, out) = match self.bend {
             0.0 => (x, 0.0),
             bend => {
@@ -322,11 +341,11 @@ impl Sheet<'_> {
                 (radius * (x / radius).sin(), radius * ((x / radius).cos() - 1.0))
             }
         };
-        Vec3::from(self.place.middle) + across * right + y * up + out * front
+        Vec3::from(self.place.foot) + across * right + (0.5 * side + y) * up + out * front
     }
 
     fn surfaces(&self) -> Vec<Surface> {
-        let side = self.size / 5.0 * texture::TAG_SHEET;
+        let side = self.side();
         let strips = if self.bend == 0.0 { 1 } else { STRIPS };
         let part = texture::TAG_SHEET / texture::TAG_GRID;
         let half = 0.5 * side;
@@ -348,5 +367,53 @@ impl Sheet<'_> {
         let half = 0.5 * self.size;
         let corners = [(-half, -half), (half, -half), (half, half), (-half, half)];
         TagTruth { id, size: self.size, corners: corners.map(|(x, y)| self.at(x, y).into()) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::MAX_TAG_SIZE;
+    use super::*;
+
+    fn is_free(things: &[Vec<Surface>], from: &Vec3, direction: &Vec3, length: f64) -> bool {
+        things.iter().flatten().all(|s| s.shape.intersect(from, direction, length).is_none())
+    }
+
+    #[test]
+    fn sheets_of_every_size_touch_nothing_and_can_be_seen() {
+        let objects = Room { seed: 1, tags: None }.objects();
+        for size in [0.005, 0.05, 0.1, MAX_TAG_SIZE] {
+            let sheets = sheets(&TagOptions { count: 5, size, bend: 0.0, distractor: true });
+            let surfaces: Vec<Vec<Surface>> = sheets.iter().map(|(_, s)| s.surfaces()).collect();
+            for (k, (_, sheet)) in sheets.iter().enumerate() {
+                let (right, up, front) = sheet.axes();
+                let others: Vec<&Vec<Surface>> =
+                    surfaces.iter().enumerate().filter(|(o, _)| *o != k).map(|(_, s)| s).collect();
+                let clear = |from: &Vec3, direction: &Vec3, length: f64| {
+                    let touches = |s: &Surface| s.shape.intersect(from, direction, length).is_some();
+                    is_free(&objects, from, direction, length)
+                        && !others.iter().any(|sheet| sheet.iter().any(touches))
+                };
+                let half = 0.5 * sheet.side();
+                for step in -20..=20 {
+                    let place = f64::from(step) / 20.0 * half;
+                    let lines = [(sheet.at(-half, place), right), (sheet.at(place, -half), up)];
+                    for (from, direction) in lines {
+                        assert!(
+                            clear(&from, &direction, sheet.side()),
+                            "sheet {k} of {} mm is cut {:.0} mm from its middle",
+                            1000.0 * size,
+                            1000.0 * place
+                        );
+                    }
+                }
+                // It is not inside of something, either, and nothing stands right in front of it.
+                assert!(
+                    clear(&sheet.at(0.0, 0.0), &front, 0.3),
+                    "sheet {k} of {} mm is hidden",
+                    1000.0 * size
+                );
+            }
+        }
     }
 }
