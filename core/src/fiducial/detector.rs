@@ -5,6 +5,8 @@ use std::ptr::NonNull;
 use apriltag_sys as c;
 use image::GrayImage;
 
+use super::print::{Modules, PRINTED_MODULES};
+use super::refine::refined;
 use crate::error::{Error, ErrorKind, Result};
 
 /// Wrong bits of a code that are corrected. The codes of the family differ in 12 bits or more.
@@ -75,7 +77,7 @@ impl Drop for Family {
 pub(crate) struct Detector {
     detector: NonNull<c::apriltag_detector_t>,
     /// Must outlive what `detector` points to: fields are dropped after `Drop::drop`, which ends the detector.
-    _family: Family,
+    family: Family,
 }
 
 // SAFETY: the C objects belong to this value alone and are bound to no thread.
@@ -98,8 +100,8 @@ impl Detector {
             settings.refine_edges = true;
             settings.debug = false;
             c::apriltag_detector_add_family_bits(detector.as_ptr(), family.0.as_ptr(), MAX_HAMMING);
-            let own = Self { detector, _family: family };
-            if own._family.0.as_ref().impl_.is_null() {
+            let own = Self { detector, family };
+            if own.family.0.as_ref().impl_.is_null() {
                 return Err(out_of_memory());
             }
             Ok(own)
@@ -108,6 +110,21 @@ impl Detector {
 
     /// The tags of a picture by id, then by place. A picture of less than 32 or more than 32767 pixels a side has none.
     pub(crate) fn detect(&mut self, picture: &mut GrayImage) -> Vec<Found> {
+        let mut found = self.search(picture);
+        for tag in &mut found {
+            let corners = self.pattern(tag.id).and_then(|p| refined(picture, &p, &tag.corners));
+            tag.corners = corners.unwrap_or(tag.corners);
+        }
+        found
+    }
+
+    fn pattern(&self, id: u32) -> Option<Modules> {
+        let (_, white) = self.family.modules(id).filter(|(side, _)| *side == PRINTED_MODULES)?;
+        Some(std::array::from_fn(|y| std::array::from_fn(|x| white[y * PRINTED_MODULES + x])))
+    }
+
+    /// The same with the corners of the border alone, which the library finds.
+    pub(super) fn search(&mut self, picture: &mut GrayImage) -> Vec<Found> {
         let (width, height) = picture.dimensions();
         if !SIDES.contains(&width) || !SIDES.contains(&height) {
             return Vec::new();

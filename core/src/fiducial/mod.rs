@@ -9,12 +9,13 @@
 //! was found in a picture.
 //!
 //! The detector is AprilRobotics' (Wang & Olson, "AprilTag 2: Efficient and robust fiducial detection", IROS 2016; Krogius
-//! et al., "Flexible Layouts for Fiducial Tags", IROS 2019). Detection runs on the rayon pool of the caller, one detector a
-//! thread; the result does not depend on their number.
+//! et al., "Flexible Layouts for Fiducial Tags", IROS 2019); `refine.rs` then finds the corners by all edges of the pattern.
+//! Detection runs on the rayon pool of the caller, one detector a thread; the result does not depend on their number.
 
 mod detector;
 mod draw;
 mod print;
+mod refine;
 mod tags;
 
 pub use draw::{draw_tags, show_tags};
