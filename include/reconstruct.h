@@ -1063,11 +1063,14 @@ typedef struct rc_reconstruction {
     const char *title;
     // Where training runs: "auto", "cpu", "gpu" or part of the name of a graphics adapter; NULL = "auto".
     const char *device;
+    // Whether to fail where the tags give no scale; else the scene is in arbitrary units then, and report.json says why. Needs
+    // apriltag_size_mm.
+    bool require_scale;
 } rc_reconstruction;
 
 #define RC_RECONSTRUCTION_INIT \
   { sizeof(rc_reconstruction), RC_QUALITY_DEFAULT, RC_METHOD_DEFAULT, RC_CAMERA_DEFAULT, 0, 0, 0, 0, 0, -1, 0, 0, 0, 0.0, \
-    false, false, NULL, NULL }
+    false, false, NULL, NULL, false }
 
 // Makes a scene of a video (or of a folder of pictures) in `folder`: scene.ply, scene.spz, preview.jpg, camera.json,
 // turntable.mp4, report.json, and the key frames and camera poses it was made from. All of it is on the disk when this

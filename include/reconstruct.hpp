@@ -480,6 +480,8 @@ struct Reconstruction {
     std::uint32_t threads = 0;
     std::uint64_t seed = 0;
     double apriltag_size_mm = 0.0;
+    // Whether to fail where the tags give no scale.
+    bool require_scale = false;
     bool remove_background = false;
     bool turntable = true;
     std::optional<std::string> title;
@@ -525,6 +527,7 @@ inline std::string run(const std::string& input, const std::string& folder, cons
     r.threads = options.threads;
     r.seed = options.seed;
     r.apriltag_size_mm = options.apriltag_size_mm;
+    r.require_scale = options.require_scale;
     r.remove_background = options.remove_background;
     r.no_turntable = !options.turntable;
     r.title = detail::c_str(options.title);

@@ -82,6 +82,9 @@ pub struct rc_reconstruction {
     pub title: *const c_char,
     /// Where training runs: "auto", "cpu", "gpu" or part of the name of a graphics adapter; NULL = "auto".
     pub device: *const c_char,
+    /// Whether to fail where the tags give no scale; else the scene is in arbitrary units then, and report.json says why. Needs
+    /// apriltag_size_mm.
+    pub require_scale: bool,
 }
 
 // SAFETY: numbers, pointers, enums that may be anything, and bool, which C compilers set to 0 or 1.
@@ -105,7 +108,9 @@ unsafe impl Versioned for rc_reconstruction {
         no_turntable: false,
         title: std::ptr::null(),
         device: std::ptr::null(),
+        require_scale: false,
     };
+    const FIRST_SIZE: usize = std::mem::offset_of!(Self, require_scale);
 }
 
 /// # Safety
@@ -127,7 +132,7 @@ unsafe fn options(asked: &rc_reconstruction) -> Result<ReconstructionOptions, Fa
         training_max_num_gaussians: or(asked.training_max_num_gaussians, preset.training_max_num_gaussians),
         training_num_steps: or(asked.training_num_steps, preset.training_num_steps),
         apriltag_size_mm: (size != 0.0).then_some(size),
-        require_scale: false,
+        require_scale: asked.require_scale,
         remove_background: asked.remove_background,
         camera_type: camera_type.map(|name| match name {
             "orbital" => CameraType::Orbital,
@@ -279,11 +284,19 @@ mod tests {
             sh_degree: 0,
             max_frames: 7,
             no_turntable: true,
+            apriltag_size_mm: 50.0,
+            require_scale: true,
             ..rc_reconstruction::DEFAULT
         };
         let preset = ReconstructionOptions::with_quality(Quality::Preview);
-        let expected =
-            ReconstructionOptions { sh_degree: 0, max_frames: Some(7), turntable: false, ..preset };
+        let expected = ReconstructionOptions {
+            sh_degree: 0,
+            max_frames: Some(7),
+            turntable: false,
+            apriltag_size_mm: Some(50.0),
+            require_scale: true,
+            ..preset
+        };
         // SAFETY: no pointers.
         assert_eq!(unsafe { options(&asked) }.unwrap(), expected);
     }

@@ -356,3 +356,20 @@ def free_outputs(function, arguments):
             bare = parameter.type.replace("*", "").strip()
             address = ctypes.c_void_p(argument[0])
             getattr(library(), "rc_string_free" if bare == "char" else f"{bare}_free")(address)
+
+
+def test_a_program_from_before_a_field_is_understood(world):
+    function = next(f for f in FALLIBLE if f.name == "rc_reconstruct")
+    place = next(k for k, p in enumerate(function.parameters) if p.name == "options")
+    options = structure("rc_reconstruction", sh_degree=-1, require_scale=True)
+    arguments = world.arguments(function)
+    arguments[place] = ctypes.byref(options)
+    code, error = call(function, arguments)
+    assert code == CODE["RC_INVALID_ARGUMENT"] and "apriltag_size_mm" in error.message
+    # What is behind the structure is not its own.
+    options.struct_size = HEADER.structures["rc_reconstruction"].require_scale.offset
+    code, error = call(function, arguments)
+    assert code and "no/such/video" in error.message and "apriltag_size_mm" not in error.message
+    options.struct_size -= 1
+    code, error = call(function, arguments)
+    assert code == CODE["RC_INVALID_ARGUMENT"] and "struct_size" in error.message
