@@ -16,11 +16,14 @@ have() { command -v "$1"; }
 have_library() { ldconfig -p | grep -q "$1"; }
 # wgpu opens the Vulkan loader at run time; the software driver lets GPU code run on machines without a GPU.
 have_vulkan_driver() { compgen -G '/usr/share/vulkan/icd.d/*.json' || compgen -G '/etc/vulkan/icd.d/*.json'; }
+# apt leaves it out where recommended packages are not wanted; without it, gcc can neither compile nor link.
+have_libc_headers() { echo '#include <stdlib.h>' | cc -E -; }
 have_clang_sanitizers() { test -e "$(clang -print-file-name=libclang_rt.asan-$(uname -m).a)" || compgen -G "$(clang -print-resource-dir)/lib/*/libclang_rt.asan*.a"; }
 have_venv() { python3 -c 'import ensurepip, venv'; }
 
 need ffmpeg have ffmpeg
 need gcc have cc
+need libc6-dev have_libc_headers
 need make have make
 need libvulkan1 have_library libvulkan.so.1
 need mesa-vulkan-drivers have_vulkan_driver
