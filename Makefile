@@ -20,7 +20,7 @@ TEST_BUILD := --release --workspace --exclude libreconstruct-python --features l
 # Tests in Rust compare with Python tools that the environment holds.
 test-rust: export PATH := $(CURDIR)/$(VENV)/bin:$(PATH)
 
-.PHONY: help build demo install test test-build test-rust test-package test-python test-c test-rest lint format clean
+.PHONY: help build mask-model demo install test test-build test-rust test-package test-python test-c test-rest lint format clean
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*?## ' $(MAKEFILE_LIST) | awk -F':.*?## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -29,28 +29,37 @@ build: ## Build the reconstruct command and the libraries
 	@scripts/install-dependencies.sh build
 	@echo "Building (release)"
 	cargo build --release -p libreconstruct-server -p libreconstruct-ffi
+	@scripts/install-mask-model.sh
+
+mask-model: ## Install the weights that background removal needs, beside the program
+	@scripts/install-dependencies.sh build
+	@scripts/install-mask-model.sh
 
 demo: ## Reconstruct a sample capture, or VIDEO=my.mp4, into OUT=demo
 	@scripts/install-dependencies.sh build
 	@echo "Building (release; the first time takes some minutes)"
 	@cargo build --release -p libreconstruct-server -p libreconstruct-tests
+	@scripts/install-mask-model.sh
 	@VIDEO="$(VIDEO)" OUT="$(OUT)" RUN_FLAGS="$(RUN_FLAGS)" scripts/demo.sh
 
 install: ## Install the C and C++ library into PREFIX=/usr/local (and DESTDIR)
 	@scripts/install-dependencies.sh build
 	cargo build --release -p libreconstruct-ffi
 	PREFIX="$(PREFIX)" DESTDIR="$(DESTDIR)" scripts/install-library.sh
+	@scripts/install-mask-model.sh "$(DESTDIR)$(PREFIX)/share/libreconstruct"
 
 test: test-rust test-package test-rest ## Run the tests (the long suites of two faces have targets of their own: test-python, test-c)
 
 test-rust: $(VENV)/.installed
 	@scripts/install-dependencies.sh test
+	@scripts/install-mask-model.sh
 	@echo "Rust: unit tests, documentation examples, end-to-end tests"
 	cargo test $(TEST_BUILD)
 
 # What the tests of the other faces start or load: the server, the generator of captures, the C library.
 test-build: $(VENV)/.installed
 	@scripts/install-dependencies.sh test
+	@scripts/install-mask-model.sh
 	cargo test $(TEST_BUILD) --no-run --quiet
 	cargo build $(TEST_BUILD) --lib --quiet
 

@@ -27,6 +27,9 @@ need libc6-dev have_libc_headers
 need make have make
 need libvulkan1 have_library libvulkan.so.1
 need mesa-vulkan-drivers have_vulkan_driver
+# The weights of the mask model come out of a Python package.
+need python3 have python3
+need python3-venv have_venv
 if [ "$purpose" = test ]; then
     need g++ have c++
     need clang have clang
@@ -34,8 +37,6 @@ if [ "$purpose" = test ]; then
     need cmake have cmake
     need pkg-config have pkg-config
     need valgrind have valgrind
-    need python3 have python3
-    need python3-venv have_venv
     need curl have curl
     need openssl have openssl
 fi
