@@ -29,7 +29,7 @@ build: ## Build the reconstruct command and the libraries
 	@scripts/install-dependencies.sh build
 	@echo "Building (release)"
 	cargo build --release -p libreconstruct-server -p libreconstruct-ffi
-	@scripts/install-mask-model.sh
+	-@scripts/install-mask-model.sh
 
 mask-model: ## Install the weights that background removal needs, beside the program
 	@scripts/install-dependencies.sh build
@@ -39,14 +39,14 @@ demo: ## Reconstruct a sample capture, or VIDEO=my.mp4, into OUT=demo
 	@scripts/install-dependencies.sh build
 	@echo "Building (release; the first time takes some minutes)"
 	@cargo build --release -p libreconstruct-server -p libreconstruct-tests
-	@scripts/install-mask-model.sh
+	-@scripts/install-mask-model.sh
 	@VIDEO="$(VIDEO)" OUT="$(OUT)" RUN_FLAGS="$(RUN_FLAGS)" scripts/demo.sh
 
 install: ## Install the C and C++ library into PREFIX=/usr/local (and DESTDIR)
 	@scripts/install-dependencies.sh build
 	cargo build --release -p libreconstruct-ffi
 	PREFIX="$(PREFIX)" DESTDIR="$(DESTDIR)" scripts/install-library.sh
-	@scripts/install-mask-model.sh "$(DESTDIR)$(PREFIX)/share/libreconstruct"
+	-@scripts/install-mask-model.sh "$(DESTDIR)$(PREFIX)/share/libreconstruct"
 
 test: test-rust test-package test-rest ## Run the tests (the long suites of two faces have targets of their own: test-python, test-c)
 

@@ -1066,11 +1066,16 @@ typedef struct rc_reconstruction {
     // Whether to fail where the tags give no scale; else the scene is in arbitrary units then, and report.json says why. Needs
     // apriltag_size_mm.
     bool require_scale;
+    // The file of the mask model for remove_background; NULL = the one that is installed.
+    const char *mask_model;
+    // A folder with a mask (PNG, white where the object is) named like every picture, in place of the mask model; NULL =
+    // there is none.
+    const char *mask_dir;
 } rc_reconstruction;
 
 #define RC_RECONSTRUCTION_INIT \
   { sizeof(rc_reconstruction), RC_QUALITY_DEFAULT, RC_METHOD_DEFAULT, RC_CAMERA_DEFAULT, 0, 0, 0, 0, 0, -1, 0, 0, 0, 0.0, \
-    false, false, NULL, NULL, false }
+    false, false, NULL, NULL, false, NULL, NULL }
 
 // Makes a scene of a video (or of a folder of pictures) in `folder`: scene.ply, scene.spz, preview.jpg, camera.json,
 // turntable.mp4, report.json, and the key frames and camera poses it was made from. All of it is on the disk when this

@@ -487,6 +487,10 @@ struct Reconstruction {
     std::optional<std::string> title;
     // "auto", "cpu", "gpu" or part of the name of a graphics adapter.
     std::string device = "auto";
+    // The file of the mask model; the installed one if there is no value.
+    std::optional<std::string> mask_model;
+    // A folder with a mask for every picture, in place of the mask model.
+    std::optional<std::string> mask_dir;
 };
 
 namespace detail {
@@ -532,6 +536,8 @@ inline std::string run(const std::string& input, const std::string& folder, cons
     r.no_turntable = !options.turntable;
     r.title = detail::c_str(options.title);
     r.device = options.device.c_str();
+    r.mask_model = detail::c_str(options.mask_model);
+    r.mask_dir = detail::c_str(options.mask_dir);
     detail::Listening listening{on_event, nullptr};
     char* report = nullptr;
     rc_error* error = nullptr;

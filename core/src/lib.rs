@@ -11,6 +11,7 @@
 //! - [`fiducial`]: AprilTags in the frames, for metric scale.
 //! - [`sfm`]: structure from motion, from features to bundle adjustment.
 //! - [`camera`]: camera models, poses, undistortion, COLMAP's files. States the frame convention.
+//! - [`background`]: masks of the object, on which all views agree; only if asked for. [`masks`]: masks as files.
 //! - [`raster`]: the differentiable rasteriser's passes, on the CPU and through wgpu.
 //! - [`train`]: fits Gaussians to the frames with those passes.
 //! - [`scene`]: Gaussian scenes and their files, preview, turntable.
@@ -22,6 +23,7 @@
 //! their own. They use the rayon pool on which they are called (`ThreadPool::install` sets the number of threads),
 //! and their results do not depend on it.
 
+pub mod background;
 pub mod camera;
 pub mod control;
 pub mod database;
@@ -33,6 +35,7 @@ mod files;
 #[cfg(test)]
 mod interop;
 pub mod job;
+pub mod masks;
 pub mod pipeline;
 mod random;
 pub mod raster;

@@ -16,3 +16,9 @@ pub(crate) fn capture(name: &str) -> Option<PathBuf> {
     println!("real capture {name} is not here: only the synthetic part of this test runs");
     None
 }
+
+/// The weights of the network that finds the object, beside the real captures.
+pub(crate) fn mask_model() -> Option<PathBuf> {
+    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../shared/models/u2netp/u2netp.onnx");
+    path.is_file().then_some(path)
+}

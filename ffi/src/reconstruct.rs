@@ -85,6 +85,11 @@ pub struct rc_reconstruction {
     /// Whether to fail where the tags give no scale; else the scene is in arbitrary units then, and report.json says why. Needs
     /// apriltag_size_mm.
     pub require_scale: bool,
+    /// The file of the mask model for remove_background; NULL = the one that is installed.
+    pub mask_model: *const c_char,
+    /// A folder with a mask (PNG, white where the object is) named like every picture, in place of the mask model; NULL =
+    /// there is none.
+    pub mask_dir: *const c_char,
 }
 
 // SAFETY: numbers, pointers, enums that may be anything, and bool, which C compilers set to 0 or 1.
@@ -109,6 +114,8 @@ unsafe impl Versioned for rc_reconstruction {
         title: std::ptr::null(),
         device: std::ptr::null(),
         require_scale: false,
+        mask_model: std::ptr::null(),
+        mask_dir: std::ptr::null(),
     };
     const FIRST_SIZE: usize = std::mem::offset_of!(Self, require_scale);
 }
@@ -119,6 +126,13 @@ unsafe fn options(asked: &rc_reconstruction) -> Result<ReconstructionOptions, Fa
     // SAFETY: the caller's promise.
     let (title, device) = unsafe {
         (optional_text(asked.title, "options.title")?, optional_text(asked.device, "options.device")?)
+    };
+    // SAFETY: the caller's promise.
+    let (mask_model, mask_dir) = unsafe {
+        (
+            optional_text(asked.mask_model, "options.mask_model")?,
+            optional_text(asked.mask_dir, "options.mask_dir")?,
+        )
     };
     let preset = ReconstructionOptions::with_quality(choice(asked.quality, "options.quality", &QUALITIES)?);
     let method = choice(asked.reconstruction_method, "options.reconstruction_method", &METHODS)?;
@@ -146,6 +160,8 @@ unsafe fn options(asked: &rc_reconstruction) -> Result<ReconstructionOptions, Fa
         seed: asked.seed,
         device: device.map_or(Ok(preset.device), str::parse)?,
         turntable: !asked.no_turntable,
+        mask_model: mask_model.map(Into::into),
+        mask_dir: mask_dir.map(Into::into),
     })
 }
 

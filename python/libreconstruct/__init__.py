@@ -39,6 +39,7 @@ from ._errors import (
     UnsupportedError,
 )
 from ._job import Events, Job, JobEvent, JobPage, Service
+from ._masks import find_weights as _find_weights
 from ._model import Lens, SparseModel
 from ._native import version
 from ._progress import Progress, ReconstructionWarning
@@ -47,6 +48,7 @@ from ._scene import Scene, Video
 from ._trainer import Trainer, TrainStep
 
 __version__ = version()
+_find_weights()
 __all__ = [
     "AuthError",
     "Camera",

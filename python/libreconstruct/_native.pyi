@@ -22,12 +22,14 @@ __all__ = [
     "look_at",
     "preset",
     "reconstruct",
+    "set_mask_model_place",
     "version",
 ]
 
 def version() -> str:
     """The version of the engine, for example ``0.1.0``."""
 
+def set_mask_model_place(path: _Path) -> None: ...
 def error_kinds() -> list[str]: ...
 def preset(quality: str) -> str: ...
 def reconstruct(input: _Path, output: _Path, options: str, listener: _Listener | None) -> str: ...

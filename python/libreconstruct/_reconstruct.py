@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import Any, Literal
 
@@ -30,9 +31,10 @@ def reconstruct(
     `options` replace single values of the preset, with the names of the service: `training_num_steps`,
     `training_max_num_gaussians`, `reconstruction_method`, `max_frames`, `max_resolution`, `training_max_resolution`,
     `sh_degree`, `test_every`, `seed`, `device`, `turntable`, `title`, `camera_type`, `apriltag_size_mm`, `require_scale`,
-    `remove_background`. `apriltag_size_mm` is the edge of the inner white square of the AprilTags (tagStandard41h12) in the
-    scene, 5/9 of the printed width: the scene is then in metres. Where the tags give no scale it warns, or, with
-    `require_scale`, fails.
+    `remove_background`, `mask_model` (a file), `mask_dir` (a folder of masks, white where the object is).
+
+    `apriltag_size_mm` is the edge of the inner white square of the AprilTags (tagStandard41h12) in the scene, 5/9 of the
+    printed width: the scene is then in metres. Where the tags give no scale it warns, or, with `require_scale`, fails.
 
     The scene knows its cameras (`scene.model`) and figures (`scene.report`). Ctrl-C stops within seconds.
     """
@@ -48,7 +50,7 @@ def reconstruct(
 def _run(video: PathLike, folder: Path, quality: str, progress: ProgressOption, options: dict[str, Any]) -> Scene:
     request = {**json.loads(_native.preset(quality)), **options}
     with Bar(progress, Path(video).name) as bar:
-        _native.reconstruct(Path(video), folder, json.dumps(request), listener(bar, pipeline=True))
+        _native.reconstruct(Path(video), folder, json.dumps(request, default=os.fspath), listener(bar, pipeline=True))
         bar.update(Progress(1.0, "export", "finished"))
     return load_reconstruction(folder)
 

@@ -48,6 +48,12 @@ mod _native {
         libreconstruct::VERSION
     }
 
+    /// Where the weights of the mask model are, for when they are in none of the usual places.
+    #[pyfunction]
+    fn set_mask_model_place(path: std::path::PathBuf) {
+        libreconstruct::background::set_model_place(path);
+    }
+
     #[pymodule_init]
     fn init() {
         crate::error::log_to_stderr();

@@ -1,5 +1,6 @@
 //! What crosses crates: the synthetic capture generator, the measures against its known truth, and helpers of the
 //! end-to-end tests.
 
+pub mod masks;
 pub mod pose_error;
 pub mod synthetic;

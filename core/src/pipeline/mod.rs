@@ -2,12 +2,14 @@
 //!
 //! In: a video (or a folder of images) and [`ReconstructionOptions`]. Out, in the folder: `frames/`, `frames.jpg`,
 //! `sparse/`, `undistorted/`, `poses.jpg`, `scene.ply`, `scene.spz`, `preview.jpg`, `camera.json`, `turntable.mp4`,
-//! `report.json`, and `tags.json` where scale was asked for. Called on a thread of the caller's. When [`reconstruct`] returns `Ok`, all of it is on the disk. If
+//! `report.json`; `tags.json` where scale was asked for; `undistorted/masks/` and `masks.jpg` where the background is removed.
+//! Called on a thread of the caller's. When [`reconstruct`] returns `Ok`, all of it is on the disk. If
 //! the process is killed, the same call continues: at the first stage that is not finished, and inside training at the
 //! last checkpoint; on the CPU the scene is the same, bit for bit.
 
 mod cost;
 mod options;
+mod poses;
 mod progress;
 mod report;
 mod workspace;
@@ -15,19 +17,20 @@ mod workspace;
 use std::path::Path;
 
 pub use options::{Quality, ReconstructionMethod, ReconstructionOptions};
+pub use poses::{PosesOptions, PosesReport, find_poses};
 pub use report::{ExportReport, FramesReport, Report, StageCosts, TrainStageReport};
 pub use workspace::StageCost;
 
-use crate::camera::{SparseModel, plot_poses, undistort};
+use crate::background::{self, ObjectOutline};
+use crate::camera::SparseModel;
 use crate::control::{Control, Stage};
 use crate::error::{Error, ErrorKind, Result};
-use crate::fiducial::detect_tags;
+use crate::raster;
 use crate::scene::{
     CameraData, PREVIEW_SIDE, Splats, choose_preview_image, load_for_viewing, write_preview, write_turntable,
 };
 use crate::train::{Dataset, Trainer};
 use crate::video::{Frames, extract_frames};
-use crate::{raster, sfm};
 use cost::Meter;
 use workspace::{Key, Manifest, Workspace, input_key, read_value, remove_if_there, stage_key, write_json};
 
@@ -45,6 +48,8 @@ pub mod files {
     pub const TAGS: &str = "tags.json";
     /// Picture of the camera poses.
     pub const POSES: &str = "poses.jpg";
+    /// Contact sheet of the masks, where the background was removed.
+    pub const MASKS_SHEET: &str = "masks.jpg";
     /// The Gaussian scene.
     pub const PLY: &str = "scene.ply";
     /// The Gaussian scene, compressed.
@@ -83,13 +88,15 @@ pub fn reconstruct(
     let title = options.title.clone().unwrap_or_else(|| title_of(input));
     let costs =
         StageCosts { frames: frames.cost, sfm: poses.cost, train: training.cost, export: exported.cost };
+    let poses_report: PosesReport = read_value(poses.report, "the report of the poses")?;
     let report = Report {
         version: crate::VERSION.into(),
         title,
         input: input.to_owned(),
         options: options.clone(),
         frames: read_value(frames.report, "the report of the frames")?,
-        sfm: read_value(poses.report, "the report of the poses")?,
+        sfm: poses_report.sfm,
+        background: poses_report.background,
         train: read_value(training.report, "the report of the training")?,
         export: read_value(exported.report, "the report of the export")?,
         costs,
@@ -156,31 +163,21 @@ impl Run<'_> {
     }
 
     fn sfm(&self, input: &Path, frames_key: &Key) -> Result<(Key, Manifest)> {
-        let options = self.options.sfm_options();
-        let key = stage_key(Stage::Sfm, &[frames_key], &options)?;
+        let options = self.options.poses_options();
+        let removal = options.background.as_ref();
+        let files_of_removal = removal.into_iter().flat_map(|r| [&r.masks, &r.model]).flatten();
+        let mut inputs = vec![frames_key.clone()];
+        for file in files_of_removal {
+            inputs.push(input_key(file)?);
+        }
+        let key = stage_key(Stage::Sfm, &inputs.iter().collect::<Vec<_>>(), &options)?;
         let mut outputs = vec![files::SPARSE, files::UNDISTORTED, files::POSES];
-        if options.apriltag_size_mm.is_some() {
+        if options.sfm.apriltag_size_mm.is_some() {
             outputs.push(files::TAGS);
         }
         self.stage(Stage::Sfm, key, &outputs, |control| {
             let frames = Frames::load(&self.workspace.path(files::FRAMES))?;
-            let reconstruction = match options.apriltag_size_mm {
-                Some(_) => {
-                    let tags = detect_tags(&frames, Some(input), &control.part(0.0, 0.2))?;
-                    tags.write(&self.workspace.path(files::TAGS))?;
-                    sfm::reconstruct_with_tags(&frames, &tags, &options, &control.part(0.2, 0.9))?
-                }
-                None => {
-                    remove_if_there(&self.workspace.path(files::TAGS))?;
-                    sfm::reconstruct(&frames, &options, &control.part(0.0, 0.9))?
-                }
-            };
-            let model = &reconstruction.model;
-            model.write_binary(&self.workspace.path(files::SPARSE))?;
-            plot_poses(model, &self.workspace.path(files::POSES))?;
-            let undistorted = self.workspace.path(files::UNDISTORTED);
-            undistort(model, &frames.folder, &undistorted, &control.part(0.9, 1.0))?;
-            Ok(reconstruction.report)
+            find_poses(&frames, Some(input), &options, &self.workspace.path(""), control)
         })
     }
 
@@ -191,7 +188,14 @@ impl Run<'_> {
         let checkpoint = self.workspace.path(".reconstruct/checkpoint.bin");
         let finished = self.stage(Stage::Train, key, &[files::PLY], |control| {
             let folder = self.workspace.path(files::UNDISTORTED);
-            let dataset = Dataset::open(&folder.join("sparse"), &folder.join("images"), options.test_every)?;
+            let mut dataset =
+                Dataset::open(&folder.join("sparse"), &folder.join("images"), options.test_every)?;
+            let masks = folder.join(background::MASKS);
+            let removed = self.options.background_options().is_some() && masks.is_dir();
+            if removed {
+                dataset = dataset.with_masks(&masks, control)?;
+            }
+            let outline = if removed { ObjectOutline::of(&dataset, control)? } else { None };
             let rasteriser = raster::open(&self.options.device)?;
             let mut trainer = Trainer::open(dataset, options.clone(), rasteriser, &checkpoint, control)?;
             let training = trainer.run(control, Some(&checkpoint))?;
@@ -199,8 +203,15 @@ impl Run<'_> {
                 Some(_) => Some(trainer.evaluate(control)?),
                 None => None,
             };
-            trainer.splats()?.write(&self.workspace.path(files::PLY))?;
-            Ok(TrainStageReport { device: trainer.device(), training, evaluation })
+            let (splats, opacity_removed) = match outline {
+                Some(outline) => {
+                    let (splats, removed) = outline.cut(trainer.splats()?);
+                    (splats, Some(removed))
+                }
+                None => (trainer.splats()?, None),
+            };
+            splats.write(&self.workspace.path(files::PLY))?;
+            Ok(TrainStageReport { device: trainer.device(), training, evaluation, opacity_removed })
         })?;
         remove_if_there(&checkpoint)?;
         Ok(finished)
@@ -227,8 +238,8 @@ impl Run<'_> {
             let mut rasteriser = raster::open(&self.options.device)?;
             load_for_viewing(rasteriser.as_mut(), &splats)?;
             let preview = self.workspace.path(files::PREVIEW);
-            let (degree, black) = (splats.sh_degree, [0.0; 3]);
-            write_preview(rasteriser.as_mut(), degree, camera, &image.pose, black, PREVIEW_SIDE, &preview)?;
+            let (degree, behind) = (splats.sh_degree, self.options.behind_the_scene());
+            write_preview(rasteriser.as_mut(), degree, camera, &image.pose, behind, PREVIEW_SIDE, &preview)?;
             let camera_data = CameraData::from_model(&model, id, camera_type);
             write_json(&self.workspace.path(files::CAMERA), &camera_data)?;
             if self.options.turntable {

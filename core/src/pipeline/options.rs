@@ -1,8 +1,12 @@
 //! What a reconstruction can be asked for. Names, defaults and limits are those of the service's specification.
 
+use std::path::PathBuf;
+
 use serde::{Deserialize, Serialize};
 
-use crate::error::{Error, ErrorKind, Result};
+use super::poses::PosesOptions;
+use crate::background::BackgroundOptions;
+use crate::error::{Error, Result};
 use crate::raster::DeviceChoice;
 use crate::scene::{CameraType, TurntableOptions};
 use crate::sfm::{MappingMethod, SfmOptions};
@@ -77,6 +81,12 @@ pub struct ReconstructionOptions {
     pub require_scale: bool,
     /// Whether to remove the background from the frames first.
     pub remove_background: bool,
+    /// The file of the mask model; absent = the installed one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub mask_model: Option<PathBuf>,
+    /// A folder with a mask of the object for every frame, to use in place of the mask model.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub mask_dir: Option<PathBuf>,
     /// How a viewer moves; drone if absent.
     pub camera_type: Option<CameraType>,
     /// At most this many key frames; absent = 150 where training runs on the CPU, 300 on a GPU.
@@ -114,6 +124,8 @@ impl ReconstructionOptions {
             apriltag_size_mm: None,
             require_scale: false,
             remove_background: false,
+            mask_model: None,
+            mask_dir: None,
             camera_type: None,
             max_frames: None,
             max_resolution: 1600,
@@ -146,8 +158,7 @@ impl ReconstructionOptions {
     }
 
     /// # Errors
-    /// [`ErrorKind::InvalidArgument`] with the option, its value and its range; [`ErrorKind::Unsupported`] for what
-    /// this build cannot do.
+    /// `InvalidArgument` with the option, its value and its range; `NotFound` if what removes the background is not there.
     pub fn check(&self) -> Result<()> {
         if let Some(title) = &self.title {
             let length = title.trim().chars().count();
@@ -157,11 +168,7 @@ impl ReconstructionOptions {
                 )));
             }
         }
-        self.sfm_options().validate()?;
-        if self.remove_background {
-            return Err(Error::new(ErrorKind::Unsupported, "this version cannot remove the background")
-                .hint("leave remove_background out, or give pictures (PNG) whose alpha marks the object"));
-        }
+        self.poses_options().check()?;
         self.train_options().validate()
     }
 
@@ -170,7 +177,21 @@ impl ReconstructionOptions {
         FrameOptions { max_frames, max_resolution: self.max_resolution }
     }
 
-    pub(super) fn sfm_options(&self) -> SfmOptions {
+    /// How to remove the background, if it is to be removed: asked for, or masks were given.
+    pub(super) fn background_options(&self) -> Option<BackgroundOptions> {
+        BackgroundOptions::wanted(
+            self.remove_background,
+            self.mask_model.as_deref(),
+            self.mask_dir.as_deref(),
+        )
+    }
+
+    /// How to find the poses.
+    pub(super) fn poses_options(&self) -> PosesOptions {
+        PosesOptions { sfm: self.sfm_options(), background: self.background_options() }
+    }
+
+    fn sfm_options(&self) -> SfmOptions {
         SfmOptions {
             method: self.reconstruction_method.mapping(),
             seed: self.seed,
@@ -180,10 +201,20 @@ impl ReconstructionOptions {
         }
     }
 
+    /// The colour behind the scene in its pictures: an object without background stands before white.
+    pub(super) fn behind_the_scene(&self) -> [f32; 3] {
+        if self.background_options().is_some() { [1.0; 3] } else { [0.0; 3] }
+    }
+
     /// A turntable is a picture of the training result: as large as the pictures it was trained on.
     pub(super) fn turntable_options(&self) -> TurntableOptions {
         let standard = TurntableOptions::default();
-        TurntableOptions { max_side: standard.max_side.min(self.training_max_resolution), ..standard }
+        let background = self.behind_the_scene();
+        TurntableOptions {
+            max_side: standard.max_side.min(self.training_max_resolution),
+            background,
+            ..standard
+        }
     }
 
     pub(super) fn train_options(&self) -> TrainOptions {
@@ -202,6 +233,7 @@ impl ReconstructionOptions {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::error::ErrorKind;
 
     #[test]
     fn the_defaults_are_those_of_the_specification() {
@@ -211,6 +243,25 @@ mod tests {
         assert!(!options.remove_background && options.apriltag_size_mm.is_none());
         assert_eq!(serde_json::to_value(options.reconstruction_method).unwrap(), "glomap");
         options.check().unwrap();
+    }
+
+    #[test]
+    fn what_removing_the_background_needs_is_looked_for_at_once() {
+        let good = ReconstructionOptions::default();
+        assert_eq!(good.background_options(), None);
+        let nowhere = Some(PathBuf::from("/nowhere/model.onnx"));
+        let asked = ReconstructionOptions { remove_background: true, mask_model: nowhere, ..good.clone() };
+        let error = asked.check().unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::NotFound);
+        assert!(error.hint_text().is_some_and(|h| h.contains("make mask-model")), "{error}");
+        let folder = tempfile::tempdir().unwrap();
+        // Masks of one's own need no model, and are wish enough.
+        let given = ReconstructionOptions { mask_dir: Some(folder.path().into()), ..good.clone() };
+        given.check().unwrap();
+        assert_eq!(given.background_options().and_then(|b| b.masks), Some(folder.path().into()));
+        assert_eq!((good.behind_the_scene(), given.behind_the_scene()), ([0.0; 3], [1.0; 3]));
+        let missing = ReconstructionOptions { mask_dir: Some("/nowhere/masks".into()), ..good };
+        assert_eq!(missing.check().unwrap_err().kind(), ErrorKind::NotFound);
     }
 
     #[test]

@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::options::ReconstructionOptions;
 use super::workspace::StageCost;
+use crate::background::BackgroundReport;
 use crate::control::Warning;
 use crate::scene::CameraData;
 use crate::sfm::SfmReport;
@@ -27,6 +28,9 @@ pub struct Report {
     pub frames: FramesReport,
     /// The camera poses.
     pub sfm: SfmReport,
+    /// The removal of the background, if it was asked for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub background: Option<BackgroundReport>,
     /// The training.
     pub train: TrainStageReport,
     /// The files made from the scene.
@@ -89,6 +93,10 @@ pub struct TrainStageReport {
     pub training: TrainReport,
     /// Scores on the held-out views, if views were held out.
     pub evaluation: Option<Evaluation>,
+    /// Where the background was removed: the part of all opacity that was outside the object at the end of training, and
+    /// is not in the scene.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub opacity_removed: Option<f64>,
 }
 
 /// The files made from the scene.

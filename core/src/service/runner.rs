@@ -54,7 +54,9 @@ impl Runner for PipelineRunner {
             (ArtifactKind::Report, files::REPORT),
         ];
         // A stage that was finished by an earlier attempt sends its warnings to nobody; the report has them all.
-        let warnings = [report.frames.warnings, report.sfm.warnings, report.train.training.warnings];
+        let of_masks = report.background.map(|b| b.warnings).unwrap_or_default();
+        let warnings =
+            [report.frames.warnings, report.sfm.warnings, of_masks, report.train.training.warnings];
         Ok(Outcome {
             files: made.into_iter().map(|(kind, name)| (kind, workspace.join(name))).collect(),
             camera: report.export.camera_data,

@@ -31,6 +31,7 @@ mod levenberg_marquardt;
 mod map;
 mod mapper;
 mod metric_scale;
+mod object_features;
 mod output;
 mod path;
 mod projection;
@@ -48,5 +49,6 @@ mod triangulation;
 mod vlad;
 
 pub use metric_scale::{ScaleReport, TagReport};
-pub use reconstruct::{Reconstruction, SfmOptions, reconstruct, reconstruct_with_tags};
+pub use object_features::ObjectMasks;
+pub use reconstruct::{Reconstruction, SfmOptions, reconstruct, reconstruct_object, reconstruct_with_tags};
 pub use report::{Attempt, FrameRange, MappingMethod, SfmReport, StepTime};

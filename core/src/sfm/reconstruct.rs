@@ -20,6 +20,7 @@ use super::map::{Map, median, quantile};
 use super::mapper::{Evidence, MAX_ERROR, complete, map_globally, refine_principal_point};
 use super::matching::PairMatches;
 use super::metric_scale::{PrincipalPointIs, measure_scale};
+use super::object_features::{ObjectMasks, keep_object};
 use super::output::{normalise, sparse_model};
 use super::pairing::PairingOptions;
 use super::path::{Trusted, broken_steps, fitting_the_path, is_ordered};
@@ -128,7 +129,8 @@ pub fn reconstruct(frames: &Frames, options: &SfmOptions, control: &Control) -> 
         }
         detect_tags(frames, None, &control.part(0.0, 0.0)).map(Some)
     };
-    tags().and_then(|tags| run(frames, tags.as_ref(), options, control)).map_err(|e| e.at(Stage::Sfm))
+    let found = tags().and_then(|tags| run(frames, tags.as_ref(), None, options, control));
+    found.map(|(model, _)| model).map_err(|e| e.at(Stage::Sfm))
 }
 
 /// Like [`reconstruct`], with the tags that [`crate::fiducial::detect_tags`] found in the frames. They are used if the options
@@ -142,28 +144,71 @@ pub fn reconstruct_with_tags(
     options: &SfmOptions,
     control: &Control,
 ) -> Result<Reconstruction> {
-    run(frames, Some(tags), options, control).map_err(|e| e.at(Stage::Sfm))
+    run(frames, Some(tags), None, options, control).map(|(model, _)| model).map_err(|e| e.at(Stage::Sfm))
+}
+
+/// Like [`reconstruct_with_tags`], from the features on the object alone. Where these are too few, or give no sound model, it
+/// is made of all features after all; the error then says why.
+///
+/// # Errors
+/// As for [`reconstruct_with_tags`]; [`ErrorKind::InvalidArgument`] unless there is a mask for every frame.
+pub fn reconstruct_object(
+    frames: &Frames,
+    tags: Option<&Tags>,
+    object: ObjectMasks<'_>,
+    options: &SfmOptions,
+    control: &Control,
+) -> Result<(Reconstruction, Option<Error>)> {
+    run(frames, tags, Some(object), options, control).map_err(|e| e.at(Stage::Sfm))
 }
 
 fn run(
     frames: &Frames,
     tags: Option<&Tags>,
+    object: Option<ObjectMasks<'_>>,
     options: &SfmOptions,
     control: &Control,
-) -> Result<Reconstruction> {
+) -> Result<(Reconstruction, Option<Error>)> {
     options.validate()?;
     gate::check_frames(frames)?;
     if let Some(tags) = tags {
         check_tags(tags, frames, options)?;
     }
+    if let Some(object) = object {
+        object.check(frames)?;
+    }
     let mut watch = Stopwatch::new();
     let features = FeatureOptions { max_num_features: options.max_features, ..Default::default() };
     let pictures = read_pictures(frames, &features, control, 0.4)?;
     watch.lap("features");
+    let of_whole = |watch: Stopwatch| reconstruct_pictures(frames, &pictures, tags, options, watch, control);
+    let Some(object) = object else { return Ok((of_whole(watch)?, None)) };
+    let of_object = keep_object(&pictures, frames, object).and_then(|on_object| {
+        reconstruct_pictures(frames, &on_object, tags, options, watch.clone(), control)
+    });
+    match of_object {
+        Ok(found) => Ok((found, None)),
+        Err(error) if error.kind() == ErrorKind::Cancelled => Err(error),
+        Err(why) => {
+            watch.lap("object alone");
+            Ok((of_whole(watch)?, Some(why)))
+        }
+    }
+}
+
+/// Everything after the features.
+fn reconstruct_pictures(
+    frames: &Frames,
+    pictures: &Pictures,
+    tags: Option<&Tags>,
+    options: &SfmOptions,
+    mut watch: Stopwatch,
+    control: &Control,
+) -> Result<Reconstruction> {
     gate::check_features(&pictures.features, frames)?;
     control.progress(Stage::Sfm, "matching", 0.4);
     let sequential = frames.is_sequential();
-    let matches = match_pictures(&pictures, sequential, &PairingOptions::default(), &control.part(0.4, 0.6))?;
+    let matches = match_pictures(pictures, sequential, &PairingOptions::default(), &control.part(0.4, 0.6))?;
     watch.lap("matching");
 
     control.progress(Stage::Sfm, "two-view geometry", 0.6);
@@ -179,14 +224,14 @@ fn run(
     let rotation_only = gate::rotation_only_pairs(&verified, &camera);
     gate::check_pairs(&verified, rotation_only, frames)?;
     if !known_focal {
-        calibrate(&mut camera, &pictures, &verified, control)?;
+        calibrate(&mut camera, pictures, &verified, control)?;
     }
     watch.lap("calibration");
     let job = Job {
         frames,
         options,
         tags: options.apriltag_size_mm.zip(tags),
-        pictures: &pictures,
+        pictures,
         matches: &matches,
         verified: &verified,
         two_view: &two_view,

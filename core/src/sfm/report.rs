@@ -126,6 +126,7 @@ pub struct SfmReport {
 }
 
 /// Measures the parts of the work, one after the other.
+#[derive(Clone)]
 pub(crate) struct Stopwatch {
     times: Vec<StepTime>,
     start: (Instant, Option<f64>),

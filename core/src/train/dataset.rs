@@ -3,6 +3,8 @@
 //! In: a sparse model whose cameras are pinholes, and the folder of its (undistorted) pictures. Pictures stay on disk;
 //! they are decoded when a resolution stage begins, so memory holds one resolution only, in the rasteriser.
 
+mod masks;
+
 use std::path::{Component, Path, PathBuf};
 
 use nalgebra::Vector3;
@@ -25,6 +27,8 @@ pub struct DatasetView {
     pub path: PathBuf,
     /// The camera, at the size that the model states.
     pub view: View,
+    /// The mask of the object, of the picture's size, where the background was removed.
+    pub mask: Option<PathBuf>,
 }
 
 /// A sparse point, as a seed of Gaussians.
@@ -110,7 +114,9 @@ impl Dataset {
                 height: camera.height,
             };
             match find_picture(images, &image.name)? {
-                Some(path) => views.push((id, DatasetView { name: image.name.clone(), path, view })),
+                Some(path) => {
+                    views.push((id, DatasetView { name: image.name.clone(), path, view, mask: None }))
+                }
                 None => missing.push(image.name.clone()),
             }
         }
@@ -174,6 +180,35 @@ impl Dataset {
         Ok(Self { views, train, test, points, hash: hex(&digest.finalize()) })
     }
 
+    /// Takes the object's masks from `folder` ([`crate::masks::find_mask`]): they become the alpha of the pictures. Views
+    /// that do not show the object are neither trained on nor held out, and of the points those on the object stay (all, if
+    /// hardly any is on it).
+    ///
+    /// # Errors
+    /// `NotFound` if a picture has no mask, `InvalidMedia` if a mask cannot be read or is not of its picture's size,
+    /// `TooFewFrames` if no training view shows the object, `Cancelled`.
+    pub fn with_masks(mut self, folder: &Path, control: &Control) -> Result<Self> {
+        let masks: Vec<masks::ViewMask> = masks::read(&self.views, folder, control)?;
+        let mut digest = Sha256::new();
+        digest.update(&self.hash);
+        for (view, mask) in self.views.iter_mut().zip(&masks) {
+            view.mask = Some(mask.path.clone());
+            digest.update(mask.digest);
+        }
+        self.train.retain(|&i| masks[i].shows_object);
+        self.test.retain(|&i| masks[i].shows_object);
+        if self.train.is_empty() {
+            return Err(Error::new(
+                ErrorKind::TooFewFrames,
+                format!("none of the masks of {} views in {} shows an object", masks.len(), folder.display()),
+            )
+            .hint("masks are white where the object is"));
+        }
+        masks::keep_object_points(&mut self.points, &self.views, &masks);
+        self.hash = hex(&digest.finalize());
+        Ok(self)
+    }
+
     /// Hash of names, sizes on disk, cameras, poses and points: a checkpoint is continued only with the same.
     pub(crate) fn hash(&self) -> &str {
         &self.hash
@@ -190,7 +225,8 @@ impl Dataset {
     /// As [`Picture::read`].
     pub fn picture(&self, index: usize, max_side: Option<u32>) -> Result<Picture> {
         let view = self.view_at(index, max_side);
-        Picture::read(&self.views[index].path, view.width, view.height)
+        let DatasetView { path, mask, .. } = &self.views[index];
+        Picture::read_masked(path, mask.as_deref(), view.width, view.height)
     }
 
     /// The pictures of all training views, in the order of `train`, read in parallel.

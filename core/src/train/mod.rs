@@ -20,7 +20,10 @@ mod tests;
 mod trainer;
 
 pub use dataset::{Dataset, DatasetView, SeedPoint};
+pub(crate) use dataset::{centre, scaled_view, to_camera};
 pub use evaluate::{Evaluation, ViewScore, evaluate_splats, psnr, ssim};
+pub(crate) use neighbours::Neighbours;
 pub use options::{TrainOptions, Tuning};
 pub use picture::Picture;
+pub(crate) use stereo::surfaces;
 pub use trainer::{TrainReport, Trainer};

@@ -2,9 +2,10 @@
 
 use std::path::Path;
 
-use image::ImageReader;
+use image::{DynamicImage, ImageReader};
 
 use crate::error::{Error, ErrorKind, Result};
+use crate::masks::read_mask;
 use crate::raster::Target;
 
 /// A picture with `channels` (3 or 4) floats per pixel in 0..1, row by row; colour is not premultiplied.
@@ -26,6 +27,14 @@ impl Picture {
     /// # Errors
     /// `NotFound` or `Io` if it cannot be read, `InvalidMedia` if it is no picture.
     pub fn read(path: &Path, width: u32, height: u32) -> Result<Self> {
+        Self::read_masked(path, None, width, height)
+    }
+
+    /// [`Picture::read`] with the alpha of `mask`, a grey picture of the same size.
+    ///
+    /// # Errors
+    /// Those of [`Picture::read`]; `InvalidMedia` if the mask has another size.
+    pub fn read_masked(path: &Path, mask: Option<&Path>, width: u32, height: u32) -> Result<Self> {
         let reader = ImageReader::open(path)
             .and_then(ImageReader::with_guessed_format)
             .map_err(|e| Error::io("open", path, e))?;
@@ -35,6 +44,10 @@ impl Picture {
                 .caused_by(e)
         })?;
         let (w, h) = (decoded.width(), decoded.height());
+        let decoded = match mask {
+            Some(mask) => with_alpha(decoded, mask, path)?,
+            None => decoded,
+        };
         if !decoded.color().has_alpha() {
             return Ok(area_resize(&decoded.into_rgb8(), w, h, 3, width, height));
         }
@@ -81,6 +94,24 @@ impl Picture {
             })
             .collect()
     }
+}
+
+/// The picture with the mask at `mask` as its alpha, on top of what alpha it has.
+fn with_alpha(picture: DynamicImage, mask: &Path, path: &Path) -> Result<DynamicImage> {
+    let alpha = read_mask(mask)?;
+    let mut picture = picture.into_rgba8();
+    if alpha.dimensions() != picture.dimensions() {
+        let ((w, h), (mw, mh)) = (picture.dimensions(), alpha.dimensions());
+        return Err(Error::new(
+            ErrorKind::InvalidMedia,
+            format!("the mask {} is {mw}x{mh}, its picture {} {w}x{h}", mask.display(), path.display()),
+        )
+        .hint("masks for training belong to the undistorted pictures"));
+    }
+    for (pixel, alpha) in picture.pixels_mut().zip(alpha.pixels()) {
+        pixel[3] = ((u16::from(pixel[3]) * u16::from(alpha[0]) + 127) / 255) as u8;
+    }
+    Ok(picture.into())
 }
 
 /// For every target cell the source cells that it covers: the first one and their weights, which sum to 1.

@@ -8,6 +8,7 @@ pub(crate) mod frames;
 pub(crate) mod info;
 pub(crate) mod jobs;
 pub(crate) mod keys;
+mod masks;
 pub(crate) mod render;
 pub(crate) mod run;
 pub(crate) mod serve;
@@ -20,6 +21,7 @@ pub(crate) mod worker;
 use clap::{Args, ValueEnum};
 use libreconstruct::pipeline::Quality;
 use libreconstruct::sfm::ScaleReport;
+pub(crate) use masks::{MaskArguments, mask_summary};
 
 /// What sets the scale.
 #[derive(Args)]

@@ -8,13 +8,13 @@ use libreconstruct::pipeline::{ReconstructionMethod, ReconstructionOptions, Repo
 use libreconstruct::raster::DeviceChoice;
 use libreconstruct::scene::CameraType;
 
-use super::{QualityArgument, ScaleArguments, scale_line};
+use super::{MaskArguments, QualityArgument, ScaleArguments, mask_summary, scale_line};
 use crate::{Context, ui};
 
 /// Make a scene from a video or a folder of pictures
 ///
 /// Writes into FOLDER: frames/ and frames.jpg (the key frames), sparse/ (COLMAP model), undistorted/ (frames for any
-/// trainer), poses.jpg, scene.ply, scene.spz, preview.jpg, camera.json, turntable.mp4, report.json. Run again with the
+/// trainer), masks.jpg (with --remove-background), poses.jpg, scene.ply, scene.spz, preview.jpg, camera.json, turntable.mp4, report.json. Run again with the
 /// same options it continues where it was stopped; with other options it redoes what they change.
 #[derive(Args)]
 pub(crate) struct Arguments {
@@ -40,9 +40,11 @@ pub(crate) struct Arguments {
     training_max_num_gaussians: Option<u32>,
     #[command(flatten)]
     scale: ScaleArguments,
-    /// Remove the background from the frames first
+    /// Remove the background from the frames first: the scene is the object that is filmed
     #[arg(long)]
     remove_background: bool,
+    #[command(flatten)]
+    masks: MaskArguments,
     /// How a viewer moves: orbital or drone [default: drone]
     #[arg(long, value_parser = camera_type)]
     camera_type: Option<CameraType>,
@@ -85,6 +87,8 @@ impl Arguments {
             apriltag_size_mm: self.scale.apriltag_size_mm,
             require_scale: self.scale.require_scale,
             remove_background: self.remove_background,
+            mask_model: self.masks.mask_model.clone(),
+            mask_dir: self.masks.mask_dir.clone(),
             camera_type: self.camera_type,
             max_frames: self.max_frames.or(preset.max_frames),
             max_resolution,
@@ -104,7 +108,8 @@ impl Arguments {
     }
 
     fn summary(&self, report: &Report) -> String {
-        let (frames, sfm, train) = (&report.frames, &report.sfm, &report.train);
+        let (frames, sfm, train, object) =
+            (&report.frames, &report.sfm, &report.train, report.background.as_ref());
         let costs = &report.costs;
         let all = [costs.frames, costs.sfm, costs.train, costs.export];
         let seconds: f64 = all.iter().map(|c| c.seconds).sum();
@@ -117,7 +122,7 @@ impl Arguments {
         let at = |name: &str| self.output.join(name).display().to_string();
         format!(
             "{}\n  frames   {} of {} used, {}x{}\n  poses    {} registered, {} points, reprojection error {:.2} px, \
-             focal length {:.1} px\n{}  scene    {} splats after {} steps on {}{score}\n  cost     {} in all, {:.0} MiB \
+             focal length {:.1} px\n{}{}  scene    {} splats after {} steps on {}{score}\n  cost     {} in all, {:.0} MiB \
              at most\nResults:\n  {}\n  {}\n  {}\n  {}\n  {}",
             report.title,
             frames.used,
@@ -129,6 +134,7 @@ impl Arguments {
             sfm.mean_reprojection_error,
             sfm.camera_params[0],
             sfm.scale.as_ref().map(|s| format!("  scale    {}\n", scale_line(s))).unwrap_or_default(),
+            object.map(|b| format!("  object   {}\n", mask_summary(b))).unwrap_or_default(),
             report.export.splats,
             train.training.steps,
             train.device,

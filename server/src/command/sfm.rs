@@ -3,14 +3,12 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use libreconstruct::camera::{plot_poses, undistort};
-use libreconstruct::fiducial::detect_tags;
-use libreconstruct::pipeline::{ReconstructionMethod, files};
-use libreconstruct::sfm::{SfmOptions, reconstruct, reconstruct_with_tags};
+use libreconstruct::pipeline::{PosesOptions, ReconstructionMethod, files, find_poses};
+use libreconstruct::sfm::SfmOptions;
 use libreconstruct::video::{FrameOptions, Frames, extract_frames};
 use libreconstruct::{Error, Result};
 
-use super::{ScaleArguments, scale_line};
+use super::{MaskArguments, ScaleArguments, mask_summary, scale_line};
 use crate::Context;
 
 /// Find camera poses and sparse points
@@ -36,6 +34,11 @@ pub(crate) struct Arguments {
     max_resolution: u32,
     #[command(flatten)]
     scale: ScaleArguments,
+    /// Remove the background: masks of the object into undistorted/masks/ (and masks.jpg)
+    #[arg(long)]
+    remove_background: bool,
+    #[command(flatten)]
+    masks: MaskArguments,
     /// Fixes every random choice
     #[arg(long, default_value_t = 0)]
     seed: u64,
@@ -44,15 +47,16 @@ pub(crate) struct Arguments {
 impl Arguments {
     pub(crate) fn run(&self, context: &Context<'_>) -> Result<()> {
         let control = context.control;
-        std::fs::create_dir_all(&self.output).map_err(|e| Error::io("create", &self.output, e))?;
-        let options = SfmOptions {
+        let sfm = SfmOptions {
             method: self.reconstruction_method.mapping(),
             seed: self.seed,
             apriltag_size_mm: self.scale.apriltag_size_mm,
             require_scale: self.scale.require_scale,
             ..SfmOptions::default()
         };
-        options.validate()?;
+        let options = PosesOptions { sfm, background: self.masks.background(self.remove_background) };
+        options.check()?;
+        std::fs::create_dir_all(&self.output).map_err(|e| Error::io("create", &self.output, e))?;
         // Tags are looked for in the source, where it is at hand: it may be larger than the frames.
         let (frames, source) = if Frames::description_path(&self.frames).is_file() {
             (Frames::load(&self.frames)?, None)
@@ -61,30 +65,22 @@ impl Arguments {
             let folder = self.output.join(files::FRAMES);
             (extract_frames(&self.frames, &folder, &options, control)?, Some(self.frames.as_path()))
         };
-        let reconstruction = if options.apriltag_size_mm.is_some() {
-            let tags = detect_tags(&frames, source, &control.part(0.0, 0.2))?;
-            tags.write(&self.output.join(files::TAGS))?;
-            reconstruct_with_tags(&frames, &tags, &options, &control.part(0.2, 0.9))?
-        } else {
-            reconstruct(&frames, &options, &control.part(0.0, 0.9))?
-        };
-        let (model, report) = (&reconstruction.model, &reconstruction.report);
-        model.write_binary(&self.output.join(files::SPARSE))?;
-        plot_poses(model, &self.output.join(files::POSES))?;
-        undistort(model, &frames.folder, &self.output.join(files::UNDISTORTED), &control.part(0.9, 1.0))?;
+        let report = find_poses(&frames, source, &options, &self.output, control)?;
+        let sfm = &report.sfm;
         let text = format!(
-            "{} of {} frames registered, {} points, reprojection error {:.2} px, focal length {:.1} px\n{}model {}\n\
+            "{} of {} frames registered, {} points, reprojection error {:.2} px, focal length {:.1} px\n{}{}model {}\n\
              for training {}",
-            report.registered,
+            sfm.registered,
             frames.frames.len(),
-            report.points,
-            report.mean_reprojection_error,
-            report.camera_params[0],
-            report.scale.as_ref().map(|s| format!("scale {}\n", scale_line(s))).unwrap_or_default(),
+            sfm.points,
+            sfm.mean_reprojection_error,
+            sfm.camera_params[0],
+            sfm.scale.as_ref().map(|s| format!("scale {}\n", scale_line(s))).unwrap_or_default(),
+            report.background.as_ref().map(|b| format!("object {}\n", mask_summary(b))).unwrap_or_default(),
             self.output.join(files::SPARSE).display(),
             self.output.join(files::UNDISTORTED).display()
         );
-        context.result(report, &text);
+        context.result(&report, &text);
         Ok(())
     }
 }

@@ -3,11 +3,13 @@
 use std::path::PathBuf;
 
 use clap::Args;
+use libreconstruct::background::{MASKS, ObjectOutline, mask_dataset};
 use libreconstruct::raster::{DeviceChoice, open};
 use libreconstruct::scene::SceneFormat;
 use libreconstruct::train::{Dataset, TrainOptions, Trainer};
 use libreconstruct::{Error, Result};
 
+use super::{MaskArguments, mask_summary};
 use crate::Context;
 
 /// Fit a Gaussian scene to undistorted frames
@@ -15,6 +17,9 @@ use crate::Context;
 /// Takes a folder with images/ and sparse/ (a COLMAP model of PINHOLE cameras), as `reconstruct sfm` writes in
 /// undistorted/ and COLMAP's image_undistorter does. Writes the scene; beside it SCENE.checkpoint, from which the same
 /// command continues until it is done.
+///
+/// Where the folder has masks/ (as `reconstruct sfm --remove-background` leaves it), or masks are asked for here, only the
+/// object is trained.
 #[derive(Args)]
 pub(crate) struct Arguments {
     /// Folder with images/ and sparse/
@@ -37,6 +42,11 @@ pub(crate) struct Arguments {
     /// Hold out every Nth image, from the first, and score the scene on them
     #[arg(long, value_name = "N")]
     test_every: Option<u32>,
+    /// Find the object in the pictures first and train only that; masks go beside the scene, into SCENE.masks/
+    #[arg(long)]
+    remove_background: bool,
+    #[command(flatten)]
+    masks: MaskArguments,
     /// Fixes every random choice
     #[arg(long, default_value_t = 0)]
     seed: u64,
@@ -63,8 +73,13 @@ impl Arguments {
         if let Some(folder) = self.output.parent() {
             std::fs::create_dir_all(folder).map_err(|e| Error::io("create", folder, e))?;
         }
-        let dataset =
+        let masks = self.masks(context)?;
+        let mut dataset =
             Dataset::open(&self.dataset.join("sparse"), &self.dataset.join("images"), self.test_every)?;
+        if let Some(masks) = &masks {
+            dataset = dataset.with_masks(masks, control)?;
+        }
+        let outline = if masks.is_some() { ObjectOutline::of(&dataset, control)? } else { None };
         let checkpoint = self.output.with_extension("checkpoint");
         let mut trainer = Trainer::open(dataset, options, open(&self.device)?, &checkpoint, control)?;
         let report = trainer.run(control, Some(&checkpoint))?;
@@ -72,7 +87,12 @@ impl Arguments {
             Some(_) => Some(trainer.evaluate(control)?),
             None => None,
         };
-        trainer.splats()?.write(&self.output)?;
+        let splats = trainer.splats()?;
+        let splats = match outline {
+            Some(outline) => outline.cut(splats).0,
+            None => splats,
+        };
+        splats.write(&self.output)?;
         if checkpoint.exists() {
             std::fs::remove_file(&checkpoint).map_err(|e| Error::io("remove", &checkpoint, e))?;
         }
@@ -82,7 +102,7 @@ impl Arguments {
             .unwrap_or_default();
         let text = format!(
             "{} splats after {} steps on {}, {:.1} steps/s{score}\nscene {}",
-            report.splats,
+            splats.len(),
             report.steps,
             trainer.device(),
             report.steps_per_second,
@@ -92,5 +112,25 @@ impl Arguments {
             serde_json::json!({ "device": trainer.device(), "training": report, "evaluation": evaluation });
         context.result(&value, &text);
         Ok(())
+    }
+
+    /// The folder of the object's masks, if there is one or it is asked for.
+    fn masks(&self, context: &Context<'_>) -> Result<Option<PathBuf>> {
+        if let Some(given) = &self.masks.mask_dir {
+            return Ok(Some(given.clone()));
+        }
+        let there = self.dataset.join(MASKS);
+        if there.is_dir() {
+            return Ok(Some(there));
+        }
+        let Some(removal) = self.masks.background(self.remove_background) else { return Ok(None) };
+        removal.check()?;
+        let made = self.output.with_extension("masks");
+        let sheet = self.output.with_extension("masks.jpg");
+        let report = mask_dataset(&self.dataset, &removal, &made, &sheet, context.control)?;
+        if !context.global.json {
+            crate::ui::say(&format!("object {}", mask_summary(&report)));
+        }
+        Ok((report.masks > 0).then_some(made))
     }
 }

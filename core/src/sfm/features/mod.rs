@@ -42,6 +42,7 @@ mod sift;
 mod tests;
 
 pub use sift::extract;
+pub(crate) use sift::is_masked_in;
 
 /// A keypoint. Pixels with the centre of the top-left pixel at (0.5, 0.5).
 #[derive(Debug, Clone, Copy, PartialEq)]

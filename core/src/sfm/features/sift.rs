@@ -115,8 +115,13 @@ struct Located {
 
 /// Whether the mask pixel at (x, y) of the picture is not 0.
 fn is_kept(mask: &GrayImage, luma: &GrayImage, x: f32, y: f32) -> bool {
-    let column = (x * mask.width() as f32 / luma.width() as f32) as u32;
-    let row = (y * mask.height() as f32 / luma.height() as f32) as u32;
+    is_masked_in(mask, luma.dimensions(), x, y)
+}
+
+/// [`is_kept`] for a picture of that size.
+pub(crate) fn is_masked_in(mask: &GrayImage, (width, height): (u32, u32), x: f32, y: f32) -> bool {
+    let column = (x * mask.width() as f32 / width as f32) as u32;
+    let row = (y * mask.height() as f32 / height as f32) as u32;
     mask.get_pixel_checked(
         column.min(mask.width().saturating_sub(1)),
         row.min(mask.height().saturating_sub(1)),

@@ -1,0 +1,229 @@
+//! One map per frame, before anything is known of the cameras: from the network, or given by the user.
+
+use std::path::{Path, PathBuf};
+
+use image::imageops::{FilterType, resize};
+use image::{GrayImage, RgbImage};
+use serde::{Deserialize, Serialize};
+
+use super::guided_filter::box_mean;
+use super::network::{NETWORK_SIDE, SaliencyNetwork};
+use super::weights::find_model;
+use crate::control::{Control, Stage};
+use crate::error::{Error, ErrorKind, Result};
+use crate::masks::{LEAST_COVERAGE, coverage, find_masks, intersection_over_union, read_mask};
+
+/// Where masks come from.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct BackgroundOptions {
+    /// The network's file; `None` = the installed one ([`find_model`]).
+    pub model: Option<PathBuf>,
+    /// A folder of masks to use instead of the network: one for every picture, see [`crate::masks::find_mask`].
+    pub masks: Option<PathBuf>,
+}
+
+impl BackgroundOptions {
+    /// What is wanted by one who asks for removal, or names a folder of masks; these need no `model`.
+    pub fn wanted(asked: bool, model: Option<&Path>, masks: Option<&Path>) -> Option<Self> {
+        let model = model.filter(|_| masks.is_none());
+        (asked || masks.is_some())
+            .then(|| Self { model: model.map(Path::to_owned), masks: masks.map(Path::to_owned) })
+    }
+
+    /// Says before any work whether masks can be had.
+    ///
+    /// # Errors
+    /// [`ErrorKind::NotFound`] if the weights or the folder are not there.
+    pub fn check(&self) -> Result<()> {
+        match &self.masks {
+            Some(folder) if folder.is_dir() => Ok(()),
+            Some(folder) => Err(Error::new(
+                ErrorKind::NotFound,
+                format!("the folder of masks {} does not exist", folder.display()),
+            )),
+            None => find_model(self.model.as_deref()).map(|_| ()),
+        }
+    }
+}
+
+/// A map for every frame: how likely each pixel is object, stretched over the frame.
+#[derive(Debug, Clone)]
+pub struct FrameMasks {
+    /// 255 = object; of any size.
+    pub maps: Vec<GrayImage>,
+    /// Whether they were given by the user, and are thus final.
+    pub given: bool,
+    /// How far neighbouring frames agree: mean intersection over union.
+    pub agreement: f64,
+    /// Frames whose map was replaced by its neighbours', who agree with each other and not with it.
+    pub replaced: usize,
+}
+
+/// A map counts as object from here on.
+const OBJECT: u8 = 127;
+/// A frame that overlaps less than this with both neighbours,
+const FLICKER: f64 = 0.3;
+/// who overlap at least this much with each other, was misjudged.
+const STEADY: f64 = 0.6;
+/// Features within this many pixels (of 320) of the object count: edges of the object are its own.
+const FEATURE_MARGIN: usize = 8;
+
+impl FrameMasks {
+    /// The maps of `count` pictures that `picture` reads, by the network or from the folder of masks. `sequential` pictures
+    /// are the frames of a video.
+    ///
+    /// # Errors
+    /// [`ErrorKind::NotFound`] without weights, or if a picture has no mask; what reading pictures and the network report;
+    /// [`ErrorKind::Cancelled`].
+    pub fn make(
+        names: &[String],
+        picture: &dyn Fn(usize) -> Result<RgbImage>,
+        sequential: bool,
+        options: &BackgroundOptions,
+        control: &Control,
+    ) -> Result<Self> {
+        let maps = match &options.masks {
+            Some(folder) => given(names, folder)?,
+            None => found(names.len(), picture, options.model.as_deref(), control)?,
+        };
+        let mut masks = Self { maps, given: options.masks.is_some(), agreement: 1.0, replaced: 0 };
+        if sequential && !masks.given {
+            masks.replaced = steady(&mut masks.maps);
+        }
+        masks.agreement = agreement(&masks.maps);
+        Ok(masks)
+    }
+
+    /// Number of frames in which an object was found.
+    pub fn found(&self) -> usize {
+        self.maps.iter().filter(|m| coverage(m) > LEAST_COVERAGE).count()
+    }
+
+    /// What to keep features on: the object and a little around it (255), 320 x 320.
+    pub fn for_features(&self) -> Vec<GrayImage> {
+        self.maps.iter().map(widened).collect()
+    }
+}
+
+fn widened(map: &GrayImage) -> GrayImage {
+    let side = NETWORK_SIDE as usize;
+    let small = match map.dimensions() {
+        (NETWORK_SIDE, NETWORK_SIDE) => map.clone(),
+        _ => resize(map, NETWORK_SIDE, NETWORK_SIDE, FilterType::Triangle),
+    };
+    let mut plane: Vec<f32> = small.as_raw().iter().map(|v| f32::from(u8::from(*v > OBJECT))).collect();
+    box_mean(&mut plane, side, side, FEATURE_MARGIN);
+    // A single pixel in the window leaves 1/289; rounding of the running sums far less.
+    GrayImage::from_fn(NETWORK_SIDE, NETWORK_SIDE, |x, y| {
+        image::Luma([255 * u8::from(plane[y as usize * side + x as usize] > 1e-3)])
+    })
+}
+
+fn found(
+    count: usize,
+    picture: &dyn Fn(usize) -> Result<RgbImage>,
+    model: Option<&Path>,
+    control: &Control,
+) -> Result<Vec<GrayImage>> {
+    let network = SaliencyNetwork::open(&find_model(model)?)?;
+    // One after the other: each uses all threads, and memory holds one.
+    (0..count)
+        .map(|i| {
+            control.check()?;
+            let map = network.saliency(&picture(i)?)?;
+            let message = format!("{} of {count} frames", i + 1);
+            control.progress_with(Stage::Sfm, "finding the object", (i + 1) as f32 / count as f32, message);
+            Ok(map)
+        })
+        .collect()
+}
+
+fn given(names: &[String], folder: &Path) -> Result<Vec<GrayImage>> {
+    find_masks(folder, names.iter().map(String::as_str))?.iter().map(|p| read_mask(p)).collect()
+}
+
+/// Replaces what flickers: maps of single frames that contradict both neighbours. Returns how many.
+fn steady(maps: &mut [GrayImage]) -> usize {
+    let flickers: Vec<usize> = (1..maps.len().saturating_sub(1))
+        .filter(|&k| {
+            let overlap = |a: usize, b: usize| intersection_over_union(&maps[a], &maps[b]);
+            overlap(k - 1, k) < FLICKER && overlap(k, k + 1) < FLICKER && overlap(k - 1, k + 1) > STEADY
+        })
+        .collect();
+    for &k in &flickers {
+        let mean = |a: &u8, b: &u8| ((u16::from(*a) + u16::from(*b)) / 2) as u8;
+        let values: Vec<u8> =
+            maps[k - 1].as_raw().iter().zip(maps[k + 1].as_raw()).map(|(a, b)| mean(a, b)).collect();
+        if let Some(map) = GrayImage::from_raw(maps[k].width(), maps[k].height(), values) {
+            maps[k] = map;
+        }
+    }
+    flickers.len()
+}
+
+fn agreement(maps: &[GrayImage]) -> f64 {
+    let overlaps: Vec<f64> = maps
+        .windows(2)
+        .filter(|w| w[0].dimensions() == w[1].dimensions())
+        .map(|w| intersection_over_union(&w[0], &w[1]))
+        .collect();
+    if overlaps.is_empty() { 1.0 } else { overlaps.iter().sum::<f64>() / overlaps.len() as f64 }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::masks::write_mask;
+
+    /// A square object at column `x`.
+    fn square(x: u32) -> GrayImage {
+        GrayImage::from_fn(NETWORK_SIDE, NETWORK_SIDE, |u, v| {
+            image::Luma([255 * u8::from((x..x + 60).contains(&u) && (100..160).contains(&v))])
+        })
+    }
+
+    #[test]
+    fn a_frame_that_contradicts_both_neighbours_takes_theirs() {
+        let mut maps = vec![square(100), square(105), GrayImage::new(320, 320), square(115), square(120)];
+        let before = agreement(&maps);
+        assert_eq!(steady(&mut maps), 1);
+        assert!(intersection_over_union(&maps[2], &square(110)) > 0.7);
+        assert!(agreement(&maps) > before);
+        // An object that leaves for good is no flicker.
+        let mut leaves = vec![square(100), square(105), GrayImage::new(320, 320), GrayImage::new(320, 320)];
+        assert_eq!(steady(&mut leaves), 0);
+    }
+
+    #[test]
+    fn features_are_kept_on_the_object_and_at_its_edge() {
+        let masks = FrameMasks { maps: vec![square(100)], given: false, agreement: 1.0, replaced: 0 };
+        let mask = &masks.for_features()[0];
+        let at = |x: u32, y: u32| mask.get_pixel(x, y).0[0];
+        assert_eq!((at(130, 130), at(93, 130), at(80, 130), at(130, 180)), (255, 255, 0, 0));
+        assert_eq!(masks.found(), 1);
+    }
+
+    #[test]
+    fn given_masks_must_be_there_for_every_picture() {
+        let folder = tempfile::tempdir().unwrap();
+        let names = ["frame_000001.jpg".to_owned(), "frame_000004.jpg".to_owned()];
+        let options = BackgroundOptions { masks: Some(folder.path().to_owned()), model: None };
+        write_mask(&folder.path().join("frame_000001.png"), &square(10)).unwrap();
+        let make = || {
+            let unread = |_| Err(Error::new(ErrorKind::Internal, "no picture is needed"));
+            FrameMasks::make(&names, &unread, true, &options, &Control::new())
+        };
+        let error = make().unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::NotFound);
+        assert!(
+            error.message().contains("1 of 2") && error.message().contains("frame_000004.jpg"),
+            "{error}"
+        );
+        write_mask(&folder.path().join("000004.png"), &square(20)).unwrap();
+        let masks = make().unwrap();
+        assert!(masks.given && masks.maps[1] == square(20));
+        let none = BackgroundOptions { masks: Some(folder.path().join("no")), model: None };
+        assert_eq!(none.check().unwrap_err().kind(), ErrorKind::NotFound);
+    }
+}

@@ -1,0 +1,148 @@
+//! The network that finds the most salient object of one picture: U²-Net (Qin et al., Pattern Recognition 2020) and what
+//! has its contract, run by `rten`.
+//!
+//! Input: 1 x 3 x 320 x 320, the picture resized (aspect ratio not kept), divided by its largest value, then by channel
+//! (v - mean) / deviation of ImageNet. Output: the first map, 1 x 1 x 320 x 320, after a sigmoid. It is not stretched to
+//! the full range: a picture without an object would then get a mask all the same.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use image::imageops::{FilterType, resize};
+use image::{GrayImage, RgbImage};
+use rten::{Model, NodeId, RunOptions, ThreadPool, Value};
+
+use super::weights::read_model;
+use crate::error::{Error, ErrorKind, Result};
+
+/// Side of the network's pictures in pixels.
+pub const NETWORK_SIDE: u32 = 320;
+const MEAN: [f32; 3] = [0.485, 0.456, 0.406];
+const DEVIATION: [f32; 3] = [0.229, 0.224, 0.225];
+
+/// A loaded network. Runs on as many threads as the rayon pool in which it was opened has.
+pub struct SaliencyNetwork {
+    model: Model,
+    input: NodeId,
+    output: NodeId,
+    pool: Arc<ThreadPool>,
+}
+
+impl SaliencyNetwork {
+    /// Reads an ONNX file.
+    ///
+    /// # Errors
+    /// [`ErrorKind::NotFound`], [`ErrorKind::Io`]; [`ErrorKind::InvalidFile`] if it is no network with this contract.
+    pub fn open(path: &Path) -> Result<Self> {
+        let unusable = |why: String| {
+            Error::new(ErrorKind::InvalidFile, format!("{} is no mask model: {why}", path.display()))
+                .hint("an ONNX file with the inputs and outputs of U²-Net (320 x 320) is needed")
+        };
+        let model = Model::load(read_model(path)?).map_err(|e| unusable(e.to_string()))?;
+        let input = model.input_ids().first().copied().ok_or_else(|| unusable("it has no input".into()))?;
+        let output =
+            model.output_ids().first().copied().ok_or_else(|| unusable("it has no output".into()))?;
+        let pool = Arc::new(ThreadPool::with_num_threads(rayon::current_num_threads()));
+        let network = Self { model, input, output, pool };
+        // A model of another size is found out before a video was decoded for it.
+        network.saliency(&RgbImage::new(8, 8)).map_err(|e| unusable(e.message().to_owned()))?;
+        Ok(network)
+    }
+
+    /// How likely each pixel belongs to the object, 255 = certainly, 320 x 320 pixels stretched over the picture.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Internal`] if the network cannot be run.
+    pub fn saliency(&self, picture: &RgbImage) -> Result<GrayImage> {
+        let fails = |why: String| Error::new(ErrorKind::Internal, format!("the mask model fails: {why}"));
+        let side = NETWORK_SIDE as usize;
+        let value =
+            Value::from_shape(&[1, 3, side, side], input_of(picture)).map_err(|e| fails(e.to_string()))?;
+        let options = RunOptions::default().with_thread_pool(Some(self.pool.clone()));
+        let [map] = self
+            .model
+            .run_n(vec![(self.input, value.into())], [self.output], Some(options))
+            .map_err(|e| fails(e.to_string()))?;
+        let (shape, map) = map.into_shape_vec::<f32, 4>().map_err(|e| fails(e.to_string()))?;
+        if shape != [1, 1, side, side] {
+            return Err(fails(format!("its output has the shape {shape:?}")));
+        }
+        // `as` saturates, and turns what is not a number into 0.
+        let bytes = map.iter().map(|v| (v * 255.0 + 0.5) as u8).collect();
+        GrayImage::from_raw(NETWORK_SIDE, NETWORK_SIDE, bytes)
+            .ok_or_else(|| fails("its output is short".into()))
+    }
+}
+
+/// The values of the input, channel by channel.
+fn input_of(picture: &RgbImage) -> Vec<f32> {
+    let small = resize(picture, NETWORK_SIDE, NETWORK_SIDE, FilterType::Lanczos3);
+    // A black picture stays black.
+    let largest = f32::from(small.as_raw().iter().copied().max().unwrap_or(0).max(1));
+    let mut values = Vec::with_capacity(small.as_raw().len());
+    for channel in 0..3 {
+        let scaled =
+            |p: &image::Rgb<u8>| (f32::from(p[channel]) / largest - MEAN[channel]) / DEVIATION[channel];
+        values.extend(small.pixels().map(scaled));
+    }
+    values
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::background::find_model;
+    use image::Rgb;
+
+    #[test]
+    fn the_input_is_normalised_by_channel_and_by_the_largest_value() {
+        let values = input_of(&RgbImage::from_pixel(40, 20, Rgb([100, 50, 0])));
+        let plane = (NETWORK_SIDE * NETWORK_SIDE) as usize;
+        assert_eq!(values.len(), 3 * plane);
+        for (channel, scaled) in [1.0, 0.5, 0.0].into_iter().enumerate() {
+            let expected = (scaled - MEAN[channel]) / DEVIATION[channel];
+            assert!((values[channel * plane + 777] - expected).abs() < 1e-5);
+        }
+        assert!(input_of(&RgbImage::new(4, 4)).iter().all(|v| v.is_finite()));
+    }
+
+    #[test]
+    fn what_is_no_network_is_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a.onnx");
+        std::fs::write(&path, "no network").unwrap();
+        let error = SaliencyNetwork::open(&path).err().unwrap();
+        assert_eq!(error.kind(), ErrorKind::InvalidFile);
+        assert!(error.message().contains("a.onnx"), "{error}");
+    }
+
+    /// A textured ball on a plain ground.
+    fn ball() -> RgbImage {
+        RgbImage::from_fn(400, 300, |x, y| {
+            let (dx, dy) = (x as f32 - 220.0, y as f32 - 140.0);
+            if dx * dx + dy * dy < 80.0 * 80.0 {
+                Rgb([200, (60.0 + 40.0 * (dx * 0.1).sin()) as u8, 30])
+            } else {
+                Rgb([150 + (y / 20) as u8, 155, 160])
+            }
+        })
+    }
+
+    #[test]
+    fn the_object_is_found_where_it_is_alike_on_any_number_of_threads() {
+        // Runs where the weights are installed.
+        let Ok(path) = find_model(None).or_else(|e| crate::test_data::mask_model().ok_or(e)) else { return };
+        let network = SaliencyNetwork::open(&path).unwrap();
+        let map = network.saliency(&ball()).unwrap();
+        let at = |x: u32, y: u32| map.get_pixel(x * 320 / 400, y * 320 / 300).0[0];
+        assert!(at(220, 140) > 200 && at(180, 110) > 200, "{} {}", at(220, 140), at(180, 110));
+        assert!(at(20, 20) < 30 && at(380, 280) < 30);
+        let one = rayon::ThreadPoolBuilder::new().num_threads(1).build().unwrap();
+        let alone = one.install(|| SaliencyNetwork::open(&path).unwrap().saliency(&ball()).unwrap());
+        assert_eq!(map, alone);
+        // Nothing to be seen: no mask is made up.
+        let empty = network.saliency(&RgbImage::from_pixel(64, 64, Rgb([120, 120, 120]))).unwrap();
+        let sure = empty.pixels().filter(|p| p.0[0] > 127).count();
+        assert!(sure < 320 * 320 / 3, "{sure} pixels of a grey picture");
+    }
+}

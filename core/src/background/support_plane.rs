@@ -1,0 +1,190 @@
+//! The surface that the object stands on: the highest nearly level plane of scene points near what the cameras look at
+//! that does not itself belong to the object and has nothing of it below.
+
+use nalgebra::{Matrix3, Vector3};
+
+use super::evidence::Stage;
+use crate::random::Random;
+
+/// A plane and how flat its points are.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct SupportPlane {
+    /// Unit normal, away from the ground.
+    pub(super) normal: Vector3<f64>,
+    /// A point of it.
+    pub(super) point: Vector3<f64>,
+    /// Standard deviation of its points from it (robust), world units.
+    pub(super) deviation: f64,
+}
+
+impl SupportPlane {
+    /// Height of a point above it, world units.
+    pub(super) fn height(&self, point: &Vector3<f64>) -> f64 {
+        (point - self.point).dot(&self.normal)
+    }
+}
+
+/// The normal is at most this far from the scene's up (its cosine).
+const LEVEL: f64 = 0.88;
+/// Points belong to a plane within this part of the distance to the cameras.
+const THICKNESS: f64 = 0.006;
+/// Points count by a Gaussian of this width around the focus, in units of the distance to the cameras.
+const WIDTH: f64 = 0.4;
+const CANDIDATES: usize = 4;
+const TRIALS: usize = 800;
+/// More points than this make no difference to where a plane is.
+const SAMPLE: usize = 20_000;
+/// A plane whose points are on average more salient belongs to the object.
+const MOST_SALIENT: f64 = 0.25;
+/// At most this part of what is salient may be below it.
+const MOST_BELOW: f64 = 0.2;
+/// The part of the (weighted) points that it must hold.
+const LEAST_SUPPORT: f64 = 0.04;
+
+/// Finds the plane among `points` with their saliency (0 to 1). `None` if there is none, as for an object on a plain
+/// ground, in the air, or filmed against the sky.
+pub(super) fn find(points: &[(Vector3<f64>, f64)], stage: &Stage) -> Option<SupportPlane> {
+    let stride = points.len().div_ceil(SAMPLE).max(1);
+    let weight = |p: &Vector3<f64>| {
+        let distance = (p - stage.focus).norm() / stage.distance;
+        if distance < 1.0 { (-0.5 * (distance / WIDTH).powi(2)).exp() } else { 0.0 }
+    };
+    let points: Vec<Weighted> = points
+        .iter()
+        .step_by(stride)
+        .map(|(position, saliency)| Weighted {
+            position: *position,
+            saliency: *saliency,
+            weight: weight(position),
+        })
+        .filter(|p| p.weight > 0.0)
+        .collect();
+    let total: f64 = points.iter().map(|p| p.weight).sum();
+    let salient: f64 = points.iter().map(|p| p.weight * p.saliency).sum();
+    let thickness = THICKNESS * stage.distance;
+    let mut left = points.clone();
+    let mut best: Option<SupportPlane> = None;
+    for round in 0..CANDIDATES {
+        let Some(plane) = largest_plane(&left, stage, thickness, round as u64) else { break };
+        let own: Vec<&Weighted> =
+            left.iter().filter(|p| plane.height(&p.position).abs() < thickness).collect();
+        let support: f64 = own.iter().map(|p| p.weight).sum();
+        let own_saliency = own.iter().map(|p| p.weight * p.saliency).sum::<f64>() / support.max(1e-12);
+        let below: f64 = points
+            .iter()
+            .filter(|p| plane.height(&p.position) < -2.0 * thickness)
+            .map(|p| p.weight * p.saliency)
+            .sum();
+        let carries =
+            own_saliency < MOST_SALIENT && below < MOST_BELOW * salient && support > LEAST_SUPPORT * total;
+        let higher = |other: &SupportPlane| plane.height(&stage.focus) < other.height(&stage.focus);
+        if carries && best.as_ref().is_none_or(higher) {
+            best = Some(plane);
+        }
+        left.retain(|p| plane.height(&p.position).abs() > 2.0 * thickness);
+    }
+    best
+}
+
+#[derive(Clone)]
+struct Weighted {
+    position: Vector3<f64>,
+    saliency: f64,
+    weight: f64,
+}
+
+/// The nearly level plane that holds most of what is not salient (RANSAC), fitted to its points.
+fn largest_plane(points: &[Weighted], stage: &Stage, thickness: f64, seed: u64) -> Option<SupportPlane> {
+    if points.len() < 50 {
+        return None;
+    }
+    let mut sums = Vec::with_capacity(points.len());
+    let mut sum = 0.0;
+    for p in points {
+        sum += p.weight * (1.0 - p.saliency);
+        sums.push(sum);
+    }
+    let mut random = Random::new(seed);
+    let draw = |random: &mut Random| {
+        let target = random.uniform() * sum;
+        let at = sums.partition_point(|s| *s < target);
+        points[at.min(points.len() - 1)].position
+    };
+    let mut best: Option<(f64, Vector3<f64>, Vector3<f64>)> = None;
+    for _ in 0..TRIALS {
+        let [a, b, c] = [draw(&mut random), draw(&mut random), draw(&mut random)];
+        let Some(normal) = (b - a).cross(&(c - a)).try_normalize(1e-12) else { continue };
+        let normal = if normal.dot(&stage.up) < 0.0 { -normal } else { normal };
+        if normal.dot(&stage.up) < LEVEL {
+            continue;
+        }
+        let near = |p: &&Weighted| (p.position - a).dot(&normal).abs() < thickness;
+        let score: f64 = points.iter().filter(near).map(|p| p.weight * (1.0 - p.saliency)).sum();
+        if best.as_ref().is_none_or(|(s, ..)| score > *s) {
+            best = Some((score, normal, a));
+        }
+    }
+    let (_, mut normal, mut point) = best?;
+    for _ in 0..3 {
+        let near: Vec<&Weighted> =
+            points.iter().filter(|p| (p.position - point).dot(&normal).abs() < thickness).collect();
+        let total: f64 = near.iter().map(|p| p.weight).sum();
+        if near.len() < 3 || total <= 0.0 {
+            return None;
+        }
+        point = near.iter().map(|p| p.weight * p.position).sum::<Vector3<f64>>() / total;
+        let mut scatter = Matrix3::zeros();
+        for p in &near {
+            let d = p.position - point;
+            scatter += p.weight * d * d.transpose();
+        }
+        let eigen = scatter.symmetric_eigen();
+        let fitted: Vector3<f64> = eigen.eigenvectors.column(eigen.eigenvalues.imin()).into_owned();
+        normal = if fitted.dot(&stage.up) < 0.0 { -fitted } else { fitted };
+    }
+    let mut deviations: Vec<f64> =
+        points.iter().map(|p| (p.position - point).dot(&normal).abs()).filter(|d| *d < thickness).collect();
+    deviations.sort_by(f64::total_cmp);
+    let deviation = 1.4826 * deviations.get(deviations.len() / 2)?;
+    (normal.dot(&stage.up) > LEVEL).then_some(SupportPlane { normal, point, deviation })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A table at y = 0.5 with a salient ball on it, a floor at y = 1.2, and some noise. Up is -y.
+    fn room(table_saliency: f64) -> (Vec<(Vector3<f64>, f64)>, Stage) {
+        let mut random = Random::new(3);
+        let mut unit = || 2.0 * random.uniform() - 1.0;
+        let mut points = Vec::new();
+        for _ in 0..1500 {
+            points.push((Vector3::new(0.6 * unit(), 0.5 + 0.003 * unit(), 0.6 * unit()), table_saliency));
+            points.push((Vector3::new(2.0 * unit(), 1.2 + 0.003 * unit(), 2.0 * unit()), 0.0));
+            let direction = Vector3::new(unit(), unit(), unit()).try_normalize(1e-6).unwrap_or(Vector3::x());
+            points.push((Vector3::new(0.0, 0.3, 0.0) + 0.2 * direction, 0.9));
+            points.push((Vector3::new(2.0 * unit(), 2.0 * unit(), 2.0 * unit()), 0.05));
+        }
+        let stage = Stage { focus: Vector3::new(0.0, 0.35, 0.0), distance: 2.0, up: -Vector3::y() };
+        (points, stage)
+    }
+
+    #[test]
+    fn the_table_is_found_and_not_the_larger_floor() {
+        let (points, stage) = room(0.02);
+        let plane = find(&points, &stage).unwrap();
+        assert!((plane.height(&Vector3::new(0.3, 0.0, 0.2)) - 0.5).abs() < 0.005, "{plane:?}");
+        assert!(plane.normal.dot(&stage.up) > 0.999);
+        assert!(plane.deviation < 0.01);
+        assert_eq!(find(&points, &stage), Some(plane));
+    }
+
+    #[test]
+    fn a_plane_of_the_object_carries_nothing() {
+        // What lies in the table's plane is as salient as the ball: only the floor is left to stand on.
+        let (points, stage) = room(0.9);
+        let plane = find(&points, &stage).unwrap();
+        assert!((plane.height(&Vector3::zeros()) - 1.2).abs() < 0.01, "{plane:?}");
+        assert!(find(&points[..30], &stage).is_none());
+    }
+}

@@ -1,0 +1,182 @@
+//! Where the network's weights are, and whether they are the ones that are meant.
+//!
+//! They are not part of the program: `make mask-model` installs them beside it, and the Python package finds those of
+//! its extra `background`. Nothing here uses the network.
+
+use std::env;
+use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
+
+use sha2::{Digest, Sha256};
+
+use crate::error::{Error, ErrorKind, Result};
+
+/// The file name under which the weights are looked for.
+pub const MODEL_FILE: &str = "u2netp.onnx";
+/// SHA-256 of the file that `make mask-model` installs.
+pub const MODEL_SHA256: &str = "309c8469258dda742793dce0ebea8e6dd393174f89934733ecc8b14c76f4ddd8";
+/// The environment variable that names another file.
+pub const MODEL_VARIABLE: &str = "LIBRECONSTRUCT_MASK_MODEL";
+/// Larger files are no such network.
+const LARGEST: u64 = 1 << 30;
+
+/// The file of the network: `asked` if given, else what [`MODEL_VARIABLE`] names, else [`MODEL_FILE`] beside the running
+/// program, in a folder that belongs to its installation (`../share/libreconstruct`), or in
+/// `/usr/local/share/libreconstruct` and `/usr/share/libreconstruct`.
+///
+/// # Errors
+/// [`ErrorKind::NotFound`] with the places that were looked at and the command that installs the file.
+pub fn find_model(asked: Option<&Path>) -> Result<PathBuf> {
+    let program = env::current_exe().ok();
+    locate(asked.map(Path::to_owned), env::var_os(MODEL_VARIABLE).map(PathBuf::from), program.as_deref())
+}
+
+/// A file that a face of the engine knows of, for example one that came with a Python package.
+static KNOWN: OnceLock<PathBuf> = OnceLock::new();
+
+/// Tells [`find_model`] of one more place, which it looks at after the others. Only the first call counts.
+pub fn set_model_place(path: PathBuf) {
+    KNOWN.get_or_init(|| path);
+}
+
+/// [`find_model`] with its surroundings as arguments.
+fn locate(asked: Option<PathBuf>, variable: Option<PathBuf>, program: Option<&Path>) -> Result<PathBuf> {
+    let named = [(asked, "the mask model"), (variable.filter(|p| !p.as_os_str().is_empty()), MODEL_VARIABLE)];
+    for (path, what) in named {
+        let Some(path) = path else { continue };
+        if path.is_file() {
+            return Ok(path);
+        }
+        return Err(missing(format!("{what} {} is no file", path.display())));
+    }
+    let places = places(program);
+    if let Some(found) = places.iter().find(|p| p.is_file()) {
+        return Ok(found.clone());
+    }
+    let folders: Vec<String> =
+        places.iter().filter_map(|p| p.parent()).map(|p| p.display().to_string()).collect();
+    Err(missing(format!(
+        "removing the background needs the file {MODEL_FILE}, which is in none of: {}",
+        folders.join(", ")
+    )))
+}
+
+fn missing(message: String) -> Error {
+    Error::new(ErrorKind::NotFound, message).hint(
+        "run `make mask-model` (Python: pip install 'libreconstruct[background]'), or name the file by --mask-model or \
+         LIBRECONSTRUCT_MASK_MODEL, or give masks of your own by --mask-dir",
+    )
+}
+
+fn places(program: Option<&Path>) -> Vec<PathBuf> {
+    let mut folders = Vec::new();
+    if let Some(folder) = program.and_then(Path::parent) {
+        folders.push(folder.to_owned());
+        // Programs of the tests are one folder below.
+        if folder.ends_with("deps") {
+            folders.extend(folder.parent().map(Path::to_owned));
+        }
+        folders.extend(folder.parent().map(|prefix| prefix.join("share/libreconstruct")));
+    }
+    for system in ["/usr/local/share/libreconstruct", "/usr/share/libreconstruct"] {
+        if !folders.iter().any(|f| f == Path::new(system)) {
+            folders.push(system.into());
+        }
+    }
+    folders.into_iter().map(|f| f.join(MODEL_FILE)).chain(KNOWN.get().cloned()).collect()
+}
+
+/// The bytes of a model file. A file named [`MODEL_FILE`] must be the known one: a damaged download would otherwise give
+/// masks that are merely bad.
+///
+/// # Errors
+/// [`ErrorKind::NotFound`], [`ErrorKind::Io`]; [`ErrorKind::InvalidFile`] if it is not what its name says, or too large.
+pub(super) fn read_model(path: &Path) -> Result<Vec<u8>> {
+    let size = std::fs::metadata(path).map_err(|e| Error::io("read", path, e))?.len();
+    if size > LARGEST {
+        return Err(Error::new(
+            ErrorKind::InvalidFile,
+            format!("{} has {size} bytes: that is no mask model", path.display()),
+        ));
+    }
+    let bytes = std::fs::read(path).map_err(|e| Error::io("read", path, e))?;
+    let found: String = Sha256::digest(&bytes).iter().map(|b| format!("{b:02x}")).collect();
+    if path.file_name().is_some_and(|n| n == MODEL_FILE) && found != MODEL_SHA256 {
+        return Err(Error::new(
+            ErrorKind::InvalidFile,
+            format!("{} is damaged: its SHA-256 is {found}, not {MODEL_SHA256}", path.display()),
+        )
+        .hint("delete it and run `make mask-model`; another model must have another file name"));
+    }
+    Ok(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_place_that_has_it_wins() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| {
+            let path = folder.path().join(name);
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(&path, "x").unwrap();
+            path
+        };
+        let program = folder.path().join("bin/reconstruct");
+        let shared = at("share/libreconstruct/u2netp.onnx");
+        assert_eq!(locate(None, None, Some(&program)).unwrap(), shared);
+        let beside = at("bin/u2netp.onnx");
+        assert_eq!(locate(None, None, Some(&program)).unwrap(), beside);
+        let variable = at("variable.onnx");
+        assert_eq!(locate(None, Some(variable.clone()), Some(&program)).unwrap(), variable);
+        let asked = at("asked.onnx");
+        assert_eq!(locate(Some(asked.clone()), Some(variable), Some(&program)).unwrap(), asked);
+        // An empty variable is one that is not set.
+        assert_eq!(locate(None, Some(PathBuf::new()), Some(&program)).unwrap(), beside);
+    }
+
+    #[test]
+    fn a_file_that_was_named_is_not_replaced_by_another() {
+        let folder = tempfile::tempdir().unwrap();
+        let program = folder.path().join("reconstruct");
+        std::fs::write(folder.path().join(MODEL_FILE), "x").unwrap();
+        let error = locate(Some("/nowhere/a.onnx".into()), None, Some(&program)).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::NotFound);
+        assert!(error.message().contains("/nowhere/a.onnx"), "{error}");
+        let error = locate(None, Some("/nowhere/b.onnx".into()), Some(&program)).unwrap_err();
+        assert!(error.message().contains(MODEL_VARIABLE), "{error}");
+    }
+
+    #[test]
+    fn without_weights_the_error_says_where_it_looked_and_the_one_command() {
+        let folder = tempfile::tempdir().unwrap();
+        let program = folder.path().join("bin/reconstruct");
+        match locate(None, None, Some(&program)) {
+            Err(error) => {
+                assert_eq!(error.kind(), ErrorKind::NotFound);
+                assert!(
+                    error.message().contains(&folder.path().join("bin").display().to_string()),
+                    "{error}"
+                );
+                assert!(error.hint_text().unwrap().contains("make mask-model"), "{error}");
+            }
+            // Installed on this machine.
+            Ok(path) => assert!(path.starts_with("/usr"), "{}", path.display()),
+        }
+    }
+
+    #[test]
+    fn a_damaged_file_under_the_known_name_is_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let known = folder.path().join(MODEL_FILE);
+        std::fs::write(&known, "damaged").unwrap();
+        let error = read_model(&known).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::InvalidFile);
+        assert!(error.message().contains(MODEL_SHA256), "{error}");
+        let other = folder.path().join("mine.onnx");
+        std::fs::write(&other, "whatever").unwrap();
+        assert_eq!(read_model(&other).unwrap(), b"whatever");
+    }
+}

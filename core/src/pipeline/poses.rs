@@ -1,0 +1,105 @@
+//! The stage of the camera poses: from frames to a sparse model and undistorted pictures, in a folder. Tags and masks, where
+//! they are asked for, come before.
+
+use std::path::Path;
+
+use serde::{Deserialize, Serialize};
+
+use super::files;
+use super::workspace::remove_if_there;
+use crate::background::{
+    BackgroundOptions, BackgroundReport, MASKS, ObjectPoses, mask_frames, reconstruct_object,
+    remove_background,
+};
+use crate::camera::{plot_poses, undistort};
+use crate::control::Control;
+use crate::error::Result;
+use crate::fiducial::detect_tags;
+use crate::sfm::{self, SfmOptions, SfmReport};
+use crate::video::Frames;
+
+/// How to find the poses.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct PosesOptions {
+    /// Structure from motion, and the size of the tags.
+    pub sfm: SfmOptions,
+    /// How to remove the background; `None` keeps it.
+    pub background: Option<BackgroundOptions>,
+}
+
+impl PosesOptions {
+    /// Says before any work what cannot be done.
+    ///
+    /// # Errors
+    /// Those of [`SfmOptions::validate`] and [`BackgroundOptions::check`].
+    pub fn check(&self) -> Result<()> {
+        self.sfm.validate()?;
+        self.background.as_ref().map_or(Ok(()), BackgroundOptions::check)
+    }
+}
+
+/// Figures of the camera poses, and of the masks.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct PosesReport {
+    /// Structure from motion.
+    #[serde(flatten)]
+    pub sfm: SfmReport,
+    /// The removal of the background, if it was asked for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub background: Option<BackgroundReport>,
+}
+
+/// Finds the camera poses of `frames` and writes into `folder` what the stage leaves: `sparse/`, `undistorted/` and
+/// `poses.jpg`; with tags `tags.json`; with an object `undistorted/masks/` and `masks.jpg`. Tags are looked for in `source`, the
+/// video or folder that the frames were chosen from, where it is at hand: it may be larger than they are.
+///
+/// # Errors
+/// Those of [`PosesOptions::check`], [`sfm::reconstruct`], [`detect_tags`], [`remove_background`] and [`mask_frames`].
+pub fn find_poses(
+    frames: &Frames,
+    source: Option<&Path>,
+    options: &PosesOptions,
+    folder: &Path,
+    control: &Control,
+) -> Result<PosesReport> {
+    options.check()?;
+    let at = |name: &str| folder.join(name);
+    let undistorted = at(files::UNDISTORTED);
+    // What an earlier run left belongs to other options.
+    for old in [at(files::TAGS), at(files::MASKS_SHEET), undistorted.join(MASKS)] {
+        remove_if_there(&old)?;
+    }
+    let masks = match &options.background {
+        Some(removal) => Some(remove_background(frames, removal, &control.part(0.0, 0.3))?),
+        None => None,
+    };
+    let (mut begin, end) = if masks.is_some() { (0.3, 0.7) } else { (0.0, 0.9) };
+    let mut tags = None;
+    if options.sfm.apriltag_size_mm.is_some() {
+        let found = detect_tags(frames, source, &control.part(begin, begin + 0.15))?;
+        found.write(&at(files::TAGS))?;
+        begin += 0.15;
+        tags = Some(found);
+    }
+    let part = control.part(begin, end);
+    let found = match (&masks, &tags) {
+        (Some(masks), tags) => reconstruct_object(frames, tags.as_ref(), masks, &options.sfm, &part)?,
+        (None, Some(tags)) => {
+            ObjectPoses::of_frame(sfm::reconstruct_with_tags(frames, tags, &options.sfm, &part)?)
+        }
+        (None, None) => ObjectPoses::of_frame(sfm::reconstruct(frames, &options.sfm, &part)?),
+    };
+    let model = &found.reconstruction.model;
+    model.write_binary(&at(files::SPARSE))?;
+    plot_poses(model, &at(files::POSES))?;
+    let masks_begin = if masks.is_some() { 0.75 } else { 1.0 };
+    undistort(model, &frames.folder, &undistorted, &control.part(end, masks_begin))?;
+    let background = match &masks {
+        Some(masks) => {
+            let part = control.part(masks_begin, 1.0);
+            Some(mask_frames(frames, masks, &found, &undistorted, &at(files::MASKS_SHEET), &part)?)
+        }
+        None => None,
+    };
+    Ok(PosesReport { sfm: found.reconstruction.report, background })
+}

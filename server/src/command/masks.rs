@@ -1,0 +1,42 @@
+//! What the commands that remove the background have in common.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use libreconstruct::background::{BackgroundOptions, BackgroundReport, PosesFrom};
+
+/// Where masks come from.
+#[derive(Args)]
+pub(crate) struct MaskArguments {
+    /// The file of the mask model (ONNX, as U²-Net) [default: what `make mask-model` installed, or
+    /// LIBRECONSTRUCT_MASK_MODEL]
+    #[arg(long, value_name = "PATH")]
+    pub(crate) mask_model: Option<PathBuf>,
+    /// Remove the background by masks of your own: a folder with a PNG named like each picture, white where the object is
+    #[arg(long, value_name = "DIR", conflicts_with = "mask_model")]
+    pub(crate) mask_dir: Option<PathBuf>,
+}
+
+impl MaskArguments {
+    /// How to remove the background, if it was asked for or masks were given.
+    pub(crate) fn background(&self, asked: bool) -> Option<BackgroundOptions> {
+        BackgroundOptions::wanted(asked, self.mask_model.as_deref(), self.mask_dir.as_deref())
+    }
+}
+
+/// The figures of the masks, for people.
+pub(crate) fn mask_summary(report: &BackgroundReport) -> String {
+    if report.masks == 0 {
+        return "not found: the background stays".into();
+    }
+    format!(
+        "{} masks, {} without object, {:.0} % of a picture; poses from {}",
+        report.masks,
+        report.empty,
+        100.0 * report.coverage,
+        match report.poses_from {
+            PosesFrom::Object => "the object",
+            PosesFrom::Frame => "whole frames",
+        }
+    )
+}

@@ -1,0 +1,63 @@
+//! Prints how close the masks of a reconstruction came to known ones, and how much of its scene lies beside the object.
+
+#![allow(clippy::print_stdout)]
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::Parser;
+use libreconstruct::Result;
+use libreconstruct::scene::Splats;
+use libreconstruct_tests::masks::{known_masks, opacity_outside, overlaps};
+
+/// Compare the masks of a reconstruction with known ones.
+#[derive(Parser)]
+struct Arguments {
+    /// Folder that `reconstruct run` or `sfm` wrote with --remove-background
+    result: PathBuf,
+    /// Folder of the known masks, one for each picture as it was filmed
+    masks: PathBuf,
+    /// Pixels by which a splat may be beside a known mask
+    #[arg(long, default_value_t = 4)]
+    margin: u32,
+    /// Print the overlap of every picture
+    #[arg(long)]
+    all: bool,
+}
+
+fn main() -> ExitCode {
+    match run(&Arguments::parse()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error}");
+            ExitCode::from(error.kind().exit_code())
+        }
+    }
+}
+
+fn run(arguments: &Arguments) -> Result<()> {
+    let known = known_masks(&arguments.result, &arguments.masks)?;
+    let mut overlaps = overlaps(&known, &arguments.result.join("undistorted/masks"))?;
+    overlaps.sort_by(|a, b| a.1.total_cmp(&b.1));
+    let count = overlaps.len();
+    println!("Overlap (intersection over union) with {count} known masks:");
+    println!("  mean     {:.4}", overlaps.iter().map(|o| o.1).sum::<f64>() / count as f64);
+    println!("  median   {:.4}", overlaps[count / 2].1);
+    println!("  lowest   {:.4} ({})", overlaps[0].1, overlaps[0].0);
+    if arguments.all {
+        for (name, overlap, coverage) in &overlaps {
+            println!("  {name}  {overlap:.4}  (object in {:.1} % of the picture)", 100.0 * coverage);
+        }
+    }
+    let scene = arguments.result.join("scene.ply");
+    if scene.is_file() {
+        let splats = Splats::read(&scene)?;
+        let outside = opacity_outside(&splats, &known, arguments.margin);
+        println!(
+            "Scene: {} splats, {:.3} % of their opacity beside the object",
+            splats.len(),
+            100.0 * outside
+        );
+    }
+    Ok(())
+}
