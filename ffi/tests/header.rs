@@ -44,7 +44,7 @@ const INITIALISERS: [(&str, &str); 9] = [
     (
         "rc_reconstruction",
         "RC_QUALITY_DEFAULT, RC_METHOD_DEFAULT, RC_CAMERA_DEFAULT, 0, 0, 0, 0, 0, -1, 0, 0, 0, 0.0, \\\n    \
-         false, false, NULL, NULL, false",
+         false, false, NULL, NULL, false, NULL, NULL",
     ),
     ("rc_splats", "0, 0, 0, false, NULL, NULL, NULL, NULL, NULL"),
     (

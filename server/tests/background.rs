@@ -75,7 +75,8 @@ fn the_object_is_found_and_the_views_agree_on_it() {
     let text = String::from_utf8(output.stdout).unwrap();
     let result: serde_json::Value = serde_json::from_str(text.lines().last().unwrap()).unwrap();
     assert_eq!(result["background"]["support_plane"], true, "{result}");
-    let mask = read_mask(&out.join("undistorted/masks").join("frame_000000.png")).unwrap();
+    let written = std::fs::read_dir(out.join("undistorted/masks")).unwrap().next().unwrap().unwrap();
+    let mask = read_mask(&written.path()).unwrap();
     assert!(mask.pixels().any(|p| p[0] > 127) && mask.pixels().any(|p| p[0] < 128));
 }
 

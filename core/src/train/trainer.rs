@@ -453,9 +453,11 @@ impl Trainer {
         Ok(())
     }
 
-    /// Renders one view, held out if there is one, compares it, and shows it to whoever looks.
+    /// Renders one view, held out if there is one, compares it, and shows it to whoever looks. It is one from the middle: at
+    /// the ends of a camera path much is seen that no other view shows.
     fn measure(&mut self, control: &Control, probe: &mut Probe) -> Result<()> {
-        let index = self.dataset.test.first().or(self.dataset.train.first()).copied().unwrap_or(0);
+        let views = if self.dataset.test.is_empty() { &self.dataset.train } else { &self.dataset.test };
+        let index = views.get(views.len() / 2).copied().unwrap_or(0);
         let picture = match probe.picture.take() {
             Some(picture) => picture,
             None => self.dataset.picture(index, self.max_side)?,
