@@ -1,23 +1,15 @@
-//! What the points of the scene say about object and background: where the cameras look, what stands above the ground
-//! there, and how often the network found each point salient.
+//! Which Gaussians of a scene are the object: where the cameras look, what stands above the ground there, and how often the
+//! network found each salient.
 
 use nalgebra::{Matrix3, Vector3};
 use rayon::prelude::*;
 
+use super::quick_scene::QuickScene;
 use super::support_plane::{self, SupportPlane};
-use super::surfaces;
-use super::views::View;
+use super::views::{View, project};
+use crate::error::Result;
 use crate::raster;
 use crate::train::{Neighbours, centre};
-
-/// A point on a surface of the scene.
-#[derive(Debug, Clone, PartialEq)]
-pub(super) struct ScenePoint {
-    /// World position.
-    pub(super) position: Vector3<f64>,
-    /// (view, x, y): where it was seen, in parts of the view's width and height.
-    pub(super) seen: Vec<(u32, f32, f32)>,
-}
 
 /// Where the capture takes place.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -30,19 +22,10 @@ pub(super) struct Stage {
     pub(super) up: Vector3<f64>,
 }
 
-/// What a point belongs to.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Label {
-    Object,
-    Background,
-    /// Cannot be told.
-    Unknown,
-}
-
-/// What the points of the scene were found to be.
+/// What the Gaussians of a scene were found to be.
 pub(super) struct Evidence {
-    /// By point.
-    pub(super) labels: Vec<Label>,
+    /// By Gaussian: how far it is of the object (1) or of the background (0); `None` where it cannot be told.
+    pub(super) object: Vec<Option<f32>>,
     /// What the object stands on.
     pub(super) plane: Option<SupportPlane>,
 }
@@ -51,25 +34,26 @@ pub(super) struct Evidence {
 const WORLD_UP: Vector3<f64> = Vector3::new(0.0, -1.0, 0.0);
 /// What stands on the plane within this part of the cameras' distance from the focus (along the plane) is the object.
 const STAGE_RADIUS: f64 = 0.4;
-/// A point is above the plane from this height on, in units of the distance to the cameras,
-const CLEARANCE: f64 = 0.008;
+/// A Gaussian is above the plane from this height on, in units of the distance to the cameras,
+const CLEARANCE: f64 = 0.004;
 /// and from this many standard deviations of the plane's points.
-const DEVIATIONS: f64 = 4.0;
-/// Up to this part of the clearance a point is of the plane, and
-const ON_PLANE: f64 = 0.2;
-/// from this part on it is of the object; in between colours decide.
-const ABOVE_PLANE: f64 = 1.0;
-/// Points at least this salient, with their neighbours, belong to the object; a network that finds only a part of a large
+const DEVIATIONS: f64 = 3.0;
+/// Up to this part of the clearance it is of the plane.
+const ON_PLANE: f64 = 0.5;
+/// What is at least this salient, with its neighbours, belongs to the object; a network that finds only a part of a large
 /// object in each view finds every part in some.
 const SALIENT: f32 = 0.25;
-/// Below this they belong to the background.
+/// Below this it belongs to the background.
 const PLAIN: f32 = 0.15;
 /// Without a plane to stand on, what is farther from the focus (in units of the cameras' distance) is background.
 const FAR: f64 = 1.2;
 const NEIGHBOURS: usize = 12;
 const SMOOTHINGS: usize = 4;
-/// An object point whose neighbours are this many times farther than usual stands alone: an error.
-const LONELY: f64 = 8.0;
+/// A Gaussian is seen by a view if it lies before the surface that is seen there, or behind it by less than this part of the
+/// cameras' distance.
+const DEPTH_MARGIN: f64 = 0.03;
+/// Surfaces are told apart up to this distance from the focus, in units of the cameras'.
+const REACH: f64 = 2.0;
 
 impl Stage {
     /// The point nearest to all viewing rays and the scene's up.
@@ -96,105 +80,128 @@ impl Stage {
     }
 }
 
-/// Mean saliency (0 to 1) of every point over the views in which it was seen.
-fn votes(points: &[ScenePoint], views: &[View]) -> Vec<f32> {
-    points
-        .par_iter()
-        .map(|point| {
-            let seen = point.seen.iter().filter_map(|&(v, x, y)| views.get(v as usize)?.saliency_at(x, y));
-            let (sum, count) = seen.fold((0.0, 0), |(s, n), v| (s + v, n + 1));
-            if count == 0 { 0.0 } else { sum / count as f32 }
-        })
-        .collect()
-}
-
-/// Tells object from background among the points, of which those from `dense_from` on are of stereo.
-pub(super) fn weigh(
-    points: &[ScenePoint],
-    dense_from: usize,
-    views: &[View],
-    stage: &Stage,
-    cameras: &[raster::View],
-) -> Evidence {
-    let saliency = votes(points, views);
-    let seen_twice: Vec<(Vector3<f64>, f64)> = points
+/// Tells object from background among the Gaussians of `scene`.
+///
+/// # Errors
+/// Those of the rasteriser.
+pub(super) fn weigh(scene: &QuickScene, views: &[View], stage: &Stage) -> Result<Evidence> {
+    let votes = votes(scene, views, stage)?;
+    let seen: Vec<(Vector3<f64>, f64)> = scene
+        .centres
         .iter()
-        .zip(&saliency)
-        .filter(|(p, _)| p.seen.len() >= 2)
-        .map(|(p, s)| (p.position, f64::from(*s)))
+        .zip(&votes)
+        .filter(|(_, v)| v.views >= 2)
+        .map(|(p, v)| (*p, f64::from(v.mean())))
         .collect();
-    let plane = support_plane::find(&seen_twice, stage);
-    let smooth = smoothed(points, &saliency);
-    let mut labels: Vec<Label> = match &plane {
-        Some(plane) => above(points, &smooth, plane, stage, cameras),
-        None => points
+    let plane = support_plane::find(&seen, stage);
+    let smooth = smoothed(&scene.centres, &votes);
+    let object = match &plane {
+        Some(plane) => above(&scene.centres, &smooth, plane, stage, views),
+        None => scene
+            .centres
             .iter()
             .zip(&smooth)
-            .map(|(p, s)| {
-                let far = (p.position - stage.focus).norm() > FAR * stage.distance;
-                match *s {
-                    s if far || s < PLAIN => Label::Background,
-                    s if s > SALIENT && p.seen.len() >= 2 => Label::Object,
-                    _ => Label::Unknown,
+            .zip(&votes)
+            .map(|((p, salient), votes)| {
+                let far = (p - stage.focus).norm() > FAR * stage.distance;
+                match *salient {
+                    s if far || s < PLAIN => Some(0.0),
+                    s if s > SALIENT && votes.views >= 2 => Some(1.0),
+                    _ => None,
                 }
             })
             .collect(),
     };
-    surfaces::forget_doubtful(points, dense_from, &mut labels, stage, cameras);
-    forget_lonely(points, &mut labels);
-    Evidence { labels, plane }
+    Ok(Evidence { object, plane })
 }
 
-/// Labels by height above the plane and distance from where the cameras look.
+/// What the network says of a Gaussian in the views that see it.
+#[derive(Clone, Copy, Default)]
+struct Votes {
+    saliency: f32,
+    views: u32,
+}
+
+impl Votes {
+    fn mean(self) -> f32 {
+        self.saliency / self.views.max(1) as f32
+    }
+}
+
+fn votes(scene: &QuickScene, views: &[View], stage: &Stage) -> Result<Vec<Votes>> {
+    let reach = REACH * stage.distance;
+    // Painted with its place, the scene shows where each pixel's surface is.
+    let mut places = scene.painted(|i| {
+        let offset = (scene.centres[i] - stage.focus) / reach;
+        std::array::from_fn(|k| (0.5 + 0.5 * offset[k]).clamp(0.0, 1.0) as f32)
+    })?;
+    let margin = DEPTH_MARGIN * stage.distance;
+    let mut votes = vec![Votes::default(); scene.centres.len()];
+    for view in views {
+        let surfaces = places.seen_by(&view.camera)?;
+        votes.par_iter_mut().zip(&scene.centres).for_each(|(votes, centre)| {
+            let Some((x, y, depth)) = project(&view.camera, centre) else { return };
+            let Some(pixel) = view.pixel(x, y) else { return };
+            let [a, b, c, weight] = surfaces[pixel].map(f64::from);
+            let hidden = weight > 0.5 && {
+                let place =
+                    stage.focus + (2.0 * Vector3::new(a, b, c) / weight - Vector3::repeat(1.0)) * reach;
+                project(&view.camera, &place).is_some_and(|surface| surface.2 < depth - margin)
+            };
+            if !hidden {
+                votes.views += 1;
+                votes.saliency += f32::from(view.saliency[pixel]) / 255.0;
+            }
+        });
+    }
+    Ok(votes)
+}
+
+/// By height above the plane and distance from where the cameras look.
 fn above(
-    points: &[ScenePoint],
+    centres: &[Vector3<f64>],
     smooth: &[f32],
     plane: &SupportPlane,
     stage: &Stage,
-    cameras: &[raster::View],
-) -> Vec<Label> {
+    views: &[View],
+) -> Vec<Option<f32>> {
     let clearance = (CLEARANCE * stage.distance).max(DEVIATIONS * plane.deviation);
     let along = |p: &Vector3<f64>| {
         let d = p - stage.focus;
         (d - plane.normal * d.dot(&plane.normal)).norm()
     };
-    let mut radii: Vec<f64> = cameras.iter().map(|c| along(&centre(c))).collect();
+    let mut radii: Vec<f64> = views.iter().map(|v| along(&centre(&v.camera))).collect();
     radii.sort_by(f64::total_cmp);
     // Cameras straight above have no radius to speak of.
     let radius = radii.get(radii.len() / 2).copied().unwrap_or(0.0).max(0.5 * stage.distance);
-    points
+    centres
         .iter()
         .zip(smooth)
-        .map(|(p, s)| {
-            let (height, distance) = (plane.height(&p.position), along(&p.position));
-            let inside = distance < STAGE_RADIUS * radius || (distance < radius && *s > SALIENT);
-            if !inside || height <= ON_PLANE * clearance {
-                Label::Background
-            } else if height <= ABOVE_PLANE * clearance {
-                Label::Unknown
-            } else {
-                Label::Object
-            }
+        .map(|(p, salient)| {
+            let (height, distance) = (plane.height(p), along(p));
+            let inside = distance < STAGE_RADIUS * radius || (distance < radius && *salient > SALIENT);
+            let above = (height / clearance - ON_PLANE) / (1.0 - ON_PLANE);
+            Some(if inside { above.clamp(0.0, 1.0) as f32 } else { 0.0 })
         })
         .collect()
 }
 
 /// Saliency averaged over neighbours in space, some times.
-fn smoothed(points: &[ScenePoint], saliency: &[f32]) -> Vec<f32> {
-    if points.len() <= NEIGHBOURS {
-        return saliency.to_vec();
+fn smoothed(centres: &[Vector3<f64>], votes: &[Votes]) -> Vec<f32> {
+    let own: Vec<f32> = votes.iter().map(|v| v.mean()).collect();
+    if centres.len() <= NEIGHBOURS {
+        return own;
     }
-    let positions: Vec<Vector3<f64>> = points.iter().map(|p| p.position).collect();
-    let tree = Neighbours::new(&positions);
-    let around: Vec<Vec<u32>> = positions
+    let tree = Neighbours::new(centres);
+    let around: Vec<Vec<u32>> = centres
         .par_iter()
         .map(|p| tree.nearest(p, NEIGHBOURS + 1).into_iter().map(|(_, i)| i).collect())
         .collect();
-    let mut smooth = saliency.to_vec();
+    let mut smooth = own.clone();
     for _ in 0..SMOOTHINGS {
         smooth = around
             .par_iter()
-            .zip(saliency)
+            .zip(&own)
             .map(|(around, own)| {
                 let mean =
                     around.iter().map(|&i| smooth[i as usize]).sum::<f32>() / around.len().max(1) as f32;
@@ -205,22 +212,45 @@ fn smoothed(points: &[ScenePoint], saliency: &[f32]) -> Vec<f32> {
     smooth
 }
 
-/// Object points far from all others become unknown.
-fn forget_lonely(points: &[ScenePoint], labels: &mut [Label]) {
-    let object: Vec<usize> = (0..points.len()).filter(|&i| labels[i] == Label::Object).collect();
-    if object.len() < 20 {
-        return;
-    }
-    let positions: Vec<Vector3<f64>> = object.iter().map(|&i| points[i].position).collect();
-    let tree = Neighbours::new(&positions);
-    let gaps: Vec<f64> =
-        positions.par_iter().map(|p| tree.nearest(p, 6).last().map_or(0.0, |e| e.0.sqrt())).collect();
-    let mut sorted = gaps.clone();
-    sorted.sort_by(f64::total_cmp);
-    let usual = sorted[sorted.len() / 2];
-    for (&i, gap) in object.iter().zip(&gaps) {
-        if *gap > LONELY * usual {
-            labels[i] = Label::Unknown;
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::scene::{SH_C0, Splats};
+
+    #[test]
+    fn what_is_hidden_is_not_voted_on() {
+        // A wall of Gaussians before the first camera, one Gaussian far behind it, and a second camera behind that.
+        let mut splats = Splats { sh_degree: 0, ..Splats::default() };
+        let mut add = |mean: [f32; 3]| {
+            splats.means.push(mean);
+            splats.log_scales.push([0.1f32.ln(); 3]);
+            splats.rotations.push([1.0, 0.0, 0.0, 0.0]);
+            splats.opacities.push(4.0);
+            splats.sh.extend([0.1 / SH_C0; 3]);
+        };
+        add([0.0, 0.0, 4.0]);
+        for k in 0..441i16 {
+            add([f32::from(k % 21 - 10) * 0.1, f32::from(k / 21 - 10) * 0.1, 2.0]);
         }
+        let scene = QuickScene::of(splats);
+        let camera = |z: f64, forward: f64| raster::View {
+            rotation: [[forward, 0.0, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, forward]],
+            translation: [0.0, 0.0, -z * forward],
+            fx: 80.0,
+            fy: 80.0,
+            cx: 40.0,
+            cy: 40.0,
+            width: 80,
+            height: 80,
+        };
+        let view = |camera, value| View { camera, saliency: vec![value; 80 * 80] };
+        let views = [view(camera(0.0, 1.0), 255), view(camera(6.0, -1.0), 51)];
+        let stage = Stage { focus: Vector3::new(0.0, 0.0, 3.0), distance: 3.0, up: -Vector3::y() };
+        let votes = votes(&scene, &views, &stage).unwrap();
+        assert_eq!(votes[0].views, 1);
+        assert!((votes[0].mean() - 0.2).abs() < 1e-6);
+        // The wall hides itself from nobody but where the single one stands before it.
+        assert_eq!(votes[1].views, 2);
+        assert!((votes[1].mean() - 0.6).abs() < 1e-6);
     }
 }

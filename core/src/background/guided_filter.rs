@@ -48,17 +48,6 @@ fn sliding_mean(row: &[f32], out: &mut [f32], radius: usize) {
     }
 }
 
-/// Nearly a Gaussian of standard deviation `sigma` pixels: three box means. In place.
-pub(super) fn blur(plane: &mut [f32], width: usize, height: usize, sigma: f64) {
-    // The variance of three boxes of 2 r + 1 is r (r + 1).
-    let radius = (0.5 * ((1.0 + 4.0 * sigma * sigma).sqrt() - 1.0)).round() as usize;
-    if radius > 0 {
-        for _ in 0..3 {
-            box_mean(plane, width, height, radius);
-        }
-    }
-}
-
 /// The filter for one picture.
 pub(super) struct GuidedFilter {
     width: usize,

@@ -2,26 +2,24 @@
 //!
 //! ```text
 //! frames ─ network, frame_masks ─▶ a map per frame ─ object_poses ─▶ SparseModel ─ camera::undistort ─▶ PINHOLE frames
-//!        ─ evidence (votes, support_plane) ─ consistency (views, colours, hull, guided_filter) ─▶ a mask per PINHOLE frame
+//!        ─ quick_scene ─ evidence (votes, support_plane): which Gaussians are the object ─ views, guided_filter ─▶ a mask per
+//!        PINHOLE frame
 //! ```
 //!
 //! In: frames, and the network's weights ([`find_model`]) or masks of the user's own. Out: `masks/` beside the undistorted
 //! pictures, which training takes as their alpha, and a contact sheet. Masks ([`crate::masks`]) are 8-bit grey, 255 = object. Everything
 //! computes on the current rayon pool; results do not depend on its number of threads.
 
-mod colours;
-mod consistency;
 mod evidence;
 mod frame_masks;
 mod guided_filter;
-mod hull;
 mod network;
 mod object_poses;
 mod outside;
+mod quick_scene;
 mod remove;
 mod sheet;
 mod support_plane;
-mod surfaces;
 #[cfg(test)]
 mod tests;
 mod views;

@@ -5,22 +5,21 @@ use std::path::Path;
 
 use image::imageops::{FilterType, resize};
 use image::{GrayImage, RgbImage};
-use nalgebra::Vector3;
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 
-use super::consistency::agree;
-use super::evidence::{Label, ScenePoint, Stage, weigh};
+use super::evidence::{Stage, weigh};
 use super::frame_masks::{BackgroundOptions, FrameMasks};
 use super::object_poses::{ObjectPoses, PosesFrom};
+use super::quick_scene::QuickScene;
 use super::sheet::{thumbnail, write_sheet};
-use super::views::{View, mask_of, project, through_lens};
+use super::views::{View, mask_of, through_lens};
 use crate::camera::{Camera, SparseModel};
 use crate::control::{Control, Stage as PipelineStage, Warning};
 use crate::error::{Error, ErrorKind, Result};
 use crate::masks::{LEAST_COVERAGE, coverage, intersection_over_union, mask_path, read_mask, write_mask};
 use crate::raster;
-use crate::train::{Dataset, scaled_view, surfaces};
+use crate::train::{Dataset, scaled_view};
 use crate::video::Frames;
 
 /// The folder of the masks, beside `images/` and `sparse/` of the undistorted frames.
@@ -60,10 +59,10 @@ pub struct BackgroundReport {
     pub overlap_with_single: f64,
     /// Whether the object stands on a plane that was found.
     pub support_plane: bool,
-    /// Points (of features and of stereo) that belong to the object.
-    pub object_points: usize,
-    /// Points beside the object.
-    pub background_points: usize,
+    /// Gaussians of a quick scene that belong to the object.
+    pub object_gaussians: usize,
+    /// Gaussians of the quick scene beside it.
+    pub background_gaussians: usize,
     /// What the user should know.
     pub warnings: Vec<Warning>,
 }
@@ -82,8 +81,8 @@ impl BackgroundReport {
             coverage: 0.0,
             overlap_with_single: 0.0,
             support_plane: false,
-            object_points: 0,
-            background_points: 0,
+            object_gaussians: 0,
+            background_gaussians: 0,
             warnings: Vec::new(),
         }
     }
@@ -276,22 +275,21 @@ struct Judged {
     shows_object: bool,
 }
 
-/// Makes the views agree.
+/// Makes the views agree: what they show is one scene, whose Gaussians belong to the object or do not.
 fn judge(
     dataset: &Dataset,
     maps: &Maps<'_>,
     report: &mut BackgroundReport,
     control: &Control,
 ) -> Result<Judged> {
-    control.progress(PipelineStage::Sfm, "surfaces", 0.0);
-    let mut views: Vec<View> = dataset
+    let views: Vec<View> = dataset
         .views
         .par_iter()
         .map(|view| {
             control.check()?;
             let map = map_of(maps, &view.name)?;
             let camera = scaled_view(&view.view, Some(WORKING_SIDE));
-            Ok(View::new(camera, &read_picture(&view.path)?, &through_lens(map.map, map.lens, &camera)))
+            Ok(View::new(camera, through_lens(map.map, map.lens, &camera)))
         })
         .collect::<Result<_>>()?;
     let cameras: Vec<raster::View> = dataset.views.iter().map(|v| v.view).collect();
@@ -301,40 +299,20 @@ fn judge(
             "the cameras look at no common place: no object can be found",
         )
     })?;
-    let mut points = sparse_points(dataset);
-    let sparse = points.len();
-    points.extend(
-        surfaces(dataset, control)?.into_iter().map(|(position, seen)| ScenePoint { position, seen }),
-    );
-    let evidence = weigh(&points, sparse, &views, &stage, &cameras);
-    let count = |label: Label| evidence.labels.iter().filter(|l| **l == label).count();
+    let scene = QuickScene::train(dataset.clone(), WORKING_SIDE, &control.part(0.0, 0.9))?;
+    let evidence = weigh(&scene, &views, &stage)?;
+    let count = |wanted: fn(f32) -> bool| evidence.object.iter().flatten().filter(|o| wanted(**o)).count();
     report.support_plane = evidence.plane.is_some();
-    report.object_points = count(Label::Object);
-    report.background_points = count(Label::Background);
-    let agreement = agree(&mut views, &points, sparse, &evidence, &stage, &control.part(0.4, 1.0))?;
-    drop(points);
-    let seen = |view: &View| view.probability.iter().any(|p| *p > 127);
-    Ok(Judged {
-        odds: views.par_iter().map(|view| agreement.odds(view)).collect(),
-        shows_object: report.object_points > 0 || views.iter().any(seen),
-    })
-}
-
-/// The points of the model, seen where they project.
-fn sparse_points(dataset: &Dataset) -> Vec<ScenePoint> {
-    let place = |point: &Vector3<f64>, view: u32| {
-        let camera = &dataset.views[view as usize].view;
-        let (x, y, _) = project(camera, point)?;
-        Some((view, (x / f64::from(camera.width)) as f32, (y / f64::from(camera.height)) as f32))
-    };
-    dataset
-        .points
-        .iter()
-        .map(|p| ScenePoint {
-            position: p.position,
-            seen: p.views.iter().filter_map(|&v| place(&p.position, v)).collect(),
-        })
-        .collect()
+    report.object_gaussians = count(|o| o > 0.5);
+    report.background_gaussians = count(|o| o <= 0.5);
+    let mut labels = scene.painted(|i| evidence.object[i].map_or([0.0; 3], |o| [o, 1.0 - o, 0.0]))?;
+    let mut odds = Vec::with_capacity(views.len());
+    for view in &views {
+        control.check()?;
+        odds.push(view.odds(&labels.seen_by(&view.camera)?));
+    }
+    control.progress(PipelineStage::Sfm, "masks", 1.0);
+    Ok(Judged { odds, shows_object: report.object_gaussians > 0 })
 }
 
 /// The mask at the size of `view`.

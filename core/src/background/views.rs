@@ -1,157 +1,51 @@
-//! The views in which masks are made consistent: small pictures, what the network saw in them, and what is thought of
-//! their pixels. One byte a number: hundreds of views are in memory at once.
+//! The views in which the object is sought: small cameras with what the network saw, and masks of large pictures from
+//! evidence at small size.
 
-use image::imageops::{FilterType, resize};
 use image::{GrayImage, RgbImage};
 use nalgebra::{Vector2, Vector3};
 
-use super::evidence::{Label, ScenePoint};
-use super::guided_filter::{GuidedFilter, Plane, blur};
-use super::hull::Silhouette;
+use super::guided_filter::GuidedFilter;
 use crate::camera::Camera;
 use crate::raster;
 
-/// Units of one step of [`View::geometry`].
-const GEOMETRY_STEP: f32 = 1.0 / 32.0;
-/// Evidence of points is limited to this (log odds).
-const GEOMETRY_LIMIT: f32 = 3.5;
-/// Points speak for the pixels around them: nearly all near by, a little farther away. Parts of the long side.
-const NEAR: f64 = 0.004;
-const WIDE: f64 = 0.012;
-/// The weight of the wide neighbourhood.
-const WIDE_WEIGHT: f32 = 0.15;
-/// Densities (in units of what is usual on the object) below which points say little, for some of them are wrong. Where there
-/// are none, that speaks for the background: objects have texture.
-const FEW_OBJECT: f32 = 0.05;
-const FEW_REST: f32 = 0.15;
 /// Radius of the guided filter as a part of the long side, and the contrast (variance) at which it stops.
 const FILTER_RADIUS: f64 = 0.0125;
 const FILTER_EPSILON: f32 = 1e-3;
+/// What is seen of the scene is known to this part: the evidence of a pixel (log odds) stays within bounds.
+const DOUBT: f32 = 0.03;
+/// The network speaks for pixels of which the scene says little.
+const NETWORK: f32 = 0.3;
 
 /// One picture of the capture at working size.
 pub(super) struct View {
     /// The camera, pixels of this size.
     pub(super) camera: raster::View,
-    /// Colours, row by row.
-    pub(super) rgb: Vec<[u8; 3]>,
     /// What the network says, 255 = object.
     pub(super) saliency: Vec<u8>,
-    /// What the points say: log odds in steps of 1/32.
-    geometry: Vec<i8>,
-    /// What of the visual hull is seen at the pixel; empty as long as there is none.
-    pub(super) hull: Vec<Silhouette>,
-    /// The probability that the pixel shows the object, 0 to 255.
-    pub(super) probability: Vec<u8>,
 }
 
 impl View {
-    /// `picture` is of any size; `camera` says the working size, which `saliency` has.
-    pub(super) fn new(camera: raster::View, picture: &RgbImage, saliency: &GrayImage) -> Self {
-        let small = resize(picture, camera.width, camera.height, FilterType::Triangle);
-        let saliency = saliency.as_raw().clone();
-        Self {
-            camera,
-            rgb: small.pixels().map(|p| p.0).collect(),
-            geometry: vec![0; saliency.len()],
-            hull: Vec::new(),
-            probability: saliency.clone(),
-            saliency,
-        }
-    }
-
-    pub(super) fn width(&self) -> usize {
-        self.camera.width as usize
-    }
-
-    pub(super) fn height(&self) -> usize {
-        self.camera.height as usize
-    }
-
-    /// The pixel at a place in parts of width and height, if it is inside.
-    pub(super) fn pixel_at(&self, x: f32, y: f32) -> Option<usize> {
-        let (x, y) = (x * self.width() as f32, y * self.height() as f32);
-        self.pixel(f64::from(x), f64::from(y))
+    /// `camera` says the working size, which `saliency` has.
+    pub(super) fn new(camera: raster::View, saliency: GrayImage) -> Self {
+        Self { camera, saliency: saliency.into_raw() }
     }
 
     /// The pixel at (x, y), if it is inside.
     pub(super) fn pixel(&self, x: f64, y: f64) -> Option<usize> {
+        let (width, height) = (self.camera.width, self.camera.height);
         // Comparisons that fail for what is not a number.
-        let inside = x >= 0.0 && y >= 0.0 && x < self.width() as f64 && y < self.height() as f64;
-        inside.then(|| y as usize * self.width() + x as usize)
+        let inside = x >= 0.0 && y >= 0.0 && x < f64::from(width) && y < f64::from(height);
+        inside.then(|| y as usize * width as usize + x as usize)
     }
 
-    /// Saliency (0 to 1) at a place in parts of width and height.
-    pub(super) fn saliency_at(&self, x: f32, y: f32) -> Option<f32> {
-        self.pixel_at(x, y).map(|k| f32::from(self.saliency[k]) / 255.0)
-    }
-
-    /// Takes in what the points say: all that belong to the object lie within its outline, seen or hidden, and where the
-    /// background was seen, the object is not.
-    pub(super) fn take_points(&mut self, index: usize, points: &[ScenePoint], labels: &[Label]) {
-        let (width, height) = (self.width(), self.height());
-        let (mut object, mut rest) = (vec![0.0f32; width * height], vec![0.0f32; width * height]);
-        for (point, label) in points.iter().zip(labels) {
-            match label {
-                Label::Object => {
-                    if let Some(k) =
-                        project(&self.camera, &point.position).and_then(|(x, y, _)| self.pixel(x, y))
-                    {
-                        object[k] = 1.0;
-                    }
-                }
-                Label::Background => {
-                    for &(view, x, y) in &point.seen {
-                        if view as usize == index
-                            && let Some(k) = self.pixel_at(x, y)
-                        {
-                            rest[k] = 1.0;
-                        }
-                    }
-                }
-                Label::Unknown => {}
-            }
-        }
-        let long = width.max(height) as f64;
-        let blurred = |plane: &Plane, sigma: f64| {
-            let mut plane = plane.clone();
-            blur(&mut plane, width, height, sigma * long);
-            plane
+    /// Log odds of every pixel, from how much of it shows Gaussians of the object and of the background.
+    pub(super) fn odds(&self, seen: &[[f32; 4]]) -> Vec<f32> {
+        let odds = |([object, background, ..], saliency): (&[f32; 4], &u8)| {
+            // Little where the network sees nothing, for it misses much.
+            let network = (4.5 * (f32::from(*saliency) / 255.0 - 0.2)).clamp(-1.0, 3.0);
+            ((object + DOUBT) / (background + DOUBT)).ln() + NETWORK * network
         };
-        let (object_near, object_wide) = (blurred(&object, NEAR), blurred(&object, WIDE));
-        let (rest_near, rest_wide) = (blurred(&rest, NEAR), blurred(&rest, WIDE));
-        // What is usual at a point of the object is the unit.
-        let usual = |blurred: &Plane| {
-            let mut at: Vec<f32> =
-                object.iter().zip(blurred).filter(|(o, _)| **o > 0.0).map(|(_, b)| *b).collect();
-            at.sort_by(f32::total_cmp);
-            at.get(at.len() / 2).copied().unwrap_or(1.0).max(1e-6)
-        };
-        let (near, wide) = (usual(&object_near), usual(&object_wide));
-        for k in 0..width * height {
-            let object = object_near[k] / near + WIDE_WEIGHT * object_wide[k] / wide;
-            let rest = rest_near[k] / near + WIDE_WEIGHT * rest_wide[k] / wide;
-            let odds =
-                ((object + FEW_OBJECT) / (rest + FEW_REST)).ln().clamp(-GEOMETRY_LIMIT, GEOMETRY_LIMIT);
-            self.geometry[k] = (odds / GEOMETRY_STEP).round() as i8;
-        }
-    }
-
-    /// Log odds from the points.
-    pub(super) fn geometry(&self, pixel: usize) -> f32 {
-        f32::from(self.geometry[pixel]) * GEOMETRY_STEP
-    }
-
-    /// Log odds from the network: little where it sees nothing, for it misses much.
-    pub(super) fn salience(&self, pixel: usize) -> f32 {
-        (4.5 * (f32::from(self.saliency[pixel]) / 255.0 - 0.2)).clamp(-1.0, 3.0)
-    }
-
-    /// Smooths the evidence (log odds by pixel) up to the picture's edges; it becomes the probability.
-    pub(super) fn decide(&mut self, evidence: &[f32]) {
-        let radius = filter_radius(self.width(), self.height());
-        let filter = GuidedFilter::new(&self.rgb, self.width(), self.height(), radius, FILTER_EPSILON);
-        let smooth = filter.apply(evidence);
-        self.probability = smooth.iter().map(|v| (255.0 / (1.0 + (-2.0 * v).exp()) + 0.5) as u8).collect();
+        seen.iter().zip(&self.saliency).map(odds).collect()
     }
 }
 

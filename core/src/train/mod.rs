@@ -25,5 +25,4 @@ pub use evaluate::{Evaluation, ViewScore, evaluate_splats, psnr, ssim};
 pub(crate) use neighbours::Neighbours;
 pub use options::{TrainOptions, Tuning};
 pub use picture::Picture;
-pub(crate) use stereo::surfaces;
 pub use trainer::{TrainReport, Trainer};

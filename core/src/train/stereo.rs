@@ -81,25 +81,6 @@ pub(super) fn seeds(
     seed: u64,
     control: &Control,
 ) -> Result<Vec<Seed>> {
-    let Depths { frames, pairs, maps, .. } = depths(dataset, control)?;
-    let mut seeds = Vec::new();
-    fuse(&frames, &maps, &pairs, |seed, _| seeds.push(seed));
-    super::initialise::keep(&mut seeds, count, hash(seed ^ 0x57e6));
-    let cover = cover(&frames, &maps, known, &seeds);
-    seeds.extend(cover);
-    Ok(seeds)
-}
-
-/// The depth maps of the reference views.
-struct Depths {
-    /// The views (index into [`Dataset::views`]) that the others belong to.
-    references: Vec<usize>,
-    frames: Vec<Frame>,
-    pairs: Vec<Vec<usize>>,
-    maps: Vec<Option<DepthMap>>,
-}
-
-fn depths(dataset: &Dataset, control: &Control) -> Result<Depths> {
     let stride = dataset.train.len().div_ceil(MAX_REFERENCES).max(1);
     let references: Vec<usize> = dataset.train.iter().copied().step_by(stride).collect();
     let frames: Vec<Frame> = references
@@ -125,26 +106,11 @@ fn depths(dataset: &Dataset, control: &Control) -> Result<Depths> {
             Ok(Some(DepthMap { depth: volume.depths(&total), step: volume.inverse.1 }))
         })
         .collect::<Result<_>>()?;
-    Ok(Depths { references, frames, pairs, maps })
-}
-
-/// A point on a surface, and the views that confirm it: index into [`Dataset::views`], and where in parts of the picture's
-/// width and height.
-pub(crate) type SurfacePoint = (Vector3<f64>, Vec<(u32, f32, f32)>);
-
-/// The points on the surfaces that neighbouring training views confirm, each surface once.
-pub(crate) fn surfaces(dataset: &Dataset, control: &Control) -> Result<Vec<SurfacePoint>> {
-    let Depths { references, frames, pairs, maps } = depths(dataset, control)?;
-    let place = |&(frame, pixel): &(usize, usize)| {
-        let (width, height) = (frames[frame].width(), frames[frame].height());
-        let x = ((pixel % width) as f32 + 0.5) / width as f32;
-        (references[frame] as u32, x, ((pixel / width) as f32 + 0.5) / height as f32)
-    };
-    let mut points = Vec::new();
-    fuse(&frames, &maps, &pairs, |seed, shown| {
-        points.push((seed.position, shown.iter().map(place).collect()));
-    });
-    Ok(points)
+    let mut seeds = fuse(&frames, &maps, &pairs);
+    super::initialise::keep(&mut seeds, count, hash(seed ^ 0x57e6));
+    let cover = cover(&frames, &maps, known, &seeds);
+    seeds.extend(cover);
+    Ok(seeds)
 }
 
 fn frame(dataset: &Dataset, index: usize) -> Result<Frame> {
@@ -216,14 +182,10 @@ fn depth_ranges(dataset: &Dataset, references: &[usize]) -> Vec<Option<(f64, f64
 }
 
 /// The points of all depth maps that are confirmed by neighbours; a pixel whose surface another view has given already
-/// is left out. `found` gets each with the frames and pixels that show it.
-fn fuse(
-    frames: &[Frame],
-    maps: &[Option<DepthMap>],
-    pairs: &[Vec<usize>],
-    mut found: impl FnMut(Seed, &[(usize, usize)]),
-) {
+/// is left out.
+fn fuse(frames: &[Frame], maps: &[Option<DepthMap>], pairs: &[Vec<usize>]) -> Vec<Seed> {
     let mut taken: Vec<Vec<bool>> = frames.iter().map(|f| vec![false; f.grey.len()]).collect();
+    let mut seeds = Vec::new();
     let mut seen = Vec::new();
     for (i, frame) in frames.iter().enumerate() {
         let Some(map) = &maps[i] else { continue };
@@ -247,11 +209,11 @@ fn fuse(
                 for &(j, other) in &seen {
                     taken[j][other] = true;
                 }
-                seen.push((i, pixel));
-                found(Seed { position, rgb: frame.rgb[pixel] }, &seen);
+                seeds.push(Seed { position, rgb: frame.rgb[pixel] });
             }
         }
     }
+    seeds
 }
 
 /// A point for every block of every frame in which no point is seen, at the depth that the frame's own map has there

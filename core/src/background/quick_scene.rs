@@ -1,0 +1,88 @@
+//! A quick scene of all that the pictures show, object and background. Its Gaussians end where surfaces end, which neither
+//! sparse points nor small depth maps do: seen through the cameras, values given to Gaussians become values of pixels.
+
+use nalgebra::Vector3;
+
+use crate::control::{Control, Stage as PipelineStage};
+use crate::error::Result;
+use crate::raster::{self, DeviceChoice, Rasteriser};
+use crate::scene::{SH_C0, Splats, load_for_viewing};
+use crate::train::{Dataset, TrainOptions, Trainer};
+
+/// Enough for surfaces to be in their places; colours need not be finished.
+const STEPS: u32 = 1000;
+const GAUSSIANS: u32 = 50_000;
+/// Less opaque Gaussians say nothing.
+const LEAST_OPACITY: f32 = 0.1;
+
+/// A trained scene without its colours.
+pub(super) struct QuickScene {
+    splats: Splats,
+    /// By Gaussian: its centre in the world.
+    pub(super) centres: Vec<Vector3<f64>>,
+}
+
+impl QuickScene {
+    /// Trains on the pictures of `dataset`, at most `side` pixels long, on the CPU: the same on every machine.
+    ///
+    /// # Errors
+    /// Those of [`Trainer::new`] and [`Trainer::step`].
+    pub(super) fn train(dataset: Dataset, side: u32, control: &Control) -> Result<Self> {
+        let options = TrainOptions {
+            training_num_steps: STEPS,
+            training_max_num_gaussians: GAUSSIANS,
+            sh_degree: 1,
+            max_resolution: Some(side),
+            ..TrainOptions::default()
+        };
+        // Its own reports are of a stage that is yet to come.
+        let quiet = Control::new().with_cancel(control.cancel_token().clone());
+        let mut trainer = Trainer::new(dataset, options, raster::open(&DeviceChoice::Cpu)?, &quiet)?;
+        while !trainer.is_finished() {
+            trainer.step(&quiet)?;
+            let done = trainer.steps_done();
+            if done.is_multiple_of(50) {
+                let message = format!("step {done} of {STEPS}");
+                control.progress_with(
+                    PipelineStage::Sfm,
+                    "a quick scene",
+                    done as f32 / STEPS as f32,
+                    message,
+                );
+            }
+        }
+        trainer.statistics()?;
+        Ok(Self::of(trainer.splats()?))
+    }
+
+    /// Of any splats: those that are opaque enough to say something.
+    pub(super) fn of(mut splats: Splats) -> Self {
+        let least = (LEAST_OPACITY / (1.0 - LEAST_OPACITY)).ln();
+        let opacities = splats.opacities.clone();
+        splats.retain(|i| opacities[i] > least);
+        let centres = splats.means.iter().map(|m| Vector3::from(m.map(f64::from))).collect();
+        Self { splats, centres }
+    }
+
+    /// The scene with three values (0 to 1) in place of each Gaussian's colour, ready to be seen.
+    pub(super) fn painted(&self, values: impl Fn(usize) -> [f32; 3]) -> Result<Painted> {
+        let sh = (0..self.splats.len()).flat_map(|i| values(i).map(|v| (v - 0.5) / SH_C0)).collect();
+        let splats = Splats { sh_degree: 0, sh, ..self.splats.clone() };
+        let mut rasteriser = raster::open(&DeviceChoice::Cpu)?;
+        load_for_viewing(rasteriser.as_mut(), &splats)?;
+        Ok(Painted { rasteriser })
+    }
+}
+
+/// A scene that shows values in place of colours.
+pub(super) struct Painted {
+    rasteriser: Box<dyn Rasteriser>,
+}
+
+impl Painted {
+    /// By pixel of `view`, row by row: the three values, each weighed by how much its Gaussian contributes, and the sum of
+    /// these weights (0 to 1).
+    pub(super) fn seen_by(&mut self, view: &raster::View) -> Result<Vec<[f32; 4]>> {
+        Ok(self.rasteriser.render(view, 0, [0.0; 3])?.rgba)
+    }
+}
