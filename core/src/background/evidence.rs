@@ -42,13 +42,17 @@ const DEVIATIONS: f64 = 3.0;
 const ON_PLANE: f64 = 0.5;
 /// What is at least this salient, with its neighbours, belongs to the object; a network that finds only a part of a large
 /// object in each view finds every part in some.
-const SALIENT: f32 = 0.25;
+const SALIENT: f32 = 0.15;
 /// Below this it belongs to the background.
-const PLAIN: f32 = 0.15;
+const PLAIN: f32 = 0.1;
 /// Without a plane to stand on, what is farther from the focus (in units of the cameras' distance) is background.
 const FAR: f64 = 1.2;
 const NEIGHBOURS: usize = 12;
-const SMOOTHINGS: usize = 4;
+const SMOOTHINGS: usize = 40;
+/// What each smoothing keeps of a Gaussian's own votes.
+const KEPT: f32 = 0.05;
+/// Neighbours whose colours (0 to 1) differ by more than this count little.
+const SAME_COLOUR: f32 = 0.1;
 /// A Gaussian is seen by a view if it lies before the surface that is seen there, or behind it by less than this part of the
 /// cameras' distance.
 const DEPTH_MARGIN: f64 = 0.03;
@@ -80,6 +84,16 @@ impl Stage {
     }
 }
 
+impl Evidence {
+    /// What to paint a Gaussian with: object, unknown.
+    pub(super) fn paint(&self, gaussian: usize) -> [f32; 3] {
+        match self.object[gaussian] {
+            Some(object) => [object, 0.0, 0.0],
+            None => [0.0, 1.0, 0.0],
+        }
+    }
+}
+
 /// Tells object from background among the Gaussians of `scene`.
 ///
 /// # Errors
@@ -94,7 +108,7 @@ pub(super) fn weigh(scene: &QuickScene, views: &[View], stage: &Stage) -> Result
         .map(|(p, v)| (*p, f64::from(v.mean())))
         .collect();
     let plane = support_plane::find(&seen, stage);
-    let smooth = smoothed(&scene.centres, &votes);
+    let smooth = smoothed(scene, &votes);
     let object = match &plane {
         Some(plane) => above(&scene.centres, &smooth, plane, stage, views),
         None => scene
@@ -186,16 +200,30 @@ fn above(
         .collect()
 }
 
-/// Saliency averaged over neighbours in space, some times.
-fn smoothed(centres: &[Vector3<f64>], votes: &[Votes]) -> Vec<f32> {
+/// Saliency averaged over neighbours in space, many times, within surfaces of one colour: what the network misses on a roof it
+/// finds on other parts of it.
+fn smoothed(scene: &QuickScene, votes: &[Votes]) -> Vec<f32> {
     let own: Vec<f32> = votes.iter().map(|v| v.mean()).collect();
+    let centres = &scene.centres;
     if centres.len() <= NEIGHBOURS {
         return own;
     }
     let tree = Neighbours::new(centres);
-    let around: Vec<Vec<u32>> = centres
-        .par_iter()
-        .map(|p| tree.nearest(p, NEIGHBOURS + 1).into_iter().map(|(_, i)| i).collect())
+    let around: Vec<Vec<(u32, f32)>> = (0..centres.len())
+        .into_par_iter()
+        .map(|i| {
+            let colour = scene.colour(i);
+            let weigh = |(_, j): (f64, u32)| {
+                let other = scene.colour(j as usize);
+                let square: f32 = (0..3).map(|c| (colour[c] - other[c]).powi(2)).sum();
+                (j, (-0.5 * square / (SAME_COLOUR * SAME_COLOUR)).exp())
+            };
+            let mut around: Vec<(u32, f32)> =
+                tree.nearest(&centres[i], NEIGHBOURS + 1).into_iter().map(weigh).collect();
+            let sum: f32 = around.iter().map(|a| a.1).sum();
+            around.iter_mut().for_each(|a| a.1 /= sum.max(1e-6));
+            around
+        })
         .collect();
     let mut smooth = own.clone();
     for _ in 0..SMOOTHINGS {
@@ -203,9 +231,8 @@ fn smoothed(centres: &[Vector3<f64>], votes: &[Votes]) -> Vec<f32> {
             .par_iter()
             .zip(&own)
             .map(|(around, own)| {
-                let mean =
-                    around.iter().map(|&i| smooth[i as usize]).sum::<f32>() / around.len().max(1) as f32;
-                0.3 * own + 0.7 * mean
+                let mean: f32 = around.iter().map(|&(j, weight)| weight * smooth[j as usize]).sum();
+                KEPT * own + (1.0 - KEPT) * mean
             })
             .collect();
     }

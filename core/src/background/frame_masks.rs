@@ -1,9 +1,11 @@
 //! One map per frame, before anything is known of the cameras: from the network, or given by the user.
 
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use image::imageops::{FilterType, resize};
 use image::{GrayImage, RgbImage};
+use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 
 use super::guided_filter::box_mean;
@@ -60,6 +62,9 @@ pub struct FrameMasks {
     pub replaced: usize,
 }
 
+/// Pictures that the network looks at side by side: reading one keeps a thread busy while another is looked at, and each needs
+/// some 150 MB.
+const MOST_AT_ONCE: usize = 4;
 /// A map counts as object from here on.
 const OBJECT: u8 = 127;
 /// A frame that overlaps less than this with both neighbours,
@@ -78,7 +83,7 @@ impl FrameMasks {
     /// [`ErrorKind::Cancelled`].
     pub fn make(
         names: &[String],
-        picture: &dyn Fn(usize) -> Result<RgbImage>,
+        picture: &(dyn Fn(usize) -> Result<RgbImage> + Sync),
         sequential: bool,
         options: &BackgroundOptions,
         control: &Control,
@@ -122,21 +127,31 @@ fn widened(map: &GrayImage) -> GrayImage {
 
 fn found(
     count: usize,
-    picture: &dyn Fn(usize) -> Result<RgbImage>,
+    picture: &(dyn Fn(usize) -> Result<RgbImage> + Sync),
     model: Option<&Path>,
     control: &Control,
 ) -> Result<Vec<GrayImage>> {
-    let network = SaliencyNetwork::open(&find_model(model)?)?;
-    // One after the other: each uses all threads, and memory holds one.
-    (0..count)
-        .map(|i| {
-            control.check()?;
-            let map = network.saliency(&picture(i)?)?;
-            let message = format!("{} of {count} frames", i + 1);
-            control.progress_with(Stage::Sfm, "finding the object", (i + 1) as f32 / count as f32, message);
-            Ok(map)
+    let lanes = rayon::current_num_threads().clamp(1, MOST_AT_ONCE);
+    let networks = SaliencyNetwork::open(&find_model(model)?)?.side_by_side(lanes);
+    let done = AtomicUsize::new(0);
+    let map = |network: &SaliencyNetwork, frame: usize| {
+        control.check()?;
+        let map = network.saliency(&picture(frame)?)?;
+        let done = 1 + done.fetch_add(1, Ordering::Relaxed);
+        let message = format!("{done} of {count} frames");
+        control.progress_with(Stage::Sfm, "finding the object", done as f32 / count as f32, message);
+        Ok((frame, map))
+    };
+    let mut maps: Vec<(usize, GrayImage)> = networks
+        .par_iter()
+        .enumerate()
+        .map(|(lane, network)| {
+            (lane..count).step_by(lanes).map(|frame| map(network, frame)).collect::<Result<Vec<_>>>()
         })
-        .collect()
+        .collect::<Result<Vec<_>>>()?
+        .concat();
+    maps.sort_by_key(|(frame, _)| *frame);
+    Ok(maps.into_iter().map(|(_, map)| map).collect())
 }
 
 fn given(names: &[String], folder: &Path) -> Result<Vec<GrayImage>> {

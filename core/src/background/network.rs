@@ -22,7 +22,7 @@ const DEVIATION: [f32; 3] = [0.229, 0.224, 0.225];
 
 /// A loaded network. Runs on as many threads as the rayon pool in which it was opened has.
 pub struct SaliencyNetwork {
-    model: Model,
+    model: Arc<Model>,
     input: NodeId,
     output: NodeId,
     pool: Arc<ThreadPool>,
@@ -38,7 +38,7 @@ impl SaliencyNetwork {
             Error::new(ErrorKind::InvalidFile, format!("{} is no mask model: {why}", path.display()))
                 .hint("an ONNX file with the inputs and outputs of U²-Net (320 x 320) is needed")
         };
-        let model = Model::load(read_model(path)?).map_err(|e| unusable(e.to_string()))?;
+        let model = Arc::new(Model::load(read_model(path)?).map_err(|e| unusable(e.to_string()))?);
         let input = model.input_ids().first().copied().ok_or_else(|| unusable("it has no input".into()))?;
         let output =
             model.output_ids().first().copied().ok_or_else(|| unusable("it has no output".into()))?;
@@ -47,6 +47,18 @@ impl SaliencyNetwork {
         // A model of another size is found out before a video was decoded for it.
         network.saliency(&RgbImage::new(8, 8)).map_err(|e| unusable(e.message().to_owned()))?;
         Ok(network)
+    }
+
+    /// The same network so many times, for pictures side by side; each has its part of the threads.
+    pub(super) fn side_by_side(&self, count: usize) -> Vec<Self> {
+        let threads = (rayon::current_num_threads() / count.max(1)).max(1);
+        let own = |_| Self {
+            model: self.model.clone(),
+            input: self.input,
+            output: self.output,
+            pool: Arc::new(ThreadPool::with_num_threads(threads)),
+        };
+        (0..count.max(1)).map(own).collect()
     }
 
     /// How likely each pixel belongs to the object, 255 = certainly, 320 x 320 pixels stretched over the picture.

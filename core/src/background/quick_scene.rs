@@ -6,16 +6,17 @@ use nalgebra::Vector3;
 use crate::control::{Control, Stage as PipelineStage};
 use crate::error::Result;
 use crate::raster::{self, DeviceChoice, Rasteriser};
-use crate::scene::{SH_C0, Splats, load_for_viewing};
+use crate::scene::{SH_C0, Splats, load_for_viewing, sh_coefficients};
 use crate::train::{Dataset, TrainOptions, Trainer};
 
-/// Enough for surfaces to be in their places; colours need not be finished.
-const STEPS: u32 = 1000;
+/// Steps for each picture, and least and most of them: enough for surfaces to be in their places; colours need not be finished.
+const STEPS_PER_PICTURE: u32 = 8;
+const STEPS: (u32, u32) = (300, 1000);
 const GAUSSIANS: u32 = 50_000;
 /// Less opaque Gaussians say nothing.
 const LEAST_OPACITY: f32 = 0.1;
 
-/// A trained scene without its colours.
+/// A trained scene.
 pub(super) struct QuickScene {
     splats: Splats,
     /// By Gaussian: its centre in the world.
@@ -28,8 +29,10 @@ impl QuickScene {
     /// # Errors
     /// Those of [`Trainer::new`] and [`Trainer::step`].
     pub(super) fn train(dataset: Dataset, side: u32, control: &Control) -> Result<Self> {
+        let pictures = dataset.views.len() as u32;
+        let steps = pictures.saturating_mul(STEPS_PER_PICTURE).clamp(STEPS.0, STEPS.1);
         let options = TrainOptions {
-            training_num_steps: STEPS,
+            training_num_steps: steps,
             training_max_num_gaussians: GAUSSIANS,
             sh_degree: 1,
             max_resolution: Some(side),
@@ -42,11 +45,11 @@ impl QuickScene {
             trainer.step(&quiet)?;
             let done = trainer.steps_done();
             if done.is_multiple_of(50) {
-                let message = format!("step {done} of {STEPS}");
+                let message = format!("step {done} of {steps}");
                 control.progress_with(
                     PipelineStage::Sfm,
                     "a quick scene",
-                    done as f32 / STEPS as f32,
+                    done as f32 / steps as f32,
                     message,
                 );
             }
@@ -62,6 +65,12 @@ impl QuickScene {
         splats.retain(|i| opacities[i] > least);
         let centres = splats.means.iter().map(|m| Vector3::from(m.map(f64::from))).collect();
         Self { splats, centres }
+    }
+
+    /// The colour (about 0 to 1) of a Gaussian as it is seen from everywhere.
+    pub(super) fn colour(&self, gaussian: usize) -> [f32; 3] {
+        let sh = &self.splats.sh[gaussian * sh_coefficients(self.splats.sh_degree) * 3..];
+        std::array::from_fn(|c| 0.5 + SH_C0 * sh[c])
     }
 
     /// The scene with three values (0 to 1) in place of each Gaussian's colour, ready to be seen.

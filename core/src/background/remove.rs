@@ -305,7 +305,7 @@ fn judge(
     report.support_plane = evidence.plane.is_some();
     report.object_gaussians = count(|o| o > 0.5);
     report.background_gaussians = count(|o| o <= 0.5);
-    let mut labels = scene.painted(|i| evidence.object[i].map_or([0.0; 3], |o| [o, 1.0 - o, 0.0]))?;
+    let mut labels = scene.painted(|i| evidence.paint(i))?;
     let mut odds = Vec::with_capacity(views.len());
     for view in &views {
         control.check()?;

@@ -106,8 +106,9 @@ fn scene(table: bool) -> QuickScene {
     };
     for _ in 0..6000 {
         let Some(direction) = Vector3::new(unit(), unit(), unit()).try_normalize(0.1) else { continue };
-        // Their middles are a little below the surface, which they reach by their size.
-        add(BALL + (RADIUS - 0.012) * direction, [0.012; 3]);
+        // Their middles are below the surface, which they reach by their size and the blur of a pixel: together they are
+        // half transparent where it is.
+        add(BALL + (RADIUS - 0.03) * direction, [0.012; 3]);
         if table {
             add(Vector3::new(2.0 * unit(), TABLE + 0.002 * unit(), 2.0 * unit()), [0.03, 0.001, 0.03]);
         }
@@ -130,7 +131,7 @@ fn masks(scene: &QuickScene, views: &[View], expect_plane: bool) -> Vec<GrayImag
     if let Some(plane) = &evidence.plane {
         assert!(plane.height(&Vector3::new(0.0, TABLE, 0.0)).abs() < 0.01, "{plane:?}");
     }
-    let mut labels = scene.painted(|i| evidence.object[i].map_or([0.0; 3], |o| [o, 1.0 - o, 0.0])).unwrap();
+    let mut labels = scene.painted(|i| evidence.paint(i)).unwrap();
     let mask = |view: &View| {
         let odds = view.odds(&labels.seen_by(&view.camera).unwrap());
         mask_of(&picture(&view.camera), &odds, WIDTH as usize, HEIGHT as usize)

@@ -38,9 +38,11 @@ impl View {
         inside.then(|| y as usize * width as usize + x as usize)
     }
 
-    /// Log odds of every pixel, from how much of it shows Gaussians of the object and of the background.
+    /// Log odds of every pixel, from how much of it shows Gaussians of the object, and such of which it cannot be told. What it
+    /// shows of no Gaussian is background: training is over black.
     pub(super) fn odds(&self, seen: &[[f32; 4]]) -> Vec<f32> {
-        let odds = |([object, background, ..], saliency): (&[f32; 4], &u8)| {
+        let odds = |([object, unknown, ..], saliency): (&[f32; 4], &u8)| {
+            let background = (1.0 - object - unknown).max(0.0);
             // Little where the network sees nothing, for it misses much.
             let network = (4.5 * (f32::from(*saliency) / 255.0 - 0.2)).clamp(-1.0, 3.0);
             ((object + DOUBT) / (background + DOUBT)).ln() + NETWORK * network
