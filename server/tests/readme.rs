@@ -7,7 +7,7 @@ mod common;
 use std::path::Path;
 use std::process::Command;
 
-use common::{assert_success, capture};
+use common::{assert_success, short_capture};
 
 const README: &str = include_str!("../../README.md");
 
@@ -21,7 +21,7 @@ fn blocks(language: &str) -> Vec<&'static str> {
 fn the_commands_run() {
     let folder = tempfile::tempdir().unwrap();
     let video = folder.path().join("kitchen.mp4");
-    std::fs::copy(capture().join("video.mp4"), &video).unwrap();
+    std::fs::copy(short_capture().join("video.mp4"), &video).unwrap();
     let photos = folder.path().join("photos");
     std::fs::create_dir(&photos).unwrap();
     let mut decode = Command::new("ffmpeg");
@@ -51,7 +51,7 @@ fn the_commands_run() {
 #[cfg(unix)]
 fn the_session_with_a_server_runs() {
     let folder = tempfile::tempdir().unwrap();
-    std::fs::copy(capture().join("video.mp4"), folder.path().join("kitchen.mp4")).unwrap();
+    std::fs::copy(short_capture().join("video.mp4"), folder.path().join("kitchen.mp4")).unwrap();
     let program = Path::new(env!("CARGO_BIN_EXE_reconstruct")).parent().unwrap();
     let path = format!("{}:{}", program.display(), std::env::var("PATH").unwrap());
     let script = format!("set -e\n{}\nkill $!\nwait $!\n", blocks("sh").first().unwrap());

@@ -7,7 +7,7 @@ mod common;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use common::{SHORT, assert_success, capture, reconstruct};
+use common::{SHORT, assert_success, reconstruct, short_capture};
 
 const FILES: [&str; 8] = [
     "frames/frames.json",
@@ -22,7 +22,7 @@ const FILES: [&str; 8] = [
 
 fn start(out: &Path) -> std::process::Child {
     let null = std::process::Stdio::null;
-    let video = capture().join("video.mp4");
+    let video = short_capture().join("video.mp4");
     let mut command = reconstruct();
     command.arg("run").arg(video).arg("-o").arg(out).args(SHORT).arg("--no-turntable");
     command.stdout(null()).stderr(null()).spawn().unwrap()
@@ -32,6 +32,8 @@ fn start(out: &Path) -> std::process::Child {
 fn kill_and_again_gives_the_same_scene() {
     let folder = tempfile::tempdir().unwrap();
     let (straight, killed) = (folder.path().join("straight"), folder.path().join("killed"));
+    // Filmed before the clock runs.
+    short_capture();
     let began = Instant::now();
     assert!(start(&straight).wait().unwrap().success());
     let whole = began.elapsed();
@@ -39,7 +41,10 @@ fn kill_and_again_gives_the_same_scene() {
     // Ten kills spread over the run; every attempt lives longer than the one before, so that each gets further.
     for k in 1..=10u32 {
         let mut child = start(&killed);
-        std::thread::sleep(whole * k / 11 + Duration::from_millis(7));
+        let (began, life) = (Instant::now(), whole * k / 11 + Duration::from_millis(7));
+        while began.elapsed() < life && child.try_wait().unwrap().is_none() {
+            std::thread::sleep(Duration::from_millis(5));
+        }
         let _ = child.kill();
         let _ = child.wait();
         // No scene file is ever seen half-written.
@@ -67,7 +72,7 @@ fn kill_and_again_gives_the_same_scene() {
 #[test]
 fn another_number_of_threads_gives_the_same_scene() {
     let folder = tempfile::tempdir().unwrap();
-    let video = capture().join("video.mp4");
+    let video = short_capture().join("video.mp4");
     let run = |threads: &str| {
         let out = folder.path().join(threads);
         let mut command = reconstruct();

@@ -28,11 +28,21 @@ pub(crate) fn capture_options() -> CaptureOptions {
 /// A folder with a synthetic capture, made once per test program.
 pub(crate) fn capture() -> &'static Path {
     static FOLDER: OnceLock<PathBuf> = OnceLock::new();
+    FOLDER.get_or_init(|| film(&capture_options()))
+}
+
+/// The same with fewer frames, for tests that reconstruct it many times.
+pub(crate) fn short_capture() -> &'static Path {
+    static FOLDER: OnceLock<PathBuf> = OnceLock::new();
     FOLDER.get_or_init(|| {
-        let folder = tempfile::tempdir().unwrap().keep();
-        generate(&folder, &capture_options(), &Control::new()).unwrap();
-        folder
+        film(&CaptureOptions { frames: 20, arc_degrees: 55.0, masks: false, ..capture_options() })
     })
+}
+
+fn film(options: &CaptureOptions) -> PathBuf {
+    let folder = tempfile::tempdir().unwrap().keep();
+    generate(&folder, options, &Control::new()).unwrap();
+    folder
 }
 
 /// The command, as it was built for this test.
