@@ -287,7 +287,8 @@ impl Trainer {
                 break Err(stopped);
             }
             self.seconds = before + began.elapsed().as_secs_f64();
-            if reported.elapsed() >= REPORT_EVERY {
+            // Even the shortest run is heard of, and can be cancelled then.
+            if reported.elapsed() >= REPORT_EVERY || self.step == first + 1 {
                 reported = Instant::now();
                 self.report(control, began, first, &mut probe)?;
             }
