@@ -5,9 +5,9 @@
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use clap::Parser;
+use clap::{Parser, ValueEnum};
 use libreconstruct::{Control, Error, Result};
-use libreconstruct_tests::synthetic::{CaptureOptions, Film, TagOptions, generate};
+use libreconstruct_tests::synthetic::{CaptureOptions, Film, SubjectKind, TagOptions, generate};
 
 /// Film a furnished room along a hand-held camera path, with known poses.
 ///
@@ -63,12 +63,38 @@ struct Arguments {
     /// Put a tag of another family beside them
     #[arg(long, requires = "tag_mm")]
     tag_distractor: bool,
+    /// What stands on the table
+    #[arg(long, value_enum, default_value_t = Subject::StillLife)]
+    subject: Subject,
+    /// Turn away from the table in this part of the clip, at its end (0 to 1)
+    #[arg(long, default_value_t = 0.0)]
+    look_away: f64,
     /// Write masks of the things on the table
     #[arg(long)]
     masks: bool,
     /// Write only this frame, as still.png
     #[arg(long)]
     still: Option<u32>,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum Subject {
+    /// A vase on a stone, a globe, books and a cup
+    StillLife,
+    /// A white figure without any texture
+    Plain,
+    /// A candlestick: rods of 16 to 24 mm
+    Thin,
+}
+
+impl From<Subject> for SubjectKind {
+    fn from(subject: Subject) -> Self {
+        match subject {
+            Subject::StillLife => Self::StillLife,
+            Subject::Plain => Self::Plain,
+            Subject::Thin => Self::Thin,
+        }
+    }
 }
 
 fn main() -> ExitCode {
@@ -101,6 +127,8 @@ fn run(arguments: &Arguments) -> Result<()> {
             distractor: arguments.tag_distractor,
         }),
         masks: arguments.masks,
+        subject: arguments.subject.into(),
+        look_away: arguments.look_away,
         ..CaptureOptions::default()
     };
     if let Some(frame) = arguments.still {

@@ -56,6 +56,25 @@ pub struct CaptureOptions {
     pub tags: Option<TagOptions>,
     /// Whether to write a mask of the subject on the table for every frame.
     pub masks: bool,
+    /// What stands on the table.
+    #[serde(default)]
+    pub subject: SubjectKind,
+    /// Part of the clip, at its end, in which the camera has turned away from the table; 0 for none.
+    #[serde(default)]
+    pub look_away: f64,
+}
+
+/// What stands on the table, the subject of the film.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum SubjectKind {
+    /// A vase on a stone, a globe, books and a cup.
+    #[default]
+    StillLife,
+    /// A white figure without any texture.
+    Plain,
+    /// A candlestick: rods of 16 to 24 mm.
+    Thin,
 }
 
 /// AprilTags (tagStandard41h12) in the scene.
@@ -91,6 +110,8 @@ impl Default for CaptureOptions {
             exposure_drift: 0.15,
             tags: None,
             masks: false,
+            subject: SubjectKind::StillLife,
+            look_away: 0.0,
         }
     }
 }
@@ -116,6 +137,12 @@ impl CaptureOptions {
             return Err(Error::argument(format!(
                 "{} frames at {} per second: at least one frame and 1 to 240 per second are needed",
                 self.frames, self.frame_rate
+            )));
+        }
+        if !(0.0..1.0).contains(&self.look_away) {
+            return Err(Error::argument(format!(
+                "the camera looks away for {} of the clip: a part from 0 to below 1 is needed",
+                self.look_away
             )));
         }
         if let Some(tags) = &self.tags
@@ -178,7 +205,7 @@ pub struct Film {
 impl Film {
     /// Builds and lights the room.
     pub fn new(options: &CaptureOptions) -> Self {
-        let scene = Room { seed: options.seed, tags: options.tags.clone() }.build();
+        let scene = Room { seed: options.seed, tags: options.tags.clone(), subject: options.subject }.build();
         let camera = options.camera();
         let rays = (0..options.height)
             .into_par_iter()

@@ -10,13 +10,19 @@ use super::texture::uniform;
 pub(super) struct CameraPath {
     duration: f64,
     arc: f64,
+    look_away: f64,
     seed: u64,
 }
+
+/// How far the camera turns away from the table, and in which part of the clip.
+const TURN: f64 = 100.0 * std::f64::consts::PI / 180.0;
+const TURNING: f64 = 0.15;
 
 impl CameraPath {
     pub(super) fn new(options: &CaptureOptions) -> Self {
         let duration = f64::from(options.frames.max(2) - 1) / options.frame_rate;
-        Self { duration, arc: options.arc_degrees.to_radians(), seed: options.seed }
+        let arc = options.arc_degrees.to_radians();
+        Self { duration, arc, look_away: options.look_away, seed: options.seed }
     }
 
     /// A smooth wobble of about unit size: slow sway, the steps of the walk, the tremor of the hand.
@@ -46,6 +52,14 @@ impl CameraPath {
             -0.86 + 0.05 * self.wobble(3, time),
             0.07 * self.wobble(4, time),
         );
+        let target = match self.look_away {
+            0.0 => target,
+            away => {
+                let turned = ((part + 0.5 - (1.0 - away)) / TURNING + 1.0).clamp(0.0, 1.0);
+                let angle = TURN * turned * turned * (3.0 - 2.0 * turned);
+                position + UnitQuaternion::from_axis_angle(&Vector3::y_axis(), angle) * (target - position)
+            }
+        };
         // The room is 5 m wide and nobody looks straight down: the view is never along the vertical.
         let up = Vector3::new(0.0, -1.0, 0.0);
         let steady = Pose::look_at(&position, &target, &up).unwrap_or_else(Pose::identity);

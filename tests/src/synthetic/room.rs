@@ -7,10 +7,10 @@ use std::sync::Arc;
 
 use nalgebra::Vector3;
 
-use super::TagOptions;
 use super::scene::{Material, Scene, Shape, Surface};
 use super::texture::{self, Texture, uniform};
 use super::truth::TagTruth;
+use super::{SubjectKind, TagOptions};
 
 type Vec3 = Vector3<f64>;
 
@@ -25,6 +25,7 @@ pub(super) enum Subject {
 pub(super) struct Room {
     pub(super) seed: u64,
     pub(super) tags: Option<TagOptions>,
+    pub(super) subject: SubjectKind,
 }
 
 /// Half the side of the room.
@@ -102,7 +103,30 @@ impl Room {
     fn objects(&self) -> Vec<Vec<Surface>> {
         let mut things = self.shell();
         things.extend(self.furniture());
-        things.extend(self.still_life());
+        things.extend(match self.subject {
+            SubjectKind::StillLife => self.still_life(),
+            SubjectKind::Plain => plain_figure(),
+            SubjectKind::Thin => self.candlestick(),
+        });
+        things
+    }
+
+    fn candlestick(&self) -> Vec<Vec<Surface>> {
+        let brass = glossy(&texture::granite(self.seed * 1000 + 121, [0.62, 0.48, 0.2]), 1.0, 1.0, 0.1);
+        let wax = matte(&texture::plaster(self.seed * 1000 + 122, [0.8, 0.3, 0.25]), 1.0, 1.0);
+        let part = |base, profile: &[(f64, f64)]| turned(base, profile, &brass, Subject::Yes);
+        let foot = [(0.0, 0.14), (0.02, 0.13), (0.05, 0.03), (0.07, 0.012), (0.36, 0.012)];
+        let mut things = vec![part(on_table(0.0, 0.0, 0.0), &foot)];
+        for (turn, length, height) in [(0.5, 0.62, 0.36), (0.5 + TAU / 4.0, 0.44, 0.26)] {
+            let beam = Vec3::new(length, 0.016, 0.016);
+            things.push(cuboid(on_table(0.0, 0.0, height), beam, turn, &brass, Subject::Yes));
+            let (sin, cos) = f64::sin_cos(turn);
+            for end in [-0.5 * length, 0.5 * length] {
+                let top = on_table(end * cos, end * sin, height + 0.016);
+                things.push(part(top, &[(0.0, 0.012), (0.02, 0.03)]));
+                things.push(turned(top, &[(0.0, 0.01), (0.13, 0.01)], &wax, Subject::Yes));
+            }
+        }
         things
     }
 
@@ -221,7 +245,6 @@ impl Room {
     /// What stands on the table: the subject of the film.
     fn still_life(&self) -> Vec<Vec<Surface>> {
         let s = self.seed * 1000 + 100;
-        let on_table = |x: f64, z: f64, height: f64| Vec3::new(x, TABLE - height, z);
         let stone = glossy(&texture::granite(s + 1, [0.66, 0.62, 0.6]), 1.0, 1.0, 0.05);
         let vase = glossy(&texture::ceramic(s + 2), 1.0, 1.0, 0.18);
         let globe = glossy(&texture::painting(s + 3), 2.0, 1.0, 0.1);
@@ -266,6 +289,25 @@ impl Room {
         things.push(vec![quad(corner, Vec3::new(0.24, 0.0, 0.05), Vec3::new(0.06, 0.0, -0.3), &page)]);
         things
     }
+}
+
+/// A place above the table top.
+fn on_table(x: f64, z: f64, height: f64) -> Vec3 {
+    Vec3::new(x, TABLE - height, z)
+}
+
+/// Body, arms and head, all of one white.
+fn plain_figure() -> Vec<Vec<Surface>> {
+    let white = matte(&Texture::paint(4, |_, _| [0.82, 0.82, 0.8]), 1.0, 1.0);
+    let body = [(0.0, 0.12), (0.03, 0.13), (0.2, 0.1), (0.3, 0.12), (0.36, 0.08), (0.4, 0.045)];
+    let mut things = vec![turned(on_table(0.0, 0.0, 0.0), &body, &white, Subject::Yes)];
+    let mut add = |x, height, radii| {
+        things.push(ball(on_table(x, 0.0, height), radii, &white, Subject::Yes));
+    };
+    add(0.0, 0.47, Vec3::new(0.085, 0.1, 0.085));
+    add(-0.15, 0.26, Vec3::new(0.045, 0.12, 0.05));
+    add(0.15, 0.26, Vec3::new(0.045, 0.12, 0.05));
+    things
 }
 
 /// Ids of the tags, in the order of their places.
@@ -381,7 +423,7 @@ mod tests {
 
     #[test]
     fn sheets_of_every_size_touch_nothing_and_can_be_seen() {
-        let objects = Room { seed: 1, tags: None }.objects();
+        let objects = Room { seed: 1, tags: None, subject: SubjectKind::StillLife }.objects();
         for size in [0.005, 0.05, 0.1, MAX_TAG_SIZE] {
             let sheets = sheets(&TagOptions { count: 5, size, bend: 0.0, distractor: true });
             let surfaces: Vec<Vec<Surface>> = sheets.iter().map(|(_, s)| s.surfaces()).collect();
