@@ -20,7 +20,7 @@ TEST_BUILD := --release --workspace --exclude libreconstruct-python --features l
 # Tests in Rust compare with Python tools that the environment holds.
 test-rust: export PATH := $(CURDIR)/$(VENV)/bin:$(PATH)
 
-.PHONY: help build mask-model demo install test test-build test-rust test-package test-python test-c test-rest lint format clean
+.PHONY: help build mask-model demo install test test-build test-rust test-python test-c test-rest lint format clean
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*?## ' $(MAKEFILE_LIST) | awk -F':.*?## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -48,7 +48,7 @@ install: ## Install the C and C++ library into PREFIX=/usr/local (and DESTDIR)
 	PREFIX="$(PREFIX)" DESTDIR="$(DESTDIR)" scripts/install-library.sh
 	-@scripts/install-mask-model.sh "$(DESTDIR)$(PREFIX)/share/libreconstruct"
 
-test: test-rust test-package test-rest ## Run the tests (the long suites of two faces have targets of their own: test-python, test-c)
+test: test-rust test-python test-c test-rest ## Run all tests of every face
 
 test-rust: $(VENV)/.installed
 	@scripts/install-dependencies.sh test
@@ -63,16 +63,13 @@ test-build: $(VENV)/.installed
 	cargo test $(TEST_BUILD) --no-run --quiet
 	cargo build $(TEST_BUILD) --lib --quiet
 
-test-package: test-build
-	@echo "Python: build the package; types, against the code and against the compiled module; the behaviour of all faces"
+test-python: test-build ## Build the Python package, check its types, run its tests and those of the behaviour of all faces
+	@echo "Python: build the package; types, against the code and against the compiled module; its tests"
 	VIRTUAL_ENV=$(abspath $(VENV)) $(VENV)/bin/maturin develop --release --features failpoints --quiet
 	$(VENV)/bin/basedpyright --level error
 	$(VENV)/bin/mypy
 	$(VENV)/bin/stubtest libreconstruct._native
-	$(VENV)/bin/python -m pytest -q tests/behaviour python/tests/test_scene.py
-
-test-python: test-package ## Run also the long tests of the Python package: jobs, training, notebooks
-	$(VENV)/bin/python -m pytest -q python/tests
+	$(VENV)/bin/python -m pytest -q tests/behaviour python/tests
 
 test-c: test-build ## Build programs against the C library and run them under sanitizers
 	@echo "C and C++: build programs against the library and run them under sanitizers"
