@@ -165,10 +165,12 @@ class Server:
         return Client(self, key["key"], name=name, user=user)
 
     def files(self, *folders: str) -> list[str]:
-        """Paths of all files below these folders of the data, relative to it."""
+        """Paths of all files below these folders of the data, relative to it. The server may delete some meanwhile."""
         found = []
         for name in folders:
-            found += [str(p.relative_to(self.data)) for p in (self.data / name).rglob("*") if p.is_file()]
+            # Path.rglob fails where a folder goes away while it looks; walk passes over it.
+            for folder, _, files in os.walk(self.data / name):
+                found += [os.path.relpath(os.path.join(folder, file), self.data) for file in files]
         return sorted(found)
 
 

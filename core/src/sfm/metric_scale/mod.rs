@@ -25,7 +25,7 @@ use crate::fiducial::Tags;
 use super::bundle_adjustment::{Square, SquareView, Squares, adjust_with_squares, scale_deviation};
 use super::filters::filter_points;
 use super::map::{Keypoints, Map, median};
-use super::mapper::{MAX_ERROR, MIN_ANGLE, polishing, principal_point_prior};
+use super::mapper::{MAX_ERROR, MIN_ANGLE, keypoint_noise, polishing, principal_point_prior};
 use consensus::{Candidate, Finding, examine};
 
 pub use report::{ScaleReport, TagReport};
@@ -116,9 +116,11 @@ fn adjust_jointly(
     control: &Control,
 ) -> Result<Joint> {
     let mut squares = squares_of(map, keypoints, candidates, sightings, used);
+    if let Some(p) = std::env::var("PRECISION").ok().and_then(|v| v.parse().ok()) { squares.precision = p; }
+    eprintln!("precision {}", squares.precision);
     let prior = principal_point_prior(&map.camera);
-    let free = polishing(Some(prior));
-    let fixed = polishing(None);
+    let free = polishing(map, keypoints, Some(prior));
+    let fixed = polishing(map, keypoints, None);
     let own = if center == PrincipalPointIs::Refined { &free } else { &fixed };
     let mut adjusted = map.clone();
     adjust_with_squares(&mut adjusted, keypoints, &mut squares, own, control)?;
@@ -156,19 +158,7 @@ fn squares_of(
         noises.push(fit.noise);
         logs.push((fit.edge.ln(), candidate.deviation()));
     }
-    let mut errors: Vec<f64> = map
-        .points
-        .iter()
-        .flat_map(|p| p.track.iter().map(move |o| (p, o)))
-        .map(|(p, o)| {
-            map.reprojection_error(
-                o.image as usize,
-                &p.xyz,
-                &keypoints[o.image as usize][o.keypoint as usize],
-            )
-        })
-        .collect();
-    let keypoint_noise = median(&mut errors).unwrap_or(1.0) / 1.1774;
+    let keypoint_noise = keypoint_noise(map, keypoints).unwrap_or(1.0);
     let corner_noise = median(&mut noises).unwrap_or(1.0);
     let precision = (keypoint_noise / corner_noise).clamp(PRECISION.0, PRECISION.1);
     Squares { items, edge: consensus::weighted_median(&mut logs).exp(), precision }
