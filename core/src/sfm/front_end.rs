@@ -56,7 +56,7 @@ pub(crate) fn read_pictures(
     Ok(Pictures { features, keypoints, colors })
 }
 
-fn read_picture(frames: &Frames, index: usize) -> Result<RgbImage> {
+pub(crate) fn read_picture(frames: &Frames, index: usize) -> Result<RgbImage> {
     let path = frames.path(index);
     let picture = image::open(&path).map_err(|e| {
         Error::new(ErrorKind::InvalidFile, format!("{} cannot be read: {e}", path.display())).caused_by(e)

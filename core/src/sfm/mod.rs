@@ -5,7 +5,8 @@
 //!
 //! ```text
 //! features → pairing → matching → two_view → calibration (focal length) → rotation_averaging → tracks
-//!          → global_positioning → bundle_adjustment → retriangulation → resection → gate → metric_scale → SparseModel
+//!          → global_positioning → bundle_adjustment → retriangulation → resection → gate → patch_alignment → metric_scale
+//!          → SparseModel
 //! ```
 //!
 //! Where the global path finds no sound model, the incremental one is tried. [`reconstruct`] is the whole of it.
@@ -33,6 +34,7 @@ mod mapper;
 mod metric_scale;
 mod object_features;
 mod output;
+mod patch_alignment;
 mod path;
 mod projection;
 mod reconstruct;

@@ -16,17 +16,18 @@ use super::front_end::{
 };
 use super::gate;
 use super::incremental::map_incrementally;
-use super::map::{Map, median, quantile};
-use super::mapper::{Evidence, MAX_ERROR, complete, map_globally, refine_principal_point};
+use super::map::{Keypoints, Map, Observation, median, quantile};
+use super::mapper::{Evidence, MAX_ERROR, MIN_ANGLE, complete, map_globally, polish, refine_principal_point};
 use super::matching::PairMatches;
 use super::metric_scale::{PrincipalPointIs, measure_scale};
 use super::object_features::{ObjectMasks, keep_object};
 use super::output::{normalise, sparse_model};
 use super::pairing::PairingOptions;
+use super::patch_alignment::align_keypoints;
 use super::path::{Trusted, broken_steps, fitting_the_path, is_ordered};
 use super::report::{Attempt, MappingMethod, SfmReport, Stopwatch, ranges};
 use super::support::support_of_pairs;
-use super::triangulation::Views as TriangulationViews;
+use super::triangulation::{TriangulationOptions, Views as TriangulationViews, triangulate_tracks};
 use super::two_view::{TwoViewGeometry, TwoViewOptions, Views, verify_pairs};
 
 /// How to reconstruct.
@@ -311,6 +312,23 @@ struct ViewGraph {
     is_ordered: bool,
 }
 
+/// What a map is completed with after it was adjusted to exact observations only.
+struct Refined<'a> {
+    keypoints: &'a Keypoints,
+    /// All observations.
+    tracks: &'a [Vec<Observation>],
+}
+
+impl Refined<'_> {
+    /// The cameras of `exact` with all points that fit them.
+    fn complete(&self, exact: &Map) -> Map {
+        let limits = TriangulationOptions { max_error: MAX_ERROR, min_angle: MIN_ANGLE };
+        let mut map = Map { points: Vec::new(), ..exact.clone() };
+        map.points = triangulate_tracks(&map, self.keypoints, self.tracks, &limits);
+        map
+    }
+}
+
 impl Job<'_> {
     fn run(&self, mut camera: Camera, mut watch: Stopwatch, control: &Control) -> Result<Reconstruction> {
         let mut attempts = Vec::new();
@@ -339,22 +357,30 @@ impl Job<'_> {
         if let Some(attempt) = attempts.get_mut(found.attempt) {
             attempt.chosen = true;
         }
+        control.progress(Stage::Sfm, "aligning keypoints", 0.93);
+        let aligned = align_keypoints(&found.map, self.pictures, self.frames, control)?;
+        let tracks: Vec<_> = found.map.points.iter().map(|p| p.track.clone()).collect();
+        let refined = Refined { keypoints: &aligned.keypoints, tracks: &tracks };
+        let mut exact = aligned.exact_part(&found.map);
+        polish(&mut exact, refined.keypoints, control)?;
+        watch.lap("keypoint alignment");
+        let mut center = None;
         if self.options.refine_principal_point {
             control.progress(Stage::Sfm, "principal point", 0.95);
-            let center = refine_principal_point(&mut found.map, &self.pictures.keypoints, control)?;
-            found.report = self.report(&found.map, found.report.method, &graph);
-            found.report.warnings = gate::check_model(&found.report, &found.map, self.frames)?;
-            found.report.principal_point_refined = center.refined;
-            found.report.principal_point_deviation = center.deviation;
+            center = Some(refine_principal_point(&mut exact, refined.keypoints, control)?);
             watch.lap("principal point");
         }
-        let Candidate { mut map, mut report, .. } = found;
-        let metres = self.measure_scale(&mut map, &mut report, &graph, control)?;
+        let mut map = refined.complete(&exact);
+        let mut report = self.report(&map, refined.keypoints, found.report.method, &graph);
+        report.warnings = gate::check_model(&report, &map, self.frames)?;
+        report.principal_point_refined = center.is_some_and(|c| c.refined);
+        report.principal_point_deviation = center.and_then(|c| c.deviation);
+        let metres = self.measure_scale(&exact, &refined, &mut map, &mut report, &graph, control)?;
         if self.tags.is_some() {
             watch.lap("metric scale");
         }
         normalise(&mut map, metres);
-        let model = sparse_model(&map, &self.pictures.keypoints, &self.pictures.colors, self.frames);
+        let model = sparse_model(&map, refined.keypoints, &self.pictures.colors, self.frames);
         watch.lap("output");
         report.attempts = attempts;
         report.times = watch.times();
@@ -365,10 +391,12 @@ impl Job<'_> {
         Ok(Reconstruction { model, report })
     }
 
-    /// Measures the scale by the tags, if there are any to measure it by: `map` is then adjusted with them. Metres per unit of
+    /// Measures the scale by the tags, if there are any to measure it by: `map` is then `exact` adjusted with them, completed. Metres per unit of
     /// the map; `None` where it has no scale, which the warnings of the report explain.
     fn measure_scale(
         &self,
+        exact: &Map,
+        refined: &Refined<'_>,
         map: &mut Map,
         report: &mut SfmReport,
         graph: &ViewGraph,
@@ -380,10 +408,11 @@ impl Job<'_> {
             true => PrincipalPointIs::Refined,
             false => PrincipalPointIs::Central,
         };
-        let mut measured = measure_scale(map, &self.pictures.keypoints, tags, size, center, control)?;
+        let mut measured = measure_scale(exact, refined.keypoints, tags, size, center, control)?;
         let mut metres = None;
         if let Some((adjusted, unit)) = measured.metric {
-            let mut changed = self.report(&adjusted, report.method, graph);
+            let adjusted = refined.complete(&adjusted);
+            let mut changed = self.report(&adjusted, refined.keypoints, report.method, graph);
             changed.principal_point_refined = report.principal_point_refined;
             changed.principal_point_deviation = report.principal_point_deviation;
             match gate::check_model(&changed, &adjusted, self.frames) {
@@ -482,7 +511,7 @@ impl Job<'_> {
             }
         };
         watch.lap("refinement");
-        let report = self.report(&map, method, graph);
+        let report = self.report(&map, &self.pictures.keypoints, method, graph);
         let verdict = gate::check_model(&report, &map, self.frames);
         attempts.push(Attempt {
             method,
@@ -506,9 +535,14 @@ impl Job<'_> {
         }
     }
 
-    fn report(&self, map: &Map, method: MappingMethod, graph: &ViewGraph) -> SfmReport {
+    fn report(
+        &self,
+        map: &Map,
+        keypoints: &Keypoints,
+        method: MappingMethod,
+        graph: &ViewGraph,
+    ) -> SfmReport {
         let pairs = &graph.pairs;
-        let keypoints = &self.pictures.keypoints;
         let views = TriangulationViews::new(map, keypoints);
         let mut errors: Vec<f64> = map
             .points

@@ -4,8 +4,9 @@
 //! are not: a keypoint drifts along its track, an image is blurred or sheared as a whole, neighbouring frames err alike.
 //! The cluster-robust ("sandwich") estimate takes the residuals as they are and only assumes that *clusters* of them are
 //! independent: `H^-1 (sum over clusters of g g^T) H^-1` with `g` the gradient that a cluster contributes (Liang & Zeger,
-//! "Longitudinal data analysis using generalized linear models", Biometrika 1986). It is taken with tracks, with images
-//! and with stretches of images as clusters, and the largest counts.
+//! "Longitudinal data analysis using generalized linear models", Biometrika 1986). It is taken with tracks, with regions of
+//! the scene (contours and coarse textures mislead all tracks on them alike), with images and with stretches of images as
+//! clusters, and the largest counts.
 
 use rayon::prelude::*;
 
@@ -17,6 +18,8 @@ use super::{BundleOptions, Problem, State};
 
 /// Stretches of consecutive images that count as clusters.
 const STRETCHES: usize = 10;
+/// Halvings of the points, by their place: 2 to this power regions are clusters.
+const HALVINGS: u32 = 5;
 
 /// (parameter, standard deviation) of the refined intrinsics at the minimum `map`, in the order of the parameters; priors
 /// are counted. `None` where the equations are singular.
@@ -59,6 +62,8 @@ pub(super) struct Column {
 pub(super) struct ClusterSums {
     /// Sum of squares over the tracks.
     pub(super) tracks: [f64; BORDER],
+    /// Sum by region of the scene.
+    pub(super) regions: Vec<[f64; BORDER]>,
     /// Sum by image.
     pub(super) images: Vec<[f64; BORDER]>,
     /// Curvature of the loss over that of its quadratic approximation, by which the equations were made: below 1 for a
@@ -67,8 +72,8 @@ pub(super) struct ClusterSums {
 }
 
 impl ClusterSums {
-    /// Deviations with tracks, images, and stretches of images as clusters.
-    pub(super) fn deviations(&self) -> [[f64; BORDER]; 3] {
+    /// Deviations with tracks, regions, images, and stretches of images as clusters.
+    pub(super) fn deviations(&self) -> [[f64; BORDER]; 4] {
         let spread = |sums: &[[f64; BORDER]]| {
             let n = sums.len() as f64;
             std::array::from_fn(|k| {
@@ -81,13 +86,14 @@ impl ClusterSums {
         let add =
             |stretch: &[[f64; BORDER]]| std::array::from_fn(|k| stretch.iter().map(|s| s[k]).sum::<f64>());
         let stretches: Vec<[f64; BORDER]> = self.images.chunks(length).map(add).collect();
-        [self.tracks.map(f64::sqrt), spread(&self.images), spread(&stretches)]
+        [self.tracks.map(f64::sqrt), spread(&self.regions), spread(&self.images), spread(&stretches)]
     }
 }
 
 /// What a chunk of points adds to [`ClusterSums`], with the sums of the robust weights and of their squares.
 struct Part {
     tracks: [f64; BORDER],
+    regions: Vec<[f64; BORDER]>,
     images: Vec<[f64; BORDER]>,
     weights: [f64; 2],
 }
@@ -95,17 +101,23 @@ struct Part {
 impl Problem<'_> {
     pub(super) fn cluster_sums(&self, state: &State, columns: &[Column]) -> ClusterSums {
         let cameras = self.structure.cameras();
+        let regions = regions(&state.points);
         let parts: Vec<Part> = (0..self.structure.points().div_ceil(CHUNK))
             .into_par_iter()
-            .map(|chunk| self.part(state, columns, chunk))
+            .map(|chunk| self.part(state, columns, &regions, chunk))
             .collect();
-        let mut sums =
-            ClusterSums { tracks: [0.0; BORDER], images: vec![[0.0; BORDER]; cameras], curvature: 1.0 };
+        let mut sums = ClusterSums {
+            tracks: [0.0; BORDER],
+            regions: vec![[0.0; BORDER]; 1 << HALVINGS],
+            images: vec![[0.0; BORDER]; cameras],
+            curvature: 1.0,
+        };
         let add = |sum: &mut [f64; BORDER], part: &[f64; BORDER]| {
             sum.iter_mut().zip(part).for_each(|(s, p)| *s += p);
         };
         for part in &parts {
             add(&mut sums.tracks, &part.tracks);
+            sums.regions.iter_mut().zip(&part.regions).for_each(|(sum, region)| add(sum, region));
             sums.images.iter_mut().zip(&part.images).for_each(|(sum, image)| add(sum, image));
         }
         let weights = |k: usize| parts.iter().map(|p| p.weights[k]).sum::<f64>();
@@ -114,11 +126,15 @@ impl Problem<'_> {
         sums
     }
 
-    fn part(&self, state: &State, columns: &[Column], chunk: usize) -> Part {
+    fn part(&self, state: &State, columns: &[Column], regions: &[u32], chunk: usize) -> Part {
         let projector = Projector::new(&state.camera);
         let cameras = self.structure.cameras();
-        let mut part =
-            Part { tracks: [0.0; BORDER], images: vec![[0.0; BORDER]; cameras], weights: [0.0; 2] };
+        let mut part = Part {
+            tracks: [0.0; BORDER],
+            regions: vec![[0.0; BORDER]; 1 << HALVINGS],
+            images: vec![[0.0; BORDER]; cameras],
+            weights: [0.0; 2],
+        };
         for p in chunk * CHUNK..self.structure.points().min((chunk + 1) * CHUNK) {
             let mut track = [0.0; BORDER];
             for o in self.structure.of_point(p) {
@@ -133,8 +149,9 @@ impl Problem<'_> {
                     part.images[c][k] += influence;
                 }
             }
-            for (sum, t) in part.tracks.iter_mut().zip(track) {
-                *sum += t * t;
+            for (k, t) in track.into_iter().enumerate() {
+                part.tracks[k] += t * t;
+                part.regions[regions[p] as usize][k] += t;
             }
         }
         part
@@ -146,6 +163,32 @@ impl Problem<'_> {
         let residual = projector.residual(pose, &state.points[p], &self.pixels[o]);
         residual.map_or(0.0, |r| self.options.loss.at(r[0] * r[0] + r[1] * r[1]).1)
     }
+}
+
+/// The region of every point, below 2 to the power of [`HALVINGS`]: halves of halves along the longer axis.
+fn regions(points: &[[f64; 3]]) -> Vec<u32> {
+    let mut region = vec![0; points.len()];
+    let mut all: Vec<u32> = (0..points.len() as u32).collect();
+    halve(points, &mut all, HALVINGS, 0, &mut region);
+    region
+}
+
+fn halve(points: &[[f64; 3]], part: &mut [u32], halvings: u32, name: u32, region: &mut [u32]) {
+    if halvings == 0 || part.len() < 2 {
+        part.iter().for_each(|&p| region[p as usize] = name);
+        return;
+    }
+    // Distances to the middle, of which a few far points are no measure.
+    let spread = |axis: usize| {
+        let mean = part.iter().map(|&p| points[p as usize][axis]).sum::<f64>() / part.len() as f64;
+        part.iter().map(|&p| (points[p as usize][axis] - mean).abs()).sum::<f64>()
+    };
+    let axis = (0..3).max_by(|&a, &b| spread(a).total_cmp(&spread(b))).unwrap_or(0);
+    let (middle, along) = (part.len() / 2, |p: &u32| points[*p as usize][axis]);
+    part.select_nth_unstable_by(middle, |a, b| along(a).total_cmp(&along(b)).then(a.cmp(b)));
+    let (low, high) = part.split_at_mut(middle);
+    halve(points, low, halvings - 1, 2 * name, region);
+    halve(points, high, halvings - 1, 2 * name + 1, region);
 }
 
 /// How much an observation of point `p` in camera `c` pulls at the parameter of `column`.

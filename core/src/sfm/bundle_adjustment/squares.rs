@@ -129,6 +129,8 @@ pub(crate) fn scale_deviation(
             }
         }
         sums.tracks[0] += corners.iter().map(|c| c * c).sum::<f64>();
+        // A square is a region of its own.
+        sums.regions.push(std::array::from_fn(|k| if k == 0 { corners.iter().sum() } else { 0.0 }));
     }
     let data = sums.deviations().iter().map(|c| c[0]).fold(0.0, f64::max) / sums.curvature;
     // A prior is an observation whose error has the prior's standard deviation.
