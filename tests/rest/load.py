@@ -51,7 +51,7 @@ def wrk(client: Client, path: str, seconds: int, connections: int) -> str:
     rate = float(re.search(r"Requests/sec:\s+([\d.]+)", text)[1])
     if "nan" in text:
         return "NO ANSWERS:\n" + text
-    p50, p99 = (milliseconds(re.search(rf"{p}%\s+(\S+)", text)[1]) for p in (50, 99))
+    p50, p99 = (milliseconds(re.search(rf"^\s+{p}%\s+(\S+)", text, re.M)[1]) for p in (50, 99))
     errors = re.search(r"Non-2xx.*: (\d+)|Socket errors: .*", text)
     return f"{rate:8.0f}/s  p50 {p50:7.2f} ms  p99 {p99:7.2f} ms" + (f"  ERRORS {errors[0]}" if errors else "")
 
