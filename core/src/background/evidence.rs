@@ -6,7 +6,7 @@ use rayon::prelude::*;
 
 use super::quick_scene::QuickScene;
 use super::support_plane::{self, SupportPlane};
-use super::views::{View, project};
+use super::views::{View, pixel, project};
 use crate::error::Result;
 use crate::raster;
 use crate::train::{Neighbours, centre};
@@ -14,9 +14,9 @@ use crate::train::{Neighbours, centre};
 /// Where the capture takes place.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Stage {
-    /// The point that the cameras look at.
+    /// The point that most cameras look at.
     pub(super) focus: Vector3<f64>,
-    /// Median distance of the cameras from it.
+    /// Median distance from it of the cameras that show it.
     pub(super) distance: f64,
     /// The scene's up, unit length.
     pub(super) up: Vector3<f64>,
@@ -56,32 +56,99 @@ const SAME_COLOUR: f32 = 0.1;
 /// A Gaussian is seen by a view if it lies before the surface that is seen there, or behind it by less than this part of the
 /// cameras' distance.
 const DEPTH_MARGIN: f64 = 0.03;
+/// At most so many cameras are paired in search of the place that most look at,
+const PAIRED: usize = 64;
+/// which is then fitted to their rays so often.
+const REFITS: usize = 10;
+/// What is seen within this part of the picture's long side from its middle is looked at.
+const MIDDLE: f64 = 0.1;
 /// Surfaces are told apart up to this distance from the focus, in units of the cameras'.
 const REACH: f64 = 2.0;
 
 impl Stage {
-    /// The point nearest to all viewing rays and the scene's up.
+    /// Where most of `cameras` look, and the scene's up. Cameras that look elsewhere have no part in it. `None` if there is no
+    /// such place.
     pub(super) fn of(cameras: &[raster::View]) -> Option<Self> {
-        let centres: Vec<Vector3<f64>> = cameras.iter().map(centre).collect();
-        let axis = |c: &raster::View, row: usize| -> Vector3<f64> { Vector3::from(c.rotation[row]) };
-        let (mut a, mut b) = (Matrix3::<f64>::zeros(), Vector3::<f64>::zeros());
-        for (camera, centre) in cameras.iter().zip(&centres) {
-            let forward = axis(camera, 2);
-            let across = Matrix3::identity() - forward * forward.transpose();
-            a += across;
-            b += across * centre;
+        let focus = gaze(cameras)?;
+        let mut showing: Vec<&raster::View> = cameras.iter().filter(|c| shows(c, &focus)).collect();
+        if showing.is_empty() {
+            // Cameras that turn on the spot: nothing is at the focus, and no view will vote.
+            showing = cameras.iter().collect();
         }
-        // Rays that are parallel meet nowhere: a little weight keeps the focus near the cameras then.
-        let mean = centres.iter().sum::<Vector3<f64>>() / centres.len().max(1) as f64;
-        let inverse: Matrix3<f64> = (a + Matrix3::<f64>::identity() * 1e-6).try_inverse()?;
-        let focus: Vector3<f64> = inverse * (b + mean * 1e-6);
-        let mut distances: Vec<f64> = centres.iter().map(|c| (c - focus).norm()).collect();
+        let mut distances: Vec<f64> = showing.iter().map(|c| (centre(c) - focus).norm()).collect();
         distances.sort_by(f64::total_cmp);
         let distance = *distances.get(distances.len() / 2)?;
-        let up = cameras.iter().map(|c| -axis(c, 1)).sum::<Vector3<f64>>().try_normalize(1e-9)?;
+        let up = showing.iter().map(|c| -axis(c, 1)).sum::<Vector3<f64>>().try_normalize(1e-9)?;
         let up = if up.dot(&WORLD_UP) > 0.75 { WORLD_UP } else { up };
         (distance > 0.0 && focus.iter().all(|v| v.is_finite())).then_some(Self { focus, distance, up })
     }
+
+    /// Whether the focus is in the picture of `camera`.
+    pub(super) fn is_shown_by(&self, camera: &raster::View) -> bool {
+        shows(camera, &self.focus)
+    }
+}
+
+/// The point that most of `cameras` look at. If all show the point nearest to all viewing rays, it is
+/// that. Else some turn away and would pull it with them: of the points nearest to two rays, the one that most have in the
+/// middle of the picture begins, and rays that pass far from it count little.
+fn gaze(cameras: &[raster::View]) -> Option<Vector3<f64>> {
+    let weigh = |point: &Vector3<f64>| -> Vec<f64> { cameras.iter().map(|c| centred(c, point)).collect() };
+    let mut focus = nearest_to_rays(cameras.iter().map(|c| (c, 1.0)))?;
+    if !cameras.iter().all(|c| shows(c, &focus)) {
+        let mut most = weigh(&focus).iter().sum::<f64>();
+        let stride = cameras.len().div_ceil(PAIRED).max(1);
+        let some: Vec<&raster::View> = cameras.iter().step_by(stride).collect();
+        for (k, a) in some.iter().enumerate() {
+            for b in &some[k + 1..] {
+                let Some(point) = nearest_to_rays([(*a, 1.0), (*b, 1.0)]) else { continue };
+                let centred = weigh(&point).iter().sum::<f64>();
+                if centred > most {
+                    (focus, most) = (point, centred);
+                }
+            }
+        }
+        for _ in 0..REFITS {
+            let Some(point) = nearest_to_rays(cameras.iter().zip(weigh(&focus))) else { break };
+            focus = point;
+        }
+    }
+    Some(focus)
+}
+
+/// The point with the least sum of squared distances from the viewing rays, which have weights.
+fn nearest_to_rays<'a>(cameras: impl IntoIterator<Item = (&'a raster::View, f64)>) -> Option<Vector3<f64>> {
+    let (mut a, mut b) = (Matrix3::<f64>::zeros(), Vector3::<f64>::zeros());
+    let (mut centres, mut weights) = (Vector3::<f64>::zeros(), 0.0);
+    for (camera, weight) in cameras {
+        let (forward, centre) = (axis(camera, 2), centre(camera));
+        let across = weight * (Matrix3::identity() - forward * forward.transpose());
+        a += across;
+        b += across * centre;
+        centres += weight * centre;
+        weights += weight;
+    }
+    // Rays that are parallel meet nowhere: a little weight keeps the focus near the cameras then.
+    let inverse: Matrix3<f64> = (a + Matrix3::<f64>::identity() * (1e-6 * weights)).try_inverse()?;
+    Some(inverse * (b + centres * 1e-6))
+}
+
+/// A row of the camera's rotation: its x, y or z axis in the world.
+fn axis(camera: &raster::View, row: usize) -> Vector3<f64> {
+    Vector3::from(camera.rotation[row])
+}
+
+fn shows(camera: &raster::View, point: &Vector3<f64>) -> bool {
+    project(camera, point).is_some_and(|(x, y, _)| pixel(camera, x, y).is_some())
+}
+
+/// How near to the middle of the picture the point is seen: 1 there, 1/2 at [`MIDDLE`], 0 if it is not in the picture.
+fn centred(camera: &raster::View, point: &Vector3<f64>) -> f64 {
+    let Some((x, y, _)) = project(camera, point).filter(|(x, y, _)| pixel(camera, *x, *y).is_some()) else {
+        return 0.0;
+    };
+    let long = MIDDLE * f64::from(camera.width.max(camera.height));
+    1.0 / (1.0 + ((x - camera.cx) / long).powi(2) + ((y - camera.cy) / long).powi(2))
 }
 
 impl Evidence {
@@ -94,12 +161,14 @@ impl Evidence {
     }
 }
 
-/// Tells object from background among the Gaussians of `scene`.
+/// Tells object from background among the Gaussians of `scene`. Views that do not show the focus have no vote: what is
+/// salient in them is something else.
 ///
 /// # Errors
 /// Those of the rasteriser.
 pub(super) fn weigh(scene: &QuickScene, views: &[View], stage: &Stage) -> Result<Evidence> {
-    let votes = votes(scene, views, stage)?;
+    let views: Vec<&View> = views.iter().filter(|v| stage.is_shown_by(&v.camera)).collect();
+    let votes = votes(scene, &views, stage)?;
     let seen: Vec<(Vector3<f64>, f64)> = scene
         .centres
         .iter()
@@ -110,7 +179,7 @@ pub(super) fn weigh(scene: &QuickScene, views: &[View], stage: &Stage) -> Result
     let plane = support_plane::find(&seen, stage);
     let smooth = smoothed(scene, &votes);
     let object = match &plane {
-        Some(plane) => above(&scene.centres, &smooth, plane, stage, views),
+        Some(plane) => above(&scene.centres, &smooth, plane, stage, &views),
         None => scene
             .centres
             .iter()
@@ -142,7 +211,7 @@ impl Votes {
     }
 }
 
-fn votes(scene: &QuickScene, views: &[View], stage: &Stage) -> Result<Vec<Votes>> {
+fn votes(scene: &QuickScene, views: &[&View], stage: &Stage) -> Result<Vec<Votes>> {
     let reach = REACH * stage.distance;
     // Painted with its place, the scene shows where each pixel's surface is.
     let mut places = scene.painted(|i| {
@@ -155,7 +224,7 @@ fn votes(scene: &QuickScene, views: &[View], stage: &Stage) -> Result<Vec<Votes>
         let surfaces = places.seen_by(&view.camera)?;
         votes.par_iter_mut().zip(&scene.centres).for_each(|(votes, centre)| {
             let Some((x, y, depth)) = project(&view.camera, centre) else { return };
-            let Some(pixel) = view.pixel(x, y) else { return };
+            let Some(pixel) = pixel(&view.camera, x, y) else { return };
             let [a, b, c, weight] = surfaces[pixel].map(f64::from);
             let hidden = weight > 0.5 && {
                 let place =
@@ -177,7 +246,7 @@ fn above(
     smooth: &[f32],
     plane: &SupportPlane,
     stage: &Stage,
-    views: &[View],
+    views: &[&View],
 ) -> Vec<Option<f32>> {
     let clearance = (CLEARANCE * stage.distance).max(DEVIATIONS * plane.deviation);
     let along = |p: &Vector3<f64>| {
@@ -273,7 +342,7 @@ mod tests {
         let view = |camera, value| View { camera, saliency: vec![value; 80 * 80] };
         let views = [view(camera(0.0, 1.0), 255), view(camera(6.0, -1.0), 51)];
         let stage = Stage { focus: Vector3::new(0.0, 0.0, 3.0), distance: 3.0, up: -Vector3::y() };
-        let votes = votes(&scene, &views, &stage).unwrap();
+        let votes = votes(&scene, &views.each_ref(), &stage).unwrap();
         assert_eq!(votes[0].views, 1);
         assert!((votes[0].mean() - 0.2).abs() < 1e-6);
         // The wall hides itself from nobody but where the single one stands before it.

@@ -9,8 +9,11 @@ use crate::raster::{self, DeviceChoice, Rasteriser};
 use crate::scene::{SH_C0, Splats, load_for_viewing, sh_coefficients};
 use crate::train::{Dataset, TrainOptions, Trainer};
 
+/// Long side of the pictures in training. Edges are found on the pictures afterwards, and what is trained on finer ones needs
+/// more steps to become as even.
+const SIDE: u32 = 400;
 /// Steps for each picture, and least and most of them: enough for surfaces to be in their places; colours need not be finished.
-const STEPS_PER_PICTURE: u32 = 8;
+const STEPS_PER_PICTURE: u32 = 6;
 const STEPS: (u32, u32) = (300, 1000);
 const GAUSSIANS: u32 = 50_000;
 /// Less opaque Gaussians say nothing.
@@ -24,18 +27,18 @@ pub(super) struct QuickScene {
 }
 
 impl QuickScene {
-    /// Trains on the pictures of `dataset`, at most `side` pixels long, on the CPU: the same on every machine.
+    /// Trains on the pictures of `dataset`, made small, on the CPU: the same on every machine.
     ///
     /// # Errors
     /// Those of [`Trainer::new`] and [`Trainer::step`].
-    pub(super) fn train(dataset: Dataset, side: u32, control: &Control) -> Result<Self> {
+    pub(super) fn train(dataset: Dataset, control: &Control) -> Result<Self> {
         let pictures = dataset.views.len() as u32;
         let steps = pictures.saturating_mul(STEPS_PER_PICTURE).clamp(STEPS.0, STEPS.1);
         let options = TrainOptions {
             training_num_steps: steps,
             training_max_num_gaussians: GAUSSIANS,
             sh_degree: 1,
-            max_resolution: Some(side),
+            max_resolution: Some(SIDE),
             ..TrainOptions::default()
         };
         // Its own reports are of a stage that is yet to come.

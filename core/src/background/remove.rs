@@ -299,7 +299,7 @@ fn judge(
             "the cameras look at no common place: no object can be found",
         )
     })?;
-    let scene = QuickScene::train(dataset.clone(), WORKING_SIDE, &control.part(0.0, 0.9))?;
+    let scene = QuickScene::train(dataset.clone(), &control.part(0.0, 0.9))?;
     let evidence = weigh(&scene, &views, &stage)?;
     let count = |wanted: fn(f32) -> bool| evidence.object.iter().flatten().filter(|o| wanted(**o)).count();
     report.support_plane = evidence.plane.is_some();

@@ -1,4 +1,4 @@
-//! The steps together, on a scene whose geometry is known exactly: a ball on a table.
+//! The steps together, on a scene whose geometry is known exactly: a ball on a table, and another one elsewhere.
 
 use image::{GrayImage, Luma, Rgb, RgbImage};
 use nalgebra::Vector3;
@@ -7,7 +7,7 @@ use super::evidence::{Stage, weigh};
 use super::quick_scene::QuickScene;
 use super::views::{View, mask_of};
 use crate::camera::Pose;
-use crate::masks::intersection_over_union;
+use crate::masks::{LEAST_COVERAGE, coverage, intersection_over_union};
 use crate::random::{Random, hash};
 use crate::raster;
 use crate::scene::{SH_C0, Splats};
@@ -20,11 +20,13 @@ const TABLE: f64 = 0.5;
 const WIDTH: u32 = 160;
 const HEIGHT: u32 = 120;
 
-/// A camera on a circle around the scene, somewhat above.
-fn camera(index: usize, count: usize) -> raster::View {
-    let angle = std::f64::consts::TAU * index as f64 / count as f64;
+/// A second ball, in the air behind the cameras on one side, which some of them turn to.
+const OTHER: Vector3<f64> = Vector3::new(3.6, 0.0, 0.0);
+
+/// A camera at `angle` on a circle around the scene, somewhat above.
+fn camera(angle: f64, target: &Vector3<f64>) -> raster::View {
     let position = Vector3::new(3.0 * angle.cos(), -1.5 - 0.5 * (3.0 * angle).sin(), 3.0 * angle.sin());
-    let pose = Pose::look_at(&position, &Vector3::zeros(), &-Vector3::y()).unwrap();
+    let pose = Pose::look_at(&position, target, &-Vector3::y()).unwrap();
     let rotation = pose.rotation_matrix();
     raster::View {
         rotation: std::array::from_fn(|r| std::array::from_fn(|c| rotation[(r, c)])),
@@ -41,6 +43,7 @@ fn camera(index: usize, count: usize) -> raster::View {
 #[derive(PartialEq)]
 enum Thing {
     Ball,
+    Other,
     Table,
 }
 
@@ -50,20 +53,28 @@ fn hit(view: &raster::View, x: f64, y: f64) -> Option<Thing> {
     let r = &view.rotation;
     let d = Vector3::from_fn(|c, _| r[0][c] * d.x + r[1][c] * d.y + r[2][c] * d.z).normalize();
     let o = centre(view);
-    let (b, c) = ((o - BALL).dot(&d), (o - BALL).norm_squared() - RADIUS * RADIUS);
-    let root = b * b - c;
-    if root > 0.0 {
-        return Some(Thing::Ball);
+    let ball = |middle: Vector3<f64>| {
+        let (b, c) = ((o - middle).dot(&d), (o - middle).norm_squared() - RADIUS * RADIUS);
+        (b < 0.0 && b * b > c).then_some(-b)
+    };
+    match (ball(BALL), ball(OTHER)) {
+        (Some(near), Some(far)) if far < near => Some(Thing::Other),
+        (Some(_), _) => Some(Thing::Ball),
+        (None, Some(_)) => Some(Thing::Other),
+        (None, None) => ((TABLE - o.y) / d.y > 0.0).then_some(Thing::Table),
     }
-    let t = (TABLE - o.y) / d.y;
-    (t > 0.0).then_some(Thing::Table)
+}
+
+/// The mask of `thing`.
+fn outline(view: &raster::View, thing: &Thing) -> GrayImage {
+    GrayImage::from_fn(view.width, view.height, |x, y| {
+        let seen = hit(view, f64::from(x) + 0.5, f64::from(y) + 0.5);
+        Luma([255 * u8::from(seen.as_ref() == Some(thing))])
+    })
 }
 
 fn truth(view: &raster::View) -> GrayImage {
-    GrayImage::from_fn(view.width, view.height, |x, y| {
-        let object = hit(view, f64::from(x) + 0.5, f64::from(y) + 0.5) == Some(Thing::Ball);
-        Luma([255 * u8::from(object)])
-    })
+    outline(view, &Thing::Ball)
 }
 
 /// A reddish ball on a wooden table before a grey room, with some noise.
@@ -71,8 +82,8 @@ fn picture(view: &raster::View) -> RgbImage {
     RgbImage::from_fn(view.width, view.height, |x, y| {
         let noise = (hash(u64::from(x) * 7919 + u64::from(y)) % 16) as u8;
         match hit(view, f64::from(x) + 0.5, f64::from(y) + 0.5) {
-            Some(Thing::Ball) => Rgb([180 + noise, 60 + noise, 50]),
-            Some(_) => Rgb([150 + noise, 110 + noise, 60]),
+            Some(Thing::Ball | Thing::Other) => Rgb([180 + noise, 60 + noise, 50]),
+            Some(Thing::Table) => Rgb([150 + noise, 110 + noise, 60]),
             None => Rgb([100 + noise, 100 + noise, 110]),
         }
     })
@@ -92,7 +103,7 @@ fn saliency(view: &raster::View, index: usize) -> GrayImage {
     map
 }
 
-/// The scene as training might leave it: small Gaussians on the ball, flat ones on the table.
+/// The scene as training might leave it: small Gaussians on the balls, flat ones on the table.
 fn scene(table: bool) -> QuickScene {
     let mut random = Random::new(5);
     let mut unit = || 2.0 * random.uniform() - 1.0;
@@ -109,6 +120,7 @@ fn scene(table: bool) -> QuickScene {
         // Their middles are below the surface, which they reach by their size and the blur of a pixel: together they are
         // half transparent where it is.
         add(BALL + (RADIUS - 0.03) * direction, [0.012; 3]);
+        add(OTHER + (RADIUS - 0.03) * direction, [0.012; 3]);
         if table {
             add(Vector3::new(2.0 * unit(), TABLE + 0.002 * unit(), 2.0 * unit()), [0.03, 0.001, 0.03]);
         }
@@ -117,7 +129,9 @@ fn scene(table: bool) -> QuickScene {
 }
 
 fn views(count: usize) -> Vec<View> {
-    (0..count).map(|i| camera(i, count)).enumerate().map(|(i, c)| View::new(c, saliency(&c, i))).collect()
+    let angle = |i: usize| std::f64::consts::TAU * i as f64 / count as f64;
+    let cameras = (0..count).map(|i| camera(angle(i), &Vector3::zeros()));
+    cameras.enumerate().map(|(i, c)| View::new(c, saliency(&c, i))).collect()
 }
 
 fn stage(views: &[View]) -> Stage {
@@ -157,6 +171,69 @@ fn views_agree_on_the_object_where_single_ones_are_wrong() {
         assert!(mean > 0.95 && worst > 0.9, "{table}: mean {mean}, worst {worst}");
         assert!(overlaps.iter().any(|o| o.1 == 0.0), "some single masks are empty");
     }
+}
+
+#[test]
+fn views_that_turn_to_something_else_have_no_vote_and_no_object() {
+    for table in [true, false] {
+        let mut views = views(24);
+        // A third of the film shows the other ball, which is then as salient as can be.
+        for i in 0..12 {
+            let angle = if i < 6 { 0.9 } else { -1.3 } + 0.07 * f64::from(i % 6);
+            let away = camera(angle, &OTHER);
+            assert!(coverage(&truth(&away)) == 0.0);
+            views.push(View::new(away, outline(&away, &Thing::Other)));
+        }
+        let place = stage(&views);
+        assert!(place.focus.norm() < 0.1 && (place.distance - 3.35).abs() < 0.2, "{place:?}");
+        for (index, (view, mask)) in views.iter().zip(masks(&scene(table), &views, table)).enumerate() {
+            let overlap = intersection_over_union(&mask, &truth(&view.camera));
+            let seen = coverage(&mask);
+            if index < 24 {
+                assert!(overlap > 0.9, "{table}: {overlap} in view {index}");
+            } else {
+                assert!(seen <= LEAST_COVERAGE, "{table}: {seen} of view {index} is no object");
+            }
+        }
+    }
+}
+
+#[test]
+fn where_most_look_is_found_though_the_mean_of_all_rays_is_elsewhere() {
+    let around = |count: u32| (0..count).map(move |i| camera(f64::from(i) * 0.2, &Vector3::zeros()));
+    let away = |count: u32| {
+        (0..count).map(move |i| camera(2.0 + f64::from(i) * 0.02, &Vector3::new(-9.0, 0.0, 4.0)))
+    };
+    // All cameras that look at one place have it as their mean, without any choice.
+    let all: Vec<raster::View> = around(30).collect();
+    assert!(Stage::of(&all).unwrap().focus.norm() < 1e-4);
+    let turning: Vec<raster::View> = around(30).chain(away(20)).collect();
+    let place = Stage::of(&turning).unwrap();
+    assert!(place.focus.norm() < 1e-4, "{place:?}");
+    assert!(place.is_shown_by(&turning[0]) && !place.is_shown_by(&turning[40]));
+    // What is behind the object is in more pictures than the object, those that turn to it included, and yet not what most
+    // look at.
+    let before = (0..30).map(|i| camera(2.64 + f64::from(i) / 30.0, &Vector3::zeros()));
+    let behind = Vector3::new(5.0, 0.0, 0.0);
+    let turned = (0..20).map(|i| camera(1.0 + f64::from(i) * 0.02, &behind));
+    let cameras: Vec<raster::View> = before.chain(turned).collect();
+    let place = Stage::of(&cameras).unwrap();
+    assert!(place.focus.norm() < 0.05, "{place:?}");
+    let showing = |focus| cameras.iter().filter(|c| Stage { focus, ..place }.is_shown_by(c)).count();
+    assert!(showing(behind) > showing(place.focus));
+    // Going near and away changes nothing: the object stays in the picture.
+    let near: Vec<raster::View> = all
+        .iter()
+        .enumerate()
+        .map(|(i, view)| {
+            let mut view = *view;
+            view.translation[2] *= 0.3 + 0.1 * (i % 12) as f64;
+            view
+        })
+        .collect();
+    let place = Stage::of(&near).unwrap();
+    assert!(place.focus.norm() < 1e-4 && near.iter().all(|v| place.is_shown_by(v)), "{place:?}");
+    assert!(Stage::of(&[]).is_none());
 }
 
 #[test]

@@ -30,14 +30,6 @@ impl View {
         Self { camera, saliency: saliency.into_raw() }
     }
 
-    /// The pixel at (x, y), if it is inside.
-    pub(super) fn pixel(&self, x: f64, y: f64) -> Option<usize> {
-        let (width, height) = (self.camera.width, self.camera.height);
-        // Comparisons that fail for what is not a number.
-        let inside = x >= 0.0 && y >= 0.0 && x < f64::from(width) && y < f64::from(height);
-        inside.then(|| y as usize * width as usize + x as usize)
-    }
-
     /// Log odds of every pixel, from how much of it shows Gaussians of the object, and such of which it cannot be told. What it
     /// shows of no Gaussian is background: training is over black.
     pub(super) fn odds(&self, seen: &[[f32; 4]]) -> Vec<f32> {
@@ -118,4 +110,12 @@ fn bilinear(map: &GrayImage, x: f32, y: f32) -> u8 {
 pub(super) fn project(camera: &raster::View, point: &Vector3<f64>) -> Option<(f64, f64, f64)> {
     let p = crate::train::to_camera(camera, point);
     (p.z > 1e-9).then(|| (camera.fx * p.x / p.z + camera.cx, camera.fy * p.y / p.z + camera.cy, p.z))
+}
+
+/// The index, row by row, of the pixel of `camera` at (x, y), if it is inside.
+pub(super) fn pixel(camera: &raster::View, x: f64, y: f64) -> Option<usize> {
+    let (width, height) = (camera.width, camera.height);
+    // Comparisons that fail for what is not a number.
+    let inside = x >= 0.0 && y >= 0.0 && x < f64::from(width) && y < f64::from(height);
+    inside.then(|| y as usize * width as usize + x as usize)
 }
