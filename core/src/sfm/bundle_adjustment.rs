@@ -88,6 +88,11 @@ pub(crate) fn principal_point_index(model: CameraModel) -> usize {
     }
 }
 
+/// Distance of the picture's corners from its middle on the plane z = 1.
+fn corner_radius(camera: &Camera) -> f64 {
+    0.5 * f64::from(camera.width).hypot(f64::from(camera.height)) / camera.mean_focal()
+}
+
 /// Indices of the parameters of `model` that are unknowns.
 fn free_parameters(model: CameraModel, refine: RefineIntrinsics) -> Vec<usize> {
     let center = principal_point_index(model);
@@ -159,10 +164,13 @@ impl<'a> Problem<'a> {
         let free = free_parameters(map.camera.model, refine);
         let model = map.camera.model;
         let center = principal_point_index(model);
+        let reach = corner_radius(&map.camera);
         let prior = |(k, &param): (usize, &usize)| {
             let (value, sigma) = match param {
                 _ if param == center => (f64::from(map.camera.width) / 2.0, refine.principal_point?),
                 _ if param == center + 1 => (f64::from(map.camera.height) / 2.0, refine.principal_point?),
+                // The second radial coefficient may bend the corners as much as the first.
+                _ if param == center + 3 => (0.0, refine.distortion? / (reach * reach)),
                 _ if param > center + 1 => (0.0, refine.distortion?),
                 _ => return None, // focal lengths
             };

@@ -2,7 +2,7 @@
 
 use nalgebra::UnitQuaternion;
 
-use crate::camera::{Camera, Pose};
+use crate::camera::{Camera, CameraModel, Pose};
 use crate::control::Control;
 use crate::error::Result;
 use crate::random::hash;
@@ -288,6 +288,36 @@ pub(crate) fn polish(map: &mut Map, keypoints: &Keypoints, control: &Control) ->
     Ok(())
 }
 
+/// Gives a SIMPLE_RADIAL camera its second radial coefficient, which makes it RADIAL, if the capture tells it from zero: left
+/// out, it bends the focal length, the poses and the scale. The principal point was decided before, and is free here only if it was
+/// refined. Returns whether there is one.
+///
+/// # Errors
+/// [`crate::ErrorKind::Cancelled`].
+pub(crate) fn refine_second_radial(
+    map: &mut Map,
+    keypoints: &Keypoints,
+    is_center_free: bool,
+    control: &Control,
+) -> Result<bool> {
+    let (CameraModel::SimpleRadial, [focal, x, y, k1]) = (map.camera.model, &map.camera.params[..]) else {
+        return Ok(false);
+    };
+    let mut free = map.clone();
+    free.camera.params = vec![*focal, *x, *y, *k1, 0.0];
+    free.camera.model = CameraModel::Radial;
+    let bundle = polishing(map, keypoints, is_center_free.then(|| principal_point_prior(&map.camera)));
+    adjust(&mut free, keypoints, &bundle, control)?;
+    let Some(deviations) = intrinsics_deviations(&free, keypoints, &bundle) else { return Ok(false) };
+    let told = |&(k, sigma): &(usize, f64)| k == 4 && free.camera.params[k].abs() > SIGNIFICANT * sigma;
+    let refined = deviations.iter().any(told);
+    if refined {
+        *map = free;
+        filter_points(map, keypoints, MAX_ERROR, MIN_ANGLE);
+    }
+    Ok(refined)
+}
+
 /// Frees the principal point under its prior, and keeps the result if the capture determines it and it is not the image centre.
 ///
 /// # Errors
@@ -361,6 +391,36 @@ pub(crate) mod tests {
             assert_eq!(map.registered(), 20);
             let (centers, rotations) = capture.errors(&map);
             assert!(centers < 0.01 && rotations < 0.2, "{centers} {rotations}");
+        }
+    }
+
+    #[test]
+    fn the_second_radial_coefficient_is_refined_where_the_lens_has_one() {
+        for (k2, refined) in [(0.0, false), (-0.1, true)] {
+            let mut capture = Capture::walk(20, 1500, 0.2, 3);
+            let mut map = capture.true_map_with_points();
+            let straight = capture.camera.clone();
+            let mut params = straight.params.clone();
+            params.push(k2);
+            let bent = Camera { model: CameraModel::Radial, params, ..straight.clone() };
+            let Capture { poses, points, keypoints, seen, .. } = &mut capture;
+            for (pose, (keypoints, seen)) in poses.iter().zip(keypoints.iter_mut().zip(seen.iter())) {
+                for (keypoint, &point) in keypoints.iter_mut().zip(seen) {
+                    let point = pose.transform(&points[point]);
+                    *keypoint += bent.project(&point).unwrap() - straight.project(&point).unwrap();
+                }
+            }
+            let control = Control::new();
+            polish(&mut map, &capture.keypoints, &control).unwrap();
+            let found = refine_second_radial(&mut map, &capture.keypoints, false, &control).unwrap();
+            assert_eq!(found, refined);
+            if refined {
+                assert_eq!(map.camera.model, CameraModel::Radial);
+                assert!((map.camera.params[4] / k2 - 1.0).abs() < 0.2, "{:?}", map.camera);
+                assert!((map.camera.mean_focal() / 700.0 - 1.0).abs() < 2e-3, "{:?}", map.camera);
+            } else {
+                assert_eq!(map.camera.model, CameraModel::SimpleRadial);
+            }
         }
     }
 

@@ -17,7 +17,10 @@ use super::front_end::{
 use super::gate;
 use super::incremental::map_incrementally;
 use super::map::{Keypoints, Map, Observation, median, quantile};
-use super::mapper::{Evidence, MAX_ERROR, MIN_ANGLE, complete, map_globally, polish, refine_principal_point};
+use super::mapper::{
+    Evidence, MAX_ERROR, MIN_ANGLE, complete, map_globally, polish, refine_principal_point,
+    refine_second_radial,
+};
 use super::matching::PairMatches;
 use super::metric_scale::{PrincipalPointIs, measure_scale};
 use super::object_features::{ObjectMasks, keep_object};
@@ -36,7 +39,8 @@ use super::two_view::{TwoViewGeometry, TwoViewOptions, Views, verify_pairs};
 pub struct SfmOptions {
     /// The mapper to begin with. [`MappingMethod::Global`] falls back to the incremental one where it finds no sound model.
     pub method: MappingMethod,
-    /// The lens model of the camera, which all frames share.
+    /// The lens model of the camera, which all frames share. SIMPLE_RADIAL becomes RADIAL where the capture tells the
+    /// second coefficient from zero.
     pub camera_model: CameraModel,
     /// Focal length in pixels of the frames, if known. It is refined.
     pub focal: Option<f64>,
@@ -370,6 +374,9 @@ impl Job<'_> {
             center = Some(refine_principal_point(&mut exact, refined.keypoints, control)?);
             watch.lap("principal point");
         }
+        let is_center_free = center.is_some_and(|c| c.refined);
+        refine_second_radial(&mut exact, refined.keypoints, is_center_free, control)?;
+        watch.lap("second radial coefficient");
         let mut map = refined.complete(&exact);
         let mut report = self.report(&map, refined.keypoints, found.report.method, &graph);
         report.warnings = gate::check_model(&report, &map, self.frames)?;
