@@ -19,6 +19,9 @@ have_vulkan_driver() { compgen -G '/usr/share/vulkan/icd.d/*.json' || compgen -G
 # apt leaves it out where recommended packages are not wanted; without it, gcc can neither compile nor link.
 have_libc_headers() { echo '#include <stdlib.h>' | cc -E -; }
 have_clang_sanitizers() { test -e "$(clang -print-file-name=libclang_rt.asan-$(uname -m).a)" || compgen -G "$(clang -print-resource-dir)/lib/*/libclang_rt.asan*.a"; }
+have_browser() { have chromium || have chromium-browser || have google-chrome; }
+# Ubuntu's package of Chromium only installs a snap, which containers cannot run: the tests that need a browser are left out there.
+is_ubuntu() { grep -qx 'ID=ubuntu' /etc/os-release; }
 have_venv() { python3 -c 'import ensurepip, venv'; }
 
 need ffmpeg have ffmpeg
@@ -39,6 +42,7 @@ if [ "$purpose" = test ]; then
     need valgrind have valgrind
     need curl have curl
     need openssl have openssl
+    is_ubuntu || need chromium have_browser
 fi
 command -v cargo >/dev/null || need curl have curl
 
