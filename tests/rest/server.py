@@ -267,12 +267,10 @@ class Client:
             time.sleep(0.1)
 
 
-def raw_exchange(port: int, payload: bytes, close: bool = False, timeout: float = 30) -> bytes:
+def raw_exchange(port: int, payload: bytes, timeout: float = 30) -> bytes:
     """Sends bytes as they are and returns what comes until the server closes or nothing comes for a second after an answer."""
     with socket.create_connection(("127.0.0.1", port), timeout=timeout) as s:
         s.sendall(payload)
-        if close:
-            return b""
         answer = b""
         try:
             while True:

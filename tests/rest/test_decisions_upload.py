@@ -232,24 +232,33 @@ def test_d29_a_submission_while_a_put_is_on_its_way_keeps_its_input(server, alic
     assert (server.data / kept).read_bytes() == flat.read_bytes()
 
 
+def interrupt_put(server, url: str, framing: str, body: bytes) -> None:
+    """Goes away in the middle of a PUT: after the server has begun to write, and until it has noticed."""
+    wait = 30
+    with socket.create_connection(("127.0.0.1", server.port), timeout=wait) as s:
+        s.sendall(f"PUT {target(url)} HTTP/1.1\r\nHost: x\r\n{framing}\r\n\r\n".encode() + body)
+        end = time.monotonic() + wait
+        while not server.files("staged"):
+            assert time.monotonic() < end, "the server does not begin to write"
+            time.sleep(0.01)
+    end = time.monotonic() + wait
+    while left := server.files("staged"):
+        assert time.monotonic() < end, left
+        time.sleep(0.01)
+
+
 @pytest.mark.parametrize("framing", ["Content-Length: 100000", "Transfer-Encoding: chunked"])
 def test_d30_an_interrupted_put_leaves_nothing(server, alice, framing):
     address = alice.upload_url()
     body = b"%x\r\n" % 50_000 + bytes(50_000) + b"\r\n" if "chunked" in framing else bytes(50_000)
-    head = f"PUT {target(address['url'])} HTTP/1.1\r\nHost: x\r\n{framing}\r\n\r\n".encode()
-    raw_exchange(server.port, head + body, close=True)
-    end = time.monotonic() + 10
-    while server.files("staged") and time.monotonic() < end:
-        time.sleep(0.05)
-    assert server.files("staged") == []
+    interrupt_put(server, address["url"], framing, body)
     is_not_uploaded(alice, address["blob_name"])
 
 
 def test_d30_an_interrupted_put_does_not_replace_a_whole_one(server, alice, flat):
     address = alice.upload_url()
     assert alice.put(address["url"], flat.read_bytes()).status_code == 201
-    head = f"PUT {target(address['url'])} HTTP/1.1\r\nHost: x\r\nContent-Length: 100000\r\n\r\n".encode()
-    raw_exchange(server.port, head + bytes(50_000), close=True)
+    interrupt_put(server, address["url"], "Content-Length: 100000", bytes(50_000))
     assert alice.try_submit(address["blob_name"]).status_code == 201
 
 
