@@ -182,12 +182,19 @@ impl Error {
         Self::new(ErrorKind::InvalidArgument, message)
     }
 
-    /// An operating-system error about `path`; a full disk and a missing file get their own kinds.
+    /// An operating-system error about `path`; a full disk and a missing file get their own kinds, and a missing file the hint
+    /// from where on its path is missing.
     pub fn io(doing: &str, path: &Path, source: std::io::Error) -> Self {
         use std::io::ErrorKind as Os;
         let shown = path.display();
         let error = match source.kind() {
-            Os::NotFound => Self::new(ErrorKind::NotFound, format!("cannot {doing} {shown}: it does not exist")),
+            Os::NotFound => {
+                let error = Self::new(ErrorKind::NotFound, format!("cannot {doing} {shown}: it does not exist"));
+                match first_missing(path) {
+                    Some(hint) => error.hint(hint),
+                    None => error,
+                }
+            }
             Os::StorageFull | Os::QuotaExceeded => Self::new(
                 ErrorKind::DiskFull,
                 format!("cannot {doing} {shown}: the disk is full"),
@@ -270,6 +277,16 @@ impl std::error::Error for Error {
     }
 }
 
+/// Which part of a path is the first that is not there. A relative path is told with the folder in which it begins.
+fn first_missing(path: &Path) -> Option<String> {
+    let whole = std::path::absolute(path).ok().filter(|whole| !whole.exists())?;
+    let (mut folder, mut name) = (whole.parent()?, whole.file_name()?);
+    while !folder.exists() {
+        (folder, name) = (folder.parent()?, folder.file_name()?);
+    }
+    Some(format!("there is no {} in {}", Path::new(name).display(), folder.display()))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -282,6 +299,23 @@ mod tests {
         let missing = Error::io("open", Path::new("b.mp4"), std::io::ErrorKind::NotFound.into());
         assert_eq!(missing.kind(), ErrorKind::NotFound);
         assert!(missing.to_string().contains("b.mp4"));
+    }
+
+    #[test]
+    fn the_hint_of_a_missing_file_is_the_first_part_that_is_missing() {
+        let folder = tempfile::tempdir().unwrap();
+        let hint = |path: &Path| {
+            let error = Error::io("open", path, std::io::ErrorKind::NotFound.into());
+            error.hint_text().map(str::to_owned)
+        };
+        let shown = folder.path().display();
+        let expected = |name: &str| Some(format!("there is no {name} in {shown}"));
+        assert_eq!(hint(&folder.path().join("a.mp4")), expected("a.mp4"));
+        assert_eq!(hint(&folder.path().join("clips/new/a.mp4")), expected("clips"));
+        let here = std::env::current_dir().unwrap();
+        assert_eq!(hint(Path::new("none.mp4")), Some(format!("there is no none.mp4 in {}", here.display())));
+        // What has come meanwhile is not missing.
+        assert_eq!(hint(folder.path()), None);
     }
 
     #[test]

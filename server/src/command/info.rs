@@ -6,7 +6,7 @@ use clap::Args;
 use libreconstruct::camera::SparseModel;
 use libreconstruct::scene::Splats;
 use libreconstruct::video::probe;
-use libreconstruct::{Error, ErrorKind, Result};
+use libreconstruct::{Error, Result};
 
 use crate::Context;
 
@@ -23,7 +23,7 @@ impl Arguments {
             return self.model(context);
         }
         if !self.path.exists() {
-            return Err(Error::new(ErrorKind::NotFound, format!("{} does not exist", self.path.display())));
+            return Err(Error::io("open", &self.path, std::io::ErrorKind::NotFound.into()));
         }
         let kind = self.path.extension().and_then(|e| e.to_str()).map(str::to_ascii_lowercase);
         match kind.as_deref() {

@@ -35,9 +35,10 @@ const MAX_DEVIATION: f64 = 0.1;
 /// How exactly a corner is measured beside a keypoint, by the noise of both: at least and at most.
 const PRECISION: (f64, f64) = (0.5, 4.0);
 /// A corner counts so many times as much again. Its edges are straight and its shape is known, so its errors are its own; those of
-/// keypoints on one surface are alike, and ten thousand of them bend the lens by more than their noise tells. With 16 the scale of
-/// synthetic captures is three times as exact as with 1 (8 and 32 are much like it), and a depth camera that looks at a real one agrees
-/// better. A tag that is not flat or not square gains nothing by it: beyond the scale of the loss residuals hardly count.
+/// keypoints on one surface are alike, and ten thousand of them bend the lens by more than their noise tells. Over twenty synthetic
+/// captures the scale is off by 0.15 % (root mean square) with 1, by 0.06 % with 8, 0.045 % with 16 and 0.04 % with 32, and a depth
+/// camera that looks at a real one agrees better than without. A tag that is not flat or not square gains nothing by it: beyond the
+/// scale of the loss residuals hardly count.
 const TRUST: f64 = 16.0;
 
 /// What is known about the principal point.

@@ -1,0 +1,186 @@
+//! What the surroundings of a keypoint look like, and where another picture looks like that.
+
+use nalgebra::{Matrix2, SMatrix, SVector, Vector2};
+
+use super::pyramid::Pyramid;
+
+/// Samples of a pattern on both sides of its middle.
+const HALF: usize = 4;
+const SIDE: usize = 2 * HALF + 1;
+/// With a border for the gradients.
+const WIDE: usize = SIDE + 2;
+const ITERATIONS: usize = 15;
+/// A step below this many pixels is the last.
+const CONVERGED: f64 = 0.005;
+/// How alike (normalised cross-correlation) pattern and picture must be in the end.
+const ALIKE: f64 = 0.9;
+/// How far a keypoint moves at most, in distances of samples.
+const FARTHEST: f64 = 1.5;
+/// How much its surroundings may be deformed against what the map expects (Frobenius norm).
+const DEFORMATION: f64 = 0.6;
+/// Standard deviation of the brightness (of 255) below which there is no pattern.
+const FLAT: f32 = 1.0;
+
+/// Takes the mean away and divides by the norm, which is given back.
+fn normalise(values: &mut [f32]) -> f32 {
+    let mean = values.iter().sum::<f32>() / values.len() as f32;
+    values.iter_mut().for_each(|v| *v -= mean);
+    let norm = values.iter().map(|v| v * v).sum::<f32>().sqrt();
+    values.iter_mut().for_each(|v| *v /= norm.max(1e-6));
+    norm
+}
+
+/// What the surroundings of a keypoint look like.
+pub(super) struct Pattern {
+    /// Distance of the samples in pixels.
+    pub(super) spacing: f64,
+    samples: Box<[f32; WIDE * WIDE]>,
+}
+
+impl Pattern {
+    /// `None` at the edge of the picture, and where nothing is to be seen.
+    pub(super) fn new(pyramid: &Pyramid, middle: &Vector2<f64>, spacing: f64) -> Option<Self> {
+        let mut samples = Box::new([0.0; WIDE * WIDE]);
+        let (level, size) = pyramid.level(spacing);
+        level.grid(size, middle, &(Matrix2::identity() * spacing), &mut samples, WIDE)?;
+        let mut all = *samples;
+        (normalise(&mut all) > FLAT * (all.len() as f32).sqrt()).then_some(Self { spacing, samples })
+    }
+
+    /// Where the picture looks like this, near `start`; `by` says how pixels move with samples there.
+    pub(super) fn find(
+        &self,
+        pyramid: &Pyramid,
+        start: &Vector2<f64>,
+        by: &Matrix2<f64>,
+    ) -> Option<Vector2<f64>> {
+        const COUNT: usize = SIDE * SIDE;
+        let wide = |x: usize, y: usize| self.samples[y * WIDE + x];
+        let mut pattern = [0.0; COUNT];
+        let mut slopes = [[0.0f32; COUNT]; 2];
+        for k in 0..COUNT {
+            let (x, y) = (k % SIDE + 1, k / SIDE + 1);
+            pattern[k] = wide(x, y);
+            slopes[0][k] = 0.5 * (wide(x + 1, y) - wide(x - 1, y));
+            slopes[1][k] = 0.5 * (wide(x, y + 1) - wide(x, y - 1));
+        }
+        let norm = normalise(&mut pattern);
+        // How the normalised pattern changes with [d, D], where samples move from p to p + d + D p.
+        let mut changes = [[0.0f32; COUNT]; 6];
+        for k in 0..COUNT {
+            let (x, y) = ((k % SIDE) as f32 - HALF as f32, (k / SIDE) as f32 - HALF as f32);
+            let (gx, gy) = (slopes[0][k] / norm, slopes[1][k] / norm);
+            for (change, value) in changes.iter_mut().zip([gx, gy, gx * x, gx * y, gy * x, gy * y]) {
+                change[k] = value;
+            }
+        }
+        // What gain and offset explain is no motion.
+        for change in &mut changes {
+            let mean = change.iter().sum::<f32>() / COUNT as f32;
+            let along: f32 = change.iter().zip(&pattern).map(|(c, p)| c * p).sum();
+            change.iter_mut().zip(&pattern).for_each(|(c, p)| *c -= mean + along * p);
+        }
+        let dot =
+            |a: &[f32; COUNT], b: &[f32; COUNT]| f64::from(a.iter().zip(b).map(|(a, b)| a * b).sum::<f32>());
+        let hessian = SMatrix::<f64, 6, 6>::from_fn(|r, c| dot(&changes[r], &changes[c])).cholesky()?;
+
+        let spacing = by.determinant().abs().sqrt();
+        let (level, size) = pyramid.level(spacing);
+        let (mut middle, mut warp) = (*start, *by);
+        let mut seen = [0.0; COUNT];
+        let mut converged = false;
+        for _ in 0..ITERATIONS {
+            level.grid(size, &middle, &warp, &mut seen, SIDE)?;
+            if normalise(&mut seen) < FLAT * SIDE as f32 {
+                return None;
+            }
+            if converged {
+                break;
+            }
+            seen.iter_mut().zip(&pattern).for_each(|(s, p)| *s -= p);
+            let step = hessian.solve(&SVector::<f64, 6>::from_fn(|r, _| dot(&changes[r], &seen)));
+            let turn = Matrix2::new(1.0 + step[2], step[3], step[4], 1.0 + step[5]).try_inverse()?;
+            warp *= turn;
+            let shift = warp * Vector2::new(step[0], step[1]);
+            middle -= shift;
+            if (middle - start).norm() > FARTHEST * spacing.max(1.0) {
+                return None;
+            }
+            converged = shift.norm() < CONVERGED;
+        }
+        let deformation = (by.try_inverse()? * warp - Matrix2::identity()).norm();
+        let alike = dot(&seen, &pattern);
+        (converged && alike > ALIKE && deformation < DEFORMATION).then_some(middle)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::random::Random;
+    use image::{GrayImage, Luma};
+
+    /// A smooth random texture over the plane.
+    fn texture(x: f64, y: f64) -> f64 {
+        let mut random = Random::new(5);
+        let waves = (0..40).map(|_| {
+            let (u, v) = (0.5 * random.normal(), 0.5 * random.normal());
+            (u * x + v * y + 6.3 * random.uniform()).sin()
+        });
+        128.0 + 7.0 * waves.sum::<f64>()
+    }
+
+    /// The picture of which pixel `p` shows the texture at `a` * (`p` - `middle`), brightness changed.
+    fn picture(middle: Vector2<f64>, a: Matrix2<f64>, gain: f64, noise: f64) -> GrayImage {
+        let mut random = Random::new(9);
+        GrayImage::from_fn(80, 70, |x, y| {
+            let p = a * (Vector2::new(f64::from(x) + 0.5, f64::from(y) + 0.5) - middle);
+            let value = gain * texture(p.x, p.y) + 10.0 + noise * random.normal();
+            Luma([value.round().clamp(0.0, 255.0) as u8])
+        })
+    }
+
+    #[test]
+    fn a_pattern_is_found_to_hundredths_of_a_pixel_under_affine_maps_and_other_light() {
+        let middle = Vector2::new(40.3, 33.8);
+        let maps = [
+            Matrix2::identity(),
+            Matrix2::new(0.9, 0.1, -0.15, 1.1),
+            Matrix2::new(0.7, 0.2, 0.0, 0.8),
+            Matrix2::new(1.3, -0.2, 0.2, 1.2),
+        ];
+        for (noise, limit) in [(0.0, 0.01), (1.0, 0.06)] {
+            let reference = Pyramid::new(&picture(middle, Matrix2::identity(), 0.8, noise));
+            let pattern = Pattern::new(&reference, &middle, 1.0).unwrap();
+            for a in maps {
+                let truth = Vector2::new(38.61, 36.27);
+                let other = Pyramid::new(&picture(truth, a, 0.6, noise));
+                let start = truth + Vector2::new(0.4, -0.5);
+                // The map knows how the surroundings are deformed to a tenth or so.
+                let by = a.try_inverse().unwrap() * Matrix2::new(1.08, 0.05, -0.04, 0.94);
+                let found = pattern.find(&other, &start, &by).unwrap();
+                assert!((found - truth).norm() < limit, "{a}, noise {noise}: {:?}", found - truth);
+            }
+        }
+    }
+
+    #[test]
+    fn what_does_not_look_alike_stays_where_it_is() {
+        let middle = Vector2::new(40.3, 33.8);
+        let pyramid = Pyramid::new(&picture(middle, Matrix2::identity(), 0.8, 1.0));
+        let pattern = Pattern::new(&pyramid, &middle, 1.0).unwrap();
+        let elsewhere =
+            Pyramid::new(&picture(middle + Vector2::new(7.0, 9.0), Matrix2::identity(), 0.8, 1.0));
+        assert!(pattern.find(&elsewhere, &middle, &Matrix2::identity()).is_none(), "another place");
+        let mut half = picture(middle, Matrix2::identity(), 0.8, 1.0);
+        half.enumerate_pixels_mut().filter(|(x, ..)| *x < 40).for_each(|(_, _, p)| *p = Luma([90]));
+        let half = Pyramid::new(&half);
+        assert!(pattern.find(&half, &middle, &Matrix2::identity()).is_none(), "half of it is covered");
+        let flat = Pyramid::new(&GrayImage::from_pixel(80, 70, Luma([90])));
+        assert!(pattern.find(&flat, &middle, &Matrix2::identity()).is_none(), "nothing");
+        assert!(Pattern::new(&flat, &middle, 1.0).is_none(), "no pattern");
+        assert!(Pattern::new(&pyramid, &Vector2::new(3.0, 30.0), 1.0).is_none(), "at the edge");
+        let edge = Vector2::new(78.5, 30.0);
+        assert!(pattern.find(&pyramid, &edge, &Matrix2::identity()).is_none(), "at the edge");
+    }
+}

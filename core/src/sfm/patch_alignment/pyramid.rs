@@ -1,0 +1,172 @@
+//! Pictures in several sizes, to be read between pixels.
+
+use image::GrayImage;
+use nalgebra::{Matrix2, Vector2};
+
+/// A picture at full size, half of it, a quarter, ...
+pub(super) struct Pyramid {
+    levels: Vec<Level>,
+}
+
+/// One size of a picture as a cubic spline: what lies between pixels is exact for all but the finest patterns. Straight lines
+/// and cubic convolution shift patterns of a few pixels by hundredths of a pixel, towards where the pixels are (Unser,
+/// "Splines: a perfect fit for signal and image processing", IEEE Signal Processing Magazine 1999).
+pub(super) struct Level {
+    width: usize,
+    height: usize,
+    /// Coefficients of the spline, row by row.
+    spline: Vec<f32>,
+}
+
+impl Pyramid {
+    pub(super) fn new(picture: &GrayImage) -> Self {
+        let values = picture.as_raw().iter().map(|v| f32::from(*v)).collect();
+        let (mut width, mut height) = (picture.width() as usize, picture.height() as usize);
+        let mut pictures: Vec<(usize, usize, Vec<f32>)> = vec![(width, height, values)];
+        while let Some((_, _, last)) =
+            pictures.last().filter(|_| pictures.len() < 5 && width.min(height) >= 64)
+        {
+            let half = half(last, width, height);
+            (width, height) = (width / 2, height / 2);
+            pictures.push((width, height, half));
+        }
+        Self { levels: pictures.into_iter().map(|(width, height, v)| Level::new(width, height, v)).collect() }
+    }
+
+    /// The level on which samples so many pixels apart are one or two apart, and the size of its pixels.
+    pub(super) fn level(&self, spacing: f64) -> (&Level, f64) {
+        let k = (spacing.max(1.0).log2() as usize).min(self.levels.len() - 1);
+        (&self.levels[k], f64::from(1u32 << k))
+    }
+}
+
+/// A picture of half the size, whose pixels are means of four.
+fn half(values: &[f32], width: usize, height: usize) -> Vec<f32> {
+    let mut halved = Vec::with_capacity((width / 2) * (height / 2));
+    for y in 0..height / 2 {
+        let (upper, lower) = (&values[2 * y * width..], &values[(2 * y + 1) * width..]);
+        halved.extend(
+            (0..width / 2)
+                .map(|x| 0.25 * (upper[2 * x] + upper[2 * x + 1] + lower[2 * x] + lower[2 * x + 1])),
+        );
+    }
+    halved
+}
+
+/// From values to the coefficients of the cubic spline through them, in place, for each of `count` lines side by side: value
+/// `k` of line `l` is at `k * step + l`. Mirrored at both ends.
+fn to_spline(values: &mut [f32], length: usize, step: usize, count: usize) {
+    const POLE: f32 = -0.267_949_2;
+    if length < 2 {
+        return;
+    }
+    for l in 0..count {
+        // The mirrored line before the first value; farther away its weight is nothing.
+        let mut first = 0.0;
+        for k in (1..length.min(16)).rev() {
+            first = POLE * (first + values[k * step + l]);
+        }
+        values[l] += first;
+    }
+    for k in 1..length {
+        for l in 0..count {
+            values[k * step + l] += POLE * values[(k - 1) * step + l];
+        }
+    }
+    let (last, before) = ((length - 1) * step, (length - 2) * step);
+    for l in 0..count {
+        values[last + l] = POLE / (POLE * POLE - 1.0) * (values[last + l] + POLE * values[before + l]);
+    }
+    for k in (0..length - 1).rev() {
+        for l in 0..count {
+            values[k * step + l] = POLE * (values[(k + 1) * step + l] - values[k * step + l]);
+        }
+    }
+    values.iter_mut().for_each(|v| *v *= 6.0);
+}
+
+impl Level {
+    fn new(width: usize, height: usize, mut values: Vec<f32>) -> Self {
+        for row in values.chunks_exact_mut(width.max(1)) {
+            to_spline(row, width, 1, 1);
+        }
+        to_spline(&mut values, height, width, width);
+        Self { width, height, spline: values }
+    }
+
+    /// (x, y) counts from the centre of the first pixel. `None` at the border and outside.
+    fn at(&self, x: f32, y: f32) -> Option<f32> {
+        if !(x >= 1.0 && y >= 1.0) {
+            return None;
+        }
+        let (left, top) = (x as usize, y as usize);
+        if left + 2 >= self.width || top + 2 >= self.height {
+            return None;
+        }
+        let (across, down) = (cubic(x - left as f32), cubic(y - top as f32));
+        let mut value = 0.0;
+        for (row, weight) in down.into_iter().enumerate() {
+            let first = (top - 1 + row) * self.width + left - 1;
+            let pixels = self.spline.get(first..first + 4)?;
+            value += weight * pixels.iter().zip(across).map(|(v, w)| v * w).sum::<f32>();
+        }
+        Some(value)
+    }
+
+    /// Samples at `middle` + `by` * (column, row), where both go from -`half` to `half`. `None` if any is outside.
+    pub(super) fn grid<const N: usize>(
+        &self,
+        size: f64,
+        middle: &Vector2<f64>,
+        by: &Matrix2<f64>,
+        samples: &mut [f32; N],
+        side: usize,
+    ) -> Option<()> {
+        let half = (side / 2) as f64;
+        let scaled = by / size;
+        let first = middle / size - Vector2::repeat(0.5) - scaled * Vector2::repeat(half);
+        let (fx, fy) = (first.x as f32, first.y as f32);
+        let [a, c, b, d] = [scaled.m11, scaled.m21, scaled.m12, scaled.m22].map(|v| v as f32);
+        for (k, sample) in samples.iter_mut().enumerate() {
+            let (x, y) = ((k % side) as f32, (k / side) as f32);
+            *sample = self.at(fx + a * x + b * y, fy + c * x + d * y)?;
+        }
+        Some(())
+    }
+}
+
+/// Weights of the four coefficients around a place that is `t` (0 to 1) behind the second.
+fn cubic(t: f32) -> [f32; 4] {
+    let u = 1.0 - t;
+    [
+        u * u * u / 6.0,
+        2.0 / 3.0 - 0.5 * t * t * (2.0 - t),
+        2.0 / 3.0 - 0.5 * u * u * (2.0 - u),
+        t * t * t / 6.0,
+    ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_spline_goes_through_the_pixels_and_smoothly_between_them() {
+        let wave = |x: f64, y: f64| (120.0 + 60.0 * (0.9 * x + 0.4 * y).sin()) as f32;
+        let values = (0..30 * 40).map(|k| wave(f64::from(k % 40), f64::from(k / 40))).collect();
+        let level = Level::new(40, 30, values);
+        for (x, y) in [(1, 1), (7, 9), (37, 27), (1, 27)] {
+            let value = level.at(x as f32, y as f32).unwrap();
+            assert!((value - wave(f64::from(x), f64::from(y))).abs() < 0.01, "{value} at {x}, {y}");
+        }
+        for (x, y) in [(12.5, 10.5), (20.25, 17.75), (9.1, 15.9)] {
+            let value = level.at(x as f32, y as f32).unwrap();
+            assert!((value - wave(x, y)).abs() < 0.5, "{value}, not {} at {x}, {y}", wave(x, y));
+        }
+        assert!(
+            level.at(0.5, 5.0).is_none()
+                && level.at(38.0, 5.0).is_none()
+                && level.at(f32::NAN, 5.0).is_none()
+        );
+    }
+}
