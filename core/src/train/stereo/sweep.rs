@@ -8,6 +8,9 @@ const RADIUS: usize = 2;
 /// Fewest and most planes.
 const PLANES: (usize, usize) = (32, 96);
 
+/// So many planes are written to the volume together: one plane of it is spread over all of its cache lines.
+const AT_ONCE: usize = 16;
+
 /// Costs (0 matches, 1 does not) of every pixel at every plane.
 pub(super) struct Volume {
     pub(super) width: usize,
@@ -60,6 +63,9 @@ pub(super) fn costs(frame: &Frame, others: &[&Frame], range: (f64, f64)) -> Volu
         Volume { width, height, planes, inverse: (far, step), cost: vec![1.0; width * height * planes] };
 
     let reference = Reference::new(&frame.grey, width);
+    let pixels = width * height;
+    // The costs of some planes, plane by plane.
+    let mut block = vec![1.0f32; AT_ONCE * pixels];
     let mut warped = vec![0.0f32; width * height];
     let mut inside = vec![false; width * height];
     // The two best correlations of every pixel so far; `NONE` where there is none.
@@ -72,10 +78,16 @@ pub(super) fn costs(frame: &Frame, others: &[&Frame], range: (f64, f64)) -> Volu
             warp(other, relative, inverse_depth, width, &mut warped, &mut inside);
             reference.correlate(&warped, &inside, &mut first, &mut second);
         }
-        for (i, (a, b)) in first.iter().zip(&second).enumerate() {
-            if *a > NONE {
-                let correlation = if *b > NONE { 0.5 * (a + b) } else { *a };
-                volume.cost[i * planes + plane] = (1.0 - correlation).clamp(0.0, 1.0);
+        let slot = plane % AT_ONCE;
+        for ((cost, a), b) in block[slot * pixels..].iter_mut().zip(&first).zip(&second) {
+            let correlation = if *b > NONE { 0.5 * (a + b) } else { *a };
+            *cost = if *a > NONE { (1.0 - correlation).clamp(0.0, 1.0) } else { 1.0 };
+        }
+        if slot + 1 == AT_ONCE || plane + 1 == planes {
+            for (pixel, costs) in volume.cost.chunks_exact_mut(planes).enumerate() {
+                for (n, cost) in costs[plane - slot..=plane].iter_mut().enumerate() {
+                    *cost = block[n * pixels + pixel];
+                }
             }
         }
     }
@@ -120,27 +132,6 @@ impl Relative {
             fx: to.fx,
         }
     }
-}
-
-/// Compiles `$body` once more for AVX2 and takes that where the machine has it. The arithmetic, and so the result, is the
-/// same: only more of it is done at once.
-macro_rules! widest {
-    ($name:ident, $body:ident, ($($arg:ident: $type:ty),*)) => {
-        fn $name($($arg: $type),*) {
-            #[cfg(target_arch = "x86_64")]
-            {
-                #[target_feature(enable = "avx2")]
-                unsafe fn avx2($($arg: $type),*) {
-                    $body($($arg),*)
-                }
-                if is_x86_feature_detected!("avx2") {
-                    // SAFETY: the machine has what the function was compiled for.
-                    return unsafe { avx2($($arg),*) };
-                }
-            }
-            $body($($arg),*)
-        }
-    };
 }
 
 widest!(warp, warp_rows, (
