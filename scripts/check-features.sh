@@ -3,7 +3,7 @@
 # What differs is to be added to workspace-hack/Cargo.toml.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-features() { cargo tree --offline --locked "$@" --prefix none --no-dedupe --format "{p} [{f}]" | sed "s, (\*)$,," | sort -u; }
+features() { cargo tree --locked "$@" --prefix none --no-dedupe --format "{p} [{f}]" | sed "s, (\*)$,," | sort -u; }
 whole=$(features --workspace --edges normal,build)
 for package in libreconstruct-server libreconstruct-ffi libreconstruct-python libreconstruct-tests; do
     other=$(comm -23 <(features -p "$package" --edges normal,build) <(echo "$whole"))
