@@ -45,13 +45,6 @@ const ON_PLANE: f64 = 0.5;
 const SALIENT: f32 = 0.15;
 /// Below this it belongs to the background.
 const PLAIN: f32 = 0.1;
-/// What the network finds in the views as salient as this on average begins to be of the object however low it is: the rim of
-/// a dish or a shiny foot, whose Gaussians lie in the plane or below it. It is wrong about the ground in some views, not in most.
-const SURE: f32 = 0.5;
-/// So much more, and it is all of the object.
-const SURE_WIDTH: f32 = 0.2;
-/// For that so many views must see it.
-const SURE_VIEWS: u32 = 3;
 /// Without a plane to stand on, what is farther from the focus (in units of the cameras' distance) is background.
 const FAR: f64 = 1.2;
 const NEIGHBOURS: usize = 12;
@@ -186,7 +179,7 @@ pub(super) fn weigh(scene: &QuickScene, views: &[View], stage: &Stage) -> Result
     let plane = support_plane::find(&seen, stage);
     let smooth = smoothed(scene, &votes);
     let object = match &plane {
-        Some(plane) => above(&scene.centres, &votes, &smooth, plane, stage, &views),
+        Some(plane) => above(&scene.centres, &smooth, plane, stage, &views),
         None => scene
             .centres
             .iter()
@@ -215,11 +208,6 @@ struct Votes {
 impl Votes {
     fn mean(self) -> f32 {
         self.saliency / self.views.max(1) as f32
-    }
-
-    /// How far (0 to 1) the network is sure of it in most views.
-    fn surely_object(self) -> f32 {
-        if self.views < SURE_VIEWS { 0.0 } else { ((self.mean() - SURE) / SURE_WIDTH).clamp(0.0, 1.0) }
     }
 }
 
@@ -252,10 +240,9 @@ fn votes(scene: &QuickScene, views: &[&View], stage: &Stage) -> Result<Vec<Votes
     Ok(votes)
 }
 
-/// By height above the plane and distance from where the cameras look; what is low, by its votes.
+/// By height above the plane and distance from where the cameras look.
 fn above(
     centres: &[Vector3<f64>],
-    votes: &[Votes],
     smooth: &[f32],
     plane: &SupportPlane,
     stage: &Stage,
@@ -273,13 +260,11 @@ fn above(
     centres
         .iter()
         .zip(smooth)
-        .zip(votes)
-        .map(|((p, salient), votes)| {
+        .map(|(p, salient)| {
             let (height, distance) = (plane.height(p), along(p));
             let inside = distance < STAGE_RADIUS * radius || (distance < radius && *salient > SALIENT);
             let above = (height / clearance - ON_PLANE) / (1.0 - ON_PLANE);
-            let sure = votes.surely_object().max(above.clamp(0.0, 1.0) as f32);
-            Some(if inside { sure } else { 0.0 })
+            Some(if inside { above.clamp(0.0, 1.0) as f32 } else { 0.0 })
         })
         .collect()
 }

@@ -247,52 +247,6 @@ fn what_no_view_finds_salient_is_background() {
 }
 
 #[test]
-fn what_lies_in_the_table_belongs_to_the_object_if_most_views_say_so() {
-    let place = |angle: f64| Vector3::new(0.8 * angle.cos(), TABLE, 0.8 * angle.sin());
-    // A coaster, flush with the table.
-    let coaster = |p: &Vector3<f64>| (p - place(1.0)).norm() < 0.15;
-    let scene = scene(true);
-    for (every, found) in [(1, true), (3, false)] {
-        let mut views = views(24);
-        for view in views.iter_mut().step_by(every) {
-            let camera = view.camera;
-            for y in 0..camera.height {
-                for x in 0..camera.width {
-                    let d = Vector3::new(
-                        (f64::from(x) + 0.5 - camera.cx) / camera.fx,
-                        (f64::from(y) + 0.5 - camera.cy) / camera.fy,
-                        1.0,
-                    );
-                    let r = &camera.rotation;
-                    let d = Vector3::from_fn(|c, _| r[0][c] * d.x + r[1][c] * d.y + r[2][c] * d.z);
-                    let o = centre(&camera);
-                    if coaster(&(o + d * ((TABLE - o.y) / d.y))) {
-                        view.saliency[(y * camera.width + x) as usize] = 255;
-                    }
-                }
-            }
-        }
-        let evidence = weigh(&scene, &views, &stage(&views)).unwrap();
-        assert!(evidence.plane.is_some());
-        let part = |inside: bool| {
-            let on_table = |p: &&(&Vector3<f64>, &Option<f32>)| (p.0.y - TABLE).abs() < 0.003;
-            let there = |p: &&(&Vector3<f64>, &Option<f32>)| {
-                let distance = (p.0 - place(1.0)).norm();
-                if inside { distance < 0.1 } else { (0.25..0.35).contains(&distance) }
-            };
-            let all: Vec<_> = scene.centres.iter().zip(&evidence.object).collect();
-            let chosen: Vec<f32> =
-                all.iter().filter(on_table).filter(there).map(|p| p.1.unwrap_or(0.5)).collect();
-            assert!(chosen.len() > 5);
-            chosen.iter().sum::<f32>() / chosen.len() as f32
-        };
-        println!("every {every}: {} inside, {} beside", part(true), part(false));
-        assert_eq!(part(true) > 0.5, found, "every {every}: {}", part(true));
-        assert!(part(false) < 0.1);
-    }
-}
-
-#[test]
 fn the_number_of_threads_changes_nothing() {
     let run = |threads: usize| {
         let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
