@@ -211,9 +211,9 @@ fn tags_of_a_sheared_world_are_no_squares() {
 
 /// Real pictures with tags in them and reference poses: how far off the scale is, in percent and in standard deviations.
 ///
-/// How well the references know the scale themselves: the focal lengths of dtu-scan24's calibration differ by 0.32 % in x and y,
-/// which those of its pictures don't (an adjustment of all tracks with both free makes them equal to 0.001 %). The path of desk-tags
-/// is 9 to 12 % shorter by depth maps of the same camera, which turns by 8 degrees only: it is here for the honesty of the deviation.
+/// The references do not know it better than this: the focal lengths of dtu-scan24's calibration differ by 0.32 % in x and y, which
+/// those of its pictures don't (an adjustment of all tracks with both free makes them equal to 0.001 %), so that 2 deviations of
+/// 0.15 % are not kept. The path of desk-tags is 9 to 12 % shorter by depth maps of the same camera, and 6 % by this measurement.
 #[test]
 #[ignore = "minutes; with real captures only"]
 fn the_scale_of_real_captures_is_true() {
@@ -221,10 +221,9 @@ fn the_scale_of_real_captures_is_true() {
     use crate::sfm::{SfmOptions, reconstruct_with_tags};
     use crate::video::{FrameOptions, extract_frames};
 
-    for (name, pictures, size, limit, reference) in [
-        ("dtu-scan24", "images_tags", 25.0, 0.005, 0.0032),
-        ("desk-tags", "images_41h12", 53.055_555_6, 0.1, 0.0),
-    ] {
+    for (name, pictures, size, limit) in
+        [("dtu-scan24", "images_tags", 25.0, 0.005), ("desk-tags", "images_41h12", 53.055_555_6, 0.03)]
+    {
         let Some(capture) = crate::test_data::capture(name) else { continue };
         let folder = tempfile::tempdir().unwrap();
         let control = Control::new();
@@ -260,7 +259,6 @@ fn the_scale_of_real_captures_is_true() {
         report.tags.iter().for_each(|t| println!("  {t:?}"));
         found.report.warnings.iter().for_each(|w| println!("  {}: {}", w.code, w.message));
         println!("{name}: scale off by {:+.3} %, sigma {:?}", 100.0 * error, report.relative_sigma);
-        let told = 2.0 * report.relative_sigma.unwrap() + reference;
-        assert!(report.applied && error.abs() < limit && error.abs() < told);
+        assert!(report.applied && error.abs() < limit && error.abs() < 2.0 * report.relative_sigma.unwrap());
     }
 }
