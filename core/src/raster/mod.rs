@@ -283,8 +283,8 @@ pub trait Rasteriser: Send {
     fn inspect_intersections(&mut self) -> Result<Vec<(u32, u32)>>;
     /// For tests: dL/d(r, g, b, alpha) per pixel of the last `loss`.
     fn inspect_loss_gradient(&mut self) -> Result<Vec<[f32; 4]>>;
-    /// For tests: dL/d(mean.x, mean.y, conic xx, xy, yy, opacity, r, g, b) per splat of the last
-    /// `rasterise_backward`; zero for those that are not visible.
+    /// For tests: dL/d(mean.x, mean.y, covariance xx, xy, yy, opacity, r, g, b) per splat of the
+    /// last `rasterise_backward`; zero for those that are not visible.
     fn inspect_projected_gradient(&mut self) -> Result<Vec<[f64; 9]>>;
     /// For tests: the gradient by all parameters of the last `rasterise_backward`, in the shape of the splats, without
     /// regularisers; and by the exposure. Does not step.

@@ -287,7 +287,7 @@ pub(crate) fn compare<'r>(
     let (ga, gb) = (a.inspect_projected_gradient().unwrap(), b.inspect_projected_gradient().unwrap());
     let parts = [
         ("gradient: mean2d", 0..2),
-        ("gradient: conic", 2..5),
+        ("gradient: covariance", 2..5),
         ("gradient: opacity", 5..6),
         ("gradient: colour", 6..9),
     ];

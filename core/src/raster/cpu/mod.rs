@@ -32,7 +32,7 @@ use self::intersect::Pairs;
 use self::loss::Loss;
 use self::project::Projection;
 use self::rasterise::Picture;
-use self::rasterise_backward::{ProjectedGradients, by_conic, conic};
+use self::rasterise_backward::{ProjectedGradients, conic};
 use self::real::Isa;
 pub use self::real::Real;
 use self::sort::TileLists;
@@ -294,11 +294,7 @@ impl<T: Real> Rasteriser for CpuRasteriser<T> {
         self.need(Pass::RasteriseBackward)?;
         let mut all = vec![[0.0; 9]; self.scene.len()];
         for (&splat, gradient) in self.projection.visible.iter().zip(&self.gradients.splats) {
-            let mut gradient = gradient.map(T::f64);
-            let covariance = self.projection.projected[splat as usize].covariance.map(T::f64);
-            let [xx, xy, yy] = by_conic(covariance, [gradient[2], gradient[3], gradient[4]]);
-            gradient[2..5].copy_from_slice(&[xx, xy, yy]);
-            all[splat as usize] = gradient;
+            all[splat as usize] = gradient.map(T::f64);
         }
         Ok(all)
     }

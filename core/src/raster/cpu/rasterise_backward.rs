@@ -127,13 +127,6 @@ fn from_sums<T: Real>(s: &Projected<T>, sums: &[T; LANES]) -> ProjectedGradient<
     ]
 }
 
-/// The gradient by the conic (xx, xy, yy) instead of its inverse, the covariance.
-pub(super) fn by_conic(covariance: [f64; 3], [xx, xy, yy]: [f64; 3]) -> [f64; 3] {
-    let ([a, b, c], xy) = (covariance, 0.5 * xy);
-    let (left, right) = ([a * xx + b * xy, a * xy + b * yy], [b * xx + c * xy, b * xy + c * yy]);
-    [-(left[0] * a + left[1] * b), -2.0 * (left[0] * b + left[1] * c), -(right[0] * b + right[1] * c)]
-}
-
 #[inline(always)]
 fn gather<T: Real>(
     camera: &Camera<T>,

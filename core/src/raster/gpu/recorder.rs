@@ -28,12 +28,16 @@ type BindGroupKey = (&'static str, Vec<(u32, wgpu::Buffer)>);
 #[derive(Debug, Default)]
 pub(super) struct Recorder {
     encoder: Option<wgpu::CommandEncoder>,
+    /// Dispatches go into one pass of the encoder until something else is recorded: beginning one for each costs the
+    /// host more than the dispatch. wgpu orders the dispatches of a pass by the buffers that they use all the same.
+    pass: Option<wgpu::ComputePass<'static>>,
     bind_groups: HashMap<BindGroupKey, wgpu::BindGroup>,
 }
 
 impl Recorder {
     /// The encoder, to record copies.
     pub(super) fn encoder(&mut self, gpu: &Gpu) -> &mut wgpu::CommandEncoder {
+        self.pass = None;
         self.encoder.get_or_insert_with(|| gpu.device.create_command_encoder(&Default::default()))
     }
 
@@ -62,10 +66,9 @@ impl Recorder {
         });
         let encoder =
             self.encoder.get_or_insert_with(|| gpu.device.create_command_encoder(&Default::default()));
-        let mut pass = encoder.begin_compute_pass(&wgpu::ComputePassDescriptor {
-            label: Some(kernel.name),
-            timestamp_writes: None,
-        });
+        let pass = self
+            .pass
+            .get_or_insert_with(|| encoder.begin_compute_pass(&Default::default()).forget_lifetime());
         pass.set_pipeline(&kernel.pipeline);
         pass.set_bind_group(0, &*bind_group, &[]);
         match groups {
@@ -82,6 +85,7 @@ impl Recorder {
 
     /// Hands what was recorded to the device.
     pub(super) fn submit(&mut self, gpu: &Gpu) -> wgpu::SubmissionIndex {
+        self.pass = None;
         gpu.queue.submit(self.encoder.take().map(wgpu::CommandEncoder::finish))
     }
 

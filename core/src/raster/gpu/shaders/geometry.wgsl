@@ -11,7 +11,6 @@ struct Geometry {
     u1: vec3f,
     covariance: vec3f, // xx, xy, yy, px^2
     determinant: f32,
-    conic: vec3f, // the inverse covariance: xx, xy, yy
 }
 
 fn world_to_camera(v: vec3f) -> vec3f {
@@ -67,6 +66,5 @@ fn project_geometry(camera: vec3f, q: vec4f, log_scale: vec3f) -> Geometry {
     g.covariance = vec3f(xx + DILATION, dot(g.u0, g.u1), yy + DILATION);
     // Lagrange's identity: no difference of large numbers, so that thin splats keep their shape.
     g.determinant = dot(area, area) + DILATION * (xx + yy) + DILATION * DILATION;
-    g.conic = vec3f(g.covariance.z, -g.covariance.y, g.covariance.x) / g.determinant;
     return g;
 }

@@ -67,7 +67,6 @@ fn splat_gradient(i: u32) -> Gradient {
         // The first slot of a whole run holds the sum of the run.
         slot += select(1u, SLOT_RUN, slot % SLOT_RUN == 0u && slot + SLOT_RUN <= end);
     }
-    let by_conic = vec3f(slot1, slot2.x);
     let by_rgb = vec3f(slot3, slot4.x);
 
     let mean = parameters[plane_index(i, 0u, page.planes)];
@@ -89,23 +88,10 @@ fn splat_gradient(i: u32) -> Gradient {
     let colour = colour_and_gradient(i, out.direction, view.scene.y, by_rgb);
     out.colour = select(vec3f(0.0), by_rgb, colour.rgb > vec3f(0.0));
 
-    // covariance = conic^-1: dL/dcovariance = -conic dL/dconic conic, all symmetric.
-    let half = 0.5 * by_conic.y;
-    let a = g.conic.x;
-    let b = g.conic.y;
-    let c = g.conic.z;
-    let left = vec4f(
-        a * by_conic.x + b * half,
-        a * half + b * by_conic.z,
-        b * by_conic.x + c * half,
-        b * half + c * by_conic.z,
-    );
-    let by_xx = -(left.x * a + left.y * b);
-    let by_xy = -2.0 * (left.x * b + left.y * c);
-    let by_yy = -(left.z * b + left.w * c);
     // covariance = u uT + dilation.
-    let by_u0 = 2.0 * by_xx * g.u0 + by_xy * g.u1;
-    let by_u1 = 2.0 * by_yy * g.u1 + by_xy * g.u0;
+    let by_covariance = vec3f(slot1, slot2.x);
+    let by_u0 = 2.0 * by_covariance.x * g.u0 + by_covariance.y * g.u1;
+    let by_u1 = 2.0 * by_covariance.z * g.u1 + by_covariance.y * g.u0;
 
     // u0 = fx/z (x - slope_x z), u1 = fy/z (y - slope_y z), with x, y, z the rows of the axes in the camera frame.
     let inverse_z = 1.0 / camera.z;
@@ -129,8 +115,7 @@ fn splat_gradient(i: u32) -> Gradient {
     let by_axis0 = camera_to_world(vec3f(by_x_row.x, by_y_row.x, by_z_row.x));
     let by_axis1 = camera_to_world(vec3f(by_x_row.y, by_y_row.y, by_z_row.y));
     let by_axis2 = camera_to_world(vec3f(by_x_row.z, by_y_row.z, by_z_row.z));
-    out.log_scale = g.scale
-        * vec3f(dot(by_axis0, g.rotation[0]), dot(by_axis1, g.rotation[1]), dot(by_axis2, g.rotation[2]));
+    out.log_scale = by_u0 * g.u0 + by_u1 * g.u1; // u is linear in the scales
     let unit = unit_quaternion(q);
     let w = unit.x;
     let x = unit.y;

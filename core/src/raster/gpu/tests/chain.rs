@@ -6,25 +6,28 @@ use crate::raster::cpu::CpuRasteriser;
 use crate::raster::gpu::kernels::PAGE;
 use crate::raster::parity::{Case, cases, cloud, compare};
 
+/// Largest relative difference; 2e-5 was seen on an H100, and on lavapipe.
+const TOLERANCE: f64 = 2e-4;
+
 #[test]
 fn every_pass_agrees_with_double_precision() {
     let Some(mut gpu) = rasteriser(1 << 16) else { return };
     println!("{}", gpu.name());
     let mut reference = CpuRasteriser::<f64>::new();
     for case in cases() {
-        compare(&mut gpu, &mut reference, &case).assert_below(5e-3);
+        compare(&mut gpu, &mut reference, &case).assert_below(TOLERANCE);
     }
     let mut noisy = cloud(60, 500, 1, 64, 48);
     noisy.name += ", with noise";
     noisy.step.noise = 5e5;
     noisy.step.seed = 0x0123_4567_89ab_cdef;
-    compare(&mut gpu, &mut reference, &noisy).assert_below(5e-3);
+    compare(&mut gpu, &mut reference, &noisy).assert_below(TOLERANCE);
     let mut wide = cloud(64, 60, 0, 176, 128);
     wide.name += ", most across all tiles: whole runs of slots";
     wide.state.splats.log_scales.iter_mut().for_each(|s| *s = s.map(|s| s + 2.5));
     wide.state.splats.opacities.iter_mut().for_each(|o| *o -= 2.0);
     for case in [wide, absurd(), nothing()] {
-        compare(&mut gpu, &mut reference, &case).assert_below(5e-3);
+        compare(&mut gpu, &mut reference, &case).assert_below(TOLERANCE);
     }
 }
 
@@ -82,5 +85,5 @@ fn a_scene_of_more_than_one_page_agrees() {
     assert_eq!(splats.len(), count);
     case.name = format!("{count} splats in two pages");
     let Some(mut gpu) = rasteriser(1 << 14) else { return };
-    compare(&mut gpu, &mut CpuRasteriser::<f64>::new(), &case).assert_below(5e-3);
+    compare(&mut gpu, &mut CpuRasteriser::<f64>::new(), &case).assert_below(TOLERANCE);
 }
