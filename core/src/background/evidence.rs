@@ -47,6 +47,12 @@ const SALIENT: f32 = 0.15;
 const PLAIN: f32 = 0.1;
 /// Without a plane to stand on, what is farther from the focus (in units of the cameras' distance) is background.
 const FAR: f64 = 1.2;
+/// A foot is seen by at least so many views,
+const FOOT_VIEWS: u32 = 3;
+/// and as salient as this in the mean.
+const FOOT_SALIENT: f32 = 0.5;
+/// What goes on from a Gaussian to the next: many weak links make no foot.
+const REACHED: f32 = 0.9;
 const NEIGHBOURS: usize = 12;
 const SMOOTHINGS: usize = 40;
 /// What each smoothing keeps of a Gaussian's own votes.
@@ -89,9 +95,9 @@ impl Stage {
     }
 }
 
-/// The point that most of `cameras` look at. If all show the point nearest to all viewing rays, it is
-/// that. Else some turn away and would pull it with them: of the points nearest to two rays, the one that most have in the
-/// middle of the picture begins, and rays that pass far from it count little.
+/// The point that most of `cameras` look at. If all show the point nearest to all viewing rays, it is that. Else some turn away
+/// and would pull it with them: of the points nearest to two rays, the one that most have in the middle of the picture begins,
+/// and rays that pass far from it count little.
 fn gaze(cameras: &[raster::View]) -> Option<Vector3<f64>> {
     let weigh = |point: &Vector3<f64>| -> Vec<f64> { cameras.iter().map(|c| centred(c, point)).collect() };
     let mut focus = nearest_to_rays(cameras.iter().map(|c| (c, 1.0)))?;
@@ -177,9 +183,13 @@ pub(super) fn weigh(scene: &QuickScene, views: &[View], stage: &Stage) -> Result
         .map(|(p, v)| (*p, f64::from(v.mean())))
         .collect();
     let plane = support_plane::find(&seen, stage);
-    let smooth = smoothed(scene, &votes);
+    let around = neighbourhoods(scene);
+    let smooth = smoothed(&around, &votes);
     let object = match &plane {
-        Some(plane) => above(&scene.centres, &smooth, plane, stage, &views),
+        Some(plane) => {
+            let standing = above(&scene.centres, &smooth, plane, stage, &views);
+            with_feet(&around, &standing, &votes).into_iter().map(Some).collect()
+        }
         None => scene
             .centres
             .iter()
@@ -247,7 +257,7 @@ fn above(
     plane: &SupportPlane,
     stage: &Stage,
     views: &[&View],
-) -> Vec<Option<f32>> {
+) -> Vec<f32> {
     let clearance = (CLEARANCE * stage.distance).max(DEVIATIONS * plane.deviation);
     let along = |p: &Vector3<f64>| {
         let d = p - stage.focus;
@@ -264,21 +274,38 @@ fn above(
             let (height, distance) = (plane.height(p), along(p));
             let inside = distance < STAGE_RADIUS * radius || (distance < radius && *salient > SALIENT);
             let above = (height / clearance - ON_PLANE) / (1.0 - ON_PLANE);
-            Some(if inside { above.clamp(0.0, 1.0) as f32 } else { 0.0 })
+            if inside { above.clamp(0.0, 1.0) as f32 } else { 0.0 }
         })
         .collect()
 }
 
-/// Saliency averaged over neighbours in space, many times, within surfaces of one colour: what the network misses on a roof it
-/// finds on other parts of it.
-fn smoothed(scene: &QuickScene, votes: &[Votes]) -> Vec<f32> {
-    let own: Vec<f32> = votes.iter().map(|v| v.mean()).collect();
-    let centres = &scene.centres;
-    if centres.len() <= NEIGHBOURS {
-        return own;
+/// Adds to what stands above the plane its feet: what lies in the plane, or is reflected below it, but is salient in most views
+/// and goes on, in its own colour, into what stands. A sheet of paper that lies about is salient, too, but ends in itself.
+fn with_feet(around: &[Neighbourhood], standing: &[f32], votes: &[Votes]) -> Vec<f32> {
+    let may_be_foot: Vec<bool> = standing
+        .iter()
+        .zip(votes)
+        .map(|(s, v)| *s < 0.5 && v.views >= FOOT_VIEWS && v.mean() > FOOT_SALIENT)
+        .collect();
+    let mut reached = standing.to_vec();
+    for _ in 0..SMOOTHINGS {
+        reached = (around.par_iter().zip(&may_be_foot).zip(standing))
+            .map(|((around, may_be_foot), standing)| match may_be_foot {
+                true => REACHED * around.iter().map(|&(j, weight)| weight * reached[j as usize]).sum::<f32>(),
+                false => *standing,
+            })
+            .collect();
     }
+    standing.iter().zip(&reached).map(|(s, r)| if *r > 0.5 { 1.0 } else { *s }).collect()
+}
+
+/// Neighbours of a Gaussian, and how much each counts: 1 in sum, more where the colour is the same.
+type Neighbourhood = Vec<(u32, f32)>;
+
+fn neighbourhoods(scene: &QuickScene) -> Vec<Neighbourhood> {
+    let centres = &scene.centres;
     let tree = Neighbours::new(centres);
-    let around: Vec<Vec<(u32, f32)>> = (0..centres.len())
+    (0..centres.len())
         .into_par_iter()
         .map(|i| {
             let colour = scene.colour(i);
@@ -287,13 +314,19 @@ fn smoothed(scene: &QuickScene, votes: &[Votes]) -> Vec<f32> {
                 let square: f32 = (0..3).map(|c| (colour[c] - other[c]).powi(2)).sum();
                 (j, (-0.5 * square / (SAME_COLOUR * SAME_COLOUR)).exp())
             };
-            let mut around: Vec<(u32, f32)> =
+            let mut around: Neighbourhood =
                 tree.nearest(&centres[i], NEIGHBOURS + 1).into_iter().map(weigh).collect();
             let sum: f32 = around.iter().map(|a| a.1).sum();
             around.iter_mut().for_each(|a| a.1 /= sum.max(1e-6));
             around
         })
-        .collect();
+        .collect()
+}
+
+/// Saliency averaged over neighbours in space, many times, within surfaces of one colour: what the network misses on a roof it
+/// finds on other parts of it.
+fn smoothed(around: &[Neighbourhood], votes: &[Votes]) -> Vec<f32> {
+    let own: Vec<f32> = votes.iter().map(|v| v.mean()).collect();
     let mut smooth = own.clone();
     for _ in 0..SMOOTHINGS {
         smooth = around

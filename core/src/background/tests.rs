@@ -40,19 +40,24 @@ fn camera(angle: f64, target: &Vector3<f64>) -> raster::View {
     }
 }
 
-#[derive(PartialEq)]
+#[derive(Debug, PartialEq)]
 enum Thing {
     Ball,
     Other,
     Table,
 }
 
-/// What the ray of a pixel hits, if anything.
-fn hit(view: &raster::View, x: f64, y: f64) -> Option<Thing> {
+/// The ray of a pixel: from where, and in which direction (unit length).
+fn ray(view: &raster::View, x: f64, y: f64) -> (Vector3<f64>, Vector3<f64>) {
     let d = Vector3::new((x - view.cx) / view.fx, (y - view.cy) / view.fy, 1.0);
     let r = &view.rotation;
     let d = Vector3::from_fn(|c, _| r[0][c] * d.x + r[1][c] * d.y + r[2][c] * d.z).normalize();
-    let o = centre(view);
+    (centre(view), d)
+}
+
+/// What the ray of a pixel hits, if anything.
+fn hit(view: &raster::View, x: f64, y: f64) -> Option<Thing> {
+    let (o, d) = ray(view, x, y);
     let ball = |middle: Vector3<f64>| {
         let (b, c) = ((o - middle).dot(&d), (o - middle).norm_squared() - RADIUS * RADIUS);
         (b < 0.0 && b * b > c).then_some(-b)
@@ -105,6 +110,11 @@ fn saliency(view: &raster::View, index: usize) -> GrayImage {
 
 /// The scene as training might leave it: small Gaussians on the balls, flat ones on the table.
 fn scene(table: bool) -> QuickScene {
+    shaded_scene(table, |_| 0.7)
+}
+
+/// With a brightness (0 to 1) for each place.
+fn shaded_scene(table: bool, shade: impl Fn(&Vector3<f64>) -> f32) -> QuickScene {
     let mut random = Random::new(5);
     let mut unit = || 2.0 * random.uniform() - 1.0;
     let mut splats = Splats { sh_degree: 0, ..Splats::default() };
@@ -113,7 +123,7 @@ fn scene(table: bool) -> QuickScene {
         splats.log_scales.push(scales.map(|s| s.ln() as f32));
         splats.rotations.push([1.0, 0.0, 0.0, 0.0]);
         splats.opacities.push(3.0);
-        splats.sh.extend([0.2 / SH_C0; 3]);
+        splats.sh.extend([(shade(&mean) - 0.5) / SH_C0; 3]);
     };
     for _ in 0..6000 {
         let Some(direction) = Vector3::new(unit(), unit(), unit()).try_normalize(0.1) else { continue };
@@ -244,6 +254,46 @@ fn what_no_view_finds_salient_is_background() {
     }
     let evidence = weigh(&scene(false), &views, &stage(&views)).unwrap();
     assert!(evidence.plane.is_none() && evidence.object.iter().all(|o| *o == Some(0.0)));
+}
+
+#[test]
+fn a_foot_in_the_tables_plane_is_object_and_a_sheet_of_paper_is_not() {
+    // A dish of the ball's colour under it, and a white sheet beside the dish, both flat and salient in all views.
+    let under = Vector3::new(BALL.x, TABLE, BALL.z);
+    let beside = under + Vector3::new(0.6, 0.0, 0.0);
+    let in_dish = |p: &Vector3<f64>| (p - under).norm() < 0.3;
+    let in_sheet = |p: &Vector3<f64>| (p - beside).norm() < 0.3;
+    let on_table = |p: &Vector3<f64>| (p.y - TABLE).abs() < 0.003;
+    let scene = shaded_scene(true, |p| match on_table(p) {
+        true if in_sheet(p) => 1.0,
+        true if !in_dish(p) => 0.4,
+        _ => 0.7,
+    });
+    let mut views = views(24);
+    for view in &mut views {
+        let camera = view.camera;
+        for (k, saliency) in view.saliency.iter_mut().enumerate() {
+            let (x, y) = ((k as u32 % WIDTH) as f64 + 0.5, (k as u32 / WIDTH) as f64 + 0.5);
+            let (o, d) = ray(&camera, x, y);
+            let place = o + d * ((TABLE - o.y) / d.y);
+            if hit(&camera, x, y) == Some(Thing::Table) && (in_dish(&place) || in_sheet(&place)) {
+                *saliency = 255;
+            }
+        }
+    }
+    let evidence = weigh(&scene, &views, &stage(&views)).unwrap();
+    assert!(evidence.plane.is_some());
+    let part = |there: &dyn Fn(&Vector3<f64>) -> bool| {
+        let all = scene.centres.iter().zip(&evidence.object).filter(|(p, _)| on_table(p) && there(p));
+        let object: Vec<f32> = all.map(|(_, object)| object.unwrap_or(0.5)).collect();
+        assert!(object.len() > 30, "{}", object.len());
+        object.iter().sum::<f32>() / object.len() as f32
+    };
+    // What is right under the ball is seen by nobody.
+    let dish = part(&|p| in_dish(p) && (p - under).norm() > 0.15);
+    let (sheet, table) = (part(&in_sheet), part(&|p| !in_dish(p) && !in_sheet(p)));
+    println!("object: {dish} of the dish, {sheet} of the sheet, {table} of the table");
+    assert!(dish > 0.9 && sheet < 0.05 && table < 0.05, "{dish}, {sheet}, {table}");
 }
 
 #[test]
