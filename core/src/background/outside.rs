@@ -15,12 +15,19 @@ use crate::train::Dataset;
 /// The part of the views that see a splat in whose masks it must be: the visual hull of the final masks, which a few wrong
 /// ones must not carve.
 const AGREEMENT: f64 = 0.85;
+/// A splat that fewer views see than this part of all is outside: near a camera, or beside all pictures, where one or two that
+/// happen to look across the object are no proof of it;
+const LEAST_SEEING: f64 = 0.1;
+/// but as many as this see enough.
+const ENOUGH_SEEING: u32 = 5;
 /// Masks are widened by this part of their long side: a splat at the very edge belongs to the object.
 const MARGIN: f64 = 0.004;
 
 /// The masks of a capture, for asking where the object is.
 pub struct ObjectOutline {
     views: Vec<(raster::View, Vec<u64>)>,
+    /// Views that must see what is inside.
+    least_seeing: u32,
 }
 
 impl ObjectOutline {
@@ -39,10 +46,17 @@ impl ObjectOutline {
                 Ok((view, bits(&read_mask(path)?)))
             })
             .collect::<Result<_>>()?;
-        Ok((!views.is_empty()).then_some(Self { views }))
+        Ok((!views.is_empty()).then(|| Self::new(views)))
     }
 
-    /// Whether nearly all views that see the point see it on the object.
+    /// Of views and the bits of their masks, row by row.
+    fn new(views: Vec<(raster::View, Vec<u64>)>) -> Self {
+        let least_seeing =
+            (LEAST_SEEING * views.len() as f64).ceil().clamp(1.0, f64::from(ENOUGH_SEEING)) as u32;
+        Self { views, least_seeing }
+    }
+
+    /// Whether enough views see the point, and nearly all of them on the object.
     pub fn contains(&self, point: &Vector3<f64>) -> bool {
         let (mut seen, mut object) = (0u32, 0u32);
         for (view, bits) in &self.views {
@@ -54,7 +68,7 @@ impl ObjectOutline {
                 object += u32::from(bits.get(pixel / 64).is_some_and(|word| word >> (pixel % 64) & 1 == 1));
             }
         }
-        seen > 0 && f64::from(object) >= AGREEMENT * f64::from(seen)
+        seen >= self.least_seeing && f64::from(object) >= AGREEMENT * f64::from(seen)
     }
 
     /// The splats whose centres are inside, and the opacity of those left out as a part of all.
@@ -88,4 +102,49 @@ fn bits(mask: &GrayImage) -> Vec<u64> {
         bits[k / 64] |= u64::from(*value > least) << (k % 64);
     }
     bits
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Cameras side by side, 0.1 apart, that look along z; all of their pictures are object but for the right half of those
+    /// `without`.
+    fn outline(count: usize, without: usize) -> ObjectOutline {
+        let view = |i: usize| {
+            let camera = raster::View {
+                rotation: [[1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0]],
+                translation: [-0.1 * i as f64, 0.0, 0.0],
+                fx: 40.0,
+                fy: 40.0,
+                cx: 40.0,
+                cy: 40.0,
+                width: 80,
+                height: 80,
+            };
+            let mask =
+                GrayImage::from_fn(80, 80, |x, _| image::Luma([255 * u8::from(i >= without || x < 40)]));
+            (camera, bits(&mask))
+        };
+        ObjectOutline::new((0..count).map(view).collect())
+    }
+
+    #[test]
+    fn a_few_wrong_masks_carve_nothing() {
+        let point = Vector3::new(2.5, 0.0, 10.0); // right of the middle in all views
+        for (without, inside) in [(0, true), (3, true), (6, false)] {
+            assert_eq!(outline(30, without).contains(&point), inside, "{without}");
+        }
+    }
+
+    #[test]
+    fn what_few_views_see_is_outside_though_they_see_it_on_the_object() {
+        // Close before the first cameras: within the field of view (1 to both sides at the distance 1) of few.
+        let seen_by = |count: u32| Vector3::new(0.1 * f64::from(count) - 1.05, 0.0, 1.0);
+        for (views, least) in [(4, 1), (11, 2), (30, 3), (80, 5)] {
+            let outline = outline(views, 0);
+            assert!(outline.contains(&seen_by(least)), "{views} views, {least} see it");
+            assert!(!outline.contains(&seen_by(least - 1)), "{views} views, {} see it", least - 1);
+        }
+    }
 }
