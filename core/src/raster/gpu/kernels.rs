@@ -12,10 +12,10 @@ pub(super) const FOLD: u32 = 1 << 15;
 pub(super) const SORT_BLOCK: u32 = 2048;
 /// Splats that share buffers: the moments of a page, its largest buffer, fit the 128 MiB that every device can bind.
 pub(super) const PAGE: u32 = 1 << 18;
-/// Splats whose gradient a tile's workgroup gathers at a time, and threads that share the sums of one: within the 16 KiB
-/// of workgroup memory that every device has. Where there is more, larger batches are slower: 8 and 32 keep all threads
-/// at work and take 1.6 times as long (H100).
+/// Splats whose gradient a tile's workgroup gathers at a time. Bound by the 16 KiB of workgroup memory that every device
+/// has; where there is more, larger batches are slower: 8, with 32 segments, take 1.6 times as long (H100).
 pub(super) const BATCH: u32 = 4;
+/// Threads that share the sums of one splat.
 pub(super) const SEGMENTS: u32 = 16;
 /// Values per slot: what [`rasterise_backward`](Kernels) writes for each intersection.
 pub(super) const SLOT: u32 = 10;
@@ -64,7 +64,8 @@ fn prelude() -> String {
     let half_log2_e = 0.5 * std::f64::consts::LOG2_E;
     format!(
         "const TILE = {TILE}u;\nconst FOLD = {FOLD}u;\nconst SORT_BLOCK = {SORT_BLOCK}u;\nconst PAGE = {PAGE}u;\n\
-         const BATCH = {BATCH}u;\nconst SEGMENTS = {SEGMENTS}u;\nconst SLOT = {SLOT}u;\nconst SLOT_RUN = {SLOT_RUN}u;\nconst SUMS = {SUMS}u;\n\
+         const BATCH = {BATCH}u;\nconst SEGMENTS = {SEGMENTS}u;\nconst SLOT = {SLOT}u;\n\
+         const SLOT_RUN = {SLOT_RUN}u;\nconst SUMS = {SUMS}u;\n\
          const NEAR = {NEAR:?}f;\nconst DILATION = {DILATION:?}f;\nconst ALPHA_MIN = {ALPHA_MIN:?}f;\n\
          const ALPHA_MAX = {ALPHA_MAX:?}f;\nconst TRANSMITTANCE_MIN = {TRANSMITTANCE_MIN:?}f;\n\
          const HALF_LOG2_E = {half_log2_e:?}f;\n{}",

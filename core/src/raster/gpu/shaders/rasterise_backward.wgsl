@@ -1,6 +1,7 @@
 // Gradient by the projected splats. One workgroup per tile (and one for what is sorted behind all tiles), a few splats at
 // a time, back to front: first a thread is a pixel and finds the weights of the splats in it, then a thread is a splat
-// and a share of the tile's pixels (one of SEGMENTS) and sums over them. Each (splat, tile) has a slot that this pass writes exactly once.
+// and a share of the tile's pixels (one of SEGMENTS) and sums over them. Each (splat, tile) has a slot that this pass
+// writes exactly once.
 
 @group(0) @binding(0) var<uniform> view: View;
 @group(0) @binding(1) var<uniform> background: vec4f;
