@@ -42,6 +42,7 @@ pub mod raster;
 pub mod scene;
 pub mod service;
 pub mod sfm;
+mod statistics;
 pub mod storage;
 #[cfg(test)]
 mod test_data;

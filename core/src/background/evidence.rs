@@ -9,6 +9,7 @@ use super::support_plane::{self, SupportPlane};
 use super::views::{View, pixel, project};
 use crate::error::Result;
 use crate::raster;
+use crate::statistics::median;
 use crate::train::{Neighbours, centre};
 
 /// Where the capture takes place.
@@ -82,8 +83,7 @@ impl Stage {
             showing = cameras.iter().collect();
         }
         let mut distances: Vec<f64> = showing.iter().map(|c| (centre(c) - focus).norm()).collect();
-        distances.sort_by(f64::total_cmp);
-        let distance = *distances.get(distances.len() / 2)?;
+        let distance = median(&mut distances)?;
         let up = showing.iter().map(|c| -axis(c, 1)).sum::<Vector3<f64>>().try_normalize(1e-9)?;
         let up = if up.dot(&WORLD_UP) > 0.75 { WORLD_UP } else { up };
         (distance > 0.0 && focus.iter().all(|v| v.is_finite())).then_some(Self { focus, distance, up })
@@ -264,9 +264,8 @@ fn above(
         (d - plane.normal * d.dot(&plane.normal)).norm()
     };
     let mut radii: Vec<f64> = views.iter().map(|v| along(&centre(&v.camera))).collect();
-    radii.sort_by(f64::total_cmp);
     // Cameras straight above have no radius to speak of.
-    let radius = radii.get(radii.len() / 2).copied().unwrap_or(0.0).max(0.5 * stage.distance);
+    let radius = median(&mut radii).unwrap_or(0.0).max(0.5 * stage.distance);
     centres
         .iter()
         .zip(smooth)

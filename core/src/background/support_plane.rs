@@ -5,6 +5,7 @@ use nalgebra::{Matrix3, Vector3};
 
 use super::evidence::Stage;
 use crate::random::Random;
+use crate::statistics::{SIGMA_OF_MAD, median};
 
 /// A plane and how flat its points are.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -144,8 +145,7 @@ fn largest_plane(points: &[Weighted], stage: &Stage, thickness: f64, seed: u64) 
     }
     let mut deviations: Vec<f64> =
         points.iter().map(|p| (p.position - point).dot(&normal).abs()).filter(|d| *d < thickness).collect();
-    deviations.sort_by(f64::total_cmp);
-    let deviation = 1.4826 * deviations.get(deviations.len() / 2)?;
+    let deviation = SIGMA_OF_MAD * median(&mut deviations)?;
     (normal.dot(&stage.up) > LEVEL).then_some(SupportPlane { normal, point, deviation })
 }
 

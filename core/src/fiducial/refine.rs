@@ -12,6 +12,7 @@ use image::GrayImage;
 use nalgebra::{Matrix2, SMatrix, SVector, Vector2};
 
 use super::print::{Modules, PRINTED_MODULES, TAG_MODULES};
+use crate::statistics::{SIGMA_OF_MAD, median};
 
 type Corners = [[f64; 2]; 4];
 
@@ -49,7 +50,7 @@ pub(super) fn refined(picture: &GrayImage, pattern: &Modules, corners: &Corners)
     let mut shifts = [0.0; 2];
     for _ in 0..ROUNDS {
         let mut seen: Vec<Seen> = edges.iter().filter_map(|e| see(picture, &tag, shifts, e)).collect();
-        let usual = median(seen.iter().map(|s| s.rise).collect())?;
+        let usual = median(&mut seen.iter().map(|s| s.rise).collect::<Vec<_>>())?;
         seen.retain(|s| s.rise > MIN_RISE * usual);
         if 2 * seen.len() < edges.len() {
             return None;
@@ -216,19 +217,14 @@ fn solve(seen: &[Seen], shifts: [f64; 2]) -> Option<SVector<f64, UNKNOWNS>> {
             rhs[8 + axis] -= prior * shift;
         }
         x = matrix.cholesky()?.solve(&rhs);
-        // The standard deviation of normal errors is 1.4826 times their median size.
-        let noise = 1.4826 * median(seen.iter().map(|s| (s.distance - s.by.dot(&x)).abs()).collect())?;
+        let mut errors: Vec<f64> = seen.iter().map(|s| (s.distance - s.by.dot(&x)).abs()).collect();
+        let noise = SIGMA_OF_MAD * median(&mut errors)?;
         if noise > MAX_NOISE {
             return None;
         }
         limit = 4.685 * noise.max(0.02);
     }
     Some(x)
-}
-
-fn median(mut values: Vec<f64>) -> Option<f64> {
-    let middle = values.len() / 2;
-    (!values.is_empty()).then(|| *values.select_nth_unstable_by(middle, f64::total_cmp).1)
 }
 
 #[cfg(test)]

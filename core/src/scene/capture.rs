@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use nalgebra::{Matrix3, Vector3};
 
 use crate::camera::{Image, SparseModel};
+use crate::statistics::median;
 
 /// Levelled scenes have their up here: the world is y down.
 const WORLD_UP: Vector3<f64> = Vector3::new(0.0, -1.0, 0.0);
@@ -113,12 +114,6 @@ pub fn choose_preview_image(model: &SparseModel, quality: &BTreeMap<u32, f64>) -
     let scores = capture.scores(quality);
     let best = (0..scores.len()).max_by(|&a, &b| scores[a].total_cmp(&scores[b]).then(b.cmp(&a)))?;
     Some(capture.images[best].0)
-}
-
-/// The upper median; sorts. `None` of nothing.
-pub(super) fn median(values: &mut [f64]) -> Option<f64> {
-    values.sort_by(f64::total_cmp);
-    values.get(values.len() / 2).copied()
 }
 
 fn median_depth(model: &SparseModel, image: &Image) -> Option<f64> {

@@ -87,7 +87,7 @@ pub(crate) fn initial_camera(frames: &Frames, options: &SfmOptions) -> (Camera, 
     let (width, height) = (frames.frames[0].width, frames.frames[0].height);
     let mut exif: Vec<f64> =
         frames.frames.iter().filter_map(|f| f.focal_prior).filter(|f| *f > 0.0).collect();
-    let prior = options.focal.or_else(|| super::map::median(&mut exif));
+    let prior = options.focal.or_else(|| crate::statistics::median(&mut exif));
     let guess = 1.2 * f64::from(width.max(height));
     (Camera::from_focal(options.camera_model, prior.unwrap_or(guess), width, height), prior.is_some())
 }

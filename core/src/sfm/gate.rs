@@ -11,9 +11,10 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::video::Frames;
 
 use super::features::Features;
-use super::map::{Keypoints, Map, quantile};
+use super::map::{Keypoints, Map};
 use super::report::{FrameRange, SfmReport, ranges};
 use super::two_view::TwoViewGeometry;
+use crate::statistics::quantile;
 
 /// A frame with fewer features shows too little.
 const FEW_FEATURES: usize = 100;

@@ -85,20 +85,6 @@ impl Map {
     }
 }
 
-/// Median of `values` (the upper one of an even number); `None` if there are none. The order of `values` changes.
-pub(crate) fn median(values: &mut [f64]) -> Option<f64> {
-    quantile(values, 0.5)
-}
-
-/// The value below which the fraction `q` of `values` lies; `None` if there are none. The order of `values` changes.
-pub(crate) fn quantile(values: &mut [f64], q: f64) -> Option<f64> {
-    if values.is_empty() {
-        return None;
-    }
-    let rank = ((values.len() as f64 * q) as usize).min(values.len() - 1);
-    Some(*values.select_nth_unstable_by(rank, f64::total_cmp).1)
-}
-
 /// Angle between two vectors in radians, exact also near 0 and pi. 0 if one of them is zero.
 pub(crate) fn angle_between(a: &Vector3<f64>, b: &Vector3<f64>) -> f64 {
     a.cross(b).norm().atan2(a.dot(b))

@@ -14,7 +14,7 @@ use super::filters::{filter_images, filter_points};
 use super::global_positioning::{Positions, Start, position};
 use super::incremental::ordered_tracks;
 use super::levenberg_marquardt::Stopping;
-use super::map::{Keypoints, Map, MapPoint, Observation, median};
+use super::map::{Keypoints, Map, MapPoint, Observation};
 use super::matching::PairMatches;
 use super::projection::Loss;
 use super::resection::{MatchIndex, ResectionOptions, insert, place_images};
@@ -24,6 +24,7 @@ use super::support::{rigid_groups, support_of_images, support_of_pairs};
 use super::tracks::select_tracks;
 use super::triangulation::{TriangulationOptions, keypoint_rays, triangulate_tracks};
 use super::two_view::TwoViewGeometry;
+use crate::statistics::median;
 
 /// What the front end found out.
 pub(crate) struct Evidence<'a> {

@@ -4,9 +4,9 @@ use image::GrayImage;
 
 use super::features::{Features, is_masked_in};
 use super::front_end::Pictures;
-use super::map::median;
 use crate::control::Stage;
 use crate::error::{Error, ErrorKind, Result};
+use crate::statistics::median;
 use crate::video::Frames;
 
 /// Which features to keep.

@@ -6,7 +6,8 @@ use crate::camera::{Image, Point2D, Point3D, SparseModel};
 use crate::video::Frames;
 
 use super::level::{gravity, levelling};
-use super::map::{Keypoints, Map, median};
+use super::map::{Keypoints, Map};
+use crate::statistics::median;
 
 /// The median distance from a camera to what it sees, in the units of the model. Scale is unknown, but far from 1 it
 /// would run into the near planes and thresholds of programs that expect metres.

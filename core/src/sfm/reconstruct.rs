@@ -16,7 +16,7 @@ use super::front_end::{
 };
 use super::gate;
 use super::incremental::map_incrementally;
-use super::map::{Keypoints, Map, Observation, median, quantile};
+use super::map::{Keypoints, Map, Observation};
 use super::mapper::{
     Evidence, MAX_ERROR, MIN_ANGLE, complete, map_globally, polish, refine_principal_point,
     refine_second_radial,
@@ -32,6 +32,7 @@ use super::report::{Attempt, MappingMethod, SfmReport, Stopwatch, ranges};
 use super::support::support_of_pairs;
 use super::triangulation::{TriangulationOptions, Views as TriangulationViews, triangulate_tracks};
 use super::two_view::{TwoViewGeometry, TwoViewOptions, Views, verify_pairs};
+use crate::statistics::{median, quantile};
 
 /// How to reconstruct.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

@@ -9,8 +9,9 @@
 use nalgebra::{Matrix3, UnitQuaternion, Vector3};
 use rayon::prelude::*;
 
-use super::map::{angle_between, median};
+use super::map::angle_between;
 use super::two_view::TwoViewGeometry;
+use crate::statistics::median;
 
 /// A depth counts if its two rays meet at this angle at least (radians).
 const MIN_ANGLE: f64 = 0.015;

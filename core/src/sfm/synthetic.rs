@@ -5,8 +5,9 @@ use nalgebra::{UnitQuaternion, Vector2, Vector3};
 use crate::camera::{Camera, CameraModel, Pose};
 use crate::random::Random;
 
-use super::map::{Map, MapPoint, Observation, median};
+use super::map::{Map, MapPoint, Observation};
 use super::two_view::{TwoViewConfig, TwoViewGeometry};
+use crate::statistics::median;
 
 /// Known cameras and points, and what the cameras see of them.
 pub(crate) struct Capture {

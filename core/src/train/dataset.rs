@@ -17,6 +17,7 @@ use crate::camera::{CameraModel, SparseModel};
 use crate::control::Control;
 use crate::error::{Error, ErrorKind, Result};
 use crate::raster::{Target, View};
+use crate::statistics::median;
 
 /// One posed picture.
 #[derive(Debug, Clone, PartialEq)]
@@ -305,12 +306,6 @@ pub(crate) fn to_camera(view: &View, p: &Vector3<f64>) -> Vector3<f64> {
 /// Camera depth of a world point.
 fn depth(view: &View, p: &Vector3<f64>) -> f64 {
     to_camera(view, p).z
-}
-
-/// The lower median.
-pub(crate) fn median(values: &mut [f64]) -> Option<f64> {
-    let middle = values.len().checked_sub(1)? / 2;
-    Some(*values.select_nth_unstable_by(middle, f64::total_cmp).1)
 }
 
 fn bytes_of(v: &Vector3<f64>) -> [u8; 24] {

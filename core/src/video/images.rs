@@ -14,6 +14,7 @@ use rayon::prelude::*;
 
 use crate::control::{Control, Stage, Warning};
 use crate::error::{Error, ErrorKind, Result};
+use crate::statistics::median;
 
 use super::contact_sheet::thumbnail;
 use super::keyframes::detail;
@@ -349,9 +350,8 @@ fn is_cut_off(bytes: &[u8]) -> bool {
 /// Sharpness relative to the median of all images: other than in a video, neighbours need not show the same.
 fn normalise_sharpness(stored: &mut [Stored]) {
     let mut details: Vec<f32> = stored.iter().map(|s| s.detail).collect();
-    details.sort_by(f32::total_cmp);
-    let median = details.get(details.len() / 2).copied().unwrap_or(1.0).max(1e-3);
-    stored.iter_mut().for_each(|s| s.frame.sharpness = s.detail / median);
+    let usual = median(&mut details).unwrap_or(1.0).max(1e-3);
+    stored.iter_mut().for_each(|s| s.frame.sharpness = s.detail / usual);
 }
 
 /// What we use of a picture's EXIF data.

@@ -8,6 +8,7 @@
 //! Alignment is by inverse composition (Baker and Matthews, IJCV 2004): gradients and the normal matrix of a corner's
 //! patch are computed once, on the reference. The patch means are subtracted, so that a change of exposure is no motion.
 
+use crate::statistics::median;
 /// Corners looked for: one in each cell of a grid with about this many cells.
 const CELLS: usize = 200;
 /// Patches reach this far from the corner, pixels at each pyramid level.
@@ -246,21 +247,12 @@ impl Reference {
         let seen = lengths.len() as f32 / total as f32;
         let still = lengths.iter().filter(|&&l| l < STILL * self.long_side).count() as f32 / total as f32;
         Some(Shift {
-            median: median(&mut lengths) / self.long_side,
-            step: median(&mut steps) / self.long_side,
+            median: median(&mut lengths).unwrap_or(0.0) / self.long_side,
+            step: median(&mut steps).unwrap_or(0.0) / self.long_side,
             seen,
             still,
         })
     }
-}
-
-/// The upper median; 0 of nothing.
-fn median(values: &mut [f32]) -> f32 {
-    if values.is_empty() {
-        return 0.0;
-    }
-    let middle = values.len() / 2;
-    *values.select_nth_unstable_by(middle, f32::total_cmp).1
 }
 
 impl Corner {

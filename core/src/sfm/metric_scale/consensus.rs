@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use crate::sfm::map::Map;
+use crate::statistics::weighted_median;
 
 use super::sightings::{Sighting, group};
 use super::square::{Corners, Fit, Rays, Shape};
@@ -149,12 +150,12 @@ fn judge(candidate: &Candidate) -> Finding {
 pub(super) fn agree(candidates: &mut [Candidate]) -> bool {
     let usable =
         |c: &Candidate| Some((c.fit?.edge.ln(), c.deviation())).filter(|_| c.finding == Finding::Used);
-    let mut measured: Vec<(f64, f64)> = candidates.iter().filter_map(usable).collect();
+    let measured: Vec<(f64, f64)> = candidates.iter().filter_map(usable).collect();
     let count = measured.len();
     if count == 0 {
         return false;
     }
-    let middle = weighted_median(&mut measured);
+    let middle = median_by_deviation(&measured);
     let mut agreeing = 0;
     for candidate in candidates.iter_mut() {
         let Some((log, deviation)) = usable(candidate) else { continue };
@@ -192,17 +193,9 @@ pub(super) fn excess_variance(tags: &[&Candidate], edge: f64) -> f64 {
     if freedom > 0.0 && c > 0.0 { ((q - freedom) / c).max(0.0) } else { 0.0 }
 }
 
-/// Median of (value, standard deviation), each counting by its inverse variance; no deviation counts as below 0.1 %.
-pub(super) fn weighted_median(values: &mut [(f64, f64)]) -> f64 {
-    values.sort_by(|a, b| a.0.total_cmp(&b.0));
-    let weight = |deviation: f64| 1.0 / (deviation * deviation + 1e-6);
-    let half = 0.5 * values.iter().map(|v| weight(v.1)).sum::<f64>();
-    let mut sum = 0.0;
-    for &(value, deviation) in values.iter() {
-        sum += weight(deviation);
-        if sum >= half {
-            return value;
-        }
-    }
-    0.0
+/// Median of (value, standard deviation), each counting by its inverse variance; no deviation counts as below 0.1 %. 0 of
+/// nothing.
+pub(super) fn median_by_deviation(values: &[(f64, f64)]) -> f64 {
+    let weighted = |&(value, deviation): &(f64, f64)| (value, 1.0 / (deviation * deviation + 1e-6));
+    weighted_median(&mut values.iter().map(weighted).collect::<Vec<_>>()).unwrap_or(0.0)
 }

@@ -24,8 +24,9 @@ use crate::fiducial::Tags;
 
 use super::bundle_adjustment::{Square, SquareView, Squares, adjust_with_squares, scale_deviation};
 use super::filters::filter_points;
-use super::map::{Keypoints, Map, median};
+use super::map::{Keypoints, Map};
 use super::mapper::{MAX_ERROR, MIN_ANGLE, keypoint_noise, polishing, principal_point_prior};
+use crate::statistics::median;
 use consensus::{Candidate, Finding, examine};
 
 pub use report::{ScaleReport, TagReport};
@@ -166,7 +167,7 @@ fn squares_of(
     let keypoint_noise = keypoint_noise(map, keypoints).unwrap_or(1.0);
     let corner_noise = median(&mut noises).unwrap_or(1.0);
     let precision = TRUST * (keypoint_noise / corner_noise).clamp(PRECISION.0, PRECISION.1);
-    Squares { items, edge: consensus::weighted_median(&mut logs).exp(), precision }
+    Squares { items, edge: consensus::median_by_deviation(&logs).exp(), precision }
 }
 
 /// ln(extent of the camera path / edge): the metric size of the path does not depend on the unit of the map.

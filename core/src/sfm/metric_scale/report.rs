@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::control::Warning;
 use crate::fiducial::Tags;
-use crate::sfm::map::median;
+use crate::statistics::median;
 
 use super::consensus::{Candidate, Finding, MIN_EDGE, MIN_VIEWS};
 use super::sightings::Sighting;

@@ -6,8 +6,9 @@ use crate::camera::Pose;
 use crate::control::Control;
 use crate::sfm::bundle_adjustment::CORNERS;
 use crate::sfm::levenberg_marquardt::{Stopping, minimise};
-use crate::sfm::map::{Map, angle_between, median};
+use crate::sfm::map::{Map, angle_between};
 use crate::sfm::projection::{Extrinsics, Loss, Projector};
+use crate::statistics::median;
 
 use super::sightings::Sighting;
 
