@@ -9,7 +9,7 @@ use std::time::Instant;
 use libreconstruct::Result;
 use libreconstruct::raster::cpu::CpuRasteriser;
 use libreconstruct::raster::{LossOptions, Rasteriser, StepOptions, Target, TrainState, View};
-use libreconstruct::scene::{Splats, sh_coefficients};
+use libreconstruct::splats::{Splats, sh_coefficients};
 
 const SH_DEGREE: u32 = 3;
 const PASSES: [&str; 7] =

@@ -9,7 +9,7 @@ use libreconstruct::Result;
 use libreconstruct::raster::{
     DeviceChoice, LossOptions, Rasteriser, StepOptions, Target, TrainState, View, open,
 };
-use libreconstruct::scene::{Splats, sh_coefficients};
+use libreconstruct::splats::{Splats, sh_coefficients};
 
 const SH_DEGREE: u32 = 3;
 const PASSES: [&str; 7] =

@@ -7,7 +7,7 @@
 
 use std::time::Instant;
 
-use libreconstruct::scene::{Splats, SpzOptions, SpzVersion};
+use libreconstruct::splats::{Splats, SpzOptions, SpzVersion};
 
 /// CPU seconds of this process so far, where the system tells (Linux).
 fn cpu_seconds() -> Option<f64> {

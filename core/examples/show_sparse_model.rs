@@ -5,7 +5,7 @@
 use std::path::Path;
 
 use libreconstruct::camera::{SparseModel, plot_poses};
-use libreconstruct::scene::{CameraData, CameraType, choose_preview_image, turntable_path};
+use libreconstruct::presentation::{CameraData, CameraType, choose_preview_image, turntable_path};
 
 fn main() -> libreconstruct::Result<()> {
     let arguments: Vec<String> = std::env::args().collect();

@@ -4,7 +4,7 @@
 //!
 //! ```text
 //! video file ─ video::extract_frames ─▶ Frames ─ sfm::reconstruct ─▶ SparseModel
-//!            ─ camera::undistort ─▶ PINHOLE frames ─ train::Trainer ─▶ Splats ─ scene ─▶ .ply .spz preview
+//!            ─ camera::undistort ─▶ PINHOLE frames ─ train::Trainer ─▶ Splats ─ presentation ─▶ preview
 //! ```
 //!
 //! - [`video`]: probe, decode (ffmpeg as a child process), pick sharp key frames.
@@ -14,7 +14,7 @@
 //! - [`background`]: masks of the object, on which all views agree; only if asked for. [`masks`]: masks as files.
 //! - [`raster`]: the differentiable rasteriser's passes, on the CPU and through wgpu.
 //! - [`train`]: fits Gaussians to the frames with those passes.
-//! - [`scene`]: Gaussian scenes and their files, preview, turntable.
+//! - [`splats`]: Gaussian scenes and their files. [`presentation`]: what is shown of them: preview, turntable.
 //! - [`pipeline`]: runs the stages in a folder, resumably.
 //! - [`service`]: users, uploads and jobs over one folder, with workers that run the pipeline; [`job`], [`database`] and
 //!   [`storage`] are its values, rows and files.
@@ -35,13 +35,16 @@ mod files;
 #[cfg(test)]
 mod interop;
 pub mod job;
+mod jpeg;
 pub mod masks;
 pub mod pipeline;
+pub mod presentation;
 mod random;
 pub mod raster;
-pub mod scene;
 pub mod service;
 pub mod sfm;
+pub mod splats;
+mod stage;
 mod statistics;
 pub mod storage;
 #[cfg(test)]
@@ -52,5 +55,6 @@ pub mod video;
 /// The version of the engine, for example `0.1.0`.
 pub const VERSION: &str = env!("CARGO_PKG_VERSION");
 
-pub use control::{CancelToken, Control, Event, Preview, Stage, Warning};
+pub use control::{CancelToken, Control, Event, Preview, Warning};
 pub use error::{Error, ErrorKind, Result};
+pub use stage::Stage;

@@ -8,7 +8,7 @@ use std::mem::MaybeUninit;
 use std::sync::mpsc;
 
 use libreconstruct::pipeline::{self, Quality, ReconstructionMethod, ReconstructionOptions};
-use libreconstruct::scene::CameraType;
+use libreconstruct::presentation::CameraType;
 use libreconstruct::{CancelToken, Control, Error, ErrorKind};
 
 use crate::argument::{Versioned, choice, optional_text, path, versioned};

@@ -7,8 +7,8 @@ use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 
 use libreconstruct::camera::Pose;
+use libreconstruct::raster::load_for_viewing;
 use libreconstruct::raster::{self, DeviceChoice, Rasteriser, Rendering, View};
-use libreconstruct::scene::load_for_viewing;
 use nalgebra::{Matrix3, Vector3};
 
 use crate::argument::{Output, Versioned, VersionedOutput, optional_text, path, slice, versioned};

@@ -5,7 +5,7 @@
 
 use std::ffi::c_char;
 
-use libreconstruct::scene::{SceneFormat, Splats, sh_coefficients};
+use libreconstruct::splats::{SceneFormat, Splats, sh_coefficients};
 
 use crate::argument::{Output, Versioned, VersionedOutput, path, slice, versioned};
 use crate::entry::{fallible, infallible};

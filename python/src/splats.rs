@@ -3,11 +3,10 @@
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use libreconstruct::presentation::{Splats as CoreSplats, TurntableOptions, write_turntable};
+use libreconstruct::raster::load_for_viewing;
 use libreconstruct::raster::{self, DeviceChoice, Rasteriser, Rendering};
-use libreconstruct::scene::{
-    SceneFormat, Splats as CoreSplats, SpzOptions, SpzVersion, TurntableOptions, load_for_viewing,
-    sh_coefficients, write_turntable,
-};
+use libreconstruct::splats::{SceneFormat, SpzOptions, SpzVersion, sh_coefficients};
 use libreconstruct::{Error, Result};
 use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;

@@ -10,7 +10,7 @@ use common::{SHORT, assert_success, capture, reconstruct, run, stderr};
 use libreconstruct::Control;
 use libreconstruct::background::find_model;
 use libreconstruct::masks::read_mask;
-use libreconstruct::scene::Splats;
+use libreconstruct::splats::Splats;
 use libreconstruct_tests::masks::{known_masks, opacity_outside, overlaps};
 use libreconstruct_tests::synthetic::{CaptureOptions, SubjectKind, generate};
 

@@ -51,7 +51,7 @@ fn kill_and_again_gives_the_same_scene() {
         for name in ["scene.ply", "scene.spz"] {
             let path = killed.join(name);
             if path.exists() {
-                libreconstruct::scene::Splats::read(&path).unwrap();
+                libreconstruct::splats::Splats::read(&path).unwrap();
             }
         }
     }

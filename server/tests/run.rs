@@ -9,7 +9,8 @@ use std::path::Path;
 
 use common::{SHORT, assert_success, capture, reconstruct, run};
 use libreconstruct::camera::{Image, SparseModel};
-use libreconstruct::scene::{CameraData, CameraType, Splats, choose_preview_image};
+use libreconstruct::presentation::{CameraData, CameraType, choose_preview_image};
+use libreconstruct::splats::Splats;
 use libreconstruct::video::Frames;
 use libreconstruct_tests::pose_error::{compare, read_poses};
 use nalgebra::Vector3;

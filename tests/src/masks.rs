@@ -5,7 +5,7 @@ use std::path::Path;
 use image::GrayImage;
 use libreconstruct::camera::{Camera, Image, Pose, SparseModel};
 use libreconstruct::masks::{coverage, find_mask, intersection_over_union, read_mask};
-use libreconstruct::scene::Splats;
+use libreconstruct::splats::Splats;
 use libreconstruct::{Error, ErrorKind, Result};
 use nalgebra::{Vector2, Vector3};
 use rayon::prelude::*;

@@ -343,7 +343,7 @@ fn smoothed(around: &[Neighbourhood], votes: &[Votes]) -> Vec<f32> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::scene::{SH_C0, Splats};
+    use crate::splats::{SH_C0, Splats};
 
     #[test]
     fn what_is_hidden_is_not_voted_on() {

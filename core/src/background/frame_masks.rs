@@ -11,9 +11,10 @@ use serde::{Deserialize, Serialize};
 use super::guided_filter::box_mean;
 use super::network::{NETWORK_SIDE, SaliencyNetwork};
 use super::weights::find_model;
-use crate::control::{Control, Stage};
+use crate::control::Control;
 use crate::error::{Error, ErrorKind, Result};
 use crate::masks::{LEAST_COVERAGE, coverage, find_masks, intersection_over_union, read_mask};
+use crate::stage::Stage;
 
 /// Where masks come from.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]

@@ -3,10 +3,11 @@
 use serde::{Deserialize, Serialize};
 
 use super::frame_masks::FrameMasks;
-use crate::control::{Control, Stage, Warning};
+use crate::control::{Control, Warning};
 use crate::error::Result;
 use crate::fiducial::Tags;
 use crate::sfm::{self, ObjectMasks, Reconstruction, SfmOptions};
+use crate::stage::Stage;
 use crate::video::Frames;
 
 /// What the poses were found from.

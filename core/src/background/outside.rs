@@ -9,7 +9,7 @@ use crate::control::Control;
 use crate::error::Result;
 use crate::masks::read_mask;
 use crate::raster;
-use crate::scene::Splats;
+use crate::splats::Splats;
 use crate::train::Dataset;
 
 /// The part of the views that see a splat in whose masks it must be: the visual hull of the final masks, which a few wrong

@@ -3,10 +3,12 @@
 
 use nalgebra::Vector3;
 
-use crate::control::{Control, Stage as PipelineStage};
+use crate::control::Control;
 use crate::error::Result;
+use crate::raster::load_for_viewing;
 use crate::raster::{self, DeviceChoice, Rasteriser};
-use crate::scene::{SH_C0, Splats, load_for_viewing, sh_coefficients};
+use crate::splats::{SH_C0, Splats, sh_coefficients};
+use crate::stage::Stage as PipelineStage;
 use crate::train::{Dataset, TrainOptions, Trainer};
 
 /// Long side of the pictures in training. Edges are found on the pictures afterwards, and what is trained on finer ones needs

@@ -15,10 +15,11 @@ use super::quick_scene::QuickScene;
 use super::sheet::{thumbnail, write_sheet};
 use super::views::{View, mask_of, through_lens};
 use crate::camera::{Camera, SparseModel};
-use crate::control::{Control, Stage as PipelineStage, Warning};
+use crate::control::{Control, Warning};
 use crate::error::{Error, ErrorKind, Result};
 use crate::masks::{LEAST_COVERAGE, coverage, intersection_over_union, mask_path, read_mask, write_mask};
 use crate::raster;
+use crate::stage::Stage as PipelineStage;
 use crate::train::{Dataset, scaled_view};
 use crate::video::Frames;
 

@@ -6,7 +6,7 @@ use image::imageops::{FilterType, resize};
 use image::{GrayImage, Rgb, RgbImage};
 
 use crate::error::Result;
-use crate::scene::write_jpeg;
+use crate::jpeg;
 
 /// Long side of a picture on the sheet.
 const THUMBNAIL: u32 = 144;
@@ -14,7 +14,6 @@ const GAP: u32 = 4;
 const SHEET: Rgb<u8> = Rgb([24, 24, 24]);
 /// What the background of a picture becomes.
 const REMOVED: [f32; 3] = [30.0, 90.0, 200.0];
-const QUALITY: u8 = 85;
 
 /// A picture for the sheet: what is removed becomes blue.
 pub(super) fn thumbnail(picture: &RgbImage, mask: &GrayImage) -> RgbImage {
@@ -46,5 +45,5 @@ pub(super) fn write_sheet(thumbnails: &[&RgbImage], path: &Path) -> Result<()> {
         let (left, top) = (GAP + cell % columns * widest, GAP + cell / columns * highest);
         image::imageops::replace(&mut sheet, *thumbnail, i64::from(left), i64::from(top));
     }
-    write_jpeg(&sheet, QUALITY, path)
+    jpeg::write(&sheet, jpeg::VIEWING_QUALITY, path)
 }

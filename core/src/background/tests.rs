@@ -10,7 +10,7 @@ use crate::camera::Pose;
 use crate::masks::{LEAST_COVERAGE, coverage, intersection_over_union};
 use crate::random::{Random, hash};
 use crate::raster;
-use crate::scene::{SH_C0, Splats};
+use crate::splats::{SH_C0, Splats};
 use crate::train::centre;
 
 const BALL: Vector3<f64> = Vector3::new(0.1, 0.0, -0.1);

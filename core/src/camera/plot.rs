@@ -7,14 +7,13 @@ use nalgebra::{Vector2, Vector3};
 
 use super::{Image, SparseModel};
 use crate::error::{Error, Result};
-use crate::scene::write_jpeg;
+use crate::jpeg;
 
 /// Side of each of the two square panels in pixels.
 const PANEL: usize = 900;
 const MARGIN: f64 = 40.0;
 const PAPER: [f32; 3] = [250.0, 250.0, 248.0];
 const GRID: [f32; 3] = [226.0, 228.0, 230.0];
-const QUALITY: u8 = 92;
 /// Length of a drawn camera in pixels.
 const CAMERA_LENGTH: f64 = 18.0;
 
@@ -25,7 +24,7 @@ const CAMERA_LENGTH: f64 = 18.0;
 /// # Errors
 /// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) if the model has no images, else the operating system's.
 pub fn plot_poses(model: &SparseModel, path: &Path) -> Result<()> {
-    write_jpeg(&draw(model)?, QUALITY, path)
+    jpeg::write(&draw(model)?, jpeg::VIEWING_QUALITY, path)
 }
 
 fn draw(model: &SparseModel) -> Result<RgbImage> {

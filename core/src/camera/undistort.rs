@@ -12,19 +12,17 @@ use std::io::Write;
 use std::path::Path;
 use std::sync::Mutex;
 
-use image::codecs::jpeg::JpegEncoder;
 use image::{DynamicImage, ImageDecoder, ImageFormat, ImageReader, RgbImage, RgbaImage};
 use rayon::prelude::*;
 
 use super::{Camera, Image, SparseModel};
-use crate::control::{Control, Stage};
+use crate::control::Control;
 use crate::error::{Error, ErrorKind, Result};
 use crate::files;
+use crate::jpeg;
+use crate::stage::Stage;
 use lens::Undistortion;
 use resample::Picture;
-
-/// Quality of the JPEGs; at 4:4:4 the loss is about a grey level, well below what training reaches.
-const JPEG_QUALITY: u8 = 96;
 
 /// Undistorts the pictures of `model`, which are in the folder `images`, into `output/images`, and writes the model that
 /// describes them to `output/sparse`. Returns that model: the same ids, names, poses and points, PINHOLE cameras, and
@@ -103,16 +101,16 @@ fn undistort_file(lens: &Undistortion, source: &Path, target: &Path) -> Result<(
     let invalid = || Error::new(ErrorKind::Internal, "the undistorted picture has the wrong size");
     let picture: DynamicImage = match has_alpha {
         true => RgbaImage::from_raw(width, height, values).ok_or_else(invalid)?.into(),
-        false => RgbImage::from_raw(width, height, values).ok_or_else(invalid)?.into(),
+        false => {
+            let picture = RgbImage::from_raw(width, height, values).ok_or_else(invalid)?;
+            if format == ImageFormat::Jpeg {
+                return jpeg::write(&picture, jpeg::WORKING_QUALITY, target);
+            }
+            picture.into()
+        }
     };
     let mut bytes = std::io::Cursor::new(Vec::new());
-    let encoded = match format {
-        ImageFormat::Jpeg => {
-            picture.write_with_encoder(JpegEncoder::new_with_quality(&mut bytes, JPEG_QUALITY))
-        }
-        format => picture.write_to(&mut bytes, format),
-    };
-    encoded.map_err(|e| {
+    picture.write_to(&mut bytes, format).map_err(|e| {
         Error::new(ErrorKind::Internal, format!("cannot encode {}: {e}", target.display())).caused_by(e)
     })?;
     files::write_atomically(target, |out| out.write_all(bytes.get_ref()))

@@ -2,8 +2,9 @@
 
 use serde::Serialize;
 
-use crate::control::{Stage, Warning};
+use crate::control::Warning;
 use crate::job::{ArtifactKind, BlobName, CameraData, JobId, JobRequest, Submitted, Tier, Timestamp, UserId};
+use crate::stage::Stage;
 
 /// What is needed to check a key.
 #[derive(Debug, Clone, PartialEq, Eq)]

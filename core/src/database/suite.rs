@@ -6,12 +6,13 @@ use super::{
     Claim, Clock, FileOwner, Inserted, JobDatabase, Lease, LeaseState, ManualClock, NewJob, Progress,
     Publication, UploadedVideo,
 };
-use crate::control::{Stage, Warning};
+use crate::control::Warning;
 use crate::error::{ErrorKind, Result};
 use crate::job::{
     ApiKey, ArtifactKind, BlobName, CameraData, CameraType, CameraUpdate, Failure, Job, JobId, JobRequest,
     JobState, JobStatus, JobUpdate, Limits, ListQuery, Submitted, Tier, User, UserId, VideoExtension, Xyz,
 };
+use crate::stage::Stage;
 
 const LEASE: u64 = 30;
 const ATTEMPTS: u32 = 3;

@@ -8,7 +8,8 @@ use rayon::prelude::*;
 use super::{Tag, Tags};
 use crate::control::Control;
 use crate::error::{Error, Result};
-use crate::video::{Frames, contact_sheet, encode_jpeg, thumbnail, write_number, write_picture};
+use crate::jpeg;
+use crate::video::{Frames, contact_sheet, thumbnail, write_number};
 
 const EDGE: Rgb<u8> = Rgb([255, 40, 200]);
 /// The edge from the bottom left to the bottom right corner: it tells which way the tag is turned.
@@ -42,13 +43,13 @@ pub fn show_tags(frames: &Frames, tags: &Tags, folder: &Path, control: &Control)
         if !seen.is_empty() {
             draw_tags(&mut picture, seen);
             let name = Path::new(&frame.name).with_extension("jpg");
-            write_picture(folder, &name.to_string_lossy(), &encode_jpeg(&picture)?)?;
+            jpeg::write(&picture, jpeg::VIEWING_QUALITY, &folder.join(name))?;
         }
         Ok((frame.index, thumbnail(picture)))
     };
     let count = frames.frames.len().min(tags.frames.len());
     let thumbnails: Vec<(u64, RgbImage)> = (0..count).into_par_iter().map(show).collect::<Result<_>>()?;
-    write_picture(folder, "tags.jpg", &encode_jpeg(&contact_sheet(&thumbnails))?)?;
+    jpeg::write(&contact_sheet(&thumbnails), jpeg::VIEWING_QUALITY, &folder.join("tags.jpg"))?;
     Ok(tags.frames.iter().filter(|f| !f.tags.is_empty()).count())
 }
 

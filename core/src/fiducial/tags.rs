@@ -7,9 +7,10 @@ use std::path::Path;
 use serde::{Deserialize, Serialize};
 
 use super::detector::{Detector, Found};
-use crate::control::{Control, Stage};
+use crate::control::Control;
 use crate::error::{Error, ErrorKind, Result};
 use crate::files::write_atomically;
+use crate::stage::Stage;
 use crate::video::{Frames, at_full_size};
 
 /// A tag whose bits are nearer to the threshold than this (mean, of 255) is noise, or too blurred to be measured.

@@ -25,7 +25,7 @@ pub use time::Timestamp;
 pub use update::{CameraUpdate, JobUpdate};
 
 pub use crate::pipeline::ReconstructionMethod;
-pub use crate::scene::{CameraData, CameraType, Xyz};
+pub use crate::presentation::{CameraData, CameraType, Xyz};
 
 /// What can be fetched of a job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize)]

@@ -3,8 +3,9 @@
 use serde::{Deserialize, Serialize};
 
 use super::{BlobName, CameraData, JobId, JobStatus, Timestamp, UserId};
-use crate::control::{Stage, Warning};
+use crate::control::Warning;
 use crate::pipeline::ReconstructionMethod;
+use crate::stage::Stage;
 
 /// A job. Serialises to exactly the thirteen fields of the interface; the rest is in `details`.
 #[derive(Debug, Clone, PartialEq, Serialize)]

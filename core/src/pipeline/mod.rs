@@ -23,12 +23,13 @@ pub use workspace::StageCost;
 
 use crate::background::{self, ObjectOutline};
 use crate::camera::SparseModel;
-use crate::control::{Control, Stage};
+use crate::control::Control;
 use crate::error::{Error, ErrorKind, Result};
+use crate::presentation::{CameraData, PREVIEW_SIDE, choose_preview_image, write_preview, write_turntable};
 use crate::raster;
-use crate::scene::{
-    CameraData, PREVIEW_SIDE, Splats, choose_preview_image, load_for_viewing, write_preview, write_turntable,
-};
+use crate::raster::load_for_viewing;
+use crate::splats::Splats;
+use crate::stage::Stage;
 use crate::train::{Dataset, Trainer};
 use crate::video::{Frames, extract_frames};
 use cost::Meter;

@@ -3,7 +3,8 @@
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
-use crate::control::{Control, Event, Stage};
+use crate::control::{Control, Event};
+use crate::stage::Stage;
 
 /// Share of each stage in the whole, as typical runs on a CPU show; only the bar's evenness depends on it.
 const SHARES: [(Stage, f32); 4] =

@@ -8,7 +8,7 @@ use super::options::ReconstructionOptions;
 use super::workspace::StageCost;
 use crate::background::BackgroundReport;
 use crate::control::Warning;
-use crate::scene::CameraData;
+use crate::presentation::CameraData;
 use crate::sfm::SfmReport;
 use crate::train::{Evaluation, TrainReport};
 use crate::video::{FrameSource, Frames};

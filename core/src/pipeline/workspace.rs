@@ -13,10 +13,10 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
-use crate::control::Stage;
 use crate::error::{Error, ErrorKind, Result};
 use crate::file_lock::FileLock;
 use crate::files::write_atomically;
+use crate::stage::Stage;
 
 /// Hex SHA-256 that identifies what a stage was made from.
 pub(super) type Key = String;

@@ -25,8 +25,9 @@ pub use device::{AdapterInfo, DeviceChoice, adapters, open};
 
 use serde::{Deserialize, Serialize};
 
+use crate::camera::{Camera, Pose};
 use crate::error::Result;
-use crate::scene::Splats;
+use crate::splats::{OPACITY_MIN, Splats};
 
 /// Side of the square tiles in pixels.
 pub const TILE: u32 = 16;
@@ -35,7 +36,7 @@ pub const NEAR: f64 = 0.01;
 /// Added to the diagonal of the 2D covariance, px².
 pub const DILATION: f64 = 0.3;
 /// Contributions below this are dropped.
-pub const ALPHA_MIN: f64 = 1.0 / 255.0;
+pub const ALPHA_MIN: f64 = OPACITY_MIN;
 /// No splat is more opaque than this.
 pub const ALPHA_MAX: f64 = 0.999;
 /// A pixel stops before its transmittance would fall below this.
@@ -60,6 +61,24 @@ pub struct View {
     pub width: u32,
     /// Picture height in pixels.
     pub height: u32,
+}
+
+impl View {
+    /// What `camera` at `pose` sees, without the distortion of its lens.
+    pub fn new(camera: &Camera, pose: &Pose) -> Self {
+        let rotation = pose.rotation_matrix();
+        let ((fx, fy), center) = (camera.focal(), camera.principal_point());
+        Self {
+            rotation: std::array::from_fn(|r| std::array::from_fn(|c| rotation[(r, c)])),
+            translation: pose.translation.into(),
+            fx,
+            fy,
+            cx: center.x,
+            cy: center.y,
+            width: camera.width,
+            height: camera.height,
+        }
+    }
 }
 
 /// A picture to be matched. It lives in the implementation once added.
@@ -298,4 +317,13 @@ pub trait Rasteriser: Send {
         self.rasterise(background)?;
         self.rendering()
     }
+}
+
+/// Loads a scene that is only looked at, not trained.
+///
+/// # Errors
+/// Those of [`Splats::check`] and [`Rasteriser::load`].
+pub fn load_for_viewing(rasteriser: &mut dyn Rasteriser, splats: &Splats) -> Result<()> {
+    splats.check()?;
+    rasteriser.load(&TrainState { splats: splats.clone(), ..TrainState::default() })
 }

@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 
 use super::{LossOptions, Rasteriser, StepOptions, Target, TrainState, View};
 use crate::random::Random;
-use crate::scene::{Splats, sh_coefficients};
+use crate::splats::{Splats, sh_coefficients};
 
 /// A scene, a view and one step.
 #[derive(Debug, Clone)]

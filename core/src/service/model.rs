@@ -15,7 +15,7 @@ use super::test_world::{World, open};
 use super::worker::Worker;
 use super::workspace::{JobWorkspace, Workspaces};
 use super::{Idempotency, Outcome, Runner, Service, ServiceOptions, UploadFacts, WorkerOptions};
-use crate::control::{CancelToken, Control, Stage};
+use crate::control::{CancelToken, Control};
 use crate::database::{Claim, LeaseState, Progress};
 use crate::error::{Error, ErrorKind, Result};
 use crate::job::{
@@ -23,6 +23,7 @@ use crate::job::{
     UserId, Xyz,
 };
 use crate::pipeline::ReconstructionOptions;
+use crate::stage::Stage;
 use crate::storage::BlobKey;
 
 const LEASE: u64 = 30;

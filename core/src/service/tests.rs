@@ -10,12 +10,13 @@ use std::time::{Duration, Instant};
 use super::test_world::World;
 use super::worker::{Worked, Worker};
 use super::{Environment, Idempotency, Outcome, Runner, Service, Submission, WorkerOptions};
-use crate::control::{CancelToken, Control, Stage, Warning};
+use crate::control::{CancelToken, Control, Warning};
 use crate::error::{Error, ErrorKind, Result};
 use crate::job::{
     ArtifactKind, CameraData, CameraUpdate, JobRequest, JobStatus, JobUpdate, ListQuery, Tier, Xyz,
 };
 use crate::pipeline::ReconstructionOptions;
+use crate::stage::Stage;
 
 /// Runs a closure in place of the pipeline.
 struct Quick<F>(F);

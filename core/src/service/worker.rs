@@ -17,11 +17,12 @@ use std::time::{Duration, Instant};
 use super::runner::{Outcome, Runner};
 use super::workspace::JobWorkspace;
 use super::{PipelineRunner, Service};
-use crate::control::{CancelToken, Control, Event, Stage, Warning};
+use crate::control::{CancelToken, Control, Event, Warning};
 use crate::database::{Claim, Lease, LeaseState, Progress, Publication};
 use crate::error::{Error, ErrorKind, Result};
 use crate::failpoints;
 use crate::job::{ArtifactKind, Failure};
+use crate::stage::Stage;
 use crate::storage::BlobKey;
 
 /// How often an idle worker looks for jobs that another process submitted.

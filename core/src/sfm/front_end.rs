@@ -7,8 +7,9 @@ use nalgebra::{UnitQuaternion, Vector2};
 use rayon::prelude::*;
 
 use crate::camera::Camera;
-use crate::control::{Control, Stage};
+use crate::control::Control;
 use crate::error::{Error, ErrorKind, Result};
+use crate::stage::Stage;
 use crate::video::Frames;
 
 use super::SfmOptions;

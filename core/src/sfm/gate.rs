@@ -6,8 +6,9 @@
 use nalgebra::{Matrix3, Vector2};
 
 use crate::camera::Camera;
-use crate::control::{Stage, Warning};
+use crate::control::Warning;
 use crate::error::{Error, ErrorKind, Result};
+use crate::stage::Stage;
 use crate::video::Frames;
 
 use super::features::Features;

@@ -4,8 +4,8 @@ use image::GrayImage;
 
 use super::features::{Features, is_masked_in};
 use super::front_end::Pictures;
-use crate::control::Stage;
 use crate::error::{Error, ErrorKind, Result};
+use crate::stage::Stage;
 use crate::statistics::median;
 use crate::video::Frames;
 

@@ -5,9 +5,10 @@ use std::borrow::Cow;
 use serde::{Deserialize, Serialize};
 
 use crate::camera::{Camera, CameraModel, SparseModel};
-use crate::control::{Control, Stage, Warning};
+use crate::control::{Control, Warning};
 use crate::error::{Error, ErrorKind, Result};
 use crate::fiducial::{Tags, detect_tags};
+use crate::stage::Stage;
 use crate::video::Frames;
 
 use super::features::FeatureOptions;

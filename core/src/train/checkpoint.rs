@@ -13,7 +13,7 @@ use sha2::{Digest, Sha256};
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::raster::{DensityStatistics, TrainState};
-use crate::scene::{Splats, sh_coefficients};
+use crate::splats::{Splats, sh_coefficients};
 
 const MAGIC: &[u8; 8] = b"LRTRAIN\n";
 const VERSION: u32 = 1;

@@ -9,8 +9,9 @@ use serde::{Deserialize, Serialize};
 use super::dataset::Dataset;
 use crate::control::Control;
 use crate::error::{Error, Result};
+use crate::raster::load_for_viewing;
 use crate::raster::{Rasteriser, View};
-use crate::scene::{Splats, load_for_viewing};
+use crate::splats::Splats;
 
 /// The score of one held-out view.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

@@ -4,7 +4,7 @@
 //! differences mean something: a common factor could as well be in the scene. So their mean over the training pictures
 //! is moved into the colours when the scene is shown or exported, which is then in the mean exposure.
 
-use crate::scene::{SH_C0, Splats};
+use crate::splats::{SH_C0, Splats};
 
 /// Changes nothing.
 pub(crate) const IDENTITY: [f32; 12] = [1.0, 0.0, 0.0, 0.0, 0.0, 1.0, 0.0, 0.0, 0.0, 0.0, 1.0, 0.0];

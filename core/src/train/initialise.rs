@@ -10,7 +10,7 @@ use super::stereo;
 use crate::control::Control;
 use crate::error::{Error, ErrorKind, Result};
 use crate::random::{Random, hash};
-use crate::scene::{SH_C0, Splats, sh_coefficients};
+use crate::splats::{SH_C0, Splats, sh_coefficients};
 
 /// A point that becomes a Gaussian.
 #[derive(Debug, Clone, Copy, PartialEq)]

@@ -1,6 +1,6 @@
 //! Fits Gaussians to undistorted frames with known poses.
 //!
-//! In: a PINHOLE [`crate::camera::SparseModel`] and its pictures ([`Dataset`]). Out: [`crate::scene::Splats`], and scores
+//! In: a PINHOLE [`crate::camera::SparseModel`] and its pictures ([`Dataset`]). Out: [`crate::splats::Splats`], and scores
 //! on held-out views. The arithmetic is done by a [`crate::raster::Rasteriser`]; here are schedule and policy: the first
 //! Gaussians, learning rates, resolution stages, density control, exposures, checkpoints.
 

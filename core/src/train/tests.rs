@@ -11,7 +11,7 @@ use crate::error::ErrorKind;
 use crate::random::Random;
 use crate::raster::cpu::CpuRasteriser;
 use crate::raster::{DeviceChoice, Rasteriser, open};
-use crate::scene::{SH_C0, Splats};
+use crate::splats::{SH_C0, Splats};
 
 const SIZE: (u32, u32) = (64, 48);
 

@@ -12,11 +12,12 @@ use super::initialise;
 use super::options::TrainOptions;
 use super::picture::Picture;
 use super::schedule::Schedule;
-use crate::control::{Control, Preview, Stage, Warning};
+use crate::control::{Control, Preview, Warning};
 use crate::error::{Error, ErrorKind, Result};
 use crate::random::{Random, hash};
 use crate::raster::{LossOptions, Rasteriser, Rendering, StepStatistics, TrainState, View};
-use crate::scene::Splats;
+use crate::splats::Splats;
+use crate::stage::Stage;
 
 /// Pictures that would take more than this in the rasteriser are trained on at a lower resolution.
 const TARGET_BYTES_MAX: u64 = 8 << 30;
@@ -84,16 +85,13 @@ impl Trainer {
         let mut trainer = Self::prepare(dataset, options, rasteriser)?;
         let splats = initialise::splats(&trainer.dataset, &trainer.options, trainer.cap, control)?;
         trainer.initial_count = splats.len();
-        let zero = zeros_like(&splats);
         let exposures = if trainer.options.exposure_compensation { trainer.dataset.train.len() } else { 0 };
         trainer.rasteriser.load(&TrainState {
-            first_moments: zero.clone(),
-            second_moments: zero,
             splats,
             exposures: vec![exposure::IDENTITY; exposures],
             exposure_first_moments: vec![[0.0; 12]; exposures],
             exposure_second_moments: vec![[0.0; 12]; exposures],
-            statistics: Default::default(),
+            ..TrainState::default()
         })?;
         Ok(trainer)
     }
@@ -386,7 +384,8 @@ impl Trainer {
         let mean = self.mean_exposure()?;
         let mut splats = self.rasteriser.splats()?;
         exposure::bake(&mut splats, &mean);
-        Ok(visible_only(&splats))
+        splats.remove_invisible();
+        Ok(splats)
     }
 
     fn mean_exposure(&mut self) -> Result<[f32; 12]> {
@@ -496,37 +495,4 @@ fn check_finite(statistics: &StepStatistics, step: u32) -> Result<()> {
     )
     .hint("lower the learning rates, or check the poses")
     .at(Stage::Train))
-}
-
-fn zeros_like(splats: &Splats) -> Splats {
-    Splats {
-        means: vec![[0.0; 3]; splats.len()],
-        log_scales: vec![[0.0; 3]; splats.len()],
-        rotations: vec![[0.0; 4]; splats.len()],
-        opacities: vec![0.0; splats.len()],
-        sh_degree: splats.sh_degree,
-        sh: vec![0.0; splats.sh.len()],
-        antialiased: splats.antialiased,
-    }
-}
-
-/// Without those that are never drawn: opacity under 1/255, or values that are not finite.
-fn visible_only(splats: &Splats) -> Splats {
-    let per_splat = splats.sh.len() / splats.len().max(1);
-    let faintest = -(254.0f32.ln());
-    let mut kept = Splats::with_capacity(splats.len(), splats.sh_degree);
-    kept.antialiased = splats.antialiased;
-    for i in 0..splats.len() {
-        let sh = &splats.sh[i * per_splat..(i + 1) * per_splat];
-        let finite =
-            splats.means[i].iter().chain(&splats.log_scales[i]).chain(&splats.rotations[i]).chain(sh);
-        if splats.opacities[i] >= faintest && finite.copied().all(f32::is_finite) {
-            kept.means.push(splats.means[i]);
-            kept.log_scales.push(splats.log_scales[i]);
-            kept.rotations.push(splats.rotations[i]);
-            kept.opacities.push(splats.opacities[i]);
-            kept.sh.extend_from_slice(sh);
-        }
-    }
-    kept
 }

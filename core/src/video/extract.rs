@@ -8,8 +8,10 @@ use std::path::Path;
 use image::RgbImage;
 use rayon::prelude::*;
 
-use crate::control::{Control, Stage, Warning};
+use crate::control::{Control, Warning};
 use crate::error::{Error, ErrorKind, Result};
+use crate::jpeg;
+use crate::stage::Stage;
 
 use super::contact_sheet::{contact_sheet, thumbnail};
 use super::decode::{Decoder, can_tone_map};
@@ -75,7 +77,7 @@ fn extract(input: &Path, output: &Path, options: &FrameOptions, control: &Contro
         None => images::take(input, output, options, control)?,
     };
     control.check()?;
-    picture::write(output, "frames.jpg", &picture::jpeg(&contact_sheet(&thumbnails))?)?;
+    jpeg::write(&contact_sheet(&thumbnails), jpeg::VIEWING_QUALITY, &output.join("frames.jpg"))?;
     frames.save()?;
     for warning in &frames.warnings {
         control.warn(Stage::Frames, warning.clone());
@@ -248,7 +250,7 @@ fn store(
             .into_par_iter()
             .map(|(choice, picture)| {
                 let name = Frames::name_of(choice.number);
-                picture::write(output, &name, &picture::jpeg(&picture)?)?;
+                picture::write(output, &name, &jpeg::encode(&picture, jpeg::WORKING_QUALITY)?)?;
                 let frame = Frame {
                     name,
                     index: choice.number,

@@ -5,8 +5,9 @@ use std::path::Path;
 use image::GrayImage;
 use rayon::prelude::*;
 
-use crate::control::{Control, Stage};
+use crate::control::Control;
 use crate::error::{Error, ErrorKind, Result};
+use crate::stage::Stage;
 
 use super::decode::Decoder;
 use super::probe::probe;

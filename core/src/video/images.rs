@@ -12,8 +12,10 @@ use std::path::{Path, PathBuf};
 use image::{DynamicImage, GenericImageView, GrayImage, ImageFormat, RgbImage};
 use rayon::prelude::*;
 
-use crate::control::{Control, Stage, Warning};
+use crate::control::{Control, Warning};
 use crate::error::{Error, ErrorKind, Result};
+use crate::jpeg;
+use crate::stage::Stage;
 use crate::statistics::median;
 
 use super::contact_sheet::thumbnail;
@@ -305,7 +307,7 @@ fn store(path: &Path, index: u64, stem: &str, output: &Path, longest: u32) -> Re
     } else {
         let small = picture::shrink_rgb(upright.into_rgb8(), longest);
         let png = copied && format == ImageFormat::Png;
-        let encoded = if copied { bytes } else { picture::jpeg(&small)? };
+        let encoded = if copied { bytes } else { jpeg::encode(&small, jpeg::WORKING_QUALITY)? };
         (format!("{stem}.{}", if png { "png" } else { "jpg" }), encoded, small)
     };
     picture::write(output, &name, &encoded)?;
@@ -444,7 +446,7 @@ mod tests {
     #[test]
     fn a_jpeg_without_its_end_is_noticed() {
         let picture = RgbImage::from_fn(64, 64, |x, y| image::Rgb([(x * y) as u8, (x * 7) as u8, y as u8]));
-        let whole = picture::jpeg(&picture).unwrap();
+        let whole = jpeg::encode(&picture, jpeg::WORKING_QUALITY).unwrap();
         assert!(!is_cut_off(&whole));
         assert!(is_cut_off(&whole[..whole.len() / 2]));
         assert!(is_cut_off(&whole[..10]) && is_cut_off(&[]));

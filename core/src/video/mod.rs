@@ -25,7 +25,6 @@ pub use encode::VideoWriter;
 pub use extract::{extract_frames, probe_video as probe};
 pub use frames::{Frame, FrameOptions, FrameSource, Frames, VideoInfo};
 pub(crate) use full_size::at_full_size;
-pub(crate) use picture::{jpeg as encode_jpeg, write as write_picture};
 pub(crate) use probe::quick_check;
 
 /// Long side of the pictures on which frames are measured.

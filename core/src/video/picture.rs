@@ -7,12 +7,10 @@ use std::path::Path;
 
 use image::codecs::png::PngEncoder;
 use image::{DynamicImage, ImageDecoder, ImageEncoder, ImageReader, RgbImage, RgbaImage};
-use jpeg_encoder::{ColorType, Encoder, SamplingFactor};
 
 use crate::error::{Error, ErrorKind, Result};
+use crate::files::write_atomically;
 
-/// Quality of stored JPEG pictures: the loss is below the noise of a camera.
-const JPEG_QUALITY: u8 = 95;
 /// Most pixels of a picture that is read.
 pub(super) const MAX_PIXELS: u64 = 128_000_000;
 /// Longest side of a picture that is read.
@@ -122,18 +120,6 @@ pub(super) fn shrink_rgba(mut picture: RgbaImage, longest: u32) -> RgbaImage {
     })
 }
 
-/// The picture as JPEG without chroma subsampling.
-pub(crate) fn jpeg(picture: &RgbImage) -> Result<Vec<u8>> {
-    let fails = |why: String| Error::new(ErrorKind::Internal, format!("cannot encode a JPEG picture: {why}"));
-    let side = |side: u32| u16::try_from(side).map_err(|_| fails(format!("{side} pixels are too many")));
-    let (width, height) = (side(picture.width())?, side(picture.height())?);
-    let mut bytes = Vec::with_capacity(picture.as_raw().len() / 4);
-    let mut encoder = Encoder::new(&mut bytes, JPEG_QUALITY);
-    encoder.set_sampling_factor(SamplingFactor::F_1_1);
-    encoder.encode(picture.as_raw(), width, height, ColorType::Rgb).map_err(|e| fails(e.to_string()))?;
-    Ok(bytes)
-}
-
 /// The picture as PNG with alpha.
 pub(super) fn png(picture: &RgbaImage) -> Result<Vec<u8>> {
     let mut bytes = Vec::new();
@@ -179,21 +165,9 @@ pub(super) fn decode(source: impl std::io::BufRead + Seek, path: &Path) -> Resul
     DynamicImage::from_decoder(decoder).map_err(damaged)
 }
 
-/// Writes `bytes` to `folder/name`: under another name first, on the disk before it gets its own.
+/// Writes `bytes` to `folder/name`, which appears whole or not at all.
 pub(crate) fn write(folder: &Path, name: &str, bytes: &[u8]) -> Result<()> {
-    let path = folder.join(name);
-    let partial = folder.join(format!(".{name}.partial"));
-    let written = || -> std::io::Result<()> {
-        let mut file = File::create(&partial)?;
-        file.write_all(bytes)?;
-        file.sync_data()?;
-        std::fs::rename(&partial, &path)
-    };
-    written().map_err(|e| {
-        // The first error is the one that matters.
-        let _ = std::fs::remove_file(&partial);
-        Error::io("write", &path, e)
-    })
+    write_atomically(&folder.join(name), |out| out.write_all(bytes))
 }
 
 #[cfg(test)]

@@ -10,6 +10,7 @@ use super::ffmpeg::Tools;
 use super::*;
 use crate::control::{CancelToken, Control, Event};
 use crate::error::ErrorKind;
+use crate::jpeg;
 use crate::test_data::capture;
 
 /// Runs ffmpeg to make a clip; none if this ffmpeg is not here or lacks what it needs (then there is nothing to test).
@@ -311,15 +312,15 @@ fn a_folder_of_images_is_taken_as_it_is_where_it_can_be() {
     std::fs::create_dir(&input).unwrap();
     let picture =
         |seed: u32| RgbImage::from_fn(96, 64, |x, y| image::Rgb([(x * 2) as u8, (y * 3 + seed) as u8, 90]));
-    let jpeg = super::picture::jpeg(&picture(0)).unwrap();
-    std::fs::write(input.join("a2.jpg"), &jpeg).unwrap();
+    let encoded = jpeg::encode(&picture(0), jpeg::WORKING_QUALITY).unwrap();
+    std::fs::write(input.join("a2.jpg"), &encoded).unwrap();
     picture(1).save(input.join("a10.png")).unwrap();
     picture(2).save(input.join("a1.webp")).unwrap();
     let cut_out =
         image::RgbaImage::from_fn(96, 64, |x, _| image::Rgba([9, 9, 9, if x < 48 { 0 } else { 255 }]));
     cut_out.save(input.join("b.png")).unwrap();
     picture(3).save(input.join("c large.png")).unwrap();
-    std::fs::write(input.join("broken.jpg"), &jpeg[..jpeg.len() / 2]).unwrap();
+    std::fs::write(input.join("broken.jpg"), &encoded[..encoded.len() / 2]).unwrap();
     std::fs::write(input.join("notes.txt"), b"notes").unwrap();
     std::fs::write(input.join(".hidden.jpg"), b"no").unwrap();
 
@@ -327,7 +328,7 @@ fn a_folder_of_images_is_taken_as_it_is_where_it_can_be() {
     let names: Vec<&str> = frames.frames.iter().map(|f| f.name.as_str()).collect();
     assert_eq!(names, ["a1.jpg", "a2.jpg", "a10.png", "b.png", "c large.png"]);
     assert_eq!(frames.total, 6);
-    assert_eq!(std::fs::read(output.join("a2.jpg")).unwrap(), jpeg, "copied byte by byte");
+    assert_eq!(std::fs::read(output.join("a2.jpg")).unwrap(), encoded, "copied byte by byte");
     assert_eq!(frames.alpha(3).unwrap().unwrap().get_pixel(0, 0).0, [0]);
     assert!(frames.alpha(0).unwrap().is_none() && frames.alpha(2).unwrap().is_none());
     assert!(difference(&frames.rgb(0).unwrap(), &picture(2)) < 3.0);

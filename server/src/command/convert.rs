@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 use libreconstruct::Result;
-use libreconstruct::scene::{SceneFormat, Splats, SpzOptions, SpzVersion};
+use libreconstruct::splats::{SceneFormat, Splats, SpzOptions, SpzVersion};
 
 use crate::Context;
 

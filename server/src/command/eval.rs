@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::Args;
 use libreconstruct::Result;
 use libreconstruct::raster::{DeviceChoice, open};
-use libreconstruct::scene::Splats;
+use libreconstruct::splats::Splats;
 use libreconstruct::train::{Dataset, evaluate_splats};
 
 use crate::Context;

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 use libreconstruct::camera::SparseModel;
-use libreconstruct::scene::Splats;
+use libreconstruct::splats::Splats;
 use libreconstruct::video::probe;
 use libreconstruct::{Error, Result};
 

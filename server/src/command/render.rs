@@ -4,10 +4,10 @@ use std::path::PathBuf;
 
 use clap::Args;
 use libreconstruct::camera::{Camera, CameraModel, Pose, SparseModel};
+use libreconstruct::presentation::{CameraData, TurntableOptions, write_preview, write_turntable};
+use libreconstruct::raster::load_for_viewing;
 use libreconstruct::raster::{DeviceChoice, open};
-use libreconstruct::scene::{
-    CameraData, Splats, TurntableOptions, load_for_viewing, write_preview, write_turntable,
-};
+use libreconstruct::splats::Splats;
 use libreconstruct::{Error, ErrorKind, Result};
 
 use crate::Context;

@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use clap::Args;
 use libreconstruct::Result;
 use libreconstruct::pipeline::{ReconstructionMethod, ReconstructionOptions, Report, files, reconstruct};
+use libreconstruct::presentation::CameraType;
 use libreconstruct::raster::DeviceChoice;
-use libreconstruct::scene::CameraType;
 
 use super::{MaskArguments, QualityArgument, ScaleArguments, mask_summary, scale_line};
 use crate::{Context, ui};

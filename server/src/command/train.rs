@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::Args;
 use libreconstruct::background::{MASKS, ObjectOutline, mask_dataset};
 use libreconstruct::raster::{DeviceChoice, open};
-use libreconstruct::scene::SceneFormat;
+use libreconstruct::splats::SceneFormat;
 use libreconstruct::train::{Dataset, TrainOptions, Trainer};
 use libreconstruct::{Error, Result};
 

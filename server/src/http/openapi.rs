@@ -106,7 +106,7 @@ mod tests {
         let sent = |value: Value| -> Vec<String> { value.as_object().unwrap().keys().cloned().collect() };
         let summary = JobSummary { job_id: JobId::random(), title: "a".to_owned() };
         assert_eq!(described("JobSummary"), sent(serde_json::to_value(summary).unwrap()));
-        let camera = serde_json::to_value(libreconstruct::scene::CameraData::default()).unwrap();
+        let camera = serde_json::to_value(libreconstruct::presentation::CameraData::default()).unwrap();
         assert_eq!(described("CameraData"), sent(camera));
         assert_eq!(described("Job").len(), 13);
         assert_eq!(described("Submitted").len(), 10);

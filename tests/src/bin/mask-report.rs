@@ -7,7 +7,7 @@ use std::process::ExitCode;
 
 use clap::Parser;
 use libreconstruct::Result;
-use libreconstruct::scene::Splats;
+use libreconstruct::splats::Splats;
 use libreconstruct_tests::masks::{known_masks, opacity_outside, overlaps};
 
 /// Compare the masks of a reconstruction with known ones.

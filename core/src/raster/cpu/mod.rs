@@ -27,7 +27,6 @@ mod x86;
 
 use std::sync::atomic::Ordering::Relaxed;
 
-pub(crate) use self::harmonics::harmonics_at;
 use self::intersect::Pairs;
 use self::loss::Loss;
 use self::project::Projection;
@@ -42,7 +41,7 @@ use super::{
     StepStatistics, Target, TargetId, TrainState, View,
 };
 use crate::error::{Error, ErrorKind, Result};
-use crate::scene::Splats;
+use crate::splats::Splats;
 
 /// The last pass that ran on the present parameters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]

@@ -5,12 +5,12 @@
 
 use rayon::prelude::*;
 
-use super::harmonics;
 use super::lanes::{Kernel, LANES, Lanes, each};
 use super::real::{Isa, Real};
 use super::state::{GEOMETRY, Geometry, Scene};
 use crate::error::{Error, ErrorKind, Result};
 use crate::raster::{ALPHA_MIN, DILATION, NEAR, TILE, View};
+use crate::splats::harmonics;
 
 /// Splats that one task handles; also the grain of the later passes over splats.
 pub(super) const CHUNK: usize = 256;
@@ -379,7 +379,7 @@ impl<T: Real> ProjectChunk<'_, T> {
     #[inline(always)]
     fn colour(&self, local: usize) -> [T; 3] {
         let (d, _) = direction(self.camera, &self.geometry[local]);
-        let basis = harmonics::basis(self.sh_degree, d);
+        let basis = harmonics::basis(self.sh_degree, d, T::of);
         let used = ((self.sh_degree + 1) * (self.sh_degree + 1)) as usize;
         let sh = &self.sh[local * self.sh_stride..][..used * 3];
         let mut rgb = [T::of(0.5); 3];

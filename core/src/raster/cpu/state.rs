@@ -6,7 +6,7 @@
 use super::real::Real;
 use crate::error::{Error, ErrorKind, Result};
 use crate::raster::{DensityStatistics, Target, TrainState};
-use crate::scene::{Splats, sh_coefficients};
+use crate::splats::{Splats, sh_coefficients};
 
 /// Index of the mean (3 values) in a [`Geometry`].
 pub(super) const MEAN: usize = 0;

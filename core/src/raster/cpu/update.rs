@@ -5,7 +5,7 @@
 
 use rayon::prelude::*;
 
-use super::harmonics::{self, MAX_COEFFICIENTS};
+use super::harmonics;
 use super::lanes::{Kernel, LANES, Lanes, each};
 use super::project::{
     CHUNK, Camera, Geometric, Projected, Projection, direction, dot, gather, geometric, rotation,
@@ -15,6 +15,7 @@ use super::real::{Isa, Real};
 use super::state::{GEOMETRY, Geometry, MEAN, OPACITY, Parameters, ROTATION, SCALE, Scene};
 use crate::error::Result;
 use crate::raster::StepOptions;
+use crate::splats::harmonics::{MAX_COEFFICIENTS, basis};
 
 /// Splats more opaque than this get no noise: its factor would be below 1e-21.
 const NOISE_OPACITY_MAX: f64 = 0.5;
@@ -165,7 +166,7 @@ impl<'a, T: Real> Chunk<'a, T> {
         let zero = T::default();
         let by_rgb = each!(c in 3 => if s.rgb[c] > zero { gradient[6 + c] } else { zero });
         let (d, inverse) = direction(self.camera, geometry);
-        let basis = harmonics::basis(self.sh_degree, d);
+        let basis = basis(self.sh_degree, d, T::of);
         let mut by_sh = [zero; SH];
         for k in 0..MAX_COEFFICIENTS {
             for c in 0..3 {

@@ -16,7 +16,7 @@ use crate::raster::{
     DensityStatistics, DeviceChoice, LossOptions, ProjectedSplat, Rasteriser, Rendering, SplatEdit,
     StepOptions, StepStatistics, Target, TargetId, TrainState, View,
 };
-use crate::scene::Splats;
+use crate::splats::Splats;
 
 /// Room for intersections at first.
 const ROOM: u32 = 1 << 18;

@@ -9,7 +9,7 @@ use super::kernels::{GROUP, PAGE};
 use super::recorder::Recorder;
 use crate::error::{Error, ErrorKind, Result};
 use crate::raster::{DensityStatistics, TrainState};
-use crate::scene::{Splats, sh_coefficients};
+use crate::splats::{Splats, sh_coefficients};
 
 /// Planes before those of the spherical harmonics: mean and opacity, rotation, scales.
 pub(super) const GEOMETRY_PLANES: usize = 3;

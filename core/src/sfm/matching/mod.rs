@@ -13,8 +13,9 @@ use rayon::prelude::*;
 
 use self::nearest::{Nearest, nearest};
 use super::features::Features;
-use crate::control::{Control, Stage};
+use crate::control::Control;
 use crate::error::{Error, Result};
+use crate::stage::Stage;
 
 /// Candidate matches of the pair (first, second) with first < second.
 #[derive(Debug, Clone, PartialEq)]

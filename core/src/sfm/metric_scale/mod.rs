@@ -18,9 +18,10 @@ mod tests;
 
 use nalgebra::Vector3;
 
-use crate::control::{Control, Stage, Warning};
+use crate::control::{Control, Warning};
 use crate::error::Result;
 use crate::fiducial::Tags;
+use crate::stage::Stage;
 
 use super::bundle_adjustment::{Square, SquareView, Squares, adjust_with_squares, scale_deviation};
 use super::filters::filter_points;

@@ -6,7 +6,7 @@ use crate::random::Random;
 use crate::raster::cpu::CpuRasteriser;
 use crate::raster::parity::{self, Case};
 use crate::raster::{Rasteriser, SplatEdit, StepOptions, TrainState, View};
-use crate::scene::Splats;
+use crate::splats::Splats;
 
 /// A view of the same cloud from nearer or farther: more or fewer pairs.
 fn nearer(case: &Case, depth: f64) -> View {

@@ -12,7 +12,8 @@ mod header;
 use std::io::Write;
 use std::path::Path;
 
-use super::splats::{Splats, sh_coefficients};
+use super::harmonics::sh_coefficients;
+use super::values::Splats;
 use crate::error::Result;
 use crate::files;
 use header::PlyReader;

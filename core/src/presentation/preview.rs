@@ -1,43 +1,16 @@
 //! A picture of the scene through any camera, rendered from the splats, as JPEG.
 
-use std::io::Write;
 use std::path::Path;
 
 use image::RgbImage;
-use image::codecs::jpeg::JpegEncoder;
 
-use super::splats::Splats;
 use crate::camera::{Camera, Pose};
 use crate::error::{Error, ErrorKind, Result};
-use crate::files;
-use crate::raster::{Rasteriser, Rendering, TrainState, View};
+use crate::jpeg;
+use crate::raster::{Rasteriser, Rendering, View};
 
 /// Long side of a preview in pixels at most.
 pub const PREVIEW_SIDE: u32 = 1280;
-const QUALITY: u8 = 88;
-
-/// Loads a scene that is only looked at, not trained.
-///
-/// # Errors
-/// Those of [`Rasteriser::load`].
-pub fn load_for_viewing(rasteriser: &mut dyn Rasteriser, splats: &Splats) -> Result<()> {
-    splats.check()?;
-    let zeros = Splats {
-        means: vec![[0.0; 3]; splats.len()],
-        log_scales: vec![[0.0; 3]; splats.len()],
-        rotations: vec![[0.0; 4]; splats.len()],
-        opacities: vec![0.0; splats.len()],
-        sh_degree: splats.sh_degree,
-        sh: vec![0.0; splats.sh.len()],
-        antialiased: splats.antialiased,
-    };
-    rasteriser.load(&TrainState {
-        splats: splats.clone(),
-        first_moments: zeros.clone(),
-        second_moments: zeros,
-        ..TrainState::default()
-    })
-}
 
 /// Renders the loaded scene as `camera` at `pose` sees it (without its distortion), at most `max_side` pixels along the
 /// longer side, over `background` (0 to 1), and writes it to `path` as JPEG, under a temporary name first.
@@ -53,18 +26,9 @@ pub fn write_preview(
     max_side: u32,
     path: &Path,
 ) -> Result<()> {
-    let view = view(&fitted(camera, max_side), pose);
+    let view = View::new(&fitted(camera, max_side), pose);
     let picture = picture(&rasteriser.render(&view, sh_degree, background)?)?;
-    write_jpeg(&picture, QUALITY, path)
-}
-
-/// Writes a picture as JPEG, under a temporary name first.
-pub(crate) fn write_jpeg(picture: &RgbImage, quality: u8, path: &Path) -> Result<()> {
-    let mut bytes = Vec::new();
-    picture.write_with_encoder(JpegEncoder::new_with_quality(&mut bytes, quality)).map_err(|e| {
-        Error::new(ErrorKind::Internal, format!("cannot encode {}: {e}", path.display())).caused_by(e)
-    })?;
-    files::write_atomically(path, |out| out.write_all(&bytes))
+    jpeg::write(&picture, jpeg::VIEWING_QUALITY, path)
 }
 
 /// The camera of the picture scaled down to a long side of `max_side`, if it is larger.
@@ -76,22 +40,6 @@ pub(super) fn fitted(camera: &Camera, max_side: u32) -> Camera {
     let scaled =
         |side: u32| (f64::from(side) * f64::from(max_side) / f64::from(long)).round().max(1.0) as u32;
     camera.scaled_to(scaled(camera.width), scaled(camera.height))
-}
-
-/// What the rasteriser needs to know of a camera.
-pub(super) fn view(camera: &Camera, pose: &Pose) -> View {
-    let rotation = pose.rotation_matrix();
-    let ((fx, fy), center) = (camera.focal(), camera.principal_point());
-    View {
-        rotation: std::array::from_fn(|r| std::array::from_fn(|c| rotation[(r, c)])),
-        translation: pose.translation.into(),
-        fx,
-        fy,
-        cx: center.x,
-        cy: center.y,
-        width: camera.width,
-        height: camera.height,
-    }
 }
 
 /// The rendering in 8 bits. Its colours are display colours already; what is out of range is clamped.
@@ -110,7 +58,8 @@ pub(super) mod tests {
     use super::*;
     use crate::camera::CameraModel;
     use crate::raster::cpu::CpuRasteriser;
-    use crate::scene::SH_C0;
+    use crate::raster::load_for_viewing;
+    use crate::splats::{SH_C0, Splats};
 
     /// A rasteriser that shows a red ball at (0, 0, 0) and a smaller green one at (1, 0, 0).
     pub(crate) fn two_balls() -> CpuRasteriser<f32> {

@@ -4,8 +4,8 @@ use std::fs::File;
 use std::io::Read;
 use std::path::Path;
 
-use super::splats::Splats;
 use super::spz::{SpzFrame, SpzOptions};
+use super::values::Splats;
 use crate::error::{Error, ErrorKind, Result};
 
 /// The formats in which scenes are written.

@@ -1,6 +1,7 @@
 //! Scenes for tests.
 
-use super::splats::{Splats, sh_coefficients};
+use super::harmonics::sh_coefficients;
+use super::values::Splats;
 use crate::random::Random;
 
 /// Splats in about the ranges of trained scenes, with unit quaternions.

@@ -1,14 +1,10 @@
 //! The splats as a structure of arrays.
 
+use super::harmonics::sh_coefficients;
 use crate::error::{Error, ErrorKind, Result};
 
-/// Value of the constant spherical harmonic; colour = 0.5 + `SH_C0` * f_dc + ...
-pub const SH_C0: f32 = 0.282_094_79;
-
-/// Number of spherical-harmonics coefficients per channel of `degree` (0 to 3): 1, 4, 9, 16.
-pub const fn sh_coefficients(degree: u32) -> usize {
-    ((degree + 1) * (degree + 1)) as usize
-}
+/// A splat more transparent than this, even in its middle, is in no picture: one step of an 8-bit colour.
+pub const OPACITY_MIN: f64 = 1.0 / 255.0;
 
 /// A Gaussian scene. All vectors have one entry per splat, except `sh`.
 ///
@@ -74,16 +70,19 @@ impl Splats {
         retain(&mut self.sh, 3 * sh_coefficients(self.sh_degree), &keep);
     }
 
-    /// Removes the splats that no rendering shows: more transparent than [`crate::raster::ALPHA_MIN`] even in their
-    /// centre. Returns how many. Done once before a scene is exported, all its files have the same splats.
-    pub fn remove_invisible(&mut self) -> usize {
-        let before = self.len();
-        let opacities = self.opacities.clone();
-        let opacity = |i: usize| 1.0 / (1.0 + (-f64::from(opacities[i])).exp());
-        // A logit that is not a number is kept: hiding it would hide a fault.
-        let invisible = |i: usize| opacity(i) < crate::raster::ALPHA_MIN;
-        self.retain(|i| !invisible(i));
-        before - self.len()
+    /// Removes the splats that no picture shows: fainter than [`OPACITY_MIN`] even in their middle, or with a value that is
+    /// not a number. Done once before a scene is exported, all its files have the same splats.
+    pub(crate) fn remove_invisible(&mut self) {
+        let per_splat = 3 * sh_coefficients(self.sh_degree);
+        let faintest = (OPACITY_MIN / (1.0 - OPACITY_MIN)).ln() as f32;
+        let shown: Vec<bool> = (0..self.len())
+            .map(|i| {
+                let geometry = self.means[i].iter().chain(&self.log_scales[i]).chain(&self.rotations[i]);
+                let mut values = geometry.chain(&self.sh[i * per_splat..(i + 1) * per_splat]);
+                self.opacities[i] >= faintest && values.all(|v| v.is_finite())
+            })
+            .collect();
+        self.retain(|i| shown[i]);
     }
 
     /// # Errors
@@ -124,11 +123,13 @@ mod tests {
         splats.opacities[0] = -5.55; // 1 / 258
         splats.opacities[1] = -5.53; // 1 / 253
         splats.opacities[50] = f32::NEG_INFINITY;
-        splats.opacities[99] = f32::NAN;
+        splats.opacities[98] = f32::NAN;
+        splats.sh[99 * 27 + 26] = f32::INFINITY;
         let whole = splats.clone();
-        assert_eq!(splats.remove_invisible(), 2);
+        splats.remove_invisible();
         splats.check().unwrap();
-        for (new, old) in (0..98).map(|i| (i, if i < 49 { i + 1 } else { i + 2 })) {
+        assert_eq!(splats.len(), 96);
+        for (new, old) in (0..96).map(|i| (i, if i < 49 { i + 1 } else { i + 2 })) {
             assert_eq!(splats.means[new], whole.means[old]);
             assert_eq!(splats.log_scales[new], whole.log_scales[old]);
             assert_eq!(splats.rotations[new], whole.rotations[old]);

@@ -10,7 +10,7 @@ use flate2::{Compress, Compression, Crc, FlushCompress};
 use rayon::prelude::*;
 
 use crate::error::{Error, ErrorKind, Result};
-use crate::scene::splats::sh_coefficients;
+use crate::splats::harmonics::sh_coefficients;
 
 const MAGIC: u32 = 0x5053_474e; // "NGSP"
 const ANTIALIASED: u8 = 0x1;

@@ -7,8 +7,9 @@ use rayon::prelude::*;
 
 use super::SpzFrame;
 use super::container::{Header, Packed};
-use crate::scene::ply::normalised;
-use crate::scene::splats::{Splats, sh_coefficients};
+use crate::splats::harmonics::sh_coefficients;
+use crate::splats::ply::normalised;
+use crate::splats::values::Splats;
 
 /// Largest position in units of the last fractional bit.
 const MAX_FIXED: f32 = 8_388_607.0;

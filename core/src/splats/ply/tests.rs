@@ -255,7 +255,7 @@ fn a_packed_scene_is_read() {
     let near = |value: f32, expected: f32| assert!((value - expected).abs() < 1e-4, "{value} {expected}");
     near(splats.opacities[0], (128.0f32 / 127.0).ln());
     near(splats.opacities[1], (254.75f32 / 0.25).ln());
-    let f_dc = 0.5 / crate::scene::SH_C0;
+    let f_dc = 0.5 / crate::splats::SH_C0;
     let rest = |byte: f32| ((byte + 0.5) / 256.0 - 0.5) * 8.0;
     let first =
         [-f_dc, f_dc, 0.0, -4.0, rest(128.0), -4.0, rest(1.0), rest(254.0), -4.0, rest(127.0), 4.0, -4.0];

@@ -6,7 +6,8 @@
 use super::header::{Element, PlyReader};
 use super::{MIN_LOG_SCALE, degree_of, normalised};
 use crate::error::Result;
-use crate::scene::splats::{SH_C0, Splats, sh_coefficients};
+use crate::splats::harmonics::{SH_C0, sh_coefficients};
+use crate::splats::values::Splats;
 
 const SPLATS_PER_CHUNK: usize = 256;
 const RANGES: [&str; 12] = [

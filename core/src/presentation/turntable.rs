@@ -10,11 +10,12 @@ use std::path::Path;
 use nalgebra::{Matrix3, Vector3};
 
 use super::capture::{Capture, choose_preview_image};
-use super::preview::{fitted, picture, view};
+use super::preview::{fitted, picture};
 use crate::camera::{Camera, CameraModel, Pose, SparseModel};
-use crate::control::{Control, Stage};
+use crate::control::Control;
 use crate::error::{Error, Result};
-use crate::raster::Rasteriser;
+use crate::raster::{Rasteriser, View};
+use crate::stage::Stage;
 use crate::video::VideoWriter;
 
 /// Cameras all around, but for a gap of this angle at most, make a round.
@@ -104,7 +105,7 @@ pub fn write_turntable(
     let mut video = VideoWriter::create(path, camera.width, camera.height, options.frame_rate)?;
     for (k, pose) in poses.iter().enumerate() {
         control.check()?;
-        let rendering = rasteriser.render(&view(&camera, pose), sh_degree, options.background)?;
+        let rendering = rasteriser.render(&View::new(&camera, pose), sh_degree, options.background)?;
         video.write(&picture(&rendering)?)?;
         control.progress(Stage::Export, "turntable", (k + 1) as f32 / poses.len() as f32);
     }

@@ -3,9 +3,9 @@
 use nalgebra::{DMatrix, DVector, Quaternion, UnitQuaternion, Vector3};
 use rayon::prelude::*;
 
-use super::splats::{Splats, sh_coefficients};
+use super::harmonics::{basis, sh_coefficients};
+use super::values::Splats;
 use crate::error::{Error, Result};
-use crate::raster::cpu::harmonics_at;
 
 impl Splats {
     /// Moves the world by the similarity `x' = scale * rotation * x + translation`, as
@@ -74,15 +74,15 @@ fn band_rotation(l: u32, rotation: &UnitQuaternion<f64>) -> DMatrix<f64> {
         let radius = (1.0 - z * z).sqrt();
         Vector3::new(radius * cos, radius * sin, z)
     };
-    let basis = |turned: bool| {
+    let sampled = |turned: bool| {
         DMatrix::from_fn(count, count, |k, m| {
             let d = if turned { rotation.inverse() * direction(k) } else { direction(k) };
-            harmonics_at(l, d.into())[first + m]
+            basis(l, d.into(), |k| k)[first + m]
         })
     };
-    // f'(d) = f(R⁻¹ d) at all of them: basis(d) c' = basis(R⁻¹ d) c. The directions are fixed and independent (a test
+    // f'(d) = f(R⁻¹ d) at all of them: b(d) c' = b(R⁻¹ d) c. The directions are fixed and independent (a test
     // looks), so there is a solution.
-    basis(false).lu().solve(&basis(true)).unwrap_or_else(|| DMatrix::identity(count, count))
+    sampled(false).lu().solve(&sampled(true)).unwrap_or_else(|| DMatrix::identity(count, count))
 }
 
 #[cfg(test)]
@@ -92,13 +92,13 @@ mod tests {
     use crate::camera::{Camera, CameraModel, Pose};
     use crate::raster::cpu::CpuRasteriser;
     use crate::raster::{Rasteriser, Rendering};
-    use crate::scene::load_for_viewing;
+    use crate::raster::{View, load_for_viewing};
 
     fn render(splats: &Splats, pose: &Pose) -> Rendering {
         let camera = Camera::from_focal(CameraModel::Pinhole, 60.0, 64, 48);
         let mut rasteriser = CpuRasteriser::<f64>::new();
         load_for_viewing(&mut rasteriser, splats).unwrap();
-        let view = super::super::preview::view(&camera, pose);
+        let view = View::new(&camera, pose);
         rasteriser.render(&view, splats.sh_degree, [0.0; 3]).unwrap()
     }
 

@@ -13,7 +13,7 @@ use std::path::Path;
 
 use rayon::prelude::*;
 
-use super::splats::Splats;
+use super::values::Splats;
 use crate::error::{Error, ErrorKind, Result};
 use crate::files;
 use container::{Header, Packed};
