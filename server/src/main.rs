@@ -4,13 +4,16 @@
 
 mod command;
 mod config;
+mod context;
 mod http;
 mod ui;
 
 use std::process::ExitCode;
 
-use clap::{Args, Parser, Subcommand};
-use libreconstruct::{CancelToken, Control, Error, ErrorKind, Result};
+use clap::{Parser, Subcommand};
+use libreconstruct::{CancelToken, Error, ErrorKind, Result};
+
+use context::{Context, Global};
 
 /// Make a 3D Gaussian scene from a video.
 ///
@@ -38,20 +41,6 @@ struct Cli {
     global: Global,
     #[command(subcommand)]
     command: Command,
-}
-
-/// What every command takes.
-#[derive(Args, Clone, Copy)]
-struct Global {
-    /// Print one JSON object per line on standard output: progress, warnings, at last the result
-    #[arg(long, global = true)]
-    json: bool,
-    /// Print only warnings, errors and the result
-    #[arg(short, long, global = true)]
-    quiet: bool,
-    /// Number of threads (default: all cores); results do not depend on it
-    #[arg(long, global = true, value_parser = clap::value_parser!(u16).range(1..=1024))]
-    threads: Option<u16>,
 }
 
 #[derive(Subcommand)]
@@ -131,28 +120,6 @@ fn run(cli: Cli) -> std::result::Result<(), (Global, Error)> {
         })
     };
     work().map_err(|error| (global, error))
-}
-
-/// What a command of the pipeline is given.
-struct Context<'a> {
-    global: Global,
-    control: &'a Control,
-}
-
-impl Context<'_> {
-    /// Prints a result: the value for machines, the text for people.
-    fn result(&self, value: &impl serde::Serialize, text: &str) {
-        print_result(self.global, value, text);
-    }
-}
-
-/// Prints a result: the value for machines, the text for people.
-fn print_result(global: Global, value: &impl serde::Serialize, text: &str) {
-    if global.json {
-        ui::print_json(value);
-    } else {
-        ui::say(text);
-    }
 }
 
 /// The first interrupt asks the work to stop; a second one ends the process at once.

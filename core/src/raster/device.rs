@@ -1,14 +1,10 @@
-//! Which device does the rasterising: the caller's wish, and what this machine has.
+//! Which device is to do the rasterising, and what a machine has: as values.
 
 use std::fmt;
 use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-use super::Rasteriser;
-use super::cpu::CpuRasteriser;
-#[cfg(feature = "gpu")]
-use super::gpu;
 use crate::error::{Error, Result};
 
 /// The caller's wish: `auto`, `cpu`, `gpu`, or part of the name of a graphics adapter.
@@ -66,40 +62,6 @@ impl fmt::Display for DeviceChoice {
             Self::Adapter(name) => f.write_str(name),
         }
     }
-}
-
-/// The rasteriser that `choice` asks for.
-///
-/// # Errors
-/// [`crate::ErrorKind::NoGpu`] if a graphics device is asked for and there is none that fits (the message lists those
-/// there are); [`crate::ErrorKind::Gpu`] if it cannot be opened. `auto` and `cpu` do not fail.
-pub fn open(choice: &DeviceChoice) -> Result<Box<dyn Rasteriser>> {
-    match choice {
-        DeviceChoice::Cpu => Ok(Box::new(CpuRasteriser::<f32>::new())),
-        #[cfg(feature = "gpu")]
-        DeviceChoice::Auto => match gpu::GpuRasteriser::new(choice) {
-            Ok(rasteriser) => Ok(Box::new(rasteriser)),
-            Err(_) => Ok(Box::new(CpuRasteriser::<f32>::new())),
-        },
-        #[cfg(feature = "gpu")]
-        DeviceChoice::Gpu | DeviceChoice::Adapter(_) => Ok(Box::new(gpu::GpuRasteriser::new(choice)?)),
-        #[cfg(not(feature = "gpu"))]
-        DeviceChoice::Auto => Ok(Box::new(CpuRasteriser::<f32>::new())),
-        #[cfg(not(feature = "gpu"))]
-        DeviceChoice::Gpu | DeviceChoice::Adapter(_) => Err(Error::new(
-            crate::ErrorKind::NoGpu,
-            format!("this program was built without support for graphics devices, `{choice}` is asked for"),
-        )
-        .hint("build it with the feature `gpu`, or use the device `cpu`")),
-    }
-}
-
-/// The graphics adapters of this machine, in the order in which they are preferred.
-pub fn adapters() -> Vec<AdapterInfo> {
-    #[cfg(feature = "gpu")]
-    return gpu::adapters();
-    #[cfg(not(feature = "gpu"))]
-    Vec::new()
 }
 
 /// One graphics adapter of this machine, for people.

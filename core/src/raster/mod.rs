@@ -18,10 +18,12 @@ pub mod cpu;
 mod device;
 #[cfg(feature = "gpu")]
 pub mod gpu;
+mod open;
 #[cfg(test)]
 mod parity;
 
-pub use device::{AdapterInfo, DeviceChoice, adapters, open};
+pub use device::{AdapterInfo, DeviceChoice};
+pub use open::{adapters, open};
 
 use serde::{Deserialize, Serialize};
 

@@ -6,7 +6,7 @@ use clap::Args;
 use libreconstruct::Result;
 use libreconstruct::splats::{SceneFormat, Splats, SpzOptions, SpzVersion};
 
-use crate::Context;
+use crate::context::Context;
 
 /// Convert a scene between .ply and .spz
 ///

@@ -4,7 +4,7 @@ use clap::Args;
 use libreconstruct::Result;
 use libreconstruct::raster::{DeviceChoice, adapters, open};
 
-use crate::Context;
+use crate::context::Context;
 
 /// List what training can run on, and what `--device auto` takes
 #[derive(Args)]

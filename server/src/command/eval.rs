@@ -8,7 +8,7 @@ use libreconstruct::raster::{DeviceChoice, open};
 use libreconstruct::splats::Splats;
 use libreconstruct::train::{Dataset, evaluate_splats};
 
-use crate::Context;
+use crate::context::Context;
 
 /// Score a scene on held-out pictures (PSNR, SSIM)
 #[derive(Args)]

@@ -6,7 +6,7 @@ use clap::Args;
 use libreconstruct::Result;
 use libreconstruct::video::{FrameOptions, extract_frames};
 
-use crate::Context;
+use crate::context::Context;
 
 /// Choose sharp key frames of a video
 ///

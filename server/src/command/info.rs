@@ -8,7 +8,7 @@ use libreconstruct::splats::Splats;
 use libreconstruct::video::probe;
 use libreconstruct::{Error, Result};
 
-use crate::Context;
+use crate::context::Context;
 
 /// Say what is in a scene (.ply, .spz), a COLMAP model (folder) or a video
 #[derive(Args)]

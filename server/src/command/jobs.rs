@@ -7,7 +7,8 @@ use libreconstruct::{Error, ErrorKind, Result};
 use serde_json::{Value, json};
 
 use super::data::{DataArguments, table};
-use crate::{Global, print_result, ui};
+use crate::context::{Global, print_result};
+use crate::ui;
 
 /// Look after the jobs of a service
 ///

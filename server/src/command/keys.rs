@@ -6,7 +6,7 @@ use libreconstruct::job::ApiKey;
 use serde_json::{Value, json};
 
 use super::data::{DataArguments, table};
-use crate::{Global, print_result};
+use crate::context::{Global, print_result};
 
 /// Manage the API keys of a service
 ///

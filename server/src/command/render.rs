@@ -10,7 +10,7 @@ use libreconstruct::raster::{DeviceChoice, open};
 use libreconstruct::splats::Splats;
 use libreconstruct::{Error, ErrorKind, Result};
 
-use crate::Context;
+use crate::context::Context;
 
 /// Render a scene: from where a frame was taken, as a viewer begins, or a turntable video
 ///

@@ -9,7 +9,8 @@ use libreconstruct::presentation::CameraType;
 use libreconstruct::raster::DeviceChoice;
 
 use super::{MaskArguments, QualityArgument, ScaleArguments, mask_summary, scale_line};
-use crate::{Context, ui};
+use crate::context::Context;
+use crate::ui;
 
 /// Make a scene from a video or a folder of pictures
 ///

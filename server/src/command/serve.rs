@@ -16,7 +16,7 @@ use tokio::time::interval;
 use toml::{Table, Value};
 
 use super::data::DataArguments;
-use crate::Global;
+use crate::context::Global;
 use crate::http::api::Api;
 use crate::http::tls::Tls;
 use crate::http::{listener, log, metrics};

@@ -9,7 +9,7 @@ use libreconstruct::video::{FrameOptions, Frames, extract_frames};
 use libreconstruct::{Error, Result};
 
 use super::{MaskArguments, ScaleArguments, mask_summary, scale_line};
-use crate::Context;
+use crate::context::Context;
 
 /// Find camera poses and sparse points
 ///

@@ -10,7 +10,7 @@ use libreconstruct::video::{FrameOptions, Frames, extract_frames};
 use libreconstruct::{Error, Result};
 
 use super::data::table;
-use crate::Context;
+use crate::context::Context;
 
 /// Find the AprilTags of a video, or make one to print
 ///

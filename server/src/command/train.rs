@@ -10,7 +10,7 @@ use libreconstruct::train::{Dataset, TrainOptions, Trainer};
 use libreconstruct::{Error, Result};
 
 use super::{MaskArguments, mask_summary};
-use crate::Context;
+use crate::context::Context;
 
 /// Fit a Gaussian scene to undistorted frames
 ///

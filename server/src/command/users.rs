@@ -6,7 +6,7 @@ use libreconstruct::job::{Tier, User};
 use serde_json::json;
 
 use super::data::{DataArguments, table};
-use crate::{Global, print_result};
+use crate::context::{Global, print_result};
 
 /// Manage the users of a service
 ///

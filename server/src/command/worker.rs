@@ -6,7 +6,7 @@ use libreconstruct::{CancelToken, Result};
 use toml::{Table, Value};
 
 use super::data::DataArguments;
-use crate::Global;
+use crate::context::Global;
 use crate::http::log;
 
 /// Run the jobs of a service

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use nalgebra::{Vector2, Vector3};
 
-use super::{Parts, camera, damaged, file, image_name, load, pose, unknown_model};
+use super::parts::{Parts, camera, damaged, file, image_name, load, pose, unknown_model};
 use crate::camera::{Camera, CameraModel, Image, Point2D, Point3D, SparseModel};
 use crate::error::Result;
 

@@ -3,7 +3,7 @@ use std::fs;
 use nalgebra::{UnitQuaternion, Vector2, Vector3};
 
 use super::*;
-use crate::camera::Point2D;
+use crate::camera::{Camera, CameraModel, Image, Point2D, Point3D, Pose};
 use crate::random::Random;
 
 /// A consistent model with every camera model, unused keypoints and odd names.

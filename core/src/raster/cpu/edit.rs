@@ -1,6 +1,6 @@
 //! Edits of density control: copies of splats with an offset, in place of others or past the end.
 
-use super::real::Real;
+use super::scalar::Scalar;
 use super::state::{GEOMETRY, Gathered, MEAN, OPACITY, SCALE, Scene};
 use crate::error::{Error, Result};
 use crate::raster::SplatEdit;
@@ -8,7 +8,7 @@ use crate::raster::SplatEdit;
 /// # Errors
 /// [`crate::ErrorKind::InvalidArgument`] if a source does not exist, a destination is written twice, or the
 /// destinations past the end leave a gap. The scene is unchanged then.
-pub(super) fn edit<T: Real>(scene: &mut Scene<T>, edits: &[SplatEdit]) -> Result<()> {
+pub(super) fn edit<T: Scalar>(scene: &mut Scene<T>, edits: &[SplatEdit]) -> Result<()> {
     let (old_len, stride) = (scene.len(), scene.sh_stride());
     let mut destinations: Vec<u32> = edits.iter().map(|e| e.destination).collect();
     destinations.sort_unstable();

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use rayon::prelude::*;
 
 use super::project::{CHUNK, Camera, Projected, Projection};
-use super::real::Real;
+use super::scalar::Scalar;
 use crate::error::{Error, ErrorKind, Result};
 use crate::raster::TILE;
 
@@ -29,7 +29,7 @@ pub(super) struct Pairs {
 impl Pairs {
     /// # Errors
     /// [`ErrorKind::InvalidArgument`] if there are absurdly many.
-    pub(super) fn run<T: Real>(&mut self, projection: &Projection<T>) -> Result<()> {
+    pub(super) fn run<T: Scalar>(&mut self, projection: &Projection<T>) -> Result<()> {
         let camera = projection.camera()?;
         let visible = &projection.visible;
         self.chunks.resize_with(visible.len().div_ceil(CHUNK), Default::default);
@@ -72,7 +72,7 @@ impl Pairs {
 
 /// Appends the tiles that the splat reaches, row by row.
 #[inline]
-fn emit<T: Real>(camera: &Camera<T>, s: &Projected<T>, tiles: &mut Vec<u32>) {
+fn emit<T: Scalar>(camera: &Camera<T>, s: &Projected<T>, tiles: &mut Vec<u32>) {
     let (zero, half) = (T::default(), T::of(0.5));
     let tile = TILE as i32;
     let (width, height) = (camera.width as i32, camera.height as i32);
@@ -111,7 +111,7 @@ fn emit<T: Real>(camera: &Camera<T>, s: &Projected<T>, tiles: &mut Vec<u32>) {
 }
 
 #[inline(always)]
-fn floor<T: Real>(value: T) -> i32 {
+fn floor<T: Scalar>(value: T) -> i32 {
     // A picture has at most 2^15 pixels a side: clamping far outside of it changes nothing and cannot overflow.
     let value = value.max(T::of(-1e6)).min(T::of(1e6));
     let truncated = value.to_i32();
@@ -119,6 +119,6 @@ fn floor<T: Real>(value: T) -> i32 {
 }
 
 #[inline(always)]
-fn ceil<T: Real>(value: T) -> i32 {
+fn ceil<T: Scalar>(value: T) -> i32 {
     -floor(-value)
 }

@@ -1,6 +1,6 @@
 //! Sixteen numbers at once: the one vector type in which the kernels are written, and its portable form.
 //!
-//! A kernel is written once, generic in [`Lanes`]; [`super::real::Real::run`] compiles it for every instruction set
+//! A kernel is written once, generic in [`Lanes`]; [`Scalar::run`](super::scalar::Scalar::run) compiles it for every instruction set
 //! and chooses one at run time. Lanes are the 16 pixels of a row of a tile, or 16 splats.
 
 use std::ops::{Add, Deref, DerefMut, Div, Mul, Sub};

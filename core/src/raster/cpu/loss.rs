@@ -6,10 +6,12 @@
 
 use rayon::prelude::*;
 
+use super::isa::Isa;
 use super::lanes::{Kernel, LANES, Lanes, Row, each};
 use super::project::Camera;
 use super::rasterise::{Picture, ROWS, TilePixels, TilePlane};
-use super::real::{Isa, Real};
+use super::real::Real;
+use super::scalar::Scalar;
 use super::state::TargetPlanes;
 use crate::raster::LossOptions;
 
@@ -27,7 +29,7 @@ pub(super) struct TileGradient<T> {
     pub(super) error: TilePlane<T>,
 }
 
-impl<T: Real> Default for TileGradient<T> {
+impl<T: Scalar> Default for TileGradient<T> {
     fn default() -> Self {
         let zero = [Row::default(); ROWS];
         Self { rgb: [zero; 3], alpha: zero, error: zero }
@@ -56,7 +58,7 @@ type Plane<T> = Vec<Row<T>>;
 /// Sums over a band: |colour error|, |alpha error|.
 type BandSums = [f64; 2];
 
-impl<T: Real> Loss<T> {
+impl<T: Scalar> Loss<T> {
     /// `exposure` is the matrix that `options` name; the sizes of camera, picture and target agree.
     pub(super) fn run(
         &mut self,
@@ -241,7 +243,7 @@ struct CompareBand<'a, T> {
     by_alpha: T,
 }
 
-impl<T: Real> Kernel<T> for CompareBand<'_, T> {
+impl<T: Scalar> Kernel<T> for CompareBand<'_, T> {
     type Output = BandSums;
 
     #[inline(always)]
@@ -308,7 +310,7 @@ fn taps<V: Lanes>() -> [V; 2 * RADIUS + 1] {
 }
 
 /// A row with a tile of zeros at both ends, so that windows may reach past the picture.
-fn padded_row<T: Real>(stride: usize) -> Vec<T> {
+fn padded_row<T: Scalar>(stride: usize) -> Vec<T> {
     vec![T::default(); (stride + 2) * LANES]
 }
 
@@ -343,7 +345,7 @@ struct SimilarityBand<'a, T> {
     by_ssim: T,
 }
 
-impl<T: Real> Kernel<T> for SimilarityBand<'_, T> {
+impl<T: Scalar> Kernel<T> for SimilarityBand<'_, T> {
     type Output = f64;
 
     #[inline(always)]
@@ -412,7 +414,7 @@ struct GradientBand<'a, T> {
     by_l1: T,
 }
 
-impl<T: Real> Kernel<T> for GradientBand<'_, T> {
+impl<T: Scalar> Kernel<T> for GradientBand<'_, T> {
     type Output = [T; 12];
 
     #[inline(always)]

@@ -11,12 +11,14 @@
 mod edit;
 mod harmonics;
 mod intersect;
+mod isa;
 mod lanes;
 mod loss;
 mod project;
 mod rasterise;
 mod rasterise_backward;
 mod real;
+mod scalar;
 mod sort;
 mod state;
 #[cfg(test)]
@@ -28,12 +30,12 @@ mod x86;
 use std::sync::atomic::Ordering::Relaxed;
 
 use self::intersect::Pairs;
+use self::isa::Isa;
 use self::loss::Loss;
 use self::project::Projection;
 use self::rasterise::Picture;
 use self::rasterise_backward::{ProjectedGradients, conic};
-use self::real::Isa;
-pub use self::real::Real;
+pub use self::scalar::Scalar;
 use self::sort::TileLists;
 use self::state::{Gathered, Scene, TargetPlanes};
 use super::{
@@ -58,7 +60,7 @@ enum Pass {
 
 /// The implementation of [`Rasteriser`] on the CPU. `T` is `f32` or, as the reference, `f64`.
 #[derive(Debug)]
-pub struct CpuRasteriser<T: Real = f32> {
+pub struct CpuRasteriser<T: Scalar = f32> {
     isa: Isa,
     scene: Scene<T>,
     targets: Vec<TargetPlanes>,
@@ -71,13 +73,13 @@ pub struct CpuRasteriser<T: Real = f32> {
     gradients: ProjectedGradients<T>,
 }
 
-impl<T: Real> Default for CpuRasteriser<T> {
+impl<T: Scalar> Default for CpuRasteriser<T> {
     fn default() -> Self {
         Self::new()
     }
 }
 
-impl<T: Real> CpuRasteriser<T> {
+impl<T: Scalar> CpuRasteriser<T> {
     /// An empty one that uses the best instruction set of this machine.
     pub fn new() -> Self {
         Self::with_isa(T::best_isa())
@@ -110,7 +112,7 @@ impl<T: Real> CpuRasteriser<T> {
     }
 }
 
-impl<T: Real> Rasteriser for CpuRasteriser<T> {
+impl<T: Scalar> Rasteriser for CpuRasteriser<T> {
     fn name(&self) -> String {
         format!("cpu ({}, {})", self.isa.name(), T::NAME)
     }

@@ -5,8 +5,9 @@
 
 use rayon::prelude::*;
 
+use super::isa::Isa;
 use super::lanes::{Kernel, LANES, Lanes, each};
-use super::real::{Isa, Real};
+use super::scalar::Scalar;
 use super::state::{GEOMETRY, Geometry, Scene};
 use crate::error::{Error, ErrorKind, Result};
 use crate::raster::{ALPHA_MIN, DILATION, NEAR, TILE, View};
@@ -64,7 +65,7 @@ pub(super) struct Camera<T> {
     pub(super) tiles_y: u32,
 }
 
-impl<T: Real> Camera<T> {
+impl<T: Scalar> Camera<T> {
     /// # Errors
     /// [`ErrorKind::InvalidArgument`] if the view cannot take a picture.
     pub(super) fn new(view: &View) -> Result<Self> {
@@ -119,7 +120,7 @@ pub(super) struct Projection<T> {
     scratch: Vec<u32>,
 }
 
-impl<T: Real> Projection<T> {
+impl<T: Scalar> Projection<T> {
     /// # Errors
     /// [`ErrorKind::InvalidArgument`] for an impossible view, or a degree that the scene does not have.
     pub(super) fn run(&mut self, isa: Isa, scene: &Scene<T>, view: &View, sh_degree: u32) -> Result<()> {
@@ -278,7 +279,7 @@ struct ProjectChunk<'a, T> {
     visible: &'a mut [u32],
 }
 
-impl<T: Real> Kernel<T> for ProjectChunk<'_, T> {
+impl<T: Scalar> Kernel<T> for ProjectChunk<'_, T> {
     /// How many are visible.
     type Output = usize;
 
@@ -368,13 +369,13 @@ impl<T: Real> Kernel<T> for ProjectChunk<'_, T> {
 
 /// Unit vector from the camera centre to a mean, and the inverse of the distance.
 #[inline(always)]
-pub(super) fn direction<T: Real>(camera: &Camera<T>, geometry: &Geometry<T>) -> ([T; 3], T) {
+pub(super) fn direction<T: Scalar>(camera: &Camera<T>, geometry: &Geometry<T>) -> ([T; 3], T) {
     let d = [0, 1, 2].map(|i| geometry[i] - camera.centre[i]);
     let inverse = T::of(1.0) / (d[0] * d[0] + d[1] * d[1] + d[2] * d[2]).sqrt();
     (d.map(|v| v * inverse), inverse)
 }
 
-impl<T: Real> ProjectChunk<'_, T> {
+impl<T: Scalar> ProjectChunk<'_, T> {
     /// 0.5 + SH, not clamped.
     #[inline(always)]
     fn colour(&self, local: usize) -> [T; 3] {

@@ -7,9 +7,11 @@ use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
 use rayon::prelude::*;
 
+use super::isa::Isa;
 use super::lanes::{Kernel, LANES, Lanes, Row, each};
 use super::project::{Camera, LOG2_ALPHA_MIN, Projected, Projection};
-use super::real::{Isa, Real};
+use super::real::Real;
+use super::scalar::Scalar;
 use super::sort::TileLists;
 use crate::error::{Error, ErrorKind, Result};
 use crate::raster::{ALPHA_MAX, Rendering, TILE, TRANSMITTANCE_MIN};
@@ -39,7 +41,7 @@ pub(super) struct TilePixels<T> {
     pub(super) stops: Vec<(u32, u8)>,
 }
 
-impl<T: Real> Default for TilePixels<T> {
+impl<T: Scalar> Default for TilePixels<T> {
     fn default() -> Self {
         let zero = [Row::default(); ROWS];
         Self { rgb: [zero; 3], transmittance: zero, visited: 0, stops: Vec::new() }
@@ -56,7 +58,7 @@ pub(super) struct Picture<T> {
 
 /// Centre of a tile's first pixel.
 #[inline(always)]
-pub(super) fn tile_origin<T: Real>(camera: &Camera<T>, tile: usize) -> [T; 2] {
+pub(super) fn tile_origin<T: Scalar>(camera: &Camera<T>, tile: usize) -> [T; 2] {
     let (x, y) = (tile as u32 % camera.tiles_x, tile as u32 / camera.tiles_x);
     [T::of(f64::from(x * TILE) + 0.5), T::of(f64::from(y * TILE) + 0.5)]
 }
@@ -71,7 +73,7 @@ pub(super) fn inside<T>(camera: &Camera<T>, tile: usize) -> [u16; ROWS] {
     bits
 }
 
-impl<T: Real> Picture<T> {
+impl<T: Scalar> Picture<T> {
     pub(super) fn run(
         &mut self,
         isa: Isa,
@@ -181,7 +183,7 @@ struct BlendTile<'a, T> {
     pixels: &'a mut TilePixels<T>,
 }
 
-impl<T: Real> Kernel<T> for BlendTile<'_, T> {
+impl<T: Scalar> Kernel<T> for BlendTile<'_, T> {
     type Output = ();
 
     #[inline(always)]

@@ -9,11 +9,12 @@ use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use rayon::prelude::*;
 
 use super::intersect::Pairs;
+use super::isa::Isa;
 use super::lanes::{Kernel, LANES, Lanes, Row, each};
 use super::loss::TileGradient;
 use super::project::{CHUNK, Camera, Projected, Projection};
 use super::rasterise::{AHEAD, Footprint, Picture, ROWS, TilePixels, counting, inside, tile_origin};
-use super::real::{Isa, Real};
+use super::scalar::Scalar;
 use super::sort::TileLists;
 use super::state::Gathered;
 use crate::error::Result;
@@ -37,7 +38,7 @@ pub(super) struct ProjectedGradients<T> {
     sums: Vec<Sums<T>>,
 }
 
-impl<T: Real> ProjectedGradients<T> {
+impl<T: Scalar> ProjectedGradients<T> {
     pub(super) fn run(
         &mut self,
         isa: Isa,
@@ -101,14 +102,14 @@ impl<T: Real> ProjectedGradients<T> {
 
 /// Inverse of the 2D covariance: xx, xy, yy.
 #[inline(always)]
-pub(super) fn conic<T: Real>(s: &Projected<T>) -> [T; 3] {
+pub(super) fn conic<T: Scalar>(s: &Projected<T>) -> [T; 3] {
     // skew_x², skew_x skew_y and skew_y² + squeeze are the conic times ½ log2(e).
     let k = T::of(2.0 * std::f64::consts::LN_2);
     [k * s.skew_x * s.skew_x, k * s.skew_x * s.skew_y, k * (s.skew_y * s.skew_y + s.squeeze)]
 }
 
 #[inline(always)]
-fn from_sums<T: Real>(s: &Projected<T>, sums: &[T; LANES]) -> ProjectedGradient<T> {
+fn from_sums<T: Scalar>(s: &Projected<T>, sums: &[T; LANES]) -> ProjectedGradient<T> {
     let [r, g, b, o, t, y, tt, ty, yy, ..] = *sums;
     // The gradient of -ln alpha by the distance from the centre is (k skew_x t, k (skew_y t + squeeze dy)).
     let k = T::of(2.0 * std::f64::consts::LN_2);
@@ -128,7 +129,7 @@ fn from_sums<T: Real>(s: &Projected<T>, sums: &[T; LANES]) -> ProjectedGradient<
 }
 
 #[inline(always)]
-fn gather<T: Real>(
+fn gather<T: Scalar>(
     camera: &Camera<T>,
     s: &Projected<T>,
     gradient: &ProjectedGradient<T>,
@@ -160,7 +161,7 @@ struct AddUpChunk<'a, T> {
     gathered: &'a mut [Gathered<T>],
 }
 
-impl<T: Real> Kernel<T> for AddUpChunk<'_, T> {
+impl<T: Scalar> Kernel<T> for AddUpChunk<'_, T> {
     type Output = ();
 
     #[inline(always)]
@@ -195,7 +196,7 @@ struct UnblendTile<'a, T> {
     sums: &'a mut [Sums<T>],
 }
 
-impl<T: Real> Kernel<T> for UnblendTile<'_, T> {
+impl<T: Scalar> Kernel<T> for UnblendTile<'_, T> {
     type Output = ();
 
     #[inline(always)]

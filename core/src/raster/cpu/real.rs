@@ -3,8 +3,6 @@
 use std::fmt::Debug;
 use std::ops::{Add, AddAssign, Div, Mul, MulAssign, Neg, Sub, SubAssign};
 
-use super::lanes::{Kernel, Portable};
-
 /// `f32` or `f64`; no other type can implement it.
 pub trait Real:
     Copy
@@ -62,58 +60,12 @@ pub trait Real:
     fn to_i32(self) -> i32;
     /// From an integer, rounded.
     fn from_i32(value: i32) -> Self;
-    /// The instruction set to use for this type on this machine.
-    fn best_isa() -> Isa;
-    /// Runs `kernel` with the vectors of `isa`.
-    fn run<K: Kernel<Self>>(isa: Isa, kernel: K) -> K::Output;
 }
 
 mod sealed {
     pub trait Sealed {}
     impl Sealed for f32 {}
     impl Sealed for f64 {}
-}
-
-/// A way to compute on 16 numbers at once. One that this machine cannot run never leaves [`Isa::available`].
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Isa {
-    /// Plain Rust; the compiler uses what every processor of this family has.
-    Portable,
-    /// Two vectors of 8 numbers (x86-64 with AVX2 and FMA).
-    Avx2,
-    /// One vector of 16 numbers (x86-64 with AVX-512 F, DQ, BW and VL).
-    Avx512,
-}
-
-impl Isa {
-    /// Those that this machine can run, the slowest first.
-    pub(super) fn available() -> Vec<Self> {
-        #[allow(unused_mut)]
-        let mut all = vec![Self::Portable];
-        #[cfg(target_arch = "x86_64")]
-        {
-            if is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma") {
-                all.push(Self::Avx2);
-                if is_x86_feature_detected!("avx512f")
-                    && is_x86_feature_detected!("avx512dq")
-                    && is_x86_feature_detected!("avx512bw")
-                    && is_x86_feature_detected!("avx512vl")
-                {
-                    all.push(Self::Avx512);
-                }
-            }
-        }
-        all
-    }
-
-    /// For people.
-    pub(super) fn name(self) -> &'static str {
-        match self {
-            Self::Portable => "portable",
-            Self::Avx2 => "AVX2",
-            Self::Avx512 => "AVX-512",
-        }
-    }
 }
 
 /// Adding this to a small number leaves the nearest integer in the low bits of the sum.
@@ -218,21 +170,6 @@ impl Real for f32 {
     fn from_i32(value: i32) -> Self {
         value as f32
     }
-    fn best_isa() -> Isa {
-        Isa::available().last().copied().unwrap_or(Isa::Portable)
-    }
-    #[inline]
-    fn run<K: Kernel<Self>>(isa: Isa, kernel: K) -> K::Output {
-        match isa {
-            // SAFETY: an `Isa` other than `Portable` comes from `Isa::available`, which asked the processor.
-            #[cfg(target_arch = "x86_64")]
-            Isa::Avx2 => unsafe { super::x86::run_avx2(kernel) },
-            #[cfg(target_arch = "x86_64")]
-            // SAFETY: as above.
-            Isa::Avx512 => unsafe { super::x86::run_avx512(kernel) },
-            _ => kernel.run::<Portable<f32>>(),
-        }
-    }
 }
 
 impl Real for f64 {
@@ -305,12 +242,5 @@ impl Real for f64 {
     #[inline(always)]
     fn from_i32(value: i32) -> Self {
         f64::from(value)
-    }
-    fn best_isa() -> Isa {
-        Isa::Portable
-    }
-    #[inline]
-    fn run<K: Kernel<Self>>(_: Isa, kernel: K) -> K::Output {
-        kernel.run::<Portable<f64>>()
     }
 }

@@ -10,7 +10,7 @@ use rayon::prelude::*;
 
 use super::intersect::Pairs;
 use super::project::Projection;
-use super::real::Real;
+use super::scalar::Scalar;
 use crate::error::Result;
 
 /// Pieces of the walk.
@@ -37,7 +37,7 @@ impl TileLists {
         &self.splats[self.starts[tile] as usize..self.starts[tile + 1] as usize]
     }
 
-    pub(super) fn run<T: Real>(&mut self, projection: &Projection<T>, pairs: &Pairs) -> Result<()> {
+    pub(super) fn run<T: Scalar>(&mut self, projection: &Projection<T>, pairs: &Pairs) -> Result<()> {
         let tiles = projection.camera()?.tiles();
         let visible = &projection.visible;
         let pair_count = pairs.tiles.len();

@@ -3,7 +3,7 @@
 //! A splat's geometry is one packed record, its spherical harmonics one contiguous run, so that the optimiser streams
 //! over both; the moments have the same shapes.
 
-use super::real::Real;
+use super::scalar::Scalar;
 use crate::error::{Error, ErrorKind, Result};
 use crate::raster::{DensityStatistics, Target, TrainState};
 use crate::splats::{Splats, sh_coefficients};
@@ -31,7 +31,7 @@ pub(super) struct Parameters<T> {
     pub(super) sh: Vec<T>,
 }
 
-impl<T: Real> Parameters<T> {
+impl<T: Scalar> Parameters<T> {
     /// All zero.
     pub(super) fn zero(len: usize, sh_degree: u32) -> Self {
         Self {
@@ -84,7 +84,7 @@ pub(super) struct Gathered<T> {
     pub(super) visible: u32,
 }
 
-fn load_gathered<T: Real>(statistics: &DensityStatistics, splats: usize) -> Result<Vec<Gathered<T>>> {
+fn load_gathered<T: Scalar>(statistics: &DensityStatistics, splats: usize) -> Result<Vec<Gathered<T>>> {
     let DensityStatistics { gradient, error, visible, radius, .. } = statistics;
     let lengths = [gradient.len(), error.len(), visible.len(), radius.len()];
     if lengths == [0; 4] {
@@ -122,7 +122,7 @@ pub(super) struct Scene<T> {
     pub(super) gathered: Vec<Gathered<T>>,
 }
 
-impl<T: Real> Scene<T> {
+impl<T: Scalar> Scene<T> {
     /// Number of splats.
     pub(super) fn len(&self) -> usize {
         self.parameters.geometry.len()

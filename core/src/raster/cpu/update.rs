@@ -6,12 +6,14 @@
 use rayon::prelude::*;
 
 use super::harmonics;
+use super::isa::Isa;
 use super::lanes::{Kernel, LANES, Lanes, each};
 use super::project::{
     CHUNK, Camera, Geometric, Projected, Projection, direction, dot, gather, geometric, rotation,
 };
 use super::rasterise_backward::ProjectedGradient;
-use super::real::{Isa, Real};
+use super::real::Real;
+use super::scalar::Scalar;
 use super::state::{GEOMETRY, Geometry, MEAN, OPACITY, Parameters, ROTATION, SCALE, Scene};
 use crate::error::Result;
 use crate::raster::StepOptions;
@@ -24,7 +26,7 @@ const NOISE_OPACITY_MAX: f64 = 0.5;
 const SH: usize = 3 * MAX_COEFFICIENTS;
 
 /// Gradient by the parameters of all splats; zero for those that are not visible.
-pub(super) fn gradient<T: Real>(
+pub(super) fn gradient<T: Scalar>(
     isa: Isa,
     scene: &Scene<T>,
     projection: &Projection<T>,
@@ -48,7 +50,7 @@ pub(super) fn gradient<T: Real>(
 }
 
 /// One optimiser step on the visible splats and the exposure, then the noise.
-pub(super) fn update<T: Real>(
+pub(super) fn update<T: Scalar>(
     isa: Isa,
     scene: &mut Scene<T>,
     projection: &Projection<T>,
@@ -97,7 +99,7 @@ struct Chunk<'a, T> {
     gradients: &'a [ProjectedGradient<T>],
 }
 
-impl<'a, T: Real> Chunk<'a, T> {
+impl<'a, T: Scalar> Chunk<'a, T> {
     fn new(
         camera: &'a Camera<T>,
         projection: &'a Projection<T>,
@@ -252,7 +254,7 @@ fn geometry_gradient<V: Lanes>(camera: &Camera<V::T>, g: &[V; GEOMETRY], by: [V;
 }
 
 #[inline(always)]
-fn squared_norm<T: Real>(values: &[T]) -> T {
+fn squared_norm<T: Scalar>(values: &[T]) -> T {
     let mut sum = T::default();
     for &v in values {
         sum += v * v;
@@ -269,7 +271,7 @@ struct CollectChunk<'a, T> {
     out_sh: &'a mut [T],
 }
 
-impl<T: Real> Kernel<T> for CollectChunk<'_, T> {
+impl<T: Scalar> Kernel<T> for CollectChunk<'_, T> {
     type Output = ();
 
     #[inline(always)]
@@ -306,7 +308,7 @@ struct Step<T> {
     seed: u64,
 }
 
-impl<T: Real> Step<T> {
+impl<T: Scalar> Step<T> {
     fn new(options: &StepOptions, splats: usize) -> Self {
         let of = T::of_f32;
         let power = |beta: f32| f64::from(beta).powf(f64::from(options.step));
@@ -360,7 +362,7 @@ struct StepChunk<'a, T> {
     second: Both<'a, T>,
 }
 
-impl<T: Real> Kernel<T> for StepChunk<'_, T> {
+impl<T: Scalar> Kernel<T> for StepChunk<'_, T> {
     type Output = ();
 
     #[inline(always)]

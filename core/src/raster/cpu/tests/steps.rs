@@ -14,7 +14,7 @@ fn step(r: &mut dyn Rasteriser, case: &Case, options: &StepOptions) {
     r.update(options).unwrap();
 }
 
-fn loaded<T: Real>(case: &Case) -> CpuRasteriser<T> {
+fn loaded<T: Scalar>(case: &Case) -> CpuRasteriser<T> {
     let mut r = CpuRasteriser::<T>::new();
     r.load(&case.state).unwrap();
     r.set_targets(vec![case.target.clone()]).unwrap();
