@@ -59,10 +59,10 @@ pub trait UserRows {
     /// # Errors
     /// The database's.
     fn set_tier(&self, user: UserId, tier: Tier) -> Result<bool>;
-    /// Says whether there is such a user and the prefix is new.
+    /// Says whether the prefix was new; a key that has it already stays as it is, whoever owns it.
     ///
     /// # Errors
-    /// The database's.
+    /// [`NotFound`](crate::ErrorKind::NotFound) if there is no such user.
     fn create_key(&self, user: UserId, key: &ApiKey, mac: &[u8; 32]) -> Result<bool>;
     /// The keys of a user, oldest first.
     ///

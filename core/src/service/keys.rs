@@ -20,6 +20,9 @@ use crate::job::{ApiKey, ApiKeySecret, Tier, Timestamp, UserId};
 
 /// Longest text of which the code is computed; no key is longer.
 const LONGEST: usize = 128;
+/// How many keys are drawn, at most, to find one whose prefix is not taken. A prefix is one of 62^8 (2e14): with a
+/// million keys in use, the chance that a new prefix is taken is one in 200 million.
+const PREFIX_TRIES: u32 = 8;
 /// How old a noted use may be before it is written, seconds. The interface promises a minute.
 const FLUSH_AFTER: u64 = 30;
 
@@ -84,10 +87,19 @@ impl Service {
     /// # Errors
     /// [`ErrorKind::InvalidArgument`] for a bad name, [`ErrorKind::NotFound`] if there is no such user.
     pub fn create_key(&self, user: UserId, name: &str) -> Result<(ApiKey, ApiKeySecret)> {
+        self.create_key_from(user, name, ApiKeySecret::random)
+    }
+
+    /// Draws keys until one has a prefix that no other key has.
+    fn create_key_from(
+        &self,
+        user: UserId,
+        name: &str,
+        mut draw: impl FnMut() -> Result<ApiKeySecret>,
+    ) -> Result<(ApiKey, ApiKeySecret)> {
         check_name("the name of the key", name)?;
-        // Two of 62^8 prefixes are hardly ever the same; then another is drawn.
-        for _ in 0..3 {
-            let secret = ApiKeySecret::random()?;
+        for _ in 0..PREFIX_TRIES {
+            let secret = draw()?;
             let key = ApiKey {
                 name: name.to_owned(),
                 prefix: secret.prefix().to_owned(),
@@ -99,7 +111,11 @@ impl Service {
                 return Ok((key, secret));
             }
         }
-        Err(Error::new(ErrorKind::NotFound, format!("there is no user {user}")))
+        Err(Error::new(
+            ErrorKind::Internal,
+            format!("no key was made: the prefixes of {PREFIX_TRIES} random keys were all taken"),
+        )
+        .hint("try again; if this happens again, the random numbers of this system are not random"))
     }
 
     /// The keys of a user, oldest first.
@@ -225,6 +241,29 @@ mod tests {
         service.set_tier(user.user_id, Tier::Free).unwrap();
         let caller = service.authenticate(secret.reveal()).unwrap();
         assert_eq!(service.authorize(&caller).unwrap_err().kind(), ErrorKind::PermissionDenied);
+    }
+
+    #[test]
+    fn a_key_whose_prefix_is_taken_is_drawn_again() {
+        let folder = tempfile::tempdir().unwrap();
+        let service = service(folder.path());
+        let anna = service.add_user("anna", Tier::Enterprise).unwrap().user_id;
+        let eve = service.add_user("eve", Tier::Enterprise).unwrap().user_id;
+        let (_, taken) = service.create_key(anna, "laptop").unwrap();
+        let fresh = ApiKeySecret::random().unwrap();
+        let mut draws = [taken.clone(), taken.clone(), fresh.clone()].into_iter();
+        let (key, secret) = service.create_key_from(eve, "desk", || Ok(draws.next().unwrap())).unwrap();
+        assert_eq!((key.prefix.as_str(), &secret), (fresh.prefix(), &fresh));
+        assert_eq!(service.authenticate(fresh.reveal()).unwrap().user_id, eve);
+        assert_eq!(service.authenticate(taken.reveal()).unwrap().user_id, anna);
+
+        // It gives up in the end, and says what was wrong: the user is there.
+        let error = service.create_key_from(eve, "phone", || Ok(taken.clone())).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Internal);
+        assert!(error.message().contains("prefixes"), "{error}");
+        assert_eq!(service.keys(eve).unwrap().len(), 1);
+        let unknown = service.create_key_from(UserId::random(), "x", || Ok(taken.clone())).unwrap_err();
+        assert_eq!(unknown.kind(), ErrorKind::NotFound);
     }
 
     #[test]

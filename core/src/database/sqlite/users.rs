@@ -56,11 +56,13 @@ impl UserRows for SqliteDatabase {
 
     fn create_key(&self, user: UserId, key: &ApiKey, mac: &[u8; 32]) -> Result<bool> {
         self.write("database.create_key.commit", |t| {
+            if !t.prepare_cached("SELECT 1 FROM users WHERE user_id = ?1")?.exists([user])? {
+                return Err(Error::new(ErrorKind::NotFound, format!("there is no user {user}")).into());
+            }
             let changed = t
                 .prepare_cached(
-                    "INSERT INTO api_keys (prefix, user_id, name, mac, created_at)
-                     SELECT ?1, user_id, ?3, ?4, ?5 FROM users WHERE user_id = ?2
-                     ON CONFLICT DO NOTHING",
+                    "INSERT INTO api_keys (prefix, user_id, name, mac, created_at) VALUES (?1, ?2, ?3, ?4, ?5)
+                     ON CONFLICT (prefix) DO NOTHING",
                 )?
                 .execute(params![key.prefix, user, key.name, mac, key.created_at])?;
             Ok(changed > 0)
