@@ -105,6 +105,10 @@ impl FromStr for VideoExtension {
     }
 }
 
+/// Said of a video that is not there, has a bad name or belongs to somebody else: one text for all three, so that it
+/// tells nobody what exists (rule 44 of docs/rest.md).
+pub(crate) const BLOB_NOT_FOUND: &str = "Blob not found. Please verify the upload.";
+
 /// Name of an uploaded video: `videos/<uuid>.<extension>`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct BlobName {
@@ -131,8 +135,7 @@ impl FromStr for BlobName {
     type Err = Error;
 
     fn from_str(text: &str) -> Result<Self> {
-        // One text for a bad shape, a foreign and an unknown name: it tells nobody what exists.
-        Self::parse(text).ok_or_else(|| Error::argument(crate::service::BLOB_NOT_FOUND))
+        Self::parse(text).ok_or_else(|| Error::argument(BLOB_NOT_FOUND))
     }
 }
 

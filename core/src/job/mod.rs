@@ -14,6 +14,7 @@ mod time;
 mod update;
 mod validate;
 
+pub(crate) use ids::BLOB_NOT_FOUND;
 pub use ids::{BlobName, JobId, UserId, VideoExtension};
 pub use key::{ApiKey, ApiKeySecret, Tier, User};
 pub use limits::Limits;

@@ -3,13 +3,13 @@
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use super::{BLOB_NOT_FOUND, Service, job_not_found};
+use super::{Service, job_not_found};
 use crate::database::{Inserted, NewJob, StoredArtifact, UploadedVideo};
 use crate::error::{Error, ErrorKind, Result};
 use crate::files::write_atomically;
 use crate::job::{
-    ArtifactKind, BlobName, Failure, Job, JobId, JobPage, JobRequest, JobStatus, JobUpdate, ListQuery,
-    Submitted, UserId,
+    ArtifactKind, BLOB_NOT_FOUND, BlobName, Failure, Job, JobId, JobPage, JobRequest, JobStatus, JobUpdate,
+    ListQuery, Submitted, UserId,
 };
 use crate::storage::{BlobKey, BlobReader};
 

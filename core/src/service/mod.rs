@@ -88,9 +88,6 @@ use process::{ProcessLock, initial_lock};
 use secrets::Secrets;
 use workspace::Workspaces;
 
-/// What is said of a video that is not there, has a bad name or belongs to somebody else.
-pub(crate) const BLOB_NOT_FOUND: &str = "Blob not found. Please verify the upload.";
-
 /// Hexadecimal digits.
 fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|b| format!("{b:02x}")).collect()

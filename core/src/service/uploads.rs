@@ -10,10 +10,10 @@ use md5::{Digest, Md5};
 use sha2::Sha256;
 
 use super::secrets::random;
-use super::{BLOB_NOT_FOUND, Service, hex};
+use super::{Service, hex};
 use crate::database::{Upload, UploadedVideo};
 use crate::error::{Error, ErrorKind, Result};
-use crate::job::{BlobName, Timestamp, UserId, VideoExtension};
+use crate::job::{BLOB_NOT_FOUND, BlobName, Timestamp, UserId, VideoExtension};
 use crate::storage::{BlobKey, BlobKind, StagedBlob};
 
 /// Most blocks of one video, as with Azure's block blobs.

@@ -8,10 +8,10 @@ use super::{Sql, SqliteDatabase};
 use crate::database::{DeletedJob, FileOwner, Inserted, JobRows, NewJob, StoredArtifact};
 use crate::error::{Error, ErrorKind, Result};
 use crate::job::{
-    ArtifactKind, CameraData, CameraType, CameraUpdate, Cursor, Failure, Job, JobDetails, JobId, JobPage,
-    JobState, JobStatus, JobSummary, JobUpdate, Limits, ListQuery, Submitted, Timestamp, UserId, Xyz,
+    ArtifactKind, BLOB_NOT_FOUND, CameraData, CameraType, CameraUpdate, Cursor, Failure, Job, JobDetails,
+    JobId, JobPage, JobState, JobStatus, JobSummary, JobUpdate, Limits, ListQuery, Submitted, Timestamp,
+    UserId, Xyz,
 };
-use crate::service::BLOB_NOT_FOUND;
 
 /// Place in the queue among all waiting jobs, from 1.
 const JOB: &str = "SELECT job_id, title, state, percent, uploaded_at, public, method, gaussians, steps,
