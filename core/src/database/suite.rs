@@ -19,7 +19,7 @@ const ATTEMPTS: u32 = 3;
 const HOUR: i64 = 3600;
 
 /// An empty database with two users.
-struct World<D> {
+pub(super) struct World<D> {
     database: D,
     clock: Arc<ManualClock>,
     anna: UserId,
@@ -28,25 +28,27 @@ struct World<D> {
     _keep: tempfile::TempDir,
 }
 
-/// Runs the whole suite; `open` makes an empty database.
-pub(super) fn run<D: JobDatabase>(open: impl Fn(Arc<dyn Clock>) -> (tempfile::TempDir, D)) {
-    let world = || World::new(&open);
-    users_and_keys(&world());
-    uploads(&world());
-    submissions(world());
-    idempotency(&world());
-    lists(&world());
-    updates(&world());
-    a_job_runs(&world());
-    leases(&world());
-    crashes(&world());
-    cancel_and_delete(&world());
-    shared_videos(&world());
-    public_jobs(&world());
+/// Makes one test of each promise for the database that `$open` gives: a function from a clock to an empty database and
+/// the folder that it needs.
+macro_rules! tests {
+    ($open:expr) => {
+        $crate::database::suite::tests! {
+            $open =>
+            users_and_keys uploads submissions idempotency lists updates a_job_runs leases crashes cancel_and_delete
+            shared_videos public_jobs
+        }
+    };
+    ($open:expr => $($promise:ident)*) => {
+        $(#[test]
+        fn $promise() {
+            $crate::database::suite::$promise($crate::database::suite::World::new(&$open));
+        })*
+    };
 }
+pub(super) use tests;
 
 impl<D: JobDatabase> World<D> {
-    fn new(open: &impl Fn(Arc<dyn Clock>) -> (tempfile::TempDir, D)) -> Self {
+    pub(super) fn new(open: &impl Fn(Arc<dyn Clock>) -> (tempfile::TempDir, D)) -> Self {
         let clock = Arc::new(ManualClock::new());
         let (keep, database) = open(clock.clone());
         let add = |name: &str| {
@@ -139,7 +141,7 @@ fn at(stage: Stage, fraction: f32, percent: Option<u8>) -> Progress {
     Progress { stage, fraction, percent }
 }
 
-fn users_and_keys<D: JobDatabase>(w: &World<D>) {
+pub(super) fn users_and_keys<D: JobDatabase>(w: World<D>) {
     let d = &w.database;
     assert_eq!(d.users().unwrap().iter().map(|u| u.name.as_str()).collect::<Vec<_>>(), ["anna", "eve"]);
     let twin = User { user_id: UserId::random(), ..d.users().unwrap()[0].clone() };
@@ -176,7 +178,7 @@ fn users_and_keys<D: JobDatabase>(w: &World<D>) {
     assert_eq!(d.keys(w.eve).unwrap(), []);
 }
 
-fn uploads<D: JobDatabase>(w: &World<D>) {
+pub(super) fn uploads<D: JobDatabase>(w: World<D>) {
     let d = &w.database;
     let name = BlobName::random(VideoExtension::Mov);
     let made = d.create_upload(w.anna, name, 7200).unwrap();
@@ -208,7 +210,7 @@ fn uploads<D: JobDatabase>(w: &World<D>) {
     assert!(d.upload(&fresh).unwrap().is_some());
 }
 
-fn submissions<D: JobDatabase>(mut w: World<D>) {
+pub(super) fn submissions<D: JobDatabase>(mut w: World<D>) {
     let blob = w.upload(w.anna);
     let new = new_job(w.anna, blob);
     let submitted = added(w.insert(&new).unwrap());
@@ -267,7 +269,7 @@ fn submissions<D: JobDatabase>(mut w: World<D>) {
     assert_eq!(w.database.statistics().unwrap().queued, 4);
 }
 
-fn idempotency<D: JobDatabase>(w: &World<D>) {
+pub(super) fn idempotency<D: JobDatabase>(w: World<D>) {
     let blob = w.upload(w.anna);
     let new = |user, hash| NewJob { idempotency: Some(("key".into(), [hash; 32])), ..new_job(user, blob) };
     let first = added(w.insert(&new(w.anna, 1)).unwrap());
@@ -287,7 +289,7 @@ fn idempotency<D: JobDatabase>(w: &World<D>) {
     assert_ne!(added(w.insert(&again).unwrap()).job_id, first.job_id);
 }
 
-fn lists<D: JobDatabase>(w: &World<D>) {
+pub(super) fn lists<D: JobDatabase>(w: World<D>) {
     let d = &w.database;
     let all: Vec<JobId> = (0..5).map(|k| w.submit_as(w.anna, |r| r.public = k == 3)).collect();
     w.submit(w.eve);
@@ -328,7 +330,7 @@ fn lists<D: JobDatabase>(w: &World<D>) {
     assert_eq!(d.all_jobs().unwrap().len(), 7);
 }
 
-fn updates<D: JobDatabase>(w: &World<D>) {
+pub(super) fn updates<D: JobDatabase>(w: World<D>) {
     let d = &w.database;
     let job = w.submit_as(w.anna, |r| r.camera_type = Some(CameraType::Orbital));
     let update = |update: JobUpdate| d.update_job(w.anna, job, &update).unwrap().unwrap();
@@ -359,7 +361,7 @@ fn updates<D: JobDatabase>(w: &World<D>) {
     assert_eq!((reset.camera_data.position.x, reset.camera_data.camera_type), (1.0, CameraType::Orbital));
 }
 
-fn a_job_runs<D: JobDatabase>(w: &World<D>) {
+pub(super) fn a_job_runs<D: JobDatabase>(w: World<D>) {
     let d = &w.database;
     assert_eq!(w.claim(), None);
     let jobs: Vec<JobId> = (0..3).map(|_| w.submit(w.anna)).collect();
@@ -429,7 +431,7 @@ fn a_job_runs<D: JobDatabase>(w: &World<D>) {
     assert_eq!((s.queued, s.finished, s.failed, s.stored_bytes), (2, 1, 1, 40 + 110 + 5));
 }
 
-fn leases<D: JobDatabase>(w: &World<D>) {
+pub(super) fn leases<D: JobDatabase>(w: World<D>) {
     let d = &w.database;
     let alive = |_: &str| true;
     let job = w.submit(w.anna);
@@ -476,7 +478,7 @@ fn leases<D: JobDatabase>(w: &World<D>) {
     assert_eq!(w.status(job), "Finished");
 }
 
-fn crashes<D: JobDatabase>(w: &World<D>) {
+pub(super) fn crashes<D: JobDatabase>(w: World<D>) {
     let d = &w.database;
     let job = w.submit(w.anna);
     let dead = |_: &str| false;
@@ -500,7 +502,7 @@ fn crashes<D: JobDatabase>(w: &World<D>) {
     assert_eq!(w.job(job).details.failure, Some(failure("gpu")));
 }
 
-fn cancel_and_delete<D: JobDatabase>(w: &World<D>) {
+pub(super) fn cancel_and_delete<D: JobDatabase>(w: World<D>) {
     let d = &w.database;
     let cancelled = failure("cancelled");
     let (waiting, running) = (w.submit(w.anna), w.submit(w.anna));
@@ -559,8 +561,8 @@ fn cancel_and_delete<D: JobDatabase>(w: &World<D>) {
     assert!(d.integrity_check().unwrap().is_empty());
 }
 
-/// Decision 72.
-fn public_jobs<D: JobDatabase>(w: &World<D>) {
+/// Rule 72.
+pub(super) fn public_jobs<D: JobDatabase>(w: World<D>) {
     let d = &w.database;
     let job = w.submit_as(w.anna, |request| request.public = true);
     let seen = || (d.public_job(job).unwrap(), d.public_artifact(job, ArtifactKind::Spz).unwrap());
@@ -589,8 +591,8 @@ fn public_jobs<D: JobDatabase>(w: &World<D>) {
     assert_eq!(d.public_artifact(failed, ArtifactKind::Log).unwrap(), None);
 }
 
-/// Decision 46.
-fn shared_videos<D: JobDatabase>(w: &World<D>) {
+/// Rule 46.
+pub(super) fn shared_videos<D: JobDatabase>(w: World<D>) {
     let d = &w.database;
     let blob = w.upload(w.anna);
     let (first, second) = (new_job(w.anna, blob), new_job(w.anna, blob));

@@ -308,10 +308,16 @@ mod tests {
     use super::*;
     use crate::job::{BlobName, VideoExtension};
 
-    #[test]
-    fn the_local_folder_behaves() {
-        let folder = tempfile::tempdir().unwrap();
-        suite::run(&LocalStorage::open(folder.path()).unwrap());
+    mod promises {
+        use super::*;
+
+        fn open() -> (tempfile::TempDir, LocalStorage) {
+            let folder = tempfile::tempdir().unwrap();
+            let storage = LocalStorage::open(folder.path()).unwrap();
+            (folder, storage)
+        }
+
+        suite::tests!(open);
     }
 
     #[cfg(unix)]

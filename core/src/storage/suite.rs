@@ -1,4 +1,4 @@
-//! What every storage must do.
+//! What every storage must do: one function for each promise, and one test of each for every storage.
 
 use std::io::{Read, Seek, SeekFrom};
 use std::time::Duration;
@@ -23,82 +23,210 @@ fn read(storage: &dyn Storage, key: &BlobKey) -> Vec<u8> {
     bytes
 }
 
-/// Runs the whole suite on an empty storage.
-pub(super) fn run(storage: &dyn Storage) {
-    let name = BlobName::random(VideoExtension::Mp4);
-    let video = BlobKey::Video { name, version: 0xfeed };
-    let job = JobId::random();
-    let artifact = BlobKey::Artifact { job, attempt: 3, kind: ArtifactKind::Spz };
+/// The numbers from 0, four bytes each: more than any buffer holds.
+fn numbers() -> Vec<u8> {
+    (0..100_000u32).flat_map(u32::to_le_bytes).collect()
+}
 
-    // Nothing is to be seen before the commit, and nothing stays of what was dropped.
-    let mut staged = storage.create(&video).unwrap();
+/// Makes one test of each promise for the storage that `$open` gives: a function to an empty storage and the folder
+/// that it needs.
+macro_rules! tests {
+    ($open:expr) => {
+        $crate::storage::suite::tests! {
+            $open =>
+            a_blob_is_not_there_before_its_commit
+            a_blob_that_was_not_committed_leaves_nothing
+            a_committed_blob_comes_back_whole
+            a_blob_is_read_from_any_place
+            a_blob_may_be_empty
+            a_commit_takes_the_place_of_the_blob_before
+            a_file_becomes_a_blob_and_stays_where_it_was
+            a_file_that_is_missing_is_not_found_and_changes_nothing
+            blobs_are_listed_by_kind
+            young_blobs_are_not_listed_as_old
+            an_upload_is_listed_with_its_versions_and_blocks
+            a_deletion_is_final_and_repeatable
+            a_deletion_does_not_disturb_who_reads
+            a_blob_comes_back_after_the_last_of_its_job_was_deleted
+            free_space_is_unknown_or_not_none
+        }
+    };
+    ($open:expr => $($promise:ident)*) => {
+        $(#[test]
+        fn $promise() {
+            let (_keep, storage) = $open();
+            $crate::storage::suite::$promise(&storage);
+        })*
+    };
+}
+pub(super) use tests;
+
+const ANY_AGE: Duration = Duration::ZERO;
+const KINDS: [BlobKind; 3] = [BlobKind::Video, BlobKind::Block, BlobKind::Artifact];
+
+fn video() -> BlobKey {
+    BlobKey::Video { name: BlobName::random(VideoExtension::Mp4), version: 0xfeed }
+}
+
+fn artifact() -> BlobKey {
+    BlobKey::Artifact { job: JobId::random(), attempt: 3, kind: ArtifactKind::Spz }
+}
+
+/// Nothing is left over that a sweep would remove.
+fn is_clean(storage: &dyn Storage) {
+    assert_eq!(storage.sweep_staged(ANY_AGE).unwrap(), 0);
+}
+
+pub(super) fn a_blob_is_not_there_before_its_commit(storage: &dyn Storage) {
+    let key = video();
+    let mut staged = storage.create(&key).unwrap();
     staged.write_all(b"half").unwrap();
-    assert_eq!(storage.metadata(&video).unwrap(), None);
-    assert_eq!(storage.open(&video).err().unwrap().kind(), ErrorKind::NotFound);
-    drop(staged);
-    assert_eq!(storage.list(BlobKind::Video, Duration::ZERO).unwrap(), []);
-    assert_eq!(storage.sweep_staged(Duration::ZERO).unwrap(), 0);
+    assert_eq!(storage.metadata(&key).unwrap(), None);
+    assert_eq!(storage.open(&key).err().unwrap().kind(), ErrorKind::NotFound);
+    assert_eq!(storage.list(BlobKind::Video, ANY_AGE).unwrap(), []);
+}
 
-    // What was committed comes back, from any place.
-    let bytes: Vec<u8> = (0..100_000u32).flat_map(u32::to_le_bytes).collect();
-    write(storage, &video, &bytes);
-    assert_eq!(read(storage, &video), bytes);
-    let mut reader = storage.open(&video).unwrap();
+pub(super) fn a_blob_that_was_not_committed_leaves_nothing(storage: &dyn Storage) {
+    let key = video();
+    let mut staged = storage.create(&key).unwrap();
+    staged.write_all(b"half").unwrap();
+    drop(staged);
+    assert_eq!(storage.metadata(&key).unwrap(), None);
+    assert_eq!(storage.list(BlobKind::Video, ANY_AGE).unwrap(), []);
+    is_clean(storage);
+}
+
+pub(super) fn a_committed_blob_comes_back_whole(storage: &dyn Storage) {
+    let (key, bytes) = (video(), numbers());
+    write(storage, &key, &bytes);
+    assert_eq!(read(storage, &key), bytes);
+    assert_eq!(storage.metadata(&key).unwrap().unwrap().size, bytes.len() as u64);
+    is_clean(storage);
+}
+
+pub(super) fn a_blob_is_read_from_any_place(storage: &dyn Storage) {
+    let key = video();
+    write(storage, &key, &numbers());
+    let mut reader = storage.open(&key).unwrap();
     reader.file.seek(SeekFrom::Start(4000)).unwrap();
     let mut four = [0; 4];
     reader.file.read_exact(&mut four).unwrap();
     assert_eq!(u32::from_le_bytes(four), 1000);
-    assert_eq!(storage.metadata(&video).unwrap().unwrap().size, bytes.len() as u64);
-    write(storage, &video, b"");
-    assert_eq!(read(storage, &video), b"");
-    write(storage, &video, b"again");
+}
 
-    // A file is taken over, twice under the same key if need be, and stays where it was.
+pub(super) fn a_blob_may_be_empty(storage: &dyn Storage) {
+    let key = video();
+    write(storage, &key, b"");
+    assert_eq!(read(storage, &key), b"");
+    assert_eq!(storage.metadata(&key).unwrap().unwrap().size, 0);
+}
+
+pub(super) fn a_commit_takes_the_place_of_the_blob_before(storage: &dyn Storage) {
+    let key = video();
+    for bytes in [&b"first and longer"[..], b"", b"again"] {
+        write(storage, &key, bytes);
+        assert_eq!(read(storage, &key), bytes);
+    }
+    assert_eq!(storage.list(BlobKind::Video, ANY_AGE).unwrap(), [key]);
+}
+
+/// Also twice under the same key, as by a worker that was killed in between.
+pub(super) fn a_file_becomes_a_blob_and_stays_where_it_was(storage: &dyn Storage) {
+    let key = artifact();
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("scene.spz");
     std::fs::write(&file, b"scene").unwrap();
     for _ in 0..2 {
-        assert_eq!(storage.put_file(&artifact, &file).unwrap().size, 5);
-        assert_eq!(read(storage, &artifact), b"scene");
+        assert_eq!(storage.put_file(&key, &file).unwrap().size, 5);
+        assert_eq!(read(storage, &key), b"scene");
     }
     assert_eq!(std::fs::read(&file).unwrap(), b"scene");
-    let missing = storage.put_file(&artifact, &folder.path().join("none")).unwrap_err();
+    is_clean(storage);
+}
+
+pub(super) fn a_file_that_is_missing_is_not_found_and_changes_nothing(storage: &dyn Storage) {
+    let key = artifact();
+    write(storage, &key, b"scene");
+    let folder = tempfile::tempdir().unwrap();
+    let missing = storage.put_file(&key, &folder.path().join("none")).unwrap_err();
     assert_eq!(missing.kind(), ErrorKind::NotFound);
-    assert_eq!(read(storage, &artifact), b"scene");
-    assert_eq!(storage.sweep_staged(Duration::ZERO).unwrap(), 0);
+    assert_eq!(read(storage, &key), b"scene");
+    is_clean(storage);
+}
 
-    // Blobs are listed by kind and age.
-    let blocks = [BlobKey::block(name, "a"), BlobKey::block(name, "b")];
-    blocks.iter().for_each(|key| write(storage, key, b"block"));
-    assert_eq!(storage.list(BlobKind::Video, Duration::ZERO).unwrap(), [video]);
-    assert_eq!(storage.list(BlobKind::Artifact, Duration::ZERO).unwrap(), [artifact]);
-    assert_eq!(storage.list(BlobKind::Block, Duration::ZERO).unwrap().len(), 2);
-    assert_eq!(storage.list(BlobKind::Block, Duration::from_secs(3600)).unwrap(), []);
-    let (second, other) =
-        (BlobKey::Video { name, version: 0xff_feed }, BlobName::random(VideoExtension::Mp4));
-    let others = [BlobKey::Video { name: other, version: 0xfeed }, BlobKey::block(other, "a")];
-    [second].iter().chain(&others).for_each(|key| write(storage, key, b"more"));
-    let mut of_upload = vec![video, second, blocks[0], blocks[1]];
-    of_upload.sort();
-    assert_eq!(storage.list_upload(&name).unwrap(), of_upload);
+pub(super) fn blobs_are_listed_by_kind(storage: &dyn Storage) {
+    let (video, artifact) = (video(), artifact());
+    let name = BlobName::random(VideoExtension::Mp4);
+    let mut blocks = [BlobKey::block(name, "a"), BlobKey::block(name, "b")];
+    blocks.sort();
+    blocks.iter().chain([&video, &artifact]).for_each(|key| write(storage, key, b"some"));
+    assert_eq!(storage.list(BlobKind::Video, ANY_AGE).unwrap(), [video]);
+    assert_eq!(storage.list(BlobKind::Artifact, ANY_AGE).unwrap(), [artifact]);
+    assert_eq!(storage.list(BlobKind::Block, ANY_AGE).unwrap(), blocks);
+}
+
+pub(super) fn young_blobs_are_not_listed_as_old(storage: &dyn Storage) {
+    let block = BlobKey::block(BlobName::random(VideoExtension::Mp4), "a");
+    for key in [block, video(), artifact()] {
+        write(storage, &key, b"some");
+    }
+    for kind in KINDS {
+        assert_eq!(storage.list(kind, ANY_AGE).unwrap().len(), 1);
+        assert_eq!(storage.list(kind, Duration::from_secs(3600)).unwrap(), []);
+    }
+}
+
+pub(super) fn an_upload_is_listed_with_its_versions_and_blocks(storage: &dyn Storage) {
+    let name = BlobName::random(VideoExtension::Mp4);
+    let mut own = vec![
+        BlobKey::Video { name, version: 0xfeed },
+        BlobKey::Video { name, version: 0xff_feed },
+        BlobKey::block(name, "a"),
+        BlobKey::block(name, "b"),
+    ];
+    let other = BlobName::random(VideoExtension::Mp4);
+    let others = [BlobKey::Video { name: other, version: 0xfeed }, BlobKey::block(other, "a"), artifact()];
+    own.iter().chain(&others).for_each(|key| write(storage, key, b"some"));
+    own.sort();
+    assert_eq!(storage.list_upload(&name).unwrap(), own);
     assert_eq!(storage.list_upload(&BlobName::random(VideoExtension::Mp4)).unwrap(), []);
-    [second].iter().chain(&others).for_each(|key| storage.delete(key).unwrap());
+}
 
-    // Deletion is final, repeatable, and does not disturb who reads.
-    let mut reader = storage.open(&artifact).unwrap();
-    for key in blocks.iter().chain([&video, &artifact]) {
+pub(super) fn a_deletion_is_final_and_repeatable(storage: &dyn Storage) {
+    let block = BlobKey::block(BlobName::random(VideoExtension::Mp4), "a");
+    let keys = [block, video(), artifact()];
+    keys.iter().for_each(|key| write(storage, key, b"some"));
+    for key in &keys {
         storage.delete(key).unwrap();
         storage.delete(key).unwrap();
         assert_eq!(storage.metadata(key).unwrap(), None);
+        assert_eq!(storage.open(key).err().unwrap().kind(), ErrorKind::NotFound);
     }
+    for kind in KINDS {
+        assert_eq!(storage.list(kind, ANY_AGE).unwrap(), []);
+    }
+}
+
+pub(super) fn a_deletion_does_not_disturb_who_reads(storage: &dyn Storage) {
+    let key = artifact();
+    write(storage, &key, b"scene");
+    let mut reader = storage.open(&key).unwrap();
+    storage.delete(&key).unwrap();
     let mut text = String::new();
     reader.file.read_to_string(&mut text).unwrap();
     assert_eq!(text, "scene");
-    for kind in [BlobKind::Video, BlobKind::Block, BlobKind::Artifact] {
-        assert_eq!(storage.list(kind, Duration::ZERO).unwrap(), []);
+}
+
+/// A storage may remove the folder of a job with its last file, and must not miss it then.
+pub(super) fn a_blob_comes_back_after_the_last_of_its_job_was_deleted(storage: &dyn Storage) {
+    let key = artifact();
+    for text in [&b"first"[..], b"second"] {
+        write(storage, &key, text);
+        assert_eq!(read(storage, &key), text);
+        storage.delete(&key).unwrap();
     }
-    // The folder of a job that went with its last file comes back with the next.
-    write(storage, &artifact, b"more");
-    storage.delete(&artifact).unwrap();
+}
+
+pub(super) fn free_space_is_unknown_or_not_none(storage: &dyn Storage) {
     assert!(storage.free_space().unwrap().is_none_or(|free| free > 0));
 }

@@ -251,13 +251,16 @@ mod tests {
     use super::super::{ManualClock, suite};
     use super::*;
 
-    #[test]
-    fn the_sqlite_file_behaves() {
-        suite::run(|clock| {
+    mod promises {
+        use super::*;
+
+        fn open(clock: Arc<dyn Clock>) -> (tempfile::TempDir, SqliteDatabase) {
             let folder = tempfile::tempdir().unwrap();
             let database = SqliteDatabase::open(&folder.path().join("jobs.db"), clock).unwrap();
             (folder, database)
-        });
+        }
+
+        suite::tests!(open);
     }
 
     #[test]
