@@ -229,7 +229,7 @@ class Job:
         return Scene(native, view=Camera.from_camera_data(self.refresh().camera_data))
 
     def to_dict(self) -> dict[str, Any]:
-        """The specification's thirteen fields."""
+        """The thirteen fields that a job has over HTTP (docs/rest.md, §2.1)."""
         return {name: self.fields[name] for name in FIELDS}
 
     def __repr__(self) -> str:

@@ -37,12 +37,12 @@ fn routes_methods_and_errors() {
         assert_eq!(answer.header("x-content-type-options"), Some("nosniff"));
         assert_eq!(answer.header("x-request-id").unwrap().len(), 36);
     }
-    // Decision 4.
+    // Rule 4 of docs/rest.md.
     let head = server.request("HEAD", "/api/v1/jobs/", None);
     assert_eq!((head.status, head.body.len(), head.header("content-length")), (200, 0, Some("2")));
     let options = server.anonymous("OPTIONS", "/api/v1/submit-job/", &[], b"");
     assert_eq!((options.status, options.header("allow")), (204, Some("POST, OPTIONS")));
-    // Decisions 3 and 5.
+    // Rules 3 and 5.
     for (method, path, allow) in [
         ("PUT", "/api/v1/jobs/x/", "GET, HEAD, PATCH, DELETE, OPTIONS"),
         ("DELETE", "/api/v1/jobs/", "GET, HEAD, OPTIONS"),
@@ -54,17 +54,17 @@ fn routes_methods_and_errors() {
         assert_eq!((answer.status, answer.header("allow")), (405, Some(allow)), "{method} {path}");
         answer.error();
     }
-    // Decision 11: what does not exist needs no key.
+    // Rule 11: what does not exist needs no key.
     for path in ["/", "/api/v1/", "/api/v1/keys/", "/api/v1/jobs/x/cancel/", "/favicon.ico"] {
         let answer = server.anonymous("GET", path, &[], b"");
         assert_eq!((answer.status, answer.error().as_str()), (404, "Not found"), "{path}");
     }
-    // Decision 2.
+    // Rule 2.
     for id in ["x", NO_JOB, &NO_JOB.to_uppercase(), "%00", "..%2f"] {
         let answer = server.get(&format!("/api/v1/jobs/{id}/"));
         assert_eq!((answer.status, answer.error().as_str()), (404, "Job not found"), "{id}");
     }
-    // Decision 66 goes before the lookup, as does every parameter of the route.
+    // Rule 66 goes before the lookup, as does every parameter of the route.
     let answer = server.get(&format!("/api/v1/jobs/{NO_JOB}/download/obj/"));
     assert_eq!(
         (answer.status, answer.error().as_str()),
@@ -87,10 +87,10 @@ fn bodies_of_requests() {
     {
         assert_eq!(post(headers, good).status, 200, "{headers:?}");
     }
-    // Decision 6.
+    // Rule 6.
     assert_eq!(post(&["Content-Type: application/x-www-form-urlencoded"], good).status, 415);
     assert_eq!(post(&["Content-Encoding: gzip"], good).status, 415);
-    // Decision 7.
+    // Rule 7.
     for body in
         [&b""[..], b"{", b"[1]", br#"{"file_extension": "mp4", "file_extension": "mov"}"#, b"{\"a\": NaN}"]
     {
@@ -98,14 +98,14 @@ fn bodies_of_requests() {
         assert_eq!(answer.status, 400);
         assert!(answer.error().starts_with("Request body is not valid JSON: "), "{}", answer.error());
     }
-    // Decision 8: announced, and not announced.
+    // Rule 8: announced, and not announced.
     let large = vec![b' '; 70_000];
     assert_eq!(post(&[], &large).status, 413);
     let chunked = [format!("{:x}\r\n", large.len()).as_bytes(), &large, b"\r\n0\r\n\r\n"].concat();
     let line = "POST /api/v1/generate-upload-url/ HTTP/1.1";
     let answer = server.raw(&[line, "Host: a", &authorization, "Transfer-Encoding: chunked"], &chunked);
     assert_eq!(answer.status, 413);
-    // Decision 27.
+    // Rule 27.
     for extension in
         [json!(".mp4"), json!("a/mp4"), json!("exe"), json!(""), json!(" mp4"), json!(7), json!(null)]
     {
@@ -114,7 +114,7 @@ fn bodies_of_requests() {
     }
     let answer = post(&[], br#"{"file_extension": "MOV"}"#).json();
     assert!(answer["blob_name"].as_str().unwrap().ends_with(".mov"));
-    // Decision 25: exactly these.
+    // Rule 25: exactly these.
     assert_eq!(answer.as_object().unwrap().len(), 2);
 }
 
@@ -133,7 +133,7 @@ fn keys_and_tiers() {
     let last = wrong.pop().unwrap();
     wrong.push(if last == 'x' { 'y' } else { 'x' });
     refused(server.with_key(&wrong, "GET", path, None));
-    // Decision 14.
+    // Rule 14.
     let lower = format!("authorization: api-key  {}", server.key);
     assert_eq!(server.anonymous("GET", path, &[&lower], b"").status, 200);
 
@@ -182,12 +182,12 @@ fn an_upload_address_does_what_it_says_and_no_more() {
     let server = start(&[("LIBRECONSTRUCT_LIMITS_MAX_UPLOAD_BYTES", "1000000")]);
     let (path, name) = server.upload_address();
     let put = |path: &str, headers: &[&str], body: &[u8]| server.anonymous("PUT", path, headers, body);
-    // Decisions 23, 24 and 69: any headers, also a key that nobody asked for.
+    // Rules 23, 24 and 69: any headers, also a key that nobody asked for.
     let strange = ["Authorization: Api-Key nonsense", "x-ms-blob-type: BlockBlob", "Content-Type: video/mp4"];
     let answer = put(&path, &strange, b"abc");
     assert_eq!((answer.status, answer.header("content-length"), answer.body.len()), (201, Some("0"), 0));
     let first = answer.header("etag").unwrap().to_owned();
-    // Decision 29: again, until it is submitted.
+    // Rule 29: again, until it is submitted.
     let second = put(&path, &[], b"abcd");
     assert_eq!(second.status, 201);
     assert_ne!(second.header("etag").unwrap(), first);
@@ -199,14 +199,14 @@ fn an_upload_address_does_what_it_says_and_no_more() {
     assert_eq!(put(&other, &[], b"abc").status, 403);
     assert_eq!(put(&path.replace("sig=", "sig=A"), &[], b"abc").status, 403);
     assert_eq!(put(path.split('?').next().unwrap(), &[], b"abc").status, 403);
-    // Decision 31.
+    // Rule 31.
     let sha = STANDARD.encode(Sha256::digest(b"abc"));
     assert_eq!(put(&path, &[&format!("Content-Digest: sha-256=:{sha}:")], b"abc").status, 201);
     assert_eq!(put(&path, &[&format!("Content-Digest: sha-256=:{sha}:")], b"abd").status, 400);
     assert_eq!(put(&path, &["Content-MD5: kAFQmDzST7DWlj99KOF/cg=="], b"abc").status, 201);
     assert_eq!(put(&path, &["Content-MD5: kAFQmDzST7DWlj99KOF/cg=="], b"abd").status, 400);
     assert_eq!(put(&path, &["Content-MD5: kAFQ"], b"abc").status, 400);
-    // Decision 28: announced, and counted.
+    // Rule 28: announced, and counted.
     let large = vec![0; 1_000_001];
     let answer = put(&path, &[], &large);
     assert_eq!(answer.status, 413);
@@ -225,7 +225,7 @@ fn an_interrupted_upload_leaves_nothing() {
     stream.write_all(&vec![0; 2_000_000]).unwrap();
     drop(stream);
     std::thread::sleep(Duration::from_millis(300));
-    // Decisions 30 and 44.
+    // Rules 30 and 44.
     let answer = server.request("POST", "/api/v1/submit-job/", Some(json!({ "blob_name": name })));
     assert_eq!((answer.status, answer.error().as_str()), (400, "Blob not found. Please verify the upload."));
     let mut left = Vec::new();
@@ -262,7 +262,7 @@ fn a_video_in_blocks() {
     let answer = server.request("POST", "/api/v1/submit-job/", Some(json!({ "blob_name": name })));
     assert_eq!(answer.status, 201, "{answer:?}");
     assert_eq!(answer.json()["title"], "garden.mp4");
-    // Decision 29.
+    // Rule 29.
     assert_eq!(server.anonymous("PUT", &path, &[], list.as_bytes()).status, 409);
 }
 
@@ -295,7 +295,7 @@ fn the_life_of_a_job_that_waits() {
     }
     assert_eq!(server.get(&format!("{path}preview/")).status, 404);
 
-    // Decision 16: for others it does not exist, to the byte.
+    // Rule 16: for others it does not exist, to the byte.
     server.operate(&["users", "add", "mallory"]);
     let mallory = server.operate(&["keys", "create", "mallory"]);
     let mallory = mallory["key"].as_str().unwrap();
@@ -353,7 +353,7 @@ fn a_repeated_submission_is_one_job() {
     assert_eq!(submit("a1", &body.replace("true", "false")).status, 422);
     assert_eq!(submit("", &body).status, 400);
     assert_eq!(server.get("/api/v1/jobs/").json().as_array().unwrap().len(), 1);
-    // Decision 46: without the key, another job with the same video.
+    // Rule 46: without the key, another job with the same video.
     assert_eq!(server.request("POST", "/api/v1/submit-job/", Some(json!({"blob_name": name}))).status, 201);
 }
 

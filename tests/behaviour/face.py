@@ -50,11 +50,11 @@ class Face(Protocol):
     can_cancel: bool
 
     def submit(self, video: Path, **options: Any) -> str:
-        """Uploads the file and submits a job with the specification's options; its id."""
+        """Uploads the file and submits a job with the options of docs/rest.md, §4.8; its id."""
         ...
 
     def job(self, job_id: str) -> dict[str, Any]:
-        """The specification's thirteen fields, as JSON has them."""
+        """The thirteen fields of a job (docs/rest.md, §2.1), as JSON has them."""
         ...
 
     def jobs(self, **query: Any) -> dict[str, Any]:

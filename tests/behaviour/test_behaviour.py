@@ -1,4 +1,4 @@
-"""The same behaviour through every face: the specification's job, as Python, C and HTTP show it."""
+"""The same behaviour through every face: a job as docs/rest.md has it, as Python, C and HTTP show it."""
 
 import re
 import struct

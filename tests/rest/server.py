@@ -175,7 +175,7 @@ class Server:
 
 
 class Client:
-    """A user's requests. Every status that a job shows passes through here and is checked against the specification."""
+    """A user's requests. Every status that a job shows passes through here and is checked against §3 of docs/rest.md."""
 
     STATUS = r"Queued|Queued - position: [1-9]\d*|Processing video|Generating 3D scene|Finished|Failed"
 

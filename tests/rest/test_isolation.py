@@ -1,4 +1,7 @@
-"""Two users over every endpoint: nobody sees, changes or learns of what belongs to somebody else (decisions 16, 17, 44, 72)."""
+"""Two users over every endpoint: nobody sees, changes or learns of what belongs to somebody else.
+
+Rules 16, 17, 44 and 72 of docs/rest.md.
+"""
 
 import statistics
 import time
@@ -24,7 +27,7 @@ def seen(response) -> tuple:
 
 @pytest.mark.parametrize("public", [False, True])
 @pytest.mark.parametrize(("method", "path", "body"), ON_A_JOB, ids=lambda v: str(v)[:20])
-def test_d16_a_foreign_job_is_byte_identical_to_an_unknown_one(alice, bob, flat, method, path, body, public):
+def test_rule_16_a_foreign_job_is_byte_identical_to_an_unknown_one(alice, bob, flat, method, path, body, public):
     job = alice.submit(flat, public=public, title="secret title")
     before, listed = alice.job(job), alice.jobs()
     foreign = bob.request(method, f"/api/v1/jobs/{job}/{path}", json=body)
@@ -36,7 +39,7 @@ def test_d16_a_foreign_job_is_byte_identical_to_an_unknown_one(alice, bob, flat,
 
 
 @pytest.mark.parametrize(("path", "status"), [("download/ply/", 404), ("download/spz/", 404), ("preview/", 404)])
-def test_d16_files_of_a_finished_foreign_job_are_not_there(worker_server, finished, wendy, path, status):
+def test_rule_16_files_of_a_finished_foreign_job_are_not_there(worker_server, finished, wendy, path, status):
     other = worker_server.user(f"stranger-{uuid.uuid4()}")
     foreign = other.get(f"/api/v1/jobs/{finished['job_id']}/{path}")
     unknown = other.get(f"/api/v1/jobs/{uuid.uuid4()}/{path}")
@@ -45,7 +48,7 @@ def test_d16_files_of_a_finished_foreign_job_are_not_there(worker_server, finish
     assert wendy.get(f"/api/v1/jobs/{finished['job_id']}/{path}").status_code == 302
 
 
-def test_d72_public_grants_nothing_to_other_users_and_to_nobody(server, alice, bob, flat):
+def test_rule_72_public_grants_nothing_to_other_users_and_to_nobody(server, alice, bob, flat):
     job = alice.submit(flat, public=True)
     is_error(bob.get(f"/api/v1/jobs/{job}/"), 404)
     is_error(type(bob)(server, None).get(f"/api/v1/jobs/{job}/"), 401)
@@ -62,14 +65,14 @@ def test_lists_are_disjoint_also_with_a_foreign_cursor(fresh, bob, flat):
     assert not set(mine) & {entry["job_id"] for entry in bob.jobs()}
 
 
-def test_d44_a_foreign_blob_cannot_be_submitted_or_held_back(alice, bob, flat):
+def test_rule_44_a_foreign_blob_cannot_be_submitted_or_held_back(alice, bob, flat):
     blob = alice.upload(flat)
     is_error(bob.try_submit(blob), 400, "Blob not found. Please verify the upload.")
     assert alice.try_submit(blob).status_code == 201
     is_error(bob.try_submit(blob), 400, "Blob not found. Please verify the upload.")
 
 
-def test_d47_a_foreign_idempotency_key_answers_nothing(alice, bob, flat):
+def test_rule_47_a_foreign_idempotency_key_answers_nothing(alice, bob, flat):
     headers = {"Idempotency-Key": f'"{uuid.uuid4()}"'}
     blob = alice.upload(flat)
     mine = alice.try_submit(blob, headers=headers)
@@ -86,7 +89,7 @@ def test_a_deletion_takes_nothing_of_others(server, alice, bob, flat):
     assert bob.job(jobs[bob])["job_id"] == jobs[bob]
 
 
-def test_d17_an_operator_with_a_key_sees_only_own_jobs(server, alice, flat):
+def test_rule_17_an_operator_with_a_key_sees_only_own_jobs(server, alice, flat):
     alice.submit(flat)
     admin = server.user(f"admin-{uuid.uuid4()}")
     assert admin.jobs() == [] and admin.jobs("?user=alice") == []
@@ -101,7 +104,7 @@ def test_a_revoked_key_leaves_other_keys_and_users_alone(server, fresh, bob):
     assert fresh.get("/api/v1/jobs/").status_code == 200
 
 
-def test_d16_foreign_and_unknown_take_the_same_time(alice, bob, flat):
+def test_rule_16_foreign_and_unknown_take_the_same_time(alice, bob, flat):
     """Medians of many requests, in turns; a difference of work would be far larger than the tolerance."""
     job = alice.submit(flat)
     unknown = str(uuid.uuid4())

@@ -14,7 +14,7 @@ import pytest
 import requests
 
 from .server import BINARY
-from .test_decisions_upload import signed
+from .test_rules_upload import signed
 from .test_specification import JOB_FIELDS, is_error
 
 
@@ -43,14 +43,14 @@ def check_spz(data: bytes) -> int:
     return count
 
 
-def test_s3_and_d53_the_statuses_of_a_run(finished):
+def test_s3_and_rule_53_the_statuses_of_a_run(finished):
     order = ["Queued", "Processing video", "Generating 3D scene", "Finished"]
     seen = [order.index(job["status"].split(" - ")[0]) for job in finished["seen"]]
     assert seen == sorted(seen) and seen[-1] == 3
     assert {1, 2} & set(seen)
 
 
-def test_s2_1_and_d55_percent_complete(finished):
+def test_s2_1_and_rule_55_percent_complete(finished):
     values = []
     for job in finished["seen"]:
         percent = job["percent_complete"]
@@ -63,13 +63,13 @@ def test_s2_1_and_d55_percent_complete(finished):
     assert values == sorted(values) and values[-1] == 100
 
 
-def test_d56_and_d57_files_are_there_when_it_is_finished_and_not_before(finished):
+def test_rule_56_and_rule_57_files_are_there_when_it_is_finished_and_not_before(finished):
     for job in finished["seen"]:
         assert job["has_ply"] == job["has_spz"] == (job["status"] == "Finished")
         assert set(job) == JOB_FIELDS
 
 
-def test_d59_the_camera_is_the_reconstructions_and_keeps_its_type(finished):
+def test_rule_59_the_camera_is_the_reconstructions_and_keeps_its_type(finished):
     camera = finished["job"]["camera_data"]
     assert camera["cameraType"] == "orbital"
     assert camera["position"] != {"x": 0, "y": 0, "z": -3} and camera["position"] != camera["lookAt"]
@@ -123,7 +123,7 @@ def test_s4_9_with_curl(wendy, capture, tmp_path):
     assert left == []
 
 
-def test_s4_5_and_d68_the_redirect(wendy, finished):
+def test_s4_5_and_rule_68_the_redirect(wendy, finished):
     job = f"/api/v1/jobs/{finished['job_id']}"
     for path in ("download/ply", "download/spz", "preview"):
         response = wendy.get(f"{job}/{path}/")
@@ -136,7 +136,7 @@ def test_s4_5_and_d68_the_redirect(wendy, finished):
         assert wendy.key not in location and wendy.user["user_id"] not in location
 
 
-def test_d4_head_on_preview_and_downloads_is_302(wendy, finished):
+def test_rule_4_head_on_preview_and_downloads_is_302(wendy, finished):
     for path in ("download/ply", "download/spz", "preview"):
         response = wendy.request("HEAD", f"/api/v1/jobs/{finished['job_id']}/{path}/")
         assert response.status_code == 302 and "Location" in response.headers
@@ -147,7 +147,7 @@ def location(client, job_id: str, path: str = "download/ply") -> str:
 
 
 @pytest.mark.parametrize("authorization", [None, "Api-Key wrong", "Bearer x", "Basic dXNlcjpwYXNz", "nonsense", ""])
-def test_d69_authorization_is_ignored_on_the_redirect_target(wendy, finished, authorization):
+def test_rule_69_authorization_is_ignored_on_the_redirect_target(wendy, finished, authorization):
     url = location(wendy, finished["job_id"])
     headers = {} if authorization is None else {"Authorization": authorization}
     assert requests.get(url, headers=headers, timeout=30).status_code == 200
@@ -170,7 +170,7 @@ def test_s4_5_the_address_cannot_be_altered_and_expires(wendy, finished):
     is_error(requests.get(signed(server, "PUT", name, time.time() + 60), timeout=30), 403)
 
 
-def test_d70_the_headers_of_a_download(wendy, finished):
+def test_rule_70_the_headers_of_a_download(wendy, finished):
     for kind in ("ply", "spz"):
         url = location(wendy, finished["job_id"], f"download/{kind}")
         response = requests.get(url, timeout=30)
@@ -190,7 +190,7 @@ def test_d70_the_headers_of_a_download(wendy, finished):
 @pytest.mark.parametrize(("asked", "first", "last"), [
     ("bytes=0-0", 0, 0), ("bytes=10-99", 10, 99), ("bytes=100-", 100, -1), ("bytes=-50", -50, -1), ("bytes=0-99999999999", 0, -1),
 ])
-def test_d70_ranges(wendy, finished, asked, first, last):
+def test_rule_70_ranges(wendy, finished, asked, first, last):
     url = location(wendy, finished["job_id"])
     whole = requests.get(url, timeout=30).content
     response = requests.get(url, headers={"Range": asked}, timeout=30)
@@ -199,7 +199,7 @@ def test_d70_ranges(wendy, finished, asked, first, last):
     assert response.headers["Content-Range"] == f"bytes {first}-{last}/{len(whole)}"
 
 
-def test_d70_ranges_that_cannot_be(wendy, finished):
+def test_rule_70_ranges_that_cannot_be(wendy, finished):
     url = location(wendy, finished["job_id"])
     whole = requests.get(url, timeout=30)
     size = len(whole.content)
@@ -212,7 +212,7 @@ def test_d70_ranges_that_cannot_be(wendy, finished):
         assert response.status_code == 416 or response.content == whole.content
 
 
-def test_d70_conditions(wendy, finished):
+def test_rule_70_conditions(wendy, finished):
     url = location(wendy, finished["job_id"])
     etag = requests.head(url, timeout=30).headers["ETag"]
     again = location(wendy, finished["job_id"])
@@ -226,7 +226,7 @@ def test_d70_conditions(wendy, finished):
     assert modified is None or parsedate_to_datetime(modified)
 
 
-def test_d70_a_download_in_parts_is_the_file(wendy, finished):
+def test_rule_70_a_download_in_parts_is_the_file(wendy, finished):
     url = location(wendy, finished["job_id"])
     whole = requests.get(url, timeout=30).content
     step = len(whole) // 7 + 1
@@ -234,7 +234,7 @@ def test_d70_a_download_in_parts_is_the_file(wendy, finished):
     assert b"".join(parts) == whole
 
 
-def test_d71_the_preview_is_a_jpeg_of_at_most_1280(wendy, finished):
+def test_rule_71_the_preview_is_a_jpeg_of_at_most_1280(wendy, finished):
     response = follow(wendy, f"/api/v1/jobs/{finished['job_id']}/preview/")
     assert response.headers["Content-Type"] == "image/jpeg"
     # The frame header (SOF0 to SOF2): marker, length, precision, height, width.
@@ -242,18 +242,18 @@ def test_d71_the_preview_is_a_jpeg_of_at_most_1280(wendy, finished):
     assert 0 < max(width, height) <= 1280 and min(width, height) > 0
 
 
-def test_d48_the_title_came_from_the_upload(finished):
+def test_rule_48_the_title_came_from_the_upload(finished):
     assert finished["submitted"]["title"] == 'Küche "1".mp4'
 
 
-def test_d59_a_camera_of_the_user_stays_and_null_brings_back_the_reconstructions(wendy, finished):
+def test_rule_59_a_camera_of_the_user_stays_and_null_brings_back_the_reconstructions(wendy, finished):
     found = finished["job"]["camera_data"]
     mine = {"position": {"x": 9, "y": 9, "z": 9}, "lookAt": {"x": 0, "y": 0, "z": 0}, "up": {"x": 0, "y": 1, "z": 0}}
     assert wendy.patch(finished["job_id"], {"camera_data": mine}).json()["camera_data"] == mine | {"cameraType": "orbital"}
     assert wendy.patch(finished["job_id"], {"camera_data": None}).json()["camera_data"] == found
 
 
-def test_d59_a_camera_that_was_set_during_the_run_is_not_overwritten(wendy, capture):
+def test_rule_59_a_camera_that_was_set_during_the_run_is_not_overwritten(wendy, capture):
     job = wendy.submit(capture)
     mine = {"position": {"x": 5, "y": 6, "z": 7}, "lookAt": {"x": 0, "y": 0, "z": 0}, "up": {"x": 0, "y": 1, "z": 0}, "cameraType": "orbital"}
     assert wendy.patch(job, {"camera_data": mine, "title": "During"}).status_code == 200
@@ -264,7 +264,7 @@ def test_d59_a_camera_that_was_set_during_the_run_is_not_overwritten(wendy, capt
     assert requests.get(url, timeout=30).status_code in (403, 404)
 
 
-def test_d18_and_d73_the_operator_sees_the_job_and_its_log(worker_server, finished):
+def test_rule_18_and_rule_73_the_operator_sees_the_job_and_its_log(worker_server, finished):
     shown = worker_server.command("jobs", "show", finished["job_id"])
     assert shown["status"] == "Finished" and shown["failure"] is None
     assert worker_server.command("jobs", "log", finished["job_id"])["log"]

@@ -1,4 +1,4 @@
-"""The specification, section by section: each test is named after the one that it holds the server to."""
+"""The specification of docs/rest.md, section by section: each test is named after the one that it holds the server to."""
 
 import re
 import uuid
@@ -29,7 +29,7 @@ ENDPOINTS = [
 
 
 def is_error(response, status: int, message: str | None = None) -> None:
-    """An error as section 7 has it."""
+    """An error as docs/rest.md, §7 has it."""
     assert response.status_code == status, (response.status_code, response.text)
     assert response.headers["Content-Type"].split(";")[0] == "application/json"
     body = response.json()

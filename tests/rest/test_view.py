@@ -1,4 +1,4 @@
-"""Decision 72: everybody may look at a job that is public and finished, where the operator allows it, and at nothing else."""
+"""Rule 72 of docs/rest.md: everybody may look at a public, finished job if the operator allows it, and at nothing else."""
 
 import re
 import subprocess
@@ -43,13 +43,13 @@ def answers(client, job: str) -> list:
     return [seen(client.request(method, f"/view/{job}{path}")) for path in PATHS for method in ("GET", "HEAD")]
 
 
-def test_d72_there_is_no_viewer_by_default(worker_server, public):
+def test_rule_72_there_is_no_viewer_by_default(worker_server, public):
     nobody = Client(worker_server, None)
     assert answers(nobody, public) == answers(nobody, UNKNOWN)
     assert all(answer[0] == 404 for answer in answers(nobody, public))
 
 
-def test_d72_whatever_is_not_public_and_finished_is_not_there(make_server, worker_server, anyone, wendy, finished, flat, capture):
+def test_rule_72_whatever_is_not_public_and_finished_is_not_there(make_server, worker_server, anyone, wendy, finished, flat, capture):
     unknown = answers(anyone, UNKNOWN)
     assert [answer[0] for answer in unknown] == [404] * len(unknown)
     failed = wendy.submit(flat, public=True)
@@ -71,7 +71,7 @@ def test_d72_whatever_is_not_public_and_finished_is_not_there(make_server, worke
     assert page.headers["Content-Type"] == "text/html; charset=utf-8" and "no public scene" in page.text
 
 
-def test_d72_a_public_scene_is_shown_to_everybody(anyone, wendy, public):
+def test_rule_72_a_public_scene_is_shown_to_everybody(anyone, wendy, public):
     page = anyone.get(f"/view/{public}/")
     assert page.status_code == 200 and page.headers["Content-Type"] == "text/html; charset=utf-8"
     assert 'data-scene="scene.spz"' in page.text and 'data-camera="camera.json"' in page.text
@@ -90,7 +90,7 @@ def test_d72_a_public_scene_is_shown_to_everybody(anyone, wendy, public):
     assert anyone.get(f"/view/{public}/camera.json").json() == wendy.job(public)["camera_data"] == mine | {"cameraType": "orbital"}
 
 
-def test_d72_and_d1_both_slash_forms_and_an_upper_case_id(anyone, public):
+def test_rule_72_and_rule_1_both_slash_forms_and_an_upper_case_id(anyone, public):
     for path in (f"/view/{public}", f"/view/{public.upper()}"):
         page = anyone.get(path)
         assert page.status_code == 200 and f'data-scene="{public}/scene.spz"' in page.text
@@ -98,7 +98,7 @@ def test_d72_and_d1_both_slash_forms_and_an_upper_case_id(anyone, public):
 
 
 @pytest.mark.parametrize("end", ["private", "deleted"])
-def test_d72_what_is_taken_back_is_gone_at_once(anyone, wendy, capture, finished, end):
+def test_rule_72_what_is_taken_back_is_gone_at_once(anyone, wendy, capture, finished, end):
     # One that may be deleted; the other is private anyway.
     job = wendy.submit(capture, public=True) if end == "deleted" else finished["job_id"]
     assert wendy.wait(job)["status"] == "Finished"
@@ -119,7 +119,7 @@ def test_d72_what_is_taken_back_is_gone_at_once(anyone, wendy, capture, finished
         is_error(anyone.get(f"/view/{job}/{name}", headers={"If-None-Match": shown[name].headers["ETag"]}), 404, "Job not found")
 
 
-def test_d72_and_d4_head_is_get_without_a_body(anyone, public):
+def test_rule_72_and_rule_4_head_is_get_without_a_body(anyone, public):
     for path in PATHS:
         head, get = (anyone.request(method, f"/view/{public}{path}") for method in ("HEAD", "GET"))
         assert head.status_code == get.status_code == 200 and head.content == b""
@@ -127,7 +127,7 @@ def test_d72_and_d4_head_is_get_without_a_body(anyone, public):
             assert head.headers.get(name) == get.headers.get(name), (path, name)
 
 
-def test_d72_and_d70_ranges_and_conditions_of_the_scene(anyone, public):
+def test_rule_72_and_rule_70_ranges_and_conditions_of_the_scene(anyone, public):
     path = f"/view/{public}/scene.spz"
     whole = anyone.get(path)
     etag, size = whole.headers["ETag"], len(whole.content)
@@ -140,7 +140,7 @@ def test_d72_and_d70_ranges_and_conditions_of_the_scene(anyone, public):
     assert anyone.get(path, headers={"If-None-Match": etag}).status_code == 304
 
 
-def test_d72_and_d3_other_methods_are_405(anyone, public):
+def test_rule_72_and_rule_3_other_methods_are_405(anyone, public):
     for job in (public, UNKNOWN):
         for path in PATHS:
             for method in ("POST", "PUT", "PATCH", "DELETE"):
@@ -153,7 +153,7 @@ def test_d72_and_d3_other_methods_are_405(anyone, public):
         is_error(anyone.get(path), 404, "Not found")
 
 
-def test_d72_a_title_is_text(anyone, wendy, public):
+def test_rule_72_a_title_is_text(anyone, wendy, public):
     title = "<script>alert(\"1\")</script> & 'Küche' {{script}}"
     assert wendy.patch(public, {"title": title}).json()["title"] == title
     page = anyone.get(f"/view/{public}/").text
@@ -162,7 +162,7 @@ def test_d72_a_title_is_text(anyone, wendy, public):
     assert page.count("<script") == page.count("</script>") == 1 and title not in page
 
 
-def test_d72_the_page_is_shut_to_everything_else(anyone, public):
+def test_rule_72_the_page_is_shut_to_everything_else(anyone, public):
     for job in (public, UNKNOWN):
         response = anyone.get(f"/view/{job}/")
         policy = dict(part.strip().split(" ", 1) for part in response.headers["Content-Security-Policy"].split(";"))
@@ -180,7 +180,7 @@ def test_d72_the_page_is_shut_to_everything_else(anyone, public):
         assert "Set-Cookie" not in response.headers and "Access-Control-Allow-Origin" not in response.headers
 
 
-def test_d72_public_opens_nothing_else(anyone, viewing, public):
+def test_rule_72_public_opens_nothing_else(anyone, viewing, public):
     job = f"/api/v1/jobs/{public}/"
     stranger = viewing.user(f"stranger-{uuid.uuid4()}")
     for path in ("", "download/ply/", "download/spz/", "preview/"):
@@ -192,7 +192,7 @@ def test_d72_public_opens_nothing_else(anyone, viewing, public):
     assert anyone.get(f"/view/{public}/").status_code == 200
 
 
-def test_d72_requests_are_counted_by_their_kind(anyone, public):
+def test_rule_72_requests_are_counted_by_their_kind(anyone, public):
     for path in PATHS:
         anyone.get(f"/view/{public}{path}")
     counted = anyone.get("/metrics").text
@@ -201,7 +201,7 @@ def test_d72_requests_are_counted_by_their_kind(anyone, public):
     assert public not in counted
 
 
-def test_d72_the_operator_allows_it_by_file_environment_or_option(tmp_path):
+def test_rule_72_the_operator_allows_it_by_file_environment_or_option(tmp_path):
     def in_force(*options: str, **environment: str) -> str:
         command = [BINARY, "serve", "--print-config", *options]
         done = subprocess.run(command, capture_output=True, text=True, check=True, env=environment, timeout=60)

@@ -1,4 +1,4 @@
-"""Decision 72: the page of a public scene in a real browser shows what our own renderer shows."""
+"""Rule 72 of docs/rest.md: the page of a public scene in a real browser shows what our own renderer shows."""
 
 import base64
 import gzip
@@ -56,7 +56,7 @@ def moved(camera: dict) -> dict:
 
 
 @pytest.mark.parametrize(("width", "height", "ratio"), [(640, 360, 1), (240, 320, 1.5)])
-def test_d72_a_browser_shows_what_we_render(browser, anyone, wendy, public, tmp_path, width, height, ratio):
+def test_rule_72_a_browser_shows_what_we_render(browser, anyone, wendy, public, tmp_path, width, height, ratio):
     scene = tmp_path / "scene.spz"
     scene.write_bytes(follow(wendy, f"/api/v1/jobs/{public}/download/spz/").content)
     camera = wendy.job(public)["camera_data"]

@@ -348,12 +348,12 @@ pub(super) fn updates<D: JobDatabase>(w: World<D>) {
         let camera_data = Some(CameraUpdate::Set { position, look_at, up, camera_type });
         JobUpdate { camera_data, ..Default::default() }
     };
-    // Decision 62: it replaces as a whole, but the type stays if it is left out.
+    // Rule 62 of docs/rest.md: it replaces as a whole, but the type stays if it is left out.
     let camera = update(set(5.0, None)).camera_data;
     assert_eq!((camera.position.x, camera.camera_type), (5.0, CameraType::Orbital));
     assert_eq!(update(set(6.0, Some(CameraType::Drone))).camera_data.camera_type, CameraType::Drone);
     assert_eq!(update(set(7.0, None)).camera_data.camera_type, CameraType::Drone);
-    // Decision 59: what the reconstruction finds does not take the place of what the user set.
+    // Rule 59: what the reconstruction finds does not take the place of what the user set.
     d.publish(&w.take(), &publication()).unwrap();
     let finished = w.job(job);
     assert_eq!((finished.camera_data.position.x, finished.title.as_str()), (7.0, "New"));
@@ -366,7 +366,7 @@ pub(super) fn a_job_runs<D: JobDatabase>(w: World<D>) {
     assert_eq!(w.claim(), None);
     let jobs: Vec<JobId> = (0..3).map(|_| w.submit(w.anna)).collect();
     let foreign = w.submit(w.eve);
-    // Decision 51: the place is among the waiting jobs of everybody.
+    // Rule 51: the place is among the waiting jobs of everybody.
     assert_eq!(w.status(jobs[2]), "Queued - position: 3");
     assert_eq!(d.job(w.eve, foreign).unwrap().unwrap().status, JobStatus::Queued { position: Some(4) });
     assert_eq!(d.job(w.eve, jobs[0]).unwrap(), None);
@@ -379,7 +379,7 @@ pub(super) fn a_job_runs<D: JobDatabase>(w: World<D>) {
         ("Processing video", "Queued - position: 1")
     );
     assert!(w.job(jobs[0]).details.started_at.is_some());
-    // Decision 55: nothing until generation, then never back, and 100 only in the end.
+    // Rule 55: nothing until generation, then never back, and 100 only in the end.
     let percent = |progress: Progress| {
         assert_eq!(d.progress(&lease, &progress).unwrap(), LeaseState::Held);
         w.job(jobs[0]).percent_complete
@@ -390,7 +390,7 @@ pub(super) fn a_job_runs<D: JobDatabase>(w: World<D>) {
     assert_eq!(percent(at(Stage::Train, 0.4, Some(40))), Some(47));
     assert_eq!(percent(at(Stage::Export, 1.0, Some(100))), Some(99));
     assert_eq!(w.job(jobs[0]).details.stage, Some(Stage::Export));
-    // Decisions 56 and 57: all at once.
+    // Rules 56 and 57: all at once.
     assert_eq!(d.artifact(w.anna, jobs[0], ArtifactKind::Ply).unwrap(), None);
     assert_eq!(d.publish(&lease, &publication()).unwrap(), LeaseState::Held);
     let done = w.job(jobs[0]);

@@ -32,7 +32,7 @@ pub struct JobRequest {
 }
 
 impl JobRequest {
-    /// A request with the specification's defaults.
+    /// A request with the defaults of the interface (docs/rest.md, §4.8).
     pub fn new(blob_name: BlobName) -> Self {
         let defaults = ReconstructionOptions::default();
         Self {
@@ -144,7 +144,7 @@ mod tests {
         assert_eq!(request.reconstruction_method, ReconstructionMethod::Glomap);
     }
 
-    /// Decision 37: one JSON has one number type, and nothing is read from a string.
+    /// Rule 37 of docs/rest.md: JSON has one type of number, and nothing is read from a string.
     #[test]
     fn integers_may_be_written_as_floats_and_nothing_else() {
         let blob = BlobName::random(VideoExtension::Mp4);

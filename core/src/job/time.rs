@@ -76,7 +76,7 @@ impl<'de> Deserialize<'de> for Timestamp {
 mod tests {
     use super::*;
 
-    /// Decision 74.
+    /// Rule 74 of docs/rest.md.
     #[test]
     fn the_width_never_changes() {
         for micros in [0, 1, 1_700_000_000_000_000, 1_700_000_000_100_000, 1_700_000_000_123_456] {

@@ -123,7 +123,7 @@ mod tests {
         json!({"position": {"x": 1, "y": 0, "z": 2.5}, "lookAt": {"x": 0, "y": 0, "z": 0}, "up": {"x": 0, "y": -1, "z": 0}})
     }
 
-    /// Decision 61.
+    /// Rule 61 of docs/rest.md.
     #[test]
     fn what_is_unknown_or_read_only_changes_nothing() {
         assert_eq!(JobUpdate::from_json(&json!({})).unwrap(), JobUpdate::default());
@@ -134,7 +134,7 @@ mod tests {
         assert!(JobUpdate::from_json(&json!({"public": "no"})).is_err());
     }
 
-    /// Decision 62.
+    /// Rule 62.
     #[test]
     fn a_camera_is_whole_or_reset() {
         let update = JobUpdate::from_json(&json!({"camera_data": camera_json()})).unwrap();

@@ -1,5 +1,5 @@
-//! The keys of submissions that are being worked on: a client that sends a request again before the first was answered
-//! is told so, whatever the first comes to (decision 47).
+//! The idempotency keys of submissions that are being worked on (rule 47 of docs/rest.md). A client that sends a
+//! request again before the first one was answered is told to wait, whether or not the first will succeed.
 
 use std::collections::HashSet;
 use std::sync::{Mutex, PoisonError};

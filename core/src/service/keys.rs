@@ -213,7 +213,7 @@ mod tests {
         Service::open(folder, ServiceOptions::default()).unwrap()
     }
 
-    /// Decisions 13 and 15.
+    /// Rules 13 and 15 of docs/rest.md.
     #[test]
     fn a_key_works_until_it_is_revoked_and_nothing_else_does() {
         let folder = tempfile::tempdir().unwrap();
@@ -284,7 +284,7 @@ mod tests {
         assert_eq!(server.keys(user).unwrap()[0].revoked_at, Some(revoked));
     }
 
-    /// Decision 20.
+    /// Rule 20.
     #[test]
     fn the_last_use_is_written_within_a_minute_and_when_the_service_closes() {
         let folder = tempfile::tempdir().unwrap();

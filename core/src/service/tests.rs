@@ -127,7 +127,7 @@ fn a_video_becomes_a_scene_that_can_be_fetched_and_deleted() {
     assert_eq!(w.service.open_blob(&artifact.key).err().unwrap().kind(), ErrorKind::NotFound);
 }
 
-/// Decision 72.
+/// Rule 72 of docs/rest.md.
 #[test]
 fn everybody_sees_the_scene_of_a_job_while_it_is_public_and_finished() {
     let w = World::new();
@@ -175,7 +175,7 @@ fn everybody_sees_the_scene_of_a_job_while_it_is_public_and_finished() {
     refused("deleted");
 }
 
-/// Decision 45.
+/// Rule 45.
 #[test]
 fn what_is_no_video_is_refused_at_once() {
     let folder = tempfile::tempdir().unwrap();
@@ -190,7 +190,7 @@ fn what_is_no_video_is_refused_at_once() {
     assert!(service.list(user, &ListQuery::default()).unwrap().jobs.is_empty());
 }
 
-/// Decision 47.
+/// Rule 47.
 #[test]
 fn a_request_that_is_sent_twice_makes_one_job() {
     let w = World::new();
@@ -207,7 +207,7 @@ fn a_request_that_is_sent_twice_makes_one_job() {
     assert_eq!(w.service.list(w.anna, &ListQuery::default()).unwrap().jobs.len(), 2);
 }
 
-/// Decision 47.
+/// Rule 47.
 #[test]
 fn a_request_that_is_sent_again_too_soon_is_told_so() {
     static AT_WORK: Barrier = Barrier::new(2);
@@ -281,7 +281,7 @@ fn bad_input_fails_at_once_and_trouble_is_tried_three_times() {
     assert_eq!(fs::read_dir(w.folder.path().join("work")).unwrap().count(), 0);
 }
 
-/// Decision 64.
+/// Rule 64.
 #[test]
 fn deleting_a_running_job_stops_it_and_leaves_no_file() {
     let w = World::new();

@@ -391,7 +391,7 @@ mod tests {
         }
     }
 
-    /// Decisions 29 and 30.
+    /// Rules 29 and 30 of docs/rest.md.
     #[test]
     fn the_last_complete_transfer_counts_and_a_cut_one_leaves_nothing() {
         let w = world();
@@ -411,7 +411,7 @@ mod tests {
         assert_eq!(w.service.uploaded_video(stranger, &name).unwrap_err().message(), BLOB_NOT_FOUND);
     }
 
-    /// Decisions 28 and 31.
+    /// Rules 28 and 31.
     #[test]
     fn sizes_and_hashes_are_held_to() {
         let w = world();
@@ -441,7 +441,7 @@ mod tests {
         w.send(&name, &[0; 1000], UploadFacts::default()).unwrap();
     }
 
-    /// Decision 26.
+    /// Rule 26.
     #[test]
     fn a_transfer_begins_in_time_or_not_at_all() {
         let w = world();
@@ -462,7 +462,7 @@ mod tests {
         );
     }
 
-    /// Decision 32.
+    /// Rule 32.
     #[test]
     fn blocks_make_a_video_in_the_order_of_the_list() {
         let w = world();

@@ -81,7 +81,7 @@ impl Arguments {
     }
 }
 
-/// A key under the names of decision 19.
+/// A key under the names of rule 19 of docs/rest.md.
 fn shown(key: &ApiKey) -> Value {
     json!({
         "name": key.name,

@@ -1,4 +1,4 @@
-//! Redirects to the files of a finished job (specification §4.5, §4.6).
+//! Redirects to the files of a finished job (docs/rest.md, §4.5 and §4.6).
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -13,7 +13,7 @@ use super::rate_limit::Class;
 use super::route;
 use super::signature::{Access, sign};
 
-/// How long the address of a file holds (specification §8, decision 68).
+/// How long the address of a file holds, seconds (rule 68).
 const LIFETIME_SECONDS: u64 = 15 * 60;
 
 /// A scene file.
@@ -25,7 +25,7 @@ pub(crate) fn download(
     redirect(exchange, job_id, || match file_type {
         "ply" => Ok(ArtifactKind::Ply),
         "spz" => Ok(ArtifactKind::Spz),
-        // Decision 66.
+        // The text is promised (rule 66).
         _ => Err(ApiError::bad_request("Invalid file type. Must be \"ply\" or \"spz\"")),
     })
 }

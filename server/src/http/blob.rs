@@ -1,5 +1,5 @@
-//! The blob route: signed addresses that need no key. `Authorization` is not looked at here, because many clients send it again
-//! after a redirect to the same host and port (decision 69).
+//! The blob route: signed addresses that need no key. `Authorization` is not looked at here, because many clients send
+//! it again after a redirect to the same host and port (rule 69 of docs/rest.md).
 
 mod block_list;
 mod upload;

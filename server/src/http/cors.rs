@@ -1,4 +1,5 @@
-//! Browsers of other origins may upload and download if the operator names them (decision 33); by default none may.
+//! Pages of other origins may upload and download from a browser if the operator names the origins (rule 33 of
+//! docs/rest.md). By default none may.
 
 use hyper::Response;
 use hyper::header::{

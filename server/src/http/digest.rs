@@ -1,4 +1,5 @@
-//! What a client says about the bytes of its upload (decision 31): `Content-MD5` and `Content-Digest` (RFC 9530).
+//! The digests that a client announces for its upload (rule 31 of docs/rest.md): `Content-MD5` and `Content-Digest`
+//! (RFC 9530).
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -47,7 +48,7 @@ mod tests {
     }
 
     #[test]
-    fn decision_31_digests_are_read_or_refused() {
+    fn rule_31_digests_are_read_or_refused() {
         let sha = "sha-256=:47DEQpj8HBSa+/TImW+5JCeuQeRkm5NMpJWZG3hSuFU=:";
         for value in [sha.to_owned(), format!("sha-512=:AAAA:, {sha}")] {
             let digest = of("content-digest", &value).unwrap().sha256.unwrap();

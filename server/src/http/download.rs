@@ -1,4 +1,4 @@
-//! A file goes out: whole or in part, read a chunk at a time while the client takes it (decision 70).
+//! A file goes out: whole or in part, read a chunk at a time while the client takes it (rule 70 of docs/rest.md).
 
 use std::io::{self, Read, Seek, SeekFrom};
 use std::time::UNIX_EPOCH;

@@ -1,4 +1,4 @@
-//! What a client is told when a request fails: a status and `{"error": message}` (specification §7, decision 9).
+//! What a client is told when a request fails: a status and `{"error": message}` (docs/rest.md, §7 and rule 9).
 
 use std::borrow::Cow;
 
@@ -6,9 +6,9 @@ use hyper::header::{ALLOW, HeaderName, HeaderValue, RETRY_AFTER, WWW_AUTHENTICAT
 use hyper::{HeaderMap, StatusCode};
 use libreconstruct::{Error, ErrorKind};
 
-/// Text of every 500: internals go to the log under the request id only (decision 10).
+/// Text of every 500: internals go to the log under the request id only (rule 10).
 const INTERNAL: &str = "Internal server error";
-/// Text of every 401: unknown, malformed and revoked keys are not told apart (decision 13).
+/// Text of every 401: unknown, malformed and revoked keys are not told apart (rule 13).
 const INVALID_KEY: &str = "Invalid API key";
 
 /// A request that failed.
@@ -34,7 +34,7 @@ impl ApiError {
         Self::new(StatusCode::BAD_REQUEST, "invalid_request", message)
     }
 
-    /// 401 with the challenge that RFC 9110 §11.6.1 demands (decision 13).
+    /// 401 with the challenge that RFC 9110 §11.6.1 demands (rule 13).
     pub(crate) fn unauthenticated() -> Self {
         Self::new(StatusCode::UNAUTHORIZED, "unauthenticated", INVALID_KEY)
             .with_header(WWW_AUTHENTICATE, HeaderValue::from_static("Api-Key realm=\"api\""))
@@ -44,17 +44,17 @@ impl ApiError {
         Self::new(StatusCode::FORBIDDEN, code, message)
     }
 
-    /// No route of that name (decision 3).
+    /// No route of that name (rule 3).
     pub(crate) fn no_route() -> Self {
         Self::new(StatusCode::NOT_FOUND, "not_found", "Not found")
     }
 
-    /// What an unknown, foreign or malformed job id is answered with (decisions 2 and 16).
+    /// What an unknown, foreign or malformed job id is answered with (rules 2 and 16).
     pub(crate) fn no_job() -> Self {
         Self::new(StatusCode::NOT_FOUND, "not_found", "Job not found")
     }
 
-    /// The resource exists but not with this method (decision 3, RFC 9110 §15.5.6).
+    /// The resource exists but not with this method (rule 3, RFC 9110 §15.5.6).
     pub(crate) fn method_not_allowed(allow: &'static str) -> Self {
         Self::new(StatusCode::METHOD_NOT_ALLOWED, "method_not_allowed", "Method not allowed")
             .with_header(ALLOW, HeaderValue::from_static(allow))
@@ -107,7 +107,7 @@ impl From<Error> for ApiError {
         // The hint is for people at a command line; the message alone is the text for clients.
         let refused = Self::new(status, error.kind().slug(), error.message().to_owned());
         match status {
-            // A queue that is full empties at the pace of jobs, not of requests (decisions 21 and 22).
+            // A queue that is full empties at the pace of jobs, not of requests (rules 21 and 22).
             StatusCode::TOO_MANY_REQUESTS => refused.with_header(RETRY_AFTER, HeaderValue::from_static("60")),
             _ => refused,
         }
@@ -119,7 +119,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn decision_10_internals_stay_inside() {
+    fn rule_10_internals_stay_inside() {
         let error = ApiError::from(Error::new(ErrorKind::Io, "cannot write /srv/secret/file: quota"));
         assert_eq!(error.status, StatusCode::INTERNAL_SERVER_ERROR);
         assert_eq!(error.message, "Internal server error");
@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn decision_13_unknown_and_revoked_keys_have_one_text() {
+    fn rule_13_unknown_and_revoked_keys_have_one_text() {
         let error = ApiError::from(Error::new(ErrorKind::Unauthenticated, "the key was revoked yesterday"));
         assert_eq!(error.message, "Invalid API key");
         assert_eq!(error.headers.get(WWW_AUTHENTICATE).unwrap(), "Api-Key realm=\"api\"");

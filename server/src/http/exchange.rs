@@ -1,7 +1,8 @@
 //! One request, from its arrival to its line in the log.
 //!
-//! The order is that of decision 11: route and method, then for the resources of the specification the key, the tier, the rate
-//! limit, the parameters of the route and the lookup. Nobody without a key learns what exists.
+//! A request is checked in this order (rule 11 of docs/rest.md): route and method; then, under `/api/v1`, the key, the
+//! tier, the rate limit, the parameters of the path and whether the job exists. So nobody without a key learns which
+//! jobs exist.
 
 use std::net::IpAddr;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -136,7 +137,7 @@ async fn dispatch_without_body(
 }
 
 impl Exchange<'_> {
-    /// Who asks, after the key, the tier and the rate limit have let them through (decisions 11 and 13 to 15).
+    /// Who asks, after the key, the tier and the rate limit have let them through (rules 11 and 13 to 15).
     pub(crate) fn authorize(&mut self, class: Class) -> Result<UserId, ApiError> {
         let Some(key) = api_key(self.parts) else { return Err(self.unauthenticated()) };
         let caller = match self.api.service().authenticate(key) {
@@ -160,7 +161,7 @@ impl Exchange<'_> {
         }
     }
 
-    /// The job of the path (decision 2): what is no id names no job.
+    /// The job of the path (rule 2): what is no id names no job.
     pub(crate) fn job_id(&mut self, text: &str) -> Result<JobId, ApiError> {
         let job_id = text.parse().map_err(|_| ApiError::no_job())?;
         self.facts.job = Some(job_id);
@@ -168,7 +169,7 @@ impl Exchange<'_> {
     }
 }
 
-/// The key in `Authorization: Api-Key <key>`; the scheme in any case, then one space or more (decision 14).
+/// The key in `Authorization: Api-Key <key>`; the scheme in any case, then one space or more (rule 14).
 fn api_key(parts: &Parts) -> Option<&str> {
     let mut values = parts.headers.get_all(AUTHORIZATION).iter();
     let value = values.next()?.to_str().ok()?;
@@ -205,7 +206,7 @@ fn request_id(api: &Api, connection: &Connection, parts: &Parts) -> HeaderValue 
     HeaderValue::from_str(&id).unwrap_or(HeaderValue::from_static("-"))
 }
 
-/// The body of an error: `error` alone, with more if the operator wants it (decision 9).
+/// The body of an error: `error` alone, with more if the operator wants it (rule 9).
 fn refuse(api: &Api, error: ApiError, request_id: &HeaderValue) -> Response<ResponseBody> {
     let mut body = serde_json::json!({ "error": error.message });
     if api.config().error_details {
@@ -233,7 +234,7 @@ fn complete(parts: &Parts, request_id: &HeaderValue, response: &mut Response<Res
     let headers = response.headers_mut();
     headers.insert(REQUEST_ID, request_id.clone());
     headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
-    // Decision 77: what is read is what is true now.
+    // A copy in a cache would hide what has changed since (rule 77).
     headers.entry(CACHE_CONTROL).or_insert(HeaderValue::from_static("no-store"));
     let has_length = status != StatusCode::NO_CONTENT && status != StatusCode::NOT_MODIFIED;
     if let Some(length) = length.filter(|_| has_length) {
@@ -319,7 +320,7 @@ mod tests {
     }
 
     #[test]
-    fn decision_14_the_scheme_in_any_case_and_the_key_as_it_is() {
+    fn rule_14_the_scheme_in_any_case_and_the_key_as_it_is() {
         for value in ["Api-Key lrk_a.B", "api-key lrk_a.B", "API-KEY   lrk_a.B "] {
             assert_eq!(key_in(&[value]).as_deref(), Some("lrk_a.B"), "{value}");
         }

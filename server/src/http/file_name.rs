@@ -19,14 +19,14 @@ const NOT_ATTR_CHAR: AsciiSet = NON_ALPHANUMERIC
     .remove(b'|')
     .remove(b'~');
 
-/// `Content-Disposition` of a download (decision 70, RFC 6266): the name is user text, so it is encoded.
+/// `Content-Disposition` of a download (rule 70 of docs/rest.md, RFC 6266): the name is user text, so it is encoded.
 pub(crate) fn attachment(name: &str) -> HeaderValue {
     let value = format!("attachment; filename*=UTF-8''{}", utf8_percent_encode(name, &NOT_ATTR_CHAR));
     HeaderValue::from_str(&value).unwrap_or(HeaderValue::from_static("attachment"))
 }
 
-/// The original name of an upload, as it is sent (decision 48): `Content-Disposition: …filename…` or `x-ms-meta-filename`. The
-/// service makes a title of it.
+/// The original name of an upload, as it is sent (rule 48): `Content-Disposition: …filename…` or `x-ms-meta-filename`.
+/// The service makes a title of it.
 pub(crate) fn of_upload(headers: &HeaderMap) -> Option<String> {
     [CONTENT_DISPOSITION.as_str(), "x-ms-blob-content-disposition"]
         .iter()
@@ -102,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn decision_48_the_name_of_an_upload() {
+    fn rule_48_the_name_of_an_upload() {
         let given = |value| name("content-disposition", value);
         assert_eq!(given("attachment; filename=kitchen.mp4").as_deref(), Some("kitchen.mp4"));
         assert_eq!(
@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn decision_70_the_name_of_a_download_is_encoded() {
+    fn rule_70_the_name_of_a_download_is_encoded() {
         let value = attachment("Küche \"1\"\r\nX: y;.ply");
         assert_eq!(value, "attachment; filename*=UTF-8''K%C3%BCche%20%221%22%0D%0AX%3A%20y%3B.ply");
     }

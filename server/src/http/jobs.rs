@@ -1,4 +1,4 @@
-//! The jobs of the caller: list, get, update, delete (specification §4.1 to §4.4).
+//! The jobs of the caller: list, get, update, delete (docs/rest.md, §4.1 to §4.4).
 
 use std::fmt::Write as _;
 use std::io::{self, Write};
@@ -25,7 +25,7 @@ use super::{json as json_body, route};
 /// Jobs that are read at a time where all are asked for.
 const PAGE: u32 = 1000;
 
-/// Newest first. Without `limit` all of them, with it a page and a `Link` to the next (decision 50).
+/// Newest first. Without `limit` all of them, with it a page and a `Link` to the next (rule 50).
 pub(crate) async fn list(exchange: &mut Exchange<'_>) -> Result<Response<ResponseBody>, ApiError> {
     let user = exchange.authorize(Class::Request)?;
     let query = list_query(exchange.parts.uri.query().unwrap_or(""))?;
@@ -197,7 +197,7 @@ pub(crate) fn get(exchange: &mut Exchange<'_>, job_id: &str) -> Result<Response<
     answer(exchange.api, &job)
 }
 
-/// Changes title, visibility or camera, and answers with the whole job (decision 60).
+/// Changes title, visibility or camera, and answers with the whole job (rule 60).
 pub(crate) async fn update(
     exchange: &mut Exchange<'_>,
     job_id: &str,
@@ -211,7 +211,7 @@ pub(crate) async fn update(
     answer(exchange.api, &job)
 }
 
-/// Removes a job and its files, and stops it if it runs (decision 64).
+/// Removes a job and its files, and stops it if it runs (rule 64).
 pub(crate) async fn delete(
     exchange: &mut Exchange<'_>,
     job_id: &str,
@@ -224,7 +224,7 @@ pub(crate) async fn delete(
     Ok(response)
 }
 
-/// The thirteen fields of the specification; why a job failed only if the operator wants it shown (decision 73).
+/// The thirteen fields of a job; the reason of a failure only if the operator has switched that on (rule 73).
 fn answer(api: &Api, job: &Job) -> Result<Response<ResponseBody>, ApiError> {
     if !api.config().extra_fields {
         return json_body::response(StatusCode::OK, job);
@@ -245,7 +245,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn decision_50_filters_are_read_or_refused() {
+    fn rule_50_filters_are_read_or_refused() {
         let query = list_query("limit=5&public=true&status=generating+3d%20scene&other=1").unwrap();
         assert_eq!((query.limit, query.public), (Some(5), Some(true)));
         assert!(query.status.is_some());

@@ -18,11 +18,11 @@ use super::body::ResponseBody;
 use super::drain::or_drain;
 use super::error::ApiError;
 
-/// Largest JSON body of a request (decision 8).
+/// Largest JSON body of a request (rule 8 of docs/rest.md).
 const MAX_BYTES: usize = 64 * 1024;
 /// All of it must be here by then, however steadily it trickles.
 const DEADLINE: Duration = Duration::from_secs(10);
-/// Answers up to this size are not compressed (decision 12).
+/// Answers up to this size are not compressed (rule 12).
 pub(crate) const COMPRESS_ABOVE: usize = 1024;
 
 pub(crate) const JSON: HeaderValue = HeaderValue::from_static("application/json");
@@ -47,7 +47,7 @@ where
     parse_object(&whole.to_bytes())
 }
 
-/// Decision 6: a missing type or `application/json`, with or without a charset.
+/// Rule 6: a missing type or `application/json`, with or without a charset.
 fn check_type(headers: &HeaderMap) -> Result<(), ApiError> {
     let unsupported = |message: &'static str| {
         Err(ApiError::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "unsupported_media_type", message))
@@ -64,7 +64,7 @@ fn check_type(headers: &HeaderMap) -> Result<(), ApiError> {
     }
 }
 
-/// Decision 7: one message for everything that is no JSON object, with the place of the fault.
+/// Rule 7: one message for everything that is no JSON object, with the place of the fault.
 fn parse_object(bytes: &[u8]) -> Result<Map<String, Value>, ApiError> {
     let wrong = |why: String| ApiError::bad_request(format!("Request body is not valid JSON: {why}"));
     match serde_json::from_slice(bytes) {
@@ -163,7 +163,7 @@ pub(crate) fn accepts_gzip(headers: &HeaderMap) -> bool {
     })
 }
 
-/// Compresses a whole JSON body where that is worth it and the client takes it (decision 12).
+/// Compresses a whole JSON body where that is worth it and the client takes it (rule 12).
 pub(crate) fn compress(request: &HeaderMap, response: &mut Response<ResponseBody>) {
     if response.headers().get(CONTENT_TYPE) != Some(&JSON)
         || response.headers().contains_key(CONTENT_ENCODING)
@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn decision_7_what_is_no_json_object() {
+    fn rule_7_what_is_no_json_object() {
         for text in ["", "{", "[]", "\"a\"", "nul", "{\"a\": NaN}", "{\"a\": 1e999}", "{\"a\":1}x", "{'a':1}"]
         {
             assert!(refused(text).starts_with("Request body is not valid JSON: "), "{text}");
@@ -228,7 +228,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn decision_6_types_of_bodies() {
+    async fn rule_6_types_of_bodies() {
         for right in [None, Some("application/json"), Some("Application/JSON; charset=utf-8")] {
             assert!(read(right, 20).await.is_ok(), "{right:?}");
         }
@@ -239,7 +239,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn decision_8_the_largest_body() {
+    async fn rule_8_the_largest_body() {
         assert!(read(None, MAX_BYTES).await.is_ok());
         assert_eq!(read(None, MAX_BYTES + 1).await.unwrap_err().status, StatusCode::PAYLOAD_TOO_LARGE);
     }

@@ -1,5 +1,5 @@
-//! The REST face: the specification's eight operations, the blob route behind their addresses, what operators need, and the
-//! viewer of public scenes.
+//! The REST face: the eight operations of docs/rest.md, the blob route to which the addresses that they give out lead,
+//! what operators need, and the viewer of public scenes.
 //!
 //! A request goes `listener` → `exchange` (route, key, limits, log) → a handler, one file for each resource → the service of
 //! the core, which blocks and knows no HTTP. Handlers run on the few threads of the runtime; what waits for the disk runs on

@@ -1,4 +1,5 @@
-//! Token buckets (decision 21): per user, not per key, for what a user asks; per address for failed authentications.
+//! Rate limits as token buckets (rule 21 of docs/rest.md): requests count for their user, whichever key was used;
+//! failed authentications count for the address that they come from.
 
 use std::net::{IpAddr, Ipv6Addr};
 use std::num::NonZeroU32;
@@ -148,7 +149,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn decision_21_a_burst_then_a_pause() {
+    fn rule_21_a_burst_then_a_pause() {
         let limiter = Limiter::<u8>::new("requests", 600, Duration::from_secs(60), 3).unwrap();
         for _ in 0..3 {
             limiter.check(&1).unwrap();

@@ -1,4 +1,4 @@
-//! From a path to a resource. Both slash forms are served, without a redirect (decision 1).
+//! From a path to a resource. Both slash forms are served, without a redirect (rule 1).
 
 use hyper::Method;
 
@@ -42,7 +42,7 @@ pub(crate) enum Route<'a> {
     Docs,
 }
 
-/// Everything before the resources of the specification (§9).
+/// What the path of every operation begins with: the version is part of it (docs/rest.md, §9).
 pub(crate) const API: &str = "/api/v1";
 /// Everything before the name of a blob. One segment, so that Azure's clients find account, container and blob.
 pub(crate) const BLOB: &str = "/blob/";
@@ -118,12 +118,12 @@ impl<'a> Route<'a> {
         }
     }
 
-    /// The value of `Allow` (decisions 3 to 5): HEAD goes with every GET, OPTIONS with everything.
+    /// The value of `Allow` (rules 3 to 5): HEAD goes with every GET, OPTIONS with everything.
     pub(crate) fn allow(self) -> &'static str {
         match self {
             Self::Job { .. } => "GET, HEAD, PATCH, DELETE, OPTIONS",
             Self::GenerateUploadUrl | Self::SubmitJob => "POST, OPTIONS",
-            // POST on an upload address is a 405 (decision 23).
+            // POST on an upload address is a 405 (rule 23).
             Self::Blob { .. } => "GET, HEAD, PUT, OPTIONS",
             _ => "GET, HEAD, OPTIONS",
         }
@@ -139,7 +139,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn decision_1_both_slash_forms_name_the_same_resource() {
+    fn rule_1_both_slash_forms_name_the_same_resource() {
         for path in [
             "/api/v1/jobs",
             "/api/v1/jobs/0b",
@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn decision_5_put_is_no_method_of_a_job() {
+    fn rule_5_put_is_no_method_of_a_job() {
         let route = Route::of("/api/v1/jobs/0b/").unwrap();
         assert!(!route.allows(&Method::PUT) && route.allows(&Method::PATCH) && route.allows(&Method::HEAD));
         assert!(!Route::of("/blob/videos/x.mp4").unwrap().allows(&Method::POST));

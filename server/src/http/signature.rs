@@ -1,4 +1,4 @@
-//! Signed addresses: whoever holds one may do one thing with one blob until it expires (specification §2.3, §4.5).
+//! Signed addresses: whoever holds one may do one thing with one blob until it expires (docs/rest.md, §2.3 and §4.5).
 //!
 //! ```text
 //! {base}/blob/{blob}?se={expiry}&si={key id}&sig={signature}[&rscd={file name}]

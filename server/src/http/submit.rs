@@ -1,4 +1,4 @@
-//! A job is submitted (specification §4.8).
+//! A job is submitted (docs/rest.md, §4.8).
 
 use hyper::body::Incoming;
 use hyper::header::{HeaderName, HeaderValue, LOCATION};
@@ -17,7 +17,7 @@ use super::json as json_body;
 use super::rate_limit::Class;
 use super::route;
 
-/// Checks the request and the video, and queues the job: 201 with its address (decision 34).
+/// Checks the request and the video, and queues the job: 201 with its address (rule 34).
 pub(crate) async fn submit(
     exchange: &mut Exchange<'_>,
     body: Incoming,
@@ -43,7 +43,7 @@ pub(crate) async fn submit(
     Ok(response)
 }
 
-/// `Idempotency-Key` (decision 47), a string in quotes as the draft has it, or bare as many clients send it.
+/// `Idempotency-Key` (rule 47), a string in quotes as the draft has it, or bare as many clients send it.
 fn idempotency_key(parts: &Parts) -> Result<Option<String>, ApiError> {
     let mut values = parts.headers.get_all("idempotency-key").iter();
     let Some(value) = values.next() else { return Ok(None) };
@@ -72,7 +72,7 @@ mod tests {
     }
 
     #[test]
-    fn decision_47_keys_with_and_without_quotes() {
+    fn rule_47_keys_with_and_without_quotes() {
         assert_eq!(key_in(&[]).unwrap(), None);
         assert_eq!(key_in(&["\"8e03978e\""]).unwrap().as_deref(), Some("8e03978e"));
         assert_eq!(key_in(&["8e03978e"]).unwrap().as_deref(), Some("8e03978e"));

@@ -1,4 +1,4 @@
-//! Addresses for uploads (specification §4.7).
+//! Addresses for uploads (docs/rest.md, §4.7).
 
 use hyper::body::Incoming;
 use hyper::{Response, StatusCode};
@@ -25,7 +25,7 @@ pub(crate) async fn generate(
     let expiry = u64::try_from(ticket.expires_at.as_micros() / 1_000_000).unwrap_or(0);
     let query = sign(exchange.api.service().signing_keys(), Access::Upload, &name, expiry, None);
     let base = exchange.api.base(&exchange.connection, exchange.parts);
-    // Exactly these two fields, with status 200 (decision 25).
+    // Exactly these two fields, with status 200 (rule 25).
     let body = json!({ "url": format!("{base}{}{name}?{query}", route::BLOB), "blob_name": name });
     json_body::response(StatusCode::OK, &body)
 }

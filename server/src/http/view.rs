@@ -1,4 +1,5 @@
-//! The viewer of public scenes (decision 72): a page with what it shows, for everybody, where the operator allows it.
+//! The viewer of public scenes (rule 72 of docs/rest.md): a page, and the files that it shows, open to everybody if the
+//! operator allows it.
 //!
 //! `public` grants nothing under `/api/v1`. A job that is private, not finished or not there, and every job where the
 //! operator allows no viewer, has the same answer. Nothing is cached without being asked for again, so that a job that is
@@ -141,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn decision_72_a_title_is_text() {
+    fn rule_72_a_title_is_text() {
         let page = render(&job("<script>alert('1')</script> & {{script}}"), "/view/0b/");
         let title = "&lt;script&gt;alert(&#39;1&#39;)&lt;/script&gt; &amp; {{script}}";
         assert!(page.contains(&format!("<title>{title}</title>")), "{page}");
@@ -150,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn decision_1_the_addresses_in_the_page_fit_both_slash_forms() {
+    fn rule_1_the_addresses_in_the_page_fit_both_slash_forms() {
         let job = job("a");
         assert!(render(&job, "/view/0b/").contains(" data-scene=\"scene.spz\""));
         let from_above = format!(" data-scene=\"{}/scene.spz\"", job.job_id);

@@ -26,7 +26,7 @@ const JOB: &str = "SELECT job_id, title, state, percent, uploaded_at, public, me
 const ARTIFACT: &str = "SELECT artifacts.attempt, size, title FROM artifacts JOIN jobs USING (job_id)
     WHERE job_id = ?1 AND kind = ?2 AND deleted = 0";
 
-/// Jobs that everybody may see (decision 72).
+/// Jobs that everybody may see (rule 72 of docs/rest.md).
 const IS_PUBLIC: &str = "public = 1 AND state = 'finished'";
 
 /// Where a viewer is, as it stands in a column.

@@ -1,4 +1,4 @@
-//! The list that ends an upload in blocks, as Azure's clients send it (decision 32):
+//! The list that ends an upload in blocks, as Azure's clients send it (rule 32 of docs/rest.md):
 //! `<BlockList><Latest>id</Latest>…</BlockList>`, where `Committed`, `Uncommitted` and `Latest` all name blocks.
 
 use quick_xml::Reader;
@@ -48,7 +48,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn decision_32_the_list_of_an_azure_client() {
+    fn rule_32_the_list_of_an_azure_client() {
         let text = "<?xml version='1.0' encoding='utf-8'?>\n<BlockList><Latest>MDAx</Latest>\n<Latest>MDAy</Latest>\
                     <Uncommitted>MDAz</Uncommitted></BlockList>";
         assert_eq!(parse(text.as_bytes()).unwrap(), ["MDAx", "MDAy", "MDAz"]);

@@ -1,4 +1,4 @@
-//! A video comes in, through a buffer of fixed size, straight to the disk (decisions 23 to 32).
+//! A video comes in, through a buffer of fixed size, straight to the disk (rules 23 to 32 of docs/rest.md).
 
 use std::time::Duration;
 
@@ -68,7 +68,7 @@ pub(super) async fn receive(
 ) -> Result<Response<ResponseBody>, ApiError> {
     let limit = exchange.api.service().limits().max_upload_bytes;
     let too_large = || ApiError::too_large(format!("The video is larger than {limit} bytes"));
-    // Decision 28: what is announced is refused before a byte is read.
+    // Rule 28: what is announced is refused before a byte is read.
     let announced = if body.size_hint().lower() > limit { Err(too_large()) } else { Ok(()) };
     let (expected, body) =
         or_drain(announced.and_then(|()| digest::expected(&exchange.parts.headers)), body)?;
@@ -114,7 +114,7 @@ async fn commit(
     created(&etag)
 }
 
-/// 201, empty (decision 24).
+/// 201, empty (rule 24).
 fn created(etag: &str) -> Result<Response<ResponseBody>, ApiError> {
     let mut response = Response::new(ResponseBody::empty());
     *response.status_mut() = StatusCode::CREATED;
@@ -127,8 +127,8 @@ fn created(etag: &str) -> Result<Response<ResponseBody>, ApiError> {
     Ok(response)
 }
 
-/// Copies the body to the writer. The client is read only as fast as the disk writes, and while it is waited for no thread is
-/// held. Dropped at any point it leaves nothing (decision 30).
+/// Copies the body to the writer. The client is read only as fast as the disk writes, and no thread is held while we
+/// wait for the client. If this is dropped at any point, nothing is left (rule 30).
 async fn copy(mut body: Incoming, writer: UploadWriter) -> Result<UploadWriter, ApiError> {
     let mut filling = Vec::new();
     let mut disk = Disk::Idle(Box::new(writer), Vec::new());
@@ -226,7 +226,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn decision_32_parameters_of_azure() {
+    fn rule_32_parameters_of_azure() {
         assert_eq!(Part::of("se=1&sig=x").unwrap(), Part::Whole);
         assert_eq!(
             Part::of("comp=block&blockid=MDA%3D&se=1").unwrap(),

@@ -1,4 +1,4 @@
-"""Decisions 34 to 49: submission of jobs."""
+"""Rules 34 to 49 of docs/rest.md: submission of jobs."""
 
 import sqlite3
 import threading
@@ -6,7 +6,7 @@ import uuid
 
 import pytest
 
-from .test_decisions_upload import BLOB_NOT_FOUND
+from .test_rules_upload import BLOB_NOT_FOUND
 from .test_specification import SUBMITTED_FIELDS, is_error
 
 
@@ -15,7 +15,7 @@ def blob(alice, flat):
     return alice.upload(flat)
 
 
-def test_d34_d35_d36_d49_201_with_location_ten_keys_and_queued(alice, blob):
+def test_rule_34_rule_35_rule_36_rule_49_201_with_location_ten_keys_and_queued(alice, blob):
     response = alice.try_submit(blob)
     body = response.json()
     assert response.status_code == 201
@@ -31,7 +31,7 @@ def test_d34_d35_d36_d49_201_with_location_ten_keys_and_queued(alice, blob):
     ("training_max_num_gaussians", "null", 1_000_000), ("training_num_steps", "null", 25_000),
     ("public", "null", False), ("remove_background", "null", False), ("reconstruction_method", "null", "glomap"),
 ])
-def test_d37_and_d40_values_that_are_good(alice, blob, field, written, read):
+def test_rule_37_and_rule_40_values_that_are_good(alice, blob, field, written, read):
     body = f'{{"blob_name":"{blob}","{field}":{written}}}'
     response = alice.request("POST", "/api/v1/submit-job/", data=body, headers={"Content-Type": "application/json"})
     assert response.status_code == 201, response.text
@@ -61,7 +61,7 @@ BAD_VALUES = [
 
 
 @pytest.mark.parametrize(("field", "written"), BAD_VALUES, ids=lambda v: str(v)[:24])
-def test_d37_to_d43_and_d48_values_that_are_wrong_are_400_and_named(alice, blob, field, written):
+def test_rule_37_to_rule_43_and_rule_48_values_that_are_wrong_are_400_and_named(alice, blob, field, written):
     first = "" if field == "blob_name" else f'"blob_name":"{blob}",'
     body = f'{{{first}"{field}":{written}}}'
     response = alice.request("POST", "/api/v1/submit-job/", data=body, headers={"Content-Type": "application/json"})
@@ -69,7 +69,7 @@ def test_d37_to_d43_and_d48_values_that_are_wrong_are_400_and_named(alice, blob,
     assert field in response.json()["error"], response.text
 
 
-def test_d37_all_problems_in_one_message(alice):
+def test_rule_37_all_problems_in_one_message(alice):
     wrong = {
         "title": "", "public": "yes", "reconstruction_method": "magic", "training_max_num_gaussians": 1, "training_num_steps": 0,
         "apriltag_size_mm": 0, "remove_background": 1, "camera_type": "car",
@@ -80,31 +80,31 @@ def test_d37_all_problems_in_one_message(alice):
         assert name in response.json()["error"], name
 
 
-def test_d37_null_is_absent(alice, blob):
+def test_rule_37_null_is_absent(alice, blob):
     fields = dict.fromkeys(["title", "public", "reconstruction_method", "training_max_num_gaussians", "training_num_steps",
                             "apriltag_size_mm", "remove_background", "camera_type"])
     assert alice.try_submit(blob, **fields).status_code == 201
     is_error(alice.try_submit(None), 400)
 
 
-def test_d38_unknown_fields_are_ignored(alice, blob):
+def test_rule_38_unknown_fields_are_ignored(alice, blob):
     response = alice.try_submit(blob, quality="best", job_id="x", status="Finished", has_ply=True, camera_data=7)
     assert response.status_code == 201 and set(response.json()) == SUBMITTED_FIELDS
 
 
 @pytest.mark.parametrize(("written", "read"), [("glomap", "glomap"), ("GLOMAP", "glomap"), ("colmap", "colmap"), ("Colmap", "colmap")])
-def test_d39_methods_in_any_case(alice, blob, written, read):
+def test_rule_39_methods_in_any_case(alice, blob, written, read):
     response = alice.try_submit(blob, reconstruction_method=written)
     assert response.json()["reconstruction_method"] == read
     assert alice.job(response.json()["job_id"])["reconstruction_method"] == read
 
 
-def test_d39_another_method_is_answered_with_those_that_there_are(alice, blob):
+def test_rule_39_another_method_is_answered_with_those_that_there_are(alice, blob):
     message = alice.try_submit(blob, reconstruction_method="magic").json()["error"]
     assert "glomap" in message and "colmap" in message
 
 
-def test_d40_the_limits_are_the_servers(make_server, flat):
+def test_rule_40_the_limits_are_the_servers(make_server, flat):
     server = make_server({"limits": {"min_gaussians": 2000, "max_gaussians": 5000, "max_steps": 100}})
     anna = server.user("anna")
     blob = anna.upload(flat)
@@ -115,7 +115,7 @@ def test_d40_the_limits_are_the_servers(make_server, flat):
 
 
 @pytest.mark.parametrize(("given", "shown"), [({"camera_type": "orbital"}, "orbital"), ({"camera_type": "drone"}, "drone"), ({}, "drone")])
-def test_d43_camera_type(alice, blob, given, shown):
+def test_rule_43_camera_type(alice, blob, given, shown):
     assert alice.job(alice.submit(blob, **given))["camera_data"]["cameraType"] == shown
 
 
@@ -123,11 +123,11 @@ def test_d43_camera_type(alice, blob, given, shown):
     "", "x", "videos/", "videos/x.mp4", "/etc/passwd", "videos/../../etc/passwd", "videos/{id}", "videos/{id}.exe", "{id}.mp4",
     "/videos/{id}.mp4", "videos//{id}.mp4", "videos/{id}.mp4/", "scenes/{id}.mp4", "videos/{id}.mp4\u0000", "x" * 20_000,
 ])
-def test_d44_a_bad_name_is_a_blob_that_is_not_there(alice, name):
+def test_rule_44_a_bad_name_is_a_blob_that_is_not_there(alice, name):
     is_error(alice.try_submit(name.replace("{id}", str(uuid.uuid4()))), 400, BLOB_NOT_FOUND)
 
 
-def test_d44_unknown_foreign_and_not_yet_uploaded_are_not_told_apart(alice, bob, flat):
+def test_rule_44_unknown_foreign_and_not_yet_uploaded_are_not_told_apart(alice, bob, flat):
     foreign, missing = bob.upload(flat), alice.upload_url()["blob_name"]
     answers = {alice.try_submit(name).content for name in (f"videos/{uuid.uuid4()}.mp4", foreign, missing, bob.upload_url()["blob_name"])}
     assert len(answers) == 1
@@ -140,15 +140,15 @@ def test_d44_unknown_foreign_and_not_yet_uploaded_are_not_told_apart(alice, bob,
     b"ffconcat version 1.0\nfile x.mp4\n", b"%PDF-1.7", b"PK\x03\x04" + bytes(100), b"<html></html>", bytes(100_000),
     b"\x00\x00\x00\x18ftypmp42", b"RIFF\x00\x00\x00\x00WAVEfmt ", b"\x1a\x45\xdf\xa3",
 ], ids=lambda c: repr(c[:16]))
-def test_d45_what_is_no_video_is_an_invalid_file_format(alice, content):
+def test_rule_45_what_is_no_video_is_an_invalid_file_format(alice, content):
     is_error(alice.try_submit(alice.upload(content, "mp4")), 400, "Invalid file format")
 
 
-def test_d45_the_container_counts_and_not_the_extension(alice, flat):
+def test_rule_45_the_container_counts_and_not_the_extension(alice, flat):
     assert alice.try_submit(alice.upload(flat.read_bytes(), "mkv")).status_code == 201
 
 
-def test_d46_a_blob_may_be_submitted_twice_and_goes_with_its_last_job(server, alice, flat):
+def test_rule_46_a_blob_may_be_submitted_twice_and_goes_with_its_last_job(server, alice, flat):
     blob = alice.upload(flat)
     identity = blob.split("/")[1].split(".")[0]
     first, second = alice.submit(blob), alice.submit(blob, title="again")
@@ -163,7 +163,7 @@ def test_d46_a_blob_may_be_submitted_twice_and_goes_with_its_last_job(server, al
     is_error(alice.try_submit(blob), 400, BLOB_NOT_FOUND)
 
 
-def test_d47_same_key_and_body_is_the_same_job(fresh, flat):
+def test_rule_47_same_key_and_body_is_the_same_job(fresh, flat):
     blob = fresh.upload(flat)
     headers = {"Idempotency-Key": f'"{uuid.uuid4()}"'}
     first = fresh.try_submit(blob, title="once", headers=headers)
@@ -173,7 +173,7 @@ def test_d47_same_key_and_body_is_the_same_job(fresh, flat):
     assert len(fresh.jobs()) == 1
 
 
-def test_d47_same_key_and_another_body_is_422(fresh, flat):
+def test_rule_47_same_key_and_another_body_is_422(fresh, flat):
     blob = fresh.upload(flat)
     headers = {"Idempotency-Key": '"k"'}
     assert fresh.try_submit(blob, title="one", headers=headers).status_code == 201
@@ -181,14 +181,14 @@ def test_d47_same_key_and_another_body_is_422(fresh, flat):
     assert len(fresh.jobs()) == 1
 
 
-def test_d47_keys_are_per_user_and_a_failed_submission_uses_none(alice, bob, flat):
+def test_rule_47_keys_are_per_user_and_a_failed_submission_uses_none(alice, bob, flat):
     headers = {"Idempotency-Key": f'"{uuid.uuid4()}"'}
     is_error(alice.try_submit("videos/x.mp4", headers=headers), 400)
     jobs = {client.try_submit(client.upload(flat), headers=headers).json()["job_id"] for client in (alice, bob)}
     assert len(jobs) == 2
 
 
-def test_d47_submissions_at_the_same_time_make_one_job(fresh, flat):
+def test_rule_47_submissions_at_the_same_time_make_one_job(fresh, flat):
     blob = fresh.upload(flat)
     headers = {"Idempotency-Key": '"together"'}
     answers = []
@@ -207,7 +207,7 @@ def test_d47_submissions_at_the_same_time_make_one_job(fresh, flat):
     assert len(fresh.jobs()) == 1
 
 
-def test_d47_a_key_is_kept_for_a_day(make_server, flat):
+def test_rule_47_a_key_is_kept_for_a_day(make_server, flat):
     server = make_server()
     anna = server.user("anna")
     blob = anna.upload(flat)
@@ -225,7 +225,7 @@ def test_d47_a_key_is_kept_for_a_day(make_server, flat):
     assert anna.try_submit(blob, headers=headers).json()["job_id"] != first
 
 
-def test_d47_a_replayed_answer_survives_a_restart(make_server, flat):
+def test_rule_47_a_replayed_answer_survives_a_restart(make_server, flat):
     server = make_server()
     anna = server.user("anna")
     blob = anna.upload(flat)
@@ -243,11 +243,11 @@ def test_d47_a_replayed_answer_survives_a_restart(make_server, flat):
     ({"Content-Disposition": 'attachment; filename="../../etc/passwd"'}, "passwd"),
     ({"Content-Disposition": 'attachment; filename="C:\\\\videos\\\\a.mp4"'}, "a.mp4"),
 ])
-def test_d48_the_title_is_the_name_of_the_upload(alice, flat, headers, title):
+def test_rule_48_the_title_is_the_name_of_the_upload(alice, flat, headers, title):
     assert alice.try_submit(alice.upload(flat, headers=headers)).json()["title"] == title
 
 
-def test_d48_the_title_is_the_name_of_the_blob_if_no_other_is_known(alice, flat):
+def test_rule_48_the_title_is_the_name_of_the_blob_if_no_other_is_known(alice, flat):
     blob = alice.upload(flat)
     assert alice.try_submit(blob).json()["title"] == blob.removeprefix("videos/")
     assert alice.try_submit(blob, title=None).json()["title"] == blob.removeprefix("videos/")
@@ -258,7 +258,7 @@ def test_d48_the_title_is_the_name_of_the_blob_if_no_other_is_known(alice, flat)
     ("<script>alert(1)</script>", "<script>alert(1)</script>"), ("'; DROP TABLE jobs; --", "'; DROP TABLE jobs; --"),
     ("../../x", "../../x"), ("%s%n{}", "%s%n{}"), ("\u202e", "\u202e"),
 ], ids=lambda v: repr(v[:16]))
-def test_d48_titles_are_trimmed_and_otherwise_kept(alice, blob, written, read):
+def test_rule_48_titles_are_trimmed_and_otherwise_kept(alice, blob, written, read):
     response = alice.try_submit(blob, title=written)
     assert response.json()["title"] == read
     assert alice.job(response.json()["job_id"])["title"] == read

@@ -1,4 +1,4 @@
-"""Decisions 23 to 33: uploads."""
+"""Rules 23 to 33 of docs/rest.md: uploads."""
 
 import base64
 import hashlib
@@ -15,7 +15,7 @@ import pytest
 
 from .media import flat_video
 from .server import raw_exchange
-from .test_decisions_authentication import defaults
+from .test_rules_authentication import defaults
 from .test_specification import is_error
 
 BLOB_NOT_FOUND = "Blob not found. Please verify the upload."
@@ -46,7 +46,7 @@ def signed(server, method: str, blob: str, expires: float) -> str:
     {"Content-Type": "application/x-www-form-urlencoded"}, {"Authorization": "Bearer nonsense"}, {"If-None-Match": "*"},
     {"Expect": "100-continue"},
 ])
-def test_d23_and_d24_put_with_any_headers_is_201(alice, flat, headers):
+def test_rule_23_and_rule_24_put_with_any_headers_is_201(alice, flat, headers):
     address = alice.upload_url()
     response = alice.put(address["url"], flat.read_bytes(), headers=headers)
     assert response.status_code == 201 and response.content == b""
@@ -55,7 +55,7 @@ def test_d23_and_d24_put_with_any_headers_is_201(alice, flat, headers):
     assert alice.try_submit(address["blob_name"]).status_code == 201
 
 
-def test_d23_curl_uploads_with_T(alice, flat):
+def test_rule_23_curl_uploads_with_T(alice, flat):
     address = alice.upload_url()
     command = ["curl", "-sS", "-f", "-T", flat, "-w", "%{http_code}", address["url"]]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60)
@@ -63,7 +63,7 @@ def test_d23_curl_uploads_with_T(alice, flat):
     assert alice.try_submit(address["blob_name"]).status_code == 201
 
 
-def test_d23_post_is_405_and_an_upload_address_reads_nothing(alice, flat):
+def test_rule_23_post_is_405_and_an_upload_address_reads_nothing(alice, flat):
     address = alice.upload_url()
     response = alice.request("POST", address["url"], data=b"x")
     is_error(response, 405)
@@ -74,12 +74,12 @@ def test_d23_post_is_405_and_an_upload_address_reads_nothing(alice, flat):
     assert alice.try_submit(address["blob_name"]).status_code == 201
 
 
-def test_d25_generate_upload_url_is_200_with_two_fields(alice):
+def test_rule_25_generate_upload_url_is_200_with_two_fields(alice):
     response = alice.request("POST", "/api/v1/generate-upload-url/", json={"file_extension": "mp4", "extra": 1})
     assert response.status_code == 200 and set(response.json()) == {"url", "blob_name"}
 
 
-def test_d26_an_address_works_for_two_hours_and_then_no_more(server, alice, flat):
+def test_rule_26_an_address_works_for_two_hours_and_then_no_more(server, alice, flat):
     limits = defaults()["limits"]
     assert limits["upload_lifetime_minutes"] == 120 and limits["upload_retention_hours"] == 24
     address = alice.upload_url()
@@ -102,7 +102,7 @@ def test_d26_an_address_works_for_two_hours_and_then_no_more(server, alice, flat
     lambda u: u.replace("videos/", "videos/../videos/"),
     lambda u: u.replace("videos/", "scenes/"),
 ], ids=range(10))
-def test_d26_an_altered_address_is_403(alice, change):
+def test_rule_26_an_altered_address_is_403(alice, change):
     address = alice.upload_url()
     path = target(change(address["url"]))
     head = f"PUT {path} HTTP/1.1\r\nHost: x\r\nContent-Length: 1\r\n\r\nx"
@@ -111,7 +111,7 @@ def test_d26_an_altered_address_is_403(alice, change):
     is_not_uploaded(alice, address["blob_name"])
 
 
-def test_d26_what_nobody_submits_is_collected_after_a_day(make_server, flat):
+def test_rule_26_what_nobody_submits_is_collected_after_a_day(make_server, flat):
     server = make_server()
     anna = server.user("anna")
     old, recent, submitted = anna.upload(flat), anna.upload(flat), anna.upload(flat)
@@ -137,7 +137,7 @@ def test_d26_what_nobody_submits_is_collected_after_a_day(make_server, flat):
 
 
 @pytest.mark.parametrize("extension", ["mp4", "mov", "m4v", "mkv", "webm", "avi", "MP4", "WebM"])
-def test_d27_video_types_in_any_case(alice, extension):
+def test_rule_27_video_types_in_any_case(alice, extension):
     address = alice.upload_url(extension)
     assert address["blob_name"].endswith("." + extension.lower())
     assert alice.put(address["url"], flat_video(extension.lower()).read_bytes()).status_code == 201
@@ -147,13 +147,13 @@ def test_d27_video_types_in_any_case(alice, extension):
 @pytest.mark.parametrize("extension", [
     ".mp4", "", " mp4", "mp4 ", "exe", "gif", "m3u8", "jpg", "a/mp4", "../mp4", "mp4/", "a\\mp4", "mp4\u0000", "mp4.mp4", "x" * 10_000,
 ])
-def test_d27_another_extension_is_an_invalid_file_format(alice, extension):
+def test_rule_27_another_extension_is_an_invalid_file_format(alice, extension):
     response = alice.request("POST", "/api/v1/generate-upload-url/", json={"file_extension": extension})
     is_error(response, 400, "Invalid file format")
 
 
 @pytest.mark.parametrize("body", [{}, {"file_extension": None}, {"file_extension": 4}, {"file_extension": ["mp4"]}, {"extension": "mp4"}])
-def test_d27_the_extension_is_required_and_a_string(alice, body):
+def test_rule_27_the_extension_is_required_and_a_string(alice, body):
     response = alice.request("POST", "/api/v1/generate-upload-url/", json=body)
     is_error(response, 400)
     assert "file_extension" in response.json()["error"]
@@ -170,11 +170,11 @@ def anna(small):
     return small.user("anna")
 
 
-def test_d28_the_default_limit_is_5_gib():
+def test_rule_28_the_default_limit_is_5_gib():
     assert defaults()["limits"]["max_upload_bytes"] == 5 << 30
 
 
-def test_d28_an_announced_size_over_the_limit_is_refused_before_reading(small, anna):
+def test_rule_28_an_announced_size_over_the_limit_is_refused_before_reading(small, anna):
     address = anna.upload_url()
     head = f"PUT {target(address['url'])} HTTP/1.1\r\nHost: x\r\nContent-Length: {(256 << 10) + 1}\r\n\r\n"
     answer = raw_exchange(small.port, head.encode())
@@ -182,18 +182,18 @@ def test_d28_an_announced_size_over_the_limit_is_refused_before_reading(small, a
     is_not_uploaded(anna, address["blob_name"])
 
 
-def test_d28_expect_100_continue_is_refused_without_a_body(small, anna):
+def test_rule_28_expect_100_continue_is_refused_without_a_body(small, anna):
     address = anna.upload_url()
     head = f"PUT {target(address['url'])} HTTP/1.1\r\nHost: x\r\nExpect: 100-continue\r\nContent-Length: 1000000000\r\n\r\n"
     assert raw_exchange(small.port, head.encode()).startswith(b"HTTP/1.1 413 ")
 
 
-def test_d28_the_limit_itself_is_allowed(anna):
+def test_rule_28_the_limit_itself_is_allowed(anna):
     assert anna.put(anna.upload_url()["url"], bytes(256 << 10)).status_code == 201
 
 
 @pytest.mark.parametrize("size", [(256 << 10) + 1, 3 << 20, 40 << 20])
-def test_d28_a_body_without_size_is_counted_and_refused(small, anna, size):
+def test_rule_28_a_body_without_size_is_counted_and_refused(small, anna, size):
     address = anna.upload_url()
     piece = bytes(64 << 10)
     pieces = (piece[: min(len(piece), size - at)] for at in range(0, size, len(piece)))
@@ -202,7 +202,7 @@ def test_d28_a_body_without_size_is_counted_and_refused(small, anna, size):
     is_not_uploaded(anna, address["blob_name"])
 
 
-def test_d29_a_second_put_replaces_the_first_until_submitted(server, alice, flat):
+def test_rule_29_a_second_put_replaces_the_first_until_submitted(server, alice, flat):
     address = alice.upload_url()
     identity = address["blob_name"].split("/")[1].split(".")[0]
     first = alice.put(address["url"], b"not a video")
@@ -218,7 +218,7 @@ def test_d29_a_second_put_replaces_the_first_until_submitted(server, alice, flat
     assert (server.data / kept).read_bytes() == flat.read_bytes()
 
 
-def test_d29_a_submission_while_a_put_is_on_its_way_keeps_its_input(server, alice, flat):
+def test_rule_29_a_submission_while_a_put_is_on_its_way_keeps_its_input(server, alice, flat):
     address = alice.upload_url()
     assert alice.put(address["url"], flat.read_bytes()).status_code == 201
     with socket.create_connection(("127.0.0.1", server.port), timeout=30) as s:
@@ -248,14 +248,14 @@ def interrupt_put(server, url: str, framing: str, body: bytes) -> None:
 
 
 @pytest.mark.parametrize("framing", ["Content-Length: 100000", "Transfer-Encoding: chunked"])
-def test_d30_an_interrupted_put_leaves_nothing(server, alice, framing):
+def test_rule_30_an_interrupted_put_leaves_nothing(server, alice, framing):
     address = alice.upload_url()
     body = b"%x\r\n" % 50_000 + bytes(50_000) + b"\r\n" if "chunked" in framing else bytes(50_000)
     interrupt_put(server, address["url"], framing, body)
     is_not_uploaded(alice, address["blob_name"])
 
 
-def test_d30_an_interrupted_put_does_not_replace_a_whole_one(server, alice, flat):
+def test_rule_30_an_interrupted_put_does_not_replace_a_whole_one(server, alice, flat):
     address = alice.upload_url()
     assert alice.put(address["url"], flat.read_bytes()).status_code == 201
     interrupt_put(server, address["url"], "Content-Length: 100000", bytes(50_000))
@@ -268,7 +268,7 @@ def digests(data: bytes) -> dict:
 
 
 @pytest.mark.parametrize("name", ["Content-MD5", "Content-Digest"])
-def test_d31_announced_digests_are_checked(server, alice, flat, name):
+def test_rule_31_announced_digests_are_checked(server, alice, flat, name):
     data = flat.read_bytes()
     address = alice.upload_url()
     for headers in [{name: digests(data + b"x")[name]}, {name: "nonsense"}]:
@@ -288,7 +288,7 @@ def block_list(*ids: str) -> bytes:
     return f'<?xml version="1.0" encoding="utf-8"?><BlockList>{inner}</BlockList>'.encode()
 
 
-def test_d32_a_video_in_blocks(server, alice, flat):
+def test_rule_32_a_video_in_blocks(server, alice, flat):
     data = flat.read_bytes()
     address = alice.upload_url()
     url, third = address["url"], len(data) // 3
@@ -312,7 +312,7 @@ def test_d32_a_video_in_blocks(server, alice, flat):
 
 
 @pytest.mark.parametrize("query", ["&comp=block", "&comp=block&blockid=", "&comp=block&blockid=" + "A" * 1000, "&comp=tags", "&comp="])
-def test_d32_wrong_blocks_are_400(alice, query):
+def test_rule_32_wrong_blocks_are_400(alice, query):
     is_error(alice.put(alice.upload_url()["url"] + query, b"x"), 400)
 
 
@@ -321,21 +321,21 @@ def test_d32_wrong_blocks_are_400(alice, query):
     b'<!DOCTYPE a [<!ENTITY x SYSTEM "file:///etc/passwd">]><BlockList><Latest>&x;</Latest></BlockList>',
     b'<!DOCTYPE a [<!ENTITY x "y"><!ENTITY z "&x;&x;">]><BlockList><Latest>&z;</Latest></BlockList>',
 ])
-def test_d32_a_wrong_list_of_blocks_is_400(alice, body):
+def test_rule_32_a_wrong_list_of_blocks_is_400(alice, body):
     address = alice.upload_url()
     response = alice.put(address["url"] + "&comp=blocklist", body)
     is_error(response, 400)
     assert "root:" not in response.text
 
 
-def test_d33_pages_of_other_origins_are_kept_out_by_default(alice):
+def test_rule_33_pages_of_other_origins_are_kept_out_by_default(alice):
     address = alice.upload_url()
     response = alice.request("OPTIONS", address["url"], headers={"Origin": "https://a.example", "Access-Control-Request-Method": "PUT"})
     assert not [name for name in response.headers if name.lower().startswith("access-control")]
     assert not [n for n in alice.get("/api/v1/jobs/", headers={"Origin": "https://a.example"}).headers if n.lower().startswith("access-control")]
 
 
-def test_d33_allowed_origins_may_use_the_blob_route_only(make_server, flat):
+def test_rule_33_allowed_origins_may_use_the_blob_route_only(make_server, flat):
     server = make_server({"cors_origins": ["https://a.example"]})
     anna = server.user("anna")
     address = anna.upload_url()

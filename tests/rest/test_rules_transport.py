@@ -1,4 +1,4 @@
-"""Decisions 1 to 12: transport, routing, errors."""
+"""Rules 1 to 12 of docs/rest.md: transport, routing, errors."""
 
 import gzip
 import json
@@ -19,7 +19,7 @@ def job(alice, flat):
     return alice.submit(flat)
 
 
-def test_d1_both_slash_forms_without_redirect(alice, flat, job):
+def test_rule_1_both_slash_forms_without_redirect(alice, flat, job):
     for path in ("/api/v1/jobs", f"/api/v1/jobs/{job}"):
         assert alice.get(path).status_code == alice.get(path + "/").status_code == 200
         assert alice.get(path).content == alice.get(path + "/").content
@@ -37,17 +37,17 @@ def test_d1_both_slash_forms_without_redirect(alice, flat, job):
 
 
 @pytest.mark.parametrize("text", ["x", "0", "{}", UNKNOWN[:-1], UNKNOWN + "0", UNKNOWN.replace("-", ""), "%00", "..%2f.."])
-def test_d2_a_malformed_id_is_no_job(alice, text):
+def test_rule_2_a_malformed_id_is_no_job(alice, text):
     for method, path in [("GET", ""), ("PATCH", ""), ("DELETE", ""), ("GET", "download/ply/"), ("GET", "preview/")]:
         is_error(alice.request(method, f"/api/v1/jobs/{text}/{path}", json={}), 404, "Job not found")
 
 
-def test_d2_an_upper_case_id_is_the_same_job(alice, job):
+def test_rule_2_an_upper_case_id_is_the_same_job(alice, job):
     assert alice.get(f"/api/v1/jobs/{job.upper()}/").json()["job_id"] == job
 
 
 @pytest.mark.parametrize("path", ["/", "/x", "/api", "/api/v1", "/api/v1/", "/api/v1/job/", "/api/v1/jobs//", "/API/v1/jobs/"])
-def test_d3_an_unknown_route_is_404(alice, path):
+def test_rule_3_an_unknown_route_is_404(alice, path):
     is_error(alice.get(path), 404)
     is_error(type(alice)(alice.server, None).get(path), 404)
 
@@ -63,7 +63,7 @@ ALLOWED = {
 
 
 @pytest.mark.parametrize("path", ALLOWED)
-def test_d3_and_d5_a_wrong_method_is_405_with_allow(alice, path):
+def test_rule_3_and_rule_5_a_wrong_method_is_405_with_allow(alice, path):
     for method in {"GET", "POST", "PUT", "PATCH", "DELETE", "TRACE", "BREW"} - ALLOWED[path]:
         response = alice.request(method, path, json={})
         is_error(response, 405)
@@ -71,13 +71,13 @@ def test_d3_and_d5_a_wrong_method_is_405_with_allow(alice, path):
 
 
 @pytest.mark.parametrize("path", ALLOWED)
-def test_d4_options_is_204_with_allow(alice, path):
+def test_rule_4_options_is_204_with_allow(alice, path):
     response = alice.request("OPTIONS", path)
     assert response.status_code == 204 and response.content == b""
     assert {m.strip() for m in response.headers["Allow"].split(",")} == ALLOWED[path]
 
 
-def test_d4_head_is_get_without_a_body(alice, job):
+def test_rule_4_head_is_get_without_a_body(alice, job):
     for path in ("/api/v1/jobs/", f"/api/v1/jobs/{job}/", f"/api/v1/jobs/{UNKNOWN}/", f"/api/v1/jobs/{job}/preview/"):
         head, get = alice.request("HEAD", path), alice.get(path)
         assert head.status_code == get.status_code and head.content == b""
@@ -86,14 +86,14 @@ def test_d4_head_is_get_without_a_body(alice, job):
 
 
 @pytest.mark.parametrize("content_type", ["application/json", "application/json; charset=utf-8", "APPLICATION/JSON", None])
-def test_d6_json_with_and_without_its_type(alice, content_type):
+def test_rule_6_json_with_and_without_its_type(alice, content_type):
     headers = {} if content_type is None else {"Content-Type": content_type}
     response = alice.request("POST", "/api/v1/generate-upload-url/", data=b'{"file_extension":"mp4"}', headers=headers)
     assert response.status_code == 200
 
 
 @pytest.mark.parametrize("content_type", ["application/x-www-form-urlencoded", "text/plain", "multipart/form-data; boundary=x"])
-def test_d6_another_type_is_415(alice, content_type, job):
+def test_rule_6_another_type_is_415(alice, content_type, job):
     body = b'{"file_extension":"mp4"}'
     for method, path in [("POST", "/api/v1/generate-upload-url/"), ("POST", "/api/v1/submit-job/"), ("PATCH", f"/api/v1/jobs/{job}/")]:
         is_error(alice.request(method, path, data=body, headers={"Content-Type": content_type}), 415)
@@ -107,7 +107,7 @@ BAD_JSON = [
 
 
 @pytest.mark.parametrize("body", BAD_JSON, ids=lambda b: repr(b[:30]))
-def test_d7_a_body_that_is_no_json_object_is_400(alice, job, body):
+def test_rule_7_a_body_that_is_no_json_object_is_400(alice, job, body):
     headers = {"Content-Type": "application/json"}
     for method, path in [("POST", "/api/v1/generate-upload-url/"), ("POST", "/api/v1/submit-job/"), ("PATCH", f"/api/v1/jobs/{job}/")]:
         response = alice.request(method, path, data=body, headers=headers)
@@ -115,7 +115,7 @@ def test_d7_a_body_that_is_no_json_object_is_400(alice, job, body):
         assert response.json()["error"].startswith("Request body is not valid JSON: "), response.text
 
 
-def test_d8_a_body_over_64_kib_is_413(alice, job):
+def test_rule_8_a_body_over_64_kib_is_413(alice, job):
     limit = 64 * 1024
     for size, status in [(limit, 200), (limit + 1, 413)]:
         body = b'{"file_extension":"mp4","x":"' + b"x" * (size - 31) + b'"}'
@@ -129,7 +129,7 @@ def test_d8_a_body_over_64_kib_is_413(alice, job):
     is_error(alice.patch(job, {"x": "x" * limit}), 413)
 
 
-def test_d8_a_body_announced_too_large_is_refused_before_it_is_sent(alice):
+def test_rule_8_a_body_announced_too_large_is_refused_before_it_is_sent(alice):
     head = (
         f"POST /api/v1/generate-upload-url/ HTTP/1.1\r\nHost: x\r\nAuthorization: Api-Key {alice.key}\r\n"
         "Content-Type: application/json\r\nContent-Length: 1000000000\r\n\r\n"
@@ -137,7 +137,7 @@ def test_d8_a_body_announced_too_large_is_refused_before_it_is_sent(alice):
     assert raw_exchange(alice.server.port, head.encode()).startswith(b"HTTP/1.1 413 ")
 
 
-def test_d9_every_answer_has_a_request_id_of_its_own(alice, job):
+def test_rule_9_every_answer_has_a_request_id_of_its_own(alice, job):
     paths = ["/api/v1/jobs/", f"/api/v1/jobs/{job}/", f"/api/v1/jobs/{UNKNOWN}/", "/x", "/healthz"]
     ids = [alice.get(path).headers["X-Request-Id"] for path in paths]
     ids.append(alice.request("POST", "/api/v1/submit-job/", data=b"{").headers["X-Request-Id"])
@@ -145,7 +145,7 @@ def test_d9_every_answer_has_a_request_id_of_its_own(alice, job):
     assert len(set(ids)) == len(ids) and all(ids)
 
 
-def test_d9_error_details_are_an_option(make_server):
+def test_rule_9_error_details_are_an_option(make_server):
     server = make_server({"error_details": True})
     client = server.user("anna")
     response = client.get(f"/api/v1/jobs/{UNKNOWN}/")
@@ -155,7 +155,7 @@ def test_d9_error_details_are_an_option(make_server):
     assert client.get("/x").json()["code"] == body["code"]
 
 
-def test_d10_an_internal_error_says_nothing_about_the_inside(make_server, flat):
+def test_rule_10_an_internal_error_says_nothing_about_the_inside(make_server, flat):
     server = make_server()
     client = server.user("anna")
     job = client.submit(flat)
@@ -168,14 +168,14 @@ def test_d10_an_internal_error_says_nothing_about_the_inside(make_server, flat):
     assert client.get("/healthz").status_code == 200
 
 
-def test_d11_the_key_is_checked_before_everything_else(alice, server):
+def test_rule_11_the_key_is_checked_before_everything_else(alice, server):
     stranger = type(alice)(server, None)
     for method, path in ENDPOINTS + [("GET", "/api/v1/jobs/not-an-id/"), ("GET", f"/api/v1/jobs/{UNKNOWN}/download/exe/")]:
         is_error(stranger.request(method, path, data=b"no json"), 401, "Invalid API key")
     is_error(stranger.get("/api/v1/nothing/"), 404)
 
 
-def test_d12_http2_without_tls_is_off_by_default_and_an_option(server, make_server):
+def test_rule_12_http2_without_tls_is_off_by_default_and_an_option(server, make_server):
     def version(port):
         command = ["curl", "-sS", "--http2-prior-knowledge", "-o", "/dev/null", "-w", "%{http_version}", f"http://127.0.0.1:{port}/healthz"]
         return subprocess.run(command, capture_output=True, text=True, timeout=30).stdout
@@ -184,7 +184,7 @@ def test_d12_http2_without_tls_is_off_by_default_and_an_option(server, make_serv
     assert version(make_server({"h2c": True}).port) == "2"
 
 
-def test_d12_http2_with_tls(make_server, tmp_path):
+def test_rule_12_http2_with_tls(make_server, tmp_path):
     if shutil.which("openssl") is None:
         pytest.skip("openssl is not installed")
     certificate, key = tmp_path / "certificate.pem", tmp_path / "key.pem"
@@ -205,7 +205,7 @@ def test_d12_http2_with_tls(make_server, tmp_path):
     assert client.upload_url()["url"].startswith("https://")
 
 
-def test_d12_only_json_over_1_kib_is_compressed(fresh, flat):
+def test_rule_12_only_json_over_1_kib_is_compressed(fresh, flat):
     small = fresh.get("/api/v1/jobs/", headers={"Accept-Encoding": "gzip"})
     assert "Content-Encoding" not in small.headers
     blob = fresh.upload(flat)

@@ -1,4 +1,4 @@
-"""Decisions 13 to 22: authentication and limits."""
+"""Rules 13 to 22 of docs/rest.md: authentication and limits."""
 
 import time
 import tomllib
@@ -17,7 +17,7 @@ def defaults() -> dict:
     return tomllib.loads(done.stdout)
 
 
-def test_d13_unknown_malformed_and_revoked_keys_are_not_told_apart(server, fresh):
+def test_rule_13_unknown_malformed_and_revoked_keys_are_not_told_apart(server, fresh):
     made = server.command("keys", "create", fresh.name)
     server.command("keys", "revoke", fresh.name, made["prefix"])
     key = fresh.key
@@ -33,7 +33,7 @@ def test_d13_unknown_malformed_and_revoked_keys_are_not_told_apart(server, fresh
     assert all(answer == answers[0] for answer in answers)
 
 
-def test_d14_the_scheme_in_any_case_with_one_space_or_more(server, fresh):
+def test_rule_14_the_scheme_in_any_case_with_one_space_or_more(server, fresh):
     client = type(fresh)(server, None)
     for value in [f"api-key {fresh.key}", f"API-KEY {fresh.key}", f"Api-Key    {fresh.key}"]:
         assert client.get("/api/v1/jobs/", headers={"Authorization": value}).status_code == 200, value
@@ -41,7 +41,7 @@ def test_d14_the_scheme_in_any_case_with_one_space_or_more(server, fresh):
         assert client.get("/api/v1/jobs/", headers={"Authorization": value}).status_code == 401, value
 
 
-def test_d15_a_downgraded_owner_is_forbidden_at_once(server, fresh, flat):
+def test_rule_15_a_downgraded_owner_is_forbidden_at_once(server, fresh, flat):
     job = fresh.submit(flat)
     server.command("users", "set-tier", fresh.name, "free")
     for method, path in ENDPOINTS + [("GET", f"/api/v1/jobs/{job}/")]:
@@ -50,13 +50,13 @@ def test_d15_a_downgraded_owner_is_forbidden_at_once(server, fresh, flat):
     assert fresh.job(job)["job_id"] == job
 
 
-def test_d18_no_endpoint_makes_or_lists_keys(alice):
+def test_rule_18_no_endpoint_makes_or_lists_keys(alice):
     for path in ("keys", "api-keys", "users", "me", "profile"):
         for method in ("GET", "POST"):
             is_error(alice.request(method, f"/api/v1/{path}/", json={}), 404)
 
 
-def test_d18_commands_refuse_what_cannot_be(server, fresh):
+def test_rule_18_commands_refuse_what_cannot_be(server, fresh):
     for arguments in [
         ("keys", "create", "nobody"), ("keys", "revoke", fresh.name, "lrk_00000000"), ("users", "add", fresh.name),
         ("users", "set-tier", fresh.name, "gold"), ("users", "add", ""), ("jobs", "show", UNKNOWN), ("jobs", "cancel", UNKNOWN),
@@ -65,12 +65,12 @@ def test_d18_commands_refuse_what_cannot_be(server, fresh):
             server.command(*arguments)
 
 
-def test_d19_the_properties_of_keys_have_these_names(server, fresh):
+def test_rule_19_the_properties_of_keys_have_these_names(server, fresh):
     [key] = server.command("keys", "list", fresh.name)["keys"]
     assert {"name", "prefix", "created_at", "last_used"} <= set(key)
 
 
-def test_d20_last_used_is_written_when_the_server_stops(make_server):
+def test_rule_20_last_used_is_written_when_the_server_stops(make_server):
     server = make_server()
     client = server.user("anna")
     before = time.time()
@@ -83,7 +83,7 @@ def test_d20_last_used_is_written_when_the_server_stops(make_server):
     assert before - 1 <= used <= time.time()
 
 
-def test_d21_defaults():
+def test_rule_21_defaults():
     limits = defaults()["rate_limits"]
     assert limits["requests_per_minute"] == 600 and limits["requests_burst"] == 120
     assert limits["submits_per_hour"] == 60 and limits["submits_burst"] == 10
@@ -106,7 +106,7 @@ def limited(make_server):
     }})
 
 
-def test_d21_limits_are_per_user_and_not_per_key(limited, flat):
+def test_rule_21_limits_are_per_user_and_not_per_key(limited, flat):
     anna, ben = limited.user("anna"), limited.user("ben")
     second = limited.client_with_new_key("anna")
     codes = [client.get("/api/v1/jobs/").status_code for client in (anna, second) * 3]
@@ -123,7 +123,7 @@ def test_d21_limits_are_per_user_and_not_per_key(limited, flat):
     is_rate_limited(response, 6, 3600)
 
 
-def test_d21_failed_authentications_are_limited_by_address_and_a_genuine_key_is_not(limited):
+def test_rule_21_failed_authentications_are_limited_by_address_and_a_genuine_key_is_not(limited):
     carl = limited.user("carl")
     stranger = type(carl)(limited, None)
     codes = [stranger.get("/api/v1/jobs/").status_code for _ in range(6)]
@@ -134,7 +134,7 @@ def test_d21_failed_authentications_are_limited_by_address_and_a_genuine_key_is_
     assert carl.get("/api/v1/jobs/").status_code == 200
 
 
-def test_d22_quota_of_waiting_jobs(make_server, flat):
+def test_rule_22_quota_of_waiting_jobs(make_server, flat):
     assert defaults()["limits"]["max_queued_jobs"] == 100
     server = make_server({"limits": {"max_queued_jobs": 2}})
     anna, ben = server.user("anna"), server.user("ben")
@@ -147,7 +147,7 @@ def test_d22_quota_of_waiting_jobs(make_server, flat):
     anna.submit(blob)
 
 
-def test_d22_quota_of_stored_bytes(make_server, flat):
+def test_rule_22_quota_of_stored_bytes(make_server, flat):
     size = flat.stat().st_size
     server = make_server({"limits": {"max_stored_bytes": size * 2 + size // 2}})
     anna = server.user("anna")

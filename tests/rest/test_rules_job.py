@@ -1,4 +1,4 @@
-"""Decisions 50 to 77, as far as they need no reconstruction; see test_reconstruction.py for the others."""
+"""Rules 50 to 77 of docs/rest.md, as far as they need no reconstruction; see test_reconstruction.py for the others."""
 
 import re
 import sqlite3
@@ -23,7 +23,7 @@ def job(alice, flat):
     return alice.submit(flat)
 
 
-def test_d50_newest_first_and_everything(fresh, flat):
+def test_rule_50_newest_first_and_everything(fresh, flat):
     blob = fresh.upload(flat)
     assert fresh.jobs() == []
     jobs = [fresh.submit(blob, title=str(n)) for n in range(5)]
@@ -31,7 +31,7 @@ def test_d50_newest_first_and_everything(fresh, flat):
     assert [entry["title"] for entry in fresh.jobs()] == list("43210")
 
 
-def test_d50_pages_by_link(fresh, flat):
+def test_rule_50_pages_by_link(fresh, flat):
     blob = fresh.upload(flat)
     jobs = [fresh.submit(blob, public=n % 2 == 0) for n in range(7)][::-1]
     pages, url = [], "/api/v1/jobs/?limit=3"
@@ -55,7 +55,7 @@ def test_d50_pages_by_link(fresh, flat):
     assert [entry["job_id"] for entry in second] == jobs[3:6]
 
 
-def test_d50_filters(fresh, flat):
+def test_rule_50_filters(fresh, flat):
     blob = fresh.upload(flat)
     shown, hidden = fresh.submit(blob, public=True), fresh.submit(blob)
     ids = lambda query: [entry["job_id"] for entry in fresh.jobs(query)]
@@ -68,11 +68,11 @@ def test_d50_filters(fresh, flat):
 @pytest.mark.parametrize("query", [
     "limit=0", "limit=1001", "limit=-1", "limit=x", "limit=", "limit=1.5", "public=yes", "status=Nonsense", "cursor=x", "cursor=",
 ])
-def test_d50_wrong_filters_are_400(alice, query):
+def test_rule_50_wrong_filters_are_400(alice, query):
     is_error(alice.get(f"/api/v1/jobs/?{query}"), 400)
 
 
-def test_d50_a_long_list_comes_whole(make_server, flat):
+def test_rule_50_a_long_list_comes_whole(make_server, flat):
     server = make_server()
     anna = server.user("anna")
     job = anna.submit(flat)
@@ -90,7 +90,7 @@ def test_d50_a_long_list_comes_whole(make_server, flat):
     assert len(anna.jobs("?limit=1000")) == 1000
 
 
-def test_d51_and_d52_positions_are_of_the_whole_service_in_order(make_server, flat):
+def test_rule_51_and_rule_52_positions_are_of_the_whole_service_in_order(make_server, flat):
     server = make_server()
     anna, ben = server.user("anna"), server.user("ben")
     owners = [anna, ben, anna, ben]
@@ -105,7 +105,7 @@ def test_d51_and_d52_positions_are_of_the_whole_service_in_order(make_server, fl
     assert [owners[n].job(jobs[n])["status"] for n in (0, 2, 3)] == statuses
 
 
-def test_d53_a_video_without_a_scene_fails_for_good(wendy, flat):
+def test_rule_53_a_video_without_a_scene_fails_for_good(wendy, flat):
     seen = []
     job = wendy.wait(wendy.submit(flat), seen=seen)
     assert job["status"] == "Failed"
@@ -118,18 +118,18 @@ def test_d53_a_video_without_a_scene_fails_for_good(wendy, flat):
     assert wendy.delete(job["job_id"]).status_code == 204
 
 
-def test_d58_camera_before_it_is_known(alice, flat):
+def test_rule_58_camera_before_it_is_known(alice, flat):
     assert alice.job(alice.submit(flat))["camera_data"] == DEFAULT_CAMERA
     assert alice.job(alice.submit(flat, camera_type="orbital"))["camera_data"] == DEFAULT_CAMERA | {"cameraType": "orbital"}
 
 
-def test_d60_patch_answers_with_the_whole_job(alice, job):
+def test_rule_60_patch_answers_with_the_whole_job(alice, job):
     response = alice.patch(job, {"title": "Hall"})
     assert response.status_code == 200 and set(response.json()) == JOB_FIELDS
     assert response.json() == alice.job(job)
 
 
-def test_d61_unknown_and_read_only_fields_change_nothing(alice, job):
+def test_rule_61_unknown_and_read_only_fields_change_nothing(alice, job):
     before = alice.job(job)
     for body in [{}, {"status": "Finished", "job_id": UNKNOWN, "has_ply": True, "percent_complete": 100, "user_id": 1, "x": [1]},
                  {"title": None, "public": None}]:
@@ -141,13 +141,13 @@ def test_d61_unknown_and_read_only_fields_change_nothing(alice, job):
     {"title": ""}, {"title": "  "}, {"title": 1}, {"title": "a\u0007"}, {"title": "x" * 256}, {"public": "true"}, {"public": 1},
     {"camera_data": 1}, {"camera_data": []}, {"camera_data": "orbital"}, {"title": "good", "public": "bad"},
 ])
-def test_d61_wrong_values_are_400_and_change_nothing(alice, job, body):
+def test_rule_61_wrong_values_are_400_and_change_nothing(alice, job, body):
     before = alice.job(job)
     is_error(alice.patch(job, body), 400)
     assert alice.job(job) == before
 
 
-def test_d62_camera_is_replaced_whole_and_keeps_its_type(alice, job):
+def test_rule_62_camera_is_replaced_whole_and_keeps_its_type(alice, job):
     assert alice.patch(job, {"camera_data": CAMERA}).json()["camera_data"] == CAMERA | {"cameraType": "drone"}
     assert alice.patch(job, {"camera_data": CAMERA | {"cameraType": "orbital"}}).json()["camera_data"]["cameraType"] == "orbital"
     moved = CAMERA | {"position": {"x": -1e3, "y": 0.125, "z": 1e-6}}
@@ -165,7 +165,7 @@ def changed(**parts):
     changed(position={"x": "1", "y": 2, "z": 3}), changed(position={"x": True, "y": 2, "z": 3}), changed(position={"x": None, "y": 2, "z": 3}),
     changed(up={"x": 0, "y": 0, "z": 0}), changed(position=CAMERA["lookAt"]), {},
 ], ids=range(15))
-def test_d62_an_incomplete_or_impossible_camera_is_400(alice, job, camera):
+def test_rule_62_an_incomplete_or_impossible_camera_is_400(alice, job, camera):
     before = alice.job(job)
     response = alice.patch(job, {"camera_data": camera})
     is_error(response, 400)
@@ -173,18 +173,18 @@ def test_d62_an_incomplete_or_impossible_camera_is_400(alice, job, camera):
 
 
 @pytest.mark.parametrize("number", ["NaN", "Infinity", "1e999", "-1e999"])
-def test_d62_numbers_are_finite(alice, job, number):
+def test_rule_62_numbers_are_finite(alice, job, number):
     body = f'{{"camera_data":{{"position":{{"x":{number},"y":0,"z":0}},"lookAt":{{"x":1,"y":0,"z":0}},"up":{{"x":0,"y":1,"z":0}}}}}}'
     is_error(alice.request("PATCH", f"/api/v1/jobs/{job}/", data=body, headers={"Content-Type": "application/json"}), 400)
 
 
-def test_d62_large_numbers_do_not_break_the_job(alice, job):
+def test_rule_62_large_numbers_do_not_break_the_job(alice, job):
     far = CAMERA | {"position": {"x": 1.7e308, "y": -1.7e308, "z": 1.7e308}}
     assert alice.patch(job, {"camera_data": far}).status_code in (200, 400)
     assert alice.get(f"/api/v1/jobs/{job}/").status_code == 200
 
 
-def test_d63_concurrent_updates_of_different_fields_all_stay(alice, job):
+def test_rule_63_concurrent_updates_of_different_fields_all_stay(alice, job):
     def change(key, values):
         client = type(alice)(alice.server, alice.key)
         for value in values:
@@ -201,7 +201,7 @@ def test_d63_concurrent_updates_of_different_fields_all_stay(alice, job):
     assert found["title"] == "t19" and found["public"] is True and found["camera_data"]["position"] == {"x": 19, "y": 0, "z": 1}
 
 
-def test_d64_delete_is_204_then_404(alice, job):
+def test_rule_64_delete_is_204_then_404(alice, job):
     response = alice.delete(job)
     assert response.status_code == 204 and response.content == b"" and "Content-Length" not in response.headers
     for response in (alice.delete(job), alice.get(f"/api/v1/jobs/{job}/"), alice.patch(job, {})):
@@ -209,7 +209,7 @@ def test_d64_delete_is_204_then_404(alice, job):
     is_error(alice.get(f"/api/v1/jobs/{job}/download/ply/"), 404, "Job not found")
 
 
-def test_d64_a_running_job_is_stopped_and_its_files_go(worker_server, wendy, capture):
+def test_rule_64_a_running_job_is_stopped_and_its_files_go(worker_server, wendy, capture):
     blob = wendy.upload(capture)
     job = wendy.submit(blob, training_num_steps=200_000)
     end = time.monotonic() + 120
@@ -228,18 +228,18 @@ def test_d64_a_running_job_is_stopped_and_its_files_go(worker_server, wendy, cap
     assert left() == []
 
 
-def test_d65_and_d67_nothing_to_fetch_is_404(alice, job):
+def test_rule_65_and_rule_67_nothing_to_fetch_is_404(alice, job):
     is_error(alice.get(f"/api/v1/jobs/{job}/download/ply/"), 404, "PLY file not available for this job")
     is_error(alice.get(f"/api/v1/jobs/{job}/download/spz/"), 404, "SPZ file not available for this job")
     is_error(alice.get(f"/api/v1/jobs/{job}/preview/"), 404)
 
 
 @pytest.mark.parametrize("kind", ["exe", "PLY", "ply.gz", "splat", "preview", "%70ly%00"])
-def test_d66_another_file_type_is_400(alice, job, kind):
+def test_rule_66_another_file_type_is_400(alice, job, kind):
     is_error(alice.get(f"/api/v1/jobs/{job}/download/{kind}/"), 400, 'Invalid file type. Must be "ply" or "spz"')
 
 
-def test_d73_the_reason_of_a_failure_is_shown_as_an_option(make_server, flat):
+def test_rule_73_the_reason_of_a_failure_is_shown_as_an_option(make_server, flat):
     server = make_server({"workers": 1, "extra_fields": True})
     anna = server.user("anna")
     job = anna.wait(anna.submit(flat))
@@ -251,7 +251,7 @@ def test_d73_the_reason_of_a_failure_is_shown_as_an_option(make_server, flat):
     assert shown["failure"]["code"] == job["error_code"]
 
 
-def test_d74_timestamps(alice, flat):
+def test_rule_74_timestamps(alice, flat):
     before = datetime.now(timezone.utc)
     job = alice.try_submit(alice.upload(flat)).json()
     assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z", job["uploaded_at"])
@@ -260,13 +260,13 @@ def test_d74_timestamps(alice, flat):
     assert alice.job(job["job_id"])["uploaded_at"] == job["uploaded_at"]
 
 
-def test_d75_ids_are_random_and_lower_case(alice, flat):
+def test_rule_75_ids_are_random_and_lower_case(alice, flat):
     blob = alice.upload(flat)
     for text in (alice.submit(blob), blob.split("/")[1].split(".")[0]):
         assert uuid.UUID(text).version == 4 and text == str(uuid.UUID(text))
 
 
-def test_d77_what_is_written_is_read(alice, flat):
+def test_rule_77_what_is_written_is_read(alice, flat):
     blob = alice.upload(flat)
     # Keeps the video while the others come and go.
     alice.submit(blob)
@@ -279,7 +279,7 @@ def test_d77_what_is_written_is_read(alice, flat):
         assert alice.get(f"/api/v1/jobs/{job}/").status_code == 404
 
 
-def test_d77_answers_are_not_stored(alice, job):
+def test_rule_77_answers_are_not_stored(alice, job):
     for path in ("/api/v1/jobs/", f"/api/v1/jobs/{job}/"):
         assert alice.get(path).headers["Cache-Control"] == "no-store"
 
