@@ -1,9 +1,9 @@
 //! The rows: users, keys, uploads, jobs. One row is the only truth about each of them.
 //!
-//! Called by [`crate::service`] only, on any thread. Each method is one transaction; when one that writes returns `Ok`, what
-//! it wrote survives a power cut. Every read and write of a job on behalf of a user names that user: to others the job does
-//! not exist, unless it is public and they ask for that. The methods of [`QueueRows`] are the workers' side and are fenced: they name the lease, and do nothing once it
-//! is lost.
+//! Called by [`crate::service`] only, on any thread. Each method is one transaction; when one that writes returns `Ok`,
+//! what it wrote survives a power cut. Every read and write of a job on behalf of a user names that user: to others the
+//! job does not exist, unless they ask for a public one. The methods of [`QueueRows`] are for workers. They name the
+//! lease under which the worker holds the job, and once that is lost they do nothing.
 
 mod clock;
 mod rows;

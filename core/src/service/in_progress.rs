@@ -7,8 +7,8 @@ use std::sync::{Mutex, PoisonError};
 use crate::error::{Error, ErrorKind, Result};
 use crate::job::UserId;
 
-/// The keys in use, of this process: two processes that take the same request at once are told apart by the database,
-/// which makes one job of it and answers both alike.
+/// The keys in use in this process. If two processes take the same request at the same time, the database makes one job
+/// of it, and both give the same answer.
 #[derive(Default)]
 pub(super) struct InProgress(Mutex<HashSet<(UserId, String)>>);
 
@@ -25,7 +25,7 @@ impl InProgress {
     /// [`ErrorKind::Conflict`] while somebody has it.
     pub(super) fn hold(&self, user: UserId, key: &str) -> Result<Held<'_>> {
         let key = (user, key.to_owned());
-        // Nothing panics while the set is locked, and a set is sound at any moment.
+        // A poisoned lock is fine: nothing that is done under it can leave the set half changed.
         if !self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(key.clone()) {
             return Err(Error::new(
                 ErrorKind::Conflict,

@@ -1,4 +1,5 @@
-//! Jobs for their owners. What belongs to somebody else does not exist: the same words, after the same work.
+//! What owners do with their jobs. Somebody else's job is answered like one that does not exist: in the same words,
+//! after the same work.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -81,7 +82,7 @@ impl Service {
         request.check(self.limits())?;
         let idempotency = idempotency.map(|i| (i.key, i.body_hash));
         let held = idempotency.as_ref().map(|(key, _)| self.inner.in_progress.hold(user, key));
-        // Until this call has its answer.
+        // Nobody else may use the key until this call returns.
         let _held = held.transpose()?;
         if let Some((key, hash)) = &idempotency {
             if !(1..=255).contains(&key.len()) {
@@ -131,7 +132,7 @@ impl Service {
         }
     }
 
-    /// The message without the places of our files: `video` becomes "the video".
+    /// The message without the paths of our files: that of `video` becomes "the video".
     pub(super) fn without_paths(&self, message: &str, video: &Path) -> String {
         let folder = format!("{}/", self.inner.folder.display());
         message.replace(&video.display().to_string(), "the video").replace(&folder, "")
@@ -180,8 +181,8 @@ impl Service {
         Ok(job)
     }
 
-    /// Deletes a job with all its files, irreversibly. It cannot be reached any more when this returns; if a worker is at
-    /// it, the worker stops within seconds and then the files go, else they are gone too.
+    /// Deletes a job with all its files, irreversibly. When this returns, nobody can reach the job, and its files are
+    /// gone, unless a worker is at it: that one stops within seconds, and then the files go.
     ///
     /// # Errors
     /// [`ErrorKind::NotFound`].
@@ -257,8 +258,8 @@ impl Service {
         Ok(String::from_utf8_lossy(&bytes).into_owned())
     }
 
-    /// Waits until the job is not any more as it was when its `details.version` was `seen`, at most `timeout`, and returns
-    /// it. Changes by this process are seen at once, others within a second.
+    /// Waits until the `details.version` of the job is no longer `seen`, but at most for `timeout`, and returns the
+    /// job. Changes by this process are noticed at once, those of others within a second.
     ///
     /// # Errors
     /// [`ErrorKind::NotFound`], also if it is deleted meanwhile.

@@ -1,9 +1,9 @@
 //! API keys: made, checked, revoked.
 //!
-//! A key is random and long, so one fast authentication code is as good as a slow hash (service keys are not passwords).
-//! The code is HMAC-SHA256 under a pepper that is not in the database: who steals the database can neither find a key nor
-//! forge one. A check does the same work whatever is presented, and compares in constant time. Nothing is cached: a key that
-//! another process revoked does not work any more.
+//! A key is random and long, so one fast authentication code is as good as a slow hash (service keys are not
+//! passwords). The code is HMAC-SHA256 under a pepper that is not in the database: whoever steals the database can
+//! neither find a key nor forge one. A check does the same work whatever is presented, and compares in constant time.
+//! Nothing is cached, so that a key stops working at once when another process revokes it.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
@@ -37,7 +37,7 @@ pub struct Caller {
     pub key_prefix: String,
 }
 
-/// When keys were last used, as far as it is not yet written.
+/// Uses of keys that are not yet written to the database.
 #[derive(Default)]
 pub(super) struct LastUsed(Mutex<Pending>);
 
@@ -70,7 +70,7 @@ impl LastUsed {
         let used: Vec<_> = pending.used.into_iter().collect();
         let written = database.touch_keys(&used);
         if written.is_err() {
-            // For the next try; what was noted meanwhile is newer.
+            // Kept for the next try, but for keys that were used again meanwhile.
             let mut now = self.0.lock().unwrap_or_else(PoisonError::into_inner);
             for (prefix, time) in used {
                 now.used.entry(prefix).or_insert(time);
@@ -237,7 +237,7 @@ mod tests {
                 "{wrong}"
             );
         }
-        // A downgraded user is known but may nothing.
+        // A downgraded user is known but may do nothing.
         service.set_tier(user.user_id, Tier::Free).unwrap();
         let caller = service.authenticate(secret.reveal()).unwrap();
         assert_eq!(service.authorize(&caller).unwrap_err().kind(), ErrorKind::PermissionDenied);

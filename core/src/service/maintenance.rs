@@ -1,7 +1,7 @@
 //! What has to be done from time to time: take jobs back from dead workers, finish deletions, collect what nobody needs.
 //!
-//! Everything here can be cut off at any point and done again, by any process and by several at once. A file is removed only
-//! if it has a name of ours and a row says, or no row can say any more, that nobody needs it.
+//! Everything here can be cut off at any point and done again, by any process and by several at once. A file is removed
+//! only if its name is one of ours, and either its row says that nobody needs it or there is no row for it any more.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -127,7 +127,7 @@ impl Service {
         }
         let retention = self.limits().upload_retention_hours * 3600;
         for upload in self.inner.database.expire_uploads(retention)? {
-            // Also what a transfer left whose row could not be written.
+            // Also what is left of a transfer whose row could not be written.
             for key in self.inner.storage.list_upload(&upload.name)? {
                 self.inner.storage.delete(&key)?;
             }

@@ -103,7 +103,7 @@ impl ReconstructionDefaults {
             training_max_resolution: self.training_max_resolution,
             sh_degree: self.sh_degree,
             seed: self.seed,
-            // Nobody can fetch it.
+            // The interface has no way to fetch one.
             turntable: false,
             ..ReconstructionOptions::default()
         }

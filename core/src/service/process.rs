@@ -32,7 +32,7 @@ impl ProcessLock {
         &self.id
     }
 
-    /// Whether the process `id` lives. In doubt, it does: its lease will tell.
+    /// Whether the process `id` lives. In doubt the answer is yes: if it is dead, its leases run out.
     pub(super) fn is_alive(&self, id: &str) -> bool {
         if id == self.id {
             return true;

@@ -12,7 +12,7 @@ use crate::files::{replace_atomically, sync_folder};
 /// The file's content.
 #[derive(Serialize, Deserialize)]
 pub(super) struct Secrets {
-    /// Key of the authentication codes of API keys. Lost, all API keys are.
+    /// Key of the authentication codes of API keys. If it is lost, no API key works any more.
     pub(super) pepper: Secret,
     /// See [`SigningKeys`].
     pub(super) signing_keys: SigningKeys,

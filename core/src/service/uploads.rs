@@ -33,7 +33,7 @@ pub struct UploadTicket {
 /// What is known of a transfer before its first byte.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct UploadFacts {
-    /// The name that the file has where it comes from; becomes the title of the job if that has none.
+    /// The name of the file where it comes from; the title of a job that has no other.
     pub file_name: Option<String>,
     /// Size in bytes, if it is known.
     pub size: Option<u64>,
@@ -72,7 +72,8 @@ impl Service {
         Ok(UploadTicket { blob_name: upload.name, expires_at: upload.expires_at })
     }
 
-    /// Begins the transfer of a whole video. The caller has made sure that whoever sends it may: the name is no secret.
+    /// Begins the transfer of a whole video. The caller has checked that the sender is allowed to; to know the name is
+    /// not enough, as it is no secret.
     ///
     /// # Errors
     /// [`ErrorKind::NotFound`] for an unknown or expired upload, [`ErrorKind::Conflict`] if a job uses it already,
@@ -103,9 +104,9 @@ impl Service {
         self.writer(BlobKey::block(*name, block_id), Target::Block, facts)
     }
 
-    /// Makes the video of blocks that were sent before, in this order, and returns its entity tag. Blocks that are not named
-    /// are forgotten. The same list once more, with no block sent in between, changes nothing: whoever did not get the answer may
-    /// ask again.
+    /// Makes the video of blocks that were sent before, in this order, and returns its entity tag. Blocks that are not
+    /// named are forgotten. The same list once more, with no block sent in between, changes nothing: whoever did not
+    /// get the answer may ask again.
     ///
     /// # Errors
     /// As for [`Service::begin_upload`]; [`ErrorKind::InvalidArgument`] if a block was not sent.
@@ -116,7 +117,8 @@ impl Service {
                 block_ids.len()
             )));
         }
-        // Once a job uses the video its blocks are gone: that is not the list's fault.
+        // First of all: a video that a job uses has no blocks any more, and the sender should hear of the job, not of
+        // missing blocks.
         let upload = self.open_upload(name)?;
         let list = hash_of_list(block_ids);
         if let Some(video) = upload.video.filter(|video| video.block_list == Some(list))

@@ -1,4 +1,4 @@
-//! What every request is answered with: the service, the configuration and the limits.
+//! What the handlers of all requests share: the service, the configuration and the limits.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -54,8 +54,8 @@ impl Api {
         self.stopping.load(Ordering::Relaxed)
     }
 
-    /// Runs a read of some ten microseconds where it stands: SQLite answers from memory, in WAL mode no writer holds it up, and
-    /// a hop to another thread and back would take longer than the read itself.
+    /// Runs a short read on the current thread. It takes some ten microseconds, because SQLite answers from memory and
+    /// in WAL mode waits for no writer; to hand it to another thread and back would take longer than the read.
     pub(crate) fn quick<T>(&self, read: impl FnOnce(&Service) -> Result<T>) -> Result<T, ApiError> {
         Ok(read(&self.service)?)
     }
@@ -72,7 +72,8 @@ impl Api {
         }
     }
 
-    /// What addresses that are given out begin with: the configured public address, or that by which the client came.
+    /// The beginning of every address that is given out: the configured public address, else the one by which the
+    /// client came.
     pub(crate) fn base(&self, connection: &Connection, parts: &Parts) -> String {
         match &self.config.public_url {
             Some(base) => base.trim_end_matches('/').to_owned(),

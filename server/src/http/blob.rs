@@ -18,7 +18,7 @@ use super::error::ApiError;
 use super::exchange::Exchange;
 use super::signature::{Access, Grant, verify};
 
-/// What a genuine address of something that is gone is answered with.
+/// The answer to a genuine address whose file is gone.
 fn gone() -> ApiError {
     ApiError::new(StatusCode::NOT_FOUND, "not_found", "File not found")
 }
@@ -32,7 +32,8 @@ fn grant(exchange: &Exchange<'_>, access: Access, name: &str) -> Result<Grant, A
 pub(crate) async fn get(exchange: &Exchange<'_>, name: &str) -> Result<Response<ResponseBody>, ApiError> {
     let grant = grant(exchange, Access::Download, name)?;
     let key = BlobKey::parse(name).ok_or_else(gone)?;
-    // What is behind an address never changes, but the address is a secret of its holder.
+    // The bytes behind an address never change, so that the client may keep them; they are for the holder of the
+    // address only, so that no shared cache may.
     let cache = HeaderValue::from_static("private, max-age=900");
     let sent = download::send(exchange, key, grant.file_name.as_deref(), cache).await;
     sent.map_err(|error| if error.status == StatusCode::NOT_FOUND { gone() } else { error })

@@ -1,4 +1,4 @@
-//! Who sent a request and under which address the server is known to them, also behind a proxy.
+//! Who sent a request, and by which address that client knows this server; both also behind a proxy.
 
 use std::net::{IpAddr, SocketAddr};
 

@@ -92,7 +92,7 @@ fn etag(key: &BlobKey, blob: &BlobReader) -> String {
     format!("\"{name}-{:x}-{written:x}\"", blob.size)
 }
 
-/// The `length` bytes from `first`. A slow client holds no thread: each chunk is a short visit to one.
+/// The `length` bytes from `first`. A slow client holds no thread: one is borrowed only while a chunk is read.
 fn stream(blob: BlobReader, first: u64, length: u64) -> ResponseBody {
     let (sender, chunks) = mpsc::channel(1);
     tokio::spawn(async move {

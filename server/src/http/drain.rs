@@ -1,4 +1,5 @@
-//! What becomes of a body that nobody wants: a client that is still sending when its connection closes would lose the answer.
+//! Reads and drops a body that nobody wants, within limits: if the connection were closed while the client still sends,
+//! the client would not get the answer.
 
 use std::time::Duration;
 
@@ -13,7 +14,7 @@ const MOST_BYTES: usize = 64 << 20;
 /// Nor for longer than this.
 const LONGEST: Duration = Duration::from_secs(10);
 
-/// Goes on with the body if `known` is good; otherwise takes what comes of it, beside the answer.
+/// Hands the body back if `known` is good. If not, the body is read and dropped while the client gets the error.
 pub(crate) fn or_drain<T, B>(known: Result<T, ApiError>, body: B) -> Result<(T, B), ApiError>
 where
     B: Body<Data = Bytes> + Send + Unpin + 'static,
@@ -27,7 +28,8 @@ where
     }
 }
 
-/// Takes what comes of a body that means nothing, beside the answer (RFC 9112, section 9.6).
+/// Reads and drops a body that has no meaning for the request, while the client gets its answer (RFC 9112, section
+/// 9.6).
 pub(crate) fn discard<B>(body: B)
 where
     B: Body<Data = Bytes> + Send + Unpin + 'static,

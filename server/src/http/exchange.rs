@@ -88,7 +88,7 @@ async fn dispatch(
         Some(Route::GenerateUploadUrl) if method == Method::POST => uploads::generate(exchange, body).await,
         Some(Route::SubmitJob) if method == Method::POST => submit::submit(exchange, body).await,
         Some(Route::Blob { name }) if method == Method::PUT => blob::put(exchange, name, body).await,
-        // Nothing else has a use for a body; a client may send one all the same, and shall have its answer.
+        // No other request needs a body. A client that sends one all the same still gets its answer.
         route => {
             drain::discard(body);
             dispatch_without_body(exchange, route).await
@@ -126,7 +126,7 @@ async fn dispatch_without_body(
         Route::ViewCamera { job_id } => view::camera(exchange, job_id),
         Route::ViewScene { job_id } => view::file(exchange, job_id, ArtifactKind::Spz).await,
         Route::ViewPreview { job_id } => view::file(exchange, job_id, ArtifactKind::Preview).await,
-        // What they allow beside OPTIONS has a body.
+        // OPTIONS was answered above, and POST, which has a body, before that.
         Route::GenerateUploadUrl | Route::SubmitJob => Err(refused()),
         Route::Health => operations::health(),
         Route::Ready => operations::ready(exchange).await,
@@ -238,7 +238,7 @@ fn complete(parts: &Parts, request_id: &HeaderValue, response: &mut Response<Res
     headers.entry(CACHE_CONTROL).or_insert(HeaderValue::from_static("no-store"));
     let has_length = status != StatusCode::NO_CONTENT && status != StatusCode::NOT_MODIFIED;
     if let Some(length) = length.filter(|_| has_length) {
-        // A HEAD of a file has said it already.
+        // The answer to the HEAD of a file has its length already.
         headers.entry(CONTENT_LENGTH).or_insert(length.into());
     }
     if parts.method == Method::HEAD {

@@ -20,7 +20,7 @@ use super::error::ApiError;
 
 /// Largest JSON body of a request (rule 8 of docs/rest.md).
 const MAX_BYTES: usize = 64 * 1024;
-/// All of it must be here by then, however steadily it trickles.
+/// The whole body must have come by then, even if it keeps trickling in.
 const DEADLINE: Duration = Duration::from_secs(10);
 /// Answers up to this size are not compressed (rule 12).
 pub(crate) const COMPRESS_ABOVE: usize = 1024;

@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 
 use super::error::ApiError;
 
-/// How often what may be asked. A rate of 0 switches its limit off.
+/// How many requests of each kind are allowed. A rate of 0 switches its limit off.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub(crate) struct RateLimits {
@@ -136,7 +136,7 @@ impl<K: std::hash::Hash + Eq + Clone> Limiter<K> {
     }
 }
 
-/// Whoever has one IPv6 address has all of its /64.
+/// What is counted for an address. Whoever has one IPv6 address usually has all of its /64, so that they count as one.
 fn network(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V6(v6) => IpAddr::V6(Ipv6Addr::from_bits(v6.to_bits() >> 64 << 64)),

@@ -53,7 +53,7 @@ pub(crate) fn sign(
     format!("se={expiry}&si={id}&sig={signature}{more}")
 }
 
-/// Checks the query of a request at `now` (seconds since 1970). Parameters that are not ours are left alone.
+/// Checks the query of a request at `now` (seconds since 1970). Parameters that are not ours are ignored.
 pub(crate) fn verify(
     keys: &SigningKeys,
     access: Access,

@@ -1,9 +1,9 @@
 //! The viewer of public scenes (rule 72 of docs/rest.md): a page, and the files that it shows, open to everybody if the
 //! operator allows it.
 //!
-//! `public` grants nothing under `/api/v1`. A job that is private, not finished or not there, and every job where the
-//! operator allows no viewer, has the same answer. Nothing is cached without being asked for again, so that a job that is
-//! made private or deleted is gone at once.
+//! `public` opens nothing under `/api/v1`. A job that is private, not finished or unknown gets the same answer here,
+//! and so does every job if the operator allows no viewer. Caches must ask again before they show anything, so that a
+//! job that is made private or deleted is gone at once.
 
 use std::sync::OnceLock;
 
@@ -62,7 +62,7 @@ pub(crate) async fn file(
     let job_id = allowed(exchange, job_id)?;
     let artifact = exchange.api.quick(|service| service.public_artifact(job_id, kind))?;
     let sent = download::send(exchange, artifact.key, Some(&artifact.file_name), REVALIDATE).await;
-    // It was deleted between the two.
+    // It was deleted after it was found.
     sent.map_err(|error| if error.status == StatusCode::NOT_FOUND { ApiError::no_job() } else { error })
 }
 
@@ -82,7 +82,7 @@ fn allowed(exchange: &mut Exchange<'_>, job_id: &str) -> Result<JobId, ApiError>
 /// The page. Its addresses are relative, so that it works under any address by which a proxy serves it.
 fn render(job: &PublicJob, path: &str) -> String {
     let base = if path.ends_with('/') { String::new() } else { format!("{}/", job.job_id) };
-    // The title last: whatever is in it stays as it is.
+    // The title comes last, so that nothing in it is replaced.
     PAGE.replace("{{style}}", STYLE)
         .replace("{{script}}", SCRIPT)
         .replace("{{base}}", &base)
@@ -158,7 +158,8 @@ mod tests {
         assert!(render(&job, "/view/0B").contains(&from_above));
     }
 
-    /// What stands between the tags is what the policy has the hash of, and a browser finds the end of it where we do.
+    /// The policy has the hash of exactly what stands between the tags, and no part of that looks like the closing tag
+    /// to a browser.
     #[test]
     fn the_policy_fits_the_page() {
         let page = render(&job("a"), "/view/0b/");

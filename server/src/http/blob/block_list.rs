@@ -4,7 +4,7 @@
 use quick_xml::Reader;
 use quick_xml::events::Event;
 
-/// More blocks than Azure allows in one blob.
+/// As many blocks as Azure allows in one blob.
 const MAX_BLOCKS: usize = 50_000;
 
 /// The ids in their order, or why there are none.
