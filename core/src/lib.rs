@@ -32,6 +32,7 @@ pub mod failpoints;
 pub mod fiducial;
 mod file_lock;
 mod files;
+mod hex;
 #[cfg(test)]
 mod interop;
 pub mod job;

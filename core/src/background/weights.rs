@@ -100,7 +100,7 @@ pub(super) fn read_model(path: &Path) -> Result<Vec<u8>> {
         ));
     }
     let bytes = std::fs::read(path).map_err(|e| Error::io("read", path, e))?;
-    let found: String = Sha256::digest(&bytes).iter().map(|b| format!("{b:02x}")).collect();
+    let found = crate::hex::hex(&Sha256::digest(&bytes));
     if path.file_name().is_some_and(|n| n == MODEL_FILE) && found != MODEL_SHA256 {
         return Err(Error::new(
             ErrorKind::InvalidFile,

@@ -16,6 +16,7 @@ use sha2::{Digest, Sha256};
 use crate::error::{Error, ErrorKind, Result};
 use crate::file_lock::FileLock;
 use crate::files::write_atomically;
+use crate::hex::hex;
 use crate::stage::Stage;
 
 /// Hex SHA-256 that identifies what a stage was made from.
@@ -199,10 +200,6 @@ fn hash_file(path: &Path, hash: &mut Sha256) -> Result<()> {
     }
     hash.update(size.to_le_bytes());
     Ok(())
-}
-
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|b| format!("{b:02x}")).collect()
 }
 
 /// Writes JSON so that the file is either the old or the new one, also after a power cut.

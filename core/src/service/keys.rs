@@ -5,26 +5,21 @@
 //! neither find a key nor forge one. A check does the same work whatever is presented, and compares in constant time.
 //! Nothing is cached, so that a key stops working at once when another process revokes it.
 
-use std::collections::HashMap;
-use std::sync::{Mutex, PoisonError};
-
 use hmac::{Hmac, KeyInit, Mac};
 use sha2::Sha256;
 use subtle::ConstantTimeEq;
 
 use super::Service;
 use super::users::check_name;
-use crate::database::{JobDatabase, StoredKey};
+use crate::database::StoredKey;
 use crate::error::{Error, ErrorKind, Result};
-use crate::job::{ApiKey, ApiKeySecret, Tier, Timestamp, UserId};
+use crate::job::{ApiKey, ApiKeySecret, Tier, UserId};
 
 /// Longest text of which the code is computed; no key is longer.
 const LONGEST: usize = 128;
 /// How many keys are drawn, at most, to find one whose prefix is not taken. A prefix is one of 62^8 (2e14): with a
 /// million keys in use, the chance that a new prefix is taken is one in 200 million.
 const PREFIX_TRIES: u32 = 8;
-/// How old a noted use may be before it is written, seconds. The interface promises a minute.
-const FLUSH_AFTER: u64 = 30;
 
 /// Whose request it is.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -35,50 +30,6 @@ pub struct Caller {
     pub tier: Tier,
     /// Identifies the key, for logs.
     pub key_prefix: String,
-}
-
-/// Uses of keys that are not yet written to the database.
-#[derive(Default)]
-pub(super) struct LastUsed(Mutex<Pending>);
-
-#[derive(Default)]
-struct Pending {
-    used: HashMap<String, Timestamp>,
-    /// The earliest use that is not written.
-    since: Option<Timestamp>,
-}
-
-impl LastUsed {
-    /// Notes a use; says whether it is time to write.
-    fn note(&self, prefix: &str, now: Timestamp) -> bool {
-        let mut pending = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        match pending.used.get_mut(prefix) {
-            Some(time) => *time = now,
-            None => drop(pending.used.insert(prefix.to_owned(), now)),
-        }
-        let since = *pending.since.get_or_insert(now);
-        // A clock that was set back must not put it off.
-        now >= since.plus_seconds(FLUSH_AFTER) || now < since
-    }
-
-    /// Writes what is not yet written.
-    pub(super) fn flush(&self, database: &dyn JobDatabase) -> Result<()> {
-        let pending = std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner));
-        if pending.used.is_empty() {
-            return Ok(());
-        }
-        let used: Vec<_> = pending.used.into_iter().collect();
-        let written = database.touch_keys(&used);
-        if written.is_err() {
-            // Kept for the next try, but for keys that were used again meanwhile.
-            let mut now = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-            for (prefix, time) in used {
-                now.used.entry(prefix).or_insert(time);
-            }
-            now.since = now.since.min(pending.since).or(pending.since);
-        }
-        written
-    }
 }
 
 impl Service {

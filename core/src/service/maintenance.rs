@@ -3,8 +3,7 @@
 //! Everything here can be cut off at any point and done again, by any process and by several at once. A file is removed
 //! only if its name is one of ours, and either its row says that nobody needs it or there is no row for it any more.
 
-use std::sync::{Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use serde::Serialize;
 
@@ -16,12 +15,6 @@ use crate::storage::{BlobKey, BlobKind};
 
 /// How long a file must have been left alone to be taken for an orphan: its row may be about to be written.
 const ORPHAN_AGE: Duration = Duration::from_secs(3600);
-/// How often the whole storage is looked through.
-const SWEEP_EVERY: Duration = Duration::from_secs(3600);
-
-/// When the storage was last looked through.
-#[derive(Default)]
-pub(super) struct Sweeps(Mutex<Option<Instant>>);
 
 /// What maintenance did.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
@@ -58,13 +51,9 @@ impl Service {
         let mut report = self.reclaim()?;
         let (jobs, uploads) = self.remove_deleted()?;
         (report.deleted_jobs, report.deleted_uploads) = (jobs, uploads);
-        let due = {
-            let last = self.inner.sweeps.0.lock().unwrap_or_else(PoisonError::into_inner);
-            last.is_none_or(|last| last.elapsed() >= SWEEP_EVERY)
-        };
-        if due {
+        if self.inner.sweeps.are_due() {
             report.orphans = self.sweep(ORPHAN_AGE)?;
-            *self.inner.sweeps.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now());
+            self.inner.sweeps.note();
         }
         Ok(report)
     }

@@ -43,6 +43,7 @@ mod changes;
 mod in_progress;
 mod jobs;
 mod keys;
+mod last_used;
 mod maintenance;
 #[cfg(test)]
 mod model;
@@ -51,6 +52,7 @@ mod process;
 mod public;
 mod runner;
 mod secrets;
+mod sweeps;
 #[cfg(test)]
 mod test_world;
 #[cfg(test)]
@@ -83,15 +85,11 @@ use crate::storage::{LocalStorage, Storage};
 use crate::video;
 use changes::Changes;
 use in_progress::InProgress;
-use keys::LastUsed;
+use last_used::LastUsed;
 use process::{ProcessLock, initial_lock};
 use secrets::Secrets;
+use sweeps::Sweeps;
 use workspace::Workspaces;
-
-/// Hexadecimal digits.
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|b| format!("{b:02x}")).collect()
-}
 
 fn job_not_found() -> Error {
     Error::new(ErrorKind::NotFound, "Job not found")
@@ -124,7 +122,7 @@ struct Inner {
     changes: Changes,
     in_progress: InProgress,
     last_used: LastUsed,
-    sweeps: maintenance::Sweeps,
+    sweeps: Sweeps,
     folder: PathBuf,
 }
 
@@ -169,7 +167,7 @@ impl Service {
                 changes: Changes::default(),
                 in_progress: InProgress::default(),
                 last_used: LastUsed::default(),
-                sweeps: maintenance::Sweeps::default(),
+                sweeps: Sweeps::default(),
                 folder,
             }),
         };

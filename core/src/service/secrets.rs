@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::files::{replace_atomically, sync_folder};
+use crate::hex::hex;
 
 /// The file's content.
 #[derive(Serialize, Deserialize)]
@@ -64,7 +65,7 @@ pub(super) struct Secret(pub(super) [u8; 32]);
 
 impl Serialize for Secret {
     fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.serialize_str(&super::hex(&self.0))
+        serializer.serialize_str(&hex(&self.0))
     }
 }
 
@@ -108,7 +109,7 @@ impl Secrets {
 
     fn random() -> Result<Self> {
         let key = || {
-            let id = super::hex(&random::<4>()?);
+            let id = hex(&random::<4>()?);
             Ok(SigningKey { id, secret: Secret(random()?) })
         };
         Ok(Self { pepper: Secret(random()?), signing_keys: SigningKeys(vec![key()?, key()?]) })

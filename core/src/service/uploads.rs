@@ -9,10 +9,11 @@ use std::path::Path;
 use md5::{Digest, Md5};
 use sha2::Sha256;
 
+use super::Service;
 use super::secrets::random;
-use super::{Service, hex};
 use crate::database::{Upload, UploadedVideo};
 use crate::error::{Error, ErrorKind, Result};
+use crate::hex::hex;
 use crate::job::{BLOB_NOT_FOUND, BlobName, Timestamp, UserId, VideoExtension};
 use crate::storage::{BlobKey, BlobKind, StagedBlob};
 

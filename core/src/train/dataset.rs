@@ -11,11 +11,11 @@ use nalgebra::Vector3;
 use rayon::prelude::*;
 use sha2::{Digest, Sha256};
 
-use super::options::hex;
 use super::picture::Picture;
 use crate::camera::{CameraModel, SparseModel};
 use crate::control::Control;
 use crate::error::{Error, ErrorKind, Result};
+use crate::hex::hex;
 use crate::raster::{Target, View};
 use crate::statistics::median;
 

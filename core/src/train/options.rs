@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
 use crate::error::{Error, Result};
+use crate::hex::hex;
 
 /// What to train, and for how long.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -228,11 +229,6 @@ fn real(name: &'static str, value: f32, low: f32, high: f32) -> Result<()> {
     let range =
         if high == f32::MAX { format!("at least {low}") } else { format!("between {low} and {high}") };
     Err(Error::argument(format!("tuning.{name} is {value}")).hint(format!("it must be {range}")))
-}
-
-/// Lower-case hexadecimal digits.
-pub(crate) fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|b| format!("{b:02x}")).collect()
 }
 
 #[cfg(test)]

@@ -1,36 +1,16 @@
-//! One request, from its arrival to its line in the log.
-//!
-//! A request is checked in this order (rule 11 of docs/rest.md): route and method; then, under `/api/v1`, the key, the
-//! tier, the rate limit, the parameters of the path and whether the job exists. So nobody without a key learns which
-//! jobs exist.
+//! A request on its way to its answer: who asks, and what the log shall say.
 
-use std::net::IpAddr;
-use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::pin::pin;
 use std::sync::Arc;
-use std::task::Poll;
-use std::time::{Duration, Instant};
 
-use hyper::body::{Body, Incoming};
-use hyper::header::{
-    ALLOW, AUTHORIZATION, CACHE_CONTROL, CONTENT_LENGTH, CONTENT_TYPE, HeaderName, HeaderValue,
-    X_CONTENT_TYPE_OPTIONS,
-};
+use hyper::header::AUTHORIZATION;
 use hyper::http::request::Parts;
-use hyper::{Method, Request, Response, StatusCode};
 use libreconstruct::ErrorKind;
-use libreconstruct::job::{ArtifactKind, JobId, UserId};
-use uuid::Uuid;
+use libreconstruct::job::{JobId, UserId};
 
 use super::api::Api;
-use super::body::ResponseBody;
 use super::client::Connection;
 use super::error::ApiError;
 use super::rate_limit::Class;
-use super::route::Route;
-use super::{artifacts, blob, cors, drain, jobs, json, operations, submit, uploads, view};
-
-const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 
 /// A request without its body, and what has become known about it.
 pub(crate) struct Exchange<'a> {
@@ -43,97 +23,9 @@ pub(crate) struct Exchange<'a> {
 /// What the log says about a request.
 #[derive(Default)]
 pub(crate) struct Facts {
-    user: Option<UserId>,
-    key_prefix: Option<String>,
+    pub(crate) user: Option<UserId>,
+    pub(crate) key_prefix: Option<String>,
     pub(crate) job: Option<JobId>,
-}
-
-/// Answers a request. Whatever happens there is an answer, and a line in the log.
-pub(crate) async fn answer(
-    api: &Arc<Api>,
-    connection: Connection,
-    request: Request<Incoming>,
-) -> Response<ResponseBody> {
-    let started = Instant::now();
-    let (parts, body) = request.into_parts();
-    let request_id = request_id(api, &connection, &parts);
-    let route = Route::of(parts.uri.path());
-    let mut exchange = Exchange { api, parts: &parts, connection, facts: Facts::default() };
-
-    let result = catch_panic(dispatch(&mut exchange, route, body)).await;
-    let mut detail = None;
-    let mut response = result.unwrap_or_else(|mut error| {
-        detail = error.detail.take();
-        refuse(api, error, &request_id)
-    });
-    cors::allow_origin(api, &parts, route, &mut response);
-    json::compress(&parts.headers, &mut response);
-    complete(&parts, &request_id, &mut response);
-
-    let client = connection.client(&parts, &api.config().trusted_proxies);
-    let facts = exchange.facts;
-    record(&parts, route, &response, started.elapsed());
-    log(&parts, route, &response, &request_id, client, &facts, started.elapsed(), detail.as_deref());
-    response
-}
-
-async fn dispatch(
-    exchange: &mut Exchange<'_>,
-    route: Option<Route<'_>>,
-    body: Incoming,
-) -> Result<Response<ResponseBody>, ApiError> {
-    let method = &exchange.parts.method;
-    match route {
-        Some(Route::Job { job_id }) if method == Method::PATCH => jobs::update(exchange, job_id, body).await,
-        Some(Route::GenerateUploadUrl) if method == Method::POST => uploads::generate(exchange, body).await,
-        Some(Route::SubmitJob) if method == Method::POST => submit::submit(exchange, body).await,
-        Some(Route::Blob { name }) if method == Method::PUT => blob::put(exchange, name, body).await,
-        // No other request needs a body. A client that sends one all the same still gets its answer.
-        route => {
-            drain::discard(body);
-            dispatch_without_body(exchange, route).await
-        }
-    }
-}
-
-async fn dispatch_without_body(
-    exchange: &mut Exchange<'_>,
-    route: Option<Route<'_>>,
-) -> Result<Response<ResponseBody>, ApiError> {
-    let parts = exchange.parts;
-    let method = &parts.method;
-    if method == Method::OPTIONS && parts.uri.path() == "*" {
-        return Ok(options("GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS"));
-    }
-    let Some(route) = route else { return Err(ApiError::no_route()) };
-    if method == Method::OPTIONS {
-        let mut response = options(route.allow());
-        cors::preflight(exchange.api, parts, route, &mut response);
-        return Ok(response);
-    }
-    let refused = || ApiError::method_not_allowed(route.allow());
-    if !route.allows(method) {
-        return Err(refused());
-    }
-    match route {
-        Route::Jobs => jobs::list(exchange).await,
-        Route::Job { job_id } if method == Method::DELETE => jobs::delete(exchange, job_id).await,
-        Route::Job { job_id } => jobs::get(exchange, job_id),
-        Route::Download { job_id, file_type } => artifacts::download(exchange, job_id, file_type),
-        Route::Preview { job_id } => artifacts::preview(exchange, job_id),
-        Route::Blob { name } => blob::get(exchange, name).await,
-        Route::View { job_id } => view::page(exchange, job_id),
-        Route::ViewCamera { job_id } => view::camera(exchange, job_id),
-        Route::ViewScene { job_id } => view::file(exchange, job_id, ArtifactKind::Spz).await,
-        Route::ViewPreview { job_id } => view::file(exchange, job_id, ArtifactKind::Preview).await,
-        // OPTIONS was answered above, and POST, which has a body, before that.
-        Route::GenerateUploadUrl | Route::SubmitJob => Err(refused()),
-        Route::Health => operations::health(),
-        Route::Ready => operations::ready(exchange).await,
-        Route::Metrics => operations::metrics(exchange).await,
-        Route::OpenApi => operations::open_api(),
-        Route::Docs => Ok(operations::docs()),
-    }
 }
 
 impl Exchange<'_> {
@@ -180,135 +72,10 @@ fn api_key(parts: &Parts) -> Option<&str> {
     scheme.eq_ignore_ascii_case("Api-Key").then(|| key.trim())
 }
 
-/// Turns a panic of `work` into an answer: the connection and the server go on.
-async fn catch_panic<T>(work: impl Future<Output = Result<T, ApiError>>) -> Result<T, ApiError> {
-    let mut work = pin!(work);
-    std::future::poll_fn(|context| {
-        // What was borrowed is dropped with the future; shared state is behind locks that recover.
-        catch_unwind(AssertUnwindSafe(|| work.as_mut().poll(context)))
-            .unwrap_or_else(|_| Poll::Ready(Err(ApiError::internal("a handler panicked"))))
-    })
-    .await
-}
-
-/// The id under which the log knows the request: that of a trusted proxy, or a new one.
-fn request_id(api: &Api, connection: &Connection, parts: &Parts) -> HeaderValue {
-    let by_proxy = api.config().trusted_proxies.contains(&connection.peer.ip().to_canonical());
-    let plain = |id: &&HeaderValue| {
-        let bytes = id.as_bytes();
-        (1..=64).contains(&bytes.len())
-            && bytes.iter().all(|b| b.is_ascii_alphanumeric() || b"-_.".contains(b))
-    };
-    if let Some(id) = parts.headers.get(&REQUEST_ID).filter(|_| by_proxy).filter(plain) {
-        return id.clone();
-    }
-    let id = Uuid::new_v4().to_string();
-    HeaderValue::from_str(&id).unwrap_or(HeaderValue::from_static("-"))
-}
-
-/// The body of an error: `error` alone, with more if the operator wants it (rule 9).
-fn refuse(api: &Api, error: ApiError, request_id: &HeaderValue) -> Response<ResponseBody> {
-    let mut body = serde_json::json!({ "error": error.message });
-    if api.config().error_details {
-        body["code"] = error.code.into();
-        body["request_id"] = request_id.to_str().unwrap_or("").into();
-    }
-    let mut response = Response::new(ResponseBody::from(body.to_string()));
-    *response.status_mut() = error.status;
-    *response.headers_mut() = *error.headers;
-    response.headers_mut().insert(CONTENT_TYPE, json::JSON);
-    response
-}
-
-fn options(allow: &'static str) -> Response<ResponseBody> {
-    let mut response = Response::new(ResponseBody::empty());
-    *response.status_mut() = StatusCode::NO_CONTENT;
-    response.headers_mut().insert(ALLOW, HeaderValue::from_static(allow));
-    response
-}
-
-/// What every answer has.
-fn complete(parts: &Parts, request_id: &HeaderValue, response: &mut Response<ResponseBody>) {
-    let status = response.status();
-    let length = response.body().size_hint().exact();
-    let headers = response.headers_mut();
-    headers.insert(REQUEST_ID, request_id.clone());
-    headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
-    // A copy in a cache would hide what has changed since (rule 77).
-    headers.entry(CACHE_CONTROL).or_insert(HeaderValue::from_static("no-store"));
-    let has_length = status != StatusCode::NO_CONTENT && status != StatusCode::NOT_MODIFIED;
-    if let Some(length) = length.filter(|_| has_length) {
-        // The answer to the HEAD of a file has its length already.
-        headers.entry(CONTENT_LENGTH).or_insert(length.into());
-    }
-    if parts.method == Method::HEAD {
-        *response.body_mut() = ResponseBody::empty();
-    }
-}
-
-/// Counts the request for `/metrics`.
-fn record(parts: &Parts, route: Option<Route<'_>>, response: &Response<ResponseBody>, took: Duration) {
-    let route = route.map_or("other", Route::template);
-    let method = match parts.method.as_str() {
-        "GET" => "GET",
-        "HEAD" => "HEAD",
-        "POST" => "POST",
-        "PUT" => "PUT",
-        "PATCH" => "PATCH",
-        "DELETE" => "DELETE",
-        "OPTIONS" => "OPTIONS",
-        _ => "other",
-    };
-    let status = response.status().as_u16().to_string();
-    metrics::counter!("reconstruct_http_requests_total", "route" => route, "method" => method, "status" => status)
-        .increment(1);
-    metrics::histogram!("reconstruct_http_request_seconds", "route" => route).record(took.as_secs_f64());
-}
-
-/// One line for each request; polls that went well at level debug. Changes go to the target `audit` too. Neither has queries
-/// (signatures), bodies or titles.
-fn log(
-    parts: &Parts,
-    route: Option<Route<'_>>,
-    response: &Response<ResponseBody>,
-    request_id: &HeaderValue,
-    client: IpAddr,
-    facts: &Facts,
-    took: Duration,
-    detail: Option<&str>,
-) {
-    let request_id = request_id.to_str().unwrap_or("");
-    let status = response.status().as_u16();
-    let method = parts.method.as_str();
-    if let Some(detail) = detail {
-        tracing::error!(target: "access", request_id, detail, "request failed");
-    }
-    let safe = parts.method.is_safe();
-    let user = facts.user.as_ref().map(tracing::field::display);
-    let key = facts.key_prefix.as_deref();
-    let job = facts.job.as_ref().map(tracing::field::display);
-    // A path can be anything that somebody sends; its template cannot.
-    let path =
-        route.map_or_else(|| parts.uri.path().chars().take(200).collect(), |r| r.template().to_owned());
-    let milliseconds = took.as_secs_f64() * 1e3;
-    macro_rules! line {
-        ($level:ident, $target:literal, $text:literal) => {
-            tracing::$level!(target: $target, request_id, method, path, status, milliseconds, %client, user, key, job, $text)
-        };
-    }
-    if safe && status < 400 {
-        line!(debug, "access", "request");
-    } else {
-        line!(info, "access", "request");
-    }
-    let gives_access = matches!(route, Some(Route::Download { .. } | Route::Preview { .. }));
-    if (!safe || gives_access) && facts.user.is_some() {
-        line!(info, "audit", "action");
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use hyper::Request;
+
     use super::*;
 
     fn key_in(values: &[&str]) -> Option<String> {
@@ -329,22 +96,5 @@ mod tests {
         {
             assert_eq!(key_in(values), None, "{values:?}");
         }
-    }
-
-    #[tokio::test]
-    async fn a_panic_becomes_an_answer() {
-        let hook = std::panic::take_hook();
-        std::panic::set_hook(Box::new(|_| {}));
-        let error = catch_panic(async {
-            tokio::task::yield_now().await;
-            if true {
-                panic!("broken");
-            }
-            Ok(())
-        })
-        .await
-        .unwrap_err();
-        std::panic::set_hook(hook);
-        assert_eq!(error.status, StatusCode::INTERNAL_SERVER_ERROR);
     }
 }

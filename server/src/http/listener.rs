@@ -20,9 +20,9 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio::time::{sleep, timeout};
 
+use super::answer;
 use super::api::Api;
 use super::client::Connection;
-use super::exchange;
 use super::stall::StallGuard;
 use super::tls::Tls;
 
@@ -125,7 +125,7 @@ where
         service_fn(move |request| {
             began.store(true, Ordering::Relaxed);
             let api = api.clone();
-            async move { Ok::<_, Infallible>(exchange::answer(&api, connection, request).await) }
+            async move { Ok::<_, Infallible>(answer::answer(&api, connection, request).await) }
         })
     };
     let builder = builder(header_timeout);

@@ -1,10 +1,11 @@
 //! The REST face: the eight operations of docs/rest.md, the blob route to which the addresses that they give out lead,
 //! what operators need, and the viewer of public scenes.
 //!
-//! A request goes `listener` → `exchange` (route, key, limits, log) → a handler, one file for each resource → the service of
+//! A request goes `listener` → `answer` (route, key, limits, log) → a handler, one file for each resource → the service of
 //! the core, which blocks and knows no HTTP. Handlers run on the few threads of the runtime; what waits for the disk runs on
 //! threads that may wait. Nothing is kept here between requests but counters.
 
+mod answer;
 pub(crate) mod api;
 mod artifacts;
 mod blob;
