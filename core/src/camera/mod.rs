@@ -5,12 +5,14 @@
 //! is at (0.5, 0.5). Everything inside uses it, and it is converted only where a file format demands another one.
 
 mod colmap;
+mod lens;
 mod model;
 mod plot;
 mod pose;
 mod sparse;
 mod undistort;
 
+pub(crate) use lens::Lens;
 pub use model::{Camera, CameraModel};
 pub use plot::plot_poses;
 pub use pose::Pose;

@@ -3,6 +3,8 @@
 use nalgebra::{Matrix2, Vector2, Vector3};
 use serde::{Deserialize, Serialize};
 
+use super::lens::Lens;
+
 /// The parametrisation of the lens. The number of parameters and their order are COLMAP's.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
@@ -79,19 +81,6 @@ pub struct Camera {
     pub params: Vec<f64>,
 }
 
-/// What every model is made of: fx, fy, cx, cy and the distortion k1, k2, p1, p2 (zero where a model lacks them).
-#[derive(Debug, Clone, Copy)]
-struct Lens {
-    fx: f64,
-    fy: f64,
-    cx: f64,
-    cy: f64,
-    k1: f64,
-    k2: f64,
-    p1: f64,
-    p2: f64,
-}
-
 impl Camera {
     /// A camera with the given focal length in pixels, the principal point in the middle and no distortion.
     pub fn from_focal(model: CameraModel, focal: f64, width: u32, height: u32) -> Self {
@@ -106,8 +95,9 @@ impl Camera {
         Self { model, width, height, params }
     }
 
-    // `params` has the model's length: every constructor and the file readers see to it, so the indices are safe.
-    fn lens(&self) -> Lens {
+    /// The general lens of which this one is a case.
+    pub(crate) fn lens(&self) -> Lens {
+        // `params` has the model's length: every constructor and the file readers see to it, so the indices are safe.
         let p = &self.params;
         let zero = Lens { fx: p[0], fy: p[0], cx: p[1], cy: p[2], k1: 0.0, k2: 0.0, p1: 0.0, p2: 0.0 };
         match self.model {
@@ -141,29 +131,15 @@ impl Camera {
 
     /// Whether the model bends straight lines.
     pub fn has_distortion(&self) -> bool {
-        let l = self.lens();
-        l.k1 != 0.0 || l.k2 != 0.0 || l.p1 != 0.0 || l.p2 != 0.0
+        self.lens().has_distortion()
     }
 
     /// Distorts a point of the plane z = 1; also the Jacobian of the distorted by the undistorted point.
     pub fn distort(&self, u: &Vector2<f64>) -> (Vector2<f64>, Matrix2<f64>) {
         let l = self.lens();
         let (x, y) = (u.x, u.y);
-        let r2 = x * x + y * y;
-        let radial = 1.0 + r2 * (l.k1 + r2 * l.k2);
-        let radial_r2 = l.k1 + 2.0 * r2 * l.k2; // derivative by r^2
-        let distorted = Vector2::new(
-            x * radial + 2.0 * l.p1 * x * y + l.p2 * (r2 + 2.0 * x * x),
-            y * radial + 2.0 * l.p2 * x * y + l.p1 * (r2 + 2.0 * y * y),
-        );
-        let cross = 2.0 * x * y * radial_r2 + 2.0 * l.p1 * x + 2.0 * l.p2 * y;
-        let jacobian = Matrix2::new(
-            radial + 2.0 * x * x * radial_r2 + 2.0 * l.p1 * y + 6.0 * l.p2 * x,
-            cross,
-            cross,
-            radial + 2.0 * y * y * radial_r2 + 2.0 * l.p2 * x + 6.0 * l.p1 * y,
-        );
-        (distorted, jacobian)
+        let [[xx, xy], [yx, yy]] = l.derivatives(x, y, l.radial(x * x + y * y));
+        (l.distort(x, y).into(), Matrix2::new(xx, xy, yx, yy))
     }
 
     /// Removes the distortion of a point of the plane z = 1 (Newton). Far outside the lens's valid range, where no
@@ -191,9 +167,9 @@ impl Camera {
         if camera_point.z <= f64::EPSILON {
             return None;
         }
-        let (d, _) = self.distort(&(camera_point.xy() / camera_point.z));
         let l = self.lens();
-        Some(Vector2::new(l.fx * d.x + l.cx, l.fy * d.y + l.cy))
+        let u = camera_point.xy() / camera_point.z;
+        Some(l.pixel(l.distort(u.x, u.y)).into())
     }
 
     /// The point of the plane z = 1 (undistorted, camera coordinates) that is seen at `pixel`.

@@ -1,6 +1,6 @@
 //! The reprojection residual and its derivatives, the innermost code of bundle adjustment.
 
-use crate::camera::{Camera, CameraModel, Pose};
+use crate::camera::{Camera, CameraModel, Lens, Pose};
 
 use super::schur::BORDER;
 
@@ -41,18 +41,11 @@ pub(crate) struct Linearised {
     pub(crate) by_intrinsics: [[f64; BORDER]; 2],
 }
 
-/// A camera with its parameters spread to the general lens, for fast projection.
+/// The camera of an adjustment, for fast projection.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Projector {
     model: CameraModel,
-    fx: f64,
-    fy: f64,
-    cx: f64,
-    cy: f64,
-    k1: f64,
-    k2: f64,
-    p1: f64,
-    p2: f64,
+    lens: Lens,
 }
 
 /// Points nearer than this to the camera plane (in units of the world) count as behind it.
@@ -60,17 +53,7 @@ const NEAR: f64 = 1e-9;
 
 impl Projector {
     pub(crate) fn new(camera: &Camera) -> Self {
-        let (fx, fy) = camera.focal();
-        let center = camera.principal_point();
-        // The last parameters are the distortion; every model has as many as its name says.
-        let p = &camera.params;
-        let (k1, k2, p1, p2) = match camera.model {
-            CameraModel::SimplePinhole | CameraModel::Pinhole => (0.0, 0.0, 0.0, 0.0),
-            CameraModel::SimpleRadial => (p[3], 0.0, 0.0, 0.0),
-            CameraModel::Radial => (p[3], p[4], 0.0, 0.0),
-            CameraModel::OpenCv => (p[4], p[5], p[6], p[7]),
-        };
-        Self { model: camera.model, fx, fy, cx: center.x, cy: center.y, k1, k2, p1, p2 }
+        Self { model: camera.model, lens: camera.lens() }
     }
 
     /// Residual alone; `None` behind the camera.
@@ -80,12 +63,8 @@ impl Projector {
         if c[2] < NEAR {
             return None;
         }
-        let (x, y) = (c[0] / c[2], c[1] / c[2]);
-        let r2 = x * x + y * y;
-        let radial = 1.0 + r2 * (self.k1 + r2 * self.k2);
-        let xd = x * radial + 2.0 * self.p1 * x * y + self.p2 * (r2 + 2.0 * x * x);
-        let yd = y * radial + 2.0 * self.p2 * x * y + self.p1 * (r2 + 2.0 * y * y);
-        Some([self.fx * xd + self.cx - pixel[0], self.fy * yd + self.cy - pixel[1]])
+        let [u, v] = self.lens.pixel(self.lens.distort(c[0] / c[2], c[1] / c[2]));
+        Some([u - pixel[0], v - pixel[1]])
     }
 
     /// Residual and derivatives; `None` behind the camera.
@@ -105,21 +84,20 @@ impl Projector {
         let (x2, y2, xy) = (x * x, y * y, x * y);
         let r2 = x2 + y2;
         let r4 = r2 * r2;
-        let radial = 1.0 + r2 * self.k1 + r4 * self.k2;
-        let slope = self.k1 + 2.0 * r2 * self.k2;
-        let xd = x * radial + 2.0 * self.p1 * xy + self.p2 * (r2 + 2.0 * x2);
-        let yd = y * radial + 2.0 * self.p2 * xy + self.p1 * (r2 + 2.0 * y2);
-        let cross = 2.0 * xy * slope + 2.0 * self.p1 * x + 2.0 * self.p2 * y;
-        let xx = radial + 2.0 * x2 * slope + 2.0 * self.p1 * y + 6.0 * self.p2 * x;
-        let yy = radial + 2.0 * y2 * slope + 2.0 * self.p2 * x + 6.0 * self.p1 * y;
+        // Not `Lens::radial` and `Lens::distort`: here the products are wanted for the derivatives too, and the last bits
+        // of every adjustment depend on the order of the operations.
+        let Lens { fx, fy, k1, k2, p1, p2, .. } = self.lens;
+        let radial = 1.0 + r2 * k1 + r4 * k2;
+        let xd = x * radial + 2.0 * p1 * xy + p2 * (r2 + 2.0 * x2);
+        let yd = y * radial + 2.0 * p2 * xy + p1 * (r2 + 2.0 * y2);
+        let [[xx, cross], [_, yy]] = self.lens.derivatives(x, y, radial);
         // Pixel by the undistorted point of the plane z = 1, then by the point in camera coordinates.
-        let by_plane = [[self.fx * xx, self.fx * cross], [self.fy * cross, self.fy * yy]];
+        let by_plane = [[fx * xx, fx * cross], [fy * cross, fy * yy]];
         let by_camera = by_plane.map(|g| [g[0] * iz, g[1] * iz, -(g[0] * x + g[1] * y) * iz]);
         let by_rotation = by_camera
             .map(|g| [g[2] * c[1] - g[1] * c[2], g[0] * c[2] - g[2] * c[0], g[1] * c[0] - g[0] * c[1]]);
         let r = &pose.rotation;
         let by_point = by_camera.map(|g| [0, 1, 2].map(|j| g[0] * r[0][j] + g[1] * r[1][j] + g[2] * r[2][j]));
-        let (fx, fy) = (self.fx, self.fy);
         let mut by_intrinsics = [[0.0; BORDER]; 2];
         let [u, v] = &mut by_intrinsics;
         match self.model {
@@ -144,7 +122,8 @@ impl Projector {
                 *v = [0.0, yd, 0.0, 1.0, fy * y * r2, fy * y * r4, fy * (r2 + 2.0 * y2), fy * 2.0 * xy];
             }
         }
-        let residual = [fx * xd + self.cx - pixel[0], fy * yd + self.cy - pixel[1]];
+        let [u, v] = self.lens.pixel([xd, yd]);
+        let residual = [u - pixel[0], v - pixel[1]];
         Some(Linearised { residual, by_rotation, by_point, by_intrinsics })
     }
 }
