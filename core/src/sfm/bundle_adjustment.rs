@@ -17,7 +17,7 @@ use crate::error::Result;
 use super::levenberg_marquardt::{Stopping, Summary, minimise};
 use super::map::{Keypoints, Map};
 use super::projection::{Extrinsics, Linearised, Loss, Projector};
-use super::schur::{self, BORDER, CHUNK, CONSTANT, CameraTerms, PointTerms, Reduced, Structure};
+use super::schur::{self, BORDER, CHUNK, CameraTerms, PointTerms, Reduced, Structure};
 
 pub(crate) use covariance::intrinsics_deviations;
 pub(crate) use squares::{CORNERS, Square, SquareView, Squares, adjust_with_squares, scale_deviation};
@@ -42,10 +42,8 @@ pub(crate) struct BundleOptions {
     pub(crate) stopping: Stopping,
     /// Whether rotations are unknowns. Centres always are.
     pub(crate) rotations: bool,
-    /// Which intrinsics are unknowns; none if any image is constant.
+    /// Which intrinsics are unknowns.
     pub(crate) intrinsics: RefineIntrinsics,
-    /// Images whose pose stays as it is (by image index); empty for none.
-    pub(crate) constant: Vec<bool>,
 }
 
 /// Pixel noise that the priors are weighed against.
@@ -110,10 +108,8 @@ struct Problem<'a> {
     structure: Structure,
     /// Measured pixel by observation.
     pixels: Vec<[f64; 2]>,
-    /// Image of every camera: unknown ones first (in the order of the structure), then constant ones.
+    /// Image of every camera of the structure.
     images: Vec<usize>,
-    /// Index into `images` by observation.
-    camera: Vec<u32>,
     free: Vec<usize>,
     /// (index into `free`, value, weight)
     priors: Vec<(usize, f64, f64)>,
@@ -129,17 +125,11 @@ struct State {
 
 impl<'a> Problem<'a> {
     fn new(map: &Map, keypoints: &Keypoints, options: &'a BundleOptions) -> Option<Self> {
-        let is_constant = |i: usize| options.constant.get(i).copied().unwrap_or(false);
-        let registered = || (0..map.poses.len()).filter(|&i| map.poses[i].is_some());
-        let unknown = registered().filter(|&i| !is_constant(i)).count();
-        let images: Vec<usize> = registered()
-            .filter(|&i| !is_constant(i))
-            .chain(registered().filter(|&i| is_constant(i)))
-            .collect();
-        if unknown == 0 || map.points.is_empty() {
+        let images: Vec<usize> = (0..map.poses.len()).filter(|&i| map.poses[i].is_some()).collect();
+        if images.is_empty() || map.points.is_empty() {
             return None;
         }
-        let mut slot = vec![CONSTANT; map.poses.len()];
+        let mut slot = vec![0; map.poses.len()];
         for (s, &image) in images.iter().enumerate() {
             slot[image] = s as u32;
         }
@@ -158,9 +148,7 @@ impl<'a> Problem<'a> {
             }
             start.push(camera.len() as u32);
         }
-        let unknown_camera =
-            camera.iter().map(|&c| if (c as usize) < unknown { c } else { CONSTANT }).collect();
-        let refine = if unknown == images.len() { options.intrinsics } else { RefineIntrinsics::default() };
+        let refine = options.intrinsics;
         let free = free_parameters(map.camera.model, refine);
         let model = map.camera.model;
         let center = principal_point_index(model);
@@ -177,8 +165,8 @@ impl<'a> Problem<'a> {
             Some((k, value, (ASSUMED_NOISE / sigma).powi(2)))
         };
         let priors = free.iter().enumerate().filter_map(prior).collect();
-        let structure = Structure::new(unknown, start, unknown_camera);
-        Some(Self { options, structure, pixels, images, camera, free, priors })
+        let structure = Structure::new(images.len(), start, camera);
+        Some(Self { options, structure, pixels, images, free, priors })
     }
 
     fn state(&self, map: &Map) -> State {
@@ -213,7 +201,7 @@ impl<'a> Problem<'a> {
                 let mut sum = 0.0;
                 for p in chunk * CHUNK..last {
                     for o in self.structure.of_point(p) {
-                        let pose = &state.extrinsics[self.camera[o] as usize];
+                        let pose = &state.extrinsics[self.structure.camera[o] as usize];
                         let squared = match projector.residual(pose, &state.points[p], &self.pixels[o]) {
                             Some(r) => r[0] * r[0] + r[1] * r[1],
                             None => BEHIND * BEHIND,
@@ -235,7 +223,7 @@ impl<'a> Problem<'a> {
     /// Residual and derivatives of observation `o`, scaled by the root of its robust weight.
     #[inline(always)]
     fn linearise(&self, projector: &Projector, state: &State, o: usize, p: usize) -> Option<Linearised> {
-        let pose = &state.extrinsics[self.camera[o] as usize];
+        let pose = &state.extrinsics[self.structure.camera[o] as usize];
         let mut l = projector.linearise(pose, &state.points[p], &self.pixels[o])?;
         let squared = l.residual[0] * l.residual[0] + l.residual[1] * l.residual[1];
         let w = self.options.loss.at(squared).1.sqrt();
@@ -439,7 +427,6 @@ mod tests {
                 distortion: Some(f64::INFINITY),
                 principal_point: None,
             },
-            constant: Vec::new(),
         }
     }
 
@@ -490,20 +477,12 @@ mod tests {
     }
 
     #[test]
-    fn what_is_constant_stays() {
+    fn rotations_stay_unless_they_are_unknowns() {
         let capture = Capture::orbit(10, 200, 0.2, 3);
         let start = spoiled(&capture, 0.02);
         let mut map = start.clone();
-        let constant = (0..10).map(|i| i < 4).collect();
-        let control = Control::new();
-        adjust(&mut map, &capture.keypoints, &BundleOptions { constant, ..options() }, &control).unwrap();
-        assert_eq!(map.poses[..4], start.poses[..4]);
-        assert_ne!(map.poses[4..], start.poses[4..]);
-        assert_eq!(map.camera, start.camera);
-
-        let mut map = start.clone();
         let centers_only = BundleOptions { rotations: false, ..options() };
-        adjust(&mut map, &capture.keypoints, &centers_only, &control).unwrap();
+        adjust(&mut map, &capture.keypoints, &centers_only, &Control::new()).unwrap();
         for (a, b) in map.poses.iter().flatten().zip(start.poses.iter().flatten()) {
             assert!(a.rotation.angle_to(&b.rotation) < 1e-12 && a.translation != b.translation);
         }

@@ -71,7 +71,6 @@ fn options(images: usize) -> BundleOptions {
             distortion: (images >= 6).then_some(DISTORTION_PRIOR),
             principal_point: None,
         },
-        constant: Vec::new(),
     }
 }
 

@@ -86,7 +86,6 @@ pub(crate) fn map_globally(evidence: &Evidence<'_>, seed: u64, control: &Control
         stopping: Stopping { max_iterations: 15, tolerance: 1e-3 },
         rotations: false,
         intrinsics: RefineIntrinsics::default(),
-        constant: Vec::new(),
     };
     adjust(&mut map, keypoints, &bundle, control)?;
     bundle.rotations = true;
@@ -150,7 +149,6 @@ pub(crate) fn complete(map: &mut Map, evidence: &Evidence<'_>, control: &Control
             distortion: Some(DISTORTION_PRIOR),
             principal_point: None,
         },
-        constant: Vec::new(),
     };
     let images = keypoints.len();
     let mut tries = vec![0u8; images];
@@ -270,7 +268,6 @@ pub(crate) fn polishing(map: &Map, keypoints: &Keypoints, principal_point: Optio
         stopping: Stopping { max_iterations: 30, tolerance: 1e-6 },
         rotations: true,
         intrinsics: RefineIntrinsics { focal: true, distortion: Some(DISTORTION_PRIOR), principal_point },
-        constant: Vec::new(),
     }
 }
 

@@ -16,20 +16,18 @@ use rayon::prelude::*;
 
 /// Largest number of shared unknowns.
 pub(crate) const BORDER: usize = 8;
-/// Stands in [`Structure::camera`] for a camera that is constant.
-pub(crate) const CONSTANT: u32 = u32::MAX;
 /// Points per task where partial sums are kept: fixed, so that sums do not depend on the number of threads.
 pub(crate) const CHUNK: usize = 256;
 
 /// `Z` of an observation: one row of the array per point coordinate, padded with zeros.
 pub(crate) type Block<const P: usize> = [[f64; P]; 3];
 
-/// Who sees what. Observations are stored point after point, ordered by camera within a point (constant ones last).
+/// Who sees what. Observations are stored point after point, ordered by camera within a point.
 #[derive(Debug)]
 pub(crate) struct Structure {
     /// The observations of point `p` are `point_start[p]..point_start[p + 1]`.
     pub(crate) point_start: Vec<u32>,
-    /// Unknown camera of an observation, or [`CONSTANT`].
+    /// Camera of an observation.
     pub(crate) camera: Vec<u32>,
     /// Point of an observation.
     pub(crate) point: Vec<u32>,
@@ -46,7 +44,7 @@ impl Structure {
             point[point_start[p] as usize..point_start[p + 1] as usize].fill(p as u32);
         }
         let mut camera_start = vec![0u32; cameras + 1];
-        for &c in camera.iter().filter(|&&c| c != CONSTANT) {
+        for &c in &camera {
             camera_start[c as usize + 1] += 1;
         }
         for c in 0..cameras {
@@ -54,7 +52,7 @@ impl Structure {
         }
         let mut next = camera_start.clone();
         let mut camera_observations = vec![0; camera_start[cameras] as usize];
-        for (o, &c) in camera.iter().enumerate().filter(|&(_, &c)| c != CONSTANT) {
+        for (o, &c) in camera.iter().enumerate() {
             camera_observations[next[c as usize] as usize] = o as u32;
             next[c as usize] += 1;
         }
@@ -257,11 +255,8 @@ pub(crate) fn back_substitute<const D: usize, const P: usize>(
                 }
             }
             for o in structure.of_point(p) {
-                let c = structure.camera[o];
-                if c == CONSTANT {
-                    break;
-                }
-                let step = &x[c as usize * D..(c as usize + 1) * D];
+                let c = structure.camera[o] as usize;
+                let step = &x[c * D..(c + 1) * D];
                 for k in 0..3 {
                     s[k] += step.iter().zip(&points.z[o][k]).map(|(x, z)| x * z).sum::<f64>();
                 }
@@ -360,11 +355,8 @@ fn accumulate_row_any<const D: usize, const P: usize, const FMA: bool>(
         }
         // Cameras are ordered within a point, so everything from here on is on or right of the diagonal.
         for other in o as usize..structure.point_start[p + 1] as usize {
-            let j = structure.camera[other];
-            if j == CONSTANT {
-                break;
-            }
-            subtract_product::<D, P, P, FMA>(&mut sums.row[j as usize - c], own, &points.z[other]);
+            let j = structure.camera[other] as usize;
+            subtract_product::<D, P, P, FMA>(&mut sums.row[j - c], own, &points.z[other]);
         }
     }
 }
@@ -392,7 +384,7 @@ mod tests {
     use crate::random::Random;
     use nalgebra::DMatrix;
 
-    /// A random problem: 5 cameras of 6 unknowns, 40 points, a border of 3, one constant camera.
+    /// A random problem: 5 cameras of 6 unknowns, 40 points, a border of 3.
     struct Example {
         structure: Structure,
         jc: Vec<[[f64; 6]; 2]>,
@@ -406,7 +398,6 @@ mod tests {
         let (mut start, mut camera) = (vec![0], Vec::new());
         for p in 0..40u32 {
             camera.extend((0..5).filter(|c| (p + c) % 3 != 0));
-            camera.push(CONSTANT);
             start.push(camera.len() as u32);
         }
         let n = camera.len();
@@ -434,10 +425,8 @@ mod tests {
         for o in 0..n {
             for i in 0..2 {
                 r[(2 * o + i, 0)] = e.r[o][i];
-                if e.structure.camera[o] != CONSTANT {
-                    for k in 0..6 {
-                        j[(2 * o + i, e.structure.camera[o] as usize * 6 + k)] = e.jc[o][i][k];
-                    }
+                for k in 0..6 {
+                    j[(2 * o + i, e.structure.camera[o] as usize * 6 + k)] = e.jc[o][i][k];
                 }
                 for k in 0..3 {
                     j[(2 * o + i, 30 + k)] = e.jb[o][i][k];
@@ -469,22 +458,15 @@ mod tests {
             terms.y[p] = whiten_vector(&g, &l);
             terms.factor[p] = l;
         }
-        let constant: Vec<usize> = (0..n).filter(|&o| e.structure.camera[o] == CONSTANT).collect();
         let reduced = reduce::<6, 8>(&e.structure, &terms, 3, |c| {
             let mut sum = CameraTerms::zero();
-            let seen = e.structure.of_camera(c).iter().map(|&o| o as usize);
-            for o in seen.clone() {
+            for o in e.structure.of_camera(c).iter().map(|&o| o as usize) {
                 for i in 0..2 {
                     for a in 0..6 {
                         sum.gradient[a] += e.jc[o][i][a] * e.r[o][i];
                         (0..6).for_each(|b| sum.u[a][b] += e.jc[o][i][a] * e.jc[o][i][b]);
                         (0..3).for_each(|b| sum.u_border[a][b] += e.jc[o][i][a] * e.jb[o][i][b]);
                     }
-                }
-            }
-            // The border terms of observations by constant cameras go along with camera 0.
-            for o in seen.chain(constant.iter().copied().filter(|_| c == 0)) {
-                for i in 0..2 {
                     for a in 0..3 {
                         sum.border_gradient[a] += e.jb[o][i][a] * e.r[o][i];
                         (0..3).for_each(|b| sum.border[a][b] += e.jb[o][i][a] * e.jb[o][i][b]);

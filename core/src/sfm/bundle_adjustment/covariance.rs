@@ -138,7 +138,7 @@ impl Problem<'_> {
         for p in chunk * CHUNK..self.structure.points().min((chunk + 1) * CHUNK) {
             let mut track = [0.0; BORDER];
             for o in self.structure.of_point(p) {
-                let c = self.camera[o] as usize;
+                let c = self.structure.camera[o] as usize;
                 let Some(l) = self.linearise(&projector, state, o, p) else { continue };
                 let weight = self.weight(&projector, state, o, p);
                 part.weights[0] += weight;
@@ -159,7 +159,7 @@ impl Problem<'_> {
 
     /// The robust weight of an observation.
     fn weight(&self, projector: &Projector, state: &State, o: usize, p: usize) -> f64 {
-        let pose = &state.extrinsics[self.camera[o] as usize];
+        let pose = &state.extrinsics[self.structure.camera[o] as usize];
         let residual = projector.residual(pose, &state.points[p], &self.pixels[o]);
         residual.map_or(0.0, |r| self.options.loss.at(r[0] * r[0] + r[1] * r[1]).1)
     }
@@ -225,7 +225,6 @@ mod tests {
             stopping: Stopping { max_iterations: 20, tolerance: 1e-8 },
             rotations: true,
             intrinsics: RefineIntrinsics { focal: true, distortion: None, principal_point: Some(50.0) },
-            constant: Vec::new(),
         };
         let one = |seed| {
             let mut capture = Capture::orbit(12, 200, 0.2, seed);

@@ -55,7 +55,7 @@ pub(crate) struct Squares {
     pub(crate) precision: f64,
 }
 
-/// Adjusts `map` and `squares` together, in place. No image may be constant.
+/// Adjusts `map` and `squares` together, in place.
 ///
 /// # Errors
 /// [`crate::ErrorKind::Cancelled`].
@@ -347,7 +347,6 @@ pub(crate) mod tests {
             stopping: Stopping { max_iterations: 50, tolerance: 1e-9 },
             rotations: true,
             intrinsics: RefineIntrinsics { focal: true, distortion: Some(0.05), principal_point },
-            constant: Vec::new(),
         }
     }
 
