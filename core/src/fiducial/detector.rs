@@ -5,9 +5,9 @@ use std::ptr::NonNull;
 use apriltag_sys as c;
 use image::GrayImage;
 
-use super::print::{Modules, PRINTED_MODULES};
+use super::family::{Family, Modules, PRINTED_MODULES, out_of_memory};
 use super::refine::refined;
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::Result;
 
 /// Wrong bits of a code that are corrected. The codes of the family differ in 12 bits or more.
 const MAX_HAMMING: i32 = 1;
@@ -27,52 +27,6 @@ pub(crate) struct Found {
     pub(crate) corners: [[f64; 2]; 4],
 }
 
-/// The family's table of codes, owned.
-pub(super) struct Family(NonNull<c::apriltag_family_t>);
-
-impl Family {
-    pub(super) fn new() -> Result<Self> {
-        // SAFETY: the function takes nothing and gives a new family.
-        let family = unsafe { c::tagStandard41h12_create() };
-        NonNull::new(family).map(Self).ok_or_else(out_of_memory)
-    }
-
-    /// Number of tags in the family.
-    pub(super) fn count(&self) -> u32 {
-        // SAFETY: the family is alive as long as `self`.
-        unsafe { self.0.as_ref() }.ncodes
-    }
-
-    /// Modules of tag `id` row by row, true = white, and their number on a side; `None` for an id that the family lacks.
-    pub(super) fn modules(&self, id: u32) -> Option<(usize, Vec<bool>)> {
-        if id >= self.count() {
-            return None;
-        }
-        // SAFETY: the family is alive and has this id; the picture is read within its height, stride and width, and freed
-        // once.
-        unsafe {
-            let picture = NonNull::new(c::apriltag_to_image(self.0.as_ptr(), id))?;
-            let (width, height, stride) = {
-                let p = picture.as_ref();
-                (p.width as usize, p.height as usize, p.stride as usize)
-            };
-            let bytes = std::slice::from_raw_parts(picture.as_ref().buf, stride * height);
-            let white =
-                (0..height).flat_map(|y| bytes[y * stride..y * stride + width].iter().map(|&v| v > 127));
-            let white: Vec<bool> = white.collect();
-            c::image_u8_destroy(picture.as_ptr());
-            (white.len() == width * width).then_some((width, white))
-        }
-    }
-}
-
-impl Drop for Family {
-    fn drop(&mut self) {
-        // SAFETY: made by the matching function, and no detector uses it any more ([`Detector`] drops itself first).
-        unsafe { c::tagStandard41h12_destroy(self.0.as_ptr()) }
-    }
-}
-
 /// A detector of the family's tags. Each thread has its own.
 pub(crate) struct Detector {
     detector: NonNull<c::apriltag_detector_t>,
@@ -85,7 +39,7 @@ unsafe impl Send for Detector {}
 
 impl Detector {
     /// # Errors
-    /// [`ErrorKind::Internal`] where there is no memory for its tables (4 MB).
+    /// [`crate::ErrorKind::Internal`] where there is no memory for its tables (4 MB).
     pub(crate) fn new() -> Result<Self> {
         let family = Family::new()?;
         // SAFETY: a new detector, whose settings are plain fields. The family is one of the library's own, added to one
@@ -99,9 +53,9 @@ impl Detector {
             settings.quad_sigma = 0.0;
             settings.refine_edges = true;
             settings.debug = false;
-            c::apriltag_detector_add_family_bits(detector.as_ptr(), family.0.as_ptr(), MAX_HAMMING);
+            c::apriltag_detector_add_family_bits(detector.as_ptr(), family.as_ptr(), MAX_HAMMING);
             let own = Self { detector, family };
-            if own.family.0.as_ref().impl_.is_null() {
+            if (*own.family.as_ptr()).impl_.is_null() {
                 return Err(out_of_memory());
             }
             Ok(own)
@@ -169,10 +123,6 @@ impl Drop for Detector {
         // SAFETY: made by the matching function; the family it refers to is still alive.
         unsafe { c::apriltag_detector_destroy(self.detector.as_ptr()) }
     }
-}
-
-fn out_of_memory() -> Error {
-    Error::new(ErrorKind::Internal, "there is no memory for the tables of the tag detector")
 }
 
 #[cfg(test)]

@@ -5,7 +5,7 @@ use std::path::Path;
 use image::{Rgb, RgbImage};
 use rayon::prelude::*;
 
-use super::{Tag, Tags};
+use super::tags::{Tag, Tags};
 use crate::control::Control;
 use crate::error::{Error, Result};
 use crate::jpeg;

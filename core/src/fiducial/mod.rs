@@ -14,13 +14,12 @@
 
 mod detector;
 mod draw;
+mod family;
 mod print;
 mod refine;
 mod tags;
 
 pub use draw::{draw_tags, show_tags};
-pub use print::{Modules, PRINTED_MODULES, TAG_COUNT, TAG_MODULES, modules, print_tag};
+pub use family::{FAMILY, Modules, PRINTED_MODULES, TAG_COUNT, TAG_MODULES, modules};
+pub use print::print_tag;
 pub use tags::{FrameTags, Tag, Tags, detect_tags, detect_tags_in};
-
-/// The only family of tags that is looked for.
-pub const FAMILY: &str = "tagStandard41h12";

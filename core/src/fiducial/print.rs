@@ -2,32 +2,8 @@
 
 use std::fmt::Write;
 
-use super::detector::Family;
+use super::family::{FAMILY, PRINTED_MODULES, TAG_MODULES, modules};
 use crate::error::{Error, Result};
-
-/// Modules on a side of the printed tag.
-pub const PRINTED_MODULES: usize = 9;
-/// Modules on a side of the inner white square, whose edge is the tag's size.
-pub const TAG_MODULES: usize = 5;
-/// Tags in the family: ids are 0 to 2114.
-pub const TAG_COUNT: u32 = 2115;
-/// The pattern of a tag: rows from the top, columns from the left, true = white.
-pub type Modules = [[bool; PRINTED_MODULES]; PRINTED_MODULES];
-
-/// The pattern of tag `id`, from the detector's own table.
-///
-/// # Errors
-/// [`crate::ErrorKind::InvalidArgument`] for an id above 2114.
-pub fn modules(id: u32) -> Result<Modules> {
-    let unknown = || {
-        Error::argument(format!("tag {id} does not exist: {} has ids 0 to {}", super::FAMILY, TAG_COUNT - 1))
-    };
-    let (side, white) = Family::new()?.modules(id).ok_or_else(unknown)?;
-    if side != PRINTED_MODULES {
-        return Err(Error::new(crate::ErrorKind::Internal, format!("a tag of {side} modules")));
-    }
-    Ok(std::array::from_fn(|y| std::array::from_fn(|x| white[y * side + x])))
-}
 
 /// White margin around the tag, in modules: the detector needs one.
 const MARGIN: f64 = 1.5;
@@ -65,7 +41,7 @@ pub fn print_tag(id: u32, size_mm: f64) -> Result<String> {
         "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{width:.3}mm\" height=\"{height:.3}mm\" \
          viewBox=\"0 0 {width:.3} {height:.3}\">"
     ));
-    line(format!("<title>{} id {id}, inner white square {size_mm} mm</title>", super::FAMILY));
+    line(format!("<title>{FAMILY} id {id}, inner white square {size_mm} mm</title>"));
     line(format!("<rect width=\"{width:.3}\" height=\"{height:.3}\" fill=\"#fff\"/>"));
     line("<g fill=\"#000\" shape-rendering=\"crispEdges\">".to_owned());
     for (y, row) in pattern.iter().enumerate() {
@@ -95,7 +71,7 @@ pub fn print_tag(id: u32, size_mm: f64) -> Result<String> {
     let mut below = ruler_y + 1.5;
     for text in [
         format!("this line: {ruler} mm. Print without scaling, and measure it."),
-        format!("{} id {id}", super::FAMILY),
+        format!("{FAMILY} id {id}"),
         format!("--apriltag-size-mm {size_mm} (inner white square; the tag is {:.2} mm wide)", printed),
     ] {
         below += 1.25 * TEXT;
@@ -112,6 +88,7 @@ mod tests {
 
     use super::*;
     use crate::fiducial::detector::Detector;
+    use crate::fiducial::family::{Family, TAG_COUNT};
 
     /// The value of `name="…"` in a line of the picture.
     fn number(line: &str, name: &str) -> Option<f64> {

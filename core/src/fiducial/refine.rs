@@ -11,7 +11,7 @@
 use image::GrayImage;
 use nalgebra::{Matrix2, SMatrix, SVector, Vector2};
 
-use super::print::{Modules, PRINTED_MODULES, TAG_MODULES};
+use super::family::{Modules, PRINTED_MODULES, TAG_MODULES};
 use crate::statistics::{SIGMA_OF_MAD, median};
 
 type Corners = [[f64; 2]; 4];

@@ -7,6 +7,7 @@ use std::path::Path;
 use serde::{Deserialize, Serialize};
 
 use super::detector::{Detector, Found};
+use super::family::FAMILY;
 use crate::control::Control;
 use crate::error::{Error, ErrorKind, Result};
 use crate::files::write_atomically;
@@ -94,7 +95,7 @@ pub fn detect_tags(frames: &Frames, source: Option<&Path>, control: &Control) ->
         FrameTags { name: frame.name.clone(), tags: accepted(&found, size, (frame.width, frame.height)) }
     })
     .map_err(|e| e.at(Stage::Sfm))?;
-    Ok(Tags { family: super::FAMILY.to_owned(), frames: found })
+    Ok(Tags { family: FAMILY.to_owned(), frames: found })
 }
 
 /// Looks for tags in one picture; corners in its pixels.

@@ -12,10 +12,10 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::stage::Stage;
 use crate::video::Frames;
 
-use super::SfmOptions;
 use super::calibration::estimate_focal;
 use super::features::{FeatureOptions, Features, extract};
 use super::matching::{MatchOptions, PairMatches, match_pairs};
+use super::options::SfmOptions;
 use super::pairing::{PairingOptions, candidate_pairs};
 use super::rotation_averaging::{RelativeRotation, RotationAveragingOptions, average_rotations};
 use super::two_view::{TwoViewGeometry, TwoViewOptions, Views, estimate_relative_poses};

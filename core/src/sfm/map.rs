@@ -84,8 +84,3 @@ impl Map {
         self.points.retain(|p| p.track.len() >= 2);
     }
 }
-
-/// Angle between two vectors in radians, exact also near 0 and pi. 0 if one of them is zero.
-pub(crate) fn angle_between(a: &Vector3<f64>, b: &Vector3<f64>) -> f64 {
-    a.cross(b).norm().atan2(a.dot(b))
-}

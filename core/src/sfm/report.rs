@@ -8,16 +8,7 @@ use crate::camera::CameraModel;
 use crate::control::Warning;
 
 use super::metric_scale::ScaleReport;
-
-/// Which mapper made the model.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum MappingMethod {
-    /// All images at once: rotation averaging, global positioning, bundle adjustment (GLOMAP).
-    Global,
-    /// Two images first, then one after the other (COLMAP).
-    Incremental,
-}
+use super::options::MappingMethod;
 
 /// Time that a part of the work took.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

@@ -6,6 +6,7 @@
 use nalgebra::Vector3;
 use rayon::prelude::*;
 
+use super::geometry::epipolar_angle;
 use super::map::{Keypoints, Map, MapPoint};
 use super::matching::PairMatches;
 use super::tracks::build_tracks;
@@ -64,14 +65,6 @@ fn agreeing_matches(
     let agree =
         |m: &&[u32; 2]| epipolar_angle(&rays[i][m[0] as usize], &rays[j][m[1] as usize], &baseline) <= limit;
     Some(pair.matches.iter().filter(agree).copied().collect())
-}
-
-/// The larger of the angles of two rays to each other's epipolar plane, as sines.
-pub(crate) fn epipolar_angle(a: &Vector3<f64>, b: &Vector3<f64>, baseline: &Vector3<f64>) -> f64 {
-    let triple = a.cross(b).dot(baseline).abs();
-    // |triple| / |baseline x b| is the distance of the unit vector a from the plane of baseline and b.
-    let smaller = baseline.cross(a).norm().min(baseline.cross(b).norm());
-    if smaller <= 0.0 { 0.0 } else { triple / smaller }
 }
 
 #[cfg(test)]

@@ -9,7 +9,7 @@
 use nalgebra::{Matrix3, UnitQuaternion, Vector3};
 use rayon::prelude::*;
 
-use super::map::angle_between;
+use super::geometry::angle_between;
 use super::two_view::TwoViewGeometry;
 use crate::statistics::median;
 

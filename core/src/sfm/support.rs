@@ -4,8 +4,9 @@
 use nalgebra::Vector3;
 use rayon::prelude::*;
 
+use super::geometry::epipolar_angle;
 use super::map::{Keypoints, Map};
-use super::retriangulation::{epipolar_angle, world_rays};
+use super::retriangulation::world_rays;
 use super::scale_averaging::components;
 use super::two_view::TwoViewGeometry;
 

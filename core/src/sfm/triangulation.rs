@@ -8,7 +8,8 @@ use rayon::prelude::*;
 use crate::camera::Camera;
 use crate::random::hash;
 
-use super::map::{Keypoints, Map, MapPoint, Observation, angle_between};
+use super::geometry::angle_between;
+use super::map::{Keypoints, Map, MapPoint, Observation};
 use super::projection::{Extrinsics, Loss, Projector};
 
 /// Limits of a triangulated point.

@@ -4,7 +4,7 @@
 //! buffer, and then the horizontal sum over that buffer: the picture passes through memory once. Both sums have one
 //! form, [`symmetric_sum`], which is where the vector instructions are.
 
-use super::scale_space::Plane;
+use super::plane::Plane;
 
 /// Upper bound of the kernel's radius; the scale space needs 13.
 const MAX_RADIUS: usize = 31;

@@ -4,7 +4,8 @@
 
 use nalgebra::{Matrix3, Vector3};
 
-use super::scale_space::{Octave, Plane, SCALES_PER_OCTAVE, sigma_of_level};
+use super::plane::Plane;
+use super::scale_space::{Octave, SCALES_PER_OCTAVE, sigma_of_level};
 
 /// An extremum in one octave.
 #[derive(Debug, Clone, Copy, PartialEq)]

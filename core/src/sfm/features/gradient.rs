@@ -3,7 +3,7 @@
 use std::f32::consts::TAU;
 
 use super::detector::Extremum;
-use super::scale_space::Plane;
+use super::plane::Plane;
 
 /// The gradient of a plane by central differences; zero on the border.
 pub(super) struct Gradients {

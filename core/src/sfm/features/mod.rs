@@ -36,6 +36,7 @@ mod blur;
 mod descriptor;
 mod detector;
 mod gradient;
+mod plane;
 mod scale_space;
 mod sift;
 #[cfg(test)]

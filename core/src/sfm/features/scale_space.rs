@@ -6,6 +6,7 @@
 use image::GrayImage;
 
 use super::blur::{blur, gaussian_half_kernel};
+use super::plane::Plane;
 
 /// Levels per doubling of the scale.
 pub(super) const SCALES_PER_OCTAVE: usize = 3;
@@ -17,24 +18,6 @@ const LEVELS: usize = SCALES_PER_OCTAVE + 3;
 const MAX_OCTAVE: i32 = 3;
 /// An octave with a shorter side than this has no room for a descriptor.
 const MIN_SIDE: usize = 16;
-
-/// A grey picture of floats, row by row.
-#[derive(Debug, Clone)]
-pub(super) struct Plane {
-    pub(super) width: usize,
-    pub(super) height: usize,
-    pub(super) data: Vec<f32>,
-}
-
-impl Plane {
-    pub(super) fn new(width: usize, height: usize) -> Self {
-        Self { width, height, data: vec![0.0; width * height] }
-    }
-
-    pub(super) fn row(&self, y: usize) -> &[f32] {
-        &self.data[y * self.width..][..self.width]
-    }
-}
 
 /// Blur of level `level` (fractions allowed) in pixels of its octave.
 pub(super) fn sigma_of_level(level: f32) -> f32 {

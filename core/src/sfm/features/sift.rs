@@ -5,7 +5,8 @@ use image::GrayImage;
 use super::descriptor::{Scratch, describe};
 use super::detector::{Extremum, extrema};
 use super::gradient::{Gradients, orientations};
-use super::scale_space::{Plane, SCALES_PER_OCTAVE, for_each_octave};
+use super::plane::Plane;
+use super::scale_space::{SCALES_PER_OCTAVE, for_each_octave};
 use super::{Descriptor, FeatureOptions, Features, FirstOctave, Keypoint};
 
 /// Pictures with fewer pixels are doubled by [`FirstOctave::Auto`].

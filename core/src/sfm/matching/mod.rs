@@ -6,12 +6,14 @@
 pub(crate) mod nearest;
 #[cfg(target_arch = "x86_64")]
 mod nearest_x86;
+mod neighbours;
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use rayon::prelude::*;
 
-use self::nearest::{Nearest, nearest};
+use self::nearest::nearest;
+use self::neighbours::Nearest;
 use super::features::Features;
 use crate::control::Control;
 use crate::error::{Error, Result};

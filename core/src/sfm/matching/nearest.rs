@@ -7,38 +7,8 @@
 //!
 //! Every kernel gives the same integers: ties go to the lower index.
 
+use super::neighbours::Nearest;
 use crate::sfm::features::Descriptor;
-
-/// For each descriptor of one set its neighbours in the other.
-#[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Nearest {
-    /// Largest dot product, −1 if the other set is empty.
-    pub(crate) best: Vec<i32>,
-    /// Second largest (equal to the largest if it occurs twice), −1 if the other set has fewer than two.
-    pub(crate) second: Vec<i32>,
-    /// Where the largest is, `u32::MAX` if the other set is empty.
-    pub(crate) index: Vec<u32>,
-}
-
-impl Nearest {
-    fn new(count: usize) -> Self {
-        Self { best: vec![-1; count], second: vec![-1; count], index: vec![u32::MAX; count] }
-    }
-
-    /// Takes in one dot product; those of one `i` come with `j` rising.
-    #[inline(always)]
-    fn update(&mut self, i: usize, dot: i32, j: u32) {
-        if dot > self.second[i] {
-            if dot > self.best[i] {
-                self.second[i] = self.best[i];
-                self.best[i] = dot;
-                self.index[i] = j;
-            } else {
-                self.second[i] = dot;
-            }
-        }
-    }
-}
 
 /// Neighbours of each row in the columns, and of each column in the rows.
 pub(crate) fn nearest(rows: &[Descriptor], columns: &[Descriptor]) -> (Nearest, Nearest) {
@@ -75,19 +45,6 @@ pub(super) fn nearest_portable(rows: &[Descriptor], columns: &[Descriptor]) -> (
         }
     }
     (of_rows, of_columns)
-}
-
-/// Merging and updating for the vector kernels.
-#[cfg(target_arch = "x86_64")]
-impl Nearest {
-    pub(super) fn empty(count: usize) -> Self {
-        Self::new(count)
-    }
-
-    #[inline(always)]
-    pub(super) fn take(&mut self, i: usize, dot: i32, j: u32) {
-        self.update(i, dot, j);
-    }
 }
 
 #[cfg(test)]

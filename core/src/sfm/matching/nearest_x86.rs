@@ -7,7 +7,7 @@
 
 use std::arch::x86_64::*;
 
-use super::nearest::Nearest;
+use super::neighbours::Nearest;
 use crate::sfm::features::Descriptor;
 
 /// Columns searched before the next ones are: 256 KiB of descriptors, which stay in the second-level cache.
@@ -24,7 +24,7 @@ const TILE_COLUMNS: usize = LANES * TILE_VECTORS;
 /// The CPU has AVX512F, AVX512BW and AVX512VNNI.
 #[target_feature(enable = "avx512f,avx512bw,avx512vnni")]
 pub(super) fn nearest_avx512_vnni(rows: &[Descriptor], columns: &[Descriptor]) -> (Nearest, Nearest) {
-    let (mut of_rows, mut of_columns) = (Nearest::empty(rows.len()), Nearest::empty(columns.len()));
+    let (mut of_rows, mut of_columns) = (Nearest::new(rows.len()), Nearest::new(columns.len()));
     // The instruction multiplies unsigned by signed bytes, so columns are stored less 128 and 128 Σ row is added back.
     let corrections: Vec<i32> =
         rows.iter().map(|row| 128 * row.iter().map(|&v| i32::from(v)).sum::<i32>()).collect();
@@ -76,10 +76,10 @@ pub(super) fn nearest_avx512_vnni(rows: &[Descriptor], columns: &[Descriptor]) -
                             // SAFETY: `values` has the size of a vector.
                             unsafe { _mm512_storeu_si512(values.as_mut_ptr().cast(), dots) };
                             for lane in set_bits(better_row) {
-                                of_rows.take(i, values[lane], (column + lane) as u32);
+                                of_rows.update(i, values[lane], (column + lane) as u32);
                             }
                             for lane in set_bits(better_column) {
-                                of_columns.take(column + lane, values[lane], i as u32);
+                                of_columns.update(column + lane, values[lane], i as u32);
                             }
                             // SAFETY: as above.
                             second = unsafe {
@@ -133,7 +133,7 @@ const TILE_COLUMNS_256: usize = LANES_256 * TILE_VECTORS_256;
 /// The CPU has AVX2.
 #[target_feature(enable = "avx2")]
 pub(super) fn nearest_avx2(rows: &[Descriptor], columns: &[Descriptor]) -> (Nearest, Nearest) {
-    let (mut of_rows, mut of_columns) = (Nearest::empty(rows.len()), Nearest::empty(columns.len()));
+    let (mut of_rows, mut of_columns) = (Nearest::new(rows.len()), Nearest::new(columns.len()));
     let mut packed: Vec<[i16; 16]> = Vec::new();
     for (block, columns) in columns.chunks(BLOCK / 2).enumerate() {
         let start = block * BLOCK / 2;
@@ -181,10 +181,10 @@ pub(super) fn nearest_avx2(rows: &[Descriptor], columns: &[Descriptor]) -> (Near
                             // SAFETY: `values` has the size of a vector.
                             unsafe { _mm256_storeu_si256(values.as_mut_ptr().cast(), dots) };
                             for lane in set_bits(better_row as u16) {
-                                of_rows.take(i, values[lane], (column + lane) as u32);
+                                of_rows.update(i, values[lane], (column + lane) as u32);
                             }
                             for lane in set_bits(better_column as u16) {
-                                of_columns.take(column + lane, values[lane], i as u32);
+                                of_columns.update(column + lane, values[lane], i as u32);
                                 seconds[lane] = of_columns.second[column + lane];
                             }
                             // SAFETY: as above.

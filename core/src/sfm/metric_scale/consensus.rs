@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 use crate::sfm::map::Map;
 use crate::statistics::weighted_median;
 
-use super::sightings::{Sighting, group};
+use super::groups::group;
+use super::sightings::Sighting;
 use super::square::{Corners, Fit, Rays, Shape};
 
 /// Sightings with a shorter edge (pixels of the picture that was searched) are not measured: blur and the pixels

@@ -5,11 +5,12 @@
 //! scale. A scale that contradicts itself is none: the model then stays as it was.
 //!
 //! ```text
-//! sightings (who shows the same tag) → square (each tag by itself) → consensus (which tags agree)
-//!           → bundle_adjustment::squares (all together) → deviation
+//! sightings (in which images) → groups (which of them show the same tag) → square (each tag by itself)
+//!           → consensus (which tags agree) → bundle_adjustment::squares (all together) → deviation
 //! ```
 
 mod consensus;
+mod groups;
 mod report;
 mod sightings;
 mod square;

@@ -5,8 +5,9 @@ use nalgebra::{Matrix3, SMatrix, SVector, UnitQuaternion, Vector3};
 use crate::camera::Pose;
 use crate::control::Control;
 use crate::sfm::bundle_adjustment::CORNERS;
+use crate::sfm::geometry::angle_between;
 use crate::sfm::levenberg_marquardt::{Stopping, minimise};
-use crate::sfm::map::{Map, angle_between};
+use crate::sfm::map::Map;
 use crate::sfm::projection::{Extrinsics, Loss, Projector};
 use crate::statistics::median;
 

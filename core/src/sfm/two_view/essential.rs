@@ -6,6 +6,7 @@ use super::linear::{null_space, solve_damped};
 use super::polynomial::real_roots;
 use super::refine::RelativePose;
 use crate::camera::Pose;
+use crate::sfm::geometry::skew;
 
 /// Powers of (x, y, z) of the monomials of degree at most 1, 2 and 3. The order of the cubic ones is Nistér's: elimination of the first
 /// ten leaves polynomials in z alone as coefficients of x, y and 1.
@@ -252,11 +253,6 @@ fn eliminate(m: &mut [Cubic; 10]) -> bool {
         }
     }
     true
-}
-
-/// `[v]ₓ`: the matrix with `[v]ₓ w = v × w`.
-pub(crate) fn skew(v: &Vector3<f64>) -> Matrix3<f64> {
-    Matrix3::new(0.0, -v.z, v.y, v.z, 0.0, -v.x, -v.y, v.x, 0.0)
 }
 
 /// `E = [t]ₓ R` of the pose second-from-first.

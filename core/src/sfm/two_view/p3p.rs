@@ -135,7 +135,7 @@ fn split_degenerate_conic(conic: &Matrix3<f64>) -> Option<[Vector3<f64>; 2]> {
     // A double line has a vanishing adjugate.
     let meet =
         if square > 1e-28 * size * size { adjugate.column(k) / square.sqrt() } else { Vector3::zeros() };
-    let rank_one = conic + super::essential::skew(&meet);
+    let rank_one = conic + crate::sfm::geometry::skew(&meet);
     let (row, column) = rank_one.abs().iamax_full();
     Some([rank_one.row(row).transpose(), rank_one.column(column).into_owned()])
 }

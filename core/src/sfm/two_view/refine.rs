@@ -6,10 +6,10 @@
 
 use nalgebra::{Matrix3, Rotation3, UnitQuaternion, Vector3};
 
-use super::essential::skew;
 use super::linear::solve_damped;
 use super::score::{LANES, PointPairs};
 use crate::camera::Pose;
+use crate::sfm::geometry::skew;
 
 /// A matrix `M` of epipolar geometry with `K` degrees of freedom.
 trait Manifold<const K: usize>: Sized {

@@ -1,0 +1,19 @@
+//! What the scale space is made of: one channel of floats.
+
+/// A grey picture of floats, row by row.
+#[derive(Debug, Clone)]
+pub(super) struct Plane {
+    pub(super) width: usize,
+    pub(super) height: usize,
+    pub(super) data: Vec<f32>,
+}
+
+impl Plane {
+    pub(super) fn new(width: usize, height: usize) -> Self {
+        Self { width, height, data: vec![0.0; width * height] }
+    }
+
+    pub(super) fn row(&self, y: usize) -> &[f32] {
+        &self.data[y * self.width..][..self.width]
+    }
+}
