@@ -4,6 +4,9 @@
 //! fourth time it comes to that place; `return(enospc)` and `return(eio)` make the operation fail as the system would.
 //! Every place stands before a flush, a rename or a commit: what is killed there has done everything up to it.
 
+#[cfg(all(feature = "failpoints", not(unix)))]
+compile_error!("the feature failpoints is for Unix: its errors and its kills are those of that system");
+
 /// Every place, so that tests can go through all of them.
 pub const NAMES: &[&str] = &[
     "storage.create.open",

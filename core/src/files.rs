@@ -47,7 +47,8 @@ pub(crate) fn sync_folder(folder: &Path) -> Result<()> {
     File::open(folder).and_then(|f| f.sync_all()).map_err(|e| Error::io("flush", folder, e))
 }
 
-/// Makes a folder, and those above it that are missing, which only its owner may enter; durable when this returns.
+/// Makes a folder, and those above it that are missing, which only its owner may enter; durable when this returns. Outside of
+/// Unix its rights are those of the folder above.
 pub(crate) fn create_private_folder(folder: &Path) -> Result<()> {
     if folder.is_dir() {
         return Ok(());

@@ -49,6 +49,8 @@ impl Clock for SystemClock {
         micros
     }
 
+    // There is no clock that all processes share and nobody sets, so a jump of the time of the day can end a lease too early
+    // or too late. Who has lost its lease can write nothing more, here too.
     #[cfg(not(unix))]
     fn lease_micros(&self) -> i64 {
         Timestamp::now().as_micros()

@@ -106,6 +106,7 @@ fn is_the_one(file: &File, path: &Path) -> bool {
     }
 }
 
+/// Elsewhere files have no number to compare: a lock's file that was removed and made again meanwhile is taken for the old one.
 #[cfg(not(unix))]
 fn is_the_one(_file: &File, path: &Path) -> bool {
     path.exists()

@@ -212,6 +212,7 @@ impl Storage for LocalStorage {
         Ok(Some((statistics.f_bavail as u64).saturating_mul(statistics.f_frsize as u64)))
     }
 
+    // Unknown; the limit on free space has no effect there.
     #[cfg(not(unix))]
     fn free_space(&self) -> Result<Option<u64>> {
         Ok(None)

@@ -1,5 +1,12 @@
 //! `reconstruct serve`: the REST server, with workers in the same process.
 
+#[cfg(unix)]
+#[path = "serve/unix.rs"]
+mod system;
+#[cfg(windows)]
+#[path = "serve/windows.rs"]
+mod system;
+
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -15,6 +22,7 @@ use tokio::sync::watch;
 use tokio::time::interval;
 use toml::{Table, Value};
 
+use self::system::Signals;
 use super::data::DataArguments;
 use crate::context::Global;
 use crate::http::api::Api;
@@ -104,7 +112,7 @@ impl Arguments {
         }
         config.check_transport()?;
         log::start(&config.log, config.log_format)?;
-        raise_file_limit();
+        system::raise_file_limit();
         let tls = match (&config.tls_certificate, &config.tls_key) {
             (Some(certificate), Some(key)) => Some(Arc::new(Tls::open(certificate, key)?)),
             _ => None,
@@ -177,42 +185,6 @@ impl Arguments {
     }
 }
 
-/// The signals that the server hears.
-struct Signals {
-    terminate: tokio::signal::unix::Signal,
-    interrupt: tokio::signal::unix::Signal,
-    hang_up: tokio::signal::unix::Signal,
-}
-
-impl Signals {
-    fn new() -> Result<Self> {
-        use tokio::signal::unix::{SignalKind, signal};
-        let hear = |kind| {
-            signal(kind).map_err(|e| Error::new(ErrorKind::Internal, format!("cannot hear signals: {e}")))
-        };
-        Ok(Self {
-            terminate: hear(SignalKind::terminate())?,
-            interrupt: hear(SignalKind::interrupt())?,
-            hang_up: hear(SignalKind::hangup())?,
-        })
-    }
-
-    /// Waits for a signal to stop. Meanwhile a hang-up reads the certificate again.
-    async fn stop(&mut self, tls: Option<&Tls>) {
-        loop {
-            tokio::select! {
-                _ = self.terminate.recv() => return,
-                _ = self.interrupt.recv() => return,
-                _ = self.hang_up.recv() => match tls.map(Tls::reload) {
-                    Some(Ok(())) => tracing::info!("the certificate was read again"),
-                    Some(Err(error)) => tracing::error!(%error, "the old certificate stays in use"),
-                    None => {}
-                },
-            }
-        }
-    }
-}
-
 /// Removes what has expired, writes when keys were last used, forgets idle clients.
 async fn maintain(api: Arc<Api>, mut stopped: watch::Receiver<bool>) {
     let (mut flush, mut maintenance) = (interval(FLUSH), interval(MAINTENANCE));
@@ -235,21 +207,6 @@ async fn maintain(api: Arc<Api>, mut stopped: watch::Receiver<bool>) {
             Ok(Ok(())) => {}
             Ok(Err(error)) => tracing::error!(%error, "maintenance failed"),
             Err(error) => tracing::error!(%error, "maintenance failed"),
-        }
-    }
-}
-
-/// Connections and uploads are files to the system, and its usual limit is meant for other programs.
-fn raise_file_limit() {
-    #[cfg(unix)]
-    {
-        let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
-        // SAFETY: both calls are given a valid struct of their own.
-        unsafe {
-            if libc::getrlimit(libc::RLIMIT_NOFILE, &mut limit) == 0 && limit.rlim_cur < limit.rlim_max {
-                limit.rlim_cur = limit.rlim_max;
-                libc::setrlimit(libc::RLIMIT_NOFILE, &limit);
-            }
         }
     }
 }

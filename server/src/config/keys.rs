@@ -31,7 +31,10 @@ pub(super) const KEYS: &[Key] = &[
     key("workers", "Jobs that run at once in the server's process. 0: none, `reconstruct worker` runs them."),
     key("worker_threads", "Threads of one worker. 0: as many as there are cores."),
     key("insecure_http", "Allow plain HTTP on addresses that other machines can reach."),
-    key("tls_certificate", "PEM file with the chain of certificates; read again on SIGHUP."),
+    key(
+        "tls_certificate",
+        "PEM file with the chain of certificates; read again on SIGHUP (on Windows: at the start only).",
+    ),
     key("tls_key", "PEM file with the private key."),
     key("h2c", "Allow HTTP/2 without TLS, where a client begins with it."),
     key(

@@ -1,4 +1,5 @@
-//! TLS, where the server is reached without a proxy in front of it. The files are read again on SIGHUP.
+//! TLS, where the server is reached without a proxy in front of it. The files are read again on SIGHUP; on
+//! Windows, which has no such signal, when the server starts.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, PoisonError, RwLock};
@@ -30,6 +31,7 @@ impl Tls {
     }
 
     /// Reads the files again; on an error the old certificate stays in use.
+    #[cfg_attr(windows, expect(dead_code, reason = "nothing tells a program on Windows to do it"))]
     pub(crate) fn reload(&self) -> Result<()> {
         let acceptor = load(&self.certificate, &self.key)?;
         *self.current.write().unwrap_or_else(PoisonError::into_inner) = acceptor;
