@@ -1,9 +1,9 @@
 //! The Python face: a thin extension module, `libreconstruct._native`. What users import is the typed package around
 //! it in `python/libreconstruct`.
 //!
-//! Rules: every call that can take a millisecond runs without the GIL ([`work`]); arrays are handed over without a copy
-//! ([`array`]); structured values travel as JSON with the names of the REST interface, so that both kinds of services look
-//! the same from Python; a core error becomes the exception of its kind ([`error`]).
+//! Rules: every call that can take a millisecond runs without the GIL (`work`); arrays are handed over without a copy
+//! (`array`); structured values travel as JSON with the names of the REST interface, so that both kinds of services look
+//! the same from Python; a core error becomes the exception of its kind (`error`).
 
 mod array;
 mod engine;

@@ -1,7 +1,7 @@
 //! Which pictures to match with which.
 //!
 //! All with all if they are few. Else, in a video, each frame with some that follow it and with those elsewhere in the video that look alike
-//! (loop closures); in an unordered set, each with those that look alike ([`super::vlad`]) and with its nearest neighbours by
+//! (loop closures); in an unordered set, each with those that look alike (`vlad.rs`) and with its nearest neighbours by
 //! name, which in most folders are neighbours in time.
 
 use std::collections::BTreeSet;

@@ -22,7 +22,7 @@ Examples:
 pub(crate) struct Arguments {
     #[command(flatten)]
     data: DataArguments,
-    /// Name in the log and on the jobs that it holds [default: worker/<process id>]
+    /// Name in the log and on the jobs that it holds [default: worker/PROCESS_ID]
     #[arg(long)]
     name: Option<String>,
 }

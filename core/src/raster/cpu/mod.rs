@@ -2,11 +2,11 @@
 //!
 //! One file per pass. Generic in the scalar type: `CpuRasteriser<f32>` is the product, `CpuRasteriser<f64>` the
 //! reference that everything is compared with. The trainer and the preview call it through
-//! [`Rasteriser`](super::Rasteriser), on any thread; it works on the rayon pool on which it is called.
+//! [`Rasteriser`], on any thread; it works on the rayon pool on which it is called.
 //!
 //! Parallelism: tiles (blending), bands of pixel rows (loss), chunks of splats (the rest). Every task writes to slots
 //! of its own and sums are added in a fixed order, so results do not depend on the number of threads. Within a task
-//! the 16 [`lanes`] of a vector are pixels or splats; the instruction set is chosen when the rasteriser is made.
+//! the 16 lanes of a vector are pixels or splats; the instruction set is chosen when the rasteriser is made.
 
 mod edit;
 mod harmonics;

@@ -2,7 +2,7 @@
 //!
 //! Written to be correct on any device: no float atomics (gradients go to one slot per intersection and are summed in
 //! order), no waiting between workgroups, no subgroup operations, no more than WebGPU's default limits. Counts stay on
-//! the device; see [`journal`] for what happens when there are more intersections than there is room for.
+//! the device; see `journal.rs` for what happens when there are more intersections than there is room for.
 
 mod backward;
 mod device;

@@ -1,7 +1,7 @@
 //! Feature matches between two pictures.
 //!
 //! In: the features of pictures and which pairs to compare. Out: for each pair the mutual nearest neighbours that pass the ratio
-//! test, the most distinctive first. The search is exhaustive and exact ([`nearest`] has the kernels).
+//! test, the most distinctive first. The search is exhaustive and exact (`nearest.rs` has the kernels).
 
 pub(crate) mod nearest;
 #[cfg(target_arch = "x86_64")]
