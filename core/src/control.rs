@@ -97,6 +97,30 @@ type Listener = dyn Fn(Event) + Send + Sync;
 type Viewer = dyn Fn(Preview) + Send + Sync;
 
 /// The caller's side of a long call: a cancel token, a listener for events, a viewer of previews. Cheap to clone.
+///
+/// ```
+/// use libreconstruct::{Control, ErrorKind, Event, Stage};
+///
+/// let (sender, events) = std::sync::mpsc::channel();
+/// let control = Control::new().with_listener(move |event| {
+///     if let Event::Progress { fraction, .. } = event {
+///         let _ = sender.send(fraction);
+///     }
+/// });
+/// // What a stage does with it, on a thread of its own.
+/// let work = control.clone();
+/// let stage = std::thread::spawn(move || {
+///     for n in 0..10_000 {
+///         work.check()?;
+///         work.progress(Stage::Train, "training", n as f32 / 10_000.0);
+///         std::thread::sleep(std::time::Duration::from_millis(1));
+///     }
+///     Ok::<(), libreconstruct::Error>(())
+/// });
+/// assert!(events.recv().unwrap() < 1.0);
+/// control.cancel_token().cancel();
+/// assert_eq!(stage.join().unwrap().unwrap_err().kind(), ErrorKind::Cancelled);
+/// ```
 #[derive(Clone, Default)]
 pub struct Control {
     cancel: CancelToken,

@@ -6,6 +6,22 @@
 //! Called on a thread of the caller's. When [`reconstruct`] returns `Ok`, all of it is on the disk. If
 //! the process is killed, the same call continues: at the first stage that is not finished, and inside training at the
 //! last checkpoint; on the CPU the scene is the same, bit for bit.
+//!
+//! ```
+//! use libreconstruct::pipeline::{Quality, ReconstructionOptions, reconstruct};
+//! use libreconstruct::{Control, ErrorKind, Stage};
+//!
+//! let mut options = ReconstructionOptions::with_quality(Quality::Preview);
+//! options.sh_degree = 4;
+//! assert_eq!(options.check().unwrap_err().kind(), ErrorKind::InvalidArgument);
+//!
+//! // As the REST interface and the manifests write them: what is absent is the default.
+//! let options: ReconstructionOptions = serde_json::from_str(r#"{"device": "cpu", "seed": 7}"#).unwrap();
+//! # let folder = tempfile::tempdir().unwrap();
+//! # let folder = folder.path();
+//! let error = reconstruct("kitchen.mp4".as_ref(), folder, &options, &Control::new()).unwrap_err();
+//! assert_eq!((error.kind(), error.stage()), (ErrorKind::NotFound, Some(Stage::Frames)));
+//! ```
 
 mod cost;
 mod options;

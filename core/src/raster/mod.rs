@@ -13,6 +13,38 @@
 //!   transmittance below [`TRANSMITTANCE_MIN`];
 //! - colour = max(0, 0.5 + SH(direction from the camera centre to the mean)); the picture is not clamped;
 //! - pixel (i, j) is sampled at (i + 0.5, j + 0.5).
+//!
+//! ```
+//! # fn main() -> libreconstruct::Result<()> {
+//! use libreconstruct::raster::{DeviceChoice, TrainState, View, open};
+//! use libreconstruct::splats::Splats;
+//!
+//! let splats = Splats {
+//!     means: vec![[-0.2, 0.0, 2.0], [0.2, 0.0, 3.0]],
+//!     log_scales: vec![[-2.0; 3]; 2],
+//!     rotations: vec![[1.0, 0.0, 0.0, 0.0]; 2],
+//!     opacities: vec![3.0; 2],
+//!     sh: vec![1.5, -1.5, -1.5, -1.5, -1.5, 1.5], // the left one red, the right one blue
+//!     ..Splats::default()
+//! };
+//! let view = View {
+//!     rotation: [[1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0]],
+//!     translation: [0.0; 3],
+//!     fx: 64.0,
+//!     fy: 64.0,
+//!     cx: 32.0,
+//!     cy: 24.0,
+//!     width: 64,
+//!     height: 48,
+//! };
+//! let mut rasteriser = open(&DeviceChoice::Cpu)?;
+//! rasteriser.load(&TrainState { splats, ..TrainState::default() })?;
+//! let picture = rasteriser.render(&view, 0, [0.0; 3])?;
+//! let [r, _, b, alpha] = picture.rgba[24 * 64 + 25]; // row 24, column 25
+//! assert!(r > b && alpha > 0.9);
+//! # Ok(())
+//! # }
+//! ```
 
 pub mod cpu;
 mod device;

@@ -38,6 +38,33 @@
 //! # Ok(())
 //! # }
 //! ```
+//!
+//! Without a worker a job waits, and everything else about it can be done:
+//!
+//! ```
+//! # fn main() -> libreconstruct::Result<()> {
+//! use libreconstruct::job::{JobRequest, Tier};
+//! use libreconstruct::service::{Service, ServiceOptions};
+//! # use libreconstruct::video::VideoWriter;
+//!
+//! # let folder = tempfile::tempdir().unwrap();
+//! # let (folder, video) = (folder.path().join("scenes"), folder.path().join("garden.mp4"));
+//! # let mut writer = VideoWriter::create(&video, 64, 48, 4.0)?;
+//! # for n in 0..4 {
+//! #     writer.write(&image::RgbImage::from_fn(64, 48, |x, y| image::Rgb([(x * 3 + y + n) as u8; 3])))?;
+//! # }
+//! # writer.finish()?;
+//! # let options = ServiceOptions { min_free_bytes: 0, ..ServiceOptions::default() };
+//! let service = Service::open(&folder, options)?;
+//! let (anna, ben) = (service.add_user("anna", Tier::Free)?, service.add_user("ben", Tier::Free)?);
+//! let video = service.import_video(anna.user_id, &video)?;
+//! let job = service.submit(anna.user_id, JobRequest::new(video), None)?.body.job_id;
+//! assert!(service.job(ben.user_id, job).is_err()); // to others it does not exist
+//! let job = service.cancel(anna.user_id, job)?;
+//! assert!(job.status.is_terminal());
+//! # Ok(())
+//! # }
+//! ```
 
 mod changes;
 mod in_progress;

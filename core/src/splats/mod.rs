@@ -2,6 +2,28 @@
 //!
 //! The world frame of the splats is that of the [`crate::camera::SparseModel`] they were trained on (levelled, y down);
 //! `scene.ply` is written in it, `.spz` is converted as that format demands.
+//!
+//! ```
+//! # fn main() -> libreconstruct::Result<()> {
+//! use libreconstruct::splats::Splats;
+//!
+//! let mut scene = Splats {
+//!     means: vec![[0.0, 0.0, 2.0], [0.5, 0.0, 2.0]],
+//!     log_scales: vec![[-2.0; 3]; 2], // 0.14 world units along each axis
+//!     rotations: vec![[1.0, 0.0, 0.0, 0.0]; 2],
+//!     opacities: vec![3.0, -3.0], // logits: 95 % and 5 %
+//!     sh: vec![0.5; 2 * 3],       // degree 0: one coefficient for each of red, green, blue
+//!     ..Splats::default()
+//! };
+//! let opacities = scene.opacities.clone();
+//! scene.retain(|i| opacities[i] > 0.0);
+//! # let folder = tempfile::tempdir().unwrap();
+//! # let file = folder.path().join("scene.ply");
+//! scene.write(&file)?; // .ply or .spz, by its name
+//! assert_eq!(Splats::read(&file)?, scene);
+//! # Ok(())
+//! # }
+//! ```
 
 pub(crate) mod harmonics;
 mod io;

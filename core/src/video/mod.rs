@@ -3,6 +3,30 @@
 //! In: a path nobody has looked at yet; it may be anything, also hostile. Out: [`Frames`], pictures on disk, complete
 //! once `frames.json` is there. ffmpeg runs as a child process that may open one local file in a few named containers
 //! and nothing else. Called by the pipeline on its own thread; encoding uses the rayon pool of that thread.
+//!
+//! ```
+//! # fn main() -> libreconstruct::Result<()> {
+//! use libreconstruct::Control;
+//! use libreconstruct::video::{FrameOptions, VideoWriter, extract_frames, probe};
+//!
+//! # let folder = tempfile::tempdir().unwrap();
+//! # let folder = folder.path();
+//! let video = folder.join("clip.mp4");
+//! let mut writer = VideoWriter::create(&video, 160, 120, 10.0)?;
+//! for n in 0..10 {
+//!     let grey = |x, y| 200 * (((x + 4 * n) / 8 + y / 8) % 2) as u8; // squares that move to the left
+//!     writer.write(&image::RgbImage::from_fn(160, 120, |x, y| image::Rgb([grey(x, y); 3])))?;
+//! }
+//! writer.finish()?;
+//!
+//! assert_eq!(probe(&video)?.codec, "h264");
+//! let options = FrameOptions { max_frames: 5, ..FrameOptions::default() };
+//! let frames = extract_frames(&video, &folder.join("frames"), &options, &Control::new())?;
+//! assert!(frames.frames.len() >= 3);
+//! assert_eq!(frames.rgb(0)?.dimensions(), (160, 120));
+//! # Ok(())
+//! # }
+//! ```
 
 mod contact_sheet;
 mod decode;
