@@ -29,7 +29,8 @@ pub(crate) struct Facts {
 }
 
 impl Exchange<'_> {
-    /// Who asks, after the key, the tier and the rate limit have let them through (rules 11 and 13 to 15).
+    /// Who asks, after the key, the tier and the rate limit have let them through (rules 11 and 13 to 15 of
+    /// docs/rest.md).
     pub(crate) fn authorize(&mut self, class: Class) -> Result<UserId, ApiError> {
         let Some(key) = api_key(self.parts) else { return Err(self.unauthenticated()) };
         let caller = match self.api.service().authenticate(key) {
