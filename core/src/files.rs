@@ -38,6 +38,7 @@ pub(crate) fn replace_atomically(path: &Path, make: impl FnOnce(&Path) -> Result
     result
 }
 
+#[cfg(feature = "service")]
 /// Makes the names in `folder` durable.
 pub(crate) fn sync_folder(folder: &Path) -> Result<()> {
     // Windows has no such call: there a rename is durable by itself.
@@ -47,6 +48,7 @@ pub(crate) fn sync_folder(folder: &Path) -> Result<()> {
     File::open(folder).and_then(|f| f.sync_all()).map_err(|e| Error::io("flush", folder, e))
 }
 
+#[cfg(feature = "service")]
 /// Makes a folder, and those above it that are missing, which only its owner may enter; durable when this returns. Outside of
 /// Unix its rights are those of the folder above.
 pub(crate) fn create_private_folder(folder: &Path) -> Result<()> {

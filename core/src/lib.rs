@@ -26,8 +26,10 @@
 pub mod background;
 pub mod camera;
 pub mod control;
+#[cfg(feature = "service")]
 pub mod database;
 pub mod error;
+#[cfg(feature = "service")]
 pub mod failpoints;
 pub mod fiducial;
 mod file_lock;
@@ -35,6 +37,7 @@ mod files;
 mod hex;
 #[cfg(test)]
 mod interop;
+#[cfg(feature = "service")]
 pub mod job;
 mod jpeg;
 pub mod masks;
@@ -42,11 +45,13 @@ pub mod pipeline;
 pub mod presentation;
 mod random;
 pub mod raster;
+#[cfg(feature = "service")]
 pub mod service;
 pub mod sfm;
 pub mod splats;
 mod stage;
 mod statistics;
+#[cfg(feature = "service")]
 pub mod storage;
 #[cfg(test)]
 mod test_data;

@@ -17,6 +17,7 @@ pub(crate) fn capture(name: &str) -> Option<PathBuf> {
     None
 }
 
+#[cfg(feature = "background")]
 /// The weights of the network that finds the object, beside the real captures.
 pub(crate) fn mask_model() -> Option<PathBuf> {
     let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../shared/models/u2netp/u2netp.onnx");

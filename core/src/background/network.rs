@@ -5,15 +5,20 @@
 //! (v - mean) / deviation of ImageNet. Output: the first map, 1 x 1 x 320 x 320, after a sigmoid. It is not stretched to
 //! the full range: a picture without an object would then get a mask all the same.
 
+#[cfg(feature = "background")]
+mod session;
+#[cfg(not(feature = "background"))]
+#[path = "network/session_missing.rs"]
+mod session;
+
 use std::path::Path;
-use std::sync::Arc;
 
 use image::imageops::{FilterType, resize};
 use image::{GrayImage, RgbImage};
-use rten::{Model, NodeId, RunOptions, ThreadPool, Value};
 
 use super::weights::read_model;
 use crate::error::{Error, ErrorKind, Result};
+use session::Session;
 
 /// Side of the network's pictures in pixels.
 pub const NETWORK_SIDE: u32 = 320;
@@ -22,28 +27,21 @@ const DEVIATION: [f32; 3] = [0.229, 0.224, 0.225];
 
 /// A loaded network. Runs on as many threads as the rayon pool in which it was opened has.
 pub struct SaliencyNetwork {
-    model: Arc<Model>,
-    input: NodeId,
-    output: NodeId,
-    pool: Arc<ThreadPool>,
+    session: Session,
 }
 
 impl SaliencyNetwork {
     /// Reads an ONNX file.
     ///
     /// # Errors
-    /// [`ErrorKind::NotFound`], [`ErrorKind::Io`]; [`ErrorKind::InvalidFile`] if it is no network with this contract.
+    /// [`ErrorKind::NotFound`], [`ErrorKind::Io`]; [`ErrorKind::InvalidFile`] if it is no network with this contract;
+    /// [`ErrorKind::Unsupported`] in a library that was built without the feature `background`.
     pub fn open(path: &Path) -> Result<Self> {
         let unusable = |why: String| {
             Error::new(ErrorKind::InvalidFile, format!("{} is no mask model: {why}", path.display()))
                 .hint("an ONNX file with the inputs and outputs of U²-Net (320 x 320) is needed")
         };
-        let model = Arc::new(Model::load(read_model(path)?).map_err(|e| unusable(e.to_string()))?);
-        let input = model.input_ids().first().copied().ok_or_else(|| unusable("it has no input".into()))?;
-        let output =
-            model.output_ids().first().copied().ok_or_else(|| unusable("it has no output".into()))?;
-        let pool = Arc::new(ThreadPool::with_num_threads(rayon::current_num_threads()));
-        let network = Self { model, input, output, pool };
+        let network = Self { session: Session::open(read_model(path)?, unusable)? };
         // A model of another size is found out before a video was decoded for it.
         network.saliency(&RgbImage::new(8, 8)).map_err(|e| unusable(e.message().to_owned()))?;
         Ok(network)
@@ -52,12 +50,7 @@ impl SaliencyNetwork {
     /// The same network so many times, for pictures side by side; each has its part of the threads.
     pub(super) fn side_by_side(&self, count: usize) -> Vec<Self> {
         let threads = (rayon::current_num_threads() / count.max(1)).max(1);
-        let own = |_| Self {
-            model: self.model.clone(),
-            input: self.input,
-            output: self.output,
-            pool: Arc::new(ThreadPool::with_num_threads(threads)),
-        };
+        let own = |_| Self { session: self.session.with_threads(threads) };
         (0..count.max(1)).map(own).collect()
     }
 
@@ -68,14 +61,7 @@ impl SaliencyNetwork {
     pub fn saliency(&self, picture: &RgbImage) -> Result<GrayImage> {
         let fails = |why: String| Error::new(ErrorKind::Internal, format!("the mask model fails: {why}"));
         let side = NETWORK_SIDE as usize;
-        let value =
-            Value::from_shape(&[1, 3, side, side], input_of(picture)).map_err(|e| fails(e.to_string()))?;
-        let options = RunOptions::default().with_thread_pool(Some(self.pool.clone()));
-        let [map] = self
-            .model
-            .run_n(vec![(self.input, value.into())], [self.output], Some(options))
-            .map_err(|e| fails(e.to_string()))?;
-        let (shape, map) = map.into_shape_vec::<f32, 4>().map_err(|e| fails(e.to_string()))?;
+        let (shape, map) = self.session.run([1, 3, side, side], input_of(picture)).map_err(fails)?;
         if shape != [1, 1, side, side] {
             return Err(fails(format!("its output has the shape {shape:?}")));
         }
@@ -100,7 +86,7 @@ fn input_of(picture: &RgbImage) -> Vec<f32> {
     values
 }
 
-#[cfg(test)]
+#[cfg(all(test, feature = "background"))]
 mod tests {
     use super::*;
     use crate::background::find_model;

@@ -13,6 +13,9 @@
 //! Detection runs on the rayon pool of the caller, one detector a thread; the result does not depend on their number.
 //!
 //! ```
+//! # #[cfg(not(feature = "tags"))]
+//! # fn main() {}
+//! # #[cfg(feature = "tags")]
 //! # fn main() -> libreconstruct::Result<()> {
 //! use libreconstruct::fiducial::{PRINTED_MODULES, detect_tags_in, modules, print_tag};
 //!
@@ -37,6 +40,12 @@
 mod detector;
 mod draw;
 mod family;
+mod found;
+#[cfg(feature = "tags")]
+mod library;
+#[cfg(not(feature = "tags"))]
+#[path = "library_missing.rs"]
+mod library;
 mod print;
 mod refine;
 mod tags;

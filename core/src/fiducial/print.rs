@@ -82,13 +82,14 @@ pub fn print_tag(id: u32, size_mm: f64) -> Result<String> {
     Ok(svg)
 }
 
-#[cfg(test)]
+#[cfg(all(test, feature = "tags"))]
 mod tests {
     use image::GrayImage;
 
     use super::*;
     use crate::fiducial::detector::Detector;
-    use crate::fiducial::family::{Family, TAG_COUNT};
+    use crate::fiducial::family::TAG_COUNT;
+    use crate::fiducial::library::Family;
 
     /// The value of `name="…"` in a line of the picture.
     fn number(line: &str, name: &str) -> Option<f64> {

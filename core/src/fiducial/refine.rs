@@ -227,7 +227,7 @@ fn solve(seen: &[Seen], shifts: [f64; 2]) -> Option<SVector<f64, UNKNOWNS>> {
     Some(x)
 }
 
-#[cfg(test)]
+#[cfg(all(test, feature = "tags"))]
 mod tests {
     use super::*;
     use crate::fiducial::modules;
@@ -279,7 +279,7 @@ mod tests {
         type Encoding = fn(f64) -> f64;
         let encodings: [(&str, Encoding); 3] =
             [("gamma", |l| l.powf(1.0 / 2.2)), ("linear", |l| l), ("dark", |l| l.powf(1.5))];
-        let mut detector = crate::fiducial::detector::Detector::new().unwrap();
+        let mut borders = crate::fiducial::library::Search::new().unwrap();
         for (name, encode) in encodings {
             let (mut bare, mut own) = (Vec::new(), Vec::new());
             for (k, corners) in VIEWS.iter().enumerate() {
@@ -290,7 +290,7 @@ mod tests {
                     let off = distances(&found, corners);
                     assert!(off.iter().all(|d| *d < 0.15), "{name}, view {k}, tag {id}: {off:?}");
                     own.push(mean_edge(&found) / mean_edge(corners) - 1.0);
-                    let border = detector.search(&mut picture);
+                    let border = borders.tags(&mut picture);
                     assert_eq!(border[0].id, id);
                     bare.push(mean_edge(&border[0].corners) / mean_edge(corners) - 1.0);
                 }

@@ -6,8 +6,9 @@ use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
-use super::detector::{Detector, Found};
+use super::detector::Detector;
 use super::family::FAMILY;
+use super::found::Found;
 use crate::control::Control;
 use crate::error::{Error, ErrorKind, Result};
 use crate::files::write_atomically;
@@ -136,7 +137,7 @@ fn shortest_edge(corners: &[[f64; 2]; 4]) -> f64 {
     (0..4).map(edge).fold(f64::INFINITY, f64::min)
 }
 
-#[cfg(test)]
+#[cfg(all(test, feature = "tags"))]
 mod tests {
     use super::*;
     use crate::video::{Frame, FrameSource};

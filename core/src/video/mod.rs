@@ -49,6 +49,7 @@ pub use encode::VideoWriter;
 pub use extract::{extract_frames, probe_video as probe};
 pub use frames::{Frame, FrameOptions, FrameSource, Frames, VideoInfo};
 pub(crate) use full_size::at_full_size;
+#[cfg(feature = "service")]
 pub(crate) use probe::quick_check;
 
 /// Long side of the pictures on which frames are measured.

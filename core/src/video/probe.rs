@@ -108,6 +108,7 @@ pub(super) fn probe(input: &Path, control: &Control) -> Result<Probe> {
     })
 }
 
+#[cfg(feature = "service")]
 /// Refuses what is clearly no video that can be read, within `limit`.
 ///
 /// # Errors
