@@ -31,14 +31,20 @@
 //! ```
 
 mod colmap;
+mod gaze;
 mod lens;
+mod level;
 mod model;
 mod plot;
 mod pose;
 mod sparse;
 mod undistort;
 
+#[cfg(test)]
+pub(crate) use gaze::WORLD_UP;
+pub(crate) use gaze::{Gaze, GazeOptions, scene_up};
 pub(crate) use lens::Lens;
+pub(crate) use level::{gravity, levelling};
 pub use model::{Camera, CameraModel};
 pub use plot::plot_poses;
 pub use pose::Pose;

@@ -3,15 +3,55 @@
 
 use std::collections::BTreeMap;
 
-use nalgebra::{Matrix3, Vector3};
+use nalgebra::Vector3;
 
-use crate::camera::{Image, SparseModel};
+use crate::camera::{Gaze, GazeOptions, Image, SparseModel, scene_up};
 use crate::statistics::median;
 
-/// Levelled scenes have their up here: the world is y down.
-const WORLD_UP: Vector3<f64> = Vector3::new(0.0, -1.0, 0.0);
-/// A point is seen well from this many images on.
-const GOOD_TRACK: usize = 3;
+/// What makes an image a good one to show. All chosen by hand; bells are exp(-(value / width)² / 2).
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct ScoreOptions {
+    /// Number of images from which on a point counts as seen well.
+    good_track: usize,
+    /// Points beyond this multiple of the usual number (median over the images) count no more.
+    most_content: f64,
+    /// What points count in an image where they are all in one place, beside 1 where they are everywhere.
+    base_cover: f64,
+    /// Width (radians) of the bell over the angle between the view and the direction of the focus.
+    aim_width: f64,
+    /// Width (natural logarithm) of the bell over the distance to the focus as a multiple of the usual one.
+    distance_width: f64,
+    /// Width (radians) of the bell over the angle to the mean direction of view, where there is no focus.
+    forward_width: f64,
+    /// Width (radians) of the bell over the roll.
+    roll_width: f64,
+    /// A rendering this much better (dB) than the usual one counts e times as much; no difference counts more.
+    quality_width: f64,
+    /// People are still raising or lowering the camera in the first and the last of so many parts of a film.
+    settling_parts: usize,
+    /// Images of captures with no more than this are not from a film.
+    fewest_in_film: usize,
+    /// What images count in which the camera is raised or lowered (0 to 1).
+    settling: f64,
+}
+
+impl Default for ScoreOptions {
+    fn default() -> Self {
+        Self {
+            good_track: 3,
+            most_content: 1.5,
+            base_cover: 0.2,
+            aim_width: 0.25,
+            distance_width: 0.4,
+            forward_width: 0.8,
+            roll_width: 0.3,
+            quality_width: 4.0,
+            settling_parts: 30,
+            fewest_in_film: 10,
+            settling: 0.6,
+        }
+    }
+}
 
 /// A filmed scene. World units and axes throughout.
 pub(super) struct Capture<'a> {
@@ -23,6 +63,8 @@ pub(super) struct Capture<'a> {
     pub(super) focus: Vector3<f64>,
     /// Whether (nearly) all cameras look at the focus.
     pub(super) converges: bool,
+    /// Median distance of the cameras from the focus, if they look at it; else of what a camera sees.
+    distance: f64,
     /// Median distance of what a camera sees.
     pub(super) depth: f64,
     model: &'a SparseModel,
@@ -33,24 +75,21 @@ impl<'a> Capture<'a> {
     pub(super) fn of(model: &'a SparseModel) -> Option<Self> {
         let mut images: Vec<(u32, &Image)> = model.images.iter().map(|(id, image)| (*id, image)).collect();
         images.sort_by(|a, b| a.1.name.cmp(&b.1.name));
-        let centers: Vec<Vector3<f64>> = images.iter().map(|(_, i)| i.pose.center()).collect();
-        let forwards: Vec<Vector3<f64>> = images.iter().map(|(_, i)| i.pose.forward()).collect();
+        let centres: Vec<Vector3<f64>> = images.iter().map(|(_, i)| i.pose.center()).collect();
         let middle = images.get(images.len() / 2)?.1;
 
         let mut depths: Vec<f64> =
             images.iter().filter_map(|(_, image)| median_depth(model, image)).collect();
-        let mean = centers.iter().sum::<Vector3<f64>>() / centers.len() as f64;
-        let mut spread: Vec<f64> = centers.iter().map(|c| (c - mean).norm()).collect();
+        let mean = centres.iter().sum::<Vector3<f64>>() / centres.len() as f64;
+        let mut spread: Vec<f64> = centres.iter().map(|c| (c - mean).norm()).collect();
         // Without points the cameras' own extent is the only length there is.
         let depth = median(&mut depths).or_else(|| median(&mut spread)).filter(|d| *d > 1e-9).unwrap_or(1.0);
-        let focus = converging_point(&centers, &forwards);
-        let up = images.iter().map(|(_, i)| i.pose.up()).sum::<Vector3<f64>>().try_normalize(1e-9);
-        // Levelled to a few degrees: exactly level looks better than the mean of a shaky hand.
-        let up = up.filter(|up| up.dot(&WORLD_UP) < 0.85).unwrap_or(WORLD_UP);
+        let gaze = Gaze::of(model).filter(|gaze| gaze.converges);
         Some(Self {
-            up,
-            focus: focus.unwrap_or_else(|| middle.pose.center() + depth * middle.pose.forward()),
-            converges: focus.is_some(),
+            up: scene_up(images.iter().map(|(_, i)| &i.pose), &GazeOptions::default())?,
+            focus: gaze.map_or_else(|| middle.pose.center() + depth * middle.pose.forward(), |g| g.focus),
+            converges: gaze.is_some(),
+            distance: gaze.map_or(depth, |g| g.distance),
             depth,
             images,
             model,
@@ -60,43 +99,51 @@ impl<'a> Capture<'a> {
     /// How well every image would stand for the scene, in the order of `images`, all above 0. `quality` is the PSNR of a
     /// rendering of the image in dB, where it is known.
     pub(super) fn scores(&self, quality: &BTreeMap<u32, f64>) -> Vec<f64> {
+        let options = ScoreOptions::default();
         let bell = |value: f64, width: f64| (-0.5 * (value / width).powi(2)).exp();
-        let seen: Vec<[f64; 2]> = self.images.iter().map(|(_, image)| self.observations(image)).collect();
+        let seen: Vec<[f64; 2]> =
+            self.images.iter().map(|(_, image)| self.observations(image, options.good_track)).collect();
         let usual = median(&mut seen.iter().map(|s| s[0]).collect::<Vec<_>>()).unwrap_or(0.0).max(1.0);
-        let distance = |image: &Image| (self.focus - image.pose.center()).norm().max(1e-9);
-        let usual_distance = median(&mut self.images.iter().map(|(_, i)| distance(i)).collect::<Vec<_>>());
         let usual_quality = median(&mut quality.values().copied().collect::<Vec<_>>()).unwrap_or(0.0);
         let mean_forward = self.images.iter().map(|(_, i)| i.pose.forward()).sum::<Vector3<f64>>();
         let count = self.images.len();
         let score = |k: usize| {
             let (id, image) = self.images[k];
             let (forward, [observations, cover]) = (image.pose.forward(), seen[k]);
-            let content = (observations / usual).min(1.5) * (0.2 + cover);
+            let content = (observations / usual).min(options.most_content) * (options.base_cover + cover);
             // Straight at the subject; if there is none, the way most cameras look.
             let aim = if self.converges {
-                bell(forward.angle(&(self.focus - image.pose.center())), 0.25)
-                    * bell((distance(image) / usual_distance.unwrap_or(1.0)).ln(), 0.4)
+                let to_focus = self.focus - image.pose.center();
+                bell(forward.angle(&to_focus), options.aim_width)
+                    * bell((to_focus.norm().max(1e-9) / self.distance).ln(), options.distance_width)
             } else {
-                bell(forward.angle(&mean_forward), 0.8)
+                bell(forward.angle(&mean_forward), options.forward_width)
             };
             let level = image.pose.up() - forward * forward.dot(&image.pose.up());
             let roll = level.angle(&(self.up - forward * forward.dot(&self.up)));
-            // People are still raising or lowering the camera in the first and last frames.
-            let at_the_end = count > 10 && (k * 30 < count || (count - 1 - k) * 30 < count);
-            let rendered =
-                quality.get(&id).map_or(1.0, |q| ((q - usual_quality) / 4.0).clamp(-1.0, 1.0).exp());
-            content * aim * bell(roll, 0.3) * rendered * if at_the_end { 0.6 } else { 1.0 } + 1e-12
+            let from_end = k.min(count - 1 - k);
+            let settling = count > options.fewest_in_film && from_end * options.settling_parts < count;
+            let rendered = quality
+                .get(&id)
+                .map_or(1.0, |q| ((q - usual_quality) / options.quality_width).clamp(-1.0, 1.0).exp());
+            content
+                * aim
+                * bell(roll, options.roll_width)
+                * rendered
+                * if settling { options.settling } else { 1.0 }
+                + 1e-12
         };
         (0..count).map(score).collect()
     }
 
-    /// Number of well-observed points that the image shows, and the part of its area (in 8 x 8 cells) where they are.
-    fn observations(&self, image: &Image) -> [f64; 2] {
+    /// Number of points that the image shows and that `good_track` images see, and the part of its area (in 8 x 8 cells)
+    /// where they are.
+    fn observations(&self, image: &Image, good_track: usize) -> [f64; 2] {
         let Some(camera) = self.model.cameras.get(&image.camera_id) else { return [0.0; 2] };
         let (mut count, mut cells) = (0, [false; 64]);
         for point2d in &image.points2d {
             let point = point2d.point3d.and_then(|id| self.model.points.get(&id));
-            if point.is_some_and(|p| p.track.len() >= GOOD_TRACK) {
+            if point.is_some_and(|p| p.track.len() >= good_track) {
                 count += 1;
                 let cell = |v: f64, size: u32| ((v / f64::from(size) * 8.0) as usize).min(7);
                 cells[cell(point2d.xy.y, camera.height) * 8 + cell(point2d.xy.x, camera.width)] = true;
@@ -122,49 +169,10 @@ fn median_depth(model: &SparseModel, image: &Image) -> Option<f64> {
     median(&mut depths)
 }
 
-/// The point that is nearest to all view rays, in the sense of the sum of distances (iteratively reweighted least
-/// squares), so that some cameras that look elsewhere do not move it. `None` if the rays do not determine one: parallel,
-/// looking outwards, or everywhere.
-fn converging_point(centers: &[Vector3<f64>], forwards: &[Vector3<f64>]) -> Option<Vector3<f64>> {
-    if centers.len() < 3 {
-        return None;
-    }
-    let across: Vec<Matrix3<f64>> =
-        forwards.iter().map(|d| Matrix3::identity() - d * d.transpose()).collect();
-    let mut weights = vec![1.0; centers.len()];
-    let mut point = Vector3::zeros();
-    for iteration in 0..50 {
-        let (mut a, mut b) = (Matrix3::zeros(), Vector3::zeros());
-        for ((across, center), weight) in across.iter().zip(centers).zip(&weights) {
-            a += across * *weight;
-            b += across * center * *weight;
-        }
-        // The least eigenvalue is about the squared sine of the angle between the rays: 4 degrees at least.
-        let total: f64 = weights.iter().sum();
-        if (a / total).symmetric_eigenvalues().min() < 0.005 {
-            return None;
-        }
-        let next = a.try_inverse()? * b;
-        let moved = (next - point).norm();
-        point = next;
-        let mut distances: Vec<f64> = centers.iter().map(|c| (point - c).norm()).collect();
-        let scale = median(&mut distances)?.max(1e-12);
-        if iteration > 0 && moved < 1e-9 * scale {
-            break;
-        }
-        for ((across, center), weight) in across.iter().zip(centers).zip(&mut weights) {
-            *weight = 1.0 / ((across * (point - center)).norm() / scale).max(1e-3);
-        }
-    }
-    let aimed = |k: &usize| forwards[*k].angle(&(point - centers[*k])) < 0.45; // 26 degrees
-    let aimed = (0..centers.len()).filter(aimed).count();
-    (aimed * 10 >= centers.len() * 8).then_some(point)
-}
-
 #[cfg(test)]
 pub(super) mod tests {
     use super::*;
-    use crate::camera::{Camera, CameraModel, Point2D, Point3D, Pose};
+    use crate::camera::{Camera, CameraModel, Point2D, Point3D, Pose, WORLD_UP};
     use crate::random::Random;
 
     /// A model whose cameras have these poses, with points in a ball around `middle` seen by all that can.

@@ -18,14 +18,27 @@ use crate::raster::{Rasteriser, View};
 use crate::stage::Stage;
 use crate::video::VideoWriter;
 
-/// Cameras all around, but for a gap of this angle at most, make a round.
-const LARGEST_GAP: f64 = 1.9; // 109 degrees
-/// How far along the round (radians) cameras count for its shape.
-const ROUND_WIDTH: f64 = 0.4;
-/// The same along a path, as a part of its length.
-const PATH_WIDTH: f64 = 0.07;
-/// A path is at most this long, in units of the distance to the scene: longer ones would race.
-const LONGEST_PATH: f64 = 3.0;
+/// How the camera of the film moves. All chosen by hand.
+#[derive(Debug, Clone, PartialEq)]
+struct PathOptions {
+    /// Cameras all around, but for a gap of this angle (radians) at most, make a round: 109 degrees.
+    largest_gap: f64,
+    /// How far along the round (radians) cameras count for its shape.
+    round_width: f64,
+    /// The same along a path, as a part of its length (0 to 1).
+    path_width: f64,
+    /// A path is at most this long, in units of the distance to the scene: longer ones would race.
+    longest_path: f64,
+    /// The cameras are passed along their longest extent and not in the order of capture if that way is shorter than this
+    /// part (0 to 1) of the other.
+    much_shorter: f64,
+}
+
+impl Default for PathOptions {
+    fn default() -> Self {
+        Self { largest_gap: 1.9, round_width: 0.4, path_width: 0.07, longest_path: 3.0, much_shorter: 0.6 }
+    }
+}
 
 /// How the film looks.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -52,7 +65,8 @@ pub fn turntable_path(model: &SparseModel, frames: usize) -> Vec<Pose> {
     let Some(capture) = Capture::of(model) else { return Vec::new() };
     let preview = choose_preview_image(model, &Default::default());
     let start = capture.images.iter().position(|(id, _)| Some(*id) == preview).unwrap_or(0);
-    let round = if capture.converges { Round::of(&capture, start) } else { None };
+    let options = PathOptions::default();
+    let round = if capture.converges { Round::of(&capture, start, &options) } else { None };
     let pose = |position: Vector3<f64>, target: Vector3<f64>| {
         // Looking straight up or down there is no level; turn as little as possible then.
         Pose::look_at(&position, &target, &capture.up)
@@ -63,7 +77,7 @@ pub fn turntable_path(model: &SparseModel, frames: usize) -> Vec<Pose> {
     match round {
         Some(round) => phases.map(|phase| pose(round.position(phase), capture.focus)).collect(),
         None => {
-            let path = Walk::of(&capture, start);
+            let path = Walk::of(&capture, start, &options);
             // Slow at both ends, where it turns round.
             let there_and_back = phases.map(|phase| 0.5 - 0.5 * (TAU * phase).cos());
             there_and_back
@@ -122,11 +136,13 @@ struct Round {
     start: f64,
     /// 1 or -1: the way the capture went.
     direction: f64,
+    /// How far along the round (radians) cameras count for its shape.
+    width: f64,
 }
 
 impl Round {
     /// `None` if the cameras do not go around.
-    fn of(capture: &Capture<'_>, start: usize) -> Option<Self> {
+    fn of(capture: &Capture<'_>, start: usize, options: &PathOptions) -> Option<Self> {
         let up = capture.up;
         let across = if up.x.abs() < 0.9 { Vector3::x() } else { Vector3::z() };
         let first = (across - up * up.dot(&across)).normalize();
@@ -145,11 +161,12 @@ impl Round {
         let next = angles.iter().skip(1).chain(std::iter::once(&around));
         let largest_gap = angles.iter().zip(next).map(|(a, b)| b - a).fold(0.0, f64::max);
         let turn: f64 = cameras.windows(2).map(|pair| signed_angle(pair[1][0] - pair[0][0])).sum();
-        (largest_gap <= LARGEST_GAP).then(|| Self {
+        (largest_gap <= options.largest_gap).then(|| Self {
             focus: capture.focus,
             axes,
             start: cameras[start][0],
             direction: if turn < 0.0 { -1.0 } else { 1.0 },
+            width: options.round_width,
             cameras,
         })
     }
@@ -160,7 +177,7 @@ impl Round {
         let (mut distance, mut height, mut total) = (0.0, 0.0, 0.0);
         for [at, camera_distance, camera_height] in &self.cameras {
             // A Gaussian around the circle (von Mises).
-            let weight = (((angle - at).cos() - 1.0) / (ROUND_WIDTH * ROUND_WIDTH)).exp();
+            let weight = (((angle - at).cos() - 1.0) / (self.width * self.width)).exp();
             distance += weight * camera_distance;
             height += weight * camera_height;
             total += weight;
@@ -178,20 +195,22 @@ fn signed_angle(angle: f64) -> f64 {
 struct Walk {
     /// How far along the path each camera is, 0 to 1; its centre; the direction of its view.
     cameras: Vec<(f64, Vector3<f64>, Vector3<f64>)>,
+    /// How far along the path, as a part of it, cameras count.
+    width: f64,
 }
 
 impl Walk {
-    fn of(capture: &Capture<'_>, start: usize) -> Self {
+    fn of(capture: &Capture<'_>, start: usize, options: &PathOptions) -> Self {
         let poses: Vec<&Pose> = capture.images.iter().map(|(_, image)| &image.pose).collect();
-        let centers: Vec<Vector3<f64>> = poses.iter().map(|pose| pose.center()).collect();
-        let order = shorter_order(&centers);
+        let centres: Vec<Vector3<f64>> = poses.iter().map(|pose| pose.center()).collect();
+        let order = shorter_order(&centres, options.much_shorter);
         // As much of the path around the start as can be shown at ease.
         let at = order.iter().position(|&k| k == start).unwrap_or(0);
-        let hop = |k: usize| (centers[order[k + 1]] - centers[order[k]]).norm();
+        let hop = |k: usize| (centres[order[k + 1]] - centres[order[k]]).norm();
         let (mut first, mut last, mut length) = (at, at, 0.0);
         loop {
             let (before, after) = (first > 0, last + 1 < order.len());
-            if !(before || after) || length > LONGEST_PATH * capture.depth {
+            if !(before || after) || length > options.longest_path * capture.depth {
                 break;
             }
             // Evenly to both sides, as long as there are two.
@@ -208,18 +227,18 @@ impl Walk {
             .map(|k| {
                 let part = if length > 0.0 { so_far / length } else { 0.5 };
                 so_far += if k < last { hop(k) } else { 0.0 };
-                (part, centers[order[k]], poses[order[k]].forward())
+                (part, centres[order[k]], poses[order[k]].forward())
             })
             .collect();
-        Self { cameras }
+        Self { cameras, width: options.path_width }
     }
 
     /// Position and direction of view at `at` (0 to 1).
     fn at(&self, at: f64) -> (Vector3<f64>, Vector3<f64>) {
         let (mut position, mut forward, mut total) = (Vector3::zeros(), Vector3::zeros(), 0.0);
-        for (part, center, direction) in &self.cameras {
-            let weight = (-0.5 * ((at - part) / PATH_WIDTH).powi(2)).exp() + 1e-12;
-            position += center * weight;
+        for (part, centre, direction) in &self.cameras {
+            let weight = (-0.5 * ((at - part) / self.width).powi(2)).exp() + 1e-12;
+            position += centre * weight;
             forward += direction * weight;
             total += weight;
         }
@@ -229,20 +248,20 @@ impl Walk {
     }
 }
 
-/// The order of capture, unless going along the longest extent of the cameras is much shorter: photographs are often
-/// not in any order.
-fn shorter_order(centers: &[Vector3<f64>]) -> Vec<usize> {
-    let captured: Vec<usize> = (0..centers.len()).collect();
-    let mean = centers.iter().sum::<Vector3<f64>>() / centers.len() as f64;
-    let scatter: Matrix3<f64> = centers.iter().map(|c| (c - mean) * (c - mean).transpose()).sum();
+/// The order of capture, unless going along the longest extent of the cameras is shorter than the part `much_shorter` of that:
+/// photographs are often not in any order.
+fn shorter_order(centres: &[Vector3<f64>], much_shorter: f64) -> Vec<usize> {
+    let captured: Vec<usize> = (0..centres.len()).collect();
+    let mean = centres.iter().sum::<Vector3<f64>>() / centres.len() as f64;
+    let scatter: Matrix3<f64> = centres.iter().map(|c| (c - mean) * (c - mean).transpose()).sum();
     let eigen = scatter.symmetric_eigen();
     let axis = eigen.eigenvectors.column(eigen.eigenvalues.imax()).into_owned();
     let mut along = captured.clone();
-    along.sort_by(|&a, &b| axis.dot(&centers[a]).total_cmp(&axis.dot(&centers[b])));
+    along.sort_by(|&a, &b| axis.dot(&centres[a]).total_cmp(&axis.dot(&centres[b])));
     let length = |order: &[usize]| -> f64 {
-        order.windows(2).map(|pair| (centers[pair[1]] - centers[pair[0]]).norm()).sum()
+        order.windows(2).map(|pair| (centres[pair[1]] - centres[pair[0]]).norm()).sum()
     };
-    if length(&along) < 0.6 * length(&captured) { along } else { captured }
+    if length(&along) < much_shorter * length(&captured) { along } else { captured }
 }
 
 #[cfg(test)]

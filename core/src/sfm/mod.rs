@@ -28,7 +28,6 @@ mod gate;
 mod geometry;
 mod global_positioning;
 mod incremental;
-mod level;
 mod levenberg_marquardt;
 mod map;
 mod mapper;

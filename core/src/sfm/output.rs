@@ -2,10 +2,9 @@
 
 use nalgebra::Vector3;
 
-use crate::camera::{Image, Point2D, Point3D, SparseModel};
+use crate::camera::{Image, Point2D, Point3D, SparseModel, gravity, levelling};
 use crate::video::Frames;
 
-use super::level::{gravity, levelling};
 use super::map::{Keypoints, Map};
 use crate::statistics::median;
 

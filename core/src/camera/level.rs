@@ -2,7 +2,7 @@
 
 use nalgebra::{Matrix3, UnitQuaternion, Vector3};
 
-use crate::camera::Pose;
+use super::Pose;
 
 /// How much the images' own down directions count against the rule that image rows are level. Small: they decide only
 /// where the rows of all images are parallel and leave a choice.
