@@ -1,4 +1,4 @@
-//! One map per frame, before anything is known of the cameras: from the network, or given by the user.
+//! A map for every frame, before anything is known of the cameras: from the network, or given by the user.
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -15,26 +15,28 @@ use crate::control::Control;
 use crate::error::{Error, ErrorKind, Result};
 use crate::masks::{LEAST_COVERAGE, coverage, find_masks, intersection_over_union, read_mask};
 use crate::stage::Stage;
+use crate::video::Frames;
 
 /// Where masks come from.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
-pub struct BackgroundOptions {
+pub struct MaskOptions {
     /// The network's file; `None` = the installed one ([`find_model`]).
     pub model: Option<PathBuf>,
     /// A folder of masks to use instead of the network: one for every picture, see [`crate::masks::find_mask`].
     pub masks: Option<PathBuf>,
 }
 
-impl BackgroundOptions {
-    /// What is wanted by one who asks for removal, or names a folder of masks; these need no `model`.
+impl MaskOptions {
+    /// The options of a user who asked for the background to be removed, or named a folder of masks; with a folder,
+    /// `model` is not needed. `None` if the user did neither.
     pub fn wanted(asked: bool, model: Option<&Path>, masks: Option<&Path>) -> Option<Self> {
         let model = model.filter(|_| masks.is_none());
         (asked || masks.is_some())
             .then(|| Self { model: model.map(Path::to_owned), masks: masks.map(Path::to_owned) })
     }
 
-    /// Says before any work whether masks can be had.
+    /// Whether masks can be made; asked before any work is done.
     ///
     /// # Errors
     /// [`ErrorKind::NotFound`] if the weights or the folder are not there.
@@ -50,77 +52,103 @@ impl BackgroundOptions {
     }
 }
 
-/// A map for every frame: how likely each pixel is object, stretched over the frame.
+/// A map for every frame: the probability of each pixel to be object. A map covers its whole frame, at any size.
 #[derive(Debug, Clone)]
 pub struct FrameMasks {
-    /// 255 = object; of any size.
+    /// 255 = certainly object.
     pub maps: Vec<GrayImage>,
-    /// Whether they were given by the user, and are thus final.
+    /// Whether the user gave them: they are taken as they are.
     pub given: bool,
-    /// How far neighbouring frames agree: mean intersection over union.
+    /// Mean overlap (intersection over union) of the maps of neighbouring frames.
     pub agreement: f64,
-    /// Frames whose map was replaced by its neighbours', who agree with each other and not with it.
+    /// Frames whose map was replaced by the mean of its neighbours', because they agree with each other and not with
+    /// it.
     pub replaced: usize,
 }
 
-/// Pictures that the network looks at side by side: reading one keeps a thread busy while another is looked at, and each needs
-/// some 150 MB.
-const MOST_AT_ONCE: usize = 4;
-/// A map counts as object from here on.
+/// A pixel of a map is object if its value is greater.
 const OBJECT: u8 = 127;
-/// A frame that overlaps less than this with both neighbours,
-const FLICKER: f64 = 0.3;
-/// who overlap at least this much with each other, was misjudged.
-const STEADY: f64 = 0.6;
-/// Features within this many pixels (of 320) of the object count: edges of the object are its own.
-const FEATURE_MARGIN: usize = 8;
+
+/// What is made of the maps of single frames. Chosen by hand.
+#[derive(Debug, Clone, PartialEq)]
+struct FrameMaskOptions {
+    /// Number of pictures that go through the network at the same time, at most. One is read while another is computed;
+    /// each needs some 150 MB.
+    most_at_once: usize,
+    /// The network is taken to be wrong in a frame whose map overlaps (intersection over union) less than this with
+    /// both neighbours',
+    flicker: f64,
+    /// if these overlap more than this with each other.
+    steady: f64,
+    /// Features this near to the object (pixels of 320) are kept: those at its edge belong to it.
+    feature_margin: usize,
+}
+
+impl Default for FrameMaskOptions {
+    fn default() -> Self {
+        Self { most_at_once: 4, flicker: 0.3, steady: 0.6, feature_margin: 8 }
+    }
+}
 
 impl FrameMasks {
-    /// The maps of `count` pictures that `picture` reads, by the network or from the folder of masks. `sequential` pictures
-    /// are the frames of a video.
+    /// The maps of the pictures `names`, which `picture` reads by their index: by the network, or from the folder of
+    /// masks. `sequential` pictures are the frames of a video.
     ///
     /// # Errors
-    /// [`ErrorKind::NotFound`] without weights, or if a picture has no mask; what reading pictures and the network report;
-    /// [`ErrorKind::Cancelled`].
+    /// [`ErrorKind::NotFound`] without weights, or if a picture has no mask; what reading pictures and the network
+    /// report; [`ErrorKind::Cancelled`].
     pub fn make(
         names: &[String],
         picture: &(dyn Fn(usize) -> Result<RgbImage> + Sync),
         sequential: bool,
-        options: &BackgroundOptions,
+        options: &MaskOptions,
         control: &Control,
     ) -> Result<Self> {
+        let fixed = FrameMaskOptions::default();
         let maps = match &options.masks {
             Some(folder) => given(names, folder)?,
-            None => found(names.len(), picture, options.model.as_deref(), control)?,
+            None => found(names.len(), picture, options.model.as_deref(), fixed.most_at_once, control)?,
         };
         let mut masks = Self { maps, given: options.masks.is_some(), agreement: 1.0, replaced: 0 };
         if sequential && !masks.given {
-            masks.replaced = steady(&mut masks.maps);
+            masks.replaced = steady(&mut masks.maps, &fixed);
         }
         masks.agreement = agreement(&masks.maps);
         Ok(masks)
     }
 
-    /// Number of frames in which an object was found.
+    /// The maps of `frames`, with which [`mask_frames`](super::mask_frames) and
+    /// [`reconstruct_object`](super::reconstruct_object) begin.
+    ///
+    /// # Errors
+    /// Those of [`make`](Self::make).
+    pub fn of(frames: &Frames, options: &MaskOptions, control: &Control) -> Result<Self> {
+        let names: Vec<String> = frames.frames.iter().map(|f| f.name.clone()).collect();
+        Self::make(&names, &|i| frames.rgb(i), frames.is_sequential(), options, control)
+    }
+
+    /// Number of frames in which there is an object.
     pub fn found(&self) -> usize {
         self.maps.iter().filter(|m| coverage(m) > LEAST_COVERAGE).count()
     }
 
-    /// What to keep features on: the object and a little around it (255), 320 x 320.
+    /// Where features are kept (255): on the object and a little around it. 320 x 320.
     pub fn for_features(&self) -> Vec<GrayImage> {
-        self.maps.iter().map(widened).collect()
+        let margin = FrameMaskOptions::default().feature_margin;
+        self.maps.iter().map(|map| widened(map, margin)).collect()
     }
 }
 
-fn widened(map: &GrayImage) -> GrayImage {
+/// The object with `margin` pixels around it, 320 x 320.
+fn widened(map: &GrayImage, margin: usize) -> GrayImage {
     let side = NETWORK_SIDE as usize;
     let small = match map.dimensions() {
         (NETWORK_SIDE, NETWORK_SIDE) => map.clone(),
         _ => resize(map, NETWORK_SIDE, NETWORK_SIDE, FilterType::Triangle),
     };
     let mut plane: Vec<f32> = small.as_raw().iter().map(|v| f32::from(u8::from(*v > OBJECT))).collect();
-    box_mean(&mut plane, side, side, FEATURE_MARGIN);
-    // A single pixel in the window leaves 1/289; rounding of the running sums far less.
+    box_mean(&mut plane, side, side, margin);
+    // One pixel of object in the window of 17 x 17 makes a mean of 1/289; rounding of the running sums makes far less.
     GrayImage::from_fn(NETWORK_SIDE, NETWORK_SIDE, |x, y| {
         image::Luma([255 * u8::from(plane[y as usize * side + x as usize] > 1e-3)])
     })
@@ -130,9 +158,10 @@ fn found(
     count: usize,
     picture: &(dyn Fn(usize) -> Result<RgbImage> + Sync),
     model: Option<&Path>,
+    most_at_once: usize,
     control: &Control,
 ) -> Result<Vec<GrayImage>> {
-    let lanes = rayon::current_num_threads().clamp(1, MOST_AT_ONCE);
+    let lanes = rayon::current_num_threads().clamp(1, most_at_once.max(1));
     let networks = SaliencyNetwork::open(&find_model(model)?)?.side_by_side(lanes);
     let done = AtomicUsize::new(0);
     let map = |network: &SaliencyNetwork, frame: usize| {
@@ -160,11 +189,13 @@ fn given(names: &[String], folder: &Path) -> Result<Vec<GrayImage>> {
 }
 
 /// Replaces what flickers: maps of single frames that contradict both neighbours. Returns how many.
-fn steady(maps: &mut [GrayImage]) -> usize {
+fn steady(maps: &mut [GrayImage], options: &FrameMaskOptions) -> usize {
     let flickers: Vec<usize> = (1..maps.len().saturating_sub(1))
         .filter(|&k| {
             let overlap = |a: usize, b: usize| intersection_over_union(&maps[a], &maps[b]);
-            overlap(k - 1, k) < FLICKER && overlap(k, k + 1) < FLICKER && overlap(k - 1, k + 1) > STEADY
+            overlap(k - 1, k) < options.flicker
+                && overlap(k, k + 1) < options.flicker
+                && overlap(k - 1, k + 1) > options.steady
         })
         .collect();
     for &k in &flickers {
@@ -203,12 +234,12 @@ mod tests {
     fn a_frame_that_contradicts_both_neighbours_takes_theirs() {
         let mut maps = vec![square(100), square(105), GrayImage::new(320, 320), square(115), square(120)];
         let before = agreement(&maps);
-        assert_eq!(steady(&mut maps), 1);
+        assert_eq!(steady(&mut maps, &FrameMaskOptions::default()), 1);
         assert!(intersection_over_union(&maps[2], &square(110)) > 0.7);
         assert!(agreement(&maps) > before);
         // An object that leaves for good is no flicker.
         let mut leaves = vec![square(100), square(105), GrayImage::new(320, 320), GrayImage::new(320, 320)];
-        assert_eq!(steady(&mut leaves), 0);
+        assert_eq!(steady(&mut leaves, &FrameMaskOptions::default()), 0);
     }
 
     #[test]
@@ -224,7 +255,7 @@ mod tests {
     fn given_masks_must_be_there_for_every_picture() {
         let folder = tempfile::tempdir().unwrap();
         let names = ["frame_000001.jpg".to_owned(), "frame_000004.jpg".to_owned()];
-        let options = BackgroundOptions { masks: Some(folder.path().to_owned()), model: None };
+        let options = MaskOptions { masks: Some(folder.path().to_owned()), model: None };
         write_mask(&folder.path().join("frame_000001.png"), &square(10)).unwrap();
         let make = || {
             let unread = |_| Err(Error::new(ErrorKind::Internal, "no picture is needed"));
@@ -239,7 +270,7 @@ mod tests {
         write_mask(&folder.path().join("000004.png"), &square(20)).unwrap();
         let masks = make().unwrap();
         assert!(masks.given && masks.maps[1] == square(20));
-        let none = BackgroundOptions { masks: Some(folder.path().join("no")), model: None };
+        let none = MaskOptions { masks: Some(folder.path().join("no")), model: None };
         assert_eq!(none.check().unwrap_err().kind(), ErrorKind::NotFound);
     }
 }

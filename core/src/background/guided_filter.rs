@@ -1,7 +1,7 @@
 //! Smoothing that stops at the edges of a picture: the guided filter with colour guidance (He, Sun & Tang, TPAMI 2013).
 //!
-//! Filtering evidence for two labels with it and comparing is as good as minimising an energy with a contrast term
-//! (Rhemann et al., "Fast cost-volume filtering", CVPR 2011), in linear time.
+//! To smooth the log odds of two labels with it and take the likelier label is as good as to minimise an energy with a
+//! contrast term (Rhemann et al., "Fast cost-volume filtering", CVPR 2011), in linear time.
 
 /// A plane of numbers, row by row.
 pub(super) type Plane = Vec<f32>;
@@ -155,18 +155,18 @@ mod tests {
     }
 
     #[test]
-    fn evidence_spreads_to_the_edge_of_the_picture_and_not_over_it() {
+    fn odds_spread_to_the_edge_of_the_picture_and_not_over_it() {
         let (width, height) = (40, 20);
         let rgb: Vec<[u8; 3]> =
             (0..width * height).map(|k| if k % width < 17 { [200, 40, 40] } else { [40, 60, 200] }).collect();
-        // The evidence ends two pixels too far to the right.
-        let evidence: Plane = (0..width * height).map(|k| if k % width < 19 { 1.0 } else { -1.0 }).collect();
+        // The odds change two pixels too far to the right.
+        let odds: Plane = (0..width * height).map(|k| if k % width < 19 { 1.0 } else { -1.0 }).collect();
         let filter = GuidedFilter::new(&rgb, width, height, 6, 1e-3);
-        let out = filter.apply(&evidence);
+        let out = filter.apply(&odds);
         let at = |x: usize| out[10 * width + x];
         assert!(at(16) > 0.9, "{}", at(16));
-        // A window with n columns of the right colour fits their mean, (2 - (n - 2)) / n (1 for n = 1), to all of them; the
-        // windows around column 17 have 1 to 13.
+        // A window with n columns of the right colour fits their mean, (2 - (n - 2)) / n (1 for n = 1), to all of them;
+        // the windows around column 17 have 1 to 13.
         let exact = (1..=13).map(|n| f32::min(1.0, (4.0 - n as f32) / n as f32)).sum::<f32>() / 13.0;
         assert!((at(17) - exact).abs() < 0.03 && exact < -0.17, "{} {exact}", at(17));
         assert!(at(22) < -0.5, "{}", at(22));

@@ -1,23 +1,24 @@
-//! Background removal: masks of the object in every picture, on which all views agree.
+//! Masks of the object in every picture, on which all views agree: what `--remove-background` is done with.
 //!
 //! ```text
-//! frames ─ network, frame_masks ─▶ a map per frame ─ object_poses ─▶ SparseModel ─ camera::undistort ─▶ PINHOLE frames
-//!        ─ quick_scene ─ evidence (votes, support_plane): which Gaussians are the object ─ views, guided_filter ─▶ a mask per
-//!        PINHOLE frame
+//! frames ─ network, frame_masks ─▶ a map for every frame
+//!        ─ object_poses ─▶ SparseModel ─ camera::undistort ─▶ PINHOLE frames
+//!        ─ quick_scene ─ labelling, support_plane ─▶ which Gaussians belong to the object
+//!        ─ views, guided_filter, mask_making ─▶ a mask for every PINHOLE frame
 //! ```
 //!
-//! In: frames, and the network's weights ([`find_model`]) or masks of the user's own. Out: `masks/` beside the undistorted
-//! pictures, which training takes as their alpha, and a contact sheet. Masks ([`crate::masks`]) are 8-bit grey, 255 = object. Everything
-//! computes on the current rayon pool; results do not depend on its number of threads.
+//! In: frames, and the network's weights ([`find_model`]) or masks of the user's own. Out: `masks/` beside the
+//! undistorted pictures, which training takes as their alpha, and a contact sheet. Masks ([`crate::masks`]) are 8-bit
+//! grey, 255 = object. Everything computes on the current rayon pool; results do not depend on its number of threads.
 
-mod evidence;
 mod frame_masks;
 mod guided_filter;
+mod labelling;
+mod mask_making;
 mod network;
 mod object_poses;
 mod outside;
 mod quick_scene;
-mod remove;
 mod sheet;
 mod support_plane;
 #[cfg(test)]
@@ -25,9 +26,9 @@ mod tests;
 mod views;
 mod weights;
 
-pub use frame_masks::{BackgroundOptions, FrameMasks};
+pub use frame_masks::{FrameMasks, MaskOptions};
+pub use mask_making::{MASKS, MaskReport, mask_dataset, mask_frames};
 pub use network::{NETWORK_SIDE, SaliencyNetwork};
 pub use object_poses::{ObjectPoses, PosesFrom, reconstruct_object};
 pub use outside::ObjectOutline;
-pub use remove::{BackgroundReport, MASKS, mask_dataset, mask_frames, remove_background};
 pub use weights::{MODEL_FILE, MODEL_SHA256, MODEL_VARIABLE, find_model, set_model_place};

@@ -1,9 +1,9 @@
-//! The network that finds the most salient object of one picture: U²-Net (Qin et al., Pattern Recognition 2020) and what
-//! has its contract, run by `rten`.
+//! The network that finds the most salient object of one picture: U²-Net (Qin et al., Pattern Recognition 2020) or
+//! another with the same input and output, run by `rten`.
 //!
 //! Input: 1 x 3 x 320 x 320, the picture resized (aspect ratio not kept), divided by its largest value, then by channel
-//! (v - mean) / deviation of ImageNet. Output: the first map, 1 x 1 x 320 x 320, after a sigmoid. It is not stretched to
-//! the full range: a picture without an object would then get a mask all the same.
+//! (v - mean) / deviation of ImageNet. Output: the first map, 1 x 1 x 320 x 320, after a sigmoid. It is not stretched
+//! to the full range: a picture without an object would then get a mask all the same.
 
 #[cfg(feature = "background")]
 mod session;
@@ -22,6 +22,7 @@ use session::Session;
 
 /// Side of the network's pictures in pixels.
 pub const NETWORK_SIDE: u32 = 320;
+/// Mean and standard deviation of the colours (0 to 1) of ImageNet, with which the network was trained.
 const MEAN: [f32; 3] = [0.485, 0.456, 0.406];
 const DEVIATION: [f32; 3] = [0.229, 0.224, 0.225];
 
@@ -34,7 +35,7 @@ impl SaliencyNetwork {
     /// Reads an ONNX file.
     ///
     /// # Errors
-    /// [`ErrorKind::NotFound`], [`ErrorKind::Io`]; [`ErrorKind::InvalidFile`] if it is no network with this contract;
+    /// [`ErrorKind::NotFound`], [`ErrorKind::Io`]; [`ErrorKind::InvalidFile`] if it is no network with this input and output;
     /// [`ErrorKind::Unsupported`] in a library that was built without the feature `background`.
     pub fn open(path: &Path) -> Result<Self> {
         let unusable = |why: String| {
@@ -42,19 +43,19 @@ impl SaliencyNetwork {
                 .hint("an ONNX file with the inputs and outputs of U²-Net (320 x 320) is needed")
         };
         let network = Self { session: Session::open(read_model(path)?, unusable)? };
-        // A model of another size is found out before a video was decoded for it.
+        // A model of another size is refused here, before a video is decoded for it.
         network.saliency(&RgbImage::new(8, 8)).map_err(|e| unusable(e.message().to_owned()))?;
         Ok(network)
     }
 
-    /// The same network so many times, for pictures side by side; each has its part of the threads.
+    /// The same network `count` times, for as many pictures at the same time; each has its part of the threads.
     pub(super) fn side_by_side(&self, count: usize) -> Vec<Self> {
         let threads = (rayon::current_num_threads() / count.max(1)).max(1);
         let own = |_| Self { session: self.session.with_threads(threads) };
         (0..count.max(1)).map(own).collect()
     }
 
-    /// How likely each pixel belongs to the object, 255 = certainly, 320 x 320 pixels stretched over the picture.
+    /// The probability (0 to 255) of each pixel to belong to the object. 320 x 320 pixels that cover the whole picture.
     ///
     /// # Errors
     /// [`ErrorKind::Internal`] if the network cannot be run.
@@ -88,8 +89,8 @@ fn input_of(picture: &RgbImage) -> Vec<f32> {
 
 #[cfg(all(test, feature = "background"))]
 mod tests {
+    use super::super::weights::find_model;
     use super::*;
-    use crate::background::find_model;
     use image::Rgb;
 
     #[test]

@@ -16,7 +16,7 @@ use crate::video::Frames;
 pub enum PosesFrom {
     /// Features on the object.
     Object,
-    /// Features of the whole frames: the masks are for training only.
+    /// Features of the whole frames; the masks are used in training only.
     Frame,
 }
 
@@ -37,15 +37,18 @@ impl ObjectPoses {
     }
 }
 
-/// Masks of neighbouring frames that agree less than this (mean intersection over union) would cut features at random.
+/// If the maps of neighbouring frames overlap less than this (mean intersection over union), which features they keep
+/// is a matter of chance. Chosen by hand.
 const LEAST_AGREEMENT: f64 = 0.6;
-/// Features on the object that a frame must have (median) to place it as well as the whole frame would.
+/// Number of features on the object that a frame must have (median) for its pose to be as good as from the whole frame.
+/// Chosen by hand.
 const LEAST_FEATURES: usize = 1000;
-/// The same for masks that the user gave: they are what is wanted.
+/// The same for masks that the user gave, who wants them to be used. Chosen by hand.
 const LEAST_FEATURES_GIVEN: usize = 300;
 
-/// Finds the cameras of `frames` from features on the object; from whole frames if the masks of single frames are unsure,
-/// if too few features are on the object, or if no sound model comes of them. The warning says which.
+/// Finds the cameras of `frames` from features on the object; from whole frames if the maps of neighbouring frames
+/// contradict each other, if too few features are on the object, or if these make no sound model. The warning says
+/// which.
 ///
 /// # Errors
 /// Those of [`sfm::reconstruct_with_tags`].

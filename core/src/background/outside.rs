@@ -1,4 +1,4 @@
-//! What lies outside the object: points and splats that the masks of the views that see them do not show.
+//! What lies outside the object: points and splats that views see, but not within their masks.
 
 use image::GrayImage;
 use nalgebra::Vector3;
@@ -12,21 +12,21 @@ use crate::raster;
 use crate::splats::Splats;
 use crate::train::Dataset;
 
-/// The part of the views that see a splat in whose masks it must be: the visual hull of the final masks, which a few wrong
-/// ones must not carve.
+/// A splat is inside if it is within the masks of this part (0 to 1) of the views that see it. With all of them (the
+/// visual hull) a few wrong masks would cut off what is there. Chosen by hand.
 const AGREEMENT: f64 = 0.85;
-/// A splat that fewer views see than this part of all is outside: near a camera, or beside all pictures, where one or two that
-/// happen to look across the object are no proof of it;
+/// A splat that fewer views see than this part (0 to 1) of all is outside: it is close to a camera, or beside most
+/// pictures, and that one or two views see it within their masks says little. Chosen by hand.
 const LEAST_SEEING: f64 = 0.1;
-/// but as many as this see enough.
+/// So many views are enough, however many there are. Chosen by hand.
 const ENOUGH_SEEING: u32 = 5;
-/// Masks are widened by this part of their long side: a splat at the very edge belongs to the object.
+/// Masks are widened by this part of their long side: a splat at the very edge belongs to the object. Chosen by hand.
 const MARGIN: f64 = 0.004;
 
 /// The masks of a capture, for asking where the object is.
 pub struct ObjectOutline {
     views: Vec<(raster::View, Vec<u64>)>,
-    /// Views that must see what is inside.
+    /// Number of views that must see a point for it to be inside.
     least_seeing: u32,
 }
 
@@ -49,7 +49,7 @@ impl ObjectOutline {
         Ok((!views.is_empty()).then(|| Self::new(views)))
     }
 
-    /// Of views and the bits of their masks, row by row.
+    /// From views and the bits of their masks, row by row.
     fn new(views: Vec<(raster::View, Vec<u64>)>) -> Self {
         let least_seeing =
             (LEAST_SEEING * views.len() as f64).ceil().clamp(1.0, f64::from(ENOUGH_SEEING)) as u32;
@@ -89,14 +89,14 @@ impl ObjectOutline {
     }
 }
 
-/// One bit a pixel, row by row; object and a margin around it.
+/// One bit a pixel, row by row: 1 on the object and on a margin around it.
 fn bits(mask: &GrayImage) -> Vec<u64> {
     let (width, height) = (mask.width() as usize, mask.height() as usize);
     let radius = ((MARGIN * width.max(height) as f64).round() as usize).max(1);
     let mut plane: Vec<f32> = mask.as_raw().iter().map(|v| f32::from(u8::from(*v > 127))).collect();
     super::guided_filter::box_mean(&mut plane, width, height, radius);
     let mut bits = vec![0u64; plane.len().div_ceil(64)];
-    // One pixel of the window is far above the rounding of its running sum.
+    // One pixel of object in the window makes twice as much; rounding of the running sums makes far less.
     let least = 0.5 / ((2 * radius + 1) * (2 * radius + 1)) as f32;
     for (k, value) in plane.iter().enumerate() {
         bits[k / 64] |= u64::from(*value > least) << (k % 64);
@@ -108,8 +108,8 @@ fn bits(mask: &GrayImage) -> Vec<u64> {
 mod tests {
     use super::*;
 
-    /// Cameras side by side, 0.1 apart, that look along z; all of their pictures are object but for the right half of those
-    /// `without`.
+    /// Cameras side by side, 0.1 apart, that look along z; all of their pictures are object but for the right half of
+    /// those `without`.
     fn outline(count: usize, without: usize) -> ObjectOutline {
         let view = |i: usize| {
             let camera = raster::View {

@@ -1,5 +1,6 @@
-//! A quick scene of all that the pictures show, object and background. Its Gaussians end where surfaces end, which neither
-//! sparse points nor small depth maps do: seen through the cameras, values given to Gaussians become values of pixels.
+//! A quickly trained scene of all that the pictures show, object and background. Its Gaussians end where surfaces end,
+//! as neither sparse points nor small depth maps do. A value that is given to each Gaussian becomes a value of each
+//! pixel by rendering.
 
 use nalgebra::Vector3;
 
@@ -8,17 +9,20 @@ use crate::error::Result;
 use crate::raster::load_for_viewing;
 use crate::raster::{self, DeviceChoice, Rasteriser};
 use crate::splats::{SH_C0, Splats, sh_coefficients};
-use crate::stage::Stage as PipelineStage;
+use crate::stage::Stage;
 use crate::train::{Dataset, TrainOptions, Trainer};
 
-/// Long side of the pictures in training. Edges are found on the pictures afterwards, and what is trained on finer ones needs
-/// more steps to become as even.
+/// Long side (pixels) of the pictures in training. Masks are fitted to edges afterwards, and larger pictures need more
+/// steps to make surfaces as even. Chosen by hand.
 const SIDE: u32 = 400;
-/// Steps for each picture, and least and most of them: enough for surfaces to be in their places; colours need not be finished.
+/// Number of training steps for each picture. Enough for surfaces to be in their places; colours need not be finished.
+/// Chosen by hand.
 const STEPS_PER_PICTURE: u32 = 6;
+/// Least and most number of steps. Chosen by hand.
 const STEPS: (u32, u32) = (300, 1000);
+/// Number of Gaussians at most. Chosen by hand.
 const GAUSSIANS: u32 = 50_000;
-/// Less opaque Gaussians say nothing.
+/// Gaussians of less opacity (0 to 1) are left out: they show no surface. Chosen by hand.
 const LEAST_OPACITY: f32 = 0.1;
 
 /// A trained scene.
@@ -43,7 +47,7 @@ impl QuickScene {
             max_resolution: Some(SIDE),
             ..TrainOptions::default()
         };
-        // Its own reports are of a stage that is yet to come.
+        // The trainer would report progress of the training stage, which is yet to come.
         let quiet = Control::new().with_cancel(control.cancel_token().clone());
         let mut trainer = Trainer::new(dataset, options, raster::open(&DeviceChoice::Cpu)?, &quiet)?;
         while !trainer.is_finished() {
@@ -51,19 +55,14 @@ impl QuickScene {
             let done = trainer.steps_done();
             if done.is_multiple_of(50) {
                 let message = format!("step {done} of {steps}");
-                control.progress_with(
-                    PipelineStage::Sfm,
-                    "a quick scene",
-                    done as f32 / steps as f32,
-                    message,
-                );
+                control.progress_with(Stage::Sfm, "a quick scene", done as f32 / steps as f32, message);
             }
         }
         trainer.statistics()?;
         Ok(Self::of(trainer.splats()?))
     }
 
-    /// Of any splats: those that are opaque enough to say something.
+    /// From any splats: those that are opaque enough to show a surface.
     pub(super) fn of(mut splats: Splats) -> Self {
         let least = (LEAST_OPACITY / (1.0 - LEAST_OPACITY)).ln();
         let opacities = splats.opacities.clone();
@@ -72,13 +71,13 @@ impl QuickScene {
         Self { splats, centres }
     }
 
-    /// The colour (about 0 to 1) of a Gaussian as it is seen from everywhere.
+    /// The colour (about 0 to 1) of a Gaussian without the part that depends on the direction of view.
     pub(super) fn colour(&self, gaussian: usize) -> [f32; 3] {
         let sh = &self.splats.sh[gaussian * sh_coefficients(self.splats.sh_degree) * 3..];
         std::array::from_fn(|c| 0.5 + SH_C0 * sh[c])
     }
 
-    /// The scene with three values (0 to 1) in place of each Gaussian's colour, ready to be seen.
+    /// The scene with three values (0 to 1) in place of each Gaussian's colour, ready to be rendered.
     pub(super) fn painted(&self, values: impl Fn(usize) -> [f32; 3]) -> Result<Painted> {
         let sh = (0..self.splats.len()).flat_map(|i| values(i).map(|v| (v - 0.5) / SH_C0)).collect();
         let splats = Splats { sh_degree: 0, sh, ..self.splats.clone() };
@@ -94,8 +93,8 @@ pub(super) struct Painted {
 }
 
 impl Painted {
-    /// By pixel of `view`, row by row: the three values, each weighed by how much its Gaussian contributes, and the sum of
-    /// these weights (0 to 1).
+    /// By pixel of `view`, row by row: the sums of the three values of all Gaussians, weighted by how much each
+    /// contributes to the pixel, and the sum of these weights (0 to 1).
     pub(super) fn seen_by(&mut self, view: &raster::View) -> Result<Vec<[f32; 4]>> {
         Ok(self.rasteriser.render(view, 0, [0.0; 3])?.rgba)
     }

@@ -1,4 +1,4 @@
-//! The contact sheet on which people see at once whether the masks are right.
+//! The contact sheet: all masks at a glance.
 
 use std::path::Path;
 
@@ -8,14 +8,16 @@ use image::{GrayImage, Rgb, RgbImage};
 use crate::error::Result;
 use crate::jpeg;
 
-/// Long side of a picture on the sheet.
+/// Long side of a picture on the sheet, pixels.
 const THUMBNAIL: u32 = 144;
+/// Pixels between pictures.
 const GAP: u32 = 4;
+/// Colour of the sheet.
 const SHEET: Rgb<u8> = Rgb([24, 24, 24]);
-/// What the background of a picture becomes.
+/// The colour (0 to 255) that tints the background of a picture.
 const REMOVED: [f32; 3] = [30.0, 90.0, 200.0];
 
-/// A picture for the sheet: what is removed becomes blue.
+/// A picture for the sheet: its background becomes blue.
 pub(super) fn thumbnail(picture: &RgbImage, mask: &GrayImage) -> RgbImage {
     let long = picture.width().max(picture.height()).max(1);
     let scaled = |side: u32| (u64::from(side) * u64::from(THUMBNAIL) / u64::from(long)).max(1) as u32;

@@ -1,9 +1,9 @@
-//! The surface that the object stands on: the highest nearly level plane of scene points near what the cameras look at
-//! that does not itself belong to the object and has nothing of it below.
+//! The surface on which the object stands: of the nearly level planes near the place at which the cameras look, the
+//! highest that is not a part of the object itself and has nothing of the object below it.
 
 use nalgebra::{Matrix3, Vector3};
 
-use super::evidence::Stage;
+use crate::camera::Gaze;
 use crate::random::Random;
 use crate::statistics::{SIGMA_OF_MAD, median};
 
@@ -25,30 +25,64 @@ impl SupportPlane {
     }
 }
 
-/// The normal is at most this far from the scene's up (its cosine).
-const LEVEL: f64 = 0.88;
-/// Points belong to a plane within this part of the distance to the cameras.
-const THICKNESS: f64 = 0.006;
-/// Points count by a Gaussian of this width around the focus, in units of the distance to the cameras.
-const WIDTH: f64 = 0.4;
-const CANDIDATES: usize = 4;
-const TRIALS: usize = 800;
-/// More points than this make no difference to where a plane is.
-const SAMPLE: usize = 20_000;
-/// A plane whose points are on average more salient belongs to the object.
-const MOST_SALIENT: f64 = 0.25;
-/// At most this part of what is salient may be below it.
-const MOST_BELOW: f64 = 0.2;
-/// The part of the (weighted) points that it must hold.
-const LEAST_SUPPORT: f64 = 0.04;
+/// When a plane carries the object. "The distance" is that of the cameras from the place at which they look
+/// ([`Gaze::distance`]). All chosen by hand.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct SupportPlaneOptions {
+    /// Least cosine of the angle between the normal and the scene's up: 28 degrees.
+    pub(super) level: f64,
+    /// Points this near to a plane, in units of the distance, belong to it.
+    pub(super) thickness: f64,
+    /// Standard deviation, in units of the distance, of the Gaussian around the focus by which points count; beyond the
+    /// distance itself they do not count at all.
+    pub(super) width: f64,
+    /// Number of planes that are looked at, the largest first.
+    pub(super) candidates: usize,
+    /// Number of triples of points that are tried for each.
+    pub(super) trials: usize,
+    /// Number of fits to its points that refine the best of them.
+    pub(super) refits: usize,
+    /// Number of points that are looked at: more make no difference to where a plane is.
+    pub(super) sample: usize,
+    /// Number of points without which there is no plane.
+    pub(super) least_points: usize,
+    /// A plane whose points have more than this mean saliency (0 to 1) belongs to the object.
+    pub(super) most_salient: f64,
+    /// Part (0 to 1) of all saliency that may be below the plane.
+    pub(super) most_below: f64,
+    /// Part (0 to 1) of the points, as they count, that the plane must hold.
+    pub(super) least_support: f64,
+}
+
+impl Default for SupportPlaneOptions {
+    fn default() -> Self {
+        Self {
+            level: 0.88,
+            thickness: 0.006,
+            width: 0.4,
+            candidates: 4,
+            trials: 800,
+            refits: 3,
+            sample: 20_000,
+            least_points: 50,
+            most_salient: 0.25,
+            most_below: 0.2,
+            least_support: 0.04,
+        }
+    }
+}
 
 /// Finds the plane among `points` with their saliency (0 to 1). `None` if there is none, as for an object on a plain
 /// ground, in the air, or filmed against the sky.
-pub(super) fn find(points: &[(Vector3<f64>, f64)], stage: &Stage) -> Option<SupportPlane> {
-    let stride = points.len().div_ceil(SAMPLE).max(1);
+pub(super) fn find(
+    points: &[(Vector3<f64>, f64)],
+    gaze: &Gaze,
+    options: &SupportPlaneOptions,
+) -> Option<SupportPlane> {
+    let stride = points.len().div_ceil(options.sample.max(1)).max(1);
     let weight = |p: &Vector3<f64>| {
-        let distance = (p - stage.focus).norm() / stage.distance;
-        if distance < 1.0 { (-0.5 * (distance / WIDTH).powi(2)).exp() } else { 0.0 }
+        let distance = (p - gaze.focus).norm() / gaze.distance;
+        if distance < 1.0 { (-0.5 * (distance / options.width).powi(2)).exp() } else { 0.0 }
     };
     let points: Vec<Weighted> = points
         .iter()
@@ -62,11 +96,11 @@ pub(super) fn find(points: &[(Vector3<f64>, f64)], stage: &Stage) -> Option<Supp
         .collect();
     let total: f64 = points.iter().map(|p| p.weight).sum();
     let salient: f64 = points.iter().map(|p| p.weight * p.saliency).sum();
-    let thickness = THICKNESS * stage.distance;
+    let thickness = options.thickness * gaze.distance;
     let mut left = points.clone();
     let mut best: Option<SupportPlane> = None;
-    for round in 0..CANDIDATES {
-        let Some(plane) = largest_plane(&left, stage, thickness, round as u64) else { break };
+    for round in 0..options.candidates {
+        let Some(plane) = largest_plane(&left, gaze, options, round as u64) else { break };
         let own: Vec<&Weighted> =
             left.iter().filter(|p| plane.height(&p.position).abs() < thickness).collect();
         let support: f64 = own.iter().map(|p| p.weight).sum();
@@ -76,9 +110,10 @@ pub(super) fn find(points: &[(Vector3<f64>, f64)], stage: &Stage) -> Option<Supp
             .filter(|p| plane.height(&p.position) < -2.0 * thickness)
             .map(|p| p.weight * p.saliency)
             .sum();
-        let carries =
-            own_saliency < MOST_SALIENT && below < MOST_BELOW * salient && support > LEAST_SUPPORT * total;
-        let higher = |other: &SupportPlane| plane.height(&stage.focus) < other.height(&stage.focus);
+        let carries = own_saliency < options.most_salient
+            && below < options.most_below * salient
+            && support > options.least_support * total;
+        let higher = |other: &SupportPlane| plane.height(&gaze.focus) < other.height(&gaze.focus);
         if carries && best.as_ref().is_none_or(higher) {
             best = Some(plane);
         }
@@ -95,8 +130,14 @@ struct Weighted {
 }
 
 /// The nearly level plane that holds most of what is not salient (RANSAC), fitted to its points.
-fn largest_plane(points: &[Weighted], stage: &Stage, thickness: f64, seed: u64) -> Option<SupportPlane> {
-    if points.len() < 50 {
+fn largest_plane(
+    points: &[Weighted],
+    gaze: &Gaze,
+    options: &SupportPlaneOptions,
+    seed: u64,
+) -> Option<SupportPlane> {
+    let thickness = options.thickness * gaze.distance;
+    if points.len() < options.least_points {
         return None;
     }
     let mut sums = Vec::with_capacity(points.len());
@@ -112,11 +153,11 @@ fn largest_plane(points: &[Weighted], stage: &Stage, thickness: f64, seed: u64) 
         points[at.min(points.len() - 1)].position
     };
     let mut best: Option<(f64, Vector3<f64>, Vector3<f64>)> = None;
-    for _ in 0..TRIALS {
+    for _ in 0..options.trials {
         let [a, b, c] = [draw(&mut random), draw(&mut random), draw(&mut random)];
         let Some(normal) = (b - a).cross(&(c - a)).try_normalize(1e-12) else { continue };
-        let normal = if normal.dot(&stage.up) < 0.0 { -normal } else { normal };
-        if normal.dot(&stage.up) < LEVEL {
+        let normal = if normal.dot(&gaze.up) < 0.0 { -normal } else { normal };
+        if normal.dot(&gaze.up) < options.level {
             continue;
         }
         let near = |p: &&Weighted| (p.position - a).dot(&normal).abs() < thickness;
@@ -126,7 +167,7 @@ fn largest_plane(points: &[Weighted], stage: &Stage, thickness: f64, seed: u64) 
         }
     }
     let (_, mut normal, mut point) = best?;
-    for _ in 0..3 {
+    for _ in 0..options.refits {
         let near: Vec<&Weighted> =
             points.iter().filter(|p| (p.position - point).dot(&normal).abs() < thickness).collect();
         let total: f64 = near.iter().map(|p| p.weight).sum();
@@ -141,12 +182,12 @@ fn largest_plane(points: &[Weighted], stage: &Stage, thickness: f64, seed: u64) 
         }
         let eigen = scatter.symmetric_eigen();
         let fitted: Vector3<f64> = eigen.eigenvectors.column(eigen.eigenvalues.imin()).into_owned();
-        normal = if fitted.dot(&stage.up) < 0.0 { -fitted } else { fitted };
+        normal = if fitted.dot(&gaze.up) < 0.0 { -fitted } else { fitted };
     }
     let mut deviations: Vec<f64> =
         points.iter().map(|p| (p.position - point).dot(&normal).abs()).filter(|d| *d < thickness).collect();
     let deviation = SIGMA_OF_MAD * median(&mut deviations)?;
-    (normal.dot(&stage.up) > LEVEL).then_some(SupportPlane { normal, point, deviation })
+    (normal.dot(&gaze.up) > options.level).then_some(SupportPlane { normal, point, deviation })
 }
 
 #[cfg(test)]
@@ -154,7 +195,7 @@ mod tests {
     use super::*;
 
     /// A table at y = 0.5 with a salient ball on it, a floor at y = 1.2, and some noise. Up is -y.
-    fn room(table_saliency: f64) -> (Vec<(Vector3<f64>, f64)>, Stage) {
+    fn room(table_saliency: f64) -> (Vec<(Vector3<f64>, f64)>, Gaze) {
         let mut random = Random::new(3);
         let mut unit = || 2.0 * random.uniform() - 1.0;
         let mut points = Vec::new();
@@ -165,26 +206,26 @@ mod tests {
             points.push((Vector3::new(0.0, 0.3, 0.0) + 0.2 * direction, 0.9));
             points.push((Vector3::new(2.0 * unit(), 2.0 * unit(), 2.0 * unit()), 0.05));
         }
-        let stage = Stage { focus: Vector3::new(0.0, 0.35, 0.0), distance: 2.0, up: -Vector3::y() };
-        (points, stage)
+        let focus = Vector3::new(0.0, 0.35, 0.0);
+        (points, Gaze { focus, converges: true, distance: 2.0, up: -Vector3::y() })
     }
 
     #[test]
     fn the_table_is_found_and_not_the_larger_floor() {
-        let (points, stage) = room(0.02);
-        let plane = find(&points, &stage).unwrap();
+        let ((points, gaze), options) = (room(0.02), SupportPlaneOptions::default());
+        let plane = find(&points, &gaze, &options).unwrap();
         assert!((plane.height(&Vector3::new(0.3, 0.0, 0.2)) - 0.5).abs() < 0.005, "{plane:?}");
-        assert!(plane.normal.dot(&stage.up) > 0.999);
+        assert!(plane.normal.dot(&gaze.up) > 0.999);
         assert!(plane.deviation < 0.01);
-        assert_eq!(find(&points, &stage), Some(plane));
+        assert_eq!(find(&points, &gaze, &options), Some(plane));
     }
 
     #[test]
     fn a_plane_of_the_object_carries_nothing() {
         // What lies in the table's plane is as salient as the ball: only the floor is left to stand on.
-        let (points, stage) = room(0.9);
-        let plane = find(&points, &stage).unwrap();
+        let ((points, gaze), options) = (room(0.9), SupportPlaneOptions::default());
+        let plane = find(&points, &gaze, &options).unwrap();
         assert!((plane.height(&Vector3::zeros()) - 1.2).abs() < 0.01, "{plane:?}");
-        assert!(find(&points[..30], &stage).is_none());
+        assert!(find(&points[..30], &gaze, &options).is_none());
     }
 }

@@ -1,12 +1,12 @@
 //! The steps together, on a scene whose geometry is known exactly: a ball on a table, and another one elsewhere.
 
 use image::{GrayImage, Luma, Rgb, RgbImage};
-use nalgebra::Vector3;
+use nalgebra::{Matrix3, Vector3};
 
-use super::evidence::{Stage, weigh};
+use super::labelling::{LabelOptions, ObjectLabels, label};
 use super::quick_scene::QuickScene;
-use super::views::{View, mask_of};
-use crate::camera::Pose;
+use super::views::{EdgeOptions, OddsOptions, View, mask_of};
+use crate::camera::{Camera, CameraModel, Gaze, GazeOptions, Pose};
 use crate::masks::{LEAST_COVERAGE, coverage, intersection_over_union};
 use crate::random::{Random, hash};
 use crate::raster;
@@ -127,8 +127,8 @@ fn shaded_scene(table: bool, shade: impl Fn(&Vector3<f64>) -> f32) -> QuickScene
     };
     for _ in 0..6000 {
         let Some(direction) = Vector3::new(unit(), unit(), unit()).try_normalize(0.1) else { continue };
-        // Their middles are below the surface, which they reach by their size and the blur of a pixel: together they are
-        // half transparent where it is.
+        // Their middles are below the surface, which they reach by their size and the blur of a pixel: together they
+        // are half transparent where it is.
         add(BALL + (RADIUS - 0.03) * direction, [0.012; 3]);
         add(OTHER + (RADIUS - 0.03) * direction, [0.012; 3]);
         if table {
@@ -144,21 +144,34 @@ fn views(count: usize) -> Vec<View> {
     cameras.enumerate().map(|(i, c)| View::new(c, saliency(&c, i))).collect()
 }
 
-fn stage(views: &[View]) -> Stage {
-    Stage::of(&views.iter().map(|v| v.camera).collect::<Vec<_>>()).unwrap()
+fn gaze(views: &[View]) -> Gaze {
+    let camera = Camera::from_focal(CameraModel::Pinhole, 180.0, WIDTH, HEIGHT);
+    let pose = |view: &View| {
+        let rotation = Matrix3::from_fn(|row, column| view.camera.rotation[row][column]);
+        Pose::from_matrix(&rotation, view.camera.translation.into())
+    };
+    let poses: Vec<Pose> = views.iter().map(pose).collect();
+    let cameras: Vec<(&Pose, &Camera)> = poses.iter().map(|pose| (pose, &camera)).collect();
+    Gaze::of_cameras(&cameras, &GazeOptions::default()).unwrap()
+}
+
+fn labels(scene: &QuickScene, views: &[View]) -> ObjectLabels {
+    label(scene, views, &gaze(views), &LabelOptions::default()).unwrap()
 }
 
 /// The masks of all views.
 fn masks(scene: &QuickScene, views: &[View], expect_plane: bool) -> Vec<GrayImage> {
-    let evidence = weigh(scene, views, &stage(views)).unwrap();
-    assert_eq!(evidence.plane.is_some(), expect_plane);
-    if let Some(plane) = &evidence.plane {
+    let labels = labels(scene, views);
+    assert_eq!(labels.plane.is_some(), expect_plane);
+    if let Some(plane) = &labels.plane {
         assert!(plane.height(&Vector3::new(0.0, TABLE, 0.0)).abs() < 0.01, "{plane:?}");
     }
-    let mut labels = scene.painted(|i| evidence.paint(i)).unwrap();
+    let mut painted = scene.painted(|i| labels.paint(i)).unwrap();
     let mask = |view: &View| {
-        let odds = view.odds(&labels.seen_by(&view.camera).unwrap());
-        mask_of(&picture(&view.camera), &odds, WIDTH as usize, HEIGHT as usize)
+        let seen = painted.seen_by(&view.camera).unwrap();
+        let odds = view.log_odds(&seen, &OddsOptions::default());
+        let picture = picture(&view.camera);
+        mask_of(&picture, &odds, WIDTH as usize, HEIGHT as usize, &EdgeOptions::default())
     };
     views.iter().map(mask).collect()
 }
@@ -167,7 +180,7 @@ fn masks(scene: &QuickScene, views: &[View], expect_plane: bool) -> Vec<GrayImag
 fn views_agree_on_the_object_where_single_ones_are_wrong() {
     for table in [true, false] {
         let views = views(24);
-        let place = stage(&views);
+        let place = gaze(&views);
         assert!(place.focus.norm() < 0.1 && (place.distance - 3.35).abs() < 0.2, "{place:?}");
         let mut overlaps = Vec::new();
         for (index, (view, mask)) in views.iter().zip(masks(&scene(table), &views, table)).enumerate() {
@@ -194,7 +207,7 @@ fn views_that_turn_to_something_else_have_no_vote_and_no_object() {
             assert!(coverage(&truth(&away)) == 0.0);
             views.push(View::new(away, outline(&away, &Thing::Other)));
         }
-        let place = stage(&views);
+        let place = gaze(&views);
         assert!(place.focus.norm() < 0.1 && (place.distance - 3.35).abs() < 0.2, "{place:?}");
         for (index, (view, mask)) in views.iter().zip(masks(&scene(table), &views, table)).enumerate() {
             let overlap = intersection_over_union(&mask, &truth(&view.camera));
@@ -209,51 +222,13 @@ fn views_that_turn_to_something_else_have_no_vote_and_no_object() {
 }
 
 #[test]
-fn where_most_look_is_found_though_the_mean_of_all_rays_is_elsewhere() {
-    let around = |count: u32| (0..count).map(move |i| camera(f64::from(i) * 0.2, &Vector3::zeros()));
-    let away = |count: u32| {
-        (0..count).map(move |i| camera(2.0 + f64::from(i) * 0.02, &Vector3::new(-9.0, 0.0, 4.0)))
-    };
-    // All cameras that look at one place have it as their mean, without any choice.
-    let all: Vec<raster::View> = around(30).collect();
-    assert!(Stage::of(&all).unwrap().focus.norm() < 1e-4);
-    let turning: Vec<raster::View> = around(30).chain(away(20)).collect();
-    let place = Stage::of(&turning).unwrap();
-    assert!(place.focus.norm() < 1e-4, "{place:?}");
-    assert!(place.is_shown_by(&turning[0]) && !place.is_shown_by(&turning[40]));
-    // What is behind the object is in more pictures than the object, those that turn to it included, and yet not what most
-    // look at.
-    let before = (0..30).map(|i| camera(2.64 + f64::from(i) / 30.0, &Vector3::zeros()));
-    let behind = Vector3::new(5.0, 0.0, 0.0);
-    let turned = (0..20).map(|i| camera(1.0 + f64::from(i) * 0.02, &behind));
-    let cameras: Vec<raster::View> = before.chain(turned).collect();
-    let place = Stage::of(&cameras).unwrap();
-    assert!(place.focus.norm() < 0.05, "{place:?}");
-    let showing = |focus| cameras.iter().filter(|c| Stage { focus, ..place }.is_shown_by(c)).count();
-    assert!(showing(behind) > showing(place.focus));
-    // Going near and away changes nothing: the object stays in the picture.
-    let near: Vec<raster::View> = all
-        .iter()
-        .enumerate()
-        .map(|(i, view)| {
-            let mut view = *view;
-            view.translation[2] *= 0.3 + 0.1 * (i % 12) as f64;
-            view
-        })
-        .collect();
-    let place = Stage::of(&near).unwrap();
-    assert!(place.focus.norm() < 1e-4 && near.iter().all(|v| place.is_shown_by(v)), "{place:?}");
-    assert!(Stage::of(&[]).is_none());
-}
-
-#[test]
 fn what_no_view_finds_salient_is_background() {
     let mut views = views(12);
     for view in &mut views {
         view.saliency.fill(0);
     }
-    let evidence = weigh(&scene(false), &views, &stage(&views)).unwrap();
-    assert!(evidence.plane.is_none() && evidence.object.iter().all(|o| *o == Some(0.0)));
+    let labels = labels(&scene(false), &views);
+    assert!(labels.plane.is_none() && labels.object.iter().all(|o| *o == Some(0.0)));
 }
 
 #[test]
@@ -281,10 +256,10 @@ fn a_foot_in_the_tables_plane_is_object_and_a_sheet_of_paper_is_not() {
             }
         }
     }
-    let evidence = weigh(&scene, &views, &stage(&views)).unwrap();
-    assert!(evidence.plane.is_some());
+    let labels = labels(&scene, &views);
+    assert!(labels.plane.is_some());
     let part = |there: &dyn Fn(&Vector3<f64>) -> bool| {
-        let all = scene.centres.iter().zip(&evidence.object).filter(|(p, _)| on_table(p) && there(p));
+        let all = scene.centres.iter().zip(&labels.object).filter(|(p, _)| on_table(p) && there(p));
         let object: Vec<f32> = all.map(|(_, object)| object.unwrap_or(0.5)).collect();
         assert!(object.len() > 30, "{}", object.len());
         object.iter().sum::<f32>() / object.len() as f32
@@ -311,7 +286,7 @@ fn a_mask_follows_the_edges_of_the_larger_picture() {
     let picture = RgbImage::from_fn(400, 300, |x, _| edge(x));
     // At a quarter of the size the edge cannot be in its place.
     let odds: Vec<f32> = (0..100 * 75).map(|k| if k % 100 < 51 { 2.0 } else { -2.0 }).collect();
-    let mask = mask_of(&picture, &odds, 100, 75);
+    let mask = mask_of(&picture, &odds, 100, 75, &EdgeOptions::default());
     let at = |x: u32| mask.get_pixel(x, 150).0[0];
     assert!(at(200) > 250 && at(206) < 5, "{} {}", at(200), at(206));
 }

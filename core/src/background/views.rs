@@ -1,5 +1,5 @@
 //! The views in which the object is sought: small cameras with what the network saw, and masks of large pictures from
-//! evidence at small size.
+//! log odds at small size.
 
 use image::{GrayImage, RgbImage};
 use nalgebra::{Vector2, Vector3};
@@ -8,13 +8,43 @@ use super::guided_filter::GuidedFilter;
 use crate::camera::Camera;
 use crate::raster;
 
-/// Radius of the guided filter as a part of the long side, and the contrast (variance) at which it stops.
-const FILTER_RADIUS: f64 = 0.0125;
-const FILTER_EPSILON: f32 = 1e-3;
-/// What is seen of the scene is known to this part: the evidence of a pixel (log odds) stays within bounds.
-const DOUBT: f32 = 0.03;
-/// The network speaks for pixels of which the scene says little.
-const NETWORK: f32 = 0.3;
+/// How sure a pixel is to be object, from what the scene and the network say of it. All chosen by hand.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct OddsOptions {
+    /// Part of a pixel (0 to 1) by which what the scene shows may be wrong. Keeps the odds finite.
+    doubt: f32,
+    /// Weight of the network's log odds beside the scene's, so that the network decides where the scene says little.
+    network: f32,
+    /// Saliency (0 to 1) at which the network's log odds are 0.
+    network_even: f32,
+    /// Slope of the network's log odds over the saliency.
+    network_slope: f32,
+    /// Least and most of the network's log odds: where it sees nothing it says little, because it misses much.
+    network_range: (f32, f32),
+}
+
+impl Default for OddsOptions {
+    fn default() -> Self {
+        Self { doubt: 0.03, network: 0.3, network_even: 0.2, network_slope: 4.5, network_range: (-1.0, 3.0) }
+    }
+}
+
+/// The guided filter that fits masks to the edges of pictures. Chosen by hand.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct EdgeOptions {
+    /// Radius as a part (0 to 1) of the picture's long side.
+    radius: f64,
+    /// Least radius in pixels.
+    least_radius: usize,
+    /// Variance of the picture's colours (0 to 1) from which on the filter takes a change for an edge.
+    epsilon: f32,
+}
+
+impl Default for EdgeOptions {
+    fn default() -> Self {
+        Self { radius: 0.0125, least_radius: 2, epsilon: 1e-3 }
+    }
+}
 
 /// One picture of the capture at working size.
 pub(super) struct View {
@@ -30,27 +60,34 @@ impl View {
         Self { camera, saliency: saliency.into_raw() }
     }
 
-    /// Log odds of every pixel, from how much of it shows Gaussians of the object, and such of which it cannot be told. What it
-    /// shows of no Gaussian is background: training is over black.
-    pub(super) fn odds(&self, seen: &[[f32; 4]]) -> Vec<f32> {
+    /// Whether the point is in the picture.
+    pub(super) fn shows(&self, point: &Vector3<f64>) -> bool {
+        project(&self.camera, point).is_some_and(|(x, y, _)| pixel(&self.camera, x, y).is_some())
+    }
+
+    /// By pixel: the log odds that it is object. `seen` says by pixel which part of it shows Gaussians of the object,
+    /// and which part shows Gaussians of which nothing can be said. The part that no Gaussian covers is background.
+    pub(super) fn log_odds(&self, seen: &[[f32; 4]], options: &OddsOptions) -> Vec<f32> {
         let odds = |([object, unknown, ..], saliency): (&[f32; 4], &u8)| {
             let background = (1.0 - object - unknown).max(0.0);
-            // Little where the network sees nothing, for it misses much.
-            let network = (4.5 * (f32::from(*saliency) / 255.0 - 0.2)).clamp(-1.0, 3.0);
-            ((object + DOUBT) / (background + DOUBT)).ln() + NETWORK * network
+            let saliency = f32::from(*saliency) / 255.0;
+            let (least, most) = options.network_range;
+            let network = (options.network_slope * (saliency - options.network_even)).clamp(least, most);
+            ((object + options.doubt) / (background + options.doubt)).ln() + options.network * network
         };
         seen.iter().zip(&self.saliency).map(odds).collect()
     }
 }
 
-/// The radius of the guided filter for a picture of that size.
-fn filter_radius(width: usize, height: usize) -> usize {
-    ((FILTER_RADIUS * width.max(height) as f64).round() as usize).max(2)
-}
-
-/// The mask of a picture from the evidence at working size (`width` x `height`): smoothed along the picture's own edges,
-/// soft over about a pixel.
-pub(super) fn mask_of(picture: &RgbImage, evidence: &[f32], width: usize, height: usize) -> GrayImage {
+/// The mask of a picture from the log odds of its pixels at working size (`width` x `height`): smoothed along the
+/// picture's own edges, soft over about a pixel.
+pub(super) fn mask_of(
+    picture: &RgbImage,
+    log_odds: &[f32],
+    width: usize,
+    height: usize,
+    options: &EdgeOptions,
+) -> GrayImage {
     let (wide, high) = (picture.width() as usize, picture.height() as usize);
     let mut large = Vec::with_capacity(wide * high);
     for y in 0..high {
@@ -60,12 +97,13 @@ pub(super) fn mask_of(picture: &RgbImage, evidence: &[f32], width: usize, height
         for x in 0..wide {
             let (left, fx) = cell((x as f32 + 0.5) * width as f32 / wide as f32 - 0.5, width);
             let right = (left + 1).min(width - 1);
-            let row = |y: usize| (1.0 - fx) * evidence[y * width + left] + fx * evidence[y * width + right];
+            let row = |y: usize| (1.0 - fx) * log_odds[y * width + left] + fx * log_odds[y * width + right];
             large.push((1.0 - fy) * row(top) + fy * row(bottom));
         }
     }
     let rgb: Vec<[u8; 3]> = picture.pixels().map(|p| p.0).collect();
-    let filter = GuidedFilter::new(&rgb, wide, high, filter_radius(wide, high), FILTER_EPSILON);
+    let radius = ((options.radius * wide.max(high) as f64).round() as usize).max(options.least_radius);
+    let filter = GuidedFilter::new(&rgb, wide, high, radius, options.epsilon);
     let smooth = filter.apply(&large);
     GrayImage::from_fn(picture.width(), picture.height(), |x, y| {
         // From background to object over log odds of -1 to 1.
@@ -80,7 +118,8 @@ fn cell(at: f32, count: usize) -> (usize, f32) {
     (at as usize, at.fract())
 }
 
-/// The map of a picture that `lens` made, stretched over it, as the pinhole camera `view` sees it.
+/// The map of a picture that was taken through `lens`, as the pinhole camera `view` sees it. The map covers the whole
+/// picture, at any size.
 pub(super) fn through_lens(map: &GrayImage, lens: &Camera, view: &raster::View) -> GrayImage {
     let (sx, sy) =
         (f64::from(map.width()) / f64::from(lens.width), f64::from(map.height()) / f64::from(lens.height));

@@ -20,8 +20,8 @@ pub const MODEL_VARIABLE: &str = "LIBRECONSTRUCT_MASK_MODEL";
 /// Larger files are no such network.
 const LARGEST: u64 = 1 << 30;
 
-/// The file of the network: `asked` if given, else what [`MODEL_VARIABLE`] names, else [`MODEL_FILE`] beside the running
-/// program, in a folder that belongs to its installation (`../share/libreconstruct`), or in
+/// The file of the network: `asked` if given, else what [`MODEL_VARIABLE`] names, else [`MODEL_FILE`] beside the
+/// running program, in a folder that belongs to its installation (`../share/libreconstruct`), or in
 /// `/usr/local/share/libreconstruct` and `/usr/share/libreconstruct`.
 ///
 /// # Errors
@@ -86,11 +86,12 @@ fn places(program: Option<&Path>) -> Vec<PathBuf> {
     folders.into_iter().map(|f| f.join(MODEL_FILE)).chain(KNOWN.get().cloned()).collect()
 }
 
-/// The bytes of a model file. A file named [`MODEL_FILE`] must be the known one: a damaged download would otherwise give
-/// masks that are merely bad.
+/// The bytes of a model file. A file named [`MODEL_FILE`] must be the known one: a damaged download would otherwise
+/// give masks that are merely bad.
 ///
 /// # Errors
-/// [`ErrorKind::NotFound`], [`ErrorKind::Io`]; [`ErrorKind::InvalidFile`] if it is not what its name says, or too large.
+/// [`ErrorKind::NotFound`], [`ErrorKind::Io`]; [`ErrorKind::InvalidFile`] if it is not what its name says, or too
+/// large.
 pub(super) fn read_model(path: &Path) -> Result<Vec<u8>> {
     let size = std::fs::metadata(path).map_err(|e| Error::io("read", path, e))?.len();
     if size > LARGEST {

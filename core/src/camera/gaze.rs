@@ -1,7 +1,7 @@
 //! Where the cameras of a capture look, from how far, and which way is up.
 //!
-//! One answer for all who ask: the turntable goes round this place, the viewer's camera turns about it, and the object whose
-//! background is removed stands there.
+//! One answer for all who ask: the turntable goes round this place, the viewer's camera turns about it, and the object
+//! whose background is removed stands there.
 
 use nalgebra::{Matrix3, Vector3};
 
@@ -14,12 +14,12 @@ pub(crate) const WORLD_UP: Vector3<f64> = Vector3::new(0.0, -1.0, 0.0);
 
 /// How the place is sought, and when the cameras are said to look at one place at all.
 ///
-/// "Measured" means: on the reference poses of fourteen real captures (videos and photographs, of which nine go round something and
-/// five are walks or views that hardly change), and on the poses that this engine found for six of them.
+/// "Measured" means: on the reference poses of fourteen real captures (videos and photographs, of which nine go round
+/// something and five are walks or views that hardly change), and on the poses that this engine found for six of them.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct GazeOptions {
-    /// A camera that sees a point this far from its principal point counts half, as a part of the picture's long side (0 to
-    /// 1). Chosen by hand.
+    /// A camera that sees a point this far from its principal point counts half, as a part of the picture's long side
+    /// (0 to 1). Chosen by hand.
     pub(crate) middle: f64,
     /// Number of cameras, evenly chosen, whose pairs are tried as a first guess: at most 2016 pairs. Chosen by hand.
     pub(crate) paired: usize,
@@ -27,16 +27,16 @@ pub(crate) struct GazeOptions {
     pub(crate) refits: usize,
     /// Number of cameras without which nothing is said to converge: two rays always come near each other somewhere.
     pub(crate) least_cameras: usize,
-    /// Mean squared sine of the angles between the viewing rays and the direction that they have in common; with less they
-    /// are too parallel to meet at a certain distance. 0.005 is an angle of 4 degrees. Measured: 0.11 to 0.51 where the camera
-    /// goes round something, 0.003 at most in a walk straight ahead and in a view that hardly changes.
+    /// Mean squared sine of the angles between the viewing rays and the direction that they have in common; with less
+    /// they are too parallel to meet at a certain distance. 0.005 is an angle of 4 degrees. Measured: 0.11 to 0.51
+    /// where the camera goes round something, 0.003 at most in a walk straight ahead and in a view that hardly changes.
     pub(crate) least_parallax: f64,
     /// Part of the cameras (0 to 1) that must have the place in their picture. Measured: 1 where the camera goes round
     /// something, 0 to 0.25 in the walks.
     pub(crate) least_showing: f64,
-    /// A scene whose up is this near (degrees) to that of the world is taken for level: exactly level looks better than the
-    /// mean of a shaky hand. Measured: 0.00 for every model of this engine, which levels them by the same rule; 10 to 94 for
-    /// twelve of the reference models, which nobody levelled, and 3 to 4 for two that happen to be level.
+    /// A scene whose up is this near (degrees) to that of the world is taken for level: exactly level looks better than
+    /// the mean of a shaky hand. Measured: 0.00 for every model of this engine, which levels them by the same rule; 10
+    /// to 94 for twelve of the reference models, which nobody levelled, and 3 to 4 for two that happen to be level.
     pub(crate) level_within: f64,
 }
 
@@ -98,8 +98,8 @@ impl Gaze {
     }
 }
 
-/// The up of a scene (unit length) in which the pictures' rows are level; that of the world if they are so there, too. `None`
-/// without cameras.
+/// The up of a scene (unit length) in which the pictures' rows are level; that of the world if they are so there, too.
+/// `None` without cameras.
 pub(crate) fn scene_up<'a>(
     poses: impl Iterator<Item = &'a Pose> + Clone,
     options: &GazeOptions,
@@ -109,7 +109,8 @@ pub(crate) fn scene_up<'a>(
     Some(if up.angle(&WORLD_UP) <= options.level_within.to_radians() { WORLD_UP } else { up })
 }
 
-/// A camera without the distortion of its lens, which far from the middle may fold back into the picture what is not in it.
+/// A camera without the distortion of its lens, which far from the middle may fold back into the picture what is not in
+/// it.
 struct Observer {
     centre: Vector3<f64>,
     /// World to camera; the rows are the camera's axes in the world.
@@ -165,9 +166,9 @@ impl Observer {
     }
 }
 
-/// The point that most cameras look at. If all have the point nearest to all viewing rays in their picture, it is that. Else some
-/// look elsewhere and would pull it with them: of the points nearest to two rays, the one that most have in the middle of
-/// their picture is the first guess, which is then fitted to the rays that pass near it.
+/// The point that most cameras look at. If all have the point nearest to all viewing rays in their picture, it is that.
+/// Else some look elsewhere and would pull it with them: of the points nearest to two rays, the one that most have in
+/// the middle of their picture is the first guess, which is then fitted to the rays that pass near it.
 fn most_looked_at(observers: &[Observer], options: &GazeOptions) -> Option<Vector3<f64>> {
     let weigh = |point: &Vector3<f64>| -> Vec<f64> {
         observers.iter().map(|o| o.centred(point, options.middle)).collect()
@@ -211,7 +212,8 @@ fn nearest_to_rays<'a>(observers: impl IntoIterator<Item = (&'a Observer, f64)>)
     Some(inverse * (b + centres * 1e-6))
 }
 
-/// Mean squared sine of the angles between the viewing rays and the direction to which they are nearest; 0 without rays.
+/// Mean squared sine of the angles between the viewing rays and the direction to which they are nearest; 0 without
+/// rays.
 fn parallax(observers: &[&Observer]) -> f64 {
     let sum: Matrix3<f64> = observers.iter().map(|o| o.across()).sum();
     (sum / observers.len().max(1) as f64).symmetric_eigenvalues().min()
@@ -259,8 +261,8 @@ mod tests {
         let place = gaze(&turning).unwrap();
         assert!(place.focus.norm() < 1e-4 && !place.converges, "{place:?}");
         assert!(shows(&turning[0], &place.focus) && !shows(&turning[40], &place.focus));
-        // What is behind the object is in more pictures than the object, those that turn to it included, and yet not what
-        // most look at.
+        // What is behind the object is in more pictures than the object, those that turn to it included, and yet not
+        // what most look at.
         let before = (0..30).map(|i| pose(2.64 + f64::from(i) / 30.0, &Vector3::zeros()));
         let behind = Vector3::new(5.0, 0.0, 0.0);
         let turned = (0..20).map(|i| pose(1.0 + f64::from(i) * 0.02, &behind));

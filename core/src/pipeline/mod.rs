@@ -208,7 +208,7 @@ impl Run<'_> {
             let mut dataset =
                 Dataset::open(&folder.join("sparse"), &folder.join("images"), options.test_every)?;
             let masks = folder.join(background::MASKS);
-            let removed = self.options.background_options().is_some() && masks.is_dir();
+            let removed = self.options.mask_options().is_some() && masks.is_dir();
             if removed {
                 dataset = dataset.with_masks(&masks, control)?;
             }

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use serde::{Deserialize, Serialize};
 
 use super::poses::PosesOptions;
-use crate::background::BackgroundOptions;
+use crate::background::MaskOptions;
 use crate::error::{Error, Result};
 use crate::presentation::{CameraType, TurntableOptions};
 use crate::raster::DeviceChoice;
@@ -177,18 +177,14 @@ impl ReconstructionOptions {
         FrameOptions { max_frames, max_resolution: self.max_resolution }
     }
 
-    /// How to remove the background, if it is to be removed: asked for, or masks were given.
-    pub(super) fn background_options(&self) -> Option<BackgroundOptions> {
-        BackgroundOptions::wanted(
-            self.remove_background,
-            self.mask_model.as_deref(),
-            self.mask_dir.as_deref(),
-        )
+    /// How to make masks of the object, if the background is to be removed: asked for, or masks were given.
+    pub(super) fn mask_options(&self) -> Option<MaskOptions> {
+        MaskOptions::wanted(self.remove_background, self.mask_model.as_deref(), self.mask_dir.as_deref())
     }
 
     /// How to find the poses.
     pub(super) fn poses_options(&self) -> PosesOptions {
-        PosesOptions { sfm: self.sfm_options(), background: self.background_options() }
+        PosesOptions { sfm: self.sfm_options(), background: self.mask_options() }
     }
 
     fn sfm_options(&self) -> SfmOptions {
@@ -203,7 +199,7 @@ impl ReconstructionOptions {
 
     /// The colour behind the scene in its pictures: an object without background stands before white.
     pub(super) fn behind_the_scene(&self) -> [f32; 3] {
-        if self.background_options().is_some() { [1.0; 3] } else { [0.0; 3] }
+        if self.mask_options().is_some() { [1.0; 3] } else { [0.0; 3] }
     }
 
     /// A turntable is a picture of the training result: as large as the pictures it was trained on.
@@ -248,7 +244,7 @@ mod tests {
     #[test]
     fn what_removing_the_background_needs_is_looked_for_at_once() {
         let good = ReconstructionOptions::default();
-        assert_eq!(good.background_options(), None);
+        assert_eq!(good.mask_options(), None);
         let nowhere = Some(PathBuf::from("/nowhere/model.onnx"));
         let asked = ReconstructionOptions { remove_background: true, mask_model: nowhere, ..good.clone() };
         let error = asked.check().unwrap_err();
@@ -258,7 +254,7 @@ mod tests {
         // Masks of one's own need no model, and are wish enough.
         let given = ReconstructionOptions { mask_dir: Some(folder.path().into()), ..good.clone() };
         given.check().unwrap();
-        assert_eq!(given.background_options().and_then(|b| b.masks), Some(folder.path().into()));
+        assert_eq!(given.mask_options().and_then(|b| b.masks), Some(folder.path().into()));
         assert_eq!((good.behind_the_scene(), given.behind_the_scene()), ([0.0; 3], [1.0; 3]));
         let missing = ReconstructionOptions { mask_dir: Some("/nowhere/masks".into()), ..good };
         assert_eq!(missing.check().unwrap_err().kind(), ErrorKind::NotFound);

@@ -1,5 +1,5 @@
-//! The stage of the camera poses: from frames to a sparse model and undistorted pictures, in a folder. Tags and masks, where
-//! they are asked for, come before.
+//! The stage of the camera poses: from frames to a sparse model and undistorted pictures, in a folder. Tags and masks,
+//! where they are asked for, come before.
 
 use std::path::Path;
 
@@ -8,8 +8,7 @@ use serde::{Deserialize, Serialize};
 use super::files;
 use super::workspace::remove_if_there;
 use crate::background::{
-    BackgroundOptions, BackgroundReport, MASKS, ObjectPoses, mask_frames, reconstruct_object,
-    remove_background,
+    FrameMasks, MASKS, MaskOptions, MaskReport, ObjectPoses, mask_frames, reconstruct_object,
 };
 use crate::camera::{plot_poses, undistort};
 use crate::control::Control;
@@ -23,18 +22,18 @@ use crate::video::Frames;
 pub struct PosesOptions {
     /// Structure from motion, and the size of the tags.
     pub sfm: SfmOptions,
-    /// How to remove the background; `None` keeps it.
-    pub background: Option<BackgroundOptions>,
+    /// How to make masks of the object; `None` keeps the background.
+    pub background: Option<MaskOptions>,
 }
 
 impl PosesOptions {
     /// Says before any work what cannot be done.
     ///
     /// # Errors
-    /// Those of [`SfmOptions::validate`] and [`BackgroundOptions::check`].
+    /// Those of [`SfmOptions::validate`] and [`MaskOptions::check`].
     pub fn check(&self) -> Result<()> {
         self.sfm.validate()?;
-        self.background.as_ref().map_or(Ok(()), BackgroundOptions::check)
+        self.background.as_ref().map_or(Ok(()), MaskOptions::check)
     }
 }
 
@@ -44,17 +43,17 @@ pub struct PosesReport {
     /// Structure from motion.
     #[serde(flatten)]
     pub sfm: SfmReport,
-    /// The removal of the background, if it was asked for.
+    /// How masks of the object were made, if the background is removed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub background: Option<BackgroundReport>,
+    pub background: Option<MaskReport>,
 }
 
 /// Finds the camera poses of `frames` and writes into `folder` what the stage leaves: `sparse/`, `undistorted/` and
-/// `poses.jpg`; with tags `tags.json`; with an object `undistorted/masks/` and `masks.jpg`. Tags are looked for in `source`, the
-/// video or folder that the frames were chosen from, where it is at hand: it may be larger than they are.
+/// `poses.jpg`; with tags `tags.json`; with an object `undistorted/masks/` and `masks.jpg`. Tags are looked for in
+/// `source`, the video or folder that the frames were chosen from, where it is at hand: it may be larger than they are.
 ///
 /// # Errors
-/// Those of [`PosesOptions::check`], [`sfm::reconstruct`], [`detect_tags`], [`remove_background`] and [`mask_frames`].
+/// Those of [`PosesOptions::check`], [`sfm::reconstruct`], [`detect_tags`], [`FrameMasks::of`] and [`mask_frames`].
 pub fn find_poses(
     frames: &Frames,
     source: Option<&Path>,
@@ -70,7 +69,7 @@ pub fn find_poses(
         remove_if_there(&old)?;
     }
     let masks = match &options.background {
-        Some(removal) => Some(remove_background(frames, removal, &control.part(0.0, 0.3))?),
+        Some(options) => Some(FrameMasks::of(frames, options, &control.part(0.0, 0.3))?),
         None => None,
     };
     let (mut begin, end) = if masks.is_some() { (0.3, 0.7) } else { (0.0, 0.9) };

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::options::ReconstructionOptions;
 use super::workspace::StageCost;
-use crate::background::BackgroundReport;
+use crate::background::MaskReport;
 use crate::control::Warning;
 use crate::presentation::CameraData;
 use crate::sfm::SfmReport;
@@ -28,9 +28,9 @@ pub struct Report {
     pub frames: FramesReport,
     /// The camera poses.
     pub sfm: SfmReport,
-    /// The removal of the background, if it was asked for.
+    /// How masks of the object were made, if the background is removed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub background: Option<BackgroundReport>,
+    pub background: Option<MaskReport>,
     /// The training.
     pub train: TrainStageReport,
     /// The files made from the scene.

@@ -96,8 +96,8 @@ impl<'a> Capture<'a> {
         })
     }
 
-    /// How well every image would stand for the scene, in the order of `images`, all above 0. `quality` is the PSNR of a
-    /// rendering of the image in dB, where it is known.
+    /// How well every image would stand for the scene, in the order of `images`, all above 0. `quality` is the PSNR of
+    /// a rendering of the image in dB, where it is known.
     pub(super) fn scores(&self, quality: &BTreeMap<u32, f64>) -> Vec<f64> {
         let options = ScoreOptions::default();
         let bell = |value: f64, width: f64| (-0.5 * (value / width).powi(2)).exp();
@@ -136,8 +136,8 @@ impl<'a> Capture<'a> {
         (0..count).map(score).collect()
     }
 
-    /// Number of points that the image shows and that `good_track` images see, and the part of its area (in 8 x 8 cells)
-    /// where they are.
+    /// Number of points that the image shows and that `good_track` images see, and the part of its area (in 8 x 8
+    /// cells) where they are.
     fn observations(&self, image: &Image, good_track: usize) -> [f64; 2] {
         let Some(camera) = self.model.cameras.get(&image.camera_id) else { return [0.0; 2] };
         let (mut count, mut cells) = (0, [false; 64]);

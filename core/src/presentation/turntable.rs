@@ -1,7 +1,7 @@
 //! A short film of the scene that ends where it began.
 //!
-//! Captures that go around something are shown by a round of their own, fitted to where the cameras were; all others by a
-//! smooth move along the camera's path and back. Either way the camera stays where the scene was filmed from, because
+//! Captures that go around something are shown by a round of their own, fitted to where the cameras were; all others by
+//! a smooth move along the camera's path and back. Either way the camera stays where the scene was filmed from, because
 //! nowhere else do splats look right.
 
 use std::f64::consts::TAU;
@@ -29,8 +29,8 @@ struct PathOptions {
     path_width: f64,
     /// A path is at most this long, in units of the distance to the scene: longer ones would race.
     longest_path: f64,
-    /// The cameras are passed along their longest extent and not in the order of capture if that way is shorter than this
-    /// part (0 to 1) of the other.
+    /// The cameras are passed along their longest extent and not in the order of capture if that way is shorter than
+    /// this part (0 to 1) of the other.
     much_shorter: f64,
 }
 
@@ -59,8 +59,8 @@ impl Default for TurntableOptions {
     }
 }
 
-/// The poses of a closed film of `frames` pictures through the scene that `model`'s cameras filmed. Consecutive poses are
-/// near each other, the last and the first too. Empty if the model has no images.
+/// The poses of a closed film of `frames` pictures through the scene that `model`'s cameras filmed. Consecutive poses
+/// are near each other, the last and the first too. Empty if the model has no images.
 pub fn turntable_path(model: &SparseModel, frames: usize) -> Vec<Pose> {
     let Some(capture) = Capture::of(model) else { return Vec::new() };
     let preview = choose_preview_image(model, &Default::default());
@@ -93,8 +93,8 @@ pub fn turntable_path(model: &SparseModel, frames: usize) -> Vec<Pose> {
 /// Renders the loaded scene along [`turntable_path`] into an H.264 video at `path`, under a temporary name first.
 ///
 /// # Errors
-/// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) if the model has no images or the options make no video; those of
-/// the rasteriser and of [`VideoWriter`]; [`Cancelled`](crate::ErrorKind::Cancelled).
+/// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) if the model has no images or the options make no video;
+/// those of the rasteriser and of [`VideoWriter`]; [`Cancelled`](crate::ErrorKind::Cancelled).
 pub fn write_turntable(
     rasteriser: &mut dyn Rasteriser,
     sh_degree: u32,
@@ -248,8 +248,8 @@ impl Walk {
     }
 }
 
-/// The order of capture, unless going along the longest extent of the cameras is shorter than the part `much_shorter` of that:
-/// photographs are often not in any order.
+/// The order of capture, unless going along the longest extent of the cameras is shorter than the part `much_shorter`
+/// of that: photographs are often not in any order.
 fn shorter_order(centres: &[Vector3<f64>], much_shorter: f64) -> Vec<usize> {
     let captured: Vec<usize> = (0..centres.len()).collect();
     let mean = centres.iter().sum::<Vector3<f64>>() / centres.len() as f64;

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use libreconstruct::background::{BackgroundOptions, BackgroundReport, PosesFrom};
+use libreconstruct::background::{MaskOptions, MaskReport, PosesFrom};
 
 /// Where masks come from.
 #[derive(Args)]
@@ -18,14 +18,14 @@ pub(crate) struct MaskArguments {
 }
 
 impl MaskArguments {
-    /// How to remove the background, if it was asked for or masks were given.
-    pub(crate) fn background(&self, asked: bool) -> Option<BackgroundOptions> {
-        BackgroundOptions::wanted(asked, self.mask_model.as_deref(), self.mask_dir.as_deref())
+    /// How to make masks of the object, if the background is to be removed or masks were given.
+    pub(crate) fn options(&self, asked: bool) -> Option<MaskOptions> {
+        MaskOptions::wanted(asked, self.mask_model.as_deref(), self.mask_dir.as_deref())
     }
 }
 
 /// The figures of the masks, for people.
-pub(crate) fn mask_summary(report: &BackgroundReport) -> String {
+pub(crate) fn mask_summary(report: &MaskReport) -> String {
     if report.masks == 0 {
         return "not found: the background stays".into();
     }

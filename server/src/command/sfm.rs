@@ -54,7 +54,7 @@ impl Arguments {
             require_scale: self.scale.require_scale,
             ..SfmOptions::default()
         };
-        let options = PosesOptions { sfm, background: self.masks.background(self.remove_background) };
+        let options = PosesOptions { sfm, background: self.masks.options(self.remove_background) };
         options.check()?;
         std::fs::create_dir_all(&self.output).map_err(|e| Error::io("create", &self.output, e))?;
         // Tags are looked for in the source, where it is at hand: it may be larger than the frames.

@@ -123,11 +123,11 @@ impl Arguments {
         if there.is_dir() {
             return Ok(Some(there));
         }
-        let Some(removal) = self.masks.background(self.remove_background) else { return Ok(None) };
-        removal.check()?;
+        let Some(options) = self.masks.options(self.remove_background) else { return Ok(None) };
+        options.check()?;
         let made = self.output.with_extension("masks");
         let sheet = self.output.with_extension("masks.jpg");
-        let report = mask_dataset(&self.dataset, &removal, &made, &sheet, context.control)?;
+        let report = mask_dataset(&self.dataset, &options, &made, &sheet, context.control)?;
         if !context.global.json {
             crate::ui::say(&format!("object {}", mask_summary(&report)));
         }

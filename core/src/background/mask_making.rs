@@ -1,4 +1,4 @@
-//! The whole of it: from maps of single pictures to masks of the undistorted ones, on disk.
+//! The last step: from the maps of single pictures to the masks of the undistorted ones, on disk.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -8,67 +8,91 @@ use image::{GrayImage, RgbImage};
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 
-use super::evidence::{Stage, weigh};
-use super::frame_masks::{BackgroundOptions, FrameMasks};
+use super::frame_masks::{FrameMasks, MaskOptions};
+use super::labelling::{LabelOptions, label};
 use super::object_poses::{ObjectPoses, PosesFrom};
 use super::quick_scene::QuickScene;
 use super::sheet::{thumbnail, write_sheet};
-use super::views::{View, mask_of, through_lens};
-use crate::camera::{Camera, SparseModel};
+use super::views::{EdgeOptions, OddsOptions, View, mask_of, through_lens};
+use crate::camera::{Camera, Gaze, SparseModel};
 use crate::control::{Control, Warning};
 use crate::error::{Error, ErrorKind, Result};
 use crate::masks::{LEAST_COVERAGE, coverage, intersection_over_union, mask_path, read_mask, write_mask};
 use crate::raster;
-use crate::stage::Stage as PipelineStage;
+use crate::stage::Stage;
 use crate::train::{Dataset, scaled_view};
 use crate::video::Frames;
 
 /// The folder of the masks, beside `images/` and `sparse/` of the undistorted frames.
 pub const MASKS: &str = "masks";
 
-/// Long side of the pictures on which the views come to agree, pixels.
-const WORKING_SIDE: u32 = 480;
-/// Long side at which masks are fitted to the edges of the pictures, pixels at most.
-const EDGE_SIDE: u32 = 1280;
-/// If the network finds something in fewer frames than this part, it has found nothing.
-const LEAST_FOUND: f64 = 0.05;
-/// With fewer points on the object than this, all stay in the model.
-const FEW_POINTS: usize = 20;
+/// How masks are made of what the network saw. Chosen by hand.
+#[derive(Debug, Clone, PartialEq)]
+struct MakingOptions {
+    /// Long side (pixels) of the pictures for which Gaussians are labelled.
+    working_side: u32,
+    /// Long side (pixels at most) at which masks are fitted to the edges of the pictures.
+    edge_side: u32,
+    /// Part of the pictures (0 to 1) in which the network must see an object for there to be one.
+    least_found: f64,
+    /// Number of scene points on the object without which the model keeps all its points.
+    least_points: usize,
+    /// Which Gaussians belong to the object.
+    labels: LabelOptions,
+    /// How sure a pixel is to be object.
+    odds: OddsOptions,
+    /// How masks are fitted to edges.
+    edges: EdgeOptions,
+}
 
-/// What background removal did, in figures.
+impl Default for MakingOptions {
+    fn default() -> Self {
+        Self {
+            working_side: 480,
+            edge_side: 1280,
+            least_found: 0.05,
+            least_points: 20,
+            labels: LabelOptions::default(),
+            odds: OddsOptions::default(),
+            edges: EdgeOptions::default(),
+        }
+    }
+}
+
+/// How the masks were made, in figures.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct BackgroundReport {
+pub struct MaskReport {
     /// Whether the masks were given by the user.
     pub given: bool,
     /// Pictures that were looked at.
     pub pictures: usize,
-    /// Pictures in which an object was found by itself.
+    /// Pictures in which the network saw an object.
     pub found: usize,
-    /// Mean overlap (intersection over union) of the masks of neighbouring pictures, before they were made to agree.
+    /// Mean overlap (intersection over union) of what the network saw in neighbouring pictures.
     pub neighbour_overlap: f64,
-    /// Pictures whose own mask contradicted both neighbours.
+    /// Pictures in which the network saw something else than in both neighbours, whose map they took.
     pub replaced: usize,
     /// What the camera poses were found from.
     pub poses_from: PosesFrom,
     /// Masks that were written; 0 if no object was found and the scene stays whole.
     pub masks: usize,
-    /// Of them, those without any object: they are not trained on.
+    /// Of them, those without an object: these pictures are not trained on.
     pub empty: usize,
-    /// Mean part of a picture that is object.
+    /// Mean part (0 to 1) of a picture that is object.
     pub coverage: f64,
-    /// Mean overlap of the final masks with what the network saw in the single pictures.
+    /// Mean overlap (intersection over union) of the masks with what the network saw in the single pictures.
     pub overlap_with_single: f64,
-    /// Whether the object stands on a plane that was found.
+    /// Whether a plane was found on which the object stands.
     pub support_plane: bool,
-    /// Gaussians of a quick scene that belong to the object.
+    /// Gaussians of the quick scene that belong to the object.
     pub object_gaussians: usize,
-    /// Gaussians of the quick scene beside it.
+    /// Gaussians of the quick scene that do not.
     pub background_gaussians: usize,
     /// What the user should know.
     pub warnings: Vec<Warning>,
 }
 
-impl BackgroundReport {
+impl MaskReport {
     fn new(masks: &FrameMasks, poses_from: PosesFrom) -> Self {
         Self {
             given: masks.given,
@@ -95,10 +119,11 @@ struct Map<'a> {
     lens: &'a Camera,
 }
 
-/// The maps of single pictures, by name.
+/// The maps of single pictures by the picture's name.
 type Maps<'a> = BTreeMap<&'a str, Map<'a>>;
 
-/// `model` has the cameras of the pictures that the network saw; those without a pose have no map.
+/// Pairs `maps` with the cameras of their pictures. `model` has these cameras; pictures that it does not have are left
+/// out.
 fn maps<'a>(names: impl Iterator<Item = &'a str>, maps: &'a [GrayImage], model: &'a SparseModel) -> Maps<'a> {
     let lenses: BTreeMap<&str, &Camera> = model
         .images
@@ -108,9 +133,10 @@ fn maps<'a>(names: impl Iterator<Item = &'a str>, maps: &'a [GrayImage], model: 
     names.zip(maps).filter_map(|(n, map)| Some((n, Map { map, lens: lenses.get(n)? }))).collect()
 }
 
-/// Writes the masks of the undistorted frames in `undistorted` (`images/`, `sparse/`) to its folder [`MASKS`], and a contact
-/// sheet to `sheet`. `frames` and their `masks` are those that `poses` are of. Points beside the object leave
-/// `undistorted/sparse`. If no object was found, nothing is written and the report has the warning `background_not_found`.
+/// Writes the masks of the undistorted frames in `undistorted` (`images/`, `sparse/`) to its folder [`MASKS`], and a
+/// contact sheet to `sheet`. `poses` are those of `frames`, as are `masks`. Points that are not on the object are
+/// removed from `undistorted/sparse`. If no object was found, nothing is written and the report has the warning
+/// `background_not_found`.
 ///
 /// # Errors
 /// What reading pictures and writing files report; [`ErrorKind::Cancelled`].
@@ -121,90 +147,92 @@ pub fn mask_frames(
     undistorted: &Path,
     sheet: &Path,
     control: &Control,
-) -> Result<BackgroundReport> {
+) -> Result<MaskReport> {
     let sparse = undistorted.join("sparse");
     let mut pinhole = SparseModel::read(&sparse)?;
     let dataset = Dataset::from_model(&pinhole, &undistorted.join("images"), None)?;
     let names = frames.frames.iter().map(|f| f.name.as_str());
     let maps = maps(names, &masks.maps, &poses.reconstruction.model);
     let folder = undistorted.join(MASKS);
-    let mut report = BackgroundReport::new(masks, poses.from);
+    let mut report = MaskReport::new(masks, poses.from);
     report.warnings.extend(poses.warning.clone());
-    write_masks(&dataset, &maps, &folder, sheet, &mut report, control)?;
+    let options = MakingOptions::default();
+    let pictures = Pictures { dataset: &dataset, model: &pinhole, maps };
+    write_masks(&pictures, &folder, sheet, &options, &mut report, control)?;
     if report.masks > 0 {
-        keep_object_points(&mut pinhole, &folder, control)?;
+        keep_object_points(&mut pinhole, &folder, options.least_points, control)?;
         pinhole.write_binary(&sparse)?;
     }
     Ok(report)
 }
 
-/// Masks the undistorted pictures of a dataset (`images/`, `sparse/`), whose poses are known, into the folder `masks`, with a
-/// contact sheet at `sheet`.
+/// Writes masks of the undistorted pictures of a dataset (`images/`, `sparse/`) to the folder `masks`, and a contact
+/// sheet to `sheet`.
 ///
 /// # Errors
 /// Those of [`FrameMasks::make`] and [`mask_frames`].
 pub fn mask_dataset(
     dataset: &Path,
-    options: &BackgroundOptions,
+    options: &MaskOptions,
     masks: &Path,
     sheet: &Path,
     control: &Control,
-) -> Result<BackgroundReport> {
+) -> Result<MaskReport> {
     let model = SparseModel::read(&dataset.join("sparse"))?;
     let dataset = Dataset::from_model(&model, &dataset.join("images"), None)?;
     let names: Vec<String> = dataset.views.iter().map(|v| v.name.clone()).collect();
     let read = |i: usize| read_picture(&dataset.views[i].path);
     let found = FrameMasks::make(&names, &read, true, options, &control.part(0.0, 0.5))?;
     let maps = maps(names.iter().map(String::as_str), &found.maps, &model);
-    let mut report = BackgroundReport::new(&found, PosesFrom::Frame);
-    write_masks(&dataset, &maps, masks, sheet, &mut report, &control.part(0.5, 1.0))?;
+    let mut report = MaskReport::new(&found, PosesFrom::Frame);
+    let making = MakingOptions::default();
+    let pictures = Pictures { dataset: &dataset, model: &model, maps };
+    write_masks(&pictures, masks, sheet, &making, &mut report, &control.part(0.5, 1.0))?;
     Ok(report)
 }
 
-/// The maps of `frames`: what [`mask_frames`] and [`super::reconstruct_object`] begin with.
-///
-/// # Errors
-/// Those of [`FrameMasks::make`].
-pub fn remove_background(
-    frames: &Frames,
-    options: &BackgroundOptions,
-    control: &Control,
-) -> Result<FrameMasks> {
-    let names: Vec<String> = frames.frames.iter().map(|f| f.name.clone()).collect();
-    FrameMasks::make(&names, &|i| frames.rgb(i), frames.is_sequential(), options, control)
-}
-
-/// What a mask that was written leaves.
+/// What is remembered of a mask that was written.
 struct Written {
     thumbnail: RgbImage,
     coverage: f64,
     overlap_with_single: f64,
 }
 
-/// Makes the masks of all views of `dataset` and writes them into `folder`, unless no object is found.
+/// What masks are made of.
+struct Pictures<'a> {
+    /// The undistorted pictures.
+    dataset: &'a Dataset,
+    /// Their poses.
+    model: &'a SparseModel,
+    /// What the network saw, or the user gave.
+    maps: Maps<'a>,
+}
+
+/// Makes the masks of all pictures and writes them into `folder`, unless no object is found.
 fn write_masks(
-    dataset: &Dataset,
-    maps: &Maps<'_>,
+    pictures: &Pictures<'_>,
     folder: &Path,
     sheet: &Path,
-    report: &mut BackgroundReport,
+    options: &MakingOptions,
+    report: &mut MaskReport,
     control: &Control,
 ) -> Result<()> {
-    let nowhere = (report.found as f64) < (LEAST_FOUND * report.pictures as f64).max(1.0);
+    let nowhere = (report.found as f64) < (options.least_found * report.pictures as f64).max(1.0);
     if nowhere {
         not_found(report, control);
         return Ok(());
     }
-    let judged = match report.given {
+    let agreed = match report.given {
         true => None,
-        false => Some(judge(dataset, maps, report, &control.part(0.0, 0.7))?),
+        false => Some(agree(pictures, options, report, &control.part(0.0, 0.7))?),
     };
-    if judged.as_ref().is_some_and(|j| !j.shows_object) {
+    if agreed.as_ref().is_some_and(|a| !a.shows_object) {
         not_found(report, control);
         return Ok(());
     }
     std::fs::create_dir_all(folder).map_err(|e| Error::io("create", folder, e))?;
     let control = control.part(0.7, 1.0);
+    let dataset = pictures.dataset;
     let count = dataset.views.len();
     let written: Vec<Written> = (0..count)
         .into_par_iter()
@@ -212,11 +240,11 @@ fn write_masks(
             control.check()?;
             let view = &dataset.views[i];
             let picture = read_picture(&view.path)?;
-            let map = map_of(maps, &view.name)?;
+            let map = pictures.map_of(&view.name)?;
             let own = through_lens(map.map, map.lens, &view.view);
-            let mask = match &judged {
+            let mask = match &agreed {
                 None => own.clone(),
-                Some(judged) => final_mask(&picture, &judged.odds[i], &view.view),
+                Some(agreed) => final_mask(&picture, &agreed.log_odds[i], &view.view, options),
             };
             let path = mask_path(folder, &view.name);
             if let Some(parent) = path.parent() {
@@ -231,7 +259,7 @@ fn write_masks(
             })
         })
         .collect::<Result<_>>()?;
-    control.progress(PipelineStage::Sfm, "masks", 1.0);
+    control.progress(Stage::Sfm, "masks", 1.0);
     let thumbnails: Vec<&RgbImage> = written.iter().map(|w| &w.thumbnail).collect();
     write_sheet(&thumbnails, sheet)?;
     let mean = |value: fn(&Written) -> f64| written.iter().map(value).sum::<f64>() / count.max(1) as f64;
@@ -247,92 +275,100 @@ fn write_masks(
     Ok(())
 }
 
-fn map_of<'a>(maps: &'a Maps<'_>, name: &str) -> Result<&'a Map<'a>> {
-    maps.get(name).ok_or_else(|| {
-        let message = format!("the model names the picture {name}, for which there is no map");
-        Error::new(ErrorKind::InvalidFile, message)
-    })
+impl Pictures<'_> {
+    fn map_of(&self, name: &str) -> Result<&Map<'_>> {
+        self.maps.get(name).ok_or_else(|| {
+            let message = format!("the model names the picture {name}, for which there is no map");
+            Error::new(ErrorKind::InvalidFile, message)
+        })
+    }
 }
 
-fn warn(report: &mut BackgroundReport, warning: Warning, control: &Control) {
-    control.warn(PipelineStage::Sfm, warning.clone());
+fn warn(report: &mut MaskReport, warning: Warning, control: &Control) {
+    control.warn(Stage::Sfm, warning.clone());
     report.warnings.push(warning);
 }
 
-fn not_found(report: &mut BackgroundReport, control: &Control) {
+fn not_found(report: &mut MaskReport, control: &Control) {
     let message = format!(
-        "no object was found: the mask model sees one in {} of {} pictures; the background stays. Film one object from all \
-         sides so that it fills a good part of the picture, or give masks by --mask-dir",
+        "no object was found: the mask model sees one in {} of {} pictures; the background stays. Film one object from \
+         all sides so that it fills a good part of the picture, or give masks by --mask-dir",
         report.found, report.pictures
     );
     warn(report, Warning::new("background_not_found", message), control);
 }
 
 /// What all views together say.
-struct Judged {
-    /// By view of the dataset: log odds of its pixels at working size.
-    odds: Vec<Vec<f32>>,
-    /// Whether there is an object in any of them.
+struct Agreed {
+    /// By view of the dataset: the log odds that a pixel is object, at working size.
+    log_odds: Vec<Vec<f32>>,
+    /// Whether any Gaussian of the scene belongs to the object.
     shows_object: bool,
 }
 
-/// Makes the views agree: what they show is one scene, whose Gaussians belong to the object or do not.
-fn judge(
-    dataset: &Dataset,
-    maps: &Maps<'_>,
-    report: &mut BackgroundReport,
+/// Makes the views agree: what they show is one scene, and a Gaussian that belongs to the object does so in every view.
+fn agree(
+    pictures: &Pictures<'_>,
+    options: &MakingOptions,
+    report: &mut MaskReport,
     control: &Control,
-) -> Result<Judged> {
-    let views: Vec<View> = dataset
+) -> Result<Agreed> {
+    let views: Vec<View> = pictures
+        .dataset
         .views
         .par_iter()
         .map(|view| {
             control.check()?;
-            let map = map_of(maps, &view.name)?;
-            let camera = scaled_view(&view.view, Some(WORKING_SIDE));
+            let map = pictures.map_of(&view.name)?;
+            let camera = scaled_view(&view.view, Some(options.working_side));
             Ok(View::new(camera, through_lens(map.map, map.lens, &camera)))
         })
         .collect::<Result<_>>()?;
-    let cameras: Vec<raster::View> = dataset.views.iter().map(|v| v.view).collect();
-    let stage = Stage::of(&cameras).ok_or_else(|| {
+    let gaze = Gaze::of(pictures.model).ok_or_else(|| {
         Error::new(
             ErrorKind::UnreliableReconstruction,
             "the cameras look at no common place: no object can be found",
         )
     })?;
-    let scene = QuickScene::train(dataset.clone(), &control.part(0.0, 0.9))?;
-    let evidence = weigh(&scene, &views, &stage)?;
-    let count = |wanted: fn(f32) -> bool| evidence.object.iter().flatten().filter(|o| wanted(**o)).count();
-    report.support_plane = evidence.plane.is_some();
+    let scene = QuickScene::train(pictures.dataset.clone(), &control.part(0.0, 0.9))?;
+    let labels = label(&scene, &views, &gaze, &options.labels)?;
+    let count = |wanted: fn(f32) -> bool| labels.object.iter().flatten().filter(|o| wanted(**o)).count();
+    report.support_plane = labels.plane.is_some();
     report.object_gaussians = count(|o| o > 0.5);
     report.background_gaussians = count(|o| o <= 0.5);
-    let mut labels = scene.painted(|i| evidence.paint(i))?;
-    let mut odds = Vec::with_capacity(views.len());
+    let mut painted = scene.painted(|i| labels.paint(i))?;
+    let mut log_odds = Vec::with_capacity(views.len());
     for view in &views {
         control.check()?;
-        odds.push(view.odds(&labels.seen_by(&view.camera)?));
+        log_odds.push(view.log_odds(&painted.seen_by(&view.camera)?, &options.odds));
     }
-    control.progress(PipelineStage::Sfm, "masks", 1.0);
-    Ok(Judged { odds, shows_object: report.object_gaussians > 0 })
+    control.progress(Stage::Sfm, "masks", 1.0);
+    Ok(Agreed { log_odds, shows_object: report.object_gaussians > 0 })
 }
 
-/// The mask at the size of `view`.
-fn final_mask(picture: &RgbImage, odds: &[f32], view: &raster::View) -> GrayImage {
-    let small = scaled_view(view, Some(WORKING_SIDE));
-    let edges = scaled_view(view, Some(EDGE_SIDE));
+/// The mask of `view`, at its size.
+fn final_mask(
+    picture: &RgbImage,
+    log_odds: &[f32],
+    view: &raster::View,
+    options: &MakingOptions,
+) -> GrayImage {
+    let small = scaled_view(view, Some(options.working_side));
+    let edges = scaled_view(view, Some(options.edge_side));
     let (width, height) = (small.width as usize, small.height as usize);
     let whole = (edges.width, edges.height) == picture.dimensions();
     if whole {
-        return mask_of(picture, odds, width, height);
+        return mask_of(picture, log_odds, width, height, &options.edges);
     }
     let picture = resize(picture, edges.width, edges.height, FilterType::Triangle);
-    let mask = mask_of(&picture, odds, width, height);
+    let mask = mask_of(&picture, log_odds, width, height, &options.edges);
     resize(&mask, view.width, view.height, FilterType::Triangle)
 }
 
-/// Takes the points beside the object out of a model whose masks are in `folder`: those that most of their observations
-/// show on the background. Leaves all, if hardly any is on the object.
-fn keep_object_points(model: &mut SparseModel, folder: &Path, control: &Control) -> Result<()> {
+/// Removes from a model, whose masks are in `folder`, the points that are not on the object. A point is on it if more
+/// than half of its observations are; one with exactly half of them on it is removed. If fewer than `least` points are
+/// on the object, all stay.
+fn keep_object_points(model: &mut SparseModel, folder: &Path, least: usize, control: &Control) -> Result<()> {
     let masks: BTreeMap<u32, GrayImage> = model
         .images
         .par_iter()
@@ -354,7 +390,7 @@ fn keep_object_points(model: &mut SparseModel, folder: &Path, control: &Control)
         .filter(|(_, p)| 2 * p.track.iter().filter(|o| is_seen_on_object(o)).count() > p.track.len())
         .map(|(id, _)| *id)
         .collect();
-    if kept.len() < FEW_POINTS {
+    if kept.len() < least {
         return Ok(());
     }
     model.points.retain(|id, _| kept.contains(id));

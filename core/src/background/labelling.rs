@@ -1,0 +1,349 @@
+//! Which Gaussians of a scene belong to the object: what stands on the surface near the place at which the cameras
+//! look, or where there is no such surface, what the network found salient in the views that see it.
+
+use nalgebra::Vector3;
+use rayon::prelude::*;
+
+use super::quick_scene::QuickScene;
+use super::support_plane::{self, SupportPlane, SupportPlaneOptions};
+use super::views::{View, pixel, project};
+use crate::camera::Gaze;
+use crate::error::Result;
+use crate::statistics::median;
+use crate::train::{Neighbours, centre};
+
+/// What was found out about the Gaussians of a scene.
+pub(super) struct ObjectLabels {
+    /// By Gaussian: the probability (0 to 1) that it belongs to the object; `None` where nothing can be said.
+    pub(super) object: Vec<Option<f32>>,
+    /// What the object stands on.
+    pub(super) plane: Option<SupportPlane>,
+}
+
+/// When a Gaussian belongs to the object. "The distance" is that of the cameras from the place at which they look
+/// ([`Gaze::distance`]); saliency is what the network says, 0 to 1.
+///
+/// Measured together on a synthetic room whose masks are known: mean overlap (intersection over union) 0.972, where
+/// small depth maps in place of Gaussians gave 0.908. Each by itself was chosen by hand, unless it says otherwise.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct LabelOptions {
+    /// How the surface is found on which the object stands.
+    pub(super) plane: SupportPlaneOptions,
+    /// What stands on the plane within this part of the cameras' distance, both along the plane, is object whether it
+    /// is salient or not.
+    pub(super) object_radius: f64,
+    /// The cameras' distance along the plane counts as this part of the distance at least: cameras straight above have
+    /// none.
+    pub(super) least_radius: f64,
+    /// A Gaussian is certainly above the plane from this height on, in units of the distance,
+    pub(super) clearance: f64,
+    /// and from this many standard deviations of the plane's points.
+    pub(super) deviations: f64,
+    /// Up to this part (0 to 1) of that height it belongs to the plane; in between its probability grows evenly.
+    pub(super) on_plane: f64,
+    /// With this (smoothed) saliency a Gaussian belongs to the object. Low: where the network finds only a part of a
+    /// large object in each view, it finds every part in some.
+    pub(super) salient: f32,
+    /// With less saliency than this it belongs to the background.
+    pub(super) plain: f32,
+    /// Number of views that must see a Gaussian for its saliency to count.
+    pub(super) least_views: u32,
+    /// Where there is no plane, what is farther from the focus than this, in units of the distance, is background.
+    pub(super) far: f64,
+    /// Number of views that must see a foot (see [`with_feet`]). The values for feet were measured together, on a
+    /// candlestick of thin rods in a synthetic room: mean overlap 0.757 without feet, 0.845 with them, lowest 0.52 and
+    /// 0.73.
+    pub(super) foot_views: u32,
+    /// Mean saliency of a foot.
+    pub(super) foot_salient: f32,
+    /// Part of the probability that goes on from a foot's Gaussian to the next: many weak links make no foot.
+    pub(super) foot_link: f32,
+    /// Number of nearest Gaussians over which saliency is smoothed.
+    pub(super) neighbours: usize,
+    /// Number of times it is smoothed, and feet grow.
+    pub(super) smoothings: usize,
+    /// Part (0 to 1) of a Gaussian's own saliency that each smoothing keeps.
+    pub(super) kept: f32,
+    /// Standard deviation (colours 0 to 1) over which neighbours of another colour count less.
+    pub(super) same_colour: f32,
+    /// A view sees a Gaussian before the surface that it shows there, or behind it by less than this, in units of the
+    /// distance.
+    pub(super) depth_margin: f64,
+    /// A pixel shows a surface if Gaussians cover more than this part (0 to 1) of it.
+    pub(super) opaque: f64,
+    /// Surfaces are told apart up to this distance from the focus, in units of the distance.
+    pub(super) reach: f64,
+}
+
+impl Default for LabelOptions {
+    fn default() -> Self {
+        Self {
+            plane: SupportPlaneOptions::default(),
+            object_radius: 0.4,
+            least_radius: 0.5,
+            clearance: 0.004,
+            deviations: 3.0,
+            on_plane: 0.5,
+            salient: 0.15,
+            plain: 0.1,
+            least_views: 2,
+            far: 1.2,
+            foot_views: 3,
+            foot_salient: 0.5,
+            foot_link: 0.9,
+            neighbours: 12,
+            smoothings: 40,
+            kept: 0.05,
+            same_colour: 0.1,
+            depth_margin: 0.03,
+            opaque: 0.5,
+            reach: 2.0,
+        }
+    }
+}
+
+impl ObjectLabels {
+    /// What to paint a Gaussian with, so that a rendering shows how much of each pixel is object and of how much
+    /// nothing can be said.
+    pub(super) fn paint(&self, gaussian: usize) -> [f32; 3] {
+        match self.object[gaussian] {
+            Some(object) => [object, 0.0, 0.0],
+            None => [0.0, 1.0, 0.0],
+        }
+    }
+}
+
+/// Tells object from background among the Gaussians of `scene`. Views that do not show the focus have no vote: what is
+/// salient in them is something else.
+///
+/// # Errors
+/// Those of the rasteriser.
+pub(super) fn label(
+    scene: &QuickScene,
+    views: &[View],
+    gaze: &Gaze,
+    options: &LabelOptions,
+) -> Result<ObjectLabels> {
+    let views: Vec<&View> = views.iter().filter(|v| v.shows(&gaze.focus)).collect();
+    let votes = votes(scene, &views, gaze, options)?;
+    let seen: Vec<(Vector3<f64>, f64)> = scene
+        .centres
+        .iter()
+        .zip(&votes)
+        .filter(|(_, v)| v.views >= options.least_views)
+        .map(|(p, v)| (*p, f64::from(v.mean())))
+        .collect();
+    let plane = support_plane::find(&seen, gaze, &options.plane);
+    let around = neighbourhoods(scene, options);
+    let smooth = smoothed(&around, &votes, options);
+    let object = match &plane {
+        Some(plane) => {
+            let standing = above(&scene.centres, &smooth, plane, gaze, &views, options);
+            with_feet(&around, &standing, &votes, options).into_iter().map(Some).collect()
+        }
+        None => scene
+            .centres
+            .iter()
+            .zip(&smooth)
+            .zip(&votes)
+            .map(|((p, salient), votes)| {
+                let far = (p - gaze.focus).norm() > options.far * gaze.distance;
+                match *salient {
+                    s if far || s < options.plain => Some(0.0),
+                    s if s > options.salient && votes.views >= options.least_views => Some(1.0),
+                    _ => None,
+                }
+            })
+            .collect(),
+    };
+    Ok(ObjectLabels { object, plane })
+}
+
+/// What the network says of a Gaussian in the views that see it: the sum of its saliency, and their number.
+#[derive(Clone, Copy, Default)]
+struct Votes {
+    saliency: f32,
+    views: u32,
+}
+
+impl Votes {
+    fn mean(self) -> f32 {
+        self.saliency / self.views.max(1) as f32
+    }
+}
+
+/// By Gaussian of `scene`: what the views say that see it.
+fn votes(scene: &QuickScene, views: &[&View], gaze: &Gaze, options: &LabelOptions) -> Result<Vec<Votes>> {
+    let reach = options.reach * gaze.distance;
+    // With its position painted on every Gaussian, a rendering shows where the surface is that a pixel shows.
+    let mut places = scene.painted(|i| {
+        let offset = (scene.centres[i] - gaze.focus) / reach;
+        std::array::from_fn(|k| (0.5 + 0.5 * offset[k]).clamp(0.0, 1.0) as f32)
+    })?;
+    let margin = options.depth_margin * gaze.distance;
+    let mut votes = vec![Votes::default(); scene.centres.len()];
+    for view in views {
+        let surfaces = places.seen_by(&view.camera)?;
+        votes.par_iter_mut().zip(&scene.centres).for_each(|(votes, centre)| {
+            let Some((x, y, depth)) = project(&view.camera, centre) else { return };
+            let Some(pixel) = pixel(&view.camera, x, y) else { return };
+            let [a, b, c, weight] = surfaces[pixel].map(f64::from);
+            let hidden = weight > options.opaque && {
+                let place =
+                    gaze.focus + (2.0 * Vector3::new(a, b, c) / weight - Vector3::repeat(1.0)) * reach;
+                project(&view.camera, &place).is_some_and(|surface| surface.2 < depth - margin)
+            };
+            if !hidden {
+                votes.views += 1;
+                votes.saliency += f32::from(view.saliency[pixel]) / 255.0;
+            }
+        });
+    }
+    Ok(votes)
+}
+
+/// By Gaussian: the probability that it stands on the plane as a part of the object, by its height and by its distance
+/// from the focus along the plane.
+fn above(
+    centres: &[Vector3<f64>],
+    smooth: &[f32],
+    plane: &SupportPlane,
+    gaze: &Gaze,
+    views: &[&View],
+    options: &LabelOptions,
+) -> Vec<f32> {
+    let clearance = (options.clearance * gaze.distance).max(options.deviations * plane.deviation);
+    let along = |p: &Vector3<f64>| {
+        let d = p - gaze.focus;
+        (d - plane.normal * d.dot(&plane.normal)).norm()
+    };
+    let mut radii: Vec<f64> = views.iter().map(|v| along(&centre(&v.camera))).collect();
+    let radius = median(&mut radii).unwrap_or(0.0).max(options.least_radius * gaze.distance);
+    centres
+        .iter()
+        .zip(smooth)
+        .map(|(p, salient)| {
+            let (height, distance) = (plane.height(p), along(p));
+            let inside = distance < options.object_radius * radius
+                || (distance < radius && *salient > options.salient);
+            let above = (height / clearance - options.on_plane) / (1.0 - options.on_plane);
+            if inside { above.clamp(0.0, 1.0) as f32 } else { 0.0 }
+        })
+        .collect()
+}
+
+/// Adds to what stands on the plane its feet: Gaussians in the plane, or below it where it mirrors the object, that
+/// most views find salient and that are connected through neighbours of their own colour with what stands. A sheet of
+/// paper on the table is salient, too, but is connected with nothing.
+fn with_feet(
+    around: &[Neighbourhood],
+    standing: &[f32],
+    votes: &[Votes],
+    options: &LabelOptions,
+) -> Vec<f32> {
+    let may_be_foot: Vec<bool> = standing
+        .iter()
+        .zip(votes)
+        .map(|(s, v)| *s < 0.5 && v.views >= options.foot_views && v.mean() > options.foot_salient)
+        .collect();
+    let mut reached = standing.to_vec();
+    for _ in 0..options.smoothings {
+        reached = (around.par_iter().zip(&may_be_foot).zip(standing))
+            .map(|((around, may_be_foot), standing)| match may_be_foot {
+                true => {
+                    options.foot_link
+                        * around.iter().map(|&(j, weight)| weight * reached[j as usize]).sum::<f32>()
+                }
+                false => *standing,
+            })
+            .collect();
+    }
+    standing.iter().zip(&reached).map(|(s, r)| if *r > 0.5 { 1.0 } else { *s }).collect()
+}
+
+/// Neighbours of a Gaussian and their weights, which sum to 1: the more alike the colour, the more.
+type Neighbourhood = Vec<(u32, f32)>;
+
+fn neighbourhoods(scene: &QuickScene, options: &LabelOptions) -> Vec<Neighbourhood> {
+    let centres = &scene.centres;
+    let tree = Neighbours::new(centres);
+    (0..centres.len())
+        .into_par_iter()
+        .map(|i| {
+            let colour = scene.colour(i);
+            let weigh = |(_, j): (f64, u32)| {
+                let other = scene.colour(j as usize);
+                let square: f32 = (0..3).map(|c| (colour[c] - other[c]).powi(2)).sum();
+                (j, (-0.5 * square / (options.same_colour * options.same_colour)).exp())
+            };
+            let mut around: Neighbourhood =
+                tree.nearest(&centres[i], options.neighbours + 1).into_iter().map(weigh).collect();
+            let sum: f32 = around.iter().map(|a| a.1).sum();
+            around.iter_mut().for_each(|a| a.1 /= sum.max(1e-6));
+            around
+        })
+        .collect()
+}
+
+/// Saliency averaged over neighbours in space, many times, so that it spreads over surfaces of one colour: what the
+/// network misses on one part of a roof it finds on another.
+fn smoothed(around: &[Neighbourhood], votes: &[Votes], options: &LabelOptions) -> Vec<f32> {
+    let own: Vec<f32> = votes.iter().map(|v| v.mean()).collect();
+    let mut smooth = own.clone();
+    for _ in 0..options.smoothings {
+        smooth = around
+            .par_iter()
+            .zip(&own)
+            .map(|(around, own)| {
+                let mean: f32 = around.iter().map(|&(j, weight)| weight * smooth[j as usize]).sum();
+                options.kept * own + (1.0 - options.kept) * mean
+            })
+            .collect();
+    }
+    smooth
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::raster;
+    use crate::splats::{SH_C0, Splats};
+
+    #[test]
+    fn what_is_hidden_is_not_voted_on() {
+        // A wall of Gaussians before the first camera, one Gaussian far behind it, and a second camera behind that.
+        let mut splats = Splats { sh_degree: 0, ..Splats::default() };
+        let mut add = |mean: [f32; 3]| {
+            splats.means.push(mean);
+            splats.log_scales.push([0.1f32.ln(); 3]);
+            splats.rotations.push([1.0, 0.0, 0.0, 0.0]);
+            splats.opacities.push(4.0);
+            splats.sh.extend([0.1 / SH_C0; 3]);
+        };
+        add([0.0, 0.0, 4.0]);
+        for k in 0..441i16 {
+            add([f32::from(k % 21 - 10) * 0.1, f32::from(k / 21 - 10) * 0.1, 2.0]);
+        }
+        let scene = QuickScene::of(splats);
+        let camera = |z: f64, forward: f64| raster::View {
+            rotation: [[forward, 0.0, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, forward]],
+            translation: [0.0, 0.0, -z * forward],
+            fx: 80.0,
+            fy: 80.0,
+            cx: 40.0,
+            cy: 40.0,
+            width: 80,
+            height: 80,
+        };
+        let view = |camera, value| View { camera, saliency: vec![value; 80 * 80] };
+        let views = [view(camera(0.0, 1.0), 255), view(camera(6.0, -1.0), 51)];
+        let focus = Vector3::new(0.0, 0.0, 3.0);
+        let gaze = Gaze { focus, converges: true, distance: 3.0, up: -Vector3::y() };
+        let votes = votes(&scene, &views.each_ref(), &gaze, &LabelOptions::default()).unwrap();
+        assert_eq!(votes[0].views, 1);
+        assert!((votes[0].mean() - 0.2).abs() < 1e-6);
+        // The wall hides itself from nobody but where the single one stands before it.
+        assert_eq!(votes[1].views, 2);
+        assert!((votes[1].mean() - 0.6).abs() < 1e-6);
+    }
+}
