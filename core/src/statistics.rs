@@ -4,6 +4,10 @@
 /// influence curve and its role in robust estimation", 1974).
 pub(crate) const SIGMA_OF_MAD: f64 = 1.4826;
 
+/// Median distance of a point of the plane from where it should be, in standard deviations of its coordinates, if these are
+/// normal and independent: `√(2 ln 2)` (Rayleigh's distribution).
+pub(crate) const MEDIAN_OF_RAYLEIGH: f64 = 1.1774;
+
 /// Numbers that have an order in which even NaN has a place.
 pub(crate) trait Ordered: Copy {
     /// `total_cmp` of the type.

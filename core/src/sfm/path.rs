@@ -1,10 +1,10 @@
 //! What the order of the frames says about a map.
 //!
-//! Things that look alike from several sides (a box, a quadcopter, two doors) make pairs of pictures that agree in every
-//! match and are wrong all the same: a stretch of the video is folded onto another. Nothing inside the stretch tells;
-//! but where it begins and ends, neighbours in time, which see nearly the same, contradict the map. So neighbours are
-//! asked at every step of the path. Where they contradict the map, the path is trusted first: rotations along it, then
-//! those pairs of distant frames that fit them.
+//! Things that look alike from several sides (a box, a quadcopter, two doors) make pairs of pictures that agree in
+//! every match and are wrong all the same: a stretch of the video is folded onto another. Nothing inside the stretch
+//! tells; but where it begins and ends, neighbours in time, which see nearly the same, contradict the map. So
+//! neighbours are asked at every step of the path. Where they contradict the map, the path is trusted first: rotations
+//! along it, then those pairs of distant frames that fit them.
 
 use std::borrow::Cow;
 use std::collections::BTreeSet;
@@ -26,7 +26,8 @@ const MIN_AGREEING: f64 = 0.4;
 /// Frames up to this far apart are taken to see the same side of things.
 const CHAIN: u32 = 16;
 /// Pairs of frames that contradict the rotations along the path by more than this (radians) join things that only look
-/// alike. Rotations drift by tenths of a degree per frame; objects repeat themselves after a turn of 45 degrees or more.
+/// alike. Rotations drift by tenths of a degree per frame; objects repeat themselves after a turn of 45 degrees or
+/// more.
 const MAX_LOOP_ANGLE: f64 = 0.5;
 /// Pictures of which this fraction has a neighbour in the list among its best partners are in the order of the path.
 const ORDERED: f64 = 0.8;
@@ -47,7 +48,8 @@ pub(crate) fn is_ordered(images: usize, pairs: &[TwoViewGeometry]) -> bool {
     images > 2 * BEST_PARTNERS && ordered as f64 >= ORDERED * images as f64
 }
 
-/// Steps of the path (`k`: from image `k` to the next) across which neighbours contradict the map. `support` is that of `pairs`.
+/// Steps of the path (`k`: from image `k` to the next) across which neighbours contradict the map. `support` is that of
+/// `pairs`.
 pub(crate) fn broken_steps(images: usize, pairs: &[TwoViewGeometry], support: &[Support]) -> Vec<usize> {
     let mut across = vec![Support::default(); images.saturating_sub(1)];
     for (pair, s) in pairs.iter().zip(support).filter(|(p, _)| p.second - p.first <= NEIGHBOURS) {
@@ -101,8 +103,10 @@ pub(crate) fn fitting_the_path(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sfm::mapper::tests::evidence_of;
-    use crate::sfm::mapper::{Evidence, complete, map_globally};
+    use crate::sfm::completion::complete;
+    use crate::sfm::global_mapper::map_globally;
+    use crate::sfm::mapper_input::MapperInput;
+    use crate::sfm::mapper_options::MapperOptions;
     use crate::sfm::support::support_of_pairs;
     use crate::sfm::synthetic::Capture;
 
@@ -133,20 +137,20 @@ mod tests {
     #[test]
     fn a_fold_is_undone_by_trusting_the_path() {
         let (capture, pairs) = folded();
-        let (_, matches) = evidence_of(&capture, 4);
-        let control = Control::new();
+        let (_, matches) = capture.pairs_and_matches(4);
+        let (control, options) = (Control::new(), MapperOptions::default());
         let map = |pairs: &[TwoViewGeometry], matches: &[PairMatches]| {
             let mut consistent = pairs.to_vec();
             let rotations = absolute_rotations(60, &mut consistent, &control).unwrap();
-            let evidence = Evidence {
+            let input = MapperInput {
                 keypoints: &capture.keypoints,
                 matches,
                 pairs: &consistent,
                 camera: capture.camera.clone(),
                 rotations: &rotations,
             };
-            let mut map = map_globally(&evidence, 0, &control).unwrap();
-            complete(&mut map, &evidence, &control).unwrap();
+            let mut map = map_globally(&input, &options, 0, &control).unwrap();
+            complete(&mut map, &input, &options, &control).unwrap();
             map
         };
         let steps = |map: &crate::sfm::map::Map| {
@@ -157,8 +161,8 @@ mod tests {
         let map = map(&trusted.pairs, &trusted.matches);
         assert_eq!(steps(&map), Vec::<usize>::new());
         assert_eq!(map.registered(), 60);
-        let (centers, rotations) = capture.errors(&map);
-        assert!(centers < 0.02 && rotations < 0.5, "{centers} {rotations}");
+        let (centres, rotations) = capture.errors(&map);
+        assert!(centres < 0.02 && rotations < 0.5, "{centres} {rotations}");
     }
 
     #[test]

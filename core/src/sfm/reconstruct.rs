@@ -9,17 +9,17 @@ use crate::fiducial::{Tags, detect_tags};
 use crate::stage::Stage;
 use crate::video::Frames;
 
+use super::completion::complete;
 use super::features::FeatureOptions;
 use super::front_end::{
     Pictures, absolute_rotations, calibrate, initial_camera, match_pictures, read_pictures, relative_poses,
 };
 use super::gate;
-use super::incremental::map_incrementally;
+use super::global_mapper::map_globally;
+use super::incremental_mapper::map_incrementally;
 use super::map::{Keypoints, Map, Observation};
-use super::mapper::{
-    Evidence, MAX_ERROR, MIN_ANGLE, complete, map_globally, polish, refine_principal_point,
-    refine_second_radial,
-};
+use super::mapper_input::MapperInput;
+use super::mapper_options::MapperOptions;
 use super::matching::PairMatches;
 use super::metric_scale::{PrincipalPointIs, measure_scale};
 use super::object_features::{ObjectMasks, keep_object};
@@ -28,6 +28,7 @@ use super::output::{normalise, sparse_model};
 use super::pairing::PairingOptions;
 use super::patch_alignment::align_keypoints;
 use super::path::{Trusted, broken_steps, fitting_the_path, is_ordered};
+use super::polishing::{polish, refine_principal_point, refine_second_radial};
 use super::report::{Attempt, SfmReport, Stopwatch, ranges};
 use super::support::support_of_pairs;
 use super::triangulation::{TriangulationOptions, Views as TriangulationViews, triangulate_tracks};
@@ -37,9 +38,9 @@ use crate::statistics::{median, quantile};
 /// A sparse model and how it came about.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Reconstruction {
-    /// Camera, poses and points. The world is level (+y is down) and the origin is the mean of the camera centres. Its unit is
-    /// the metre where `report.scale` says so; else there is no metric scale, and a camera is 5 units (median) from what it
-    /// sees. Image ids are frame numbers plus 1.
+    /// Camera, poses and points. The world is level (+y is down) and the origin is the mean of the camera centres. Its
+    /// unit is the metre where `report.scale` says so; else there is no metric scale, and a camera is 5 units (median)
+    /// from what it sees. Image ids are frame numbers plus 1.
     pub model: SparseModel,
     /// Figures.
     pub report: SfmReport,
@@ -56,8 +57,8 @@ pub struct Reconstruction {
 /// [`ErrorKind::UnreliableReconstruction`] if no sound model can be made, with what to change in the hint;
 /// [`ErrorKind::Cancelled`].
 ///
-/// With [`SfmOptions::apriltag_size_mm`] tags are looked for in the frames as they are stored. If these were made from a
-/// larger source, [`crate::fiducial::detect_tags`] finds more, and more exactly: [`reconstruct_with_tags`].
+/// With [`SfmOptions::apriltag_size_mm`] tags are looked for in the frames as they are stored. If these were made from
+/// a larger source, [`crate::fiducial::detect_tags`] finds more, and more exactly: [`reconstruct_with_tags`].
 pub fn reconstruct(frames: &Frames, options: &SfmOptions, control: &Control) -> Result<Reconstruction> {
     let tags = || -> Result<Option<Tags>> {
         options.validate()?;
@@ -70,8 +71,8 @@ pub fn reconstruct(frames: &Frames, options: &SfmOptions, control: &Control) -> 
     found.map(|(model, _)| model).map_err(|e| e.at(Stage::Sfm))
 }
 
-/// Like [`reconstruct`], with the tags that [`crate::fiducial::detect_tags`] found in the frames. They are used if the options
-/// give their size.
+/// Like [`reconstruct`], with the tags that [`crate::fiducial::detect_tags`] found in the frames. They are used if the
+/// options give their size.
 ///
 /// # Errors
 /// As for [`reconstruct`]; [`ErrorKind::InvalidArgument`] if `tags` are not those of these frames.
@@ -84,8 +85,8 @@ pub fn reconstruct_with_tags(
     run(frames, Some(tags), None, options, control).map(|(model, _)| model).map_err(|e| e.at(Stage::Sfm))
 }
 
-/// Like [`reconstruct_with_tags`], from the features on the object alone. Where these are too few, or give no sound model, it
-/// is made of all features after all; the error then says why.
+/// Like [`reconstruct_with_tags`], from the features on the object alone. Where these are too few, or give no sound
+/// model, it is made of all features after all; the error then says why.
 ///
 /// # Errors
 /// As for [`reconstruct_with_tags`]; [`ErrorKind::InvalidArgument`] unless there is a mask for every frame.
@@ -164,7 +165,7 @@ fn reconstruct_pictures(
         calibrate(&mut camera, pictures, &verified, control)?;
     }
     watch.lap("calibration");
-    let job = Job {
+    let reconstructor = Reconstructor {
         frames,
         options,
         tags: options.apriltag_size_mm.zip(tags),
@@ -172,14 +173,15 @@ fn reconstruct_pictures(
         matches: &matches,
         verified: &verified,
         two_view: &two_view,
+        mapper: &MapperOptions::default(),
         rotation_only,
     };
-    job.run(camera, watch, control)
+    reconstructor.run(camera, watch, control)
 }
 
 /// # Errors
-/// `InvalidArgument` for tags of other frames; where a scale is required and no tag was found, `UnreliableReconstruction` now
-/// rather than after all the work.
+/// `InvalidArgument` for tags of other frames; where a scale is required and no tag was found,
+/// `UnreliableReconstruction` now rather than after all the work.
 fn check_tags(tags: &Tags, frames: &Frames, options: &SfmOptions) -> Result<()> {
     let same = tags.frames.len() == frames.frames.len()
         && tags.frames.iter().zip(&frames.frames).all(|(t, f)| t.name == f.name);
@@ -207,7 +209,7 @@ fn scale_missing(why: &str) -> Error {
 }
 
 /// What stays the same whichever mapper is tried.
-struct Job<'a> {
+struct Reconstructor<'a> {
     frames: &'a Frames,
     options: &'a SfmOptions,
     /// Size in millimetres, and where they were seen.
@@ -217,19 +219,10 @@ struct Job<'a> {
     /// Verified pairs, found without a focal length.
     verified: &'a [TwoViewGeometry],
     two_view: &'a TwoViewOptions,
+    mapper: &'a MapperOptions,
+    /// Fraction of the verified pairs that a rotation explains.
     rotation_only: f64,
 }
-
-/// Up to this many images the incremental path is cheap, and always tried too.
-const FEW_IMAGES: usize = 60;
-/// Where a smaller fraction of the verified matches agrees with the global map, the incremental path is tried too: maps in two
-/// pieces of different scale pass every other figure.
-const AGREEING: f64 = 0.95;
-/// Relative poses are estimated again if the focal length has moved by more than this (of its logarithm) since: rotations
-/// and inliers of an essential matrix suffer from a focal length that is wrong by this much.
-const FOCAL_CHANGE: f64 = 0.1;
-/// Estimates of the relative poses at most.
-const FOCAL_ROUNDS: usize = 3;
 
 /// A map and what is thought of it.
 struct Candidate {
@@ -253,23 +246,23 @@ struct Refined<'a> {
     keypoints: &'a Keypoints,
     /// All observations.
     tracks: &'a [Vec<Observation>],
+    limits: TriangulationOptions,
 }
 
 impl Refined<'_> {
     /// The cameras of `exact` with all points that fit them.
     fn complete(&self, exact: &Map) -> Map {
-        let limits = TriangulationOptions { max_error: MAX_ERROR, min_angle: MIN_ANGLE };
         let mut map = Map { points: Vec::new(), ..exact.clone() };
-        map.points = triangulate_tracks(&map, self.keypoints, self.tracks, &limits);
+        map.points = triangulate_tracks(&map, self.keypoints, self.tracks, &self.limits);
         map
     }
 }
 
-impl Job<'_> {
+impl Reconstructor<'_> {
     fn run(&self, mut camera: Camera, mut watch: Stopwatch, control: &Control) -> Result<Reconstruction> {
         let mut attempts = Vec::new();
         let mut best: Option<(Candidate, ViewGraph)> = None;
-        for _ in 0..FOCAL_ROUNDS {
+        for _ in 0..self.mapper.attempts.focal_rounds {
             let pairs =
                 relative_poses(self.pictures, &camera, self.matches, self.verified, self.two_view, control)?;
             watch.lap("relative poses");
@@ -279,7 +272,7 @@ impl Job<'_> {
             camera = found.map.camera.clone();
             let moved = (camera.mean_focal() / graph.camera.mean_focal()).ln().abs();
             // A map that leaves out most images says little about the focal length.
-            let again = moved > FOCAL_CHANGE && found.verdict.is_ok();
+            let again = moved > self.mapper.attempts.focal_change && found.verdict.is_ok();
             if best.as_ref().is_none_or(|(b, _)| self.is_better(&found, b)) {
                 best = Some((found, graph));
             }
@@ -296,24 +289,26 @@ impl Job<'_> {
         control.progress(Stage::Sfm, "aligning keypoints", 0.93);
         let aligned = align_keypoints(&found.map, self.pictures, self.frames, control)?;
         let tracks: Vec<_> = found.map.points.iter().map(|p| p.track.clone()).collect();
-        let refined = Refined { keypoints: &aligned.keypoints, tracks: &tracks };
+        let MapperOptions { max_error, min_angle, .. } = *self.mapper;
+        let limits = TriangulationOptions { max_error, min_angle };
+        let refined = Refined { keypoints: &aligned.keypoints, tracks: &tracks, limits };
         let mut exact = aligned.exact_part(&found.map);
-        polish(&mut exact, refined.keypoints, control)?;
+        polish(&mut exact, refined.keypoints, self.mapper, control)?;
         watch.lap("keypoint alignment");
-        let mut center = None;
+        let mut centre = None;
         if self.options.refine_principal_point {
             control.progress(Stage::Sfm, "principal point", 0.95);
-            center = Some(refine_principal_point(&mut exact, refined.keypoints, control)?);
+            centre = Some(refine_principal_point(&mut exact, refined.keypoints, self.mapper, control)?);
             watch.lap("principal point");
         }
-        let is_center_free = center.is_some_and(|c| c.refined);
-        refine_second_radial(&mut exact, refined.keypoints, is_center_free, control)?;
+        let is_centre_free = centre.is_some_and(|c| c.refined);
+        refine_second_radial(&mut exact, refined.keypoints, self.mapper, is_centre_free, control)?;
         watch.lap("second radial coefficient");
         let mut map = refined.complete(&exact);
         let mut report = self.report(&map, refined.keypoints, found.report.method, &graph);
         report.warnings = gate::check_model(&report, &map, self.frames)?;
-        report.principal_point_refined = center.is_some_and(|c| c.refined);
-        report.principal_point_deviation = center.and_then(|c| c.deviation);
+        report.principal_point_refined = centre.is_some_and(|c| c.refined);
+        report.principal_point_deviation = centre.and_then(|c| c.deviation);
         let metres = self.measure_scale(&exact, &refined, &mut map, &mut report, &graph, control)?;
         if self.tags.is_some() {
             watch.lap("metric scale");
@@ -330,8 +325,8 @@ impl Job<'_> {
         Ok(Reconstruction { model, report })
     }
 
-    /// Measures the scale by the tags, if there are any to measure it by: `map` is then `exact` adjusted with them, completed. Metres per unit of
-    /// the map; `None` where it has no scale, which the warnings of the report explain.
+    /// Measures the scale by the tags, if there are any to measure it by: `map` is then `exact` adjusted with them,
+    /// completed. Metres per unit of the map; `None` where it has no scale, which the warnings of the report explain.
     fn measure_scale(
         &self,
         exact: &Map,
@@ -342,12 +337,12 @@ impl Job<'_> {
         control: &Control,
     ) -> Result<Option<f64>> {
         let Some((size, tags)) = self.tags else { return Ok(None) };
-        let center = match report.principal_point_refined {
+        let centre = match report.principal_point_refined {
             _ if !self.options.refine_principal_point => PrincipalPointIs::Fixed,
             true => PrincipalPointIs::Refined,
             false => PrincipalPointIs::Central,
         };
-        let mut measured = measure_scale(exact, refined.keypoints, tags, size, center, control)?;
+        let mut measured = measure_scale(exact, refined.keypoints, tags, size, centre, self.mapper, control)?;
         let mut metres = None;
         if let Some((adjusted, unit)) = measured.metric {
             let adjusted = refined.complete(&adjusted);
@@ -400,7 +395,10 @@ impl Job<'_> {
                 best = other;
             }
         }
-        let wanting = best.verdict.is_err() || count <= FEW_IMAGES || best.report.agreeing_matches < AGREEING;
+        let when = &self.mapper.attempts;
+        let wanting = best.verdict.is_err()
+            || count <= when.few_images
+            || best.report.agreeing_matches < when.agreeing_matches;
         if wanting && self.options.method == MappingMethod::Global {
             let method = MappingMethod::Incremental;
             let other = self.attempt(method, &trusted, graph, attempts, watch, control)?;
@@ -421,7 +419,7 @@ impl Job<'_> {
         watch: &mut Stopwatch,
         control: &Control,
     ) -> Result<Candidate> {
-        let mut evidence = Evidence {
+        let mut input = MapperInput {
             keypoints: &self.pictures.keypoints,
             matches: &trusted.matches,
             pairs: &trusted.pairs,
@@ -434,18 +432,18 @@ impl Job<'_> {
                 let mut consistent = trusted.pairs.to_vec();
                 let rotations = absolute_rotations(self.frames.frames.len(), &mut consistent, control)?;
                 watch.lap("rotation averaging");
-                evidence.rotations = &rotations;
-                evidence.pairs = &consistent;
-                let mut map = map_globally(&evidence, self.options.seed, control)?;
+                input.rotations = &rotations;
+                input.pairs = &consistent;
+                let mut map = map_globally(&input, self.mapper, self.options.seed, control)?;
                 watch.lap("global mapping");
-                complete(&mut map, &evidence, control)?;
+                complete(&mut map, &input, self.mapper, control)?;
                 map
             }
             MappingMethod::Incremental => {
                 control.progress(Stage::Sfm, "incremental mapping", 0.85);
-                let mut map = map_incrementally(&evidence, control)?;
+                let mut map = map_incrementally(&input, self.mapper, control)?;
                 watch.lap("incremental mapping");
-                complete(&mut map, &evidence, control)?;
+                complete(&mut map, &input, self.mapper, control)?;
                 map
             }
         };
@@ -498,7 +496,7 @@ impl Job<'_> {
             .zip(&map.poses)
             .filter_map(|(n, pose)| pose.map(|_| n as f64))
             .collect();
-        let support = support_of_pairs(map, keypoints, pairs, 2.0 * MAX_ERROR);
+        let support = support_of_pairs(map, keypoints, pairs, self.mapper.max_epipolar_error);
         let (agreeing, all) = support.iter().fold((0, 0), |sum, s| (sum.0 + s.agreeing, sum.1 + s.matches));
         let broken_steps =
             if graph.is_ordered { broken_steps(map.poses.len(), pairs, &support) } else { Vec::new() };

@@ -21,8 +21,26 @@ pub(crate) struct ResectionOptions {
     pub(crate) min_inliers: usize,
     /// Smallest fraction of inliers.
     pub(crate) min_inlier_ratio: f64,
+    /// Random samples after which the search ends.
+    pub(crate) max_samples: usize,
+    /// Probability with which it is to have met a sample without outliers.
+    pub(crate) confidence: f64,
     /// Seed of the random samples.
     pub(crate) seed: u64,
+}
+
+impl Default for ResectionOptions {
+    /// The fraction of inliers is COLMAP's (`abs_pose_min_inlier_ratio`); the rest was chosen by hand.
+    fn default() -> Self {
+        Self {
+            max_error: 4.0,
+            min_inliers: 15,
+            min_inlier_ratio: 0.25,
+            max_samples: 3000,
+            confidence: 0.9999,
+            seed: 0,
+        }
+    }
 }
 
 /// Marks a keypoint that belongs to no point.
@@ -67,8 +85,8 @@ impl<'a> MatchIndex<'a> {
         Self::build(images, pairs.iter().map(|p| (p.first, p.second, p.matches.as_slice())))
     }
 
-    /// (keypoint of `image`, point) for every keypoint that matches an observation of a point, ordered by keypoint. Where
-    /// matches name several points for a keypoint, the one named most often counts.
+    /// (keypoint of `image`, point) for every keypoint that matches an observation of a point, ordered by keypoint.
+    /// Where matches name several points for a keypoint, the one named most often counts.
     pub(crate) fn visible_points(&self, points: &[Vec<u32>], image: usize) -> Vec<(u32, u32)> {
         let mut named: Vec<(u32, u32)> = Vec::new();
         for &(other, matches, is_first) in &self.by_image[image] {
@@ -160,10 +178,6 @@ fn place(
     enough.then_some((pose, inliers))
 }
 
-/// Samples after which the search ends, and the probability with which it is to have met one without outliers.
-const MAX_SAMPLES: usize = 3000;
-const CONFIDENCE: f64 = 0.9999;
-
 /// The pose that most points agree with, by random samples of three (P3P) scored by truncated squared errors; every new
 /// best pose is refined at once.
 fn sample_pose(
@@ -191,7 +205,7 @@ fn sample_pose(
     let mut random = Random::new(seed);
     let mut best: Option<(f64, Pose)> = None;
     let mut solutions = Vec::with_capacity(4);
-    let (mut drawn, mut needed) = (0, MAX_SAMPLES);
+    let (mut drawn, mut needed) = (0, options.max_samples);
     while drawn < needed {
         drawn += 1;
         let sample = [random.below(count), random.below(count), random.below(count)];
@@ -212,7 +226,7 @@ fn sample_pose(
             best = Some((result.0, chosen));
             let ratio = (result.1 as f64 / count as f64).max(options.min_inlier_ratio);
             let misses = (1.0 - ratio.powi(3)).max(1e-12).ln();
-            needed = needed.min(((1.0 - CONFIDENCE).ln() / misses).ceil() as usize).max(20);
+            needed = needed.min(((1.0 - options.confidence).ln() / misses).ceil() as usize).max(20);
         }
     }
     best.map(|(_, pose)| pose)
@@ -250,8 +264,8 @@ fn refine_pose(
         let Some(chol) = h.cholesky() else { break };
         let step = chol.solve(&g);
         let turn = nalgebra::UnitQuaternion::from_scaled_axis(-step.fixed_rows::<3>(0).into_owned());
-        let center = pose.center() - step.fixed_rows::<3>(3);
-        pose = Pose::from_center(turn * pose.rotation, &center);
+        let centre = pose.center() - step.fixed_rows::<3>(3);
+        pose = Pose::from_center(turn * pose.rotation, &centre);
         if step.norm_squared() < 1e-20 {
             break;
         }
@@ -285,7 +299,7 @@ mod tests {
         let mut map = capture.true_map_with_points();
         map.unregister(5);
         let matches = MatchIndex::of_verified(12, &pairs);
-        let options = ResectionOptions { max_error: 4.0, min_inliers: 15, min_inlier_ratio: 0.25, seed: 0 };
+        let options = ResectionOptions::default();
         let placed = place_images(&map, &capture.keypoints, &matches, &[5], &options);
         assert_eq!(placed.len(), 1);
         let error = (placed[0].pose.center() - capture.poses[5].center()).norm();
@@ -311,7 +325,7 @@ mod tests {
         let mut map = capture.true_map_with_points();
         map.unregister(5);
         let matches = MatchIndex::of_verified(12, &pairs);
-        let options = ResectionOptions { max_error: 4.0, min_inliers: 15, min_inlier_ratio: 0.25, seed: 0 };
+        let options = ResectionOptions::default();
         assert!(place_images(&map, &capture.keypoints, &matches, &[5], &options).is_empty());
     }
 }

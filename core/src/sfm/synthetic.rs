@@ -6,6 +6,7 @@ use crate::camera::{Camera, CameraModel, Pose};
 use crate::random::Random;
 
 use super::map::{Map, MapPoint, Observation};
+use super::matching::PairMatches;
 use super::two_view::{TwoViewConfig, TwoViewGeometry};
 use crate::statistics::median;
 
@@ -21,8 +22,8 @@ pub(crate) struct Capture {
 }
 
 impl Capture {
-    /// `images` cameras on 120 degrees of a slightly wavy circle around a ball of `points`; every point is seen by a run
-    /// of neighbouring images. `noise` in pixels.
+    /// `images` cameras on 120 degrees of a slightly wavy circle around a ball of `points`; every point is seen by a
+    /// run of neighbouring images. `noise` in pixels.
     pub(crate) fn orbit(images: usize, points: usize, noise: f64, seed: u64) -> Self {
         let poses = (0..images).map(|i| {
             let angle = 2.1 * i as f64 / images as f64;
@@ -32,8 +33,8 @@ impl Capture {
         Self::new(poses.collect(), points, 1.2, noise, seed)
     }
 
-    /// `images` cameras on a full turn around a ball of `points` that looks the same after half a turn ([`Capture::behind`]):
-    /// points 2k and 2k + 1 stand for each other.
+    /// `images` cameras on a full turn around a ball of `points` that looks the same after half a turn
+    /// ([`Capture::behind`]): points 2k and 2k + 1 stand for each other.
     pub(crate) fn turn(images: usize, points: usize, noise: f64, seed: u64) -> Self {
         let poses = (0..images).map(|i| {
             let angle = std::f64::consts::TAU * i as f64 / images as f64;
@@ -169,6 +170,18 @@ impl Capture {
         self.seen.iter().enumerate().map(see).collect()
     }
 
+    /// Verified pairs of images at most `window` apart, and the candidate matches that they are made of.
+    pub(crate) fn pairs_and_matches(&self, window: usize) -> (Vec<TwoViewGeometry>, Vec<PairMatches>) {
+        let pairs = self.pairs(window);
+        let matches_of = |p: &TwoViewGeometry| PairMatches {
+            first: p.first,
+            second: p.second,
+            matches: p.inliers.clone(),
+        };
+        let matches = pairs.iter().map(matches_of).collect();
+        (pairs, matches)
+    }
+
     /// Exact two-view geometry of all pairs at most `window` apart with at least 12 points in common.
     pub(crate) fn pairs(&self, window: usize) -> Vec<TwoViewGeometry> {
         let near = |i: usize| (i + 1..(i + window + 1).min(self.poses.len())).map(move |j| (i, j));
@@ -176,8 +189,8 @@ impl Capture {
         all.filter_map(|(i, j)| self.pair(i, j, &self.poses[i], |p| p)).collect()
     }
 
-    /// Pairs of the `mistaken` images of [`Capture::turn`] with those on the opposite side, up to `window` images away from the
-    /// exact opposite: what matching finds where it mistakes one side for the other.
+    /// Pairs of the `mistaken` images of [`Capture::turn`] with those on the opposite side, up to `window` images away
+    /// from the exact opposite: what matching finds where it mistakes one side for the other.
     pub(crate) fn mistaken_pairs(
         &self,
         mistaken: std::ops::Range<usize>,

@@ -194,8 +194,8 @@ pub(super) fn excess_variance(tags: &[&Candidate], edge: f64) -> f64 {
     if freedom > 0.0 && c > 0.0 { ((q - freedom) / c).max(0.0) } else { 0.0 }
 }
 
-/// Median of (value, standard deviation), each counting by its inverse variance; no deviation counts as below 0.1 %. 0 of
-/// nothing.
+/// Median of (value, standard deviation), each counting by its inverse variance; no deviation counts as below 0.1 %. 0
+/// of nothing.
 pub(super) fn median_by_deviation(values: &[(f64, f64)]) -> f64 {
     let weighted = |&(value, deviation): &(f64, f64)| (value, 1.0 / (deviation * deviation + 1e-6));
     weighted_median(&mut values.iter().map(weighted).collect::<Vec<_>>()).unwrap_or(0.0)

@@ -26,8 +26,8 @@ const MIN_ANGLE: f64 = 0.01;
 /// Pairs are made of at most this many sightings of an id, evenly spread.
 const MAX_STARTS: usize = 32;
 
-/// Groups the sightings `of` one id: the largest group that agrees, then the largest of the rest, and so on. What is seen
-/// once, or contradicts all others, is in none.
+/// Groups the sightings `of` one id: the largest group that agrees, then the largest of the rest, and so on. What is
+/// seen once, or contradicts all others, is in none.
 pub(super) fn group(map: &Map, sightings: &[Sighting], of: &[usize]) -> Vec<Group> {
     let mut pixels = vec![Vec::new(); map.poses.len()];
     let mut first = Vec::with_capacity(of.len());

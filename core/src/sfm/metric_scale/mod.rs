@@ -1,8 +1,8 @@
 //! Metric scale from AprilTags of known size.
 //!
 //! In: a finished map without scale, and the tags that were found in its images. Out: the same map adjusted once more
-//! together with the tags as rigid squares, its units per metre, and how well they are known; or the reason why there is no
-//! scale. A scale that contradicts itself is none: the model then stays as it was.
+//! together with the tags as rigid squares, its units per metre, and how well they are known; or the reason why there
+//! is no scale. A scale that contradicts itself is none: the model then stays as it was.
 //!
 //! ```text
 //! sightings (in which images) → groups (which of them show the same tag) → square (each tag by itself)
@@ -27,7 +27,8 @@ use crate::stage::Stage;
 use super::bundle_adjustment::{Square, SquareView, Squares, adjust_with_squares, scale_deviation};
 use super::filters::filter_points;
 use super::map::{Keypoints, Map};
-use super::mapper::{MAX_ERROR, MIN_ANGLE, keypoint_noise, polishing, principal_point_prior};
+use super::mapper_options::MapperOptions;
+use super::polishing::{bundle_options, keypoint_noise, principal_point_prior};
 use crate::statistics::median;
 use consensus::{Candidate, Finding, examine};
 
@@ -37,11 +38,11 @@ pub use report::{ScaleReport, TagReport};
 const MAX_DEVIATION: f64 = 0.1;
 /// How exactly a corner is measured beside a keypoint, by the noise of both: at least and at most.
 const PRECISION: (f64, f64) = (0.5, 4.0);
-/// A corner counts so many times as much again. Its edges are straight and its shape is known, so its errors are its own; those of
-/// keypoints on one surface are alike, and ten thousand of them bend the lens by more than their noise tells. Over twenty synthetic
-/// captures the scale is off by 0.15 % (root mean square) with 1, by 0.06 % with 8, 0.045 % with 16 and 0.04 % with 32, and a depth
-/// camera that looks at a real one agrees better than without. A tag that is not flat or not square gains nothing by it: beyond the
-/// scale of the loss residuals hardly count.
+/// A corner counts so many times as much again. Its edges are straight and its shape is known, so its errors are its
+/// own; those of keypoints on one surface are alike, and ten thousand of them bend the lens by more than their noise
+/// tells. Over twenty synthetic captures the scale is off by 0.15 % (root mean square) with 1, by 0.06 % with 8, 0.045
+/// % with 16 and 0.04 % with 32, and a depth camera that looks at a real one agrees better than without. A tag that is
+/// not flat or not square gains nothing by it: beyond the scale of the loss residuals hardly count.
 const TRUST: f64 = 16.0;
 
 /// What is known about the principal point.
@@ -72,7 +73,8 @@ pub(crate) fn measure_scale(
     keypoints: &Keypoints,
     tags: &Tags,
     size_mm: f64,
-    center: PrincipalPointIs,
+    centre: PrincipalPointIs,
+    options: &MapperOptions,
     control: &Control,
 ) -> Result<Measured> {
     control.progress(Stage::Sfm, "measuring tags", 0.96);
@@ -90,7 +92,7 @@ pub(crate) fn measure_scale(
         return Ok(Measured { report, warnings, metric: None });
     }
 
-    let joint = adjust_jointly(map, keypoints, &mut candidates, &sightings, &used, center, control)?;
+    let joint = adjust_jointly(map, keypoints, &mut candidates, &sightings, &used, centre, options, control)?;
     let deviation = total_deviation(&joint, &candidates, &used);
     let unit = 1e-3 * size_mm / joint.squares.edge;
     report.tags = candidates.iter().map(|c| TagReport::new(c, &sightings)).collect();
@@ -121,18 +123,19 @@ fn adjust_jointly(
     candidates: &mut [Candidate],
     sightings: &[sightings::Sighting],
     used: &[usize],
-    center: PrincipalPointIs,
+    centre: PrincipalPointIs,
+    options: &MapperOptions,
     control: &Control,
 ) -> Result<Joint> {
-    let prior = principal_point_prior(&map.camera);
-    let free = polishing(map, keypoints, Some(prior));
-    let fixed = polishing(map, keypoints, None);
-    let own = if center == PrincipalPointIs::Refined { &free } else { &fixed };
+    let prior = principal_point_prior(&map.camera, options);
+    let free = bundle_options(map, keypoints, options, Some(prior));
+    let fixed = bundle_options(map, keypoints, options, None);
+    let own = if centre == PrincipalPointIs::Refined { &free } else { &fixed };
     let mut adjusted = map.clone();
     let mut squares = squares_of(map, keypoints, candidates, sightings, used);
     adjust_with_squares(&mut adjusted, keypoints, &mut squares, own, control)?;
     consensus::measure_again(candidates, &adjusted, sightings, used);
-    let mut deviation = match center {
+    let mut deviation = match centre {
         PrincipalPointIs::Central => {
             // The principal point is not known to be where it was left: what freeing it would change is uncertain.
             let (mut other, mut others) = (adjusted.clone(), squares.clone());
@@ -142,7 +145,9 @@ fn adjust_jointly(
         }
         _ => scale_deviation(&adjusted, keypoints, &squares, own),
     };
-    if filter_points(&mut adjusted, keypoints, MAX_ERROR, MIN_ANGLE) > 0 && adjusted.points.is_empty() {
+    if filter_points(&mut adjusted, keypoints, options.max_error, options.min_angle) > 0
+        && adjusted.points.is_empty()
+    {
         deviation = None;
     }
     Ok(Joint { map: adjusted, squares, deviation })
@@ -162,7 +167,7 @@ fn squares_of(
         let Some(fit) = &candidate.fit else { continue };
         let view = |&s: &usize| SquareView { image: sightings[s].image, corners: sightings[s].corners };
         let views = candidate.members.iter().map(view).collect();
-        items.push(Square { rotation: fit.rotation, center: fit.center, views });
+        items.push(Square { rotation: fit.rotation, centre: fit.centre, views });
         noises.push(fit.noise);
         logs.push((fit.edge.ln(), candidate.deviation()));
     }
@@ -174,13 +179,13 @@ fn squares_of(
 
 /// ln(extent of the camera path / edge): the metric size of the path does not depend on the unit of the map.
 fn ratio(map: &Map, squares: &Squares) -> f64 {
-    let centers: Vec<Vector3<f64>> = map.poses.iter().flatten().map(|p| p.center()).collect();
-    let mean = centers.iter().sum::<Vector3<f64>>() / centers.len().max(1) as f64;
-    (centers.iter().map(|c| (c - mean).norm_squared()).sum::<f64>().sqrt() / squares.edge).ln()
+    let centres: Vec<Vector3<f64>> = map.poses.iter().flatten().map(|p| p.center()).collect();
+    let mean = centres.iter().sum::<Vector3<f64>>() / centres.len().max(1) as f64;
+    (centres.iter().map(|c| (c - mean).norm_squared()).sum::<f64>().sqrt() / squares.edge).ln()
 }
 
-/// The deviation of the joint solution, with what the tags disagree beyond their own deviations and what their shapes are off: a print that is wrong
-/// by itself is not seen in residuals of the joint solution alone.
+/// The deviation of the joint solution, with what the tags disagree beyond their own deviations and what their shapes
+/// are off: a print that is wrong by itself is not seen in residuals of the joint solution alone.
 fn total_deviation(joint: &Joint, candidates: &[Candidate], used: &[usize]) -> Option<f64> {
     let tags: Vec<&Candidate> = used.iter().map(|&k| &candidates[k]).collect();
     let count = tags.len() as f64;

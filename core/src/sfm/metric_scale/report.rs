@@ -16,8 +16,9 @@ pub struct ScaleReport {
     pub apriltag_size_mm: f64,
     /// Whether the model is in metres. Else it has arbitrary units, and a warning says why.
     pub applied: bool,
-    /// Standard deviation of the scale relative to it: of lengths in the model, if the size of the tags is true. It holds the
-    /// noise of the corners, the uncertainty of poses and intrinsics, and what the tags disagree. Absent without a scale.
+    /// Standard deviation of the scale relative to it: of lengths in the model, if the size of the tags is true. It
+    /// holds the noise of the corners, the uncertainty of poses and intrinsics, and what the tags disagree. Absent
+    /// without a scale.
     pub relative_sigma: Option<f64>,
     /// Frames in which tags were seen.
     pub frames: usize,

@@ -9,7 +9,7 @@ use crate::sfm::geometry::angle_between;
 use crate::sfm::levenberg_marquardt::{Stopping, minimise};
 use crate::sfm::map::Map;
 use crate::sfm::projection::{Extrinsics, Loss, Projector};
-use crate::statistics::median;
+use crate::statistics::{MEDIAN_OF_RAYLEIGH, median};
 
 use super::sightings::Sighting;
 
@@ -34,7 +34,7 @@ pub(super) struct Corner {
 pub(super) struct Fit {
     /// From the square's axes (x right, y down) to those of the world.
     pub(super) rotation: UnitQuaternion<f64>,
-    pub(super) center: Vector3<f64>,
+    pub(super) centre: Vector3<f64>,
     /// Length of its edge, world units.
     pub(super) edge: f64,
     /// Standard deviation of the edge relative to it, from the residuals alone.
@@ -134,7 +134,8 @@ impl Rays {
         shape(corners, noise(&mut errors, 12)?)
     }
 
-    /// The square that all sightings fit best, begun at the corners `start`. `None` if it is seen from behind, or cannot be fitted.
+    /// The square that all sightings fit best, begun at the corners `start`. `None` if it is seen from behind, or
+    /// cannot be fitted.
     pub(super) fn fit(&self, seen: &[&Sighting], start: &Corners) -> Option<Fit> {
         let begin = nearest_square(start)?;
         let cost = |s: &Placed| {
@@ -152,9 +153,9 @@ impl Rays {
         let (square, _) = minimise(begin, stopping, &Control::new(), cost, step).ok()?;
         let corners = square.corners();
         let normal = square.rotation * Vector3::z();
-        let centers: Vec<Vector3<f64>> =
-            seen.iter().filter_map(|v| Some(self.pose(v)?.center.into())).collect();
-        if centers.iter().any(|c| normal.dot(&(square.center - c)) <= 0.0) {
+        let centres: Vec<Vector3<f64>> =
+            seen.iter().filter_map(|v| Some(self.pose(v)?.centre.into())).collect();
+        if centres.iter().any(|c| normal.dot(&(square.centre - c)) <= 0.0) {
             return None;
         }
         let mut errors = self.errors(seen, &corners)?;
@@ -163,15 +164,15 @@ impl Rays {
         let (h, _) = self.equations(seen, &square);
         let covariance = h.try_inverse()?;
         let deviation = noise * covariance[(6, 6)].max(0.0).sqrt();
-        let parallax = centers
+        let parallax = centres
             .iter()
             .enumerate()
-            .flat_map(|(i, a)| centers[i + 1..].iter().map(move |b| (a, b)))
-            .map(|(a, b)| angle_between(&(square.center - a), &(square.center - b)))
+            .flat_map(|(i, a)| centres[i + 1..].iter().map(move |b| (a, b)))
+            .map(|(a, b)| angle_between(&(square.centre - a), &(square.centre - b)))
             .fold(0.0, f64::max);
         let fit = Fit {
             rotation: square.rotation,
-            center: square.center,
+            centre: square.centre,
             edge: square.edge,
             deviation,
             noise,
@@ -195,7 +196,7 @@ impl Rays {
                 let Some(l) = self.projector.linearise(pose, &(*corner).into(), &(*pixel).into()) else {
                     continue;
                 };
-                let arm = corner - s.center;
+                let arm = corner - s.centre;
                 for r in 0..2 {
                     let q = Vector3::from(l.by_point[r]);
                     let turn = arm.cross(&q);
@@ -213,28 +214,27 @@ impl Rays {
 fn noise(errors: &mut [f64], fitted: usize) -> Option<f64> {
     let numbers = 2.0 * errors.len() as f64;
     let freedom = (numbers / (numbers - fitted as f64).max(1.0)).sqrt();
-    // The distance of two normal coordinates of deviation s has the median 1.1774 s.
-    Some((median(errors)? / 1.1774 * freedom).max(MIN_NOISE))
+    Some((median(errors)? / MEDIAN_OF_RAYLEIGH * freedom).max(MIN_NOISE))
 }
 
 /// A square in the world.
 #[derive(Debug, Clone, Copy)]
 struct Placed {
     rotation: UnitQuaternion<f64>,
-    center: Vector3<f64>,
+    centre: Vector3<f64>,
     edge: f64,
 }
 
 impl Placed {
     fn corners(&self) -> Corners {
-        CORNERS.map(|[x, y]| self.center + self.rotation * Vector3::new(self.edge * x, self.edge * y, 0.0))
+        CORNERS.map(|[x, y]| self.centre + self.rotation * Vector3::new(self.edge * x, self.edge * y, 0.0))
     }
 
     fn moved(&self, x: &SVector<f64, 7>) -> Self {
         let turn = UnitQuaternion::from_scaled_axis(Vector3::new(x[0], x[1], x[2]));
         Self {
             rotation: UnitQuaternion::new_normalize((turn * self.rotation).into_inner()),
-            center: self.center + Vector3::new(x[3], x[4], x[5]),
+            centre: self.centre + Vector3::new(x[3], x[4], x[5]),
             edge: self.edge * x[6].clamp(-1.0, 1.0).exp(),
         }
     }
@@ -243,10 +243,10 @@ impl Placed {
 /// The square next to four points (Umeyama, "Least-squares estimation of transformation parameters between two point
 /// patterns", PAMI 1991).
 fn nearest_square(corners: &Corners) -> Option<Placed> {
-    let center = corners.iter().sum::<Vector3<f64>>() / 4.0;
+    let centre = corners.iter().sum::<Vector3<f64>>() / 4.0;
     let mut correlation = Matrix3::zeros();
     for (corner, [x, y]) in corners.iter().zip(CORNERS) {
-        correlation += (corner - center) * Vector3::new(x, y, 0.0).transpose();
+        correlation += (corner - centre) * Vector3::new(x, y, 0.0).transpose();
     }
     let svd = correlation.svd(true, true);
     let (u, v) = (svd.u?, svd.v_t?);
@@ -255,7 +255,7 @@ fn nearest_square(corners: &Corners) -> Option<Placed> {
     // The squares of the unit square's corners sum to 2.
     let edge = svd.singular_values.dot(&side) / 2.0;
     let rotation = UnitQuaternion::from_matrix(&rotation);
-    (edge.is_finite() && edge > 0.0).then_some(Placed { rotation, center, edge })
+    (edge.is_finite() && edge > 0.0).then_some(Placed { rotation, centre, edge })
 }
 
 /// How the corners differ from a square, for a noise of so many pixels.

@@ -13,15 +13,17 @@ use crate::sfm::synthetic::Capture;
 /// A tag in the scene: its id and where its corners are.
 type Placed = (u32, Corners);
 
-/// The corners of a square around `center` that looks at the middle of the path of `capture`, turned a little by `turn`.
-fn square(capture: &Capture, center: Vector3<f64>, edge: f64, turn: f64) -> Corners {
+/// The corners of a square around `centre` that looks at the middle of the path of `capture`, turned a little by
+/// `turn`.
+fn square(capture: &Capture, centre: Vector3<f64>, edge: f64, turn: f64) -> Corners {
     let viewer = capture.poses[capture.poses.len() / 2].center();
-    let facing = Pose::look_at(&viewer, &center, &Vector3::new(0.1, -1.0, 0.2)).unwrap().rotation.inverse();
+    let facing = Pose::look_at(&viewer, &centre, &Vector3::new(0.1, -1.0, 0.2)).unwrap().rotation.inverse();
     let rotation = facing * UnitQuaternion::from_euler_angles(0.4 * turn, -0.3 * turn, turn);
-    CORNERS.map(|[x, y]| center + rotation * Vector3::new(edge * x, edge * y, 0.0))
+    CORNERS.map(|[x, y]| centre + rotation * Vector3::new(edge * x, edge * y, 0.0))
 }
 
-/// What the cameras `from` see of the tags, with `noise` pixels of error; edges are reported `enlarged` times their length.
+/// What the cameras `from` see of the tags, with `noise` pixels of error; edges are reported `enlarged` times their
+/// length.
 fn sighted(capture: &Capture, tags: &[Placed], from: &[usize], noise: f64, seed: u64, enlarged: f64) -> Tags {
     let mut random = Random::new(seed);
     let frames = capture.poses.iter().enumerate().map(|(i, pose)| {
@@ -49,17 +51,21 @@ fn everywhere(capture: &Capture) -> Vec<usize> {
     (0..capture.poses.len()).collect()
 }
 
-fn measure(capture: &Capture, tags: &Tags, center: PrincipalPointIs) -> Measured {
-    let map = capture.true_map_with_points();
-    measure_scale(&map, &capture.keypoints, tags, 100.0, center, &Control::new()).unwrap()
+fn measure(capture: &Capture, tags: &Tags, centre: PrincipalPointIs) -> Measured {
+    measure_in(&capture.true_map_with_points(), capture, tags, centre)
+}
+
+fn measure_in(map: &Map, capture: &Capture, tags: &Tags, centre: PrincipalPointIs) -> Measured {
+    let options = MapperOptions::default();
+    measure_scale(map, &capture.keypoints, tags, 100.0, centre, &options, &Control::new()).unwrap()
 }
 
 /// Relative error of the metric size of the camera path, for tags of 100 mm that have an edge of `edge` in the capture.
 fn error(capture: &Capture, measured: &Measured, edge: f64) -> f64 {
     let (map, metres) = measured.metric.as_ref().unwrap();
-    let extent = |centers: Vec<Vector3<f64>>| {
-        let mean = centers.iter().sum::<Vector3<f64>>() / centers.len() as f64;
-        centers.iter().map(|c| (c - mean).norm_squared()).sum::<f64>().sqrt()
+    let extent = |centres: Vec<Vector3<f64>>| {
+        let mean = centres.iter().sum::<Vector3<f64>>() / centres.len() as f64;
+        centres.iter().map(|c| (c - mean).norm_squared()).sum::<f64>().sqrt()
     };
     let found = metres * extent(map.poses.iter().flatten().map(|p| p.center()).collect());
     let truth = 0.1 / edge * extent(capture.poses.iter().map(|p| p.center()).collect());
@@ -200,20 +206,20 @@ fn tags_of_a_sheared_world_are_no_squares() {
     let tags = sighted(&capture, &some(&capture, 1, 0.3), &everywhere(&capture), 0.0, 1, 1.0);
     let mut map = capture.true_map_with_points();
     map.camera.params[0] *= 1.25;
-    let measured =
-        measure_scale(&map, &capture.keypoints, &tags, 100.0, PrincipalPointIs::Fixed, &Control::new())
-            .unwrap();
+    let measured = measure_in(&map, &capture, &tags, PrincipalPointIs::Fixed);
     // Either it is refused, or the joint adjustment has put it right.
     if measured.metric.is_some() {
         assert!(error(&capture, &measured, 0.3).abs() < 1e-3);
     }
 }
 
-/// Real pictures with tags in them and reference poses: how far off the scale is, in percent and in standard deviations.
+/// Real pictures with tags in them and reference poses: how far off the scale is, in percent and in standard
+/// deviations.
 ///
-/// The references do not know it better than this: the focal lengths of dtu-scan24's calibration differ by 0.32 % in x and y, which
-/// those of its pictures don't (an adjustment of all tracks with both free makes them equal to 0.001 %), so that 2 deviations of
-/// 0.15 % are not kept. The path of desk-tags is 9 to 12 % shorter by depth maps of the same camera, and 6 % by this measurement.
+/// The references do not know it better than this: the focal lengths of dtu-scan24's calibration differ by 0.32 % in x
+/// and y, which those of its pictures don't (an adjustment of all tracks with both free makes them equal to 0.001 %),
+/// so that 2 deviations of 0.15 % are not kept. The path of desk-tags is 9 to 12 % shorter by depth maps of the same
+/// camera, and 6 % by this measurement.
 #[test]
 #[ignore = "minutes; with real captures only"]
 fn the_scale_of_real_captures_is_true() {
@@ -244,9 +250,9 @@ fn the_scale_of_real_captures_is_true() {
                 true_ones.push(Vector3::new(row(0), row(1), row(2)));
             }
         }
-        let extent = |centers: &[Vector3<f64>]| {
-            let mean = centers.iter().sum::<Vector3<f64>>() / centers.len() as f64;
-            centers.iter().map(|c| (c - mean).norm_squared()).sum::<f64>().sqrt()
+        let extent = |centres: &[Vector3<f64>]| {
+            let mean = centres.iter().sum::<Vector3<f64>>() / centres.len() as f64;
+            centres.iter().map(|c| (c - mean).norm_squared()).sum::<f64>().sqrt()
         };
         let error = extent(&estimated) / extent(&true_ones) - 1.0;
         let report = found.report.scale.unwrap();

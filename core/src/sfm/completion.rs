@@ -1,0 +1,169 @@
+//! The completion of a map, whichever mapper made it: what is in the wrong place goes, what is missing is placed, and
+//! all matches count.
+
+use crate::control::Control;
+use crate::error::Result;
+
+use super::bundle_adjustment::{BundleOptions, RefineIntrinsics, adjust};
+use super::filters::{filter_images, filter_points};
+use super::map::Map;
+use super::mapper_input::MapperInput;
+use super::mapper_options::MapperOptions;
+use super::polishing::bundle_options;
+use super::resection::{MatchIndex, insert, place_images};
+use super::retriangulation::retriangulate;
+use super::support::{rigid_groups, support_of_images, support_of_pairs};
+use super::triangulation::TriangulationOptions;
+
+/// Completes and polishes a map: takes out what is in the wrong place, places what is missing, triangulates from all
+/// matches, adjusts everything.
+///
+/// # Errors
+/// [`crate::ErrorKind::Cancelled`].
+pub(crate) fn complete(
+    map: &mut Map,
+    input: &MapperInput<'_>,
+    options: &MapperOptions,
+    control: &Control,
+) -> Result<()> {
+    let MapperOptions { max_error, min_angle, min_observations, completion, .. } = options;
+    let (keypoints, images) = (input.keypoints, input.images());
+    let limits = TriangulationOptions { max_error: *max_error, min_angle: *min_angle };
+    let bundle = BundleOptions {
+        loss: completion.loss,
+        stopping: completion.stopping,
+        rotations: true,
+        intrinsics: RefineIntrinsics {
+            focal: true,
+            distortion: Some(options.distortion_prior),
+            principal_point: None,
+        },
+    };
+    let mut tries = vec![0u8; images];
+    loop {
+        drop_misplaced(map, input, options);
+        let missing: Vec<usize> =
+            (0..images).filter(|&i| map.poses[i].is_none() && tries[i] < completion.max_tries).collect();
+        let added = place_missing(map, input, options, &missing);
+        missing.iter().for_each(|&i| tries[i] += 1);
+        map.points = retriangulate(map, keypoints, input.matches, &limits);
+        filter_images(map, *min_observations);
+        adjust(map, keypoints, &bundle, control)?;
+        filter_points(map, keypoints, *max_error, *min_angle);
+        filter_images(map, *min_observations);
+        if added == 0 {
+            break;
+        }
+    }
+    map.points = retriangulate(map, keypoints, input.matches, &limits);
+    filter_images(map, *min_observations);
+    adjust(map, keypoints, &bundle_options(map, keypoints, options, None), control)?;
+    filter_points(map, keypoints, *max_error, *min_angle);
+    filter_images(map, *min_observations);
+    Ok(())
+}
+
+/// Takes out images whose matches contradict the map, and all but the largest group of images that hold together.
+fn drop_misplaced(map: &mut Map, input: &MapperInput<'_>, options: &MapperOptions) {
+    let support = support_of_pairs(map, input.keypoints, input.pairs, options.max_epipolar_error);
+    let images = support_of_images(map.poses.len(), input.pairs, &support);
+    for (i, s) in images.iter().enumerate() {
+        if map.poses[i].is_some() && s.ratio() < options.completion.min_support {
+            map.unregister(i);
+        }
+    }
+    for group in rigid_groups(map, options.completion.rigid_points).iter().skip(1) {
+        group.iter().for_each(|&i| map.unregister(i));
+    }
+}
+
+/// Places what can be placed of `missing`, neighbours of the map first; returns how many.
+fn place_missing(
+    map: &mut Map,
+    input: &MapperInput<'_>,
+    options: &MapperOptions,
+    missing: &[usize],
+) -> usize {
+    let completion = &options.completion;
+    let verified = MatchIndex::of_verified(input.images(), input.pairs);
+    let candidates = MatchIndex::of_candidates(input.images(), input.matches);
+    let limits = TriangulationOptions { max_error: completion.max_error, min_angle: options.min_angle };
+    let mut added = 0;
+    loop {
+        let open: Vec<usize> = missing.iter().copied().filter(|&i| map.poses[i].is_none()).collect();
+        if open.is_empty() {
+            return added;
+        }
+        let mut placed = place_images(map, input.keypoints, &verified, &open, &completion.resection);
+        if placed.is_empty() {
+            placed = place_images(map, input.keypoints, &candidates, &open, &completion.loose_resection);
+        }
+        if placed.is_empty() {
+            return added;
+        }
+        added += placed.len();
+        insert(map, &placed);
+        map.points = retriangulate(map, input.keypoints, input.matches, &limits);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sfm::global_mapper::map_globally;
+    use crate::sfm::synthetic::Capture;
+    use nalgebra::{UnitQuaternion, Vector3};
+
+    #[test]
+    fn the_global_path_maps_orbits_and_walks() {
+        let options = MapperOptions::default();
+        for capture in [Capture::orbit(20, 1200, 0.5, 3), Capture::walk(20, 1500, 0.5, 3)] {
+            let (pairs, matches) = capture.pairs_and_matches(6);
+            let mut random = crate::random::Random::new(1);
+            let rotations: Vec<_> = capture
+                .poses
+                .iter()
+                .map(|p| {
+                    let error = 0.005 * Vector3::new(random.normal(), random.normal(), random.normal());
+                    Some(UnitQuaternion::from_scaled_axis(error) * p.rotation)
+                })
+                .collect();
+            let mut camera = capture.camera.clone();
+            camera.params[0] *= 0.97;
+            camera.params[3] = 0.0;
+            let input = MapperInput {
+                keypoints: &capture.keypoints,
+                matches: &matches,
+                pairs: &pairs,
+                camera,
+                rotations: &rotations,
+            };
+            let mut map = map_globally(&input, &options, 0, &Control::new()).unwrap();
+            complete(&mut map, &input, &options, &Control::new()).unwrap();
+            assert_eq!(map.registered(), 20);
+            let (centres, rotations) = capture.errors(&map);
+            assert!(centres < 0.01 && rotations < 0.2, "{centres} {rotations}");
+        }
+    }
+
+    #[test]
+    fn an_image_without_rotation_is_placed_in_the_end() {
+        let options = MapperOptions::default();
+        let capture = Capture::orbit(16, 900, 0.4, 3);
+        let (pairs, matches) = capture.pairs_and_matches(6);
+        let mut rotations: Vec<_> = capture.poses.iter().map(|p| Some(p.rotation)).collect();
+        rotations[7] = None;
+        let input = MapperInput {
+            keypoints: &capture.keypoints,
+            matches: &matches,
+            pairs: &pairs,
+            camera: capture.camera.clone(),
+            rotations: &rotations,
+        };
+        let mut map = map_globally(&input, &options, 0, &Control::new()).unwrap();
+        assert_eq!(map.registered(), 15);
+        complete(&mut map, &input, &options, &Control::new()).unwrap();
+        assert_eq!(map.registered(), 16);
+        assert!(capture.errors(&map).0 < 0.01);
+    }
+}

@@ -1,0 +1,38 @@
+//! What the mappers work on: what the front end found in the pictures.
+
+use nalgebra::UnitQuaternion;
+
+use crate::camera::Camera;
+
+use super::map::{Keypoints, Observation};
+use super::matching::PairMatches;
+use super::tracks::build_tracks;
+use super::two_view::TwoViewGeometry;
+
+/// Keypoints, matches and pairs of all images.
+pub(crate) struct MapperInput<'a> {
+    /// Pixels of all keypoints, by image.
+    pub(crate) keypoints: &'a Keypoints,
+    /// All candidate matches.
+    pub(crate) matches: &'a [PairMatches],
+    /// Verified pairs with relative poses.
+    pub(crate) pairs: &'a [TwoViewGeometry],
+    /// The camera of all images, focal length calibrated.
+    pub(crate) camera: Camera,
+    /// Absolute rotations (world to camera) by image; the incremental mapper does not use them.
+    pub(crate) rotations: &'a [Option<UnitQuaternion<f64>>],
+}
+
+impl MapperInput<'_> {
+    /// Number of images.
+    pub(crate) fn images(&self) -> usize {
+        self.keypoints.len()
+    }
+
+    /// Tracks of all verified matches; the pairs with most inliers are joined first.
+    pub(crate) fn tracks(&self) -> Vec<Vec<Observation>> {
+        let mut pairs: Vec<&TwoViewGeometry> = self.pairs.iter().collect();
+        pairs.sort_by_key(|p| std::cmp::Reverse(p.inliers.len()));
+        build_tracks(self.keypoints, pairs.iter().map(|p| (p.first, p.second, p.inliers.as_slice())))
+    }
+}
