@@ -29,8 +29,8 @@ pub fn draw_tags(picture: &mut RgbImage, tags: &[Tag]) {
     }
 }
 
-/// Writes a picture of every frame that shows tags, with the tags drawn, into `folder` (made if need be; the pictures have the
-/// names of the frames), and the contact sheet `tags.jpg` of all frames. Returns the number of pictures.
+/// Writes a picture of every frame that shows tags, with the tags drawn, into `folder` (made if need be; the pictures
+/// have the names of the frames), and the contact sheet `tags.jpg` of all frames. Returns the number of pictures.
 ///
 /// # Errors
 /// Frames that cannot be read, a folder that cannot be written, [`crate::ErrorKind::Cancelled`].

@@ -5,12 +5,13 @@
 //! ```
 //!
 //! One family is known, **tagStandard41h12**, and one length belongs to a tag: the edge of its inner white square, at
-//! which white meets black. That is 5/9 of the printed width. [`print_tag`] draws a tag to print, [`draw_tags`] shows what
-//! was found in a picture.
+//! which white meets black. That is 5/9 of the printed width. [`print_tag`] draws a tag to print, [`draw_tags`] shows
+//! what was found in a picture.
 //!
-//! The detector is AprilRobotics' (Wang & Olson, "AprilTag 2: Efficient and robust fiducial detection", IROS 2016; Krogius
-//! et al., "Flexible Layouts for Fiducial Tags", IROS 2019); `refine.rs` then finds the corners by all edges of the pattern.
-//! Detection runs on the rayon pool of the caller, one detector a thread; the result does not depend on their number.
+//! The detector is AprilRobotics' (Wang & Olson, "AprilTag 2: Efficient and robust fiducial detection", IROS 2016;
+//! Krogius et al., "Flexible Layouts for Fiducial Tags", IROS 2019); `refine.rs` then finds the corners by all edges of
+//! the pattern. Detection runs on the rayon pool of the caller, one detector a thread; the result does not depend on
+//! their number.
 //!
 //! ```
 //! # #[cfg(not(feature = "tags"))]

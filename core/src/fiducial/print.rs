@@ -11,8 +11,8 @@ const MARGIN: f64 = 1.5;
 const TEXT: f64 = 3.5;
 
 /// Tag `id` as an SVG picture to print in its true size: the inner white square has an edge of `size_mm` (1 to 1000)
-/// millimetres, the whole tag 9/5 of that. Its id, its measure and a line of known length to check the printer with stand
-/// below it.
+/// millimetres, the whole tag 9/5 of that. Its id, its measure and a line of known length to check the printer with
+/// stand below it.
 ///
 /// # Errors
 /// [`crate::ErrorKind::InvalidArgument`] for an id above 2114 or a size out of range.

@@ -1,10 +1,10 @@
 //! Corners of a tag from all edges of its pattern, whichever way white and black blur into each other.
 //!
-//! Cameras encode light nonlinearly, bright areas bleed, ink spreads: in a picture, white meets black some tenths of a pixel
-//! beside where it does on paper, everywhere towards the same colour. A square that is measured by its border alone comes
-//! out too large or too small by twice that, 1 % at 40 pixels, however many pictures show it. But where the pattern of a tag
-//! is known, there are edges that have white on the inside and others that have it on the outside. They shift against each
-//! other, so shift and size can be told apart.
+//! Cameras encode light nonlinearly, bright areas bleed, ink spreads: in a picture, white meets black some tenths of a
+//! pixel beside where it does on paper, everywhere towards the same colour. A square that is measured by its border
+//! alone comes out too large or too small by twice that, 1 % at 40 pixels, however many pictures show it. But where the
+//! pattern of a tag is known, there are edges that have white on the inside and others that have it on the outside.
+//! They shift against each other, so shift and size can be told apart.
 //!
 //! In: a picture, the pattern of a tag in it, and its corners to a pixel or so. Out: its corners.
 
@@ -42,8 +42,8 @@ const MAX_NOISE: f64 = 0.4;
 /// ... or a corner would move farther than this.
 const MAX_MOVE: f64 = 1.5;
 
-/// The corners of a tag that is near `corners` (detector's order, pixel centres at the half); `None` where its edges do not
-/// show them better than that.
+/// The corners of a tag that is near `corners` (detector's order, pixel centres at the half); `None` where its edges do
+/// not show them better than that.
 pub(super) fn refined(picture: &GrayImage, pattern: &Modules, corners: &Corners) -> Option<Corners> {
     let edges = edges(pattern);
     let mut tag = Homography::through(corners)?;
@@ -160,8 +160,8 @@ fn see(picture: &GrayImage, tag: &Homography, shifts: [f64; 2], edge: &Edge) -> 
     Some(Seen { by, distance, rise })
 }
 
-/// Where along `normal` the picture rises from black to white, as a distance from `middle`, and by how much it rises. Slopes count
-/// by their square. `None` outside of the picture, or where nothing rises.
+/// Where along `normal` the picture rises from black to white, as a distance from `middle`, and by how much it rises.
+/// Slopes count by their square. `None` outside of the picture, or where nothing rises.
 fn locate(
     picture: &GrayImage,
     middle: &Vector2<f64>,
@@ -197,8 +197,8 @@ fn brightness(picture: &GrayImage, at: &Vector2<f64>) -> Option<f64> {
     Some((1.0 - down) * upper + down * lower)
 }
 
-/// The step that brings most edges to where they are seen (iteratively reweighted by Tukey's biweight); `None` if they contradict
-/// each other.
+/// The step that brings most edges to where they are seen (iteratively reweighted by Tukey's biweight); `None` if they
+/// contradict each other.
 fn solve(seen: &[Seen], shifts: [f64; 2]) -> Option<SVector<f64, UNKNOWNS>> {
     let prior = (NOISE / SHIFT).powi(2);
     let mut x = SVector::<f64, UNKNOWNS>::zeros();
@@ -233,7 +233,8 @@ mod tests {
     use crate::fiducial::modules;
     use crate::random::Random;
 
-    /// What a camera sees of tag `id` whose corners are at `corners`: linear light averaged over pixels, then `encode`d.
+    /// What a camera sees of tag `id` whose corners are at `corners`: linear light averaged over pixels, then
+    /// `encode`d.
     fn filmed(id: u32, corners: &Corners, encode: impl Fn(f64) -> f64, noise: f64) -> GrayImage {
         const FINE: u32 = 12;
         let pattern = modules(id).unwrap();

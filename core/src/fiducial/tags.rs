@@ -29,10 +29,11 @@ pub struct Tag {
     pub hamming: u32,
     /// How clearly its bits could be read: mean distance of their brightness from the threshold, of 255.
     pub decision_margin: f32,
-    /// Shortest edge of the inner white square in pixels of the picture that was searched, which may be larger than the frame.
+    /// Shortest edge of the inner white square in pixels of the picture that was searched, which may be larger than the
+    /// frame.
     pub edge: f64,
-    /// Corners of the inner white square in pixels of the frame, the centre of the top-left pixel at (0.5, 0.5): bottom left,
-    /// bottom right, top right, top left of the upright tag.
+    /// Corners of the inner white square in pixels of the frame, the centre of the top-left pixel at (0.5, 0.5): bottom
+    /// left, bottom right, top right, top left of the upright tag.
     pub corners: [[f64; 2]; 4],
 }
 
@@ -83,8 +84,8 @@ impl Tags {
     }
 }
 
-/// Looks for tags in `frames`, in the full resolution of `source` (the video or folder that they were made from), or in the
-/// frames as they are stored. Corners are in pixels of the stored frames.
+/// Looks for tags in `frames`, in the full resolution of `source` (the video or folder that they were made from), or in
+/// the frames as they are stored. Corners are in pixels of the stored frames.
 ///
 /// # Errors
 /// A source or frame that cannot be read; [`ErrorKind::Cancelled`].

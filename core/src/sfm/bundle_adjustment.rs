@@ -1,8 +1,8 @@
 //! Bundle adjustment: poses, points and the shared intrinsics that make the reprojection error smallest.
 //!
-//! Levenberg-Marquardt on robustly weighted pixel residuals; points are eliminated ([`super::schur`]), the intrinsics are
-//! a border of the reduced camera system. A camera's six unknowns are a rotation in its own frame and its centre. No
-//! gauge is fixed: damping keeps the equations solvable, and the seven free motions do not change the cost.
+//! Levenberg-Marquardt on robustly weighted pixel residuals; points are eliminated ([`super::schur`]), the intrinsics
+//! are a border of the reduced camera system. A camera's six unknowns are a rotation in its own frame and its centre.
+//! No gauge is fixed: damping keeps the equations solvable, and the seven free motions do not change the cost.
 
 mod covariance;
 pub(crate) mod squares;
@@ -93,11 +93,11 @@ fn corner_radius(camera: &Camera) -> f64 {
 
 /// Indices of the parameters of `model` that are unknowns.
 fn free_parameters(model: CameraModel, refine: RefineIntrinsics) -> Vec<usize> {
-    let center = principal_point_index(model);
+    let centre = principal_point_index(model);
     (0..model.num_params())
         .filter(|&k| match k {
-            k if k < center => refine.focal,
-            k if k < center + 2 => refine.principal_point.is_some(),
+            k if k < centre => refine.focal,
+            k if k < centre + 2 => refine.principal_point.is_some(),
             _ => refine.distortion.is_some(),
         })
         .collect()
@@ -151,15 +151,15 @@ impl<'a> Problem<'a> {
         let refine = options.intrinsics;
         let free = free_parameters(map.camera.model, refine);
         let model = map.camera.model;
-        let center = principal_point_index(model);
+        let centre = principal_point_index(model);
         let reach = corner_radius(&map.camera);
         let prior = |(k, &param): (usize, &usize)| {
             let (value, sigma) = match param {
-                _ if param == center => (f64::from(map.camera.width) / 2.0, refine.principal_point?),
-                _ if param == center + 1 => (f64::from(map.camera.height) / 2.0, refine.principal_point?),
+                _ if param == centre => (f64::from(map.camera.width) / 2.0, refine.principal_point?),
+                _ if param == centre + 1 => (f64::from(map.camera.height) / 2.0, refine.principal_point?),
                 // The second radial coefficient may bend the corners as much as the first.
-                _ if param == center + 3 => (0.0, refine.distortion? / (reach * reach)),
-                _ if param > center + 1 => (0.0, refine.distortion?),
+                _ if param == centre + 3 => (0.0, refine.distortion? / (reach * reach)),
+                _ if param > centre + 1 => (0.0, refine.distortion?),
                 _ => return None, // focal lengths
             };
             Some((k, value, (ASSUMED_NOISE / sigma).powi(2)))
@@ -183,8 +183,8 @@ impl<'a> Problem<'a> {
     fn store(&self, state: &State, map: &mut Map) {
         map.camera = state.camera.clone();
         for c in 0..self.structure.cameras() {
-            let center = Vector3::from(state.extrinsics[c].center);
-            map.poses[self.images[c]] = Some(Pose::from_center(state.rotations[c], &center));
+            let centre = Vector3::from(state.extrinsics[c].centre);
+            map.poses[self.images[c]] = Some(Pose::from_center(state.rotations[c], &centre));
         }
         for (point, xyz) in map.points.iter_mut().zip(&state.points) {
             point.xyz = Vector3::from(*xyz);
@@ -248,17 +248,18 @@ impl<'a> Problem<'a> {
         self.moved(state, &x, &moves)
     }
 
-    /// `state` after the step `x` of cameras and intrinsics and the `moves` of the points; `None` for an impossible camera.
+    /// `state` after the step `x` of cameras and intrinsics and the `moves` of the points; `None` for an impossible
+    /// camera.
     fn moved(&self, state: &State, x: &[f64], moves: &[[f64; 3]]) -> Option<State> {
         let mut next = state.clone();
         for c in 0..self.structure.cameras() {
             let turn = UnitQuaternion::from_scaled_axis(Vector3::new(x[6 * c], x[6 * c + 1], x[6 * c + 2]));
             let rotation = UnitQuaternion::new_normalize((turn * state.rotations[c]).into_inner());
             let shift = Vector3::new(x[6 * c + 3], x[6 * c + 4], x[6 * c + 5]);
-            let center = Vector3::from(state.extrinsics[c].center) + shift;
+            let centre = Vector3::from(state.extrinsics[c].centre) + shift;
             next.rotations[c] = rotation;
-            next.extrinsics[c] = Extrinsics::from_pose(&Pose::from_center(rotation, &center));
-            next.extrinsics[c].center = center.into();
+            next.extrinsics[c] = Extrinsics::from_pose(&Pose::from_center(rotation, &centre));
+            next.extrinsics[c].centre = centre.into();
         }
         for (k, &param) in self.free.iter().enumerate() {
             next.camera.params[param] += x[6 * self.structure.cameras() + k];
@@ -453,8 +454,8 @@ mod tests {
         let mut map = spoiled(&capture, 0.05);
         let summary = adjust(&mut map, &capture.keypoints, &options(), &Control::new()).unwrap();
         assert!(summary.converged && summary.final_cost < 1e-10, "{summary:?}");
-        let (centers, rotations) = capture.errors(&map);
-        assert!(centers < 1e-6 && rotations < 1e-5, "{centers} {rotations}");
+        let (centres, rotations) = capture.errors(&map);
+        assert!(centres < 1e-6 && rotations < 1e-5, "{centres} {rotations}");
         for (a, b) in map.camera.params.iter().zip(&capture.camera.params) {
             assert!((a - b).abs() < 1e-4 * b.abs().max(1.0), "{a} {b}");
         }
@@ -471,8 +472,8 @@ mod tests {
         }
         let robust = BundleOptions { loss: Loss::Cauchy(1.0), ..options() };
         adjust(&mut map, &keypoints, &robust, &Control::new()).unwrap();
-        let (centers, rotations) = capture.errors(&map);
-        assert!(centers < 5e-3 && rotations < 0.1, "{centers} {rotations}");
+        let (centres, rotations) = capture.errors(&map);
+        assert!(centres < 5e-3 && rotations < 0.1, "{centres} {rotations}");
         assert!((map.camera.params[0] / 700.0 - 1.0).abs() < 5e-3, "{:?}", map.camera);
     }
 
@@ -481,8 +482,8 @@ mod tests {
         let capture = Capture::orbit(10, 200, 0.2, 3);
         let start = spoiled(&capture, 0.02);
         let mut map = start.clone();
-        let centers_only = BundleOptions { rotations: false, ..options() };
-        adjust(&mut map, &capture.keypoints, &centers_only, &Control::new()).unwrap();
+        let centres_only = BundleOptions { rotations: false, ..options() };
+        adjust(&mut map, &capture.keypoints, &centres_only, &Control::new()).unwrap();
         for (a, b) in map.poses.iter().flatten().zip(start.poses.iter().flatten()) {
             assert!(a.rotation.angle_to(&b.rotation) < 1e-12 && a.translation != b.translation);
         }

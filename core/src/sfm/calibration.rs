@@ -1,12 +1,14 @@
 //! The focal length of a camera that nobody has calibrated, by profile likelihood.
 //!
-//! For every candidate focal length the relative poses of pairs are refined on their matches; the error that remains tells how well the
-//! candidate explains them. Unlike votes of fundamental matrices (by their singular values or Kruppa's equations), this weighs every match
-//! by its noise, and a pair that says nothing about the focal length has a flat profile and does not disturb the others.
+//! For every candidate focal length the relative poses of pairs are refined on their matches; the error that remains
+//! tells how well the candidate explains them. Unlike votes of fundamental matrices (by their singular values or
+//! Kruppa's equations), this weighs every match by its noise, and a pair that says nothing about the focal length has a
+//! flat profile and does not disturb the others.
 //!
-//! Where a camera circles its object, hardly any pair says something: with the optical axes meeting at equal distances, every focal length
-//! explains a pair, with a larger or smaller turn (Sturm, "Critical motion sequences for monocular self-calibration", CVPR 1997). The
-//! turns of several pairs then decide: they must fit together, all the more where the circle closes.
+//! Where a camera circles its object, hardly any pair says something: with the optical axes meeting at equal distances,
+//! every focal length explains a pair, with a larger or smaller turn (Sturm, "Critical motion sequences for monocular
+//! self-calibration", CVPR 1997). The turns of several pairs then decide: they must fit together, all the more where
+//! the circle closes.
 
 use rayon::prelude::*;
 
@@ -20,8 +22,8 @@ use crate::error::Result;
 pub struct FocalEstimate {
     /// In pixels.
     pub focal: f64,
-    /// Standard deviation of its natural logarithm, so about of its relative error. From how far the pairs disagree: it covers what
-    /// they get wrong independently of each other, not what all of them share (lens distortion).
+    /// Standard deviation of its natural logarithm, so about of its relative error. From how far the pairs disagree: it
+    /// covers what they get wrong independently of each other, not what all of them share (lens distortion).
     pub deviation: f64,
     /// Whether the pairs by themselves left it open and their rotations had to decide.
     pub by_rotations: bool,
@@ -37,21 +39,23 @@ const PAIRS: usize = 80;
 const MATCHES: usize = 256;
 /// Candidates this many standard deviations from the best one remain possible.
 const POSSIBLE: f64 = 3.0;
-/// A cost larger by less than this fraction may come from what all pairs share: lens distortion, a principal point off the centre.
+/// A cost larger by less than this fraction may come from what all pairs share: lens distortion, a principal point off
+/// the centre.
 const MODEL_ERROR: f64 = 0.02;
-/// The pairs leave the focal length open if the possible candidates reach this far from the best one, in the logarithm: relative poses
-/// bear such an error, and bundle adjustment takes it away.
+/// The pairs leave the focal length open if the possible candidates reach this far from the best one, in the logarithm:
+/// relative poses bear such an error, and bundle adjustment takes it away.
 const OPEN: f64 = 0.15;
 /// Matches per pair where only its rotation is asked for.
 const ROTATION_MATCHES: usize = 64;
 /// A rotation that disagrees by more (radians) is wrong for another reason than the focal length.
 const WRONG_ROTATION: f64 = 0.35;
-/// Prior of the focal length over the longer side: mean and standard deviation of its logarithm. Phones and cameras at their usual zoom
-/// have 0.7 to 1.5; 0.35 and 3.3 are at two deviations. It only matters where the capture says next to nothing.
+/// Prior of the focal length over the longer side: mean and standard deviation of its logarithm. Phones and cameras at
+/// their usual zoom have 0.7 to 1.5; 0.35 and 3.3 are at two deviations. It only matters where the capture says next to
+/// nothing.
 const PRIOR: (f64, f64) = (1.1, 0.55);
 
-/// Estimates the focal length of the one camera that took all pictures (`views` gives its size and principal point) from verified pairs.
-/// `None` if they say nothing: too few show depth.
+/// Estimates the focal length of the one camera that took all pictures (`views` gives its size and principal point)
+/// from verified pairs. `None` if they say nothing: too few show depth.
 ///
 /// # Errors
 /// `Cancelled`.
@@ -103,7 +107,8 @@ pub fn estimate_focal(
     Ok(Some(FocalEstimate { focal: mean.exp(), deviation, by_rotations: true }))
 }
 
-/// The pairs with most matches that no homography explains (depth is what tells the focal length), spread over the pictures.
+/// The pairs with most matches that no homography explains (depth is what tells the focal length), spread over the
+/// pictures.
 fn with_depth(geometries: &[TwoViewGeometry], pictures: usize) -> Vec<&TwoViewGeometry> {
     let depth = |g: &TwoViewGeometry| g.inliers.len().saturating_sub(g.homography_inliers);
     let mut chosen: Vec<&TwoViewGeometry> =
@@ -128,9 +133,9 @@ fn lowest(costs: &[Vec<f64>]) -> Option<usize> {
     (0..candidates).min_by(|&a, &b| total(a).total_cmp(&total(b)))
 }
 
-/// How many standard deviations candidate `k` is worse than the `best` one: of the scatter of independent pairs, or of the error of the
-/// model, whichever says less. Close to the minimum the cost grows with the square of the distance and its scatter with the distance
-/// itself, hence the factor 2.
+/// How many standard deviations candidate `k` is worse than the `best` one: of the scatter of independent pairs, or of
+/// the error of the model, whichever says less. Close to the minimum the cost grows with the square of the distance and
+/// its scatter with the distance itself, hence the factor 2.
 fn deviations_between(costs: &[Vec<f64>], best: usize, k: usize) -> f64 {
     if k == best {
         return 0.0;
@@ -142,8 +147,9 @@ fn deviations_between(costs: &[Vec<f64>], best: usize, k: usize) -> f64 {
     (2.0 * excess / scatter.sqrt().max(f64::MIN_POSITIVE)).min(excess / model.max(f64::MIN_POSITIVE))
 }
 
-/// The minimum of the sum of the costs, by a parabola, and its deviation by the sandwich estimator: what the slopes of the pairs
-/// scatter at the minimum, over the curvature of the sum. `focals` are [`FINE`] apart. `None` if there is no minimum.
+/// The minimum of the sum of the costs, by a parabola, and its deviation by the sandwich estimator: what the slopes of
+/// the pairs scatter at the minimum, over the curvature of the sum. `focals` are [`FINE`] apart. `None` if there is no
+/// minimum.
 fn minimum(focals: &[f64], costs: &[Vec<f64>]) -> Option<FocalEstimate> {
     let at = lowest(costs)?.clamp(1, focals.len() - 2);
     let slope = |c: &Vec<f64>| 0.5 * (c[at + 1] - c[at - 1]);
@@ -164,8 +170,9 @@ fn minimum(focals: &[f64], costs: &[Vec<f64>]) -> Option<FocalEstimate> {
     })
 }
 
-/// For each focal length twice the negative log-likelihood of the rotations of all pairs: how far they are from rotations of the pictures,
-/// if their errors have a Laplace distribution of unknown width. Only as many count as there are independent cycles.
+/// For each focal length twice the negative log-likelihood of the rotations of all pairs: how far they are from
+/// rotations of the pictures, if their errors have a Laplace distribution of unknown width. Only as many count as there
+/// are independent cycles.
 fn rotation_disagreement(
     views: &Views,
     geometries: &[TwoViewGeometry],
@@ -221,8 +228,8 @@ mod tests {
     use crate::sfm::matching::PairMatches;
     use crate::sfm::two_view::{TwoViewOptions, verify_pairs};
 
-    /// What pictures of 1000x800 pixels show of a ball of points, with half a pixel of noise, and the estimate from pairs at most `window`
-    /// apart.
+    /// What pictures of 1000x800 pixels show of a ball of points, with half a pixel of noise, and the estimate from
+    /// pairs at most `window` apart.
     fn estimate(poses: &[Pose], focal: f64, window: usize, seed: u64) -> Option<FocalEstimate> {
         let mut random = Random::new(seed);
         let points: Vec<Vector3<f64>> = (0..300)

@@ -5,8 +5,8 @@ use rayon::prelude::*;
 use super::map::{Keypoints, Map};
 use super::triangulation::Views;
 
-/// Removes observations with a reprojection error above `max_error` pixels or behind their camera, then points with fewer
-/// than two observations or whose rays never meet at `min_angle` radians. Returns how many observations went.
+/// Removes observations with a reprojection error above `max_error` pixels or behind their camera, then points with
+/// fewer than two observations or whose rays never meet at `min_angle` radians. Returns how many observations went.
 pub(crate) fn filter_points(map: &mut Map, keypoints: &Keypoints, max_error: f64, min_angle: f64) -> usize {
     let before = map.observations();
     let views = Views::new(map, keypoints);

@@ -83,7 +83,8 @@ pub(crate) fn match_pictures(
     match_pairs(&pictures.features, &pairs, &MatchOptions::default(), control)
 }
 
-/// The camera to begin with: the focal length that the caller or EXIF names, else COLMAP's guess of 1.2 times the longer side.
+/// The camera to begin with: the focal length that the caller or EXIF names, else COLMAP's guess of 1.2 times the
+/// longer side.
 pub(crate) fn initial_camera(frames: &Frames, options: &SfmOptions) -> (Camera, bool) {
     let (width, height) = (frames.frames[0].width, frames.frames[0].height);
     let mut exif: Vec<f64> =

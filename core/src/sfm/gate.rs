@@ -1,7 +1,7 @@
 //! Refuses to pass on what is no sound reconstruction, and says why.
 //!
-//! A wrong model with a confident face costs its user hours of training. Every refusal names the figures, the frames and
-//! one thing to do about it.
+//! A wrong model with a confident face costs its user hours of training. Every refusal names the figures, the frames
+//! and one thing to do about it.
 
 use nalgebra::{Matrix3, Vector2};
 
@@ -29,8 +29,8 @@ const ROTATION_DEVIATION: f64 = 0.03;
 const HOMOGRAPHY_RATIO: f64 = 0.8;
 /// Points whose rays meet at less than this (degrees) have no depth to speak of.
 const LOW_PARALLAX: f64 = 1.0;
-/// Where a turn on the spot explains most pairs, a focal length and distortion that are a little wrong imitate this much
-/// (degrees) in frames that show no depth at all.
+/// Where a turn on the spot explains most pairs, a focal length and distortion that are a little wrong imitate this
+/// much (degrees) in frames that show no depth at all.
 const MOSTLY_ROTATION_ONLY: f64 = 0.5;
 const IMITATED_PARALLAX: f64 = 3.0;
 /// Fraction of the frames that must be placed, and below which the user is warned.
@@ -119,7 +119,7 @@ pub(crate) fn rotation_only_pairs(pairs: &[TwoViewGeometry], camera: &Camera) ->
     if verified == 0 {
         return 0.0;
     }
-    let center = camera.principal_point();
+    let centre = camera.principal_point();
     let side = f64::from(camera.width.max(camera.height));
     let homographies: Vec<&Matrix3<f64>> = pairs
         .iter()
@@ -127,7 +127,7 @@ pub(crate) fn rotation_only_pairs(pairs: &[TwoViewGeometry], camera: &Camera) ->
         .filter_map(|p| p.homography.as_ref())
         .collect();
     let explained = |focal: f64| {
-        let k = calibration_matrix(focal, &center);
+        let k = calibration_matrix(focal, &centre);
         let Some(inverse) = k.try_inverse() else { return 0 };
         homographies.iter().filter(|h| rotation_deviation(&(inverse * **h * k)) < ROTATION_DEVIATION).count()
     };
@@ -135,8 +135,8 @@ pub(crate) fn rotation_only_pairs(pairs: &[TwoViewGeometry], camera: &Camera) ->
     best.unwrap_or(0) as f64 / verified as f64
 }
 
-fn calibration_matrix(focal: f64, center: &Vector2<f64>) -> Matrix3<f64> {
-    Matrix3::new(focal, 0.0, center.x, 0.0, focal, center.y, 0.0, 0.0, 1.0)
+fn calibration_matrix(focal: f64, centre: &Vector2<f64>) -> Matrix3<f64> {
+    Matrix3::new(focal, 0.0, centre.x, 0.0, focal, centre.y, 0.0, 0.0, 1.0)
 }
 
 /// Ratio of the largest to the smallest singular value, minus 1: 0 for a scaled rotation.

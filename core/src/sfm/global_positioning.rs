@@ -1,10 +1,10 @@
 //! Global positioning: all camera centres and points at once when the rotations are known.
 //!
 //! Minimises the bilinear angle residual `v - d (X - c)` (BATA; Zhuang, Cheong & Lee, "Baseline Desensitizing in
-//! Translation Averaging", CVPR 2018, as used in GLOMAP, Pan et al., ECCV 2024, section 3.3) over centres `c`, points `X`
-//! and a positive scale `d` per observation; `v` is the world-frame view ray. At the best `d` it is the sine of the angle between
-//! the ray and the direction to the point, at most 1, hence robust. Scales are eliminated one by one, points by 3x3
-//! blocks ([`super::schur`]), and a dense system over the centres remains.
+//! Translation Averaging", CVPR 2018, as used in GLOMAP, Pan et al., ECCV 2024, section 3.3) over centres `c`, points
+//! `X` and a positive scale `d` per observation; `v` is the world-frame view ray. At the best `d` it is the sine of the
+//! angle between the ray and the direction to the point, at most 1, hence robust. Scales are eliminated one by one,
+//! points by 3x3 blocks ([`super::schur`]), and a dense system over the centres remains.
 
 use nalgebra::{UnitQuaternion, Vector3};
 use rayon::prelude::*;
@@ -26,7 +26,7 @@ const STOPPING: Stopping = Stopping { max_iterations: 100, tolerance: 1e-4 };
 #[derive(Debug, Clone)]
 pub(crate) struct Positions {
     /// By image; `None` where the image has no rotation or no track.
-    pub(crate) centers: Vec<Option<Vector3<f64>>>,
+    pub(crate) centres: Vec<Option<Vector3<f64>>>,
     /// Fraction of the observations whose ray is within 2 degrees of the direction to its point.
     pub(crate) agreeing: f64,
 }
@@ -34,7 +34,7 @@ pub(crate) struct Positions {
 /// How to begin.
 pub(crate) enum Start<'a> {
     /// Centres known roughly (missing ones begin near the middle).
-    Centers(&'a [Option<Vector3<f64>>]),
+    Centres(&'a [Option<Vector3<f64>>]),
     /// Everything uniformly at random in a cube, as in GLOMAP.
     Random(u64),
 }
@@ -51,19 +51,19 @@ pub(crate) fn position(
     control: &Control,
 ) -> Result<Positions> {
     let Some(problem) = Problem::new(rotations, rays, tracks) else {
-        return Ok(Positions { centers: vec![None; rotations.len()], agreeing: 0.0 });
+        return Ok(Positions { centres: vec![None; rotations.len()], agreeing: 0.0 });
     };
     let begin = match start {
-        Start::Centers(centers) => problem.around_centers(centers),
+        Start::Centres(centres) => problem.around_centres(centres),
         Start::Random(seed) => problem.at_random(seed),
     };
     let (state, _) =
         minimise(begin, STOPPING, control, |s| problem.cost(s), |s, damping| problem.step(s, damping))?;
-    let mut centers = vec![None; rotations.len()];
-    for (&image, c) in problem.images.iter().zip(&state.centers) {
-        centers[image] = Some(Vector3::from(*c));
+    let mut centres = vec![None; rotations.len()];
+    for (&image, c) in problem.images.iter().zip(&state.centres) {
+        centres[image] = Some(Vector3::from(*c));
     }
-    Ok(Positions { centers, agreeing: problem.agreeing(&state) })
+    Ok(Positions { centres, agreeing: problem.agreeing(&state) })
 }
 
 struct Problem {
@@ -75,7 +75,7 @@ struct Problem {
 
 #[derive(Clone)]
 struct State {
-    centers: Vec<[f64; 3]>,
+    centres: Vec<[f64; 3]>,
     points: Vec<[f64; 3]>,
     scales: Vec<f64>,
 }
@@ -118,22 +118,22 @@ impl Problem {
     fn at_random(&self, seed: u64) -> State {
         let mut random = Random::new(seed);
         let mut cube = || std::array::from_fn(|_| 2.0 * random.uniform() - 1.0);
-        let centers = self.images.iter().map(|_| cube()).collect();
+        let centres = self.images.iter().map(|_| cube()).collect();
         let points = (0..self.structure.points()).map(|_| cube()).collect();
-        State { centers, points, scales: vec![1.0; self.rays.len()] }
+        State { centres, points, scales: vec![1.0; self.rays.len()] }
     }
 
-    fn around_centers(&self, centers: &[Option<Vector3<f64>>]) -> State {
-        let known: Vec<Vector3<f64>> = self.images.iter().filter_map(|&i| centers[i]).collect();
+    fn around_centres(&self, centres: &[Option<Vector3<f64>>]) -> State {
+        let known: Vec<Vector3<f64>> = self.images.iter().filter_map(|&i| centres[i]).collect();
         let middle = known.iter().sum::<Vector3<f64>>() / known.len().max(1) as f64;
-        let centers: Vec<[f64; 3]> =
-            self.images.iter().map(|&i| centers[i].unwrap_or(middle).into()).collect();
+        let centres: Vec<[f64; 3]> =
+            self.images.iter().map(|&i| centres[i].unwrap_or(middle).into()).collect();
         let spread = known.iter().map(|c| (c - middle).norm()).sum::<f64>() / known.len().max(1) as f64;
         let points: Vec<[f64; 3]> = (0..self.structure.points())
             .into_par_iter()
-            .map(|p| self.nearest_to_rays(&centers, p, spread.max(1e-6)))
+            .map(|p| self.nearest_to_rays(&centres, p, spread.max(1e-6)))
             .collect();
-        let mut state = State { centers, points, scales: vec![1.0; self.rays.len()] };
+        let mut state = State { centres, points, scales: vec![1.0; self.rays.len()] };
         for o in 0..self.rays.len() {
             let s = self.offset(&state, o);
             let along = dot(&s, &self.rays[o]) / dot(&s, &s).max(1e-12);
@@ -145,7 +145,7 @@ impl Problem {
     }
 
     /// The point nearest to the rays of track `p`, in front of its first camera; `spread` is how far apart cameras are.
-    fn nearest_to_rays(&self, centers: &[[f64; 3]], p: usize, spread: f64) -> [f64; 3] {
+    fn nearest_to_rays(&self, centres: &[[f64; 3]], p: usize, spread: f64) -> [f64; 3] {
         let mut a = nalgebra::Matrix3::zeros();
         let mut b = Vector3::zeros();
         let mut ahead = Vector3::zeros();
@@ -153,7 +153,7 @@ impl Problem {
         let count = range.len().max(1) as f64;
         for o in range {
             let v = Vector3::from(self.rays[o]);
-            let c = Vector3::from(centers[self.structure.camera[o] as usize]);
+            let c = Vector3::from(centres[self.structure.camera[o] as usize]);
             let across = nalgebra::Matrix3::identity() - v * v.transpose();
             a += across;
             b += across * c;
@@ -170,7 +170,7 @@ impl Problem {
     #[inline(always)]
     fn offset(&self, state: &State, o: usize) -> [f64; 3] {
         let x = &state.points[self.structure.point[o] as usize];
-        let c = &state.centers[self.structure.camera[o] as usize];
+        let c = &state.centres[self.structure.camera[o] as usize];
         [x[0] - c[0], x[1] - c[1], x[2] - c[2]]
     }
 
@@ -310,8 +310,8 @@ impl Problem {
             let f = 1.0 / (dot(&t.s, &t.s) * (1.0 + damping)).max(1e-300);
             *d = (*d + f * (dot(&t.s, &t.r) - *d * dot(&t.s, &change))).max(SMALLEST_SCALE);
         });
-        for (c, center) in next.centers.iter_mut().enumerate() {
-            (0..3).for_each(|k| center[k] += x[3 * c + k]);
+        for (c, centre) in next.centres.iter_mut().enumerate() {
+            (0..3).for_each(|k| centre[k] += x[3 * c + k]);
         }
         for (point, m) in next.points.iter_mut().zip(&moves) {
             (0..3).for_each(|k| point[k] += m[k]);
@@ -337,8 +337,8 @@ mod tests {
         let rays = keypoint_rays(&capture.camera, &capture.keypoints);
         let found = position(&rotations, &rays, tracks, start, &Control::new()).unwrap();
         let mut map = capture.true_map();
-        for (pose, (rotation, center)) in map.poses.iter_mut().zip(rotations.iter().zip(&found.centers)) {
-            *pose = Some(Pose::from_center(rotation.unwrap(), &center.unwrap()));
+        for (pose, (rotation, centre)) in map.poses.iter_mut().zip(rotations.iter().zip(&found.centres)) {
+            *pose = Some(Pose::from_center(rotation.unwrap(), &centre.unwrap()));
         }
         (capture.errors(&map).0, found.agreeing)
     }
@@ -367,7 +367,7 @@ mod tests {
                     Some(p.center() + 0.3 * Vector3::new(random.normal(), random.normal(), random.normal()))
                 })
                 .collect();
-            let (error, agreeing) = error_of(&capture, &tracks, Start::Centers(&rough));
+            let (error, agreeing) = error_of(&capture, &tracks, Start::Centres(&rough));
             assert!(error < 0.02 && agreeing > 0.9, "{error} {agreeing}");
         }
     }

@@ -19,7 +19,8 @@ pub enum MappingMethod {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct SfmOptions {
-    /// The mapper to begin with. [`MappingMethod::Global`] falls back to the incremental one where it finds no sound model.
+    /// The mapper to begin with. [`MappingMethod::Global`] falls back to the incremental one where it finds no sound
+    /// model.
     pub method: MappingMethod,
     /// The lens model of the camera, which all frames share. SIMPLE_RADIAL becomes RADIAL where the capture tells the
     /// second coefficient from zero.
@@ -32,8 +33,8 @@ pub struct SfmOptions {
     pub max_features: usize,
     /// Seed of everything random.
     pub seed: u64,
-    /// Edge of the inner white square of the AprilTags (tagStandard41h12) in the scene, millimetres, 1 to 1000: the model is
-    /// then in metres. It is 5/9 of the printed width.
+    /// Edge of the inner white square of the AprilTags (tagStandard41h12) in the scene, millimetres, 1 to 1000: the
+    /// model is then in metres. It is 5/9 of the printed width.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub apriltag_size_mm: Option<f64>,
     /// Whether to fail where the tags give no scale, rather than to warn and leave the units arbitrary.
@@ -58,8 +59,8 @@ impl Default for SfmOptions {
 
 impl SfmOptions {
     /// # Errors
-    /// [`crate::ErrorKind::InvalidArgument`] for a focal length that is not a positive number, fewer than 100 features, a size of
-    /// tags out of range, or a scale that is required without one.
+    /// [`crate::ErrorKind::InvalidArgument`] for a focal length that is not a positive number, fewer than 100 features,
+    /// a size of tags out of range, or a scale that is required without one.
     pub fn validate(&self) -> Result<()> {
         if let Some(focal) = self.focal.filter(|f| !(f.is_finite() && *f > 0.0)) {
             return Err(Error::argument(format!(

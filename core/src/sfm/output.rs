@@ -12,8 +12,9 @@ use crate::statistics::median;
 /// would run into the near planes and thresholds of programs that expect metres.
 const MEDIAN_DISTANCE: f64 = 5.0;
 
-/// Turns and scales the world of `map`: +y is down, the origin is the mean of the camera centres, and its unit is the metre, of
-/// which `metres` make one unit as it is; where they are not known, cameras are 5 units away from what they see (median).
+/// Turns and scales the world of `map`: +y is down, the origin is the mean of the camera centres, and its unit is the
+/// metre, of which `metres` make one unit as it is; where they are not known, cameras are 5 units away from what they
+/// see (median).
 pub(crate) fn normalise(map: &mut Map, metres: Option<f64>) {
     let rotation = gravity(map.poses.iter().flatten()).map_or_else(Default::default, |down| levelling(&down));
     let mut distances: Vec<f64> = map
@@ -38,8 +39,8 @@ pub(crate) fn normalise(map: &mut Map, metres: Option<f64>) {
     }
 }
 
-/// The model of `map`. Image ids are frame numbers plus 1; an image keeps the keypoints that belong to points. `colors` are
-/// those of all keypoints, by image.
+/// The model of `map`. Image ids are frame numbers plus 1; an image keeps the keypoints that belong to points. `colors`
+/// are those of all keypoints, by image.
 pub(crate) fn sparse_model(
     map: &Map,
     keypoints: &Keypoints,

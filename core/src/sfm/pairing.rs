@@ -1,8 +1,8 @@
 //! Which pictures to match with which.
 //!
-//! All with all if they are few. Else, in a video, each frame with some that follow it and with those elsewhere in the video that look alike
-//! (loop closures); in an unordered set, each with those that look alike (`vlad.rs`) and with its nearest neighbours by
-//! name, which in most folders are neighbours in time.
+//! All with all if they are few. Else, in a video, each frame with some that follow it and with those elsewhere in the
+//! video that look alike (loop closures); in an unordered set, each with those that look alike (`vlad.rs`) and with its
+//! nearest neighbours by name, which in most folders are neighbours in time.
 
 use std::collections::BTreeSet;
 
@@ -33,14 +33,16 @@ impl Default for PairingOptions {
     }
 }
 
-/// Loop pairs of one frame lead to frames at least this far from each other: neighbours all look alike and say the same.
+/// Loop pairs of one frame lead to frames at least this far from each other: neighbours all look alike and say the
+/// same.
 const LOOP_SPACING: usize = 3;
 
-/// In an unordered set a picture is matched with the next ones in the list up to this offset: few pairs beside those by looks, and they
-/// are those that tell when a picture was taken for one that only looks alike.
+/// In an unordered set a picture is matched with the next ones in the list up to this offset: few pairs beside those by
+/// looks, and they are those that tell when a picture was taken for one that only looks alike.
 const NAME_NEIGHBOURS: u32 = 4;
 
-/// The pairs (first < second) to match, sorted and unique. `sequential`: the pictures are frames of a video in their order.
+/// The pairs (first < second) to match, sorted and unique. `sequential`: the pictures are frames of a video in their
+/// order.
 pub fn candidate_pairs(features: &[Features], sequential: bool, options: &PairingOptions) -> Vec<(u32, u32)> {
     let n = features.len();
     if n <= options.exhaustive_max {
@@ -74,7 +76,8 @@ pub fn sequential_pairs(n: usize, offsets: &[u32]) -> Vec<(u32, u32)> {
     (0..n as u32).flat_map(|i| offsets.iter().filter_map(move |&offset| pair(i, offset))).collect()
 }
 
-/// For each picture the `count` most similar ones (`similarities` is `n × n`) further than `window` from it and at least `spacing` apart.
+/// For each picture the `count` most similar ones (`similarities` is `n × n`) further than `window` from it and at
+/// least `spacing` apart.
 fn similar_pairs(
     similarities: &[f32],
     n: usize,

@@ -8,7 +8,7 @@ use super::schur::BORDER;
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Extrinsics {
     pub(crate) rotation: [[f64; 3]; 3],
-    pub(crate) center: [f64; 3],
+    pub(crate) centre: [f64; 3],
 }
 
 impl Extrinsics {
@@ -16,13 +16,13 @@ impl Extrinsics {
         let r = pose.rotation_matrix();
         Self {
             rotation: std::array::from_fn(|i| std::array::from_fn(|j| r[(i, j)])),
-            center: pose.center().into(),
+            centre: pose.center().into(),
         }
     }
 
     #[inline(always)]
     fn transform(&self, x: &[f64; 3]) -> [f64; 3] {
-        let d = [x[0] - self.center[0], x[1] - self.center[1], x[2] - self.center[2]];
+        let d = [x[0] - self.centre[0], x[1] - self.centre[1], x[2] - self.centre[2]];
         let r = &self.rotation;
         [0, 1, 2].map(|i| r[i][0] * d[0] + r[i][1] * d[1] + r[i][2] * d[2])
     }
@@ -84,8 +84,8 @@ impl Projector {
         let (x2, y2, xy) = (x * x, y * y, x * y);
         let r2 = x2 + y2;
         let r4 = r2 * r2;
-        // Not `Lens::radial` and `Lens::distort`: here the products are wanted for the derivatives too, and the last bits
-        // of every adjustment depend on the order of the operations.
+        // Not `Lens::radial` and `Lens::distort`: here the products are wanted for the derivatives too, and the last
+        // bits of every adjustment depend on the order of the operations.
         let Lens { fx, fy, k1, k2, p1, p2, .. } = self.lens;
         let radial = 1.0 + r2 * k1 + r4 * k2;
         let xd = x * radial + 2.0 * p1 * xy + p2 * (r2 + 2.0 * x2);

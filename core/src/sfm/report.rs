@@ -31,13 +31,14 @@ pub struct FrameRange {
     pub last: usize,
 }
 
-/// A map that was made on the way to the model. The one chosen is sound (it has no refusal), and of those it has most images, then most
-/// observations that fit well.
+/// A map that was made on the way to the model. The one chosen is sound (it has no refusal), and of those it has most
+/// images, then most observations that fit well.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Attempt {
     /// The mapper that made it.
     pub method: MappingMethod,
-    /// Pairs of images that it was made from; fewer than were verified where those that contradict the camera's path were left out.
+    /// Pairs of images that it was made from; fewer than were verified where those that contradict the camera's path
+    /// were left out.
     pub pairs: usize,
     /// Images with a pose.
     pub registered: usize,
@@ -101,7 +102,8 @@ pub struct SfmReport {
     /// absent where it was not examined, or the capture says nothing about it.
     #[serde(default)]
     pub principal_point_deviation: Option<f64>,
-    /// Steps `k` to `k + 1` of the camera's path that the model breaks: the matches of neighbouring frames contradict it.
+    /// Steps `k` to `k + 1` of the camera's path that the model breaks: the matches of neighbouring frames contradict
+    /// it.
     #[serde(default)]
     pub broken_steps: Vec<usize>,
     /// The maps that were made, in their order; one of them became the model.

@@ -53,7 +53,8 @@ pub(crate) fn world_rays(map: &Map, keypoints: &Keypoints) -> Vec<Vec<Vector3<f6
     map.poses.par_iter().zip(keypoints).map(turn).collect()
 }
 
-/// The matches whose rays are both within `limit` radians of the other's epipolar plane; `None` if an image has no pose.
+/// The matches whose rays are both within `limit` radians of the other's epipolar plane; `None` if an image has no
+/// pose.
 fn agreeing_matches(
     map: &Map,
     rays: &[Vec<Vector3<f64>>],

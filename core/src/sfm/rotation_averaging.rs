@@ -1,8 +1,9 @@
 //! Absolute rotations from relative ones: robust rotation averaging (Chatterjee & Govindu, ICCV 2013, PAMI 2018).
 //!
-//! In: rotations between pairs of pictures, some of them wrong. Out: one rotation per picture that the pairs agree on, and which pairs do not.
-//! A maximum spanning tree gives the start; minimising the sum of the absolute angles brings it near the answer whatever the outliers do;
-//! iteratively reweighted least squares with the loss of Geman and McClure finishes. The mapper calls it.
+//! In: rotations between pairs of images, some of them wrong. Out: one rotation per image that the pairs agree on, and
+//! which pairs do not. A maximum spanning tree gives the start; minimising the sum of the absolute angles brings it
+//! near the answer whatever the outliers do; iteratively reweighted least squares with the loss of Geman and McClure
+//! finishes. The mapper calls it.
 
 use std::collections::VecDeque;
 
@@ -16,9 +17,9 @@ use crate::error::{Error, ErrorKind, Result};
 /// The rotation of one pair.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct RelativeRotation {
-    /// Index of the first picture.
+    /// Index of the first image.
     pub first: u32,
-    /// Index of the second picture.
+    /// Index of the second image.
     pub second: u32,
     /// Rotation from the first camera's axes to the second's.
     pub second_from_first: UnitQuaternion<f64>,
@@ -27,7 +28,7 @@ pub struct RelativeRotation {
 }
 
 impl RelativeRotation {
-    /// The rotation vector (first picture's axes) that takes the estimate of the pair to its measurement.
+    /// The rotation vector (first image's axes) that takes the estimate of the pair to its measurement.
     fn residual(&self, rotations: &[UnitQuaternion<f64>]) -> Vector3<f64> {
         let (r1, r2) = (rotations[self.first as usize], rotations[self.second as usize]);
         (r2.inverse() * self.second_from_first * r1).scaled_axis()
@@ -52,26 +53,28 @@ impl Default for RotationAveragingOptions {
 /// The rotations the pairs agree on.
 #[derive(Debug, Clone, PartialEq)]
 pub struct AveragedRotations {
-    /// World-to-camera rotation by picture; `None` outside the largest connected component. The world has the axes of the first camera in it.
+    /// World-to-camera rotation by image; `None` outside the largest connected component. The world has the axes of the
+    /// first camera in it.
     pub cam_from_world: Vec<Option<UnitQuaternion<f64>>>,
     /// For every pair that came in whether it agrees and belongs to that component.
     pub kept: Vec<bool>,
 }
 
-/// Averages the rotations of `pairs` over `pictures` pictures; twice, with the pairs that disagree dropped in between.
+/// Averages the rotations of `pairs` over `images` images; twice, with the pairs that disagree dropped in between.
 ///
 /// # Errors
-/// `InvalidArgument` for pairs of pictures that do not exist; `UnreliableReconstruction` if the normal equations cannot be solved; `Cancelled`.
+/// `InvalidArgument` for pairs of images that do not exist; `UnreliableReconstruction` if the normal equations cannot
+/// be solved; `Cancelled`.
 pub fn average_rotations(
-    pictures: usize,
+    images: usize,
     pairs: &[RelativeRotation],
     options: &RotationAveragingOptions,
     control: &Control,
 ) -> Result<AveragedRotations> {
     for pair in pairs {
         let (a, b) = (pair.first as usize, pair.second as usize);
-        if a >= pictures || b >= pictures || a == b {
-            return Err(Error::argument(format!("a pair ({a}, {b}) among {pictures} pictures")));
+        if a >= images || b >= images || a == b {
+            return Err(Error::argument(format!("a pair ({a}, {b}) among {images} images")));
         }
         if !(pair.weight > 0.0 && pair.weight.is_finite()) {
             return Err(Error::argument(format!("the pair ({a}, {b}) has the weight {}", pair.weight)));
@@ -79,39 +82,39 @@ pub fn average_rotations(
     }
     let ends: Vec<_> = pairs.iter().map(|p| (p.first, p.second)).collect();
     let mut kept = vec![true; pairs.len()];
-    let mut rotations = vec![UnitQuaternion::identity(); pictures];
+    let mut rotations = vec![UnitQuaternion::identity(); images];
     for _ in 0..2 {
-        let component = largest_component(pictures, &ends, &kept);
+        let component = largest_component(images, &ends, &kept);
         for (keep, &(a, _)) in kept.iter_mut().zip(&ends) {
             *keep &= component[a as usize];
         }
         let used: Vec<RelativeRotation> = (0..pairs.len()).filter(|&k| kept[k]).map(|k| pairs[k]).collect();
-        Averaging::new(pictures, &component, used, options).run(&mut rotations, control)?;
+        Averaging::new(images, &component, used, options).run(&mut rotations, control)?;
         for (keep, pair) in kept.iter_mut().zip(pairs) {
             *keep &= pair.residual(&rotations).norm() <= options.max_error;
         }
     }
-    let component = largest_component(pictures, &ends, &kept);
+    let component = largest_component(images, &ends, &kept);
     for (keep, &(a, _)) in kept.iter_mut().zip(&ends) {
         *keep &= component[a as usize];
     }
     let origin = component.iter().position(|c| *c).map(|k| rotations[k].inverse());
     let cam_from_world =
-        (0..pictures).map(|k| origin.filter(|_| component[k]).map(|origin| rotations[k] * origin)).collect();
+        (0..images).map(|k| origin.filter(|_| component[k]).map(|origin| rotations[k] * origin)).collect();
     Ok(AveragedRotations { cam_from_world, kept })
 }
 
-/// For every picture whether it belongs to the largest set that the kept pairs connect (of equal ones the one with the first picture). All
-/// `false` without kept pairs.
-pub(crate) fn largest_component(pictures: usize, pairs: &[(u32, u32)], kept: &[bool]) -> Vec<bool> {
-    let mut neighbours = vec![Vec::new(); pictures];
+/// For every image whether it belongs to the largest set that the kept pairs connect (of equal ones the one with the
+/// first image). All `false` without kept pairs.
+pub(crate) fn largest_component(images: usize, pairs: &[(u32, u32)], kept: &[bool]) -> Vec<bool> {
+    let mut neighbours = vec![Vec::new(); images];
     for (&(a, b), _) in pairs.iter().zip(kept).filter(|(_, keep)| **keep) {
         neighbours[a as usize].push(b as usize);
         neighbours[b as usize].push(a as usize);
     }
-    let mut label = vec![usize::MAX; pictures];
+    let mut label = vec![usize::MAX; images];
     let mut best = (0, usize::MAX);
-    for start in 0..pictures {
+    for start in 0..images {
         if label[start] != usize::MAX || neighbours[start].is_empty() {
             continue;
         }
@@ -137,7 +140,7 @@ pub(crate) fn largest_component(pictures: usize, pairs: &[(u32, u32)], kept: &[b
 /// One averaging of a connected set.
 struct Averaging<'a> {
     pairs: Vec<RelativeRotation>,
-    /// By picture: its unknown; the first picture of the set has none.
+    /// By image: its unknown; the first image of the set has none.
     unknown: Vec<Option<usize>>,
     unknowns: usize,
     root: usize,
@@ -149,14 +152,14 @@ const CONVERGED: f64 = 1e-6;
 
 impl<'a> Averaging<'a> {
     fn new(
-        pictures: usize,
+        images: usize,
         component: &[bool],
         pairs: Vec<RelativeRotation>,
         options: &'a RotationAveragingOptions,
     ) -> Self {
         let root = component.iter().position(|c| *c).unwrap_or(0);
         let mut unknowns = 0;
-        let unknown = (0..pictures)
+        let unknown = (0..images)
             .map(|k| {
                 (component[k] && k != root).then(|| {
                     unknowns += 1;
@@ -228,8 +231,9 @@ impl<'a> Averaging<'a> {
 
     /// One weighted least-squares step; returns the mean angle by which the rotations moved.
     ///
-    /// With `R_k ← R_k exp(x_k)` the residual of a pair is to first order `r - (x_second - x_first)`, the same scalar coefficients for all three
-    /// components: one factorisation of an N x N Laplacian serves the three right-hand sides.
+    /// With `R_k ← R_k exp(x_k)` the residual of a pair is to first order `r - (x_second - x_first)`, the same scalar
+    /// coefficients for all three components: one factorisation of an N x N Laplacian serves the three right-hand
+    /// sides.
     fn step(&self, rotations: &mut [UnitQuaternion<f64>], weight: impl Fn(f64) -> f64) -> Result<f64> {
         let n = self.unknowns;
         let mut laplacian = Mat::<f64>::zeros(n, n);
@@ -250,7 +254,7 @@ impl<'a> Averaging<'a> {
                 laplacian[(b, a)] -= w;
             }
         }
-        // Long chains of pictures make the Laplacian nearly singular; this little is enough to factor it.
+        // Long chains of images make the Laplacian nearly singular; this little is enough to factor it.
         let largest = (0..n).fold(0.0f64, |m, i| m.max(laplacian[(i, i)]));
         for i in 0..n {
             laplacian[(i, i)] += 1e-9 * largest.max(1e-12);
@@ -258,7 +262,7 @@ impl<'a> Averaging<'a> {
         let factor = Llt::new(laplacian.as_ref(), Side::Lower).map_err(|_| {
             Error::new(
                 ErrorKind::UnreliableReconstruction,
-                "the rotations between the pictures contradict each other",
+                "the rotations between the images contradict each other",
             )
             .hint("film slowly, and let neighbouring frames show the same things")
         })?;

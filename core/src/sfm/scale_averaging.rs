@@ -35,7 +35,7 @@ struct Baseline {
 
 /// Camera centres of all images that have a rotation and are connected by pairs with parallax; the scale is arbitrary
 /// (the median baseline of neighbouring pairs is 1). `rays` are the unit rays of the keypoints in camera coordinates.
-pub(crate) fn initial_centers(
+pub(crate) fn initial_centres(
     rotations: &[Option<UnitQuaternion<f64>>],
     pairs: &[TwoViewGeometry],
     rays: &[Vec<Vector3<f64>>],
@@ -332,10 +332,10 @@ mod tests {
     fn error_of(capture: &Capture, pairs: &[TwoViewGeometry]) -> f64 {
         let rotations: Vec<_> = capture.poses.iter().map(|p| Some(p.rotation)).collect();
         let rays = keypoint_rays(&capture.camera, &capture.keypoints);
-        let centers = initial_centers(&rotations, pairs, &rays);
+        let centres = initial_centres(&rotations, pairs, &rays);
         let mut map = capture.true_map();
-        for (pose, (rotation, center)) in map.poses.iter_mut().zip(rotations.iter().zip(&centers)) {
-            *pose = Some(Pose::from_center(rotation.unwrap(), &center.unwrap()));
+        for (pose, (rotation, centre)) in map.poses.iter_mut().zip(rotations.iter().zip(&centres)) {
+            *pose = Some(Pose::from_center(rotation.unwrap(), &centre.unwrap()));
         }
         capture.errors(&map).0
     }

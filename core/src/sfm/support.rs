@@ -24,8 +24,8 @@ impl Support {
     }
 }
 
-/// Support of every pair (an image without a pose: no matches). A match agrees if both rays are within `max_error` pixels
-/// of the other's epipolar plane and the point where they meet is in front of both cameras.
+/// Support of every pair (an image without a pose: no matches). A match agrees if both rays are within `max_error`
+/// pixels of the other's epipolar plane and the point where they meet is in front of both cameras.
 pub(crate) fn support_of_pairs(
     map: &Map,
     keypoints: &Keypoints,

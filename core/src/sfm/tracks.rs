@@ -118,8 +118,8 @@ impl<'a> Forest<'a> {
     }
 }
 
-/// Chooses tracks so that no image needs more than about `per_image`: longest first, a track is taken if at least one of
-/// its images still wants more. Returns indices in increasing order.
+/// Chooses tracks so that no image needs more than about `per_image`: longest first, a track is taken if at least one
+/// of its images still wants more. Returns indices in increasing order.
 pub(crate) fn select_tracks(tracks: &[Vec<Observation>], images: usize, per_image: usize) -> Vec<usize> {
     let mut order: Vec<usize> = (0..tracks.len()).collect();
     order.sort_by_key(|&t| (std::cmp::Reverse(tracks[t].len()), t));

@@ -21,8 +21,9 @@ pub(crate) struct TriangulationOptions {
     pub(crate) min_angle: f64,
 }
 
-/// Hypotheses tried for a track with more pairs than this.
+/// A track of more pairs of observations than this is triangulated from this many of them. Chosen by hand.
 const MAX_HYPOTHESES: usize = 24;
+/// Gauss-Newton steps from the best of them at most. Chosen by hand.
 const REFINEMENTS: usize = 4;
 
 /// Unit view rays (camera coordinates) of all keypoints, by image.
@@ -63,9 +64,9 @@ impl<'a> Views<'a> {
         self.extrinsics[image as usize].is_some()
     }
 
-    fn center(&self, o: &Observation) -> Vector3<f64> {
+    fn centre(&self, o: &Observation) -> Vector3<f64> {
         // Tracks given to this module hold registered images only.
-        self.extrinsics[o.image as usize].map_or_else(Vector3::zeros, |e| e.center.into())
+        self.extrinsics[o.image as usize].map_or_else(Vector3::zeros, |e| e.centre.into())
     }
 
     fn ray(&self, o: &Observation) -> &Vector3<f64> {
@@ -85,10 +86,10 @@ impl<'a> Views<'a> {
     pub(crate) fn widest_angle(&self, track: &[Observation], x: &Vector3<f64>) -> f64 {
         let Some(first) = track.first() else { return 0.0 };
         let from = |o: &Observation| {
-            let a = x - self.center(o);
+            let a = x - self.centre(o);
             track
                 .iter()
-                .map(|b| (angle_between(&a, &(x - self.center(b))), b))
+                .map(|b| (angle_between(&a, &(x - self.centre(b))), b))
                 .max_by(|a, b| a.0.total_cmp(&b.0))
         };
         let far = from(first).map_or(first, |(_, o)| o);
@@ -98,7 +99,7 @@ impl<'a> Views<'a> {
     /// The middle of the shortest segment between the rays of two observations; `None` if they are (nearly) parallel or
     /// meet behind a camera. Also the angle between the rays.
     pub(crate) fn midpoint(&self, a: &Observation, b: &Observation) -> Option<(Vector3<f64>, f64)> {
-        let (ca, cb, da, db) = (self.center(a), self.center(b), self.ray(a), self.ray(b));
+        let (ca, cb, da, db) = (self.centre(a), self.centre(b), self.ray(a), self.ray(b));
         let angle = angle_between(da, db);
         let c = da.dot(db);
         let denominator = 1.0 - c * c;

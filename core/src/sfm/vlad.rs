@@ -1,8 +1,8 @@
 //! Retrieval: how alike pictures look, without matching them.
 //!
-//! Each picture becomes one vector, its VLAD (Jégou et al., CVPR 2010): the descriptors are assigned to the nearest of 64 words, and
-//! for each word their differences from it are summed. The vocabulary is learnt from the pictures at hand, so there is no file
-//! to ship. Called by [`super::pairing`].
+//! Each picture becomes one vector, its VLAD (Jégou et al., CVPR 2010): the descriptors are assigned to the nearest of
+//! 64 words, and for each word their differences from it are summed. The vocabulary is learnt from the pictures at
+//! hand, so there is no file to ship. Called by [`super::pairing`].
 
 use rayon::prelude::*;
 
@@ -21,8 +21,8 @@ const TRAINING_SIZE: usize = 32_768;
 /// Rounds of k-means.
 const ROUNDS: usize = 10;
 
-/// The dot products of all pairs of pictures' vectors, in [−1, 1], row by row: entry `i * n + j` is how alike `i` and `j` look. A
-/// picture without features is like none (0).
+/// The dot products of all pairs of pictures' vectors, in [−1, 1], row by row: entry `i * n + j` is how alike `i` and
+/// `j` look. A picture without features is like none (0).
 pub(super) fn similarities(features: &[Features]) -> Vec<f32> {
     let n = features.len();
     let words = learn_vocabulary(features);
@@ -39,8 +39,8 @@ fn leading(features: &Features) -> &[Descriptor] {
     &features.descriptors[..features.descriptors.len().min(MAX_PER_PICTURE)]
 }
 
-/// Spherical k-means: descriptors all have one length, so words of that length make the largest dot product the nearest word, and
-/// the search for matches serves here too. Fewer than [`WORDS`] words if there are fewer descriptors.
+/// Spherical k-means: descriptors all have one length, so words of that length make the largest dot product the nearest
+/// word, and the search for matches serves here too. Fewer than [`WORDS`] words if there are fewer descriptors.
 fn learn_vocabulary(features: &[Features]) -> Vec<Descriptor> {
     let total: usize = features.iter().map(|features| leading(features).len()).sum();
     let all = features.iter().flat_map(leading);
@@ -77,8 +77,8 @@ fn assign(descriptors: &[Descriptor], words: &[Descriptor]) -> Vec<u32> {
     descriptors.par_chunks(2048).flat_map_iter(|chunk| nearest(chunk, words).0.index).collect()
 }
 
-/// The vector of a picture: residuals summed per word, each word's part scaled to length 1 (Arandjelović & Zisserman, CVPR 2013),
-/// signed square roots, length 1.
+/// The vector of a picture: residuals summed per word, each word's part scaled to length 1 (Arandjelović & Zisserman,
+/// CVPR 2013), signed square roots, length 1.
 fn vlad(features: &Features, words: &[Descriptor]) -> Vec<f32> {
     let descriptors = leading(features);
     let mut vector = vec![0.0f32; words.len() * DIMENSIONS];

@@ -1,12 +1,12 @@
 //! How well adjusted intrinsics are known.
 //!
-//! The inverse of the normal equations is the covariance only if residuals are independent, normal and of one known size. They
-//! are not: a keypoint drifts along its track, an image is blurred or sheared as a whole, neighbouring frames err alike.
-//! The cluster-robust ("sandwich") estimate takes the residuals as they are and only assumes that *clusters* of them are
-//! independent: `H^-1 (sum over clusters of g g^T) H^-1` with `g` the gradient that a cluster contributes (Liang & Zeger,
-//! "Longitudinal data analysis using generalized linear models", Biometrika 1986). It is taken with tracks, with regions of
-//! the scene (contours and coarse textures mislead all tracks on them alike), with images and with stretches of images as
-//! clusters, and the largest counts.
+//! The inverse of the normal equations is the covariance only if residuals are independent, normal and of one known
+//! size. They are not: a keypoint drifts along its track, an image is blurred or sheared as a whole, neighbouring
+//! frames err alike. The cluster-robust ("sandwich") estimate takes the residuals as they are and only assumes that
+//! *clusters* of them are independent: `H^-1 (sum over clusters of g g^T) H^-1` with `g` the gradient that a cluster
+//! contributes (Liang & Zeger, "Longitudinal data analysis using generalized linear models", Biometrika 1986). It is
+//! taken with tracks, with regions of the scene (contours and coarse textures mislead all tracks on them alike), with
+//! images and with stretches of images as clusters, and the largest counts.
 
 use rayon::prelude::*;
 
@@ -21,8 +21,8 @@ const STRETCHES: usize = 10;
 /// Halvings of the points, by their place: 2 to this power regions are clusters.
 const HALVINGS: u32 = 5;
 
-/// (parameter, standard deviation) of the refined intrinsics at the minimum `map`, in the order of the parameters; priors
-/// are counted. `None` where the equations are singular.
+/// (parameter, standard deviation) of the refined intrinsics at the minimum `map`, in the order of the parameters;
+/// priors are counted. `None` where the equations are singular.
 pub(crate) fn intrinsics_deviations(
     map: &Map,
     keypoints: &Keypoints,
@@ -121,7 +121,8 @@ impl Problem<'_> {
             sums.images.iter_mut().zip(&part.images).for_each(|(sum, image)| add(sum, image));
         }
         let weights = |k: usize| parts.iter().map(|p| p.weights[k]).sum::<f64>();
-        // With Cauchy's weight w = 1 / (1 + r^2 / s^2) the mean curvature of the loss is w^2, that of its approximation w.
+        // With Cauchy's weight w = 1 / (1 + r^2 / s^2) the mean curvature of the loss is w^2, that of its approximation
+        // w.
         sums.curvature = weights(1) / weights(0).max(f64::MIN_POSITIVE);
         sums
     }
@@ -217,8 +218,8 @@ mod tests {
     use crate::sfm::projection::Loss;
     use crate::sfm::synthetic::Capture;
 
-    /// Root-mean-square error of the principal point's x over its deviation, for captures whose keypoints drift along their track by
-    /// steps of `drift` pixels.
+    /// Root-mean-square error of the principal point's x over its deviation, for captures whose keypoints drift along
+    /// their track by steps of `drift` pixels.
     fn calibration(drift: f64) -> f64 {
         let options = BundleOptions {
             loss: Loss::Cauchy(1.0),

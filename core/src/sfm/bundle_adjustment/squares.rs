@@ -1,8 +1,9 @@
 //! Bundle adjustment with flat squares (fiducial tags) among the points: rigid, all of one unknown edge length.
 //!
-//! A square has six unknowns (where it lies) and all together one more, the logarithm of their edge. A corner is seen like
-//! a point, so squares pull at poses and intrinsics as points do, and with their known shape. Their unknowns are few: they
-//! join the reduced camera system, `[cameras | intrinsics | squares | edge]`, after the points are eliminated.
+//! A square has six unknowns (where it lies) and all together one more, the logarithm of their edge. A corner is seen
+//! like a point, so squares pull at poses and intrinsics as points do, and with their known shape. Their unknowns are
+//! few: they join the reduced camera system, `[cameras | intrinsics | squares | edge]`, after the points are
+//! eliminated.
 
 use nalgebra::{UnitQuaternion, Vector2, Vector3};
 
@@ -34,7 +35,7 @@ pub(crate) struct Square {
     /// From the axes of the square (x right, y down, z away from who reads it) to those of the world.
     pub(crate) rotation: UnitQuaternion<f64>,
     /// Its middle in the world.
-    pub(crate) center: Vector3<f64>,
+    pub(crate) centre: Vector3<f64>,
     pub(crate) views: Vec<SquareView>,
 }
 
@@ -51,7 +52,8 @@ pub(crate) struct Squares {
     pub(crate) items: Vec<Square>,
     /// Their edge in units of the world.
     pub(crate) edge: f64,
-    /// What a pixel of their corners' error counts in pixels of keypoints' error: how much more exactly they are measured.
+    /// What a pixel of their corners' error counts in pixels of keypoints' error: how much more exactly they are
+    /// measured.
     pub(crate) precision: f64,
 }
 
@@ -83,10 +85,10 @@ pub(crate) fn adjust_with_squares(
     Ok(summary)
 }
 
-/// Standard deviation of the logarithm of (extent of the camera path / edge of the squares) at the minimum that `map` and
-/// `squares` are: the relative uncertainty of a scale that is taken from the edge. That of intrinsics, poses and points is
-/// in it, as the residuals show it (cluster-robust, see [`super::covariance`]), and that of the priors. `None` where the
-/// equations are singular.
+/// Standard deviation of the logarithm of (extent of the camera path / edge of the squares) at the minimum that `map`
+/// and `squares` are: the relative uncertainty of a scale that is taken from the edge. That of intrinsics, poses and
+/// points is in it, as the residuals show it (cluster-robust, see [`super::covariance`]), and that of the priors.
+/// `None` where the equations are singular.
 pub(crate) fn scale_deviation(
     map: &Map,
     keypoints: &Keypoints,
@@ -103,11 +105,11 @@ pub(crate) fn scale_deviation(
     points.y.fill([0.0; 3]);
     // Gradient of ln(extent) - ln(edge).
     system.rhs.fill(0.0);
-    let centers: Vec<Vector3<f64>> = state.extrinsics.iter().map(|e| e.center.into()).collect();
-    let mean = centers.iter().sum::<Vector3<f64>>() / centers.len() as f64;
-    let extent: f64 = centers.iter().map(|c| (c - mean).norm_squared()).sum();
-    for (c, center) in centers.iter().enumerate() {
-        let pull = (center - mean) / extent;
+    let centres: Vec<Vector3<f64>> = state.extrinsics.iter().map(|e| e.centre.into()).collect();
+    let mean = centres.iter().sum::<Vector3<f64>>() / centres.len() as f64;
+    let extent: f64 = centres.iter().map(|c| (c - mean).norm_squared()).sum();
+    for (c, centre) in centres.iter().enumerate() {
+        let pull = (centre - mean) / extent;
         system.rhs[6 * c + 3..6 * c + 6].copy_from_slice(pull.as_slice());
     }
     *system.rhs.last_mut()? = -1.0;
@@ -175,8 +177,8 @@ impl<'a> Joint<'a> {
         Self { base, slot, size, count: squares.items.len() }
     }
 
-    /// Half the sum of the losses of the squares. The four corners of a sighting are measured together, and count or fall
-    /// together: the loss is that of their mean square.
+    /// Half the sum of the losses of the squares. The four corners of a sighting are measured together, and count or
+    /// fall together: the loss is that of their mean square.
     fn cost(&self, state: &State, squares: &Squares) -> f64 {
         let projector = Projector::new(&state.camera);
         let mut sum = 0.0;
@@ -200,7 +202,7 @@ impl<'a> Joint<'a> {
         let pose = &state.extrinsics[self.slot[view.image]];
         let mut sum = 0.0;
         for (arm, pixel) in square.arms(squares.edge).iter().zip(&view.corners) {
-            let corner = square.center + arm;
+            let corner = square.centre + arm;
             let residual = projector.residual(pose, &corner.into(), &(*pixel).into());
             sum +=
                 residual.map_or(BEHIND * BEHIND, |r| (r[0] * r[0] + r[1] * r[1]) * squares.precision.powi(2));
@@ -208,7 +210,8 @@ impl<'a> Joint<'a> {
         sum / 4.0
     }
 
-    /// The eight lines of a sighting of square `t`, scaled by the root of their weight; `None` if it is behind the camera.
+    /// The eight lines of a sighting of square `t`, scaled by the root of their weight; `None` if it is behind the
+    /// camera.
     fn rows(
         &self,
         projector: &Projector,
@@ -225,7 +228,7 @@ impl<'a> Joint<'a> {
         let intrinsics = 6 * self.base.structure.cameras();
         let mut rows = Vec::with_capacity(8);
         for (arm, pixel) in square.arms(squares.edge).iter().zip(&view.corners) {
-            let corner = square.center + arm;
+            let corner = square.centre + arm;
             let l = projector.linearise(pose, &corner.into(), &(*pixel).into())?;
             for r in 0..2 {
                 let by_point = w * Vector3::from(l.by_point[r]);
@@ -287,7 +290,7 @@ impl<'a> Joint<'a> {
         for (square, step) in squares.items.iter_mut().zip(x[self.size..].chunks_exact(6)) {
             let turn = UnitQuaternion::from_scaled_axis(Vector3::new(step[0], step[1], step[2]));
             square.rotation = UnitQuaternion::new_normalize((turn * square.rotation).into_inner());
-            square.center += Vector3::new(step[3], step[4], step[5]);
+            square.centre += Vector3::new(step[3], step[4], step[5]);
         }
         squares.edge *= x.last()?.exp();
         (squares.edge.is_finite() && squares.edge > 0.0).then_some((next, squares))
@@ -303,27 +306,28 @@ pub(crate) mod tests {
     use crate::sfm::projection::Loss;
     use crate::sfm::synthetic::Capture;
 
-    /// `count` squares of the given edge among the points of `capture`, and all sightings of them with `noise` pixels of error.
+    /// `count` squares of the given edge among the points of `capture`, and all sightings of them with `noise` pixels
+    /// of error.
     pub(crate) fn squares_in(capture: &Capture, count: usize, edge: f64, noise: f64, seed: u64) -> Squares {
         let mut random = Random::new(seed + 1000);
         let mut items = Vec::new();
         for t in 0..count {
             let angle = 0.4 + 2.1 * t as f64;
-            let center = Vector3::new(0.6 * angle.sin(), 0.3 * (t as f64 - 1.0), 0.6 * angle.cos());
+            let centre = Vector3::new(0.6 * angle.sin(), 0.3 * (t as f64 - 1.0), 0.6 * angle.cos());
             // It looks at about where the cameras are, tilted.
             let middle = capture.poses[capture.poses.len() / 2].center();
             let up = Vector3::new(0.2, -1.0, 0.3 * t as f64);
-            let facing = crate::camera::Pose::look_at(&middle, &center, &up).unwrap().rotation.inverse();
+            let facing = crate::camera::Pose::look_at(&middle, &centre, &up).unwrap().rotation.inverse();
             let tilt = UnitQuaternion::from_euler_angles(
                 0.3 * random.normal(),
                 0.3 * random.normal(),
                 random.normal(),
             );
-            let mut square = Square { rotation: facing * tilt, center, views: Vec::new() };
+            let mut square = Square { rotation: facing * tilt, centre, views: Vec::new() };
             for (image, pose) in capture.poses.iter().enumerate() {
                 let pixels = square
                     .arms(edge)
-                    .map(|arm| capture.camera.project(&pose.transform(&(square.center + arm))));
+                    .map(|arm| capture.camera.project(&pose.transform(&(square.centre + arm))));
                 let seen = pixels
                     .iter()
                     .flatten()
@@ -352,9 +356,9 @@ pub(crate) mod tests {
 
     /// ln(extent of the path / edge)
     fn ratio(map: &Map, squares: &Squares) -> f64 {
-        let centers: Vec<Vector3<f64>> = map.poses.iter().flatten().map(|p| p.center()).collect();
-        let mean = centers.iter().sum::<Vector3<f64>>() / centers.len() as f64;
-        (centers.iter().map(|c| (c - mean).norm_squared()).sum::<f64>().sqrt() / squares.edge).ln()
+        let centres: Vec<Vector3<f64>> = map.poses.iter().flatten().map(|p| p.center()).collect();
+        let mean = centres.iter().sum::<Vector3<f64>>() / centres.len() as f64;
+        (centres.iter().map(|c| (c - mean).norm_squared()).sum::<f64>().sqrt() / squares.edge).ln()
     }
 
     #[test]
@@ -374,7 +378,7 @@ pub(crate) mod tests {
         map.camera.params[0] *= 1.03;
         for square in &mut squares.items {
             square.rotation = UnitQuaternion::from_scaled_axis(noise(0.1)) * square.rotation;
-            square.center += noise(0.03);
+            square.centre += noise(0.03);
         }
         squares.edge *= 0.9;
         let mut free = options(None);
@@ -413,7 +417,7 @@ pub(crate) mod tests {
             for (square, step) in squares.items.iter_mut().zip(x[problem.size..].chunks_exact(6)) {
                 square.rotation = UnitQuaternion::from_scaled_axis(Vector3::new(step[0], step[1], step[2]))
                     * square.rotation;
-                square.center += Vector3::new(step[3], step[4], step[5]);
+                square.centre += Vector3::new(step[3], step[4], step[5]);
             }
             squares.edge *= x[size - 1].exp();
             rows(&state, &squares)

@@ -94,11 +94,11 @@ fn is_strict_extremum(octave: &Octave, s: usize, y: usize, x: usize) -> bool {
     })
 }
 
-/// Fits a quadratic around a sample, moves to the pixel nearest to its extremum until that is the same one, and checks contrast and
-/// curvature there. Returns the final sample (scale, row, column) with the extremum.
+/// Fits a quadratic around a sample, moves to the pixel nearest to its extremum until that is the same one, and checks
+/// contrast and curvature there. Returns the final sample (scale, row, column) with the extremum.
 ///
-/// It moves over the picture only: were the extremum nearer to another level, that level would have one of its own. For the same
-/// reason an offset of more than half a sample is accepted where moving does not settle.
+/// It moves over the picture only: were the extremum nearer to another level, that level would have one of its own. For
+/// the same reason an offset of more than half a sample is accepted where moving does not settle.
 fn refine(
     octave: &Octave,
     s: usize,

@@ -48,8 +48,8 @@ vectorised! {
     }
 }
 
-/// `atan2(y, x) / 2π` in [0, 1) without branches; wrong by less than 2e-6 of a turn. The polynomial is a least-squares fit
-/// to atan(a) / 2πa in a² at Chebyshev nodes of [0, 1].
+/// `atan2(y, x) / 2π` in [0, 1) without branches; wrong by less than 2e-6 of a turn. The polynomial is a least-squares
+/// fit to atan(a) / 2πa in a² at Chebyshev nodes of [0, 1].
 #[inline(always)]
 fn turn_of(x: f32, y: f32) -> f32 {
     let (ax, ay) = (x.abs(), y.abs());
@@ -76,8 +76,8 @@ const TURN_POLYNOMIAL: [f32; 6] =
 /// Bins of the orientation histogram.
 const BINS: usize = 36;
 
-/// The dominant directions at a keypoint in radians in [0, 2π), the strongest first: all peaks of the histogram within 80 %
-/// of the highest, at most `max_count`.
+/// The dominant directions at a keypoint in radians in [0, 2π), the strongest first: all peaks of the histogram within
+/// 80 % of the highest, at most `max_count`.
 pub(super) fn orientations(gradients: &Gradients, keypoint: &Extremum, max_count: usize) -> Vec<f32> {
     let (width, height) = (gradients.turn.width, gradients.turn.height);
     let window = 1.5 * keypoint.sigma;

@@ -8,8 +8,8 @@
 //! scale_space (Gaussian octaves, differences) → detector (extrema, sub-pixel) → orientation → descriptor
 //! ```
 
-/// Defines a function of plain loops that is compiled a second time with AVX2 and FMA allowed, which is what runs where the CPU has
-/// them. Both give the same bits: the compiler never fuses operations by itself.
+/// Defines a function of plain loops that is compiled a second time with AVX2 and FMA allowed, which is what runs where
+/// the CPU has them. Both give the same bits: the compiler never fuses operations by itself.
 macro_rules! vectorised {
     ($(#[$attribute:meta])* fn $name:ident($($argument:ident: $type:ty),* $(,)?) $body:block) => {
         $(#[$attribute])*
@@ -58,8 +58,8 @@ pub struct Keypoint {
     pub orientation: f32,
 }
 
-/// A RootSIFT descriptor (Arandjelović & Zisserman, CVPR 2012), quantised: the 128 components of the square root of the L1-normalised
-/// histogram times 512, at most 255. Two equal descriptors have a dot product of about 512².
+/// A RootSIFT descriptor (Arandjelović & Zisserman, CVPR 2012), quantised: the 128 components of the square root of the
+/// L1-normalised histogram times 512, at most 255. Two equal descriptors have a dot product of about 512².
 pub type Descriptor = [u8; 128];
 
 /// The features of one picture; both vectors have the same length. The largest scale comes first.
@@ -79,8 +79,8 @@ pub enum FirstOctave {
     Auto,
     /// The picture as it is: the finest keypoints have a scale of about 2 pixels.
     Native,
-    /// The picture enlarged twofold (COLMAP's `first_octave = -1`): keypoints from a scale of about 1 pixel, three times
-    /// as many, at four times the cost.
+    /// The picture enlarged twofold (COLMAP's `first_octave = -1`): keypoints from a scale of about 1 pixel, three
+    /// times as many, at four times the cost.
     Doubled,
 }
 
@@ -93,8 +93,8 @@ pub struct FeatureOptions {
     pub first_octave: FirstOctave,
     /// Least absolute difference of Gaussians at a keypoint, for luma from 0 to 1.
     pub peak_threshold: f32,
-    /// A picture with fewer keypoints than this is searched again with [`weak_peak_threshold`](Self::weak_peak_threshold), and
-    /// its strongest ones are kept up to this number.
+    /// A picture with fewer keypoints than this is searched again with
+    /// [`weak_peak_threshold`](Self::weak_peak_threshold), and its strongest ones are kept up to this number.
     pub few_features: usize,
     /// The least difference of Gaussians in pictures that have little contrast: dim rooms, plain walls.
     pub weak_peak_threshold: f32,

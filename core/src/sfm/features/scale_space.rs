@@ -1,7 +1,8 @@
 //! The scale space: a picture at every blur at which keypoints are sought.
 //!
-//! Levels of an octave are blurred by `1.6 · 2^(i/3)`, i = 0…5, in pixels of that octave; the next octave starts from level
-//! 3 at half the size (Lowe 2004, section 3). Pixel (i, j) of an octave lies on pixel (2i, 2j) of the next finer one.
+//! Levels of an octave are blurred by `1.6 · 2^(i/3)`, i = 0…5, in pixels of that octave; the next octave starts from
+//! level 3 at half the size (Lowe 2004, section 3). Pixel (i, j) of an octave lies on pixel (2i, 2j) of the next finer
+//! one.
 
 use image::GrayImage;
 
@@ -42,8 +43,8 @@ pub(super) fn for_each_octave(luma: &GrayImage, doubled: bool, mut visit: impl F
         return;
     }
     let mut base = Plane::new(picture.width, picture.height);
-    // Lowe subtracts the blur that a camera picture has already (0.5 pixels). Leaving it in gives 5 to 35 % more correct
-    // matches on real captures, with smaller errors: noise and pixel grid disturb the finest level less.
+    // Lowe subtracts the blur that a camera picture has already (0.5 pixels). Leaving it in gives 5 to 35 % more
+    // correct matches on real captures, with smaller errors: noise and pixel grid disturb the finest level less.
     blur(&picture, &gaussian_half_kernel(BASE_SIGMA), &mut base, None);
     drop(picture);
     for index in first..=MAX_OCTAVE {
@@ -86,8 +87,8 @@ fn halve(plane: &Plane) -> Plane {
     Plane { width, height, data }
 }
 
-/// Twice the size (less one row and column): pixel (2i, 2j) is pixel (i, j), those between are means of their neighbours. That blurs
-/// a little more than a cubic would, which is to the good (see [`for_each_octave`]).
+/// Twice the size (less one row and column): pixel (2i, 2j) is pixel (i, j), those between are means of their
+/// neighbours. That blurs a little more than a cubic would, which is to the good (see [`for_each_octave`]).
 fn double(plane: &Plane) -> Plane {
     let (width, height) = (plane.width, plane.height);
     if width == 0 || height == 0 {

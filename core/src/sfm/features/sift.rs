@@ -14,8 +14,8 @@ const AUTO_NATIVE_AREA: u64 = 1_250_000;
 
 /// Finds and describes the features of a picture.
 ///
-/// Features on pixels where `mask` is 0 are dropped; a mask of another size is stretched over the picture. A picture without
-/// texture, or with a side below 16 pixels, has no features. Deterministic, and on the calling thread only.
+/// Features on pixels where `mask` is 0 are dropped; a mask of another size is stretched over the picture. A picture
+/// without texture, or with a side below 16 pixels, has no features. Deterministic, and on the calling thread only.
 pub fn extract(luma: &GrayImage, mask: Option<&GrayImage>, options: &FeatureOptions) -> Features {
     let doubled = match options.first_octave {
         FirstOctave::Auto => u64::from(luma.width()) * u64::from(luma.height()) < AUTO_NATIVE_AREA,

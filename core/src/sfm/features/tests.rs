@@ -28,8 +28,8 @@ impl Texture {
         Self { blobs }
     }
 
-    /// The picture of `size` pixels a side whose pixel (u, v), relative to its centre, shows the place `a (u, v) + b`, with
-    /// `a` a rotation by `angle` times `zoom`.
+    /// The picture of `size` pixels a side whose pixel (u, v), relative to its centre, shows the place `a (u, v) + b`,
+    /// with `a` a rotation by `angle` times `zoom`.
     fn picture(&self, size: u32, angle: f64, zoom: f64, shift: [f64; 2]) -> GrayImage {
         let mut values = vec![128.0f64; (size * size) as usize];
         let (sin, cos) = angle.sin_cos();
@@ -54,8 +54,8 @@ impl Texture {
     }
 }
 
-/// Of the keypoints of `a` that lie in both pictures, the share found again in `b` within 1.5 pixels, a quarter octave and 20 degrees,
-/// and the median distance of those.
+/// Of the keypoints of `a` that lie in both pictures, the share found again in `b` within 1.5 pixels, a quarter octave
+/// and 20 degrees, and the median distance of those.
 fn repeatability(
     a: &Features,
     b: &Features,

@@ -1,7 +1,7 @@
-//! Feature matches between two pictures.
+//! Feature matches between two images.
 //!
-//! In: the features of pictures and which pairs to compare. Out: for each pair the mutual nearest neighbours that pass the ratio
-//! test, the most distinctive first. The search is exhaustive and exact (`nearest.rs` has the kernels).
+//! In: the features of images and which pairs to compare. Out: for each pair the mutual nearest neighbours that pass
+//! the ratio test, the most distinctive first. The search is exhaustive and exact (`nearest.rs` has the kernels).
 
 pub(crate) mod nearest;
 #[cfg(target_arch = "x86_64")]
@@ -22,9 +22,9 @@ use crate::stage::Stage;
 /// Candidate matches of the pair (first, second) with first < second.
 #[derive(Debug, Clone, PartialEq)]
 pub struct PairMatches {
-    /// Index of the first picture.
+    /// Index of the first image.
     pub first: u32,
-    /// Index of the second picture.
+    /// Index of the second image.
     pub second: u32,
     /// (keypoint of the first, keypoint of the second), best (lowest ratio of distances) first. No keypoint twice.
     pub matches: Vec<[u32; 2]>,
@@ -48,7 +48,8 @@ impl Default for MatchOptions {
 /// Squared length of a descriptor, up to its rounding.
 const SQUARED_LENGTH: f32 = 512.0 * 512.0;
 
-/// Matches two pictures: (keypoint of `a`, keypoint of `b`), lowest ratio first. Exact and deterministic; on the calling thread.
+/// Matches two images: (keypoint of `a`, keypoint of `b`), lowest ratio first. Exact and deterministic; on the calling
+/// thread.
 pub fn match_pair(a: &Features, b: &Features, options: &MatchOptions) -> Vec<[u32; 2]> {
     let (rows, columns) = nearest(&a.descriptors, &b.descriptors);
     let mut matches: Vec<(f32, [u32; 2])> = Vec::new();
@@ -82,10 +83,11 @@ fn ratio(nearest: &Nearest, i: usize) -> f32 {
     if second > 0.0 { distance(nearest.best[i]) / second } else { 1.0 }
 }
 
-/// Matches all `pairs` of pictures, in parallel; the result has their order. Progress is reported as the step "match" from 0 to 1.
+/// Matches all `pairs` of images, in parallel; the result has their order. Progress is reported as the step "match"
+/// from 0 to 1.
 ///
 /// # Errors
-/// `InvalidArgument` if a pair is not (first < second < number of pictures); `Cancelled`.
+/// `InvalidArgument` if a pair is not (first < second < number of images); `Cancelled`.
 pub fn match_pairs(
     features: &[Features],
     pairs: &[(u32, u32)],
@@ -94,7 +96,7 @@ pub fn match_pairs(
 ) -> Result<Vec<PairMatches>> {
     if let Some((first, second)) = pairs.iter().find(|(a, b)| a >= b || *b as usize >= features.len()) {
         return Err(Error::argument(format!(
-            "cannot match pictures {first} and {second} of {}: a pair is first < second, both counted from 0",
+            "cannot match images {first} and {second} of {}: a pair is first < second, both counted from 0",
             features.len()
         )));
     }

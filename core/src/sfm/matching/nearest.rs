@@ -1,9 +1,9 @@
 //! Exact nearest and second nearest neighbours between two sets of descriptors, in both directions, from one sweep over
 //! all dot products.
 //!
-//! For `n × m` descriptors that are `128 n m` multiply-adds of bytes, so the kernels are blocked like a matrix product: a
-//! block of columns stays in the cache, a few rows against a few vectors of columns in registers, and the
-//! products never reach memory. Descriptors have one length, so the largest dot product is the nearest neighbour.
+//! For `n × m` descriptors that are `128 n m` multiply-adds of bytes, so the kernels are blocked like a matrix product:
+//! a block of columns stays in the cache, a few rows against a few vectors of columns in registers, and the products
+//! never reach memory. Descriptors have one length, so the largest dot product is the nearest neighbour.
 //!
 //! Every kernel gives the same integers: ties go to the lower index.
 

@@ -1,7 +1,7 @@
 //! The neighbour search with AVX-512 VNNI and with AVX2.
 //!
-//! Both kernels lay the columns out so that one vector holds the same few components of as many columns as it has lanes, and
-//! broadcast the components of a row against it. A tile of dot products is computed in registers and then
+//! Both kernels lay the columns out so that one vector holds the same few components of as many columns as it has
+//! lanes, and broadcast the components of a row against it. A tile of dot products is computed in registers and then
 //! compared with the second best of its rows and of its columns: after the first few hundred descriptors almost no
 //! product is larger, so that comparison is nearly all that the search adds to the products.
 
@@ -103,8 +103,8 @@ fn set_bits(mut mask: u16) -> impl Iterator<Item = usize> {
     })
 }
 
-/// Vector (tile, k, v) holds components 4k…4k+3, less 128, of the 16 columns of vector v of a tile. The last tile is filled up with
-/// columns of zeros.
+/// Vector (tile, k, v) holds components 4k…4k+3, less 128, of the 16 columns of vector v of a tile. The last tile is
+/// filled up with columns of zeros.
 fn pack_bytes(columns: &[Descriptor], packed: &mut Vec<[u8; 64]>) {
     let tiles = columns.len().div_ceil(TILE_COLUMNS);
     packed.clear();

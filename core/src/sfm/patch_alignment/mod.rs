@@ -1,19 +1,19 @@
 //! Keypoints moved to where their surroundings look alike: least-squares matching of patches.
 //!
-//! A detector finds a spot of a surface again to some tenths of a pixel, and it errs alike in neighbouring pictures: the
-//! middle of a blob that is seen aslant is not the image of its middle, and wanders as the camera moves. Such errors bend
-//! cameras and focal length, however many points there are. Here one observation of each track is the pattern, and the
-//! others move to where the picture looks most like it, under an affine map, a gain and an offset (Gruen, "Adaptive
-//! least squares correlation", 1985), found by the inverse compositional algorithm (Baker & Matthews, "Lucas-Kanade 20
-//! years on", IJCV 2004). The finished map says how the pattern is about to look.
+//! A detector finds a spot of a surface again to some tenths of a pixel, and it errs alike in neighbouring pictures:
+//! the middle of a blob that is seen aslant is not the image of its middle, and wanders as the camera moves. Such
+//! errors bend cameras and focal length, however many points there are. Here one observation of each track is the
+//! pattern, and the others move to where the picture looks most like it, under an affine map, a gain and an offset
+//! (Gruen, "Adaptive least squares correlation", 1985), found by the inverse compositional algorithm (Baker & Matthews,
+//! "Lucas-Kanade 20 years on", IJCV 2004). The finished map says how the pattern is about to look.
 //!
 //! ```text
 //! pyramid (pictures as splines) → pattern (what a keypoint looks like, and where else that is seen) → here (which)
 //! ```
 //!
-//! In: a map, its keypoints with their scales, the pictures. Out: all keypoints, of which some have moved, and the part of
-//! the map that rests on them; what cannot be aligned lies on a contour, is blurred or covered. Pictures are read twice and
-//! never held together.
+//! In: a map, its keypoints with their scales, the pictures. Out: all keypoints, of which some have moved, and the part
+//! of the map that rests on them; what cannot be aligned lies on a contour, is blurred or covered. Pictures are read
+//! twice and never held together.
 
 mod pattern;
 mod pyramid;
@@ -33,8 +33,8 @@ use pyramid::Pyramid;
 const SPACING: f64 = 0.5;
 /// An image keeps its other observations, too, if it has fewer exact ones, ...
 const ENOUGH: usize = 100;
-/// ... and all images do if less than this part is exact: their blur or rolling shutter differs, and what is alike by chance
-/// places cameras no better.
+/// ... and all images do if less than this part is exact: their blur or rolling shutter differs, and what is alike by
+/// chance places cameras no better.
 const MOST: f64 = 0.6;
 
 /// Keypoints after alignment.
@@ -159,8 +159,8 @@ pub(crate) fn align_keypoints(
 /// Unit vectors from a point to the cameras that see it.
 fn towards_cameras(map: &Map, point: &MapPoint) -> Vec<Vector3<f64>> {
     let towards = |o: &Observation| {
-        let center = map.poses[o.image as usize].map_or(point.xyz, |pose| pose.center());
-        (center - point.xyz).try_normalize(1e-12).unwrap_or_else(Vector3::zeros)
+        let centre = map.poses[o.image as usize].map_or(point.xyz, |pose| pose.center());
+        (centre - point.xyz).try_normalize(1e-12).unwrap_or_else(Vector3::zeros)
     };
     point.track.iter().map(towards).collect()
 }
@@ -188,11 +188,11 @@ fn expected_map(
 ) -> Option<Matrix2<f64>> {
     let (from, to) = (map.poses[reference.image as usize]?, map.poses[image]?);
     let normal = towards_cameras(map, point).iter().sum::<Vector3<f64>>().try_normalize(1e-6)?;
-    let center = from.center();
-    let height = (point.xyz - center).dot(&normal);
+    let centre = from.center();
+    let height = (point.xyz - centre).dot(&normal);
     let across = |dx: f64, dy: f64| {
         let ray = from.rotation.inverse() * map.camera.ray(&(pixel + Vector2::new(dx, dy)));
-        let place = center + ray * (height / ray.dot(&normal));
+        let place = centre + ray * (height / ray.dot(&normal));
         map.camera.project(&to.transform(&place))
     };
     let (x, y) = (across(1.0, 0.0)? - across(-1.0, 0.0)?, across(0.0, 1.0)? - across(0.0, -1.0)?);

@@ -8,9 +8,9 @@ pub(super) struct Pyramid {
     levels: Vec<Level>,
 }
 
-/// One size of a picture as a cubic spline: what lies between pixels is exact for all but the finest patterns. Straight lines
-/// and cubic convolution shift patterns of a few pixels by hundredths of a pixel, towards where the pixels are (Unser,
-/// "Splines: a perfect fit for signal and image processing", IEEE Signal Processing Magazine 1999).
+/// One size of a picture as a cubic spline: what lies between pixels is exact for all but the finest patterns. Straight
+/// lines and cubic convolution shift patterns of a few pixels by hundredths of a pixel, towards where the pixels are
+/// (Unser, "Splines: a perfect fit for signal and image processing", IEEE Signal Processing Magazine 1999).
 pub(super) struct Level {
     width: usize,
     height: usize,
@@ -53,8 +53,8 @@ fn half(values: &[f32], width: usize, height: usize) -> Vec<f32> {
     halved
 }
 
-/// From values to the coefficients of the cubic spline through them, in place, for each of `count` lines side by side: value
-/// `k` of line `l` is at `k * step + l`. Mirrored at both ends.
+/// From values to the coefficients of the cubic spline through them, in place, for each of `count` lines side by side:
+/// value `k` of line `l` is at `k * step + l`. Mirrored at both ends.
 fn to_spline(values: &mut [f32], length: usize, step: usize, count: usize) {
     const POLE: f32 = -0.267_949_2;
     if length < 2 {

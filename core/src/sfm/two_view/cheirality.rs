@@ -1,17 +1,19 @@
 //! Which matches can have been seen by both cameras: those whose rays meet in front of them.
 //!
-//! An essential matrix alone cannot tell: its epipolar lines extend behind the cameras, and points there fit it as well as points in
-//! front. Where all of a scene lies in front of both cameras (it does), a hypothesis that places matches behind one of them is wrong about
-//! these matches, so they must not count for it.
+//! An essential matrix alone cannot tell: its epipolar lines extend behind the cameras, and points there fit it as well
+//! as points in front. Where all of a scene lies in front of both cameras (it does), a hypothesis that places matches
+//! behind one of them is wrong about these matches, so they must not count for it.
 
 use nalgebra::{Matrix3, Vector3};
 
 use super::refine::RelativePose;
 use super::score::Residual;
 
-/// Sampson error of a relative pose for points of the planes z = 1; infinite for matches that the cameras cannot have seen.
+/// Sampson error of a relative pose for points of the planes z = 1; infinite for matches that the cameras cannot have
+/// seen.
 ///
-/// The rays of a match meet in front of both cameras, or are parallel up to noise: a point near infinity is as likely beyond it as before it.
+/// The rays of a match meet in front of both cameras, or are parallel up to noise: a point near infinity is as likely
+/// beyond it as before it.
 pub(crate) struct ChiralSampson {
     rotation: [f64; 9],
     direction: [f64; 3],
@@ -33,7 +35,8 @@ impl Residual<4> for ChiralSampson {
     #[inline(always)]
     fn squared(&self, [x1, y1, x2, y2]: [f64; 4]) -> f64 {
         let (r, t) = (&self.rotation, &self.direction);
-        // The first ray in the axes of the second camera, and the epipolar lines E x1 = t × R x1 and Eᵀ x2 = Rᵀ (x2 × t).
+        // The first ray in the axes of the second camera, and the epipolar lines E x1 = t × R x1 and Eᵀ x2 = Rᵀ (x2 ×
+        // t).
         let a = [r[0] * x1 + r[1] * y1 + r[2], r[3] * x1 + r[4] * y1 + r[5], r[6] * x1 + r[7] * y1 + r[8]];
         let l = [t[1] * a[2] - t[2] * a[1], t[2] * a[0] - t[0] * a[2], t[0] * a[1] - t[1] * a[0]];
         let m = [y2 * t[2] - t[1], t[0] - x2 * t[2], x2 * t[1] - y2 * t[0]];
@@ -73,8 +76,8 @@ impl TwoRays {
         }
     }
 
-    /// The angle between the two rays of a match (points of the planes z = 1) if they are parallel up to noise, or meet in front of both
-    /// cameras and are not close to an epipole.
+    /// The angle between the two rays of a match (points of the planes z = 1) if they are parallel up to noise, or meet
+    /// in front of both cameras and are not close to an epipole.
     pub(super) fn plausible_parallax(&self, [x1, y1, x2, y2]: [f64; 4]) -> Option<f64> {
         let a = (self.rotation * Vector3::new(x1, y1, 1.0)).normalize();
         let b = Vector3::new(x2, y2, 1.0).normalize();
@@ -82,7 +85,8 @@ impl TwoRays {
         let (cosine, sine) = (a.dot(&b), a.cross(&b).norm());
         let angle = sine.atan2(cosine);
         if angle < self.noise {
-            // The rotation alone explains both coordinates, wherever the epipole is: without a baseline it can be anywhere.
+            // The rotation alone explains both coordinates, wherever the epipole is: without a baseline it can be
+            // anywhere.
             return Some(angle);
         }
         let (at, bt) = (a.dot(t), b.dot(t));
@@ -127,7 +131,8 @@ mod tests {
     fn matches_close_to_an_epipole_say_nothing_unless_they_stay_where_they_are() {
         let forward = RelativePose { rotation: Matrix3::identity(), direction: -Vector3::z() };
         let rays = TwoRays::new(&forward, 2e-3, 0.05);
-        // 0.03 to 0.04 from the epipole, although it moves away from it as it should; then further out; then hardly moved.
+        // 0.03 to 0.04 from the epipole, although it moves away from it as it should; then further out; then hardly
+        // moved.
         assert_eq!(rays.plausible_parallax([0.03, 0.0, 0.04, 0.0]), None);
         assert!(rays.plausible_parallax([0.1, 0.0, 0.11, 0.0]).is_some());
         assert!(rays.plausible_parallax([0.03, 0.0, 0.031, 0.0]).is_some());

@@ -8,8 +8,8 @@ use super::refine::RelativePose;
 use crate::camera::Pose;
 use crate::sfm::geometry::skew;
 
-/// Powers of (x, y, z) of the monomials of degree at most 1, 2 and 3. The order of the cubic ones is Nistér's: elimination of the first
-/// ten leaves polynomials in z alone as coefficients of x, y and 1.
+/// Powers of (x, y, z) of the monomials of degree at most 1, 2 and 3. The order of the cubic ones is Nistér's:
+/// elimination of the first ten leaves polynomials in z alone as coefficients of x, y and 1.
 const LINEAR: [[u8; 3]; 4] = [[1, 0, 0], [0, 1, 0], [0, 0, 1], [0, 0, 0]];
 const QUADRATIC: [[u8; 3]; 10] = [
     [2, 0, 0],
@@ -224,7 +224,8 @@ fn polish(mut at: [f64; 3], equations: &[Cubic; 10]) -> [f64; 3] {
     at
 }
 
-/// Gauss-Jordan elimination of the first ten columns with row pivoting; only the rows 4 to 9 are fully reduced. `false` if singular.
+/// Gauss-Jordan elimination of the first ten columns with row pivoting; only the rows 4 to 9 are fully reduced. `false`
+/// if singular.
 fn eliminate(m: &mut [Cubic; 10]) -> bool {
     for c in 0..10 {
         let mut pivot = c;
@@ -261,10 +262,11 @@ pub(crate) fn essential_from_pose(pose: &Pose) -> Matrix3<f64> {
     skew(&pose.translation) * pose.rotation_matrix()
 }
 
-/// The four relative poses of an exact essential matrix of unit norm, in closed form (Horn, "Recovering Baseline and Orientation from
-/// Essential Matrix", 1990).
+/// The four relative poses of an exact essential matrix of unit norm, in closed form (Horn, "Recovering Baseline and
+/// Orientation from Essential Matrix", 1990).
 pub(crate) fn relative_poses_of_essential(essential: &Matrix3<f64>) -> [RelativePose; 4] {
-    // E = [b]ₓ R with |b| = 1. The columns of E are perpendicular to b, and those of the matrix of cofactors are multiples of it.
+    // E = [b]ₓ R with |b| = 1. The columns of E are perpendicular to b, and those of the matrix of cofactors are
+    // multiples of it.
     let e = essential * std::f64::consts::SQRT_2;
     let [c0, c1, c2] = [0, 1, 2].map(|k| e.column(k).into_owned());
     let cofactors = [c1.cross(&c2), c2.cross(&c0), c0.cross(&c1)];

@@ -8,11 +8,12 @@ use super::refine::{RelativePose, refine_pose};
 use super::score::{PointPairs, Residual};
 use super::{TwoViewGeometry, Views};
 
-/// Residual in pixels at which a match loses its influence: above the noise of features, below [`super::TwoViewOptions::max_error`].
+/// Residual in pixels at which a match loses its influence: above the noise of features, below
+/// [`super::TwoViewOptions::max_error`].
 const SCALE: f64 = 1.0;
 const ITERATIONS: usize = 20;
 
-/// A pair, ready to be profiled. Both pictures come from one camera.
+/// A pair, ready to be profiled. Both images come from one camera.
 pub(crate) struct FocalProfile {
     /// Pixels from the principal point.
     rows: Vec<[f64; 4]>,
@@ -32,18 +33,18 @@ pub(crate) struct ProfilePoint {
 impl FocalProfile {
     /// From at most `matches` inliers of a pair with a fundamental matrix; `None` without one.
     pub(crate) fn new(views: &Views, geometry: &TwoViewGeometry, matches: usize) -> Option<Self> {
-        let center = views.camera(geometry.first).principal_point();
+        let centre = views.camera(geometry.first).principal_point();
         let step = geometry.inliers.len().div_ceil(matches).max(1);
         let rows = geometry.inliers.iter().step_by(step).map(|&[a, b]| {
             let (a, b) = (views.pixel(geometry.first, a), views.pixel(geometry.second, b));
-            [a.x - center.x, a.y - center.y, b.x - center.x, b.y - center.y]
+            [a.x - centre.x, a.y - centre.y, b.x - centre.x, b.y - centre.y]
         });
-        let shift = Matrix3::new(1.0, 0.0, center.x, 0.0, 1.0, center.y, 0.0, 0.0, 1.0);
+        let shift = Matrix3::new(1.0, 0.0, centre.x, 0.0, 1.0, centre.y, 0.0, 0.0, 1.0);
         Some(Self { rows: rows.collect(), fundamental: shift.transpose() * geometry.fundamental? * shift })
     }
 
-    /// One point for each of the `focals` (pixels). Refinement begins with the essential matrix nearest to the fundamental one, and with the
-    /// pose of the focal length before: close to its minimum a profile must be smooth.
+    /// One point for each of the `focals` (pixels). Refinement begins with the essential matrix nearest to the
+    /// fundamental one, and with the pose of the focal length before: close to its minimum a profile must be smooth.
     pub(crate) fn at(&self, focals: &[f64]) -> Vec<ProfilePoint> {
         let mut last = None;
         let mut point = |&focal: &f64| {

@@ -6,7 +6,8 @@ use super::essential::epipolar_row;
 use super::linear::{null_space, smallest_eigenvector};
 use super::polynomial::real_roots;
 
-/// The fundamental matrices (one to three, unit norm) with `x2ᵀ F x1 = 0` for seven pairs of points, whose coordinates should be about 1.
+/// The fundamental matrices (one to three, unit norm) with `x2ᵀ F x1 = 0` for seven pairs of points, whose coordinates
+/// should be about 1.
 pub(crate) fn seven_point_fundamental(
     x1: &[[f64; 2]; 7],
     x2: &[[f64; 2]; 7],
@@ -38,8 +39,8 @@ pub(crate) fn seven_point_fundamental(
     }
 }
 
-/// The normalised eight-point algorithm (Hartley, PAMI 1997) on the pairs (x1, y1, x2, y2); rank 2 is enforced. `None` for fewer than
-/// eight pairs or points that coincide.
+/// The normalised eight-point algorithm (Hartley, PAMI 1997) on the pairs (x1, y1, x2, y2); rank 2 is enforced. `None`
+/// for fewer than eight pairs or points that coincide.
 pub(crate) fn eight_point_fundamental(pairs: impl Iterator<Item = [f64; 4]> + Clone) -> Option<Matrix3<f64>> {
     let normalizer = Normalizer::of(pairs.clone(), 8)?;
     let mut normal = SMatrix::<f64, 9, 9>::zeros();
@@ -65,16 +66,16 @@ pub(crate) fn nearest_rank_two(f: &Matrix3<f64>) -> Option<Matrix3<f64>> {
     svd.recompose().ok()
 }
 
-/// Hartley's similarity transforms: mean 0 and root mean square distance √2 in each picture.
+/// Hartley's similarity transforms: mean 0 and root mean square distance √2 in each image.
 pub(crate) struct Normalizer {
-    /// Of the first picture.
+    /// Of the first image.
     pub(crate) first: Matrix3<f64>,
-    /// Of the second picture.
+    /// Of the second image.
     pub(crate) second: Matrix3<f64>,
 }
 
 impl Normalizer {
-    /// `None` for fewer than `minimum` pairs, or if all points of a picture coincide.
+    /// `None` for fewer than `minimum` pairs, or if all points of an image coincide.
     pub(crate) fn of(pairs: impl Iterator<Item = [f64; 4]> + Clone, minimum: usize) -> Option<Self> {
         let (mut count, mut mean, mut square) = (0usize, [0.0; 4], [0.0; 4]);
         for pair in pairs.clone() {

@@ -6,8 +6,8 @@ use super::fundamental::Normalizer;
 use super::linear::smallest_eigenvector;
 use super::refine::RelativePose;
 
-/// The homography with `x2 ~ H x1` for four pairs of points (unit norm). `None` if three of a picture are collinear, or if it
-/// mirrors: no camera does that to a plane in front of it.
+/// The homography with `x2 ~ H x1` for four pairs of points (unit norm). `None` if three of an image are collinear, or
+/// if it mirrors: no camera does that to a plane in front of it.
 pub(crate) fn four_point_homography(x1: &[[f64; 2]; 4], x2: &[[f64; 2]; 4]) -> Option<Matrix3<f64>> {
     let (first, second) = (projective_basis(x1)?, projective_basis(x2)?);
     let h = second * first.try_inverse()?;
@@ -33,8 +33,8 @@ fn projective_basis(x: &[[f64; 2]; 4]) -> Option<Matrix3<f64>> {
     Some(basis * Matrix3::from_diagonal(&weights))
 }
 
-/// The homography of least algebraic error on the pairs (x1, y1, x2, y2), normalised as Hartley does. `None` for fewer than four pairs or
-/// points that coincide.
+/// The homography of least algebraic error on the pairs (x1, y1, x2, y2), normalised as Hartley does. `None` for fewer
+/// than four pairs or points that coincide.
 pub(crate) fn least_squares_homography(
     pairs: impl Iterator<Item = [f64; 4]> + Clone,
 ) -> Option<Matrix3<f64>> {
@@ -52,9 +52,10 @@ pub(crate) fn least_squares_homography(
     (norm > 0.0 && norm.is_finite()).then(|| h / norm)
 }
 
-/// The relative poses that explain a homography `x2 ~ H x1` of the planes z = 1: motions before a plane (two, each with both signs of its
-/// baseline, as a plane behind the camera would have the other one; Ma, Soatto, Košecká & Sastry, "An Invitation to 3-D Vision", 5.3). For a
-/// turn on the spot, whose baseline is nowhere, one along each axis. Empty if `homography` is singular.
+/// The relative poses that explain a homography `x2 ~ H x1` of the planes z = 1: motions before a plane (two, each with
+/// both signs of its baseline, as a plane behind the camera would have the other one; Ma, Soatto, Košecká & Sastry, "An
+/// Invitation to 3-D Vision", 5.3). For a turn on the spot, whose baseline is nowhere, one along each axis. Empty if
+/// `homography` is singular.
 pub(crate) fn relative_poses_of_homography(homography: &Matrix3<f64>) -> Vec<RelativePose> {
     let svd = homography.svd(false, true);
     let (Some(vt), s) = (svd.v_t, svd.singular_values) else { return Vec::new() };
@@ -90,7 +91,8 @@ pub(crate) fn relative_poses_of_homography(homography: &Matrix3<f64>) -> Vec<Rel
     poses
 }
 
-/// Difference of the squared singular values below which a homography is as good as a rotation: noise of a pixel or two makes it.
+/// Difference of the squared singular values below which a homography is as good as a rotation: noise of a pixel or two
+/// makes it.
 const NO_BASELINE: f64 = 0.02;
 
 fn nearest_rotation(m: &Matrix3<f64>) -> Matrix3<f64> {

@@ -2,8 +2,8 @@
 
 use nalgebra::{Matrix3, SMatrix, SVector};
 
-/// An orthonormal basis of the null space of `N` rows of nine numbers: the last `K = 9 - N` columns of Q in the Householder
-/// factorisation of the transposed rows.
+/// An orthonormal basis of the null space of `N` rows of nine numbers: the last `K = 9 - N` columns of Q in the
+/// Householder factorisation of the transposed rows.
 pub(crate) fn null_space<const N: usize, const K: usize>(rows: &[[f64; 9]; N]) -> [[f64; 9]; K] {
     const { assert!(N + K == 9) };
     let mut a = *rows; // a[i] is column i of the transposed matrix
@@ -51,7 +51,8 @@ pub(crate) fn smallest_eigenvector(normal: &SMatrix<f64, 9, 9>) -> Option<Matrix
     Some(Matrix3::from_row_slice(v.as_slice()))
 }
 
-/// Solves `(A + damping · diag A) x = b` for a small symmetric positive definite A by Cholesky. `None` if it is not definite.
+/// Solves `(A + damping · diag A) x = b` for a small symmetric positive definite A by Cholesky. `None` if it is not
+/// definite.
 pub(crate) fn solve_damped<const K: usize>(
     a: &[[f64; K]; K],
     b: &[f64; K],

@@ -1,4 +1,4 @@
-//! What two pictures know about each other: epipolar geometry with its inliers.
+//! What two images know about each other: epipolar geometry with its inliers.
 //!
 //! ```text
 //! PairMatches ─ verify_pairs ─▶ TwoViewGeometry (F, H; focal lengths unknown)
@@ -6,7 +6,8 @@
 //!             ─ estimate_relative_poses ─▶ TwoViewGeometry (R, t; inliers counted anew)
 //! ```
 //!
-//! Called by the mapper. Minimal solvers stand in a file each; `ransac` is the loop around them, `score` and `refine` its hot inner parts.
+//! Called by the mapper. Minimal solvers stand in a file each; `ransac` is the loop around them, `score` and `refine`
+//! its hot inner parts.
 
 mod cheirality;
 mod essential;
@@ -33,26 +34,26 @@ pub(crate) use focal_profile::FocalProfile;
 pub use relative_pose::estimate_relative_poses;
 pub use verify::{verify_pair, verify_pairs};
 
-/// The pictures, as two-view geometry sees them.
+/// The images, as two-view geometry sees them.
 #[derive(Debug, Clone, Copy)]
 pub struct Views<'a> {
-    /// By picture; only the keypoints are used. Pixels of the picture, not undistorted.
+    /// By image; only the keypoints are used. Pixels of the image, not undistorted.
     pub features: &'a [Features],
-    /// By picture: its camera as an index into `cameras`.
+    /// By image: its camera as an index into `cameras`.
     pub camera_of: &'a [usize],
     /// The cameras. [`verify_pairs`] and the calibration use only their size and principal point.
     pub cameras: &'a [Camera],
 }
 
 impl Views<'_> {
-    /// The camera of a picture, which must exist.
-    pub fn camera(&self, picture: u32) -> &Camera {
-        &self.cameras[self.camera_of[picture as usize]]
+    /// The camera of an image, which must exist.
+    pub fn camera(&self, image: u32) -> &Camera {
+        &self.cameras[self.camera_of[image as usize]]
     }
 
     /// The pixel of a keypoint, which must exist.
-    fn pixel(&self, picture: u32, keypoint: u32) -> nalgebra::Vector2<f64> {
-        let k = &self.features[picture as usize].keypoints[keypoint as usize];
+    fn pixel(&self, image: u32, keypoint: u32) -> nalgebra::Vector2<f64> {
+        let k = &self.features[image as usize].keypoints[keypoint as usize];
         nalgebra::Vector2::new(f64::from(k.x), f64::from(k.y))
     }
 }
@@ -60,7 +61,8 @@ impl Views<'_> {
 /// How strict two-view geometry is.
 #[derive(Debug, Clone, PartialEq)]
 pub struct TwoViewOptions {
-    /// Largest Sampson (F) or transfer (H) error in pixels while the focal length is unknown. Generous: lens distortion is not modelled.
+    /// Largest Sampson (F) or transfer (H) error in pixels while the focal length is unknown. Generous: lens distortion
+    /// is not modelled.
     pub max_error: f64,
     /// Largest Sampson error in pixels once the focal length is known.
     pub max_calibrated_error: f64,
@@ -129,9 +131,9 @@ pub enum TwoViewConfig {
 /// Verified geometry of the pair (first, second), first < second.
 #[derive(Debug, Clone, PartialEq)]
 pub struct TwoViewGeometry {
-    /// Index of the first picture.
+    /// Index of the first image.
     pub first: u32,
-    /// Index of the second picture.
+    /// Index of the second image.
     pub second: u32,
     /// Which model was chosen.
     pub config: TwoViewConfig,

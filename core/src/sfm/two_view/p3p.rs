@@ -1,8 +1,9 @@
 //! The pose of a calibrated camera from three points (P3P).
 //!
-//! With unknown depths λ of the three unit rays, the three known distances give three quadratic forms in λ. Two homogeneous combinations of
-//! them are conics that meet in the solutions; a degenerate member of their pencil is a pair of lines, so that only a cubic and quadratics
-//! have to be solved (Persson & Nordberg, "Lambda Twist", ECCV 2018; Ding et al., "Revisiting the P3P problem", CVPR 2023).
+//! With unknown depths λ of the three unit rays, the three known distances give three quadratic forms in λ. Two
+//! homogeneous combinations of them are conics that meet in the solutions; a degenerate member of their pencil is a
+//! pair of lines, so that only a cubic and quadratics have to be solved (Persson & Nordberg, "Lambda Twist", ECCV 2018;
+//! Ding et al., "Revisiting the P3P problem", CVPR 2023).
 
 use nalgebra::{Matrix3, Vector3};
 
@@ -123,7 +124,8 @@ fn adjugate(a: &Matrix3<f64>) -> Matrix3<f64> {
     Matrix3::from_columns(&[rows[1].cross(&rows[2]), rows[2].cross(&rows[0]), rows[0].cross(&rows[1])])
 }
 
-/// The two real lines of a degenerate conic; `None` if they are complex (Richter-Gebert, Perspectives on Projective Geometry, 11.1).
+/// The two real lines of a degenerate conic; `None` if they are complex (Richter-Gebert, Perspectives on Projective
+/// Geometry, 11.1).
 fn split_degenerate_conic(conic: &Matrix3<f64>) -> Option<[Vector3<f64>; 2]> {
     let adjugate = -adjugate(conic);
     let k = adjugate.diagonal().imax();

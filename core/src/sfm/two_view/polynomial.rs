@@ -3,11 +3,13 @@
 /// Highest degree that [`real_roots`] accepts.
 const MAX_DEGREE: usize = 15;
 
-/// The real roots of `Σ coefficients[k] xᵏ` (degree at most 15), in no particular order; roots of even multiplicity can be missed.
+/// The real roots of `Σ coefficients[k] xᵏ` (degree at most 15), in no particular order; roots of even multiplicity can
+/// be missed.
 ///
-/// The real line is split into [-1, 1] and its outside, which `x → 1/x` maps to (-1, 1) with the coefficients reversed, so that no power
-/// overflows and a leading coefficient near zero does no harm. Within [-1, 1] the roots of each derivative split the interval into
-/// monotone pieces, each with at most one root, which safeguarded Newton steps find (Yuksel, High-Performance Graphics 2022).
+/// The real line is split into [-1, 1] and its outside, which `x → 1/x` maps to (-1, 1) with the coefficients reversed,
+/// so that no power overflows and a leading coefficient near zero does no harm. Within [-1, 1] the roots of each
+/// derivative split the interval into monotone pieces, each with at most one root, which safeguarded Newton steps find
+/// (Yuksel, High-Performance Graphics 2022).
 pub(crate) fn real_roots(coefficients: &[f64], roots: &mut Vec<f64>) {
     roots.clear();
     let largest = coefficients.iter().fold(0.0f64, |m, c| m.max(c.abs()));

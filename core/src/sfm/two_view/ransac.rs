@@ -1,8 +1,8 @@
 //! Locally optimised RANSAC (Chum et al., DAGM 2003) with the MSAC score, deterministic for a seed.
 //!
-//! Matches come best first. Samples are drawn from a growing set of the best ones (as in PROSAC, Chum & Matas, CVPR 2005), every second one
-//! from all: the best matches of a picture often crowd on one object. Each new best model is refined on its inliers at once, so the loop
-//! stops soon after the first sample without outliers.
+//! Matches come best first. Samples are drawn from a growing set of the best ones (as in PROSAC, Chum & Matas, CVPR
+//! 2005), every second one from all: the best matches of an image often crowd on one object. Each new best model is
+//! refined on its inliers at once, so the loop stops soon after the first sample without outliers.
 
 use super::score::Score;
 use crate::random::Random;

@@ -1,8 +1,8 @@
-//! Non-linear refinement of epipolar geometry: Levenberg-Marquardt on the Sampson errors of all matches under the loss of Geman and
-//! McClure, `ρ(r²) = r² / (1 + r²/s²)`, which outliers cannot pull.
+//! Non-linear refinement of epipolar geometry: Levenberg-Marquardt on the Sampson errors of all matches under the loss
+//! of Geman and McClure, `ρ(r²) = r² / (1 + r²/s²)`, which outliers cannot pull.
 //!
-//! The nine derivatives by the entries of the matrix are accumulated once; each kind of geometry then projects them onto its own
-//! tangent space: 5 dimensions for a relative pose, 7 for a fundamental matrix.
+//! The nine derivatives by the entries of the matrix are accumulated once; each kind of geometry then projects them
+//! onto its own tangent space: 5 dimensions for a relative pose, 7 for a fundamental matrix.
 
 use nalgebra::{Matrix3, Rotation3, UnitQuaternion, Vector3};
 
@@ -105,8 +105,8 @@ fn rotation_of(v: Vector3<f64>) -> Matrix3<f64> {
     UnitQuaternion::from_scaled_axis(v).to_rotation_matrix().into_inner()
 }
 
-/// Refines a relative pose on pairs of points of the planes z = 1; also the cost. `scale`: the residual at which a match loses its
-/// influence.
+/// Refines a relative pose on pairs of points of the planes z = 1; also the cost. `scale`: the residual at which a
+/// match loses its influence.
 pub(crate) fn refine_pose(
     pose: &RelativePose,
     pairs: &PointPairs,
@@ -212,7 +212,8 @@ impl NormalEquations {
     }
 }
 
-/// Cost, `JᵀWJ` and `JᵀWr` of all Sampson errors by the nine entries of `matrix`, row by row. `weight` is 1/s² of the loss.
+/// Cost, `JᵀWJ` and `JᵀWr` of all Sampson errors by the nine entries of `matrix`, row by row. `weight` is 1/s² of the
+/// loss.
 fn normal_equations(pairs: &PointPairs, matrix: &Matrix3<f64>, weight: f64) -> NormalEquations {
     #[cfg(target_arch = "x86_64")]
     if std::arch::is_x86_feature_detected!("avx2") {

@@ -16,11 +16,12 @@ use crate::control::Control;
 use crate::error::{Error, Result};
 use crate::sfm::matching::PairMatches;
 
-/// Estimates the relative poses of all pairs that [`super::verify_pairs`] did not find degenerate, from all their matches, in parallel.
-/// `geometries` belongs to `pairs`, element by element; so does the result. The cameras of `views` must be calibrated now; their
-/// distortion is removed.
+/// Estimates the relative poses of all pairs that [`super::verify_pairs`] did not find degenerate, from all their
+/// matches, in parallel. `geometries` belongs to `pairs`, element by element; so does the result. The cameras of
+/// `views` must be calibrated now; their distortion is removed.
 ///
-/// Inliers are counted anew: Sampson error below `max_calibrated_error`, in front of both cameras, away from the epipoles.
+/// Inliers are counted anew: Sampson error below `max_calibrated_error`, in front of both cameras, away from the
+/// epipoles.
 ///
 /// # Errors
 /// `Cancelled`; `InvalidArgument` if the lists do not belong together or name what does not exist.
@@ -137,8 +138,8 @@ struct EssentialProblem<'a> {
 }
 
 impl EssentialProblem<'_> {
-    /// Rows with an error below `threshold` in front of both cameras. Noise along the epipolar line, which parallax is measured along, is
-    /// what it is across.
+    /// Rows with an error below `threshold` in front of both cameras. Noise along the epipolar line, which parallax is
+    /// measured along, is what it is across.
     fn inliers(&self, pose: &RelativePose, threshold: f64) -> Vec<usize> {
         inlier_rows(self.points, &ChiralSampson::new(pose, threshold), threshold * threshold)
     }
@@ -252,7 +253,8 @@ mod tests {
     fn matches_behind_the_cameras_do_not_count() {
         for seed in 0..10 {
             let mut pair = Pair::new(PairKind::General, seed, 200, 0.0, 0.5);
-            // More matches agree with the wrong geometry than with the right one, but only half of them can have been seen.
+            // More matches agree with the wrong geometry than with the right one, but only half of them can have been
+            // seen.
             add_impossible_matches(&mut pair, 300);
             let geometry = estimate(&pair);
             let pose = geometry.second_from_first.unwrap();

@@ -1,7 +1,8 @@
 //! How well a model explains all matches: the inner loop of every RANSAC here.
 //!
-//! Coordinates lie in blocks of eight matches, column by column, so that one instruction does the same step for several matches. The same
-//! code is compiled once for AVX2 and once for any machine; both do the same operations in the same order, hence give the same bits.
+//! Coordinates lie in blocks of eight matches, column by column, so that one instruction does the same step for several
+//! matches. The same code is compiled once for AVX2 and once for any machine; both do the same operations in the same
+//! order, hence give the same bits.
 
 use nalgebra::Matrix3;
 
@@ -110,7 +111,8 @@ fn row_major(m: &Matrix3<f64>) -> [f64; 9] {
 /// What a model is worth.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Score {
-    /// Sum over all matches of the squared residual, at most the squared threshold each (MSAC; Torr & Zisserman, CVIU 2000).
+    /// Sum over all matches of the squared residual, at most the squared threshold each (MSAC; Torr & Zisserman, CVIU
+    /// 2000).
     pub(crate) cost: f64,
     /// Matches below the threshold.
     pub(crate) inliers: usize,

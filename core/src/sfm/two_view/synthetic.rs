@@ -52,7 +52,7 @@ impl Scene {
         (scene, pose.rotation_matrix() + pose.translation * n.transpose())
     }
 
-    /// Points at random pixels of the first picture at the depths that `depth` draws, so far as the second one sees them.
+    /// Points at random pixels of the first image at the depths that `depth` draws, so far as the second one sees them.
     pub(crate) fn with(
         pose: Pose,
         count: usize,
@@ -109,7 +109,7 @@ pub(crate) enum PairKind {
     Rotation,
 }
 
-/// A pair of pictures with noisy keypoints and shuffled-in wrong matches.
+/// A pair of images with noisy keypoints and shuffled-in wrong matches.
 pub(crate) struct Pair {
     pub(crate) camera: Camera,
     pub(crate) pose: Pose,
@@ -121,7 +121,8 @@ pub(crate) struct Pair {
 }
 
 impl Pair {
-    /// `count` matches of which the fraction `outliers` is wrong, `noise` pixels of normal noise, 1000x800 pixels, focal length 900.
+    /// `count` matches of which the fraction `outliers` is wrong, `noise` pixels of normal noise, 1000x800 pixels,
+    /// focal length 900.
     pub(crate) fn new(kind: PairKind, seed: u64, count: usize, outliers: f64, noise: f64) -> Self {
         let mut random = Random::new(seed * 7919 + kind as u64);
         let camera = Camera::from_focal(CameraModel::SimplePinhole, 900.0, 1000, 800);

@@ -21,7 +21,7 @@ const REFINED_MATCHES: usize = 256;
 /// [`TwoViewConfig::Degenerate`].
 ///
 /// # Errors
-/// `Cancelled`; `InvalidArgument` for matches of keypoints or pictures that do not exist.
+/// `Cancelled`; `InvalidArgument` for matches of keypoints or images that do not exist.
 pub fn verify_pairs(
     views: &Views,
     pairs: &[PairMatches],
@@ -45,17 +45,17 @@ pub(super) fn check_matches(views: &Views, pairs: &[PairMatches]) -> Result<()> 
         || views.camera_of.iter().any(|&c| c >= views.cameras.len())
     {
         return Err(Error::argument(format!(
-            "{} pictures with features name {} cameras of {}",
+            "{} images with features name {} cameras of {}",
             views.features.len(),
             views.camera_of.len(),
             views.cameras.len()
         )));
     }
     for pair in pairs {
-        let count = |picture: u32| views.features.get(picture as usize).map(|f| f.keypoints.len());
+        let count = |image: u32| views.features.get(image as usize).map(|f| f.keypoints.len());
         let (Some(n1), Some(n2)) = (count(pair.first), count(pair.second)) else {
             return Err(Error::argument(format!(
-                "the pair ({}, {}) names a picture beyond the {} there are",
+                "the pair ({}, {}) names an image beyond the {} there are",
                 pair.first,
                 pair.second,
                 views.features.len()
@@ -71,12 +71,12 @@ pub(super) fn check_matches(views: &Views, pairs: &[PairMatches]) -> Result<()> 
     Ok(())
 }
 
-/// Verifies one pair: a fundamental matrix and a homography by LO-RANSAC, and which of them explains the matches. The indices of the
-/// pair must exist ([`verify_pairs`] checks that).
+/// Verifies one pair: a fundamental matrix and a homography by LO-RANSAC, and which of them explains the matches. The
+/// indices of the pair must exist ([`verify_pairs`] checks that).
 pub fn verify_pair(views: &Views, pair: &PairMatches, options: &TwoViewOptions) -> TwoViewGeometry {
     let mut geometry = TwoViewGeometry::degenerate(pair.first, pair.second);
     // Centred and scaled to about 1: in pixels the entries of F differ by six orders of magnitude.
-    let units = [pair.first, pair.second].map(|picture| PictureUnit::of(views.camera(picture)));
+    let units = [pair.first, pair.second].map(|image| ImageUnit::of(views.camera(image)));
     let points = PointPairs::new(pair.matches.iter().map(|&[a, b]| {
         let (a, b) = (views.pixel(pair.first, a), views.pixel(pair.second, b));
         let ([x1, y1], [x2, y2]) = (units[0].apply(a.x, a.y), units[1].apply(b.x, b.y));
@@ -113,29 +113,29 @@ pub fn verify_pair(views: &Views, pair: &PairMatches, options: &TwoViewOptions) 
     geometry
 }
 
-/// Coordinates in which a picture is about 2 wide, its principal point at 0.
-struct PictureUnit {
-    center: [f64; 2],
+/// Coordinates in which an image is about 2 wide, its principal point at 0.
+struct ImageUnit {
+    centre: [f64; 2],
     size: f64,
 }
 
-impl PictureUnit {
+impl ImageUnit {
     fn of(camera: &Camera) -> Self {
-        let center = camera.principal_point();
-        Self { center: [center.x, center.y], size: 0.5 * f64::from(camera.width.max(camera.height).max(1)) }
+        let centre = camera.principal_point();
+        Self { centre: [centre.x, centre.y], size: 0.5 * f64::from(camera.width.max(camera.height).max(1)) }
     }
 
     fn apply(&self, x: f64, y: f64) -> [f64; 2] {
-        [(x - self.center[0]) / self.size, (y - self.center[1]) / self.size]
+        [(x - self.centre[0]) / self.size, (y - self.centre[1]) / self.size]
     }
 
     fn matrix(&self) -> Matrix3<f64> {
         let s = 1.0 / self.size;
-        Matrix3::new(s, 0.0, -s * self.center[0], 0.0, s, -s * self.center[1], 0.0, 0.0, 1.0)
+        Matrix3::new(s, 0.0, -s * self.centre[0], 0.0, s, -s * self.centre[1], 0.0, 0.0, 1.0)
     }
 }
 
-/// The rows of a sample, apart by picture.
+/// The rows of a sample, apart by image.
 pub(super) fn sampled<const N: usize>(
     points: &PointPairs,
     sample: &[usize],
@@ -184,7 +184,8 @@ impl Problem for FundamentalProblem<'_> {
     fn refine(&self, model: &Matrix3<f64>) -> Option<Matrix3<f64>> {
         let rows = inlier_rows(self.points, &Sampson::new(model), self.threshold * self.threshold);
         let inliers = some_rows(self.points, rows);
-        // Least squares leaves the neighbourhood of a sample's noise in one step; the robust refinement follows from there.
+        // Least squares leaves the neighbourhood of a sample's noise in one step; the robust refinement follows from
+        // there.
         let start = eight_point_fundamental(inliers.rows())?;
         refine_fundamental(&start, &inliers, 0.5 * self.threshold, 6)
     }
