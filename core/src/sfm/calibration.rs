@@ -33,6 +33,7 @@ pub struct FocalEstimate {
 const RANGE: (f64, f64) = (0.3, 5.0);
 /// Steps between candidates, in the logarithm: less than the width of the minimum that well-conditioned pairs make.
 const COARSE: f64 = 0.06;
+/// The same near the best of them.
 const FINE: f64 = 0.01;
 /// Pairs that take part, and matches of each: matches of one pair share their errors, so more say hardly more.
 const PAIRS: usize = 80;

@@ -18,8 +18,11 @@ use super::map::Observation;
 use super::projection::Loss;
 use super::schur::{self, CHUNK, CameraTerms, PointTerms, Reduced, Structure};
 
+/// How residuals count, which are sines of angles. GLOMAP's.
 const LOSS: Loss = Loss::Huber(0.1);
+/// Scales are not smaller than this: they are positive, so that points stay ahead of their cameras. GLOMAP's.
 const SMALLEST_SCALE: f64 = 1e-5;
+/// When to stop. The iterations are GLOMAP's, which says that 50 to 70 are usual.
 const STOPPING: Stopping = Stopping { max_iterations: 100, tolerance: 1e-4 };
 
 /// Where centres and points are, and how well rays agree with it.

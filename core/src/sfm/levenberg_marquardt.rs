@@ -27,7 +27,9 @@ pub(crate) struct Summary {
 
 /// Damping at the start, relative to the diagonal of the normal equations (Ceres' initial trust region).
 const INITIAL_DAMPING: f64 = 1e-4;
+/// Damping does not fall below this: next to it the equations of problems without a fixed gauge would be singular.
 const SMALLEST_DAMPING: f64 = 1e-8;
+/// Where damping has to be larger than this, no step lowers the cost any more.
 const LARGEST_DAMPING: f64 = 1e12;
 
 /// Minimises `cost` from `start`. `step` gives the state after a step of the given relative damping, or `None` where

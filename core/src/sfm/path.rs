@@ -31,6 +31,7 @@ const CHAIN: u32 = 16;
 const MAX_LOOP_ANGLE: f64 = 0.5;
 /// Pictures of which this fraction has a neighbour in the list among its best partners are in the order of the path.
 const ORDERED: f64 = 0.8;
+/// Partners of a picture, by number of inliers, that are asked for this.
 const BEST_PARTNERS: usize = 3;
 
 /// Whether neighbours in the list are neighbours on the camera's path, by what matches best.

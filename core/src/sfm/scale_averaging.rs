@@ -19,6 +19,7 @@ const MIN_ANGLE: f64 = 0.015;
 const MIN_SHARED: usize = 5;
 /// Rays further than this from their common epipolar plane (radians) are not used.
 const MAX_EPIPOLAR: f64 = 0.01;
+/// Rounds of iteratively reweighted least squares. Chosen by hand.
 const REWEIGHTINGS: usize = 20;
 
 /// A pair with its baseline in world axes and depths in units of the baseline.

@@ -9,6 +9,7 @@ use nalgebra::Vector2;
 use super::map::{Keypoints, Observation};
 
 /// Keypoints of one image nearer than this (pixels) may be one feature, found at two scales or orientations.
+/// GLOMAP drops a track whose keypoints of one image are more than 10 pixels apart; chosen by hand.
 const SAME_FEATURE: f64 = 4.0;
 
 /// Joins `matches` ((first image, second image, keypoint pairs), best first) to tracks of at least two images. A track

@@ -6,9 +6,11 @@ use super::pyramid::Pyramid;
 
 /// Samples of a pattern on both sides of its middle.
 const HALF: usize = 4;
+/// Samples on a side.
 const SIDE: usize = 2 * HALF + 1;
 /// With a border for the gradients.
 const WIDE: usize = SIDE + 2;
+/// Steps of the alignment at most. Chosen by hand.
 const ITERATIONS: usize = 15;
 /// A step below this many pixels is the last.
 const CONVERGED: f64 = 0.005;

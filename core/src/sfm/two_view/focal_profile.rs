@@ -11,6 +11,7 @@ use super::{TwoViewGeometry, Views};
 /// Residual in pixels at which a match loses its influence: above the noise of features, below
 /// [`super::TwoViewOptions::max_error`].
 const SCALE: f64 = 1.0;
+/// Steps of the minimisation at most. Chosen by hand.
 const ITERATIONS: usize = 20;
 
 /// A pair, ready to be profiled. Both images come from one camera.

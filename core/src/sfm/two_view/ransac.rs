@@ -38,6 +38,7 @@ pub(crate) struct Stopping {
 
 /// Samples after which draws come from all data.
 const GROWTH: usize = 300;
+/// Samples drawn at least, however soon one has many inliers. Chosen by hand.
 const MIN_ITERATIONS: usize = 40;
 
 /// The best model found, or `None` if there is none with enough inliers. `start` are hypotheses to try first.
