@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Packs what `cargo build --release -p libreconstruct-server -p libreconstruct-ffi` made: the command, and the C and C++ library as
-# `make install` puts it (to be unpacked in / or anywhere else; the pkg-config files say /usr/local).
+# Packs what `cargo build --release -p libreconstruct-server -p libreconstruct-ffi` made: the command, and the C and
+# C++ library as `make install` puts it. It is meant to be unpacked in /: its pkg-config files say /usr/local.
 #
 #   scripts/release-archives.sh NAME FOLDER     NAME says for which system, for example linux-x86_64
 set -euo pipefail

@@ -16,7 +16,8 @@
 //!
 //! ```
 //! # fn main() -> libreconstruct::Result<()> {
-//! use libreconstruct::raster::{DeviceChoice, TrainState, View, open};
+//! use libreconstruct::camera::{Camera, CameraModel, Pose};
+//! use libreconstruct::raster::{DeviceChoice, View, load_for_viewing, open};
 //! use libreconstruct::splats::Splats;
 //!
 //! let splats = Splats {
@@ -27,18 +28,10 @@
 //!     sh: vec![1.5, -1.5, -1.5, -1.5, -1.5, 1.5], // the left one red, the right one blue
 //!     ..Splats::default()
 //! };
-//! let view = View {
-//!     rotation: [[1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0]],
-//!     translation: [0.0; 3],
-//!     fx: 64.0,
-//!     fy: 64.0,
-//!     cx: 32.0,
-//!     cy: 24.0,
-//!     width: 64,
-//!     height: 48,
-//! };
+//! let camera = Camera::from_focal(CameraModel::Pinhole, 64.0, 64, 48);
+//! let view = View::new(&camera, &Pose::identity());
 //! let mut rasteriser = open(&DeviceChoice::Cpu)?;
-//! rasteriser.load(&TrainState { splats, ..TrainState::default() })?;
+//! load_for_viewing(rasteriser.as_mut(), &splats)?;
 //! let picture = rasteriser.render(&view, 0, [0.0; 3])?;
 //! let [r, _, b, alpha] = picture.rgba[24 * 64 + 25]; // row 24, column 25
 //! assert!(r > b && alpha > 0.9);
