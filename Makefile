@@ -19,8 +19,14 @@ VENV := .venv
 TEST_BUILD := --release --workspace --exclude libreconstruct-python --features libreconstruct-server/failpoints
 # Tests in Rust compare with Python tools that the environment holds.
 test-rust: export PATH := $(CURDIR)/$(VENV)/bin:$(PATH)
+# gsply compiles itself with numba: 6 seconds for what takes a tenth of one here.
+export NUMBA_DISABLE_JIT := 1
+# Where each face notes what it skips, a file a face.
+SKIPPED := $(CURDIR)/target/skipped
+test-rust test-python test-c test-rest: export LIBRECONSTRUCT_SKIPS = $(SKIPPED)/$@
+NOTE_SKIPPED = mkdir -p $(SKIPPED) && : >$(SKIPPED)/$@
 
-.PHONY: help build mask-model demo install test test-build test-rust test-python test-c test-rest lint format clean
+.PHONY: help build mask-model demo install interop test test-build test-rust test-python test-c test-rest lint format clean
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*?## ' $(MAKEFILE_LIST) | awk -F':.*?## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -48,13 +54,18 @@ install: ## Install the C and C++ library into PREFIX=/usr/local (and DESTDIR)
 	PREFIX="$(PREFIX)" DESTDIR="$(DESTDIR)" scripts/install-library.sh
 	-@scripts/install-mask-model.sh "$(DESTDIR)$(PREFIX)/share/libreconstruct"
 
-test: test-rust test-python test-c test-rest ## Run all tests of every face
+# Each face notes what it skips. With LIBRECONSTRUCT_REQUIRE=interop,browser,gpu,captures,mask-model,encoders, or some of these,
+# tests that lack such a thing fail instead.
+test: test-rust test-python test-c test-rest ## Run all tests of every face, and list what was skipped
+	@scripts/list-skipped.sh $(addprefix $(SKIPPED)/,$^)
 
-test-rust: $(VENV)/.installed
+test-rust: $(VENV)/.installed interop
 	@scripts/install-dependencies.sh test
 	@scripts/install-mask-model.sh
+	@$(NOTE_SKIPPED)
 	@echo "Rust: unit tests, documentation examples, end-to-end tests"
-	cargo test $(TEST_BUILD)
+	cargo test $(TEST_BUILD) | tee $(SKIPPED)/test-rust.log
+	@sed -nE 's/^test (.*) \.\.\. ignored(, (.*))?$$/\1: \3/p' $(SKIPPED)/test-rust.log >>$(SKIPPED)/test-rust
 
 # What the tests of the other faces start or load: the server, the generator of captures, the C library.
 test-build: $(VENV)/.installed
@@ -63,7 +74,8 @@ test-build: $(VENV)/.installed
 	cargo test $(TEST_BUILD) --no-run --quiet
 	cargo build $(TEST_BUILD) --lib --quiet
 
-test-python: test-build ## Build the Python package, check its types, run its tests and those of the behaviour of all faces
+test-python: test-build interop ## Build the Python package, check its types, run its tests and those of the behaviour of all faces
+	@$(NOTE_SKIPPED)
 	@echo "Python: build the package; types, against the code and against the compiled module; its tests"
 	VIRTUAL_ENV=$(abspath $(VENV)) $(VENV)/bin/maturin develop --release --features failpoints --quiet
 	$(VENV)/bin/basedpyright --level error
@@ -72,15 +84,29 @@ test-python: test-build ## Build the Python package, check its types, run its te
 	$(VENV)/bin/python -m pytest -q tests/behaviour python/tests
 
 test-c: test-build ## Build programs against the C library and run them under sanitizers
+	@$(NOTE_SKIPPED)
 	@echo "C and C++: build programs against the library and run them under sanitizers"
 	$(VENV)/bin/python -m pytest -q tests/c_library
 
 # A release runs more: CRASH_KILLS=200 SCHEMATHESIS_EXAMPLES=250 FAILPOINT_NAMES=all.
 test-rest: test-build ## Drive the server over HTTP, as clients do
+	@$(NOTE_SKIPPED)
 	@echo "REST: drive the server as clients do"
 	$(VENV)/bin/python -m pytest -q tests/rest
 
-# The only step that needs PyPI; it runs once, and again when the list changes.
+# Programs of others that read and write our files. Tests that lack one are skipped, and listed.
+interop: $(VENV)/.interop tests/interop/node_modules/.package-lock.json
+
+$(VENV)/.interop: tests/interop/requirements.txt $(VENV)/.installed
+	@echo "Other programs in Python: what $< lists"
+	@if $(VENV)/bin/pip install --quiet --disable-pip-version-check -r $<; then touch $@; else echo "They cannot be installed"; fi
+
+tests/interop/node_modules/.package-lock.json: tests/interop/package-lock.json
+	@scripts/install-dependencies.sh test
+	@echo "Other programs in JavaScript: what $< lists"
+	@if npm ci --prefix tests/interop --silent; then touch $@; else echo "They cannot be installed"; fi
+
+# What the tests themselves need from PyPI; it is installed once, and again when the list changes.
 $(VENV)/.installed: tests/requirements.txt
 	@scripts/install-dependencies.sh test
 	@echo "Python: a virtual environment in $(VENV) with what tests/requirements.txt lists"
@@ -97,4 +123,4 @@ format: ## Format all code
 	cargo fmt --all
 
 clean: ## Remove everything that was built
-	rm -rf target $(VENV) demo
+	rm -rf target $(VENV) demo tests/interop/node_modules

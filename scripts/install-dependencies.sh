@@ -42,6 +42,8 @@ if [ "$purpose" = test ]; then
     need valgrind have valgrind
     need curl have curl
     need openssl have openssl
+    need nodejs have node
+    need npm have npm
     is_ubuntu || need chromium have_browser
 fi
 command -v cargo >/dev/null || need curl have curl

@@ -1,27 +1,28 @@
-//! Runs other programs on our files, where they are installed. Tests must pass without them.
+//! Runs other programs on our files, where they are installed.
 
 use std::path::Path;
 use std::process::Command;
 
-/// What a script exits with if the package it needs is not installed.
+use crate::prerequisites::Prerequisite;
+
+/// What a script exits with if the package it needs is not installed. It prints which.
 const MISSING: i32 = 77;
 
-/// Runs `tests/interop/<script>` with `program`. False (and a line that says so) if the program or its packages are not
-/// installed.
+/// Runs `tests/interop/<script>` with `program`. False, and noted as skipped, if the program or a package of the script is
+/// not installed.
 ///
 /// # Panics
 /// If it fails otherwise.
 pub(crate) fn run(program: &str, script: &str, arguments: &[&str]) -> bool {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/interop").join(script);
-    let output = Command::new(program).arg(path).args(arguments).output();
-    match output {
-        Ok(output) if output.status.success() => true,
-        Ok(output) if output.status.code() != Some(MISSING) => {
-            panic!("{script}: {}", String::from_utf8_lossy(&output.stderr))
+    let missing = match Command::new(program).arg(path).args(arguments).output() {
+        Ok(output) if output.status.success() => return true,
+        Ok(output) if output.status.code() == Some(MISSING) => {
+            String::from_utf8_lossy(&output.stdout).trim().to_owned()
         }
-        _ => {
-            println!("{script} needs a program or package that is not here: not compared with it");
-            false
-        }
-    }
+        Ok(output) => panic!("{script}: {}", String::from_utf8_lossy(&output.stderr)),
+        Err(error) => format!("{program} ({error})"),
+    };
+    Prerequisite::Interop.is_missing(&missing);
+    false
 }

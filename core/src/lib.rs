@@ -42,6 +42,10 @@ pub mod job;
 mod jpeg;
 pub mod masks;
 pub mod pipeline;
+#[cfg(test)]
+#[path = "../../tests/src/prerequisites.rs"]
+#[allow(unreachable_pub)] // the crate whose file it is makes it public
+mod prerequisites;
 pub mod presentation;
 mod random;
 pub mod raster;
@@ -53,8 +57,6 @@ mod stage;
 mod statistics;
 #[cfg(feature = "service")]
 pub mod storage;
-#[cfg(test)]
-mod test_data;
 pub mod train;
 pub mod video;
 

@@ -16,7 +16,7 @@ from libreconstruct._http import retry_after
 from .conftest import QUICK, SETTINGS
 
 if not BINARY.exists():
-    pytest.skip(f"{BINARY} is missing: cargo build --release -p libreconstruct-server", allow_module_level=True)
+    pytest.exit(f"{BINARY} is missing: cargo build --release -p libreconstruct-server, or set RECONSTRUCT", 2)
 
 
 @pytest.fixture(scope="module")

@@ -3,8 +3,8 @@
 import pickle
 import types
 
-import gsply
 import numpy as np
+import prerequisites
 import pytest
 from PIL import Image
 
@@ -82,6 +82,7 @@ def test_files_come_back_as_they_were(tmp_path, degree):
 
 @pytest.mark.parametrize("degree", [0, 3])
 def test_gsply_reads_ours_and_we_read_gsplys(tmp_path, degree):
+    gsply = prerequisites.package("interop", "gsply")
     scene = random_scene(7, 200, degree)
     theirs = gsply.plyread(scene.save(tmp_path / "ours.ply"))
     assert np.array_equal(theirs.means, scene.means)

@@ -8,10 +8,10 @@ use std::path::{Path, PathBuf};
 
 use common::{SHORT, assert_success, capture, reconstruct, run, stderr};
 use libreconstruct::Control;
-use libreconstruct::background::find_model;
 use libreconstruct::masks::read_mask;
 use libreconstruct::splats::Splats;
 use libreconstruct_tests::masks::{known_masks, opacity_outside, overlaps};
+use libreconstruct_tests::prerequisites::mask_model;
 use libreconstruct_tests::synthetic::{CaptureOptions, SubjectKind, generate};
 
 #[test]
@@ -48,13 +48,6 @@ fn masks_of_ones_own_make_a_scene_of_the_object_alone() {
     let preview = image::open(out.join("preview.jpg")).unwrap().to_rgb8();
     let white = preview.pixels().filter(|p| p.0.iter().all(|v| *v > 240)).count();
     assert!(white * 2 > preview.pixels().len(), "{white} of {}", preview.pixels().len());
-}
-
-/// The weights of the network, where they are: `make test` installs them.
-fn mask_model() -> Option<PathBuf> {
-    let model = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../shared/models/u2netp/u2netp.onnx");
-    let beside = Path::new(env!("CARGO_BIN_EXE_reconstruct")).with_file_name("u2netp.onnx");
-    find_model(None).ok().or_else(|| [beside, model].into_iter().find(|p| p.is_file()))
 }
 
 /// What became of a capture whose background was removed by the network.

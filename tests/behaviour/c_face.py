@@ -5,12 +5,12 @@ import json
 from pathlib import Path
 from typing import Any
 
-from .face import FaceError, Unavailable
+from .face import FaceError
 
 from c_library import binding
 
 if not binding.SHARED.exists():
-    raise Unavailable(f"{binding.SHARED} is not there: cargo build --release -p libreconstruct-ffi")
+    raise FileNotFoundError(f"{binding.SHARED} is not there: cargo build --release -p libreconstruct-ffi")
 
 KINDS = {"ply": "RC_ARTIFACT_PLY", "spz": "RC_ARTIFACT_SPZ", "preview": "RC_ARTIFACT_PREVIEW"}
 

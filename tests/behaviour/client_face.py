@@ -3,15 +3,11 @@
 from pathlib import Path
 from typing import Any
 
-from .face import Unavailable
+import libreconstruct
+
+from rest.server import BINARY, Server
+
 from .python_face import PythonFace
-
-try:
-    import libreconstruct
-
-    from rest.server import BINARY, Server
-except ModuleNotFoundError as error:
-    raise Unavailable(f"{error.name} is not there") from error
 
 
 class ClientFace(PythonFace):
@@ -35,7 +31,7 @@ class ClientFace(PythonFace):
 
 def open_face(folder: Path, options: dict[str, Any], workers: int) -> ClientFace:
     if not BINARY.exists():
-        raise Unavailable(f"{BINARY} is missing: cargo build --release -p libreconstruct-server, or set RECONSTRUCT")
+        raise FileNotFoundError(f"{BINARY} is missing: cargo build --release -p libreconstruct-server, or set RECONSTRUCT")
     server = Server(folder, {"workers": workers, "extra_fields": True, **options}).start()
     face = ClientFace(server, "alice")
     face._owns_server = True

@@ -5,20 +5,13 @@ from pathlib import Path
 import pytest
 
 from rest import media
-from .face import FACES, QUICK, SMALL, Face, Unavailable, open_face
-
-
-def _open(name: str, folder: Path, workers: int) -> Face:
-    try:
-        return open_face(name, folder, SMALL, workers)
-    except Unavailable as reason:
-        pytest.skip(f"face {name}: {reason}")
+from .face import FACES, QUICK, SMALL, Face, open_face
 
 
 @pytest.fixture(scope="session", params=FACES)
 def idle(request, tmp_path_factory):
     """A face on a service without workers: jobs stay in the queue."""
-    face = _open(request.param, tmp_path_factory.mktemp(f"idle-{request.param}"), 0)
+    face = open_face(request.param, tmp_path_factory.mktemp(f"idle-{request.param}"), SMALL, 0)
     yield face
     face.close()
 
@@ -26,7 +19,7 @@ def idle(request, tmp_path_factory):
 @pytest.fixture(scope="session", params=FACES)
 def busy(request, tmp_path_factory):
     """A face on a service with a worker."""
-    face = _open(request.param, tmp_path_factory.mktemp(f"busy-{request.param}"), 1)
+    face = open_face(request.param, tmp_path_factory.mktemp(f"busy-{request.param}"), SMALL, 1)
     yield face
     face.close()
 

@@ -3,13 +3,9 @@
 from pathlib import Path
 from typing import Any
 
-from .face import Unavailable
-from .python_face import PythonFace
+import libreconstruct
 
-try:
-    import libreconstruct
-except ModuleNotFoundError as error:
-    raise Unavailable("the Python package is not installed: make test-python") from error
+from .python_face import PythonFace
 
 
 class EngineFace(PythonFace):

@@ -3,12 +3,9 @@
 from pathlib import Path
 from typing import Any
 
-from .face import FaceError, Unavailable
+from libreconstruct import JobFailedError, ReconstructError, Service
 
-try:
-    from libreconstruct import JobFailedError, ReconstructError, Service
-except ModuleNotFoundError as error:
-    raise Unavailable("the Python package is not installed: make test-python") from error
+from .face import FaceError
 
 
 class _Refusals:

@@ -174,11 +174,10 @@ def test_null(world, function):
         getattr(library(), function.name)(*arguments, None)
 
 
-@pytest.mark.parametrize("function", FALLIBLE, ids=lambda f: f.name)
+# NULL is how rc_set_log is switched off.
+@pytest.mark.parametrize("function", [f for f in FALLIBLE if f.name != "rc_set_log"], ids=lambda f: f.name)
 def test_all_null(function):
     nothing = [None if p.type.endswith("*") or p.type in HEADER.callbacks else 0 for p in function.parameters]
-    if function.name == "rc_set_log":
-        pytest.skip("NULL is how it is switched off")
     assert getattr(library(), function.name)(*nothing) != 0
 
 

@@ -72,9 +72,8 @@ def examples(request, prefix, tmp_path_factory):
     return built
 
 
-def test_the_examples_that_reconstruct(examples, capture, tmp_path, request):
-    if "static" in request.node.name:
-        pytest.skip("the shared ones did it")
+@pytest.mark.parametrize("examples", ["shared"], indirect=True)
+def test_the_examples_that_reconstruct(examples, capture, tmp_path):
     printed = run(examples / "reconstruct_c", capture, tmp_path / "scene", 20)
     assert "% training" in printed and f"the scene is in {tmp_path / 'scene'}" in printed
     printed = run(examples / "reconstruct_cpp", tmp_path / "engine", capture, tmp_path / "out.ply", 20)

@@ -1,6 +1,6 @@
 // Reads our scene files with the reference implementation of .spz (its WebAssembly build) and with splat-transform, and
 // writes what they make of them: spz_roundtrip.mjs FOLDER COUNT SH, where SH is the number of values a splat has in ours.f32
-// beyond f_dc. Exits with 77 if the packages are not installed.
+// beyond f_dc. Exits with 77 and says so if a package is not installed or this Node.js is too old.
 //
 // FOLDER holds ours.ply, ours_v{2,3,4}.spz in the frame of the format, and ours.f32:
 // positions, log scales, rotations (x y z w), opacity logits, f_dc and the other coefficients as f32.
@@ -16,11 +16,16 @@ const folder = process.argv[2];
 const require = createRequire(process.env.LIBRECONSTRUCT_NODE_MODULES
     ? join(process.env.LIBRECONSTRUCT_NODE_MODULES, 'x.js') : import.meta.url);
 let spz, cli;
+if (Number(process.versions.node.split('.')[0]) < 18) {
+    console.log(`Node.js 18 or newer (this is ${process.versions.node})`);
+    process.exit(77);
+}
 try {
     spz = await (await import(require.resolve('@adobe/spz'))).default();
     cli = join(dirname(require.resolve('@playcanvas/splat-transform')), '..', 'bin', 'cli.mjs');
 } catch (error) {
     if (!/Cannot find/.test(error.message)) throw error;
+    console.log('a package of tests/interop/package.json');
     process.exit(77);
 }
 

@@ -49,11 +49,13 @@ def chosen() -> list[str]:
     return NAMES if wanted == "all" else [name for name in NAMES if name in wanted.split(",")]
 
 
-pytestmark = pytest.mark.skipif(not built_with_failpoints(), reason="the binary was built without --features failpoints")
-
-
 class Gone(Exception):
     """The server has died."""
+
+
+@pytest.fixture(scope="module", autouse=True)
+def failpoints():
+    assert built_with_failpoints(), "cargo build --release -p libreconstruct-server --features failpoints, or set RECONSTRUCT"
 
 
 @pytest.fixture(scope="module")

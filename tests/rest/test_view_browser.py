@@ -10,13 +10,12 @@ import subprocess
 import numpy as np
 import pytest
 from PIL import Image
+from prerequisites import is_missing
 
 from .browser import CHROMIUM, Browser, psnr
 from .server import BINARY, ROOT
 from .test_reconstruction import follow
 from .test_view import anyone, public, viewing  # noqa: F401 (fixtures)
-
-pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no browser here: apt-get install chromium")
 
 SOURCES = ROOT / "server/src/http/view"
 SCRIPTS = ("spz.js", "sorter.js", "renderer.js", "camera.js", "controls.js", "viewer.js")
@@ -25,6 +24,8 @@ READY = "document.querySelector('main')?.dataset.state"
 
 @pytest.fixture(scope="module")
 def browser(tmp_path_factory):
+    if CHROMIUM is None:
+        is_missing("browser", "Chromium")
     browser = Browser(tmp_path_factory.mktemp("browser"))
     yield browser
     browser.close()

@@ -3,4 +3,5 @@
 
 pub mod masks;
 pub mod pose_error;
+pub mod prerequisites;
 pub mod synthetic;

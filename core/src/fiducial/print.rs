@@ -156,7 +156,7 @@ mod tests {
             modules(id).unwrap().as_flattened().iter().map(|&white| if white { '1' } else { '0' }).collect()
         };
         assert_eq!(text(0), zero);
-        let Some(folder) = crate::test_data::capture("tags-41h12") else { return };
+        let Some(folder) = crate::prerequisites::capture("tags-41h12") else { return };
         let official = std::fs::read_to_string(folder.join("modules.txt")).unwrap();
         let lines: Vec<&str> = official.lines().filter(|l| !l.starts_with('#')).collect();
         assert_eq!(lines.len(), TAG_COUNT as usize);

@@ -223,7 +223,7 @@ mod tests {
             ("desk-tags", "tags_41h12_gt.json", "images_41h12", 734),
             ("dtu-scan24", "tags_gt.json", "images_tags", 47),
         ] {
-            let Some(capture) = crate::test_data::capture(name) else { continue };
+            let Some(capture) = crate::prerequisites::capture(name) else { continue };
             let truth: serde_json::Value =
                 serde_json::from_slice(&std::fs::read(capture.join(list)).unwrap()).unwrap();
             let listed = truth["frames"].as_array().unwrap();
@@ -252,7 +252,7 @@ mod tests {
             println!("{name}: {found} of {all}");
             assert!(all == count && 100 * found >= 99 * all, "{name}: {found} of {all}");
         }
-        let Some(capture) = crate::test_data::capture("tags-41h12") else { return };
+        let Some(capture) = crate::prerequisites::capture("tags-41h12") else { return };
         let ids = |path: &str| -> Vec<u32> {
             let picture = image::open(capture.join(path)).unwrap().into_luma8();
             detect_tags_in(picture).unwrap().iter().map(|t| t.id).collect()

@@ -96,7 +96,7 @@ mod tests {
     /// The same scene in the two formats of one author: the packed `.ply` in this engine's frame, the `.spz` in its own.
     #[test]
     fn a_packed_ply_is_the_spz_of_the_same_scene() {
-        let Some(folder) = crate::test_data::capture("splats/biker") else { return };
+        let Some(folder) = crate::prerequisites::capture("splats/biker") else { return };
         let ply = Splats::read(&folder.join("biker.compressed.ply")).unwrap();
         let spz = Splats::read(&folder.join("biker.spz")).unwrap();
         assert_eq!((ply.len(), ply.sh_degree), (spz.len(), spz.sh_degree));

@@ -11,11 +11,11 @@ use super::*;
 use crate::control::{CancelToken, Control, Event};
 use crate::error::ErrorKind;
 use crate::jpeg;
-use crate::test_data::capture;
+use crate::prerequisites::{Prerequisite, capture};
 
-/// Runs ffmpeg to make a clip; none if this ffmpeg is not here or lacks what it needs (then there is nothing to test).
+/// Runs ffmpeg to make a clip; none, and noted as skipped, if this ffmpeg lacks what it needs.
 fn make(folder: &Path, name: &str, input: Option<&Path>, arguments: &str) -> Option<PathBuf> {
-    let tools = Tools::find().ok()?;
+    let tools = Tools::find().unwrap();
     let path = folder.join(name);
     let mut command = Command::new(&tools.ffmpeg);
     command.args(["-v", "error", "-nostdin", "-y"]);
@@ -24,14 +24,13 @@ fn make(folder: &Path, name: &str, input: Option<&Path>, arguments: &str) -> Opt
     }
     let status = command.args(arguments.split_whitespace()).arg(probe::address(&path)).status().unwrap();
     if !status.success() {
-        println!("this ffmpeg cannot make {name}");
+        Prerequisite::Encoders.is_missing(&format!("an ffmpeg that can make {name}"));
     }
     status.success().then_some(path)
 }
 
 /// A clip of a camera that pans by `step` pixels a frame over a still picture full of corners, 25 frames a second.
-fn pan(folder: &Path, name: &str, frames: u32, step: u32, (width, height): (u32, u32)) -> Option<PathBuf> {
-    Tools::find().ok()?;
+fn pan(folder: &Path, name: &str, frames: u32, step: u32, (width, height): (u32, u32)) -> PathBuf {
     let path = folder.join(name);
     let mut writer = VideoWriter::create(&path, width, height, 25.0).unwrap();
     for frame in 0..frames {
@@ -48,7 +47,7 @@ fn pan(folder: &Path, name: &str, frames: u32, step: u32, (width, height): (u32,
         writer.write(&picture).unwrap();
     }
     writer.finish().unwrap();
-    Some(path)
+    path
 }
 
 fn extract(input: &Path, output: &Path, max_frames: usize) -> crate::Result<Frames> {
@@ -73,7 +72,7 @@ fn refused(path: &Path) -> crate::Error {
 fn a_panning_clip_becomes_frames_with_progress_and_a_sheet() {
     let folder = tempfile::tempdir().unwrap();
     // A name that looks like an option, with a space and a letter outside ASCII.
-    let Some(clip) = pan(folder.path(), "-ä pan.mp4", 120, 6, (480, 360)) else { return };
+    let clip = pan(folder.path(), "-ä pan.mp4", 120, 6, (480, 360));
     let output = folder.path().join("frames");
     let events = Arc::new(Mutex::new(Vec::new()));
     let log = Arc::clone(&events);
@@ -117,7 +116,7 @@ fn a_panning_clip_becomes_frames_with_progress_and_a_sheet() {
 #[test]
 fn the_right_frames_are_stored_and_upright() {
     let folder = tempfile::tempdir().unwrap();
-    let Some(clip) = pan(folder.path(), "a.mp4", 24, 20, (320, 180)) else { return };
+    let clip = pan(folder.path(), "a.mp4", 24, 20, (320, 180));
     for degrees in [0, 90, 180, 270] {
         let arguments = format!("-c copy -metadata:s:v:0 rotate={degrees}");
         let Some(turned) = make(folder.path(), "turned.mp4", Some(&clip), &arguments) else { continue };
@@ -149,7 +148,7 @@ fn the_right_frames_are_stored_and_upright() {
 #[test]
 fn uneven_times_are_kept() {
     let folder = tempfile::tempdir().unwrap();
-    let Some(clip) = pan(folder.path(), "a.mp4", 20, 16, (320, 240)) else { return };
+    let clip = pan(folder.path(), "a.mp4", 20, 16, (320, 240));
     let arguments = "-vf setpts=N*N*0.01/TB -enc_time_base 1:1000 -vsync passthrough";
     let Some(clip) = make(folder.path(), "vfr.mkv", Some(&clip), arguments) else { return };
     let frames = extract(&clip, &folder.path().join("o"), 100).unwrap();
@@ -163,7 +162,7 @@ fn uneven_times_are_kept() {
 #[test]
 fn other_codecs_depths_and_shapes_work() {
     let folder = tempfile::tempdir().unwrap();
-    let Some(base) = pan(folder.path(), "base.mp4", 12, 16, (320, 240)) else { return };
+    let base = pan(folder.path(), "base.mp4", 12, 16, (320, 240));
     let hevc = "-c:v libx265 -x265-params log-level=error -pix_fmt yuv420p10le -preset ultrafast";
     let cases = [
         ("hevc10.mp4", hevc, (320, 240)),
@@ -191,7 +190,7 @@ fn other_codecs_depths_and_shapes_work() {
 #[test]
 fn hdr_looks_like_the_same_scene_without() {
     let folder = tempfile::tempdir().unwrap();
-    let Some(base) = pan(folder.path(), "base.mp4", 4, 16, (320, 240)) else { return };
+    let base = pan(folder.path(), "base.mp4", 4, 16, (320, 240));
     let plain = extract(&base, &folder.path().join("plain"), 100).unwrap();
     let tools = Tools::find().unwrap();
     for transfer in ["arib-std-b67", "smpte2084"] {
@@ -238,9 +237,6 @@ fn hostile_and_broken_inputs_are_refused_and_say_why() {
     #[cfg(unix)]
     says(Path::new("/dev/zero"), "not a video");
 
-    if Tools::find().is_err() {
-        return;
-    }
     // The right first bytes, then nonsense.
     let mut garbage = b"\0\0\0\x18ftypmp42\0\0\0\0mp42isom".to_vec();
     let mut random = crate::random::Random::new(7);
@@ -265,17 +261,13 @@ fn hostile_and_broken_inputs_are_refused_and_say_why() {
     if let Some(sound) = make(folder.path(), "sound.mp4", None, "-f lavfi -i sine -t 1 -c:a aac") {
         says(&sound, "no video stream");
     }
-    if let Some(whole) = pan(folder.path(), "base.mp4", 100, 8, (320, 240)) {
-        let whole = make(folder.path(), "whole.mp4", Some(&whole), "-c copy").unwrap();
-        let bytes = std::fs::read(whole).unwrap();
-        says(&write("cut.mp4", &bytes[..bytes.len() / 2]), "incomplete");
-    }
+    let base = pan(folder.path(), "base.mp4", 100, 8, (320, 240));
+    let whole = make(folder.path(), "whole.mp4", Some(&base), "-c copy").unwrap();
+    let bytes = std::fs::read(whole).unwrap();
+    says(&write("cut.mp4", &bytes[..bytes.len() / 2]), "incomplete");
     // With the index in front the first part can still be used.
-    let whole = folder.path().join("base.mp4");
     let arguments = "-g 10 -bf 0 -movflags +faststart";
-    if whole.exists()
-        && let Some(whole) = make(folder.path(), "front.mp4", Some(&whole), arguments)
-    {
+    if let Some(whole) = make(folder.path(), "front.mp4", Some(&base), arguments) {
         let bytes = std::fs::read(whole).unwrap();
         let cut = write("front_cut.mp4", &bytes[..bytes.len() / 2]);
         let frames = extract(&cut, &folder.path().join("cut"), 100).unwrap();
@@ -297,9 +289,8 @@ fn a_camera_at_rest_is_refused_and_a_cancel_is_heard() {
             extract_frames(&clip, &folder.path().join("o"), &FrameOptions::default(), &control).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Cancelled);
     }
-    if let Some(clip) = pan(folder.path(), "two.mp4", 2, 40, (320, 240)) {
-        assert_eq!(refused(&clip).kind(), ErrorKind::TooFewFrames);
-    }
+    let clip = pan(folder.path(), "two.mp4", 2, 40, (320, 240));
+    assert_eq!(refused(&clip).kind(), ErrorKind::TooFewFrames);
     let wrong = FrameOptions { max_frames: 2, max_resolution: 1600 };
     let error = extract_frames(Path::new("a.mp4"), folder.path(), &wrong, &Control::new()).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::InvalidArgument);
@@ -378,9 +369,6 @@ fn real_videos_give_the_frames_they_should() {
     ];
     for (name, cap, fewest, most) in cases {
         let Some(folder) = capture(name) else { continue };
-        if Tools::find().is_err() {
-            return;
-        }
         let output = tempfile::tempdir().unwrap();
         let before = processor_seconds();
         let frames = extract(&folder.join("video.mp4"), output.path(), cap).unwrap();
@@ -397,9 +385,7 @@ fn real_videos_give_the_frames_they_should() {
 
 #[test]
 fn real_containers_and_negative_videos() {
-    if let (Some(variants), Some(stone)) = (capture("container-variants"), capture("stone-sign-orbit"))
-        && Tools::find().is_ok()
-    {
+    if let (Some(variants), Some(stone)) = (capture("container-variants"), capture("stone-sign-orbit")) {
         let folder = tempfile::tempdir().unwrap();
         let original = extract(&stone.join("video.mp4"), &folder.path().join("o"), 150).unwrap();
         let cases = [
@@ -426,9 +412,7 @@ fn real_containers_and_negative_videos() {
         assert_eq!(error.kind(), ErrorKind::InvalidMedia);
         assert!(error.message().contains("moov"), "{error}");
     }
-    if let Some(negative) = capture("negative-videos")
-        && Tools::find().is_ok()
-    {
+    if let Some(negative) = capture("negative-videos") {
         for name in ["moving_object_static_camera_box.mp4", "static_camera_tree.avi"] {
             let error = refused(&negative.join(name));
             println!("{name}: {error}");

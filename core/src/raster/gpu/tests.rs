@@ -1,5 +1,5 @@
-//! Tests of the wgpu implementation. Those that need a device run on any, lavapipe included; without one they say so
-//! and pass.
+//! Tests of the wgpu implementation. Those that need a device run on any, lavapipe included; without one they are
+//! noted as skipped.
 
 mod chain;
 mod device;
@@ -9,6 +9,7 @@ mod steps;
 
 use super::GpuRasteriser;
 use crate::error::ErrorKind;
+use crate::prerequisites::Prerequisite;
 use crate::raster::DeviceChoice;
 
 /// A rasteriser on whatever device there is, with room for so many intersections at first; none if there is none.
@@ -16,7 +17,7 @@ fn rasteriser(room: u32) -> Option<GpuRasteriser> {
     match GpuRasteriser::with_room(&DeviceChoice::Gpu, room) {
         Ok(rasteriser) => Some(rasteriser),
         Err(error) if error.kind() == ErrorKind::NoGpu => {
-            println!("SKIPPED: {error}");
+            Prerequisite::Gpu.is_missing("a device for wgpu");
             None
         }
         Err(error) => panic!("{error}"),

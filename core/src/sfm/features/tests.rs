@@ -189,7 +189,7 @@ fn pictures_with_nothing_in_them_have_no_features() {
 
 #[test]
 fn neighbouring_pictures_of_a_real_capture_match() {
-    let Some(folder) = crate::test_data::capture("fox") else { return };
+    let Some(folder) = crate::prerequisites::capture("fox") else { return };
     let open = |name: &str| image::open(folder.join("images").join(name)).unwrap().to_luma8();
     let options = FeatureOptions::default();
     let (a, b) = (extract(&open("0001.jpg"), None, &options), extract(&open("0002.jpg"), None, &options));

@@ -215,7 +215,7 @@ fn altered_files_never_panic() {
 /// The splats of a real scene, written by another program without normals.
 #[test]
 fn a_real_scene_is_read() {
-    let Some(folder) = crate::test_data::capture("splats/playbot") else { return };
+    let Some(folder) = crate::prerequisites::capture("splats/playbot") else { return };
     let packed = fs::File::open(folder.join("playbot_lod3.ply.gz")).unwrap();
     let mut bytes = Vec::new();
     std::io::Read::read_to_end(&mut flate2::read::GzDecoder::new(packed), &mut bytes).unwrap();
