@@ -89,7 +89,6 @@ fn input_of(picture: &RgbImage) -> Vec<f32> {
 
 #[cfg(all(test, feature = "background"))]
 mod tests {
-    use super::super::weights::find_model;
     use super::*;
     use image::Rgb;
 
