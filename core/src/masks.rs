@@ -13,6 +13,17 @@ pub const LEAST_COVERAGE: f64 = 0.0005;
 /// Longest side of a mask that is read.
 const MAX_SIDE: u32 = 32_768;
 
+/// Whether a pixel with that value in a mask is object: more of it than not, for 128 is the first value above the half.
+pub fn is_object(value: u8) -> bool {
+    value > 127
+}
+
+/// Whether a point of the scene is on the object, which `on_object` of the `seen` views that observed it show on theirs: at
+/// least half of them. Only what most show on the background is beside it.
+pub(crate) fn is_object_point(on_object: usize, seen: usize) -> bool {
+    seen > 0 && 2 * on_object >= seen
+}
+
 /// The file of the mask of the picture `image` in `folder`: the picture's name with the ending `.png`.
 pub fn mask_path(folder: &Path, image: &str) -> PathBuf {
     folder.join(image).with_extension("png")
@@ -92,7 +103,7 @@ pub fn write_mask(path: &Path, mask: &GrayImage) -> Result<()> {
 
 /// The part of the pixels that are object.
 pub fn coverage(mask: &GrayImage) -> f64 {
-    let object = mask.as_raw().iter().filter(|v| **v > 127).count();
+    let object = mask.as_raw().iter().filter(|v| is_object(**v)).count();
     object as f64 / mask.as_raw().len().max(1) as f64
 }
 
@@ -100,7 +111,7 @@ pub fn coverage(mask: &GrayImage) -> f64 {
 pub fn intersection_over_union(a: &GrayImage, b: &GrayImage) -> f64 {
     let (mut both, mut either) = (0usize, 0usize);
     for (a, b) in a.as_raw().iter().zip(b.as_raw()) {
-        let (a, b) = (*a > 127, *b > 127);
+        let (a, b) = (is_object(*a), is_object(*b));
         both += usize::from(a && b);
         either += usize::from(a || b);
     }
@@ -152,5 +163,12 @@ mod tests {
         assert!((intersection_over_union(&a, &b) - 1.0 / 3.0).abs() < 1e-12);
         assert_eq!(intersection_over_union(&mask(&[0; 4]), &mask(&[100; 4])), 1.0);
         assert_eq!(coverage(&a), 0.5);
+    }
+
+    #[test]
+    fn half_a_byte_is_background_and_half_the_views_are_enough() {
+        assert!(!is_object(127) && is_object(128));
+        assert!(is_object_point(2, 4) && is_object_point(2, 3) && !is_object_point(1, 3));
+        assert!(!is_object_point(0, 0) && !is_object_point(0, 1));
     }
 }

@@ -13,7 +13,7 @@ use super::network::{NETWORK_SIDE, SaliencyNetwork};
 use super::weights::find_model;
 use crate::control::Control;
 use crate::error::{Error, ErrorKind, Result};
-use crate::masks::{LEAST_COVERAGE, coverage, find_masks, intersection_over_union, read_mask};
+use crate::masks::{LEAST_COVERAGE, coverage, find_masks, intersection_over_union, is_object, read_mask};
 use crate::stage::Stage;
 use crate::video::Frames;
 
@@ -65,9 +65,6 @@ pub struct FrameMasks {
     /// it.
     pub replaced: usize,
 }
-
-/// A pixel of a map is object if its value is greater.
-const OBJECT: u8 = 127;
 
 /// What is made of the maps of single frames. Chosen by hand.
 #[derive(Debug, Clone, PartialEq)]
@@ -146,7 +143,7 @@ fn widened(map: &GrayImage, margin: usize) -> GrayImage {
         (NETWORK_SIDE, NETWORK_SIDE) => map.clone(),
         _ => resize(map, NETWORK_SIDE, NETWORK_SIDE, FilterType::Triangle),
     };
-    let mut plane: Vec<f32> = small.as_raw().iter().map(|v| f32::from(u8::from(*v > OBJECT))).collect();
+    let mut plane: Vec<f32> = small.as_raw().iter().map(|v| f32::from(u8::from(is_object(*v)))).collect();
     box_mean(&mut plane, side, side, margin);
     // One pixel of object in the window of 17 x 17 makes a mean of 1/289; rounding of the running sums makes far less.
     GrayImage::from_fn(NETWORK_SIDE, NETWORK_SIDE, |x, y| {

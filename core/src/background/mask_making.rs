@@ -17,7 +17,10 @@ use super::views::{EdgeOptions, OddsOptions, View, mask_of, through_lens};
 use crate::camera::{Camera, Gaze, SparseModel};
 use crate::control::{Control, Warning};
 use crate::error::{Error, ErrorKind, Result};
-use crate::masks::{LEAST_COVERAGE, coverage, intersection_over_union, mask_path, read_mask, write_mask};
+use crate::masks::{
+    LEAST_COVERAGE, coverage, intersection_over_union, is_object, is_object_point, mask_path, read_mask,
+    write_mask,
+};
 use crate::raster;
 use crate::stage::Stage;
 use crate::train::{Dataset, scaled_view};
@@ -365,9 +368,8 @@ fn final_mask(
     resize(&mask, view.width, view.height, FilterType::Triangle)
 }
 
-/// Removes from a model, whose masks are in `folder`, the points that are not on the object. A point is on it if more
-/// than half of its observations are; one with exactly half of them on it is removed. If fewer than `least` points are
-/// on the object, all stay.
+/// Removes from a model, whose masks are in `folder`, the points that are not on the object ([`is_object_point`]). If
+/// fewer than `least` points are on the object, all stay.
 fn keep_object_points(model: &mut SparseModel, folder: &Path, least: usize, control: &Control) -> Result<()> {
     let masks: BTreeMap<u32, GrayImage> = model
         .images
@@ -381,13 +383,15 @@ fn keep_object_points(model: &mut SparseModel, folder: &Path, least: usize, cont
         let point = model.images.get(image).and_then(|i| i.points2d.get(*keypoint as usize));
         point.zip(masks.get(image)).is_some_and(|(p, mask)| {
             let inside = p.xy.x >= 0.0 && p.xy.y >= 0.0;
-            inside && mask.get_pixel_checked(p.xy.x as u32, p.xy.y as u32).is_some_and(|p| p[0] > 127)
+            inside && mask.get_pixel_checked(p.xy.x as u32, p.xy.y as u32).is_some_and(|p| is_object(p[0]))
         })
     };
     let kept: BTreeSet<u64> = model
         .points
         .iter()
-        .filter(|(_, p)| 2 * p.track.iter().filter(|o| is_seen_on_object(o)).count() > p.track.len())
+        .filter(|(_, p)| {
+            is_object_point(p.track.iter().filter(|o| is_seen_on_object(o)).count(), p.track.len())
+        })
         .map(|(id, _)| *id)
         .collect();
     if kept.len() < least {

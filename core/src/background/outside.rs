@@ -7,7 +7,7 @@ use rayon::prelude::*;
 use super::views::project;
 use crate::control::Control;
 use crate::error::Result;
-use crate::masks::read_mask;
+use crate::masks::{is_object, read_mask};
 use crate::raster;
 use crate::splats::Splats;
 use crate::train::Dataset;
@@ -93,7 +93,7 @@ impl ObjectOutline {
 fn bits(mask: &GrayImage) -> Vec<u64> {
     let (width, height) = (mask.width() as usize, mask.height() as usize);
     let radius = ((MARGIN * width.max(height) as f64).round() as usize).max(1);
-    let mut plane: Vec<f32> = mask.as_raw().iter().map(|v| f32::from(u8::from(*v > 127))).collect();
+    let mut plane: Vec<f32> = mask.as_raw().iter().map(|v| f32::from(u8::from(is_object(*v)))).collect();
     super::guided_filter::box_mean(&mut plane, width, height, radius);
     let mut bits = vec![0u64; plane.len().div_ceil(64)];
     // One pixel of object in the window makes twice as much; rounding of the running sums makes far less.

@@ -9,7 +9,7 @@ use sha2::{Digest, Sha256};
 use super::{DatasetView, SeedPoint, to_camera};
 use crate::control::Control;
 use crate::error::{Error, ErrorKind, Result};
-use crate::masks::{LEAST_COVERAGE, coverage, find_masks, read_mask};
+use crate::masks::{LEAST_COVERAGE, coverage, find_masks, is_object, is_object_point, read_mask};
 
 /// With fewer points on the object than this, training begins with all points.
 const FEW_POINTS: usize = 20;
@@ -50,7 +50,7 @@ pub(super) fn read(views: &[DatasetView], folder: &Path, control: &Control) -> R
         .collect()
 }
 
-/// Keeps the points that at least half of the views that observed them show on the object.
+/// Keeps the points on the object ([`is_object_point`]).
 pub(super) fn keep_object_points(points: &mut Vec<SeedPoint>, views: &[DatasetView], masks: &[ViewMask]) {
     let is_object = |point: &SeedPoint| {
         let on = |&&v: &&u32| {
@@ -58,9 +58,9 @@ pub(super) fn keep_object_points(points: &mut Vec<SeedPoint>, views: &[DatasetVi
             let p = to_camera(view, &point.position);
             let (x, y) = (view.fx * p.x / p.z + view.cx, view.fy * p.y / p.z + view.cy);
             let inside = p.z > 0.0 && x >= 0.0 && y >= 0.0;
-            inside && mask.get_pixel_checked(x as u32, y as u32).is_some_and(|p| p[0] > 127)
+            inside && mask.get_pixel_checked(x as u32, y as u32).is_some_and(|p| is_object(p[0]))
         };
-        2 * point.views.iter().filter(on).count() >= point.views.len().max(1)
+        is_object_point(point.views.iter().filter(on).count(), point.views.len())
     };
     let kept: Vec<bool> = points.par_iter().map(is_object).collect();
     if kept.iter().filter(|k| **k).count() >= FEW_POINTS {
