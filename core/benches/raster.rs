@@ -8,7 +8,7 @@ use std::time::Instant;
 
 use libreconstruct::Result;
 use libreconstruct::raster::cpu::CpuRasteriser;
-use libreconstruct::raster::{LossOptions, Rasteriser, StepOptions, Target, TrainState, View};
+use libreconstruct::raster::{Inspect, LossOptions, Rasteriser, StepOptions, Target, TrainState, View};
 use libreconstruct::splats::{Splats, sh_coefficients};
 
 const SH_DEGREE: u32 = 3;

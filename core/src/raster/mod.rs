@@ -1,18 +1,23 @@
 //! The differentiable rasteriser of 3D Gaussians, pass by pass.
 //!
 //! [`Rasteriser`] is the seam: one method per pass, the state (splats, moments, pictures) inside. The trainer above
-//! holds schedule and policy and does not know which implementation runs. Image formation is that of 3D Gaussian
-//! Splatting (Kerbl et al., SIGGRAPH 2023) with EWA projection (Zwicker et al., 2001), exactly:
+//! holds schedule and policy and does not know which implementation runs.
 //!
-//! - splats nearer than [`NEAR`] to the camera plane are dropped; x/z and y/z are clamped to 1.3 times the field of
-//!   view (half the picture over the focal length, measured from the principal point as if it were central) in the
-//!   Jacobian only;
+//! Image formation is that of 3D Gaussian Splatting (Kerbl et al., SIGGRAPH 2023) with EWA projection (Zwicker et al.,
+//! 2001):
+//!
+//! - x/z and y/z are clamped to 1.3 times the field of view (half the picture over the focal length, measured from the
+//!   principal point as if it were central) in the Jacobian only;
 //! - the 2D covariance gets [`DILATION`] px² on its diagonal;
 //! - `alpha = min(ALPHA_MAX, opacity * exp(-½ dᵀ conic d))`, dropped where it is below [`ALPHA_MIN`], and only there;
 //! - front to back by camera depth (ties by index); a pixel stops *before* the splat that would take its
 //!   transmittance below [`TRANSMITTANCE_MIN`];
 //! - colour = max(0, 0.5 + SH(direction from the camera centre to the mean)); the picture is not clamped;
 //! - pixel (i, j) is sampled at (i + 0.5, j + 0.5).
+//!
+//! Three things differ from the authors' program: splats nearer than [`NEAR`] = 0.01 to the camera plane are dropped (0.2
+//! there), [`ALPHA_MAX`] is 0.999 (0.99 there), and a splat reaches as far as its alpha is not below [`ALPHA_MIN`] (there
+//! only into the tiles within three standard deviations of its long axis).
 //!
 //! ```
 //! # fn main() -> libreconstruct::Result<()> {
@@ -43,11 +48,14 @@ pub mod cpu;
 mod device;
 #[cfg(feature = "gpu")]
 pub mod gpu;
+mod inspect;
 mod open;
 #[cfg(test)]
 mod parity;
 
 pub use device::{AdapterInfo, DeviceChoice};
+#[doc(hidden)]
+pub use inspect::{Inspect, ProjectedSplat};
 pub use open::{adapters, open};
 
 use serde::{Deserialize, Serialize};
@@ -251,23 +259,6 @@ pub struct Rendering {
     pub rgba: Vec<[f32; 4]>,
 }
 
-/// What [`Rasteriser::project`] computes for a visible splat; for tests.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct ProjectedSplat {
-    /// Number of the splat.
-    pub index: u32,
-    /// Centre in pixels.
-    pub mean: [f64; 2],
-    /// Inverse 2D covariance: xx, xy, yy.
-    pub conic: [f64; 3],
-    /// Camera depth.
-    pub depth: f64,
-    /// Opacity, 0 to 1.
-    pub opacity: f64,
-    /// Colour.
-    pub rgb: [f64; 3],
-}
-
 /// The passes of one implementation and the state they work on.
 ///
 /// Order within a step: `project`, `intersect`, `sort`, `rasterise`, then for training `loss`,
@@ -322,19 +313,6 @@ pub trait Rasteriser: Send {
     fn rendering(&mut self) -> Result<Rendering>;
     /// The figures of the last step.
     fn statistics(&mut self) -> Result<StepStatistics>;
-
-    /// For tests: the visible splats of the last `project`, by number.
-    fn inspect_projected(&mut self) -> Result<Vec<ProjectedSplat>>;
-    /// For tests: (tile, splat) of the last `sort`, in its order. Tiles are numbered row by row.
-    fn inspect_intersections(&mut self) -> Result<Vec<(u32, u32)>>;
-    /// For tests: dL/d(r, g, b, alpha) per pixel of the last `loss`.
-    fn inspect_loss_gradient(&mut self) -> Result<Vec<[f32; 4]>>;
-    /// For tests: dL/d(mean.x, mean.y, covariance xx, xy, yy, opacity, r, g, b) per splat of the
-    /// last `rasterise_backward`; zero for those that are not visible.
-    fn inspect_projected_gradient(&mut self) -> Result<Vec<[f64; 9]>>;
-    /// For tests: the gradient by all parameters of the last `rasterise_backward`, in the shape of the splats, without
-    /// regularisers; and by the exposure. Does not step.
-    fn inspect_gradient(&mut self) -> Result<(Splats, [f32; 12])>;
 
     /// Renders a view: the four forward passes.
     fn render(&mut self, view: &View, sh_degree: u32, background: [f32; 3]) -> Result<Rendering> {

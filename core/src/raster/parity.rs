@@ -5,7 +5,7 @@
 
 use std::collections::BTreeSet;
 
-use super::{LossOptions, Rasteriser, StepOptions, Target, TrainState, View};
+use super::{Inspect, LossOptions, StepOptions, Target, TrainState, View};
 use crate::random::Random;
 use crate::splats::{Splats, sh_coefficients};
 
@@ -225,8 +225,8 @@ fn add_splats(out: &mut Differences, names: [&'static str; 5], a: &Splats, b: &S
 
 /// Runs `case` on both, pass by pass, and compares everything that can be seen after each. `b` is the reference.
 pub(crate) fn compare<'r>(
-    a: &mut (dyn Rasteriser + 'r),
-    b: &mut (dyn Rasteriser + 'r),
+    a: &mut (dyn Inspect + 'r),
+    b: &mut (dyn Inspect + 'r),
     case: &Case,
 ) -> Differences {
     println!("{} against {}: {}", a.name(), b.name(), case.name);

@@ -39,7 +39,7 @@ pub use self::scalar::Scalar;
 use self::sort::TileLists;
 use self::state::{Gathered, Scene, TargetPlanes};
 use super::{
-    DensityStatistics, LossOptions, ProjectedSplat, Rasteriser, Rendering, SplatEdit, StepOptions,
+    DensityStatistics, Inspect, LossOptions, ProjectedSplat, Rasteriser, Rendering, SplatEdit, StepOptions,
     StepStatistics, Target, TargetId, TrainState, View,
 };
 use crate::error::{Error, ErrorKind, Result};
@@ -262,7 +262,9 @@ impl<T: Scalar> Rasteriser for CpuRasteriser<T> {
             intersections: self.pairs.tiles.len() as u64,
         })
     }
+}
 
+impl<T: Scalar> Inspect for CpuRasteriser<T> {
     fn inspect_projected(&mut self) -> Result<Vec<ProjectedSplat>> {
         self.need(Pass::Project)?;
         let record = |&index: &u32| {

@@ -13,7 +13,7 @@ use super::targets::Targets;
 use super::workspace::{INTERSECTIONS, IntersectionBuffers, NEEDED, POISONED, VISIBLE, Workspace};
 use crate::error::{Error, ErrorKind, Result};
 use crate::raster::{
-    DensityStatistics, DeviceChoice, LossOptions, ProjectedSplat, Rasteriser, Rendering, SplatEdit,
+    DensityStatistics, DeviceChoice, Inspect, LossOptions, ProjectedSplat, Rasteriser, Rendering, SplatEdit,
     StepOptions, StepStatistics, Target, TargetId, TrainState, View,
 };
 use crate::splats::Splats;
@@ -489,7 +489,9 @@ impl Rasteriser for GpuRasteriser {
         }
         Ok(statistics)
     }
+}
 
+impl Inspect for GpuRasteriser {
     fn inspect_projected(&mut self) -> Result<Vec<ProjectedSplat>> {
         self.step.need(Pass::Project)?;
         let len = self.scene.len as usize;

@@ -5,7 +5,7 @@ use crate::error::ErrorKind;
 use crate::random::Random;
 use crate::raster::cpu::CpuRasteriser;
 use crate::raster::parity::{self, Case};
-use crate::raster::{Rasteriser, SplatEdit, StepOptions, TrainState, View};
+use crate::raster::{Inspect, Rasteriser, SplatEdit, StepOptions, TrainState, View};
 use crate::splats::Splats;
 
 /// A view of the same cloud from nearer or farther: more or fewer pairs.
