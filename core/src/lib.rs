@@ -41,6 +41,7 @@ mod interop;
 pub mod job;
 mod jpeg;
 pub mod masks;
+mod neighbours;
 pub mod pipeline;
 #[cfg(test)]
 #[path = "../../tests/src/prerequisites.rs"]

@@ -9,8 +9,9 @@ use super::support_plane::{self, SupportPlane, SupportPlaneOptions};
 use super::views::{View, pixel, project};
 use crate::camera::Gaze;
 use crate::error::Result;
+use crate::neighbours::Neighbours;
 use crate::statistics::median;
-use crate::train::{Neighbours, centre};
+use crate::train::centre;
 
 /// What was found out about the Gaussians of a scene.
 pub(super) struct ObjectLabels {

@@ -4,11 +4,11 @@ use nalgebra::Vector3;
 use rayon::prelude::*;
 
 use super::dataset::{Dataset, centre};
-use super::neighbours::Neighbours;
 use super::options::TrainOptions;
 use super::stereo;
 use crate::control::Control;
 use crate::error::{Error, ErrorKind, Result};
+use crate::neighbours::Neighbours;
 use crate::random::{Random, hash};
 use crate::splats::{SH_C0, Splats, sh_coefficients};
 
