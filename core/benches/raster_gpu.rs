@@ -6,6 +6,7 @@
 use std::time::Instant;
 
 use libreconstruct::Result;
+use libreconstruct::glam::{DMat3, DVec3, dvec3};
 use libreconstruct::raster::{
     DeviceChoice, LossOptions, Rasteriser, StepOptions, Target, TrainState, View, open,
 };
@@ -37,12 +38,11 @@ fn scene(count: usize, width: u32, height: u32) -> Splats {
     for _ in 0..count {
         let depth = 2.0 + 6.0 * random.uniform().powi(2);
         let (x, y) = (0.95 * (random.uniform() - 0.5), 0.95 * aspect * (random.uniform() - 0.5));
-        splats.means.push([(x * depth) as f32, (y * depth) as f32, depth as f32]);
+        splats.means.push(dvec3(x * depth, y * depth, depth).as_vec3());
         let scale = 0.8 * depth * (0.95 * 0.95 * aspect * 2.0 / count as f64).sqrt();
-        splats
-            .log_scales
-            .push([0.0, 0.0, -1.5].map(|flat| (scale.ln() + flat + 0.5 * random.normal()) as f32));
-        splats.rotations.push([0; 4].map(|_| random.normal() as f32));
+        let scales = [0.0, 0.0, -1.5].map(|flat| (scale.ln() + flat + 0.5 * random.normal()) as f32);
+        splats.log_scales.push(scales.into());
+        splats.rotations.push([0; 4].map(|_| random.normal() as f32).into());
         splats.opacities.push((0.5 + 1.5 * random.normal()) as f32);
         for _ in 0..sh_coefficients(SH_DEGREE) * 3 {
             splats.sh.push((0.2 * random.normal()) as f32);
@@ -100,8 +100,8 @@ fn bench(r: &mut dyn Rasteriser, splats: usize, width: u32, height: u32, steps: 
     r.set_targets(vec![Target { width, height, rgb, alpha: None }])?;
     let focal = 1.05 * f64::from(width);
     let view = View {
-        rotation: [[1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0]],
-        translation: [0.0; 3],
+        rotation: DMat3::IDENTITY,
+        translation: DVec3::ZERO,
         fx: focal,
         fy: focal,
         cx: 0.5 * f64::from(width),

@@ -31,9 +31,9 @@ fn main() {
     };
     let mut splats = Splats::with_capacity(count, 3);
     for _ in 0..count {
-        splats.means.push(std::array::from_fn(|_| 3.0 * random()));
-        splats.log_scales.push(std::array::from_fn(|_| random() - 5.0));
-        splats.rotations.push(std::array::from_fn(|_| random()));
+        splats.means.push([0; 3].map(|_| 3.0 * random()).into());
+        splats.log_scales.push([0; 3].map(|_| random() - 5.0).into());
+        splats.rotations.push([0; 4].map(|_| random()).into());
         splats.opacities.push(3.0 * random());
         splats.sh.extend((0..48).map(|k| if k < 3 { random() } else { 0.1 * random() }));
     }

@@ -61,6 +61,9 @@ pub mod storage;
 pub mod train;
 pub mod video;
 
+/// The vectors and matrices of [`splats`] and [`raster`], in the version that they are of.
+pub use glam;
+
 /// The version of the engine, for example `0.1.0`.
 pub const VERSION: &str = env!("CARGO_PKG_VERSION");
 

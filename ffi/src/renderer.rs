@@ -6,7 +6,7 @@ use std::ffi::{CString, c_char};
 use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 
-use libreconstruct::camera::Pose;
+use libreconstruct::camera::{Camera, CameraModel, Pose};
 use libreconstruct::raster::load_for_viewing;
 use libreconstruct::raster::{self, DeviceChoice, Rasteriser, Rendering, View};
 use nalgebra::{Matrix3, Vector3};
@@ -208,16 +208,9 @@ fn check(view: &rc_view) -> Result<View, Fault> {
             "view.rotation is no rotation: its rows must be of length 1, at right angles",
         ));
     }
-    Ok(View {
-        rotation: std::array::from_fn(|r| std::array::from_fn(|c| rotation[(r, c)])),
-        translation: view.translation,
-        fx: view.fx,
-        fy: view.fy,
-        cx: view.cx,
-        cy: view.cy,
-        width: view.width,
-        height: view.height,
-    })
+    let (model, params) = (CameraModel::Pinhole, lens.to_vec());
+    let camera = Camera { model, width: view.width, height: view.height, params };
+    Ok(View::new(&camera, &Pose::from_matrix(&rotation, view.translation.into())))
 }
 
 /// Renders a picture into `rgba`: 4 * width * height bytes, row by row from the top, red, green, blue over the background,

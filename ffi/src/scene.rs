@@ -5,6 +5,8 @@
 
 use std::ffi::c_char;
 
+use bytemuck::cast_slice;
+use libreconstruct::glam::{Vec3, Vec4};
 use libreconstruct::splats::{SceneFormat, Splats, sh_coefficients};
 
 use crate::argument::{Output, Versioned, VersionedOutput, path, slice, versioned};
@@ -154,12 +156,17 @@ unsafe fn copy(splats: &rc_splats) -> Result<Splats, Fault> {
     }
     let values = count.checked_mul(3 * coefficients);
     let values = values.ok_or_else(|| Fault::argument(format!("splats.count is {count}: too many")))?;
-    // SAFETY: the caller's promise; arrays of arrays lie in memory like the numbers in them.
+    // SAFETY: the caller's promise; arrays and `Vec3` lie in memory like the numbers in them.
     unsafe {
         Ok(Splats {
-            means: slice(splats.means.cast::<[f32; 3]>(), count, "splats.means")?.to_vec(),
-            log_scales: slice(splats.log_scales.cast::<[f32; 3]>(), count, "splats.log_scales")?.to_vec(),
-            rotations: slice(splats.rotations.cast::<[f32; 4]>(), count, "splats.rotations")?.to_vec(),
+            means: slice(splats.means.cast::<Vec3>(), count, "splats.means")?.to_vec(),
+            log_scales: slice(splats.log_scales.cast::<Vec3>(), count, "splats.log_scales")?.to_vec(),
+            // The caller's need not be aligned as `Vec4` is.
+            rotations: slice(splats.rotations.cast::<[f32; 4]>(), count, "splats.rotations")?
+                .iter()
+                .copied()
+                .map(Vec4::from_array)
+                .collect(),
             opacities: slice(splats.opacities, count, "splats.opacities")?.to_vec(),
             sh_degree: degree,
             sh: slice(splats.sh, values, "splats.sh")?.to_vec(),
@@ -199,9 +206,9 @@ pub unsafe extern "C" fn rc_scene_splats(
                 sh_degree: scene.sh_degree,
                 sh_coefficients: u32::try_from(coefficients).unwrap_or_default(),
                 antialiased: scene.antialiased,
-                means: first(scene.means.as_flattened()),
-                log_scales: first(scene.log_scales.as_flattened()),
-                rotations: first(scene.rotations.as_flattened()),
+                means: first(cast_slice(&scene.means)),
+                log_scales: first(cast_slice(&scene.log_scales)),
+                rotations: first(cast_slice(&scene.rotations)),
                 opacities: first(&scene.opacities),
                 sh: first(&scene.sh),
             });

@@ -3,10 +3,12 @@
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use libreconstruct::presentation::{Splats as CoreSplats, TurntableOptions, write_turntable};
+use bytemuck::cast_slice;
+use libreconstruct::glam::{Vec3, Vec4};
+use libreconstruct::presentation::{TurntableOptions, write_turntable};
 use libreconstruct::raster::load_for_viewing;
 use libreconstruct::raster::{self, DeviceChoice, Rasteriser, Rendering};
-use libreconstruct::splats::{SceneFormat, SpzOptions, SpzVersion, sh_coefficients};
+use libreconstruct::splats::{SceneFormat, Splats as CoreSplats, SpzOptions, SpzVersion, sh_coefficients};
 use libreconstruct::{Error, Result};
 use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
@@ -78,9 +80,9 @@ impl Splats {
         quick(py, || {
             let torn = || Error::argument("the arrays are no whole float32 values");
             let splats = CoreSplats {
-                means: groups(&means).ok_or_else(torn)?,
-                log_scales: groups(&log_scales).ok_or_else(torn)?,
-                rotations: groups(&rotations).ok_or_else(torn)?,
+                means: groups(&means).ok_or_else(torn)?.into_iter().map(Vec3::from_array).collect(),
+                log_scales: groups(&log_scales).ok_or_else(torn)?.into_iter().map(Vec3::from_array).collect(),
+                rotations: groups(&rotations).ok_or_else(torn)?.into_iter().map(Vec4::from_array).collect(),
                 opacities: groups::<1>(&opacities).ok_or_else(torn)?.into_flattened(),
                 sh_degree,
                 sh: groups::<1>(&sh).ok_or_else(torn)?.into_flattened(),
@@ -127,17 +129,25 @@ impl Splats {
 
     #[getter]
     fn means(&self) -> Array {
-        Array::view(self.splats.clone(), self.splats.means.as_flattened(), &[self.splats.len(), 3])
+        Array::view(self.splats.clone(), cast_slice::<_, f32>(&self.splats.means), &[self.splats.len(), 3])
     }
 
     #[getter]
     fn log_scales(&self) -> Array {
-        Array::view(self.splats.clone(), self.splats.log_scales.as_flattened(), &[self.splats.len(), 3])
+        Array::view(
+            self.splats.clone(),
+            cast_slice::<_, f32>(&self.splats.log_scales),
+            &[self.splats.len(), 3],
+        )
     }
 
     #[getter]
     fn rotations(&self) -> Array {
-        Array::view(self.splats.clone(), self.splats.rotations.as_flattened(), &[self.splats.len(), 4])
+        Array::view(
+            self.splats.clone(),
+            cast_slice::<_, f32>(&self.splats.rotations),
+            &[self.splats.len(), 4],
+        )
     }
 
     #[getter]

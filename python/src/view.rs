@@ -1,6 +1,6 @@
 //! Cameras as they come from Python.
 
-use libreconstruct::camera::Pose;
+use libreconstruct::camera::{Camera, CameraModel, Pose};
 use libreconstruct::raster::View;
 use libreconstruct::{Error, Result};
 use nalgebra::{Matrix3, Vector3};
@@ -27,22 +27,12 @@ pub(crate) fn view(of: ViewTuple) -> Result<View> {
         )));
     }
     let pose = pose_of(&pose)?;
-    let rotation = pose.rotation_matrix();
-    Ok(View {
-        rotation: std::array::from_fn(|r| std::array::from_fn(|c| rotation[(r, c)])),
-        translation: pose.translation.into(),
-        fx,
-        fy,
-        cx,
-        cy,
-        width,
-        height,
-    })
+    let camera = Camera { model: CameraModel::Pinhole, width, height, params: vec![fx, fy, cx, cy] };
+    Ok(View::new(&camera, &pose))
 }
 
 pub(crate) fn view_tuple(view: &View) -> ViewTuple {
-    let (r, t) = (&view.rotation, &view.translation);
-    let row = |k: usize| [r[k][0], r[k][1], r[k][2], t[k]];
+    let row = |k: usize| view.rotation.row(k).extend(view.translation[k]).to_array();
     let pose = [row(0), row(1), row(2), [0.0, 0.0, 0.0, 1.0]];
     (pose, view.width, view.height, view.fx, view.fy, view.cx, view.cy)
 }

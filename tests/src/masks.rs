@@ -86,7 +86,7 @@ pub fn opacity_outside(splats: &Splats, known: &[KnownMask], margin: u32) -> f64
         .zip(&splats.opacities)
         .map(|(mean, logit)| {
             let opacity = 1.0 / (1.0 + f64::from(-logit).exp());
-            let point = Vector3::from(mean.map(f64::from));
+            let point = Vector3::from(mean.as_dvec3().to_array());
             let (mut seen, mut beside) = (0u32, 0u32);
             for (k, mask) in known.iter().zip(&wide) {
                 let Some(pixel) = k.camera.project(&k.pose.transform(&point)) else { continue };

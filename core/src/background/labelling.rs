@@ -6,12 +6,11 @@ use rayon::prelude::*;
 
 use super::quick_scene::QuickScene;
 use super::support_plane::{self, SupportPlane, SupportPlaneOptions};
-use super::views::{View, pixel, project};
+use super::views::View;
 use crate::camera::Gaze;
 use crate::error::Result;
 use crate::neighbours::Neighbours;
 use crate::statistics::median;
-use crate::train::centre;
 
 /// What was found out about the Gaussians of a scene.
 pub(super) struct ObjectLabels {
@@ -186,13 +185,13 @@ fn votes(scene: &QuickScene, views: &[&View], gaze: &Gaze, options: &LabelOption
     for view in views {
         let surfaces = places.seen_by(&view.camera)?;
         votes.par_iter_mut().zip(&scene.centres).for_each(|(votes, centre)| {
-            let Some((x, y, depth)) = project(&view.camera, centre) else { return };
-            let Some(pixel) = pixel(&view.camera, x, y) else { return };
+            let Some((x, y, depth)) = view.camera.project(centre) else { return };
+            let Some(pixel) = view.camera.pixel(x, y) else { return };
             let [a, b, c, weight] = surfaces[pixel].map(f64::from);
             let hidden = weight > options.opaque && {
                 let place =
                     gaze.focus + (2.0 * Vector3::new(a, b, c) / weight - Vector3::repeat(1.0)) * reach;
-                project(&view.camera, &place).is_some_and(|surface| surface.2 < depth - margin)
+                view.camera.project(&place).is_some_and(|surface| surface.2 < depth - margin)
             };
             if !hidden {
                 votes.views += 1;
@@ -218,7 +217,7 @@ fn above(
         let d = p - gaze.focus;
         (d - plane.normal * d.dot(&plane.normal)).norm()
     };
-    let mut radii: Vec<f64> = views.iter().map(|v| along(&centre(&v.camera))).collect();
+    let mut radii: Vec<f64> = views.iter().map(|v| along(&v.camera.centre())).collect();
     let radius = median(&mut radii).unwrap_or(0.0).max(options.least_radius * gaze.distance);
     centres
         .iter()
@@ -306,18 +305,20 @@ fn smoothed(around: &[Neighbourhood], votes: &[Votes], options: &LabelOptions) -
 
 #[cfg(test)]
 mod tests {
+    use glam::{DMat3, Vec3, dvec3};
+
     use super::*;
     use crate::raster;
-    use crate::splats::{SH_C0, Splats};
+    use crate::splats::{IDENTITY, SH_C0, Splats};
 
     #[test]
     fn what_is_hidden_is_not_voted_on() {
         // A wall of Gaussians before the first camera, one Gaussian far behind it, and a second camera behind that.
         let mut splats = Splats { sh_degree: 0, ..Splats::default() };
         let mut add = |mean: [f32; 3]| {
-            splats.means.push(mean);
-            splats.log_scales.push([0.1f32.ln(); 3]);
-            splats.rotations.push([1.0, 0.0, 0.0, 0.0]);
+            splats.means.push(mean.into());
+            splats.log_scales.push(Vec3::splat(0.1f32.ln()));
+            splats.rotations.push(IDENTITY);
             splats.opacities.push(4.0);
             splats.sh.extend([0.1 / SH_C0; 3]);
         };
@@ -327,8 +328,8 @@ mod tests {
         }
         let scene = QuickScene::of(splats);
         let camera = |z: f64, forward: f64| raster::View {
-            rotation: [[forward, 0.0, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, forward]],
-            translation: [0.0, 0.0, -z * forward],
+            rotation: DMat3::from_diagonal(dvec3(forward, 1.0, forward)),
+            translation: dvec3(0.0, 0.0, -z * forward),
             fx: 80.0,
             fy: 80.0,
             cx: 40.0,

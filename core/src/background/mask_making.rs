@@ -23,7 +23,7 @@ use crate::masks::{
 };
 use crate::raster;
 use crate::stage::Stage;
-use crate::train::{Dataset, scaled_view};
+use crate::train::Dataset;
 use crate::video::Frames;
 
 /// The folder of the masks, beside `images/` and `sparse/` of the undistorted frames.
@@ -323,7 +323,7 @@ fn agree(
         .map(|view| {
             control.check()?;
             let map = pictures.map_of(&view.name)?;
-            let camera = scaled_view(&view.view, Some(options.working_side));
+            let camera = view.view.scaled(Some(options.working_side));
             Ok(View::new(camera, through_lens(map.map, map.lens, &camera)))
         })
         .collect::<Result<_>>()?;
@@ -356,8 +356,8 @@ fn final_mask(
     view: &raster::View,
     options: &MakingOptions,
 ) -> GrayImage {
-    let small = scaled_view(view, Some(options.working_side));
-    let edges = scaled_view(view, Some(options.edge_side));
+    let small = view.scaled(Some(options.working_side));
+    let edges = view.scaled(Some(options.edge_side));
     let (width, height) = (small.width as usize, small.height as usize);
     let whole = (edges.width, edges.height) == picture.dimensions();
     if whole {

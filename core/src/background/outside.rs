@@ -4,7 +4,6 @@ use image::GrayImage;
 use nalgebra::Vector3;
 use rayon::prelude::*;
 
-use super::views::project;
 use crate::control::Control;
 use crate::error::Result;
 use crate::masks::{is_object, read_mask};
@@ -60,13 +59,9 @@ impl ObjectOutline {
     pub fn contains(&self, point: &Vector3<f64>) -> bool {
         let (mut seen, mut object) = (0u32, 0u32);
         for (view, bits) in &self.views {
-            let Some((x, y, _)) = project(view, point) else { continue };
-            let (width, height) = (f64::from(view.width), f64::from(view.height));
-            if x >= 0.0 && y >= 0.0 && x < width && y < height {
-                let pixel = y as usize * view.width as usize + x as usize;
-                seen += 1;
-                object += u32::from(bits.get(pixel / 64).is_some_and(|word| word >> (pixel % 64) & 1 == 1));
-            }
+            let Some(pixel) = view.project(point).and_then(|(x, y, _)| view.pixel(x, y)) else { continue };
+            seen += 1;
+            object += u32::from(bits.get(pixel / 64).is_some_and(|word| word >> (pixel % 64) & 1 == 1));
         }
         seen >= self.least_seeing && f64::from(object) >= AGREEMENT * f64::from(seen)
     }
@@ -74,7 +69,7 @@ impl ObjectOutline {
     /// The splats whose centres are inside, and the opacity of those left out as a part of all.
     pub fn cut(&self, mut splats: Splats) -> (Splats, f64) {
         let inside: Vec<bool> =
-            splats.means.par_iter().map(|m| self.contains(&Vector3::from(m.map(f64::from)))).collect();
+            splats.means.par_iter().map(|m| self.contains(&Vector3::from(m.as_dvec3().to_array()))).collect();
         let opacity = |logit: &f32| 1.0 / (1.0 + f64::from(-logit).exp());
         let all: f64 = splats.opacities.iter().map(opacity).sum();
         let removed: f64 = splats
@@ -106,6 +101,8 @@ fn bits(mask: &GrayImage) -> Vec<u64> {
 
 #[cfg(test)]
 mod tests {
+    use glam::{DMat3, dvec3};
+
     use super::*;
 
     /// Cameras side by side, 0.1 apart, that look along z; all of their pictures are object but for the right half of
@@ -113,8 +110,8 @@ mod tests {
     fn outline(count: usize, without: usize) -> ObjectOutline {
         let view = |i: usize| {
             let camera = raster::View {
-                rotation: [[1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0]],
-                translation: [-0.1 * i as f64, 0.0, 0.0],
+                rotation: DMat3::IDENTITY,
+                translation: dvec3(-0.1 * i as f64, 0.0, 0.0),
                 fx: 40.0,
                 fy: 40.0,
                 cx: 40.0,

@@ -67,7 +67,7 @@ impl QuickScene {
         let least = (LEAST_OPACITY / (1.0 - LEAST_OPACITY)).ln();
         let opacities = splats.opacities.clone();
         splats.retain(|i| opacities[i] > least);
-        let centres = splats.means.iter().map(|m| Vector3::from(m.map(f64::from))).collect();
+        let centres = splats.means.iter().map(|m| Vector3::from(m.as_dvec3().to_array())).collect();
         Self { splats, centres }
     }
 

@@ -1,5 +1,6 @@
 //! The steps together, on a scene whose geometry is known exactly: a ball on a table, and another one elsewhere.
 
+use glam::DVec3;
 use image::{GrayImage, Luma, Rgb, RgbImage};
 use nalgebra::{Matrix3, Vector3};
 
@@ -10,8 +11,7 @@ use crate::camera::{Camera, CameraModel, Gaze, GazeOptions, Pose};
 use crate::masks::{LEAST_COVERAGE, coverage, intersection_over_union};
 use crate::random::{Random, hash};
 use crate::raster;
-use crate::splats::{SH_C0, Splats};
-use crate::train::centre;
+use crate::splats::{IDENTITY, SH_C0, Splats};
 
 const BALL: Vector3<f64> = Vector3::new(0.1, 0.0, -0.1);
 const RADIUS: f64 = 0.5;
@@ -23,21 +23,15 @@ const HEIGHT: u32 = 120;
 /// A second ball, in the air behind the cameras on one side, which some of them turn to.
 const OTHER: Vector3<f64> = Vector3::new(3.6, 0.0, 0.0);
 
+fn lens() -> Camera {
+    Camera::from_focal(CameraModel::Pinhole, 180.0, WIDTH, HEIGHT)
+}
+
 /// A camera at `angle` on a circle around the scene, somewhat above.
 fn camera(angle: f64, target: &Vector3<f64>) -> raster::View {
     let position = Vector3::new(3.0 * angle.cos(), -1.5 - 0.5 * (3.0 * angle).sin(), 3.0 * angle.sin());
     let pose = Pose::look_at(&position, target, &-Vector3::y()).unwrap();
-    let rotation = pose.rotation_matrix();
-    raster::View {
-        rotation: std::array::from_fn(|r| std::array::from_fn(|c| rotation[(r, c)])),
-        translation: pose.translation.into(),
-        fx: 180.0,
-        fy: 180.0,
-        cx: 80.0,
-        cy: 60.0,
-        width: WIDTH,
-        height: HEIGHT,
-    }
+    raster::View::new(&lens(), &pose)
 }
 
 #[derive(Debug, PartialEq)]
@@ -49,10 +43,8 @@ enum Thing {
 
 /// The ray of a pixel: from where, and in which direction (unit length).
 fn ray(view: &raster::View, x: f64, y: f64) -> (Vector3<f64>, Vector3<f64>) {
-    let d = Vector3::new((x - view.cx) / view.fx, (y - view.cy) / view.fy, 1.0);
-    let r = &view.rotation;
-    let d = Vector3::from_fn(|c, _| r[0][c] * d.x + r[1][c] * d.y + r[2][c] * d.z).normalize();
-    (centre(view), d)
+    let centre = view.centre();
+    (centre, (view.unproject(x, y, 1.0) - centre).normalize())
 }
 
 /// What the ray of a pixel hits, if anything.
@@ -119,9 +111,9 @@ fn shaded_scene(table: bool, shade: impl Fn(&Vector3<f64>) -> f32) -> QuickScene
     let mut unit = || 2.0 * random.uniform() - 1.0;
     let mut splats = Splats { sh_degree: 0, ..Splats::default() };
     let mut add = |mean: Vector3<f64>, scales: [f64; 3]| {
-        splats.means.push([mean.x as f32, mean.y as f32, mean.z as f32]);
-        splats.log_scales.push(scales.map(|s| s.ln() as f32));
-        splats.rotations.push([1.0, 0.0, 0.0, 0.0]);
+        splats.means.push(DVec3::from_array(mean.into()).as_vec3());
+        splats.log_scales.push(scales.map(|s| s.ln() as f32).into());
+        splats.rotations.push(IDENTITY);
         splats.opacities.push(3.0);
         splats.sh.extend([(shade(&mean) - 0.5) / SH_C0; 3]);
     };
@@ -145,10 +137,10 @@ fn views(count: usize) -> Vec<View> {
 }
 
 fn gaze(views: &[View]) -> Gaze {
-    let camera = Camera::from_focal(CameraModel::Pinhole, 180.0, WIDTH, HEIGHT);
+    let camera = lens();
     let pose = |view: &View| {
-        let rotation = Matrix3::from_fn(|row, column| view.camera.rotation[row][column]);
-        Pose::from_matrix(&rotation, view.camera.translation.into())
+        let rotation = Matrix3::from(view.camera.rotation.to_cols_array_2d());
+        Pose::from_matrix(&rotation, view.camera.translation.to_array().into())
     };
     let poses: Vec<Pose> = views.iter().map(pose).collect();
     let cameras: Vec<(&Pose, &Camera)> = poses.iter().map(|pose| (pose, &camera)).collect();

@@ -62,7 +62,7 @@ impl View {
 
     /// Whether the point is in the picture.
     pub(super) fn shows(&self, point: &Vector3<f64>) -> bool {
-        project(&self.camera, point).is_some_and(|(x, y, _)| pixel(&self.camera, x, y).is_some())
+        self.camera.project(point).is_some_and(|(x, y, _)| self.camera.pixel(x, y).is_some())
     }
 
     /// By pixel: the log odds that it is object. `seen` says by pixel which part of it shows Gaussians of the object,
@@ -143,18 +143,4 @@ fn bilinear(map: &GrayImage, x: f32, y: f32) -> u8 {
     let upper = (1.0 - fx) * at(left, top) + fx * at(right, top);
     let lower = (1.0 - fx) * at(left, bottom) + fx * at(right, bottom);
     ((1.0 - fy) * upper + fy * lower + 0.5) as u8
-}
-
-/// Where a world point is seen: x and y in pixels, and its depth.
-pub(super) fn project(camera: &raster::View, point: &Vector3<f64>) -> Option<(f64, f64, f64)> {
-    let p = crate::train::to_camera(camera, point);
-    (p.z > 1e-9).then(|| (camera.fx * p.x / p.z + camera.cx, camera.fy * p.y / p.z + camera.cy, p.z))
-}
-
-/// The index, row by row, of the pixel of `camera` at (x, y), if it is inside.
-pub(super) fn pixel(camera: &raster::View, x: f64, y: f64) -> Option<usize> {
-    let (width, height) = (camera.width, camera.height);
-    // Comparisons that fail for what is not a number.
-    let inside = x >= 0.0 && y >= 0.0 && x < f64::from(width) && y < f64::from(height);
-    inside.then(|| y as usize * width as usize + x as usize)
 }

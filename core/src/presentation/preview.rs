@@ -53,21 +53,22 @@ pub(super) fn picture(rendering: &Rendering) -> Result<RgbImage> {
 
 #[cfg(test)]
 pub(super) mod tests {
+    use glam::Vec3;
     use nalgebra::Vector3;
 
     use super::*;
     use crate::camera::CameraModel;
     use crate::raster::cpu::CpuRasteriser;
     use crate::raster::load_for_viewing;
-    use crate::splats::{SH_C0, Splats};
+    use crate::splats::{IDENTITY, SH_C0, Splats};
 
     /// A rasteriser that shows a red ball at (0, 0, 0) and a smaller green one at (1, 0, 0).
     pub(crate) fn two_balls() -> CpuRasteriser<f32> {
         let colour = |rgb: [f32; 3]| rgb.map(|v| (v - 0.5) / SH_C0);
         let splats = Splats {
-            means: vec![[0.0; 3], [1.0, 0.0, 0.0]],
-            log_scales: vec![[-1.5; 3], [-2.5; 3]],
-            rotations: vec![[1.0, 0.0, 0.0, 0.0]; 2],
+            means: vec![Vec3::ZERO, Vec3::X],
+            log_scales: vec![Vec3::splat(-1.5), Vec3::splat(-2.5)],
+            rotations: vec![IDENTITY; 2],
             opacities: vec![12.0; 2],
             sh_degree: 0,
             sh: [colour([0.9, 0.1, 0.1]), colour([0.1, 0.8, 0.1])].concat(),

@@ -22,13 +22,14 @@
 //! ```
 //! # fn main() -> libreconstruct::Result<()> {
 //! use libreconstruct::camera::{Camera, CameraModel, Pose};
+//! use libreconstruct::glam::{Vec3, vec3, vec4};
 //! use libreconstruct::raster::{DeviceChoice, View, load_for_viewing, open};
 //! use libreconstruct::splats::Splats;
 //!
 //! let splats = Splats {
-//!     means: vec![[-0.2, 0.0, 2.0], [0.2, 0.0, 3.0]],
-//!     log_scales: vec![[-2.0; 3]; 2],
-//!     rotations: vec![[1.0, 0.0, 0.0, 0.0]; 2],
+//!     means: vec![vec3(-0.2, 0.0, 2.0), vec3(0.2, 0.0, 3.0)],
+//!     log_scales: vec![Vec3::splat(-2.0); 2],
+//!     rotations: vec![vec4(1.0, 0.0, 0.0, 0.0); 2],
 //!     opacities: vec![3.0; 2],
 //!     sh: vec![1.5, -1.5, -1.5, -1.5, -1.5, 1.5], // the left one red, the right one blue
 //!     ..Splats::default()
@@ -52,15 +53,17 @@ mod inspect;
 mod open;
 #[cfg(test)]
 mod parity;
+mod view;
 
 pub use device::{AdapterInfo, DeviceChoice};
 #[doc(hidden)]
 pub use inspect::{Inspect, ProjectedSplat};
 pub use open::{adapters, open};
+pub use view::View;
 
+use glam::Vec3;
 use serde::{Deserialize, Serialize};
 
-use crate::camera::{Camera, Pose};
 use crate::error::Result;
 use crate::splats::{OPACITY_MIN, Splats};
 
@@ -76,45 +79,6 @@ pub const ALPHA_MIN: f64 = OPACITY_MIN;
 pub const ALPHA_MAX: f64 = 0.999;
 /// A pixel stops before its transmittance would fall below this.
 pub const TRANSMITTANCE_MIN: f64 = 1e-4;
-
-/// A pinhole view: where the camera is and the picture it takes.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-pub struct View {
-    /// World-to-camera rotation, row by row (x right, y down, z forward).
-    pub rotation: [[f64; 3]; 3],
-    /// World-to-camera translation, world units.
-    pub translation: [f64; 3],
-    /// Focal length in pixels along x.
-    pub fx: f64,
-    /// Focal length in pixels along y.
-    pub fy: f64,
-    /// Principal point in pixels (centre of the top-left pixel at 0.5).
-    pub cx: f64,
-    /// Principal point in pixels.
-    pub cy: f64,
-    /// Picture width in pixels.
-    pub width: u32,
-    /// Picture height in pixels.
-    pub height: u32,
-}
-
-impl View {
-    /// What `camera` at `pose` sees, without the distortion of its lens.
-    pub fn new(camera: &Camera, pose: &Pose) -> Self {
-        let rotation = pose.rotation_matrix();
-        let ((fx, fy), center) = (camera.focal(), camera.principal_point());
-        Self {
-            rotation: std::array::from_fn(|r| std::array::from_fn(|c| rotation[(r, c)])),
-            translation: pose.translation.into(),
-            fx,
-            fy,
-            cx: center.x,
-            cy: center.y,
-            width: camera.width,
-            height: camera.height,
-        }
-    }
-}
 
 /// A picture to be matched. It lives in the implementation once added.
 #[derive(Debug, Clone, PartialEq)]
@@ -186,7 +150,7 @@ pub struct DensityStatistics {
     /// Logits of the opacities now.
     pub opacities: Vec<f32>,
     /// Natural logarithms of the scales now.
-    pub log_scales: Vec<[f32; 3]>,
+    pub log_scales: Vec<Vec3>,
     /// Sum over steps of |dL/d mean2d| in normalised units (gradient by pixel times half the picture size).
     pub gradient: Vec<f32>,
     /// Sum over steps and pixels of (blend weight alpha*T) * mean absolute colour error of the pixel.
@@ -205,9 +169,9 @@ pub struct SplatEdit {
     /// The splat whose parameters are taken.
     pub source: u32,
     /// Added to the mean, world units.
-    pub mean_offset: [f32; 3],
+    pub mean_offset: Vec3,
     /// Added to the logarithms of the scales.
-    pub log_scale_offset: [f32; 3],
+    pub log_scale_offset: Vec3,
     /// The new logit of the opacity.
     pub opacity: f32,
 }

@@ -5,6 +5,8 @@
 
 use std::collections::BTreeSet;
 
+use glam::{DMat3, Vec3, dvec3, vec3};
+
 use super::{Inspect, LossOptions, StepOptions, Target, TrainState, View};
 use crate::random::Random;
 use crate::splats::{Splats, sh_coefficients};
@@ -28,11 +30,12 @@ pub(crate) fn splats(seed: u64, count: usize, sh_degree: u32, spread: f64, log_s
     let mut all = Splats::with_capacity(count, sh_degree);
     all.sh_degree = sh_degree;
     for _ in 0..count {
-        let mut three = |scale: f64, middle: f64| [0; 3].map(|_| (middle + scale * random.normal()) as f32);
+        let mut three =
+            |scale: f64, middle: f64| Vec3::from([0; 3].map(|_| (middle + scale * random.normal()) as f32));
         all.means.push(three(spread, 0.0));
         all.log_scales.push(three(0.7, log_scale));
         // Quaternions of any length: they need not be normalised.
-        all.rotations.push([0; 4].map(|_| (1.5 * random.normal()) as f32));
+        all.rotations.push([0; 4].map(|_| (1.5 * random.normal()) as f32).into());
         all.opacities.push((1.5 * random.normal()) as f32);
         for coefficient in 0..sh_coefficients(sh_degree) {
             let scale = if coefficient == 0 { 0.8 } else { 0.15 };
@@ -50,13 +53,14 @@ pub(crate) fn view(width: u32, height: u32) -> View {
     let n: f64 = w * w + x * x + y * y + z * z;
     let s = 2.0 / n;
     let focal = 0.9 * f64::from(width.max(height));
+    let rows = [
+        [1.0 - s * (y * y + z * z), s * (x * y - w * z), s * (x * z + w * y)],
+        [s * (x * y + w * z), 1.0 - s * (x * x + z * z), s * (y * z - w * x)],
+        [s * (x * z - w * y), s * (y * z + w * x), 1.0 - s * (x * x + y * y)],
+    ];
     View {
-        rotation: [
-            [1.0 - s * (y * y + z * z), s * (x * y - w * z), s * (x * z + w * y)],
-            [s * (x * y + w * z), 1.0 - s * (x * x + z * z), s * (y * z - w * x)],
-            [s * (x * z - w * y), s * (y * z + w * x), 1.0 - s * (x * x + y * y)],
-        ],
-        translation: [0.1, -0.2, 4.0],
+        rotation: DMat3::from_cols_array_2d(&rows).transpose(),
+        translation: dvec3(0.1, -0.2, 4.0),
         fx: focal,
         fy: 1.03 * focal,
         cx: 0.5 * f64::from(width) + 1.3,
@@ -142,7 +146,7 @@ pub(crate) fn cases() -> Vec<Case> {
     all.push(dense);
     let mut stretched = cloud(24, 300, 2, 96, 64);
     stretched.name += ", needles across many tiles";
-    stretched.state.splats.log_scales.iter_mut().for_each(|s| *s = [s[0] + 1.5, s[1] - 2.0, s[2] - 1.0]);
+    stretched.state.splats.log_scales.iter_mut().for_each(|s| *s += vec3(1.5, -2.0, -1.0));
     all.push(stretched);
     all
 }
@@ -210,8 +214,8 @@ impl Differences {
     }
 }
 
-fn numbers<'a, const N: usize>(values: &'a [[f32; N]]) -> impl Iterator<Item = f64> + 'a {
-    values.iter().flatten().map(|&v| f64::from(v))
+fn numbers<T: bytemuck::NoUninit>(values: &[T]) -> impl Iterator<Item = f64> {
+    bytemuck::cast_slice::<T, f32>(values).iter().map(|&v| f64::from(v))
 }
 
 fn add_splats(out: &mut Differences, names: [&'static str; 5], a: &Splats, b: &Splats) {
@@ -304,7 +308,7 @@ pub(crate) fn compare<'r>(
         "gradient: SH",
     ];
     add_splats(&mut out, names, &sa, &sb);
-    out.add("gradient: exposure", numbers(&[ea]).zip(numbers(&[eb])));
+    out.add("gradient: exposure", numbers(&ea).zip(numbers(&eb)));
 
     for r in [&mut *a, &mut *b] {
         r.update(&case.step).unwrap();

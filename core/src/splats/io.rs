@@ -108,8 +108,7 @@ mod tests {
                 worst[1] = worst[1].max((ply.log_scales[i][k].max(-10.0) - spz.log_scales[i][k]).abs());
                 worst[2] = worst[2].max((ply.sh[3 * i + k] - spz.sh[3 * i + k]).abs());
             }
-            let dot: f32 = ply.rotations[i].iter().zip(&spz.rotations[i]).map(|(a, b)| a * b).sum();
-            worst[3] = worst[3].max(1.0 - dot.abs());
+            worst[3] = worst[3].max(1.0 - ply.rotations[i].dot(spz.rotations[i]).abs());
         }
         println!(
             "position {}, scale {}, colour {}, 1 - cos of the rotation {}",

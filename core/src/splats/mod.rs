@@ -5,12 +5,13 @@
 //!
 //! ```
 //! # fn main() -> libreconstruct::Result<()> {
+//! use libreconstruct::glam::{Vec3, vec3, vec4};
 //! use libreconstruct::splats::Splats;
 //!
 //! let mut scene = Splats {
-//!     means: vec![[0.0, 0.0, 2.0], [0.5, 0.0, 2.0]],
-//!     log_scales: vec![[-2.0; 3]; 2], // 0.14 world units along each axis
-//!     rotations: vec![[1.0, 0.0, 0.0, 0.0]; 2],
+//!     means: vec![vec3(0.0, 0.0, 2.0), vec3(0.5, 0.0, 2.0)],
+//!     log_scales: vec![Vec3::splat(-2.0); 2], // 0.14 world units along each axis
+//!     rotations: vec![vec4(1.0, 0.0, 0.0, 0.0); 2],
 //!     opacities: vec![3.0, -3.0], // logits: 95 % and 5 %
 //!     sh: vec![0.5; 2 * 3],       // degree 0: one coefficient for each of red, green, blue
 //!     ..Splats::default()
@@ -37,4 +38,5 @@ mod values;
 pub use harmonics::{SH_C0, sh_coefficients};
 pub use io::SceneFormat;
 pub use spz::{SpzFrame, SpzOptions, SpzVersion};
+pub(crate) use values::IDENTITY;
 pub use values::{OPACITY_MIN, Splats};

@@ -12,8 +12,10 @@ mod header;
 use std::io::Write;
 use std::path::Path;
 
+use glam::{dvec3, dvec4};
+
 use super::harmonics::sh_coefficients;
-use super::values::Splats;
+use super::values::{Splats, normalised};
 use crate::error::Result;
 use crate::files;
 use header::PlyReader;
@@ -46,15 +48,15 @@ impl Splats {
                 let sh = &self.sh[i * (rest + 1) * 3..][..(rest + 1) * 3];
                 row.clear();
                 let mut put = |value: f32| row.extend_from_slice(&value.to_le_bytes());
-                self.means[i].into_iter().for_each(&mut put);
+                self.means[i].to_array().into_iter().for_each(&mut put);
                 [0.0; 3].into_iter().for_each(&mut put);
                 sh[..3].iter().copied().for_each(&mut put);
                 for channel in 0..3 {
                     sh[3..].iter().skip(channel).step_by(3).copied().for_each(&mut put);
                 }
                 put(self.opacities[i]);
-                self.log_scales[i].into_iter().for_each(&mut put);
-                normalised(self.rotations[i]).into_iter().for_each(&mut put);
+                self.log_scales[i].to_array().into_iter().for_each(&mut put);
+                normalised(self.rotations[i]).to_array().into_iter().for_each(&mut put);
                 out.write_all(&row)?;
             }
             Ok(())
@@ -134,9 +136,9 @@ fn read_vertices(reader: &mut PlyReader, element: &header::Element) -> Result<Sp
         if let Some((what, _)) = checks.into_iter().find(|(_, fine)| !fine) {
             return Err(format!("the {what} of splat {index} is not finite"));
         }
-        splats.means.push([x, y, z].map(|v| v as f32));
-        splats.log_scales.push([s0, s1, s2].map(|s| (s as f32).max(MIN_LOG_SCALE)));
-        splats.rotations.push(normalised([w, i, j, k].map(|v| v as f32)));
+        splats.means.push(dvec3(x, y, z).as_vec3());
+        splats.log_scales.push([s0, s1, s2].map(|s| (s as f32).max(MIN_LOG_SCALE)).into());
+        splats.rotations.push(normalised(dvec4(w, i, j, k).as_vec4()));
         splats.opacities.push(if opacity.is_infinite() { MAX_LOGIT.copysign(opacity) } else { opacity });
         splats.sh.extend([r, g, b].iter().chain(rest).map(|&v| v as f32));
         Ok(())
@@ -157,19 +159,6 @@ fn degree_of(reader: &PlyReader, element: &header::Element) -> Result<(u32, Vec<
     let columns =
         coefficients.flat_map(|k| [rest[k], rest[per_channel + k], rest[2 * per_channel + k]]).collect();
     Ok((degree, columns))
-}
-
-/// The unit quaternion of the same direction; what is of unit length to rounding is kept bit for bit. Zero becomes the
-/// identity.
-pub(super) fn normalised(q: [f32; 4]) -> [f32; 4] {
-    let norm = q.iter().map(|&v| f64::from(v) * f64::from(v)).sum::<f64>().sqrt();
-    if (norm - 1.0).abs() < 2e-7 {
-        return q;
-    }
-    if norm < 1e-20 {
-        return [1.0, 0.0, 0.0, 0.0];
-    }
-    q.map(|v| (f64::from(v) / norm) as f32)
 }
 
 #[cfg(test)]

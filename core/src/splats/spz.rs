@@ -128,8 +128,11 @@ impl Splats {
 
     fn is_finite_at(&self, i: usize) -> bool {
         let sh = self.sh.len() / self.len();
-        let values = [&self.means[i][..], &self.log_scales[i], &self.rotations[i], &self.sh[i * sh..][..sh]];
-        values.into_iter().flatten().all(|v| v.is_finite()) && self.opacities[i].is_finite()
+        self.means[i].is_finite()
+            && self.log_scales[i].is_finite()
+            && self.rotations[i].is_finite()
+            && self.opacities[i].is_finite()
+            && self.sh[i * sh..][..sh].iter().all(|v| v.is_finite())
     }
 }
 

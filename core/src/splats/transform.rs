@@ -1,5 +1,6 @@
 //! Moves whole scenes: turn, scale, shift, colours that depend on the direction included.
 
+use glam::{DMat3, DVec3, dvec4};
 use nalgebra::{DMatrix, DVector, Quaternion, UnitQuaternion, Vector3};
 use rayon::prelude::*;
 
@@ -25,19 +26,19 @@ impl Splats {
         if !rotation.coords.iter().chain(translation.iter()).all(|v| v.is_finite()) {
             return Err(Error::argument("the rotation or translation is not finite"));
         }
-        let matrix = rotation.to_rotation_matrix().into_inner() * scale;
+        let matrix = DMat3::from_cols_array_2d(&(rotation.to_rotation_matrix().into_inner() * scale).into());
+        let shift = DVec3::from_array((*translation).into());
         self.means.par_iter_mut().for_each(|mean| {
-            let moved = matrix * Vector3::from(mean.map(f64::from)) + translation;
-            *mean = [moved.x as f32, moved.y as f32, moved.z as f32];
+            *mean = (matrix * mean.as_dvec3() + shift).as_vec3();
         });
         let growth = scale.ln() as f32;
-        self.log_scales.par_iter_mut().flatten().for_each(|value| *value += growth);
+        self.log_scales.par_iter_mut().for_each(|value| *value += growth);
         if *rotation != UnitQuaternion::identity() {
             let turn = rotation.into_inner();
             self.rotations.par_iter_mut().for_each(|rotation| {
-                let [w, x, y, z] = rotation.map(f64::from);
+                let [w, x, y, z] = rotation.as_dvec4().to_array();
                 let turned = turn * Quaternion::new(w, x, y, z);
-                *rotation = [turned.w as f32, turned.i as f32, turned.j as f32, turned.k as f32];
+                *rotation = dvec4(turned.w, turned.i, turned.j, turned.k).as_vec4();
             });
             self.turn_harmonics(rotation);
         }

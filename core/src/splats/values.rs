@@ -1,10 +1,15 @@
 //! The splats as a structure of arrays.
 
+use glam::{Quat, Vec3, Vec4, vec4};
+
 use super::harmonics::sh_coefficients;
 use crate::error::{Error, ErrorKind, Result};
 
 /// A splat more transparent than this, even in its middle, is in no picture: one step of an 8-bit colour.
 pub const OPACITY_MIN: f64 = 1.0 / 255.0;
+
+/// No rotation, as [`Splats::rotations`] has it.
+pub(crate) const IDENTITY: Vec4 = vec4(1.0, 0.0, 0.0, 0.0);
 
 /// A Gaussian scene. All vectors have one entry per splat, except `sh`.
 ///
@@ -13,11 +18,13 @@ pub const OPACITY_MIN: f64 = 1.0 / 255.0;
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Splats {
     /// Centres, world units.
-    pub means: Vec<[f32; 3]>,
+    pub means: Vec<Vec3>,
     /// Natural logarithms of the standard deviations along the axes, world units.
-    pub log_scales: Vec<[f32; 3]>,
-    /// Quaternions w, x, y, z, splat-to-world; not necessarily of unit length.
-    pub rotations: Vec<[f32; 4]>,
+    pub log_scales: Vec<Vec3>,
+    /// Quaternions, splat-to-world, as (w, x, y, z): the vector's x is the quaternion's w. Not [`Quat`], which has w last and
+    /// is for unit quaternions: these are trained and so of any length, and files, the device and the arrays of the C and
+    /// the Python face have w first. [`Splats::rotation`] converts.
+    pub rotations: Vec<Vec4>,
     /// Logits of the opacities.
     pub opacities: Vec<f32>,
     /// Degree of the spherical harmonics, 0 to 3.
@@ -53,6 +60,15 @@ impl Splats {
         self.means.is_empty()
     }
 
+    /// The rotation of splat `i`, of unit length; the identity where the stored quaternion is zero.
+    ///
+    /// # Panics
+    /// If there is no splat `i`.
+    pub fn rotation(&self, i: usize) -> Quat {
+        let [w, x, y, z] = normalised(self.rotations[i]).to_array();
+        Quat::from_xyzw(x, y, z, w)
+    }
+
     /// Keeps the splats whose numbers satisfy `keep`, in their order.
     pub fn retain(&mut self, keep: impl Fn(usize) -> bool) {
         fn retain<T: Copy>(values: &mut Vec<T>, per_splat: usize, keep: impl Fn(usize) -> bool) {
@@ -77,9 +93,11 @@ impl Splats {
         let faintest = (OPACITY_MIN / (1.0 - OPACITY_MIN)).ln() as f32;
         let shown: Vec<bool> = (0..self.len())
             .map(|i| {
-                let geometry = self.means[i].iter().chain(&self.log_scales[i]).chain(&self.rotations[i]);
-                let mut values = geometry.chain(&self.sh[i * per_splat..(i + 1) * per_splat]);
-                self.opacities[i] >= faintest && values.all(|v| v.is_finite())
+                let finite = self.means[i].is_finite()
+                    && self.log_scales[i].is_finite()
+                    && self.rotations[i].is_finite()
+                    && self.sh[i * per_splat..(i + 1) * per_splat].iter().all(|v| v.is_finite());
+                self.opacities[i] >= faintest && finite
             })
             .collect();
         self.retain(|i| shown[i]);
@@ -112,9 +130,36 @@ impl Splats {
     }
 }
 
+/// The unit quaternion (w, x, y, z) of the same direction; what is of unit length to rounding is kept bit for bit. Zero
+/// becomes the identity.
+pub(super) fn normalised(q: Vec4) -> Vec4 {
+    let norm = q.as_dvec4().length();
+    if (norm - 1.0).abs() < 2e-7 {
+        return q;
+    }
+    if norm < 1e-20 {
+        return IDENTITY;
+    }
+    (q.as_dvec4() / norm).as_vec4()
+}
+
 #[cfg(test)]
 mod tests {
+    use glam::vec3;
+
     use super::super::test_scenes::random_splats;
+    use super::*;
+
+    #[test]
+    fn rotations_are_quaternions_with_w_first_of_any_length() {
+        let half = std::f32::consts::FRAC_1_SQRT_2;
+        let rotations = vec![vec4(3.0 * half, 0.0, 0.0, 3.0 * half), Vec4::ZERO];
+        let splats = Splats { rotations, ..Splats::default() };
+        // A quarter turn about z.
+        assert!((splats.rotation(0) * vec3(1.0, 0.0, 0.0) - vec3(0.0, 1.0, 0.0)).length() < 1e-6);
+        assert!(splats.rotation(0).is_normalized());
+        assert_eq!(splats.rotation(1), Quat::IDENTITY);
+    }
 
     #[test]
     fn invisible_splats_are_removed_and_the_others_keep_all_their_values() {

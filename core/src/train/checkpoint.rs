@@ -8,6 +8,8 @@ use std::fs::File;
 use std::io::{BufReader, BufWriter, Read, Write};
 use std::path::Path;
 
+use bytemuck::cast_slice_mut;
+use glam::{Vec3, Vec4};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
@@ -177,9 +179,9 @@ enum Array<'a> {
 fn arrays(state: &mut TrainState) -> Vec<Array<'_>> {
     let mut all = Vec::new();
     for splats in [&mut state.splats, &mut state.first_moments, &mut state.second_moments] {
-        all.push(Array::Floats(splats.means.as_flattened_mut()));
-        all.push(Array::Floats(splats.log_scales.as_flattened_mut()));
-        all.push(Array::Floats(splats.rotations.as_flattened_mut()));
+        all.push(Array::Floats(cast_slice_mut(&mut splats.means)));
+        all.push(Array::Floats(cast_slice_mut(&mut splats.log_scales)));
+        all.push(Array::Floats(cast_slice_mut(&mut splats.rotations)));
         all.push(Array::Floats(&mut splats.opacities));
         all.push(Array::Floats(&mut splats.sh));
     }
@@ -209,9 +211,9 @@ fn allocate(header: &Header) -> TrainState {
     let (n, exposures) = (header.splats as usize, header.exposures as usize);
     let counted = if header.statistics { n } else { 0 };
     let zero = Splats {
-        means: vec![[0.0; 3]; n],
-        log_scales: vec![[0.0; 3]; n],
-        rotations: vec![[0.0; 4]; n],
+        means: vec![Vec3::ZERO; n],
+        log_scales: vec![Vec3::ZERO; n],
+        rotations: vec![Vec4::ZERO; n],
         opacities: vec![0.0; n],
         sh_degree: header.sh_degree,
         sh: vec![0.0; n * sh_coefficients(header.sh_degree) * 3],

@@ -94,7 +94,6 @@ impl Dataset {
                 .hint("training needs pinhole pictures: undistort the model and its pictures first"));
             }
             let (fx, fy) = camera.focal();
-            let principal = camera.principal_point();
             let usable = |v: f64| v.is_finite() && v > 0.0;
             if !(image.pose.is_finite() && usable(fx) && usable(fy) && camera.width > 0 && camera.height > 0)
             {
@@ -103,17 +102,7 @@ impl Dataset {
                     format!("the pose or camera of image {} is not finite or has no size", image.name),
                 ));
             }
-            let rotation = image.pose.rotation_matrix();
-            let view = View {
-                rotation: std::array::from_fn(|r| std::array::from_fn(|c| rotation[(r, c)])),
-                translation: image.pose.translation.into(),
-                fx,
-                fy,
-                cx: principal.x,
-                cy: principal.y,
-                width: camera.width,
-                height: camera.height,
-            };
+            let view = View::new(camera, &image.pose);
             match find_picture(images, &image.name)? {
                 Some(path) => {
                     views.push((id, DatasetView { name: image.name.clone(), path, view, mask: None }))
@@ -217,7 +206,7 @@ impl Dataset {
 
     /// The camera of view `index`, its picture averaged down to a long side of at most `max_side` pixels.
     pub fn view_at(&self, index: usize, max_side: Option<u32>) -> View {
-        scaled_view(&self.views[index].view, max_side)
+        self.views[index].view.scaled(max_side)
     }
 
     /// The picture of view `index` at the size of [`Dataset::view_at`].
@@ -264,7 +253,7 @@ impl Dataset {
         let mut depths = vec![Vec::new(); self.views.len()];
         for point in &self.points {
             for &v in &point.views {
-                let depth = depth(&self.views[v as usize].view, &point.position);
+                let depth = self.views[v as usize].view.to_camera(&point.position).z;
                 if depth > 0.0 {
                     depths[v as usize].push(depth);
                 }
@@ -274,38 +263,11 @@ impl Dataset {
         if let Some(scale) = median(&mut medians) {
             return scale;
         }
-        let centres: Vec<Vector3<f64>> = self.train.iter().map(|&v| centre(&self.views[v].view)).collect();
+        let centres: Vec<Vector3<f64>> = self.train.iter().map(|&v| self.views[v].view.centre()).collect();
         let mean = centres.iter().sum::<Vector3<f64>>() / centres.len() as f64;
         let mut distances: Vec<f64> = centres.iter().map(|c| (c - mean).norm()).collect();
         median(&mut distances).filter(|d| *d > 0.0).unwrap_or(1.0)
     }
-}
-
-/// The camera of the picture averaged down to a long side of at most `max_side` pixels.
-pub(crate) fn scaled_view(view: &View, max_side: Option<u32>) -> View {
-    let long = view.width.max(view.height);
-    let k = max_side.map_or(1.0, |side| (f64::from(side) / f64::from(long)).min(1.0));
-    let scaled = |v: u32| ((f64::from(v) * k).round_ties_even() as u32).max(1);
-    let (width, height) = (scaled(view.width), scaled(view.height));
-    let (sx, sy) = (f64::from(width) / f64::from(view.width), f64::from(height) / f64::from(view.height));
-    View { width, height, fx: view.fx * sx, cx: view.cx * sx, fy: view.fy * sy, cy: view.cy * sy, ..*view }
-}
-
-/// The camera centre, world.
-pub(crate) fn centre(view: &View) -> Vector3<f64> {
-    let (r, t) = (&view.rotation, &view.translation);
-    Vector3::from_fn(|c, _| -(r[0][c] * t[0] + r[1][c] * t[1] + r[2][c] * t[2]))
-}
-
-/// A world point in camera coordinates.
-pub(crate) fn to_camera(view: &View, p: &Vector3<f64>) -> Vector3<f64> {
-    let (r, t) = (&view.rotation, &view.translation);
-    Vector3::from_fn(|k, _| r[k][0] * p.x + r[k][1] * p.y + r[k][2] * p.z + t[k])
-}
-
-/// Camera depth of a world point.
-fn depth(view: &View, p: &Vector3<f64>) -> f64 {
-    to_camera(view, p).z
 }
 
 fn bytes_of(v: &Vector3<f64>) -> [u8; 24] {
@@ -403,7 +365,7 @@ pub(crate) mod tests {
         assert_eq!((small.width, small.height), (17, 13));
         assert!((small.fx / 17.0 - full.fx / 40.0).abs() < 1e-12);
         assert!((small.cy / 13.0 - full.cy / 30.0).abs() < 1e-12);
-        assert!((to_camera(&full, &centre(&full))).norm() < 1e-12);
+        assert!(full.to_camera(&full.centre()).norm() < 1e-12);
     }
 
     #[test]

@@ -7,6 +7,8 @@
 //! Where they go is sampled by how much of the pictures' error each Gaussian carries (the blending weight times the
 //! error of the pixel, summed; as in Rota Bulò et al., ECCV 2024), so that detail is added where it is missing.
 
+use glam::Vec3;
+
 use crate::random::Random;
 use crate::raster::{DensityStatistics, SplatEdit};
 
@@ -59,8 +61,8 @@ pub(crate) fn edits(statistics: &DensityStatistics, plan: &DensityPlan) -> Vec<S
         let edit = |destination| SplatEdit {
             destination,
             source,
-            mean_offset: [0.0; 3],
-            log_scale_offset: [factor.ln() as f32; 3],
+            mean_offset: Vec3::ZERO,
+            log_scale_offset: Vec3::splat(factor.ln() as f32),
             opacity: (new_opacity / (1.0 - new_opacity)).ln() as f32,
         };
         edits.push(edit(source));
@@ -145,7 +147,7 @@ mod tests {
         let n = opacities.len();
         DensityStatistics {
             opacities: opacities.iter().map(|o| (o / (1.0 - o)).ln() as f32).collect(),
-            log_scales: vec![[0.0; 3]; n],
+            log_scales: vec![Vec3::ZERO; n],
             gradient: vec![0.0; n],
             error: error.to_vec(),
             visible: vec![1; n],

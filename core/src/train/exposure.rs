@@ -48,16 +48,19 @@ pub(crate) fn bake(splats: &mut Splats, m: &[f32; 12]) {
 
 #[cfg(test)]
 mod tests {
+    use glam::Vec3;
+
     use super::*;
+    use crate::splats::IDENTITY as NO_ROTATION;
 
     #[test]
     fn baked_colours_are_the_exposed_ones() {
         let m: [f32; 12] = [0.9, 0.1, -0.05, 0.02, 0.0, 1.1, 0.1, -0.03, 0.05, 0.0, 0.8, 0.1];
         let sh: Vec<f32> = (0..12).map(|i| (i as f32 * 0.7).sin() * 0.5).collect();
         let mut splats = Splats {
-            means: vec![[0.0; 3]],
-            log_scales: vec![[0.0; 3]],
-            rotations: vec![[1.0, 0.0, 0.0, 0.0]],
+            means: vec![Vec3::ZERO],
+            log_scales: vec![Vec3::ZERO],
+            rotations: vec![NO_ROTATION],
             opacities: vec![0.0],
             sh_degree: 1,
             sh: sh.clone(),

@@ -1,16 +1,17 @@
 //! The Gaussians at the start: one per seed point, as large as the gap to its neighbours.
 
+use glam::{DVec3, Vec3};
 use nalgebra::Vector3;
 use rayon::prelude::*;
 
-use super::dataset::{Dataset, centre};
+use super::dataset::Dataset;
 use super::options::TrainOptions;
 use super::stereo;
 use crate::control::Control;
 use crate::error::{Error, ErrorKind, Result};
 use crate::neighbours::Neighbours;
 use crate::random::{Random, hash};
-use crate::splats::{SH_C0, Splats, sh_coefficients};
+use crate::splats::{IDENTITY, SH_C0, Splats, sh_coefficients};
 
 /// A point that becomes a Gaussian.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -42,7 +43,7 @@ pub(crate) fn splats(
         seeds.extend(dense);
     }
     keep(&mut seeds, cap, options.seed);
-    let centres: Vec<Vector3<f64>> = dataset.train.iter().map(|&i| centre(&dataset.views[i].view)).collect();
+    let centres: Vec<Vector3<f64>> = dataset.train.iter().map(|&i| dataset.views[i].view.centre()).collect();
     Ok(from_seeds(&seeds, &centres, options))
 }
 
@@ -88,9 +89,9 @@ fn from_seeds(seeds: &[Seed], centres: &[Vector3<f64>], options: &TrainOptions) 
     let coefficients = sh_coefficients(options.sh_degree) * 3;
     let mut splats = Splats::with_capacity(seeds.len(), options.sh_degree);
     for (seed, scale) in seeds.iter().zip(&scales) {
-        splats.means.push([seed.position.x as f32, seed.position.y as f32, seed.position.z as f32]);
-        splats.log_scales.push([scale.ln() as f32; 3]);
-        splats.rotations.push([1.0, 0.0, 0.0, 0.0]);
+        splats.means.push(DVec3::from_array(seed.position.into()).as_vec3());
+        splats.log_scales.push(Vec3::splat(scale.ln() as f32));
+        splats.rotations.push(IDENTITY);
         splats.opacities.push(logit);
         splats.sh.extend(seed.rgb.map(|v| (v - 0.5) / SH_C0));
         splats.sh.resize(splats.means.len() * coefficients, 0.0);

@@ -57,7 +57,6 @@ mod tests;
 mod trainer;
 
 pub use dataset::{Dataset, DatasetView, SeedPoint};
-pub(crate) use dataset::{centre, scaled_view, to_camera};
 pub use evaluate::{Evaluation, ViewScore, evaluate_splats, psnr, ssim};
 pub use options::{TrainOptions, Tuning};
 pub use picture::Picture;

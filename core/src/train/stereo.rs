@@ -33,7 +33,7 @@ mod sweep;
 use nalgebra::Vector3;
 use rayon::prelude::*;
 
-use super::dataset::{Dataset, centre, scaled_view, to_camera};
+use super::dataset::Dataset;
 use super::initialise::Seed;
 use crate::control::Control;
 use crate::error::Result;
@@ -140,7 +140,7 @@ fn frame(dataset: &Dataset, index: usize) -> Result<Frame> {
     let rgb: Vec<[f32; 3]> = pixels.clone().map(|p| [p[0], p[1], p[2]]).collect();
     let grey = rgb.iter().map(|c| 0.299 * c[0] + 0.587 * c[1] + 0.114 * c[2]).collect();
     let alpha = (picture.channels == 4).then(|| pixels.map(|p| p[3]).collect());
-    Ok(Frame { view: scaled_view(&dataset.views[index].view, Some(SIDE)), rgb, grey, alpha })
+    Ok(Frame { view: dataset.view_at(index, Some(SIDE)), rgb, grey, alpha })
 }
 
 /// For every reference the best others to compare it with: many common points, seen under an angle that is large enough
@@ -151,7 +151,7 @@ fn neighbours(dataset: &Dataset, references: &[usize]) -> Vec<Vec<usize>> {
     for (k, &i) in references.iter().enumerate() {
         place[i] = k;
     }
-    let centres: Vec<Vector3<f64>> = references.iter().map(|&i| centre(&dataset.views[i].view)).collect();
+    let centres: Vec<Vector3<f64>> = references.iter().map(|&i| dataset.views[i].view.centre()).collect();
     let mut scores = vec![0.0f64; count * count];
     for point in &dataset.points {
         let seen: Vec<usize> =
@@ -182,7 +182,7 @@ fn depth_ranges(dataset: &Dataset, references: &[usize]) -> Vec<Option<(f64, f64
     let mut depths = vec![Vec::new(); dataset.views.len()];
     for point in &dataset.points {
         for &v in &point.views {
-            let z = to_camera(&dataset.views[v as usize].view, &point.position).z;
+            let z = dataset.views[v as usize].view.to_camera(&point.position).z;
             if z > 0.0 {
                 depths[v as usize].push(z);
             }
@@ -285,24 +285,13 @@ fn cover(frames: &[Frame], maps: &[Option<DepthMap>], known: &[Seed], found: &[S
 /// The world point at depth `z` behind the centre of a pixel.
 fn unproject(view: &View, pixel: usize, z: f64) -> Vector3<f64> {
     let (column, row) = (pixel % view.width as usize, pixel / view.width as usize);
-    let camera = Vector3::new(
-        (column as f64 + 0.5 - view.cx) / view.fx * z,
-        (row as f64 + 0.5 - view.cy) / view.fy * z,
-        z,
-    ) - Vector3::from(view.translation);
-    let r = &view.rotation;
-    Vector3::from_fn(|c, _| r[0][c] * camera.x + r[1][c] * camera.y + r[2][c] * camera.z)
+    view.unproject(column as f64 + 0.5, row as f64 + 0.5, z)
 }
 
 /// The pixel that shows a world point, and its depth there.
 fn project(view: &View, point: &Vector3<f64>) -> Option<(usize, f64)> {
-    let p = to_camera(view, point);
-    if p.z <= 0.0 {
-        return None;
-    }
-    let (x, y) = (view.fx * p.x / p.z + view.cx, view.fy * p.y / p.z + view.cy);
-    let inside = x >= 0.0 && y >= 0.0 && x < f64::from(view.width) && y < f64::from(view.height);
-    inside.then(|| (y as usize * view.width as usize + x as usize, p.z))
+    let (x, y, depth) = view.project(point)?;
+    Some((view.pixel(x, y)?, depth))
 }
 
 #[cfg(test)]

@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use glam::{DVec3, Vec3, vec4};
 use nalgebra::Vector3;
 
 use super::*;
@@ -21,9 +22,10 @@ fn scene() -> Splats {
     let mut splats = Splats::with_capacity(400, 0);
     for _ in 0..400 {
         let direction = Vector3::from_fn(|_, _| random.normal()).normalize();
-        splats.means.push(direction.map(|v| v as f32).into());
-        splats.log_scales.push(std::array::from_fn(|_| (0.06 + 0.06 * random.uniform() as f32).ln()));
-        splats.rotations.push([1.0, 0.3, -0.2, 0.1]);
+        splats.means.push(DVec3::from_array(direction.into()).as_vec3());
+        let scales = std::array::from_fn(|_| (0.06 + 0.06 * random.uniform() as f32).ln());
+        splats.log_scales.push(Vec3::from_array(scales));
+        splats.rotations.push(vec4(1.0, 0.3, -0.2, 0.1));
         splats.opacities.push(3.0);
         let colour = |phase: f64| 0.5 + 0.4 * (3.0 * direction.x + 4.0 * direction.y + phase).sin();
         splats.sh.extend([0.0, 2.0, 4.0].map(|p| (colour(p) as f32 - 0.5) / SH_C0));
@@ -48,7 +50,7 @@ fn capture(folder: &Path, exposure: impl Fn(u32) -> f32, alpha: bool) -> SparseM
     }
     for k in (0..truth.len()).step_by(4) {
         let track = (1..=10).map(|i| (i, 0)).collect();
-        let xyz = Vector3::from(truth.means[k]).map(f64::from);
+        let xyz = Vector3::from(truth.means[k].as_dvec3().to_array());
         model.points.insert(k as u64 + 1, Point3D { xyz, rgb: [128; 3], error: 0.5, track });
     }
     for image in model.images.values() {

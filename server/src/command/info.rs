@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 use libreconstruct::camera::SparseModel;
+use libreconstruct::glam::Vec3;
 use libreconstruct::splats::Splats;
 use libreconstruct::video::probe;
 use libreconstruct::{Error, Result};
@@ -34,13 +35,8 @@ impl Arguments {
 
     fn scene(&self, context: &Context<'_>) -> Result<()> {
         let splats = Splats::read(&self.path)?;
-        let (mut low, mut high) = ([f32::MAX; 3], [f32::MIN; 3]);
-        for mean in &splats.means {
-            for k in 0..3 {
-                low[k] = low[k].min(mean[k]);
-                high[k] = high[k].max(mean[k]);
-            }
-        }
+        let low = splats.means.iter().copied().fold(Vec3::MAX, Vec3::min).to_array();
+        let high = splats.means.iter().copied().fold(Vec3::MIN, Vec3::max).to_array();
         let size = std::fs::metadata(&self.path).map_or(0, |m| m.len());
         let value = serde_json::json!({
             "kind": "scene", "splats": splats.len(), "sh_degree": splats.sh_degree,

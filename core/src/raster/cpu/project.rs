@@ -69,8 +69,9 @@ impl<T: Scalar> Camera<T> {
     /// # Errors
     /// [`ErrorKind::InvalidArgument`] if the view cannot take a picture.
     pub(super) fn new(view: &View) -> Result<Self> {
-        let numbers = view.rotation.iter().flatten().chain(&view.translation);
-        let finite = numbers.chain([&view.fx, &view.fy, &view.cx, &view.cy]).all(|v| v.is_finite());
+        let lens = [view.fx, view.fy, view.cx, view.cy];
+        let finite =
+            view.rotation.is_finite() && view.translation.is_finite() && lens.iter().all(|v| v.is_finite());
         if !finite || view.fx <= 0.0 || view.fy <= 0.0 {
             return Err(Error::argument(format!("the view is no pinhole camera: {view:?}")));
         }
@@ -81,18 +82,17 @@ impl<T: Scalar> Camera<T> {
             ))
             .hint("both sides must be 1 to 32768"));
         }
-        let (r, t) = (view.rotation, view.translation);
-        let centre = [0, 1, 2].map(|i| T::of(-(r[0][i] * t[0] + r[1][i] * t[1] + r[2][i] * t[2])));
+        let centre: [f64; 3] = view.centre().into();
         Ok(Self {
-            rotation: r.map(|row| row.map(T::of)),
-            translation: t.map(T::of),
+            rotation: [0, 1, 2].map(|i| view.rotation.row(i).to_array().map(T::of)),
+            translation: view.translation.to_array().map(T::of),
             fx: T::of(view.fx),
             fy: T::of(view.fy),
             cx: T::of(view.cx),
             cy: T::of(view.cy),
             limit_x: T::of(1.3 * 0.5 * f64::from(view.width) / view.fx),
             limit_y: T::of(1.3 * 0.5 * f64::from(view.height) / view.fy),
-            centre,
+            centre: centre.map(T::of),
             width: view.width,
             height: view.height,
             tiles_x: view.width.div_ceil(TILE),

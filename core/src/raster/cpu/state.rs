@@ -3,6 +3,8 @@
 //! A splat's geometry is one packed record, its spherical harmonics one contiguous run, so that the optimiser streams
 //! over both; the moments have the same shapes.
 
+use glam::{Vec3, vec3, vec4};
+
 use super::scalar::Scalar;
 use crate::error::{Error, ErrorKind, Result};
 use crate::raster::{DensityStatistics, Target, TrainState};
@@ -21,6 +23,11 @@ pub(super) const GEOMETRY: usize = 12;
 
 /// All parameters of a splat but its colour.
 pub(super) type Geometry<T> = [T; GEOMETRY];
+
+/// Three values of a record, from `at` on.
+fn three<T: Scalar>(g: &Geometry<T>, at: usize) -> Vec3 {
+    vec3(g[at].f32(), g[at + 1].f32(), g[at + 2].f32())
+}
 
 /// Values in the shape of the parameters: the parameters themselves, a moment, a gradient.
 #[derive(Debug, Clone, Default)]
@@ -44,9 +51,10 @@ impl<T: Scalar> Parameters<T> {
         let of = T::of_f32;
         let geometry = (0..splats.len())
             .map(|i| {
-                let (m, q, s) = (splats.means[i], splats.rotations[i], splats.log_scales[i]);
-                let o = splats.opacities[i];
-                [m[0], m[1], m[2], o, q[0], q[1], q[2], q[3], s[0], s[1], s[2], 0.0].map(of)
+                let [mx, my, mz] = splats.means[i].to_array();
+                let [w, x, y, z] = splats.rotations[i].to_array();
+                let [sx, sy, sz] = splats.log_scales[i].to_array();
+                [mx, my, mz, splats.opacities[i], w, x, y, z, sx, sy, sz, 0.0].map(of)
             })
             .collect();
         Self { geometry, sh: splats.sh.iter().map(|&v| of(v)).collect() }
@@ -54,14 +62,13 @@ impl<T: Scalar> Parameters<T> {
 
     /// As the arrays of the seam.
     pub(super) fn store(&self, sh_degree: u32, antialiased: bool) -> Splats {
-        let three = |g: &Geometry<T>, at: usize| [g[at].f32(), g[at + 1].f32(), g[at + 2].f32()];
         Splats {
             means: self.geometry.iter().map(|g| three(g, MEAN)).collect(),
             log_scales: self.geometry.iter().map(|g| three(g, SCALE)).collect(),
             rotations: self
                 .geometry
                 .iter()
-                .map(|g| [g[4].f32(), g[5].f32(), g[6].f32(), g[7].f32()])
+                .map(|g| vec4(g[4].f32(), g[5].f32(), g[6].f32(), g[7].f32()))
                 .collect(),
             opacities: self.geometry.iter().map(|g| g[OPACITY].f32()).collect(),
             sh_degree,
@@ -217,7 +224,7 @@ impl<T: Scalar> Scene<T> {
         let geometry = &self.parameters.geometry;
         DensityStatistics {
             opacities: geometry.iter().map(|g| g[OPACITY].f32()).collect(),
-            log_scales: geometry.iter().map(|g| [g[8].f32(), g[9].f32(), g[10].f32()]).collect(),
+            log_scales: geometry.iter().map(|g| three(g, SCALE)).collect(),
             gradient: self.gathered.iter().map(|g| g.gradient.f32()).collect(),
             error: self.gathered.iter().map(|g| g.error.f32()).collect(),
             visible: self.gathered.iter().map(|g| g.visible).collect(),

@@ -1,5 +1,7 @@
 //! Edits of density control: copies of splats with an offset, in place of others or past the end.
 
+use glam::Vec4;
+
 use super::device::Gpu;
 use super::kernels::{GROUP, Kernels, PAGE};
 use super::recorder::{Groups, Recorder};
@@ -15,8 +17,8 @@ const CHUNK: usize = (PAGE / 2) as usize;
 #[repr(C)]
 struct EditRecord {
     splats: [u32; 4],
-    mean_offset: [f32; 4],
-    scale_offset: [f32; 4],
+    mean_offset: Vec4,
+    scale_offset: Vec4,
 }
 
 /// Length of the scene after the edits.
@@ -61,13 +63,10 @@ pub(super) fn apply(
     for edits in edits.chunks(CHUNK) {
         let records: Vec<EditRecord> = edits
             .iter()
-            .map(|e| {
-                let ([x, y, z], [a, b, c]) = (e.mean_offset, e.log_scale_offset);
-                EditRecord {
-                    splats: [e.destination, e.source, 0, 0],
-                    mean_offset: [x, y, z, 0.0],
-                    scale_offset: [a, b, c, e.opacity],
-                }
+            .map(|e| EditRecord {
+                splats: [e.destination, e.source, 0, 0],
+                mean_offset: e.mean_offset.extend(0.0),
+                scale_offset: e.log_scale_offset.extend(e.opacity),
             })
             .collect();
         let buffer = gpu.buffer("edits", size_of_val(records.as_slice()) as u64)?;

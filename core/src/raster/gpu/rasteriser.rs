@@ -235,7 +235,7 @@ impl GpuRasteriser {
                 self.scene.sh_degree
             )));
         }
-        let numbers = view.rotation.iter().flatten().chain(&view.translation);
+        let numbers = view.rotation.as_ref().iter().chain(view.translation.as_ref());
         let finite = numbers.chain([&view.fx, &view.fy, &view.cx, &view.cy]).all(|v| v.is_finite());
         if !finite || view.fx <= 0.0 || view.fy <= 0.0 {
             return Err(Error::argument(format!("the view is no pinhole camera: {view:?}")));

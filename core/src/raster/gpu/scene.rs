@@ -4,6 +4,8 @@
 //! needs no large buffer. Within a page 256 splats lie together, plane by plane (a plane is one vec4 per splat): a
 //! workgroup reads one run of memory, its threads next to each other.
 
+use glam::Vec4;
+
 use super::device::Gpu;
 use super::kernels::{GROUP, PAGE};
 use super::recorder::Recorder;
@@ -57,10 +59,9 @@ fn pack(splats: &Splats, range: std::ops::Range<usize>, planes: usize, first: us
     let stride = sh_coefficients(splats.sh_degree) * 3;
     for (i, splat) in range.enumerate() {
         let at = |plane: usize| (((i / LANES) * planes + first + plane) * LANES + i % LANES) * 4;
-        let (m, s) = (splats.means[splat], splats.log_scales[splat]);
-        out[at(0)..at(0) + 4].copy_from_slice(&[m[0], m[1], m[2], splats.opacities[splat]]);
-        out[at(1)..at(1) + 4].copy_from_slice(&splats.rotations[splat]);
-        out[at(2)..at(2) + 3].copy_from_slice(&s);
+        splats.means[splat].extend(splats.opacities[splat]).write_to_slice(&mut out[at(0)..]);
+        splats.rotations[splat].write_to_slice(&mut out[at(1)..]);
+        splats.log_scales[splat].write_to_slice(&mut out[at(2)..]);
         for (k, four) in splats.sh[splat * stride..(splat + 1) * stride].chunks(4).enumerate() {
             let plane = at(GEOMETRY_PLANES + k);
             out[plane..plane + four.len()].copy_from_slice(four);
@@ -73,13 +74,11 @@ pub(super) fn unpack(data: &[f32], count: usize, planes: usize, first: usize, sp
     let stride = sh_coefficients(splats.sh_degree) * 3;
     for i in 0..count {
         let at = |plane: usize| (((i / LANES) * planes + first + plane) * LANES + i % LANES) * 4;
-        let four = |plane: usize| [0, 1, 2, 3].map(|k| data[at(plane) + k]);
-        let [x, y, z, opacity] = four(0);
-        let [s0, s1, s2, _] = four(2);
-        splats.means.push([x, y, z]);
-        splats.opacities.push(opacity);
+        let four = |plane: usize| Vec4::from_slice(&data[at(plane)..]);
+        splats.means.push(four(0).truncate());
+        splats.opacities.push(four(0).w);
         splats.rotations.push(four(1));
-        splats.log_scales.push([s0, s1, s2]);
+        splats.log_scales.push(four(2).truncate());
         for start in (0..stride).step_by(4) {
             let plane = at(GEOMETRY_PLANES + start / 4);
             splats.sh.extend_from_slice(&data[plane..plane + 4.min(stride - start)]);

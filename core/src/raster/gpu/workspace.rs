@@ -1,6 +1,8 @@
 //! Buffers that hold one view's intermediate results. Their contents do not outlive a step, so they are replaced by
 //! larger ones without copying.
 
+use glam::{DVec3, Vec4, dvec4};
+
 use super::device::Gpu;
 use super::kernels::{GROUP, PAGE, SLOT, SORT_BLOCK, SUMS};
 use super::recorder::Recorder;
@@ -35,24 +37,23 @@ const INDIRECTS: u64 = 6;
 #[derive(Debug, Clone, Copy, bytemuck::Pod, bytemuck::Zeroable)]
 #[repr(C)]
 pub(super) struct ViewUniform {
-    rows: [[f32; 4]; 3],
-    focal: [f32; 4],
-    limit: [f32; 4],
-    position: [f32; 4],
+    rows: [Vec4; 3],
+    focal: Vec4,
+    limit: Vec4,
+    position: Vec4,
     size: [u32; 4],
     scene: [u32; 4],
 }
 
 impl ViewUniform {
     pub(super) fn new(view: &View, splats: u32, sh_degree: u32, room: u32) -> Self {
-        let (r, t) = (view.rotation, view.translation);
-        let position = [0, 1, 2].map(|i| -(r[0][i] * t[0] + r[1][i] * t[1] + r[2][i] * t[2]) as f32);
-        let limit = |side: u32, focal: f64| (1.3 * 0.5 * f64::from(side) / focal) as f32;
+        let centre: [f64; 3] = view.centre().into();
+        let limit = |side: u32, focal: f64| 1.3 * 0.5 * f64::from(side) / focal;
         Self {
-            rows: [0, 1, 2].map(|i| [r[i][0] as f32, r[i][1] as f32, r[i][2] as f32, t[i] as f32]),
-            focal: [view.fx as f32, view.fy as f32, view.cx as f32, view.cy as f32],
-            limit: [limit(view.width, view.fx), limit(view.height, view.fy), 0.0, 0.0],
-            position: [position[0], position[1], position[2], 0.0],
+            rows: [0, 1, 2].map(|i| view.rotation.row(i).extend(view.translation[i]).as_vec4()),
+            focal: dvec4(view.fx, view.fy, view.cx, view.cy).as_vec4(),
+            limit: dvec4(limit(view.width, view.fx), limit(view.height, view.fy), 0.0, 0.0).as_vec4(),
+            position: DVec3::from(centre).extend(0.0).as_vec4(),
             size: [view.width, view.height, view.width.div_ceil(TILE), view.height.div_ceil(TILE)],
             scene: [splats, sh_degree, room, 0],
         }

@@ -3,11 +3,13 @@
 //! Element `chunk` holds the ranges of position, log scale and (in newer files) colour of 256 splats each, `vertex` four
 //! packed words per splat, `sh` (where there is one) a byte per further colour coefficient. Read only.
 
+use glam::{DVec4, Vec4};
+
 use super::header::{Element, PlyReader};
-use super::{MIN_LOG_SCALE, degree_of, normalised};
+use super::{MIN_LOG_SCALE, degree_of};
 use crate::error::Result;
 use crate::splats::harmonics::{SH_C0, sh_coefficients};
-use crate::splats::values::Splats;
+use crate::splats::values::{Splats, normalised};
 
 const SPLATS_PER_CHUNK: usize = 256;
 const RANGES: [&str; 12] = [
@@ -69,8 +71,9 @@ pub(super) fn read(reader: &mut PlyReader, chunk: &Element) -> Result<Splats> {
                 (low + (high - low) * fractions[k]) as f32
             })
         };
-        splats.means.push(blend(unpack_11_10_11(position as u32), 0));
-        splats.log_scales.push(blend(unpack_11_10_11(scale as u32), 6).map(|v| v.max(MIN_LOG_SCALE)));
+        splats.means.push(blend(unpack_11_10_11(position as u32), 0).into());
+        let log_scales = blend(unpack_11_10_11(scale as u32), 6).map(|v| v.max(MIN_LOG_SCALE));
+        splats.log_scales.push(log_scales.into());
         splats.rotations.push(unpack_rotation(rotation as u32));
         let [r, g, b, a] = (colour as u32).to_be_bytes();
         colours.push(blend([r, g, b].map(|v| f64::from(v) / 255.0), 12).map(|v| (v - 0.5) / SH_C0));
@@ -106,7 +109,7 @@ fn unpack_11_10_11(word: u32) -> [f64; 3] {
 }
 
 /// Two bits name the largest of w, x, y, z; the other three follow in 10 bits each, from -1/√2 to 1/√2.
-fn unpack_rotation(word: u32) -> [f32; 4] {
+fn unpack_rotation(word: u32) -> Vec4 {
     let largest = (word >> 30) as usize;
     let mut others = [20, 10, 0]
         .map(|shift| (f64::from(word >> shift & 1023) / 1023.0 - 0.5) * std::f64::consts::SQRT_2)
@@ -120,5 +123,5 @@ fn unpack_rotation(word: u32) -> [f32; 4] {
         }
     }
     q[largest] = (1.0 - squares).max(0.0).sqrt();
-    normalised(q.map(|v| v as f32))
+    normalised(DVec4::from(q).as_vec4())
 }

@@ -1,5 +1,7 @@
 use std::fs;
 
+use glam::{Vec3, vec3, vec4};
+
 use super::super::test_scenes::random_splats;
 use super::*;
 use crate::error::ErrorKind;
@@ -40,9 +42,9 @@ fn what_was_written_is_read_back_bit_for_bit() {
 #[test]
 fn one_splat_has_exactly_these_bytes() {
     let splats = Splats {
-        means: vec![[1.0, 2.0, 3.0]],
-        log_scales: vec![[-1.0, -2.0, -3.0]],
-        rotations: vec![[0.0, 0.0, 2.0, 0.0]],
+        means: vec![vec3(1.0, 2.0, 3.0)],
+        log_scales: vec![vec3(-1.0, -2.0, -3.0)],
+        rotations: vec![vec4(0.0, 0.0, 2.0, 0.0)],
         opacities: vec![0.5],
         sh_degree: 1,
         sh: (0..12).map(|v| v as f32).collect(),
@@ -136,9 +138,9 @@ fn a_scene_in_any_layout_is_read() {
     let little = [header("binary_little_endian").into_bytes(), encode(false)].concat();
     let big = [header("binary_big_endian").into_bytes(), encode(true)].concat();
     let expected = Splats {
-        means: vec![[1.5, 2.5, -3.0], [-1.5, 0.0, 7.0]],
-        log_scales: vec![[-5.0, -6.5, MIN_LOG_SCALE], [-5.0, 0.0, 0.0]],
-        rotations: vec![[0.0, 0.0, 0.0, 1.0], [1.0, 0.0, 0.0, 0.0]],
+        means: vec![vec3(1.5, 2.5, -3.0), vec3(-1.5, 0.0, 7.0)],
+        log_scales: vec![vec3(-5.0, -6.5, MIN_LOG_SCALE), vec3(-5.0, 0.0, 0.0)],
+        rotations: vec![vec4(0.0, 0.0, 0.0, 1.0), vec4(1.0, 0.0, 0.0, 0.0)],
         opacities: vec![MAX_LOGIT, -MAX_LOGIT],
         sh_degree: 0,
         sh: vec![0.1, 0.2, 0.3, 0.1, 0.2, 0.3],
@@ -244,12 +246,13 @@ fn a_packed_scene_is_read() {
     bytes.extend([128; 9]);
     let splats = read_bytes(&bytes).unwrap();
     assert_eq!((splats.len(), splats.sh_degree), (2, 1));
-    assert_eq!(splats.means, [[-1.0, 0.0, 5.0], [1.0, 2.0, 6.0]]);
-    assert_eq!(splats.log_scales, [[-4.0; 3], [-8.0; 3]]);
+    assert_eq!(splats.means, [vec3(-1.0, 0.0, 5.0), vec3(1.0, 2.0, 6.0)]);
+    assert_eq!(splats.log_scales, [Vec3::splat(-4.0), Vec3::splat(-8.0)]);
     // All three at -1/√2 are too long together: the largest is 0 and the others are normalised.
     let third = 1.0 / 3f32.sqrt();
     let expected = [[-third, 0.0, -third, -third], [1.0 / 3f32.sqrt(), -third, -third, 0.0]];
-    for (q, expected) in splats.rotations.iter().flatten().zip(expected.as_flattened()) {
+    for (q, expected) in bytemuck::cast_slice::<_, f32>(&splats.rotations).iter().zip(expected.as_flattened())
+    {
         assert!((q - expected).abs() < 1e-6, "{:?}", splats.rotations);
     }
     let near = |value: f32, expected: f32| assert!((value - expected).abs() < 1e-4, "{value} {expected}");

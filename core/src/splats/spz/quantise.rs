@@ -3,13 +3,13 @@
 
 use std::f32::consts::FRAC_1_SQRT_2;
 
+use glam::{Vec3, vec3, vec4};
 use rayon::prelude::*;
 
 use super::SpzFrame;
 use super::container::{Header, Packed};
 use crate::splats::harmonics::sh_coefficients;
-use crate::splats::ply::normalised;
-use crate::splats::values::Splats;
+use crate::splats::values::{Splats, normalised};
 
 /// Largest position in units of the last fractional bit.
 const MAX_FIXED: f32 = 8_388_607.0;
@@ -29,11 +29,10 @@ const SH_SIGNS: [f32; 15] = {
 
 /// As many bits as the extent leaves room for, 16 at most. A few splats far away must not spoil the others: down to the
 /// usual 12 bits all must fit, below that 999 of 1000.
-pub(super) fn fractional_bits(means: &[[f32; 3]]) -> u32 {
-    let reach = |mean: &[f32; 3]| mean.iter().fold(0.0f32, |max, v| max.max(v.abs()));
+pub(super) fn fractional_bits(means: &[Vec3]) -> u32 {
     let fit = |bits: u32| {
         let limit = MAX_FIXED / (1u32 << bits) as f32;
-        means.par_iter().filter(|mean| reach(mean) <= limit).count()
+        means.par_iter().filter(|mean| mean.abs().max_element() <= limit).count()
     };
     (0..=MAX_FRACTIONAL_BITS)
         .rev()
@@ -74,11 +73,11 @@ pub(super) fn encode(splats: &Splats, header: &Header, frame: SpzFrame) -> [Vec<
     let unit = (1u32 << header.fractional_bits) as f32;
     // By how much a splat must come nearer to be in range.
     let pull = |i: usize| {
-        let reach = splats.means[i].iter().fold(0.0f32, |max, v| max.max(v.abs())) * unit;
+        let reach = splats.means[i].abs().max_element() * unit;
         if reach > MAX_FIXED { MAX_FIXED / reach } else { 1.0 }
     };
     let positions = fill(count, strides[0], |i, out| {
-        let ([x, y, z], pull) = (splats.means[i], pull(i));
+        let ([x, y, z], pull) = (splats.means[i].to_array(), pull(i));
         for (value, bytes) in [x, sign * y, sign * z].into_iter().zip(out.chunks_exact_mut(3)) {
             let fixed = (value * pull * unit).round().clamp(-MAX_FIXED, MAX_FIXED) as i32;
             bytes.copy_from_slice(&fixed.to_le_bytes()[..3]);
@@ -94,12 +93,12 @@ pub(super) fn encode(splats: &Splats, header: &Header, frame: SpzFrame) -> [Vec<
     });
     let scales = fill(count, strides[3], |i, out| {
         let shrink = pull(i).ln();
-        for (value, byte) in splats.log_scales[i].iter().zip(out) {
+        for (value, byte) in splats.log_scales[i].to_array().iter().zip(out) {
             *byte = to_u8((value + shrink + 10.0) * 16.0);
         }
     });
     let rotations = fill(count, strides[4], |i, out| {
-        let [w, x, y, z] = splats.rotations[i];
+        let [w, x, y, z] = splats.rotations[i].to_array();
         let turned = unit_xyzw([x, sign * y, sign * z, w]);
         if header.version <= 2 {
             out.copy_from_slice(&first_three(turned));
@@ -175,7 +174,7 @@ pub(super) fn decode(packed: &Packed, frame: SpzFrame) -> Splats {
                 (i32::from_le_bytes([0, low, middle, high]) >> 8) as f32 * unit
             }
         };
-        [value(0), sign * value(1), sign * value(2)]
+        vec3(value(0), sign * value(1), sign * value(2))
     });
     // Bytes 0 and 255 stand for opacities of 0 and 1, whose logits are infinite: a quarter of a step inside they are
     // finite and are still rounded to the same byte.
@@ -184,13 +183,13 @@ pub(super) fn decode(packed: &Packed, frame: SpzFrame) -> Splats {
         (alpha / (1.0 - alpha)).ln()
     });
     let log_scales =
-        scales.par_chunks_exact(3).map(|b| [b[0], b[1], b[2]].map(|v| f32::from(v) / 16.0 - 10.0));
+        scales.par_chunks_exact(3).map(|b| vec3(b[0].into(), b[1].into(), b[2].into()) / 16.0 - 10.0);
     let rotations = rotations.par_chunks_exact(rotation).map(|bytes| {
         let [x, y, z, w] = match *bytes {
             [x, y, z] => from_first_three([x, y, z]),
             _ => from_smallest_three(u32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]])),
         };
-        normalised([w, x, sign * y, sign * z])
+        normalised(vec4(w, x, sign * y, sign * z))
     });
 
     let degree = header.sh_degree.min(3);

@@ -1,6 +1,9 @@
 use std::fs;
 use std::path::PathBuf;
 
+use bytemuck::cast_slice;
+use glam::{Vec3, vec3, vec4};
+
 use super::super::test_scenes::random_splats;
 use super::container::{gzip_of, read};
 use super::*;
@@ -36,7 +39,7 @@ fn assert_close(a: &Splats, b: &Splats, version: SpzVersion, fractional_bits: u3
             near(a.log_scales[i][k], b.log_scales[i][k], 1.0 / 32.0, "scale");
         }
         near(sigmoid(a.opacities[i]), sigmoid(b.opacities[i]), 0.5 / 255.0, "opacity");
-        let dot: f32 = a.rotations[i].iter().zip(&b.rotations[i]).map(|(p, q)| p * q).sum();
+        let dot = a.rotations[i].dot(b.rotations[i]);
         assert!(dot.abs() > alignment, "rotation: {:?} and {:?}", a.rotations[i], b.rotations[i]);
         let values = a.sh.len() / a.len();
         for k in 0..values {
@@ -125,9 +128,9 @@ fn the_colour_is_turned_with_the_scene() {
 #[test]
 fn one_splat_has_exactly_these_bytes() {
     let splats = Splats {
-        means: vec![[1.0, 0.5, -2.0]],
-        log_scales: vec![[-10.0, 0.0, 9.0]],
-        rotations: vec![[-0.5, 0.5, -0.5, 0.5]],
+        means: vec![vec3(1.0, 0.5, -2.0)],
+        log_scales: vec![vec3(-10.0, 0.0, 9.0)],
+        rotations: vec![vec4(-0.5, 0.5, -0.5, 0.5)],
         opacities: vec![0.0],
         sh_degree: 1,
         sh: vec![0.0, 4.0, -1.0, 0.25, 0.0, -1.0, 0.5, 0.5, 0.5, 0.06, 0.07, -0.07],
@@ -181,21 +184,21 @@ fn version_1_is_read() {
     payload.extend([0x00, 0x3e, 0x00, 0xc0, 0x01, 0x00]); // 1.5, -2, the smallest denormal
     payload.extend([255, 128, 128, 128, 0, 16, 32, 128, 128, 128]);
     let splats = read_bytes(&gzip_of(&payload), SpzFrame::Unchanged).unwrap();
-    assert_eq!(splats.means, [[1.5, -2.0, 2f32.powi(-24)]]);
-    assert_eq!(splats.log_scales, [[-10.0, -9.0, -8.0]]);
+    assert_eq!(splats.means, [vec3(1.5, -2.0, 2f32.powi(-24))]);
+    assert_eq!(splats.log_scales, [vec3(-10.0, -9.0, -8.0)]);
     assert!(splats.rotations[0][0] > 0.9999);
 }
 
 #[test]
 fn positions_use_the_bits_that_the_extent_leaves() {
     let mut splats = random_splats(3, 2000, 0);
-    splats.means.iter_mut().flatten().for_each(|v| *v = v.clamp(-60.0, 60.0));
+    splats.means.iter_mut().for_each(|v| *v = v.clamp(Vec3::splat(-60.0), Vec3::splat(60.0)));
     assert_eq!(quantise::fractional_bits(&splats.means), 16);
-    splats.means[7] = [100.0, 0.0, 300.0];
+    splats.means[7] = vec3(100.0, 0.0, 300.0);
     assert_eq!(quantise::fractional_bits(&splats.means), 14);
     // Two far ones in 2000 do not spoil the rest.
-    splats.means[7] = [1e5, -3e5, 2e5];
-    splats.log_scales[7] = [0.0, 1.0, 2.0];
+    splats.means[7] = vec3(1e5, -3e5, 2e5);
+    splats.log_scales[7] = vec3(0.0, 1.0, 2.0);
     assert_eq!(quantise::fractional_bits(&splats.means), 12);
     let back = read_bytes(&splats.to_spz(&SpzOptions::default()).unwrap(), SpzFrame::default()).unwrap();
     // Pulled in along its direction and shrunk as much.
@@ -365,7 +368,7 @@ fn common_splats(count: usize, degree: u32) -> Splats {
     let mut splats = random_splats(11, count, degree);
     splats.antialiased = true;
     splats.opacities.iter_mut().for_each(|v| *v = v.clamp(-4.0, 5.0));
-    splats.log_scales.as_flattened_mut().iter_mut().for_each(|v| *v = v.clamp(-9.0, 4.0));
+    splats.log_scales.iter_mut().for_each(|v| *v = v.clamp(Vec3::splat(-9.0), Vec3::splat(4.0)));
     splats.sh.iter_mut().for_each(|v| *v = v.clamp(-0.9, 0.9));
     splats
 }
@@ -405,12 +408,12 @@ fn assert_same(ours: &Splats, theirs: &Splats) {
         println!("{what}: {worst:e}");
         assert!(worst < 2e-5, "{what}: {worst}");
     };
-    near(ours.means.as_flattened(), theirs.means.as_flattened(), "positions");
-    near(ours.log_scales.as_flattened(), theirs.log_scales.as_flattened(), "scales");
+    near(cast_slice(&ours.means), cast_slice(&theirs.means), "positions");
+    near(cast_slice(&ours.log_scales), cast_slice(&theirs.log_scales), "scales");
     near(&ours.opacities, &theirs.opacities, "opacities");
     near(&ours.sh, &theirs.sh, "colours");
     for (a, b) in ours.rotations.iter().zip(&theirs.rotations) {
-        let dot: f32 = a.iter().zip(b).map(|(a, b)| a * b).sum();
+        let dot = a.dot(*b);
         assert!(dot.abs() > 1.0 - 1e-6, "rotations: {a:?} and {b:?}");
     }
 }
@@ -428,8 +431,8 @@ fn the_reference_implementation_and_splat_transform_read_and_write_the_same_scen
         colours.extend_from_slice(&sh[..3]);
         rest.extend_from_slice(&sh[3..]);
     }
-    let xyzw: Vec<f32> = splats.rotations.iter().flat_map(|[w, x, y, z]| [*x, *y, *z, *w]).collect();
-    let (means, scales) = (splats.means.as_flattened(), splats.log_scales.as_flattened());
+    let xyzw: Vec<f32> = splats.rotations.iter().flat_map(|q| [q.y, q.z, q.w, q.x]).collect();
+    let (means, scales) = (cast_slice(&splats.means), cast_slice(&splats.log_scales));
     let all = [means, scales, &xyzw, &splats.opacities, &colours, &rest].concat();
     fs::write(path("ours.f32"), all.iter().flat_map(|v| v.to_le_bytes()).collect::<Vec<u8>>()).unwrap();
     let arguments = [folder.path().to_str().unwrap(), &count.to_string(), "45"];
@@ -444,9 +447,9 @@ fn the_reference_implementation_and_splat_transform_read_and_write_the_same_scen
             at += count * size;
             &values[at - count * size..at]
         };
-        let triples = |values: &[f32]| values.chunks(3).map(|v| [v[0], v[1], v[2]]).collect();
+        let triples = |values: &[f32]| values.chunks(3).map(Vec3::from_slice).collect();
         let (means, log_scales) = (triples(next(3)), triples(next(3)));
-        let rotations = next(4).chunks(4).map(|q| [q[3], q[0], q[1], q[2]]).collect();
+        let rotations = next(4).chunks(4).map(|q| vec4(q[3], q[0], q[1], q[2])).collect();
         let opacities = next(1).to_vec();
         let colours = next(3).chunks(3);
         let sh = colours.zip(next(45).chunks(45)).flat_map(|(dc, rest)| [dc, rest].concat()).collect();
@@ -475,12 +478,10 @@ fn the_reference_implementation_and_splat_transform_read_and_write_the_same_scen
     let packed = Splats::read(&path("transform.compressed.ply")).unwrap();
     assert_eq!((packed.len(), packed.sh_degree), (count, degree));
     for i in 0..count {
-        let distance = |k: &usize| -> f32 {
-            packed.means[*k].iter().zip(&splats.means[i]).map(|(a, b)| (a - b).powi(2)).sum()
-        };
+        let distance = |k: &usize| packed.means[*k].distance_squared(splats.means[i]);
         let k = (0..count).min_by(|a, b| distance(a).total_cmp(&distance(b))).unwrap();
         assert!(distance(&k) < 1e-3, "{}", distance(&k));
-        let dot: f32 = packed.rotations[k].iter().zip(&splats.rotations[i]).map(|(a, b)| a * b).sum();
+        let dot = packed.rotations[k].dot(splats.rotations[i]);
         assert!(dot.abs() > 0.9999);
         for c in 0..3 {
             assert!((packed.log_scales[k][c] - splats.log_scales[i][c]).abs() < 0.02);

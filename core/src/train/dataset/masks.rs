@@ -6,7 +6,7 @@ use image::GrayImage;
 use rayon::prelude::*;
 use sha2::{Digest, Sha256};
 
-use super::{DatasetView, SeedPoint, to_camera};
+use super::{DatasetView, SeedPoint};
 use crate::control::Control;
 use crate::error::{Error, ErrorKind, Result};
 use crate::masks::{LEAST_COVERAGE, coverage, find_masks, is_object, is_object_point, read_mask};
@@ -55,10 +55,9 @@ pub(super) fn keep_object_points(points: &mut Vec<SeedPoint>, views: &[DatasetVi
     let is_object = |point: &SeedPoint| {
         let on = |&&v: &&u32| {
             let (view, mask) = (&views[v as usize].view, &masks[v as usize].mask);
-            let p = to_camera(view, &point.position);
-            let (x, y) = (view.fx * p.x / p.z + view.cx, view.fy * p.y / p.z + view.cy);
-            let inside = p.z > 0.0 && x >= 0.0 && y >= 0.0;
-            inside && mask.get_pixel_checked(x as u32, y as u32).is_some_and(|p| is_object(p[0]))
+            // The mask is of the view's size.
+            let pixel = view.project(&point.position).and_then(|(x, y, _)| view.pixel(x, y));
+            pixel.and_then(|pixel| mask.as_raw().get(pixel)).is_some_and(|value| is_object(*value))
         };
         is_object_point(point.views.iter().filter(on).count(), point.views.len())
     };

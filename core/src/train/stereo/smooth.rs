@@ -134,6 +134,8 @@ fn smallest(values: &[f32]) -> f32 {
 
 #[cfg(test)]
 mod tests {
+    use glam::{DMat3, DVec3};
+
     use super::*;
     use crate::random::Random;
     use crate::raster::View;
@@ -173,8 +175,8 @@ mod tests {
     fn the_sums_are_those_of_the_eight_directions() {
         let mut random = Random::new(11);
         let view = View {
-            rotation: [[0.0; 3]; 3],
-            translation: [0.0; 3],
+            rotation: DMat3::IDENTITY,
+            translation: DVec3::ZERO,
             fx: 1.0,
             fy: 1.0,
             cx: 0.0,

@@ -1,5 +1,7 @@
 //! Plane sweep: how well a view matches its neighbours if everything lay at one depth, for many depths.
 
+use glam::{DMat3, DVec3, dvec3};
+
 use super::Frame;
 use crate::raster::View;
 
@@ -53,10 +55,8 @@ pub(super) fn costs(frame: &Frame, others: &[&Frame], range: (f64, f64)) -> Volu
     let (width, height) = (frame.width(), frame.height());
     let (near, far) = (1.0 / range.0, 1.0 / range.1);
     let relative: Vec<Relative> = others.iter().map(|o| Relative::new(&frame.view, &o.view)).collect();
-    let shift = relative
-        .iter()
-        .map(|r| r.translation.iter().take(2).map(|t| t * t).sum::<f64>().sqrt() * (near - far) * r.fx)
-        .fold(0.0, f64::max);
+    let shift =
+        relative.iter().map(|r| r.translation.truncate().length() * (near - far) * r.fx).fold(0.0, f64::max);
     let planes = (shift.ceil() as usize).clamp(PLANES.0, PLANES.1);
     let step = (near - far) / (planes - 1) as f64;
     let mut volume =
@@ -97,36 +97,28 @@ pub(super) fn costs(frame: &Frame, others: &[&Frame], range: (f64, f64)) -> Volu
 /// Stands for no correlation: less than any.
 const NONE: f32 = -2.0;
 
-/// Pixels of a reference to pixels of a neighbour: `x = row * (u, v, 1) + translation / depth`, in the neighbour's
-/// homogeneous pixels.
+/// Pixels of a reference to pixels of a neighbour: `matrix * (u, v, 1) + offset / depth`, in the neighbour's homogeneous
+/// pixels.
 struct Relative {
-    matrix: [[f64; 3]; 3],
-    translation: [f64; 3],
+    matrix: DMat3,
+    translation: DVec3,
     fx: f64,
-    offset: [f64; 3],
+    offset: DVec3,
 }
 
 impl Relative {
     fn new(from: &View, to: &View) -> Self {
-        let mut rotation = [[0.0; 3]; 3];
-        let mut translation = to.translation;
-        for r in 0..3 {
-            for c in 0..3 {
-                rotation[r][c] = (0..3).map(|k| to.rotation[r][k] * from.rotation[c][k]).sum();
-            }
-            translation[r] -= (0..3).map(|k| rotation[r][k] * from.translation[k]).sum::<f64>();
-        }
+        let rotation = to.rotation * from.rotation.transpose();
+        let translation = to.translation - rotation * from.translation;
         // K_to R K_from⁻¹ and K_to t.
-        let pixel = |v: [f64; 3]| [to.fx * v[0] + to.cx * v[2], to.fy * v[1] + to.cy * v[2], v[2]];
-        let column =
-            |v: [f64; 3]| pixel(std::array::from_fn(|r| (0..3).map(|k| rotation[r][k] * v[k]).sum()));
-        let columns = [
-            column([1.0 / from.fx, 0.0, 0.0]),
-            column([0.0, 1.0 / from.fy, 0.0]),
-            column([-from.cx / from.fx, -from.cy / from.fy, 1.0]),
-        ];
+        let pixel = |v: DVec3| dvec3(to.fx * v.x + to.cx * v.z, to.fy * v.y + to.cy * v.z, v.z);
+        let column = |x: f64, y: f64, z: f64| pixel(rotation * dvec3(x, y, z));
         Self {
-            matrix: std::array::from_fn(|r| std::array::from_fn(|c| columns[c][r])),
+            matrix: DMat3::from_cols(
+                column(1.0 / from.fx, 0.0, 0.0),
+                column(0.0, 1.0 / from.fy, 0.0),
+                column(-from.cx / from.fx, -from.cy / from.fy, 1.0),
+            ),
             offset: pixel(translation),
             translation,
             fx: to.fx,
@@ -154,17 +146,15 @@ fn warp_rows(
     let (right, bottom) = ((w - 1) as f32, (h - 1) as f32);
     let (last_column, last_row) = (w as i32 - 2, h as i32 - 2);
     let m = &relative.matrix;
-    let step: [f32; 3] = std::array::from_fn(|r| m[r][0] as f32);
+    let step = m.x_axis.as_vec3();
     for (row, (out, valid)) in warped.chunks_exact_mut(width).zip(inside.chunks_exact_mut(width)).enumerate()
     {
-        let start: [f32; 3] = std::array::from_fn(|r| {
-            (0.5 * m[r][0] + (row as f64 + 0.5) * m[r][1] + m[r][2] + inverse_depth * relative.offset[r])
-                as f32
-        });
+        let first = 0.5 * m.x_axis + (row as f64 + 0.5) * m.y_axis + m.z_axis;
+        let start = (first + inverse_depth * relative.offset).as_vec3();
         for (column, (value, valid)) in out.iter_mut().zip(valid.iter_mut()).enumerate() {
             let k = column as i32 as f32;
-            let z = start[2] + k * step[2];
-            let (x, y) = ((start[0] + k * step[0]) / z - 0.5, (start[1] + k * step[1]) / z - 0.5);
+            let z = start.z + k * step.z;
+            let (x, y) = ((start.x + k * step.x) / z - 0.5, (start.y + k * step.y) / z - 0.5);
             *valid = (z > 0.0) & (x >= 0.0) & (y >= 0.0) & (x <= right) & (y <= bottom);
             // Also for pixels outside, so that the windows at the border have something to compare. `max` and `min`
             // return the number where the other side is none.

@@ -44,8 +44,8 @@ fn smooth_case(seed: u64, sh_degree: u32) -> Case {
     let mut random = Random::new(seed);
     let splats = &mut case.state.splats;
     for i in 0..splats.len() {
-        splats.means[i] = [0; 3].map(|_| (0.35 * random.normal()) as f32);
-        splats.log_scales[i] = [0; 3].map(|_| (0.1 + 0.2 * random.normal()) as f32);
+        splats.means[i] = [0; 3].map(|_| (0.35 * random.normal()) as f32).into();
+        splats.log_scales[i] = [0; 3].map(|_| (0.1 + 0.2 * random.normal()) as f32).into();
         splats.opacities[i] = (-0.8 + 0.5 * random.normal()) as f32;
     }
     let per_splat = splats.sh.len() / splats.len();

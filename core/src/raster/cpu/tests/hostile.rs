@@ -1,7 +1,10 @@
 //! Scenes, views and calls that make no sense: nothing panics, and what is sound stays sound.
 
+use glam::{Vec3, Vec4, dvec3, vec3, vec4};
+
 use super::super::*;
 use crate::raster::parity::{self, Case};
+use crate::splats::IDENTITY;
 
 fn run(r: &mut dyn Rasteriser, case: &Case) {
     r.load(&case.state).unwrap();
@@ -14,9 +17,9 @@ fn run(r: &mut dyn Rasteriser, case: &Case) {
 
 fn all_finite(splats: &Splats, index: usize) -> bool {
     let stride = splats.sh.len() / splats.len();
-    splats.means[index].iter().all(|v| v.is_finite())
-        && splats.log_scales[index].iter().all(|v| v.is_finite())
-        && splats.rotations[index].iter().all(|v| v.is_finite())
+    splats.means[index].is_finite()
+        && splats.log_scales[index].is_finite()
+        && splats.rotations[index].is_finite()
         && splats.opacities[index].is_finite()
         && splats.sh[index * stride..(index + 1) * stride].iter().all(|v| v.is_finite())
 }
@@ -30,15 +33,15 @@ fn broken_splats_are_not_seen_and_harm_no_other() {
     let (nan, inf) = (f32::NAN, f32::INFINITY);
     type Harm = Box<dyn Fn(&mut Splats)>;
     let harms: Vec<(&str, Harm)> = vec![
-        ("mean NaN", Box::new(move |s| s.means[100] = [nan, 0.0, 0.0])),
-        ("mean infinite", Box::new(move |s| s.means[100] = [0.0, inf, 0.0])),
-        ("mean far beyond", Box::new(|s| s.means[100] = [3e38, 0.0, 3e38])),
-        ("scale NaN", Box::new(move |s| s.log_scales[100] = [nan; 3])),
-        ("scale infinite", Box::new(move |s| s.log_scales[100] = [inf, 0.0, 0.0])),
-        ("scale overflows", Box::new(|s| s.log_scales[100] = [1e30, 0.0, 0.0])),
-        ("scale minus infinity", Box::new(|s| s.log_scales[100] = [f32::NEG_INFINITY; 3])),
-        ("quaternion zero", Box::new(|s| s.rotations[100] = [0.0; 4])),
-        ("quaternion NaN", Box::new(move |s| s.rotations[100] = [nan, 1.0, 0.0, 0.0])),
+        ("mean NaN", Box::new(move |s| s.means[100] = vec3(nan, 0.0, 0.0))),
+        ("mean infinite", Box::new(move |s| s.means[100] = vec3(0.0, inf, 0.0))),
+        ("mean far beyond", Box::new(|s| s.means[100] = vec3(3e38, 0.0, 3e38))),
+        ("scale NaN", Box::new(move |s| s.log_scales[100] = Vec3::splat(nan))),
+        ("scale infinite", Box::new(move |s| s.log_scales[100] = vec3(inf, 0.0, 0.0))),
+        ("scale overflows", Box::new(|s| s.log_scales[100] = vec3(1e30, 0.0, 0.0))),
+        ("scale minus infinity", Box::new(|s| s.log_scales[100] = Vec3::splat(f32::NEG_INFINITY))),
+        ("quaternion zero", Box::new(|s| s.rotations[100] = Vec4::splat(0.0))),
+        ("quaternion NaN", Box::new(move |s| s.rotations[100] = vec4(nan, 1.0, 0.0, 0.0))),
         ("opacity NaN", Box::new(move |s| s.opacities[100] = nan)),
         ("opacity infinite", Box::new(move |s| s.opacities[100] = inf)),
         ("colour NaN", Box::new(move |s| s.sh[1200] = nan)),
@@ -47,9 +50,9 @@ fn broken_splats_are_not_seen_and_harm_no_other() {
     for (name, harm) in harms {
         let mut case = clean.clone();
         let s = &mut case.state.splats;
-        s.means.push([0.0; 3]);
-        s.log_scales.push([-2.0; 3]);
-        s.rotations.push([1.0, 0.0, 0.0, 0.0]);
+        s.means.push(Vec3::ZERO);
+        s.log_scales.push(Vec3::splat(-2.0));
+        s.rotations.push(IDENTITY);
         s.opacities.push(1.0);
         s.sh.extend([0.3; 12]);
         harm(s);
@@ -72,15 +75,15 @@ fn broken_splats_are_not_seen_and_harm_no_other() {
 fn absurd_but_finite_splats_break_nothing() {
     let mut case = parity::cloud(51, 120, 1, 48, 40);
     let s = &mut case.state.splats;
-    s.log_scales[0] = [20.0; 3]; // fills every picture
-    s.log_scales[1] = [30.0, -30.0, -30.0]; // a needle without end
-    s.log_scales[2] = [-60.0; 3]; // a point
+    s.log_scales[0] = Vec3::splat(20.0); // fills every picture
+    s.log_scales[1] = vec3(30.0, -30.0, -30.0); // a needle without end
+    s.log_scales[2] = Vec3::splat(-60.0); // a point
     s.opacities[3] = 80.0; // opaque beyond the cap
     s.opacities[4] = -80.0;
-    s.rotations[5] = [1e-18, 0.0, 0.0, 0.0];
-    s.rotations[6] = [1e18, 1e18, 0.0, 0.0];
+    s.rotations[5] = vec4(1e-18, 0.0, 0.0, 0.0);
+    s.rotations[6] = vec4(1e18, 1e18, 0.0, 0.0);
     s.sh[12 * 7] = 1e20; // brighter than squares can be
-    s.means[8] = [1e15, 0.0, 1e15];
+    s.means[8] = vec3(1e15, 0.0, 1e15);
     for isa in Isa::available() {
         let mut r = CpuRasteriser::<f32>::with_isa(isa);
         run(&mut r, &case);
@@ -96,7 +99,7 @@ fn absurd_but_finite_splats_break_nothing() {
 #[test]
 fn nothing_to_see_is_the_background() {
     let mut away = parity::cloud(52, 50, 2, 37, 21);
-    away.state.splats.means.iter_mut().for_each(|m| *m = [m[0], m[1], -50.0]);
+    away.state.splats.means.iter_mut().for_each(|m| m.z = -50.0);
     let mut empty = parity::cloud(53, 50, 0, 37, 21);
     empty.state.splats = Splats::with_capacity(0, 0);
     for case in [away, empty] {
@@ -113,8 +116,8 @@ fn nothing_to_see_is_the_background() {
 fn everything_in_one_tile() {
     let mut case = parity::cloud(54, 5000, 0, 64, 64);
     for i in 0..5000 {
-        case.state.splats.means[i] = [0.0; 3];
-        case.state.splats.log_scales[i] = [-5.0; 3];
+        case.state.splats.means[i] = Vec3::splat(0.0);
+        case.state.splats.log_scales[i] = Vec3::splat(-5.0);
         case.state.splats.opacities[i] = -3.0;
     }
     let mut r = CpuRasteriser::<f32>::new();
@@ -155,7 +158,7 @@ fn wrong_calls_are_refused() {
         View { fy: f64::NAN, ..case.view },
         View { width: 0, ..case.view },
         View { height: 1 << 20, ..case.view },
-        View { translation: [f64::INFINITY, 0.0, 0.0], ..case.view },
+        View { translation: dvec3(f64::INFINITY, 0.0, 0.0), ..case.view },
     ] {
         assert_eq!(kind(r.project(&broken, 1)), ErrorKind::InvalidArgument);
     }

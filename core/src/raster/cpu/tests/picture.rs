@@ -14,17 +14,18 @@ fn scalar_rendering(splats: &Splats, view: &View, sh_degree: u32, background: [f
         opacity: f64,
         rgb: [f64; 3],
     }
-    let w = view.rotation;
+    // Row by row.
+    let w = view.rotation.transpose().to_cols_array_2d();
     let t = view.translation;
     let centre: Vec<f64> = (0..3).map(|i| -(0..3).map(|k| w[k][i] * t[k]).sum::<f64>()).collect();
     let mut flats = Vec::new();
     for i in 0..splats.len() {
-        let m = splats.means[i].map(f64::from);
+        let m = splats.means[i].as_dvec3();
         let p: Vec<f64> = (0..3).map(|r| (0..3).map(|k| w[r][k] * m[k]).sum::<f64>() + t[r]).collect();
         if p[2] <= NEAR {
             continue;
         }
-        let q = splats.rotations[i].map(f64::from);
+        let q = splats.rotations[i].as_dvec4().to_array();
         let n = q.iter().map(|v| v * v).sum::<f64>().sqrt();
         let [a, b, c, d] = q.map(|v| v / n);
         let r = [
@@ -32,7 +33,7 @@ fn scalar_rendering(splats: &Splats, view: &View, sh_degree: u32, background: [f
             [2.0 * (b * c + a * d), a * a - b * b + c * c - d * d, 2.0 * (c * d - a * b)],
             [2.0 * (b * d - a * c), 2.0 * (c * d + a * b), a * a - b * b - c * c + d * d],
         ];
-        let s = splats.log_scales[i].map(|v| f64::from(v).exp().powi(2));
+        let s = splats.log_scales[i].to_array().map(|v| f64::from(v).exp().powi(2));
         let mut world = [[0.0; 3]; 3];
         for x in 0..3 {
             for y in 0..3 {

@@ -1,5 +1,7 @@
 //! The optimiser step, the noise, edits, and what is kept between steps.
 
+use glam::{Vec3, vec3, vec4};
+
 use super::super::*;
 use crate::raster::parity::{self, Case};
 
@@ -163,9 +165,9 @@ fn coefficients_above_the_degree_in_use_stay_as_they_are() {
 fn noise_is_normal_and_shaped_like_the_splat() {
     let mut case = parity::cloud(44, 1, 0, 32, 32);
     let splats = &mut case.state.splats;
-    splats.means[0] = [0.0; 3];
-    splats.log_scales[0] = [-1.0, -2.0, -1.5];
-    splats.rotations[0] = [0.8, 0.3, -0.4, 0.2];
+    splats.means[0] = Vec3::splat(0.0);
+    splats.log_scales[0] = vec3(-1.0, -2.0, -1.5);
+    splats.rotations[0] = vec4(0.8, 0.3, -0.4, 0.2);
     splats.opacities[0] = -5.0;
     let mut r = loaded::<f64>(&case);
     let still = StepOptions { lr_scales: 0.0, lr_rotations: 0.0, lr_opacities: 0.0, ..case.step };
@@ -216,8 +218,8 @@ fn edits_copy_and_forget_moments() {
     let edit = |destination: u32, source: u32| SplatEdit {
         destination,
         source,
-        mean_offset: [0.5, -0.25, 0.125],
-        log_scale_offset: [-0.5, 0.0, 1.0],
+        mean_offset: vec3(0.5, -0.25, 0.125),
+        log_scale_offset: vec3(-0.5, 0.0, 1.0),
         opacity: 0.75,
     };
     // A swap of two, and growth by two in any order: all sources are read first.
@@ -227,15 +229,13 @@ fn edits_copy_and_forget_moments() {
     let after = r.store().unwrap();
     for e in &edits {
         let (d, s) = (e.destination as usize, e.source as usize);
-        for k in 0..3 {
-            assert_eq!(after.splats.means[d][k], before.splats.means[s][k] + e.mean_offset[k]);
-            assert_eq!(after.splats.log_scales[d][k], before.splats.log_scales[s][k] + e.log_scale_offset[k]);
-        }
+        assert_eq!(after.splats.means[d], before.splats.means[s] + e.mean_offset);
+        assert_eq!(after.splats.log_scales[d], before.splats.log_scales[s] + e.log_scale_offset);
         assert_eq!(after.splats.rotations[d], before.splats.rotations[s]);
         assert_eq!(after.splats.opacities[d], 0.75);
         assert_eq!(after.splats.sh[12 * d..12 * d + 12], before.splats.sh[12 * s..12 * s + 12]);
         for moments in [&after.first_moments, &after.second_moments] {
-            assert_eq!(moments.means[d], [0.0; 3]);
+            assert_eq!(moments.means[d], Vec3::ZERO);
             assert_eq!(moments.sh[12 * d..12 * d + 12], [0.0; 12]);
         }
         let s = &after.statistics;

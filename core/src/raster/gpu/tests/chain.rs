@@ -1,10 +1,13 @@
 //! The whole chain, pass by pass, against the CPU implementation in double precision.
 
+use glam::{Vec3, Vec4, dvec3};
+
 use super::rasteriser;
 use crate::raster::Rasteriser;
 use crate::raster::cpu::CpuRasteriser;
 use crate::raster::gpu::kernels::PAGE;
 use crate::raster::parity::{Case, cases, cloud, compare};
+use crate::splats::IDENTITY;
 
 /// Largest relative difference; 2e-5 was seen on an H100, and on lavapipe.
 const TOLERANCE: f64 = 2e-4;
@@ -24,7 +27,7 @@ fn every_pass_agrees_with_double_precision() {
     compare(&mut gpu, &mut reference, &noisy).assert_below(TOLERANCE);
     let mut wide = cloud(64, 60, 0, 176, 128);
     wide.name += ", most across all tiles: whole runs of slots";
-    wide.state.splats.log_scales.iter_mut().for_each(|s| *s = s.map(|s| s + 2.5));
+    wide.state.splats.log_scales.iter_mut().for_each(|s| *s += 2.5);
     wide.state.splats.opacities.iter_mut().for_each(|o| *o -= 2.0);
     for case in [wide, absurd(), nothing()] {
         compare(&mut gpu, &mut reference, &case).assert_below(TOLERANCE);
@@ -38,10 +41,10 @@ fn absurd() -> Case {
     let splats = &mut case.state.splats;
     splats.means[0][1] = f32::NAN;
     splats.means[1][2] = f32::INFINITY;
-    splats.rotations[2] = [0.0; 4];
+    splats.rotations[2] = Vec4::splat(0.0);
     splats.rotations[3][0] = f32::NAN;
-    splats.log_scales[4] = [200.0; 3];
-    splats.log_scales[5] = [-200.0; 3];
+    splats.log_scales[4] = Vec3::splat(200.0);
+    splats.log_scales[5] = Vec3::splat(-200.0);
     splats.opacities[6] = f32::NAN;
     splats.opacities[7] = f32::NEG_INFINITY;
     splats.sh[8 * 12] = f32::NAN;
@@ -65,18 +68,15 @@ fn a_scene_of_more_than_one_page_agrees() {
     // All but 600 are behind the camera; those in front are at both ends.
     let splats = &mut case.state.splats;
     let few = splats.clone();
-    let (rotation, translation) = (case.view.rotation, case.view.translation);
     // The world point that is at (0, 0, -50) in the camera frame.
-    let camera = [0.0, 0.0, -50.0];
-    let behind = [0, 1, 2]
-        .map(|i: usize| (0..3).map(|j| rotation[j][i] * (camera[j] - translation[j])).sum::<f64>() as f32);
-    splats.means.resize(PAGE as usize, behind);
-    splats.log_scales.resize(PAGE as usize, [-3.0; 3]);
-    splats.rotations.resize(PAGE as usize, [1.0, 0.0, 0.0, 0.0]);
+    let behind = case.view.rotation.transpose() * (dvec3(0.0, 0.0, -50.0) - case.view.translation);
+    splats.means.resize(PAGE as usize, behind.as_vec3());
+    splats.log_scales.resize(PAGE as usize, Vec3::splat(-3.0));
+    splats.rotations.resize(PAGE as usize, IDENTITY);
     splats.opacities.resize(PAGE as usize, 0.0);
     splats.sh.resize(3 * PAGE as usize, 0.5);
     for i in 0..300 {
-        splats.means.push(few.means[i].map(|v| 0.9 * v));
+        splats.means.push(0.9 * few.means[i]);
         splats.log_scales.push(few.log_scales[i]);
         splats.rotations.push(few.rotations[i]);
         splats.opacities.push(few.opacities[i]);

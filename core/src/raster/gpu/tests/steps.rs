@@ -1,5 +1,7 @@
 //! Many steps: bits that do not depend on the room there is, agreement with the CPU, edits, checkpoints.
 
+use glam::vec3;
+
 use super::rasteriser;
 use crate::error::ErrorKind;
 use crate::random::Random;
@@ -150,8 +152,8 @@ fn edit(destination: u32, source: u32) -> SplatEdit {
     SplatEdit {
         destination,
         source,
-        mean_offset: [0.01, -0.02, 0.03],
-        log_scale_offset: [-0.3, -0.2, -0.1],
+        mean_offset: vec3(0.01, -0.02, 0.03),
+        log_scale_offset: vec3(-0.3, -0.2, -0.1),
         opacity: -1.5,
     }
 }
