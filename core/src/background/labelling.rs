@@ -6,7 +6,7 @@ use rayon::prelude::*;
 
 use super::quick_scene::QuickScene;
 use super::support_plane::{self, SupportPlane, SupportPlaneOptions};
-use super::views::View;
+use super::views::SalientView;
 use crate::camera::Gaze;
 use crate::error::Result;
 use crate::neighbours::Neighbours;
@@ -120,11 +120,11 @@ impl ObjectLabels {
 /// Those of the rasteriser.
 pub(super) fn label(
     scene: &QuickScene,
-    views: &[View],
+    views: &[SalientView],
     gaze: &Gaze,
     options: &LabelOptions,
 ) -> Result<ObjectLabels> {
-    let views: Vec<&View> = views.iter().filter(|v| v.shows(&gaze.focus)).collect();
+    let views: Vec<&SalientView> = views.iter().filter(|v| v.shows(&gaze.focus)).collect();
     let votes = votes(scene, &views, gaze, options)?;
     let seen: Vec<(Vector3<f64>, f64)> = scene
         .centres
@@ -173,7 +173,12 @@ impl Votes {
 }
 
 /// By Gaussian of `scene`: what the views say that see it.
-fn votes(scene: &QuickScene, views: &[&View], gaze: &Gaze, options: &LabelOptions) -> Result<Vec<Votes>> {
+fn votes(
+    scene: &QuickScene,
+    views: &[&SalientView],
+    gaze: &Gaze,
+    options: &LabelOptions,
+) -> Result<Vec<Votes>> {
     let reach = options.reach * gaze.distance;
     // With its position painted on every Gaussian, a rendering shows where the surface is that a pixel shows.
     let mut places = scene.painted(|i| {
@@ -209,7 +214,7 @@ fn above(
     smooth: &[f32],
     plane: &SupportPlane,
     gaze: &Gaze,
-    views: &[&View],
+    views: &[&SalientView],
     options: &LabelOptions,
 ) -> Vec<f32> {
     let clearance = (options.clearance * gaze.distance).max(options.deviations * plane.deviation);
@@ -337,7 +342,7 @@ mod tests {
             width: 80,
             height: 80,
         };
-        let view = |camera, value| View { camera, saliency: vec![value; 80 * 80] };
+        let view = |camera, value| SalientView { camera, saliency: vec![value; 80 * 80] };
         let views = [view(camera(0.0, 1.0), 255), view(camera(6.0, -1.0), 51)];
         let focus = Vector3::new(0.0, 0.0, 3.0);
         let gaze = Gaze { focus, converges: true, distance: 3.0, up: -Vector3::y() };

@@ -13,7 +13,7 @@ use super::labelling::{LabelOptions, label};
 use super::object_poses::{ObjectPoses, PosesFrom};
 use super::quick_scene::QuickScene;
 use super::sheet::{thumbnail, write_sheet};
-use super::views::{EdgeOptions, OddsOptions, View, mask_of, through_lens};
+use super::views::{EdgeOptions, OddsOptions, SalientView, mask_of, through_lens};
 use crate::camera::{Camera, Gaze, SparseModel};
 use crate::control::{Control, Warning};
 use crate::error::{Error, ErrorKind, Result};
@@ -117,23 +117,27 @@ impl MaskReport {
 }
 
 /// The map of a picture, and the camera of the picture that the network saw.
-struct Map<'a> {
+struct PictureMap<'a> {
     map: &'a GrayImage,
     lens: &'a Camera,
 }
 
 /// The maps of single pictures by the picture's name.
-type Maps<'a> = BTreeMap<&'a str, Map<'a>>;
+type PictureMaps<'a> = BTreeMap<&'a str, PictureMap<'a>>;
 
 /// Pairs `maps` with the cameras of their pictures. `model` has these cameras; pictures that it does not have are left
 /// out.
-fn maps<'a>(names: impl Iterator<Item = &'a str>, maps: &'a [GrayImage], model: &'a SparseModel) -> Maps<'a> {
+fn maps<'a>(
+    names: impl Iterator<Item = &'a str>,
+    maps: &'a [GrayImage],
+    model: &'a SparseModel,
+) -> PictureMaps<'a> {
     let lenses: BTreeMap<&str, &Camera> = model
         .images
         .values()
         .filter_map(|i| Some((i.name.as_str(), model.cameras.get(&i.camera_id)?)))
         .collect();
-    names.zip(maps).filter_map(|(n, map)| Some((n, Map { map, lens: lenses.get(n)? }))).collect()
+    names.zip(maps).filter_map(|(n, map)| Some((n, PictureMap { map, lens: lenses.get(n)? }))).collect()
 }
 
 /// Writes the masks of the undistorted frames in `undistorted` (`images/`, `sparse/`) to its folder [`MASKS`], and a
@@ -208,7 +212,7 @@ struct Pictures<'a> {
     /// Their poses.
     model: &'a SparseModel,
     /// What the network saw, or the user gave.
-    maps: Maps<'a>,
+    maps: PictureMaps<'a>,
 }
 
 /// Makes the masks of all pictures and writes them into `folder`, unless no object is found.
@@ -279,7 +283,7 @@ fn write_masks(
 }
 
 impl Pictures<'_> {
-    fn map_of(&self, name: &str) -> Result<&Map<'_>> {
+    fn map_of(&self, name: &str) -> Result<&PictureMap<'_>> {
         self.maps.get(name).ok_or_else(|| {
             let message = format!("the model names the picture {name}, for which there is no map");
             Error::new(ErrorKind::InvalidFile, message)
@@ -316,7 +320,7 @@ fn agree(
     report: &mut MaskReport,
     control: &Control,
 ) -> Result<Agreed> {
-    let views: Vec<View> = pictures
+    let views: Vec<SalientView> = pictures
         .dataset
         .views
         .par_iter()
@@ -324,7 +328,7 @@ fn agree(
             control.check()?;
             let map = pictures.map_of(&view.name)?;
             let camera = view.view.scaled(Some(options.working_side));
-            Ok(View::new(camera, through_lens(map.map, map.lens, &camera)))
+            Ok(SalientView::new(camera, through_lens(map.map, map.lens, &camera)))
         })
         .collect::<Result<_>>()?;
     let gaze = Gaze::of(pictures.model).ok_or_else(|| {

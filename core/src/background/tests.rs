@@ -6,7 +6,7 @@ use nalgebra::{Matrix3, Vector3};
 
 use super::labelling::{LabelOptions, ObjectLabels, label};
 use super::quick_scene::QuickScene;
-use super::views::{EdgeOptions, OddsOptions, View, mask_of};
+use super::views::{EdgeOptions, OddsOptions, SalientView, mask_of};
 use crate::camera::{Camera, CameraModel, Gaze, GazeOptions, Pose};
 use crate::masks::{LEAST_COVERAGE, coverage, intersection_over_union};
 use crate::random::{Random, hash};
@@ -130,15 +130,15 @@ fn shaded_scene(table: bool, shade: impl Fn(&Vector3<f64>) -> f32) -> QuickScene
     QuickScene::of(splats)
 }
 
-fn views(count: usize) -> Vec<View> {
+fn views(count: usize) -> Vec<SalientView> {
     let angle = |i: usize| std::f64::consts::TAU * i as f64 / count as f64;
     let cameras = (0..count).map(|i| camera(angle(i), &Vector3::zeros()));
-    cameras.enumerate().map(|(i, c)| View::new(c, saliency(&c, i))).collect()
+    cameras.enumerate().map(|(i, c)| SalientView::new(c, saliency(&c, i))).collect()
 }
 
-fn gaze(views: &[View]) -> Gaze {
+fn gaze(views: &[SalientView]) -> Gaze {
     let camera = lens();
-    let pose = |view: &View| {
+    let pose = |view: &SalientView| {
         let rotation = Matrix3::from(view.camera.rotation.to_cols_array_2d());
         Pose::from_matrix(&rotation, view.camera.translation.to_array().into())
     };
@@ -147,19 +147,19 @@ fn gaze(views: &[View]) -> Gaze {
     Gaze::of_cameras(&cameras, &GazeOptions::default()).unwrap()
 }
 
-fn labels(scene: &QuickScene, views: &[View]) -> ObjectLabels {
+fn labels(scene: &QuickScene, views: &[SalientView]) -> ObjectLabels {
     label(scene, views, &gaze(views), &LabelOptions::default()).unwrap()
 }
 
 /// The masks of all views.
-fn masks(scene: &QuickScene, views: &[View], expect_plane: bool) -> Vec<GrayImage> {
+fn masks(scene: &QuickScene, views: &[SalientView], expect_plane: bool) -> Vec<GrayImage> {
     let labels = labels(scene, views);
     assert_eq!(labels.plane.is_some(), expect_plane);
     if let Some(plane) = &labels.plane {
         assert!(plane.height(&Vector3::new(0.0, TABLE, 0.0)).abs() < 0.01, "{plane:?}");
     }
     let mut painted = scene.painted(|i| labels.paint(i)).unwrap();
-    let mask = |view: &View| {
+    let mask = |view: &SalientView| {
         let seen = painted.seen_by(&view.camera).unwrap();
         let odds = view.log_odds(&seen, &OddsOptions::default());
         let picture = picture(&view.camera);
@@ -197,7 +197,7 @@ fn views_that_turn_to_something_else_have_no_vote_and_no_object() {
             let angle = if i < 6 { 0.9 } else { -1.3 } + 0.07 * f64::from(i % 6);
             let away = camera(angle, &OTHER);
             assert!(coverage(&truth(&away)) == 0.0);
-            views.push(View::new(away, outline(&away, &Thing::Other)));
+            views.push(SalientView::new(away, outline(&away, &Thing::Other)));
         }
         let place = gaze(&views);
         assert!(place.focus.norm() < 0.1 && (place.distance - 3.35).abs() < 0.2, "{place:?}");

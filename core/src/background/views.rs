@@ -47,14 +47,14 @@ impl Default for EdgeOptions {
 }
 
 /// One picture of the capture at working size.
-pub(super) struct View {
+pub(super) struct SalientView {
     /// The camera, pixels of this size.
     pub(super) camera: raster::View,
     /// What the network says, 255 = object.
     pub(super) saliency: Vec<u8>,
 }
 
-impl View {
+impl SalientView {
     /// `camera` says the working size, which `saliency` has.
     pub(super) fn new(camera: raster::View, saliency: GrayImage) -> Self {
         Self { camera, saliency: saliency.into_raw() }

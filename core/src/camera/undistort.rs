@@ -22,7 +22,7 @@ use crate::files;
 use crate::jpeg;
 use crate::stage::Stage;
 use lens::Undistortion;
-use resample::Picture;
+use resample::Premultiplied;
 
 /// Undistorts the pictures of `model`, which are in the folder `images`, into `output/images`, and writes the model that
 /// describes them to `output/sparse`. Returns that model: the same ids, names, poses and points, PINHOLE cameras, and
@@ -97,7 +97,7 @@ fn undistort_file(lens: &Undistortion, source: &Path, target: &Path) -> Result<(
     };
     let (width, height) = (lens.pinhole.width, lens.pinhole.height);
     let has_alpha = picture.color().has_alpha() && format != ImageFormat::Jpeg;
-    let values = Picture::new(&picture).resample(lens.map(), width, height, has_alpha);
+    let values = Premultiplied::new(&picture).resample(lens.map(), width, height, has_alpha);
     let invalid = || Error::new(ErrorKind::Internal, "the undistorted picture has the wrong size");
     let picture: DynamicImage = match has_alpha {
         true => RgbaImage::from_raw(width, height, values).ok_or_else(invalid)?.into(),

@@ -3,11 +3,12 @@
 //! Written in the layout of the original 3D Gaussian Splatting code, which every viewer reads: one element `vertex`,
 //! all `float`, little-endian: `x y z nx ny nz f_dc_0..2 f_rest_0.. opacity scale_0..2 rot_0..3`. Normals are zero,
 //! `f_rest` goes channel by channel, opacity is a logit, scales are natural logarithms, the quaternion is w x y z.
-//! Read by the names of the properties, whatever their order and types; the packed files of SuperSplat too. The frame of the file is the world frame of
-//! the scene; nothing is turned.
+//! Read by the names of the properties, whatever their order and types; the packed files of SuperSplat too. The frame
+//! of the file is the world frame of the scene; nothing is turned.
 
 mod compressed;
 mod header;
+mod properties;
 
 use std::io::Write;
 use std::path::Path;
@@ -19,13 +20,12 @@ use super::values::{Splats, normalised};
 use crate::error::Result;
 use crate::files;
 use header::PlyReader;
+use properties::{MIN_LOG_SCALE, degree_of};
 
 /// The comment by which other programs tell scenes trained with the anti-aliasing filter.
 const RENDER_MODE: &str = "SplatRenderMode:";
 /// Opacity is 1 to the last bit of f32 above this logit, and infinite logits become it.
 const MAX_LOGIT: f32 = 20.0;
-/// Scales of zero are stored as minus infinity by some programs; nothing that small is ever seen.
-const MIN_LOG_SCALE: f32 = -40.0;
 
 /// Without these properties a vertex is no splat.
 const REQUIRED: [&str; 14] = [
@@ -144,21 +144,6 @@ fn read_vertices(reader: &mut PlyReader, element: &header::Element) -> Result<Sp
         Ok(())
     })?;
     Ok(splats)
-}
-
-/// The degree of the spherical harmonics by the number of properties `f_rest_*` (at most 3), and their columns in the
-/// order of memory: coefficient by coefficient, r g b within each.
-fn degree_of(reader: &PlyReader, element: &header::Element) -> Result<(u32, Vec<usize>)> {
-    let rest: Vec<usize> = (0..).map_while(|k| element.column(&format!("f_rest_{k}"))).collect();
-    let stored = (0..=4).find(|&degree| 3 * (sh_coefficients(degree) - 1) == rest.len());
-    let stored = stored.ok_or_else(|| {
-        reader.fail(format!("it has {} properties f_rest_*; 0, 9, 24 and 45 make sense", rest.len()))
-    })?;
-    let (degree, per_channel) = (stored.min(3), rest.len() / 3);
-    let coefficients = 0..sh_coefficients(degree) - 1;
-    let columns =
-        coefficients.flat_map(|k| [rest[k], rest[per_channel + k], rest[2 * per_channel + k]]).collect();
-    Ok((degree, columns))
 }
 
 #[cfg(test)]

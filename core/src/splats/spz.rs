@@ -6,6 +6,7 @@
 //! that readers disagree about: no vendor extensions, no other flag than the one for anti-aliased scenes.
 
 mod container;
+mod options;
 mod quantise;
 
 use std::io::Write;
@@ -17,40 +18,7 @@ use super::values::Splats;
 use crate::error::{Error, ErrorKind, Result};
 use crate::files;
 use container::{Header, Packed};
-
-/// The versions that can be written.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum SpzVersion {
-    /// gzip, rotations in 3 bytes; for old viewers.
-    V2,
-    /// gzip, rotations in 4 bytes.
-    #[default]
-    V3,
-    /// Zstandard, smaller; not yet known to all viewers.
-    V4,
-}
-
-/// In which frame the file is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum SpzFrame {
-    /// x right, y up, z back, as the format demands: the scene is turned on the way.
-    #[default]
-    RightUpBack,
-    /// The frame of the scene as it is, without any turn; some converters write such files.
-    Unchanged,
-}
-
-/// How to write an `.spz` file.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct SpzOptions {
-    /// The version of the format.
-    pub version: SpzVersion,
-    /// The frame of the file.
-    pub frame: SpzFrame,
-    /// Bits after the binary point of positions, 0 to 23. By default as many as the extent of the scene leaves room for,
-    /// at most 16. The reference implementation always writes 12.
-    pub fractional_bits: Option<u32>,
-}
+pub use options::{SpzFrame, SpzOptions, SpzVersion};
 
 impl Splats {
     /// Writes the scene as an `.spz` file, under a temporary name first.

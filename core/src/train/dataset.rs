@@ -4,6 +4,7 @@
 //! they are decoded when a resolution stage begins, so memory holds one resolution only, in the rasteriser.
 
 mod masks;
+mod parts;
 
 use std::path::{Component, Path, PathBuf};
 
@@ -18,30 +19,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::hex::hex;
 use crate::raster::{Target, View};
 use crate::statistics::median;
-
-/// One posed picture.
-#[derive(Debug, Clone, PartialEq)]
-pub struct DatasetView {
-    /// Name in the model.
-    pub name: String,
-    /// Where the picture is.
-    pub path: PathBuf,
-    /// The camera, at the size that the model states.
-    pub view: View,
-    /// The mask of the object, of the picture's size, where the background was removed.
-    pub mask: Option<PathBuf>,
-}
-
-/// A sparse point, as a seed of Gaussians.
-#[derive(Debug, Clone, PartialEq)]
-pub struct SeedPoint {
-    /// World position.
-    pub position: Vector3<f64>,
-    /// sRGB, 0..1.
-    pub rgb: [f32; 3],
-    /// The views (index into [`Dataset::views`]) that see it, ascending.
-    pub views: Vec<u32>,
-}
+pub use parts::{DatasetView, SeedPoint};
 
 /// Posed pictures, split in those to train on and those held out, and seed points.
 #[derive(Debug, Clone)]

@@ -6,21 +6,12 @@ use rayon::prelude::*;
 
 use super::dataset::Dataset;
 use super::options::TrainOptions;
+use super::seeds::{Seed, keep};
 use super::stereo;
 use crate::control::Control;
 use crate::error::{Error, ErrorKind, Result};
 use crate::neighbours::Neighbours;
-use crate::random::{Random, hash};
 use crate::splats::{IDENTITY, SH_C0, Splats, sh_coefficients};
-
-/// A point that becomes a Gaussian.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub(crate) struct Seed {
-    /// World position.
-    pub(crate) position: Vector3<f64>,
-    /// sRGB, 0..1.
-    pub(crate) rgb: [f32; 3],
-}
 
 /// The Gaussians with which training begins: at most `cap`.
 pub(crate) fn splats(
@@ -45,20 +36,6 @@ pub(crate) fn splats(
     keep(&mut seeds, cap, options.seed);
     let centres: Vec<Vector3<f64>> = dataset.train.iter().map(|&i| dataset.views[i].view.centre()).collect();
     Ok(from_seeds(&seeds, &centres, options))
-}
-
-/// Keeps `count` seeds, drawn evenly, in their order.
-pub(crate) fn keep(seeds: &mut Vec<Seed>, count: usize, seed: u64) {
-    let mut left = count.min(seeds.len());
-    let mut from = seeds.len();
-    let mut random = Random::new(hash(seed) ^ 0x5eed);
-    // Selection sampling (Knuth, TAOCP 2, 3.4.2 S): every subset is as likely as any other.
-    seeds.retain(|_| {
-        let take = random.below(from) < left;
-        from -= 1;
-        left -= usize::from(take);
-        take
-    });
 }
 
 /// A Gaussian is at first at most this wide, as a fraction of the distance to the nearest camera.

@@ -51,6 +51,7 @@ mod initialise;
 mod options;
 mod picture;
 mod schedule;
+mod seeds;
 mod stereo;
 #[cfg(test)]
 mod tests;

@@ -27,6 +27,7 @@ macro_rules! widest {
     };
 }
 
+mod small_view;
 mod smooth;
 mod sweep;
 
@@ -34,11 +35,12 @@ use nalgebra::Vector3;
 use rayon::prelude::*;
 
 use super::dataset::Dataset;
-use super::initialise::Seed;
+use super::seeds::{Seed, keep};
 use crate::control::Control;
 use crate::error::Result;
 use crate::random::hash;
 use crate::raster::View;
+use small_view::SmallView;
 
 /// Long side of the pictures that are compared, in pixels.
 const SIDE: u32 = 240;
@@ -57,34 +59,7 @@ const FARTHER: f64 = 5.0;
 /// Blocks of so many pixels squared in which no point is seen get one all the same.
 const BLOCK: usize = 6;
 
-/// A training view, small.
-pub(super) struct Frame {
-    /// The camera at that size.
-    pub(super) view: View,
-    /// r, g, b per pixel, 0..1.
-    pub(super) rgb: Vec<[f32; 3]>,
-    /// Brightness per pixel.
-    pub(super) grey: Vec<f32>,
-    /// Which pixels belong to the scene, if that is known.
-    pub(super) alpha: Option<Vec<f32>>,
-}
-
-impl Frame {
-    pub(super) fn width(&self) -> usize {
-        self.view.width as usize
-    }
-
-    pub(super) fn height(&self) -> usize {
-        self.view.height as usize
-    }
-
-    /// Whether a pixel shows the scene, as far as that is known.
-    fn belongs(&self, pixel: usize) -> bool {
-        self.alpha.as_ref().is_none_or(|a| a[pixel] >= 0.5)
-    }
-}
-
-/// The depths that a frame shows.
+/// The depths that a view shows.
 struct DepthMap {
     /// Per pixel; not positive where none was found.
     depth: Vec<f32>,
@@ -104,7 +79,7 @@ pub(super) fn seeds(
 ) -> Result<Vec<Seed>> {
     let stride = dataset.train.len().div_ceil(MAX_REFERENCES).max(1);
     let references: Vec<usize> = dataset.train.iter().copied().step_by(stride).collect();
-    let frames: Vec<Frame> = references
+    let frames: Vec<SmallView> = references
         .par_iter()
         .map(|&i| {
             control.check()?;
@@ -121,26 +96,26 @@ pub(super) fn seeds(
             let Some(range) = ranges[i].filter(|_| !pairs[i].is_empty() && !small) else {
                 return Ok(None);
             };
-            let others: Vec<&Frame> = pairs[i].iter().map(|&j| &frames[j]).collect();
+            let others: Vec<&SmallView> = pairs[i].iter().map(|&j| &frames[j]).collect();
             let volume = sweep::costs(&frames[i], &others, range);
             let total = smooth::along_paths(&volume, &frames[i]);
             Ok(Some(DepthMap { depth: volume.depths(&total), step: volume.inverse.1 }))
         })
         .collect::<Result<_>>()?;
     let mut seeds = fuse(&frames, &maps, &pairs);
-    super::initialise::keep(&mut seeds, count, hash(seed ^ 0x57e6));
+    keep(&mut seeds, count, hash(seed ^ 0x57e6));
     let cover = cover(&frames, &maps, known, &seeds);
     seeds.extend(cover);
     Ok(seeds)
 }
 
-fn frame(dataset: &Dataset, index: usize) -> Result<Frame> {
+fn frame(dataset: &Dataset, index: usize) -> Result<SmallView> {
     let picture = dataset.picture(index, Some(SIDE))?;
     let pixels = picture.data.chunks_exact(picture.channels);
     let rgb: Vec<[f32; 3]> = pixels.clone().map(|p| [p[0], p[1], p[2]]).collect();
     let grey = rgb.iter().map(|c| 0.299 * c[0] + 0.587 * c[1] + 0.114 * c[2]).collect();
     let alpha = (picture.channels == 4).then(|| pixels.map(|p| p[3]).collect());
-    Ok(Frame { view: dataset.view_at(index, Some(SIDE)), rgb, grey, alpha })
+    Ok(SmallView { view: dataset.view_at(index, Some(SIDE)), rgb, grey, alpha })
 }
 
 /// For every reference the best others to compare it with: many common points, seen under an angle that is large enough
@@ -204,7 +179,7 @@ fn depth_ranges(dataset: &Dataset, references: &[usize]) -> Vec<Option<(f64, f64
 
 /// The points of all depth maps that are confirmed by neighbours; a pixel whose surface another view has given already
 /// is left out.
-fn fuse(frames: &[Frame], maps: &[Option<DepthMap>], pairs: &[Vec<usize>]) -> Vec<Seed> {
+fn fuse(frames: &[SmallView], maps: &[Option<DepthMap>], pairs: &[Vec<usize>]) -> Vec<Seed> {
     let mut taken: Vec<Vec<bool>> = frames.iter().map(|f| vec![false; f.grey.len()]).collect();
     let mut seeds = Vec::new();
     let mut seen = Vec::new();
@@ -239,9 +214,10 @@ fn fuse(frames: &[Frame], maps: &[Option<DepthMap>], pairs: &[Vec<usize>]) -> Ve
 
 /// A point for every block of every frame in which no point is seen, at the depth that the frame's own map has there
 /// (else at the far end of what the views show).
-fn cover(frames: &[Frame], maps: &[Option<DepthMap>], known: &[Seed], found: &[Seed]) -> Vec<Seed> {
-    let columns = |f: &Frame| f.width().div_ceil(BLOCK);
-    let block = |f: &Frame, pixel: usize| pixel / f.width() / BLOCK * columns(f) + pixel % f.width() / BLOCK;
+fn cover(frames: &[SmallView], maps: &[Option<DepthMap>], known: &[Seed], found: &[Seed]) -> Vec<Seed> {
+    let columns = |f: &SmallView| f.width().div_ceil(BLOCK);
+    let block =
+        |f: &SmallView, pixel: usize| pixel / f.width() / BLOCK * columns(f) + pixel % f.width() / BLOCK;
     let mut covered: Vec<Vec<bool>> = frames
         .par_iter()
         .map(|f| {

@@ -4,13 +4,13 @@ use image::DynamicImage;
 
 /// A picture in f32: r, g, b times alpha, and alpha (0 to 255). Premultiplied, so that the colour of what is transparent
 /// does not leak into what is not.
-pub(super) struct Picture {
+pub(super) struct Premultiplied {
     width: usize,
     height: usize,
     pixels: Vec<[f32; 4]>,
 }
 
-impl Picture {
+impl Premultiplied {
     pub(super) fn new(picture: &DynamicImage) -> Self {
         let (width, height) = (picture.width() as usize, picture.height() as usize);
         let pixels = if picture.color().has_alpha() {
@@ -149,7 +149,7 @@ mod tests {
         let picture = image::RgbaImage::from_fn(9, 8, |x, y| {
             image::Rgba([(x * 28) as u8, (y * 31) as u8, (x * y) as u8, (255 - x * 20) as u8])
         });
-        let picture = Picture::new(&picture.into());
+        let picture = Premultiplied::new(&picture.into());
         for (x, y) in [(4.5, 4.5), (4.7, 3.1), (2.51, 5.49)] {
             let (a, b) = (picture.at([x, y], [1.0, 1.0]), picture.at_any([x, y], [1.0, 1.0]));
             for c in 0..4 {
@@ -164,7 +164,7 @@ mod tests {
             image::RgbImage::from_fn(64, 64, |x, _| image::Rgb([if x % 2 == 0 { 0 } else { 255 }; 3]));
         let map: Vec<[f32; 2]> =
             (0..16 * 16).map(|k| [(k % 16) as f32 * 4.0 + 0.5, (k / 16) as f32 * 4.0 + 0.5]).collect();
-        let bytes = Picture::new(&stripes.into()).resample(&map, 16, 16, false);
+        let bytes = Premultiplied::new(&stripes.into()).resample(&map, 16, 16, false);
         for row in bytes.chunks(16 * 3) {
             for value in &row[9..16 * 3 - 9] {
                 assert!((i32::from(*value) - 127).abs() <= 3, "{value}");

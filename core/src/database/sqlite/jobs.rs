@@ -29,9 +29,9 @@ const ARTIFACT: &str = "SELECT artifacts.attempt, size, title FROM artifacts JOI
 /// Jobs that everybody may see (rule 72 of docs/rest.md).
 const IS_PUBLIC: &str = "public = 1 AND state = 'finished'";
 
-/// Where a viewer is, as it stands in a column.
+/// Where a viewer's camera starts, as it stands in a column.
 #[derive(serde::Serialize, serde::Deserialize)]
-struct View {
+struct StoredCamera {
     position: Xyz,
     look_at: Xyz,
     up: Xyz,
@@ -39,7 +39,7 @@ struct View {
 
 /// The view of `camera` as a column.
 pub(super) fn view_column(camera: &CameraData) -> Result<String> {
-    json(&View { position: camera.position, look_at: camera.look_at, up: camera.up })
+    json(&StoredCamera { position: camera.position, look_at: camera.look_at, up: camera.up })
 }
 
 fn job(row: &Row<'_>) -> rusqlite::Result<Job> {
@@ -52,10 +52,12 @@ fn job(row: &Row<'_>) -> rusqlite::Result<Job> {
         "finished" => JobStatus::Finished,
         _ => JobStatus::Failed,
     };
-    let view = |column| row.get::<_, Option<Json<View>>>(column);
+    let view = |column| row.get::<_, Option<Json<StoredCamera>>>(column);
     let camera_type = row.get::<_, Option<Name<CameraType>>>(14)?.map_or(CameraType::default(), |n| n.0);
     let camera_data = match view(12)?.or(view(13)?) {
-        Some(Json(View { position, look_at, up })) => CameraData { position, look_at, up, camera_type },
+        Some(Json(StoredCamera { position, look_at, up })) => {
+            CameraData { position, look_at, up, camera_type }
+        }
         None => CameraData { camera_type, ..CameraData::default() },
     };
     let failure = match row.get::<_, Option<String>>(22)? {
@@ -280,7 +282,7 @@ impl JobRows for SqliteDatabase {
             match update.camera_data {
                 Some(CameraUpdate::Reset) => set("user_view = ?3, user_camera_type = NULL", &None::<String>)?,
                 Some(CameraUpdate::Set { position, look_at, up, camera_type }) => {
-                    set("user_view = ?3", &json(&View { position, look_at, up })?)?;
+                    set("user_view = ?3", &json(&StoredCamera { position, look_at, up })?)?;
                     if let Some(camera_type) = camera_type {
                         set("user_camera_type = ?3", &Name(camera_type))?;
                     }

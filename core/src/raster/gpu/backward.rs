@@ -3,7 +3,7 @@
 use super::forward::{Passes, tiles};
 use super::kernels::{GROUP, SUMS};
 use super::recorder::Groups;
-use super::workspace::{Indirect, Workspace};
+use super::view_buffers::{Indirect, ViewBuffers};
 use crate::error::Result;
 use crate::raster::{LossOptions, StepOptions, View};
 
@@ -100,7 +100,7 @@ impl Passes<'_> {
         view: &View,
         options: &LossOptions,
     ) {
-        let Workspace { fixed, pixels, .. } = self.work;
+        let ViewBuffers { fixed, pixels, .. } = self.work;
         let uniform = LossUniform {
             ssim_weight: options.ssim_weight,
             alpha_weight: if has_alpha { options.alpha_weight } else { 0.0 },
@@ -138,7 +138,7 @@ impl Passes<'_> {
 
     /// Gradient by the projected splats, slot by slot.
     pub(super) fn rasterise_backward(&mut self, view: &View) {
-        let Workspace { fixed, splats, intersections, pixels } = self.work;
+        let ViewBuffers { fixed, splats, intersections, pixels } = self.work;
         let (x, y) = tiles(view);
         self.recorder.dispatch(
             self.gpu,
@@ -166,7 +166,7 @@ impl Passes<'_> {
 
     /// One optimiser step on the visible splats, and on the exposure if the loss used one.
     pub(super) fn update(&mut self, training: &TrainingBuffers, options: &StepOptions, exposure: bool) {
-        let Workspace { fixed, splats, intersections, .. } = self.work;
+        let ViewBuffers { fixed, splats, intersections, .. } = self.work;
         let uniform = StepUniform::new(options, self.scene.len);
         self.gpu.queue.write_buffer(&training.step, 0, bytemuck::bytes_of(&uniform));
         for page in &self.scene.pages {
@@ -204,7 +204,7 @@ impl Passes<'_> {
 
     /// The gradient by the parameters of one page's splats, in the layout of the page.
     pub(super) fn collect(&mut self, page: usize, collected: &wgpu::Buffer) {
-        let Workspace { fixed, splats, intersections, .. } = self.work;
+        let ViewBuffers { fixed, splats, intersections, .. } = self.work;
         let page = &self.scene.pages[page];
         self.recorder.dispatch(
             self.gpu,

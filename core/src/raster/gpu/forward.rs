@@ -4,7 +4,7 @@ use super::device::Gpu;
 use super::kernels::{GROUP, Kernels};
 use super::recorder::{Groups, Recorder};
 use super::scene::SceneBuffers;
-use super::workspace::{FixedBuffers, Indirect, Pairs, SplatBuffers, ViewUniform, Workspace};
+use super::view_buffers::{FixedBuffers, Indirect, Pairs, SplatBuffers, ViewBuffers, ViewUniform};
 use crate::raster::{TILE, View};
 
 /// What all recording functions work with.
@@ -13,7 +13,7 @@ pub(super) struct Passes<'a> {
     pub(super) kernels: &'a Kernels,
     pub(super) recorder: &'a mut Recorder,
     pub(super) scene: &'a SceneBuffers,
-    pub(super) work: &'a Workspace,
+    pub(super) work: &'a ViewBuffers,
 }
 
 /// Number of tiles along both sides.
@@ -35,7 +35,7 @@ pub(super) fn sorted_tiles(view: &View) -> usize {
 impl<'a> Passes<'a> {
     /// Splats to projected splats; counts the visible ones.
     pub(super) fn project(&mut self, view: &View, sh_degree: u32) {
-        let Workspace { fixed, splats, intersections, .. } = self.work;
+        let ViewBuffers { fixed, splats, intersections, .. } = self.work;
         let uniform = ViewUniform::new(view, self.scene.len, sh_degree, intersections.room);
         self.gpu.queue.write_buffer(&fixed.view, 0, bytemuck::bytes_of(&uniform));
         for page in &self.scene.pages {
@@ -63,7 +63,7 @@ impl<'a> Passes<'a> {
 
     /// Visible splats, front to back, to pairs of tile and slot.
     pub(super) fn intersect(&mut self) {
-        let Workspace { fixed, splats, intersections, .. } = self.work;
+        let ViewBuffers { fixed, splats, intersections, .. } = self.work;
         self.recorder.dispatch(
             self.gpu,
             &self.kernels.compact,
@@ -119,7 +119,7 @@ impl<'a> Passes<'a> {
 
     /// Pairs by tile; they are by depth already, and the sort is stable.
     pub(super) fn sort(&mut self, view: &View) {
-        let Workspace { fixed, intersections, pixels, .. } = self.work;
+        let ViewBuffers { fixed, intersections, pixels, .. } = self.work;
         for pass in 0..tile_digits(view) {
             let pairs = (&intersections.tiles[pass % 2], &intersections.tiles[1 - pass % 2]);
             let digit = &fixed.tile_digits[pass];
@@ -183,7 +183,7 @@ impl<'a> Passes<'a> {
 
     /// Blends the picture.
     pub(super) fn rasterise(&mut self, view: &View, background: [f32; 3]) {
-        let Workspace { fixed, splats, intersections, pixels } = self.work;
+        let ViewBuffers { fixed, splats, intersections, pixels } = self.work;
         let [r, g, b] = background;
         self.gpu.queue.write_buffer(&fixed.background, 0, bytemuck::bytes_of(&[r, g, b, 0.0]));
         let (x, y) = tiles(view);

@@ -16,7 +16,7 @@ mod scene;
 mod targets;
 #[cfg(test)]
 mod tests;
-mod workspace;
+mod view_buffers;
 
 pub use device::adapters;
 pub use rasteriser::GpuRasteriser;

@@ -10,7 +10,7 @@ use super::kernels::{Kernels, SLOT, SLOT_RUN, SUMS};
 use super::recorder::{Pending, Recorder};
 use super::scene::{SceneBuffers, unpack};
 use super::targets::Targets;
-use super::workspace::{INTERSECTIONS, IntersectionBuffers, NEEDED, POISONED, VISIBLE, Workspace};
+use super::view_buffers::{INTERSECTIONS, IntersectionBuffers, NEEDED, POISONED, VISIBLE, ViewBuffers};
 use crate::error::{Error, ErrorKind, Result};
 use crate::raster::{
     DensityStatistics, DeviceChoice, Inspect, LossOptions, ProjectedSplat, Rasteriser, Rendering, SplatEdit,
@@ -29,7 +29,7 @@ pub struct GpuRasteriser {
     pub(super) kernels: Kernels,
     pub(super) recorder: Recorder,
     scene: SceneBuffers,
-    pub(super) work: Workspace,
+    pub(super) work: ViewBuffers,
     training: TrainingBuffers,
     exposures: usize,
     targets: Targets,
@@ -60,7 +60,7 @@ impl GpuRasteriser {
     pub(super) fn with_room(choice: &DeviceChoice, room: u32) -> Result<Self> {
         let gpu = Gpu::open(choice)?;
         let kernels = Kernels::new(&gpu)?;
-        let work = Workspace::new(&gpu, room)?;
+        let work = ViewBuffers::new(&gpu, room)?;
         let training = TrainingBuffers::new(&gpu, 0)?;
         Ok(Self {
             gpu,
@@ -254,7 +254,7 @@ impl GpuRasteriser {
     fn read<T: bytemuck::Pod>(
         &mut self,
         count: usize,
-        choose: impl Fn(&Workspace, &TrainingBuffers) -> wgpu::Buffer,
+        choose: impl Fn(&ViewBuffers, &TrainingBuffers) -> wgpu::Buffer,
     ) -> Result<Vec<T>> {
         self.settle()?;
         let buffer = choose(&self.work, &self.training);

@@ -6,7 +6,7 @@
 use glam::{DVec4, Vec4};
 
 use super::header::{Element, PlyReader};
-use super::{MIN_LOG_SCALE, degree_of};
+use super::properties::{MIN_LOG_SCALE, degree_of};
 use crate::error::Result;
 use crate::splats::harmonics::{SH_C0, sh_coefficients};
 use crate::splats::values::{Splats, normalised};

@@ -6,8 +6,8 @@ use std::f32::consts::FRAC_1_SQRT_2;
 use glam::{Vec3, vec3, vec4};
 use rayon::prelude::*;
 
-use super::SpzFrame;
 use super::container::{Header, Packed};
+use super::options::SpzFrame;
 use crate::splats::harmonics::sh_coefficients;
 use crate::splats::values::{Splats, normalised};
 

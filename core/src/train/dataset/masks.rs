@@ -6,7 +6,7 @@ use image::GrayImage;
 use rayon::prelude::*;
 use sha2::{Digest, Sha256};
 
-use super::{DatasetView, SeedPoint};
+use super::parts::{DatasetView, SeedPoint};
 use crate::control::Control;
 use crate::error::{Error, ErrorKind, Result};
 use crate::masks::{LEAST_COVERAGE, coverage, find_masks, is_object, is_object_point, read_mask};

@@ -1,7 +1,7 @@
 //! Semi-global matching (Hirschmüller, PAMI 2008): costs summed along straight paths through the picture, on which a
 //! change of depth has a price.
 
-use super::Frame;
+use super::small_view::SmallView;
 use super::sweep::Volume;
 
 /// The price of moving by one plane from pixel to pixel.
@@ -15,7 +15,7 @@ const EDGE: f32 = 0.08;
 const LANES: usize = 16;
 
 /// The sums of the costs along the eight directions, in the order of the volume.
-pub(super) fn along_paths(volume: &Volume, frame: &Frame) -> Vec<f32> {
+pub(super) fn along_paths(volume: &Volume, frame: &SmallView) -> Vec<f32> {
     let mut total = vec![0.0f32; volume.cost.len()];
     // Twice through the picture, each time along the four directions whose paths come from pixels that were visited: the
     // volume is larger than caches are.
@@ -38,11 +38,11 @@ impl Row {
     }
 }
 
-widest!(sweep_rows, add_paths, (volume: &Volume, frame: &Frame, back: bool, total: &mut [f32]));
+widest!(sweep_rows, add_paths, (volume: &Volume, frame: &SmallView, back: bool, total: &mut [f32]));
 
 /// Adds the costs along the paths from the left, and from the three pixels above; turned around, if `back`.
 #[inline(always)]
-fn add_paths(volume: &Volume, frame: &Frame, back: bool, total: &mut [f32]) {
+fn add_paths(volume: &Volume, frame: &SmallView, back: bool, total: &mut [f32]) {
     let (w, h, planes) = (volume.width, volume.height, volume.planes);
     let padded = planes + 2;
     let large = |a: usize, b: usize| {
@@ -141,7 +141,7 @@ mod tests {
     use crate::raster::View;
 
     /// The costs along all paths of one direction, by the definition.
-    fn along(volume: &Volume, frame: &Frame, dx: i32, dy: i32) -> Vec<f64> {
+    fn along(volume: &Volume, frame: &SmallView, dx: i32, dy: i32) -> Vec<f64> {
         let (w, h, planes) = (volume.width as i32, volume.height as i32, volume.planes);
         let mut paths = vec![0.0f64; volume.cost.len()];
         for n in 0..w * h {
@@ -187,7 +187,7 @@ mod tests {
         for (width, height, planes) in [(1, 5, 3), (6, 1, 33), (7, 5, 32), (9, 8, 41)] {
             let mut values =
                 |count: usize| -> Vec<f32> { (0..count).map(|_| random.uniform() as f32).collect() };
-            let frame = Frame { view, rgb: Vec::new(), grey: values(width * height), alpha: None };
+            let frame = SmallView { view, rgb: Vec::new(), grey: values(width * height), alpha: None };
             let cost = values(width * height * planes);
             let volume = Volume { width, height, planes, inverse: (1.0, 0.1), cost };
             let mut expected = vec![0.0f64; volume.cost.len()];

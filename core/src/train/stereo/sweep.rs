@@ -2,7 +2,7 @@
 
 use glam::{DMat3, DVec3, dvec3};
 
-use super::Frame;
+use super::small_view::SmallView;
 use crate::raster::View;
 
 /// Half the side of the square windows that are compared.
@@ -51,7 +51,7 @@ impl Volume {
 /// Compares `frame` with `others` over planes between the depths `range` (near, far), evenly spaced in inverse depth,
 /// about one pixel apart in the neighbours. The measure is zero-mean normalised cross-correlation, which does not see
 /// exposure; the mean of the two neighbours that match best counts, since the others may not see the pixel.
-pub(super) fn costs(frame: &Frame, others: &[&Frame], range: (f64, f64)) -> Volume {
+pub(super) fn costs(frame: &SmallView, others: &[&SmallView], range: (f64, f64)) -> Volume {
     let (width, height) = (frame.width(), frame.height());
     let (near, far) = (1.0 / range.0, 1.0 / range.1);
     let relative: Vec<Relative> = others.iter().map(|o| Relative::new(&frame.view, &o.view)).collect();
@@ -127,13 +127,13 @@ impl Relative {
 }
 
 widest!(warp, warp_rows, (
-    other: &Frame, relative: &Relative, inverse_depth: f64, width: usize, warped: &mut [f32], inside: &mut [bool]
+    other: &SmallView, relative: &Relative, inverse_depth: f64, width: usize, warped: &mut [f32], inside: &mut [bool]
 ));
 
 /// What the neighbour shows where the reference's pixels would be if they lay on the plane.
 #[inline(always)]
 fn warp_rows(
-    other: &Frame,
+    other: &SmallView,
     relative: &Relative,
     inverse_depth: f64,
     width: usize,

@@ -3,7 +3,7 @@
 use crate::error::ErrorKind;
 use crate::prerequisites::Prerequisite;
 use crate::raster::gpu::device::Gpu;
-use crate::raster::gpu::workspace::IntersectionBuffers;
+use crate::raster::gpu::view_buffers::IntersectionBuffers;
 use crate::raster::{DeviceChoice, adapters};
 
 #[test]

@@ -5,7 +5,7 @@ use crate::random::Random;
 use crate::raster::gpu::kernels::SORT_BLOCK;
 use crate::raster::gpu::rasteriser::GpuRasteriser;
 use crate::raster::gpu::recorder::Groups;
-use crate::raster::gpu::workspace::{INTERSECTIONS, Indirect, NEEDED, POISONED, VISIBLE};
+use crate::raster::gpu::view_buffers::{INTERSECTIONS, Indirect, NEEDED, POISONED, VISIBLE};
 
 impl GpuRasteriser {
     fn set_count(&self, which: usize, count: u32, dispatch: Indirect, groups: u32) {

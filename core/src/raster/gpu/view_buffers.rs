@@ -222,14 +222,14 @@ impl PixelBuffers {
 
 /// All of the above.
 #[derive(Debug)]
-pub(super) struct Workspace {
+pub(super) struct ViewBuffers {
     pub(super) fixed: FixedBuffers,
     pub(super) splats: SplatBuffers,
     pub(super) intersections: IntersectionBuffers,
     pub(super) pixels: PixelBuffers,
 }
 
-impl Workspace {
+impl ViewBuffers {
     /// `room`: for how many intersections at first.
     pub(super) fn new(gpu: &Gpu, room: u32) -> Result<Self> {
         Ok(Self {
