@@ -207,9 +207,9 @@ fn nearest_to_rays<'a>(observers: impl IntoIterator<Item = (&'a Observer, f64)>)
         centres += weight * observer.centre;
         weights += weight;
     }
-    // Parallel rays meet nowhere: a weight of a millionth keeps the point near the cameras then.
-    let inverse: Matrix3<f64> = (a + Matrix3::<f64>::identity() * (1e-6 * weights)).try_inverse()?;
-    Some(inverse * (b + centres * 1e-6))
+    // Parallel rays meet nowhere: this keeps the point near the cameras then. So little moves no other point.
+    let inverse: Matrix3<f64> = (a + Matrix3::<f64>::identity() * (1e-9 * weights)).try_inverse()?;
+    Some(inverse * (b + centres * 1e-9))
 }
 
 /// Mean squared sine of the angles between the viewing rays and the direction to which they are nearest; 0 without
@@ -297,17 +297,17 @@ mod tests {
             })
             .collect();
         assert!(!gaze(&outwards).unwrap().converges);
-        // Two cameras meet somewhere by chance; one looks at nothing in particular.
+        // Two rays come near each other somewhere by chance.
         let two: Vec<Pose> = [0.0, 1.0].map(|angle| pose(angle, &Vector3::zeros())).into();
         assert!(!gaze(&two).unwrap().converges);
     }
 
     #[test]
     fn up_is_where_the_rows_of_the_pictures_are_level() {
-        // Cameras on one side that look steeply down: their mean up is 40 degrees from that of the scene.
+        // Cameras on one side that look steeply down: their mean up is 36 degrees from that of the scene.
         let steep: Vec<Pose> = (0..12)
             .map(|k| {
-                let angle = 0.05 * f64::from(k);
+                let angle = 0.15 * f64::from(k);
                 let position = Vector3::new(3.0 * angle.sin(), -2.5, -3.0 * angle.cos());
                 Pose::look_at(&position, &Vector3::zeros(), &WORLD_UP).unwrap()
             })
@@ -319,9 +319,9 @@ mod tests {
             steep.iter().map(|p| p.in_moved_world(1.0, &world, &Vector3::zeros())).collect()
         };
         assert_eq!(scene_up(turned(4.0).iter(), &options), Some(WORLD_UP));
-        for degrees in [6.0, 25.0, 120.0] {
+        for degrees in [7.0, 25.0, 120.0] {
             let up = scene_up(turned(degrees).iter(), &options).unwrap();
-            assert!((up.angle(&WORLD_UP).to_degrees() - degrees).abs() < 2.0, "{degrees}: {up:?}");
+            assert!((up.angle(&WORLD_UP).to_degrees() - degrees).abs() < 1.5, "{degrees}: {up:?}");
         }
         assert!(scene_up([].iter(), &options).is_none());
     }
