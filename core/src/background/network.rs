@@ -87,7 +87,8 @@ fn input_of(picture: &RgbImage) -> Vec<f32> {
     values
 }
 
-#[cfg(all(test, feature = "background"))]
+#[cfg(test)]
+#[cfg(feature = "background")]
 mod tests {
     use super::*;
     use image::Rgb;

@@ -37,7 +37,8 @@ impl Detector {
     }
 }
 
-#[cfg(all(test, feature = "tags"))]
+#[cfg(test)]
+#[cfg(feature = "tags")]
 mod tests {
     use super::*;
     use crate::fiducial::{PRINTED_MODULES, modules};

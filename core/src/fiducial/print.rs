@@ -82,7 +82,8 @@ pub fn print_tag(id: u32, size_mm: f64) -> Result<String> {
     Ok(svg)
 }
 
-#[cfg(all(test, feature = "tags"))]
+#[cfg(test)]
+#[cfg(feature = "tags")]
 mod tests {
     use image::GrayImage;
 

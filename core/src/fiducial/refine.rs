@@ -227,7 +227,8 @@ fn solve(seen: &[Seen], shifts: [f64; 2]) -> Option<SVector<f64, UNKNOWNS>> {
     Some(x)
 }
 
-#[cfg(all(test, feature = "tags"))]
+#[cfg(test)]
+#[cfg(feature = "tags")]
 mod tests {
     use super::*;
     use crate::fiducial::modules;

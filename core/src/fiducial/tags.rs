@@ -138,7 +138,8 @@ fn shortest_edge(corners: &[[f64; 2]; 4]) -> f64 {
     (0..4).map(edge).fold(f64::INFINITY, f64::min)
 }
 
-#[cfg(all(test, feature = "tags"))]
+#[cfg(test)]
+#[cfg(feature = "tags")]
 mod tests {
     use super::*;
     use crate::video::{Frame, FrameSource};
