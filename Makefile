@@ -17,6 +17,8 @@ RECONSTRUCT := target/release/reconstruct
 VENV := .venv
 # All tests share one build, in which they can make the disk fail and kill the service where something becomes durable.
 TEST_BUILD := --release --workspace --exclude libreconstruct-python --features libreconstruct-server/failpoints
+# Of a core without its features, what the features might have been mixed up with.
+BARE_TESTS := camera:: fiducial:: masks:: presentation:: raster:: splats:: video::probe
 # Tests in Rust compare with Python tools that the environment holds.
 test-rust: export PATH := $(CURDIR)/$(VENV)/bin:$(PATH)
 # gsply compiles itself with numba: 6 seconds for what takes a tenth of one here.
@@ -65,6 +67,8 @@ test-rust: $(VENV)/.installed interop
 	@$(NOTE_SKIPPED)
 	@echo "Rust: unit tests, documentation examples, end-to-end tests"
 	cargo test $(TEST_BUILD) | tee $(SKIPPED)/test-rust.log
+	@echo "Rust: what is left of the core without its features"
+	cargo test --release -p libreconstruct --no-default-features --lib -- $(BARE_TESTS)
 	@sed -nE 's/^test (.*) \.\.\. ignored(, (.*))?$$/\1: \3/p' $(SKIPPED)/test-rust.log >>$(SKIPPED)/test-rust
 
 # What the tests of the other faces start or load: the server, the generator of captures, the C library.
@@ -114,10 +118,13 @@ $(VENV)/.installed: tests/requirements.txt
 	$(VENV)/bin/pip install --quiet --disable-pip-version-check -r tests/requirements.txt
 	touch $@
 
-lint: ## Check format and lints as CI does
+lint: $(VENV)/.installed ## Check format, lints, documentation and spelling as CI does
 	cargo fmt --all -- --check
+	$(VENV)/bin/typos
 	scripts/check-features.sh
 	cargo clippy --release --workspace --features libreconstruct-server/failpoints --all-targets -- -D warnings
+	scripts/lint-features.sh
+	RUSTDOCFLAGS="-D warnings" cargo doc --release --workspace --exclude libreconstruct-python --no-deps --quiet
 
 format: ## Format all code
 	cargo fmt --all

@@ -64,6 +64,7 @@ impl Prerequisite {
     ///
     /// # Panics
     /// If `LIBRECONSTRUCT_REQUIRE` asks for it, or has a word that is not known.
+    #[track_caller]
     pub fn is_missing(self, what: &str) {
         let required = match required(&env::var("LIBRECONSTRUCT_REQUIRE").unwrap_or_default()) {
             Ok(required) => required,
@@ -109,6 +110,7 @@ fn beside_workspace(path: &str) -> PathBuf {
 
 /// The folder `name` of the real captures: under `LIBRECONSTRUCT_DATA`, else in `../shared/data` beside the workspace.
 /// None, and noted as skipped, if it is not there.
+#[track_caller]
 pub fn capture(name: &str) -> Option<PathBuf> {
     let root = env::var_os("LIBRECONSTRUCT_DATA").map(PathBuf::from);
     let folder = root.unwrap_or_else(|| beside_workspace("shared/data")).join(name);
@@ -121,6 +123,7 @@ pub fn capture(name: &str) -> Option<PathBuf> {
 
 /// The weights of the network that finds the object: what `LIBRECONSTRUCT_MASK_MODEL` names, else where `make mask-model`
 /// puts them, beside the program, else beside the captures. None, and noted as skipped, if they are in no such place.
+#[track_caller]
 pub fn mask_model() -> Option<PathBuf> {
     const FILE: &str = "u2netp.onnx";
     // Programs are in `release`, tests in `release/deps`.
@@ -143,6 +146,7 @@ mod tests {
 
     #[test]
     fn words_that_are_not_known_are_refused() {
+        required(&env::var("LIBRECONSTRUCT_REQUIRE").unwrap_or_default()).unwrap();
         assert_eq!(required(""), Ok(vec![]));
         assert_eq!(required("gpu, captures,"), Ok(vec![Prerequisite::Gpu, Prerequisite::Captures]));
         assert!(required("gpu,cpu").unwrap_err().contains("`cpu`; it knows interop, browser, gpu,"));

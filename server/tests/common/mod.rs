@@ -25,17 +25,25 @@ pub(crate) fn capture_options() -> CaptureOptions {
     }
 }
 
-/// A folder with a synthetic capture, made once per test program.
+/// A folder with a synthetic capture, made once for all tests of a program.
 pub(crate) fn capture() -> &'static Path {
     static FOLDER: OnceLock<PathBuf> = OnceLock::new();
     FOLDER.get_or_init(|| film(&capture_options()))
 }
 
-/// The same with fewer frames, for tests that reconstruct it many times.
+/// Just enough for a reconstruction, for tests that make many and look at none.
 pub(crate) fn short_capture() -> &'static Path {
     static FOLDER: OnceLock<PathBuf> = OnceLock::new();
     FOLDER.get_or_init(|| {
-        film(&CaptureOptions { frames: 20, arc_degrees: 55.0, masks: false, ..capture_options() })
+        film(&CaptureOptions {
+            width: 256,
+            height: 192,
+            frames: 20,
+            frame_rate: 10.0,
+            arc_degrees: 50.0,
+            exposure_drift: 0.0,
+            ..Default::default()
+        })
     })
 }
 

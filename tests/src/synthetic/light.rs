@@ -64,7 +64,7 @@ fn light_at(scene: &Scene, shape: &Shape, a: f64, b: f64, key: u64) -> Colour {
         let distance = towards.norm();
         let direction = towards / distance;
         let facing = normal.dot(&direction);
-        if facing > 0.0 && scene.cast(&start, &direction, distance).is_none() {
+        if facing > 0.0 && !scene.is_blocked(&start, &direction, distance) {
             direct += facing / (distance * distance).max(0.3);
         }
     }

@@ -175,6 +175,17 @@ struct Group {
     surfaces: std::ops::Range<usize>,
 }
 
+impl Group {
+    /// Whether a ray meets the bounding box nearer than `nearest`.
+    fn is_met(&self, origin: &Vec3, inverse_direction: &Vec3, nearest: f64) -> bool {
+        let a = (self.low - origin).component_mul(inverse_direction);
+        let b = (self.high - origin).component_mul(inverse_direction);
+        let enter = a.inf(&b).max();
+        let leave = a.sup(&b).min();
+        !(enter > leave || leave < 0.0 || enter > nearest)
+    }
+}
+
 /// Everything there is to see.
 pub(super) struct Scene {
     surfaces: Vec<Surface>,
@@ -228,11 +239,7 @@ impl Scene {
         let mut best: Option<(usize, Hit)> = None;
         let mut nearest = limit;
         for group in &self.groups {
-            let a = (group.low - origin).component_mul(&inverse);
-            let b = (group.high - origin).component_mul(&inverse);
-            let enter = a.inf(&b).max();
-            let leave = a.sup(&b).min();
-            if enter > leave || leave < 0.0 || enter > nearest {
+            if !group.is_met(origin, &inverse, nearest) {
                 continue;
             }
             for index in group.surfaces.clone() {
@@ -243,6 +250,15 @@ impl Scene {
             }
         }
         best
+    }
+
+    /// Whether anything is on a ray, nearer than `limit`: what `cast` finds first is enough.
+    pub(super) fn is_blocked(&self, origin: &Vec3, direction: &Vec3, limit: f64) -> bool {
+        let inverse = direction.map(|d| 1.0 / d);
+        self.groups.iter().filter(|group| group.is_met(origin, &inverse, limit)).any(|group| {
+            let mut surfaces = self.surfaces[group.surfaces.clone()].iter();
+            surfaces.any(|surface| surface.shape.intersect(origin, direction, limit).is_some())
+        })
     }
 
     /// Linear colour along a ray and whether it hits the subject. `pixel_angle` (radians) sets the texture detail.

@@ -1,14 +1,10 @@
 //! Metric scale, with the real program: from a video with printed tags to a scene in metres.
 
-#![allow(clippy::unwrap_used)] // a test may panic
-
-mod common;
-
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
-use common::{assert_success, reconstruct, run, stderr};
+use crate::common::{assert_success, reconstruct, run, stderr};
 use libreconstruct::Control;
 use libreconstruct::camera::{Pose, SparseModel};
 use libreconstruct::video::Frames;
@@ -108,7 +104,7 @@ fn tags_are_found_shown_and_printed() {
 #[test]
 fn a_scale_that_is_required_and_missing_is_an_error() {
     let folder = tempfile::tempdir().unwrap();
-    let video = common::capture().join("video.mp4");
+    let video = crate::common::capture().join("video.mp4");
     let attempt = |more: &[&str]| {
         let out = folder.path().join("out");
         reconstruct()

@@ -1,13 +1,9 @@
 //! Killed at any moment, the same command goes on and ends with the same files, bit for bit.
 
-#![allow(clippy::unwrap_used)] // a test may panic
-
-mod common;
-
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use common::{SHORT, assert_success, reconstruct, short_capture};
+use crate::common::{SHORT, assert_success, reconstruct, short_capture};
 
 const FILES: [&str; 8] = [
     "frames/frames.json",

@@ -1,15 +1,11 @@
 //! What the README shows runs as it stands.
 
-#![allow(clippy::unwrap_used)] // a test may panic
-
-mod common;
-
 use std::path::Path;
 use std::process::Command;
 
-use common::{assert_success, short_capture};
+use crate::common::{assert_success, short_capture};
 
-const README: &str = include_str!("../../README.md");
+const README: &str = include_str!("../../../README.md");
 
 /// The contents of the code blocks of a language.
 fn blocks(language: &str) -> Vec<&'static str> {
@@ -36,7 +32,7 @@ fn the_commands_run() {
     assert!(commands.len() >= 4, "{commands:?}");
     for command in commands {
         let arguments = command.split_whitespace();
-        let mut program = common::reconstruct();
+        let mut program = crate::common::reconstruct();
         let output = program.current_dir(folder.path()).args(arguments).output().unwrap();
         println!("$ reconstruct {command}\n{}", String::from_utf8_lossy(&output.stdout));
         assert_success(&output);
@@ -65,7 +61,7 @@ fn the_session_with_a_server_runs() {
         .env("LIBRECONSTRUCT_RECONSTRUCTION_TRAINING_MAX_RESOLUTION", "240")
         .output()
         .unwrap();
-    println!("{}{}", String::from_utf8_lossy(&output.stdout), common::stderr(&output));
+    println!("{}{}", String::from_utf8_lossy(&output.stdout), crate::common::stderr(&output));
     assert_success(&output);
     assert!(String::from_utf8_lossy(&output.stdout).trim_end().ends_with("Finished"));
     let begins = |name: &str, magic: &[u8]| {

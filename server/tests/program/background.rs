@@ -1,12 +1,8 @@
 //! Background removal with the real program: masks, and a scene that is the object and nothing else.
 
-#![allow(clippy::unwrap_used)] // a test may panic
-
-mod common;
-
 use std::path::{Path, PathBuf};
 
-use common::{SHORT, assert_success, capture, reconstruct, run, stderr};
+use crate::common::{SHORT, assert_success, capture, reconstruct, run, stderr};
 use libreconstruct::Control;
 use libreconstruct::masks::read_mask;
 use libreconstruct::splats::Splats;

@@ -1,13 +1,9 @@
 //! The whole way, from a video to a scene, with the real program.
 
-#![allow(clippy::unwrap_used)] // a test may panic
-
-mod common;
-
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use common::{SHORT, assert_success, capture, reconstruct, run};
+use crate::common::{SHORT, assert_success, capture, reconstruct, run};
 use libreconstruct::camera::{Image, SparseModel};
 use libreconstruct::presentation::{CameraData, CameraType, choose_preview_image};
 use libreconstruct::splats::Splats;

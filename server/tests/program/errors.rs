@@ -1,13 +1,9 @@
 //! Every bad input ends with the right exit code, a message that names what was wrong, and no scene.
 
-#![allow(clippy::unwrap_used)] // a test may panic
-
-mod common;
-
 use std::path::Path;
 use std::process::{Command, Output};
 
-use common::{reconstruct, run, stderr};
+use crate::common::{reconstruct, run, stderr};
 
 /// Runs `reconstruct run INPUT` into a new folder and returns the output and whether any scene was left.
 fn attempt(input: &Path, more: &[&str]) -> (Output, bool) {
@@ -75,7 +71,7 @@ fn a_playlist_in_the_clothes_of_a_video_reads_nothing() {
 fn a_camera_that_stands_still() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("still.mp4");
-    let picture = common::capture().join("video.mp4");
+    let picture = crate::common::capture().join("video.mp4");
     let picture = picture.to_str().unwrap();
     ffmpeg(
         &["-i", picture, "-vf", "select=eq(n\\,0),loop=60:1:0,fps=20", "-t", "3", "-c:v", "libx264"],
@@ -88,7 +84,7 @@ fn a_camera_that_stands_still() {
 fn a_video_too_short() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("short.mp4");
-    let picture = common::capture().join("video.mp4");
+    let picture = crate::common::capture().join("video.mp4");
     ffmpeg(&["-i", picture.to_str().unwrap(), "-frames:v", "2", "-c:v", "libx264"], &path);
     expect(&path, &[], 5, &["2"]);
 }
@@ -128,7 +124,7 @@ fn without_ffmpeg_the_message_says_how_to_get_it() {
     let folder = tempfile::tempdir().unwrap();
     let output = reconstruct()
         .arg("run")
-        .arg(common::capture().join("video.mp4"))
+        .arg(crate::common::capture().join("video.mp4"))
         .arg("-o")
         .arg(folder.path())
         .env("PATH", folder.path())
@@ -147,7 +143,7 @@ fn a_gpu_that_is_not_there() {
     assert_eq!(output.status.code(), Some(3), "a missing scene comes first: {}", stderr(&output));
     let output = reconstruct()
         .arg("run")
-        .arg(common::capture().join("video.mp4"))
+        .arg(crate::common::capture().join("video.mp4"))
         .arg("-o")
         .arg(folder.path().join("out"))
         .args(["--device", "gpu"])
@@ -163,7 +159,7 @@ fn a_gpu_that_is_not_there() {
 fn an_output_folder_that_cannot_be_written() {
     let output = reconstruct()
         .arg("run")
-        .arg(common::capture().join("video.mp4"))
+        .arg(crate::common::capture().join("video.mp4"))
         .args(["-o", "/proc/nothing-can-be-made-here"])
         .output()
         .unwrap();

@@ -1,0 +1,16 @@
+#!/usr/bin/env bash
+# The core with each of its features left out, and with none: each must compile without a warning.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+all=(background gpu service tags)
+lint() { cargo clippy --release -p libreconstruct --no-default-features "$@" --all-targets --quiet -- -D warnings; }
+echo "The core without any feature"
+lint
+for left_out in "${all[@]}"; do
+    rest=()
+    for feature in "${all[@]}"; do
+        if [ "$feature" != "$left_out" ]; then rest+=("$feature"); fi
+    done
+    echo "The core without the feature $left_out"
+    lint --features "$(IFS=, && echo "${rest[*]}")"
+done
