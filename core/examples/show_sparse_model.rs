@@ -27,7 +27,7 @@ fn main() -> libreconstruct::Result<()> {
             println!("{:?}", CameraData::from_model(&model, preview, camera_type));
         }
         let path = turntable_path(&model, 240);
-        let steps = (0..path.len()).map(|k| (path[(k + 1) % path.len()].center() - path[k].center()).norm());
+        let steps = (0..path.len()).map(|k| (path[(k + 1) % path.len()].centre() - path[k].centre()).norm());
         let turns = (0..path.len()).map(|k| path[(k + 1) % path.len()].rotation.angle_to(&path[k].rotation));
         println!(
             "film of 240 pictures: {:.3} units long, at most {:.4} units and {:.2} degrees a picture",

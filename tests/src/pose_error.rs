@@ -40,8 +40,8 @@ pub fn read_poses(path: &Path) -> Result<BTreeMap<u64, Pose>> {
         let rows: [[f64; 4]; 4] =
             serde_json::from_value(frame["c2w"].clone()).map_err(|e| bad().caused_by(e))?;
         let rotation = Matrix3::from_fn(|r, c| rows[r][c]);
-        let center = Vector3::new(rows[0][3], rows[1][3], rows[2][3]);
-        poses.insert(number, Pose::from_matrix(&rotation, center).inverse());
+        let centre = Vector3::new(rows[0][3], rows[1][3], rows[2][3]);
+        poses.insert(number, Pose::from_matrix(&rotation, centre).inverse());
     }
     Ok(poses)
 }
@@ -53,7 +53,7 @@ pub fn compare(truth: &BTreeMap<u64, Pose>, estimate: &BTreeMap<u64, Pose>, want
     let relative = |poses: &BTreeMap<u64, Pose>, a: u64, b: u64| -> Option<(Matrix3<f64>, Vector3<f64>)> {
         let (a, b) = (poses.get(&a)?, poses.get(&b)?);
         let rotation = b.rotation_matrix() * a.rotation_matrix().transpose();
-        Some((rotation, a.rotation * (b.center() - a.center())))
+        Some((rotation, a.rotation * (b.centre() - a.centre())))
     };
     let measured: Vec<(f64, Option<f64>)> = pairs
         .par_iter()
@@ -89,7 +89,7 @@ pub fn compare(truth: &BTreeMap<u64, Pose>, estimate: &BTreeMap<u64, Pose>, want
 /// the true ones (Umeyama, PAMI 1991), over the images that both have. `None` where that says nothing.
 pub fn scale(truth: &BTreeMap<u64, Pose>, estimate: &BTreeMap<u64, Pose>) -> Option<f64> {
     let pairs: Vec<(Vector3<f64>, Vector3<f64>)> =
-        truth.iter().filter_map(|(k, t)| Some((t.center(), estimate.get(k)?.center()))).collect();
+        truth.iter().filter_map(|(k, t)| Some((t.centre(), estimate.get(k)?.centre()))).collect();
     let count = pairs.len() as f64;
     let (true_mean, mean) = pairs
         .iter()
@@ -153,7 +153,7 @@ mod tests {
         let mut turned = truth.clone();
         let half_degree = UnitQuaternion::from_axis_angle(&Vector3::x_axis(), 0.5f64.to_radians());
         if let Some(pose) = turned.get_mut(&3) {
-            *pose = Pose::from_center(half_degree * pose.rotation, &pose.center());
+            *pose = Pose::from_centre(half_degree * pose.rotation, &pose.centre());
         }
         // 7 of 28 pairs are off by half a degree: of the area up to 1 degree they lose half of a quarter.
         let error = compare(&truth, &turned, &wanted);

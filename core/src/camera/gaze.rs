@@ -292,7 +292,7 @@ mod tests {
         assert!(!gaze(&walk).unwrap().converges);
         let outwards: Vec<Pose> = (0..30)
             .map(|k| {
-                let position = pose(0.2 * f64::from(k), &Vector3::zeros()).center();
+                let position = pose(0.2 * f64::from(k), &Vector3::zeros()).centre();
                 Pose::look_at(&position, &(2.0 * position), &WORLD_UP).unwrap()
             })
             .collect();

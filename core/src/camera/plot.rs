@@ -33,7 +33,7 @@ fn draw(model: &SparseModel) -> Result<RgbImage> {
     if images.is_empty() {
         return Err(Error::argument("a model without images has no poses to draw"));
     }
-    let centers: Vec<Vector3<f64>> = images.iter().map(|image| image.pose.center()).collect();
+    let centres: Vec<Vector3<f64>> = images.iter().map(|image| image.pose.centre()).collect();
 
     // All cameras, and the points but for the far tails.
     let range = |axis: &Vector3<f64>| {
@@ -42,7 +42,7 @@ fn draw(model: &SparseModel) -> Result<RgbImage> {
         let tail = values.len() / 20;
         let core = values.get(tail..values.len() - tail).unwrap_or_default();
         let all =
-            centers.iter().map(|c| axis.dot(c)).chain(core.first().copied()).chain(core.last().copied());
+            centres.iter().map(|c| axis.dot(c)).chain(core.first().copied()).chain(core.last().copied());
         all.fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), v| (low.min(v), high.max(v)))
     };
     let extent = |axis: &Vector3<f64>| {
@@ -81,17 +81,17 @@ fn draw(model: &SparseModel) -> Result<RgbImage> {
             canvas.disc(place(&point.xyz), 1.1, colour, strength);
         }
         let colour = |k: usize| warm(k as f32 / (images.len() - 1).max(1) as f32);
-        for (k, pair) in centers.windows(2).enumerate() {
+        for (k, pair) in centres.windows(2).enumerate() {
             canvas.line(place(&pair[0]), place(&pair[1]), 1.6, colour(k), 0.9);
         }
         for (k, image) in images.iter().enumerate() {
             let corners = frustum(model, image, CAMERA_LENGTH / scale).map(|corner| place(&corner));
-            let center = place(&centers[k]);
+            let centre = place(&centres[k]);
             for (j, corner) in corners.iter().enumerate() {
-                canvas.line(center, *corner, 0.9, colour(k), 0.75);
+                canvas.line(centre, *corner, 0.9, colour(k), 0.75);
                 canvas.line(*corner, corners[(j + 1) % 4], 0.9, colour(k), 0.75);
             }
-            canvas.disc(center, 2.4, colour(k), 1.0);
+            canvas.disc(centre, 2.4, colour(k), 1.0);
         }
     }
     canvas.clip = (0.0, 2.0 * PANEL as f64);
@@ -163,8 +163,8 @@ impl Canvas {
         }
     }
 
-    fn disc(&mut self, center: Vector2<f64>, radius: f64, colour: [f32; 3], opacity: f32) {
-        self.blend(center, center, radius, colour, opacity, |p| (p - center).norm());
+    fn disc(&mut self, centre: Vector2<f64>, radius: f64, colour: [f32; 3], opacity: f32) {
+        self.blend(centre, centre, radius, colour, opacity, |p| (p - centre).norm());
     }
 
     fn line(&mut self, from: Vector2<f64>, to: Vector2<f64>, radius: f64, colour: [f32; 3], opacity: f32) {

@@ -23,9 +23,9 @@ impl Pose {
         Self { rotation, translation }
     }
 
-    /// The camera with this world-to-camera rotation whose centre is at `center` (world).
-    pub fn from_center(rotation: UnitQuaternion<f64>, center: &Vector3<f64>) -> Self {
-        Self { rotation, translation: -(rotation * center) }
+    /// The camera with this world-to-camera rotation whose centre is at `centre` (world).
+    pub fn from_centre(rotation: UnitQuaternion<f64>, centre: &Vector3<f64>) -> Self {
+        Self { rotation, translation: -(rotation * centre) }
     }
 
     /// The camera at `position` that looks at `target`, image up as close to `up` as it can be (all in world
@@ -44,7 +44,7 @@ impl Pose {
     }
 
     /// The camera centre in world coordinates.
-    pub fn center(&self) -> Vector3<f64> {
+    pub fn centre(&self) -> Vector3<f64> {
         -(self.rotation.inverse() * self.translation)
     }
 
@@ -100,8 +100,8 @@ impl Pose {
         rotation: &UnitQuaternion<f64>,
         translation: &Vector3<f64>,
     ) -> Self {
-        let center = scale * (rotation * self.center()) + translation;
-        Self::from_center(self.rotation * rotation.inverse(), &center)
+        let centre = scale * (rotation * self.centre()) + translation;
+        Self::from_centre(self.rotation * rotation.inverse(), &centre)
     }
 }
 
@@ -123,7 +123,7 @@ mod tests {
         let pose = Pose::look_at(&position, &target, &up).unwrap();
         let seen = pose.transform(&target);
         assert!(seen.x.abs() < 1e-12 && seen.y.abs() < 1e-12 && seen.z > 0.0);
-        assert!((pose.center() - position).norm() < 1e-12);
+        assert!((pose.centre() - position).norm() < 1e-12);
         assert!(pose.up().dot(&up) > 0.0);
         assert!((pose.rotation_matrix().determinant() - 1.0).abs() < 1e-12);
     }

@@ -83,7 +83,7 @@ impl CameraData {
         let first_good = scores.iter().position(|score| *score >= 0.5 * best).unwrap_or(0);
         let shown = capture.images.iter().position(|(id, _)| *id == preview).unwrap_or(first_good);
         let image = capture.images[if camera_type == CameraType::Orbital { shown } else { first_good }].1;
-        let position = image.pose.center();
+        let position = image.pose.centre();
         let look_at = match camera_type {
             CameraType::Orbital if capture.converges => capture.focus,
             _ => position + capture.depth * image.pose.forward(),
@@ -173,10 +173,10 @@ mod tests {
         let data = CameraData::from_model(&model, preview, CameraType::Orbital);
         data.check().unwrap();
         assert!((Vector3::from(data.look_at) - middle).norm() < 1e-6);
-        assert_eq!(Vector3::from(data.position), model.images[&preview].pose.center());
+        assert_eq!(Vector3::from(data.position), model.images[&preview].pose.centre());
         assert_eq!(data.up, Xyz { x: 0.0, y: -1.0, z: 0.0 });
         let pose = data.pose().unwrap();
-        assert!((pose.center() - model.images[&preview].pose.center()).norm() < 1e-9);
+        assert!((pose.centre() - model.images[&preview].pose.centre()).norm() < 1e-9);
         let ahead = pose.transform(&middle);
         assert!(ahead.xy().norm() < 1e-6 && ahead.z > 4.0 && pose.up().y < -0.9, "{ahead}");
 
@@ -184,7 +184,7 @@ mod tests {
         data.check().unwrap();
         let seen =
             |data: &CameraData| (Vector3::from(data.look_at) - Vector3::from(data.position)).normalize();
-        let image = model.images.values().find(|i| i.pose.center() == data.position.into()).unwrap();
+        let image = model.images.values().find(|i| i.pose.centre() == data.position.into()).unwrap();
         assert!((seen(&data) - image.pose.forward()).norm() < 1e-9);
         assert!(image.name.as_str() < "frame_000006.jpg", "{}", image.name);
 

@@ -75,7 +75,7 @@ impl<'a> Capture<'a> {
     pub(super) fn of(model: &'a SparseModel) -> Option<Self> {
         let mut images: Vec<(u32, &Image)> = model.images.iter().map(|(id, image)| (*id, image)).collect();
         images.sort_by(|a, b| a.1.name.cmp(&b.1.name));
-        let centres: Vec<Vector3<f64>> = images.iter().map(|(_, i)| i.pose.center()).collect();
+        let centres: Vec<Vector3<f64>> = images.iter().map(|(_, i)| i.pose.centre()).collect();
         let middle = images.get(images.len() / 2)?.1;
 
         let mut depths: Vec<f64> =
@@ -87,7 +87,7 @@ impl<'a> Capture<'a> {
         let gaze = Gaze::of(model).filter(|gaze| gaze.converges);
         Some(Self {
             up: scene_up(images.iter().map(|(_, i)| &i.pose), &GazeOptions::default())?,
-            focus: gaze.map_or_else(|| middle.pose.center() + depth * middle.pose.forward(), |g| g.focus),
+            focus: gaze.map_or_else(|| middle.pose.centre() + depth * middle.pose.forward(), |g| g.focus),
             converges: gaze.is_some(),
             distance: gaze.map_or(depth, |g| g.distance),
             depth,
@@ -113,7 +113,7 @@ impl<'a> Capture<'a> {
             let content = (observations / usual).min(options.most_content) * (options.base_cover + cover);
             // Straight at the subject; if there is none, the way most cameras look.
             let aim = if self.converges {
-                let to_focus = self.focus - image.pose.center();
+                let to_focus = self.focus - image.pose.centre();
                 bell(forward.angle(&to_focus), options.aim_width)
                     * bell((to_focus.norm().max(1e-9) / self.distance).ln(), options.distance_width)
             } else {
@@ -219,7 +219,7 @@ pub(super) mod tests {
         // Six look somewhere else.
         for k in [3, 8, 15, 22, 29, 36] {
             let rotation = nalgebra::UnitQuaternion::from_euler_angles(0.0, 0.9, 0.3) * poses[k].rotation;
-            poses[k] = Pose::from_center(rotation, &poses[k].center());
+            poses[k] = Pose::from_centre(rotation, &poses[k].centre());
         }
         let model = model_of(&poses, middle);
         let capture = Capture::of(&model).unwrap();
@@ -242,7 +242,7 @@ pub(super) mod tests {
         assert!((capture.focus - Vector3::new(0.0, 0.0, 8.0)).norm() < 1.0, "{:?}", capture.focus);
         let outwards: Vec<Pose> = orbit(30, 6.0, Vector3::zeros())
             .iter()
-            .map(|p| Pose::look_at(&p.center(), &(2.0 * p.center()), &WORLD_UP).unwrap())
+            .map(|p| Pose::look_at(&p.centre(), &(2.0 * p.centre()), &WORLD_UP).unwrap())
             .collect();
         assert!(!Capture::of(&model_of(&outwards, Vector3::zeros())).unwrap().converges);
         assert!(Capture::of(&SparseModel::default()).is_none());
@@ -257,7 +257,7 @@ pub(super) mod tests {
                 // Rolled, or turned away, or too far.
                 let angles = [(0.0, 0.0, 0.4), (0.0, 0.5, 0.0), (0.3, 0.0, 0.1)][k % 3];
                 let turn = nalgebra::UnitQuaternion::from_euler_angles(angles.0, angles.1, angles.2);
-                *pose = Pose::from_center(turn * pose.rotation, &pose.center());
+                *pose = Pose::from_centre(turn * pose.rotation, &pose.centre());
             }
         }
         let model = model_of(&poses, middle);

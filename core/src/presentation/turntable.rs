@@ -151,7 +151,7 @@ impl Round {
             .images
             .iter()
             .map(|(_, image)| {
-                let [x, y, z] = axes.map(|axis| axis.dot(&(image.pose.center() - capture.focus)));
+                let [x, y, z] = axes.map(|axis| axis.dot(&(image.pose.centre() - capture.focus)));
                 [y.atan2(x), x.hypot(y), z]
             })
             .collect();
@@ -202,7 +202,7 @@ struct Walk {
 impl Walk {
     fn of(capture: &Capture<'_>, start: usize, options: &PathOptions) -> Self {
         let poses: Vec<&Pose> = capture.images.iter().map(|(_, image)| &image.pose).collect();
-        let centres: Vec<Vector3<f64>> = poses.iter().map(|pose| pose.center()).collect();
+        let centres: Vec<Vector3<f64>> = poses.iter().map(|pose| pose.centre()).collect();
         let order = shorter_order(&centres, options.much_shorter);
         // As much of the path around the start as can be shown at ease.
         let at = order.iter().position(|&k| k == start).unwrap_or(0);
@@ -272,7 +272,7 @@ mod tests {
     fn assert_smooth_and_closed(poses: &[Pose], longest_step: f64) {
         for (k, pose) in poses.iter().enumerate() {
             let next = &poses[(k + 1) % poses.len()];
-            let step = (next.center() - pose.center()).norm();
+            let step = (next.centre() - pose.centre()).norm();
             assert!(step < longest_step, "{step} from {k}");
             assert!(next.rotation.angle_to(&pose.rotation) < 0.15, "turn from {k}");
             assert!(pose.is_finite());
@@ -285,7 +285,7 @@ mod tests {
         // Higher and nearer on one side, and a gap of 70 degrees.
         let mut poses = orbit(60, 5.05, middle);
         for pose in &mut poses {
-            let from = pose.center() - middle;
+            let from = pose.centre() - middle;
             let position = middle + from * (1.0 - 0.1 * from.x / 4.0) + Vector3::new(0.0, -0.2 * from.x, 0.0);
             *pose = Pose::look_at(&position, &middle, &-Vector3::y()).unwrap();
         }
@@ -299,14 +299,14 @@ mod tests {
         }
         // Where there were cameras the path is near them.
         for camera in &poses[5..55] {
-            let nearest = path.iter().map(|p| (p.center() - camera.center()).norm()).fold(f64::MAX, f64::min);
+            let nearest = path.iter().map(|p| (p.centre() - camera.centre()).norm()).fold(f64::MAX, f64::min);
             assert!(nearest < 0.35, "{nearest}");
         }
         // All the way round, in the direction of the capture.
         let turned: f64 = path
             .windows(2)
             .map(|p| {
-                let [a, b] = [p[0].center() - middle, p[1].center() - middle];
+                let [a, b] = [p[0].centre() - middle, p[1].centre() - middle];
                 a.x.mul_add(b.z, -a.z * b.x).atan2(a.x * b.x + a.z * b.z)
             })
             .sum();
@@ -325,11 +325,11 @@ mod tests {
             .collect();
         let path = turntable_path(&model_of(&walk, Vector3::new(0.0, 0.0, 9.0)), 100);
         assert_smooth_and_closed(&path, 0.15);
-        let depth = |k: usize| path[k].center().z;
+        let depth = |k: usize| path[k].centre().z;
         assert!(depth(0) < 0.5 && depth(50) > 2.4, "{} {}", depth(0), depth(50));
         for pose in &path {
-            assert!(pose.center().x.abs() < 0.06 && pose.forward().z > 0.99);
-            assert!((-0.01..=2.96).contains(&pose.center().z));
+            assert!(pose.centre().x.abs() < 0.06 && pose.forward().z > 0.99);
+            assert!((-0.01..=2.96).contains(&pose.centre().z));
         }
     }
 
@@ -348,7 +348,7 @@ mod tests {
     fn a_model_of_one_image_stands_still_and_one_of_none_has_no_film() {
         let model = model_of(&orbit(1, 1.0, Vector3::zeros()), Vector3::zeros());
         let path = turntable_path(&model, 10);
-        assert!(path.iter().all(|p| (p.center() - model.images[&1].pose.center()).norm() < 1e-9));
+        assert!(path.iter().all(|p| (p.centre() - model.images[&1].pose.centre()).norm() < 1e-9));
         assert!(turntable_path(&SparseModel::default(), 10).is_empty());
     }
 

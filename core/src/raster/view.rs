@@ -169,7 +169,7 @@ mod tests {
     #[test]
     fn a_view_is_the_camera_at_its_pose() {
         let (camera, pose, view) = turned();
-        assert!((view.centre() - pose.center()).norm() < 1e-12);
+        assert!((view.centre() - pose.centre()).norm() < 1e-12);
         assert!((view.forward() - pose.forward()).norm() < 1e-12 && (view.down() + pose.up()).norm() < 1e-12);
         assert!((view.right().cross(&view.down()) - view.forward()).norm() < 1e-12);
         assert!(view.to_camera(&view.centre()).norm() < 1e-12);

@@ -185,7 +185,7 @@ impl<'a> Problem<'a> {
         map.camera = state.camera.clone();
         for c in 0..self.structure.cameras() {
             let centre = Vector3::from(state.extrinsics[c].centre);
-            map.poses[self.images[c]] = Some(Pose::from_center(state.rotations[c], &centre));
+            map.poses[self.images[c]] = Some(Pose::from_centre(state.rotations[c], &centre));
         }
         for (point, xyz) in map.points.iter_mut().zip(&state.points) {
             point.xyz = Vector3::from(*xyz);
@@ -259,7 +259,7 @@ impl<'a> Problem<'a> {
             let shift = Vector3::new(x[6 * c + 3], x[6 * c + 4], x[6 * c + 5]);
             let centre = Vector3::from(state.extrinsics[c].centre) + shift;
             next.rotations[c] = rotation;
-            next.extrinsics[c] = Extrinsics::from_pose(&Pose::from_center(rotation, &centre));
+            next.extrinsics[c] = Extrinsics::from_pose(&Pose::from_centre(rotation, &centre));
             next.extrinsics[c].centre = centre.into();
         }
         for (k, &param) in self.free.iter().enumerate() {
@@ -439,7 +439,7 @@ mod tests {
         let mut noise = || Vector3::new(random.normal(), random.normal(), random.normal());
         for pose in map.poses.iter_mut().flatten() {
             let turn = UnitQuaternion::from_scaled_axis(0.3 * amount * noise());
-            *pose = Pose::from_center(turn * pose.rotation, &(pose.center() + amount * noise()));
+            *pose = Pose::from_centre(turn * pose.rotation, &(pose.centre() + amount * noise()));
         }
         for point in &mut map.points {
             point.xyz += amount * noise();

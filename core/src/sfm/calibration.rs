@@ -317,7 +317,7 @@ mod tests {
                 looking_at_the_middle(Vector3::new(0.0, 0.0, -4.0)).rotation.inverse()
                     * nalgebra::UnitQuaternion::from_euler_angles(0.0, 0.02 * f64::from(i), 0.0)
             })
-            .map(|rotation| Pose::from_center(rotation, &Vector3::new(0.0, 0.0, -4.0)))
+            .map(|rotation| Pose::from_centre(rotation, &Vector3::new(0.0, 0.0, -4.0)))
             .collect();
         assert_eq!(estimate(&poses, 900.0, 7, 1), None);
     }

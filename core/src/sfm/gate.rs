@@ -318,7 +318,7 @@ fn bends_back(camera: &Camera) -> bool {
 fn largest_jump(map: &Map) -> Option<String> {
     let placed: Vec<usize> = (0..map.poses.len()).filter(|&i| map.poses[i].is_some()).collect();
     let step = |w: &[usize]| {
-        let (a, b) = (map.poses[w[0]]?.center(), map.poses[w[1]]?.center());
+        let (a, b) = (map.poses[w[0]]?.centre(), map.poses[w[1]]?.centre());
         Some(((b - a).norm() / (w[1] - w[0]) as f64, w[0], w[1]))
     };
     let steps: Vec<(f64, usize, usize)> = placed.windows(2).filter_map(step).collect();

@@ -41,7 +41,7 @@ pub(crate) fn map_globally(
     let positions = find_positions(input, &tracks, global, seed, control)?;
     for (i, pose) in map.poses.iter_mut().enumerate() {
         if let (Some(rotation), Some(centre)) = (input.rotations[i], positions.centres[i]) {
-            *pose = Some(Pose::from_center(rotation, &centre));
+            *pose = Some(Pose::from_centre(rotation, &centre));
         }
     }
     let chosen: Vec<_> = select_tracks(&tracks, images, global.adjustment_tracks)

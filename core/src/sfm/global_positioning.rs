@@ -341,7 +341,7 @@ mod tests {
         let found = position(&rotations, &rays, tracks, start, &Control::new()).unwrap();
         let mut map = capture.true_map();
         for (pose, (rotation, centre)) in map.poses.iter_mut().zip(rotations.iter().zip(&found.centres)) {
-            *pose = Some(Pose::from_center(rotation.unwrap(), &centre.unwrap()));
+            *pose = Some(Pose::from_centre(rotation.unwrap(), &centre.unwrap()));
         }
         (capture.errors(&map).0, found.agreeing)
     }
@@ -367,7 +367,7 @@ mod tests {
                 .poses
                 .iter()
                 .map(|p| {
-                    Some(p.center() + 0.3 * Vector3::new(random.normal(), random.normal(), random.normal()))
+                    Some(p.centre() + 0.3 * Vector3::new(random.normal(), random.normal(), random.normal()))
                 })
                 .collect();
             let (error, agreeing) = error_of(&capture, &tracks, Start::Centres(&rough));

@@ -21,7 +21,7 @@ pub(crate) fn normalise(map: &mut Map, metres: Option<f64>) {
         .points
         .iter()
         .flat_map(|p| p.track.iter().map(move |o| (p, o)))
-        .filter_map(|(p, o)| Some((map.poses[o.image as usize]?.center() - p.xyz).norm()))
+        .filter_map(|(p, o)| Some((map.poses[o.image as usize]?.centre() - p.xyz).norm()))
         .collect();
     let scale = match (metres, median(&mut distances)) {
         (Some(metres), _) => metres,
@@ -29,7 +29,7 @@ pub(crate) fn normalise(map: &mut Map, metres: Option<f64>) {
         _ => 1.0,
     };
     let count = map.registered().max(1) as f64;
-    let middle = map.poses.iter().flatten().map(|p| p.center()).sum::<Vector3<f64>>() / count;
+    let middle = map.poses.iter().flatten().map(|p| p.centre()).sum::<Vector3<f64>>() / count;
     let translation = -scale * (rotation * middle);
     for pose in map.poses.iter_mut().flatten() {
         *pose = pose.in_moved_world(scale, &rotation, &translation);
@@ -135,7 +135,7 @@ mod tests {
         let mut distances: Vec<f64> = model
             .points
             .values()
-            .flat_map(|p| p.track.iter().map(|(i, _)| (model.images[i].pose.center() - p.xyz).norm()))
+            .flat_map(|p| p.track.iter().map(|(i, _)| (model.images[i].pose.centre() - p.xyz).norm()))
             .collect();
         assert!((median(&mut distances).unwrap() - MEDIAN_DISTANCE).abs() < 1e-9);
     }

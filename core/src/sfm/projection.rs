@@ -16,7 +16,7 @@ impl Extrinsics {
         let r = pose.rotation_matrix();
         Self {
             rotation: std::array::from_fn(|i| std::array::from_fn(|j| r[(i, j)])),
-            centre: pose.center().into(),
+            centre: pose.centre().into(),
         }
     }
 
@@ -196,10 +196,10 @@ mod tests {
                 e[k] = h;
                 let turned = |s: f64| {
                     let rotation = UnitQuaternion::from_scaled_axis(s * e) * pose.rotation;
-                    at(&camera, &Pose::from_center(rotation, &pose.center()), &point)
+                    at(&camera, &Pose::from_centre(rotation, &pose.centre()), &point)
                 };
                 let moved =
-                    |s: f64| at(&camera, &Pose::from_center(pose.rotation, &(pose.center() + s * e)), &point);
+                    |s: f64| at(&camera, &Pose::from_centre(pose.rotation, &(pose.centre() + s * e)), &point);
                 let shifted = |s: f64| {
                     let mut p = point;
                     p[k] += s * h;

@@ -264,8 +264,8 @@ fn refine_pose(
         let Some(chol) = h.cholesky() else { break };
         let step = chol.solve(&g);
         let turn = nalgebra::UnitQuaternion::from_scaled_axis(-step.fixed_rows::<3>(0).into_owned());
-        let centre = pose.center() - step.fixed_rows::<3>(3);
-        pose = Pose::from_center(turn * pose.rotation, &centre);
+        let centre = pose.centre() - step.fixed_rows::<3>(3);
+        pose = Pose::from_centre(turn * pose.rotation, &centre);
         if step.norm_squared() < 1e-20 {
             break;
         }
@@ -302,7 +302,7 @@ mod tests {
         let options = ResectionOptions::default();
         let placed = place_images(&map, &capture.keypoints, &matches, &[5], &options);
         assert_eq!(placed.len(), 1);
-        let error = (placed[0].pose.center() - capture.poses[5].center()).norm();
+        let error = (placed[0].pose.centre() - capture.poses[5].centre()).norm();
         assert!(error < 0.01, "{error}");
         insert(&mut map, &placed);
         assert!(map.observations_by_image()[5] > 50);

@@ -62,7 +62,7 @@ fn agreeing_matches(
     limit: f64,
 ) -> Option<Vec<[u32; 2]>> {
     let (i, j) = (pair.first as usize, pair.second as usize);
-    let baseline = map.poses[j]?.center() - map.poses[i]?.center();
+    let baseline = map.poses[j]?.centre() - map.poses[i]?.centre();
     let agree =
         |m: &&[u32; 2]| epipolar_angle(&rays[i][m[0] as usize], &rays[j][m[1] as usize], &baseline) <= limit;
     Some(pair.matches.iter().filter(agree).copied().collect())

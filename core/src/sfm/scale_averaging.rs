@@ -336,7 +336,7 @@ mod tests {
         let centres = initial_centres(&rotations, pairs, &rays);
         let mut map = capture.true_map();
         for (pose, (rotation, centre)) in map.poses.iter_mut().zip(rotations.iter().zip(&centres)) {
-            *pose = Some(Pose::from_center(rotation.unwrap(), &centre.unwrap()));
+            *pose = Some(Pose::from_centre(rotation.unwrap(), &centre.unwrap()));
         }
         capture.errors(&map).0
     }

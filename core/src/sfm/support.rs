@@ -39,7 +39,7 @@ pub(crate) fn support_of_pairs(
         .map(|pair| {
             let (i, j) = (pair.first as usize, pair.second as usize);
             let (Some(a), Some(b)) = (map.poses[i], map.poses[j]) else { return Support::default() };
-            let baseline = b.center() - a.center();
+            let baseline = b.centre() - a.centre();
             let agrees = |m: &&[u32; 2]| {
                 let (ra, rb) = (&rays[i][m[0] as usize], &rays[j][m[1] as usize]);
                 epipolar_angle(ra, rb, &baseline) <= limit && in_front(ra, rb, &baseline, limit)
@@ -113,7 +113,7 @@ mod tests {
         let right = support_of_pairs(&map, &capture.keypoints, &pairs, 4.0);
         assert!(right.iter().all(|s| s.ratio() > 0.95));
         let pose = map.poses[6].unwrap();
-        map.poses[6] = Some(Pose::from_center(pose.rotation, &(pose.center() * 1.4)));
+        map.poses[6] = Some(Pose::from_centre(pose.rotation, &(pose.centre() * 1.4)));
         let wrong = support_of_pairs(&map, &capture.keypoints, &pairs, 4.0);
         let images = support_of_images(12, &pairs, &wrong);
         let worst = (0..12).min_by(|&a, &b| images[a].ratio().total_cmp(&images[b].ratio())).unwrap();

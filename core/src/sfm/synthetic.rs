@@ -66,7 +66,7 @@ impl Capture {
                     0.05 * (0.7 * i as f64).cos(),
                     0.0,
                 );
-                Pose::from_center(turn, &position)
+                Pose::from_centre(turn, &position)
             })
             .collect();
         let mut random = Random::new(seed);
@@ -223,7 +223,7 @@ impl Capture {
             .iter()
             .map(|m| {
                 let x = self.points[self.seen[j][m[1] as usize]];
-                (x - first.center()).angle(&(x - self.poses[j].center()))
+                (x - first.centre()).angle(&(x - self.poses[j].centre()))
             })
             .collect();
         Some(TwoViewGeometry {
@@ -243,8 +243,8 @@ impl Capture {
     /// the largest relative rotation error to the first image in degrees.
     pub(crate) fn errors(&self, map: &Map) -> (f64, f64) {
         let registered: Vec<usize> = (0..self.poses.len()).filter(|&i| map.poses[i].is_some()).collect();
-        let estimate: Vec<_> = registered.iter().map(|&i| map.poses[i].unwrap().center()).collect();
-        let truth: Vec<_> = registered.iter().map(|&i| self.poses[i].center()).collect();
+        let estimate: Vec<_> = registered.iter().map(|&i| map.poses[i].unwrap().centre()).collect();
+        let truth: Vec<_> = registered.iter().map(|&i| self.poses[i].centre()).collect();
         let mean = |v: &[Vector3<f64>]| v.iter().sum::<Vector3<f64>>() / v.len() as f64;
         let (me, mt) = (mean(&estimate), mean(&truth));
         let mut correlation = nalgebra::Matrix3::zeros();

@@ -280,7 +280,7 @@ mod tests {
         let first = map.poses[0].unwrap();
         for (i, pose) in map.poses.iter_mut().flatten().enumerate() {
             let turn = nalgebra::UnitQuaternion::from_euler_angles(0.0, 0.02 * i as f64, 0.0);
-            *pose = crate::camera::Pose::from_center(turn * first.rotation, &first.center());
+            *pose = crate::camera::Pose::from_centre(turn * first.rotation, &first.centre());
         }
         let keypoints = capture.project_all(&map);
         let options = TriangulationOptions { max_error: 2.0, min_angle: 0.02 };

@@ -116,7 +116,7 @@ fn a_viewer_begins_with_the_subject(out: &Path, number: &BTreeMap<String, u64>) 
     let drone: CameraData = serde_json::from_slice(&std::fs::read(out.join("camera.json")).unwrap()).unwrap();
     let position = Vector3::from(drone.position);
     let image = model.images.values().min_by(|a, b| {
-        let distance = |i: &Image| (i.pose.center() - position).norm();
+        let distance = |i: &Image| (i.pose.centre() - position).norm();
         distance(a).total_cmp(&distance(b))
     });
     let image = image.unwrap();

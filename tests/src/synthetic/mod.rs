@@ -246,7 +246,7 @@ impl Film {
                     let moment = (k as f64 + 0.5) / 4.0 - 0.5;
                     self.path.pose(time + row_delay + o.shutter * moment)
                 });
-                let origins = poses.map(|p| p.center());
+                let origins = poses.map(|p| p.centre());
                 let turns = poses.map(|p| p.rotation_matrix().transpose());
                 for x in 0..width {
                     let mut colour = Vector3::zeros();

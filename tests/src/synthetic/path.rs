@@ -64,6 +64,6 @@ impl CameraPath {
         let up = Vector3::new(0.0, -1.0, 0.0);
         let steady = Pose::look_at(&position, &target, &up).unwrap_or_else(Pose::identity);
         let roll = UnitQuaternion::from_axis_angle(&Vector3::z_axis(), 0.025 * self.wobble(5, time));
-        Pose::from_center(roll * steady.rotation, &position)
+        Pose::from_centre(roll * steady.rotation, &position)
     }
 }

@@ -81,8 +81,8 @@ fn turned(base: Vec3, profile: &[(f64, f64)], material: &Material, subject: Subj
     parts
 }
 
-fn ball(center: Vec3, radii: Vec3, material: &Material, subject: Subject) -> Vec<Surface> {
-    vec![surface(Shape::Ellipsoid { center, radii }, material, subject)]
+fn ball(centre: Vec3, radii: Vec3, material: &Material, subject: Subject) -> Vec<Surface> {
+    vec![surface(Shape::Ellipsoid { centre, radii }, material, subject)]
 }
 
 impl Room {

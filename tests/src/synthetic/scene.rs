@@ -16,7 +16,7 @@ pub(super) enum Shape {
     /// A parallelogram, seen from both sides: corner, first edge, second edge.
     Quad { corner: Vec3, u: Vec3, v: Vec3 },
     /// An axis-aligned ellipsoid: centre, half axes.
-    Ellipsoid { center: Vec3, radii: Vec3 },
+    Ellipsoid { centre: Vec3, radii: Vec3 },
     /// The side of an upright cylinder or cone frustum: centre of the top, height, radius at the top and below.
     Frustum { top: Vec3, height: f64, top_radius: f64, bottom_radius: f64 },
 }
@@ -53,8 +53,8 @@ impl Shape {
                 let normal = normal.normalize() * -slope.signum();
                 Some(Hit { distance, u: a, v: b, normal })
             }
-            Shape::Ellipsoid { center, radii } => {
-                let o = (origin - center).component_div(radii);
+            Shape::Ellipsoid { centre, radii } => {
+                let o = (origin - centre).component_div(radii);
                 let d = direction.component_div(radii);
                 let (a, b, c) = (d.norm_squared(), o.dot(&d), o.norm_squared() - 1.0);
                 let root = b * b - a * c;
@@ -106,11 +106,11 @@ impl Shape {
         let turn = (a - 0.5) * std::f64::consts::TAU;
         match self {
             Shape::Quad { corner, u, v } => (corner + a * u + b * v, u.cross(v).normalize()),
-            Shape::Ellipsoid { center, radii } => {
+            Shape::Ellipsoid { centre, radii } => {
                 let (polar, around) = ((b * std::f64::consts::PI).sin(), turn);
                 let p =
                     Vec3::new(polar * around.cos(), (b * std::f64::consts::PI).cos(), polar * around.sin());
-                (center + p.component_mul(radii), p.component_div(radii).normalize())
+                (centre + p.component_mul(radii), p.component_div(radii).normalize())
             }
             Shape::Frustum { top, height, top_radius, bottom_radius } => {
                 let slope = (bottom_radius - top_radius) / height;
@@ -139,7 +139,7 @@ impl Shape {
                 let corners = [*corner, corner + u, corner + v, corner + u + v];
                 corners.iter().fold((corners[0], corners[0]), |(lo, hi), p| (lo.inf(p), hi.sup(p)))
             }
-            Shape::Ellipsoid { center, radii } => (center - radii, center + radii),
+            Shape::Ellipsoid { centre, radii } => (centre - radii, centre + radii),
             Shape::Frustum { top, height, top_radius, bottom_radius } => {
                 let r = top_radius.max(*bottom_radius);
                 (top - Vec3::new(r, 0.0, r), top + Vec3::new(r, *height, r))

@@ -27,7 +27,7 @@ pub(super) fn write(
 ) -> Result<()> {
     let camera = options.camera();
     let (fx, fy) = camera.focal();
-    let center = camera.principal_point();
+    let centre = camera.principal_point();
     let frames: Vec<_> = poses
         .iter()
         .enumerate()
@@ -36,7 +36,7 @@ pub(super) fn write(
             let rows: Vec<[f64; 4]> = (0..4).map(|r| std::array::from_fn(|c| m[(r, c)])).collect();
             json!({
                 "file": format!("{k:06}"), "width": options.width, "height": options.height,
-                "fx": fx, "fy": fy, "cx": center.x, "cy": center.y, "k1": options.distortion,
+                "fx": fx, "fy": fy, "cx": centre.x, "cy": centre.y, "k1": options.distortion,
                 "k2": 0, "p1": 0, "p2": 0, "c2w": rows,
             })
         })

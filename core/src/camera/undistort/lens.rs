@@ -28,22 +28,22 @@ impl Undistortion {
     /// [`ErrorKind::IntrinsicsUnreliable`] if too little of the picture can be undistorted.
     pub(super) fn new(camera: &Camera) -> Result<Self> {
         let (fx, fy) = camera.focal();
-        let center = camera.principal_point();
-        let pinhole = |width, height, center: Vector2<f64>| Camera {
+        let centre = camera.principal_point();
+        let pinhole = |width, height, centre: Vector2<f64>| Camera {
             model: CameraModel::Pinhole,
             width,
             height,
-            params: vec![fx, fy, center.x, center.y],
+            params: vec![fx, fy, centre.x, centre.y],
         };
         if !camera.has_distortion() {
-            let pinhole = pinhole(camera.width, camera.height, center);
+            let pinhole = pinhole(camera.width, camera.height, centre);
             return Ok(Self { camera: camera.clone(), pinhole, map: Vec::new() });
         }
         let [x0, y0, x1, y1] = frame(camera)?;
         // Whole pixels; what is left over is shared by both sides. The sum guards against 639.9999999.
         let (width, height) = ((x1 - x0 + 1e-6).floor(), (y1 - y0 + 1e-6).floor());
         let corner = Vector2::new(x0 + (x1 - x0 - width) / 2.0, y0 + (y1 - y0 - height) / 2.0);
-        let pinhole = pinhole(width as u32, height as u32, center - corner);
+        let pinhole = pinhole(width as u32, height as u32, centre - corner);
         let map = map(camera, &pinhole);
         Ok(Self { camera: camera.clone(), pinhole, map })
     }
@@ -98,7 +98,7 @@ fn seen_at(camera: &Camera, point: &Vector2<f64>) -> Vector2<f64> {
 fn frame(camera: &Camera) -> Result<[f64; 4]> {
     let (width, height) = (f64::from(camera.width), f64::from(camera.height));
     let (fx, fy) = camera.focal();
-    let center = camera.principal_point();
+    let centre = camera.principal_point();
     let focal = Vector2::new(fx, fy);
     // The centres of the outermost pixels must map onto or inside the original's: half a pixel less on every side.
     let bounds = [0.5, 0.5, width - 0.5, height - 0.5];
@@ -107,14 +107,14 @@ fn frame(camera: &Camera) -> Result<[f64; 4]> {
         let point = camera.unproject(&pixel);
         // Outside the range of a lens there is no such point, or one on the far side of the fold.
         let fits = (seen_at(camera, &point) - pixel).norm() < TOLERANCE && is_regular_up_to(camera, &point);
-        fits.then(|| point.component_mul(&focal) + center)
+        fits.then(|| point.component_mul(&focal) + centre)
     };
     let limit = |low: f64, high: f64, middle: f64, size: f64| {
         [low.max(middle - MAX_GROWTH * size), high.min(middle + MAX_GROWTH * size)]
     };
     let ([mut x0, mut x1], [mut y0, mut y1]) = (
-        limit(f64::NEG_INFINITY, f64::INFINITY, center.x, width / 2.0),
-        limit(f64::NEG_INFINITY, f64::INFINITY, center.y, height / 2.0),
+        limit(f64::NEG_INFINITY, f64::INFINITY, centre.x, width / 2.0),
+        limit(f64::NEG_INFINITY, f64::INFINITY, centre.y, height / 2.0),
     );
     for k in 0..camera.height {
         let y = f64::from(k) + 0.5;
@@ -131,7 +131,7 @@ fn frame(camera: &Camera) -> Result<[f64; 4]> {
     // the principal point until all of its border is seen and nothing is folded on the way there.
     let reaches = |part: f64| {
         let at =
-            |x: f64, y: f64| Vector2::new((x - center.x) * part, (y - center.y) * part).component_div(&focal);
+            |x: f64, y: f64| Vector2::new((x - centre.x) * part, (y - centre.y) * part).component_div(&focal);
         let side = |k: u32| f64::from(k) / 64.0;
         (0..=64).all(|k| {
             let (x, y) = (x0 + (x1 - x0) * side(k), y0 + (y1 - y0) * side(k));
@@ -156,10 +156,10 @@ fn frame(camera: &Camera) -> Result<[f64; 4]> {
     }
     // Back from pixel centres to the frame around them.
     let frame = [
-        center.x + (x0 - center.x) * part - 0.5,
-        center.y + (y0 - center.y) * part - 0.5,
-        center.x + (x1 - center.x) * part + 0.5,
-        center.y + (y1 - center.y) * part + 0.5,
+        centre.x + (x0 - centre.x) * part - 0.5,
+        centre.y + (y0 - centre.y) * part - 0.5,
+        centre.x + (x1 - centre.x) * part + 0.5,
+        centre.y + (y1 - centre.y) * part + 0.5,
     ];
     let (kept_x, kept_y) = ((frame[2] - frame[0]) / width, (frame[3] - frame[1]) / height);
     if kept_x < MIN_PART || kept_y < MIN_PART || kept_x.is_nan() || kept_y.is_nan() {

@@ -315,7 +315,7 @@ pub(crate) mod tests {
             let angle = 0.4 + 2.1 * t as f64;
             let centre = Vector3::new(0.6 * angle.sin(), 0.3 * (t as f64 - 1.0), 0.6 * angle.cos());
             // It looks at about where the cameras are, tilted.
-            let middle = capture.poses[capture.poses.len() / 2].center();
+            let middle = capture.poses[capture.poses.len() / 2].centre();
             let up = Vector3::new(0.2, -1.0, 0.3 * t as f64);
             let facing = crate::camera::Pose::look_at(&middle, &centre, &up).unwrap().rotation.inverse();
             let tilt = UnitQuaternion::from_euler_angles(
@@ -356,7 +356,7 @@ pub(crate) mod tests {
 
     /// ln(extent of the path / edge)
     fn ratio(map: &Map, squares: &Squares) -> f64 {
-        let centres: Vec<Vector3<f64>> = map.poses.iter().flatten().map(|p| p.center()).collect();
+        let centres: Vec<Vector3<f64>> = map.poses.iter().flatten().map(|p| p.centre()).collect();
         let mean = centres.iter().sum::<Vector3<f64>>() / centres.len() as f64;
         (centres.iter().map(|c| (c - mean).norm_squared()).sum::<f64>().sqrt() / squares.edge).ln()
     }
@@ -372,7 +372,7 @@ pub(crate) mod tests {
         let mut noise = |size: f64| size * Vector3::new(random.normal(), random.normal(), random.normal());
         for pose in map.poses.iter_mut().flatten() {
             let turn = UnitQuaternion::from_scaled_axis(noise(0.01));
-            *pose = crate::camera::Pose::from_center(turn * pose.rotation, &(pose.center() + noise(0.03)));
+            *pose = crate::camera::Pose::from_centre(turn * pose.rotation, &(pose.centre() + noise(0.03)));
         }
         map.points.iter_mut().for_each(|p| p.xyz += noise(0.03));
         map.camera.params[0] *= 1.03;

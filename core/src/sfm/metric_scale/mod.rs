@@ -179,7 +179,7 @@ fn squares_of(
 
 /// ln(extent of the camera path / edge): the metric size of the path does not depend on the unit of the map.
 fn ratio(map: &Map, squares: &Squares) -> f64 {
-    let centres: Vec<Vector3<f64>> = map.poses.iter().flatten().map(|p| p.center()).collect();
+    let centres: Vec<Vector3<f64>> = map.poses.iter().flatten().map(|p| p.centre()).collect();
     let mean = centres.iter().sum::<Vector3<f64>>() / centres.len().max(1) as f64;
     (centres.iter().map(|c| (c - mean).norm_squared()).sum::<f64>().sqrt() / squares.edge).ln()
 }

@@ -16,7 +16,7 @@ type Placed = (u32, Corners);
 /// The corners of a square around `centre` that looks at the middle of the path of `capture`, turned a little by
 /// `turn`.
 fn square(capture: &Capture, centre: Vector3<f64>, edge: f64, turn: f64) -> Corners {
-    let viewer = capture.poses[capture.poses.len() / 2].center();
+    let viewer = capture.poses[capture.poses.len() / 2].centre();
     let facing = Pose::look_at(&viewer, &centre, &Vector3::new(0.1, -1.0, 0.2)).unwrap().rotation.inverse();
     let rotation = facing * UnitQuaternion::from_euler_angles(0.4 * turn, -0.3 * turn, turn);
     CORNERS.map(|[x, y]| centre + rotation * Vector3::new(edge * x, edge * y, 0.0))
@@ -68,8 +68,8 @@ fn error(capture: &Capture, measured: &Measured, edge: f64) -> f64 {
         let mean = centres.iter().sum::<Vector3<f64>>() / centres.len() as f64;
         centres.iter().map(|c| (c - mean).norm_squared()).sum::<f64>().sqrt()
     };
-    let found = metres * extent(map.poses.iter().flatten().map(|p| p.center()).collect());
-    let truth = 0.1 / edge * extent(capture.poses.iter().map(|p| p.center()).collect());
+    let found = metres * extent(map.poses.iter().flatten().map(|p| p.centre()).collect());
+    let truth = 0.1 / edge * extent(capture.poses.iter().map(|p| p.centre()).collect());
     found / truth - 1.0
 }
 
@@ -245,7 +245,7 @@ fn the_scale_of_real_captures_is_true() {
             let own = stem(frame["file"].as_str().unwrap());
             let row = |r: usize| frame["c2w"][r][3].as_f64().unwrap();
             if let Some(image) = found.model.images.values().find(|i| stem(&i.name) == own) {
-                estimated.push(image.pose.center());
+                estimated.push(image.pose.centre());
                 true_ones.push(Vector3::new(row(0), row(1), row(2)));
             }
         }

@@ -159,7 +159,7 @@ pub(crate) fn align_keypoints(
 /// Unit vectors from a point to the cameras that see it.
 fn towards_cameras(map: &Map, point: &MapPoint) -> Vec<Vector3<f64>> {
     let towards = |o: &Observation| {
-        let centre = map.poses[o.image as usize].map_or(point.xyz, |pose| pose.center());
+        let centre = map.poses[o.image as usize].map_or(point.xyz, |pose| pose.centre());
         (centre - point.xyz).try_normalize(1e-12).unwrap_or_else(Vector3::zeros)
     };
     point.track.iter().map(towards).collect()
@@ -188,7 +188,7 @@ fn expected_map(
 ) -> Option<Matrix2<f64>> {
     let (from, to) = (map.poses[reference.image as usize]?, map.poses[image]?);
     let normal = towards_cameras(map, point).iter().sum::<Vector3<f64>>().try_normalize(1e-6)?;
-    let centre = from.center();
+    let centre = from.centre();
     let height = (point.xyz - centre).dot(&normal);
     let across = |dx: f64, dy: f64| {
         let ray = from.rotation.inverse() * map.camera.ray(&(pixel + Vector2::new(dx, dy)));
