@@ -3,73 +3,17 @@
 
 #![allow(missing_docs, clippy::print_stdout, clippy::unwrap_used, clippy::expect_used)]
 
+mod shared;
+
 use std::time::Instant;
 
 use libreconstruct::Result;
-use libreconstruct::glam::{DMat3, DVec3, dvec3};
-use libreconstruct::raster::{
-    DeviceChoice, LossOptions, Rasteriser, StepOptions, Target, TrainState, View, open,
-};
-use libreconstruct::splats::{Splats, sh_coefficients};
+use libreconstruct::raster::{DeviceChoice, LossOptions, Rasteriser, TrainState, View, open};
 
-const SH_DEGREE: u32 = 3;
+use shared::{SH_DEGREE, scene, step, target, view};
+
 const PASSES: [&str; 7] =
     ["project", "intersect", "sort", "rasterise", "loss", "rasterise backward", "update"];
-
-struct Random(u64);
-
-impl Random {
-    fn uniform(&mut self) -> f64 {
-        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (self.0 >> 11) as f64 / (1u64 << 53) as f64
-    }
-
-    fn normal(&mut self) -> f64 {
-        (-2.0 * (1.0 - self.uniform()).ln()).sqrt() * (std::f64::consts::TAU * self.uniform()).cos()
-    }
-}
-
-/// Splats at depths of 2 to 8, a little more than the field of view, about as large as their distance on the picture.
-fn scene(count: usize, width: u32, height: u32) -> Splats {
-    let mut random = Random(count as u64);
-    let mut splats = Splats::with_capacity(count, SH_DEGREE);
-    splats.sh_degree = SH_DEGREE;
-    let aspect = f64::from(height) / f64::from(width);
-    for _ in 0..count {
-        let depth = 2.0 + 6.0 * random.uniform().powi(2);
-        let (x, y) = (0.95 * (random.uniform() - 0.5), 0.95 * aspect * (random.uniform() - 0.5));
-        splats.means.push(dvec3(x * depth, y * depth, depth).as_vec3());
-        let scale = 0.8 * depth * (0.95 * 0.95 * aspect * 2.0 / count as f64).sqrt();
-        let scales = [0.0, 0.0, -1.5].map(|flat| (scale.ln() + flat + 0.5 * random.normal()) as f32);
-        splats.log_scales.push(scales.into());
-        splats.rotations.push([0; 4].map(|_| random.normal() as f32).into());
-        splats.opacities.push((0.5 + 1.5 * random.normal()) as f32);
-        for _ in 0..sh_coefficients(SH_DEGREE) * 3 {
-            splats.sh.push((0.2 * random.normal()) as f32);
-        }
-    }
-    splats
-}
-
-fn step(number: u32) -> StepOptions {
-    StepOptions {
-        step: number,
-        lr_means: 1e-6,
-        lr_scales: 1e-5,
-        lr_rotations: 1e-5,
-        lr_opacities: 1e-5,
-        lr_sh_dc: 1e-5,
-        lr_sh_rest: 1e-6,
-        lr_exposure: 0.0,
-        beta1: 0.9,
-        beta2: 0.999,
-        epsilon: 1e-15,
-        opacity_regularisation: 0.01,
-        scale_regularisation: 0.01,
-        noise: 1.0,
-        seed: 1,
-    }
-}
 
 /// Seconds that this thread has run.
 fn thread_seconds() -> f64 {
@@ -94,21 +38,12 @@ fn run(r: &mut dyn Rasteriser, view: &View, number: u32, passes: usize) -> Resul
 }
 
 fn bench(r: &mut dyn Rasteriser, splats: usize, width: u32, height: u32, steps: u32) -> Result<()> {
-    r.load(&TrainState { splats: scene(splats, width, height), ..TrainState::default() })?;
-    let mut random = Random(7);
-    let rgb = (0..width * height * 3).map(|_| (random.uniform() * 255.0) as u8).collect();
-    r.set_targets(vec![Target { width, height, rgb, alpha: None }])?;
-    let focal = 1.05 * f64::from(width);
-    let view = View {
-        rotation: DMat3::IDENTITY,
-        translation: DVec3::ZERO,
-        fx: focal,
-        fy: focal,
-        cx: 0.5 * f64::from(width),
-        cy: 0.5 * f64::from(height),
-        width,
-        height,
-    };
+    r.load(&TrainState {
+        splats: scene(splats, [0.95, 0.95 * f64::from(height) / f64::from(width)]),
+        ..TrainState::default()
+    })?;
+    r.set_targets(vec![target(width, height)])?;
+    let view = view(width, height, 1.05);
     // The first steps compile and find out how much room is needed.
     for number in 1..=2 {
         run(r, &view, number, PASSES.len())?;

@@ -3,11 +3,20 @@
 
 use std::fs::{File, TryLockError};
 use std::io;
+use std::path::Path;
+
+use crate::error::{Error, Result};
 
 /// Held until dropped.
 pub(crate) struct FileLock(File);
 
 impl FileLock {
+    /// Opens the file of a lock, making it if it is not there.
+    pub(crate) fn open(path: &Path) -> Result<File> {
+        let mut options = File::options();
+        options.create(true).truncate(false).write(true).open(path).map_err(|e| Error::io("open", path, e))
+    }
+
     /// Waits until nobody else holds `file`.
     pub(crate) fn wait(file: File) -> io::Result<Self> {
         file.lock()?;

@@ -6,6 +6,7 @@ use std::str::FromStr;
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
+use super::text::serde_as_text;
 use crate::error::{Error, Result};
 
 macro_rules! id {
@@ -146,18 +147,7 @@ impl BlobName {
     }
 }
 
-impl Serialize for BlobName {
-    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_str(self)
-    }
-}
-
-impl<'de> Deserialize<'de> for BlobName {
-    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let text = std::borrow::Cow::<str>::deserialize(deserializer)?;
-        text.parse().map_err(|e: Error| serde::de::Error::custom(e.message().to_owned()))
-    }
-}
+serde_as_text!(BlobName);
 
 #[cfg(test)]
 mod tests {

@@ -10,6 +10,7 @@ mod query;
 mod record;
 mod request;
 mod status;
+mod text;
 mod time;
 mod update;
 mod validate;

@@ -3,8 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use serde::{Deserialize, Serialize};
-
+use super::text::serde_as_text;
 use crate::error::{Error, Result};
 
 /// A point in time, to the microsecond; written as RFC 3339 in UTC, always `2026-01-31T12:00:00.000000Z` wide.
@@ -59,18 +58,7 @@ impl FromStr for Timestamp {
     }
 }
 
-impl Serialize for Timestamp {
-    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_str(self)
-    }
-}
-
-impl<'de> Deserialize<'de> for Timestamp {
-    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let text = std::borrow::Cow::<str>::deserialize(deserializer)?;
-        text.parse().map_err(|e: Error| serde::de::Error::custom(e.message().to_owned()))
-    }
-}
+serde_as_text!(Timestamp);
 
 #[cfg(test)]
 mod tests {

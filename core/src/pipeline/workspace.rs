@@ -62,13 +62,7 @@ impl Workspace {
         let state = root.join(".reconstruct");
         std::fs::create_dir_all(&state).map_err(|e| Error::io("create", &state, e))?;
         let path = state.join("lock");
-        let file = File::options()
-            .create(true)
-            .truncate(false)
-            .write(true)
-            .open(&path)
-            .map_err(|e| Error::io("open", &path, e))?;
-        match FileLock::try_take(file).map_err(|e| Error::io("lock", &path, e))? {
+        match FileLock::try_take(FileLock::open(&path)?).map_err(|e| Error::io("lock", &path, e))? {
             Some(lock) => Ok(Self { root: root.to_owned(), _lock: lock }),
             None => Err(Error::new(
                 ErrorKind::InvalidArgument,

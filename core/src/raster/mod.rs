@@ -53,6 +53,7 @@ mod inspect;
 mod open;
 #[cfg(test)]
 mod parity;
+mod pass;
 mod view;
 
 pub use device::{AdapterInfo, DeviceChoice};

@@ -68,13 +68,7 @@ impl Drop for ProcessLock {
 /// Held while a process makes what is missing in the folder of the service.
 pub(super) fn initial_lock(folder: &Path) -> Result<FileLock> {
     let path = folder.join("lock");
-    let file = File::options()
-        .create(true)
-        .truncate(false)
-        .write(true)
-        .open(&path)
-        .map_err(|e| Error::io("open", &path, e))?;
-    FileLock::wait(file).map_err(|e| Error::io("lock", &path, e))
+    FileLock::wait(FileLock::open(&path)?).map_err(|e| Error::io("lock", &path, e))
 }
 
 #[cfg(test)]

@@ -10,6 +10,7 @@ use clap::Parser;
 use libreconstruct::camera::SparseModel;
 use libreconstruct::video::Frames;
 use libreconstruct::{Error, ErrorKind, Result};
+use libreconstruct_tests::exit_code;
 use libreconstruct_tests::pose_error::{compare, read_poses};
 
 /// Compare a reconstruction with the known truth of its synthetic capture.
@@ -25,13 +26,7 @@ struct Arguments {
 }
 
 fn main() -> ExitCode {
-    match run(&Arguments::parse()) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("error: {error}");
-            ExitCode::from(error.kind().exit_code())
-        }
-    }
+    exit_code(run(&Arguments::parse()))
 }
 
 fn run(arguments: &Arguments) -> Result<()> {

@@ -8,6 +8,7 @@ use std::process::ExitCode;
 use clap::Parser;
 use libreconstruct::Result;
 use libreconstruct::splats::Splats;
+use libreconstruct_tests::exit_code;
 use libreconstruct_tests::masks::{known_masks, opacity_outside, overlaps};
 
 /// Compare the masks of a reconstruction with known ones.
@@ -26,13 +27,7 @@ struct Arguments {
 }
 
 fn main() -> ExitCode {
-    match run(&Arguments::parse()) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("error: {error}");
-            ExitCode::from(error.kind().exit_code())
-        }
-    }
+    exit_code(run(&Arguments::parse()))
 }
 
 fn run(arguments: &Arguments) -> Result<()> {

@@ -7,6 +7,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, ValueEnum};
 use libreconstruct::{Control, Error, Result};
+use libreconstruct_tests::exit_code;
 use libreconstruct_tests::synthetic::{CaptureOptions, Film, SubjectKind, TagOptions, generate};
 
 /// Film a furnished room along a hand-held camera path, with known poses.
@@ -98,13 +99,7 @@ impl From<Subject> for SubjectKind {
 }
 
 fn main() -> ExitCode {
-    match run(&Arguments::parse()) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("error: {error}");
-            ExitCode::from(error.kind().exit_code())
-        }
-    }
+    exit_code(run(&Arguments::parse()))
 }
 
 fn run(arguments: &Arguments) -> Result<()> {

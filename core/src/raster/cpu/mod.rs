@@ -38,25 +38,13 @@ use self::rasterise_backward::{ProjectedGradients, conic};
 pub use self::scalar::Scalar;
 use self::sort::TileLists;
 use self::state::{Gathered, Scene, TargetPlanes};
+use super::pass::Pass;
 use super::{
     DensityStatistics, Inspect, LossOptions, ProjectedSplat, Rasteriser, Rendering, SplatEdit, StepOptions,
     StepStatistics, Target, TargetId, TrainState, View,
 };
 use crate::error::{Error, ErrorKind, Result};
 use crate::splats::Splats;
-
-/// The last pass that ran on the present parameters.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Pass {
-    /// None: they are new, or were stepped or edited.
-    Start,
-    Project,
-    Intersect,
-    Sort,
-    Rasterise,
-    Loss,
-    RasteriseBackward,
-}
 
 /// The implementation of [`Rasteriser`] on the CPU. `T` is `f32` or, as the reference, `f64`.
 #[derive(Debug)]

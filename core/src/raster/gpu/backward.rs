@@ -120,16 +120,14 @@ impl Passes<'_> {
             (6, &pixels.derivatives),
             (7, &pixels.sums),
         ];
-        self.recorder.dispatch(self.gpu, &self.kernels.compare, &shared, Groups::Grid(x, y));
+        self.dispatch(&self.kernels.compare, &shared, Groups::Grid(x, y));
         let [a, b, c, d, e, f, g, h] = shared;
-        self.recorder.dispatch(
-            self.gpu,
+        self.dispatch(
             &self.kernels.differentiate,
             &[a, b, c, d, e, f, g, h, (8, &pixels.gradient), (9, &pixels.pixels)],
             Groups::Grid(x, y),
         );
-        self.recorder.dispatch(
-            self.gpu,
+        self.dispatch(
             &self.kernels.sum_loss,
             &[(0, &fixed.view), (1, &pixels.sums), (2, &training.totals)],
             Groups::Grid(4, 1),
@@ -140,8 +138,7 @@ impl Passes<'_> {
     pub(super) fn rasterise_backward(&mut self, view: &View) {
         let ViewBuffers { fixed, splats, intersections, pixels } = self.work;
         let (x, y) = tiles(view);
-        self.recorder.dispatch(
-            self.gpu,
+        self.dispatch(
             &self.kernels.rasterise_backward,
             &[
                 (0, &fixed.view),
@@ -156,8 +153,7 @@ impl Passes<'_> {
             ],
             Groups::Linear(x * y + 1),
         );
-        self.recorder.dispatch(
-            self.gpu,
+        self.dispatch(
             &self.kernels.sum_runs,
             &[(0, &fixed.counts), (1, &intersections.owners), (2, &intersections.slots)],
             self.indirect(Indirect::SortIntersections),
@@ -170,8 +166,7 @@ impl Passes<'_> {
         let uniform = StepUniform::new(options, self.scene.len);
         self.gpu.queue.write_buffer(&training.step, 0, bytemuck::bytes_of(&uniform));
         for page in &self.scene.pages {
-            self.recorder.dispatch(
-                self.gpu,
+            self.dispatch(
                 &self.kernels.update,
                 &[
                     (0, &fixed.view),
@@ -187,8 +182,7 @@ impl Passes<'_> {
             );
         }
         if exposure {
-            self.recorder.dispatch(
-                self.gpu,
+            self.dispatch(
                 &self.kernels.step_exposure,
                 &[
                     (0, &training.loss),
@@ -206,8 +200,7 @@ impl Passes<'_> {
     pub(super) fn collect(&mut self, page: usize, collected: &wgpu::Buffer) {
         let ViewBuffers { fixed, splats, intersections, .. } = self.work;
         let page = &self.scene.pages[page];
-        self.recorder.dispatch(
-            self.gpu,
+        self.dispatch(
             &self.kernels.collect,
             &[
                 (0, &fixed.view),

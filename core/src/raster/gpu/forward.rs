@@ -1,7 +1,7 @@
 //! Records the forward passes: project, intersect, sort, rasterise.
 
 use super::device::Gpu;
-use super::kernels::{GROUP, Kernels};
+use super::kernels::{GROUP, Kernel, Kernels};
 use super::recorder::{Groups, Recorder};
 use super::scene::SceneBuffers;
 use super::view_buffers::{FixedBuffers, Indirect, Pairs, SplatBuffers, ViewBuffers, ViewUniform};
@@ -39,8 +39,7 @@ impl<'a> Passes<'a> {
         let uniform = ViewUniform::new(view, self.scene.len, sh_degree, intersections.room);
         self.gpu.queue.write_buffer(&fixed.view, 0, bytemuck::bytes_of(&uniform));
         for page in &self.scene.pages {
-            self.recorder.dispatch(
-                self.gpu,
+            self.dispatch(
                 &self.kernels.project,
                 &[
                     (0, &fixed.view),
@@ -53,8 +52,7 @@ impl<'a> Passes<'a> {
                 Groups::Linear(page.count.div_ceil(GROUP)),
             );
         }
-        self.recorder.dispatch(
-            self.gpu,
+        self.dispatch(
             &self.kernels.count_visible,
             &[(0, &fixed.view), (1, &splats.block_sums), (2, &fixed.counts), (3, &fixed.dispatches)],
             Groups::Linear(1),
@@ -64,8 +62,7 @@ impl<'a> Passes<'a> {
     /// Visible splats, front to back, to pairs of tile and slot.
     pub(super) fn intersect(&mut self) {
         let ViewBuffers { fixed, splats, intersections, .. } = self.work;
-        self.recorder.dispatch(
-            self.gpu,
+        self.dispatch(
             &self.kernels.compact,
             &[
                 (0, &fixed.view),
@@ -83,26 +80,22 @@ impl<'a> Passes<'a> {
             self.sort_digit(fixed, digit, pairs, &splats.histogram, Indirect::SortVisible);
         }
         let SplatBuffers { order: [order, _], tiles, block_sums, offsets, .. } = splats;
-        self.recorder.dispatch(
-            self.gpu,
+        self.dispatch(
             &self.kernels.sum_tiles,
             &[(0, &fixed.counts), (1, &order.values), (2, tiles), (3, block_sums)],
             self.indirect(Indirect::Visible),
         );
-        self.recorder.dispatch(
-            self.gpu,
+        self.dispatch(
             &self.kernels.count_intersections,
             &[(0, &fixed.view), (1, block_sums), (2, &fixed.counts), (3, &fixed.dispatches)],
             Groups::Linear(1),
         );
-        self.recorder.dispatch(
-            self.gpu,
+        self.dispatch(
             &self.kernels.write_offsets,
             &[(0, &fixed.counts), (1, &order.values), (2, tiles), (3, block_sums), (4, offsets)],
             self.indirect(Indirect::Visible),
         );
-        self.recorder.dispatch(
-            self.gpu,
+        self.dispatch(
             &self.kernels.emit,
             &[
                 (0, &fixed.view),
@@ -127,8 +120,7 @@ impl<'a> Passes<'a> {
         }
         let sorted = &intersections.tiles[sorted_tiles(view)];
         self.recorder.encoder(self.gpu).clear_buffer(&pixels.ranges, 0, None);
-        self.recorder.dispatch(
-            self.gpu,
+        self.dispatch(
             &self.kernels.find_ranges,
             &[
                 (0, &fixed.counts),
@@ -152,20 +144,17 @@ impl<'a> Passes<'a> {
         blocks: Indirect,
     ) {
         let totals = &fixed.digit_totals;
-        self.recorder.dispatch(
-            self.gpu,
+        self.dispatch(
             &self.kernels.count_digits,
             &[(0, digit), (1, &fixed.counts), (2, &from.keys), (6, histogram)],
             self.indirect(blocks),
         );
-        self.recorder.dispatch(
-            self.gpu,
+        self.dispatch(
             &self.kernels.scan_digits,
             &[(0, digit), (1, &fixed.counts), (6, histogram), (7, totals)],
             Groups::Grid(256, 1),
         );
-        self.recorder.dispatch(
-            self.gpu,
+        self.dispatch(
             &self.kernels.move_pairs,
             &[
                 (0, digit),
@@ -187,8 +176,7 @@ impl<'a> Passes<'a> {
         let [r, g, b] = background;
         self.gpu.queue.write_buffer(&fixed.background, 0, bytemuck::bytes_of(&[r, g, b, 0.0]));
         let (x, y) = tiles(view);
-        self.recorder.dispatch(
-            self.gpu,
+        self.dispatch(
             &self.kernels.rasterise,
             &[
                 (0, &fixed.view),
@@ -201,6 +189,16 @@ impl<'a> Passes<'a> {
             ],
             Groups::Grid(x, y),
         );
+    }
+
+    /// Records one pass. `bindings` are those that the entry point uses.
+    pub(super) fn dispatch(
+        &mut self,
+        kernel: &Kernel,
+        bindings: &[(u32, &wgpu::Buffer)],
+        groups: Groups<'_>,
+    ) {
+        self.recorder.dispatch(self.gpu, kernel, bindings, groups);
     }
 
     /// As many workgroups as the device has counted.

@@ -10,26 +10,11 @@ use std::collections::VecDeque;
 
 use super::recorder::Pending;
 use crate::error::{Error, ErrorKind, Result};
+use crate::raster::pass::Pass;
 use crate::raster::{LossOptions, StepOptions, TargetId, View};
 
 /// Steps that may be on their way; the host waits for the oldest before it records one more.
 pub(super) const IN_FLIGHT: usize = 3;
-
-/// The last pass that ran, in the order in which they run.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Pass {
-    /// None on the present parameters.
-    #[default]
-    Start,
-    Project,
-    Intersect,
-    Sort,
-    Rasterise,
-    Loss,
-    RasteriseBackward,
-    /// The parameters are others now; what was read of them can still be looked at.
-    Finished,
-}
 
 /// The passes of one step up to `done`, with their arguments.
 #[derive(Debug, Clone, Copy, Default)]

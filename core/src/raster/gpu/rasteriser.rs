@@ -5,13 +5,14 @@ use super::backward::TrainingBuffers;
 use super::device::Gpu;
 use super::edit;
 use super::forward::{Passes, sorted_tiles, tiles};
-use super::journal::{IN_FLIGHT, Journal, Pass, Step};
+use super::journal::{IN_FLIGHT, Journal, Step};
 use super::kernels::{Kernels, SLOT, SLOT_RUN, SUMS};
 use super::recorder::{Pending, Recorder};
 use super::scene::{SceneBuffers, unpack};
 use super::targets::Targets;
 use super::view_buffers::{INTERSECTIONS, IntersectionBuffers, NEEDED, POISONED, VISIBLE, ViewBuffers};
 use crate::error::{Error, ErrorKind, Result};
+use crate::raster::pass::Pass;
 use crate::raster::{
     DensityStatistics, DeviceChoice, Inspect, LossOptions, ProjectedSplat, Rasteriser, Rendering, SplatEdit,
     StepOptions, StepStatistics, Target, TargetId, TrainState, View,
