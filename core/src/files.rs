@@ -59,6 +59,7 @@ pub(crate) fn create_private_folder(folder: &Path) -> Result<()> {
     if let Some(above) = above {
         create_private_folder(above)?;
     }
+    #[cfg_attr(not(unix), expect(unused_mut, reason = "there are no rights to set"))]
     let mut builder = fs::DirBuilder::new();
     #[cfg(unix)]
     std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);

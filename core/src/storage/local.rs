@@ -292,13 +292,12 @@ fn modified(metadata: &fs::Metadata) -> SystemTime {
 /// Whether nothing happened to the file for `age`. A link to an old file is new: the change of its name counts too.
 fn is_older(path: &Path, age: Duration) -> bool {
     let Ok(metadata) = fs::symlink_metadata(path) else { return false };
-    let mut touched = modified(&metadata);
+    let touched = modified(&metadata);
     #[cfg(unix)]
-    {
+    let touched = {
         let seconds = std::os::unix::fs::MetadataExt::ctime(&metadata);
-        touched =
-            touched.max(SystemTime::UNIX_EPOCH + Duration::from_secs(u64::try_from(seconds).unwrap_or(0)));
-    }
+        touched.max(SystemTime::UNIX_EPOCH + Duration::from_secs(u64::try_from(seconds).unwrap_or(0)))
+    };
     // A clock that was set back makes files of the future: they are not old.
     SystemTime::now().duration_since(touched).is_ok_and(|d| d >= age)
 }

@@ -26,6 +26,7 @@ const TAIL: usize = 24;
 
 /// What a child may use. Limits are those of Unix; elsewhere only the environment is restricted.
 #[derive(Debug, Clone)]
+#[cfg_attr(not(target_os = "linux"), expect(dead_code, reason = "other systems know some of them, or none"))]
 pub(super) struct Limits {
     /// Address space, bytes. Threads reserve far more of it than they use.
     pub(super) memory: u64,
