@@ -88,7 +88,7 @@ fn grow(
     map.poses[pair.first as usize] = Some(Pose::identity());
     map.poses[pair.second as usize] = pair.second_from_first;
     let tracks = input.tracks();
-    let triangulation = TriangulationOptions { max_error: options.max_error, min_angle: 1.5f64.to_radians() };
+    let triangulation = TriangulationOptions { max_error: options.max_error, min_angle: options.min_angle };
     map.points = triangulate_tracks(&map, input.keypoints, &tracks, &triangulation);
     adjust(&mut map, input.keypoints, &adjustment(2, options), control)?;
     filter_points(&mut map, input.keypoints, triangulation.max_error, triangulation.min_angle);

@@ -12,7 +12,9 @@ use super::resection::ResectionOptions;
 pub(crate) struct MapperOptions {
     /// Largest reprojection error of an observation in a finished map, pixels. COLMAP's (`filter_max_reproj_error`).
     pub(crate) max_error: f64,
-    /// Smallest angle at which the rays of a finished point meet, radians.
+    /// Smallest angle at which the rays of a point meet, radians: 1.43 degrees, where COLMAP has 1.5
+    /// (`filter_min_tri_angle`). Measured on six captures with poses: with COLMAP's, four come out the same or nearly so,
+    /// of the other two one is a little better and one a little worse.
     pub(crate) min_angle: f64,
     /// An image with fewer observations is not registered. COLMAP asks as many matches of a pair (`min_num_matches`).
     pub(crate) min_observations: usize,
