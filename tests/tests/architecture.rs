@@ -5,6 +5,8 @@
 //! the file that defines what is named; a `pub use` that hands on what a child defines is looked through. Tests may import
 //! what they like: what is behind `#[cfg(test)]` is not read.
 
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by it")]
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
