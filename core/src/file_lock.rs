@@ -18,6 +18,7 @@ impl FileLock {
     }
 
     /// Waits until nobody else holds `file`.
+    #[cfg(any(test, feature = "service"))]
     pub(crate) fn wait(file: File) -> io::Result<Self> {
         file.lock()?;
         Ok(Self(file))
@@ -33,6 +34,7 @@ impl FileLock {
     }
 
     /// What is locked.
+    #[cfg(any(test, feature = "service"))]
     pub(crate) fn file(&self) -> &File {
         &self.0
     }

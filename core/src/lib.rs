@@ -44,6 +44,7 @@ pub mod masks;
 mod neighbours;
 pub mod pipeline;
 #[cfg(test)]
+#[cfg_attr(not(feature = "background"), allow(dead_code, reason = "nothing else needs the weights"))]
 #[path = "../../tests/src/prerequisites.rs"]
 #[allow(unreachable_pub)] // the crate whose file it is makes it public
 mod prerequisites;
