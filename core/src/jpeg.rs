@@ -11,6 +11,9 @@ use crate::files;
 
 /// Quality (1 to 100) of pictures that are worked on: the loss is below the noise of a camera.
 pub(crate) const WORKING_QUALITY: u8 = 95;
+/// Quality of undistorted pictures, which training is scored on and which were encoded once before: a step finer, so that
+/// what is lost now is less than what was lost then.
+pub(crate) const UNDISTORTED_QUALITY: u8 = 96;
 /// Quality of pictures that are only looked at.
 pub(crate) const VIEWING_QUALITY: u8 = 90;
 

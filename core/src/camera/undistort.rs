@@ -104,7 +104,7 @@ fn undistort_file(lens: &Undistortion, source: &Path, target: &Path) -> Result<(
         false => {
             let picture = RgbImage::from_raw(width, height, values).ok_or_else(invalid)?;
             if format == ImageFormat::Jpeg {
-                return jpeg::write(&picture, jpeg::WORKING_QUALITY, target);
+                return jpeg::write(&picture, jpeg::UNDISTORTED_QUALITY, target);
             }
             picture.into()
         }
