@@ -21,7 +21,8 @@ impl SparseModel {
     ///
     /// # Errors
     /// [`ErrorKind::NotFound`] if neither kind is complete; [`ErrorKind::InvalidFile`] with file and position if one
-    /// is damaged, uses a camera model that is not in [`CameraModel`](crate::camera::CameraModel), or refers to something that is not there.
+    /// is damaged, uses a camera model that is not in [`CameraModel`](crate::camera::CameraModel), or refers to
+    /// something that is not there.
     pub fn read(folder: &Path) -> Result<Self> {
         let complete = |extension| NAMES.iter().all(|name| file(folder, name, extension).is_file());
         let (parts, extension) = if complete("bin") {
