@@ -6,6 +6,11 @@ use std::path::Path;
 
 use crate::error::{Fault, rc_code};
 
+/// Refuses NULL.
+pub(crate) fn not_null<T>(pointer: *const T, name: &str) -> Result<(), Fault> {
+    if pointer.is_null() { Err(Fault::null(name)) } else { Ok(()) }
+}
+
 /// Text that must be there.
 ///
 /// # Safety
@@ -56,9 +61,7 @@ pub(crate) unsafe fn slice<'a, T>(pointer: *const T, count: usize, name: &str) -
     if count == 0 {
         return Ok(&[]);
     }
-    if pointer.is_null() {
-        return Err(Fault::null(name));
-    }
+    not_null(pointer, name)?;
     let bytes = count.checked_mul(size_of::<T>()).filter(|bytes| isize::try_from(*bytes).is_ok());
     if bytes.is_none() || !pointer.is_aligned() {
         return Err(Fault::argument(format!("{name} cannot hold {count} values")));
@@ -74,7 +77,7 @@ impl<T> Output<T> {
     /// # Safety
     /// `pointer` is NULL or can be written during the call.
     pub(crate) unsafe fn new(pointer: *mut T, name: &str) -> Result<Self, Fault> {
-        if pointer.is_null() { Err(Fault::null(name)) } else { Ok(Self(pointer)) }
+        not_null(pointer, name).map(|()| Self(pointer))
     }
 
     /// The last thing that a function does.
@@ -97,10 +100,19 @@ impl Output<u8> {
 ///
 /// # Safety
 /// `#[repr(C)]`, begins with `struct_size: usize`, and every pattern of bytes that a C compiler makes of its fields is a
-/// value.
+/// value; so are zeros.
 pub(crate) unsafe trait Versioned: Copy {
+    /// Nothing but the size: numbers are 0, pointers NULL, enumerators the one that is 0.
+    const EMPTY: Self = {
+        let mut empty = MaybeUninit::<Self>::zeroed();
+        // SAFETY: the structure begins with its size, and zeros are a value of every other field.
+        unsafe {
+            empty.as_mut_ptr().cast::<usize>().write(size_of::<Self>());
+            empty.assume_init()
+        }
+    };
     /// What an absent structure stands for, and the fields that the caller does not know.
-    const DEFAULT: Self;
+    const DEFAULT: Self = Self::EMPTY;
     /// Size of the structure in the first version.
     const FIRST_SIZE: usize = size_of::<Self>();
 }
@@ -145,9 +157,7 @@ impl<T: Versioned> VersionedOutput<T> {
     /// # Safety
     /// `pointer` is NULL or points to as many bytes as its first field says, which can be written.
     pub(crate) unsafe fn new(pointer: *mut T, name: &str) -> Result<Self, Fault> {
-        if pointer.is_null() {
-            return Err(Fault::null(name));
-        }
+        not_null(pointer, name)?;
         // SAFETY: the caller's promise.
         let size = unsafe { pointer.cast::<usize>().read_unaligned() };
         check_size::<T>(size, name)?;

@@ -13,11 +13,10 @@ use libreconstruct::job::ArtifactKind;
 use libreconstruct::service::{Artifact as Found, Service};
 use libreconstruct::storage::BlobReader;
 
-use crate::argument::{Output, choice, path};
-use crate::entry::{fallible, infallible};
+use crate::argument::{choice, not_null, path};
 use crate::error::{Fault, rc_code, rc_error};
-use crate::handle::Opaque;
-use crate::job::rc_job;
+use crate::handle::{Opaque, opaque};
+use crate::job::{Job, rc_job};
 use crate::text::c_string;
 
 /// A file that a job has made.
@@ -35,11 +34,7 @@ pub(crate) struct Artifact {
     content_type: CString,
 }
 
-impl Opaque for rc_artifact {
-    type Value = Artifact;
-    const MARK: u64 = u64::from_le_bytes(*b"rc_artif");
-    const NAME: &'static str = "rc_artifact";
-}
+opaque!(rc_artifact, Artifact, "artifact", b"rc_artif");
 
 /// What can be fetched of a job.
 #[repr(C)]
@@ -65,6 +60,12 @@ const KINDS: [(rc_artifact_kind, ArtifactKind); 5] = [
     (rc_artifact_kind::RC_ARTIFACT_LOG, ArtifactKind::Log),
 ];
 
+impl Job {
+    fn artifact(&self, kind: MaybeUninit<rc_artifact_kind>) -> Result<Found, Fault> {
+        Ok(self.service.artifact(self.user, self.id, choice(kind, "kind", &KINDS)?)?)
+    }
+}
+
 /// Opens a file of a job and stores it in *artifact; free it with rc_artifact_free(). It can be read to its end even if
 /// the job is deleted meanwhile.
 ///
@@ -80,20 +81,16 @@ pub unsafe extern "C" fn rc_job_artifact(
 ) -> rc_code {
     // SAFETY: the caller's promise.
     unsafe {
-        fallible(error, || {
-            let job = rc_job::get(job, "job")?;
-            let kind = choice(kind, "kind", &KINDS)?;
-            let artifact = Output::new(artifact, "artifact")?;
-            let found = job.service.artifact(job.user, job.id, kind)?;
-            artifact.set(rc_artifact::make(Artifact {
+        rc_job::ask(job, artifact, "artifact", error, |job| {
+            let found = job.artifact(kind)?;
+            Ok(rc_artifact::make(Artifact {
                 file: Mutex::new(job.service.open_blob(&found.key)?),
                 file_name: c_string(found.file_name.as_str()),
                 etag: c_string(found.etag.as_str()),
                 content_type: c_string(found.content_type),
                 service: job.service.clone(),
                 found,
-            }));
-            Ok(())
+            }))
         })
     }
 }
@@ -112,12 +109,9 @@ pub unsafe extern "C" fn rc_job_download(
 ) -> rc_code {
     // SAFETY: the caller's promise.
     unsafe {
-        fallible(error, || {
-            let job = rc_job::get(job, "job")?;
-            let kind = choice(kind, "kind", &KINDS)?;
+        rc_job::call(job, error, |job| {
             let file = path(file, "file")?;
-            let artifact = job.service.artifact(job.user, job.id, kind)?;
-            Ok(job.service.save_artifact(&artifact, file)?)
+            Ok(job.service.save_artifact(&job.artifact(kind)?, file)?)
         })
     }
 }
@@ -135,10 +129,8 @@ pub unsafe extern "C" fn rc_artifact_save(
 ) -> rc_code {
     // SAFETY: the caller's promise.
     unsafe {
-        fallible(error, || {
-            let artifact = rc_artifact::get(artifact, "artifact")?;
-            let file = path(file, "file")?;
-            Ok(artifact.service.save_artifact(&artifact.found, file)?)
+        rc_artifact::call(artifact, error, |artifact| {
+            Ok(artifact.service.save_artifact(&artifact.found, path(file, "file")?)?)
         })
     }
 }
@@ -160,11 +152,9 @@ pub unsafe extern "C" fn rc_artifact_read(
 ) -> rc_code {
     // SAFETY: the caller's promise.
     unsafe {
-        fallible(error, || {
-            let artifact = rc_artifact::get(artifact, "artifact")?;
-            let count = Output::new(count, "count")?;
-            if buffer.is_null() && capacity > 0 {
-                return Err(Fault::null("buffer"));
+        rc_artifact::ask(artifact, count, "count", error, |artifact| {
+            if capacity > 0 {
+                not_null(buffer, "buffer")?;
             }
             let mut reader = artifact.file.lock().unwrap_or_else(PoisonError::into_inner);
             let failed = |e| Error::io("read", Path::new(&artifact.found.file_name), e);
@@ -183,22 +173,9 @@ pub unsafe extern "C" fn rc_artifact_read(
                 chunk.as_ptr().copy_to_nonoverlapping(buffer.cast::<u8>().add(filled), read);
                 filled += read;
             }
-            count.set(filled);
-            Ok(())
+            Ok(filled)
         })
     }
-}
-
-/// What `read` finds behind a handle, or `default`.
-///
-/// # Safety
-/// `artifact` is NULL or a handle.
-unsafe fn look<T>(artifact: *const rc_artifact, default: T, read: impl FnOnce(&'static Artifact) -> T) -> T {
-    infallible(None, || {
-        // SAFETY: the caller's promise; what is read out lives as long as the handle, which the header says.
-        unsafe { rc_artifact::get(artifact, "artifact") }.ok().map(read)
-    })
-    .unwrap_or(default)
 }
 
 /// Size in bytes; 0 for NULL.
@@ -207,7 +184,7 @@ unsafe fn look<T>(artifact: *const rc_artifact, default: T, read: impl FnOnce(&'
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rc_artifact_size(artifact: *const rc_artifact) -> u64 {
     // SAFETY: the caller's promise.
-    unsafe { look(artifact, 0, |a| a.found.size) }
+    unsafe { rc_artifact::look(artifact, 0, |a| a.found.size) }
 }
 
 /// A name for the user's disk: the title of the job with an extension. Text of the user's; NULL for NULL. Lives as long
@@ -217,7 +194,7 @@ pub unsafe extern "C" fn rc_artifact_size(artifact: *const rc_artifact) -> u64 {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rc_artifact_file_name(artifact: *const rc_artifact) -> *const c_char {
     // SAFETY: the caller's promise.
-    unsafe { look(artifact, std::ptr::null(), |a| a.file_name.as_ptr()) }
+    unsafe { rc_artifact::text(artifact, |a| Some(&a.file_name)) }
 }
 
 /// Strong entity tag, with quotes, for HTTP; NULL for NULL. Lives as long as the artifact.
@@ -226,7 +203,7 @@ pub unsafe extern "C" fn rc_artifact_file_name(artifact: *const rc_artifact) -> 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rc_artifact_etag(artifact: *const rc_artifact) -> *const c_char {
     // SAFETY: the caller's promise.
-    unsafe { look(artifact, std::ptr::null(), |a| a.etag.as_ptr()) }
+    unsafe { rc_artifact::text(artifact, |a| Some(&a.etag)) }
 }
 
 /// Media type, for example "image/jpeg"; NULL for NULL. Lives as long as the artifact.
@@ -235,7 +212,7 @@ pub unsafe extern "C" fn rc_artifact_etag(artifact: *const rc_artifact) -> *cons
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rc_artifact_content_type(artifact: *const rc_artifact) -> *const c_char {
     // SAFETY: the caller's promise.
-    unsafe { look(artifact, std::ptr::null(), |a| a.content_type.as_ptr()) }
+    unsafe { rc_artifact::text(artifact, |a| Some(&a.content_type)) }
 }
 
 /// Frees an artifact. NULL is allowed.

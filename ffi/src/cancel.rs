@@ -6,18 +6,14 @@
 use libreconstruct::CancelToken;
 
 use crate::entry::infallible;
-use crate::handle::Opaque;
+use crate::handle::{Opaque, opaque};
 
 /// A flag that stops long calls. Once raised it stays so.
 pub struct rc_cancel {
     _opaque: [u8; 0],
 }
 
-impl Opaque for rc_cancel {
-    type Value = CancelToken;
-    const MARK: u64 = u64::from_le_bytes(*b"rc_cancl");
-    const NAME: &'static str = "rc_cancel";
-}
+opaque!(rc_cancel, CancelToken, "cancel", b"rc_cancl");
 
 /// A flag that is not raised; free it with rc_cancel_free().
 ///
@@ -36,7 +32,7 @@ pub unsafe extern "C" fn rc_cancel_raise(cancel: *const rc_cancel) {
         // A pointer that is none is not reported here: making the message would not be safe in a signal handler.
         if !cancel.is_null() {
             // SAFETY: the caller's promise.
-            if let Ok(token) = unsafe { rc_cancel::get(cancel, "cancel") } {
+            if let Ok(token) = unsafe { rc_cancel::get(cancel) } {
                 token.cancel();
             }
         }
@@ -49,7 +45,7 @@ pub unsafe extern "C" fn rc_cancel_raise(cancel: *const rc_cancel) {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rc_cancel_is_raised(cancel: *const rc_cancel) -> bool {
     // SAFETY: the caller's promise.
-    infallible(false, || unsafe { rc_cancel::get(cancel, "cancel") }.is_ok_and(CancelToken::is_cancelled))
+    unsafe { rc_cancel::look(cancel, false, CancelToken::is_cancelled) }
 }
 
 /// Frees a flag. NULL is allowed, and so are calls that still run with it: they keep what they need.
@@ -70,5 +66,5 @@ pub(crate) unsafe fn token_of(cancel: *const rc_cancel) -> Result<CancelToken, c
         return Ok(CancelToken::new());
     }
     // SAFETY: the caller's promise.
-    unsafe { rc_cancel::get(cancel, "cancel") }.cloned()
+    unsafe { rc_cancel::get(cancel) }.cloned()
 }

@@ -16,11 +16,11 @@ use std::sync::Mutex;
 use libreconstruct::job::{Tier, UserId};
 use libreconstruct::service::{Service, ServiceOptions, Workers};
 
-use crate::argument::{Output, Versioned, choice, number_of, optional_text, path, text, versioned};
-use crate::entry::{fallible, infallible};
+use crate::argument::{Versioned, choice, number_of, optional_text, path, text, versioned};
+use crate::entry::answer;
 use crate::error::{Fault, rc_code, rc_error};
-use crate::handle::Opaque;
-use crate::text::{c_string, json, owned};
+use crate::handle::{Opaque, opaque};
+use crate::text::c_string;
 
 /// The service on a folder, for one user.
 pub struct rc_engine {
@@ -40,13 +40,14 @@ impl Engine {
         let folder = c_string(service.folder().to_string_lossy());
         Self { service, user, workers: Mutex::default(), folder }
     }
+
+    /// Another engine on the same folder.
+    fn acting_for(&self, user: UserId) -> *mut rc_engine {
+        rc_engine::make(Self::new(self.service.clone(), user))
+    }
 }
 
-impl Opaque for rc_engine {
-    type Value = Engine;
-    const MARK: u64 = u64::from_le_bytes(*b"rc_engin");
-    const NAME: &'static str = "rc_engine";
-}
+opaque!(rc_engine, Engine, "engine", b"rc_engin");
 
 /// What a user may do.
 #[repr(C)]
@@ -84,15 +85,7 @@ pub struct rc_engine_options {
 }
 
 // SAFETY: numbers, pointers and an enum that may be anything.
-unsafe impl Versioned for rc_engine_options {
-    const DEFAULT: Self = Self {
-        struct_size: size_of::<Self>(),
-        user: std::ptr::null(),
-        tier: MaybeUninit::new(rc_tier::RC_TIER_DEFAULT),
-        workers: 0,
-        settings_json: std::ptr::null(),
-    };
-}
+unsafe impl Versioned for rc_engine_options {}
 
 /// Opens the engine on a folder, which is made (for its owner only) if it is not there, and stores it in *engine. What
 /// an earlier program left undone is taken up.
@@ -112,15 +105,13 @@ pub unsafe extern "C" fn rc_engine_open(
 ) -> rc_code {
     // SAFETY: the caller's promise.
     unsafe {
-        fallible(error, || {
+        answer(engine, "engine", error, || {
             let folder = path(folder, "folder")?;
             let options = versioned(options, "options")?;
-            let engine = Output::new(engine, "engine")?;
             let name = optional_text(options.user, "options.user")?.unwrap_or("local");
             let tier = choice(options.tier, "options.tier", &TIERS)?;
             let settings = settings(optional_text(options.settings_json, "options.settings_json")?)?;
-            engine.set(rc_engine::make(open(folder, settings, name, tier, options.workers)?));
-            Ok(())
+            Ok(rc_engine::make(open(folder, settings, name, tier, options.workers)?))
         })
     }
 }
@@ -161,10 +152,8 @@ pub unsafe extern "C" fn rc_engine_free(engine: *mut rc_engine) {
 /// Thread-safe.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rc_engine_folder(engine: *const rc_engine) -> *const c_char {
-    infallible(std::ptr::null(), || {
-        // SAFETY: the caller's promise.
-        unsafe { rc_engine::get(engine, "engine") }.map_or(std::ptr::null(), |e| e.folder.as_ptr())
-    })
+    // SAFETY: the caller's promise.
+    unsafe { rc_engine::text(engine, |engine| Some(&engine.folder)) }
 }
 
 /// Stores in *other an engine on the same folder that acts for the user of this name, who is added with this tier if
@@ -183,14 +172,9 @@ pub unsafe extern "C" fn rc_engine_for_user(
 ) -> rc_code {
     // SAFETY: the caller's promise.
     unsafe {
-        fallible(error, || {
-            let engine = rc_engine::get(engine, "engine")?;
-            let name = text(name, "name")?;
-            let tier = choice(tier, "tier", &TIERS)?;
-            let other = Output::new(other, "other")?;
-            let user = engine.service.user_or_new(name, tier)?.user_id;
-            other.set(rc_engine::make(Engine::new(engine.service.clone(), user)));
-            Ok(())
+        rc_engine::ask(engine, other, "other", error, |engine| {
+            let (name, tier) = (text(name, "name")?, choice(tier, "tier", &TIERS)?);
+            Ok(engine.acting_for(engine.service.user_or_new(name, tier)?.user_id))
         })
     }
 }
@@ -209,14 +193,10 @@ pub unsafe extern "C" fn rc_engine_for_key(
 ) -> rc_code {
     // SAFETY: the caller's promise.
     unsafe {
-        fallible(error, || {
-            let engine = rc_engine::get(engine, "engine")?;
-            let api_key = text(api_key, "api_key")?;
-            let other = Output::new(other, "other")?;
-            let caller = engine.service.authenticate(api_key)?;
+        rc_engine::ask(engine, other, "other", error, |engine| {
+            let caller = engine.service.authenticate(text(api_key, "api_key")?)?;
             engine.service.authorize(&caller)?;
-            other.set(rc_engine::make(Engine::new(engine.service.clone(), caller.user_id)));
-            Ok(())
+            Ok(engine.acting_for(caller.user_id))
         })
     }
 }
@@ -235,8 +215,7 @@ pub unsafe extern "C" fn rc_engine_set_tier(
 ) -> rc_code {
     // SAFETY: the caller's promise.
     unsafe {
-        fallible(error, || {
-            let engine = rc_engine::get(engine, "engine")?;
+        rc_engine::call(engine, error, |engine| {
             let name = text(name, "name")?;
             if number_of(tier) == rc_tier::RC_TIER_DEFAULT as u32 {
                 return Err(Fault::argument("tier is RC_TIER_DEFAULT: say which it is to be"));
@@ -259,26 +238,5 @@ pub unsafe extern "C" fn rc_engine_users_json(
     error: *mut *mut rc_error,
 ) -> rc_code {
     // SAFETY: the caller's promise.
-    unsafe { answer_json(engine, json, error, |engine| Ok(engine.service.users()?)) }
-}
-
-/// A function of an engine whose answer is JSON.
-///
-/// # Safety
-/// Pointers are NULL or what their types say.
-pub(crate) unsafe fn answer_json<T: serde::Serialize>(
-    engine: *const rc_engine,
-    json_out: *mut *mut c_char,
-    error: *mut *mut rc_error,
-    ask: impl FnOnce(&Engine) -> Result<T, Fault>,
-) -> rc_code {
-    // SAFETY: the caller's promise.
-    unsafe {
-        fallible(error, || {
-            let engine = rc_engine::get(engine, "engine")?;
-            let out = Output::new(json_out, "json")?;
-            out.set(owned(json(&ask(engine)?)?));
-            Ok(())
-        })
-    }
+    unsafe { rc_engine::ask_json(engine, json, error, |engine| Ok(engine.service.users()?)) }
 }

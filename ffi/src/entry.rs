@@ -4,6 +4,7 @@ use std::any::Any;
 use std::borrow::Cow;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
+use crate::argument::Output;
 use crate::error::{Fault, rc_code, rc_error};
 
 /// Runs the body of a function that can fail. On failure, and only then, `error` is written, unless it is NULL.
@@ -26,6 +27,26 @@ pub(crate) unsafe fn fallible(
         unsafe { error.write(fault.into_handle()) };
     }
     code
+}
+
+/// Runs the body of a function that can fail and stores what it returns in `*output`, the argument `name`.
+///
+/// # Safety
+/// `output` and `error` are NULL or can be written.
+pub(crate) unsafe fn answer<T>(
+    output: *mut T,
+    name: &str,
+    error: *mut *mut rc_error,
+    body: impl FnOnce() -> Result<T, Fault>,
+) -> rc_code {
+    // SAFETY: the caller's promise.
+    unsafe {
+        fallible(error, || {
+            let output = Output::new(output, name)?;
+            output.set(body()?);
+            Ok(())
+        })
+    }
 }
 
 /// Runs the body of a function that cannot fail; `default` stands in for a panic.

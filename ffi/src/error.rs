@@ -18,9 +18,9 @@ use std::mem::MaybeUninit;
 use libreconstruct::{Error, ErrorKind, Stage};
 
 use crate::argument::number_of;
-use crate::entry::{infallible, panic_text};
-use crate::handle::Opaque;
-use crate::text::c_string;
+use crate::entry::panic_text;
+use crate::handle::{Opaque, opaque};
+use crate::text::{c_string, static_text};
 
 /// What came of a call. Numbers are never given to another meaning.
 #[repr(C)]
@@ -90,38 +90,19 @@ pub enum rc_code {
 
 use rc_code::*;
 
+/// Codes with their names.
+macro_rules! named {
+    ($($code:ident)*) => { [$(($code, static_text(concat!(stringify!($code), "\0")))),*] };
+}
+
 /// Every code with its name.
-const CODES: [(rc_code, &CStr); 30] = [
-    (RC_OK, c"RC_OK"),
-    (RC_INVALID_ARGUMENT, c"RC_INVALID_ARGUMENT"),
-    (RC_UNSUPPORTED, c"RC_UNSUPPORTED"),
-    (RC_NOT_FOUND, c"RC_NOT_FOUND"),
-    (RC_INVALID_MEDIA, c"RC_INVALID_MEDIA"),
-    (RC_INVALID_FILE, c"RC_INVALID_FILE"),
-    (RC_FFMPEG_MISSING, c"RC_FFMPEG_MISSING"),
-    (RC_TOO_FEW_FRAMES, c"RC_TOO_FEW_FRAMES"),
-    (RC_INSUFFICIENT_FEATURES, c"RC_INSUFFICIENT_FEATURES"),
-    (RC_INSUFFICIENT_PARALLAX, c"RC_INSUFFICIENT_PARALLAX"),
-    (RC_PARTIAL_RECONSTRUCTION, c"RC_PARTIAL_RECONSTRUCTION"),
-    (RC_INTRINSICS_UNRELIABLE, c"RC_INTRINSICS_UNRELIABLE"),
-    (RC_UNRELIABLE_RECONSTRUCTION, c"RC_UNRELIABLE_RECONSTRUCTION"),
-    (RC_NO_GPU, c"RC_NO_GPU"),
-    (RC_GPU, c"RC_GPU"),
-    (RC_DISK_FULL, c"RC_DISK_FULL"),
-    (RC_IO, c"RC_IO"),
-    (RC_UNAUTHENTICATED, c"RC_UNAUTHENTICATED"),
-    (RC_PERMISSION_DENIED, c"RC_PERMISSION_DENIED"),
-    (RC_CONFLICT, c"RC_CONFLICT"),
-    (RC_IDEMPOTENCY_MISMATCH, c"RC_IDEMPOTENCY_MISMATCH"),
-    (RC_TOO_MANY_REQUESTS, c"RC_TOO_MANY_REQUESTS"),
-    (RC_TOO_LARGE, c"RC_TOO_LARGE"),
-    (RC_CANCELLED, c"RC_CANCELLED"),
-    (RC_DEADLINE_EXCEEDED, c"RC_DEADLINE_EXCEEDED"),
-    (RC_INTERNAL, c"RC_INTERNAL"),
-    (RC_NULL_ARGUMENT, c"RC_NULL_ARGUMENT"),
-    (RC_INVALID_UTF8, c"RC_INVALID_UTF8"),
-    (RC_INVALID_HANDLE, c"RC_INVALID_HANDLE"),
-    (RC_PANIC, c"RC_PANIC"),
+const CODES: [(rc_code, &CStr); 30] = named![
+    RC_OK RC_INVALID_ARGUMENT RC_UNSUPPORTED RC_NOT_FOUND RC_INVALID_MEDIA RC_INVALID_FILE
+    RC_FFMPEG_MISSING RC_TOO_FEW_FRAMES RC_INSUFFICIENT_FEATURES RC_INSUFFICIENT_PARALLAX
+    RC_PARTIAL_RECONSTRUCTION RC_INTRINSICS_UNRELIABLE RC_UNRELIABLE_RECONSTRUCTION RC_NO_GPU RC_GPU
+    RC_DISK_FULL RC_IO RC_UNAUTHENTICATED RC_PERMISSION_DENIED RC_CONFLICT RC_IDEMPOTENCY_MISMATCH
+    RC_TOO_MANY_REQUESTS RC_TOO_LARGE RC_CANCELLED RC_DEADLINE_EXCEEDED RC_INTERNAL RC_NULL_ARGUMENT
+    RC_INVALID_UTF8 RC_INVALID_HANDLE RC_PANIC
 ];
 
 /// The code of a kind: the one whose name is that of its slug.
@@ -176,11 +157,7 @@ pub(crate) struct Details {
     debug: CString,
 }
 
-impl Opaque for rc_error {
-    type Value = Details;
-    const MARK: u64 = u64::from_le_bytes(*b"rc_error");
-    const NAME: &'static str = "rc_error";
-}
+opaque!(rc_error, Details, "error", b"rc_error");
 
 /// A failure on its way out.
 #[derive(Debug)]
@@ -267,18 +244,6 @@ impl From<Error> for Fault {
     }
 }
 
-/// What `read` finds behind a handle, or `default` if there is nothing.
-///
-/// # Safety
-/// `error` is NULL or a handle.
-unsafe fn look<T>(error: *const rc_error, default: T, read: impl FnOnce(&'static Details) -> T) -> T {
-    infallible(None, || {
-        // SAFETY: the caller's promise; what is read out lives as long as the handle, which the header says.
-        unsafe { rc_error::get(error, "error") }.ok().map(read)
-    })
-    .unwrap_or(default)
-}
-
 /// Name of a code, for example "RC_NOT_FOUND"; "unknown code" for a number that is none. Static: never freed.
 ///
 /// Thread-safe.
@@ -294,7 +259,7 @@ pub extern "C" fn rc_code_name(code: MaybeUninit<rc_code>) -> *const c_char {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rc_error_code(error: *const rc_error) -> rc_code {
     // SAFETY: the caller's promise.
-    unsafe { look(error, RC_OK, |e| e.code) }
+    unsafe { rc_error::look(error, RC_OK, |e| e.code) }
 }
 
 /// Stable name of the kind of error as all faces of the library use it, for example "insufficient_parallax"; "" for
@@ -304,7 +269,7 @@ pub unsafe extern "C" fn rc_error_code(error: *const rc_error) -> rc_code {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rc_error_slug(error: *const rc_error) -> *const c_char {
     // SAFETY: the caller's promise.
-    unsafe { look(error, c"".as_ptr(), |e| e.slug.as_ptr()) }
+    unsafe { rc_error::look(error, c"".as_ptr(), |e| e.slug.as_ptr()) }
 }
 
 /// What was wrong, with which value; "" for NULL. Lives as long as the error.
@@ -313,7 +278,7 @@ pub unsafe extern "C" fn rc_error_slug(error: *const rc_error) -> *const c_char 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rc_error_message(error: *const rc_error) -> *const c_char {
     // SAFETY: the caller's promise.
-    unsafe { look(error, c"".as_ptr(), |e| e.message.as_ptr()) }
+    unsafe { rc_error::look(error, c"".as_ptr(), |e| e.message.as_ptr()) }
 }
 
 /// What can be done about it; NULL if there is nothing to say. Lives as long as the error.
@@ -322,7 +287,7 @@ pub unsafe extern "C" fn rc_error_message(error: *const rc_error) -> *const c_ch
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rc_error_hint(error: *const rc_error) -> *const c_char {
     // SAFETY: the caller's promise.
-    unsafe { look(error, std::ptr::null(), |e| e.hint.as_ref().map_or(std::ptr::null(), |h| h.as_ptr())) }
+    unsafe { rc_error::text(error, |e| e.hint.as_ref()) }
 }
 
 /// Everything in one line, with the causes: for logs. "" for NULL. Lives as long as the error.
@@ -331,7 +296,7 @@ pub unsafe extern "C" fn rc_error_hint(error: *const rc_error) -> *const c_char 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rc_error_debug(error: *const rc_error) -> *const c_char {
     // SAFETY: the caller's promise.
-    unsafe { look(error, c"".as_ptr(), |e| e.debug.as_ptr()) }
+    unsafe { rc_error::look(error, c"".as_ptr(), |e| e.debug.as_ptr()) }
 }
 
 /// The stage of a reconstruction in which it happened; RC_STAGE_NONE if in none, and for NULL.
@@ -340,7 +305,7 @@ pub unsafe extern "C" fn rc_error_debug(error: *const rc_error) -> *const c_char
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rc_error_stage(error: *const rc_error) -> rc_stage {
     // SAFETY: the caller's promise.
-    unsafe { look(error, rc_stage::RC_STAGE_NONE, |e| e.stage) }
+    unsafe { rc_error::look(error, rc_stage::RC_STAGE_NONE, |e| e.stage) }
 }
 
 /// Whether the same call may succeed later without any change to its input; false for NULL.
@@ -349,7 +314,7 @@ pub unsafe extern "C" fn rc_error_stage(error: *const rc_error) -> rc_stage {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rc_error_is_retryable(error: *const rc_error) -> bool {
     // SAFETY: the caller's promise.
-    unsafe { look(error, false, |e| e.retryable) }
+    unsafe { rc_error::look(error, false, |e| e.retryable) }
 }
 
 /// Frees an error. NULL is allowed.

@@ -5,12 +5,12 @@
 //! so `user` needs no lock. It should be quick, must not throw or jump out, and may call any function of this library.
 //! What it is given lives until it returns. By returning a number other than 0 it cancels the call.
 
-use std::ffi::{CString, c_char, c_int, c_void};
+use std::ffi::{c_char, c_int, c_void};
 
 use libreconstruct::{Event, Preview};
 
 use crate::error::rc_stage;
-use crate::text::c_string;
+use crate::text::{c_string, pointer_to};
 
 /// What an event tells.
 #[repr(C)]
@@ -82,8 +82,8 @@ impl Signal {
             Signal::Event(Event::Progress { stage, step, fraction, message, total, remaining_seconds }) => {
                 let texts = [Some(c_string(step)), message.map(c_string)];
                 event = rc_event {
-                    step: pointer(&texts[0]),
-                    message: pointer(&texts[1]),
+                    step: pointer_to(texts[0].as_ref()),
+                    message: pointer_to(texts[1].as_ref()),
                     stage_fraction: fraction,
                     total_fraction: total.unwrap_or(-1.0),
                     remaining_seconds: remaining_seconds.unwrap_or(-1.0),
@@ -94,8 +94,8 @@ impl Signal {
             Signal::Event(Event::Warning { stage, warning }) => {
                 let texts = [Some(c_string(warning.code)), Some(c_string(warning.message))];
                 event = rc_event {
-                    code: pointer(&texts[0]),
-                    message: pointer(&texts[1]),
+                    code: pointer_to(texts[0].as_ref()),
+                    message: pointer_to(texts[1].as_ref()),
                     ..empty(rc_event_kind::RC_EVENT_WARNING, stage.into())
                 };
                 _texts = texts;
@@ -112,10 +112,6 @@ impl Signal {
         // SAFETY: the caller's promise.
         unsafe { function(user, &event) != 0 }
     }
-}
-
-fn pointer(text: &Option<CString>) -> *const c_char {
-    text.as_ref().map_or(std::ptr::null(), |text| text.as_ptr())
 }
 
 fn empty(kind: rc_event_kind, stage: rc_stage) -> rc_event {

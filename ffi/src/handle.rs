@@ -1,7 +1,13 @@
-//! Handles: boxes that C holds by an opaque pointer.
+//! Handles: boxes that C holds by an opaque pointer, and what the functions that take one have in common.
 
-use crate::entry::infallible;
-use crate::error::{Fault, rc_code};
+use std::ffi::{CString, c_char};
+
+use serde::Serialize;
+
+use crate::argument::not_null;
+use crate::entry::{answer, fallible, infallible};
+use crate::error::{Fault, rc_code, rc_error};
+use crate::text::{json, owned, pointer_to};
 
 /// A type that C knows by name only, for example `rc_engine`, and the Rust value behind it.
 ///
@@ -9,35 +15,101 @@ use crate::error::{Fault, rc_code};
 /// lets the header promise that a handle may be used by several threads at once.
 pub(crate) trait Opaque: Sized {
     /// The value behind the pointer.
-    type Value: Send + Sync;
+    type Value: Send + Sync + 'static;
     /// Begins every box of this type; another box begins otherwise.
     const MARK: u64;
     /// The name in C.
     const NAME: &'static str;
+    /// What every argument of this type is called.
+    const ARGUMENT: &'static str;
 
     /// Boxes a value for C, which owns it from now on.
     fn make(value: Self::Value) -> *mut Self {
         Box::into_raw(Box::new(Boxed { mark: Self::MARK, value })).cast()
     }
 
-    /// The value behind `pointer`, the argument `name`.
+    /// The value behind `pointer`.
     ///
     /// # Safety
     /// `pointer` is NULL or comes from this library and was not freed.
-    unsafe fn get<'a>(pointer: *const Self, name: &str) -> Result<&'a Self::Value, Fault> {
-        if pointer.is_null() {
-            return Err(Fault::null(name));
-        }
+    unsafe fn get<'a>(pointer: *const Self) -> Result<&'a Self::Value, Fault> {
+        not_null(pointer, Self::ARGUMENT)?;
         // SAFETY: every box begins with a mark, whatever its type.
         if !unsafe { has_mark(pointer.cast(), Self::MARK) } {
             return Err(Fault::new(
                 rc_code::RC_INVALID_HANDLE,
                 "invalid_argument",
-                format!("{name} is not an {} or was freed already", Self::NAME),
+                format!("{} is not an {} or was freed already", Self::ARGUMENT, Self::NAME),
             ));
         }
         // SAFETY: the mark says that it is a box of this type.
         Ok(unsafe { &(*pointer.cast::<Boxed<Self::Value>>()).value })
+    }
+
+    /// A function that can fail: runs `body` on what is behind the handle.
+    ///
+    /// # Safety
+    /// As for [`Opaque::get`]; `error` is NULL or can be written.
+    unsafe fn call<T>(
+        pointer: *const Self,
+        error: *mut *mut rc_error,
+        body: impl FnOnce(&Self::Value) -> Result<T, Fault>,
+    ) -> rc_code {
+        // SAFETY: the caller's promise.
+        unsafe { fallible(error, || body(Self::get(pointer)?).map(drop)) }
+    }
+
+    /// A function that can fail and stores what `body` returns in `*output`, its argument `name`.
+    ///
+    /// # Safety
+    /// As for [`Opaque::call`]; `output` is NULL or can be written.
+    unsafe fn ask<T>(
+        pointer: *const Self,
+        output: *mut T,
+        name: &str,
+        error: *mut *mut rc_error,
+        body: impl FnOnce(&Self::Value) -> Result<T, Fault>,
+    ) -> rc_code {
+        // SAFETY: the caller's promise.
+        unsafe { answer(output, name, error, || body(Self::get(pointer)?)) }
+    }
+
+    /// A function that can fail and stores what `body` returns in `*json`, as JSON.
+    ///
+    /// # Safety
+    /// As for [`Opaque::ask`].
+    unsafe fn ask_json<T: Serialize>(
+        pointer: *const Self,
+        json_out: *mut *mut c_char,
+        error: *mut *mut rc_error,
+        body: impl FnOnce(&Self::Value) -> Result<T, Fault>,
+    ) -> rc_code {
+        // SAFETY: the caller's promise.
+        unsafe { Self::ask(pointer, json_out, "json", error, |value| Ok(owned(json(&body(value)?)?))) }
+    }
+
+    /// A function that cannot fail: what `read` finds behind the handle, or `default` if there is nothing.
+    ///
+    /// # Safety
+    /// As for [`Opaque::get`].
+    unsafe fn look<T>(pointer: *const Self, default: T, read: impl FnOnce(&'static Self::Value) -> T) -> T {
+        infallible(None, || {
+            // SAFETY: the caller's promise; what is read out lives as long as the handle, which the header says.
+            unsafe { Self::get(pointer) }.ok().map(read)
+        })
+        .unwrap_or(default)
+    }
+
+    /// A function that cannot fail and returns a text of the handle, or NULL.
+    ///
+    /// # Safety
+    /// As for [`Opaque::get`].
+    unsafe fn text(
+        pointer: *const Self,
+        read: impl FnOnce(&'static Self::Value) -> Option<&'static CString>,
+    ) -> *const c_char {
+        // SAFETY: the caller's promise.
+        unsafe { Self::look(pointer, std::ptr::null(), |value| pointer_to(read(value))) }
     }
 
     /// Frees a handle; does nothing for NULL and for a handle of another type.
@@ -57,6 +129,19 @@ pub(crate) trait Opaque: Sized {
         });
     }
 }
+
+/// Says what is behind a handle, what arguments of its type are called, and the eight letters of its mark.
+macro_rules! opaque {
+    ($handle:ident, $value:ty, $argument:literal, $mark:literal) => {
+        impl Opaque for $handle {
+            type Value = $value;
+            const MARK: u64 = u64::from_le_bytes(*$mark);
+            const NAME: &'static str = stringify!($handle);
+            const ARGUMENT: &'static str = $argument;
+        }
+    };
+}
+pub(crate) use opaque;
 
 #[repr(C)]
 struct Boxed<T> {

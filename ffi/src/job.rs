@@ -14,13 +14,12 @@ use libreconstruct::job::{
 use libreconstruct::service::Service;
 use libreconstruct::{Error, ErrorKind, Stage};
 
-use crate::argument::{Output, Versioned, VersionedOutput, choice, optional_text, text, versioned};
+use crate::argument::{Versioned, VersionedOutput, choice, not_null, optional_text, text, versioned};
 use crate::engine::{Engine, rc_engine};
-use crate::entry::{fallible, infallible};
 use crate::error::{Fault, rc_code, rc_error, rc_stage};
-use crate::handle::Opaque;
+use crate::handle::{Opaque, opaque};
 use crate::submit::{CAMERA_TYPES, parse, rc_camera_type};
-use crate::text::{c_string, json, owned};
+use crate::text::{c_string, owned};
 
 /// A job of an engine's user.
 pub struct rc_job {
@@ -46,11 +45,7 @@ impl Job {
     }
 }
 
-impl Opaque for rc_job {
-    type Value = Job;
-    const MARK: u64 = u64::from_le_bytes(*b"rc_job--");
-    const NAME: &'static str = "rc_job";
-}
+opaque!(rc_job, Job, "job", b"rc_job--");
 
 /// What a job is doing.
 #[repr(C)]
@@ -122,28 +117,7 @@ pub struct rc_job_info {
 
 // SAFETY: the library fills it and reads its size only.
 unsafe impl Versioned for rc_job_info {
-    const DEFAULT: Self = Self {
-        struct_size: size_of::<Self>(),
-        status: rc_job_status::RC_JOB_UNKNOWN,
-        queue_position: 0,
-        percent_complete: -1,
-        stage: rc_stage::RC_STAGE_NONE,
-        stage_fraction: 0.0,
-        attempt: 0,
-        is_public: false,
-        has_ply: false,
-        has_spz: false,
-        uploaded_at: 0,
-        started_at: 0,
-        finished_at: 0,
-        version: 0,
-        camera: rc_camera {
-            position: [0.0; 3],
-            look_at: [0.0; 3],
-            up: [0.0; 3],
-            camera_type: MaybeUninit::new(rc_camera_type::RC_CAMERA_DEFAULT),
-        },
-    };
+    const DEFAULT: Self = Self { percent_complete: -1, ..Self::EMPTY };
 }
 
 impl From<&job::Job> for rc_job_info {
@@ -221,15 +195,7 @@ pub struct rc_job_changes {
 }
 
 // SAFETY: pointers, an enum that may be anything, and bool, which C compilers set to 0 or 1.
-unsafe impl Versioned for rc_job_changes {
-    const DEFAULT: Self = Self {
-        struct_size: size_of::<Self>(),
-        title: std::ptr::null(),
-        is_public: MaybeUninit::new(rc_choice::RC_ANY),
-        reset_camera: false,
-        camera: std::ptr::null(),
-    };
-}
+unsafe impl Versioned for rc_job_changes {}
 
 /// Finds a job by its id and stores it in *job; free that with rc_job_free().
 ///
@@ -245,15 +211,12 @@ pub unsafe extern "C" fn rc_engine_job(
 ) -> rc_code {
     // SAFETY: the caller's promise.
     unsafe {
-        fallible(error, || {
-            let engine = rc_engine::get(engine, "engine")?;
+        rc_engine::ask(engine, job, "job", error, |engine| {
             let id: Result<JobId, _> = text(job_id, "job_id")?.parse();
             let id = id.map_err(|_| Error::new(ErrorKind::NotFound, "Job not found"))?;
-            let job = Output::new(job, "job")?;
             let found = Job::new(engine, id);
             found.now()?;
-            job.set(rc_job::make(found));
-            Ok(())
+            Ok(rc_job::make(found))
         })
     }
 }
@@ -272,10 +235,8 @@ pub unsafe extern "C" fn rc_job_free(job: *mut rc_job) {
 /// Thread-safe.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rc_job_id(job: *const rc_job) -> *const c_char {
-    infallible(std::ptr::null(), || {
-        // SAFETY: the caller's promise.
-        unsafe { rc_job::get(job, "job") }.map_or(std::ptr::null(), |job| job.id_text.as_ptr())
-    })
+    // SAFETY: the caller's promise.
+    unsafe { rc_job::text(job, |job| Some(&job.id_text)) }
 }
 
 /// Fills *info with what is true now.
@@ -289,8 +250,7 @@ pub unsafe extern "C" fn rc_job_get_info(
 ) -> rc_code {
     // SAFETY: the caller's promise.
     unsafe {
-        fallible(error, || {
-            let job = rc_job::get(job, "job")?;
+        rc_job::call(job, error, |job| {
             let info = VersionedOutput::new(info, "info")?;
             info.set(&rc_job_info::from(&job.now()?));
             Ok(())
@@ -310,7 +270,7 @@ pub unsafe extern "C" fn rc_job_json(
     error: *mut *mut rc_error,
 ) -> rc_code {
     // SAFETY: the caller's promise.
-    unsafe { answer_json(job, json, error, Job::now) }
+    unsafe { rc_job::ask_json(job, json, error, Job::now) }
 }
 
 /// Stores in *json what else is known of the job: owner, blob_name, apriltag_size_mm, stage, stage_fraction, attempt,
@@ -324,28 +284,7 @@ pub unsafe extern "C" fn rc_job_details_json(
     error: *mut *mut rc_error,
 ) -> rc_code {
     // SAFETY: the caller's promise.
-    unsafe { answer_json(job, json, error, |job| Ok(job.now()?.details)) }
-}
-
-/// A function of a job whose answer is JSON.
-///
-/// # Safety
-/// Pointers are NULL or what their types say.
-unsafe fn answer_json<T: serde::Serialize>(
-    job: *const rc_job,
-    json_out: *mut *mut c_char,
-    error: *mut *mut rc_error,
-    ask: impl FnOnce(&Job) -> Result<T, Fault>,
-) -> rc_code {
-    // SAFETY: the caller's promise.
-    unsafe {
-        fallible(error, || {
-            let job = rc_job::get(job, "job")?;
-            let out = Output::new(json_out, "json")?;
-            out.set(owned(json(&ask(job)?)?));
-            Ok(())
-        })
-    }
+    unsafe { rc_job::ask_json(job, json, error, |job| Ok(job.now()?.details)) }
 }
 
 /// Stores the title in *title; free it with rc_string_free().
@@ -358,14 +297,7 @@ pub unsafe extern "C" fn rc_job_title(
     error: *mut *mut rc_error,
 ) -> rc_code {
     // SAFETY: the caller's promise.
-    unsafe {
-        fallible(error, || {
-            let job = rc_job::get(job, "job")?;
-            let title = Output::new(title, "title")?;
-            title.set(owned(job.now()?.title));
-            Ok(())
-        })
-    }
+    unsafe { rc_job::ask(job, title, "title", error, |job| Ok(owned(job.now()?.title))) }
 }
 
 /// Stores in *failure why the job has failed, or NULL if it has not; free it with rc_error_free(). That of a job whose
@@ -380,14 +312,9 @@ pub unsafe extern "C" fn rc_job_failure(
 ) -> rc_code {
     // SAFETY: the caller's promise.
     unsafe {
-        fallible(error, || {
-            let job = rc_job::get(job, "job")?;
-            let out = Output::new(failure, "failure")?;
+        rc_job::ask(job, failure, "failure", error, |job| {
             let failure = job.now()?.details.failure;
-            out.set(
-                failure.map_or(std::ptr::null_mut(), |f| Fault::of_slug(&f.code, f.message).into_handle()),
-            );
-            Ok(())
+            Ok(failure.map_or(std::ptr::null_mut(), |f| Fault::of_slug(&f.code, f.message).into_handle()))
         })
     }
 }
@@ -414,8 +341,7 @@ pub unsafe extern "C" fn rc_job_wait(
 ) -> rc_code {
     // SAFETY: the caller's promise.
     unsafe {
-        fallible(error, || {
-            let job = rc_job::get(job, "job")?;
+        rc_job::call(job, error, |job| {
             let timeout = timeout(timeout_seconds, "timeout_seconds")?;
             let tell = |now: &job::Job| match on_change {
                 Some(function) => function(user, &rc_job_info::from(now)) == 0,
@@ -473,14 +399,10 @@ pub unsafe extern "C" fn rc_job_update(
 ) -> rc_code {
     // SAFETY: the caller's promise.
     unsafe {
-        fallible(error, || {
-            let job = rc_job::get(job, "job")?;
-            if changes.is_null() {
-                return Err(Fault::null("changes"));
-            }
+        rc_job::call(job, error, |job| {
+            not_null(changes, "changes")?;
             let update = update(&versioned(changes, "changes")?)?;
-            job.service.update(job.user, job.id, &update)?;
-            Ok(())
+            Ok(job.service.update(job.user, job.id, &update)?)
         })
     }
 }
@@ -501,10 +423,6 @@ unsafe fn update(changes: &rc_job_changes) -> Result<JobUpdate, Fault> {
             let xyz = |[x, y, z]: [f64; 3]| Xyz { x, y, z };
             let (position, look_at, up) = (xyz(camera.position), xyz(camera.look_at), xyz(camera.up));
             let camera_type = choice(camera.camera_type, "changes.camera.camera_type", &CAMERA_TYPES)?;
-            let camera_type = camera_type.map(|name| match name {
-                "orbital" => CameraType::Orbital,
-                _ => CameraType::Drone,
-            });
             Some(CameraUpdate::Set { position, look_at, up, camera_type })
         }
     };
@@ -530,11 +448,9 @@ pub unsafe extern "C" fn rc_job_update_json(
 ) -> rc_code {
     // SAFETY: the caller's promise.
     unsafe {
-        fallible(error, || {
-            let job = rc_job::get(job, "job")?;
+        rc_job::call(job, error, |job| {
             let update = JobUpdate::from_json(&parse(text(changes_json, "changes_json")?)?)?;
-            job.service.update(job.user, job.id, &update)?;
-            Ok(())
+            Ok(job.service.update(job.user, job.id, &update)?)
         })
     }
 }
@@ -548,13 +464,7 @@ pub unsafe extern "C" fn rc_job_update_json(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rc_job_cancel(job: *const rc_job, error: *mut *mut rc_error) -> rc_code {
     // SAFETY: the caller's promise.
-    unsafe {
-        fallible(error, || {
-            let job = rc_job::get(job, "job")?;
-            job.service.cancel(job.user, job.id)?;
-            Ok(())
-        })
-    }
+    unsafe { rc_job::call(job, error, |job| Ok(job.service.cancel(job.user, job.id)?)) }
 }
 
 /// Deletes a job with its video and all its files, irreversibly. The handle is still to be freed.
@@ -563,12 +473,7 @@ pub unsafe extern "C" fn rc_job_cancel(job: *const rc_job, error: *mut *mut rc_e
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rc_job_delete(job: *const rc_job, error: *mut *mut rc_error) -> rc_code {
     // SAFETY: the caller's promise.
-    unsafe {
-        fallible(error, || {
-            let job = rc_job::get(job, "job")?;
-            Ok(job.service.delete(job.user, job.id)?)
-        })
-    }
+    unsafe { rc_job::call(job, error, |job| Ok(job.service.delete(job.user, job.id)?)) }
 }
 
 /// Stores in *log what the worker has written about the job so far, "" if none has begun; free it with rc_string_free().
@@ -581,12 +486,5 @@ pub unsafe extern "C" fn rc_job_log(
     error: *mut *mut rc_error,
 ) -> rc_code {
     // SAFETY: the caller's promise.
-    unsafe {
-        fallible(error, || {
-            let job = rc_job::get(job, "job")?;
-            let log = Output::new(log, "log")?;
-            log.set(owned(job.service.log(job.user, job.id)?));
-            Ok(())
-        })
-    }
+    unsafe { rc_job::ask(job, log, "log", error, |job| Ok(owned(job.service.log(job.user, job.id)?))) }
 }

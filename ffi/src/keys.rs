@@ -5,9 +5,8 @@
 
 use std::ffi::c_char;
 
-use crate::argument::{Output, text};
-use crate::engine::{answer_json, rc_engine};
-use crate::entry::fallible;
+use crate::argument::text;
+use crate::engine::rc_engine;
 use crate::error::{rc_code, rc_error};
 use crate::handle::Opaque;
 use crate::text::owned;
@@ -27,13 +26,9 @@ pub unsafe extern "C" fn rc_engine_create_key(
 ) -> rc_code {
     // SAFETY: the caller's promise.
     unsafe {
-        fallible(error, || {
-            let engine = rc_engine::get(engine, "engine")?;
-            let name = text(name, "name")?;
-            let secret = Output::new(secret, "secret")?;
-            let (_, key) = engine.service.create_key(engine.user, name)?;
-            secret.set(owned(key.reveal()));
-            Ok(())
+        rc_engine::ask(engine, secret, "secret", error, |engine| {
+            let (_, key) = engine.service.create_key(engine.user, text(name, "name")?)?;
+            Ok(owned(key.reveal()))
         })
     }
 }
@@ -49,7 +44,7 @@ pub unsafe extern "C" fn rc_engine_keys_json(
     error: *mut *mut rc_error,
 ) -> rc_code {
     // SAFETY: the caller's promise.
-    unsafe { answer_json(engine, json, error, |engine| Ok(engine.service.keys(engine.user)?)) }
+    unsafe { rc_engine::ask_json(engine, json, error, |engine| Ok(engine.service.keys(engine.user)?)) }
 }
 
 /// Makes a key of the engine's user useless, at once and for ever. It is named by its prefix: what is before its dot.
@@ -65,10 +60,8 @@ pub unsafe extern "C" fn rc_engine_revoke_key(
 ) -> rc_code {
     // SAFETY: the caller's promise.
     unsafe {
-        fallible(error, || {
-            let engine = rc_engine::get(engine, "engine")?;
-            let prefix = text(prefix, "prefix")?;
-            Ok(engine.service.revoke_key(engine.user, prefix)?)
+        rc_engine::call(engine, error, |engine| {
+            Ok(engine.service.revoke_key(engine.user, text(prefix, "prefix")?)?)
         })
     }
 }

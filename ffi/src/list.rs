@@ -6,11 +6,10 @@ use std::mem::MaybeUninit;
 use libreconstruct::job::{Cursor, JobState, JobSummary, ListQuery};
 use serde::Serialize;
 
-use crate::argument::{Output, Versioned, choice, optional_text, versioned};
+use crate::argument::{Versioned, choice, optional_text, versioned};
 use crate::engine::rc_engine;
-use crate::entry::{fallible, infallible};
 use crate::error::{Fault, rc_code, rc_error};
-use crate::handle::Opaque;
+use crate::handle::{Opaque, opaque};
 use crate::job::{CHOICES, rc_choice};
 use crate::text::{c_string, json};
 
@@ -26,11 +25,7 @@ pub(crate) struct JobList {
     json: CString,
 }
 
-impl Opaque for rc_job_list {
-    type Value = JobList;
-    const MARK: u64 = u64::from_le_bytes(*b"rc_jlist");
-    const NAME: &'static str = "rc_job_list";
-}
+opaque!(rc_job_list, JobList, "list", b"rc_jlist");
 
 /// Which jobs to list. Start from RC_LIST_QUERY_INIT, which asks for all.
 #[repr(C)]
@@ -50,13 +45,7 @@ pub struct rc_list_query {
 
 // SAFETY: numbers, pointers and an enum that may be anything.
 unsafe impl Versioned for rc_list_query {
-    const DEFAULT: Self = Self {
-        struct_size: size_of::<Self>(),
-        limit: -1,
-        cursor: std::ptr::null(),
-        status: std::ptr::null(),
-        is_public: MaybeUninit::new(rc_choice::RC_ANY),
-    };
+    const DEFAULT: Self = Self { limit: -1, ..Self::EMPTY };
 }
 
 /// Lists the jobs of the engine's user and stores the list in *list; free it with rc_job_list_free().
@@ -75,13 +64,10 @@ pub unsafe extern "C" fn rc_engine_jobs(
 ) -> rc_code {
     // SAFETY: the caller's promise.
     unsafe {
-        fallible(error, || {
-            let engine = rc_engine::get(engine, "engine")?;
+        rc_engine::ask(engine, list, "list", error, |engine| {
             let query = read(&versioned(query, "query")?)?;
-            let list = Output::new(list, "list")?;
             let page = engine.service.list(engine.user, &query)?;
-            list.set(rc_job_list::make(JobList::new(&page.jobs, page.next)?));
-            Ok(())
+            Ok(rc_job_list::make(JobList::new(&page.jobs, page.next)?))
         })
     }
 }
@@ -122,25 +108,13 @@ impl JobList {
     }
 }
 
-/// What `read` finds behind a handle, or `default`.
-///
-/// # Safety
-/// `list` is NULL or a handle.
-unsafe fn look<T>(list: *const rc_job_list, default: T, read: impl FnOnce(&'static JobList) -> T) -> T {
-    infallible(None, || {
-        // SAFETY: the caller's promise; what is read out lives as long as the handle, which the header says.
-        unsafe { rc_job_list::get(list, "list") }.ok().map(read)
-    })
-    .unwrap_or(default)
-}
-
 /// How many jobs are in the list; 0 for NULL.
 ///
 /// Thread-safe.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rc_job_list_count(list: *const rc_job_list) -> usize {
     // SAFETY: the caller's promise.
-    unsafe { look(list, 0, |list| list.jobs.len()) }
+    unsafe { rc_job_list::look(list, 0, |list| list.jobs.len()) }
 }
 
 /// The id of a job, by its place from 0; NULL beyond the end. Lives as long as the list.
@@ -149,9 +123,7 @@ pub unsafe extern "C" fn rc_job_list_count(list: *const rc_job_list) -> usize {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rc_job_list_id(list: *const rc_job_list, index: usize) -> *const c_char {
     // SAFETY: the caller's promise.
-    unsafe {
-        look(list, std::ptr::null(), |l| l.jobs.get(index).map_or(std::ptr::null(), |job| job.0.as_ptr()))
-    }
+    unsafe { rc_job_list::text(list, |list| Some(&list.jobs.get(index)?.0)) }
 }
 
 /// The title of a job, by its place from 0; NULL beyond the end. Lives as long as the list.
@@ -160,9 +132,7 @@ pub unsafe extern "C" fn rc_job_list_id(list: *const rc_job_list, index: usize) 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rc_job_list_title(list: *const rc_job_list, index: usize) -> *const c_char {
     // SAFETY: the caller's promise.
-    unsafe {
-        look(list, std::ptr::null(), |l| l.jobs.get(index).map_or(std::ptr::null(), |job| job.1.as_ptr()))
-    }
+    unsafe { rc_job_list::text(list, |list| Some(&list.jobs.get(index)?.1)) }
 }
 
 /// Where the next list begins; NULL if this one is the last. Lives as long as the list.
@@ -171,9 +141,7 @@ pub unsafe extern "C" fn rc_job_list_title(list: *const rc_job_list, index: usiz
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rc_job_list_next(list: *const rc_job_list) -> *const c_char {
     // SAFETY: the caller's promise.
-    unsafe {
-        look(list, std::ptr::null(), |l| l.next.as_ref().map_or(std::ptr::null(), |next| next.as_ptr()))
-    }
+    unsafe { rc_job_list::text(list, |list| list.next.as_ref()) }
 }
 
 /// The list as JSON: {"jobs": [{"job_id", "title"}], "next": a cursor or null}; NULL for NULL. Lives as long as the list.
@@ -182,7 +150,7 @@ pub unsafe extern "C" fn rc_job_list_next(list: *const rc_job_list) -> *const c_
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rc_job_list_json(list: *const rc_job_list) -> *const c_char {
     // SAFETY: the caller's promise.
-    unsafe { look(list, std::ptr::null(), |list| list.json.as_ptr()) }
+    unsafe { rc_job_list::text(list, |list| Some(&list.json)) }
 }
 
 /// Frees a list. NULL is allowed.

@@ -7,8 +7,7 @@ use std::ffi::{c_char, c_int, c_void};
 use std::mem::MaybeUninit;
 use std::sync::mpsc;
 
-use libreconstruct::pipeline::{self, Quality, ReconstructionMethod, ReconstructionOptions};
-use libreconstruct::presentation::CameraType;
+use libreconstruct::pipeline::{self, Quality, ReconstructionOptions};
 use libreconstruct::{CancelToken, Control, Error, ErrorKind};
 
 use crate::argument::{Versioned, choice, optional_text, path, versioned};
@@ -94,29 +93,7 @@ pub struct rc_reconstruction {
 
 // SAFETY: numbers, pointers, enums that may be anything, and bool, which C compilers set to 0 or 1.
 unsafe impl Versioned for rc_reconstruction {
-    const DEFAULT: Self = Self {
-        struct_size: size_of::<Self>(),
-        quality: MaybeUninit::new(rc_quality::RC_QUALITY_DEFAULT),
-        reconstruction_method: MaybeUninit::new(rc_method::RC_METHOD_DEFAULT),
-        camera_type: MaybeUninit::new(rc_camera_type::RC_CAMERA_DEFAULT),
-        training_max_num_gaussians: 0,
-        training_num_steps: 0,
-        max_frames: 0,
-        max_resolution: 0,
-        training_max_resolution: 0,
-        sh_degree: -1,
-        test_every: 0,
-        threads: 0,
-        seed: 0,
-        apriltag_size_mm: 0.0,
-        remove_background: false,
-        no_turntable: false,
-        title: std::ptr::null(),
-        device: std::ptr::null(),
-        require_scale: false,
-        mask_model: std::ptr::null(),
-        mask_dir: std::ptr::null(),
-    };
+    const DEFAULT: Self = Self { sh_degree: -1, ..Self::EMPTY };
     const FIRST_SIZE: usize = std::mem::offset_of!(Self, require_scale);
 }
 
@@ -141,17 +118,13 @@ unsafe fn options(asked: &rc_reconstruction) -> Result<ReconstructionOptions, Fa
     let size = asked.apriltag_size_mm;
     Ok(ReconstructionOptions {
         title: title.map(str::to_owned),
-        reconstruction_method: method
-            .map_or(Ok(preset.reconstruction_method), str::parse::<ReconstructionMethod>)?,
+        reconstruction_method: method.unwrap_or(preset.reconstruction_method),
         training_max_num_gaussians: or(asked.training_max_num_gaussians, preset.training_max_num_gaussians),
         training_num_steps: or(asked.training_num_steps, preset.training_num_steps),
         apriltag_size_mm: (size != 0.0).then_some(size),
         require_scale: asked.require_scale,
         remove_background: asked.remove_background,
-        camera_type: camera_type.map(|name| match name {
-            "orbital" => CameraType::Orbital,
-            _ => CameraType::Drone,
-        }),
+        camera_type,
         max_frames: if asked.max_frames == 0 { preset.max_frames } else { Some(asked.max_frames as usize) },
         max_resolution: or(asked.max_resolution, preset.max_resolution),
         training_max_resolution: or(asked.training_max_resolution, preset.training_max_resolution),

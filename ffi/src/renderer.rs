@@ -11,10 +11,10 @@ use libreconstruct::raster::load_for_viewing;
 use libreconstruct::raster::{self, DeviceChoice, Rasteriser, Rendering, View};
 use nalgebra::{Matrix3, Vector3};
 
-use crate::argument::{Output, Versioned, VersionedOutput, optional_text, path, slice, versioned};
-use crate::entry::{fallible, infallible};
+use crate::argument::{Output, Versioned, VersionedOutput, not_null, optional_text, path, slice, versioned};
+use crate::entry::fallible;
 use crate::error::{Fault, rc_code, rc_error};
-use crate::handle::Opaque;
+use crate::handle::{Opaque, opaque};
 use crate::scene::rc_scene;
 use crate::text::c_string;
 
@@ -33,11 +33,7 @@ pub(crate) struct Renderer {
     device: CString,
 }
 
-impl Opaque for rc_renderer {
-    type Value = Renderer;
-    const MARK: u64 = u64::from_le_bytes(*b"rc_rende");
-    const NAME: &'static str = "rc_renderer";
-}
+opaque!(rc_renderer, Renderer, "renderer", b"rc_rende");
 
 /// A pinhole camera: where it is and the picture it takes. Start from RC_VIEW_INIT; rc_view_look_at() fills it.
 #[repr(C)]
@@ -68,18 +64,7 @@ pub struct rc_view {
 
 // SAFETY: numbers.
 unsafe impl Versioned for rc_view {
-    const DEFAULT: Self = Self {
-        struct_size: size_of::<Self>(),
-        rotation: [1.0, 0.0, 0.0, 0.0, 1.0, 0.0, 0.0, 0.0, 1.0],
-        translation: [0.0; 3],
-        fx: 0.0,
-        fy: 0.0,
-        cx: 0.0,
-        cy: 0.0,
-        width: 0,
-        height: 0,
-        background: [0.0; 3],
-    };
+    const DEFAULT: Self = Self { rotation: [1.0, 0.0, 0.0, 0.0, 1.0, 0.0, 0.0, 0.0, 1.0], ..Self::EMPTY };
 }
 
 /// Opens a renderer on a scene, which is copied to its device, and stores it in *renderer; free it with
@@ -99,20 +84,13 @@ pub unsafe extern "C" fn rc_renderer_open(
 ) -> rc_code {
     // SAFETY: the caller's promise.
     unsafe {
-        fallible(error, || {
-            let scene = rc_scene::get(scene, "scene")?;
+        rc_scene::ask(scene, renderer, "renderer", error, |scene| {
             let device: DeviceChoice = optional_text(device, "device")?.unwrap_or("auto").parse()?;
-            let renderer = Output::new(renderer, "renderer")?;
             let mut rasteriser = raster::open(&device)?;
             load_for_viewing(rasteriser.as_mut(), scene)?;
             let device = c_string(rasteriser.name());
-            let sh_degree = scene.sh_degree;
-            renderer.set(rc_renderer::make(Renderer {
-                rasteriser: Mutex::new(rasteriser),
-                sh_degree,
-                device,
-            }));
-            Ok(())
+            let rasteriser = Mutex::new(rasteriser);
+            Ok(rc_renderer::make(Renderer { rasteriser, sh_degree: scene.sh_degree, device }))
         })
     }
 }
@@ -122,10 +100,8 @@ pub unsafe extern "C" fn rc_renderer_open(
 /// Thread-safe.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rc_renderer_device(renderer: *const rc_renderer) -> *const c_char {
-    infallible(std::ptr::null(), || {
-        // SAFETY: the caller's promise.
-        unsafe { rc_renderer::get(renderer, "renderer") }.map_or(std::ptr::null(), |r| r.device.as_ptr())
-    })
+    // SAFETY: the caller's promise.
+    unsafe { rc_renderer::text(renderer, |renderer| Some(&renderer.device)) }
 }
 
 /// Makes *view, whose other fields stay, a camera at `position` that looks at `target`, with `up` upwards in the picture
@@ -190,6 +166,15 @@ fn check_size(width: u32, height: u32) -> Result<(), Fault> {
     Err(Fault::argument(message))
 }
 
+/// How many of the `size` bytes at `rgba` the picture takes.
+fn bytes_of_picture(width: u32, height: u32, size: usize) -> Result<usize, Fault> {
+    let needed = 4 * width as usize * height as usize;
+    if size < needed {
+        return Err(Fault::argument(format!("rgba has {size} bytes: the picture has {needed}")));
+    }
+    Ok(needed)
+}
+
 fn check(view: &rc_view) -> Result<View, Fault> {
     check_size(view.width, view.height)?;
     let lens = [view.fx, view.fy, view.cx, view.cy];
@@ -230,18 +215,12 @@ pub unsafe extern "C" fn rc_renderer_render(
 ) -> rc_code {
     // SAFETY: the caller's promise.
     unsafe {
-        fallible(error, || {
-            let renderer = rc_renderer::get(renderer, "renderer")?;
-            if view.is_null() {
-                return Err(Fault::null("view"));
-            }
+        rc_renderer::call(renderer, error, |renderer| {
+            not_null(view, "view")?;
             let view = versioned(view, "view")?;
             let camera = check(&view)?;
             let rgba = Output::new(rgba, "rgba")?;
-            let needed = 4 * camera.width as usize * camera.height as usize;
-            if size < needed {
-                return Err(Fault::argument(format!("rgba has {size} bytes: the picture has {needed}")));
-            }
+            bytes_of_picture(camera.width, camera.height, size)?;
             let mut rasteriser = renderer.rasteriser.lock().unwrap_or_else(PoisonError::into_inner);
             let rendering = rasteriser.render(&camera, renderer.sh_degree, view.background)?;
             drop(rasteriser);
@@ -280,23 +259,15 @@ pub unsafe extern "C" fn rc_write_png(
     error: *mut *mut rc_error,
 ) -> rc_code {
     // SAFETY: the caller's promise.
-    unsafe {
-        fallible(error, || {
-            let file = path(file, "file")?;
-            check_size(width, height)?;
-            if rgba.is_null() {
-                return Err(Fault::null("rgba"));
-            }
-            let needed = 4 * width as usize * height as usize;
-            if size < needed {
-                return Err(Fault::argument(format!("rgba has {size} bytes: the picture has {needed}")));
-            }
-            write_png(file, slice(rgba, needed, "rgba")?, width, height)
-        })
-    }
+    unsafe { fallible(error, || write_png(path(file, "file")?, rgba, size, width, height)) }
 }
 
-fn write_png(file: &Path, rgba: &[u8], width: u32, height: u32) -> Result<(), Fault> {
+/// # Safety
+/// `rgba` is NULL or points to `size` bytes.
+unsafe fn write_png(file: &Path, rgba: *const u8, size: usize, width: u32, height: u32) -> Result<(), Fault> {
+    check_size(width, height)?;
+    // SAFETY: the caller's promise; it is the size that the picture needs, and not more than there is.
+    let rgba = unsafe { slice(rgba, bytes_of_picture(width, height, size)?, "rgba") }?;
     let mut bytes = std::io::Cursor::new(Vec::new());
     let encoder = image::codecs::png::PngEncoder::new(&mut bytes);
     image::ImageEncoder::write_image(encoder, rgba, width, height, image::ExtendedColorType::Rgba8)

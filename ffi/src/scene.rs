@@ -9,21 +9,17 @@ use bytemuck::cast_slice;
 use libreconstruct::glam::{Vec3, Vec4};
 use libreconstruct::splats::{SceneFormat, Splats, sh_coefficients};
 
-use crate::argument::{Output, Versioned, VersionedOutput, path, slice, versioned};
-use crate::entry::{fallible, infallible};
+use crate::argument::{Versioned, VersionedOutput, not_null, path, slice, versioned};
+use crate::entry::answer;
 use crate::error::{Fault, rc_code, rc_error};
-use crate::handle::Opaque;
+use crate::handle::{Opaque, opaque};
 
 /// A Gaussian scene.
 pub struct rc_scene {
     _opaque: [u8; 0],
 }
 
-impl Opaque for rc_scene {
-    type Value = Splats;
-    const MARK: u64 = u64::from_le_bytes(*b"rc_scene");
-    const NAME: &'static str = "rc_scene";
-}
+opaque!(rc_scene, Splats, "scene", b"rc_scene");
 
 /// The arrays of a scene. Start from RC_SPLATS_INIT. A splat is `opacity * exp(-1/2 (x - mean)' S^-1 (x - mean))` with
 /// `S = R diag(scale^2) R'`; values are stored as in the .ply files of 3D Gaussian Splatting.
@@ -54,20 +50,7 @@ pub struct rc_splats {
 }
 
 // SAFETY: numbers, pointers, and bool, which C compilers set to 0 or 1.
-unsafe impl Versioned for rc_splats {
-    const DEFAULT: Self = Self {
-        struct_size: size_of::<Self>(),
-        count: 0,
-        sh_degree: 0,
-        sh_coefficients: 0,
-        antialiased: false,
-        means: std::ptr::null(),
-        log_scales: std::ptr::null(),
-        rotations: std::ptr::null(),
-        opacities: std::ptr::null(),
-        sh: std::ptr::null(),
-    };
-}
+unsafe impl Versioned for rc_splats {}
 
 /// Reads a scene from a .ply file (plain or packed) or an .spz file and stores it in *scene; free it with
 /// rc_scene_free(). The content decides, not the name.
@@ -82,14 +65,7 @@ pub unsafe extern "C" fn rc_scene_load(
     error: *mut *mut rc_error,
 ) -> rc_code {
     // SAFETY: the caller's promise.
-    unsafe {
-        fallible(error, || {
-            let file = path(file, "file")?;
-            let scene = Output::new(scene, "scene")?;
-            scene.set(rc_scene::make(Splats::read(file)?));
-            Ok(())
-        })
-    }
+    unsafe { answer(scene, "scene", error, || Ok(rc_scene::make(Splats::read(path(file, "file")?)?))) }
 }
 
 /// Writes a scene as .ply or .spz, as the name says: whole or not at all, in place of what was there. An .spz file is
@@ -106,8 +82,7 @@ pub unsafe extern "C" fn rc_scene_save(
 ) -> rc_code {
     // SAFETY: the caller's promise.
     unsafe {
-        fallible(error, || {
-            let scene = rc_scene::get(scene, "scene")?;
+        rc_scene::call(scene, error, |scene| {
             let file = path(file, "file")?;
             SceneFormat::of(file)?;
             Ok(scene.write(file)?)
@@ -129,14 +104,9 @@ pub unsafe extern "C" fn rc_scene_new(
 ) -> rc_code {
     // SAFETY: the caller's promise.
     unsafe {
-        fallible(error, || {
-            if splats.is_null() {
-                return Err(Fault::null("splats"));
-            }
-            let splats = versioned(splats, "splats")?;
-            let scene = Output::new(scene, "scene")?;
-            scene.set(rc_scene::make(copy(&splats)?));
-            Ok(())
+        answer(scene, "scene", error, || {
+            not_null(splats, "splats")?;
+            Ok(rc_scene::make(copy(&versioned(splats, "splats")?)?))
         })
     }
 }
@@ -181,7 +151,7 @@ unsafe fn copy(splats: &rc_splats) -> Result<Splats, Fault> {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rc_scene_count(scene: *const rc_scene) -> usize {
     // SAFETY: the caller's promise.
-    infallible(0, || unsafe { rc_scene::get(scene, "scene") }.map_or(0, Splats::len))
+    unsafe { rc_scene::look(scene, 0, Splats::len) }
 }
 
 /// Fills *splats with the scene's arrays. Nothing is copied: the pointers are those of the scene, live as long as it, and
@@ -196,8 +166,7 @@ pub unsafe extern "C" fn rc_scene_splats(
 ) -> rc_code {
     // SAFETY: the caller's promise.
     unsafe {
-        fallible(error, || {
-            let scene = rc_scene::get(scene, "scene")?;
+        rc_scene::call(scene, error, |scene| {
             let out = VersionedOutput::new(splats, "splats")?;
             let coefficients = sh_coefficients(scene.sh_degree);
             out.set(&rc_splats {

@@ -6,14 +6,14 @@
 use std::ffi::c_char;
 use std::mem::MaybeUninit;
 
-use libreconstruct::job::JobRequest;
+use libreconstruct::job::{CameraType, JobRequest};
+use libreconstruct::pipeline::ReconstructionMethod;
 use libreconstruct::service::Idempotency;
 use serde_json::{Map, Value, json};
 use sha2::{Digest, Sha256};
 
-use crate::argument::{Output, Versioned, choice, optional_text, text, versioned};
+use crate::argument::{Versioned, choice, optional_text, text, versioned};
 use crate::engine::{Engine, rc_engine};
-use crate::entry::fallible;
 use crate::error::{Fault, rc_code, rc_error};
 use crate::handle::Opaque;
 use crate::job::{Job, rc_job};
@@ -30,10 +30,10 @@ pub enum rc_method {
     RC_METHOD_COLMAP = 2,
 }
 
-pub(crate) const METHODS: [(rc_method, Option<&str>); 3] = [
+pub(crate) const METHODS: [(rc_method, Option<ReconstructionMethod>); 3] = [
     (rc_method::RC_METHOD_DEFAULT, None),
-    (rc_method::RC_METHOD_GLOMAP, Some("glomap")),
-    (rc_method::RC_METHOD_COLMAP, Some("colmap")),
+    (rc_method::RC_METHOD_GLOMAP, Some(ReconstructionMethod::Glomap)),
+    (rc_method::RC_METHOD_COLMAP, Some(ReconstructionMethod::Colmap)),
 ];
 
 /// How a viewer moves.
@@ -48,11 +48,10 @@ pub enum rc_camera_type {
     RC_CAMERA_DRONE = 2,
 }
 
-/// By the names of the interface.
-pub(crate) const CAMERA_TYPES: [(rc_camera_type, Option<&str>); 3] = [
+pub(crate) const CAMERA_TYPES: [(rc_camera_type, Option<CameraType>); 3] = [
     (rc_camera_type::RC_CAMERA_DEFAULT, None),
-    (rc_camera_type::RC_CAMERA_ORBITAL, Some("orbital")),
-    (rc_camera_type::RC_CAMERA_DRONE, Some("drone")),
+    (rc_camera_type::RC_CAMERA_ORBITAL, Some(CameraType::Orbital)),
+    (rc_camera_type::RC_CAMERA_DRONE, Some(CameraType::Drone)),
 ];
 
 /// What a job is asked for. Start from RC_REQUEST_INIT.
@@ -84,20 +83,7 @@ pub struct rc_request {
 }
 
 // SAFETY: numbers, pointers, enums that may be anything, and bool, which C compilers set to 0 or 1.
-unsafe impl Versioned for rc_request {
-    const DEFAULT: Self = Self {
-        struct_size: size_of::<Self>(),
-        title: std::ptr::null(),
-        is_public: false,
-        remove_background: false,
-        reconstruction_method: MaybeUninit::new(rc_method::RC_METHOD_DEFAULT),
-        camera_type: MaybeUninit::new(rc_camera_type::RC_CAMERA_DEFAULT),
-        training_max_num_gaussians: 0,
-        training_num_steps: 0,
-        apriltag_size_mm: 0.0,
-        idempotency_key: std::ptr::null(),
-    };
-}
+unsafe impl Versioned for rc_request {}
 
 /// Submits a job for a video and stores it in *job; free that with rc_job_free(). When this returns the job is on the
 /// disk and stays in the queue until a worker has seen to it.
@@ -118,14 +104,11 @@ pub unsafe extern "C" fn rc_engine_submit(
 ) -> rc_code {
     // SAFETY: the caller's promise.
     unsafe {
-        fallible(error, || {
-            let engine = rc_engine::get(engine, "engine")?;
+        rc_engine::ask(engine, job, "job", error, |engine| {
             let blob_name = text(blob_name, "blob_name")?;
             let request = versioned(request, "request")?;
-            let job = Output::new(job, "job")?;
             let key = optional_text(request.idempotency_key, "request.idempotency_key")?;
-            job.set(submit(engine, &body(blob_name, &request)?, key)?);
-            Ok(())
+            submit(engine, &body(blob_name, &request)?, key)
         })
     }
 }
@@ -146,13 +129,9 @@ pub unsafe extern "C" fn rc_engine_submit_json(
 ) -> rc_code {
     // SAFETY: the caller's promise.
     unsafe {
-        fallible(error, || {
-            let engine = rc_engine::get(engine, "engine")?;
+        rc_engine::ask(engine, job, "job", error, |engine| {
             let body = parse(text(request_json, "request_json")?)?;
-            let key = optional_text(idempotency_key, "idempotency_key")?;
-            let job = Output::new(job, "job")?;
-            job.set(submit(engine, &body, key)?);
-            Ok(())
+            submit(engine, &body, optional_text(idempotency_key, "idempotency_key")?)
         })
     }
 }

@@ -3,7 +3,7 @@
 //! Text of what never changes (errors, lists, artifacts, the id of a job) is returned as `const char *` and belongs to
 //! its handle. Text of what may change is returned through a `char **` as a copy that the caller frees.
 
-use std::ffi::{CString, c_char};
+use std::ffi::{CStr, CString, c_char};
 
 use serde::Serialize;
 
@@ -23,12 +23,25 @@ pub unsafe extern "C" fn rc_string_free(string: *mut c_char) {
     });
 }
 
+/// Text of the program itself, with the NUL that ends it in C: nothing has to be allocated or freed.
+pub(crate) const fn static_text(text: &'static str) -> &'static CStr {
+    match CStr::from_bytes_with_nul(text.as_bytes()) {
+        Ok(text) => text,
+        Err(_) => panic!("the text does not end in its only NUL"),
+    }
+}
+
 /// Text as C knows it; NUL, which would end it early, is replaced.
 pub(crate) fn c_string(text: impl Into<String>) -> CString {
     let text = text.into();
     CString::new(text)
         .or_else(|e| CString::new(String::from_utf8_lossy(&e.into_vec()).replace('\0', "\u{fffd}")))
         .unwrap_or_default()
+}
+
+/// Where a text is, or NULL.
+pub(crate) fn pointer_to(text: Option<&CString>) -> *const c_char {
+    text.map_or(std::ptr::null(), |text| text.as_ptr())
 }
 
 /// A copy that the caller frees with [`rc_string_free`].

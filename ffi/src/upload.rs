@@ -10,11 +10,10 @@ use std::sync::{Mutex, PoisonError};
 use libreconstruct::job::BlobName;
 use libreconstruct::service::{UploadFacts, UploadWriter};
 
-use crate::argument::{Output, path, slice, text};
+use crate::argument::{path, slice, text};
 use crate::engine::rc_engine;
-use crate::entry::fallible;
 use crate::error::{Fault, rc_code, rc_error};
-use crate::handle::Opaque;
+use crate::handle::{Opaque, opaque};
 use crate::text::owned;
 
 /// A video that is being sent piece by piece.
@@ -28,11 +27,7 @@ pub(crate) struct Upload {
     writer: Mutex<Option<UploadWriter>>,
 }
 
-impl Opaque for rc_upload {
-    type Value = Upload;
-    const MARK: u64 = u64::from_le_bytes(*b"rc_uploa");
-    const NAME: &'static str = "rc_upload";
-}
+opaque!(rc_upload, Upload, "upload", b"rc_uploa");
 
 fn finished_already() -> Fault {
     Fault::of_slug("conflict", "the upload is finished, or failed, already").hint("begin another one")
@@ -53,13 +48,9 @@ pub unsafe extern "C" fn rc_engine_import_video(
 ) -> rc_code {
     // SAFETY: the caller's promise.
     unsafe {
-        fallible(error, || {
-            let engine = rc_engine::get(engine, "engine")?;
-            let file = path(file, "file")?;
-            let blob_name = Output::new(blob_name, "blob_name")?;
-            let name = engine.service.import_video(engine.user, file)?;
-            blob_name.set(owned(name.to_string()));
-            Ok(())
+        rc_engine::ask(engine, blob_name, "blob_name", error, |engine| {
+            let name = engine.service.import_video(engine.user, path(file, "file")?)?;
+            Ok(owned(name.to_string()))
         })
     }
 }
@@ -79,16 +70,13 @@ pub unsafe extern "C" fn rc_engine_begin_upload(
 ) -> rc_code {
     // SAFETY: the caller's promise.
     unsafe {
-        fallible(error, || {
-            let engine = rc_engine::get(engine, "engine")?;
+        rc_engine::ask(engine, upload, "upload", error, |engine| {
             let file_name = text(file_name, "file_name")?;
-            let upload = Output::new(upload, "upload")?;
             let extension = Path::new(file_name).extension().and_then(|e| e.to_str()).unwrap_or_default();
             let name = engine.service.create_upload(engine.user, extension)?.blob_name;
             let facts = UploadFacts { file_name: Some(file_name.to_owned()), ..UploadFacts::default() };
             let writer = engine.service.begin_upload(&name, facts)?;
-            upload.set(rc_upload::make(Upload { name, writer: Mutex::new(Some(writer)) }));
-            Ok(())
+            Ok(rc_upload::make(Upload { name, writer: Mutex::new(Some(writer)) }))
         })
     }
 }
@@ -108,8 +96,7 @@ pub unsafe extern "C" fn rc_upload_append(
 ) -> rc_code {
     // SAFETY: the caller's promise.
     unsafe {
-        fallible(error, || {
-            let upload = rc_upload::get(upload, "upload")?;
+        rc_upload::call(upload, error, |upload| {
             let data = slice(data.cast::<u8>(), size, "data")?;
             let mut writer = upload.writer.lock().unwrap_or_else(PoisonError::into_inner);
             // Out of its place while it writes, so that it is gone if it fails.
@@ -135,13 +122,10 @@ pub unsafe extern "C" fn rc_upload_finish(
 ) -> rc_code {
     // SAFETY: the caller's promise.
     unsafe {
-        fallible(error, || {
-            let upload = rc_upload::get(upload, "upload")?;
-            let blob_name = Output::new(blob_name, "blob_name")?;
+        rc_upload::ask(upload, blob_name, "blob_name", error, |upload| {
             let writer = upload.writer.lock().unwrap_or_else(PoisonError::into_inner).take();
             writer.ok_or_else(finished_already)?.finish()?;
-            blob_name.set(owned(upload.name.to_string()));
-            Ok(())
+            Ok(owned(upload.name.to_string()))
         })
     }
 }

@@ -6,6 +6,7 @@
 use std::ffi::{CStr, c_char};
 
 use crate::entry::infallible;
+use crate::text::static_text;
 
 /// Number of the binary interface that this header describes; compare it with rc_abi_version().
 pub const RC_ABI_VERSION: u32 = 1;
@@ -16,11 +17,7 @@ pub const RC_VERSION_MINOR: u32 = 1;
 /// Third part of the version.
 pub const RC_VERSION_PATCH: u32 = 0;
 
-// A C string has to end in NUL; `concat!` makes it at compile time, so nothing has to be allocated or freed.
-const VERSION: &CStr = match CStr::from_bytes_with_nul(concat!(env!("CARGO_PKG_VERSION"), "\0").as_bytes()) {
-    Ok(version) => version,
-    Err(_) => panic!("the version holds a NUL byte"),
-};
+const VERSION: &CStr = static_text(concat!(env!("CARGO_PKG_VERSION"), "\0"));
 
 /// Number of the binary interface of the library that is loaded. A program that may meet another library than the one
 /// it was built for compares it with RC_ABI_VERSION before anything else.

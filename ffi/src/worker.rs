@@ -11,10 +11,9 @@ use std::time::Duration;
 
 use libreconstruct::service::WorkerOptions;
 
-use crate::argument::{Versioned, optional_text, versioned};
+use crate::argument::{Versioned, not_null, optional_text, versioned};
 use crate::cancel::{rc_cancel, token_of};
-use crate::engine::{Engine, answer_json, rc_engine};
-use crate::entry::fallible;
+use crate::engine::{Engine, rc_engine};
 use crate::error::{Fault, rc_code, rc_error};
 use crate::handle::Opaque;
 use crate::job::timeout;
@@ -35,8 +34,7 @@ pub struct rc_worker_options {
 
 // SAFETY: numbers and a pointer.
 unsafe impl Versioned for rc_worker_options {
-    const DEFAULT: Self =
-        Self { struct_size: size_of::<Self>(), name: std::ptr::null(), threads: 0, niceness: 10 };
+    const DEFAULT: Self = Self { niceness: 10, ..Self::EMPTY };
 }
 
 /// # Safety
@@ -90,12 +88,7 @@ pub unsafe extern "C" fn rc_engine_start_workers(
     error: *mut *mut rc_error,
 ) -> rc_code {
     // SAFETY: the caller's promise.
-    unsafe {
-        fallible(error, || {
-            let engine = rc_engine::get(engine, "engine")?;
-            engine.start_workers(count, &read(options)?)
-        })
-    }
+    unsafe { rc_engine::call(engine, error, |engine| engine.start_workers(count, &read(options)?)) }
 }
 
 /// Stops the workers that were started on this engine: each writes a checkpoint of its job and puts it back into the
@@ -115,8 +108,7 @@ pub unsafe extern "C" fn rc_engine_stop_workers(
 ) -> rc_code {
     // SAFETY: the caller's promise.
     unsafe {
-        fallible(error, || {
-            let engine = rc_engine::get(engine, "engine")?;
+        rc_engine::call(engine, error, |engine| {
             let limit = timeout(timeout_seconds, "timeout_seconds")?;
             let workers = std::mem::take(&mut *engine.workers.lock().unwrap_or_else(PoisonError::into_inner));
             // All hear it before one is waited for.
@@ -154,12 +146,9 @@ pub unsafe extern "C" fn rc_engine_run_worker(
 ) -> rc_code {
     // SAFETY: the caller's promise.
     unsafe {
-        fallible(error, || {
-            let engine = rc_engine::get(engine, "engine")?;
+        rc_engine::call(engine, error, |engine| {
             let options = read(options)?;
-            if cancel.is_null() {
-                return Err(Fault::null("cancel"));
-            }
+            not_null(cancel, "cancel")?;
             Ok(engine.service.run_worker(&options, &token_of(cancel)?)?)
         })
     }
@@ -176,7 +165,7 @@ pub unsafe extern "C" fn rc_engine_maintain(
     error: *mut *mut rc_error,
 ) -> rc_code {
     // SAFETY: the caller's promise.
-    unsafe { answer_json(engine, json, error, |engine| Ok(engine.service.maintain()?)) }
+    unsafe { rc_engine::ask_json(engine, json, error, |engine| Ok(engine.service.maintain()?)) }
 }
 
 /// Stores in *json counts of the whole folder, for its operator: users, jobs by state, bytes. Free it with
@@ -190,5 +179,5 @@ pub unsafe extern "C" fn rc_engine_statistics_json(
     error: *mut *mut rc_error,
 ) -> rc_code {
     // SAFETY: the caller's promise.
-    unsafe { answer_json(engine, json, error, |engine| Ok(engine.service.statistics()?)) }
+    unsafe { rc_engine::ask_json(engine, json, error, |engine| Ok(engine.service.statistics()?)) }
 }
