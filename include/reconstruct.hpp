@@ -81,23 +81,73 @@ template <typename T, void (*Free)(T*)> struct Deleter {
 template <typename T, void (*Free)(T*)> using Handle = std::unique_ptr<T, Deleter<T, Free>>;
 
 using ErrorHandle = Handle<rc_error, rc_error_free>;
-using String = Handle<char, rc_string_free>;
 
-// Calls a function of the C interface with all but its last argument, and throws what it reports.
+// Calls a function of the C interface with all but its last argument. Throws what a function that was called back has
+// thrown meanwhile, else what the call reports.
 template <typename... Parameters, typename... Arguments>
-void call(rc_code (*function)(Parameters...), Arguments&&... arguments) {
+void call_back(const std::exception_ptr& thrown, rc_code (*function)(Parameters...), Arguments&&... arguments) {
     rc_error* error = nullptr;
     const rc_code code = function(std::forward<Arguments>(arguments)..., &error);
     const ErrorHandle owner(error);
+    if (thrown) std::rethrow_exception(thrown);
     if (code != RC_OK) throw Error(code, error);
 }
 
-// The text that a function of a handle returns.
-template <typename T> std::string text(rc_code (*function)(const T*, char**, rc_error**), const T* handle) {
-    char* out = nullptr;
-    call(function, handle, &out);
-    return String(out).get();
+// The same for a function that calls nothing back.
+template <typename... Parameters, typename... Arguments>
+void call(rc_code (*function)(Parameters...), Arguments&&... arguments) {
+    call_back(nullptr, function, std::forward<Arguments>(arguments)...);
 }
+
+// What a function of the C interface stores by its last argument but one, which is left out, too.
+template <typename T, typename... Parameters, typename... Arguments>
+T made(rc_code (*function)(Parameters...), Arguments&&... arguments) {
+    T out{};
+    call(function, std::forward<Arguments>(arguments)..., &out);
+    return out;
+}
+
+// Text that the library has made.
+struct Text {
+    char* data = nullptr;
+    Text() = default;
+    Text(const Text&) = delete;
+    ~Text() { rc_string_free(data); }
+};
+
+// The same for text.
+template <typename... Parameters, typename... Arguments>
+std::string text(rc_code (*function)(Parameters...), Arguments&&... arguments) {
+    Text out;
+    call(function, std::forward<Arguments>(arguments)..., &out.data);
+    return out.data;
+}
+
+// An object that owns what it stands for.
+template <typename T, void (*Free)(T*)> class Owner {
+  public:
+    explicit Owner(T* owned) noexcept : handle_(owned) {}
+    const T* get() const noexcept { return handle_.get(); }
+
+  private:
+    Handle<T, Free> handle_;
+};
+
+// A function of the caller's that a running call tells things, and what it threw.
+template <typename T> struct Listener {
+    const std::function<bool(const T&)>& function;
+    std::exception_ptr thrown;
+
+    static int tell(void* user, const T* what) noexcept {
+        Listener& self = *static_cast<Listener*>(user);
+        try {
+            return self.function(*what) ? 0 : 1;
+        } catch (...) {
+            self.thrown = std::current_exception();
+            return 1;
+        }
+    }
+};
 
 inline const char* c_str(const std::optional<std::string>& text) { return text ? text->c_str() : nullptr; }
 inline std::string or_empty(const char* text) { return text ? text : ""; }
@@ -134,21 +184,17 @@ inline void check_abi() {
 inline std::string version() { return rc_version(); }
 
 // A flag that stops long calls, from any thread or a signal handler. Once raised it stays so.
-class CancelToken {
+class CancelToken : public detail::Owner<rc_cancel, rc_cancel_free> {
   public:
-    CancelToken() : handle_(rc_cancel_new()) {}
-    void raise() const noexcept { rc_cancel_raise(handle_.get()); }
-    bool is_raised() const noexcept { return rc_cancel_is_raised(handle_.get()); }
-    const rc_cancel* get() const noexcept { return handle_.get(); }
-
-  private:
-    detail::Handle<rc_cancel, rc_cancel_free> handle_;
+    CancelToken() : Owner(rc_cancel_new()) {}
+    void raise() const noexcept { rc_cancel_raise(get()); }
+    bool is_raised() const noexcept { return rc_cancel_is_raised(get()); }
 };
 
 // A file of a job. Its bytes never change.
-class Artifact {
+class Artifact : public detail::Owner<rc_artifact, rc_artifact_free> {
   public:
-    explicit Artifact(rc_artifact* owned) noexcept : handle_(owned) {}
+    using Owner::Owner;
     std::uint64_t size() const noexcept { return rc_artifact_size(get()); }
     // A name for the user's disk: the title of the job with an extension.
     std::string file_name() const { return detail::or_empty(rc_artifact_file_name(get())); }
@@ -158,9 +204,7 @@ class Artifact {
     void save(const std::string& file) const { detail::call(rc_artifact_save, get(), file.c_str()); }
     // Reads up to `capacity` bytes from `offset` on; how many there were.
     std::size_t read(std::uint64_t offset, void* buffer, std::size_t capacity) const {
-        std::size_t count = 0;
-        detail::call(rc_artifact_read, get(), offset, buffer, capacity, &count);
-        return count;
+        return detail::made<std::size_t>(rc_artifact_read, get(), offset, buffer, capacity);
     }
     // All of it.
     std::vector<std::uint8_t> bytes() const {
@@ -168,10 +212,6 @@ class Artifact {
         all.resize(read(0, all.data(), all.size()));
         return all;
     }
-    const rc_artifact* get() const noexcept { return handle_.get(); }
-
-  private:
-    detail::Handle<rc_artifact, rc_artifact_free> handle_;
 };
 
 using JobInfo = rc_job_info;
@@ -187,12 +227,12 @@ struct JobChanges {
 };
 
 // A job of an engine's user: a name for it, which is never out of date.
-class Job {
+class Job : public detail::Owner<rc_job, rc_job_free> {
   public:
     // Is told how the job comes along; returns whether to go on waiting.
     using OnChange = std::function<bool(const JobInfo&)>;
 
-    explicit Job(rc_job* owned) noexcept : handle_(owned) {}
+    using Owner::Owner;
 
     std::string id() const { return detail::or_empty(rc_job_id(get())); }
     // What is true now.
@@ -208,22 +248,17 @@ class Job {
     std::string log() const { return detail::text(rc_job_log, get()); }
     // Why it has failed, if it has.
     std::optional<Error> failure() const {
-        rc_error* failure = nullptr;
-        detail::call(rc_job_failure, get(), &failure);
-        const detail::ErrorHandle owner(failure);
-        if (failure == nullptr) return std::nullopt;
-        return Error(rc_error_code(failure), failure);
+        const detail::ErrorHandle failure(detail::made<rc_error*>(rc_job_failure, get()));
+        if (!failure) return std::nullopt;
+        return Error(rc_error_code(failure.get()), failure.get());
     }
 
     // Waits until the job has finished or failed; what it is then. Throws RC_DEADLINE_EXCEEDED after so many seconds,
     // if they are not negative, and RC_CANCELLED if `on_change` returns false (the job goes on).
     JobInfo wait(const OnChange& on_change = {}, double timeout_seconds = -1.0) const {
-        Waiting waiting{on_change, nullptr};
-        rc_error* error = nullptr;
-        const rc_code code = rc_job_wait(get(), timeout_seconds, on_change ? &Waiting::tell : nullptr, &waiting, &error);
-        const detail::ErrorHandle owner(error);
-        if (waiting.thrown) std::rethrow_exception(waiting.thrown);
-        if (code != RC_OK) throw Error(code, error);
+        detail::Listener<JobInfo> listener{on_change, nullptr};
+        const auto tell = on_change ? &listener.tell : nullptr;
+        detail::call_back(listener.thrown, rc_job_wait, get(), timeout_seconds, tell, &listener);
         return info();
     }
 
@@ -241,33 +276,11 @@ class Job {
     void remove() const { detail::call(rc_job_delete, get()); }
 
     Artifact artifact(rc_artifact_kind kind) const {
-        rc_artifact* out = nullptr;
-        detail::call(rc_job_artifact, get(), kind, &out);
-        return Artifact(out);
+        return Artifact(detail::made<rc_artifact*>(rc_job_artifact, get(), kind));
     }
     void download(rc_artifact_kind kind, const std::string& file) const {
         detail::call(rc_job_download, get(), kind, file.c_str());
     }
-
-    const rc_job* get() const noexcept { return handle_.get(); }
-
-  private:
-    struct Waiting {
-        const OnChange& function;
-        std::exception_ptr thrown;
-
-        static int tell(void* user, const rc_job_info* info) noexcept {
-            Waiting& self = *static_cast<Waiting*>(user);
-            try {
-                return self.function(*info) ? 0 : 1;
-            } catch (...) {
-                self.thrown = std::current_exception();
-                return 1;
-            }
-        }
-    };
-
-    detail::Handle<rc_job, rc_job_free> handle_;
 };
 
 // What a job is asked for; what is 0 or absent is the default of reconstruct.h.
@@ -303,16 +316,12 @@ struct JobPage {
 };
 
 // A video that is sent piece by piece. Destroyed before finish(), it leaves nothing.
-class Upload {
+class Upload : public detail::Owner<rc_upload, rc_upload_free> {
   public:
-    explicit Upload(rc_upload* owned) noexcept : handle_(owned) {}
+    using Owner::Owner;
     void append(const void* data, std::size_t size) { detail::call(rc_upload_append, get(), data, size); }
     // Ends it; the name of the video.
     std::string finish() { return detail::text(rc_upload_finish, get()); }
-    const rc_upload* get() const noexcept { return handle_.get(); }
-
-  private:
-    detail::Handle<rc_upload, rc_upload_free> handle_;
 };
 
 struct EngineOptions {
@@ -332,34 +341,20 @@ struct WorkerOptions {
 };
 
 // The service on a folder, for one user. Destroying it stops the workers that it started.
-class Engine {
+class Engine : public detail::Owner<rc_engine, rc_engine_free> {
   public:
-    explicit Engine(const std::string& folder, const EngineOptions& options = {}) {
-        check_abi();
-        rc_engine_options o = RC_ENGINE_OPTIONS_INIT;
-        o.user = options.user.c_str();
-        o.tier = options.tier;
-        o.workers = options.workers;
-        o.settings_json = detail::c_str(options.settings_json);
-        rc_engine* out = nullptr;
-        detail::call(rc_engine_open, folder.c_str(), &o, &out);
-        handle_.reset(out);
-    }
-    explicit Engine(rc_engine* owned) noexcept : handle_(owned) {}
+    using Owner::Owner;
+    explicit Engine(const std::string& folder, const EngineOptions& options = {}) : Owner(open(folder, options)) {}
 
     std::string folder() const { return detail::or_empty(rc_engine_folder(get())); }
 
     // An engine for another user, as the operator makes it.
     Engine for_user(const std::string& name, rc_tier tier = RC_TIER_DEFAULT) const {
-        rc_engine* out = nullptr;
-        detail::call(rc_engine_for_user, get(), name.c_str(), tier, &out);
-        return Engine(out);
+        return Engine(detail::made<rc_engine*>(rc_engine_for_user, get(), name.c_str(), tier));
     }
     // An engine for the owner of an API key.
     Engine for_key(const std::string& api_key) const {
-        rc_engine* out = nullptr;
-        detail::call(rc_engine_for_key, get(), api_key.c_str(), &out);
-        return Engine(out);
+        return Engine(detail::made<rc_engine*>(rc_engine_for_key, get(), api_key.c_str()));
     }
     void set_tier(const std::string& user, rc_tier tier) const {
         detail::call(rc_engine_set_tier, get(), user.c_str(), tier);
@@ -368,23 +363,17 @@ class Engine {
 
     // Makes an API key, which is shown now and never again.
     std::string create_key(const std::string& name) const {
-        char* out = nullptr;
-        detail::call(rc_engine_create_key, get(), name.c_str(), &out);
-        return detail::String(out).get();
+        return detail::text(rc_engine_create_key, get(), name.c_str());
     }
     std::string keys_json() const { return detail::text(rc_engine_keys_json, get()); }
     void revoke_key(const std::string& prefix) const { detail::call(rc_engine_revoke_key, get(), prefix.c_str()); }
 
     // Copies a video into the folder; its name there.
     std::string import_video(const std::string& file) const {
-        char* out = nullptr;
-        detail::call(rc_engine_import_video, get(), file.c_str(), &out);
-        return detail::String(out).get();
+        return detail::text(rc_engine_import_video, get(), file.c_str());
     }
     Upload begin_upload(const std::string& file_name) const {
-        rc_upload* out = nullptr;
-        detail::call(rc_engine_begin_upload, get(), file_name.c_str(), &out);
-        return Upload(out);
+        return Upload(detail::made<rc_upload*>(rc_engine_begin_upload, get(), file_name.c_str()));
     }
 
     // Copies a video file into the folder and submits a job for it.
@@ -403,29 +392,22 @@ class Engine {
         r.training_num_steps = request.training_num_steps;
         r.apriltag_size_mm = request.apriltag_size_mm;
         r.idempotency_key = detail::c_str(request.idempotency_key);
-        rc_job* out = nullptr;
-        detail::call(rc_engine_submit, get(), blob_name.c_str(), &r, &out);
-        return Job(out);
+        return Job(detail::made<rc_job*>(rc_engine_submit, get(), blob_name.c_str(), &r));
     }
-    Job job(const std::string& id) const {
-        rc_job* out = nullptr;
-        detail::call(rc_engine_job, get(), id.c_str(), &out);
-        return Job(out);
-    }
+    Job job(const std::string& id) const { return Job(detail::made<rc_job*>(rc_engine_job, get(), id.c_str())); }
     JobPage jobs(const ListQuery& query = {}) const {
         rc_list_query q = RC_LIST_QUERY_INIT;
         q.limit = query.limit;
         q.cursor = detail::c_str(query.cursor);
         q.status = detail::c_str(query.status);
         if (query.is_public) q.is_public = *query.is_public ? RC_YES : RC_NO;
-        rc_job_list* out = nullptr;
-        detail::call(rc_engine_jobs, get(), &q, &out);
-        const detail::Handle<rc_job_list, rc_job_list_free> list(out);
+        rc_job_list* list = detail::made<rc_job_list*>(rc_engine_jobs, get(), &q);
+        const detail::Handle<rc_job_list, rc_job_list_free> owner(list);
         JobPage page;
-        page.jobs.reserve(rc_job_list_count(out));
-        for (std::size_t i = 0; i < rc_job_list_count(out); ++i)
-            page.jobs.push_back({rc_job_list_id(out, i), rc_job_list_title(out, i)});
-        if (const char* next = rc_job_list_next(out)) page.next = next;
+        page.jobs.reserve(rc_job_list_count(list));
+        for (std::size_t i = 0; i < rc_job_list_count(list); ++i)
+            page.jobs.push_back({rc_job_list_id(list, i), rc_job_list_title(list, i)});
+        if (const char* next = rc_job_list_next(list)) page.next = next;
         return page;
     }
 
@@ -446,9 +428,16 @@ class Engine {
     std::string maintain() const { return detail::text(rc_engine_maintain, get()); }
     std::string statistics_json() const { return detail::text(rc_engine_statistics_json, get()); }
 
-    const rc_engine* get() const noexcept { return handle_.get(); }
-
   private:
+    static rc_engine* open(const std::string& folder, const EngineOptions& options) {
+        check_abi();
+        rc_engine_options o = RC_ENGINE_OPTIONS_INIT;
+        o.user = options.user.c_str();
+        o.tier = options.tier;
+        o.workers = options.workers;
+        o.settings_json = detail::c_str(options.settings_json);
+        return detail::made<rc_engine*>(rc_engine_open, folder.c_str(), &o);
+    }
     static rc_worker_options c_options(const WorkerOptions& options) {
         rc_worker_options o = RC_WORKER_OPTIONS_INIT;
         o.name = options.name.c_str();
@@ -456,8 +445,6 @@ class Engine {
         o.niceness = options.niceness;
         return o;
     }
-
-    detail::Handle<rc_engine, rc_engine_free> handle_;
 };
 
 // One thing that a running call tells; what it points to lives until the function that was told returns.
@@ -493,25 +480,6 @@ struct Reconstruction {
     std::optional<std::string> mask_dir;
 };
 
-namespace detail {
-
-struct Listening {
-    const OnEvent& function;
-    std::exception_ptr thrown;
-
-    static int tell(void* user, const rc_event* event) noexcept {
-        Listening& self = *static_cast<Listening*>(user);
-        try {
-            return self.function(*event) ? 0 : 1;
-        } catch (...) {
-            self.thrown = std::current_exception();
-            return 1;
-        }
-    }
-};
-
-} // namespace detail
-
 // Makes a scene of a video in `folder`; the content of its report.json. `on_event` is told on this thread; if it returns
 // false, or `cancel` is raised, this throws RC_CANCELLED. The same call continues what was cancelled or killed.
 inline std::string run(const std::string& input, const std::string& folder, const Reconstruction& options = {},
@@ -538,34 +506,22 @@ inline std::string run(const std::string& input, const std::string& folder, cons
     r.device = options.device.c_str();
     r.mask_model = detail::c_str(options.mask_model);
     r.mask_dir = detail::c_str(options.mask_dir);
-    detail::Listening listening{on_event, nullptr};
-    char* report = nullptr;
-    rc_error* error = nullptr;
-    const rc_code code = rc_reconstruct(input.c_str(), folder.c_str(), &r, on_event ? &detail::Listening::tell : nullptr,
-                                        &listening, cancel ? cancel->get() : nullptr, &report, &error);
-    const detail::ErrorHandle owner(error);
-    const detail::String text(report);
-    if (listening.thrown) std::rethrow_exception(listening.thrown);
-    if (code != RC_OK) throw Error(code, error);
-    return text.get();
+    detail::Listener<Event> listener{on_event, nullptr};
+    const auto tell = on_event ? &listener.tell : nullptr;
+    detail::Text report;
+    detail::call_back(listener.thrown, rc_reconstruct, input.c_str(), folder.c_str(), &r, tell, &listener,
+                      cancel ? cancel->get() : nullptr, &report.data);
+    return report.data;
 }
 
 // A Gaussian scene. Never changes.
-class Scene {
+class Scene : public detail::Owner<rc_scene, rc_scene_free> {
   public:
-    explicit Scene(rc_scene* owned) noexcept : handle_(owned) {}
+    using Owner::Owner;
     // From a .ply or .spz file.
-    static Scene load(const std::string& file) {
-        rc_scene* out = nullptr;
-        detail::call(rc_scene_load, file.c_str(), &out);
-        return Scene(out);
-    }
+    static Scene load(const std::string& file) { return Scene(detail::made<rc_scene*>(rc_scene_load, file.c_str())); }
     // From arrays, which are copied.
-    static Scene from(const rc_splats& splats) {
-        rc_scene* out = nullptr;
-        detail::call(rc_scene_new, &splats, &out);
-        return Scene(out);
-    }
+    static Scene from(const rc_splats& splats) { return Scene(detail::made<rc_scene*>(rc_scene_new, &splats)); }
     // As .ply or .spz, as the name says.
     void save(const std::string& file) const { detail::call(rc_scene_save, get(), file.c_str()); }
 
@@ -588,11 +544,6 @@ class Scene {
         const rc_splats s = splats();
         return {s.sh, 3 * s.sh_coefficients * s.count};
     }
-
-    const rc_scene* get() const noexcept { return handle_.get(); }
-
-  private:
-    detail::Handle<rc_scene, rc_scene_free> handle_;
 };
 
 // A pinhole camera, see rc_view.
@@ -620,13 +571,10 @@ struct Picture {
 };
 
 // A scene on a device, ready to be shown.
-class Renderer {
+class Renderer : public detail::Owner<rc_renderer, rc_renderer_free> {
   public:
-    explicit Renderer(const Scene& scene, const std::string& device = "auto") {
-        rc_renderer* out = nullptr;
-        detail::call(rc_renderer_open, scene.get(), device.c_str(), &out);
-        handle_.reset(out);
-    }
+    explicit Renderer(const Scene& scene, const std::string& device = "auto")
+        : Owner(detail::made<rc_renderer*>(rc_renderer_open, scene.get(), device.c_str())) {}
     std::string device() const { return detail::or_empty(rc_renderer_device(get())); }
     Picture render(const rc_view& view) const {
         Picture picture;
@@ -643,10 +591,6 @@ class Renderer {
         std::uint8_t none = 0;
         detail::call(rc_renderer_render, get(), &view, rgba ? rgba : &none, size);
     }
-    const rc_renderer* get() const noexcept { return handle_.get(); }
-
-  private:
-    detail::Handle<rc_renderer, rc_renderer_free> handle_;
 };
 
 } // namespace reconstruct
