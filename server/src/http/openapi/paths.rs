@@ -2,6 +2,38 @@
 #![allow(dead_code)] // only their descriptions are used
 
 use super::schemas::*;
+use utoipa::IntoResponses;
+
+/// What every operation may answer.
+#[derive(IntoResponses)]
+enum Refused {
+    /// Missing or invalid API key
+    #[response(status = 401)]
+    Unauthenticated(Error),
+    /// The account may not use the interface
+    #[response(status = 403)]
+    Forbidden(Error),
+    /// Rate limit exceeded
+    #[response(status = 429)]
+    TooManyRequests(Error),
+    /// Internal server error
+    #[response(status = 500)]
+    Internal(Error),
+}
+
+/// What an operation that takes a body may answer.
+#[derive(IntoResponses)]
+enum WrongBody {
+    /// The body did not arrive in time
+    #[response(status = 408)]
+    Timeout(Error),
+    /// The body is larger than 64 KiB
+    #[response(status = 413)]
+    TooLarge(Error),
+    /// The body is not application/json
+    #[response(status = 415)]
+    UnsupportedType(Error),
+}
 
 /// List jobs
 ///
@@ -17,12 +49,9 @@ use super::schemas::*;
         ("public" = Option<bool>, Query, description = "Only jobs that are, or are not, public"),
     ),
     responses(
+        Refused,
         (status = 200, description = "The jobs", body = [JobSummary]),
         (status = 400, description = "A parameter is wrong", body = Error),
-        (status = 401, description = "Missing or invalid API key", body = Error),
-        (status = 403, description = "The account may not use the interface", body = Error),
-        (status = 429, description = "Rate limit exceeded", body = Error),
-        (status = 500, description = "Internal server error", body = Error),
     )
 )]
 fn list_jobs() {}
@@ -32,12 +61,9 @@ fn list_jobs() {}
     get, path = "/api/v1/jobs/{job_id}/", operation_id = "get_job", tag = "jobs", security(("api_key" = [])),
     params(("job_id" = Uuid, Path, description = "The job")),
     responses(
+        Refused,
         (status = 200, description = "The job", body = Job),
-        (status = 401, description = "Missing or invalid API key", body = Error),
-        (status = 403, description = "The account may not use the interface", body = Error),
         (status = 404, description = "No such job of the caller", body = Error),
-        (status = 429, description = "Rate limit exceeded", body = Error),
-        (status = 500, description = "Internal server error", body = Error),
     )
 )]
 fn get_job() {}
@@ -50,16 +76,11 @@ fn get_job() {}
     params(("job_id" = Uuid, Path, description = "The job")),
     request_body = JobUpdate,
     responses(
+        Refused,
+        WrongBody,
         (status = 200, description = "The job as it is now", body = Job),
         (status = 400, description = "The body is wrong; the message names every field", body = Error),
-        (status = 401, description = "Missing or invalid API key", body = Error),
-        (status = 403, description = "The account may not use the interface", body = Error),
         (status = 404, description = "No such job of the caller", body = Error),
-        (status = 408, description = "The body did not arrive in time", body = Error),
-        (status = 413, description = "The body is larger than 64 KiB", body = Error),
-        (status = 415, description = "The body is not application/json", body = Error),
-        (status = 429, description = "Rate limit exceeded", body = Error),
-        (status = 500, description = "Internal server error", body = Error),
     )
 )]
 fn update_job() {}
@@ -71,12 +92,9 @@ fn update_job() {}
     delete, path = "/api/v1/jobs/{job_id}/", operation_id = "delete_job", tag = "jobs", security(("api_key" = [])),
     params(("job_id" = Uuid, Path, description = "The job")),
     responses(
+        Refused,
         (status = 204, description = "It is gone"),
-        (status = 401, description = "Missing or invalid API key", body = Error),
-        (status = 403, description = "The account may not use the interface", body = Error),
         (status = 404, description = "No such job of the caller", body = Error),
-        (status = 429, description = "Rate limit exceeded", body = Error),
-        (status = 500, description = "Internal server error", body = Error),
     )
 )]
 fn delete_job() {}
@@ -92,13 +110,10 @@ fn delete_job() {}
         ("file_type" = String, Path, description = "ply or spz", pattern = "^(ply|spz)$"),
     ),
     responses(
+        Refused,
         (status = 302, description = "Follow Location to the file", headers(("Location" = String))),
         (status = 400, description = "No such file type", body = Error),
-        (status = 401, description = "Missing or invalid API key", body = Error),
-        (status = 403, description = "The account may not use the interface", body = Error),
         (status = 404, description = "No such job of the caller, or it has no such file yet", body = Error),
-        (status = 429, description = "Rate limit exceeded", body = Error),
-        (status = 500, description = "Internal server error", body = Error),
     )
 )]
 fn download_scene() {}
@@ -110,12 +125,9 @@ fn download_scene() {}
     get, path = "/api/v1/jobs/{job_id}/preview/", operation_id = "get_preview", tag = "files", security(("api_key" = [])),
     params(("job_id" = Uuid, Path, description = "The job")),
     responses(
+        Refused,
         (status = 302, description = "Follow Location to the picture", headers(("Location" = String))),
-        (status = 401, description = "Missing or invalid API key", body = Error),
-        (status = 403, description = "The account may not use the interface", body = Error),
         (status = 404, description = "No such job of the caller, or it has no preview yet", body = Error),
-        (status = 429, description = "Rate limit exceeded", body = Error),
-        (status = 500, description = "Internal server error", body = Error),
     )
 )]
 fn get_preview() {}
@@ -128,15 +140,10 @@ fn get_preview() {}
     security(("api_key" = [])),
     request_body = UploadRequest,
     responses(
+        Refused,
+        WrongBody,
         (status = 200, description = "The address", body = UploadAddress),
         (status = 400, description = "No accepted file extension", body = Error),
-        (status = 401, description = "Missing or invalid API key", body = Error),
-        (status = 403, description = "The account may not use the interface", body = Error),
-        (status = 408, description = "The body did not arrive in time", body = Error),
-        (status = 413, description = "The body is larger than 64 KiB", body = Error),
-        (status = 415, description = "The body is not application/json", body = Error),
-        (status = 429, description = "Rate limit exceeded", body = Error),
-        (status = 500, description = "Internal server error", body = Error),
     )
 )]
 fn generate_upload_url() {}
@@ -150,17 +157,13 @@ fn generate_upload_url() {}
             pattern = "^[!-~]{1,255}$")),
     request_body = SubmitRequest,
     responses(
+        Refused,
+        WrongBody,
         (status = 201, description = "The job is queued", body = Submitted, headers(("Location" = String))),
         (status = 400, description = "The body or the video is wrong; the message names every field", body = Error),
-        (status = 401, description = "Missing or invalid API key", body = Error),
-        (status = 403, description = "The account may not use the interface", body = Error),
-        (status = 408, description = "The body did not arrive in time", body = Error),
         (status = 409, description = "A request with this Idempotency-Key is being worked on", body = Error),
-        (status = 413, description = "The body is larger than 64 KiB", body = Error),
-        (status = 415, description = "The body is not application/json", body = Error),
         (status = 422, description = "The Idempotency-Key was used with another body", body = Error),
         (status = 429, description = "Rate limit exceeded, or too many jobs wait", body = Error),
-        (status = 500, description = "Internal server error", body = Error),
     )
 )]
 fn submit_job() {}
