@@ -2,14 +2,15 @@
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use hyper::header::{HeaderValue, LOCATION};
-use hyper::{Response, StatusCode};
+use hyper::StatusCode;
+use hyper::header::LOCATION;
 use libreconstruct::job::ArtifactKind;
 
 use super::body::ResponseBody;
 use super::error::ApiError;
 use super::exchange::Exchange;
 use super::rate_limit::Class;
+use super::response::{Answer, header_value, response};
 use super::route;
 use super::signature::{Access, sign};
 
@@ -17,11 +18,7 @@ use super::signature::{Access, sign};
 const LIFETIME_SECONDS: u64 = 15 * 60;
 
 /// A scene file.
-pub(crate) fn download(
-    exchange: &mut Exchange<'_>,
-    job_id: &str,
-    file_type: &str,
-) -> Result<Response<ResponseBody>, ApiError> {
+pub(crate) fn download(exchange: &mut Exchange<'_>, job_id: &str, file_type: &str) -> Answer {
     redirect(exchange, job_id, || match file_type {
         "ply" => Ok(ArtifactKind::Ply),
         "spz" => Ok(ArtifactKind::Spz),
@@ -31,7 +28,7 @@ pub(crate) fn download(
 }
 
 /// The picture.
-pub(crate) fn preview(exchange: &mut Exchange<'_>, job_id: &str) -> Result<Response<ResponseBody>, ApiError> {
+pub(crate) fn preview(exchange: &mut Exchange<'_>, job_id: &str) -> Answer {
     redirect(exchange, job_id, || Ok(ArtifactKind::Preview))
 }
 
@@ -39,7 +36,7 @@ fn redirect(
     exchange: &mut Exchange<'_>,
     job_id: &str,
     kind: impl FnOnce() -> Result<ArtifactKind, ApiError>,
-) -> Result<Response<ResponseBody>, ApiError> {
+) -> Answer {
     let user = exchange.authorize(Class::Request)?;
     let job_id = exchange.job_id(job_id)?;
     let kind = kind()?;
@@ -49,10 +46,8 @@ fn redirect(
     let keys = exchange.api.service().signing_keys();
     let query = sign(keys, Access::Download, &name, expiry, Some(&artifact.file_name));
     let base = exchange.api.base(&exchange.connection, exchange.parts);
-    let location = HeaderValue::from_str(&format!("{base}{}{name}?{query}", route::BLOB))
-        .map_err(|e| ApiError::internal(format!("an address that is none: {e}")))?;
-    let mut response = Response::new(ResponseBody::empty());
-    *response.status_mut() = StatusCode::FOUND;
+    let location = header_value(&format!("{base}{}{name}?{query}", route::BLOB))?;
+    let mut response = response(StatusCode::FOUND, ResponseBody::empty());
     response.headers_mut().insert(LOCATION, location);
     Ok(response)
 }

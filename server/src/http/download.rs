@@ -8,7 +8,7 @@ use hyper::header::{
     ACCEPT_RANGES, CACHE_CONTROL, CONTENT_DISPOSITION, CONTENT_LENGTH, CONTENT_RANGE, CONTENT_TYPE, ETAG,
     HeaderMap, HeaderValue, LAST_MODIFIED,
 };
-use hyper::{Method, Response, StatusCode};
+use hyper::{Method, StatusCode};
 use libreconstruct::job::ArtifactKind;
 use libreconstruct::storage::{BlobFile, BlobKey, BlobReader};
 use tokio::sync::mpsc;
@@ -18,6 +18,7 @@ use super::error::ApiError;
 use super::exchange::Exchange;
 use super::file_name::attachment;
 use super::range::{Selection, select};
+use super::response::{Answer, header_value, response};
 
 /// What is read at a time. One chunk is being sent while the next is read.
 const CHUNK_BYTES: u64 = 512 * 1024;
@@ -32,30 +33,26 @@ pub(super) async fn send(
     key: BlobKey,
     file_name: Option<&str>,
     cache: HeaderValue,
-) -> Result<Response<ResponseBody>, ApiError> {
+) -> Answer {
     let blob = exchange.api.blocking(move |service| service.open_blob(&key)).await?;
     let size = blob.size;
     let etag = etag(&key, &blob);
     let mut headers = HeaderMap::new();
     headers.insert(ACCEPT_RANGES, HeaderValue::from_static("bytes"));
-    headers.insert(ETAG, HeaderValue::from_str(&etag).map_err(|e| ApiError::internal(e.to_string()))?);
-    let modified = httpdate::fmt_http_date(blob.modified);
-    headers.insert(
-        LAST_MODIFIED,
-        HeaderValue::from_str(&modified).map_err(|e| ApiError::internal(e.to_string()))?,
-    );
+    headers.insert(ETAG, header_value(&etag)?);
+    headers.insert(LAST_MODIFIED, header_value(&httpdate::fmt_http_date(blob.modified))?);
     headers.insert(CACHE_CONTROL, cache);
     let selection = select(&exchange.parts.headers, size, &etag, Some(blob.modified));
     let (status, first, length) = match selection {
         Selection::Whole => (StatusCode::OK, 0, size),
         Selection::Part { first, last } => {
-            headers.insert(CONTENT_RANGE, content_range(format!("bytes {first}-{last}/{size}"))?);
+            headers.insert(CONTENT_RANGE, header_value(&format!("bytes {first}-{last}/{size}"))?);
             (StatusCode::PARTIAL_CONTENT, first, last - first + 1)
         }
         Selection::NotModified => (StatusCode::NOT_MODIFIED, 0, 0),
         Selection::Unsatisfiable => {
             let error = ApiError::new(StatusCode::RANGE_NOT_SATISFIABLE, "range", "Range not satisfiable");
-            return Err(error.with_header(CONTENT_RANGE, content_range(format!("bytes */{size}"))?));
+            return Err(error.with_header(CONTENT_RANGE, header_value(&format!("bytes */{size}"))?));
         }
     };
     if status != StatusCode::NOT_MODIFIED {
@@ -74,14 +71,9 @@ pub(super) async fn send(
         _ if exchange.parts.method == Method::HEAD => ResponseBody::empty(),
         _ => stream(blob, first, length),
     };
-    let mut response = Response::new(body);
-    *response.status_mut() = status;
+    let mut response = response(status, body);
     *response.headers_mut() = headers;
     Ok(response)
-}
-
-fn content_range(text: String) -> Result<HeaderValue, ApiError> {
-    HeaderValue::from_str(&text).map_err(|e| ApiError::internal(e.to_string()))
 }
 
 /// Strong: a key is never used for other bytes, and size and time tell a restored backup apart.

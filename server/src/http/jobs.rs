@@ -20,13 +20,14 @@ use super::drain::or_drain;
 use super::error::ApiError;
 use super::exchange::Exchange;
 use super::rate_limit::Class;
+use super::response::{Answer, header_value, response};
 use super::{json as json_body, route};
 
 /// Jobs that are read at a time where all are asked for.
 const PAGE: u32 = 1000;
 
 /// Newest first. Without `limit` all of them, with it a page and a `Link` to the next (rule 50).
-pub(crate) async fn list(exchange: &mut Exchange<'_>) -> Result<Response<ResponseBody>, ApiError> {
+pub(crate) async fn list(exchange: &mut Exchange<'_>) -> Answer {
     let user = exchange.authorize(Class::Request)?;
     let query = list_query(exchange.parts.uri.query().unwrap_or(""))?;
     let first = ListQuery { limit: Some(query.limit.unwrap_or(PAGE)), ..query };
@@ -36,9 +37,7 @@ pub(crate) async fn list(exchange: &mut Exchange<'_>) -> Result<Response<Respons
         next => {
             let mut response = json_body::response(StatusCode::OK, &page.jobs)?;
             if let Some(next) = next {
-                let link = next_link(exchange, &query, next);
-                let link = HeaderValue::from_str(&link).map_err(|e| ApiError::internal(e.to_string()))?;
-                response.headers_mut().insert(LINK, link);
+                response.headers_mut().insert(LINK, header_value(&next_link(exchange, &query, next))?);
             }
             Ok(response)
         }
@@ -136,61 +135,47 @@ async fn send_pages(
 }
 
 /// Writes a JSON array in pieces, compressed or not.
-enum ArrayWriter {
-    Plain { bytes: Vec<u8>, begun: bool },
-    Gzip { encoder: GzEncoder<Vec<u8>>, begun: bool },
+struct ArrayWriter {
+    /// What was written since the last piece.
+    text: Vec<u8>,
+    begun: bool,
+    gzip: Option<GzEncoder<Vec<u8>>>,
 }
 
 impl ArrayWriter {
     fn new(gzip: bool) -> Self {
-        match gzip {
-            true => Self::Gzip { encoder: GzEncoder::new(Vec::new(), Compression::fast()), begun: false },
-            false => Self::Plain { bytes: Vec::new(), begun: false },
-        }
+        let gzip = gzip.then(|| GzEncoder::new(Vec::new(), Compression::fast()));
+        Self { text: Vec::new(), begun: false, gzip }
     }
 
     fn push(&mut self, job: &JobSummary) -> io::Result<()> {
-        let (writer, begun): (&mut dyn Write, &mut bool) = match self {
-            Self::Plain { bytes, begun } => (bytes, begun),
-            Self::Gzip { encoder, begun } => (encoder, begun),
-        };
-        writer.write_all(if *begun { b"," } else { b"[" })?;
-        *begun = true;
-        Ok(serde_json::to_writer(writer, job)?)
+        self.text.push(if self.begun { b',' } else { b'[' });
+        self.begun = true;
+        Ok(serde_json::to_writer(&mut self.text, job)?)
     }
 
     /// What has been written so far.
     fn take(&mut self) -> io::Result<Bytes> {
-        Ok(match self {
-            Self::Plain { bytes, .. } => std::mem::take(bytes),
-            Self::Gzip { encoder, .. } => {
-                encoder.flush()?;
-                std::mem::take(encoder.get_mut())
-            }
-        }
-        .into())
+        self.piece(GzEncoder::flush)
     }
 
     /// The rest of the array.
     fn finish(&mut self) -> io::Result<Bytes> {
-        let end: &[u8] = match self {
-            Self::Plain { begun: false, .. } | Self::Gzip { begun: false, .. } => b"[]",
-            _ => b"]",
-        };
-        match self {
-            Self::Plain { bytes, .. } => bytes.extend_from_slice(end),
-            Self::Gzip { encoder, .. } => {
-                encoder.write_all(end)?;
-                encoder.try_finish()?;
-                return Ok(std::mem::take(encoder.get_mut()).into());
-            }
-        }
-        self.take()
+        self.text.extend_from_slice(if self.begun { b"]" } else { b"[]" });
+        self.piece(GzEncoder::try_finish)
+    }
+
+    fn piece(&mut self, end: fn(&mut GzEncoder<Vec<u8>>) -> io::Result<()>) -> io::Result<Bytes> {
+        let text = std::mem::take(&mut self.text);
+        let Some(encoder) = &mut self.gzip else { return Ok(text.into()) };
+        encoder.write_all(&text)?;
+        end(encoder)?;
+        Ok(std::mem::take(encoder.get_mut()).into())
     }
 }
 
 /// One job.
-pub(crate) fn get(exchange: &mut Exchange<'_>, job_id: &str) -> Result<Response<ResponseBody>, ApiError> {
+pub(crate) fn get(exchange: &mut Exchange<'_>, job_id: &str) -> Answer {
     let user = exchange.authorize(Class::Request)?;
     let job_id = exchange.job_id(job_id)?;
     let job = exchange.api.quick(|service| service.job(user, job_id))?;
@@ -198,11 +183,7 @@ pub(crate) fn get(exchange: &mut Exchange<'_>, job_id: &str) -> Result<Response<
 }
 
 /// Changes title, visibility or camera, and answers with the whole job (rule 60).
-pub(crate) async fn update(
-    exchange: &mut Exchange<'_>,
-    job_id: &str,
-    body: Incoming,
-) -> Result<Response<ResponseBody>, ApiError> {
+pub(crate) async fn update(exchange: &mut Exchange<'_>, job_id: &str, body: Incoming) -> Answer {
     let known = exchange.authorize(Class::Request).and_then(|user| Ok((user, exchange.job_id(job_id)?)));
     let ((user, job_id), body) = or_drain(known, body)?;
     let body = Value::Object(json_body::read_object(&exchange.parts.headers, body).await?);
@@ -212,20 +193,15 @@ pub(crate) async fn update(
 }
 
 /// Removes a job and its files, and stops it if it runs (rule 64).
-pub(crate) async fn delete(
-    exchange: &mut Exchange<'_>,
-    job_id: &str,
-) -> Result<Response<ResponseBody>, ApiError> {
+pub(crate) async fn delete(exchange: &mut Exchange<'_>, job_id: &str) -> Answer {
     let user = exchange.authorize(Class::Request)?;
     let job_id = exchange.job_id(job_id)?;
     exchange.api.blocking(move |service| service.delete(user, job_id)).await?;
-    let mut response = Response::new(ResponseBody::empty());
-    *response.status_mut() = StatusCode::NO_CONTENT;
-    Ok(response)
+    Ok(response(StatusCode::NO_CONTENT, ResponseBody::empty()))
 }
 
 /// The thirteen fields of a job; the reason of a failure only if the operator has switched that on (rule 73).
-fn answer(api: &Api, job: &Job) -> Result<Response<ResponseBody>, ApiError> {
+fn answer(api: &Api, job: &Job) -> Answer {
     if !api.config().extra_fields {
         return json_body::response(StatusCode::OK, job);
     }

@@ -17,6 +17,7 @@ use serde_json::{Map, Number, Value};
 use super::body::ResponseBody;
 use super::drain::or_drain;
 use super::error::ApiError;
+use super::response::Answer;
 
 /// Largest JSON body of a request (rule 8 of docs/rest.md).
 const MAX_BYTES: usize = 64 * 1024;
@@ -138,14 +139,10 @@ impl<'de> Visitor<'de> for UniqueVisitor {
 }
 
 /// An answer with `value` as its body.
-pub(crate) fn response(
-    status: StatusCode,
-    value: &impl serde::Serialize,
-) -> Result<Response<ResponseBody>, ApiError> {
+pub(crate) fn response(status: StatusCode, value: &impl serde::Serialize) -> Answer {
     let bytes =
         serde_json::to_vec(value).map_err(|e| ApiError::internal(format!("cannot serialise: {e}")))?;
-    let mut response = Response::new(ResponseBody::from(bytes));
-    *response.status_mut() = status;
+    let mut response = super::response::response(status, bytes.into());
     response.headers_mut().insert(CONTENT_TYPE, JSON);
     Ok(response)
 }

@@ -27,6 +27,7 @@ mod openapi;
 mod operations;
 mod range;
 pub(crate) mod rate_limit;
+mod response;
 mod route;
 mod signature;
 mod stall;

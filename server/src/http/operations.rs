@@ -11,15 +11,16 @@ use tokio::time::timeout;
 use super::body::ResponseBody;
 use super::error::ApiError;
 use super::exchange::Exchange;
+use super::response::Answer;
 use super::{json as json_body, openapi};
 
 /// The process answers.
-pub(crate) fn health() -> Result<Response<ResponseBody>, ApiError> {
+pub(crate) fn health() -> Answer {
     json_body::response(StatusCode::OK, &json!({ "status": "ok" }))
 }
 
 /// The database answers and the server is not about to stop: send requests here.
-pub(crate) async fn ready(exchange: &Exchange<'_>) -> Result<Response<ResponseBody>, ApiError> {
+pub(crate) async fn ready(exchange: &Exchange<'_>) -> Answer {
     let not_ready = |why: &'static str| ApiError::new(StatusCode::SERVICE_UNAVAILABLE, "not_ready", why);
     if exchange.api.is_stopping() {
         return Err(not_ready("Server is stopping"));
@@ -41,7 +42,7 @@ pub(crate) async fn ready(exchange: &Exchange<'_>) -> Result<Response<ResponseBo
 }
 
 /// Prometheus' text format.
-pub(crate) async fn metrics(exchange: &Exchange<'_>) -> Result<Response<ResponseBody>, ApiError> {
+pub(crate) async fn metrics(exchange: &Exchange<'_>) -> Answer {
     if !exchange.api.config().metrics {
         return Err(ApiError::no_route());
     }
@@ -54,7 +55,7 @@ pub(crate) async fn metrics(exchange: &Exchange<'_>) -> Result<Response<Response
 }
 
 /// The description of the interface for programs.
-pub(crate) fn open_api() -> Result<Response<ResponseBody>, ApiError> {
+pub(crate) fn open_api() -> Answer {
     json_body::response(StatusCode::OK, &openapi::document())
 }
 

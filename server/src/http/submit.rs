@@ -1,27 +1,24 @@
 //! A job is submitted (docs/rest.md, §4.8).
 
+use hyper::StatusCode;
 use hyper::body::Incoming;
 use hyper::header::{HeaderName, HeaderValue, LOCATION};
 use hyper::http::request::Parts;
-use hyper::{Response, StatusCode};
 use libreconstruct::job::JobRequest;
 use libreconstruct::service::Idempotency;
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 
-use super::body::ResponseBody;
 use super::drain::or_drain;
 use super::error::ApiError;
 use super::exchange::Exchange;
 use super::json as json_body;
 use super::rate_limit::Class;
+use super::response::{Answer, header_value};
 use super::route;
 
 /// Checks the request and the video, and queues the job: 201 with its address (rule 34).
-pub(crate) async fn submit(
-    exchange: &mut Exchange<'_>,
-    body: Incoming,
-) -> Result<Response<ResponseBody>, ApiError> {
+pub(crate) async fn submit(exchange: &mut Exchange<'_>, body: Incoming) -> Answer {
     let (user, body) = or_drain(exchange.authorize(Class::Submit), body)?;
     let key = idempotency_key(exchange.parts)?;
     let body = Value::Object(json_body::read_object(&exchange.parts.headers, body).await?);
@@ -34,8 +31,7 @@ pub(crate) async fn submit(
     exchange.facts.job = Some(submission.body.job_id);
     let mut response = json_body::response(StatusCode::CREATED, &submission.body)?;
     let location = format!("{}/jobs/{}/", route::API, submission.body.job_id);
-    let location = HeaderValue::from_str(&location).map_err(|e| ApiError::internal(e.to_string()))?;
-    response.headers_mut().insert(LOCATION, location);
+    response.headers_mut().insert(LOCATION, header_value(&location)?);
     if submission.replayed {
         let name = HeaderName::from_static("idempotency-replayed");
         response.headers_mut().insert(name, HeaderValue::from_static("true"));

@@ -1,23 +1,20 @@
 //! Addresses for uploads (docs/rest.md, §4.7).
 
+use hyper::StatusCode;
 use hyper::body::Incoming;
-use hyper::{Response, StatusCode};
 use serde_json::{Map, Value, json};
 
-use super::body::ResponseBody;
 use super::drain::or_drain;
 use super::error::ApiError;
 use super::exchange::Exchange;
 use super::json as json_body;
 use super::rate_limit::Class;
+use super::response::Answer;
 use super::route;
 use super::signature::{Access, sign};
 
 /// A new address, and the name to submit the video under.
-pub(crate) async fn generate(
-    exchange: &mut Exchange<'_>,
-    body: Incoming,
-) -> Result<Response<ResponseBody>, ApiError> {
+pub(crate) async fn generate(exchange: &mut Exchange<'_>, body: Incoming) -> Answer {
     let (user, body) = or_drain(exchange.authorize(Class::Upload), body)?;
     let extension = file_extension(&json_body::read_object(&exchange.parts.headers, body).await?)?;
     let ticket = exchange.api.blocking(move |service| service.create_upload(user, &extension)).await?;

@@ -9,16 +9,16 @@ use std::sync::OnceLock;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use hyper::header::{CONTENT_SECURITY_POLICY, CONTENT_TYPE, HeaderName, HeaderValue, REFERRER_POLICY};
-use hyper::{Response, StatusCode};
+use hyper::StatusCode;
+use hyper::header::{CONTENT_SECURITY_POLICY, CONTENT_TYPE, HeaderValue, REFERRER_POLICY};
 use libreconstruct::job::{ArtifactKind, JobId, PublicJob};
 use sha2::{Digest, Sha256};
 
-use super::body::ResponseBody;
 use super::download;
 use super::error::ApiError;
 use super::exchange::Exchange;
 use super::json as json_body;
+use super::response::{Answer, header_value, response};
 
 /// One module: its parts need no imports, so that the page is one file. `viewer.js` says how it is used.
 const SCRIPT: &str = concat!(
@@ -37,7 +37,7 @@ const NOT_FOUND: &str = include_str!("view/not_found.html");
 const REVALIDATE: HeaderValue = HeaderValue::from_static("no-cache");
 
 /// The page of a job.
-pub(crate) fn page(exchange: &mut Exchange<'_>, job_id: &str) -> Result<Response<ResponseBody>, ApiError> {
+pub(crate) fn page(exchange: &mut Exchange<'_>, job_id: &str) -> Answer {
     match public_job(exchange, job_id) {
         Ok(job) => html(StatusCode::OK, render(&job, exchange.parts.uri.path())),
         Err(error) if error.status == StatusCode::NOT_FOUND => {
@@ -48,17 +48,13 @@ pub(crate) fn page(exchange: &mut Exchange<'_>, job_id: &str) -> Result<Response
 }
 
 /// Where the viewer begins to look: the job's `camera_data`.
-pub(crate) fn camera(exchange: &mut Exchange<'_>, job_id: &str) -> Result<Response<ResponseBody>, ApiError> {
+pub(crate) fn camera(exchange: &mut Exchange<'_>, job_id: &str) -> Answer {
     let job = public_job(exchange, job_id)?;
     json_body::response(StatusCode::OK, &job.camera_data)
 }
 
 /// The scene or its preview.
-pub(crate) async fn file(
-    exchange: &mut Exchange<'_>,
-    job_id: &str,
-    kind: ArtifactKind,
-) -> Result<Response<ResponseBody>, ApiError> {
+pub(crate) async fn file(exchange: &mut Exchange<'_>, job_id: &str, kind: ArtifactKind) -> Answer {
     let job_id = allowed(exchange, job_id)?;
     let artifact = exchange.api.quick(|service| service.public_artifact(job_id, kind))?;
     let sent = download::send(exchange, artifact.key, Some(&artifact.file_name), REVALIDATE).await;
@@ -105,16 +101,12 @@ fn escape(text: &str) -> String {
     escaped
 }
 
-fn html(status: StatusCode, text: String) -> Result<Response<ResponseBody>, ApiError> {
-    let policy = HeaderValue::from_str(policy()).map_err(|e| ApiError::internal(e.to_string()))?;
-    let mut response = Response::new(ResponseBody::from(text));
-    *response.status_mut() = status;
-    let headers: [(HeaderName, HeaderValue); 3] = [
-        (CONTENT_TYPE, HeaderValue::from_static("text/html; charset=utf-8")),
-        (CONTENT_SECURITY_POLICY, policy),
-        (REFERRER_POLICY, HeaderValue::from_static("no-referrer")),
-    ];
-    response.headers_mut().extend(headers);
+fn html(status: StatusCode, text: String) -> Answer {
+    let mut response = response(status, text.into());
+    let headers = response.headers_mut();
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/html; charset=utf-8"));
+    headers.insert(CONTENT_SECURITY_POLICY, header_value(policy())?);
+    headers.insert(REFERRER_POLICY, HeaderValue::from_static("no-referrer"));
     Ok(response)
 }
 
