@@ -13,6 +13,7 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 use libreconstruct::{CancelToken, Error, ErrorKind, Result};
 
+use command::data::OnService;
 use context::{Context, Global};
 
 /// Make a 3D Gaussian scene from a video.
@@ -57,9 +58,9 @@ enum Command {
     Devices(command::devices::Arguments),
     Serve(command::serve::Arguments),
     Worker(command::worker::Arguments),
-    Users(command::users::Arguments),
-    Keys(command::keys::Arguments),
-    Jobs(command::jobs::Arguments),
+    Users(OnService<command::users::Action>),
+    Keys(OnService<command::keys::Action>),
+    Jobs(OnService<command::jobs::Action>),
 }
 
 fn main() -> ExitCode {
@@ -85,9 +86,9 @@ fn run(cli: Cli) -> std::result::Result<(), (Global, Error)> {
         // The server hears its signals itself, and the commands on a service's folder are done in no time.
         match &cli.command {
             Command::Serve(a) => return a.run(global),
-            Command::Users(a) => return a.run(global),
-            Command::Keys(a) => return a.run(global),
-            Command::Jobs(a) => return a.run(global),
+            Command::Users(a) => return a.action.run(&a.data.open()?, global),
+            Command::Keys(a) => return a.action.run(&a.data.open()?, global),
+            Command::Jobs(a) => return a.action.run(&a.data.open()?, global),
             _ => {}
         }
         stop_on_interrupt(cancel.clone())?;

@@ -85,14 +85,7 @@ fn bar(shown: &mut Shown, event: &Event) {
             }
             if let Some(bar) = &shown.bar {
                 bar.set_position((fraction * 1000.0) as u64);
-                let mut text = step.to_string();
-                if let Some(message) = message {
-                    text = format!("{text}: {message}");
-                }
-                if let Some(seconds) = remaining_seconds {
-                    text = format!("{text}, {} left", duration(*seconds));
-                }
-                bar.set_message(text);
+                bar.set_message(with_details(step.to_string(), message.as_deref(), *remaining_seconds));
             }
         }
         Event::Warning { warning, .. } => match &shown.bar {
@@ -112,17 +105,22 @@ fn line(shown: &mut Shown, event: &Event) {
             shown.stage = Some(*stage);
             shown.step = step.to_string();
             shown.last_line = Instant::now();
-            let mut text = format!("{:>8} {:>3.0}% {step}", stage.name(), fraction * 100.0);
-            if let Some(message) = message {
-                text = format!("{text}: {message}");
-            }
-            if let Some(seconds) = remaining_seconds {
-                text = format!("{text}, {} left", duration(*seconds));
-            }
-            eprintln!("{text}");
+            let text = format!("{:>8} {:>3.0}% {step}", stage.name(), fraction * 100.0);
+            eprintln!("{}", with_details(text, message.as_deref(), *remaining_seconds));
         }
         Event::Warning { warning, .. } => eprintln!("warning: {}", warning.message),
     }
+}
+
+/// What is done, and what else is known of it.
+fn with_details(mut text: String, message: Option<&str>, remaining_seconds: Option<f64>) -> String {
+    if let Some(message) = message {
+        text += &format!(": {message}");
+    }
+    if let Some(seconds) = remaining_seconds {
+        text += &format!(", {} left", duration(seconds));
+    }
+    text
 }
 
 /// Seconds as people say them.

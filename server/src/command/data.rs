@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use clap::Args;
+use clap::{Args, Subcommand};
 use libreconstruct::Result;
 use libreconstruct::service::Service;
 use toml::{Table, Value};
@@ -20,6 +20,15 @@ pub(crate) struct DataArguments {
     config: Option<PathBuf>,
 }
 
+// A command with actions on the service in a folder. (Not documentation, which would be its help: its actions have that.)
+#[derive(Args)]
+pub(crate) struct OnService<A: Subcommand> {
+    #[command(flatten)]
+    pub(crate) data: DataArguments,
+    #[command(subcommand)]
+    pub(crate) action: A,
+}
+
 impl DataArguments {
     /// The configuration; `options` are settings from the command line.
     pub(super) fn config(&self, mut options: Table) -> Result<Config> {
@@ -30,7 +39,7 @@ impl DataArguments {
     }
 
     /// The service in the folder.
-    pub(super) fn open(&self) -> Result<Service> {
+    pub(crate) fn open(&self) -> Result<Service> {
         let config = self.config(Table::new())?;
         Service::open(&config.data, config.service_options())
     }

@@ -1,34 +1,25 @@
 //! `reconstruct jobs`: the jobs of a service, for its operator.
 
-use clap::{Args, Subcommand};
+use clap::Subcommand;
 use libreconstruct::job::{Job, JobId};
 use libreconstruct::service::Service;
 use libreconstruct::{Error, ErrorKind, Result};
 use serde_json::{Value, json};
 
-use super::data::{DataArguments, table};
+use super::data::table;
 use crate::context::{Global, print_result};
-use crate::ui;
 
 /// Look after the jobs of a service
 ///
 /// Works on the folder of the service, also while its server runs, and sees the jobs of all users.
-#[derive(Args)]
+#[derive(Subcommand)]
 #[command(after_help = "\
 Examples:
   reconstruct jobs list
   reconstruct jobs show 0d8bbd3c-3e2c-4b5a-9d3f-2f4e3a1b9c70 --json
   reconstruct jobs log 0d8bbd3c-3e2c-4b5a-9d3f-2f4e3a1b9c70
   reconstruct jobs cancel 0d8bbd3c-3e2c-4b5a-9d3f-2f4e3a1b9c70")]
-pub(crate) struct Arguments {
-    #[command(flatten)]
-    data: DataArguments,
-    #[command(subcommand)]
-    action: Action,
-}
-
-#[derive(Subcommand)]
-enum Action {
+pub(crate) enum Action {
     /// List jobs, newest first
     List {
         /// Only those of this user
@@ -57,35 +48,30 @@ enum Action {
     },
 }
 
-impl Arguments {
-    pub(crate) fn run(&self, global: Global) -> Result<()> {
-        let service = self.data.open()?;
-        match &self.action {
-            Action::List { user } => {
-                let jobs = match user {
-                    Some(name) => {
-                        let owner = service.user_by_name(name)?.user_id;
-                        let mut jobs = service.all_jobs()?;
-                        jobs.retain(|job| job.details.owner == owner);
-                        jobs
-                    }
-                    None => service.all_jobs()?,
-                };
+impl Action {
+    pub(crate) fn run(&self, service: &Service, global: Global) -> Result<()> {
+        match self {
+            Self::List { user } => {
+                let mut jobs = service.all_jobs()?;
+                if let Some(name) = user {
+                    let owner = service.user_by_name(name)?.user_id;
+                    jobs.retain(|job| job.details.owner == owner);
+                }
                 let values = jobs.iter().map(whole).collect::<Result<Vec<Value>>>()?;
-                print_result(global, &json!({ "jobs": values }), &listed(&service, &jobs)?);
+                print_result(global, &json!({ "jobs": values }), &listed(service, &jobs)?);
             }
-            Action::Show { job_id } => {
-                let job = whole(&find(&service, *job_id)?)?;
+            Self::Show { job_id } => {
+                let job = whole(&find(service, *job_id)?)?;
                 let text = serde_json::to_string_pretty(&job).unwrap_or_default();
                 print_result(global, &job, &text);
             }
-            Action::Cancel { job_id } => {
-                let job = find(&service, *job_id)?;
+            Self::Cancel { job_id } => {
+                let job = find(service, *job_id)?;
                 let job = service.cancel(job.details.owner, *job_id)?;
                 print_result(global, &whole(&job)?, &format!("{job_id}: {}", job.status));
             }
-            Action::Delete { job_id } => {
-                let job = find(&service, *job_id)?;
+            Self::Delete { job_id } => {
+                let job = find(service, *job_id)?;
                 service.delete(job.details.owner, *job_id)?;
                 print_result(
                     global,
@@ -93,14 +79,10 @@ impl Arguments {
                     &format!("deleted {job_id}"),
                 );
             }
-            Action::Log { job_id } => {
-                let job = find(&service, *job_id)?;
+            Self::Log { job_id } => {
+                let job = find(service, *job_id)?;
                 let log = service.log(job.details.owner, *job_id)?;
-                if global.json {
-                    ui::print_json(&json!({ "job_id": job_id, "log": log }));
-                } else {
-                    ui::say(log.trim_end());
-                }
+                print_result(global, &json!({ "job_id": job_id, "log": log }), log.trim_end());
             }
         }
         Ok(())

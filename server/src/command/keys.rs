@@ -1,32 +1,25 @@
 //! `reconstruct keys`: the API keys of the users of a service. There is no other way to make one: the interface has none.
 
-use clap::{Args, Subcommand};
+use clap::Subcommand;
 use libreconstruct::Result;
 use libreconstruct::job::ApiKey;
+use libreconstruct::service::Service;
 use serde_json::{Value, json};
 
-use super::data::{DataArguments, table};
+use super::data::table;
 use crate::context::{Global, print_result};
 
 /// Manage the API keys of a service
 ///
 /// Works on the folder of the service, also while its server runs. A key is shown once, when it is made; afterwards only its
 /// prefix, which names it. A revoked key stops working at once and for ever.
-#[derive(Args)]
+#[derive(Subcommand)]
 #[command(after_help = "\
 Examples:
   reconstruct keys create alice --name laptop
   reconstruct keys list alice
   reconstruct keys revoke alice lrk_4fQ2xZ9a")]
-pub(crate) struct Arguments {
-    #[command(flatten)]
-    data: DataArguments,
-    #[command(subcommand)]
-    action: Action,
-}
-
-#[derive(Subcommand)]
-enum Action {
+pub(crate) enum Action {
     /// Make a key and show it, once
     Create {
         /// The user's name
@@ -49,23 +42,22 @@ enum Action {
     },
 }
 
-impl Arguments {
-    pub(crate) fn run(&self, global: Global) -> Result<()> {
-        let service = self.data.open()?;
-        match &self.action {
-            Action::Create { user, name } => {
+impl Action {
+    pub(crate) fn run(&self, service: &Service, global: Global) -> Result<()> {
+        match self {
+            Self::Create { user, name } => {
                 let user = service.user_by_name(user)?;
                 let (key, secret) = service.create_key(user.user_id, name)?;
                 let mut value = shown(&key);
                 value["key"] = secret.reveal().into();
                 print_result(global, &value, secret.reveal());
             }
-            Action::List { user } => {
+            Self::List { user } => {
                 let keys = service.keys(service.user_by_name(user)?.user_id)?;
                 let values: Vec<Value> = keys.iter().map(shown).collect();
                 print_result(global, &json!({ "keys": values }), &listed(&keys));
             }
-            Action::Revoke { user, prefix } => {
+            Self::Revoke { user, prefix } => {
                 let user = service.user_by_name(user)?;
                 // A whole key is as good as its prefix.
                 let prefix = prefix.split('.').next().unwrap_or(prefix);

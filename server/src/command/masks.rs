@@ -8,6 +8,9 @@ use libreconstruct::background::{MaskOptions, MaskReport, PosesFrom};
 /// Where masks come from.
 #[derive(Args)]
 pub(crate) struct MaskArguments {
+    /// Remove the background: only the object that is filmed is reconstructed
+    #[arg(long)]
+    pub(crate) remove_background: bool,
     /// The file of the mask model (ONNX, as U²-Net) [default: what `make mask-model` installed, or
     /// LIBRECONSTRUCT_MASK_MODEL]
     #[arg(long, value_name = "PATH")]
@@ -19,8 +22,8 @@ pub(crate) struct MaskArguments {
 
 impl MaskArguments {
     /// How to make masks of the object, if the background is to be removed or masks were given.
-    pub(crate) fn options(&self, asked: bool) -> Option<MaskOptions> {
-        MaskOptions::wanted(asked, self.mask_model.as_deref(), self.mask_dir.as_deref())
+    pub(crate) fn options(&self) -> Option<MaskOptions> {
+        MaskOptions::wanted(self.remove_background, self.mask_model.as_deref(), self.mask_dir.as_deref())
     }
 }
 

@@ -1,7 +1,7 @@
 //! One file a command.
 
 pub(crate) mod convert;
-mod data;
+pub(crate) mod data;
 pub(crate) mod devices;
 pub(crate) mod eval;
 pub(crate) mod frames;
@@ -18,9 +18,13 @@ pub(crate) mod train;
 pub(crate) mod users;
 pub(crate) mod worker;
 
+use std::path::Path;
+
 use clap::{Args, ValueEnum};
-use libreconstruct::pipeline::Quality;
+use libreconstruct::pipeline::{Quality, files};
 use libreconstruct::sfm::ScaleReport;
+use libreconstruct::video::{FrameOptions, Frames, extract_frames};
+use libreconstruct::{Control, Error, Result};
 pub(crate) use masks::{MaskArguments, mask_summary};
 
 /// What sets the scale.
@@ -50,6 +54,21 @@ pub(crate) fn scale_line(scale: &ScaleReport) -> String {
         scale.apriltag_size_mm,
         100.0 * spread
     )
+}
+
+/// The frames of a folder that `reconstruct frames` wrote, or those that are chosen from anything else into `output`; then
+/// the source comes with them: tags are looked for there, where it is at hand, since it may be larger than the frames.
+pub(crate) fn frames_of<'a>(
+    given: &'a Path,
+    output: &Path,
+    options: &FrameOptions,
+    control: &Control,
+) -> Result<(Frames, Option<&'a Path>)> {
+    std::fs::create_dir_all(output).map_err(|e| Error::io("create", output, e))?;
+    if Frames::description_path(given).is_file() {
+        return Ok((Frames::load(given)?, None));
+    }
+    Ok((extract_frames(given, &output.join(files::FRAMES), options, control)?, Some(given)))
 }
 
 /// A preset as it is written on the command line.

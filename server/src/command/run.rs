@@ -41,9 +41,6 @@ pub(crate) struct Arguments {
     training_max_num_gaussians: Option<u32>,
     #[command(flatten)]
     scale: ScaleArguments,
-    /// Remove the background from the frames first: the scene is the object that is filmed
-    #[arg(long)]
-    remove_background: bool,
     #[command(flatten)]
     masks: MaskArguments,
     /// How a viewer moves: orbital or drone [default: drone]
@@ -87,7 +84,7 @@ impl Arguments {
                 .unwrap_or(preset.training_max_num_gaussians),
             apriltag_size_mm: self.scale.apriltag_size_mm,
             require_scale: self.scale.require_scale,
-            remove_background: self.remove_background,
+            remove_background: self.masks.remove_background,
             mask_model: self.masks.mask_model.clone(),
             mask_dir: self.masks.mask_dir.clone(),
             camera_type: self.camera_type,

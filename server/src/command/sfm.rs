@@ -3,19 +3,20 @@
 use std::path::PathBuf;
 
 use clap::Args;
+use libreconstruct::Result;
 use libreconstruct::pipeline::{PosesOptions, ReconstructionMethod, files, find_poses};
 use libreconstruct::sfm::SfmOptions;
-use libreconstruct::video::{FrameOptions, Frames, extract_frames};
-use libreconstruct::{Error, Result};
+use libreconstruct::video::FrameOptions;
 
-use super::{MaskArguments, ScaleArguments, mask_summary, scale_line};
+use super::{MaskArguments, ScaleArguments, frames_of, mask_summary, scale_line};
 use crate::context::Context;
 
 /// Find camera poses and sparse points
 ///
 /// Takes a folder that `reconstruct frames` wrote, a folder of pictures, or a video. Writes a COLMAP model (sparse/),
 /// the undistorted frames with their PINHOLE model (undistorted/images, undistorted/sparse) and poses.jpg. With
-/// --apriltag-size-mm all of it is in metres, and tags.json has the tags that were found.
+/// --apriltag-size-mm all of it is in metres, and tags.json has the tags that were found; with --remove-background masks of
+/// the object go into undistorted/masks/ (and masks.jpg).
 #[derive(Args)]
 pub(crate) struct Arguments {
     /// Folder of frames or pictures, or a video
@@ -34,9 +35,6 @@ pub(crate) struct Arguments {
     max_resolution: u32,
     #[command(flatten)]
     scale: ScaleArguments,
-    /// Remove the background: masks of the object into undistorted/masks/ (and masks.jpg)
-    #[arg(long)]
-    remove_background: bool,
     #[command(flatten)]
     masks: MaskArguments,
     /// Fixes every random choice
@@ -54,17 +52,10 @@ impl Arguments {
             require_scale: self.scale.require_scale,
             ..SfmOptions::default()
         };
-        let options = PosesOptions { sfm, background: self.masks.options(self.remove_background) };
+        let options = PosesOptions { sfm, background: self.masks.options() };
         options.check()?;
-        std::fs::create_dir_all(&self.output).map_err(|e| Error::io("create", &self.output, e))?;
-        // Tags are looked for in the source, where it is at hand: it may be larger than the frames.
-        let (frames, source) = if Frames::description_path(&self.frames).is_file() {
-            (Frames::load(&self.frames)?, None)
-        } else {
-            let options = FrameOptions { max_frames: self.max_frames, max_resolution: self.max_resolution };
-            let folder = self.output.join(files::FRAMES);
-            (extract_frames(&self.frames, &folder, &options, control)?, Some(self.frames.as_path()))
-        };
+        let wanted = FrameOptions { max_frames: self.max_frames, max_resolution: self.max_resolution };
+        let (frames, source) = frames_of(&self.frames, &self.output, &wanted, control)?;
         let report = find_poses(&frames, source, &options, &self.output, control)?;
         let sfm = &report.sfm;
         let text = format!(

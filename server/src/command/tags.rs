@@ -6,10 +6,11 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use libreconstruct::fiducial::{Tag, Tags, detect_tags, print_tag, show_tags};
 use libreconstruct::pipeline::files;
-use libreconstruct::video::{FrameOptions, Frames, extract_frames};
+use libreconstruct::video::FrameOptions;
 use libreconstruct::{Error, Result};
 
 use super::data::table;
+use super::frames_of;
 use crate::context::Context;
 
 /// Find the AprilTags of a video, or make one to print
@@ -91,13 +92,8 @@ impl Arguments {
 
     fn find(&self, video: &Path, context: &Context<'_>) -> Result<()> {
         let control = context.control;
-        std::fs::create_dir_all(&self.output).map_err(|e| Error::io("create", &self.output, e))?;
-        let (frames, source) = if Frames::description_path(video).is_file() {
-            (Frames::load(video)?, None)
-        } else {
-            let options = FrameOptions { max_frames: self.max_frames, max_resolution: self.max_resolution };
-            (extract_frames(video, &self.output.join(files::FRAMES), &options, control)?, Some(video))
-        };
+        let wanted = FrameOptions { max_frames: self.max_frames, max_resolution: self.max_resolution };
+        let (frames, source) = frames_of(video, &self.output, &wanted, control)?;
         let tags = detect_tags(&frames, source, control)?;
         tags.write(&self.output.join(files::TAGS))?;
         let folder = self.output.join("tags");

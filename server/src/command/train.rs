@@ -19,7 +19,7 @@ use crate::context::Context;
 /// command continues until it is done.
 ///
 /// Where the folder has masks/ (as `reconstruct sfm --remove-background` leaves it), or masks are asked for here, only the
-/// object is trained.
+/// object is trained. Those that are made here go beside the scene, into SCENE.masks/.
 #[derive(Args)]
 pub(crate) struct Arguments {
     /// Folder with images/ and sparse/
@@ -42,9 +42,6 @@ pub(crate) struct Arguments {
     /// Hold out every Nth image, from the first, and score the scene on them
     #[arg(long, value_name = "N")]
     test_every: Option<u32>,
-    /// Find the object in the pictures first and train only that; masks go beside the scene, into SCENE.masks/
-    #[arg(long)]
-    remove_background: bool,
     #[command(flatten)]
     masks: MaskArguments,
     /// Fixes every random choice
@@ -83,10 +80,7 @@ impl Arguments {
         let checkpoint = self.output.with_extension("checkpoint");
         let mut trainer = Trainer::open(dataset, options, open(&self.device)?, &checkpoint, control)?;
         let report = trainer.run(control, Some(&checkpoint))?;
-        let evaluation = match self.test_every {
-            Some(_) => Some(trainer.evaluate(control)?),
-            None => None,
-        };
+        let evaluation = self.test_every.map(|_| trainer.evaluate(control)).transpose()?;
         let splats = trainer.splats()?;
         let splats = match outline {
             Some(outline) => outline.cut(splats).0,
@@ -123,7 +117,7 @@ impl Arguments {
         if there.is_dir() {
             return Ok(Some(there));
         }
-        let Some(options) = self.masks.options(self.remove_background) else { return Ok(None) };
+        let Some(options) = self.masks.options() else { return Ok(None) };
         options.check()?;
         let made = self.output.with_extension("masks");
         let sheet = self.output.with_extension("masks.jpg");

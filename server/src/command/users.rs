@@ -1,32 +1,25 @@
 //! `reconstruct users`: who may use a service.
 
-use clap::{Args, Subcommand};
+use clap::Subcommand;
 use libreconstruct::Result;
 use libreconstruct::job::{Tier, User};
+use libreconstruct::service::Service;
 use serde_json::json;
 
-use super::data::{DataArguments, table};
+use super::data::table;
 use crate::context::{Global, print_result};
 
 /// Manage the users of a service
 ///
 /// Works on the folder of the service, also while its server runs. A user of tier enterprise may use the interface with a key
 /// (`reconstruct keys create`); one of tier free may not.
-#[derive(Args)]
+#[derive(Subcommand)]
 #[command(after_help = "\
 Examples:
   reconstruct users add alice
   reconstruct users set-tier alice free     her keys are answered with 403 from now on
   reconstruct users list --json")]
-pub(crate) struct Arguments {
-    #[command(flatten)]
-    data: DataArguments,
-    #[command(subcommand)]
-    action: Action,
-}
-
-#[derive(Subcommand)]
-enum Action {
+pub(crate) enum Action {
     /// Add a user
     Add {
         /// Unique name
@@ -46,11 +39,10 @@ enum Action {
     },
 }
 
-impl Arguments {
-    pub(crate) fn run(&self, global: Global) -> Result<()> {
-        let service = self.data.open()?;
-        match &self.action {
-            Action::Add { name, tier } => {
+impl Action {
+    pub(crate) fn run(&self, service: &Service, global: Global) -> Result<()> {
+        match self {
+            Self::Add { name, tier } => {
                 let user = service.add_user(name, *tier)?;
                 print_result(
                     global,
@@ -58,11 +50,11 @@ impl Arguments {
                     &format!("added {name}; `reconstruct keys create {name}` makes a key"),
                 );
             }
-            Action::List => {
+            Self::List => {
                 let users = service.users()?;
                 print_result(global, &json!({ "users": users }), &listed(&users));
             }
-            Action::SetTier { name, tier } => {
+            Self::SetTier { name, tier } => {
                 let user = service.user_by_name(name)?;
                 service.set_tier(user.user_id, *tier)?;
                 let user = service.user_by_name(name)?;
