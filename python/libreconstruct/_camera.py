@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from . import _native
+from ._errors import from_kind
 
 if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
+    from typing_extensions import Self
 
 ViewTuple = tuple[Sequence[Sequence[float]], int, int, float, float, float, float]
 """A camera as the extension module takes it: world-to-camera, width, height, fx, fy, cx, cy."""
@@ -116,13 +119,37 @@ def _vector(values: Iterable[float]) -> list[float]:
     return [float(v) for v in values]
 
 
-def similarity(
-    matrix: npt.ArrayLike | None, scale: float, rotation: npt.ArrayLike | None, translation: npt.ArrayLike | None
-) -> tuple[float, list[float], list[float]]:
-    """Scale, rotation (w, x, y, z) and translation, from a (4, 4) matrix or from parts."""
-    import numpy as np
+Similarity = tuple[float, list[float], list[float]]
+"""A motion as the extension module takes it: scale, rotation (w, x, y, z) and translation."""
 
-    from ._errors import from_kind
+
+class Movable(ABC):
+    """What can be moved in the world."""
+
+    def transform(
+        self,
+        matrix: npt.ArrayLike | None = None,
+        *,
+        scale: float = 1.0,
+        rotation: npt.ArrayLike | None = None,
+        translation: npt.ArrayLike | None = None,
+    ) -> Self:
+        """The same in a moved world, `x' = scale * rotation @ x + translation`: what every camera sees stays.
+
+        Either a (4, 4) similarity, or its parts (rotation: (3, 3) or a quaternion w, x, y, z). All that belongs to it is
+        moved along: colours by direction, known cameras.
+        """
+        return self._moved(_similarity(matrix, scale, rotation, translation))
+
+    @abstractmethod
+    def _moved(self, motion: Similarity) -> Self: ...
+
+
+def _similarity(
+    matrix: npt.ArrayLike | None, scale: float, rotation: npt.ArrayLike | None, translation: npt.ArrayLike | None
+) -> Similarity:
+    """From a (4, 4) matrix or from parts."""
+    import numpy as np
 
     if matrix is not None:
         if scale != 1.0 or rotation is not None or translation is not None:
@@ -140,8 +167,6 @@ def similarity(
 
 def _quaternion(r: npt.NDArray[np.float64]) -> list[float]:
     import numpy as np
-
-    from ._errors import from_kind
 
     if r.shape != (3, 3) or not np.allclose(r @ r.T, np.eye(3), atol=1e-6) or np.linalg.det(r) < 0:
         raise from_kind("invalid_argument", f"a rotation is a (3, 3) orthonormal matrix or a quaternion w, x, y, z, not\n{r}")

@@ -10,7 +10,7 @@ from typing import IO, TYPE_CHECKING, Any, cast
 from urllib.parse import parse_qs, quote, urlencode, urlsplit
 
 from ._errors import ServerConnectionError, from_kind
-from ._job import Artifact, Service
+from ._job import Artifact, IdPage, Service
 from ._progress import Bar, Progress, ProgressOption
 
 if TYPE_CHECKING:
@@ -86,9 +86,7 @@ class Client(Service):
         fields: dict[str, Any] = self._http.api(method, _path(job_id), changes).json()
         return fields
 
-    def _page(
-        self, limit: int | None, cursor: str | None, status: str | None, public: bool | None
-    ) -> tuple[list[tuple[str, str]], str | None]:
+    def _page(self, limit: int | None, cursor: str | None, status: str | None, public: bool | None) -> IdPage:
         named = {"limit": limit, "cursor": cursor, "status": status, "public": None if public is None else str(public).lower()}
         query = urlencode({name: value for name, value in named.items() if value is not None})
         answer = self._http.api("GET", f"jobs/?{query}" if query else "jobs/")

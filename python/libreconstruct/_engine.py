@@ -13,7 +13,7 @@ from typing import Any
 from . import _native
 from ._errors import from_kind
 from ._files import PathLike
-from ._job import Artifact, Service
+from ._job import Artifact, IdPage, Service
 from ._progress import ProgressOption
 
 _STOP_SECONDS = 60.0
@@ -86,9 +86,7 @@ class Engine(Service):
     def _get(self, job_id: str) -> Mapping[str, Any]:
         return _fields(self._native.job(job_id))
 
-    def _page(
-        self, limit: int | None, cursor: str | None, status: str | None, public: bool | None
-    ) -> tuple[list[tuple[str, str]], str | None]:
+    def _page(self, limit: int | None, cursor: str | None, status: str | None, public: bool | None) -> IdPage:
         return self._native.jobs(limit, cursor, status, public)
 
     def _update(self, job_id: str, changes: dict[str, Any]) -> Mapping[str, Any]:

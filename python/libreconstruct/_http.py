@@ -101,10 +101,7 @@ class _Connection:
             self.http.request(method, target, body=body, headers=dict(headers))
         except (BrokenPipeError, ConnectionResetError):
             # A server that refuses a body may answer and close while we still send.
-            try:
-                response = self.http.getresponse()
-            except (OSError, http.client.HTTPException):
-                raise
+            response = self.http.getresponse()
             self.closing = True
             return response
         response = self.http.getresponse()

@@ -7,7 +7,7 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Generator, Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, SupportsIndex
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, SupportsIndex, Union
 
 from . import _html, _native
 from ._camera import Camera
@@ -27,6 +27,8 @@ FIELDS = (
     "job_id title status percent_complete uploaded_at public reconstruction_method training_max_num_gaussians "
     "training_num_steps remove_background has_ply has_spz camera_data"
 ).split()
+IdPage = tuple[list[tuple[str, str]], Union[str, None]]
+"""Ids and titles of jobs, and the cursor of the next page."""
 CHUNK = 1 << 20
 """Bytes that are moved at a time."""
 
@@ -317,14 +319,8 @@ class JobPage(list[Job]):
         return JobPage, (list(self), self.next)
 
 
-class Artifact(ABC):
-    """The bytes of a scene or picture, on their way."""
-
-    size: int
-
-    @abstractmethod
-    def read(self, count: int, /) -> bytes:
-        """At most `count` more bytes; none at the end."""
+class Closable(ABC):
+    """What is let go of at the end of a `with` block."""
 
     def close(self) -> None:
         """Lets go of what is behind it."""
@@ -336,7 +332,17 @@ class Artifact(ABC):
         self.close()
 
 
-class Service(ABC):
+class Artifact(Closable):
+    """The bytes of a scene or picture, on their way."""
+
+    size: int
+
+    @abstractmethod
+    def read(self, count: int, /) -> bytes:
+        """At most `count` more bytes; none at the end."""
+
+
+class Service(Closable):
     """What `Engine` and `Client` have in common: notebooks move from one to the other by one line."""
 
     def submit(
@@ -398,12 +404,6 @@ class Service(ABC):
     def close(self) -> None:
         """Lets go of what the service holds. To close twice is fine."""
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        self.close()
-
     # The way to the service. Jobs call these; fields are those of the REST interface, and more where a service has more.
 
     @abstractmethod
@@ -413,9 +413,7 @@ class Service(ABC):
     def _get(self, job_id: str) -> Mapping[str, Any]: ...
 
     @abstractmethod
-    def _page(
-        self, limit: int | None, cursor: str | None, status: str | None, public: bool | None
-    ) -> tuple[list[tuple[str, str]], str | None]: ...
+    def _page(self, limit: int | None, cursor: str | None, status: str | None, public: bool | None) -> IdPage: ...
 
     @abstractmethod
     def _update(self, job_id: str, changes: dict[str, Any]) -> Mapping[str, Any]: ...

@@ -7,7 +7,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
 from . import _html, _native
-from ._camera import Camera, similarity
+from ._camera import Camera, Movable, Similarity
 from ._errors import from_kind
 from ._files import PathLike
 from ._progress import Bar, ProgressOption, listener
@@ -29,7 +29,7 @@ class Lens(NamedTuple):
     """In COLMAP's order; lengths in pixels."""
 
 
-class SparseModel:
+class SparseModel(Movable):
     """Cameras, the images whose poses are known, and points: what structure from motion finds. It does not change.
 
     World and camera axes are COLMAP's: x right, y down, z forward. Images and points are in the order of their ids.
@@ -144,19 +144,8 @@ class SparseModel:
         """The cameras of all images."""
         return [self.camera(k) for k in range(len(self))]
 
-    def transform(
-        self,
-        matrix: npt.ArrayLike | None = None,
-        *,
-        scale: float = 1.0,
-        rotation: npt.ArrayLike | None = None,
-        translation: npt.ArrayLike | None = None,
-    ) -> SparseModel:
-        """The model in a moved world, `x' = scale * rotation @ x + translation`; what every camera sees stays.
-
-        Either a (4, 4) similarity, or its parts (rotation: (3, 3) or a quaternion w, x, y, z).
-        """
-        return SparseModel(self._native.transform(*similarity(matrix, scale, rotation, translation)))
+    def _moved(self, motion: Similarity) -> SparseModel:
+        return SparseModel(self._native.transform(motion))
 
     def undistort(self, images: PathLike, output: PathLike, *, progress: ProgressOption = False) -> SparseModel:
         """Writes the pictures of the folder `images` without lens distortion to `output/images`, and their model to `output/sparse`.

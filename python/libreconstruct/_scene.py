@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from . import _html, _native
-from ._camera import Camera, similarity, view_tuple
+from ._camera import Camera, Movable, Similarity, view_tuple
 from ._errors import from_kind, need
 from ._files import PathLike, write_whole
 from ._model import SparseModel
@@ -24,7 +24,7 @@ SH_C0 = 0.28209479177387814
 """Value of the constant spherical harmonic: colour = 0.5 + SH_C0 * sh[:, 0]."""
 
 
-class Scene:
+class Scene(Movable):
     """A Gaussian scene: n splats in the world frame of the reconstruction (x right, y down, z forward). It does not change.
 
     The arrays are views of the engine's memory, read-only, and hold what the `.ply` file holds: logarithms of the scales and
@@ -180,25 +180,10 @@ class Scene:
 
         return self.filter(((self.means >= np.asarray(low)) & (self.means <= np.asarray(high))).all(axis=1))
 
-    def transform(
-        self,
-        matrix: npt.ArrayLike | None = None,
-        *,
-        scale: float = 1.0,
-        rotation: npt.ArrayLike | None = None,
-        translation: npt.ArrayLike | None = None,
-    ) -> Scene:
-        """The scene moved by `x' = scale * rotation @ x + translation`, colours by direction and known cameras included.
-
-        Either a (4, 4) similarity, or its parts (rotation: (3, 3) or a quaternion w, x, y, z).
-        """
-        moved = similarity(matrix, scale, rotation, translation)
-        model = self.model and SparseModel(self.model._native.transform(*moved))
-        view = None
-        if self._view is not None:
-            alone = SparseModel.from_cameras([self._view])
-            view = SparseModel(alone._native.transform(*moved)).camera(0)
-        return Scene(self._native.transform(*moved), model=model, view=view, report=self.report)
+    def _moved(self, motion: Similarity) -> Scene:
+        model = self.model and self.model._moved(motion)
+        view = self._view and SparseModel.from_cameras([self._view])._moved(motion).camera(0)
+        return Scene(self._native.transform(motion), model=model, view=view, report=self.report)
 
     def _like(self, native: _native.Splats) -> Scene:
         return Scene(native, model=self.model, view=self._view, report=self.report)

@@ -6,7 +6,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use libreconstruct::job::{
-    ArtifactKind, BlobName, Job, JobId, JobRequest, JobUpdate, ListQuery, Tier, UserId, VideoExtension,
+    BlobName, Job, JobId, JobRequest, JobUpdate, ListQuery, Tier, UserId, VideoExtension,
 };
 use libreconstruct::service::{Service, ServiceOptions, WorkerOptions, Workers};
 use libreconstruct::storage::BlobReader;
@@ -15,7 +15,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 use serde_json::{Value, json};
 
-use crate::error::{OrRaise, closed, from_json, raise, to_json};
+use crate::error::{OrRaise, by_name, closed, from_json, raise, to_json};
 use crate::work::wait_for;
 
 /// How often a waiting call looks for Ctrl-C.
@@ -219,17 +219,9 @@ impl Engine {
     /// Opens an artifact: `ply`, `spz`, `preview`, `report` or `log`.
     fn artifact(&self, py: Python<'_>, job_id: &str, kind: &str) -> PyResult<Blob> {
         self.call(py, |service, user| {
-            let kind = match kind {
-                "ply" => ArtifactKind::Ply,
-                "spz" => ArtifactKind::Spz,
-                "preview" => ArtifactKind::Preview,
-                "report" => ArtifactKind::Report,
-                "log" => ArtifactKind::Log,
-                other => {
-                    let message = format!("kind is {other:?}: ply, spz, preview, report and log are known");
-                    return Err(Error::argument(message));
-                }
-            };
+            let kind = by_name(kind).ok_or_else(|| {
+                Error::argument(format!("kind is {kind:?}: ply, spz, preview, report and log are known"))
+            })?;
             let artifact = service.artifact(user, id(job_id)?, kind)?;
             let reader = service.open_blob(&artifact.key)?;
             Ok(Blob { size: reader.size, reader: Mutex::new(reader) })

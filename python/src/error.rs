@@ -44,6 +44,11 @@ pub(crate) fn from_json<T: serde::de::DeserializeOwned>(text: &str) -> PyResult<
         .map_err(|e| raise(Error::argument(format!("the options cannot be taken: {e}"))))
 }
 
+/// The value of an enumeration, by the name that it has in JSON.
+pub(crate) fn by_name<T: serde::de::DeserializeOwned>(name: &str) -> Option<T> {
+    serde_json::from_value(name.into()).ok()
+}
+
 /// A call on something that was closed.
 pub(crate) fn closed(what: &str) -> PyErr {
     raise(Error::new(ErrorKind::Conflict, format!("the {what} is closed")))

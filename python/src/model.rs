@@ -11,7 +11,7 @@ use pyo3::types::PyBytes;
 
 use crate::array::Array;
 use crate::error::OrRaise;
-use crate::view::{pose_of, similarity};
+use crate::view::{SimilarityTuple, pose_of, similarity};
 use crate::work::{long, quick};
 
 /// Id, name of the lens model, width, height, parameters.
@@ -115,21 +115,16 @@ impl SparseModel {
         (model.images.len(), model.points.len(), model.mean_track_length(), model.mean_reprojection_error())
     }
 
-    /// `x' = scale * rotation * x + translation`, rotation as w, x, y, z.
-    fn transform(
-        &self,
-        py: Python<'_>,
-        scale: f64,
-        rotation: [f64; 4],
-        translation: [f64; 3],
-    ) -> PyResult<Self> {
+    /// The model in a moved world.
+    fn transform(&self, py: Python<'_>, motion: SimilarityTuple) -> PyResult<Self> {
         quick(py, || {
+            let (scale, _, translation) = motion;
             if !(scale.is_finite() && scale > 0.0 && translation.iter().all(|v| v.is_finite())) {
                 return Err(Error::argument(format!(
                     "scale {scale}, translation {translation:?}: the scale must be positive, and all finite"
                 )));
             }
-            let (rotation, translation) = similarity(rotation, translation)?;
+            let (scale, rotation, translation) = similarity(motion)?;
             let mut moved = CoreModel::clone(&self.model);
             moved.transform(scale, &rotation, &translation);
             Ok(Self { model: Arc::new(moved) })

@@ -2,26 +2,19 @@
 
 use std::path::PathBuf;
 
-use libreconstruct::pipeline::{self, Quality, ReconstructionOptions};
+use libreconstruct::pipeline::{self, ReconstructionOptions};
 use libreconstruct::{Error, raster};
 use pyo3::prelude::*;
 
-use crate::error::{OrRaise, from_json, to_json};
+use crate::error::{by_name, from_json, raise, to_json};
 use crate::work::{long, quick};
 
 /// The options of a preset (`preview`, `standard`, `high`), as JSON.
 #[pyfunction]
 pub(crate) fn preset(quality: &str) -> PyResult<String> {
-    let quality = match quality {
-        "preview" => Quality::Preview,
-        "standard" => Quality::Standard,
-        "high" => Quality::High,
-        other => {
-            let message = format!("quality is {other:?}: preview, standard and high are known");
-            return Err(Error::argument(message)).or_raise();
-        }
-    };
-    to_json(&ReconstructionOptions::with_quality(quality))
+    let unknown =
+        || raise(Error::argument(format!("quality is {quality:?}: preview, standard and high are known")));
+    to_json(&ReconstructionOptions::with_quality(by_name(quality).ok_or_else(unknown)?))
 }
 
 /// Makes a scene of a video or a folder of pictures in the folder `output`; the report, as JSON.

@@ -16,7 +16,7 @@ use pyo3::pybacked::PyBackedBytes;
 use crate::array::{Array, groups};
 use crate::error::OrRaise;
 use crate::model::SparseModel;
-use crate::view::{ViewTuple, similarity, view};
+use crate::view::{SimilarityTuple, ViewTuple, similarity, view};
 use crate::work::{long, quick};
 
 /// A rasteriser with the scene loaded, and the device that was asked for.
@@ -33,6 +33,11 @@ pub(crate) struct Splats {
 impl Splats {
     pub(crate) fn new(splats: CoreSplats) -> Self {
         Self { splats: Arc::new(splats), viewer: Mutex::new(None) }
+    }
+
+    /// A view of values of the scene; `shape` is that of one splat's.
+    fn array(&self, values: &[f32], shape: &[usize]) -> Array {
+        Array::view(self.splats.clone(), values, &[&[self.splats.len()][..], shape].concat())
     }
 
     /// Calls `use_viewer` with the rasteriser for `device` that has the scene loaded.
@@ -129,36 +134,27 @@ impl Splats {
 
     #[getter]
     fn means(&self) -> Array {
-        Array::view(self.splats.clone(), cast_slice::<_, f32>(&self.splats.means), &[self.splats.len(), 3])
+        self.array(cast_slice(&self.splats.means), &[3])
     }
 
     #[getter]
     fn log_scales(&self) -> Array {
-        Array::view(
-            self.splats.clone(),
-            cast_slice::<_, f32>(&self.splats.log_scales),
-            &[self.splats.len(), 3],
-        )
+        self.array(cast_slice(&self.splats.log_scales), &[3])
     }
 
     #[getter]
     fn rotations(&self) -> Array {
-        Array::view(
-            self.splats.clone(),
-            cast_slice::<_, f32>(&self.splats.rotations),
-            &[self.splats.len(), 4],
-        )
+        self.array(cast_slice(&self.splats.rotations), &[4])
     }
 
     #[getter]
     fn opacities(&self) -> Array {
-        Array::view(self.splats.clone(), &self.splats.opacities, &[self.splats.len()])
+        self.array(&self.splats.opacities, &[])
     }
 
     #[getter]
     fn sh(&self) -> Array {
-        let shape = [self.splats.len(), sh_coefficients(self.splats.sh_degree), 3];
-        Array::view(self.splats.clone(), &self.splats.sh, &shape)
+        self.array(&self.splats.sh, &[sh_coefficients(self.splats.sh_degree), 3])
     }
 
     /// The splats whose byte in `mask` is not 0, in their order.
@@ -175,16 +171,10 @@ impl Splats {
         })
     }
 
-    /// `x' = scale * rotation * x + translation`, rotation as w, x, y, z.
-    fn transform(
-        &self,
-        py: Python<'_>,
-        scale: f64,
-        rotation: [f64; 4],
-        translation: [f64; 3],
-    ) -> PyResult<Self> {
+    /// The scene in a moved world.
+    fn transform(&self, py: Python<'_>, motion: SimilarityTuple) -> PyResult<Self> {
         quick(py, || {
-            let (rotation, translation) = similarity(rotation, translation)?;
+            let (scale, rotation, translation) = similarity(motion)?;
             let mut moved = CoreSplats::clone(&self.splats);
             moved.transform(scale, &rotation, &translation)?;
             Ok(Self::new(moved))

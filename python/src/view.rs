@@ -3,7 +3,7 @@
 use libreconstruct::camera::{Camera, CameraModel, Pose};
 use libreconstruct::raster::View;
 use libreconstruct::{Error, Result};
-use nalgebra::{Matrix3, Vector3};
+use nalgebra::{Matrix3, Quaternion, UnitQuaternion, Vector3};
 use pyo3::prelude::*;
 
 use crate::error::raise;
@@ -53,18 +53,22 @@ pub(crate) fn pose_of(matrix: &[[f64; 4]; 4]) -> Result<Pose> {
     Ok(Pose::from_matrix(&rotation, translation))
 }
 
-/// A similarity from Python: scale, then rotation (w, x, y, z), then translation.
-pub(crate) fn similarity(
-    rotation: [f64; 4],
-    translation: [f64; 3],
-) -> Result<(nalgebra::UnitQuaternion<f64>, Vector3<f64>)> {
+/// `x' = scale * rotation * x + translation`, rotation as w, x, y, z.
+pub(crate) type SimilarityTuple = (f64, [f64; 4], [f64; 3]);
+
+/// A similarity from Python.
+///
+/// # Errors
+/// If the rotation is none.
+pub(crate) fn similarity(of: SimilarityTuple) -> Result<(f64, UnitQuaternion<f64>, Vector3<f64>)> {
+    let (scale, rotation, translation) = of;
     let [w, x, y, z] = rotation;
-    let quaternion = nalgebra::Quaternion::new(w, x, y, z);
+    let quaternion = Quaternion::new(w, x, y, z);
     let norm = quaternion.norm();
     if !norm.is_finite() || norm < 1e-9 {
         return Err(Error::argument(format!("rotation {rotation:?} is no quaternion that turns")));
     }
-    Ok((nalgebra::UnitQuaternion::new_normalize(quaternion), Vector3::from(translation)))
+    Ok((scale, UnitQuaternion::new_normalize(quaternion), Vector3::from(translation)))
 }
 
 /// World-to-camera of the camera at `position` that looks at `target`, image up towards `up`.
