@@ -1,3 +1,3 @@
-"""Of all tests in Python: notes those that are skipped (see tests/prerequisites.py)."""
+"""Of all tests in Python: notes those that are skipped (see tests/prerequisites.py), and has videos for them."""
 
-pytest_plugins = ["prerequisites"]
+pytest_plugins = ["prerequisites", "videos"]

@@ -8,7 +8,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from rest import media
 
 import libreconstruct as lr
 
@@ -30,18 +29,6 @@ SETTINGS = {
 # A shell starts what runs in the background deaf to Ctrl-C, and its children would be so, too.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 QUICK = {"training_num_steps": 20, "training_max_num_gaussians": 1000}
-
-
-@pytest.fixture(scope="session")
-def capture() -> Path:
-    """A walk around a furnished room, 2 seconds."""
-    return media.capture()
-
-
-@pytest.fixture(scope="session")
-def flat() -> Path:
-    """A video in which no camera can be found."""
-    return media.flat_video()
 
 
 @pytest.fixture(scope="session")

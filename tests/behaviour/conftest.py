@@ -4,7 +4,6 @@ from pathlib import Path
 
 import pytest
 
-from rest import media
 from .face import FACES, QUICK, SMALL, Face, open_face
 
 
@@ -22,18 +21,6 @@ def busy(request, tmp_path_factory):
     face = open_face(request.param, tmp_path_factory.mktemp(f"busy-{request.param}"), SMALL, 1)
     yield face
     face.close()
-
-
-@pytest.fixture(scope="session")
-def capture() -> Path:
-    """A video that can be reconstructed in seconds."""
-    return media.capture()
-
-
-@pytest.fixture(scope="session")
-def flat() -> Path:
-    """A genuine video from which nothing can be reconstructed."""
-    return media.flat_video()
 
 
 @pytest.fixture(scope="session")

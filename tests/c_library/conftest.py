@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from rest import media
 from .binding import ROOT, SHARED
 
 STRICT = ["-Wall", "-Wextra", "-Werror", "-pedantic"]
@@ -39,15 +38,3 @@ def build(prefix: Path, source: Path, program: Path, compiler: str, *flags: str)
     library = ["-L", prefix / "lib", f"-Wl,-rpath,{prefix}/lib", "-lreconstruct"]
     run(compiler, standard, *STRICT, *flags, "-I", prefix / "include", source, "-o", program, *library, "-lpthread")
     return program
-
-
-@pytest.fixture(scope="session")
-def capture() -> Path:
-    """A video that can be reconstructed in seconds."""
-    return media.capture()
-
-
-@pytest.fixture(scope="session")
-def flat() -> Path:
-    """A genuine video from which nothing can be reconstructed."""
-    return media.flat_video()

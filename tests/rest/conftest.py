@@ -5,7 +5,6 @@ import itertools
 import pytest
 import urllib3
 
-from . import media
 from .server import BINARY, Server
 
 urllib3.disable_warnings(urllib3.exceptions.InsecureRequestWarning)
@@ -68,18 +67,6 @@ def fresh(server):
 def wendy(worker_server):
     """The user of the server that runs its jobs."""
     return worker_server.user("wendy")
-
-
-@pytest.fixture(scope="session")
-def flat():
-    """A genuine video from which nothing can be reconstructed."""
-    return media.flat_video()
-
-
-@pytest.fixture(scope="session")
-def capture():
-    """A video that can be reconstructed in seconds."""
-    return media.capture()
 
 
 @pytest.fixture(scope="session")
