@@ -45,6 +45,7 @@
 //! # }
 //! ```
 
+mod check;
 pub mod cpu;
 mod device;
 #[cfg(feature = "gpu")]

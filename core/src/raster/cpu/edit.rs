@@ -2,31 +2,16 @@
 
 use super::scalar::Scalar;
 use super::state::{GEOMETRY, Gathered, MEAN, OPACITY, SCALE, Scene};
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::raster::SplatEdit;
+use crate::raster::check::check_edits;
 
 /// # Errors
 /// [`crate::ErrorKind::InvalidArgument`] if a source does not exist, a destination is written twice, or the
 /// destinations past the end leave a gap. The scene is unchanged then.
 pub(super) fn edit<T: Scalar>(scene: &mut Scene<T>, edits: &[SplatEdit]) -> Result<()> {
-    let (old_len, stride) = (scene.len(), scene.sh_stride());
-    let mut destinations: Vec<u32> = edits.iter().map(|e| e.destination).collect();
-    destinations.sort_unstable();
-    if let Some(twice) = destinations.windows(2).find(|w| w[0] == w[1]) {
-        return Err(Error::argument(format!("splat {} is written by two edits", twice[0])));
-    }
-    let grown = destinations.iter().filter(|&&d| d as usize >= old_len).count();
-    if let Some(&last) = destinations.last()
-        && last as usize >= old_len + grown
-    {
-        return Err(Error::argument(format!(
-            "an edit writes splat {last}, but {old_len} splats grow by {grown} only"
-        )));
-    }
-    if let Some(e) = edits.iter().find(|e| e.source as usize >= old_len) {
-        return Err(Error::argument(format!("an edit reads splat {} of {old_len}", e.source)));
-    }
-
+    let stride = scene.sh_stride();
+    let len = check_edits(edits, scene.len() as u32)? as usize;
     let read: Vec<_> = edits
         .iter()
         .map(|e| {
@@ -41,7 +26,6 @@ pub(super) fn edit<T: Scalar>(scene: &mut Scene<T>, edits: &[SplatEdit]) -> Resu
         })
         .collect();
 
-    let len = old_len + grown;
     for values in [&mut scene.parameters, &mut scene.first, &mut scene.second] {
         values.geometry.resize(len, [T::default(); GEOMETRY]);
         values.sh.resize(len * stride, T::default());

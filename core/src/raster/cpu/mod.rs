@@ -38,12 +38,13 @@ use self::rasterise_backward::{ProjectedGradients, conic};
 pub use self::scalar::Scalar;
 use self::sort::TileLists;
 use self::state::{Gathered, Scene, TargetPlanes};
+use super::check::{check_background, check_target};
 use super::pass::Pass;
 use super::{
     DensityStatistics, Inspect, LossOptions, ProjectedSplat, Rasteriser, Rendering, SplatEdit, StepOptions,
     StepStatistics, Target, TargetId, TrainState, View,
 };
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::Result;
 use crate::splats::Splats;
 
 /// The implementation of [`Rasteriser`] on the CPU. `T` is `f32` or, as the reference, `f64`.
@@ -93,10 +94,7 @@ impl<T: Scalar> CpuRasteriser<T> {
         if self.done >= pass {
             return Ok(());
         }
-        Err(Error::new(
-            ErrorKind::Internal,
-            format!("a pass needs the result of {pass:?}, but the last one that ran is {:?}", self.done),
-        ))
+        Err(pass.is_missing(self.done))
     }
 }
 
@@ -160,9 +158,7 @@ impl<T: Scalar> Rasteriser for CpuRasteriser<T> {
 
     fn rasterise(&mut self, background: [f32; 3]) -> Result<()> {
         self.need(Pass::Sort)?;
-        if background.iter().any(|v| !v.is_finite()) {
-            return Err(Error::argument(format!("the background {background:?} is no colour")));
-        }
+        check_background(background)?;
         self.picture.run(self.isa, &self.projection, &self.lists, background)?;
         self.done = Pass::Rasterise;
         Ok(())
@@ -171,27 +167,11 @@ impl<T: Scalar> Rasteriser for CpuRasteriser<T> {
     fn loss(&mut self, target: TargetId, options: &LossOptions) -> Result<()> {
         self.need(Pass::Rasterise)?;
         let camera = self.projection.camera()?;
-        let Some(planes) = self.targets.get(target as usize) else {
-            return Err(Error::argument(format!("target {target} of {} is asked for", self.targets.len())));
-        };
-        if (planes.width, planes.height) != (camera.width, camera.height) {
-            return Err(Error::argument(format!(
-                "target {target} is {}x{}, the rendering {}x{}",
-                planes.width, planes.height, camera.width, camera.height
-            )));
-        }
-        let exposure = match options.exposure {
-            None => None,
-            Some(index) => match self.scene.exposures.get(index as usize) {
-                Some(&matrix) => Some(matrix),
-                None => {
-                    return Err(Error::argument(format!(
-                        "exposure {index} of {} is asked for",
-                        self.scene.exposures.len()
-                    )));
-                }
-            },
-        };
+        let sizes = self.targets.iter().map(|t| (t.width, t.height));
+        check_target(target, sizes, (camera.width, camera.height))?;
+        options.check(self.scene.exposures.len())?;
+        let exposure = options.exposure.map(|index| self.scene.exposures[index as usize]);
+        let planes = &self.targets[target as usize];
         self.loss.run(self.isa, &camera, &self.picture, planes, options, exposure);
         self.done = Pass::Loss;
         Ok(())
@@ -214,9 +194,7 @@ impl<T: Scalar> Rasteriser for CpuRasteriser<T> {
 
     fn update(&mut self, options: &StepOptions) -> Result<()> {
         self.need(Pass::RasteriseBackward)?;
-        if options.step == 0 {
-            return Err(Error::argument("steps are numbered from 1"));
-        }
+        options.check()?;
         self.done = Pass::Start;
         let gradients = &self.gradients.splats;
         update::update(self.isa, &mut self.scene, &self.projection, gradients, self.loss.exposure, options)

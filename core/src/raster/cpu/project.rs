@@ -66,24 +66,9 @@ pub(super) struct Camera<T> {
 }
 
 impl<T: Scalar> Camera<T> {
-    /// # Errors
-    /// [`ErrorKind::InvalidArgument`] if the view cannot take a picture.
-    pub(super) fn new(view: &View) -> Result<Self> {
-        let lens = [view.fx, view.fy, view.cx, view.cy];
-        let finite =
-            view.rotation.is_finite() && view.translation.is_finite() && lens.iter().all(|v| v.is_finite());
-        if !finite || view.fx <= 0.0 || view.fy <= 0.0 {
-            return Err(Error::argument(format!("the view is no pinhole camera: {view:?}")));
-        }
-        if view.width == 0 || view.height == 0 || view.width > 1 << 15 || view.height > 1 << 15 {
-            return Err(Error::argument(format!(
-                "a picture of {}x{} cannot be rendered",
-                view.width, view.height
-            ))
-            .hint("both sides must be 1 to 32768"));
-        }
+    pub(super) fn new(view: &View) -> Self {
         let centre: [f64; 3] = view.centre().into();
-        Ok(Self {
+        Self {
             rotation: [0, 1, 2].map(|i| view.rotation.row(i).to_array().map(T::of)),
             translation: view.translation.to_array().map(T::of),
             fx: T::of(view.fx),
@@ -97,7 +82,7 @@ impl<T: Scalar> Camera<T> {
             height: view.height,
             tiles_x: view.width.div_ceil(TILE),
             tiles_y: view.height.div_ceil(TILE),
-        })
+        }
     }
 
     /// Number of tiles.
@@ -124,13 +109,8 @@ impl<T: Scalar> Projection<T> {
     /// # Errors
     /// [`ErrorKind::InvalidArgument`] for an impossible view, or a degree that the scene does not have.
     pub(super) fn run(&mut self, isa: Isa, scene: &Scene<T>, view: &View, sh_degree: u32) -> Result<()> {
-        if sh_degree > scene.sh_degree {
-            return Err(Error::argument(format!(
-                "spherical harmonics of degree {sh_degree} are asked for, the scene has degree {}",
-                scene.sh_degree
-            )));
-        }
-        let camera = Camera::new(view)?;
+        view.check(sh_degree, scene.sh_degree)?;
+        let camera = Camera::new(view);
         let n = scene.len();
         self.camera = Some(camera);
         self.sh_degree = sh_degree;

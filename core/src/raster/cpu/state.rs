@@ -6,7 +6,7 @@
 use glam::{Vec3, vec3, vec4};
 
 use super::scalar::Scalar;
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::Result;
 use crate::raster::{DensityStatistics, Target, TrainState};
 use crate::splats::{Splats, sh_coefficients};
 
@@ -91,19 +91,10 @@ pub(super) struct Gathered<T> {
     pub(super) visible: u32,
 }
 
-fn load_gathered<T: Scalar>(statistics: &DensityStatistics, splats: usize) -> Result<Vec<Gathered<T>>> {
+fn load_gathered<T: Scalar>(statistics: &DensityStatistics, splats: usize) -> Vec<Gathered<T>> {
     let DensityStatistics { gradient, error, visible, radius, .. } = statistics;
-    let lengths = [gradient.len(), error.len(), visible.len(), radius.len()];
-    if lengths == [0; 4] {
-        return Ok(vec![Gathered::default(); splats]);
-    }
-    if lengths != [splats; 4] {
-        return Err(Error::new(
-            ErrorKind::InvalidFile,
-            format!(
-                "the statistics of density control are of {lengths:?} splats, the parameters of {splats}"
-            ),
-        ));
+    if gradient.is_empty() {
+        return vec![Gathered::default(); splats];
     }
     let of = T::of_f32;
     let entry = |i: usize| Gathered {
@@ -112,7 +103,7 @@ fn load_gathered<T: Scalar>(statistics: &DensityStatistics, splats: usize) -> Re
         radius: of(radius[i]),
         visible: visible[i],
     };
-    Ok((0..splats).map(entry).collect())
+    (0..splats).map(entry).collect()
 }
 
 /// The splats and all that is trained with them.
@@ -141,53 +132,34 @@ impl<T: Scalar> Scene<T> {
     }
 
     /// # Errors
-    /// [`ErrorKind::InvalidFile`] if the parts do not belong together.
+    /// [`crate::ErrorKind::InvalidFile`] if the parts do not belong together.
     pub(super) fn load(state: &TrainState) -> Result<Self> {
+        state.check()?;
         let splats = &state.splats;
-        splats.check()?;
-        let n = splats.len();
-        if u32::try_from(n).is_err() {
-            return Err(Error::new(ErrorKind::InvalidFile, format!("{n} splats are more than 2^32")));
-        }
-        let moments = |moments: &Splats, name: &str| -> Result<Parameters<T>> {
+        let moments = |moments: &Splats| {
             if moments.is_empty() {
-                return Ok(Parameters::zero(n, splats.sh_degree));
+                Parameters::zero(splats.len(), splats.sh_degree)
+            } else {
+                Parameters::load(moments)
             }
-            moments.check()?;
-            if moments.len() != n || moments.sh_degree != splats.sh_degree {
-                return Err(Error::new(
-                    ErrorKind::InvalidFile,
-                    format!(
-                        "the {name} moments are of {} splats of degree {}, the parameters of {n} of degree {}",
-                        moments.len(),
-                        moments.sh_degree,
-                        splats.sh_degree
-                    ),
-                ));
-            }
-            Ok(Parameters::load(moments))
         };
-        let pictures = state.exposures.len();
-        let exposures = |matrices: &[[f32; 12]], name: &str| -> Result<Vec<[T; 12]>> {
-            match matrices.len() {
-                0 => Ok(vec![[T::default(); 12]; pictures]),
-                m if m == pictures => Ok(matrices.iter().map(|x| x.map(T::of_f32)).collect()),
-                m => Err(Error::new(
-                    ErrorKind::InvalidFile,
-                    format!("there are {m} {name} moments of exposures for {pictures} exposures"),
-                )),
+        let exposures = |matrices: &[[f32; 12]]| {
+            if matrices.is_empty() {
+                vec![[T::default(); 12]; state.exposures.len()]
+            } else {
+                matrices.iter().map(|m| m.map(T::of_f32)).collect()
             }
         };
         Ok(Self {
             parameters: Parameters::load(splats),
-            first: moments(&state.first_moments, "first")?,
-            second: moments(&state.second_moments, "second")?,
+            first: moments(&state.first_moments),
+            second: moments(&state.second_moments),
             sh_degree: splats.sh_degree,
             antialiased: splats.antialiased,
-            exposures: exposures(&state.exposures, "present")?,
-            exposures_first: exposures(&state.exposure_first_moments, "first")?,
-            exposures_second: exposures(&state.exposure_second_moments, "second")?,
-            gathered: load_gathered(&state.statistics, n)?,
+            exposures: exposures(&state.exposures),
+            exposures_first: exposures(&state.exposure_first_moments),
+            exposures_second: exposures(&state.exposure_second_moments),
+            gathered: load_gathered(&state.statistics, splats.len()),
         })
     }
 
@@ -244,27 +216,9 @@ pub(super) struct TargetPlanes {
 
 impl TargetPlanes {
     /// # Errors
-    /// [`ErrorKind::InvalidArgument`] if the sizes do not fit together.
+    /// [`crate::ErrorKind::InvalidArgument`] if the sizes do not fit together.
     pub(super) fn new(index: usize, target: Target) -> Result<Self> {
-        let pixels = target.width as usize * target.height as usize;
-        if pixels == 0 || target.rgb.len() != pixels * 3 {
-            return Err(Error::argument(format!(
-                "target {index} is {}x{} but has {} bytes of colour",
-                target.width,
-                target.height,
-                target.rgb.len()
-            )));
-        }
-        if let Some(alpha) = &target.alpha
-            && alpha.len() != pixels
-        {
-            return Err(Error::argument(format!(
-                "target {index} is {}x{} but has {} bytes of alpha",
-                target.width,
-                target.height,
-                alpha.len()
-            )));
-        }
+        target.check(index)?;
         let plane = |channel: usize| target.rgb.iter().skip(channel).step_by(3).copied().collect();
         Ok(Self {
             width: target.width,

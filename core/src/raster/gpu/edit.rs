@@ -6,7 +6,7 @@ use super::device::Gpu;
 use super::kernels::{GROUP, Kernels, PAGE};
 use super::recorder::{Groups, Recorder};
 use super::scene::SceneBuffers;
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::raster::SplatEdit;
 
 /// Edits whose sources share a buffer.
@@ -19,31 +19,6 @@ struct EditRecord {
     splats: [u32; 4],
     mean_offset: Vec4,
     scale_offset: Vec4,
-}
-
-/// Length of the scene after the edits.
-///
-/// # Errors
-/// [`crate::ErrorKind::InvalidArgument`] if a source does not exist, a destination is written twice, or the
-/// destinations past the end leave a gap.
-pub(super) fn check(edits: &[SplatEdit], len: u32) -> Result<u32> {
-    let mut destinations: Vec<u32> = edits.iter().map(|e| e.destination).collect();
-    destinations.sort_unstable();
-    if let Some(twice) = destinations.windows(2).find(|w| w[0] == w[1]) {
-        return Err(Error::argument(format!("splat {} is written by two edits", twice[0])));
-    }
-    let grown = destinations.iter().filter(|&&d| d >= len).count() as u32;
-    if let Some(&last) = destinations.last()
-        && u64::from(last) >= u64::from(len) + u64::from(grown)
-    {
-        return Err(Error::argument(format!(
-            "an edit writes splat {last}, but {len} splats grow by {grown} only"
-        )));
-    }
-    if let Some(e) = edits.iter().find(|e| e.source >= len) {
-        return Err(Error::argument(format!("an edit reads splat {} of {len}", e.source)));
-    }
-    Ok(len + grown)
 }
 
 /// Applies edits that were checked; the scene grows.

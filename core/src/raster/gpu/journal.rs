@@ -9,7 +9,7 @@
 use std::collections::VecDeque;
 
 use super::recorder::Pending;
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::Result;
 use crate::raster::pass::Pass;
 use crate::raster::{LossOptions, StepOptions, TargetId, View};
 
@@ -33,13 +33,8 @@ impl Step {
     /// # Errors
     /// [`ErrorKind::Internal`] if they have not.
     pub(super) fn need(&self, pass: Pass) -> Result<View> {
-        self.view.filter(|_| self.done >= pass && self.done != Pass::Finished).ok_or_else(|| {
-            let done = self.done;
-            Error::new(
-                ErrorKind::Internal,
-                format!("a pass needs the result of {pass:?}, but the last one that ran is {done:?}"),
-            )
-        })
+        let reached = self.done >= pass && self.done != Pass::Finished;
+        self.view.filter(|_| reached).ok_or_else(|| pass.is_missing(self.done))
     }
 }
 

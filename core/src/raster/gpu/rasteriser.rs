@@ -12,6 +12,7 @@ use super::scene::{SceneBuffers, unpack};
 use super::targets::Targets;
 use super::view_buffers::{INTERSECTIONS, IntersectionBuffers, NEEDED, POISONED, VISIBLE, ViewBuffers};
 use crate::error::{Error, ErrorKind, Result};
+use crate::raster::check::{check_background, check_edits};
 use crate::raster::pass::Pass;
 use crate::raster::{
     DensityStatistics, DeviceChoice, Inspect, LossOptions, ProjectedSplat, Rasteriser, Rendering, SplatEdit,
@@ -21,8 +22,6 @@ use crate::splats::Splats;
 
 /// Room for intersections at first.
 const ROOM: u32 = 1 << 18;
-/// Longest side of a picture, pixels.
-const MAX_SIDE: u32 = 1 << 15;
 
 /// The rasteriser on a graphics device.
 pub struct GpuRasteriser {
@@ -115,8 +114,7 @@ impl GpuRasteriser {
     }
 
     fn record_loss(&mut self, view: &View, target: TargetId, options: &LossOptions) -> Result<()> {
-        let has_alpha = self.targets.check(target, view.width, view.height)?;
-        let buffer = self.targets.buffer(&self.gpu, &mut self.recorder, target)?;
+        let (buffer, has_alpha) = self.targets.buffer(&self.gpu, &mut self.recorder, target, view)?;
         let Self { gpu, kernels, recorder, scene, work, training, .. } = self;
         Passes { gpu, kernels, recorder, scene, work }.loss(training, &buffer, has_alpha, view, options);
         Ok(())
@@ -229,28 +227,6 @@ impl GpuRasteriser {
         self.gpu.check()
     }
 
-    fn check_view(&self, view: &View, sh_degree: u32) -> Result<()> {
-        if sh_degree > self.scene.sh_degree {
-            return Err(Error::argument(format!(
-                "spherical harmonics of degree {sh_degree} are asked for, the scene has degree {}",
-                self.scene.sh_degree
-            )));
-        }
-        let numbers = view.rotation.as_ref().iter().chain(view.translation.as_ref());
-        let finite = numbers.chain([&view.fx, &view.fy, &view.cx, &view.cy]).all(|v| v.is_finite());
-        if !finite || view.fx <= 0.0 || view.fy <= 0.0 {
-            return Err(Error::argument(format!("the view is no pinhole camera: {view:?}")));
-        }
-        if !(1..=MAX_SIDE).contains(&view.width) || !(1..=MAX_SIDE).contains(&view.height) {
-            return Err(Error::argument(format!(
-                "a picture of {}x{} cannot be rendered",
-                view.width, view.height
-            ))
-            .hint(format!("both sides must be 1 to {MAX_SIDE}")));
-        }
-        Ok(())
-    }
-
     /// Reads `count` numbers of a buffer that `choose` names, after the present step is through.
     fn read<T: bytemuck::Pod>(
         &mut self,
@@ -279,16 +255,7 @@ impl Rasteriser for GpuRasteriser {
 
     fn load(&mut self, state: &TrainState) -> Result<()> {
         let count = state.exposures.len();
-        for (moments, name) in
-            [(&state.exposure_first_moments, "first"), (&state.exposure_second_moments, "second")]
-        {
-            if !moments.is_empty() && moments.len() != count {
-                return Err(Error::new(
-                    ErrorKind::InvalidFile,
-                    format!("there are {} {name} moments of exposures for {count} exposures", moments.len()),
-                ));
-            }
-        }
+        state.check()?;
         let scene = SceneBuffers::load(&self.gpu, &mut self.recorder, state)?;
         let training = TrainingBuffers::new(&self.gpu, count)?;
         self.gpu.queue.write_buffer(&training.exposures, 0, bytemuck::cast_slice(&state.exposures));
@@ -365,7 +332,7 @@ impl Rasteriser for GpuRasteriser {
     }
 
     fn project(&mut self, view: &View, sh_degree: u32) -> Result<()> {
-        self.check_view(view, sh_degree)?;
+        view.check(sh_degree, self.scene.sh_degree)?;
         // What is recorded and not submitted is an unfinished step that nobody wants any more; but what it reads of
         // the uniforms must not become this step's.
         self.recorder.submit(&self.gpu);
@@ -393,9 +360,7 @@ impl Rasteriser for GpuRasteriser {
 
     fn rasterise(&mut self, background: [f32; 3]) -> Result<()> {
         let view = self.step.need(Pass::Sort)?;
-        if background.iter().any(|v| !v.is_finite()) {
-            return Err(Error::argument(format!("the background {background:?} is no colour")));
-        }
+        check_background(background)?;
         self.passes().rasterise(&view, background);
         self.step.done = Pass::Rasterise;
         self.step.background = background;
@@ -404,11 +369,7 @@ impl Rasteriser for GpuRasteriser {
 
     fn loss(&mut self, target: TargetId, options: &LossOptions) -> Result<()> {
         let view = self.step.need(Pass::Rasterise)?;
-        if let Some(index) = options.exposure
-            && index as usize >= self.exposures
-        {
-            return Err(Error::argument(format!("exposure {index} of {} is asked for", self.exposures)));
-        }
+        options.check(self.exposures)?;
         self.record_loss(&view, target, options)?;
         self.step.done = Pass::Loss;
         self.step.loss = Some((target, *options));
@@ -424,9 +385,7 @@ impl Rasteriser for GpuRasteriser {
 
     fn update(&mut self, options: &StepOptions) -> Result<()> {
         self.step.need(Pass::RasteriseBackward)?;
-        if options.step == 0 {
-            return Err(Error::argument("steps are numbered from 1"));
-        }
+        options.check()?;
         let step = Step { done: Pass::Finished, update: Some(*options), ..self.step };
         self.record_update(&step, options);
         self.step = step;
@@ -451,7 +410,7 @@ impl Rasteriser for GpuRasteriser {
     }
 
     fn edit(&mut self, edits: &[SplatEdit]) -> Result<()> {
-        let len = edit::check(edits, self.scene.len)?;
+        let len = check_edits(edits, self.scene.len)?;
         self.settle()?;
         // The last picture can still be read.
         self.step.done = if self.step.done >= Pass::Rasterise { Pass::Finished } else { Pass::Start };

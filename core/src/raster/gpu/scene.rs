@@ -9,7 +9,7 @@ use glam::Vec4;
 use super::device::Gpu;
 use super::kernels::{GROUP, PAGE};
 use super::recorder::Recorder;
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::Result;
 use crate::raster::{DensityStatistics, TrainState};
 use crate::splats::{Splats, sh_coefficients};
 
@@ -109,7 +109,7 @@ impl SceneBuffers {
     /// Makes room for `len` splats; those that are new are zero. Buffers may be replaced.
     ///
     /// # Errors
-    /// [`ErrorKind::Gpu`] if the memory is full.
+    /// [`crate::ErrorKind::Gpu`] if the memory is full.
     pub(super) fn resize(&mut self, gpu: &Gpu, recorder: &mut Recorder, len: u32) -> Result<()> {
         let planes = self.planes();
         for number in 0..len.div_ceil(PAGE) {
@@ -144,48 +144,16 @@ impl SceneBuffers {
         gpu.check()
     }
 
-    /// Replaces the scene by that of `state`.
+    /// Replaces the scene by that of `state`, whose parts belong together.
     ///
     /// # Errors
-    /// [`ErrorKind::InvalidFile`] if the parts of the state do not belong together; [`ErrorKind::Gpu`] if the memory
-    /// is full.
+    /// [`crate::ErrorKind::Gpu`] if the memory is full.
     pub(super) fn load(gpu: &Gpu, recorder: &mut Recorder, state: &TrainState) -> Result<Self> {
         let splats = &state.splats;
-        splats.check()?;
-        let len = u32::try_from(splats.len()).ok().filter(|&n| n <= u32::MAX / 4).ok_or_else(|| {
-            Error::new(
-                ErrorKind::InvalidFile,
-                format!("{} splats are more than can be numbered", splats.len()),
-            )
-        })?;
-        for (moments, name) in [(&state.first_moments, "first"), (&state.second_moments, "second")] {
-            moments.check()?;
-            if !moments.is_empty() && (moments.len() != splats.len() || moments.sh_degree != splats.sh_degree)
-            {
-                return Err(Error::new(
-                    ErrorKind::InvalidFile,
-                    format!(
-                        "the {name} moments are of {} splats of degree {}, the parameters of {len} of degree {}",
-                        moments.len(),
-                        moments.sh_degree,
-                        splats.sh_degree
-                    ),
-                ));
-            }
-        }
         let gathered = &state.statistics;
-        let lengths =
-            [gathered.gradient.len(), gathered.error.len(), gathered.visible.len(), gathered.radius.len()];
-        if lengths.iter().any(|&l| l != lengths[0] || l != 0 && l != splats.len()) {
-            return Err(Error::new(
-                ErrorKind::InvalidFile,
-                format!("the gathered statistics are of {lengths:?} splats, the parameters of {len}"),
-            ));
-        }
-
         let mut scene =
             Self { pages: Vec::new(), len: 0, sh_degree: splats.sh_degree, antialiased: splats.antialiased };
-        scene.resize(gpu, recorder, len)?;
+        scene.resize(gpu, recorder, splats.len() as u32)?;
         let planes = scene.planes();
         let mut data = Vec::new();
         for (number, page) in scene.pages.iter().enumerate() {
@@ -206,7 +174,7 @@ impl SceneBuffers {
                 }
                 gpu.queue.write_buffer(&page.moments, 0, bytemuck::cast_slice(&data));
             }
-            if lengths[0] > 0 {
+            if !gathered.gradient.is_empty() {
                 let bits: Vec<[u32; 4]> = range
                     .map(|i| {
                         [
@@ -233,7 +201,7 @@ impl SceneBuffers {
     /// Reads the parameters back.
     ///
     /// # Errors
-    /// [`ErrorKind::Gpu`] if the device fails.
+    /// [`crate::ErrorKind::Gpu`] if the device fails.
     pub(super) fn splats(&self, gpu: &Gpu, recorder: &mut Recorder) -> Result<Splats> {
         let mut splats = self.empty_splats();
         for page in &self.pages {
@@ -248,7 +216,7 @@ impl SceneBuffers {
     /// Reads the first and the second moments back.
     ///
     /// # Errors
-    /// [`ErrorKind::Gpu`] if the device fails.
+    /// [`crate::ErrorKind::Gpu`] if the device fails.
     pub(super) fn moments(&self, gpu: &Gpu, recorder: &mut Recorder) -> Result<(Splats, Splats)> {
         let (mut first, mut second) = (self.empty_splats(), self.empty_splats());
         (first.antialiased, second.antialiased) = (false, false);
@@ -266,7 +234,7 @@ impl SceneBuffers {
     /// Reads the gathered statistics back; without the parameters in it.
     ///
     /// # Errors
-    /// [`ErrorKind::Gpu`] if the device fails.
+    /// [`crate::ErrorKind::Gpu`] if the device fails.
     pub(super) fn statistics(&self, gpu: &Gpu, recorder: &mut Recorder) -> Result<DensityStatistics> {
         let mut gathered = DensityStatistics::default();
         for page in &self.pages {

@@ -3,6 +3,7 @@
 use glam::{Vec3, Vec4, dvec3, vec3, vec4};
 
 use super::super::*;
+use crate::error::ErrorKind;
 use crate::raster::parity::{self, Case};
 use crate::splats::IDENTITY;
 

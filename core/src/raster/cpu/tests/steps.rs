@@ -3,6 +3,7 @@
 use glam::{Vec3, vec3, vec4};
 
 use super::super::*;
+use crate::error::ErrorKind;
 use crate::raster::parity::{self, Case};
 
 /// All passes of one step.
