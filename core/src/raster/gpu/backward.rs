@@ -3,7 +3,8 @@
 use super::forward::{Passes, tiles};
 use super::kernels::{GROUP, SUMS};
 use super::recorder::Groups;
-use super::view_buffers::{Indirect, ViewBuffers};
+use super::scene::Page;
+use super::view_buffers::{FixedBuffers, Indirect, IntersectionBuffers, PixelBuffers, ViewBuffers};
 use crate::error::Result;
 use crate::raster::{LossOptions, StepOptions, View};
 
@@ -109,55 +110,28 @@ impl Passes<'_> {
             window: window(),
         };
         self.gpu.queue.write_buffer(&training.loss, 0, bytemuck::bytes_of(&uniform));
+        let PixelBuffers { picture, pixels, gradient, derivatives, sums, .. } = pixels;
+        let TrainingBuffers { loss, exposures, totals, .. } = training;
         let (x, y) = tiles(view);
-        let shared = [
-            (0, &fixed.view),
-            (1, &fixed.background),
-            (2, &training.loss),
-            (3, &pixels.picture),
-            (4, target),
-            (5, &training.exposures),
-            (6, &pixels.derivatives),
-            (7, &pixels.sums),
-        ];
-        self.dispatch(&self.kernels.compare, &shared, Groups::Grid(x, y));
-        let [a, b, c, d, e, f, g, h] = shared;
-        self.dispatch(
-            &self.kernels.differentiate,
-            &[a, b, c, d, e, f, g, h, (8, &pixels.gradient), (9, &pixels.pixels)],
-            Groups::Grid(x, y),
-        );
-        self.dispatch(
-            &self.kernels.sum_loss,
-            &[(0, &fixed.view), (1, &pixels.sums), (2, &training.totals)],
-            Groups::Grid(4, 1),
-        );
+        let compared = [&fixed.view, &fixed.background, loss, picture, target, exposures, derivatives, sums];
+        self.dispatch(&self.kernels.compare, &compared, Groups::Grid(x, y));
+        let buffers = [&compared[..], &[gradient, pixels]].concat();
+        self.dispatch(&self.kernels.differentiate, &buffers, Groups::Grid(x, y));
+        self.dispatch(&self.kernels.sum_loss, &[&fixed.view, sums, totals], Groups::Grid(4, 1));
     }
 
     /// Gradient by the projected splats, slot by slot.
     pub(super) fn rasterise_backward(&mut self, view: &View) {
         let ViewBuffers { fixed, splats, intersections, pixels } = self.work;
+        let FixedBuffers { view: uniform, background, counts, .. } = fixed;
+        let IntersectionBuffers { sorted, slots, owners, .. } = intersections;
+        let PixelBuffers { ranges, picture, pixels, gradient, .. } = pixels;
+        let projected = &splats.projected;
+        let buffers = [uniform, background, projected, sorted, ranges, picture, pixels, gradient, slots];
         let (x, y) = tiles(view);
-        self.dispatch(
-            &self.kernels.rasterise_backward,
-            &[
-                (0, &fixed.view),
-                (1, &fixed.background),
-                (2, &splats.projected),
-                (3, &intersections.sorted),
-                (4, &pixels.ranges),
-                (5, &pixels.picture),
-                (6, &pixels.pixels),
-                (7, &pixels.gradient),
-                (8, &intersections.slots),
-            ],
-            Groups::Linear(x * y + 1),
-        );
-        self.dispatch(
-            &self.kernels.sum_runs,
-            &[(0, &fixed.counts), (1, &intersections.owners), (2, &intersections.slots)],
-            self.indirect(Indirect::SortIntersections),
-        );
+        self.dispatch(&self.kernels.rasterise_backward, &buffers, Groups::Linear(x * y + 1));
+        let runs = self.indirect(Indirect::SortIntersections);
+        self.dispatch(&self.kernels.sum_runs, &[counts, owners, slots], runs);
     }
 
     /// One optimiser step on the visible splats, and on the exposure if the loss used one.
@@ -165,52 +139,24 @@ impl Passes<'_> {
         let ViewBuffers { fixed, splats, intersections, .. } = self.work;
         let uniform = StepUniform::new(options, self.scene.len);
         self.gpu.queue.write_buffer(&training.step, 0, bytemuck::bytes_of(&uniform));
-        for page in &self.scene.pages {
-            self.dispatch(
-                &self.kernels.update,
-                &[
-                    (0, &fixed.view),
-                    (1, &page.uniform),
-                    (2, &training.step),
-                    (3, &page.parameters),
-                    (4, &intersections.slots),
-                    (5, &splats.tiles),
-                    (6, &page.moments),
-                    (7, &page.statistics),
-                ],
-                self.indirect(Indirect::Page),
-            );
+        for Page { uniform, parameters, moments, statistics, .. } in &self.scene.pages {
+            let (slots, tiles) = (&intersections.slots, &splats.tiles);
+            let buffers =
+                [&fixed.view, uniform, parameters, slots, tiles, moments, statistics, &training.step];
+            self.dispatch(&self.kernels.update, &buffers, self.indirect(Indirect::Page));
         }
         if exposure {
-            self.dispatch(
-                &self.kernels.step_exposure,
-                &[
-                    (0, &training.loss),
-                    (1, &training.step),
-                    (2, &training.totals),
-                    (3, &training.exposures),
-                    (4, &training.exposure_moments),
-                ],
-                self.indirect(Indirect::One),
-            );
+            let TrainingBuffers { loss, step, totals, exposures, exposure_moments } = training;
+            let buffers = [loss, step, totals, exposures, exposure_moments];
+            self.dispatch(&self.kernels.step_exposure, &buffers, self.indirect(Indirect::One));
         }
     }
 
     /// The gradient by the parameters of one page's splats, in the layout of the page.
     pub(super) fn collect(&mut self, page: usize, collected: &wgpu::Buffer) {
         let ViewBuffers { fixed, splats, intersections, .. } = self.work;
-        let page = &self.scene.pages[page];
-        self.dispatch(
-            &self.kernels.collect,
-            &[
-                (0, &fixed.view),
-                (1, &page.uniform),
-                (3, &page.parameters),
-                (4, &intersections.slots),
-                (5, &splats.tiles),
-                (6, collected),
-            ],
-            Groups::Linear(page.count.div_ceil(GROUP)),
-        );
+        let Page { uniform, parameters, count, .. } = &self.scene.pages[page];
+        let buffers = [&fixed.view, uniform, parameters, &intersections.slots, &splats.tiles, collected];
+        self.dispatch(&self.kernels.collect, &buffers, Groups::Linear(count.div_ceil(GROUP)));
     }
 }

@@ -5,7 +5,7 @@ use glam::Vec4;
 use super::device::Gpu;
 use super::kernels::{GROUP, Kernels, PAGE};
 use super::recorder::{Groups, Recorder};
-use super::scene::SceneBuffers;
+use super::scene::{Page, SceneBuffers};
 use crate::error::Result;
 use crate::raster::SplatEdit;
 
@@ -51,22 +51,15 @@ pub(super) fn apply(
         chunks.push((buffer, sources, Groups::Linear((edits.len() as u32).div_ceil(GROUP))));
     }
     for (records, sources, groups) in &chunks {
-        for page in &scene.pages {
-            let bindings = [(0, &page.uniform), (1, records), (2, sources), (3, &page.parameters)];
-            recorder.dispatch(gpu, &kernels.gather_sources, &bindings, *groups);
+        for Page { uniform, parameters, .. } in &scene.pages {
+            let buffers = [uniform, records, sources, parameters];
+            recorder.dispatch(gpu, &kernels.gather_sources, &buffers, *groups);
         }
     }
     for (records, sources, groups) in &chunks {
-        for page in &scene.pages {
-            let bindings = [
-                (0, &page.uniform),
-                (1, records),
-                (2, sources),
-                (3, &page.parameters),
-                (4, &page.moments),
-                (5, &page.statistics),
-            ];
-            recorder.dispatch(gpu, &kernels.write_destinations, &bindings, *groups);
+        for Page { uniform, parameters, moments, statistics, .. } in &scene.pages {
+            let buffers = [uniform, records, sources, parameters, moments, statistics];
+            recorder.dispatch(gpu, &kernels.write_destinations, &buffers, *groups);
         }
     }
     recorder.submit(gpu);

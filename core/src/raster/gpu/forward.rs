@@ -4,7 +4,9 @@ use super::device::Gpu;
 use super::kernels::{GROUP, Kernel, Kernels};
 use super::recorder::{Groups, Recorder};
 use super::scene::SceneBuffers;
-use super::view_buffers::{FixedBuffers, Indirect, Pairs, SplatBuffers, ViewBuffers, ViewUniform};
+use super::view_buffers::{
+    FixedBuffers, Indirect, IntersectionBuffers, Pairs, PixelBuffers, SplatBuffers, ViewBuffers, ViewUniform,
+};
 use crate::raster::{TILE, View};
 
 /// What all recording functions work with.
@@ -38,76 +40,37 @@ impl<'a> Passes<'a> {
         let ViewBuffers { fixed, splats, intersections, .. } = self.work;
         let uniform = ViewUniform::new(view, self.scene.len, sh_degree, intersections.room);
         self.gpu.queue.write_buffer(&fixed.view, 0, bytemuck::bytes_of(&uniform));
+        let SplatBuffers { projected, tiles, block_sums, .. } = splats;
         for page in &self.scene.pages {
-            self.dispatch(
-                &self.kernels.project,
-                &[
-                    (0, &fixed.view),
-                    (1, &page.uniform),
-                    (2, &page.parameters),
-                    (3, &splats.projected),
-                    (4, &splats.tiles),
-                    (5, &splats.block_sums),
-                ],
-                Groups::Linear(page.count.div_ceil(GROUP)),
-            );
+            let buffers = [&fixed.view, &page.uniform, &page.parameters, projected, tiles, block_sums];
+            self.dispatch(&self.kernels.project, &buffers, Groups::Linear(page.count.div_ceil(GROUP)));
         }
-        self.dispatch(
-            &self.kernels.count_visible,
-            &[(0, &fixed.view), (1, &splats.block_sums), (2, &fixed.counts), (3, &fixed.dispatches)],
-            Groups::Linear(1),
-        );
+        let buffers = [&fixed.view, block_sums, &fixed.counts, &fixed.dispatches];
+        self.dispatch(&self.kernels.count_visible, &buffers, Groups::Linear(1));
     }
 
     /// Visible splats, front to back, to pairs of tile and slot.
     pub(super) fn intersect(&mut self) {
         let ViewBuffers { fixed, splats, intersections, .. } = self.work;
-        self.dispatch(
-            &self.kernels.compact,
-            &[
-                (0, &fixed.view),
-                (1, &splats.projected),
-                (2, &splats.tiles),
-                (3, &splats.block_sums),
-                (4, &splats.order[0].keys),
-                (5, &splats.order[0].values),
-            ],
-            Groups::Linear(self.scene.len.div_ceil(GROUP)),
-        );
+        let FixedBuffers { view, counts, .. } = fixed;
+        let SplatBuffers { projected, tiles, block_sums, offsets, order: [order, _], .. } = splats;
+        let kernels = self.kernels;
+        let buffers = [view, projected, tiles, block_sums, &order.keys, &order.values];
+        self.dispatch(&kernels.compact, &buffers, Groups::Linear(self.scene.len.div_ceil(GROUP)));
         for pass in 0..4 {
             let pairs = (&splats.order[pass % 2], &splats.order[1 - pass % 2]);
             let digit = &fixed.depth_digits[pass];
             self.sort_digit(fixed, digit, pairs, &splats.histogram, Indirect::SortVisible);
         }
-        let SplatBuffers { order: [order, _], tiles, block_sums, offsets, .. } = splats;
-        self.dispatch(
-            &self.kernels.sum_tiles,
-            &[(0, &fixed.counts), (1, &order.values), (2, tiles), (3, block_sums)],
-            self.indirect(Indirect::Visible),
-        );
-        self.dispatch(
-            &self.kernels.count_intersections,
-            &[(0, &fixed.view), (1, block_sums), (2, &fixed.counts), (3, &fixed.dispatches)],
-            Groups::Linear(1),
-        );
-        self.dispatch(
-            &self.kernels.write_offsets,
-            &[(0, &fixed.counts), (1, &order.values), (2, tiles), (3, block_sums), (4, offsets)],
-            self.indirect(Indirect::Visible),
-        );
-        self.dispatch(
-            &self.kernels.emit,
-            &[
-                (0, &fixed.view),
-                (1, &fixed.counts),
-                (2, &splats.projected),
-                (3, &order.values),
-                (4, offsets),
-                (5, &intersections.tiles[0].keys),
-                (6, &intersections.owners),
-            ],
-            self.indirect(Indirect::Intersections),
-        );
+        let visible = self.indirect(Indirect::Visible);
+        self.dispatch(&kernels.sum_tiles, &[counts, &order.values, tiles, block_sums], visible);
+        let buffers = [view, block_sums, counts, &fixed.dispatches];
+        self.dispatch(&kernels.count_intersections, &buffers, Groups::Linear(1));
+        let buffers = [counts, &order.values, tiles, block_sums, offsets];
+        self.dispatch(&kernels.write_offsets, &buffers, visible);
+        let (keys, owners) = (&intersections.tiles[0].keys, &intersections.owners);
+        let buffers = [view, counts, projected, &order.values, offsets, keys, owners];
+        self.dispatch(&kernels.emit, &buffers, self.indirect(Indirect::Intersections));
     }
 
     /// Pairs by tile; they are by depth already, and the sort is stable.
@@ -118,20 +81,11 @@ impl<'a> Passes<'a> {
             let digit = &fixed.tile_digits[pass];
             self.sort_digit(fixed, digit, pairs, &intersections.histogram, Indirect::SortIntersections);
         }
-        let sorted = &intersections.tiles[sorted_tiles(view)];
+        let Pairs { keys, values } = &intersections.tiles[sorted_tiles(view)];
         self.recorder.encoder(self.gpu).clear_buffer(&pixels.ranges, 0, None);
-        self.dispatch(
-            &self.kernels.find_ranges,
-            &[
-                (0, &fixed.counts),
-                (1, &sorted.keys),
-                (2, &sorted.values),
-                (3, &intersections.owners),
-                (4, &pixels.ranges),
-                (5, &intersections.sorted),
-            ],
-            self.indirect(Indirect::Intersections),
-        );
+        let IntersectionBuffers { owners, sorted, .. } = intersections;
+        let buffers = [&fixed.counts, keys, values, owners, &pixels.ranges, sorted];
+        self.dispatch(&self.kernels.find_ranges, &buffers, self.indirect(Indirect::Intersections));
     }
 
     /// One digit of the radix sort, from one pair of buffers to the other.
@@ -143,31 +97,12 @@ impl<'a> Passes<'a> {
         histogram: &wgpu::Buffer,
         blocks: Indirect,
     ) {
-        let totals = &fixed.digit_totals;
-        self.dispatch(
-            &self.kernels.count_digits,
-            &[(0, digit), (1, &fixed.counts), (2, &from.keys), (6, histogram)],
-            self.indirect(blocks),
-        );
-        self.dispatch(
-            &self.kernels.scan_digits,
-            &[(0, digit), (1, &fixed.counts), (6, histogram), (7, totals)],
-            Groups::Grid(256, 1),
-        );
-        self.dispatch(
-            &self.kernels.move_pairs,
-            &[
-                (0, digit),
-                (1, &fixed.counts),
-                (2, &from.keys),
-                (3, &from.values),
-                (4, &to.keys),
-                (5, &to.values),
-                (6, histogram),
-                (7, totals),
-            ],
-            self.indirect(blocks),
-        );
+        let FixedBuffers { counts, digit_totals: totals, .. } = fixed;
+        let (kernels, blocks) = (self.kernels, self.indirect(blocks));
+        self.dispatch(&kernels.count_digits, &[digit, counts, histogram, &from.keys], blocks);
+        self.dispatch(&kernels.scan_digits, &[digit, counts, histogram, totals], Groups::Grid(256, 1));
+        let buffers = [digit, counts, histogram, totals, &from.keys, &from.values, &to.keys, &to.values];
+        self.dispatch(&kernels.move_pairs, &buffers, blocks);
     }
 
     /// Blends the picture.
@@ -175,30 +110,16 @@ impl<'a> Passes<'a> {
         let ViewBuffers { fixed, splats, intersections, pixels } = self.work;
         let [r, g, b] = background;
         self.gpu.queue.write_buffer(&fixed.background, 0, bytemuck::bytes_of(&[r, g, b, 0.0]));
+        let PixelBuffers { ranges, picture, pixels, .. } = pixels;
+        let sorted = &intersections.sorted;
+        let buffers = [&fixed.view, &fixed.background, &splats.projected, sorted, ranges, picture, pixels];
         let (x, y) = tiles(view);
-        self.dispatch(
-            &self.kernels.rasterise,
-            &[
-                (0, &fixed.view),
-                (1, &fixed.background),
-                (2, &splats.projected),
-                (3, &intersections.sorted),
-                (4, &pixels.ranges),
-                (5, &pixels.picture),
-                (6, &pixels.pixels),
-            ],
-            Groups::Grid(x, y),
-        );
+        self.dispatch(&self.kernels.rasterise, &buffers, Groups::Grid(x, y));
     }
 
-    /// Records one pass. `bindings` are those that the entry point uses.
-    pub(super) fn dispatch(
-        &mut self,
-        kernel: &Kernel,
-        bindings: &[(u32, &wgpu::Buffer)],
-        groups: Groups<'_>,
-    ) {
-        self.recorder.dispatch(self.gpu, kernel, bindings, groups);
+    /// Records one pass. `buffers` are those that the entry point uses, in the order of their bindings.
+    pub(super) fn dispatch(&mut self, kernel: &Kernel, buffers: &[&wgpu::Buffer], groups: Groups<'_>) {
+        self.recorder.dispatch(self.gpu, kernel, buffers, groups);
     }
 
     /// As many workgroups as the device has counted.

@@ -117,9 +117,9 @@ kernels! {
     sum_tiles: "scan256" "offsets";
     write_offsets: "scan256" "offsets";
     emit: "footprint" "emit";
-    count_digits: "scan256" "radix";
-    scan_digits: "scan256" "radix";
-    move_pairs: "scan256" "radix";
+    count_digits: "radix" "radix_count";
+    scan_digits: "scan256" "radix" "radix_scan";
+    move_pairs: "scan256" "radix" "radix_move";
     find_ranges: "ranges";
     rasterise: "pixel" "rasterise";
     compare: "sum256" "loss_common" "loss_compare";

@@ -21,8 +21,8 @@ pub(super) enum Groups<'a> {
     Indirect(&'a wgpu::Buffer, u64),
 }
 
-/// A pass and the buffers (with their binding numbers) that it is run on.
-type BindGroupKey = (&'static str, Vec<(u32, wgpu::Buffer)>);
+/// A pass and the buffers that it is run on.
+type BindGroupKey = (&'static str, Vec<wgpu::Buffer>);
 
 /// The command buffer under construction.
 #[derive(Debug, Default)]
@@ -41,22 +41,20 @@ impl Recorder {
         self.encoder.get_or_insert_with(|| gpu.device.create_command_encoder(&Default::default()))
     }
 
-    /// Records one pass. `bindings` are those that the entry point uses.
+    /// Records one pass. `buffers` are those that the entry point uses, in the order of their bindings.
     pub(super) fn dispatch(
         &mut self,
         gpu: &Gpu,
         kernel: &Kernel,
-        bindings: &[(u32, &wgpu::Buffer)],
+        buffers: &[&wgpu::Buffer],
         groups: Groups<'_>,
     ) {
-        let key = (kernel.name, bindings.iter().map(|&(at, buffer)| (at, buffer.clone())).collect());
+        let key = (kernel.name, buffers.iter().copied().cloned().collect());
         let bind_group = self.bind_groups.entry(key).or_insert_with(|| {
-            let entries: Vec<_> = bindings
-                .iter()
-                .map(|&(binding, buffer)| wgpu::BindGroupEntry {
-                    binding,
-                    resource: buffer.as_entire_binding(),
-                })
+            let resources = buffers.iter().map(|buffer| buffer.as_entire_binding());
+            let entries: Vec<_> = (0..)
+                .zip(resources)
+                .map(|(binding, resource)| wgpu::BindGroupEntry { binding, resource })
                 .collect();
             gpu.device.create_bind_group(&wgpu::BindGroupDescriptor {
                 label: Some(kernel.name),

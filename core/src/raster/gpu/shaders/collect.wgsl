@@ -1,7 +1,7 @@
 // Writes the gradient by the parameters down, in the shape of the parameters; zero where a splat is not visible. For
 // tests. One thread per splat of a page.
 
-@group(0) @binding(6) var<storage, read_write> collected: array<vec4f>;
+@group(0) @binding(5) var<storage, read_write> collected: array<vec4f>;
 
 @compute @workgroup_size(256)
 fn collect(@builtin(workgroup_id) group: vec3u, @builtin(local_invocation_index) thread: u32) {

@@ -2,9 +2,9 @@
 
 @group(0) @binding(0) var<uniform> view: View;
 @group(0) @binding(1) var<uniform> page: Page;
-@group(0) @binding(3) var<storage, read_write> parameters: array<vec4f>;
-@group(0) @binding(4) var<storage, read> slots: array<vec2f>; // five per intersection
-@group(0) @binding(5) var<storage, read> tiles: array<vec2u>;
+@group(0) @binding(2) var<storage, read_write> parameters: array<vec4f>;
+@group(0) @binding(3) var<storage, read> slots: array<vec2f>; // five per intersection
+@group(0) @binding(4) var<storage, read> tiles: array<vec2u>;
 
 struct Gradient {
     mean: vec3f,

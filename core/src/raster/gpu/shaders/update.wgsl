@@ -1,10 +1,10 @@
 // Gradient by the parameters of the visible splats, one optimiser step on them, the noise, and what density control
 // gathers. One thread per splat of a page; not run at all once an overflow has poisoned the step.
 
-@group(0) @binding(2) var<uniform> step: Step;
-@group(0) @binding(6) var<storage, read_write> moments: array<vec4f>; // first, then second, plane by plane
+@group(0) @binding(5) var<storage, read_write> moments: array<vec4f>; // first, then second, plane by plane
 // Bits of: sum of gradient norms, sum of errors, number of steps, largest radius.
-@group(0) @binding(7) var<storage, read_write> statistics: array<vec4u>;
+@group(0) @binding(6) var<storage, read_write> statistics: array<vec4u>;
+@group(0) @binding(7) var<uniform> step: Step;
 
 // Splats more opaque than this get no noise: its factor would be below 1e-21.
 const NOISE_OPACITY_MAX = 0.5;

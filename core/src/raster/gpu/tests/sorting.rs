@@ -60,8 +60,8 @@ fn scan(r: &mut GpuRasteriser, sums: &[u32], room: u32, visible: bool) -> (Vec<u
     let fixed = &r.work.fixed;
     r.gpu.queue.write_buffer(&fixed.view, fixed.view.size() - 16, bytemuck::bytes_of(&scene));
     let kernel = if visible { &r.kernels.count_visible } else { &r.kernels.count_intersections };
-    let bindings = [(0, &fixed.view), (1, &buffer), (2, &fixed.counts), (3, &fixed.dispatches)];
-    r.recorder.dispatch(&r.gpu, kernel, &bindings, Groups::Linear(1));
+    let buffers = [&fixed.view, &buffer, &fixed.counts, &fixed.dispatches];
+    r.recorder.dispatch(&r.gpu, kernel, &buffers, Groups::Linear(1));
     let offsets = r.recorder.read_as(&r.gpu, &buffer, sums.len()).unwrap();
     let counts = r.recorder.read_as(&r.gpu, &r.work.fixed.counts, 4).unwrap();
     (offsets, counts)
