@@ -38,7 +38,6 @@ pub trait Lanes:
     fn ge(self, other: Self) -> Self::Mask;
     /// Zero where `mask` is false.
     fn keep(self, mask: Self::Mask) -> Self;
-    fn and(a: Self::Mask, b: Self::Mask) -> Self::Mask;
     /// Bit i is lane i.
     fn bits(mask: Self::Mask) -> u16;
     fn from_bits(bits: u16) -> Self::Mask;
@@ -135,37 +134,22 @@ impl<T: Real> Portable<T> {
     }
 }
 
-impl<T: Real> Add for Portable<T> {
-    type Output = Self;
-    #[inline(always)]
-    fn add(self, other: Self) -> Self {
-        self.zip(other, |a, b| a + b)
-    }
+macro_rules! operator {
+    ($trait:ident, $method:ident) => {
+        impl<T: Real> $trait for Portable<T> {
+            type Output = Self;
+            #[inline(always)]
+            fn $method(self, other: Self) -> Self {
+                self.zip(other, T::$method)
+            }
+        }
+    };
 }
 
-impl<T: Real> Sub for Portable<T> {
-    type Output = Self;
-    #[inline(always)]
-    fn sub(self, other: Self) -> Self {
-        self.zip(other, |a, b| a - b)
-    }
-}
-
-impl<T: Real> Mul for Portable<T> {
-    type Output = Self;
-    #[inline(always)]
-    fn mul(self, other: Self) -> Self {
-        self.zip(other, |a, b| a * b)
-    }
-}
-
-impl<T: Real> Div for Portable<T> {
-    type Output = Self;
-    #[inline(always)]
-    fn div(self, other: Self) -> Self {
-        self.zip(other, |a, b| a / b)
-    }
-}
+operator!(Add, add);
+operator!(Sub, sub);
+operator!(Mul, mul);
+operator!(Div, div);
 
 impl<T: Real> Lanes for Portable<T> {
     type T = T;
@@ -238,14 +222,6 @@ impl<T: Real> Lanes for Portable<T> {
             out[i] = if mask[i] { out[i] } else { T::default() };
         }
         Self(out)
-    }
-    #[inline(always)]
-    fn and(a: Self::Mask, b: Self::Mask) -> Self::Mask {
-        let mut out = a;
-        for i in 0..LANES {
-            out[i] = a[i] & b[i];
-        }
-        out
     }
     #[inline(always)]
     fn bits(mask: Self::Mask) -> u16 {

@@ -83,9 +83,38 @@ pub(super) const EXP2: [f32; 7] = [
 /// ln 2 in two parts, the first with few bits, so that an integer times it is exact.
 pub(super) const LN2: [f32; 2] = [0.693_359_375, -2.121_944_4e-4];
 
+/// Methods that the type itself has under the same name.
+macro_rules! of_the_type {
+    ($($method:ident($($other:ident: $type:ty)?) -> $result:ty;)*) => {$(
+        #[inline(always)]
+        fn $method(self $(, $other: $type)?) -> $result {
+            Self::$method(self $(, $other)?)
+        }
+    )*};
+}
+
+/// 2^(f + n) for |f| <= 0.5, where n is in the low bits of `shifted`.
+#[inline(always)]
+fn exp2_of_parts(f: f32, shifted: f32) -> f32 {
+    let mut p = EXP2[6];
+    for k in (0..6).rev() {
+        p = p.fma(f, EXP2[k]);
+    }
+    f32::from_bits(p.to_bits().wrapping_add(shifted.to_bits() << 23))
+}
+
 impl Real for f32 {
     const NAME: &'static str = "f32";
     const KEY_BITS: u32 = 32;
+    of_the_type! {
+        sqrt() -> f32;
+        abs() -> f32;
+        log2() -> f32;
+        sin_cos() -> (f32, f32);
+        is_finite() -> bool;
+        max(other: f32) -> f32;
+        min(other: f32) -> f32;
+    }
     #[inline(always)]
     fn of(value: f64) -> Self {
         value as f32
@@ -103,34 +132,6 @@ impl Real for f32 {
         self
     }
     #[inline(always)]
-    fn sqrt(self) -> Self {
-        f32::sqrt(self)
-    }
-    #[inline(always)]
-    fn abs(self) -> Self {
-        f32::abs(self)
-    }
-    #[inline(always)]
-    fn log2(self) -> Self {
-        f32::log2(self)
-    }
-    #[inline(always)]
-    fn sin_cos(self) -> (Self, Self) {
-        f32::sin_cos(self)
-    }
-    #[inline(always)]
-    fn is_finite(self) -> bool {
-        f32::is_finite(self)
-    }
-    #[inline(always)]
-    fn max(self, other: Self) -> Self {
-        f32::max(self, other)
-    }
-    #[inline(always)]
-    fn min(self, other: Self) -> Self {
-        f32::min(self, other)
-    }
-    #[inline(always)]
     fn fma(self, factor: Self, term: Self) -> Self {
         if cfg!(target_arch = "aarch64") { self.mul_add(factor, term) } else { self * factor + term }
     }
@@ -138,12 +139,7 @@ impl Real for f32 {
     fn exp2(self) -> Self {
         let x = self.clamp(-126.0, 127.0);
         let shifted = x + ROUND_MAGIC;
-        let f = x - (shifted - ROUND_MAGIC);
-        let mut p = EXP2[6];
-        for k in (0..6).rev() {
-            p = p.fma(f, EXP2[k]);
-        }
-        f32::from_bits(p.to_bits().wrapping_add(shifted.to_bits() << 23))
+        exp2_of_parts(x - (shifted - ROUND_MAGIC), shifted)
     }
     #[inline(always)]
     fn exp(self) -> Self {
@@ -151,12 +147,7 @@ impl Real for f32 {
         let shifted = x.fma(std::f32::consts::LOG2_E, ROUND_MAGIC);
         let n = shifted - ROUND_MAGIC;
         let r = n.fma(-LN2[1], n.fma(-LN2[0], x));
-        let f = r * std::f32::consts::LOG2_E;
-        let mut p = EXP2[6];
-        for k in (0..6).rev() {
-            p = p.fma(f, EXP2[k]);
-        }
-        f32::from_bits(p.to_bits().wrapping_add(shifted.to_bits() << 23))
+        exp2_of_parts(r * std::f32::consts::LOG2_E, shifted)
     }
     #[inline(always)]
     fn depth_key(self) -> u64 {
@@ -175,6 +166,17 @@ impl Real for f32 {
 impl Real for f64 {
     const NAME: &'static str = "f64";
     const KEY_BITS: u32 = 64;
+    of_the_type! {
+        sqrt() -> f64;
+        abs() -> f64;
+        log2() -> f64;
+        sin_cos() -> (f64, f64);
+        is_finite() -> bool;
+        max(other: f64) -> f64;
+        min(other: f64) -> f64;
+        exp2() -> f64;
+        exp() -> f64;
+    }
     #[inline(always)]
     fn of(value: f64) -> Self {
         value
@@ -192,44 +194,8 @@ impl Real for f64 {
         self as f32
     }
     #[inline(always)]
-    fn sqrt(self) -> Self {
-        f64::sqrt(self)
-    }
-    #[inline(always)]
-    fn abs(self) -> Self {
-        f64::abs(self)
-    }
-    #[inline(always)]
-    fn log2(self) -> Self {
-        f64::log2(self)
-    }
-    #[inline(always)]
-    fn sin_cos(self) -> (Self, Self) {
-        f64::sin_cos(self)
-    }
-    #[inline(always)]
-    fn is_finite(self) -> bool {
-        f64::is_finite(self)
-    }
-    #[inline(always)]
-    fn max(self, other: Self) -> Self {
-        f64::max(self, other)
-    }
-    #[inline(always)]
-    fn min(self, other: Self) -> Self {
-        f64::min(self, other)
-    }
-    #[inline(always)]
     fn fma(self, factor: Self, term: Self) -> Self {
         self * factor + term
-    }
-    #[inline(always)]
-    fn exp2(self) -> Self {
-        f64::exp2(self)
-    }
-    #[inline(always)]
-    fn exp(self) -> Self {
-        f64::exp(self)
     }
     #[inline(always)]
     fn depth_key(self) -> u64 {

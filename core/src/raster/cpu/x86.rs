@@ -86,6 +86,45 @@ fn split_exp<V: Lanes<T = f32>>(x: V) -> (V, V) {
     (r * log2e, shifted)
 }
 
+/// Methods of [`Lanes`] that one instruction does, for each vector of the type.
+macro_rules! by_instruction {
+    (one $($method:ident($($other:ident),*): $instruction:ident;)*) => {$(
+        #[inline(always)]
+        fn $method(self $(, $other: Self)*) -> Self {
+            // SAFETY: see the top of the file.
+            Self(unsafe { $instruction(self.0 $(, $other.0)*) })
+        }
+    )*};
+    (two $($method:ident($($other:ident),*): $instruction:ident;)*) => {$(
+        #[inline(always)]
+        fn $method(self $(, $other: Self)*) -> Self {
+            // SAFETY: see the top of the file.
+            unsafe { Self($instruction(self.0 $(, $other.0)*), $instruction(self.1 $(, $other.1)*)) }
+        }
+    )*};
+}
+
+/// Methods of [`Lanes`] that are the same text for both kinds of vector.
+macro_rules! in_both {
+    () => {
+        #[inline(always)]
+        fn exp2(self) -> Self {
+            let (f, shifted) = split_exp2(self);
+            exp2_polynomial(f).scale(shifted)
+        }
+        #[inline(always)]
+        fn exp(self) -> Self {
+            let (f, shifted) = split_exp(self);
+            exp2_polynomial(f).scale(shifted)
+        }
+        #[inline(always)]
+        fn prefetch<A>(value: &A) {
+            // SAFETY: every x86-64 has the instruction, and it does not access memory as far as the program can see.
+            unsafe { _mm_prefetch::<_MM_HINT_T0>(std::ptr::from_ref(value).cast()) }
+        }
+    };
+}
+
 // Every block below is safe for the reason given at the top of the file.
 impl Avx512 {
     #[inline(always)]
@@ -102,6 +141,14 @@ impl Lanes for Avx512 {
     type T = f32;
     type Mask = __mmask16;
 
+    in_both!();
+    by_instruction! { one
+        fma(factor, term): _mm512_fmadd_ps;
+        fnma(factor, term): _mm512_fnmadd_ps;
+        min(other): _mm512_min_ps;
+        max(other): _mm512_max_ps;
+        sqrt(): _mm512_sqrt_ps;
+    }
     #[inline(always)]
     fn splat(value: f32) -> Self {
         // SAFETY: see the top of the file.
@@ -118,44 +165,9 @@ impl Lanes for Avx512 {
         unsafe { _mm512_storeu_ps(values.as_mut_ptr(), self.0) }
     }
     #[inline(always)]
-    fn fma(self, factor: Self, term: Self) -> Self {
-        // SAFETY: see the top of the file.
-        Self(unsafe { _mm512_fmadd_ps(self.0, factor.0, term.0) })
-    }
-    #[inline(always)]
-    fn fnma(self, factor: Self, term: Self) -> Self {
-        // SAFETY: see the top of the file.
-        Self(unsafe { _mm512_fnmadd_ps(self.0, factor.0, term.0) })
-    }
-    #[inline(always)]
-    fn min(self, other: Self) -> Self {
-        // SAFETY: see the top of the file.
-        Self(unsafe { _mm512_min_ps(self.0, other.0) })
-    }
-    #[inline(always)]
-    fn max(self, other: Self) -> Self {
-        // SAFETY: see the top of the file.
-        Self(unsafe { _mm512_max_ps(self.0, other.0) })
-    }
-    #[inline(always)]
     fn abs(self) -> Self {
         // SAFETY: see the top of the file.
         Self(unsafe { _mm512_abs_ps(self.0) })
-    }
-    #[inline(always)]
-    fn sqrt(self) -> Self {
-        // SAFETY: see the top of the file.
-        Self(unsafe { _mm512_sqrt_ps(self.0) })
-    }
-    #[inline(always)]
-    fn exp2(self) -> Self {
-        let (f, shifted) = split_exp2(self);
-        exp2_polynomial(f).scale(shifted)
-    }
-    #[inline(always)]
-    fn exp(self) -> Self {
-        let (f, shifted) = split_exp(self);
-        exp2_polynomial(f).scale(shifted)
     }
     #[inline(always)]
     fn ge(self, other: Self) -> __mmask16 {
@@ -168,21 +180,12 @@ impl Lanes for Avx512 {
         Self(unsafe { _mm512_maskz_mov_ps(mask, self.0) })
     }
     #[inline(always)]
-    fn and(a: __mmask16, b: __mmask16) -> __mmask16 {
-        a & b
-    }
-    #[inline(always)]
     fn bits(mask: __mmask16) -> u16 {
         mask
     }
     #[inline(always)]
     fn from_bits(bits: u16) -> __mmask16 {
         bits
-    }
-    #[inline(always)]
-    fn prefetch<A>(value: &A) {
-        // SAFETY: every x86-64 has the instruction, and it does not access memory as far as the program can see.
-        unsafe { _mm_prefetch::<_MM_HINT_T0>(std::ptr::from_ref(value).cast()) }
     }
     #[inline(always)]
     fn sums(v: [Self; LANES]) -> Self {
@@ -233,6 +236,14 @@ impl Lanes for Avx2 {
     type T = f32;
     type Mask = (__m256, __m256);
 
+    in_both!();
+    by_instruction! { two
+        fma(factor, term): _mm256_fmadd_ps;
+        fnma(factor, term): _mm256_fnmadd_ps;
+        min(other): _mm256_min_ps;
+        max(other): _mm256_max_ps;
+        sqrt(): _mm256_sqrt_ps;
+    }
     #[inline(always)]
     fn splat(value: f32) -> Self {
         // SAFETY: see the top of the file.
@@ -252,49 +263,12 @@ impl Lanes for Avx2 {
         }
     }
     #[inline(always)]
-    fn fma(self, factor: Self, term: Self) -> Self {
-        // SAFETY: see the top of the file.
-        unsafe { Self(_mm256_fmadd_ps(self.0, factor.0, term.0), _mm256_fmadd_ps(self.1, factor.1, term.1)) }
-    }
-    #[inline(always)]
-    fn fnma(self, factor: Self, term: Self) -> Self {
-        // SAFETY: see the top of the file.
-        unsafe {
-            Self(_mm256_fnmadd_ps(self.0, factor.0, term.0), _mm256_fnmadd_ps(self.1, factor.1, term.1))
-        }
-    }
-    #[inline(always)]
-    fn min(self, other: Self) -> Self {
-        // SAFETY: see the top of the file.
-        unsafe { Self(_mm256_min_ps(self.0, other.0), _mm256_min_ps(self.1, other.1)) }
-    }
-    #[inline(always)]
-    fn max(self, other: Self) -> Self {
-        // SAFETY: see the top of the file.
-        unsafe { Self(_mm256_max_ps(self.0, other.0), _mm256_max_ps(self.1, other.1)) }
-    }
-    #[inline(always)]
     fn abs(self) -> Self {
         // SAFETY: see the top of the file.
         unsafe {
             let sign = _mm256_set1_ps(-0.0);
             Self(_mm256_andnot_ps(sign, self.0), _mm256_andnot_ps(sign, self.1))
         }
-    }
-    #[inline(always)]
-    fn sqrt(self) -> Self {
-        // SAFETY: see the top of the file.
-        unsafe { Self(_mm256_sqrt_ps(self.0), _mm256_sqrt_ps(self.1)) }
-    }
-    #[inline(always)]
-    fn exp2(self) -> Self {
-        let (f, shifted) = split_exp2(self);
-        exp2_polynomial(f).scale(shifted)
-    }
-    #[inline(always)]
-    fn exp(self) -> Self {
-        let (f, shifted) = split_exp(self);
-        exp2_polynomial(f).scale(shifted)
     }
     #[inline(always)]
     fn ge(self, other: Self) -> Self::Mask {
@@ -307,11 +281,6 @@ impl Lanes for Avx2 {
     fn keep(self, mask: Self::Mask) -> Self {
         // SAFETY: see the top of the file.
         unsafe { Self(_mm256_and_ps(mask.0, self.0), _mm256_and_ps(mask.1, self.1)) }
-    }
-    #[inline(always)]
-    fn and(a: Self::Mask, b: Self::Mask) -> Self::Mask {
-        // SAFETY: see the top of the file.
-        unsafe { (_mm256_and_ps(a.0, b.0), _mm256_and_ps(a.1, b.1)) }
     }
     #[inline(always)]
     fn bits(mask: Self::Mask) -> u16 {
@@ -329,11 +298,6 @@ impl Lanes for Avx2 {
             };
             (half(bits & 0xff), half(bits >> 8))
         }
-    }
-    #[inline(always)]
-    fn prefetch<A>(value: &A) {
-        // SAFETY: every x86-64 has the instruction, and it does not access memory as far as the program can see.
-        unsafe { _mm_prefetch::<_MM_HINT_T0>(std::ptr::from_ref(value).cast()) }
     }
     #[inline(always)]
     fn sums(v: [Self; LANES]) -> Self {
