@@ -28,6 +28,7 @@ pub mod camera;
 pub mod control;
 #[cfg(feature = "service")]
 pub mod database;
+mod defaults;
 pub mod error;
 #[cfg(feature = "service")]
 pub mod failpoints;

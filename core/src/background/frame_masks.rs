@@ -12,6 +12,7 @@ use super::guided_filter::box_mean;
 use super::network::{NETWORK_SIDE, SaliencyNetwork};
 use super::weights::find_model;
 use crate::control::Control;
+use crate::defaults::with_defaults;
 use crate::error::{Error, ErrorKind, Result};
 use crate::masks::{LEAST_COVERAGE, coverage, find_masks, intersection_over_union, is_object, read_mask};
 use crate::stage::Stage;
@@ -66,24 +67,20 @@ pub struct FrameMasks {
     pub replaced: usize,
 }
 
-/// What is made of the maps of single frames. Chosen by hand.
-#[derive(Debug, Clone, PartialEq)]
-struct FrameMaskOptions {
-    /// Number of pictures that go through the network at the same time, at most. One is read while another is computed;
-    /// each needs some 150 MB.
-    most_at_once: usize,
-    /// The network is taken to be wrong in a frame whose map overlaps (intersection over union) less than this with
-    /// both neighbours',
-    flicker: f64,
-    /// if these overlap more than this with each other.
-    steady: f64,
-    /// Features this near to the object (pixels of 320) are kept: those at its edge belong to it.
-    feature_margin: usize,
-}
-
-impl Default for FrameMaskOptions {
-    fn default() -> Self {
-        Self { most_at_once: 4, flicker: 0.3, steady: 0.6, feature_margin: 8 }
+with_defaults! {
+    /// What is made of the maps of single frames. Chosen by hand.
+    #[derive(Debug, Clone, PartialEq)]
+    struct FrameMaskOptions {
+        /// Number of pictures that go through the network at the same time, at most. One is read while another is
+        /// computed; each needs some 150 MB.
+        most_at_once: usize = 4,
+        /// The network is taken to be wrong in a frame whose map overlaps (intersection over union) less than this with
+        /// both neighbours',
+        flicker: f64 = 0.3,
+        /// if these overlap more than this with each other.
+        steady: f64 = 0.6,
+        /// Features this near to the object (pixels of 320) are kept: those at its edge belong to it.
+        feature_margin: usize = 8,
     }
 }
 

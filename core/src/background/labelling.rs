@@ -8,6 +8,7 @@ use super::quick_scene::QuickScene;
 use super::support_plane::{self, SupportPlane, SupportPlaneOptions};
 use super::views::SalientView;
 use crate::camera::Gaze;
+use crate::defaults::with_defaults;
 use crate::error::Result;
 use crate::neighbours::Neighbours;
 use crate::statistics::median;
@@ -20,85 +21,60 @@ pub(super) struct ObjectLabels {
     pub(super) plane: Option<SupportPlane>,
 }
 
-/// When a Gaussian belongs to the object. "The distance" is that of the cameras from the place at which they look
-/// ([`Gaze::distance`]); saliency is what the network says, 0 to 1.
-///
-/// Measured together on a synthetic room whose masks are known: mean overlap (intersection over union) 0.972, where
-/// small depth maps in place of Gaussians gave 0.908. Each by itself was chosen by hand, unless it says otherwise.
-#[derive(Debug, Clone, PartialEq)]
-pub(super) struct LabelOptions {
-    /// How the surface is found on which the object stands.
-    pub(super) plane: SupportPlaneOptions,
-    /// What stands on the plane within this part of the cameras' distance, both along the plane, is object whether it
-    /// is salient or not.
-    pub(super) object_radius: f64,
-    /// The cameras' distance along the plane counts as this part of the distance at least: cameras straight above have
-    /// none.
-    pub(super) least_radius: f64,
-    /// A Gaussian is certainly above the plane from this height on, in units of the distance,
-    pub(super) clearance: f64,
-    /// and from this many standard deviations of the plane's points.
-    pub(super) deviations: f64,
-    /// Up to this part (0 to 1) of that height it belongs to the plane; in between its probability grows evenly.
-    pub(super) on_plane: f64,
-    /// With this (smoothed) saliency a Gaussian belongs to the object. Low: where the network finds only a part of a
-    /// large object in each view, it finds every part in some.
-    pub(super) salient: f32,
-    /// With less saliency than this it belongs to the background.
-    pub(super) plain: f32,
-    /// Number of views that must see a Gaussian for its saliency to count.
-    pub(super) least_views: u32,
-    /// Where there is no plane, what is farther from the focus than this, in units of the distance, is background.
-    pub(super) far: f64,
-    /// Number of views that must see a foot (see [`with_feet`]). The values for feet were measured together, on a
-    /// candlestick of thin rods in a synthetic room: mean overlap 0.757 without feet, 0.845 with them, lowest 0.52 and
-    /// 0.73.
-    pub(super) foot_views: u32,
-    /// Mean saliency of a foot.
-    pub(super) foot_salient: f32,
-    /// Part of the probability that goes on from a foot's Gaussian to the next: many weak links make no foot.
-    pub(super) foot_link: f32,
-    /// Number of nearest Gaussians over which saliency is smoothed.
-    pub(super) neighbours: usize,
-    /// Number of times it is smoothed, and feet grow.
-    pub(super) smoothings: usize,
-    /// Part (0 to 1) of a Gaussian's own saliency that each smoothing keeps.
-    pub(super) kept: f32,
-    /// Standard deviation (colours 0 to 1) over which neighbours of another colour count less.
-    pub(super) same_colour: f32,
-    /// A view sees a Gaussian before the surface that it shows there, or behind it by less than this, in units of the
-    /// distance.
-    pub(super) depth_margin: f64,
-    /// A pixel shows a surface if Gaussians cover more than this part (0 to 1) of it.
-    pub(super) opaque: f64,
-    /// Surfaces are told apart up to this distance from the focus, in units of the distance.
-    pub(super) reach: f64,
-}
-
-impl Default for LabelOptions {
-    fn default() -> Self {
-        Self {
-            plane: SupportPlaneOptions::default(),
-            object_radius: 0.4,
-            least_radius: 0.5,
-            clearance: 0.004,
-            deviations: 3.0,
-            on_plane: 0.5,
-            salient: 0.15,
-            plain: 0.1,
-            least_views: 2,
-            far: 1.2,
-            foot_views: 3,
-            foot_salient: 0.5,
-            foot_link: 0.9,
-            neighbours: 12,
-            smoothings: 40,
-            kept: 0.05,
-            same_colour: 0.1,
-            depth_margin: 0.03,
-            opaque: 0.5,
-            reach: 2.0,
-        }
+with_defaults! {
+    /// When a Gaussian belongs to the object. "The distance" is that of the cameras from the place at which they look
+    /// ([`Gaze::distance`]); saliency is what the network says, 0 to 1.
+    ///
+    /// Measured together on a synthetic room whose masks are known: mean overlap (intersection over union) 0.972, where
+    /// small depth maps in place of Gaussians gave 0.908. Each by itself was chosen by hand, unless it says otherwise.
+    #[derive(Debug, Clone, PartialEq)]
+    pub(super) struct LabelOptions {
+        /// How the surface is found on which the object stands.
+        pub(super) plane: SupportPlaneOptions = SupportPlaneOptions::default(),
+        /// What stands on the plane within this part of the cameras' distance, both along the plane, is object whether
+        /// it is salient or not.
+        pub(super) object_radius: f64 = 0.4,
+        /// The cameras' distance along the plane counts as this part of the distance at least: cameras straight above
+        /// have none.
+        pub(super) least_radius: f64 = 0.5,
+        /// A Gaussian is certainly above the plane from this height on, in units of the distance,
+        pub(super) clearance: f64 = 0.004,
+        /// and from this many standard deviations of the plane's points.
+        pub(super) deviations: f64 = 3.0,
+        /// Up to this part (0 to 1) of that height it belongs to the plane; in between its probability grows evenly.
+        pub(super) on_plane: f64 = 0.5,
+        /// With this (smoothed) saliency a Gaussian belongs to the object. Low: where the network finds only a part of
+        /// a large object in each view, it finds every part in some.
+        pub(super) salient: f32 = 0.15,
+        /// With less saliency than this it belongs to the background.
+        pub(super) plain: f32 = 0.1,
+        /// Number of views that must see a Gaussian for its saliency to count.
+        pub(super) least_views: u32 = 2,
+        /// Where there is no plane, what is farther from the focus than this, in units of the distance, is background.
+        pub(super) far: f64 = 1.2,
+        /// Number of views that must see a foot (see [`with_feet`]). The values for feet were measured together, on a
+        /// candlestick of thin rods in a synthetic room: mean overlap 0.757 without feet, 0.845 with them, lowest 0.52
+        /// and 0.73.
+        pub(super) foot_views: u32 = 3,
+        /// Mean saliency of a foot.
+        pub(super) foot_salient: f32 = 0.5,
+        /// Part of the probability that goes on from a foot's Gaussian to the next: many weak links make no foot.
+        pub(super) foot_link: f32 = 0.9,
+        /// Number of nearest Gaussians over which saliency is smoothed.
+        pub(super) neighbours: usize = 12,
+        /// Number of times it is smoothed, and feet grow.
+        pub(super) smoothings: usize = 40,
+        /// Part (0 to 1) of a Gaussian's own saliency that each smoothing keeps.
+        pub(super) kept: f32 = 0.05,
+        /// Standard deviation (colours 0 to 1) over which neighbours of another colour count less.
+        pub(super) same_colour: f32 = 0.1,
+        /// A view sees a Gaussian before the surface that it shows there, or behind it by less than this, in units of
+        /// the distance.
+        pub(super) depth_margin: f64 = 0.03,
+        /// A pixel shows a surface if Gaussians cover more than this part (0 to 1) of it.
+        pub(super) opaque: f64 = 0.5,
+        /// Surfaces are told apart up to this distance from the focus, in units of the distance.
+        pub(super) reach: f64 = 2.0,
     }
 }
 

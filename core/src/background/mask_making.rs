@@ -16,6 +16,7 @@ use super::sheet::{thumbnail, write_sheet};
 use super::views::{EdgeOptions, OddsOptions, SalientView, mask_of, through_lens};
 use crate::camera::{Camera, Gaze, SparseModel};
 use crate::control::{Control, Warning};
+use crate::defaults::with_defaults;
 use crate::error::{Error, ErrorKind, Result};
 use crate::masks::{
     LEAST_COVERAGE, coverage, intersection_over_union, is_object, is_object_point, mask_path, read_mask,
@@ -29,36 +30,24 @@ use crate::video::Frames;
 /// The folder of the masks, beside `images/` and `sparse/` of the undistorted frames.
 pub const MASKS: &str = "masks";
 
-/// How masks are made of what the network saw. Chosen by hand.
-#[derive(Debug, Clone, PartialEq)]
-struct MakingOptions {
-    /// Long side (pixels) of the pictures for which Gaussians are labelled.
-    working_side: u32,
-    /// Long side (pixels at most) at which masks are fitted to the edges of the pictures.
-    edge_side: u32,
-    /// Part of the pictures (0 to 1) in which the network must see an object for there to be one.
-    least_found: f64,
-    /// Number of scene points on the object without which the model keeps all its points.
-    least_points: usize,
-    /// Which Gaussians belong to the object.
-    labels: LabelOptions,
-    /// How sure a pixel is to be object.
-    odds: OddsOptions,
-    /// How masks are fitted to edges.
-    edges: EdgeOptions,
-}
-
-impl Default for MakingOptions {
-    fn default() -> Self {
-        Self {
-            working_side: 480,
-            edge_side: 1280,
-            least_found: 0.05,
-            least_points: 20,
-            labels: LabelOptions::default(),
-            odds: OddsOptions::default(),
-            edges: EdgeOptions::default(),
-        }
+with_defaults! {
+    /// How masks are made of what the network saw. Chosen by hand.
+    #[derive(Debug, Clone, PartialEq)]
+    struct MakingOptions {
+        /// Long side (pixels) of the pictures for which Gaussians are labelled.
+        working_side: u32 = 480,
+        /// Long side (pixels at most) at which masks are fitted to the edges of the pictures.
+        edge_side: u32 = 1280,
+        /// Part of the pictures (0 to 1) in which the network must see an object for there to be one.
+        least_found: f64 = 0.05,
+        /// Number of scene points on the object without which the model keeps all its points.
+        least_points: usize = 20,
+        /// Which Gaussians belong to the object.
+        labels: LabelOptions = LabelOptions::default(),
+        /// How sure a pixel is to be object.
+        odds: OddsOptions = OddsOptions::default(),
+        /// How masks are fitted to edges.
+        edges: EdgeOptions = EdgeOptions::default(),
     }
 }
 

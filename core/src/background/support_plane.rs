@@ -4,6 +4,7 @@
 use nalgebra::{Matrix3, Vector3};
 
 use crate::camera::Gaze;
+use crate::defaults::with_defaults;
 use crate::random::Random;
 use crate::statistics::{SIGMA_OF_MAD, median};
 
@@ -25,50 +26,34 @@ impl SupportPlane {
     }
 }
 
-/// When a plane carries the object. "The distance" is that of the cameras from the place at which they look
-/// ([`Gaze::distance`]). All chosen by hand.
-#[derive(Debug, Clone, PartialEq)]
-pub(super) struct SupportPlaneOptions {
-    /// Least cosine of the angle between the normal and the scene's up: 28 degrees.
-    pub(super) level: f64,
-    /// Points this near to a plane, in units of the distance, belong to it.
-    pub(super) thickness: f64,
-    /// Standard deviation, in units of the distance, of the Gaussian around the focus by which points count; beyond the
-    /// distance itself they do not count at all.
-    pub(super) width: f64,
-    /// Number of planes that are looked at, the largest first.
-    pub(super) candidates: usize,
-    /// Number of triples of points that are tried for each.
-    pub(super) trials: usize,
-    /// Number of fits to its points that refine the best of them.
-    pub(super) refits: usize,
-    /// Number of points that are looked at: more make no difference to where a plane is.
-    pub(super) sample: usize,
-    /// Number of points without which there is no plane.
-    pub(super) least_points: usize,
-    /// A plane whose points have more than this mean saliency (0 to 1) belongs to the object.
-    pub(super) most_salient: f64,
-    /// Part (0 to 1) of all saliency that may be below the plane.
-    pub(super) most_below: f64,
-    /// Part (0 to 1) of the points, as they count, that the plane must hold.
-    pub(super) least_support: f64,
-}
-
-impl Default for SupportPlaneOptions {
-    fn default() -> Self {
-        Self {
-            level: 0.88,
-            thickness: 0.006,
-            width: 0.4,
-            candidates: 4,
-            trials: 800,
-            refits: 3,
-            sample: 20_000,
-            least_points: 50,
-            most_salient: 0.25,
-            most_below: 0.2,
-            least_support: 0.04,
-        }
+with_defaults! {
+    /// When a plane carries the object. "The distance" is that of the cameras from the place at which they look
+    /// ([`Gaze::distance`]). All chosen by hand.
+    #[derive(Debug, Clone, PartialEq)]
+    pub(super) struct SupportPlaneOptions {
+        /// Least cosine of the angle between the normal and the scene's up: 28 degrees.
+        pub(super) level: f64 = 0.88,
+        /// Points this near to a plane, in units of the distance, belong to it.
+        pub(super) thickness: f64 = 0.006,
+        /// Standard deviation, in units of the distance, of the Gaussian around the focus by which points count; beyond
+        /// the distance itself they do not count at all.
+        pub(super) width: f64 = 0.4,
+        /// Number of planes that are looked at, the largest first.
+        pub(super) candidates: usize = 4,
+        /// Number of triples of points that are tried for each.
+        pub(super) trials: usize = 800,
+        /// Number of fits to its points that refine the best of them.
+        pub(super) refits: usize = 3,
+        /// Number of points that are looked at: more make no difference to where a plane is.
+        pub(super) sample: usize = 20_000,
+        /// Number of points without which there is no plane.
+        pub(super) least_points: usize = 50,
+        /// A plane whose points have more than this mean saliency (0 to 1) belongs to the object.
+        pub(super) most_salient: f64 = 0.25,
+        /// Part (0 to 1) of all saliency that may be below the plane.
+        pub(super) most_below: f64 = 0.2,
+        /// Part (0 to 1) of the points, as they count, that the plane must hold.
+        pub(super) least_support: f64 = 0.04,
     }
 }
 

@@ -6,43 +6,37 @@ use nalgebra::{Vector2, Vector3};
 
 use super::guided_filter::GuidedFilter;
 use crate::camera::Camera;
+use crate::defaults::with_defaults;
 use crate::raster;
 
-/// How sure a pixel is to be object, from what the scene and the network say of it. All chosen by hand.
-#[derive(Debug, Clone, PartialEq)]
-pub(super) struct OddsOptions {
-    /// Part of a pixel (0 to 1) by which what the scene shows may be wrong. Keeps the odds finite.
-    doubt: f32,
-    /// Weight of the network's log odds beside the scene's, so that the network decides where the scene says little.
-    network: f32,
-    /// Saliency (0 to 1) at which the network's log odds are 0.
-    network_even: f32,
-    /// Slope of the network's log odds over the saliency.
-    network_slope: f32,
-    /// Least and most of the network's log odds: where it sees nothing it says little, because it misses much.
-    network_range: (f32, f32),
-}
-
-impl Default for OddsOptions {
-    fn default() -> Self {
-        Self { doubt: 0.03, network: 0.3, network_even: 0.2, network_slope: 4.5, network_range: (-1.0, 3.0) }
+with_defaults! {
+    /// How sure a pixel is to be object, from what the scene and the network say of it. All chosen by hand.
+    #[derive(Debug, Clone, PartialEq)]
+    pub(super) struct OddsOptions {
+        /// Part of a pixel (0 to 1) by which what the scene shows may be wrong. Keeps the odds finite.
+        doubt: f32 = 0.03,
+        /// Weight of the network's log odds beside the scene's, so that the network decides where the scene says
+        /// little.
+        network: f32 = 0.3,
+        /// Saliency (0 to 1) at which the network's log odds are 0.
+        network_even: f32 = 0.2,
+        /// Slope of the network's log odds over the saliency.
+        network_slope: f32 = 4.5,
+        /// Least and most of the network's log odds: where it sees nothing it says little, because it misses much.
+        network_range: (f32, f32) = (-1.0, 3.0),
     }
 }
 
-/// The guided filter that fits masks to the edges of pictures. Chosen by hand.
-#[derive(Debug, Clone, PartialEq)]
-pub(super) struct EdgeOptions {
-    /// Radius as a part (0 to 1) of the picture's long side.
-    radius: f64,
-    /// Least radius in pixels.
-    least_radius: usize,
-    /// Variance of the picture's colours (0 to 1) from which on the filter takes a change for an edge.
-    epsilon: f32,
-}
-
-impl Default for EdgeOptions {
-    fn default() -> Self {
-        Self { radius: 0.0125, least_radius: 2, epsilon: 1e-3 }
+with_defaults! {
+    /// The guided filter that fits masks to the edges of pictures. Chosen by hand.
+    #[derive(Debug, Clone, PartialEq)]
+    pub(super) struct EdgeOptions {
+        /// Radius as a part (0 to 1) of the picture's long side.
+        radius: f64 = 0.0125,
+        /// Least radius in pixels.
+        least_radius: usize = 2,
+        /// Variance of the picture's colours (0 to 1) from which on the filter takes a change for an edge.
+        epsilon: f32 = 1e-3,
     }
 }
 

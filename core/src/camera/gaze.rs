@@ -7,50 +7,43 @@ use nalgebra::{Matrix3, Vector3};
 
 use super::level::gravity;
 use super::{Camera, Pose, SparseModel};
+use crate::defaults::with_defaults;
 use crate::statistics::median;
 
 /// Up in a levelled scene: the world is y down.
 pub(crate) const WORLD_UP: Vector3<f64> = Vector3::new(0.0, -1.0, 0.0);
 
-/// How the place is sought, and when the cameras are said to look at one place at all.
-///
-/// "Measured" means: on the reference poses of fourteen real captures (videos and photographs, of which nine go round
-/// something and five are walks or views that hardly change), and on the poses that this engine found for six of them.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub(crate) struct GazeOptions {
-    /// A camera that sees a point this far from its principal point counts half, as a part of the picture's long side
-    /// (0 to 1). Chosen by hand.
-    pub(crate) middle: f64,
-    /// Number of cameras, evenly chosen, whose pairs are tried as a first guess: at most 2016 pairs. Chosen by hand.
-    pub(crate) paired: usize,
-    /// Number of weighted fits after the first guess. Chosen by hand.
-    pub(crate) refits: usize,
-    /// Number of cameras without which nothing is said to converge: two rays always come near each other somewhere.
-    pub(crate) least_cameras: usize,
-    /// Mean squared sine of the angles between the viewing rays and the direction that they have in common; with less
-    /// they are too parallel to meet at a certain distance. 0.005 is an angle of 4 degrees. Measured: 0.11 to 0.51
-    /// where the camera goes round something, 0.003 at most in a walk straight ahead and in a view that hardly changes.
-    pub(crate) least_parallax: f64,
-    /// Part of the cameras (0 to 1) that must have the place in their picture. Measured: 1 where the camera goes round
-    /// something, 0 to 0.25 in the walks.
-    pub(crate) least_showing: f64,
-    /// A scene whose up is this near (degrees) to that of the world is taken for level: exactly level looks better than
-    /// the mean of a shaky hand. Measured: 0.00 for every model of this engine, which levels them by the same rule; 10
-    /// to 94 for twelve of the reference models, which nobody levelled, and 3 to 4 for two that happen to be level.
-    pub(crate) level_within: f64,
-}
-
-impl Default for GazeOptions {
-    fn default() -> Self {
-        Self {
-            middle: 0.1,
-            paired: 64,
-            refits: 10,
-            least_cameras: 3,
-            least_parallax: 0.005,
-            least_showing: 0.8,
-            level_within: 5.0,
-        }
+with_defaults! {
+    /// How the place is sought, and when the cameras are said to look at one place at all.
+    ///
+    /// "Measured" means: on the reference poses of fourteen real captures (videos and photographs, of which nine go
+    /// round something and five are walks or views that hardly change), and on the poses that this engine found for six
+    /// of them.
+    #[derive(Debug, Clone, Copy, PartialEq)]
+    pub(crate) struct GazeOptions {
+        /// A camera that sees a point this far from its principal point counts half, as a part of the picture's long
+        /// side (0 to 1). Chosen by hand.
+        pub(crate) middle: f64 = 0.1,
+        /// Number of cameras, evenly chosen, whose pairs are tried as a first guess: at most 2016 pairs. Chosen by
+        /// hand.
+        pub(crate) paired: usize = 64,
+        /// Number of weighted fits after the first guess. Chosen by hand.
+        pub(crate) refits: usize = 10,
+        /// Number of cameras without which nothing is said to converge: two rays always come near each other somewhere.
+        pub(crate) least_cameras: usize = 3,
+        /// Mean squared sine of the angles between the viewing rays and the direction that they have in common; with
+        /// less they are too parallel to meet at a certain distance. 0.005 is an angle of 4 degrees. Measured: 0.11 to
+        /// 0.51 where the camera goes round something, 0.003 at most in a walk straight ahead and in a view that hardly
+        /// changes.
+        pub(crate) least_parallax: f64 = 0.005,
+        /// Part of the cameras (0 to 1) that must have the place in their picture. Measured: 1 where the camera goes
+        /// round something, 0 to 0.25 in the walks.
+        pub(crate) least_showing: f64 = 0.8,
+        /// A scene whose up is this near (degrees) to that of the world is taken for level: exactly level looks better
+        /// than the mean of a shaky hand. Measured: 0.00 for every model of this engine, which levels them by the same
+        /// rule; 10 to 94 for twelve of the reference models, which nobody levelled, and 3 to 4 for two that happen to
+        /// be level.
+        pub(crate) level_within: f64 = 5.0,
     }
 }
 

@@ -2,45 +2,32 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::defaults::with_defaults;
 use crate::error::{Error, Result};
 
-/// Bounds on requests and resources; a server's operator may change them.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct Limits {
-    /// Largest video, bytes.
-    pub max_upload_bytes: u64,
-    /// How long an upload address works, minutes. A transfer that was begun in time may end later.
-    pub upload_lifetime_minutes: u64,
-    /// How long an uploaded video waits for a job before it is removed, hours.
-    pub upload_retention_hours: u64,
-    /// Waiting jobs that one user may have.
-    pub max_queued_jobs: u64,
-    /// Bytes of videos and scenes that one user may have; absent = no limit.
-    pub max_stored_bytes: Option<u64>,
-    /// Smallest `training_max_num_gaussians`.
-    pub min_gaussians: u32,
-    /// Largest `training_max_num_gaussians`.
-    pub max_gaussians: u32,
-    /// Largest `training_num_steps`; the smallest is 1.
-    pub max_steps: u32,
-    /// How long the answer to an idempotency key is kept, hours.
-    pub idempotency_hours: u64,
-}
-
-impl Default for Limits {
-    fn default() -> Self {
-        Self {
-            max_upload_bytes: 5 << 30,
-            upload_lifetime_minutes: 120,
-            upload_retention_hours: 24,
-            max_queued_jobs: 100,
-            max_stored_bytes: None,
-            min_gaussians: 1_000,
-            max_gaussians: 10_000_000,
-            max_steps: 200_000,
-            idempotency_hours: 24,
-        }
+with_defaults! {
+    /// Bounds on requests and resources; a server's operator may change them.
+    #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+    #[serde(default, deny_unknown_fields)]
+    pub struct Limits {
+        /// Largest video, bytes.
+        pub max_upload_bytes: u64 = 5 << 30,
+        /// How long an upload address works, minutes. A transfer that was begun in time may end later.
+        pub upload_lifetime_minutes: u64 = 120,
+        /// How long an uploaded video waits for a job before it is removed, hours.
+        pub upload_retention_hours: u64 = 24,
+        /// Waiting jobs that one user may have.
+        pub max_queued_jobs: u64 = 100,
+        /// Bytes of videos and scenes that one user may have; absent = no limit.
+        pub max_stored_bytes: Option<u64> = None,
+        /// Smallest `training_max_num_gaussians`.
+        pub min_gaussians: u32 = 1_000,
+        /// Largest `training_max_num_gaussians`.
+        pub max_gaussians: u32 = 10_000_000,
+        /// Largest `training_num_steps`; the smallest is 1.
+        pub max_steps: u32 = 200_000,
+        /// How long the answer to an idempotency key is kept, hours.
+        pub idempotency_hours: u64 = 24,
     }
 }
 

@@ -6,50 +6,35 @@ use std::collections::BTreeMap;
 use nalgebra::Vector3;
 
 use crate::camera::{Gaze, GazeOptions, Image, SparseModel, scene_up};
+use crate::defaults::with_defaults;
 use crate::statistics::median;
 
-/// What makes an image a good one to show. All chosen by hand; bells are exp(-(value / width)² / 2).
-#[derive(Debug, Clone, PartialEq)]
-pub(super) struct ScoreOptions {
-    /// Number of images from which on a point counts as seen well.
-    good_track: usize,
-    /// Points beyond this multiple of the usual number (median over the images) count no more.
-    most_content: f64,
-    /// What points count in an image where they are all in one place, beside 1 where they are everywhere.
-    base_cover: f64,
-    /// Width (radians) of the bell over the angle between the view and the direction of the focus.
-    aim_width: f64,
-    /// Width (natural logarithm) of the bell over the distance to the focus as a multiple of the usual one.
-    distance_width: f64,
-    /// Width (radians) of the bell over the angle to the mean direction of view, where there is no focus.
-    forward_width: f64,
-    /// Width (radians) of the bell over the roll.
-    roll_width: f64,
-    /// A rendering this much better (dB) than the usual one counts e times as much; no difference counts more.
-    quality_width: f64,
-    /// People are still raising or lowering the camera in the first and the last of so many parts of a film.
-    settling_parts: usize,
-    /// Images of captures with no more than this are not from a film.
-    fewest_in_film: usize,
-    /// What images count in which the camera is raised or lowered (0 to 1).
-    settling: f64,
-}
-
-impl Default for ScoreOptions {
-    fn default() -> Self {
-        Self {
-            good_track: 3,
-            most_content: 1.5,
-            base_cover: 0.2,
-            aim_width: 0.25,
-            distance_width: 0.4,
-            forward_width: 0.8,
-            roll_width: 0.3,
-            quality_width: 4.0,
-            settling_parts: 30,
-            fewest_in_film: 10,
-            settling: 0.6,
-        }
+with_defaults! {
+    /// What makes an image a good one to show. All chosen by hand; bells are exp(-(value / width)² / 2).
+    #[derive(Debug, Clone, PartialEq)]
+    pub(super) struct ScoreOptions {
+        /// Number of images from which on a point counts as seen well.
+        good_track: usize = 3,
+        /// Points beyond this multiple of the usual number (median over the images) count no more.
+        most_content: f64 = 1.5,
+        /// What points count in an image where they are all in one place, beside 1 where they are everywhere.
+        base_cover: f64 = 0.2,
+        /// Width (radians) of the bell over the angle between the view and the direction of the focus.
+        aim_width: f64 = 0.25,
+        /// Width (natural logarithm) of the bell over the distance to the focus as a multiple of the usual one.
+        distance_width: f64 = 0.4,
+        /// Width (radians) of the bell over the angle to the mean direction of view, where there is no focus.
+        forward_width: f64 = 0.8,
+        /// Width (radians) of the bell over the roll.
+        roll_width: f64 = 0.3,
+        /// A rendering this much better (dB) than the usual one counts e times as much; no difference counts more.
+        quality_width: f64 = 4.0,
+        /// People are still raising or lowering the camera in the first and the last of so many parts of a film.
+        settling_parts: usize = 30,
+        /// Images of captures with no more than this are not from a film.
+        fewest_in_film: usize = 10,
+        /// What images count in which the camera is raised or lowered (0 to 1).
+        settling: f64 = 0.6,
     }
 }
 

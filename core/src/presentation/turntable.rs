@@ -13,49 +13,42 @@ use super::capture::{Capture, choose_preview_image};
 use super::preview::{fitted, picture};
 use crate::camera::{Camera, CameraModel, Pose, SparseModel};
 use crate::control::Control;
+use crate::defaults::with_defaults;
 use crate::error::{Error, Result};
 use crate::raster::{Rasteriser, View};
 use crate::stage::Stage;
 use crate::video::VideoWriter;
 
-/// How the camera of the film moves. All chosen by hand.
-#[derive(Debug, Clone, PartialEq)]
-struct PathOptions {
-    /// Cameras all around, but for a gap of this angle (radians) at most, make a round: 109 degrees.
-    largest_gap: f64,
-    /// How far along the round (radians) cameras count for its shape.
-    round_width: f64,
-    /// The same along a path, as a part of its length (0 to 1).
-    path_width: f64,
-    /// A path is at most this long, in units of the distance to the scene: longer ones would race.
-    longest_path: f64,
-    /// The cameras are passed along their longest extent and not in the order of capture if that way is shorter than
-    /// this part (0 to 1) of the other.
-    much_shorter: f64,
-}
-
-impl Default for PathOptions {
-    fn default() -> Self {
-        Self { largest_gap: 1.9, round_width: 0.4, path_width: 0.07, longest_path: 3.0, much_shorter: 0.6 }
+with_defaults! {
+    /// How the camera of the film moves. All chosen by hand.
+    #[derive(Debug, Clone, PartialEq)]
+    struct PathOptions {
+        /// Cameras all around, but for a gap of this angle (radians) at most, make a round: 109 degrees.
+        largest_gap: f64 = 1.9,
+        /// How far along the round (radians) cameras count for its shape.
+        round_width: f64 = 0.4,
+        /// The same along a path, as a part of its length (0 to 1).
+        path_width: f64 = 0.07,
+        /// A path is at most this long, in units of the distance to the scene: longer ones would race.
+        longest_path: f64 = 3.0,
+        /// The cameras are passed along their longest extent and not in the order of capture if that way is shorter
+        /// than this part (0 to 1) of the other.
+        much_shorter: f64 = 0.6,
     }
 }
 
-/// How the film looks.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct TurntableOptions {
-    /// Number of pictures.
-    pub frames: usize,
-    /// Pictures per second.
-    pub frame_rate: f64,
-    /// Long side in pixels at most.
-    pub max_side: u32,
-    /// What is behind the scene, 0 to 1.
-    pub background: [f32; 3],
-}
-
-impl Default for TurntableOptions {
-    fn default() -> Self {
-        Self { frames: 240, frame_rate: 30.0, max_side: 960, background: [0.0; 3] }
+with_defaults! {
+    /// How the film looks.
+    #[derive(Debug, Clone, Copy, PartialEq)]
+    pub struct TurntableOptions {
+        /// Number of pictures.
+        pub frames: usize = 240,
+        /// Pictures per second.
+        pub frame_rate: f64 = 30.0,
+        /// Long side in pixels at most.
+        pub max_side: u32 = 960,
+        /// What is behind the scene, 0 to 1.
+        pub background: [f32; 3] = [0.0; 3],
     }
 }
 

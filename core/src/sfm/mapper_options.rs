@@ -6,51 +6,39 @@
 use super::levenberg_marquardt::Stopping;
 use super::projection::Loss;
 use super::resection::ResectionOptions;
+use crate::defaults::with_defaults;
 
-/// What both mappers, and all that is done to their maps, have in common; and the numbers of each.
-#[derive(Debug, Clone)]
-pub(crate) struct MapperOptions {
-    /// Largest reprojection error of an observation in a finished map, pixels. COLMAP's (`filter_max_reproj_error`).
-    pub(crate) max_error: f64,
-    /// Smallest angle at which the rays of a point meet, radians: 1.43 degrees, where COLMAP has 1.5
-    /// (`filter_min_tri_angle`). Measured on six captures with poses: with COLMAP's, four come out the same or nearly so,
-    /// of the other two one is a little better and one a little worse.
-    pub(crate) min_angle: f64,
-    /// An image with fewer observations is not registered. COLMAP asks as many matches of a pair (`min_num_matches`).
-    pub(crate) min_observations: usize,
-    /// A match agrees with the poses if both rays are this near to the epipolar plane of the other, pixels: twice
-    /// [`Self::max_error`], because poses that are still to be adjusted are off, too. Chosen by hand.
-    pub(crate) max_epipolar_error: f64,
-    /// Standard deviation of the prior that holds the distortion coefficients (of the plane z = 1) near zero. Lenses of
-    /// phones and cameras are within a few of it; a capture that says little about its lens would else bend it to fit
-    /// the noise. Chosen by hand.
-    pub(crate) distortion_prior: f64,
-    /// All images at once.
-    pub(crate) global: GlobalOptions,
-    /// One image after the other.
-    pub(crate) incremental: IncrementalOptions,
-    /// What is done to a map of either kind.
-    pub(crate) completion: CompletionOptions,
-    /// The last adjustments.
-    pub(crate) polishing: PolishingOptions,
-    /// Which maps are made at all.
-    pub(crate) attempts: AttemptOptions,
-}
-
-impl Default for MapperOptions {
-    fn default() -> Self {
-        Self {
-            max_error: 4.0,
-            min_angle: 0.025,
-            min_observations: 15,
-            max_epipolar_error: 8.0,
-            distortion_prior: 0.05,
-            global: GlobalOptions::default(),
-            incremental: IncrementalOptions::default(),
-            completion: CompletionOptions::default(),
-            polishing: PolishingOptions::default(),
-            attempts: AttemptOptions::default(),
-        }
+with_defaults! {
+    /// What both mappers, and all that is done to their maps, have in common; and the numbers of each.
+    #[derive(Debug, Clone)]
+    pub(crate) struct MapperOptions {
+        /// Largest reprojection error of an observation in a finished map, pixels. COLMAP's
+        /// (`filter_max_reproj_error`).
+        pub(crate) max_error: f64 = 4.0,
+        /// Smallest angle at which the rays of a point meet, radians: 1.43 degrees, where COLMAP has 1.5
+        /// (`filter_min_tri_angle`). Measured on six captures with poses: with COLMAP's, four come out the same or
+        /// nearly so, of the other two one is a little better and one a little worse.
+        pub(crate) min_angle: f64 = 0.025,
+        /// An image with fewer observations is not registered. COLMAP asks as many matches of a pair
+        /// (`min_num_matches`).
+        pub(crate) min_observations: usize = 15,
+        /// A match agrees with the poses if both rays are this near to the epipolar plane of the other, pixels: twice
+        /// [`Self::max_error`], because poses that are still to be adjusted are off, too. Chosen by hand.
+        pub(crate) max_epipolar_error: f64 = 8.0,
+        /// Standard deviation of the prior that holds the distortion coefficients (of the plane z = 1) near zero.
+        /// Lenses of phones and cameras are within a few of it; a capture that says little about its lens would else
+        /// bend it to fit the noise. Chosen by hand.
+        pub(crate) distortion_prior: f64 = 0.05,
+        /// All images at once.
+        pub(crate) global: GlobalOptions = GlobalOptions::default(),
+        /// One image after the other.
+        pub(crate) incremental: IncrementalOptions = IncrementalOptions::default(),
+        /// What is done to a map of either kind.
+        pub(crate) completion: CompletionOptions = CompletionOptions::default(),
+        /// The last adjustments.
+        pub(crate) polishing: PolishingOptions = PolishingOptions::default(),
+        /// Which maps are made at all.
+        pub(crate) attempts: AttemptOptions = AttemptOptions::default(),
     }
 }
 
@@ -72,195 +60,149 @@ pub(crate) struct Round {
     pub(crate) loss_scale: f64,
 }
 
-/// The global mapper.
-#[derive(Debug, Clone)]
-pub(crate) struct GlobalOptions {
-    /// Tracks per image for positioning: enough for the geometry, and fast. Chosen by hand.
-    pub(crate) positioning_tracks: usize,
-    /// Tracks per image for its adjustments. GLOMAP's documentation advises about as many.
-    pub(crate) adjustment_tracks: usize,
-    /// Positions with which a smaller fraction of the observations agrees are tried again from random starts. Chosen by
-    /// hand.
-    pub(crate) good_agreement: f64,
-    /// Random starts at most. Chosen by hand.
-    pub(crate) random_starts: u64,
-    /// Error of the observations that the first adjustments begin with: positioning leaves errors of a degree or two.
-    pub(crate) first_tolerance: Tolerance,
-    /// How the errors count in the first adjustments, which hold the rotations at first (GLOMAP, Pan et al., ECCV 2024,
-    /// section 3.3, does the same).
-    pub(crate) first_loss: Loss,
-    /// When the first adjustments end. Chosen by hand.
-    pub(crate) first_stopping: Stopping,
-    /// The adjustments after them, ever narrower as GLOMAP's. Limits and scales chosen by hand.
-    pub(crate) rounds: [Round; 3],
-    /// When one of these ends. Chosen by hand.
-    pub(crate) stopping: Stopping,
-}
-
-impl Default for GlobalOptions {
-    fn default() -> Self {
-        let round =
-            |degrees, pixels, loss_scale| Round { tolerance: Tolerance { degrees, pixels }, loss_scale };
-        Self {
-            positioning_tracks: 300,
-            adjustment_tracks: 1000,
-            good_agreement: 0.7,
-            random_starts: 3,
-            first_tolerance: Tolerance { degrees: 1.5, pixels: 12.0 },
-            first_loss: Loss::Huber(4.0),
-            first_stopping: Stopping { max_iterations: 15, tolerance: 1e-3 },
-            rounds: [round(0.6, 0.0, 3.0), round(0.0, 8.0, 2.0), round(0.0, 0.0, 1.0)],
-            stopping: Stopping { max_iterations: 20, tolerance: 1e-3 },
-        }
+impl Round {
+    fn new(degrees: f64, pixels: f64, loss_scale: f64) -> Self {
+        Self { tolerance: Tolerance { degrees, pixels }, loss_scale }
     }
 }
 
-/// The incremental mapper.
-#[derive(Debug, Clone)]
-pub(crate) struct IncrementalOptions {
-    /// Initial pairs tried. Chosen by hand.
-    pub(crate) initial_pairs: usize,
-    /// An initial pair is not the better for more inliers than this. Chosen by hand.
-    pub(crate) initial_inliers: f64,
-    /// Median angle in degrees at which the rays of the inliers of a good initial pair meet: below the first, depths
-    /// are uncertain; above the second, few features are found again (COLMAP asks for 16 at least,
-    /// `init_min_tri_angle`). Chosen by hand.
-    pub(crate) initial_angles: (f64, f64),
-    /// What an initial pair counts whose matches lie on a plane, over one whose matches do not: its pose is ambiguous.
-    /// Chosen by hand.
-    pub(crate) planar_pair: f64,
-    /// Images placed in one round see at least this fraction of the points that the best one sees. Chosen by hand.
-    pub(crate) round_ratio: f64,
-    /// Times that an image may fail. COLMAP's (`max_reg_trials`).
-    pub(crate) max_failures: u8,
-    /// When an image counts as placed. The fraction is COLMAP's (`abs_pose_min_inlier_ratio`), which takes an error of
-    /// 12 pixels and 30 inliers; chosen by hand.
-    pub(crate) resection: ResectionOptions,
-    /// Images from which the focal length is an unknown: two or three say too little about it. Chosen by hand.
-    pub(crate) min_images_for_focal: usize,
-    /// Images from which the distortion is one. Chosen by hand.
-    pub(crate) min_images_for_distortion: usize,
-    /// How errors count in the adjustments. Chosen by hand.
-    pub(crate) loss: Loss,
-    /// When an adjustment ends. Chosen by hand.
-    pub(crate) stopping: Stopping,
-}
-
-impl Default for IncrementalOptions {
-    fn default() -> Self {
-        Self {
-            initial_pairs: 4,
-            initial_inliers: 400.0,
-            initial_angles: (10.0, 40.0),
-            planar_pair: 0.3,
-            round_ratio: 0.6,
-            max_failures: 3,
-            resection: ResectionOptions { max_error: 6.0, seed: 1, ..Default::default() },
-            min_images_for_focal: 4,
-            min_images_for_distortion: 6,
-            loss: Loss::Cauchy(1.5),
-            stopping: Stopping { max_iterations: 15, tolerance: 1e-4 },
-        }
+with_defaults! {
+    /// The global mapper.
+    #[derive(Debug, Clone)]
+    pub(crate) struct GlobalOptions {
+        /// Tracks per image for positioning: enough for the geometry, and fast. Chosen by hand.
+        pub(crate) positioning_tracks: usize = 300,
+        /// Tracks per image for its adjustments. GLOMAP's documentation advises about as many.
+        pub(crate) adjustment_tracks: usize = 1000,
+        /// Positions with which a smaller fraction of the observations agrees are tried again from random starts.
+        /// Chosen by hand.
+        pub(crate) good_agreement: f64 = 0.7,
+        /// Random starts at most. Chosen by hand.
+        pub(crate) random_starts: u64 = 3,
+        /// Error of the observations that the first adjustments begin with: positioning leaves errors of a degree or
+        /// two.
+        pub(crate) first_tolerance: Tolerance = Tolerance { degrees: 1.5, pixels: 12.0 },
+        /// How the errors count in the first adjustments, which hold the rotations at first (GLOMAP, Pan et al., ECCV
+        /// 2024, section 3.3, does the same).
+        pub(crate) first_loss: Loss = Loss::Huber(4.0),
+        /// When the first adjustments end. Chosen by hand.
+        pub(crate) first_stopping: Stopping = Stopping { max_iterations: 15, tolerance: 1e-3 },
+        /// The adjustments after them, ever narrower as GLOMAP's. Limits and scales chosen by hand.
+        pub(crate) rounds: [Round; 3] =
+            [Round::new(0.6, 0.0, 3.0), Round::new(0.0, 8.0, 2.0), Round::new(0.0, 0.0, 1.0)],
+        /// When one of these ends. Chosen by hand.
+        pub(crate) stopping: Stopping = Stopping { max_iterations: 20, tolerance: 1e-3 },
     }
 }
 
-/// The completion of a map.
-#[derive(Debug, Clone)]
-pub(crate) struct CompletionOptions {
-    /// An image is in the wrong place if a smaller fraction of its matches agrees with the map. Chosen by hand.
-    pub(crate) min_support: f64,
-    /// Images of a group share this many points pair by pair: what hangs together by fewer has a scale and a place by
-    /// chance. Chosen by hand.
-    pub(crate) rigid_points: usize,
-    /// Times that an image is tried. Chosen by hand.
-    pub(crate) max_tries: u8,
-    /// When an image counts as placed by the matches of verified pairs. The errors allowed are those of poses that are
-    /// still to be adjusted. Chosen by hand.
-    pub(crate) resection: ResectionOptions,
-    /// When it does by all candidate matches, where those are not enough: matches of pairs that were too weak to be
-    /// verified may be enough together. Most of them are wrong, so fewer have to agree, but more of them. Chosen by
-    /// hand.
-    pub(crate) loose_resection: ResectionOptions,
-    /// Largest reprojection error of the points that the next images are placed by, pixels. Chosen by hand.
-    pub(crate) max_error: f64,
-    /// How errors count in the adjustment of every round. Chosen by hand.
-    pub(crate) loss: Loss,
-    /// When it ends. Chosen by hand.
-    pub(crate) stopping: Stopping,
+with_defaults! {
+    /// The incremental mapper.
+    #[derive(Debug, Clone)]
+    pub(crate) struct IncrementalOptions {
+        /// Initial pairs tried. Chosen by hand.
+        pub(crate) initial_pairs: usize = 4,
+        /// An initial pair is not the better for more inliers than this. Chosen by hand.
+        pub(crate) initial_inliers: f64 = 400.0,
+        /// Median angle in degrees at which the rays of the inliers of a good initial pair meet: below the first,
+        /// depths are uncertain; above the second, few features are found again (COLMAP asks for 16 at least,
+        /// `init_min_tri_angle`). Chosen by hand.
+        pub(crate) initial_angles: (f64, f64) = (10.0, 40.0),
+        /// What an initial pair counts whose matches lie on a plane, over one whose matches do not: its pose is
+        /// ambiguous. Chosen by hand.
+        pub(crate) planar_pair: f64 = 0.3,
+        /// Images placed in one round see at least this fraction of the points that the best one sees. Chosen by hand.
+        pub(crate) round_ratio: f64 = 0.6,
+        /// Times that an image may fail. COLMAP's (`max_reg_trials`).
+        pub(crate) max_failures: u8 = 3,
+        /// When an image counts as placed. The fraction is COLMAP's (`abs_pose_min_inlier_ratio`), which takes an error
+        /// of 12 pixels and 30 inliers; chosen by hand.
+        pub(crate) resection: ResectionOptions = ResectionOptions { max_error: 6.0, seed: 1, ..Default::default() },
+        /// Images from which the focal length is an unknown: two or three say too little about it. Chosen by hand.
+        pub(crate) min_images_for_focal: usize = 4,
+        /// Images from which the distortion is one. Chosen by hand.
+        pub(crate) min_images_for_distortion: usize = 6,
+        /// How errors count in the adjustments. Chosen by hand.
+        pub(crate) loss: Loss = Loss::Cauchy(1.5),
+        /// When an adjustment ends. Chosen by hand.
+        pub(crate) stopping: Stopping = Stopping { max_iterations: 15, tolerance: 1e-4 },
+    }
 }
 
-impl Default for CompletionOptions {
-    fn default() -> Self {
-        let resection = ResectionOptions { max_error: 8.0, seed: 2, ..Default::default() };
-        Self {
-            min_support: 0.4,
-            rigid_points: 15,
-            max_tries: 2,
-            resection,
-            loose_resection: ResectionOptions { min_inliers: 20, min_inlier_ratio: 0.1, ..resection },
+with_defaults! {
+    /// The completion of a map.
+    #[derive(Debug, Clone)]
+    pub(crate) struct CompletionOptions {
+        /// An image is in the wrong place if a smaller fraction of its matches agrees with the map. Chosen by hand.
+        pub(crate) min_support: f64 = 0.4,
+        /// Images of a group share this many points pair by pair: what hangs together by fewer has a scale and a place
+        /// by chance. Chosen by hand.
+        pub(crate) rigid_points: usize = 15,
+        /// Times that an image is tried. Chosen by hand.
+        pub(crate) max_tries: u8 = 2,
+        /// When an image counts as placed by the matches of verified pairs. The errors allowed are those of poses that
+        /// are still to be adjusted. Chosen by hand.
+        pub(crate) resection: ResectionOptions = ResectionOptions { max_error: 8.0, seed: 2, ..Default::default() },
+        /// When it does by all candidate matches, where those are not enough: matches of pairs that were too weak to be
+        /// verified may be enough together. Most of them are wrong, so fewer have to agree, but more of them. Chosen by
+        /// hand.
+        pub(crate) loose_resection: ResectionOptions = ResectionOptions {
             max_error: 8.0,
-            loss: Loss::Cauchy(1.0),
-            stopping: Stopping { max_iterations: 20, tolerance: 1e-4 },
-        }
+            seed: 2,
+            min_inliers: 20,
+            min_inlier_ratio: 0.1,
+            ..Default::default()
+        },
+        /// Largest reprojection error of the points that the next images are placed by, pixels. Chosen by hand.
+        pub(crate) max_error: f64 = 8.0,
+        /// How errors count in the adjustment of every round. Chosen by hand.
+        pub(crate) loss: Loss = Loss::Cauchy(1.0),
+        /// When it ends. Chosen by hand.
+        pub(crate) stopping: Stopping = Stopping { max_iterations: 20, tolerance: 1e-4 },
     }
 }
 
-/// The last adjustments of a map, and which intrinsics it may refine.
-#[derive(Debug, Clone)]
-pub(crate) struct PolishingOptions {
-    /// Scale of Cauchy's loss in standard deviations of the keypoints: 95 % as efficient as least squares where errors
-    /// are normal (Holland & Welsch, "Robust regression using iteratively reweighted least-squares", 1977), ...
-    pub(crate) loss_scale: f64,
-    /// ... at least and at most this many pixels. Chosen by hand.
-    pub(crate) loss_pixels: (f64, f64),
-    /// When an adjustment ends. Chosen by hand.
-    pub(crate) stopping: Stopping,
-    /// Adjustments: only the first one shows how small the errors are now.
-    pub(crate) rounds: usize,
-    /// Standard deviation of the principal point's prior, over the longer side of the picture. Cameras for photographs
-    /// are within 1 to 3 %; cropped pictures may be further off.
-    pub(crate) principal_point_prior: f64,
-    /// The principal point is refined only if its standard deviation falls to this fraction of the prior's. On captures
-    /// with exact calibration errors are 2 to 6 deviations: these do not know what the lens model leaves out.
-    pub(crate) principal_point_gain: f64,
-    /// A parameter is refined only if it is this many standard deviations from what it is without: the image centre,
-    /// which cameras that crop and stabilise their video aim at, or no second radial coefficient. An estimate that
-    /// cannot be told from that would turn all poses by its error and gain nothing.
-    pub(crate) significance: f64,
-}
-
-impl Default for PolishingOptions {
-    fn default() -> Self {
-        Self {
-            loss_scale: 2.385,
-            loss_pixels: (0.1, 1.0),
-            stopping: Stopping { max_iterations: 30, tolerance: 1e-6 },
-            rounds: 2,
-            principal_point_prior: 0.015,
-            principal_point_gain: 0.15,
-            significance: 4.0,
-        }
+with_defaults! {
+    /// The last adjustments of a map, and which intrinsics it may refine.
+    #[derive(Debug, Clone)]
+    pub(crate) struct PolishingOptions {
+        /// Scale of Cauchy's loss in standard deviations of the keypoints: 95 % as efficient as least squares where
+        /// errors are normal (Holland & Welsch, "Robust regression using iteratively reweighted least-squares", 1977),
+        /// ...
+        pub(crate) loss_scale: f64 = 2.385,
+        /// ... at least and at most this many pixels. Chosen by hand.
+        pub(crate) loss_pixels: (f64, f64) = (0.1, 1.0),
+        /// When an adjustment ends. Chosen by hand.
+        pub(crate) stopping: Stopping = Stopping { max_iterations: 30, tolerance: 1e-6 },
+        /// Adjustments: only the first one shows how small the errors are now.
+        pub(crate) rounds: usize = 2,
+        /// Standard deviation of the principal point's prior, over the longer side of the picture. Cameras for
+        /// photographs are within 1 to 3 %; cropped pictures may be further off.
+        pub(crate) principal_point_prior: f64 = 0.015,
+        /// The principal point is refined only if its standard deviation falls to this fraction of the prior's. On
+        /// captures with exact calibration errors are 2 to 6 deviations: these do not know what the lens model leaves
+        /// out.
+        pub(crate) principal_point_gain: f64 = 0.15,
+        /// A parameter is refined only if it is this many standard deviations from what it is without: the image
+        /// centre, which cameras that crop and stabilise their video aim at, or no second radial coefficient. An
+        /// estimate that cannot be told from that would turn all poses by its error and gain nothing.
+        pub(crate) significance: f64 = 4.0,
     }
 }
 
-/// When another map is tried.
-#[derive(Debug, Clone)]
-pub(crate) struct AttemptOptions {
-    /// Up to this many images the incremental mapper is cheap, and always tried too. Chosen by hand.
-    pub(crate) few_images: usize,
-    /// It is also tried where a smaller fraction of the verified matches agrees with the global map: maps in two pieces
-    /// of different scale pass every other figure. Chosen by hand.
-    pub(crate) agreeing_matches: f64,
-    /// Relative poses are estimated again if the logarithm of the focal length has moved by more than this since:
-    /// rotations and inliers of an essential matrix suffer from a focal length that is wrong by this much. Chosen by
-    /// hand.
-    pub(crate) focal_change: f64,
-    /// Estimates of the relative poses at most. Chosen by hand.
-    pub(crate) focal_rounds: usize,
-}
-
-impl Default for AttemptOptions {
-    fn default() -> Self {
-        Self { few_images: 60, agreeing_matches: 0.95, focal_change: 0.1, focal_rounds: 3 }
+with_defaults! {
+    /// When another map is tried.
+    #[derive(Debug, Clone)]
+    pub(crate) struct AttemptOptions {
+        /// Up to this many images the incremental mapper is cheap, and always tried too. Chosen by hand.
+        pub(crate) few_images: usize = 60,
+        /// It is also tried where a smaller fraction of the verified matches agrees with the global map: maps in two
+        /// pieces of different scale pass every other figure. Chosen by hand.
+        pub(crate) agreeing_matches: f64 = 0.95,
+        /// Relative poses are estimated again if the logarithm of the focal length has moved by more than this since:
+        /// rotations and inliers of an essential matrix suffer from a focal length that is wrong by this much. Chosen
+        /// by hand.
+        pub(crate) focal_change: f64 = 0.1,
+        /// Estimates of the relative poses at most. Chosen by hand.
+        pub(crate) focal_rounds: usize = 3,
     }
 }

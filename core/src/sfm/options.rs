@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::camera::CameraModel;
+use crate::defaults::with_defaults;
 use crate::error::{Error, Result};
 
 /// The two ways to a map.
@@ -15,45 +16,32 @@ pub enum MappingMethod {
     Incremental,
 }
 
-/// How to reconstruct.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(default)]
-pub struct SfmOptions {
-    /// The mapper to begin with. [`MappingMethod::Global`] falls back to the incremental one where it finds no sound
-    /// model.
-    pub method: MappingMethod,
-    /// The lens model of the camera, which all frames share. SIMPLE_RADIAL becomes RADIAL where the capture tells the
-    /// second coefficient from zero.
-    pub camera_model: CameraModel,
-    /// Focal length in pixels of the frames, if known. It is refined.
-    pub focal: Option<f64>,
-    /// Whether the principal point may leave the image centre, where the capture determines it.
-    pub refine_principal_point: bool,
-    /// Features per frame at most, largest first.
-    pub max_features: usize,
-    /// Seed of everything random.
-    pub seed: u64,
-    /// Edge of the inner white square of the AprilTags (tagStandard41h12) in the scene, millimetres, 1 to 1000: the
-    /// model is then in metres. It is 5/9 of the printed width.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub apriltag_size_mm: Option<f64>,
-    /// Whether to fail where the tags give no scale, rather than to warn and leave the units arbitrary.
-    #[serde(skip_serializing_if = "std::ops::Not::not")]
-    pub require_scale: bool,
-}
-
-impl Default for SfmOptions {
-    fn default() -> Self {
-        Self {
-            method: MappingMethod::Global,
-            camera_model: CameraModel::SimpleRadial,
-            focal: None,
-            refine_principal_point: true,
-            max_features: 8192,
-            seed: 0,
-            apriltag_size_mm: None,
-            require_scale: false,
-        }
+with_defaults! {
+    /// How to reconstruct.
+    #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+    #[serde(default)]
+    pub struct SfmOptions {
+        /// The mapper to begin with. [`MappingMethod::Global`] falls back to the incremental one where it finds no
+        /// sound model.
+        pub method: MappingMethod = MappingMethod::Global,
+        /// The lens model of the camera, which all frames share. SIMPLE_RADIAL becomes RADIAL where the capture tells
+        /// the second coefficient from zero.
+        pub camera_model: CameraModel = CameraModel::SimpleRadial,
+        /// Focal length in pixels of the frames, if known. It is refined.
+        pub focal: Option<f64> = None,
+        /// Whether the principal point may leave the image centre, where the capture determines it.
+        pub refine_principal_point: bool = true,
+        /// Features per frame at most, largest first.
+        pub max_features: usize = 8192,
+        /// Seed of everything random.
+        pub seed: u64 = 0,
+        /// Edge of the inner white square of the AprilTags (tagStandard41h12) in the scene, millimetres, 1 to 1000: the
+        /// model is then in metres. It is 5/9 of the printed width.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pub apriltag_size_mm: Option<f64> = None,
+        /// Whether to fail where the tags give no scale, rather than to warn and leave the units arbitrary.
+        #[serde(skip_serializing_if = "std::ops::Not::not")]
+        pub require_scale: bool = false,
     }
 }
 

@@ -4,32 +4,24 @@
 //! video that look alike (loop closures); in an unordered set, each with those that look alike (`vlad.rs`) and with its
 //! nearest neighbours by name, which in most folders are neighbours in time.
 
+use crate::defaults::with_defaults;
 use std::collections::BTreeSet;
 
 use super::features::Features;
 use super::vlad::similarities;
 
-/// How pairs are chosen.
-#[derive(Debug, Clone, PartialEq)]
-pub struct PairingOptions {
-    /// All pairs up to this many pictures.
-    pub exhaustive_max: usize,
-    /// A frame is matched with those this far behind it.
-    pub offsets: Vec<u32>,
-    /// In a video: pairs per frame with frames further away than the largest offset.
-    pub loop_pairs: usize,
-    /// In an unordered set: pairs per picture.
-    pub retrieval_pairs: usize,
-}
-
-impl Default for PairingOptions {
-    fn default() -> Self {
-        Self {
-            exhaustive_max: 60,
-            offsets: vec![1, 2, 3, 4, 6, 8, 12, 16, 24],
-            loop_pairs: 5,
-            retrieval_pairs: 25,
-        }
+with_defaults! {
+    /// How pairs are chosen.
+    #[derive(Debug, Clone, PartialEq)]
+    pub struct PairingOptions {
+        /// All pairs up to this many pictures.
+        pub exhaustive_max: usize = 60,
+        /// A frame is matched with those this far behind it.
+        pub offsets: Vec<u32> = vec![1, 2, 3, 4, 6, 8, 12, 16, 24],
+        /// In a video: pairs per frame with frames further away than the largest offset.
+        pub loop_pairs: usize = 5,
+        /// In an unordered set: pairs per picture.
+        pub retrieval_pairs: usize = 25,
     }
 }
 

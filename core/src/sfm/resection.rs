@@ -4,6 +4,7 @@ use nalgebra::{Vector2, Vector3};
 use rayon::prelude::*;
 
 use crate::camera::Pose;
+use crate::defaults::with_defaults;
 use crate::random::{Random, hash};
 
 use super::map::{Keypoints, Map, Observation};
@@ -12,34 +13,23 @@ use super::projection::{Extrinsics, Loss, Projector};
 use super::two_view::TwoViewGeometry;
 use super::two_view::p3p::p3p;
 
-/// When an image counts as placed.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct ResectionOptions {
-    /// Largest reprojection error of an inlier in pixels.
-    pub(crate) max_error: f64,
-    /// Fewest inliers.
-    pub(crate) min_inliers: usize,
-    /// Smallest fraction of inliers.
-    pub(crate) min_inlier_ratio: f64,
-    /// Random samples after which the search ends.
-    pub(crate) max_samples: usize,
-    /// Probability with which it is to have met a sample without outliers.
-    pub(crate) confidence: f64,
-    /// Seed of the random samples.
-    pub(crate) seed: u64,
-}
-
-impl Default for ResectionOptions {
-    /// The fraction of inliers is COLMAP's (`abs_pose_min_inlier_ratio`); the rest was chosen by hand.
-    fn default() -> Self {
-        Self {
-            max_error: 4.0,
-            min_inliers: 15,
-            min_inlier_ratio: 0.25,
-            max_samples: 3000,
-            confidence: 0.9999,
-            seed: 0,
-        }
+with_defaults! {
+    /// When an image counts as placed. The fraction of inliers is COLMAP's (`abs_pose_min_inlier_ratio`); the rest was
+    /// chosen by hand.
+    #[derive(Debug, Clone, Copy)]
+    pub(crate) struct ResectionOptions {
+        /// Largest reprojection error of an inlier in pixels.
+        pub(crate) max_error: f64 = 4.0,
+        /// Fewest inliers.
+        pub(crate) min_inliers: usize = 15,
+        /// Smallest fraction of inliers.
+        pub(crate) min_inlier_ratio: f64 = 0.25,
+        /// Random samples after which the search ends.
+        pub(crate) max_samples: usize = 3000,
+        /// Probability with which it is to have met a sample without outliers.
+        pub(crate) confidence: f64 = 0.9999,
+        /// Seed of the random samples.
+        pub(crate) seed: u64 = 0,
     }
 }
 

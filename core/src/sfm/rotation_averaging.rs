@@ -12,6 +12,7 @@ use faer::{Mat, Side};
 use nalgebra::{UnitQuaternion, Vector3};
 
 use crate::control::Control;
+use crate::defaults::with_defaults;
 use crate::error::{Error, ErrorKind, Result};
 
 /// The rotation of one pair.
@@ -35,18 +36,14 @@ impl RelativeRotation {
     }
 }
 
-/// How to average.
-#[derive(Debug, Clone, PartialEq)]
-pub struct RotationAveragingOptions {
-    /// Angle (radians) at which a pair loses its influence.
-    pub loss_angle: f64,
-    /// Pairs that disagree by more than this (radians) are dropped.
-    pub max_error: f64,
-}
-
-impl Default for RotationAveragingOptions {
-    fn default() -> Self {
-        Self { loss_angle: 5f64.to_radians(), max_error: 10f64.to_radians() }
+with_defaults! {
+    /// How to average.
+    #[derive(Debug, Clone, PartialEq)]
+    pub struct RotationAveragingOptions {
+        /// Angle (radians) at which a pair loses its influence.
+        pub loss_angle: f64 = 5f64.to_radians(),
+        /// Pairs that disagree by more than this (radians) are dropped.
+        pub max_error: f64 = 10f64.to_radians(),
     }
 }
 

@@ -6,138 +6,96 @@
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
+use crate::defaults::with_defaults;
 use crate::error::{Error, Result};
 use crate::hex::hex;
 
-/// What to train, and for how long.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct TrainOptions {
-    /// Number of optimiser steps, 1 to 200,000; one training view each.
-    pub training_num_steps: u32,
-    /// Largest number of Gaussians, 1,000 to 10,000,000.
-    pub training_max_num_gaussians: u32,
-    /// Degree of the spherical harmonics of the colour, 0 to 3.
-    pub sh_degree: u32,
-    /// Pictures are averaged down until their long side has at most this many pixels (16 to 16,384); `None` = full size.
-    pub max_resolution: Option<u32>,
-    /// Every n-th view by sorted name, beginning with the first, is held out for evaluation (at least 2); `None` =
-    /// train on all.
-    pub test_every: Option<u32>,
-    /// Fixes every random choice.
-    pub seed: u64,
-    /// Seconds between checkpoints, 1 to 86,400.
-    pub checkpoint_interval_seconds: u32,
-    /// Whether an affine colour correction per training picture is learnt. The exported colours are then those of the mean
-    /// exposure. For pictures whose exposures have nothing to do with where they were taken from.
-    pub exposure_compensation: bool,
-    /// Whether training starts on smaller pictures.
-    pub coarse_to_fine: bool,
-    /// Whether depth maps of the training views add Gaussians to those of the sparse points.
-    pub dense_initialisation: bool,
-    /// The constants of the optimisation.
-    pub tuning: Tuning,
-}
-
-impl Default for TrainOptions {
-    fn default() -> Self {
-        Self {
-            training_num_steps: 25_000,
-            training_max_num_gaussians: 1_000_000,
-            sh_degree: 3,
-            max_resolution: Some(1600),
-            test_every: None,
-            seed: 0,
-            checkpoint_interval_seconds: 60,
-            // With it held-out views of nine captures, automatic exposure and all, score 0.02 to 3.1 dB less.
-            exposure_compensation: false,
-            coarse_to_fine: true,
-            dense_initialisation: true,
-            tuning: Tuning::default(),
-        }
+with_defaults! {
+    /// What to train, and for how long.
+    #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+    #[serde(default, deny_unknown_fields)]
+    pub struct TrainOptions {
+        /// Number of optimiser steps, 1 to 200,000; one training view each.
+        pub training_num_steps: u32 = 25_000,
+        /// Largest number of Gaussians, 1,000 to 10,000,000.
+        pub training_max_num_gaussians: u32 = 1_000_000,
+        /// Degree of the spherical harmonics of the colour, 0 to 3.
+        pub sh_degree: u32 = 3,
+        /// Pictures are averaged down until their long side has at most this many pixels (16 to 16,384); `None` = full
+        /// size.
+        pub max_resolution: Option<u32> = Some(1600),
+        /// Every n-th view by sorted name, beginning with the first, is held out for evaluation (at least 2); `None` =
+        /// train on all.
+        pub test_every: Option<u32> = None,
+        /// Fixes every random choice.
+        pub seed: u64 = 0,
+        /// Seconds between checkpoints, 1 to 86,400.
+        pub checkpoint_interval_seconds: u32 = 60,
+        /// Whether an affine colour correction per training picture is learnt. The exported colours are then those of
+        /// the mean exposure. For pictures whose exposures have nothing to do with where they were taken from.
+        // With it held-out views of nine captures, automatic exposure and all, score 0.02 to 3.1 dB less.
+        pub exposure_compensation: bool = false,
+        /// Whether training starts on smaller pictures.
+        pub coarse_to_fine: bool = true,
+        /// Whether depth maps of the training views add Gaussians to those of the sparse points.
+        pub dense_initialisation: bool = true,
+        /// The constants of the optimisation.
+        pub tuning: Tuning = Tuning::default(),
     }
 }
 
-/// The constants of the optimisation; the defaults suit captures of any size.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct Tuning {
-    /// Learning rate of the means at the start, in units of the scene scale
-    /// ([`super::dataset::Dataset::scene_scale`]).
-    pub lr_means: f32,
-    /// The same at the end, as a fraction of the start (exponential in between).
-    pub lr_means_final: f32,
-    /// Learning rate of the logarithms of the scales.
-    pub lr_scales: f32,
-    /// Learning rate of the quaternions.
-    pub lr_rotations: f32,
-    /// Learning rate of the logits of the opacities.
-    pub lr_opacities: f32,
-    /// Learning rate of the constant colour coefficients.
-    pub lr_sh_dc: f32,
-    /// Learning rate of the other colour coefficients.
-    pub lr_sh_rest: f32,
-    /// Learning rate of the exposures.
-    pub lr_exposure: f32,
-    /// Fraction to which all learning rates but that of the means fall over the last part of the run.
-    pub lr_final: f32,
-    /// Fraction of the run after which they begin to fall.
-    pub lr_decay_start: f32,
-    /// Weight of 1 - SSIM in the loss; L1 has the rest.
-    pub ssim_weight: f32,
-    /// Weight of the alpha of pictures that have one.
-    pub alpha_weight: f32,
-    /// Weight of the mean opacity in the loss (3DGS-MCMC).
-    pub opacity_regularisation: f32,
-    /// Weight of the mean scale, in units of the scene scale, in the loss (3DGS-MCMC).
-    pub scale_regularisation: f32,
-    /// Factor of the noise on the means (3DGS-MCMC eq. 8; times the learning rate of the means).
-    pub noise: f32,
-    /// Opacity of the Gaussians at the start.
-    pub initial_opacity: f32,
-    /// Scale of the Gaussians at the start, in units of the mean distance to the three nearest neighbours.
-    pub initial_scale: f32,
-    /// Fraction of the cap that initialisation may use.
-    pub initial_fraction: f32,
-    /// Gaussians less opaque than this are moved to where they are needed.
-    pub dead_opacity: f32,
-    /// Growth begins after this fraction of the run,
-    pub growth_start: f32,
-    /// and the cap is reached after this fraction.
-    pub growth_end: f32,
-    /// Dead Gaussians are moved until this fraction of the run.
-    pub refine_end: f32,
-    /// Largest number of Gaussians per training pixel (all pictures together).
-    pub max_gaussians_per_pixel: f32,
-}
-
-impl Default for Tuning {
-    fn default() -> Self {
-        Self {
-            lr_means: 1.6e-4,
-            lr_means_final: 0.01,
-            lr_scales: 5e-3,
-            lr_rotations: 1e-3,
-            lr_opacities: 5e-2,
-            lr_sh_dc: 2.5e-3,
-            lr_sh_rest: 1.25e-4,
-            lr_exposure: 1e-3,
-            lr_final: 0.1,
-            lr_decay_start: 0.5,
-            ssim_weight: 0.2,
-            alpha_weight: 0.1,
-            opacity_regularisation: 0.01,
-            scale_regularisation: 0.01,
-            noise: 5e5,
-            initial_opacity: 0.5,
-            initial_scale: 0.5,
-            initial_fraction: 0.7,
-            dead_opacity: 0.005,
-            growth_start: 0.05,
-            growth_end: 0.5,
-            refine_end: 0.85,
-            max_gaussians_per_pixel: 0.05,
-        }
+with_defaults! {
+    /// The constants of the optimisation; the defaults suit captures of any size.
+    #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+    #[serde(default, deny_unknown_fields)]
+    pub struct Tuning {
+        /// Learning rate of the means at the start, in units of the scene scale
+        /// ([`super::dataset::Dataset::scene_scale`]).
+        pub lr_means: f32 = 1.6e-4,
+        /// The same at the end, as a fraction of the start (exponential in between).
+        pub lr_means_final: f32 = 0.01,
+        /// Learning rate of the logarithms of the scales.
+        pub lr_scales: f32 = 5e-3,
+        /// Learning rate of the quaternions.
+        pub lr_rotations: f32 = 1e-3,
+        /// Learning rate of the logits of the opacities.
+        pub lr_opacities: f32 = 5e-2,
+        /// Learning rate of the constant colour coefficients.
+        pub lr_sh_dc: f32 = 2.5e-3,
+        /// Learning rate of the other colour coefficients.
+        pub lr_sh_rest: f32 = 1.25e-4,
+        /// Learning rate of the exposures.
+        pub lr_exposure: f32 = 1e-3,
+        /// Fraction to which all learning rates but that of the means fall over the last part of the run.
+        pub lr_final: f32 = 0.1,
+        /// Fraction of the run after which they begin to fall.
+        pub lr_decay_start: f32 = 0.5,
+        /// Weight of 1 - SSIM in the loss; L1 has the rest.
+        pub ssim_weight: f32 = 0.2,
+        /// Weight of the alpha of pictures that have one.
+        pub alpha_weight: f32 = 0.1,
+        /// Weight of the mean opacity in the loss (3DGS-MCMC).
+        pub opacity_regularisation: f32 = 0.01,
+        /// Weight of the mean scale, in units of the scene scale, in the loss (3DGS-MCMC).
+        pub scale_regularisation: f32 = 0.01,
+        /// Factor of the noise on the means (3DGS-MCMC eq. 8; times the learning rate of the means).
+        pub noise: f32 = 5e5,
+        /// Opacity of the Gaussians at the start.
+        pub initial_opacity: f32 = 0.5,
+        /// Scale of the Gaussians at the start, in units of the mean distance to the three nearest neighbours.
+        pub initial_scale: f32 = 0.5,
+        /// Fraction of the cap that initialisation may use.
+        pub initial_fraction: f32 = 0.7,
+        /// Gaussians less opaque than this are moved to where they are needed.
+        pub dead_opacity: f32 = 0.005,
+        /// Growth begins after this fraction of the run,
+        pub growth_start: f32 = 0.05,
+        /// and the cap is reached after this fraction.
+        pub growth_end: f32 = 0.5,
+        /// Dead Gaussians are moved until this fraction of the run.
+        pub refine_end: f32 = 0.85,
+        /// Largest number of Gaussians per training pixel (all pictures together).
+        pub max_gaussians_per_pixel: f32 = 0.05,
     }
 }
 

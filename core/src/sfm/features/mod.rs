@@ -42,6 +42,7 @@ mod sift;
 #[cfg(test)]
 mod tests;
 
+use crate::defaults::with_defaults;
 pub use sift::extract;
 pub(crate) use sift::is_masked_in;
 
@@ -84,36 +85,25 @@ pub enum FirstOctave {
     Doubled,
 }
 
-/// What [`extract`] looks for. The defaults are COLMAP's, except for the first octave and pictures of little contrast.
-#[derive(Debug, Clone, PartialEq)]
-pub struct FeatureOptions {
-    /// Features kept per picture, largest scales first.
-    pub max_num_features: usize,
-    /// Where the scale space starts.
-    pub first_octave: FirstOctave,
-    /// Least absolute difference of Gaussians at a keypoint, for luma from 0 to 1.
-    pub peak_threshold: f32,
-    /// A picture with fewer keypoints than this is searched again with
-    /// [`weak_peak_threshold`](Self::weak_peak_threshold), and its strongest ones are kept up to this number.
-    pub few_features: usize,
-    /// The least difference of Gaussians in pictures that have little contrast: dim rooms, plain walls.
-    pub weak_peak_threshold: f32,
-    /// Largest ratio of the principal curvatures of a keypoint: above it, it lies on an edge.
-    pub edge_threshold: f32,
-    /// Most orientations for one keypoint; each one makes a feature.
-    pub max_num_orientations: usize,
-}
-
-impl Default for FeatureOptions {
-    fn default() -> Self {
-        Self {
-            max_num_features: 8192,
-            first_octave: FirstOctave::Auto,
-            peak_threshold: 0.02 / 3.0,
-            few_features: 2000,
-            weak_peak_threshold: 0.005 / 3.0,
-            edge_threshold: 10.0,
-            max_num_orientations: 2,
-        }
+with_defaults! {
+    /// What [`extract`] looks for. The defaults are COLMAP's, except for the first octave and pictures of little
+    /// contrast.
+    #[derive(Debug, Clone, PartialEq)]
+    pub struct FeatureOptions {
+        /// Features kept per picture, largest scales first.
+        pub max_num_features: usize = 8192,
+        /// Where the scale space starts.
+        pub first_octave: FirstOctave = FirstOctave::Auto,
+        /// Least absolute difference of Gaussians at a keypoint, for luma from 0 to 1.
+        pub peak_threshold: f32 = 0.02 / 3.0,
+        /// A picture with fewer keypoints than this is searched again with
+        /// [`weak_peak_threshold`](Self::weak_peak_threshold), and its strongest ones are kept up to this number.
+        pub few_features: usize = 2000,
+        /// The least difference of Gaussians in pictures that have little contrast: dim rooms, plain walls.
+        pub weak_peak_threshold: f32 = 0.005 / 3.0,
+        /// Largest ratio of the principal curvatures of a keypoint: above it, it lies on an edge.
+        pub edge_threshold: f32 = 10.0,
+        /// Most orientations for one keypoint; each one makes a feature.
+        pub max_num_orientations: usize = 2,
     }
 }

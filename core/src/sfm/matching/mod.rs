@@ -16,6 +16,7 @@ use self::nearest::nearest;
 use self::neighbours::Nearest;
 use super::features::Features;
 use crate::control::Control;
+use crate::defaults::with_defaults;
 use crate::error::{Error, Result};
 use crate::stage::Stage;
 
@@ -30,18 +31,15 @@ pub struct PairMatches {
     pub matches: Vec<[u32; 2]>,
 }
 
-/// Which neighbours count as matches. Distances are between descriptors scaled to length 1. The defaults are COLMAP's.
-#[derive(Debug, Clone, PartialEq)]
-pub struct MatchOptions {
-    /// Largest ratio of the distances to the nearest and to the second nearest neighbour, in both directions.
-    pub max_ratio: f32,
-    /// Largest distance to the nearest neighbour.
-    pub max_distance: f32,
-}
-
-impl Default for MatchOptions {
-    fn default() -> Self {
-        Self { max_ratio: 0.8, max_distance: 0.7 }
+with_defaults! {
+    /// Which neighbours count as matches. Distances are between descriptors scaled to length 1. The defaults are
+    /// COLMAP's.
+    #[derive(Debug, Clone, PartialEq)]
+    pub struct MatchOptions {
+        /// Largest ratio of the distances to the nearest and to the second nearest neighbour, in both directions.
+        pub max_ratio: f32 = 0.8,
+        /// Largest distance to the nearest neighbour.
+        pub max_distance: f32 = 0.7,
     }
 }
 

@@ -29,6 +29,7 @@ use nalgebra::Matrix3;
 
 use super::features::Features;
 use crate::camera::{Camera, Pose};
+use crate::defaults::with_defaults;
 
 pub(crate) use focal_profile::FocalProfile;
 pub use relative_pose::estimate_relative_poses;
@@ -58,43 +59,29 @@ impl Views<'_> {
     }
 }
 
-/// How strict two-view geometry is.
-#[derive(Debug, Clone, PartialEq)]
-pub struct TwoViewOptions {
-    /// Largest Sampson (F) or transfer (H) error in pixels while the focal length is unknown. Generous: lens distortion
-    /// is not modelled.
-    pub max_error: f64,
-    /// Largest Sampson error in pixels once the focal length is known.
-    pub max_calibrated_error: f64,
-    /// Fewer inliers make a pair degenerate.
-    pub min_inliers: usize,
-    /// A smaller fraction of inliers makes a pair degenerate.
-    pub min_inlier_ratio: f64,
-    /// A homography with more than this fraction of the inliers makes a pair planar or panoramic.
-    pub max_homography_ratio: f64,
-    /// Probability with which RANSAC is to draw a sample without outliers.
-    pub confidence: f64,
-    /// At most this many samples per model.
-    pub max_iterations: usize,
-    /// Matches closer than this to an epipole (radians) are dropped: there the epipolar constraint says nothing.
-    pub min_epipole_angle: f64,
-    /// Seed of the random samples; each pair derives its own from it.
-    pub seed: u64,
-}
-
-impl Default for TwoViewOptions {
-    fn default() -> Self {
-        Self {
-            max_error: 4.0,
-            max_calibrated_error: 2.0,
-            min_inliers: 15,
-            min_inlier_ratio: 0.25,
-            max_homography_ratio: 0.8,
-            confidence: 0.9999,
-            max_iterations: 5000,
-            min_epipole_angle: 3f64.to_radians(),
-            seed: 0,
-        }
+with_defaults! {
+    /// How strict two-view geometry is.
+    #[derive(Debug, Clone, PartialEq)]
+    pub struct TwoViewOptions {
+        /// Largest Sampson (F) or transfer (H) error in pixels while the focal length is unknown. Generous: lens
+        /// distortion is not modelled.
+        pub max_error: f64 = 4.0,
+        /// Largest Sampson error in pixels once the focal length is known.
+        pub max_calibrated_error: f64 = 2.0,
+        /// Fewer inliers make a pair degenerate.
+        pub min_inliers: usize = 15,
+        /// A smaller fraction of inliers makes a pair degenerate.
+        pub min_inlier_ratio: f64 = 0.25,
+        /// A homography with more than this fraction of the inliers makes a pair planar or panoramic.
+        pub max_homography_ratio: f64 = 0.8,
+        /// Probability with which RANSAC is to draw a sample without outliers.
+        pub confidence: f64 = 0.9999,
+        /// At most this many samples per model.
+        pub max_iterations: usize = 5000,
+        /// Matches closer than this to an epipole (radians) are dropped: there the epipolar constraint says nothing.
+        pub min_epipole_angle: f64 = 3f64.to_radians(),
+        /// Seed of the random samples; each pair derives its own from it.
+        pub seed: u64 = 0,
     }
 }
 
