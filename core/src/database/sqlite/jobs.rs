@@ -1,10 +1,10 @@
 //! Jobs as their owners see them.
 
 use rusqlite::types::Value;
-use rusqlite::{Connection, OptionalExtension, Row, params, params_from_iter};
+use rusqlite::{Connection, Row, params, params_from_iter};
 
 use super::values::{Json, Name, json, version_column};
-use super::{Sql, SqliteDatabase};
+use super::{Sql, SqliteDatabase, all, first, run};
 use crate::database::{DeletedJob, FileOwner, Inserted, JobRows, NewJob, StoredArtifact};
 use crate::error::{Error, ErrorKind, Result};
 use crate::job::{
@@ -101,9 +101,7 @@ fn artifact(row: &Row<'_>) -> rusqlite::Result<StoredArtifact> {
 }
 
 fn find(c: &Connection, user: UserId, id: JobId) -> Sql<Option<Job>> {
-    let mut statement =
-        c.prepare_cached(&format!("{JOB} WHERE job_id = ?1 AND user_id = ?2 AND deleted = 0"))?;
-    Ok(statement.query_row(params![id, user], job).optional()?)
+    first(c, &format!("{JOB} WHERE job_id = ?1 AND user_id = ?2 AND deleted = 0"), params![id, user], job)
 }
 
 /// The stored answer to an idempotency key.
@@ -114,14 +112,11 @@ fn answer(
     hash: &[u8; 32],
     since: Timestamp,
 ) -> Sql<Option<Submitted>> {
-    let mut statement = c.prepare_cached(
-        "SELECT body_hash, answer FROM idempotency WHERE user_id = ?1 AND key = ?2 AND created_at >= ?3",
-    )?;
-    let found = statement
-        .query_row(params![user, key, since], |r| {
-            Ok((r.get::<_, [u8; 32]>(0)?, r.get::<_, Json<Submitted>>(1)?))
-        })
-        .optional()?;
+    const STORED: &str =
+        "SELECT body_hash, answer FROM idempotency WHERE user_id = ?1 AND key = ?2 AND created_at >= ?3";
+    let found = first(c, STORED, params![user, key, since], |r| {
+        Ok((r.get::<_, [u8; 32]>(0)?, r.get::<_, Json<Submitted>>(1)?))
+    })?;
     match found {
         Some((before, _)) if before != *hash => Err(Error::new(
             ErrorKind::IdempotencyMismatch,
@@ -145,15 +140,11 @@ impl JobRows for SqliteDatabase {
             {
                 return Ok(Inserted::Before(before));
             }
-            let video = t
-                .prepare_cached(
-                    "SELECT version, file_name FROM uploads WHERE blob_name = ?1 AND user_id = ?2 AND deleted = 0
-                     AND version IS NOT NULL",
-                )?
-                .query_row(params![request.blob_name, new.user], |r| {
-                    Ok((r.get::<_, i64>(0)?, r.get::<_, Option<String>>(1)?))
-                })
-                .optional()?;
+            const VIDEO: &str = "SELECT version, file_name FROM uploads
+                WHERE blob_name = ?1 AND user_id = ?2 AND deleted = 0 AND version IS NOT NULL";
+            let video = first(t, VIDEO, params![request.blob_name, new.user], |r| {
+                Ok((r.get::<_, i64>(0)?, r.get::<_, Option<String>>(1)?))
+            })?;
             let (version, file_name) = video.ok_or_else(|| Error::argument(BLOB_NOT_FOUND))?;
             if version != version_column(new.video_version) {
                 return Ok(Inserted::VideoChanged);
@@ -163,12 +154,11 @@ impl JobRows for SqliteDatabase {
             let title = request.title.clone().or(file_name).unwrap_or_else(|| {
                 format!("{}.{}", request.blob_name.id.as_hyphenated(), request.blob_name.extension)
             });
-            t.prepare_cached(
-                "INSERT INTO jobs (job_id, user_id, blob_name, title, uploaded_at, public, method, gaussians, steps,
-                    apriltag_size_mm, remove_background, asked_camera_type, state, updated_at)
-                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, 'queued', ?5)",
-            )?
-            .execute(params![
+            const INSERT: &str =
+                "INSERT INTO jobs (job_id, user_id, blob_name, title, uploaded_at, public, method,
+                gaussians, steps, apriltag_size_mm, remove_background, asked_camera_type, state, updated_at)
+                VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, 'queued', ?5)";
+            let values = params![
                 new.job_id,
                 new.user,
                 request.blob_name,
@@ -180,9 +170,10 @@ impl JobRows for SqliteDatabase {
                 request.training_num_steps,
                 request.apriltag_size_mm,
                 request.remove_background,
-                request.camera_type.map(Name),
-            ])?;
-            t.prepare_cached("UPDATE uploads SET submitted = 1 WHERE blob_name = ?1")?.execute([request.blob_name])?;
+                request.camera_type.map(Name)
+            ];
+            run(t, INSERT, values)?;
+            run(t, "UPDATE uploads SET submitted = 1 WHERE blob_name = ?1", [request.blob_name])?;
             let submitted = Submitted {
                 success: true,
                 job_id: new.job_id,
@@ -195,12 +186,11 @@ impl JobRows for SqliteDatabase {
                 training_num_steps: request.training_num_steps,
                 remove_background: request.remove_background,
             };
-            t.prepare_cached("DELETE FROM idempotency WHERE created_at < ?1")?.execute([since])?;
+            run(t, "DELETE FROM idempotency WHERE created_at < ?1", [since])?;
             if let Some((key, hash)) = &new.idempotency {
-                t.prepare_cached(
-                    "INSERT INTO idempotency (user_id, key, body_hash, answer, created_at) VALUES (?1, ?2, ?3, ?4, ?5)",
-                )?
-                .execute(params![new.user, key, hash, json(&submitted)?, now])?;
+                const INSERT: &str = "INSERT INTO idempotency (user_id, key, body_hash, answer, created_at)
+                    VALUES (?1, ?2, ?3, ?4, ?5)";
+                run(t, INSERT, params![new.user, key, hash, json(&submitted)?, now])?;
             }
             Ok(Inserted::Added(submitted))
         })
@@ -270,7 +260,7 @@ impl JobRows for SqliteDatabase {
             let set = |columns: &str, value: &dyn rusqlite::ToSql| -> Sql<()> {
                 let sql =
                     format!("UPDATE jobs SET {columns} WHERE job_id = ?1 AND user_id = ?2 AND deleted = 0");
-                t.prepare_cached(&sql)?.execute(&[key, &[value]].concat()[..])?;
+                run(t, &sql, &[key, &[value]].concat()[..])?;
                 Ok(())
             };
             if let Some(title) = &update.title {
@@ -297,13 +287,14 @@ impl JobRows for SqliteDatabase {
     fn cancel_job(&self, user: UserId, job: JobId, failure: &Failure) -> Result<Option<Job>> {
         let now = self.clock.now();
         self.write("database.cancel_job.commit", |t| {
-            t.prepare_cached(
+            run(
+                t,
                 "UPDATE jobs SET state = 'failed', failure_code = ?3, failure_message = ?4, finished_at = ?5,
                     updated_at = ?5, version = version + 1,
                     lease_owner = NULL, lease_worker = NULL, lease_boot = NULL, lease_until = NULL
                  WHERE job_id = ?1 AND user_id = ?2 AND deleted = 0 AND state IN ('queued', 'running')",
-            )?
-            .execute(params![job, user, failure.code, failure.message, now])?;
+                params![job, user, failure.code, failure.message, now],
+            )?;
             find(t, user, job)
         })
     }
@@ -311,84 +302,67 @@ impl JobRows for SqliteDatabase {
     fn mark_deleted(&self, user: UserId, job: JobId) -> Result<bool> {
         let now = self.clock.now();
         self.write("database.mark_deleted.commit", |t| {
-            let blob: Option<String> = t
-                .prepare_cached(
-                    "UPDATE jobs SET deleted = 1, updated_at = ?3, version = version + 1
+            let blob: Option<String> = first(
+                t,
+                "UPDATE jobs SET deleted = 1, updated_at = ?3, version = version + 1
                      WHERE job_id = ?1 AND user_id = ?2 AND deleted = 0 RETURNING blob_name",
-                )?
-                .query_row(params![job, user, now], |r| r.get(0))
-                .optional()?;
+                params![job, user, now],
+                |r| r.get(0),
+            )?;
             let Some(blob) = blob else { return Ok(false) };
-            t.prepare_cached(
+            run(
+                t,
                 "UPDATE uploads SET deleted = 1 WHERE blob_name = ?1
                  AND NOT EXISTS (SELECT 1 FROM jobs WHERE jobs.blob_name = ?1 AND jobs.deleted = 0)",
-            )?
-            .execute([blob])?;
+                [blob],
+            )?;
             Ok(true)
         })
     }
 
     fn artifact(&self, user: UserId, job: JobId, kind: ArtifactKind) -> Result<Option<StoredArtifact>> {
-        self.read(|c| {
-            let mut statement = c.prepare_cached(&format!("{ARTIFACT} AND user_id = ?3"))?;
-            Ok(statement.query_row(params![job, Name(kind), user], artifact).optional()?)
-        })
+        let sql = format!("{ARTIFACT} AND user_id = ?3");
+        self.read(|c| first(c, &sql, params![job, Name(kind), user], artifact))
     }
 
     fn public_job(&self, id: JobId) -> Result<Option<Job>> {
-        self.read(|c| {
-            let mut statement =
-                c.prepare_cached(&format!("{JOB} WHERE job_id = ?1 AND deleted = 0 AND {IS_PUBLIC}"))?;
-            Ok(statement.query_row([id], job).optional()?)
-        })
+        let sql = format!("{JOB} WHERE job_id = ?1 AND deleted = 0 AND {IS_PUBLIC}");
+        self.read(|c| first(c, &sql, [id], job))
     }
 
     fn public_artifact(&self, job: JobId, kind: ArtifactKind) -> Result<Option<StoredArtifact>> {
-        self.read(|c| {
-            let mut statement = c.prepare_cached(&format!("{ARTIFACT} AND {IS_PUBLIC}"))?;
-            Ok(statement.query_row(params![job, Name(kind)], artifact).optional()?)
-        })
+        let sql = format!("{ARTIFACT} AND {IS_PUBLIC}");
+        self.read(|c| first(c, &sql, params![job, Name(kind)], artifact))
     }
 
     fn all_jobs(&self) -> Result<Vec<Job>> {
-        self.read(|c| {
-            let mut statement =
-                c.prepare_cached(&format!("{JOB} WHERE deleted = 0 ORDER BY uploaded_at DESC, job_id DESC"))?;
-            Ok(statement.query_map([], job)?.collect::<rusqlite::Result<_>>()?)
-        })
+        let sql = format!("{JOB} WHERE deleted = 0 ORDER BY uploaded_at DESC, job_id DESC");
+        self.read(|c| all(c, &sql, [], job))
     }
 
     fn deleted_jobs(&self) -> Result<Vec<DeletedJob>> {
-        self.read(|c| {
-            let mut statement = c.prepare_cached(
-                "SELECT job_id, attempt FROM jobs WHERE deleted = 1 AND state <> 'running'",
-            )?;
-            let jobs = statement.query_map([], |r| Ok(DeletedJob { job: r.get(0)?, attempt: r.get(1)? }))?;
-            Ok(jobs.collect::<rusqlite::Result<_>>()?)
-        })
+        const AT_REST: &str = "SELECT job_id, attempt FROM jobs WHERE deleted = 1 AND state <> 'running'";
+        self.read(|c| all(c, AT_REST, [], |r| Ok(DeletedJob { job: r.get(0)?, attempt: r.get(1)? })))
     }
 
     fn forget_job(&self, job: JobId) -> Result<()> {
         self.write("database.forget_job.commit", |t| {
-            t.prepare_cached("DELETE FROM jobs WHERE job_id = ?1 AND deleted = 1")?.execute([job])?;
+            run(t, "DELETE FROM jobs WHERE job_id = ?1 AND deleted = 1", [job])?;
             Ok(())
         })
     }
 
     fn file_owner(&self, job: JobId) -> Result<FileOwner> {
         self.read(|c| {
-            let state: Option<String> = c
-                .prepare_cached("SELECT state FROM jobs WHERE job_id = ?1")?
-                .query_row([job], |r| r.get(0))
-                .optional()?;
+            let state: Option<String> =
+                first(c, "SELECT state FROM jobs WHERE job_id = ?1", [job], |r| r.get(0))?;
             match state.as_deref() {
                 None => Ok(FileOwner::Nobody),
                 Some("queued" | "running") => Ok(FileOwner::Unfinished),
                 Some(_) => {
-                    let mut statement =
-                        c.prepare_cached("SELECT kind, attempt FROM artifacts WHERE job_id = ?1")?;
-                    let kept = statement.query_map([job], |r| Ok((r.get::<_, Name<_>>(0)?.0, r.get(1)?)))?;
-                    Ok(FileOwner::Ended(kept.collect::<rusqlite::Result<_>>()?))
+                    const KEPT: &str = "SELECT kind, attempt FROM artifacts WHERE job_id = ?1";
+                    let kept = all(c, KEPT, [job], |r| Ok((r.get::<_, Name<_>>(0)?.0, r.get(1)?)))?;
+                    Ok(FileOwner::Ended(kept))
                 }
             }
         })

@@ -13,7 +13,9 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use rusqlite::{Connection, ErrorCode, OpenFlags, Transaction, TransactionBehavior};
+use rusqlite::{
+    Connection, ErrorCode, OpenFlags, OptionalExtension, Params, Row, Transaction, TransactionBehavior,
+};
 
 use super::{Clock, JobDatabase, Statistics};
 use crate::error::{Error, ErrorKind, Result};
@@ -30,6 +32,31 @@ const READERS: usize = 16;
 
 /// Result inside a transaction.
 type Sql<T> = std::result::Result<T, Fault>;
+
+/// Runs a statement, which the connection keeps prepared; number of rows that it changed.
+fn run(c: &Connection, sql: &str, values: impl Params) -> Sql<usize> {
+    Ok(c.prepare_cached(sql)?.execute(values)?)
+}
+
+/// The first row that a statement finds.
+fn first<T>(
+    c: &Connection,
+    sql: &str,
+    values: impl Params,
+    of_row: impl FnOnce(&Row<'_>) -> rusqlite::Result<T>,
+) -> Sql<Option<T>> {
+    Ok(c.prepare_cached(sql)?.query_row(values, of_row).optional()?)
+}
+
+/// All rows that a statement finds.
+fn all<T>(
+    c: &Connection,
+    sql: &str,
+    values: impl Params,
+    of_row: impl FnMut(&Row<'_>) -> rusqlite::Result<T>,
+) -> Sql<Vec<T>> {
+    Ok(c.prepare_cached(sql)?.query_map(values, of_row)?.collect::<rusqlite::Result<_>>()?)
+}
 
 /// What goes wrong inside a transaction: SQLite's errors are translated once, at its end.
 #[derive(Debug)]

@@ -1,10 +1,10 @@
 //! Jobs as workers see them.
 
-use rusqlite::{Connection, OptionalExtension, Row, params};
+use rusqlite::{Connection, Row, params};
 
 use super::jobs::view_column;
 use super::values::{Name, json};
-use super::{Sql, SqliteDatabase};
+use super::{Sql, SqliteDatabase, all, first, run};
 use crate::database::{Claim, Lease, LeaseState, Progress, Publication, QueueRows, Reclaimed};
 use crate::error::Result;
 use crate::job::{ArtifactKind, Failure, JobId, JobRequest, Timestamp};
@@ -16,10 +16,8 @@ const FREE: &str = "lease_owner = NULL, lease_worker = NULL, lease_boot = NULL, 
     updated_at = ?4, version = version + 1";
 
 fn state(c: &Connection, lease: &Lease) -> Sql<LeaseState> {
-    let deleted = c
-        .prepare_cached(&format!("SELECT deleted FROM jobs WHERE {HELD}"))?
-        .query_row(params![lease.job, lease.attempt, lease.owner], |r| r.get(0))
-        .optional()?;
+    let sql = format!("SELECT deleted FROM jobs WHERE {HELD}");
+    let deleted = first(c, &sql, params![lease.job, lease.attempt, lease.owner], |r| r.get(0))?;
     Ok(match deleted {
         Some(false) => LeaseState::Held,
         Some(true) => LeaseState::Deleted,
@@ -28,10 +26,11 @@ fn state(c: &Connection, lease: &Lease) -> Sql<LeaseState> {
 }
 
 fn put_artifact(c: &Connection, lease: &Lease, kind: ArtifactKind, size: u64) -> Sql<()> {
-    c.prepare_cached(
+    run(
+        c,
         "INSERT OR REPLACE INTO artifacts (job_id, kind, attempt, size) VALUES (?1, ?2, ?3, ?4)",
-    )?
-    .execute(params![lease.job, Name(kind), lease.attempt, size])?;
+        params![lease.job, Name(kind), lease.attempt, size],
+    )?;
     Ok(())
 }
 
@@ -44,17 +43,15 @@ fn give_back(
     max_attempts: u32,
 ) -> Sql<GivenBack> {
     let key = params![lease.job, lease.attempt, lease.owner, now];
-    let row = c
-        .prepare_cached(&format!("SELECT deleted, crashes FROM jobs WHERE {HELD}"))?
-        .query_row(&key[..3], |r| Ok((r.get::<_, bool>(0)?, r.get::<_, u32>(1)?)))
-        .optional()?;
+    let row = first(c, &format!("SELECT deleted, crashes FROM jobs WHERE {HELD}"), &key[..3], |r| {
+        Ok((r.get::<_, bool>(0)?, r.get::<_, u32>(1)?))
+    })?;
     let Some((deleted, crashes)) = row else { return Ok(GivenBack::Lost) };
     let crashes = crashes + u32::from(crash.is_some());
     match crash {
         // Nobody sees a deleted job; it only has to be at rest.
         _ if deleted => {
-            c.prepare_cached(&format!("UPDATE jobs SET state = 'failed', {FREE} WHERE {HELD}"))?
-                .execute(key)?;
+            run(c, &format!("UPDATE jobs SET state = 'failed', {FREE} WHERE {HELD}"), key)?;
             Ok(GivenBack::Lost)
         }
         Some(failure) if crashes >= max_attempts => {
@@ -62,8 +59,7 @@ fn give_back(
                 "UPDATE jobs SET state = 'failed', crashes = ?5, failure_code = ?6, failure_message = ?7,
                     finished_at = ?4, {FREE} WHERE {HELD}"
             );
-            c.prepare_cached(&sql)?
-                .execute(&[key, params![crashes, failure.code, failure.message]].concat()[..])?;
+            run(c, &sql, &[key, params![crashes, failure.code, failure.message]].concat()[..])?;
             Ok(GivenBack::Failed)
         }
         _ => {
@@ -71,7 +67,7 @@ fn give_back(
                 "UPDATE jobs SET state = 'queued', crashes = ?5, stage = NULL, stage_fraction = 0, percent = NULL, {FREE}
                  WHERE {HELD}"
             );
-            c.prepare_cached(&sql)?.execute(&[key, params![crashes]].concat()[..])?;
+            run(c, &sql, &[key, params![crashes]].concat()[..])?;
             Ok(GivenBack::Queued)
         }
     }
@@ -112,31 +108,18 @@ impl QueueRows for SqliteDatabase {
         let now = self.clock.now();
         let until = self.clock.lease_micros() + seconds(lease_seconds);
         self.write("database.claim.commit", |t| {
-            let first = t
-                .prepare_cached(FIRST)?
-                .query_row([], |row| {
+            let first = first(t, FIRST, [], |row| {
                     let (job, attempt): (JobId, u32) = (row.get(9)?, row.get(10)?);
                     let lease = Lease { job, attempt: attempt + 1, owner: owner.to_owned() };
                     let version: i64 = row.get(11)?;
                     Ok(Claim { lease, request: request(row)?, video_version: version.cast_unsigned() })
-                })
-                .optional()?;
+                })?;
             let Some(claim) = first else { return Ok(None) };
-            t.prepare_cached(
-                "UPDATE jobs SET state = 'running', attempt = ?2, stage = NULL, stage_fraction = 0, percent = NULL,
-                    lease_owner = ?3, lease_worker = ?4, lease_boot = ?5, lease_until = ?6,
-                    started_at = ifnull(started_at, ?7), updated_at = ?7, version = version + 1
-                 WHERE job_id = ?1",
-            )?
-            .execute(params![
-                claim.lease.job,
-                claim.lease.attempt,
-                owner,
-                worker,
-                self.clock.boot(),
-                until,
-                now
-            ])?;
+            const BEGIN: &str = "UPDATE jobs SET state = 'running', attempt = ?2, stage = NULL, stage_fraction = 0,
+                percent = NULL, lease_owner = ?3, lease_worker = ?4, lease_boot = ?5, lease_until = ?6,
+                started_at = ifnull(started_at, ?7), updated_at = ?7, version = version + 1 WHERE job_id = ?1";
+            let Lease { job, attempt, .. } = claim.lease;
+            run(t, BEGIN, params![job, attempt, owner, worker, self.clock.boot(), until, now])?;
             Ok(Some(claim))
         })
     }
@@ -144,12 +127,8 @@ impl QueueRows for SqliteDatabase {
     fn heartbeat(&self, lease: &Lease, lease_seconds: u64) -> Result<LeaseState> {
         let until = self.clock.lease_micros() + seconds(lease_seconds);
         self.write("database.heartbeat.commit", |t| {
-            t.prepare_cached(&format!("UPDATE jobs SET lease_until = ?4 WHERE {HELD}"))?.execute(params![
-                lease.job,
-                lease.attempt,
-                lease.owner,
-                until
-            ])?;
+            let sql = format!("UPDATE jobs SET lease_until = ?4 WHERE {HELD}");
+            run(t, &sql, params![lease.job, lease.attempt, lease.owner, until])?;
             state(t, lease)
         })
     }
@@ -166,15 +145,9 @@ impl QueueRows for SqliteDatabase {
                     percent = CASE WHEN ?6 IS NULL THEN percent ELSE min(99, max(ifnull(percent, 0), ?6)) END
                  WHERE {HELD} AND deleted = 0"
             );
-            t.prepare_cached(&sql)?.execute(params![
-                lease.job,
-                lease.attempt,
-                lease.owner,
-                Name(progress.stage),
-                progress.fraction,
-                progress.percent,
-                now
-            ])?;
+            let Lease { job, attempt, owner } = lease;
+            let Progress { stage, fraction, percent } = *progress;
+            run(t, &sql, params![job, attempt, owner, Name(stage), fraction, percent, now])?;
             state(t, lease)
         })
     }
@@ -186,14 +159,9 @@ impl QueueRows for SqliteDatabase {
                 "UPDATE jobs SET state = 'finished', percent = 100, has_ply = 1, has_spz = 1, found_view = ?5,
                     warnings = ?6, finished_at = ?4, {FREE} WHERE {HELD} AND deleted = 0"
             );
-            let changed = t.prepare_cached(&sql)?.execute(params![
-                lease.job,
-                lease.attempt,
-                lease.owner,
-                now,
-                view_column(&publication.camera)?,
-                json(&publication.warnings)?
-            ])?;
+            let Lease { job, attempt, owner } = lease;
+            let (view, warnings) = (view_column(&publication.camera)?, json(&publication.warnings)?);
+            let changed = run(t, &sql, params![job, attempt, owner, now, view, warnings])?;
             if changed == 0 {
                 return state(t, lease);
             }
@@ -211,9 +179,9 @@ impl QueueRows for SqliteDatabase {
                 "UPDATE jobs SET state = 'failed', failure_code = ?5, failure_message = ?6, finished_at = ?4, {FREE}
                  WHERE {HELD} AND deleted = 0"
             );
-            let (job, attempt, owner) = (lease.job, lease.attempt, &lease.owner);
+            let Lease { job, attempt, owner } = lease;
             let changed =
-                t.prepare_cached(&sql)?.execute(params![job, attempt, owner, now, failure.code, failure.message])?;
+                run(t, &sql, params![job, attempt, owner, now, failure.code, failure.message])?;
             if changed == 0 {
                 return state(t, lease);
             }
@@ -231,14 +199,12 @@ impl QueueRows for SqliteDatabase {
 
     fn reclaim(&self, is_alive: &dyn Fn(&str) -> bool, max_attempts: u32) -> Result<Reclaimed> {
         let dead = self.read(|c| {
-            let mut statement = c.prepare_cached(
-                "SELECT job_id, attempt, lease_owner, lease_boot = ?1 AND lease_until > ?2 FROM jobs
-                 WHERE state = 'running'",
-            )?;
-            let rows = statement.query_map(params![self.clock.boot(), self.clock.lease_micros()], |r| {
+            const RUNNING: &str = "SELECT job_id, attempt, lease_owner, lease_boot = ?1 AND lease_until > ?2
+                FROM jobs WHERE state = 'running'";
+            let now = params![self.clock.boot(), self.clock.lease_micros()];
+            let rows = all(c, RUNNING, now, |r| {
                 Ok((Lease { job: r.get(0)?, attempt: r.get(1)?, owner: r.get(2)? }, r.get::<_, bool>(3)?))
             })?;
-            let rows = rows.collect::<rusqlite::Result<Vec<_>>>()?;
             Ok(rows
                 .into_iter()
                 .filter(|(l, timely)| !timely || !is_alive(&l.owner))

@@ -1,9 +1,9 @@
 //! Uploads.
 
-use rusqlite::{OptionalExtension, Row, params};
+use rusqlite::{Row, params};
 
-use super::SqliteDatabase;
 use super::values::version_column;
+use super::{SqliteDatabase, all, first, run};
 use crate::database::{Upload, UploadRows, UploadedVideo};
 use crate::error::{Error, ErrorKind, Result};
 use crate::job::{BlobName, UserId};
@@ -36,47 +36,42 @@ impl UploadRows for SqliteDatabase {
         let now = self.clock.now();
         let expires_at = now.plus_seconds(lifetime_seconds);
         self.write("database.create_upload.commit", |t| {
-            t.prepare_cached(
+            run(
+                t,
                 "INSERT INTO uploads (blob_name, user_id, expires_at, touched_at) VALUES (?1, ?2, ?3, ?4)",
-            )?
-            .execute(params![name, user, expires_at, now])?;
+                params![name, user, expires_at, now],
+            )?;
             Ok(Upload { name, user, expires_at, video: None, submitted: false, deleted: false })
         })
     }
 
     fn upload(&self, name: &BlobName) -> Result<Option<Upload>> {
-        self.read(|c| {
-            Ok(c.prepare_cached(&format!("{UPLOAD} WHERE blob_name = ?1"))?
-                .query_row([name], upload)
-                .optional()?)
-        })
+        self.read(|c| first(c, &format!("{UPLOAD} WHERE blob_name = ?1"), [name], upload))
     }
 
     fn finish_upload(&self, name: &BlobName, video: &UploadedVideo) -> Result<Option<u64>> {
         let now = self.clock.now();
         self.write("database.finish_upload.commit", |t| {
-            let before = t
-                .prepare_cached(&format!("{UPLOAD} WHERE blob_name = ?1"))?
-                .query_row([name], upload)
-                .optional()?
+            let before = first(t, &format!("{UPLOAD} WHERE blob_name = ?1"), [name], upload)?
                 .filter(|u| !u.deleted)
                 .ok_or_else(|| Error::new(ErrorKind::NotFound, "Upload not found"))?;
             if before.submitted {
                 return Err(Error::new(ErrorKind::Conflict, "The video is already used by a job").into());
             }
-            t.prepare_cached(
+            run(
+                t,
                 "UPDATE uploads SET version = ?2, size = ?3, sha256 = ?4, file_name = ?5, touched_at = ?6,
                  block_list = ?7 WHERE blob_name = ?1",
-            )?
-            .execute(params![
-                name,
-                version_column(video.version),
-                video.size,
-                video.sha256,
-                video.file_name,
-                now,
-                video.block_list
-            ])?;
+                params![
+                    name,
+                    version_column(video.version),
+                    video.size,
+                    video.sha256,
+                    video.file_name,
+                    now,
+                    video.block_list
+                ],
+            )?;
             Ok(before.video.map(|v| v.version))
         })
     }
@@ -98,16 +93,14 @@ impl UploadRows for SqliteDatabase {
             return Ok(Vec::new());
         }
         self.write("database.expire_uploads.commit", |t| {
-            t.prepare_cached(&format!("UPDATE uploads SET deleted = 1 WHERE {EXPIRED}"))?
-                .execute([before, now])?;
-            let mut statement = t.prepare_cached(&format!("{UPLOAD} WHERE {MARKED}"))?;
-            Ok(statement.query_map([], upload)?.collect::<rusqlite::Result<_>>()?)
+            run(t, &format!("UPDATE uploads SET deleted = 1 WHERE {EXPIRED}"), [before, now])?;
+            all(t, &format!("{UPLOAD} WHERE {MARKED}"), [], upload)
         })
     }
 
     fn forget_upload(&self, name: &BlobName) -> Result<()> {
         self.write("database.forget_upload.commit", |t| {
-            t.prepare_cached("DELETE FROM uploads WHERE blob_name = ?1 AND deleted = 1")?.execute([name])?;
+            run(t, "DELETE FROM uploads WHERE blob_name = ?1 AND deleted = 1", [name])?;
             Ok(())
         })
     }

@@ -1,9 +1,9 @@
 //! Users and their keys.
 
-use rusqlite::{OptionalExtension, Row, params};
+use rusqlite::{Row, params};
 
-use super::SqliteDatabase;
 use super::values::Name;
+use super::{SqliteDatabase, all, first, run};
 use crate::database::{StoredKey, UserRows};
 use crate::error::{Error, ErrorKind, Result};
 use crate::job::{ApiKey, Tier, Timestamp, User, UserId};
@@ -26,30 +26,26 @@ impl UserRows for SqliteDatabase {
                 )
                 .into());
             }
-            t.prepare_cached("INSERT INTO users (user_id, name, tier, created_at) VALUES (?1, ?2, ?3, ?4)")?
-                .execute(params![user.user_id, user.name, Name(user.tier), user.created_at])?;
+            run(
+                t,
+                "INSERT INTO users (user_id, name, tier, created_at) VALUES (?1, ?2, ?3, ?4)",
+                params![user.user_id, user.name, Name(user.tier), user.created_at],
+            )?;
             Ok(())
         })
     }
 
     fn users(&self) -> Result<Vec<User>> {
-        self.read(|c| {
-            let mut statement = c.prepare_cached(&format!("{USER} ORDER BY name"))?;
-            Ok(statement.query_map([], user)?.collect::<rusqlite::Result<_>>()?)
-        })
+        self.read(|c| all(c, &format!("{USER} ORDER BY name"), [], user))
     }
 
     fn user_by_name(&self, name: &str) -> Result<Option<User>> {
-        self.read(|c| {
-            Ok(c.prepare_cached(&format!("{USER} WHERE name = ?1"))?.query_row([name], user).optional()?)
-        })
+        self.read(|c| first(c, &format!("{USER} WHERE name = ?1"), [name], user))
     }
 
     fn set_tier(&self, user: UserId, tier: Tier) -> Result<bool> {
         self.write("database.set_tier.commit", |t| {
-            let changed = t
-                .prepare_cached("UPDATE users SET tier = ?2 WHERE user_id = ?1")?
-                .execute(params![user, Name(tier)])?;
+            let changed = run(t, "UPDATE users SET tier = ?2 WHERE user_id = ?1", params![user, Name(tier)])?;
             Ok(changed > 0)
         })
     }
@@ -59,68 +55,54 @@ impl UserRows for SqliteDatabase {
             if !t.prepare_cached("SELECT 1 FROM users WHERE user_id = ?1")?.exists([user])? {
                 return Err(Error::new(ErrorKind::NotFound, format!("there is no user {user}")).into());
             }
-            let changed = t
-                .prepare_cached(
-                    "INSERT INTO api_keys (prefix, user_id, name, mac, created_at) VALUES (?1, ?2, ?3, ?4, ?5)
+            let changed = run(
+                t,
+                "INSERT INTO api_keys (prefix, user_id, name, mac, created_at) VALUES (?1, ?2, ?3, ?4, ?5)
                      ON CONFLICT (prefix) DO NOTHING",
-                )?
-                .execute(params![key.prefix, user, key.name, mac, key.created_at])?;
+                params![key.prefix, user, key.name, mac, key.created_at],
+            )?;
             Ok(changed > 0)
         })
     }
 
     fn keys(&self, user: UserId) -> Result<Vec<ApiKey>> {
-        self.read(|c| {
-            let mut statement = c.prepare_cached(
-                "SELECT name, prefix, created_at, last_used, revoked_at FROM api_keys WHERE user_id = ?1
-                 ORDER BY created_at, prefix",
-            )?;
-            let keys = statement.query_map([user], |row| {
-                Ok(ApiKey {
-                    name: row.get(0)?,
-                    prefix: row.get(1)?,
-                    created_at: row.get(2)?,
-                    last_used: row.get(3)?,
-                    revoked_at: row.get(4)?,
-                })
-            })?;
-            Ok(keys.collect::<rusqlite::Result<_>>()?)
-        })
+        const KEYS: &str = "SELECT name, prefix, created_at, last_used, revoked_at FROM api_keys
+            WHERE user_id = ?1 ORDER BY created_at, prefix";
+        let key = |row: &Row<'_>| {
+            Ok(ApiKey {
+                name: row.get(0)?,
+                prefix: row.get(1)?,
+                created_at: row.get(2)?,
+                last_used: row.get(3)?,
+                revoked_at: row.get(4)?,
+            })
+        };
+        self.read(|c| all(c, KEYS, [user], key))
     }
 
     fn revoke_key(&self, user: UserId, prefix: &str) -> Result<bool> {
         let now = self.clock.now();
-        self.write("database.revoke_key.commit", |t| {
-            let changed = t
-                .prepare_cached(
-                    "UPDATE api_keys SET revoked_at = ifnull(revoked_at, ?3) WHERE user_id = ?1 AND prefix = ?2",
-                )?
-                .execute(params![user, prefix, now])?;
-            Ok(changed > 0)
-        })
+        const REVOKE: &str =
+            "UPDATE api_keys SET revoked_at = ifnull(revoked_at, ?3) WHERE user_id = ?1 AND prefix = ?2";
+        self.write("database.revoke_key.commit", |t| Ok(run(t, REVOKE, params![user, prefix, now])? > 0))
     }
 
     fn key(&self, prefix: &str) -> Result<Option<StoredKey>> {
-        self.read(|c| {
-            let mut statement = c.prepare_cached(
-                "SELECT user_id, tier, mac, revoked_at IS NOT NULL FROM api_keys JOIN users USING (user_id)
-                 WHERE prefix = ?1",
-            )?;
-            let key = statement.query_row([prefix], |row| {
-                let Name(tier) = row.get(1)?;
-                Ok(StoredKey { user: row.get(0)?, tier, mac: row.get(2)?, revoked: row.get(3)? })
-            });
-            Ok(key.optional()?)
-        })
+        const KEY: &str = "SELECT user_id, tier, mac, revoked_at IS NOT NULL
+            FROM api_keys JOIN users USING (user_id) WHERE prefix = ?1";
+        let key = |row: &Row<'_>| {
+            let Name(tier) = row.get(1)?;
+            Ok(StoredKey { user: row.get(0)?, tier, mac: row.get(2)?, revoked: row.get(3)? })
+        };
+        self.read(|c| first(c, KEY, [prefix], key))
     }
 
     fn touch_keys(&self, used: &[(String, Timestamp)]) -> Result<()> {
         self.write("database.touch_keys.commit", |t| {
-            let mut statement = t.prepare_cached(
-                "UPDATE api_keys SET last_used = max(ifnull(last_used, 0), ?2) WHERE prefix = ?1",
-            )?;
+            const TOUCH: &str =
+                "UPDATE api_keys SET last_used = max(ifnull(last_used, 0), ?2) WHERE prefix = ?1";
             for (prefix, time) in used {
-                statement.execute(params![prefix, time])?;
+                run(t, TOUCH, params![prefix, time])?;
             }
             Ok(())
         })
