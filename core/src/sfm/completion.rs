@@ -131,13 +131,7 @@ mod tests {
             let mut camera = capture.camera.clone();
             camera.params[0] *= 0.97;
             camera.params[3] = 0.0;
-            let input = MapperInput {
-                keypoints: &capture.keypoints,
-                matches: &matches,
-                pairs: &pairs,
-                camera,
-                rotations: &rotations,
-            };
+            let input = capture.input((&pairs, &matches), camera, &rotations);
             let mut map = map_globally(&input, &options, 0, &Control::new()).unwrap();
             complete(&mut map, &input, &options, &Control::new()).unwrap();
             assert_eq!(map.registered(), 20);
@@ -153,13 +147,7 @@ mod tests {
         let (pairs, matches) = capture.pairs_and_matches(6);
         let mut rotations: Vec<_> = capture.poses.iter().map(|p| Some(p.rotation)).collect();
         rotations[7] = None;
-        let input = MapperInput {
-            keypoints: &capture.keypoints,
-            matches: &matches,
-            pairs: &pairs,
-            camera: capture.camera.clone(),
-            rotations: &rotations,
-        };
+        let input = capture.input((&pairs, &matches), capture.camera.clone(), &rotations);
         let mut map = map_globally(&input, &options, 0, &Control::new()).unwrap();
         assert_eq!(map.registered(), 15);
         complete(&mut map, &input, &options, &Control::new()).unwrap();

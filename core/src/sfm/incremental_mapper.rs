@@ -153,13 +153,7 @@ mod tests {
         let mut camera = capture.camera.clone();
         camera.params[0] *= 1.03;
         camera.params[3] = 0.0;
-        let input = MapperInput {
-            keypoints: &capture.keypoints,
-            matches: &matches,
-            pairs: &pairs,
-            camera,
-            rotations: &[],
-        };
+        let input = capture.input((&pairs, &matches), camera, &[]);
         let map = map_incrementally(&input, &MapperOptions::default(), &Control::new()).unwrap();
         assert_eq!(map.registered(), 14);
         let (centres, rotations) = capture.errors(&map);

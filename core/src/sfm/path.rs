@@ -106,7 +106,6 @@ mod tests {
     use super::*;
     use crate::sfm::completion::complete;
     use crate::sfm::global_mapper::map_globally;
-    use crate::sfm::mapper_input::MapperInput;
     use crate::sfm::mapper_options::MapperOptions;
     use crate::sfm::support::support_of_pairs;
     use crate::sfm::synthetic::Capture;
@@ -143,13 +142,7 @@ mod tests {
         let map = |pairs: &[TwoViewGeometry], matches: &[PairMatches]| {
             let mut consistent = pairs.to_vec();
             let rotations = absolute_rotations(60, &mut consistent, &control).unwrap();
-            let input = MapperInput {
-                keypoints: &capture.keypoints,
-                matches,
-                pairs: &consistent,
-                camera: capture.camera.clone(),
-                rotations: &rotations,
-            };
+            let input = capture.input((&consistent, matches), capture.camera.clone(), &rotations);
             let mut map = map_globally(&input, &options, 0, &control).unwrap();
             complete(&mut map, &input, &options, &control).unwrap();
             map

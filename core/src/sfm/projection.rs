@@ -1,5 +1,7 @@
 //! The reprojection residual and its derivatives, the innermost code of bundle adjustment.
 
+use nalgebra::{Matrix3, Vector3};
+
 use crate::camera::{Camera, CameraModel, Lens, Pose};
 
 use super::schur::BORDER;
@@ -39,6 +41,18 @@ pub(crate) struct Linearised {
     pub(crate) by_point: [[f64; 3]; 2],
     /// By the camera's parameters, in the model's order; zero beyond.
     pub(crate) by_intrinsics: [[f64; BORDER]; 2],
+}
+
+impl Linearised {
+    /// Adds what this observation says of its point to the normal equations `h x = g`.
+    pub(crate) fn add_to_point(&self, loss: Loss, h: &mut Matrix3<f64>, g: &mut Vector3<f64>) {
+        let weight = loss.at(self.residual[0].powi(2) + self.residual[1].powi(2)).1;
+        for r in 0..2 {
+            let j = Vector3::from(self.by_point[r]);
+            *h += weight * j * j.transpose();
+            *g += weight * self.residual[r] * j;
+        }
+    }
 }
 
 /// The camera of an adjustment, for fast projection.

@@ -10,7 +10,7 @@ use super::geometry::epipolar_angle;
 use super::map::{Keypoints, Map, MapPoint};
 use super::matching::PairMatches;
 use super::tracks::build_tracks;
-use super::triangulation::{TriangulationOptions, triangulate_tracks};
+use super::triangulation::{TriangulationOptions, triangulate_tracks, world_rays};
 
 /// Matches of one pair that agree with the poses.
 struct Agreeing {
@@ -39,18 +39,6 @@ pub(crate) fn retriangulate(
     agreeing.sort_by_key(|pair| std::cmp::Reverse(pair.matches.len()));
     let tracks = build_tracks(keypoints, agreeing.iter().map(|p| (p.first, p.second, p.matches.as_slice())));
     triangulate_tracks(map, keypoints, &tracks, options)
-}
-
-/// World-frame unit rays by image and keypoint; empty for images without a pose.
-pub(crate) fn world_rays(map: &Map, keypoints: &Keypoints) -> Vec<Vec<Vector3<f64>>> {
-    let turn = |(pose, image): (&Option<crate::camera::Pose>, &Vec<_>)| match pose {
-        Some(pose) => {
-            let to_world = pose.rotation.inverse();
-            image.iter().map(|p| to_world * map.camera.ray(p)).collect()
-        }
-        None => Vec::new(),
-    };
-    map.poses.par_iter().zip(keypoints).map(turn).collect()
 }
 
 /// The matches whose rays are both within `limit` radians of the other's epipolar plane; `None` if an image has no

@@ -6,8 +6,8 @@ use rayon::prelude::*;
 
 use super::geometry::epipolar_angle;
 use super::map::{Keypoints, Map};
-use super::retriangulation::world_rays;
 use super::scale_averaging::components;
+use super::triangulation::world_rays;
 use super::two_view::TwoViewGeometry;
 
 /// Verified inlier matches and how many of them agree with the poses.

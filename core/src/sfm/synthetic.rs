@@ -6,6 +6,7 @@ use crate::camera::{Camera, CameraModel, Pose};
 use crate::random::Random;
 
 use super::map::{Map, MapPoint, Observation};
+use super::mapper_input::MapperInput;
 use super::matching::PairMatches;
 use super::two_view::{TwoViewConfig, TwoViewGeometry};
 use crate::statistics::median;
@@ -168,6 +169,16 @@ impl Capture {
             seen.iter().map(|&p| map.camera.project(&pose.transform(&self.points[p])).unwrap()).collect()
         };
         self.seen.iter().enumerate().map(see).collect()
+    }
+
+    /// What a mapper gets of it: the measured keypoints, and what is given.
+    pub(crate) fn input<'a>(
+        &'a self,
+        (pairs, matches): (&'a [TwoViewGeometry], &'a [PairMatches]),
+        camera: Camera,
+        rotations: &'a [Option<UnitQuaternion<f64>>],
+    ) -> MapperInput<'a> {
+        MapperInput { keypoints: &self.keypoints, matches, pairs, camera, rotations }
     }
 
     /// Verified pairs of images at most `window` apart, and the candidate matches that they are made of.

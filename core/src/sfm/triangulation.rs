@@ -5,7 +5,7 @@
 use nalgebra::{Matrix3, Vector3};
 use rayon::prelude::*;
 
-use crate::camera::Camera;
+use crate::camera::{Camera, Pose};
 use crate::random::hash;
 
 use super::geometry::angle_between;
@@ -31,6 +31,18 @@ pub(crate) fn keypoint_rays(camera: &Camera, keypoints: &Keypoints) -> Vec<Vec<V
     keypoints.par_iter().map(|image| image.iter().map(|p| camera.ray(p)).collect()).collect()
 }
 
+/// World-frame unit rays by image and keypoint; empty for images without a pose.
+pub(crate) fn world_rays(map: &Map, keypoints: &Keypoints) -> Vec<Vec<Vector3<f64>>> {
+    let turn = |(pose, image): (&Option<Pose>, &Vec<_>)| match pose {
+        Some(pose) => {
+            let to_world = pose.rotation.inverse();
+            image.iter().map(|p| to_world * map.camera.ray(p)).collect()
+        }
+        None => Vec::new(),
+    };
+    map.poses.par_iter().zip(keypoints).map(turn).collect()
+}
+
 /// What triangulation needs to know of the cameras, prepared once.
 pub(crate) struct Views<'a> {
     keypoints: &'a Keypoints,
@@ -43,18 +55,7 @@ pub(crate) struct Views<'a> {
 impl<'a> Views<'a> {
     /// From the poses and the camera of `map`.
     pub(crate) fn new(map: &Map, keypoints: &'a Keypoints) -> Self {
-        let rays = map
-            .poses
-            .par_iter()
-            .zip(keypoints)
-            .map(|(pose, image)| match pose {
-                Some(pose) => {
-                    let to_world = pose.rotation.inverse();
-                    image.iter().map(|p| to_world * map.camera.ray(p)).collect()
-                }
-                None => Vec::new(),
-            })
-            .collect();
+        let rays = world_rays(map, keypoints);
         let extrinsics = map.poses.iter().map(|p| p.as_ref().map(Extrinsics::from_pose)).collect();
         Self { keypoints, projector: Projector::new(&map.camera), extrinsics, rays }
     }
@@ -124,12 +125,7 @@ impl<'a> Views<'a> {
                 let pixel = self.keypoints[o.image as usize][o.keypoint as usize];
                 let Some(pose) = &self.extrinsics[o.image as usize] else { continue };
                 let Some(l) = self.projector.linearise(pose, &x.into(), &pixel.into()) else { continue };
-                let weight = loss.at(l.residual[0].powi(2) + l.residual[1].powi(2)).1;
-                for r in 0..2 {
-                    let j = Vector3::from(l.by_point[r]);
-                    h += weight * j * j.transpose();
-                    g += weight * l.residual[r] * j;
-                }
+                l.add_to_point(loss, &mut h, &mut g);
             }
             let floor = 1e-12 * h.trace();
             let Some(chol) = (h + Matrix3::from_diagonal_element(floor)).cholesky() else { break };

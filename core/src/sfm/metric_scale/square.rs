@@ -89,12 +89,7 @@ impl Rays {
                     let Some(pose) = self.pose(sighting) else { continue };
                     let pixel = sighting.corners[k].into();
                     let Some(l) = self.projector.linearise(pose, &position.into(), &pixel) else { continue };
-                    let weight = LOSS.at(l.residual[0].powi(2) + l.residual[1].powi(2)).1;
-                    for r in 0..2 {
-                        let j = Vector3::from(l.by_point[r]);
-                        h += weight * j * j.transpose();
-                        g += weight * l.residual[r] * j;
-                    }
+                    l.add_to_point(LOSS, &mut h, &mut g);
                 }
                 let floor = 1e-12 * h.trace();
                 let Some(inverse) = (h + Matrix3::from_diagonal_element(floor)).try_inverse() else { break };

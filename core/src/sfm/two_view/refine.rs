@@ -7,7 +7,7 @@
 use nalgebra::{Matrix3, Rotation3, UnitQuaternion, Vector3};
 
 use super::linear::solve_damped;
-use super::score::{LANES, PointPairs};
+use super::score::{EpipolarTerms, LANES, PointPairs};
 use crate::camera::Pose;
 use crate::sfm::geometry::skew;
 
@@ -240,13 +240,8 @@ fn normal_equations_body(pairs: &PointPairs, matrix: &Matrix3<f64>, weight: f64)
         let (mut residual, mut influence) = ([0.0; LANES], [0.0; LANES]);
         for lane in 0..LANES {
             let [x1, y1, x2, y2] = [block[0][lane], block[1][lane], block[2][lane], block[3][lane]];
-            let a0 = m[0] * x1 + m[1] * y1 + m[2];
-            let a1 = m[3] * x1 + m[4] * y1 + m[5];
-            let a2 = m[6] * x1 + m[7] * y1 + m[8];
-            let b0 = m[0] * x2 + m[3] * y2 + m[6];
-            let b1 = m[1] * x2 + m[4] * y2 + m[7];
-            let c = x2 * a0 + y2 * a1 + a2;
-            let square = a0 * a0 + a1 * a1 + b0 * b0 + b1 * b1;
+            let EpipolarTerms { a: [a0, a1], b: [b0, b1], c, square } =
+                EpipolarTerms::new(&m, [x1, y1, x2, y2]);
             // The padding is NaN and a pair at both epipoles has no error: neither may count.
             let valid = square > 1e-30;
             let inverse = if valid { 1.0 / square.sqrt() } else { 0.0 };

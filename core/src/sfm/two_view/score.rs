@@ -61,6 +61,28 @@ pub(crate) trait Residual<const C: usize> {
     fn squared(&self, row: [f64; C]) -> f64;
 }
 
+/// What `c = x2ᵀ M x1` is made of: the first two coordinates of `a = M x1` and `b = Mᵀ x2`, and the sum of their squares.
+pub(super) struct EpipolarTerms {
+    pub(super) a: [f64; 2],
+    pub(super) b: [f64; 2],
+    pub(super) c: f64,
+    pub(super) square: f64,
+}
+
+impl EpipolarTerms {
+    /// `m` is row by row.
+    #[inline(always)]
+    pub(super) fn new(m: &[f64; 9], [x1, y1, x2, y2]: [f64; 4]) -> Self {
+        let a0 = m[0] * x1 + m[1] * y1 + m[2];
+        let a1 = m[3] * x1 + m[4] * y1 + m[5];
+        let a2 = m[6] * x1 + m[7] * y1 + m[8];
+        let b0 = m[0] * x2 + m[3] * y2 + m[6];
+        let b1 = m[1] * x2 + m[4] * y2 + m[7];
+        let c = x2 * a0 + y2 * a1 + a2;
+        Self { a: [a0, a1], b: [b0, b1], c, square: a0 * a0 + a1 * a1 + b0 * b0 + b1 * b1 }
+    }
+}
+
 /// First-order geometric error of `x2ᵀ M x1 = 0` (Sampson; Hartley & Zisserman, 11.9).
 pub(crate) struct Sampson([f64; 9]);
 
@@ -73,14 +95,8 @@ impl Sampson {
 impl Residual<4> for Sampson {
     #[inline(always)]
     fn squared(&self, [x1, y1, x2, y2]: [f64; 4]) -> f64 {
-        let m = &self.0;
-        let a0 = m[0] * x1 + m[1] * y1 + m[2];
-        let a1 = m[3] * x1 + m[4] * y1 + m[5];
-        let a2 = m[6] * x1 + m[7] * y1 + m[8];
-        let b0 = m[0] * x2 + m[3] * y2 + m[6];
-        let b1 = m[1] * x2 + m[4] * y2 + m[7];
-        let c = x2 * a0 + y2 * a1 + a2;
-        c * c / (a0 * a0 + a1 * a1 + b0 * b0 + b1 * b1)
+        let EpipolarTerms { c, square, .. } = EpipolarTerms::new(&self.0, [x1, y1, x2, y2]);
+        c * c / square
     }
 }
 
