@@ -1,6 +1,7 @@
 //! What the benchmarks of the rasterisers share: a scene, a view, a target, a step.
 
-use libreconstruct::glam::{DMat3, DVec3, dvec3};
+use libreconstruct::camera::{Camera, CameraModel, Pose};
+use libreconstruct::glam::dvec3;
 use libreconstruct::raster::{StepOptions, Target, View};
 use libreconstruct::splats::{Splats, sh_coefficients};
 
@@ -21,17 +22,8 @@ impl Random {
 
 /// A camera at the origin that looks along z, its focal length `focal` times the picture's width.
 pub(crate) fn view(width: u32, height: u32, focal: f64) -> View {
-    let focal = focal * f64::from(width);
-    View {
-        rotation: DMat3::IDENTITY,
-        translation: DVec3::ZERO,
-        fx: focal,
-        fy: focal,
-        cx: 0.5 * f64::from(width),
-        cy: 0.5 * f64::from(height),
-        width,
-        height,
-    }
+    let camera = Camera::from_focal(CameraModel::Pinhole, focal * f64::from(width), width, height);
+    View::new(&camera, &Pose::identity())
 }
 
 /// Splats on surfaces at depths of 2 to 8, as dense on the picture as a trained scene of that size: the standard

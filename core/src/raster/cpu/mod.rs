@@ -22,7 +22,7 @@ mod scalar;
 mod sort;
 mod state;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 mod update;
 #[cfg(target_arch = "x86_64")]
 mod x86;

@@ -3,7 +3,7 @@
 
 mod gradients;
 mod hostile;
-mod picture;
+pub(crate) mod picture;
 mod steps;
 
 use super::*;

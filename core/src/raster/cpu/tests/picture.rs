@@ -182,7 +182,7 @@ fn pairs_are_exact() {
 }
 
 /// Mean SSIM by its definition: every window is summed anew, pixels outside count as zero.
-fn scalar_ssim(a: &[[f64; 3]], b: &[[f64; 3]], width: usize, height: usize) -> f64 {
+pub(crate) fn scalar_ssim(a: &[[f64; 3]], b: &[[f64; 3]], width: usize, height: usize) -> f64 {
     let tap = |k: i64| (-0.5 * (k as f64 / 1.5).powi(2)).exp();
     let norm: f64 = (-5..=5).map(tap).sum();
     let mut total = 0.0;
