@@ -94,8 +94,8 @@ impl Sampson {
 
 impl Residual<4> for Sampson {
     #[inline(always)]
-    fn squared(&self, [x1, y1, x2, y2]: [f64; 4]) -> f64 {
-        let EpipolarTerms { c, square, .. } = EpipolarTerms::new(&self.0, [x1, y1, x2, y2]);
+    fn squared(&self, row: [f64; 4]) -> f64 {
+        let EpipolarTerms { c, square, .. } = EpipolarTerms::new(&self.0, row);
         c * c / square
     }
 }
