@@ -28,11 +28,20 @@ pub enum Prerequisite {
     MaskModel,
     /// An ffmpeg with the encoders and filters that make clips of all kinds. ffmpeg itself must always be here.
     Encoders,
+    /// A Linux kernel with Landlock and seccomp.
+    Sandbox,
 }
 
 impl Prerequisite {
-    const ALL: [Self; 6] =
-        [Self::Interop, Self::Browser, Self::Gpu, Self::Captures, Self::MaskModel, Self::Encoders];
+    const ALL: [Self; 7] = [
+        Self::Interop,
+        Self::Browser,
+        Self::Gpu,
+        Self::Captures,
+        Self::MaskModel,
+        Self::Encoders,
+        Self::Sandbox,
+    ];
 
     /// Its name in `LIBRECONSTRUCT_REQUIRE`.
     fn word(self) -> &'static str {
@@ -43,6 +52,7 @@ impl Prerequisite {
             Self::Captures => "captures",
             Self::MaskModel => "mask-model",
             Self::Encoders => "encoders",
+            Self::Sandbox => "sandbox",
         }
     }
 
@@ -56,6 +66,7 @@ impl Prerequisite {
                 "put the captures into ../shared/data beside the workspace, or name their folder in LIBRECONSTRUCT_DATA"
             }
             Self::MaskModel => "make mask-model",
+            Self::Sandbox => "run Linux 5.13 or newer with landlock in the list of /sys/kernel/security/lsm",
             Self::Encoders => "install a full build of ffmpeg, such as Debian's",
         }
     }

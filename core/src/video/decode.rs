@@ -15,13 +15,15 @@ use crate::control::Control;
 use crate::error::{Error, ErrorKind, Result};
 
 use super::ffmpeg::Tools;
-use super::probe::{CONTAINERS, MAX_DURATION, MAX_FRAMES, MAX_PIXELS, Probe, address};
+use super::probe::{CONTAINERS, DECODERS, MAX_DURATION, MAX_FRAMES, MAX_PIXELS, Probe, address};
 use super::process::{Limits, Log, Process};
 
 /// Pictures that wait between ffmpeg and us.
 const QUEUE: usize = 4;
-/// Longest time without a picture while we wait for one.
+/// Longest time without a frame, chosen or skipped, while we wait for a picture.
 const STALL_LIMIT: Duration = Duration::from_secs(90);
+/// Prints a line for each frame. It comes first, so that frames which are skipped later are seen to be decoded.
+const REPORT: &str = "showinfo=checksum=0";
 /// The luminance that becomes 1 before HDR is tone-mapped, cd/m²: that of white paper in HDR video (BT.2408).
 const REFERENCE_WHITE: u32 = 203;
 /// HDR is brought to the range of ordinary displays by one fixed curve, so that a surface has the same colour in every
@@ -34,14 +36,25 @@ pub(super) struct Decoder {
     process: Process,
     pictures: Receiver<io::Result<Vec<u8>>>,
     used: Sender<Vec<u8>>,
-    deadline: Instant,
+    patience: Patience,
+    /// How long we have waited for pictures so far. The time that is spent on them elsewhere is not the video's fault.
+    waited: Duration,
     count: u64,
+}
+
+/// How long the decoder may keep us waiting.
+#[derive(Debug, Clone, Copy)]
+struct Patience {
+    /// While not one frame is decoded.
+    stall: Duration,
+    /// For all pictures together.
+    total: Duration,
 }
 
 impl Decoder {
     /// All frames as luma (0 to 255), `width` x `height`, *not* turned upright; the log has their times.
     pub(super) fn luma(probe: &Probe, width: u32, height: u32) -> Result<Decoder> {
-        let filters = format!("scale={width}:{height}:flags=area,format=gray,showinfo=checksum=0");
+        let filters = format!("{REPORT},scale={width}:{height}:flags=area,format=gray");
         Self::start(probe, &filters, "gray", width as usize * height as usize, MAX_FRAMES)
     }
 
@@ -49,9 +62,9 @@ impl Decoder {
     /// turned upright; larger frames are scaled down by area averaging.
     pub(super) fn rgb(probe: &Probe, numbers: &[u64], width: u32, height: u32) -> Result<Decoder> {
         let tools = Tools::find()?;
-        let mut filters: Vec<String> = Vec::new();
+        let mut filters = vec![REPORT.to_owned()];
         if probe.interlaced && tools.has_filter("bwdif") {
-            filters.push("bwdif=mode=send_frame:deint=interlaced".to_owned());
+            filters.push(deinterlace(probe));
         }
         filters.push(format!("select='{}'", selection(numbers)));
         let scale = format!("scale={width}:{height}:flags=area+accurate_rnd+full_chroma_int");
@@ -74,9 +87,9 @@ impl Decoder {
 
     /// The frames with these numbers (ascending), upright, as luma; sizes as for [`Decoder::rgb`].
     pub(super) fn gray(probe: &Probe, numbers: &[u64], width: u32, height: u32) -> Result<Decoder> {
-        let mut filters: Vec<String> = Vec::new();
+        let mut filters = vec![REPORT.to_owned()];
         if probe.interlaced && Tools::find()?.has_filter("bwdif") {
-            filters.push("bwdif=mode=send_frame:deint=interlaced".to_owned());
+            filters.push(deinterlace(probe));
         }
         filters.push(format!("select='{}'", selection(numbers)));
         filters.push(format!("scale={width}:{height}:flags=area+accurate_rnd,format=gray"));
@@ -93,6 +106,8 @@ impl Decoder {
         let mut command = FfmpegCommand::new_with_path(&tools.ffmpeg);
         command.args(["-nostdin", "-hide_banner", "-nostats", "-loglevel", "level+info"]);
         command.args(["-protocol_whitelist", "file", "-format_whitelist", CONTAINERS]);
+        // Without the last, filters begin anew where the size of the picture changes, and count frames from 0 again.
+        command.args(["-codec_whitelist", DECODERS, "-reinit_filter", "0"]);
         command.args(["-max_pixels", &MAX_PIXELS.to_string(), "-threads", &threads.to_string()]);
         command.args(["-filter_threads", &threads.to_string()]);
         command.args(["-max_error_rate", "1", "-noautorotate", "-t", &format!("{}", MAX_DURATION + 60.0)]);
@@ -100,7 +115,14 @@ impl Decoder {
         command.args(["-map", &format!("0:{}", probe.stream), "-an", "-sn", "-dn", "-map_metadata", "-1"]);
         command.args(["-vf", filters]).args(tools.passthrough());
         command.args(["-frames:v", &most.to_string(), "-f", "rawvideo", "-pix_fmt", format, "pipe:1"]);
-        let mut process = Process::spawn(command.as_inner_mut(), &Limits::default())?;
+        let limits = Limits { reads: Some(probe.path.clone()), ..Limits::default() };
+        let process = Process::spawn(command.as_inner_mut(), &limits)?;
+        let total = Duration::from_secs_f64(600.0 + 60.0 * probe.info.duration);
+        Self::read(process, bytes, Patience { stall: STALL_LIMIT, total })
+    }
+
+    /// Reads pictures of `bytes` bytes from `process`.
+    fn read(mut process: Process, bytes: usize, patience: Patience) -> Result<Decoder> {
         drop(process.stdin());
         let stdout = process.stdout().ok_or_else(|| {
             Error::new(ErrorKind::Internal, "the decoder was started without an output pipe")
@@ -108,33 +130,55 @@ impl Decoder {
         let (send, pictures) = sync_channel(QUEUE);
         let (used, reuse) = channel();
         std::thread::spawn(move || read_pictures(stdout, bytes, &send, &reuse));
-        let allowed = Duration::from_secs_f64(600.0 + 60.0 * probe.info.duration);
-        Ok(Decoder { process, pictures, used, deadline: Instant::now() + allowed, count: 0 })
+        Ok(Decoder { process, pictures, used, patience, waited: Duration::ZERO, count: 0 })
     }
 
     /// The next picture, or none at the end of the video.
     ///
     /// # Errors
-    /// [`ErrorKind::DeadlineExceeded`] if ffmpeg stops delivering, [`ErrorKind::Cancelled`], [`ErrorKind::Io`].
+    /// [`ErrorKind::DeadlineExceeded`] if ffmpeg stops decoding or all of it takes too long, [`ErrorKind::Cancelled`],
+    /// [`ErrorKind::Io`].
     pub(super) fn next(&mut self, control: &Control) -> Result<Option<Vec<u8>>> {
-        let asked = Instant::now();
+        let mut last = Instant::now();
+        let mut seen = self.process.frames_seen();
+        let mut still = Duration::ZERO;
         loop {
             control.check()?;
-            match self.pictures.recv_timeout(Duration::from_millis(100)) {
+            let received = self.pictures.recv_timeout(Duration::from_millis(100));
+            let passed = last.elapsed();
+            last += passed;
+            self.waited += passed;
+            let now_seen = self.process.frames_seen();
+            still = if now_seen == seen { still + passed } else { Duration::ZERO };
+            seen = now_seen;
+            match received {
+                Err(RecvTimeoutError::Disconnected) => return Ok(None),
+                Ok(Err(source)) => {
+                    return Err(Error::new(ErrorKind::Io, format!("cannot read from ffmpeg: {source}")));
+                }
+                _ if self.waited > self.patience.total => {
+                    return Err(Error::new(
+                        ErrorKind::DeadlineExceeded,
+                        format!(
+                            "decoding took longer than {:.0} s; {} frames had come by then",
+                            self.patience.total.as_secs_f64(),
+                            self.count
+                        ),
+                    )
+                    .hint("convert the video to an ordinary mp4, or use a shorter part"));
+                }
                 Ok(Ok(picture)) => {
                     self.count += 1;
                     return Ok(Some(picture));
                 }
-                Ok(Err(source)) => {
-                    return Err(Error::new(ErrorKind::Io, format!("cannot read from ffmpeg: {source}")));
-                }
-                Err(RecvTimeoutError::Disconnected) => return Ok(None),
-                Err(RecvTimeoutError::Timeout)
-                    if asked.elapsed() > STALL_LIMIT || Instant::now() > self.deadline =>
-                {
+                Err(RecvTimeoutError::Timeout) if still > self.patience.stall => {
                     return Err(Error::new(
                         ErrorKind::DeadlineExceeded,
-                        format!("decoding came to a halt after frame {}", self.count),
+                        format!(
+                            "decoding came to a halt after frame {}: nothing came for {:.0} s",
+                            seen.max(self.count),
+                            still.as_secs_f64()
+                        ),
                     )
                     .hint("the file may be damaged; convert it again or use a shorter part"));
                 }
@@ -169,6 +213,12 @@ impl Decoder {
         }
         Ok(log)
     }
+}
+
+/// Makes one frame of each pair of fields. The filter needs frames of one size, so others are brought to it before.
+fn deinterlace(probe: &Probe) -> String {
+    let (width, height) = probe.coded;
+    format!("scale={width}:{height},bwdif=mode=send_frame:deint=interlaced")
 }
 
 /// Whether this build of ffmpeg can turn HDR into ordinary colours.
@@ -239,6 +289,58 @@ fn read_pictures(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// 30 frames of 16 x 16 in real time, 20 a second, of which the first and the last are let through.
+    fn slow(report: &str, select: &str, patience: Patience) -> Decoder {
+        let mut command = std::process::Command::new(&Tools::find().unwrap().ffmpeg);
+        command.args(["-loglevel", "level+info", "-f", "lavfi", "-i"]);
+        command.arg(format!("color=s=16x16:r=20,realtime{report},select='{select}'"));
+        command.args([
+            "-frames:v",
+            "30",
+            "-vsync",
+            "passthrough",
+            "-f",
+            "rawvideo",
+            "-pix_fmt",
+            "gray",
+            "pipe:1",
+        ]);
+        Decoder::read(Process::spawn(&mut command, &Limits::default()).unwrap(), 256, patience).unwrap()
+    }
+
+    /// How many pictures come, and the error that ends them.
+    fn drain(mut decoder: Decoder) -> (u64, Option<Error>) {
+        loop {
+            match decoder.next(&Control::new()) {
+                Ok(Some(_)) if decoder.count < 30 => {}
+                Ok(_) => return (decoder.count, None),
+                Err(error) => return (decoder.count, Some(error)),
+            }
+        }
+    }
+
+    #[test]
+    fn skipped_frames_are_no_standstill_but_silence_is() {
+        let ends = "eq(n,0)+eq(n,29)+gt(n,29)";
+        let patience = Patience { stall: Duration::from_millis(600), total: Duration::from_secs(60) };
+        let (count, error) = drain(slow(",showinfo=checksum=0", ends, patience));
+        assert!(count >= 2 && error.is_none(), "{count}: {error:?}");
+        let (count, error) = drain(slow("", ends, patience));
+        let error = error.unwrap();
+        assert_eq!((count, error.kind()), (1, ErrorKind::DeadlineExceeded));
+        assert!(error.message().contains("came to a halt after frame 1"), "{error}");
+    }
+
+    #[test]
+    fn the_whole_time_is_limited_while_pictures_come() {
+        let patience = Patience { stall: Duration::from_secs(60), total: Duration::from_millis(700) };
+        let (count, error) = drain(slow(",showinfo=checksum=0", "1", patience));
+        let error = error.unwrap();
+        assert!(count < 20, "{count} pictures came in 0.7 s at 20 a second");
+        assert_eq!(error.kind(), ErrorKind::DeadlineExceeded);
+        assert!(error.message().contains("took longer than"), "{error}");
+    }
 
     #[test]
     fn a_selection_joins_neighbours() {

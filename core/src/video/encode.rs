@@ -96,7 +96,12 @@ impl VideoWriter {
         command.args(["-fflags", "+bitexact", "-flags:v", "+bitexact", "-movflags", "+faststart"]);
         command.args(["-f", "mp4", "-y"]).arg(&url);
         // The writer may move to another thread, whose start is not this one's end.
-        let limits = Limits { file: 64 << 30, die_with_parent: false, ..Limits::default() };
+        let limits = Limits {
+            writes: Some(partial.clone()),
+            file: 64 << 30,
+            die_with_parent: false,
+            ..Limits::default()
+        };
         let mut process = Process::spawn(command.as_inner_mut(), &limits).inspect_err(|_| {
             let _ = std::fs::remove_file(&partial);
         })?;

@@ -2,7 +2,7 @@
 //!
 //! In: a path nobody has looked at yet; it may be anything, also hostile. Out: [`Frames`], pictures on disk, complete
 //! once `frames.json` is there. ffmpeg runs as a child process that may open one local file in a few named containers
-//! and nothing else. Called by the pipeline on its own thread; encoding uses the rayon pool of that thread.
+//! and codecs and nothing else; [`containment`] says what holds it to that. Called by the pipeline on its own thread; encoding uses the rayon pool of that thread.
 //!
 //! ```
 //! # fn main() -> libreconstruct::Result<()> {
@@ -29,6 +29,7 @@
 //! ```
 
 mod contact_sheet;
+mod containment;
 mod decode;
 mod encode;
 mod extract;
@@ -41,10 +42,15 @@ mod motion;
 mod picture;
 mod probe;
 mod process;
+#[cfg(target_os = "linux")]
+mod sandbox;
+#[cfg(target_os = "linux")]
+mod system_calls;
 #[cfg(test)]
 mod tests;
 
 pub(crate) use contact_sheet::{contact_sheet, thumbnail, write_number};
+pub use containment::{Protection, containment};
 pub use encode::VideoWriter;
 pub use extract::{extract_frames, probe_video as probe};
 pub use frames::{Frame, FrameOptions, FrameSource, Frames, VideoInfo};

@@ -22,7 +22,7 @@ use super::process::{self, Limits, Process};
 /// The demuxers that may run. All others stay shut, above all those that open further files by name (HLS, concat).
 pub(super) const CONTAINERS: &str = "mov,mp4,m4a,3gp,3g2,mj2,matroska,webm,avi";
 
-/// The decoders that may run.
+/// The codecs that may be decoded, by ffmpeg's names for them.
 const CODECS: [&str; 17] = [
     "h264",
     "hevc",
@@ -43,6 +43,21 @@ const CODECS: [&str; 17] = [
     "rawvideo",
 ];
 
+/// The decoders that may run: those of [`CODECS`]. Most are named as their codec; some codecs have several decoders, of which
+/// a build of ffmpeg has one or the other. ffmpeg and ffprobe refuse to open any that is not in this list.
+pub(super) const DECODERS: &str = "h264,libopenh264,hevc,av1,libdav1d,libaom-av1,vp9,libvpx-vp9,vp8,libvpx,mpeg4,mpeg2video,\
+    mpeg1video,h263,mjpeg,prores,dnxhd,cinepak,msmpeg4v2,msmpeg4,ffv1,rawvideo";
+
+/// Decoders that ffprobe may open beside [`DECODERS`], for cover pictures. It opens one for every stream and gives up if it
+/// cannot, but no packet is decoded with them.
+const COVER_DECODERS: &str = "png";
+/// The same for sound: the codecs that cameras and editors write.
+const SOUND_DECODERS: &str = "aac,aac_fixed,mp3float,mp3,mp2float,mp2,ac3,eac3,dca,flac,alac,opus,libopus,vorbis,libvorbis,\
+    amrnb,libopencore_amrnb,amrwb,libopencore_amrwb,adpcm_ima_wav,adpcm_ima_qt,adpcm_ms,pcm_alaw,pcm_mulaw,pcm_u8,pcm_s8,\
+    pcm_s16le,pcm_s16be,pcm_s24le,pcm_s24be,pcm_s32le,pcm_s32be,pcm_f32le,pcm_f32be,pcm_bluray,pcm_dvd";
+/// The same for subtitles: drones write their flight data as such.
+const SUBTITLE_DECODERS: &str = "mov_text,text,subrip,srt,ass,ssa,webvtt,cc_dec";
+
 /// Most pixels in a picture; a larger one is refused by the decoder itself too.
 pub(super) const MAX_PIXELS: u64 = 36_000_000;
 /// Longest sides, in either orientation.
@@ -62,6 +77,8 @@ pub(super) struct Probe {
     pub(super) info: VideoInfo,
     /// Number of the video stream in the file.
     pub(super) stream: u64,
+    /// Size as coded, before pixels are made square.
+    pub(super) coded: (u32, u32),
     /// Size with square pixels but as stored, before [`Orientation`].
     pub(super) stored: (u32, u32),
     pub(super) orientation: Orientation,
@@ -124,13 +141,17 @@ fn probe_within(input: &Path, limit: Duration, control: &Control) -> Result<Prob
     let mut command = Command::new(&tools.ffprobe);
     command.args(["-hide_banner", "-loglevel", "level+warning", "-protocol_whitelist", "file"]);
     command.args(["-format_whitelist", CONTAINERS, "-max_pixels", &MAX_PIXELS.to_string()]);
+    // The first list holds for all that is decoded. Those for a kind of stream (v, a, s) hold only for what ffprobe opens.
+    command.args(["-codec_whitelist", DECODERS]);
+    command.args(["-codec_whitelist:v", &format!("{DECODERS},{COVER_DECODERS}")]);
+    command.args(["-codec_whitelist:a", SOUND_DECODERS, "-codec_whitelist:s", SUBTITLE_DECODERS]);
     command.args(["-print_format", "json", "-show_entries"]).arg(
         "format=format_name,duration,nb_streams:stream=index,codec_type,codec_name,width,height,\
          sample_aspect_ratio,field_order,avg_frame_rate,r_frame_rate,nb_frames,duration,color_transfer,color_space,\
          color_primaries,color_range:stream_disposition=attached_pic:stream_side_data",
     );
     command.arg("-i").arg(address(&path));
-    let limits = Limits { processor: 60, ..Limits::default() };
+    let limits = Limits { processor: 60, reads: Some(path.clone()), ..Limits::default() };
     let output = process::run(Process::spawn(&mut command, &limits)?, 1 << 20, limit, control)?;
     let json: Value = serde_json::from_slice(&output.stdout).unwrap_or_default();
     let no_streams = json["streams"].as_array().is_none_or(Vec::is_empty);
@@ -139,6 +160,9 @@ fn probe_within(input: &Path, limit: Duration, control: &Control) -> Result<Prob
             return Err(invalid(&path, "it is incomplete: its index (moov) is missing")
                 .hint("the recording or the copy was cut off; copy the file again from the camera"));
         }
+        if let Some(decoder) = output.log.refused_decoder() {
+            return Err(unsupported(&path, decoder));
+        }
         return Err(invalid(&path, output.log.summary()).hint("play it to see whether the file is whole"));
     }
     interpret(path, &json)
@@ -146,6 +170,12 @@ fn probe_within(input: &Path, limit: Duration, control: &Control) -> Result<Prob
 
 fn invalid(path: &Path, why: &str) -> Error {
     Error::new(ErrorKind::InvalidMedia, format!("{} cannot be read as a video: {why}", path.display()))
+}
+
+/// The refusal of a video with a stream in `codec`, be it its picture or its sound.
+fn unsupported(path: &Path, codec: &str) -> Error {
+    invalid(path, &format!("its codec is {codec}, which is not supported"))
+        .hint("convert it, without its sound, with: ffmpeg -i <video> -map 0:V:0 -c:v libx264 -crf 18 converted.mp4")
 }
 
 /// Checks that the file begins like one of our containers.
@@ -217,8 +247,7 @@ fn interpret(path: PathBuf, json: &Value) -> Result<Probe> {
     let codec = text("codec_name");
     if !CODECS.contains(&codec.as_str()) {
         let name = if codec.is_empty() { "unknown" } else { &codec };
-        return Err(invalid(&path, &format!("its codec is {name}, which is not supported"))
-            .hint("convert it with: ffmpeg -i <video> -c:v libx264 -crf 18 converted.mp4"));
+        return Err(unsupported(&path, name));
     }
     let side = |name: &str| video[name].as_u64().and_then(|v| u32::try_from(v).ok()).unwrap_or(0);
     let (width, height) = (side("width"), side("height"));
@@ -317,6 +346,7 @@ fn interpret(path: PathBuf, json: &Value) -> Result<Probe> {
             hdr: matches!(colour.transfer.as_str(), "smpte2084" | "arib-std-b67"),
         },
         stream: video["index"].as_u64().unwrap_or(0),
+        coded: (width, height),
         stored,
         orientation,
         interlaced: matches!(video["field_order"].as_str(), Some("tt" | "bb" | "tb" | "bt")),

@@ -1,18 +1,27 @@
 //! Runs ffmpeg and ffprobe as boxed child processes.
 //!
 //! A decoder reads files that strangers made, so it is treated as if it could turn against us: it gets an empty
-//! environment, its own process group, limits on memory, files and processor time, and no new privileges. Its stderr is
+//! environment, its own process group, limits on memory, files and processor time, and on Linux a box in which it sees no
+//! files but its own, no network and no other process ([`super::sandbox`]). Its stderr is
 //! always drained by a thread of its own (a full pipe would stop it for ever), of which only the end is kept. A child
 //! never outlives its [`Process`].
 
 use std::collections::VecDeque;
 use std::io::{self, Read};
+#[cfg(target_os = "linux")]
+use std::path::Path;
+use std::path::PathBuf;
 use std::process::{Child, ChildStdin, ChildStdout, Command, ExitStatus, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use crate::control::Control;
 use crate::error::{Error, ErrorKind, Result};
+
+#[cfg(target_os = "linux")]
+use super::sandbox::Sandbox;
 
 /// Environment variables that a child keeps: without them some installations cannot load their own libraries.
 const KEPT_VARIABLES: [&str; 5] =
@@ -24,12 +33,17 @@ const LINE_LIMIT: usize = 1024;
 /// How many of the last log lines are kept.
 const TAIL: usize = 24;
 
-/// What a child may use. Limits are those of Unix; elsewhere only the environment is restricted.
+/// What a child may use. Limits are those of Unix, and files are kept from it on Linux; elsewhere only the environment is
+/// restricted.
 #[derive(Debug, Clone)]
 #[cfg_attr(not(target_os = "linux"), expect(dead_code, reason = "other systems know some of them, or none"))]
 pub(super) struct Limits {
-    /// Address space, bytes. Threads reserve far more of it than they use.
+    /// Address space, bytes. Threads reserve far more of it than they use; what they use is limited by what the host has.
     pub(super) memory: u64,
+    /// The one file that it reads, absolute.
+    pub(super) reads: Option<PathBuf>,
+    /// The one file that it writes, absolute. It must be there.
+    pub(super) writes: Option<PathBuf>,
     /// Processor time, seconds.
     pub(super) processor: u64,
     /// Size of a file that it writes, bytes.
@@ -40,7 +54,14 @@ pub(super) struct Limits {
 
 impl Default for Limits {
     fn default() -> Self {
-        Self { memory: 16 << 30, processor: 8 * 3600, file: 0, die_with_parent: true }
+        Self {
+            memory: 16 << 30,
+            reads: None,
+            writes: None,
+            processor: 8 * 3600,
+            file: 0,
+            die_with_parent: true,
+        }
     }
 }
 
@@ -48,6 +69,7 @@ impl Default for Limits {
 pub(super) struct Process {
     child: Child,
     log: Option<JoinHandle<Log>>,
+    seen: Arc<AtomicU64>,
 }
 
 /// What a child wrote to stderr.
@@ -59,6 +81,10 @@ pub(super) struct Log {
     pub(super) errors: u64,
     /// Time stamps in seconds, as the `showinfo` filter printed them: one for each frame.
     pub(super) timestamps: Vec<f64>,
+    /// The last decoder that was not opened because it is not on the list.
+    refused_decoder: Option<String>,
+    /// How many frames `showinfo` has seen, for those who cannot wait for the log.
+    seen: Arc<AtomicU64>,
 }
 
 /// What a child that ran to its end left.
@@ -78,13 +104,22 @@ impl Process {
                 command.env(name, value);
             }
         }
-        confine(command, limits);
         let program = command.get_program().to_string_lossy().into_owned();
+        confine(command, limits).map_err(|source| {
+            Error::new(ErrorKind::Io, format!("cannot confine {program}: {source}")).caused_by(source)
+        })?;
         let mut child = command.spawn().map_err(|source| {
             Error::new(ErrorKind::Io, format!("cannot start {program}: {source}")).caused_by(source)
         })?;
-        let log = child.stderr.take().map(|stderr| std::thread::spawn(move || Log::drain(stderr)));
-        Ok(Process { child, log })
+        let log = Log::default();
+        let seen = Arc::clone(&log.seen);
+        let log = child.stderr.take().map(|stderr| std::thread::spawn(move || log.drain(stderr)));
+        Ok(Process { child, log, seen })
+    }
+
+    /// How many frames have come to the child's `showinfo` filter by now.
+    pub(super) fn frames_seen(&self) -> u64 {
+        self.seen.load(Ordering::Relaxed)
     }
 
     /// The child's output, once.
@@ -181,8 +216,8 @@ pub(super) fn run(mut process: Process, most: u64, limit: Duration, control: &Co
 }
 
 impl Log {
-    fn drain(mut stderr: impl Read) -> Log {
-        let mut log = Log::default();
+    /// Reads to the end of `stderr`.
+    fn drain(mut self, mut stderr: impl Read) -> Log {
         let mut chunk = [0u8; 8192];
         let mut line = Vec::with_capacity(LINE_LIMIT);
         loop {
@@ -194,15 +229,15 @@ impl Log {
             };
             for &byte in &chunk[..count] {
                 if byte == b'\n' || byte == b'\r' {
-                    log.take_line(&line);
+                    self.take_line(&line);
                     line.clear();
                 } else if line.len() < LINE_LIMIT {
                     line.push(byte);
                 }
             }
         }
-        log.take_line(&line);
-        log
+        self.take_line(&line);
+        self
     }
 
     fn take_line(&mut self, line: &[u8]) {
@@ -210,7 +245,13 @@ impl Log {
         if line.contains("Parsed_showinfo") {
             if let Some(time) = showinfo_time(&line) {
                 self.timestamps.push(time);
+                self.seen.fetch_add(1, Ordering::Relaxed);
             }
+            return;
+        }
+        // Sound is not decoded, by intent. If the picture is refused, no frame comes, which is told elsewhere.
+        if let Some(decoder) = refused_decoder(&line) {
+            self.refused_decoder = Some(decoder.to_owned());
             return;
         }
         // Uneven times offend the raw output, which has no times.
@@ -244,6 +285,11 @@ impl Log {
             .map_or("it gave no reason", String::as_str)
     }
 
+    /// The last decoder that the child wanted to open and must not.
+    pub(super) fn refused_decoder(&self) -> Option<&str> {
+        self.refused_decoder.as_deref()
+    }
+
     /// Whether the child said `text`.
     pub(super) fn says(&self, text: &str) -> bool {
         self.tail.iter().any(|line| line.contains(text))
@@ -254,6 +300,12 @@ impl Log {
 fn showinfo_time(line: &str) -> Option<f64> {
     let (_, rest) = line.split_once(" pts_time:")?;
     Some(rest.split_whitespace().next()?.parse().unwrap_or(f64::NAN))
+}
+
+/// The decoder in `[aac @ 0x55] [error] Codec (aac) not on whitelist 'h264,...'`.
+fn refused_decoder(line: &str) -> Option<&str> {
+    let (_, rest) = line.split_once("Codec (")?;
+    rest.split_once(") not on whitelist").map(|(name, _)| name)
 }
 
 /// Cuts `[h264 @ 0x5581] [error] ` from the front of a line.
@@ -269,37 +321,70 @@ fn without_prefix(line: &str) -> &str {
 }
 
 #[cfg(unix)]
-fn confine(command: &mut Command, limits: &Limits) {
+fn confine(command: &mut Command, limits: &Limits) -> io::Result<()> {
     use std::os::unix::process::CommandExt;
     command.process_group(0);
-    let limits = limits.clone();
-    // SAFETY: between fork and exec only async-signal-safe system calls are made (setrlimit, prctl); nothing allocates.
-    unsafe {
-        command.pre_exec(move || {
-            let set = |resource, value: u64| {
-                let limit = libc::rlimit { rlim_cur: value as libc::rlim_t, rlim_max: value as libc::rlim_t };
-                // A limit that is already lower cannot be raised; it is as good.
-                libc::setrlimit(resource, &limit);
-            };
-            set(libc::RLIMIT_CORE, 0);
-            set(libc::RLIMIT_CPU, limits.processor);
-            set(libc::RLIMIT_FSIZE, limits.file);
-            set(libc::RLIMIT_NOFILE, 64);
-            #[cfg(target_os = "linux")]
-            {
-                set(libc::RLIMIT_AS, limits.memory);
-                libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
-                if limits.die_with_parent {
-                    libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
-                }
+    // All that allocates is done here, before the fork.
+    #[cfg(target_os = "linux")]
+    let mut sandbox = Sandbox::prepare(
+        Path::new(command.get_program()),
+        limits.reads.as_deref(),
+        limits.writes.as_deref(),
+    )?;
+    #[cfg(target_os = "linux")]
+    let data = host_memory().map(|bytes| (bytes / 4 * 3).max(1 << 30));
+    let (memory, processor, file) = (limits.memory, limits.processor, limits.file);
+    let die_with_parent = limits.die_with_parent;
+    let begin = move || {
+        let set = |resource, value: u64| {
+            let limit = libc::rlimit { rlim_cur: value as libc::rlim_t, rlim_max: value as libc::rlim_t };
+            // A limit that is already lower cannot be raised; it is as good.
+            // SAFETY: the kernel reads one structure from the pointer.
+            unsafe { libc::setrlimit(resource, &limit) };
+        };
+        set(libc::RLIMIT_CORE, 0);
+        set(libc::RLIMIT_CPU, processor);
+        set(libc::RLIMIT_FSIZE, file);
+        set(libc::RLIMIT_NOFILE, 64);
+        // No limit on processes: it counts all of the user's, and threads too. The box refuses processes.
+        #[cfg(target_os = "linux")]
+        {
+            set(libc::RLIMIT_AS, memory);
+            if let Some(data) = data {
+                set(libc::RLIMIT_DATA, data);
             }
-            Ok(())
-        });
-    }
+            sandbox.enter()?;
+            if die_with_parent {
+                // Last, because entering a namespace forgets it.
+                // SAFETY: a plain system call without pointers.
+                unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) };
+            }
+        }
+        Ok(())
+    };
+    // SAFETY: between fork and exec only async-signal-safe system calls are made, and nothing allocates.
+    unsafe { command.pre_exec(begin) };
+    Ok(())
+}
+
+/// Memory that processes of this host, or of its container, may use, bytes.
+#[cfg(target_os = "linux")]
+fn host_memory() -> Option<u64> {
+    // SAFETY: plain calls without pointers.
+    let (pages, size) = unsafe { (libc::sysconf(libc::_SC_PHYS_PAGES), libc::sysconf(libc::_SC_PAGESIZE)) };
+    let physical = u64::try_from(pages).ok()?.checked_mul(u64::try_from(size).ok()?)?;
+    // Of control groups version 2 and 1.
+    let container = ["/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"]
+        .iter()
+        .filter_map(|path| std::fs::read_to_string(path).ok()?.trim().parse().ok())
+        .min();
+    Some(container.map_or(physical, |limit: u64| limit.min(physical)))
 }
 
 #[cfg(not(unix))]
-fn confine(_command: &mut Command, _limits: &Limits) {}
+fn confine(_command: &mut Command, _limits: &Limits) -> io::Result<()> {
+    Ok(())
+}
 
 #[cfg(test)]
 mod tests {
@@ -311,7 +396,7 @@ mod tests {
                     [Parsed_showinfo_0 @ 0x55] [info] n:   1 pts:    512 pts_time:0.04    pos:  99\n\
                     [mov,mp4 @ 0x1] [error] moov atom not found\n\
                     [error] Conversion failed!\n";
-        let log = Log::drain(text.as_bytes());
+        let log = Log::default().drain(text.as_bytes());
         assert_eq!(log.timestamps, [0.0, 0.04]);
         assert_eq!(log.errors, 2);
         assert_eq!(log.summary(), "moov atom not found");
@@ -323,7 +408,7 @@ mod tests {
         for _ in 0..10_000 {
             text.extend_from_slice(b"\n[error] again");
         }
-        let log = Log::drain(&text[..]);
+        let log = Log::default().drain(&text[..]);
         assert_eq!(log.errors, 10_000);
         assert!(log.tail.len() <= TAIL && log.tail.iter().all(|l| l.len() <= LINE_LIMIT));
     }
@@ -331,8 +416,10 @@ mod tests {
     #[cfg(unix)]
     #[test]
     fn a_child_that_hangs_is_ended_at_its_limit_and_by_a_cancel() {
-        let hang =
-            || Process::spawn(Command::new("/bin/sh").args(["-c", "sleep 60"]), &Limits::default()).unwrap();
+        let hang = || {
+            Process::spawn(Command::new("/bin/sh").args(["-c", "while :; do :; done"]), &Limits::default())
+                .unwrap()
+        };
         let error = run(hang(), 10, Duration::from_millis(50), &Control::new()).err().unwrap();
         assert_eq!(error.kind(), ErrorKind::DeadlineExceeded);
         let control = Control::new();
@@ -359,5 +446,175 @@ mod tests {
             Process::spawn(Command::new("/bin/sh").args(["-c", script]), &Limits::default()).unwrap();
         let output = run(process, 1000, Duration::from_secs(20), &Control::new()).unwrap();
         assert_eq!(String::from_utf8_lossy(&output.stdout), "0\n0\n64\nhome=\n");
+    }
+
+    /// What a decoder that was taken over would try. It runs as the child of the test below, which tells it where things are.
+    #[cfg(target_os = "linux")]
+    #[test]
+    #[ignore = "runs only as the child of another test"]
+    fn a_prisoner() {
+        use std::io::BufRead;
+        use std::net::{TcpStream, UdpSocket};
+        let lines: Vec<String> = io::stdin().lock().lines().map(|line| line.unwrap()).collect();
+        let [folder, port, parent] = &lines[..] else { return };
+        let folder = Path::new(folder);
+        let parent: libc::pid_t = parent.parse().unwrap();
+        let tell = |what: &str, result: io::Result<()>| match result {
+            Ok(()) => println!("<{what}: done>"),
+            Err(error) => println!("<{what}: {}>", error.raw_os_error().unwrap_or(0)),
+        };
+        let call = |result: libc::c_long| match result {
+            -1 => Err(io::Error::last_os_error()),
+            _ => Ok(()),
+        };
+        tell("read its video", std::fs::read(folder.join("video.mp4")).map(drop));
+        tell("write its output", std::fs::write(folder.join("output.mp4"), "a film"));
+        tell("start a thread", std::thread::Builder::new().spawn(|| {}).map(|t| t.join().unwrap()));
+        tell("read the secrets", std::fs::read(folder.join("secrets.json")).map(drop));
+        tell("read the database", std::fs::read(folder.join("service.sqlite")).map(drop));
+        tell("list the folder", std::fs::read_dir(folder).map(drop));
+        tell("write beside its output", std::fs::write(folder.join("other.mp4"), "x"));
+        tell(
+            "write to its video",
+            std::fs::OpenOptions::new().write(true).open(folder.join("video.mp4")).map(drop),
+        );
+        tell("remove its video", std::fs::remove_file(folder.join("video.mp4")));
+        tell(
+            "read the environment of the server",
+            std::fs::read(format!("/proc/{parent}/environ")).map(drop),
+        );
+        tell("read the accounts", std::fs::read("/etc/passwd").map(drop));
+        tell("connect by TCP", TcpStream::connect(format!("127.0.0.1:{port}")).map(drop));
+        tell("open a UDP socket", UdpSocket::bind("127.0.0.1:0").map(drop));
+        // SAFETY: plain system calls; the path is a valid string, and a child of `fork` ends at once.
+        unsafe {
+            let secrets = std::ffi::CString::new(folder.join("secrets.json").to_str().unwrap()).unwrap();
+            tell("change rights", call(libc::chmod(secrets.as_ptr(), 0o777).into()));
+            tell(
+                "open a socket of the system",
+                call(libc::socket(libc::AF_UNIX, libc::SOCK_STREAM, 0).into()),
+            );
+            tell("signal the server", call(libc::kill(parent, 0).into()));
+            tell("signal itself", call(libc::kill(libc::getpid(), 0).into()));
+            tell("signal everybody", call(libc::kill(-1, 0).into()));
+            tell("trace the server", call(libc::syscall(libc::SYS_ptrace, 0x4206, parent, 0, 0)));
+            tell("enter a namespace", call(libc::unshare(libc::CLONE_NEWUSER).into()));
+            tell("set up io_uring", call(libc::syscall(libc::SYS_io_uring_setup, 1, 0)));
+            let fork = libc::fork();
+            if fork == 0 {
+                libc::_exit(0);
+            }
+            tell("fork", call(fork.into()));
+        }
+        tell("start a program", Command::new("/bin/true").spawn().map(drop));
+        // In the place of this program: it must not come so far as to print anything.
+        use std::os::unix::process::CommandExt;
+        tell("become another program", Err(Command::new("/bin/echo").arg("<free>").exec()));
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn a_child_that_was_taken_over_reaches_nothing() {
+        use crate::prerequisites::Prerequisite;
+        use std::io::Write;
+        let host = super::super::sandbox::Host::get();
+        for missing in [host.landlock.as_ref().err(), host.seccomp.as_ref().err()].into_iter().flatten() {
+            Prerequisite::Sandbox.is_missing(missing);
+            return;
+        }
+        let folder = tempfile::tempdir().unwrap();
+        let path = |name: &str| folder.path().join(name);
+        for name in ["video.mp4", "secrets.json", "service.sqlite", "output.mp4"] {
+            std::fs::write(path(name), "something").unwrap();
+        }
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = listener.local_addr().unwrap().port();
+        // This test program, in the place of ffmpeg.
+        let mut command = Command::new(std::env::current_exe().unwrap());
+        let name = concat!(module_path!(), "::a_prisoner").split_once("::").unwrap().1;
+        command.args([name, "--exact", "--ignored", "--nocapture", "--test-threads=1"]);
+        let limits = Limits {
+            reads: Some(path("video.mp4")),
+            writes: Some(path("output.mp4")),
+            file: 1 << 20,
+            ..Limits::default()
+        };
+        let mut process = Process::spawn(&mut command, &limits).unwrap();
+        let mut input = process.stdin().unwrap();
+        write!(input, "{}\n{port}\n{}\n", folder.path().display(), std::process::id()).unwrap();
+        drop(input);
+        let output = run(process, 1 << 20, Duration::from_secs(60), &Control::new()).unwrap();
+        let said = String::from_utf8_lossy(&output.stdout);
+        let outcome = |what: &str| {
+            let (_, rest) =
+                said.split_once(&format!("<{what}: ")).unwrap_or_else(|| panic!("{what}?\n{said}"));
+            rest.split_once('>').unwrap().0.to_owned()
+        };
+        let refused = |what: &str| {
+            let outcome = outcome(what);
+            let errors = [libc::EPERM, libc::EACCES].map(|e| e.to_string());
+            assert!(errors.contains(&outcome), "{what}: {outcome}\n{said}");
+        };
+        // What it needs.
+        assert_eq!(outcome("read its video"), "done", "{said}");
+        assert_eq!(outcome("write its output"), "done", "{said}");
+        assert_eq!(outcome("start a thread"), "done", "{said}");
+        assert_eq!(outcome("signal itself"), "done", "{said}");
+        // Files.
+        refused("read the secrets");
+        refused("read the database");
+        refused("list the folder");
+        refused("write beside its output");
+        refused("write to its video");
+        refused("remove its video");
+        refused("change rights");
+        refused("read the accounts");
+        // The network.
+        refused("connect by TCP");
+        refused("open a UDP socket");
+        refused("open a socket of the system");
+        // Other processes.
+        refused("signal the server");
+        refused("signal everybody");
+        refused("trace the server");
+        refused("read the environment of the server");
+        refused("fork");
+        refused("start a program");
+        refused("become another program");
+        assert!(!said.contains("<free>"), "{said}");
+        // Ways out.
+        refused("enter a namespace");
+        refused("set up io_uring");
+        // Nothing of it left a trace.
+        assert_eq!(std::fs::read(path("output.mp4")).unwrap(), b"a film");
+        assert!(path("video.mp4").exists() && !path("other.mp4").exists());
+        listener.set_nonblocking(true).unwrap();
+        assert_eq!(listener.accept().unwrap_err().kind(), io::ErrorKind::WouldBlock);
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn files_that_are_open_here_do_not_come_along() {
+        let file = tempfile::tempfile().unwrap();
+        // SAFETY: a plain system call; the number that it returns is closed below. It is not closed on exec.
+        let open = unsafe { libc::dup(std::os::fd::AsRawFd::as_raw_fd(&file)) };
+        let script = format!("if true >&{open}; then echo open; fi");
+        let mut command = Command::new("/bin/sh");
+        let process = Process::spawn(command.args(["-c", &script]), &Limits::default()).unwrap();
+        let output = run(process, 1000, Duration::from_secs(20), &Control::new()).unwrap();
+        // SAFETY: it was opened above, and nobody else has it.
+        unsafe { libc::close(open) };
+        assert_eq!(String::from_utf8_lossy(&output.stdout), "", "{open}");
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn memory_is_limited_to_what_the_host_has() {
+        let script = "ulimit -d";
+        let process =
+            Process::spawn(Command::new("/bin/sh").args(["-c", script]), &Limits::default()).unwrap();
+        let output = run(process, 1000, Duration::from_secs(20), &Control::new()).unwrap();
+        let kib: u64 = String::from_utf8_lossy(&output.stdout).trim().parse().unwrap();
+        assert!(kib << 10 <= host_memory().unwrap().max(1 << 30), "{kib} KiB");
     }
 }

@@ -276,6 +276,127 @@ fn hostile_and_broken_inputs_are_refused_and_say_why() {
 }
 
 #[test]
+fn only_listed_decoders_run() {
+    let folder = tempfile::tempdir().unwrap();
+    let base = pan(folder.path(), "base.mp4", 10, 16, (320, 240));
+    // A decoder that is not on the list is told by name, be it that of the picture or of the sound.
+    let refusals = [
+        ("asv1.avi", "-c:v asv1", "asv1"),
+        ("wma.mkv", "-f lavfi -i sine=d=0.4 -c:v copy -c:a wmav2", "wmav2"),
+    ];
+    for (name, arguments, codec) in refusals {
+        let Some(clip) = make(folder.path(), name, Some(&base), arguments) else { continue };
+        let error = refused(&clip);
+        assert_eq!(error.kind(), ErrorKind::InvalidMedia, "{error:?}");
+        assert!(
+            error.message().contains(&format!("its codec is {codec}, which is not supported")),
+            "{error}"
+        );
+        assert!(error.hint_text().unwrap().contains("ffmpeg -i"), "{error}");
+    }
+    // Usual sound, subtitles and cover pictures are there and not decoded, and that is no fault of the video.
+    let (subtitles, cover) = (folder.path().join("a.srt"), folder.path().join("cover.png"));
+    std::fs::write(&subtitles, "1\n00:00:00,000 --> 00:00:00,400\nheight 12 m\n").unwrap();
+    RgbImage::new(64, 64).save(&cover).unwrap();
+    let arguments = format!(
+        "-f lavfi -i sine=d=0.4 -i {} -i {} -map 0 -map 1 -map 2 -map 3 -c:v copy -c:a aac -c:s mov_text \
+         -disposition:v:1 attached_pic",
+        subtitles.display(),
+        cover.display()
+    );
+    if let Some(clip) = make(folder.path(), "beside.mp4", Some(&base), &arguments) {
+        let frames = extract(&clip, &folder.path().join("beside"), 10).unwrap();
+        assert_eq!((frames.total, &frames.warnings[..]), (10, &[][..]));
+    }
+}
+
+#[test]
+fn a_size_that_changes_in_the_middle_is_taken() {
+    let folder = tempfile::tempdir().unwrap();
+    let small = pan(folder.path(), "small.mp4", 25, 16, (320, 240));
+    let large = pan(folder.path(), "large.mp4", 25, 16, (640, 480));
+    let stream = |clip: &Path, name: &str| make(folder.path(), name, Some(clip), "-c copy -f h264");
+    let (Some(a), Some(b)) = (stream(&small, "a.h264"), stream(&large, "b.h264")) else { return };
+    let both = folder.path().join("both.h264");
+    std::fs::write(&both, [std::fs::read(a).unwrap(), std::fs::read(b).unwrap()].concat()).unwrap();
+    let Some(clip) = make(folder.path(), "both.avi", Some(&both), "-c copy") else { return };
+    let frames = extract(&clip, &folder.path().join("o"), 100).unwrap();
+    // Frames after the change are still found by their numbers, and are of the size before it.
+    assert!(frames.total >= 48, "{frames:?}");
+    assert!(frames.frames.iter().filter(|f| f.index >= 26).count() > 15, "{frames:?}");
+    assert!(frames.frames.iter().all(|f| (f.width, f.height) == (320, 240)));
+    assert!(!frames.warnings.iter().any(|w| w.code == "frames_lost"), "{:?}", frames.warnings);
+}
+
+#[test]
+fn more_frames_than_are_read_are_refused_before_decoding() {
+    let folder = tempfile::tempdir().unwrap();
+    let arguments =
+        "-f lavfi -i color=s=16x16:r=1000 -frames:v 216010 -c:v libx264 -preset ultrafast -g 10000";
+    let Some(clip) = make(folder.path(), "many.mp4", None, arguments) else { return };
+    let start = std::time::Instant::now();
+    let error = refused(&clip);
+    assert_eq!(error.kind(), ErrorKind::InvalidMedia, "{error:?}");
+    assert!(error.message().contains("it has 216010 frames (1000 a second); at most 216000"), "{error}");
+    assert!(start.elapsed().as_secs() < 20, "{:?}", start.elapsed());
+}
+
+#[test]
+fn durations_that_lie_change_no_frames() {
+    let folder = tempfile::tempdir().unwrap();
+    let base = pan(folder.path(), "base.mp4", 20, 16, (320, 240));
+    let Some(clip) = make(folder.path(), "a.mkv", Some(&base), "-c copy") else { return };
+    let bytes = std::fs::read(&clip).unwrap();
+    // Matroska's element `Duration` (0x4489) of 8 bytes: a number of milliseconds.
+    let at = 3 + bytes.windows(3).position(|w| w == [0x44, 0x89, 0x88]).unwrap();
+    let lie = |name: &str, milliseconds: f64| {
+        let mut bytes = bytes.clone();
+        bytes[at..at + 8].copy_from_slice(&milliseconds.to_be_bytes());
+        let path = folder.path().join(name);
+        std::fs::write(&path, bytes).unwrap();
+        path
+    };
+    let short = extract(&lie("short.mkv", 40.0), &folder.path().join("short"), 100).unwrap();
+    assert_eq!(short.total, 20);
+    let long = extract(&lie("long.mkv", 60_000.0), &folder.path().join("long"), 100).unwrap();
+    assert_eq!(long.total, 20);
+    assert!(long.warnings.iter().any(|w| w.code == "video_cut_off"), "{:?}", long.warnings);
+    let error = refused(&lie("endless.mkv", 7.2e6));
+    assert!(error.message().contains("it is 120 minutes long; at most 30"), "{error}");
+    for nonsense in [f64::NAN, f64::INFINITY, -1.0, 1e300] {
+        if let Err(error) = extract(&lie("nonsense.mkv", nonsense), &folder.path().join("nonsense"), 100) {
+            assert_eq!(error.kind(), ErrorKind::InvalidMedia, "{nonsense}: {error:?}");
+        }
+    }
+}
+
+#[test]
+fn a_header_with_a_giant_picture_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let base = pan(folder.path(), "base.mp4", 5, 16, (320, 240));
+    // The size stands in the header alone: AVI's `strf`, a BITMAPINFOHEADER of 40 bytes, has width and height after it.
+    let Some(clip) = make(folder.path(), "a.avi", Some(&base), "-c:v mjpeg -pix_fmt yuvj420p") else {
+        return;
+    };
+    let mut bytes = std::fs::read(&clip).unwrap();
+    let at = 12 + bytes.windows(4).position(|w| w == b"strf").unwrap();
+    bytes[at..at + 8].copy_from_slice(&[0xff, 0xff, 0, 0, 0xff, 0xff, 0, 0]);
+    // Raw pictures have no other size than that.
+    bytes[at + 8..at + 16].copy_from_slice(&[1, 0, 24, 0, 0, 0, 0, 0]);
+    let path = folder.path().join("giant.avi");
+    std::fs::write(&path, bytes).unwrap();
+    let start = std::time::Instant::now();
+    let error = refused(&path);
+    assert_eq!(error.kind(), ErrorKind::InvalidMedia, "{error:?}");
+    println!("{error}");
+    assert!(
+        error.message().contains("65535x65535") || error.message().contains("size is unknown"),
+        "{error}"
+    );
+    assert!(start.elapsed().as_secs() < 10, "{:?}", start.elapsed());
+}
+
+#[test]
 fn a_camera_at_rest_is_refused_and_a_cancel_is_heard() {
     let folder = tempfile::tempdir().unwrap();
     let still = "-f lavfi -i testsrc2=s=320x240,loop=-1:1:0,noise=alls=6:allf=t -frames:v 60";
