@@ -36,9 +36,7 @@ pub(super) struct Decoder {
     process: Process,
     pictures: Receiver<io::Result<Vec<u8>>>,
     used: Sender<Vec<u8>>,
-    patience: Patience,
-    /// How long we have waited for pictures so far. The time that is spent on them elsewhere is not the video's fault.
-    waited: Duration,
+    watch: Watch,
     count: u64,
 }
 
@@ -49,6 +47,55 @@ struct Patience {
     stall: Duration,
     /// For all pictures together.
     total: Duration,
+}
+
+/// Measures how long the decoder keeps us waiting. The time that is spent on pictures elsewhere is not the video's fault.
+#[derive(Debug)]
+struct Watch {
+    patience: Patience,
+    /// For all pictures so far.
+    waited: Duration,
+    /// Since a frame was decoded, or since we began to wait for the picture.
+    still: Duration,
+    /// How many frames were decoded, chosen or skipped.
+    seen: u64,
+}
+
+impl Watch {
+    fn new(patience: Patience) -> Watch {
+        Watch { patience, waited: Duration::ZERO, still: Duration::ZERO, seen: 0 }
+    }
+
+    /// Begins to wait for a picture; `seen` frames have been decoded.
+    fn begin(&mut self, seen: u64) {
+        (self.still, self.seen) = (Duration::ZERO, seen);
+    }
+
+    /// We have waited for `time` more, and `seen` frames have been decoded by now.
+    ///
+    /// # Errors
+    /// [`ErrorKind::DeadlineExceeded`] if patience is at its end.
+    fn wait(&mut self, time: Duration, seen: u64) -> Result<()> {
+        self.waited += time;
+        self.still = if seen == self.seen { self.still + time } else { Duration::ZERO };
+        self.seen = seen;
+        let (why, hint) = if self.waited > self.patience.total {
+            let limit = self.patience.total.as_secs();
+            (
+                format!("decoding took longer than {limit} s; {seen} frames had been decoded by then"),
+                "convert the video to an ordinary mp4, or use a shorter part",
+            )
+        } else if self.still > self.patience.stall {
+            let still = self.still.as_secs();
+            (
+                format!("decoding came to a halt after frame {seen}: nothing came for {still} s"),
+                "the file may be damaged; convert it again or use a shorter part",
+            )
+        } else {
+            return Ok(());
+        };
+        Err(Error::new(ErrorKind::DeadlineExceeded, why).hint(hint))
+    }
 }
 
 impl Decoder {
@@ -130,7 +177,7 @@ impl Decoder {
         let (send, pictures) = sync_channel(QUEUE);
         let (used, reuse) = channel();
         std::thread::spawn(move || read_pictures(stdout, bytes, &send, &reuse));
-        Ok(Decoder { process, pictures, used, patience, waited: Duration::ZERO, count: 0 })
+        Ok(Decoder { process, pictures, used, watch: Watch::new(patience), count: 0 })
     }
 
     /// The next picture, or none at the end of the video.
@@ -140,49 +187,25 @@ impl Decoder {
     /// [`ErrorKind::Io`].
     pub(super) fn next(&mut self, control: &Control) -> Result<Option<Vec<u8>>> {
         let mut last = Instant::now();
-        let mut seen = self.process.frames_seen();
-        let mut still = Duration::ZERO;
+        self.watch.begin(self.process.frames_seen());
         loop {
             control.check()?;
             let received = self.pictures.recv_timeout(Duration::from_millis(100));
             let passed = last.elapsed();
             last += passed;
-            self.waited += passed;
-            let now_seen = self.process.frames_seen();
-            still = if now_seen == seen { still + passed } else { Duration::ZERO };
-            seen = now_seen;
             match received {
                 Err(RecvTimeoutError::Disconnected) => return Ok(None),
                 Ok(Err(source)) => {
                     return Err(Error::new(ErrorKind::Io, format!("cannot read from ffmpeg: {source}")));
                 }
-                _ if self.waited > self.patience.total => {
-                    return Err(Error::new(
-                        ErrorKind::DeadlineExceeded,
-                        format!(
-                            "decoding took longer than {:.0} s; {} frames had come by then",
-                            self.patience.total.as_secs_f64(),
-                            self.count
-                        ),
-                    )
-                    .hint("convert the video to an ordinary mp4, or use a shorter part"));
-                }
                 Ok(Ok(picture)) => {
+                    // A picture ends every standstill, but the whole time goes on.
+                    self.watch.begin(self.process.frames_seen());
                     self.count += 1;
+                    self.watch.wait(passed, self.watch.seen)?;
                     return Ok(Some(picture));
                 }
-                Err(RecvTimeoutError::Timeout) if still > self.patience.stall => {
-                    return Err(Error::new(
-                        ErrorKind::DeadlineExceeded,
-                        format!(
-                            "decoding came to a halt after frame {}: nothing came for {:.0} s",
-                            seen.max(self.count),
-                            still.as_secs_f64()
-                        ),
-                    )
-                    .hint("the file may be damaged; convert it again or use a shorter part"));
-                }
-                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Timeout) => self.watch.wait(passed, self.process.frames_seen())?,
             }
         }
     }
@@ -290,56 +313,58 @@ fn read_pictures(
 mod tests {
     use super::*;
 
-    /// 30 frames of 16 x 16 in real time, 20 a second, of which the first and the last are let through.
-    fn slow(report: &str, select: &str, patience: Patience) -> Decoder {
-        let mut command = std::process::Command::new(&Tools::find().unwrap().ffmpeg);
-        command.args(["-loglevel", "level+info", "-f", "lavfi", "-i"]);
-        command.arg(format!("color=s=16x16:r=20,realtime{report},select='{select}'"));
-        command.args([
-            "-frames:v",
-            "30",
-            "-vsync",
-            "passthrough",
-            "-f",
-            "rawvideo",
-            "-pix_fmt",
-            "gray",
-            "pipe:1",
-        ]);
-        Decoder::read(Process::spawn(&mut command, &Limits::default()).unwrap(), 256, patience).unwrap()
-    }
-
-    /// How many pictures come, and the error that ends them.
-    fn drain(mut decoder: Decoder) -> (u64, Option<Error>) {
-        loop {
-            match decoder.next(&Control::new()) {
-                Ok(Some(_)) if decoder.count < 30 => {}
-                Ok(_) => return (decoder.count, None),
-                Err(error) => return (decoder.count, Some(error)),
-            }
-        }
-    }
+    const PATIENCE: Patience = Patience { stall: Duration::from_secs(90), total: Duration::from_secs(600) };
 
     #[test]
     fn skipped_frames_are_no_standstill_but_silence_is() {
-        let ends = "eq(n,0)+eq(n,29)+gt(n,29)";
-        let patience = Patience { stall: Duration::from_millis(600), total: Duration::from_secs(60) };
-        let (count, error) = drain(slow(",showinfo=checksum=0", ends, patience));
-        assert!(count >= 2 && error.is_none(), "{count}: {error:?}");
-        let (count, error) = drain(slow("", ends, patience));
-        let error = error.unwrap();
-        assert_eq!((count, error.kind()), (1, ErrorKind::DeadlineExceeded));
-        assert!(error.message().contains("came to a halt after frame 1"), "{error}");
+        let second = Duration::from_secs(1);
+        let mut watch = Watch::new(PATIENCE);
+        watch.begin(7);
+        // Five minutes without a picture, while a frame is decoded and skipped every half minute.
+        for time in 0..300 {
+            watch.wait(second, 8 + time / 30).unwrap();
+        }
+        watch.begin(17);
+        for _ in 0..90 {
+            watch.wait(second, 17).unwrap();
+        }
+        let error = watch.wait(second, 17).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::DeadlineExceeded);
+        assert!(error.message().contains("came to a halt after frame 17: nothing came for 91 s"), "{error}");
     }
 
     #[test]
     fn the_whole_time_is_limited_while_pictures_come() {
-        let patience = Patience { stall: Duration::from_secs(60), total: Duration::from_millis(700) };
-        let (count, error) = drain(slow(",showinfo=checksum=0", "1", patience));
-        let error = error.unwrap();
-        assert!(count < 20, "{count} pictures came in 0.7 s at 20 a second");
+        let mut watch = Watch::new(PATIENCE);
+        let first_late = (0..).find(|&frame| {
+            watch.begin(frame);
+            watch.wait(Duration::from_millis(500), frame).is_err()
+        });
+        assert_eq!(first_late, Some(1200));
+        let error = watch.wait(Duration::ZERO, 1201).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::DeadlineExceeded);
-        assert!(error.message().contains("took longer than"), "{error}");
+        assert!(error.message().contains("took longer than 600 s; 1201 frames"), "{error}");
+    }
+
+    /// A decoder of 30 frames of 16 x 16, of which the first and the last are let through.
+    fn thirty(patience: Patience) -> Decoder {
+        let mut command = std::process::Command::new(&Tools::find().unwrap().ffmpeg);
+        let source = format!("color=s=16x16:r=20:d=1.5,{REPORT},select='eq(n,0)+eq(n,29)'");
+        command.args(["-loglevel", "level+info", "-f", "lavfi", "-i", &source, "-vsync", "passthrough"]);
+        command.args(["-f", "rawvideo", "-pix_fmt", "gray", "pipe:1"]);
+        Decoder::read(Process::spawn(&mut command, &Limits::default()).unwrap(), 256, patience).unwrap()
+    }
+
+    #[test]
+    fn frames_are_seen_that_are_skipped_and_no_patience_means_none() {
+        let control = Control::new();
+        let mut decoder = thirty(PATIENCE);
+        while decoder.next(&control).unwrap().is_some() {}
+        decoder.process.wait(Duration::from_secs(30), &control).unwrap();
+        let log = decoder.process.log();
+        assert_eq!((decoder.count, decoder.process.frames_seen(), log.timestamps.len()), (2, 30, 30));
+        let mut decoder = thirty(Patience { total: Duration::ZERO, ..PATIENCE });
+        assert_eq!(decoder.next(&control).unwrap_err().kind(), ErrorKind::DeadlineExceeded);
     }
 
     #[test]
