@@ -71,6 +71,18 @@ pub(crate) fn create_private_folder(folder: &Path) -> Result<()> {
     above.map_or(Ok(()), sync_folder)
 }
 
+/// Writes a small file in `folder`, brings it to the disk and removes it: what a disk that is full, broken or read-only refuses.
+#[cfg(feature = "service")]
+pub(crate) fn try_disk(folder: &Path) -> Result<()> {
+    let path = temporary_path(&folder.join("try"))?;
+    let written = File::create(&path).and_then(|mut file| {
+        file.write_all(&[0; 4096])?;
+        file.sync_all()
+    });
+    let removed = fs::remove_file(&path);
+    written.and(removed).map_err(|e| Error::io("write", &path, e))
+}
+
 /// A name in the same folder that no other process and no other thread of this one uses.
 fn temporary_path(path: &Path) -> Result<PathBuf> {
     static COUNTER: AtomicU64 = AtomicU64::new(0);

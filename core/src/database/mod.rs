@@ -15,8 +15,8 @@ mod suite;
 pub(crate) use clock::ManualClock;
 pub use clock::{Clock, SystemClock};
 pub use rows::{
-    Claim, DeletedJob, Inserted, Lease, LeaseState, NewJob, Progress, Publication, Reclaimed, Statistics,
-    StoredArtifact, StoredKey, Upload, UploadedVideo,
+    Abilities, Claim, DeletedJob, Inserted, Lease, LeaseState, NewJob, Patience, Progress, Publication,
+    Reclaimed, Return, Returned, Statistics, StoredArtifact, StoredKey, Upload, UploadedVideo,
 };
 pub use sqlite::SqliteDatabase;
 
@@ -205,11 +205,17 @@ pub enum FileOwner {
 
 /// Jobs as workers see them.
 pub trait QueueRows {
-    /// Takes the first waiting job for `lease_seconds`.
+    /// Takes the first waiting job that does not rest and that the worker can do, for `lease_seconds`.
     ///
     /// # Errors
     /// The database's.
-    fn claim(&self, owner: &str, worker: &str, lease_seconds: u64) -> Result<Option<Claim>>;
+    fn claim(
+        &self,
+        owner: &str,
+        worker: &str,
+        lease_seconds: u64,
+        abilities: &Abilities,
+    ) -> Result<Option<Claim>>;
     /// Prolongs a lease.
     ///
     /// # Errors
@@ -235,15 +241,22 @@ pub trait QueueRows {
     /// # Errors
     /// The database's.
     fn fail(&self, lease: &Lease, failure: &Failure, log_size: Option<u64>) -> Result<LeaseState>;
-    /// Gives the job back to the queue at its old place; of a deleted job, lets go. With `crash` it counts as one, and the
-    /// job fails with that if it had its last chance.
+    /// Gives the job back to the queue at its old place; of a deleted job, lets go. What `why` holds against it is counted,
+    /// and the job fails with it, and with the log of `log_size` bytes, if it had its last chance.
     ///
     /// # Errors
     /// The database's.
-    fn release(&self, lease: &Lease, crash: Option<&Failure>, max_attempts: u32) -> Result<()>;
+    fn release(
+        &self,
+        lease: &Lease,
+        why: Return<'_>,
+        patience: &Patience,
+        log_size: Option<u64>,
+    ) -> Result<Returned>;
     /// Takes jobs away from workers that are dead: their lease has run out, or `is_alive` says that their process is gone.
+    /// That is a disturbance.
     ///
     /// # Errors
     /// The database's.
-    fn reclaim(&self, is_alive: &dyn Fn(&str) -> bool, max_attempts: u32) -> Result<Reclaimed>;
+    fn reclaim(&self, is_alive: &dyn Fn(&str) -> bool, patience: &Patience) -> Result<Reclaimed>;
 }

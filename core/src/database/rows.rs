@@ -3,7 +3,9 @@
 use serde::Serialize;
 
 use crate::control::Warning;
-use crate::job::{ArtifactKind, BlobName, CameraData, JobId, JobRequest, Submitted, Tier, Timestamp, UserId};
+use crate::job::{
+    ArtifactKind, BlobName, CameraData, Failure, JobId, JobRequest, Submitted, Tier, Timestamp, UserId,
+};
 use crate::stage::Stage;
 
 /// What is needed to check a key.
@@ -99,6 +101,69 @@ pub struct Claim {
     pub video_version: u64,
 }
 
+/// Which waiting jobs a worker can do on its machine; the others are left to another one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Abilities {
+    /// Whether it has what removing the background needs.
+    pub masks: bool,
+    /// Gaussians that its memory has room for.
+    pub max_gaussians: u32,
+}
+
+impl Abilities {
+    /// All that can be asked for.
+    pub const ALL: Abilities = Abilities { masks: true, max_gaussians: u32::MAX };
+}
+
+/// Why a worker gives a job back.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Return<'a> {
+    /// The worker ends, or its machine can do no work: nothing is held against the job.
+    Unharmed,
+    /// The work ended by something that may lie with the machine or with the job: its process was killed, or the disk or the
+    /// device failed although they are in order otherwise.
+    Disturbed(&'a Failure),
+    /// A fault of the program that this job brings out.
+    Crashed(&'a Failure),
+}
+
+/// How often in a row an attempt may end without a scene and without coming further than those before it (by
+/// [`Patience::STEP`]) before the job fails. Each kind is counted by itself.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Patience {
+    /// Crashes.
+    pub crashes: u32,
+    /// Disturbances. With the rests between them ([`Patience::rest_seconds`]) ten go on for three hours and a half: what
+    /// still disturbs this job then, and lets others be, is not passing.
+    pub disturbances: u32,
+}
+
+impl Patience {
+    /// An attempt that comes this much further ([`Progress::reach`]) than all before it is a success of its own: what went
+    /// wrong before is forgotten.
+    pub const STEP: f64 = 0.05;
+
+    /// How long a job rests after that many crashes and disturbances in a row, seconds: not at all after the first two,
+    /// then 4, 16, 64, up to two hours, so that other jobs get their turn and what passes has time to.
+    pub fn rest_seconds(in_a_row: u32) -> u64 {
+        match in_a_row {
+            0..=2 => 0,
+            _ => 4u64.saturating_pow(in_a_row - 2).min(2 * 3600),
+        }
+    }
+}
+
+/// What became of a job that was given back.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Returned {
+    /// It waits again, at its old place.
+    Queued,
+    /// It had its last chance and failed.
+    Failed,
+    /// It was not this worker's any more, or is to be deleted.
+    Gone,
+}
+
 /// Whether a lease still holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LeaseState {
@@ -119,6 +184,13 @@ pub struct Progress {
     pub fraction: f32,
     /// `percent_complete`, once generation has started.
     pub percent: Option<u8>,
+}
+
+impl Progress {
+    /// How far that is on one scale: the number of finished stages and the part of the present one, 0 to 4.
+    pub fn reach(&self) -> f64 {
+        self.stage as usize as f64 + f64::from(self.fraction)
+    }
 }
 
 /// What a finished job publishes. All files are durable before this is written.
@@ -157,7 +229,7 @@ pub struct DeletedJob {
 pub struct Reclaimed {
     /// Back in the queue.
     pub queued: Vec<JobId>,
-    /// Failed, after too many crashes.
+    /// Failed, after too many disturbances.
     pub failed: Vec<JobId>,
 }
 

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use super::{
-    Claim, Clock, FileOwner, Inserted, JobDatabase, Lease, LeaseState, ManualClock, NewJob, Progress,
-    Publication, UploadedVideo,
+    Abilities, Claim, Clock, FileOwner, Inserted, JobDatabase, Lease, LeaseState, ManualClock, NewJob,
+    Patience, Progress, Publication, Return, Returned, UploadedVideo,
 };
 use crate::control::Warning;
 use crate::error::{ErrorKind, Result};
@@ -15,7 +15,7 @@ use crate::job::{
 use crate::stage::Stage;
 
 const LEASE: u64 = 30;
-const ATTEMPTS: u32 = 3;
+const PATIENCE: Patience = Patience { crashes: 3, disturbances: 5 };
 const HOUR: i64 = 3600;
 
 /// An empty database with two users.
@@ -34,8 +34,8 @@ macro_rules! tests {
     ($open:expr) => {
         $crate::database::suite::tests! {
             $open =>
-            users_and_keys uploads submissions idempotency lists updates a_job_runs leases crashes cancel_and_delete
-            shared_videos public_jobs
+            users_and_keys uploads submissions idempotency lists updates a_job_runs leases disturbances crashes
+            progress_forgives what_a_worker_cannot_do cancel_and_delete shared_videos public_jobs
         }
     };
     ($open:expr => $($promise:ident)*) => {
@@ -92,7 +92,7 @@ impl<D: JobDatabase> World<D> {
     }
 
     fn claim(&self) -> Option<Claim> {
-        self.database.claim("process", "worker", LEASE).unwrap()
+        self.database.claim("process", "worker", LEASE, &Abilities::ALL).unwrap()
     }
 
     fn take(&self) -> Lease {
@@ -417,7 +417,7 @@ pub(super) fn a_job_runs<D: JobDatabase>(w: World<D>) {
     ] {
         assert_eq!(state.unwrap(), LeaseState::Lost);
     }
-    d.release(&lease, Some(&failure("x")), ATTEMPTS).unwrap();
+    assert_eq!(d.release(&lease, Return::Crashed(&failure("x")), &PATIENCE, None).unwrap(), Returned::Gone);
     assert_eq!(w.job(jobs[0]), done);
     // A failure keeps its reason and its log.
     let lease = w.take();
@@ -441,10 +441,10 @@ pub(super) fn leases<D: JobDatabase>(w: World<D>) {
     w.clock.advance(25);
     assert_eq!(d.heartbeat(&first, LEASE).unwrap(), LeaseState::Held);
     w.clock.advance(25);
-    assert_eq!(d.reclaim(&alive, ATTEMPTS).unwrap(), Default::default());
+    assert_eq!(d.reclaim(&alive, &PATIENCE).unwrap(), Default::default());
     w.clock.advance(6);
     d.progress(&first, &at(Stage::Train, 0.5, Some(50))).unwrap();
-    assert_eq!(d.reclaim(&alive, ATTEMPTS).unwrap().queued, [job]);
+    assert_eq!(d.reclaim(&alive, &PATIENCE).unwrap().queued, [job]);
     let waiting = w.job(job);
     assert_eq!((waiting.status, waiting.percent_complete), (JobStatus::Queued { position: Some(1) }, None));
     // The next attempt fences the first off.
@@ -459,7 +459,7 @@ pub(super) fn leases<D: JobDatabase>(w: World<D>) {
     ] {
         assert_eq!(state.unwrap(), LeaseState::Lost);
     }
-    d.release(&first, None, ATTEMPTS).unwrap();
+    assert_eq!(d.release(&first, Return::Unharmed, &PATIENCE, None).unwrap(), Returned::Gone);
     assert_eq!((w.status(job).as_str(), w.job(job).details.attempt), ("Processing video", 2));
     // So does another process with the same number.
     let impostor = Lease { owner: "other".into(), ..second.clone() };
@@ -467,39 +467,98 @@ pub(super) fn leases<D: JobDatabase>(w: World<D>) {
     // A dead process is known at once, and its place in the queue is the old one.
     w.submit(w.anna);
     let dead = |owner: &str| owner != "process";
-    assert_eq!(d.reclaim(&dead, ATTEMPTS).unwrap().queued, [job]);
+    assert_eq!(d.reclaim(&dead, &PATIENCE).unwrap().queued, [job]);
     assert_eq!(w.status(job), "Queued - position: 1");
     // Who gives back what it holds has not crashed.
     for _ in 0..5 {
-        d.release(&w.take(), None, ATTEMPTS).unwrap();
+        assert_eq!(d.release(&w.take(), Return::Unharmed, &PATIENCE, None).unwrap(), Returned::Queued);
     }
     assert_eq!(w.status(job), "Queued - position: 1");
     assert_eq!(d.publish(&w.take(), &publication()).unwrap(), LeaseState::Held);
     assert_eq!(w.status(job), "Finished");
 }
 
-pub(super) fn crashes<D: JobDatabase>(w: World<D>) {
+/// What may be the machine's fault or the job's: a worker that dies, or says that it was disturbed.
+pub(super) fn disturbances<D: JobDatabase>(w: World<D>) {
     let d = &w.database;
     let job = w.submit(w.anna);
     let dead = |_: &str| false;
-    for attempt in 1..=2 {
-        assert_eq!(w.take().attempt, attempt);
-        assert_eq!(d.reclaim(&dead, ATTEMPTS).unwrap().queued, [job]);
+    // Two are nothing; then the job rests longer each time, and others get their turn.
+    for (attempt, rest) in [(1, 0), (2, 0), (3, 4), (4, 16)] {
+        let lease = w.take();
+        assert_eq!((lease.job, lease.attempt), (job, attempt));
+        if attempt % 2 == 0 {
+            assert_eq!(d.reclaim(&dead, &PATIENCE).unwrap().queued, [job]);
+        } else {
+            let why = failure("io");
+            let returned = d.release(&lease, Return::Disturbed(&why), &PATIENCE, Some(1)).unwrap();
+            assert_eq!(returned, Returned::Queued);
+        }
+        assert_eq!(w.status(job), "Queued - position: 1");
+        if rest > 0 {
+            w.clock.advance(rest - 1);
+            assert_eq!(w.claim(), None);
+            let other = w.submit(w.eve);
+            let lease = w.take();
+            assert_eq!(lease.job, other);
+            d.publish(&lease, &publication()).unwrap();
+            w.clock.advance(1);
+        }
+        assert_eq!(w.job(job).details.failure, None);
+        assert_eq!(d.artifact(w.anna, job, ArtifactKind::Log).unwrap(), None);
     }
     let lease = w.take();
-    d.progress(&lease, &at(Stage::Train, 0.5, Some(50))).unwrap();
-    assert_eq!(d.reclaim(&dead, ATTEMPTS).unwrap().failed, [job]);
+    d.progress(&lease, &at(Stage::Frames, 0.01, None)).unwrap();
+    assert_eq!(d.reclaim(&dead, &PATIENCE).unwrap().failed, [job]);
     let failed = w.job(job);
-    assert_eq!((failed.status, failed.percent_complete), (JobStatus::Failed, Some(50)));
+    assert_eq!((failed.status, failed.percent_complete), (JobStatus::Failed, None));
     assert_eq!(failed.details.failure.unwrap().code, "crashed");
     assert_eq!(w.claim(), None);
-    // One that reports its own trouble is counted the same way, and the last trouble is the reason.
+}
+
+/// A fault that the job brings out: the last one is the reason, with its log.
+pub(super) fn crashes<D: JobDatabase>(w: World<D>) {
+    let d = &w.database;
     let job = w.submit(w.anna);
-    for _ in 0..3 {
+    let why = failure("internal");
+    for returned in [Returned::Queued, Returned::Queued, Returned::Failed] {
         assert_eq!(w.job(job).details.failure, None);
-        d.release(&w.take(), Some(&failure("gpu")), ATTEMPTS).unwrap();
+        assert_eq!(d.release(&w.take(), Return::Crashed(&why), &PATIENCE, Some(7)).unwrap(), returned);
     }
-    assert_eq!(w.job(job).details.failure, Some(failure("gpu")));
+    assert_eq!(w.job(job).details.failure, Some(why));
+    assert_eq!(d.artifact(w.anna, job, ArtifactKind::Log).unwrap().unwrap().size, 7);
+}
+
+/// Who comes further each time is not stuck, however often it is disturbed.
+pub(super) fn progress_forgives<D: JobDatabase>(w: World<D>) {
+    let d = &w.database;
+    let job = w.submit(w.anna);
+    for part in 1..=10 {
+        let lease = w.take();
+        d.progress(&lease, &at(Stage::Sfm, part as f32 / 10.0, None)).unwrap();
+        assert_eq!(d.reclaim(&|_| false, &PATIENCE).unwrap().queued, [job]);
+    }
+    // The same place again and again is no progress.
+    for _ in 1..PATIENCE.disturbances {
+        assert_eq!(w.status(job), "Queued - position: 1");
+        w.clock.advance(HOUR);
+        let lease = w.take();
+        d.progress(&lease, &at(Stage::Sfm, 1.0, None)).unwrap();
+        d.reclaim(&|_| false, &PATIENCE).unwrap();
+    }
+    assert_eq!(w.status(job), "Failed");
+}
+
+pub(super) fn what_a_worker_cannot_do<D: JobDatabase>(w: World<D>) {
+    let masked = w.submit_as(w.anna, |request| request.remove_background = true);
+    let large = w.submit_as(w.anna, |request| request.training_max_num_gaussians = 9_000_000);
+    let claim = |masks, max_gaussians| {
+        let abilities = Abilities { masks, max_gaussians };
+        w.database.claim("process", "worker", LEASE, &abilities).unwrap().map(|claim| claim.lease.job)
+    };
+    assert_eq!(claim(false, 8_999_999), None);
+    assert_eq!(claim(false, 9_000_000), Some(large));
+    assert_eq!(claim(true, 1_000_000), Some(masked));
 }
 
 pub(super) fn cancel_and_delete<D: JobDatabase>(w: World<D>) {
@@ -541,7 +600,7 @@ pub(super) fn cancel_and_delete<D: JobDatabase>(w: World<D>) {
     assert_eq!(d.progress(&lease, &at(Stage::Train, 0.9, Some(90))).unwrap(), LeaseState::Deleted);
     assert_eq!(d.publish(&lease, &publication()).unwrap(), LeaseState::Deleted);
     assert_eq!(d.deleted_jobs().unwrap(), []);
-    d.release(&lease, None, ATTEMPTS).unwrap();
+    assert_eq!(d.release(&lease, Return::Unharmed, &PATIENCE, None).unwrap(), Returned::Gone);
     assert_eq!(d.deleted_jobs().unwrap().iter().map(|j| (j.job, j.attempt)).collect::<Vec<_>>(), [(job, 1)]);
     d.forget_job(job).unwrap();
     assert_eq!((d.deleted_jobs().unwrap(), d.file_owner(job).unwrap()), (vec![], FileOwner::Nobody));
@@ -549,7 +608,7 @@ pub(super) fn cancel_and_delete<D: JobDatabase>(w: World<D>) {
     let job = w.submit(w.anna);
     w.take();
     d.mark_deleted(w.anna, job).unwrap();
-    assert_eq!(d.reclaim(&|_| false, ATTEMPTS).unwrap(), Default::default());
+    assert_eq!(d.reclaim(&|_| false, &PATIENCE).unwrap(), Default::default());
     assert_eq!(d.deleted_jobs().unwrap().len(), 1);
     let job = w.submit(w.anna);
     d.mark_deleted(w.anna, job).unwrap();

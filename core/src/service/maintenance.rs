@@ -8,8 +8,8 @@ use std::time::Duration;
 use serde::Serialize;
 
 use super::Service;
-use crate::database::FileOwner;
-use crate::error::Result;
+use crate::database::{DeletedJob, FileOwner};
+use crate::error::{Error, Result};
 use crate::job::{ArtifactKind, BlobName, JobId};
 use crate::storage::{BlobKey, BlobKind};
 
@@ -41,21 +41,49 @@ pub struct Statistics {
     pub free_bytes: Option<u64>,
 }
 
+/// Things that are done one after the other, and do not keep each other from it when one fails.
+#[derive(Default)]
+struct EachByItself {
+    done: u64,
+    failed: Option<Error>,
+}
+
+impl EachByItself {
+    /// Does one, which says whether there was anything to do.
+    fn is_done(&mut self, what: &str, work: impl FnOnce() -> Result<bool>) {
+        match work() {
+            Ok(done) => self.done += u64::from(done),
+            Err(error) => {
+                log::warn!("cannot {what} now, it is tried again later: {error:?}");
+                self.failed.get_or_insert(error);
+            }
+        }
+    }
+
+    /// How many were done, or the first failure.
+    fn result(self) -> Result<u64> {
+        self.failed.map_or(Ok(self.done), Err)
+    }
+}
+
 impl Service {
-    /// Does what is to be done; call it every minute. One process is enough, more do no harm.
+    /// Does what is to be done; call it every minute. One process is enough, more do no harm. What fails keeps nothing else from
+    /// being done.
     ///
     /// # Errors
     /// The first failure of the disk or the database; what could not be done is tried again by the next call.
     pub fn maintain(&self) -> Result<MaintenanceReport> {
-        self.flush_last_used()?;
-        let mut report = self.reclaim()?;
-        let (jobs, uploads) = self.remove_deleted()?;
-        (report.deleted_jobs, report.deleted_uploads) = (jobs, uploads);
-        if self.inner.sweeps.are_due() {
-            report.orphans = self.sweep(ORPHAN_AGE)?;
-            self.inner.sweeps.note();
-        }
-        Ok(report)
+        let flushed = self.flush_last_used();
+        let reclaimed = self.reclaim();
+        let removed = self.remove_deleted();
+        let swept = if self.inner.sweeps.are_due() {
+            self.sweep(ORPHAN_AGE).inspect(|_| self.inner.sweeps.note())
+        } else {
+            Ok(0)
+        };
+        flushed?;
+        let (deleted_jobs, deleted_uploads) = removed?;
+        Ok(MaintenanceReport { deleted_jobs, deleted_uploads, orphans: swept?, ..reclaimed? })
     }
 
     /// Counts for an operator.
@@ -77,17 +105,19 @@ impl Service {
         self.inner.database.integrity_check()
     }
 
-    /// Takes up what earlier processes left.
-    pub(super) fn recover(&self) -> Result<()> {
-        self.reclaim()?;
-        self.remove_deleted().map(drop)
+    /// Takes up what earlier processes left. What cannot be done now is done by [`Service::maintain`]: a folder opens also on a
+    /// full disk or with a file that cannot be removed, since space can only be freed through it.
+    pub(super) fn recover(&self) {
+        for failed in [self.reclaim().err(), self.remove_deleted().err()].into_iter().flatten() {
+            log::error!("what an earlier process left: {failed:?}");
+        }
     }
 
     /// Takes jobs back from workers that are dead.
     pub(super) fn reclaim(&self) -> Result<MaintenanceReport> {
         let inner = &self.inner;
         let alive = |owner: &str| inner.process.is_alive(owner);
-        let reclaimed = inner.database.reclaim(&alive, inner.options.max_attempts)?;
+        let reclaimed = inner.database.reclaim(&alive, &inner.options.patience())?;
         let (queued, failed) = (reclaimed.queued.len() as u64, reclaimed.failed.len() as u64);
         if queued + failed > 0 {
             inner.changes.notify();
@@ -101,29 +131,36 @@ impl Service {
     /// Removes the files, and then the rows, of deleted jobs that no worker is at, and of uploads that nobody wants.
     /// Returns how many of each.
     pub(super) fn remove_deleted(&self) -> Result<(u64, u64)> {
-        let (mut jobs, mut uploads) = (0, 0);
+        let mut each = EachByItself::default();
         for deleted in self.inner.database.deleted_jobs()? {
-            // What was published goes at once: an address that was given out leads nowhere from now on.
-            self.remove_artifacts(deleted.job, 1..=deleted.attempt)?;
-            // A worker that was fenced off may still be about to notice.
-            if !self.inner.workspaces.remove(deleted.job)? {
-                continue;
-            }
-            // What that worker stored meanwhile.
-            self.remove_artifacts(deleted.job, 1..=deleted.attempt)?;
-            self.inner.database.forget_job(deleted.job)?;
-            jobs += 1;
+            each.is_done("delete a job", || self.remove_job(&deleted));
         }
+        let jobs = std::mem::take(&mut each.done);
         let retention = self.limits().upload_retention_hours * 3600;
         for upload in self.inner.database.expire_uploads(retention)? {
-            // Also what is left of a transfer whose row could not be written.
-            for key in self.inner.storage.list_upload(&upload.name)? {
-                self.inner.storage.delete(&key)?;
-            }
-            self.inner.database.forget_upload(&upload.name)?;
-            uploads += 1;
+            each.is_done("delete an upload", || {
+                // Also what is left of a transfer whose row could not be written.
+                for key in self.inner.storage.list_upload(&upload.name)? {
+                    self.inner.storage.delete(&key)?;
+                }
+                self.inner.database.forget_upload(&upload.name).map(|()| true)
+            });
         }
+        let uploads = each.result()?;
         Ok((jobs, uploads))
+    }
+
+    /// Removes the files, and then the row, of a deleted job; says whether that could be.
+    fn remove_job(&self, deleted: &DeletedJob) -> Result<bool> {
+        // What was published goes at once: an address that was given out leads nowhere from now on.
+        self.remove_artifacts(deleted.job, 1..=deleted.attempt)?;
+        // A worker that was fenced off may still be about to notice.
+        if !self.inner.workspaces.remove(deleted.job)? {
+            return Ok(false);
+        }
+        // What that worker stored meanwhile.
+        self.remove_artifacts(deleted.job, 1..=deleted.attempt)?;
+        self.inner.database.forget_job(deleted.job).map(|()| true)
     }
 
     /// Removes all that these attempts may have stored.
@@ -157,20 +194,20 @@ impl Service {
     /// Looks through the whole storage for what no row names and nobody has touched for `age`; says how much was removed.
     pub(super) fn sweep(&self, age: Duration) -> Result<u64> {
         let inner = &self.inner;
-        let mut removed = inner.storage.sweep_staged(age)?;
+        let mut each = EachByItself { done: inner.storage.sweep_staged(age)?, failed: None };
         for kind in [BlobKind::Video, BlobKind::Block, BlobKind::Artifact] {
             for key in inner.storage.list(kind, age)? {
-                if !self.is_needed(&key)? {
-                    inner.storage.delete(&key)?;
-                    removed += 1;
-                }
+                each.is_done("remove a file", || match self.is_needed(&key)? {
+                    true => Ok(false),
+                    false => inner.storage.delete(&key).map(|()| true),
+                });
             }
         }
         for job in inner.workspaces.list()? {
-            removed += u64::from(self.remove_leftovers(job)?);
+            each.is_done("remove a workspace", || self.remove_leftovers(job));
         }
         inner.process.sweep()?;
-        Ok(removed)
+        each.result()
     }
 
     fn is_needed(&self, key: &BlobKey) -> Result<bool> {

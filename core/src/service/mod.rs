@@ -67,14 +67,17 @@
 //! ```
 
 mod changes;
+mod fault;
 mod in_progress;
 mod jobs;
 mod keys;
 mod last_used;
+mod machine;
 mod maintenance;
 #[cfg(test)]
 mod model;
 mod options;
+mod paused;
 mod process;
 mod public;
 mod runner;
@@ -98,6 +101,7 @@ pub use jobs::{Artifact, Idempotency, Submission};
 pub use keys::Caller;
 pub use maintenance::{MaintenanceReport, Statistics};
 pub use options::{ReconstructionDefaults, ServiceOptions};
+pub use paused::PausedWorker;
 pub use runner::{Outcome, PipelineRunner, Runner};
 pub use secrets::{SigningKey, SigningKeys};
 pub use uploads::{UploadFacts, UploadTicket, UploadWriter};
@@ -113,6 +117,7 @@ use crate::video;
 use changes::Changes;
 use in_progress::InProgress;
 use last_used::LastUsed;
+use paused::Paused;
 use process::{ProcessLock, initial_lock};
 use secrets::Secrets;
 use sweeps::Sweeps;
@@ -150,6 +155,7 @@ struct Inner {
     in_progress: InProgress,
     last_used: LastUsed,
     sweeps: Sweeps,
+    paused: Paused,
     folder: PathBuf,
 }
 
@@ -195,10 +201,11 @@ impl Service {
                 in_progress: InProgress::default(),
                 last_used: LastUsed::default(),
                 sweeps: Sweeps::default(),
+                paused: Paused::default(),
                 folder,
             }),
         };
-        service.recover()?;
+        service.recover();
         Ok(service)
     }
 

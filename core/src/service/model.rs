@@ -16,7 +16,7 @@ use super::worker::Worker;
 use super::workspace::{JobWorkspace, Workspaces};
 use super::{Idempotency, Outcome, Runner, Service, ServiceOptions, UploadFacts, WorkerOptions};
 use crate::control::{CancelToken, Control};
-use crate::database::{Claim, LeaseState, Progress};
+use crate::database::{Abilities, Claim, LeaseState, Patience, Progress, Return};
 use crate::error::{Error, ErrorKind, Result};
 use crate::job::{
     ArtifactKind, BlobName, CameraData, CameraUpdate, JobId, JobRequest, JobUpdate, Limits, ListQuery,
@@ -28,6 +28,7 @@ use crate::storage::BlobKey;
 
 const LEASE: u64 = 30;
 const MAX_ATTEMPTS: u32 = 3;
+const MAX_DISTURBANCES: u32 = 10;
 const MAX_QUEUED: usize = 4;
 
 /// What may happen. An index chooses among all there ever were, whoever's they are.
@@ -54,6 +55,7 @@ enum How {
     Scene,
     BadInput,
     Trouble,
+    Breakdown,
     Shutdown,
 }
 
@@ -70,7 +72,7 @@ fn step() -> impl Strategy<Value = Step> {
         6 => (0..2usize).prop_map(|worker| Step::Begin { worker }),
         2 => (0..2usize, 0..=100u8).prop_map(|(worker, percent)| Step::Advance { worker, percent }),
         2 => (0..2usize).prop_map(|worker| Step::Beat { worker }),
-        5 => (0..2usize, prop_oneof![4 => Just(How::Scene), 1 => Just(How::BadInput), 1 => Just(How::Trouble), 1 => Just(How::Shutdown)])
+        5 => (0..2usize, prop_oneof![4 => Just(How::Scene), 1 => Just(How::BadInput), 1 => Just(How::Trouble), 1 => Just(How::Breakdown), 1 => Just(How::Shutdown)])
             .prop_map(|(worker, how)| Step::End { worker, how }),
         2 => (0..2usize, any::<bool>()).prop_map(|(worker, stored)| Step::Die { worker, stored }),
         2 => (1..40i64).prop_map(|seconds| Step::Pass { seconds }),
@@ -89,6 +91,9 @@ struct ModelJob {
     state: State,
     percent: Option<u8>,
     crashes: u32,
+    disturbances: u32,
+    came_further: bool,
+    rest_until: i64,
     attempt: u32,
     deleted: bool,
 }
@@ -249,6 +254,9 @@ impl History {
                     state: State::Queued,
                     percent: None,
                     crashes: 0,
+                    disturbances: 0,
+                    came_further: false,
+                    rest_until: 0,
                     attempt: 0,
                     deleted: false,
                 });
@@ -328,8 +336,9 @@ impl History {
         service.reclaim().unwrap();
         self.model_reclaim(None);
         let owner = service.inner.process.id();
-        let claim = service.inner.database.claim(owner, "worker", LEASE).unwrap();
-        let first = self.jobs.iter_mut().find(|j| j.is_waiting());
+        let claim = service.inner.database.claim(owner, "worker", LEASE, &Abilities::ALL).unwrap();
+        let now = self.seconds;
+        let first = self.jobs.iter_mut().find(|j| j.is_waiting() && j.rest_until <= now);
         assert_eq!(claim.as_ref().map(|c| c.lease.job), first.as_ref().map(|j| j.id));
         let (Some(claim), Some(job)) = (claim, first) else { return };
         job.attempt += 1;
@@ -344,7 +353,10 @@ impl History {
                 job.state = State::Running { worker, until: self.seconds + LEASE as i64 };
                 self.hands[worker] = Some(Hand { claim, workspace });
             }
-            None => service.inner.database.release(&claim.lease, None, MAX_ATTEMPTS).unwrap(),
+            None => {
+                let patience = service.inner.options.patience();
+                service.inner.database.release(&claim.lease, Return::Unharmed, &patience, None).unwrap();
+            }
         }
     }
 
@@ -401,30 +413,33 @@ impl History {
                 let outcome = outcome(hand.claim.lease.job, &hand.workspace);
                 w.publish(&hand.claim.lease, hand.workspace, outcome)
             }
-            How::BadInput => w.fail(&hand.claim, hand.workspace, &error(ErrorKind::TooFewFrames)),
-            How::Trouble => w.fail(&hand.claim, hand.workspace, &error(ErrorKind::Gpu)),
+            How::BadInput => w.fail(&hand.claim, Some(hand.workspace), &error(ErrorKind::TooFewFrames)),
+            How::Trouble => w.fail(&hand.claim, Some(hand.workspace), &error(ErrorKind::Gpu)),
+            How::Breakdown => w.fail(&hand.claim, Some(hand.workspace), &error(ErrorKind::Internal)),
             How::Shutdown => w.leave(&hand.claim.lease, hand.workspace),
         });
         if expected != LeaseState::Held {
             self.model_leave(number, expected);
             return;
         }
+        let now = self.seconds;
         let job = &mut self.jobs[number];
         match how {
             How::Scene => (job.state, job.percent) = (State::Finished, Some(100)),
             How::BadInput => job.state = State::Failed("too_few_frames"),
-            How::Trouble => job.crash("gpu"),
-            How::Shutdown => (job.state, job.percent) = (State::Queued, None),
+            How::Trouble => job.disturb("gpu", now),
+            How::Breakdown => job.crash("internal", now),
+            How::Shutdown => job.wait(now),
         }
     }
 
     /// Lets the worker's own code end what it has in hand.
-    fn with_hand(&mut self, worker: usize, end: impl FnOnce(&Worker<'_>, Hand) -> Result<()>) {
+    fn with_hand(&mut self, worker: usize, end: impl FnOnce(&mut Worker<'_>, Hand) -> Result<()>) {
         let Some(hand) = self.hands[worker].take() else { return };
         let (options, cancel) =
             (WorkerOptions { threads: 1, niceness: 0, ..Default::default() }, CancelToken::new());
-        let worker = Worker::new(&self.processes[worker], &options, &cancel, &Nothing).unwrap();
-        end(&worker, hand).unwrap();
+        let mut worker = Worker::new(&self.processes[worker], &options, &cancel, &Nothing).unwrap();
+        end(&mut worker, hand).unwrap();
     }
 
     fn model_leave(&mut self, number: usize, state: LeaseState) {
@@ -461,7 +476,7 @@ impl History {
             match (lost, job.deleted) {
                 (false, _) => {}
                 (true, true) => job.state = State::Failed("deleted"),
-                (true, false) => job.crash("crashed"),
+                (true, false) => job.disturb("crashed", now),
             }
         }
     }
@@ -558,12 +573,36 @@ impl ModelJob {
         self.state == State::Queued && !self.deleted
     }
 
-    fn crash(&mut self, code: &'static str) {
+    /// Goes back to the queue. The first attempt that came to training has made progress: what was before is forgotten.
+    fn wait(&mut self, until: i64) {
+        self.forget_if_further();
+        (self.state, self.percent, self.rest_until) = (State::Queued, None, until);
+    }
+
+    fn forget_if_further(&mut self) {
+        if self.percent.is_some() && !self.came_further {
+            (self.came_further, self.crashes, self.disturbances) = (true, 0, 0);
+        }
+    }
+
+    fn crash(&mut self, code: &'static str, now: i64) {
+        self.forget_if_further();
         self.crashes += 1;
-        if self.crashes >= MAX_ATTEMPTS {
+        self.try_again(self.crashes >= MAX_ATTEMPTS, code, now);
+    }
+
+    fn disturb(&mut self, code: &'static str, now: i64) {
+        self.forget_if_further();
+        self.disturbances += 1;
+        self.try_again(self.disturbances >= MAX_DISTURBANCES, code, now);
+    }
+
+    fn try_again(&mut self, last_chance: bool, code: &'static str, now: i64) {
+        if last_chance {
             self.state = State::Failed(code);
         } else {
-            (self.state, self.percent) = (State::Queued, None);
+            let rest = Patience::rest_seconds(self.crashes + self.disturbances);
+            self.wait(now + rest.cast_signed());
         }
     }
 }

@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::database::Patience;
 use crate::error::{Error, Result};
 use crate::job::{JobRequest, Limits};
 use crate::pipeline::ReconstructionOptions;
@@ -15,7 +16,8 @@ pub struct ServiceOptions {
     pub limits: Limits,
     /// What a request does not say about its reconstruction.
     pub reconstruction: ReconstructionDefaults,
-    /// How often a worker may die over a job before the job fails.
+    /// How often in a row the program may break down over a job before the job fails. What may lie with the machine (a killed
+    /// process, a disk or a device that fails) is tried ten times, with growing rests; what does, for as long as it lasts.
     pub max_attempts: u32,
     /// How long a worker keeps a job without a sign of life, seconds. It gives one every sixth of that.
     pub lease_seconds: u64,
@@ -36,6 +38,11 @@ impl Default for ServiceOptions {
 }
 
 impl ServiceOptions {
+    /// How often an attempt may end without a scene.
+    pub(super) fn patience(&self) -> Patience {
+        Patience { crashes: self.max_attempts, disturbances: 10.max(self.max_attempts) }
+    }
+
     /// # Errors
     /// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) with the option and its value.
     pub fn check(&self) -> Result<()> {

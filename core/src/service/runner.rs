@@ -2,10 +2,13 @@
 
 use std::path::{Path, PathBuf};
 
+use super::ReconstructionDefaults;
 use crate::control::{Control, Warning};
 use crate::error::Result;
 use crate::job::{ArtifactKind, CameraData};
 use crate::pipeline::{self, ReconstructionOptions, files};
+use crate::raster::{self, DeviceChoice};
+use crate::{background, video};
 
 /// Makes a scene of a video.
 pub trait Runner: Send + Sync {
@@ -21,6 +24,19 @@ pub trait Runner: Send + Sync {
         options: &ReconstructionOptions,
         control: &Control,
     ) -> Result<Outcome>;
+
+    /// Tries out what every job needs of this machine: the programs, the device.
+    ///
+    /// # Errors
+    /// What is missing or does not work.
+    fn check(&self, _defaults: &ReconstructionDefaults) -> Result<()> {
+        Ok(())
+    }
+
+    /// Whether there is what removing the background needs.
+    fn can_make_masks(&self) -> bool {
+        true
+    }
 }
 
 /// What came out.
@@ -62,5 +78,18 @@ impl Runner for PipelineRunner {
             camera: report.export.camera_data,
             warnings: warnings.into_iter().flatten().collect(),
         })
+    }
+
+    fn check(&self, defaults: &ReconstructionDefaults) -> Result<()> {
+        video::check_tools()?;
+        match defaults.device {
+            DeviceChoice::Gpu | DeviceChoice::Adapter(_) => raster::open(&defaults.device).map(drop),
+            // There is always one.
+            DeviceChoice::Auto | DeviceChoice::Cpu => Ok(()),
+        }
+    }
+
+    fn can_make_masks(&self) -> bool {
+        background::find_model(None).is_ok()
     }
 }

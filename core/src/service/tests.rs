@@ -3,14 +3,18 @@
 use std::fs;
 use std::path::Path;
 use std::sync::Barrier;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use super::test_world::World;
 use super::worker::{Worked, Worker};
-use super::{Environment, Idempotency, Outcome, Runner, Service, Submission, WorkerOptions};
+use super::{
+    Environment, Idempotency, Outcome, ReconstructionDefaults, Runner, Service, ServiceOptions, Submission,
+    WorkerOptions,
+};
 use crate::control::{CancelToken, Control, Warning};
+use crate::database::{Abilities, Clock};
 use crate::error::{Error, ErrorKind, Result};
 use crate::job::{
     ArtifactKind, CameraData, CameraUpdate, JobRequest, JobStatus, JobUpdate, ListQuery, Tier, Xyz,
@@ -245,10 +249,11 @@ fn a_request_that_is_sent_again_too_soon_is_told_so() {
     });
 }
 
+/// Rule 53.
 #[test]
-fn bad_input_fails_at_once_and_trouble_is_tried_three_times() {
+fn bad_input_fails_at_once_and_a_breakdown_at_the_third_time() {
     let w = World::new();
-    let (bad, troubled, panicking) = (w.submit(w.anna), w.submit(w.anna), w.submit(w.anna));
+    let (bad, panicking) = (w.submit(w.anna), w.submit(w.anna));
     let hidden = w.folder.path().join("videos");
     assert!(work(&w.service, |_, _| {
         Err(Error::new(ErrorKind::TooFewFrames, format!("{} has two frames", hidden.display()))
@@ -262,23 +267,137 @@ fn bad_input_fails_at_once_and_trouble_is_tried_three_times() {
         ("too_few_frames", "videos has two frames (film longer)")
     );
     assert!(w.service.log(w.anna, bad).unwrap().contains("too_few_frames"));
-    let tries = AtomicU32::new(0);
-    for _ in 0..3 {
-        assert!(work(&w.service, |workspace, _| {
-            // What an attempt did is there for the next.
-            assert_eq!(workspace.join("half").exists(), tries.fetch_add(1, Ordering::SeqCst) > 0);
-            fs::write(workspace.join("half"), "done").unwrap();
-            Err(Error::new(ErrorKind::Gpu, "the device was lost"))
-        }));
-    }
-    assert_eq!(w.job(troubled).details.failure.unwrap().code, "gpu");
     for _ in 0..3 {
         assert!(work(&w.service, |_, _| panic!("oh")));
     }
     let failure = w.job(panicking).details.failure.unwrap();
     assert_eq!((failure.code.as_str(), failure.message.contains("oh")), ("internal", true));
+    assert!(w.service.log(w.anna, panicking).unwrap().contains("oh"));
     assert!(!work(&w.service, |_, _| Ok(())));
     assert_eq!(fs::read_dir(w.folder.path().join("work")).unwrap().count(), 0);
+}
+
+/// What may be the machine's fault is tried again with growing rests, in which other jobs are worked on.
+#[test]
+fn trouble_on_a_machine_in_order_is_tried_for_hours() {
+    let w = World::new();
+    let troubled = w.submit(w.anna);
+    let (begun, tries) = (w.clock.lease_micros(), AtomicU32::new(0));
+    while !w.job(troubled).status.is_terminal() {
+        let tried = work(&w.service, |workspace, _| {
+            // What an attempt did is there for the next.
+            assert_eq!(workspace.join("half").exists(), tries.fetch_add(1, Ordering::SeqCst) > 0);
+            fs::write(workspace.join("half"), "done").unwrap();
+            Err(Error::new(ErrorKind::Gpu, "the device was lost"))
+        });
+        if !tried {
+            let other = w.submit(w.eve);
+            assert!(work(&w.service, |_, _| Ok(())));
+            assert_eq!(w.service.job(w.eve, other).unwrap().status, JobStatus::Finished);
+            w.clock.advance(60);
+        }
+    }
+    assert_eq!(w.job(troubled).details.failure.unwrap().code, "gpu");
+    assert_eq!(tries.load(Ordering::SeqCst), 10);
+    let hours = (w.clock.lease_micros() - begun) as f64 / 3600e6;
+    assert!((3.0..5.0).contains(&hours), "{hours}");
+    assert!(w.service.log(w.anna, troubled).unwrap().contains("the device was lost"));
+}
+
+/// A machine that cannot work until it is told that it can.
+struct Sick {
+    kind: ErrorKind,
+    trouble: AtomicBool,
+}
+
+impl Sick {
+    fn trouble(&self) -> Result<()> {
+        match self.trouble.load(Ordering::SeqCst) {
+            true => Err(Error::new(self.kind, "this machine cannot work")),
+            false => Ok(()),
+        }
+    }
+}
+
+impl Runner for Sick {
+    fn run(
+        &self,
+        video: &Path,
+        workspace: &Path,
+        options: &ReconstructionOptions,
+        control: &Control,
+    ) -> Result<Outcome> {
+        Quick(|_: &Path, _: &Control| self.trouble()).run(video, workspace, options, control)
+    }
+
+    fn check(&self, _: &ReconstructionDefaults) -> Result<()> {
+        self.trouble()
+    }
+}
+
+#[test]
+fn no_fault_of_the_machine_costs_a_job() {
+    use ErrorKind::*;
+    let w = World::new();
+    let options = options();
+    for kind in [DiskFull, Io, Gpu, NoGpu, FfmpegMissing, DeadlineExceeded, InvalidMedia, Internal] {
+        let sick = Sick { kind, trouble: AtomicBool::new(false) };
+        let cancel = CancelToken::new();
+        let mut worker = Worker::new(&w.service, &options, &cancel, &sick).unwrap();
+        assert_eq!(worker.work_once().unwrap(), Worked::Nothing);
+        let jobs: Vec<_> = (0..3).map(|_| w.submit(w.anna)).collect();
+        // In the middle of a job, which is given back, and then before the next is taken.
+        sick.trouble.store(true, Ordering::SeqCst);
+        for _ in 0..20 {
+            assert_eq!(worker.work_once().unwrap_err().kind(), kind);
+        }
+        let attempts: u32 = jobs.iter().map(|job| w.job(*job).details.attempt).sum();
+        assert_eq!(attempts, 1);
+        for (n, job) in jobs.iter().enumerate() {
+            assert_eq!(w.job(*job).status, JobStatus::Queued { position: Some(n as u64 + 1) });
+        }
+        sick.trouble.store(false, Ordering::SeqCst);
+        for job in jobs {
+            assert_eq!(worker.work_once().unwrap(), Worked::Done);
+            assert_eq!(w.job(job).status, JobStatus::Finished);
+        }
+    }
+}
+
+#[test]
+fn a_worker_says_why_it_waits_and_goes_on_by_itself() {
+    let w = World::new();
+    let sick = Sick { kind: ErrorKind::NoGpu, trouble: AtomicBool::new(true) };
+    let (cancel, options) = (CancelToken::new(), options());
+    let until = |reached: &dyn Fn() -> bool| {
+        let end = Instant::now() + Duration::from_secs(60);
+        while !reached() {
+            assert!(Instant::now() < end);
+            thread::sleep(Duration::from_millis(10));
+        }
+    };
+    let job = w.submit(w.anna);
+    thread::scope(|scope| {
+        scope.spawn(|| w.service.run_worker_with(&options, &cancel, &sick).unwrap());
+        until(&|| !w.service.paused_workers().is_empty());
+        let paused = w.service.paused_workers().remove(0);
+        assert_eq!((paused.name.as_str(), paused.code.as_str()), (options.name.as_str(), "no_gpu"));
+        assert_eq!(w.job(job).details.attempt, 0);
+        sick.trouble.store(false, Ordering::SeqCst);
+        until(&|| w.job(job).status == JobStatus::Finished);
+        until(&|| w.service.paused_workers().is_empty());
+        cancel.cancel();
+    });
+}
+
+#[test]
+fn a_disk_with_too_little_space_left_takes_no_job() {
+    let w = World::with(ServiceOptions { min_free_bytes: u64::MAX, ..ServiceOptions::default() });
+    let (options, runner, cancel) = (options(), Quick(|_: &Path, _: &Control| Ok(())), CancelToken::new());
+    let mut worker = Worker::new(&w.service, &options, &cancel, &runner).unwrap();
+    let error = worker.work_once().unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::DiskFull);
+    assert!(error.message().contains(&u64::MAX.to_string()), "{error}");
 }
 
 /// Rule 64.
@@ -349,7 +468,7 @@ fn a_worker_that_lost_its_lease_publishes_nothing() {
         // It stood still for so long that it was taken for dead; another has the job now.
         w.clock.advance(31);
         assert_eq!(other.maintain().unwrap().requeued_jobs, 1);
-        let lease = other.inner.database.claim("other", "other", 30).unwrap().unwrap().lease;
+        let lease = other.inner.database.claim("other", "other", 30, &Abilities::ALL).unwrap().unwrap().lease;
         assert_eq!((lease.job, lease.attempt), (job, 2));
         until_cancelled(control)
     }));
@@ -520,4 +639,29 @@ fn an_interrupted_deletion_is_done_when_the_service_opens() {
     assert!(!w.files().is_empty());
     w.reopen();
     assert_eq!(w.files(), [] as [std::path::PathBuf; 0]);
+}
+
+#[test]
+fn a_file_that_cannot_be_removed_keeps_nothing_else_from_being_done() {
+    let w = World::new();
+    let jobs = [w.submit(w.anna), w.submit(w.anna)];
+    for _ in jobs {
+        assert!(work(&w.service, |_, _| Ok(())));
+    }
+    // A folder with something in it, where the scene of the first was: not even an administrator can unlink it.
+    let scene = w.folder.path().join(format!("scenes/{}/1.ply", jobs[0]));
+    fs::remove_file(&scene).unwrap();
+    fs::create_dir(&scene).unwrap();
+    fs::write(scene.join("own"), "").unwrap();
+    for job in jobs {
+        assert!(w.service.inner.database.mark_deleted(w.anna, job).unwrap());
+    }
+    let third = w.submit(w.anna);
+    let other = w.reopen();
+    assert!(!w.files().iter().any(|file| file.to_string_lossy().contains(&jobs[1].to_string())));
+    assert!(other.maintain().is_err());
+    assert!(work(&other, |_, _| Ok(())));
+    assert_eq!(w.job(third).status, JobStatus::Finished);
+    fs::remove_dir_all(&scene).unwrap();
+    assert_eq!(other.maintain().unwrap().deleted_jobs, 1);
 }

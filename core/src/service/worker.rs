@@ -14,11 +14,13 @@ use std::sync::mpsc::{self, RecvTimeoutError};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use super::fault::Fault;
+use super::machine::Machine;
 use super::runner::{Outcome, Runner};
 use super::workspace::JobWorkspace;
 use super::{PipelineRunner, Service};
 use crate::control::{CancelToken, Control, Event, Warning};
-use crate::database::{Claim, Lease, LeaseState, Progress, Publication};
+use crate::database::{Claim, Lease, LeaseState, Progress, Publication, Return, Returned};
 use crate::error::{Error, ErrorKind, Result};
 use crate::failpoints;
 use crate::job::{ArtifactKind, Failure};
@@ -33,8 +35,6 @@ const LOOK: Duration = Duration::from_millis(100);
 const WATCH: Duration = Duration::from_millis(500);
 /// How often progress is written at most: each time is a flush of the disk.
 const REPORT: Duration = Duration::from_secs(1);
-/// How long a worker waits before it tries again after something that may pass: a full disk, a busy database.
-const RETRY: Duration = Duration::from_secs(2);
 /// How long the previous worker of a job may take to leave its workspace.
 const LEAVE: Duration = Duration::from_secs(60);
 
@@ -93,19 +93,18 @@ impl Service {
         cancel: &CancelToken,
         runner: &dyn Runner,
     ) -> Result<()> {
-        let worker = Worker::new(self, options, cancel, runner)?;
+        let mut worker = Worker::new(self, options, cancel, runner)?;
         while !cancel.is_cancelled() {
             let mark = self.inner.changes.mark();
             match worker.work_once() {
-                Ok(Worked::Done) => {}
-                Ok(Worked::Nothing) => self.wait_for_work(mark, IDLE_POLL, cancel),
-                // The next job, or the next attempt, would meet the same.
-                Ok(Worked::Trouble) => pause(RETRY, cancel),
-                // The disk is full or the database busy: neither is a reason to go, both pass.
-                Err(error) => {
-                    log::error!("worker {}: {error:?}", options.name);
-                    pause(RETRY, cancel);
+                Ok(worked) => {
+                    worker.machine.resume();
+                    if worked == Worked::Nothing {
+                        self.wait_for_work(mark, IDLE_POLL, cancel);
+                    }
                 }
+                // The disk is full, the device gone, the database busy: no reason to go, and none to spoil the next job.
+                Err(error) => pause(worker.machine.pause(&error), cancel),
             }
         }
         Ok(())
@@ -133,10 +132,8 @@ fn pause(limit: Duration, cancel: &CancelToken) {
 pub(super) enum Worked {
     /// There was none.
     Nothing,
-    /// One was seen to its end, or given up for good.
+    /// One was worked on: it has ended or waits for its next attempt.
     Done,
-    /// One met something that may pass.
-    Trouble,
 }
 
 pub(super) struct Worker<'a> {
@@ -145,6 +142,7 @@ pub(super) struct Worker<'a> {
     pool: rayon::ThreadPool,
     runner: &'a dyn Runner,
     cancel: &'a CancelToken,
+    machine: Machine<'a>,
 }
 
 impl<'a> Worker<'a> {
@@ -164,35 +162,36 @@ impl<'a> Worker<'a> {
             .map_err(|e| {
                 Error::new(ErrorKind::Internal, "the worker's threads cannot be started").caused_by(e)
             })?;
-        Ok(Self { service, options, pool, runner, cancel })
+        let machine = Machine::new(service, runner, &options.name);
+        Ok(Self { service, options, pool, runner, cancel, machine })
     }
 
-    /// Takes a job, if there is one, and sees it to its end.
-    pub(super) fn work_once(&self) -> Result<Worked> {
+    /// Takes a job, if there is one that this machine can do, and sees it to its end.
+    ///
+    /// # Errors
+    /// What keeps this machine from working. No job has lost anything by it.
+    pub(super) fn work_once(&mut self) -> Result<Worked> {
         let inner = &self.service.inner;
         self.service.reclaim()?;
-        let lease_seconds = inner.options.lease_seconds;
-        let Some(claim) = inner.database.claim(inner.process.id(), &self.options.name, lease_seconds)? else {
+        let abilities = self.machine.abilities()?;
+        let (process, name) = (inner.process.id(), &self.options.name);
+        let Some(claim) = inner.database.claim(process, name, inner.options.lease_seconds, &abilities)?
+        else {
             return Ok(Worked::Nothing);
         };
         inner.changes.notify();
         let done = failpoints::pass("worker.claimed")
             .map_err(|e| Error::new(ErrorKind::Io, "a worker failed").caused_by(e))
-            .and_then(|()| self.run(&claim));
-        if let Err(error) = &done {
-            log::error!("worker {}, job {}: {error:?}", self.options.name, claim.lease.job);
-            // The disk or the database failed under us. If even this cannot be written, the lease runs out.
-            let failure = Failure { code: error.kind().slug().into(), message: error.to_string() };
-            inner.database.release(&claim.lease, Some(&failure), inner.options.max_attempts)?;
-            self.service.remove_leftovers(claim.lease.job)?;
-        }
+            .and_then(|()| self.run(&claim))
+            // The disk or the database failed under us. If not even this can be written, the lease runs out.
+            .or_else(|error| self.fail(&claim, None, &error));
         inner.changes.notify();
-        done
+        done.map(|()| Worked::Done)
     }
 
-    fn run(&self, claim: &Claim) -> Result<Worked> {
+    fn run(&mut self, claim: &Claim) -> Result<()> {
         let lease = &claim.lease;
-        let Some(workspace) = self.enter(lease)? else { return Ok(Worked::Done) };
+        let Some(workspace) = self.enter(lease)? else { return Ok(()) };
         self.log(&workspace, &format!("attempt {} by {}", lease.attempt, self.options.name));
         let (stop, result) = self.reconstruct(claim, &workspace)?;
         match (stop, result) {
@@ -201,15 +200,17 @@ impl<'a> Worker<'a> {
             (Some(Stop::Shutdown), Err(error)) if error.kind() == ErrorKind::Cancelled => {
                 self.log(&workspace, "the worker ends; the job goes back to the queue");
                 drop(workspace);
-                self.service.inner.database.release(lease, None, self.service.inner.options.max_attempts)?;
+                self.give_back(lease)?;
             }
-            (None | Some(Stop::Shutdown), Err(error)) => {
-                self.fail(claim, workspace, &error)?;
-                return Ok(if error.kind().is_retryable() { Worked::Trouble } else { Worked::Done });
-            }
+            (None | Some(Stop::Shutdown), Err(error)) => self.fail(claim, Some(workspace), &error)?,
             (Some(Stop::Deleted | Stop::Lost), _) => self.leave(lease, workspace)?,
         }
-        Ok(Worked::Done)
+        Ok(())
+    }
+
+    /// Puts the job back into the queue; nothing is held against it.
+    fn give_back(&self, lease: &Lease) -> Result<()> {
+        self.release(lease, Return::Unharmed, None).map(drop)
     }
 
     /// Enters the workspace of the job. A worker that was fenced off may need a moment to leave it.
@@ -226,15 +227,16 @@ impl<'a> Worker<'a> {
                 match database.heartbeat(lease, self.service.inner.options.lease_seconds)? {
                     LeaseState::Held => {}
                     LeaseState::Deleted => {
-                        database.release(lease, None, self.service.inner.options.max_attempts)?;
-                        return self.service.remove_deleted().map(|_| None);
+                        self.give_back(lease)?;
+                        self.remove_later(|service| service.remove_deleted().map(drop));
+                        return Ok(None);
                     }
                     LeaseState::Lost => return Ok(None),
                 }
             }
             if self.cancel.is_cancelled() || Instant::now() >= end {
                 // Nobody's fault: the other one is still at it. It goes back, and is taken again later.
-                database.release(lease, None, self.service.inner.options.max_attempts)?;
+                self.give_back(lease)?;
                 return Ok(None);
             }
             std::thread::sleep(Duration::from_millis(50));
@@ -333,8 +335,17 @@ impl<'a> Worker<'a> {
         }
     }
 
-    /// Writes down why there is no scene; what may pass is tried again, up to the limit.
-    pub(super) fn fail(&self, claim: &Claim, workspace: JobWorkspace, error: &Error) -> Result<()> {
+    /// Writes down why there is no scene: nothing is held against the job if its machine cannot work now, and it has more
+    /// attempts if that may end otherwise. `workspace` is none if it could not be entered.
+    ///
+    /// # Errors
+    /// What keeps the machine from working, after the job was given back.
+    pub(super) fn fail(
+        &mut self,
+        claim: &Claim,
+        workspace: Option<JobWorkspace>,
+        error: &Error,
+    ) -> Result<()> {
         let inner = &self.service.inner;
         let lease = &claim.lease;
         let key = BlobKey::Video { name: claim.request.blob_name, version: claim.video_version };
@@ -342,24 +353,49 @@ impl<'a> Worker<'a> {
         let message = self.service.without_paths(&error.to_string(), &video);
         let failure = Failure { code: error.kind().slug().into(), message };
         let stage = error.stage().map_or(String::new(), |stage| format!(" in {stage}"));
-        self.log(&workspace, &format!("failed{stage}: {}: {}", failure.code, failure.message));
-        if error.kind().is_retryable() {
-            inner.database.release(lease, Some(&failure), inner.options.max_attempts)?;
+        log::warn!("worker {}, job {}: {error:?}", self.options.name, lease.job);
+        if let Some(workspace) = &workspace {
+            self.log(workspace, &format!("failed{stage}: {}: {}", failure.code, failure.message));
+        }
+        // Also what looks like a fault of the job may be the machine's: a program that is missing, a file that cannot be read.
+        if let Err(trouble) = self.machine.prove() {
+            if let Some(workspace) = &workspace {
+                self.log(workspace, "this machine cannot work now; the job goes back to the queue");
+            }
             drop(workspace);
-            return self.service.remove_leftovers(lease.job).map(drop);
+            self.give_back(lease)?;
+            return Err(trouble);
         }
         let key = BlobKey::Artifact { job: lease.job, attempt: lease.attempt, kind: ArtifactKind::Log };
-        let log = inner.storage.put_file(&key, &workspace.log_path()).ok().map(|log| log.size);
-        match inner.database.fail(lease, &failure, log)? {
-            LeaseState::Held => {
-                self.clean_up(lease, workspace);
-                Ok(())
+        let log = workspace.as_ref().and_then(|w| inner.storage.put_file(&key, &w.log_path()).ok());
+        let log_size = log.map(|log| log.size);
+        let returned = match Fault::of(error.kind()) {
+            Fault::Job => match inner.database.fail(lease, &failure, log_size)? {
+                LeaseState::Held => Returned::Failed,
+                LeaseState::Deleted | LeaseState::Lost => Returned::Gone,
+            },
+            Fault::Program => self.release(lease, Return::Crashed(&failure), log_size)?,
+            Fault::Machine => self.release(lease, Return::Disturbed(&failure), log_size)?,
+        };
+        match (returned, workspace) {
+            (Returned::Failed, Some(workspace)) => self.clean_up(lease, workspace),
+            (Returned::Failed, None) => {
+                self.remove_later(|service| service.remove_leftovers(lease.job).map(drop));
             }
-            LeaseState::Deleted | LeaseState::Lost => {
+            (Returned::Queued, _) => inner.storage.delete(&key)?,
+            (Returned::Gone, workspace) => {
                 inner.storage.delete(&key)?;
-                self.leave(lease, workspace)
+                if let Some(workspace) = workspace {
+                    self.leave(lease, workspace)?;
+                }
             }
         }
+        Ok(())
+    }
+
+    fn release(&self, lease: &Lease, why: Return<'_>, log_size: Option<u64>) -> Result<Returned> {
+        let inner = &self.service.inner;
+        inner.database.release(lease, why, &inner.options.patience(), log_size)
     }
 
     /// Removes what a job that has ended does not need: its workspace and what earlier attempts stored. What cannot be
@@ -375,10 +411,17 @@ impl<'a> Worker<'a> {
     /// Leaves a job that is not this worker's any more, and its files too if nobody needs them.
     pub(super) fn leave(&self, lease: &Lease, workspace: JobWorkspace) -> Result<()> {
         drop(workspace);
-        let inner = &self.service.inner;
-        inner.database.release(lease, None, inner.options.max_attempts)?;
-        self.service.remove_leftovers(lease.job)?;
-        self.service.remove_deleted().map(drop)
+        self.give_back(lease)?;
+        self.remove_later(|service| service.remove_leftovers(lease.job).map(drop));
+        self.remove_later(|service| service.remove_deleted().map(drop));
+        Ok(())
+    }
+
+    /// Removes what nobody needs. If that cannot be now, maintenance does it: it is no reason not to work.
+    fn remove_later(&self, remove: impl FnOnce(&Service) -> Result<()>) {
+        if let Err(error) = remove(self.service) {
+            log::warn!("worker {}: {error:?}", self.options.name);
+        }
     }
 
     fn log(&self, workspace: &JobWorkspace, line: &str) {

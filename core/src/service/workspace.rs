@@ -8,7 +8,7 @@ use std::sync::Mutex;
 use crate::error::{Error, Result};
 use crate::failpoints;
 use crate::file_lock::FileLock;
-use crate::files::create_private_folder;
+use crate::files::{create_private_folder, try_disk};
 use crate::job::{JobId, Timestamp};
 
 const LOCK: &str = "worker.lock";
@@ -30,6 +30,12 @@ impl Workspaces {
     pub(super) fn open(root: PathBuf) -> Result<Self> {
         create_private_folder(&root)?;
         Ok(Self { root })
+    }
+
+    /// Tries whether something can be written here.
+    pub(super) fn try_disk(&self) -> Result<()> {
+        failpoints::pass("workspace.create").map_err(|e| Error::io("write", &self.root, e))?;
+        try_disk(&self.root)
     }
 
     fn folder(&self, job: JobId) -> PathBuf {

@@ -182,8 +182,12 @@ impl Storage for LocalStorage {
             let abandoned =
                 is_older(&path, older_than) && File::open(&path).is_ok_and(|f| f.try_lock().is_ok());
             if abandoned {
-                fs::remove_file(&path).map_err(|e| Error::io("remove", &path, e))?;
-                removed += 1;
+                match fs::remove_file(&path) {
+                    Ok(()) => removed += 1,
+                    // Another process sweeps too.
+                    Err(e) if e.kind() == io::ErrorKind::NotFound => {}
+                    Err(e) => return Err(Error::io("remove", &path, e)),
+                }
             }
         }
         Ok(removed)

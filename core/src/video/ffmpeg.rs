@@ -78,6 +78,17 @@ impl Tools {
     }
 }
 
+/// Tries whether the programs of this machine, which were found once, still run.
+///
+/// # Errors
+/// As for [`Tools::find`].
+#[cfg(feature = "service")]
+pub(crate) fn check_tools() -> Result<()> {
+    let tools = Tools::find()?;
+    check_version(&tools.ffmpeg)?;
+    check_version(&tools.ffprobe).map(drop)
+}
+
 /// Whether the table printed by `-filters` or `-encoders` has `name` in its second column.
 fn lists(table: &str, name: &str) -> bool {
     table.lines().any(|line| line.split_whitespace().nth(1) == Some(name))

@@ -53,6 +53,8 @@ pub(crate) use contact_sheet::{contact_sheet, thumbnail, write_number};
 pub use containment::{Protection, containment};
 pub use encode::VideoWriter;
 pub use extract::{extract_frames, probe_video as probe};
+#[cfg(feature = "service")]
+pub(crate) use ffmpeg::check_tools;
 pub use frames::{Frame, FrameOptions, FrameSource, Frames, VideoInfo};
 pub(crate) use full_size::at_full_size;
 #[cfg(feature = "service")]

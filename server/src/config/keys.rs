@@ -58,7 +58,7 @@ pub(super) const KEYS: &[Key] = &[
         "off, error, warn, info, debug or trace; or levels by target, as in info,access=debug (every request).",
     ),
     key("log_format", "auto, json or text. auto: text on a terminal, else json."),
-    key("max_attempts", "How often a worker may die over a job before the job fails."),
+    key("max_attempts", "How often in a row the program may break down over a job before the job fails."),
     key("lease_seconds", "How long a worker keeps a job without a sign of life."),
     key("min_free_bytes", "Bytes that must stay free on the disk for uploads and jobs to be accepted."),
     key("connections.max_connections", "Connections at once; more wait."),

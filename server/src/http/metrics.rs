@@ -26,6 +26,10 @@ pub(crate) fn start() -> Result<PrometheusHandle> {
         "Connections beyond those that one address may have"
     );
     metrics::describe_gauge!("reconstruct_jobs", "Jobs by state");
+    metrics::describe_gauge!(
+        "reconstruct_workers_paused",
+        "Workers of this process that wait because the machine cannot work; /readyz says why"
+    );
     metrics::describe_gauge!("reconstruct_stored_bytes", "Bytes of videos and scenes");
     metrics::describe_gauge!("reconstruct_free_bytes", "Bytes that are free on the disk of the data");
     metrics::gauge!("reconstruct_build_info", "version" => libreconstruct::VERSION).set(1.0);

@@ -5,7 +5,7 @@ use std::time::Duration;
 use hyper::header::{CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, HeaderValue};
 use hyper::{Response, StatusCode};
 use libreconstruct::ErrorKind;
-use serde_json::json;
+use serde_json::{Map, Value, json};
 use tokio::time::timeout;
 
 use super::body::ResponseBody;
@@ -31,7 +31,16 @@ pub(crate) async fn ready(exchange: &Exchange<'_>) -> Answer {
         _ => Ok(()),
     });
     match timeout(Duration::from_secs(2), read).await {
-        Ok(Ok(())) => json_body::response(StatusCode::OK, &json!({ "status": "ready" })),
+        Ok(Ok(())) => {
+            // Requests are served as ever, also while workers wait. Why they do, in full, is for the operator's log.
+            let paused = exchange.api.service().paused_workers();
+            let boxed: Map<String, Value> = libreconstruct::video::containment()
+                .into_iter()
+                .map(|protection| (protection.name.to_owned(), protection.holds.into()))
+                .collect();
+            let answer = json!({ "status": "ready", "paused_workers": paused, "containment": boxed });
+            json_body::response(StatusCode::OK, &answer)
+        }
         Ok(Err(mut error)) => {
             let mut answer = not_ready("Database does not answer");
             answer.detail = error.detail.take();
@@ -48,6 +57,7 @@ pub(crate) async fn metrics(exchange: &Exchange<'_>) -> Answer {
     }
     let statistics = exchange.api.blocking(|service| service.statistics()).await?;
     super::metrics::record_statistics(&statistics);
+    ::metrics::gauge!("reconstruct_workers_paused").set(exchange.api.service().paused_workers().len() as f64);
     let mut response = Response::new(ResponseBody::from(exchange.api.metrics.render()));
     let content_type = HeaderValue::from_static("text/plain; version=0.0.4; charset=utf-8");
     response.headers_mut().insert(CONTENT_TYPE, content_type);

@@ -24,7 +24,8 @@ use crate::failpoints;
 /// Marks the file as ours ("recn").
 const APPLICATION_ID: i32 = 0x7265_636e;
 /// What takes an older file to the newest form, one step a version.
-const MIGRATIONS: [&str; 2] = [include_str!("version_1.sql"), include_str!("version_2.sql")];
+const MIGRATIONS: [&str; 3] =
+    [include_str!("version_1.sql"), include_str!("version_2.sql"), include_str!("version_3.sql")];
 /// How long a transaction waits for that of another process.
 const BUSY: Duration = Duration::from_secs(5);
 /// Readers that are kept open.
@@ -141,7 +142,15 @@ fn create_private_file(path: &Path) -> Result<()> {
 
 /// Sets what the writer holds to, and brings the file to the newest form.
 fn prepare(writer: &mut Connection, path: &Path) -> Sql<()> {
-    writer.pragma_update_and_check(None, "journal_mode", "wal", |_| Ok(()))?;
+    let mode: String = writer.pragma_update_and_check(None, "journal_mode", "wal", |row| row.get(0))?;
+    if mode != "wal" {
+        return Err(Error::new(
+            ErrorKind::Unsupported,
+            format!("{} is on a file system on which SQLite cannot keep a write-ahead log", path.display()),
+        )
+        .hint("choose a folder on a disk of this machine: network file systems do not keep the promises that are needed")
+        .into());
+    }
     writer.pragma_update(None, "synchronous", "full")?;
     writer.pragma_update(None, "foreign_keys", true)?;
     migrate(writer, path)
@@ -151,6 +160,12 @@ fn migrate(connection: &mut Connection, path: &Path) -> Sql<()> {
     let number =
         |name: &str, c: &Connection| -> Sql<i32> { Ok(c.pragma_query_value(None, name, |r| r.get(0))?) };
     let newest = MIGRATIONS.len() as i32;
+    // Nothing is written where nothing is to be done: on a full disk the folder still opens, and space can be freed.
+    if number("application_id", connection)? == APPLICATION_ID
+        && number("user_version", connection)? == newest
+    {
+        return Ok(());
+    }
     let transaction = connection.transaction_with_behavior(TransactionBehavior::Exclusive)?;
     let (application, version) =
         (number("application_id", &transaction)?, number("user_version", &transaction)?);

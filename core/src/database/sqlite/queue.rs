@@ -5,9 +5,13 @@ use rusqlite::{Connection, Row, params};
 use super::jobs::view_column;
 use super::values::{Name, json};
 use super::{Sql, SqliteDatabase, all, first, run};
-use crate::database::{Claim, Lease, LeaseState, Progress, Publication, QueueRows, Reclaimed};
+use crate::database::{
+    Abilities, Claim, Clock, Lease, LeaseState, Patience, Progress, Publication, QueueRows, Reclaimed,
+    Return, Returned,
+};
 use crate::error::Result;
-use crate::job::{ArtifactKind, Failure, JobId, JobRequest, Timestamp};
+use crate::job::{ArtifactKind, Failure, JobId, JobRequest};
+use crate::stage::Stage;
 
 /// The row that a lease holds: the same claim, by the same process.
 const HELD: &str = "job_id = ?1 AND attempt = ?2 AND lease_owner = ?3 AND state = 'running'";
@@ -34,49 +38,85 @@ fn put_artifact(c: &Connection, lease: &Lease, kind: ArtifactKind, size: u64) ->
     Ok(())
 }
 
-/// Gives a running job back; `crash` is what it fails with if it had its last chance.
-fn give_back(
-    c: &Connection,
-    lease: &Lease,
-    now: Timestamp,
-    crash: Option<&Failure>,
-    max_attempts: u32,
-) -> Sql<GivenBack> {
-    let key = params![lease.job, lease.attempt, lease.owner, now];
-    let row = first(c, &format!("SELECT deleted, crashes FROM jobs WHERE {HELD}"), &key[..3], |r| {
-        Ok((r.get::<_, bool>(0)?, r.get::<_, u32>(1)?))
-    })?;
-    let Some((deleted, crashes)) = row else { return Ok(GivenBack::Lost) };
-    let crashes = crashes + u32::from(crash.is_some());
-    match crash {
-        // Nobody sees a deleted job; it only has to be at rest.
-        _ if deleted => {
-            run(c, &format!("UPDATE jobs SET state = 'failed', {FREE} WHERE {HELD}"), key)?;
-            Ok(GivenBack::Lost)
-        }
-        Some(failure) if crashes >= max_attempts => {
-            let sql = format!(
-                "UPDATE jobs SET state = 'failed', crashes = ?5, failure_code = ?6, failure_message = ?7,
-                    finished_at = ?4, {FREE} WHERE {HELD}"
-            );
-            run(c, &sql, &[key, params![crashes, failure.code, failure.message]].concat()[..])?;
-            Ok(GivenBack::Failed)
-        }
-        _ => {
-            let sql = format!(
-                "UPDATE jobs SET state = 'queued', crashes = ?5, stage = NULL, stage_fraction = 0, percent = NULL, {FREE}
-                 WHERE {HELD}"
-            );
-            run(c, &sql, &[key, params![crashes]].concat()[..])?;
-            Ok(GivenBack::Queued)
-        }
+/// Where a job stands that is to be given back.
+struct Standing {
+    deleted: bool,
+    crashes: u32,
+    disturbances: u32,
+    reach: f64,
+}
+
+impl Standing {
+    fn of(c: &Connection, lease: &Lease) -> Sql<Option<Self>> {
+        let sql = format!(
+            "SELECT deleted, crashes, disturbances, reach, stage, stage_fraction FROM jobs WHERE {HELD}"
+        );
+        first(c, &sql, params![lease.job, lease.attempt, lease.owner], |r| {
+            let now = match r.get::<_, Option<Name<Stage>>>(4)? {
+                Some(Name(stage)) => Progress { stage, fraction: r.get(5)?, percent: None }.reach(),
+                None => 0.0,
+            };
+            let before: f64 = r.get(3)?;
+            let further = now >= before + Patience::STEP;
+            let count = |n: u32| if further { 0 } else { n };
+            Ok(Standing {
+                deleted: r.get(0)?,
+                crashes: count(r.get(1)?),
+                disturbances: count(r.get(2)?),
+                reach: if further { now } else { before },
+            })
+        })
     }
 }
 
-enum GivenBack {
-    Queued,
-    Failed,
-    Lost,
+/// Gives a running job back.
+fn give_back(
+    c: &Connection,
+    clock: &dyn Clock,
+    lease: &Lease,
+    why: Return<'_>,
+    patience: &Patience,
+) -> Sql<Returned> {
+    let now = clock.now();
+    let key = params![lease.job, lease.attempt, lease.owner, now];
+    let Some(mut standing) = Standing::of(c, lease)? else { return Ok(Returned::Gone) };
+    if standing.deleted {
+        // Nobody sees it; it only has to be at rest.
+        run(c, &format!("UPDATE jobs SET state = 'failed', {FREE} WHERE {HELD}"), key)?;
+        return Ok(Returned::Gone);
+    }
+    let last_chance = match why {
+        Return::Unharmed => None,
+        Return::Disturbed(failure) => {
+            standing.disturbances += 1;
+            (standing.disturbances >= patience.disturbances).then_some(failure)
+        }
+        Return::Crashed(failure) => {
+            standing.crashes += 1;
+            (standing.crashes >= patience.crashes).then_some(failure)
+        }
+    };
+    let Standing { crashes, disturbances, reach, .. } = standing;
+    if let Some(failure) = last_chance {
+        let sql = format!(
+            "UPDATE jobs SET state = 'failed', crashes = ?5, disturbances = ?6, failure_code = ?7, failure_message = ?8,
+                finished_at = ?4, {FREE} WHERE {HELD}"
+        );
+        let values = params![crashes, disturbances, failure.code, failure.message];
+        run(c, &sql, &[key, values].concat()[..])?;
+        return Ok(Returned::Failed);
+    }
+    let rest = match why {
+        Return::Unharmed => 0,
+        Return::Disturbed(_) | Return::Crashed(_) => Patience::rest_seconds(crashes + disturbances),
+    };
+    let until = clock.lease_micros() + seconds(rest);
+    let sql = format!(
+        "UPDATE jobs SET state = 'queued', crashes = ?5, disturbances = ?6, reach = ?7, rest_until = ?8, rest_boot = ?9,
+            stage = NULL, stage_fraction = 0, percent = NULL, {FREE} WHERE {HELD}"
+    );
+    run(c, &sql, &[key, params![crashes, disturbances, reach, until, clock.boot()]].concat()[..])?;
+    Ok(Returned::Queued)
 }
 
 fn request(row: &Row<'_>) -> rusqlite::Result<JobRequest> {
@@ -95,20 +135,30 @@ fn request(row: &Row<'_>) -> rusqlite::Result<JobRequest> {
 }
 
 impl QueueRows for SqliteDatabase {
-    fn claim(&self, owner: &str, worker: &str, lease_seconds: u64) -> Result<Option<Claim>> {
+    fn claim(
+        &self,
+        owner: &str,
+        worker: &str,
+        lease_seconds: u64,
+        abilities: &Abilities,
+    ) -> Result<Option<Claim>> {
         const FIRST: &str =
             "SELECT jobs.blob_name, title, public, method, gaussians, steps, apriltag_size_mm,
                 remove_background, asked_camera_type, job_id, attempt, version_of_video
             FROM jobs JOIN (SELECT blob_name, version AS version_of_video FROM uploads) USING (blob_name)
-            WHERE state = 'queued' AND jobs.deleted = 0 ORDER BY seq LIMIT 1";
+            WHERE state = 'queued' AND jobs.deleted = 0 AND (NOT remove_background OR ?1) AND gaussians <= ?2
+                AND (rest_until IS NULL OR rest_until <= ?3 OR rest_boot <> ?4)
+            ORDER BY seq LIMIT 1";
+        let lease_now = self.clock.lease_micros();
+        let can = params![abilities.masks, abilities.max_gaussians, lease_now, self.clock.boot()];
         // An idle worker looks often; it takes the write lock only if there is something to take.
-        if !self.read(|c| Ok(c.prepare_cached(FIRST)?.exists([])?))? {
+        if !self.read(|c| Ok(c.prepare_cached(FIRST)?.exists(can)?))? {
             return Ok(None);
         }
         let now = self.clock.now();
-        let until = self.clock.lease_micros() + seconds(lease_seconds);
+        let until = lease_now + seconds(lease_seconds);
         self.write("database.claim.commit", |t| {
-            let first = first(t, FIRST, [], |row| {
+            let first = first(t, FIRST, can, |row| {
                     let (job, attempt): (JobId, u32) = (row.get(9)?, row.get(10)?);
                     let lease = Lease { job, attempt: attempt + 1, owner: owner.to_owned() };
                     let version: i64 = row.get(11)?;
@@ -192,12 +242,23 @@ impl QueueRows for SqliteDatabase {
         })
     }
 
-    fn release(&self, lease: &Lease, crash: Option<&Failure>, max_attempts: u32) -> Result<()> {
-        let now = self.clock.now();
-        self.write("database.release.commit", |t| give_back(t, lease, now, crash, max_attempts).map(drop))
+    fn release(
+        &self,
+        lease: &Lease,
+        why: Return<'_>,
+        patience: &Patience,
+        log_size: Option<u64>,
+    ) -> Result<Returned> {
+        self.write("database.release.commit", |t| {
+            let returned = give_back(t, &*self.clock, lease, why, patience)?;
+            if let (Returned::Failed, Some(size)) = (returned, log_size) {
+                put_artifact(t, lease, ArtifactKind::Log, size)?;
+            }
+            Ok(returned)
+        })
     }
 
-    fn reclaim(&self, is_alive: &dyn Fn(&str) -> bool, max_attempts: u32) -> Result<Reclaimed> {
+    fn reclaim(&self, is_alive: &dyn Fn(&str) -> bool, patience: &Patience) -> Result<Reclaimed> {
         let dead = self.read(|c| {
             const RUNNING: &str = "SELECT job_id, attempt, lease_owner, lease_boot = ?1 AND lease_until > ?2
                 FROM jobs WHERE state = 'running'";
@@ -215,17 +276,16 @@ impl QueueRows for SqliteDatabase {
         if dead.is_empty() {
             return Ok(reclaimed);
         }
-        let now = self.clock.now();
         let failure = Failure {
             code: "crashed".into(),
-            message: format!("the worker died {max_attempts} times while it worked on this video"),
+            message: format!("the worker died {} times while it worked on this video", patience.disturbances),
         };
         self.write("database.reclaim.commit", |t| {
             for lease in &dead {
-                match give_back(t, lease, now, Some(&failure), max_attempts)? {
-                    GivenBack::Queued => reclaimed.queued.push(lease.job),
-                    GivenBack::Failed => reclaimed.failed.push(lease.job),
-                    GivenBack::Lost => {}
+                match give_back(t, &*self.clock, lease, Return::Disturbed(&failure), patience)? {
+                    Returned::Queued => reclaimed.queued.push(lease.job),
+                    Returned::Failed => reclaimed.failed.push(lease.job),
+                    Returned::Gone => {}
                 }
             }
             Ok(reclaimed)

@@ -1,0 +1,44 @@
+//! Whose fault it is that an attempt ended without a scene.
+
+use crate::error::ErrorKind;
+
+/// Whose fault an error is, as far as its kind tells.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Fault {
+    /// The job's: its video or its options. The next attempt would end in the same way.
+    Job,
+    /// The program's: something in this job brings it out. It may be luck, so a few attempts are made.
+    Program,
+    /// The machine's, unless the machine proves to be in order: then it may be the job that asks too much of it.
+    Machine,
+}
+
+impl Fault {
+    /// Whose fault an error of this kind is.
+    pub(super) fn of(kind: ErrorKind) -> Self {
+        use ErrorKind::*;
+        match kind {
+            // How long a step takes depends on what else the machine does.
+            DiskFull | Io | Gpu | NoGpu | FfmpegMissing | DeadlineExceeded => Fault::Machine,
+            Internal => Fault::Program,
+            InvalidArgument
+            | Unsupported
+            | NotFound
+            | InvalidMedia
+            | InvalidFile
+            | TooFewFrames
+            | InsufficientFeatures
+            | InsufficientParallax
+            | PartialReconstruction
+            | IntrinsicsUnreliable
+            | UnreliableReconstruction
+            | Unauthenticated
+            | PermissionDenied
+            | Conflict
+            | IdempotencyMismatch
+            | TooManyRequests
+            | TooLarge
+            | Cancelled => Fault::Job,
+        }
+    }
+}

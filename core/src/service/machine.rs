@@ -1,0 +1,144 @@
+//! Whether this machine can work: what is checked before a job is taken, and what keeps a worker waiting.
+
+use std::io::Write;
+use std::time::{Duration, Instant};
+
+use super::paused::PausedWorker;
+use super::{Runner, Service};
+use crate::database::Abilities;
+use crate::error::{Error, ErrorKind, Result};
+use crate::job::{BlobName, VideoExtension};
+use crate::storage::BlobKey;
+
+/// The first pause of a worker whose machine cannot work; each further one is twice as long.
+const FIRST_PAUSE: Duration = Duration::from_secs(1);
+/// The longest: so much later than the end of the trouble work goes on at most.
+const LONGEST_PAUSE: Duration = Duration::from_secs(60);
+/// How long a machine that proved to be in order is taken to be so.
+const GOOD_FOR: Duration = Duration::from_secs(60);
+/// Bytes of memory that a Gaussian takes while it is trained: 59 values of 4 bytes, their gradients and two moments, and as
+/// much again for what refinement and a checkpoint copy.
+const BYTES_PER_GAUSSIAN: u64 = 2 * 4 * 59 * 4;
+/// Bytes of memory that a reconstruction needs beside its Gaussians: pictures, features, the program itself.
+const BYTES_BESIDE: u64 = 512 << 20;
+
+impl Service {
+    /// The workers of this process that wait because the machine cannot work, by name, and why.
+    pub fn paused_workers(&self) -> Vec<PausedWorker> {
+        self.inner.paused.with(|workers| workers.values().cloned().collect())
+    }
+}
+
+/// What a worker knows of its machine.
+pub(super) struct Machine<'a> {
+    service: &'a Service,
+    runner: &'a dyn Runner,
+    worker: &'a str,
+    /// When it last proved to be in order.
+    good: Option<Instant>,
+    pause: Duration,
+}
+
+impl<'a> Machine<'a> {
+    pub(super) fn new(service: &'a Service, runner: &'a dyn Runner, worker: &'a str) -> Self {
+        Self { service, runner, worker, good: None, pause: FIRST_PAUSE }
+    }
+
+    /// What can be done here now. What costs next to nothing is looked at each time, the rest once a minute.
+    ///
+    /// # Errors
+    /// What keeps the machine from all work.
+    pub(super) fn abilities(&mut self) -> Result<Abilities> {
+        self.free_space()?;
+        if self.good.is_none_or(|good| good.elapsed() >= GOOD_FOR) {
+            self.prove()?;
+        }
+        let max_gaussians = match free_memory() {
+            Some(free) => free.saturating_sub(BYTES_BESIDE) / BYTES_PER_GAUSSIAN,
+            None => u64::MAX,
+        };
+        Ok(Abilities {
+            masks: self.runner.can_make_masks(),
+            max_gaussians: max_gaussians.try_into().unwrap_or(u32::MAX),
+        })
+    }
+
+    /// Tries out what every job needs: the disk, the device, the programs.
+    ///
+    /// # Errors
+    /// The first that fails.
+    pub(super) fn prove(&mut self) -> Result<()> {
+        self.good = None;
+        self.free_space()?;
+        let inner = &self.service.inner;
+        inner.workspaces.try_disk()?;
+        // Nothing is ever seen of it: it is not committed.
+        let name = BlobName::random(VideoExtension::Mp4);
+        let mut blob = inner.storage.create(&BlobKey::Video { name, version: 0 })?;
+        blob.write_all(b"try").map_err(|e| Error::io("write", &inner.folder, e))?;
+        drop(blob);
+        self.runner.check(&inner.options.reconstruction)?;
+        self.good = Some(Instant::now());
+        Ok(())
+    }
+
+    fn free_space(&self) -> Result<()> {
+        let inner = &self.service.inner;
+        let least = inner.options.min_free_bytes;
+        match inner.storage.free_space()? {
+            Some(free) if free < least => Err(Error::new(
+                ErrorKind::DiskFull,
+                format!(
+                    "the disk of {} has {free} bytes left, {least} must stay free",
+                    inner.folder.display()
+                ),
+            )
+            .hint("free some space; work goes on by itself")),
+            _ => Ok(()),
+        }
+    }
+
+    /// Notes that `error` keeps the machine from work. Returns how long to wait before the next look.
+    pub(super) fn pause(&mut self, error: &Error) -> Duration {
+        self.good = None;
+        let pause = self.pause;
+        self.pause = (2 * pause).min(LONGEST_PAUSE);
+        let paused = PausedWorker {
+            name: self.worker.to_owned(),
+            since: self.service.inner.clock.now(),
+            code: error.kind().slug().to_owned(),
+            message: error.to_string(),
+        };
+        self.service.inner.paused.with(|workers| {
+            let known = workers.get(self.worker);
+            // Once is enough for the log, until something else is wrong.
+            if known.is_none_or(|known| known.message != paused.message) {
+                log::error!("worker {} waits, the machine cannot work: {error:?}", self.worker);
+            }
+            let since = known.map_or(paused.since, |known| known.since);
+            workers.insert(self.worker.to_owned(), PausedWorker { since, ..paused });
+        });
+        pause
+    }
+
+    /// Notes that the machine works again.
+    pub(super) fn resume(&mut self) {
+        self.pause = FIRST_PAUSE;
+        if self.service.inner.paused.with(|workers| workers.remove(self.worker)).is_some() {
+            log::info!("worker {} goes on", self.worker);
+        }
+    }
+}
+
+impl Drop for Machine<'_> {
+    fn drop(&mut self) {
+        self.service.inner.paused.with(|workers| workers.remove(self.worker));
+    }
+}
+
+/// Bytes of memory that can still be had, if the system tells.
+fn free_memory() -> Option<u64> {
+    let table = std::fs::read_to_string("/proc/meminfo").ok()?;
+    let line = table.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
+    line.split_whitespace().next()?.parse::<u64>().ok().map(|kib| kib * 1024)
+}
