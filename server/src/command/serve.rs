@@ -151,6 +151,13 @@ impl Arguments {
         let scheme = if tls.is_some() { "https" } else { "http" };
         let base = config.public_url.clone().unwrap_or_else(|| format!("{scheme}://{}", reachable(address)));
         tracing::info!(address = %address, base, workers = config.workers, data = %config.data.display(), "serving");
+        for protection in libreconstruct::video::containment() {
+            let (name, detail) = (protection.name, protection.detail);
+            match protection.holds {
+                true => tracing::info!(name, detail, "around ffmpeg"),
+                false => tracing::warn!(name, detail, "around ffmpeg this does not hold"),
+            }
+        }
         if self.demo {
             demo(global, api.service(), &base)?;
         }
