@@ -8,9 +8,7 @@
 
 use std::collections::VecDeque;
 use std::io::{self, Read};
-#[cfg(target_os = "linux")]
-use std::path::Path;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, ExitStatus, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -105,12 +103,13 @@ impl Process {
             }
         }
         let program = command.get_program().to_string_lossy().into_owned();
-        confine(command, limits).map_err(|source| {
-            Error::new(ErrorKind::Io, format!("cannot confine {program}: {source}")).caused_by(source)
-        })?;
-        let mut child = command.spawn().map_err(|source| {
-            Error::new(ErrorKind::Io, format!("cannot start {program}: {source}")).caused_by(source)
-        })?;
+        let fails = |doing: &str, source: io::Error| {
+            // It was there when it was looked for.
+            let kind = if Path::new(&program).exists() { ErrorKind::Io } else { ErrorKind::FfmpegMissing };
+            Error::new(kind, format!("cannot {doing} {program}: {source}")).caused_by(source)
+        };
+        confine(command, limits).map_err(|source| fails("confine", source))?;
+        let mut child = command.spawn().map_err(|source| fails("start", source))?;
         let log = Log::default();
         let seen = Arc::clone(&log.seen);
         let log = child.stderr.take().map(|stderr| std::thread::spawn(move || log.drain(stderr)));
