@@ -55,6 +55,7 @@ fn the_session_with_a_server_runs() {
         .args(["-c", &script])
         .current_dir(folder.path())
         .env("PATH", path)
+        .env_remove("LIBRECONSTRUCT_DATA")
         .env("LIBRECONSTRUCT_LISTEN", "127.0.0.1:0")
         .env("LIBRECONSTRUCT_RECONSTRUCTION_DEVICE", "cpu")
         .env("LIBRECONSTRUCT_RECONSTRUCTION_MAX_RESOLUTION", "480")
