@@ -472,7 +472,11 @@ fn what_operators_need() {
     let server = start(&[]);
     let get = |path: &str| server.anonymous("GET", path, &[], b"");
     assert_eq!(get("/healthz").json(), json!({"status": "ok"}));
-    assert_eq!(get("/readyz").json(), json!({"status": "ready"}));
+    let ready = get("/readyz").json();
+    assert_eq!((&ready["status"], &ready["paused_workers"]), (&json!("ready"), &json!([])));
+    for layer in ["limits", "files", "system_calls", "network"] {
+        assert!(ready["containment"][layer].is_boolean(), "{ready}");
+    }
     server.get("/api/v1/jobs/");
     let metrics = get("/metrics");
     let text = String::from_utf8(metrics.body).unwrap();
