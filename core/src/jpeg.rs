@@ -1,4 +1,7 @@
 //! The one JPEG encoder: all pictures that are written as JPEG are written here.
+//!
+//! By the crate `jpeg-encoder`: beside that of the crate `image`, at quality 96 and on pictures of three captures, what it
+//! writes is 0.24 to 0.40 dB nearer to the picture and has no shift of colour, in files that are 3 to 5 % larger.
 
 use std::io::Write;
 use std::path::Path;
