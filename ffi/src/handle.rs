@@ -92,9 +92,9 @@ pub(crate) trait Opaque: Sized {
     ///
     /// # Safety
     /// As for [`Opaque::get`].
-    unsafe fn look<T>(pointer: *const Self, default: T, read: impl FnOnce(&'static Self::Value) -> T) -> T {
+    unsafe fn look<T>(pointer: *const Self, default: T, read: impl FnOnce(&Self::Value) -> T) -> T {
         infallible(None, || {
-            // SAFETY: the caller's promise; what is read out lives as long as the handle, which the header says.
+            // SAFETY: the caller's promise.
             unsafe { Self::get(pointer) }.ok().map(read)
         })
         .unwrap_or(default)
@@ -106,7 +106,7 @@ pub(crate) trait Opaque: Sized {
     /// As for [`Opaque::get`].
     unsafe fn text(
         pointer: *const Self,
-        read: impl FnOnce(&'static Self::Value) -> Option<&'static CString>,
+        read: impl FnOnce(&Self::Value) -> Option<&CString>,
     ) -> *const c_char {
         // SAFETY: the caller's promise.
         unsafe { Self::look(pointer, std::ptr::null(), |value| pointer_to(read(value))) }

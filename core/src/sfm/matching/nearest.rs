@@ -72,6 +72,7 @@ mod tests {
             assert_eq!(nearest(&rows, &columns), expected, "{n} x {m}");
             #[cfg(target_arch = "x86_64")]
             if is_x86_feature_detected!("avx2") {
+                // SAFETY: the processor has AVX2.
                 let found = unsafe { crate::sfm::matching::nearest_x86::nearest_avx2(&rows, &columns) };
                 assert_eq!(found, expected, "avx2, {n} x {m}");
             }
