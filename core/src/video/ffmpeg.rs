@@ -5,6 +5,8 @@
 //! process; a failure is not, so that an installation in between is noticed.
 
 use std::ffi::OsStr;
+use std::fs::File;
+use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
@@ -183,11 +185,21 @@ fn parse_version(banner: &str) -> Option<Version> {
     Some(Version { major, minor })
 }
 
+/// Whether the system would start another program to run this one.
+fn is_script(program: &Path) -> bool {
+    let mut start = [0; 2];
+    File::open(program).and_then(|mut file| file.read_exact(&mut start)).is_ok() && start == *b"#!"
+}
+
 /// What `program` prints for `arguments`.
 fn ask(program: &Path, arguments: &[&str]) -> Result<String> {
     let fails = |why: String| {
-        Error::new(ErrorKind::FfmpegMissing, format!("{} does not run: {why}", program.display()))
-            .hint(format!("install ffmpeg again with `{}`", install_command()))
+        let hint = if is_script(program) {
+            "it is a script, which may start no other program here: name the program itself".to_owned()
+        } else {
+            format!("install ffmpeg again with `{}`", install_command())
+        };
+        Error::new(ErrorKind::FfmpegMissing, format!("{} does not run: {why}", program.display())).hint(hint)
     };
     let mut command = Command::new(program);
     command.args(arguments);
@@ -236,6 +248,15 @@ mod tests {
         let error = check_version(Path::new("/bin/echo")).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::FfmpegMissing);
         assert!(error.message().contains("does not look like ffmpeg"), "{error}");
+    }
+
+    #[test]
+    fn a_script_is_told_from_a_program() {
+        let folder = tempfile::tempdir().unwrap();
+        let script = folder.path().join("ffmpeg");
+        std::fs::write(&script, "#!/bin/sh\nexit 1\n").unwrap();
+        assert!(is_script(&script) && !is_script(&std::env::current_exe().unwrap()));
+        assert!(!is_script(&folder.path().join("none")));
     }
 
     #[test]
