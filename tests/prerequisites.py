@@ -20,7 +20,7 @@ REMEDIES = {
     "interop": "`make test-rust` installs what it needs",
     "browser": "apt-get install chromium",
     "gpu": "a software driver will do: apt-get install mesa-vulkan-drivers",
-    "captures": "put the captures into ../shared/data beside the workspace, or name their folder in LIBRECONSTRUCT_DATA",
+    "captures": "put the captures into ../shared/data beside the workspace, or name their folder in LIBRECONSTRUCT_CAPTURES",
     "mask-model": "make mask-model",
     "encoders": "install a full build of ffmpeg, such as Debian's",
     "sandbox": "run Linux 5.13 or newer with landlock in the list of /sys/kernel/security/lsm",

@@ -63,7 +63,7 @@ impl Prerequisite {
             Self::Browser => "apt-get install chromium",
             Self::Gpu => "a software driver will do: apt-get install mesa-vulkan-drivers",
             Self::Captures => {
-                "put the captures into ../shared/data beside the workspace, or name their folder in LIBRECONSTRUCT_DATA"
+                "put the captures into ../shared/data beside the workspace, or name their folder in LIBRECONSTRUCT_CAPTURES"
             }
             Self::MaskModel => "make mask-model",
             Self::Sandbox => "run Linux 5.13 or newer with landlock in the list of /sys/kernel/security/lsm",
@@ -119,11 +119,11 @@ fn beside_workspace(path: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(path)
 }
 
-/// The folder `name` of the real captures: under `LIBRECONSTRUCT_DATA`, else in `../shared/data` beside the workspace.
+/// The folder `name` of the real captures: under `LIBRECONSTRUCT_CAPTURES`, else in `../shared/data` beside the workspace.
 /// None, and noted as skipped, if it is not there.
 #[track_caller]
 pub fn capture(name: &str) -> Option<PathBuf> {
-    let root = env::var_os("LIBRECONSTRUCT_DATA").map(PathBuf::from);
+    let root = env::var_os("LIBRECONSTRUCT_CAPTURES").map(PathBuf::from);
     let folder = root.unwrap_or_else(|| beside_workspace("shared/data")).join(name);
     let found = folder.is_dir();
     if !found {

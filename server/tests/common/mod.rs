@@ -56,7 +56,7 @@ fn film(options: &CaptureOptions) -> PathBuf {
 /// The command, as it was built for this test.
 pub(crate) fn reconstruct() -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_reconstruct"));
-    // To the tests it says where real captures are, to a service where it keeps its own data.
+    // Whoever runs the tests may serve a folder of their own: tests leave it alone.
     command.env_remove("LIBRECONSTRUCT_DATA");
     command
 }
