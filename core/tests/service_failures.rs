@@ -116,7 +116,7 @@ fn upload(s: &Service, user: UserId, bytes: &[u8], in_blocks: bool) -> librecons
             writer.append(part)?;
             writer.finish()?;
         }
-        s.commit_blocks(&name, &["a".into(), "b".into()], UploadFacts::default())
+        s.commit_blocks(&name, &["a".into(), "b".into()], UploadFacts::default(), &CancelToken::new())
     });
     name
 }

@@ -7,6 +7,8 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use ipnet::IpNet;
+use libreconstruct::database::QueueOrder;
 use libreconstruct::job::Limits;
 use libreconstruct::service::{ReconstructionDefaults, ServiceOptions};
 use libreconstruct::{Error, Result};
@@ -29,6 +31,7 @@ pub(crate) struct Config {
     pub(crate) public_url: Option<String>,
     pub(crate) workers: u16,
     pub(crate) worker_threads: u16,
+    pub(crate) separate_workers: bool,
     pub(crate) insecure_http: bool,
     pub(crate) tls_certificate: Option<PathBuf>,
     pub(crate) tls_key: Option<PathBuf>,
@@ -39,11 +42,14 @@ pub(crate) struct Config {
     pub(crate) error_details: bool,
     pub(crate) extra_fields: bool,
     pub(crate) metrics: bool,
+    pub(crate) operators: Vec<IpNet>,
     pub(crate) log: String,
     pub(crate) log_format: LogFormat,
     pub(crate) max_attempts: u32,
     pub(crate) lease_seconds: u64,
     pub(crate) min_free_bytes: u64,
+    pub(crate) queue: QueueOrder,
+    pub(crate) max_job_hours: u64,
     pub(crate) connections: ConnectionLimits,
     pub(crate) rate_limits: RateLimits,
     pub(crate) limits: Limits,
@@ -59,6 +65,7 @@ impl Default for Config {
             public_url: None,
             workers: 1,
             worker_threads: 0,
+            separate_workers: true,
             insecure_http: false,
             tls_certificate: None,
             tls_key: None,
@@ -69,11 +76,14 @@ impl Default for Config {
             error_details: false,
             extra_fields: false,
             metrics: true,
+            operators: Vec::new(),
             log: "info".to_owned(),
             log_format: LogFormat::Auto,
             max_attempts: service.max_attempts,
             lease_seconds: service.lease_seconds,
             min_free_bytes: service.min_free_bytes,
+            queue: service.queue,
+            max_job_hours: service.max_job_hours,
             connections: ConnectionLimits::default(),
             rate_limits: RateLimits::default(),
             limits: service.limits,
@@ -89,6 +99,7 @@ pub(crate) struct ConnectionLimits {
     pub(crate) max_connections: usize,
     pub(crate) max_connections_per_address: usize,
     pub(crate) max_uploads: usize,
+    pub(crate) max_uploads_per_user: usize,
     pub(crate) header_timeout_seconds: u64,
 }
 
@@ -96,8 +107,9 @@ impl Default for ConnectionLimits {
     fn default() -> Self {
         Self {
             max_connections: 4096,
-            max_connections_per_address: 2048,
+            max_connections_per_address: 256,
             max_uploads: 64,
+            max_uploads_per_user: 16,
             header_timeout_seconds: 10,
         }
     }
@@ -147,6 +159,8 @@ impl Config {
             max_attempts: self.max_attempts,
             lease_seconds: self.lease_seconds,
             min_free_bytes: self.min_free_bytes,
+            queue: self.queue,
+            max_job_hours: self.max_job_hours,
         }
     }
 

@@ -16,7 +16,7 @@ pub(crate) use clock::ManualClock;
 pub use clock::{Clock, SystemClock};
 pub use rows::{
     Abilities, Claim, DeletedJob, Inserted, Lease, LeaseState, NewJob, Patience, Progress, Publication,
-    Reclaimed, Return, Returned, Statistics, StoredArtifact, StoredKey, Upload, UploadedVideo,
+    QueueOrder, Reclaimed, Return, Returned, Statistics, StoredArtifact, StoredKey, Upload, UploadedVideo,
 };
 pub use sqlite::SqliteDatabase;
 
@@ -62,7 +62,8 @@ pub trait UserRows {
     /// Says whether the prefix was new; a key that has it already stays as it is, whoever owns it.
     ///
     /// # Errors
-    /// [`NotFound`](crate::ErrorKind::NotFound) if there is no such user.
+    /// [`NotFound`](crate::ErrorKind::NotFound) if there is no such user,
+    /// [`PermissionDenied`](crate::ErrorKind::PermissionDenied) for one who may not be given keys.
     fn create_key(&self, user: UserId, key: &ApiKey, mac: &[u8; 32]) -> Result<bool>;
     /// The keys of a user, oldest first.
     ///
@@ -205,7 +206,7 @@ pub enum FileOwner {
 
 /// Jobs as workers see them.
 pub trait QueueRows {
-    /// Takes the first waiting job that does not rest and that the worker can do, for `lease_seconds`.
+    /// Takes the first waiting job ([`QueueOrder`]) that does not rest and that the worker can do, for `lease_seconds`.
     ///
     /// # Errors
     /// The database's.

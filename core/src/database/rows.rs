@@ -1,6 +1,8 @@
 //! What goes into the database and comes out of it.
 
-use serde::Serialize;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
 
 use crate::control::Warning;
 use crate::job::{
@@ -99,6 +101,20 @@ pub struct Claim {
     pub request: JobRequest,
     /// The version of the video.
     pub video_version: u64,
+    /// How long it was worked on before.
+    pub worked: Duration,
+}
+
+/// In which order waiting jobs are taken up (rule 52 of docs/rest.md).
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum QueueOrder {
+    /// As they were submitted.
+    #[default]
+    Submitted,
+    /// Users take turns: first the user with the fewest running jobs, then the one who has waited longest for a turn; of
+    /// one user, as they were submitted.
+    Users,
 }
 
 /// Which waiting jobs a worker can do on its machine; the others are left to another one.
@@ -106,13 +122,18 @@ pub struct Claim {
 pub struct Abilities {
     /// Whether it has what removing the background needs.
     pub masks: bool,
-    /// Gaussians that its memory has room for.
+    /// Gaussians that its free memory has room for.
     pub max_gaussians: u32,
+    /// Gaussians that the memory of the machine has room for in all, those of running jobs among them.
+    pub all_gaussians: u64,
+    /// What a job takes beside its Gaussians, counted as so many more.
+    pub beside: u32,
 }
 
 impl Abilities {
     /// All that can be asked for.
-    pub const ALL: Abilities = Abilities { masks: true, max_gaussians: u32::MAX };
+    pub const ALL: Abilities =
+        Abilities { masks: true, max_gaussians: u32::MAX, all_gaussians: i64::MAX as u64, beside: 0 };
 }
 
 /// Why a worker gives a job back.

@@ -1,10 +1,11 @@
 //! What every database must do.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::{
     Abilities, Claim, Clock, FileOwner, Inserted, JobDatabase, Lease, LeaseState, ManualClock, NewJob,
-    Patience, Progress, Publication, Return, Returned, UploadedVideo,
+    Patience, Progress, Publication, QueueOrder, Return, Returned, UploadedVideo,
 };
 use crate::control::Warning;
 use crate::error::{ErrorKind, Result};
@@ -28,29 +29,37 @@ pub(super) struct World<D> {
     _keep: tempfile::TempDir,
 }
 
-/// Makes one test of each promise for the database that `$open` gives: a function from a clock to an empty database and
-/// the folder that it needs.
+/// Makes one test of each promise for the database that `$open` gives: a function from a clock and the order of the queue to
+/// an empty database and the folder that it needs.
 macro_rules! tests {
     ($open:expr) => {
         $crate::database::suite::tests! {
             $open =>
             users_and_keys uploads submissions idempotency lists updates a_job_runs leases disturbances crashes
-            progress_forgives what_a_worker_cannot_do cancel_and_delete shared_videos public_jobs
+            progress_forgives what_a_worker_cannot_do memory_of_one_machine time_worked cancel_and_delete shared_videos
+            public_jobs
         }
+        $crate::database::suite::tests! { $open, QueueOrder::Users => users_take_turns }
     };
     ($open:expr => $($promise:ident)*) => {
+        $crate::database::suite::tests! { $open, QueueOrder::Submitted => $($promise)* }
+    };
+    ($open:expr, $order:expr => $($promise:ident)*) => {
         $(#[test]
         fn $promise() {
-            $crate::database::suite::$promise($crate::database::suite::World::new(&$open));
+            $crate::database::suite::$promise($crate::database::suite::World::new(&$open, $order));
         })*
     };
 }
 pub(super) use tests;
 
 impl<D: JobDatabase> World<D> {
-    pub(super) fn new(open: &impl Fn(Arc<dyn Clock>) -> (tempfile::TempDir, D)) -> Self {
+    pub(super) fn new(
+        open: &impl Fn(Arc<dyn Clock>, QueueOrder) -> (tempfile::TempDir, D),
+        order: QueueOrder,
+    ) -> Self {
         let clock = Arc::new(ManualClock::new());
-        let (keep, database) = open(clock.clone());
+        let (keep, database) = open(clock.clone(), order);
         let add = |name: &str| {
             let (user_id, created_at) = (UserId::random(), clock.now());
             let user = User { user_id, name: name.into(), tier: Tier::Enterprise, created_at };
@@ -279,14 +288,19 @@ pub(super) fn idempotency<D: JobDatabase>(w: World<D>) {
     assert_eq!(answer(w.anna, 1).unwrap(), Some(first.clone()));
     assert_eq!(answer(w.anna, 2).unwrap_err().kind(), ErrorKind::IdempotencyMismatch);
     assert_eq!(answer(w.eve, 2).unwrap(), None);
-    // The answer outlives the job, and is forgotten after a day.
-    assert!(w.database.mark_deleted(w.anna, first.job_id).unwrap());
-    assert_eq!(answer(w.anna, 1).unwrap(), Some(first.clone()));
+    // The answer is forgotten after a day.
     w.clock.advance(25 * HOUR);
     assert_eq!(answer(w.anna, 2).unwrap(), None);
     let blob = w.upload(w.anna);
     let again = NewJob { idempotency: Some(("key".into(), [2; 32])), ..new_job(w.anna, blob) };
     assert_ne!(added(w.insert(&again).unwrap()).job_id, first.job_id);
+    // With the job goes its answer: nobody is told of what is gone.
+    let other = w.upload(w.anna);
+    let once = NewJob { idempotency: Some(("once".into(), [1; 32])), ..new_job(w.anna, other) };
+    added(w.insert(&once).unwrap());
+    assert!(w.database.idempotent_answer(w.anna, "once", &[1; 32], 24).unwrap().is_some());
+    w.database.mark_deleted(w.anna, once.job_id).unwrap();
+    assert_eq!(w.database.idempotent_answer(w.anna, "once", &[1; 32], 24).unwrap(), None);
 }
 
 pub(super) fn lists<D: JobDatabase>(w: World<D>) {
@@ -553,12 +567,78 @@ pub(super) fn what_a_worker_cannot_do<D: JobDatabase>(w: World<D>) {
     let masked = w.submit_as(w.anna, |request| request.remove_background = true);
     let large = w.submit_as(w.anna, |request| request.training_max_num_gaussians = 9_000_000);
     let claim = |masks, max_gaussians| {
-        let abilities = Abilities { masks, max_gaussians };
+        let abilities = Abilities { masks, max_gaussians, ..Abilities::ALL };
         w.database.claim("process", "worker", LEASE, &abilities).unwrap().map(|claim| claim.lease.job)
     };
     assert_eq!(claim(false, 8_999_999), None);
     assert_eq!(claim(false, 9_000_000), Some(large));
     assert_eq!(claim(true, 1_000_000), Some(masked));
+}
+
+/// What running jobs will need is kept from others, however little they have taken yet.
+pub(super) fn memory_of_one_machine<D: JobDatabase>(w: World<D>) {
+    let jobs = [2_000_000, 3_000_000, 1_000_000]
+        .map(|gaussians| w.submit_as(w.anna, |request| request.training_max_num_gaussians = gaussians));
+    let abilities = Abilities { all_gaussians: 5_000_000, beside: 500_000, ..Abilities::ALL };
+    let claim = || w.database.claim("process", "worker", LEASE, &abilities).unwrap().map(|c| c.lease);
+    let first = claim().unwrap();
+    assert_eq!(first.job, jobs[0]);
+    // The second does not fit beside it: 2.5 and 3.5 are more than 5. The third does.
+    assert_eq!(claim().unwrap().job, jobs[2]);
+    assert_eq!(claim(), None);
+    w.database.publish(&first, &publication()).unwrap();
+    assert_eq!(claim().unwrap().job, jobs[1]);
+}
+
+/// A claim says how long the job was worked on by those before.
+pub(super) fn time_worked<D: JobDatabase>(w: World<D>) {
+    let d = &w.database;
+    w.submit(w.anna);
+    let claim = w.claim().unwrap();
+    assert_eq!(claim.worked, Duration::ZERO);
+    for _ in 0..6 {
+        w.clock.advance(10);
+        d.heartbeat(&claim.lease, LEASE).unwrap();
+    }
+    d.release(&claim.lease, Return::Unharmed, &PATIENCE, None).unwrap();
+    w.clock.advance(1000);
+    let again = w.claim().unwrap();
+    assert_eq!(again.worked.as_secs(), 60);
+    w.clock.advance(10);
+    d.heartbeat(&again.lease, LEASE).unwrap();
+    w.clock.advance(HOUR);
+    d.reclaim(&|_| false, &PATIENCE).unwrap();
+    assert_eq!(w.claim().unwrap().worked.as_secs(), 70);
+}
+
+/// Rules 51 and 52 of docs/rest.md, where the operator has asked for turns.
+pub(super) fn users_take_turns<D: JobDatabase>(w: World<D>) {
+    let d = &w.database;
+    let of_anna = [(); 3].map(|()| w.submit(w.anna));
+    let of_eve = [(); 2].map(|()| w.submit(w.eve));
+    let positions = || {
+        let of = |user, job| match d.job(user, job).unwrap().unwrap().status {
+            JobStatus::Queued { position } => position.unwrap(),
+            other => panic!("{other}"),
+        };
+        (of_anna.map(|job| of(w.anna, job)), of_eve.map(|job| of(w.eve, job)))
+    };
+    assert_eq!(positions(), ([1, 3, 5], [2, 4]));
+    // One worker: whoever was served last comes last.
+    let mut taken = Vec::new();
+    for _ in 0..2 {
+        let lease = w.take();
+        taken.push(lease.job);
+        d.publish(&lease, &publication()).unwrap();
+    }
+    assert_eq!(taken, [of_anna[0], of_eve[0]]);
+    // Several workers: who has none running comes first.
+    let leases = [(); 3].map(|()| w.take());
+    assert_eq!(leases.each_ref().map(|l| l.job), [of_anna[1], of_eve[1], of_anna[2]]);
+    // A job that is given back does not lose its place among those of its user.
+    d.release(&leases[0], Return::Unharmed, &PATIENCE, None).unwrap();
+    let late = w.submit(w.anna);
+    assert_eq!([w.take().job, w.take().job], [of_anna[1], late]);
 }
 
 pub(super) fn cancel_and_delete<D: JobDatabase>(w: World<D>) {

@@ -65,6 +65,13 @@ impl Artifact {
     }
 }
 
+/// A client that sends a request again before the first one was answered is told to wait, whether or not the first will
+/// succeed (rule 47 of docs/rest.md).
+fn in_progress() -> Error {
+    Error::new(ErrorKind::Conflict, "The first request with this Idempotency-Key is still being worked on")
+        .hint("send it again in a few seconds: it is answered as the first was")
+}
+
 impl Service {
     /// Submits a job. When this returns, the job is in the queue and stays there until a worker has seen to it.
     ///
@@ -81,9 +88,12 @@ impl Service {
     ) -> Result<Submission> {
         request.check(self.limits())?;
         let idempotency = idempotency.map(|i| (i.key, i.body_hash));
-        let held = idempotency.as_ref().map(|(key, _)| self.inner.in_progress.hold(user, key));
-        // Nobody else may use the key until this call returns.
-        let _held = held.transpose()?;
+        // Nobody else may use the key until this call returns. If two processes take the same request at the same time, the
+        // database makes one job of it, and both give the same answer.
+        let _held = match &idempotency {
+            Some((key, _)) => Some(self.inner.submissions.hold((user, key.clone())).ok_or_else(in_progress)?),
+            None => None,
+        };
         if let Some((key, hash)) = &idempotency {
             if !(1..=255).contains(&key.len()) {
                 return Err(Error::argument("Idempotency-Key must have 1 to 255 characters"));
@@ -93,7 +103,7 @@ impl Service {
                 return Ok(Submission { body, replayed: true });
             }
         }
-        self.check_free_space(0)?;
+        drop(self.reserve(0)?);
         let mut new = NewJob { user, job_id: JobId::random(), request, video_version: 0, idempotency };
         for _ in 0..3 {
             let video = self.uploaded_video(user, &new.request.blob_name)?;
@@ -132,10 +142,11 @@ impl Service {
         }
     }
 
-    /// The message without the paths of our files: that of `video` becomes "the video".
+    /// The message without the paths of this machine: that of `video` becomes "the video", of others the last part stays.
     pub(super) fn without_paths(&self, message: &str, video: &Path) -> String {
         let folder = format!("{}/", self.inner.folder.display());
-        message.replace(&video.display().to_string(), "the video").replace(&folder, "")
+        let known = message.replace(&video.display().to_string(), "the video").replace(&folder, "");
+        last_parts_of_paths(&known)
     }
 
     /// The user's jobs, newest first.
@@ -282,5 +293,47 @@ impl Service {
     /// The database's.
     pub fn all_jobs(&self) -> Result<Vec<Job>> {
         self.inner.database.all_jobs()
+    }
+}
+
+/// The text with the last part in place of every absolute path that stands in it as a word.
+fn last_parts_of_paths(text: &str) -> String {
+    let ends = |c: char| c.is_whitespace() || "\"'`),;:".contains(c);
+    let mut short = String::new();
+    let mut before = ' ';
+    let mut rest = text;
+    while let Some(c) = rest.chars().next() {
+        let word = &rest[..rest.find(ends).unwrap_or(rest.len())];
+        let is_path = c == '/' && !before.is_alphanumeric() && word.matches('/').count() >= 2;
+        if is_path {
+            short.push_str(word.trim_end_matches('/').rsplit('/').next().unwrap_or_default());
+            rest = &rest[word.len()..];
+            before = '/';
+        } else {
+            short.push(c);
+            rest = &rest[c.len_utf8()..];
+            before = c;
+        }
+    }
+    short
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paths_lose_their_folders() {
+        for (text, short) in [
+            ("cannot open /usr/lib/x/model.onnx: no such file", "cannot open model.onnx: no such file"),
+            ("'/opt/ffmpeg/bin/ffmpeg' ended (signal 9)", "'ffmpeg' ended (signal 9)"),
+            ("cannot write /srv/a b/c", "cannot write a b/c"),
+            ("3 frames/s of 1/2 or and/or are fine", "3 frames/s of 1/2 or and/or are fine"),
+            ("the folder /tmp/", "the folder tmp"),
+            ("ä/ö/ü und /ä/ö", "ä/ö/ü und ö"),
+            ("", ""),
+        ] {
+            assert_eq!(last_parts_of_paths(text), short);
+        }
     }
 }

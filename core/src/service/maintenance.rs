@@ -10,7 +10,7 @@ use serde::Serialize;
 use super::Service;
 use crate::database::{DeletedJob, FileOwner};
 use crate::error::{Error, Result};
-use crate::job::{ArtifactKind, BlobName, JobId};
+use crate::job::{ArtifactKind, JobId};
 use crate::storage::{BlobKey, BlobKind};
 
 /// How long a file must have been left alone to be taken for an orphan: its row may be about to be written.
@@ -73,6 +73,7 @@ impl Service {
     /// # Errors
     /// The first failure of the disk or the database; what could not be done is tried again by the next call.
     pub fn maintain(&self) -> Result<MaintenanceReport> {
+        self.inner.host.check()?;
         let flushed = self.flush_last_used();
         let reclaimed = self.reclaim();
         let removed = self.remove_deleted();
@@ -179,16 +180,6 @@ impl Service {
             FileOwner::Unfinished => Ok(false),
             FileOwner::Nobody | FileOwner::Ended(_) => self.inner.workspaces.remove(job),
         }
-    }
-
-    /// Removes the blocks of an upload.
-    pub(super) fn remove_blocks(&self, name: &BlobName) -> Result<()> {
-        for key in self.inner.storage.list_upload(name)? {
-            if key.kind() == BlobKind::Block {
-                self.inner.storage.delete(&key)?;
-            }
-        }
-        Ok(())
     }
 
     /// Looks through the whole storage for what no row names and nobody has touched for `age`; says how much was removed.

@@ -2,7 +2,7 @@
 //!
 //! A [`Service`] is a handle that many threads share. All calls block for as long as the disk takes (a submission also looks
 //! at its video for up to two seconds). A call that changes something and returned `Ok` survives a power cut. Any number of
-//! processes may open the same folder on one machine: servers, workers, commands.
+//! processes may open the same folder on one machine: servers, workers, commands; a second machine is refused.
 //!
 //! ```text
 //! folder/  jobs.db      the rows: the only truth                  (database)
@@ -10,6 +10,7 @@
 //!          videos/ blocks/ scenes/ staged/                        (storage)
 //!          work/<job>/  where a worker is at it                   (workspace)
 //!          processes/   a locked file for each process that lives (process)
+//!          host         which machine uses the folder             (host)
 //! ```
 //!
 //! ```no_run
@@ -66,9 +67,12 @@
 //! # }
 //! ```
 
+mod blocks;
 mod changes;
+mod exclusive;
 mod fault;
-mod in_progress;
+mod host;
+mod housekeeper;
 mod jobs;
 mod keys;
 mod last_used;
@@ -82,11 +86,13 @@ mod process;
 mod public;
 mod runner;
 mod secrets;
+mod space;
 mod sweeps;
 #[cfg(test)]
 mod test_world;
 #[cfg(test)]
 mod tests;
+mod upload_writer;
 mod uploads;
 mod users;
 mod worker;
@@ -104,22 +110,27 @@ pub use options::{ReconstructionDefaults, ServiceOptions};
 pub use paused::PausedWorker;
 pub use runner::{Outcome, PipelineRunner, Runner};
 pub use secrets::{SigningKey, SigningKeys};
-pub use uploads::{UploadFacts, UploadTicket, UploadWriter};
+pub use upload_writer::UploadWriter;
+pub use uploads::{UploadFacts, UploadTicket};
 pub use worker::WorkerOptions;
 pub use workers::Workers;
 
 use crate::database::{Clock, JobDatabase, SqliteDatabase, SystemClock};
 use crate::error::{Error, ErrorKind, Result};
 use crate::files::create_private_folder;
-use crate::job::Limits;
+use crate::job::{BlobName, Limits, UserId};
 use crate::storage::{LocalStorage, Storage};
 use crate::video;
+use blocks::Arrivals;
 use changes::Changes;
-use in_progress::InProgress;
+use exclusive::Exclusive;
+use host::{HostMark, Identity};
+use housekeeper::Housekeeper;
 use last_used::LastUsed;
 use paused::Paused;
 use process::{ProcessLock, initial_lock};
 use secrets::Secrets;
+use space::Space;
 use sweeps::Sweeps;
 use workspace::Workspaces;
 
@@ -146,14 +157,22 @@ struct Inner {
     options: ServiceOptions,
     clock: Arc<dyn Clock>,
     look: Look,
-    database: Box<dyn JobDatabase>,
+    database: Arc<dyn JobDatabase>,
     storage: Box<dyn Storage>,
     secrets: Secrets,
     process: ProcessLock,
+    host: Arc<HostMark>,
+    #[cfg_attr(not(test), expect(dead_code, reason = "it works as long as it is there"))]
+    housekeeper: Housekeeper,
     workspaces: Workspaces,
     changes: Changes,
-    in_progress: InProgress,
-    last_used: LastUsed,
+    /// Idempotency keys of submissions that are being worked on.
+    submissions: Exclusive<(UserId, String)>,
+    /// Uploads whose blocks are being put together.
+    block_lists: Exclusive<BlobName>,
+    arrivals: Arrivals,
+    space: Arc<Space>,
+    last_used: Arc<LastUsed>,
     sweeps: Sweeps,
     paused: Paused,
     folder: PathBuf,
@@ -164,8 +183,8 @@ impl Service {
     /// left: jobs of dead workers go back to the queue, half-done deletions are done.
     ///
     /// # Errors
-    /// [`ErrorKind::InvalidArgument`] for options out of range, [`ErrorKind::InvalidFile`] for a damaged or newer folder, the
-    /// system's.
+    /// [`ErrorKind::InvalidArgument`] for options out of range, [`ErrorKind::InvalidFile`] for a damaged or newer folder,
+    /// [`ErrorKind::Conflict`] while another machine uses it; the system's.
     pub fn open(folder: &Path, options: ServiceOptions) -> Result<Service> {
         let environment = Environment { clock: Arc::new(SystemClock::new()), look: video::quick_check };
         Self::open_in(folder, options, environment)
@@ -179,14 +198,18 @@ impl Service {
         let folder = std::path::absolute(folder).map_err(|e| Error::io("open", folder, e))?;
         // One process at a time makes what is missing.
         let making = initial_lock(&folder)?;
+        let host = Arc::new(HostMark::take(&folder, Identity::of_this_machine(environment.clock.boot()))?);
         let secrets = Secrets::open(&folder.join("secrets.json"))?;
         let Environment { clock, look } = environment;
-        let database = Box::new(SqliteDatabase::open(&folder.join("jobs.db"), clock.clone())?);
+        let database = SqliteDatabase::open(&folder.join("jobs.db"), clock.clone())?;
+        let database: Arc<dyn JobDatabase> = Arc::new(database.with_order(options.queue));
         let storage = Box::new(LocalStorage::open(&folder)?);
         let process = ProcessLock::take(&folder.join("processes"))?;
         let workspaces = Workspaces::open(folder.join("work"))?;
         crate::files::sync_folder(&folder)?;
         drop(making);
+        let last_used = Arc::<LastUsed>::default();
+        let housekeeper = Housekeeper::start(host.clone(), last_used.clone(), database.clone())?;
         let service = Service {
             inner: Arc::new(Inner {
                 options,
@@ -196,10 +219,15 @@ impl Service {
                 storage,
                 secrets,
                 process,
+                host,
+                housekeeper,
                 workspaces,
                 changes: Changes::default(),
-                in_progress: InProgress::default(),
-                last_used: LastUsed::default(),
+                submissions: Exclusive::default(),
+                block_lists: Exclusive::default(),
+                arrivals: Arrivals::default(),
+                space: Arc::default(),
+                last_used,
                 sweeps: Sweeps::default(),
                 paused: Paused::default(),
                 folder,
@@ -234,6 +262,9 @@ impl Drop for Inner {
     fn drop(&mut self) {
         if let Err(error) = self.last_used.flush(self.database.as_ref()) {
             log::warn!("when keys were last used: {error:?}");
+        }
+        if !self.process.others_live() {
+            self.host.remove();
         }
     }
 }

@@ -323,6 +323,8 @@ impl History {
         assert_eq!(deleted.is_ok(), found);
         if found {
             self.jobs[number].deleted = true;
+            let id = self.jobs[number].id;
+            self.keys.retain(|_, (_, answered)| *answered != id);
             let blob = self.jobs[number].blob;
             self.uploads[blob].deleted = self.jobs.iter().all(|j| j.blob != blob || j.deleted);
         }

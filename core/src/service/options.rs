@@ -1,8 +1,10 @@
 //! What an operator sets.
 
+use std::time::Duration;
+
 use serde::{Deserialize, Serialize};
 
-use crate::database::Patience;
+use crate::database::{Patience, QueueOrder};
 use crate::error::{Error, Result};
 use crate::job::{JobRequest, Limits};
 use crate::pipeline::ReconstructionOptions;
@@ -23,6 +25,10 @@ pub struct ServiceOptions {
     pub lease_seconds: u64,
     /// Bytes that must stay free on the disk for uploads and jobs to be accepted.
     pub min_free_bytes: u64,
+    /// In which order waiting jobs are taken up. All processes of one folder should have the same.
+    pub queue: QueueOrder,
+    /// How long a job may be worked on in all its attempts, hours; then it fails. 0: no limit.
+    pub max_job_hours: u64,
 }
 
 impl Default for ServiceOptions {
@@ -33,6 +39,8 @@ impl Default for ServiceOptions {
             max_attempts: 3,
             lease_seconds: 30,
             min_free_bytes: 1 << 30,
+            queue: QueueOrder::default(),
+            max_job_hours: 48,
         }
     }
 }
@@ -41,6 +49,11 @@ impl ServiceOptions {
     /// How often an attempt may end without a scene.
     pub(super) fn patience(&self) -> Patience {
         Patience { crashes: self.max_attempts, disturbances: 10.max(self.max_attempts) }
+    }
+
+    /// How long a job may be worked on, if there is a limit.
+    pub(super) fn longest_job(&self) -> Option<Duration> {
+        (self.max_job_hours > 0).then(|| Duration::from_secs(self.max_job_hours.saturating_mul(3600)))
     }
 
     /// # Errors

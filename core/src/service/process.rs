@@ -43,6 +43,32 @@ impl ProcessLock {
         }
     }
 
+    /// Whether there is another process that lives; in doubt there is.
+    pub(super) fn others_live(&self) -> bool {
+        self.others().is_none_or(|others| others.iter().any(|id| self.is_alive(id)))
+    }
+
+    /// The names of all processes but this one, if they can be read.
+    fn others(&self) -> Option<Vec<String>> {
+        let names =
+            fs::read_dir(&self.folder).ok()?.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
+        Some(names.filter(|name| !name.starts_with('.') && *name != self.id).collect())
+    }
+
+    /// Leaves a word for other processes, in place of the one before.
+    pub(super) fn tell(&self, word: &str) -> Result<()> {
+        let path = self.folder.join(&self.id);
+        // In place, because the lock is on this file. Who reads half of it reads again later.
+        fs::write(&path, word).map_err(|e| Error::io("write", &path, e))
+    }
+
+    /// What the other processes that live have told.
+    pub(super) fn told_by_others(&self) -> Vec<String> {
+        let others = self.others().unwrap_or_default();
+        let living = others.into_iter().filter(|id| self.is_alive(id));
+        living.filter_map(|id| fs::read_to_string(self.folder.join(id)).ok()).collect()
+    }
+
     /// Removes the files of dead processes.
     pub(super) fn sweep(&self) -> Result<()> {
         let entries = fs::read_dir(&self.folder).map_err(|e| Error::io("list", &self.folder, e))?;
@@ -80,12 +106,17 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let (a, b) = (ProcessLock::take(folder.path()).unwrap(), ProcessLock::take(folder.path()).unwrap());
         assert!(a.is_alive(a.id()) && a.is_alive(b.id()) && b.is_alive(a.id()));
+        b.tell("a longer word").unwrap();
+        b.tell("a word").unwrap();
+        assert_eq!(a.told_by_others(), ["a word"]);
+        assert!(a.others_live());
         let gone = b.id().to_owned();
         // As a killed process leaves it: the file is there, the lock is not.
         let path = folder.path().join(&gone);
         drop(b);
         File::create(&path).unwrap();
-        assert!(!a.is_alive(&gone) && !a.is_alive("never"));
+        assert!(!a.is_alive(&gone) && !a.is_alive("never") && !a.others_live());
+        assert_eq!(a.told_by_others(), [""; 0]);
         a.sweep().unwrap();
         assert!(!path.exists() && folder.path().join(a.id()).exists());
     }

@@ -43,7 +43,12 @@ impl World {
 
     /// The same service, opened by another process.
     pub(super) fn reopen(&self) -> Service {
-        open(self.folder.path(), self.service.options().clone(), &self.clock)
+        self.reopen_with(self.service.options().clone())
+    }
+
+    /// The same folder with other options.
+    pub(super) fn reopen_with(&self, options: ServiceOptions) -> Service {
+        open(self.folder.path(), options, &self.clock)
     }
 
     pub(super) fn upload(&self, user: UserId) -> BlobName {

@@ -14,7 +14,7 @@ use super::{
     WorkerOptions,
 };
 use crate::control::{CancelToken, Control, Warning};
-use crate::database::{Abilities, Clock};
+use crate::database::{Abilities, Clock, Return};
 use crate::error::{Error, ErrorKind, Result};
 use crate::job::{
     ArtifactKind, CameraData, CameraUpdate, JobRequest, JobStatus, JobUpdate, ListQuery, Tier, Xyz,
@@ -401,6 +401,37 @@ fn a_disk_with_too_little_space_left_takes_no_job() {
 }
 
 /// Rule 64.
+/// Rule 53.
+#[test]
+fn a_job_that_was_worked_on_for_too_long_fails() {
+    let w = World::new();
+    let job = w.submit(w.anna);
+    let other = w.reopen();
+    let database = &other.inner.database;
+    // Another worker has been at it for two days, and ends.
+    let claim = database.claim("other", "other", 30, &Abilities::ALL).unwrap().unwrap();
+    w.clock.advance(48 * 3600);
+    database.heartbeat(&claim.lease, 30).unwrap();
+    database.release(&claim.lease, Return::Unharmed, &other.inner.options.patience(), None).unwrap();
+    assert!(work(&w.service, |_, control| until_cancelled(control)));
+    let ended = w.job(job);
+    assert_eq!(ended.status, JobStatus::Failed);
+    let failure = ended.details.failure.unwrap();
+    assert_eq!(failure.code, "deadline_exceeded");
+    assert!(failure.message.contains("48 hours"), "{}", failure.message);
+    // Why is kept in its log.
+    assert!(w.service.log(w.anna, job).unwrap().contains("48 hours"));
+    // Without a limit it would go on.
+    let endless = w.reopen_with(ServiceOptions { max_job_hours: 0, ..w.service.options().clone() });
+    let job = w.submit(w.anna);
+    let claim = database.claim("other", "other", 30, &Abilities::ALL).unwrap().unwrap();
+    w.clock.advance(48 * 3600);
+    database.heartbeat(&claim.lease, 30).unwrap();
+    database.release(&claim.lease, Return::Unharmed, &other.inner.options.patience(), None).unwrap();
+    assert!(work(&endless, |_, _| Ok(())));
+    assert_eq!(w.job(job).status, JobStatus::Finished);
+}
+
 #[test]
 fn deleting_a_running_job_stops_it_and_leaves_no_file() {
     let w = World::new();

@@ -1,26 +1,16 @@
-//! Videos come in: whole, or in blocks that are put together at the end.
-//!
-//! A transfer is written aside and becomes the content of the upload in one step when it is complete and its hashes are
-//! right; one that was cut off leaves nothing. Until a job uses the upload, another transfer replaces it.
+//! Videos come in: whole, or in blocks that are put together at the end (`blocks.rs`). What is known of a transfer, and when
+//! one may begin.
 
-use std::io::{self, Read, Write};
+use std::io::Read;
 use std::path::Path;
-
-use md5::{Digest, Md5};
-use sha2::Sha256;
 
 use super::Service;
 use super::secrets::random;
+use super::upload_writer::{Target, UploadWriter};
 use crate::database::{Upload, UploadedVideo};
 use crate::error::{Error, ErrorKind, Result};
-use crate::hex::hex;
 use crate::job::{BLOB_NOT_FOUND, BlobName, Timestamp, UserId, VideoExtension};
-use crate::storage::{BlobKey, BlobKind, StagedBlob};
-
-/// Most blocks of one video, as with Azure's block blobs.
-const MAX_BLOCKS: usize = 50_000;
-/// Longest name of a block, bytes; Azure's is 64 before base64.
-const LONGEST_BLOCK_ID: usize = 128;
+use crate::storage::BlobKey;
 
 /// Where a video may be sent.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -42,23 +32,6 @@ pub struct UploadFacts {
     pub md5: Option<[u8; 16]>,
     /// SHA-256 that the bytes must have.
     pub sha256: Option<[u8; 32]>,
-}
-
-/// A transfer that is going on. Dropped before [`UploadWriter::finish`], it leaves nothing.
-pub struct UploadWriter {
-    service: Service,
-    target: Target,
-    facts: UploadFacts,
-    blob: Box<dyn StagedBlob>,
-    size: u64,
-    sha256: Sha256,
-    md5: Option<Md5>,
-}
-
-/// What a transfer becomes.
-enum Target {
-    Video { name: BlobName, version: u64, block_list: Option<[u8; 32]> },
-    Block,
 }
 
 impl Service {
@@ -83,76 +56,25 @@ impl Service {
         self.begin_video(name, None, facts)
     }
 
-    fn begin_video(
+    /// Whose upload it is, if a transfer to it may begin.
+    ///
+    /// # Errors
+    /// [`ErrorKind::NotFound`], [`ErrorKind::Conflict`], as for [`Service::begin_upload`].
+    pub fn upload_owner(&self, name: &BlobName) -> Result<UserId> {
+        self.open_upload(name).map(|upload| upload.user)
+    }
+
+    pub(super) fn begin_video(
         &self,
         name: &BlobName,
         block_list: Option<[u8; 32]>,
         facts: UploadFacts,
     ) -> Result<UploadWriter> {
-        self.open_upload(name)?;
-        let version = u64::from_le_bytes(random()?);
-        let target = Target::Video { name: *name, version, block_list };
-        self.writer(BlobKey::Video { name: *name, version }, target, facts)
-    }
-
-    /// Begins the transfer of a block; it takes the place of an earlier one of the same name.
-    ///
-    /// # Errors
-    /// As for [`Service::begin_upload`]; [`ErrorKind::InvalidArgument`] for a name that is empty or too long.
-    pub fn put_block(&self, name: &BlobName, block_id: &str, facts: UploadFacts) -> Result<UploadWriter> {
-        check_block_id(block_id)?;
-        self.open_upload(name)?;
-        self.writer(BlobKey::block(*name, block_id), Target::Block, facts)
-    }
-
-    /// Makes the video of blocks that were sent before, in this order, and returns its entity tag. Blocks that are not
-    /// named are forgotten. The same list once more, with no block sent in between, changes nothing: whoever did not
-    /// get the answer may ask again.
-    ///
-    /// # Errors
-    /// As for [`Service::begin_upload`]; [`ErrorKind::InvalidArgument`] if a block was not sent.
-    pub fn commit_blocks(&self, name: &BlobName, block_ids: &[String], facts: UploadFacts) -> Result<String> {
-        if block_ids.is_empty() || block_ids.len() > MAX_BLOCKS {
-            return Err(Error::argument(format!(
-                "the list has {} blocks: 1 to {MAX_BLOCKS} are allowed",
-                block_ids.len()
-            )));
-        }
-        // First of all: a video that a job uses has no blocks any more, and the sender should hear of the job, not of
-        // missing blocks.
         let upload = self.open_upload(name)?;
-        let list = hash_of_list(block_ids);
-        if let Some(video) = upload.video.filter(|video| video.block_list == Some(list))
-            && self.inner.storage.list_upload(name)?.iter().all(|key| key.kind() != BlobKind::Block)
-        {
-            return Ok(entity_tag(&video.sha256));
-        }
-        let keys: Vec<BlobKey> = block_ids.iter().map(|id| BlobKey::block(*name, id)).collect();
-        let mut size = 0;
-        for (key, id) in keys.iter().zip(block_ids) {
-            check_block_id(id)?;
-            let block = self.inner.storage.metadata(key)?;
-            size += block.ok_or_else(|| Error::argument(format!("the block {id:?} was not sent")))?.size;
-        }
-        let facts = UploadFacts { size: Some(size), ..facts };
-        let mut writer = self.begin_video(name, Some(list), facts)?;
-        let mut buffer = vec![0; 1 << 20];
-        for key in &keys {
-            let mut block = self.inner.storage.open(key)?;
-            loop {
-                let count = block
-                    .file
-                    .read(&mut buffer)
-                    .map_err(|e| Error::io("read", Path::new(&key.to_string()), e))?;
-                if count == 0 {
-                    break;
-                }
-                writer.append(&buffer[..count])?;
-            }
-        }
-        let tag = writer.finish()?;
-        self.remove_blocks(name)?;
-        Ok(tag)
+        let version = u64::from_le_bytes(random()?);
+        let target = Target::Video { version, block_list };
+        let most = self.limits().max_upload_bytes;
+        UploadWriter::begin(self, &upload, BlobKey::Video { name: *name, version }, target, facts, most)
     }
 
     /// Takes a video from the local disk; it is copied, so that what happens to the file later does not matter.
@@ -181,26 +103,22 @@ impl Service {
     }
 
     /// The upload, if a transfer to it may begin.
-    fn open_upload(&self, name: &BlobName) -> Result<Upload> {
-        let upload = self.inner.database.upload(name)?.filter(|u| !u.deleted);
-        let not_found = || Error::new(ErrorKind::NotFound, "Upload not found");
-        let upload = upload.ok_or_else(not_found)?;
-        if upload.submitted {
-            return Err(Error::new(ErrorKind::Conflict, "The video is already used by a job"));
-        }
+    pub(super) fn open_upload(&self, name: &BlobName) -> Result<Upload> {
+        let upload = self.unused_upload(name)?;
         if upload.expires_at < self.inner.clock.now() {
-            return Err(not_found().hint("ask for a new upload address"));
+            return Err(upload_not_found().hint("ask for a new upload address"));
         }
         Ok(upload)
     }
 
-    fn writer(&self, key: BlobKey, target: Target, facts: UploadFacts) -> Result<UploadWriter> {
-        let size = facts.size.unwrap_or(0);
-        check_size(size, self.limits().max_upload_bytes)?;
-        self.check_free_space(size)?;
-        let blob = self.inner.storage.create(&key)?;
-        let md5 = facts.md5.map(|_| Md5::new());
-        Ok(UploadWriter { service: self.clone(), target, facts, blob, size: 0, sha256: Sha256::new(), md5 })
+    /// The upload, if it is there and no job uses it yet.
+    pub(super) fn unused_upload(&self, name: &BlobName) -> Result<Upload> {
+        let upload = self.inner.database.upload(name)?.filter(|u| !u.deleted);
+        let upload = upload.ok_or_else(upload_not_found)?;
+        if upload.submitted {
+            return Err(Error::new(ErrorKind::Conflict, "The video is already used by a job"));
+        }
+        Ok(upload)
     }
 
     /// The video of an upload for a job of its owner.
@@ -208,144 +126,18 @@ impl Service {
         let upload = self.inner.database.upload(name)?.filter(|u| u.user == user && !u.deleted);
         upload.and_then(|u| u.video).ok_or_else(|| Error::argument(BLOB_NOT_FOUND))
     }
-
-    /// Whether `more` bytes fit and leave what must stay free.
-    pub(super) fn check_free_space(&self, more: u64) -> Result<()> {
-        let needed = more.saturating_add(self.inner.options.min_free_bytes);
-        match self.inner.storage.free_space()? {
-            Some(free) if free < needed => {
-                Err(Error::new(ErrorKind::DiskFull, format!("{free} bytes are free; {needed} are needed"))
-                    .hint("free some space on the disk of the service"))
-            }
-            _ => Ok(()),
-        }
-    }
 }
 
-impl UploadWriter {
-    /// Takes the next bytes.
-    ///
-    /// # Errors
-    /// [`ErrorKind::TooLarge`] beyond the limit, [`ErrorKind::DiskFull`], [`ErrorKind::Io`].
-    pub fn append(&mut self, bytes: &[u8]) -> Result<()> {
-        self.size += bytes.len() as u64;
-        check_size(self.size, self.service.limits().max_upload_bytes)?;
-        self.sha256.update(bytes);
-        if let Some(md5) = &mut self.md5 {
-            md5.update(bytes);
-        }
-        self.blob.write_all(bytes).map_err(|e| Error::io("write", Path::new("the upload"), e))
-    }
-
-    /// Bytes so far.
-    pub fn size(&self) -> u64 {
-        self.size
-    }
-
-    /// Ends the transfer: the content is durable when this returns. Returns its strong entity tag, with quotes.
-    ///
-    /// # Errors
-    /// [`ErrorKind::InvalidArgument`] if the bytes are not those that were announced, [`ErrorKind::Conflict`] if a job has
-    /// begun to use the upload meanwhile, [`ErrorKind::NotFound`] if it is gone, [`ErrorKind::DiskFull`],
-    /// [`ErrorKind::Io`].
-    pub fn finish(self) -> Result<String> {
-        let Self { service, target, facts, blob, size, sha256, md5 } = self;
-        let sha256: [u8; 32] = sha256.finalize().into();
-        if facts.size.is_some_and(|expected| expected != size) {
-            return Err(Error::argument(format!(
-                "{size} bytes came; {} were announced",
-                facts.size.unwrap_or_default()
-            )));
-        }
-        if facts.sha256.is_some_and(|expected| expected != sha256) {
-            return Err(Error::argument("The content does not have the announced SHA-256"));
-        }
-        if let (Some(expected), Some(md5)) = (facts.md5, md5)
-            && expected != <[u8; 16]>::from(md5.finalize())
-        {
-            return Err(Error::argument("The content does not have the announced MD5"));
-        }
-        let tag = entity_tag(&sha256);
-        blob.commit()?;
-        let Target::Video { name, version, block_list } = target else { return Ok(tag) };
-        let file_name = facts.file_name.and_then(|n| as_title(&n));
-        let video = UploadedVideo { version, size, sha256, file_name, block_list };
-        let key = |version| BlobKey::Video { name, version };
-        match service.inner.database.finish_upload(&name, &video) {
-            Ok(replaced) => {
-                if let Some(old) = replaced {
-                    // What cannot be removed now is an orphan, which is swept.
-                    if let Err(error) = service.inner.storage.delete(&key(old)) {
-                        log::warn!("the replaced video of {name}: {error:?}");
-                    }
-                }
-                Ok(tag)
-            }
-            Err(error) => {
-                // Only a clear refusal says that no row names the file; else the sweep finds out.
-                if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::Conflict) {
-                    service.inner.storage.delete(&key(version))?;
-                }
-                Err(error)
-            }
-        }
-    }
-}
-
-impl Write for UploadWriter {
-    /// Like [`UploadWriter::append`]; the error of that is inside the one of this.
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.append(bytes).map_err(io::Error::other)?;
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
-}
-
-fn entity_tag(sha256: &[u8]) -> String {
-    format!("\"{}\"", hex(sha256))
-}
-
-fn hash_of_list(block_ids: &[String]) -> [u8; 32] {
-    let mut hash = Sha256::new();
-    for id in block_ids {
-        // The length keeps two names from being read as one.
-        hash.update((id.len() as u64).to_le_bytes());
-        hash.update(id);
-    }
-    hash.finalize().into()
-}
-
-fn check_size(size: u64, most: u64) -> Result<()> {
-    if size <= most {
-        return Ok(());
-    }
-    Err(Error::new(ErrorKind::TooLarge, format!("The video is larger than {most} bytes")))
-}
-
-fn check_block_id(id: &str) -> Result<()> {
-    if (1..=LONGEST_BLOCK_ID).contains(&id.len()) {
-        return Ok(());
-    }
-    Err(Error::argument(format!(
-        "a block has a name of {} bytes: 1 to {LONGEST_BLOCK_ID} are allowed",
-        id.len()
-    )))
-}
-
-/// A client's file name as a title: no folders, no control characters, not too long; nothing if nothing is left.
-fn as_title(name: &str) -> Option<String> {
-    let last = name.rsplit(['/', '\\']).next().unwrap_or_default();
-    let clean: String = last.chars().filter(|c| !c.is_control()).take(255).collect();
-    let clean = clean.trim();
-    (!clean.is_empty()).then(|| clean.to_owned())
+fn upload_not_found() -> Error {
+    Error::new(ErrorKind::NotFound, "Upload not found")
 }
 
 #[cfg(test)]
 mod tests {
     use std::sync::Arc;
+
+    use md5::{Digest, Md5};
+    use sha2::Sha256;
 
     use super::super::ServiceOptions;
     use super::*;
@@ -465,37 +257,27 @@ mod tests {
         );
     }
 
-    /// Rule 32.
+    /// Rule 26: a transfer does not outlive its upload, and does not go on for one that a job uses.
     #[test]
-    fn blocks_make_a_video_in_the_order_of_the_list() {
+    fn a_transfer_ends_with_its_upload() {
         let w = world();
         let name = w.name();
-        let put = |id: &str, bytes: &[u8]| {
-            let mut writer = w.service.put_block(&name, id, UploadFacts::default()).unwrap();
-            writer.append(bytes).unwrap();
-            writer.finish().unwrap();
-        };
-        put("b", b"world");
-        put("a", b"HELLO ");
-        put("a", b"hello ");
-        put("unused", b"x");
-        let list = |ids: &[&str]| ids.iter().map(|id| (*id).to_owned()).collect::<Vec<_>>();
-        let missing = w.service.commit_blocks(&name, &list(&["a", "c"]), UploadFacts::default()).unwrap_err();
-        assert_eq!(missing.kind(), ErrorKind::InvalidArgument);
-        assert!(missing.message().contains("\"c\""));
-        assert!(w.service.commit_blocks(&name, &[], UploadFacts::default()).is_err());
-        assert!(w.service.put_block(&name, "", UploadFacts::default()).is_err());
-        let tag = w.service.commit_blocks(&name, &list(&["a", "b", "a"]), UploadFacts::default()).unwrap();
-        // The answer was lost, and the list comes again; another one is wrong still.
-        let again = w.service.commit_blocks(&name, &list(&["a", "b", "a"]), UploadFacts::default()).unwrap();
-        assert_eq!(again, tag);
-        assert!(w.service.commit_blocks(&name, &list(&["a", "ba"]), UploadFacts::default()).is_err());
-        assert_eq!(w.content(&name), b"hello worldhello ");
-        assert_eq!(w.files(BlobKind::Block), 0);
-        // Together they must not be more than one transfer may be.
-        put("big", &[0; 600]);
-        let big = w.service.commit_blocks(&name, &list(&["big", "big"]), UploadFacts::default()).unwrap_err();
-        assert_eq!(big.kind(), ErrorKind::TooLarge);
+        let mut slow = w.service.begin_upload(&name, UploadFacts::default()).unwrap();
+        w.clock.advance(23 * 3600);
+        slow.append(b"slow").unwrap();
+        w.clock.advance(2 * 3600);
+        assert_eq!(slow.append(b"er").unwrap_err().kind(), ErrorKind::DeadlineExceeded);
+        drop(slow);
+
+        let name = w.name();
+        let mut late = w.service.begin_upload(&name, UploadFacts::default()).unwrap();
+        late.append(b"too").unwrap();
+        w.send(&name, b"a video", UploadFacts::default()).unwrap();
+        w.service.submit(w.user, crate::job::JobRequest::new(name), None).unwrap();
+        w.clock.advance(31);
+        assert_eq!(late.append(b"late").unwrap_err().kind(), ErrorKind::Conflict);
+        drop(late);
+        assert_eq!(w.service.inner.storage.sweep_staged(std::time::Duration::ZERO).unwrap(), 0);
     }
 
     #[test]
@@ -514,14 +296,5 @@ mod tests {
         std::fs::write(folder.path().join("a.txt"), b"x").unwrap();
         let text = w.service.import_video(w.user, &folder.path().join("a.txt")).unwrap_err();
         assert_eq!(text.message(), "Invalid file format");
-    }
-
-    #[test]
-    fn file_names_become_titles() {
-        assert_eq!(as_title("C:\\Users\\me\\walk.mp4").as_deref(), Some("walk.mp4"));
-        assert_eq!(as_title("../../etc/passwd").as_deref(), Some("passwd"));
-        assert_eq!(as_title("a\r\nb.mp4").as_deref(), Some("ab.mp4"));
-        assert_eq!(as_title(&"x".repeat(300)).unwrap().len(), 255);
-        assert_eq!(as_title(" / "), None);
     }
 }

@@ -64,6 +64,8 @@ enum Stop {
     Deleted,
     /// The job is not this worker's any more.
     Lost,
+    /// It was worked on for as long as a job may be.
+    TooLong,
 }
 
 /// How far the work is, as its events tell.
@@ -172,6 +174,7 @@ impl<'a> Worker<'a> {
     /// What keeps this machine from working. No job has lost anything by it.
     pub(super) fn work_once(&mut self) -> Result<Worked> {
         let inner = &self.service.inner;
+        inner.host.check()?;
         self.service.reclaim()?;
         let abilities = self.machine.abilities()?;
         let (process, name) = (inner.process.id(), &self.options.name);
@@ -203,6 +206,16 @@ impl<'a> Worker<'a> {
                 self.give_back(lease)?;
             }
             (None | Some(Stop::Shutdown), Err(error)) => self.fail(claim, Some(workspace), &error)?,
+            (Some(Stop::TooLong), Ok(outcome)) => self.publish(lease, workspace, outcome)?,
+            (Some(Stop::TooLong), Err(_)) => {
+                let hours = self.service.inner.options.max_job_hours;
+                let error = Error::new(
+                    ErrorKind::DeadlineExceeded,
+                    format!("the job was worked on for {hours} hours, the longest that is allowed"),
+                )
+                .hint("ask for fewer steps or Gaussians, or send a shorter video");
+                self.fail_by(Fault::Job, claim, Some(workspace), &error)?;
+            }
             (Some(Stop::Deleted | Stop::Lost), _) => self.leave(lease, workspace)?,
         }
         Ok(())
@@ -276,7 +289,7 @@ impl<'a> Worker<'a> {
                 .name("worker".into())
                 .spawn_scoped(scope, work)
                 .map_err(|e| Error::new(ErrorKind::Io, "a thread cannot be started").caused_by(e))?;
-            let mut watch = Watch::new(self, &claim.lease, workspace, &watched);
+            let mut watch = Watch::new(self, claim, workspace, &watched);
             loop {
                 match ended.recv_timeout(LOOK) {
                     Ok(result) => return Ok((watch.stop, result)),
@@ -346,6 +359,17 @@ impl<'a> Worker<'a> {
         workspace: Option<JobWorkspace>,
         error: &Error,
     ) -> Result<()> {
+        self.fail_by(Fault::of(error.kind()), claim, workspace, error)
+    }
+
+    /// The same, when it is known whose fault it is.
+    fn fail_by(
+        &mut self,
+        fault: Fault,
+        claim: &Claim,
+        workspace: Option<JobWorkspace>,
+        error: &Error,
+    ) -> Result<()> {
         let inner = &self.service.inner;
         let lease = &claim.lease;
         let key = BlobKey::Video { name: claim.request.blob_name, version: claim.video_version };
@@ -369,7 +393,7 @@ impl<'a> Worker<'a> {
         let key = BlobKey::Artifact { job: lease.job, attempt: lease.attempt, kind: ArtifactKind::Log };
         let log = workspace.as_ref().and_then(|w| inner.storage.put_file(&key, &w.log_path()).ok());
         let log_size = log.map(|log| log.size);
-        let returned = match Fault::of(error.kind()) {
+        let returned = match fault {
             Fault::Job => match inner.database.fail(lease, &failure, log_size)? {
                 LeaseState::Held => Returned::Failed,
                 LeaseState::Deleted | LeaseState::Lost => Returned::Gone,
@@ -436,6 +460,8 @@ struct Watch<'a> {
     workspace: &'a JobWorkspace,
     watched: &'a Mutex<Watched>,
     stop: Option<Stop>,
+    /// When the job will have been worked on for as long as it may be.
+    end: Option<Instant>,
     looked: Instant,
     beat: Instant,
     /// When the database last knew that we live.
@@ -446,17 +472,19 @@ struct Watch<'a> {
 impl<'a> Watch<'a> {
     fn new(
         worker: &'a Worker<'a>,
-        lease: &'a Lease,
+        claim: &'a Claim,
         workspace: &'a JobWorkspace,
         watched: &'a Mutex<Watched>,
     ) -> Self {
         let now = Instant::now();
+        let longest = worker.service.inner.options.longest_job();
         Self {
             worker,
-            lease,
+            lease: &claim.lease,
             workspace,
             watched,
             stop: None,
+            end: longest.and_then(|longest| now.checked_add(longest.saturating_sub(claim.worked))),
             looked: now,
             beat: now,
             known: now,
@@ -468,6 +496,9 @@ impl<'a> Watch<'a> {
     fn look(&mut self) {
         if self.stop.is_none() && self.worker.cancel.is_cancelled() {
             self.stop = Some(Stop::Shutdown);
+        }
+        if self.stop.is_none() && self.end.is_some_and(|end| Instant::now() >= end) {
+            self.stop = Some(Stop::TooLong);
         }
         let database = &self.worker.service.inner.database;
         let lease_seconds = self.worker.service.inner.options.lease_seconds;

@@ -4,7 +4,7 @@
 //! cut, sees it whole or not at all. Writers hold a lock on what they stage, so a sweep never takes a file from under one.
 
 use std::fs::{self, File, OpenOptions};
-use std::io::{self, Write};
+use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime};
@@ -162,17 +162,29 @@ impl Storage for LocalStorage {
     }
 
     fn list_upload(&self, name: &BlobName) -> Result<Vec<BlobKey>> {
-        let videos = BlobKind::Video.prefix().to_owned();
-        let any_block = BlobKey::block(*name, "").to_string();
-        let blocks = any_block.rsplit_once('/').map(|(folder, _)| folder.to_owned());
-        let mut keys = Vec::new();
-        for folder in [Some(videos), blocks].into_iter().flatten() {
-            let files = entries(&self.root.join(&folder))?;
-            let all = files.into_iter().filter_map(|(file, _)| BlobKey::parse(&format!("{folder}/{file}")));
-            keys.extend(all.filter(|key| key.upload() == Some(name)));
-        }
+        let videos = BlobKind::Video.prefix();
+        let files = entries(&self.root.join(videos))?;
+        let all = files.into_iter().filter_map(|(file, _)| BlobKey::parse(&format!("{videos}/{file}")));
+        let mut keys: Vec<BlobKey> = all.filter(|key| key.upload() == Some(name)).collect();
+        keys.extend(self.blocks(name)?.into_iter().map(|(key, _)| key));
         keys.sort();
         Ok(keys)
+    }
+
+    fn blocks(&self, name: &BlobName) -> Result<Vec<(BlobKey, u64)>> {
+        let any_block = BlobKey::block(*name, "").to_string();
+        let folder = any_block.rsplit_once('/').map_or("", |(folder, _)| folder);
+        let mut blocks = Vec::new();
+        for (file, path) in entries(&self.root.join(folder))? {
+            let Some(key) = BlobKey::parse(&format!("{folder}/{file}")) else { continue };
+            match fs::metadata(&path) {
+                Ok(metadata) => blocks.push((key, metadata.len())),
+                Err(e) if e.kind() == io::ErrorKind::NotFound => {}
+                Err(e) => return Err(Error::io("find", &path, e)),
+            }
+        }
+        blocks.sort();
+        Ok(blocks)
     }
 
     fn sweep_staged(&self, older_than: Duration) -> Result<u64> {
@@ -252,6 +264,21 @@ impl Write for LocalBlob {
 }
 
 impl StagedBlob for LocalBlob {
+    fn append_blob(&mut self, key: &BlobKey, first: u64, length: u64) -> Result<()> {
+        let path = self.storage.path(key);
+        let mut part = File::open(&path).map_err(|e| Error::io("open", &path, e))?;
+        let copy = || {
+            failpoints::pass("storage.write")?;
+            part.seek(SeekFrom::Start(first))?;
+            // Between files the system copies by itself, and shares the blocks where the file system can (`copy_file_range`).
+            match io::copy(&mut part.take(length), &mut self.file)? {
+                copied if copied < length => Err(io::ErrorKind::UnexpectedEof.into()),
+                _ => Ok(()),
+            }
+        };
+        copy().map_err(|e| Error::io("copy", &path, e))
+    }
+
     fn commit(self: Box<Self>) -> Result<BlobMetadata> {
         let Self { storage, path, staged, file } = *self;
         failpoints::pass("storage.commit.sync")

@@ -65,6 +65,12 @@ pub trait Storage: Send + Sync {
     /// Input or output failures.
     fn list_upload(&self, name: &BlobName) -> Result<Vec<BlobKey>>;
 
+    /// The blocks of one upload and their sizes in bytes, in the order of their names.
+    ///
+    /// # Errors
+    /// Input or output failures.
+    fn blocks(&self, name: &BlobName) -> Result<Vec<(BlobKey, u64)>>;
+
     /// Removes what writers that were killed left behind, if nobody touched it for `older_than`; says how many.
     ///
     /// # Errors
@@ -83,6 +89,13 @@ pub trait Storage: Send + Sync {
 
 /// A blob that is being written.
 pub trait StagedBlob: Write + Send {
+    /// Appends `length` bytes of another blob of the same storage, from the byte `first`; where the storage can, they are
+    /// shared or copied without passing through this process.
+    ///
+    /// # Errors
+    /// [`NotFound`](crate::ErrorKind::NotFound), a full disk, other input or output failures, also if it has fewer bytes.
+    fn append_blob(&mut self, key: &BlobKey, first: u64, length: u64) -> Result<()>;
+
     /// Makes the blob appear, complete and durable, in place of what the key named before.
     ///
     /// # Errors

@@ -45,6 +45,8 @@ macro_rules! tests {
             blobs_are_listed_by_kind
             young_blobs_are_not_listed_as_old
             an_upload_is_listed_with_its_versions_and_blocks
+            the_blocks_of_an_upload_are_listed_with_their_sizes
+            parts_of_blobs_make_a_blob
             a_deletion_is_final_and_repeatable
             a_deletion_does_not_disturb_who_reads
             a_blob_comes_back_after_the_last_of_its_job_was_deleted
@@ -190,6 +192,40 @@ pub(super) fn an_upload_is_listed_with_its_versions_and_blocks(storage: &dyn Sto
     own.sort();
     assert_eq!(storage.list_upload(&name).unwrap(), own);
     assert_eq!(storage.list_upload(&BlobName::random(VideoExtension::Mp4)).unwrap(), []);
+}
+
+pub(super) fn the_blocks_of_an_upload_are_listed_with_their_sizes(storage: &dyn Storage) {
+    let [name, other] = [(); 2].map(|()| BlobName::random(VideoExtension::Mp4));
+    let mut own = vec![(BlobKey::block(name, "a"), 4), (BlobKey::block(name, "b"), 0)];
+    write(storage, &own[0].0, b"some");
+    write(storage, &own[1].0, b"");
+    write(storage, &BlobKey::block(other, "a"), b"others");
+    write(storage, &BlobKey::Video { name, version: 1 }, b"a video");
+    own.sort();
+    assert_eq!(storage.blocks(&name).unwrap(), own);
+    assert_eq!(storage.blocks(&BlobName::random(VideoExtension::Mp4)).unwrap(), []);
+}
+
+pub(super) fn parts_of_blobs_make_a_blob(storage: &dyn Storage) {
+    let name = BlobName::random(VideoExtension::Mp4);
+    let (a, b) = (BlobKey::block(name, "a"), BlobKey::block(name, "b"));
+    let bytes = numbers();
+    write(storage, &a, &bytes);
+    write(storage, &b, b"tail");
+    let key = BlobKey::Video { name, version: 1 };
+    let mut staged = storage.create(&key).unwrap();
+    staged.write_all(b"head").unwrap();
+    staged.append_blob(&a, 4096, 8192).unwrap();
+    staged.append_blob(&b, 0, 4).unwrap();
+    staged.write_all(b"!").unwrap();
+    staged.commit().unwrap();
+    assert_eq!(read(storage, &key), [b"head", &bytes[4096..12288], b"tail!"].concat());
+    // What was used stays, and what is not there is an error.
+    assert_eq!(read(storage, &a), bytes);
+    let mut staged = storage.create(&key).unwrap();
+    assert!(staged.append_blob(&b, 0, 5).is_err());
+    let missing = staged.append_blob(&BlobKey::block(name, "c"), 0, 1).unwrap_err();
+    assert_eq!(missing.kind(), ErrorKind::NotFound);
 }
 
 pub(super) fn a_deletion_is_final_and_repeatable(storage: &dyn Storage) {

@@ -1,5 +1,7 @@
-//! `reconstruct serve`: the REST server, with workers in the same process.
+//! `reconstruct serve`: the REST server, and the workers that belong to it.
 
+#[path = "serve/crew.rs"]
+mod crew;
 #[cfg(unix)]
 #[path = "serve/unix.rs"]
 mod system;
@@ -15,13 +17,14 @@ use std::time::Duration;
 use clap::Args;
 use libreconstruct::job::Tier;
 use libreconstruct::pipeline::{Quality, ReconstructionOptions};
-use libreconstruct::service::{ReconstructionDefaults, Service, WorkerOptions};
+use libreconstruct::service::{ReconstructionDefaults, Service};
 use libreconstruct::{Error, ErrorKind, Result};
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio::time::interval;
 use toml::{Table, Value};
 
+use self::crew::Crew;
 use self::system::Signals;
 use super::data::DataArguments;
 use crate::context::Global;
@@ -34,8 +37,8 @@ use crate::ui;
 const WORKERS_STOP_WITHIN: Duration = Duration::from_secs(20);
 /// How often expired uploads and leftovers are removed.
 const MAINTENANCE: Duration = Duration::from_secs(60);
-/// How often it is written when keys were last used: soon enough that no request has to do it.
-const FLUSH: Duration = Duration::from_secs(15);
+/// How often buckets of clients that are gone are forgotten.
+const UPKEEP: Duration = Duration::from_secs(60);
 
 /// Serve the REST interface, and run its jobs
 ///
@@ -61,7 +64,7 @@ pub(crate) struct Arguments {
     /// What addresses of uploads and downloads begin with [default: the host by which the client came]
     #[arg(long, value_name = "URL")]
     public_url: Option<String>,
-    /// Jobs that run at once in this process [default: 1]; 0 leaves them to `reconstruct worker`
+    /// Jobs that run at once, each in a process of its own [default: 1]; 0 leaves them to `reconstruct worker`
     #[arg(long, value_name = "N")]
     workers: Option<u16>,
     /// PEM file with the chain of certificates
@@ -140,12 +143,7 @@ impl Arguments {
         let address = socket.local_addr().map_err(cannot)?;
         let (stop, stopped) = watch::channel(false);
         let mut signals = Signals::new()?;
-        let options = WorkerOptions {
-            name: format!("{address}/{}", std::process::id()),
-            threads: config.worker_threads.into(),
-            ..WorkerOptions::default()
-        };
-        let workers = api.service().start_workers(config.workers.into(), &options)?;
+        let workers = Crew::start(api.service(), config, address)?;
         let maintenance = tokio::spawn(maintain(api.clone(), stopped.clone()));
 
         let scheme = if tls.is_some() { "https" } else { "http" };
@@ -192,29 +190,32 @@ impl Arguments {
     }
 }
 
-/// Removes what has expired, writes when keys were last used, forgets idle clients.
+/// Removes what has expired, and forgets idle clients. Neither waits for the other: a sweep may take long.
 async fn maintain(api: Arc<Api>, mut stopped: watch::Receiver<bool>) {
-    let (mut flush, mut maintenance) = (interval(FLUSH), interval(MAINTENANCE));
-    loop {
-        let service = api.service().clone();
-        let work = tokio::select! {
-            _ = flush.tick() => tokio::task::spawn_blocking(move || service.flush_last_used()),
-            _ = maintenance.tick() => {
-                api.limiters.forget_idle();
-                api.metrics.run_upkeep();
-                tokio::task::spawn_blocking(move || {
-                    let report = service.maintain()?;
-                    tracing::debug!(?report, "maintenance");
-                    Ok(())
-                })
+    let remove_expired = async {
+        let mut round = interval(MAINTENANCE);
+        loop {
+            round.tick().await;
+            let service = api.service().clone();
+            match tokio::task::spawn_blocking(move || service.maintain()).await {
+                Ok(Ok(report)) => tracing::debug!(?report, "maintenance"),
+                Ok(Err(error)) => tracing::error!(%error, "maintenance failed"),
+                Err(error) => tracing::error!(%error, "maintenance failed"),
             }
-            _ = stopped.wait_for(|stop| *stop) => return,
-        };
-        match work.await {
-            Ok(Ok(())) => {}
-            Ok(Err(error)) => tracing::error!(%error, "maintenance failed"),
-            Err(error) => tracing::error!(%error, "maintenance failed"),
         }
+    };
+    let forget_idle = async {
+        let mut round = interval(UPKEEP);
+        loop {
+            round.tick().await;
+            api.limiters.forget_idle();
+            api.metrics.run_upkeep();
+        }
+    };
+    tokio::select! {
+        () = remove_expired => {}
+        () = forget_idle => {}
+        _ = stopped.wait_for(|stop| *stop) => {}
     }
 }
 

@@ -28,7 +28,11 @@ pub(super) const KEYS: &[Key] = &[
         "What addresses of uploads and downloads begin with, for example https://scenes.example.org.\n\
          Absent: the host by which the client reached the server.",
     ),
-    key("workers", "Jobs that run at once in the server's process. 0: none, `reconstruct worker` runs them."),
+    key("workers", "Jobs that run at once beside the server. 0: none, `reconstruct worker` runs them."),
+    key(
+        "separate_workers",
+        "Each worker in a process of its own: what brings one down leaves the server and the others alone.",
+    ),
     key("worker_threads", "Threads of one worker. 0: as many as there are cores."),
     key("insecure_http", "Allow plain HTTP on addresses that other machines can reach."),
     key(
@@ -52,7 +56,8 @@ pub(super) const KEYS: &[Key] = &[
     ),
     key("error_details", "Add `code` and `request_id` to the bodies of errors."),
     key("extra_fields", "Add `error_code` and `error_message` to jobs."),
-    key("metrics", "Serve /metrics (Prometheus). It names no user, but it shows how busy the server is."),
+    key("metrics", "Serve /metrics (Prometheus), to this machine and to `operators`. It names no user."),
+    key("operators", "Networks, as 192.0.2.0/24, from which /metrics may be read besides this machine."),
     key(
         "log",
         "off, error, warn, info, debug or trace; or levels by target, as in info,access=debug (every request).",
@@ -61,15 +66,23 @@ pub(super) const KEYS: &[Key] = &[
     key("max_attempts", "How often in a row the program may break down over a job before the job fails."),
     key("lease_seconds", "How long a worker keeps a job without a sign of life."),
     key("min_free_bytes", "Bytes that must stay free on the disk for uploads and jobs to be accepted."),
-    key("connections.max_connections", "Connections at once; more wait."),
+    key(
+        "queue",
+        "In which order waiting jobs are taken up: submitted (the first first), or users (users take turns).\n\
+         The same for the server and all its workers.",
+    ),
+    key("max_job_hours", "How long a job may be worked on, in all its attempts; then it fails. 0: no limit."),
+    key("connections.max_connections", "Connections at once; more are answered with 503."),
     key(
         "connections.max_connections_per_address",
-        "Connections of one address at once, but for trusted proxies. 0: no limit.",
+        "Connections of one address (of one /64 in IPv6) at once, but for trusted proxies. When few places are left, no\n\
+         address may have more than a quarter of them. 0: no limit.",
     ),
     key(
         "connections.max_uploads",
         "Uploads at once; more are answered with 503. Each takes 2 MiB of memory.",
     ),
+    key("connections.max_uploads_per_user", "Uploads of one user at once; more are answered with 429."),
     key(
         "connections.header_timeout_seconds",
         "A request's head must be complete by then; an idle connection is closed.",

@@ -1,17 +1,18 @@
 //! What the handlers of all requests share: the service, the configuration and the limits.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 use hyper::http::request::Parts;
 use libreconstruct::Result;
 use libreconstruct::service::Service;
 use metrics_exporter_prometheus::PrometheusHandle;
-use tokio::sync::Semaphore;
 
 use super::client::Connection;
 use super::error::ApiError;
 use super::rate_limit::RateLimiters;
+use super::transfers::Transfers;
 use crate::config::Config;
 
 /// Shared by all requests.
@@ -19,20 +20,28 @@ pub(crate) struct Api {
     service: Service,
     config: Config,
     pub(crate) limiters: RateLimiters,
-    /// Uploads that may run at once.
-    pub(crate) uploads: Arc<Semaphore>,
+    pub(crate) transfers: Arc<Transfers>,
     pub(crate) metrics: PrometheusHandle,
+    /// When the rows were last counted for `/metrics`.
+    counted: Mutex<Option<Instant>>,
     stopping: AtomicBool,
 }
+
+/// How old the counts of rows in `/metrics` may be: as often as Prometheus asks by default.
+const COUNTS_HOLD: Duration = Duration::from_secs(15);
 
 impl Api {
     pub(crate) fn new(service: Service, config: Config, metrics: PrometheusHandle) -> Self {
         Self {
             limiters: RateLimiters::new(&config.rate_limits),
-            uploads: Arc::new(Semaphore::new(config.connections.max_uploads.max(1))),
+            transfers: Arc::new(Transfers::new(
+                config.connections.max_uploads,
+                config.connections.max_uploads_per_user,
+            )),
             service,
             config,
             metrics,
+            counted: Mutex::default(),
             stopping: AtomicBool::new(false),
         }
     }
@@ -43,6 +52,16 @@ impl Api {
 
     pub(crate) fn service(&self) -> &Service {
         &self.service
+    }
+
+    /// Whether the rows are to be counted anew for `/metrics`; the caller does it then.
+    pub(crate) fn statistics_are_due(&self) -> bool {
+        let mut counted = self.counted.lock().unwrap_or_else(PoisonError::into_inner);
+        let due = counted.is_none_or(|then| then.elapsed() >= COUNTS_HOLD);
+        if due {
+            *counted = Some(Instant::now());
+        }
+        due
     }
 
     /// Answers `/readyz` with 503 from now on.

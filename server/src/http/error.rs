@@ -75,6 +75,14 @@ impl ApiError {
             .with_header(RETRY_AFTER, HeaderValue::from_static("5"))
     }
 
+    /// 507: nothing that the client can change, and not for long (rule 89); `detail` goes to the log.
+    fn no_space(detail: String) -> Self {
+        let mut error = Self::new(StatusCode::INSUFFICIENT_STORAGE, "disk_full", "Insufficient storage")
+            .with_header(RETRY_AFTER, HeaderValue::from_static("60"));
+        error.detail = Some(detail);
+        error
+    }
+
     /// 500; `detail` goes to the log.
     pub(crate) fn internal(detail: impl Into<String>) -> Self {
         let mut error = Self::new(StatusCode::INTERNAL_SERVER_ERROR, "internal", INTERNAL);
@@ -102,6 +110,8 @@ impl From<Error> for ApiError {
             IdempotencyMismatch => StatusCode::UNPROCESSABLE_ENTITY,
             TooManyRequests => StatusCode::TOO_MANY_REQUESTS,
             TooLarge => StatusCode::PAYLOAD_TOO_LARGE,
+            DeadlineExceeded => StatusCode::REQUEST_TIMEOUT,
+            DiskFull => return Self::no_space(format!("{error:?}")),
             _ => return Self::internal(format!("{error:?}")),
         };
         // The hint is for people at a command line; the message alone is the text for clients.
@@ -124,6 +134,14 @@ mod tests {
         assert_eq!(error.status, StatusCode::INTERNAL_SERVER_ERROR);
         assert_eq!(error.message, "Internal server error");
         assert!(error.detail.unwrap().contains("quota"));
+    }
+
+    #[test]
+    fn rule_89_no_space_is_said_and_no_more() {
+        let error = ApiError::from(Error::new(ErrorKind::DiskFull, "17 bytes are free on /srv/secret"));
+        assert_eq!(error.status, StatusCode::INSUFFICIENT_STORAGE);
+        assert_eq!((error.code, &*error.message), ("disk_full", "Insufficient storage"));
+        assert!(error.detail.unwrap().contains("17 bytes"));
     }
 
     #[test]

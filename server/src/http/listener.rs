@@ -1,41 +1,54 @@
 //! Accepts connections, within limits, until it is told to stop; then lets requests finish.
 //!
 //! Every connection is one task. A slow client costs that task and a little memory, never a thread, and is cut: its
-//! handshake and every request head must arrive within the header timeout, bodies have limits of their own, and an answer
-//! must keep moving.
+//! handshake and every request head must arrive within the header timeout, bodies have limits of their own, an answer must
+//! keep moving, and a connection without a request is closed.
 
-use std::collections::HashMap;
 use std::convert::Infallible;
-use std::net::IpAddr;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use hyper::Version;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto::Builder;
-use hyper_util::server::graceful::{GracefulShutdown, Watcher};
-use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
-use tokio::time::{sleep, timeout};
+use tokio::sync::{Semaphore, mpsc, watch};
+use tokio::time::{Instant, MissedTickBehavior, interval, sleep, timeout};
 
+use super::activity::{Activity, Verdict};
 use super::answer;
 use super::api::Api;
 use super::client::Connection;
+use super::places::{Place, Places};
 use super::stall::StallGuard;
 use super::tls::Tls;
 
 /// Requests that run when the server is told to stop may take this long.
 const FINISH_WITHIN: Duration = Duration::from_secs(10);
-/// An answer that does not move for this long is given up.
+/// An answer that has waited this long for its client, in all, must have moved by [`LEAST_BYTES`], or is given up.
 const STALL: Duration = Duration::from_secs(60);
+const LEAST_BYTES: u64 = 60 * 1024;
+/// How often the requests of a connection are looked at.
+const LOOK: Duration = Duration::from_secs(1);
+/// A connection takes no new requests after this time: who comes back is counted anew.
+const LONGEST: Duration = Duration::from_secs(3600);
+/// How many header timeouts a connection without a request that was told to end may take for what it still has to send.
+const LAST_TIMEOUTS: u32 = 3;
 /// Largest head of a request, and the read buffer of a connection.
 const BUFFER_BYTES: usize = 64 * 1024;
 /// Memory that one HTTP/2 connection may fill with bodies that are not yet read.
 const WINDOW_BYTES: u32 = 1 << 20;
 /// Requests at once on one HTTP/2 connection.
 const STREAMS: u32 = 64;
+/// Connections that are told at once that there is no place for them; more are just closed.
+const REFUSALS: usize = 64;
+/// What they are told, without TLS.
+const REFUSAL: &[u8] =
+    b"HTTP/1.1 503 Service Unavailable\r\nContent-Type: application/json\r\nRetry-After: 5\r\n\
+    Content-Length: 26\r\nConnection: close\r\n\r\n{\"error\":\"Server is busy\"}";
 
 /// Serves until `stop` becomes true and requests have ended, or [`FINISH_WITHIN`] has passed.
 pub(crate) async fn serve(
@@ -44,18 +57,13 @@ pub(crate) async fn serve(
     tls: Option<Arc<Tls>>,
     mut stop: watch::Receiver<bool>,
 ) {
-    let graceful = GracefulShutdown::new();
     let limits = &api.config().connections;
-    let slots = Arc::new(Semaphore::new(limits.max_connections.max(1)));
-    let addresses = Addresses::default();
+    let places = Places::new(limits.max_connections, limits.max_connections_per_address);
+    let refusals = Arc::new(Semaphore::new(REFUSALS));
     let proxies = api.config().trusted_proxies.clone();
+    // Every connection holds a sender: the receiver hears when the last is gone.
+    let (open, mut all_closed) = mpsc::channel::<Infallible>(1);
     loop {
-        // Beyond the limit, connections wait in the kernel's queue.
-        let slot = tokio::select! {
-            slot = slots.clone().acquire_owned() => slot,
-            _ = stop.wait_for(|stop| *stop) => break,
-        };
-        let Ok(slot) = slot else { break };
         let accepted = tokio::select! {
             accepted = listener.accept() => accepted,
             _ = stop.wait_for(|stop| *stop) => break,
@@ -70,28 +78,54 @@ pub(crate) async fn serve(
             }
         };
         let address = peer.ip().to_canonical();
-        let most = if proxies.contains(&address) { 0 } else { limits.max_connections_per_address };
-        let Some(place) = addresses.enter(address, most) else {
+        let Some(place) = places.enter(address, proxies.contains(&address)) else {
             metrics::counter!("reconstruct_connections_refused_total").increment(1);
+            // Who probes the server learns at once that it is busy, and does not hang.
+            if tls.is_none()
+                && let Ok(permit) = refusals.clone().try_acquire_owned()
+            {
+                tokio::spawn(async move {
+                    refuse(stream).await;
+                    drop(permit);
+                });
+            }
             continue;
         };
-        let guards = Guards { _slot: slot, _place: place };
-        let task = accept(api.clone(), stream, tls.clone(), graceful.watcher(), guards);
-        tokio::spawn(task);
+        let guards = Guards { _place: place, _open: open.clone() };
+        tokio::spawn(accept(api.clone(), stream, tls.clone(), stop.clone(), guards));
     }
-    drop(listener);
-    if timeout(FINISH_WITHIN, graceful.shutdown()).await.is_err() {
+    drop((listener, open));
+    if timeout(FINISH_WITHIN, all_closed.recv()).await.is_err() {
         tracing::warn!("some requests did not end in time and are cut");
     }
 }
 
-/// What a connection holds while it lasts.
-struct Guards {
-    _slot: OwnedSemaphorePermit,
-    _place: Place,
+/// Says that there is no place. What the client sends meanwhile is read: if the connection were closed on it, the client
+/// might not get the answer.
+async fn refuse(mut stream: TcpStream) {
+    let say = async {
+        stream.write_all(REFUSAL).await?;
+        stream.shutdown().await?;
+        let mut unread = [0; 4096];
+        while stream.read(&mut unread).await? > 0 {}
+        Ok::<_, std::io::Error>(())
+    };
+    let _ = timeout(Duration::from_secs(1), say).await;
 }
 
-async fn accept(api: Arc<Api>, stream: TcpStream, tls: Option<Arc<Tls>>, watcher: Watcher, guards: Guards) {
+/// What a connection holds while it lasts.
+struct Guards {
+    _place: Place,
+    _open: mpsc::Sender<Infallible>,
+}
+
+async fn accept(
+    api: Arc<Api>,
+    stream: TcpStream,
+    tls: Option<Arc<Tls>>,
+    stop: watch::Receiver<bool>,
+    guards: Guards,
+) {
     let (Ok(peer), Ok(local)) = (stream.peer_addr(), stream.local_addr()) else { return };
     let _ = stream.set_nodelay(true);
     let connection = Connection { peer, local, tls: tls.is_some() };
@@ -99,13 +133,13 @@ async fn accept(api: Arc<Api>, stream: TcpStream, tls: Option<Arc<Tls>>, watcher
     match tls {
         None => {
             let h2 = if api.config().h2c { None } else { Some(false) };
-            handle(&api, stream, connection, h2, watcher).await;
+            handle(&api, stream, connection, h2, stop).await;
         }
         Some(tls) => {
             let handshake = tls.acceptor().accept(stream);
             if let Ok(Ok(stream)) = timeout(api.config().connections.header_timeout(), handshake).await {
                 let h2 = stream.get_ref().1.alpn_protocol() == Some(b"h2");
-                handle(&api, stream, connection, Some(h2), watcher).await;
+                handle(&api, stream, connection, Some(h2), stop).await;
             }
         }
     }
@@ -114,18 +148,28 @@ async fn accept(api: Arc<Api>, stream: TcpStream, tls: Option<Arc<Tls>>, watcher
 }
 
 /// Speaks HTTP/2 or HTTP/1.1 as `h2` says, or what the client begins with where that is not known.
-async fn handle<S>(api: &Arc<Api>, stream: S, connection: Connection, h2: Option<bool>, watcher: Watcher)
-where
+async fn handle<S>(
+    api: &Arc<Api>,
+    stream: S,
+    connection: Connection,
+    h2: Option<bool>,
+    mut stop: watch::Receiver<bool>,
+) where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
     let header_timeout = api.config().connections.header_timeout();
-    let began = Arc::new(AtomicBool::new(false));
+    let activity = Activity::new();
+    // hyper's own timeout covers silence between the requests of HTTP/1.1, but neither before the first nor in HTTP/2.
+    let is_http1 = Arc::new(AtomicBool::new(false));
     let service = {
-        let (api, began) = (api.clone(), began.clone());
+        let (api, activity, is_http1) = (api.clone(), activity.clone(), is_http1.clone());
         service_fn(move |request| {
-            began.store(true, Ordering::Relaxed);
-            let api = api.clone();
-            async move { Ok::<_, Infallible>(answer::answer(&api, connection, request).await) }
+            is_http1.store(request.version() != Version::HTTP_2, Ordering::Relaxed);
+            let (api, running) = (api.clone(), activity.begin());
+            async move {
+                let response = answer::answer(&api, connection, request).await;
+                Ok::<_, Infallible>(response.map(|body| running.answer(body)))
+            }
         })
     };
     let builder = builder(header_timeout);
@@ -134,15 +178,33 @@ where
         Some(false) => builder.http1_only(),
         None => builder,
     };
-    let served = builder.serve_connection(TokioIo::new(StallGuard::new(stream, STALL)), service).into_owned();
-    let mut served = std::pin::pin!(watcher.watch(served));
-    // hyper's own timeout begins with HTTP/1.1; this one covers silence before that, and in HTTP/2.
-    tokio::select! {
-        result = &mut served => return ended(result),
-        () = sleep(header_timeout) => {}
-    }
-    if began.load(Ordering::Relaxed) {
-        ended(served.await);
+    let stream = TokioIo::new(StallGuard::new(stream, STALL, LEAST_BYTES));
+    let served = builder.serve_connection(stream, service).into_owned();
+    let mut served = std::pin::pin!(served);
+    let mut look = interval(LOOK);
+    look.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let began = Instant::now();
+    let mut end_by: Option<Instant> = None;
+    loop {
+        let end = tokio::select! {
+            result = served.as_mut() => return ended(result),
+            _ = stop.wait_for(|stop| *stop), if end_by.is_none() => true,
+            _ = look.tick() => match activity.look() {
+                Verdict::Stuck => return tracing::debug!("a client does not take its answer"),
+                Verdict::NeverAsked(time) if time >= header_timeout => return,
+                Verdict::IdleFor(time) if time >= header_timeout && !is_http1.load(Ordering::Relaxed) => true,
+                Verdict::Busy | Verdict::IdleFor(_) | Verdict::NeverAsked(_) => began.elapsed() >= LONGEST,
+            },
+        };
+        match end_by {
+            None if end => {
+                // A client that is not silent is told; requests that have begun may end.
+                served.as_mut().graceful_shutdown();
+                end_by = Some(Instant::now() + LAST_TIMEOUTS * header_timeout);
+            }
+            Some(time) if Instant::now() >= time && activity.look() != Verdict::Busy => return,
+            _ => {}
+        }
     }
 }
 
@@ -168,57 +230,4 @@ fn builder(header_timeout: Duration) -> Builder<TokioExecutor> {
         .keep_alive_interval(Duration::from_secs(20))
         .keep_alive_timeout(Duration::from_secs(10));
     builder
-}
-
-/// How many connections each address has.
-#[derive(Clone, Default)]
-struct Addresses(Arc<Mutex<HashMap<IpAddr, usize>>>);
-
-/// One connection of an address.
-struct Place {
-    addresses: Addresses,
-    address: IpAddr,
-}
-
-impl Addresses {
-    /// Counts a connection; nothing if the address has `most` already. 0 is no limit.
-    fn enter(&self, address: IpAddr, most: usize) -> Option<Place> {
-        let mut counts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let count = counts.entry(address).or_default();
-        if most > 0 && *count >= most {
-            return None;
-        }
-        *count += 1;
-        Some(Place { addresses: self.clone(), address })
-    }
-}
-
-impl Drop for Place {
-    fn drop(&mut self) {
-        let mut counts = self.addresses.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(count) = counts.get_mut(&self.address) {
-            *count -= 1;
-            if *count == 0 {
-                counts.remove(&self.address);
-            }
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn an_address_has_so_many_connections_and_no_more() {
-        let addresses = Addresses::default();
-        let here: IpAddr = "192.0.2.1".parse().unwrap();
-        let first = addresses.enter(here, 2).unwrap();
-        let _second = addresses.enter(here, 2).unwrap();
-        assert!(addresses.enter(here, 2).is_none());
-        assert!(addresses.enter("192.0.2.2".parse().unwrap(), 2).is_some());
-        drop(first);
-        assert!(addresses.enter(here, 2).is_some());
-        assert_eq!(addresses.0.lock().unwrap().len(), 1);
-    }
 }

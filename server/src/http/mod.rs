@@ -5,6 +5,7 @@
 //! the core, which blocks and knows no HTTP. Handlers run on the few threads of the runtime; what waits for the disk runs on
 //! threads that may wait. Nothing is kept here between requests but counters.
 
+mod activity;
 mod answer;
 pub(crate) mod api;
 mod artifacts;
@@ -23,8 +24,10 @@ mod json;
 pub(crate) mod listener;
 pub(crate) mod log;
 pub(crate) mod metrics;
+mod network;
 mod openapi;
 mod operations;
+mod places;
 mod range;
 pub(crate) mod rate_limit;
 mod response;
@@ -33,5 +36,6 @@ mod signature;
 mod stall;
 mod submit;
 pub(crate) mod tls;
+mod transfers;
 mod uploads;
 mod view;

@@ -50,13 +50,20 @@ pub(crate) async fn ready(exchange: &Exchange<'_>) -> Answer {
     }
 }
 
-/// Prometheus' text format.
+/// Prometheus' text format, for this machine and the operators' networks. To others there is no such path (rule 90 of
+/// docs/rest.md).
 pub(crate) async fn metrics(exchange: &Exchange<'_>) -> Answer {
-    if !exchange.api.config().metrics {
+    let config = exchange.api.config();
+    let address = exchange.connection.client(exchange.parts, &config.trusted_proxies);
+    let may_read = address.is_loopback() || config.operators.iter().any(|network| network.contains(&address));
+    if !config.metrics || !may_read {
         return Err(ApiError::no_route());
     }
-    let statistics = exchange.api.blocking(|service| service.statistics()).await?;
-    super::metrics::record_statistics(&statistics);
+    // To count all rows takes a while when there are many: however often somebody asks, it is done now and then.
+    if exchange.api.statistics_are_due() {
+        let statistics = exchange.api.blocking(|service| service.statistics()).await?;
+        super::metrics::record_statistics(&statistics);
+    }
     ::metrics::gauge!("reconstruct_workers_paused").set(exchange.api.service().paused_workers().len() as f64);
     let mut response = Response::new(ResponseBody::from(exchange.api.metrics.render()));
     let content_type = HeaderValue::from_static("text/plain; version=0.0.4; charset=utf-8");

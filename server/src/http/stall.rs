@@ -1,4 +1,4 @@
-//! A connection whose other end takes nothing for too long is given up: hyper itself waits for ever on writes.
+//! A connection whose other end takes next to nothing is given up: hyper itself waits for ever on writes.
 
 use std::io;
 use std::pin::Pin;
@@ -6,33 +6,67 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio::time::{Sleep, sleep};
+use tokio::time::{Instant, Sleep, sleep};
 
-/// A stream whose writes fail once they have waited for `limit` without a byte going out.
+/// A stream whose writes fail once they have waited for `limit`, in all, while fewer than `least` bytes went out.
 pub(crate) struct StallGuard<S> {
     stream: S,
     limit: Duration,
-    /// Runs while a write waits.
-    waiting: Option<Pin<Box<Sleep>>>,
+    least: u64,
+    /// How long writes have waited, and what went out, since this was last enough.
+    waited: Duration,
+    written: u64,
+    /// Runs while a write waits, until the limit is reached; since when it does.
+    waiting: Option<(Instant, Pin<Box<Sleep>>)>,
 }
 
 impl<S> StallGuard<S> {
-    pub(crate) fn new(stream: S, limit: Duration) -> Self {
-        Self { stream, limit, waiting: None }
+    pub(crate) fn new(stream: S, limit: Duration, least: u64) -> Self {
+        Self { stream, limit, least, waited: Duration::ZERO, written: 0, waiting: None }
     }
 
-    /// Passes on what a write said, unless it has waited for too long.
-    fn watch<T>(&mut self, result: Poll<io::Result<T>>, context: &mut Context<'_>) -> Poll<io::Result<T>> {
-        if result.is_ready() {
-            self.waiting = None;
-            return result;
+    /// Passes on what a write said, unless writes have waited for too long; `bytes` counts what went out.
+    fn watch<T>(
+        &mut self,
+        result: Poll<io::Result<T>>,
+        bytes: impl FnOnce(&T) -> usize,
+        context: &mut Context<'_>,
+    ) -> Poll<io::Result<T>> {
+        if let Poll::Ready(done) = result {
+            if let Some((since, _)) = self.waiting.take() {
+                self.waited += since.elapsed();
+            }
+            self.written += done.as_ref().map_or(0, |done| bytes(done) as u64);
+            return match self.is_stuck() {
+                true => Poll::Ready(Err(io::ErrorKind::TimedOut.into())),
+                false => Poll::Ready(done),
+            };
         }
-        let limit = self.limit;
-        let waiting = self.waiting.get_or_insert_with(|| Box::pin(sleep(limit)));
-        match waiting.as_mut().poll(context) {
-            Poll::Ready(()) => Poll::Ready(Err(io::ErrorKind::TimedOut.into())),
-            Poll::Pending => Poll::Pending,
+        let left = self.limit.saturating_sub(self.waited);
+        let (_, limit) = self.waiting.get_or_insert_with(|| (Instant::now(), Box::pin(sleep(left))));
+        if limit.as_mut().poll(context).is_pending() {
+            return Poll::Pending;
         }
+        if let Some((since, _)) = self.waiting.take() {
+            self.waited += since.elapsed();
+        }
+        if self.is_stuck() {
+            return Poll::Ready(Err(io::ErrorKind::TimedOut.into()));
+        }
+        // Enough went out before; the wait goes on.
+        let (_, limit) = self.waiting.insert((Instant::now(), Box::pin(sleep(self.limit))));
+        let _ = limit.as_mut().poll(context);
+        Poll::Pending
+    }
+
+    /// Whether too little went out for how long was waited; what was enough is forgotten.
+    fn is_stuck(&mut self) -> bool {
+        if self.waited < self.limit {
+            return false;
+        }
+        let stuck = self.written < self.least;
+        (self.waited, self.written) = (Duration::ZERO, 0);
+        stuck
     }
 }
 
@@ -50,7 +84,7 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for StallGuard<S> {
     fn poll_write(self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         let this = self.get_mut();
         let result = Pin::new(&mut this.stream).poll_write(context, bytes);
-        this.watch(result, context)
+        this.watch(result, |n| *n, context)
     }
 
     fn poll_write_vectored(
@@ -60,7 +94,7 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for StallGuard<S> {
     ) -> Poll<io::Result<usize>> {
         let this = self.get_mut();
         let result = Pin::new(&mut this.stream).poll_write_vectored(context, buffers);
-        this.watch(result, context)
+        this.watch(result, |n| *n, context)
     }
 
     fn is_write_vectored(&self) -> bool {
@@ -70,13 +104,13 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for StallGuard<S> {
     fn poll_flush(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         let this = self.get_mut();
         let result = Pin::new(&mut this.stream).poll_flush(context);
-        this.watch(result, context)
+        this.watch(result, |()| 0, context)
     }
 
     fn poll_shutdown(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         let this = self.get_mut();
         let result = Pin::new(&mut this.stream).poll_shutdown(context);
-        this.watch(result, context)
+        this.watch(result, |()| 0, context)
     }
 }
 
@@ -86,20 +120,40 @@ mod tests {
 
     use super::*;
 
-    #[tokio::test(start_paused = true)]
-    async fn a_reader_that_stands_still_is_given_up_and_a_slow_one_is_not() {
-        let limit = Duration::from_secs(60);
+    const LIMIT: Duration = Duration::from_secs(60);
+
+    /// Writes 64 bytes to a reader that takes `bytes` of them every `pause`.
+    async fn write_to(bytes: usize, pause: Duration) -> (io::Result<()>, Duration) {
         let (ours, mut theirs) = tokio::io::duplex(16);
-        let mut guarded = StallGuard::new(ours, limit);
+        let mut guarded = StallGuard::new(ours, LIMIT, 16);
         let reader = tokio::spawn(async move {
-            for _ in 0..4 {
-                tokio::time::sleep(Duration::from_secs(50)).await;
-                theirs.read_exact(&mut [0; 16]).await.unwrap();
+            let mut buffer = vec![0; bytes];
+            loop {
+                tokio::time::sleep(pause).await;
+                if theirs.read_exact(&mut buffer).await.is_err() {
+                    return;
+                }
             }
-            theirs
         });
-        guarded.write_all(&[0; 64]).await.unwrap();
-        let _theirs = reader.await.unwrap();
-        assert_eq!(guarded.write_all(&[0; 17]).await.unwrap_err().kind(), io::ErrorKind::TimedOut);
+        let began = Instant::now();
+        let written = guarded.write_all(&[0; 64]).await;
+        drop(guarded);
+        let _ = reader.await;
+        (written, began.elapsed())
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_slow_reader_gets_all_of_it() {
+        write_to(16, Duration::from_secs(50)).await.0.unwrap();
+        write_to(1, Duration::from_secs(3)).await.0.unwrap();
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_reader_that_stands_still_or_only_nibbles_is_given_up() {
+        for (bytes, pause) in [(16, 10 * LIMIT), (1, LIMIT / 4)] {
+            let (written, time) = write_to(bytes, pause).await;
+            assert_eq!(written.unwrap_err().kind(), io::ErrorKind::TimedOut, "{bytes} bytes every {pause:?}");
+            assert!(time <= 20 * LIMIT, "{time:?}");
+        }
     }
 }

@@ -3,9 +3,9 @@
 use rusqlite::types::Value;
 use rusqlite::{Connection, Row, params, params_from_iter};
 
-use super::values::{Json, Name, json, version_column};
+use super::values::{Json, Name, RUNNING, json, version_column};
 use super::{Sql, SqliteDatabase, all, first, run};
-use crate::database::{DeletedJob, FileOwner, Inserted, JobRows, NewJob, StoredArtifact};
+use crate::database::{DeletedJob, FileOwner, Inserted, JobRows, NewJob, QueueOrder, StoredArtifact};
 use crate::error::{Error, ErrorKind, Result};
 use crate::job::{
     ArtifactKind, BLOB_NOT_FOUND, CameraData, CameraType, CameraUpdate, Cursor, Failure, Job, JobDetails,
@@ -13,14 +13,31 @@ use crate::job::{
     UserId, Xyz,
 };
 
-/// Place in the queue among all waiting jobs, from 1.
-const JOB: &str = "SELECT job_id, title, state, percent, uploaded_at, public, method, gaussians, steps,
-    remove_background, has_ply, has_spz, user_view, found_view,
-    ifnull(user_camera_type, asked_camera_type), user_id, blob_name, apriltag_size_mm, stage, stage_fraction, attempt,
-    warnings, failure_code, failure_message, started_at, finished_at, updated_at, version,
-    CASE WHEN state = 'queued' THEN (SELECT count(*) FROM jobs AS waiting
-        WHERE waiting.state = 'queued' AND waiting.deleted = 0 AND waiting.seq <= jobs.seq) END
-    FROM jobs";
+/// The columns of a job; the last is its place in the queue, from 1.
+fn job_query(order: QueueOrder) -> String {
+    let position = match order {
+        QueueOrder::Submitted => "(SELECT count(*) FROM jobs AS waiting
+            WHERE waiting.state = 'queued' AND waiting.deleted = 0 AND waiting.seq <= jobs.seq)"
+            .to_owned(),
+        // As if no job ended and no other came: the second waiting job of a user comes up when each of the others has had
+        // one turn more.
+        QueueOrder::Users => format!(
+            "(SELECT position FROM (SELECT job_id, row_number() OVER (ORDER BY turn, served, seq) AS position FROM (
+                SELECT job_id, served, seq,
+                    {RUNNING} + row_number() OVER (PARTITION BY user_id ORDER BY seq) AS turn
+                FROM jobs JOIN users USING (user_id) WHERE state = 'queued' AND deleted = 0)) AS line
+             WHERE line.job_id = jobs.job_id)"
+        ),
+    };
+    format!(
+        "SELECT job_id, title, state, percent, uploaded_at, public, method, gaussians, steps,
+            remove_background, has_ply, has_spz, user_view, found_view,
+            ifnull(user_camera_type, asked_camera_type), user_id, blob_name, apriltag_size_mm, stage, stage_fraction,
+            attempt, warnings, failure_code, failure_message, started_at, finished_at, updated_at, version,
+            CASE WHEN state = 'queued' THEN {position} END
+        FROM jobs"
+    )
+}
 
 /// An artifact of a job; a condition says who may see it.
 const ARTIFACT: &str = "SELECT artifacts.attempt, size, title FROM artifacts JOIN jobs USING (job_id)
@@ -100,8 +117,9 @@ fn artifact(row: &Row<'_>) -> rusqlite::Result<StoredArtifact> {
     Ok(StoredArtifact { attempt: row.get(0)?, size: row.get(1)?, title: row.get(2)? })
 }
 
-fn find(c: &Connection, user: UserId, id: JobId) -> Sql<Option<Job>> {
-    first(c, &format!("{JOB} WHERE job_id = ?1 AND user_id = ?2 AND deleted = 0"), params![id, user], job)
+fn find(c: &Connection, order: QueueOrder, user: UserId, id: JobId) -> Sql<Option<Job>> {
+    let jobs = job_query(order);
+    first(c, &format!("{jobs} WHERE job_id = ?1 AND user_id = ?2 AND deleted = 0"), params![id, user], job)
 }
 
 /// The stored answer to an idempotency key.
@@ -188,9 +206,10 @@ impl JobRows for SqliteDatabase {
             };
             run(t, "DELETE FROM idempotency WHERE created_at < ?1", [since])?;
             if let Some((key, hash)) = &new.idempotency {
-                const INSERT: &str = "INSERT INTO idempotency (user_id, key, body_hash, answer, created_at)
-                    VALUES (?1, ?2, ?3, ?4, ?5)";
-                run(t, INSERT, params![new.user, key, hash, json(&submitted)?, now])?;
+                const INSERT: &str =
+                    "INSERT INTO idempotency (user_id, key, body_hash, answer, created_at, job_id)
+                    VALUES (?1, ?2, ?3, ?4, ?5, ?6)";
+                run(t, INSERT, params![new.user, key, hash, json(&submitted)?, now, new.job_id])?;
             }
             Ok(Inserted::Added(submitted))
         })
@@ -247,7 +266,7 @@ impl JobRows for SqliteDatabase {
     }
 
     fn job(&self, user: UserId, job: JobId) -> Result<Option<Job>> {
-        self.read(|c| find(c, user, job))
+        self.read(|c| find(c, self.order, user, job))
     }
 
     fn update_job(&self, user: UserId, job: JobId, update: &JobUpdate) -> Result<Option<Job>> {
@@ -280,7 +299,7 @@ impl JobRows for SqliteDatabase {
                 None => {}
             }
             set("updated_at = ?3, version = version + 1", &now)?;
-            find(t, user, job)
+            find(t, self.order, user, job)
         })
     }
 
@@ -295,7 +314,7 @@ impl JobRows for SqliteDatabase {
                  WHERE job_id = ?1 AND user_id = ?2 AND deleted = 0 AND state IN ('queued', 'running')",
                 params![job, user, failure.code, failure.message, now],
             )?;
-            find(t, user, job)
+            find(t, self.order, user, job)
         })
     }
 
@@ -310,6 +329,8 @@ impl JobRows for SqliteDatabase {
                 |r| r.get(0),
             )?;
             let Some(blob) = blob else { return Ok(false) };
+            // Nobody is to be told of a job that is gone.
+            run(t, "DELETE FROM idempotency WHERE job_id = ?1", [job])?;
             run(
                 t,
                 "UPDATE uploads SET deleted = 1 WHERE blob_name = ?1
@@ -326,7 +347,7 @@ impl JobRows for SqliteDatabase {
     }
 
     fn public_job(&self, id: JobId) -> Result<Option<Job>> {
-        let sql = format!("{JOB} WHERE job_id = ?1 AND deleted = 0 AND {IS_PUBLIC}");
+        let sql = format!("{} WHERE job_id = ?1 AND deleted = 0 AND {IS_PUBLIC}", job_query(self.order));
         self.read(|c| first(c, &sql, [id], job))
     }
 
@@ -336,7 +357,8 @@ impl JobRows for SqliteDatabase {
     }
 
     fn all_jobs(&self) -> Result<Vec<Job>> {
-        let sql = format!("{JOB} WHERE deleted = 0 ORDER BY uploaded_at DESC, job_id DESC");
+        let jobs = job_query(self.order);
+        let sql = format!("{jobs} WHERE deleted = 0 ORDER BY uploaded_at DESC, job_id DESC");
         self.read(|c| all(c, &sql, [], job))
     }
 

@@ -17,15 +17,19 @@ use rusqlite::{
     Connection, ErrorCode, OpenFlags, OptionalExtension, Params, Row, Transaction, TransactionBehavior,
 };
 
-use super::{Clock, JobDatabase, Statistics};
+use super::{Clock, JobDatabase, QueueOrder, Statistics};
 use crate::error::{Error, ErrorKind, Result};
 use crate::failpoints;
 
 /// Marks the file as ours ("recn").
 const APPLICATION_ID: i32 = 0x7265_636e;
 /// What takes an older file to the newest form, one step a version.
-const MIGRATIONS: [&str; 3] =
-    [include_str!("version_1.sql"), include_str!("version_2.sql"), include_str!("version_3.sql")];
+const MIGRATIONS: [&str; 4] = [
+    include_str!("version_1.sql"),
+    include_str!("version_2.sql"),
+    include_str!("version_3.sql"),
+    include_str!("version_4.sql"),
+];
 /// How long a transaction waits for that of another process.
 const BUSY: Duration = Duration::from_secs(5);
 /// Readers that are kept open.
@@ -70,6 +74,7 @@ enum Fault {
 pub struct SqliteDatabase {
     path: PathBuf,
     clock: Arc<dyn Clock>,
+    order: QueueOrder,
     writer: Mutex<Connection>,
     readers: Mutex<Vec<Connection>>,
 }
@@ -84,7 +89,19 @@ impl SqliteDatabase {
         let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE;
         let mut writer = connect(path, flags)?;
         prepare(&mut writer, path).map_err(Fault::translate)?;
-        Ok(Self { path: path.to_owned(), clock, writer: Mutex::new(writer), readers: Mutex::default() })
+        Ok(Self {
+            path: path.to_owned(),
+            clock,
+            order: QueueOrder::default(),
+            writer: Mutex::new(writer),
+            readers: Mutex::default(),
+        })
+    }
+
+    /// The same with another order of the queue. All processes of one database should have the same.
+    #[must_use]
+    pub fn with_order(self, order: QueueOrder) -> Self {
+        Self { order, ..self }
     }
 
     /// Runs `work` in a transaction of its own and makes it durable; `name` is the failpoint before the commit.
@@ -296,10 +313,10 @@ mod tests {
     mod promises {
         use super::*;
 
-        fn open(clock: Arc<dyn Clock>) -> (tempfile::TempDir, SqliteDatabase) {
+        fn open(clock: Arc<dyn Clock>, order: QueueOrder) -> (tempfile::TempDir, SqliteDatabase) {
             let folder = tempfile::tempdir().unwrap();
             let database = SqliteDatabase::open(&folder.path().join("jobs.db"), clock).unwrap();
-            (folder, database)
+            (folder, database.with_order(order))
         }
 
         suite::tests!(open);

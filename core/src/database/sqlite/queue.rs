@@ -1,13 +1,15 @@
 //! Jobs as workers see them.
 
+use std::time::Duration;
+
 use rusqlite::{Connection, Row, params};
 
 use super::jobs::view_column;
-use super::values::{Name, json};
+use super::values::{Name, RUNNING, json};
 use super::{Sql, SqliteDatabase, all, first, run};
 use crate::database::{
-    Abilities, Claim, Clock, Lease, LeaseState, Patience, Progress, Publication, QueueRows, Reclaimed,
-    Return, Returned,
+    Abilities, Claim, Clock, Lease, LeaseState, Patience, Progress, Publication, QueueOrder, QueueRows,
+    Reclaimed, Return, Returned,
 };
 use crate::error::Result;
 use crate::job::{ArtifactKind, Failure, JobId, JobRequest};
@@ -142,27 +144,42 @@ impl QueueRows for SqliteDatabase {
         lease_seconds: u64,
         abilities: &Abilities,
     ) -> Result<Option<Claim>> {
-        const FIRST: &str =
+        let first_waiting = format!(
             "SELECT jobs.blob_name, title, public, method, gaussians, steps, apriltag_size_mm,
-                remove_background, asked_camera_type, job_id, attempt, version_of_video
-            FROM jobs JOIN (SELECT blob_name, version AS version_of_video FROM uploads) USING (blob_name)
+                remove_background, asked_camera_type, job_id, attempt, version_of_video, worked_micros
+            FROM jobs JOIN users USING (user_id)
+                JOIN (SELECT blob_name, version AS version_of_video FROM uploads) USING (blob_name)
             WHERE state = 'queued' AND jobs.deleted = 0 AND (NOT remove_background OR ?1) AND gaussians <= ?2
                 AND (rest_until IS NULL OR rest_until <= ?3 OR rest_boot <> ?4)
-            ORDER BY seq LIMIT 1";
+                AND gaussians + ?5 <= ?6 - (SELECT ifnull(sum(gaussians + ?5), 0) FROM jobs AS busy
+                    WHERE busy.state = 'running' AND busy.lease_boot = ?4)
+            ORDER BY {} LIMIT 1",
+            match self.order {
+                QueueOrder::Submitted => "seq".to_owned(),
+                QueueOrder::Users => format!("{RUNNING}, served, seq"),
+            }
+        );
         let lease_now = self.clock.lease_micros();
-        let can = params![abilities.masks, abilities.max_gaussians, lease_now, self.clock.boot()];
+        let Abilities { masks, max_gaussians, all_gaussians, beside } = *abilities;
+        let all_gaussians = i64::try_from(all_gaussians).unwrap_or(i64::MAX);
+        let can = params![masks, max_gaussians, lease_now, self.clock.boot(), beside, all_gaussians];
         // An idle worker looks often; it takes the write lock only if there is something to take.
-        if !self.read(|c| Ok(c.prepare_cached(FIRST)?.exists(can)?))? {
+        if !self.read(|c| Ok(c.prepare_cached(&first_waiting)?.exists(can)?))? {
             return Ok(None);
         }
         let now = self.clock.now();
         let until = lease_now + seconds(lease_seconds);
         self.write("database.claim.commit", |t| {
-            let first = first(t, FIRST, can, |row| {
+            let first = first(t, &first_waiting, can, |row| {
                     let (job, attempt): (JobId, u32) = (row.get(9)?, row.get(10)?);
                     let lease = Lease { job, attempt: attempt + 1, owner: owner.to_owned() };
                     let version: i64 = row.get(11)?;
-                    Ok(Claim { lease, request: request(row)?, video_version: version.cast_unsigned() })
+                    Ok(Claim {
+                        lease,
+                        request: request(row)?,
+                        video_version: version.cast_unsigned(),
+                        worked: Duration::from_micros(row.get(12)?),
+                    })
                 })?;
             let Some(claim) = first else { return Ok(None) };
             const BEGIN: &str = "UPDATE jobs SET state = 'running', attempt = ?2, stage = NULL, stage_fraction = 0,
@@ -170,6 +187,9 @@ impl QueueRows for SqliteDatabase {
                 started_at = ifnull(started_at, ?7), updated_at = ?7, version = version + 1 WHERE job_id = ?1";
             let Lease { job, attempt, .. } = claim.lease;
             run(t, BEGIN, params![job, attempt, owner, worker, self.clock.boot(), until, now])?;
+            const SERVED: &str = "UPDATE users SET served = (SELECT max(served) + 1 FROM users)
+                WHERE user_id = (SELECT user_id FROM jobs WHERE job_id = ?1)";
+            run(t, SERVED, [job])?;
             Ok(Some(claim))
         })
     }
@@ -177,7 +197,10 @@ impl QueueRows for SqliteDatabase {
     fn heartbeat(&self, lease: &Lease, lease_seconds: u64) -> Result<LeaseState> {
         let until = self.clock.lease_micros() + seconds(lease_seconds);
         self.write("database.heartbeat.commit", |t| {
-            let sql = format!("UPDATE jobs SET lease_until = ?4 WHERE {HELD}");
+            // Leases all have the same length: from one to the next is the time between the heart-beats.
+            let sql = format!(
+                "UPDATE jobs SET worked_micros = worked_micros + max(0, ?4 - lease_until), lease_until = ?4 WHERE {HELD}"
+            );
             run(t, &sql, params![lease.job, lease.attempt, lease.owner, until])?;
             state(t, lease)
         })

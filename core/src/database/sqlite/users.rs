@@ -52,8 +52,20 @@ impl UserRows for SqliteDatabase {
 
     fn create_key(&self, user: UserId, key: &ApiKey, mac: &[u8; 32]) -> Result<bool> {
         self.write("database.create_key.commit", |t| {
-            if !t.prepare_cached("SELECT 1 FROM users WHERE user_id = ?1")?.exists([user])? {
-                return Err(Error::new(ErrorKind::NotFound, format!("there is no user {user}")).into());
+            let tier = first(t, "SELECT tier FROM users WHERE user_id = ?1", [user], |r| r.get(0))?;
+            match tier {
+                Some(Name(Tier::Enterprise)) => {}
+                Some(Name(Tier::Free)) => {
+                    return Err(Error::new(
+                        ErrorKind::PermissionDenied,
+                        "only users of the Enterprise tier may be given keys",
+                    )
+                    .hint("change the user's tier first")
+                    .into());
+                }
+                None => {
+                    return Err(Error::new(ErrorKind::NotFound, format!("there is no user {user}")).into());
+                }
             }
             let changed = run(
                 t,

@@ -164,6 +164,7 @@ fn generate_upload_url() {}
         (status = 409, description = "A request with this Idempotency-Key is being worked on", body = Error),
         (status = 422, description = "The Idempotency-Key was used with another body", body = Error),
         (status = 429, description = "Rate limit exceeded, or too many jobs wait", body = Error),
+        (status = 507, description = "The server has no space left; try again later", body = Error),
     )
 )]
 fn submit_job() {}

@@ -1,0 +1,288 @@
+//! A video in blocks, as Azure's clients send it: each block by itself, in any order, then the list that puts them together
+//! (rule 32 of docs/rest.md).
+//!
+//! What waits for its list is bounded in number and in bytes, for each upload, and every block is written once more at most:
+//! a short list cannot make much of a little.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use sha2::{Digest, Sha256};
+
+use super::Service;
+use super::upload_writer::{Target, UploadWriter, check_size, entity_tag};
+use super::uploads::UploadFacts;
+use crate::control::CancelToken;
+use crate::error::{Error, ErrorKind, Result};
+use crate::job::BlobName;
+use crate::storage::{BlobKey, StagedBlob};
+
+/// Most blocks of one video, as with Azure's block blobs.
+const MAX_BLOCKS: usize = 50_000;
+/// Longest name of a block, bytes; Azure's is 64 before base64.
+const LONGEST_BLOCK_ID: usize = 128;
+
+/// Makes the check of an upload's blocks and the arrival of another one a single step in this process.
+#[derive(Default)]
+pub(super) struct Arrivals([Mutex<()>; 16]);
+
+impl Arrivals {
+    fn lock(&self, name: &BlobName) -> MutexGuard<'_, ()> {
+        let number = usize::from(name.id.as_bytes()[0]) % self.0.len();
+        self.0[number].lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Service {
+    /// Begins the transfer of a block; it takes the place of an earlier one of the same name.
+    ///
+    /// # Errors
+    /// As for [`Service::begin_upload`]; [`ErrorKind::InvalidArgument`] for a name that is empty or too long;
+    /// [`ErrorKind::TooLarge`] for too many blocks, or too many bytes in all that wait for their list.
+    pub fn put_block(&self, name: &BlobName, block_id: &str, facts: UploadFacts) -> Result<UploadWriter> {
+        check_block_id(block_id)?;
+        let upload = self.open_upload(name)?;
+        let key = BlobKey::block(*name, block_id);
+        let room = self.room_for(&key)?;
+        UploadWriter::begin(self, &upload, key, Target::Block, facts, room)
+    }
+
+    /// Bytes that the block `key` may have beside those that are there.
+    fn room_for(&self, key: &BlobKey) -> Result<u64> {
+        let Some(name) = key.upload() else { return Ok(0) };
+        let (mut others, mut bytes) = (0, 0);
+        for (other, size) in self.inner.storage.blocks(name)? {
+            if other != *key {
+                others += 1;
+                bytes += size;
+            }
+        }
+        if others >= MAX_BLOCKS {
+            return Err(Error::new(
+                ErrorKind::TooLarge,
+                format!("{others} blocks were sent already: {MAX_BLOCKS} are allowed"),
+            ));
+        }
+        Ok(self.limits().max_upload_bytes.saturating_sub(bytes))
+    }
+
+    /// Makes a block that has come appear, if there is still room for it: others may have come meanwhile.
+    pub(super) fn commit_block(&self, key: &BlobKey, blob: Box<dyn StagedBlob>, size: u64) -> Result<()> {
+        let Some(name) = key.upload() else { return Ok(()) };
+        let _arriving = self.inner.arrivals.lock(name);
+        check_size(size, self.room_for(key)?)?;
+        blob.commit().map(drop)
+    }
+
+    /// Makes the video of blocks that were sent before, in this order, and returns its entity tag. Blocks that are not
+    /// named are forgotten. The same list once more, with no block sent in between, changes nothing: whoever did not
+    /// get the answer may ask again. Stops soon after `cancel` is raised, and nothing has changed then.
+    ///
+    /// # Errors
+    /// As for [`Service::begin_upload`]; [`ErrorKind::InvalidArgument`] if a block was not sent or is named twice;
+    /// [`ErrorKind::Conflict`] while another list for the same upload is at work; [`ErrorKind::Cancelled`].
+    pub fn commit_blocks(
+        &self,
+        name: &BlobName,
+        block_ids: &[String],
+        facts: UploadFacts,
+        cancel: &CancelToken,
+    ) -> Result<String> {
+        if block_ids.is_empty() || block_ids.len() > MAX_BLOCKS {
+            return Err(Error::argument(format!(
+                "the list has {} blocks: 1 to {MAX_BLOCKS} are allowed",
+                block_ids.len()
+            )));
+        }
+        let mut seen = HashSet::new();
+        for id in block_ids {
+            check_block_id(id)?;
+            if !seen.insert(id) {
+                return Err(Error::argument(format!("the block {id:?} is named twice")));
+            }
+        }
+        // First of all: a video that a job uses has no blocks any more, and the sender should hear of the job, not of
+        // missing blocks.
+        self.open_upload(name)?;
+        let held = self.inner.block_lists.hold(*name);
+        let _held = held.ok_or_else(|| {
+            Error::new(ErrorKind::Conflict, "The blocks are being put together")
+                .hint("send the list again in a few seconds: it is answered as the first was")
+        })?;
+        // What another list has made meanwhile counts.
+        let upload = self.open_upload(name)?;
+        let list = hash_of_list(block_ids);
+        let sent = self.inner.storage.blocks(name)?;
+        if let Some(video) = upload.video.filter(|video| video.block_list == Some(list))
+            && sent.is_empty()
+        {
+            return Ok(entity_tag(&video.sha256));
+        }
+        let sizes: HashMap<BlobKey, u64> = sent.into_iter().collect();
+        let keys: Vec<BlobKey> = block_ids.iter().map(|id| BlobKey::block(*name, id)).collect();
+        let mut size = 0;
+        for (key, id) in keys.iter().zip(block_ids) {
+            size +=
+                sizes.get(key).ok_or_else(|| Error::argument(format!("the block {id:?} was not sent")))?;
+        }
+        let facts = UploadFacts { size: Some(size), ..facts };
+        let mut writer = self.begin_video(name, Some(list), facts)?;
+        for key in &keys {
+            writer.append_block(key, cancel)?;
+        }
+        let tag = writer.finish()?;
+        // What cannot be removed now goes with the upload, or is swept once a job uses it.
+        if let Err(error) = self.remove_blocks(name) {
+            log::warn!("the blocks of {name}: {error:?}");
+        }
+        Ok(tag)
+    }
+
+    /// Removes the blocks of an upload.
+    fn remove_blocks(&self, name: &BlobName) -> Result<()> {
+        for (key, _) in self.inner.storage.blocks(name)? {
+            self.inner.storage.delete(&key)?;
+        }
+        Ok(())
+    }
+}
+
+fn hash_of_list(block_ids: &[String]) -> [u8; 32] {
+    let mut hash = Sha256::new();
+    for id in block_ids {
+        // The length keeps two names from being read as one.
+        hash.update((id.len() as u64).to_le_bytes());
+        hash.update(id);
+    }
+    hash.finalize().into()
+}
+
+fn check_block_id(id: &str) -> Result<()> {
+    if (1..=LONGEST_BLOCK_ID).contains(&id.len()) {
+        return Ok(());
+    }
+    Err(Error::argument(format!(
+        "a block has a name of {} bytes: 1 to {LONGEST_BLOCK_ID} are allowed",
+        id.len()
+    )))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Read;
+    use std::time::Duration;
+
+    use super::super::ServiceOptions;
+    use super::super::test_world::World;
+    use super::*;
+    use crate::job::Limits;
+    use crate::storage::BlobKind;
+
+    /// A world in which a video has 1000 bytes at most, and an upload in it.
+    fn world() -> (World, BlobName) {
+        let limits = Limits { max_upload_bytes: 1000, ..Limits::default() };
+        let world = World::with(ServiceOptions { limits, min_free_bytes: 0, ..ServiceOptions::default() });
+        let name = world.service.create_upload(world.anna, "mp4").unwrap().blob_name;
+        (world, name)
+    }
+
+    fn put(w: &World, name: &BlobName, id: &str, bytes: &[u8]) -> Result<String> {
+        let mut writer = w.service.put_block(name, id, UploadFacts::default())?;
+        writer.append(bytes)?;
+        writer.finish()
+    }
+
+    fn list(w: &World, name: &BlobName, ids: &[&str]) -> Result<String> {
+        let ids: Vec<String> = ids.iter().map(|id| (*id).to_owned()).collect();
+        w.service.commit_blocks(name, &ids, UploadFacts::default(), &CancelToken::new())
+    }
+
+    fn content(w: &World, name: &BlobName) -> Vec<u8> {
+        let version = w.service.uploaded_video(w.anna, name).unwrap().version;
+        let key = BlobKey::Video { name: *name, version };
+        let mut bytes = Vec::new();
+        w.service.open_blob(&key).unwrap().file.read_to_end(&mut bytes).unwrap();
+        bytes
+    }
+
+    fn files(w: &World, kind: BlobKind) -> usize {
+        w.service.inner.storage.list(kind, Duration::ZERO).unwrap().len()
+    }
+
+    /// Rule 32 of docs/rest.md.
+    #[test]
+    fn blocks_make_a_video_in_the_order_of_the_list() {
+        let (w, name) = world();
+        for (id, bytes) in [("b", &b"world"[..]), ("a", b"HELLO "), ("a", b"hello "), ("unused", b"x")] {
+            put(&w, &name, id, bytes).unwrap();
+        }
+        let missing = list(&w, &name, &["a", "c"]).unwrap_err();
+        assert_eq!(missing.kind(), ErrorKind::InvalidArgument);
+        assert!(missing.message().contains("\"c\""));
+        assert!(list(&w, &name, &[]).is_err());
+        assert!(w.service.put_block(&name, "", UploadFacts::default()).is_err());
+        let tag = list(&w, &name, &["a", "b"]).unwrap();
+        // The answer was lost, and the list comes again; another one is wrong still.
+        assert_eq!(list(&w, &name, &["a", "b"]).unwrap(), tag);
+        assert!(list(&w, &name, &["ab"]).is_err());
+        assert_eq!(content(&w, &name), b"hello world");
+        assert_eq!(files(&w, BlobKind::Block), 0);
+    }
+
+    /// Rule 87.
+    #[test]
+    fn a_list_writes_no_block_twice() {
+        let (w, name) = world();
+        put(&w, &name, "a", &[1; 400]).unwrap();
+        let twice = list(&w, &name, &["a", "a"]).unwrap_err();
+        assert_eq!(twice.kind(), ErrorKind::InvalidArgument);
+        assert!(twice.message().contains("twice"), "{twice}");
+        assert_eq!(files(&w, BlobKind::Video), 0);
+    }
+
+    /// Rule 87.
+    #[test]
+    fn what_waits_for_its_list_is_bounded_in_all() {
+        let (w, name) = world();
+        put(&w, &name, "a", &[1; 600]).unwrap();
+        assert_eq!(put(&w, &name, "b", &[2; 401]).unwrap_err().kind(), ErrorKind::TooLarge);
+        // The same block again takes the place of the first, so that it has all the room.
+        put(&w, &name, "a", &[3; 1000]).unwrap();
+        put(&w, &name, "a", &[1; 600]).unwrap();
+        // Two that are on their way at once do not see each other, until they have come.
+        let mut one = w.service.put_block(&name, "b", UploadFacts::default()).unwrap();
+        let mut other = w.service.put_block(&name, "c", UploadFacts::default()).unwrap();
+        one.append(&[2; 300]).unwrap();
+        other.append(&[3; 300]).unwrap();
+        one.finish().unwrap();
+        assert_eq!(other.finish().unwrap_err().kind(), ErrorKind::TooLarge);
+        assert_eq!(files(&w, BlobKind::Block), 2);
+        list(&w, &name, &["a", "b"]).unwrap();
+        assert_eq!(content(&w, &name).len(), 900);
+        assert_eq!(w.service.inner.storage.sweep_staged(Duration::ZERO).unwrap(), 0);
+    }
+
+    /// Rule 87.
+    #[test]
+    fn a_client_that_leaves_takes_its_list_with_it() {
+        let (w, name) = world();
+        put(&w, &name, "a", b"hello").unwrap();
+        let gone = CancelToken::new();
+        gone.cancel();
+        let left = w.service.commit_blocks(&name, &["a".into()], UploadFacts::default(), &gone).unwrap_err();
+        assert_eq!(left.kind(), ErrorKind::Cancelled);
+        assert_eq!((files(&w, BlobKind::Video), files(&w, BlobKind::Block)), (0, 1));
+        assert_eq!(w.service.inner.storage.sweep_staged(Duration::ZERO).unwrap(), 0);
+        list(&w, &name, &["a"]).unwrap();
+    }
+
+    #[test]
+    fn one_list_of_an_upload_at_a_time() {
+        let (w, name) = world();
+        put(&w, &name, "a", b"hello").unwrap();
+        let held = w.service.inner.block_lists.hold(name).unwrap();
+        assert_eq!(list(&w, &name, &["a"]).unwrap_err().kind(), ErrorKind::Conflict);
+        drop(held);
+        list(&w, &name, &["a"]).unwrap();
+    }
+}
