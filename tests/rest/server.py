@@ -132,6 +132,11 @@ class Server:
             self.process.kill()
             self.process.wait()
 
+    def workers(self) -> list[int]:
+        """The processes of its workers."""
+        found = subprocess.run(["pgrep", "-P", str(self.process.pid)], capture_output=True, text=True, check=False)
+        return [int(line) for line in found.stdout.split()]
+
     def is_alive(self) -> bool:
         return self.process is not None and self.process.poll() is None
 

@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from . import media
+from . import hostile, media
 from .test_specification import is_error
 
 
@@ -75,14 +75,21 @@ def test_a_picture_of_8192_squared_is_no_harm(worker_server, wendy):
     assert len(data) < 4 << 20
     before = peak_memory(worker_server)
     began = time.monotonic()
+    workers = worker_server.workers()
     assert judged(wendy, data) in ("refused", "Failed")
     assert time.monotonic() - began < 60
+    # The same one: none was ended.
+    assert worker_server.workers() == workers
     assert peak_memory(worker_server) - before < 512 << 20
 
 
 def peak_memory(server) -> int:
-    """Largest memory that the server's process has had, in bytes."""
-    status = (open(f"/proc/{server.process.pid}/status").read()).split("VmHWM:")[1]
+    """Largest memory that the server's process and that of its worker have had, in bytes."""
+    return sum(peak_of(pid) for pid in [server.process.pid, *server.workers()])
+
+
+def peak_of(pid: int) -> int:
+    status = open(f"/proc/{pid}/status").read().split("VmHWM:")[1]
     return int(status.split()[0]) * 1024
 
 
@@ -97,6 +104,18 @@ def peak_memory(server) -> int:
 ], ids=["empty", "zeros", "ones", "letter", "huge-box", "huge-large-box", "huge-moov", "many-moov", "huge-ebml", "huge-avi"])
 def test_a_broken_head_is_refused_or_fails(wendy, data):
     assert judged(wendy, data) in ("refused", "Failed")
+
+
+def test_a_hundred_hostile_uploads_end_in_order(worker_server, wendy):
+    """None becomes a scene, none takes the server or its worker along, none is blamed on the machine."""
+    workers = worker_server.workers()
+    for name, extension, data in hostile.uploads():
+        what, why, _ = hostile.outcome(wendy, extension, data)
+        assert what in ("refused", "Failed"), (name, what, why)
+        if what == "Failed":
+            assert why.split(":")[0] not in ("io", "crashed", "internal", "disk_full", "deadline_exceeded"), (name, why)
+    assert worker_server.workers() == workers
+    assert wendy.get("/readyz").json()["paused_workers"] == []
 
 
 def test_a_video_that_is_cut_off_is_refused_or_fails(wendy, flat):

@@ -49,7 +49,7 @@ def sections() -> set[str]:
 
 
 def test_rules_are_numbered_without_gaps():
-    assert rules() == list(range(1, 87))
+    assert sorted(rules()) == list(range(1, 93))
 
 
 def test_every_rule_that_is_cited_is_written():

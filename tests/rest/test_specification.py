@@ -175,7 +175,8 @@ def test_s5_every_endpoint_needs_a_valid_key(server, fresh, method, path):
 
 
 def test_s5_3_and_8_a_genuine_key_of_another_tier_is_forbidden_everywhere(server):
-    poor = server.user("poor", tier="free")
+    poor = server.user("poor")
+    server.command("users", "set-tier", "poor", "free")
     for method, path in ENDPOINTS:
         is_error(poor.request(method, path, json={}), 403)
 

@@ -1,0 +1,87 @@
+"""HTTP/2 frame by frame, for clients that do what no library does (RFC 9113). Without TLS, with prior knowledge."""
+
+import socket
+import struct
+
+PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
+DATA, HEADERS, RST_STREAM, SETTINGS, PING, GOAWAY, CONTINUATION = 0, 1, 3, 4, 6, 7, 9
+END_STREAM, END_HEADERS, ACK = 1, 4, 1
+
+
+def frame(kind: int, flags: int, stream: int, payload: bytes = b"") -> bytes:
+    return len(payload).to_bytes(3, "big") + bytes([kind, flags]) + stream.to_bytes(4, "big") + payload
+
+
+def literal(name: str, value: str) -> bytes:
+    """A header that is in no table (RFC 7541, section 6.2.2)."""
+
+    def text(t: str) -> bytes:
+        # A length above 126 takes more bytes (section 5.1).
+        length, more = len(t), b""
+        if length >= 127:
+            rest, length = length - 127, 127
+            while rest >= 128:
+                more += bytes([rest % 128 + 128])
+                rest //= 128
+            more += bytes([rest])
+        return bytes([length]) + more + t.encode()
+
+    return b"\0" + text(name) + text(value)
+
+
+def get(path: str, more: bytes = b"") -> bytes:
+    """The header block of a GET."""
+    fields = [(":method", "GET"), (":scheme", "http"), (":authority", "x"), (":path", path)]
+    return b"".join(literal(*field) for field in fields) + more
+
+
+class Connection:
+    def __init__(self, port: int, timeout: float = 30):
+        self.socket = socket.create_connection(("127.0.0.1", port), timeout=timeout)
+        self.socket.sendall(PREFACE + frame(SETTINGS, 0, 0))
+
+    def send(self, *frames: bytes) -> None:
+        self.socket.sendall(b"".join(frames))
+
+    def _exactly(self, count: int) -> bytes:
+        got = b""
+        while len(got) < count:
+            more = self.socket.recv(count - len(got))
+            if not more:
+                raise EOFError
+            got += more
+        return got
+
+    def receive(self) -> tuple[int, int, int, bytes]:
+        """The next frame: kind, flags, stream and payload; EOFError at the end of the connection."""
+        head = self._exactly(9)
+        payload = self._exactly(int.from_bytes(head[:3], "big"))
+        if head[3] == SETTINGS and not head[4] & ACK:
+            self.send(frame(SETTINGS, ACK, 0))
+        return head[3], head[4], int.from_bytes(head[5:9], "big"), payload
+
+    def answer(self, stream: int) -> bytes:
+        """Reads until the stream has ended; its body."""
+        body = b""
+        while True:
+            kind, flags, of, payload = self.receive()
+            if of == stream and kind == DATA:
+                body += payload
+            if of == stream and kind == RST_STREAM:
+                raise EOFError
+            if of == stream and kind in (DATA, HEADERS) and flags & END_STREAM:
+                return body
+
+    def end(self) -> int | None:
+        """Reads until the connection has ended; the error code with which the server took its leave, if it did."""
+        code = None
+        try:
+            while True:
+                kind, _, _, payload = self.receive()
+                if kind == GOAWAY:
+                    code = struct.unpack(">I", payload[4:8])[0]
+        except (EOFError, ConnectionError):
+            return code
+
+    def close(self) -> None:
+        self.socket.close()

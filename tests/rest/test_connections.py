@@ -1,0 +1,236 @@
+"""Clients that hold connections, or flood them, and what others notice of it (rules 12, 88, 91 and 92 of docs/rest.md)."""
+
+import contextlib
+import socket
+import threading
+import time
+
+import pytest
+import requests
+
+from . import http2
+from .http2 import CONTINUATION, END_HEADERS, END_STREAM, HEADERS, PING, RST_STREAM, frame
+from .server import raw_exchange
+from .test_specification import is_error
+
+# How long a head may take, and an idle connection may stay: a few seconds, so that tests need not wait.
+HEADER_TIMEOUT = 2
+
+
+@pytest.fixture(scope="module")
+def strict(make_server):
+    """A server with short limits that speaks HTTP/2 without TLS."""
+    return make_server({"h2c": True, "connections": {"header_timeout_seconds": HEADER_TIMEOUT}})
+
+
+@contextlib.contextmanager
+def answers_others(server, within: float = 5):
+    """Meanwhile another client is answered, every time, within so many seconds."""
+    done, slowest, failed = threading.Event(), [0.0], []
+
+    def ask():
+        while not done.wait(0.02):
+            began = time.monotonic()
+            try:
+                assert requests.get(f"{server.url}/healthz", timeout=within).status_code == 200
+            except (requests.RequestException, AssertionError) as fault:
+                failed.append(fault)
+            slowest[0] = max(slowest[0], time.monotonic() - began)
+
+    thread = threading.Thread(target=ask)
+    thread.start()
+    try:
+        yield
+    finally:
+        done.set()
+        thread.join()
+    assert not failed and slowest[0] < within, (failed, slowest)
+
+
+def ask(connection: http2.Connection, stream: int, path: str = "/healthz") -> bytes:
+    connection.send(frame(HEADERS, END_STREAM | END_HEADERS, stream, http2.get(path)))
+    return connection.answer(stream)
+
+
+def test_rule_91_a_connection_without_a_request_is_closed_however_lively_it_is(strict):
+    connection = http2.Connection(strict.port)
+    assert ask(connection, 1) == b'{"status":"ok"}'
+    # As long as there are requests it stays.
+    end = time.monotonic() + 2 * HEADER_TIMEOUT
+    stream = 1
+    while time.monotonic() < end:
+        stream += 2
+        assert ask(connection, stream)
+        time.sleep(0.3)
+
+    def ping():
+        with contextlib.suppress(OSError):
+            while True:
+                connection.send(frame(PING, 0, 0, b"8 bytes."))
+                time.sleep(0.2)
+
+    threading.Thread(target=ping, daemon=True).start()
+    began = time.monotonic()
+    # It is told so, and with no error; as it does not answer to that, it gets a few more seconds.
+    assert connection.end() == 0
+    assert HEADER_TIMEOUT - 0.5 < time.monotonic() - began < 4 * HEADER_TIMEOUT + 10
+    connection.close()
+
+
+def test_rule_91_a_connection_that_never_asks_is_closed(strict):
+    connection = http2.Connection(strict.port)
+    began = time.monotonic()
+    connection.end()
+    assert time.monotonic() - began < HEADER_TIMEOUT + 10
+
+
+def test_rule_91_requests_that_are_taken_back_at_once_end_the_connection(strict):
+    with answers_others(strict):
+        connection = http2.Connection(strict.port)
+        with contextlib.suppress(ConnectionError):
+            for first in range(1, 40_000, 200):
+                pairs = [
+                    frame(HEADERS, END_STREAM | END_HEADERS, stream, http2.get("/api/v1/jobs/"))
+                    + frame(RST_STREAM, 0, stream, b"\0\0\0\x08")
+                    for stream in range(first, first + 200, 2)
+                ]
+                connection.send(*pairs)
+        code = connection.end()
+        # ENHANCE_YOUR_CALM, if the connection was not gone before that could be read.
+        assert code in (11, None)
+        connection.close()
+
+
+def test_rule_91_a_head_without_an_end_ends_the_connection(strict):
+    with answers_others(strict):
+        connection = http2.Connection(strict.port)
+        junk = http2.literal("x-more", "y" * 16_000)
+        with pytest.raises(OSError):
+            connection.send(frame(HEADERS, END_STREAM, 1, http2.get("/healthz")))
+            for _ in range(100_000):
+                connection.send(frame(CONTINUATION, 0, 1, junk))
+        connection.close()
+        with socket.create_connection(("127.0.0.1", strict.port), timeout=30) as plain, pytest.raises(OSError):
+            plain.sendall(b"GET /healthz HTTP/1.1\r\n")
+            for n in range(1_000_000):
+                plain.sendall(b"X-%d: %s\r\n" % (n, b"y" * 1000))
+
+
+def hold(server, count: int) -> list[socket.socket]:
+    """So many open connections, each of which was answered; places of earlier clients may take a moment to become free."""
+    held = []
+    end = time.monotonic() + 10
+    while len(held) < count:
+        connection = socket.create_connection(("127.0.0.1", server.port), timeout=30)
+        connection.sendall(b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n")
+        if connection.recv(1000).startswith(b"HTTP/1.1 200 "):
+            held.append(connection)
+        else:
+            connection.close()
+            assert time.monotonic() < end
+    return held
+
+
+def test_rule_92_beyond_their_number_connections_are_refused_at_once(make_server):
+    server = make_server({"connections": {"max_connections": 8, "max_connections_per_address": 0}})
+    held = hold(server, 8)
+    try:
+        began = time.monotonic()
+        answer = raw_exchange(server.port, b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n")
+        assert time.monotonic() - began < 3
+        head, _, body = answer.partition(b"\r\n\r\n")
+        assert head.startswith(b"HTTP/1.1 503 ") and b"Retry-After: " in head
+        assert body == b'{"error":"Server is busy"}'
+    finally:
+        for connection in held:
+            connection.close()
+    assert wait_until(lambda: requests.get(f"{server.url}/healthz", timeout=5).status_code == 200)
+
+
+def test_rule_92_one_address_cannot_have_all_connections(make_server):
+    server = make_server({"connections": {"max_connections": 100, "max_connections_per_address": 10}})
+    held = hold(server, 10)
+    try:
+        assert raw_exchange(server.port, b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n").startswith(b"HTTP/1.1 503 ")
+        # Another one has its own: this machine has many.
+        with socket.create_connection(("127.0.0.1", server.port), timeout=30, source_address=("127.0.0.2", 0)) as other:
+            other.sendall(b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n")
+            assert other.recv(1000).startswith(b"HTTP/1.1 200 ")
+    finally:
+        for connection in held:
+            connection.close()
+
+
+def wait_until(reached, within: float = 10) -> bool:
+    end = time.monotonic() + within
+    while time.monotonic() < end:
+        if reached():
+            return True
+        time.sleep(0.05)
+    return False
+
+
+def slow_upload(server, url: str) -> socket.socket:
+    """Begins an upload that does not go on."""
+    path = url.removeprefix(server.url)
+    connection = socket.create_connection(("127.0.0.1", server.port), timeout=30)
+    connection.sendall(f"PUT {path} HTTP/1.1\r\nHost: x\r\nContent-Length: 1000000\r\n\r\nx".encode())
+    return connection
+
+
+def test_rule_88_the_slow_uploads_of_one_user_keep_out_no_other(make_server, flat):
+    server = make_server({"connections": {"max_uploads": 3, "max_uploads_per_user": 2}})
+    anna, eve = server.user("anna"), server.user("eve")
+    held = [slow_upload(server, anna.upload_url()["url"]) for _ in range(2)]
+    try:
+        address = anna.upload_url()
+        assert wait_until(lambda: anna.put(address["url"], b"x").status_code == 429)
+        refused = anna.put(address["url"] + "&comp=blocklist", b"<BlockList/>")
+        is_error(refused, 429)
+        assert refused.headers["Retry-After"]
+        eve.upload(flat)
+        held.append(slow_upload(server, eve.upload_url()["url"]))
+        assert wait_until(lambda: eve.put(eve.upload_url()["url"], b"x").status_code == 503)
+    finally:
+        for connection in held:
+            connection.close()
+    assert wait_until(lambda: anna.put(address["url"], flat.read_bytes()).status_code == 201)
+
+
+def test_rule_87_blocks_are_bounded_in_all(make_server):
+    server = make_server({"limits": {"max_upload_bytes": 1000}})
+    client = server.user("anna")
+    url = client.upload_url()["url"]
+    for name, size, status in [("AAAA", 600, 201), ("BBBB", 401, 413), ("AAAA", 1000, 201), ("AAAA", 600, 201), ("BBBB", 400, 201)]:
+        response = client.put(f"{url}&comp=block&blockid={name}", b"x" * size)
+        assert response.status_code == status, (name, size, response.text)
+    chunks = (b"x" * 100 for _ in range(20))
+    assert client.put(f"{url}&comp=block&blockid=CCCC", chunks).status_code == 413
+    inner = "<Latest>AAAA</Latest><Latest>AAAA</Latest>"
+    response = client.put(f"{url}&comp=blocklist", f"<BlockList>{inner}</BlockList>".encode())
+    is_error(response, 400)
+    assert "twice" in response.json()["error"]
+    assert server.files("staged") == [] and server.files("videos") == []
+
+
+def test_rule_89_without_space_it_is_507(make_server, flat):
+    server = make_server({"min_free_bytes": 2**60})
+    client = server.user("anna")
+    url = client.upload_url()["url"]
+    for data in (flat.read_bytes(), iter([b"x" * 1000])):
+        is_error(client.put(url, data), 507, "Insufficient storage")
+    response = client.put(url + "&comp=block&blockid=AAAA", b"x")
+    is_error(response, 507, "Insufficient storage")
+    assert response.headers["Retry-After"]
+    is_error(client.try_submit("videos/00000000-0000-4000-8000-000000000000.mp4"), 507, "Insufficient storage")
+
+
+def test_rule_90_metrics_are_for_operators(make_server):
+    server = make_server({"trusted_proxies": ["127.0.0.1"], "operators": ["192.0.2.0/24"]})
+
+    def status(client: str | None) -> int:
+        headers = {} if client is None else {"X-Forwarded-For": client}
+        return requests.get(f"{server.url}/metrics", headers=headers, timeout=30).status_code
+
+    assert [status(c) for c in (None, "192.0.2.7", "127.0.0.1")] == [200, 200, 200]
+    assert [status(c) for c in ("198.51.100.7", "2001:db8::1")] == [404, 404]
