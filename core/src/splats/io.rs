@@ -1,9 +1,8 @@
 //! Scenes from and to files of any format.
 
-use std::fs::File;
-use std::io::Read;
 use std::path::Path;
 
+use super::source::Source;
 use super::spz::{SpzFrame, SpzOptions};
 use super::values::Splats;
 use crate::error::{Error, ErrorKind, Result};
@@ -34,17 +33,15 @@ impl SceneFormat {
 
 impl Splats {
     /// Reads a scene from a `.ply` file (plain or packed) or an `.spz` file (whose frame is taken to be the format's). The
-    /// content decides, not the name.
+    /// content decides, not the name. A pipe may take the place of the file.
     ///
     /// # Errors
     /// [`InvalidFile`](ErrorKind::InvalidFile) if it is neither or damaged, else the operating system's.
     pub fn read(path: &Path) -> Result<Self> {
-        let mut start = Vec::new();
-        let file = File::open(path).map_err(|e| Error::io("open", path, e))?;
-        file.take(4).read_to_end(&mut start).map_err(|e| Error::io("read", path, e))?;
-        match start[..] {
-            [b'p', b'l', b'y', ..] => Self::read_ply(path),
-            [b'N', b'G', b'S', b'P'] | [0x1f, 0x8b, ..] => Self::read_spz(path, SpzFrame::default()),
+        let source = Source::open(path)?;
+        match source.start() {
+            [b'p', b'l', b'y', ..] => Self::from_ply(source),
+            [b'N', b'G', b'S', b'P'] | [0x1f, 0x8b, ..] => Self::from_spz(source, SpzFrame::default()),
             _ => Err(Error::new(
                 ErrorKind::InvalidFile,
                 format!("{} is neither a .ply nor an .spz file", path.display()),
@@ -67,6 +64,7 @@ impl Splats {
 
 #[cfg(test)]
 mod tests {
+    use super::super::spz::SpzVersion;
     use super::super::test_scenes::random_splats;
     use super::*;
 
@@ -91,6 +89,75 @@ mod tests {
             assert_eq!(Splats::read(&ply).unwrap_err().kind(), ErrorKind::InvalidFile);
         }
         assert_eq!(Splats::read(&folder.path().join("b.ply")).unwrap_err().kind(), ErrorKind::NotFound);
+    }
+
+    /// What `reader` gets from a pipe through which `bytes` come, a few at first.
+    #[cfg(unix)]
+    fn through_a_pipe(bytes: &[u8], reader: impl Fn(&Path) -> Result<Splats>) -> Result<Splats> {
+        use std::io::Write;
+        let folder = tempfile::tempdir().unwrap();
+        let pipe = folder.path().join("pipe");
+        let name = std::ffi::CString::new(pipe.to_str().unwrap()).unwrap();
+        // SAFETY: the name is a string that ends in zero and lives until the call is over.
+        assert_eq!(unsafe { libc::mkfifo(name.as_ptr(), 0o600) }, 0);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                let mut writer = std::fs::OpenOptions::new().write(true).open(&pipe).unwrap();
+                let (first, rest) = bytes.split_at(bytes.len().min(2));
+                // A reader that refuses what it has seen hangs up.
+                let _ = writer.write_all(first).and_then(|()| writer.write_all(rest));
+            });
+            reader(&pipe)
+        })
+    }
+
+    #[test]
+    #[cfg(unix)]
+    fn a_scene_comes_through_a_pipe_as_from_a_file() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = |name: &str| folder.path().join(name);
+        let splats = random_splats(8, 30_000, 2);
+        splats.write_ply(&path("a.ply")).unwrap();
+        let options = |version| SpzOptions { version, ..SpzOptions::default() };
+        splats.write_spz(&path("a3.spz"), &options(SpzVersion::V3)).unwrap();
+        splats.write_spz(&path("a4.spz"), &options(SpzVersion::V4)).unwrap();
+        let readers: [(&str, fn(&Path) -> Result<Splats>); 3] = [
+            ("a.ply", Splats::read_ply),
+            ("a3.spz", |path| Splats::read_spz(path, SpzFrame::default())),
+            ("a4.spz", |path| Splats::read_spz(path, SpzFrame::default())),
+        ];
+        for (name, reader) in readers {
+            let bytes = std::fs::read(path(name)).unwrap();
+            let expected = Splats::read(&path(name)).unwrap();
+            assert_eq!(through_a_pipe(&bytes, Splats::read).unwrap(), expected, "{name}");
+            assert_eq!(through_a_pipe(&bytes, reader).unwrap(), expected, "{name}");
+            for cut in [0, 3, 200, 2000, bytes.len() - 1] {
+                let error = through_a_pipe(&bytes[..cut], reader).unwrap_err();
+                assert_eq!(error.kind(), ErrorKind::InvalidFile, "{name} after {cut} bytes: {error}");
+            }
+        }
+    }
+
+    /// From a pipe nothing is known beforehand: no room is made for what a header promises.
+    #[test]
+    #[cfg(unix)]
+    fn a_promise_through_a_pipe_must_be_kept() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("a.ply");
+        random_splats(1, 1, 0).write_ply(&file).unwrap();
+        let bytes = std::fs::read(&file).unwrap();
+        let promise = "element vertex 1\n";
+        let at = bytes.windows(promise.len()).position(|w| w == promise.as_bytes()).unwrap();
+        let (before, after) = (&bytes[..at], &bytes[at + promise.len()..]);
+        for format in ["binary_little_endian", "ascii"] {
+            let before = String::from_utf8_lossy(before).replace("binary_little_endian", format);
+            for count in ["10000000000000000000", "4000000000000"] {
+                let promise = format!("element vertex {count}\n");
+                let hostile = [before.as_bytes(), promise.as_bytes(), after].concat();
+                let error = through_a_pipe(&hostile, Splats::read).unwrap_err();
+                assert_eq!(error.kind(), ErrorKind::InvalidFile, "{error}");
+            }
+        }
     }
 
     /// The same scene in the two formats of one author: the packed `.ply` in this engine's frame, the `.spz` in its own.

@@ -29,6 +29,7 @@
 pub(crate) mod harmonics;
 mod io;
 mod ply;
+mod source;
 mod spz;
 #[cfg(test)]
 pub(crate) mod test_scenes;

@@ -16,6 +16,7 @@ use std::path::Path;
 use glam::{dvec3, dvec4};
 
 use super::harmonics::sh_coefficients;
+use super::source::Source;
 use super::values::{Splats, normalised};
 use crate::error::Result;
 use crate::files;
@@ -86,13 +87,19 @@ impl Splats {
 
     /// Reads a Gaussian scene from a `.ply` file: text or binary of either byte order, properties in any order and of
     /// any type, other properties and elements ignored. Quaternions are normalised; an opacity of exactly 0 or 1
-    /// (infinite logit) becomes a finite one. Spherical harmonics beyond degree 3 are left out.
+    /// (infinite logit) becomes a finite one. Spherical harmonics beyond degree 3 are left out. A pipe may take the place of
+    /// the file. Memory is taken for what the file has, not for what it promises: at most 20 times its size.
     ///
     /// # Errors
     /// [`InvalidFile`](crate::ErrorKind::InvalidFile) if it is no PLY file, is damaged, is no Gaussian scene or has
     /// values that are not finite.
     pub fn read_ply(path: &Path) -> Result<Self> {
-        let mut reader = PlyReader::open(path)?;
+        Self::from_ply(Source::open(path)?)
+    }
+
+    /// [`Splats::read_ply`] from a file that is open already.
+    pub(super) fn from_ply(source: Source) -> Result<Self> {
+        let mut reader = PlyReader::new(source)?;
         while let Some(element) = reader.next_element() {
             match element.name.as_str() {
                 "vertex" => return read_vertices(&mut reader, &element),
@@ -115,7 +122,7 @@ fn read_vertices(reader: &mut PlyReader, element: &header::Element) -> Result<Sp
     }
     let (degree, rest) = degree_of(reader, element)?;
     columns.extend(rest);
-    let mut splats = Splats::with_capacity(element.count, degree);
+    let mut splats = Splats::with_capacity(reader.room(element), degree);
     splats.antialiased = reader.comments.iter().any(|comment| {
         let mode = comment.strip_prefix(RENDER_MODE).map(str::trim);
         mode == Some("mip") || comment == "antialiased 1"

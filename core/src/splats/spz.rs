@@ -9,11 +9,12 @@ mod container;
 mod options;
 mod quantise;
 
-use std::io::Write;
+use std::io::{Read, Write};
 use std::path::Path;
 
 use rayon::prelude::*;
 
+use super::source::Source;
 use super::values::Splats;
 use crate::error::{Error, ErrorKind, Result};
 use crate::files;
@@ -78,19 +79,39 @@ impl Splats {
     }
 
     /// Reads an `.spz` file of version 1 to 4. `frame` says in which frame it is. Opacities of exactly 0 and 1 become the
-    /// nearest ones with a finite logit, and spherical harmonics beyond degree 3 are left out.
+    /// nearest ones with a finite logit, and spherical harmonics beyond degree 3 are left out. A pipe may take the place of the
+    /// file.
     ///
     /// # Errors
     /// [`InvalidFile`](ErrorKind::InvalidFile) if it is no `.spz` file, of an unknown version, damaged, or would unpack to
-    /// more than it can honestly hold.
+    /// more than it can honestly hold: 64 MB, or 128 times its size if that is more. The memory taken is below 6 times that.
     pub fn read_spz(path: &Path, frame: SpzFrame) -> Result<Self> {
-        let size = std::fs::metadata(path).map_err(|e| Error::io("open", path, e))?.len();
+        Self::from_spz(Source::open(path)?, frame)
+    }
+
+    /// [`Splats::read_spz`] from a file that is open already.
+    pub(super) fn from_spz(source: Source, frame: SpzFrame) -> Result<Self> {
+        let path = source.path().to_owned();
         let damaged = |why: String| Error::new(ErrorKind::InvalidFile, format!("{}: {why}", path.display()));
+        // What is no .spz file is not read to its end, which an endless one does not have.
+        container::check_start(source.start()).map_err(damaged)?;
+        let too_large = || {
+            damaged(format!("it has more than the {} bytes that an .spz file can have", container::MAX_FILE))
+        };
+        let size = source.size().unwrap_or(0);
         if size > container::MAX_FILE {
-            return Err(damaged(format!("{size} bytes are more than an .spz file can have")));
+            return Err(too_large());
         }
-        let bytes = std::fs::read(path).map_err(|e| Error::io("read", path, e))?;
+        let mut bytes = Vec::with_capacity(size as usize);
+        source
+            .take(container::MAX_FILE + 1)
+            .read_to_end(&mut bytes)
+            .map_err(|e| Error::io("read", &path, e))?;
+        if bytes.len() as u64 > container::MAX_FILE {
+            return Err(too_large());
+        }
         let packed = container::read(&bytes).map_err(damaged)?;
+        drop(bytes);
         Ok(quantise::decode(&packed, frame))
     }
 

@@ -27,6 +27,17 @@ const RANGES: [&str; 12] = [
     "max_scale_z",
 ];
 const COLOUR_RANGES: [&str; 6] = ["min_r", "min_g", "min_b", "max_r", "max_g", "max_b"];
+const ALL_RANGES: usize = RANGES.len() + COLOUR_RANGES.len();
+/// Colours of older files range from 0 to 1.
+const NO_RANGES: [f64; ALL_RANGES] = {
+    let mut ranges = [0.0; ALL_RANGES];
+    let mut high = RANGES.len() + 3;
+    while high < ALL_RANGES {
+        ranges[high] = 1.0;
+        high += 1;
+    }
+    ranges
+};
 const PACKED: [&str; 4] = ["packed_position", "packed_rotation", "packed_scale", "packed_color"];
 
 /// Reads the rest of a file whose next element is `chunk`.
@@ -39,15 +50,13 @@ pub(super) fn read(reader: &mut PlyReader, chunk: &Element) -> Result<Splats> {
     let mut columns = columns_of(chunk, &RANGES).ok_or_else(|| missing(reader, "ranges"))?;
     let colour_columns = columns_of(chunk, &COLOUR_RANGES);
     columns.extend(colour_columns.into_iter().flatten());
-    let mut chunks: Vec<Vec<f64>> = Vec::with_capacity(chunk.count);
+    let mut chunks: Vec<[f64; ALL_RANGES]> = Vec::with_capacity(reader.room(chunk));
     reader.for_each_row(chunk, &columns, |index, row| {
-        if !row.iter().all(|v| v.is_finite()) {
+        if !row.iter().all(|&v| (v as f32).is_finite()) {
             return Err(format!("a range of chunk {index} is not finite"));
         }
-        let mut ranges = row.to_vec();
-        if ranges.len() == RANGES.len() {
-            ranges.extend([0.0, 0.0, 0.0, 1.0, 1.0, 1.0]);
-        }
+        let mut ranges = NO_RANGES;
+        ranges[..row.len()].copy_from_slice(row);
         chunks.push(ranges);
         Ok(())
     })?;
@@ -58,8 +67,9 @@ pub(super) fn read(reader: &mut PlyReader, chunk: &Element) -> Result<Splats> {
     if chunks.len() != vertices.count.div_ceil(SPLATS_PER_CHUNK) {
         return Err(reader.fail(format!("{} splats cannot have {} chunks", vertices.count, chunks.len())));
     }
-    let mut splats = Splats::with_capacity(vertices.count, 0);
-    let mut colours = Vec::with_capacity(vertices.count);
+    let room = reader.room(&vertices);
+    let mut splats = Splats::with_capacity(room, 0);
+    let mut colours = Vec::with_capacity(room);
     reader.for_each_row(&vertices, &columns, |index, row| {
         let [position, rotation, scale, colour] = row[..PACKED.len()] else {
             return Ok(()); // as many columns as that were asked for
@@ -76,7 +86,11 @@ pub(super) fn read(reader: &mut PlyReader, chunk: &Element) -> Result<Splats> {
         splats.log_scales.push(log_scales.into());
         splats.rotations.push(unpack_rotation(rotation as u32));
         let [r, g, b, a] = (colour as u32).to_be_bytes();
-        colours.push(blend([r, g, b].map(|v| f64::from(v) / 255.0), 12).map(|v| (v - 0.5) / SH_C0));
+        let colour = blend([r, g, b].map(|v| f64::from(v) / 255.0), 12).map(|v| (v - 0.5) / SH_C0);
+        if !colour.iter().all(|v| v.is_finite()) {
+            return Err(format!("the colour of splat {index} is not finite"));
+        }
+        colours.push(colour);
         // Bytes 0 and 255 have infinite logits: a quarter of a step inside they have not.
         let alpha = f32::from(a).clamp(0.25, 254.75) / 255.0;
         splats.opacities.push((alpha / (1.0 - alpha)).ln());
@@ -94,6 +108,9 @@ pub(super) fn read(reader: &mut PlyReader, chunk: &Element) -> Result<Splats> {
     splats.sh_degree = degree;
     splats.sh.reserve(splats.len() * 3 * sh_coefficients(degree));
     reader.for_each_row(&sh, &columns, |index, row| {
+        if !row.iter().all(|byte| (0.0..=255.0).contains(byte)) {
+            return Err(format!("a colour coefficient of splat {index} is no byte"));
+        }
         splats.sh.extend(colours[index]);
         splats.sh.extend(row.iter().map(|&byte| {
             let fraction = if byte == 0.0 || byte == 255.0 { byte / 255.0 } else { (byte + 0.5) / 256.0 };

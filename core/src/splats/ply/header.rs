@@ -1,15 +1,19 @@
 //! PLY files in general: the header, and rows of an element as numbers.
 
-use std::fs::File;
-use std::io::{BufRead, BufReader, Read};
+use std::io::{BufRead, BufReader, ErrorKind as Os, Read};
 use std::path::{Path, PathBuf};
 
 use crate::error::{Error, ErrorKind, Result};
+use crate::splats::source::Source;
 
 /// No header is longer: a hundred properties take 3 kB.
 const MAX_HEADER: u64 = 1 << 16;
 /// Bytes of rows that are in memory at a time.
 const CHUNK: usize = 1 << 20;
+/// No row of text is longer: a hundred numbers with all their digits take 3 kB.
+const MAX_LINE: u64 = 1 << 20;
+/// Rows for which room is made where nobody knows how many will come.
+const UNSURE_ROWS: usize = 1 << 12;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Format {
@@ -89,7 +93,7 @@ struct Property {
 #[derive(Debug)]
 pub(super) struct Element {
     pub(super) name: String,
-    /// Number of rows. The file is long enough for them.
+    /// Number of rows. The file is long enough for them, if its size is known.
     pub(super) count: usize,
     properties: Vec<Property>,
     /// Bytes of a binary row.
@@ -115,48 +119,54 @@ pub(super) struct PlyReader {
     /// What follows `comment` in the header.
     pub(super) comments: Vec<String>,
     elements: std::vec::IntoIter<Element>,
-    body: BufReader<File>,
-    /// Bytes that follow the part that has been read.
-    rest: u64,
+    body: BufReader<Source>,
+    /// Whether the file is known to be long enough for what its header promises.
+    long_enough: bool,
 }
 
 impl PlyReader {
-    /// Opens `path` and reads its header.
+    /// Reads the header of a file.
     ///
     /// # Errors
-    /// [`ErrorKind::InvalidFile`] if it is no PLY file, or shorter than its header says.
-    pub(super) fn open(path: &Path) -> Result<Self> {
-        let file = File::open(path).map_err(|e| Error::io("open", path, e))?;
-        let size = file.metadata().map_err(|e| Error::io("open", path, e))?.len();
-        let mut body = BufReader::with_capacity(1 << 18, file);
-        let mut header = Header { path, lines: (&mut body).take(MAX_HEADER), read: 0 };
+    /// [`ErrorKind::InvalidFile`] if it is no PLY file, or known to be shorter than its header says.
+    pub(super) fn new(source: Source) -> Result<Self> {
+        let (path, size) = (source.path().to_owned(), source.size());
+        let mut body = BufReader::with_capacity(1 << 18, source);
+        let mut header = Header { path: &path, lines: (&mut body).take(MAX_HEADER), read: 0 };
         let (format, comments, elements) = header.parse()?;
-        let mut rest = size - header.read;
-        let reader = |rest| Self {
-            path: path.to_owned(),
-            format,
-            comments,
-            elements: elements.into_iter(),
-            body,
-            rest,
-        };
-        let reader = reader(rest);
-        for element in reader.elements.as_slice() {
+        // The size may be out of date: somebody may still be writing.
+        let rest = size.map(|size| size.saturating_sub(header.read));
+        let elements = elements.into_iter();
+        let reader = Self { path, format, comments, elements, body, long_enough: rest.is_some() };
+        if let Some(rest) = rest {
+            reader.check_promises(rest)?;
+        }
+        Ok(reader)
+    }
+
+    /// Whether the rows of all elements can be in the `rest` bytes that follow the header.
+    fn check_promises(&self, mut rest: u64) -> Result<()> {
+        for element in self.elements.as_slice() {
             // A value takes its size in binary, and a digit and a space in text, where the last space may be missing.
-            let (row, slack) = match format {
+            let (row, slack) = match self.format {
                 Format::Ascii => (2 * element.properties.len(), 1),
                 _ => (element.stride, 0),
             };
             let needed = (row.max(1) as u64).checked_mul(element.count as u64).filter(|&n| n <= rest + slack);
             let Some(needed) = needed else {
-                return Err(reader.fail(format!(
+                return Err(self.fail(format!(
                     "its header promises {} rows of element {:?}, more than the {rest} bytes that follow can hold",
                     element.count, element.name
                 )));
             };
             rest = rest.saturating_sub(needed);
         }
-        Ok(reader)
+        Ok(())
+    }
+
+    /// The number of rows of `element` for which room may be made before they have come.
+    pub(super) fn room(&self, element: &Element) -> usize {
+        if self.long_enough { element.count } else { element.count.min(UNSURE_ROWS) }
     }
 
     /// An error about this file.
@@ -209,7 +219,13 @@ impl PlyReader {
                 while index < element.count {
                     let rows = rows_at_a_time.min(element.count - index);
                     let bytes = &mut chunk[..rows * element.stride];
-                    self.body.read_exact(bytes).map_err(|e| Error::io("read", &self.path, e))?;
+                    self.body.read_exact(bytes).map_err(|e| match e.kind() {
+                        Os::UnexpectedEof => self.fail(format!(
+                            "it ends before the last of the {} rows of element {:?}",
+                            element.count, element.name
+                        )),
+                        _ => Error::io("read", &self.path, e),
+                    })?;
                     for bytes in bytes.chunks_exact(element.stride) {
                         for (value, (scalar, place)) in values.iter_mut().zip(&places) {
                             *value = scalar.decode(&bytes[place.clone()], format == Format::BigEndian);
@@ -233,20 +249,21 @@ impl PlyReader {
         element: &Element,
         mut row: impl FnMut(usize, &[&str]) -> Result<(), String>,
     ) -> Result<()> {
-        let mut line = String::new();
+        let mut line = Vec::new();
         for index in 0..element.count {
             line.clear();
-            // A hostile line is as long as the file at most.
-            let read = (&mut self.body).take(self.rest).read_line(&mut line);
-            self.rest -= read.map_err(|e| Error::io("read", &self.path, e))? as u64;
-            let words: Vec<&str> = line.split_ascii_whitespace().collect();
+            let read = (&mut self.body).take(MAX_LINE).read_until(b'\n', &mut line);
+            let read = read.map_err(|e| Error::io("read", &self.path, e))? as u64;
+            let fault = |what: String| self.fail(format!("row {index} of {:?} {what}", element.name));
+            if read == MAX_LINE && line.last() != Some(&b'\n') {
+                return Err(fault(format!("is longer than {MAX_LINE} bytes")));
+            }
+            let line = std::str::from_utf8(&line).map_err(|_| fault("is no text".to_owned()))?;
+            // One word too many is enough to refuse the row.
+            let words: Vec<&str> = line.split_ascii_whitespace().take(element.width() + 1).collect();
             if words.len() != element.width() {
-                return Err(self.fail(format!(
-                    "row {index} of {:?} has {} values instead of {}",
-                    element.name,
-                    words.len(),
-                    element.width()
-                )));
+                let found = line.split_ascii_whitespace().count();
+                return Err(fault(format!("has {found} values instead of {}", element.width())));
             }
             row(index, &words).map_err(|why| self.fail(why))?;
         }

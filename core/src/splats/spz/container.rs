@@ -3,6 +3,7 @@
 //! Versions 1 to 3 are one gzip stream of a 16-byte header and the attributes; version 4 is a plain 32-byte header, a
 //! table of contents, and one Zstandard frame per attribute that is not empty.
 
+use std::cmp::Ordering;
 use std::io::Read;
 
 use flate2::read::GzDecoder;
@@ -13,6 +14,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::splats::harmonics::sh_coefficients;
 
 const MAGIC: u32 = 0x5053_474e; // "NGSP"
+const GZIP: [u8; 2] = [0x1f, 0x8b];
 const ANTIALIASED: u8 = 0x1;
 const EXTENSIONS: u8 = 0x2;
 const LEVEL_OF_DETAIL: u8 = 0x80;
@@ -22,8 +24,16 @@ const ZSTD_LEVEL: i32 = 12;
 pub(super) const MAX_SPLATS: usize = 100_000_000;
 /// What so many splats take uncompressed.
 pub(super) const MAX_FILE: u64 = MAX_SPLATS as u64 * 96;
-/// Neither deflate nor what the format allows Zstandard compresses further.
-const MAX_RATIO: usize = 1032;
+/// What a file of any size may unpack to, bytes: 700,000 splats with all their colours.
+const ALWAYS: usize = 64 << 20;
+/// To how many times its size a larger one may unpack. Scenes come to 5, for positions are noise; Zstandard could make 32,000
+/// of what is all the same.
+const MAX_RATIO: usize = 128;
+/// How much room is made for each compressed byte before it has been unpacked: what scenes need.
+const USUAL_RATIO: usize = 64;
+/// Windows that a Zstandard frame may ask for, as logarithms of bytes: always what encoders use that do not know how much will
+/// come, and never more than the format has.
+const WINDOW_LOGS: [u32; 2] = [23, 31];
 
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Header {
@@ -59,6 +69,16 @@ impl Header {
             ));
         }
         Ok(())
+    }
+
+    /// Whether a file of `size` bytes can honestly hold so many splats.
+    fn check_size(&self, size: usize) -> Result<(), String> {
+        // The numbers are small: `check` came before.
+        let unpacked = self.strides().iter().sum::<usize>() * self.count;
+        if unpacked <= ALWAYS || unpacked / MAX_RATIO <= size {
+            return Ok(());
+        }
+        Err(format!("its {size} bytes cannot hold the {} splats it promises", self.count))
     }
 }
 
@@ -131,15 +151,18 @@ fn gzip(bytes: &[u8]) -> Result<Vec<u8>> {
     Ok(out)
 }
 
+/// Whether a file that begins so can be an `.spz` file.
+pub(super) fn check_start(bytes: &[u8]) -> Result<(), String> {
+    if bytes.starts_with(&MAGIC.to_le_bytes()) || bytes.starts_with(&GZIP) {
+        return Ok(());
+    }
+    Err("it is no .spz file: it begins neither with NGSP nor as gzip does".into())
+}
+
 /// Unpacks a file. The error is the sentence that says what is wrong.
 pub(super) fn read(bytes: &[u8]) -> Result<Packed, String> {
-    if bytes.starts_with(&MAGIC.to_le_bytes()) {
-        read_streams(bytes)
-    } else if bytes.starts_with(&[0x1f, 0x8b]) {
-        read_gzip(bytes)
-    } else {
-        Err("it is no .spz file: it begins neither with NGSP nor as gzip does".into())
-    }
+    check_start(bytes)?;
+    if bytes.starts_with(&GZIP) { read_gzip(bytes) } else { read_streams(bytes) }
 }
 
 /// The 15 bytes that all versions have in common, and the flags.
@@ -171,14 +194,11 @@ fn read_gzip(bytes: &[u8]) -> Result<Packed, String> {
     if header.version > 3 {
         return Err(format!("version {} of .spz is not compressed as a whole", header.version));
     }
+    header.check_size(bytes.len())?;
     let strides = header.strides();
-    let total = strides.iter().sum::<usize>() * header.count;
-    if total / MAX_RATIO > bytes.len() {
-        return Err(format!("its {} bytes cannot hold the {} splats it promises", bytes.len(), header.count));
-    }
     // A hostile file must deliver before it is given more room than an honest one needs.
     let mut attributes =
-        strides.map(|stride| Vec::with_capacity((stride * header.count).min(64 * bytes.len())));
+        strides.map(|stride| Vec::with_capacity((stride * header.count).min(USUAL_RATIO * bytes.len())));
     for (attribute, stride) in attributes.iter_mut().zip(strides) {
         let size = (stride * header.count) as u64;
         let read =
@@ -203,10 +223,8 @@ fn read_streams(bytes: &[u8]) -> Result<Packed, String> {
     if header.version != 4 {
         return Err(format!("version {} of .spz must be compressed as a whole", header.version));
     }
+    header.check_size(bytes.len())?;
     let strides = header.strides();
-    if header.count / MAX_RATIO > bytes.len() / 9 {
-        return Err(format!("its {} bytes cannot hold the {} splats it promises", bytes.len(), header.count));
-    }
     let wanted = strides.iter().filter(|&&stride| stride > 0).count();
     if usize::from(start[15]) != wanted {
         return Err(format!("it has {} streams instead of {wanted}", start[15]));
@@ -239,20 +257,27 @@ fn read_streams(bytes: &[u8]) -> Result<Packed, String> {
     }
     let unpacked: Vec<Vec<u8>> = streams
         .into_par_iter()
-        .map(|(stream, size)| {
-            if size == 0 {
-                return Ok(Vec::new());
-            }
-            let unpacked = zstd::bulk::decompress(stream, size).map_err(|e| format!("it is damaged: {e}"))?;
-            if unpacked.len() == size {
-                Ok(unpacked)
-            } else {
-                Err("one of its streams is too short".to_owned())
-            }
-        })
+        .map(|(stream, size)| if size == 0 { Ok(Vec::new()) } else { unpack_stream(stream, size) })
         .collect::<Result<_, String>>()?;
     let attributes = unpacked.try_into().map_err(|_| "it has a wrong number of streams")?;
     Ok(Packed { header, attributes })
+}
+
+/// What a stream of Zstandard holds, which must be `size` bytes.
+fn unpack_stream(stream: &[u8], size: usize) -> Result<Vec<u8>, String> {
+    let damaged = |e: std::io::Error| format!("it is damaged: {e}");
+    let mut decoder = zstd::stream::read::Decoder::with_buffer(stream).map_err(damaged)?;
+    // The decoder makes room for the window that the stream asks for: never more than what comes out of it needs.
+    let window = (usize::BITS - size.leading_zeros()).clamp(WINDOW_LOGS[0], WINDOW_LOGS[1]);
+    decoder.window_log_max(window).map_err(damaged)?;
+    // One byte more than there should be: that is how the end is seen, and the sum of the stream is checked there.
+    let mut unpacked = Vec::with_capacity((size + 1).min(USUAL_RATIO * stream.len()));
+    decoder.take(size as u64 + 1).read_to_end(&mut unpacked).map_err(damaged)?;
+    match unpacked.len().cmp(&size) {
+        Ordering::Equal => Ok(unpacked),
+        Ordering::Less => Err("one of its streams is too short".to_owned()),
+        Ordering::Greater => Err("one of its streams is too long".to_owned()),
+    }
 }
 
 /// Compresses anything as gzip; for tests that build hostile files.

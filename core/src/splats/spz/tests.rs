@@ -273,6 +273,70 @@ fn hostile_files_are_refused() {
     assert!(bomb.len() < 200_000 && refusal(&bomb).contains("more bytes follow"));
 }
 
+/// A file of version 4 without further colours, its six streams packed one by one.
+fn of_streams(count: u32, streams: [Vec<u8>; 5]) -> Vec<u8> {
+    let mut bytes = b"NGSP\x04\0\0\0".to_vec();
+    bytes.extend(count.to_le_bytes());
+    bytes.extend([0, 12, 0, 5]);
+    bytes.extend(32u32.to_le_bytes());
+    bytes.resize(32, 0);
+    for (stream, stride) in streams.iter().zip([9, 1, 3, 3, 4]) {
+        bytes.extend((stream.len() as u64).to_le_bytes());
+        bytes.extend((u64::from(count) * stride).to_le_bytes());
+    }
+    bytes.extend(streams.concat());
+    bytes
+}
+
+/// One byte, `count` times, as Zstandard packs it best: 128 kB in four bytes.
+fn same_byte(count: usize) -> Vec<u8> {
+    const BLOCK: usize = 128 << 10;
+    // Magic, no size, a window of 128 kB, and blocks of the kind that repeats a byte.
+    let mut stream = vec![0x28, 0xb5, 0x2f, 0xfd, 0, 0x38];
+    for at in (0..count).step_by(BLOCK) {
+        let size = BLOCK.min(count - at);
+        let last = u32::from(at + size == count);
+        stream.extend(&((size as u32) << 3 | 1 << 1 | last).to_le_bytes()[..3]);
+        stream.push(0x55);
+    }
+    stream
+}
+
+/// Zstandard makes 32,000 bytes of one. Up to 64 MB that is read, for then nothing is lost.
+#[test]
+fn what_unpacks_to_far_more_than_a_scene_is_refused() {
+    let equal = |count: u32| of_streams(count, [9, 1, 3, 3, 4].map(|size| same_byte(count as usize * size)));
+    let most = (64 << 20) / 20;
+    let small = equal(most);
+    assert!(small.len() < 3000, "{}", small.len());
+    assert_eq!(read_bytes(&small, SpzFrame::default()).unwrap().len(), most as usize);
+    let message = refusal(&equal(most + 1));
+    assert!(message.contains("cannot hold"), "{message}");
+    assert!(refusal(&equal(100_000_000)).contains("cannot hold"));
+}
+
+/// What comes out of a stream is counted, whatever its header says.
+#[test]
+fn a_stream_is_as_long_as_the_table_says() {
+    let sizes = [9, 1, 3, 3, 4].map(|size| size * 1000);
+    let with = |size: usize| {
+        let mut streams = sizes.map(same_byte);
+        streams[2] = same_byte(size);
+        of_streams(1000, streams)
+    };
+    read(&with(3000)).unwrap();
+    assert!(refusal(&with(2999)).contains("too short"));
+    assert!(refusal(&with(3001)).contains("too long"));
+    assert!(refusal(&with(60 << 20)).contains("too long"));
+    // A window of 2 GB, for which room would be made.
+    let mut wide = with(3000);
+    let at = 32 + 5 * 16 + 5;
+    assert_eq!(wide[at], 0x38);
+    wide[at] = 21 << 3;
+    let message = refusal(&wide);
+    assert!(message.contains("memory"), "{message}");
+}
+
 #[test]
 fn hostile_tables_of_contents_are_refused() {
     let good = random_splats(1, 30, 1)
