@@ -1,7 +1,7 @@
 //! Files appear whole or not at all: written beside their place, synced, then renamed over it.
 
 use std::fs::{self, File};
-use std::io::{self, BufWriter, Write};
+use std::io::{self, BufWriter, Read, Write};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -36,6 +36,22 @@ pub(crate) fn replace_atomically(path: &Path, make: impl FnOnce(&Path) -> Result
         let _ = fs::remove_file(&temporary);
     }
     result
+}
+
+/// The bytes of a file, `None` if it has more than `most`. What it says about its size is not believed: pipes and files that
+/// grow are cut off, too.
+///
+/// # Errors
+/// Those of the operating system.
+pub(crate) fn read_at_most(path: &Path, most: u64) -> Result<Option<Vec<u8>>> {
+    let file = File::open(path).map_err(|e| Error::io("open", path, e))?;
+    let size = file.metadata().map_err(|e| Error::io("open", path, e))?.len();
+    if size > most {
+        return Ok(None);
+    }
+    let mut bytes = Vec::with_capacity(usize::try_from(size).unwrap_or(0));
+    file.take(most.saturating_add(1)).read_to_end(&mut bytes).map_err(|e| Error::io("read", path, e))?;
+    Ok((bytes.len() as u64 <= most).then_some(bytes))
 }
 
 #[cfg(feature = "service")]
@@ -115,5 +131,18 @@ mod tests {
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
         write_atomically(&path, |w| w.write_all(b"new")).unwrap();
         assert_eq!(fs::read(&path).unwrap(), b"new");
+    }
+
+    #[test]
+    fn no_more_is_read_than_is_allowed() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a.bin");
+        fs::write(&path, b"12345").unwrap();
+        assert_eq!(read_at_most(&path, 5).unwrap().unwrap(), b"12345");
+        assert_eq!(read_at_most(&path, 4).unwrap(), None);
+        assert_eq!(read_at_most(&folder.path().join("b"), 4).unwrap_err().kind(), ErrorKind::NotFound);
+        // Says that it has no bytes, and never ends.
+        #[cfg(unix)]
+        assert_eq!(read_at_most(Path::new("/dev/zero"), 1000).unwrap(), None);
     }
 }

@@ -43,6 +43,7 @@ pub mod job;
 mod jpeg;
 pub mod masks;
 mod neighbours;
+mod picture_file;
 pub mod pipeline;
 #[cfg(test)]
 #[cfg_attr(not(feature = "background"), allow(dead_code, reason = "nothing else needs the weights"))]

@@ -3,15 +3,14 @@
 use std::io::{Cursor, Write};
 use std::path::{Path, PathBuf};
 
-use image::{DynamicImage, GrayImage, ImageFormat, ImageReader};
+use image::{DynamicImage, GrayImage, ImageFormat};
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::files::write_atomically;
+use crate::picture_file;
 
 /// A picture of which less is object does not show it.
 pub const LEAST_COVERAGE: f64 = 0.0005;
-/// Longest side of a mask that is read.
-const MAX_SIDE: u32 = 32_768;
 
 /// Whether a pixel with that value in a mask is object: more of it than not, for 128 is the first value above the half.
 pub fn is_object(value: u8) -> bool {
@@ -64,18 +63,10 @@ pub fn find_masks<'a>(folder: &Path, images: impl IntoIterator<Item = &'a str>) 
 /// # Errors
 /// [`ErrorKind::NotFound`], [`ErrorKind::Io`], [`ErrorKind::InvalidMedia`] if it is no picture.
 pub fn read_mask(path: &Path) -> Result<GrayImage> {
-    let invalid = |e: image::ImageError| {
-        Error::new(ErrorKind::InvalidMedia, format!("{} cannot be read as a mask: {e}", path.display()))
-            .hint("masks are grey PNG pictures, white where the object is")
-    };
-    let mut reader = ImageReader::open(path)
-        .and_then(ImageReader::with_guessed_format)
-        .map_err(|e| Error::io("read", path, e))?;
-    let mut limits = image::Limits::default();
-    limits.max_image_width = Some(MAX_SIDE);
-    limits.max_image_height = Some(MAX_SIDE);
-    reader.limits(limits);
-    let picture = reader.decode().map_err(invalid)?;
+    let picture = picture_file::read(path).map_err(|e| match e.kind() {
+        ErrorKind::InvalidMedia => e.hint("masks are grey PNG pictures, white where the object is"),
+        _ => e,
+    })?;
     if picture.color().has_alpha() {
         let rgba = picture.into_rgba8();
         if rgba.pixels().any(|p| p[3] != 255) {

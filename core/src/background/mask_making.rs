@@ -22,6 +22,7 @@ use crate::masks::{
     LEAST_COVERAGE, coverage, intersection_over_union, is_object, is_object_point, mask_path, read_mask,
     write_mask,
 };
+use crate::picture_file;
 use crate::raster;
 use crate::stage::Stage;
 use crate::train::Dataset;
@@ -400,8 +401,5 @@ fn keep_object_points(model: &mut SparseModel, folder: &Path, least: usize, cont
 }
 
 fn read_picture(path: &Path) -> Result<RgbImage> {
-    let picture = image::open(path).map_err(|e| {
-        Error::new(ErrorKind::InvalidMedia, format!("{} cannot be read: {e}", path.display())).caused_by(e)
-    })?;
-    Ok(picture.into_rgb8())
+    Ok(picture_file::read(path)?.into_rgb8())
 }

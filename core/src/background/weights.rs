@@ -10,6 +10,7 @@ use std::sync::OnceLock;
 use sha2::{Digest, Sha256};
 
 use crate::error::{Error, ErrorKind, Result};
+use crate::files;
 
 /// The file name under which the weights are looked for.
 pub const MODEL_FILE: &str = "u2netp.onnx";
@@ -93,14 +94,10 @@ fn places(program: Option<&Path>) -> Vec<PathBuf> {
 /// [`ErrorKind::NotFound`], [`ErrorKind::Io`]; [`ErrorKind::InvalidFile`] if it is not what its name says, or too
 /// large.
 pub(super) fn read_model(path: &Path) -> Result<Vec<u8>> {
-    let size = std::fs::metadata(path).map_err(|e| Error::io("read", path, e))?.len();
-    if size > LARGEST {
-        return Err(Error::new(
-            ErrorKind::InvalidFile,
-            format!("{} has {size} bytes: that is no mask model", path.display()),
-        ));
-    }
-    let bytes = std::fs::read(path).map_err(|e| Error::io("read", path, e))?;
+    let bytes = files::read_at_most(path, LARGEST)?.ok_or_else(|| {
+        let message = format!("{} has more than {LARGEST} bytes: that is no mask model", path.display());
+        Error::new(ErrorKind::InvalidFile, message)
+    })?;
     let found = crate::hex::hex(&Sha256::digest(&bytes));
     if path.file_name().is_some_and(|n| n == MODEL_FILE) && found != MODEL_SHA256 {
         return Err(Error::new(

@@ -12,7 +12,7 @@ use std::io::Write;
 use std::path::Path;
 use std::sync::Mutex;
 
-use image::{DynamicImage, ImageDecoder, ImageFormat, ImageReader, RgbImage, RgbaImage};
+use image::{DynamicImage, ImageFormat, RgbImage, RgbaImage};
 use rayon::prelude::*;
 
 use super::{Camera, Image, SparseModel};
@@ -20,6 +20,7 @@ use crate::control::Control;
 use crate::error::{Error, ErrorKind, Result};
 use crate::files;
 use crate::jpeg;
+use crate::picture_file;
 use crate::stage::Stage;
 use lens::Undistortion;
 use resample::Premultiplied;
@@ -118,18 +119,8 @@ fn undistort_file(lens: &Undistortion, source: &Path, target: &Path) -> Result<(
 
 /// Looks at the file's size before anything is decoded. `None` in place of the picture if only the check was wanted.
 fn open(path: &Path, camera: &Camera, check_only: bool) -> Result<(ImageFormat, Option<DynamicImage>)> {
-    let invalid = |e: image::ImageError| {
-        let message = format!("{} is no picture that can be read: {e}", path.display());
-        Error::new(ErrorKind::InvalidMedia, message).caused_by(e)
-    };
-    let reader = ImageReader::open(path).and_then(ImageReader::with_guessed_format);
-    let reader = reader.map_err(|e| Error::io("open", path, e))?;
-    let format = reader.format().ok_or_else(|| {
-        let message = format!("{} is no picture in a known format", path.display());
-        Error::new(ErrorKind::InvalidMedia, message).hint("JPEG, PNG and WebP are known")
-    })?;
-    let decoder = reader.into_decoder().map_err(invalid)?;
-    let (width, height) = decoder.dimensions();
+    let file = picture_file::open(path)?;
+    let (format, (width, height)) = (file.format, file.dimensions());
     if (width, height) != (camera.width, camera.height) {
         return Err(Error::new(
             ErrorKind::InvalidMedia,
@@ -142,7 +133,7 @@ fn open(path: &Path, camera: &Camera, check_only: bool) -> Result<(ImageFormat, 
         )
         .hint("use the pictures from which the model was made"));
     }
-    let picture = if check_only { None } else { Some(DynamicImage::from_decoder(decoder).map_err(invalid)?) };
+    let picture = if check_only { None } else { Some(file.decode()?) };
     Ok((format, picture))
 }
 

@@ -8,7 +8,7 @@ use rayon::prelude::*;
 
 use crate::camera::Camera;
 use crate::control::Control;
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::Result;
 use crate::stage::Stage;
 use crate::video::Frames;
 
@@ -58,11 +58,7 @@ pub(crate) fn read_pictures(
 }
 
 pub(crate) fn read_picture(frames: &Frames, index: usize) -> Result<RgbImage> {
-    let path = frames.path(index);
-    let picture = image::open(&path).map_err(|e| {
-        Error::new(ErrorKind::InvalidFile, format!("{} cannot be read: {e}", path.display())).caused_by(e)
-    })?;
-    Ok(picture.into_rgb8())
+    frames.rgb(index)
 }
 
 /// The colour of the pixel that contains (x, y).
@@ -97,7 +93,7 @@ pub(crate) fn initial_camera(frames: &Frames, options: &SfmOptions) -> (Camera, 
 /// Sets the focal length that the verified pairs agree on; leaves the guess where they say nothing.
 ///
 /// # Errors
-/// [`ErrorKind::Cancelled`].
+/// [`ErrorKind::Cancelled`](crate::ErrorKind::Cancelled).
 pub(crate) fn calibrate(
     camera: &mut Camera,
     pictures: &Pictures,

@@ -17,6 +17,7 @@ use crate::camera::{CameraModel, SparseModel};
 use crate::control::Control;
 use crate::error::{Error, ErrorKind, Result};
 use crate::hex::hex;
+use crate::picture_file;
 use crate::raster::{Target, View};
 use crate::statistics::median;
 pub use parts::{DatasetView, SeedPoint};
@@ -80,6 +81,9 @@ impl Dataset {
                     format!("the pose or camera of image {} is not finite or has no size", image.name),
                 ));
             }
+            picture_file::check_size(camera.width, camera.height).map_err(|why| {
+                Error::new(ErrorKind::InvalidFile, format!("the camera of image {} {why}", image.name))
+            })?;
             let view = View::new(camera, &image.pose);
             match find_picture(images, &image.name)? {
                 Some(path) => {
@@ -362,6 +366,10 @@ pub(crate) mod tests {
         let mut distorted = good.clone();
         distorted.cameras.insert(1, Camera::from_focal(CameraModel::SimpleRadial, 40.0, 40, 30));
         assert_eq!(kind(&distorted, None).kind(), ErrorKind::InvalidArgument);
+
+        let mut huge = good.clone();
+        huge.cameras.insert(1, Camera::from_focal(CameraModel::Pinhole, 40.0, 65_535, 65_535));
+        assert_eq!(kind(&huge, None).kind(), ErrorKind::InvalidFile);
 
         let mut orphan = good.clone();
         orphan.cameras.clear();

@@ -2,10 +2,11 @@
 
 use std::path::Path;
 
-use image::{DynamicImage, ImageReader};
+use image::DynamicImage;
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::masks::read_mask;
+use crate::picture_file;
 use crate::raster::Target;
 
 /// A picture with `channels` (3 or 4) floats per pixel in 0..1, row by row; colour is not premultiplied.
@@ -35,13 +36,11 @@ impl Picture {
     /// # Errors
     /// Those of [`Picture::read`]; `InvalidMedia` if the mask has another size.
     pub fn read_masked(path: &Path, mask: Option<&Path>, width: u32, height: u32) -> Result<Self> {
-        let reader = ImageReader::open(path)
-            .and_then(ImageReader::with_guessed_format)
-            .map_err(|e| Error::io("open", path, e))?;
-        let decoded = reader.decode().map_err(|e| {
-            Error::new(ErrorKind::InvalidMedia, format!("cannot decode {}: {e}", path.display()))
-                .hint("the file is damaged or no JPEG, PNG or WebP picture; replace it or leave it out of the model")
-                .caused_by(e)
+        let decoded = picture_file::read(path).map_err(|e| match e.kind() {
+            ErrorKind::InvalidMedia => {
+                e.hint("the file is damaged or no JPEG, PNG or WebP picture; replace it or leave it out of the model")
+            }
+            _ => e,
         })?;
         let (w, h) = (decoded.width(), decoded.height());
         let decoded = match mask {

@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::control::Warning;
 use crate::error::{Error, ErrorKind, Result};
+use crate::picture_file;
 
 use super::picture;
 
@@ -230,7 +231,7 @@ impl Frames {
 
     fn picture(&self, index: usize) -> Result<DynamicImage> {
         let path = self.path(index);
-        let picture = picture::read(&path).map_err(|e| match e.kind() {
+        let picture = picture_file::read(&path).map_err(|e| match e.kind() {
             ErrorKind::InvalidMedia => Error::new(ErrorKind::InvalidFile, e.message().to_owned()),
             _ => e,
         })?;

@@ -14,7 +14,9 @@ use rayon::prelude::*;
 
 use crate::control::{Control, Warning};
 use crate::error::{Error, ErrorKind, Result};
+use crate::files;
 use crate::jpeg;
+use crate::picture_file;
 use crate::stage::Stage;
 use crate::statistics::median;
 
@@ -258,8 +260,8 @@ impl Originals {
     pub(super) fn luma(&self, index: usize) -> Option<Result<GrayImage>> {
         let path = self.paths.get(index)?.as_ref()?;
         let read = || {
-            let bytes = std::fs::read(path).map_err(|e| Error::io("read", path, e))?;
-            let mut picture = picture::decode(Cursor::new(&bytes), path)?;
+            let bytes = read_whole(path)?;
+            let mut picture = picture_file::decode(Cursor::new(&bytes), path)?;
             picture.apply_orientation(Exif::read(&bytes).orientation);
             Ok(picture.into_luma8())
         };
@@ -267,19 +269,26 @@ impl Originals {
     }
 }
 
+/// The bytes of an image file.
+fn read_whole(path: &Path) -> Result<Vec<u8>> {
+    files::read_at_most(path, MAX_BYTES)?.ok_or_else(|| {
+        let most = MAX_BYTES >> 20;
+        Error::new(
+            ErrorKind::InvalidMedia,
+            format!("{} has more than the {most} MB that are read", path.display()),
+        )
+    })
+}
+
 /// Reads one image and stores it under `stem` and the extension of its kind.
 fn store(path: &Path, index: u64, stem: &str, output: &Path, longest: u32) -> Result<Stored> {
     let invalid = |why: &str| Error::new(ErrorKind::InvalidMedia, format!("{} {why}", path.display()));
-    let length = std::fs::metadata(path).map_err(|e| Error::io("read", path, e))?.len();
-    if length > MAX_BYTES {
-        return Err(invalid(&format!("has {} MB; at most {} are read", length >> 20, MAX_BYTES >> 20)));
-    }
-    let bytes = std::fs::read(path).map_err(|e| Error::io("read", path, e))?;
+    let bytes = read_whole(path)?;
     let format = image::guess_format(&bytes).map_err(|_| invalid("is no JPEG, PNG or WebP picture"))?;
     if format == ImageFormat::Jpeg && is_cut_off(&bytes) {
         return Err(invalid("is cut off: its end is missing"));
     }
-    let decoded = picture::decode(Cursor::new(&bytes), path)?;
+    let decoded = picture_file::decode(Cursor::new(&bytes), path)?;
     let exif = Exif::read(&bytes);
     let (old_width, old_height) = decoded.dimensions();
     let fits = old_width.max(old_height) <= longest;

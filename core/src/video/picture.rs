@@ -1,20 +1,13 @@
-//! Small helpers on pictures: shrink by area averaging, encode, read within limits, write so that a file is whole or
-//! not there.
+//! Small helpers on pictures: shrink by area averaging, encode, write so that a file is whole or not there.
 
-use std::fs::File;
-use std::io::{BufReader, Cursor, Seek, Write};
+use std::io::{Cursor, Write};
 use std::path::Path;
 
 use image::codecs::png::PngEncoder;
-use image::{DynamicImage, ImageDecoder, ImageEncoder, ImageReader, RgbImage, RgbaImage};
+use image::{ImageEncoder, RgbImage, RgbaImage};
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::files::write_atomically;
-
-/// Most pixels of a picture that is read.
-pub(super) const MAX_PIXELS: u64 = 128_000_000;
-/// Longest side of a picture that is read.
-const MAX_SIDE: u32 = 32_768;
 
 /// The size that `width` x `height` takes so that its long side is at most `longest`: the same, or smaller.
 pub(super) fn fit(width: u32, height: u32, longest: u32) -> (u32, u32) {
@@ -129,42 +122,6 @@ pub(super) fn png(picture: &RgbaImage) -> Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// Reads the picture at `path`; its size is checked before anything is allocated for it.
-///
-/// # Errors
-/// [`ErrorKind::InvalidMedia`] if it is damaged or too large, [`ErrorKind::NotFound`], [`ErrorKind::Io`].
-pub(super) fn read(path: &Path) -> Result<DynamicImage> {
-    let file = File::open(path).map_err(|e| Error::io("read", path, e))?;
-    decode(BufReader::new(file), path)
-}
-
-/// Decodes a picture; `path` is only for messages.
-pub(super) fn decode(source: impl std::io::BufRead + Seek, path: &Path) -> Result<DynamicImage> {
-    let damaged = |e: image::ImageError| {
-        Error::new(ErrorKind::InvalidMedia, format!("{} cannot be read as a picture: {e}", path.display()))
-    };
-    let mut reader =
-        ImageReader::new(source).with_guessed_format().map_err(|e| Error::io("read", path, e))?;
-    let mut limits = image::Limits::default();
-    limits.max_image_width = Some(MAX_SIDE);
-    limits.max_image_height = Some(MAX_SIDE);
-    limits.max_alloc = Some(MAX_PIXELS * 8);
-    reader.limits(limits);
-    let decoder = reader.into_decoder().map_err(damaged)?;
-    let (width, height) = decoder.dimensions();
-    if u64::from(width) * u64::from(height) > MAX_PIXELS {
-        return Err(Error::new(
-            ErrorKind::InvalidMedia,
-            format!(
-                "{} is {width}x{height}; at most {} megapixels are read",
-                path.display(),
-                MAX_PIXELS / 1_000_000
-            ),
-        ));
-    }
-    DynamicImage::from_decoder(decoder).map_err(damaged)
-}
-
 /// Writes `bytes` to `folder/name`, which appears whole or not at all.
 pub(crate) fn write(folder: &Path, name: &str, bytes: &[u8]) -> Result<()> {
     write_atomically(&folder.join(name), |out| out.write_all(bytes))
@@ -202,25 +159,5 @@ mod tests {
         assert_eq!(small.get_pixel(0, 0)[3], 128);
         let near = |a: u8, b: u8| a.abs_diff(b) <= 2;
         assert!(near(small.get_pixel(0, 0)[0], 200) && near(small.get_pixel(0, 0)[1], 100));
-    }
-
-    #[test]
-    fn a_picture_that_claims_to_be_huge_is_refused_before_it_is_decoded() {
-        // A PNG header that declares 30000 x 30000.
-        let mut bytes = b"\x89PNG\r\n\x1a\n\0\0\0\x0dIHDR".to_vec();
-        let mut header = b"IHDR".to_vec();
-        let mut fields = Vec::new();
-        fields.extend_from_slice(&30_000u32.to_be_bytes());
-        fields.extend_from_slice(&30_000u32.to_be_bytes());
-        fields.extend_from_slice(&[8, 2, 0, 0, 0]);
-        header.extend_from_slice(&fields);
-        let mut crc = flate2::Crc::new();
-        crc.update(&header);
-        bytes.extend_from_slice(&fields);
-        bytes.extend_from_slice(&crc.sum().to_be_bytes());
-        bytes.extend_from_slice(b"\0\0\0\x04IDAT\0\0\0\0");
-        let error = decode(Cursor::new(&bytes), Path::new("huge.png")).unwrap_err();
-        assert_eq!(error.kind(), ErrorKind::InvalidMedia);
-        assert!(error.message().contains("30000x30000"), "{error}");
     }
 }

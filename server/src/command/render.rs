@@ -1,5 +1,7 @@
 //! `reconstruct render`: pictures of a scene.
 
+use std::fs::File;
+use std::io::Read;
 use std::path::PathBuf;
 
 use clap::Args;
@@ -11,6 +13,9 @@ use libreconstruct::splats::Splats;
 use libreconstruct::{Error, ErrorKind, Result};
 
 use crate::context::Context;
+
+/// More bytes of a file with camera_data are not read: it has some hundred.
+const CAMERA_BYTES: u64 = 64 << 10;
 
 /// Render a scene: from where a frame was taken, as a viewer begins, or a turntable video
 ///
@@ -119,7 +124,10 @@ impl Arguments {
         // Without --cameras there is --camera: the command line is checked for it.
         let path =
             self.camera.as_ref().ok_or_else(|| Error::argument("neither --camera nor --cameras is given"))?;
-        let bytes = std::fs::read(path).map_err(|e| Error::io("read", path, e))?;
+        let mut bytes = Vec::new();
+        File::open(path)
+            .and_then(|file| file.take(CAMERA_BYTES).read_to_end(&mut bytes))
+            .map_err(|e| Error::io("read", path, e))?;
         let data: CameraData = serde_json::from_slice(&bytes).map_err(|e| {
             Error::new(ErrorKind::InvalidFile, format!("{} holds no camera_data: {e}", path.display()))
                 .caused_by(e)

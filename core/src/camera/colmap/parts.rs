@@ -7,6 +7,7 @@ use nalgebra::{Quaternion, UnitQuaternion, Vector3};
 
 use crate::camera::{Camera, CameraModel, Image, Point3D, Pose, SparseModel};
 use crate::error::{Error, ErrorKind, Result};
+use crate::files;
 
 /// No picture has a longer side; it is also the limit of JPEG.
 const MAX_SIDE: u64 = 65_535;
@@ -28,14 +29,8 @@ pub(super) fn file(folder: &Path, name: &str, extension: &str) -> PathBuf {
 
 /// The whole file, if it is not absurdly large.
 pub(super) fn load(path: &Path) -> Result<Vec<u8>> {
-    let size = std::fs::metadata(path).map_err(|e| Error::io("open", path, e))?.len();
-    if size > MAX_FILE {
-        return Err(damaged(
-            path,
-            format!("it has {size} bytes, more than the {MAX_FILE} that a model may have"),
-        ));
-    }
-    std::fs::read(path).map_err(|e| Error::io("read", path, e))
+    files::read_at_most(path, MAX_FILE)?
+        .ok_or_else(|| damaged(path, format!("it has more than the {MAX_FILE} bytes that a model may have")))
 }
 
 pub(super) fn damaged(path: &Path, what: impl std::fmt::Display) -> Error {

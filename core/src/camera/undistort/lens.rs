@@ -5,6 +5,7 @@ use rayon::prelude::*;
 
 use crate::camera::{Camera, CameraModel};
 use crate::error::{Error, ErrorKind, Result};
+use crate::picture_file;
 
 /// The undistorted picture may be this much larger than the original along each side; strong barrel distortion would
 /// otherwise spend most pixels on blurred borders.
@@ -25,8 +26,11 @@ pub(super) struct Undistortion {
 
 impl Undistortion {
     /// # Errors
-    /// [`ErrorKind::IntrinsicsUnreliable`] if too little of the picture can be undistorted.
+    /// [`ErrorKind::IntrinsicsUnreliable`] if too little of the picture can be undistorted; [`ErrorKind::InvalidMedia`] if it is
+    /// larger than any that is read.
     pub(super) fn new(camera: &Camera) -> Result<Self> {
+        picture_file::check_size(camera.width, camera.height)
+            .map_err(|why| Error::new(ErrorKind::InvalidMedia, format!("the picture of a camera {why}")))?;
         let (fx, fy) = camera.focal();
         let centre = camera.principal_point();
         let pinhole = |width, height, centre: Vector2<f64>| Camera {

@@ -172,6 +172,9 @@ fn a_lens_that_folds_the_picture_is_cut_or_refused() {
     assert_eq!(Undistortion::new(&absurd).err().unwrap().kind(), ErrorKind::IntrinsicsUnreliable);
     let off = camera(CameraModel::SimpleRadial, &[260.0, 1600.0, 120.0, -0.1]);
     assert_eq!(Undistortion::new(&off).err().unwrap().kind(), ErrorKind::IntrinsicsUnreliable);
+    // Room for each of its pixels would be 30 GB.
+    let huge = Camera { width: 65_535, height: 65_535, ..strong };
+    assert_eq!(Undistortion::new(&huge).err().unwrap().kind(), ErrorKind::InvalidMedia);
 }
 
 #[test]
