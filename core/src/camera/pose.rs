@@ -29,13 +29,15 @@ impl Pose {
     }
 
     /// The camera at `position` that looks at `target`, image up as close to `up` as it can be (all in world
-    /// coordinates). `None` if the three do not define a direction (equal points, `up` along the view).
+    /// coordinates). `None` if the three do not define a direction (equal points, `up` along the view), or one so long that
+    /// it cannot be computed.
     pub fn look_at(position: &Vector3<f64>, target: &Vector3<f64>, up: &Vector3<f64>) -> Option<Self> {
-        let forward = (target - position).try_normalize(1e-12)?;
-        let right = forward.cross(up).try_normalize(1e-9)?;
+        let finite = |v: &Vector3<f64>| v.iter().all(|v| v.is_finite());
+        let forward = (target - position).try_normalize(1e-12).filter(finite)?;
+        let right = forward.cross(up).try_normalize(1e-9).filter(finite)?;
         let down = forward.cross(&right);
         let rotation = Matrix3::from_rows(&[right.transpose(), down.transpose(), forward.transpose()]);
-        Some(Self::from_matrix(&rotation, -(rotation * position)))
+        Some(Self::from_matrix(&rotation, -(rotation * position))).filter(Self::is_finite)
     }
 
     /// Rotation as a matrix (rows are the camera axes in world coordinates).

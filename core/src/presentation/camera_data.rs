@@ -163,6 +163,11 @@ mod tests {
         let along = CameraData { up: Xyz { x: 0.0, y: 0.0, z: 2.0 }, ..good };
         along.check().unwrap();
         assert_eq!(along.pose().unwrap_err().kind(), ErrorKind::InvalidArgument);
+        for far in [1e308, -1e308, 1e200] {
+            let data = CameraData { position: Xyz { x: far, y: -far, z: far }, ..good };
+            data.check().unwrap();
+            assert_eq!(data.pose().unwrap_err().kind(), ErrorKind::InvalidArgument);
+        }
     }
 
     #[test]

@@ -282,7 +282,7 @@ fn interpret(path: PathBuf, json: &Value) -> Result<Probe> {
     let frame_rate = ["avg_frame_rate", "r_frame_rate"]
         .iter()
         .filter_map(|name| ratio(video[*name].as_str()?, '/'))
-        .find(|rate| *rate > 0.0)
+        .find(|rate| *rate > 0.0 && rate.is_finite())
         .unwrap_or(0.0);
     let counted = number(&video["nb_frames"]).unwrap_or(0.0);
     if counted.max(duration * frame_rate) > MAX_FRAMES as f64 {
@@ -451,6 +451,9 @@ mod tests {
             }
         }
         assert!(message(&json!({"streams": [1, "x"]})).contains("no video stream"));
+        // Infinitely many frames in no time are a number of frames that is not known.
+        let infinite = video(json!({"duration": "0", "avg_frame_rate": "1e300/1e-300"}));
+        assert_eq!(interpret("/v.mp4".into(), &infinite).unwrap().info.frame_rate, 0.0);
     }
 
     #[test]
