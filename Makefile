@@ -11,6 +11,8 @@ export PATH := $(HOME)/.cargo/bin:$(PATH)
 VIDEO ?=
 OUT ?= demo
 RUN_FLAGS ?=
+MINUTES ?= 1
+FUZZ_TARGETS ?=
 PREFIX ?= /usr/local
 DESTDIR ?=
 RECONSTRUCT := target/release/reconstruct
@@ -28,7 +30,7 @@ SKIPPED := $(CURDIR)/target/skipped
 test-rust test-python test-c test-rest: export LIBRECONSTRUCT_SKIPS = $(SKIPPED)/$@
 NOTE_SKIPPED = mkdir -p $(SKIPPED) && : >$(SKIPPED)/$@
 
-.PHONY: help build mask-model demo install interop test test-build test-rust test-python test-c test-rest lint format clean
+.PHONY: help build mask-model demo install interop test test-build test-rust test-python test-c test-rest fuzz lint format clean
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*?## ' $(MAKEFILE_LIST) | awk -F':.*?## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -118,8 +120,14 @@ $(VENV)/.installed: tests/requirements.txt
 	$(VENV)/bin/pip install --quiet --disable-pip-version-check -r tests/requirements.txt
 	touch $@
 
+# What it finds is run by the tests, without the engine: server/tests/fuzz_corpus.rs.
+fuzz: ## Try random inputs on all that reads from outside: MINUTES=1 for each of FUZZ_TARGETS
+	@scripts/install-dependencies.sh test
+	@MINUTES="$(MINUTES)" FUZZ_TARGETS="$(FUZZ_TARGETS)" scripts/fuzz.sh
+
 lint: $(VENV)/.installed ## Check format, lints, documentation and spelling as CI does
 	cargo fmt --all -- --check
+	cargo fmt --manifest-path fuzz/Cargo.toml -- --check
 	$(VENV)/bin/typos
 	scripts/check-features.sh
 	cargo clippy --release --workspace --features libreconstruct-server/failpoints --all-targets -- -D warnings
@@ -128,6 +136,7 @@ lint: $(VENV)/.installed ## Check format, lints, documentation and spelling as C
 
 format: ## Format all code
 	cargo fmt --all
+	cargo fmt --manifest-path fuzz/Cargo.toml
 
 clean: ## Remove everything that was built
-	rm -rf target $(VENV) demo tests/interop/node_modules
+	rm -rf target $(VENV) demo tests/interop/node_modules fuzz/target

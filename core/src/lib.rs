@@ -35,6 +35,8 @@ pub mod failpoints;
 pub mod fiducial;
 mod file_lock;
 mod files;
+#[doc(hidden)]
+pub mod fuzzing;
 mod hex;
 #[cfg(test)]
 mod interop;

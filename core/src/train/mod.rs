@@ -57,6 +57,7 @@ mod stereo;
 mod tests;
 mod trainer;
 
+pub(crate) use checkpoint::Checkpoint;
 pub use dataset::{Dataset, DatasetView, SeedPoint};
 pub use evaluate::{Evaluation, ViewScore, evaluate_splats, psnr, ssim};
 pub use options::{TrainOptions, Tuning};

@@ -365,6 +365,12 @@ fn normalise_sharpness(stored: &mut [Stored]) {
     stored.iter_mut().for_each(|s| s.frame.sharpness = s.detail / usual);
 }
 
+/// What the EXIF data of a picture say: how it must be turned, and the focal length in pixels if it has this size; for fuzzing.
+pub(crate) fn exif_of(bytes: &[u8], width: u32, height: u32) -> (image::metadata::Orientation, Option<f64>) {
+    let exif = Exif::read(bytes);
+    (exif.orientation, exif.focal_pixels(width, height))
+}
+
 /// What we use of a picture's EXIF data.
 struct Exif {
     orientation: image::metadata::Orientation,

@@ -57,6 +57,8 @@ pub use extract::{extract_frames, probe_video as probe};
 pub(crate) use ffmpeg::check_tools;
 pub use frames::{Frame, FrameOptions, FrameSource, Frames, VideoInfo};
 pub(crate) use full_size::at_full_size;
+pub(crate) use images::exif_of;
+pub(crate) use probe::info_of;
 #[cfg(feature = "service")]
 pub(crate) use probe::quick_check;
 

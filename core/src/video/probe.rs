@@ -229,6 +229,12 @@ fn describe(start: &[u8]) -> &'static str {
     }
 }
 
+/// What ffprobe's description of a video says; for fuzzing.
+pub(crate) fn info_of(description: &[u8]) -> Result<VideoInfo> {
+    let json: Value = serde_json::from_slice(description).unwrap_or_default();
+    Ok(interpret(PathBuf::from("video"), &json)?.info)
+}
+
 /// Turns ffprobe's description into ours and applies the limits.
 fn interpret(path: PathBuf, json: &Value) -> Result<Probe> {
     let streams = json["streams"].as_array().map(Vec::as_slice).unwrap_or_default();

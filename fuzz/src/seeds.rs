@@ -1,0 +1,321 @@
+//! The inputs to begin with, which lie in `corpus/`: small ones, of every form that each target knows.
+
+use std::fs;
+use std::io::{Cursor, Write};
+use std::path::Path;
+
+use flate2::Compression;
+use flate2::write::GzEncoder;
+use image::{DynamicImage, GrayImage, ImageFormat, Luma};
+use libreconstruct::camera::{Camera, CameraModel, Image, Point2D, Point3D, Pose, SparseModel};
+use libreconstruct::fiducial::{PRINTED_MODULES, modules};
+use libreconstruct::glam::{vec3, vec4};
+use libreconstruct::splats::{Splats, SpzOptions, SpzVersion, sh_coefficients};
+use sha2::{Digest, Sha256};
+
+use super::targets::{checkpoint, colmap, signed_address, tags};
+
+/// Inputs with the names of their files.
+pub type Inputs = Vec<(String, Vec<u8>)>;
+
+/// The inputs of each target.
+pub fn all() -> [(&'static str, Inputs); 12] {
+    [
+        ("ply", ply()),
+        ("spz", spz()),
+        ("colmap_binary", colmap("bin")),
+        ("colmap_text", colmap("txt")),
+        ("exif", exif()),
+        ("checkpoint", checkpoints()),
+        ("probe", probe()),
+        ("camera_data", camera_data()),
+        ("tags", pictures()),
+        ("block_list", block_list()),
+        ("range", range()),
+        ("signed_address", addresses()),
+    ]
+}
+
+fn named<const N: usize>(inputs: [(&str, Vec<u8>); N]) -> Inputs {
+    inputs.map(|(name, bytes)| (name.to_owned(), bytes)).to_vec()
+}
+
+/// Calls `write` with the path of a temporary file and gives what is in it then.
+fn written(name: &str, write: impl FnOnce(&Path)) -> Vec<u8> {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let path = folder.path().join(name);
+    write(&path);
+    fs::read(path).expect("what was written can be read")
+}
+
+fn scene(count: usize, degree: u32) -> Splats {
+    let mut splats = Splats { antialiased: degree == 1, ..Splats::with_capacity(count, degree) };
+    for k in 0..count {
+        let v = k as f32;
+        splats.means.push(vec3(v, 0.5 - v, 2.0 * v));
+        splats.log_scales.push(vec3(-1.0, -2.0 - v, -3.0));
+        splats.rotations.push(vec4(1.0, v, 0.0, 0.5).normalize());
+        splats.opacities.push(v - 1.0);
+    }
+    splats.sh = (0..count * sh_coefficients(degree) * 3).map(|k| (k % 7) as f32 / 8.0).collect();
+    splats
+}
+
+fn ply() -> Inputs {
+    let written =
+        |splats: Splats| written("a.ply", |path| splats.write_ply(path).expect("a scene can be written"));
+    let names = [
+        "x", "y", "z", "f_dc_0", "f_dc_1", "f_dc_2", "opacity", "scale_0", "scale_1", "scale_2", "rot_0",
+        "rot_1", "rot_2", "rot_3",
+    ];
+    let header = |format: &str, kind: &str| {
+        let properties: String = names.iter().map(|name| format!("property {kind} {name}\n")).collect();
+        format!("ply\nformat {format} 1.0\ncomment antialiased 1\nelement vertex 2\n{properties}end_header\n")
+    };
+    let text = header("ascii", "double") + &"0.5 1 -2 1e-3 0 0 inf -5 -5 -inf 1 0 0 0\n".repeat(2);
+    let mut big = header("binary_big_endian", "short").into_bytes();
+    big.extend((0..28u16).flat_map(u16::to_be_bytes));
+    named([
+        ("empty", written(scene(0, 0))),
+        ("degree_0", written(scene(2, 0))),
+        ("degree_3", written(scene(1, 3))),
+        ("text", text.into_bytes()),
+        ("big_endian", big),
+        ("packed", packed_ply()),
+    ])
+}
+
+/// SuperSplat's packed form, with one splat.
+fn packed_ply() -> Vec<u8> {
+    let mut header = "ply\nformat binary_little_endian 1.0\nelement chunk 1\n".to_owned();
+    for range in ["x", "y", "z", "scale_x", "scale_y", "scale_z", "r", "g", "b"] {
+        header += &format!("property float min_{range}\nproperty float max_{range}\n");
+    }
+    header += "element vertex 1\n";
+    for word in ["position", "rotation", "scale", "color"] {
+        header += &format!("property uint packed_{word}\n");
+    }
+    header += "element sh 1\n";
+    (0..9).for_each(|k| header += &format!("property uchar f_rest_{k}\n"));
+    let mut bytes = (header + "end_header\n").into_bytes();
+    bytes.extend((0..18u8).flat_map(|k| f32::from(k % 2).to_le_bytes()));
+    bytes.extend([0u32, 1 << 30, u32::MAX, 0x00ff_0080].iter().flat_map(|word| word.to_le_bytes()));
+    bytes.extend(0..9);
+    bytes
+}
+
+fn spz() -> Inputs {
+    let written = |version, degree| {
+        let options = SpzOptions { version, ..SpzOptions::default() };
+        written("a.spz", |path| scene(3, degree).write_spz(path, &options).expect("a scene can be written"))
+    };
+    let content = |version: u8, rotation: usize| {
+        let mut bytes = b"NGSP".to_vec();
+        bytes.extend([version, 0, 0, 0, 2, 0, 0, 0, 1, 12, 1, 0]);
+        let position = if version == 1 { 6 } else { 9 };
+        bytes.extend((0..2 * (position + 1 + 3 + 3 + rotation + 9)).map(|k| k as u8));
+        bytes
+    };
+    let mut packed = GzEncoder::new(Vec::new(), Compression::default());
+    packed.write_all(&content(1, 3)).expect("a vector takes all");
+    named([
+        ("version_1", packed.finish().expect("a vector takes all")),
+        ("version_2", written(SpzVersion::V2, 0)),
+        ("version_3", written(SpzVersion::V3, 2)),
+        ("version_4", written(SpzVersion::V4, 1)),
+        ("version_4_without_sh", written(SpzVersion::V4, 0)),
+        ("content_1", content(1, 3)),
+        ("content_2", content(2, 3)),
+        ("content_3", content(3, 4)),
+    ])
+}
+
+fn colmap(extension: &str) -> Inputs {
+    let model = |camera_model: CameraModel, keypoints: u64| {
+        let mut model = SparseModel::default();
+        model.cameras.insert(1, Camera::from_focal(camera_model, 500.0, 640, 480));
+        for (id, name) in [(1, "a.jpg"), (2, "sub/b c.png")] {
+            let point = |k| Point2D { xy: [k as f64, 2.5].into(), point3d: (k > 0).then_some(k) };
+            let points2d = (0..=keypoints).map(point).collect();
+            let pose =
+                Pose::look_at(&[f64::from(id), 0.0, -3.0].into(), &[0.0; 3].into(), &[0.0, -1.0, 0.0].into());
+            let pose = pose.expect("a direction");
+            model.images.insert(id, Image { name: name.to_owned(), camera_id: 1, pose, points2d });
+        }
+        for id in 1..=keypoints {
+            let xyz = [0.5, 0.25, id as f64].into();
+            let track = vec![(1, id as u32), (2, id as u32)];
+            model.points.insert(id, Point3D { xyz, rgb: [9, 8, 7], error: 0.5, track });
+        }
+        model
+    };
+    let input = |model: &SparseModel| {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let made = if extension == "bin" {
+            model.write_binary(folder.path())
+        } else {
+            model.write_text(folder.path())
+        };
+        made.expect("a model can be written");
+        let file =
+            |name: &str| fs::read(folder.path().join(name).with_extension(extension)).expect("its file");
+        ["cameras", "images", "points3D"].map(file).join(colmap::CUT)
+    };
+    named([
+        ("empty", input(&SparseModel::default())),
+        ("no_points", input(&model(CameraModel::SimplePinhole, 0))),
+        ("pinhole", input(&model(CameraModel::Pinhole, 2))),
+        ("opencv", input(&model(CameraModel::OpenCv, 1))),
+    ])
+}
+
+/// Orientation, focal length, its equivalent, and the density of pixels, as TIFF.
+fn tiff(big_endian: bool) -> Vec<u8> {
+    let u16 = |v: u16| if big_endian { v.to_be_bytes() } else { v.to_le_bytes() };
+    let u32 = |v: u32| if big_endian { v.to_be_bytes() } else { v.to_le_bytes() };
+    let entry = |tag: u16, kind: u16, value: u32| -> Vec<u8> {
+        // A short stands at the beginning of the four bytes.
+        let value = if kind == 3 { [u16(value as u16), [0; 2]].concat() } else { u32(value).to_vec() };
+        [&u16(tag)[..], &u16(kind), &u32(1), &value].concat()
+    };
+    let start = if big_endian { b"MM" } else { b"II" };
+    // The header, the first directory with two entries, and then that of the photograph.
+    let (first, second) = (8, 8 + 2 + 2 * 12 + 4);
+    let values = second + 2 + 6 * 12 + 4;
+    let mut bytes = [&start[..], &u16(42), &u32(first), &u16(2)].concat();
+    bytes.extend([entry(0x0112, 3, 6), entry(0x8769, 4, second), u32(0).to_vec(), u16(6).to_vec()].concat());
+    bytes.extend([entry(0x920a, 5, values), entry(0xa002, 4, 4032), entry(0xa003, 4, 3024)].concat());
+    bytes.extend([entry(0xa20e, 5, values + 8), entry(0xa210, 3, 3), entry(0xa405, 3, 26)].concat());
+    bytes.extend([u32(0), u32(71), u32(10), u32(4000), u32(1)].concat());
+    bytes
+}
+
+fn exif() -> Inputs {
+    let inside = [&b"Exif\0\0"[..], &tiff(false)].concat();
+    let length = (inside.len() as u16 + 2).to_be_bytes();
+    let jpeg = [&[0xff, 0xd8, 0xff, 0xe1][..], &length, &inside, &[0xff, 0xd9]].concat();
+    let mut png = b"\x89PNG\r\n\x1a\n".to_vec();
+    let mut crc = flate2::Crc::new();
+    let chunk = [&b"eXIf"[..], &tiff(true)].concat();
+    crc.update(&chunk);
+    png.extend([&(chunk.len() as u32 - 4).to_be_bytes()[..], &chunk, &crc.sum().to_be_bytes()].concat());
+    let mut webp = b"RIFF\0\0\0\0WEBPVP8X\x0a\0\0\0\x08\0\0\0\0\0\0\0\0\0EXIF".to_vec();
+    webp.extend((tiff(false).len() as u32).to_le_bytes());
+    webp.extend(tiff(false));
+    let length = (webp.len() as u32 - 8).to_le_bytes();
+    webp[4..8].copy_from_slice(&length);
+    named([
+        ("little_endian", tiff(false)),
+        ("big_endian", tiff(true)),
+        ("jpeg", jpeg),
+        ("png", png),
+        ("webp", webp),
+    ])
+}
+
+fn checkpoints() -> Inputs {
+    let input = |splats: usize, degree: u32, statistics: bool| {
+        let (options, dataset) = (checkpoint::OPTIONS, checkpoint::DATASET);
+        let header = format!(
+            "{{\"options\":\"{options}\",\"dataset\":\"{dataset}\",\"progress\":{{\"step\":17,\"initial_count\":2,\
+             \"seconds\":1.5}},\"splats\":{splats},\"sh_degree\":{degree},\"exposures\":1,\"statistics\":{statistics}}}"
+        );
+        let mut bytes = b"LRTRAIN\n\x01\0\0\0".to_vec();
+        bytes.extend((header.len() as u32).to_le_bytes());
+        bytes.extend(header.bytes());
+        let numbers = splats * (3 * (11 + 3 * sh_coefficients(degree)) + if statistics { 4 } else { 0 }) + 36;
+        bytes.extend((0..numbers).flat_map(|k| (k as f32).to_le_bytes()));
+        let sum = Sha256::digest(&bytes);
+        bytes.extend(sum);
+        bytes
+    };
+    named([("empty", input(0, 0, false)), ("degree_0", input(2, 0, true)), ("degree_2", input(1, 2, false))])
+}
+
+fn probe() -> Inputs {
+    let plain = r#"{"streams":[{"index":0,"codec_name":"h264","codec_type":"video","width":1920,"height":1080,"sample_aspect_ratio":"1:1","field_order":"progressive","color_range":"tv","color_space":"bt709","color_transfer":"bt709","color_primaries":"bt709","r_frame_rate":"30/1","avg_frame_rate":"30000/1001","duration":"10.010000","nb_frames":"300","disposition":{"attached_pic":0}},{"index":1,"codec_name":"aac","codec_type":"audio"}],"format":{"nb_streams":2,"format_name":"mov,mp4,m4a,3gp,3g2,mj2","duration":"10.010000"}}"#;
+    let turned = r#"{"streams":[{"index":1,"codec_name":"hevc","codec_type":"video","width":1440,"height":1080,"sample_aspect_ratio":"4:3","field_order":"tt","color_transfer":"smpte2084","avg_frame_rate":"60/1","duration":"4.5","disposition":{"attached_pic":0},"side_data_list":[{"side_data_type":"Display Matrix","displaymatrix":"\n00000000:            0       65536           0\n00000001:       -65536           0           0\n00000002:            0           0  1073741824\n","rotation":-90},{"side_data_type":"Stereo 3D","type":"2D"}]}],"format":{"format_name":"matroska,webm","duration":"4.5"}}"#;
+    let spherical = r#"{"streams":[{"codec_name":"vp9","codec_type":"video","width":3840,"height":1920,"side_data_list":[{"side_data_type":"Spherical Mapping","projection":"equirectangular"}]}],"format":{}}"#;
+    let cover =
+        r#"{"streams":[{"codec_type":"video","codec_name":"mjpeg","disposition":{"attached_pic":1}}]}"#;
+    named([
+        ("plain.json", plain.into()),
+        ("turned.json", turned.into()),
+        ("spherical.json", spherical.into()),
+        ("cover.json", cover.into()),
+    ])
+}
+
+fn camera_data() -> Inputs {
+    let camera = r#"{"position":{"x":1,"y":0,"z":-2.5},"lookAt":{"x":0,"y":0,"z":0},"up":{"x":0,"y":-1,"z":0},"cameraType":"orbital"}"#;
+    let update =
+        format!(r#"{{"title":" Garden ","public":true,"camera_data":{camera},"status":"Finished"}}"#);
+    let reset = r#"{"title":null,"camera_data":null,"other":[1e6,{"a":"\u00e9"}]}"#;
+    named([("camera.json", camera.into()), ("update.json", update.into()), ("reset.json", reset.into())])
+}
+
+/// A tag with `module` pixels for each of its modules, upright on white.
+fn tag(id: u32, module: u32) -> GrayImage {
+    let bits = modules(id).expect("a tag of that number");
+    let side = (PRINTED_MODULES as u32 + 4) * module;
+    GrayImage::from_fn(side, side, |x, y| {
+        let cell = |v: u32| (v / module).wrapping_sub(2) as usize;
+        let white = bits.get(cell(y)).and_then(|row| row.get(cell(x))).copied().unwrap_or(true);
+        Luma([if white { 230 } else { 20 }])
+    })
+}
+
+fn pictures() -> Inputs {
+    let grey = |picture: &GrayImage| {
+        let size = [picture.width() as u8, picture.height() as u8];
+        [tags::PIXELS, &size, picture.as_raw()].concat()
+    };
+    let stored = |picture: DynamicImage, format| {
+        let mut bytes = Cursor::new(Vec::new());
+        picture.write_to(&mut bytes, format).expect("a picture can be written");
+        bytes.into_inner()
+    };
+    let small = DynamicImage::from(tag(7, 4));
+    named([
+        ("tag", grey(&tag(0, 5))),
+        ("noise", [tags::PIXELS, &[64, 48, 1, 200, 30, 255, 90, 17, 3]].concat()),
+        ("tag.png", stored(small.clone(), ImageFormat::Png)),
+        ("tag.jpg", stored(small.clone(), ImageFormat::Jpeg)),
+        ("tag.webp", stored(small.to_rgb8().into(), ImageFormat::WebP)),
+        ("deep.png", stored(DynamicImage::new_rgba16(33, 32), ImageFormat::Png)),
+    ])
+}
+
+fn block_list() -> Inputs {
+    let azure = "<?xml version='1.0' encoding='utf-8'?>\n<BlockList><Latest>MDAx</Latest>\n<Latest>MDAy</Latest>\
+                 <Uncommitted>MDAz</Uncommitted></BlockList>";
+    let odd = "\u{feff}<BlockList><!-- a --><Committed> a<!-- b -->b </Committed></BlockList>";
+    let entity = "<!DOCTYPE a [<!ENTITY b \"c\">]><BlockList><Latest>&b;&amp;</Latest></BlockList>";
+    named([
+        ("azure.xml", azure.into()),
+        ("odd.xml", odd.into()),
+        ("empty.xml", "<BlockList/>".into()),
+        ("entity.xml", entity.into()),
+        ("data.xml", "<BlockList><Latest><![CDATA[a]]></Latest></BlockList>".into()),
+    ])
+}
+
+fn range() -> Inputs {
+    named([
+        ("part", b"10000\nrange:bytes=0-499".to_vec()),
+        ("suffix", b"10000\nrange:bytes=-500\nif-range:\"abc\"".to_vec()),
+        ("open", b"10\nrange:bytes=9-\nif-range:Sun, 06 Nov 1994 08:49:37 GMT".to_vec()),
+        ("several", b"10\nrange:bytes=0-1,5-6\nif-none-match:\"x\", W/\"abc\"".to_vec()),
+        ("since", b"0\nrange:bytes=0-\nif-modified-since:Sun, 06 Nov 1994 08:49:36 GMT".to_vec()),
+    ])
+}
+
+fn addresses() -> Inputs {
+    let blob = "videos/6f1c2d3e-0000-4000-8000-000000000000.mp4";
+    named([
+        ("plain", signed_address::seed(blob, "")),
+        ("named", signed_address::seed(blob, "Küche & Bad; \"1|2\".ply")),
+        ("twice", b"a\nse=2000&se=2000&si=a&sig=AAAA".to_vec()),
+        ("azure", b"a\ncomp=block&blockid=AA%3D%3D&se=2000&si=b&sig=AAAA&rscd=a%20b".to_vec()),
+    ])
+}
