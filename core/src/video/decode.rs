@@ -16,7 +16,7 @@ use crate::error::{Error, ErrorKind, Result};
 
 use super::ffmpeg::Tools;
 use super::probe::{CONTAINERS, DECODERS, MAX_DURATION, MAX_FRAMES, MAX_PIXELS, Probe, address};
-use super::process::{Limits, Log, Process};
+use super::process::{Limits, Log, Process, check_ended_by_itself};
 
 /// Pictures that wait between ffmpeg and us.
 const QUEUE: usize = 4;
@@ -219,10 +219,11 @@ impl Decoder {
     /// Ends the decode after [`Decoder::next`] returned none; the log tells times and faults.
     ///
     /// # Errors
-    /// [`ErrorKind::InvalidMedia`] if not one picture came out.
+    /// [`ErrorKind::InvalidMedia`] if not one picture came out, [`ErrorKind::Io`] if somebody ended ffmpeg before its time.
     pub(super) fn finish(mut self, probe: &Probe, control: &Control) -> Result<Log> {
         let status = self.process.wait(Duration::from_secs(30), control)?;
         let log = self.process.log();
+        check_ended_by_itself(status, &log)?;
         if self.count == 0 {
             let why = match status.success() {
                 true => "it has no frames",

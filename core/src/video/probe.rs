@@ -116,11 +116,16 @@ pub(super) fn address(path: &Path) -> OsString {
 ///
 /// # Errors
 /// [`ErrorKind::NotFound`], [`ErrorKind::InvalidMedia`] for what is no video or breaks a limit,
-/// [`ErrorKind::FfmpegMissing`], [`ErrorKind::Cancelled`].
+/// [`ErrorKind::FfmpegMissing`], [`ErrorKind::DeadlineExceeded`], [`ErrorKind::Cancelled`], [`ErrorKind::Io`].
 pub(super) fn probe(input: &Path, control: &Control) -> Result<Probe> {
     let limit = Duration::from_secs(60);
     probe_within(input, limit, control).map_err(|e| match e.kind() {
-        ErrorKind::DeadlineExceeded => invalid(input, "its description cannot be read within a minute"),
+        // No word about the video: the disk or the whole machine may stand still.
+        ErrorKind::DeadlineExceeded => Error::new(
+            ErrorKind::DeadlineExceeded,
+            format!("the description of {} cannot be read within a minute", input.display()),
+        )
+        .hint("play it to see whether the file is whole; if it is, the machine is too busy: try again later"),
         _ => e,
     })
 }
@@ -153,6 +158,7 @@ fn probe_within(input: &Path, limit: Duration, control: &Control) -> Result<Prob
     command.arg("-i").arg(address(&path));
     let limits = Limits { processor: 60, reads: Some(path.clone()), ..Limits::default() };
     let output = process::run(Process::spawn(&mut command, &limits)?, 1 << 20, limit, control)?;
+    process::check_ended_by_itself(output.status, &output.log)?;
     let json: Value = serde_json::from_slice(&output.stdout).unwrap_or_default();
     let no_streams = json["streams"].as_array().is_none_or(Vec::is_empty);
     if !output.status.success() || no_streams {

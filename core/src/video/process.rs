@@ -83,6 +83,8 @@ pub(super) struct Log {
     refused_decoder: Option<String>,
     /// How many frames `showinfo` has seen, for those who cannot wait for the log.
     seen: Arc<AtomicU64>,
+    /// The signal after which ffmpeg ended in order.
+    signal: Option<i32>,
 }
 
 /// What a child that ran to its end left.
@@ -214,6 +216,45 @@ pub(super) fn run(mut process: Process, most: u64, limit: Duration, control: &Co
     Ok(Output { status, stdout, log: process.log() })
 }
 
+/// What a child that was ended from outside left is no word about its video, nor the end of it: the system ends programs
+/// where memory runs out, and who stops the service may end all of its processes at once.
+///
+/// # Errors
+/// [`ErrorKind::Io`] if that is how the child ended.
+pub(super) fn check_ended_by_itself(status: ExitStatus, log: &Log) -> Result<()> {
+    match signal_of(status).or(log.signal).filter(|signal| is_from_outside(*signal)) {
+        None => Ok(()),
+        Some(signal) => Err(Error::new(
+            ErrorKind::Io,
+            format!("ffmpeg was ended from outside (signal {signal})"),
+        )
+        .hint(
+            "perhaps the memory of this machine ran out: its system log says so; run the same command again",
+        )),
+    }
+}
+
+#[cfg(unix)]
+fn signal_of(status: ExitStatus) -> Option<i32> {
+    std::os::unix::process::ExitStatusExt::signal(&status)
+}
+
+#[cfg(not(unix))]
+fn signal_of(_status: ExitStatus) -> Option<i32> {
+    None
+}
+
+/// Whether others send this signal. The remaining ones a program brings upon itself, by a fault or by breaking its limits.
+#[cfg(unix)]
+fn is_from_outside(signal: i32) -> bool {
+    [libc::SIGKILL, libc::SIGTERM, libc::SIGINT, libc::SIGHUP, libc::SIGQUIT].contains(&signal)
+}
+
+#[cfg(not(unix))]
+fn is_from_outside(_signal: i32) -> bool {
+    false
+}
+
 impl Log {
     /// Reads to the end of `stderr`.
     fn drain(mut self, mut stderr: impl Read) -> Log {
@@ -252,6 +293,9 @@ impl Log {
         if let Some(decoder) = refused_decoder(&line) {
             self.refused_decoder = Some(decoder.to_owned());
             return;
+        }
+        if let Some((_, number)) = line.split_once("Exiting normally, received signal ") {
+            self.signal = number.trim_end().trim_end_matches('.').parse().ok();
         }
         // Uneven times offend the raw output, which has no times.
         if line.contains("[info]") || line.contains(" to muxer in stream ") {
@@ -335,14 +379,16 @@ fn confine(command: &mut Command, limits: &Limits) -> io::Result<()> {
     let (memory, processor, file) = (limits.memory, limits.processor, limits.file);
     let die_with_parent = limits.die_with_parent;
     let begin = move || {
-        let set = |resource, value: u64| {
-            let limit = libc::rlimit { rlim_cur: value as libc::rlim_t, rlim_max: value as libc::rlim_t };
+        let set_to = |resource, value: u64, most: u64| {
+            let limit = libc::rlimit { rlim_cur: value as libc::rlim_t, rlim_max: most as libc::rlim_t };
             // A limit that is already lower cannot be raised; it is as good.
             // SAFETY: the kernel reads one structure from the pointer.
             unsafe { libc::setrlimit(resource, &limit) };
         };
+        let set = |resource, value: u64| set_to(resource, value, value);
         set(libc::RLIMIT_CORE, 0);
-        set(libc::RLIMIT_CPU, processor);
+        // Before it is killed the child is told that its time is over: so it can be seen who ended it.
+        set_to(libc::RLIMIT_CPU, processor, processor.saturating_add(5));
         set(libc::RLIMIT_FSIZE, file);
         set(libc::RLIMIT_NOFILE, 64);
         // No limit on processes: it counts all of the user's, and threads too. The box refuses processes.
@@ -425,6 +471,38 @@ mod tests {
         control.cancel_token().cancel();
         let error = run(hang(), 10, Duration::from_secs(60), &control).err().unwrap();
         assert_eq!(error.kind(), ErrorKind::Cancelled);
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn who_was_ended_from_outside_is_told_from_who_broke_down() {
+        let ended = |script: &str| {
+            let process =
+                Process::spawn(Command::new("/bin/sh").args(["-c", script]), &Limits::default()).unwrap();
+            let output = run(process, 1000, Duration::from_secs(20), &Control::new()).unwrap();
+            check_ended_by_itself(output.status, &output.log).map_err(|error| error.kind())
+        };
+        for signal in ["KILL", "TERM", "INT", "HUP"] {
+            assert_eq!(
+                ended(&format!("kill -{signal} $$; while :; do :; done")),
+                Err(ErrorKind::Io),
+                "{signal}"
+            );
+        }
+        // ffmpeg ends in order when it is asked to.
+        let in_order = "echo '[info] Exiting normally, received signal 15.' >&2; exit 255";
+        assert_eq!(ended(in_order), Err(ErrorKind::Io));
+        // Its own fault, its own limit, and a plain end.
+        for script in ["kill -SEGV $$", "kill -XCPU $$", "exit 1", "exit 0"] {
+            assert_eq!(ended(script), Ok(()), "{script}");
+        }
+        // Its processor time is over.
+        let limits = Limits { processor: 1, ..Limits::default() };
+        let busy =
+            Process::spawn(Command::new("/bin/sh").args(["-c", "while :; do :; done"]), &limits).unwrap();
+        let output = run(busy, 1000, Duration::from_secs(60), &Control::new()).unwrap();
+        assert!(!output.status.success());
+        assert!(check_ended_by_itself(output.status, &output.log).is_ok());
     }
 
     #[cfg(unix)]
