@@ -4,6 +4,8 @@ use std::fs::{self, File};
 use std::io::{self, BufWriter, Read, Write};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
+#[cfg(feature = "service")]
+use std::time::{Duration, SystemTime};
 
 use crate::error::{Error, ErrorKind, Result};
 
@@ -54,7 +56,6 @@ pub(crate) fn read_at_most(path: &Path, most: u64) -> Result<Option<Vec<u8>>> {
     Ok((bytes.len() as u64 <= most).then_some(bytes))
 }
 
-#[cfg(feature = "service")]
 /// Makes the names in `folder` durable.
 pub(crate) fn sync_folder(folder: &Path) -> Result<()> {
     // Windows has no such call: there a rename is durable by itself.
@@ -87,16 +88,52 @@ pub(crate) fn create_private_folder(folder: &Path) -> Result<()> {
     above.map_or(Ok(()), sync_folder)
 }
 
+/// How the names of files end that are only written to see whether that can be done.
+#[cfg(feature = "service")]
+const TRY: &str = "try";
+
 /// Writes a small file in `folder`, brings it to the disk and removes it: what a disk that is full, broken or read-only refuses.
 #[cfg(feature = "service")]
 pub(crate) fn try_disk(folder: &Path) -> Result<()> {
-    let path = temporary_path(&folder.join("try"))?;
+    let path = temporary_path(&folder.join(TRY))?;
     let written = File::create(&path).and_then(|mut file| {
         file.write_all(&[0; 4096])?;
         file.sync_all()
     });
     let removed = fs::remove_file(&path);
     written.and(removed).map_err(|e| Error::io("write", &path, e))
+}
+
+/// Removes what [`try_disk`] left in `folder` where its process was killed, if nobody touched it for `older_than`.
+#[cfg(feature = "service")]
+pub(crate) fn sweep_tries(folder: &Path, older_than: Duration) -> Result<()> {
+    let fails = |e| Error::io("list", folder, e);
+    for entry in fs::read_dir(folder).map_err(fails)? {
+        let path = entry.map_err(fails)?.path();
+        let is_try = path.extension().is_some_and(|extension| extension == TRY);
+        if is_try && is_older(&path, older_than) {
+            match fs::remove_file(&path) {
+                // Another process sweeps too.
+                Err(e) if e.kind() == io::ErrorKind::NotFound => {}
+                removed => removed.map_err(|e| Error::io("remove", &path, e))?,
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Whether nothing happened to the file for `age`. A link to an old file is new: the change of its name counts too.
+#[cfg(feature = "service")]
+pub(crate) fn is_older(path: &Path, age: Duration) -> bool {
+    let Ok(metadata) = fs::symlink_metadata(path) else { return false };
+    let touched = metadata.modified().unwrap_or(SystemTime::UNIX_EPOCH);
+    #[cfg(unix)]
+    let touched = {
+        let seconds = std::os::unix::fs::MetadataExt::ctime(&metadata);
+        touched.max(SystemTime::UNIX_EPOCH + Duration::from_secs(u64::try_from(seconds).unwrap_or(0)))
+    };
+    // A clock that was set back makes files of the future: they are not old.
+    SystemTime::now().duration_since(touched).is_ok_and(|d| d >= age)
 }
 
 /// A name in the same folder that no other process and no other thread of this one uses.
@@ -144,5 +181,20 @@ mod tests {
         // Says that it has no bytes, and never ends.
         #[cfg(unix)]
         assert_eq!(read_at_most(Path::new("/dev/zero"), 1000).unwrap(), None);
+    }
+
+    #[cfg(feature = "service")]
+    #[test]
+    fn what_a_killed_process_tried_is_swept() {
+        let folder = tempfile::tempdir().unwrap();
+        try_disk(folder.path()).unwrap();
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
+        let (left, other) = (folder.path().join(".17-0.try"), folder.path().join("a.bin"));
+        fs::write(&left, "left").unwrap();
+        fs::write(&other, "other").unwrap();
+        sweep_tries(folder.path(), Duration::from_secs(3600)).unwrap();
+        assert!(left.exists());
+        sweep_tries(folder.path(), Duration::ZERO).unwrap();
+        assert!(!left.exists() && other.exists());
     }
 }

@@ -197,7 +197,8 @@ impl Service {
         for job in inner.workspaces.list()? {
             each.is_done("remove a workspace", || self.remove_leftovers(job));
         }
-        inner.process.sweep()?;
+        inner.workspaces.sweep(age)?;
+        inner.process.sweep(age)?;
         each.result()
     }
 

@@ -2,10 +2,11 @@
 
 use std::fs::{self, File, TryLockError};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use crate::error::{Error, Result};
 use crate::file_lock::FileLock;
-use crate::files::create_private_folder;
+use crate::files::{create_private_folder, is_older};
 
 /// The life of this process, or rather of this opened service.
 pub(super) struct ProcessLock {
@@ -69,13 +70,15 @@ impl ProcessLock {
         living.filter_map(|id| fs::read_to_string(self.folder.join(id)).ok()).collect()
     }
 
-    /// Removes the files of dead processes.
-    pub(super) fn sweep(&self) -> Result<()> {
+    /// Removes the files of dead processes; those without their name yet once nobody touched them for `age`.
+    pub(super) fn sweep(&self, age: Duration) -> Result<()> {
         let entries = fs::read_dir(&self.folder).map_err(|e| Error::io("list", &self.folder, e))?;
         for entry in entries {
             let entry = entry.map_err(|e| Error::io("list", &self.folder, e))?;
             let name = entry.file_name();
-            if name.to_str().is_some_and(|n| !n.starts_with('.') && !self.is_alive(n)) {
+            let is_dead =
+                |n: &str| !self.is_alive(n) && (!n.starts_with('.') || is_older(&entry.path(), age));
+            if name.to_str().is_some_and(is_dead) {
                 // Another process may do the same at the same time.
                 let _ = fs::remove_file(entry.path());
             }
@@ -117,7 +120,12 @@ mod tests {
         File::create(&path).unwrap();
         assert!(!a.is_alive(&gone) && !a.is_alive("never") && !a.others_live());
         assert_eq!(a.told_by_others(), [""; 0]);
-        a.sweep().unwrap();
-        assert!(!path.exists() && folder.path().join(a.id()).exists());
+        // And one that was killed before its file had its name.
+        let fresh = folder.path().join(".fresh");
+        File::create(&fresh).unwrap();
+        a.sweep(Duration::from_secs(3600)).unwrap();
+        assert!(!path.exists() && folder.path().join(a.id()).exists() && fresh.exists());
+        a.sweep(Duration::ZERO).unwrap();
+        assert!(folder.path().join(a.id()).exists() && !fresh.exists());
     }
 }

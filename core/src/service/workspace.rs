@@ -4,11 +4,12 @@ use std::fs::{self, File};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
+use std::time::Duration;
 
 use crate::error::{Error, Result};
 use crate::failpoints;
 use crate::file_lock::FileLock;
-use crate::files::{create_private_folder, try_disk};
+use crate::files::{create_private_folder, sweep_tries, try_disk};
 use crate::job::{JobId, Timestamp};
 
 const LOCK: &str = "worker.lock";
@@ -36,6 +37,11 @@ impl Workspaces {
     pub(super) fn try_disk(&self) -> Result<()> {
         failpoints::pass("workspace.create").map_err(|e| Error::io("write", &self.root, e))?;
         try_disk(&self.root)
+    }
+
+    /// Removes what killed processes left of such a try, if nobody touched it for `age`.
+    pub(super) fn sweep(&self, age: Duration) -> Result<()> {
+        sweep_tries(&self.root, age)
     }
 
     fn folder(&self, job: JobId) -> PathBuf {

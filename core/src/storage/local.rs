@@ -12,7 +12,7 @@ use std::time::{Duration, SystemTime};
 use super::{BlobKey, BlobKind, BlobMetadata, BlobReader, StagedBlob, Storage};
 use crate::error::{Error, Result};
 use crate::failpoints;
-use crate::files::{create_private_folder, sync_folder};
+use crate::files::{create_private_folder, is_older, sync_folder};
 use crate::job::BlobName;
 
 /// The folder of what is not complete yet.
@@ -73,7 +73,20 @@ impl LocalStorage {
             .map_err(|e| Error::io("write", path, e))?;
         failpoints::pass(at[1])
             .map_err(|e| Error::io("flush", &folder, e))
-            .and_then(|()| sync_folder(&folder))
+            .and_then(|()| sync_folder(&folder))?;
+        // Whoever made the folder of a job or an upload may have been killed before its name was durable.
+        match folder.parent().filter(|above| *above != self.root) {
+            Some(above) => sync_folder(above),
+            None => Ok(()),
+        }
+    }
+
+    /// Removes the folder of a single job or upload if it is empty.
+    fn remove_if_empty(&self, folder: &Path) {
+        if folder.parent() != Some(self.root.as_path()) {
+            // One that is gone, or has files, is as good.
+            let _ = fs::remove_dir(folder);
+        }
     }
 }
 
@@ -127,18 +140,19 @@ impl Storage for LocalStorage {
 
     fn delete(&self, key: &BlobKey) -> Result<()> {
         let path = self.path(key);
+        let Some(folder) = path.parent() else { return Ok(()) };
         match failpoints::pass("storage.delete.unlink").and_then(|()| fs::remove_file(&path)) {
             Ok(()) => {}
-            Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(()),
+            Err(e) if e.kind() == io::ErrorKind::NotFound => {
+                self.remove_if_empty(folder);
+                return Ok(());
+            }
             Err(e) => return Err(Error::io("remove", &path, e)),
         }
-        let Some(folder) = path.parent() else { return Ok(()) };
         failpoints::pass("storage.delete.sync_folder").map_err(|e| Error::io("flush", folder, e))?;
         sync_folder(folder)?;
-        // Folders of single jobs and uploads go with their last file; one that still has files stays.
-        if folder.parent() != Some(self.root.as_path()) {
-            let _ = fs::remove_dir(folder);
-        }
+        // Folders of single jobs and uploads go with their last file.
+        self.remove_if_empty(folder);
         Ok(())
     }
 
@@ -199,6 +213,14 @@ impl Storage for LocalStorage {
                     // Another process sweeps too.
                     Err(e) if e.kind() == io::ErrorKind::NotFound => {}
                     Err(e) => return Err(Error::io("remove", &path, e)),
+                }
+            }
+        }
+        // A writer that was killed may have made the folder of a job or an upload, and nothing in it.
+        for kind in [BlobKind::Video, BlobKind::Block, BlobKind::Artifact] {
+            for (_, path) in entries(&self.root.join(kind.prefix()))? {
+                if is_older(&path, older_than) && path.is_dir() {
+                    self.remove_if_empty(&path);
                 }
             }
         }
@@ -320,19 +342,6 @@ fn modified(metadata: &fs::Metadata) -> SystemTime {
     metadata.modified().unwrap_or(SystemTime::UNIX_EPOCH)
 }
 
-/// Whether nothing happened to the file for `age`. A link to an old file is new: the change of its name counts too.
-fn is_older(path: &Path, age: Duration) -> bool {
-    let Ok(metadata) = fs::symlink_metadata(path) else { return false };
-    let touched = modified(&metadata);
-    #[cfg(unix)]
-    let touched = {
-        let seconds = std::os::unix::fs::MetadataExt::ctime(&metadata);
-        touched.max(SystemTime::UNIX_EPOCH + Duration::from_secs(u64::try_from(seconds).unwrap_or(0)))
-    };
-    // A clock that was set back makes files of the future: they are not old.
-    SystemTime::now().duration_since(touched).is_ok_and(|d| d >= age)
-}
-
 #[cfg(test)]
 mod tests {
     use super::super::suite;
@@ -383,5 +392,25 @@ mod tests {
         assert_eq!(storage.sweep_staged(Duration::ZERO).unwrap(), 1);
         live.commit().unwrap();
         assert_eq!(storage.metadata(&key).unwrap().unwrap().size, 4);
+    }
+
+    #[test]
+    fn an_empty_folder_of_a_dead_writer_is_swept() {
+        let folder = tempfile::tempdir().unwrap();
+        let storage = LocalStorage::open(folder.path()).unwrap();
+        let name = BlobName::random(VideoExtension::Mp4);
+        let (empty, kept) =
+            (BlobKey::block(name, "a"), BlobKey::block(BlobName::random(VideoExtension::Mp4), "a"));
+        storage.create(&kept).unwrap().commit().unwrap();
+        let of = |key: &BlobKey| storage.local_path(key).unwrap().parent().unwrap().to_owned();
+        fs::create_dir(of(&empty)).unwrap();
+        storage.sweep_staged(Duration::from_secs(3600)).unwrap();
+        assert!(of(&empty).exists());
+        storage.sweep_staged(Duration::ZERO).unwrap();
+        assert!(!of(&empty).exists() && of(&kept).exists() && folder.path().join("blocks").exists());
+        // Deleting the last file again takes the folder that a killed process left.
+        fs::create_dir(of(&empty)).unwrap();
+        storage.delete(&empty).unwrap();
+        assert!(!of(&empty).exists());
     }
 }

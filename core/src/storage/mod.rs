@@ -71,7 +71,8 @@ pub trait Storage: Send + Sync {
     /// Input or output failures.
     fn blocks(&self, name: &BlobName) -> Result<Vec<(BlobKey, u64)>>;
 
-    /// Removes what writers that were killed left behind, if nobody touched it for `older_than`; says how many.
+    /// Removes what writers that were killed left behind, also empty folders, if nobody touched it for `older_than`; says how
+    /// many files.
     ///
     /// # Errors
     /// Input or output failures.
