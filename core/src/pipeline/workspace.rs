@@ -15,7 +15,7 @@ use sha2::{Digest, Sha256};
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::file_lock::FileLock;
-use crate::files::write_atomically;
+use crate::files::{sync_folder, write_atomically};
 use crate::hex::hex;
 use crate::stage::Stage;
 
@@ -99,8 +99,8 @@ impl Workspace {
         Ok(())
     }
 
-    /// Marks `stage` as finished. `outputs` are files or folders inside the workspace; they are on the disk before the
-    /// manifest is.
+    /// Marks `stage` as finished. `outputs` are files or folders inside the workspace; they, and their names, are on the disk
+    /// before the manifest is.
     pub(super) fn finish(
         &self,
         stage: Stage,
@@ -113,6 +113,7 @@ impl Workspace {
         for output in outputs {
             self.collect(Path::new(output), &mut files)?;
         }
+        sync_folder(&self.root)?;
         let manifest = Manifest { version: crate::VERSION.into(), key, outputs: files, report, cost };
         write_json(&self.manifest_path(stage), &manifest)?;
         Ok(manifest)
@@ -132,6 +133,8 @@ impl Workspace {
             for name in names {
                 self.collect(&relative.join(name), files)?;
             }
+            // Else the names may lead to what an earlier, killed run wrote: files of the same size without their content.
+            sync_folder(&path)?;
         } else {
             File::open(&path).and_then(|f| f.sync_all()).map_err(|e| Error::io("flush", &path, e))?;
             files.push((relative.to_owned(), metadata.len()));
@@ -203,10 +206,7 @@ pub(super) fn write_json(path: &Path, value: &impl Serialize) -> Result<()> {
     text.push(b'\n');
     write_atomically(path, |file| file.write_all(&text))?;
     // The name is on the disk once the folder is.
-    if let Some(folder) = path.parent() {
-        File::open(folder).and_then(|f| f.sync_all()).map_err(|e| Error::io("flush", folder, e))?;
-    }
-    Ok(())
+    path.parent().map_or(Ok(()), sync_folder)
 }
 
 /// Reads JSON that this program wrote earlier.
