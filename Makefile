@@ -30,7 +30,7 @@ SKIPPED := $(CURDIR)/target/skipped
 test-rust test-python test-c test-rest: export LIBRECONSTRUCT_SKIPS = $(SKIPPED)/$@
 NOTE_SKIPPED = mkdir -p $(SKIPPED) && : >$(SKIPPED)/$@
 
-.PHONY: help build mask-model demo install interop test test-build test-rust test-python test-c test-rest fuzz lint format clean
+.PHONY: help build mask-model demo install interop test test-build test-rust test-python test-c test-rest fuzz campaign power-loss lint format clean
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*?## ' $(MAKEFILE_LIST) | awk -F':.*?## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -99,6 +99,14 @@ test-rest: test-build ## Drive the server over HTTP, as clients do
 	@$(NOTE_SKIPPED)
 	@echo "REST: drive the server as clients do"
 	$(VENV)/bin/python -m pytest -q tests/rest
+	@echo "Faults of the machine, and power cuts: a few"
+	$(VENV)/bin/python -m pytest -q tests/campaign tests/power_loss
+
+campaign: test-build ## Let faults of the machine come and go over a working server for MINUTES=10, from SEED on
+	cd tests && ../$(VENV)/bin/python -m campaign --minutes $(or $(MINUTES),10) $(if $(SEED),--seed $(SEED))
+
+power-loss: test-build ## Cut the power of a working server at CUTS=200 moments, chosen by SEED=1
+	cd tests && ../$(VENV)/bin/python -m power_loss --cuts $(or $(CUTS),200) --seed $(or $(SEED),1)
 
 # Programs of others that read and write our files. Tests that lack one are skipped, and listed.
 interop: $(VENV)/.interop tests/interop/node_modules/.package-lock.json

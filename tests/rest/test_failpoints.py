@@ -61,8 +61,8 @@ def failpoints():
 @pytest.fixture(scope="module")
 def place(tmp_path_factory):
     """A folder with a user, for all cases; each leaves it empty of jobs."""
-    # Signs of life are given every second, and a worker that was killed is not the job's fault.
-    server = Server(tmp_path_factory.mktemp("failpoints"), {"workers": 1, "separate_workers": False, "lease_seconds": 6, "max_attempts": 1000})
+    # Signs of life are given every second.
+    server = Server(tmp_path_factory.mktemp("failpoints"), {"workers": 1, "separate_workers": False, "lease_seconds": 6})
     client = server.start().user("anna")
     yield server, client
     server.kill()

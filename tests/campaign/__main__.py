@@ -1,0 +1,40 @@
+"""Campaigns one after the other, each with the next seed.
+
+    cd tests && python -m campaign [--minutes 10] [--seed 1] [--rounds 30] [--only]
+"""
+
+import argparse
+import time
+
+from .clients import Fault
+from .play import play
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description="Plays fault campaigns until the time is over. A fault that is found ends its campaign and is told with its seed.")
+    parser.add_argument("--minutes", type=float, default=10)
+    parser.add_argument("--seed", type=int, default=int(time.time()), help="of the first campaign; each further one has the next")
+    parser.add_argument("--rounds", type=int, default=30, help="rounds of a campaign")
+    parser.add_argument("--only", action="store_true", help="play this seed alone")
+    arguments = parser.parse_args()
+    began = time.monotonic()
+    end = began + arguments.minutes * 60
+    seed, kills, faults = arguments.seed, 0, []
+    while True:
+        try:
+            done = play(seed, arguments.rounds, until=end)
+            kills += done["kills"]
+            minutes = (time.monotonic() - began) / 60
+            print(f"seed {seed}: {done}; {kills} kills in all, {kills / minutes:.0f} a minute", flush=True)
+        except Fault as fault:
+            faults.append(seed)
+            print(f"FAULT: {fault}", flush=True)
+        if arguments.only or time.monotonic() >= end:
+            break
+        seed += 1
+    print(f"{len(faults)} of {seed - arguments.seed + 1} campaigns found a fault{': seeds ' + str(faults) if faults else ''}")
+    return 1 if faults else 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,56 @@
+"""What the videos of a campaign come to when nothing disturbs them: found out once, before the faults begin."""
+
+import random
+from collections import defaultdict
+from collections.abc import Callable
+
+from rest import media
+from rest.server import Client, Server
+
+
+class Expected:
+    """The videos, how each ends, and the files that come out."""
+
+    def __init__(self, programs_are_broken: Callable[[], bool] = lambda: False):
+        self.capture = media.capture().read_bytes()
+        self.flat = media.flat_video().read_bytes()
+        self.programs_are_broken = programs_are_broken
+        # One file each where jobs run on the processor: there a job comes to the same bits, however often it was disturbed.
+        self.files: dict[tuple[str, str], set[str]] = defaultdict(set)
+        self.failure = ""
+        self.same_bits = True
+
+    def bytes_of(self, video: str) -> bytes:
+        return self.capture if video == "capture" else self.flat
+
+    def choose(self, choice: random.Random) -> str:
+        return "capture" if choice.random() < 0.4 else "flat"
+
+    def end_of(self, video: str) -> str:
+        return "Finished" if video == "capture" else "Failed"
+
+    def check_file(self, path: str, digest: str, video: str) -> None:
+        known = self.files[path, video]
+        if self.same_bits and known and digest not in known:
+            raise AssertionError(f"{path} is not what the same video came to undisturbed")
+        known.add(digest)
+
+    def learn(self, server: Server, client: Client, gpu: bool, small: dict) -> None:
+        """Runs each video once, undisturbed."""
+        import hashlib
+
+        # A graphics device adds up in an order of its own each time.
+        self.same_bits = not gpu
+        jobs = {video: client.submit(client.upload(self.bytes_of(video), extension="mp4"), title="new", **small) for video in ("capture", "flat")}
+        for video, job in jobs.items():
+            found = client.wait(job)
+            if found["status"] != self.end_of(video):
+                raise AssertionError(f"{video} is {found['status']} undisturbed:\n{server.log_text()[-2000:]}")
+        for path in ("download/ply", "download/spz", "preview"):
+            content = client.get(f"/api/v1/jobs/{jobs['capture']}/{path}/", allow_redirects=True).content
+            self.files[path, "capture"].add(hashlib.sha256(content).hexdigest())
+        shown = server.command("jobs", "show", jobs["flat"], environment=server.environment)
+        self.failure = shown["failure"]["code"]
+        for job in jobs.values():
+            if client.delete(job).status_code != 204:
+                raise AssertionError("DELETE")

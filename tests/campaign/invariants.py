@@ -1,0 +1,166 @@
+"""What must hold after every round, read through the interface and compared with the database and the folder."""
+
+import os
+import re
+import sqlite3
+import time
+from collections import Counter
+from contextlib import closing
+from pathlib import Path
+
+import requests
+
+from .clients import Fault, InDoubt, Load, User, check, fetch, note_status
+from .expected import Expected
+from .world import World
+
+# The longest rest of a job that was spared in time, and the time in which a hanging program is noticed.
+REST, HANG = 70, 100
+
+
+def check_database(world: World) -> None:
+    with closing(sqlite3.connect(f"file:{world.data / 'jobs.db'}?mode=ro", uri=True, timeout=20)) as database:
+        check(database.execute("PRAGMA integrity_check").fetchall() == [("ok",)], "integrity_check")
+        check(database.execute("PRAGMA foreign_key_check").fetchall() == [], "foreign_key_check")
+
+
+def check_accounts(world: World, users: list[User], load: Load) -> None:
+    """Everything that was acknowledged is there, and what was in doubt is one thing or the other, once."""
+    for user in users:
+        client = user.client
+        client.session.close()
+        listed = {entry["job_id"]: entry["title"] for entry in client.jobs()}
+        for name, job in list(user.jobs.items()):
+            if job.deleting:
+                if name in listed:
+                    job.deleting = False
+                else:
+                    del user.jobs[name]
+                    user.deleted.add(name)
+        strangers = set(listed) - set(user.jobs)
+        check(not strangers & user.deleted, f"deleted jobs are in the list: {strangers & user.deleted}")
+        check(len(strangers) <= len(user.in_doubt), f"{len(strangers)} jobs that nobody submitted")
+        # The same submission with the same key makes no second job.
+        pending, user.in_doubt = user.in_doubt, []
+        for submission in pending:
+            load.send(user, client, submission)
+        listed = {entry["job_id"]: entry["title"] for entry in client.jobs()}
+        check(set(listed) == set(user.jobs), f"listed, not submitted: {set(listed) - set(user.jobs)}; lost: {set(user.jobs) - set(listed)}")
+        for name in list(user.deleted)[-5:]:
+            check(client.get(f"/api/v1/jobs/{name}/").status_code == 404, f"a deleted job is there: {name}")
+        for name, job in user.jobs.items():
+            check(listed[name] in job.titles, f"{name} is called {listed[name]!r}, not one of {job.titles}")
+            job.titles = {listed[name]}
+
+
+def check_jobs(world: World, users: list[User], expected: Expected) -> None:
+    """No job has ended otherwise than undisturbed; what is served is whole."""
+
+    def answered(what: str, response: requests.Response) -> requests.Response:
+        check(response.status_code == 200, f"{what}: {response.status_code} {response.text[:300]}")
+        return response
+
+    for user in users:
+        for job in user.jobs.values():
+            status = note_status(job, user.client.job(job.name))
+            if job.ended:
+                check_end(world, job, expected)
+            if status == "Finished":
+                fetch(user.client, job, expected, answered)
+
+
+def check_end(world: World, job, expected: Expected) -> None:
+    [(code, message, attempt, crashes, disturbances)] = world.rows(
+        "SELECT failure_code, failure_message, attempt, crashes, disturbances FROM jobs WHERE job_id = ?", job.name)
+    why = f"{job.video} {job.name} is {job.ended}: {code}: {message} (attempt {attempt}, {crashes} crashes, {disturbances} disturbances)"
+    check(job.ended == expected.end_of(job.video), why)
+    if job.ended == "Failed":
+        check(code == expected.failure, f"{why}; undisturbed it is {expected.failure}")
+
+
+def check_rows_and_files(world: World) -> None:
+    """No row without its file, of its size; the files of a scene are those of one attempt."""
+    for blob, version, size in world.rows("SELECT blob_name, version, size FROM uploads WHERE version IS NOT NULL AND deleted = 0"):
+        name, extension = blob.rsplit(".", 1)
+        path = world.data / f"{name}.{version % 2**64:016x}.{extension}"
+        check(path.exists() and path.stat().st_size == size, f"an upload without its file of {size} bytes: {path.name}")
+    kinds = {"ply": "ply", "spz": "spz", "preview": "jpg", "report": "json", "log": "log"}
+    attempts: dict[str, set[int]] = {}
+    for job, kind, attempt, size in world.rows(
+        "SELECT job_id, kind, artifacts.attempt, size FROM artifacts JOIN jobs USING (job_id) WHERE deleted = 0"):
+        path = world.data / "scenes" / job / f"{attempt}.{kinds[kind]}"
+        check(path.exists() and path.stat().st_size == size, f"a row without its file of {size} bytes: {path.name} of {job}")
+        attempts.setdefault(job, set()).add(attempt)
+    check(all(len(numbers) == 1 for numbers in attempts.values()), f"published more than once: {attempts}")
+
+
+def check_quota(world: World, users: list[User]) -> None:
+    """What is said to be stored is what is stored."""
+    text = users[0].client.get("/metrics").text
+    said = float(re.search(r"^reconstruct_stored_bytes (\S+)", text, re.MULTILINE)[1])
+    [(rows,)] = world.rows("SELECT (SELECT ifnull(sum(size), 0) FROM uploads) + (SELECT ifnull(sum(size), 0) FROM artifacts)")
+    check(said == rows, f"{said} bytes are said to be stored; the rows have {rows}")
+
+
+def settle(world: World, users: list[User], expected: Expected) -> Counter:
+    """No fault is left: all jobs end, as they do undisturbed."""
+    ends: Counter[str] = Counter()
+    jobs = [(user, job) for user in users for job in user.jobs.values()]
+    end = time.monotonic() + REST + HANG + 20 * len(jobs)
+    for user, job in jobs:
+        while note_status(job, found := user.client.job(job.name)) not in ("Finished", "Failed"):
+            check(time.monotonic() < end, f"stuck: {found} {world.rows('SELECT * FROM jobs WHERE job_id = ?', job.name)}")
+            time.sleep(0.1)
+        ends[f"{job.video} {job.ended}"] += 1
+    check_jobs(world, users, expected)
+    check_rows_and_files(world)
+    return ends
+
+
+def empty(world: World, users: list[User], load: Load) -> None:
+    """All jobs are deleted, uploads expire: then nothing of them is left, and the disk is as free as before."""
+    for user in users:
+        for name in list(user.jobs):
+            check(user.client.delete(name).status_code == 204, "DELETE at the end")
+            del user.jobs[name]
+            user.deleted.add(name)
+        check(user.client.jobs() == [], "jobs are left")
+        user.uploads.clear()
+    # What belongs to nobody is swept once it is an hour old, uploads once they are a day old; a server looks when it starts.
+    world.machine.jump(30 * 3600)
+    world.clock_base = world.machine.offset
+    world.server.stop()
+    world.start()
+    end = time.monotonic() + 30
+    while left := what_is_left(world):
+        check(time.monotonic() < end, f"left after everything was deleted: {left}")
+        time.sleep(0.1)
+    check_database(world)
+    check([*world.rows("SELECT count(*) FROM jobs"), *world.rows("SELECT count(*) FROM uploads"), *world.rows("SELECT count(*) FROM artifacts")] == [(0,)] * 3, "rows are left")
+    said = re.search(r"^reconstruct_stored_bytes (\S+)", users[0].client.get("/metrics").text, re.MULTILINE)[1]
+    check(float(said) == 0, f"{said} bytes are said to be stored by nobody")
+
+
+def what_is_left(world: World) -> list[str]:
+    """Files and folders of the service but those that it always has."""
+    always = {"jobs.db", "jobs.db-wal", "jobs.db-shm", "secrets.json", "lock"}
+    always |= {"videos", "blocks", "scenes", "staged", "work", "processes"}
+    left = []
+    for folder, folders, files in os.walk(world.data):
+        for name in folders + files:
+            path = os.path.relpath(os.path.join(folder, name), world.data)
+            if path not in always and not path.startswith("processes/"):
+                left.append(path)
+    # A file for each process that lives; those of the dead are swept.
+    processes = os.listdir(world.data / "processes")
+    if len(processes) > len(world.processes()):
+        left += [f"processes/{name}" for name in processes]
+    return left
+
+
+def check_log(log: Path) -> None:
+    text = log.read_text(errors="replace")
+    check("panicked" not in text, f"a panic, see {log}")
+
+
+__all__ = ["Fault", "InDoubt", "check_accounts", "check_database", "check_jobs", "check_log", "check_quota", "check_rows_and_files", "empty", "settle"]

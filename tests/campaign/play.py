@@ -1,0 +1,131 @@
+"""Plays the rounds of a campaign."""
+
+import contextlib
+import random
+import shutil
+import tempfile
+import time
+from collections import Counter
+from pathlib import Path
+
+from . import invariants
+from .clients import SMALL, Fault, InDoubt, Load, User
+from .expected import Expected
+from .faults import end_all, faults_of, kills
+from .world import DRIVER, World
+
+# Rounds between two at whose end everything must have ended.
+SETTLE_EVERY = 6
+
+
+def world_of(seed: int, folder: Path) -> World:
+    """What a world is like depends on the seed; what this machine has not is left out."""
+    choice = random.Random(f"world {seed}")
+    workers, own_disk, gpu, short_leases = choice.choice([1, 1, 2]), choice.random() < 0.3, choice.random() < 0.15, choice.random() < 0.5
+    options = {"workers": workers, "gpu": gpu and DRIVER.exists(), "lease_seconds": 6 if short_leases else None}
+    if own_disk:
+        with contextlib.suppress(OSError):
+            return World(folder, own_disk=True, **options)
+    return World(folder, **options)
+
+
+class Campaign:
+    """The rounds of one seed, in a folder of their own."""
+
+    def __init__(self, seed: int, folder: Path, say=print):
+        self.seed, self.folder, self.say = seed, folder, say
+        self.world = world_of(seed, folder)
+        self.expected = Expected(lambda: self.world.programs.disturbed)
+        self.users: list[User] = []
+        self.counts: Counter[str] = Counter()
+        self.round = 0
+
+    def begin(self) -> None:
+        world = self.world
+        world.start()
+        for name in ("anna", "ben"):
+            world.server.command("users", "add", name, "--tier", "enterprise", environment=world.server.environment)
+            key = world.server.command("keys", "create", name, environment=world.server.environment)
+            from rest.server import Client
+
+            self.users.append(User(Client(world.server, key["key"], name)))
+        self.expected.learn(world.server, self.users[0].client, world.gpu, SMALL)
+
+    def storm(self, choice: random.Random) -> list[str]:
+        """Faults come and go while clients work; what happened."""
+        seconds = choice.choice([2, 4, 8])
+        faults = choice.sample(faults_of(self.world), choice.choice([1, 1, 2, 3]))
+        # Processes are killed in most rounds, whatever else happens.
+        if kills not in faults and choice.random() < 0.7:
+            faults.append(kills)
+        events = sorted((event for fault in faults for event in fault(choice, seconds)), key=lambda event: event[0])
+        self.world.programs.disturbed = False
+        load = Load(self.world.server, self.users, self.expected, f"{self.seed} {self.round}")
+        began = time.monotonic()
+        for at, _, do in events:
+            time.sleep(max(0, began + at - time.monotonic()))
+            do(self.world, choice)
+        time.sleep(max(0, began + seconds - time.monotonic()))
+        end_all(self.world)
+        self.world.start()
+        load.end()
+        return [f"{at:.2f} s: {name}" for at, name, _ in events]
+
+    def play_round(self, settles: bool) -> None:
+        self.round += 1
+        choice = random.Random(f"{self.seed} {self.round}")
+        happened: list[str] = []
+        try:
+            if not self.world.weary():
+                happened = self.storm(choice)
+            else:
+                # What was disturbed most comes to its end first.
+                self.counts["calm rounds"] += 1
+                settles = True
+            self.check(settles)
+        except (Fault, AssertionError, InDoubt) as fault:
+            raise Fault(f"seed {self.seed}, round {self.round}, after {happened}: {type(fault).__name__} {fault}") from fault
+        self.counts["rounds"] += 1
+
+    def check(self, settles: bool) -> None:
+        world, users = self.world, self.users
+        # Its threads have nothing to do: it only sends again what is in doubt.
+        load = Load(world.server, [], self.expected, "")
+        invariants.check_accounts(world, users, load)
+        invariants.check_jobs(world, users, self.expected)
+        invariants.check_rows_and_files(world)
+        invariants.check_quota(world, users)
+        if settles:
+            self.counts.update(invariants.settle(world, users, self.expected))
+            invariants.empty(world, users, load)
+            self.counts["everything ended"] += 1
+        invariants.check_database(world)
+        invariants.check_log(world.log)
+
+    def totals(self) -> dict:
+        counts = sum((user.counts for user in self.users), Counter(self.counts))
+        refusals = sum((user.refusals for user in self.users), Counter())
+        return {"kills": self.world.kills, **dict(sorted(counts.items())), "refused": dict(refusals.most_common())}
+
+    def close(self) -> None:
+        self.world.close()
+
+
+def play(seed: int, rounds: int | None = None, until: float | None = None, folder: Path | None = None, say=print) -> dict:
+    """Plays so many rounds, or until a moment (of `time.monotonic`); the last one settles. What was done.
+
+    Raises `Fault` with the seed and the round; the folder is then kept."""
+    place = folder or Path(tempfile.mkdtemp(prefix=f"campaign-{seed}-"))
+    campaign = Campaign(seed, place, say)
+    try:
+        campaign.begin()
+        last = False
+        while not last:
+            last = campaign.round + 1 == rounds or (until is not None and time.monotonic() >= until)
+            campaign.play_round(last or (campaign.round + 1) % SETTLE_EVERY == 0)
+        totals = campaign.totals()
+    finally:
+        campaign.close()
+    if folder is None:
+        shutil.rmtree(place, ignore_errors=True)
+    return totals

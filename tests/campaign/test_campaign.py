@@ -1,0 +1,74 @@
+"""The short form of the campaign: the seeds of `seeds.txt`, and clients that leave at every byte.
+
+CAMPAIGN_SEEDS (`seed:rounds`, with commas between) plays others.
+"""
+
+import os
+import random
+from pathlib import Path
+
+import pytest
+
+from rest.server import Client
+
+from .expected import Expected
+from .leave import everywhere
+from .clients import SMALL
+from .invariants import check_database, what_is_left
+from .play import play
+from .world import World
+
+
+def seeds() -> list[tuple[int, int]]:
+    chosen = os.environ.get("CAMPAIGN_SEEDS")
+    if chosen:
+        pairs = [entry.split(":") for entry in chosen.split(",")]
+    else:
+        lines = Path(__file__).with_name("seeds.txt").read_text().splitlines()
+        pairs = [line.split("#")[0].split() for line in lines if line.split("#")[0].strip()]
+    return [(int(seed), int(rounds)) for seed, rounds in pairs]
+
+
+@pytest.mark.parametrize(("seed", "rounds"), seeds())
+def test_d53_no_fault_of_the_machine_costs_a_job(seed, rounds, tmp_path):
+    print(play(seed, rounds, folder=tmp_path / "world"))
+
+
+def test_clients_that_leave_at_every_byte_leave_nothing_behind(tmp_path):
+    world = World(tmp_path / "world", workers=0)
+    try:
+        world.start()
+        environment = world.server.environment
+        world.server.command("users", "add", "anna", "--tier", "enterprise", environment=environment)
+        client = Client(world.server, world.server.command("keys", "create", "anna", environment=environment)["key"])
+        expected = Expected()
+        job = client.submit(client.upload(expected.capture, extension="mp4"), **SMALL)
+        assert client.wait(job)["status"] == "Finished"
+        files = len(os.listdir(f"/proc/{world.server.process.pid}/fd"))
+        count = everywhere(world.server, client, expected.flat, job, random.Random(1), steps=60)
+        print(count, "clients left")
+        # The server serves the next one as if nothing had been, and holds nothing for those that are gone.
+        assert client.job(job)["status"] == "Finished"
+        assert len(os.listdir(f"/proc/{world.server.process.pid}/fd")) <= files + 20
+        assert world.server.files("staged") == []
+        check_database(world)
+        # A video is there as a whole or not at all.
+        sizes = {(world.data / name).stat().st_size for name in world.server.files("videos")}
+        assert sizes <= {len(expected.flat), len(expected.capture)}, sizes
+        # A day later the uploads are gone.
+        assert client.delete(job).status_code == 204
+        world.machine.jump(30 * 3600)
+        assert world.server.stop() == 0
+        world.start()
+        wait_until_nothing_is_left(world)
+    finally:
+        world.close()
+
+
+def wait_until_nothing_is_left(world: World) -> None:
+    import time
+
+    end = time.monotonic() + 30
+    while left := what_is_left(world):
+        assert time.monotonic() < end, left
+        time.sleep(0.1)
