@@ -1,4 +1,5 @@
-//! Files appear whole or not at all: written beside their place, synced, then renamed over it.
+//! Files appear whole or not at all: written beside their place, flushed, renamed over it, and the folder flushed as well, since
+//! it is the folder that holds the name.
 
 use std::fs::{self, File};
 use std::io::{self, BufWriter, Read, Write};
@@ -8,9 +9,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime};
 
 use crate::error::{Error, ErrorKind, Result};
+use crate::failpoints;
 
 /// Makes the file `path` from what `write` writes. A reader sees the old file or the complete new one; after a failure
-/// the old one stays. The content is on the disk when this returns.
+/// the old one stays, unless it was the last step that failed, the flush of the folder. The content and its name are on the disk when this returns.
 ///
 /// # Errors
 /// Those of `write`, or the operating system's.
@@ -21,8 +23,10 @@ pub(crate) fn write_atomically(
     replace_atomically(path, |temporary| {
         let file = File::create(temporary).map_err(|e| Error::io("create", path, e))?;
         let mut writer = BufWriter::with_capacity(1 << 18, file);
-        let written =
-            write(&mut writer).and_then(|()| writer.flush()).and_then(|()| writer.get_ref().sync_all());
+        let written = write(&mut writer)
+            .and_then(|()| writer.flush())
+            .and_then(|()| failpoints::pass("files.sync"))
+            .and_then(|()| writer.get_ref().sync_all());
         written.map_err(|e| Error::io("write", path, e))
     })
 }
@@ -31,10 +35,9 @@ pub(crate) fn write_atomically(
 /// it must leave the complete file. The temporary name keeps the extension.
 pub(crate) fn replace_atomically(path: &Path, make: impl FnOnce(&Path) -> Result<()>) -> Result<()> {
     let temporary = temporary_path(path)?;
-    let result =
-        make(&temporary).and_then(|()| fs::rename(&temporary, path).map_err(|e| Error::io("write", path, e)));
+    let result = make(&temporary).and_then(|()| rename(&temporary, path));
     if result.is_err() {
-        // The first failure is what matters; what is left of the temporary file may not even exist.
+        // The first failure is what matters. Nothing is left to remove if only the folder could not be flushed.
         let _ = fs::remove_file(&temporary);
     }
     result
@@ -56,13 +59,36 @@ pub(crate) fn read_at_most(path: &Path, most: u64) -> Result<Option<Vec<u8>>> {
     Ok((bytes.len() as u64 <= most).then_some(bytes))
 }
 
-/// Makes the names in `folder` durable.
+/// Gives the complete, flushed file `from` the name `to` in the same folder, in place of what had it; the name is on the disk
+/// when this returns.
+pub(crate) fn rename(from: &Path, to: &Path) -> Result<()> {
+    failpoints::pass("files.rename")
+        .and_then(|()| fs::rename(from, to))
+        .map_err(|e| Error::io("write", to, e))?;
+    let folder = to.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    failpoints::pass("files.sync_folder").map_err(|e| Error::io("flush", folder, e))?;
+    sync_folder(folder)
+}
+
+/// Makes the names in `folder` durable, where the system has a way to.
 pub(crate) fn sync_folder(folder: &Path) -> Result<()> {
     // Windows has no such call: there a rename is durable by itself.
     if cfg!(windows) {
         return Ok(());
     }
-    File::open(folder).and_then(|f| f.sync_all()).map_err(|e| Error::io("flush", folder, e))
+    match File::open(folder).and_then(|f| f.sync_all()) {
+        // A folder that may be written but not listed, and file systems whose folders cannot be flushed: the file is there,
+        // and nothing more can be done for it.
+        Err(e)
+            if matches!(
+                e.kind(),
+                io::ErrorKind::PermissionDenied | io::ErrorKind::InvalidInput | io::ErrorKind::Unsupported
+            ) =>
+        {
+            Ok(())
+        }
+        synced => synced.map_err(|e| Error::io("flush", folder, e)),
+    }
 }
 
 #[cfg(feature = "service")]
@@ -86,6 +112,16 @@ pub(crate) fn create_private_folder(folder: &Path) -> Result<()> {
         made => made.map_err(|e| Error::io("create", folder, e))?,
     }
     above.map_or(Ok(()), sync_folder)
+}
+
+/// Makes a new file that only its owner may read; outside of Unix its rights are those of the folder.
+#[cfg(feature = "service")]
+pub(crate) fn create_private_file(path: &Path) -> io::Result<File> {
+    let mut options = fs::OpenOptions::new();
+    options.write(true).create_new(true);
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    options.open(path)
 }
 
 /// How the names of files end that are only written to see whether that can be done.
@@ -137,7 +173,7 @@ pub(crate) fn is_older(path: &Path, age: Duration) -> bool {
 }
 
 /// A name in the same folder that no other process and no other thread of this one uses.
-fn temporary_path(path: &Path) -> Result<PathBuf> {
+pub(crate) fn temporary_path(path: &Path) -> Result<PathBuf> {
     static COUNTER: AtomicU64 = AtomicU64::new(0);
     let name = path.file_name().and_then(|n| n.to_str()).ok_or_else(|| {
         Error::new(
@@ -196,5 +232,33 @@ mod tests {
         assert!(left.exists());
         sweep_tries(folder.path(), Duration::ZERO).unwrap();
         assert!(!left.exists() && other.exists());
+    }
+
+    /// A name must not be on the disk before its content is, and is not there before its folder is flushed.
+    #[cfg(feature = "failpoints")]
+    #[test]
+    fn the_content_is_flushed_before_the_rename_and_the_folder_after_it() {
+        use std::sync::{Arc, Mutex};
+        const PLACES: [&str; 3] = ["files.sync", "files.rename", "files.sync_folder"];
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a.bin");
+        fs::write(&path, b"old").unwrap();
+        let passed = Arc::new(Mutex::new(vec![]));
+        for place in PLACES {
+            let (passed, path, here) = (passed.clone(), path.clone(), std::thread::current().id());
+            // Other tests write files at the same time, on threads of their own.
+            let note = move || {
+                if std::thread::current().id() == here {
+                    passed.lock().unwrap().push((place, fs::read(&path).unwrap()));
+                }
+            };
+            fail::cfg_callback(place, note).unwrap();
+        }
+        write_atomically(&path, |w| w.write_all(b"new")).unwrap();
+        PLACES.iter().for_each(fail::remove);
+        let at = |place, content: &[u8]| (place, content.to_vec());
+        let expected =
+            vec![at("files.sync", b"old"), at("files.rename", b"old"), at("files.sync_folder", b"new")];
+        assert_eq!(*passed.lock().unwrap(), expected);
     }
 }

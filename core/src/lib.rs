@@ -30,7 +30,6 @@ pub mod control;
 pub mod database;
 mod defaults;
 pub mod error;
-#[cfg(feature = "service")]
 pub mod failpoints;
 pub mod fiducial;
 mod file_lock;

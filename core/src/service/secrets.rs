@@ -7,7 +7,7 @@ use std::path::Path;
 use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, ErrorKind, Result};
-use crate::files::{replace_atomically, sync_folder};
+use crate::files::{create_private_file, replace_atomically};
 use crate::hex::hex;
 
 /// The file's content.
@@ -95,6 +95,11 @@ impl Secrets {
         if !path.exists() {
             Self::random()?.write(path)?;
         }
+        Self::read(path)
+    }
+
+    /// Reads the file at `path`.
+    pub(super) fn read(path: &Path) -> Result<Self> {
         let text = fs::read(path).map_err(|e| Error::io("read", path, e))?;
         let damaged = |why: String| {
             Error::new(ErrorKind::InvalidFile, format!("{} is damaged: {why}", path.display()))
@@ -119,16 +124,10 @@ impl Secrets {
         let text = serde_json::to_vec_pretty(self)
             .map_err(|e| Error::new(ErrorKind::Internal, "secrets cannot be written as JSON").caused_by(e))?;
         replace_atomically(path, |temporary| {
-            let mut options = fs::OpenOptions::new();
-            options.write(true).create_new(true);
-            #[cfg(unix)]
-            std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-            options
-                .open(temporary)
+            create_private_file(temporary)
                 .and_then(|mut file| file.write_all(&text).and_then(|()| file.sync_all()))
                 .map_err(|e| Error::io("write", path, e))
-        })?;
-        path.parent().map_or(Ok(()), sync_folder)
+        })
     }
 }
 

@@ -47,7 +47,7 @@ pub enum BlobKind {
 
 impl BlobKind {
     /// The first part of its blobs' names.
-    pub fn prefix(self) -> &'static str {
+    pub const fn prefix(self) -> &'static str {
         match self {
             Self::Video => "videos",
             Self::Block => "blocks",

@@ -3,7 +3,7 @@
 //! A blob is written under `staged/`, flushed, renamed to its place, and the folder is flushed: a reader, and a power
 //! cut, sees it whole or not at all. Writers hold a lock on what they stage, so a sweep never takes a file from under one.
 
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File};
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -12,7 +12,7 @@ use std::time::{Duration, SystemTime};
 use super::{BlobKey, BlobKind, BlobMetadata, BlobReader, StagedBlob, Storage};
 use crate::error::{Error, Result};
 use crate::failpoints;
-use crate::files::{create_private_folder, is_older, sync_folder};
+use crate::files::{create_private_file, create_private_folder, is_older, sync_folder};
 use crate::job::BlobName;
 
 /// The folder of what is not complete yet.
@@ -38,6 +38,20 @@ impl LocalStorage {
         }
         let writer = uuid::Uuid::new_v4().as_simple().to_string();
         Ok(Self { root: root.to_owned(), writer, count: AtomicU64::new(0) })
+    }
+
+    /// The storage in `root` as it is: nothing is made.
+    pub(crate) fn to_look_at(root: &Path) -> Self {
+        Self { root: root.to_owned(), writer: String::new(), count: AtomicU64::new(0) }
+    }
+
+    /// What writers that are gone left half written and nobody touched for `age`.
+    pub(crate) fn abandoned(&self, age: Duration) -> Result<Vec<PathBuf>> {
+        let mut staged: Vec<PathBuf> =
+            entries(&self.root.join(STAGED))?.into_iter().map(|(_, path)| path).collect();
+        // Whoever writes it holds the lock, for as long as the process lives.
+        staged.retain(|path| is_older(path, age) && File::open(path).is_ok_and(|f| f.try_lock().is_ok()));
+        Ok(staged)
     }
 
     fn path(&self, key: &BlobKey) -> PathBuf {
@@ -94,7 +108,7 @@ impl Storage for LocalStorage {
     fn create(&self, key: &BlobKey) -> Result<Box<dyn StagedBlob>> {
         let (staged, path) = (self.staged_path(), self.path(key));
         let file = failpoints::pass("storage.create.open")
-            .and_then(|()| private_file(&staged))
+            .and_then(|()| create_private_file(&staged))
             .map_err(|e| Error::io("create", &path, e))?;
         let staged = Staged(staged);
         file.lock().map_err(|e| Error::io("lock", &path, e))?;
@@ -203,17 +217,12 @@ impl Storage for LocalStorage {
 
     fn sweep_staged(&self, older_than: Duration) -> Result<u64> {
         let mut removed = 0;
-        for (_, path) in entries(&self.root.join(STAGED))? {
-            // Whoever writes it holds the lock, for as long as the process lives.
-            let abandoned =
-                is_older(&path, older_than) && File::open(&path).is_ok_and(|f| f.try_lock().is_ok());
-            if abandoned {
-                match fs::remove_file(&path) {
-                    Ok(()) => removed += 1,
-                    // Another process sweeps too.
-                    Err(e) if e.kind() == io::ErrorKind::NotFound => {}
-                    Err(e) => return Err(Error::io("remove", &path, e)),
-                }
+        for path in self.abandoned(older_than)? {
+            match fs::remove_file(&path) {
+                Ok(()) => removed += 1,
+                // Another process sweeps too.
+                Err(e) if e.kind() == io::ErrorKind::NotFound => {}
+                Err(e) => return Err(Error::io("remove", &path, e)),
             }
         }
         // A writer that was killed may have made the folder of a job or an upload, and nothing in it.
@@ -310,15 +319,6 @@ impl StagedBlob for LocalBlob {
         storage.place(&staged.0, &path, ["storage.commit.rename", "storage.commit.sync_folder"])?;
         Ok(BlobMetadata { size: metadata.len(), modified: modified(&metadata) })
     }
-}
-
-/// A new file that only its owner may read.
-fn private_file(path: &Path) -> io::Result<File> {
-    let mut options = OpenOptions::new();
-    options.write(true).create_new(true);
-    #[cfg(unix)]
-    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-    options.open(path)
 }
 
 /// Files and folders of `folder` whose names are text; one that is gone meanwhile is no error.

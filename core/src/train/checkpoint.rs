@@ -14,6 +14,7 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
 use crate::error::{Error, ErrorKind, Result};
+use crate::files;
 use crate::raster::{DensityStatistics, TrainState};
 use crate::splats::{Splats, sh_coefficients};
 
@@ -88,18 +89,15 @@ impl Checkpoint {
             file.inner.write_all(&digest)?;
             let file = file.inner.into_inner().map_err(std::io::IntoInnerError::into_error)?;
             file.sync_all()?;
-            std::fs::rename(&partial, path)?;
-            // The rename itself must survive a crash too; not every system can open a folder.
-            let folder = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
-            if let Ok(folder) = File::open(folder) {
-                folder.sync_all()?;
-            }
             Ok(())
         })();
-        written.map_err(|e: std::io::Error| {
+        let placed = written
+            .map_err(|e: std::io::Error| Error::io("write the checkpoint", path, e))
+            .and_then(|()| files::rename(&partial, path));
+        if placed.is_err() {
             let _ = std::fs::remove_file(&partial);
-            Error::io("write the checkpoint", path, e)
-        })
+        }
+        placed
     }
 
     /// Reads one that was written under the same hashes.

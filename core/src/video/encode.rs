@@ -13,6 +13,7 @@ use image::RgbImage;
 
 use crate::control::Control;
 use crate::error::{Error, ErrorKind, Result};
+use crate::files;
 
 use super::ffmpeg::Tools;
 use super::process::{Limits, Process};
@@ -154,11 +155,10 @@ impl VideoWriter {
         if !status.success() {
             return Err(self.failure());
         }
-        let persist = || -> std::io::Result<()> {
-            std::fs::File::open(&self.partial)?.sync_all()?;
-            std::fs::rename(&self.partial, &self.path)
-        };
-        persist().map_err(|e| Error::io("write", &self.path, e))
+        std::fs::File::open(&self.partial)
+            .and_then(|file| file.sync_all())
+            .map_err(|e| Error::io("write", &self.path, e))?;
+        files::rename(&self.partial, &self.path)
     }
 
     fn failure(&mut self) -> Error {
