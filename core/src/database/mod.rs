@@ -15,10 +15,13 @@ mod suite;
 pub(crate) use clock::ManualClock;
 pub use clock::{Clock, SystemClock};
 pub use rows::{
-    Abilities, Claim, DeletedJob, Inserted, Lease, LeaseState, NewJob, Patience, Progress, Publication,
-    QueueOrder, Reclaimed, Return, Returned, Statistics, StoredArtifact, StoredKey, Upload, UploadedVideo,
+    Abilities, Claim, DeletedJob, Inserted, Lease, LeaseState, Lost, NamedFile, NewJob, Patience, Progress,
+    Publication, QueueOrder, Reclaimed, Return, Returned, RowsFile, Statistics, StoredArtifact, StoredKey,
+    Upload, UploadedVideo,
 };
-pub use sqlite::SqliteDatabase;
+pub use sqlite::{SchemaVersion, SqliteDatabase};
+
+use std::path::Path;
 
 use crate::error::Result;
 use crate::job::{
@@ -27,7 +30,7 @@ use crate::job::{
 };
 
 /// All rows. One behaviour suite (`suite.rs`) holds for every implementation.
-pub trait JobDatabase: UserRows + UploadRows + JobRows + QueueRows + Send + Sync {
+pub trait JobDatabase: UserRows + UploadRows + JobRows + QueueRows + UpkeepRows + Send + Sync {
     /// Counts for an operator.
     ///
     /// # Errors
@@ -260,4 +263,36 @@ pub trait QueueRows {
     /// # Errors
     /// The database's.
     fn reclaim(&self, is_alive: &dyn Fn(&str) -> bool, patience: &Patience) -> Result<Reclaimed>;
+}
+
+/// The rows as a whole, and the files that they name: for backups and repairs.
+pub trait UpkeepRows {
+    /// Writes all rows, as they are at one moment, to the new file `to`, which is a database of the same kind. Others go on
+    /// meanwhile. Whole or not at all, and durable when this returns.
+    ///
+    /// # Errors
+    /// The database's, also if it is damaged; the system's.
+    fn copy_to(&self, to: &Path) -> Result<()>;
+    /// All files that rows name, but those of what is marked as deleted.
+    ///
+    /// # Errors
+    /// The database's.
+    fn named_files(&self) -> Result<Vec<NamedFile>>;
+    /// Puts every running job back to its place in the queue, whoever holds it, and lets all that rest go on; nothing is held
+    /// against them. For a copy, on which nobody works. Says how many ran.
+    ///
+    /// # Errors
+    /// The database's.
+    fn release_all(&self) -> Result<u64>;
+    /// Notes that the content of an upload is lost. Jobs that wait for it fail with `failure`; finished ones stay.
+    ///
+    /// # Errors
+    /// The database's.
+    fn lose_video(&self, name: &BlobName, version: u64, failure: &Failure) -> Result<Lost>;
+    /// Notes that an artifact is lost. Without its scene files a finished job is no longer finished: it goes back to the queue
+    /// if its video is there (note a lost video first), else it fails with `failure`. What is left of its artifacts stays.
+    ///
+    /// # Errors
+    /// The database's.
+    fn lose_artifact(&self, job: JobId, attempt: u32, kind: ArtifactKind, failure: &Failure) -> Result<Lost>;
 }

@@ -278,3 +278,50 @@ pub struct Statistics {
     /// Bytes of videos and artifacts.
     pub stored_bytes: u64,
 }
+
+/// A file that a row says is there.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NamedFile {
+    /// Whose it is.
+    pub user: UserId,
+    /// Which row says so.
+    pub file: RowsFile,
+    /// Bytes that it has.
+    pub size: u64,
+    /// SHA-256 of them, where it is known.
+    pub sha256: Option<[u8; 32]>,
+}
+
+/// Which file a row names.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum RowsFile {
+    /// The content of an upload.
+    Video {
+        /// The upload.
+        name: BlobName,
+        /// Which of its files.
+        version: u64,
+    },
+    /// An artifact of a job.
+    Artifact {
+        /// The job.
+        job: JobId,
+        /// The attempt that made it.
+        attempt: u32,
+        /// What it is.
+        kind: ArtifactKind,
+    },
+}
+
+/// What became of the rows that named a file which is lost.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Lost {
+    /// Nothing: no row names it any more, or a worker is at a job that needs it.
+    Unchanged,
+    /// It is not named any more; no job changed its state.
+    Forgotten,
+    /// These jobs cannot be done, or not be fetched, any more: they failed.
+    Failed(Vec<JobId>),
+    /// This job is to be done again.
+    Queued(JobId),
+}

@@ -3,23 +3,24 @@
 //! WAL with `synchronous=FULL`: a commit that returned survives a power cut. One connection writes, in transactions that
 //! take the write lock at their beginning; a pool of others reads, undisturbed by it. Every statement is kept prepared.
 
+mod connection;
+mod copy;
 mod jobs;
 mod queue;
+mod upkeep;
 mod uploads;
 mod users;
 mod values;
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
 
-use rusqlite::{
-    Connection, ErrorCode, OpenFlags, OptionalExtension, Params, Row, Transaction, TransactionBehavior,
-};
+use rusqlite::{Connection, OpenFlags, OptionalExtension, Params, Row, Transaction, TransactionBehavior};
 
 use super::{Clock, JobDatabase, QueueOrder, Statistics};
 use crate::error::{Error, ErrorKind, Result};
 use crate::failpoints;
+use connection::{Fault, Sql, connect, connect_to_read, create_private_file};
 
 /// Marks the file as ours ("recn").
 const APPLICATION_ID: i32 = 0x7265_636e;
@@ -30,13 +31,8 @@ const MIGRATIONS: [&str; 4] = [
     include_str!("version_3.sql"),
     include_str!("version_4.sql"),
 ];
-/// How long a transaction waits for that of another process.
-const BUSY: Duration = Duration::from_secs(5);
 /// Readers that are kept open.
 const READERS: usize = 16;
-
-/// Result inside a transaction.
-type Sql<T> = std::result::Result<T, Fault>;
 
 /// Runs a statement, which the connection keeps prepared; number of rows that it changed.
 fn run(c: &Connection, sql: &str, values: impl Params) -> Sql<usize> {
@@ -63,20 +59,25 @@ fn all<T>(
     Ok(c.prepare_cached(sql)?.query_map(values, of_row)?.collect::<rusqlite::Result<_>>()?)
 }
 
-/// What goes wrong inside a transaction: SQLite's errors are translated once, at its end.
-#[derive(Debug)]
-enum Fault {
-    Sqlite(rusqlite::Error),
-    Ours(Error),
-}
-
 /// A database in one file.
 pub struct SqliteDatabase {
     path: PathBuf,
     clock: Arc<dyn Clock>,
     order: QueueOrder,
-    writer: Mutex<Connection>,
+    /// Whether nobody writes to the file, see [`SqliteDatabase::open_to_look`].
+    still: bool,
+    /// Closed before the writer: only a connection that may write takes the log into the file when it is the last to go.
     readers: Mutex<Vec<Connection>>,
+    writer: Mutex<Connection>,
+}
+
+/// Of which form a database is, and which forms there are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SchemaVersion {
+    /// That of the file.
+    pub found: i32,
+    /// The newest that this program knows.
+    pub newest: i32,
 }
 
 impl SqliteDatabase {
@@ -89,19 +90,45 @@ impl SqliteDatabase {
         let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE;
         let mut writer = connect(path, flags)?;
         prepare(&mut writer, path).map_err(Fault::translate)?;
-        Ok(Self {
-            path: path.to_owned(),
-            clock,
-            order: QueueOrder::default(),
-            writer: Mutex::new(writer),
-            readers: Mutex::default(),
-        })
+        Ok(Self::over(path, clock, writer, false))
     }
 
     /// The same with another order of the queue. All processes of one database should have the same.
     #[must_use]
     pub fn with_order(self, order: QueueOrder) -> Self {
         Self { order, ..self }
+    }
+
+    /// Opens the database at `path` as it is, without changing anything: what writes fails, and a file of an older version can
+    /// only be asked for its version and its integrity. `still` says that no process writes to it meanwhile; then nothing is
+    /// made beside the file either.
+    ///
+    /// # Errors
+    /// [`ErrorKind::NotFound`] if there is none, [`ErrorKind::InvalidFile`] for another program's file; the system's.
+    pub fn open_to_look(path: &Path, clock: Arc<dyn Clock>, still: bool) -> Result<Self> {
+        std::fs::metadata(path).map_err(|e| Error::io("open", path, e))?;
+        let reader = connect_to_read(path, still)?;
+        let application: i32 = reader
+            .pragma_query_value(None, "application_id", |r| r.get(0))
+            .map_err(|e| Fault::from(e).translate())?;
+        if application != APPLICATION_ID {
+            return Err(strange(path));
+        }
+        Ok(Self::over(path, clock, reader, still))
+    }
+
+    fn over(path: &Path, clock: Arc<dyn Clock>, writer: Connection, still: bool) -> Self {
+        let (readers, writer) = (Mutex::default(), Mutex::new(writer));
+        Self { path: path.to_owned(), clock, order: QueueOrder::default(), still, readers, writer }
+    }
+
+    /// Of which form the file is.
+    ///
+    /// # Errors
+    /// The database's.
+    pub fn schema_version(&self) -> Result<SchemaVersion> {
+        let found = self.read(|c| Ok(c.pragma_query_value(None, "user_version", |r| r.get(0))?))?;
+        Ok(SchemaVersion { found, newest: MIGRATIONS.len() as i32 })
     }
 
     /// Runs `work` in a transaction of its own and makes it durable; `name` is the failpoint before the commit.
@@ -123,7 +150,7 @@ impl SqliteDatabase {
         let pooled = self.lock_readers().pop();
         let reader = match pooled {
             Some(reader) => reader,
-            None => connect(&self.path, OpenFlags::SQLITE_OPEN_READ_ONLY)?,
+            None => connect_to_read(&self.path, self.still)?,
         };
         let value = work(&reader);
         let mut readers = self.lock_readers();
@@ -136,25 +163,6 @@ impl SqliteDatabase {
     fn lock_readers(&self) -> MutexGuard<'_, Vec<Connection>> {
         self.readers.lock().unwrap_or_else(PoisonError::into_inner)
     }
-}
-
-fn connect(path: &Path, flags: OpenFlags) -> Result<Connection> {
-    let open = || {
-        let connection = Connection::open_with_flags(path, flags | OpenFlags::SQLITE_OPEN_NO_MUTEX)?;
-        connection.busy_timeout(BUSY)?;
-        connection.set_prepared_statement_cache_capacity(64);
-        Ok(connection)
-    };
-    open().map_err(|e| Fault::Sqlite(e).translate().hint(format!("the database is {}", path.display())))
-}
-
-/// Makes an empty file that only its owner may read; SQLite gives its companions the same rights.
-fn create_private_file(path: &Path) -> Result<()> {
-    let mut options = std::fs::OpenOptions::new();
-    options.create(true).truncate(false).write(true);
-    #[cfg(unix)]
-    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-    options.open(path).map(drop).map_err(|e| Error::io("open", path, e))
 }
 
 /// Sets what the writer holds to, and brings the file to the newest form.
@@ -188,12 +196,7 @@ fn migrate(connection: &mut Connection, path: &Path) -> Sql<()> {
         (number("application_id", &transaction)?, number("user_version", &transaction)?);
     let tables: i64 = transaction.query_row("SELECT count(*) FROM sqlite_schema", [], |r| r.get(0))?;
     if (version > 0 || tables > 0) && application != APPLICATION_ID {
-        return Err(Error::new(
-            ErrorKind::InvalidFile,
-            format!("{} is a database of another program", path.display()),
-        )
-        .hint("choose another folder")
-        .into());
+        return Err(strange(path).into());
     }
     if version > newest {
         return Err(Error::new(
@@ -203,6 +206,10 @@ fn migrate(connection: &mut Connection, path: &Path) -> Sql<()> {
         .hint("use the newer program that wrote it")
         .into());
     }
+    if version > 0 {
+        // Nobody else can write now, so the copy is what the steps begin with.
+        copy::keep_older(path, version, newest)?;
+    }
     let done = usize::try_from(version).unwrap_or(0);
     for step in MIGRATIONS.iter().skip(done) {
         transaction.execute_batch(step)?;
@@ -211,6 +218,11 @@ fn migrate(connection: &mut Connection, path: &Path) -> Sql<()> {
     transaction.pragma_update(None, "user_version", newest)?;
     transaction.commit()?;
     Ok(())
+}
+
+fn strange(path: &Path) -> Error {
+    Error::new(ErrorKind::InvalidFile, format!("{} is a database of another program", path.display()))
+        .hint("choose another folder")
 }
 
 impl JobDatabase for SqliteDatabase {
@@ -261,47 +273,6 @@ impl JobDatabase for SqliteDatabase {
             })?;
             Ok(found)
         })
-    }
-}
-
-impl From<rusqlite::Error> for Fault {
-    fn from(source: rusqlite::Error) -> Self {
-        Fault::Sqlite(source)
-    }
-}
-
-impl From<Error> for Fault {
-    fn from(error: Error) -> Self {
-        Fault::Ours(error)
-    }
-}
-
-impl Fault {
-    /// The fault in our words.
-    fn translate(self) -> Error {
-        let source = match self {
-            Fault::Ours(error) => return error,
-            Fault::Sqlite(source) => source,
-        };
-        let (kind, message) = match source.sqlite_error_code() {
-            Some(ErrorCode::DiskFull) => {
-                (ErrorKind::DiskFull, "cannot write the database: the disk is full".into())
-            }
-            Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => {
-                (ErrorKind::Io, "another process kept the database for too long".into())
-            }
-            Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase) => {
-                (ErrorKind::InvalidFile, format!("the database is damaged: {source}"))
-            }
-            Some(
-                ErrorCode::SystemIoFailure
-                | ErrorCode::CannotOpen
-                | ErrorCode::ReadOnly
-                | ErrorCode::PermissionDenied,
-            ) => (ErrorKind::Io, format!("cannot use the database: {source}")),
-            _ => (ErrorKind::Internal, format!("the database refused: {source}")),
-        };
-        Error::new(kind, message).caused_by(source)
     }
 }
 
