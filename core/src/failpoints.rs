@@ -9,6 +9,9 @@ compile_error!("the feature failpoints is for Unix: its errors and its kills are
 
 /// Every place, so that tests can go through all of them.
 pub const NAMES: &[&str] = &[
+    "files.sync",
+    "files.rename",
+    "files.sync_folder",
     "storage.create.open",
     "storage.write",
     "storage.commit.sync",
@@ -47,6 +50,15 @@ pub const NAMES: &[&str] = &[
     "database.fail.commit",
     "database.release.commit",
     "database.reclaim.commit",
+    "database.copy.write",
+    "database.copy.sync",
+    "database.release_all.commit",
+    "database.lose_video.commit",
+    "database.lose_artifact.commit",
+    "backup.copy",
+    "backup.place",
+    "restore.copy",
+    "restore.place",
 ];
 
 /// Passes a place: an error if a test wants one here.

@@ -8,7 +8,7 @@
 
 use std::collections::{HashMap, HashSet};
 use std::io::Write;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -24,8 +24,20 @@ const CHILD: &str = "LIBRECONSTRUCT_TEST_CHILD";
 /// Children at a time: they mostly wait.
 const CHILDREN: usize = 12;
 
+fn options() -> ServiceOptions {
+    let mut options = ServiceOptions { lease_seconds: 6, min_free_bytes: 0, ..ServiceOptions::default() };
+    // Nothing is trained here: a look at the graphics adapters would only take time.
+    options.reconstruction.device = libreconstruct::raster::DeviceChoice::Cpu;
+    options
+}
+
 fn service(folder: &Path) -> Result<Service> {
-    Service::open(folder, ServiceOptions { lease_seconds: 6, min_free_bytes: 0, ..ServiceOptions::default() })
+    Service::open(&data(folder), options())
+}
+
+/// The folder of the service in the folder of a test.
+fn data(folder: &Path) -> PathBuf {
+    folder.join("data")
 }
 
 /// A small real video, made once.
@@ -170,11 +182,60 @@ fn scenario_of_a_child() {
         }
         cancel.cancel();
     });
+    let ply = retry(|| s.artifact(user, slow, ArtifactKind::Ply));
+    let saved = Path::new(&folder).join(format!("saved {}.ply", std::process::id()));
+    retry(|| s.save_artifact(&ply, &saved));
+    say(&format!("saved {}", saved.display()));
+    back_up_and_restore(&s, Path::new(&folder));
+    lose_files(&s, user, others[1], &bytes);
     delete(others[2]);
     retry(|| s.revoke_key(user, &key.prefix));
     say(&format!("revoked {}", secret.reveal()));
     retry(|| s.maintain());
     say("done");
+}
+
+/// A place for this process, beside the folder of the service.
+fn beside(folder: &Path, what: &str) -> PathBuf {
+    let place = folder.join("beside");
+    std::fs::create_dir_all(&place).unwrap();
+    place.join(format!("{what} {}", std::process::id()))
+}
+
+fn back_up_and_restore(s: &Service, folder: &Path) {
+    let (backup, restored) = (beside(folder, "backup"), beside(folder, "restored"));
+    // What was made although its last step failed is there.
+    retry(|| if backup.exists() { Ok(()) } else { s.backup(&backup, None, &mut |_| Ok(())).map(drop) });
+    say(&format!("backup {}", backup.display()));
+    let restore = || Service::restore(&backup, &restored, &mut |_| Ok(())).map(drop);
+    retry(|| if restored.join("jobs.db").exists() { Ok(()) } else { restore() });
+    say(&format!("restored {}", restored.display()));
+}
+
+/// The disk loses a scene and a video, and the operator has that seen to.
+fn lose_files(s: &Service, user: UserId, job: JobId, bytes: &[u8]) {
+    let scene = retry(|| s.artifact(user, job, ArtifactKind::Ply));
+    let video = upload(s, user, bytes, false);
+    say(&format!("reopened {job}"));
+    let id = video.to_string().trim_start_matches("videos/").split('.').next().unwrap().to_owned();
+    for entry in std::fs::read_dir(s.folder().join("videos")).unwrap() {
+        let path = entry.unwrap().path();
+        if path.file_name().unwrap().to_str().unwrap().starts_with(&id) {
+            std::fs::remove_file(path).unwrap();
+        }
+    }
+    std::fs::remove_file(s.local_path(&scene.key).unwrap()).unwrap();
+    retry(|| repair(s.folder()));
+}
+
+/// Sees to all that was lost.
+fn repair(folder: &Path) -> Result<()> {
+    let diagnosis = Service::diagnose(folder, &options())?;
+    let repaired = Service::repair(folder, &options(), &diagnosis)?;
+    match repaired.iter().find(|r| !r.done) {
+        Some(failed) => Err(Error::new(ErrorKind::Io, failed.message.clone())),
+        None => Ok(()),
+    }
 }
 
 fn worker() -> WorkerOptions {
@@ -225,6 +286,11 @@ fn child_until(folder: &Path, failpoints: &str, limit: Option<Duration>) -> (Vec
 
 /// Opens what the child left, lets a worker run, and checks all that was said.
 fn check(folder: &Path, said: &[String], what: &str) {
+    // An operator whose repair was cut off does it again.
+    if said.iter().any(|line| line.starts_with("reopened")) {
+        repair(&data(folder)).unwrap();
+    }
+    check_backups(folder, said, what);
     let s = service(folder).unwrap();
     let mut jobs = HashMap::new();
     let [mut deleted, mut cancelled, mut public, mut open, mut ended] = [(); 5].map(|()| HashSet::new());
@@ -243,6 +309,9 @@ fn check(folder: &Path, said: &[String], what: &str) {
             "cancelled" => drop(cancelled.insert(id())),
             "public" => drop(public.insert(id())),
             "ended" => drop(ended.insert(id())),
+            "reopened" => drop(ended.remove(&id())),
+            "backup" | "restored" => {}
+            "saved" => assert_eq!(std::fs::read(&line["saved ".len()..]).unwrap(), b"ply of slow", "{what}"),
             _ => assert_eq!(verb, "done"),
         }
     }
@@ -274,7 +343,10 @@ fn check(folder: &Path, said: &[String], what: &str) {
         if deleted.contains(id) {
             assert_eq!(seen.unwrap_err().kind(), ErrorKind::NotFound, "{what}: {title}");
             for place in ["scenes", "work"] {
-                assert!(!folder.join(place).join(id.to_string()).exists(), "{what}: {place} of {title}");
+                assert!(
+                    !data(folder).join(place).join(id.to_string()).exists(),
+                    "{what}: {place} of {title}"
+                );
             }
             continue;
         }
@@ -302,7 +374,7 @@ fn check(folder: &Path, said: &[String], what: &str) {
                 }
             }
         }
-        assert!(!folder.join("work").join(id.to_string()).exists(), "{what}: workspace of {title}");
+        assert!(!data(folder).join("work").join(id.to_string()).exists(), "{what}: workspace of {title}");
     }
     let statistics = s.statistics().unwrap().rows;
     let left =
@@ -311,6 +383,39 @@ fn check(folder: &Path, said: &[String], what: &str) {
     assert_eq!(s.integrity_check().unwrap(), [] as [String; 0], "{what}");
     drop(s);
     assert!(jobs.values().all(|t| !t.is_empty()));
+}
+
+/// A backup that has its name is complete, and a folder that was restored opens with all its jobs, or not at all.
+fn check_backups(folder: &Path, said: &[String], what: &str) {
+    let opened = |folder: &Path| Service::open(folder, options()).map(|s| s.all_jobs().unwrap().len() as u64);
+    let was_said = |verb: &str, path: &Path| said.contains(&format!("{verb} {}", path.display()));
+    for entry in std::fs::read_dir(folder.join("beside")).into_iter().flatten() {
+        let path = entry.unwrap().path();
+        let name = path.file_name().unwrap().to_str().unwrap().to_owned();
+        if name.starts_with("backup") {
+            let again = folder.join("again");
+            let manifest = Service::restore(&path, &again, &mut |_| Ok(())).unwrap();
+            assert!(manifest.jobs > 0, "{what}: {manifest:?}");
+            assert_eq!(opened(&again).unwrap(), manifest.jobs, "{what}");
+            std::fs::remove_dir_all(again).unwrap();
+        } else if name.starts_with("restored") {
+            match opened(&path) {
+                // Nothing was begun yet, or it was opened so before.
+                Ok(0) => assert!(!was_said("restored", &path), "{what}"),
+                Ok(_) => {}
+                Err(error) => {
+                    assert_eq!(error.kind(), ErrorKind::InvalidFile, "{what}: {error:?}");
+                    assert!(!was_said("restored", &path), "{what}");
+                }
+            }
+        }
+        // All else is what was never finished; its name says so.
+    }
+    for line in said {
+        if let Some(path) = line.strip_prefix("backup ").or(line.strip_prefix("restored ")) {
+            assert!(Path::new(path).exists(), "{what}: {path}");
+        }
+    }
 }
 
 /// Plays the scenario with `setting` for every failpoint; returns those that it never came to.

@@ -8,13 +8,11 @@ use std::time::Duration;
 use serde::Serialize;
 
 use super::Service;
+use super::needed::{ORPHAN_AGE, is_needed};
 use crate::database::{DeletedJob, FileOwner};
 use crate::error::{Error, Result};
 use crate::job::{ArtifactKind, JobId};
 use crate::storage::{BlobKey, BlobKind};
-
-/// How long a file must have been left alone to be taken for an orphan: its row may be about to be written.
-const ORPHAN_AGE: Duration = Duration::from_secs(3600);
 
 /// What maintenance did.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
@@ -188,7 +186,7 @@ impl Service {
         let mut each = EachByItself { done: inner.storage.sweep_staged(age)?, failed: None };
         for kind in [BlobKind::Video, BlobKind::Block, BlobKind::Artifact] {
             for key in inner.storage.list(kind, age)? {
-                each.is_done("remove a file", || match self.is_needed(&key)? {
+                each.is_done("remove a file", || match is_needed(inner.database.as_ref(), &key)? {
                     true => Ok(false),
                     false => inner.storage.delete(&key).map(|()| true),
                 });
@@ -200,23 +198,5 @@ impl Service {
         inner.workspaces.sweep(age)?;
         inner.process.sweep(age)?;
         each.result()
-    }
-
-    fn is_needed(&self, key: &BlobKey) -> Result<bool> {
-        Ok(match *key {
-            BlobKey::Video { name, version } => self
-                .inner
-                .database
-                .upload(&name)?
-                .is_some_and(|upload| upload.video.is_some_and(|video| video.version == version)),
-            BlobKey::Block { name, .. } => {
-                self.inner.database.upload(&name)?.is_some_and(|upload| !upload.submitted && !upload.deleted)
-            }
-            BlobKey::Artifact { job, attempt, kind } => match self.inner.database.file_owner(job)? {
-                FileOwner::Unfinished => true,
-                FileOwner::Nobody => false,
-                FileOwner::Ended(kept) => kept.contains(&(kind, attempt)),
-            },
-        })
     }
 }

@@ -11,6 +11,7 @@
 //!          work/<job>/  where a worker is at it                   (workspace)
 //!          processes/   a locked file for each process that lives (process)
 //!          host         which machine uses the folder             (host)
+//!          jobs-version-N.db  the rows before an upgrade changed their form (database)
 //! ```
 //!
 //! ```no_run
@@ -67,8 +68,10 @@
 //! # }
 //! ```
 
+mod backup;
 mod blocks;
 mod changes;
+mod doctor;
 mod exclusive;
 mod fault;
 mod host;
@@ -76,10 +79,13 @@ mod housekeeper;
 mod jobs;
 mod keys;
 mod last_used;
+mod layout;
+mod lost_files;
 mod machine;
 mod maintenance;
 #[cfg(test)]
 mod model;
+mod needed;
 mod options;
 mod paused;
 mod process;
@@ -103,6 +109,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+pub use backup::{BackedUpFile, BackupManifest, CopyProgress};
+pub use doctor::{Diagnosis, Finding, Repaired, Severity};
 pub use jobs::{Artifact, Idempotency, Submission};
 pub use keys::Caller;
 pub use maintenance::{MaintenanceReport, Statistics};
@@ -198,14 +206,15 @@ impl Service {
         let folder = std::path::absolute(folder).map_err(|e| Error::io("open", folder, e))?;
         // One process at a time makes what is missing.
         let making = initial_lock(&folder)?;
+        check_complete(&folder)?;
         let host = Arc::new(HostMark::take(&folder, Identity::of_this_machine(environment.clock.boot()))?);
-        let secrets = Secrets::open(&folder.join("secrets.json"))?;
+        let secrets = Secrets::open(&folder.join(layout::SECRETS))?;
         let Environment { clock, look } = environment;
-        let database = SqliteDatabase::open(&folder.join("jobs.db"), clock.clone())?;
+        let database = SqliteDatabase::open(&folder.join(layout::DATABASE), clock.clone())?;
         let database: Arc<dyn JobDatabase> = Arc::new(database.with_order(options.queue));
         let storage = Box::new(LocalStorage::open(&folder)?);
-        let process = ProcessLock::take(&folder.join("processes"))?;
-        let workspaces = Workspaces::open(folder.join("work"))?;
+        let process = ProcessLock::take(&folder.join(layout::PROCESSES))?;
+        let workspaces = Workspaces::open(folder.join(layout::WORK))?;
         crate::files::sync_folder(&folder)?;
         drop(making);
         let last_used = Arc::<LastUsed>::default();
@@ -256,6 +265,21 @@ impl Service {
     pub fn folder(&self) -> &Path {
         &self.inner.folder
     }
+}
+
+/// Refuses a folder to which a backup is being restored, or was until that was cut off.
+fn check_complete(folder: &Path) -> Result<()> {
+    if !folder.join(layout::RESTORING).exists() {
+        return Ok(());
+    }
+    Err(Error::new(
+        ErrorKind::InvalidFile,
+        format!(
+            "{} is not complete: a backup is being restored to it, or that was cut off",
+            folder.display()
+        ),
+    )
+    .hint("wait for the end of `reconstruct restore`, or start it again: it begins anew"))
 }
 
 impl Drop for Inner {

@@ -7,6 +7,7 @@ use std::time::Duration;
 use crate::error::{Error, Result};
 use crate::file_lock::FileLock;
 use crate::files::{create_private_folder, is_older};
+use crate::service::layout;
 
 /// The life of this process, or rather of this opened service.
 pub(super) struct ProcessLock {
@@ -35,13 +36,7 @@ impl ProcessLock {
 
     /// Whether the process `id` lives. In doubt the answer is yes: if it is dead, its leases run out.
     pub(super) fn is_alive(&self, id: &str) -> bool {
-        if id == self.id {
-            return true;
-        }
-        match File::open(self.folder.join(id)) {
-            Ok(file) => matches!(file.try_lock_shared(), Err(TryLockError::WouldBlock)),
-            Err(e) => e.kind() != std::io::ErrorKind::NotFound,
-        }
+        id == self.id || is_locked(&self.folder.join(id))
     }
 
     /// Whether there is another process that lives; in doubt there is.
@@ -87,6 +82,30 @@ impl ProcessLock {
     }
 }
 
+/// Whether somebody holds the lock at `path`; in doubt the answer is yes.
+fn is_locked(path: &Path) -> bool {
+    match File::open(path) {
+        Ok(file) => matches!(file.try_lock_shared(), Err(TryLockError::WouldBlock)),
+        Err(e) => e.kind() != std::io::ErrorKind::NotFound,
+    }
+}
+
+/// The locks in `folder`, each with whether its process lives. None if there is no such folder.
+pub(super) fn locks(folder: &Path) -> Result<Vec<(PathBuf, bool)>> {
+    let entries = match fs::read_dir(folder) {
+        Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(vec![]),
+        entries => entries.map_err(|e| Error::io("list", folder, e))?,
+    };
+    let mut locks = Vec::new();
+    for entry in entries {
+        let path = entry.map_err(|e| Error::io("list", folder, e))?.path();
+        let alive = is_locked(&path);
+        locks.push((path, alive));
+    }
+    locks.sort();
+    Ok(locks)
+}
+
 impl Drop for ProcessLock {
     fn drop(&mut self) {
         // What stays is swept by another.
@@ -96,7 +115,7 @@ impl Drop for ProcessLock {
 
 /// Held while a process makes what is missing in the folder of the service.
 pub(super) fn initial_lock(folder: &Path) -> Result<FileLock> {
-    let path = folder.join("lock");
+    let path = folder.join(layout::LOCK);
     FileLock::wait(FileLock::open(&path)?).map_err(|e| Error::io("lock", &path, e))
 }
 

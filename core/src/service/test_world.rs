@@ -4,10 +4,16 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::{Environment, Idempotency, Service, ServiceOptions, Submission, UploadFacts};
+use super::worker::{Worked, Worker};
+use super::{
+    Environment, Idempotency, Outcome, Runner, Service, ServiceOptions, Submission, UploadFacts,
+    WorkerOptions,
+};
+use crate::control::{CancelToken, Control};
 use crate::database::ManualClock;
 use crate::error::Result;
-use crate::job::{BlobName, Job, JobId, JobRequest, Tier, UserId};
+use crate::job::{ArtifactKind, BlobName, CameraData, Job, JobId, JobRequest, Tier, UserId};
+use crate::pipeline::ReconstructionOptions;
 
 /// Opens the service of `folder` as another process would. Every file counts as a video.
 pub(super) fn open(folder: &Path, options: ServiceOptions, clock: &Arc<ManualClock>) -> Service {
@@ -17,7 +23,11 @@ pub(super) fn open(folder: &Path, options: ServiceOptions, clock: &Arc<ManualClo
 /// A new folder, in memory where the system has such a place: nothing is lost there by not waiting for a disk.
 pub(super) fn folder() -> tempfile::TempDir {
     let memory = Path::new("/dev/shm");
-    if memory.is_dir() { tempfile::tempdir_in(memory) } else { tempfile::tempdir() }.unwrap()
+    let folder = if memory.is_dir() { tempfile::tempdir_in(memory) } else { tempfile::tempdir() }.unwrap();
+    // As the service makes its own.
+    #[cfg(unix)]
+    fs::set_permissions(folder.path(), std::os::unix::fs::PermissionsExt::from_mode(0o700)).unwrap();
+    folder
 }
 
 pub(super) struct World {
@@ -78,6 +88,21 @@ impl World {
         self.service.job(self.anna, job).unwrap()
     }
 
+    /// Lets a worker make a small scene of the first job that waits.
+    pub(super) fn finish_one(&self) {
+        let (options, cancel) =
+            (WorkerOptions { threads: 1, niceness: 0, ..Default::default() }, CancelToken::new());
+        let mut worker = Worker::new(&self.service, &options, &cancel, &SmallScenes).unwrap();
+        assert!(worker.work_once().unwrap() == Worked::Done);
+    }
+
+    /// A job that is finished.
+    pub(super) fn finished(&self, user: UserId) -> JobId {
+        let job = self.submit(user);
+        self.finish_one();
+        job
+    }
+
     /// All files of videos, scenes and workspaces, and all that is staged: what a deletion must not leave.
     pub(super) fn files(&self) -> Vec<PathBuf> {
         let mut files = Vec::new();
@@ -86,6 +111,22 @@ impl World {
         }
         files.sort();
         files
+    }
+}
+
+/// Makes scenes of a few bytes, which differ from one to the next.
+struct SmallScenes;
+
+impl Runner for SmallScenes {
+    fn run(&self, _: &Path, workspace: &Path, _: &ReconstructionOptions, _: &Control) -> Result<Outcome> {
+        fs::create_dir_all(workspace).unwrap();
+        let file = |kind: ArtifactKind| {
+            let path = workspace.join(format!("scene.{}", kind.extension()));
+            fs::write(&path, format!("{} of {}", kind.extension(), workspace.display())).unwrap();
+            (kind, path)
+        };
+        let files = [ArtifactKind::Ply, ArtifactKind::Spz, ArtifactKind::Preview].map(file).to_vec();
+        Ok(Outcome { files, camera: CameraData::default(), warnings: vec![] })
     }
 }
 

@@ -33,6 +33,11 @@ impl Workspaces {
         Ok(Self { root })
     }
 
+    /// Those of a folder as it is: nothing is made.
+    pub(super) fn to_look_at(root: PathBuf) -> Self {
+        Self { root }
+    }
+
     /// Tries whether something can be written here.
     pub(super) fn try_disk(&self) -> Result<()> {
         failpoints::pass("workspace.create").map_err(|e| Error::io("write", &self.root, e))?;
@@ -74,7 +79,10 @@ impl Workspaces {
 
     /// The jobs that have one.
     pub(super) fn list(&self) -> Result<Vec<JobId>> {
-        let entries = fs::read_dir(&self.root).map_err(|e| Error::io("list", &self.root, e))?;
+        let entries = match fs::read_dir(&self.root) {
+            Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(vec![]),
+            entries => entries.map_err(|e| Error::io("list", &self.root, e))?,
+        };
         let mut jobs = Vec::new();
         for entry in entries {
             let name = entry.map_err(|e| Error::io("list", &self.root, e))?.file_name();

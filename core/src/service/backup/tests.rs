@@ -1,0 +1,369 @@
+//! What a backup holds, and what becomes of it.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use super::{BackupManifest, CopyProgress};
+use crate::database::Abilities;
+use crate::error::{Error, ErrorKind, Result};
+use crate::job::{ArtifactKind, BlobName, JobId, JobStatus, UserId};
+use crate::service::test_world::{World, open};
+use crate::service::{Service, ServiceOptions, UploadFacts, layout};
+use crate::storage::BlobKey;
+
+fn go_on(_: CopyProgress) -> Result<()> {
+    Ok(())
+}
+
+/// A place for backups, on the file system of the service.
+struct Backups(tempfile::TempDir);
+
+impl Backups {
+    fn beside(world: &World) -> Self {
+        Self(tempfile::tempdir_in(world.folder.path().parent().unwrap()).unwrap())
+    }
+
+    fn at(&self, name: &str) -> PathBuf {
+        self.0.path().join(name)
+    }
+
+    fn names(&self) -> Vec<String> {
+        let mut names: Vec<_> = fs::read_dir(self.0.path())
+            .unwrap()
+            .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+            .collect();
+        names.sort();
+        names
+    }
+
+    fn restore(&self, world: &World, backup: &str, to: &str) -> Service {
+        Service::restore(&self.at(backup), &self.at(to), &mut go_on).unwrap();
+        let options = ServiceOptions { min_free_bytes: 0, ..ServiceOptions::default() };
+        open(&self.at(to), options, &world.clock)
+    }
+}
+
+fn bytes(service: &Service, user: UserId, job: JobId, kind: ArtifactKind) -> Vec<u8> {
+    let artifact = service.artifact(user, job, kind).unwrap();
+    let mut bytes = Vec::new();
+    service.open_blob(&artifact.key).unwrap().file.read_to_end(&mut bytes).unwrap();
+    bytes
+}
+
+fn path_of(world: &World, job: JobId, kind: ArtifactKind) -> PathBuf {
+    world.folder.path().join(BlobKey::Artifact { job, attempt: 1, kind }.to_string())
+}
+
+fn video_path(world: &World, name: &BlobName) -> PathBuf {
+    let upload = world.service.inner.database.upload(name).unwrap().unwrap();
+    let key = BlobKey::Video { name: *name, version: upload.video.unwrap().version };
+    world.folder.path().join(key.to_string())
+}
+
+/// No row of the folder names a file that is not there, and no file is there that none names.
+#[track_caller]
+fn assert_sound(folder: &Path) {
+    let options = ServiceOptions { min_free_bytes: 0, ..ServiceOptions::default() };
+    let diagnosis = Service::diagnose(folder, &options).unwrap();
+    let about_the_folder: Vec<_> = diagnosis
+        .findings
+        .iter()
+        .filter(|f| !["in_use", "not_contained", "slow_device", "no_mask_model"].contains(&f.code))
+        .collect();
+    assert!(about_the_folder.is_empty(), "{about_the_folder:?}");
+}
+
+#[test]
+fn everything_that_was_promised_comes_back() {
+    let w = World::new();
+    let (_, key) = w.service.create_key(w.anna, "laptop").unwrap();
+    let done = w.finished(w.anna);
+    let (running, waiting) = (w.submit(w.anna), w.submit(w.eve));
+    let taken =
+        w.service.inner.database.claim(w.service.inner.process.id(), "w", 30, &Abilities::ALL).unwrap();
+    assert_eq!(taken.unwrap().lease.job, running);
+    let unused = w.upload(w.eve);
+    let unfinished = w.service.create_upload(w.eve, "mp4").unwrap().blob_name;
+    let mut block = w.service.put_block(&unfinished, "a", UploadFacts::default()).unwrap();
+    block.append(b"half").unwrap();
+    block.finish().unwrap();
+
+    let backups = Backups::beside(&w);
+    let mut seen = vec![];
+    let manifest = w
+        .service
+        .backup(&backups.at("one"), None, &mut |progress| {
+            seen.push(progress);
+            Ok(())
+        })
+        .unwrap();
+    assert_eq!((manifest.users, manifest.jobs, manifest.lost.len()), (2, 3, 0));
+    assert_eq!(BackupManifest::read(&backups.at("one")).unwrap(), manifest);
+    assert!(seen.is_sorted_by_key(|p| p.bytes) && seen.last().is_some_and(|p| p.bytes == p.total_bytes));
+    assert_eq!(backups.names(), ["one"]);
+    // The videos of three jobs and one that waits for its own, the scene with its preview and its log, the rows, the secrets.
+    assert_eq!(manifest.files.len(), 4 + 4 + 2, "{:?}", manifest.files);
+    assert!(!backups.at("one/blocks").exists() && !backups.at("one/work").exists());
+    assert!(!backups.at("one/jobs.db-wal").exists() && !backups.at("one/rows.db").exists());
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::{MetadataExt, PermissionsExt};
+        let one = fs::metadata(backups.at("one")).unwrap();
+        assert_eq!(one.permissions().mode() & 0o777, 0o700);
+        let file = path_of(&w, done, ArtifactKind::Ply);
+        assert_eq!(fs::metadata(&file).unwrap().nlink(), 2, "stored files take no room");
+        for own in [layout::DATABASE, layout::SECRETS] {
+            let meta = fs::metadata(backups.at("one").join(own)).unwrap();
+            assert_eq!((meta.nlink(), meta.permissions().mode() & 0o777), (1, 0o600), "{own}");
+        }
+    }
+
+    // What happens later is not in it, and does nothing to it.
+    let ply = bytes(&w.service, w.anna, done, ArtifactKind::Ply);
+    w.service.delete(w.anna, done).unwrap();
+    let restored = backups.restore(&w, "one", "service");
+    assert_eq!(bytes(&restored, w.anna, done, ArtifactKind::Ply), ply);
+    assert_eq!(restored.authenticate(key.reveal()).unwrap().user_id, w.anna);
+    assert_eq!(restored.job(w.anna, running).unwrap().status, JobStatus::Queued { position: Some(1) });
+    assert_eq!(restored.job(w.eve, waiting).unwrap().status, JobStatus::Queued { position: Some(2) });
+    assert_eq!(restored.job(w.eve, done).unwrap_err().kind(), ErrorKind::NotFound);
+    let upload = restored.inner.database.upload(&unused).unwrap().unwrap();
+    assert_eq!(upload.video.unwrap().size, 7);
+    assert_sound(&backups.at("service"));
+    // The one that ran has lost nothing by it: its worker may have been disturbed as often as before.
+    let lease = restored.inner.database.claim("other", "w", 30, &Abilities::ALL).unwrap().unwrap().lease;
+    assert_eq!((lease.job, lease.attempt), (running, 2));
+    // And the backup can be used again.
+    drop(backups.restore(&w, "one", "again"));
+}
+
+#[test]
+fn what_is_deleted_meanwhile_is_not_in_it() {
+    let w = World::new();
+    let mut jobs = [w.finished(w.anna), w.finished(w.anna), w.finished(w.anna)];
+    // Their files are copied in the order of their names.
+    jobs.sort_by_key(ToString::to_string);
+    let [first, second, third] = jobs;
+    let waits = w.submit(w.eve);
+    let replaced = w.upload(w.eve);
+    let backups = Backups::beside(&w);
+    let (mut calls, mut before) = (0, None);
+    let manifest = w
+        .service
+        .backup(&backups.at("one"), None, &mut |_| {
+            calls += 1;
+            // After the first file, when all others are still to come; and when the first artifacts are copied.
+            if calls == 1 {
+                let database = &w.service.inner.database;
+                before = database.upload(&replaced).unwrap().unwrap().video;
+                w.service.delete(w.eve, waits).unwrap();
+                let mut writer = w.service.begin_upload(&replaced, UploadFacts::default()).unwrap();
+                writer.append(b"another video").unwrap();
+                writer.finish().unwrap();
+                w.service.delete(w.anna, third).unwrap();
+            } else if calls == 7 {
+                w.service.delete(w.anna, first).unwrap();
+            }
+            Ok(())
+        })
+        .unwrap();
+    assert!(before.is_some() && calls >= 7, "{calls}");
+    assert_eq!(manifest.lost, [] as [&str; 0]);
+    let restored = backups.restore(&w, "one", "service");
+    assert_sound(&backups.at("service"));
+    assert!(restored.job(w.anna, second).is_ok());
+    assert!(restored.all_jobs().unwrap().iter().all(|job| job.job_id != third));
+    // Whatever was there when its turn came is there as a whole, or its job is not there at all.
+    for job in restored.all_jobs().unwrap() {
+        if job.job_id == waits {
+            assert_eq!(job.status, JobStatus::Queued { position: Some(1) });
+            continue;
+        }
+        assert_eq!(job.status, JobStatus::Finished);
+        for kind in [ArtifactKind::Ply, ArtifactKind::Spz, ArtifactKind::Preview, ArtifactKind::Log] {
+            assert!(!bytes(&restored, w.anna, job.job_id, kind).is_empty());
+        }
+    }
+    let upload = restored.inner.database.upload(&replaced).unwrap().unwrap();
+    assert!(upload.video.is_none() || upload.video == before);
+}
+
+#[test]
+fn what_the_service_has_lost_is_told_and_not_claimed() {
+    let w = World::new();
+    let (scene, both, preview) = (w.finished(w.anna), w.finished(w.anna), w.finished(w.anna));
+    let queued = w.submit(w.anna);
+    let blob = |job| w.job(job).details.blob_name;
+    fs::remove_file(path_of(&w, scene, ArtifactKind::Spz)).unwrap();
+    fs::write(path_of(&w, both, ArtifactKind::Ply), "short").unwrap();
+    fs::remove_file(path_of(&w, preview, ArtifactKind::Preview)).unwrap();
+    for job in [both, queued] {
+        fs::remove_file(video_path(&w, &blob(job))).unwrap();
+    }
+    // As long as it should be, but not what was sent.
+    let unused = w.upload(w.eve);
+    fs::write(video_path(&w, &unused), b"a VIDEO").unwrap();
+    let backups = Backups::beside(&w);
+    let manifest = w.service.backup(&backups.at("one"), None, &mut go_on).unwrap();
+    assert_eq!(manifest.lost.len(), 6, "{:?}", manifest.lost);
+    assert!(
+        manifest
+            .lost
+            .contains(&BlobKey::Artifact { job: scene, attempt: 1, kind: ArtifactKind::Spz }.to_string())
+    );
+    let restored = backups.restore(&w, "one", "service");
+    assert_sound(&backups.at("service"));
+    let job = |id| restored.job(w.anna, id).unwrap();
+    assert_eq!(job(scene).status, JobStatus::Queued { position: Some(1) });
+    assert_eq!(job(preview).status, JobStatus::Finished);
+    for lost in [both, queued] {
+        assert_eq!(job(lost).details.failure.map(|f| f.code), Some("files_lost".to_owned()));
+    }
+    assert_eq!(restored.inner.database.upload(&unused).unwrap().unwrap().video, None);
+    // The service itself is as it was.
+    assert_eq!(w.job(scene).status, JobStatus::Finished);
+}
+
+#[test]
+fn an_earlier_backup_saves_the_reading() {
+    let w = World::new();
+    let job = w.finished(w.anna);
+    let backups = Backups::beside(&w);
+    w.service.backup(&backups.at("one"), None, &mut go_on).unwrap();
+    // A mark in the old list shows what is taken from it.
+    let key = BlobKey::Artifact { job, attempt: 1, kind: ArtifactKind::Ply }.to_string();
+    let list = backups.at("one/backup.json");
+    let mut manifest = BackupManifest::read(&backups.at("one")).unwrap();
+    let marked = "ab".repeat(32);
+    manifest.files.iter_mut().find(|f| f.name == key).unwrap().sha256.clone_from(&marked);
+    fs::write(&list, serde_json::to_vec(&manifest).unwrap()).unwrap();
+    let newer = w.finished(w.anna);
+    let second = w.service.backup(&backups.at("two"), Some(&backups.at("one")), &mut go_on).unwrap();
+    assert_eq!(second.files.iter().find(|f| f.name == key).unwrap().sha256, marked);
+    assert_eq!(second.jobs, 2);
+    let error = w.service.backup(&backups.at("three"), Some(&backups.at("none")), &mut go_on).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::NotFound);
+    assert!(error.message().contains("backup.json"), "{error}");
+    // A restoration reads everything, and finds that out.
+    let error = Service::restore(&backups.at("two"), &backups.at("service"), &mut go_on).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::InvalidFile);
+    assert!(error.message().contains(&key), "{error}");
+    assert!(!backups.at("service").exists());
+    assert!(w.service.job(w.anna, newer).is_ok());
+}
+
+#[test]
+fn what_is_stopped_leaves_nothing() {
+    let w = World::new();
+    w.finished(w.anna);
+    let backups = Backups::beside(&w);
+    let stop = |_: CopyProgress| Err(Error::new(ErrorKind::Cancelled, "enough"));
+    assert_eq!(
+        w.service.backup(&backups.at("one"), None, &mut { stop }).unwrap_err().kind(),
+        ErrorKind::Cancelled
+    );
+    assert_eq!(backups.names(), [] as [&str; 0]);
+    w.service.backup(&backups.at("one"), None, &mut go_on).unwrap();
+    let stopped = Service::restore(&backups.at("one"), &backups.at("service"), &mut { stop });
+    assert_eq!(stopped.unwrap_err().kind(), ErrorKind::Cancelled);
+    assert_eq!(backups.names(), ["one"]);
+    // A folder that was there is as empty as it was.
+    fs::create_dir(backups.at("service")).unwrap();
+    Service::restore(&backups.at("one"), &backups.at("service"), &mut { stop }).unwrap_err();
+    assert_eq!(fs::read_dir(backups.at("service")).unwrap().count(), 0);
+    drop(backups.restore(&w, "one", "service"));
+}
+
+#[test]
+fn places_that_are_refused() {
+    let w = World::new();
+    let backups = Backups::beside(&w);
+    let refused = |to: &Path| w.service.backup(to, None, &mut go_on).unwrap_err();
+    let inside = refused(&w.folder.path().join("backup"));
+    assert_eq!(inside.kind(), ErrorKind::InvalidArgument);
+    assert!(inside.message().contains("folder of the service"), "{inside}");
+    assert_eq!(refused(&backups.at("none/one")).kind(), ErrorKind::NotFound);
+    fs::write(backups.at("file"), "").unwrap();
+    assert!(refused(&backups.at("file")).message().contains("is there already"));
+    w.service.backup(&backups.at("one"), None, &mut go_on).unwrap();
+    assert!(refused(&backups.at("one")).message().contains("is there already"));
+
+    let restore = |to: &str| Service::restore(&backups.at("one"), &backups.at(to), &mut go_on);
+    fs::create_dir(backups.at("full")).unwrap();
+    fs::write(backups.at("full/mine"), "mine").unwrap();
+    let full = restore("full").unwrap_err();
+    assert_eq!(full.kind(), ErrorKind::InvalidArgument);
+    assert!(full.message().contains("mine is in it"), "{full}");
+    assert_eq!(fs::read_to_string(backups.at("full/mine")).unwrap(), "mine");
+    assert!(!backups.at("full/restoring").exists());
+    assert!(restore("file").is_err());
+    drop(backups.restore(&w, "one", "service"));
+    assert!(restore("service").unwrap_err().message().contains("not empty"));
+}
+
+#[test]
+fn a_damaged_backup_is_refused_and_leaves_nothing() {
+    let w = World::new();
+    let job = w.finished(w.anna);
+    let backups = Backups::beside(&w);
+    w.service.backup(&backups.at("one"), None, &mut go_on).unwrap();
+    let ply =
+        backups.at("one").join(BlobKey::Artifact { job, attempt: 1, kind: ArtifactKind::Ply }.to_string());
+    let refused = |kind: ErrorKind, words: &str| {
+        let error = Service::restore(&backups.at("one"), &backups.at("service"), &mut go_on).unwrap_err();
+        assert_eq!(error.kind(), kind, "{error}");
+        assert!(error.to_string().contains(words), "{error}");
+        assert!(!backups.at("service").exists());
+    };
+    let whole = fs::read(&ply).unwrap();
+    let replace = |bytes: &[u8]| {
+        fs::remove_file(&ply).unwrap();
+        fs::write(&ply, bytes).unwrap();
+    };
+    let mut other = whole.clone();
+    other[0] ^= 1;
+    replace(&other);
+    refused(ErrorKind::InvalidFile, "SHA-256");
+    replace(&whole[1..]);
+    refused(ErrorKind::InvalidFile, "bytes");
+    fs::remove_file(&ply).unwrap();
+    refused(ErrorKind::InvalidFile, "is missing");
+    fs::write(&ply, &whole).unwrap();
+
+    let list = backups.at("one/backup.json");
+    let text = fs::read_to_string(&list).unwrap();
+    let write = |text: &str| fs::write(&list, text).unwrap();
+    write(&text.replace("\"format\": 1", "\"format\": 2"));
+    refused(ErrorKind::InvalidFile, "newer program");
+    write(&text.replace("\"jobs.db\"", "\"../jobs.db\""));
+    refused(ErrorKind::InvalidFile, "is no file of a service");
+    write(&text[..text.len() / 2]);
+    refused(ErrorKind::InvalidFile, "backup.json");
+    fs::remove_file(&list).unwrap();
+    refused(ErrorKind::NotFound, "no complete backup");
+    write(&text);
+    drop(backups.restore(&w, "one", "service"));
+}
+
+#[test]
+fn a_folder_that_is_not_filled_yet_does_not_open() {
+    let w = World::new();
+    let job = w.finished(w.anna);
+    let backups = Backups::beside(&w);
+    w.service.backup(&backups.at("one"), None, &mut go_on).unwrap();
+    // As a restoration leaves it that is killed.
+    let folder = backups.at("service");
+    fs::create_dir_all(folder.join("scenes")).unwrap();
+    for (name, text) in [("restoring", ""), ("jobs.db", "half"), ("scenes/x", "half")] {
+        fs::write(folder.join(name), text).unwrap();
+    }
+    let error = Service::open(&folder, ServiceOptions::default()).err().unwrap();
+    assert_eq!(error.kind(), ErrorKind::InvalidFile);
+    assert!(error.to_string().contains("reconstruct restore"), "{error}");
+    let found = Service::diagnose(&folder, &ServiceOptions::default()).unwrap();
+    assert!(found.findings.iter().any(|f| f.code == "restoring"));
+    // The same command begins anew.
+    let restored = backups.restore(&w, "one", "service");
+    assert!(restored.job(w.anna, job).is_ok());
+    assert!(!folder.join("scenes/x").exists());
+}

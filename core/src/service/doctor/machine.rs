@@ -1,0 +1,68 @@
+//! What the work needs of this machine.
+
+use std::path::Path;
+
+use super::finding::Finding;
+use crate::raster::{self, DeviceChoice};
+use crate::service::ServiceOptions;
+use crate::storage::{LocalStorage, Storage};
+use crate::{background, video};
+
+pub(super) fn examine(folder: &Path, options: &ServiceOptions, findings: &mut Vec<Finding>) {
+    match LocalStorage::to_look_at(folder).free_space() {
+        Ok(Some(free)) if free < options.min_free_bytes => findings.push(Finding::problem(
+            "disk_full",
+            format!(
+                "the disk of {} has {free} bytes left and {} must stay free (min_free_bytes): no upload and no job is accepted, \
+                 and workers wait",
+                folder.display(),
+                options.min_free_bytes
+            ),
+            "free some space: delete jobs that are no longer needed (`reconstruct jobs delete`), or move the folder to a larger \
+             disk; work goes on by itself",
+        )),
+        Ok(_) => {}
+        Err(error) => findings.push(Finding::unreadable(&error)),
+    }
+    if let Err(error) = video::check_tools() {
+        let message = format!("{}: every worker of this machine waits", error.message());
+        findings.push(Finding::problem("ffmpeg_missing", message, error.hint_text().unwrap_or_default()));
+    }
+    for protection in video::containment().into_iter().filter(|protection| !protection.holds) {
+        findings.push(Finding::note(
+            "not_contained",
+            format!("around ffmpeg, {} are not confined here: {}", protection.name, protection.detail),
+            "SECURITY.md says what that protects from. Who takes videos from strangers should run a kernel and a container that \
+             allow it",
+        ));
+    }
+    let device = &options.reconstruction.device;
+    match raster::open(device) {
+        Err(error) => findings.push(Finding::problem(
+            "no_device",
+            format!(
+                "training is to run on {device}, and that cannot be opened: {}: every worker waits",
+                error.message()
+            ),
+            error.hint_text().unwrap_or("see `reconstruct devices`, and the setting reconstruction.device"),
+        )),
+        Ok(opened) if *device == DeviceChoice::Auto && !raster::adapters().iter().any(|a| a.usable) => {
+            findings.push(Finding::note(
+                "slow_device",
+                format!(
+                    "there is no graphics adapter: training runs on {}, many times slower",
+                    opened.name()
+                ),
+                "nothing, if that is meant; else install a Vulkan driver and see `reconstruct devices`",
+            ));
+        }
+        Ok(_) => {}
+    }
+    if let Err(error) = background::find_model(None) {
+        findings.push(Finding::note(
+            "no_mask_model",
+            "the weights that find the object are not installed: jobs with remove_background wait for a worker that has them",
+            error.hint_text().unwrap_or_default(),
+        ));
+    }
+}

@@ -1,0 +1,54 @@
+//! Looks through the folder of a service and its machine for what is wrong, and mends what can be mended safely.
+//!
+//! [`Service::diagnose`] changes nothing, works while servers run, and on folders that cannot be opened. Each part of it adds its
+//! findings to one list; what cannot be looked at is a finding too. [`Service::repair`] does for a finding what it says.
+
+mod database;
+mod files;
+mod finding;
+mod folder;
+mod machine;
+mod repair;
+mod secrets;
+#[cfg(test)]
+mod tests;
+
+use std::path::Path;
+use std::time::Duration;
+
+pub use finding::{Diagnosis, Finding, Severity};
+pub use repair::Repaired;
+
+use super::needed::ORPHAN_AGE;
+use super::{Service, ServiceOptions};
+use crate::error::{Error, Result};
+
+impl Service {
+    /// Looks for what is wrong with the service in `folder` and with this machine, and changes nothing. Takes as long as it
+    /// takes to read the database and to look at every stored file's size.
+    ///
+    /// # Errors
+    /// [`NotFound`](crate::ErrorKind::NotFound) if there is no such folder, the options' own; all else is a finding.
+    pub fn diagnose(folder: &Path, options: &ServiceOptions) -> Result<Diagnosis> {
+        Self::diagnose_at(folder, options, ORPHAN_AGE)
+    }
+
+    /// Takes what nobody has touched for `age` for left behind.
+    fn diagnose_at(folder: &Path, options: &ServiceOptions, age: Duration) -> Result<Diagnosis> {
+        options.check()?;
+        if !folder.is_dir() {
+            return Err(Error::io("open", folder, std::io::ErrorKind::NotFound.into()));
+        }
+        let mut findings = Vec::new();
+        folder::examine(folder, &mut findings);
+        let alive = folder::examine_processes(folder, &mut findings);
+        let rows = database::examine(folder, alive, &mut findings);
+        secrets::examine(folder, rows.as_ref(), &mut findings);
+        if let Some(rows) = &rows {
+            files::examine(folder, rows, age, &mut findings);
+        }
+        machine::examine(folder, options, &mut findings);
+        findings.sort_by_key(|finding| finding.severity);
+        Ok(Diagnosis { findings })
+    }
+}

@@ -1,0 +1,16 @@
+//! What lies in the folder of a service, beside what the storage keeps there.
+
+/// The rows.
+pub(super) const DATABASE: &str = "jobs.db";
+/// What makes keys and addresses genuine.
+pub(super) const SECRETS: &str = "secrets.json";
+/// The locks of living processes.
+pub(super) const PROCESSES: &str = "processes";
+/// The workspaces.
+pub(super) const WORK: &str = "work";
+/// Held while something is made that is missing.
+pub(super) const LOCK: &str = "lock";
+/// There while a backup is restored to the folder, and after that was cut off: what is in the folder is not complete.
+pub(super) const RESTORING: &str = "restoring";
+/// Where a repair puts files that no row names.
+pub(super) const SET_ASIDE: &str = "set-aside";
