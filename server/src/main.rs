@@ -61,6 +61,9 @@ enum Command {
     Users(OnService<command::users::Action>),
     Keys(OnService<command::keys::Action>),
     Jobs(OnService<command::jobs::Action>),
+    Backup(command::backup::Arguments),
+    Restore(command::restore::Arguments),
+    Doctor(command::doctor::Arguments),
 }
 
 fn main() -> ExitCode {
@@ -71,7 +74,7 @@ fn main() -> ExitCode {
         unsafe { std::env::set_var("XDG_RUNTIME_DIR", std::env::temp_dir()) };
     }
     match run(cli) {
-        Ok(()) => ExitCode::SUCCESS,
+        Ok(code) => code,
         Err((global, error)) => {
             report(global, &error);
             ExitCode::from(error.kind().exit_code())
@@ -79,21 +82,31 @@ fn main() -> ExitCode {
     }
 }
 
-fn run(cli: Cli) -> std::result::Result<(), (Global, Error)> {
+fn run(cli: Cli) -> std::result::Result<ExitCode, (Global, Error)> {
     let global = cli.global;
     let cancel = CancelToken::new();
-    let work = || -> Result<()> {
+    let work = || -> Result<ExitCode> {
+        let done = |()| ExitCode::SUCCESS;
         // The server hears its signals itself, and the commands on a service's folder are done in no time.
         match &cli.command {
-            Command::Serve(a) => return a.run(global),
-            Command::Users(a) => return a.action.run(&a.data.open()?, global),
-            Command::Keys(a) => return a.action.run(&a.data.open()?, global),
-            Command::Jobs(a) => return a.action.run(&a.data.open()?, global),
+            Command::Serve(a) => return a.run(global).map(done),
+            Command::Users(a) => return a.action.run(&a.data.open()?, global).map(done),
+            Command::Keys(a) => return a.action.run(&a.data.open()?, global).map(done),
+            Command::Jobs(a) => return a.action.run(&a.data.open()?, global).map(done),
+            Command::Doctor(a) => return a.run(global),
+            Command::Backup(a) => {
+                stop_on_interrupt(cancel.clone(), "nothing is left of the backup")?;
+                return a.run(global, &cancel).map(done);
+            }
+            Command::Restore(a) => {
+                stop_on_interrupt(cancel.clone(), "the folder is emptied again")?;
+                return a.run(global, &cancel).map(done);
+            }
             _ => {}
         }
-        stop_on_interrupt(cancel.clone())?;
+        stop_on_interrupt(cancel.clone(), "the same command will continue")?;
         if let Command::Worker(a) = &cli.command {
-            return a.run(global, &cancel);
+            return a.run(global, &cancel).map(done);
         }
         let control = ui::control(ui::Mode::choose(global.json, global.quiet), cancel);
         let pool = rayon::ThreadPoolBuilder::new()
@@ -117,19 +130,23 @@ fn run(cli: Cli) -> std::result::Result<(), (Global, Error)> {
             | Command::Worker(_)
             | Command::Users(_)
             | Command::Keys(_)
-            | Command::Jobs(_) => Ok(()),
+            | Command::Jobs(_)
+            | Command::Backup(_)
+            | Command::Restore(_)
+            | Command::Doctor(_) => Ok(()),
         })
+        .map(done)
     };
     work().map_err(|error| (global, error))
 }
 
-/// The first interrupt asks the work to stop; a second one ends the process at once.
-fn stop_on_interrupt(cancel: CancelToken) -> Result<()> {
+/// The first interrupt asks the work to stop, and says what `then` follows; a second one ends the process at once.
+fn stop_on_interrupt(cancel: CancelToken, then: &'static str) -> Result<()> {
     ctrlc::set_handler(move || {
         if cancel.is_cancelled() {
             std::process::exit(130);
         }
-        eprintln!("stopping; the same command will continue (press again to stop at once)");
+        eprintln!("stopping; {then} (press again to stop at once)");
         cancel.cancel();
     })
     .map_err(|e| Error::new(ErrorKind::Internal, format!("cannot handle interrupts: {e}")))

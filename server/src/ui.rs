@@ -57,6 +57,46 @@ pub(crate) fn control(mode: Mode, cancel: CancelToken) -> Control {
     })
 }
 
+/// Shows how many of `total` bytes are done in `mode`, as `what`: a function to be called again and again, with both numbers.
+pub(crate) fn bytes(mode: Mode, what: &'static str) -> impl FnMut(u64, u64) {
+    let mut bar: Option<ProgressBar> = None;
+    let mut last_line: Option<Instant> = None;
+    move |done, total| match mode {
+        Mode::Quiet => {}
+        Mode::Bar => {
+            let bar = bar.get_or_insert_with(|| {
+                let style = ProgressStyle::with_template(
+                    "{prefix:>8} [{bar:30}] {percent:>3}% {bytes} of {total_bytes}, {eta} left",
+                )
+                .unwrap_or_else(|_| ProgressStyle::default_bar());
+                ProgressBar::new(total).with_style(style.progress_chars("=> ")).with_prefix(what)
+            });
+            bar.set_length(total);
+            bar.set_position(done);
+            if done >= total {
+                bar.finish();
+            }
+        }
+        Mode::Lines | Mode::Json => {
+            if last_line.is_some_and(|last| last.elapsed() < Duration::from_secs(10)) && done < total {
+                return;
+            }
+            last_line = Some(Instant::now());
+            match mode {
+                Mode::Json => print_json(
+                    &serde_json::json!({ "event": "progress", "step": what, "bytes": done, "total_bytes": total }),
+                ),
+                _ => eprintln!("{what:>8} {:>3}% of {total} bytes", percent(done, total)),
+            }
+        }
+    }
+}
+
+/// How much of `total` is done, in whole percent; all of nothing.
+fn percent(done: u64, total: u64) -> u64 {
+    (u128::from(done) * 100).checked_div(u128::from(total)).map_or(100, |p| p as u64)
+}
+
 /// Prints one JSON object as a line. A reader that has gone away is no reason to stop the work.
 pub(crate) fn print_json(value: &impl serde::Serialize) {
     if let Ok(text) = serde_json::to_string(value) {

@@ -27,7 +27,13 @@ COMMANDS = {
     "database.create_key.commit": ("keys", "create", "anna"),
     "database.revoke_key.commit": ("keys", "revoke", "anna", "{key}"),
     "database.cancel_job.commit": ("jobs", "cancel", "{job}"),
+    **{
+        name: ("backup", "--to", "{new}")
+        for name in ("database.copy.write", "database.copy.sync", "database.release_all.commit", "backup.copy", "backup.place")
+    },
 }
+# Places that need a damaged folder or a second one; core/tests/service_failures.rs goes through them.
+ELSEWHERE = ("restore.", "database.lose_")
 FEW = [
     "storage.commit.rename", "storage.commit.sync_folder", "storage.delete.unlink", "worker.claimed", "database.finish_upload.commit",
     "database.insert_job.commit", "database.mark_deleted.commit", "database.fail.commit", "database.add_user.commit",
@@ -46,7 +52,7 @@ def built_with_failpoints() -> bool:
 
 def chosen() -> list[str]:
     wanted = os.environ.get("FAILPOINT_NAMES", ",".join(FEW))
-    return NAMES if wanted == "all" else [name for name in NAMES if name in wanted.split(",")]
+    return [name for name in NAMES if not name.startswith(ELSEWHERE)] if wanted == "all" else [name for name in NAMES if name in wanted.split(",")]
 
 
 class Gone(Exception):
@@ -165,7 +171,7 @@ def test_failpoint(place, name, action):
     if name in COMMANDS:
         command(server, client, known, name, action, failpoint)
         return
-    scene = name.startswith(("storage.put", "worker.reconstructed", "worker.artifacts", "worker.published", "database.publish"))
+    scene = name.startswith(("files.", "storage.put", "worker.reconstructed", "worker.artifacts", "worker.published", "database.publish"))
     video = (media.capture() if scene else media.flat_video()).read_bytes()
     prepare(server, client, known, name, media.flat_video().read_bytes())
     server.spawn(failpoint)
@@ -201,7 +207,8 @@ def command(server: Server, client, known: Known, name: str, action: str, failpo
     key = server.command("keys", "create", "anna")["prefix"]
     job = client.submit(media.capture(), training_num_steps=LONG_STEPS)
     newcomer = f"newcomer-{name}-{action}"
-    arguments = [a.format(key=key, job=job).replace("newcomer", newcomer) for a in COMMANDS[name]]
+    new = server.data.parent / f"backup-{name}-{action}"
+    arguments = [a.format(key=key, job=job, new=new).replace("newcomer", newcomer) for a in COMMANDS[name]]
     with pytest.raises(CommandFailed) as failed:
         server.command(*arguments, environment=failpoint)
     assert failed.value.code == (-9 if action == "kill" else 6), failed.value

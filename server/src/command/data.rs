@@ -3,8 +3,8 @@
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
-use libreconstruct::Result;
 use libreconstruct::service::Service;
+use libreconstruct::{Error, ErrorKind, Result};
 use toml::{Table, Value};
 
 use crate::config::Config;
@@ -42,6 +42,18 @@ impl DataArguments {
     pub(crate) fn open(&self) -> Result<Service> {
         let config = self.config(Table::new())?;
         Service::open(&config.data, config.service_options())
+    }
+}
+
+impl DataArguments {
+    /// The service in the folder, which must be there: to make one would hide that the name is wrong.
+    pub(super) fn open_existing(&self) -> Result<Service> {
+        let folder = self.config(Table::new())?.data;
+        if !folder.join("jobs.db").is_file() {
+            let message = format!("there is no service in {}", folder.display());
+            return Err(Error::new(ErrorKind::NotFound, message).hint("name its folder with --data"));
+        }
+        self.open()
     }
 }
 

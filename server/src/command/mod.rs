@@ -1,8 +1,10 @@
 //! One file a command.
 
+pub(crate) mod backup;
 pub(crate) mod convert;
 pub(crate) mod data;
 pub(crate) mod devices;
+pub(crate) mod doctor;
 pub(crate) mod eval;
 pub(crate) mod frames;
 pub(crate) mod info;
@@ -10,6 +12,7 @@ pub(crate) mod jobs;
 pub(crate) mod keys;
 mod masks;
 pub(crate) mod render;
+pub(crate) mod restore;
 pub(crate) mod run;
 pub(crate) mod serve;
 pub(crate) mod sfm;

@@ -7,6 +7,8 @@ mod common;
 
 mod background;
 mod errors;
+mod operations;
+mod packaging;
 mod readme;
 mod resume;
 mod run;
