@@ -18,7 +18,7 @@ DESTDIR ?=
 RECONSTRUCT := target/release/reconstruct
 VENV := .venv
 # All tests share one build, in which they can make the disk fail and kill the service where something becomes durable.
-TEST_BUILD := --release --workspace --exclude libreconstruct-python --features libreconstruct-server/failpoints
+TEST_BUILD := --locked --release --workspace --exclude libreconstruct-python --features libreconstruct-server/failpoints
 # Of a core without its features, what the features might have been mixed up with.
 BARE_TESTS := camera:: fiducial:: masks:: presentation:: raster:: splats:: video::probe
 # Tests in Rust compare with Python tools that the environment holds.
@@ -38,7 +38,7 @@ help: ## Show this list
 build: ## Build the reconstruct command and the libraries
 	@scripts/install-dependencies.sh build
 	@echo "Building (release)"
-	cargo build --release -p libreconstruct-server -p libreconstruct-ffi
+	cargo build --locked --release -p libreconstruct-server -p libreconstruct-ffi
 	-@scripts/install-mask-model.sh
 
 mask-model: ## Install the weights that background removal needs, beside the program
@@ -48,13 +48,13 @@ mask-model: ## Install the weights that background removal needs, beside the pro
 demo: ## Reconstruct a sample capture, or VIDEO=my.mp4, into OUT=demo
 	@scripts/install-dependencies.sh build
 	@echo "Building (release; the first time takes some minutes)"
-	@cargo build --release -p libreconstruct-server -p libreconstruct-tests
+	@cargo build --locked --release -p libreconstruct-server -p libreconstruct-tests
 	-@scripts/install-mask-model.sh
 	@VIDEO="$(VIDEO)" OUT="$(OUT)" RUN_FLAGS="$(RUN_FLAGS)" scripts/demo.sh
 
 install: ## Install the C and C++ library into PREFIX=/usr/local (and DESTDIR)
 	@scripts/install-dependencies.sh build
-	cargo build --release -p libreconstruct-ffi
+	cargo build --locked --release -p libreconstruct-ffi
 	PREFIX="$(PREFIX)" DESTDIR="$(DESTDIR)" scripts/install-library.sh
 	-@scripts/install-mask-model.sh "$(DESTDIR)$(PREFIX)/share/libreconstruct"
 
@@ -70,7 +70,7 @@ test-rust: $(VENV)/.installed interop
 	@echo "Rust: unit tests, documentation examples, end-to-end tests"
 	cargo test $(TEST_BUILD) | tee $(SKIPPED)/test-rust.log
 	@echo "Rust: what is left of the core without its features"
-	cargo test --release -p libreconstruct --no-default-features --lib -- $(BARE_TESTS)
+	cargo test --locked --release -p libreconstruct --no-default-features --lib -- $(BARE_TESTS)
 	@sed -nE 's/^test (.*) \.\.\. ignored(, (.*))?$$/\1: \3/p' $(SKIPPED)/test-rust.log >>$(SKIPPED)/test-rust
 
 # What the tests of the other faces start or load: the server, the generator of captures, the C library.
@@ -83,7 +83,7 @@ test-build: $(VENV)/.installed
 test-python: test-build interop ## Build the Python package, check its types, run its tests and those of the behaviour of all faces
 	@$(NOTE_SKIPPED)
 	@echo "Python: build the package; types, against the code and against the compiled module; its tests"
-	VIRTUAL_ENV=$(abspath $(VENV)) $(VENV)/bin/maturin develop --release --features failpoints --quiet
+	VIRTUAL_ENV=$(abspath $(VENV)) $(VENV)/bin/maturin develop --locked --release --features failpoints --quiet
 	$(VENV)/bin/basedpyright --level error
 	$(VENV)/bin/mypy
 	$(VENV)/bin/stubtest libreconstruct._native
@@ -138,9 +138,9 @@ lint: $(VENV)/.installed ## Check format, lints, documentation and spelling as C
 	cargo fmt --manifest-path fuzz/Cargo.toml -- --check
 	$(VENV)/bin/typos
 	scripts/check-features.sh
-	cargo clippy --release --workspace --features libreconstruct-server/failpoints --all-targets -- -D warnings
+	cargo clippy --locked --release --workspace --features libreconstruct-server/failpoints --all-targets -- -D warnings
 	scripts/lint-features.sh
-	RUSTDOCFLAGS="-D warnings" cargo doc --release --workspace --exclude libreconstruct-python --no-deps --quiet
+	RUSTDOCFLAGS="-D warnings" cargo doc --locked --release --workspace --exclude libreconstruct-python --no-deps --quiet
 
 format: ## Format all code
 	cargo fmt --all

@@ -63,7 +63,28 @@ if [ ${#missing[@]} -gt 0 ]; then
     "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "${missing[@]}" >/dev/null
 fi
 
+# The installer of Rust, of one version and with the checksum that its makers publish beside it, and the compiler that CI uses.
+rustup=1.28.2
+rust=1.95.0
+case $(uname -m) in
+    x86_64) rustup_sum=20a06e644b0d9bd2fbdbfd52d42540bdde820ea7df86e92e533c073da0cdd43c ;;
+    aarch64) rustup_sum=e3853c5a252fca15252d07cb23a1bdd9377a8c6f3efa01531109281ae47f841c ;;
+    *) rustup_sum= ;;
+esac
 if ! command -v cargo >/dev/null && [ ! -x "$HOME/.cargo/bin/cargo" ]; then
-    echo "Installing the Rust toolchain with rustup (into ~/.cargo)"
-    curl --proto '=https' --tlsv1.2 -sSf https://sh.rustup.rs | sh -s -- -y --profile minimal --component rustfmt --component clippy
+    if [ -z "$rustup_sum" ]; then
+        echo "Install Rust $rust by hand (https://rustup.rs): for $(uname -m) this script knows no checksum" >&2
+        exit 1
+    fi
+    echo "Installing Rust $rust with rustup $rustup (into ~/.cargo)"
+    work=$(mktemp -d)
+    trap 'rm -rf "$work"' EXIT
+    curl --proto '=https' --tlsv1.2 -sSfo "$work/rustup-init" \
+        "https://static.rust-lang.org/rustup/archive/$rustup/$(uname -m)-unknown-linux-gnu/rustup-init"
+    echo "$rustup_sum  $work/rustup-init" | sha256sum --check --status || {
+        echo "The installer of Rust that was downloaded is not the one that is meant (SHA-256 $rustup_sum)" >&2
+        exit 1
+    }
+    chmod +x "$work/rustup-init"
+    "$work/rustup-init" -y --profile minimal --default-toolchain "$rust" --component rustfmt --component clippy
 fi

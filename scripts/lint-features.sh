@@ -3,7 +3,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 all=(background gpu service tags)
-lint() { cargo clippy --release -p libreconstruct --no-default-features "$@" --all-targets --quiet -- -D warnings; }
+lint() { cargo clippy --locked --release -p libreconstruct --no-default-features "$@" --all-targets --quiet -- -D warnings; }
 echo "The core without any feature"
 lint
 for left_out in "${all[@]}"; do
