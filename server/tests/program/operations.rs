@@ -168,7 +168,8 @@ fn wrong_names_and_full_folders_are_refused() {
     expect(run(&at("typo"), &["doctor"]), 3, "typo");
     expect(run(&at("new"), &["restore", to.to_str().unwrap()]), 3, "no complete backup");
     assert_eq!(fs::read_dir(place.path()).unwrap().count(), 0, "nothing is made");
-    assert_success(&run(&at("data"), &["users", "add", "alice"]));
+    let add = ["users", "--data", "data", "add", "alice"];
+    assert_success(&reconstruct().args(add).current_dir(place.path()).output().unwrap());
     assert_success(&run(&at("data"), &["backup", "--to", to.to_str().unwrap()]));
     expect(run(&at("data"), &["backup", "--to", to.to_str().unwrap()]), 2, "is there already");
     expect(run(&at("data"), &["restore", to.to_str().unwrap()]), 2, "is not empty");
@@ -249,4 +250,74 @@ fn the_commands_of_the_manual_run() {
         println!("$ reconstruct {command}\n{}", String::from_utf8_lossy(&output.stdout));
         assert_success(&output);
     }
+}
+
+/// The words in the first column of the manual's tables, as they stand between backquotes there.
+fn first_column(of: &str) -> Vec<&'static str> {
+    let section = OPERATIONS.split(of).nth(1).unwrap_or_else(|| panic!("{of}"));
+    let section = section.split("\n## ").next().unwrap();
+    let rows = section.lines().filter_map(|line| line.strip_prefix("| `"));
+    rows.flat_map(|row| row.split(" | ").next().unwrap().split('`').step_by(2))
+        .filter(|word| !word.trim().is_empty())
+        .collect()
+}
+
+#[test]
+fn the_manual_lists_every_code_of_a_failed_job() {
+    use libreconstruct::ErrorKind;
+    // What only a request can meet.
+    let requests = [
+        ErrorKind::Unauthenticated,
+        ErrorKind::PermissionDenied,
+        ErrorKind::Conflict,
+        ErrorKind::IdempotencyMismatch,
+        ErrorKind::TooManyRequests,
+        ErrorKind::TooLarge,
+    ];
+    let mut codes: Vec<&str> =
+        ErrorKind::ALL.iter().filter(|kind| !requests.contains(kind)).map(|kind| kind.slug()).collect();
+    codes.extend(["crashed", "files_lost"]);
+    codes.sort_unstable();
+    let mut listed: Vec<&str> = first_column("\n## Why a job failed\n");
+    listed.retain(|word| *word != ", ");
+    listed.sort_unstable();
+    assert_eq!(listed, codes);
+}
+
+#[test]
+fn the_manual_lists_every_metric_and_every_alarm() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let names = |text: &str| -> std::collections::BTreeSet<String> {
+        let word = |c: char| c.is_ascii_alphanumeric() || c == '_';
+        let words = text.split(|c| !word(c)).filter(|w| w.starts_with("reconstruct_"));
+        words.map(str::to_owned).collect()
+    };
+    let listed = names(&first_column("\n## Metrics and alarms\n").join(" "));
+    let server = start(&[("LIBRECONSTRUCT_LOG", "off")]);
+    // Counters appear with what they count.
+    for _ in 0..2 {
+        server.get("/api/v1/jobs/");
+    }
+    let shown = String::from_utf8(server.get("/metrics").body).unwrap();
+    for metric in &listed {
+        let is_shown = shown.lines().any(|line| line.starts_with(metric.as_str()));
+        assert!(is_shown || metric == "reconstruct_connections_refused_total", "{metric}: {shown}");
+    }
+    let suffixes = ["_bucket", "_sum", "_count"];
+    for metric in names(&shown.lines().filter(|line| !line.starts_with('#')).collect::<Vec<_>>().join("\n")) {
+        let base = suffixes.iter().find_map(|suffix| metric.strip_suffix(suffix)).unwrap_or(&metric);
+        assert!(listed.contains(base), "{metric} is not in docs/operations.md");
+    }
+    let alerts = fs::read_to_string(root.join("packaging/prometheus/alerts.yml")).unwrap();
+    let expressions: String =
+        alerts.split("expr:").skip(1).map(|rest| rest.split("labels:").next().unwrap()).collect();
+    for metric in names(&expressions) {
+        assert!(listed.contains(&metric), "there is no metric {metric}");
+    }
+    let alarms: Vec<&str> = alerts.lines().filter_map(|line| line.trim().strip_prefix("- alert: ")).collect();
+    let told: Vec<&str> = first_column("\n## Metrics and alarms\n")
+        .into_iter()
+        .filter(|w| w.starts_with("Reconstruct"))
+        .collect();
+    assert_eq!(told, alarms);
 }
