@@ -111,21 +111,22 @@ power-loss: test-build ## Cut the power of a working server at CUTS=200 moments,
 # Programs of others that read and write our files. Tests that lack one are skipped, and listed.
 interop: $(VENV)/.interop tests/interop/node_modules/.package-lock.json
 
-$(VENV)/.interop: tests/interop/requirements.txt $(VENV)/.installed
+$(VENV)/.interop: tests/interop/requirements.lock $(VENV)/.installed
 	@echo "Other programs in Python: what $< lists"
-	@if $(VENV)/bin/pip install --quiet --disable-pip-version-check -r $<; then touch $@; else echo "They cannot be installed"; fi
+	@if $(VENV)/bin/pip install --quiet --disable-pip-version-check --require-hashes -r $<; then touch $@; else echo "They cannot be installed"; fi
 
 tests/interop/node_modules/.package-lock.json: tests/interop/package-lock.json
 	@scripts/install-dependencies.sh test
 	@echo "Other programs in JavaScript: what $< lists"
 	@if npm ci --prefix tests/interop --silent; then touch $@; else echo "They cannot be installed"; fi
 
-# What the tests themselves need from PyPI; it is installed once, and again when the list changes.
-$(VENV)/.installed: tests/requirements.txt
+# What the tests themselves need from PyPI; it is installed once, and again when the list changes. The lists are whole, and each
+# file that pip fetches must have one of their hashes; scripts/lock-requirements.sh makes them of the short lists beside them.
+$(VENV)/.installed: tests/requirements.lock
 	@scripts/install-dependencies.sh test
-	@echo "Python: a virtual environment in $(VENV) with what tests/requirements.txt lists"
+	@echo "Python: a virtual environment in $(VENV) with what tests/requirements.lock lists"
 	python3 -m venv $(VENV)
-	$(VENV)/bin/pip install --quiet --disable-pip-version-check -r tests/requirements.txt
+	$(VENV)/bin/pip install --quiet --disable-pip-version-check --require-hashes -r tests/requirements.lock
 	touch $@
 
 # What it finds is run by the tests, without the engine: server/tests/fuzz_corpus.rs.
@@ -138,6 +139,10 @@ lint: $(VENV)/.installed ## Check format, lints, documentation and spelling as C
 	cargo fmt --manifest-path fuzz/Cargo.toml -- --check
 	$(VENV)/bin/typos
 	scripts/check-features.sh
+	scripts/check-sources.sh
+	@# Licences and doubles; advisories need a network, and are CI's.
+	@if command -v cargo-deny >/dev/null; then cargo deny --locked --offline check bans licenses sources; \
+	else echo "cargo-deny is not installed: licences and doubles of the dependencies are left to CI"; fi
 	cargo clippy --locked --release --workspace --features libreconstruct-server/failpoints --all-targets -- -D warnings
 	scripts/lint-features.sh
 	RUSTDOCFLAGS="-D warnings" cargo doc --locked --release --workspace --exclude libreconstruct-python --no-deps --quiet
