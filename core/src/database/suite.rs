@@ -774,7 +774,7 @@ pub(super) fn named_files<D: JobDatabase>(w: World<D>) {
     let job = w.submit(w.anna);
     let blob = w.job(job).details.blob_name;
     d.publish(&w.take(), &publication()).unwrap();
-    let mut videos = vec![video_of(w.eve, unused), video_of(w.anna, blob)];
+    let mut videos = [video_of(w.eve, unused), video_of(w.anna, blob)];
     videos.sort_by_key(|video| match video.file {
         RowsFile::Video { name, .. } => name.to_string(),
         RowsFile::Artifact { .. } => unreachable!(),

@@ -145,7 +145,7 @@ mod tests {
             drop(open(&path).unwrap());
             let kept = folder.path().join(format!("jobs-version-{version}.db"));
             let names: Vec<_> = older_copies(&path).into_iter().map(|(_, path)| path).collect();
-            assert_eq!(names, [kept.clone()]);
+            assert_eq!(names, std::slice::from_ref(&kept));
             assert_eq!(version_of(&kept), version as i32);
             #[cfg(unix)]
             {

@@ -14,9 +14,12 @@ use crate::service::needed::is_needed;
 use crate::service::workspace::Workspaces;
 use crate::storage::{BlobKind, LocalStorage, Storage};
 
+/// One look at a part of the files.
+type Look<'a> = &'a dyn Fn(&mut Vec<Finding>) -> Result<()>;
+
 pub(super) fn examine(folder: &Path, rows: &SqliteDatabase, age: Duration, findings: &mut Vec<Finding>) {
     let storage = LocalStorage::to_look_at(folder);
-    let looks: [&dyn Fn(&mut Vec<Finding>) -> Result<()>; 4] = [
+    let looks: [Look<'_>; 4] = [
         &|findings| named_files(&storage, rows, findings),
         &|findings| orphans(&storage, rows, age, findings),
         &|findings| staged(&storage, age, findings),
