@@ -25,10 +25,7 @@ const CHILD: &str = "LIBRECONSTRUCT_TEST_CHILD";
 const CHILDREN: usize = 12;
 
 fn options() -> ServiceOptions {
-    let mut options = ServiceOptions { lease_seconds: 6, min_free_bytes: 0, ..ServiceOptions::default() };
-    // Nothing is trained here: a look at the graphics adapters would only take time.
-    options.reconstruction.device = libreconstruct::raster::DeviceChoice::Cpu;
-    options
+    ServiceOptions { lease_seconds: 6, min_free_bytes: 0, ..ServiceOptions::default() }
 }
 
 fn service(folder: &Path) -> Result<Service> {

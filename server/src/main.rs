@@ -33,6 +33,7 @@ Examples:
   reconstruct info kitchen/scene.spz                          what is in a file
   reconstruct convert kitchen/scene.ply kitchen.spz           from one format to another
   reconstruct serve --demo                                    the REST server, with a session to try it
+  reconstruct doctor --data /srv/scenes                       what is wrong with a service, and what to do
 
 Exit codes: 0 done, 2 wrong use, 3 bad input, 4 missing program or device, 5 the scene cannot be reconstructed,
 6 system (disk, memory, driver), 7 refused by the service, 130 cancelled, 1 a fault of this program."

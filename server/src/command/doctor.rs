@@ -46,6 +46,7 @@ impl Arguments {
             repaired = Service::repair(&config.data, &options, &diagnosis)?;
             diagnosis = Service::diagnose(&config.data, &options)?;
         }
+        let diagnosis = diagnosis.and(Service::diagnose_machine(&options));
         let problems = diagnosis.problems();
         let value = json!({ "problems": problems, "findings": diagnosis.findings, "repaired": repaired });
         print_result(global, &value, &told(&diagnosis, &repaired));

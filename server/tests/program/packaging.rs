@@ -1,4 +1,5 @@
 //! The unit files and the container file name things of the program and of this repository: they must be there.
+#![cfg(unix)]
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -123,7 +124,6 @@ fn the_units_leave_room_for_the_box_of_ffmpeg() {
 }
 
 /// What the box and the workers ask of the kernel is in the set of system calls that the units allow. systemd knows what is in it.
-#[cfg(target_os = "linux")]
 #[test]
 fn the_set_of_system_calls_holds_what_is_needed() {
     let mut calls = BTreeSet::new();
@@ -168,7 +168,6 @@ fn the_set_of_system_calls_holds_what_is_needed() {
 }
 
 /// systemd itself reads the units, where it is installed.
-#[cfg(target_os = "linux")]
 #[test]
 fn systemd_understands_the_units() {
     let folder = tempfile::tempdir().unwrap();

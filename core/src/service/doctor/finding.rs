@@ -18,6 +18,17 @@ pub struct Diagnosis {
 }
 
 impl Diagnosis {
+    pub(super) fn of(mut findings: Vec<Finding>) -> Self {
+        findings.sort_by_key(|finding| finding.severity);
+        Self { findings }
+    }
+
+    /// This one and another together.
+    #[must_use]
+    pub fn and(self, other: Self) -> Self {
+        Self::of([self.findings, other.findings].concat())
+    }
+
     /// How many problems there are.
     pub fn problems(&self) -> usize {
         self.findings.iter().filter(|finding| finding.severity == Severity::Problem).count()
@@ -65,6 +76,7 @@ pub(super) enum Repair {
     /// Files are removed that mean nothing any more.
     RemoveLocks(Vec<PathBuf>),
     /// Others' rights are taken away.
+    #[cfg_attr(not(unix), expect(dead_code, reason = "files have no such rights there"))]
     Restrict(Vec<PathBuf>),
 }
 

@@ -5,9 +5,9 @@ use std::path::{Path, PathBuf};
 
 use super::finding::{Finding, Repair, some_of};
 use crate::error::{Error, Result};
-use crate::service::layout;
 use crate::service::process::locks;
-use crate::storage::BlobKind;
+use crate::service::{ServiceOptions, layout};
+use crate::storage::{BlobKind, LocalStorage, Storage};
 
 /// Folders of the service with files of their own.
 const FOLDERS: [&str; 6] = [
@@ -71,6 +71,25 @@ pub(super) fn examine_processes(folder: &Path, findings: &mut Vec<Finding>) -> u
         findings.push(finding.with(Repair::RemoveLocks(dead)));
     }
     alive.len()
+}
+
+/// Whether there is room for what comes.
+pub(super) fn examine_space(folder: &Path, options: &ServiceOptions, findings: &mut Vec<Finding>) {
+    match LocalStorage::to_look_at(folder).free_space() {
+        Ok(Some(free)) if free < options.min_free_bytes => findings.push(Finding::problem(
+            "disk_full",
+            format!(
+                "the disk of {} has {free} bytes left and {} must stay free (min_free_bytes): no upload and no job is accepted, \
+                 and workers wait",
+                folder.display(),
+                options.min_free_bytes
+            ),
+            "free some space: delete jobs that are no longer needed (`reconstruct jobs delete`), or move the folder to a larger \
+             disk; work goes on by itself",
+        )),
+        Ok(_) => {}
+        Err(error) => findings.push(Finding::unreadable(&error)),
+    }
 }
 
 fn entries(folder: &Path) -> Result<Vec<PathBuf>> {

@@ -1,29 +1,10 @@
 //! What the work needs of this machine.
 
-use std::path::Path;
-
 use super::finding::Finding;
 use crate::raster::{self, DeviceChoice};
-use crate::service::ServiceOptions;
-use crate::storage::{LocalStorage, Storage};
 use crate::{background, video};
 
-pub(super) fn examine(folder: &Path, options: &ServiceOptions, findings: &mut Vec<Finding>) {
-    match LocalStorage::to_look_at(folder).free_space() {
-        Ok(Some(free)) if free < options.min_free_bytes => findings.push(Finding::problem(
-            "disk_full",
-            format!(
-                "the disk of {} has {free} bytes left and {} must stay free (min_free_bytes): no upload and no job is accepted, \
-                 and workers wait",
-                folder.display(),
-                options.min_free_bytes
-            ),
-            "free some space: delete jobs that are no longer needed (`reconstruct jobs delete`), or move the folder to a larger \
-             disk; work goes on by itself",
-        )),
-        Ok(_) => {}
-        Err(error) => findings.push(Finding::unreadable(&error)),
-    }
+pub(super) fn examine(device: &DeviceChoice, findings: &mut Vec<Finding>) {
     if let Err(error) = video::check_tools() {
         let message = format!("{}: every worker of this machine waits", error.message());
         findings.push(Finding::problem("ffmpeg_missing", message, error.hint_text().unwrap_or_default()));
@@ -36,7 +17,6 @@ pub(super) fn examine(folder: &Path, options: &ServiceOptions, findings: &mut Ve
              allow it",
         ));
     }
-    let device = &options.reconstruction.device;
     match raster::open(device) {
         Err(error) => findings.push(Finding::problem(
             "no_device",

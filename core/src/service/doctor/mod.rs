@@ -1,6 +1,6 @@
 //! Looks through the folder of a service and its machine for what is wrong, and mends what can be mended safely.
 //!
-//! [`Service::diagnose`] changes nothing, works while servers run, and on folders that cannot be opened. Each part of it adds its
+//! [`Service::diagnose`] is about the folder, [`Service::diagnose_machine`] about the machine. The first changes nothing, works while servers run, and on folders that cannot be opened. Each part of it adds its
 //! findings to one list; what cannot be looked at is a finding too. [`Service::repair`] does for a finding what it says.
 
 mod database;
@@ -24,8 +24,8 @@ use super::{Service, ServiceOptions};
 use crate::error::{Error, Result};
 
 impl Service {
-    /// Looks for what is wrong with the service in `folder` and with this machine, and changes nothing. Takes as long as it
-    /// takes to read the database and to look at every stored file's size.
+    /// Looks for what is wrong with the service in `folder`, and changes nothing. Takes as long as it takes to read the database
+    /// and to look at every stored file's size.
     ///
     /// # Errors
     /// [`NotFound`](crate::ErrorKind::NotFound) if there is no such folder, the options' own; all else is a finding.
@@ -47,8 +47,14 @@ impl Service {
         if let Some(rows) = &rows {
             files::examine(folder, rows, age, &mut findings);
         }
-        machine::examine(folder, options, &mut findings);
-        findings.sort_by_key(|finding| finding.severity);
-        Ok(Diagnosis { findings })
+        folder::examine_space(folder, options, &mut findings);
+        Ok(Diagnosis::of(findings))
+    }
+
+    /// Looks for what workers with these options would lack on this machine: programs, their containment, the device, weights.
+    pub fn diagnose_machine(options: &ServiceOptions) -> Diagnosis {
+        let mut findings = Vec::new();
+        machine::examine(&options.reconstruction.device, &mut findings);
+        Diagnosis::of(findings)
     }
 }

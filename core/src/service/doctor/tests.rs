@@ -12,9 +12,6 @@ use crate::service::test_world::{World, open};
 use crate::service::{Service, ServiceOptions, layout};
 use crate::storage::BlobKey;
 
-/// What depends on the machine that the tests run on.
-const OF_THE_MACHINE: [&str; 4] = ["ffmpeg_missing", "not_contained", "slow_device", "no_mask_model"];
-
 fn options() -> ServiceOptions {
     ServiceOptions { min_free_bytes: 0, ..ServiceOptions::default() }
 }
@@ -24,8 +21,7 @@ fn diagnose(folder: &Path) -> Vec<Finding> {
 }
 
 fn diagnose_at(folder: &Path, age: Duration) -> Vec<Finding> {
-    let mut findings = Service::diagnose_at(folder, &options(), age).unwrap().findings;
-    findings.retain(|finding| !OF_THE_MACHINE.contains(&finding.code));
+    let findings = Service::diagnose_at(folder, &options(), age).unwrap().findings;
     for finding in &findings {
         assert!(!finding.message.is_empty() && !finding.advice.is_empty(), "{finding:?}");
     }
@@ -244,7 +240,9 @@ fn a_full_disk_and_a_device_that_is_not_there() {
     let mut options = options();
     options.min_free_bytes = u64::MAX;
     options.reconstruction.device = crate::raster::DeviceChoice::Adapter("no such adapter".into());
-    let findings = Service::diagnose(w.folder.path(), &options).unwrap().findings;
+    let of_the_folder = Service::diagnose(w.folder.path(), &options).unwrap();
+    let findings = of_the_folder.and(Service::diagnose_machine(&options)).findings;
+    assert!(findings.is_sorted_by_key(|f| f.severity));
     for code in ["disk_full", "no_device"] {
         assert!(findings.iter().any(|f| f.code == code && f.severity == Severity::Problem), "{findings:?}");
     }
