@@ -14,22 +14,15 @@ use crate::service::needed::is_needed;
 use crate::service::workspace::Workspaces;
 use crate::storage::{BlobKind, LocalStorage, Storage};
 
-/// One look at a part of the files.
-type Look<'a> = &'a dyn Fn(&mut Vec<Finding>) -> Result<()>;
-
 pub(super) fn examine(folder: &Path, rows: &SqliteDatabase, age: Duration, findings: &mut Vec<Finding>) {
     let storage = LocalStorage::to_look_at(folder);
-    let looks: [Look<'_>; 4] = [
-        &|findings| named_files(&storage, rows, findings),
-        &|findings| orphans(&storage, rows, age, findings),
-        &|findings| staged(&storage, age, findings),
-        &|findings| workspaces(folder, rows, findings),
+    let looks = [
+        named_files(&storage, rows, findings),
+        orphans(&storage, rows, age, findings),
+        staged(&storage, age, findings),
+        workspaces(folder, rows, findings),
     ];
-    for look in looks {
-        if let Err(error) = look(findings) {
-            findings.push(Finding::unreadable(&error));
-        }
-    }
+    findings.extend(looks.iter().filter_map(|look| look.as_ref().err()).map(Finding::unreadable));
 }
 
 /// Files that rows name: are they there, and as large as they should be?
