@@ -11,6 +11,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use crate::error::{Error, ErrorKind, Result};
+use crate::service::layout;
 
 /// How often the number is counted up.
 pub(super) const RENEW: Duration = Duration::from_secs(10);
@@ -61,7 +62,7 @@ impl HostMark {
 
     fn take_after(folder: &Path, own: Identity, gone: Duration) -> Result<Self> {
         let (marked, lost) = (AtomicBool::new(false), AtomicBool::new(false));
-        let mark = Self { path: folder.join("host"), own, marked, lost };
+        let mark = Self { path: folder.join(layout::HOST), own, marked, lost };
         // Where a run of the machine has no name, nothing can be told apart.
         if mark.own.boot.is_empty() {
             return Ok(mark);

@@ -10,6 +10,8 @@ pub(super) const PROCESSES: &str = "processes";
 pub(super) const WORK: &str = "work";
 /// Held while something is made that is missing.
 pub(super) const LOCK: &str = "lock";
+/// Which machine uses the folder.
+pub(super) const HOST: &str = "host";
 /// There while a backup is restored to the folder, and after that was cut off: what is in the folder is not complete.
 pub(super) const RESTORING: &str = "restoring";
 /// Where a repair puts files that no row names.

@@ -107,7 +107,7 @@ impl UpkeepRows for SqliteDatabase {
                 run(t, "DELETE FROM artifacts WHERE job_id = ?1", [job])?;
                 let again = format!(
                     "UPDATE jobs SET state = 'queued', percent = NULL, stage = NULL, stage_fraction = 0, crashes = 0,
-                        disturbances = 0, reach = 0, rest_until = NULL, rest_boot = NULL, found_view = NULL,
+                        disturbances = 0, reach = 0, worked_micros = 0, rest_until = NULL, rest_boot = NULL, found_view = NULL,
                         warnings = '[]', finished_at = NULL, {LEFT} WHERE job_id = ?1"
                 );
                 run(t, &again, params![job, now])?;

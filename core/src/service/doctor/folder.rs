@@ -108,6 +108,7 @@ fn strangers(entries: &[PathBuf], findings: &mut Vec<Finding>) {
         "jobs.db-shm",
         layout::SECRETS,
         layout::LOCK,
+        layout::HOST,
         layout::RESTORING,
         layout::SET_ASIDE,
         "lost+found",
