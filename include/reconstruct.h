@@ -665,7 +665,8 @@ rc_code rc_job_details_json(const rc_job *job, char **json, rc_error **error);
 rc_code rc_job_title(const rc_job *job, char **title, rc_error **error);
 
 // Stores in *failure why the job has failed, or NULL if it has not; free it with rc_error_free(). That of a job whose
-// workers died over it has the slug "crashed", that of one whose files were lost "files_lost"; both have the code RC_INTERNAL.
+// workers died over it has the slug "crashed", that of one whose files were lost on the server "files_lost"; both
+// have the code RC_INTERNAL.
 //
 // Thread-safe.
 rc_code rc_job_failure(const rc_job *job, rc_error **failure, rc_error **error);

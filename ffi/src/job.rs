@@ -301,7 +301,8 @@ pub unsafe extern "C" fn rc_job_title(
 }
 
 /// Stores in *failure why the job has failed, or NULL if it has not; free it with rc_error_free(). That of a job whose
-/// workers died over it has the slug "crashed", that of one whose files were lost "files_lost"; both have the code RC_INTERNAL.
+/// workers died over it has the slug "crashed", that of one whose files were lost on the server "files_lost"; both
+/// have the code RC_INTERNAL.
 ///
 /// Thread-safe.
 #[unsafe(no_mangle)]
