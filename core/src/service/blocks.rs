@@ -5,13 +5,12 @@
 //! a short list cannot make much of a little.
 
 use std::collections::{HashMap, HashSet};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use sha2::{Digest, Sha256};
 
 use super::Service;
+use super::upload_facts::UploadFacts;
 use super::upload_writer::{Target, UploadWriter, check_size, entity_tag};
-use super::uploads::UploadFacts;
 use crate::control::CancelToken;
 use crate::error::{Error, ErrorKind, Result};
 use crate::job::BlobName;
@@ -21,17 +20,6 @@ use crate::storage::{BlobKey, StagedBlob};
 const MAX_BLOCKS: usize = 50_000;
 /// Longest name of a block, bytes; Azure's is 64 before base64.
 const LONGEST_BLOCK_ID: usize = 128;
-
-/// Makes the check of an upload's blocks and the arrival of another one a single step in this process.
-#[derive(Default)]
-pub(super) struct Arrivals([Mutex<()>; 16]);
-
-impl Arrivals {
-    fn lock(&self, name: &BlobName) -> MutexGuard<'_, ()> {
-        let number = usize::from(name.id.as_bytes()[0]) % self.0.len();
-        self.0[number].lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
 
 impl Service {
     /// Begins the transfer of a block; it takes the place of an earlier one of the same name.

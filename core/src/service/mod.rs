@@ -68,6 +68,7 @@
 //! # }
 //! ```
 
+mod arrivals;
 mod backup;
 mod blocks;
 mod changes;
@@ -89,6 +90,7 @@ mod needed;
 mod options;
 mod paused;
 mod process;
+mod promised;
 mod public;
 mod runner;
 mod secrets;
@@ -98,6 +100,7 @@ mod sweeps;
 mod test_world;
 #[cfg(test)]
 mod tests;
+mod upload_facts;
 mod upload_writer;
 mod uploads;
 mod users;
@@ -118,8 +121,9 @@ pub use options::{ReconstructionDefaults, ServiceOptions};
 pub use paused::PausedWorker;
 pub use runner::{Outcome, PipelineRunner, Runner};
 pub use secrets::{SigningKey, SigningKeys};
+pub use upload_facts::{UploadFacts, UploadTicket};
 pub use upload_writer::UploadWriter;
-pub use uploads::{UploadFacts, UploadTicket};
+
 pub use worker::WorkerOptions;
 pub use workers::Workers;
 
@@ -129,7 +133,7 @@ use crate::files::create_private_folder;
 use crate::job::{BlobName, Limits, UserId};
 use crate::storage::{LocalStorage, Storage};
 use crate::video;
-use blocks::Arrivals;
+use arrivals::Arrivals;
 use changes::Changes;
 use exclusive::Exclusive;
 use host::{HostMark, Identity};
@@ -137,8 +141,8 @@ use housekeeper::Housekeeper;
 use last_used::LastUsed;
 use paused::Paused;
 use process::{ProcessLock, initial_lock};
+use promised::Promised;
 use secrets::Secrets;
-use space::Space;
 use sweeps::Sweeps;
 use workspace::Workspaces;
 
@@ -179,7 +183,7 @@ struct Inner {
     /// Uploads whose blocks are being put together.
     block_lists: Exclusive<BlobName>,
     arrivals: Arrivals,
-    space: Arc<Space>,
+    space: Arc<Promised>,
     last_used: Arc<LastUsed>,
     sweeps: Sweeps,
     paused: Paused,

@@ -4,22 +4,19 @@
 //! to one counts as used for all others of this process, so that many transfers at once cannot take the bytes that must stay
 //! free. Other processes are seen by what they have written.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use super::Service;
+use super::promised::Promised;
 use crate::error::{Error, ErrorKind, Result};
 
 /// What a transfer that did not announce its size asks for at a time, and how often one that did is looked at: other processes
 /// write to the same disk.
 const STEP: u64 = 16 << 20;
 
-/// What is promised in this process and not written yet, bytes.
-#[derive(Default)]
-pub(super) struct Space(Mutex<u64>);
-
 /// A promise; what was not used of it is given back when this is dropped.
 pub(super) struct Reservation {
-    space: Arc<Space>,
+    space: Arc<Promised>,
     /// Promised and not yet written.
     left: u64,
     /// Written since the disk was last looked at.
@@ -58,12 +55,12 @@ impl Reservation {
         let bytes = bytes.min(self.left);
         self.left -= bytes;
         self.unseen += bytes;
-        *self.space.promised() -= bytes;
+        *self.space.bytes() -= bytes;
     }
 
     fn extend(&mut self, service: &Service, more: u64) -> Result<()> {
         self.unseen = 0;
-        let mut promised = self.space.promised();
+        let mut promised = self.space.bytes();
         let needed = promised.saturating_add(more).saturating_add(service.inner.options.min_free_bytes);
         match service.inner.storage.free_space()? {
             Some(free) if free < needed => Err(Error::new(
@@ -83,15 +80,8 @@ impl Reservation {
 impl Drop for Reservation {
     fn drop(&mut self) {
         let left = std::mem::take(&mut self.left);
-        let mut promised = self.space.promised();
+        let mut promised = self.space.bytes();
         *promised = promised.saturating_sub(left);
-    }
-}
-
-impl Space {
-    /// A poisoned lock is fine: a number cannot be left half changed.
-    fn promised(&self) -> std::sync::MutexGuard<'_, u64> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -116,7 +106,7 @@ mod tests {
         first.spend(half);
         let fourth = world.service.reserve(half).unwrap();
         drop((first, third, fourth));
-        assert_eq!(*world.service.inner.space.promised(), 0);
+        assert_eq!(*world.service.inner.space.bytes(), 0);
     }
 
     #[test]
@@ -125,14 +115,14 @@ mod tests {
         let mut unknown = world.service.reserve(0).unwrap();
         assert_eq!(unknown.left, 0);
         unknown.cover(&world.service, 10).unwrap();
-        assert_eq!(*world.service.inner.space.promised(), STEP);
+        assert_eq!(*world.service.inner.space.bytes(), STEP);
         unknown.spend(10);
         unknown.cover(&world.service, STEP - 10).unwrap();
-        assert_eq!(*world.service.inner.space.promised(), STEP - 10);
+        assert_eq!(*world.service.inner.space.bytes(), STEP - 10);
         unknown.cover(&world.service, STEP + 10).unwrap();
         assert_eq!(unknown.left, 2 * STEP - 10);
         drop(unknown);
-        assert_eq!(*world.service.inner.space.promised(), 0);
+        assert_eq!(*world.service.inner.space.bytes(), 0);
     }
 
     #[test]

@@ -11,7 +11,7 @@ use sha2::Sha256;
 
 use super::Service;
 use super::space::Reservation;
-use super::uploads::UploadFacts;
+use super::upload_facts::UploadFacts;
 use crate::control::CancelToken;
 use crate::database::{Upload, UploadedVideo};
 use crate::error::{Error, ErrorKind, Result};

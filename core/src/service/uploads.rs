@@ -6,33 +6,12 @@ use std::path::Path;
 
 use super::Service;
 use super::secrets::random;
+use super::upload_facts::{UploadFacts, UploadTicket};
 use super::upload_writer::{Target, UploadWriter};
 use crate::database::{Upload, UploadedVideo};
 use crate::error::{Error, ErrorKind, Result};
-use crate::job::{BLOB_NOT_FOUND, BlobName, Timestamp, UserId, VideoExtension};
+use crate::job::{BLOB_NOT_FOUND, BlobName, UserId, VideoExtension};
 use crate::storage::BlobKey;
-
-/// Where a video may be sent.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct UploadTicket {
-    /// Name of the video, for [`crate::job::JobRequest`].
-    pub blob_name: BlobName,
-    /// Until when a transfer may begin.
-    pub expires_at: Timestamp,
-}
-
-/// What is known of a transfer before its first byte.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct UploadFacts {
-    /// The name of the file where it comes from; the title of a job that has no other.
-    pub file_name: Option<String>,
-    /// Size in bytes, if it is known.
-    pub size: Option<u64>,
-    /// MD5 that the bytes must have.
-    pub md5: Option<[u8; 16]>,
-    /// SHA-256 that the bytes must have.
-    pub sha256: Option<[u8; 32]>,
-}
 
 impl Service {
     /// Makes a name under which the user can upload a video.
