@@ -21,6 +21,8 @@ use crate::splats::{Splats, sh_coefficients};
 const MAGIC: &[u8; 8] = b"LRTRAIN\n";
 const VERSION: u32 = 1;
 const HEADER_MAX: u32 = 1 << 16;
+/// Bytes around the header and the arrays: magic, version and length before them, the sum behind.
+const AROUND: u64 = 16 + 32;
 
 /// All that a run needs to go on.
 #[derive(Debug, Clone, PartialEq)]
@@ -107,7 +109,7 @@ impl Checkpoint {
         let length = file.metadata().map_err(io)?.len();
         let mut file = Hashing { inner: BufReader::with_capacity(1 << 20, file), hash: Sha256::new() };
         let mut start = [0; 16];
-        if length < 16 + 32 {
+        if length < AROUND {
             return Err(damaged(path, &format!("it has only {length} bytes")));
         }
         file.read_exact(&mut start).map_err(io)?;
@@ -118,7 +120,7 @@ impl Checkpoint {
         if word(8) != VERSION {
             return Err(damaged(path, &format!("its version is {}, not {VERSION}", word(8))));
         }
-        if word(12) > HEADER_MAX || u64::from(word(12)) > length {
+        if word(12) > HEADER_MAX || u64::from(word(12)) > length - AROUND {
             return Err(damaged(path, &format!("its header claims {} bytes", word(12))));
         }
         let mut json = vec![0; word(12) as usize];
@@ -128,7 +130,7 @@ impl Checkpoint {
         if header.sh_degree > 3 {
             return Err(damaged(path, &format!("its colours have the degree {}", header.sh_degree)));
         }
-        let expected = payload(&header).and_then(|p| p.checked_add(16 + 32 + json.len() as u64));
+        let expected = payload(&header).and_then(|p| p.checked_add(AROUND + json.len() as u64));
         if expected != Some(length) {
             return Err(damaged(
                 path,
@@ -357,6 +359,9 @@ mod tests {
         refused(&newer, "version is 9");
         let mut header = good.clone();
         header[12..16].copy_from_slice(&u32::MAX.to_le_bytes());
+        refused(&header, "header claims");
+        // As long as the file, and so longer than what follows its own length.
+        header[12..16].copy_from_slice(&(good.len() as u32 - 40).to_le_bytes());
         refused(&header, "header claims");
         refused(&vec![7; 4096], "no checkpoint");
         // A header that promises more Gaussians than memory could hold is refused before anything is allocated.
