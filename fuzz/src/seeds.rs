@@ -15,6 +15,61 @@ use sha2::{Digest, Sha256};
 
 use super::targets::{checkpoint, colmap, signed_address, tags};
 
+/// Inputs of about a megabyte whose bytes take as much memory each as any do. Too large to be kept, and to be found: what is said
+/// of memory holds for these, too.
+pub fn dense() -> Vec<(&'static str, Vec<u8>)> {
+    const ROWS: usize = 60_000;
+    let ply = |format: &str, element: &str, names: &[String], row: &[u8]| {
+        let properties: String = names.iter().map(|name| format!("property uchar {name}\n")).collect();
+        let header = format!("ply\nformat {format} 1.0\nelement {element} {ROWS}\n{properties}end_header\n");
+        [header.as_bytes(), &row.repeat(ROWS)].concat()
+    };
+    let owned = |names: &[&str]| names.iter().map(|name| name.to_string()).collect::<Vec<String>>();
+    let vertex = owned(&VERTEX);
+    let coloured: Vec<String> =
+        vertex.iter().cloned().chain((0..45).map(|k| format!("f_rest_{k}"))).collect();
+    let ranges: Vec<String> = ["x", "y", "z", "scale_x", "scale_y", "scale_z"]
+        .iter()
+        .flat_map(|name| [format!("min_{name}"), format!("max_{name}")])
+        .collect();
+    let words = b"0 0 0 0 0 0 0 0 0 0 0 0 0 0\n";
+    let model = |files: [String; 3]| files.map(String::into_bytes).join(colmap::CUT);
+    let lines = |line: fn(usize) -> String| (0..ROWS).map(line).collect::<String>();
+    let camera = || "1 SIMPLE_PINHOLE 1 1 1 0 0\n".to_owned();
+    let mut points = SparseModel::default();
+    for id in 0..ROWS as u64 / 3 {
+        points
+            .points
+            .insert(id, Point3D { xyz: [0.0; 3].into(), rgb: [0; 3], error: 0.0, track: Vec::new() });
+    }
+    vec![
+        ("ply", ply("binary_little_endian", "vertex", &vertex, &[0; 14])),
+        ("ply", ply("binary_little_endian", "vertex", &coloured, &[0; 59])),
+        ("ply", ply("ascii", "vertex", &vertex, words)),
+        ("ply", ply("binary_little_endian", "chunk", &ranges, &[0; 12])),
+        ("ply", ply("ascii", "vertex", &vertex, b"0 0 0 0 0 0 0 0 0 0 ")), // one line
+        ("colmap_binary", colmap_files(&points, "bin")),
+        (
+            "colmap_text",
+            model([lines(|k| format!("{k} SIMPLE_PINHOLE 1 1 1 0 0\n")), String::new(), String::new()]),
+        ),
+        ("colmap_text", model([camera(), lines(|k| format!("{k} 1 0 0 0 0 0 0 1 a\n\n")), String::new()])),
+        (
+            "colmap_text",
+            model([camera(), "1 1 0 0 0 0 0 0 1 a\n".to_owned() + &"0 0 -1 ".repeat(ROWS), String::new()]),
+        ),
+        ("colmap_text", model([String::new(), String::new(), lines(|k| format!("{k} 0 0 0 0 0 0 0\n"))])),
+        (
+            "block_list",
+            format!("<BlockList>{}</BlockList>", "<Latest>a</Latest>".repeat(50_000)).into_bytes(),
+        ),
+        ("probe", format!("{{\"streams\":[{}0]}}", "[],".repeat(ROWS)).into_bytes()),
+        ("probe", format!("{{\"streams\":[{}0]}}", "0,".repeat(ROWS)).into_bytes()),
+        ("probe", format!("{{{}\"a\":0}}", lines(|k| format!("\"{k:x}\":0,"))).into_bytes()),
+        ("camera_data", format!("{{\"a\":[{}0]}}", "[],".repeat(20_000)).into_bytes()),
+    ]
+}
+
 /// Inputs with the names of their files.
 pub type Inputs = Vec<(String, Vec<u8>)>;
 
@@ -61,15 +116,17 @@ fn scene(count: usize, degree: u32) -> Splats {
     splats
 }
 
+/// What a splat of a `.ply` file has at least.
+const VERTEX: [&str; 14] = [
+    "x", "y", "z", "f_dc_0", "f_dc_1", "f_dc_2", "opacity", "scale_0", "scale_1", "scale_2", "rot_0",
+    "rot_1", "rot_2", "rot_3",
+];
+
 fn ply() -> Inputs {
     let written =
         |splats: Splats| written("a.ply", |path| splats.write_ply(path).expect("a scene can be written"));
-    let names = [
-        "x", "y", "z", "f_dc_0", "f_dc_1", "f_dc_2", "opacity", "scale_0", "scale_1", "scale_2", "rot_0",
-        "rot_1", "rot_2", "rot_3",
-    ];
     let header = |format: &str, kind: &str| {
-        let properties: String = names.iter().map(|name| format!("property {kind} {name}\n")).collect();
+        let properties: String = VERTEX.iter().map(|name| format!("property {kind} {name}\n")).collect();
         format!("ply\nformat {format} 1.0\ncomment antialiased 1\nelement vertex 2\n{properties}end_header\n")
     };
     let text = header("ascii", "double") + &"0.5 1 -2 1e-3 0 0 inf -5 -5 -inf 1 0 0 0\n".repeat(2);
@@ -130,6 +187,16 @@ fn spz() -> Inputs {
     ])
 }
 
+/// The three files of a model, as an input.
+fn colmap_files(model: &SparseModel, extension: &str) -> Vec<u8> {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let made =
+        if extension == "bin" { model.write_binary(folder.path()) } else { model.write_text(folder.path()) };
+    made.expect("a model can be written");
+    let file = |name: &str| fs::read(folder.path().join(name).with_extension(extension)).expect("its file");
+    ["cameras", "images", "points3D"].map(file).join(colmap::CUT)
+}
+
 fn colmap(extension: &str) -> Inputs {
     let model = |camera_model: CameraModel, keypoints: u64| {
         let mut model = SparseModel::default();
@@ -149,18 +216,7 @@ fn colmap(extension: &str) -> Inputs {
         }
         model
     };
-    let input = |model: &SparseModel| {
-        let folder = tempfile::tempdir().expect("a temporary folder");
-        let made = if extension == "bin" {
-            model.write_binary(folder.path())
-        } else {
-            model.write_text(folder.path())
-        };
-        made.expect("a model can be written");
-        let file =
-            |name: &str| fs::read(folder.path().join(name).with_extension(extension)).expect("its file");
-        ["cameras", "images", "points3D"].map(file).join(colmap::CUT)
-    };
+    let input = |model: &SparseModel| colmap_files(model, extension);
     named([
         ("empty", input(&SparseModel::default())),
         ("no_points", input(&model(CameraModel::SimplePinhole, 0))),

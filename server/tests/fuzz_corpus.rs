@@ -55,6 +55,11 @@ fn every_input_is_survived(fuzz: &Path) {
             }
         }
     }
+    for (number, (target, bytes)) in fuzz::seeds::dense().into_iter().enumerate() {
+        if catch_unwind(|| fuzz::run(target, &bytes)).is_err() {
+            broken.push(format!("dense input {number}, of {target}"));
+        }
+    }
     assert!(broken.is_empty(), "these break what is promised of them:\n{}", broken.join("\n"));
 }
 
