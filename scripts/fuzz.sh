@@ -18,10 +18,11 @@ echo "Building what is tried, with counters"
 # With a target named, programs that only help to build get no counters.
 RUSTFLAGS="$flags" cargo build --release --locked --target "$host" "${bins[@]}"
 
-scratch=$(mktemp -d)
+# Every input becomes a file: in memory that is a hundred times as fast as on a disk.
+scratch=$(mktemp -d -p "$(if [ -w /dev/shm ]; then echo /dev/shm; else echo "${TMPDIR:-/tmp}"; fi)")
 trap 'rm -rf "$scratch"' EXIT
 for target in $targets; do
-    echo "Fuzzing $target for $minutes minutes"
+    echo "Fuzzing $target (minutes: $minutes)"
     # New inputs that lead to new code go into the first folder, and are where the next run begins.
     mkdir -p "found/$target" "artifacts/$target"
     folders=("found/$target" "corpus/$target")
