@@ -26,10 +26,10 @@ pub(super) const MAX_SPLATS: usize = 100_000_000;
 pub(super) const MAX_FILE: u64 = MAX_SPLATS as u64 * 96;
 /// What a file of any size may unpack to, bytes: 700,000 splats with all their colours.
 const ALWAYS: usize = 64 << 20;
-/// To how many times its size a larger one may unpack. Scenes come to 5, for positions are noise; Zstandard could make 32,000
-/// of what is all the same.
+/// To how many times its size a larger one may unpack. A real scene comes to 2, for positions are noise; Zstandard could make
+/// 32,000 of what is all the same.
 const MAX_RATIO: usize = 128;
-/// How much room is made for each compressed byte before it has been unpacked: what scenes need.
+/// For how many times its size room is made before anything has been unpacked: more than scenes need.
 const USUAL_RATIO: usize = 64;
 /// Windows that a Zstandard frame may ask for, as logarithms of bytes: always what encoders use that do not know how much will
 /// come, and never more than the format has.
