@@ -33,18 +33,18 @@ const MB: usize = 1 << 20;
 
 /// All targets.
 pub const TARGETS: [Target; 12] = [
-    target("ply", ply::run, 3 * MB, 20),
+    target("ply", ply::run, MB / 2, 16),
     target("spz", spz::run, 6 * 92 * spz::MAX_SPLATS, 16),
-    target("colmap_binary", colmap::binary, MB, 16),
-    target("colmap_text", colmap::text, MB, 48),
-    target("exif", exif::run, 256 * KB, 16),
-    target("checkpoint", checkpoint::run, 2 * MB, 16),
-    target("probe", probe::run, 256 * KB, 64),
-    target("camera_data", camera_data::run, 256 * KB, 64),
+    target("colmap_binary", colmap::binary, MB / 2, 8),
+    target("colmap_text", colmap::text, MB / 2, 24),
+    target("exif", exif::run, 16 * KB, 16),
+    target("checkpoint", checkpoint::run, 3 * MB / 2, 8),
+    target("probe", probe::run, 64 * KB, 32),
+    target("camera_data", camera_data::run, 64 * KB, 32),
     target("tags", tags::run, 32 * tags::MAX_PIXELS as usize + MB, 16),
-    target("block_list", block_list::run, 256 * KB, 32),
-    target("range", range::run, 256 * KB, 32),
-    target("signed_address", signed_address::run, 256 * KB, 64),
+    target("block_list", block_list::run, 64 * KB, 16),
+    target("range", range::run, 64 * KB, 16),
+    target("signed_address", signed_address::run, 64 * KB, 64),
 ];
 
 /// Tries `bytes` on the target of that name.

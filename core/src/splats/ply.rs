@@ -88,7 +88,7 @@ impl Splats {
     /// Reads a Gaussian scene from a `.ply` file: text or binary of either byte order, properties in any order and of
     /// any type, other properties and elements ignored. Quaternions are normalised; an opacity of exactly 0 or 1
     /// (infinite logit) becomes a finite one. Spherical harmonics beyond degree 3 are left out. A pipe may take the place of
-    /// the file. Memory is taken for what the file has, not for what it promises: at most 20 times its size.
+    /// the file. Memory is taken for what the file has, not for what it promises: at most 16 times its size.
     ///
     /// # Errors
     /// [`InvalidFile`](crate::ErrorKind::InvalidFile) if it is no PLY file, is damaged, is no Gaussian scene or has
