@@ -37,7 +37,7 @@ pub const TARGETS: [Target; 12] = [
     target("spz", spz::run, 6 * 92 * spz::MAX_SPLATS, 16),
     target("colmap_binary", colmap::binary, MB / 2, 8),
     target("colmap_text", colmap::text, MB / 2, 24),
-    target("exif", exif::run, 16 * KB, 16),
+    target("exif", exif::run, 64 * KB, 16),
     target("checkpoint", checkpoint::run, 3 * MB / 2, 8),
     target("probe", probe::run, 64 * KB, 32),
     target("camera_data", camera_data::run, 64 * KB, 32),
