@@ -43,7 +43,7 @@ pub const TARGETS: [Target; 12] = [
     target("camera_data", camera_data::run, 64 * KB, 32),
     target("tags", tags::run, 32 * tags::MAX_PIXELS as usize + MB, 16),
     target("block_list", block_list::run, 64 * KB, 16),
-    target("range", range::run, 64 * KB, 16),
+    target("range", range::run, 64 * KB, 64), // the map of headers itself
     target("signed_address", signed_address::run, 64 * KB, 64),
 ];
 

@@ -111,9 +111,6 @@ mod tests {
         })
     }
 
-    #[cfg(unix)]
-    type Reader = fn(&Path) -> Result<Splats>;
-
     #[test]
     #[cfg(unix)]
     fn a_scene_comes_through_a_pipe_as_from_a_file() {
@@ -124,6 +121,7 @@ mod tests {
         let options = |version| SpzOptions { version, ..SpzOptions::default() };
         splats.write_spz(&path("a3.spz"), &options(SpzVersion::V3)).unwrap();
         splats.write_spz(&path("a4.spz"), &options(SpzVersion::V4)).unwrap();
+        type Reader = fn(&Path) -> Result<Splats>;
         let readers: [(&str, Reader); 3] = [
             ("a.ply", Splats::read_ply),
             ("a3.spz", |path| Splats::read_spz(path, SpzFrame::default())),
