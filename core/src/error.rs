@@ -205,6 +205,19 @@ impl Error {
         error.caused_by(source)
     }
 
+    /// Why the picture at `path` cannot be read: the system's reason if it has one (a disk that fails says nothing about the
+    /// picture), else what `damaged` makes of it.
+    pub(crate) fn picture(
+        path: &Path,
+        source: image::ImageError,
+        damaged: impl FnOnce(image::ImageError) -> Self,
+    ) -> Self {
+        match source {
+            image::ImageError::IoError(e) if e.raw_os_error().is_some() => Self::io("read", path, e),
+            other => damaged(other),
+        }
+    }
+
     /// Adds what the reader can do about it.
     #[must_use]
     pub fn hint(mut self, hint: impl Into<Cow<'static, str>>) -> Self {
@@ -299,6 +312,20 @@ mod tests {
         let missing = Error::io("open", Path::new("b.mp4"), std::io::ErrorKind::NotFound.into());
         assert_eq!(missing.kind(), ErrorKind::NotFound);
         assert!(missing.to_string().contains("b.mp4"));
+    }
+
+    #[test]
+    fn a_picture_that_the_disk_cannot_read_is_not_a_damaged_one() {
+        let kind = |source| {
+            let damaged = |e: image::ImageError| Error::new(ErrorKind::InvalidMedia, e.to_string());
+            Error::picture(Path::new("a.jpg"), source, damaged).kind()
+        };
+        // EIO, as the system numbers it everywhere that it knows it.
+        assert_eq!(kind(image::ImageError::IoError(std::io::Error::from_raw_os_error(5))), ErrorKind::Io);
+        assert_eq!(
+            kind(image::ImageError::IoError(std::io::ErrorKind::UnexpectedEof.into())),
+            ErrorKind::InvalidMedia
+        );
     }
 
     #[test]

@@ -99,8 +99,10 @@ pub(crate) fn read(path: &Path) -> Result<DynamicImage> {
 }
 
 fn unreadable(path: &Path, source: image::ImageError) -> Error {
-    let message = format!("{} cannot be read as a picture: {source}", path.display());
-    Error::new(ErrorKind::InvalidMedia, message).caused_by(source)
+    Error::picture(path, source, |source| {
+        let message = format!("{} cannot be read as a picture: {source}", path.display());
+        Error::new(ErrorKind::InvalidMedia, message).caused_by(source)
+    })
 }
 
 #[cfg(test)]

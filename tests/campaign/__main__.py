@@ -4,6 +4,8 @@
 """
 
 import argparse
+import signal
+import sys
 import time
 
 from .clients import Fault
@@ -17,6 +19,8 @@ def main() -> int:
     parser.add_argument("--rounds", type=int, default=30, help="rounds of a campaign")
     parser.add_argument("--only", action="store_true", help="play this seed alone")
     arguments = parser.parse_args()
+    # Ended from outside, it still ends its processes and gives its disk back.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("ended by SIGTERM"))
     began = time.monotonic()
     end = began + arguments.minutes * 60
     seed, kills, faults = arguments.seed, 0, []

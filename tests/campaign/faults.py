@@ -26,7 +26,7 @@ def span(choice: random.Random, seconds: float) -> tuple[float, float]:
 
 def kills(choice: random.Random, seconds: float) -> Iterator[Event]:
     """Processes are killed at random moments, and started again at once."""
-    pace = choice.choice([0.05, 0.15, 0.4, 1.0])
+    pace = choice.choice([0.01, 0.03, 0.1, 0.4])
     at = 0.0
     while (at := at + choice.uniform(0, 2 * pace)) < seconds:
         yield at, "kill", kill_one
@@ -59,7 +59,8 @@ def stops_of_the_service(choice: random.Random, seconds: float) -> Iterator[Even
 
 
 def stop(world: World, choice: random.Random) -> None:
-    world.stop_all_at_once(choice.choice([signal.SIGTERM, signal.SIGTERM, signal.SIGINT]))
+    # Not SIGINT: what a shell starts in the background ignores it until it has a handler of its own.
+    world.stop_all_at_once(signal.SIGTERM)
     world.spawn()
 
 
@@ -101,6 +102,17 @@ def missing_programs(choice: random.Random, seconds: float) -> Iterator[Event]:
     else:
         yield begin, f"{names} replaced by another program", lambda world, _: world.programs.replace("another", names)
     yield end, "the programs are back", lambda world, _: world.programs.restore()
+
+
+def updated_programs(choice: random.Random, seconds: float) -> Iterator[Event]:
+    """Packages are updated: for moments another program, or none, is in the place of ffmpeg or ffprobe."""
+    begin, end = span(choice, seconds)
+    while (begin := begin + choice.uniform(0.02, 0.3)) < end:
+        names = choice.choice([("ffmpeg",), ("ffprobe",)])
+        another = choice.random() < 0.7
+        yield begin, f"{names} are updated", lambda world, _, n=names, a=another: world.programs.replace("another", n) if a else world.programs.take_away(n)
+        begin += choice.uniform(0.005, 0.03)
+        yield begin, "the programs are back", lambda world, _: world.programs.restore()
 
 
 def hanging_programs(choice: random.Random, seconds: float) -> Iterator[Event]:

@@ -94,12 +94,21 @@ def check_rows_and_files(world: World) -> None:
     check(all(len(numbers) == 1 for numbers in attempts.values()), f"published more than once: {attempts}")
 
 
+def said_to_be_stored(users: list[User]) -> float:
+    text = users[0].client.get("/metrics").text
+    return float(re.search(r"^reconstruct_stored_bytes (\S+)", text, re.MULTILINE)[1])
+
+
 def check_quota(world: World, users: list[User]) -> None:
     """What is said to be stored is what is stored."""
-    text = users[0].client.get("/metrics").text
-    said = float(re.search(r"^reconstruct_stored_bytes (\S+)", text, re.MULTILINE)[1])
-    [(rows,)] = world.rows("SELECT (SELECT ifnull(sum(size), 0) FROM uploads) + (SELECT ifnull(sum(size), 0) FROM artifacts)")
-    check(said == rows, f"{said} bytes are said to be stored; the rows have {rows}")
+    end = time.monotonic() + 10
+    while True:
+        said = said_to_be_stored(users)
+        [(rows,)] = world.rows("SELECT (SELECT ifnull(sum(size), 0) FROM uploads) + (SELECT ifnull(sum(size), 0) FROM artifacts)")
+        if said == rows:
+            return
+        # A job may have ended in between.
+        check(time.monotonic() < end, f"{said} bytes are said to be stored; the rows have {rows}")
 
 
 def settle(world: World, users: list[User], expected: Expected) -> Counter:
@@ -137,8 +146,7 @@ def empty(world: World, users: list[User], load: Load) -> None:
         time.sleep(0.1)
     check_database(world)
     check([*world.rows("SELECT count(*) FROM jobs"), *world.rows("SELECT count(*) FROM uploads"), *world.rows("SELECT count(*) FROM artifacts")] == [(0,)] * 3, "rows are left")
-    said = re.search(r"^reconstruct_stored_bytes (\S+)", users[0].client.get("/metrics").text, re.MULTILINE)[1]
-    check(float(said) == 0, f"{said} bytes are said to be stored by nobody")
+    check(said_to_be_stored(users) == 0, f"{said_to_be_stored(users)} bytes are said to be stored by nobody")
 
 
 def what_is_left(world: World) -> list[str]:

@@ -51,8 +51,8 @@ class Campaign:
             self.users.append(User(Client(world.server, key["key"], name)))
         self.expected.learn(world.server, self.users[0].client, world.gpu, SMALL)
 
-    def storm(self, choice: random.Random) -> list[str]:
-        """Faults come and go while clients work; what happened."""
+    def storm(self, choice: random.Random, happened: list[str]) -> None:
+        """Faults come and go while clients work; `happened` gets what happened."""
         seconds = choice.choice([2, 4, 8])
         faults = choice.sample(faults_of(self.world), choice.choice([1, 1, 2, 3]))
         # Processes are killed in most rounds, whatever else happens.
@@ -62,14 +62,15 @@ class Campaign:
         self.world.programs.disturbed = False
         load = Load(self.world.server, self.users, self.expected, f"{self.seed} {self.round}")
         began = time.monotonic()
-        for at, _, do in events:
+        for at, name, do in events:
             time.sleep(max(0, began + at - time.monotonic()))
+            if name != "kill":
+                happened.append(f"{at:.2f} s: {name}")
             do(self.world, choice)
         time.sleep(max(0, began + seconds - time.monotonic()))
         end_all(self.world)
         self.world.start()
         load.end()
-        return [f"{at:.2f} s: {name}" for at, name, _ in events]
 
     def play_round(self, settles: bool) -> None:
         self.round += 1
@@ -77,7 +78,7 @@ class Campaign:
         happened: list[str] = []
         try:
             if not self.world.weary():
-                happened = self.storm(choice)
+                self.storm(choice, happened)
             else:
                 # What was disturbed most comes to its end first.
                 self.counts["calm rounds"] += 1
