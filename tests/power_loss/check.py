@@ -84,9 +84,10 @@ def check_uploads(recording: Recording, state: State, client: Client) -> None:
 
 def check_ends(recording: Recording, client: Client) -> None:
     """What is left of earlier work is whole, or is refused and done again: every job comes to what it comes to undisturbed."""
-    end = time.monotonic() + 120
-    for entry in client.jobs():
+    for entry in reversed(client.jobs()):
         name = entry["job_id"]
+        # The oldest is worked on first; a busy machine may take minutes over the long one.
+        end = time.monotonic() + 400
         while (found := client.job(name))["status"] not in ("Finished", "Failed"):
             check(time.monotonic() < end, f"{name} does not end: {found}")
             time.sleep(0.1)
