@@ -1,6 +1,6 @@
 """Campaigns one after the other, each with the next seed.
 
-    cd tests && python -m campaign [--minutes 10] [--seed 1] [--rounds 30] [--only]
+    cd tests && python -m campaign [--minutes 10] [--seed 1] [--rounds 30] [--first 1] [--only]
 """
 
 import argparse
@@ -17,6 +17,7 @@ def main() -> int:
     parser.add_argument("--minutes", type=float, default=10)
     parser.add_argument("--seed", type=int, default=int(time.time()), help="of the first campaign; each further one has the next")
     parser.add_argument("--rounds", type=int, default=30, help="rounds of a campaign")
+    parser.add_argument("--first", type=int, default=1, help="number of the first round, to repeat one")
     parser.add_argument("--only", action="store_true", help="play this seed alone")
     arguments = parser.parse_args()
     # Ended from outside, it still ends its processes and gives its disk back.
@@ -26,7 +27,7 @@ def main() -> int:
     seed, kills, faults = arguments.seed, 0, []
     while True:
         try:
-            done = play(seed, arguments.rounds, until=end)
+            done = play(seed, arguments.rounds, until=end, first=arguments.first)
             kills += done["kills"]
             minutes = (time.monotonic() - began) / 60
             print(f"seed {seed}: {done}; {kills} kills in all, {kills / minutes:.0f} a minute", flush=True)

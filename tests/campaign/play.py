@@ -32,8 +32,8 @@ def world_of(seed: int, folder: Path) -> World:
 class Campaign:
     """The rounds of one seed, in a folder of their own."""
 
-    def __init__(self, seed: int, folder: Path, say=print):
-        self.seed, self.folder, self.say = seed, folder, say
+    def __init__(self, seed: int, folder: Path):
+        self.seed, self.folder = seed, folder
         self.world = world_of(seed, folder)
         self.expected = Expected(lambda: self.world.programs.disturbed)
         self.users: list[User] = []
@@ -112,17 +112,18 @@ class Campaign:
         self.world.close()
 
 
-def play(seed: int, rounds: int | None = None, until: float | None = None, folder: Path | None = None, say=print) -> dict:
-    """Plays so many rounds, or until a moment (of `time.monotonic`); the last one settles. What was done.
+def play(seed: int, rounds: int | None = None, until: float | None = None, folder: Path | None = None, first: int = 1) -> dict:
+    """Plays from the round `first` so many rounds, or until a moment (of `time.monotonic`); the last one settles. What was done.
 
     Raises `Fault` with the seed and the round; the folder is then kept."""
     place = folder or Path(tempfile.mkdtemp(prefix=f"campaign-{seed}-"))
-    campaign = Campaign(seed, place, say)
+    campaign = Campaign(seed, place)
+    campaign.round = first - 1
     try:
         campaign.begin()
         last = False
         while not last:
-            last = campaign.round + 1 == rounds or (until is not None and time.monotonic() >= until)
+            last = (rounds is not None and campaign.round + 2 - first >= rounds) or (until is not None and time.monotonic() >= until)
             campaign.play_round(last or (campaign.round + 1) % SETTLE_EVERY == 0)
         totals = campaign.totals()
     finally:

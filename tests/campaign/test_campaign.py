@@ -1,6 +1,6 @@
 """The short form of the campaign: the seeds of `seeds.txt`, and clients that leave at every byte.
 
-CAMPAIGN_SEEDS (`seed:rounds`, with commas between) plays others.
+CAMPAIGN_SEEDS (`seed:first round:number of rounds`, with commas between) plays others.
 """
 
 import os
@@ -19,19 +19,19 @@ from .play import play
 from .world import World
 
 
-def seeds() -> list[tuple[int, int]]:
+def seeds() -> list[tuple[int, ...]]:
     chosen = os.environ.get("CAMPAIGN_SEEDS")
     if chosen:
         pairs = [entry.split(":") for entry in chosen.split(",")]
     else:
         lines = Path(__file__).with_name("seeds.txt").read_text().splitlines()
         pairs = [line.split("#")[0].split() for line in lines if line.split("#")[0].strip()]
-    return [(int(seed), int(rounds)) for seed, rounds in pairs]
+    return [tuple(map(int, numbers)) for numbers in pairs]
 
 
-@pytest.mark.parametrize(("seed", "rounds"), seeds())
-def test_d53_no_fault_of_the_machine_costs_a_job(seed, rounds, tmp_path):
-    print(play(seed, rounds, folder=tmp_path / "world"))
+@pytest.mark.parametrize(("seed", "first", "rounds"), seeds())
+def test_d53_no_fault_of_the_machine_costs_a_job(seed, first, rounds, tmp_path):
+    print(play(seed, rounds, folder=tmp_path / "world", first=first))
 
 
 def test_clients_that_leave_at_every_byte_leave_nothing_behind(tmp_path):
