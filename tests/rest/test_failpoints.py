@@ -43,6 +43,8 @@ LONG = ("database.reclaim.commit", "database.heartbeat.commit", "database.progre
 # More than any machine trains while a test runs.
 LONG_STEPS = 100_000
 ACTIONS = ["kill", "enospc", "eio"]
+# What faults of the server are told as (rules 10 and 89 of docs/rest.md).
+FAULTS = {500: "Internal server error", 507: "Insufficient storage"}
 
 
 def built_with_failpoints() -> bool:
@@ -80,7 +82,7 @@ def attempt(known: Known, call, *arguments, **options):
         response = call(*arguments, **options)
     except requests.RequestException:
         raise Gone from None
-    assert response.status_code < 500 or response.json() == {"error": "Internal server error"}, response.text
+    assert response.status_code < 500 or response.json() == {"error": FAULTS[response.status_code]}, response.text
     return response if response.status_code < 500 else None
 
 
