@@ -99,6 +99,8 @@ test-rest: test-build ## Drive the server over HTTP, as clients do
 	@$(NOTE_SKIPPED)
 	@echo "REST: drive the server as clients do"
 	$(VENV)/bin/python -m pytest -q tests/rest
+	@echo "Faults of the machine, and power cuts: a few"
+	$(VENV)/bin/python -m pytest -q tests/campaign tests/power_loss
 
 campaign: test-build ## Let faults of the machine come and go over a working server for MINUTES=10, from SEED on
 	cd tests && ../$(VENV)/bin/python -m campaign --minutes $(or $(MINUTES),10) $(if $(SEED),--seed $(SEED))

@@ -59,7 +59,8 @@ class Recording:
             "RECORDER_LOG": str(self.record),
             "RECORDER_LOCK": str(self.lock),
         }
-        self.server = Server(folder / "server", {"workers": 1, "worker_threads": 2}, environment)
+        # One process, so that whoever is killed takes all that is written with it.
+        self.server = Server(folder / "server", {"workers": 1, "separate_workers": False, "worker_threads": 2}, environment)
         self.server.data = self.disk / "data"
         self.key = ""
         self.key_made = 0
