@@ -1,7 +1,7 @@
 //! What the handlers of all requests share: the service, the configuration and the limits.
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use hyper::http::request::Parts;
@@ -20,7 +20,7 @@ pub(crate) struct Api {
     service: Service,
     config: Config,
     pub(crate) limiters: RateLimiters,
-    pub(crate) transfers: Arc<Transfers>,
+    pub(crate) transfers: Transfers,
     pub(crate) metrics: PrometheusHandle,
     /// When the rows were last counted for `/metrics`.
     counted: Mutex<Option<Instant>>,
@@ -34,10 +34,10 @@ impl Api {
     pub(crate) fn new(service: Service, config: Config, metrics: PrometheusHandle) -> Self {
         Self {
             limiters: RateLimiters::new(&config.rate_limits),
-            transfers: Arc::new(Transfers::new(
+            transfers: Transfers::new(
                 config.connections.max_uploads,
                 config.connections.max_uploads_per_user,
-            )),
+            ),
             service,
             config,
             metrics,

@@ -32,6 +32,7 @@ mod range;
 pub(crate) mod rate_limit;
 mod response;
 mod route;
+mod shares;
 mod signature;
 mod stall;
 mod submit;

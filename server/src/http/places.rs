@@ -1,69 +1,37 @@
 //! How many connections there are, in all and from each network: no few of them may take the places of all others.
 
-use std::collections::HashMap;
 use std::net::IpAddr;
-use std::sync::{Arc, Mutex, PoisonError};
 
 use super::network::network;
+use super::shares::{Share, Shares};
 
 /// The connections of this process.
-#[derive(Clone)]
-pub(crate) struct Places(Arc<Inner>);
-
-struct Inner {
+pub(crate) struct Places {
     most: usize,
     /// Of one network; 0 is no limit.
     most_per_network: usize,
-    taken: Mutex<Taken>,
+    taken: Shares<IpAddr>,
 }
 
-#[derive(Default)]
-struct Taken {
-    all: usize,
-    by: HashMap<IpAddr, usize>,
-}
-
-/// The place of one connection, until it is dropped.
-pub(crate) struct Place {
-    places: Places,
-    network: IpAddr,
-}
+/// The place of one connection.
+pub(crate) type Place = Share<IpAddr>;
 
 impl Places {
     pub(crate) fn new(most: usize, most_per_network: usize) -> Self {
-        Self(Arc::new(Inner { most: most.max(1), most_per_network, taken: Mutex::default() }))
+        Self { most: most.max(1), most_per_network, taken: Shares::default() }
     }
 
     /// Takes a place for a connection from `address`; nothing if there is none for it. A network may have so many as are
     /// allowed, and besides no more than a quarter of the places that are free: the fewer are left, the more networks it
     /// takes to fill them. For a proxy, which speaks for many, only the number of all places counts.
     pub(crate) fn enter(&self, address: IpAddr, is_proxy: bool) -> Option<Place> {
-        let network = network(address);
-        let inner = &self.0;
-        let mut taken = inner.taken.lock().unwrap_or_else(PoisonError::into_inner);
-        let own = taken.by.get(&network).copied().unwrap_or(0);
-        let free = inner.most.saturating_sub(taken.all);
-        let has_share = is_proxy || inner.most_per_network == 0;
-        let share = if has_share { usize::MAX } else { inner.most_per_network.min((free + own) / 4).max(1) };
-        if free == 0 || own >= share {
-            return None;
-        }
-        taken.all += 1;
-        taken.by.insert(network, own + 1);
-        Some(Place { places: self.clone(), network })
-    }
-}
-
-impl Drop for Place {
-    fn drop(&mut self) {
-        let mut taken = self.places.0.taken.lock().unwrap_or_else(PoisonError::into_inner);
-        taken.all -= 1;
-        if let Some(own) = taken.by.get_mut(&self.network) {
-            *own -= 1;
-            if *own == 0 {
-                taken.by.remove(&self.network);
-            }
-        }
+        let refuse = |all: usize, own: usize| {
+            let free = self.most.saturating_sub(all);
+            let any = is_proxy || self.most_per_network == 0;
+            let share = if any { usize::MAX } else { self.most_per_network.min((free + own) / 4).max(1) };
+            if free == 0 || own >= share { Err(()) } else { Ok(()) }
+        };
+        self.taken.take(network(address), refuse).ok()
     }
 }
 
@@ -86,7 +54,7 @@ mod tests {
         let _proxied = places.enter(here, true).unwrap();
         drop(first);
         assert!(places.enter(here, false).is_none());
-        assert_eq!(places.0.taken.lock().unwrap().by.len(), 1);
+        assert_eq!(places.taken.holders(), 1);
     }
 
     #[test]
