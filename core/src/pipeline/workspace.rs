@@ -204,9 +204,7 @@ pub(super) fn write_json(path: &Path, value: &impl Serialize) -> Result<()> {
     let mut text = serde_json::to_vec_pretty(value)
         .map_err(|e| Error::new(ErrorKind::Internal, "a report cannot be written as JSON").caused_by(e))?;
     text.push(b'\n');
-    write_atomically(path, |file| file.write_all(&text))?;
-    // The name is on the disk once the folder is.
-    path.parent().map_or(Ok(()), sync_folder)
+    write_atomically(path, |file| file.write_all(&text))
 }
 
 /// Reads JSON that this program wrote earlier.
