@@ -141,6 +141,9 @@ impl Abilities {
 pub enum Return<'a> {
     /// The worker ends, or its machine can do no work: nothing is held against the job.
     Unharmed,
+    /// A worker that lost the job is still in its workspace, because its process stands still: nothing is held against the
+    /// job, but it rests for [`Patience::OCCUPIED_SECONDS`], so that others get their turn.
+    Occupied,
     /// The work ended by something that may lie with the machine or with the job: its process was killed, or the disk or the
     /// device failed although they are in order otherwise.
     Disturbed(&'a Failure),
@@ -163,6 +166,9 @@ impl Patience {
     /// An attempt that comes this much further ([`Progress::reach`]) than all before it is a success of its own: what went
     /// wrong before is forgotten.
     pub const STEP: f64 = 0.05;
+
+    /// How long a job rests whose workspace is still occupied, seconds.
+    pub const OCCUPIED_SECONDS: u64 = 60;
 
     /// How long a job rests after that many crashes and disturbances in a row, seconds: not at all after the first two,
     /// then 4, 16, 64, up to two hours, so that other jobs get their turn and what passes has time to.

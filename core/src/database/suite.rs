@@ -480,7 +480,7 @@ pub(super) fn leases<D: JobDatabase>(w: World<D>) {
     let impostor = Lease { owner: "other".into(), ..second.clone() };
     assert_eq!(d.publish(&impostor, &publication()).unwrap(), LeaseState::Lost);
     // A dead process is known at once, and its place in the queue is the old one.
-    w.submit(w.anna);
+    let other = w.submit(w.anna);
     let dead = |owner: &str| owner != "process";
     assert_eq!(d.reclaim(&dead, &PATIENCE).unwrap().queued, [job]);
     assert_eq!(w.status(job), "Queued - position: 1");
@@ -489,6 +489,12 @@ pub(super) fn leases<D: JobDatabase>(w: World<D>) {
         assert_eq!(d.release(&w.take(), Return::Unharmed, &PATIENCE, None).unwrap(), Returned::Queued);
     }
     assert_eq!(w.status(job), "Queued - position: 1");
+    // One whose workspace is not free yet lets others go first for a minute, and has not crashed either.
+    assert_eq!(d.release(&w.take(), Return::Occupied, &PATIENCE, None).unwrap(), Returned::Queued);
+    assert_eq!(w.take().job, other);
+    w.clock.advance(Patience::OCCUPIED_SECONDS as i64 - 1);
+    assert_eq!(w.claim(), None);
+    w.clock.advance(1);
     assert_eq!(d.publish(&w.take(), &publication()).unwrap(), LeaseState::Held);
     assert_eq!(w.status(job), "Finished");
 }

@@ -41,4 +41,19 @@ impl Fault {
             | Cancelled => Fault::Job,
         }
     }
+
+    /// Whose fault an error is that the service met in its own files and tables.
+    pub(super) fn of_the_service(kind: ErrorKind) -> Self {
+        match Self::of(kind) {
+            // A row that cannot be read, a file that is gone.
+            Fault::Job => Fault::Machine,
+            fault => fault,
+        }
+    }
+
+    /// Whether an error of this kind says what is in a file, as a program or the disk has told; the others are worked out.
+    pub(super) fn is_of_what_was_read(kind: ErrorKind) -> bool {
+        use ErrorKind::*;
+        matches!(kind, Unsupported | NotFound | InvalidMedia | InvalidFile | TooFewFrames)
+    }
 }

@@ -277,6 +277,50 @@ fn bad_input_fails_at_once_and_a_breakdown_at_the_third_time() {
     assert_eq!(fs::read_dir(w.folder.path().join("work")).unwrap().count(), 0);
 }
 
+/// A program that is just being replaced, or a disk that fails for a moment, makes a good video look bad.
+#[test]
+fn what_was_read_speaks_against_a_job_only_if_it_is_read_twice() {
+    let w = World::new();
+    for kind in [ErrorKind::InvalidMedia, ErrorKind::NotFound, ErrorKind::InsufficientParallax] {
+        let runs = AtomicU32::new(0);
+        let job = w.submit(w.anna);
+        work(&w.service, |_, _| match runs.fetch_add(1, Ordering::SeqCst) {
+            0 => Err(Error::new(kind, "for a moment")),
+            _ => Ok(()),
+        });
+        // What is worked out comes out again.
+        let is_worked_out = kind == ErrorKind::InsufficientParallax;
+        let (status, attempts) =
+            if is_worked_out { (JobStatus::Failed, 1) } else { (JobStatus::Finished, 2) };
+        assert_eq!((w.job(job).status, runs.into_inner()), (status, attempts));
+        assert_eq!(w.job(job).details.attempt, 1);
+    }
+}
+
+/// What is wrong with the service's own files and tables is not the job's fault, whatever kind of error it is.
+#[test]
+fn what_the_service_cannot_read_costs_no_job() {
+    /// Says that it made what is not there.
+    struct Lost;
+
+    impl Runner for Lost {
+        fn run(&self, _: &Path, workspace: &Path, _: &ReconstructionOptions, _: &Control) -> Result<Outcome> {
+            let files = vec![(ArtifactKind::Ply, workspace.join("lost.ply"))];
+            Ok(Outcome { files, camera: CameraData::default(), warnings: Vec::new() })
+        }
+    }
+
+    let w = World::new();
+    let job = w.submit(w.anna);
+    Worker::new(&w.service, &options(), &CancelToken::new(), &Lost).unwrap().work_once().unwrap();
+    assert_eq!(
+        (w.job(job).status, w.job(job).details.failure),
+        (JobStatus::Queued { position: Some(1) }, None)
+    );
+    assert!(work(&w.service, |_, _| Ok(())));
+    assert_eq!(w.job(job).status, JobStatus::Finished);
+}
+
 /// What may be the machine's fault is tried again with growing rests, in which other jobs are worked on.
 #[test]
 fn trouble_on_a_machine_in_order_is_tried_for_hours() {

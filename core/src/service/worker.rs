@@ -37,6 +37,8 @@ const WATCH: Duration = Duration::from_millis(500);
 const REPORT: Duration = Duration::from_secs(1);
 /// How long the previous worker of a job may take to leave its workspace.
 const LEAVE: Duration = Duration::from_secs(60);
+/// How long after a file was found to be bad it is read again.
+const SECOND_LOOK: Duration = Duration::from_millis(250);
 
 /// What a worker is.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -186,8 +188,12 @@ impl<'a> Worker<'a> {
         let done = failpoints::pass("worker.claimed")
             .map_err(|e| Error::new(ErrorKind::Io, "a worker failed").caused_by(e))
             .and_then(|()| self.run(&claim))
-            // The disk or the database failed under us. If not even this can be written, the lease runs out.
-            .or_else(|error| self.fail(&claim, None, &error));
+            // The disk or the database failed under us: whatever its kind, that is not the job's fault. If not even this can
+            // be written, the lease runs out.
+            .or_else(|error| {
+                let fault = Fault::of_the_service(error.kind());
+                self.fail_by(fault, &claim, None, &error)
+            });
         inner.changes.notify();
         done.map(|()| Worked::Done)
     }
@@ -196,7 +202,16 @@ impl<'a> Worker<'a> {
         let lease = &claim.lease;
         let Some(workspace) = self.enter(lease)? else { return Ok(()) };
         self.log(&workspace, &format!("attempt {} by {}", lease.attempt, self.options.name));
-        let (stop, result) = self.reconstruct(claim, &workspace)?;
+        let (mut stop, mut result) = self.reconstruct(claim, &workspace)?;
+        if let (None, Err(error)) = (stop, &result)
+            && Fault::is_of_what_was_read(error.kind())
+        {
+            // Such a verdict is final, and a program that is just being replaced or a disk that fails for a moment leads to
+            // the same: so it must be found twice. What is finished is not done again.
+            self.log(&workspace, &format!("{}; it is looked at once more", error.kind().slug()));
+            pause(SECOND_LOOK, self.cancel);
+            (stop, result) = self.reconstruct(claim, &workspace)?;
+        }
         match (stop, result) {
             // A scene that is done is published also when the worker is to end.
             (None | Some(Stop::Shutdown), Ok(outcome)) => self.publish(lease, workspace, outcome)?,
@@ -248,8 +263,8 @@ impl<'a> Worker<'a> {
                 }
             }
             if self.cancel.is_cancelled() || Instant::now() >= end {
-                // Nobody's fault: the other one is still at it. It goes back, and is taken again later.
-                self.give_back(lease)?;
+                // Nobody's fault: the other one is still at it. It goes back, and is taken again after others.
+                self.release(lease, Return::Occupied, None)?;
                 return Ok(None);
             }
             std::thread::sleep(Duration::from_millis(50));

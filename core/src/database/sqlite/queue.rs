@@ -88,7 +88,7 @@ fn give_back(
         return Ok(Returned::Gone);
     }
     let last_chance = match why {
-        Return::Unharmed => None,
+        Return::Unharmed | Return::Occupied => None,
         Return::Disturbed(failure) => {
             standing.disturbances += 1;
             (standing.disturbances >= patience.disturbances).then_some(failure)
@@ -110,6 +110,7 @@ fn give_back(
     }
     let rest = match why {
         Return::Unharmed => 0,
+        Return::Occupied => Patience::OCCUPIED_SECONDS,
         Return::Disturbed(_) | Return::Crashed(_) => Patience::rest_seconds(crashes + disturbances),
     };
     let until = clock.lease_micros() + seconds(rest);
