@@ -136,7 +136,7 @@ impl Service {
                 }
                 ErrorKind::NotFound => Err(Error::argument(BLOB_NOT_FOUND)),
                 // Not the client's fault and no reason to lose the job: the worker will see.
-                ErrorKind::FfmpegMissing | ErrorKind::DeadlineExceeded => Ok(()),
+                ErrorKind::FfmpegMissing | ErrorKind::DeadlineExceeded | ErrorKind::Io => Ok(()),
                 _ => Err(error),
             },
         }
