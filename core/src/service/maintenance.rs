@@ -75,7 +75,7 @@ impl Service {
         let flushed = self.flush_last_used();
         let reclaimed = self.reclaim();
         let removed = self.remove_deleted();
-        let swept = if self.inner.sweeps.are_due() {
+        let swept = if self.inner.sweeps.are_due(ORPHAN_AGE) {
             self.sweep(ORPHAN_AGE).inspect(|_| self.inner.sweeps.note())
         } else {
             Ok(0)
