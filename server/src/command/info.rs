@@ -35,15 +35,20 @@ impl Arguments {
 
     fn scene(&self, context: &Context<'_>) -> Result<()> {
         let splats = Splats::read(&self.path)?;
-        let low = splats.means.iter().copied().fold(Vec3::MAX, Vec3::min).to_array();
-        let high = splats.means.iter().copied().fold(Vec3::MIN, Vec3::max).to_array();
+        // A scene without splats reaches from nowhere to nowhere.
+        let corner =
+            |of: fn(Vec3, Vec3) -> Vec3| splats.means.iter().copied().reduce(of).map(|v| v.to_array());
+        let (low, high) = (corner(Vec3::min), corner(Vec3::max));
+        let reach = low
+            .zip(high)
+            .map_or(String::new(), |(low, high)| format!("\n  from {low:.3?}\n  to   {high:.3?}"));
         let size = std::fs::metadata(&self.path).map_or(0, |m| m.len());
         let value = serde_json::json!({
             "kind": "scene", "splats": splats.len(), "sh_degree": splats.sh_degree,
             "antialiased": splats.antialiased, "low": low, "high": high, "bytes": size,
         });
         let text = format!(
-            "Gaussian scene: {} splats, SH degree {}, {:.1} MB\n  from {low:.3?}\n  to   {high:.3?}",
+            "Gaussian scene: {} splats, SH degree {}, {:.1} MB{reach}",
             splats.len(),
             splats.sh_degree,
             size as f64 / 1e6

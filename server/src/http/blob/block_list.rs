@@ -13,11 +13,12 @@ pub(super) fn parse(bytes: &[u8]) -> Result<Vec<String>, String> {
     let mut reader = Reader::from_str(text.trim_start_matches('\u{feff}'));
     let mut ids = Vec::new();
     let mut in_list = false;
+    let mut had_list = false;
     let mut id: Option<String> = None;
     loop {
         match reader.read_event().map_err(|e| e.to_string())? {
             Event::Start(tag) => match (in_list, tag.local_name().as_ref()) {
-                (false, "BlockList") => in_list = true,
+                (false, "BlockList") if !had_list => (in_list, had_list) = (true, true),
                 (true, "Latest" | "Committed" | "Uncommitted") if id.is_none() => id = Some(String::new()),
                 (_, name) => return Err(format!("<{name}> is not expected")),
             },
@@ -31,7 +32,7 @@ pub(super) fn parse(bytes: &[u8]) -> Result<Vec<String>, String> {
                 Some(_) => return Err(format!("it has more than {MAX_BLOCKS} blocks")),
                 None => in_list = false,
             },
-            Event::Empty(tag) if !in_list && tag.local_name().as_ref() == "BlockList" => {}
+            Event::Empty(tag) if !had_list && tag.local_name().as_ref() == "BlockList" => had_list = true,
             Event::Decl(_) | Event::Comment(_) => {}
             Event::Eof => break,
             _ => return Err("it is no list of blocks".to_owned()),
@@ -67,6 +68,8 @@ mod tests {
             "<BlockList><Latest><Latest>a</Latest></Latest></BlockList>",
             "<Other><Latest>a</Latest></Other>",
             "<BlockList><Latest>a</Latest>",
+            "<BlockList><Latest>a</Latest></BlockList><BlockList><Latest>b</Latest></BlockList>",
+            "<BlockList/><BlockList><Latest>b</Latest></BlockList>",
             "<!DOCTYPE a [<!ENTITY b \"c\">]><BlockList><Latest>&b;</Latest></BlockList>",
         ] {
             assert!(parse(text.as_bytes()).is_err(), "{text}");
