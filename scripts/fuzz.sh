@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Tries random inputs on the targets of fuzz/: `make fuzz`, MINUTES for each of FUZZ_TARGETS (all of them by default). What breaks
-# one is left in fuzz/artifacts/. Works with the Rust compiler that builds everything else; the engine is libFuzzer.
+# one is left in fuzz/artifacts/. Works with the Rust compiler that builds everything else; the engine is libFuzzer, and
+# AddressSanitizer watches Rust and C alike.
 set -euo pipefail
 cd "$(dirname "$0")/../fuzz"
 minutes=${MINUTES:-1}
@@ -12,6 +13,10 @@ for option in level=4 inline-8bit-counters pc-table trace-compares; do
     flags+=" -C llvm-args=-sanitizer-coverage-$option"
 done
 host=$(rustc -vV | sed -n 's/^host: //p')
+# The compiler has the sanitizer, behind an option that it calls unstable. C code is compiled with the same counters.
+flags+=" -Z sanitizer=address"
+export RUSTC_BOOTSTRAP=1
+export CC=clang CXX=clang++ "CFLAGS_${host//-/_}=-O2 -fsanitize=address,fuzzer-no-link"
 bins=()
 for target in $targets; do bins+=(--bin "$target"); done
 echo "Building what is tried, with counters"

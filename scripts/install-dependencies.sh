@@ -13,7 +13,7 @@ need() { # need PACKAGE CHECK...: PACKAGE is missing unless CHECK succeeds
     "$@" >/dev/null 2>&1 || missing+=("$package")
 }
 have() { command -v "$1"; }
-have_library() { ldconfig -p | grep -q "$1"; }
+have_library() { grep -q "$1" <<<"$(ldconfig -p)"; }
 # wgpu opens the Vulkan loader at run time; the software driver lets GPU code run on machines without a GPU.
 have_vulkan_driver() { compgen -G '/usr/share/vulkan/icd.d/*.json' || compgen -G '/etc/vulkan/icd.d/*.json'; }
 # apt leaves it out where recommended packages are not wanted; without it, gcc can neither compile nor link.
