@@ -181,7 +181,7 @@ def vanishing_driver(choice: random.Random, seconds: float) -> Iterator[Event]:
 
 ALWAYS = [
     kills, kills, kills, restarts_of_the_system, stops_of_the_service, failing_writes, failing_writes, failing_reads, slow_disk,
-    missing_programs, hanging_programs, killed_programs, killed_programs, sleeping_programs, sleeping_processes, jumping_clock,
+    missing_programs, updated_programs, hanging_programs, killed_programs, killed_programs, sleeping_programs, sleeping_processes, jumping_clock,
 ]
 
 

@@ -164,7 +164,7 @@ def what_is_left(world: World) -> list[str]:
                 left.append(path)
     # A file for each process that lives; those of the dead are swept.
     processes = os.listdir(world.data / "processes")
-    if len(processes) > len(world.processes()) + len(world.server.workers()):
+    if len(processes) > len(world.processes()):
         left += [f"processes/{name}" for name in processes]
     return left
 

@@ -1,17 +1,18 @@
 """All that a campaign plays on: the server, its worker processes, the machine that they believe to be on, their folder."""
 
+import contextlib
+import os
 import random
 import signal
 import sqlite3
 import subprocess
 import threading
 import time
-from contextlib import closing
 from pathlib import Path
 
 import requests
 
-from rest.server import BINARY, SMALL_RECONSTRUCTION, Server
+from rest.server import BINARY, SMALL_RECONSTRUCTION, Server, is_worker
 
 from .disk import MIB, SmallDisk
 from .machine import Machine
@@ -50,6 +51,36 @@ class Worker:
         if self.process is not None:
             self.process.kill()
             self.process.wait()
+
+
+class SupervisedWorker:
+    """A worker process that the server started, and starts again when it ends."""
+
+    def __init__(self, pid: int):
+        self.process = self
+        self.pid = pid
+
+    def poll(self) -> int | None:
+        """Nothing while it lives, as a `Popen` says it."""
+        return None if is_worker(self.pid) else 0
+
+    def is_alive(self) -> bool:
+        return self.poll() is None
+
+    def send_signal(self, number: int) -> None:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(self.pid, number)
+
+    def wait(self, seconds: float) -> None:
+        end = time.monotonic() + seconds
+        while self.is_alive():
+            if time.monotonic() > end:
+                raise subprocess.TimeoutExpired("worker", seconds)
+            time.sleep(0.02)
+
+    def kill(self) -> None:
+        if self.is_alive():
+            self.send_signal(signal.SIGKILL)
 
 
 class World:
@@ -107,7 +138,11 @@ class World:
                     worker.start()
 
     def processes(self) -> list:
-        return [self.server, *self.workers]
+        return [self.server, *self.workers, *self.supervised()]
+
+    def supervised(self) -> list[SupervisedWorker]:
+        """The server's own workers that live now."""
+        return [SupervisedWorker(pid) for pid in self.server.workers()] if self.server.is_alive() else []
 
     def kill(self, one) -> None:
         """SIGKILL, as the system sends it where memory runs out."""
@@ -159,7 +194,7 @@ class World:
     # --- what is in the database ---
 
     def rows(self, sql: str, *values) -> list[tuple]:
-        with closing(sqlite3.connect(f"file:{self.data / 'jobs.db'}?mode=ro", uri=True, timeout=20)) as database:
+        with contextlib.closing(sqlite3.connect(f"file:{self.data / 'jobs.db'}?mode=ro", uri=True, timeout=20)) as database:
             return database.execute(sql, values).fetchall()
 
     def held_by_weary_jobs(self) -> set[int]:
@@ -171,7 +206,9 @@ class World:
         names = {name for (name,) in found}
         held = {worker.process.pid for worker in self.workers if worker.process and f"worker-{worker.number}" in names}
         if self.server.process and any(name.startswith("127.") for name in names):
+            # With the server go its workers.
             held.add(self.server.process.pid)
+            held.update(one.pid for one in self.supervised())
         return held
 
     def weary(self) -> bool:

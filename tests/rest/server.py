@@ -1,5 +1,6 @@
 """The real binary under test: a server on a free port over a fresh folder, and its command line."""
 
+import contextlib
 import json
 import os
 import signal
@@ -52,6 +53,14 @@ class CommandFailed(Exception):
         super().__init__(f"exit code {code}: {output}")
         self.code = code
         self.output = output
+
+
+def is_worker(pid: int) -> bool:
+    """Whether a process lives that is a server's worker; a number is not given away soon after the end of its process."""
+    try:
+        return b"--supervised" in Path(f"/proc/{pid}/cmdline").read_bytes()
+    except OSError:
+        return False
 
 
 class Server:
@@ -133,9 +142,13 @@ class Server:
             self.process.wait()
 
     def workers(self) -> list[int]:
-        """The processes of its workers."""
-        found = subprocess.run(["pgrep", "-P", str(self.process.pid)], capture_output=True, text=True, check=False)
-        return [int(line) for line in found.stdout.split()]
+        """The processes of its workers, but not those of ffmpeg."""
+        found = []
+        for thread in Path(f"/proc/{self.process.pid}/task").glob("*/children"):
+            # A thread may have ended meanwhile.
+            with contextlib.suppress(OSError):
+                found += [int(pid) for pid in thread.read_text().split()]
+        return sorted(pid for pid in found if is_worker(pid))
 
     def is_alive(self) -> bool:
         return self.process is not None and self.process.poll() is None
