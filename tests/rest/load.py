@@ -1,6 +1,6 @@
 """Figures of the server under load, as a table. They depend on the machine, so no test asserts them.
 
-    cd tests && python -m rest.load [--seconds 10] [--upload-mib 2048] [--slow 1000]
+    cd tests && python -m rest.load [--seconds 10] [--upload-mib 2048] [--slow 1000] [--files 100000]
 
 Needs wrk (Debian package wrk).
 """
@@ -18,6 +18,7 @@ import subprocess
 import tempfile
 import threading
 import time
+import uuid
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -211,18 +212,45 @@ def slow_clients(client: Client, count: int) -> None:
         s.close()
 
 
+def sweep(client: Client, count: int, seconds: int) -> None:
+    """Files that no row names, older than a sweep leaves alone; it begins when the server does."""
+    server = client.server
+    job = client.submit(media.flat_video())
+    client.wait(job)
+    assert server.stop() == 0
+    long_ago = time.time() - 86400
+    videos = server.data / "videos"
+    kept = len(os.listdir(videos))
+    for number in range(count):
+        path = videos / f"{uuid.uuid4()}.{number:016x}.mp4"
+        path.touch()
+        os.utime(path, (long_ago, long_ago))
+    server.start()
+    began = time.monotonic()
+    figures = wrk(client, f"/api/v1/jobs/{job}/", seconds, 16)
+    left = len(os.listdir(videos)) - kept
+    row(f"GET job, {count} files are swept, {left} left, 16 connections", figures)
+    while (left := len(os.listdir(videos)) - kept) > 0 and time.monotonic() < began + 600:
+        time.sleep(0.1)
+    row(f"sweep of {count} files", f"{time.monotonic() - began:.1f} s, {left} left")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
     parser.add_argument("--seconds", type=int, default=10)
     parser.add_argument("--upload-mib", type=int, default=2048)
     parser.add_argument("--slow", type=int, default=1000)
-    parser.add_argument("--only", choices=["requests", "transfers", "slow"])
+    parser.add_argument("--files", type=int, default=100_000)
+    parser.add_argument("--only", choices=["requests", "transfers", "slow", "sweep"])
     arguments = parser.parse_args()
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (min(hard, 65536), hard))
     print(f"{platform.processor() or platform.machine()}, {os.cpu_count()} cores, load average {os.getloadavg()[0]:.1f}")
     with tempfile.TemporaryDirectory(prefix="load-", dir=media.CACHE.parent) as folder:
-        server = Server(Path(folder) / "server", {"workers": 1, "log": "warn", "limits": {"max_queued_jobs": 10_000}})
+        # All clients have one address here.
+        connections = {"max_connections_per_address": 0}
+        config = {"workers": 1, "log": "warn", "limits": {"max_queued_jobs": 10_000}, "connections": connections}
+        server = Server(Path(folder) / "server", config)
         try:
             client = server.start().user("anna")
             row("memory at the start", f"{memory(server, 'VmRSS'):.0f} MiB")
@@ -232,6 +260,8 @@ def main() -> None:
                 transfers(client, arguments.upload_mib * MIB, Path(folder))
             if arguments.only in (None, "slow"):
                 slow_clients(client, arguments.slow)
+            if arguments.only in (None, "sweep"):
+                sweep(client, arguments.files, arguments.seconds)
             row("largest memory of all", f"{memory(server, 'VmHWM'):.0f} MiB")
         finally:
             server.kill()
