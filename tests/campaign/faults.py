@@ -75,7 +75,13 @@ def failing_writes(choice: random.Random, seconds: float) -> Iterator[Event]:
 def failing_reads(choice: random.Random, seconds: float) -> Iterator[Event]:
     one_in = choice.choice([1, 10, 100, 1000])
     begin, end = span(choice, seconds)
-    yield begin, f"EIO for one read in {one_in}", lambda world, _: world.machine.disk(reads="EIO", reads_one_in=one_in)
+
+    def fail(world: World, choice: random.Random) -> None:
+        # ffprobe does not tell what it could not read from what is no video.
+        world.programs.disturbed = True
+        world.machine.disk(reads="EIO", reads_one_in=one_in)
+
+    yield begin, f"EIO for one read in {one_in}", fail
     yield end, "the disk works", lambda world, _: world.machine.good_disk()
 
 

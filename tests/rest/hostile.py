@@ -6,7 +6,6 @@
 import random
 import struct
 import tempfile
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -93,26 +92,29 @@ def uploads(count: int = 100) -> Iterator[tuple[str, str, bytes]]:
         yield f"{number:03} {damage.__name__} of {kind}", kind, damage(media.flat_video(kind).read_bytes(), choice)
 
 
-def outcome(client: Client, extension: str, data: bytes) -> tuple[str, str, float]:
-    """What became of an upload ("refused", "Failed" or "Finished"), why, and after how many seconds."""
-    began = time.monotonic()
-    response = client.try_submit(client.upload(data, extension), training_max_num_gaussians=1000, training_num_steps=20)
-    if response.status_code == 400:
-        return "refused", response.json()["error"], time.monotonic() - began
-    assert response.status_code == 201, response.text
-    job = client.wait(response.json()["job_id"], within=300)
-    failure = client.server.command("jobs", "show", job["job_id"])["failure"] or {"code": "", "message": ""}
-    return job["status"], f"{failure['code']}: {failure['message']}", time.monotonic() - began
+def outcomes(client: Client) -> Iterator[tuple[str, int, str, str]]:
+    """Name and bytes of each upload, what became of it ("refused", "Failed" or "Finished"), and why."""
+    submitted = []
+    for name, extension, data in uploads():
+        response = client.try_submit(client.upload(data, extension), training_max_num_gaussians=1000, training_num_steps=20)
+        submitted.append((name, len(data), response))
+    for name, size, response in submitted:
+        if response.status_code == 400:
+            yield name, size, "refused", response.json()["error"]
+            continue
+        assert response.status_code == 201, response.text
+        job = client.wait(response.json()["job_id"], within=300)
+        failure = client.server.command("jobs", "show", job["job_id"])["failure"] or {"code": "", "message": ""}
+        yield name, size, job["status"], f"{failure['code']}: {failure['message']}"
 
 
 def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         server = Server(Path(folder), {"workers": 1}).start()
         client = server.user("anna")
-        print("| upload | bytes | outcome | s | why |\n| --- | --- | --- | --- | --- |")
-        for name, extension, data in uploads():
-            what, why, seconds = outcome(client, extension, data)
-            print(f"| {name} | {len(data)} | {what} | {seconds:.1f} | {why.splitlines()[0][:120]} |", flush=True)
+        print("| upload | bytes | outcome | why |\n| --- | --- | --- | --- |")
+        for name, size, what, why in outcomes(client):
+            print(f"| {name} | {size} | {what} | {why.splitlines()[0][:120]} |", flush=True)
         server.stop()
 
 

@@ -109,8 +109,7 @@ def test_a_broken_head_is_refused_or_fails(wendy, data):
 def test_a_hundred_hostile_uploads_end_in_order(worker_server, wendy):
     """None becomes a scene, none takes the server or its worker along, none is blamed on the machine."""
     workers = worker_server.workers()
-    for name, extension, data in hostile.uploads():
-        what, why, _ = hostile.outcome(wendy, extension, data)
+    for name, _, what, why in hostile.outcomes(wendy):
         assert what in ("refused", "Failed"), (name, what, why)
         if what == "Failed":
             assert why.split(":")[0] not in ("io", "crashed", "internal", "disk_full", "deadline_exceeded"), (name, why)

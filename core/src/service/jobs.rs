@@ -127,7 +127,10 @@ impl Service {
     fn look_at(&self, name: &BlobName, video: &UploadedVideo) -> Result<()> {
         let key = BlobKey::Video { name: *name, version: video.version };
         let Some(path) = self.inner.storage.local_path(&key) else { return Ok(()) };
-        match (self.inner.look)(&path, LOOK) {
+        // A disk that fails for a moment, or a program that is just being replaced, makes a good video look bad.
+        let unreadable = |error: &Error| error.kind() == ErrorKind::InvalidMedia;
+        let look = || (self.inner.look)(&path, LOOK);
+        match look().or_else(|error| if unreadable(&error) { look() } else { Err(error) }) {
             Ok(()) => Ok(()),
             Err(error) => match error.kind() {
                 ErrorKind::InvalidMedia => {

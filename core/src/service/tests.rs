@@ -194,6 +194,21 @@ fn what_is_no_video_is_refused_at_once() {
     assert!(service.list(user, &ListQuery::default()).unwrap().jobs.is_empty());
 }
 
+/// A program that is just being replaced, or a disk that fails for a moment, makes a good video look bad.
+#[test]
+fn a_video_is_refused_only_if_it_looks_bad_twice() {
+    static LOOKS: AtomicU32 = AtomicU32::new(0);
+    let look = |_: &Path, _: Duration| match LOOKS.fetch_add(1, Ordering::SeqCst) {
+        0 => Err(Error::new(ErrorKind::InvalidMedia, "for a moment")),
+        _ => Ok(()),
+    };
+    let w = World::new();
+    let environment = Environment { clock: w.clock.clone(), look };
+    let other = Service::open_in(w.folder.path(), ServiceOptions::default(), environment).unwrap();
+    other.submit(w.anna, JobRequest::new(w.upload(w.anna)), None).unwrap();
+    assert_eq!(LOOKS.load(Ordering::SeqCst), 2);
+}
+
 /// Rule 47.
 #[test]
 fn a_request_that_is_sent_twice_makes_one_job() {

@@ -255,6 +255,9 @@ fn is_from_outside(_signal: i32) -> bool {
     false
 }
 
+/// The number of SIGTERM.
+const TERMINATE: i32 = 15;
+
 impl Log {
     /// Reads to the end of `stderr`.
     fn drain(mut self, mut stderr: impl Read) -> Log {
@@ -296,6 +299,9 @@ impl Log {
         }
         if let Some((_, number)) = line.split_once("Exiting normally, received signal ") {
             self.signal = number.trim_end().trim_end_matches('.').parse().ok();
+        } else if line.contains("system signals, hard exiting") {
+            // Asked too often: then it does not say which signal it was, and what it had still to write is lost.
+            self.signal = Some(TERMINATE);
         }
         // Uneven times offend the raw output, which has no times.
         if line.contains("[info]") || line.contains(" to muxer in stream ") {
@@ -492,6 +498,9 @@ mod tests {
         // ffmpeg ends in order when it is asked to.
         let in_order = "echo '[info] Exiting normally, received signal 15.' >&2; exit 255";
         assert_eq!(ended(in_order), Err(ErrorKind::Io));
+        // Or at once when it is asked again and again.
+        let at_once = "echo 'Received > 3 system signals, hard exiting' >&2; exit 123";
+        assert_eq!(ended(at_once), Err(ErrorKind::Io));
         // Its own fault, its own limit, and a plain end.
         for script in ["kill -SEGV $$", "kill -XCPU $$", "exit 1", "exit 0"] {
             assert_eq!(ended(script), Ok(()), "{script}");
