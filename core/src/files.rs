@@ -124,14 +124,14 @@ pub(crate) fn create_private_file(path: &Path) -> io::Result<File> {
     options.open(path)
 }
 
-/// How the names of files end that are only written to see whether that can be done.
+/// How the names of files end that are only needed for a moment.
 #[cfg(feature = "service")]
 const TRY: &str = "try";
 
 /// Writes a small file in `folder`, brings it to the disk and removes it: what a disk that is full, broken or read-only refuses.
 #[cfg(feature = "service")]
 pub(crate) fn try_disk(folder: &Path) -> Result<()> {
-    let path = temporary_path(&folder.join(TRY))?;
+    let path = new_try(folder)?;
     let written = File::create(&path).and_then(|mut file| {
         file.write_all(&[0; 4096])?;
         file.sync_all()
@@ -140,7 +140,13 @@ pub(crate) fn try_disk(folder: &Path) -> Result<()> {
     written.and(removed).map_err(|e| Error::io("write", &path, e))
 }
 
-/// Removes what [`try_disk`] left in `folder` where its process was killed, if nobody touched it for `older_than`.
+/// The name of a new file in `folder` that is only needed for a moment.
+#[cfg(feature = "service")]
+pub(crate) fn new_try(folder: &Path) -> Result<PathBuf> {
+    temporary_path(&folder.join(TRY))
+}
+
+/// Removes such files from `folder` that a killed process left, if nobody touched them for `older_than`.
 #[cfg(feature = "service")]
 pub(crate) fn sweep_tries(folder: &Path, older_than: Duration) -> Result<()> {
     let fails = |e| Error::io("list", folder, e);
@@ -156,6 +162,31 @@ pub(crate) fn sweep_tries(folder: &Path, older_than: Duration) -> Result<()> {
         }
     }
     Ok(())
+}
+
+/// Bytes that can still be written to the disk of `folder`, if there is a way to know.
+#[cfg(all(feature = "service", unix))]
+pub(crate) fn free_space(folder: &Path) -> Result<Option<u64>> {
+    use std::os::unix::ffi::OsStrExt;
+    let path = std::ffi::CString::new(folder.as_os_str().as_bytes())
+        .map_err(|e| Error::io("measure", folder, e.into()))?;
+    let mut statistics = std::mem::MaybeUninit::<libc::statvfs>::zeroed();
+    // SAFETY: `path` ends with 0 and both pointers live through the call, which fills the structure (all zeros is a valid one).
+    let statistics = unsafe {
+        if libc::statvfs(path.as_ptr(), statistics.as_mut_ptr()) != 0 {
+            return Err(Error::io("measure", folder, io::Error::last_os_error()));
+        }
+        statistics.assume_init()
+    };
+    // The field types differ between systems.
+    #[allow(clippy::unnecessary_cast)]
+    Ok(Some((statistics.f_bavail as u64).saturating_mul(statistics.f_frsize as u64)))
+}
+
+/// Unknown; the limit on free space has no effect there.
+#[cfg(all(feature = "service", not(unix)))]
+pub(crate) fn free_space(_folder: &Path) -> Result<Option<u64>> {
+    Ok(None)
 }
 
 /// Whether nothing happened to the file for `age`. A link to an old file is new: the change of its name counts too.

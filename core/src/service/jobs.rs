@@ -125,16 +125,20 @@ impl Service {
 
     /// Refuses what is clearly no video that we can read.
     fn look_at(&self, name: &BlobName, video: &UploadedVideo) -> Result<()> {
-        let key = BlobKey::Video { name: *name, version: video.version };
-        let Some(path) = self.inner.storage.local_path(&key) else { return Ok(()) };
+        let video = match self.video_to_look_at(name, video.version) {
+            Err(error) if error.kind() == ErrorKind::NotFound => return Err(Error::argument(BLOB_NOT_FOUND)),
+            video => video?,
+        };
         // A disk that fails for a moment, or a program that is just being replaced, makes a good video look bad.
         let unreadable = |error: &Error| error.kind() == ErrorKind::InvalidMedia;
-        let look = || (self.inner.look)(&path, LOOK);
+        let look = || (self.inner.look)(video.path(), LOOK);
         match look().or_else(|error| if unreadable(&error) { look() } else { Err(error) }) {
             Ok(()) => Ok(()),
             Err(error) => match error.kind() {
+                // What is missing may lie between the ends of a large video: the worker has all of it.
+                ErrorKind::InvalidMedia if !video.is_whole => Ok(()),
                 ErrorKind::InvalidMedia => {
-                    let why = self.without_paths(error.message(), &path);
+                    let why = self.without_paths(error.message(), Some(video.path()));
                     Err(Error::argument("Invalid file format").hint(why))
                 }
                 ErrorKind::NotFound => Err(Error::argument(BLOB_NOT_FOUND)),
@@ -146,10 +150,13 @@ impl Service {
     }
 
     /// The message without the paths of this machine: that of `video` becomes "the video", of others the last part stays.
-    pub(super) fn without_paths(&self, message: &str, video: &Path) -> String {
+    pub(super) fn without_paths(&self, message: &str, video: Option<&Path>) -> String {
         let folder = format!("{}/", self.inner.folder.display());
-        let known = message.replace(&video.display().to_string(), "the video").replace(&folder, "");
-        last_parts_of_paths(&known)
+        let known = match video {
+            Some(video) => message.replace(&video.display().to_string(), "the video"),
+            None => message.to_owned(),
+        };
+        last_parts_of_paths(&known.replace(&folder, ""))
     }
 
     /// The user's jobs, newest first.

@@ -103,17 +103,20 @@ impl<'a> Machine<'a> {
     fn free_space(&self) -> Result<()> {
         let inner = &self.service.inner;
         let least = inner.options.min_free_bytes;
-        match inner.storage.free_space()? {
-            Some(free) if free < least => Err(Error::new(
-                ErrorKind::DiskFull,
-                format!(
-                    "the disk of {} has {free} bytes left, {least} must stay free",
-                    inner.folder.display()
-                ),
-            )
-            .hint("free some space; work goes on by itself")),
-            _ => Ok(()),
+        // Where the work is done and where its results go, which may be two disks.
+        for free in [inner.workspaces.free_space()?, inner.storage.free_space()?].into_iter().flatten() {
+            if free < least {
+                return Err(Error::new(
+                    ErrorKind::DiskFull,
+                    format!(
+                        "the disk of {} has {free} bytes left, {least} must stay free",
+                        inner.folder.display()
+                    ),
+                )
+                .hint("free some space; work goes on by itself"));
+            }
         }
+        Ok(())
     }
 
     /// Notes that `error` keeps the machine from work. Returns how long to wait before the next look.

@@ -115,7 +115,10 @@ impl Service {
     /// Takes jobs back from workers that are dead.
     pub(super) fn reclaim(&self) -> Result<MaintenanceReport> {
         let inner = &self.inner;
-        let alive = |owner: &str| inner.process.is_alive(owner);
+        let alive = |owner: &str| match inner.has_other_machines {
+            true => !inner.process.has_died(owner),
+            false => inner.process.is_alive(owner),
+        };
         let reclaimed = inner.database.reclaim(&alive, &inner.options.patience())?;
         let (queued, failed) = (reclaimed.queued.len() as u64, reclaimed.failed.len() as u64);
         if queued + failed > 0 {

@@ -89,6 +89,7 @@ mod model;
 mod needed;
 mod options;
 mod paused;
+mod place;
 mod process;
 mod promised;
 mod public;
@@ -97,6 +98,8 @@ mod secrets;
 mod space;
 mod sweeps;
 #[cfg(test)]
+mod test_machines;
+#[cfg(test)]
 mod test_world;
 #[cfg(test)]
 mod tests;
@@ -104,6 +107,7 @@ mod upload_facts;
 mod upload_writer;
 mod uploads;
 mod users;
+mod video_file;
 mod worker;
 mod workers;
 mod workspace;
@@ -127,11 +131,11 @@ pub use upload_writer::UploadWriter;
 pub use worker::WorkerOptions;
 pub use workers::Workers;
 
-use crate::database::{Clock, JobDatabase, SqliteDatabase, SystemClock};
+use crate::database::{Clock, JobDatabase, SystemClock};
 use crate::error::{Error, ErrorKind, Result};
 use crate::files::create_private_folder;
 use crate::job::{BlobName, Limits, UserId};
-use crate::storage::{LocalStorage, Storage};
+use crate::storage::Storage;
 use crate::video;
 use arrivals::Arrivals;
 use changes::Changes;
@@ -140,6 +144,7 @@ use host::{HostMark, Identity};
 use housekeeper::Housekeeper;
 use last_used::LastUsed;
 use paused::Paused;
+use place::Place;
 use process::{ProcessLock, initial_lock};
 use promised::Promised;
 use secrets::Secrets;
@@ -171,6 +176,7 @@ struct Inner {
     look: Look,
     database: Arc<dyn JobDatabase>,
     storage: Box<dyn Storage>,
+    has_other_machines: bool,
     secrets: Secrets,
     process: ProcessLock,
     host: Arc<HostMark>,
@@ -203,6 +209,16 @@ impl Service {
     }
 
     fn open_in(folder: &Path, options: ServiceOptions, environment: Environment) -> Result<Service> {
+        Self::open_at(folder, options, environment, Place::in_folder)
+    }
+
+    /// Opens the service whose rows and files are where `place` says; the rest lies in `folder`.
+    fn open_at(
+        folder: &Path,
+        options: ServiceOptions,
+        environment: Environment,
+        place: impl FnOnce(&Path, Arc<dyn Clock>, &ServiceOptions) -> Result<Place>,
+    ) -> Result<Service> {
         #[cfg(feature = "failpoints")]
         crate::failpoints::read_environment();
         options.check()?;
@@ -214,9 +230,7 @@ impl Service {
         let host = Arc::new(HostMark::take(&folder, Identity::of_this_machine(environment.clock.boot()))?);
         let secrets = Secrets::open(&folder.join(layout::SECRETS))?;
         let Environment { clock, look } = environment;
-        let database = SqliteDatabase::open(&folder.join(layout::DATABASE), clock.clone())?;
-        let database: Arc<dyn JobDatabase> = Arc::new(database.with_order(options.queue));
-        let storage = Box::new(LocalStorage::open(&folder)?);
+        let Place { database, storage, has_other_machines } = place(&folder, clock.clone(), &options)?;
         let process = ProcessLock::take(&folder.join(layout::PROCESSES))?;
         let workspaces = Workspaces::open(folder.join(layout::WORK))?;
         crate::files::sync_folder(&folder)?;
@@ -230,6 +244,7 @@ impl Service {
                 look,
                 database,
                 storage,
+                has_other_machines,
                 secrets,
                 process,
                 host,

@@ -39,6 +39,12 @@ impl ProcessLock {
         id == self.id || is_locked(&self.folder.join(id))
     }
 
+    /// Whether the process `id` was one of this machine and is dead: its lock is there, and nobody holds it. One of another
+    /// machine has no lock here.
+    pub(super) fn has_died(&self, id: &str) -> bool {
+        self.folder.join(id).exists() && !self.is_alive(id)
+    }
+
     /// Whether there is another process that lives; in doubt there is.
     pub(super) fn others_live(&self) -> bool {
         self.others().is_none_or(|others| others.iter().any(|id| self.is_alive(id)))
@@ -138,6 +144,7 @@ mod tests {
         drop(b);
         File::create(&path).unwrap();
         assert!(!a.is_alive(&gone) && !a.is_alive("never") && !a.others_live());
+        assert!(a.has_died(&gone) && !a.has_died("never") && !a.has_died(a.id()));
         assert_eq!(a.told_by_others(), [""; 0]);
         // And one that was killed before its file had its name.
         let fresh = folder.path().join(".fresh");

@@ -115,7 +115,7 @@ impl World {
 }
 
 /// Makes scenes of a few bytes, which differ from one to the next.
-struct SmallScenes;
+pub(super) struct SmallScenes;
 
 impl Runner for SmallScenes {
     fn run(&self, _: &Path, workspace: &Path, _: &ReconstructionOptions, _: &Control) -> Result<Outcome> {

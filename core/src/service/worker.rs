@@ -17,6 +17,7 @@ use std::time::{Duration, Instant};
 use super::fault::Fault;
 use super::machine::Machine;
 use super::runner::{Outcome, Runner};
+use super::video_file::copy_in;
 use super::workspace::JobWorkspace;
 use super::{PipelineRunner, Service};
 use crate::control::{CancelToken, Control, Event, Warning};
@@ -278,10 +279,7 @@ impl<'a> Worker<'a> {
         workspace: &JobWorkspace,
     ) -> Result<(Option<Stop>, Result<Outcome>)> {
         let inner = &self.service.inner;
-        let key = BlobKey::Video { name: claim.request.blob_name, version: claim.video_version };
-        let video = inner.storage.local_path(&key).ok_or_else(|| {
-            Error::new(ErrorKind::Unsupported, "this storage has no local files for the video")
-        })?;
+        let (name, version) = (claim.request.blob_name, claim.video_version);
         let options = inner.options.reconstruction.options(&claim.request);
         let folder = workspace.pipeline_folder();
         let watched = Arc::new(Mutex::new(Watched::default()));
@@ -295,7 +293,11 @@ impl<'a> Worker<'a> {
             let niceness = self.options.niceness;
             let work = move || {
                 lower_priority(niceness);
-                let run = || self.runner.run(&video, &folder, &options, &control);
+                let run = || {
+                    let video =
+                        self.service.video_to_work_on(&name, version, workspace.folder(), &control)?;
+                    self.runner.run(&video, &folder, &options, &control)
+                };
                 let result = catch_unwind(AssertUnwindSafe(|| self.pool.install(run)));
                 // The receiver is there until this is sent.
                 let _ = done.send(result.unwrap_or_else(|panic| Err(panicked(panic.as_ref()))));
@@ -388,8 +390,9 @@ impl<'a> Worker<'a> {
         let inner = &self.service.inner;
         let lease = &claim.lease;
         let key = BlobKey::Video { name: claim.request.blob_name, version: claim.video_version };
-        let video = inner.storage.local_path(&key).unwrap_or_default();
-        let message = self.service.without_paths(&error.to_string(), &video);
+        let copy = || workspace.as_ref().map(|w| copy_in(w.folder(), &claim.request.blob_name));
+        let video = inner.storage.local_path(&key).or_else(copy);
+        let message = self.service.without_paths(&error.to_string(), video.as_deref());
         let failure = Failure { code: error.kind().slug().into(), message };
         let stage = error.stage().map_or(String::new(), |stage| format!(" in {stage}"));
         log::warn!("worker {}, job {}: {error:?}", self.options.name, lease.job);

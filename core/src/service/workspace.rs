@@ -9,7 +9,7 @@ use std::time::Duration;
 use crate::error::{Error, Result};
 use crate::failpoints;
 use crate::file_lock::FileLock;
-use crate::files::{create_private_folder, sweep_tries, try_disk};
+use crate::files::{create_private_folder, free_space, new_try, sweep_tries, try_disk};
 use crate::job::{JobId, Timestamp};
 
 const LOCK: &str = "worker.lock";
@@ -47,6 +47,16 @@ impl Workspaces {
     /// Removes what killed processes left of such a try, if nobody touched it for `age`.
     pub(super) fn sweep(&self, age: Duration) -> Result<()> {
         sweep_tries(&self.root, age)
+    }
+
+    /// The name of a new file for a moment; one that a killed process leaves is swept.
+    pub(super) fn new_file_to_look_at(&self) -> Result<PathBuf> {
+        new_try(&self.root)
+    }
+
+    /// Bytes that can still be written here, if there is a way to know.
+    pub(super) fn free_space(&self) -> Result<Option<u64>> {
+        free_space(&self.root)
     }
 
     fn folder(&self, job: JobId) -> PathBuf {
@@ -153,6 +163,11 @@ fn remove(folder: &Path, _lock: &FileLock) -> Result<()> {
 }
 
 impl JobWorkspace {
+    /// The folder itself.
+    pub(super) fn folder(&self) -> &Path {
+        &self.folder
+    }
+
     /// Where the pipeline works.
     pub(super) fn pipeline_folder(&self) -> PathBuf {
         self.folder.join("run")

@@ -240,29 +240,8 @@ impl Storage for LocalStorage {
         Some(self.path(key))
     }
 
-    #[cfg(unix)]
     fn free_space(&self) -> Result<Option<u64>> {
-        use std::os::unix::ffi::OsStrExt;
-        let path = std::ffi::CString::new(self.root.as_os_str().as_bytes())
-            .map_err(|e| Error::io("measure", &self.root, e.into()))?;
-        let mut statistics = std::mem::MaybeUninit::<libc::statvfs>::zeroed();
-        // SAFETY: `path` ends with 0 and both pointers live through the call, which fills the structure (all zeros is a
-        // valid one).
-        let statistics = unsafe {
-            if libc::statvfs(path.as_ptr(), statistics.as_mut_ptr()) != 0 {
-                return Err(Error::io("measure", &self.root, io::Error::last_os_error()));
-            }
-            statistics.assume_init()
-        };
-        // The field types differ between systems.
-        #[allow(clippy::unnecessary_cast)]
-        Ok(Some((statistics.f_bavail as u64).saturating_mul(statistics.f_frsize as u64)))
-    }
-
-    // Unknown; the limit on free space has no effect there.
-    #[cfg(not(unix))]
-    fn free_space(&self) -> Result<Option<u64>> {
-        Ok(None)
+        free_space(&self.root)
     }
 }
 

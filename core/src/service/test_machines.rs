@@ -1,0 +1,200 @@
+//! Several machines with one database and one storage, each with a folder of its own, and what must hold among them.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::place::Place;
+use super::test_world::{SmallScenes, folder};
+use super::worker::{Worked, Worker};
+use super::{Environment, Service, ServiceOptions, UploadFacts, WorkerOptions};
+use crate::control::CancelToken;
+use crate::database::{Abilities, ManualClock};
+use crate::error::{Error, ErrorKind, Result};
+use crate::job::{ArtifactKind, BlobName, JobId, JobRequest, JobStatus, Tier, UserId};
+use crate::storage::{BlobKey, BlobKind, BlobMetadata, BlobReader, LocalStorage, StagedBlob, Storage};
+
+/// A storage without local files, as one at the other end of a network is.
+struct FarStorage(LocalStorage);
+
+impl Storage for FarStorage {
+    fn create(&self, key: &BlobKey) -> Result<Box<dyn StagedBlob>> {
+        self.0.create(key)
+    }
+    fn put_file(&self, key: &BlobKey, path: &Path) -> Result<BlobMetadata> {
+        self.0.put_file(key, path)
+    }
+    fn open(&self, key: &BlobKey) -> Result<BlobReader> {
+        self.0.open(key)
+    }
+    fn metadata(&self, key: &BlobKey) -> Result<Option<BlobMetadata>> {
+        self.0.metadata(key)
+    }
+    fn delete(&self, key: &BlobKey) -> Result<()> {
+        self.0.delete(key)
+    }
+    fn list(&self, kind: BlobKind, older_than: Duration) -> Result<Vec<BlobKey>> {
+        self.0.list(kind, older_than)
+    }
+    fn list_upload(&self, name: &BlobName) -> Result<Vec<BlobKey>> {
+        self.0.list_upload(name)
+    }
+    fn blocks(&self, name: &BlobName) -> Result<Vec<(BlobKey, u64)>> {
+        self.0.blocks(name)
+    }
+    fn sweep_staged(&self, older_than: Duration) -> Result<u64> {
+        self.0.sweep_staged(older_than)
+    }
+    fn local_path(&self, _key: &BlobKey) -> Option<PathBuf> {
+        None
+    }
+    fn free_space(&self) -> Result<Option<u64>> {
+        Ok(None)
+    }
+}
+
+/// What the machines share.
+struct World {
+    clock: Arc<ManualClock>,
+    shared: tempfile::TempDir,
+}
+
+impl World {
+    fn new() -> Self {
+        Self { clock: Arc::new(ManualClock::new()), shared: folder() }
+    }
+
+    fn machine(&self) -> Machine {
+        self.machine_that_looks(|_, _| Ok(()))
+    }
+
+    fn machine_that_looks(&self, look: super::Look) -> Machine {
+        let folder = folder();
+        let options = ServiceOptions { min_free_bytes: 0, ..ServiceOptions::default() };
+        let environment = Environment { clock: self.clock.clone(), look };
+        let shared = self.shared.path();
+        let service = Service::open_at(folder.path(), options, environment, |_, clock, options| {
+            let place = Place::in_folder(shared, clock, options)?;
+            let storage = Box::new(FarStorage(LocalStorage::open(shared)?));
+            Ok(Place { storage, has_other_machines: true, ..place })
+        });
+        Machine { service: service.unwrap(), folder }
+    }
+}
+
+struct Machine {
+    service: Service,
+    folder: tempfile::TempDir,
+}
+
+impl Machine {
+    fn user(&self) -> UserId {
+        self.service.user_or_new("anna", Tier::Enterprise).unwrap().user_id
+    }
+
+    fn upload(&self, bytes: &[u8]) -> BlobName {
+        let name = self.service.create_upload(self.user(), "mp4").unwrap().blob_name;
+        let mut writer = self.service.begin_upload(&name, UploadFacts::default()).unwrap();
+        writer.append(bytes).unwrap();
+        writer.finish().unwrap();
+        name
+    }
+
+    fn submit(&self, bytes: &[u8]) -> JobId {
+        let request = JobRequest::new(self.upload(bytes));
+        self.service.submit(self.user(), request, None).unwrap().body.job_id
+    }
+
+    fn work_once(&self) -> Result<Worked> {
+        let options = WorkerOptions { threads: 1, niceness: 0, ..WorkerOptions::default() };
+        Worker::new(&self.service, &options, &CancelToken::new(), &SmallScenes).unwrap().work_once()
+    }
+
+    fn status(&self, job: JobId) -> JobStatus {
+        self.service.job(self.user(), job).unwrap().status
+    }
+
+    /// What lies in its folder of workspaces.
+    fn work(&self) -> usize {
+        fs::read_dir(self.folder.path().join("work")).unwrap().count()
+    }
+}
+
+#[test]
+fn a_job_is_submitted_here_and_done_there() {
+    let world = World::new();
+    let (here, there) = (world.machine(), world.machine());
+    let job = here.submit(b"a video");
+    assert_eq!(here.work(), 0, "what was looked at is gone");
+    assert_eq!(there.work_once().unwrap(), Worked::Done);
+    assert_eq!(here.status(job), JobStatus::Finished);
+    let scene = here.service.artifact(here.user(), job, ArtifactKind::Ply).unwrap();
+    assert_eq!(here.service.open_blob(&scene.key).unwrap().size, scene.size);
+    assert_eq!(there.work(), 0, "the copy of the video is gone");
+}
+
+#[test]
+fn a_job_of_another_machine_is_left_alone_until_its_lease_ends() {
+    let world = World::new();
+    let (here, there) = (world.machine(), world.machine());
+    let job = here.submit(b"a video");
+    let inner = &here.service.inner;
+    let claim = inner.database.claim(inner.process.id(), "w", 30, &Abilities::ALL).unwrap();
+    assert_eq!(claim.unwrap().lease.job, job);
+    assert_eq!(there.work_once().unwrap(), Worked::Nothing, "its process has no lock there");
+    world.clock.advance(31);
+    assert_eq!(there.work_once().unwrap(), Worked::Done);
+    assert_eq!(here.status(job), JobStatus::Finished);
+    // Of a process on the same machine it is seen at once that it is dead.
+    let job = here.submit(b"a video");
+    let dead = super::process::ProcessLock::take(&here.folder.path().join("processes")).unwrap();
+    inner.database.claim(dead.id(), "w", 30, &Abilities::ALL).unwrap().unwrap();
+    let file = here.folder.path().join("processes").join(dead.id());
+    drop(dead);
+    fs::write(file, "").unwrap();
+    assert_eq!(there.work_once().unwrap(), Worked::Nothing);
+    assert_eq!(here.work_once().unwrap(), Worked::Done);
+    assert_eq!(here.status(job), JobStatus::Finished);
+}
+
+#[test]
+fn a_video_that_comes_in_wrong_is_no_fault_of_the_job() {
+    let world = World::new();
+    let machine = world.machine();
+    let job = machine.submit(b"a video");
+    let video = fs::read_dir(world.shared.path().join("videos")).unwrap().next().unwrap().unwrap().path();
+    fs::write(&video, b"a vidEo").unwrap();
+    machine.work_once().unwrap();
+    assert_eq!(machine.status(job), JobStatus::Queued);
+    fs::write(&video, b"a video").unwrap();
+    world.clock.advance(3600);
+    machine.work_once().unwrap();
+    assert_eq!(machine.status(job), JobStatus::Finished);
+}
+
+#[test]
+fn of_a_large_video_only_the_ends_are_looked_at() {
+    fn has_both_ends(path: &Path, _: Duration) -> Result<()> {
+        let bytes = fs::read(path).unwrap();
+        assert_eq!(bytes.len(), 70 << 20);
+        assert_eq!((bytes[0], bytes[bytes.len() - 1], bytes[35 << 20]), (1, 2, 0));
+        Err(Error::new(ErrorKind::InvalidMedia, "what it needs lies in the middle"))
+    }
+    let world = World::new();
+    let machine = world.machine_that_looks(has_both_ends);
+    let mut video = vec![3; 70 << 20];
+    (video[0], video[(70 << 20) - 1]) = (1, 2);
+    // The worker sees all of it, and decides.
+    let job = machine.submit(&video);
+    assert_eq!(machine.status(job), JobStatus::Queued);
+    // A small one is there as a whole.
+    let machine = world.machine_that_looks(|path, _| {
+        assert_eq!(fs::read(path).unwrap(), b"no video");
+        Err(Error::new(ErrorKind::InvalidMedia, "no video"))
+    });
+    let request = JobRequest::new(machine.upload(b"no video"));
+    let refused = machine.service.submit(machine.user(), request, None).unwrap_err();
+    assert_eq!(refused.message(), "Invalid file format");
+    assert_eq!(machine.work(), 0);
+}

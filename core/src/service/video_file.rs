@@ -1,0 +1,140 @@
+//! The video of a job as a local file, which ffmpeg needs: the storage's own where it has local files, else a copy.
+
+use std::fs::{self, File};
+use std::io::{Read, Seek, SeekFrom, Write};
+use std::path::{Path, PathBuf};
+
+use sha2::{Digest, Sha256};
+
+use super::Service;
+use crate::control::Control;
+use crate::database::UploadedVideo;
+use crate::error::{Error, ErrorKind, Result};
+use crate::files::{create_private_file, rename};
+use crate::job::BlobName;
+use crate::storage::{BlobKey, BlobReader};
+
+/// How much is copied between two looks whether to go on.
+const PIECE: usize = 1 << 20;
+/// A video of this size is copied whole to be looked at; of a larger one only its ends are.
+const SMALL: u64 = 64 << 20;
+/// So much of each end of a larger one. The index of a film of an hour has some MiB and lies at one of its ends.
+const END: u64 = 16 << 20;
+
+/// A video that can be looked at, until this is dropped.
+pub(super) struct VideoToLookAt {
+    path: PathBuf,
+    /// Whether all of it is there: between the ends of a large copy there are zeros.
+    pub(super) is_whole: bool,
+    is_copy: bool,
+}
+
+impl VideoToLookAt {
+    /// Where it is.
+    pub(super) fn path(&self) -> &Path {
+        &self.path
+    }
+}
+
+impl Drop for VideoToLookAt {
+    fn drop(&mut self) {
+        if self.is_copy {
+            // What stays is swept.
+            let _ = fs::remove_file(&self.path);
+        }
+    }
+}
+
+impl Service {
+    /// The video for a look at its container.
+    ///
+    /// # Errors
+    /// [`ErrorKind::NotFound`] if the storage has lost it; what keeps it from being read or copied.
+    pub(super) fn video_to_look_at(&self, name: &BlobName, version: u64) -> Result<VideoToLookAt> {
+        let storage = &self.inner.storage;
+        let key = BlobKey::Video { name: *name, version };
+        if let Some(path) = storage.local_path(&key) {
+            return Ok(VideoToLookAt { path, is_whole: true, is_copy: false });
+        }
+        let mut blob = storage.open(&key)?;
+        let path = self.inner.workspaces.new_file_to_look_at()?;
+        let mut copy = create_private_file(&path).map_err(|e| Error::io("create", &path, e))?;
+        let is_whole = blob.size <= SMALL;
+        let video = VideoToLookAt { path, is_whole, is_copy: true };
+        let write = |e| Error::io("write", video.path(), e);
+        let mut take = |blob: &mut BlobReader, most: u64| {
+            std::io::copy(&mut (&mut blob.file).take(most), &mut copy)
+                .map_err(|e| Error::io("copy the video to", video.path(), e))
+        };
+        if is_whole {
+            take(&mut blob, SMALL)?;
+        } else {
+            take(&mut blob, END)?;
+            blob.file
+                .seek(SeekFrom::Start(blob.size - END))
+                .map_err(|e| Error::io("read the video of", video.path(), e))?;
+            drop(take);
+            copy.seek(SeekFrom::Start(blob.size - END)).map_err(write)?;
+            std::io::copy(&mut blob.file, &mut copy).map_err(write)?;
+        }
+        Ok(video)
+    }
+
+    /// The video for the work on it. A copy lies in `folder`, the workspace of the job, and is made once.
+    ///
+    /// # Errors
+    /// [`ErrorKind::NotFound`] if the storage or its row has lost it, [`ErrorKind::Cancelled`], the disk's and the storage's.
+    pub(super) fn video_to_work_on(
+        &self,
+        name: &BlobName,
+        version: u64,
+        folder: &Path,
+        control: &Control,
+    ) -> Result<PathBuf> {
+        let storage = &self.inner.storage;
+        let key = BlobKey::Video { name: *name, version };
+        if let Some(path) = storage.local_path(&key) {
+            return Ok(path);
+        }
+        let row = self.inner.database.upload(name)?.and_then(|upload| upload.video);
+        let video = row.filter(|video| video.version == version);
+        let video = video.ok_or_else(|| Error::new(ErrorKind::NotFound, "the video of this job is gone"))?;
+        let path = copy_in(folder, name);
+        // A copy has its name only when it is complete.
+        if fs::metadata(&path).is_ok_and(|file| file.len() == video.size) {
+            return Ok(path);
+        }
+        let unfinished = folder.join("video.part");
+        copy_checked(&mut storage.open(&key)?, &video, &unfinished, control)?;
+        rename(&unfinished, &path)?;
+        Ok(path)
+    }
+}
+
+/// Where in the workspace `folder` a copy of the video lies.
+pub(super) fn copy_in(folder: &Path, name: &BlobName) -> PathBuf {
+    folder.join(format!("video.{}", name.extension))
+}
+
+/// Copies the video to the new file `to`, and holds it to the hash that it had when it came.
+fn copy_checked(blob: &mut BlobReader, video: &UploadedVideo, to: &Path, control: &Control) -> Result<()> {
+    let mut copy = File::create(to).map_err(|e| Error::io("create", to, e))?;
+    let (mut sha256, mut buffer, mut size) = (Sha256::new(), vec![0; PIECE], 0);
+    loop {
+        control.check()?;
+        let count = blob.file.read(&mut buffer).map_err(|e| Error::io("copy the video to", to, e))?;
+        let Some(piece) = buffer.get(..count).filter(|piece| !piece.is_empty()) else { break };
+        sha256.update(piece);
+        size += count as u64;
+        copy.write_all(piece).map_err(|e| Error::io("write", to, e))?;
+    }
+    if size != video.size || <[u8; 32]>::from(sha256.finalize()) != video.sha256 {
+        // Whether the way here or the stored file is to blame cannot be told; another attempt may.
+        return Err(Error::new(
+            ErrorKind::Io,
+            format!("the video came with {size} bytes that are not the {} that were uploaded", video.size),
+        )
+        .hint("`reconstruct doctor` looks through the storage"));
+    }
+    copy.sync_all().map_err(|e| Error::io("write", to, e))
+}
