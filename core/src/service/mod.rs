@@ -68,6 +68,7 @@
 //! # }
 //! ```
 
+mod addresses;
 mod arrivals;
 mod backup;
 mod blocks;
@@ -116,6 +117,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+pub use addresses::Addresses;
 pub use backup::{BackedUpFile, BackupManifest, CopyProgress};
 pub use doctor::{Diagnosis, Finding, Repaired, Severity};
 pub use jobs::{Artifact, Idempotency, Submission};
@@ -204,17 +206,36 @@ impl Service {
     /// [`ErrorKind::InvalidArgument`] for options out of range, [`ErrorKind::InvalidFile`] for a damaged or newer folder,
     /// [`ErrorKind::Conflict`] while another machine uses it; the system's.
     pub fn open(folder: &Path, options: ServiceOptions) -> Result<Service> {
+        Self::open_shared(folder, &Addresses::default(), options)
+    }
+
+    /// Opens the service whose rows and files are at `addresses`, where other machines see them too; `folder` is this machine's
+    /// own place for what it works on.
+    ///
+    /// # Errors
+    /// As for [`Service::open`]; [`ErrorKind::Unsupported`] for an address that this build cannot open; those of the network.
+    pub fn open_shared(folder: &Path, addresses: &Addresses, options: ServiceOptions) -> Result<Service> {
         let environment = Environment { clock: Arc::new(SystemClock::new()), look: video::quick_check };
-        Self::open_in(folder, options, environment)
+        let secrets = addresses.secrets.as_deref();
+        match addresses.shared()? {
+            None => Self::open_at(folder, secrets, options, environment, Place::in_folder),
+            Some((database, storage)) => {
+                Self::open_at(folder, secrets, options, environment, |_, _, options| {
+                    Place::shared(database, storage, options)
+                })
+            }
+        }
     }
 
     fn open_in(folder: &Path, options: ServiceOptions, environment: Environment) -> Result<Service> {
-        Self::open_at(folder, options, environment, Place::in_folder)
+        Self::open_at(folder, None, options, environment, Place::in_folder)
     }
 
-    /// Opens the service whose rows and files are where `place` says; the rest lies in `folder`.
+    /// Opens the service whose rows and files are where `place` says; the rest lies in `folder`, also the secrets if no other
+    /// file of them is named.
     fn open_at(
         folder: &Path,
+        secrets: Option<&Path>,
         options: ServiceOptions,
         environment: Environment,
         place: impl FnOnce(&Path, Arc<dyn Clock>, &ServiceOptions) -> Result<Place>,
@@ -228,9 +249,14 @@ impl Service {
         let making = initial_lock(&folder)?;
         check_complete(&folder)?;
         let host = Arc::new(HostMark::take(&folder, Identity::of_this_machine(environment.clock.boot()))?);
-        let secrets = Secrets::open(&folder.join(layout::SECRETS))?;
         let Environment { clock, look } = environment;
         let Place { database, storage, has_other_machines } = place(&folder, clock.clone(), &options)?;
+        let secrets = match secrets {
+            Some(file) => Secrets::read_shared(file)?,
+            // Each machine would make its own, and none would know the keys of the others.
+            None if has_other_machines => Secrets::read_shared(&folder.join(layout::SECRETS))?,
+            None => Secrets::open(&folder.join(layout::SECRETS))?,
+        };
         let process = ProcessLock::take(&folder.join(layout::PROCESSES))?;
         let workspaces = Workspaces::open(folder.join(layout::WORK))?;
         crate::files::sync_folder(&folder)?;

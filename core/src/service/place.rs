@@ -4,6 +4,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use super::ServiceOptions;
+#[cfg(not(all(feature = "postgres", feature = "object-storage")))]
+use super::addresses::left_out;
 use super::layout;
 use crate::database::{Clock, JobDatabase, SqliteDatabase};
 use crate::error::Result;
@@ -24,4 +26,21 @@ impl Place {
         let storage = Box::new(LocalStorage::open(folder)?);
         Ok(Self { database: Arc::new(database), storage, has_other_machines: false })
     }
+
+    /// Rows and files where other machines see them too.
+    pub(super) fn shared(database: &str, storage: &str, options: &ServiceOptions) -> Result<Self> {
+        Ok(Self {
+            database: open_database(database, options)?,
+            storage: open_storage(storage)?,
+            has_other_machines: true,
+        })
+    }
+}
+
+fn open_database(_address: &str, _options: &ServiceOptions) -> Result<Arc<dyn JobDatabase>> {
+    Err(left_out("PostgreSQL", "postgres"))
+}
+
+fn open_storage(_address: &str) -> Result<Box<dyn Storage>> {
+    Err(left_out("object storage", "object-storage"))
 }

@@ -112,6 +112,16 @@ impl Secrets {
         Ok(secrets)
     }
 
+    /// Reads the file at `path`, which all machines of a service have alike.
+    pub(super) fn read_shared(path: &Path) -> Result<Self> {
+        Self::read(path).map_err(|e| match e.kind() {
+            ErrorKind::NotFound => e.hint(
+                "copy secrets.json from another machine of this service: its keys are good only with it",
+            ),
+            _ => e,
+        })
+    }
+
     fn random() -> Result<Self> {
         let key = || {
             let id = hex(&random::<4>()?);

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::place::Place;
+use super::secrets::Secrets;
 use super::test_world::{SmallScenes, folder};
 use super::worker::{Worked, Worker};
 use super::{Environment, Service, ServiceOptions, UploadFacts, WorkerOptions};
@@ -62,7 +63,9 @@ struct World {
 
 impl World {
     fn new() -> Self {
-        Self { clock: Arc::new(ManualClock::new()), shared: folder() }
+        let shared = folder();
+        Secrets::open(&shared.path().join("secrets.json")).unwrap();
+        Self { clock: Arc::new(ManualClock::new()), shared }
     }
 
     fn machine(&self) -> Machine {
@@ -74,11 +77,13 @@ impl World {
         let options = ServiceOptions { min_free_bytes: 0, ..ServiceOptions::default() };
         let environment = Environment { clock: self.clock.clone(), look };
         let shared = self.shared.path();
-        let service = Service::open_at(folder.path(), options, environment, |_, clock, options| {
-            let place = Place::in_folder(shared, clock, options)?;
-            let storage = Box::new(FarStorage(LocalStorage::open(shared)?));
-            Ok(Place { storage, has_other_machines: true, ..place })
-        });
+        let secrets = shared.join("secrets.json");
+        let service =
+            Service::open_at(folder.path(), Some(&secrets), options, environment, |_, clock, options| {
+                let place = Place::in_folder(shared, clock, options)?;
+                let storage = Box::new(FarStorage(LocalStorage::open(shared)?));
+                Ok(Place { storage, has_other_machines: true, ..place })
+            });
         Machine { service: service.unwrap(), folder }
     }
 }
@@ -119,6 +124,24 @@ impl Machine {
     fn work(&self) -> usize {
         fs::read_dir(self.folder.path().join("work")).unwrap().count()
     }
+}
+
+#[test]
+fn machines_that_share_rows_share_their_secrets() {
+    let world = World::new();
+    let (here, there) = (world.machine(), world.machine());
+    let (_, key) = here.service.create_key(here.user(), "laptop").unwrap();
+    there.service.authenticate(key.reveal()).unwrap();
+    fs::remove_file(world.shared.path().join("secrets.json")).unwrap();
+    let place = |_: &Path, clock, options: &ServiceOptions| {
+        let place = Place::in_folder(world.shared.path(), clock, options)?;
+        Ok(Place { has_other_machines: true, ..place })
+    };
+    let (own, options) = (folder(), ServiceOptions::default());
+    let environment = Environment { clock: world.clock.clone(), look: |_, _| Ok(()) };
+    let refused = Service::open_at(own.path(), None, options, environment, place).err().unwrap();
+    assert_eq!(refused.kind(), ErrorKind::NotFound);
+    assert!(refused.hint_text().unwrap().contains("secrets.json"), "{refused}");
 }
 
 #[test]
@@ -166,7 +189,7 @@ fn a_video_that_comes_in_wrong_is_no_fault_of_the_job() {
     let video = fs::read_dir(world.shared.path().join("videos")).unwrap().next().unwrap().unwrap().path();
     fs::write(&video, b"a vidEo").unwrap();
     machine.work_once().unwrap();
-    assert_eq!(machine.status(job), JobStatus::Queued);
+    assert!(matches!(machine.status(job), JobStatus::Queued { .. }));
     fs::write(&video, b"a video").unwrap();
     world.clock.advance(3600);
     machine.work_once().unwrap();
@@ -187,7 +210,7 @@ fn of_a_large_video_only_the_ends_are_looked_at() {
     (video[0], video[(70 << 20) - 1]) = (1, 2);
     // The worker sees all of it, and decides.
     let job = machine.submit(&video);
-    assert_eq!(machine.status(job), JobStatus::Queued);
+    assert!(matches!(machine.status(job), JobStatus::Queued { .. }));
     // A small one is there as a whole.
     let machine = world.machine_that_looks(|path, _| {
         assert_eq!(fs::read(path).unwrap(), b"no video");

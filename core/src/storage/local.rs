@@ -12,7 +12,7 @@ use std::time::{Duration, SystemTime};
 use super::{BlobKey, BlobKind, BlobMetadata, BlobReader, StagedBlob, Storage};
 use crate::error::{Error, Result};
 use crate::failpoints;
-use crate::files::{create_private_file, create_private_folder, is_older, sync_folder};
+use crate::files::{create_private_file, create_private_folder, free_space, is_older, sync_folder};
 use crate::job::BlobName;
 
 /// The folder of what is not complete yet.
