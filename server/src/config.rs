@@ -10,7 +10,7 @@ use std::time::Duration;
 use ipnet::IpNet;
 use libreconstruct::database::QueueOrder;
 use libreconstruct::job::Limits;
-use libreconstruct::service::{ReconstructionDefaults, ServiceOptions};
+use libreconstruct::service::{Addresses, ReconstructionDefaults, Service, ServiceOptions};
 use libreconstruct::{Error, Result};
 use serde::{Deserialize, Serialize};
 use toml::{Table, Value};
@@ -27,6 +27,9 @@ pub(crate) const PREFIX: &str = "LIBRECONSTRUCT_";
 #[serde(default, deny_unknown_fields)]
 pub(crate) struct Config {
     pub(crate) data: PathBuf,
+    pub(crate) database: Option<String>,
+    pub(crate) storage: Option<String>,
+    pub(crate) secrets: Option<PathBuf>,
     pub(crate) listen: SocketAddr,
     pub(crate) public_url: Option<String>,
     pub(crate) workers: u16,
@@ -61,6 +64,9 @@ impl Default for Config {
         let service = ServiceOptions::default();
         Self {
             data: PathBuf::from("reconstruct-data"),
+            database: None,
+            storage: None,
+            secrets: None,
             listen: SocketAddr::from((Ipv4Addr::LOCALHOST, 8080)),
             public_url: None,
             workers: 1,
@@ -149,6 +155,16 @@ impl Config {
         let config: Self = table.try_into().map_err(|e| Error::argument(describe(&e)))?;
         config.check()?;
         Ok(config)
+    }
+
+    /// Opens the service.
+    pub(crate) fn open_service(&self) -> Result<Service> {
+        let addresses = Addresses {
+            database: self.database.clone(),
+            storage: self.storage.clone(),
+            secrets: self.secrets.clone(),
+        };
+        Service::open_shared(&self.data, &addresses, self.service_options())
     }
 
     /// What the service itself is opened with.

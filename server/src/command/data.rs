@@ -15,6 +15,12 @@ pub(crate) struct DataArguments {
     /// Folder of the service [default: reconstruct-data]
     #[arg(long, value_name = "FOLDER")]
     data: Option<PathBuf>,
+    /// Rows that many machines share (postgres://…); others see a password that stands here: say LIBRECONSTRUCT_DATABASE
+    #[arg(long, value_name = "ADDRESS")]
+    database: Option<String>,
+    /// Videos and scenes that many machines share (s3://…, gs://…, azure://…)
+    #[arg(long, value_name = "ADDRESS")]
+    storage: Option<String>,
     /// Configuration file (see `reconstruct serve --print-config`)
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
@@ -35,21 +41,25 @@ impl DataArguments {
         if let Some(data) = &self.data {
             options.insert("data".to_owned(), Value::String(data.to_string_lossy().into_owned()));
         }
+        for (name, value) in [("database", &self.database), ("storage", &self.storage)] {
+            options.extend(value.clone().map(|value| (name.to_owned(), Value::String(value))));
+        }
         Config::load(self.config.as_deref(), options)
     }
 
     /// The service in the folder.
     pub(crate) fn open(&self) -> Result<Service> {
         let config = self.config(Table::new())?;
-        Service::open(&config.data, config.service_options())
+        config.open_service()
     }
 }
 
 impl DataArguments {
     /// The service in the folder, which must be there: to make one would hide that the name is wrong.
     pub(super) fn open_existing(&self) -> Result<Service> {
-        let folder = self.config(Table::new())?.data;
-        if !folder.join("jobs.db").is_file() {
+        let config = self.config(Table::new())?;
+        let folder = &config.data;
+        if config.database.is_none() && !folder.join("jobs.db").is_file() {
             let message = format!("there is no service in {}", folder.display());
             return Err(Error::new(ErrorKind::NotFound, message).hint("name its folder with --data"));
         }

@@ -120,7 +120,7 @@ impl Arguments {
             (Some(certificate), Some(key)) => Some(Arc::new(Tls::open(certificate, key)?)),
             _ => None,
         };
-        let service = Service::open(&config.data, config.service_options())?;
+        let service = config.open_service()?;
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .enable_all()
             .thread_name("http")

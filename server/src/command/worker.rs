@@ -3,7 +3,7 @@
 use std::io;
 
 use clap::Args;
-use libreconstruct::service::{Service, WorkerOptions};
+use libreconstruct::service::WorkerOptions;
 use libreconstruct::{CancelToken, Error, ErrorKind, Result};
 use toml::{Table, Value};
 
@@ -42,7 +42,7 @@ impl Arguments {
             self.data.config(Table::from_iter(threads))?
         };
         log::start(&config.log, config.log_format)?;
-        let service = Service::open(&config.data, config.service_options())?;
+        let service = config.open_service()?;
         let options = WorkerOptions {
             name: self.name.clone().unwrap_or_else(|| format!("worker/{}", std::process::id())),
             threads: config.worker_threads.into(),

@@ -22,6 +22,17 @@ const fn key(path: &'static str, meaning: &'static str) -> Key {
 /// All of them, section by section, in the order in which they are printed.
 pub(super) const KEYS: &[Key] = &[
     key("data", "Folder of the database, the videos and the scenes; made if it is not there."),
+    key(
+        "database",
+        "Where the rows are if many machines share them: postgres://user:password@host:port/database, with ?sslmode=require\n\
+         where it is far. Absent: in the folder. See docs/many-machines.md.",
+    ),
+    key(
+        "storage",
+        "Where videos and scenes are if many machines share them: s3://bucket/prefix, gs://bucket/prefix or\n\
+         azure://container/prefix. What opens it is read from the environment, as the tools of that cloud do.",
+    ),
+    key("secrets", "File of secrets, the same on all machines. Absent: secrets.json in the folder."),
     key("listen", "Address and port of the server."),
     key(
         "public_url",
