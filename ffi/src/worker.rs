@@ -51,6 +51,7 @@ unsafe fn read(options: *const rc_worker_options) -> Result<WorkerOptions, Fault
         name: name.unwrap_or("worker").to_owned(),
         threads: check_threads(options.threads, "options.threads")?,
         niceness: niceness.ok_or_else(|| too_much(options.niceness))?,
+        ..WorkerOptions::default()
     })
 }
 

@@ -130,7 +130,7 @@ pub use secrets::{SigningKey, SigningKeys};
 pub use upload_facts::{UploadFacts, UploadTicket};
 pub use upload_writer::UploadWriter;
 
-pub use worker::WorkerOptions;
+pub use worker::{WorkerEnd, WorkerOptions};
 pub use workers::Workers;
 
 use crate::database::{Clock, JobDatabase, SystemClock};

@@ -11,7 +11,7 @@ use super::test_world::World;
 use super::worker::{Worked, Worker};
 use super::{
     Environment, Idempotency, Outcome, ReconstructionDefaults, Runner, Service, ServiceOptions, Submission,
-    WorkerOptions,
+    WorkerEnd, WorkerOptions,
 };
 use crate::control::{CancelToken, Control, Warning};
 use crate::database::{Abilities, Clock, Return};
@@ -649,6 +649,21 @@ fn workers_run_until_they_are_told_to_end() {
         cancel.cancel();
         workers.into_iter().for_each(|worker| worker.join().unwrap().unwrap());
     });
+}
+
+#[test]
+fn workers_end_by_themselves_if_they_are_to() {
+    let w = World::new();
+    let run = |end: WorkerEnd| {
+        let quick = Quick(|_: &Path, _: &Control| Ok(()));
+        w.service.run_worker_with(&WorkerOptions { end, ..options() }, &CancelToken::new(), &quick).unwrap();
+        w.service.statistics().unwrap().rows.queued
+    };
+    (0..5).for_each(|_| drop(w.submit(w.anna)));
+    assert_eq!(run(WorkerEnd::OneJob), 4);
+    assert_eq!(run(WorkerEnd::OneJobOrIdle(Duration::ZERO)), 3);
+    assert_eq!(run(WorkerEnd::Idle(Duration::ZERO)), 0);
+    assert_eq!(run(WorkerEnd::OneJobOrIdle(Duration::ZERO)), 0);
 }
 
 #[test]

@@ -41,6 +41,34 @@ const LEAVE: Duration = Duration::from_secs(60);
 /// How long after a file was found to be bad it is read again.
 const SECOND_LOOK: Duration = Duration::from_millis(250);
 
+/// When a worker ends by itself.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum WorkerEnd {
+    /// Never.
+    #[default]
+    Never,
+    /// When there was no job for it for this long. One whose machine cannot work goes on trying.
+    Idle(Duration),
+    /// After one job, however that ended; it waits for one for as long as it takes.
+    OneJob,
+    /// After one job, or when there was none for this long.
+    OneJobOrIdle(Duration),
+}
+
+impl WorkerEnd {
+    /// How long it waits for a job at most.
+    fn patience(self) -> Option<Duration> {
+        match self {
+            WorkerEnd::Never | WorkerEnd::OneJob => None,
+            WorkerEnd::Idle(limit) | WorkerEnd::OneJobOrIdle(limit) => Some(limit),
+        }
+    }
+
+    fn is_after_one(self) -> bool {
+        matches!(self, WorkerEnd::OneJob | WorkerEnd::OneJobOrIdle(_))
+    }
+}
+
 /// What a worker is.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct WorkerOptions {
@@ -50,11 +78,13 @@ pub struct WorkerOptions {
     pub threads: usize,
     /// How much it yields to others, 0 (not) to 19 (to everybody), as `nice` counts.
     pub niceness: u8,
+    /// When it ends by itself.
+    pub end: WorkerEnd,
 }
 
 impl Default for WorkerOptions {
     fn default() -> Self {
-        Self { name: "worker".into(), threads: 0, niceness: 10 }
+        Self { name: "worker".into(), threads: 0, niceness: 10, end: WorkerEnd::Never }
     }
 }
 
@@ -79,7 +109,8 @@ struct Watched {
 }
 
 impl Service {
-    /// Works on jobs until `cancel` is raised; then the job at hand writes its checkpoint and goes back to the queue.
+    /// Works on jobs until `cancel` is raised or the options say so; when it is raised, the job at hand writes its checkpoint and
+    /// goes back to the queue.
     /// Blocks; call it on a thread of its own, several times for several workers.
     ///
     /// # Errors
@@ -99,17 +130,29 @@ impl Service {
         runner: &dyn Runner,
     ) -> Result<()> {
         let mut worker = Worker::new(self, options, cancel, runner)?;
+        let mut idle_since = Instant::now();
         while !cancel.is_cancelled() {
             let mark = self.inner.changes.mark();
             match worker.work_once() {
-                Ok(worked) => {
+                Ok(Worked::Nothing) => {
                     worker.machine.resume();
-                    if worked == Worked::Nothing {
-                        self.wait_for_work(mark, IDLE_POLL, cancel);
+                    if options.end.patience().is_some_and(|limit| idle_since.elapsed() >= limit) {
+                        break;
                     }
+                    self.wait_for_work(mark, IDLE_POLL, cancel);
+                }
+                Ok(Worked::Done) => {
+                    worker.machine.resume();
+                    if options.end.is_after_one() {
+                        break;
+                    }
+                    idle_since = Instant::now();
                 }
                 // The disk is full, the device gone, the database busy: no reason to go, and none to spoil the next job.
-                Err(error) => pause(worker.machine.pause(&error), cancel),
+                Err(error) => {
+                    pause(worker.machine.pause(&error), cancel);
+                    idle_since = Instant::now();
+                }
             }
         }
         Ok(())

@@ -1,9 +1,10 @@
 //! `reconstruct worker`: runs the jobs of a service beside its server, on this machine.
 
 use std::io;
+use std::time::Duration;
 
 use clap::Args;
-use libreconstruct::service::WorkerOptions;
+use libreconstruct::service::{WorkerEnd, WorkerOptions};
 use libreconstruct::{CancelToken, Error, ErrorKind, Result};
 use toml::{Table, Value};
 
@@ -21,13 +22,20 @@ use crate::http::log;
 #[command(after_help = "\
 Examples:
   reconstruct worker --data /srv/scenes
-  reconstruct worker --data /srv/scenes --threads 8")]
+  reconstruct worker --data /srv/scenes --threads 8
+  reconstruct worker --data /scratch --once --exit-when-idle 60   as a job of a batch system")]
 pub(crate) struct Arguments {
     #[command(flatten)]
     data: DataArguments,
     /// Name in the log and on the jobs that it holds [default: worker/PROCESS_ID]
     #[arg(long)]
     name: Option<String>,
+    /// End after one job
+    #[arg(long)]
+    once: bool,
+    /// End when there was no job for so many seconds
+    #[arg(long, value_name = "SECONDS")]
+    exit_when_idle: Option<u64>,
     /// A server started this: its configuration is the first line of the input, and when the input ends, so does this
     #[arg(long, hide = true)]
     supervised: bool,
@@ -46,12 +54,24 @@ impl Arguments {
         let options = WorkerOptions {
             name: self.name.clone().unwrap_or_else(|| format!("worker/{}", std::process::id())),
             threads: config.worker_threads.into(),
+            end: self.end(),
             ..WorkerOptions::default()
         };
         tracing::info!(name = options.name, data = %config.data.display(), "working");
         service.run_worker(&options, cancel)?;
         tracing::info!("stopped");
         Ok(())
+    }
+}
+
+impl Arguments {
+    fn end(&self) -> WorkerEnd {
+        match (self.once, self.exit_when_idle.map(Duration::from_secs)) {
+            (false, None) => WorkerEnd::Never,
+            (false, Some(limit)) => WorkerEnd::Idle(limit),
+            (true, None) => WorkerEnd::OneJob,
+            (true, Some(limit)) => WorkerEnd::OneJobOrIdle(limit),
+        }
     }
 }
 

@@ -8,7 +8,7 @@ use std::process::{Command, Output};
 
 use libreconstruct::job::{ArtifactKind, CameraData};
 use libreconstruct::pipeline::ReconstructionOptions;
-use libreconstruct::service::{Outcome, Runner, Service, ServiceOptions, WorkerOptions};
+use libreconstruct::service::{Outcome, Runner, Service, ServiceOptions, WorkerEnd, WorkerOptions};
 use libreconstruct::{CancelToken, Control, Result};
 use serde_json::{Value, json};
 
@@ -46,19 +46,9 @@ impl Runner for SmallScenes {
 fn work(data: &Path) {
     let service =
         Service::open(data, ServiceOptions { min_free_bytes: 0, ..ServiceOptions::default() }).unwrap();
-    let cancel = CancelToken::new();
-    let options = WorkerOptions { threads: 1, niceness: 0, ..WorkerOptions::default() };
-    std::thread::scope(|scope| {
-        scope.spawn(|| service.run_worker_with(&options, &cancel, &SmallScenes).unwrap());
-        for job in service.all_jobs().unwrap() {
-            let mut now = service.job(job.details.owner, job.job_id).unwrap();
-            while !now.status.is_terminal() {
-                let (owner, seen) = (job.details.owner, now.details.version);
-                now = service.wait(owner, job.job_id, seen, std::time::Duration::from_secs(60)).unwrap();
-            }
-        }
-        cancel.cancel();
-    });
+    let end = WorkerEnd::Idle(std::time::Duration::ZERO);
+    let options = WorkerOptions { threads: 1, niceness: 0, end, ..WorkerOptions::default() };
+    service.run_worker_with(&options, &CancelToken::new(), &SmallScenes).unwrap();
 }
 
 fn data(server: &Server) -> PathBuf {
