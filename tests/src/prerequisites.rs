@@ -28,18 +28,21 @@ pub enum Prerequisite {
     MaskModel,
     /// An ffmpeg with the encoders and filters that make clips of all kinds. ffmpeg itself must always be here.
     Encoders,
+    /// PostgreSQL's server.
+    Postgres,
     /// A Linux kernel with Landlock and seccomp.
     Sandbox,
 }
 
 impl Prerequisite {
-    const ALL: [Self; 7] = [
+    const ALL: [Self; 8] = [
         Self::Interop,
         Self::Browser,
         Self::Gpu,
         Self::Captures,
         Self::MaskModel,
         Self::Encoders,
+        Self::Postgres,
         Self::Sandbox,
     ];
 
@@ -52,6 +55,7 @@ impl Prerequisite {
             Self::Captures => "captures",
             Self::MaskModel => "mask-model",
             Self::Encoders => "encoders",
+            Self::Postgres => "postgres",
             Self::Sandbox => "sandbox",
         }
     }
@@ -66,6 +70,7 @@ impl Prerequisite {
                 "put the captures into ../shared/data beside the workspace, or name their folder in LIBRECONSTRUCT_CAPTURES"
             }
             Self::MaskModel => "make mask-model",
+            Self::Postgres => "apt-get install postgresql",
             Self::Sandbox => "run Linux 5.13 or newer with landlock in the list of /sys/kernel/security/lsm",
             Self::Encoders => "install a full build of ffmpeg, such as Debian's",
         }

@@ -6,6 +6,8 @@
 //! lease under which the worker holds the job, and once that is lost they do nothing.
 
 mod clock;
+#[cfg(feature = "postgres")]
+mod postgres;
 mod rows;
 mod sqlite;
 #[cfg(test)]
@@ -14,6 +16,8 @@ mod suite;
 #[cfg(test)]
 pub(crate) use clock::ManualClock;
 pub use clock::{Clock, SystemClock};
+#[cfg(feature = "postgres")]
+pub use postgres::PostgresDatabase;
 pub use rows::{
     Abilities, Claim, DeletedJob, Inserted, Lease, LeaseState, Lost, NamedFile, NewJob, Patience, Progress,
     Publication, QueueOrder, Reclaimed, Return, Returned, RowsFile, Statistics, StoredArtifact, StoredKey,

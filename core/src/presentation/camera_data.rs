@@ -209,7 +209,7 @@ mod tests {
             .collect();
         let mut model = model_of(&poses, Vector3::new(1.0, 0.0, 0.0));
         // Levelled by something else than its cameras: their mean up is of no use.
-        for image in model.images.values_mut().filter(|image| image.name < "frame_000010".into()) {
+        for image in model.images.values_mut().filter(|image| image.name.as_str() < "frame_000010") {
             let pose = crate::camera::Pose::look_at(
                 &Vector3::new(0.0, 0.0, -9.0),
                 &Vector3::zeros(),

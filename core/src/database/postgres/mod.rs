@@ -1,0 +1,499 @@
+//! Rows in PostgreSQL, for any number of machines.
+//!
+//! Each method is one transaction at READ COMMITTED; what it must not see change it locks first. A commit that returned survives a
+//! power cut of the server. A transaction whose connection breaks is done again, and after a COMMIT whose answer was lost the
+//! server is asked what became of it: who calls hears of a failure only if the database cannot be reached for a while. After a
+//! fail-over this holds as far as the stand-by has what was committed: let it be a synchronous one.
+//!
+//! Leases run by the clock of the database, so those of the machines need not agree. A worker's attempt at a job is told from all
+//! others by its number and its process together.
+
+mod connection;
+mod jobs;
+mod queue;
+mod schema;
+mod session;
+#[cfg(test)]
+mod test_server;
+mod transfer;
+mod upkeep;
+mod uploads;
+mod users;
+mod values;
+
+use std::fmt;
+use std::sync::Arc;
+
+use deadpool_postgres::Pool;
+
+use super::{Clock, JobDatabase, QueueOrder, SchemaVersion, Statistics, SystemClock};
+use crate::error::{Error, ErrorKind, Result};
+use crate::failpoints;
+use crate::job::Timestamp;
+use connection::{Fault, Place, Sql};
+use session::{Session, read, read_at_one_moment, write};
+
+/// A database at an address.
+pub struct PostgresDatabase {
+    pool: Pool,
+    place: Place,
+    /// Whose memory the jobs of this process share: the machine's.
+    machine: String,
+    /// What a test has instead of the database's clock.
+    clock: Option<Arc<dyn Clock>>,
+    order: QueueOrder,
+}
+
+impl fmt::Debug for PostgresDatabase {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "PostgresDatabase({})", self.place)
+    }
+}
+
+impl PostgresDatabase {
+    /// Opens the database at `address` (`postgres://user:password@host:port/database?sslmode=…&sslrootcert=…`) and brings it to
+    /// the newest form. With TLS the server's certificate and name are always verified.
+    ///
+    /// # Errors
+    /// [`ErrorKind::InvalidArgument`] for an address that cannot be read, [`ErrorKind::InvalidFile`] for another program's
+    /// database or one of a newer version, [`ErrorKind::Io`] if it cannot be reached.
+    pub fn open(address: &str) -> Result<Self> {
+        let (pool, place) = connection::pool(address)?;
+        let machine = SystemClock::new().boot().to_owned();
+        let database = Self { pool, place, machine, clock: None, order: QueueOrder::default() };
+        database.migrate()?;
+        Ok(database)
+    }
+
+    /// The same with another order of the queue. All processes of one database should have the same.
+    #[must_use]
+    pub fn with_order(self, order: QueueOrder) -> Self {
+        Self { order, ..self }
+    }
+
+    #[cfg(test)]
+    fn with_clock(self, clock: Arc<dyn Clock>) -> Self {
+        Self { clock: Some(clock), ..self }
+    }
+
+    /// Runs `work` in a transaction of its own and makes it durable; `name` is the failpoint before the commit.
+    fn write<T>(&self, name: &'static str, work: impl FnMut(&Session) -> Sql<T>) -> Result<T> {
+        let fails = || {
+            failpoints::pass(name)
+                .map_err(|e| Error::new(ErrorKind::Io, "cannot write the database").caused_by(e))
+        };
+        write(&self.pool, work, fails).map_err(|e| self.told(e))
+    }
+
+    /// Runs `work`, which only reads.
+    fn read<T>(&self, work: impl FnMut(&Session) -> Sql<T>) -> Result<T> {
+        read(&self.pool, work).map_err(|e| self.told(e))
+    }
+
+    /// Runs `work`, which only reads, so that all its statements see the same moment.
+    fn read_at_one_moment<T>(&self, work: impl FnMut(&Session) -> Sql<T>) -> Result<T> {
+        read_at_one_moment(&self.pool, work).map_err(|e| self.told(e))
+    }
+
+    fn told(&self, fault: Fault) -> Error {
+        let is_ours = matches!(fault, Fault::Ours(_));
+        let error = fault.translate();
+        if is_ours || error.hint_text().is_some() {
+            return error;
+        }
+        error.hint(format!("the database is {}", self.place))
+    }
+
+    /// The time by the clock of the database, for rows and leases alike.
+    fn now(&self, session: &Session) -> Sql<Timestamp> {
+        if let Some(clock) = &self.clock {
+            return Ok(clock.now());
+        }
+        const NOW: &str = "SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint";
+        let now: Option<i64> = session.first(NOW, &[], |r| r.get(0))?;
+        Ok(Timestamp::from_micros(now.unwrap_or_default()))
+    }
+
+    /// Of which form the database is.
+    ///
+    /// # Errors
+    /// The database's.
+    pub fn schema_version(&self) -> Result<SchemaVersion> {
+        let found = self.read(schema::version)?;
+        Ok(SchemaVersion { found, newest: schema::newest() })
+    }
+
+    fn migrate(&self) -> Result<()> {
+        if self.read(schema::version)? == schema::newest() {
+            return Ok(());
+        }
+        self.write("database.migrate.commit", |t| schema::migrate(t, &self.place.to_string()))
+    }
+}
+
+impl JobDatabase for PostgresDatabase {
+    fn statistics(&self) -> Result<Statistics> {
+        self.read_at_one_moment(|c| {
+            const COUNTS: &str = "SELECT (SELECT count(*) FROM users),
+                (SELECT count(*) FROM api_keys WHERE revoked_at IS NULL),
+                (SELECT count(*) FROM uploads WHERE NOT submitted AND NOT deleted),
+                (SELECT count(*) FROM jobs WHERE deleted),
+                (SELECT coalesce(sum(size), 0)::bigint FROM uploads) + (SELECT coalesce(sum(size), 0)::bigint FROM artifacts)";
+            let counts = c.first(COUNTS, &[], |r| {
+                Ok(Statistics {
+                    users: r.get(0)?,
+                    keys: r.get(1)?,
+                    uploads: r.get(2)?,
+                    deleting: r.get(3)?,
+                    stored_bytes: r.get(4)?,
+                    ..Statistics::default()
+                })
+            })?;
+            let mut statistics = counts.unwrap_or_default();
+            const STATES: &str = "SELECT state, percent IS NOT NULL, count(*) FROM jobs WHERE NOT deleted GROUP BY 1, 2";
+            let states = c.all(STATES, &[], |r| {
+                Ok((r.get::<String>(0)?, r.get::<bool>(1)?, r.get::<u64>(2)?))
+            })?;
+            for (state, generating, count) in states {
+                let field = match (state.as_str(), generating) {
+                    ("queued", _) => &mut statistics.queued,
+                    ("running", false) => &mut statistics.processing_video,
+                    ("running", true) => &mut statistics.generating_scene,
+                    ("finished", _) => &mut statistics.finished,
+                    _ => &mut statistics.failed,
+                };
+                *field += count;
+            }
+            Ok(statistics)
+        })
+    }
+
+    /// What PostgreSQL itself has marked: indexes that were not finished, conditions that were not verified. Its own tools
+    /// (`pg_amcheck`, checksums) look deeper.
+    fn integrity_check(&self) -> Result<Vec<String>> {
+        self.read(|c| {
+            const MARKED: &str = "SELECT 'the index ' || relname || ' is not valid: REINDEX it' FROM pg_index
+                    JOIN pg_class ON pg_class.oid = indexrelid
+                    JOIN pg_namespace ON pg_namespace.oid = relnamespace AND nspname = current_schema()
+                    WHERE NOT indisvalid
+                UNION ALL SELECT 'the condition ' || conname || ' was never verified' FROM pg_constraint
+                    JOIN pg_namespace ON pg_namespace.oid = connamespace AND nspname = current_schema()
+                    WHERE NOT convalidated";
+            c.all(MARKED, &[], |r| r.get(0))
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+    use std::time::Instant;
+
+    use super::super::suite;
+    use super::test_server::Server;
+    use super::*;
+    use crate::database::{
+        Abilities, Claim, Inserted, JobRows, LeaseState, NewJob, QueueRows, UploadRows, UploadedVideo,
+        UserRows,
+    };
+    use crate::job::{BlobName, JobId, JobRequest, Limits, ListQuery, Tier, User, UserId, VideoExtension};
+    use crate::prerequisites::Prerequisite;
+
+    mod promises {
+        use super::*;
+
+        fn open(clock: Arc<dyn Clock>, order: QueueOrder) -> Option<(tempfile::TempDir, PostgresDatabase)> {
+            let database = super::database()?;
+            Some((tempfile::tempdir().unwrap(), database.with_clock(clock).with_order(order)))
+        }
+
+        suite::tests!(open);
+    }
+
+    /// A new, empty database, if there is a server.
+    fn database() -> Option<PostgresDatabase> {
+        PostgresDatabase::open(&server()?.database()).map(Some).unwrap()
+    }
+
+    #[track_caller]
+    fn server() -> Option<&'static Server> {
+        let server = Server::get();
+        if server.is_none() {
+            Prerequisite::Postgres.is_missing("PostgreSQL's server");
+        }
+        server
+    }
+
+    impl PostgresDatabase {
+        fn user(&self, name: &str) -> UserId {
+            let user_id = UserId::random();
+            let user = User { user_id, name: name.into(), tier: Tier::Free, created_at: Timestamp::now() };
+            self.add_user(&user).unwrap();
+            user_id
+        }
+
+        fn upload_of(&self, user: UserId) -> BlobName {
+            let name = BlobName::random(VideoExtension::Mp4);
+            self.create_upload(user, name, 7200).unwrap();
+            let video =
+                UploadedVideo { version: 1, size: 10, sha256: [7; 32], file_name: None, block_list: None };
+            self.finish_upload(&name, &video).unwrap();
+            name
+        }
+
+        fn submit(&self, user: UserId, limits: &Limits) -> Result<JobId> {
+            let job_id = JobId::random();
+            let request = JobRequest::new(self.upload_of(user));
+            let new = NewJob { user, job_id, request, video_version: 1, idempotency: None };
+            self.insert_job(&new, limits).map(|_| job_id)
+        }
+
+        fn take(&self, owner: &str) -> Option<Claim> {
+            self.claim(owner, "worker", 3600, &Abilities::ALL).unwrap()
+        }
+    }
+
+    #[test]
+    fn each_job_is_claimed_once_and_users_take_turns() {
+        let Some(database) = database() else { return };
+        let database = database.with_order(QueueOrder::Users);
+        let users: Vec<UserId> = (0..10).map(|n| database.user(&format!("user{n}"))).collect();
+        for user in users.iter().flat_map(|user| [*user; 8]) {
+            database.submit(user, &Limits::default()).unwrap();
+        }
+        let claims: Vec<(usize, JobId)> = std::thread::scope(|scope| {
+            let workers: Vec<_> = (0..8)
+                .map(|n| {
+                    let database = &database;
+                    scope.spawn(move || {
+                        let owner = format!("process{n}");
+                        (0..10)
+                            .map(|turn| (turn, database.take(&owner).unwrap().lease.job))
+                            .collect::<Vec<_>>()
+                    })
+                })
+                .collect();
+            workers.into_iter().flat_map(|worker| worker.join().unwrap()).collect()
+        });
+        assert_eq!(claims.iter().map(|(_, job)| job).collect::<HashSet<_>>().len(), 80);
+        assert_eq!(database.take("late"), None);
+        // Among so many at once turns are not exact, but nobody waits for the end of another one's queue.
+        let early: HashSet<UserId> = claims
+            .iter()
+            .filter(|(turn, _)| *turn < 4)
+            .map(|(_, job)| {
+                database.all_jobs().unwrap().iter().find(|j| j.job_id == *job).unwrap().details.owner
+            })
+            .collect();
+        assert_eq!(early.len(), 10);
+    }
+
+    #[test]
+    fn limits_are_exact_however_many_submit_at_once() {
+        let Some(database) = database() else { return };
+        let user = database.user("anna");
+        let limits = Limits { max_queued_jobs: 5, ..Limits::default() };
+        let taken = std::thread::scope(|scope| {
+            let all: Vec<_> = (0..12).map(|_| scope.spawn(|| database.submit(user, &limits))).collect();
+            all.into_iter().map(|one| one.join().unwrap()).filter(Result::is_ok).count()
+        });
+        assert_eq!(taken, 5);
+        // One key, one job.
+        let user = database.user("eve");
+        let blob = database.upload_of(user);
+        let jobs: HashSet<JobId> = std::thread::scope(|scope| {
+            let submit = || {
+                let (job_id, request) = (JobId::random(), JobRequest::new(blob));
+                let idempotency = Some(("key".to_owned(), [1; 32]));
+                let new = NewJob { user, job_id, request, video_version: 1, idempotency };
+                match database.insert_job(&new, &Limits::default()).unwrap() {
+                    Inserted::Added(answer) | Inserted::Before(answer) => answer.job_id,
+                    Inserted::VideoChanged => panic!("nobody changed it"),
+                }
+            };
+            let all: Vec<_> = (0..8).map(|_| scope.spawn(submit)).collect();
+            all.into_iter().map(|one| one.join().unwrap()).collect()
+        });
+        assert_eq!(jobs.len(), 1);
+    }
+
+    #[test]
+    fn connections_that_break_are_made_again() {
+        let Some(server) = server() else { return };
+        let address = server.database();
+        let name = address.rsplit('/').next().unwrap();
+        let database = PostgresDatabase::open(&address).unwrap();
+        let user = database.user("anna");
+        std::thread::scope(|scope| {
+            let work = scope.spawn(|| {
+                for _ in 0..60 {
+                    let job = database
+                        .submit(user, &Limits { max_queued_jobs: 1000, ..Limits::default() })
+                        .unwrap();
+                    let claim = database.take("me").unwrap();
+                    assert_eq!((claim.lease.job, claim.lease.attempt), (job, 1));
+                    assert_eq!(database.heartbeat(&claim.lease, 60).unwrap(), LeaseState::Held);
+                }
+            });
+            while !work.is_finished() {
+                let cut = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'libreconstruct'";
+                server.sql(name, &format!("{cut} AND datname = '{name}'"));
+                std::thread::sleep(std::time::Duration::from_millis(15));
+            }
+            work.join().unwrap();
+        });
+        assert_eq!(database.list_jobs(user, &ListQuery::default()).unwrap().jobs.len(), 60);
+    }
+
+    #[test]
+    fn strange_and_newer_databases_are_left_alone() {
+        let Some(server) = server() else { return };
+        let address = server.database();
+        let name = address.rsplit('/').next().unwrap();
+        server.sql(name, "CREATE TABLE mine (x INT)");
+        let refused = PostgresDatabase::open(&address).unwrap_err();
+        assert_eq!(refused.kind(), ErrorKind::InvalidFile);
+        assert!(refused.message().contains("another program"), "{refused}");
+        server.sql(name, "DROP TABLE mine");
+        let ours = PostgresDatabase::open(&address).unwrap();
+        assert_eq!(ours.schema_version().unwrap(), SchemaVersion { found: 1, newest: 1 });
+        assert_eq!(ours.integrity_check().unwrap(), [""; 0]);
+        drop(PostgresDatabase::open(&address).unwrap());
+        server.sql(name, "UPDATE schema_version SET version = 99");
+        assert!(PostgresDatabase::open(&address).unwrap_err().message().contains("99"));
+        let none = PostgresDatabase::open(&address.replace(name, "none")).unwrap_err();
+        assert_eq!(none.kind(), ErrorKind::Io);
+        assert!(none.message().contains("\"none\" does not exist"), "{none}");
+    }
+
+    #[test]
+    fn processes_that_open_a_new_database_at_once_make_it_once() {
+        let Some(server) = server() else { return };
+        let address = server.database();
+        std::thread::scope(|scope| {
+            let all: Vec<_> = (0..6).map(|_| scope.spawn(|| PostgresDatabase::open(&address))).collect();
+            all.into_iter().for_each(|one| drop(one.join().unwrap().unwrap()));
+        });
+    }
+
+    #[test]
+    fn rows_go_to_a_file_and_come_back() {
+        let Some(first) = database() else { return };
+        let users = [first.user("anna"), first.user("eve")];
+        for user in users.iter().flat_map(|user| [*user; 3]) {
+            first.submit(user, &Limits::default()).unwrap();
+        }
+        let claim = first.take("me").unwrap();
+        first
+            .cancel_job(
+                users[1],
+                first.take("me").unwrap().lease.job,
+                &crate::job::Failure { code: "a".into(), message: "b".into() },
+            )
+            .unwrap();
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("jobs.db");
+        crate::database::UpkeepRows::copy_to(&first, &file).unwrap();
+        let second = database().unwrap();
+        assert_eq!(second.take_rows(&file).unwrap(), 2 + 6 + 6);
+        assert_eq!(second.take_rows(&file).unwrap_err().kind(), ErrorKind::Conflict);
+        // The job that ran waits, at its old place; all else is the same.
+        assert_eq!(
+            second.take("you").unwrap().lease,
+            crate::database::Lease { attempt: 2, owner: "you".into(), ..claim.lease }
+        );
+        let titles = |d: &PostgresDatabase| {
+            d.all_jobs()
+                .unwrap()
+                .into_iter()
+                .map(|j| (j.job_id, j.title, j.details.failure))
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(titles(&first), titles(&second));
+        second.submit(users[0], &Limits::default()).unwrap();
+    }
+
+    /// Heart-beats leave nothing in the indexes, so tables do not grow by them.
+    #[test]
+    fn heart_beats_are_light() {
+        let Some(server) = server() else { return };
+        let address = server.database();
+        let name = address.rsplit('/').next().unwrap();
+        let database = PostgresDatabase::open(&address).unwrap();
+        let user = database.user("anna");
+        let limits = Limits { max_queued_jobs: 1000, ..Limits::default() };
+        for _ in 0..40 {
+            database.submit(user, &limits).unwrap();
+        }
+        let leases: Vec<_> = (0..20).map(|_| database.take("me").unwrap().lease).collect();
+        server.sql(name, "VACUUM FULL jobs");
+        let count =
+            "SELECT n_tup_upd || ' ' || n_tup_hot_upd FROM pg_stat_user_tables WHERE relname = 'jobs'";
+        let counts = || {
+            // What sessions count is told a little later.
+            std::thread::sleep(std::time::Duration::from_millis(1500));
+            let text = server.sql(name, count);
+            let (all, hot) = text.trim().split_once(' ').unwrap();
+            (all.parse::<f64>().unwrap(), hot.parse::<f64>().unwrap())
+        };
+        let before = counts();
+        for lease in leases.iter().cycle().take(400) {
+            database.heartbeat(lease, 60).unwrap();
+        }
+        let after = counts();
+        let share = (after.1 - before.1) / (after.0 - before.0);
+        assert!(after.0 - before.0 >= 350.0 && share > 0.8, "{before:?} {after:?}");
+    }
+
+    #[test]
+    fn nothing_that_was_acknowledged_is_lost_when_the_server_crashes() {
+        // A server of its own: the others' go on.
+        let Some(server) = Server::alone() else { return };
+        let database = PostgresDatabase::open(&server.database()).unwrap();
+        let user = database.user("anna");
+        let limits = Limits { max_queued_jobs: 10_000, ..Limits::default() };
+        let end = Instant::now() + std::time::Duration::from_secs(6);
+        let (jobs, claims) = std::thread::scope(|scope| {
+            let submitters: Vec<_> = (0..2)
+                .map(|_| {
+                    scope.spawn(|| {
+                        let mut jobs = Vec::new();
+                        while Instant::now() < end {
+                            jobs.push(database.submit(user, &limits).unwrap());
+                        }
+                        jobs
+                    })
+                })
+                .collect();
+            let workers: Vec<_> = (0..2)
+                .map(|n| {
+                    let database = &database;
+                    scope.spawn(move || {
+                        let (owner, mut claims) = (format!("process{n}"), Vec::new());
+                        while Instant::now() < end {
+                            claims.extend(
+                                database.take(&owner).map(|claim| (claim.lease.job, claim.lease.attempt)),
+                            );
+                        }
+                        claims
+                    })
+                })
+                .collect();
+            for _ in 0..2 {
+                std::thread::sleep(std::time::Duration::from_millis(1500));
+                server.crash();
+            }
+            let jobs: Vec<_> = submitters.into_iter().flat_map(|one| one.join().unwrap()).collect();
+            let claims: Vec<_> = workers.into_iter().flat_map(|one| one.join().unwrap()).collect();
+            (jobs, claims)
+        });
+        let there: HashSet<JobId> = database.all_jobs().unwrap().into_iter().map(|job| job.job_id).collect();
+        assert!(jobs.iter().all(|job| there.contains(job)), "{} of {}", there.len(), jobs.len());
+        assert!(jobs.len() > 20 && claims.len() > 10, "{} {}", jobs.len(), claims.len());
+        assert_eq!(
+            claims.iter().collect::<HashSet<_>>().len(),
+            claims.len(),
+            "a job was claimed twice at one attempt"
+        );
+    }
+}

@@ -1,0 +1,346 @@
+//! Jobs as workers see them.
+
+use std::time::Duration;
+
+use super::PostgresDatabase;
+use super::connection::Sql;
+use super::jobs::view_column;
+use super::session::{Row, Session};
+use super::values::{IntoColumn, Name, Value, json, values};
+use crate::database::{
+    Abilities, Claim, Lease, LeaseState, Patience, Progress, Publication, QueueOrder, QueueRows, Reclaimed,
+    Return, Returned,
+};
+use crate::error::Result;
+use crate::job::{ArtifactKind, Failure, JobRequest, Timestamp};
+use crate::stage::Stage;
+
+/// The row that a lease holds: the same claim, by the same process.
+const HELD: &str = "job_id = $1 AND attempt = $2 AND lease_owner = $3 AND state = 'running'";
+/// Lets go of a job.
+const FREE: &str = "lease_owner = NULL, lease_worker = NULL, lease_boot = NULL, lease_until = NULL,
+    updated_at = $4, version = version + 1";
+/// What a worker can do: of the alias `job`, with the parameters of [`claim`](QueueRows::claim).
+const FITS: &str = "job.state = 'queued' AND NOT job.deleted AND (NOT job.remove_background OR $1)
+    AND job.gaussians <= $2 AND (job.rest_until IS NULL OR job.rest_until <= $3) AND job.gaussians + $4 <= $5
+        - (SELECT coalesce(sum(busy.gaussians + $4), 0)::bigint FROM jobs AS busy
+           WHERE busy.state = 'running' AND busy.lease_boot = $6)";
+
+fn held(lease: &Lease) -> [Value; 3] {
+    [lease.job.value(), lease.attempt.value(), lease.owner.value()]
+}
+
+fn state(c: &Session, lease: &Lease) -> Sql<LeaseState> {
+    let sql = format!("SELECT deleted FROM jobs WHERE {HELD}");
+    let deleted = c.first(&sql, &held(lease), |r| r.get(0))?;
+    Ok(match deleted {
+        Some(false) => LeaseState::Held,
+        Some(true) => LeaseState::Deleted,
+        None => LeaseState::Lost,
+    })
+}
+
+fn put_artifact(c: &Session, lease: &Lease, kind: ArtifactKind, size: u64) -> Sql<()> {
+    const PUT: &str = "INSERT INTO artifacts (job_id, kind, attempt, size) VALUES ($1, $2, $3, $4)
+        ON CONFLICT (job_id, kind) DO UPDATE SET attempt = excluded.attempt, size = excluded.size";
+    c.run(PUT, values![lease.job, Name(kind), lease.attempt, size]).map(drop)
+}
+
+/// Where a job stands that is to be given back.
+struct Standing {
+    deleted: bool,
+    crashes: u32,
+    disturbances: u32,
+    reach: f64,
+    lease_until: i64,
+}
+
+impl Standing {
+    /// Locks the row: nobody prolongs the lease meanwhile.
+    fn of(c: &Session, lease: &Lease) -> Sql<Option<Self>> {
+        let sql = format!(
+            "SELECT deleted, crashes, disturbances, reach, stage, stage_fraction, lease_until FROM jobs
+             WHERE {HELD} FOR UPDATE"
+        );
+        c.first(&sql, &held(lease), |r| {
+            let now = match r.get::<Option<Name<Stage>>>(4)? {
+                Some(Name(stage)) => Progress { stage, fraction: r.get(5)?, percent: None }.reach(),
+                None => 0.0,
+            };
+            let before: f64 = r.get(3)?;
+            let further = now >= before + Patience::STEP;
+            let count = |n: u32| if further { 0 } else { n };
+            Ok(Standing {
+                deleted: r.get(0)?,
+                crashes: count(r.get(1)?),
+                disturbances: count(r.get(2)?),
+                reach: if further { now } else { before },
+                lease_until: r.get(6)?,
+            })
+        })
+    }
+}
+
+/// Gives a running job back, if `may` says so of the end of its lease.
+fn give_back(
+    c: &Session,
+    now: Timestamp,
+    lease: &Lease,
+    why: Return<'_>,
+    patience: &Patience,
+    may: impl Fn(i64) -> bool,
+) -> Sql<Returned> {
+    let Some(mut standing) = Standing::of(c, lease)?.filter(|s| may(s.lease_until)) else {
+        return Ok(Returned::Gone);
+    };
+    let with = |more: &[Value]| [&held(lease)[..], &[now.value()], more].concat();
+    if standing.deleted {
+        // Nobody sees it; it only has to be at rest.
+        c.run(&format!("UPDATE jobs SET state = 'failed', {FREE} WHERE {HELD}"), &with(&[]))?;
+        return Ok(Returned::Gone);
+    }
+    let last_chance = match why {
+        Return::Unharmed | Return::Occupied => None,
+        Return::Disturbed(failure) => {
+            standing.disturbances += 1;
+            (standing.disturbances >= patience.disturbances).then_some(failure)
+        }
+        Return::Crashed(failure) => {
+            standing.crashes += 1;
+            (standing.crashes >= patience.crashes).then_some(failure)
+        }
+    };
+    let Standing { crashes, disturbances, reach, .. } = standing;
+    if let Some(failure) = last_chance {
+        let sql = format!(
+            "UPDATE jobs SET state = 'failed', crashes = $5, disturbances = $6, failure_code = $7, failure_message = $8,
+                finished_at = $4, {FREE} WHERE {HELD}"
+        );
+        c.run(&sql, &with(values![crashes, disturbances, failure.code, failure.message]))?;
+        return Ok(Returned::Failed);
+    }
+    let rest = match why {
+        Return::Unharmed => 0,
+        Return::Occupied => Patience::OCCUPIED_SECONDS,
+        Return::Disturbed(_) | Return::Crashed(_) => Patience::rest_seconds(crashes + disturbances),
+    };
+    let until = now.plus_seconds(rest);
+    let sql = format!(
+        "UPDATE jobs SET state = 'queued', crashes = $5, disturbances = $6, reach = $7, rest_until = $8,
+            stage = NULL, stage_fraction = 0, percent = NULL, {FREE} WHERE {HELD}"
+    );
+    c.run(&sql, &with(values![crashes, disturbances, reach, until]))?;
+    Ok(Returned::Queued)
+}
+
+fn request(row: &Row) -> Sql<JobRequest> {
+    let Name(reconstruction_method) = row.get(3)?;
+    Ok(JobRequest {
+        blob_name: row.get(0)?,
+        title: row.get(1)?,
+        public: row.get(2)?,
+        reconstruction_method,
+        training_max_num_gaussians: row.get(4)?,
+        training_num_steps: row.get(5)?,
+        apriltag_size_mm: row.get(6)?,
+        remove_background: row.get(7)?,
+        camera_type: row.get::<Option<Name<_>>>(8)?.map(|n| n.0),
+    })
+}
+
+/// The job that comes next, locked. One that another worker is just taking is passed over.
+fn next_query(order: QueueOrder) -> String {
+    match order {
+        QueueOrder::Submitted => format!(
+            "SELECT job.job_id FROM jobs AS job WHERE {FITS} ORDER BY job.seq LIMIT 1 FOR UPDATE OF job SKIP LOCKED"
+        ),
+        // Of each user the first job only, and that only until a user has one: with many users or many jobs neither all jobs
+        // are looked at nor sorted. The row is locked outside: inside, one of every user would be.
+        QueueOrder::Users => format!(
+            "SELECT job.job_id FROM (
+                SELECT user_id, served, (SELECT count(*) FROM jobs AS busy
+                    WHERE busy.user_id = users.user_id AND busy.state = 'running') AS running
+                FROM users WHERE EXISTS (SELECT 1 FROM jobs AS waiting
+                    WHERE waiting.user_id = users.user_id AND waiting.state = 'queued' AND NOT waiting.deleted)
+                ORDER BY running, served) AS turn
+            CROSS JOIN LATERAL (SELECT job.job_id, job.seq FROM jobs AS job
+                WHERE job.user_id = turn.user_id AND {FITS} ORDER BY job.seq LIMIT 1) AS first
+            JOIN jobs AS job ON job.job_id = first.job_id
+            WHERE job.state = 'queued' AND NOT job.deleted
+            ORDER BY turn.running, turn.served, first.seq LIMIT 1 FOR UPDATE OF job SKIP LOCKED"
+        ),
+    }
+}
+
+impl QueueRows for PostgresDatabase {
+    fn claim(
+        &self,
+        owner: &str,
+        worker: &str,
+        lease_seconds: u64,
+        abilities: &Abilities,
+    ) -> Result<Option<Claim>> {
+        let machine = self.clock.as_ref().map_or(self.machine.as_str(), |clock| clock.boot());
+        let Abilities { masks, max_gaussians, all_gaussians, beside } = *abilities;
+        let next = next_query(self.order);
+        let find = |c: &Session, now: Timestamp| {
+            let values = values![masks, max_gaussians, now, beside, all_gaussians, machine];
+            c.first(&next, values, |r| r.get::<crate::job::JobId>(0))
+        };
+        // An idle worker looks often: that is one question, outside a transaction.
+        const ANY: &str = "SELECT 1 FROM jobs WHERE state = 'queued' AND NOT deleted LIMIT 1";
+        if !self.read(|c| c.exists(ANY, &[]))? {
+            return Ok(None);
+        }
+        self.write("database.claim.commit", |t| {
+            // Workers of one machine come one after the other: what each takes of its memory counts for the next.
+            t.exists("SELECT pg_advisory_xact_lock(hashtextextended($1, 0))", values![machine])?;
+            let now = self.now(t)?;
+            let Some(job) = find(t, now)? else { return Ok(None) };
+            const BEGIN: &str = "UPDATE jobs SET state = 'running', attempt = attempt + 1, stage = NULL, stage_fraction = 0,
+                percent = NULL, lease_owner = $2, lease_worker = $3, lease_boot = $4, lease_until = $5,
+                started_at = coalesce(started_at, $6), updated_at = $6, version = jobs.version + 1
+                FROM uploads WHERE job_id = $1 AND uploads.blob_name = jobs.blob_name
+                RETURNING jobs.blob_name, title, public, method, gaussians, steps, apriltag_size_mm, remove_background,
+                    asked_camera_type, attempt, uploads.version, worked_micros";
+            let until = now.plus_seconds(lease_seconds);
+            let claim = t.first(BEGIN, values![job, owner, worker, machine, until, now], |row| {
+                let lease = Lease { job, attempt: row.get(9)?, owner: owner.to_owned() };
+                let version: i64 = row.get(10)?;
+                Ok(Claim {
+                    lease,
+                    request: request(row)?,
+                    video_version: version.cast_unsigned(),
+                    worked: Duration::from_micros(row.get(11)?),
+                })
+            })?;
+            const SERVED: &str = "UPDATE users SET served = nextval('turns')
+                WHERE user_id = (SELECT user_id FROM jobs WHERE job_id = $1)";
+            t.run(SERVED, values![job])?;
+            Ok(claim)
+        })
+    }
+
+    fn heartbeat(&self, lease: &Lease, lease_seconds: u64) -> Result<LeaseState> {
+        self.write("database.heartbeat.commit", |t| {
+            let until = self.now(t)?.plus_seconds(lease_seconds);
+            // Leases all have the same length: from one to the next is the time between the heart-beats.
+            let sql = format!(
+                "UPDATE jobs SET worked_micros = worked_micros + greatest(0, $4 - lease_until), lease_until = $4
+                 WHERE {HELD} RETURNING deleted"
+            );
+            let held = [&held(lease)[..], &[until.value()]].concat();
+            Ok(match t.first(&sql, &held, |r| r.get(0))? {
+                Some(false) => LeaseState::Held,
+                Some(true) => LeaseState::Deleted,
+                None => LeaseState::Lost,
+            })
+        })
+    }
+
+    fn lease_state(&self, lease: &Lease) -> Result<LeaseState> {
+        self.read(|c| state(c, lease))
+    }
+
+    fn progress(&self, lease: &Lease, progress: &Progress) -> Result<LeaseState> {
+        self.write("database.progress.commit", |t| {
+            let now = self.now(t)?;
+            let sql = format!(
+                "UPDATE jobs SET stage = $4, stage_fraction = $5, updated_at = $7, version = version + 1,
+                    percent = CASE WHEN $6::bigint IS NULL THEN percent
+                        ELSE least(99, greatest(coalesce(percent, 0), $6)) END
+                 WHERE {HELD} AND NOT deleted"
+            );
+            let Progress { stage, fraction, percent } = *progress;
+            let said = values![Name(stage), fraction, percent, now];
+            t.run(&sql, &[&held(lease)[..], said].concat())?;
+            state(t, lease)
+        })
+    }
+
+    fn publish(&self, lease: &Lease, publication: &Publication) -> Result<LeaseState> {
+        self.write("database.publish.commit", |t| {
+            let now = self.now(t)?;
+            let sql = format!(
+                "UPDATE jobs SET state = 'finished', percent = 100, has_ply = TRUE, has_spz = TRUE, found_view = $5,
+                    warnings = $6, finished_at = $4, {FREE} WHERE {HELD} AND NOT deleted"
+            );
+            let made = values![now, view_column(&publication.camera)?, json(&publication.warnings)?];
+            if t.run(&sql, &[&held(lease)[..], made].concat())? == 0 {
+                return state(t, lease);
+            }
+            for (kind, size) in &publication.artifacts {
+                put_artifact(t, lease, *kind, *size)?;
+            }
+            Ok(LeaseState::Held)
+        })
+    }
+
+    fn fail(&self, lease: &Lease, failure: &Failure, log_size: Option<u64>) -> Result<LeaseState> {
+        self.write("database.fail.commit", |t| {
+            let now = self.now(t)?;
+            let sql = format!(
+                "UPDATE jobs SET state = 'failed', failure_code = $5, failure_message = $6, finished_at = $4, {FREE}
+                 WHERE {HELD} AND NOT deleted"
+            );
+            let why = values![now, failure.code, failure.message];
+            if t.run(&sql, &[&held(lease)[..], why].concat())? == 0 {
+                return state(t, lease);
+            }
+            if let Some(size) = log_size {
+                put_artifact(t, lease, ArtifactKind::Log, size)?;
+            }
+            Ok(LeaseState::Held)
+        })
+    }
+
+    fn release(
+        &self,
+        lease: &Lease,
+        why: Return<'_>,
+        patience: &Patience,
+        log_size: Option<u64>,
+    ) -> Result<Returned> {
+        self.write("database.release.commit", |t| {
+            let returned = give_back(t, self.now(t)?, lease, why, patience, |_| true)?;
+            if let (Returned::Failed, Some(size)) = (returned, log_size) {
+                put_artifact(t, lease, ArtifactKind::Log, size)?;
+            }
+            Ok(returned)
+        })
+    }
+
+    fn reclaim(&self, is_alive: &dyn Fn(&str) -> bool, patience: &Patience) -> Result<Reclaimed> {
+        let dead = self.read(|c| {
+            let now = self.now(c)?.as_micros();
+            const RUNNING: &str =
+                "SELECT job_id, attempt, lease_owner, lease_until FROM jobs WHERE state = 'running'";
+            let rows = c.all(RUNNING, &[], |r| {
+                let until: i64 = r.get(3)?;
+                Ok((Lease { job: r.get(0)?, attempt: r.get(1)?, owner: r.get(2)? }, until, until <= now))
+            })?;
+            let dead = |(lease, _, late): &(Lease, i64, bool)| *late || !is_alive(&lease.owner);
+            Ok(rows.into_iter().filter(dead).collect::<Vec<_>>())
+        })?;
+        let mut reclaimed = Reclaimed::default();
+        let failure = Failure {
+            code: "crashed".into(),
+            message: format!("the worker died {} times while it worked on this video", patience.disturbances),
+        };
+        for (lease, seen, late) in &dead {
+            // Each by itself: no lock is held while another row is waited for.
+            let returned = self.write("database.reclaim.commit", |t| {
+                let now = self.now(t)?;
+                // One that was prolonged since is alive.
+                let may = |until: i64| !late || until == *seen;
+                give_back(t, now, lease, Return::Disturbed(&failure), patience, may)
+            })?;
+            match returned {
+                Returned::Queued => reclaimed.queued.push(lease.job),
+                Returned::Failed => reclaimed.failed.push(lease.job),
+                Returned::Gone => {}
+            }
+        }
+        Ok(reclaimed)
+    }
+}

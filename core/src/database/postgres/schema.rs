@@ -1,0 +1,61 @@
+//! The tables, and how those of an older program become ours.
+//!
+//! A step may only add what the program before does not notice: for as long as the machines are brought to a new version one after
+//! the other, both work with the same tables. What is no longer needed is removed one version later.
+
+use super::connection::Sql;
+use super::session::Session;
+use super::values::values;
+use crate::error::{Error, ErrorKind};
+
+/// What takes an older database to the newest form, one step a version.
+const MIGRATIONS: [&str; 1] = [include_str!("version_1.sql")];
+/// The lock under which one process at a time changes the tables ("recn").
+const LOCK: i64 = 0x7265_636e;
+
+/// The newest form that this program knows.
+pub(super) fn newest() -> i32 {
+    MIGRATIONS.len() as i32
+}
+
+/// The form of the database; 0 if nothing of ours is there.
+pub(super) fn version(session: &Session) -> Sql<i32> {
+    const IS_THERE: &str = "SELECT 1 WHERE to_regclass('schema_version') IS NOT NULL";
+    if !session.exists(IS_THERE, &[])? {
+        return Ok(0);
+    }
+    let version: Option<i64> = session.first("SELECT version FROM schema_version", &[], |r| r.get(0))?;
+    Ok(version.and_then(|v| i32::try_from(v).ok()).unwrap_or_default())
+}
+
+/// Brings the tables to the newest form, in the transaction of `session`.
+pub(super) fn migrate(session: &Session, place: &str) -> Sql<()> {
+    session.exists("SELECT pg_advisory_xact_lock($1)", values![LOCK])?;
+    // Somebody else may have done it meanwhile.
+    let version = version(session)?;
+    if version > newest() {
+        return Err(Error::new(
+            ErrorKind::InvalidFile,
+            format!("{place} has version {version}; this program knows up to {}", newest()),
+        )
+        .hint("use the newer program that wrote it")
+        .into());
+    }
+    if version == 0 {
+        const OTHERS: &str = "SELECT 1 FROM pg_tables WHERE schemaname = current_schema()";
+        if session.exists(OTHERS, &[])? {
+            return Err(Error::new(ErrorKind::InvalidFile, format!("{place} has tables of another program"))
+                .hint("choose another database, or another schema in it (?options=-csearch_path%3Dname)")
+                .into());
+        }
+        session.batch(
+            "CREATE TABLE schema_version (version BIGINT NOT NULL); INSERT INTO schema_version VALUES (0)",
+        )?;
+    }
+    let done = usize::try_from(version).unwrap_or(0);
+    for step in MIGRATIONS.iter().skip(done) {
+        session.batch(step)?;
+    }
+    session.run("UPDATE schema_version SET version = $1", values![i64::from(newest())])?;
+    Ok(())
+}

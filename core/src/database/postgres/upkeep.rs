@@ -1,0 +1,125 @@
+//! The rows as a whole, and the files that they name.
+
+use std::path::Path;
+
+use super::PostgresDatabase;
+use super::connection::Sql;
+use super::session::Row;
+use super::transfer;
+use super::values::{Name, values, version_column};
+use crate::database::{Lost, NamedFile, RowsFile, UpkeepRows};
+use crate::error::Result;
+use crate::job::{ArtifactKind, BlobName, Failure, JobId};
+
+fn video(row: &Row) -> Sql<NamedFile> {
+    let version: i64 = row.get(2)?;
+    let file = RowsFile::Video { name: row.get(1)?, version: version.cast_unsigned() };
+    Ok(NamedFile { user: row.get(0)?, file, size: row.get(3)?, sha256: row.get(4)? })
+}
+
+fn artifact(row: &Row) -> Sql<NamedFile> {
+    let Name(kind) = row.get(3)?;
+    let file = RowsFile::Artifact { job: row.get(1)?, attempt: row.get(2)?, kind };
+    Ok(NamedFile { user: row.get(0)?, file, size: row.get(4)?, sha256: None })
+}
+
+impl UpkeepRows for PostgresDatabase {
+    fn copy_to(&self, to: &Path) -> Result<()> {
+        self.read_at_one_moment(|c| transfer::copy_to(c, to))
+    }
+
+    fn named_files(&self) -> Result<Vec<NamedFile>> {
+        const VIDEOS: &str = "SELECT user_id, blob_name, version, size, sha256 FROM uploads
+            WHERE version IS NOT NULL AND NOT deleted ORDER BY blob_name";
+        const ARTIFACTS: &str = "SELECT user_id, job_id, artifacts.attempt, kind, size
+            FROM artifacts JOIN jobs USING (job_id) WHERE NOT deleted ORDER BY job_id, kind";
+        self.read_at_one_moment(|c| {
+            let mut files = c.all(VIDEOS, &[], video)?;
+            files.extend(c.all(ARTIFACTS, &[], artifact)?);
+            Ok(files)
+        })
+    }
+
+    fn release_all(&self) -> Result<u64> {
+        self.write("database.release_all.commit", |t| {
+            let now = self.now(t)?;
+            const FREE: &str =
+                "stage = NULL, stage_fraction = 0, percent = NULL, lease_owner = NULL, lease_worker = NULL,
+                lease_boot = NULL, lease_until = NULL, updated_at = $1, version = version + 1";
+            let ended =
+                format!("UPDATE jobs SET state = 'failed', {FREE} WHERE state = 'running' AND deleted");
+            t.run(&ended, values![now])?;
+            let queued = format!("UPDATE jobs SET state = 'queued', {FREE} WHERE state = 'running'");
+            let released = t.run(&queued, values![now])?;
+            t.run("UPDATE jobs SET rest_until = NULL, rest_boot = NULL WHERE rest_until IS NOT NULL", &[])?;
+            Ok(released)
+        })
+    }
+
+    fn lose_video(&self, name: &BlobName, version: u64, failure: &Failure) -> Result<Lost> {
+        self.write("database.lose_video.commit", |t| {
+            let now = self.now(t)?;
+            const NAMED: &str =
+                "SELECT 1 FROM uploads WHERE blob_name = $1 AND version = $2 AND NOT deleted FOR UPDATE";
+            const RUNNING: &str = "SELECT 1 FROM jobs WHERE blob_name = $1 AND state = 'running'";
+            // A submission and a transfer lock it, too.
+            let named = t.exists(NAMED, values![name, version_column(version)])?;
+            if !named || t.exists(RUNNING, values![name])? {
+                return Ok(Lost::Unchanged);
+            }
+            const FAIL: &str =
+                "UPDATE jobs SET state = 'failed', failure_code = $2, failure_message = $3, finished_at = $4,
+                updated_at = $4, version = version + 1
+                WHERE blob_name = $1 AND state = 'queued' AND NOT deleted RETURNING job_id";
+            let failed: Vec<JobId> =
+                t.all(FAIL, values![name, failure.code, failure.message, now], |r| r.get(0))?;
+            const EMPTY: &str =
+                "UPDATE uploads SET version = NULL, size = NULL, sha256 = NULL, file_name = NULL,
+                block_list = NULL, touched_at = $2 WHERE blob_name = $1";
+            t.run(EMPTY, values![name, now])?;
+            Ok(if failed.is_empty() { Lost::Forgotten } else { Lost::Failed(failed) })
+        })
+    }
+
+    fn lose_artifact(&self, job: JobId, attempt: u32, kind: ArtifactKind, failure: &Failure) -> Result<Lost> {
+        self.write("database.lose_artifact.commit", |t| {
+            let now = self.now(t)?;
+            const FORGET: &str = "DELETE FROM artifacts WHERE job_id = $1 AND attempt = $2 AND kind = $3
+                AND EXISTS (SELECT 1 FROM jobs WHERE jobs.job_id = artifacts.job_id AND NOT deleted)";
+            if t.run(FORGET, values![job, attempt, Name(kind)])? == 0 {
+                return Ok(Lost::Unchanged);
+            }
+            const STANDS: &str = "SELECT state = 'finished', uploads.version IS NOT NULL
+                FROM jobs JOIN uploads USING (blob_name) WHERE job_id = $1";
+            let stands = t.first(STANDS, values![job], |r| Ok((r.get(0)?, r.get(1)?)))?;
+            let is_scene = matches!(kind, ArtifactKind::Ply | ArtifactKind::Spz);
+            let (finished, has_video): (bool, bool) = stands.unwrap_or_default();
+            // What is left of the scene is what there is to fetch.
+            const LEFT: &str = "has_ply = EXISTS (SELECT 1 FROM artifacts a WHERE a.job_id = jobs.job_id AND kind = 'ply'),
+                has_spz = EXISTS (SELECT 1 FROM artifacts a WHERE a.job_id = jobs.job_id AND kind = 'spz'),
+                updated_at = $2, version = version + 1";
+            if !is_scene || !finished {
+                if is_scene {
+                    t.run(&format!("UPDATE jobs SET {LEFT} WHERE job_id = $1"), values![job, now])?;
+                }
+                return Ok(Lost::Forgotten);
+            }
+            if has_video {
+                t.run("DELETE FROM artifacts WHERE job_id = $1", values![job])?;
+                let again = format!(
+                    "UPDATE jobs SET state = 'queued', percent = NULL, stage = NULL, stage_fraction = 0, crashes = 0,
+                        disturbances = 0, reach = 0, worked_micros = 0, rest_until = NULL, rest_boot = NULL, found_view = NULL,
+                        warnings = '[]', finished_at = NULL, {LEFT} WHERE job_id = $1"
+                );
+                t.run(&again, values![job, now])?;
+                return Ok(Lost::Queued(job));
+            }
+            let fail = format!(
+                "UPDATE jobs SET state = 'failed', percent = NULL, failure_code = $3, failure_message = $4, {LEFT}
+                 WHERE job_id = $1"
+            );
+            t.run(&fail, values![job, now, failure.code, failure.message])?;
+            Ok(Lost::Failed(vec![job]))
+        })
+    }
+}
