@@ -24,7 +24,7 @@ fn job_query(order: QueueOrder) -> String {
             "(SELECT position FROM (SELECT job_id, row_number() OVER (ORDER BY turn, served, seq) AS position FROM (
                 SELECT job_id, served, seq,
                     {RUNNING} + row_number() OVER (PARTITION BY user_id ORDER BY seq) AS turn
-                FROM jobs JOIN users USING (user_id) WHERE state = 'queued' AND NOT deleted)) AS line
+                FROM jobs JOIN users USING (user_id) WHERE state = 'queued' AND NOT deleted) AS turns) AS line
              WHERE line.job_id = jobs.job_id)"
         ),
     };
