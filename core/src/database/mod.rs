@@ -18,6 +18,8 @@ pub(crate) use clock::ManualClock;
 pub use clock::{Clock, SystemClock};
 #[cfg(feature = "postgres")]
 pub use postgres::PostgresDatabase;
+#[cfg(all(test, feature = "postgres"))]
+pub(crate) use postgres::test_database;
 pub use rows::{
     Abilities, Claim, DeletedJob, Inserted, Lease, LeaseState, Lost, NamedFile, NewJob, Patience, Progress,
     Publication, QueueOrder, Reclaimed, Return, Returned, RowsFile, Statistics, StoredArtifact, StoredKey,

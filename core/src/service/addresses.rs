@@ -3,7 +3,7 @@
 use std::fmt;
 use std::path::PathBuf;
 
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, Result};
 
 /// Where the rows and files of a service are, and what makes keys genuine there. The default: all in its folder.
 ///
@@ -12,8 +12,7 @@ use crate::error::{Error, ErrorKind, Result};
 pub struct Addresses {
     /// The rows: `postgres://user:password@host:port/database`, with `?sslmode=require` where it is far.
     pub database: Option<String>,
-    /// The files: `s3://bucket/prefix`, `gs://bucket/prefix` or `azure://container/prefix`. What opens it is read from the
-    /// environment, as the tools of that cloud do.
+    /// The files: `file:///srv/scenes`, a folder that all machines see.
     pub storage: Option<String>,
     /// The file with the secrets, the same on all machines. Absent: `secrets.json` in the folder, which must be there already if
     /// other machines share the rows.
@@ -38,16 +37,6 @@ impl Addresses {
 fn one_alone(given: &str, missing: &str) -> Error {
     Error::argument(format!("an address of the {given} is given and none of the {missing}"))
         .hint("give both for a service of many machines, or none for one that lies in a folder")
-}
-
-/// What a build without a feature says to an address that needs it.
-#[cfg_attr(
-    all(feature = "postgres", feature = "object-storage"),
-    expect(dead_code, reason = "nothing is left out")
-)]
-pub(super) fn left_out(what: &str, feature: &str) -> Error {
-    Error::new(ErrorKind::Unsupported, format!("this program was built without {what}"))
-        .hint(format!("build it with the feature `{feature}`"))
 }
 
 /// Without the password.
@@ -104,7 +93,7 @@ mod tests {
         assert_eq!(addresses.shared().unwrap(), None);
         addresses.database = Some("postgres://h/j".into());
         assert!(addresses.shared().unwrap_err().message().contains("none of the storage"));
-        addresses.storage = Some("s3://b".into());
-        assert_eq!(addresses.shared().unwrap(), Some(("postgres://h/j", "s3://b")));
+        addresses.storage = Some("file:///b".into());
+        assert_eq!(addresses.shared().unwrap(), Some(("postgres://h/j", "file:///b")));
     }
 }

@@ -11,7 +11,7 @@ use std::path::Path;
 use proptest::prelude::*;
 use proptest::sample::Index;
 
-use super::test_world::{World, open};
+use super::test_world::World;
 use super::worker::Worker;
 use super::workspace::{JobWorkspace, Workspaces};
 use super::{Idempotency, Outcome, Runner, Service, ServiceOptions, UploadFacts, WorkerOptions};
@@ -143,15 +143,17 @@ impl Runner for Nothing {
 }
 
 impl History {
-    fn new() -> Self {
+    /// One of a service whose rows are in its folder, or in this database.
+    fn with_rows_in(database: Option<String>) -> Self {
         let limits = Limits { max_queued_jobs: MAX_QUEUED as u64, ..Limits::default() };
-        let world = World::with(ServiceOptions {
+        let options = ServiceOptions {
             limits,
             max_attempts: MAX_ATTEMPTS,
             lease_seconds: LEASE,
             min_free_bytes: 0,
             ..ServiceOptions::default()
-        });
+        };
+        let world = World::with_rows_in(database, options);
         History {
             processes: vec![world.reopen(), world.reopen()],
             hands: [None, None],
@@ -461,10 +463,9 @@ impl History {
                 }
             }
         }
-        let options = self.world.service.options().clone();
         // The old one goes first: what it held is free when the new one looks.
         self.processes.remove(worker);
-        let fresh = open(self.world.folder.path(), options, &self.world.clock);
+        let fresh = self.world.reopen();
         self.processes.insert(worker, fresh);
         self.model_reclaim(Some(worker));
     }
@@ -622,12 +623,27 @@ fn outcome(job: JobId, workspace: &JobWorkspace) -> Outcome {
     Outcome { files: [ArtifactKind::Ply, ArtifactKind::Spz].map(file).to_vec(), camera, warnings: vec![] }
 }
 
+#[cfg(feature = "postgres")]
+proptest! {
+    // One with rows far away takes ten times as long.
+    #![proptest_config(ProptestConfig { failure_persistence: None, cases: 24, max_shrink_iters: 100, ..ProptestConfig::default() })]
+
+    #[test]
+    fn every_history_on_postgres_is_as_the_model_says(steps in prop::collection::vec(step(), 50)) {
+        if let Some(database) = crate::database::test_database() {
+            let mut history = History::with_rows_in(Some(database));
+            steps.iter().for_each(|step| history.play(step));
+            history.settle();
+        }
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, max_shrink_iters: 400, ..ProptestConfig::default() })]
 
     #[test]
     fn every_history_is_as_the_model_says(steps in prop::collection::vec(step(), 50)) {
-        let mut history = History::new();
+        let mut history = History::with_rows_in(None);
         steps.iter().for_each(|step| history.play(step));
         history.settle();
     }

@@ -4,11 +4,12 @@ use std::path::Path;
 use std::sync::Arc;
 
 use super::ServiceOptions;
-#[cfg(not(all(feature = "postgres", feature = "object-storage")))]
-use super::addresses::left_out;
 use super::layout;
+#[cfg(feature = "postgres")]
+use crate::database::PostgresDatabase;
 use crate::database::{Clock, JobDatabase, SqliteDatabase};
-use crate::error::Result;
+use crate::error::{Error, ErrorKind, Result};
+use crate::files::create_private_folder;
 use crate::storage::{LocalStorage, Storage};
 
 /// The rows and the files of a service.
@@ -37,10 +38,23 @@ impl Place {
     }
 }
 
-fn open_database(_address: &str, _options: &ServiceOptions) -> Result<Arc<dyn JobDatabase>> {
-    Err(left_out("PostgreSQL", "postgres"))
+#[cfg(feature = "postgres")]
+fn open_database(address: &str, options: &ServiceOptions) -> Result<Arc<dyn JobDatabase>> {
+    Ok(Arc::new(PostgresDatabase::open(address)?.with_order(options.queue)))
 }
 
-fn open_storage(_address: &str) -> Result<Box<dyn Storage>> {
-    Err(left_out("object storage", "object-storage"))
+#[cfg(not(feature = "postgres"))]
+fn open_database(_address: &str, _options: &ServiceOptions) -> Result<Arc<dyn JobDatabase>> {
+    Err(Error::new(ErrorKind::Unsupported, "this program was built without PostgreSQL")
+        .hint("build it with the feature `postgres`"))
+}
+
+fn open_storage(address: &str) -> Result<Box<dyn Storage>> {
+    let folder = address.strip_prefix("file://").map(Path::new).filter(|folder| folder.is_absolute());
+    let folder = folder.ok_or_else(|| {
+        Error::argument(format!("the address of the storage is {address:?}"))
+            .hint("it looks like file:///srv/scenes: a folder that all machines see")
+    })?;
+    create_private_folder(folder)?;
+    Ok(Box::new(LocalStorage::open(folder)?))
 }

@@ -4,20 +4,42 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use super::place::Place;
 use super::worker::{Worked, Worker};
 use super::{
     Environment, Idempotency, Outcome, Runner, Service, ServiceOptions, Submission, UploadFacts,
     WorkerOptions,
 };
 use crate::control::{CancelToken, Control};
-use crate::database::ManualClock;
+use crate::database::{Clock, ManualClock};
 use crate::error::Result;
 use crate::job::{ArtifactKind, BlobName, CameraData, Job, JobId, JobRequest, Tier, UserId};
 use crate::pipeline::ReconstructionOptions;
 
 /// Opens the service of `folder` as another process would. Every file counts as a video.
 pub(super) fn open(folder: &Path, options: ServiceOptions, clock: &Arc<ManualClock>) -> Service {
-    Service::open_in(folder, options, Environment { clock: clock.clone(), look: |_, _| Ok(()) }).unwrap()
+    open_with(folder, options, clock, None)
+}
+
+/// The same with its rows in this PostgreSQL, if one is named.
+fn open_with(
+    folder: &Path,
+    options: ServiceOptions,
+    clock: &Arc<ManualClock>,
+    database: Option<&str>,
+) -> Service {
+    let environment = Environment { clock: clock.clone(), look: |_, _| Ok(()) };
+    let place = |folder: &Path, clock: Arc<dyn Clock>, options: &ServiceOptions| match database {
+        #[cfg(feature = "postgres")]
+        Some(address) => {
+            let rows = crate::database::PostgresDatabase::open(address)?;
+            let database = Arc::new(rows.with_clock(clock).with_order(options.queue));
+            let storage = Box::new(crate::storage::LocalStorage::open(folder)?);
+            Ok(Place { database, storage, has_other_machines: false })
+        }
+        _ => Place::in_folder(folder, clock, options),
+    };
+    Service::open_at(folder, None, options, environment, place).unwrap()
 }
 
 /// A new folder, in memory where the system has such a place: nothing is lost there by not waiting for a disk.
@@ -36,6 +58,8 @@ pub(super) struct World {
     pub(super) eve: UserId,
     pub(super) clock: Arc<ManualClock>,
     pub(super) folder: tempfile::TempDir,
+    /// Where its rows are, if not in the folder.
+    database: Option<String>,
 }
 
 impl World {
@@ -44,11 +68,15 @@ impl World {
     }
 
     pub(super) fn with(options: ServiceOptions) -> Self {
+        Self::with_rows_in(None, options)
+    }
+
+    pub(super) fn with_rows_in(database: Option<String>, options: ServiceOptions) -> Self {
         let folder = folder();
         let clock = Arc::new(ManualClock::new());
-        let service = open(folder.path(), options, &clock);
+        let service = open_with(folder.path(), options, &clock, database.as_deref());
         let user = |name: &str| service.add_user(name, Tier::Enterprise).unwrap().user_id;
-        World { anna: user("anna"), eve: user("eve"), service, clock, folder }
+        World { anna: user("anna"), eve: user("eve"), service, clock, folder, database }
     }
 
     /// The same service, opened by another process.
@@ -58,7 +86,7 @@ impl World {
 
     /// The same folder with other options.
     pub(super) fn reopen_with(&self, options: ServiceOptions) -> Service {
-        open(self.folder.path(), options, &self.clock)
+        open_with(self.folder.path(), options, &self.clock, self.database.as_deref())
     }
 
     pub(super) fn upload(&self, user: UserId) -> BlobName {

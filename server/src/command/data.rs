@@ -18,7 +18,7 @@ pub(crate) struct DataArguments {
     /// Rows that many machines share (postgres://…); others see a password that stands here: say LIBRECONSTRUCT_DATABASE
     #[arg(long, value_name = "ADDRESS")]
     database: Option<String>,
-    /// Videos and scenes that many machines share (s3://…, gs://…, azure://…)
+    /// Videos and scenes that many machines share (file:///a/folder/that/all/see)
     #[arg(long, value_name = "ADDRESS")]
     storage: Option<String>,
     /// Configuration file (see `reconstruct serve --print-config`)

@@ -29,8 +29,7 @@ pub(super) const KEYS: &[Key] = &[
     ),
     key(
         "storage",
-        "Where videos and scenes are if many machines share them: s3://bucket/prefix, gs://bucket/prefix or\n\
-         azure://container/prefix. What opens it is read from the environment, as the tools of that cloud do.",
+        "Where videos and scenes are if many machines share them: file:///srv/scenes, a folder that all of them see.",
     ),
     key("secrets", "File of secrets, the same on all machines. Absent: secrets.json in the folder."),
     key("listen", "Address and port of the server."),

@@ -72,7 +72,7 @@ impl PostgresDatabase {
     }
 
     #[cfg(test)]
-    fn with_clock(self, clock: Arc<dyn Clock>) -> Self {
+    pub(crate) fn with_clock(self, clock: Arc<dyn Clock>) -> Self {
         Self { clock: Some(clock), ..self }
     }
 
@@ -182,6 +182,17 @@ impl JobDatabase for PostgresDatabase {
             c.all(MARKED, &[], |r| r.get(0))
         })
     }
+}
+
+/// The address of a new, empty database of a server that the tests have started, if there is a PostgreSQL on this machine.
+#[cfg(test)]
+#[track_caller]
+pub(crate) fn test_database() -> Option<String> {
+    let server = test_server::Server::get();
+    if server.is_none() {
+        crate::prerequisites::Prerequisite::Postgres.is_missing("PostgreSQL's server");
+    }
+    server.map(test_server::Server::database)
 }
 
 #[cfg(test)]
