@@ -22,6 +22,7 @@ have_clang_sanitizers() { test -e "$(clang -print-file-name=libclang_rt.asan-$(u
 have_browser() { have chromium || have chromium-browser || have google-chrome; }
 # Ubuntu's package of Chromium only installs a snap, which containers cannot run: the tests that need a browser are left out there.
 is_ubuntu() { grep -qx 'ID=ubuntu' /etc/os-release; }
+have_postgresql() { compgen -G '/usr/lib/postgresql/*/bin/initdb'; }
 have_venv() { python3 -c 'import ensurepip, venv'; }
 
 need ffmpeg have ffmpeg
@@ -43,6 +44,7 @@ if [ "$purpose" = test ]; then
     need curl have curl
     need openssl have openssl
     need nodejs have node
+    need postgresql have_postgresql
     need npm have npm
     is_ubuntu || need chromium have_browser
 fi
