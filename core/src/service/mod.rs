@@ -227,6 +227,7 @@ impl Service {
         }
     }
 
+    #[cfg(test)]
     fn open_in(folder: &Path, options: ServiceOptions, environment: Environment) -> Result<Service> {
         Self::open_at(folder, None, options, environment, Place::in_folder)
     }

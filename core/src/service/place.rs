@@ -8,7 +8,7 @@ use super::layout;
 #[cfg(feature = "postgres")]
 use crate::database::PostgresDatabase;
 use crate::database::{Clock, JobDatabase, SqliteDatabase};
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, Result};
 use crate::files::create_private_folder;
 use crate::storage::{LocalStorage, Storage};
 
@@ -45,7 +45,7 @@ fn open_database(address: &str, options: &ServiceOptions) -> Result<Arc<dyn JobD
 
 #[cfg(not(feature = "postgres"))]
 fn open_database(_address: &str, _options: &ServiceOptions) -> Result<Arc<dyn JobDatabase>> {
-    Err(Error::new(ErrorKind::Unsupported, "this program was built without PostgreSQL")
+    Err(Error::new(crate::error::ErrorKind::Unsupported, "this program was built without PostgreSQL")
         .hint("build it with the feature `postgres`"))
 }
 

@@ -659,7 +659,9 @@ fn workers_end_by_themselves_if_they_are_to() {
         w.service.run_worker_with(&WorkerOptions { end, ..options() }, &CancelToken::new(), &quick).unwrap();
         w.service.statistics().unwrap().rows.queued
     };
-    (0..5).for_each(|_| drop(w.submit(w.anna)));
+    for _ in 0..5 {
+        w.submit(w.anna);
+    }
     assert_eq!(run(WorkerEnd::OneJob), 4);
     assert_eq!(run(WorkerEnd::OneJobOrIdle(Duration::ZERO)), 3);
     assert_eq!(run(WorkerEnd::Idle(Duration::ZERO)), 0);
