@@ -23,6 +23,7 @@ REMEDIES = {
     "captures": "put the captures into ../shared/data beside the workspace, or name their folder in LIBRECONSTRUCT_CAPTURES",
     "mask-model": "make mask-model",
     "encoders": "install a full build of ffmpeg, such as Debian's",
+    "postgres": "apt-get install postgresql",
     "sandbox": "run Linux 5.13 or newer with landlock in the list of /sys/kernel/security/lsm",
 }
 

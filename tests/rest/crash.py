@@ -9,7 +9,6 @@ Every random choice comes from the seed; when the system runs what is not ours t
 import argparse
 import gzip
 import random
-import sqlite3
 import struct
 import tempfile
 import threading
@@ -207,7 +206,7 @@ def check_files(client: Client, job: str, known: Known) -> bool:
 
 
 def check_database(server: Server) -> None:
-    with sqlite3.connect(f"file:{server.data / 'jobs.db'}?mode=ro", uri=True, timeout=20) as database:
+    with server.rows(read_only=True) as database:
         check(database.execute("PRAGMA integrity_check").fetchall() == [("ok",)], "integrity_check")
         check(database.execute("PRAGMA foreign_key_check").fetchall() == [], "foreign_key_check")
 
@@ -217,7 +216,7 @@ def spare(server: Server) -> None:
     time ends it, as what kills its worker must end."""
     weary = "SELECT 1 FROM jobs WHERE state = 'running' AND deleted = 0 AND disturbances >= 4"
     end = time.monotonic() + 60
-    with sqlite3.connect(f"file:{server.data / 'jobs.db'}?mode=ro", uri=True, timeout=20) as database:
+    with server.rows(read_only=True) as database:
         while database.execute(weary).fetchone():
             check(time.monotonic() < end, "a job that is left alone does not end within a minute")
             time.sleep(0.05)

@@ -5,11 +5,14 @@ import json
 import os
 import signal
 import socket
+import sqlite3
 import subprocess
 import time
 from pathlib import Path
 
 import requests
+
+from . import postgres
 
 ROOT = Path(__file__).resolve().parents[2]
 BINARY = Path(os.environ.get("RECONSTRUCT", ROOT / "target/release/reconstruct")).resolve()
@@ -77,6 +80,8 @@ class Server:
             "rate_limits": dict(NO_RATE_LIMITS),
             "reconstruction": dict(SMALL_RECONSTRUCTION),
         } | (config or {})
+        if postgres.IS_ASKED_FOR:
+            self.config |= postgres.settings(self.data)
         self.environment = dict(environment or {})
         self.process: subprocess.Popen | None = None
         self.log = self.folder / "server.log"
@@ -172,6 +177,14 @@ class Server:
         if done.returncode != 0:
             raise CommandFailed(done.returncode, done.stdout + done.stderr)
         return json.loads(done.stdout.splitlines()[-1])
+
+    @contextlib.contextmanager
+    def rows(self, read_only: bool = False):
+        """The database of a server whose rows are in its folder; other tests are skipped."""
+        postgres.skip_if_asked_for()
+        mode = "ro" if read_only else "rw"
+        with sqlite3.connect(f"file:{self.data / 'jobs.db'}?mode={mode}", uri=True, timeout=20) as database:
+            yield database
 
     def user(self, name: str, tier: str = "enterprise") -> "Client":
         """Adds a user with a key; the client that uses it."""

@@ -7,7 +7,6 @@ tried; by default a few, one of each kind. `off->` terms let the first passes go
 import os
 import re
 import signal
-import sqlite3
 import subprocess
 import time
 
@@ -145,7 +144,7 @@ def prepare(server: Server, client, known: Known, name: str, video: bytes) -> No
         while client.job(job)["status"].startswith("Queued"):
             time.sleep(0.05)
     server.kill()
-    with sqlite3.connect(server.data / "jobs.db", timeout=10) as database:
+    with server.rows() as database:
         day = 90_000_000_000
         database.execute("UPDATE uploads SET touched_at = touched_at - ?1, expires_at = expires_at - ?1 WHERE blob_name = ?2", (day, old))
 
@@ -154,7 +153,7 @@ def wait_for_deletions(server: Server) -> None:
     """The worker that is at a deleted job forgets it when it notices; told to stop before, it leaves that to the next start."""
     end = time.monotonic() + 5
     while server.process.poll() is None and time.monotonic() < end:
-        with sqlite3.connect(server.data / "jobs.db", timeout=10) as database:
+        with server.rows() as database:
             if database.execute("SELECT count(*) FROM jobs WHERE deleted = 1").fetchone() == (0,):
                 return
         time.sleep(0.05)

@@ -1,7 +1,6 @@
 """Rules 50 to 77 of docs/rest.md, as far as they need no reconstruction; see test_reconstruction.py for the others."""
 
 import re
-import sqlite3
 import threading
 import time
 import uuid
@@ -77,7 +76,7 @@ def test_rule_50_a_long_list_comes_whole(make_server, flat):
     anna = server.user("anna")
     job = anna.submit(flat)
     count = 3500
-    with sqlite3.connect(server.data / "jobs.db", timeout=10) as database:
+    with server.rows() as database:
         columns = [row[1] for row in database.execute("PRAGMA table_info(jobs)") if row[1] not in ("seq", "job_id", "uploaded_at")]
         names = ", ".join(columns)
         rows = [(str(uuid.uuid4()), n, job) for n in range(1, count)]

@@ -1,6 +1,5 @@
 """Rules 34 to 49 of docs/rest.md: submission of jobs."""
 
-import sqlite3
 import threading
 import uuid
 
@@ -216,7 +215,7 @@ def test_rule_47_a_key_is_kept_for_a_day(make_server, flat):
     hour = 3600 * 1_000_000
 
     def age(hours: int) -> None:
-        with sqlite3.connect(server.data / "jobs.db", timeout=10) as database:
+        with server.rows() as database:
             assert database.execute("UPDATE idempotency SET created_at = created_at - ?", (hours * hour,)).rowcount == 1
 
     age(23)

@@ -4,7 +4,6 @@ import gzip
 import json
 import shutil
 import socket
-import sqlite3
 import subprocess
 import time
 
@@ -159,7 +158,7 @@ def test_rule_10_an_internal_error_says_nothing_about_the_inside(make_server, fl
     server = make_server()
     client = server.user("anna")
     job = client.submit(flat)
-    with sqlite3.connect(server.data / "jobs.db") as database:
+    with server.rows() as database:
         database.execute("ALTER TABLE jobs RENAME COLUMN title TO hidden")
     response = client.get(f"/api/v1/jobs/{job}/")
     is_error(response, 500, "Internal server error")

@@ -5,7 +5,6 @@ import hashlib
 import hmac
 import json
 import socket
-import sqlite3
 import subprocess
 import time
 import uuid
@@ -118,7 +117,7 @@ def test_rule_26_what_nobody_submits_is_collected_after_a_day(make_server, flat)
     job = anna.submit(submitted)
     server.stop()
     age = 25 * 3600 * 1_000_000
-    with sqlite3.connect(server.data / "jobs.db") as database:
+    with server.rows() as database:
         for blob in (old, submitted):
             changed = database.execute(
                 "UPDATE uploads SET touched_at = touched_at - ?1, expires_at = expires_at - ?1 WHERE blob_name = ?2", (age, blob)
@@ -278,7 +277,7 @@ def test_rule_31_announced_digests_are_checked(server, alice, flat, name):
         is_not_uploaded(alice, address["blob_name"])
     response = alice.put(address["url"], data, headers={name: digests(data)[name]})
     assert response.status_code == 201
-    with sqlite3.connect(f"file:{server.data / 'jobs.db'}?mode=ro", uri=True) as database:
+    with server.rows(read_only=True) as database:
         row = database.execute("SELECT sha256 FROM uploads WHERE blob_name = ?", (address["blob_name"],)).fetchone()
     assert row[0] == hashlib.sha256(data).digest()
 

@@ -180,6 +180,7 @@ struct Inner {
     storage: Box<dyn Storage>,
     has_other_machines: bool,
     secrets: Secrets,
+    secrets_file: PathBuf,
     process: ProcessLock,
     host: Arc<HostMark>,
     #[cfg_attr(not(test), expect(dead_code, reason = "it works as long as it is there"))]
@@ -252,12 +253,11 @@ impl Service {
         let host = Arc::new(HostMark::take(&folder, Identity::of_this_machine(environment.clock.boot()))?);
         let Environment { clock, look } = environment;
         let Place { database, storage, has_other_machines } = place(&folder, clock.clone(), &options)?;
-        let secrets = match secrets {
-            Some(file) => Secrets::read_shared(file)?,
-            // Each machine would make its own, and none would know the keys of the others.
-            None if has_other_machines => Secrets::read_shared(&folder.join(layout::SECRETS))?,
-            None => Secrets::open(&folder.join(layout::SECRETS))?,
-        };
+        let is_own = secrets.is_none() && !has_other_machines;
+        let secrets_file = secrets.map_or_else(|| folder.join(layout::SECRETS), Path::to_owned);
+        // Each of many machines would make its own, and none would know the keys of the others.
+        let secrets =
+            if is_own { Secrets::open(&secrets_file) } else { Secrets::read_shared(&secrets_file) }?;
         let process = ProcessLock::take(&folder.join(layout::PROCESSES))?;
         let workspaces = Workspaces::open(folder.join(layout::WORK))?;
         crate::files::sync_folder(&folder)?;
@@ -273,6 +273,7 @@ impl Service {
                 storage,
                 has_other_machines,
                 secrets,
+                secrets_file,
                 process,
                 host,
                 housekeeper,

@@ -86,7 +86,7 @@ impl Service {
             remove(&folder.join(name))?;
         }
         manifest.files.push(copying.hash(layout::DATABASE)?);
-        manifest.files.push(copying.copy(layout::SECRETS, &self.inner.folder.join(layout::SECRETS))?);
+        manifest.files.push(copying.copy(layout::SECRETS, &self.inner.secrets_file)?);
         sync_all_folders(folder)?;
         manifest.write(folder)?;
         failpoints::pass("backup.place").map_err(|e| Error::io("write", to, e))?;
