@@ -21,16 +21,18 @@ VENV := .venv
 TEST_BUILD := --locked --release --workspace --exclude libreconstruct-python --features libreconstruct-server/failpoints
 # Of a core without its features, what the features might have been mixed up with.
 BARE_TESTS := camera:: fiducial:: masks:: presentation:: raster:: splats:: video::probe
+# Of the tests over HTTP, those that are run on PostgreSQL too (`make test-many-machines` runs all that can be).
+POSTGRES_TESTS := isolation.py rules_job.py rules_submit.py specification.py
 # Tests in Rust compare with Python tools that the environment holds.
 test-rust: export PATH := $(CURDIR)/$(VENV)/bin:$(PATH)
 # gsply compiles itself with numba: 6 seconds for what takes a tenth of one here.
 export NUMBA_DISABLE_JIT := 1
 # Where each face notes what it skips, a file a face.
 SKIPPED := $(CURDIR)/target/skipped
-test-rust test-python test-c test-rest: export LIBRECONSTRUCT_SKIPS = $(SKIPPED)/$@
+test-rust test-python test-c test-rest test-many-machines: export LIBRECONSTRUCT_SKIPS = $(SKIPPED)/$@
 NOTE_SKIPPED = mkdir -p $(SKIPPED) && : >$(SKIPPED)/$@
 
-.PHONY: help build mask-model demo install interop test test-build test-rust test-python test-c test-rest fuzz campaign power-loss lint format clean
+.PHONY: help build mask-model demo install interop test test-build test-rust test-python test-c test-rest test-many-machines fuzz campaign power-loss lint format clean
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*?## ' $(MAKEFILE_LIST) | awk -F':.*?## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -99,8 +101,14 @@ test-rest: test-build ## Drive the server over HTTP, as clients do
 	@$(NOTE_SKIPPED)
 	@echo "REST: drive the server as clients do"
 	$(VENV)/bin/python -m pytest -q tests/rest
+	@echo "REST: the same on PostgreSQL, the part that asks most of the rows"
+	LIBRECONSTRUCT_TEST_POSTGRES=1 $(VENV)/bin/python -m pytest -q $(addprefix tests/rest/test_,$(POSTGRES_TESTS))
 	@echo "Faults of the machine, and power cuts: a few"
 	$(VENV)/bin/python -m pytest -q tests/campaign tests/power_loss
+
+test-many-machines: test-build ## Drive servers whose rows are in a PostgreSQL of the tests' own, with all tests of the server
+	@$(NOTE_SKIPPED)
+	LIBRECONSTRUCT_TEST_POSTGRES=1 $(VENV)/bin/python -m pytest -q tests/rest
 
 campaign: test-build ## Let faults of the machine come and go over a working server for MINUTES=10, from SEED on
 	cd tests && ../$(VENV)/bin/python -m campaign --minutes $(or $(MINUTES),10) $(if $(SEED),--seed $(SEED))

@@ -86,6 +86,11 @@ class Server:
         self.process: subprocess.Popen | None = None
         self.log = self.folder / "server.log"
 
+    def share(self, other: "Server") -> None:
+        """Before the start: the rows and files of another server."""
+        self.data = other.data
+        self.config |= {key: other.config[key] for key in ("database", "storage") if key in other.config}
+
     @property
     def url(self) -> str:
         return f"{self.scheme}://127.0.0.1:{self.port}"

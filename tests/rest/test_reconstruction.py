@@ -119,8 +119,12 @@ def test_s4_9_with_curl(wendy, capture, tmp_path):
     gone = subprocess.run(["curl", "-sS", "-H", key, "-o", os.devnull, "-w", "%{http_code}", f"{job}/"], capture_output=True, text=True)
     assert gone.stdout == "404"
     identity = address["blob_name"].split("/")[1].split(".")[0]
-    left = [n for n in wendy.server.files("videos", "scenes", "work") if submitted["job_id"] in n or identity in n]
-    assert left == []
+    own = lambda: [n for n in wendy.server.files("videos", "scenes", "work") if submitted["job_id"] in n or identity in n]
+    # Another process may be just about to remove them.
+    end = time.monotonic() + 5
+    while left := own():
+        assert time.monotonic() < end, left
+        time.sleep(0.05)
 
 
 def test_s4_5_and_rule_68_the_redirect(wendy, finished):
@@ -304,7 +308,7 @@ def test_a_worker_in_a_process_of_its_own(make_server, capture):
 def test_two_servers_over_one_folder_share_users_jobs_and_work(make_server, flat):
     first = make_server({"workers": 1})
     second = make_server({"workers": 1}, start=False)
-    second.data = first.data
+    second.share(first)
     second.start()
     anna = first.user("anna")
     same = type(anna)(second, anna.key)

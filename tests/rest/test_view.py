@@ -19,7 +19,7 @@ PATHS = ("", "/", *(f"/{name}" for name in FILES))
 def viewing(make_server, worker_server):
     """A server that has the viewer, over the jobs of the server that runs them (and has none)."""
     server = make_server({"public_view": True}, start=False)
-    server.data = worker_server.data
+    server.share(worker_server)
     return server.start()
 
 

@@ -1,7 +1,7 @@
 //! The video of a job as a local file, which ffmpeg needs: the storage's own where it has local files, else a copy.
 
 use std::fs::{self, File};
-use std::io::{Read, Seek, SeekFrom, Write};
+use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
 use sha2::{Digest, Sha256};
@@ -61,21 +61,14 @@ impl Service {
         let mut copy = create_private_file(&path).map_err(|e| Error::io("create", &path, e))?;
         let is_whole = blob.size <= SMALL;
         let video = VideoToLookAt { path, is_whole, is_copy: true };
-        let write = |e| Error::io("write", video.path(), e);
-        let mut take = |blob: &mut BlobReader, most: u64| {
-            std::io::copy(&mut (&mut blob.file).take(most), &mut copy)
-                .map_err(|e| Error::io("copy the video to", video.path(), e))
-        };
+        let failed = |e| Error::io("copy the video to", video.path(), e);
         if is_whole {
-            take(&mut blob, SMALL)?;
+            io::copy(&mut blob.file, &mut copy).map_err(failed)?;
         } else {
-            take(&mut blob, END)?;
-            blob.file
-                .seek(SeekFrom::Start(blob.size - END))
-                .map_err(|e| Error::io("read the video of", video.path(), e))?;
-            drop(take);
-            copy.seek(SeekFrom::Start(blob.size - END)).map_err(write)?;
-            std::io::copy(&mut blob.file, &mut copy).map_err(write)?;
+            io::copy(&mut (&mut blob.file).take(END), &mut copy).map_err(failed)?;
+            let last = SeekFrom::Start(blob.size - END);
+            blob.file.seek(last).and_then(|_| copy.seek(last)).map_err(failed)?;
+            io::copy(&mut blob.file, &mut copy).map_err(failed)?;
         }
         Ok(video)
     }

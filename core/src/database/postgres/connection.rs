@@ -73,7 +73,7 @@ impl Fault {
             Fault::Postgres(source) => source,
         };
         match source.code() {
-            // Serialization failures and deadlocks; a server that stops, starts, or has no place left; one that became a
+            // Transactions that got in each other's way, and deadlocks; a server that stops, starts, or has no place left; one that became a
             // standby.
             Some(code) => {
                 [
