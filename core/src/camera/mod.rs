@@ -37,6 +37,7 @@ mod level;
 mod model;
 mod plot;
 mod pose;
+mod readout;
 mod sparse;
 mod undistort;
 
@@ -46,7 +47,8 @@ pub(crate) use gaze::{Gaze, GazeOptions, scene_up};
 pub(crate) use lens::Lens;
 pub(crate) use level::{gravity, levelling};
 pub use model::{Camera, CameraModel};
-pub use plot::plot_poses;
+pub use plot::{plot_doubtful_poses, plot_poses};
 pub use pose::Pose;
+pub use readout::{LineMotion, Readout, ReadoutDirection, RollingShutter};
 pub use sparse::{Image, Point2D, Point3D, SparseModel};
-pub use undistort::undistort;
+pub use undistort::{undistort, undistort_unrolled};

@@ -1,5 +1,6 @@
 //! A picture of the poses: the sparse points and the way of the camera, from above and from the side.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 
 use image::RgbImage;
@@ -24,16 +25,26 @@ const CAMERA_LENGTH: f64 = 18.0;
 /// # Errors
 /// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) if the model has no images, else the operating system's.
 pub fn plot_poses(model: &SparseModel, path: &Path) -> Result<()> {
-    jpeg::write(&draw(model)?, jpeg::VIEWING_QUALITY, path)
+    plot_doubtful_poses(model, &BTreeMap::new(), path)
 }
 
-fn draw(model: &SparseModel) -> Result<RgbImage> {
-    let mut images: Vec<&Image> = model.images.values().collect();
-    images.sort_by(|a, b| a.name.cmp(&b.name));
+/// As [`plot_poses`], with each camera in the colour of its doubt instead of its place in the order: green where there is
+/// none (0), over yellow, to red where it is as far off as a good model may be (1 and more). `doubts` are by image id; who
+/// is not in it keeps the colour of the way.
+///
+/// # Errors
+/// As [`plot_poses`].
+pub fn plot_doubtful_poses(model: &SparseModel, doubts: &BTreeMap<u32, f64>, path: &Path) -> Result<()> {
+    jpeg::write(&draw(model, doubts)?, jpeg::VIEWING_QUALITY, path)
+}
+
+fn draw(model: &SparseModel, doubts: &BTreeMap<u32, f64>) -> Result<RgbImage> {
+    let mut images: Vec<(u32, &Image)> = model.images.iter().map(|(id, image)| (*id, image)).collect();
+    images.sort_by(|a, b| a.1.name.cmp(&b.1.name));
     if images.is_empty() {
         return Err(Error::argument("a model without images has no poses to draw"));
     }
-    let centres: Vec<Vector3<f64>> = images.iter().map(|image| image.pose.centre()).collect();
+    let centres: Vec<Vector3<f64>> = images.iter().map(|(_, image)| image.pose.centre()).collect();
 
     // All cameras, and the points but for the far tails.
     let range = |axis: &Vector3<f64>| {
@@ -84,14 +95,15 @@ fn draw(model: &SparseModel) -> Result<RgbImage> {
         for (k, pair) in centres.windows(2).enumerate() {
             canvas.line(place(&pair[0]), place(&pair[1]), 1.6, colour(k), 0.9);
         }
-        for (k, image) in images.iter().enumerate() {
+        for (k, (id, image)) in images.iter().enumerate() {
+            let colour = doubts.get(id).map_or_else(|| colour(k), |doubt| alarming(*doubt as f32));
             let corners = frustum(model, image, CAMERA_LENGTH / scale).map(|corner| place(&corner));
             let centre = place(&centres[k]);
             for (j, corner) in corners.iter().enumerate() {
-                canvas.line(centre, *corner, 0.9, colour(k), 0.75);
-                canvas.line(*corner, corners[(j + 1) % 4], 0.9, colour(k), 0.75);
+                canvas.line(centre, *corner, 0.9, colour, 0.75);
+                canvas.line(*corner, corners[(j + 1) % 4], 0.9, colour, 0.75);
             }
-            canvas.disc(centre, 2.4, colour(k), 1.0);
+            canvas.disc(centre, 2.4, colour, 1.0);
         }
     }
     canvas.clip = (0.0, 2.0 * PANEL as f64);
@@ -115,12 +127,20 @@ fn frustum(model: &SparseModel, image: &Image, length: f64) -> [Vector3<f64>; 4]
 
 /// Blue (0) over violet to orange (1).
 fn warm(t: f32) -> [f32; 3] {
-    const STOPS: [[f32; 3]; 4] =
-        [[38.0, 84.0, 184.0], [122.0, 62.0, 170.0], [206.0, 66.0, 92.0], [238.0, 136.0, 36.0]];
-    let at = t.clamp(0.0, 1.0) * 3.0;
-    let k = (at as usize).min(2);
+    between(&[[38.0, 84.0, 184.0], [122.0, 62.0, 170.0], [206.0, 66.0, 92.0], [238.0, 136.0, 36.0]], t)
+}
+
+/// Green (0) over yellow to red (1).
+fn alarming(t: f32) -> [f32; 3] {
+    between(&[[34.0, 139.0, 84.0], [214.0, 164.0, 22.0], [206.0, 36.0, 36.0]], t)
+}
+
+/// The colour at `t` (0 to 1; what is not a number counts as 1) between evenly spaced ones.
+fn between<const N: usize>(stops: &[[f32; 3]; N], t: f32) -> [f32; 3] {
+    let at = if t.is_nan() { 1.0 } else { t.clamp(0.0, 1.0) } * (N - 1) as f32;
+    let k = (at as usize).min(N - 2);
     let part = at - k as f32;
-    std::array::from_fn(|c| STOPS[k][c] * (1.0 - part) + STOPS[k + 1][c] * part)
+    std::array::from_fn(|c| stops[k][c] * (1.0 - part) + stops[k + 1][c] * part)
 }
 
 struct Canvas {
@@ -217,7 +237,7 @@ mod tests {
 
     #[test]
     fn cameras_and_points_are_where_they_should_be() {
-        let picture = draw(&model()).unwrap();
+        let picture = draw(&model(), &BTreeMap::new()).unwrap();
         assert_eq!(picture.dimensions(), (1800, 900));
         // From above: 4 units are 820 pixels; the first camera is at the lower right, the last at the upper left.
         let is = |x: u32, y: u32, colour: [f32; 3]| {
@@ -232,6 +252,20 @@ mod tests {
         let column = |x: u32| (0..900).filter(move |&y| red(x, y)).collect::<Vec<u32>>();
         let (first, last) = (column(940)[0], *column(940).last().unwrap());
         assert!(last - first > 150 && last - first < 220, "{first} to {last}");
+    }
+
+    #[test]
+    fn a_camera_has_the_colour_of_its_doubt_and_the_way_keeps_its_own() {
+        let doubts = BTreeMap::from([(1, 0.0), (11, 7.0)]);
+        let picture = draw(&model(), &doubts).unwrap();
+        let is = |x: u32, y: u32, colour: [f32; 3]| {
+            picture.get_pixel(x, y).0.iter().zip(colour).all(|(a, b)| (f32::from(*a) - b).abs() < 3.0)
+        };
+        assert!(is(860, 860, alarming(0.0)) && is(40, 40, alarming(1.0)));
+        // The sixth camera, whose doubt nobody knows, is at 45 degrees.
+        let (x, y) = (40.0 + 820.0 * 0.5f64.sqrt(), 860.0 - 820.0 * 0.5f64.sqrt());
+        assert!(is(x as u32, y as u32, warm(0.5)), "{:?}", picture.get_pixel(x as u32, y as u32));
+        assert_eq!(alarming(f32::NAN), alarming(1.0));
     }
 
     #[test]

@@ -6,6 +6,7 @@
 
 mod lens;
 mod resample;
+mod unroll;
 
 use std::fs;
 use std::io::Write;
@@ -15,7 +16,7 @@ use std::sync::Mutex;
 use image::{DynamicImage, ImageFormat, RgbImage, RgbaImage};
 use rayon::prelude::*;
 
-use super::{Camera, Image, SparseModel};
+use super::{Camera, Image, RollingShutter, SparseModel};
 use crate::control::Control;
 use crate::error::{Error, ErrorKind, Result};
 use crate::files;
@@ -24,6 +25,7 @@ use crate::picture_file;
 use crate::stage::Stage;
 use lens::Undistortion;
 use resample::Premultiplied;
+use unroll::unrolled_map;
 
 /// Undistorts the pictures of `model`, which are in the folder `images`, into `output/images`, and writes the model that
 /// describes them to `output/sparse`. Returns that model: the same ids, names, poses and points, PINHOLE cameras, and
@@ -39,6 +41,32 @@ use resample::Premultiplied;
 /// picture over itself that it cannot be undistorted, [`Cancelled`](ErrorKind::Cancelled).
 pub fn undistort(
     model: &SparseModel,
+    images: &Path,
+    output: &Path,
+    control: &Control,
+) -> Result<SparseModel> {
+    undistort_with(model, None, images, output, control)
+}
+
+/// As [`undistort`], for pictures that were read line by line: each also becomes what a global shutter would have shown at
+/// the moment of its middle line. Exact where the points of the model tell the depth; between them depth is interpolated.
+/// Up to as many pixels at the border as the motion shifts it are repeated.
+///
+/// # Errors
+/// As [`undistort`].
+pub fn undistort_unrolled(
+    model: &SparseModel,
+    shutter: &RollingShutter,
+    images: &Path,
+    output: &Path,
+    control: &Control,
+) -> Result<SparseModel> {
+    undistort_with(model, Some(shutter), images, output, control)
+}
+
+fn undistort_with(
+    model: &SparseModel,
+    shutter: Option<&RollingShutter>,
     images: &Path,
     output: &Path,
     control: &Control,
@@ -66,17 +94,21 @@ pub fn undistort(
     }
 
     let folder = output.join("images");
-    let frames: Vec<&Image> = model.images.values().collect();
-    for frame in &frames {
+    let frames: Vec<(&u32, &Image)> = model.images.iter().collect();
+    for (_, frame) in &frames {
         // Names may have folders in them.
         let parent = folder.join(&frame.name);
         let parent = parent.parent().unwrap_or(&folder);
         fs::create_dir_all(parent).map_err(|e| Error::io("create", parent, e))?;
     }
     let done = Mutex::new(0);
-    frames.par_iter().try_for_each(|frame| {
+    frames.par_iter().try_for_each(|(id, frame)| {
         control.check()?;
-        undistort_file(lens_of(frame)?, &images.join(&frame.name), &folder.join(&frame.name))?;
+        let lens = lens_of(frame)?;
+        let moving = shutter.and_then(|s| Some((s.readout, s.motions.get(id)?)));
+        let map = moving.map(|(readout, motion)| unrolled_map(lens, model, **id, readout, motion));
+        let map = map.as_deref().unwrap_or(lens.map());
+        undistort_file(lens, map, &images.join(&frame.name), &folder.join(&frame.name))?;
         if let Ok(mut done) = done.lock() {
             *done += 1;
             let message = format!("{done} of {} frames", frames.len());
@@ -89,8 +121,9 @@ pub fn undistort(
     Ok(undistorted)
 }
 
-fn undistort_file(lens: &Undistortion, source: &Path, target: &Path) -> Result<()> {
-    let (format, picture) = open(source, lens.camera(), lens.is_identity())?;
+/// `map`: where in the original each pixel of the result is seen; empty for the identity.
+fn undistort_file(lens: &Undistortion, map: &[[f32; 2]], source: &Path, target: &Path) -> Result<()> {
+    let (format, picture) = open(source, lens.camera(), map.is_empty())?;
     let Some(picture) = picture else {
         return files::replace_atomically(target, |temporary| {
             fs::copy(source, temporary).map(|_| ()).map_err(|e| Error::io("copy", source, e))
@@ -98,7 +131,7 @@ fn undistort_file(lens: &Undistortion, source: &Path, target: &Path) -> Result<(
     };
     let (width, height) = (lens.pinhole.width, lens.pinhole.height);
     let has_alpha = picture.color().has_alpha() && format != ImageFormat::Jpeg;
-    let values = Premultiplied::new(&picture).resample(lens.map(), width, height, has_alpha);
+    let values = Premultiplied::new(&picture).resample(map, width, height, has_alpha);
     let invalid = || Error::new(ErrorKind::Internal, "the undistorted picture has the wrong size");
     let picture: DynamicImage = match has_alpha {
         true => RgbaImage::from_raw(width, height, values).ok_or_else(invalid)?.into(),

@@ -5,6 +5,8 @@
 //! No gauge is fixed: damping keeps the equations solvable, and the seven free motions do not change the cost.
 
 mod covariance;
+mod readout;
+mod spread;
 pub(crate) mod squares;
 
 use nalgebra::{UnitQuaternion, Vector3};
@@ -20,6 +22,8 @@ use super::projection::{Extrinsics, Linearised, Loss, Projector};
 use super::schur::{self, BORDER, CHUNK, CameraTerms, PointTerms, Reduced, Structure};
 
 pub(crate) use covariance::intrinsics_deviations;
+pub(crate) use readout::{adjust_with_readout, readout_deviations};
+pub(crate) use spread::{Clustering, Draw, pose_draws};
 pub(crate) use squares::{CORNERS, Square, SquareView, Squares, adjust_with_squares, scale_deviation};
 
 /// Which intrinsics are unknowns.
@@ -109,12 +113,24 @@ struct Problem<'a> {
     structure: Structure,
     /// Measured pixel by observation.
     pixels: Vec<[f64; 2]>,
+    /// Width and height of the picture, pixels.
+    size: (f64, f64),
     /// Image of every camera of the structure.
     images: Vec<usize>,
     free: Vec<usize>,
     /// (index into `free`, value, weight)
     priors: Vec<(usize, f64, f64)>,
+    /// How residuals change with the shared unknowns that are no parameters of the camera, by observation.
+    slopes: Vec<Slopes>,
+    /// How many such unknowns there are, at most [`EXTRA`]; without any, `slopes` is empty.
+    extra: usize,
 }
+
+/// Shared unknowns that are no parameters of the camera, at most.
+const EXTRA: usize = 2;
+
+/// Derivatives of a residual (x, y) by each of them.
+type Slopes = [[f64; 2]; EXTRA];
 
 #[derive(Clone)]
 struct State {
@@ -122,6 +138,8 @@ struct State {
     extrinsics: Vec<Extrinsics>,
     rotations: Vec<UnitQuaternion<f64>>,
     points: Vec<[f64; 3]>,
+    /// The shared unknowns that are no parameters of the camera: their change since the start.
+    extra: [f64; EXTRA],
 }
 
 impl<'a> Problem<'a> {
@@ -167,7 +185,9 @@ impl<'a> Problem<'a> {
         };
         let priors = free.iter().enumerate().filter_map(prior).collect();
         let structure = Structure::new(images.len(), start, camera);
-        Some(Self { options, structure, pixels, images, free, priors })
+        let size = (f64::from(map.camera.width), f64::from(map.camera.height));
+        let (slopes, extra) = (Vec::new(), 0);
+        Some(Self { options, structure, pixels, size, images, free, priors, slopes, extra })
     }
 
     fn state(&self, map: &Map) -> State {
@@ -178,7 +198,33 @@ impl<'a> Problem<'a> {
             extrinsics: poses.iter().map(Extrinsics::from_pose).collect(),
             rotations: poses.iter().map(|p| p.rotation).collect(),
             points: map.points.iter().map(|p| p.xyz.into()).collect(),
+            extra: [0.0; EXTRA],
         }
+    }
+
+    /// Number of shared unknowns.
+    fn border(&self) -> usize {
+        self.free.len() + self.extra
+    }
+
+    /// What the unknowns that are no parameters of the camera add to the residual of observation `o`.
+    #[inline(always)]
+    fn add_extra(&self, state: &State, o: usize, residual: &mut [f64; 2]) {
+        if let Some(slopes) = self.slopes.get(o) {
+            for (slope, value) in slopes.iter().zip(&state.extra) {
+                residual[0] += slope[0] * value;
+                residual[1] += slope[1] * value;
+            }
+        }
+    }
+
+    /// The residual of observation `o`, of point `p`; `None` behind the camera.
+    #[inline(always)]
+    fn residual(&self, projector: &Projector, state: &State, o: usize, p: usize) -> Option<[f64; 2]> {
+        let pose = &state.extrinsics[self.structure.camera[o] as usize];
+        let mut residual = projector.residual(pose, &state.points[p], &self.pixels[o])?;
+        self.add_extra(state, o, &mut residual);
+        Some(residual)
     }
 
     fn store(&self, state: &State, map: &mut Map) {
@@ -202,8 +248,7 @@ impl<'a> Problem<'a> {
                 let mut sum = 0.0;
                 for p in chunk * CHUNK..last {
                     for o in self.structure.of_point(p) {
-                        let pose = &state.extrinsics[self.structure.camera[o] as usize];
-                        let squared = match projector.residual(pose, &state.points[p], &self.pixels[o]) {
+                        let squared = match self.residual(&projector, state, o, p) {
                             Some(r) => r[0] * r[0] + r[1] * r[1],
                             None => BEHIND * BEHIND,
                         };
@@ -226,6 +271,7 @@ impl<'a> Problem<'a> {
     fn linearise(&self, projector: &Projector, state: &State, o: usize, p: usize) -> Option<Linearised> {
         let pose = &state.extrinsics[self.structure.camera[o] as usize];
         let mut l = projector.linearise(pose, &state.points[p], &self.pixels[o])?;
+        self.add_extra(state, o, &mut l.residual);
         let squared = l.residual[0] * l.residual[0] + l.residual[1] * l.residual[1];
         let w = self.options.loss.at(squared).1.sqrt();
         let turn = if self.options.rotations { w } else { 0.0 };
@@ -236,6 +282,11 @@ impl<'a> Problem<'a> {
             let all = l.by_intrinsics[i];
             for (k, &param) in self.free.iter().enumerate() {
                 l.by_intrinsics[i][k] = w * all[param];
+            }
+            if let Some(slopes) = self.slopes.get(o) {
+                for (k, slope) in slopes.iter().enumerate().take(self.extra) {
+                    l.by_intrinsics[i][self.free.len() + k] = w * slope[i];
+                }
             }
         }
         Some(l)
@@ -265,6 +316,9 @@ impl<'a> Problem<'a> {
         for (k, &param) in self.free.iter().enumerate() {
             next.camera.params[param] += x[6 * self.structure.cameras() + k];
         }
+        for (k, value) in next.extra.iter_mut().enumerate().take(self.extra) {
+            *value += x[6 * self.structure.cameras() + self.free.len() + k];
+        }
         for (point, step) in next.points.iter_mut().zip(moves) {
             for k in 0..3 {
                 point[k] += step[k];
@@ -277,7 +331,7 @@ impl<'a> Problem<'a> {
     fn equations(&self, state: &State, damping: f64) -> Option<(Reduced, PointTerms<8>)> {
         let projector = Projector::new(&state.camera);
         let points = self.eliminate_points(&projector, state, damping);
-        let border = self.free.len();
+        let border = self.border();
         let reduced = schur::reduce::<6, 8>(&self.structure, &points, border, |c| {
             self.camera_terms(&projector, state, c, damping)
         });
@@ -285,7 +339,7 @@ impl<'a> Problem<'a> {
     }
 
     fn eliminate_points(&self, projector: &Projector, state: &State, damping: f64) -> PointTerms<8> {
-        let border = self.free.len();
+        let border = self.border();
         let structure = &self.structure;
         let mut terms = PointTerms::<8>::new(structure, border);
         // Tasks own whole chunks of points, hence disjoint slices of every array.
@@ -366,7 +420,7 @@ impl<'a> Problem<'a> {
         c: usize,
         damping: f64,
     ) -> CameraTerms<6, 8> {
-        let border = self.free.len();
+        let border = self.border();
         let mut t = CameraTerms::<6, 8>::zero();
         for &o in self.structure.of_camera(c) {
             let o = o as usize;

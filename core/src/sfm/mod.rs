@@ -5,9 +5,11 @@
 //!
 //! ```text
 //! features → pairing → matching → two_view → calibration (focal length) → rotation_averaging → tracks
-//!          → global_positioning → bundle_adjustment → retriangulation → resection → gate → patch_alignment → metric_scale
-//!          → SparseModel
+//!          → global_positioning → bundle_adjustment → retriangulation → resection → gate → patch_alignment → shutter
+//!          → metric_scale → verdict → SparseModel
 //! ```
+//!
+//! Frames that are left and hang together by themselves go the same way again (`components`).
 //!
 //! Where the global path finds no sound model, the incremental one is tried. [`reconstruct`] is the whole of it.
 //!
@@ -23,6 +25,7 @@ pub mod two_view;
 
 mod bundle_adjustment;
 mod completion;
+mod components;
 mod filters;
 mod front_end;
 mod gate;
@@ -43,20 +46,26 @@ mod path;
 mod polishing;
 mod projection;
 mod reconstruct;
+mod reconstruction;
 mod report;
 mod resection;
 mod retriangulation;
 mod scale_averaging;
 mod schur;
+mod shutter;
 mod support;
 #[cfg(test)]
 mod synthetic;
 mod tracks;
 mod triangulation;
+mod verdict;
 mod vlad;
 
 pub use metric_scale::{ScaleReport, TagReport};
 pub use object_features::ObjectMasks;
 pub use options::{MappingMethod, SfmOptions};
-pub use reconstruct::{Reconstruction, reconstruct, reconstruct_object, reconstruct_with_tags};
-pub use report::{Attempt, FrameRange, SfmReport, StepTime};
+pub use reconstruct::{reconstruct, reconstruct_object, reconstruct_with_tags};
+pub use reconstruction::Reconstruction;
+pub use report::{Attempt, ComponentReport, FrameRange, SfmReport, StepTime};
+pub use shutter::ShutterReport;
+pub use verdict::{Doubt, Evidence, FrameDoubt, Grade, Reason, Verdict};

@@ -42,13 +42,23 @@ with_defaults! {
         /// Whether to fail where the tags give no scale, rather than to warn and leave the units arbitrary.
         #[serde(skip_serializing_if = "std::ops::Not::not")]
         pub require_scale: bool = false,
+        /// Whether to fail where the verdict on the model is not good, rather than to warn.
+        #[serde(skip_serializing_if = "std::ops::Not::not")]
+        pub strict: bool = false,
+        /// Whether to hand over also a model whose verdict is that it is broken: for who wants to look at it.
+        #[serde(skip_serializing_if = "std::ops::Not::not")]
+        pub keep_broken: bool = false,
+        /// Milliseconds from the first line of a picture to the last one, 0 to 100, if known; 0 for a global shutter, or
+        /// to leave a rolling one as it is. Absent: a video's is estimated where it matters. Photographs have none.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pub rolling_shutter_ms: Option<f64> = None,
     }
 }
 
 impl SfmOptions {
     /// # Errors
     /// [`crate::ErrorKind::InvalidArgument`] for a focal length that is not a positive number, fewer than 100 features,
-    /// a size of tags out of range, or a scale that is required without one.
+    /// a size of tags or a readout time out of range, or a scale that is required without a size.
     pub fn validate(&self) -> Result<()> {
         if let Some(focal) = self.focal.filter(|f| !(f.is_finite() && *f > 0.0)) {
             return Err(Error::argument(format!(
@@ -63,6 +73,9 @@ impl SfmOptions {
         }
         if let Some(size) = self.apriltag_size_mm.filter(|s| !(1.0..=1000.0).contains(s)) {
             return Err(Error::argument(format!("apriltag_size_mm is {size}: 1 to 1000 is allowed")));
+        }
+        if let Some(readout) = self.rolling_shutter_ms.filter(|t| !(0.0..=100.0).contains(t)) {
+            return Err(Error::argument(format!("rolling_shutter_ms is {readout}: 0 to 100 is allowed")));
         }
         if self.require_scale && self.apriltag_size_mm.is_none() {
             return Err(Error::argument(

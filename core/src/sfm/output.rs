@@ -14,8 +14,8 @@ const MEDIAN_DISTANCE: f64 = 5.0;
 
 /// Turns and scales the world of `map`: +y is down, the origin is the mean of the camera centres, and its unit is the
 /// metre, of which `metres` make one unit as it is; where they are not known, cameras are 5 units away from what they
-/// see (median).
-pub(crate) fn normalise(map: &mut Map, metres: Option<f64>) {
+/// see (median). Returns by how much it was scaled.
+pub(crate) fn normalise(map: &mut Map, metres: Option<f64>) -> f64 {
     let rotation = gravity(map.poses.iter().flatten()).map_or_else(Default::default, |down| levelling(&down));
     let mut distances: Vec<f64> = map
         .points
@@ -37,6 +37,7 @@ pub(crate) fn normalise(map: &mut Map, metres: Option<f64>) {
     for point in &mut map.points {
         point.xyz = scale * (rotation * point.xyz) + translation;
     }
+    scale
 }
 
 /// The model of `map`. Image ids are frame numbers plus 1; an image keeps the keypoints that belong to points. `colors`

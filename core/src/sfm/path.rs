@@ -16,6 +16,7 @@ use super::front_end::absolute_rotations;
 use super::matching::PairMatches;
 use super::support::Support;
 use super::two_view::TwoViewGeometry;
+use crate::statistics::median;
 
 /// Pairs of frames up to this far apart say whether the path holds together between them.
 const NEIGHBOURS: u32 = 4;
@@ -23,6 +24,9 @@ const NEIGHBOURS: u32 = 4;
 const MIN_MATCHES: usize = 50;
 /// A step is broken if a smaller fraction of the matches across it agrees with the map.
 const MIN_AGREEING: f64 = 0.4;
+/// A film is cut where its neighbours share less than this part of what they usually do. A hand that turns away quickly
+/// leaves more. Chosen by hand.
+const CUT: f64 = 0.15;
 /// Frames up to this far apart are taken to see the same side of things.
 const CHAIN: u32 = 16;
 /// Pairs of frames that contradict the rotations along the path by more than this (radians) join things that only look
@@ -65,6 +69,27 @@ pub(crate) fn broken_steps(images: usize, pairs: &[TwoViewGeometry], support: &[
     let worst =
         |run: &[usize]| run.iter().copied().min_by(|&a, &b| across[a].ratio().total_cmp(&across[b].ratio()));
     suspects.chunk_by(|a, b| b - a == 1).filter_map(worst).collect()
+}
+
+/// Steps of the path (`k`: from image `k` to the next) across which neighbours share next to nothing, of the
+/// `verified` pairs: where a film was cut. What lies on either side may be one place or two.
+pub(crate) fn cuts(images: usize, verified: &[TwoViewGeometry]) -> Vec<usize> {
+    let mut across = vec![0.0; images.saturating_sub(1)];
+    for pair in verified.iter().filter(|p| p.second - p.first <= NEIGHBOURS) {
+        for step in &mut across[pair.first as usize..pair.second as usize] {
+            *step += pair.inliers.len() as f64;
+        }
+    }
+    let least = CUT * median(&mut across.clone()).unwrap_or(0.0);
+    let suspects: Vec<usize> = (0..across.len()).filter(|&k| across[k] < least).collect();
+    let worst = |run: &[usize]| run.iter().copied().min_by(|&a, &b| across[a].total_cmp(&across[b]));
+    suspects.chunk_by(|a, b| b - a == 1).filter_map(worst).collect()
+}
+
+/// Whether one of the `cuts` is between two images.
+pub(crate) fn is_cut_between(cuts: &[usize], first: u32, second: u32) -> bool {
+    let (first, second) = (first.min(second) as usize, first.max(second) as usize);
+    cuts.iter().any(|cut| (first..second).contains(cut))
 }
 
 /// Pairs and matches that a mapper may use.

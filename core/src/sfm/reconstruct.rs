@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use crate::camera::{Camera, SparseModel};
+use crate::camera::Camera;
 use crate::control::{Control, Warning};
 use crate::error::{Error, ErrorKind, Result};
 use crate::fiducial::{Tags, detect_tags};
@@ -10,6 +10,7 @@ use crate::stage::Stage;
 use crate::video::Frames;
 
 use super::completion::complete;
+use super::components::{Matched, add_components};
 use super::features::FeatureOptions;
 use super::front_end::{
     Pictures, absolute_rotations, calibrate, initial_camera, match_pictures, read_pictures, relative_poses,
@@ -27,24 +28,18 @@ use super::options::{MappingMethod, SfmOptions};
 use super::output::{normalise, sparse_model};
 use super::pairing::PairingOptions;
 use super::patch_alignment::align_keypoints;
-use super::path::{Trusted, broken_steps, fitting_the_path, is_ordered};
-use super::polishing::{polish, refine_principal_point, refine_second_radial};
+use super::path::{Trusted, broken_steps, cuts, fitting_the_path, is_cut_between, is_ordered};
+use super::polishing::{
+    bundle_options, polish, principal_point_prior, refine_principal_point, refine_second_radial,
+};
+use super::reconstruction::Reconstruction;
 use super::report::{Attempt, SfmReport, Stopwatch, ranges};
+use super::shutter::{ShutterInput, find_shutter};
 use super::support::support_of_pairs;
 use super::triangulation::{TriangulationOptions, Views as TriangulationViews, triangulate_tracks};
 use super::two_view::{TwoViewGeometry, TwoViewOptions, Views, verify_pairs};
+use super::verdict::{Doubt, Grade, Judged, judge};
 use crate::statistics::{median, quantile};
-
-/// A sparse model and how it came about.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Reconstruction {
-    /// Camera, poses and points. The world is level (+y is down) and the origin is the mean of the camera centres. Its
-    /// unit is the metre where `report.scale` says so; else there is no metric scale, and a camera is 5 units (median)
-    /// from what it sees. Image ids are frame numbers plus 1.
-    pub model: SparseModel,
-    /// Figures.
-    pub report: SfmReport,
-}
 
 /// Finds the camera, its poses and scene points from `frames`, which one camera with one focal length has made.
 ///
@@ -120,18 +115,30 @@ fn run(
     let pictures = read_pictures(frames, &features, control, 0.4)?;
     watch.lap("features");
     let of_whole = |watch: Stopwatch| reconstruct_pictures(frames, &pictures, tags, options, watch, control);
-    let Some(object) = object else { return Ok((of_whole(watch)?, None)) };
+    let Some(object) = object else {
+        return Ok((finish(of_whole(watch)?, control), None));
+    };
     let of_object = keep_object(&pictures, frames, object).and_then(|on_object| {
         reconstruct_pictures(frames, &on_object, tags, options, watch.clone(), control)
     });
-    match of_object {
-        Ok(found) => Ok((found, None)),
-        Err(error) if error.kind() == ErrorKind::Cancelled => Err(error),
+    let found = match of_object {
+        Ok(found) => (found, None),
+        Err(error) if error.kind() == ErrorKind::Cancelled => return Err(error),
         Err(why) => {
             watch.lap("object alone");
-            Ok((of_whole(watch)?, Some(why)))
+            (of_whole(watch)?, Some(why))
         }
+    };
+    Ok((finish(found.0, control), found.1))
+}
+
+/// Tells that it is done, and what the user should know.
+fn finish(found: Reconstruction, control: &Control) -> Reconstruction {
+    for warning in &found.report.warnings {
+        control.warn(Stage::Sfm, warning.clone());
     }
+    control.progress(Stage::Sfm, "done", 1.0);
+    found
 }
 
 /// Everything after the features.
@@ -150,19 +157,69 @@ fn reconstruct_pictures(
     watch.lap("matching");
 
     control.progress(Stage::Sfm, "two-view geometry", 0.6);
-    let (mut camera, known_focal) = initial_camera(frames, options);
-    let two_view = TwoViewOptions { seed: options.seed, ..Default::default() };
-    let views = Views {
-        features: &pictures.features,
-        camera_of: &vec![0; frames.frames.len()],
-        cameras: &[camera.clone()],
-    };
-    let verified = verify_pairs(&views, &matches, &two_view, control)?;
+    let (camera, _) = initial_camera(frames, options);
+    let views =
+        Views { features: &pictures.features, camera_of: &vec![0; frames.frames.len()], cameras: &[camera] };
+    let verified = verify_pairs(&views, &matches, &two_view_options(options), control)?;
     watch.lap("verification");
-    let rotation_only = gate::rotation_only_pairs(&verified, &camera);
-    gate::check_pairs(&verified, rotation_only, frames)?;
+    let whole = Matched { frames, pictures, matches: &matches, verified: &verified, tags };
+    let found = reconstruct_matched(&whole, options, watch, control);
+    let mut watch = Stopwatch::new();
+    let cuts = if sequential { cuts(frames.frames.len(), &verified) } else { Vec::new() };
+    log::debug!("cuts after frames {cuts:?}");
+    let joined = |a: u32, b: u32| !is_cut_between(&cuts, a, b);
+    let (own_matches, own_verified);
+    let doubt = doubt(&found);
+    let (mut found, capture) = if cuts.is_empty() || doubt == Grade::Good {
+        (found?, whole)
+    } else {
+        // What the clips seem to share may be what two places have in common: is each by itself without such doubt?
+        own_matches = matches.iter().filter(|m| joined(m.first, m.second)).cloned().collect::<Vec<_>>();
+        own_verified = verified.iter().filter(|p| joined(p.first, p.second)).cloned().collect::<Vec<_>>();
+        let clips = Matched { matches: &own_matches, verified: &own_verified, ..whole };
+        let apart = reconstruct_matched(&clips, options, Stopwatch::new(), control);
+        watch.lap("clips apart");
+        match apart {
+            Err(error) if error.kind() == ErrorKind::Cancelled => return Err(error),
+            apart if self::doubt(&apart) < doubt => (apart?, clips),
+            _ => (found?, whole),
+        }
+    };
+    // What is asked of the model that is wanted must not cost the others.
+    let lenient = SfmOptions { require_scale: false, strict: false, ..options.clone() };
+    let reconstruct = |part: &Matched<'_>, control: &Control| {
+        reconstruct_matched(part, &lenient, Stopwatch::new(), control)
+    };
+    add_components(&mut found, &capture, reconstruct, control)?;
+    watch.lap("other places");
+    found.report.times.extend(watch.times());
+    Ok(found)
+}
+
+/// How grave the doubts about a model are, but for that it leaves frames out; the gravest where there is none.
+fn doubt(found: &Result<Reconstruction>) -> Grade {
+    let Ok(found) = found else { return Grade::Broken };
+    let reasons = found.report.verdict.iter().flat_map(|verdict| &verdict.reasons);
+    reasons.filter(|r| r.doubt != Doubt::FewFrames).map(|r| r.grade).max().unwrap_or(Grade::Good)
+}
+
+fn two_view_options(options: &SfmOptions) -> TwoViewOptions {
+    TwoViewOptions { seed: options.seed, ..Default::default() }
+}
+
+/// Everything after the verified pairs.
+pub(super) fn reconstruct_matched(
+    capture: &Matched<'_>,
+    options: &SfmOptions,
+    mut watch: Stopwatch,
+    control: &Control,
+) -> Result<Reconstruction> {
+    let Matched { frames, pictures, matches, verified, tags } = *capture;
+    let (mut camera, known_focal) = initial_camera(frames, options);
+    let rotation_only = gate::rotation_only_pairs(verified, &camera);
+    gate::check_pairs(verified, rotation_only, frames)?;
     if !known_focal {
-        calibrate(&mut camera, pictures, &verified, control)?;
+        calibrate(&mut camera, pictures, verified, control)?;
     }
     watch.lap("calibration");
     let reconstructor = Reconstructor {
@@ -170,9 +227,9 @@ fn reconstruct_pictures(
         options,
         tags: options.apriltag_size_mm.zip(tags),
         pictures,
-        matches: &matches,
-        verified: &verified,
-        two_view: &two_view,
+        matches,
+        verified,
+        two_view: &two_view_options(options),
         mapper: &MapperOptions::default(),
         rotation_only,
     };
@@ -291,7 +348,7 @@ impl Reconstructor<'_> {
         let tracks: Vec<_> = found.map.points.iter().map(|p| p.track.clone()).collect();
         let MapperOptions { max_error, min_angle, .. } = *self.mapper;
         let limits = TriangulationOptions { max_error, min_angle };
-        let refined = Refined { keypoints: &aligned.keypoints, tracks: &tracks, limits };
+        let mut refined = Refined { keypoints: &aligned.keypoints, tracks: &tracks, limits };
         let mut exact = aligned.exact_part(&found.map);
         polish(&mut exact, refined.keypoints, self.mapper, control)?;
         watch.lap("keypoint alignment");
@@ -304,31 +361,95 @@ impl Reconstructor<'_> {
         let is_centre_free = centre.is_some_and(|c| c.refined);
         refine_second_radial(&mut exact, refined.keypoints, self.mapper, is_centre_free, control)?;
         watch.lap("second radial coefficient");
+        let measured = &aligned.keypoints;
+        let shutter = find_shutter(
+            &ShutterInput {
+                map: &exact,
+                points: &found.map.points,
+                keypoints: measured,
+                frames: self.frames,
+                options: self.mapper,
+                is_centre_free,
+                known: self.options.rolling_shutter_ms.map(|ms| 1e-3 * ms),
+            },
+            control,
+        )?;
+        let mut tags = self.tags.map(|(size, tags)| (size, Cow::Borrowed(tags)));
+        if let Some(unrolled) = &shutter.unrolled {
+            exact.clone_from(&unrolled.map);
+            refined.keypoints = &unrolled.keypoints;
+            tags = self.tags.map(|(size, tags)| (size, Cow::Owned(unrolled.tags(tags, measured))));
+        }
+        watch.lap("rolling shutter");
         let mut map = refined.complete(&exact);
         let mut report = self.report(&map, refined.keypoints, found.report.method, &graph);
         report.warnings = gate::check_model(&report, &map, self.frames)?;
+        report.rolling_shutter.clone_from(&shutter.report);
         report.principal_point_refined = centre.is_some_and(|c| c.refined);
         report.principal_point_deviation = centre.and_then(|c| c.deviation);
-        let metres = self.measure_scale(&exact, &refined, &mut map, &mut report, &graph, control)?;
-        if self.tags.is_some() {
+        let metres = match &tags {
+            Some((size, tags)) => {
+                self.measure_scale((*size, tags), &exact, &refined, &mut map, &mut report, &graph, control)?
+            }
+            None => None,
+        };
+        if tags.is_some() {
             watch.lap("metric scale");
         }
-        normalise(&mut map, metres);
+        self.judge(&exact, &map, refined.keypoints, &graph, &mut report)?;
+        watch.lap("verdict");
+        let scale = normalise(&mut map, metres);
         let model = sparse_model(&map, refined.keypoints, &self.pictures.colors, self.frames);
         watch.lap("output");
         report.attempts = attempts;
         report.times = watch.times();
-        for warning in &report.warnings {
-            control.warn(Stage::Sfm, warning.clone());
-        }
-        control.progress(Stage::Sfm, "done", 1.0);
-        Ok(Reconstruction { model, report })
+        let shutter = shutter.unrolled.map(|unrolled| unrolled.shutter(scale));
+        Ok(Reconstruction { model, report, shutter, components: Vec::new() })
     }
 
-    /// Measures the scale by the tags, if there are any to measure it by: `map` is then `exact` adjusted with them,
+    /// Puts the verdict into `report`.
+    ///
+    /// # Errors
+    /// As [`super::verdict::Verdict::refusal`], for a broken model, and for a doubtful one where that is asked for.
+    fn judge(
+        &self,
+        exact: &Map,
+        map: &Map,
+        keypoints: &Keypoints,
+        graph: &ViewGraph,
+        report: &mut SfmReport,
+    ) -> Result<()> {
+        let prior = report.principal_point_refined.then(|| principal_point_prior(&exact.camera, self.mapper));
+        let verdict = judge(&Judged {
+            adjusted: exact,
+            complete: map,
+            keypoints,
+            bundle: &bundle_options(exact, keypoints, self.mapper, prior),
+            matches: self.matches,
+            verified: self.verified,
+            pairs: &graph.pairs,
+            max_epipolar_error: self.mapper.max_epipolar_error,
+            is_ordered: graph.is_ordered,
+            report,
+        });
+        let refused = match verdict.grade {
+            Grade::Good => false,
+            Grade::Doubtful => self.options.strict,
+            Grade::Broken => !self.options.keep_broken,
+        };
+        if refused {
+            return Err(verdict.refusal());
+        }
+        report.warnings.extend(verdict.warning());
+        report.verdict = Some(verdict);
+        Ok(())
+    }
+
+    /// Measures the scale by the tags and their size in millimetres: `map` is then `exact` adjusted with them,
     /// completed. Metres per unit of the map; `None` where it has no scale, which the warnings of the report explain.
     fn measure_scale(
         &self,
+        (size, tags): (f64, &Tags),
         exact: &Map,
         refined: &Refined<'_>,
         map: &mut Map,
@@ -336,7 +457,6 @@ impl Reconstructor<'_> {
         graph: &ViewGraph,
         control: &Control,
     ) -> Result<Option<f64>> {
-        let Some((size, tags)) = self.tags else { return Ok(None) };
         let centre = match report.principal_point_refined {
             _ if !self.options.refine_principal_point => PrincipalPointIs::Fixed,
             true => PrincipalPointIs::Refined,
@@ -349,6 +469,7 @@ impl Reconstructor<'_> {
             let mut changed = self.report(&adjusted, refined.keypoints, report.method, graph);
             changed.principal_point_refined = report.principal_point_refined;
             changed.principal_point_deviation = report.principal_point_deviation;
+            changed.rolling_shutter.clone_from(&report.rolling_shutter);
             match gate::check_model(&changed, &adjusted, self.frames) {
                 Ok(warnings) => {
                     changed.warnings = warnings;
@@ -525,8 +646,11 @@ impl Reconstructor<'_> {
             principal_point_refined: false,
             principal_point_deviation: None,
             broken_steps,
+            components: Vec::new(),
             attempts: Vec::new(),
+            rolling_shutter: None,
             scale: None,
+            verdict: None,
             warnings: Vec::new(),
             times: Vec::new(),
         }

@@ -9,6 +9,8 @@ use crate::control::Warning;
 
 use super::metric_scale::ScaleReport;
 use super::options::MappingMethod;
+use super::shutter::ShutterReport;
+use super::verdict::Verdict;
 
 /// Time that a part of the work took.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -51,6 +53,27 @@ pub struct Attempt {
     pub refusal: Option<String>,
     /// Whether it became the model.
     pub chosen: bool,
+}
+
+/// Another place that the capture shows, in figures.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ComponentReport {
+    /// Its images (numbers of the whole capture).
+    pub images: Vec<FrameRange>,
+    /// How many these are.
+    pub registered: usize,
+    /// Scene points.
+    pub points: usize,
+    /// Reprojection error of an observation, mean, pixels.
+    pub mean_reprojection_error: f64,
+    /// The lens model.
+    pub camera_model: CameraModel,
+    /// Its parameters, in the model's order.
+    pub camera_params: Vec<f64>,
+    /// Whether its unit is the metre.
+    pub is_metric: bool,
+    /// What it is worth. Frames are numbers of the whole capture.
+    pub verdict: Option<Verdict>,
 }
 
 /// Figures of a reconstruction. Angles in degrees, lengths in pixels.
@@ -106,12 +129,21 @@ pub struct SfmReport {
     /// it.
     #[serde(default)]
     pub broken_steps: Vec<usize>,
+    /// Other places that the capture shows: frames that share nothing with the model and became models of their own.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub components: Vec<ComponentReport>,
     /// The maps that were made, in their order; one of them became the model.
     #[serde(default)]
     pub attempts: Vec<Attempt>,
+    /// The rolling shutter, where the capture was examined for one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rolling_shutter: Option<ShutterReport>,
     /// The metric scale, where it was asked for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub scale: Option<ScaleReport>,
+    /// What the model is worth: how far off its poses are expected to be, and why.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub verdict: Option<Verdict>,
     /// What the user should know.
     pub warnings: Vec<Warning>,
     /// Where the time went.

@@ -92,7 +92,7 @@ fn map(camera: &Camera, pinhole: &Camera) -> Vec<[f32; 2]> {
 }
 
 /// The pixel at which `camera` sees a point of the plane z = 1.
-fn seen_at(camera: &Camera, point: &Vector2<f64>) -> Vector2<f64> {
+pub(super) fn seen_at(camera: &Camera, point: &Vector2<f64>) -> Vector2<f64> {
     let (fx, fy) = camera.focal();
     camera.distort(point).0.component_mul(&Vector2::new(fx, fy)) + camera.principal_point()
 }

@@ -29,10 +29,15 @@ pub(crate) fn intrinsics_deviations(
     options: &BundleOptions,
 ) -> Option<Vec<(usize, f64)>> {
     let problem = Problem::new(map, keypoints, options)?;
-    let state = problem.state(map);
+    let deviations = border_deviations(&problem, &problem.state(map))?;
+    Some(problem.free.iter().copied().zip(deviations).collect())
+}
+
+/// Standard deviations of the shared unknowns of `problem` at its minimum `state`, in their order.
+pub(super) fn border_deviations(problem: &Problem<'_>, state: &State) -> Option<Vec<f64>> {
     // The gauge freedoms do not touch the intrinsics, so a little damping does not change their covariance.
-    let (mut reduced, mut points) = problem.equations(&state, 1e-9)?;
-    let border = problem.free.len();
+    let (mut reduced, mut points) = problem.equations(state, 1e-9)?;
+    let border = problem.border();
     let cameras = reduced.size - border;
     points.y.fill([0.0; 3]);
     // Columns of the inverse: how cameras, border and points answer to a unit gradient of each intrinsic parameter.
@@ -44,10 +49,10 @@ pub(crate) fn intrinsics_deviations(
         let moves = schur::back_substitute::<6, 8>(&problem.structure, &points, &x);
         columns.push(Column { x, moves });
     }
-    let sums = problem.cluster_sums(&state, &columns);
+    let sums = problem.cluster_sums(state, &columns);
     let clusterings = sums.deviations();
     let largest = |k: usize| clusterings.iter().map(|c| c[k]).fold(0.0, f64::max) / sums.curvature;
-    Some(problem.free.iter().enumerate().map(|(k, &parameter)| (parameter, largest(k))).collect())
+    Some((0..border).map(largest).collect())
 }
 
 /// Response of all unknowns.
@@ -159,15 +164,14 @@ impl Problem<'_> {
     }
 
     /// The robust weight of an observation.
-    fn weight(&self, projector: &Projector, state: &State, o: usize, p: usize) -> f64 {
-        let pose = &state.extrinsics[self.structure.camera[o] as usize];
-        let residual = projector.residual(pose, &state.points[p], &self.pixels[o]);
+    pub(super) fn weight(&self, projector: &Projector, state: &State, o: usize, p: usize) -> f64 {
+        let residual = self.residual(projector, state, o, p);
         residual.map_or(0.0, |r| self.options.loss.at(r[0] * r[0] + r[1] * r[1]).1)
     }
 }
 
 /// The region of every point, below 2 to the power of [`HALVINGS`]: halves of halves along the longer axis.
-fn regions(points: &[[f64; 3]]) -> Vec<u32> {
+pub(super) fn regions(points: &[[f64; 3]]) -> Vec<u32> {
     let mut region = vec![0; points.len()];
     let mut all: Vec<u32> = (0..points.len() as u32).collect();
     halve(points, &mut all, HALVINGS, 0, &mut region);

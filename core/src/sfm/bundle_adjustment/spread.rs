@@ -1,0 +1,302 @@
+//! How the poses of an adjusted map may be off: draws from their error, without a gauge.
+//!
+//! The wild bootstrap (Wu, "Jackknife, bootstrap and other resampling methods in regression analysis", Annals of
+//! Statistics 1986; by clusters: Cameron, Gelbach & Miller, Review of Economics and Statistics 2008): the gradients that
+//! clusters of observations contribute are given random signs, and the adjustment answers to their sum. The covariance
+//! of such draws is the cluster-robust one ([`super::covariance`] has it for the intrinsics), for all poses at the price
+//! of one factorisation. What one draw moves as a whole (the seven freedoms of the world) is for the caller to take out.
+
+use faer::linalg::solvers::Solve;
+use faer::{MatMut, MatRef, Side};
+use nalgebra::Vector3;
+use rayon::prelude::*;
+
+use crate::random::hash;
+use crate::sfm::map::{Keypoints, Map};
+use crate::sfm::projection::{Linearised, Projector};
+use crate::sfm::schur::{self, BORDER, CHUNK, PointTerms};
+
+use super::covariance::regions;
+use super::{BundleOptions, Problem, State};
+
+/// Draws of each clustering: the root of their mean square is known to about a tenth.
+pub(crate) const DRAWS: usize = 24;
+/// Stretches of consecutive images that count as clusters.
+const STRETCHES: usize = 10;
+/// Cells of the picture across and down.
+const CELLS: (usize, usize) = (8, 6);
+/// Cells of one image across and down.
+const PATCHES: (usize, usize) = (3, 3);
+
+/// What errs alike.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Clustering {
+    /// The observations of a point: keypoints drift along their track.
+    Tracks,
+    /// All points of a part of the scene: contours and coarse textures.
+    Regions,
+    /// All observations of a stretch of consecutive images.
+    Stretches,
+    /// What lies in one part of the picture, in whatever image: a lens that the camera model does not know.
+    Cells,
+    /// One part of one image: blur, a rolling shutter.
+    Patches,
+}
+
+impl Clustering {
+    pub(crate) const ALL: [Self; 5] =
+        [Self::Tracks, Self::Regions, Self::Stretches, Self::Cells, Self::Patches];
+}
+
+/// One draw: by how much everything is off.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Draw {
+    /// Rotations of the registered images, radians, in the camera's frame.
+    pub(crate) turns: Vec<Vector3<f64>>,
+    /// Shifts of their centres, units of the map.
+    pub(crate) shifts: Vec<Vector3<f64>>,
+    /// Of the focal length, as a fraction of it; 0 where it is no unknown.
+    pub(crate) focal: f64,
+}
+
+/// The draws at the minimum `map`, by clustering in the order of [`Clustering::ALL`]; images without a pose are left
+/// out. `None` where the equations are singular or the unknowns are not outnumbered.
+pub(crate) fn pose_draws(
+    map: &Map,
+    keypoints: &Keypoints,
+    options: &BundleOptions,
+) -> Option<Vec<Vec<Draw>>> {
+    let problem = Problem::new(map, keypoints, options)?;
+    let state = problem.state(map);
+    // The gauge freedoms are held by damping alone; draws do not push along them.
+    let (reduced, points) = problem.equations(&state, 1e-9)?;
+    let matrix = MatRef::from_column_major_slice(&reduced.matrix, reduced.size, reduced.size);
+    let factor = matrix.llt(Side::Lower).ok()?;
+    let unknowns = 3 * problem.structure.points() + reduced.size;
+    let freedom = (2 * problem.pixels.len()).checked_sub(unknowns).filter(|&f| f > 0)?;
+    // Residuals are smaller than the errors that made them, by the freedom that the unknowns took.
+    let inflation = (2.0 * problem.pixels.len() as f64 / freedom as f64).sqrt() / problem.curvature(&state);
+    let regions = regions(&state.points);
+    let focal = problem.free.iter().position(|&parameter| parameter == 0);
+    let cameras = problem.structure.cameras();
+    let mut all = Vec::with_capacity(Clustering::ALL.len());
+    for clustering in Clustering::ALL {
+        let signs = Signs { clustering, problem: &problem, regions: &regions };
+        let mut x = problem.signed_gradients(&state, &points, &signs);
+        factor.solve_in_place(MatMut::from_column_major_slice_mut(&mut x, reduced.size, DRAWS));
+        if !x.iter().all(|v| v.is_finite()) {
+            return None;
+        }
+        let draw = |x: &[f64]| {
+            let three = |c: usize, k: usize| {
+                inflation * Vector3::new(x[6 * c + k], x[6 * c + k + 1], x[6 * c + k + 2])
+            };
+            Draw {
+                turns: (0..cameras).map(|c| three(c, 0)).collect(),
+                shifts: (0..cameras).map(|c| three(c, 3)).collect(),
+                focal: focal.map_or(0.0, |k| inflation * x[6 * cameras + k] / state.camera.mean_focal()),
+            }
+        };
+        all.push(x.chunks_exact(reduced.size).map(draw).collect());
+    }
+    Some(all)
+}
+
+/// The signs of the clusters.
+struct Signs<'a> {
+    clustering: Clustering,
+    problem: &'a Problem<'a>,
+    regions: &'a [u32],
+}
+
+impl Signs<'_> {
+    /// A bit for every draw.
+    fn of(&self, o: usize, p: usize) -> u64 {
+        let structure = &self.problem.structure;
+        let cameras = structure.cameras();
+        let image = structure.camera[o] as usize;
+        let cluster = match self.clustering {
+            Clustering::Tracks => p,
+            Clustering::Regions => self.regions[p] as usize,
+            Clustering::Stretches => image * STRETCHES / cameras,
+            Clustering::Cells => self.cell(o, CELLS),
+            Clustering::Patches => image * PATCHES.0 * PATCHES.1 + self.cell(o, PATCHES),
+        };
+        hash(hash(self.clustering as u64 + 1) ^ cluster as u64)
+    }
+
+    fn cell(&self, o: usize, (across, down): (usize, usize)) -> usize {
+        let [x, y] = self.problem.pixels[o];
+        let (width, height) = self.problem.size;
+        let index = |v: f64, size: f64, cells: usize| ((v / size * cells as f64) as usize).min(cells - 1);
+        index(y, height, down) * across + index(x, width, across)
+    }
+}
+
+/// 1 or -1, the sign of draw `k`.
+fn sign(bits: u64, k: usize) -> f64 {
+    if bits >> k & 1 == 0 { 1.0 } else { -1.0 }
+}
+
+impl Problem<'_> {
+    /// Curvature of the loss over that of its quadratic approximation, by which the equations are made.
+    fn curvature(&self, state: &State) -> f64 {
+        let projector = Projector::new(&state.camera);
+        let sums: Vec<[f64; 2]> = (0..self.structure.points().div_ceil(CHUNK))
+            .into_par_iter()
+            .map(|chunk| {
+                let mut sum = [0.0; 2];
+                for p in chunk * CHUNK..self.structure.points().min((chunk + 1) * CHUNK) {
+                    for o in self.structure.of_point(p) {
+                        let w = self.weight(&projector, state, o, p);
+                        sum[0] += w;
+                        sum[1] += w * w;
+                    }
+                }
+                sum
+            })
+            .collect();
+        let total = |k: usize| sums.iter().map(|s| s[k]).sum::<f64>();
+        (total(1) / total(0).max(f64::MIN_POSITIVE)).max(1e-3)
+    }
+
+    /// The reduced gradients of all draws, one after the other.
+    fn signed_gradients(&self, state: &State, points: &PointTerms<8>, signs: &Signs<'_>) -> Vec<f64> {
+        let projector = Projector::new(&state.camera);
+        let structure = &self.structure;
+        let (cameras, border) = (structure.cameras(), self.free.len());
+        let size = 6 * cameras + border;
+        let at = |o: usize, p: usize| -> Option<(Linearised, u64)> {
+            Some((self.linearise(&projector, state, o, p)?, signs.of(o, p)))
+        };
+        // What each point takes: `L^-1` times its signed gradient.
+        let mut taken = vec![[[0.0; 3]; DRAWS]; structure.points()];
+        taken.par_chunks_mut(CHUNK).enumerate().for_each(|(chunk, taken)| {
+            for (i, own) in taken.iter_mut().enumerate() {
+                let p = chunk * CHUNK + i;
+                for (l, bits) in structure.of_point(p).filter_map(|o| at(o, p)) {
+                    let g: [f64; 3] = std::array::from_fn(|a| {
+                        l.by_point[0][a] * l.residual[0] + l.by_point[1][a] * l.residual[1]
+                    });
+                    for (k, sum) in own.iter_mut().enumerate() {
+                        let s = sign(bits, k);
+                        (0..3).for_each(|a| sum[a] += s * g[a]);
+                    }
+                }
+                for sum in own.iter_mut() {
+                    *sum = schur::whiten_vector(sum, &points.factor[p]);
+                }
+            }
+        });
+        let mut by_camera = vec![([[0.0; 6]; DRAWS], [[0.0; BORDER]; DRAWS]); cameras];
+        by_camera.par_iter_mut().enumerate().for_each(|(c, (own, shared))| {
+            for &o in structure.of_camera(c) {
+                let (o, p) = (o as usize, structure.point[o as usize] as usize);
+                let z = &points.z[o];
+                let Some((l, bits)) = at(o, p) else { continue };
+                let r = &l.residual;
+                let (turn, q) = (&l.by_rotation, &l.by_point);
+                let g: [f64; 6] = std::array::from_fn(|a| match a {
+                    0..3 => turn[0][a] * r[0] + turn[1][a] * r[1],
+                    _ => -(q[0][a - 3] * r[0] + q[1][a - 3] * r[1]),
+                });
+                let gb: [f64; BORDER] =
+                    std::array::from_fn(|b| l.by_intrinsics[0][b] * r[0] + l.by_intrinsics[1][b] * r[1]);
+                for k in 0..DRAWS {
+                    let (s, y) = (sign(bits, k), &taken[p][k]);
+                    for a in 0..6 {
+                        own[k][a] += s * g[a] - (z[0][a] * y[0] + z[1][a] * y[1] + z[2][a] * y[2]);
+                    }
+                    (0..border).for_each(|b| shared[k][b] += s * gb[b]);
+                }
+            }
+        });
+        let of_points: Vec<[[f64; BORDER]; DRAWS]> = points
+            .z_border
+            .par_chunks(CHUNK)
+            .zip(taken.par_chunks(CHUNK))
+            .map(|(blocks, taken)| {
+                let mut sum = [[0.0; BORDER]; DRAWS];
+                for (z, own) in blocks.iter().zip(taken) {
+                    for (sum, y) in sum.iter_mut().zip(own) {
+                        (0..border).for_each(|b| sum[b] += z[0][b] * y[0] + z[1][b] * y[1] + z[2][b] * y[2]);
+                    }
+                }
+                sum
+            })
+            .collect();
+        let mut gradients = vec![0.0; size * DRAWS];
+        for (k, column) in gradients.chunks_exact_mut(size).enumerate() {
+            for (c, (own, shared)) in by_camera.iter().enumerate() {
+                column[6 * c..6 * c + 6].copy_from_slice(&own[k]);
+                (0..border).for_each(|b| column[6 * cameras + b] += shared[k][b]);
+            }
+            for sum in &of_points {
+                (0..border).for_each(|b| column[6 * cameras + b] -= sum[k][b]);
+            }
+        }
+        gradients
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::control::Control;
+    use crate::sfm::bundle_adjustment::{RefineIntrinsics, adjust, intrinsics_deviations};
+    use crate::sfm::levenberg_marquardt::Stopping;
+    use crate::sfm::projection::Loss;
+    use crate::sfm::synthetic::Capture;
+
+    fn options() -> BundleOptions {
+        BundleOptions {
+            loss: Loss::Cauchy(1.0),
+            stopping: Stopping { max_iterations: 20, tolerance: 1e-8 },
+            rotations: true,
+            intrinsics: RefineIntrinsics { focal: true, distortion: Some(0.05), principal_point: None },
+        }
+    }
+
+    fn adjusted(seed: u64) -> (Capture, Map) {
+        let capture = Capture::orbit(12, 300, 0.3, seed);
+        let mut map = capture.true_map_with_points();
+        adjust(&mut map, &capture.keypoints, &options(), &Control::new()).unwrap();
+        (capture, map)
+    }
+
+    #[test]
+    fn the_draws_of_the_focal_length_spread_as_its_deviation_says() {
+        let (capture, map) = adjusted(3);
+        let sigma = intrinsics_deviations(&map, &capture.keypoints, &options()).unwrap()[0].1;
+        let draws = pose_draws(&map, &capture.keypoints, &options()).unwrap();
+        let spread = |draws: &[Draw]| {
+            (draws.iter().map(|d| d.focal * d.focal).sum::<f64>() / DRAWS as f64).sqrt()
+                * map.camera.mean_focal()
+        };
+        let largest = draws[..3].iter().map(|d| spread(d)).fold(0.0, f64::max);
+        assert!((0.5..2.0).contains(&(largest / sigma)), "{largest} and {sigma}");
+    }
+
+    #[test]
+    fn more_noise_spreads_more() {
+        let size = |noise: f64| {
+            let capture = Capture::orbit(12, 300, noise, 5);
+            let mut map = capture.true_map_with_points();
+            adjust(&mut map, &capture.keypoints, &options(), &Control::new()).unwrap();
+            let draws = pose_draws(&map, &capture.keypoints, &options()).unwrap();
+            draws[0].iter().flat_map(|d| &d.turns).map(|t| t.norm_squared()).sum::<f64>().sqrt()
+        };
+        let ratio = size(0.4) / size(0.1);
+        assert!((2.5..6.5).contains(&ratio), "{ratio}");
+    }
+
+    #[test]
+    fn the_draws_do_not_depend_on_the_number_of_threads() {
+        let (capture, map) = adjusted(4);
+        let run = |threads| {
+            let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
+            pool.install(|| pose_draws(&map, &capture.keypoints, &options()).unwrap())
+        };
+        assert_eq!(run(1), run(2));
+    }
+}

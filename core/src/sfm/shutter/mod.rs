@@ -1,0 +1,324 @@
+//! Rolling shutter: the lines of a picture are read one after the other, and the camera moves meanwhile.
+//!
+//! A point of the world is seen in the line that is read `τ = T phase` after the middle one (`phase` -1/2 to 1/2) where
+//! the moved camera sees it: `x_cam(τ) = exp(τ ω) R (x - c - τ v)`. The readout time `T` is one unknown of the capture;
+//! the motion ω, v of each frame comes from the camera's path and, within what that leaves open, from the frame itself.
+//! If every frame were free to have any motion, all could agree on a scene that is flat (Albl et al., "Degeneracies in
+//! rolling shutter SfM", ECCV 2016); hence the path, and hence the test on tracks that took no part.
+//!
+//! ```text
+//! motion (of the path) → correction (keypoints as of a global shutter) → bundle_adjustment::readout (T, poses, points)
+//!        → own_motion (what the frames show) → acceptance (is it true?)
+//! ```
+//!
+//! In: a finished map of a video. Out: the map and all keypoints as a global shutter would have shown them, or the
+//! finding that there is nothing to correct; the map is then left as it is.
+
+mod acceptance;
+mod correction;
+mod motion;
+mod own_motion;
+mod report;
+#[cfg(test)]
+mod tests;
+
+use nalgebra::Vector2;
+
+use crate::camera::{CameraModel, LineMotion, Readout, ReadoutDirection, RollingShutter};
+use crate::control::Control;
+use crate::error::Result;
+use crate::fiducial::Tags;
+use crate::stage::Stage;
+use crate::video::{FrameSource, Frames};
+
+use super::bundle_adjustment::{BundleOptions, adjust, adjust_with_readout, readout_deviations};
+use super::filters::filter_points;
+use super::map::{Keypoints, Map, MapPoint, Observation};
+use super::mapper_options::MapperOptions;
+use super::polishing::{bundle_options, keypoint_noise, principal_point_prior};
+use super::triangulation::{TriangulationOptions, triangulate_tracks};
+use acceptance::{Comparison, hold_out};
+use correction::{Corrected, correct_keypoints, correct_tags, depths, rms};
+use motion::{Motion, PathMotion, path_motions};
+use own_motion::{excess_over_path, own_motions};
+
+pub use report::ShutterReport;
+
+/// Adjustments with the motions of the path at most: each takes the path anew.
+const PATH_ROUNDS: usize = 4;
+/// The last one changes the readout time by less than this, seconds.
+const SETTLED: f64 = 2e-5;
+/// Adjustments with the motions that the frames show at most. Frames far apart in time need most of them.
+const OWN_ROUNDS: usize = 16;
+/// The last one moves keypoints by less than this, standard deviations of theirs (root mean square).
+const STILL: f64 = 0.01;
+/// Steps of each of these adjustments at most: what is left of one is taken by the next, which begins with other motions
+/// anyway.
+const OWN_STEPS: usize = 2;
+/// Steps of the others at most.
+const STEPS: usize = 15;
+/// A shift below this many standard deviations of the keypoints is not examined further: to lower their error by a
+/// twentieth a third would have to go. Chosen by hand.
+const LEAST_SHIFT: f64 = 0.2;
+/// With fewer frames there is no path.
+const FEWEST_FRAMES: usize = 8;
+
+/// What the estimate is made from.
+#[derive(Clone, Copy)]
+pub(crate) struct ShutterInput<'a> {
+    /// The adjusted map.
+    pub(crate) map: &'a Map,
+    /// Points with tracks, for the depth of keypoints that are in no track of `map`.
+    pub(crate) points: &'a [MapPoint],
+    /// All keypoints as they were measured.
+    pub(crate) keypoints: &'a Keypoints,
+    pub(crate) frames: &'a Frames,
+    pub(crate) options: &'a MapperOptions,
+    /// Whether the principal point was refined.
+    pub(crate) is_centre_free: bool,
+    /// The readout time in seconds, if it is known.
+    pub(crate) known: Option<f64>,
+}
+
+/// What was found.
+#[derive(Default)]
+pub(crate) struct Shutter {
+    /// `None` where nothing was examined.
+    pub(crate) report: Option<ShutterReport>,
+    /// `None` where the map is to stay as it is.
+    pub(crate) unrolled: Option<Unrolled>,
+}
+
+/// A map without the shutter's distortion.
+pub(crate) struct Unrolled {
+    pub(crate) map: Map,
+    /// All keypoints as a global shutter would have shown them.
+    pub(crate) keypoints: Vec<Vec<Vector2<f64>>>,
+    readout: Readout,
+    motions: Vec<Option<Motion>>,
+    depths: Vec<Vec<f64>>,
+}
+
+impl Unrolled {
+    /// The shutter, where the world was scaled by `scale` since.
+    pub(crate) fn shutter(&self, scale: f64) -> RollingShutter {
+        let motion = |(image, motion): (usize, &Option<Motion>)| {
+            let (pose, motion) = (self.map.poses[image]?, (*motion)?);
+            let velocity = scale * (pose.rotation * motion.drift);
+            Some((image as u32 + 1, LineMotion { turn: motion.turn, velocity }))
+        };
+        let motions = self.motions.iter().enumerate().filter_map(motion).collect();
+        RollingShutter { readout: self.readout, motions }
+    }
+
+    /// The tags as a global shutter would have shown them. `keypoints` are those that were measured.
+    pub(crate) fn tags(&self, tags: &Tags, keypoints: &Keypoints) -> Tags {
+        correct_tags(&self.map, keypoints, &self.depths, &self.motions, &self.readout, tags)
+    }
+}
+
+/// Finds the rolling shutter of a video, if there is one that matters.
+///
+/// # Errors
+/// [`crate::ErrorKind::Cancelled`].
+pub(crate) fn find_shutter(input: &ShutterInput<'_>, control: &Control) -> Result<Shutter> {
+    let Some((longest, times)) = times(input.frames) else { return Ok(Shutter::default()) };
+    if input.known == Some(0.0) || input.map.registered() < FEWEST_FRAMES || input.map.points.is_empty() {
+        return Ok(Shutter::default());
+    }
+    control.progress(Stage::Sfm, "rolling shutter", 0.955);
+    let estimator = Estimator { input, times, control };
+    let (part, held_out) = hold_out(input.map);
+    let mut fit = estimator.start(part)?;
+    let report = |fit: &Fit, shift: f64, gain: Option<f64>, refusal: Option<String>| ShutterReport {
+        applied: refusal.is_none(),
+        readout_ms: 1e3 * fit.readout.seconds.abs(),
+        direction: fit.readout.forward().direction,
+        deviation_ms: fit.deviation.map(|d| 1e3 * d),
+        shift,
+        gain,
+        refusal,
+    };
+    let rejected = |report: ShutterReport| Ok(Shutter { report: Some(report), unrolled: None });
+    let noise = keypoint_noise(input.map, input.keypoints).unwrap_or(f64::INFINITY);
+    let shift = estimator.shift(&fit);
+    if shift < LEAST_SHIFT * noise {
+        let why = format!("it would shift keypoints by {shift:.3} pixels, which are known to {noise:.3}");
+        return rejected(report(&fit, shift, None, Some(why)));
+    }
+    estimator.along_the_path(&mut fit)?;
+    for _ in 0..OWN_ROUNDS {
+        let before = fit.corrected.clone();
+        estimator.by_the_frames(&mut fit, OWN_STEPS)?;
+        if rms(&fit.map, &before, &fit.corrected) < STILL * noise {
+            break;
+        }
+    }
+    let shift = estimator.shift(&fit);
+    let MapperOptions { max_error, min_angle, .. } = *input.options;
+    let limits = TriangulationOptions { max_error, min_angle };
+    let (before, after) = ((input.map, input.keypoints), (&fit.map, &fit.corrected[..]));
+    let comparison = Comparison::new(before, after, &held_out, &limits);
+    let refusal = match fit.readout.seconds.abs() > longest {
+        true => Some(format!("it would last longer than the {:.1} ms from frame to frame", 1e3 * longest)),
+        false => comparison.refusal(input.known.is_some()),
+    };
+    let report = report(&fit, shift, Some(comparison.gain), refusal);
+    if !report.applied {
+        return rejected(report);
+    }
+    let tracks: Vec<Vec<Observation>> = input.map.points.iter().map(|p| p.track.clone()).collect();
+    fit.map.points = triangulate_tracks(&fit.map, &fit.corrected, &tracks, &limits);
+    estimator.by_the_frames(&mut fit, STEPS)?;
+    filter_points(&mut fit.map, &fit.corrected, max_error, min_angle);
+    let depths = depths(&fit.map, input.points, input.keypoints);
+    let Fit { map, corrected, readout, motions, .. } = fit;
+    let unrolled = Unrolled { map, keypoints: corrected, readout, motions, depths };
+    Ok(Shutter { report: Some(report), unrolled: Some(unrolled) })
+}
+
+/// Seconds from frame to frame of the video, and the time of each of `frames`; `None` for photographs, and videos that do
+/// not tell.
+fn times(frames: &Frames) -> Option<(f64, Vec<f64>)> {
+    let FrameSource::Video(info) = &frames.source else { return None };
+    let times = frames.frames.iter().map(|f| f.timestamp).collect::<Option<Vec<f64>>>()?;
+    (info.frame_rate > 0.0).then(|| (1.0 / info.frame_rate, times))
+}
+
+/// A state of the estimate.
+struct Fit {
+    map: Map,
+    readout: Readout,
+    /// Standard deviation of the readout time, seconds.
+    deviation: Option<f64>,
+    motions: Vec<Option<Motion>>,
+    /// The keypoints with this readout and these motions.
+    corrected: Corrected,
+}
+
+struct Estimator<'a> {
+    input: &'a ShutterInput<'a>,
+    /// Of the frames, seconds.
+    times: Vec<f64>,
+    control: &'a Control,
+}
+
+impl Estimator<'_> {
+    fn path(&self, map: &Map) -> Vec<Option<PathMotion>> {
+        path_motions(&self.times, &map.poses)
+    }
+
+    fn correct(&self, map: &Map, motions: &[Option<Motion>], readout: &Readout) -> (Corrected, Corrected) {
+        let depths = depths(map, self.input.points, self.input.keypoints);
+        correct_keypoints(map, self.input.keypoints, &depths, motions, readout)
+    }
+
+    fn bundle(&self, map: &Map, keypoints: &Keypoints) -> BundleOptions {
+        let input = self.input;
+        // The border has no room for all parameters of OPENCV and the readout along two axes.
+        let is_centre_free = input.is_centre_free && map.camera.model != CameraModel::OpenCv;
+        let centre = is_centre_free.then(|| principal_point_prior(&map.camera, input.options));
+        let mut options = bundle_options(map, keypoints, input.options, centre);
+        options.stopping.max_iterations = options.stopping.max_iterations.min(STEPS);
+        options
+    }
+
+    /// Root mean square of the shift of the keypoints of the map, pixels.
+    fn shift(&self, fit: &Fit) -> f64 {
+        rms(&fit.map, self.input.keypoints, &fit.corrected)
+    }
+
+    /// Adjusts `map` together with the readout time, unless that is known; returns its change.
+    fn adjust(
+        &self,
+        map: &mut Map,
+        corrected: &Keypoints,
+        slopes: &Keypoints,
+        bundle: &BundleOptions,
+    ) -> Result<f64> {
+        if self.input.known.is_some() {
+            adjust(map, corrected, bundle, self.control)?;
+            return Ok(0.0);
+        }
+        let change = adjust_with_readout(map, corrected, &[slopes], bundle, self.control)?;
+        Ok(change.first().copied().unwrap_or(0.0))
+    }
+
+    /// Along which axis the pictures are read, and roughly for how long, from a map without a shutter.
+    fn start(&self, map: Map) -> Result<Fit> {
+        let keypoints = self.input.keypoints;
+        let motions: Vec<_> = self.path(&map).iter().map(|p| p.map(|p| p.motion)).collect();
+        let axes = [ReadoutDirection::Down, ReadoutDirection::Right];
+        let slopes =
+            axes.map(|direction| self.correct(&map, &motions, &Readout { seconds: 0.0, direction }).1);
+        let slopes = slopes.each_ref().map(|s| &s[..]);
+        let mut tried = map.clone();
+        let bundle = self.bundle(&map, keypoints);
+        let found = adjust_with_readout(&mut tried, keypoints, &slopes, &bundle, self.control)?;
+        let deviations = readout_deviations(&tried, keypoints, &slopes, &bundle);
+        let along = |axis: usize| {
+            let (seconds, deviation) = (*found.get(axis)?, *deviations.as_ref()?.get(axis)?);
+            Some((seconds, deviation, seconds.abs() / deviation))
+        };
+        let axis = match (along(0), along(1)) {
+            (Some(down), Some(right)) => usize::from(right.2 > down.2),
+            _ => 0,
+        };
+        let (mut seconds, deviation) = along(axis).map_or((0.0, None), |a| (a.0, Some(a.1)));
+        if let Some(known) = self.input.known {
+            seconds = known.copysign(seconds);
+        }
+        let readout = Readout { seconds, direction: axes[axis] };
+        let corrected = self.correct(&map, &motions, &readout).0;
+        Ok(Fit { map, readout, deviation, motions, corrected })
+    }
+
+    /// Adjusts map and readout time with the motions of the path.
+    fn along_the_path(&self, fit: &mut Fit) -> Result<()> {
+        for _ in 0..PATH_ROUNDS {
+            fit.motions = self.path(&fit.map).iter().map(|p| p.map(|p| p.motion)).collect();
+            let (corrected, slopes) = self.correct(&fit.map, &fit.motions, &fit.readout);
+            let bundle = self.bundle(&fit.map, &corrected);
+            let change = self.adjust(&mut fit.map, &corrected, &slopes, &bundle)?;
+            fit.readout.seconds += change;
+            if change.abs() < SETTLED {
+                let deviations = readout_deviations(&fit.map, &corrected, &[&slopes], &bundle);
+                fit.deviation = deviations.and_then(|d| d.first().copied());
+                break;
+            }
+        }
+        fit.corrected = self.correct(&fit.map, &fit.motions, &fit.readout).0;
+        Ok(())
+    }
+
+    /// Adjusts motions, readout time and map to what the frames show.
+    fn by_the_frames(&self, fit: &mut Fit, steps: usize) -> Result<()> {
+        let path = self.path(&fit.map);
+        let noise = keypoint_noise(&fit.map, &fit.corrected).unwrap_or(1.0);
+        let mut bundle = self.bundle(&fit.map, &fit.corrected);
+        bundle.stopping.max_iterations = bundle.stopping.max_iterations.min(steps);
+        let measured = self.input.keypoints;
+        fit.motions = own_motions(fit.as_seen(measured), &path, bundle.loss, noise);
+        if self.input.known.is_none() {
+            let excess = excess_over_path(&path, &fit.motions);
+            fit.readout.seconds *= excess;
+            fit.motions.iter_mut().flatten().for_each(|m| *m = m.scaled(1.0 / excess));
+        }
+        let (corrected, slopes) = self.correct(&fit.map, &fit.motions, &fit.readout);
+        fit.readout.seconds += self.adjust(&mut fit.map, &corrected, &slopes, &bundle)?;
+        fit.corrected = self.correct(&fit.map, &fit.motions, &fit.readout).0;
+        Ok(())
+    }
+}
+
+impl Fit {
+    fn as_seen<'a>(&'a self, measured: &'a Keypoints) -> own_motion::Seen<'a> {
+        own_motion::Seen {
+            map: &self.map,
+            measured,
+            corrected: &self.corrected,
+            motions: &self.motions,
+            readout: self.readout,
+        }
+    }
+}

@@ -1,0 +1,65 @@
+//! The figures from which a verdict follows.
+
+use serde::{Deserialize, Serialize};
+
+/// What was measured. All of it is finite.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Evidence {
+    /// Frames that went in.
+    pub frames: usize,
+    /// Share of them with a pose.
+    pub registered: f64,
+    /// Observations of a registered frame, of which 5 % of the frames have fewer.
+    pub few_observations: f64,
+    /// Widest angle between two rays of a point, median, degrees.
+    pub parallax_degrees: f64,
+    /// Radius of the camera path over the median distance of a point from the cameras that see it.
+    pub relative_radius: f64,
+    /// Standard deviation of a keypoint's x and y, pixels.
+    pub noise: f64,
+    /// Spread of the rotations (degrees) if what errs alike are tracks, regions of the scene, stretches of frames, cells
+    /// of the picture, parts of single frames.
+    pub rotation_spread: [f64; 5],
+    /// Spread of the places, share of the radius of the camera path; in the same order.
+    pub position_spread: [f64; 5],
+    /// Spread of the focal length, as a share of it: the largest of the five.
+    pub focal_spread: f64,
+    /// Residuals that all frames have in common in a cell of the picture, pixels.
+    pub lens_bias: f64,
+    /// Residuals that a part of a frame has in common, pixels.
+    pub patch_bias: f64,
+    /// Angle between the rotation of a pair of frames, from its own matches alone, and that of the model: median, degrees.
+    pub pair_rotation: f64,
+    /// The same: 90 % of the pairs have less.
+    pub pair_rotation_tail: f64,
+    /// Share of the pairs most of whose matches contradict the model.
+    pub contradicting_pairs: f64,
+    /// Share of the verified matches that agree with the model.
+    pub agreeing_matches: f64,
+    /// Share of a frame's verified matches that agree with the model: that of the worst frame.
+    pub worst_frame_agreement: f64,
+    /// Pairs of frames in which something moves as the model says, by more than a few pixels.
+    pub moving_pairs: usize,
+    /// In these: part of the occupied picture that stood still or turned as before a camera on a tripod, and contradicts
+    /// the model; median.
+    pub still_area: f64,
+    /// The same for the border of the picture.
+    pub still_border: f64,
+    /// Share of these pairs with at least a fifth of the picture so.
+    pub still_pairs: f64,
+    /// Share of the points within 1 % of their distance of one plane.
+    pub flat_points: f64,
+    /// Share of the verified pairs that a homography explains.
+    pub flat_pairs: f64,
+    /// Share of the verified pairs that a turn on the spot explains.
+    pub rotation_only_pairs: f64,
+    /// How much the focal length changes from frame to frame and keeps to it, as a share of it.
+    pub zoom: f64,
+    /// Points that are seen on both sides of the weakest step of the path; 0 for unordered pictures.
+    pub weakest_step: usize,
+    /// Pairs of frames that are far apart in time and near in the model.
+    pub near_pairs: usize,
+    /// Share of them that see nothing in common.
+    pub missing_overlap: f64,
+}

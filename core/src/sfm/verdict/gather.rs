@@ -1,0 +1,124 @@
+//! Measures all that a verdict follows from.
+
+use crate::sfm::bundle_adjustment::BundleOptions;
+use crate::sfm::map::{Keypoints, Map};
+use crate::sfm::matching::PairMatches;
+use crate::sfm::report::SfmReport;
+use crate::sfm::support::support_of_pairs;
+use crate::sfm::triangulation::Views;
+use crate::sfm::two_view::TwoViewGeometry;
+use crate::statistics::{MEDIAN_OF_RAYLEIGH, median};
+
+use super::evidence::Evidence;
+use super::flatness::flat_points;
+use super::joints::joints;
+use super::pairs::agreement;
+use super::residuals::bias;
+use super::spread::{ClusterSpread, path, spreads};
+use super::stillness::stillness;
+use super::zoom::zoom;
+
+/// Homography inliers over all inliers from which a pair shows no depth.
+const FLAT_PAIR: f64 = 0.9;
+/// What cannot be computed counts as this many radii of the path off, and no more is said of what can.
+const LARGEST: f64 = 10.0;
+/// The same of rotations, degrees.
+const LARGEST_ANGLE: f64 = 180.0;
+
+/// A finished map and what it was made of.
+pub(crate) struct Judged<'a> {
+    /// The map at the minimum of its last adjustment, with the observations that took part.
+    pub(crate) adjusted: &'a Map,
+    /// The same poses with all points that fit them.
+    pub(crate) complete: &'a Map,
+    pub(crate) keypoints: &'a Keypoints,
+    /// How it was adjusted.
+    pub(crate) bundle: &'a BundleOptions,
+    /// Candidate matches.
+    pub(crate) matches: &'a [PairMatches],
+    /// Verified pairs, found without a focal length.
+    pub(crate) verified: &'a [TwoViewGeometry],
+    /// Pairs with relative poses.
+    pub(crate) pairs: &'a [TwoViewGeometry],
+    /// Largest distance from the epipolar plane at which a match agrees, pixels.
+    pub(crate) max_epipolar_error: f64,
+    /// Whether the images are in the order of the path.
+    pub(crate) is_ordered: bool,
+    pub(crate) report: &'a SfmReport,
+}
+
+/// Expected errors of a frame by spread alone: rotation (degrees) and place (share of the radius).
+pub(super) type FrameSpread = (f64, f64);
+
+/// The figures, and the spread of every registered frame.
+pub(super) fn gather(judged: &Judged<'_>) -> (Evidence, Vec<FrameSpread>) {
+    let Judged { adjusted, complete, keypoints, report, .. } = *judged;
+    let (_, radius) = path(complete);
+    let found = spreads(adjusted, keypoints, judged.bundle).unwrap_or_default();
+    let of = |k: usize, what: fn(&ClusterSpread) -> f64, largest: f64| {
+        found.get(k).map_or(largest, what).min(largest)
+    };
+    let registered = adjusted.registered();
+    let frames = (0..registered)
+        .map(|i| {
+            let worst = |what: fn(&(f64, f64)) -> f64| {
+                found.iter().filter_map(|f| f.frames.get(i)).map(what).fold(0.0, f64::max)
+            };
+            if found.is_empty() { (LARGEST_ANGLE, LARGEST) } else { (worst(|f| f.0), worst(|f| f.1)) }
+        })
+        .collect();
+    let views = Views::new(adjusted, keypoints);
+    let mut errors: Vec<f64> = Vec::with_capacity(adjusted.observations());
+    for point in &adjusted.points {
+        errors.extend(point.track.iter().map(|o| views.squared_error(o, &point.xyz).sqrt()));
+    }
+    let noise = median(&mut errors).unwrap_or(0.0) / MEDIAN_OF_RAYLEIGH;
+    let bias = bias(adjusted, keypoints, (5.0 * noise).max(1.0));
+    let support = support_of_pairs(complete, keypoints, judged.pairs, judged.max_epipolar_error);
+    let agreement = agreement(complete, judged.pairs, &support);
+    let still = stillness(complete, keypoints, judged.matches);
+    let joints = joints(complete, judged.is_ordered);
+    let verified = || judged.verified.iter().filter(|p| !p.inliers.is_empty());
+    let flat =
+        verified().filter(|p| p.homography_inliers as f64 >= FLAT_PAIR * p.inliers.len() as f64).count();
+    let evidence = Evidence {
+        frames: report.frames,
+        registered: registered as f64 / report.frames.max(1) as f64,
+        few_observations: report.few_observations as f64,
+        parallax_degrees: report.median_parallax_degrees,
+        relative_radius: relative_radius(complete, radius),
+        noise,
+        rotation_spread: std::array::from_fn(|k| of(k, |s| s.rotation, LARGEST_ANGLE)),
+        position_spread: std::array::from_fn(|k| of(k, |s| s.position, LARGEST)),
+        focal_spread: (0..5).map(|k| of(k, |s| s.focal, LARGEST)).fold(0.0, f64::max),
+        lens_bias: bias.lens,
+        patch_bias: bias.patches,
+        pair_rotation: agreement.rotation,
+        pair_rotation_tail: agreement.rotation_tail,
+        contradicting_pairs: agreement.contradicting,
+        agreeing_matches: report.agreeing_matches,
+        worst_frame_agreement: agreement.worst_image,
+        moving_pairs: still.pairs,
+        still_area: still.area,
+        still_border: still.border,
+        still_pairs: still.share,
+        flat_points: flat_points(complete),
+        flat_pairs: flat as f64 / verified().count().max(1) as f64,
+        rotation_only_pairs: report.rotation_only_pairs,
+        zoom: zoom(adjusted, keypoints, judged.bundle.loss),
+        weakest_step: joints.weakest_step,
+        near_pairs: joints.near,
+        missing_overlap: joints.missing,
+    };
+    (evidence, frames)
+}
+
+/// Radius of the path over the median distance of a point from a camera that sees it.
+fn relative_radius(map: &Map, radius: f64) -> f64 {
+    let mut distances: Vec<f64> = Vec::with_capacity(map.points.len());
+    for point in &map.points {
+        let nearest = point.track.first().and_then(|o| map.poses[o.image as usize]);
+        distances.extend(nearest.map(|pose| (pose.centre() - point.xyz).norm()));
+    }
+    median(&mut distances).filter(|&d| d > 0.0).map_or(0.0, |d| radius / d)
+}

@@ -1,0 +1,27 @@
+//! What a model is worth, without knowing the truth: how far off its poses are expected to be, and what speaks against
+//! it. `docs/verdict.md` says what is promised, and how well it was kept.
+//!
+//! ```text
+//! spread, residuals, pairs, joints, stillness, flatness, zoom → gather (Evidence) → calibrated (errors) → judge → Verdict
+//! ```
+//!
+//! No test sees everything: the spread knows noise and weak geometry, not a wrong world; pairs and joints know places
+//! taken for others; stillness, flatness and zoom know captures that are not what structure from motion assumes.
+
+mod calibrated;
+mod evidence;
+mod flatness;
+mod gather;
+mod joints;
+mod judge;
+mod pairs;
+mod residuals;
+mod spread;
+mod statement;
+mod stillness;
+mod zoom;
+
+pub use evidence::Evidence;
+pub(crate) use gather::Judged;
+pub(crate) use judge::judge;
+pub use statement::{Doubt, FrameDoubt, Grade, Reason, Verdict};

@@ -1,0 +1,210 @@
+//! Whether the camera stood still (or turned on its tripod) while what was reconstructed moved before it.
+//!
+//! A turntable and a walk around look alike in all that is reconstructed: the matches that agree with the model do not
+//! tell. Those that contradict it do. Where the camera stood, they lie still in the picture, or turn as a whole, and
+//! they are spread over it, to its borders, while what moves is in the middle. So what counts is area, not number:
+//! cells of the picture in which something is.
+
+use nalgebra::{Rotation3, UnitQuaternion, Vector3};
+use rayon::prelude::*;
+
+use crate::random::{Random, hash};
+use crate::sfm::geometry::epipolar_angle;
+use crate::sfm::map::{Keypoints, Map};
+use crate::sfm::matching::PairMatches;
+use crate::sfm::triangulation::keypoint_rays;
+use crate::statistics::median;
+
+/// Pairs that are looked at, evenly chosen.
+const PAIRS: usize = 400;
+/// Cells across and down.
+const GRID: usize = 8;
+/// A match agrees with the model within this, pixels: as everywhere in a finished map ([`super::super::mapper_options`]).
+const AGREES: f64 = 4.0;
+/// A match lies still within this share of the picture's longer side ...
+const STILL: f64 = 0.002;
+/// ... at least this many pixels.
+const STILL_PIXELS: f64 = 1.5;
+/// Something has moved over more than this share of the longer side.
+const MOVED: f64 = 0.015;
+/// A pair tells if so many matches moved as the model says.
+const MOVERS: usize = 10;
+/// Fewer matches in common motion are chance.
+const LEAST_STILL: usize = 6;
+/// Turns of the camera that are tried for the matches that contradict the model.
+const TURNS: usize = 40;
+/// From this part of the occupied picture on, a pair speaks.
+const MUCH: f64 = 0.2;
+
+/// What was found.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub(super) struct Stillness {
+    /// Pairs in which something moves as the model says.
+    pub(super) pairs: usize,
+    /// Part of the occupied picture that stood still against the model, median of these pairs.
+    pub(super) area: f64,
+    /// The same of the picture's border.
+    pub(super) border: f64,
+    /// Share of the pairs with much of it.
+    pub(super) share: f64,
+}
+
+/// Looks at the candidate matches, before anything was thrown out of them.
+pub(super) fn stillness(map: &Map, keypoints: &Keypoints, matches: &[PairMatches]) -> Stillness {
+    let placed = |m: &&PairMatches| {
+        map.poses[m.first as usize].is_some()
+            && map.poses[m.second as usize].is_some()
+            && m.matches.len() >= MOVERS
+    };
+    let usable: Vec<&PairMatches> = matches.iter().filter(placed).collect();
+    let step = usable.len().div_ceil(PAIRS).max(1);
+    let chosen: Vec<&PairMatches> = usable.into_iter().step_by(step).collect();
+    let rays = keypoint_rays(&map.camera, keypoints);
+    let told: Vec<Option<(f64, Option<f64>)>> =
+        chosen.par_iter().map(|pair| of_pair(map, keypoints, &rays, pair)).collect();
+    let told: Vec<(f64, Option<f64>)> = told.into_iter().flatten().collect();
+    let mut areas: Vec<f64> = told.iter().map(|t| t.0).collect();
+    let mut borders: Vec<f64> = told.iter().filter_map(|t| t.1).collect();
+    let much = areas.iter().filter(|&&a| a >= MUCH).count();
+    Stillness {
+        pairs: told.len(),
+        share: much as f64 / told.len().max(1) as f64,
+        area: median(&mut areas).unwrap_or(0.0),
+        border: median(&mut borders).unwrap_or(0.0),
+    }
+}
+
+/// Parts of the occupied picture, and of its border, that stand still against the model; `None` where too little moves.
+fn of_pair(
+    map: &Map,
+    keypoints: &Keypoints,
+    rays: &[Vec<Vector3<f64>>],
+    pair: &PairMatches,
+) -> Option<(f64, Option<f64>)> {
+    let (i, j) = (pair.first as usize, pair.second as usize);
+    let (a, b) = (map.poses[i]?, map.poses[j]?);
+    let focal = map.camera.mean_focal();
+    let side = f64::from(map.camera.width.max(map.camera.height));
+    let still = (STILL * side).max(STILL_PIXELS) / focal;
+    let baseline = b.centre() - a.centre();
+    let (mut agreeing, mut against, mut movers) = (Vec::new(), Vec::new(), 0);
+    for m in &pair.matches {
+        let (p, q) = (&keypoints[i][m[0] as usize], &keypoints[j][m[1] as usize]);
+        let (ra, rb) = (rays[i][m[0] as usize], rays[j][m[1] as usize]);
+        let (wa, wb) = (a.rotation.inverse() * ra, b.rotation.inverse() * rb);
+        let turned = |angle: f64| wa.cross(&wb).norm() < angle;
+        if epipolar_angle(&wa, &wb, &baseline) * focal <= AGREES && wa.dot(&wb) > 0.0 {
+            agreeing.push(cell(map, p));
+            movers += usize::from((p - q).norm() > MOVED * side && !turned(still));
+        } else {
+            against.push((ra, rb, cell(map, p)));
+        }
+    }
+    if movers < MOVERS {
+        return None;
+    }
+    let turn = common_turn(&against, still, hash(u64::from(pair.first) << 32 | u64::from(pair.second)));
+    let mut cells = [(0usize, 0usize); GRID * GRID];
+    agreeing.iter().for_each(|&c| cells[c].0 += 1);
+    if let Some(turn) = turn {
+        against.iter().filter(|m| fits(&turn, m, still)).for_each(|m| cells[m.2].1 += 1);
+    }
+    let part = |is_in: &dyn Fn(usize) -> bool| {
+        let occupied = || cells.iter().enumerate().filter(|(k, c)| is_in(*k) && c.0 + c.1 > 0);
+        let stand = occupied().filter(|(_, c)| c.1 > c.0).count();
+        let all = occupied().count();
+        (all > 0).then(|| stand as f64 / all as f64)
+    };
+    let outer = |k: usize| {
+        let (x, y) = (k % GRID, k / GRID);
+        x == 0 || y == 0 || x == GRID - 1 || y == GRID - 1
+    };
+    Some((part(&|_| true)?, part(&outer)))
+}
+
+/// The cell of a pixel, below the square of [`GRID`].
+fn cell(map: &Map, p: &nalgebra::Vector2<f64>) -> usize {
+    let index = |v: f64, size: u32| ((v / f64::from(size) * GRID as f64).max(0.0) as usize).min(GRID - 1);
+    index(p.y, map.camera.height) * GRID + index(p.x, map.camera.width)
+}
+
+type Match = (Vector3<f64>, Vector3<f64>, usize);
+
+fn fits(turn: &UnitQuaternion<f64>, m: &Match, limit: f64) -> bool {
+    (turn * m.0).cross(&m.1).norm() < limit
+}
+
+/// The turn on the spot that most matches agree in, standing still first; `None` where these are few.
+fn common_turn(matches: &[Match], limit: f64, seed: u64) -> Option<UnitQuaternion<f64>> {
+    let support = |turn: &UnitQuaternion<f64>| matches.iter().filter(|m| fits(turn, m, limit)).count();
+    let mut best = (support(&UnitQuaternion::identity()), UnitQuaternion::identity());
+    let mut random = Random::new(seed);
+    for _ in 0..TURNS {
+        if matches.len() < LEAST_STILL {
+            break;
+        }
+        let (m, n) = (&matches[random.below(matches.len())], &matches[random.below(matches.len())]);
+        let Some(turn) = turn_of(m, n) else { continue };
+        let count = support(&turn);
+        if count > best.0 {
+            best = (count, turn);
+        }
+    }
+    (best.0 >= LEAST_STILL).then_some(best.1)
+}
+
+/// The rotation that takes the rays of two matches onto their partners.
+fn turn_of(m: &Match, n: &Match) -> Option<UnitQuaternion<f64>> {
+    let basis = |a: &Vector3<f64>, b: &Vector3<f64>| {
+        let across = a.cross(b).try_normalize(1e-3)?;
+        let middle = (a + b).try_normalize(1e-9)?;
+        Some(nalgebra::Matrix3::from_columns(&[middle, across, middle.cross(&across)]))
+    };
+    let rotation = basis(&m.1, &n.1)? * basis(&m.0, &n.0)?.transpose();
+    Some(UnitQuaternion::from_rotation_matrix(&Rotation3::from_matrix_unchecked(rotation)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sfm::synthetic::Capture;
+    use nalgebra::Vector2;
+
+    #[test]
+    fn a_background_that_stands_is_told_from_one_that_moves_with_the_scene() {
+        let capture = Capture::orbit(12, 800, 0.2, 3);
+        let map = capture.true_map();
+        let (_, matches) = capture.pairs_and_matches(4);
+        let moved = stillness(&map, &capture.keypoints, &matches);
+        assert!(moved.pairs > 10 && moved.area < 0.05 && moved.share < 0.05, "{moved:?}");
+        // A wall behind it that does not move in the picture, or as a whole: the camera stood, or turned on its tripod.
+        for turn in [0.0, 0.02] {
+            let (mut keypoints, mut matches) = (capture.keypoints.clone(), matches.clone());
+            for (i, image) in keypoints.iter_mut().enumerate() {
+                let turn = UnitQuaternion::from_axis_angle(&Vector3::y_axis(), turn * i as f64);
+                image.extend((0..200).map(|k| {
+                    let pixel =
+                        Vector2::new(10.0 + 39.0 * f64::from(k % 20), 20.0 + 58.0 * f64::from(k / 20));
+                    map.camera.project(&(turn * map.camera.ray(&pixel))).unwrap()
+                }));
+            }
+            for pair in &mut matches {
+                let first = |image: u32| capture.keypoints[image as usize].len() as u32;
+                let (a, b) = (first(pair.first), first(pair.second));
+                pair.matches.extend((0..200).map(|k| [a + k, b + k]));
+            }
+            let stood = stillness(&map, &keypoints, &matches);
+            assert!(stood.area > 0.3 && stood.border > 0.6 && stood.share > 0.7, "{turn}: {stood:?}");
+        }
+    }
+
+    #[test]
+    fn two_matches_give_their_rotation() {
+        let turn = UnitQuaternion::from_euler_angles(0.1, -0.2, 0.3);
+        let ray = |x: f64, y: f64| Vector3::new(x, y, 1.0).normalize();
+        let of = |r: Vector3<f64>| (r, turn * r, 0);
+        let found = turn_of(&of(ray(0.3, 0.1)), &of(ray(-0.2, 0.4))).unwrap();
+        assert!(found.angle_to(&turn) < 1e-12);
+        assert!(turn_of(&of(ray(0.3, 0.1)), &of(ray(0.3, 0.1))).is_none());
+    }
+}
