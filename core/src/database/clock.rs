@@ -74,7 +74,11 @@ impl ManualClock {
     }
 
     pub(crate) fn advance(&self, seconds: i64) {
-        self.micros.fetch_add(seconds * 1_000_000, std::sync::atomic::Ordering::SeqCst);
+        self.advance_micros(seconds * 1_000_000);
+    }
+
+    pub(crate) fn advance_micros(&self, micros: i64) {
+        self.micros.fetch_add(micros, std::sync::atomic::Ordering::SeqCst);
     }
 }
 

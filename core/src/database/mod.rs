@@ -5,6 +5,7 @@
 //! job does not exist, unless they ask for a public one. The methods of [`QueueRows`] are for workers. They name the
 //! lease under which the worker holds the job, and once that is lost they do nothing.
 
+mod accounts;
 mod clock;
 #[cfg(feature = "postgres")]
 mod postgres;
@@ -13,17 +14,18 @@ mod sqlite;
 #[cfg(test)]
 mod suite;
 
+pub use accounts::{AccountRows, Invitation, NewInvitation, NewSession, Session, TokenHash};
 #[cfg(test)]
 pub(crate) use clock::ManualClock;
 pub use clock::{Clock, SystemClock};
-#[cfg(feature = "postgres")]
-pub use postgres::PostgresDatabase;
 #[cfg(all(test, feature = "postgres"))]
 pub(crate) use postgres::test_database;
+#[cfg(feature = "postgres")]
+pub use postgres::{PostgresDatabase, RowsTaken};
 pub use rows::{
     Abilities, Claim, DeletedJob, Inserted, Lease, LeaseState, Lost, NamedFile, NewJob, Patience, Progress,
-    Publication, QueueOrder, Reclaimed, Return, Returned, RowsFile, Statistics, StoredArtifact, StoredKey,
-    Upload, UploadedVideo,
+    Publication, QueueOrder, Rate, Reclaimed, Return, Returned, RowsFile, Statistics, StoredArtifact,
+    StoredKey, Tokens, Upload, UploadedVideo, Usage,
 };
 pub use sqlite::{SchemaVersion, SqliteDatabase};
 
@@ -36,7 +38,9 @@ use crate::job::{
 };
 
 /// All rows. One behaviour suite (`suite.rs`) holds for every implementation.
-pub trait JobDatabase: UserRows + UploadRows + JobRows + QueueRows + UpkeepRows + Send + Sync {
+pub trait JobDatabase:
+    UserRows + AccountRows + UploadRows + JobRows + QueueRows + RateRows + UpkeepRows + Send + Sync
+{
     /// Counts for an operator.
     ///
     /// # Errors
@@ -132,6 +136,11 @@ pub trait JobRows {
     /// [`TooManyRequests`](crate::ErrorKind::TooManyRequests) for a full queue,
     /// [`IdempotencyMismatch`](crate::ErrorKind::IdempotencyMismatch).
     fn insert_job(&self, job: &NewJob, limits: &Limits) -> Result<Inserted>;
+    /// What a user has of what is limited.
+    ///
+    /// # Errors
+    /// The database's.
+    fn usage(&self, user: UserId) -> Result<Usage>;
     /// The answer that was given before to this idempotency key, if it was to the same request.
     ///
     /// # Errors
@@ -271,6 +280,16 @@ pub trait QueueRows {
     fn reclaim(&self, is_alive: &dyn Fn(&str) -> bool, patience: &Patience) -> Result<Reclaimed>;
 }
 
+/// Rates at which users may ask, where several servers share them.
+pub trait RateRows {
+    /// Puts back `unused` tokens of the user's that were taken before, then takes up to `wanted`, as many as there are: whole
+    /// ones, none if less than one is there. By the clock of the database, which all servers share.
+    ///
+    /// # Errors
+    /// The database's; it is not tried again.
+    fn take_tokens(&self, user: UserId, rate: &Rate, wanted: u32, unused: u32) -> Result<Tokens>;
+}
+
 /// The rows as a whole, and the files that they name: for backups and repairs.
 pub trait UpkeepRows {
     /// Writes all rows, as they are at one moment, to the new file `to`, which is a database of the same kind. Others go on
@@ -285,7 +304,8 @@ pub trait UpkeepRows {
     /// The database's.
     fn named_files(&self) -> Result<Vec<NamedFile>>;
     /// Puts every running job back to its place in the queue, whoever holds it, and lets all that rest go on; nothing is held
-    /// against them. For a copy, on which nobody works. Says how many ran.
+    /// against them. All sessions end, and invitations are worth nothing: what was revoked after a copy was made must not come
+    /// back with it. For a copy, on which nobody works. Says how many ran.
     ///
     /// # Errors
     /// The database's.
@@ -295,6 +315,16 @@ pub trait UpkeepRows {
     /// # Errors
     /// The database's.
     fn lose_video(&self, name: &BlobName, version: u64, failure: &Failure) -> Result<Lost>;
+    /// The videos for which jobs wait, each once, with their versions.
+    ///
+    /// # Errors
+    /// The database's.
+    fn waiting_videos(&self) -> Result<Vec<(BlobName, u64)>>;
+    /// Makes the jobs that wait for this version of a video fail with `failure`, and returns them; the upload stays as it is.
+    ///
+    /// # Errors
+    /// The database's.
+    fn fail_waiting(&self, name: &BlobName, version: u64, failure: &Failure) -> Result<Vec<JobId>>;
     /// Notes that an artifact is lost. Without its scene files a finished job is no longer finished: it goes back to the queue
     /// if its video is there (note a lost video first), else it fails with `failure`. What is left of its artifacts stays.
     ///

@@ -47,12 +47,21 @@ pub struct UploadedVideo {
     pub version: u64,
     /// Bytes.
     pub size: u64,
-    /// SHA-256 of the bytes.
-    pub sha256: [u8; 32],
+    /// SHA-256 of the bytes; absent if they did not come through the server.
+    pub sha256: Option<[u8; 32]>,
     /// The name that it had where it came from.
     pub file_name: Option<String>,
     /// SHA-256 of the list of blocks that it was put together of; absent if it came whole.
     pub block_list: Option<[u8; 32]>,
+}
+
+/// What a user has of what is limited.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+pub struct Usage {
+    /// Jobs that wait.
+    pub waiting_jobs: u64,
+    /// Bytes of videos and of what became of them.
+    pub stored_bytes: u64,
 }
 
 /// A job to be added.
@@ -97,6 +106,8 @@ pub struct Lease {
 pub struct Claim {
     /// The hold on it.
     pub lease: Lease,
+    /// Whose it is.
+    pub user: UserId,
     /// What it is asked for.
     pub request: JobRequest,
     /// The version of the video.
@@ -258,6 +269,40 @@ pub struct Reclaimed {
     pub queued: Vec<JobId>,
     /// Failed, after too many disturbances.
     pub failed: Vec<JobId>,
+}
+
+/// A rate at which a user may do something: a bucket that holds `burst` tokens and fills steadily.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Rate {
+    /// What is counted: `requests`. Each class has a bucket of its own.
+    pub class: &'static str,
+    /// Tokens that come in a second; more than 0.
+    pub per_second: f64,
+    /// The most that can gather, 1 or more.
+    pub burst: u32,
+}
+
+/// What was taken of a [`Rate`].
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Tokens {
+    /// How many; 0 if there was none.
+    pub taken: u32,
+    /// How long it is until there is another one to take.
+    pub next: Duration,
+}
+
+impl Rate {
+    pub(super) fn tokens_per_microsecond(&self) -> f64 {
+        self.per_second / 1e6
+    }
+
+    /// What it means that `taken` were taken and `left` stayed.
+    pub(super) fn tokens(&self, taken: u32, left: f64) -> Tokens {
+        let missing = (1.0 - left).max(0.0);
+        // Of a rate that is next to nothing: longer than anybody waits.
+        let next = Duration::try_from_secs_f64(missing / self.per_second).unwrap_or(Duration::MAX);
+        Tokens { taken, next }
+    }
 }
 
 /// Counts for an operator.

@@ -5,14 +5,15 @@ use std::time::Duration;
 
 use super::{
     Abilities, Claim, Clock, FileOwner, Inserted, JobDatabase, Lease, LeaseState, Lost, ManualClock,
-    NamedFile, NewJob, Patience, Progress, Publication, QueueOrder, Return, Returned, RowsFile,
-    UploadedVideo,
+    NamedFile, NewInvitation, NewJob, NewSession, Patience, Progress, Publication, QueueOrder, Rate, Return,
+    Returned, RowsFile, TokenHash, UploadedVideo, Usage,
 };
 use crate::control::Warning;
 use crate::error::{ErrorKind, Result};
 use crate::job::{
     ApiKey, ArtifactKind, BlobName, CameraData, CameraType, CameraUpdate, Failure, Job, JobId, JobRequest,
-    JobState, JobStatus, JobUpdate, Limits, ListQuery, Submitted, Tier, User, UserId, VideoExtension, Xyz,
+    JobState, JobStatus, JobUpdate, Limits, ListQuery, Submitted, Tier, Timestamp, User, UserId,
+    VideoExtension, Xyz,
 };
 use crate::stage::Stage;
 
@@ -38,9 +39,9 @@ macro_rules! tests {
             $open =>
             users_and_keys uploads submissions idempotency lists updates a_job_runs leases disturbances crashes
             progress_forgives what_a_worker_cannot_do memory_of_one_machine time_worked cancel_and_delete shared_videos
-            public_jobs named_files copies_at_rest lost_videos lost_artifacts
+            public_jobs usage invitations sessions passwords named_files copies_at_rest lost_videos lost_artifacts missing_videos shared_rates
         }
-        $crate::database::suite::tests! { $open, QueueOrder::Users => users_take_turns }
+        $crate::database::suite::tests! { $open, QueueOrder::Users => users_take_turns users_take_turns_at_what_a_worker_can_do }
     };
     ($open:expr => $($promise:ident)*) => {
         $crate::database::suite::tests! { $open, QueueOrder::Submitted => $($promise)* }
@@ -116,7 +117,7 @@ fn video(version: u64) -> UploadedVideo {
     UploadedVideo {
         version,
         size: 10,
-        sha256: [7; 32],
+        sha256: Some([7; 32]),
         file_name: Some("garden.mp4".into()),
         block_list: Some([9; 32]),
     }
@@ -650,6 +651,22 @@ pub(super) fn users_take_turns<D: JobDatabase>(w: World<D>) {
     assert_eq!([w.take().job, w.take().job], [of_anna[1], late]);
 }
 
+/// Who has waited longest comes first also where a worker cannot do that user's first job: then it does the next one.
+pub(super) fn users_take_turns_at_what_a_worker_can_do<D: JobDatabase>(w: World<D>) {
+    let take = |masks| {
+        let abilities = Abilities { masks, ..Abilities::ALL };
+        w.database.claim("process", "worker", LEASE, &abilities).unwrap().map(|claim| claim.lease.job)
+    };
+    let masked = w.submit_as(w.anna, |request| request.remove_background = true);
+    let of_eve = [w.submit(w.eve), w.submit(w.eve)];
+    let plain = w.submit(w.anna);
+    assert_eq!([take(false), take(false), take(false)], [plain, of_eve[0], of_eve[1]].map(Some));
+    // All that is left is passed over, and is there for who can do it.
+    assert_eq!(take(false), None);
+    assert_eq!(take(true), Some(masked));
+    assert_eq!(take(true), None);
+}
+
 pub(super) fn cancel_and_delete<D: JobDatabase>(w: World<D>) {
     let d = &w.database;
     let cancelled = failure("cancelled");
@@ -900,4 +917,245 @@ pub(super) fn lost_artifacts<D: JobDatabase>(w: World<D>) {
     d.mark_deleted(w.anna, job).unwrap();
     assert_eq!(lose(job, ArtifactKind::Ply), Lost::Unchanged);
     assert!(d.integrity_check().unwrap().is_empty());
+}
+
+pub(super) fn missing_videos<D: JobDatabase>(w: World<D>) {
+    let d = &w.database;
+    let (why, blob, other) = (failure(Failure::VIDEO_MISSING), w.upload(w.anna), w.upload(w.eve));
+    assert_eq!(d.waiting_videos().unwrap(), []);
+    let [first, second] = [new_job(w.anna, blob), new_job(w.anna, blob)];
+    for new in [&first, &second, &new_job(w.eve, other)] {
+        w.insert(new).unwrap();
+    }
+    let mut waiting = vec![(blob, 1), (other, 1)];
+    waiting.sort_by_key(|(name, _)| name.to_string());
+    assert_eq!(d.waiting_videos().unwrap(), waiting);
+    assert_eq!(d.fail_waiting(&blob, 2, &why).unwrap(), [], "another version");
+    let lease = w.take();
+    assert_eq!(lease.job, first.job_id);
+    assert_eq!(d.fail_waiting(&blob, 1, &why).unwrap(), [second.job_id], "the other one is worked on");
+    assert_eq!(w.job(second.job_id).details.failure, Some(why.clone()));
+    d.fail(&lease, &why, None).unwrap();
+    for job in [first.job_id, second.job_id] {
+        assert_eq!((w.job(job).status, w.status(job).as_str()), (JobStatus::NotFound, "Not found"));
+    }
+    assert_eq!(d.waiting_videos().unwrap(), [(other, 1)]);
+    assert!(d.upload(&blob).unwrap().unwrap().video.is_some());
+    let listed = |status| {
+        let query = ListQuery { status: Some(status), ..ListQuery::default() };
+        d.list_jobs(w.anna, &query).unwrap().jobs.len()
+    };
+    assert_eq!((listed(JobState::NotFound), listed(JobState::Failed)), (2, 0));
+    let cancelled = w.submit(w.anna);
+    d.cancel_job(w.anna, cancelled, &failure("cancelled")).unwrap();
+    assert_eq!((listed(JobState::NotFound), listed(JobState::Failed)), (2, 1));
+    assert_eq!(d.statistics().unwrap().failed, 3);
+}
+
+pub(super) fn shared_rates<D: JobDatabase>(w: World<D>) {
+    let d = &w.database;
+    let rate = Rate { class: "requests", per_second: 2.0, burst: 10 };
+    let take = |wanted| {
+        let tokens = d.take_tokens(w.anna, &rate, wanted, 0).unwrap();
+        (tokens.taken, (tokens.next.as_secs_f64() * 10.0).round() / 10.0)
+    };
+    // A new bucket is full.
+    assert_eq!(take(4), (4, 0.0));
+    assert_eq!(take(100), (6, 0.5));
+    assert_eq!(take(1), (0, 0.5));
+    w.clock.advance_micros(200_000);
+    assert_eq!(take(1), (0, 0.3), "part of one is none, and is kept");
+    w.clock.advance_micros(300_000);
+    assert_eq!(take(5), (1, 0.5));
+    w.clock.advance(2);
+    assert_eq!(take(3), (3, 0.0));
+    w.clock.advance(1000);
+    assert_eq!(take(11), (10, 0.5), "no more than the bucket holds");
+    // What comes back can be taken again, and the bucket does not grow by it.
+    assert_eq!(d.take_tokens(w.anna, &rate, 3, 4).unwrap().taken, 3);
+    assert_eq!(d.take_tokens(w.anna, &rate, 20, 100).unwrap().taken, 10);
+    // Others have their own.
+    assert_eq!(d.take_tokens(w.eve, &rate, 10, 5).unwrap().taken, 10);
+    assert_eq!(d.take_tokens(w.anna, &Rate { class: "submits", ..rate }, 10, 0).unwrap().taken, 10);
+    // An operator has made the bucket smaller.
+    w.clock.advance(1000);
+    assert_eq!(d.take_tokens(w.anna, &Rate { burst: 3, ..rate }, 10, 0).unwrap().taken, 3);
+}
+
+const MINUTE: u64 = 60;
+
+fn begun(token: u8) -> NewSession {
+    NewSession {
+        token: [token; 32],
+        agent: format!("browser {token}"),
+        idle_seconds: 10 * MINUTE,
+        lifetime_seconds: 60 * MINUTE,
+    }
+}
+
+impl<D: JobDatabase> World<D> {
+    /// Whether a time is so many seconds from now. With each look at the clock of the tests a microsecond passes.
+    fn is_in(&self, time: Timestamp, seconds: i64) -> bool {
+        let micros = time.as_micros() - self.clock.now().as_micros();
+        (micros - seconds * 1_000_000).abs() < 1_000_000
+    }
+
+    fn invite(&self, user: UserId, token: u8, sets_password: bool) -> TokenHash {
+        let token = [token; 32];
+        let new = NewInvitation { token, user, sets_password, lifetime_seconds: 10 * MINUTE };
+        let expires_at = self.database.add_invitation(&new).unwrap();
+        assert!(self.is_in(expires_at, 10 * MINUTE as i64));
+        token
+    }
+
+    /// Gives a user a password, and the session that begins with it.
+    fn with_password(&self, user: UserId, password: &str, session: u8) {
+        let invitation = self.invite(user, 255, true);
+        let accepted = self.database.accept_invitation(&invitation, Some(password), &begun(session)).unwrap();
+        assert_eq!(accepted.unwrap().user_id, user);
+    }
+
+    fn tokens(&self, user: UserId) -> Vec<u8> {
+        self.database.sessions(user).unwrap().iter().map(|session| session.token[0]).collect()
+    }
+}
+
+/// Invitations: one use, for their time, the newest of a user only.
+pub(super) fn invitations<D: JobDatabase>(w: World<D>) {
+    let nobody =
+        NewInvitation { token: [9; 32], user: UserId::random(), sets_password: true, lifetime_seconds: 1 };
+    assert_eq!(w.database.add_invitation(&nobody).unwrap_err().kind(), ErrorKind::NotFound);
+
+    let (first, eves) = (w.invite(w.anna, 1, true), w.invite(w.eve, 2, true));
+    let token = w.invite(w.anna, 3, true);
+    assert_eq!(w.database.invitation(&first).unwrap(), None);
+    assert_eq!(w.database.invitation(&eves).unwrap().unwrap().user.name, "eve");
+    for _ in 0..2 {
+        // To look uses nothing up.
+        let found = w.database.invitation(&token).unwrap().unwrap();
+        assert_eq!((found.user.user_id, found.sets_password), (w.anna, true));
+        assert!(w.is_in(found.expires_at, 10 * MINUTE as i64));
+    }
+    // It asks for a password.
+    assert_eq!(w.database.accept_invitation(&token, None, &begun(1)).unwrap(), None);
+    let accepted = w.database.accept_invitation(&token, Some("hash"), &begun(1)).unwrap().unwrap();
+    assert_eq!(accepted.name, "anna");
+    assert_eq!(w.database.password(w.anna).unwrap().as_deref(), Some("hash"));
+    assert_eq!(w.database.accept_invitation(&token, Some("other"), &begun(2)).unwrap(), None);
+    assert_eq!(w.database.password(w.anna).unwrap().as_deref(), Some("hash"));
+    assert_eq!(w.tokens(w.anna), [1]);
+
+    // One that signs in leaves the password and the other sessions as they are, and sets none.
+    let token = w.invite(w.anna, 4, false);
+    assert_eq!(w.database.accept_invitation(&token, Some("other"), &begun(2)).unwrap(), None);
+    w.database.accept_invitation(&token, None, &begun(2)).unwrap().unwrap();
+    assert_eq!(w.tokens(w.anna).len(), 2);
+    assert_eq!(w.database.password(w.anna).unwrap().as_deref(), Some("hash"));
+
+    // Its time is over.
+    assert_eq!(w.database.forget_expired_accesses().unwrap(), 0);
+    w.clock.advance(10 * MINUTE as i64);
+    assert_eq!(w.database.invitation(&eves).unwrap(), None);
+    assert_eq!(w.database.accept_invitation(&eves, Some("hash"), &begun(3)).unwrap(), None);
+    assert_eq!(w.database.password(w.eve).unwrap(), None);
+    // It, and the two sessions that nobody has used since.
+    assert_eq!(w.database.forget_expired_accesses().unwrap(), 3);
+    assert_eq!(w.database.forget_expired_accesses().unwrap(), 0);
+}
+
+/// Sessions end when nobody uses them, when their time is over, and when they are ended; each by itself or all of a user.
+pub(super) fn sessions<D: JobDatabase>(w: World<D>) {
+    w.with_password(w.anna, "hash", 1);
+    let (user, session) = w.database.session(&[1; 32]).unwrap().unwrap();
+    assert_eq!((user.user_id, user.tier), (w.anna, Tier::Enterprise));
+    assert_eq!(session.agent, "browser 1");
+    assert!(w.is_in(session.created_at, 0) && w.is_in(session.seen_at, 0));
+    assert!(w.is_in(session.expires_at, 60 * MINUTE as i64));
+    assert_eq!(w.database.session(&[2; 32]).unwrap(), None);
+    // What the user may do is looked up each time.
+    w.database.set_tier(w.anna, Tier::Free).unwrap();
+    assert_eq!(w.database.session(&[1; 32]).unwrap().unwrap().0.tier, Tier::Free);
+
+    // A use prolongs it, but not beyond its end.
+    w.clock.advance(9 * MINUTE as i64);
+    w.database.touch_session(&[1; 32], 10 * MINUTE).unwrap();
+    w.clock.advance(9 * MINUTE as i64);
+    let seen = w.database.session(&[1; 32]).unwrap().unwrap().1;
+    assert!(w.is_in(seen.seen_at, -9 * MINUTE as i64));
+    w.database.touch_session(&[1; 32], 100 * MINUTE).unwrap();
+    w.clock.advance(42 * MINUTE as i64);
+    assert_eq!(w.database.session(&[1; 32]).unwrap(), None);
+    assert_eq!(w.tokens(w.anna), [] as [u8; 0]);
+    // One that has ended is not brought back.
+    w.database.touch_session(&[1; 32], 100 * MINUTE).unwrap();
+    assert_eq!(w.database.session(&[1; 32]).unwrap(), None);
+    assert_eq!(w.database.forget_expired_accesses().unwrap(), 1);
+
+    // Unused, it ends earlier.
+    w.database.begin_session(w.anna, "hash", &begun(2), None).unwrap();
+    w.clock.advance(10 * MINUTE as i64);
+    assert_eq!(w.database.session(&[2; 32]).unwrap(), None);
+
+    w.with_password(w.eve, "hash", 20);
+    for token in 3..7 {
+        assert!(w.database.begin_session(w.anna, "hash", &begun(token), None).unwrap());
+        w.clock.advance(1);
+    }
+    w.database.touch_session(&[3; 32], MINUTE).unwrap();
+    assert_eq!(w.tokens(w.anna), [3, 6, 5, 4]);
+    w.database.end_session(&[6; 32]).unwrap();
+    w.database.end_session(&[6; 32]).unwrap();
+    assert_eq!(w.database.session(&[6; 32]).unwrap(), None);
+    let invitation = w.invite(w.anna, 8, false);
+    assert_eq!(w.database.end_sessions(w.anna, Some(&[5; 32])).unwrap(), 2);
+    assert_eq!(w.tokens(w.anna), [5]);
+    assert_eq!(w.database.invitation(&invitation).unwrap(), None);
+    assert_eq!(w.database.end_sessions(w.anna, None).unwrap(), 1);
+    assert_eq!(w.tokens(w.anna), [] as [u8; 0]);
+    assert_eq!(w.tokens(w.eve), [20]);
+}
+
+/// A password opens sessions for as long as it is the password, and a new one ends what the old one opened.
+pub(super) fn passwords<D: JobDatabase>(w: World<D>) {
+    assert_eq!(w.database.password(w.anna).unwrap(), None);
+    assert!(!w.database.begin_session(w.anna, "hash", &begun(1), None).unwrap());
+    assert!(!w.database.begin_session(UserId::random(), "hash", &begun(1), None).unwrap());
+    w.with_password(w.anna, "hash", 1);
+    assert!(!w.database.begin_session(w.anna, "other", &begun(2), None).unwrap());
+    assert!(w.database.begin_session(w.anna, "hash", &begun(2), Some(&[1; 32])).unwrap());
+    assert_eq!(w.tokens(w.anna), [2]);
+    assert!(w.database.begin_session(w.anna, "hash", &begun(3), None).unwrap());
+
+    assert!(!w.database.change_password(w.anna, "other", "new", &[3; 32]).unwrap());
+    assert!(!w.database.change_password(w.eve, "hash", "new", &[3; 32]).unwrap());
+    assert_eq!(w.tokens(w.anna).len(), 2);
+    assert!(w.database.change_password(w.anna, "hash", "new", &[3; 32]).unwrap());
+    assert_eq!(w.tokens(w.anna), [3]);
+    assert!(!w.database.begin_session(w.anna, "hash", &begun(4), None).unwrap());
+    // By an invitation, too.
+    w.with_password(w.anna, "newest", 5);
+    assert_eq!(w.tokens(w.anna), [5]);
+    assert_eq!(w.database.password(w.anna).unwrap().as_deref(), Some("newest"));
+    assert_eq!(w.database.password(w.eve).unwrap(), None);
+
+    // A copy has the password, and nothing that is open.
+    let invitation = w.invite(w.anna, 9, true);
+    w.database.release_all().unwrap();
+    assert_eq!(w.database.invitation(&invitation).unwrap(), None);
+    assert_eq!(w.tokens(w.anna), [] as [u8; 0]);
+    assert_eq!(w.database.password(w.anna).unwrap().as_deref(), Some("newest"));
+}
+
+/// What a user has of what is limited.
+pub(super) fn usage<D: JobDatabase>(w: World<D>) {
+    assert_eq!(w.database.usage(w.anna).unwrap(), Usage::default());
+    w.submit(w.anna);
+    let second = w.submit(w.anna);
+    w.submit(w.eve);
+    assert_eq!(w.database.usage(w.anna).unwrap(), Usage { waiting_jobs: 2, stored_bytes: 20 });
+    w.database.mark_deleted(w.anna, second).unwrap();
+    assert_eq!(w.database.usage(w.anna).unwrap().waiting_jobs, 1);
+    w.take();
+    assert_eq!(w.database.usage(w.anna).unwrap().waiting_jobs, 0);
+    assert_eq!(w.database.usage(w.eve).unwrap(), Usage { waiting_jobs: 1, stored_bytes: 10 });
 }

@@ -5,6 +5,7 @@ use std::fmt;
 use sha2::{Digest, Sha256};
 
 use crate::job::{ArtifactKind, BlobName, JobId};
+use crate::stage::Stage;
 
 /// Names one blob.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -32,6 +33,33 @@ pub enum BlobKey {
         /// What it is.
         kind: ArtifactKind,
     },
+    /// A video that a client sends to an address of the storage itself. It becomes a [`BlobKey::Video`] when a job is submitted:
+    /// until the address expires, the client can replace this one.
+    Incoming {
+        /// The upload.
+        name: BlobName,
+    },
+    /// With what another machine goes on with an unfinished job.
+    Checkpoint {
+        /// The job.
+        job: JobId,
+        /// How far it was.
+        reached: Reached,
+        /// Tells apart what two workers stored of the same; random.
+        version: u64,
+    },
+}
+
+/// How far a job was when a [`BlobKey::Checkpoint`] was made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Reached {
+    /// The stage was finished: what it left.
+    Finished(Stage),
+    /// In training: the state after this many steps.
+    Training {
+        /// Steps that were done.
+        step: u32,
+    },
 }
 
 /// The kinds of blobs, each with a folder of its own.
@@ -43,15 +71,24 @@ pub enum BlobKind {
     Block,
     /// [`BlobKey::Artifact`].
     Artifact,
+    /// [`BlobKey::Incoming`].
+    Incoming,
+    /// [`BlobKey::Checkpoint`].
+    Checkpoint,
 }
 
 impl BlobKind {
+    /// All kinds.
+    pub const ALL: [Self; 5] = [Self::Video, Self::Block, Self::Artifact, Self::Incoming, Self::Checkpoint];
+
     /// The first part of its blobs' names.
     pub const fn prefix(self) -> &'static str {
         match self {
             Self::Video => "videos",
             Self::Block => "blocks",
             Self::Artifact => "scenes",
+            Self::Incoming => "incoming",
+            Self::Checkpoint => "checkpoints",
         }
     }
 }
@@ -71,14 +108,16 @@ impl BlobKey {
             Self::Video { .. } => BlobKind::Video,
             Self::Block { .. } => BlobKind::Block,
             Self::Artifact { .. } => BlobKind::Artifact,
+            Self::Incoming { .. } => BlobKind::Incoming,
+            Self::Checkpoint { .. } => BlobKind::Checkpoint,
         }
     }
 
     /// The upload with which the blob came, if it came with one.
     pub fn upload(&self) -> Option<&BlobName> {
         match self {
-            Self::Video { name, .. } | Self::Block { name, .. } => Some(name),
-            Self::Artifact { .. } => None,
+            Self::Video { name, .. } | Self::Block { name, .. } | Self::Incoming { name } => Some(name),
+            Self::Artifact { .. } | Self::Checkpoint { .. } => None,
         }
     }
 
@@ -103,6 +142,13 @@ impl BlobKey {
                 let kind = ArtifactKind::from_extension(extension)?;
                 Self::Artifact { job: job.parse().ok()?, attempt: attempt.parse().ok()?, kind }
             }
+            "incoming" => Self::Incoming { name: format!("videos/{rest}").parse().ok()? },
+            "checkpoints" => {
+                let (job, file) = rest.split_once('/')?;
+                let (reached, version) = file.split_once('.')?;
+                let (job, version) = (job.parse().ok()?, u64::from_str_radix(version, 16).ok()?);
+                Self::Checkpoint { job, reached: Reached::parse(reached)?, version }
+            }
             _ => return None,
         };
         // Only the one form that we write: a file that merely resembles one of ours is somebody else's.
@@ -125,6 +171,28 @@ impl fmt::Display for BlobKey {
             Self::Artifact { job, attempt, kind } => {
                 write!(f, "{prefix}/{job}/{attempt}.{}", kind.extension())
             }
+            Self::Incoming { name } => write!(f, "{prefix}/{}.{}", name.id.as_hyphenated(), name.extension),
+            Self::Checkpoint { job, reached, version } => {
+                write!(f, "{prefix}/{job}/{reached}.{version:016x}")
+            }
+        }
+    }
+}
+
+impl Reached {
+    fn parse(text: &str) -> Option<Self> {
+        match text.strip_prefix("training-") {
+            Some(step) => Some(Self::Training { step: step.parse().ok()? }),
+            None => Stage::ALL.into_iter().find(|stage| stage.name() == text).map(Self::Finished),
+        }
+    }
+}
+
+impl fmt::Display for Reached {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Finished(stage) => write!(f, "{stage}"),
+            Self::Training { step } => write!(f, "training-{step}"),
         }
     }
 }
@@ -143,6 +211,9 @@ mod tests {
             BlobKey::Video { name, version: u64::MAX },
             BlobKey::block(name, "../../etc/passwd"),
             BlobKey::Artifact { job, attempt: 2, kind: ArtifactKind::Preview },
+            BlobKey::Incoming { name },
+            BlobKey::Checkpoint { job, reached: Reached::Finished(Stage::Sfm), version: 3 },
+            BlobKey::Checkpoint { job, reached: Reached::Training { step: 15_000 }, version: u64::MAX },
         ];
         for key in keys {
             assert_eq!(BlobKey::parse(&key.to_string()), Some(key));
@@ -153,7 +224,14 @@ mod tests {
                 assert!(BlobKey::parse(&bad).is_none() || bad == text, "{bad}");
             }
         }
-        assert_eq!(BlobKey::parse(&format!("scenes/{job}/+2.ply")), None);
+        for bad in [
+            format!("scenes/{job}/+2.ply"),
+            format!("checkpoints/{job}/training-015.{:016x}", 1),
+            format!("checkpoints/{job}/sleep.{:016x}", 1),
+            format!("incoming/{}", name.id.as_hyphenated()),
+        ] {
+            assert_eq!(BlobKey::parse(&bad), None);
+        }
         assert_ne!(BlobKey::block(name, "a"), BlobKey::block(name, "b"));
     }
 }

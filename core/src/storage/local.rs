@@ -13,7 +13,7 @@ use super::{BlobKey, BlobKind, BlobMetadata, BlobReader, StagedBlob, Storage};
 use crate::error::{Error, Result};
 use crate::failpoints;
 use crate::files::{create_private_file, create_private_folder, free_space, is_older, sync_folder};
-use crate::job::BlobName;
+use crate::job::{BlobName, JobId};
 
 /// The folder of what is not complete yet.
 const STAGED: &str = "staged";
@@ -95,6 +95,21 @@ impl LocalStorage {
         }
     }
 
+    /// The blobs in a folder of one job or upload, with their sizes in bytes.
+    fn sized(&self, folder: &str) -> Result<Vec<(BlobKey, u64)>> {
+        let mut blobs = Vec::new();
+        for (file, path) in entries(&self.root.join(folder))? {
+            let Some(key) = BlobKey::parse(&format!("{folder}/{file}")) else { continue };
+            match fs::metadata(&path) {
+                Ok(metadata) => blobs.push((key, metadata.len())),
+                Err(e) if e.kind() == io::ErrorKind::NotFound => {}
+                Err(e) => return Err(Error::io("find", &path, e)),
+            }
+        }
+        blobs.sort();
+        Ok(blobs)
+    }
+
     /// Removes the folder of a single job or upload if it is empty.
     fn remove_if_empty(&self, folder: &Path) {
         if folder.parent() != Some(self.root.as_path()) {
@@ -136,6 +151,11 @@ impl Storage for LocalStorage {
         Ok(BlobMetadata { size: metadata.len(), modified: modified(&metadata) })
     }
 
+    fn copy(&self, from: &BlobKey, to: &BlobKey) -> Result<BlobMetadata> {
+        // Blobs never change in place, so both names may lead to the same file.
+        self.put_file(to, &self.path(from))
+    }
+
     fn open(&self, key: &BlobKey) -> Result<BlobReader> {
         let path = self.path(key);
         let file = File::open(&path).map_err(|e| Error::io("open", &path, e))?;
@@ -164,7 +184,11 @@ impl Storage for LocalStorage {
             Err(e) => return Err(Error::io("remove", &path, e)),
         }
         failpoints::pass("storage.delete.sync_folder").map_err(|e| Error::io("flush", folder, e))?;
-        sync_folder(folder)?;
+        match sync_folder(folder) {
+            // Another one, which deleted the rest, was quicker.
+            Err(e) if e.kind() == crate::ErrorKind::NotFound => return Ok(()),
+            synced => synced?,
+        }
         // Folders of single jobs and uploads go with their last file.
         self.remove_if_empty(folder);
         Ok(())
@@ -195,6 +219,8 @@ impl Storage for LocalStorage {
         let all = files.into_iter().filter_map(|(file, _)| BlobKey::parse(&format!("{videos}/{file}")));
         let mut keys: Vec<BlobKey> = all.filter(|key| key.upload() == Some(name)).collect();
         keys.extend(self.blocks(name)?.into_iter().map(|(key, _)| key));
+        let incoming = BlobKey::Incoming { name: *name };
+        keys.extend(self.path(&incoming).exists().then_some(incoming));
         keys.sort();
         Ok(keys)
     }
@@ -202,17 +228,11 @@ impl Storage for LocalStorage {
     fn blocks(&self, name: &BlobName) -> Result<Vec<(BlobKey, u64)>> {
         let any_block = BlobKey::block(*name, "").to_string();
         let folder = any_block.rsplit_once('/').map_or("", |(folder, _)| folder);
-        let mut blocks = Vec::new();
-        for (file, path) in entries(&self.root.join(folder))? {
-            let Some(key) = BlobKey::parse(&format!("{folder}/{file}")) else { continue };
-            match fs::metadata(&path) {
-                Ok(metadata) => blocks.push((key, metadata.len())),
-                Err(e) if e.kind() == io::ErrorKind::NotFound => {}
-                Err(e) => return Err(Error::io("find", &path, e)),
-            }
-        }
-        blocks.sort();
-        Ok(blocks)
+        self.sized(folder)
+    }
+
+    fn checkpoints(&self, job: JobId) -> Result<Vec<(BlobKey, u64)>> {
+        self.sized(&format!("{}/{job}", BlobKind::Checkpoint.prefix()))
     }
 
     fn sweep_staged(&self, older_than: Duration) -> Result<u64> {
@@ -226,7 +246,7 @@ impl Storage for LocalStorage {
             }
         }
         // A writer that was killed may have made the folder of a job or an upload, and nothing in it.
-        for kind in [BlobKind::Video, BlobKind::Block, BlobKind::Artifact] {
+        for kind in BlobKind::ALL {
             for (_, path) in entries(&self.root.join(kind.prefix()))? {
                 if is_older(&path, older_than) && path.is_dir() {
                     self.remove_if_empty(&path);
@@ -330,10 +350,10 @@ mod tests {
     mod promises {
         use super::*;
 
-        fn open() -> (tempfile::TempDir, LocalStorage) {
+        fn open() -> Option<(tempfile::TempDir, LocalStorage)> {
             let folder = tempfile::tempdir().unwrap();
             let storage = LocalStorage::open(folder.path()).unwrap();
-            (folder, storage)
+            Some((folder, storage))
         }
 
         suite::tests!(open);
@@ -357,6 +377,30 @@ mod tests {
         fs::create_dir(folder.path().join("videos/more")).unwrap();
         fs::write(folder.path().join("videos/more/holiday.mp4"), "mine").unwrap();
         assert_eq!(storage.list(BlobKind::Video, Duration::ZERO).unwrap(), [key]);
+    }
+
+    /// Each of two machines finds what the other has removed at that moment, and the folder with it.
+    #[test]
+    fn two_may_delete_the_same() {
+        let folder = tempfile::tempdir().unwrap();
+        let storage = [0, 1].map(|_| LocalStorage::open(folder.path()).unwrap());
+        for _ in 0..200 {
+            let name = BlobName::random(VideoExtension::Mp4);
+            let blocks = [BlobKey::block(name, "a"), BlobKey::block(name, "b")];
+            for key in &blocks {
+                storage[0].create(key).unwrap().commit().unwrap();
+            }
+            std::thread::scope(|scope| {
+                for (storage, [first, second]) in [(&storage[0], [0, 1]), (&storage[1], [1, 0])] {
+                    let blocks = &blocks;
+                    scope.spawn(move || {
+                        storage.delete(&blocks[first]).unwrap();
+                        storage.delete(&blocks[second]).unwrap();
+                    });
+                }
+            });
+            assert_eq!(storage[0].list_upload(&name).unwrap(), []);
+        }
     }
 
     #[test]

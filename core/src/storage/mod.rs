@@ -6,6 +6,8 @@
 
 mod key;
 mod local;
+#[cfg(feature = "cloud")]
+mod object;
 #[cfg(test)]
 mod suite;
 
@@ -13,11 +15,13 @@ use std::io::{Read, Seek, Write};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
-pub use key::{BlobKey, BlobKind};
+pub use key::{BlobKey, BlobKind, Reached};
 pub use local::LocalStorage;
+#[cfg(feature = "cloud")]
+pub use object::ObjectStorage;
 
 use crate::error::Result;
-use crate::job::BlobName;
+use crate::job::{BlobName, JobId};
 
 /// A place for blobs. One behaviour suite (`suite.rs`) holds for every implementation.
 pub trait Storage: Send + Sync {
@@ -33,6 +37,13 @@ pub trait Storage: Send + Sync {
     /// # Errors
     /// As for [`Storage::create`]; [`NotFound`](crate::ErrorKind::NotFound) if there is no such file.
     fn put_file(&self, key: &BlobKey, path: &Path) -> Result<BlobMetadata>;
+
+    /// Makes `to` a blob with the bytes that `from` has now, without passing them through this process where that can be. A
+    /// later change of `from` does not show in it.
+    ///
+    /// # Errors
+    /// [`NotFound`](crate::ErrorKind::NotFound) if there is no `from`, a full disk, input or output failures.
+    fn copy(&self, from: &BlobKey, to: &BlobKey) -> Result<BlobMetadata>;
 
     /// Opens a blob for reading; it stays readable if it is deleted meanwhile.
     ///
@@ -70,6 +81,44 @@ pub trait Storage: Send + Sync {
     /// # Errors
     /// Input or output failures.
     fn blocks(&self, name: &BlobName) -> Result<Vec<(BlobKey, u64)>>;
+
+    /// What was stored of an unfinished job so that another machine can go on with it, with sizes in bytes, in the order of the
+    /// names.
+    ///
+    /// # Errors
+    /// Input or output failures.
+    fn checkpoints(&self, job: JobId) -> Result<Vec<(BlobKey, u64)>>;
+
+    /// The name that the client gave the file that it sent to [`Storage::upload_address`], as it came.
+    ///
+    /// # Errors
+    /// Input or output failures.
+    fn announced_file_name(&self, _name: &BlobName) -> Result<Option<String>> {
+        Ok(None)
+    }
+
+    /// An address of the storage itself to which a client PUTs a video within `lifetime`; it becomes
+    /// [`BlobKey::Incoming`]. Nothing if videos come through the server: where the storage has no addresses.
+    ///
+    /// # Errors
+    /// What keeps it from being signed.
+    fn upload_address(&self, _name: &BlobName, _lifetime: Duration) -> Result<Option<UploadAddress>> {
+        Ok(None)
+    }
+
+    /// An address of the storage itself from which whoever holds it can GET the blob within `lifetime`. Nothing if the server
+    /// sends it: where the storage has no addresses.
+    ///
+    /// # Errors
+    /// What keeps it from being signed.
+    fn download_address(
+        &self,
+        _key: &BlobKey,
+        _lifetime: Duration,
+        _answer: &DownloadAnswer<'_>,
+    ) -> Result<Option<String>> {
+        Ok(None)
+    }
 
     /// Removes what writers that were killed left behind, also empty folders, if nobody touched it for `older_than`; says how
     /// many files.
@@ -111,6 +160,24 @@ pub struct BlobMetadata {
     pub size: u64,
     /// When it was written.
     pub modified: SystemTime,
+}
+
+/// Where a client sends a video.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct UploadAddress {
+    /// The signed address.
+    pub url: String,
+    /// Headers that the request must have, by name and value; most storages need none.
+    pub headers: Vec<(&'static str, &'static str)>,
+}
+
+/// What the answer to a signed download says of itself, as far as the storage can be told.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct DownloadAnswer<'a> {
+    /// Media type.
+    pub content_type: &'a str,
+    /// The whole value of `Content-Disposition`, if there is to be one.
+    pub content_disposition: Option<&'a str>,
 }
 
 /// Something that can be read from any place.

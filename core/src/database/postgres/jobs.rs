@@ -3,8 +3,8 @@
 use super::PostgresDatabase;
 use super::connection::Sql;
 use super::session::{Row, Session};
-use super::values::{IntoColumn, Json, Name, RUNNING, Value, json, values, version_column};
-use crate::database::{DeletedJob, FileOwner, Inserted, JobRows, NewJob, QueueOrder, StoredArtifact};
+use super::values::{IntoColumn, Json, Name, Value, json, values, version_column};
+use crate::database::{DeletedJob, FileOwner, Inserted, JobRows, NewJob, QueueOrder, StoredArtifact, Usage};
 use crate::error::{Error, ErrorKind, Result};
 use crate::job::{
     ArtifactKind, BLOB_NOT_FOUND, CameraData, CameraType, CameraUpdate, Cursor, Failure, Job, JobDetails,
@@ -12,22 +12,12 @@ use crate::job::{
     UserId, Xyz,
 };
 
-/// The columns of a job; the last is its place in the queue, from 1.
-fn job_query(order: QueueOrder) -> String {
-    let position = match order {
-        QueueOrder::Submitted => "(SELECT count(*) FROM jobs AS waiting
-            WHERE waiting.state = 'queued' AND NOT waiting.deleted AND waiting.seq <= jobs.seq)"
-            .to_owned(),
-        // As if no job ended and no other came: the second waiting job of a user comes up when each of the others has had
-        // one turn more.
-        QueueOrder::Users => format!(
-            "(SELECT position FROM (SELECT job_id, row_number() OVER (ORDER BY turn, served, seq) AS position FROM (
-                SELECT job_id, served, seq,
-                    {RUNNING} + row_number() OVER (PARTITION BY user_id ORDER BY seq) AS turn
-                FROM jobs JOIN users USING (user_id) WHERE state = 'queued' AND NOT deleted) AS turns) AS line
-             WHERE line.job_id = jobs.job_id)"
-        ),
-    };
+/// Of a user, in a query of `users`: how many of its jobs run.
+const RUNNING: &str =
+    "(SELECT count(*) FROM jobs AS busy WHERE busy.user_id = users.user_id AND busy.state = 'running')";
+
+/// The columns of jobs; the last is the place in the queue, from 1, where `position` says how to find it.
+fn columns(position: &str) -> String {
     format!(
         "SELECT job_id, title, state, percent, uploaded_at, public, method, gaussians, steps,
             remove_background, has_ply, has_spz, user_view, found_view,
@@ -36,6 +26,47 @@ fn job_query(order: QueueOrder) -> String {
             CASE WHEN state = 'queued' THEN {position} END
         FROM jobs"
     )
+}
+
+/// The query of one job: its place is counted by the jobs before it, so a job that comes up soon costs little.
+fn job_query(order: QueueOrder) -> String {
+    columns(&match order {
+        QueueOrder::Submitted => "(SELECT count(*) FROM jobs AS waiting
+            WHERE waiting.state = 'queued' AND NOT waiting.deleted AND waiting.seq <= jobs.seq)"
+            .to_owned(),
+        // Of each user no more jobs are looked at than have their turn before this one.
+        QueueOrder::Users => format!(
+            "(SELECT count(*) FROM
+                (SELECT served, {RUNNING} + (SELECT count(*) FROM jobs AS own WHERE own.user_id = jobs.user_id
+                    AND own.state = 'queued' AND NOT own.deleted AND own.seq <= jobs.seq) AS turn
+                 FROM users WHERE users.user_id = jobs.user_id) AS mine
+                CROSS JOIN (SELECT user_id, served, {RUNNING} AS running FROM users OFFSET 0) AS other
+                CROSS JOIN LATERAL (SELECT seq, other.running + row_number() OVER (ORDER BY seq) AS turn
+                    FROM jobs AS waiting
+                    WHERE waiting.user_id = other.user_id AND waiting.state = 'queued' AND NOT waiting.deleted
+                    ORDER BY seq LIMIT greatest(0, mine.turn - other.running)) AS ahead
+                WHERE (ahead.turn, other.served, ahead.seq) <= (mine.turn, mine.served, jobs.seq))"
+        ),
+    })
+}
+
+/// The query of all jobs: the whole queue is put into its order once.
+fn jobs_query(order: QueueOrder) -> String {
+    const WAITING: &str = "state = 'queued' AND NOT deleted";
+    let line = match order {
+        QueueOrder::Submitted => {
+            format!("SELECT job_id, row_number() OVER (ORDER BY seq) AS position FROM jobs WHERE {WAITING}")
+        }
+        // As if no job ended and no other came: the second waiting job of a user comes up when each of the others has had
+        // one turn more.
+        QueueOrder::Users => format!(
+            "SELECT job_id, row_number() OVER (ORDER BY turn, served, seq) AS position FROM (
+                SELECT job_id, served, seq, running + row_number() OVER (PARTITION BY user_id ORDER BY seq) AS turn
+                FROM jobs JOIN (SELECT user_id, served, {RUNNING} AS running FROM users OFFSET 0) AS owner USING (user_id)
+                WHERE {WAITING}) AS turns"
+        ),
+    };
+    format!("{} LEFT JOIN ({line}) AS line USING (job_id)", columns("line.position"))
 }
 
 /// An artifact of a job; a condition says who may see it.
@@ -61,13 +92,6 @@ pub(super) fn view_column(camera: &CameraData) -> Result<String> {
 fn job(row: &Row) -> Sql<Job> {
     let state: String = row.get(2)?;
     let percent_complete: Option<u8> = row.get(3)?;
-    let status = match state.as_str() {
-        "queued" => JobStatus::Queued { position: row.get(28)? },
-        "running" if percent_complete.is_none() => JobStatus::ProcessingVideo,
-        "running" => JobStatus::GeneratingScene,
-        "finished" => JobStatus::Finished,
-        _ => JobStatus::Failed,
-    };
     let view = |column| row.get::<Option<Json<StoredCamera>>>(column);
     let camera_type = row.get::<Option<Name<CameraType>>>(14)?.map_or(CameraType::default(), |n| n.0);
     let camera_data = match view(12)?.or(view(13)?) {
@@ -79,6 +103,14 @@ fn job(row: &Row) -> Sql<Job> {
     let failure = match row.get::<Option<String>>(22)? {
         Some(code) => Some(Failure { code, message: row.get(23)? }),
         None => None,
+    };
+    let status = match state.as_str() {
+        "queued" => JobStatus::Queued { position: row.get(28)? },
+        "running" if percent_complete.is_none() => JobStatus::ProcessingVideo,
+        "running" => JobStatus::GeneratingScene,
+        "finished" => JobStatus::Finished,
+        _ if failure.as_ref().is_some_and(Failure::is_of_a_missing_video) => JobStatus::NotFound,
+        _ => JobStatus::Failed,
     };
     let (Name(reconstruction_method), Json(warnings)) = (row.get(6)?, row.get(21)?);
     Ok(Job {
@@ -210,6 +242,12 @@ impl JobRows for PostgresDatabase {
         })
     }
 
+    fn usage(&self, user: UserId) -> Result<Usage> {
+        self.read(|c| {
+            Ok(Usage { waiting_jobs: waiting_jobs(c, user)?, stored_bytes: stored_bytes(c, user)? })
+        })
+    }
+
     fn idempotent_answer(
         &self,
         user: UserId,
@@ -244,7 +282,10 @@ impl JobRows for PostgresDatabase {
             Some(JobState::ProcessingVideo) => " AND state = 'running' AND percent IS NULL",
             Some(JobState::GeneratingScene) => " AND state = 'running' AND percent IS NOT NULL",
             Some(JobState::Finished) => " AND state = 'finished'",
-            Some(JobState::Failed) => " AND state = 'failed'",
+            Some(JobState::Failed) => {
+                " AND state = 'failed' AND failure_code IS DISTINCT FROM 'video_missing'"
+            }
+            Some(JobState::NotFound) => " AND state = 'failed' AND failure_code = 'video_missing'",
         };
         sql += " ORDER BY uploaded_at DESC, job_id DESC";
         if let Some(limit) = query.limit {
@@ -353,7 +394,7 @@ impl JobRows for PostgresDatabase {
     }
 
     fn all_jobs(&self) -> Result<Vec<Job>> {
-        let jobs = job_query(self.order);
+        let jobs = jobs_query(self.order);
         let sql = format!("{jobs} WHERE NOT deleted ORDER BY uploaded_at DESC, job_id DESC");
         self.read(|c| c.all(&sql, &[], job))
     }
@@ -387,19 +428,27 @@ impl JobRows for PostgresDatabase {
     }
 }
 
-fn check_quota(t: &Session, new: &NewJob, limits: &Limits) -> Sql<()> {
+fn waiting_jobs(c: &Session, user: UserId) -> Sql<u64> {
     const WAITING: &str = "SELECT count(*) FROM jobs WHERE state = 'queued' AND NOT deleted AND user_id = $1";
-    let waiting: u64 = t.first(WAITING, values![new.user], |r| r.get(0))?.unwrap_or_default();
+    Ok(c.first(WAITING, values![user], |r| r.get(0))?.unwrap_or_default())
+}
+
+fn stored_bytes(c: &Session, user: UserId) -> Sql<u64> {
+    const STORED: &str = "SELECT ((SELECT coalesce(sum(size), 0) FROM uploads WHERE user_id = $1)
+        + (SELECT coalesce(sum(artifacts.size), 0) FROM jobs JOIN artifacts USING (job_id)
+           WHERE user_id = $1 AND NOT deleted))::bigint";
+    Ok(c.first(STORED, values![user], |r| r.get(0))?.unwrap_or_default())
+}
+
+fn check_quota(t: &Session, new: &NewJob, limits: &Limits) -> Sql<()> {
+    let waiting = waiting_jobs(t, new.user)?;
     if waiting >= limits.max_queued_jobs {
         return Err(Error::new(ErrorKind::TooManyRequests, format!("{waiting} jobs are waiting already"))
             .hint("wait for some of them, or delete some")
             .into());
     }
     let Some(most) = limits.max_stored_bytes else { return Ok(()) };
-    const STORED: &str = "SELECT ((SELECT coalesce(sum(size), 0) FROM uploads WHERE user_id = $1)
-        + (SELECT coalesce(sum(artifacts.size), 0) FROM jobs JOIN artifacts USING (job_id)
-           WHERE user_id = $1 AND NOT deleted))::bigint";
-    let stored: u64 = t.first(STORED, values![new.user], |r| r.get(0))?.unwrap_or_default();
+    let stored = stored_bytes(t, new.user)?;
     if stored > most {
         return Err(Error::argument(format!("{stored} bytes are stored; {most} are allowed"))
             .hint("delete jobs that are no longer needed")

@@ -2,19 +2,26 @@
 //!
 //! Each method is one transaction at READ COMMITTED; what it must not see change it locks first. A commit that returned survives a
 //! power cut of the server. A transaction whose connection breaks is done again, and after a COMMIT whose answer was lost the
-//! server is asked what became of it: who calls hears of a failure only if the database cannot be reached for a while. After a
+//! server is asked what became of it (`marks.rs`): who calls hears of a failure only if the database cannot be reached for a while. After a
 //! fail-over this holds as far as the stand-by has what was committed: let it be a synchronous one.
 //!
 //! Leases run by the clock of the database, so those of the machines need not agree. A worker's attempt at a job is told from all
 //! others by its number and its process together.
 
+mod accounts;
 mod connection;
 mod jobs;
+mod marks;
 mod queue;
+mod rates;
 mod schema;
 mod session;
+mod take;
+#[cfg(test)]
+mod test_lost_answers;
 #[cfg(test)]
 mod test_server;
+mod transaction;
 mod transfer;
 mod upkeep;
 mod uploads;
@@ -23,15 +30,19 @@ mod values;
 
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
 use deadpool_postgres::Pool;
+pub use take::RowsTaken;
 
 use super::{Clock, JobDatabase, QueueOrder, SchemaVersion, Statistics, SystemClock};
 use crate::error::{Error, ErrorKind, Result};
 use crate::failpoints;
 use crate::job::Timestamp;
 use connection::{Fault, Place, Sql};
-use session::{Session, read, read_at_one_moment, write};
+use marks::Marks;
+use session::Session;
+use transaction::{once, read, read_at_one_moment, write};
 
 /// A database at an address.
 pub struct PostgresDatabase {
@@ -42,6 +53,9 @@ pub struct PostgresDatabase {
     /// What a test has instead of the database's clock.
     clock: Option<Arc<dyn Clock>>,
     order: QueueOrder,
+    /// How long a transaction is tried.
+    tries: Duration,
+    marks: Marks,
 }
 
 impl fmt::Debug for PostgresDatabase {
@@ -60,7 +74,9 @@ impl PostgresDatabase {
     pub fn open(address: &str) -> Result<Self> {
         let (pool, place) = connection::pool(address)?;
         let machine = SystemClock::new().boot().to_owned();
-        let database = Self { pool, place, machine, clock: None, order: QueueOrder::default() };
+        let order = QueueOrder::default();
+        let database =
+            Self { pool, place, machine, clock: None, order, tries: transaction::TRIES, marks: Marks::new() };
         database.migrate()?;
         Ok(database)
     }
@@ -82,17 +98,22 @@ impl PostgresDatabase {
             failpoints::pass(name)
                 .map_err(|e| Error::new(ErrorKind::Io, "cannot write the database").caused_by(e))
         };
-        write(&self.pool, work, fails).map_err(|e| self.told(e))
+        write(&self.pool, &self.marks, self.tries, work, fails).map_err(|e| self.told(e))
     }
 
     /// Runs `work`, which only reads.
     fn read<T>(&self, work: impl FnMut(&Session) -> Sql<T>) -> Result<T> {
-        read(&self.pool, work).map_err(|e| self.told(e))
+        read(&self.pool, self.tries, work).map_err(|e| self.told(e))
     }
 
     /// Runs `work`, which only reads, so that all its statements see the same moment.
     fn read_at_one_moment<T>(&self, work: impl FnMut(&Session) -> Sql<T>) -> Result<T> {
-        read_at_one_moment(&self.pool, work).map_err(|e| self.told(e))
+        read_at_one_moment(&self.pool, self.tries, work).map_err(|e| self.told(e))
+    }
+
+    /// Runs `work`, one statement that is a transaction of its own, and does not try again.
+    fn once<T>(&self, work: impl FnOnce(&Session) -> Sql<T>) -> Result<T> {
+        once(&self.pool, work).map_err(|e| self.told(e))
     }
 
     fn told(&self, fault: Fault) -> Error {
@@ -204,10 +225,12 @@ mod tests {
     use super::test_server::Server;
     use super::*;
     use crate::database::{
-        Abilities, Claim, Inserted, JobRows, LeaseState, NewJob, QueueRows, UploadRows, UploadedVideo,
-        UserRows,
+        Abilities, AccountRows, Claim, Inserted, JobRows, LeaseState, NewInvitation, NewJob, NewSession,
+        QueueRows, UploadRows, UploadedVideo, UserRows,
     };
-    use crate::job::{BlobName, JobId, JobRequest, Limits, ListQuery, Tier, User, UserId, VideoExtension};
+    use crate::job::{
+        BlobName, Job, JobId, JobRequest, JobStatus, Limits, ListQuery, Tier, User, UserId, VideoExtension,
+    };
     use crate::prerequisites::Prerequisite;
 
     mod promises {
@@ -246,8 +269,13 @@ mod tests {
         fn upload_of(&self, user: UserId) -> BlobName {
             let name = BlobName::random(VideoExtension::Mp4);
             self.create_upload(user, name, 7200).unwrap();
-            let video =
-                UploadedVideo { version: 1, size: 10, sha256: [7; 32], file_name: None, block_list: None };
+            let video = UploadedVideo {
+                version: 1,
+                size: 10,
+                sha256: Some([7; 32]),
+                file_name: None,
+                block_list: None,
+            };
             self.finish_upload(&name, &video).unwrap();
             name
         }
@@ -297,6 +325,39 @@ mod tests {
             })
             .collect();
         assert_eq!(early.len(), 10);
+    }
+
+    /// A job by itself and among all has the same place, whatever runs and whoever was served last.
+    #[test]
+    fn places_in_the_queue_agree() {
+        for order in [QueueOrder::Submitted, QueueOrder::Users] {
+            let Some(database) = database() else { return };
+            let database = database.with_order(order);
+            let users: Vec<UserId> = (0..4).map(|n| database.user(&format!("user{n}"))).collect();
+            // Some have many jobs, one has none.
+            for (turn, user) in users.iter().take(3).enumerate().flat_map(|(n, user)| [(n, user); 5]) {
+                for _ in 0..=turn {
+                    database.submit(*user, &Limits::default()).unwrap();
+                }
+            }
+            for _ in 0..7 {
+                let all = database.all_jobs().unwrap();
+                let alone = |job: &Job| database.job(job.details.owner, job.job_id).unwrap().unwrap().status;
+                assert!(all.iter().all(|job| job.status == alone(job)), "{all:?}");
+                let mut places: Vec<u64> = all.iter().filter_map(place).collect();
+                places.sort_unstable();
+                assert_eq!(places, (1..=places.len() as u64).collect::<Vec<_>>());
+                let first = all.iter().find(|job| place(job) == Some(1)).unwrap().job_id;
+                assert_eq!(database.take("me").unwrap().lease.job, first);
+            }
+        }
+    }
+
+    fn place(job: &Job) -> Option<u64> {
+        match job.status {
+            JobStatus::Queued { position } => position,
+            _ => None,
+        }
     }
 
     #[test]
@@ -367,7 +428,7 @@ mod tests {
         assert!(refused.message().contains("another program"), "{refused}");
         server.sql(name, "DROP TABLE mine");
         let ours = PostgresDatabase::open(&address).unwrap();
-        assert_eq!(ours.schema_version().unwrap(), SchemaVersion { found: 1, newest: 1 });
+        assert_eq!(ours.schema_version().unwrap(), SchemaVersion { found: 3, newest: 3 });
         assert_eq!(ours.integrity_check().unwrap(), [""; 0]);
         drop(PostgresDatabase::open(&address).unwrap());
         server.sql(name, "UPDATE schema_version SET version = 99");
@@ -402,12 +463,30 @@ mod tests {
                 &crate::job::Failure { code: "a".into(), message: "b".into() },
             )
             .unwrap();
+        // A password goes along, and what is open does not.
+        let (invitation, session) = ([1; 32], [2; 32]);
+        let new =
+            NewInvitation { token: invitation, user: users[0], sets_password: true, lifetime_seconds: 60 };
+        first.add_invitation(&new).unwrap();
+        let begun =
+            NewSession { token: session, agent: String::new(), idle_seconds: 60, lifetime_seconds: 60 };
+        first.accept_invitation(&invitation, Some("hash"), &begun).unwrap().unwrap();
+        first.add_invitation(&new).unwrap();
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("jobs.db");
         crate::database::UpkeepRows::copy_to(&first, &file).unwrap();
         let second = database().unwrap();
-        assert_eq!(second.take_rows(&file).unwrap(), 2 + 6 + 6);
-        assert_eq!(second.take_rows(&file).unwrap_err().kind(), ErrorKind::Conflict);
+        assert_eq!(second.take_rows(&file).unwrap(), RowsTaken { rows: 2 + 1 + 6 + 6, before: false });
+        assert_eq!(second.password(users[0]).unwrap().as_deref(), Some("hash"));
+        assert_eq!(
+            (second.session(&session).unwrap(), second.invitation(&invitation).unwrap()),
+            (None, None)
+        );
+        assert!(first.session(&session).unwrap().is_some());
+        // There it runs, here it waits: these are other rows.
+        let error = second.take_rows(&file).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Conflict);
+        assert!(error.message().contains("of jobs differs"), "{error}");
         // The job that ran waits, at its old place; all else is the same.
         assert_eq!(
             second.take("you").unwrap().lease,
@@ -422,6 +501,29 @@ mod tests {
         };
         assert_eq!(titles(&first), titles(&second));
         second.submit(users[0], &Limits::default()).unwrap();
+    }
+
+    #[test]
+    fn rows_that_were_taken_are_known_again() {
+        let Some(first) = database() else { return };
+        let user = first.user("anna");
+        // More than one statement adds, and than are compared at once.
+        for _ in 0..1050 {
+            first.upload_of(user);
+        }
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("jobs.db");
+        crate::database::UpkeepRows::copy_to(&first, &file).unwrap();
+        let second = database().unwrap();
+        assert_eq!(second.take_rows(&file).unwrap(), RowsTaken { rows: 1051, before: false });
+        assert_eq!(second.take_rows(&file).unwrap(), RowsTaken { rows: 1051, before: true });
+        second.set_tier(user, Tier::Enterprise).unwrap();
+        let differs = second.take_rows(&file).unwrap_err();
+        assert!(differs.message().contains("of users differs"), "{differs}");
+        second.set_tier(user, Tier::Free).unwrap();
+        second.user("eve");
+        let more = second.take_rows(&file).unwrap_err();
+        assert!(more.message().contains("2 in users instead of 1"), "{more}");
     }
 
     /// Heart-beats leave nothing in the indexes, so tables do not grow by them.

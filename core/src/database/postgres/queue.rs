@@ -154,20 +154,27 @@ fn next_query(order: QueueOrder) -> String {
         QueueOrder::Submitted => format!(
             "SELECT job.job_id FROM jobs AS job WHERE {FITS} ORDER BY job.seq LIMIT 1 FOR UPDATE OF job SKIP LOCKED"
         ),
-        // Of each user the first job only, and that only until a user has one: with many users or many jobs neither all jobs
-        // are looked at nor sorted. The row is locked outside: inside, one of every user would be.
+        // Users who wait are found by stepping from one to the next in the index of waiting jobs, so neither users without such
+        // jobs nor more than one job of each are looked at; the first job that a worker can do is sought of one user after the
+        // other, until one has it. The row is locked outside: inside, one of every user would be.
         QueueOrder::Users => format!(
-            "SELECT job.job_id FROM (
-                SELECT user_id, served, (SELECT count(*) FROM jobs AS busy
-                    WHERE busy.user_id = users.user_id AND busy.state = 'running') AS running
-                FROM users WHERE EXISTS (SELECT 1 FROM jobs AS waiting
-                    WHERE waiting.user_id = users.user_id AND waiting.state = 'queued' AND NOT waiting.deleted)
-                ORDER BY running, served) AS turn
-            CROSS JOIN LATERAL (SELECT job.job_id, job.seq FROM jobs AS job
+            "WITH RECURSIVE head AS (
+                (SELECT user_id, seq FROM jobs WHERE state = 'queued' AND NOT deleted ORDER BY user_id, seq LIMIT 1)
+                UNION ALL
+                SELECT next.user_id, next.seq FROM head CROSS JOIN LATERAL (SELECT user_id, seq FROM jobs
+                    WHERE state = 'queued' AND NOT deleted AND user_id > head.user_id
+                    ORDER BY user_id, seq LIMIT 1) AS next)
+            SELECT job.job_id FROM (
+                SELECT user_id, coalesce(busy.running, 0) AS running, served, head.seq
+                FROM head JOIN users USING (user_id)
+                LEFT JOIN (SELECT user_id, count(*) AS running FROM jobs WHERE state = 'running' GROUP BY user_id) AS busy
+                    USING (user_id)
+                ORDER BY running, served, seq) AS turn
+            CROSS JOIN LATERAL (SELECT job.job_id FROM jobs AS job
                 WHERE job.user_id = turn.user_id AND {FITS} ORDER BY job.seq LIMIT 1) AS first
             JOIN jobs AS job ON job.job_id = first.job_id
             WHERE job.state = 'queued' AND NOT job.deleted
-            ORDER BY turn.running, turn.served, first.seq LIMIT 1 FOR UPDATE OF job SKIP LOCKED"
+            ORDER BY turn.running, turn.served, turn.seq LIMIT 1 FOR UPDATE OF job SKIP LOCKED"
         ),
     }
 }
@@ -202,13 +209,14 @@ impl QueueRows for PostgresDatabase {
                 started_at = coalesce(started_at, $6), updated_at = $6, version = jobs.version + 1
                 FROM uploads WHERE job_id = $1 AND uploads.blob_name = jobs.blob_name
                 RETURNING jobs.blob_name, title, public, method, gaussians, steps, apriltag_size_mm, remove_background,
-                    asked_camera_type, attempt, uploads.version, worked_micros";
+                    asked_camera_type, attempt, uploads.version, worked_micros, jobs.user_id";
             let until = now.plus_seconds(lease_seconds);
             let claim = t.first(BEGIN, values![job, owner, worker, machine, until, now], |row| {
                 let lease = Lease { job, attempt: row.get(9)?, owner: owner.to_owned() };
                 let version: i64 = row.get(10)?;
                 Ok(Claim {
                     lease,
+                    user: row.get(12)?,
                     request: request(row)?,
                     video_version: version.cast_unsigned(),
                     worked: Duration::from_micros(row.get(11)?),

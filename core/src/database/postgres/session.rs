@@ -1,6 +1,4 @@
-//! Transactions: each is tried again where the connection, not the work, was at fault.
-
-use std::time::{Duration, Instant};
+//! A connection in use, and what statements run on it.
 
 use deadpool_postgres::{Client, Object, Pool};
 use tokio_postgres::types::ToSql;
@@ -8,15 +6,6 @@ use tokio_postgres::types::ToSql;
 use super::connection::{Fault, Sql};
 use super::values::{FromColumn, Value};
 use crate::async_runtime::wait_for;
-use crate::error::Error;
-
-/// How long a transaction is tried again while the database cannot be reached or has no room: so long takes the restart of a
-/// server, or a stand-by that takes over.
-const TRIES: Duration = Duration::from_secs(15);
-/// The first rest between two tries; each further one is twice as long.
-const FIRST_REST: Duration = Duration::from_millis(50);
-/// The longest.
-const LONGEST_REST: Duration = Duration::from_secs(2);
 
 /// A connection in use.
 pub(super) struct Session {
@@ -47,7 +36,7 @@ impl Row {
 }
 
 impl Session {
-    fn open(pool: &Pool) -> Sql<Self> {
+    pub(super) fn open(pool: &Pool) -> Sql<Self> {
         Ok(Self { client: Some(wait_for(pool.get())??), in_transaction: false })
     }
 
@@ -109,12 +98,12 @@ impl Session {
         Ok(!self.query(sql, values)?.is_empty())
     }
 
-    fn begin(&mut self, how: &str) -> Sql<()> {
+    pub(super) fn begin(&mut self, how: &str) -> Sql<()> {
         self.in_transaction = true;
         self.batch(how)
     }
 
-    fn end(&mut self, how: &str) -> Sql<()> {
+    pub(super) fn end(&mut self, how: &str) -> Sql<()> {
         self.batch(how)?;
         self.in_transaction = false;
         Ok(())
@@ -128,90 +117,6 @@ impl Drop for Session {
             && let Some(client) = self.client.take()
         {
             drop(Object::take(client));
-        }
-    }
-}
-
-/// Runs `work` on a connection, each statement by itself; it only reads.
-pub(super) fn read<T>(pool: &Pool, mut work: impl FnMut(&Session) -> Sql<T>) -> Sql<T> {
-    again_and_again(|| {
-        let session = Session::open(pool)?;
-        work(&session)
-    })
-}
-
-/// Runs `work`, which only reads, so that it sees one moment.
-pub(super) fn read_at_one_moment<T>(pool: &Pool, mut work: impl FnMut(&Session) -> Sql<T>) -> Sql<T> {
-    again_and_again(|| {
-        let mut session = Session::open(pool)?;
-        session.begin("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")?;
-        let value = work(&session)?;
-        session.end("COMMIT")?;
-        Ok(value)
-    })
-}
-
-/// Runs `work` in a transaction of its own and makes it durable; `before_commit` is called before that. It is run again from its
-/// beginning where it has left nothing.
-pub(super) fn write<T>(
-    pool: &Pool,
-    mut work: impl FnMut(&Session) -> Sql<T>,
-    before_commit: impl Fn() -> std::result::Result<(), Error>,
-) -> Sql<T> {
-    again_and_again(|| {
-        let mut session = Session::open(pool)?;
-        session.begin("BEGIN")?;
-        let done = work(&session).and_then(|value| before_commit().map_err(Fault::Ours).map(|()| value));
-        let value = match done {
-            Ok(value) => value,
-            Err(fault) => {
-                // The work's own error counts; a connection that cannot even do this is closed.
-                let _ = session.end("ROLLBACK");
-                return Err(fault);
-            }
-        };
-        const NUMBER: &str = "SELECT pg_current_xact_id_if_assigned()::text";
-        let number: Option<String> = session.first(NUMBER, &[], |r| r.get(0))?.flatten();
-        match session.end("COMMIT") {
-            Ok(()) => Ok(value),
-            Err(fault) => match number {
-                // The connection broke while the answer was on its way: whether it was committed, the server knows.
-                Some(number) if fault.is_passing() => match committed(pool, &number)? {
-                    true => Ok(value),
-                    false => Err(fault),
-                },
-                _ => Err(fault),
-            },
-        }
-    })
-}
-
-/// Whether the transaction of this number was committed; waits until it has ended.
-fn committed(pool: &Pool, number: &str) -> Sql<bool> {
-    again_and_again(|| {
-        let session = Session::open(pool)?;
-        const STATUS: &str = "SELECT pg_xact_status($1::text::xid8)";
-        let status: Option<String> =
-            session.first(STATUS, &[Value::Text(number.to_owned())], |r| r.get(0))?.flatten();
-        match status.as_deref() {
-            Some("committed") => Ok(true),
-            Some("aborted") => Ok(false),
-            _ => Err(Fault::NoConnection("a transaction that was cut off has not ended yet".to_owned())),
-        }
-    })
-}
-
-/// Does `work` until it succeeds or fails for a reason that does not pass.
-fn again_and_again<T>(mut work: impl FnMut() -> Sql<T>) -> Sql<T> {
-    let end = Instant::now() + TRIES;
-    let mut rest = FIRST_REST;
-    loop {
-        match work() {
-            Err(fault) if fault.is_passing() && Instant::now() + rest < end => {
-                std::thread::sleep(rest);
-                rest = (2 * rest).min(LONGEST_REST);
-            }
-            done => return done,
         }
     }
 }

@@ -6,6 +6,14 @@ use std::process::{Command, Stdio};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
 
+/// The name of PostgreSQL's socket in its folder, at the standard port.
+pub(super) const SOCKET: &str = ".s.PGSQL.5432";
+
+/// The address of a database whose server has its socket in `folder`.
+pub(super) fn address_in(folder: &Path, database: &str) -> String {
+    format!("postgres://postgres@{}/{database}", folder.to_str().unwrap().replace('/', "%2F"))
+}
+
 /// A server that is started once for all tests of this process.
 pub(super) struct Server {
     folder: PathBuf,
@@ -115,8 +123,12 @@ impl Server {
     }
 
     fn address(&self, database: &str) -> String {
-        let folder = self.folder.to_str().unwrap().replace('/', "%2F");
-        format!("postgres://postgres@{folder}/{database}")
+        address_in(&self.folder, database)
+    }
+
+    /// Where it listens.
+    pub(super) fn socket(&self) -> PathBuf {
+        self.folder.join(SOCKET)
     }
 
     /// Runs SQL beside the tests; what it answers.

@@ -1,5 +1,4 @@
-//! All rows from PostgreSQL into a file of SQLite, and from such a file into PostgreSQL: backups, and the way from one folder to
-//! many machines. Tables and columns have the same names on both sides.
+//! All rows from PostgreSQL into a file of SQLite, for backups. Tables and columns have the same names on both sides.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -7,35 +6,40 @@ use std::sync::Arc;
 use rusqlite::types::{ToSqlOutput, ValueRef};
 use rusqlite::{Connection, params_from_iter};
 
-use super::PostgresDatabase;
 use super::connection::{Fault, Sql};
 use super::session::Session;
 use super::values::Value;
 use crate::database::{SqliteDatabase, SystemClock};
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, ErrorKind};
 use crate::files::replace_atomically;
 
-/// The tables, each after those that it names rows of, and their columns.
-const TABLES: [(&str, &str); 6] = [
-    ("users", "user_id, name, tier, created_at, served"),
-    ("api_keys", "prefix, user_id, name, mac, created_at, last_used, revoked_at"),
+/// A table: its name, the columns of its key, all columns.
+pub(super) type Table = (&'static str, &'static str, &'static str);
+/// The tables, each after those that it names rows of. Not sessions and invitations: what is revoked after a copy was made must not
+/// come back with it.
+pub(super) const TABLES: [Table; 7] = [
+    ("users", "user_id", "user_id, name, tier, created_at, served"),
+    ("api_keys", "prefix", "prefix, user_id, name, mac, created_at, last_used, revoked_at"),
+    ("passwords", "user_id", "user_id, hash, changed_at"),
     (
         "uploads",
+        "blob_name",
         "blob_name, user_id, expires_at, version, size, sha256, file_name, touched_at, submitted, deleted, block_list",
     ),
     (
         "jobs",
+        "seq",
         "seq, job_id, user_id, blob_name, title, uploaded_at, public, method, gaussians, steps, apriltag_size_mm, \
          remove_background, asked_camera_type, user_camera_type, user_view, found_view, state, stage, stage_fraction, percent, \
          attempt, crashes, disturbances, reach, rest_until, rest_boot, worked_micros, lease_owner, lease_worker, lease_boot, \
          lease_until, deleted, has_ply, has_spz, warnings, failure_code, failure_message, started_at, finished_at, updated_at, \
          version",
     ),
-    ("artifacts", "job_id, kind, attempt, size"),
-    ("idempotency", "user_id, key, body_hash, answer, created_at, job_id"),
+    ("artifacts", "job_id, kind", "job_id, kind, attempt, size"),
+    ("idempotency", "user_id, key", "user_id, key, body_hash, answer, created_at, job_id"),
 ];
 /// Rows that are on their way at a time.
-const AT_ONCE: usize = 1000;
+pub(super) const AT_ONCE: usize = 1000;
 
 /// Writes all rows that `session` sees to the new file `to`, a database of SQLite: whole or not at all, and durable when this
 /// returns.
@@ -49,7 +53,7 @@ pub(super) fn copy_to(session: &Session, to: &Path) -> Sql<()> {
         let fill = || {
             let mut file = Connection::open(temporary).map_err(lite)?;
             let transaction = file.transaction().map_err(lite)?;
-            for (table, columns) in TABLES {
+            for (table, _, columns) in TABLES {
                 let count = columns.split(',').count();
                 let marks = vec!["?"; count].join(", ");
                 let insert = format!("INSERT INTO {table} ({columns}) VALUES ({marks})");
@@ -115,50 +119,5 @@ impl From<ValueRef<'_>> for Value {
             ValueRef::Text(value) => Value::Text(String::from_utf8_lossy(value).into_owned()),
             ValueRef::Blob(value) => Value::Bytes(value.to_vec()),
         }
-    }
-}
-
-impl PostgresDatabase {
-    /// Takes over all rows of the SQLite file `from`, which nobody may use meanwhile, into this database, which must be empty: all
-    /// or none. Jobs that ran there wait here. Says how many rows there were.
-    ///
-    /// # Errors
-    /// [`ErrorKind::Conflict`] if there are rows already; both databases'.
-    pub fn take_rows(&self, from: &Path) -> Result<u64> {
-        let failed = |e: rusqlite::Error| {
-            Error::new(ErrorKind::InvalidFile, format!("{} cannot be read: {e}", from.display())).caused_by(e)
-        };
-        // Brings an older file to the columns that are asked for.
-        drop(SqliteDatabase::open(from, Arc::new(SystemClock::new()))?);
-        let taken = self.write("database.take_rows.commit", |t| {
-            if t.exists("SELECT 1 FROM users LIMIT 1", &[])? {
-                return Err(Error::new(ErrorKind::Conflict, format!("{} has rows already", self.place))
-                    .hint("name an empty database")
-                    .into());
-            }
-            let source = Connection::open(from).map_err(failed)?;
-            let mut taken = 0;
-            for (table, columns) in TABLES {
-                let count = columns.split(',').count();
-                let marks: Vec<String> = (1..=count).map(|n| format!("${n}")).collect();
-                let insert = format!("INSERT INTO {table} ({columns}) VALUES ({})", marks.join(", "));
-                let mut select = source.prepare(&format!("SELECT {columns} FROM {table}")).map_err(failed)?;
-                let mut rows = select.query([]).map_err(failed)?;
-                while let Some(row) = rows.next().map_err(failed)? {
-                    let row: rusqlite::Result<Vec<Value>> =
-                        (0..count).map(|column| Ok(row.get_ref(column)?.into())).collect();
-                    taken += t.run(&insert, &row.map_err(failed)?)?;
-                }
-            }
-            // The next numbers follow those that were taken over.
-            t.batch(
-                "SELECT setval(pg_get_serial_sequence('jobs', 'seq'), (SELECT coalesce(max(seq), 0) + 1 FROM jobs), FALSE);
-                 SELECT setval('turns', (SELECT coalesce(max(served), 0) + 1 FROM users), FALSE)",
-            )?;
-            Ok(taken)
-        })?;
-        // Leases and rests ran by the clock of the other machine.
-        crate::database::UpkeepRows::release_all(self)?;
-        Ok(taken)
     }
 }

@@ -4,12 +4,12 @@ use std::path::Path;
 
 use super::PostgresDatabase;
 use super::connection::Sql;
-use super::session::Row;
+use super::session::{Row, Session};
 use super::transfer;
 use super::values::{Name, values, version_column};
 use crate::database::{Lost, NamedFile, RowsFile, UpkeepRows};
 use crate::error::Result;
-use crate::job::{ArtifactKind, BlobName, Failure, JobId};
+use crate::job::{ArtifactKind, BlobName, Failure, JobId, Timestamp};
 
 fn video(row: &Row) -> Sql<NamedFile> {
     let version: i64 = row.get(2)?;
@@ -21,6 +21,20 @@ fn artifact(row: &Row) -> Sql<NamedFile> {
     let Name(kind) = row.get(3)?;
     let file = RowsFile::Artifact { job: row.get(1)?, attempt: row.get(2)?, kind };
     Ok(NamedFile { user: row.get(0)?, file, size: row.get(4)?, sha256: None })
+}
+
+/// Puts every running job back to its place in the queue and ends all sessions, in the transaction of `session`.
+pub(super) fn release_all(session: &Session, now: Timestamp) -> Sql<u64> {
+    session.batch("DELETE FROM sessions; DELETE FROM invitations")?;
+    const FREE: &str =
+        "stage = NULL, stage_fraction = 0, percent = NULL, lease_owner = NULL, lease_worker = NULL,
+        lease_boot = NULL, lease_until = NULL, updated_at = $1, version = version + 1";
+    let ended = format!("UPDATE jobs SET state = 'failed', {FREE} WHERE state = 'running' AND deleted");
+    session.run(&ended, values![now])?;
+    let queued = format!("UPDATE jobs SET state = 'queued', {FREE} WHERE state = 'running'");
+    let released = session.run(&queued, values![now])?;
+    session.run("UPDATE jobs SET rest_until = NULL, rest_boot = NULL WHERE rest_until IS NOT NULL", &[])?;
+    Ok(released)
 }
 
 impl UpkeepRows for PostgresDatabase {
@@ -41,19 +55,7 @@ impl UpkeepRows for PostgresDatabase {
     }
 
     fn release_all(&self) -> Result<u64> {
-        self.write("database.release_all.commit", |t| {
-            let now = self.now(t)?;
-            const FREE: &str =
-                "stage = NULL, stage_fraction = 0, percent = NULL, lease_owner = NULL, lease_worker = NULL,
-                lease_boot = NULL, lease_until = NULL, updated_at = $1, version = version + 1";
-            let ended =
-                format!("UPDATE jobs SET state = 'failed', {FREE} WHERE state = 'running' AND deleted");
-            t.run(&ended, values![now])?;
-            let queued = format!("UPDATE jobs SET state = 'queued', {FREE} WHERE state = 'running'");
-            let released = t.run(&queued, values![now])?;
-            t.run("UPDATE jobs SET rest_until = NULL, rest_boot = NULL WHERE rest_until IS NOT NULL", &[])?;
-            Ok(released)
-        })
+        self.write("database.release_all.commit", |t| release_all(t, self.now(t)?))
     }
 
     fn lose_video(&self, name: &BlobName, version: u64, failure: &Failure) -> Result<Lost> {
@@ -78,6 +80,27 @@ impl UpkeepRows for PostgresDatabase {
                 block_list = NULL, touched_at = $2 WHERE blob_name = $1";
             t.run(EMPTY, values![name, now])?;
             Ok(if failed.is_empty() { Lost::Forgotten } else { Lost::Failed(failed) })
+        })
+    }
+
+    fn waiting_videos(&self) -> Result<Vec<(BlobName, u64)>> {
+        const WAITING: &str =
+            "SELECT DISTINCT blob_name, uploads.version FROM uploads JOIN jobs USING (blob_name)
+            WHERE state = 'queued' AND NOT jobs.deleted AND uploads.version IS NOT NULL ORDER BY blob_name";
+        self.read(|c| c.all(WAITING, &[], |r| Ok((r.get(0)?, r.get::<i64>(1)?.cast_unsigned()))))
+    }
+
+    fn fail_waiting(&self, name: &BlobName, version: u64, failure: &Failure) -> Result<Vec<JobId>> {
+        self.write("database.fail_waiting.commit", |t| {
+            const FAIL: &str =
+                "UPDATE jobs SET state = 'failed', failure_code = $3, failure_message = $4, finished_at = $5,
+                updated_at = $5, version = version + 1
+                WHERE blob_name = $1 AND state = 'queued' AND NOT deleted
+                    AND (SELECT uploads.version FROM uploads WHERE uploads.blob_name = $1) = $2
+                RETURNING job_id";
+            let now = self.now(t)?;
+            let values = values![name, version_column(version), failure.code, failure.message, now];
+            t.all(FAIL, values, |r| r.get(0))
         })
     }
 

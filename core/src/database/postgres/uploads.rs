@@ -8,6 +8,9 @@ use crate::database::{Upload, UploadRows, UploadedVideo};
 use crate::error::{Error, ErrorKind, Result};
 use crate::job::{BlobName, UserId};
 
+/// How long the marks of transactions are kept: much longer than one is tried.
+const MARK_SECONDS: u64 = 3600;
+
 const UPLOAD: &str = "SELECT blob_name, user_id, expires_at, version, size, sha256, file_name, submitted, deleted, block_list FROM uploads";
 
 fn upload(row: &Row) -> Sql<Upload> {
@@ -84,6 +87,8 @@ impl UploadRows for PostgresDatabase {
             let now = self.now(t)?;
             let before = now.minus_seconds(retention_seconds);
             t.run(&format!("UPDATE uploads SET deleted = TRUE WHERE {EXPIRED}"), values![before, now])?;
+            // Nobody asks for a mark that was set so long ago; who still uses it makes it anew.
+            t.run("DELETE FROM marks WHERE set_at < $1", values![now.minus_seconds(MARK_SECONDS)])?;
             t.all(&format!("{UPLOAD} WHERE {MARKED}"), &[], upload)
         })
     }

@@ -235,10 +235,6 @@ impl<T: IntoColumn + ?Sized> IntoColumn for &T {
     }
 }
 
-/// How many jobs of its user run, in a query of `jobs`.
-pub(super) const RUNNING: &str =
-    "(SELECT count(*) FROM jobs AS busy WHERE busy.user_id = jobs.user_id AND busy.state = 'running')";
-
 /// A value of an enumeration without fields, under its serialised name.
 pub(super) struct Name<T>(pub(super) T);
 

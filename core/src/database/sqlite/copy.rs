@@ -116,7 +116,8 @@ mod tests {
         }
         old.pragma_update(None, "application_id", APPLICATION_ID).unwrap();
         old.pragma_update(None, "user_version", version as i32).unwrap();
-        let anna = "INSERT INTO users VALUES ('0d8bbd3c-3e2c-4b5a-9d3f-2f4e3a1b9c70', 'anna', 'free', 0)";
+        let anna = "INSERT INTO users (user_id, name, tier, created_at)
+            VALUES ('0d8bbd3c-3e2c-4b5a-9d3f-2f4e3a1b9c70', 'anna', 'free', 0)";
         old.execute(anna, []).unwrap();
         old
     }

@@ -5,7 +5,7 @@ use rusqlite::{Connection, Row, params, params_from_iter};
 
 use super::values::{Json, Name, RUNNING, json, version_column};
 use super::{Sql, SqliteDatabase, all, first, run};
-use crate::database::{DeletedJob, FileOwner, Inserted, JobRows, NewJob, QueueOrder, StoredArtifact};
+use crate::database::{DeletedJob, FileOwner, Inserted, JobRows, NewJob, QueueOrder, StoredArtifact, Usage};
 use crate::error::{Error, ErrorKind, Result};
 use crate::job::{
     ArtifactKind, BLOB_NOT_FOUND, CameraData, CameraType, CameraUpdate, Cursor, Failure, Job, JobDetails,
@@ -62,13 +62,6 @@ pub(super) fn view_column(camera: &CameraData) -> Result<String> {
 fn job(row: &Row<'_>) -> rusqlite::Result<Job> {
     let state: String = row.get(2)?;
     let percent_complete: Option<u8> = row.get(3)?;
-    let status = match state.as_str() {
-        "queued" => JobStatus::Queued { position: row.get(28)? },
-        "running" if percent_complete.is_none() => JobStatus::ProcessingVideo,
-        "running" => JobStatus::GeneratingScene,
-        "finished" => JobStatus::Finished,
-        _ => JobStatus::Failed,
-    };
     let view = |column| row.get::<_, Option<Json<StoredCamera>>>(column);
     let camera_type = row.get::<_, Option<Name<CameraType>>>(14)?.map_or(CameraType::default(), |n| n.0);
     let camera_data = match view(12)?.or(view(13)?) {
@@ -80,6 +73,14 @@ fn job(row: &Row<'_>) -> rusqlite::Result<Job> {
     let failure = match row.get::<_, Option<String>>(22)? {
         Some(code) => Some(Failure { code, message: row.get(23)? }),
         None => None,
+    };
+    let status = match state.as_str() {
+        "queued" => JobStatus::Queued { position: row.get(28)? },
+        "running" if percent_complete.is_none() => JobStatus::ProcessingVideo,
+        "running" => JobStatus::GeneratingScene,
+        "finished" => JobStatus::Finished,
+        _ if failure.as_ref().is_some_and(Failure::is_of_a_missing_video) => JobStatus::NotFound,
+        _ => JobStatus::Failed,
     };
     let (Name(reconstruction_method), Json(warnings)) = (row.get(6)?, row.get(21)?);
     Ok(Job {
@@ -215,6 +216,12 @@ impl JobRows for SqliteDatabase {
         })
     }
 
+    fn usage(&self, user: UserId) -> Result<Usage> {
+        self.read(|c| {
+            Ok(Usage { waiting_jobs: waiting_jobs(c, user)?, stored_bytes: stored_bytes(c, user)? })
+        })
+    }
+
     fn idempotent_answer(
         &self,
         user: UserId,
@@ -244,7 +251,8 @@ impl JobRows for SqliteDatabase {
             Some(JobState::ProcessingVideo) => " AND state = 'running' AND percent IS NULL",
             Some(JobState::GeneratingScene) => " AND state = 'running' AND percent IS NOT NULL",
             Some(JobState::Finished) => " AND state = 'finished'",
-            Some(JobState::Failed) => " AND state = 'failed'",
+            Some(JobState::Failed) => " AND state = 'failed' AND failure_code IS NOT 'video_missing'",
+            Some(JobState::NotFound) => " AND state = 'failed' AND failure_code = 'video_missing'",
         });
         sql.push_str(" ORDER BY uploaded_at DESC, job_id DESC LIMIT ?");
         // One more than asked for says whether there is another page.
@@ -391,22 +399,26 @@ impl JobRows for SqliteDatabase {
     }
 }
 
-fn check_quota(t: &Connection, new: &NewJob, limits: &Limits) -> Sql<()> {
-    let waiting: u64 = t
-        .prepare_cached("SELECT count(*) FROM jobs WHERE state = 'queued' AND deleted = 0 AND user_id = ?1")?
-        .query_row([new.user], |r| r.get(0))?;
+fn waiting_jobs(c: &Connection, user: UserId) -> Sql<u64> {
+    const WAITING: &str = "SELECT count(*) FROM jobs WHERE state = 'queued' AND deleted = 0 AND user_id = ?1";
+    Ok(c.prepare_cached(WAITING)?.query_row([user], |r| r.get(0))?)
+}
+
+fn stored_bytes(c: &Connection, user: UserId) -> Sql<u64> {
+    const STORED: &str = "SELECT (SELECT ifnull(sum(size), 0) FROM uploads WHERE user_id = ?1)
+        + (SELECT ifnull(sum(artifacts.size), 0) FROM jobs JOIN artifacts USING (job_id) WHERE user_id = ?1 AND deleted = 0)";
+    Ok(c.prepare_cached(STORED)?.query_row([user], |r| r.get(0))?)
+}
+
+fn check_quota(c: &Connection, new: &NewJob, limits: &Limits) -> Sql<()> {
+    let waiting = waiting_jobs(c, new.user)?;
     if waiting >= limits.max_queued_jobs {
         return Err(Error::new(ErrorKind::TooManyRequests, format!("{waiting} jobs are waiting already"))
             .hint("wait for some of them, or delete some")
             .into());
     }
     let Some(most) = limits.max_stored_bytes else { return Ok(()) };
-    let stored: u64 = t
-        .prepare_cached(
-            "SELECT (SELECT ifnull(sum(size), 0) FROM uploads WHERE user_id = ?1)
-                  + (SELECT ifnull(sum(artifacts.size), 0) FROM jobs JOIN artifacts USING (job_id) WHERE user_id = ?1 AND deleted = 0)",
-        )?
-        .query_row([new.user], |r| r.get(0))?;
+    let stored = stored_bytes(c, new.user)?;
     if stored > most {
         return Err(Error::argument(format!("{stored} bytes are stored; {most} are allowed"))
             .hint("delete jobs that are no longer needed")

@@ -5,7 +5,7 @@ use std::time::Duration;
 use rusqlite::{Connection, Row, params};
 
 use super::jobs::view_column;
-use super::values::{Name, RUNNING, json};
+use super::values::{Name, json};
 use super::{Sql, SqliteDatabase, all, first, run};
 use crate::database::{
     Abilities, Claim, Clock, Lease, LeaseState, Patience, Progress, Publication, QueueOrder, QueueRows,
@@ -145,20 +145,31 @@ impl QueueRows for SqliteDatabase {
         lease_seconds: u64,
         abilities: &Abilities,
     ) -> Result<Option<Claim>> {
+        // Of users who were never served comes first who has waited longest, whatever this worker can do of theirs. Each user
+        // is looked at once, not once for each job.
+        let (with, whose, order) = match self.order {
+            QueueOrder::Submitted => ("", "users", "seq"),
+            QueueOrder::Users => (
+                "WITH turns AS MATERIALIZED (SELECT user_id, served,
+                    (SELECT count(*) FROM jobs WHERE jobs.user_id = users.user_id AND state = 'running') AS running,
+                    (SELECT min(seq) FROM jobs WHERE jobs.user_id = users.user_id
+                        AND state = 'queued' AND deleted = 0) AS head
+                    FROM users)",
+                "turns",
+                "running, served, head, seq",
+            ),
+        };
         let first_waiting = format!(
-            "SELECT jobs.blob_name, title, public, method, gaussians, steps, apriltag_size_mm,
-                remove_background, asked_camera_type, job_id, attempt, version_of_video, worked_micros
-            FROM jobs JOIN users USING (user_id)
+            "{with} SELECT jobs.blob_name, title, public, method, gaussians, steps, apriltag_size_mm,
+                remove_background, asked_camera_type, job_id, attempt, version_of_video, worked_micros,
+                jobs.user_id
+            FROM jobs JOIN {whose} USING (user_id)
                 JOIN (SELECT blob_name, version AS version_of_video FROM uploads) USING (blob_name)
             WHERE state = 'queued' AND jobs.deleted = 0 AND (NOT remove_background OR ?1) AND gaussians <= ?2
                 AND (rest_until IS NULL OR rest_until <= ?3 OR rest_boot <> ?4)
                 AND gaussians + ?5 <= ?6 - (SELECT ifnull(sum(gaussians + ?5), 0) FROM jobs AS busy
                     WHERE busy.state = 'running' AND busy.lease_boot = ?4)
-            ORDER BY {} LIMIT 1",
-            match self.order {
-                QueueOrder::Submitted => "seq".to_owned(),
-                QueueOrder::Users => format!("{RUNNING}, served, seq"),
-            }
+            ORDER BY {order} LIMIT 1"
         );
         let lease_now = self.clock.lease_micros();
         let Abilities { masks, max_gaussians, all_gaussians, beside } = *abilities;
@@ -177,6 +188,7 @@ impl QueueRows for SqliteDatabase {
                     let version: i64 = row.get(11)?;
                     Ok(Claim {
                         lease,
+                        user: row.get(13)?,
                         request: request(row)?,
                         video_version: version.cast_unsigned(),
                         worked: Duration::from_micros(row.get(12)?),

@@ -4,6 +4,7 @@ use std::path::Path;
 
 use rusqlite::{Row, params};
 
+use super::accounts::end_all;
 use super::values::{Name, version_column};
 use super::{SqliteDatabase, all, copy, first, run};
 use crate::database::{Lost, NamedFile, RowsFile, UpkeepRows};
@@ -44,6 +45,7 @@ impl UpkeepRows for SqliteDatabase {
     fn release_all(&self) -> Result<u64> {
         let now = self.clock.now();
         self.write("database.release_all.commit", |t| {
+            end_all(t)?;
             const FREE: &str =
                 "stage = NULL, stage_fraction = 0, percent = NULL, lease_owner = NULL, lease_worker = NULL,
                 lease_boot = NULL, lease_until = NULL, updated_at = ?1, version = version + 1";
@@ -77,6 +79,27 @@ impl UpkeepRows for SqliteDatabase {
                 block_list = NULL, touched_at = ?2 WHERE blob_name = ?1";
             run(t, EMPTY, params![name, now])?;
             Ok(if failed.is_empty() { Lost::Forgotten } else { Lost::Failed(failed) })
+        })
+    }
+
+    fn waiting_videos(&self) -> Result<Vec<(BlobName, u64)>> {
+        const WAITING: &str =
+            "SELECT DISTINCT blob_name, uploads.version FROM uploads JOIN jobs USING (blob_name)
+            WHERE state = 'queued' AND jobs.deleted = 0 AND uploads.version IS NOT NULL ORDER BY blob_name";
+        self.read(|c| all(c, WAITING, [], |r| Ok((r.get(0)?, r.get::<_, i64>(1)?.cast_unsigned()))))
+    }
+
+    fn fail_waiting(&self, name: &BlobName, version: u64, failure: &Failure) -> Result<Vec<JobId>> {
+        let now = self.clock.now();
+        self.write("database.fail_waiting.commit", |t| {
+            const FAIL: &str =
+                "UPDATE jobs SET state = 'failed', failure_code = ?3, failure_message = ?4, finished_at = ?5,
+                updated_at = ?5, version = version + 1
+                WHERE blob_name = ?1 AND state = 'queued' AND deleted = 0
+                    AND (SELECT uploads.version FROM uploads WHERE uploads.blob_name = ?1) = ?2
+                RETURNING job_id";
+            let values = params![name, version_column(version), failure.code, failure.message, now];
+            all(t, FAIL, values, |r| r.get(0))
         })
     }
 

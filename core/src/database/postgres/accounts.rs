@@ -1,0 +1,203 @@
+//! Passwords, invitations, sessions.
+
+use super::PostgresDatabase;
+use super::connection::Sql;
+use super::session::{Row, Session as Connection};
+use super::values::{Name, values};
+use crate::database::{AccountRows, Invitation, NewInvitation, NewSession, Session, TokenHash};
+use crate::error::{Error, ErrorKind, Result};
+use crate::job::{Timestamp, User, UserId};
+
+/// The columns of a user, from `column` on.
+fn user(row: &Row, column: usize) -> Sql<User> {
+    let Name(tier) = row.get(column + 2)?;
+    Ok(User { user_id: row.get(column)?, name: row.get(column + 1)?, tier, created_at: row.get(column + 3)? })
+}
+
+const SESSION: &str = "token, agent, sessions.created_at, seen_at, expires_at";
+
+fn session(row: &Row) -> Sql<Session> {
+    Ok(Session {
+        token: row.get(0)?,
+        agent: row.get(1)?,
+        created_at: row.get(2)?,
+        seen_at: row.get(3)?,
+        expires_at: row.get(4)?,
+    })
+}
+
+fn add_session(c: &Connection, user: UserId, new: &NewSession, now: Timestamp) -> Sql<()> {
+    const ADD: &str = "INSERT INTO sessions (token, user_id, agent, created_at, seen_at, idle_at, expires_at)
+        VALUES ($1, $2, $3, $4, $4, $5, $6)";
+    let idle_at = now.plus_seconds(new.idle_seconds);
+    let expires_at = now.plus_seconds(new.lifetime_seconds);
+    c.run(ADD, values![new.token, user, new.agent, now, idle_at, expires_at])?;
+    Ok(())
+}
+
+fn end_others(c: &Connection, user: UserId, keep: Option<&TokenHash>, now: Timestamp) -> Sql<u64> {
+    const OPEN: &str = "SELECT count(*) FROM sessions
+        WHERE user_id = $1 AND token IS DISTINCT FROM $2 AND least(idle_at, expires_at) > $3";
+    const END: &str = "DELETE FROM sessions WHERE user_id = $1 AND token IS DISTINCT FROM $2";
+    let open = c.first(OPEN, values![user, keep.copied(), now], |r| r.get(0))?;
+    c.run(END, values![user, keep.copied()])?;
+    c.run("DELETE FROM invitations WHERE user_id = $1", values![user])?;
+    Ok(open.unwrap_or_default())
+}
+
+/// Who signs in, chooses a password or is invited holds the row of the user meanwhile, so that one of them is first: a session
+/// cannot begin with a password that is being replaced.
+fn lock_user(c: &Connection, user: UserId) -> Sql<bool> {
+    c.exists("SELECT 1 FROM users WHERE user_id = $1 FOR NO KEY UPDATE", values![user])
+}
+
+impl AccountRows for PostgresDatabase {
+    fn add_invitation(&self, new: &NewInvitation) -> Result<Timestamp> {
+        self.write("database.add_invitation.commit", |t| {
+            if !lock_user(t, new.user)? {
+                let message = format!("there is no user {}", new.user);
+                return Err(Error::new(ErrorKind::NotFound, message).into());
+            }
+            t.run("DELETE FROM invitations WHERE user_id = $1", values![new.user])?;
+            const ADD: &str =
+                "INSERT INTO invitations (token, user_id, sets_password, created_at, expires_at)
+                VALUES ($1, $2, $3, $4, $5)";
+            let now = self.now(t)?;
+            let expires_at = now.plus_seconds(new.lifetime_seconds);
+            t.run(ADD, values![new.token, new.user, new.sets_password, now, expires_at])?;
+            Ok(expires_at)
+        })
+    }
+
+    fn invitation(&self, token: &TokenHash) -> Result<Option<Invitation>> {
+        const FIND: &str = "SELECT sets_password, expires_at, user_id, name, tier, users.created_at
+            FROM invitations JOIN users USING (user_id) WHERE token = $1 AND expires_at > $2";
+        self.read(|c| {
+            c.first(FIND, values![*token, self.now(c)?], |r| {
+                Ok(Invitation { user: user(r, 2)?, sets_password: r.get(0)?, expires_at: r.get(1)? })
+            })
+        })
+    }
+
+    fn accept_invitation(
+        &self,
+        invitation: &TokenHash,
+        password: Option<&str>,
+        session: &NewSession,
+    ) -> Result<Option<User>> {
+        self.write("database.accept_invitation.commit", |t| {
+            const INVITED: &str = "SELECT user_id FROM invitations WHERE token = $1";
+            let Some(invited) = t.first(INVITED, values![*invitation], |r| r.get::<UserId>(0))? else {
+                return Ok(None);
+            };
+            lock_user(t, invited)?;
+            const USE: &str =
+                "DELETE FROM invitations WHERE token = $1 AND expires_at > $2 AND sets_password = $3";
+            let now = self.now(t)?;
+            // Another one may have used it while this one waited.
+            if t.run(USE, values![*invitation, now, password.is_some()])? == 0 {
+                return Ok(None);
+            }
+            if let Some(password) = password {
+                const SET: &str = "INSERT INTO passwords (user_id, hash, changed_at) VALUES ($1, $2, $3)
+                    ON CONFLICT (user_id) DO UPDATE SET hash = $2, changed_at = $3";
+                t.run(SET, values![invited, *password, now])?;
+                end_others(t, invited, None, now)?;
+            }
+            add_session(t, invited, session, now)?;
+            const USER: &str = "SELECT user_id, name, tier, created_at FROM users WHERE user_id = $1";
+            t.first(USER, values![invited], |r| user(r, 0))
+        })
+    }
+
+    fn password(&self, user: UserId) -> Result<Option<String>> {
+        self.read(|c| c.first("SELECT hash FROM passwords WHERE user_id = $1", values![user], |r| r.get(0)))
+    }
+
+    fn change_password(&self, user: UserId, old: &str, new: &str, keep: &TokenHash) -> Result<bool> {
+        self.write("database.change_password.commit", |t| {
+            lock_user(t, user)?;
+            const CHANGE: &str =
+                "UPDATE passwords SET hash = $3, changed_at = $4 WHERE user_id = $1 AND hash = $2";
+            let now = self.now(t)?;
+            let changed = t.run(CHANGE, values![user, *old, *new, now])? > 0;
+            if changed {
+                end_others(t, user, Some(keep), now)?;
+            }
+            Ok(changed)
+        })
+    }
+
+    fn begin_session(
+        &self,
+        user: UserId,
+        password: &str,
+        session: &NewSession,
+        replaces: Option<&TokenHash>,
+    ) -> Result<bool> {
+        self.write("database.begin_session.commit", |t| {
+            lock_user(t, user)?;
+            const SAME: &str = "SELECT 1 FROM passwords WHERE user_id = $1 AND hash = $2";
+            if !t.exists(SAME, values![user, *password])? {
+                return Ok(false);
+            }
+            if let Some(before) = replaces {
+                t.run("DELETE FROM sessions WHERE token = $1", values![*before])?;
+            }
+            add_session(t, user, session, self.now(t)?)?;
+            Ok(true)
+        })
+    }
+
+    fn session(&self, token: &TokenHash) -> Result<Option<(User, Session)>> {
+        let find = format!(
+            "SELECT {SESSION}, user_id, name, tier, users.created_at
+             FROM sessions JOIN users USING (user_id) WHERE token = $1 AND least(idle_at, expires_at) > $2"
+        );
+        self.read(|c| c.first(&find, values![*token, self.now(c)?], |r| Ok((user(r, 5)?, session(r)?))))
+    }
+
+    fn touch_session(&self, token: &TokenHash, idle_seconds: u64) -> Result<()> {
+        self.write("database.touch_session.commit", |t| {
+            const TOUCH: &str =
+                "UPDATE sessions SET seen_at = greatest(seen_at, $2), idle_at = greatest(idle_at, $3)
+                WHERE token = $1 AND least(idle_at, expires_at) > $2";
+            let now = self.now(t)?;
+            t.run(TOUCH, values![*token, now, now.plus_seconds(idle_seconds)])?;
+            Ok(())
+        })
+    }
+
+    fn sessions(&self, user: UserId) -> Result<Vec<Session>> {
+        let find = format!(
+            "SELECT {SESSION} FROM sessions WHERE user_id = $1 AND least(idle_at, expires_at) > $2
+             ORDER BY seen_at DESC, created_at DESC, token"
+        );
+        self.read(|c| c.all(&find, values![user, self.now(c)?], session))
+    }
+
+    fn end_session(&self, token: &TokenHash) -> Result<()> {
+        self.write("database.end_session.commit", |t| {
+            t.run("DELETE FROM sessions WHERE token = $1", values![*token])?;
+            Ok(())
+        })
+    }
+
+    fn end_sessions(&self, user: UserId, keep: Option<&TokenHash>) -> Result<u64> {
+        self.write("database.end_sessions.commit", |t| {
+            // A session that is just beginning is there then, and ends with the others.
+            lock_user(t, user)?;
+            end_others(t, user, keep, self.now(t)?)
+        })
+    }
+
+    fn forget_expired_accesses(&self) -> Result<u64> {
+        self.write("database.forget_expired_accesses.commit", |t| {
+            let now = self.now(t)?;
+            let sessions =
+                t.run("DELETE FROM sessions WHERE least(idle_at, expires_at) <= $1", values![now])?;
+            let invitations = t.run("DELETE FROM invitations WHERE expires_at <= $1", values![now])?;
+            Ok(sessions + invitations)
+        })
+    }
+}
