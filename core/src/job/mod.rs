@@ -3,6 +3,7 @@
 //! Every value is checked once, when it is made ([`JobRequest::from_json`], `FromStr` of names), and can be trusted from
 //! then on. Serialised names are those of the REST interface.
 
+mod file_name;
 mod ids;
 mod key;
 mod limits;
@@ -15,6 +16,7 @@ mod time;
 mod update;
 mod validate;
 
+pub use file_name::file_name_in_disposition;
 pub(crate) use ids::BLOB_NOT_FOUND;
 pub use ids::{BlobName, JobId, UserId, VideoExtension};
 pub use key::{ApiKey, ApiKeySecret, Tier, User};

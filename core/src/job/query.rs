@@ -6,7 +6,7 @@ use std::str::FromStr;
 use super::{JobId, JobSummary, Timestamp};
 use crate::error::{Error, Result};
 
-/// The five states by which jobs can be filtered.
+/// The six states by which jobs can be filtered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum JobState {
     /// Waiting, at any position.
@@ -17,8 +17,10 @@ pub enum JobState {
     GeneratingScene,
     /// Done.
     Finished,
-    /// Ended without a scene.
+    /// Ended without a scene, but for those of which the video is missing.
     Failed,
+    /// Ended because the storage no longer has the video.
+    NotFound,
 }
 
 impl FromStr for JobState {
@@ -32,8 +34,9 @@ impl FromStr for JobState {
             "generating 3d scene" => Ok(Self::GeneratingScene),
             "finished" => Ok(Self::Finished),
             "failed" => Ok(Self::Failed),
+            "not found" => Ok(Self::NotFound),
             _ => Err(Error::argument(format!(
-                "status is {text:?}: Queued, Processing video, Generating 3D scene, Finished and Failed are known"
+                "status is {text:?}: Queued, Processing video, Generating 3D scene, Finished, Failed and Not found are known"
             ))),
         }
     }

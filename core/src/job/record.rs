@@ -73,10 +73,20 @@ pub struct JobDetails {
 /// Why a job failed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Failure {
-    /// Stable slug: one of [`crate::ErrorKind::slug`], or `crashed`.
+    /// Stable slug: one of [`crate::ErrorKind::slug`], or `crashed`, `files_lost`, `video_missing`.
     pub code: String,
     /// For a person: what was wrong and what to do.
     pub message: String,
+}
+
+impl Failure {
+    /// The code of a job of which the storage no longer has the video: it is shown as [`JobStatus::NotFound`].
+    pub const VIDEO_MISSING: &'static str = "video_missing";
+
+    /// Whether it is that.
+    pub fn is_of_a_missing_video(&self) -> bool {
+        self.code == Self::VIDEO_MISSING
+    }
 }
 
 /// A job in a list.

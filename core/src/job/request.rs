@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use super::validate::{Fields, check_title};
-use super::{BlobName, CameraType, Limits};
+use super::{BlobName, CameraType, Job, Limits};
 use crate::error::{Error, Result};
 use crate::pipeline::{ReconstructionMethod, ReconstructionOptions};
 
@@ -59,33 +59,37 @@ impl JobRequest {
             fields.problem("blob_name is required");
         }
         let blob_name = fields.parsed("blob_name", str::parse);
-        let title = fields.title();
-        let public = fields.boolean("public");
-        let method = fields.parsed("reconstruction_method", str::parse);
-        let gaussians =
-            fields.integer("training_max_num_gaussians", limits.min_gaussians, limits.max_gaussians);
-        let steps = fields.integer("training_num_steps", 1, limits.max_steps);
-        let apriltag_size_mm = fields.number("apriltag_size_mm");
-        if let Some(Err(error)) = apriltag_size_mm.map(check_tag_size) {
-            fields.problem(error.message().to_owned());
-        }
-        let remove_background = fields.boolean("remove_background");
-        let camera_type = fields.parsed("camera_type", camera_type);
+        let options = Options::read(&mut fields, limits);
         fields.finish()?;
         // It is required, and without it there was a problem.
         let blob_name = blob_name.ok_or_else(|| Error::argument("blob_name is required"))?;
-        let defaults = Self::new(blob_name);
-        Ok(Self {
-            blob_name,
-            title,
-            public: public.unwrap_or(defaults.public),
-            reconstruction_method: method.unwrap_or(defaults.reconstruction_method),
-            training_max_num_gaussians: gaussians.unwrap_or(defaults.training_max_num_gaussians),
-            training_num_steps: steps.unwrap_or(defaults.training_num_steps),
-            apriltag_size_mm,
-            remove_background: remove_background.unwrap_or(defaults.remove_background),
-            camera_type,
-        })
+        Ok(options.over(Self::new(blob_name)))
+    }
+
+    /// The request that `job` was, with its title and viewer as they are now.
+    pub fn of(job: &Job) -> Self {
+        Self {
+            blob_name: job.details.blob_name,
+            title: Some(job.title.clone()),
+            public: job.public,
+            reconstruction_method: job.reconstruction_method,
+            training_max_num_gaussians: job.training_max_num_gaussians,
+            training_num_steps: job.training_num_steps,
+            apriltag_size_mm: job.details.apriltag_size_mm,
+            remove_background: job.remove_background,
+            camera_type: Some(job.camera_data.camera_type),
+        }
+    }
+
+    /// This request with what the JSON body names instead. The video stays. Unknown fields are ignored; `null` counts as absent.
+    ///
+    /// # Errors
+    /// As for [`JobRequest::from_json`].
+    pub fn with_json(self, body: &Value, limits: &Limits) -> Result<Self> {
+        let mut fields = Fields::of(body)?;
+        let options = Options::read(&mut fields, limits);
+        fields.finish()?;
+        Ok(options.over(self))
     }
 
     /// Checks a request that was not read from JSON.
@@ -106,6 +110,55 @@ impl JobRequest {
         within("training_max_num_gaussians", self.training_max_num_gaussians, low, high)?;
         within("training_num_steps", self.training_num_steps, 1, limits.max_steps)?;
         self.apriltag_size_mm.map_or(Ok(()), check_tag_size)
+    }
+}
+
+/// What a body names of a request, beside the video.
+struct Options {
+    title: Option<String>,
+    public: Option<bool>,
+    reconstruction_method: Option<ReconstructionMethod>,
+    training_max_num_gaussians: Option<u32>,
+    training_num_steps: Option<u32>,
+    apriltag_size_mm: Option<f64>,
+    remove_background: Option<bool>,
+    camera_type: Option<CameraType>,
+}
+
+impl Options {
+    /// What is wrong is noted in `fields`.
+    fn read(fields: &mut Fields<'_>, limits: &Limits) -> Self {
+        let (low, high) = (limits.min_gaussians, limits.max_gaussians);
+        let read = Self {
+            title: fields.title(),
+            public: fields.boolean("public"),
+            reconstruction_method: fields.parsed("reconstruction_method", str::parse),
+            training_max_num_gaussians: fields.integer("training_max_num_gaussians", low, high),
+            training_num_steps: fields.integer("training_num_steps", 1, limits.max_steps),
+            apriltag_size_mm: fields.number("apriltag_size_mm"),
+            remove_background: fields.boolean("remove_background"),
+            camera_type: fields.parsed("camera_type", camera_type),
+        };
+        if let Some(Err(error)) = read.apriltag_size_mm.map(check_tag_size) {
+            fields.problem(error.message().to_owned());
+        }
+        read
+    }
+
+    fn over(self, other: JobRequest) -> JobRequest {
+        JobRequest {
+            blob_name: other.blob_name,
+            title: self.title.or(other.title),
+            public: self.public.unwrap_or(other.public),
+            reconstruction_method: self.reconstruction_method.unwrap_or(other.reconstruction_method),
+            training_max_num_gaussians: self
+                .training_max_num_gaussians
+                .unwrap_or(other.training_max_num_gaussians),
+            training_num_steps: self.training_num_steps.unwrap_or(other.training_num_steps),
+            apriltag_size_mm: self.apriltag_size_mm.or(other.apriltag_size_mm),
+            remove_background: self.remove_background.unwrap_or(other.remove_background),
+            camera_type: self.camera_type.or(other.camera_type),
+        }
     }
 }
 
@@ -229,6 +282,24 @@ mod tests {
         }
         // Not as the engine's: a request that this build cannot serve is valid and fails later.
         read(json!({"blob_name": blob, "apriltag_size_mm": 50, "remove_background": true})).unwrap();
+    }
+
+    #[test]
+    fn another_request_for_the_same_video_keeps_what_is_not_named() {
+        let blob = BlobName::random(VideoExtension::Mp4);
+        let first = JobRequest {
+            title: Some("Garden".into()),
+            training_num_steps: 7,
+            apriltag_size_mm: Some(50.0),
+            ..JobRequest::new(blob)
+        };
+        let with = |body: Value| first.clone().with_json(&body, &Limits::default());
+        assert_eq!(with(json!({})).unwrap(), first);
+        assert_eq!(with(json!({"blob_name": 3, "title": null, "apriltag_size_mm": null})).unwrap(), first);
+        let other = with(json!({"training_num_steps": 9, "remove_background": true})).unwrap();
+        assert_eq!(other, JobRequest { training_num_steps: 9, remove_background: true, ..first.clone() });
+        let error = with(json!({"public": 1, "training_num_steps": 0})).unwrap_err();
+        assert!(error.message().contains("public") && error.message().contains("training_num_steps"));
     }
 
     #[test]

@@ -20,7 +20,8 @@ pub enum JobStatus {
     Finished,
     /// Ended without a scene.
     Failed,
-    /// The row is there but not its place in the queue: only after a damaged backup was restored.
+    /// Ended without a scene, because the storage no longer has the video ([`Failure::VIDEO_MISSING`](super::Failure)). Never
+    /// where all is in one folder.
     NotFound,
 }
 
@@ -30,7 +31,7 @@ impl JobStatus {
 
     /// Whether it will never change again.
     pub fn is_terminal(self) -> bool {
-        matches!(self, Self::Finished | Self::Failed)
+        matches!(self, Self::Finished | Self::Failed | Self::NotFound)
     }
 }
 

@@ -24,6 +24,9 @@
 //! ```
 
 mod cost;
+pub mod files;
+mod handover;
+mod keys;
 mod options;
 mod poses;
 mod progress;
@@ -32,10 +35,15 @@ mod workspace;
 
 use std::path::Path;
 
+#[cfg(all(test, feature = "service"))]
+pub(crate) use handover::finish_stage;
+pub use handover::{FinishedStage, StageArrival, StateArrival, TrainingState, is_finished};
+pub use keys::StageKeys;
 pub use options::{Quality, ReconstructionMethod, ReconstructionOptions};
 pub use poses::{PosesOptions, PosesReport, find_poses};
 pub use report::{ExportReport, FramesReport, Report, StageCosts, TrainStageReport};
 pub use workspace::StageCost;
+pub(crate) use workspace::write_json;
 
 use crate::background::{self, ObjectOutline};
 use crate::camera::SparseModel;
@@ -49,37 +57,8 @@ use crate::stage::Stage;
 use crate::train::{Dataset, Trainer};
 use crate::video::{Frames, extract_frames};
 use cost::Meter;
-use workspace::{Key, Manifest, Workspace, input_key, read_value, remove_if_there, stage_key, write_json};
-
-/// Names of what a reconstruction leaves in its folder.
-pub mod files {
-    /// Key frames.
-    pub const FRAMES: &str = "frames";
-    /// Contact sheet of the key frames.
-    pub const FRAMES_SHEET: &str = "frames.jpg";
-    /// COLMAP model of the frames.
-    pub const SPARSE: &str = "sparse";
-    /// Undistorted frames and their COLMAP model.
-    pub const UNDISTORTED: &str = "undistorted";
-    /// AprilTags in the frames, where their size was given.
-    pub const TAGS: &str = "tags.json";
-    /// Picture of the camera poses.
-    pub const POSES: &str = "poses.jpg";
-    /// Contact sheet of the masks, where the background was removed.
-    pub const MASKS_SHEET: &str = "masks.jpg";
-    /// The Gaussian scene.
-    pub const PLY: &str = "scene.ply";
-    /// The Gaussian scene, compressed.
-    pub const SPZ: &str = "scene.spz";
-    /// A picture of the scene.
-    pub const PREVIEW: &str = "preview.jpg";
-    /// Where a viewer starts.
-    pub const CAMERA: &str = "camera.json";
-    /// The scene from all sides.
-    pub const TURNTABLE: &str = "turntable.mp4";
-    /// Every figure.
-    pub const REPORT: &str = "report.json";
-}
+use keys::Keyring;
+use workspace::{CHECKPOINT, Key, Manifest, Workspace, input_key, read_value, remove_if_there, stage_key};
 
 /// Makes a scene of `input` in the folder `output`.
 ///
@@ -94,8 +73,8 @@ pub fn reconstruct(
 ) -> Result<Report> {
     options.check()?;
     // A device that is not there is said before anything else takes time.
-    let device = raster::open(&options.device)?.name();
-    let run = Run { workspace: Workspace::open(output)?, options, device, control };
+    let keyring = Keyring::new(options)?;
+    let run = Run { workspace: Workspace::open(output)?, options, keyring, control };
     let source = input_key(input).map_err(|e| e.at(Stage::Frames))?;
     let (frames_key, frames) = run.frames(input, &source).map_err(|e| e.at(Stage::Frames))?;
     let (sfm_key, poses) = run.sfm(input, &frames_key).map_err(|e| e.at(Stage::Sfm))?;
@@ -131,8 +110,7 @@ fn title_of(input: &Path) -> String {
 struct Run<'a> {
     workspace: Workspace,
     options: &'a ReconstructionOptions,
-    /// What training runs on.
-    device: String,
+    keyring: Keyring<'a>,
     control: &'a Control,
 }
 
@@ -167,8 +145,8 @@ impl Run<'_> {
     }
 
     fn frames(&self, input: &Path, source: &Key) -> Result<(Key, Manifest)> {
-        let options = self.options.frame_options(self.device.starts_with("gpu"));
-        let key = stage_key(Stage::Frames, &[source], &options)?;
+        let options = self.options.frame_options(self.keyring.is_on_gpu());
+        let key = self.keyring.frames(source)?;
         self.stage(Stage::Frames, key, &[files::FRAMES, files::FRAMES_SHEET], |control| {
             let frames = extract_frames(input, &self.workspace.path(files::FRAMES), &options, control)?;
             // The contact sheet is for people; the folder holds frames only.
@@ -200,9 +178,8 @@ impl Run<'_> {
 
     fn train(&self, sfm_key: &Key) -> Result<(Key, Manifest)> {
         let options = self.options.train_options();
-        // The device belongs to the key: results are the same on one device, not across them.
-        let key = stage_key(Stage::Train, &[sfm_key], &(&options, &self.device))?;
-        let checkpoint = self.workspace.path(".reconstruct/checkpoint.bin");
+        let key = self.keyring.train(sfm_key)?;
+        let checkpoint = self.workspace.path(CHECKPOINT);
         let finished = self.stage(Stage::Train, key, &[files::PLY], |control| {
             let folder = self.workspace.path(files::UNDISTORTED);
             let mut dataset =

@@ -79,6 +79,13 @@ pub struct ReconstructionOptions {
     /// Whether to fail where the tags give no scale; else the scene is made in arbitrary units, with a warning.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub require_scale: bool,
+    /// Whether to fail where the poses are doubtful; else the scene is made all the same, with a warning.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub strict: bool,
+    /// Milliseconds from the first line of a picture to the last one, 0 to 100, if known; 0 = a global shutter. Absent = that of
+    /// a video is estimated where it matters.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rolling_shutter_ms: Option<f64>,
     /// Whether to remove the background from the frames first.
     pub remove_background: bool,
     /// The file of the mask model; absent = the installed one.
@@ -123,6 +130,8 @@ impl ReconstructionOptions {
             training_num_steps: 25_000,
             apriltag_size_mm: None,
             require_scale: false,
+            strict: false,
+            rolling_shutter_ms: None,
             remove_background: false,
             mask_model: None,
             mask_dir: None,
@@ -193,6 +202,8 @@ impl ReconstructionOptions {
             seed: self.seed,
             apriltag_size_mm: self.apriltag_size_mm,
             require_scale: self.require_scale,
+            strict: self.strict,
+            rolling_shutter_ms: self.rolling_shutter_ms,
             ..SfmOptions::default()
         }
     }

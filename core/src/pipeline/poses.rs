@@ -1,6 +1,7 @@
 //! The stage of the camera poses: from frames to a sparse model and undistorted pictures, in a folder. Tags and masks,
 //! where they are asked for, come before.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 
 use serde::{Deserialize, Serialize};
@@ -10,7 +11,7 @@ use super::workspace::remove_if_there;
 use crate::background::{
     FrameMasks, MASKS, MaskOptions, MaskReport, ObjectPoses, mask_frames, reconstruct_object,
 };
-use crate::camera::{plot_poses, undistort};
+use crate::camera::{plot_doubtful_poses, undistort, undistort_unrolled};
 use crate::control::Control;
 use crate::error::Result;
 use crate::fiducial::detect_tags;
@@ -49,8 +50,9 @@ pub struct PosesReport {
 }
 
 /// Finds the camera poses of `frames` and writes into `folder` what the stage leaves: `sparse/`, `undistorted/` and
-/// `poses.jpg`; with tags `tags.json`; with an object `undistorted/masks/` and `masks.jpg`. Tags are looked for in
-/// `source`, the video or folder that the frames were chosen from, where it is at hand: it may be larger than they are.
+/// `poses.jpg`; with tags `tags.json`; with an object `undistorted/masks/` and `masks.jpg`. Models of other
+/// places that the capture shows go to `sparse/1/`, `sparse/2/` and so on. Tags are looked for in `source`, the video or
+/// folder that the frames were chosen from, where it is at hand: it may be larger than they are.
 ///
 /// # Errors
 /// Those of [`PosesOptions::check`], [`sfm::reconstruct`], [`detect_tags`], [`FrameMasks::of`] and [`mask_frames`].
@@ -90,9 +92,16 @@ pub fn find_poses(
     };
     let model = &found.reconstruction.model;
     model.write_binary(&at(files::SPARSE))?;
-    plot_poses(model, &at(files::POSES))?;
+    for (component, number) in found.reconstruction.components.iter().zip(1..) {
+        component.write_binary(&at(files::SPARSE).join(format!("{number}")))?;
+    }
+    plot_doubtful_poses(model, &doubts(&found.reconstruction.report), &at(files::POSES))?;
     let masks_begin = if masks.is_some() { 0.75 } else { 1.0 };
-    undistort(model, &frames.folder, &undistorted, &control.part(end, masks_begin))?;
+    let part = control.part(end, masks_begin);
+    match &found.reconstruction.shutter {
+        Some(shutter) => undistort_unrolled(model, shutter, &frames.folder, &undistorted, &part)?,
+        None => undistort(model, &frames.folder, &undistorted, &part)?,
+    };
     let background = match &masks {
         Some(masks) => {
             let part = control.part(masks_begin, 1.0);
@@ -101,4 +110,10 @@ pub fn find_poses(
         None => None,
     };
     Ok(PosesReport { sfm: found.reconstruction.report, background })
+}
+
+/// How doubtful the pose of each image is, by its id: the number of its frame plus 1.
+fn doubts(report: &SfmReport) -> BTreeMap<u32, f64> {
+    let frames = report.verdict.iter().flat_map(|verdict| verdict.frame_doubts());
+    frames.filter_map(|(frame, doubt)| Some((u32::try_from(frame + 1).ok()?, doubt))).collect()
 }

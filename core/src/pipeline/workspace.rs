@@ -22,15 +22,18 @@ use crate::stage::Stage;
 /// Hex SHA-256 that identifies what a stage was made from.
 pub(super) type Key = String;
 
+/// Where in the folder the state of the training is that is being run.
+pub(super) const CHECKPOINT: &str = ".reconstruct/checkpoint.bin";
+
 /// What is kept about a finished stage.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(super) struct Manifest {
     /// The program that ran it.
     version: String,
     /// See [`stage_key`].
-    key: Key,
+    pub(super) key: Key,
     /// Files it wrote (relative paths) and their sizes: a file that was removed or cut since is noticed.
-    outputs: Vec<(PathBuf, u64)>,
+    pub(super) outputs: Vec<(PathBuf, u64)>,
     /// Its part of the report.
     pub(super) report: serde_json::Value,
     /// What it cost.
@@ -77,24 +80,15 @@ impl Workspace {
         self.root.join(name)
     }
 
-    fn manifest_path(&self, stage: Stage) -> PathBuf {
-        self.root.join(".reconstruct").join(format!("{stage}.json"))
-    }
-
     /// The manifest of `stage`, if it is finished with this key and all that it wrote is still there.
     pub(super) fn finished(&self, stage: Stage, key: &Key) -> Option<Manifest> {
-        let text = std::fs::read(self.manifest_path(stage)).ok()?;
-        let manifest: Manifest = serde_json::from_slice(&text).ok()?;
-        let intact = |(path, size): &(PathBuf, u64)| {
-            std::fs::metadata(self.root.join(path)).is_ok_and(|m| m.len() == *size)
-        };
-        (manifest.key == *key && manifest.outputs.iter().all(intact)).then_some(manifest)
+        finished_in(&self.root, stage).filter(|manifest| manifest.key == *key)
     }
 
     /// Forgets that `stage` and all after it were finished: they are about to be done again.
     pub(super) fn forget_from(&self, stage: Stage) -> Result<()> {
         for later in Stage::ALL.into_iter().filter(|s| *s >= stage) {
-            remove_if_there(&self.manifest_path(later))?;
+            remove_if_there(&manifest_path(&self.root, later))?;
         }
         Ok(())
     }
@@ -115,8 +109,13 @@ impl Workspace {
         }
         sync_folder(&self.root)?;
         let manifest = Manifest { version: crate::VERSION.into(), key, outputs: files, report, cost };
-        write_json(&self.manifest_path(stage), &manifest)?;
+        self.mark(stage, &manifest)?;
         Ok(manifest)
+    }
+
+    /// Marks `stage` as finished by what is on the disk already.
+    pub(super) fn mark(&self, stage: Stage, manifest: &Manifest) -> Result<()> {
+        write_json(&manifest_path(&self.root, stage), manifest)
     }
 
     /// Lists the files under `relative` with their sizes, in the order of their names, and flushes them to the disk.
@@ -141,6 +140,19 @@ impl Workspace {
         }
         Ok(())
     }
+}
+
+fn manifest_path(root: &Path, stage: Stage) -> PathBuf {
+    root.join(".reconstruct").join(format!("{stage}.json"))
+}
+
+/// The manifest of `stage` in a folder, whatever its key, if all that it wrote is still there. Somebody may be at work there.
+pub(super) fn finished_in(root: &Path, stage: Stage) -> Option<Manifest> {
+    let text = std::fs::read(manifest_path(root, stage)).ok()?;
+    let manifest: Manifest = serde_json::from_slice(&text).ok()?;
+    let intact =
+        |(path, size): &(PathBuf, u64)| std::fs::metadata(root.join(path)).is_ok_and(|m| m.len() == *size);
+    manifest.outputs.iter().all(intact).then_some(manifest)
 }
 
 /// The key of a stage: version, keys it builds on, parameters.
@@ -200,7 +212,7 @@ fn hash_file(path: &Path, hash: &mut Sha256) -> Result<()> {
 }
 
 /// Writes JSON so that the file is either the old or the new one, also after a power cut.
-pub(super) fn write_json(path: &Path, value: &impl Serialize) -> Result<()> {
+pub(crate) fn write_json(path: &Path, value: &impl Serialize) -> Result<()> {
     let mut text = serde_json::to_vec_pretty(value)
         .map_err(|e| Error::new(ErrorKind::Internal, "a report cannot be written as JSON").caused_by(e))?;
     text.push(b'\n');

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::path::PathBuf;
 
+use super::secrets::SecretsSource;
 use crate::error::{Error, Result};
 
 /// Where the rows and files of a service are, and what makes keys genuine there. The default: all in its folder.
@@ -12,11 +13,13 @@ use crate::error::{Error, Result};
 pub struct Addresses {
     /// The rows: `postgres://user:password@host:port/database`, with `?sslmode=require` where it is far.
     pub database: Option<String>,
-    /// The files: `file:///srv/scenes`, a folder that all machines see.
+    /// The files: `file:///srv/scenes`, a folder that all machines see, or `s3://…`, `gs://…`, `az://…`, an object store.
     pub storage: Option<String>,
     /// The file with the secrets, the same on all machines. Absent: `secrets.json` in the folder, which must be there already if
     /// other machines share the rows.
     pub secrets: Option<PathBuf>,
+    /// The content of such a file, for who has it in an environment variable. Not together with a file.
+    pub secrets_json: Option<String>,
 }
 
 impl Addresses {
@@ -32,6 +35,25 @@ impl Addresses {
             (None, Some(_)) => Err(one_alone("storage", "database")),
         }
     }
+
+    /// Where the secrets are, if that is said.
+    ///
+    /// # Errors
+    /// [`ErrorKind::InvalidArgument`] if it is said twice, or their content where a file is to be named.
+    pub(super) fn secrets_source(&self) -> Result<Option<SecretsSource>> {
+        match (&self.secrets, &self.secrets_json) {
+            (None, None) => Ok(None),
+            (Some(_), Some(_)) => Err(Error::argument("the secrets are given twice: as a file and as text")
+                .hint("give one of them")),
+            // Else the message that there is no such file would show it.
+            (Some(path), None) if path.to_string_lossy().trim_start().starts_with('{') => {
+                Err(Error::argument("the secrets are given where the name of their file belongs")
+                    .hint("give them as text (LIBRECONSTRUCT_SECRETS_JSON), or name the file"))
+            }
+            (Some(path), None) => Ok(Some(SecretsSource::Shared(path.clone()))),
+            (None, Some(text)) => Ok(Some(SecretsSource::Text(text.clone()))),
+        }
+    }
 }
 
 fn one_alone(given: &str, missing: &str) -> Error {
@@ -39,21 +61,23 @@ fn one_alone(given: &str, missing: &str) -> Error {
         .hint("give both for a service of many machines, or none for one that lies in a folder")
 }
 
-/// Without the password.
+/// Without the password and the secrets.
 impl fmt::Debug for Addresses {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let database = self.database.as_deref().map(without_password);
+        let secrets_json = self.secrets_json.as_ref().map(|_| "…");
         let Self { storage, secrets, .. } = self;
         f.debug_struct("Addresses")
             .field("database", &database)
             .field("storage", storage)
             .field("secrets", secrets)
+            .field("secrets_json", &secrets_json)
             .finish()
     }
 }
 
 /// The address with dots for the password.
-fn without_password(address: &str) -> String {
+pub(super) fn without_password(address: &str) -> String {
     // A password in the query would be found too, but nobody is told to write one there.
     let Some((scheme, rest)) = address.split_once("://") else { return "…".into() };
     let end = rest.find(['/', '?']).unwrap_or(rest.len());
@@ -84,6 +108,21 @@ mod tests {
         assert!(shown("postgres://anna@host/jobs").contains("anna@host/jobs"));
         for hidden in ["postgres://a:s3cret@h/j", "postgres://a@h/j?password=s3cret", "a:s3cret@h"] {
             assert!(!shown(hidden).contains("s3cret"), "{}", shown(hidden));
+        }
+    }
+
+    #[test]
+    fn secrets_come_from_one_place_and_are_not_shown() {
+        let text = "{\"pepper\": \"s3cret\"}".to_owned();
+        let given = Addresses { secrets_json: Some(text.clone()), ..Addresses::default() };
+        assert!(matches!(given.secrets_source(), Ok(Some(SecretsSource::Text(_)))));
+        let twice = Addresses { secrets: Some("/etc/secrets.json".into()), ..given.clone() };
+        assert!(twice.secrets_source().err().unwrap().message().contains("twice"));
+        let misplaced = Addresses { secrets: Some(format!(" {text}").into()), ..Addresses::default() };
+        let error = misplaced.secrets_source().err().unwrap();
+        assert!(error.hint_text().unwrap().contains("LIBRECONSTRUCT_SECRETS_JSON"));
+        for shown in [format!("{given:?}"), format!("{twice:?}"), format!("{error:?}"), error.to_string()] {
+            assert!(!shown.contains("s3cret"), "{shown}");
         }
     }
 

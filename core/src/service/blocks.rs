@@ -102,9 +102,10 @@ impl Service {
         let list = hash_of_list(block_ids);
         let sent = self.inner.storage.blocks(name)?;
         if let Some(video) = upload.video.filter(|video| video.block_list == Some(list))
+            && let Some(sha256) = video.sha256
             && sent.is_empty()
         {
-            return Ok(entity_tag(&video.sha256));
+            return Ok(entity_tag(&sha256));
         }
         let sizes: HashMap<BlobKey, u64> = sent.into_iter().collect();
         let keys: Vec<BlobKey> = block_ids.iter().map(|id| BlobKey::block(*name, id)).collect();

@@ -2,17 +2,18 @@
 //! after the same work.
 
 use std::path::Path;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
+use super::job_changes::{JobChange, JobEvent, tell};
 use super::{Service, job_not_found};
-use crate::database::{Inserted, NewJob, StoredArtifact, UploadedVideo};
+use crate::database::{Inserted, NewJob, StoredArtifact};
 use crate::error::{Error, ErrorKind, Result};
 use crate::files::write_atomically;
 use crate::job::{
     ArtifactKind, BLOB_NOT_FOUND, BlobName, Failure, Job, JobId, JobPage, JobRequest, JobStatus, JobUpdate,
     ListQuery, Submitted, UserId,
 };
-use crate::storage::{BlobKey, BlobReader};
+use crate::storage::{BlobKey, BlobReader, DownloadAnswer};
 
 /// How long a submission looks at its video. What takes longer is looked at by the worker.
 const LOOK: Duration = Duration::from_secs(2);
@@ -65,6 +66,11 @@ impl Artifact {
     }
 }
 
+/// Tells of a change that an owner asked for.
+fn told(user: UserId, job: JobId, what: JobEvent<'_>) {
+    tell(&JobChange { job, user: Some(user), attempt: None, worker: None, what, when: SystemTime::now() });
+}
+
 /// A client that sends a request again before the first one was answered is told to wait, whether or not the first will
 /// succeed (rule 47 of docs/rest.md).
 fn in_progress() -> Error {
@@ -77,7 +83,7 @@ impl Service {
     ///
     /// # Errors
     /// [`ErrorKind::InvalidArgument`] for a request out of range, a video that is not there, not the user's or no video, or a
-    /// full quota; [`ErrorKind::TooManyRequests`] for too many waiting jobs; [`ErrorKind::IdempotencyMismatch`];
+    /// full quota; [`ErrorKind::TooLarge`]; [`ErrorKind::TooManyRequests`] for too many waiting jobs; [`ErrorKind::IdempotencyMismatch`];
     /// [`ErrorKind::Conflict`] while the video is being replaced, and while another call with the same key is at work;
     /// [`ErrorKind::DiskFull`].
     pub fn submit(
@@ -105,13 +111,19 @@ impl Service {
         }
         drop(self.reserve(0)?);
         let mut new = NewJob { user, job_id: JobId::random(), request, video_version: 0, idempotency };
+        let name = new.request.blob_name;
+        let taken_in = self.take_in(user, &name, |version| self.look_at(&name, version))?;
         for _ in 0..3 {
-            let video = self.uploaded_video(user, &new.request.blob_name)?;
-            self.look_at(&new.request.blob_name, &video)?;
-            new.video_version = video.version;
+            let version = self.uploaded_video(user, &name)?.version;
+            if taken_in != Some(version) {
+                self.look_at(&name, version)?;
+            }
+            new.video_version = version;
             match self.inner.database.insert_job(&new, self.limits())? {
                 Inserted::Added(body) => {
                     self.inner.changes.notify();
+                    told(user, body.job_id, JobEvent::Queued);
+                    self.forget_incoming(&name);
                     return Ok(Submission { body, replayed: false });
                 }
                 Inserted::Before(body) => return Ok(Submission { body, replayed: true }),
@@ -124,8 +136,8 @@ impl Service {
     }
 
     /// Refuses what is clearly no video that we can read.
-    fn look_at(&self, name: &BlobName, video: &UploadedVideo) -> Result<()> {
-        let video = match self.video_to_look_at(name, video.version) {
+    fn look_at(&self, name: &BlobName, version: u64) -> Result<()> {
+        let video = match self.video_to_look_at(name, version) {
             Err(error) if error.kind() == ErrorKind::NotFound => return Err(Error::argument(BLOB_NOT_FOUND)),
             video => video?,
         };
@@ -194,12 +206,29 @@ impl Service {
     pub fn cancel(&self, user: UserId, job: JobId) -> Result<Job> {
         let message = "the job was cancelled".to_owned();
         let failure = Failure { code: ErrorKind::Cancelled.slug().to_owned(), message };
+        let had_ended = self.job(user, job)?.status.is_terminal();
         let job = self.inner.database.cancel_job(user, job, &failure)?.ok_or_else(job_not_found)?;
         self.inner.changes.notify();
         if job.status == JobStatus::Finished {
             return Err(Error::new(ErrorKind::Conflict, "The job is finished already"));
         }
+        if !had_ended {
+            told(user, job.job_id, JobEvent::Failed { code: &failure.code });
+        }
         Ok(job)
+    }
+
+    /// What to [`submit`](Service::submit) to have an ended job done again, as it was asked for.
+    ///
+    /// # Errors
+    /// [`ErrorKind::NotFound`], [`ErrorKind::Conflict`] if it has not ended.
+    pub fn request_again(&self, user: UserId, job: JobId) -> Result<JobRequest> {
+        let job = self.job(user, job)?;
+        if !job.status.is_terminal() {
+            return Err(Error::new(ErrorKind::Conflict, "The job has not ended")
+                .hint("cancel it first, or wait for it"));
+        }
+        Ok(JobRequest::of(&job))
     }
 
     /// Deletes a job with all its files, irreversibly. When this returns, nobody can reach the job, and its files are
@@ -212,6 +241,7 @@ impl Service {
             return Err(job_not_found());
         }
         self.inner.changes.notify();
+        told(user, job, JobEvent::Deleted);
         // The job is gone for its owner. If a file cannot be removed now, maintenance tries again.
         if let Err(error) = self.remove_deleted() {
             log::warn!("files of the deleted job {job}: {error:?}");
@@ -244,6 +274,22 @@ impl Service {
     /// [`ErrorKind::NotFound`] if it was deleted since.
     pub fn open_blob(&self, key: &BlobKey) -> Result<BlobReader> {
         self.inner.storage.open(key)
+    }
+
+    /// An address of the storage itself from which whoever holds it can fetch the artifact within `lifetime`. The answer there
+    /// has the artifact's media type and this `Content-Disposition`. Nothing where the storage has no addresses: then
+    /// [`Service::open_blob`] is the way.
+    ///
+    /// # Errors
+    /// What keeps the storage from signing it.
+    pub fn artifact_address(
+        &self,
+        artifact: &Artifact,
+        lifetime: Duration,
+        content_disposition: Option<&str>,
+    ) -> Result<Option<String>> {
+        let answer = DownloadAnswer { content_type: artifact.content_type, content_disposition };
+        self.inner.storage.download_address(&artifact.key, lifetime, &answer)
     }
 
     /// Writes an artifact to a file of the caller's: whole or not at all, and durable when this returns.

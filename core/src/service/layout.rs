@@ -16,3 +16,7 @@ pub(super) const HOST: &str = "host";
 pub(super) const RESTORING: &str = "restoring";
 /// Where a repair puts files that no row names.
 pub(super) const SET_ASIDE: &str = "set-aside";
+/// There while the service is moved to many machines, and after that was killed: the rows on their way, and which files have arrived.
+pub(super) const MOVING: &str = "moving";
+/// Says where the service was moved to.
+pub(super) const MOVED: &str = "moved.json";

@@ -55,6 +55,18 @@ pub(super) struct Machine<'a> {
     pause: Duration,
 }
 
+/// Tries whether the storage takes something.
+///
+/// # Errors
+/// What keeps it from that.
+pub(super) fn try_storage(service: &Service) -> Result<()> {
+    let inner = &service.inner;
+    // Nothing is ever seen of it: it is not committed.
+    let name = BlobName::random(VideoExtension::Mp4);
+    let mut blob = inner.storage.create(&BlobKey::Video { name, version: 0 })?;
+    blob.write_all(b"try").map_err(|e| Error::io("write", &inner.folder, e))
+}
+
 impl<'a> Machine<'a> {
     pub(super) fn new(service: &'a Service, runner: &'a dyn Runner, worker: &'a str) -> Self {
         Self { service, runner, worker, good: None, pause: FIRST_PAUSE }
@@ -90,11 +102,7 @@ impl<'a> Machine<'a> {
         self.free_space()?;
         let inner = &self.service.inner;
         inner.workspaces.try_disk()?;
-        // Nothing is ever seen of it: it is not committed.
-        let name = BlobName::random(VideoExtension::Mp4);
-        let mut blob = inner.storage.create(&BlobKey::Video { name, version: 0 })?;
-        blob.write_all(b"try").map_err(|e| Error::io("write", &inner.folder, e))?;
-        drop(blob);
+        try_storage(self.service)?;
         self.runner.check(&inner.options.reconstruction)?;
         self.good = Some(Instant::now());
         Ok(())

@@ -3,11 +3,12 @@
 //! Everything here can be cut off at any point and done again, by any process and by several at once. A file is removed
 //! only if its name is one of ours, and either its row says that nobody needs it or there is no row for it any more.
 
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use serde::Serialize;
 
 use super::Service;
+use super::job_changes::{JobChange, JobEvent, tell};
 use super::needed::{ORPHAN_AGE, is_needed};
 use crate::database::{DeletedJob, FileOwner};
 use crate::error::{Error, Result};
@@ -75,12 +76,15 @@ impl Service {
         let flushed = self.flush_last_used();
         let reclaimed = self.reclaim();
         let removed = self.remove_deleted();
-        let swept = if self.inner.sweeps.are_due(ORPHAN_AGE) {
-            self.sweep(ORPHAN_AGE).inspect(|_| self.inner.sweeps.note())
-        } else {
-            Ok(0)
-        };
+        self.inner.rates.forget_idle(self.inner.clock.lease_micros());
+        self.inner.tries.forget_idle(self.inner.clock.lease_micros());
+        let forgotten = self.inner.database.forget_expired_accesses();
+        let is_due = self.inner.sweeps.are_due(ORPHAN_AGE);
+        let missing = if is_due { self.look_for_waiting_videos() } else { Ok(0) };
+        let swept = if is_due { self.sweep(ORPHAN_AGE).inspect(|_| self.inner.sweeps.note()) } else { Ok(0) };
         flushed?;
+        forgotten?;
+        missing?;
         let (deleted_jobs, deleted_uploads) = removed?;
         Ok(MaintenanceReport { deleted_jobs, deleted_uploads, orphans: swept?, ..reclaimed? })
     }
@@ -124,6 +128,11 @@ impl Service {
         if queued + failed > 0 {
             inner.changes.notify();
         }
+        let when = SystemTime::now();
+        let told = |job, what| tell(&JobChange { job, user: None, attempt: None, worker: None, what, when });
+        reclaimed.queued.iter().for_each(|job| told(*job, JobEvent::GivenBack { why: "worker_gone" }));
+        // What a job fails with whose workers died over it again and again.
+        reclaimed.failed.iter().for_each(|job| told(*job, JobEvent::Failed { code: "crashed" }));
         for job in reclaimed.failed {
             self.remove_leftovers(job)?;
         }
@@ -162,6 +171,7 @@ impl Service {
         }
         // What that worker stored meanwhile.
         self.remove_artifacts(deleted.job, 1..=deleted.attempt)?;
+        self.remove_checkpoints(deleted.job)?;
         self.inner.database.forget_job(deleted.job).map(|()| true)
     }
 
@@ -175,11 +185,24 @@ impl Service {
         Ok(())
     }
 
-    /// Removes the workspace of a job that has ended or is gone, if nobody is in it.
+    /// Removes what was stored so that another machine could go on with the job. A folder of one machine never has such.
+    pub(super) fn remove_checkpoints(&self, job: JobId) -> Result<()> {
+        if self.inner.has_other_machines {
+            for (key, _) in self.inner.storage.checkpoints(job)? {
+                self.inner.storage.delete(&key)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Removes the workspace of a job that has ended or is gone, if nobody is in it, and what was stored to go on with it.
     pub(super) fn remove_leftovers(&self, job: JobId) -> Result<bool> {
         match self.inner.database.file_owner(job)? {
             FileOwner::Unfinished => Ok(false),
-            FileOwner::Nobody | FileOwner::Ended(_) => self.inner.workspaces.remove(job),
+            FileOwner::Nobody | FileOwner::Ended(_) => {
+                self.remove_checkpoints(job)?;
+                self.inner.workspaces.remove(job)
+            }
         }
     }
 
@@ -187,7 +210,7 @@ impl Service {
     pub(super) fn sweep(&self, age: Duration) -> Result<u64> {
         let inner = &self.inner;
         let mut each = EachByItself { done: inner.storage.sweep_staged(age)?, failed: None };
-        for kind in [BlobKind::Video, BlobKind::Block, BlobKind::Artifact] {
+        for kind in BlobKind::ALL {
             for key in inner.storage.list(kind, age)? {
                 each.is_done("remove a file", || match is_needed(inner.database.as_ref(), &key)? {
                     true => Ok(false),
@@ -195,11 +218,32 @@ impl Service {
                 });
             }
         }
+        self.sweep_machine(age, &mut each)?;
+        each.result()
+    }
+
+    /// Looks once an hour through this machine's own folder, where many machines share the rest: a machine that only works has no
+    /// server that does it. What cannot be removed now keeps no worker from its work.
+    pub(super) fn tidy_machine(&self) {
+        let inner = &self.inner;
+        if !inner.has_other_machines || !inner.machine_sweeps.are_due(ORPHAN_AGE) {
+            return;
+        }
+        let mut each = EachByItself::default();
+        match self.sweep_machine(ORPHAN_AGE, &mut each).and_then(|()| each.result()) {
+            Ok(_) => inner.machine_sweeps.note(),
+            Err(error) => log::warn!("what is left in {}: {error:?}", inner.folder.display()),
+        }
+    }
+
+    /// Removes from this machine's own folder what killed processes left: workspaces of jobs that have ended, here or elsewhere,
+    /// and locks.
+    fn sweep_machine(&self, age: Duration, each: &mut EachByItself) -> Result<()> {
+        let inner = &self.inner;
         for job in inner.workspaces.list()? {
             each.is_done("remove a workspace", || self.remove_leftovers(job));
         }
         inner.workspaces.sweep(age)?;
-        inner.process.sweep(age)?;
-        each.result()
+        inner.process.sweep(age)
     }
 }

@@ -68,7 +68,10 @@
 //! # }
 //! ```
 
+mod access_token;
+mod accounts;
 mod addresses;
+pub(crate) mod archive;
 mod arrivals;
 mod backup;
 mod blocks;
@@ -76,8 +79,12 @@ mod changes;
 mod doctor;
 mod exclusive;
 mod fault;
+mod handing_over;
 mod host;
 mod housekeeper;
+mod incoming;
+mod job_changes;
+mod job_report;
 mod jobs;
 mod keys;
 mod last_used;
@@ -85,31 +92,46 @@ mod layout;
 mod lost_files;
 mod machine;
 mod maintenance;
+#[cfg(feature = "postgres")]
+mod migrate;
+mod missing_videos;
 #[cfg(test)]
 mod model;
+mod moved;
 mod needed;
 mod options;
+mod passwords;
 mod paused;
 mod place;
 mod process;
 mod promised;
 mod public;
+mod rates;
 mod runner;
 mod secrets;
+mod sign_in_tries;
 mod space;
+mod spending;
 mod sweeps;
+mod taking_over;
 #[cfg(test)]
 mod test_machines;
+#[cfg(test)]
+mod test_storage_addresses;
+#[cfg(test)]
+mod test_takeover;
 #[cfg(test)]
 mod test_world;
 #[cfg(test)]
 mod tests;
+mod tries;
 mod upload_facts;
 mod upload_writer;
 mod uploads;
 mod users;
 mod video_file;
 mod worker;
+mod worker_options;
 mod workers;
 mod workspace;
 
@@ -117,20 +139,28 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+pub use access_token::AccessToken;
+pub use accounts::{Browser, Invited, OpenSession, SignedIn};
 pub use addresses::Addresses;
 pub use backup::{BackedUpFile, BackupManifest, CopyProgress};
 pub use doctor::{Diagnosis, Finding, Repaired, Severity};
+pub use job_changes::{JobChange, JobEvent, on_job_change};
+pub use job_report::{JobProgress, JobReport, JobVerdict, Quality, Ran, Requested};
 pub use jobs::{Artifact, Idempotency, Submission};
 pub use keys::Caller;
 pub use maintenance::{MaintenanceReport, Statistics};
+#[cfg(feature = "postgres")]
+pub use migrate::Migration;
+pub use moved::Moved;
 pub use options::{ReconstructionDefaults, ServiceOptions};
 pub use paused::PausedWorker;
+pub use rates::Spent;
 pub use runner::{Outcome, PipelineRunner, Runner};
 pub use secrets::{SigningKey, SigningKeys};
 pub use upload_facts::{UploadFacts, UploadTicket};
 pub use upload_writer::UploadWriter;
 
-pub use worker::{WorkerEnd, WorkerOptions};
+pub use worker_options::{WorkerEnd, WorkerOptions};
 pub use workers::Workers;
 
 use crate::database::{Clock, JobDatabase, SystemClock};
@@ -145,11 +175,14 @@ use exclusive::Exclusive;
 use host::{HostMark, Identity};
 use housekeeper::Housekeeper;
 use last_used::LastUsed;
+use passwords::Passwords;
 use paused::Paused;
 use place::Place;
 use process::{ProcessLock, initial_lock};
 use promised::Promised;
-use secrets::Secrets;
+use rates::Rates;
+use secrets::{Secrets, SecretsSource};
+use sign_in_tries::SignInTries;
 use sweeps::Sweeps;
 use workspace::Workspaces;
 
@@ -180,7 +213,7 @@ struct Inner {
     storage: Box<dyn Storage>,
     has_other_machines: bool,
     secrets: Secrets,
-    secrets_file: PathBuf,
+    secrets_source: SecretsSource,
     process: ProcessLock,
     host: Arc<HostMark>,
     #[cfg_attr(not(test), expect(dead_code, reason = "it works as long as it is there"))]
@@ -194,7 +227,13 @@ struct Inner {
     arrivals: Arrivals,
     space: Arc<Promised>,
     last_used: Arc<LastUsed>,
+    /// Of the storage.
     sweeps: Sweeps,
+    rates: Rates,
+    passwords: Passwords,
+    tries: SignInTries,
+    /// Of this machine's own folder.
+    machine_sweeps: Sweeps,
     paused: Paused,
     folder: PathBuf,
 }
@@ -217,11 +256,11 @@ impl Service {
     /// As for [`Service::open`]; [`ErrorKind::Unsupported`] for an address that this build cannot open; those of the network.
     pub fn open_shared(folder: &Path, addresses: &Addresses, options: ServiceOptions) -> Result<Service> {
         let environment = Environment { clock: Arc::new(SystemClock::new()), look: video::quick_check };
-        let secrets = addresses.secrets.as_deref();
+        let secrets = addresses.secrets_source()?;
         match addresses.shared()? {
-            None => Self::open_at(folder, secrets, options, environment, Place::in_folder),
+            None => Self::open_with(folder, secrets, options, environment, Place::in_folder),
             Some((database, storage)) => {
-                Self::open_at(folder, secrets, options, environment, |_, _, options| {
+                Self::open_with(folder, secrets, options, environment, |_, _, options| {
                     Place::shared(database, storage, options)
                 })
             }
@@ -233,11 +272,24 @@ impl Service {
         Self::open_at(folder, None, options, environment, Place::in_folder)
     }
 
-    /// Opens the service whose rows and files are where `place` says; the rest lies in `folder`, also the secrets if no other
-    /// file of them is named.
+    /// The same, its secrets in the named file.
+    #[cfg(test)]
     fn open_at(
         folder: &Path,
         secrets: Option<&Path>,
+        options: ServiceOptions,
+        environment: Environment,
+        place: impl FnOnce(&Path, Arc<dyn Clock>, &ServiceOptions) -> Result<Place>,
+    ) -> Result<Service> {
+        let secrets = secrets.map(|file| SecretsSource::Shared(file.to_owned()));
+        Self::open_with(folder, secrets, options, environment, place)
+    }
+
+    /// Opens the service whose rows and files are where `place` says; the rest lies in `folder`, also the secrets if it is not
+    /// said where they are.
+    fn open_with(
+        folder: &Path,
+        secrets: Option<SecretsSource>,
         options: ServiceOptions,
         environment: Environment,
         place: impl FnOnce(&Path, Arc<dyn Clock>, &ServiceOptions) -> Result<Place>,
@@ -253,11 +305,13 @@ impl Service {
         let host = Arc::new(HostMark::take(&folder, Identity::of_this_machine(environment.clock.boot()))?);
         let Environment { clock, look } = environment;
         let Place { database, storage, has_other_machines } = place(&folder, clock.clone(), &options)?;
-        let is_own = secrets.is_none() && !has_other_machines;
-        let secrets_file = secrets.map_or_else(|| folder.join(layout::SECRETS), Path::to_owned);
-        // Each of many machines would make its own, and none would know the keys of the others.
-        let secrets =
-            if is_own { Secrets::open(&secrets_file) } else { Secrets::read_shared(&secrets_file) }?;
+        let secrets_source =
+            secrets.unwrap_or_else(|| match (folder.join(layout::SECRETS), has_other_machines) {
+                (file, false) => SecretsSource::Own(file),
+                // Each of many machines would make its own, and none would know the keys of the others.
+                (file, true) => SecretsSource::Shared(file),
+            });
+        let secrets = secrets_source.read()?;
         let process = ProcessLock::take(&folder.join(layout::PROCESSES))?;
         let workspaces = Workspaces::open(folder.join(layout::WORK))?;
         crate::files::sync_folder(&folder)?;
@@ -273,7 +327,7 @@ impl Service {
                 storage,
                 has_other_machines,
                 secrets,
-                secrets_file,
+                secrets_source,
                 process,
                 host,
                 housekeeper,
@@ -285,12 +339,21 @@ impl Service {
                 space: Arc::default(),
                 last_used,
                 sweeps: Sweeps::default(),
+                rates: Rates::default(),
+                passwords: Passwords::default(),
+                tries: SignInTries::default(),
+                machine_sweeps: Sweeps::default(),
                 paused: Paused::default(),
                 folder,
             }),
         };
         service.recover();
         Ok(service)
+    }
+
+    /// Whether rows and files are shared with other machines: then calls may wait for a database on one of them.
+    pub fn has_other_machines(&self) -> bool {
+        self.inner.has_other_machines
     }
 
     /// The bounds in force.

@@ -557,7 +557,8 @@ impl History {
         for job in self.jobs.iter().filter(|j| !j.deleted) {
             expected += match job.state {
                 State::Finished => 3,
-                State::Failed("too_few_frames") => 1,
+                // The log of the attempt that failed for good; a process that died left none.
+                State::Failed("too_few_frames" | "internal" | "gpu") => 1,
                 _ => 0,
             };
             if job.is_waiting() {

@@ -18,6 +18,10 @@ pub(super) fn is_needed(rows: &dyn JobDatabase, key: &BlobKey) -> Result<bool> {
         BlobKey::Block { name, .. } => {
             rows.upload(&name)?.is_some_and(|upload| !upload.submitted && !upload.deleted)
         }
+        BlobKey::Incoming { name } => {
+            rows.upload(&name)?.is_some_and(|upload| !upload.submitted && !upload.deleted)
+        }
+        BlobKey::Checkpoint { job, .. } => matches!(rows.file_owner(job)?, FileOwner::Unfinished),
         BlobKey::Artifact { job, attempt, kind } => match rows.file_owner(job)? {
             FileOwner::Unfinished => true,
             FileOwner::Nobody => false,

@@ -4,12 +4,14 @@ use std::path::Path;
 use std::sync::Arc;
 
 use super::ServiceOptions;
-use super::layout;
+use super::{layout, moved};
 #[cfg(feature = "postgres")]
 use crate::database::PostgresDatabase;
 use crate::database::{Clock, JobDatabase, SqliteDatabase};
 use crate::error::{Error, Result};
 use crate::files::create_private_folder;
+#[cfg(feature = "cloud")]
+use crate::storage::ObjectStorage;
 use crate::storage::{LocalStorage, Storage};
 
 /// The rows and the files of a service.
@@ -23,6 +25,7 @@ pub(super) struct Place {
 impl Place {
     /// All in `folder`: rows in SQLite, files beside them.
     pub(super) fn in_folder(folder: &Path, clock: Arc<dyn Clock>, options: &ServiceOptions) -> Result<Self> {
+        moved::check(folder)?;
         let database = SqliteDatabase::open(&folder.join(layout::DATABASE), clock)?.with_order(options.queue);
         let storage = Box::new(LocalStorage::open(folder)?);
         Ok(Self { database: Arc::new(database), storage, has_other_machines: false })
@@ -49,11 +52,28 @@ fn open_database(_address: &str, _options: &ServiceOptions) -> Result<Arc<dyn Jo
         .hint("build it with the feature `postgres`"))
 }
 
-fn open_storage(address: &str) -> Result<Box<dyn Storage>> {
+#[cfg(feature = "cloud")]
+fn open_object_storage(address: &str) -> Option<Result<Box<dyn Storage>>> {
+    ObjectStorage::is_meant(address).then(|| Ok(Box::new(ObjectStorage::open(address)?) as Box<dyn Storage>))
+}
+
+#[cfg(not(feature = "cloud"))]
+fn open_object_storage(address: &str) -> Option<Result<Box<dyn Storage>>> {
+    ["s3://", "gs://", "az://"].iter().any(|scheme| address.starts_with(scheme)).then(|| {
+        Err(Error::new(crate::error::ErrorKind::Unsupported, "this program was built without object stores")
+            .hint("build it with the feature `cloud`"))
+    })
+}
+
+pub(super) fn open_storage(address: &str) -> Result<Box<dyn Storage>> {
+    if let Some(opened) = open_object_storage(address) {
+        return opened;
+    }
     let folder = address.strip_prefix("file://").map(Path::new).filter(|folder| folder.is_absolute());
     let folder = folder.ok_or_else(|| {
-        Error::argument(format!("the address of the storage is {address:?}"))
-            .hint("it looks like file:///srv/scenes: a folder that all machines see")
+        Error::argument(format!("the address of the storage is {address:?}")).hint(
+            "it looks like file:///srv/scenes, a folder that all machines see, or s3://bucket, gs://bucket, az://account/container",
+        )
     })?;
     create_private_folder(folder)?;
     Ok(Box::new(LocalStorage::open(folder)?))

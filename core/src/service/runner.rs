@@ -6,7 +6,7 @@ use super::ReconstructionDefaults;
 use crate::control::{Control, Warning};
 use crate::error::Result;
 use crate::job::{ArtifactKind, CameraData};
-use crate::pipeline::{self, ReconstructionOptions, files};
+use crate::pipeline::{self, ReconstructionOptions, Report, files, write_json};
 use crate::raster::{self, DeviceChoice};
 use crate::{background, video};
 
@@ -54,6 +54,17 @@ pub struct Outcome {
 #[derive(Debug, Clone, Copy, Default)]
 pub struct PipelineRunner;
 
+/// The report as the owner of the job may see it.
+const SHOWN_REPORT: &str = "report-shown.json";
+
+/// The report without the paths of this machine.
+fn shown(mut report: Report) -> Report {
+    report.input = report.input.file_name().map_or_else(PathBuf::new, PathBuf::from);
+    report.options.mask_model = None;
+    report.options.mask_dir = None;
+    report
+}
+
 impl Runner for PipelineRunner {
     fn run(
         &self,
@@ -63,11 +74,12 @@ impl Runner for PipelineRunner {
         control: &Control,
     ) -> Result<Outcome> {
         let report = pipeline::reconstruct(video, workspace, options, control)?;
+        write_json(&workspace.join(SHOWN_REPORT), &shown(report.clone()))?;
         let made = [
             (ArtifactKind::Ply, files::PLY),
             (ArtifactKind::Spz, files::SPZ),
             (ArtifactKind::Preview, files::PREVIEW),
-            (ArtifactKind::Report, files::REPORT),
+            (ArtifactKind::Report, SHOWN_REPORT),
         ];
         // A stage that was finished by an earlier attempt sends its warnings to nobody; the report has them all.
         let of_masks = report.background.map(|b| b.warnings).unwrap_or_default();

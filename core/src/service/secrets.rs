@@ -2,13 +2,47 @@
 
 use std::fs;
 use std::io::Write;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
+use serde_json::error::Category;
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::files::{create_private_file, replace_atomically};
 use crate::hex::hex;
+
+/// Where secrets come from.
+pub(super) enum SecretsSource {
+    /// A file that is made if it is not there.
+    Own(PathBuf),
+    /// A file that all machines of a service have alike.
+    Shared(PathBuf),
+    /// The content of such a file.
+    Text(String),
+}
+
+impl SecretsSource {
+    /// Reads them.
+    pub(super) fn read(&self) -> Result<Secrets> {
+        match self {
+            Self::Own(path) => Secrets::open(path),
+            Self::Shared(path) => Secrets::read_shared(path),
+            Self::Text(text) => Secrets::parse(text.as_bytes()).map_err(|why| {
+                Error::argument(format!("the secrets that were given as text cannot be read: {why}")).hint(
+                    "give the whole content of a secrets.json, as `reconstruct serve` makes it on a folder of its own",
+                )
+            }),
+        }
+    }
+
+    /// Their file, if there is one.
+    pub(super) fn file(&self) -> Option<&Path> {
+        match self {
+            Self::Own(path) | Self::Shared(path) => Some(path),
+            Self::Text(_) => None,
+        }
+    }
+}
 
 /// The file's content.
 #[derive(Serialize, Deserialize)]
@@ -105,11 +139,25 @@ impl Secrets {
             Error::new(ErrorKind::InvalidFile, format!("{} is damaged: {why}", path.display()))
                 .hint("restore it from a backup; without it all API keys have to be made anew")
         };
-        let secrets: Self = serde_json::from_slice(&text).map_err(|e| damaged(e.to_string()))?;
-        if secrets.signing_keys.0.is_empty() {
-            return Err(damaged("it has no signing key".into()));
+        Self::parse(&text).map_err(damaged)
+    }
+
+    /// Reads the content of such a file, or says what is wrong with it in words that show nothing of it.
+    fn parse(text: &[u8]) -> std::result::Result<Self, String> {
+        let secrets: Self = serde_json::from_slice(text).map_err(|e| {
+            let (place, why) = (format!("line {}, column {}", e.line(), e.column()), e.to_string());
+            // Other messages may quote what stands there.
+            let is_plain = ["missing field", "a secret has 64"].iter().any(|plain| why.starts_with(plain));
+            match e.classify() {
+                _ if is_plain => why,
+                Category::Data => format!("something else is expected at {place}"),
+                _ => format!("it is not JSON at {place}"),
+            }
+        })?;
+        match secrets.signing_keys.0.is_empty() {
+            true => Err("it has no signing key".to_owned()),
+            false => Ok(secrets),
         }
-        Ok(secrets)
     }
 
     /// Reads the file at `path`, which all machines of a service have alike.
@@ -122,6 +170,27 @@ impl Secrets {
         })
     }
 
+    /// Copies the file at `from` to `to`, or sees that it is there already.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Conflict`] if other secrets are there: keys would be good on one machine and not on the other.
+    #[cfg(feature = "postgres")]
+    pub(super) fn copy(from: &Path, to: &Path) -> Result<()> {
+        let own = Self::read(from)?;
+        if !to.exists() {
+            return own.write(to);
+        }
+        let there = Self::read(to)?;
+        let text = |secrets: &Self| serde_json::to_string(secrets).unwrap_or_default();
+        if text(&own) != text(&there) {
+            let message = format!("{} has other secrets than {}", to.display(), from.display());
+            return Err(Error::new(ErrorKind::Conflict, message).hint(
+                "name a file that is not there yet: keys are good only with the secrets of the folder",
+            ));
+        }
+        Ok(())
+    }
+
     fn random() -> Result<Self> {
         let key = || {
             let id = hex(&random::<4>()?);
@@ -130,7 +199,8 @@ impl Secrets {
         Ok(Self { pepper: Secret(random()?), signing_keys: SigningKeys(vec![key()?, key()?]) })
     }
 
-    fn write(&self, path: &Path) -> Result<()> {
+    /// Writes the file at `path`, for its owner only.
+    pub(super) fn write(&self, path: &Path) -> Result<()> {
         let text = serde_json::to_vec_pretty(self)
             .map_err(|e| Error::new(ErrorKind::Internal, "secrets cannot be written as JSON").caused_by(e))?;
         replace_atomically(path, |temporary| {
@@ -144,6 +214,34 @@ impl Secrets {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn secrets_come_as_text_too_and_are_never_shown() {
+        let secrets = Secrets::random().unwrap();
+        let text = serde_json::to_string(&secrets).unwrap();
+        let read = SecretsSource::Text(text.clone()).read().unwrap();
+        assert_eq!(read.pepper.0, secrets.pepper.0);
+        let hidden = hex(&secrets.pepper.0);
+        let (key, id) = (hex(secrets.signing_keys.current().secret()), &secrets.signing_keys.current().id);
+        for (damaged, word) in [
+            (text.replace("signing_keys", "keys"), "missing field `signing_keys`"),
+            (text.replace(&hidden, &hidden[1..]), "64 hexadecimal digits"),
+            (text.replace('}', ""), "not JSON at line 1"),
+            (
+                format!("{{\"pepper\": \"{hidden}\", \"signing_keys\": \"{key}\"}}"),
+                "something else is expected",
+            ),
+            (format!("\"{hidden}\""), "something else is expected"),
+            (format!("x{hidden}"), "not JSON"),
+            (format!("{{\"pepper\": \"{hidden}\", \"signing_keys\": []}}"), "no signing key"),
+        ] {
+            let error = SecretsSource::Text(damaged).read().err().unwrap();
+            assert_eq!(error.kind(), ErrorKind::InvalidArgument);
+            assert!(error.message().contains(word), "{error}");
+            let all = format!("{error:?} {error}");
+            assert!(![&hidden[1..], &key, id].iter().any(|part| all.contains(*part)), "{all}");
+        }
+    }
 
     #[test]
     fn secrets_are_made_once_and_for_the_owner_only() {

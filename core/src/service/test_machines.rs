@@ -9,14 +9,20 @@ use super::place::Place;
 use super::secrets::Secrets;
 use super::test_world::{SmallScenes, folder};
 use super::worker::{Worked, Worker};
-use super::{Environment, Service, ServiceOptions, UploadFacts, WorkerOptions};
+use super::{Environment, Runner, Service, ServiceOptions, UploadFacts, WorkerOptions};
 use crate::control::CancelToken;
 use crate::database::{Abilities, ManualClock};
 use crate::error::{Error, ErrorKind, Result};
 use crate::job::{ArtifactKind, BlobName, JobId, JobRequest, JobStatus, Tier, UserId};
-use crate::storage::{BlobKey, BlobKind, BlobMetadata, BlobReader, LocalStorage, StagedBlob, Storage};
+use crate::storage::{
+    BlobKey, BlobKind, BlobMetadata, BlobReader, DownloadAnswer, LocalStorage, StagedBlob, Storage,
+    UploadAddress,
+};
 
-/// A storage without local files, as one at the other end of a network is.
+/// What every client calls the file that it sends to the storage.
+pub(super) const ANNOUNCED: &str = "films/kitchen tour.mp4";
+
+/// A storage without local files and with addresses of its own, as one at the other end of a network is.
 struct FarStorage(LocalStorage);
 
 impl Storage for FarStorage {
@@ -25,6 +31,9 @@ impl Storage for FarStorage {
     }
     fn put_file(&self, key: &BlobKey, path: &Path) -> Result<BlobMetadata> {
         self.0.put_file(key, path)
+    }
+    fn copy(&self, from: &BlobKey, to: &BlobKey) -> Result<BlobMetadata> {
+        self.0.copy(from, to)
     }
     fn open(&self, key: &BlobKey) -> Result<BlobReader> {
         self.0.open(key)
@@ -44,11 +53,29 @@ impl Storage for FarStorage {
     fn blocks(&self, name: &BlobName) -> Result<Vec<(BlobKey, u64)>> {
         self.0.blocks(name)
     }
+    fn checkpoints(&self, job: JobId) -> Result<Vec<(BlobKey, u64)>> {
+        self.0.checkpoints(job)
+    }
     fn sweep_staged(&self, older_than: Duration) -> Result<u64> {
         self.0.sweep_staged(older_than)
     }
     fn local_path(&self, _key: &BlobKey) -> Option<PathBuf> {
         None
+    }
+    fn announced_file_name(&self, _name: &BlobName) -> Result<Option<String>> {
+        Ok(Some(ANNOUNCED.to_owned()))
+    }
+    fn upload_address(&self, name: &BlobName, lifetime: Duration) -> Result<Option<UploadAddress>> {
+        let url = format!("far://{}?for={}", BlobKey::Incoming { name: *name }, lifetime.as_secs());
+        Ok(Some(UploadAddress { url, headers: vec![("x-far", "1")] }))
+    }
+    fn download_address(
+        &self,
+        key: &BlobKey,
+        lifetime: Duration,
+        answer: &DownloadAnswer<'_>,
+    ) -> Result<Option<String>> {
+        Ok(Some(format!("far://{key}?for={}&as={}", lifetime.as_secs(), answer.content_type)))
     }
     fn free_space(&self) -> Result<Option<u64>> {
         Ok(None)
@@ -56,25 +83,30 @@ impl Storage for FarStorage {
 }
 
 /// What the machines share.
-struct World {
-    clock: Arc<ManualClock>,
-    shared: tempfile::TempDir,
+pub(super) struct World {
+    pub(super) clock: Arc<ManualClock>,
+    pub(super) shared: tempfile::TempDir,
 }
 
 impl World {
-    fn new() -> Self {
+    pub(super) fn new() -> Self {
         let shared = folder();
         Secrets::open(&shared.path().join("secrets.json")).unwrap();
         Self { clock: Arc::new(ManualClock::new()), shared }
     }
 
-    fn machine(&self) -> Machine {
+    pub(super) fn machine(&self) -> Machine {
         self.machine_that_looks(|_, _| Ok(()))
     }
 
-    fn machine_that_looks(&self, look: super::Look) -> Machine {
+    pub(super) fn machine_that_looks(&self, look: super::Look) -> Machine {
+        self.machine_with(look, |_| {})
+    }
+
+    pub(super) fn machine_with(&self, look: super::Look, set: impl FnOnce(&mut ServiceOptions)) -> Machine {
         let folder = folder();
-        let options = ServiceOptions { min_free_bytes: 0, ..ServiceOptions::default() };
+        let mut options = ServiceOptions { min_free_bytes: 0, ..ServiceOptions::default() };
+        set(&mut options);
         let environment = Environment { clock: self.clock.clone(), look };
         let shared = self.shared.path();
         let secrets = shared.join("secrets.json");
@@ -88,17 +120,17 @@ impl World {
     }
 }
 
-struct Machine {
-    service: Service,
-    folder: tempfile::TempDir,
+pub(super) struct Machine {
+    pub(super) service: Service,
+    pub(super) folder: tempfile::TempDir,
 }
 
 impl Machine {
-    fn user(&self) -> UserId {
+    pub(super) fn user(&self) -> UserId {
         self.service.user_or_new("anna", Tier::Enterprise).unwrap().user_id
     }
 
-    fn upload(&self, bytes: &[u8]) -> BlobName {
+    pub(super) fn upload(&self, bytes: &[u8]) -> BlobName {
         let name = self.service.create_upload(self.user(), "mp4").unwrap().blob_name;
         let mut writer = self.service.begin_upload(&name, UploadFacts::default()).unwrap();
         writer.append(bytes).unwrap();
@@ -106,22 +138,22 @@ impl Machine {
         name
     }
 
-    fn submit(&self, bytes: &[u8]) -> JobId {
+    pub(super) fn submit(&self, bytes: &[u8]) -> JobId {
         let request = JobRequest::new(self.upload(bytes));
         self.service.submit(self.user(), request, None).unwrap().body.job_id
     }
 
-    fn work_once(&self) -> Result<Worked> {
+    pub(super) fn work_once(&self) -> Result<Worked> {
         let options = WorkerOptions { threads: 1, niceness: 0, ..WorkerOptions::default() };
         Worker::new(&self.service, &options, &CancelToken::new(), &SmallScenes).unwrap().work_once()
     }
 
-    fn status(&self, job: JobId) -> JobStatus {
+    pub(super) fn status(&self, job: JobId) -> JobStatus {
         self.service.job(self.user(), job).unwrap().status
     }
 
     /// What lies in its folder of workspaces.
-    fn work(&self) -> usize {
+    pub(super) fn work(&self) -> usize {
         fs::read_dir(self.folder.path().join("work")).unwrap().count()
     }
 }
@@ -219,5 +251,55 @@ fn of_a_large_video_only_the_ends_are_looked_at() {
     let request = JobRequest::new(machine.upload(b"no video"));
     let refused = machine.service.submit(machine.user(), request, None).unwrap_err();
     assert_eq!(refused.message(), "Invalid file format");
+    assert_eq!(machine.work(), 0);
+}
+
+#[test]
+fn a_machine_keeps_nothing_of_jobs_that_were_done_elsewhere() {
+    let world = World::new();
+    let (here, there) = (world.machine(), world.machine());
+    let done = here.submit(b"a video");
+    here.work_once().unwrap();
+    let waits = here.submit(b"another");
+    // As workers leave it that were killed.
+    for job in [done, waits] {
+        drop(there.service.inner.workspaces.enter(job).unwrap().unwrap());
+    }
+    let locks = there.folder.path().join("processes");
+    fs::write(locks.join("dead"), "").unwrap();
+    there.service.tidy_machine();
+    assert_eq!(there.service.inner.workspaces.list().unwrap(), [waits], "it may go on there");
+    assert!(!locks.join("dead").exists() && locks.join(there.service.inner.process.id()).exists());
+    // A worker does so by itself.
+    let third = world.machine();
+    drop(third.service.inner.workspaces.enter(done).unwrap().unwrap());
+    let end = super::WorkerEnd::Idle(Duration::ZERO);
+    let options = WorkerOptions { threads: 1, niceness: 0, end, ..WorkerOptions::default() };
+    third.service.run_worker_with(&options, &CancelToken::new(), &SmallScenes).unwrap();
+    assert_eq!((third.work(), third.status(waits)), (0, JobStatus::Finished));
+}
+
+/// The database has done it, and its answer did not arrive.
+#[test]
+fn a_publication_that_was_not_heard_of_keeps_its_files() {
+    let world = World::new();
+    let machine = world.machine();
+    let job = machine.submit(b"a video");
+    let (options, cancel) =
+        (WorkerOptions { threads: 1, niceness: 0, ..Default::default() }, CancelToken::new());
+    let mut worker = Worker::new(&machine.service, &options, &cancel, &SmallScenes).unwrap();
+    let inner = &machine.service.inner;
+    let claim = inner.database.claim(inner.process.id(), "w", 30, &Abilities::ALL).unwrap().unwrap();
+    let workspace = worker.enter(&claim.lease).unwrap().unwrap();
+    let (control, reconstruction) = (crate::control::Control::new(), Default::default());
+    let outcome = SmallScenes.run(Path::new(""), &workspace.pipeline_folder(), &reconstruction, &control);
+    worker.publish(&claim.lease, workspace, outcome.unwrap()).unwrap();
+    let before = machine.service.log(machine.user(), job).unwrap();
+    assert!(before.contains("the scene is done"), "{before}");
+    let workspace = worker.enter(&claim.lease).unwrap();
+    let unheard = Error::new(ErrorKind::Io, "it is not known whether a change was made");
+    worker.fail(&claim, workspace, &unheard).unwrap();
+    assert_eq!(machine.status(job), JobStatus::Finished);
+    assert_eq!(machine.service.log(machine.user(), job).unwrap(), before);
     assert_eq!(machine.work(), 0);
 }

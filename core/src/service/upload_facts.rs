@@ -1,6 +1,7 @@
 //! Where a video may be sent, and what is known of it before it comes.
 
 use crate::job::{BlobName, Timestamp};
+use crate::storage::UploadAddress;
 
 /// Where a video may be sent.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -9,6 +10,10 @@ pub struct UploadTicket {
     pub blob_name: BlobName,
     /// Until when a transfer may begin.
     pub expires_at: Timestamp,
+    /// Where the storage itself takes the video. Absent: it comes through the server, by [`Service::begin_upload`].
+    ///
+    /// [`Service::begin_upload`]: crate::service::Service::begin_upload
+    pub address: Option<UploadAddress>,
 }
 
 /// What is known of a transfer before its first byte.

@@ -197,7 +197,7 @@ impl UploadWriter {
         blob.commit()?;
         drop(space);
         let file_name = facts.file_name.and_then(|n| as_title(&n));
-        let video = UploadedVideo { version, size, sha256, file_name, block_list };
+        let video = UploadedVideo { version, size, sha256: Some(sha256), file_name, block_list };
         match service.inner.database.finish_upload(&name, &video) {
             Ok(replaced) => {
                 if let Some(old) = replaced {
@@ -206,6 +206,8 @@ impl UploadWriter {
                         log::warn!("the replaced video of {name}: {error:?}");
                     }
                 }
+                // The last complete transfer counts, whichever way it came.
+                service.forget_incoming(&name);
                 Ok(tag)
             }
             Err(error) => {
@@ -246,7 +248,7 @@ pub(super) fn check_size(size: u64, most: u64) -> Result<()> {
 }
 
 /// A client's file name as a title: no folders, no control characters, not too long; nothing if nothing is left.
-fn as_title(name: &str) -> Option<String> {
+pub(super) fn as_title(name: &str) -> Option<String> {
     let last = name.rsplit(['/', '\\']).next().unwrap_or_default();
     let clean: String = last.chars().filter(|c| !c.is_control()).take(255).collect();
     let clean = clean.trim();

@@ -3,6 +3,7 @@
 
 use std::io::Read;
 use std::path::Path;
+use std::time::Duration;
 
 use super::Service;
 use super::secrets::random;
@@ -17,12 +18,14 @@ impl Service {
     /// Makes a name under which the user can upload a video.
     ///
     /// # Errors
-    /// [`ErrorKind::InvalidArgument`] ("Invalid file format") for a kind of file that is no video.
+    /// [`ErrorKind::InvalidArgument`] ("Invalid file format") for a kind of file that is no video; what keeps the storage from
+    /// signing its address.
     pub fn create_upload(&self, user: UserId, file_extension: &str) -> Result<UploadTicket> {
         let name = BlobName::random(file_extension.parse::<VideoExtension>()?);
         let lifetime = self.limits().upload_lifetime_minutes * 60;
+        let address = self.inner.storage.upload_address(&name, Duration::from_secs(lifetime))?;
         let upload = self.inner.database.create_upload(user, name, lifetime)?;
-        Ok(UploadTicket { blob_name: upload.name, expires_at: upload.expires_at })
+        Ok(UploadTicket { blob_name: upload.name, expires_at: upload.expires_at, address })
     }
 
     /// Begins the transfer of a whole video. The caller has checked that the sender is allowed to; to know the name is

@@ -109,7 +109,7 @@ pub(super) fn copy_in(folder: &Path, name: &BlobName) -> PathBuf {
     folder.join(format!("video.{}", name.extension))
 }
 
-/// Copies the video to the new file `to`, and holds it to the hash that it had when it came.
+/// Copies the video to the new file `to`, and holds it to the size and, where it is known, the hash that it had when it came.
 fn copy_checked(blob: &mut BlobReader, video: &UploadedVideo, to: &Path, control: &Control) -> Result<()> {
     let mut copy = File::create(to).map_err(|e| Error::io("create", to, e))?;
     let (mut sha256, mut buffer, mut size) = (Sha256::new(), vec![0; PIECE], 0);
@@ -121,7 +121,8 @@ fn copy_checked(blob: &mut BlobReader, video: &UploadedVideo, to: &Path, control
         size += count as u64;
         copy.write_all(piece).map_err(|e| Error::io("write", to, e))?;
     }
-    if size != video.size || <[u8; 32]>::from(sha256.finalize()) != video.sha256 {
+    let sha256 = <[u8; 32]>::from(sha256.finalize());
+    if size != video.size || video.sha256.is_some_and(|expected| expected != sha256) {
         // Whether the way here or the stored file is to blame cannot be told; another attempt may.
         return Err(Error::new(
             ErrorKind::Io,

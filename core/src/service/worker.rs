@@ -12,19 +12,25 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::thread::{Scope, ScopedJoinHandle};
+use std::time::{Duration, Instant, SystemTime};
 
 use super::fault::Fault;
+use super::handing_over::{HandingOver, Orders};
+use super::job_changes::{JobChange, JobEvent, tell};
 use super::machine::Machine;
+use super::missing_videos;
 use super::runner::{Outcome, Runner};
+use super::taking_over::Takeover;
 use super::video_file::copy_in;
+use super::worker_options::WorkerOptions;
 use super::workspace::JobWorkspace;
 use super::{PipelineRunner, Service};
 use crate::control::{CancelToken, Control, Event, Warning};
 use crate::database::{Claim, Lease, LeaseState, Progress, Publication, Return, Returned};
 use crate::error::{Error, ErrorKind, Result};
 use crate::failpoints;
-use crate::job::{ArtifactKind, Failure};
+use crate::job::{ArtifactKind, Failure, UserId};
 use crate::stage::Stage;
 use crate::storage::BlobKey;
 
@@ -32,6 +38,8 @@ use crate::storage::BlobKey;
 const IDLE_POLL: Duration = Duration::from_secs(1);
 /// How long a busy worker waits for the end of the work before it looks around.
 const LOOK: Duration = Duration::from_millis(100);
+/// How often it is looked whether a job has been stored.
+const LOOK_AT_STORING: Duration = Duration::from_millis(10);
 /// How often a busy worker asks whether its job was deleted or cancelled.
 const WATCH: Duration = Duration::from_millis(500);
 /// How often progress is written at most: each time is a flush of the disk.
@@ -40,53 +48,6 @@ const REPORT: Duration = Duration::from_secs(1);
 const LEAVE: Duration = Duration::from_secs(60);
 /// How long after a file was found to be bad it is read again.
 const SECOND_LOOK: Duration = Duration::from_millis(250);
-
-/// When a worker ends by itself.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum WorkerEnd {
-    /// Never.
-    #[default]
-    Never,
-    /// When there was no job for it for this long. One whose machine cannot work goes on trying.
-    Idle(Duration),
-    /// After one job, however that ended; it waits for one for as long as it takes.
-    OneJob,
-    /// After one job, or when there was none for this long.
-    OneJobOrIdle(Duration),
-}
-
-impl WorkerEnd {
-    /// How long it waits for a job at most.
-    fn patience(self) -> Option<Duration> {
-        match self {
-            WorkerEnd::Never | WorkerEnd::OneJob => None,
-            WorkerEnd::Idle(limit) | WorkerEnd::OneJobOrIdle(limit) => Some(limit),
-        }
-    }
-
-    fn is_after_one(self) -> bool {
-        matches!(self, WorkerEnd::OneJob | WorkerEnd::OneJobOrIdle(_))
-    }
-}
-
-/// What a worker is.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct WorkerOptions {
-    /// For people; shown beside the jobs that it holds.
-    pub name: String,
-    /// Threads of its rayon pool; 0 = as many as there are processors.
-    pub threads: usize,
-    /// How much it yields to others, 0 (not) to 19 (to everybody), as `nice` counts.
-    pub niceness: u8,
-    /// When it ends by itself.
-    pub end: WorkerEnd,
-}
-
-impl Default for WorkerOptions {
-    fn default() -> Self {
-        Self { name: "worker".into(), threads: 0, niceness: 10, end: WorkerEnd::Never }
-    }
-}
 
 /// Why a run was stopped before its end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -105,6 +66,8 @@ enum Stop {
 #[derive(Default)]
 struct Watched {
     progress: Option<Progress>,
+    /// The stages that began since they were told of last, and when.
+    begun: Vec<(Stage, SystemTime)>,
     warnings: Vec<Warning>,
 }
 
@@ -132,6 +95,7 @@ impl Service {
         let mut worker = Worker::new(self, options, cancel, runner)?;
         let mut idle_since = Instant::now();
         while !cancel.is_cancelled() {
+            self.tidy_machine();
             let mark = self.inner.changes.mark();
             match worker.work_once() {
                 Ok(Worked::Nothing) => {
@@ -191,6 +155,8 @@ pub(super) struct Worker<'a> {
     runner: &'a dyn Runner,
     cancel: &'a CancelToken,
     machine: Machine<'a>,
+    /// Whose the job at hand is.
+    user: Mutex<Option<UserId>>,
 }
 
 impl<'a> Worker<'a> {
@@ -211,7 +177,7 @@ impl<'a> Worker<'a> {
                 Error::new(ErrorKind::Internal, "the worker's threads cannot be started").caused_by(e)
             })?;
         let machine = Machine::new(service, runner, &options.name);
-        Ok(Self { service, options, pool, runner, cancel, machine })
+        Ok(Self { service, options, pool, runner, cancel, machine, user: Mutex::default() })
     }
 
     /// Takes a job, if there is one that this machine can do, and sees it to its end.
@@ -229,6 +195,8 @@ impl<'a> Worker<'a> {
             return Ok(Worked::Nothing);
         };
         inner.changes.notify();
+        *self.user.lock().unwrap_or_else(PoisonError::into_inner) = Some(claim.user);
+        self.tell(&claim.lease, JobEvent::Claimed);
         let done = failpoints::pass("worker.claimed")
             .map_err(|e| Error::new(ErrorKind::Io, "a worker failed").caused_by(e))
             .and_then(|()| self.run(&claim))
@@ -332,13 +300,31 @@ impl<'a> Worker<'a> {
             sink.lock().unwrap_or_else(PoisonError::into_inner).hear(event);
         });
         let (done, ended) = mpsc::channel();
+        let log = |line: &str| self.log(workspace, line);
+        let at_work_on =
+            || watched.lock().unwrap_or_else(PoisonError::into_inner).progress.map(|progress| progress.stage);
+        let handing_over = inner.has_other_machines.then(|| HandingOver {
+            service: self.service,
+            lease: &claim.lease,
+            folder: folder.clone(),
+            at_work_on: &at_work_on,
+            log: &log,
+            orders: Orders::default(),
+        });
+        let handing_over = handing_over.as_ref();
         std::thread::scope(|scope| {
             let niceness = self.options.niceness;
+            let storing = handing_over.and_then(|it| Storing::start(scope, it, niceness));
             let work = move || {
                 lower_priority(niceness);
                 let run = || {
                     let video =
                         self.service.video_to_work_on(&name, version, workspace.folder(), &control)?;
+                    if let Some(handing_over) = handing_over {
+                        let takeover =
+                            Takeover { job: claim.lease.job, folder: &folder, control: &control, log: &log };
+                        handing_over.orders.begin(self.service.take_over(&takeover, &video, &options)?);
+                    }
                     self.runner.run(&video, &folder, &options, &control)
                 };
                 let result = catch_unwind(AssertUnwindSafe(|| self.pool.install(run)));
@@ -350,9 +336,9 @@ impl<'a> Worker<'a> {
                 .spawn_scoped(scope, work)
                 .map_err(|e| Error::new(ErrorKind::Io, "a thread cannot be started").caused_by(e))?;
             let mut watch = Watch::new(self, claim, workspace, &watched);
-            loop {
+            let result = loop {
                 match ended.recv_timeout(LOOK) {
-                    Ok(result) => return Ok((watch.stop, result)),
+                    Ok(result) => break result,
                     Err(RecvTimeoutError::Timeout) => {}
                     Err(RecvTimeoutError::Disconnected) => {
                         return Err(Error::new(
@@ -365,7 +351,13 @@ impl<'a> Worker<'a> {
                 if watch.stop.is_some() {
                     stop_work.cancel();
                 }
+            };
+            watch.tell_stages();
+            if let Some(storing) = storing {
+                let goes_back = matches!(&result, Err(error) if error.kind() == ErrorKind::Cancelled);
+                storing.end(&mut watch, goes_back);
             }
+            Ok((watch.stop, result))
         })
         .map(|(stop, result)| {
             let heard = std::mem::take(&mut *watched.lock().unwrap_or_else(PoisonError::into_inner));
@@ -396,6 +388,7 @@ impl<'a> Worker<'a> {
         match inner.database.publish(lease, &publication)? {
             LeaseState::Held => {
                 inner.changes.notify();
+                self.tell(lease, JobEvent::Finished);
                 failpoints::pass("worker.published")
                     .map_err(|e| Error::io("clean up", Path::new("the job"), e))?;
                 self.clean_up(lease, workspace);
@@ -451,12 +444,20 @@ impl<'a> Worker<'a> {
             self.give_back(lease)?;
             return Err(trouble);
         }
+        // The scene may be published though it was not heard of: then the log of this attempt is the job's, and stays as it is.
+        if inner.database.lease_state(lease)? == LeaseState::Lost {
+            return workspace.map_or(Ok(()), |workspace| self.leave(lease, workspace));
+        }
+        let (fault, failure) = self.with_missing_video(fault, failure, claim, error);
         let key = BlobKey::Artifact { job: lease.job, attempt: lease.attempt, kind: ArtifactKind::Log };
         let log = workspace.as_ref().and_then(|w| inner.storage.put_file(&key, &w.log_path()).ok());
         let log_size = log.map(|log| log.size);
         let returned = match fault {
             Fault::Job => match inner.database.fail(lease, &failure, log_size)? {
-                LeaseState::Held => Returned::Failed,
+                LeaseState::Held => {
+                    self.tell(lease, JobEvent::Failed { code: &failure.code });
+                    Returned::Failed
+                }
                 LeaseState::Deleted | LeaseState::Lost => Returned::Gone,
             },
             Fault::Program => self.release(lease, Return::Crashed(&failure), log_size)?,
@@ -478,16 +479,68 @@ impl<'a> Worker<'a> {
         Ok(())
     }
 
-    fn release(&self, lease: &Lease, why: Return<'_>, log_size: Option<u64>) -> Result<Returned> {
-        let inner = &self.service.inner;
-        inner.database.release(lease, why, &inner.options.patience(), log_size)
+    /// What is to be written where it may be the video that was not found: whether that is missing the storage knows.
+    fn with_missing_video(
+        &self,
+        fault: Fault,
+        failure: Failure,
+        claim: &Claim,
+        error: &Error,
+    ) -> (Fault, Failure) {
+        if error.kind() != ErrorKind::NotFound {
+            return (fault, failure);
+        }
+        let (name, version) = (claim.request.blob_name, claim.video_version);
+        match self.service.is_video_missing(&name, version) {
+            Ok(false) => (fault, failure),
+            Ok(true) => {
+                // The others that wait for it would find out one by one.
+                self.remove_later(|service| service.end_jobs_without_video(&name, version).map(drop));
+                (Fault::Job, missing_videos::failure())
+            }
+            Err(_) => (Fault::Machine, failure),
+        }
     }
 
-    /// Removes what a job that has ended does not need: its workspace and what earlier attempts stored. What cannot be
-    /// removed now is swept later.
+    fn release(&self, lease: &Lease, why: Return<'_>, log_size: Option<u64>) -> Result<Returned> {
+        let inner = &self.service.inner;
+        let (name, code) = match &why {
+            Return::Unharmed => ("unharmed", None),
+            Return::Occupied => ("occupied", None),
+            Return::Disturbed(failure) => ("disturbed", Some(&failure.code)),
+            Return::Crashed(failure) => ("crashed", Some(&failure.code)),
+        };
+        let returned = inner.database.release(lease, why, &inner.options.patience(), log_size)?;
+        match returned {
+            Returned::Queued => self.tell(lease, JobEvent::GivenBack { why: name }),
+            Returned::Failed => {
+                self.tell(lease, JobEvent::Failed { code: code.map_or(name, String::as_str) });
+            }
+            Returned::Gone => {}
+        }
+        Ok(returned)
+    }
+
+    /// Tells of a change of the job at hand.
+    fn tell(&self, lease: &Lease, what: JobEvent<'_>) {
+        self.tell_at(SystemTime::now(), lease, what);
+    }
+
+    /// Tells of a change of the job at hand that was made at `when`.
+    fn tell_at(&self, when: SystemTime, lease: &Lease, what: JobEvent<'_>) {
+        let user = *self.user.lock().unwrap_or_else(PoisonError::into_inner);
+        let (attempt, worker) = (Some(lease.attempt), Some(self.options.name.as_str()));
+        tell(&JobChange { job: lease.job, user, attempt, worker, what, when });
+    }
+
+    /// Removes what a job that has ended does not need: its workspace, what earlier attempts stored and what others would have
+    /// gone on with. What cannot be removed now is swept later.
     fn clean_up(&self, lease: &Lease, workspace: JobWorkspace) {
-        let removed =
-            self.service.remove_artifacts(lease.job, 1..lease.attempt).and_then(|()| workspace.remove());
+        let removed = self
+            .service
+            .remove_artifacts(lease.job, 1..lease.attempt)
+            .and_then(|()| self.service.remove_checkpoints(lease.job))
+            .and_then(|()| workspace.remove());
         if let Err(error) = removed {
             log::warn!("job {}: {error:?}", lease.job);
         }
@@ -514,6 +567,55 @@ impl<'a> Worker<'a> {
     }
 }
 
+/// The thread that stores how far a job is, beside the work. It ends with this.
+struct Storing<'scope, 'a> {
+    of: &'a HandingOver<'a>,
+    thread: ScopedJoinHandle<'scope, ()>,
+}
+
+impl<'scope, 'a> Storing<'scope, 'a> {
+    /// Nothing if there is no thread to be had: the work goes on without.
+    fn start(scope: &'scope Scope<'scope, '_>, of: &'a HandingOver<'a>, niceness: u8) -> Option<Self>
+    where
+        'a: 'scope,
+    {
+        let run = move || {
+            lower_priority(niceness);
+            of.run();
+        };
+        match std::thread::Builder::new().name("checkpoints".into()).spawn_scoped(scope, run) {
+            Ok(thread) => Some(Self { of, thread }),
+            Err(error) => {
+                log::warn!("what jobs have reached is not stored, a thread cannot be started: {error}");
+                None
+            }
+        }
+    }
+
+    /// Ends it when the work has stopped. A job that goes back to the queue because the worker is to end is stored once more
+    /// before, if there is time for that; signs of life are given meanwhile.
+    fn end(self, watch: &mut Watch<'_>, goes_back: bool) {
+        if goes_back && watch.stop == Some(Stop::Shutdown) {
+            self.of.orders.store_the_last();
+        } else {
+            self.of.orders.stop();
+        }
+        while !self.thread.is_finished() {
+            std::thread::sleep(LOOK_AT_STORING);
+            watch.look();
+            if watch.stop != Some(Stop::Shutdown) || watch.has_drained() {
+                self.of.orders.stop();
+            }
+        }
+    }
+}
+
+impl Drop for Storing<'_, '_> {
+    fn drop(&mut self) {
+        self.of.orders.stop();
+    }
+}
+
 /// The watching side of a run.
 struct Watch<'a> {
     worker: &'a Worker<'a>,
@@ -521,6 +623,8 @@ struct Watch<'a> {
     workspace: &'a JobWorkspace,
     watched: &'a Mutex<Watched>,
     stop: Option<Stop>,
+    /// When the worker was asked to end.
+    asked_to_end: Option<Instant>,
     /// When the job will have been worked on for as long as it may be.
     end: Option<Instant>,
     looked: Instant,
@@ -545,6 +649,7 @@ impl<'a> Watch<'a> {
             workspace,
             watched,
             stop: None,
+            asked_to_end: None,
             end: longest.and_then(|longest| now.checked_add(longest.saturating_sub(claim.worked))),
             looked: now,
             beat: now,
@@ -557,6 +662,7 @@ impl<'a> Watch<'a> {
     fn look(&mut self) {
         if self.stop.is_none() && self.worker.cancel.is_cancelled() {
             self.stop = Some(Stop::Shutdown);
+            self.asked_to_end = Some(Instant::now());
         }
         if self.stop.is_none() && self.end.is_some_and(|end| Instant::now() >= end) {
             self.stop = Some(Stop::TooLong);
@@ -574,8 +680,23 @@ impl<'a> Watch<'a> {
                 self.obey(Ok(state));
             }
         }
+        self.tell_stages();
         if self.stop.is_none() {
             self.report();
+        }
+    }
+
+    /// Whether a worker that was asked to end has had its time.
+    fn has_drained(&self) -> bool {
+        self.asked_to_end.is_none_or(|moment| moment.elapsed() >= self.worker.options.drain)
+    }
+
+    /// Tells of the stages that have begun, also of those that are too short to be written to the job.
+    fn tell_stages(&mut self) {
+        let begun = std::mem::take(&mut self.watched.lock().unwrap_or_else(PoisonError::into_inner).begun);
+        for (stage, when) in begun {
+            self.worker.log(self.workspace, &format!("stage {stage}"));
+            self.worker.tell_at(when, self.lease, JobEvent::Stage(stage));
         }
     }
 
@@ -588,9 +709,6 @@ impl<'a> Watch<'a> {
         };
         if !due {
             return;
-        }
-        if self.reported.is_none_or(|(_, before)| before.stage != progress.stage) {
-            self.worker.log(self.workspace, &format!("stage {}", progress.stage));
         }
         self.reported = Some((Instant::now(), progress));
         let state = self.worker.service.inner.database.progress(self.lease, &progress);
@@ -623,6 +741,9 @@ impl Watched {
             Event::Progress { stage, fraction, .. } => {
                 // A stage that an earlier attempt finished is said to be done at once; that does not take us back.
                 if self.progress.is_none_or(|p| (stage, fraction) >= (p.stage, p.fraction)) {
+                    if self.progress.is_none_or(|p| stage != p.stage) {
+                        self.begun.push((stage, SystemTime::now()));
+                    }
                     self.progress = Some(Progress { stage, fraction, percent: percent(stage, fraction) });
                 }
             }

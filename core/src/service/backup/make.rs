@@ -86,7 +86,13 @@ impl Service {
             remove(&folder.join(name))?;
         }
         manifest.files.push(copying.hash(layout::DATABASE)?);
-        manifest.files.push(copying.copy(layout::SECRETS, &self.inner.secrets_file)?);
+        manifest.files.push(match self.inner.secrets_source.file() {
+            Some(file) => copying.copy(layout::SECRETS, file)?,
+            None => {
+                self.inner.secrets.write(&folder.join(layout::SECRETS))?;
+                copying.hash(layout::SECRETS)?
+            }
+        });
         sync_all_folders(folder)?;
         manifest.write(folder)?;
         failpoints::pass("backup.place").map_err(|e| Error::io("write", to, e))?;

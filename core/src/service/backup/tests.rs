@@ -3,12 +3,14 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use sha2::{Digest, Sha256};
+
 use super::{BackupManifest, CopyProgress};
 use crate::database::Abilities;
 use crate::error::{Error, ErrorKind, Result};
 use crate::job::{ArtifactKind, BlobName, JobId, JobStatus, UserId};
 use crate::service::test_world::{World, open};
-use crate::service::{Service, ServiceOptions, UploadFacts, layout};
+use crate::service::{Browser, Service, ServiceOptions, UploadFacts, layout};
 use crate::storage::BlobKey;
 
 fn go_on(_: CopyProgress) -> Result<()> {
@@ -362,4 +364,48 @@ fn a_folder_that_is_not_filled_yet_does_not_open() {
     let restored = backups.restore(&w, "one", "service");
     assert!(restored.job(w.anna, job).is_ok());
     assert!(!folder.join("scenes/x").exists());
+}
+
+/// Secrets that were given as text have no file: the backup makes one of them, so that it opens by itself.
+#[test]
+fn secrets_that_were_given_as_text_are_in_the_backup() {
+    let (source, options) = (World::new(), ServiceOptions { min_free_bytes: 0, ..ServiceOptions::default() });
+    let text = fs::read_to_string(source.folder.path().join(layout::SECRETS)).unwrap();
+    let folder = crate::service::test_world::folder();
+    let addresses = crate::service::Addresses { secrets_json: Some(text), ..Default::default() };
+    let service = Service::open_shared(&folder.path().join("own"), &addresses, options.clone()).unwrap();
+    assert!(!folder.path().join("own").join(layout::SECRETS).exists());
+    let user = service.add_user("anna", crate::job::Tier::Enterprise).unwrap().user_id;
+    let (_, key) = service.create_key(user, "laptop").unwrap();
+    service.backup(&folder.path().join("backup"), None, &mut go_on).unwrap();
+    drop(service);
+    Service::restore(&folder.path().join("backup"), &folder.path().join("new"), &mut go_on).unwrap();
+    let restored = Service::open(&folder.path().join("new"), options).unwrap();
+    assert_eq!(restored.authenticate(key.reveal()).unwrap().user_id, user);
+}
+
+/// Who restores a backup must not open what was closed since: nobody is signed in, no link holds. Passwords are there.
+#[test]
+fn passwords_come_back_and_sessions_do_not() {
+    let w = World::new();
+    let browser = Browser { agent: "Firefox", before: None };
+    let link = w.service.invite(w.anna).unwrap();
+    let (session, _) =
+        w.service.accept_invitation(link.token.reveal(), Some("correct horse"), &browser).unwrap();
+    let eves = w.service.invite(w.eve).unwrap();
+    let backups = Backups::beside(&w);
+    w.service.backup(&backups.at("one"), None, &mut go_on).unwrap();
+    // The service itself goes on as it was.
+    assert!(w.service.session(session.reveal()).unwrap().is_some());
+    w.service.invitation(eves.token.reveal()).unwrap();
+
+    let restored = backups.restore(&w, "one", "restored");
+    assert_eq!(restored.session(session.reveal()).unwrap(), None);
+    assert!(restored.invitation(eves.token.reveal()).is_err());
+    let home = std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST);
+    assert_eq!(restored.sign_in("anna", "correct horse", home, &browser).unwrap().1.user_id, w.anna);
+    // Nor does it stand anywhere in the file.
+    let rows = fs::read(backups.at("one").join(layout::DATABASE)).unwrap();
+    let hash: [u8; 32] = Sha256::digest(session.reveal()).into();
+    assert!(!rows.windows(32).any(|window| window == hash));
 }

@@ -82,7 +82,7 @@ fn orphans(
     findings: &mut Vec<Finding>,
 ) -> Result<()> {
     let (mut orphans, mut bytes) = (vec![], 0);
-    for kind in [BlobKind::Video, BlobKind::Block, BlobKind::Artifact] {
+    for kind in BlobKind::ALL {
         for key in storage.list(kind, age)? {
             if !is_needed(rows, &key)? {
                 bytes += storage.metadata(&key)?.map_or(0, |metadata| metadata.size);

@@ -6,14 +6,16 @@ use std::path::{Path, PathBuf};
 use super::finding::{Finding, Repair, some_of};
 use crate::error::{Error, Result};
 use crate::service::process::locks;
-use crate::service::{ServiceOptions, layout};
+use crate::service::{ServiceOptions, layout, moved};
 use crate::storage::{BlobKind, LocalStorage, Storage};
 
 /// Folders of the service with files of their own.
-const FOLDERS: [&str; 6] = [
+const FOLDERS: [&str; 8] = [
     BlobKind::Video.prefix(),
     BlobKind::Block.prefix(),
     BlobKind::Artifact.prefix(),
+    BlobKind::Incoming.prefix(),
+    BlobKind::Checkpoint.prefix(),
     "staged",
     layout::WORK,
     layout::PROCESSES,
@@ -29,6 +31,9 @@ pub(super) fn examine(folder: &Path, findings: &mut Vec<Finding>) {
             ),
             "wait for the end of `reconstruct restore`, or start it again: it begins anew",
         ));
+    }
+    if let Err(error) = moved::check(folder) {
+        findings.push(Finding::note("moved", error.message(), error.hint_text().unwrap_or_default()));
     }
     match entries(folder) {
         Ok(entries) => {
@@ -110,6 +115,8 @@ fn strangers(entries: &[PathBuf], findings: &mut Vec<Finding>) {
         layout::LOCK,
         layout::HOST,
         layout::RESTORING,
+        layout::MOVING,
+        layout::MOVED,
         layout::SET_ASIDE,
         "lost+found",
     ];

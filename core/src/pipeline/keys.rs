@@ -1,0 +1,88 @@
+//! The keys of the stages of one reconstruction: known before any of them has run.
+
+use std::path::Path;
+
+use super::options::ReconstructionOptions;
+use super::workspace::{Key, input_key, stage_key};
+use crate::error::Result;
+use crate::raster;
+use crate::stage::Stage;
+
+/// What the keys are made of, beside the input.
+pub(super) struct Keyring<'a> {
+    options: &'a ReconstructionOptions,
+    /// What training runs on.
+    device: String,
+}
+
+impl<'a> Keyring<'a> {
+    /// # Errors
+    /// If there is no such device.
+    pub(super) fn new(options: &'a ReconstructionOptions) -> Result<Self> {
+        Ok(Self { options, device: raster::open(&options.device)?.name() })
+    }
+
+    /// Whether training runs on a graphics adapter.
+    pub(super) fn is_on_gpu(&self) -> bool {
+        self.device.starts_with("gpu")
+    }
+
+    pub(super) fn frames(&self, source: &Key) -> Result<Key> {
+        stage_key(Stage::Frames, &[source], &self.options.frame_options(self.is_on_gpu()))
+    }
+
+    pub(super) fn sfm(&self, frames: &Key) -> Result<Key> {
+        let options = self.options.poses_options();
+        let removal = options.background.as_ref();
+        let files_of_removal = removal.into_iter().flat_map(|r| [&r.masks, &r.model]).flatten();
+        let mut inputs = vec![frames.clone()];
+        for file in files_of_removal {
+            inputs.push(input_key(file)?);
+        }
+        stage_key(Stage::Sfm, &inputs.iter().collect::<Vec<_>>(), &options)
+    }
+
+    pub(super) fn train(&self, sfm: &Key) -> Result<Key> {
+        // The device belongs to the key: results are the same on one device, not across them.
+        stage_key(Stage::Train, &[sfm], &(&self.options.train_options(), &self.device))
+    }
+}
+
+/// The keys that the stages up to training have in one reconstruction on this machine.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StageKeys {
+    frames: Key,
+    sfm: Key,
+    train: Key,
+}
+
+impl StageKeys {
+    /// For `input` under `options`. Reads all of the input, as [`reconstruct`](super::reconstruct) does when it begins.
+    ///
+    /// # Errors
+    /// Options out of range, a device or an input that is not there.
+    pub fn of(input: &Path, options: &ReconstructionOptions) -> Result<Self> {
+        options.check()?;
+        let keyring = Keyring::new(options)?;
+        let frames = keyring.frames(&input_key(input)?)?;
+        let sfm = keyring.sfm(&frames)?;
+        let train = keyring.train(&sfm)?;
+        Ok(Self { frames, sfm, train })
+    }
+
+    /// Keys that are all `key`, for trying what is read under them.
+    #[cfg(feature = "service")]
+    pub(crate) fn all(key: &str) -> Self {
+        Self { frames: key.to_owned(), sfm: key.to_owned(), train: key.to_owned() }
+    }
+
+    /// The key of a stage that comes before the files are made; nothing for that one, which is quickly done.
+    pub(super) fn get(&self, stage: Stage) -> Option<&Key> {
+        match stage {
+            Stage::Frames => Some(&self.frames),
+            Stage::Sfm => Some(&self.sfm),
+            Stage::Train => Some(&self.train),
+            Stage::Export => None,
+        }
+    }
+}

@@ -1,0 +1,321 @@
+//! What a job has reached goes to the storage beside the work, so that another machine can go on with it when this one is lost.
+//!
+//! A finished stage is stored as soon as the next one has begun; the state of the training every few minutes, and once more when
+//! the worker is asked to end. The work never waits for it, and no job fails by it: what cannot be stored now is tried again
+//! with the next.
+//!
+//! Who has lost the lease of the job without knowing it (its machine stood still, its network was gone) may still store what it
+//! has, late, and that does no harm. It stores under a name that nobody else uses, so it replaces nothing. What it stores was
+//! made of the same video by the same version: the one who takes it over compares its key with its own and could have made
+//! it itself. And it removes only what it had listed before it learnt that the lease was still its own, so nothing that a later
+//! attempt stored. What comes after the end of the job has no row any more and is swept.
+
+use std::collections::BTreeSet;
+use std::io::{self, BufWriter, Read, Write};
+use std::path::{Path, PathBuf};
+use std::sync::{Condvar, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use super::Service;
+use super::archive::ArchiveWriter;
+use super::secrets::random;
+use super::taking_over::{STAGES, TakenOver};
+use crate::control::CancelToken;
+use crate::database::{Lease, LeaseState};
+use crate::error::{Error, ErrorKind, Result};
+use crate::pipeline::{FinishedStage, TrainingState};
+use crate::stage::Stage;
+use crate::storage::{BlobKey, Reached, StagedBlob};
+
+/// How often it is looked whether there is something to store.
+const LOOK: Duration = Duration::from_millis(100);
+/// How long after a failure it is tried again.
+const AGAIN: Duration = Duration::from_secs(60);
+/// How many states of a training are kept: should the newest be damaged, there is another.
+const STATES: usize = 2;
+/// So many bytes are given to the storage at once, and looked between whether to go on.
+const PIECE: usize = 1 << 20;
+
+/// Where a worker's job is: what the thread that stores needs to know of it.
+pub(super) struct HandingOver<'a> {
+    pub(super) service: &'a Service,
+    pub(super) lease: &'a Lease,
+    /// The folder of the reconstruction.
+    pub(super) folder: PathBuf,
+    /// The stage that is being worked on; those before it are finished.
+    pub(super) at_work_on: &'a (dyn Fn() -> Option<Stage> + Sync),
+    /// Writes a line into the log of the job.
+    pub(super) log: &'a (dyn Fn(&str) + Sync),
+    pub(super) orders: Orders,
+}
+
+/// What the other threads of a worker want of the one that stores.
+#[derive(Default)]
+pub(super) struct Orders {
+    order: Mutex<Order>,
+    changed: Condvar,
+    /// Raised when nothing more is to be stored, not even what is on its way.
+    stopped: CancelToken,
+}
+
+#[derive(Default)]
+enum Order {
+    /// Nothing yet: it is not known what is stored already.
+    #[default]
+    Wait,
+    /// This is stored.
+    Begin(TakenOver),
+    GoOn,
+    /// The work has stopped: store how far it was, then end.
+    Last,
+}
+
+impl Orders {
+    /// The work begins where `taken` ends.
+    pub(super) fn begin(&self, taken: TakenOver) {
+        self.give(Order::Begin(taken));
+    }
+
+    /// The work has stopped, and another machine may go on with it.
+    pub(super) fn store_the_last(&self) {
+        self.give(Order::Last);
+    }
+
+    /// Nothing is to be stored any more.
+    pub(super) fn stop(&self) {
+        self.stopped.cancel();
+        self.changed.notify_all();
+    }
+
+    fn give(&self, order: Order) {
+        *self.order.lock().unwrap_or_else(PoisonError::into_inner) = order;
+        self.changed.notify_all();
+    }
+
+    /// The order now, after a moment or sooner if it changes.
+    fn next(&self) -> Order {
+        let order = self.order.lock().unwrap_or_else(PoisonError::into_inner);
+        let waited = self.changed.wait_timeout_while(order, LOOK, |order| {
+            matches!(order, Order::Wait | Order::GoOn) && !self.stopped.is_cancelled()
+        });
+        let (mut order, _) = waited.unwrap_or_else(PoisonError::into_inner);
+        match *order {
+            Order::Wait => Order::Wait,
+            Order::Last => Order::Last,
+            Order::Begin(_) | Order::GoOn => std::mem::replace(&mut order, Order::GoOn),
+        }
+    }
+}
+
+/// What is stored of the job.
+struct Stored {
+    stages: BTreeSet<Stage>,
+    /// States of the training, the newest last.
+    states: Vec<BlobKey>,
+    /// Steps of the newest.
+    step: u32,
+    /// When that was stored, or training began.
+    since: Option<Instant>,
+    /// After a failure: not before.
+    not_before: Option<Instant>,
+}
+
+impl HandingOver<'_> {
+    /// Stores what there is until it is told to end. For a thread of its own.
+    pub(super) fn run(&self) {
+        let mut stored: Option<Stored> = None;
+        while !self.orders.stopped.is_cancelled() {
+            let order = self.orders.next();
+            let is_last = match order {
+                Order::Wait => continue,
+                Order::Begin(taken) => {
+                    stored = Some(Stored::of(taken));
+                    continue;
+                }
+                Order::GoOn => false,
+                Order::Last => true,
+            };
+            // Without it the work had not begun, and there is nothing new.
+            let Some(stored) = &mut stored else { return };
+            if is_last || stored.not_before.is_none_or(|moment| Instant::now() >= moment) {
+                self.store_all(stored, is_last);
+            }
+            if is_last {
+                return;
+            }
+        }
+    }
+
+    fn store_all(&self, stored: &mut Stored, is_last: bool) {
+        let Some(now) = (self.at_work_on)() else { return };
+        for stage in STAGES.into_iter().filter(|stage| *stage < now) {
+            if !stored.stages.contains(&stage) {
+                let what = self.store_stage(stage);
+                if self.note(stored, &format!("the stage {stage}"), what) {
+                    stored.stages.insert(stage);
+                }
+            }
+        }
+        if now != Stage::Train {
+            return;
+        }
+        let every = Duration::from_secs(self.service.inner.options.checkpoint_seconds);
+        let since = *stored.since.get_or_insert_with(Instant::now);
+        if is_last || since.elapsed() >= every {
+            let what = self.store_state(stored);
+            let is_new = matches!(what, Ok(Some(_)));
+            self.note(stored, "the state of the training", what);
+            if is_new {
+                stored.since = Some(Instant::now());
+            }
+        }
+    }
+
+    /// Writes down what was stored, or why it was not; says no if it has to be tried again.
+    fn note(&self, stored: &mut Stored, what: &str, done: Result<Option<String>>) -> bool {
+        match done {
+            Ok(None) => true,
+            Ok(Some(detail)) => {
+                (self.log)(&format!("stored for other machines: {what} ({detail})"));
+                true
+            }
+            Err(_) if self.orders.stopped.is_cancelled() => false,
+            Err(error) => {
+                let job = self.lease.job;
+                log::warn!("job {job}: {what} could not be stored, it is tried again later: {error:?}");
+                (self.log)(&format!(
+                    "{what} could not be stored for other machines: {}",
+                    error.kind().slug()
+                ));
+                stored.not_before = Some(Instant::now() + AGAIN);
+                false
+            }
+        }
+    }
+
+    fn store_stage(&self, stage: Stage) -> Result<Option<String>> {
+        let Some(finished) = FinishedStage::of(&self.folder, stage)? else { return Ok(None) };
+        let size = finished.files.iter().map(|(_, size)| size).sum();
+        let key = self.key(Reached::Finished(stage))?;
+        if !self.may_store(size)? {
+            return Ok(None);
+        }
+        self.store(&key, &finished.manifest, |archive| {
+            for (path, size) in &finished.files {
+                archive.append(path, *size, std::fs::File::open(self.folder.join(path))?)?;
+            }
+            Ok(())
+        })?;
+        Ok(Some(format!("{size} bytes")))
+    }
+
+    fn store_state(&self, stored: &mut Stored) -> Result<Option<String>> {
+        // The file is open now: what the training writes next takes its name, and leaves it as it is.
+        let Some(state) = TrainingState::of(&self.folder)?.filter(|state| state.step > stored.step) else {
+            return Ok(None);
+        };
+        let (step, size) = (state.step, state.size);
+        let key = self.key(Reached::Training { step })?;
+        if !self.may_store(size)? {
+            return Ok(None);
+        }
+        self.store(&key, state.poses.as_bytes(), |archive| {
+            archive.append(Path::new("state"), size, state.file.take(size))
+        })?;
+        stored.step = step;
+        stored.states.push(key);
+        stored.states = stored.states.split_off(stored.states.len().saturating_sub(STATES));
+        self.remove_others(&stored.states)?;
+        Ok(Some(format!("after {step} steps, {size} bytes")))
+    }
+
+    fn key(&self, reached: Reached) -> Result<BlobKey> {
+        Ok(BlobKey::Checkpoint { job: self.lease.job, reached, version: u64::from_le_bytes(random()?) })
+    }
+
+    /// Whether the job is still this worker's, and there is space for so much of it.
+    fn may_store(&self, size: u64) -> Result<bool> {
+        let inner = &self.service.inner;
+        if inner.database.lease_state(self.lease)? != LeaseState::Held {
+            return Ok(false);
+        }
+        match inner.storage.free_space()? {
+            Some(free) if free < inner.options.min_free_bytes.saturating_add(size) => {
+                Err(Error::new(ErrorKind::DiskFull, format!("the storage has {free} bytes left")))
+            }
+            _ => Ok(true),
+        }
+    }
+
+    fn store(
+        &self,
+        key: &BlobKey,
+        about: &[u8],
+        fill: impl FnOnce(&mut ArchiveWriter<BufWriter<Stoppable<'_>>>) -> io::Result<()>,
+    ) -> Result<()> {
+        let failed = |e: io::Error| Error::io("store", Path::new(&key.to_string()), e);
+        let blob = self.service.inner.storage.create(key)?;
+        let to = BufWriter::with_capacity(PIECE, Stoppable { blob, stopped: &self.orders.stopped });
+        let mut archive = ArchiveWriter::begin(to, about).map_err(failed)?;
+        fill(&mut archive).map_err(failed)?;
+        let buffer = archive.finish().map_err(failed)?;
+        let to = buffer.into_inner().map_err(|e| failed(e.into_error()))?;
+        // What is committed after the job has ended would lie there for an hour.
+        to.check().map_err(failed)?;
+        to.blob.commit().map(drop)
+    }
+
+    /// Removes states of the training other than `kept`, if the job is still this worker's.
+    fn remove_others(&self, kept: &[BlobKey]) -> Result<()> {
+        let inner = &self.service.inner;
+        // In this order: what comes after the list, when this worker may have lost the job, is not touched.
+        let listed = inner.storage.checkpoints(self.lease.job)?;
+        if inner.database.lease_state(self.lease)? != LeaseState::Held {
+            return Ok(());
+        }
+        for (key, _) in listed {
+            let is_state = matches!(key, BlobKey::Checkpoint { reached: Reached::Training { .. }, .. });
+            if is_state && !kept.contains(&key) {
+                inner.storage.delete(&key)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Stored {
+    fn of(taken: TakenOver) -> Self {
+        let (states, step) = match taken.state {
+            Some((key, step)) => (vec![key], step),
+            None => (Vec::new(), 0),
+        };
+        Self { stages: taken.stages.into_iter().collect(), states, step, since: None, not_before: None }
+    }
+}
+
+/// A blob whose writing ends when that is asked for.
+struct Stoppable<'a> {
+    blob: Box<dyn StagedBlob>,
+    stopped: &'a CancelToken,
+}
+
+impl Stoppable<'_> {
+    fn check(&self) -> io::Result<()> {
+        match self.stopped.is_cancelled() {
+            // Not `Interrupted`, after which a copy goes on.
+            true => Err(io::Error::other("it is not needed any more")),
+            false => Ok(()),
+        }
+    }
+}
+
+impl Write for Stoppable<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.check()?;
+        self.blob.write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.blob.flush()
+    }
+}
