@@ -94,7 +94,8 @@ fn main() {
 fn upload(database: &SqliteDatabase, user: UserId) -> BlobName {
     let name = BlobName::random(VideoExtension::Mp4);
     database.create_upload(user, name, 7200).unwrap();
-    let video = UploadedVideo { version: 1, size: 1, sha256: [0; 32], file_name: None, block_list: None };
+    let video =
+        UploadedVideo { version: 1, size: 1, sha256: Some([0; 32]), file_name: None, block_list: None };
     database.finish_upload(&name, &video).unwrap();
     name
 }

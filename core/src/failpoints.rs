@@ -55,10 +55,19 @@ pub const NAMES: &[&str] = &[
     "database.release_all.commit",
     "database.lose_video.commit",
     "database.lose_artifact.commit",
+    "database.fail_waiting.commit",
+    "database.take_tokens.commit",
+    "submit.copied",
+    "submit.taken_in",
+    "submit.added",
+    "database.take_rows.commit",
     "backup.copy",
     "backup.place",
     "restore.copy",
     "restore.place",
+    "migrate.copy",
+    "migrate.rows",
+    "migrate.place",
 ];
 
 /// Passes a place: an error if a test wants one here.

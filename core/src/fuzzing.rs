@@ -1,12 +1,20 @@
 //! What the fuzz targets call that no caller of the library needs: readers of which only a part of it knows. No part of the
 //! interface; `fuzz/` says what is tried on them.
 
+#[cfg(feature = "service")]
+use std::io::Cursor;
 use std::path::Path;
 
 use image::DynamicImage;
 use image::metadata::Orientation;
 
 use crate::error::Result;
+#[cfg(feature = "service")]
+use crate::pipeline::{StageArrival, StageKeys};
+#[cfg(feature = "service")]
+use crate::service::archive::{ArchiveReader, ArchiveWriter};
+#[cfg(feature = "service")]
+use crate::stage::Stage;
 use crate::train::Checkpoint;
 use crate::video::{VideoInfo, exif_of, info_of};
 
@@ -38,4 +46,34 @@ pub fn read_probe(description: &[u8]) -> Result<VideoInfo> {
 /// [`InvalidMedia`](crate::ErrorKind::InvalidMedia) if it is none, damaged, or too large.
 pub fn read_picture(bytes: &[u8]) -> Result<DynamicImage> {
     crate::picture_file::decode(std::io::Cursor::new(bytes), Path::new("picture"))
+}
+
+/// The key that a manifest must have for [`take_stage`].
+pub const KEY: &str = "k";
+
+/// Takes a stage that another machine stored into `folder`, if it was made under [`KEY`]; says whether it was.
+///
+/// # Errors
+/// [`InvalidFile`](crate::ErrorKind::InvalidFile) for an archive or a manifest that is none; the disk's.
+#[cfg(feature = "service")]
+pub fn take_stage(archive: &[u8], folder: &Path, stage: Stage) -> Result<bool> {
+    let mut tar = tar::Archive::new(archive);
+    let mut archive = ArchiveReader::begin(&mut tar)?;
+    let manifest = archive.about()?;
+    let Some(mut arrival) = StageArrival::begin(folder, stage, &manifest, &StageKeys::all(KEY))? else {
+        return Ok(false);
+    };
+    while archive.next(&mut |path, size, content| arrival.take(path, size, content))? {}
+    arrival.finish()?;
+    Ok(true)
+}
+
+/// An archive with this manifest and these files, as it would be stored; nothing if a name cannot stand in one.
+#[cfg(feature = "service")]
+pub fn archive_of(manifest: &[u8], files: &[(&Path, &[u8])]) -> Option<Vec<u8>> {
+    let mut writer = ArchiveWriter::begin(Vec::new(), manifest).ok()?;
+    for (name, content) in files {
+        writer.append(name, content.len() as u64, Cursor::new(content)).ok()?;
+    }
+    writer.finish().ok()
 }

@@ -23,7 +23,7 @@
 //! their own. They use the rayon pool on which they are called (`ThreadPool::install` sets the number of threads),
 //! and their results do not depend on it.
 
-#[cfg(feature = "postgres")]
+#[cfg(any(feature = "cloud", feature = "postgres"))]
 mod async_runtime;
 pub mod background;
 pub mod camera;

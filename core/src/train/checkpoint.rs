@@ -164,6 +164,21 @@ impl Checkpoint {
     }
 }
 
+/// How many steps were done when the checkpoint was written that begins here. No more of it is looked at than its header;
+/// nothing if that is none of ours.
+pub(crate) fn steps_of(file: &mut impl Read) -> Option<u32> {
+    let mut start = [0; 16];
+    file.read_exact(&mut start).ok()?;
+    let word = |at: usize| u32::from_le_bytes([start[at], start[at + 1], start[at + 2], start[at + 3]]);
+    let length = word(12);
+    if &start[..8] != MAGIC || word(8) != VERSION || length > HEADER_MAX {
+        return None;
+    }
+    let mut json = vec![0; length as usize];
+    file.read_exact(&mut json).ok()?;
+    serde_json::from_slice::<Header>(&json).ok().map(|header| header.progress.step)
+}
+
 fn damaged(path: &Path, what: &str) -> Error {
     Error::new(ErrorKind::InvalidFile, format!("cannot continue from {}: {what}", path.display()))
         .hint("delete the file: training then starts afresh")
@@ -334,6 +349,10 @@ mod tests {
         with_statistics.write(&path, "o", "d").unwrap();
         assert_eq!(Checkpoint::read(&path, "o", "d").unwrap(), with_statistics);
         assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1, "nothing else stays behind");
+        assert_eq!(steps_of(&mut File::open(&path).unwrap()), Some(17));
+        let bytes = std::fs::read(&path).unwrap();
+        assert_eq!(steps_of(&mut &bytes[..40]), None);
+        assert_eq!(steps_of(&mut &bytes[1..]), None);
     }
 
     #[test]

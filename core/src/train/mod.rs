@@ -57,7 +57,7 @@ mod stereo;
 mod tests;
 mod trainer;
 
-pub(crate) use checkpoint::Checkpoint;
+pub(crate) use checkpoint::{Checkpoint, steps_of};
 pub use dataset::{Dataset, DatasetView, SeedPoint};
 pub use evaluate::{Evaluation, ViewScore, evaluate_splats, psnr, ssim};
 pub use options::{TrainOptions, Tuning};

@@ -385,6 +385,12 @@ fn confine(command: &mut Command, limits: &Limits) -> io::Result<()> {
     let (memory, processor, file) = (limits.memory, limits.processor, limits.file);
     let die_with_parent = limits.die_with_parent;
     let begin = move || {
+        // Whoever started this program may have it ignore some (`nohup`, a shell in the background), and children inherit
+        // that: a child that cannot be asked to end would run on until its limit.
+        for signal in [libc::SIGHUP, libc::SIGINT, libc::SIGQUIT, libc::SIGTERM] {
+            // SAFETY: sets the default for a signal of this process, which is about to become the child's program.
+            unsafe { libc::signal(signal, libc::SIG_DFL) };
+        }
         let set_to = |resource, value: u64, most: u64| {
             let limit = libc::rlimit { rlim_cur: value as libc::rlim_t, rlim_max: most as libc::rlim_t };
             // A limit that is already lower cannot be raised; it is as good.
