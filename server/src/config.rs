@@ -3,24 +3,27 @@
 
 mod keys;
 
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use ipnet::IpNet;
 use libreconstruct::database::QueueOrder;
 use libreconstruct::job::Limits;
-use libreconstruct::service::{Addresses, ReconstructionDefaults, Service, ServiceOptions};
+use libreconstruct::service::{Addresses, ReconstructionDefaults, Service, ServiceOptions, WorkerOptions};
 use libreconstruct::{Error, Result};
 use serde::{Deserialize, Serialize};
 use toml::{Table, Value};
 
 use crate::http::log::LogFormat;
 use crate::http::rate_limit::RateLimits;
+use crate::telemetry::traces::Collector;
 use keys::KEYS;
 
 /// What every environment variable begins with.
 pub(crate) const PREFIX: &str = "LIBRECONSTRUCT_";
+/// The variable with the content of the file of secrets, without [`PREFIX`].
+const SECRETS_JSON: &str = "SECRETS_JSON";
 
 /// All settings. What each means is said once, in `keys.rs`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -30,6 +33,9 @@ pub(crate) struct Config {
     pub(crate) database: Option<String>,
     pub(crate) storage: Option<String>,
     pub(crate) secrets: Option<PathBuf>,
+    /// From the environment alone, so that it stands in no file of settings and is never printed.
+    #[serde(skip)]
+    pub(crate) secrets_json: Option<Hidden>,
     pub(crate) listen: SocketAddr,
     pub(crate) public_url: Option<String>,
     pub(crate) workers: u16,
@@ -41,6 +47,7 @@ pub(crate) struct Config {
     pub(crate) h2c: bool,
     pub(crate) trusted_proxies: Vec<IpAddr>,
     pub(crate) cors_origins: Vec<String>,
+    pub(crate) web: bool,
     pub(crate) public_view: bool,
     pub(crate) error_details: bool,
     pub(crate) extra_fields: bool,
@@ -48,11 +55,14 @@ pub(crate) struct Config {
     pub(crate) operators: Vec<IpNet>,
     pub(crate) log: String,
     pub(crate) log_format: LogFormat,
+    pub(crate) otlp_endpoint: Option<String>,
     pub(crate) max_attempts: u32,
     pub(crate) lease_seconds: u64,
     pub(crate) min_free_bytes: u64,
     pub(crate) queue: QueueOrder,
     pub(crate) max_job_hours: u64,
+    pub(crate) checkpoint_seconds: u64,
+    pub(crate) drain_seconds: u32,
     pub(crate) connections: ConnectionLimits,
     pub(crate) rate_limits: RateLimits,
     pub(crate) limits: Limits,
@@ -67,6 +77,7 @@ impl Default for Config {
             database: None,
             storage: None,
             secrets: None,
+            secrets_json: None,
             listen: SocketAddr::from((Ipv4Addr::LOCALHOST, 8080)),
             public_url: None,
             workers: 1,
@@ -78,6 +89,7 @@ impl Default for Config {
             h2c: false,
             trusted_proxies: Vec::new(),
             cors_origins: Vec::new(),
+            web: true,
             public_view: false,
             error_details: false,
             extra_fields: false,
@@ -85,16 +97,29 @@ impl Default for Config {
             operators: Vec::new(),
             log: "info".to_owned(),
             log_format: LogFormat::Auto,
+            otlp_endpoint: None,
             max_attempts: service.max_attempts,
             lease_seconds: service.lease_seconds,
             min_free_bytes: service.min_free_bytes,
             queue: service.queue,
             max_job_hours: service.max_job_hours,
+            checkpoint_seconds: service.checkpoint_seconds,
+            drain_seconds: u32::try_from(WorkerOptions::default().drain.as_secs()).unwrap_or(u32::MAX),
             connections: ConnectionLimits::default(),
             rate_limits: RateLimits::default(),
             limits: service.limits,
             reconstruction: service.reconstruction,
         }
+    }
+}
+
+/// A text that is not shown.
+#[derive(Clone, PartialEq, Eq)]
+pub(crate) struct Hidden(String);
+
+impl std::fmt::Debug for Hidden {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("…")
     }
 }
 
@@ -146,15 +171,48 @@ impl Config {
     fn merge(mut table: Table, environment: &[(String, String)], options: Table) -> Result<Self> {
         for (name, text) in environment {
             let key = KEYS.iter().find(|key| key.environment() == *name);
+            if name == "SECRETS" && text.trim_start().starts_with('{') {
+                return Err(Error::argument(format!(
+                    "{PREFIX}SECRETS has the secrets themselves: it names their file"
+                ))
+                .hint(format!("give them as {PREFIX}{SECRETS_JSON}")));
+            }
             if let Some(key) = key {
                 set_from_text(&mut table, key.path, text)
                     .map_err(|e| Error::argument(format!("{PREFIX}{name} is {text:?}: {e}")))?;
             }
         }
         table.extend(options);
-        let config: Self = table.try_into().map_err(|e| Error::argument(describe(&e)))?;
+        let mut config: Self = table.try_into().map_err(|e| Error::argument(describe(&e)))?;
+        let secrets = environment.iter().find(|(name, _)| name == SECRETS_JSON);
+        config.secrets_json = secrets.map(|(_, text)| Hidden(text.clone()));
         config.check()?;
         Ok(config)
+    }
+
+    /// The configuration that a server wrote down for a worker of its own. Secrets that the server has as text are not in it: the
+    /// worker has them where the server has them, in the environment.
+    pub(crate) fn of_server(text: &str) -> serde_json::Result<Self> {
+        let mut config: Self = serde_json::from_str(text)?;
+        let secrets = std::env::var(format!("{PREFIX}{SECRETS_JSON}")).ok();
+        config.secrets_json = secrets.filter(|text| !text.is_empty()).map(Hidden);
+        Ok(config)
+    }
+
+    /// What the address of this server begins with where people are sent to it: the configured one, else `listening` as this machine
+    /// reaches it.
+    pub(crate) fn base(&self, listening: SocketAddr) -> String {
+        if let Some(base) = &self.public_url {
+            return base.trim_end_matches('/').to_owned();
+        }
+        let scheme = if self.tls_certificate.is_some() { "https" } else { "http" };
+        // "Any" is no address to go to.
+        let ip = match listening.ip() {
+            ip if !ip.is_unspecified() => ip,
+            IpAddr::V4(_) => Ipv4Addr::LOCALHOST.into(),
+            IpAddr::V6(_) => Ipv6Addr::LOCALHOST.into(),
+        };
+        format!("{scheme}://{}", SocketAddr::new(ip, listening.port()))
     }
 
     /// Opens the service.
@@ -163,6 +221,7 @@ impl Config {
             database: self.database.clone(),
             storage: self.storage.clone(),
             secrets: self.secrets.clone(),
+            secrets_json: self.secrets_json.as_ref().map(|text| text.0.clone()),
         };
         Service::open_shared(&self.data, &addresses, self.service_options())
     }
@@ -177,13 +236,29 @@ impl Config {
             min_free_bytes: self.min_free_bytes,
             queue: self.queue,
             max_job_hours: self.max_job_hours,
+            checkpoint_seconds: self.checkpoint_seconds,
         }
+    }
+
+    /// How long workers may take to store their jobs when they are asked to end; nothing where that has no use, as all that
+    /// they have done stays in the folder.
+    pub(crate) fn drain(&self) -> Option<Duration> {
+        self.database.is_some().then(|| Duration::from_secs(self.drain_seconds.into()))
+    }
+
+    /// Those of a worker.
+    pub(crate) fn worker_options(&self, name: String) -> WorkerOptions {
+        let threads = self.worker_threads.into();
+        WorkerOptions { name, threads, drain: self.drain().unwrap_or_default(), ..WorkerOptions::default() }
     }
 
     fn check(&self) -> Result<()> {
         self.service_options().check()?;
         if self.tls_certificate.is_some() != self.tls_key.is_some() {
             return Err(Error::argument("tls_certificate and tls_key belong together: give both or neither"));
+        }
+        if let Some(collector) = &self.otlp_endpoint {
+            Collector::parse(collector)?;
         }
         if let Some(url) = &self.public_url {
             let uri: Option<hyper::Uri> = url.parse().ok();
@@ -318,6 +393,20 @@ mod tests {
     }
 
     #[test]
+    fn workers_drain_where_others_can_go_on() {
+        assert_eq!(merged("drain_seconds = 90", &[], "").unwrap().drain(), None);
+        let config = merged("database = 'postgres://h/j'", &[("DRAIN_SECONDS", "90")], "").unwrap();
+        assert_eq!(config.drain(), Some(Duration::from_secs(90)));
+        assert_eq!(config.worker_options("w".into()).drain, Duration::from_secs(90));
+        assert!(
+            merged("checkpoint_seconds = 0", &[], "")
+                .unwrap_err()
+                .message()
+                .contains("checkpoint_seconds is 0")
+        );
+    }
+
+    #[test]
     fn the_environment_is_plain_text() {
         let pairs = [
             ("TRUSTED_PROXIES", "10.0.0.1, ::1"),
@@ -387,6 +476,26 @@ mod tests {
         let tls =
             Config { tls_certificate: Some("a".into()), tls_key: Some("b".into()), ..listen("0.0.0.0:80") };
         assert!(tls.check_transport().is_ok());
+    }
+
+    #[test]
+    fn secrets_come_from_the_environment_and_are_never_shown() {
+        let text = "{\"pepper\": \"s3cret\"}";
+        let config = merged("", &[("SECRETS_JSON", text)], "").unwrap();
+        assert_eq!(config.secrets_json, Some(Hidden(text.to_owned())));
+        let misplaced = merged("", &[("SECRETS", text)], "").unwrap_err();
+        assert!(misplaced.hint_text().unwrap().contains("LIBRECONSTRUCT_SECRETS_JSON"), "{misplaced}");
+        let as_setting = merged("secrets_json = 's3cret'", &[], "").unwrap_err();
+        let opened = Config { data: "/dev/null/none".into(), ..config.clone() }.open_service().err().unwrap();
+        for shown in [
+            format!("{config:?}"),
+            config.to_documented_toml().unwrap(),
+            format!("{misplaced:?}"),
+            format!("{as_setting:?}"),
+            format!("{opened:?}"),
+        ] {
+            assert!(!shown.contains("s3cret"), "{shown}");
+        }
     }
 
     #[test]

@@ -6,6 +6,7 @@ mod command;
 mod config;
 mod context;
 mod http;
+mod telemetry;
 mod ui;
 
 use std::process::ExitCode;
@@ -64,6 +65,7 @@ enum Command {
     Jobs(OnService<command::jobs::Action>),
     Backup(command::backup::Arguments),
     Restore(command::restore::Arguments),
+    Migrate(command::migrate::Arguments),
     Doctor(command::doctor::Arguments),
 }
 
@@ -91,7 +93,10 @@ fn run(cli: Cli) -> std::result::Result<ExitCode, (Global, Error)> {
         // The server hears its signals itself, and the commands on a service's folder are done in no time.
         match &cli.command {
             Command::Serve(a) => return a.run(global).map(done),
-            Command::Users(a) => return a.action.run(&a.data.open()?, global).map(done),
+            Command::Users(a) => {
+                let (service, config) = a.data.open_with_config()?;
+                return a.action.run(&service, &config, global).map(done);
+            }
             Command::Keys(a) => return a.action.run(&a.data.open()?, global).map(done),
             Command::Jobs(a) => return a.action.run(&a.data.open()?, global).map(done),
             Command::Doctor(a) => return a.run(global),
@@ -101,6 +106,10 @@ fn run(cli: Cli) -> std::result::Result<ExitCode, (Global, Error)> {
             }
             Command::Restore(a) => {
                 stop_on_interrupt(cancel.clone(), "the folder is emptied again")?;
+                return a.run(global, &cancel).map(done);
+            }
+            Command::Migrate(a) => {
+                stop_on_interrupt(cancel.clone(), "the folder can be used as before")?;
                 return a.run(global, &cancel).map(done);
             }
             _ => {}
@@ -134,6 +143,7 @@ fn run(cli: Cli) -> std::result::Result<ExitCode, (Global, Error)> {
             | Command::Jobs(_)
             | Command::Backup(_)
             | Command::Restore(_)
+            | Command::Migrate(_)
             | Command::Doctor(_) => Ok(()),
         })
         .map(done)

@@ -55,7 +55,7 @@ fn routes_methods_and_errors() {
         answer.error();
     }
     // Rule 11: what does not exist needs no key.
-    for path in ["/", "/api/v1/", "/api/v1/keys/", "/api/v1/jobs/x/cancel/", "/favicon.ico"] {
+    for path in ["/view", "/api/v1/", "/api/v1/keys/", "/api/v1/jobs/x/stop/", "/favicon.ico"] {
         let answer = server.anonymous("GET", path, &[], b"");
         assert_eq!((answer.status, answer.error().as_str()), (404, "Not found"), "{path}");
     }
@@ -70,6 +70,23 @@ fn routes_methods_and_errors() {
         (answer.status, answer.error().as_str()),
         (400, "Invalid file type. Must be \"ply\" or \"spz\"")
     );
+}
+
+/// Rule 79 of docs/rest.md: what `--demo` prints for a browser.
+#[test]
+fn the_link_of_a_demonstration_signs_in_once() {
+    let server = start(&[]);
+    let path = &server.sign_in[server.sign_in.find("/invitation/").unwrap()..];
+    let page = server.anonymous("GET", path, &[], b"");
+    assert!(page.status == 200 && String::from_utf8_lossy(&page.body).contains("Sign in as demo"));
+    let ours = ["sec-fetch-site: same-origin"];
+    let answer = server.anonymous("POST", path, &ours, b"");
+    assert_eq!((answer.status, answer.header("location")), (303, Some("/scenes")));
+    let cookie = format!("cookie: {}", answer.header("set-cookie").unwrap().split(';').next().unwrap());
+    assert_eq!(server.anonymous("GET", "/scenes", &[&cookie], b"").status, 200);
+    assert_eq!(server.anonymous("POST", path, &ours, b"").status, 404);
+    // Without pages there is no link.
+    assert_eq!(start(&[("LIBRECONSTRUCT_WEB", "false")]).sign_in, "");
 }
 
 #[test]

@@ -18,7 +18,7 @@ pub(crate) struct DataArguments {
     /// Rows that many machines share (postgres://…); others see a password that stands here: say LIBRECONSTRUCT_DATABASE
     #[arg(long, value_name = "ADDRESS")]
     database: Option<String>,
-    /// Videos and scenes that many machines share (file:///a/folder/that/all/see)
+    /// Videos and scenes that many machines share (file:///a/folder/that/all/see, s3://bucket, gs://bucket, az://account/container)
     #[arg(long, value_name = "ADDRESS")]
     storage: Option<String>,
     /// Configuration file (see `reconstruct serve --print-config`)
@@ -49,8 +49,13 @@ impl DataArguments {
 
     /// The service in the folder.
     pub(crate) fn open(&self) -> Result<Service> {
+        Ok(self.open_with_config()?.0)
+    }
+
+    /// The same, with its configuration.
+    pub(crate) fn open_with_config(&self) -> Result<(Service, Config)> {
         let config = self.config(Table::new())?;
-        config.open_service()
+        Ok((config.open_service()?, config))
     }
 }
 

@@ -11,6 +11,7 @@ pub(crate) mod info;
 pub(crate) mod jobs;
 pub(crate) mod keys;
 mod masks;
+pub(crate) mod migrate;
 pub(crate) mod render;
 pub(crate) mod restore;
 pub(crate) mod run;
@@ -24,8 +25,9 @@ pub(crate) mod worker;
 use std::path::Path;
 
 use clap::{Args, ValueEnum};
+use libreconstruct::camera::ReadoutDirection;
 use libreconstruct::pipeline::{Quality, files};
-use libreconstruct::sfm::ScaleReport;
+use libreconstruct::sfm::{ComponentReport, Grade, ScaleReport, ShutterReport, Verdict};
 use libreconstruct::video::{FrameOptions, Frames, extract_frames};
 use libreconstruct::{Control, Error, Result};
 pub(crate) use masks::{MaskArguments, mask_summary};
@@ -40,6 +42,26 @@ pub(crate) struct ScaleArguments {
     /// Fail where the tags give no scale, instead of making the scene in arbitrary units
     #[arg(long, requires = "apriltag_size_mm")]
     require_scale: bool,
+}
+
+/// What is known of the shutter.
+#[derive(Args)]
+pub(crate) struct ShutterArguments {
+    /// Milliseconds from the first line of a picture to the last one, 0 to 100; 0 for a global shutter [default: that of a
+    /// video is estimated where it matters]
+    #[arg(long, value_name = "MS")]
+    rolling_shutter_ms: Option<f64>,
+}
+
+/// The shutter that was corrected, for people.
+pub(crate) fn shutter_line(shutter: &ShutterReport) -> String {
+    let direction = match shutter.direction {
+        ReadoutDirection::Down => "downwards",
+        ReadoutDirection::Up => "upwards",
+        ReadoutDirection::Right => "to the right",
+        ReadoutDirection::Left => "to the left",
+    };
+    format!("{:.1} ms {direction}, corrected by {:.2} px", shutter.readout_ms, shutter.shift)
 }
 
 /// The scale, for people.
@@ -57,6 +79,27 @@ pub(crate) fn scale_line(scale: &ScaleReport) -> String {
         scale.apriltag_size_mm,
         100.0 * spread
     )
+}
+
+/// The verdict on the poses, for people.
+pub(crate) fn verdict_line(verdict: &Verdict) -> String {
+    let grade = match verdict.grade {
+        Grade::Good => "good",
+        Grade::Doubtful => "doubtful",
+        Grade::Broken => "broken",
+    };
+    format!(
+        "{grade}: expected to be off by {:.2} degrees and {:.2} % of the camera path",
+        verdict.rotation_error_degrees,
+        100.0 * verdict.position_error
+    )
+}
+
+/// Another place that the capture shows, for people; its model is number `number`.
+pub(crate) fn component_line(component: &ComponentReport, number: usize) -> String {
+    let points = component.points;
+    let grade = component.verdict.as_ref().map(verdict_line).unwrap_or_default();
+    format!("{} frames, {points} points, in {}/{number}; {grade}", component.registered, files::SPARSE)
 }
 
 /// The frames of a folder that `reconstruct frames` wrote, or those that are chosen from anything else into `output`; then

@@ -8,7 +8,10 @@ use libreconstruct::pipeline::{ReconstructionMethod, ReconstructionOptions, Repo
 use libreconstruct::presentation::CameraType;
 use libreconstruct::raster::DeviceChoice;
 
-use super::{MaskArguments, QualityArgument, ScaleArguments, mask_summary, scale_line};
+use super::{
+    MaskArguments, QualityArgument, ScaleArguments, ShutterArguments, component_line, mask_summary,
+    scale_line, shutter_line,
+};
 use crate::context::Context;
 use crate::ui;
 
@@ -42,7 +45,12 @@ pub(crate) struct Arguments {
     #[command(flatten)]
     scale: ScaleArguments,
     #[command(flatten)]
+    shutter: ShutterArguments,
+    #[command(flatten)]
     masks: MaskArguments,
+    /// Fail where the poses are doubtful, instead of warning
+    #[arg(long)]
+    strict: bool,
     /// How a viewer moves: orbital or drone [default: drone]
     #[arg(long, value_parser = camera_type)]
     camera_type: Option<CameraType>,
@@ -84,6 +92,8 @@ impl Arguments {
                 .unwrap_or(preset.training_max_num_gaussians),
             apriltag_size_mm: self.scale.apriltag_size_mm,
             require_scale: self.scale.require_scale,
+            strict: self.strict,
+            rolling_shutter_ms: self.shutter.rolling_shutter_ms,
             remove_background: self.masks.remove_background,
             mask_model: self.masks.mask_model.clone(),
             mask_dir: self.masks.mask_dir.clone(),
@@ -120,7 +130,7 @@ impl Arguments {
         let at = |name: &str| self.output.join(name).display().to_string();
         format!(
             "{}\n  frames   {} of {} used, {}x{}\n  poses    {} registered, {} points, reprojection error {:.2} px, \
-             focal length {:.1} px\n{}{}  scene    {} splats after {} steps on {}{score}\n  cost     {} in all, {:.0} MiB \
+             focal length {:.1} px\n{}{}{}{}  scene    {} splats after {} steps on {}{score}\n  cost     {} in all, {:.0} MiB \
              at most\nResults:\n  {}\n  {}\n  {}\n  {}\n  {}",
             report.title,
             frames.used,
@@ -131,6 +141,16 @@ impl Arguments {
             sfm.points,
             sfm.mean_reprojection_error,
             sfm.camera_params[0],
+            sfm.components
+                .iter()
+                .zip(1..)
+                .map(|(c, number)| format!("  another  place: {}\n", component_line(c, number)))
+                .collect::<String>(),
+            sfm.rolling_shutter
+                .as_ref()
+                .filter(|s| s.applied)
+                .map(|s| format!("  shutter  rolling, {}\n", shutter_line(s)))
+                .unwrap_or_default(),
             sfm.scale.as_ref().map(|s| format!("  scale    {}\n", scale_line(s))).unwrap_or_default(),
             object.map(|b| format!("  object   {}\n", mask_summary(b))).unwrap_or_default(),
             report.export.splats,

@@ -9,7 +9,7 @@ mod system;
 #[path = "serve/windows.rs"]
 mod system;
 
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -30,8 +30,8 @@ use super::data::DataArguments;
 use crate::context::Global;
 use crate::http::api::Api;
 use crate::http::tls::Tls;
-use crate::http::{listener, log, metrics};
-use crate::ui;
+use crate::http::{INVITATION, listener, log, metrics};
+use crate::{telemetry, ui};
 
 /// Workers may take this long to write a checkpoint and let go of their jobs.
 const WORKERS_STOP_WITHIN: Duration = Duration::from_secs(20);
@@ -44,14 +44,16 @@ const UPKEEP: Duration = Duration::from_secs(60);
 ///
 /// Uploads, jobs and scenes are kept in one folder (--data), which this command makes; `reconstruct worker` and the commands
 /// `users`, `keys` and `jobs` work on the same folder, also while the server runs. Whoever may use the interface is added with
-/// `reconstruct users add` and gets a key with `reconstruct keys create`. The interface describes itself at /docs.
+/// `reconstruct users add` and gets a key with `reconstruct keys create`, or an invitation to the web application with
+/// `reconstruct users invite`, where one makes keys oneself. The interface describes itself at /docs.
 ///
 /// Every setting has a place in the configuration file and an environment variable: --print-config shows all of them with
 /// their meaning. SIGTERM stops the server: requests end, running jobs keep their progress for the next start.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
-  reconstruct serve --demo                       try it: makes a user and a key, and prints a session for curl
+  reconstruct serve --demo                       try it: makes a user and a key, prints a link that is signed in, and a
+                                                 session for curl
   reconstruct serve --print-config > serve.toml  a configuration file to start from
   reconstruct serve --config serve.toml
   reconstruct serve --data /srv/scenes --public-url https://scenes.example.org   behind a proxy that does TLS")]
@@ -79,7 +81,7 @@ pub(crate) struct Arguments {
     /// Let everybody look at public jobs in a browser, at /view/JOB_ID
     #[arg(long)]
     public_view: bool,
-    /// Make a user and a key, and print a script with a session for curl; scenes are small, for machines without a GPU
+    /// Make a user and a key, and print a link that is signed in and a session for curl; scenes are small, for machines without a GPU
     #[arg(long)]
     demo: bool,
     /// Print the configuration that is in force, as a file with explanations, and end
@@ -115,6 +117,7 @@ impl Arguments {
         }
         config.check_transport()?;
         log::start(&config.log, config.log_format)?;
+        telemetry::start(&config)?;
         system::raise_file_limit();
         let tls = match (&config.tls_certificate, &config.tls_key) {
             (Some(certificate), Some(key)) => Some(Arc::new(Tls::open(certificate, key)?)),
@@ -128,6 +131,7 @@ impl Arguments {
             .map_err(|e| Error::new(ErrorKind::Io, format!("cannot start threads: {e}")))?;
         let api = Arc::new(Api::new(service, config, metrics::start()?));
         let result = runtime.block_on(self.serve(global, &api, tls));
+        telemetry::traces::flush();
         // What still waits for a disk that hangs must not keep the process.
         runtime.shutdown_timeout(Duration::from_secs(1));
         result
@@ -146,8 +150,7 @@ impl Arguments {
         let workers = Crew::start(api.service(), config, address)?;
         let maintenance = tokio::spawn(maintain(api.clone(), stopped.clone()));
 
-        let scheme = if tls.is_some() { "https" } else { "http" };
-        let base = config.public_url.clone().unwrap_or_else(|| format!("{scheme}://{}", reachable(address)));
+        let base = config.base(address);
         tracing::info!(address = %address, base, workers = config.workers, data = %config.data.display(), "serving");
         for protection in libreconstruct::video::containment() {
             let (name, detail) = (protection.name, protection.detail);
@@ -157,7 +160,7 @@ impl Arguments {
             }
         }
         if self.demo {
-            demo(global, api.service(), &base)?;
+            demo(global, api.service(), &base, config.web)?;
         }
         let server = tokio::spawn(listener::serve(socket, api.clone(), tls.clone(), stopped));
         signals.stop(tls.as_deref()).await;
@@ -165,7 +168,8 @@ impl Arguments {
         api.stop();
         workers.cancel();
         let _ = stop.send(true);
-        let workers = tokio::task::spawn_blocking(move || workers.stop(WORKERS_STOP_WITHIN));
+        let limit = WORKERS_STOP_WITHIN + api.config().drain().unwrap_or_default();
+        let workers = tokio::task::spawn_blocking(move || workers.stop(limit));
         let ended = async {
             let _ = server.await;
             let _ = maintenance.await;
@@ -219,26 +223,22 @@ async fn maintain(api: Arc<Api>, mut stopped: watch::Receiver<bool>) {
     }
 }
 
-/// The address under which this machine reaches a server that listens on `address`: "any" is no address to go to.
-fn reachable(address: SocketAddr) -> SocketAddr {
-    let ip = match address.ip() {
-        ip if !ip.is_unspecified() => ip,
-        IpAddr::V4(_) => Ipv4Addr::LOCALHOST.into(),
-        IpAddr::V6(_) => Ipv6Addr::LOCALHOST.into(),
-    };
-    SocketAddr::new(ip, address.port())
-}
-
-/// Makes a user and a key, and shows how to use them.
-fn demo(global: Global, service: &Service, base: &str) -> Result<()> {
+/// Makes a user and a key, and shows how to use them, and a link to the pages, where there are any.
+fn demo(global: Global, service: &Service, base: &str, has_pages: bool) -> Result<()> {
     const NAME: &str = "demo";
     let user = service.user_or_new(NAME, Tier::Enterprise)?;
     let (_, key) = service.create_key(user.user_id, "demo")?;
     let key = key.reveal();
+    let link = has_pages.then(|| service.sign_in_link(user.user_id)).transpose()?;
+    let link = link.map(|link| format!("{base}{INVITATION}{}", link.token.reveal()));
     if global.json {
-        ui::print_json(&serde_json::json!({ "event": "demo", "url": base, "user": NAME, "api_key": key }));
+        let mut told = serde_json::json!({ "event": "demo", "url": base, "user": NAME, "api_key": key });
+        told["sign_in"] = link.into();
+        ui::print_json(&told);
     } else {
-        ui::say(&session(base, key));
+        let link = link.map(|link| format!("# In a browser, signed in (the link works once): {link}\n"));
+        // In one piece: somebody may wait for the file to which this is written.
+        ui::say(&format!("{}{}", link.unwrap_or_default(), session(base, key)));
     }
     Ok(())
 }

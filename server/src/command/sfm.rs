@@ -8,7 +8,10 @@ use libreconstruct::pipeline::{PosesOptions, ReconstructionMethod, files, find_p
 use libreconstruct::sfm::SfmOptions;
 use libreconstruct::video::FrameOptions;
 
-use super::{MaskArguments, ScaleArguments, frames_of, mask_summary, scale_line};
+use super::{
+    MaskArguments, ScaleArguments, ShutterArguments, component_line, frames_of, mask_summary, scale_line,
+    shutter_line, verdict_line,
+};
 use crate::context::Context;
 
 /// Find camera poses and sparse points
@@ -36,7 +39,12 @@ pub(crate) struct Arguments {
     #[command(flatten)]
     scale: ScaleArguments,
     #[command(flatten)]
+    shutter: ShutterArguments,
+    #[command(flatten)]
     masks: MaskArguments,
+    /// Fail where the poses are doubtful, instead of warning
+    #[arg(long)]
+    strict: bool,
     /// Fixes every random choice
     #[arg(long, default_value_t = 0)]
     seed: u64,
@@ -50,6 +58,8 @@ impl Arguments {
             seed: self.seed,
             apriltag_size_mm: self.scale.apriltag_size_mm,
             require_scale: self.scale.require_scale,
+            strict: self.strict,
+            rolling_shutter_ms: self.shutter.rolling_shutter_ms,
             ..SfmOptions::default()
         };
         let options = PosesOptions { sfm, background: self.masks.options() };
@@ -59,13 +69,24 @@ impl Arguments {
         let report = find_poses(&frames, source, &options, &self.output, control)?;
         let sfm = &report.sfm;
         let text = format!(
-            "{} of {} frames registered, {} points, reprojection error {:.2} px, focal length {:.1} px\n{}{}model {}\n\
+            "{} of {} frames registered, {} points, reprojection error {:.2} px, focal length {:.1} px\n{}{}{}{}{}model {}\n\
              for training {}",
             sfm.registered,
             frames.frames.len(),
             sfm.points,
             sfm.mean_reprojection_error,
             sfm.camera_params[0],
+            sfm.verdict.as_ref().map(|v| format!("poses {}\n", verdict_line(v))).unwrap_or_default(),
+            sfm.components
+                .iter()
+                .zip(1..)
+                .map(|(c, number)| format!("another place {}\n", component_line(c, number)))
+                .collect::<String>(),
+            sfm.rolling_shutter
+                .as_ref()
+                .filter(|s| s.applied)
+                .map(|s| format!("rolling shutter {}\n", shutter_line(s)))
+                .unwrap_or_default(),
             sfm.scale.as_ref().map(|s| format!("scale {}\n", scale_line(s))).unwrap_or_default(),
             report.background.as_ref().map(|b| format!("object {}\n", mask_summary(b))).unwrap_or_default(),
             self.output.join(files::SPARSE).display(),

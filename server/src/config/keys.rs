@@ -29,9 +29,14 @@ pub(super) const KEYS: &[Key] = &[
     ),
     key(
         "storage",
-        "Where videos and scenes are if many machines share them: file:///srv/scenes, a folder that all of them see.",
+        "Where videos and scenes are if many machines share them: file:///srv/scenes, a folder that all of\n\
+         them see, or s3://bucket, gs://bucket, az://account/container. See docs/many-machines.md.",
     ),
-    key("secrets", "File of secrets, the same on all machines. Absent: secrets.json in the folder."),
+    key(
+        "secrets",
+        "File of secrets, the same on all machines. Absent: secrets.json in the folder. The environment variable\n\
+         LIBRECONSTRUCT_SECRETS_JSON gives its content instead.",
+    ),
     key("listen", "Address and port of the server."),
     key(
         "public_url",
@@ -60,6 +65,11 @@ pub(super) const KEYS: &[Key] = &[
         "Origins whose pages may use upload and download addresses in a browser; \"*\" is everyone.",
     ),
     key(
+        "web",
+        "Serve the web application: pages on which users sign in, make and revoke keys, and see their scenes. Who may sign in is\n\
+         invited with `reconstruct users invite`.",
+    ),
+    key(
         "public_view",
         "Let everybody look at finished jobs that are `public`, in a browser at /view/JOB_ID, and fetch their .spz file and\n\
          preview there. Others have no access to anything else, nor to jobs that are not public.",
@@ -73,6 +83,10 @@ pub(super) const KEYS: &[Key] = &[
         "off, error, warn, info, debug or trace; or levels by target, as in info,access=debug (every request).",
     ),
     key("log_format", "auto, json or text. auto: text on a terminal, else json."),
+    key(
+        "otlp_endpoint",
+        "Where traces go: a collector of OpenTelemetry that takes OTLP over HTTP, as http://127.0.0.1:4318. Absent: nowhere.",
+    ),
     key("max_attempts", "How often in a row the program may break down over a job before the job fails."),
     key("lease_seconds", "How long a worker keeps a job without a sign of life."),
     key("min_free_bytes", "Bytes that must stay free on the disk for uploads and jobs to be accepted."),
@@ -82,6 +96,16 @@ pub(super) const KEYS: &[Key] = &[
          The same for the server and all its workers.",
     ),
     key("max_job_hours", "How long a job may be worked on, in all its attempts; then it fails. 0: no limit."),
+    key(
+        "checkpoint_seconds",
+        "How often at most the state of a training is stored for other machines, where many share a database: about so much\n\
+         of it is lost with its machine. A state of a million Gaussians has 0.7 GB.",
+    ),
+    key(
+        "drain_seconds",
+        "How long a worker of many machines may take, when it is asked to end, to stop and to store its job for the others.\n\
+         What stops it for good (Kubernetes, systemd) should wait longer.",
+    ),
     key("connections.max_connections", "Connections at once; more are answered with 503."),
     key(
         "connections.max_connections_per_address",

@@ -9,7 +9,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::pin;
 use std::sync::Arc;
 use std::task::Poll;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use hyper::body::{Body, Incoming};
 use hyper::header::{
@@ -26,7 +26,8 @@ use super::client::Connection;
 use super::error::ApiError;
 use super::exchange::{Exchange, Facts};
 use super::route::Route;
-use super::{artifacts, blob, cors, drain, jobs, json, operations, submit, uploads, view};
+use super::{artifacts, blob, cors, drain, jobs, json, operations, report, submit, uploads, view, web};
+use crate::telemetry::traces::{self, Kind, Span};
 
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 
@@ -39,15 +40,22 @@ pub(crate) async fn answer(
     let started = Instant::now();
     let (parts, body) = request.into_parts();
     let request_id = request_id(api, &connection, &parts);
-    let route = Route::of(parts.uri.path());
+    let has_pages = api.config().web;
+    let route = Route::of(parts.uri.path()).filter(|route| has_pages || !matches!(route, Route::Web(_)));
     let mut exchange = Exchange { api, parts: &parts, connection, facts: Facts::default() };
 
     let result = catch_panic(dispatch(&mut exchange, route, body)).await;
     let mut detail = None;
     let mut response = result.unwrap_or_else(|mut error| {
         detail = error.detail.take();
-        refuse(api, error, &request_id)
+        match route {
+            Some(Route::Web(_)) => web::refused(api, error),
+            _ => refuse(api, error, &request_id),
+        }
     });
+    if let Some(Route::Web(_)) = route {
+        web::protect(&mut response);
+    }
     cors::allow_origin(api, &parts, route, &mut response);
     json::compress(&parts.headers, &mut response);
     complete(&parts, &request_id, &mut response);
@@ -55,6 +63,7 @@ pub(crate) async fn answer(
     let client = connection.client(&parts, &api.config().trusted_proxies);
     let facts = exchange.facts;
     record(&parts, route, &response, started.elapsed());
+    trace(&parts, route, &response, &request_id, &facts, started.elapsed());
     log(&parts, route, &response, &request_id, client, &facts, started.elapsed(), detail.as_deref());
     response
 }
@@ -68,8 +77,14 @@ async fn dispatch(
     match route {
         Some(Route::Job { job_id }) if method == Method::PATCH => jobs::update(exchange, job_id, body).await,
         Some(Route::GenerateUploadUrl) if method == Method::POST => uploads::generate(exchange, body).await,
+        Some(Route::Restart { job_id }) if method == Method::POST => {
+            submit::restart(exchange, job_id, body).await
+        }
         Some(Route::SubmitJob) if method == Method::POST => submit::submit(exchange, body).await,
         Some(Route::Blob { name }) if method == Method::PUT => blob::put(exchange, name, body).await,
+        Some(route @ Route::Web(page)) if method == Method::POST && route.allows(method) => {
+            web::act(exchange, page, body).await
+        }
         // No other request needs a body. A client that sends one all the same still gets its answer.
         route => {
             drain::discard(body);
@@ -100,21 +115,24 @@ async fn dispatch_without_body(
     match route {
         Route::Jobs => jobs::list(exchange).await,
         Route::Job { job_id } if method == Method::DELETE => jobs::delete(exchange, job_id).await,
-        Route::Job { job_id } => jobs::get(exchange, job_id),
-        Route::Download { job_id, file_type } => artifacts::download(exchange, job_id, file_type),
-        Route::Preview { job_id } => artifacts::preview(exchange, job_id),
+        Route::Job { job_id } => jobs::get(exchange, job_id).await,
+        Route::Download { job_id, file_type } => artifacts::download(exchange, job_id, file_type).await,
+        Route::Report { job_id } => report::get(exchange, job_id).await,
+        Route::Cancel { job_id } => jobs::cancel(exchange, job_id).await,
+        Route::Preview { job_id } => artifacts::preview(exchange, job_id).await,
         Route::Blob { name } => blob::get(exchange, name).await,
-        Route::View { job_id } => view::page(exchange, job_id),
-        Route::ViewCamera { job_id } => view::camera(exchange, job_id),
+        Route::View { job_id } => view::page(exchange, job_id).await,
+        Route::ViewCamera { job_id } => view::camera(exchange, job_id).await,
         Route::ViewScene { job_id } => view::file(exchange, job_id, ArtifactKind::Spz).await,
         Route::ViewPreview { job_id } => view::file(exchange, job_id, ArtifactKind::Preview).await,
         // OPTIONS was answered above, and POST, which has a body, before that.
-        Route::GenerateUploadUrl | Route::SubmitJob => Err(refused()),
+        Route::GenerateUploadUrl | Route::SubmitJob | Route::Restart { .. } => Err(refused()),
         Route::Health => operations::health(),
         Route::Ready => operations::ready(exchange).await,
         Route::Metrics => operations::metrics(exchange).await,
         Route::OpenApi => operations::open_api(),
         Route::Docs => Ok(operations::docs()),
+        Route::Web(page) => web::show(exchange, page).await,
     }
 }
 
@@ -201,6 +219,45 @@ fn record(parts: &Parts, route: Option<Route<'_>>, response: &Response<ResponseB
     metrics::counter!("reconstruct_http_requests_total", "route" => route, "method" => method, "status" => status)
         .increment(1);
     metrics::histogram!("reconstruct_http_request_seconds", "route" => route).record(took.as_secs_f64());
+}
+
+/// A span for a collector, if there is one.
+fn trace(
+    parts: &Parts,
+    route: Option<Route<'_>>,
+    response: &Response<ResponseBody>,
+    request_id: &HeaderValue,
+    facts: &Facts,
+    took: Duration,
+) {
+    // What asks whether the server lives would drown all else.
+    let is_probe = matches!(route, Some(Route::Health | Route::Ready | Route::Metrics));
+    if !traces::are_wanted() || is_probe {
+        return;
+    }
+    let Some((trace, parent)) = traces::context(&parts.headers) else { return };
+    let (route_name, status) = (route.map_or("other", Route::template), response.status());
+    let submitted = facts.job.filter(|_| matches!(route, Some(Route::SubmitJob)));
+    let until = SystemTime::now();
+    traces::send(|| Span {
+        trace,
+        id: traces::new_span(),
+        parent,
+        link: submitted.map(|job| (traces::trace_of(job), traces::span_of(job, 1, "attempt"))),
+        name: format!("{} {route_name}", parts.method),
+        kind: Kind::Server,
+        since: until.checked_sub(took).unwrap_or(until),
+        until,
+        attributes: vec![
+            ("http.request.method", parts.method.to_string()),
+            ("http.route", route_name.to_owned()),
+            ("http.response.status_code", status.as_u16().to_string()),
+            ("request_id", request_id.to_str().unwrap_or_default().to_owned()),
+            ("user", facts.user.map(|user| user.to_string()).unwrap_or_default()),
+            ("job", facts.job.map(|job| job.to_string()).unwrap_or_default()),
+        ],
+        failed: status.is_server_error(),
+    });
 }
 
 /// One line for each request; polls that went well at level debug. Changes go to the target `audit` too. Neither has queries

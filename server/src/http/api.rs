@@ -1,13 +1,15 @@
 //! What the handlers of all requests share: the service, the configuration and the limits.
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use hyper::http::request::Parts;
 use libreconstruct::Result;
 use libreconstruct::service::Service;
 use metrics_exporter_prometheus::PrometheusHandle;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::time::timeout;
 
 use super::client::Connection;
 use super::error::ApiError;
@@ -25,10 +27,17 @@ pub(crate) struct Api {
     /// When the rows were last counted for `/metrics`.
     counted: Mutex<Option<Instant>>,
     stopping: AtomicBool,
+    /// Turns for calls that may wait for another machine; none where the rows are in a folder.
+    turns: Option<Arc<Semaphore>>,
 }
 
 /// How old the counts of rows in `/metrics` may be: as often as Prometheus asks by default.
 const COUNTS_HOLD: Duration = Duration::from_secs(15);
+/// So many calls may wait for the database of other machines at a time. Each holds a thread: below the 512 that the runtime has,
+/// so that a database which stands still never keeps `/healthz` from being answered. Far more than it has connections.
+const TURNS: usize = 256;
+/// How long a request waits for its turn, as long as for a connection of the database.
+const PATIENCE: Duration = Duration::from_secs(10);
 
 impl Api {
     pub(crate) fn new(service: Service, config: Config, metrics: PrometheusHandle) -> Self {
@@ -38,6 +47,7 @@ impl Api {
                 config.connections.max_uploads,
                 config.connections.max_uploads_per_user,
             ),
+            turns: service.has_other_machines().then(|| Arc::new(Semaphore::new(TURNS))),
             service,
             config,
             metrics,
@@ -73,9 +83,20 @@ impl Api {
         self.stopping.load(Ordering::Relaxed)
     }
 
+    /// Waits until a call of the service may be made on this thread, which it holds until the turn is dropped.
+    pub(crate) async fn turn(&self) -> Result<Option<OwnedSemaphorePermit>, ApiError> {
+        let Some(turns) = &self.turns else { return Ok(None) };
+        // It is never closed.
+        match timeout(PATIENCE, turns.clone().acquire_owned()).await {
+            Ok(turn) => Ok(turn.ok()),
+            Err(_) => Err(ApiError::busy()),
+        }
+    }
+
     /// Runs a short read on the current thread. It takes some ten microseconds, because SQLite answers from memory and
     /// in WAL mode waits for no writer; to hand it to another thread and back would take longer than the read.
-    pub(crate) fn quick<T>(&self, read: impl FnOnce(&Service) -> Result<T>) -> Result<T, ApiError> {
+    pub(crate) async fn quick<T>(&self, read: impl FnOnce(&Service) -> Result<T>) -> Result<T, ApiError> {
+        let _turn = self.turn().await?;
         Ok(read(&self.service)?)
     }
 
@@ -85,7 +106,12 @@ impl Api {
         work: impl FnOnce(&Service) -> Result<T> + Send + 'static,
     ) -> Result<T, ApiError> {
         let service = self.service.clone();
-        match tokio::task::spawn_blocking(move || work(&service)).await {
+        let turn = self.turn().await?;
+        let work = move || {
+            let _turn = turn;
+            work(&service)
+        };
+        match tokio::task::spawn_blocking(work).await {
             Ok(result) => Ok(result?),
             Err(error) => Err(ApiError::internal(format!("a call of the service ended: {error}"))),
         }

@@ -31,8 +31,9 @@ pub(crate) struct Facts {
 impl Exchange<'_> {
     /// Who asks, after the key, the tier and the rate limit have let them through (rules 11 and 13 to 15 of
     /// docs/rest.md).
-    pub(crate) fn authorize(&mut self, class: Class) -> Result<UserId, ApiError> {
+    pub(crate) async fn authorize(&mut self, class: Class) -> Result<UserId, ApiError> {
         let Some(key) = api_key(self.parts) else { return Err(self.unauthenticated()) };
+        let _turn = self.api.turn().await?;
         let caller = match self.api.service().authenticate(key) {
             Ok(caller) => caller,
             Err(error) if error.kind() == ErrorKind::Unauthenticated => return Err(self.unauthenticated()),
@@ -41,8 +42,8 @@ impl Exchange<'_> {
         let user = caller.user_id;
         self.facts.user = Some(user);
         self.facts.key_prefix = Some(caller.key_prefix.clone());
-        self.api.quick(|service| service.authorize(&caller))?;
-        self.api.limiters.check(class, &user)?;
+        self.api.service().authorize(&caller)?;
+        self.api.limiters.check(class, &user, self.api.service())?;
         Ok(user)
     }
 

@@ -28,7 +28,7 @@ const PAGE: u32 = 1000;
 
 /// Newest first. Without `limit` all of them, with it a page and a `Link` to the next (rule 50).
 pub(crate) async fn list(exchange: &mut Exchange<'_>) -> Answer {
-    let user = exchange.authorize(Class::Request)?;
+    let user = exchange.authorize(Class::Request).await?;
     let query = list_query(exchange.parts.uri.query().unwrap_or(""))?;
     let first = ListQuery { limit: Some(query.limit.unwrap_or(PAGE)), ..query };
     let page = exchange.api.blocking(move |service| service.list(user, &first)).await?;
@@ -175,16 +175,17 @@ impl ArrayWriter {
 }
 
 /// One job.
-pub(crate) fn get(exchange: &mut Exchange<'_>, job_id: &str) -> Answer {
-    let user = exchange.authorize(Class::Request)?;
+pub(crate) async fn get(exchange: &mut Exchange<'_>, job_id: &str) -> Answer {
+    let user = exchange.authorize(Class::Request).await?;
     let job_id = exchange.job_id(job_id)?;
-    let job = exchange.api.quick(|service| service.job(user, job_id))?;
+    let job = exchange.api.quick(|service| service.job(user, job_id)).await?;
     answer(exchange.api, &job)
 }
 
 /// Changes title, visibility or camera, and answers with the whole job (rule 60).
 pub(crate) async fn update(exchange: &mut Exchange<'_>, job_id: &str, body: Incoming) -> Answer {
-    let known = exchange.authorize(Class::Request).and_then(|user| Ok((user, exchange.job_id(job_id)?)));
+    let known =
+        exchange.authorize(Class::Request).await.and_then(|user| Ok((user, exchange.job_id(job_id)?)));
     let ((user, job_id), body) = or_drain(known, body)?;
     let body = Value::Object(json_body::read_object(&exchange.parts.headers, body).await?);
     let update = JobUpdate::from_json(&body)?;
@@ -192,9 +193,23 @@ pub(crate) async fn update(exchange: &mut Exchange<'_>, job_id: &str, body: Inco
     answer(exchange.api, &job)
 }
 
+/// Stops a job and keeps it: it has failed then. One that has ended stays as it is: 409 (rule 85).
+pub(crate) async fn cancel(exchange: &mut Exchange<'_>, job_id: &str) -> Answer {
+    let user = exchange.authorize(Class::Request).await?;
+    let job_id = exchange.job_id(job_id)?;
+    let cancelled = exchange.api.blocking(move |service| match service.job(user, job_id)?.status {
+        status if status.is_terminal() => Ok(None),
+        _ => service.cancel(user, job_id).map(Some),
+    });
+    match cancelled.await? {
+        Some(job) => answer(exchange.api, &job),
+        None => Err(ApiError::new(StatusCode::CONFLICT, "conflict", "The job has ended already")),
+    }
+}
+
 /// Removes a job and its files, and stops it if it runs (rule 64).
 pub(crate) async fn delete(exchange: &mut Exchange<'_>, job_id: &str) -> Answer {
-    let user = exchange.authorize(Class::Request)?;
+    let user = exchange.authorize(Class::Request).await?;
     let job_id = exchange.job_id(job_id)?;
     exchange.api.blocking(move |service| service.delete(user, job_id)).await?;
     Ok(response(StatusCode::NO_CONTENT, ResponseBody::empty()))

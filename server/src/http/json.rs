@@ -28,15 +28,42 @@ pub(crate) const COMPRESS_ABOVE: usize = 1024;
 
 pub(crate) const JSON: HeaderValue = HeaderValue::from_static("application/json");
 
+/// Reads the body of a request as a JSON object; an empty one is an object without fields.
+pub(crate) async fn read_options<B>(headers: &HeaderMap, body: B) -> Result<Map<String, Value>, ApiError>
+where
+    B: Body<Data = Bytes> + Send + Unpin + 'static,
+    B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+{
+    let bytes = read_bytes(headers, body).await?;
+    if bytes.is_empty() { Ok(Map::new()) } else { parse_object(&bytes) }
+}
+
 /// Reads the body of a request as a JSON object.
 pub(crate) async fn read_object<B>(headers: &HeaderMap, body: B) -> Result<Map<String, Value>, ApiError>
 where
     B: Body<Data = Bytes> + Send + Unpin + 'static,
     B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
 {
+    parse_object(&read_bytes(headers, body).await?)
+}
+
+async fn read_bytes<B>(headers: &HeaderMap, body: B) -> Result<Bytes, ApiError>
+where
+    B: Body<Data = Bytes> + Send + Unpin + 'static,
+    B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+{
+    collect(check_type(headers), body).await
+}
+
+/// Reads a body if `known` is good; no more than [`MAX_BYTES`], and no longer than [`DEADLINE`].
+pub(crate) async fn collect<B>(known: Result<(), ApiError>, body: B) -> Result<Bytes, ApiError>
+where
+    B: Body<Data = Bytes> + Send + Unpin + 'static,
+    B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+{
     let too_large = || ApiError::too_large(format!("Request body is larger than {MAX_BYTES} bytes"));
     let fits = body.size_hint().lower() <= MAX_BYTES as u64;
-    let known = check_type(headers).and(if fits { Ok(()) } else { Err(too_large()) });
+    let known = known.and(if fits { Ok(()) } else { Err(too_large()) });
     let ((), body) = or_drain(known, body)?;
     let whole = tokio::time::timeout(DEADLINE, Limited::new(body, MAX_BYTES).collect())
         .await
@@ -45,7 +72,7 @@ where
             Some(_) => too_large(),
             None => ApiError::bad_request("Request body could not be read"),
         })?;
-    parse_object(&whole.to_bytes())
+    Ok(whole.to_bytes())
 }
 
 /// Rule 6: a missing type or `application/json`, with or without a charset.

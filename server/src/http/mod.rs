@@ -1,5 +1,5 @@
-//! The REST face: the eight operations of docs/rest.md, the blob route to which the addresses that they give out lead,
-//! what operators need, and the viewer of public scenes.
+//! The REST face: the operations of docs/rest.md, the blob route to which the addresses that they give out lead,
+//! what operators need, the viewer of public scenes, and the web application.
 //!
 //! A request goes `listener` → `answer` (route, key, limits, log) → a handler, one file for each resource → the service of
 //! the core, which blocks and knows no HTTP. Handlers run on the few threads of the runtime; what waits for the disk runs on
@@ -30,6 +30,7 @@ mod operations;
 mod places;
 mod range;
 pub(crate) mod rate_limit;
+mod report;
 mod response;
 mod route;
 mod shares;
@@ -40,3 +41,6 @@ pub(crate) mod tls;
 mod transfers;
 mod uploads;
 mod view;
+mod web;
+
+pub(crate) use web::INVITATION;

@@ -26,6 +26,9 @@ const API_KEY: &str = "api_key";
         paths::delete_job,
         paths::download_scene,
         paths::get_preview,
+        paths::get_report,
+        paths::cancel_job,
+        paths::restart_job,
         paths::generate_upload_url,
         paths::submit_job,
     ),
@@ -40,6 +43,16 @@ const API_KEY: &str = "api_key";
         schemas::UploadAddress,
         schemas::SubmitRequest,
         schemas::Submitted,
+        schemas::RestartRequest,
+        schemas::JobReport,
+        schemas::Progress,
+        schemas::Failure,
+        schemas::Warning,
+        schemas::Requested,
+        schemas::Ran,
+        schemas::Quality,
+        schemas::JobVerdict,
+        schemas::Reason,
         schemas::Error,
     ))
 )]
@@ -83,7 +96,7 @@ mod tests {
     fn every_operation_is_a_route_and_every_method_is_described() {
         let document = serde_json::to_value(document()).unwrap();
         let paths = document["paths"].as_object().unwrap();
-        assert_eq!(paths.len(), 6);
+        assert_eq!(paths.len(), 9);
         for (path, operations) in paths {
             let route = path.replace("{job_id}", "0").replace("{file_type}", "ply");
             let route = Route::of(&route).unwrap();

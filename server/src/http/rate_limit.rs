@@ -1,5 +1,8 @@
 //! Rate limits as token buckets (rule 21 of docs/rest.md): requests count for their user, whichever key was used;
 //! failed authentications count for the address that they come from.
+//!
+//! The buckets are here. Where several servers share their rows, those of users are the service's, and these are for the time in
+//! which it cannot reach its database.
 
 use std::net::IpAddr;
 use std::num::NonZeroU32;
@@ -9,7 +12,9 @@ use governor::clock::{Clock, DefaultClock};
 use governor::{DefaultKeyedRateLimiter, Quota, RateLimiter};
 use hyper::StatusCode;
 use hyper::header::{HeaderName, HeaderValue, RETRY_AFTER};
+use libreconstruct::database::Rate;
 use libreconstruct::job::UserId;
+use libreconstruct::service::{Service, Spent};
 use serde::{Deserialize, Serialize};
 
 use super::error::ApiError;
@@ -75,13 +80,18 @@ impl RateLimiters {
     }
 
     /// Takes a token of the user's, or says when there will be one.
-    pub(crate) fn check(&self, class: Class, user: &UserId) -> Result<(), ApiError> {
+    pub(crate) fn check(&self, class: Class, user: &UserId, service: &Service) -> Result<(), ApiError> {
         let limiter = match class {
             Class::Request => &self.requests,
             Class::Submit => &self.submits,
             Class::Upload => &self.uploads,
         };
-        limiter.as_ref().map_or(Ok(()), |limiter| limiter.check(user))
+        let Some(limiter) = limiter else { return Ok(()) };
+        match service.spend(*user, &limiter.rate) {
+            Spent::Allowed => Ok(()),
+            Spent::Denied(wait) => Err(limiter.refusal(wait)),
+            Spent::Alone => limiter.check(user),
+        }
     }
 
     /// Counts a failed authentication. A genuine key is never held up by it.
@@ -101,7 +111,7 @@ impl RateLimiters {
 }
 
 struct Limiter<K: std::hash::Hash + Eq + Clone> {
-    name: &'static str,
+    rate: Rate,
     buckets: DefaultKeyedRateLimiter<K>,
     policy: HeaderValue,
     clock: DefaultClock,
@@ -115,7 +125,11 @@ impl<K: std::hash::Hash + Eq + Clone> Limiter<K> {
         // Both fields follow draft-ietf-httpapi-ratelimit-headers.
         let policy = format!("\"{name}\";q={rate};w={}", per.as_secs());
         Some(Self {
-            name,
+            rate: Rate {
+                class: name,
+                per_second: f64::from(rate.get()) / per.as_secs_f64(),
+                burst: burst.get(),
+            },
             buckets: RateLimiter::keyed(quota),
             policy: HeaderValue::from_str(&policy).ok()?,
             clock: DefaultClock::default(),
@@ -124,16 +138,21 @@ impl<K: std::hash::Hash + Eq + Clone> Limiter<K> {
 
     fn check(&self, key: &K) -> Result<(), ApiError> {
         let Err(not_until) = self.buckets.check_key(key) else { return Ok(()) };
-        let wait = not_until.wait_time_from(self.clock.now()).as_millis().div_ceil(1000).max(1);
+        Err(self.refusal(not_until.wait_time_from(self.clock.now())))
+    }
+
+    /// What a client is told that has to wait for so long.
+    fn refusal(&self, wait: Duration) -> ApiError {
+        let wait = wait.as_millis().div_ceil(1000).max(1);
         let mut error = ApiError::new(StatusCode::TOO_MANY_REQUESTS, "rate_limited", "Rate limit exceeded")
             .with_header(HeaderName::from_static("ratelimit-policy"), self.policy.clone());
         if let Ok(seconds) = HeaderValue::from_str(&wait.to_string()) {
             error = error.with_header(RETRY_AFTER, seconds);
         }
-        if let Ok(state) = HeaderValue::from_str(&format!("\"{}\";r=0;t={wait}", self.name)) {
+        if let Ok(state) = HeaderValue::from_str(&format!("\"{}\";r=0;t={wait}", self.rate.class)) {
             error = error.with_header(HeaderName::from_static("ratelimit"), state);
         }
-        Err(error)
+        error
     }
 }
 

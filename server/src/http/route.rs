@@ -2,6 +2,8 @@
 
 use hyper::Method;
 
+use super::web::WebRoute;
+
 /// A resource of the server, with the parameters of its path as they were sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Route<'a> {
@@ -14,6 +16,15 @@ pub(crate) enum Route<'a> {
         file_type: &'a str,
     },
     Preview {
+        job_id: &'a str,
+    },
+    Report {
+        job_id: &'a str,
+    },
+    Cancel {
+        job_id: &'a str,
+    },
+    Restart {
         job_id: &'a str,
     },
     GenerateUploadUrl,
@@ -40,6 +51,8 @@ pub(crate) enum Route<'a> {
     Metrics,
     OpenApi,
     Docs,
+    /// A page of the web application.
+    Web(WebRoute<'a>),
 }
 
 /// What the path of every operation begins with: the version is part of it (docs/rest.md, §9).
@@ -67,6 +80,9 @@ impl<'a> Route<'a> {
                 [Some("jobs"), Some(""), ..] => return None,
                 [Some("jobs"), Some(job_id), None, _] => Self::Job { job_id },
                 [Some("jobs"), Some(job_id), Some("preview"), None] => Self::Preview { job_id },
+                [Some("jobs"), Some(job_id), Some("report"), None] => Self::Report { job_id },
+                [Some("jobs"), Some(job_id), Some("cancel"), None] => Self::Cancel { job_id },
+                [Some("jobs"), Some(job_id), Some("restart"), None] => Self::Restart { job_id },
                 [Some("jobs"), Some(job_id), Some("download"), Some(file_type)] => {
                     Self::Download { job_id, file_type }
                 }
@@ -92,7 +108,7 @@ impl<'a> Route<'a> {
             "/metrics" => Some(Self::Metrics),
             "/openapi.json" => Some(Self::OpenApi),
             "/docs" => Some(Self::Docs),
-            _ => None,
+            _ => WebRoute::of(path).map(Self::Web),
         }
     }
 
@@ -103,6 +119,9 @@ impl<'a> Route<'a> {
             Self::Job { .. } => "/api/v1/jobs/{job_id}/",
             Self::Download { .. } => "/api/v1/jobs/{job_id}/download/{file_type}/",
             Self::Preview { .. } => "/api/v1/jobs/{job_id}/preview/",
+            Self::Report { .. } => "/api/v1/jobs/{job_id}/report/",
+            Self::Cancel { .. } => "/api/v1/jobs/{job_id}/cancel/",
+            Self::Restart { .. } => "/api/v1/jobs/{job_id}/restart/",
             Self::GenerateUploadUrl => "/api/v1/generate-upload-url/",
             Self::SubmitJob => "/api/v1/submit-job/",
             Self::Blob { .. } => "/blob/",
@@ -115,6 +134,7 @@ impl<'a> Route<'a> {
             Self::Metrics => "/metrics",
             Self::OpenApi => "/openapi.json",
             Self::Docs => "/docs",
+            Self::Web(page) => page.template(),
         }
     }
 
@@ -122,9 +142,12 @@ impl<'a> Route<'a> {
     pub(crate) fn allow(self) -> &'static str {
         match self {
             Self::Job { .. } => "GET, HEAD, PATCH, DELETE, OPTIONS",
-            Self::GenerateUploadUrl | Self::SubmitJob => "POST, OPTIONS",
+            Self::GenerateUploadUrl | Self::SubmitJob | Self::Cancel { .. } | Self::Restart { .. } => {
+                "POST, OPTIONS"
+            }
             // POST on an upload address is a 405 (rule 23).
             Self::Blob { .. } => "GET, HEAD, PUT, OPTIONS",
+            Self::Web(page) => page.allow(),
             _ => "GET, HEAD, OPTIONS",
         }
     }
@@ -144,6 +167,9 @@ mod tests {
             "/api/v1/jobs",
             "/api/v1/jobs/0b",
             "/api/v1/jobs/0b/preview",
+            "/api/v1/jobs/0b/report",
+            "/api/v1/jobs/0b/cancel",
+            "/api/v1/jobs/0b/restart",
             "/api/v1/jobs/0b/download/ply",
             "/api/v1/generate-upload-url",
             "/api/v1/submit-job",
@@ -160,8 +186,8 @@ mod tests {
     fn other_paths_name_nothing() {
         for path in [
             "",
-            "/",
             "*",
+            "/scenes/0b",
             "/api",
             "/api/v1",
             "/api/v1/",
@@ -172,7 +198,8 @@ mod tests {
             "/api/v1/jobs/0b//",
             "/api/v1/jobs/0b/download/",
             "/api/v1/jobs/0b/download/ply/x/",
-            "/api/v1/jobs/0b/cancel/",
+            "/api/v1/jobs/0b/stop/",
+            "/api/v1/jobs/0b/cancel/now/",
             "/api/v2/jobs/",
             "/API/v1/jobs/",
             "/blob/",

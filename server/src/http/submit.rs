@@ -4,7 +4,7 @@ use hyper::StatusCode;
 use hyper::body::Incoming;
 use hyper::header::{HeaderName, HeaderValue, LOCATION};
 use hyper::http::request::Parts;
-use libreconstruct::job::JobRequest;
+use libreconstruct::job::{JobRequest, UserId};
 use libreconstruct::service::Idempotency;
 use serde_json::Value;
 use sha2::{Digest, Sha256};
@@ -19,14 +19,36 @@ use super::route;
 
 /// Checks the request and the video, and queues the job: 201 with its address (rule 34).
 pub(crate) async fn submit(exchange: &mut Exchange<'_>, body: Incoming) -> Answer {
-    let (user, body) = or_drain(exchange.authorize(Class::Submit), body)?;
+    let (user, body) = or_drain(exchange.authorize(Class::Submit).await, body)?;
     let key = idempotency_key(exchange.parts)?;
     let body = Value::Object(json_body::read_object(&exchange.parts.headers, body).await?);
     let request = JobRequest::from_json(&body, exchange.api.service().limits())?;
-    let idempotency = key.map(|key| {
-        // Keys of objects are sorted, so that the same fields in another order are the same body.
-        Idempotency { key, body_hash: Sha256::digest(body.to_string()).into() }
-    });
+    // Keys of objects are sorted, so that the same fields in another order are the same body.
+    let idempotency = key.map(|key| Idempotency { key, body_hash: Sha256::digest(body.to_string()).into() });
+    queue(exchange, user, request, idempotency).await
+}
+
+/// Queues an ended job's video again, with the options that the body names and else those that it had: 201 as for a submission,
+/// with a job of its own (rule 85).
+pub(crate) async fn restart(exchange: &mut Exchange<'_>, job_id: &str, body: Incoming) -> Answer {
+    let known = exchange.authorize(Class::Submit).await.and_then(|user| Ok((user, exchange.job_id(job_id)?)));
+    let ((user, job_id), body) = or_drain(known, body)?;
+    let key = idempotency_key(exchange.parts)?;
+    let body = Value::Object(json_body::read_options(&exchange.parts.headers, body).await?);
+    let before = exchange.api.blocking(move |service| service.request_again(user, job_id)).await?;
+    let request = before.with_json(&body, exchange.api.service().limits())?;
+    // The same key for another job, or for a submission, is another request.
+    let idempotency = key
+        .map(|key| Idempotency { key, body_hash: Sha256::digest(format!("restart {job_id} {body}")).into() });
+    queue(exchange, user, request, idempotency).await
+}
+
+async fn queue(
+    exchange: &mut Exchange<'_>,
+    user: UserId,
+    request: JobRequest,
+    idempotency: Option<Idempotency>,
+) -> Answer {
     let submission = exchange.api.blocking(move |service| service.submit(user, request, idempotency)).await?;
     exchange.facts.job = Some(submission.body.job_id);
     let mut response = json_body::response(StatusCode::CREATED, &submission.body)?;

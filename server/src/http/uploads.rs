@@ -2,6 +2,7 @@
 
 use hyper::StatusCode;
 use hyper::body::Incoming;
+use libreconstruct::storage::UploadAddress;
 use serde_json::{Map, Value, json};
 
 use super::drain::or_drain;
@@ -15,10 +16,14 @@ use super::signature::{Access, sign};
 
 /// A new address, and the name to submit the video under.
 pub(crate) async fn generate(exchange: &mut Exchange<'_>, body: Incoming) -> Answer {
-    let (user, body) = or_drain(exchange.authorize(Class::Upload), body)?;
+    let (user, body) = or_drain(exchange.authorize(Class::Upload).await, body)?;
     let extension = file_extension(&json_body::read_object(&exchange.parts.headers, body).await?)?;
     let ticket = exchange.api.blocking(move |service| service.create_upload(user, &extension)).await?;
     let name = ticket.blob_name.to_string();
+    // Where the storage has an address of its own, no server sees the bytes (rule 83).
+    if let Some(address) = ticket.address {
+        return json_body::response(StatusCode::OK, &at_the_storage(&address, &name));
+    }
     let expiry = u64::try_from(ticket.expires_at.as_micros() / 1_000_000).unwrap_or(0);
     let query = sign(exchange.api.service().signing_keys(), Access::Upload, &name, expiry, None);
     let base = exchange.api.base(&exchange.connection, exchange.parts);
@@ -27,10 +32,35 @@ pub(crate) async fn generate(exchange: &mut Exchange<'_>, body: Incoming) -> Ans
     json_body::response(StatusCode::OK, &body)
 }
 
+/// A third field only where the storage needs headers (rule 25).
+fn at_the_storage(address: &UploadAddress, name: &str) -> Value {
+    let mut body = json!({ "url": address.url, "blob_name": name });
+    if !address.headers.is_empty() {
+        let headers = address.headers.iter().map(|(name, value)| ((*name).to_owned(), Value::from(*value)));
+        body["headers"] = Value::Object(headers.collect());
+    }
+    body
+}
+
 fn file_extension(body: &Map<String, Value>) -> Result<String, ApiError> {
     match body.get("file_extension") {
         None | Some(Value::Null) => Err(ApiError::bad_request("file_extension is required")),
         Some(Value::String(extension)) => Ok(extension.clone()),
         Some(_) => Err(ApiError::bad_request("file_extension must be a string")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rule_25_headers_are_a_third_field_where_the_storage_needs_some() {
+        let mut address = UploadAddress { url: "https://b.example/x?sig=1".to_owned(), headers: Vec::new() };
+        let plain = json!({ "url": "https://b.example/x?sig=1", "blob_name": "videos/a.mp4" });
+        assert_eq!(at_the_storage(&address, "videos/a.mp4"), plain);
+        address.headers.push(("x-ms-blob-type", "BlockBlob"));
+        let headers = json!({ "x-ms-blob-type": "BlockBlob" });
+        assert_eq!(at_the_storage(&address, "videos/a.mp4")["headers"], headers);
     }
 }

@@ -37,8 +37,8 @@ const NOT_FOUND: &str = include_str!("view/not_found.html");
 const REVALIDATE: HeaderValue = HeaderValue::from_static("no-cache");
 
 /// The page of a job.
-pub(crate) fn page(exchange: &mut Exchange<'_>, job_id: &str) -> Answer {
-    match public_job(exchange, job_id) {
+pub(crate) async fn page(exchange: &mut Exchange<'_>, job_id: &str) -> Answer {
+    match public_job(exchange, job_id).await {
         Ok(job) => html(StatusCode::OK, render(&job, exchange.parts.uri.path())),
         Err(error) if error.status == StatusCode::NOT_FOUND => {
             html(StatusCode::NOT_FOUND, NOT_FOUND.to_owned())
@@ -48,23 +48,23 @@ pub(crate) fn page(exchange: &mut Exchange<'_>, job_id: &str) -> Answer {
 }
 
 /// Where the viewer begins to look: the job's `camera_data`.
-pub(crate) fn camera(exchange: &mut Exchange<'_>, job_id: &str) -> Answer {
-    let job = public_job(exchange, job_id)?;
+pub(crate) async fn camera(exchange: &mut Exchange<'_>, job_id: &str) -> Answer {
+    let job = public_job(exchange, job_id).await?;
     json_body::response(StatusCode::OK, &job.camera_data)
 }
 
 /// The scene or its preview.
 pub(crate) async fn file(exchange: &mut Exchange<'_>, job_id: &str, kind: ArtifactKind) -> Answer {
     let job_id = allowed(exchange, job_id)?;
-    let artifact = exchange.api.quick(|service| service.public_artifact(job_id, kind))?;
+    let artifact = exchange.api.quick(|service| service.public_artifact(job_id, kind)).await?;
     let sent = download::send(exchange, artifact.key, Some(&artifact.file_name), REVALIDATE).await;
     // It was deleted after it was found.
     sent.map_err(|error| if error.status == StatusCode::NOT_FOUND { ApiError::no_job() } else { error })
 }
 
-fn public_job(exchange: &mut Exchange<'_>, job_id: &str) -> Result<PublicJob, ApiError> {
+async fn public_job(exchange: &mut Exchange<'_>, job_id: &str) -> Result<PublicJob, ApiError> {
     let job_id = allowed(exchange, job_id)?;
-    exchange.api.quick(|service| service.public_job(job_id))
+    exchange.api.quick(|service| service.public_job(job_id)).await
 }
 
 /// The id in the path, where there is a viewer at all.

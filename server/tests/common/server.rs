@@ -12,6 +12,8 @@ use serde_json::{Value, json};
 pub(crate) struct Server {
     process: Child,
     pub(crate) address: SocketAddr,
+    /// A link with which a browser is signed in as `demo`; empty where there are no pages.
+    pub(crate) sign_in: String,
     /// A key of the user `demo`.
     pub(crate) key: String,
     pub(crate) folder: tempfile::TempDir,
@@ -35,7 +37,8 @@ pub(crate) fn start_in(folder: tempfile::TempDir, environment: &[(&str, &str)]) 
     BufReader::new(process.stdout.take().unwrap()).read_line(&mut line).unwrap();
     let ready: Value = serde_json::from_str(&line).unwrap_or_else(|e| panic!("{line:?}: {e}"));
     let address = ready["url"].as_str().unwrap().rsplit('/').next().unwrap().parse().unwrap();
-    Server { process, address, key: ready["api_key"].as_str().unwrap().to_owned(), folder }
+    let sign_in = ready["sign_in"].as_str().unwrap_or_default().to_owned();
+    Server { process, address, sign_in, key: ready["api_key"].as_str().unwrap().to_owned(), folder }
 }
 
 fn command(folder: &Path, environment: &[(&str, &str)]) -> Command {

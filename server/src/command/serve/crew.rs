@@ -8,7 +8,7 @@ use std::process::{Child, ChildStdin, Command, Stdio};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use libreconstruct::service::{Service, WorkerOptions, Workers};
+use libreconstruct::service::{Service, Workers};
 use libreconstruct::{CancelToken, Error, ErrorKind, Result};
 
 use crate::config::Config;
@@ -36,8 +36,7 @@ impl Crew {
         if config.separate_workers {
             return WorkerProcesses::start(config, &name).map(Self::Apart);
         }
-        let options =
-            WorkerOptions { name, threads: config.worker_threads.into(), ..WorkerOptions::default() };
+        let options = config.worker_options(name);
         service.start_workers(config.workers.into(), &options).map(Self::Here)
     }
 

@@ -78,7 +78,7 @@ pub(super) async fn receive(
         md5: expected.md5,
         sha256: expected.sha256,
     };
-    let owner = exchange.api.quick(|service| service.upload_owner(&name));
+    let owner = exchange.api.quick(|service| service.upload_owner(&name)).await;
     let place = owner.and_then(|user| exchange.api.transfers.begin(user));
     let (_place, body) = or_drain(place, body)?;
     if part == Part::BlockList {

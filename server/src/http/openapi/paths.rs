@@ -45,7 +45,7 @@ enum WrongBody {
         ("cursor" = Option<String>, Query, description = "Where the page starts, from the Link header of the one before",
          pattern = "^-?[0-9a-f]{1,15}\\.[0-9a-f]{32}$"),
         ("status" = Option<String>, Query, description = "Only jobs in this state",
-         pattern = "^(Queued|Processing video|Generating 3D scene|Finished|Failed)$"),
+         pattern = "^(Queued|Processing video|Generating 3D scene|Finished|Failed|Not found)$"),
         ("public" = Option<bool>, Query, description = "Only jobs that are, or are not, public"),
     ),
     responses(
@@ -99,7 +99,7 @@ fn update_job() {}
 )]
 fn delete_job() {}
 
-/// Download a scene file
+/// Download a file of a job
 ///
 /// Redirects to an address that needs no key and holds for 15 minutes. It serves ranges.
 #[utoipa::path(
@@ -107,7 +107,8 @@ fn delete_job() {}
     security(("api_key" = [])),
     params(
         ("job_id" = Uuid, Path, description = "The job"),
-        ("file_type" = String, Path, description = "ply or spz", pattern = "^(ply|spz)$"),
+        ("file_type" = String, Path, description = "ply or spz, the scene; report, all figures; log",
+         pattern = "^(ply|spz|report|log)$"),
     ),
     responses(
         Refused,
@@ -131,6 +132,66 @@ fn download_scene() {}
     )
 )]
 fn get_preview() {}
+
+/// Get the report on a job
+///
+/// What the job itself does not tell: how far its stage is, why it failed, what ran, how good the scene is.
+#[utoipa::path(
+    get, path = "/api/v1/jobs/{job_id}/report/", operation_id = "get_report", tag = "jobs", security(("api_key" = [])),
+    params(
+        ("job_id" = Uuid, Path, description = "The job"),
+        ("wait" = Option<u32>, Query, description = "Seconds to wait for a change", minimum = 0, maximum = 50),
+        ("version" = Option<u64>, Query, description = "Do not wait if the job has another version than this", minimum = 0),
+    ),
+    responses(
+        Refused,
+        (status = 200, description = "The report", body = JobReport),
+        (status = 400, description = "A parameter is wrong", body = Error),
+        (status = 404, description = "No such job of the caller", body = Error),
+    )
+)]
+fn get_report() {}
+
+/// Cancel a job
+///
+/// Stops it and keeps it: it has failed then.
+#[utoipa::path(
+    post, path = "/api/v1/jobs/{job_id}/cancel/", operation_id = "cancel_job", tag = "jobs", security(("api_key" = [])),
+    params(("job_id" = Uuid, Path, description = "The job")),
+    responses(
+        Refused,
+        (status = 200, description = "The job as it is now", body = Job),
+        (status = 404, description = "No such job of the caller", body = Error),
+        (status = 409, description = "The job has ended already", body = Error),
+    )
+)]
+fn cancel_job() {}
+
+/// Restart a job
+///
+/// Makes a new job of the same video, with the options of the first where the body names no other.
+#[utoipa::path(
+    post, path = "/api/v1/jobs/{job_id}/restart/", operation_id = "restart_job", tag = "jobs", security(("api_key" = [])),
+    params(
+        ("job_id" = Uuid, Path, description = "The job"),
+        ("Idempotency-Key" = Option<String>, Header, description = "1 to 255 visible characters, kept for 24 hours",
+         pattern = "^[!-~]{1,255}$"),
+    ),
+    request_body = RestartRequest,
+    responses(
+        Refused,
+        WrongBody,
+        (status = 201, description = "The new job is queued", body = Submitted, headers(("Location" = String))),
+        (status = 400, description = "The body or the video is wrong; the message names every field", body = Error),
+        (status = 404, description = "No such job of the caller", body = Error),
+        (status = 409, description = "The job has not ended, or a request with this Idempotency-Key is being worked on",
+         body = Error),
+        (status = 422, description = "The Idempotency-Key was used with another body", body = Error),
+        (status = 429, description = "Rate limit exceeded, or too many jobs wait", body = Error),
+        (status = 507, description = "The server has no space left; try again later", body = Error),
+    )
+)]
+fn restart_job() {}
 
 /// Get an upload address
 ///

@@ -11,7 +11,7 @@ pub(super) struct Job {
     job_id: Uuid,
     /// The name of the uploaded file if none was given.
     title: String,
-    /// Queued, Queued - position: X, Processing video, Generating 3D scene, Finished or Failed.
+    /// Queued, Queued - position: X, Processing video, Generating 3D scene, Finished, Failed or Not found.
     #[schema(
         pattern = "^(Queued( - position: [1-9][0-9]*)?|Processing video|Generating 3D scene|Finished|Failed|Not found)$",
         example = "Queued - position: 1"
@@ -118,10 +118,12 @@ pub(super) struct UploadRequest {
 /// Where to PUT the video, and its name for the submission.
 #[derive(ToSchema)]
 pub(super) struct UploadAddress {
-    /// Holds for a limited time; needs no key.
+    /// Holds for a limited time; needs no key. It may lead to a cloud storage.
     url: String,
     /// `videos/<uuid>.<file_extension>`
     blob_name: String,
+    /// Headers that the upload must have, by name; absent where it needs none.
+    headers: Option<std::collections::HashMap<String, String>>,
 }
 
 /// A job to be done. Fields that are absent or null have their defaults.
@@ -183,6 +185,191 @@ pub(super) struct Submitted {
     training_num_steps: u32,
     /// Whether the background is removed.
     remove_background: bool,
+}
+
+/// What is to be other than in the job that is restarted. Fields that are absent or null are as they were.
+#[derive(ToSchema)]
+pub(super) struct RestartRequest {
+    /// 1 to 255 characters, none of them a control character.
+    #[schema(
+        min_length = 1,
+        max_length = 255,
+        pattern = "^[^\\x00-\\x1f\\x7f-\\x9f]*[!-~][^\\x00-\\x1f\\x7f-\\x9f]*$"
+    )]
+    title: Option<String>,
+    /// Whether the job is publicly visible.
+    public: Option<bool>,
+    /// glomap (global) or colmap (incremental structure from motion), in upper or lower case.
+    #[schema(pattern = "^([gG][lL][oO][mM][aA][pP]|[cC][oO][lL][mM][aA][pP])$", example = "colmap")]
+    reconstruction_method: Option<String>,
+    /// Largest number of Gaussians.
+    #[schema(minimum = 1000, maximum = 10000000)]
+    training_max_num_gaussians: Option<u32>,
+    /// Number of training steps.
+    #[schema(minimum = 1, maximum = 200000)]
+    training_num_steps: Option<u32>,
+    /// Edge of the inner white square of the AprilTags (tagStandard41h12) in millimetres.
+    #[schema(minimum = 1, maximum = 1000)]
+    apriltag_size_mm: Option<f64>,
+    /// Whether to remove the background first.
+    remove_background: Option<bool>,
+    /// How a viewer moves: orbital or drone.
+    #[schema(pattern = "^(orbital|drone)$", example = "drone")]
+    camera_type: Option<String>,
+}
+
+/// What is told of a job.
+#[derive(ToSchema)]
+pub(super) struct JobReport {
+    /// Identifies the job.
+    job_id: Uuid,
+    /// As the job has it.
+    status: String,
+    /// Grows with every change of the job.
+    version: u64,
+    /// How far it is.
+    progress: Progress,
+    /// Why it failed; null unless it did.
+    failure: Option<Failure>,
+    /// What its owner should know about the scene.
+    warnings: Vec<Warning>,
+    /// What it was asked for.
+    requested: Requested,
+    /// What ran; null until it is finished.
+    ran: Option<Ran>,
+    /// How good the scene is; null until it is finished.
+    quality: Option<Quality>,
+    /// What the camera poses are worth; null until it is finished.
+    verdict: Option<JobVerdict>,
+    /// How the size of the scene was measured; null unless a size of tags was given, and until it is finished.
+    #[schema(value_type = Option<Object>)]
+    scale: Option<()>,
+    /// Seconds and memory of each stage; null until it is finished.
+    #[schema(value_type = Option<Object>)]
+    costs: Option<()>,
+}
+
+/// How far a job is.
+#[derive(ToSchema)]
+pub(super) struct Progress {
+    /// frames, sfm, train or export; null before the first.
+    stage: Option<String>,
+    /// How much of the stage is done.
+    #[schema(minimum = 0, maximum = 1)]
+    stage_fraction: f32,
+    /// How far the scene is; null until its generation starts.
+    #[schema(minimum = 0, maximum = 100)]
+    percent_complete: Option<u8>,
+    /// How often a worker has begun with it.
+    attempt: u32,
+    /// When it was submitted, UTC.
+    #[schema(format = DateTime)]
+    uploaded_at: String,
+    /// When a worker first began with it.
+    #[schema(format = DateTime)]
+    started_at: Option<String>,
+    /// When it finished or failed.
+    #[schema(format = DateTime)]
+    finished_at: Option<String>,
+    /// When anything about it last changed.
+    #[schema(format = DateTime)]
+    updated_at: String,
+}
+
+/// Why a job failed.
+#[derive(ToSchema)]
+pub(super) struct Failure {
+    /// For programs.
+    code: String,
+    /// For a person: what was wrong and what to do.
+    message: String,
+}
+
+/// What the owner of a scene should know.
+#[derive(ToSchema)]
+pub(super) struct Warning {
+    /// For programs.
+    code: String,
+    /// For a person.
+    message: String,
+}
+
+/// What a job was asked for.
+#[derive(ToSchema)]
+pub(super) struct Requested {
+    /// The video; it can be submitted again as long as the job is there.
+    blob_name: String,
+    /// How camera poses are found.
+    reconstruction_method: String,
+    /// Largest number of Gaussians.
+    training_max_num_gaussians: u32,
+    /// Number of training steps.
+    training_num_steps: u32,
+    /// Edge of the inner white square of the AprilTags in millimetres.
+    apriltag_size_mm: Option<f64>,
+    /// Whether the background is removed.
+    remove_background: bool,
+}
+
+/// What ran.
+#[derive(ToSchema)]
+pub(super) struct Ran {
+    /// The program's.
+    version: String,
+    /// What training ran on.
+    device: String,
+    /// How the camera poses were found in the end: global or incremental.
+    method: String,
+    /// Frames that were chosen of the video.
+    frames: u32,
+    /// Training steps that were done.
+    steps: u32,
+    /// Gaussians in the scene.
+    splats: u32,
+}
+
+/// How good a scene is.
+#[derive(ToSchema)]
+pub(super) struct Quality {
+    /// Frames that were placed.
+    registered: u32,
+    /// Mean distance between where scene points are seen and where the camera poses have them, pixels.
+    mean_reprojection_error: f64,
+    /// Part of the verified matches that agree with the camera poses.
+    #[schema(minimum = 0, maximum = 1)]
+    agreeing_matches: f64,
+    /// Likeness to frames that were held out of the training, dB.
+    psnr: Option<f64>,
+    /// The same as structural similarity.
+    ssim: Option<f64>,
+}
+
+/// What the camera poses are worth, without knowing the truth.
+#[derive(ToSchema)]
+pub(super) struct JobVerdict {
+    /// good or doubtful: a job whose poses are broken has failed.
+    grade: String,
+    /// Expected error of the rotations, degrees.
+    rotation_error_degrees: f64,
+    /// Expected error of the places, as a share of the radius of the camera path.
+    position_error: f64,
+    /// What the rotation error stays below in 19 of 20 captures, degrees.
+    rotation_bound_degrees: f64,
+    /// What the error of the places stays below in 19 of 20 captures.
+    position_bound: f64,
+    /// What speaks against the poses, gravest first; each with doubt, grade and message.
+    reasons: Vec<Reason>,
+}
+
+/// One thing that speaks against camera poses.
+#[derive(ToSchema)]
+pub(super) struct Reason {
+    /// For programs.
+    doubt: String,
+    /// How grave it is.
+    grade: String,
+    /// For a person, with the figures.
+    message: String,
 }
 
 /// Why a request failed.

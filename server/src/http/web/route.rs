@@ -1,0 +1,173 @@
+//! From a path to a page of the web application, or to what its pages send and fetch.
+
+/// A page, with the parameters of its path as they were sent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum WebRoute<'a> {
+    Home,
+    SignIn,
+    SignOut,
+    SignOutEverywhere,
+    Invitation {
+        token: &'a str,
+    },
+    Profile,
+    Password,
+    Keys,
+    RevokeKey {
+        prefix: &'a str,
+    },
+    Scenes,
+    SceneReport {
+        job_id: &'a str,
+    },
+    ScenePreview {
+        job_id: &'a str,
+    },
+    SceneDownload {
+        job_id: &'a str,
+        file_type: &'a str,
+    },
+    SceneDelete {
+        job_id: &'a str,
+    },
+    SceneCancel {
+        job_id: &'a str,
+    },
+    SceneRestart {
+        job_id: &'a str,
+    },
+    ScenePublic {
+        job_id: &'a str,
+    },
+    /// The style and the scripts of the pages.
+    Asset {
+        name: &'a str,
+    },
+}
+
+/// Everything before the token of an invitation.
+pub(crate) const INVITATION: &str = "/invitation/";
+
+impl<'a> WebRoute<'a> {
+    /// The page at `path`, if there is one.
+    pub(crate) fn of(path: &'a str) -> Option<Self> {
+        if let Some(token) = path.strip_prefix(INVITATION) {
+            // Whatever follows: no part of a token that was sent with a mistake may stand in the log as an unknown path.
+            return Some(Self::Invitation { token: token.strip_suffix('/').unwrap_or(token) });
+        }
+        let segments: Vec<&str> = path.strip_prefix('/')?.split('/').collect();
+        // Both slash forms, as everywhere.
+        let segments = match &segments[..] {
+            [all @ .., ""] if all.iter().any(|segment| !segment.is_empty()) => all,
+            all => all,
+        };
+        Some(match *segments {
+            [""] => Self::Home,
+            ["sign-in"] => Self::SignIn,
+            ["sign-out"] => Self::SignOut,
+            ["sign-out-everywhere"] => Self::SignOutEverywhere,
+            ["profile"] => Self::Profile,
+            ["profile", "password"] => Self::Password,
+            ["profile", "keys"] => Self::Keys,
+            ["profile", "keys", prefix, "revoke"] => Self::RevokeKey { prefix },
+            ["scenes"] => Self::Scenes,
+            ["scenes", job_id, "report"] => Self::SceneReport { job_id },
+            ["scenes", job_id, "preview.jpg"] => Self::ScenePreview { job_id },
+            ["scenes", job_id, "download", file_type] => Self::SceneDownload { job_id, file_type },
+            ["scenes", job_id, "delete"] => Self::SceneDelete { job_id },
+            ["scenes", job_id, "cancel"] => Self::SceneCancel { job_id },
+            ["scenes", job_id, "restart"] => Self::SceneRestart { job_id },
+            ["scenes", job_id, "public"] => Self::ScenePublic { job_id },
+            ["web", name] => Self::Asset { name },
+            _ => return None,
+        })
+    }
+
+    /// What it is called in logs and metrics.
+    pub(crate) fn template(self) -> &'static str {
+        match self {
+            Self::Home => "/",
+            Self::SignIn => "/sign-in",
+            Self::SignOut => "/sign-out",
+            Self::SignOutEverywhere => "/sign-out-everywhere",
+            Self::Invitation { .. } => "/invitation/{token}",
+            Self::Profile => "/profile",
+            Self::Password => "/profile/password",
+            Self::Keys => "/profile/keys",
+            Self::RevokeKey { .. } => "/profile/keys/{prefix}/revoke",
+            Self::Scenes => "/scenes",
+            Self::SceneReport { .. } => "/scenes/{job_id}/report",
+            Self::ScenePreview { .. } => "/scenes/{job_id}/preview.jpg",
+            Self::SceneDownload { .. } => "/scenes/{job_id}/download/{file_type}",
+            Self::SceneDelete { .. } => "/scenes/{job_id}/delete",
+            Self::SceneCancel { .. } => "/scenes/{job_id}/cancel",
+            Self::SceneRestart { .. } => "/scenes/{job_id}/restart",
+            Self::ScenePublic { .. } => "/scenes/{job_id}/public",
+            Self::Asset { .. } => "/web/{name}",
+        }
+    }
+
+    /// The value of `Allow`. What changes anything is a POST, and a page that asks first is both.
+    pub(crate) fn allow(self) -> &'static str {
+        match self {
+            Self::SignOut
+            | Self::SignOutEverywhere
+            | Self::Password
+            | Self::Keys
+            | Self::SceneCancel { .. }
+            | Self::SceneRestart { .. }
+            | Self::ScenePublic { .. } => "POST, OPTIONS",
+            Self::SignIn | Self::Invitation { .. } | Self::RevokeKey { .. } | Self::SceneDelete { .. } => {
+                "GET, HEAD, POST, OPTIONS"
+            }
+            _ => "GET, HEAD, OPTIONS",
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn both_slash_forms_name_the_same_page() {
+        for path in [
+            "/sign-in",
+            "/profile",
+            "/profile/keys/lrk_a/revoke",
+            "/scenes",
+            "/scenes/0b/delete",
+            "/invitation/ab",
+        ] {
+            let route = WebRoute::of(path);
+            assert!(route.is_some(), "{path}");
+            assert_eq!(route, WebRoute::of(&format!("{path}/")), "{path}");
+        }
+        assert_eq!(WebRoute::of("/"), Some(WebRoute::Home));
+    }
+
+    #[test]
+    fn other_paths_name_nothing() {
+        for path in [
+            "",
+            "*",
+            "//",
+            "/scenes//",
+            "/scenes/0b",
+            "/profile/keys/a/b/revoke",
+            "/web",
+            "/web/",
+            "/api/v1/scenes",
+        ] {
+            let found = WebRoute::of(path);
+            assert!(matches!(found, None | Some(WebRoute::Asset { name: "" })), "{path}: {found:?}");
+        }
+    }
+
+    #[test]
+    fn no_part_of_a_token_is_ever_a_path_in_the_log() {
+        for path in ["/invitation/", "/invitation/ab/cd", "/invitation/ab//"] {
+            assert_eq!(WebRoute::of(path).unwrap().template(), "/invitation/{token}");
+        }
+    }
+}

@@ -1,0 +1,41 @@
+// Brings the jobs of the page up to date that have not ended, one after the other, so that many jobs are no more requests.
+
+/** Milliseconds between two requests. */
+const PAUSE = 2000;
+/** What each stage is called. */
+const STAGES = { frames: "choosing frames", sfm: "finding the cameras", train: "training", export: "writing the files" };
+
+const pause = (milliseconds) => new Promise((done) => setTimeout(done, milliseconds));
+
+/** Shows what a report says; whether the job has ended. */
+function show(card, report) {
+  const { stage, stage_fraction, percent_complete } = report.progress;
+  const waits = report.status.startsWith("Queued");
+  const doing = !waits && STAGES[stage] ? ` · ${STAGES[stage]}, ${Math.round(100 * stage_fraction)} %` : "";
+  card.querySelector("[data-field=status]").textContent = report.status;
+  card.querySelector("[data-field=stage]").textContent = doing;
+  card.querySelector("progress").value = percent_complete ?? 0;
+  return report.progress.finished_at !== null;
+}
+
+/** Looks at each job in turn. One that has ended looks different: then the whole page is asked for again. */
+async function follow(cards) {
+  while (cards.length > 0) {
+    for (const card of cards) {
+      await pause(PAUSE);
+      // Nobody looks.
+      while (document.hidden) await pause(PAUSE);
+      let answer;
+      try {
+        answer = await fetch(card.dataset.live, { redirect: "manual" });
+      } catch {
+        continue; // The server is away for a moment.
+      }
+      // Signed out, or deleted elsewhere: the page knows more.
+      if (answer.type === "opaqueredirect" || answer.status === 404) return location.reload();
+      if (answer.ok && show(card, await answer.json())) return location.reload();
+    }
+  }
+}
+
+follow([...document.querySelectorAll("[data-live]")]);
