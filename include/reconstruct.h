@@ -275,6 +275,9 @@ void rc_string_free(char *string);
 // engine acts for one user and sees that user's jobs only; jobs are done by workers (below), in this program or in
 // another one.
 //
+// Where many machines share a service, its rows are in a database and its files in a storage, whose addresses are given
+// as options; the folder is then this machine's own place for its work.
+//
 // Whoever opens the folder is its operator: rc_engine_for_user() makes an engine for any user without asking for a key.
 // A program that serves others makes theirs with rc_engine_for_key().
 
@@ -301,17 +304,29 @@ typedef struct rc_engine_options {
     // Settings of the service as a JSON object; NULL = the defaults. For example
     // {"reconstruction": {"device": "cpu", "max_frames": 100}, "limits": {"max_queued_jobs": 10}}.
     const char *settings_json;
+    // Where the rows are if many machines share them, for example
+    // "postgres://user:password@db.example.org/reconstruct?sslmode=require"; NULL = in the folder. Given together with
+    // storage.
+    const char *database;
+    // Where videos and scenes are if many machines share them, for example "file:///mnt/scenes", a folder that all of
+    // them see; NULL = in the folder. Given together with database.
+    const char *storage;
+    // File with what makes keys genuine, the same on all machines; NULL = secrets.json in the folder, which is made if it
+    // is not there, but must be there if other machines share the rows.
+    const char *secrets;
 } rc_engine_options;
 
-#define RC_ENGINE_OPTIONS_INIT { sizeof(rc_engine_options), NULL, RC_TIER_DEFAULT, 0, NULL }
+#define RC_ENGINE_OPTIONS_INIT { sizeof(rc_engine_options), NULL, RC_TIER_DEFAULT, 0, NULL, NULL, NULL, NULL }
 
 // Opens the engine on a folder, which is made (for its owner only) if it is not there, and stores it in *engine. What
 // an earlier program left undone is taken up.
 //
 // options: NULL = the defaults.
 //
-// Fails with RC_INVALID_ARGUMENT for settings out of range, RC_INVALID_FILE for a folder that is damaged or of a newer
-// version, RC_IO, RC_DISK_FULL.
+// Fails with RC_INVALID_ARGUMENT for settings out of range and addresses that are none, RC_INVALID_FILE for a folder or
+// a database that is damaged or of a newer version, RC_NOT_FOUND if there are no secrets beside an address,
+// RC_CONFLICT while another machine uses the folder, RC_UNSUPPORTED for an address that this build cannot open, RC_IO
+// (also if the database cannot be reached), RC_DISK_FULL.
 //
 // Thread-safe.
 rc_code rc_engine_open(const char *folder,
@@ -522,6 +537,17 @@ rc_code rc_engine_submit_json(const rc_engine *engine,
                               rc_job **job,
                               rc_error **error);
 
+// Makes a new job of the video of one that has ended, without another upload, and stores it in *again; free that with
+// rc_job_free().
+//
+// request_json: what is to be other than before, like the body of rc_engine_submit_json() without the blob_name; NULL =
+// nothing.
+//
+// Fails with RC_CONFLICT if the job has not ended, else as rc_engine_submit() does.
+//
+// Thread-safe.
+rc_code rc_job_restart_json(const rc_job *job, const char *request_json, rc_job **again, rc_error **error);
+
 // Jobs
 // ----
 //
@@ -531,7 +557,7 @@ rc_code rc_engine_submit_json(const rc_engine *engine,
 
 // What a job is doing.
 typedef enum rc_job_status {
-    // Not known: only after a damaged folder was repaired.
+    // Not found: ended, because the storage no longer has the video. Only where many machines share it; also: not known.
     RC_JOB_UNKNOWN = 0,
     // Waiting for a worker.
     RC_JOB_QUEUED = 1,
@@ -658,6 +684,15 @@ rc_code rc_job_json(const rc_job *job, char **json, rc_error **error);
 //
 // Thread-safe.
 rc_code rc_job_details_json(const rc_job *job, char **json, rc_error **error);
+
+// Stores in *json what is told of the job beyond the fields of the REST interface (docs/rest.md, rule 80): job_id, status,
+// version, progress, failure, warnings, requested, and once it is finished ran, quality, verdict, scale, costs. Free it with
+// rc_string_free().
+//
+// Thread-safe.
+rc_code rc_job_report_json(const rc_job *job,
+                           char **json,
+                           rc_error **error);
 
 // Stores the title in *title; free it with rc_string_free().
 //
@@ -1072,11 +1107,16 @@ typedef struct rc_reconstruction {
     // A folder with a mask (PNG, white where the object is) named like every picture, in place of the mask model; NULL =
     // there is none.
     const char *mask_dir;
+    // Whether to fail where the poses are doubtful; else the scene is made all the same, and report.json says why.
+    bool strict;
+    // Milliseconds from the first line of a picture to the last one, 0 to 100, if known; 0 = a global shutter. Negative =
+    // that of a video is estimated where it matters, which RC_RECONSTRUCTION_INIT has.
+    double rolling_shutter_ms;
 } rc_reconstruction;
 
 #define RC_RECONSTRUCTION_INIT \
   { sizeof(rc_reconstruction), RC_QUALITY_DEFAULT, RC_METHOD_DEFAULT, RC_CAMERA_DEFAULT, 0, 0, 0, 0, 0, -1, 0, 0, 0, 0.0, \
-    false, false, NULL, NULL, false, NULL, NULL }
+    false, false, NULL, NULL, false, NULL, NULL, false, -1.0 }
 
 // Makes a scene of a video (or of a folder of pictures) in `folder`: scene.ply, scene.spz, preview.jpg, camera.json,
 // turntable.mp4, report.json, and the key frames and camera poses it was made from. All of it is on the disk when this

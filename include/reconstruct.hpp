@@ -272,6 +272,12 @@ class Job : public detail::Owner<rc_job, rc_job_free> {
     }
     // Stops it for good.
     void cancel() const { detail::call(rc_job_cancel, get()); }
+    // What is told of it beyond its fields, as JSON: progress, failure, warnings, and once it is finished how good it is.
+    std::string report_json() const { return detail::text(rc_job_report_json, get()); }
+    // A new job of the same video, once this one has ended. changes_json: what is to be other than before.
+    Job restart(const std::string& changes_json = "{}") const {
+        return Job(detail::made<rc_job*>(rc_job_restart_json, get(), changes_json.c_str()));
+    }
     // Deletes it with all its files, irreversibly.
     void remove() const { detail::call(rc_job_delete, get()); }
 
@@ -332,6 +338,12 @@ struct EngineOptions {
     rc_tier tier = RC_TIER_DEFAULT;
     // Settings of the service, a JSON object.
     std::optional<std::string> settings_json = std::nullopt;
+    // Where the rows and the files are if many machines share them: "postgres://..." and "file:///mnt/scenes", both or none.
+    // The folder is then this machine's own.
+    std::optional<std::string> database = std::nullopt;
+    std::optional<std::string> storage = std::nullopt;
+    // File with what makes keys genuine, the same on all machines; absent: secrets.json in the folder.
+    std::optional<std::string> secrets = std::nullopt;
 };
 
 struct WorkerOptions {
@@ -436,6 +448,9 @@ class Engine : public detail::Owner<rc_engine, rc_engine_free> {
         o.tier = options.tier;
         o.workers = options.workers;
         o.settings_json = detail::c_str(options.settings_json);
+        o.database = detail::c_str(options.database);
+        o.storage = detail::c_str(options.storage);
+        o.secrets = detail::c_str(options.secrets);
         return detail::made<rc_engine*>(rc_engine_open, folder.c_str(), &o);
     }
     static rc_worker_options c_options(const WorkerOptions& options) {
@@ -469,6 +484,9 @@ struct Reconstruction {
     double apriltag_size_mm = 0.0;
     // Whether to fail where the tags give no scale.
     bool require_scale = false;
+    // Milliseconds from the first line of a picture to the last one; 0 is a global shutter. Without a value that of a video is
+    // estimated where it matters.
+    std::optional<double> rolling_shutter_ms;
     bool remove_background = false;
     bool turntable = true;
     std::optional<std::string> title;
@@ -478,6 +496,8 @@ struct Reconstruction {
     std::optional<std::string> mask_model;
     // A folder with a mask for every picture, in place of the mask model.
     std::optional<std::string> mask_dir;
+    // Whether to fail where the poses are doubtful.
+    bool strict = false;
 };
 
 // Makes a scene of a video in `folder`; the content of its report.json. `on_event` is told on this thread; if it returns
@@ -500,12 +520,14 @@ inline std::string run(const std::string& input, const std::string& folder, cons
     r.seed = options.seed;
     r.apriltag_size_mm = options.apriltag_size_mm;
     r.require_scale = options.require_scale;
+    r.rolling_shutter_ms = options.rolling_shutter_ms.value_or(-1.0);
     r.remove_background = options.remove_background;
     r.no_turntable = !options.turntable;
     r.title = detail::c_str(options.title);
     r.device = options.device.c_str();
     r.mask_model = detail::c_str(options.mask_model);
     r.mask_dir = detail::c_str(options.mask_dir);
+    r.strict = options.strict;
     detail::Listener<Event> listener{on_event, nullptr};
     const auto tell = on_event ? &listener.tell : nullptr;
     detail::Text report;

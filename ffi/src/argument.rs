@@ -53,6 +53,21 @@ pub(crate) unsafe fn path<'a>(pointer: *const c_char, name: &str) -> Result<&'a 
     Ok(Path::new(path))
 }
 
+/// A path that may be absent.
+///
+/// # Safety
+/// As for [`text`].
+pub(crate) unsafe fn optional_path<'a>(
+    pointer: *const c_char,
+    name: &str,
+) -> Result<Option<&'a Path>, Fault> {
+    if pointer.is_null() {
+        return Ok(None);
+    }
+    // SAFETY: the same promise.
+    unsafe { path(pointer, name) }.map(Some)
+}
+
 /// `count` values; `pointer` may be NULL if there are none.
 ///
 /// # Safety

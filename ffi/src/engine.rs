@@ -5,6 +5,9 @@
 //! engine acts for one user and sees that user's jobs only; jobs are done by workers (below), in this program or in
 //! another one.
 //!
+//! Where many machines share a service, its rows are in a database and its files in a storage, whose addresses are given
+//! as options; the folder is then this machine's own place for its work.
+//!
 //! Whoever opens the folder is its operator: rc_engine_for_user() makes an engine for any user without asking for a key.
 //! A program that serves others makes theirs with rc_engine_for_key().
 
@@ -14,9 +17,9 @@ use std::path::Path;
 use std::sync::Mutex;
 
 use libreconstruct::job::{Tier, UserId};
-use libreconstruct::service::{Service, ServiceOptions, Workers};
+use libreconstruct::service::{Addresses, Service, ServiceOptions, Workers};
 
-use crate::argument::{Versioned, choice, number_of, optional_text, path, text, versioned};
+use crate::argument::{Versioned, choice, number_of, optional_path, optional_text, path, text, versioned};
 use crate::entry::answer;
 use crate::error::{Fault, rc_code, rc_error};
 use crate::handle::{Opaque, opaque};
@@ -82,6 +85,16 @@ pub struct rc_engine_options {
     /// Settings of the service as a JSON object; NULL = the defaults. For example
     /// {"reconstruction": {"device": "cpu", "max_frames": 100}, "limits": {"max_queued_jobs": 10}}.
     pub settings_json: *const c_char,
+    /// Where the rows are if many machines share them, for example
+    /// "postgres://user:password@db.example.org/reconstruct?sslmode=require"; NULL = in the folder. Given together with
+    /// storage.
+    pub database: *const c_char,
+    /// Where videos and scenes are if many machines share them, for example "file:///mnt/scenes", a folder that all of
+    /// them see; NULL = in the folder. Given together with database.
+    pub storage: *const c_char,
+    /// File with what makes keys genuine, the same on all machines; NULL = secrets.json in the folder, which is made if it
+    /// is not there, but must be there if other machines share the rows.
+    pub secrets: *const c_char,
 }
 
 // SAFETY: numbers, pointers and an enum that may be anything.
@@ -92,8 +105,10 @@ unsafe impl Versioned for rc_engine_options {}
 ///
 /// options: NULL = the defaults.
 ///
-/// Fails with RC_INVALID_ARGUMENT for settings out of range, RC_INVALID_FILE for a folder that is damaged or of a newer
-/// version, RC_IO, RC_DISK_FULL.
+/// Fails with RC_INVALID_ARGUMENT for settings out of range and addresses that are none, RC_INVALID_FILE for a folder or
+/// a database that is damaged or of a newer version, RC_NOT_FOUND if there are no secrets beside an address,
+/// RC_CONFLICT while another machine uses the folder, RC_UNSUPPORTED for an address that this build cannot open, RC_IO
+/// (also if the database cannot be reached), RC_DISK_FULL.
 ///
 /// Thread-safe.
 #[unsafe(no_mangle)]
@@ -111,7 +126,13 @@ pub unsafe extern "C" fn rc_engine_open(
             let name = optional_text(options.user, "options.user")?.unwrap_or("local");
             let tier = choice(options.tier, "options.tier", &TIERS)?;
             let settings = settings(optional_text(options.settings_json, "options.settings_json")?)?;
-            Ok(rc_engine::make(open(folder, settings, name, tier, options.workers)?))
+            let addresses = Addresses {
+                database: optional_text(options.database, "options.database")?.map(str::to_owned),
+                storage: optional_text(options.storage, "options.storage")?.map(str::to_owned),
+                secrets: optional_path(options.secrets, "options.secrets")?.map(Path::to_owned),
+                secrets_json: None,
+            };
+            Ok(rc_engine::make(open(folder, &addresses, settings, name, tier, options.workers)?))
         })
     }
 }
@@ -123,12 +144,13 @@ fn settings(text: Option<&str>) -> Result<ServiceOptions, Fault> {
 
 fn open(
     folder: &Path,
+    addresses: &Addresses,
     settings: ServiceOptions,
     name: &str,
     tier: Tier,
     workers: u32,
 ) -> Result<Engine, Fault> {
-    let service = Service::open(folder, settings)?;
+    let service = Service::open_shared(folder, addresses, settings)?;
     let user = service.user_or_new(name, tier)?.user_id;
     let engine = Engine::new(service, user);
     if workers > 0 {

@@ -40,6 +40,11 @@ impl Job {
         Self { service: engine.service.clone(), user: engine.user, id, id_text }
     }
 
+    /// Another job of the same user.
+    pub(crate) fn other(&self, id: JobId) -> Self {
+        Self { service: self.service.clone(), user: self.user, id, id_text: c_string(id.to_string()) }
+    }
+
     fn now(&self) -> Result<job::Job, Fault> {
         Ok(self.service.job(self.user, self.id)?)
     }
@@ -51,7 +56,7 @@ opaque!(rc_job, Job, "job", b"rc_job--");
 #[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum rc_job_status {
-    /// Not known: only after a damaged folder was repaired.
+    /// Not found: ended, because the storage no longer has the video. Only where many machines share it; also: not known.
     RC_JOB_UNKNOWN = 0,
     /// Waiting for a worker.
     RC_JOB_QUEUED = 1,
@@ -285,6 +290,21 @@ pub unsafe extern "C" fn rc_job_details_json(
 ) -> rc_code {
     // SAFETY: the caller's promise.
     unsafe { rc_job::ask_json(job, json, error, |job| Ok(job.now()?.details)) }
+}
+
+/// Stores in *json what is told of the job beyond the fields of the REST interface (docs/rest.md, rule 80): job_id, status,
+/// version, progress, failure, warnings, requested, and once it is finished ran, quality, verdict, scale, costs. Free it with
+/// rc_string_free().
+///
+/// Thread-safe.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rc_job_report_json(
+    job: *const rc_job,
+    json: *mut *mut c_char,
+    error: *mut *mut rc_error,
+) -> rc_code {
+    // SAFETY: the caller's promise.
+    unsafe { rc_job::ask_json(job, json, error, |job| Ok(job.service.report(job.user, job.id)?)) }
 }
 
 /// Stores the title in *title; free it with rc_string_free().

@@ -89,11 +89,16 @@ pub struct rc_reconstruction {
     /// A folder with a mask (PNG, white where the object is) named like every picture, in place of the mask model; NULL =
     /// there is none.
     pub mask_dir: *const c_char,
+    /// Whether to fail where the poses are doubtful; else the scene is made all the same, and report.json says why.
+    pub strict: bool,
+    /// Milliseconds from the first line of a picture to the last one, 0 to 100, if known; 0 = a global shutter. Negative =
+    /// that of a video is estimated where it matters, which RC_RECONSTRUCTION_INIT has.
+    pub rolling_shutter_ms: f64,
 }
 
 // SAFETY: numbers, pointers, enums that may be anything, and bool, which C compilers set to 0 or 1.
 unsafe impl Versioned for rc_reconstruction {
-    const DEFAULT: Self = Self { sh_degree: -1, ..Self::EMPTY };
+    const DEFAULT: Self = Self { sh_degree: -1, rolling_shutter_ms: -1.0, ..Self::EMPTY };
     const FIRST_SIZE: usize = std::mem::offset_of!(Self, require_scale);
 }
 
@@ -123,6 +128,8 @@ unsafe fn options(asked: &rc_reconstruction) -> Result<ReconstructionOptions, Fa
         training_num_steps: or(asked.training_num_steps, preset.training_num_steps),
         apriltag_size_mm: (size != 0.0).then_some(size),
         require_scale: asked.require_scale,
+        strict: asked.strict,
+        rolling_shutter_ms: (asked.rolling_shutter_ms >= 0.0).then_some(asked.rolling_shutter_ms),
         remove_background: asked.remove_background,
         camera_type,
         max_frames: if asked.max_frames == 0 { preset.max_frames } else { Some(asked.max_frames as usize) },
@@ -275,6 +282,8 @@ mod tests {
             no_turntable: true,
             apriltag_size_mm: 50.0,
             require_scale: true,
+            strict: true,
+            rolling_shutter_ms: 0.0,
             ..rc_reconstruction::DEFAULT
         };
         let preset = ReconstructionOptions::with_quality(Quality::Preview);
@@ -284,6 +293,8 @@ mod tests {
             turntable: false,
             apriltag_size_mm: Some(50.0),
             require_scale: true,
+            strict: true,
+            rolling_shutter_ms: Some(0.0),
             ..preset
         };
         // SAFETY: no pointers.

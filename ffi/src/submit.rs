@@ -136,6 +136,34 @@ pub unsafe extern "C" fn rc_engine_submit_json(
     }
 }
 
+/// Makes a new job of the video of one that has ended, without another upload, and stores it in *again; free that with
+/// rc_job_free().
+///
+/// request_json: what is to be other than before, like the body of rc_engine_submit_json() without the blob_name; NULL =
+/// nothing.
+///
+/// Fails with RC_CONFLICT if the job has not ended, else as rc_engine_submit() does.
+///
+/// Thread-safe.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rc_job_restart_json(
+    job: *const rc_job,
+    request_json: *const c_char,
+    again: *mut *mut rc_job,
+    error: *mut *mut rc_error,
+) -> rc_code {
+    // SAFETY: the caller's promise.
+    unsafe {
+        rc_job::ask(job, again, "again", error, |job| {
+            let changes = parse(optional_text(request_json, "request_json")?.unwrap_or("{}"))?;
+            let before = job.service.request_again(job.user, job.id)?;
+            let request = before.with_json(&changes, job.service.limits())?;
+            let submission = job.service.submit(job.user, request, None)?;
+            Ok(rc_job::make(job.other(submission.body.job_id)))
+        })
+    }
+}
+
 pub(crate) fn parse(text: &str) -> Result<Value, Fault> {
     serde_json::from_str(text).map_err(|e| Fault::argument(format!("Request body is not valid JSON: {e}")))
 }

@@ -31,7 +31,7 @@ const CHAPTERS: [&str; 17] = [
 
 /// What a structure starts from. C++17 knows no names in initialisers, so every field has its place.
 const INITIALISERS: [(&str, &str); 9] = [
-    ("rc_engine_options", "NULL, RC_TIER_DEFAULT, 0, NULL"),
+    ("rc_engine_options", "NULL, RC_TIER_DEFAULT, 0, NULL, NULL, NULL, NULL"),
     ("rc_request", "NULL, false, false, RC_METHOD_DEFAULT, RC_CAMERA_DEFAULT, 0, 0, 0.0, NULL"),
     (
         "rc_job_info",
@@ -44,7 +44,7 @@ const INITIALISERS: [(&str, &str); 9] = [
     (
         "rc_reconstruction",
         "RC_QUALITY_DEFAULT, RC_METHOD_DEFAULT, RC_CAMERA_DEFAULT, 0, 0, 0, 0, 0, -1, 0, 0, 0, 0.0, \\\n    \
-         false, false, NULL, NULL, false, NULL, NULL",
+         false, false, NULL, NULL, false, NULL, NULL, false, -1.0",
     ),
     ("rc_splats", "0, 0, 0, false, NULL, NULL, NULL, NULL, NULL"),
     (

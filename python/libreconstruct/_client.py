@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, cast
 from urllib.parse import parse_qs, quote, urlencode, urlsplit
 
-from ._errors import ServerConnectionError, from_kind
-from ._job import Artifact, IdPage, Service
+from ._errors import NotFoundError, ServerConnectionError, from_kind
+from ._job import CHUNK, Artifact, IdPage, Service
 from ._progress import Bar, Progress, ProgressOption
 
 if TYPE_CHECKING:
@@ -69,6 +69,10 @@ class Client(Service):
             "Content-Type": "application/octet-stream",
             "Content-Disposition": f"attachment; filename*=UTF-8''{quote(video.name, safe='')}",
         }
+        # What a cloud storage wants of the upload.
+        headers |= upload.get("headers", {})
+        if any(name.lower().startswith("x-ms-") for name in headers):
+            headers["x-ms-blob-content-disposition"] = headers["Content-Disposition"]
         with Bar(progress, f"upload of {video.name}") as bar:
 
             def body() -> IO[bytes]:
@@ -97,13 +101,23 @@ class Client(Service):
         return self._fields("PATCH", job_id, changes)
 
     def _cancel(self, job_id: str) -> Mapping[str, Any]:
-        raise from_kind("unsupported", "a server has no request to cancel a job", "delete it, which stops it too")
+        fields: dict[str, Any] = self._http.api("POST", _path(job_id) + "cancel/").json()
+        return fields
+
+    def _restart(self, job_id: str, options: dict[str, Any]) -> str:
+        key = {"Idempotency-Key": f'"{os.urandom(16).hex()}"'}
+        return str(self._http.api("POST", _path(job_id) + "restart/", options, key).json()["job_id"])
+
+    def _report(self, job_id: str) -> Mapping[str, Any]:
+        report: dict[str, Any] = self._http.api("GET", _path(job_id) + "report/").json()
+        return report
 
     def _delete(self, job_id: str) -> None:
         self._http.api("DELETE", _path(job_id))
 
     def _log(self, job_id: str) -> str:
-        raise from_kind("unsupported", "a server has no request for the log of a job", "its operator sees it: reconstruct jobs")
+        with self._open(job_id, "log") as log:
+            return b"".join(iter(lambda: log.read(CHUNK), b"")).decode(errors="replace")
 
     def _open(self, job_id: str, kind: str) -> Artifact:
         path = _path(job_id) + ("preview/" if kind == "preview" else f"download/{quote(kind, safe='')}/")
@@ -121,8 +135,12 @@ class Client(Service):
                 return fields
 
     def _failure(self, fields: Mapping[str, Any]) -> Mapping[str, str]:
-        message = fields.get("error_message") or "the job failed (the server does not tell why)"
-        return {"code": fields.get("error_code") or "unknown", "message": message}
+        try:
+            failure: Mapping[str, str] | None = self._report(str(fields["job_id"]))["failure"]
+        except NotFoundError:
+            # An older server has no reports; or the job was deleted in this moment.
+            failure = None
+        return failure or {"code": "unknown", "message": "the job failed (the server does not tell why)"}
 
     def __repr__(self) -> str:
         return f"Client({self.base_url!r})"

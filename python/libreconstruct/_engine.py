@@ -1,10 +1,14 @@
-"""The service in this process, over a folder."""
+"""The service in this process, over a folder or over rows and files that many machines share."""
 
 from __future__ import annotations
 
 import atexit
+import hashlib
 import json
 import os
+import platform
+import re
+import sys
 import weakref
 from collections.abc import Mapping
 from pathlib import Path
@@ -20,8 +24,15 @@ _STOP_SECONDS = 60.0
 """How long workers may take to write their checkpoints; a job whose worker did not is taken up when its lease has run out."""
 
 
+_DATABASES = ("postgres://", "postgresql://")
+"""What the addresses of rows begin with that many machines share."""
+
+
 class Engine(Service):
     """The service in this process: jobs are rows and files in a folder, and workers here run them one after the other.
+
+        lr.Engine("scenes")
+        lr.Engine("postgres://anna:secret@db/reconstruct", storage="file:///mnt/scenes", secrets="secrets.json")
 
     Any number of processes may open the same folder, a `reconstruct serve` among them. What a call changed survives a power
     cut. Close the engine, or use it in a `with` block: workers then write checkpoints, and the next engine on the folder goes
@@ -40,8 +51,17 @@ class Engine(Service):
         threads: int = 0,
         device: str | None = None,
         settings: Mapping[str, Any] | None = None,
+        storage: str | None = None,
+        secrets: PathLike | None = None,
+        scratch: PathLike | None = None,
     ):
         """Opens the folder `path`, making it (readable by its owner only) if it is not there.
+
+        Where many machines share a service, `path` is the address of its rows instead (`postgres://user:password@host/name`,
+        with `?sslmode=require` where it is far) and `storage` that of its videos and scenes (`file:///mnt/scenes`, a folder
+        that all machines see). `secrets`: the file of what makes keys genuine there, the same on all machines; by default
+        `secrets.json` in `scratch`. `scratch`: this machine's own folder, in which workers work; nothing in it is missed if
+        it is lost. By default one in the user's folder of caches, for this service and this machine.
 
         `user`: whose jobs these are; added if there is no such user. `workers`: jobs that run at once (0: none, others run
         them). `threads`: of each worker, 0 = as many as processors. `device`: where training runs: `auto` (a GPU if there is
@@ -52,15 +72,23 @@ class Engine(Service):
         options: dict[str, Any] = {k: dict(v) if isinstance(v, Mapping) else v for k, v in (settings or {}).items()}
         if device is not None:
             options.setdefault("reconstruction", {})["device"] = device
+        database = path if isinstance(path, str) and path.startswith(_DATABASES) else None
+        if database is None:
+            _check_folder(path, storage, scratch)
+            folder = Path(path)
+        else:
+            folder = _own_folder(database, storage) if scratch is None else Path(scratch)
         self._workers = workers
         self._threads = threads
-        self._native = _native.Engine(Path(path), user, json.dumps(options))
+        self._native = _native.Engine(
+            folder, user, json.dumps(options), database, storage, None if secrets is None else Path(secrets)
+        )
         self._native.start(workers, threads)
         _open_engines.add(self)
 
     @property
     def path(self) -> Path:
-        """The folder."""
+        """The folder; of a service that many machines share, this machine's own."""
         return Path(self._native.folder)
 
     def pause(self) -> None:
@@ -95,6 +123,12 @@ class Engine(Service):
     def _cancel(self, job_id: str) -> Mapping[str, Any]:
         return _fields(self._native.cancel(job_id))
 
+    def _restart(self, job_id: str, options: dict[str, Any]) -> str:
+        return self._native.restart(job_id, json.dumps(options))
+
+    def _report(self, job_id: str) -> Mapping[str, Any]:
+        return _fields(self._native.report(job_id))
+
     def _delete(self, job_id: str) -> None:
         self._native.delete(job_id)
 
@@ -113,6 +147,37 @@ class Engine(Service):
 
     def __repr__(self) -> str:
         return f"Engine({str(self.path)!r})"
+
+
+def _check_folder(path: PathLike, storage: str | None, scratch: PathLike | None) -> None:
+    """Refuses what makes no sense without the address of a database; the path may be one that is not known."""
+    if isinstance(path, str) and "://" in path:
+        raise from_kind(
+            "invalid_argument",
+            f"no service can be opened at an address that begins with {path.split('://')[0]}://",
+            'name its rows first, then its files: Engine("postgres://user:password@host/name", storage="file:///mnt/scenes")',
+        )
+    for name, value in [("storage", storage), ("scratch", scratch)]:
+        if value is not None:
+            raise from_kind(
+                "invalid_argument",
+                f"{name} is {os.fspath(value)!r}, and the service is one in a folder",
+                f"give the address of its rows instead of the folder (postgres://user:password@host/name), or leave {name} out",
+            )
+
+
+def _own_folder(database: str, storage: str | None) -> Path:
+    """A folder for a service that this user works for on this machine. A home may be the same on many machines."""
+    if sys.platform == "win32":
+        caches = Path(os.environ.get("LOCALAPPDATA") or Path.home() / "AppData/Local")
+    elif sys.platform == "darwin":
+        caches = Path.home() / "Library/Caches"
+    else:
+        caches = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    # A password may change, and should not be guessed from a name.
+    place = re.sub(r"//[^/]*@", "//", database.split("?")[0])
+    service = hashlib.sha256(json.dumps([place, storage]).encode()).hexdigest()[:16]
+    return caches / "libreconstruct" / f"{service}-{platform.node() or 'machine'}"
 
 
 class _Blob(Artifact):

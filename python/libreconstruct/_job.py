@@ -81,7 +81,9 @@ class Job:
 
     @property
     def status(self) -> str:
-        """`Queued`, `Queued - position: 3`, `Processing video`, `Generating 3D scene`, `Finished` or `Failed`."""
+        """`Queued`, `Queued - position: 3`, `Processing video`, `Generating 3D scene`, `Finished`, `Failed` or `Not found`.
+
+        The last is a job of a service of many machines whose video its storage has lost."""
         return str(self.fields["status"])
 
     @property
@@ -92,8 +94,8 @@ class Job:
 
     @property
     def is_done(self) -> bool:
-        """Whether it is `Finished` or `Failed`, and will not change any more."""
-        return self.status in ("Finished", "Failed")
+        """Whether it is `Finished`, `Failed` or `Not found`, and will not change any more."""
+        return self.status in ("Finished", "Failed", "Not found")
 
     @property
     def uploaded_at(self) -> str:
@@ -123,8 +125,8 @@ class Job:
 
     @property
     def failure(self) -> Mapping[str, str] | None:
-        """Why it failed: `code` (a slug) and `message`. A server may keep that to itself (`unknown`)."""
-        if self.status != "Failed":
+        """Why it failed: `code` (a slug) and `message`. An older server keeps that to itself (`unknown`)."""
+        if self.status not in ("Failed", "Not found"):
             return None
         return self._service._failure(self.fields)
 
@@ -184,20 +186,56 @@ class Job:
         return self
 
     def cancel(self) -> Job:
-        """Stops the job for good; it is `Failed` then. A server has no such request: delete the job there."""
+        """Stops the job for good and keeps it; it is `Failed` then. `ConflictError` for one that has finished."""
         self._fields = self._service._cancel(self.job_id)
         return self
+
+    def restart(
+        self,
+        *,
+        title: str | None = None,
+        public: bool | None = None,
+        reconstruction_method: ReconstructionMethod | None = None,
+        training_max_num_gaussians: int | None = None,
+        training_num_steps: int | None = None,
+        apriltag_size_mm: float | None = None,
+        remove_background: bool | None = None,
+        camera_type: CameraType | None = None,
+    ) -> Job:
+        """Makes a new job of the same video, without another upload; returns it.
+
+        What is not given is as in this job; `Service.submit` says what each means. `ConflictError` while this job has not ended.
+        """
+        options = {
+            "title": title,
+            "public": public,
+            "reconstruction_method": reconstruction_method,
+            "training_max_num_gaussians": training_max_num_gaussians,
+            "training_num_steps": training_num_steps,
+            "apriltag_size_mm": apriltag_size_mm,
+            "remove_background": remove_background,
+            "camera_type": camera_type,
+        }
+        given = {name: value for name, value in options.items() if value is not None}
+        return Job(self._service, self._service._restart(self.job_id, given))
+
+    def report(self) -> Mapping[str, Any]:
+        """What the fields do not tell (docs/rest.md, rule 80): `progress` with the stage, `failure`, `warnings`, `requested`, and
+        once it is finished `ran`, `quality`, `verdict`, `scale` and `costs`."""
+        return self._service._report(self.job_id)
 
     def delete(self) -> None:
         """Stops the job and removes it with all its files, irreversibly."""
         self._service._delete(self.job_id)
 
     def log(self) -> str:
-        """What the worker wrote about the job (`Engine` only)."""
+        """What the worker wrote about the job; over HTTP once the job has ended."""
         return self._service._log(self.job_id)
 
-    def download(self, kind: Literal["ply", "spz", "preview"], path: PathLike, *, progress: ProgressOption = False) -> Path:
-        """Writes the scene or the preview to a file, whole or not at all; returns its path."""
+    def download(
+        self, kind: Literal["ply", "spz", "preview", "report", "log"], path: PathLike, *, progress: ProgressOption = False
+    ) -> Path:
+        """Writes the scene, its preview, all its figures or the worker's log to a file, whole or not at all; returns its path."""
         with self._service._open(self.job_id, kind) as artifact, Bar(progress, f"{kind} of {self.title}") as bar:
 
             def chunks() -> Iterator[bytes]:
@@ -395,7 +433,7 @@ class Service(Closable):
     ) -> JobPage:
         """Your jobs, newest first: all, or `limit` (1 to 1,000) of them from the `next` of an earlier page on.
 
-        `status` (`Queued`, `Processing video`, `Generating 3D scene`, `Finished`, `Failed`) and `public` choose among them.
+        `status` (`Queued`, `Processing video`, `Generating 3D scene`, `Finished`, `Failed`, `Not found`) and `public` choose among them.
         """
         jobs, following = self._page(limit, cursor, status, public)
         return JobPage([Job(self, job_id, title) for job_id, title in jobs], following)
@@ -420,6 +458,12 @@ class Service(Closable):
 
     @abstractmethod
     def _cancel(self, job_id: str) -> Mapping[str, Any]: ...
+
+    @abstractmethod
+    def _restart(self, job_id: str, options: dict[str, Any]) -> str: ...
+
+    @abstractmethod
+    def _report(self, job_id: str) -> Mapping[str, Any]: ...
 
     @abstractmethod
     def _delete(self, job_id: str) -> None: ...

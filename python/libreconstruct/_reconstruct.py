@@ -31,10 +31,13 @@ def reconstruct(
     `options` replace single values of the preset, with the names of the service: `training_num_steps`,
     `training_max_num_gaussians`, `reconstruction_method`, `max_frames`, `max_resolution`, `training_max_resolution`,
     `sh_degree`, `test_every`, `seed`, `device`, `turntable`, `title`, `camera_type`, `apriltag_size_mm`, `require_scale`,
-    `remove_background`, `mask_model` (a file), `mask_dir` (a folder of masks, white where the object is).
+    `strict`, `rolling_shutter_ms` (absent: estimated from a video where it matters; 0: none), `remove_background`,
+    `mask_model` (a file), `mask_dir` (a folder of masks, white where the object is).
 
     `apriltag_size_mm` is the edge of the inner white square of the AprilTags (tagStandard41h12) in the scene, 5/9 of the
     printed width: the scene is then in metres. Where the tags give no scale it warns, or, with `require_scale`, fails.
+
+    `strict` fails where the camera poses are doubtful (`poses_doubtful` in the report's warnings), before training.
 
     The scene knows its cameras (`scene.model`) and figures (`scene.report`). Ctrl-C stops within seconds.
     """

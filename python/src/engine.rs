@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use libreconstruct::job::{
     BlobName, Job, JobId, JobRequest, JobUpdate, ListQuery, Tier, UserId, VideoExtension,
 };
-use libreconstruct::service::{Service, ServiceOptions, WorkerOptions, Workers};
+use libreconstruct::service::{Addresses, Service, ServiceOptions, WorkerOptions, Workers};
 use libreconstruct::storage::BlobReader;
 use libreconstruct::{Error, ErrorKind, Result};
 use pyo3::prelude::*;
@@ -82,12 +82,22 @@ impl Engine {
 
 #[pymethods]
 impl Engine {
-    /// Opens the service in `folder`; `options` are those of the core, as JSON.
+    /// Opens the service in `folder`, or the one at the addresses of its rows and its files for which `folder` is this
+    /// machine's place; `options` are those of the core, as JSON.
     #[new]
-    fn new(py: Python<'_>, folder: PathBuf, user: &str, options: &str) -> PyResult<Self> {
+    fn new(
+        py: Python<'_>,
+        folder: PathBuf,
+        user: &str,
+        options: &str,
+        database: Option<String>,
+        storage: Option<String>,
+        secrets: Option<PathBuf>,
+    ) -> PyResult<Self> {
         let options: ServiceOptions = from_json(options)?;
+        let addresses = Addresses { database, storage, secrets, secrets_json: None };
         let (service, user) = wait_for(py, || {
-            let service = Service::open(&folder, options)?;
+            let service = Service::open_shared(&folder, &addresses, options)?;
             let user = service.user_or_new(user, Tier::Enterprise)?.user_id;
             Ok((service, user))
         })?;
@@ -189,6 +199,20 @@ impl Engine {
     fn cancel(&self, py: Python<'_>, job_id: &str) -> PyResult<String> {
         let job = self.call(py, |service, user| service.cancel(user, id(job_id)?))?;
         job_json(&job)
+    }
+
+    /// Submits the video of an ended job again, with the options in `changes` and else those that it had; the new job's id.
+    fn restart(&self, py: Python<'_>, job_id: &str, changes: &str) -> PyResult<String> {
+        let changes: Value = from_json(changes)?;
+        self.call(py, |service, user| {
+            let request = service.request_again(user, id(job_id)?)?.with_json(&changes, service.limits())?;
+            Ok(service.submit(user, request, None)?.body.job_id.to_string())
+        })
+    }
+
+    /// What is told of a job beyond its fields, as JSON.
+    fn report(&self, py: Python<'_>, job_id: &str) -> PyResult<String> {
+        to_json(&self.call(py, |service, user| service.report(user, id(job_id)?))?)
     }
 
     /// Deletes a job with all its files.

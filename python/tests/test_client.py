@@ -152,8 +152,9 @@ def test_a_broken_download_goes_on_where_it_was(server, key, capture, tmp_path):
         assert proxy.connections >= 3
     proxy.close()
     assert sorted(p.name for p in tmp_path.iterdir()) == ["pieces.ply", "whole.ply"]
-    with pytest.raises(lr.UnsupportedError, match="delete"):
+    with pytest.raises(lr.ConflictError, match="ended"):
         job.cancel()
+    assert "the scene is done" in job.log()
     job.delete()
     with pytest.raises(lr.NotFoundError):
         job.refresh()

@@ -156,3 +156,43 @@ def test_a_jobs_scene_is_what_was_downloaded(finished, tmp_path):
     finished.download("spz", tmp_path / "a.spz", progress=seen.append)
     assert seen[-1].fraction == 1.0
     assert scene.render(device="cpu").std() > 5, "the view of the job shows the scene"
+
+
+def test_engines_share_rows_and_files_on_many_machines(capture, tmp_path, monkeypatch):
+    """Two engines in folders of their own, as on two machines; what one submits the other does."""
+    from rest import postgres
+
+    shared = tmp_path / "shared"
+    address = postgres.settings(shared)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    place = {"storage": address["storage"], "secrets": shared / "secrets.json", "settings": SETTINGS}
+    with lr.Engine(address["database"], workers=0, scratch=tmp_path / "here", **place) as here:
+        assert here.path == tmp_path / "here"
+        job = here.submit(capture, **QUICK)
+        with lr.Engine(address["database"], workers=1, **place) as there:
+            assert there.path.is_relative_to(tmp_path / "cache" / "libreconstruct")
+            assert there.job(job.job_id).wait(300).status == "Finished"
+        assert job.refresh().status == "Finished"
+        job.download("ply", tmp_path / "scene.ply")
+        assert (tmp_path / "scene.ply").stat().st_size > 0
+    # Nothing of the address of the rows is to be seen, as it may have a password.
+    assert "postgres" not in repr(here)
+
+
+def test_wrong_addresses_are_named(tmp_path):
+    from rest import postgres
+
+    def refused(kind: type[lr.ReconstructError], *arguments, **options) -> str:
+        with pytest.raises(kind) as caught:
+            lr.Engine(*arguments, **options)
+        return f"{caught.value} {caught.value.hint}"
+
+    assert "s3://" in refused(lr.InvalidInputError, "s3://bucket")
+    assert "storage is 'file:///a'" in refused(lr.InvalidInputError, tmp_path / "a", storage="file:///a")
+    assert "scratch is" in refused(lr.InvalidInputError, tmp_path / "a", scratch=tmp_path)
+    assert not (tmp_path / "a").exists()
+    alone = refused(lr.InvalidInputError, "postgres://127.0.0.1:1/none", scratch=tmp_path / "b")
+    assert "none of the storage" in alone
+    address = postgres.settings(tmp_path / "shared")
+    missing = refused(lr.NotFoundError, address["database"], storage=address["storage"], scratch=tmp_path / "c")
+    assert "secrets.json" in missing
