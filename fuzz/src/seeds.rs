@@ -9,11 +9,12 @@ use flate2::write::GzEncoder;
 use image::{DynamicImage, GrayImage, ImageFormat, Luma};
 use libreconstruct::camera::{Camera, CameraModel, Image, Point2D, Point3D, Pose, SparseModel};
 use libreconstruct::fiducial::{PRINTED_MODULES, modules};
+use libreconstruct::fuzzing::{KEY, archive_of};
 use libreconstruct::glam::{vec3, vec4};
 use libreconstruct::splats::{Splats, SpzOptions, SpzVersion, sh_coefficients};
 use sha2::{Digest, Sha256};
 
-use super::targets::{checkpoint, colmap, signed_address, tags};
+use super::targets::{archive, checkpoint, colmap, signed_address, tags};
 
 /// Inputs of about a megabyte whose bytes take as much memory each as any do. Too large to be kept, and to be found: what is said
 /// of memory holds for these, too.
@@ -79,13 +80,14 @@ pub fn dense() -> Vec<(&'static str, Vec<u8>)> {
 pub type Inputs = Vec<(String, Vec<u8>)>;
 
 /// The inputs of each target.
-pub fn all() -> [(&'static str, Inputs); 12] {
+pub fn all() -> [(&'static str, Inputs); 13] {
     [
         ("ply", ply()),
         ("spz", spz()),
         ("colmap_binary", colmap("bin")),
         ("colmap_text", colmap("txt")),
         ("exif", exif()),
+        ("archive", archives()),
         ("checkpoint", checkpoints()),
         ("probe", probe()),
         ("camera_data", camera_data()),
@@ -271,6 +273,25 @@ fn exif() -> Inputs {
         ("jpeg", jpeg),
         ("png", png),
         ("webp", webp),
+    ])
+}
+
+fn archives() -> Inputs {
+    let manifest = |outputs: &str| {
+        let cost = r#"{"seconds":1.0,"cpu_seconds":1.0}"#;
+        format!(r#"{{"version":"1","key":"{KEY}","outputs":[{outputs}],"report":null,"cost":{cost}}}"#)
+    };
+    let one = manifest(r#"["frames/frame_000001.jpg",3]"#);
+    let two = manifest(r#"["sparse/0/cameras.bin",0],["sparse/0/images.bin",5]"#);
+    let above = manifest(r#"["frames/../../a.jpg",3]"#);
+    let parts = |parts: &[&[u8]]| parts.join(archive::CUT);
+    let picture: &[(&Path, &[u8])] = &[(Path::new("frames/frame_000001.jpg"), b"abc")];
+    named([
+        ("stored", archive_of(one.as_bytes(), picture).expect("a short name")),
+        ("frames", parts(&[one.as_bytes(), b"frames/frame_000001.jpg", b"abc"])),
+        ("model", parts(&[two.as_bytes(), b"sparse/0/cameras.bin", b"", b"sparse/0/images.bin", b"abcde"])),
+        ("above", parts(&[above.as_bytes(), b"frames/../../a.jpg", b"abc"])),
+        ("empty", parts(&[manifest("").as_bytes()])),
     ])
 }
 

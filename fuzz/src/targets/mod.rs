@@ -1,5 +1,6 @@
 //! What is tried, one file each.
 
+pub mod archive;
 pub mod block_list;
 pub mod camera_data;
 pub mod checkpoint;
