@@ -24,6 +24,7 @@ REMEDIES = {
     "mask-model": "make mask-model",
     "encoders": "install a full build of ffmpeg, such as Debian's",
     "postgres": "apt-get install postgresql",
+    "stores": "`make test-rust` installs and starts them; by hand: tests/stores/__main__.py",
     "sandbox": "run Linux 5.13 or newer with landlock in the list of /sys/kernel/security/lsm",
 }
 

@@ -8,11 +8,12 @@ from typing import Any
 from .face import FaceError
 
 from c_library import binding
+from rest import postgres
 
 if not binding.SHARED.exists():
     raise FileNotFoundError(f"{binding.SHARED} is not there: cargo build --release -p libreconstruct-ffi")
 
-KINDS = {"ply": "RC_ARTIFACT_PLY", "spz": "RC_ARTIFACT_SPZ", "preview": "RC_ARTIFACT_PREVIEW"}
+KINDS = {"ply": "RC_ARTIFACT_PLY", "spz": "RC_ARTIFACT_SPZ", "preview": "RC_ARTIFACT_PREVIEW", "report": "RC_ARTIFACT_REPORT", "log": "RC_ARTIFACT_LOG"}
 
 
 def encoded(value: str | None) -> bytes | None:
@@ -31,8 +32,6 @@ class _Refusals:
 
 
 class CFace:
-    can_cancel = True
-
     def __init__(self, engine: ctypes.c_void_p):
         self.engine = engine
 
@@ -83,6 +82,18 @@ class CFace:
     def cancel(self, job_id: str) -> None:
         self._job(job_id, lambda job: binding.call("rc_job_cancel", job))
 
+    def restart(self, job_id: str, **options: Any) -> str:
+        def again(job: ctypes.c_void_p) -> str:
+            new = binding.handle("rc_job_restart_json", job, json.dumps(options).encode())
+            new_id = binding.library().rc_job_id(new).decode()
+            binding.library().rc_job_free(new)
+            return new_id
+
+        return self._job(job_id, again)
+
+    def report(self, job_id: str) -> dict[str, Any]:
+        return self._job(job_id, lambda job: json.loads(binding.text("rc_job_report_json", job)))
+
     def delete(self, job_id: str) -> None:
         self._job(job_id, lambda job: binding.call("rc_job_delete", job))
 
@@ -117,5 +128,6 @@ class CFace:
 
 def open_face(folder: Path, options: dict[str, Any], workers: int) -> CFace:
     settings = json.dumps(options).encode()
-    asked = binding.structure("rc_engine_options", user=b"alice", workers=workers, settings_json=settings)
+    shared = {name: encoded(address) for name, address in postgres.settings(folder).items()} if postgres.IS_ASKED_FOR else {}
+    asked = binding.structure("rc_engine_options", user=b"alice", workers=workers, settings_json=settings, **shared)
     return CFace(binding.handle("rc_engine_open", encoded(str(folder)), ctypes.byref(asked)))

@@ -5,19 +5,23 @@ from typing import Any
 
 import libreconstruct
 
+from rest import postgres
+
 from .python_face import PythonFace
 
 
 class EngineFace(PythonFace):
-    can_cancel = True
-
-    def __init__(self, folder: Path, options: dict[str, Any], workers: int, user: str = "alice"):
-        super().__init__(libreconstruct.Engine(folder, user=user, workers=workers, settings=options))
-        self._open = folder, options
+    def __init__(self, place: dict[str, Any], options: dict[str, Any], workers: int, user: str = "alice"):
+        super().__init__(libreconstruct.Engine(user=user, workers=workers, settings=options, **place))
+        self._open = place, options
 
     def other(self) -> "EngineFace":
         return EngineFace(*self._open, 0, "bob")
 
 
 def open_face(folder: Path, options: dict[str, Any], workers: int) -> EngineFace:
-    return EngineFace(folder, options, workers)
+    place: dict[str, Any] = {"path": folder}
+    if postgres.IS_ASKED_FOR:
+        shared = postgres.settings(folder)
+        place = {"path": shared["database"], "storage": shared["storage"], "scratch": folder}
+    return EngineFace(place, options, workers)

@@ -8,6 +8,8 @@ package, a library, a program) is not there: `make test-python` builds it.
 | `engine` | `engine_face.py` | the Python package, in this process |
 | `client` | `client_face.py` | the Python package, over HTTP to a `reconstruct serve` process |
 | `c` | `c_face.py` | ctypes and the C library |
+
+With `LIBRECONSTRUCT_TEST_POSTGRES=1` every face has its rows in a PostgreSQL of the tests' own (`tests/rest/postgres.py`).
 """
 
 import importlib
@@ -42,9 +44,6 @@ class FaceError(Exception):
 class Face(Protocol):
     """One user of one service, through one language. Every call raises `FaceError` if it is refused."""
 
-    # Whether `cancel` is there. The REST interface has no request for it: there it is refused as `unsupported`.
-    can_cancel: bool
-
     def submit(self, video: Path, **options: Any) -> str:
         """Uploads the file and submits a job with the options of docs/rest.md, §4.8; its id."""
         ...
@@ -68,12 +67,20 @@ class Face(Protocol):
         """Stops the job for good: it is `Failed` when this returns."""
         ...
 
+    def restart(self, job_id: str, **options: Any) -> str:
+        """Makes a new job of the video of an ended one, with these options and else those that it had; its id."""
+        ...
+
+    def report(self, job_id: str) -> dict[str, Any]:
+        """What is told of a job beyond its fields (docs/rest.md, rule 80)."""
+        ...
+
     def delete(self, job_id: str) -> None:
         """Removes the job with all its files."""
         ...
 
     def download(self, job_id: str, kind: str, path: Path) -> None:
-        """Writes an artifact to a file, whole or not at all. Kinds: `ply`, `spz`, `preview`."""
+        """Writes an artifact to a file, whole or not at all. Kinds: `ply`, `spz`, `preview`, `report`, `log`."""
         ...
 
     def wait(self, job_id: str, timeout: float) -> dict[str, Any]:
@@ -84,10 +91,7 @@ class Face(Protocol):
         ...
 
     def failure(self, job_id: str) -> dict[str, Any] | None:
-        """Why a job has failed: `{"code": slug, "message": text}`; `None` for one that has not.
-
-        Over REST the server tells it only with its option `extra_fields`, which the suite sets.
-        """
+        """Why a job has failed: `{"code": slug, "message": text}`; `None` for one that has not."""
         ...
 
     def other(self) -> "Face":

@@ -21,8 +21,6 @@ class _Refusals:
 
 
 class PythonFace:
-    can_cancel = True
-
     def __init__(self, service: Service):
         self.service = service
 
@@ -50,6 +48,16 @@ class PythonFace:
     def cancel(self, job_id: str) -> None:
         with _Refusals():
             self.service.job(job_id).cancel()
+
+    def restart(self, job_id: str, **options: Any) -> str:
+        with _Refusals():
+            return self.service.job(job_id).restart(**options).job_id
+        raise AssertionError
+
+    def report(self, job_id: str) -> dict[str, Any]:
+        with _Refusals():
+            return dict(self.service.job(job_id).report())
+        raise AssertionError
 
     def delete(self, job_id: str) -> None:
         with _Refusals():

@@ -1,5 +1,6 @@
 """The same behaviour through every face: a job as docs/rest.md has it, as Python, C and HTTP show it."""
 
+import json
 import re
 import struct
 import time
@@ -176,15 +177,35 @@ def test_a_wait_ends_in_time(idle: Face, flat):
 
 
 def test_a_cancelled_job_has_failed(idle: Face, flat):
-    job_id = idle.submit(flat)
-    if not idle.can_cancel:
-        refused("unsupported", idle.cancel, job_id)
-        assert idle.job(job_id)["status"].startswith("Queued")
-        return
+    job_id = idle.submit(flat, title="Garden", training_num_steps=7)
+    refused("conflict", idle.restart, job_id)
     idle.cancel(job_id)
     assert idle.wait(job_id, 10)["status"] == "Failed"
     failure = idle.failure(job_id)
     assert failure is not None and failure["code"] == "cancelled"
+    report = idle.report(job_id)
+    assert report["failure"] == failure and report["status"] == "Failed" and report["progress"]["finished_at"] is not None
+    # It can be made again, with other options, and is a job of its own.
+    refused("invalid_argument", idle.restart, job_id, training_num_steps=0)
+    again = idle.restart(job_id, training_max_num_gaussians=2000)
+    job = idle.job(again)
+    assert again != job_id and job["status"].startswith("Queued") and job["title"] == "Garden"
+    assert (job["training_max_num_gaussians"], job["training_num_steps"]) == (2000, 7)
+    assert idle.job(job_id)["status"] == "Failed"
+    stranger = idle.other()
+    refused("not_found", stranger.report, again)
+    refused("not_found", stranger.restart, job_id)
+
+
+def test_a_waiting_job_reports_what_was_asked_for(idle: Face, flat):
+    job_id = idle.submit(flat, apriltag_size_mm=50, **QUICK)
+    report = idle.report(job_id)
+    assert report["job_id"] == job_id and report["status"].startswith("Queued")
+    asked = {name: report["requested"][name] for name in QUICK}
+    assert asked == QUICK and report["requested"]["apriltag_size_mm"] == 50
+    assert report["requested"]["blob_name"].startswith("videos/")
+    assert (report["progress"]["attempt"], report["progress"]["stage"], report["warnings"]) == (0, None, [])
+    assert [report[name] for name in ("failure", "ran", "quality", "verdict", "scale", "costs")] == [None] * 6
 
 
 def test_a_finished_job_has_a_scene(finished, tmp_path):
@@ -204,6 +225,24 @@ def test_a_finished_job_has_a_scene(finished, tmp_path):
     assert preview[:3] == b"\xff\xd8\xff" and preview[-2:] == b"\xff\xd9"
 
 
+def test_a_finished_job_reports_how_it_was_made(finished, tmp_path):
+    face, job_id = finished
+    report = face.report(job_id)
+    assert report["ran"]["steps"] == QUICK["training_num_steps"] and report["ran"]["method"] in ("global", "incremental")
+    assert 0 < report["ran"]["splats"] <= QUICK["training_max_num_gaussians"]
+    assert 3 <= report["quality"]["registered"] <= report["ran"]["frames"] <= 12
+    assert 0 < report["quality"]["mean_reprojection_error"] < 4 and report["costs"]["train"]["seconds"] > 0
+    assert report["verdict"]["grade"] in ("good", "doubtful") and report["verdict"]["rotation_error_degrees"] > 0
+    for kind in ("report", "log"):
+        face.download(job_id, kind, tmp_path / kind)
+    figures = json.loads((tmp_path / "report").read_text())
+    assert figures["sfm"]["registered"] == report["quality"]["registered"]
+    # Neither names a folder of the server.
+    assert "/" not in figures["input"]
+    for text in ((tmp_path / "report").read_text(), (tmp_path / "log").read_text()):
+        assert str(tmp_path.parent) not in text and "/tmp" not in text
+
+
 def test_a_download_replaces_a_file_whole(finished, tmp_path):
     face, job_id = finished
     path = tmp_path / "scene.spz"
@@ -216,8 +255,7 @@ def test_a_download_replaces_a_file_whole(finished, tmp_path):
 
 def test_what_is_finished_stays_so(finished):
     face, job_id = finished
-    if face.can_cancel:
-        refused("conflict", face.cancel, job_id)
+    refused("conflict", face.cancel, job_id)
     assert face.job(job_id)["status"] == "Finished"
     assert face.wait(job_id, 1)["status"] == "Finished"
     assert face.failure(job_id) is None

@@ -1,11 +1,8 @@
 """What must hold after every round, read through the interface and compared with the database and the folder."""
 
-import os
 import re
-import sqlite3
 import time
 from collections import Counter
-from contextlib import closing
 from pathlib import Path
 
 import requests
@@ -16,12 +13,6 @@ from .world import World
 
 # The longest rest of a job that was spared in time, and the time in which a hanging program is noticed.
 REST, HANG = 70, 100
-
-
-def check_database(world: World) -> None:
-    with closing(sqlite3.connect(f"file:{world.data / 'jobs.db'}?mode=ro", uri=True, timeout=20)) as database:
-        check(database.execute("PRAGMA integrity_check").fetchall() == [("ok",)], "integrity_check")
-        check(database.execute("PRAGMA foreign_key_check").fetchall() == [], "foreign_key_check")
 
 
 def check_accounts(world: World, users: list[User], load: Load) -> None:
@@ -80,16 +71,16 @@ def check_end(world: World, job, expected: Expected) -> None:
 
 def check_rows_and_files(world: World) -> None:
     """No row without its file, of its size; the files of a scene are those of one attempt."""
-    for blob, version, size in world.rows("SELECT blob_name, version, size FROM uploads WHERE version IS NOT NULL AND deleted = 0"):
+    for blob, version, size in world.rows("SELECT blob_name, version, size FROM uploads WHERE version IS NOT NULL AND NOT deleted"):
         name, extension = blob.rsplit(".", 1)
-        path = world.data / f"{name}.{version % 2**64:016x}.{extension}"
-        check(path.exists() and path.stat().st_size == size, f"an upload without its file of {size} bytes: {path.name}")
+        path = f"{name}.{version % 2**64:016x}.{extension}"
+        check(world.stored(path) == size, f"an upload without its file of {size} bytes: {path}")
     kinds = {"ply": "ply", "spz": "spz", "preview": "jpg", "report": "json", "log": "log"}
     attempts: dict[str, set[int]] = {}
     for job, kind, attempt, size in world.rows(
-        "SELECT job_id, kind, artifacts.attempt, size FROM artifacts JOIN jobs USING (job_id) WHERE deleted = 0"):
-        path = world.data / "scenes" / job / f"{attempt}.{kinds[kind]}"
-        check(path.exists() and path.stat().st_size == size, f"a row without its file of {size} bytes: {path.name} of {job}")
+        "SELECT job_id, kind, artifacts.attempt, size FROM artifacts JOIN jobs USING (job_id) WHERE NOT deleted"):
+        path = f"scenes/{job}/{attempt}.{kinds[kind]}"
+        check(world.stored(path) == size, f"a row without its file of {size} bytes: {path}")
         attempts.setdefault(job, set()).add(attempt)
     check(all(len(numbers) == 1 for numbers in attempts.values()), f"published more than once: {attempts}")
 
@@ -105,7 +96,7 @@ def check_quota(world: World, users: list[User]) -> None:
     end = time.monotonic() + 25
     while True:
         said = said_to_be_stored(users)
-        [(rows,)] = world.rows("SELECT (SELECT ifnull(sum(size), 0) FROM uploads) + (SELECT ifnull(sum(size), 0) FROM artifacts)")
+        [(rows,)] = world.rows("SELECT (SELECT coalesce(sum(size), 0) FROM uploads) + (SELECT coalesce(sum(size), 0) FROM artifacts)")
         if said == rows:
             return
         # A job may have ended in between.
@@ -138,35 +129,15 @@ def empty(world: World, users: list[User], load: Load) -> None:
         check(user.client.jobs() == [], "jobs are left")
         user.uploads.clear()
     # What belongs to nobody is swept once it is an hour old, uploads once they are a day old; a server looks when it starts.
-    # The clock may have been set back by twenty hours since an upload was touched.
-    world.machine.jump((30 + 20) * 3600)
-    world.clock_base = world.machine.offset
-    world.server.stop()
-    world.start()
+    world.let_days_pass()
     end = time.monotonic() + 30
-    while left := what_is_left(world):
+    while left := world.what_is_left():
         check(time.monotonic() < end, f"left after everything was deleted: {left}")
         time.sleep(0.1)
-    check_database(world)
+    world.check_database()
     check([*world.rows("SELECT count(*) FROM jobs"), *world.rows("SELECT count(*) FROM uploads"), *world.rows("SELECT count(*) FROM artifacts")] == [(0,)] * 3, "rows are left")
     check_quota(world, users)
-
-
-def what_is_left(world: World) -> list[str]:
-    """Files and folders of the service but those that it always has."""
-    always = {"jobs.db", "jobs.db-wal", "jobs.db-shm", "secrets.json", "lock", "host"}
-    always |= {"videos", "blocks", "scenes", "staged", "work", "processes"}
-    left = []
-    for folder, folders, files in os.walk(world.data):
-        for name in folders + files:
-            path = os.path.relpath(os.path.join(folder, name), world.data)
-            if path not in always and not path.startswith("processes/"):
-                left.append(path)
-    # A file for each process that lives; those of the dead are swept.
-    processes = os.listdir(world.data / "processes")
-    if len(processes) > len(world.processes()):
-        left += [f"processes/{name}" for name in processes]
-    return left
+    world.come_back()
 
 
 def check_log(log: Path) -> None:
@@ -174,4 +145,4 @@ def check_log(log: Path) -> None:
     check("panicked" not in text, f"a panic, see {log}")
 
 
-__all__ = ["Fault", "InDoubt", "check_accounts", "check_database", "check_jobs", "check_log", "check_quota", "check_rows_and_files", "empty", "settle"]
+__all__ = ["Fault", "InDoubt", "check_accounts", "check_jobs", "check_log", "check_quota", "check_rows_and_files", "empty", "settle"]

@@ -9,8 +9,9 @@ from urllib.parse import urlsplit
 from rest.server import Client, Server
 
 
-def connect(server: Server) -> socket.socket:
-    return socket.create_connection(("127.0.0.1", server.port), timeout=20)
+def connect(server: Server, url: str = "") -> socket.socket:
+    """To a server, or to where an address leads that it gave."""
+    return socket.create_connection(("127.0.0.1", urlsplit(url).port or server.port), timeout=20)
 
 
 def part_with(connection: socket.socket, choice: random.Random) -> None:
@@ -32,14 +33,15 @@ def request_for_upload(client: Client) -> bytes:
     return head("POST", "/api/v1/generate-upload-url/", client, len(body)) + body
 
 
-def upload(url: str, content: bytes, client: Client) -> bytes:
+def upload(url: str, content: bytes) -> bytes:
     parts = urlsplit(url)
-    return head("PUT", f"{parts.path}?{parts.query}", client, len(content), "video/mp4") + content
+    lines = [f"PUT {parts.path}?{parts.query} HTTP/1.1", f"Host: {parts.netloc}", "Content-Type: video/mp4", f"Content-Length: {len(content)}"]
+    return ("\r\n".join(lines) + "\r\n\r\n").encode() + content
 
 
-def send_until(server: Server, payload: bytes, count: int, choice: random.Random) -> None:
+def send_until(server: Server, payload: bytes, count: int, choice: random.Random, url: str = "") -> None:
     """Sends so many bytes and leaves. All of them may be taken for the whole: then the answer is not waited for."""
-    connection = connect(server)
+    connection = connect(server, url)
     try:
         connection.sendall(payload[:count])
     finally:
@@ -49,9 +51,9 @@ def send_until(server: Server, payload: bytes, count: int, choice: random.Random
 def read_until(server: Server, url: str, count: int, choice: random.Random) -> None:
     """Reads so many bytes of an answer and leaves."""
     parts = urlsplit(url)
-    connection = connect(server)
+    connection = connect(server, url)
     try:
-        connection.sendall(f"GET {parts.path}?{parts.query} HTTP/1.1\r\nHost: x\r\n\r\n".encode())
+        connection.sendall(f"GET {parts.path}?{parts.query} HTTP/1.1\r\nHost: {parts.netloc}\r\n\r\n".encode())
         while count > 0:
             got = connection.recv(min(count, 65536))
             if not got:
@@ -70,8 +72,9 @@ def anywhere(server: Server, client: Client, finished: list[str], video: bytes, 
     elif way == 1:
         response = client.request("POST", "/api/v1/generate-upload-url/", json={"file_extension": "mp4"}, timeout=60)
         if response.status_code == 200:
-            payload = upload(response.json()["url"], video, client)
-            send_until(server, payload, choice.randrange(len(payload) + 1), choice)
+            url = response.json()["url"]
+            payload = upload(url, video)
+            send_until(server, payload, choice.randrange(len(payload) + 1), choice, url)
     elif finished:
         response = client.get(f"/api/v1/jobs/{choice.choice(finished)}/download/ply/")
         if response.status_code == 302:
@@ -87,8 +90,9 @@ def everywhere(server: Server, client: Client, video: bytes, job: str, choice: r
         send_until(server, payload, cut, choice)
         count += 1
     for step in range(steps + 1):
-        payload = upload(client.upload_url()["url"], video, client)
-        send_until(server, payload, len(payload) * step // steps, choice)
+        url = client.upload_url()["url"]
+        payload = upload(url, video)
+        send_until(server, payload, len(payload) * step // steps, choice, url)
         location = client.get(f"/api/v1/jobs/{job}/download/ply/").headers["Location"]
         read_until(server, location, 60_000 * step // steps, choice)
         count += 2

@@ -32,13 +32,41 @@ def world_of(seed: int, folder: Path) -> World:
 class Campaign:
     """The rounds of one seed, in a folder of their own."""
 
+    # Of clients, in a round.
+    load_options: dict = {}
+    # In most rounds, whatever else happens.
+    kills = staticmethod(kills)
+    # Share of the jobs that come to a scene.
+    captures = 0.4
+    # Whether each round is told as it ends.
+    tells = False
+
     def __init__(self, seed: int, folder: Path):
         self.seed, self.folder = seed, folder
-        self.world = world_of(seed, folder)
-        self.expected = Expected(lambda: self.world.programs.disturbed)
+        self.world = self.make_world()
+        self.expected = Expected(self.programs_are_broken, self.captures)
         self.users: list[User] = []
         self.counts: Counter[str] = Counter()
         self.round = 0
+
+    def make_world(self):
+        return world_of(self.seed, self.folder)
+
+    def programs_are_broken(self) -> bool:
+        return self.world.programs.disturbed
+
+    def faults(self) -> list:
+        """Those that may be drawn."""
+        return faults_of(self.world)
+
+    def before_storm(self) -> None:
+        self.world.programs.disturbed = False
+
+    def end_faults(self) -> None:
+        end_all(self.world)
+
+    def servers(self) -> list:
+        return [self.world.server]
 
     def begin(self) -> None:
         world = self.world
@@ -54,13 +82,13 @@ class Campaign:
     def storm(self, choice: random.Random, happened: list[str]) -> None:
         """Faults come and go while clients work; `happened` gets what happened."""
         seconds = choice.choice([2, 4, 8])
-        faults = choice.sample(faults_of(self.world), choice.choice([1, 1, 2, 3]))
+        faults = choice.sample(self.faults(), choice.choice([1, 1, 2, 3]))
         # Processes are killed in most rounds, whatever else happens.
-        if kills not in faults and choice.random() < 0.7:
-            faults.append(kills)
+        if self.kills not in faults and choice.random() < 0.7:
+            faults.append(self.kills)
         events = sorted((event for fault in faults for event in fault(choice, seconds)), key=lambda event: event[0])
-        self.world.programs.disturbed = False
-        load = Load(self.world.server, self.users, self.expected, f"{self.seed} {self.round}")
+        self.before_storm()
+        load = Load(self.servers(), self.users, self.expected, f"{self.seed} {self.round}", **self.load_options)
         began = time.monotonic()
         for at, name, do in events:
             time.sleep(max(0, began + at - time.monotonic()))
@@ -68,12 +96,13 @@ class Campaign:
                 happened.append(f"{at:.2f} s: {name}")
             do(self.world, choice)
         time.sleep(max(0, began + seconds - time.monotonic()))
-        end_all(self.world)
+        self.end_faults()
         self.world.start()
         load.end()
 
     def play_round(self, settles: bool) -> None:
         self.round += 1
+        began = time.monotonic()
         choice = random.Random(f"{self.seed} {self.round}")
         happened: list[str] = []
         try:
@@ -87,11 +116,13 @@ class Campaign:
         except (Fault, AssertionError, InDoubt) as fault:
             raise Fault(f"seed {self.seed}, round {self.round}, after {happened}: {type(fault).__name__} {fault}") from fault
         self.counts["rounds"] += 1
+        if self.tells:
+            print(f"seed {self.seed}, round {self.round}: {time.monotonic() - began:.0f} s, {happened}", flush=True)
 
     def check(self, settles: bool) -> None:
         world, users = self.world, self.users
         # Its threads have nothing to do: it only sends again what is in doubt.
-        load = Load(world.server, [], self.expected, "")
+        load = Load(self.servers(), [], self.expected, "")
         invariants.check_accounts(world, users, load)
         invariants.check_jobs(world, users, self.expected)
         invariants.check_rows_and_files(world)
@@ -101,8 +132,9 @@ class Campaign:
             self.counts.update(invariants.settle(world, users, self.expected))
             invariants.empty(world, users, load)
             self.counts["everything ended"] += 1
-        invariants.check_database(world)
-        invariants.check_log(world.log)
+        world.check_database()
+        for log in world.logs():
+            invariants.check_log(log)
 
     def totals(self) -> dict:
         counts = sum((user.counts for user in self.users), Counter(self.counts))
@@ -113,12 +145,14 @@ class Campaign:
         self.world.close()
 
 
-def play(seed: int, rounds: int | None = None, until: float | None = None, folder: Path | None = None, first: int = 1) -> dict:
+def play(
+    seed: int, rounds: int | None = None, until: float | None = None, folder: Path | None = None, first: int = 1, kind: type[Campaign] = Campaign
+) -> dict:
     """Plays from the round `first` so many rounds, or until a moment (of `time.monotonic`); the last one settles. What was done.
 
     Raises `Fault` with the seed and the round; the folder is then kept."""
     place = folder or Path(tempfile.mkdtemp(prefix=f"campaign-{seed}-"))
-    campaign = Campaign(seed, place)
+    campaign = kind(seed, place)
     campaign.round = first - 1
     try:
         campaign.begin()

@@ -14,7 +14,6 @@ from rest.server import Client
 from .expected import Expected
 from .leave import everywhere
 from .clients import SMALL
-from .invariants import check_database, what_is_left
 from .play import play
 from .world import World
 
@@ -51,7 +50,7 @@ def test_clients_that_leave_at_every_byte_leave_nothing_behind(tmp_path):
         assert client.job(job)["status"] == "Finished"
         assert len(os.listdir(f"/proc/{world.server.process.pid}/fd")) <= files + 20
         assert world.server.files("staged") == []
-        check_database(world)
+        world.check_database()
         # A video is there as a whole or not at all.
         sizes = {(world.data / name).stat().st_size for name in world.server.files("videos")}
         assert sizes <= {len(expected.flat), len(expected.capture)}, sizes
@@ -69,6 +68,6 @@ def wait_until_nothing_is_left(world: World) -> None:
     import time
 
     end = time.monotonic() + 30
-    while left := what_is_left(world):
+    while left := world.what_is_left():
         assert time.monotonic() < end, left
         time.sleep(0.1)

@@ -191,7 +191,51 @@ class World:
         if away.exists():
             away.rename(self.driver)
 
+    def let_days_pass(self) -> None:
+        """Until everything that belongs to nobody is old enough to be swept. The clock may have been set back by twenty hours
+        since an upload was touched."""
+        self.machine.jump((30 + 20) * 3600)
+        self.clock_base = self.machine.offset
+        self.server.stop()
+        self.start()
+
+    def come_back(self) -> None:
+        """Where nothing has another clock, days that have passed do no harm."""
+
+    # --- what is in the folder ---
+
+    def stored(self, name: str) -> int | None:
+        """Bytes of a stored file; nothing if it is not there."""
+        path = self.data / name
+        return path.stat().st_size if path.exists() else None
+
+    def what_is_left(self) -> list[str]:
+        """Files and folders of the service but those that it always has."""
+        always = {"jobs.db", "jobs.db-wal", "jobs.db-shm", "secrets.json", "lock", "host"}
+        always |= {"videos", "blocks", "scenes", "staged", "work", "processes"}
+        left = []
+        for folder, folders, files in os.walk(self.data):
+            for name in folders + files:
+                path = os.path.relpath(os.path.join(folder, name), self.data)
+                if path not in always and not path.startswith("processes/"):
+                    left.append(path)
+        # A file for each process that lives; those of the dead are swept.
+        processes = os.listdir(self.data / "processes")
+        if len(processes) > len(self.processes()):
+            left += [f"processes/{name}" for name in processes]
+        return left
+
+    def logs(self) -> list[Path]:
+        """What all processes wrote."""
+        return [self.log]
+
     # --- what is in the database ---
+
+    def check_database(self) -> None:
+        with contextlib.closing(sqlite3.connect(f"file:{self.data / 'jobs.db'}?mode=ro", uri=True, timeout=20)) as database:
+            for pragma, good in (("integrity_check", [("ok",)]), ("foreign_key_check", [])):
+                found = database.execute(f"PRAGMA {pragma}").fetchall()
+                assert found == good, f"{pragma}: {found}"
 
     def rows(self, sql: str, *values) -> list[tuple]:
         with contextlib.closing(sqlite3.connect(f"file:{self.data / 'jobs.db'}?mode=ro", uri=True, timeout=20)) as database:

@@ -1,6 +1,7 @@
 """A real browser without a window, driven over the DevTools protocol through a pipe. WebGL is drawn by the processor."""
 
 import base64
+import contextlib
 import io
 import json
 import os
@@ -18,6 +19,14 @@ SWITCHES = (
     "--headless=new", "--remote-debugging-pipe", "--no-sandbox", "--no-first-run", "--disable-extensions", "--disable-dev-shm-usage",
     "--use-angle=swiftshader", "--enable-unsafe-swiftshader", "--hide-scrollbars", "--disable-background-networking",
 )
+
+
+# What the browser says of a command whose page gave way to the next one before it had answered.
+GIVEN_WAY = ("Inspected target navigated or closed", "Execution context was destroyed", "Cannot find context with specified id")
+
+
+class PageLeft(Exception):
+    """The page gave way to the next one before it had answered."""
 
 
 class Browser:
@@ -71,6 +80,8 @@ class Browser:
         while True:
             message = self._next(end)
             if message.get("id") == self._last_id:
+                if message.get("error", {}).get("message", "").startswith(GIVEN_WAY):
+                    raise PageLeft(f"{method}: {message['error']['message']}")
                 assert "error" not in message, f"{method}: {message['error']}"
                 return message["result"]
             self.events.append(message)
@@ -107,12 +118,20 @@ class Page:
         return result["result"].get("value")
 
     def wait_for(self, expression: str, within: float = 60):
-        """Waits until the expression is true in the page, and returns its value."""
+        """Waits until the expression is true in the page, or in the one that follows it, and returns its value."""
         end = time.monotonic() + within
-        while not (value := self.evaluate(expression)):
-            assert time.monotonic() < end, f"not within {within} s: {expression}; {self.complaints()}"
+        while True:
+            with contextlib.suppress(PageLeft):
+                if value := self.evaluate(expression):
+                    return value
+                assert time.monotonic() < end, f"not within {within} s: {expression}; {self.complaints()}"
+            assert time.monotonic() < end + 1, f"one page after another for {within} s: {expression}"
             time.sleep(0.05)
-        return value
+
+    def follow(self, expression: str) -> None:
+        """Evaluates what may lead to another page: then the one that is left need not answer."""
+        with contextlib.suppress(PageLeft):
+            self.evaluate(expression)
 
     def key(self, code: str, seconds: float = 0) -> None:
         """Presses a key, for so long."""

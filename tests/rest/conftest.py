@@ -5,6 +5,7 @@ import itertools
 import pytest
 import urllib3
 
+from . import many, storage
 from .server import BINARY, Server
 
 urllib3.disable_warnings(urllib3.exceptions.InsecureRequestWarning)
@@ -20,8 +21,8 @@ def make_server(tmp_path_factory):
     """Makes servers, started, each in a folder of its own, and stops them at the end."""
     servers = []
 
-    def make(config: dict | None = None, environment: dict | None = None, start: bool = True) -> Server:
-        server = Server(tmp_path_factory.mktemp("server"), config, environment)
+    def make(config: dict | None = None, environment: dict | None = None, start: bool = True, kind: type[Server] = Server) -> Server:
+        server = kind(tmp_path_factory.mktemp("server"), config, environment)
         servers.append(server)
         return server.start() if start else server
 
@@ -30,16 +31,20 @@ def make_server(tmp_path_factory):
         server.kill()
 
 
+# What tests share that do not ask for a server of their own.
+SHARED = many.ManyServers if many.IS_ASKED_FOR else Server
+
+
 @pytest.fixture(scope="session")
 def server(make_server):
     """A server without workers: jobs stay in its queue."""
-    return make_server({"limits": {"max_queued_jobs": 100_000}})
+    return make_server({"limits": {"max_queued_jobs": 100_000}}, kind=SHARED)
 
 
 @pytest.fixture(scope="session")
 def worker_server(make_server):
     """A server that runs its jobs."""
-    return make_server({"workers": 1})
+    return make_server({"workers": 1}, kind=SHARED)
 
 
 _names = (f"user{n}" for n in itertools.count(1))
@@ -72,7 +77,11 @@ def wendy(worker_server):
 @pytest.fixture(scope="session")
 def finished(wendy, capture):
     """A job that has finished, after it was watched to its end: `job_id` and everything that was `seen`."""
-    blob_name = wendy.upload(capture, headers={"Content-Disposition": 'attachment; filename="Küche \\"1\\".mp4"'.encode()})
+    name = 'attachment; filename="Küche \\"1\\".mp4"'.encode()
+    if storage.SCHEME == "az":
+        # What is not ASCII does not come through Azure's own header.
+        name = "attachment; filename*=UTF-8''K%C3%BCche%20%221%22.mp4"
+    blob_name = wendy.upload(capture, headers={"Content-Disposition": name})
     response = wendy.try_submit(
         blob_name, training_max_num_gaussians=1000, training_num_steps=30, camera_type="orbital"
     )

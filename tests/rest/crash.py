@@ -18,8 +18,8 @@ from pathlib import Path
 
 import requests
 
-from . import media
-from .server import Client, Server
+from . import media, postgres
+from .server import TAKEN, Client, Server
 
 STATUSES = ("Queued", "Processing video", "Generating 3D scene", "Finished", "Failed")
 
@@ -87,9 +87,9 @@ class Load:
     def upload(self, client, known, videos, choice):
         response = client.request("POST", "/api/v1/generate-upload-url/", json={"file_extension": "mp4"})
         check(response.status_code == 200, f"generate-upload-url: {response.status_code} {response.text}")
-        address = response.json()
+        address = client.learn(response.json())
         response = client.put(address["url"], choice.choice(videos))
-        check(response.status_code == 201, f"PUT: {response.status_code} {response.text}")
+        check(response.status_code == TAKEN, f"PUT: {response.status_code} {response.text}")
         with known.lock:
             known.uploads.append(address["blob_name"])
             known.counts["upload"] += 1
@@ -206,6 +206,9 @@ def check_files(client: Client, job: str, known: Known) -> bool:
 
 
 def check_database(server: Server) -> None:
+    if postgres.IS_ASKED_FOR:
+        # It looks after its pages and its foreign keys by itself.
+        return
     with server.rows(read_only=True) as database:
         check(database.execute("PRAGMA integrity_check").fetchall() == [("ok",)], "integrity_check")
         check(database.execute("PRAGMA foreign_key_check").fetchall() == [], "foreign_key_check")
@@ -214,7 +217,7 @@ def check_database(server: Server) -> None:
 def spare(server: Server) -> None:
     """Waits while a job is worked on that was disturbed four times in a row: its rests would soon take minutes, and the tenth
     time ends it, as what kills its worker must end."""
-    weary = "SELECT 1 FROM jobs WHERE state = 'running' AND deleted = 0 AND disturbances >= 4"
+    weary = "SELECT 1 FROM jobs WHERE state = 'running' AND NOT deleted AND disturbances >= 4"
     end = time.monotonic() + 60
     with server.rows(read_only=True) as database:
         while database.execute(weary).fetchone():

@@ -144,7 +144,8 @@ def times(client: Client, path: str, seconds: float) -> list[float]:
     taken, end = [], time.monotonic() + seconds
     while time.monotonic() < end:
         began = time.perf_counter()
-        assert client.get(path).status_code == 200
+        response = client.get(path)
+        assert response.status_code == 200, response.text
         taken.append((time.perf_counter() - began) * 1e3)
     return taken
 

@@ -8,7 +8,7 @@ import time
 import pytest
 import requests
 
-from . import http2
+from . import http2, storage
 from .http2 import CONTINUATION, END_HEADERS, END_STREAM, HEADERS, PING, RST_STREAM, frame
 from .server import raw_exchange
 from .test_specification import is_error
@@ -178,6 +178,7 @@ def slow_upload(server, url: str) -> socket.socket:
     return connection
 
 
+@storage.answered_by_us
 def test_rule_88_the_slow_uploads_of_one_user_keep_out_no_other(make_server, flat):
     server = make_server({"connections": {"max_uploads": 3, "max_uploads_per_user": 2}})
     anna, eve = server.user("anna"), server.user("eve")
@@ -197,6 +198,7 @@ def test_rule_88_the_slow_uploads_of_one_user_keep_out_no_other(make_server, fla
     assert wait_until(lambda: anna.put(address["url"], flat.read_bytes()).status_code == 201)
 
 
+@storage.answered_by_us
 def test_rule_87_blocks_are_bounded_in_all(make_server):
     server = make_server({"limits": {"max_upload_bytes": 1000}})
     client = server.user("anna")
@@ -213,6 +215,7 @@ def test_rule_87_blocks_are_bounded_in_all(make_server):
     assert server.files("staged") == [] and server.files("videos") == []
 
 
+@storage.answered_by_us
 def test_rule_89_without_space_it_is_507(make_server, flat):
     server = make_server({"min_free_bytes": 2**60})
     client = server.user("anna")

@@ -15,7 +15,9 @@ CAMERA = {"position": {"x": 1, "y": 2, "z": 3}, "lookAt": {"x": 0, "y": 0, "z": 
 ON_A_JOB = [
     ("GET", "", None), ("HEAD", "", None), ("PATCH", "", {}), ("PATCH", "", {"title": "stolen", "public": True, "camera_data": CAMERA}),
     ("PATCH", "", {"title": ""}), ("DELETE", "", None), ("GET", "download/ply/", None), ("GET", "download/spz/", None),
-    ("GET", "download/exe/", None), ("GET", "preview/", None), ("HEAD", "preview/", None), ("PUT", "", {}), ("OPTIONS", "", None),
+    ("GET", "download/exe/", None), ("GET", "preview/", None), ("HEAD", "preview/", None),
+    ("GET", "report/", None), ("GET", "report/?wait=20", None), ("GET", "download/report/", None), ("GET", "download/log/", None),
+    ("POST", "cancel/", None), ("POST", "restart/", {}), ("POST", "restart/", {"title": ""}), ("PUT", "", {}), ("OPTIONS", "", None),
 ]
 
 

@@ -13,7 +13,8 @@ from urllib.parse import parse_qs, quote, urlsplit
 import pytest
 import requests
 
-from .server import BINARY
+from . import storage
+from .server import BINARY, TAKEN
 from .test_rules_upload import signed
 from .test_specification import JOB_FIELDS, is_error
 
@@ -80,8 +81,8 @@ def test_s4_9_with_requests(wendy, finished):
     job = f"/api/v1/jobs/{finished['job_id']}"
     ply, spz, preview = (follow(wendy, f"{job}/{path}/") for path in ("download/ply", "download/spz", "preview"))
     assert ply.status_code == spz.status_code == preview.status_code == 200
-    # Requests has sent the key to the target, which is on the same host and port.
-    assert "Authorization" in ply.request.headers
+    # Requests has sent the key to the target if that is on the same host and port.
+    assert ("Authorization" in ply.request.headers) == (not storage.IS_ASKED_FOR)
     count = check_ply(ply.content)
     assert count == check_spz(spz.content) and 0 < count <= 1000
     assert preview.content.startswith(b"\xff\xd8\xff") and preview.content.endswith(b"\xff\xd9")
@@ -98,7 +99,8 @@ def test_s4_9_with_curl(wendy, capture, tmp_path):
     api, key = f"{wendy.server.url}/api/v1", f"Authorization: Api-Key {wendy.key}"
     as_json = ["-H", key, "-H", "Content-Type: application/json"]
     address = json.loads(curl(*as_json, "-d", '{"file_extension": "mp4"}', f"{api}/generate-upload-url/"))
-    curl("-T", capture, address["url"])
+    needed = [part for name, value in address.get("headers", {}).items() for part in ("-H", f"{name}: {value}")]
+    curl("-T", capture, *needed, address["url"])
     body = {"blob_name": address["blob_name"], "title": "With curl", "training_max_num_gaussians": 1000, "training_num_steps": 20}
     submitted = json.loads(curl(*as_json, "-d", json.dumps(body), f"{api}/submit-job/"))
     job = f"{api}/jobs/{submitted['job_id']}"
@@ -127,6 +129,7 @@ def test_s4_9_with_curl(wendy, capture, tmp_path):
         time.sleep(0.05)
 
 
+@storage.answered_by_us
 def test_s4_5_and_rule_68_the_redirect(wendy, finished):
     job = f"/api/v1/jobs/{finished['job_id']}"
     for path in ("download/ply", "download/spz", "preview"):
@@ -151,12 +154,14 @@ def location(client, job_id: str, path: str = "download/ply") -> str:
 
 
 @pytest.mark.parametrize("authorization", [None, "Api-Key wrong", "Bearer x", "Basic dXNlcjpwYXNz", "nonsense", ""])
+@storage.answered_by_us
 def test_rule_69_authorization_is_ignored_on_the_redirect_target(wendy, finished, authorization):
     url = location(wendy, finished["job_id"])
     headers = {} if authorization is None else {"Authorization": authorization}
     assert requests.get(url, headers=headers, timeout=30).status_code == 200
 
 
+@storage.answered_by_us
 def test_s4_5_the_address_cannot_be_altered_and_expires(wendy, finished):
     url = location(wendy, finished["job_id"])
     blob, query = urlsplit(url).path, urlsplit(url).query
@@ -174,6 +179,7 @@ def test_s4_5_the_address_cannot_be_altered_and_expires(wendy, finished):
     is_error(requests.get(signed(server, "PUT", name, time.time() + 60), timeout=30), 403)
 
 
+@storage.answered_by_us
 def test_rule_70_the_headers_of_a_download(wendy, finished):
     for kind in ("ply", "spz"):
         url = location(wendy, finished["job_id"], f"download/{kind}")
@@ -195,6 +201,8 @@ def test_rule_70_the_headers_of_a_download(wendy, finished):
     ("bytes=0-0", 0, 0), ("bytes=10-99", 10, 99), ("bytes=100-", 100, -1), ("bytes=-50", -50, -1), ("bytes=0-99999999999", 0, -1),
 ])
 def test_rule_70_ranges(wendy, finished, asked, first, last):
+    if storage.SCHEME == "az" and asked == "bytes=-50":
+        pytest.skip("Azure knows no range from the end (rule 83 of docs/rest.md)")
     url = location(wendy, finished["job_id"])
     whole = requests.get(url, timeout=30).content
     response = requests.get(url, headers={"Range": asked}, timeout=30)
@@ -203,6 +211,7 @@ def test_rule_70_ranges(wendy, finished, asked, first, last):
     assert response.headers["Content-Range"] == f"bytes {first}-{last}/{len(whole)}"
 
 
+@storage.answered_by_us
 def test_rule_70_ranges_that_cannot_be(wendy, finished):
     url = location(wendy, finished["job_id"])
     whole = requests.get(url, timeout=30)
@@ -218,15 +227,17 @@ def test_rule_70_ranges_that_cannot_be(wendy, finished):
 
 def test_rule_70_conditions(wendy, finished):
     url = location(wendy, finished["job_id"])
-    etag = requests.head(url, timeout=30).headers["ETag"]
+    # A store signs the method, too.
+    etag = requests.get(url, timeout=30).headers["ETag"]
     again = location(wendy, finished["job_id"])
-    assert requests.head(again, timeout=30).headers["ETag"] == etag
+    assert requests.get(again, timeout=30).headers["ETag"] == etag
     assert requests.get(url, headers={"If-None-Match": etag}, timeout=30).status_code == 304
     part = {"Range": "bytes=0-9"}
     assert requests.get(url, headers=part | {"If-Range": etag}, timeout=30).status_code == 206
-    for stale in ('"other"', f"W/{etag}", "Thu, 01 Jan 1970 00:00:00 GMT"):
+    # What a store makes of a condition that does not hold is its own affair.
+    for stale in ('"other"', f"W/{etag}", "Thu, 01 Jan 1970 00:00:00 GMT") if not storage.IS_ASKED_FOR else ():
         assert requests.get(url, headers=part | {"If-Range": stale}, timeout=30).status_code == 200
-    modified = requests.head(url, timeout=30).headers.get("Last-Modified")
+    modified = requests.get(url, timeout=30).headers.get("Last-Modified")
     assert modified is None or parsedate_to_datetime(modified)
 
 
@@ -319,6 +330,6 @@ def test_two_servers_over_one_folder_share_users_jobs_and_work(make_server, flat
         assert first.command("jobs", "show", job)["attempt"] == 1
     assert anna.jobs() == same.jobs() and len(anna.jobs()) == 6
     url = anna.upload_url()["url"].replace(first.url, second.url)
-    assert anna.put(url, flat.read_bytes()).status_code == 201
+    assert anna.put(url, flat.read_bytes()).status_code == TAKEN
     first.command("keys", "revoke", "anna", anna.key.split(".")[0])
     assert anna.get("/api/v1/jobs/").status_code == same.get("/api/v1/jobs/").status_code == 401

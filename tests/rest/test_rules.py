@@ -13,10 +13,14 @@ SECTIONS = re.compile(r"docs/rest\.md, (§\d[\d.]*(?:(?:, | and | to )§\d[\d.]*
 SECTION_IN_NAME = re.compile(r"(?<=_)s(\d+(?:_\d+)?)_")
 
 
+# What is built or installed here is not ours.
+NOT_OURS = {"target", "node_modules"}
+
+
 def sources():
     for folder in FOLDERS:
         for path in sorted((ROOT / folder).rglob("*")):
-            if path.suffix in (".rs", ".py", ".sql", ".js") and "target" not in path.parts and path != Path(__file__):
+            if path.suffix in (".rs", ".py", ".sql", ".js") and not NOT_OURS.intersection(path.parts) and path != Path(__file__):
                 # A citation may go over the end of a line of comment.
                 yield path.relative_to(ROOT), re.sub(r"\n\s*(?://[/!]?|#|--)\s*", " ", path.read_text())
 

@@ -1,10 +1,12 @@
 //! What crosses crates: the synthetic capture generator, the measures against its known truth, and helpers of the
 //! end-to-end tests.
 
+pub mod alignment;
 mod exit_code;
 pub mod masks;
 pub mod pose_error;
 pub mod prerequisites;
+pub mod risk;
 pub mod synthetic;
 
 pub use exit_code::exit_code;

@@ -34,9 +34,7 @@ pub fn read_poses(path: &Path) -> Result<BTreeMap<u64, Pose>> {
     let frames = value["frames"].as_array().ok_or_else(bad)?;
     let mut poses = BTreeMap::new();
     for frame in frames {
-        // The number may be that of a picture: `images/012.jpg`.
-        let stem = frame["file"].as_str().and_then(|f| Path::new(f).file_stem()?.to_str());
-        let number = stem.and_then(|f| f.parse().ok()).ok_or_else(bad)?;
+        let number = frame["file"].as_str().and_then(number_of).ok_or_else(bad)?;
         let rows: [[f64; 4]; 4] =
             serde_json::from_value(frame["c2w"].clone()).map_err(|e| bad().caused_by(e))?;
         let rotation = Matrix3::from_fn(|r, c| rows[r][c]);
@@ -44,6 +42,12 @@ pub fn read_poses(path: &Path) -> Result<BTreeMap<u64, Pose>> {
         poses.insert(number, Pose::from_matrix(&rotation, centre).inverse());
     }
     Ok(poses)
+}
+
+/// The number at the end of a picture's name: 12 of `images/IMG_0012.jpg`, and of `000012`.
+pub fn number_of(file: &str) -> Option<u64> {
+    let stem = Path::new(file).file_stem()?.to_str()?;
+    stem.rsplit(|c: char| !c.is_ascii_digit()).next()?.parse().ok()
 }
 
 /// Compares the poses of the images numbered `wanted` with the truth.
@@ -107,6 +111,27 @@ pub fn scale(truth: &BTreeMap<u64, Pose>, estimate: &BTreeMap<u64, Pose>) -> Opt
     (pairs.len() >= 3 && scale.is_finite() && scale > 0.0).then_some(scale)
 }
 
+/// Root mean square distance of the estimated camera centres from the true ones after the best similarity (Umeyama, PAMI
+/// 1991), over that of the true ones from their mean. `None` where that says nothing.
+pub fn trajectory_error(truth: &BTreeMap<u64, Pose>, estimate: &BTreeMap<u64, Pose>) -> Option<f64> {
+    let pairs: Vec<(Vector3<f64>, Vector3<f64>)> =
+        truth.iter().filter_map(|(k, t)| Some((t.centre(), estimate.get(k)?.centre()))).collect();
+    let count = pairs.len() as f64;
+    let (true_mean, mean) = pairs
+        .iter()
+        .fold((Vector3::zeros(), Vector3::zeros()), |sum, (t, e)| (sum.0 + t / count, sum.1 + e / count));
+    let correlation: Matrix3<f64> = pairs.iter().map(|(t, e)| (t - true_mean) * (e - mean).transpose()).sum();
+    let svd = correlation.svd(true, true);
+    let (u, v) = (svd.u?, svd.v_t?);
+    let mirror = Matrix3::from_diagonal(&Vector3::new(1.0, 1.0, (u * v).determinant().signum()));
+    let rotation = u * mirror * v;
+    let scale = scale(truth, estimate)?;
+    let off = |(t, e): &(Vector3<f64>, Vector3<f64>)| t - true_mean - scale * (rotation * (e - mean));
+    let squares: f64 = pairs.iter().map(|pair| off(pair).norm_squared()).sum();
+    let extent: f64 = pairs.iter().map(|(t, _)| (t - true_mean).norm_squared()).sum();
+    Some((squares / extent).sqrt())
+}
+
 /// Percent of the area under the recall curve of sorted errors up to `limit`.
 fn area_under_recall(errors: &[f64], limit: f64) -> f64 {
     let (mut area, mut last, mut recall) = (0.0, 0.0, 0.0);
@@ -134,6 +159,13 @@ mod tests {
     }
 
     #[test]
+    fn pictures_have_the_number_at_the_end_of_their_name() {
+        let found =
+            ["000012", "images/012.jpg", "100_7100.jpg", "templeSR0001.png", "cover.jpg"].map(number_of);
+        assert_eq!(found, [Some(12), Some(12), Some(7100), Some(1), None]);
+    }
+
+    #[test]
     fn a_moved_world_is_no_error() {
         let truth = ring();
         let turn = UnitQuaternion::from_euler_angles(0.2, 0.4, -1.0);
@@ -144,6 +176,7 @@ mod tests {
         let error = compare(&truth, &moved, &(0..8).collect::<Vec<_>>());
         assert!(error.auc[0] > 99.999 && error.registered == 1.0, "{error:?}");
         assert!((scale(&truth, &moved).unwrap() * 3.0 - 1.0).abs() < 1e-9);
+        assert!(trajectory_error(&truth, &moved).unwrap() < 1e-9);
     }
 
     #[test]

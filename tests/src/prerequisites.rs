@@ -30,12 +30,14 @@ pub enum Prerequisite {
     Encoders,
     /// PostgreSQL's server.
     Postgres,
+    /// Servers that speak like S3, Google Cloud Storage and Azure Blob Storage.
+    Stores,
     /// A Linux kernel with Landlock and seccomp.
     Sandbox,
 }
 
 impl Prerequisite {
-    const ALL: [Self; 8] = [
+    const ALL: [Self; 9] = [
         Self::Interop,
         Self::Browser,
         Self::Gpu,
@@ -43,6 +45,7 @@ impl Prerequisite {
         Self::MaskModel,
         Self::Encoders,
         Self::Postgres,
+        Self::Stores,
         Self::Sandbox,
     ];
 
@@ -56,6 +59,7 @@ impl Prerequisite {
             Self::MaskModel => "mask-model",
             Self::Encoders => "encoders",
             Self::Postgres => "postgres",
+            Self::Stores => "stores",
             Self::Sandbox => "sandbox",
         }
     }
@@ -71,6 +75,7 @@ impl Prerequisite {
             }
             Self::MaskModel => "make mask-model",
             Self::Postgres => "apt-get install postgresql",
+            Self::Stores => "`make test-rust` installs and starts them; by hand: tests/stores/__main__.py",
             Self::Sandbox => "run Linux 5.13 or newer with landlock in the list of /sys/kernel/security/lsm",
             Self::Encoders => "install a full build of ffmpeg, such as Debian's",
         }

@@ -7,23 +7,32 @@
 
 mod light;
 mod path;
+mod photograph;
 mod room;
 mod scene;
+mod scenery;
+mod staging;
+mod stills;
 mod texture;
 mod truth;
 
 use std::path::Path;
+use std::sync::Arc;
 
 use libreconstruct::camera::{Camera, CameraModel, Pose};
 use libreconstruct::video::VideoWriter;
 use libreconstruct::{Control, Error, Result};
-use nalgebra::{Vector2, Vector3};
+use nalgebra::{Quaternion, UnitQuaternion, Vector2, Vector3};
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 
 use path::CameraPath;
-use room::{Room, Subject};
-use scene::Scene;
+use room::Subject;
+use staging::turn_of_things;
+
+pub use scenery::Scenery;
+pub use staging::Staging;
+pub use stills::film_frames;
 
 /// What to film and how.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -62,6 +71,30 @@ pub struct CaptureOptions {
     /// Part of the clip, at its end, in which the camera has turned away from the table; 0 for none.
     #[serde(default)]
     pub look_away: f64,
+    /// What moves.
+    #[serde(default)]
+    pub staging: Staging,
+    /// Focal length at the end of the clip over that at its start.
+    #[serde(default = "unchanged")]
+    pub zoom: f64,
+    /// How far the principal point is off the middle of the picture, over its longer side: right, down.
+    #[serde(default)]
+    pub off_centre: [f64; 2],
+    /// Whether the room is bare: walls of one colour, and no furniture but the table.
+    #[serde(default)]
+    pub plain_walls: bool,
+    /// Whether the room looks the same after half a turn.
+    #[serde(default)]
+    pub twin: bool,
+    /// Whether all of it is filmed as in a mirror: to who looks for the same features, another place. Without tags, and
+    /// with a principal point in the middle of the picture's width.
+    #[serde(default)]
+    pub mirrored: bool,
+}
+
+/// The zoom of a lens that does not.
+fn unchanged() -> f64 {
+    1.0
 }
 
 /// What stands on the table, the subject of the film.
@@ -112,6 +145,12 @@ impl Default for CaptureOptions {
             masks: false,
             subject: SubjectKind::StillLife,
             look_away: 0.0,
+            staging: Staging::Around,
+            zoom: unchanged(),
+            off_centre: [0.0; 2],
+            plain_walls: false,
+            twin: false,
+            mirrored: false,
         }
     }
 }
@@ -122,6 +161,9 @@ impl CaptureOptions {
         let focal = self.relative_focal * f64::from(self.width.max(self.height));
         let mut camera = Camera::from_focal(CameraModel::SimpleRadial, focal, self.width, self.height);
         camera.params[3] = self.distortion;
+        let side = f64::from(self.width.max(self.height));
+        camera.params[1] += self.off_centre[0] * side;
+        camera.params[2] += self.off_centre[1] * side;
         camera
     }
 
@@ -144,6 +186,14 @@ impl CaptureOptions {
                 "the camera looks away for {} of the clip: a part from 0 to below 1 is needed",
                 self.look_away
             )));
+        }
+        if !(0.1..=10.0).contains(&self.zoom) {
+            return Err(Error::argument(format!("a zoom by {}: 0.1 to 10 can be filmed", self.zoom)));
+        }
+        if self.mirrored && (self.tags.is_some() || self.off_centre[0] != 0.0) {
+            return Err(Error::argument(
+                "what is filmed as in a mirror has no tags, and a principal point in the middle of its width",
+            ));
         }
         if let Some(tags) = &self.tags
             && !((1..=5).contains(&tags.count)
@@ -190,13 +240,13 @@ pub fn generate(output: &Path, options: &CaptureOptions, control: &Control) -> R
         control.progress(libreconstruct::Stage::Frames, "filming", done);
     }
     video.finish()?;
-    truth::write(output, options, &film.poses(), film.scene.tags())
+    truth::write(output, options, &film.poses(), film.scenery.standing().tags())
 }
 
 /// A room, a camera and a path: everything that decides what a frame looks like.
 pub struct Film {
     options: CaptureOptions,
-    scene: Scene,
+    scenery: Arc<Scenery>,
     path: CameraPath,
     /// The view ray (z = 1) of every sample of every pixel, row by row: the lens is inverted only once.
     rays: Vec<[Vector2<f64>; 4]>,
@@ -205,7 +255,11 @@ pub struct Film {
 impl Film {
     /// Builds and lights the room.
     pub fn new(options: &CaptureOptions) -> Self {
-        let scene = Room { seed: options.seed, tags: options.tags.clone(), subject: options.subject }.build();
+        Self::in_scenery(Scenery::build(options), options)
+    }
+
+    /// In what was built of options that differ only in the camera, its path and the clip.
+    pub fn in_scenery(scenery: Arc<Scenery>, options: &CaptureOptions) -> Self {
         let camera = options.camera();
         let rays = (0..options.height)
             .into_par_iter()
@@ -216,12 +270,18 @@ impl Film {
                 })
             })
             .collect();
-        Self { options: options.clone(), scene, path: CameraPath::new(options), rays }
+        Self { options: options.clone(), scenery, path: CameraPath::new(options), rays }
+    }
+
+    /// What is filmed and how.
+    pub fn options(&self) -> &CaptureOptions {
+        &self.options
     }
 
     /// World-to-camera in the middle of the exposure of every frame (of its middle row).
     pub fn poses(&self) -> Vec<Pose> {
-        (0..self.options.frames).map(|frame| self.path.pose(self.time_of(frame))).collect()
+        let poses = (0..self.options.frames).map(|frame| self.path.pose(self.time_of(frame)));
+        if self.options.mirrored { poses.map(|pose| mirror(&pose)).collect() } else { poses.collect() }
     }
 
     fn time_of(&self, frame: u32) -> f64 {
@@ -235,17 +295,19 @@ impl Film {
         let time = self.time_of(frame);
         let middle = f64::from(o.frames.max(2) - 1) / o.frame_rate / 2.0;
         let gain = 2f64.powf(o.exposure_drift * (1.3 * (time - middle) / middle.max(1e-9)).sin());
-        let pixel_angle = 1.0 / (o.relative_focal * f64::from(o.width.max(o.height)));
+        let zoom = o.zoom.powf(f64::from(frame) / f64::from(o.frames.max(2) - 1));
+        let pixel_angle = 1.0 / zoom / (o.relative_focal * f64::from(o.width.max(o.height)));
 
         let mut rgb = vec![0u8; width * height * 3];
         let mut mask = vec![0u8; width * height];
         rgb.par_chunks_mut(width * 3).zip(mask.par_chunks_mut(width)).enumerate().for_each(
             |(y, (rgb_row, mask_row))| {
                 let row_delay = o.rolling_shutter * ((y as f64 + 0.5) / height as f64 - 0.5);
-                let poses: [Pose; 4] = std::array::from_fn(|k| {
-                    let moment = (k as f64 + 0.5) / 4.0 - 0.5;
-                    self.path.pose(time + row_delay + o.shutter * moment)
-                });
+                let moments: [f64; 4] =
+                    std::array::from_fn(|k| time + row_delay + o.shutter * ((k as f64 + 0.5) / 4.0 - 0.5));
+                let poses = moments.map(|moment| self.path.pose(moment));
+                let things =
+                    moments.map(|moment| turn_of_things(o.staging, self.path.part(moment), self.path.arc()));
                 let origins = poses.map(|p| p.centre());
                 let turns = poses.map(|p| p.rotation_matrix().transpose());
                 for x in 0..width {
@@ -253,8 +315,9 @@ impl Film {
                     let mut covered = 0u32;
                     for k in 0..4 {
                         let ray = self.rays[y * width + x][k];
-                        let direction = (turns[k] * Vector3::new(ray.x, ray.y, 1.0)).normalize();
-                        let (seen, subject) = self.scene.look(&origins[k], &direction, pixel_angle);
+                        let direction = (turns[k] * Vector3::new(ray.x, ray.y, zoom)).normalize();
+                        let (seen, subject) =
+                            self.scenery.look(&origins[k], &direction, pixel_angle, things[k].as_ref());
                         colour += seen;
                         covered += u32::from(subject == Subject::Yes);
                     }
@@ -273,10 +336,40 @@ impl Film {
         );
         // The buffers were made with exactly this size.
         #[allow(clippy::expect_used)]
-        let picture = (
+        let mut picture = (
             image::RgbImage::from_raw(o.width, o.height, rgb).expect("width * height * 3 bytes"),
             image::GrayImage::from_raw(o.width, o.height, mask).expect("width * height bytes"),
         );
+        if o.mirrored {
+            image::imageops::flip_horizontal_in_place(&mut picture.0);
+            image::imageops::flip_horizontal_in_place(&mut picture.1);
+        }
         picture
+    }
+}
+
+/// The pose in a world whose x axis is turned round from which the same picture is seen, turned round: the turn about x
+/// stays, those about y and z go the other way.
+fn mirror(pose: &Pose) -> Pose {
+    let q = pose.rotation.quaternion();
+    let rotation = UnitQuaternion::new_normalize(Quaternion::new(q.w, q.i, -q.j, -q.k));
+    let t = pose.translation;
+    Pose { rotation, translation: Vector3::new(-t.x, t.y, t.z) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_mirrored_pose_sees_a_mirrored_point_at_the_mirrored_place() {
+        let pose = Pose {
+            rotation: UnitQuaternion::from_euler_angles(0.3, -0.8, 1.1),
+            translation: Vector3::new(0.4, -0.2, 3.0),
+        };
+        let point = Vector3::new(0.7, 0.1, -0.5);
+        let (seen, mirrored) =
+            (pose.transform(&point), mirror(&pose).transform(&Vector3::new(-point.x, point.y, point.z)));
+        assert!((mirrored - Vector3::new(-seen.x, seen.y, seen.z)).norm() < 1e-12, "{seen} {mirrored}");
     }
 }

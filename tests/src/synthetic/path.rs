@@ -4,6 +4,7 @@ use libreconstruct::camera::Pose;
 use nalgebra::{UnitQuaternion, Vector3};
 
 use super::CaptureOptions;
+use super::staging::{Staging, staged_pose};
 use super::texture::uniform;
 
 /// A continuous hand-held camera path.
@@ -11,6 +12,7 @@ pub(super) struct CameraPath {
     duration: f64,
     arc: f64,
     look_away: f64,
+    staging: Staging,
     seed: u64,
 }
 
@@ -22,7 +24,7 @@ impl CameraPath {
     pub(super) fn new(options: &CaptureOptions) -> Self {
         let duration = f64::from(options.frames.max(2) - 1) / options.frame_rate;
         let arc = options.arc_degrees.to_radians();
-        Self { duration, arc, look_away: options.look_away, seed: options.seed }
+        Self { duration, arc, look_away: options.look_away, staging: options.staging, seed: options.seed }
     }
 
     /// A smooth wobble of about unit size: slow sway, the steps of the walk, the tremor of the hand.
@@ -40,9 +42,22 @@ impl CameraPath {
             .sum()
     }
 
+    /// Part of the clip at `time` seconds, -0.5 at its start and 0.5 at its end.
+    pub(super) fn part(&self, time: f64) -> f64 {
+        time / self.duration - 0.5
+    }
+
+    /// Radians of the walk.
+    pub(super) fn arc(&self) -> f64 {
+        self.arc
+    }
+
     /// World-to-camera at `time` seconds.
     pub(super) fn pose(&self, time: f64) -> Pose {
-        let part = time / self.duration - 0.5;
+        let part = self.part(time);
+        if let Some(pose) = staged_pose(self.staging, part, self.arc, |channel| self.wobble(channel, time)) {
+            return pose;
+        }
         let angle = self.arc * part - 0.6;
         let radius = 1.62 + 0.16 * (2.1 * part + 0.4).sin() + 0.03 * self.wobble(0, time);
         let height = 1.42 + 0.14 * (5.0 * part).sin() + 0.025 * self.wobble(1, time);

@@ -26,15 +26,21 @@ pub(super) struct Room {
     pub(super) seed: u64,
     pub(super) tags: Option<TagOptions>,
     pub(super) subject: SubjectKind,
+    /// Walls of one colour, and no furniture but the table.
+    pub(super) plain_walls: bool,
+    /// Half of everything stands there twice, the second time turned by half a turn.
+    pub(super) twin: bool,
 }
 
 /// Half the side of the room.
 const HALF: f64 = 2.7;
 const CEILING: f64 = -2.7;
+/// Where the lamp hangs.
+const LAMP: Vec3 = Vec3::new(0.6, -2.35, -0.5);
 /// Height of the table top.
 const TABLE: f64 = -0.74;
 
-fn matte(texture: &Arc<Texture>, u: f64, v: f64) -> Material {
+pub(super) fn matte(texture: &Arc<Texture>, u: f64, v: f64) -> Material {
     glossy(texture, u, v, 0.0)
 }
 
@@ -42,7 +48,7 @@ fn glossy(texture: &Arc<Texture>, u: f64, v: f64, gloss: f64) -> Material {
     Material { texture: texture.clone(), repeat: (u, v), offset: (0.0, 0.0), gloss }
 }
 
-fn surface(shape: Shape, material: &Material, subject: Subject) -> Surface {
+pub(super) fn surface(shape: Shape, material: &Material, subject: Subject) -> Surface {
     Surface { shape, material: material.clone(), subject, light: None }
 }
 
@@ -89,6 +95,9 @@ impl Room {
     /// Builds and lights it.
     pub(super) fn build(&self) -> Scene {
         let mut things = self.objects();
+        if self.twin {
+            things = twice(things);
+        }
         let mut truths = Vec::new();
         if let Some(options) = &self.tags {
             for (id, sheet) in sheets(options) {
@@ -96,19 +105,42 @@ impl Room {
                 truths.extend(id.map(|id| sheet.truth(id)));
             }
         }
-        Scene::new(things, Vec3::new(0.6, -2.35, -0.5), truths)
+        Scene::new(things, LAMP, truths)
+    }
+
+    /// The room without the subject, and the subject: what turns is lit as it stands at first.
+    pub(super) fn build_apart(&self) -> (Scene, Scene) {
+        let scene = |things| Scene::new(things, LAMP, Vec::new());
+        (scene(self.surroundings()), scene(self.things_on_the_table()))
     }
 
     /// Everything but the tags.
     fn objects(&self) -> Vec<Vec<Surface>> {
+        let mut things = self.surroundings();
+        things.extend(self.things_on_the_table());
+        things
+    }
+
+    fn surroundings(&self) -> Vec<Vec<Surface>> {
         let mut things = self.shell();
-        things.extend(self.furniture());
-        things.extend(match self.subject {
+        let furniture = self.furniture();
+        if self.plain_walls {
+            let grey = matte(&Texture::paint(4, |_, _| [0.55, 0.54, 0.52]), 1.0, 1.0);
+            // The table, which comes after the rug, and its legs.
+            things.extend(furniture.into_iter().skip(1).take(5));
+            things.iter_mut().flatten().for_each(|s| s.material = grey.clone());
+        } else {
+            things.extend(furniture);
+        }
+        things
+    }
+
+    fn things_on_the_table(&self) -> Vec<Vec<Surface>> {
+        match self.subject {
             SubjectKind::StillLife => self.still_life(),
             SubjectKind::Plain => plain_figure(),
             SubjectKind::Thin => self.candlestick(),
-        });
-        things
+        }
     }
 
     fn candlestick(&self) -> Vec<Vec<Surface>> {
@@ -291,6 +323,26 @@ impl Room {
     }
 }
 
+/// What stands at x < 0, and once more turned by half a turn about the vertical through the middle of the table. What
+/// stands in the middle becomes grey: its texture would tell the halves apart.
+fn twice(things: Vec<Vec<Surface>>) -> Vec<Vec<Surface>> {
+    const MIDDLE: f64 = 1e-6;
+    let grey = matte(&Texture::paint(4, |_, _| [0.5, 0.49, 0.47]), 1.0, 1.0);
+    let mut all = Vec::new();
+    for mut thing in things {
+        let middle = thing.iter().map(|s| s.shape.middle()).sum::<Vec3>() / thing.len().max(1) as f64;
+        if middle.x.abs() < MIDDLE && middle.z.abs() < MIDDLE {
+            thing.iter_mut().for_each(|s| s.material = grey.clone());
+            all.push(thing);
+        } else if middle.x < -MIDDLE || (middle.x < MIDDLE && middle.z < 0.0) {
+            let copy = thing.iter().map(|s| surface(s.shape.half_turned(), &s.material, s.subject)).collect();
+            all.push(thing);
+            all.push(copy);
+        }
+    }
+    all
+}
+
 /// A place above the table top.
 fn on_table(x: f64, z: f64, height: f64) -> Vec3 {
     Vec3::new(x, TABLE - height, z)
@@ -423,7 +475,9 @@ mod tests {
 
     #[test]
     fn sheets_of_every_size_touch_nothing_and_can_be_seen() {
-        let objects = Room { seed: 1, tags: None, subject: SubjectKind::StillLife }.objects();
+        let objects =
+            Room { seed: 1, tags: None, subject: SubjectKind::StillLife, plain_walls: false, twin: false }
+                .objects();
         for size in [0.005, 0.05, 0.1, MAX_TAG_SIZE] {
             let sheets = sheets(&TagOptions { count: 5, size, bend: 0.0, distractor: true });
             let surfaces: Vec<Vec<Surface>> = sheets.iter().map(|(_, s)| s.surfaces()).collect();

@@ -133,6 +133,29 @@ impl Shape {
         }
     }
 
+    /// Its middle.
+    pub(super) fn middle(&self) -> Vec3 {
+        let (low, high) = self.bounds();
+        0.5 * (low + high)
+    }
+
+    /// The same shape after half a turn about the vertical through x = z = 0.
+    pub(super) fn half_turned(&self) -> Self {
+        let turned = |p: &Vec3| Vec3::new(-p.x, p.y, -p.z);
+        match self {
+            Shape::Quad { corner, u, v } => {
+                Shape::Quad { corner: turned(corner), u: turned(u), v: turned(v) }
+            }
+            Shape::Ellipsoid { centre, radii } => Shape::Ellipsoid { centre: turned(centre), radii: *radii },
+            Shape::Frustum { top, height, top_radius, bottom_radius } => Shape::Frustum {
+                top: turned(top),
+                height: *height,
+                top_radius: *top_radius,
+                bottom_radius: *bottom_radius,
+            },
+        }
+    }
+
     fn bounds(&self) -> (Vec3, Vec3) {
         match self {
             Shape::Quad { corner, u, v } => {

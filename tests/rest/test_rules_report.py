@@ -1,0 +1,135 @@
+"""What is told of a job beyond its thirteen fields, and what can be done with it: rules 80, 81, 85 and 86 of docs/rest.md."""
+
+import threading
+import time
+import uuid
+
+import pytest
+
+from .test_specification import JOB_FIELDS, is_error
+
+REPORT_FIELDS = {
+    "job_id", "status", "version", "progress", "failure", "warnings", "requested", "ran", "quality", "verdict", "scale",
+    "costs",
+}  # fmt: skip
+
+
+def report(client, job: str, query: str = "") -> dict:
+    response = client.get(f"/api/v1/jobs/{job}/report/{query}")
+    assert response.status_code == 200, response.text
+    assert response.headers["Cache-Control"] == "no-store"
+    told = response.json()
+    assert set(told) == REPORT_FIELDS
+    return told
+
+
+def test_rule_80_a_waiting_job(alice, flat):
+    job = alice.submit(flat, apriltag_size_mm=40)
+    told = report(alice, job)
+    assert told["job_id"] == job and told["status"] == alice.job(job)["status"]
+    assert told["requested"] == {
+        "blob_name": told["requested"]["blob_name"], "reconstruction_method": "glomap", "training_max_num_gaussians": 1000,
+        "training_num_steps": 20, "apriltag_size_mm": 40, "remove_background": False,
+    }  # fmt: skip
+    progress = told["progress"]
+    assert (progress["stage"], progress["attempt"], progress["started_at"], progress["finished_at"]) == (None, 0, None, None)
+    assert progress["uploaded_at"] == alice.job(job)["uploaded_at"]
+    # The thirteen fields stay what they were.
+    assert set(alice.job(job)) == JOB_FIELDS
+    # The video's name can be used again.
+    assert alice.try_submit(told["requested"]["blob_name"]).status_code == 201
+
+
+def test_rule_80_a_failed_job_says_why_without_an_option(worker_server, wendy, flat):
+    job = wendy.wait(wendy.submit(flat))
+    assert set(job) == JOB_FIELDS
+    told = report(wendy, job["job_id"])
+    assert told["failure"]["code"] in ("too_few_frames", "insufficient_features", "insufficient_parallax")
+    assert len(told["failure"]["message"]) > 20 and str(worker_server.data) not in str(told)
+    assert told["progress"]["finished_at"] and told["ran"] is None and told["costs"] is None
+    log = wendy.get(f"/api/v1/jobs/{job['job_id']}/download/log/", allow_redirects=True)
+    assert log.status_code == 200 and told["failure"]["code"] in log.text and str(worker_server.data) not in log.text
+
+
+def test_rule_80_and_rule_81_a_finished_job(worker_server, finished, wendy):
+    job = finished["job_id"]
+    told = report(wendy, job)
+    assert told["failure"] is None and told["ran"]["splats"] <= 1000 and told["ran"]["steps"] == 30
+    assert 3 <= told["quality"]["registered"] <= told["ran"]["frames"]
+    assert told["verdict"]["grade"] in ("good", "doubtful")
+    assert 0 < told["verdict"]["rotation_error_degrees"] <= told["verdict"]["rotation_bound_degrees"]
+    assert 0 < told["verdict"]["position_error"] <= told["verdict"]["position_bound"]
+    assert (told["verdict"]["grade"] == "good") == (told["verdict"]["reasons"] == [])
+    assert set(told["costs"]) == {"frames", "sfm", "train", "export"}
+    figures = wendy.get(f"/api/v1/jobs/{job}/download/report/", allow_redirects=True).json()
+    assert figures["sfm"]["registered"] == told["quality"]["registered"]
+    assert str(worker_server.data) not in str(figures) and "/" not in figures["input"]
+    is_error(wendy.request("POST", f"/api/v1/jobs/{job}/cancel/"), 409)
+
+
+def test_rule_85_cancel_keeps_the_job_and_restart_makes_another(alice, flat):
+    job = alice.submit(flat, title="Garden")
+    is_error(alice.request("POST", f"/api/v1/jobs/{job}/restart/"), 409)
+    cancelled = alice.request("POST", f"/api/v1/jobs/{job}/cancel/")
+    assert cancelled.status_code == 200 and set(cancelled.json()) == JOB_FIELDS and cancelled.json()["status"] == "Failed"
+    assert report(alice, job)["failure"]["code"] == "cancelled"
+    is_error(alice.request("POST", f"/api/v1/jobs/{job}/cancel/"), 409)
+    before = alice.job(job)
+
+    again = alice.request("POST", f"/api/v1/jobs/{job}/restart/", json={"training_num_steps": 9, "public": True})
+    assert again.status_code == 201 and len(again.json()) == 10
+    new = again.json()["job_id"]
+    assert new != job and again.headers["Location"] == f"/api/v1/jobs/{new}/"
+    made = alice.job(new)
+    assert (made["title"], made["training_num_steps"], made["training_max_num_gaussians"], made["public"]) == ("Garden", 9, 1000, True)
+    assert report(alice, new)["requested"]["blob_name"] == report(alice, job)["requested"]["blob_name"]
+    assert alice.job(job) == before
+    # The video stays as long as one of them is there.
+    assert alice.delete(job).status_code == 204
+    assert alice.request("POST", f"/api/v1/jobs/{new}/cancel/").status_code == 200
+    assert alice.request("POST", f"/api/v1/jobs/{new}/restart/").status_code == 201
+
+
+@pytest.mark.parametrize(
+    ("body", "status"),
+    [({"training_num_steps": 0}, 400), ({"title": 3}, 400), ({"reconstruction_method": "magic"}, 400), ({"blob_name": "x"}, 201), ({}, 201)],
+)
+def test_rule_85_options_of_a_restart_are_checked(alice, flat, body, status):
+    job = alice.submit(flat)
+    alice.request("POST", f"/api/v1/jobs/{job}/cancel/")
+    assert alice.request("POST", f"/api/v1/jobs/{job}/restart/", json=body).status_code == status
+
+
+def test_rule_85_a_restart_can_be_sent_again(alice, flat):
+    jobs = [alice.submit(flat), alice.submit(flat)]
+    for job in jobs:
+        alice.request("POST", f"/api/v1/jobs/{job}/cancel/")
+    headers = {"Idempotency-Key": f'"{uuid.uuid4()}"'}
+    first, second = (alice.request("POST", f"/api/v1/jobs/{jobs[0]}/restart/", headers=headers) for _ in range(2))
+    assert first.status_code == second.status_code == 201 and first.content == second.content
+    assert second.headers["Idempotency-Replayed"] == "true"
+    # For another job it is another request.
+    is_error(alice.request("POST", f"/api/v1/jobs/{jobs[1]}/restart/", headers=headers), 422)
+
+
+def test_rule_86_a_report_waits_for_a_change(alice, flat):
+    job = alice.submit(flat)
+    told = report(alice, job)
+    began = time.monotonic()
+    assert report(alice, job, "?wait=1")["version"] == told["version"]
+    assert 0.9 < time.monotonic() - began < 5
+    timer = threading.Timer(1, lambda: alice.patch(job, {"title": "changed"}))
+    timer.start()
+    began = time.monotonic()
+    changed = report(alice, job, f"?wait=20&version={told['version']}")
+    assert changed["version"] > told["version"] and time.monotonic() - began < 10
+    timer.join()
+    # What has changed since is told at once, and so is a job that will not change any more.
+    for query in (f"?wait=20&version={told['version']}", "?wait=20"):
+        if query == "?wait=20":
+            alice.request("POST", f"/api/v1/jobs/{job}/cancel/")
+        began = time.monotonic()
+        report(alice, job, query)
+        assert time.monotonic() - began < 5
+    for bad in ("?wait=51", "?wait=-1", "?wait=x", "?wait=1&version=x"):
+        is_error(alice.get(f"/api/v1/jobs/{job}/report/{bad}"), 400)
