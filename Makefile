@@ -22,7 +22,9 @@ TEST_BUILD := --locked --release --workspace --exclude libreconstruct-python --f
 # Of a core without its features, what the features might have been mixed up with.
 BARE_TESTS := camera:: fiducial:: masks:: presentation:: raster:: splats:: video::probe
 # Of the tests over HTTP, those that are run on PostgreSQL too (`make test-many-machines` runs all that can be).
-POSTGRES_TESTS := isolation.py rules_job.py rules_submit.py specification.py
+POSTGRES_TESTS := isolation.py rules_job.py rules_submit.py specification.py web.py
+# The object stores on which `make test-many-machines` runs them.
+TEST_STORES := s3 gs az
 # Tests in Rust compare with Python tools that the environment holds.
 test-rust: export PATH := $(CURDIR)/$(VENV)/bin:$(PATH)
 # gsply compiles itself with numba: 6 seconds for what takes a tenth of one here.
@@ -32,7 +34,7 @@ SKIPPED := $(CURDIR)/target/skipped
 test-rust test-python test-c test-rest test-many-machines: export LIBRECONSTRUCT_SKIPS = $(SKIPPED)/$@
 NOTE_SKIPPED = mkdir -p $(SKIPPED) && : >$(SKIPPED)/$@
 
-.PHONY: help build mask-model demo install interop test test-build test-rust test-python test-c test-rest test-many-machines fuzz campaign power-loss lint format clean
+.PHONY: help build mask-model demo install interop test test-build test-rust test-python test-c test-rest test-many-machines fuzz campaign campaign-many power-loss lint format clean
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*?## ' $(MAKEFILE_LIST) | awk -F':.*?## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -60,7 +62,7 @@ install: ## Install the C and C++ library into PREFIX=/usr/local (and DESTDIR)
 	PREFIX="$(PREFIX)" DESTDIR="$(DESTDIR)" scripts/install-library.sh
 	-@scripts/install-mask-model.sh "$(DESTDIR)$(PREFIX)/share/libreconstruct"
 
-# Each face notes what it skips. With LIBRECONSTRUCT_REQUIRE=interop,browser,gpu,captures,mask-model,encoders,postgres, or some of these,
+# Each face notes what it skips. With LIBRECONSTRUCT_REQUIRE=interop,browser,gpu,captures,mask-model,encoders,postgres,stores, or some of these,
 # tests that lack such a thing fail instead.
 test: test-rust test-python test-c test-rest ## Run all tests of every face, and list what was skipped
 	@scripts/list-skipped.sh $(addprefix $(SKIPPED)/,$^)
@@ -70,7 +72,7 @@ test-rust: $(VENV)/.installed interop
 	@scripts/install-mask-model.sh
 	@$(NOTE_SKIPPED)
 	@echo "Rust: unit tests, documentation examples, end-to-end tests"
-	cargo test $(TEST_BUILD) | tee $(SKIPPED)/test-rust.log
+	PYTHONPATH=tests $(VENV)/bin/python -m stores cargo test $(TEST_BUILD) | tee $(SKIPPED)/test-rust.log
 	@echo "Rust: what is left of the core without its features"
 	cargo test --locked --release -p libreconstruct --no-default-features --lib -- $(BARE_TESTS)
 	@sed -nE 's/^test (.*) \.\.\. ignored(, (.*))?$$/\1: \3/p' $(SKIPPED)/test-rust.log >>$(SKIPPED)/test-rust
@@ -104,14 +106,22 @@ test-rest: test-build ## Drive the server over HTTP, as clients do
 	@echo "REST: the same on PostgreSQL, the part that asks most of the rows"
 	LIBRECONSTRUCT_TEST_POSTGRES=1 $(VENV)/bin/python -m pytest -q $(addprefix tests/rest/test_,$(POSTGRES_TESTS))
 	@echo "Faults of the machine, and power cuts: a few"
-	$(VENV)/bin/python -m pytest -q tests/campaign tests/power_loss
+	$(VENV)/bin/python -m pytest -q tests/campaign tests/campaign_many tests/power_loss
 
-test-many-machines: test-build ## Drive servers whose rows are in a PostgreSQL of the tests' own, with all tests of the server
+test-many-machines: test-build interop ## Drive servers on a PostgreSQL and object stores of the tests' own, with all tests of the server
 	@$(NOTE_SKIPPED)
-	LIBRECONSTRUCT_TEST_POSTGRES=1 $(VENV)/bin/python -m pytest -q tests/rest
+	PYTHONPATH=tests $(VENV)/bin/python -m stores cargo test $(TEST_BUILD) --lib storage::
+	PYTHONPATH=tests $(VENV)/bin/python -m stores --only az --identity cargo test $(TEST_BUILD) --lib storage::object
+	LIBRECONSTRUCT_TEST_POSTGRES=1 $(VENV)/bin/python -m pytest -q tests/rest tests/campaign_many
+	for store in $(TEST_STORES); do \
+		LIBRECONSTRUCT_TEST_SERVERS=2 LIBRECONSTRUCT_TEST_POSTGRES=1 LIBRECONSTRUCT_TEST_STORAGE=$$store $(VENV)/bin/python -m pytest -q tests/rest; \
+	done
 
 campaign: test-build ## Let faults of the machine come and go over a working server for MINUTES=10, from SEED on
 	cd tests && ../$(VENV)/bin/python -m campaign --minutes $(or $(MINUTES),10) $(if $(SEED),--seed $(SEED))
+
+campaign-many: test-build ## The same over many machines that share a PostgreSQL and a storage (STORAGE=folder or s3): MINUTES=10, or until ROUNDS= are played
+	cd tests && CAMPAIGN_MANY_STORAGE=$(or $(STORAGE),folder) ../$(VENV)/bin/python -m campaign_many --minutes $(if $(ROUNDS),100000 --all-rounds $(ROUNDS),$(or $(MINUTES),10)) $(if $(SEED),--seed $(SEED))
 
 power-loss: test-build ## Cut the power of a working server at CUTS=200 moments, chosen by SEED=1
 	cd tests && ../$(VENV)/bin/python -m power_loss --cuts $(or $(CUTS),200) --seed $(or $(SEED),1)

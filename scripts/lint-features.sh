@@ -2,7 +2,7 @@
 # The core with each of its features left out, and with none: each must compile without a warning.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-all=(background gpu postgres service tags)
+all=(background cloud gpu postgres service tags)
 lint() { cargo clippy --locked --release -p libreconstruct --no-default-features "$@" --all-targets --quiet -- -D warnings; }
 echo "The core without any feature"
 lint
