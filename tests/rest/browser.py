@@ -133,6 +133,18 @@ class Page:
         with contextlib.suppress(PageLeft):
             self.evaluate(expression)
 
+    def choose_files(self, selector: str, files: list[Path]) -> None:
+        """Chooses files for a field of a form, as a person does in the window that the browser opens for it."""
+        field = self.call("Runtime.evaluate", expression=f"document.querySelector({json.dumps(selector)})")["result"]["objectId"]
+        self.call("DOM.setFileInputFiles", files=[str(file) for file in files], objectId=field)
+
+    def drop_files(self, selector: str, files: list[Path]) -> None:
+        """Drops files in the middle of an element."""
+        box = self.evaluate(f"(({{ left, top, width, height }}) => [left + width / 2, top + height / 2])(document.querySelector({json.dumps(selector)}).getBoundingClientRect())")
+        data = {"items": [], "files": [str(file) for file in files], "dragOperationsMask": 1}
+        for kind in ("dragEnter", "dragOver", "drop"):
+            self.call("Input.dispatchDragEvent", type=kind, x=box[0], y=box[1], data=data)
+
     def key(self, code: str, seconds: float = 0) -> None:
         """Presses a key, for so long."""
         self.call("Input.dispatchKeyEvent", type="rawKeyDown", code=code, key=code)

@@ -2,6 +2,7 @@
 
 import html
 import itertools
+import json
 import re
 import statistics
 import time
@@ -17,7 +18,8 @@ from .web import COOKIE, PASSWORD, Visitor, invite, invited
 
 _names = (f"web{n}" for n in itertools.count(1))
 MARKUP = "<script>alert(1)</script> \"'&amp;"
-PAGES = ["/", "/sign-in", "/profile", "/scenes", "/web/style.css", "/web/scenes.js", f"/invitation/{'0' * 64}", f"/scenes/{UNKNOWN}/delete"]
+PAGES = ["/", "/sign-in", "/profile", "/scenes", "/scenes/new", "/web/style.css", "/web/scenes.js", "/web/new_scene.js", "/web/scene.js",
+         "/web/viewer.js", f"/invitation/{'0' * 64}", f"/scenes/{UNKNOWN}", f"/scenes/{UNKNOWN}/delete"]
 
 
 @pytest.fixture
@@ -111,12 +113,13 @@ def test_rule_79_no_cookie_opens_the_interface_and_no_key_a_page(server, fresh, 
     is_error(visitor.send("/api/v1/generate-upload-url/"), 401, "Invalid API key")
     for value in (visitor.cookie, f"Api-Key {visitor.cookie}", f"Bearer {visitor.cookie}"):
         is_error(requests.get(f"{server.url}/api/v1/jobs/", headers={"Authorization": value}), 401, "Invalid API key")
-    for path in ("/profile", "/scenes", f"/scenes/{UNKNOWN}/report", f"/scenes/{UNKNOWN}/delete"):
+    for path in ("/profile", "/scenes", "/scenes/new", *(f"/scenes/{UNKNOWN}{what}" for what in ("", "/report", "/delete", "/restart", "/camera.json"))):
         answer = fresh.get(path)
         assert (answer.status_code, answer.headers["Location"]) == (303, "/sign-in"), path
         assert fresh.get(path, headers={"Cookie": f"{COOKIE}={fresh.key}"}).status_code == 303
-    sent = fresh.request("POST", "/profile/keys", data={"name": "x"}, headers={"Sec-Fetch-Site": "same-origin"})
-    assert sent.status_code == 303
+    for path, fields in {"/profile/keys": {"name": "x"}, "/scenes/uploads": {"file_extension": "mp4"}, "/scenes": {"blob_name": "x"}}.items():
+        sent = fresh.request("POST", path, data=fields, headers={"Sec-Fetch-Site": "same-origin"})
+        assert sent.status_code == 303, path
 
 
 FOREIGN = [
@@ -132,7 +135,7 @@ def test_rule_79_what_another_site_sends_is_refused(server, name, visitor, heade
     prefix = server.command("keys", "list", name)["keys"][0]["prefix"]
     before = visitor.page("/profile")
     paths = ["/sign-in", "/sign-out", "/sign-out-everywhere", "/profile/keys", "/profile/password", f"/profile/keys/{prefix}/revoke", link]
-    paths += [f"/scenes/{UNKNOWN}/{what}" for what in ("delete", "cancel", "restart", "public")]
+    paths += ["/scenes", "/scenes/uploads", *(f"/scenes/{UNKNOWN}/{what}" for what in ("delete", "cancel", "restart", "public", "title", "camera"))]
     for path in paths:
         fields = {"name": name, "password": PASSWORD, "again": PASSWORD}
         answer = visitor.request("POST", path, headers=headers, data=fields)
@@ -153,7 +156,8 @@ def test_rule_79_a_form_is_sent_as_a_form(visitor):
     large = visitor.request("POST", "/profile/keys", headers=ours, data={"name": "x" * 70_000})
     assert large.status_code == 413
     assert visitor.get("/profile/keys").status_code == 405
-    assert visitor.request("POST", "/scenes", headers=ours).status_code == 405
+    assert visitor.request("POST", "/scenes/new", headers=ours).status_code == 405
+    assert visitor.get("/scenes/uploads").status_code == 405
     assert visitor.request("PUT", "/profile", headers=ours).status_code == 405
     assert visitor.request("OPTIONS", "/sign-in").headers["Allow"] == "GET, HEAD, POST, OPTIONS"
 
@@ -268,16 +272,21 @@ def test_rule_78_free_users_sign_in_and_are_given_no_key(server, name, visitor):
         assert visitor.send("/profile/keys", name=bad).status_code == 400, bad
 
 
+def titles(page: str) -> list[str]:
+    """Those of the scenes on a page, in its order."""
+    return [html.unescape(title) for title in re.findall(r'<h2><a href="/scenes/[-0-9a-f]+">([^<]*)</a></h2>', page)]
+
+
 def test_rule_79_the_scenes_of_a_user(server, flat):
     client = server.user(next(_names))
     visitor = invited(server, client.name)
     jobs = [client.submit(flat, title=f"scene {n}") for n in range(26)]
     page = visitor.page("/scenes")
-    shown = re.findall(r"<h2>(scene \d+)</h2>", page)
+    shown = titles(page)
     assert shown == [f"scene {n}" for n in range(25, 1, -1)]
     assert "Queued - position: " in page
     older = html.unescape(re.search(r'href="(/scenes\?cursor=[^"]+)"', page)[1])
-    assert re.findall(r"<h2>(scene \d+)</h2>", visitor.page(older)) == ["scene 1", "scene 0"]
+    assert titles(visitor.page(older)) == ["scene 1", "scene 0"]
     assert visitor.get("/scenes?cursor=x").status_code == 400
 
     # The same report as by the interface.
@@ -290,7 +299,7 @@ def test_rule_79_the_scenes_of_a_user(server, flat):
     assert visitor.send(f"/scenes/{job}/public", public="false").status_code == 303
     assert client.job(job)["public"] is False
 
-    assert visitor.send(f"/scenes/{job}/restart").status_code == 409
+    assert visitor.send(f"/scenes/{job}/restart").status_code == visitor.get(f"/scenes/{job}/restart").status_code == 409
     assert visitor.send(f"/scenes/{job}/cancel").status_code == 303
     assert client.job(job)["status"] == "Failed"
     page = visitor.page("/scenes")
@@ -301,11 +310,74 @@ def test_rule_79_the_scenes_of_a_user(server, flat):
     assert visitor.send(f"/scenes/{job}/restart").status_code == 303
     assert len(client.jobs()) == count + 1
 
+    # With other options, of which what was asked for before is filled in.
+    first = client.submit(flat, title="with tags", apriltag_size_mm=50, remove_background=True, training_num_steps=70)
+    client.request("POST", f"/api/v1/jobs/{first}/cancel/")
+    form = visitor.page(f"/scenes/{first}/restart")
+    assert 'value="with tags"' in form and 'value="50"' in form and 'value="70"' in form and " checked" in form
+    other = {"title": "again", "training_num_steps": "80", "apriltag_size_mm": "", "remove_background": "false", "camera_type": "orbital"}
+    assert visitor.send(f"/scenes/{first}/restart", **other).status_code == 303
+    again = client.job(client.jobs()[0]["job_id"])
+    assert (again["title"], again["training_num_steps"], again["remove_background"]) == ("again", 80, False)
+    assert again["camera_data"]["cameraType"] == "orbital"
+    asked = client.get(f"/api/v1/jobs/{again['job_id']}/report/").json()["requested"]
+    assert asked["apriltag_size_mm"] is None and asked["blob_name"] == client.get(f"/api/v1/jobs/{first}/report/").json()["requested"]["blob_name"]
+    refused = visitor.send(f"/scenes/{first}/restart", training_num_steps="many")
+    assert refused.status_code == 400 and "training_num_steps" in refused.text
+
+    # The page of a scene, its title, and where the viewer begins.
+    assert visitor.send(f"/scenes/{job}/title", title="renamed").headers["Location"] == f"/scenes/{job}"
+    assert client.job(job)["title"] == "renamed" and "<h1>renamed</h1>" in visitor.page(f"/scenes/{job}")
+    assert visitor.send(f"/scenes/{job}/title", title=" ").status_code == 400
+    before = client.job(job)["camera_data"]
+    camera = before | {"position": {"x": 1, "y": 2, "z": 3}}
+    assert visitor.send(f"/scenes/{job}/camera", camera_data=json.dumps(camera)).status_code == 303
+    assert client.job(job)["camera_data"] == camera == visitor.get(f"/scenes/{job}/camera.json").json()
+    for bad in ("", "{", "{}", json.dumps(camera | {"up": {"x": 0, "y": 0, "z": 0}})):
+        assert visitor.send(f"/scenes/{job}/camera", camera_data=bad).status_code == 400, bad
+    assert visitor.send(f"/scenes/{job}/camera", camera_data="null").status_code == 303
+    assert client.job(job)["camera_data"] == before
+
     assert "scene 25" in visitor.page(f"/scenes/{job}/delete")
     assert client.job(job)
     assert visitor.send(f"/scenes/{job}/delete").status_code == 303
     is_error(client.get(f"/api/v1/jobs/{job}/"), 404)
     assert visitor.send(f"/scenes/{job}/delete").status_code == 404
+
+
+def test_rule_79_a_page_sends_a_video_in_blocks(server, name, flat):
+    visitor = invited(server, name)
+    page = visitor.page("/scenes/new")
+    # The form has every option of a job, and nothing that it does not know.
+    options = {"training_num_steps", "training_max_num_gaussians", "remove_background", "apriltag_size_mm", "reconstruction_method", "camera_type"}
+    assert set(re.findall(r'<(?:input|select)[^>]* name="(\w+)"', page)) == options
+    script = {"Accept": "application/json"}
+    for bad in ({}, {"file_extension": "exe"}):
+        is_error(visitor.send("/scenes/uploads", headers=script, **bad), 400, "Invalid file format")
+    # A person reads a page.
+    assert visitor.send("/scenes/uploads", file_extension="exe").headers["Content-Type"] == "text/html; charset=utf-8"
+    made = visitor.send("/scenes/uploads", headers=script, file_extension="MP4").json()
+    assert set(made) == {"path", "blob_name"} and made["path"].startswith("/blob/videos/")
+    # The address needs no session, and holds as long as a video may wait for its job.
+    video = flat.read_bytes()
+    address = server.url + made["path"]
+    for number, at in enumerate(range(0, len(video), 5000)):
+        assert requests.put(f"{address}&comp=block&blockid={number:06}", data=video[at : at + 5000]).status_code == 201
+    listed = "".join(f"<Latest>{number:06}</Latest>" for number in range(-(-len(video) // 5000)))
+    assert requests.put(f"{address}&comp=blocklist", data=f"<BlockList>{listed}</BlockList>").status_code == 201
+
+    fields = {"blob_name": made["blob_name"], "title": MARKUP, "training_num_steps": "300", "remove_background": "true"}
+    is_error(visitor.send("/scenes", headers=script, **fields | {"training_num_steps": "0"}), 400)
+    stranger = server.user(next(_names))
+    is_error(invited(server, stranger.name).send("/scenes", headers=script, **fields), 400, "Blob not found. Please verify the upload.")
+    submitted = visitor.send("/scenes", headers=script, **fields)
+    assert submitted.status_code == 201 and submitted.json()["title"] == MARKUP
+    # An answer that was lost: the same request is the same job, another one for the same video is refused.
+    assert visitor.send("/scenes", headers=script, **fields).json() == submitted.json()
+    assert 400 <= visitor.send("/scenes", headers=script, **fields | {"title": "x"}).status_code < 500
+    assert titles(visitor.page("/scenes")) == [MARKUP]
+    report = visitor.get(f"/scenes/{submitted.json()['job_id']}/report").json()
+    assert report["requested"]["training_num_steps"] == 300 and report["requested"]["remove_background"] is True
 
 
 def test_rule_79_a_finished_scene_and_a_failed_one(worker_server, wendy, finished, flat):
@@ -323,14 +395,22 @@ def test_rule_79_a_finished_scene_and_a_failed_one(worker_server, wendy, finishe
         assert answer.status_code == 302
         assert requests.get(answer.headers["Location"], stream=True).status_code == 200
     assert visitor.get(f"/scenes/{job}/download/exe").status_code == 404
+    page = visitor.get(f"/scenes/{job}")
+    assert "worker-src blob:" in page.headers["Content-Security-Policy"] and "unsafe" not in page.headers["Content-Security-Policy"]
+    quality = wendy.get(f"/api/v1/jobs/{job}/report/").json()["quality"]
+    assert "The camera poses are" in page.text and f"{quality['psnr']:.2f} dB" in page.text
+    scene = visitor.get(f"/scenes/{job}/scene.spz")
+    assert scene.content == wendy.get(f"/api/v1/jobs/{job}/download/spz/").content and scene.headers["Cache-Control"] == "private, no-cache"
+    assert visitor.get(f"/scenes/{job}/scene.spz", headers={"If-None-Match": scene.headers["ETag"]}).status_code == 304
     # Without a session nothing of it.
     nobody = Visitor(worker_server)
-    assert nobody.get(f"/scenes/{job}/preview.jpg").status_code == 404
+    assert nobody.get(f"/scenes/{job}/preview.jpg").status_code == nobody.get(f"/scenes/{job}/scene.spz").status_code == 404
     assert nobody.get(f"/scenes/{job}/download/ply").status_code == 303
 
 
-ON_A_JOB = [("GET", "report"), ("GET", "preview.jpg"), ("GET", "download/ply"), ("GET", "download/spz"), ("GET", "delete"),
-            ("POST", "delete"), ("POST", "cancel"), ("POST", "restart"), ("POST", "public")]
+ON_A_JOB = [("GET", ""), ("GET", "scene.spz"), ("GET", "camera.json"), ("GET", "report"), ("GET", "preview.jpg"), ("GET", "download/ply"),
+            ("GET", "download/spz"), ("GET", "delete"), ("GET", "restart"), ("POST", "delete"), ("POST", "cancel"), ("POST", "restart"),
+            ("POST", "public"), ("POST", "title"), ("POST", "camera")]
 
 
 @pytest.mark.parametrize(("method", "path"), ON_A_JOB)
@@ -338,7 +418,7 @@ def test_rule_16_a_foreign_job_is_as_one_that_does_not_exist_on_pages_too(server
     job = alice.submit(flat, public=True, title="secret title")
     before = alice.job(job)
     ours = {"Sec-Fetch-Site": "same-origin"}
-    data = {"public": "false"} if method == "POST" else None
+    data = {"public": "false", "title": "another", "camera_data": "null"} if method == "POST" else None
     foreign, unknown = (visitor.request(method, f"/scenes/{j}/{path}", headers=ours, data=data) for j in (job, uuid.uuid4()))
     assert foreign.status_code == 404 and seen(foreign) == seen(unknown)
     assert alice.job(job) == before and "secret title" not in visitor.page("/scenes")
@@ -363,7 +443,9 @@ def test_rule_79_text_stays_text(server, flat):
     job = client.submit(flat, title=MARKUP)
     made = visitor.send("/profile/keys", name=MARKUP)
     prefix = re.search(r'id="new-key">(lrk_\w+)', made.text)[1]
-    pages += [made.text, *(visitor.page(p) for p in ("/scenes", "/profile", f"/scenes/{job}/delete", f"/profile/keys/{prefix}/revoke"))]
+    client.request("POST", f"/api/v1/jobs/{job}/cancel/")
+    own = (f"/scenes/{job}", f"/scenes/{job}/restart", f"/scenes/{job}/delete")
+    pages += [made.text, *(visitor.page(p) for p in ("/scenes", "/profile", *own, f"/profile/keys/{prefix}/revoke"))]
     pages += [Visitor(server).sign_in(MARKUP, "wrong password").text]
     for page in pages:
         assert "alert(1)" in page

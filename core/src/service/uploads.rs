@@ -21,8 +21,19 @@ impl Service {
     /// [`ErrorKind::InvalidArgument`] ("Invalid file format") for a kind of file that is no video; what keeps the storage from
     /// signing its address.
     pub fn create_upload(&self, user: UserId, file_extension: &str) -> Result<UploadTicket> {
+        self.new_upload(user, file_extension, self.limits().upload_lifetime_minutes * 60)
+    }
+
+    /// The same for as long as a video may wait for its job: for a sender that stops and comes back, as a person's browser does.
+    ///
+    /// # Errors
+    /// As for [`Service::create_upload`].
+    pub fn create_patient_upload(&self, user: UserId, file_extension: &str) -> Result<UploadTicket> {
+        self.new_upload(user, file_extension, self.limits().upload_retention_hours * 3600)
+    }
+
+    fn new_upload(&self, user: UserId, file_extension: &str, lifetime: u64) -> Result<UploadTicket> {
         let name = BlobName::random(file_extension.parse::<VideoExtension>()?);
-        let lifetime = self.limits().upload_lifetime_minutes * 60;
         let address = self.inner.storage.upload_address(&name, Duration::from_secs(lifetime))?;
         let upload = self.inner.database.create_upload(user, name, lifetime)?;
         Ok(UploadTicket { blob_name: upload.name, expires_at: upload.expires_at, address })
@@ -237,6 +248,20 @@ mod tests {
             w.service.begin_upload(&unknown, UploadFacts::default()).err().unwrap().kind(),
             ErrorKind::NotFound
         );
+    }
+
+    #[test]
+    fn a_patient_upload_takes_blocks_for_a_day() {
+        let w = world();
+        let ticket = w.service.create_patient_upload(w.user, "mp4").unwrap();
+        let hours = (ticket.expires_at.as_micros() - w.clock.now().as_micros()) / 3_600_000_000;
+        assert_eq!(hours, 24);
+        w.clock.advance(20 * 3600);
+        assert_eq!(w.service.maintain().unwrap().deleted_uploads, 0);
+        w.send(&ticket.blob_name, b"late", UploadFacts::default()).unwrap();
+        w.clock.advance(5 * 3600);
+        assert!(w.service.begin_upload(&ticket.blob_name, UploadFacts::default()).is_err());
+        assert_eq!(w.service.create_patient_upload(w.user, "exe").unwrap_err().message(), "Invalid file format");
     }
 
     /// Rule 26: a transfer does not outlive its upload, and does not go on for one that a job uses.

@@ -49,7 +49,7 @@ pub(crate) async fn answer(
     let mut response = result.unwrap_or_else(|mut error| {
         detail = error.detail.take();
         match route {
-            Some(Route::Web(_)) => web::refused(api, error),
+            Some(Route::Web(_)) if !web::is_script(&parts.headers) => web::refused(api, error),
             _ => refuse(api, error, &request_id),
         }
     });

@@ -1,20 +1,19 @@
 //! What the handlers of all requests share: the service, the configuration and the limits.
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use hyper::http::request::Parts;
 use libreconstruct::Result;
 use libreconstruct::service::Service;
 use metrics_exporter_prometheus::PrometheusHandle;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
-use tokio::time::timeout;
 
 use super::client::Connection;
 use super::error::ApiError;
 use super::rate_limit::RateLimiters;
 use super::transfers::Transfers;
+use super::turns::Turns;
 use crate::config::Config;
 
 /// Shared by all requests.
@@ -27,17 +26,11 @@ pub(crate) struct Api {
     /// When the rows were last counted for `/metrics`.
     counted: Mutex<Option<Instant>>,
     stopping: AtomicBool,
-    /// Turns for calls that may wait for another machine; none where the rows are in a folder.
-    turns: Option<Arc<Semaphore>>,
+    pub(crate) turns: Turns,
 }
 
 /// How old the counts of rows in `/metrics` may be: as often as Prometheus asks by default.
 const COUNTS_HOLD: Duration = Duration::from_secs(15);
-/// So many calls may wait for the database of other machines at a time. Each holds a thread: below the 512 that the runtime has,
-/// so that a database which stands still never keeps `/healthz` from being answered. Far more than it has connections.
-const TURNS: usize = 256;
-/// How long a request waits for its turn, as long as for a connection of the database.
-const PATIENCE: Duration = Duration::from_secs(10);
 
 impl Api {
     pub(crate) fn new(service: Service, config: Config, metrics: PrometheusHandle) -> Self {
@@ -47,7 +40,7 @@ impl Api {
                 config.connections.max_uploads,
                 config.connections.max_uploads_per_user,
             ),
-            turns: service.has_other_machines().then(|| Arc::new(Semaphore::new(TURNS))),
+            turns: Turns::new(service.has_other_machines()),
             service,
             config,
             metrics,
@@ -83,20 +76,10 @@ impl Api {
         self.stopping.load(Ordering::Relaxed)
     }
 
-    /// Waits until a call of the service may be made on this thread, which it holds until the turn is dropped.
-    pub(crate) async fn turn(&self) -> Result<Option<OwnedSemaphorePermit>, ApiError> {
-        let Some(turns) = &self.turns else { return Ok(None) };
-        // It is never closed.
-        match timeout(PATIENCE, turns.clone().acquire_owned()).await {
-            Ok(turn) => Ok(turn.ok()),
-            Err(_) => Err(ApiError::busy()),
-        }
-    }
-
     /// Runs a short read on the current thread. It takes some ten microseconds, because SQLite answers from memory and
     /// in WAL mode waits for no writer; to hand it to another thread and back would take longer than the read.
     pub(crate) async fn quick<T>(&self, read: impl FnOnce(&Service) -> Result<T>) -> Result<T, ApiError> {
-        let _turn = self.turn().await?;
+        let _turn = self.turns.take().await?;
         Ok(read(&self.service)?)
     }
 
@@ -106,7 +89,7 @@ impl Api {
         work: impl FnOnce(&Service) -> Result<T> + Send + 'static,
     ) -> Result<T, ApiError> {
         let service = self.service.clone();
-        let turn = self.turn().await?;
+        let turn = self.turns.take().await?;
         let work = move || {
             let _turn = turn;
             work(&service)

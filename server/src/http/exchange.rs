@@ -33,7 +33,7 @@ impl Exchange<'_> {
     /// docs/rest.md).
     pub(crate) async fn authorize(&mut self, class: Class) -> Result<UserId, ApiError> {
         let Some(key) = api_key(self.parts) else { return Err(self.unauthenticated()) };
-        let _turn = self.api.turn().await?;
+        let _turn = self.api.turns.take().await?;
         let caller = match self.api.service().authenticate(key) {
             Ok(caller) => caller,
             Err(error) if error.kind() == ErrorKind::Unauthenticated => return Err(self.unauthenticated()),

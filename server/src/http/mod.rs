@@ -39,6 +39,7 @@ mod stall;
 mod submit;
 pub(crate) mod tls;
 mod transfers;
+mod turns;
 mod uploads;
 mod view;
 mod web;

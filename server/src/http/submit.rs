@@ -43,7 +43,8 @@ pub(crate) async fn restart(exchange: &mut Exchange<'_>, job_id: &str, body: Inc
     queue(exchange, user, request, idempotency).await
 }
 
-async fn queue(
+/// Queues a job and answers with it.
+pub(crate) async fn queue(
     exchange: &mut Exchange<'_>,
     user: UserId,
     request: JobRequest,

@@ -2,9 +2,11 @@
 
 use hyper::StatusCode;
 use hyper::body::Incoming;
+use libreconstruct::service::UploadTicket;
 use libreconstruct::storage::UploadAddress;
 use serde_json::{Map, Value, json};
 
+use super::api::Api;
 use super::drain::or_drain;
 use super::error::ApiError;
 use super::exchange::Exchange;
@@ -24,12 +26,18 @@ pub(crate) async fn generate(exchange: &mut Exchange<'_>, body: Incoming) -> Ans
     if let Some(address) = ticket.address {
         return json_body::response(StatusCode::OK, &at_the_storage(&address, &name));
     }
-    let expiry = u64::try_from(ticket.expires_at.as_micros() / 1_000_000).unwrap_or(0);
-    let query = sign(exchange.api.service().signing_keys(), Access::Upload, &name, expiry, None);
     let base = exchange.api.base(&exchange.connection, exchange.parts);
     // Exactly these two fields, with status 200 (rule 25).
-    let body = json!({ "url": format!("{base}{}{name}?{query}", route::BLOB), "blob_name": name });
+    let body = json!({ "url": format!("{base}{}", own_path(exchange.api, &ticket)), "blob_name": name });
     json_body::response(StatusCode::OK, &body)
+}
+
+/// The path and the signed query of the upload's address on this server.
+pub(crate) fn own_path(api: &Api, ticket: &UploadTicket) -> String {
+    let name = ticket.blob_name.to_string();
+    let expiry = u64::try_from(ticket.expires_at.as_micros() / 1_000_000).unwrap_or(0);
+    let query = sign(api.service().signing_keys(), Access::Upload, &name, expiry, None);
+    format!("{}{name}?{query}", route::BLOB)
 }
 
 /// A third field only where the storage needs headers (rule 25).

@@ -21,7 +21,7 @@ use super::json as json_body;
 use super::response::{Answer, header_value, response};
 
 /// One module: its parts need no imports, so that the page is one file. `viewer.js` says how it is used.
-const SCRIPT: &str = concat!(
+pub(crate) const SCRIPT: &str = concat!(
     include_str!("view/spz.js"),
     include_str!("view/sorter.js"),
     include_str!("view/renderer.js"),

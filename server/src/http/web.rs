@@ -1,22 +1,25 @@
 //! The web application (rule 79 of docs/rest.md): pages on which users sign in, make and revoke keys, and see their scenes.
 //!
 //! It is beside the interface, not above it: pages take the session of a cookie and nothing else, `/api/v1` takes keys and nothing
-//! else. All works without a script; scripts only bring a page up to date.
+//! else. All but the sending of videos works without a script; other scripts only bring a page up to date.
 
 mod assets;
 mod browser;
 mod form;
+mod new_scene;
 mod page;
 mod profile;
 mod route;
+mod scene;
 mod scene_actions;
+mod scene_options;
 mod scenes;
 mod session;
 mod sign_in;
 mod words;
 
 use hyper::body::Incoming;
-pub(crate) use page::{protect, refused};
+pub(crate) use page::{is_script, protect, refused};
 pub(crate) use route::{INVITATION, WebRoute};
 
 use self::form::Form;
@@ -34,17 +37,24 @@ pub(crate) async fn show(exchange: &mut Exchange<'_>, route: WebRoute<'_>) -> An
         WebRoute::Profile => profile::get(exchange).await,
         WebRoute::RevokeKey { prefix } => profile::ask_to_revoke(exchange, prefix).await,
         WebRoute::Scenes => scenes::list(exchange).await,
+        WebRoute::NewScene => new_scene::page(exchange).await,
+        WebRoute::Scene { job_id } => scene::page(exchange, job_id).await,
+        WebRoute::SceneFile { job_id } => scene::file(exchange, job_id).await,
+        WebRoute::SceneCamera { job_id } => scene::camera(exchange, job_id).await,
         WebRoute::SceneReport { job_id } => scenes::report(exchange, job_id).await,
         WebRoute::ScenePreview { job_id } => scenes::preview(exchange, job_id).await,
         WebRoute::SceneDownload { job_id, file_type } => scenes::download(exchange, job_id, file_type).await,
+        WebRoute::SceneRestart { job_id } => scene_actions::ask_to_restart(exchange, job_id).await,
         WebRoute::SceneDelete { job_id } => scene_actions::ask_to_delete(exchange, job_id).await,
         WebRoute::Asset { name } => assets::get(name),
         WebRoute::SignOut
         | WebRoute::SignOutEverywhere
         | WebRoute::Password
         | WebRoute::Keys
+        | WebRoute::SceneUploads
+        | WebRoute::SceneBegin { .. }
+        | WebRoute::SceneTitle { .. }
         | WebRoute::SceneCancel { .. }
-        | WebRoute::SceneRestart { .. }
         | WebRoute::ScenePublic { .. } => Err(ApiError::method_not_allowed(route.allow())),
     }
 }
@@ -61,9 +71,13 @@ pub(crate) async fn act(exchange: &mut Exchange<'_>, route: WebRoute<'_>, body: 
         WebRoute::Password => profile::change_password(exchange, form).await,
         WebRoute::Keys => profile::create_key(exchange, form).await,
         WebRoute::RevokeKey { prefix } => profile::revoke(exchange, prefix).await,
+        WebRoute::Scenes => new_scene::submit(exchange, form).await,
+        WebRoute::SceneUploads => new_scene::create_upload(exchange, form).await,
         WebRoute::SceneDelete { job_id } => scene_actions::delete(exchange, job_id).await,
+        WebRoute::SceneBegin { job_id } => scene_actions::begin_with(exchange, job_id, form).await,
+        WebRoute::SceneTitle { job_id } => scene_actions::rename(exchange, job_id, form).await,
         WebRoute::SceneCancel { job_id } => scene_actions::cancel(exchange, job_id).await,
-        WebRoute::SceneRestart { job_id } => scene_actions::restart(exchange, job_id).await,
+        WebRoute::SceneRestart { job_id } => scene_actions::restart(exchange, job_id, form).await,
         WebRoute::ScenePublic { job_id } => scene_actions::set_public(exchange, job_id, form).await,
         _ => Err(ApiError::method_not_allowed(route.allow())),
     }

@@ -36,6 +36,13 @@ class Camera {
     this.reset();
   }
 
+  /** Where it is now, as camera_data. */
+  data() {
+    const turned = ([x, y, z]) => ({ x, y: -y, z: -z });
+    const [position, lookAt, up] = [this.position, this.target, this.up].map(turned);
+    return { position, lookAt, up, cameraType: this.orbital ? "orbital" : "drone" };
+  }
+
   /** Back to where it began. */
   reset() {
     this.position = this.start.position;

@@ -47,6 +47,13 @@ class Viewer {
     }
   }
 
+  /** A PNG of what is shown. */
+  picture() {
+    // Drawn now, because a canvas keeps what it shows only until the browser has taken it.
+    this.renderer.draw(this.camera);
+    return new Promise((done) => this.canvas.toBlob(done));
+  }
+
   async #fetchCamera() {
     const response = await fetch(this.addresses.camera);
     if (!response.ok) throw new Error(`the server answers with ${response.status}`);
@@ -125,4 +132,8 @@ class Viewer {
   }
 }
 
-for (const host of document.querySelectorAll("[data-scene]")) new Viewer(host, host.dataset).start();
+for (const host of document.querySelectorAll("[data-scene]")) {
+  // For scripts of the page that want more of it.
+  host.viewer = new Viewer(host, host.dataset);
+  host.viewer.start();
+}

@@ -7,6 +7,7 @@ use hyper::header::{CACHE_CONTROL, CONTENT_TYPE, HeaderValue};
 use crate::http::body::ResponseBody;
 use crate::http::error::ApiError;
 use crate::http::response::{Answer, response};
+use crate::http::view;
 
 const STYLE: &str = "text/css; charset=utf-8";
 const SCRIPT: &str = "text/javascript; charset=utf-8";
@@ -17,7 +18,10 @@ const CACHE: HeaderValue = HeaderValue::from_static("public, max-age=300");
 pub(super) fn get(name: &str) -> Answer {
     let (content_type, text) = match name {
         "style.css" => (STYLE, include_str!("style.css")),
-        "profile.js" => (SCRIPT, include_str!("profile.js")),
+        "new_scene.js" => (SCRIPT, include_str!("new_scene.js")),
+        "copy.js" => (SCRIPT, include_str!("copy.js")),
+        "scene.js" => (SCRIPT, include_str!("scene.js")),
+        "viewer.js" => (SCRIPT, view::SCRIPT),
         "scenes.js" => (SCRIPT, include_str!("scenes.js")),
         _ => return Err(ApiError::no_route()),
     };

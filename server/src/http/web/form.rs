@@ -18,13 +18,23 @@ impl Form {
     /// # Errors
     /// 415 for what no form sends, 413, 408.
     pub(super) async fn read(headers: &HeaderMap, body: Incoming) -> Result<Self, ApiError> {
-        let bytes = json::collect(check_type(headers), body).await?;
-        Ok(Self(form_urlencoded::parse(&bytes).map(|(name, value)| (name.into(), value.into())).collect()))
+        Ok(Self::of(&json::collect(check_type(headers), body).await?))
     }
 
-    /// The value of a field; empty if it was not sent.
+    /// The fields in a body.
+    pub(super) fn of(bytes: &[u8]) -> Self {
+        Self(form_urlencoded::parse(bytes).map(|(name, value)| (name.into(), value.into())).collect())
+    }
+
+    /// The value of a field; empty if it was not sent. The last one counts: a box that is ticked follows the hidden field that says
+    /// what it means if it is not.
     pub(super) fn text(&self, name: &str) -> &str {
-        self.0.iter().find(|(own, _)| own == name).map_or("", |(_, value)| value)
+        self.0.iter().rfind(|(own, _)| own == name).map_or("", |(_, value)| value)
+    }
+
+    /// Whether a field was sent, were it empty.
+    pub(super) fn has(&self, name: &str) -> bool {
+        self.0.iter().any(|(own, _)| own == name)
     }
 }
 

@@ -3,7 +3,7 @@
 //! Text goes into a page through `maud`, which escapes it; nothing else writes HTML.
 
 use hyper::header::{
-    CONTENT_SECURITY_POLICY, CONTENT_TYPE, HeaderName, HeaderValue, LOCATION, REFERRER_POLICY,
+    ACCEPT, CONTENT_SECURITY_POLICY, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, LOCATION, REFERRER_POLICY,
 };
 use hyper::{Response, StatusCode};
 use libreconstruct::job::User;
@@ -20,6 +20,17 @@ const POLICY: HeaderValue = HeaderValue::from_static(
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; \
      form-action 'self'; base-uri 'none'; frame-ancestors 'none'",
 );
+
+/// The same for a page with a viewer, whose script makes a worker of itself.
+pub(super) const POLICY_WITH_VIEWER: HeaderValue = HeaderValue::from_static(
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; \
+     worker-src blob:; form-action 'self'; base-uri 'none'; frame-ancestors 'none'",
+);
+
+/// Whether a script of a page asks, which reads JSON; people read pages.
+pub(crate) fn is_script(headers: &HeaderMap) -> bool {
+    headers.get(ACCEPT).is_some_and(|accepted| accepted == "application/json")
+}
 
 /// What the path of every link begins with: where `public_url` has a path, a proxy serves us below it.
 pub(super) fn prefix(api: &Api) -> &str {
@@ -71,6 +82,7 @@ impl Page<'_> {
                         @if let Some(user) = self.user {
                             nav aria-label="Main" {
                                 a href={ (prefix) "/scenes" } aria-current=[current("/scenes")] { "My scenes" }
+                                a href={ (prefix) "/scenes/new" } aria-current=[current("/scenes/new")] { "New" }
                                 a href={ (prefix) "/profile" } aria-current=[current("/profile")] { "Profile" }
                             }
                             form.sign-out method="post" action={ (prefix) "/sign-out" } {
@@ -125,7 +137,7 @@ pub(crate) fn refused(api: &Api, error: ApiError) -> Response<ResponseBody> {
 /// Adds what keeps other sites out to whatever the web application answers. Unless it says otherwise nobody keeps a copy.
 pub(crate) fn protect(response: &mut Response<ResponseBody>) {
     let headers = response.headers_mut();
-    headers.insert(CONTENT_SECURITY_POLICY, POLICY);
+    headers.entry(CONTENT_SECURITY_POLICY).or_insert(POLICY);
     // Neither a title nor the token of an invitation goes elsewhere with a click.
     headers.insert(REFERRER_POLICY, HeaderValue::from_static("no-referrer"));
     for (name, value) in [

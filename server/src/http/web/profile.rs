@@ -146,7 +146,7 @@ async fn show(exchange: &Exchange<'_>, signed_in: SignedIn, status: StatusCode, 
         (password(prefix, &profile, &news))
     };
     let page =
-        Page { prefix, title: "Profile", user: Some(user), path: "/profile", script: Some("profile.js") };
+        Page { prefix, title: "Profile", user: Some(user), path: "/profile", script: Some("copy.js") };
     page.answer(status, &content)
 }
 

@@ -16,8 +16,28 @@ pub(crate) enum WebRoute<'a> {
     RevokeKey {
         prefix: &'a str,
     },
+    /// The list of scenes; a POST adds one.
     Scenes,
+    NewScene,
+    /// Where a page asks for an address for a video.
+    SceneUploads,
+    Scene {
+        job_id: &'a str,
+    },
     SceneReport {
+        job_id: &'a str,
+    },
+    /// What the viewer of a page fetches.
+    SceneFile {
+        job_id: &'a str,
+    },
+    SceneCamera {
+        job_id: &'a str,
+    },
+    SceneBegin {
+        job_id: &'a str,
+    },
+    SceneTitle {
         job_id: &'a str,
     },
     ScenePreview {
@@ -71,6 +91,13 @@ impl<'a> WebRoute<'a> {
             ["profile", "keys"] => Self::Keys,
             ["profile", "keys", prefix, "revoke"] => Self::RevokeKey { prefix },
             ["scenes"] => Self::Scenes,
+            ["scenes", "new"] => Self::NewScene,
+            ["scenes", "uploads"] => Self::SceneUploads,
+            ["scenes", job_id] => Self::Scene { job_id },
+            ["scenes", job_id, "scene.spz"] => Self::SceneFile { job_id },
+            ["scenes", job_id, "camera.json"] => Self::SceneCamera { job_id },
+            ["scenes", job_id, "camera"] => Self::SceneBegin { job_id },
+            ["scenes", job_id, "title"] => Self::SceneTitle { job_id },
             ["scenes", job_id, "report"] => Self::SceneReport { job_id },
             ["scenes", job_id, "preview.jpg"] => Self::ScenePreview { job_id },
             ["scenes", job_id, "download", file_type] => Self::SceneDownload { job_id, file_type },
@@ -96,6 +123,13 @@ impl<'a> WebRoute<'a> {
             Self::Keys => "/profile/keys",
             Self::RevokeKey { .. } => "/profile/keys/{prefix}/revoke",
             Self::Scenes => "/scenes",
+            Self::NewScene => "/scenes/new",
+            Self::SceneUploads => "/scenes/uploads",
+            Self::Scene { .. } => "/scenes/{job_id}",
+            Self::SceneFile { .. } => "/scenes/{job_id}/scene.spz",
+            Self::SceneCamera { .. } => "/scenes/{job_id}/camera.json",
+            Self::SceneBegin { .. } => "/scenes/{job_id}/camera",
+            Self::SceneTitle { .. } => "/scenes/{job_id}/title",
             Self::SceneReport { .. } => "/scenes/{job_id}/report",
             Self::ScenePreview { .. } => "/scenes/{job_id}/preview.jpg",
             Self::SceneDownload { .. } => "/scenes/{job_id}/download/{file_type}",
@@ -114,12 +148,17 @@ impl<'a> WebRoute<'a> {
             | Self::SignOutEverywhere
             | Self::Password
             | Self::Keys
+            | Self::SceneUploads
+            | Self::SceneBegin { .. }
+            | Self::SceneTitle { .. }
             | Self::SceneCancel { .. }
-            | Self::SceneRestart { .. }
             | Self::ScenePublic { .. } => "POST, OPTIONS",
-            Self::SignIn | Self::Invitation { .. } | Self::RevokeKey { .. } | Self::SceneDelete { .. } => {
-                "GET, HEAD, POST, OPTIONS"
-            }
+            Self::SignIn
+            | Self::Invitation { .. }
+            | Self::RevokeKey { .. }
+            | Self::Scenes
+            | Self::SceneRestart { .. }
+            | Self::SceneDelete { .. } => "GET, HEAD, POST, OPTIONS",
             _ => "GET, HEAD, OPTIONS",
         }
     }
@@ -136,6 +175,8 @@ mod tests {
             "/profile",
             "/profile/keys/lrk_a/revoke",
             "/scenes",
+            "/scenes/new",
+            "/scenes/0b",
             "/scenes/0b/delete",
             "/invitation/ab",
         ] {
@@ -153,7 +194,6 @@ mod tests {
             "*",
             "//",
             "/scenes//",
-            "/scenes/0b",
             "/profile/keys/a/b/revoke",
             "/web",
             "/web/",

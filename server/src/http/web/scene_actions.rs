@@ -3,10 +3,11 @@
 use hyper::StatusCode;
 use libreconstruct::job::JobUpdate;
 use maud::html;
+use serde_json::{Value, json};
 
 use super::form::Form;
 use super::page::{Page, go_to, prefix};
-use super::session;
+use super::{scene_options, session};
 use crate::http::error::ApiError;
 use crate::http::exchange::Exchange;
 use crate::http::rate_limit::Class;
@@ -51,12 +52,42 @@ pub(super) async fn cancel(exchange: &mut Exchange<'_>, job_id: &str) -> Answer 
     go_to(exchange.api, "/scenes")
 }
 
-/// Makes a new job of the same video with the same options.
-pub(super) async fn restart(exchange: &mut Exchange<'_>, job_id: &str) -> Answer {
+/// Asks with which options a video is to be reconstructed again.
+pub(super) async fn ask_to_restart(exchange: &mut Exchange<'_>, job_id: &str) -> Answer {
+    let signed_in = session::need(exchange, Class::Request).await?;
+    let (user, job_id) = (signed_in.user.user_id, exchange.job_id(job_id)?);
+    let request = exchange.api.blocking(move |service| service.request_again(user, job_id)).await?;
+    let (title, prefix) = (request.title.as_deref().unwrap_or_default(), prefix(exchange.api));
+    let content = html! {
+        h1 { "Run “" (title) "” again" }
+        p { "Of the same video a new scene is made. This one stays as it is." }
+        form.options method="post" {
+            div.fields {
+                label for="title" { "Title" }
+                input #title name="title" required maxlength="255" value=(title);
+            }
+            (scene_options::fields(&request, exchange.api.service().limits()))
+            p.actions {
+                button.main { "Run it again" }
+                a href={ (prefix) "/scenes" } { "Leave it" }
+            }
+        }
+    };
+    let title = "Run a scene again";
+    Page { prefix, title, user: Some(&signed_in.user), path: "", script: None }
+        .answer(StatusCode::OK, &content)
+}
+
+/// Makes a new job of the same video, with the options of the form and else those that it had.
+pub(super) async fn restart(exchange: &mut Exchange<'_>, job_id: &str, form: Form) -> Answer {
     let user = session::need(exchange, Class::Submit).await?.user.user_id;
     let job_id = exchange.job_id(job_id)?;
     let again = exchange.api.blocking(move |service| {
-        let request = service.request_again(user, job_id)?;
+        let before = service.request_again(user, job_id)?;
+        let mut request = before.with_json(&scene_options::read(&form), service.limits())?;
+        if form.has("apriltag_size_mm") && form.text("apriltag_size_mm").trim().is_empty() {
+            request.apriltag_size_mm = None;
+        }
         service.submit(user, request, None)
     });
     exchange.facts.job = Some(again.await?.body.job_id);
@@ -75,4 +106,25 @@ pub(super) async fn set_public(exchange: &mut Exchange<'_>, job_id: &str, form: 
     let update = JobUpdate { public: Some(public), ..JobUpdate::default() };
     exchange.api.blocking(move |service| service.update(user, job_id, &update)).await?;
     go_to(exchange.api, "/scenes")
+}
+
+/// Has viewers begin with the form's `camera_data`, or as at first if that is `null`.
+pub(super) async fn begin_with(exchange: &mut Exchange<'_>, job_id: &str, form: Form) -> Answer {
+    let camera: Value = serde_json::from_str(form.text("camera_data"))
+        .map_err(|_| ApiError::bad_request("camera_data is no JSON: the page sends what its viewer shows"))?;
+    change(exchange, job_id, &json!({ "camera_data": camera })).await
+}
+
+/// Gives it the form's `title`.
+pub(super) async fn rename(exchange: &mut Exchange<'_>, job_id: &str, form: Form) -> Answer {
+    change(exchange, job_id, &json!({ "title": form.text("title") })).await
+}
+
+/// Changes a job as a PATCH of the interface with this body would, and goes back to its page.
+async fn change(exchange: &mut Exchange<'_>, job_id: &str, body: &Value) -> Answer {
+    let user = session::need(exchange, Class::Request).await?.user.user_id;
+    let job_id = exchange.job_id(job_id)?;
+    let update = JobUpdate::from_json(body)?;
+    exchange.api.blocking(move |service| service.update(user, job_id, &update)).await?;
+    go_to(exchange.api, &format!("/scenes/{job_id}"))
 }

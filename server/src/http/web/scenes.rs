@@ -35,8 +35,11 @@ pub(super) async fn list(exchange: &mut Exchange<'_>) -> Answer {
         h1 { "My scenes" }
         @if jobs.is_empty() {
             @if cursor.is_none() {
-                p { "You have none yet. A video that is submitted with one of your keys is here at once." }
-                p { a href={ (prefix) "/profile" } { "Make a key" } " · " a href={ (prefix) "/docs" } { "How it is used" } }
+                p { "You have none yet." }
+                p.actions {
+                    a href={ (prefix) "/scenes/new" } { "Send a video" }
+                    a href={ (prefix) "/profile" } { "Make a key for programs" }
+                }
             } @else {
                 p { "There are no older ones." }
             }
@@ -78,12 +81,10 @@ fn read(
     Ok((jobs, page.next))
 }
 
-fn card(prefix: &str, job: &Job, has_viewer: bool) -> Markup {
+pub(super) fn card(prefix: &str, job: &Job, has_viewer: bool) -> Markup {
     let own = |what: &str| format!("{prefix}/scenes/{}/{what}", job.job_id);
     let is_finished = job.status == JobStatus::Finished;
     let has_ended = job.status.is_terminal();
-    // Of several actions of the same name, a program that reads pages aloud says to which scene each belongs.
-    let of_it = html! { span.unseen { " " (job.title) } };
     html! {
         article.card data-job=(job.job_id) data-live=[(!has_ended).then(|| own("report"))] {
             @if is_finished {
@@ -91,7 +92,7 @@ fn card(prefix: &str, job: &Job, has_viewer: bool) -> Markup {
             } @else {
                 div.preview aria-hidden="true" {}
             }
-            h2 { (job.title) }
+            h2 { a href={ (prefix) "/scenes/" (job.job_id) } { (job.title) } }
             p.state {
                 span data-field="status" { (job.status.to_string()) }
                 span data-field="stage" { (doing(job)) }
@@ -109,25 +110,37 @@ fn card(prefix: &str, job: &Job, has_viewer: bool) -> Markup {
                 p.warning { (warning.message) }
             }
             p.help { "Submitted " (words::time(job.uploaded_at)) @if job.public { " · public" } }
-            div.actions {
-                @if job.has_spz { a href=(own("download/spz")) { "Download .spz" (of_it) } }
-                @if job.has_ply { a href=(own("download/ply")) { "Download .ply" (of_it) } }
-                @if is_finished && job.public && has_viewer {
-                    a href={ (prefix) "/view/" (job.job_id) "/" } { "Look at" (of_it) }
-                }
-                @if has_viewer && (is_finished || !has_ended) {
-                    form method="post" action=(own("public")) {
-                        input type="hidden" name="public" value=(!job.public);
-                        button { @if job.public { "Make private" } @else { "Make public" } (of_it) }
-                    }
-                }
-                @if has_ended {
-                    form method="post" action=(own("restart")) { button { "Run again" (of_it) } }
-                } @else {
-                    form method="post" action=(own("cancel")) { button { "Stop" (of_it) } }
-                }
-                a.danger href=(own("delete")) { "Delete" (of_it) }
+            (actions(prefix, job, has_viewer))
+        }
+    }
+}
+
+/// What can be done with a job.
+pub(super) fn actions(prefix: &str, job: &Job, has_viewer: bool) -> Markup {
+    let own = |what: &str| format!("{prefix}/scenes/{}/{what}", job.job_id);
+    let is_finished = job.status == JobStatus::Finished;
+    let has_ended = job.status.is_terminal();
+    // Of several actions of the same name, a program that reads pages aloud says to which scene each belongs.
+    let of_it = html! { span.unseen { " " (job.title) } };
+    html! {
+        div.actions {
+            @if job.has_spz { a href=(own("download/spz")) { "Download .spz" (of_it) } }
+            @if job.has_ply { a href=(own("download/ply")) { "Download .ply" (of_it) } }
+            @if is_finished && job.public && has_viewer {
+                a href={ (prefix) "/view/" (job.job_id) "/" } { "Look at" (of_it) }
             }
+            @if has_viewer && (is_finished || !has_ended) {
+                form method="post" action=(own("public")) {
+                    input type="hidden" name="public" value=(!job.public);
+                    button { @if job.public { "Make private" } @else { "Make public" } (of_it) }
+                }
+            }
+            @if has_ended {
+                a href=(own("restart")) { "Run again" (of_it) }
+            } @else {
+                form method="post" action=(own("cancel")) { button { "Stop" (of_it) } }
+            }
+            a.danger href=(own("delete")) { "Delete" (of_it) }
         }
     }
 }

@@ -27,6 +27,16 @@ pub(super) fn bytes(count: u64) -> String {
     format!("{value:.1} {unit}")
 }
 
+/// `1 h 05 min`, `12 min`, `48 s`.
+pub(super) fn duration(from: Timestamp, until: Timestamp) -> String {
+    let seconds = (until.as_micros() - from.as_micros()).max(0) / 1_000_000;
+    match (seconds / 3600, seconds / 60 % 60) {
+        (0, 0) => format!("{seconds} s"),
+        (0, minutes) => format!("{minutes} min"),
+        (hours, minutes) => format!("{hours} h {minutes:02} min"),
+    }
+}
+
 /// The name of a browser and its system, as far as they can be told from what it calls itself.
 pub(super) fn browser(agent: &str) -> String {
     let first = |names: &[(&str, &'static str)]| {
@@ -75,6 +85,16 @@ mod tests {
             assert_eq!(bytes(count), text);
         }
         assert_eq!(time(Timestamp::from_micros(0)), "1970-01-01 00:00 UTC");
+    }
+
+    #[test]
+    fn durations_are_short() {
+        let words = |seconds: i64| {
+            duration(Timestamp::from_micros(5_000_000), Timestamp::from_micros(5_000_000 + seconds * 1_000_000))
+        };
+        for (seconds, text) in [(-1, "0 s"), (59, "59 s"), (60, "1 min"), (3599, "59 min"), (3900, "1 h 05 min")] {
+            assert_eq!(words(seconds), text);
+        }
     }
 
     #[test]

@@ -1,4 +1,4 @@
-// A button that copies the key beside it, for browsers with scripts; without them it can be marked and copied by hand.
+// Buttons that copy the text beside them, for browsers with scripts; without them it can be marked and copied by hand.
 
 for (const button of document.querySelectorAll("button[data-copy]")) {
   const text = document.getElementById(button.dataset.copy);

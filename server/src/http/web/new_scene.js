@@ -1,0 +1,337 @@
+// Sends videos in blocks and submits each when it is there. A lost connection costs the blocks that were under way; a reload costs
+// nothing but to choose the file again, because what was sent is remembered for as long as the tab is open.
+
+/** Bytes of a block. */
+const BLOCK = 4 << 20;
+/** Blocks that are under way at a time, so that the line does not idle between two. */
+const SIDE_BY_SIDE = 2;
+/** Milliseconds that a block may take: one slower than this the server cuts, too. */
+const PATIENCE = 600_000;
+/** Seconds between two tries, at most. */
+const LONGEST_PAUSE = 30;
+/** Where the tab remembers what was sent, by file. */
+const MEMORY = "uploads";
+
+const form = document.querySelector("#new-scene");
+const chosen = document.querySelector("#chosen");
+const start = document.querySelector("#start");
+const said = document.querySelector("#said");
+const types = form.dataset.types.split(" ");
+const largest = Number(form.dataset.largest);
+
+/** What the server has said no to, with its words: to try again as it is would not help. */
+class Refused extends Error {
+  constructor(status, message) {
+    super(message);
+    this.status = status;
+  }
+}
+
+/** What may be better in a moment. */
+class Passing extends Error {}
+
+// What was sent ----------------------------------------------------------------------------------------------------
+
+const remembered = () => JSON.parse(sessionStorage.getItem(MEMORY) ?? "{}");
+/** The same file, as far as a page can know. */
+const identity = (file) => `${file.name}|${file.size}|${file.lastModified}`;
+
+/** Remembers an upload, or forgets it. */
+function remember(file, upload) {
+  const all = remembered();
+  if (upload) all[identity(file)] = { ...upload, name: file.name, size: file.size };
+  else delete all[identity(file)];
+  sessionStorage.setItem(MEMORY, JSON.stringify(all));
+}
+
+// Requests ---------------------------------------------------------------------------------------------------------
+
+/** What an answer other than a good one means. */
+async function failure(status, text) {
+  let message = `The server answered with ${status}.`;
+  try {
+    message = JSON.parse(text).error ?? message;
+  } catch {
+    // A proxy in between has its own words.
+  }
+  const passes = status === 408 || status === 429 || status >= 500;
+  return passes ? new Passing(message) : new Refused(status, message);
+}
+
+/** Sends a form and returns the JSON of the answer. */
+async function post(address, fields, signal) {
+  let answer;
+  try {
+    answer = await fetch(address, {
+      method: "POST", body: new URLSearchParams(fields), headers: { Accept: "application/json" }, redirect: "manual", signal,
+    });
+  } catch (error) {
+    throw signal.aborted ? error : new Passing("The connection is lost.");
+  }
+  if (answer.type === "opaqueredirect") throw new Refused(401, "You are signed out. Sign in in another tab, then try again here.");
+  if (!answer.ok) throw await failure(answer.status, await answer.text());
+  return answer.json();
+}
+
+/** PUTs a body, which `fetch` could not do with progress. */
+function put(address, body, progress, signal) {
+  return new Promise((done, fail) => {
+    const request = new XMLHttpRequest();
+    const abort = () => request.abort();
+    request.open("PUT", address);
+    request.timeout = PATIENCE;
+    request.upload.onprogress = (event) => progress(event.loaded);
+    request.onload = async () => (request.status < 300 ? done() : fail(await failure(request.status, request.responseText)));
+    request.onerror = request.ontimeout = () => fail(new Passing("The connection is lost."));
+    request.onabort = () => fail(signal.reason);
+    request.onloadend = () => signal.removeEventListener("abort", abort);
+    signal.addEventListener("abort", abort);
+    if (signal.aborted) return fail(signal.reason);
+    request.send(body);
+  });
+}
+
+/** Waits some seconds, or until the browser has a connection again. */
+function pause(seconds, signal) {
+  return new Promise((done, fail) => {
+    const timer = setTimeout(done, 1000 * seconds);
+    addEventListener("online", done, { once: true });
+    signal.addEventListener("abort", () => { clearTimeout(timer); fail(signal.reason); }, { once: true });
+  });
+}
+
+/** Does something again and again until it succeeds or is refused. */
+async function stubborn(action, row) {
+  for (let seconds = 1; ; seconds = Math.min(2 * seconds, LONGEST_PAUSE)) {
+    try {
+      return await action();
+    } catch (error) {
+      if (!(error instanceof Passing)) throw error;
+      row.say(`${error.message} Trying again.`);
+      await pause(seconds, row.signal);
+    }
+  }
+}
+
+// One video --------------------------------------------------------------------------------------------------------
+
+/** Why a file is no video that the server takes, or nothing. */
+async function problem(file) {
+  const type = file.name.split(".").pop().toLowerCase();
+  if (!types.includes(type)) return `It is no video by its name. These are taken: ${types.join(", ")}.`;
+  if (file.size > largest) return `It is too large: ${file.size.toLocaleString()} of at most ${largest.toLocaleString()} bytes.`;
+  let head;
+  try {
+    head = new Uint8Array(await file.slice(0, 16).arrayBuffer());
+  } catch {
+    return "It cannot be read.";
+  }
+  const text = String.fromCharCode(...head);
+  // Boxes of MP4 and QuickTime, EBML of Matroska, RIFF of AVI.
+  const isBox = ["ftyp", "moov", "mdat", "wide", "free", "skip", "pnot"].includes(text.slice(4, 8));
+  const isVideo = isBox || text.startsWith("\x1a\x45\xdf\xa3") || (text.startsWith("RIFF") && text.slice(8, 12) === "AVI ");
+  return isVideo ? null : "It is no video, although it is called like one.";
+}
+
+/** Sends what is missing of a video. */
+async function send(file, row) {
+  let upload = remembered()[identity(file)];
+  if (!upload) {
+    const type = file.name.split(".").pop();
+    const { path, blob_name } = await stubborn(() => post(form.dataset.uploads, { file_extension: type }, row.signal), row);
+    upload = { path, blob_name, blocks: [], complete: false };
+    remember(file, upload);
+  }
+  if (upload.complete) return upload;
+  const count = Math.ceil(file.size / BLOCK);
+  const id = (k) => btoa(String(k).padStart(6, "0"));
+  const part = (k) => file.slice(k * BLOCK, (k + 1) * BLOCK);
+  const missing = [...Array(count).keys()].filter((k) => !upload.blocks.includes(k));
+  const under_way = new Map();
+  const show = () => {
+    const sent = upload.blocks.reduce((sum, k) => sum + part(k).size, 0) + [...under_way.values()].reduce((a, b) => a + b, 0);
+    row.progress(Math.min(sent, file.size) / file.size);
+  };
+  row.say(upload.blocks.length > 0 ? "Going on." : "Sending.");
+  show();
+  const line = async () => {
+    for (let k; (k = missing.shift()) !== undefined; ) {
+      const address = `${upload.path}&comp=block&blockid=${encodeURIComponent(id(k))}`;
+      const progress = (bytes) => { under_way.set(k, bytes); show(); };
+      await stubborn(() => put(address, part(k), progress, row.signal), row);
+      under_way.delete(k);
+      upload.blocks.push(k);
+      remember(file, upload);
+      row.say("Sending.");
+      show();
+    }
+  };
+  await Promise.all(Array.from({ length: SIDE_BY_SIDE }, line));
+  const list = `<?xml version="1.0"?><BlockList>${[...Array(count).keys()].map((k) => `<Latest>${id(k)}</Latest>`).join("")}</BlockList>`;
+  await stubborn(() => put(`${upload.path}&comp=blocklist`, list, () => {}, row.signal), row);
+  upload.complete = true;
+  remember(file, upload);
+  return upload;
+}
+
+/** Sends a video, from the beginning if what was sent before is gone. */
+async function sendOrBeginAnew(file, row) {
+  const isNew = !remembered()[identity(file)];
+  try {
+    return await send(file, row);
+  } catch (error) {
+    if (!(error instanceof Refused) || isNew) throw error;
+    remember(file, null);
+    return send(file, row);
+  }
+}
+
+/** A chosen file, as the page shows it. */
+class Row {
+  constructor(file) {
+    this.file = file;
+    this.controller = new AbortController();
+    this.state = "chosen";
+    this.item = document.createElement("li");
+    this.item.className = "upload";
+    this.item.dataset.file = file.name;
+    const element = (name, fields = {}) => this.item.appendChild(Object.assign(document.createElement(name), fields));
+    this.title = element("input", { value: file.name.replace(/\.[^.]*$/, "").trim() || file.name, maxLength: 255, required: true });
+    this.title.setAttribute("aria-label", `Title of ${file.name}`);
+    element("span", { className: "help", textContent: `${file.name}, ${(file.size / 1e6).toFixed(1)} MB` });
+    this.bar = element("progress", { max: 1, value: 0, hidden: true });
+    this.bar.setAttribute("aria-label", `Progress of ${file.name}`);
+    this.words = element("p", { className: "help" });
+    this.words.setAttribute("role", "status");
+    this.button = element("button", { type: "button", textContent: "Leave out" });
+    this.button.setAttribute("aria-label", `Leave out ${file.name}`);
+    this.button.onclick = () => this.leaveOut();
+  }
+
+  get signal() {
+    return this.controller.signal;
+  }
+
+  say(text) {
+    if (this.words.textContent !== text) this.words.textContent = text;
+  }
+
+  progress(share) {
+    this.bar.hidden = false;
+    this.bar.value = share;
+  }
+
+  fail(text) {
+    this.words.className = "problem";
+    this.say(text);
+  }
+
+  leaveOut() {
+    this.state = "left out";
+    this.controller.abort(new DOMException("left out", "AbortError"));
+    remember(this.file, null);
+    this.item.remove();
+    ready();
+  }
+
+  /** Sends it and submits it. */
+  async go(options) {
+    this.state = "under way";
+    this.words.className = "help";
+    try {
+      const upload = await sendOrBeginAnew(this.file, this);
+      this.say("It is there. Queueing it.");
+      await stubborn(() => post(form.action, { ...options, title: this.title.value, blob_name: upload.blob_name }, this.signal), this);
+      remember(this.file, null);
+      this.state = "queued";
+      this.button.remove();
+      this.say("Queued.");
+    } catch (error) {
+      if (this.state === "left out") return;
+      this.state = "failed";
+      this.fail(error.message);
+    }
+  }
+}
+
+// The page ---------------------------------------------------------------------------------------------------------
+
+const rows = [];
+const current = () => rows.filter((row) => row.item.isConnected);
+
+/** Whether something can be started. */
+function ready() {
+  const waiting = current().filter((row) => ["chosen", "failed"].includes(row.state));
+  start.disabled = waiting.length === 0 || current().some((row) => row.state === "under way");
+  start.textContent = waiting.some((row) => row.state === "failed") ? "Try again" : "Send and reconstruct";
+}
+
+/** Takes files that were chosen or dropped. */
+async function take(files) {
+  for (const file of files) {
+    if (current().some((row) => identity(row.file) === identity(file))) continue;
+    const row = new Row(file);
+    const wrong = await problem(file);
+    if (wrong) {
+      row.state = "refused";
+      row.title.remove();
+      row.fail(wrong);
+    }
+    rows.push(row);
+    chosen.append(row.item);
+  }
+  showInterrupted();
+  ready();
+}
+
+/** What was begun in this tab and is not chosen now. */
+function showInterrupted() {
+  const here = new Set(current().map((row) => identity(row.file)));
+  const items = Object.entries(remembered()).filter(([key]) => !here.has(key)).map(([, upload]) => {
+    const percent = Math.floor((100 * Math.min(upload.blocks.length * BLOCK, upload.size)) / upload.size);
+    const text = `${upload.name} was interrupted at ${percent} %. Choose the file again, and it goes on from there.`;
+    return Object.assign(document.createElement("li"), { className: "news", textContent: text });
+  });
+  document.querySelector("#interrupted").replaceChildren(...items);
+}
+
+/** One video after the other, so that the first is reconstructed while the second is sent. */
+form.addEventListener("submit", async (event) => {
+  event.preventDefault();
+  const options = Object.fromEntries(new FormData(form));
+  const waiting = current().filter((row) => ["chosen", "failed"].includes(row.state));
+  if (waiting.length > Number(form.dataset.room)) said.textContent = `Only ${form.dataset.room} more can wait in your queue. The others are refused until there is room.`;
+  for (const row of waiting) {
+    if (row.state === "left out") continue;
+    const went = row.go(options);
+    ready();
+    await went;
+  }
+  ready();
+  const left = current().filter((row) => row.state !== "queued");
+  if (left.length === 0) return location.assign(form.action);
+  said.textContent = `${left.length} of ${current().length} were not queued.`;
+});
+
+document.querySelector("#videos").addEventListener("change", (event) => {
+  take([...event.target.files]);
+  // So that the same file can be chosen again.
+  event.target.value = "";
+});
+
+const drop = document.querySelector("#drop");
+// A file that misses the field would be opened instead of the page.
+addEventListener("dragover", (event) => { event.preventDefault(); drop.classList.add("over"); });
+addEventListener("dragleave", (event) => { if (!event.relatedTarget) drop.classList.remove("over"); });
+addEventListener("drop", (event) => {
+  event.preventDefault();
+  drop.classList.remove("over");
+  take([...event.dataTransfer.files]);
+});
+
+addEventListener("beforeunload", (event) => {
+  if (current().some((row) => row.state === "under way")) event.preventDefault();
+});
+
+form.hidden = false;
+showInterrupted();

@@ -1,0 +1,186 @@
+"""Rule 79 of docs/rest.md: videos that a page sends, in a real browser, and the page of the scene that comes of one."""
+
+import json
+import re
+import struct
+
+import pytest
+import requests
+
+from .test_web_browser import PHONE, WIDE, at, browser, go, join, look, press, text  # noqa: F401 (fixtures)
+
+BLOCK = 4 << 20
+
+
+def enlarged(video, size: int, path):
+    """The same video with a free box at its end, so that it has `size` bytes."""
+    whole = video.read_bytes()
+    path.write_bytes(whole + struct.pack(">I4s", size - len(whole), b"free") + bytes(size - len(whole) - 8))
+    return path
+
+
+def said(name: str) -> str:
+    """An expression: what the page says of a file."""
+    return f"document.querySelector('[data-file={json.dumps(name)}] [role=status]')?.textContent"
+
+
+def sent_blocks(server) -> int:
+    """Requests to addresses of uploads that went well."""
+    metrics = requests.get(f"{server.url}/metrics").text
+    found = re.search(r'reconstruct_http_requests_total\{route="/blob/",method="PUT",status="201"\} (\d+)', metrics)
+    return int(found[1]) if found else 0
+
+
+def begin(page, server) -> None:
+    go(page, server.url + "/scenes/new")
+    page.wait_for("document.readyState === 'complete' && document.querySelector('#new-scene')?.hidden === false")
+
+
+def test_rule_79_from_a_dropped_video_to_a_scene_that_is_looked_at(browser, worker_server, wendy, capture):
+    server = worker_server
+    with browser.open("about:blank", *WIDE) as page:
+        join(page, server, wendy.name)
+        press(page, "New")
+        at(page, "/scenes/new")
+        page.wait_for("document.querySelector('#new-scene').hidden === false")
+        page.drop_files("#drop", [capture])
+        page.wait_for(f"!!document.querySelector('[data-file={json.dumps(capture.name)}]')")
+        page.evaluate("document.querySelector('.upload input').value = 'dropped here'")
+        page.evaluate("document.querySelector('details').open = true")
+        for field, value in {"training_num_steps": 30, "training_max_num_gaussians": 1000}.items():
+            page.evaluate(f"document.querySelector('#{field}').value = {value}")
+        look(page, "upload")
+        press(page, "Send and reconstruct")
+        at(page, "/scenes")
+        job = next(entry["job_id"] for entry in wendy.jobs() if entry["title"] == "dropped here")
+        assert wendy.job(job)["training_num_steps"] == 30
+        assert wendy.wait(job)["status"] == "Finished"
+
+        go(page, f"{server.url}/scenes/{job}")
+        page.wait_for("document.querySelector('.viewer')?.dataset.state === 'ready'", within=120)
+        page.wait_for("!document.querySelector('#begin-here').hidden")
+        assert "The camera poses are" in text(page)
+        look(page, "scene")
+        before = wendy.job(job)["camera_data"]
+        picture = page.evaluate("document.querySelector('.viewer').viewer.picture().then((picture) => picture.size)")
+        assert picture > 1000
+        page.evaluate("document.querySelector('canvas').focus()")
+        page.key("KeyA", 0.4)
+        press(page, "Begin with this view")
+        page.wait_for("document.querySelector('.viewer')?.dataset.state === 'ready'", within=120)
+        moved = wendy.job(job)["camera_data"]
+        # To the side, and the rest as it was.
+        assert moved["position"] != before["position"] and moved["cameraType"] == before["cameraType"]
+        assert all(abs(moved["up"][k] - before["up"][k]) < 1e-6 for k in "xyz")
+        press(page, "Begin as at first")
+        page.wait_for("document.querySelector('.viewer')?.dataset.state === 'ready'", within=120)
+        assert wendy.job(job)["camera_data"] == before
+        assert page.complaints() == []
+
+
+def test_rule_79_an_upload_goes_on_after_a_lost_connection_and_after_a_reload(browser, make_server, flat, tmp_path):
+    server = make_server()
+    client = server.user("anna")
+    blocks = 12
+    video = enlarged(flat, blocks * BLOCK - 1000, tmp_path / "large.mp4")
+    with browser.open("about:blank", *PHONE) as page:
+        join(page, server, client.name)
+        begin(page, server)
+
+        def line(offline: bool, bytes_per_second: int = -1) -> None:
+            page.call("Network.emulateNetworkConditions", offline=offline, latency=0, downloadThroughput=-1, uploadThroughput=bytes_per_second)
+
+        def share() -> float:
+            return page.evaluate("document.querySelector('.upload progress')?.value ?? 0")
+
+        page.call("Network.enable")
+        line(False, 6 << 20)
+        page.choose_files("#videos", [video])
+        press(page, "Send and reconstruct")
+        page.wait_for("document.querySelector('.upload progress')?.value > 0.2")
+        line(True)
+        page.wait_for(f"{said('large.mp4')}?.includes('Trying again')")
+        assert share() < 1
+        line(False, 6 << 20)
+        page.wait_for("document.querySelector('.upload progress').value > 0.45")
+        # Who leaves is asked whether they mean it; the tab remembers what was sent.
+        page.call("Page.reload")
+        page.wait_for("document.querySelector('#interrupted')?.textContent.includes('large.mp4 was interrupted at')")
+        sent = sent_blocks(server)
+        assert 2 <= sent < blocks
+        look(page, "interrupted")
+        line(False)
+        page.choose_files("#videos", [video])
+        page.wait_for("document.querySelector('#interrupted').textContent === ''")
+        press(page, "Send and reconstruct")
+        at(page, "/scenes")
+        # What was there was not sent again: at most the two blocks that were under way at the reload, and the list.
+        assert sent_blocks(server) <= blocks + 1 + 2
+        (job,) = client.jobs()
+        assert job["title"] == "large"
+        stored = client.get(f"/api/v1/jobs/{job['job_id']}/report/").json()["requested"]["blob_name"]
+        assert stored.startswith("videos/")
+        assert page.evaluate("sessionStorage.getItem('uploads')") == "{}"
+
+
+def test_rule_79_what_is_no_video_is_said_before_it_is_sent(browser, make_server, flat, tmp_path):
+    server = make_server({"limits": {"max_upload_bytes": 1_000_000}})
+    client = server.user("anna")
+    (tmp_path / "notes.txt").write_text("x")
+    (tmp_path / "liar.mp4").write_text("this is a text, whatever its name says")
+    large = enlarged(flat, 1_000_001, tmp_path / "large.mp4")
+    with browser.open("about:blank", *WIDE) as page:
+        join(page, server, client.name)
+        begin(page, server)
+        page.choose_files("#videos", [tmp_path / "notes.txt", tmp_path / "liar.mp4", large])
+        for name, words in {"notes.txt": "no video by its name", "liar.mp4": "although it is called like one", "large.mp4": "too large"}.items():
+            page.wait_for(f"{said(name)}?.includes({json.dumps(words)})")
+        assert page.evaluate("document.querySelector('#start').disabled")
+        # Beside them a good one is sent, and the others stay to be read.
+        page.choose_files("#videos", [flat])
+        page.wait_for("!document.querySelector('#start').disabled")
+        press(page, "Send and reconstruct")
+        page.wait_for("document.querySelector('#said').textContent === '3 of 4 were not queued.'")
+        assert [job["title"] for job in client.jobs()] == [flat.stem]
+        assert page.complaints() == []
+
+
+def test_rule_79_what_the_server_refuses_is_said_and_can_be_tried_again(browser, make_server, flat, tmp_path):
+    server = make_server({"limits": {"max_queued_jobs": 1}})
+    client = server.user("anna")
+    (tmp_path / "broken.mp4").write_bytes(struct.pack(">I4s", 24, b"ftyp") + bytes(16))
+    waiting = client.submit(flat)
+    with browser.open("about:blank", *WIDE) as page:
+        join(page, server, client.name)
+        begin(page, server)
+        page.choose_files("#videos", [flat])
+        press(page, "Send and reconstruct")
+        # A full queue passes.
+        page.wait_for(f"{said(flat.name)}?.includes('Trying again')")
+        client.delete(waiting)
+        at(page, "/scenes")
+        client.delete(client.jobs()[0]["job_id"])
+
+        begin(page, server)
+        page.choose_files("#videos", [tmp_path / "broken.mp4"])
+        press(page, "Send and reconstruct")
+        page.wait_for("document.querySelector('#start').textContent === 'Try again'")
+        assert page.evaluate(f"document.querySelector('[data-file=\"broken.mp4\"] [role=status]').className") == "problem"
+        press(page, "Leave out")
+        page.wait_for("!document.querySelector('[data-file]')")
+        assert client.jobs() == []
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_rule_79_the_page_of_a_finished_scene_is_accessible(browser, worker_server, wendy, finished, scheme):
+    from .test_web_browser import AXE, axe_script
+
+    with browser.open("about:blank", *PHONE) as page:
+        page.call("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": scheme}])
+        join(page, worker_server, wendy.name)
+        go(page, f"{worker_server.url}/scenes/{finished['job_id']}")
+        page.wait_for("document.querySelector('.viewer')?.dataset.state === 'ready'", within=120)
+        page.evaluate(axe_script() + "; undefined")
+        assert page.evaluate(AXE) == []
+        assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+        look(page, f"scene-{scheme}-phone")
