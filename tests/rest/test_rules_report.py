@@ -1,5 +1,6 @@
 """What is told of a job beyond its thirteen fields, and what can be done with it: rules 80, 81, 85 and 86 of docs/rest.md."""
 
+import json
 import threading
 import time
 import uuid
@@ -133,3 +134,74 @@ def test_rule_86_a_report_waits_for_a_change(alice, flat):
         assert time.monotonic() - began < 5
     for bad in ("?wait=51", "?wait=-1", "?wait=x", "?wait=1&version=x"):
         is_error(alice.get(f"/api/v1/jobs/{job}/report/{bad}"), 400)
+
+
+class Events:
+    """What comes of a request for events."""
+
+    def __init__(self, client, job: str, headers: dict | None = None):
+        accept = {"Accept": "text/event-stream"}
+        self.answer = client.get(f"/api/v1/jobs/{job}/report/", headers=accept | (headers or {}), stream=True, timeout=30)
+        assert self.answer.status_code == 200, self.answer.text
+        assert self.answer.headers["Content-Type"] == "text/event-stream" and self.answer.headers["Cache-Control"] == "no-store"
+        self.lines = self.answer.iter_lines(chunk_size=1, decode_unicode=True)
+
+    def next(self) -> dict | None:
+        """The next event with its fields, comments aside; nothing if the stream has ended."""
+        fields = {}
+        for line in self.lines:
+            if not line and "event" in fields:
+                return fields
+            name, _, value = line.partition(": ")
+            if name:
+                fields[name] = value
+        return None
+
+
+def test_rule_86_events_tell_each_change_until_the_end(alice, flat):
+    job = alice.submit(flat)
+    events = Events(alice, job)
+    first = events.next()
+    assert first["event"] == "report" and json.loads(first["data"]) == report(alice, job)
+    assert int(first["id"]) == json.loads(first["data"])["version"] and int(first["retry"]) > 0
+    alice.patch(job, {"title": "another"})
+    second = events.next()
+    assert int(second["id"]) > int(first["id"])
+    # Who comes back gets what is new and nothing twice.
+    back = Events(alice, job, {"Last-Event-ID": second["id"]})
+    assert Events(alice, job, {"Last-Event-ID": first["id"]}).next()["id"] == second["id"]
+    alice.request("POST", f"/api/v1/jobs/{job}/cancel/")
+    for stream in (events, back):
+        last = stream.next()
+        assert json.loads(last["data"])["status"] == "Failed" and json.loads(last["data"])["failure"]["code"] == "cancelled"
+        assert stream.next() is None
+    headers = {"Accept": "text/event-stream", "Last-Event-ID": last["id"]}
+    assert alice.get(f"/api/v1/jobs/{job}/report/", headers=headers).status_code == 204
+    # One that has ended is told once.
+    ended = Events(alice, job)
+    assert ended.next()["id"] == last["id"] and ended.next() is None
+
+
+def test_rule_86_events_of_a_job_that_is_deleted(alice, flat):
+    job = alice.submit(flat)
+    events = Events(alice, job)
+    assert events.next()["event"] == "report"
+    alice.delete(job)
+    assert events.next()["event"] == "deleted" and events.next() is None
+
+
+def test_rule_86_events_are_for_the_owner(alice, bob, flat):
+    job = alice.submit(flat)
+    headers = {"Accept": "text/event-stream"}
+    for unknown in (job, str(uuid.uuid4())):
+        is_error(bob.get(f"/api/v1/jobs/{unknown}/report/", headers=headers), 404, "Job not found")
+
+
+def test_rule_86_a_server_that_stops_ends_its_streams(make_server, flat):
+    server = make_server()
+    client = server.user("anna")
+    events = Events(client, client.submit(flat))
+    assert events.next()["event"] == "report"
+    begun = time.monotonic()
+    assert server.stop() == 0
+    assert events.next() is None and time.monotonic() - begun < 10

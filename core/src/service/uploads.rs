@@ -134,7 +134,7 @@ mod tests {
 
     use super::super::ServiceOptions;
     use super::*;
-    use crate::database::ManualClock;
+    use crate::database::{Clock, ManualClock};
     use crate::job::{Limits, Tier};
     use crate::storage::BlobKind;
 
@@ -261,7 +261,10 @@ mod tests {
         w.send(&ticket.blob_name, b"late", UploadFacts::default()).unwrap();
         w.clock.advance(5 * 3600);
         assert!(w.service.begin_upload(&ticket.blob_name, UploadFacts::default()).is_err());
-        assert_eq!(w.service.create_patient_upload(w.user, "exe").unwrap_err().message(), "Invalid file format");
+        assert_eq!(
+            w.service.create_patient_upload(w.user, "exe").unwrap_err().message(),
+            "Invalid file format"
+        );
     }
 
     /// Rule 26: a transfer does not outlive its upload, and does not go on for one that a job uses.

@@ -17,6 +17,7 @@ mod digest;
 mod download;
 mod drain;
 mod error;
+mod events;
 mod exchange;
 mod file_name;
 mod jobs;

@@ -6,6 +6,7 @@ use hyper::StatusCode;
 use tokio::time::{Instant, sleep};
 
 use super::error::ApiError;
+use super::events;
 use super::exchange::Exchange;
 use super::json as json_body;
 use super::rate_limit::Class;
@@ -14,12 +15,15 @@ use super::response::Answer;
 /// The longest that a client may wait for a change, seconds: below the minute after which proxies give up.
 const LONGEST_WAIT: u64 = 50;
 /// How often a job is looked at whose change somebody waits for.
-const LOOK: Duration = Duration::from_millis(500);
+pub(crate) const LOOK: Duration = Duration::from_millis(500);
 
-/// The report (rule 80); with `wait` not before something has changed (rule 86).
+/// The report (rule 80); with `wait` not before something has changed, and again and again for who asks for events (rule 86).
 pub(crate) async fn get(exchange: &mut Exchange<'_>, job_id: &str) -> Answer {
     let user = exchange.authorize(Class::Request).await?;
     let job_id = exchange.job_id(job_id)?;
+    if events::are_wanted(&exchange.parts.method, &exchange.parts.headers) {
+        return events::follow(exchange, user, job_id).await;
+    }
     let wait = Wait::read(exchange.parts.uri.query().unwrap_or(""))?;
     if let Some(wait) = wait {
         let end = Instant::now() + wait.longest;

@@ -135,7 +135,8 @@ fn get_preview() {}
 
 /// Get the report on a job
 ///
-/// What the job itself does not tell: how far its stage is, why it failed, what ran, how good the scene is.
+/// What the job itself does not tell: how far its stage is, why it failed, what ran, how good the scene is. Who asks for
+/// text/event-stream gets it as server-sent events: at once, and after each change until the job has ended.
 #[utoipa::path(
     get, path = "/api/v1/jobs/{job_id}/report/", operation_id = "get_report", tag = "jobs", security(("api_key" = [])),
     params(
@@ -146,6 +147,7 @@ fn get_preview() {}
     responses(
         Refused,
         (status = 200, description = "The report", body = JobReport),
+        (status = 204, description = "Of events: the job has ended, and Last-Event-ID was its last one"),
         (status = 400, description = "A parameter is wrong", body = Error),
         (status = 404, description = "No such job of the caller", body = Error),
     )

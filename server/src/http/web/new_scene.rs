@@ -66,9 +66,9 @@ pub(super) async fn page(exchange: &mut Exchange<'_>) -> Answer {
 /// An address on this server for a video of the form's `file_extension`.
 pub(super) async fn create_upload(exchange: &mut Exchange<'_>, form: Form) -> Answer {
     let user = session::need(exchange, Class::Upload).await?.user.user_id;
-    let ticket = exchange.api.blocking(move |service| {
-        service.create_patient_upload(user, form.text("file_extension"))
-    });
+    let ticket = exchange
+        .api
+        .blocking(move |service| service.create_patient_upload(user, form.text("file_extension")));
     let ticket = ticket.await?;
     // Without scheme and host: the page reaches us by those by which it was reached.
     let path = format!("{}{}", prefix(exchange.api), uploads::own_path(exchange.api, &ticket));

@@ -3,7 +3,8 @@
 //! Text goes into a page through `maud`, which escapes it; nothing else writes HTML.
 
 use hyper::header::{
-    ACCEPT, CONTENT_SECURITY_POLICY, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, LOCATION, REFERRER_POLICY,
+    ACCEPT, CONTENT_SECURITY_POLICY, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, LOCATION,
+    REFERRER_POLICY,
 };
 use hyper::{Response, StatusCode};
 use libreconstruct::job::User;

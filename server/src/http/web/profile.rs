@@ -145,8 +145,7 @@ async fn show(exchange: &Exchange<'_>, signed_in: SignedIn, status: StatusCode, 
         (sessions(prefix, &profile.sessions))
         (password(prefix, &profile, &news))
     };
-    let page =
-        Page { prefix, title: "Profile", user: Some(user), path: "/profile", script: Some("copy.js") };
+    let page = Page { prefix, title: "Profile", user: Some(user), path: "/profile", script: Some("copy.js") };
     page.answer(status, &content)
 }
 

@@ -189,16 +189,9 @@ mod tests {
 
     #[test]
     fn other_paths_name_nothing() {
-        for path in [
-            "",
-            "*",
-            "//",
-            "/scenes//",
-            "/profile/keys/a/b/revoke",
-            "/web",
-            "/web/",
-            "/api/v1/scenes",
-        ] {
+        for path in
+            ["", "*", "//", "/scenes//", "/profile/keys/a/b/revoke", "/web", "/web/", "/api/v1/scenes"]
+        {
             let found = WebRoute::of(path);
             assert!(matches!(found, None | Some(WebRoute::Asset { name: "" })), "{path}: {found:?}");
         }

@@ -23,14 +23,14 @@ const REVALIDATE: HeaderValue = HeaderValue::from_static("private, no-cache");
 pub(super) async fn page(exchange: &mut Exchange<'_>, job_id: &str) -> Answer {
     let signed_in = session::need(exchange, Class::Request).await?;
     let (user, job_id) = (signed_in.user.user_id, exchange.job_id(job_id)?);
-    let read = exchange.api.blocking(move |service| Ok((service.job(user, job_id)?, service.report(user, job_id)?)));
+    let read =
+        exchange.api.blocking(move |service| Ok((service.job(user, job_id)?, service.report(user, job_id)?)));
     let (job, report) = read.await?;
     let prefix = prefix(exchange.api);
     let has_viewer = exchange.api.config().public_view;
     let is_finished = job.status == JobStatus::Finished;
-    let public = (job.public && has_viewer && is_finished).then(|| {
-        format!("{}/view/{job_id}/", exchange.api.base(&exchange.connection, exchange.parts))
-    });
+    let public = (job.public && has_viewer && is_finished)
+        .then(|| format!("{}/view/{job_id}/", exchange.api.base(&exchange.connection, exchange.parts)));
     let content = html! {
         @if is_finished {
             h1 { (job.title) }
@@ -46,7 +46,8 @@ pub(super) async fn page(exchange: &mut Exchange<'_>, job_id: &str) -> Answer {
         (rename(prefix, &job))
     };
     let script = if is_finished { "scene.js" } else { "scenes.js" };
-    let page = Page { prefix, title: &job.title, user: Some(&signed_in.user), path: "", script: Some(script) };
+    let page =
+        Page { prefix, title: &job.title, user: Some(&signed_in.user), path: "", script: Some(script) };
     let mut answer = page.answer(StatusCode::OK, &content)?;
     if is_finished {
         answer.headers_mut().insert(CONTENT_SECURITY_POLICY, POLICY_WITH_VIEWER);

@@ -125,7 +125,10 @@ mod tests {
         // What is labelled is there, and what is described has its words.
         for part in markup.split("for=\"").skip(1) {
             let name = part.split('"').next().unwrap();
-            assert!(markup.contains(&format!("id=\"{name}\" name=\"{name}\"")) || name == "remove_background", "{name}");
+            assert!(
+                markup.contains(&format!("id=\"{name}\" name=\"{name}\"")) || name == "remove_background",
+                "{name}"
+            );
         }
     }
 }

@@ -90,9 +90,14 @@ mod tests {
     #[test]
     fn durations_are_short() {
         let words = |seconds: i64| {
-            duration(Timestamp::from_micros(5_000_000), Timestamp::from_micros(5_000_000 + seconds * 1_000_000))
+            duration(
+                Timestamp::from_micros(5_000_000),
+                Timestamp::from_micros(5_000_000 + seconds * 1_000_000),
+            )
         };
-        for (seconds, text) in [(-1, "0 s"), (59, "59 s"), (60, "1 min"), (3599, "59 min"), (3900, "1 h 05 min")] {
+        for (seconds, text) in
+            [(-1, "0 s"), (59, "59 s"), (60, "1 min"), (3599, "59 min"), (3900, "1 h 05 min")]
+        {
             assert_eq!(words(seconds), text);
         }
     }

@@ -1,0 +1,296 @@
+//! How jobs are taken up, kept and given back: claims, leases, disturbances, turns.
+
+use std::time::Duration;
+
+use super::{HOUR, LEASE, PATIENCE, World, at, failure, publication};
+use crate::database::{Abilities, JobDatabase, Lease, LeaseState, Patience, Progress, Return, Returned};
+use crate::job::{ArtifactKind, JobId, JobStatus};
+use crate::stage::Stage;
+
+pub(in crate::database) fn a_job_runs<D: JobDatabase>(w: World<D>) {
+    let d = &w.database;
+    assert_eq!(w.claim(), None);
+    let jobs: Vec<JobId> = (0..3).map(|_| w.submit(w.anna)).collect();
+    let foreign = w.submit(w.eve);
+    // Rule 51: the place is among the waiting jobs of everybody.
+    assert_eq!(w.status(jobs[2]), "Queued - position: 3");
+    assert_eq!(d.job(w.eve, foreign).unwrap().unwrap().status, JobStatus::Queued { position: Some(4) });
+    assert_eq!(d.job(w.eve, jobs[0]).unwrap(), None);
+    let claim = w.claim().unwrap();
+    let lease = claim.lease;
+    assert_eq!((lease.job, lease.attempt, claim.video_version), (jobs[0], 1, 1));
+    assert_eq!(claim.request.title.as_deref(), Some("garden.mp4"));
+    assert_eq!(
+        (w.status(jobs[0]).as_str(), w.status(jobs[1]).as_str()),
+        ("Processing video", "Queued - position: 1")
+    );
+    assert!(w.job(jobs[0]).details.started_at.is_some());
+    // Rule 55: nothing until generation, then never back, and 100 only in the end.
+    let percent = |progress: Progress| {
+        assert_eq!(d.progress(&lease, &progress).unwrap(), LeaseState::Held);
+        w.job(jobs[0]).percent_complete
+    };
+    assert_eq!(percent(at(Stage::Frames, 1.0, None)), None);
+    assert_eq!(percent(at(Stage::Train, 0.5, Some(47))), Some(47));
+    assert_eq!(w.status(jobs[0]), "Generating 3D scene");
+    assert_eq!(percent(at(Stage::Train, 0.4, Some(40))), Some(47));
+    assert_eq!(percent(at(Stage::Export, 1.0, Some(100))), Some(99));
+    assert_eq!(w.job(jobs[0]).details.stage, Some(Stage::Export));
+    // Rules 56 and 57: all at once.
+    assert_eq!(d.artifact(w.anna, jobs[0], ArtifactKind::Ply).unwrap(), None);
+    assert_eq!(d.publish(&lease, &publication()).unwrap(), LeaseState::Held);
+    let done = w.job(jobs[0]);
+    assert_eq!(
+        (done.status, done.percent_complete, done.has_ply, done.has_spz),
+        (JobStatus::Finished, Some(100), true, true)
+    );
+    assert_eq!(done.camera_data.position.x, 1.0);
+    assert_eq!(done.details.warnings[0].code, "low_parallax");
+    assert!(done.details.finished_at.is_some());
+    let ply = d.artifact(w.anna, jobs[0], ArtifactKind::Ply).unwrap().unwrap();
+    assert_eq!((ply.attempt, ply.size, ply.title.as_str()), (1, 100, "garden.mp4"));
+    assert_eq!(d.artifact(w.anna, jobs[0], ArtifactKind::Preview).unwrap(), None);
+    assert_eq!(d.artifact(w.eve, jobs[0], ArtifactKind::Ply).unwrap(), None);
+    assert_eq!(d.public_job(jobs[0]).unwrap(), None);
+    assert_eq!(d.public_artifact(jobs[0], ArtifactKind::Spz).unwrap(), None);
+    // What has ended never changes again.
+    for state in [
+        d.progress(&lease, &at(Stage::Frames, 0.0, None)),
+        d.heartbeat(&lease, LEASE),
+        d.publish(&lease, &publication()),
+        d.fail(&lease, &failure("x"), None),
+        d.lease_state(&lease),
+    ] {
+        assert_eq!(state.unwrap(), LeaseState::Lost);
+    }
+    assert_eq!(d.release(&lease, Return::Crashed(&failure("x")), &PATIENCE, None).unwrap(), Returned::Gone);
+    assert_eq!(w.job(jobs[0]), done);
+    // A failure keeps its reason and its log.
+    let lease = w.take();
+    d.progress(&lease, &at(Stage::Train, 0.1, Some(9))).unwrap();
+    d.fail(&lease, &failure("too_few_frames"), Some(5)).unwrap();
+    let failed = w.job(jobs[1]);
+    assert_eq!((failed.status, failed.percent_complete, failed.has_ply), (JobStatus::Failed, Some(9), false));
+    assert_eq!(failed.details.failure, Some(failure("too_few_frames")));
+    assert_eq!(d.artifact(w.anna, jobs[1], ArtifactKind::Log).unwrap().unwrap().size, 5);
+    let s = d.statistics().unwrap();
+    assert_eq!((s.queued, s.finished, s.failed, s.stored_bytes), (2, 1, 1, 40 + 110 + 5));
+}
+
+pub(in crate::database) fn leases<D: JobDatabase>(w: World<D>) {
+    let d = &w.database;
+    let alive = |_: &str| true;
+    let job = w.submit(w.anna);
+    let first = w.take();
+    assert_eq!(w.claim(), None);
+    // A sign of life prolongs it, silence ends it.
+    w.clock.advance(25);
+    assert_eq!(d.heartbeat(&first, LEASE).unwrap(), LeaseState::Held);
+    w.clock.advance(25);
+    assert_eq!(d.reclaim(&alive, &PATIENCE).unwrap(), Default::default());
+    w.clock.advance(6);
+    d.progress(&first, &at(Stage::Train, 0.5, Some(50))).unwrap();
+    assert_eq!(d.reclaim(&alive, &PATIENCE).unwrap().queued, [job]);
+    let waiting = w.job(job);
+    assert_eq!((waiting.status, waiting.percent_complete), (JobStatus::Queued { position: Some(1) }, None));
+    // The next attempt fences the first off.
+    let second = w.take();
+    assert_eq!((second.job, second.attempt), (job, 2));
+    for state in [
+        d.heartbeat(&first, LEASE),
+        d.lease_state(&first),
+        d.progress(&first, &at(Stage::Train, 0.9, Some(90))),
+        d.publish(&first, &publication()),
+        d.fail(&first, &failure("x"), None),
+    ] {
+        assert_eq!(state.unwrap(), LeaseState::Lost);
+    }
+    assert_eq!(d.release(&first, Return::Unharmed, &PATIENCE, None).unwrap(), Returned::Gone);
+    assert_eq!((w.status(job).as_str(), w.job(job).details.attempt), ("Processing video", 2));
+    // So does another process with the same number.
+    let impostor = Lease { owner: "other".into(), ..second.clone() };
+    assert_eq!(d.publish(&impostor, &publication()).unwrap(), LeaseState::Lost);
+    // A dead process is known at once, and its place in the queue is the old one.
+    let other = w.submit(w.anna);
+    let dead = |owner: &str| owner != "process";
+    assert_eq!(d.reclaim(&dead, &PATIENCE).unwrap().queued, [job]);
+    assert_eq!(w.status(job), "Queued - position: 1");
+    // Who gives back what it holds has not crashed.
+    for _ in 0..5 {
+        assert_eq!(d.release(&w.take(), Return::Unharmed, &PATIENCE, None).unwrap(), Returned::Queued);
+    }
+    assert_eq!(w.status(job), "Queued - position: 1");
+    // One whose workspace is not free yet lets others go first for a minute, and has not crashed either.
+    assert_eq!(d.release(&w.take(), Return::Occupied, &PATIENCE, None).unwrap(), Returned::Queued);
+    assert_eq!(w.take().job, other);
+    w.clock.advance(Patience::OCCUPIED_SECONDS as i64 - 1);
+    assert_eq!(w.claim(), None);
+    w.clock.advance(1);
+    assert_eq!(d.publish(&w.take(), &publication()).unwrap(), LeaseState::Held);
+    assert_eq!(w.status(job), "Finished");
+}
+
+/// What may be the machine's fault or the job's: a worker that dies, or says that it was disturbed.
+pub(in crate::database) fn disturbances<D: JobDatabase>(w: World<D>) {
+    let d = &w.database;
+    let job = w.submit(w.anna);
+    let dead = |_: &str| false;
+    // Two are nothing; then the job rests longer each time, and others get their turn.
+    for (attempt, rest) in [(1, 0), (2, 0), (3, 4), (4, 16)] {
+        let lease = w.take();
+        assert_eq!((lease.job, lease.attempt), (job, attempt));
+        if attempt % 2 == 0 {
+            assert_eq!(d.reclaim(&dead, &PATIENCE).unwrap().queued, [job]);
+        } else {
+            let why = failure("io");
+            let returned = d.release(&lease, Return::Disturbed(&why), &PATIENCE, Some(1)).unwrap();
+            assert_eq!(returned, Returned::Queued);
+        }
+        assert_eq!(w.status(job), "Queued - position: 1");
+        if rest > 0 {
+            w.clock.advance(rest - 1);
+            assert_eq!(w.claim(), None);
+            let other = w.submit(w.eve);
+            let lease = w.take();
+            assert_eq!(lease.job, other);
+            d.publish(&lease, &publication()).unwrap();
+            w.clock.advance(1);
+        }
+        assert_eq!(w.job(job).details.failure, None);
+        assert_eq!(d.artifact(w.anna, job, ArtifactKind::Log).unwrap(), None);
+    }
+    let lease = w.take();
+    d.progress(&lease, &at(Stage::Frames, 0.01, None)).unwrap();
+    assert_eq!(d.reclaim(&dead, &PATIENCE).unwrap().failed, [job]);
+    let failed = w.job(job);
+    assert_eq!((failed.status, failed.percent_complete), (JobStatus::Failed, None));
+    assert_eq!(failed.details.failure.unwrap().code, "crashed");
+    assert_eq!(w.claim(), None);
+}
+
+/// A fault that the job brings out: the last one is the reason, with its log.
+pub(in crate::database) fn crashes<D: JobDatabase>(w: World<D>) {
+    let d = &w.database;
+    let job = w.submit(w.anna);
+    let why = failure("internal");
+    for returned in [Returned::Queued, Returned::Queued, Returned::Failed] {
+        assert_eq!(w.job(job).details.failure, None);
+        assert_eq!(d.release(&w.take(), Return::Crashed(&why), &PATIENCE, Some(7)).unwrap(), returned);
+    }
+    assert_eq!(w.job(job).details.failure, Some(why));
+    assert_eq!(d.artifact(w.anna, job, ArtifactKind::Log).unwrap().unwrap().size, 7);
+}
+
+/// Who comes further each time is not stuck, however often it is disturbed.
+pub(in crate::database) fn progress_forgives<D: JobDatabase>(w: World<D>) {
+    let d = &w.database;
+    let job = w.submit(w.anna);
+    for part in 1..=10 {
+        let lease = w.take();
+        d.progress(&lease, &at(Stage::Sfm, part as f32 / 10.0, None)).unwrap();
+        assert_eq!(d.reclaim(&|_| false, &PATIENCE).unwrap().queued, [job]);
+    }
+    // The same place again and again is no progress.
+    for _ in 1..PATIENCE.disturbances {
+        assert_eq!(w.status(job), "Queued - position: 1");
+        w.clock.advance(HOUR);
+        let lease = w.take();
+        d.progress(&lease, &at(Stage::Sfm, 1.0, None)).unwrap();
+        d.reclaim(&|_| false, &PATIENCE).unwrap();
+    }
+    assert_eq!(w.status(job), "Failed");
+}
+
+pub(in crate::database) fn what_a_worker_cannot_do<D: JobDatabase>(w: World<D>) {
+    let masked = w.submit_as(w.anna, |request| request.remove_background = true);
+    let large = w.submit_as(w.anna, |request| request.training_max_num_gaussians = 9_000_000);
+    let claim = |masks, max_gaussians| {
+        let abilities = Abilities { masks, max_gaussians, ..Abilities::ALL };
+        w.database.claim("process", "worker", LEASE, &abilities).unwrap().map(|claim| claim.lease.job)
+    };
+    assert_eq!(claim(false, 8_999_999), None);
+    assert_eq!(claim(false, 9_000_000), Some(large));
+    assert_eq!(claim(true, 1_000_000), Some(masked));
+}
+
+/// What running jobs will need is kept from others, however little they have taken yet.
+pub(in crate::database) fn memory_of_one_machine<D: JobDatabase>(w: World<D>) {
+    let jobs = [2_000_000, 3_000_000, 1_000_000]
+        .map(|gaussians| w.submit_as(w.anna, |request| request.training_max_num_gaussians = gaussians));
+    let abilities = Abilities { all_gaussians: 5_000_000, beside: 500_000, ..Abilities::ALL };
+    let claim = || w.database.claim("process", "worker", LEASE, &abilities).unwrap().map(|c| c.lease);
+    let first = claim().unwrap();
+    assert_eq!(first.job, jobs[0]);
+    // The second does not fit beside it: 2.5 and 3.5 are more than 5. The third does.
+    assert_eq!(claim().unwrap().job, jobs[2]);
+    assert_eq!(claim(), None);
+    w.database.publish(&first, &publication()).unwrap();
+    assert_eq!(claim().unwrap().job, jobs[1]);
+}
+
+/// A claim says how long the job was worked on by those before.
+pub(in crate::database) fn time_worked<D: JobDatabase>(w: World<D>) {
+    let d = &w.database;
+    w.submit(w.anna);
+    let claim = w.claim().unwrap();
+    assert_eq!(claim.worked, Duration::ZERO);
+    for _ in 0..6 {
+        w.clock.advance(10);
+        d.heartbeat(&claim.lease, LEASE).unwrap();
+    }
+    d.release(&claim.lease, Return::Unharmed, &PATIENCE, None).unwrap();
+    w.clock.advance(1000);
+    let again = w.claim().unwrap();
+    assert_eq!(again.worked.as_secs(), 60);
+    w.clock.advance(10);
+    d.heartbeat(&again.lease, LEASE).unwrap();
+    w.clock.advance(HOUR);
+    d.reclaim(&|_| false, &PATIENCE).unwrap();
+    assert_eq!(w.claim().unwrap().worked.as_secs(), 70);
+}
+
+/// Rules 51 and 52 of docs/rest.md, where the operator has asked for turns.
+pub(in crate::database) fn users_take_turns<D: JobDatabase>(w: World<D>) {
+    let d = &w.database;
+    let of_anna = [(); 3].map(|()| w.submit(w.anna));
+    let of_eve = [(); 2].map(|()| w.submit(w.eve));
+    let positions = || {
+        let of = |user, job| match d.job(user, job).unwrap().unwrap().status {
+            JobStatus::Queued { position } => position.unwrap(),
+            other => panic!("{other}"),
+        };
+        (of_anna.map(|job| of(w.anna, job)), of_eve.map(|job| of(w.eve, job)))
+    };
+    assert_eq!(positions(), ([1, 3, 5], [2, 4]));
+    // One worker: whoever was served last comes last.
+    let mut taken = Vec::new();
+    for _ in 0..2 {
+        let lease = w.take();
+        taken.push(lease.job);
+        d.publish(&lease, &publication()).unwrap();
+    }
+    assert_eq!(taken, [of_anna[0], of_eve[0]]);
+    // Several workers: who has none running comes first.
+    let leases = [(); 3].map(|()| w.take());
+    assert_eq!(leases.each_ref().map(|l| l.job), [of_anna[1], of_eve[1], of_anna[2]]);
+    // A job that is given back does not lose its place among those of its user.
+    d.release(&leases[0], Return::Unharmed, &PATIENCE, None).unwrap();
+    let late = w.submit(w.anna);
+    assert_eq!([w.take().job, w.take().job], [of_anna[1], late]);
+}
+
+/// Who has waited longest comes first also where a worker cannot do that user's first job: then it does the next one.
+pub(in crate::database) fn users_take_turns_at_what_a_worker_can_do<D: JobDatabase>(w: World<D>) {
+    let take = |masks| {
+        let abilities = Abilities { masks, ..Abilities::ALL };
+        w.database.claim("process", "worker", LEASE, &abilities).unwrap().map(|claim| claim.lease.job)
+    };
+    let masked = w.submit_as(w.anna, |request| request.remove_background = true);
+    let of_eve = [w.submit(w.eve), w.submit(w.eve)];
+    let plain = w.submit(w.anna);
+    assert_eq!([take(false), take(false), take(false)], [plain, of_eve[0], of_eve[1]].map(Some));
+    // All that is left is passed over, and is there for who can do it.
+    assert_eq!(take(false), None);
+    assert_eq!(take(true), Some(masked));
+    assert_eq!(take(true), None);
+}

@@ -1,0 +1,140 @@
+//! The changes of a job as they come: server-sent events (rule 86 of docs/rest.md; WHATWG HTML, section 9.2).
+//!
+//! Each event is a whole report, and its id the version of the job. So a client that was cut off says which version it has seen and
+//! misses nothing, though not every state between two events is sent.
+
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use hyper::header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
+use hyper::{Method, StatusCode};
+use libreconstruct::job::{JobId, UserId};
+use tokio::sync::mpsc;
+use tokio::time::{Instant, sleep};
+
+use super::api::Api;
+use super::body::ResponseBody;
+use super::exchange::Exchange;
+use super::report::LOOK;
+use super::response::{Answer, response};
+
+/// A stream ends after so long, and the client asks again with its key: one that was revoked meanwhile is refused then.
+const LONGEST: Duration = Duration::from_secs(5 * 60);
+/// Something is sent at least so often, so that nobody in between takes the line for dead.
+const SILENCE: Duration = Duration::from_secs(15);
+/// The client is to ask again after so many milliseconds.
+const RETRY: &str = "retry: 2000\n\n";
+/// For nginx: not to gather what is to arrive at once.
+const X_ACCEL_BUFFERING: HeaderName = HeaderName::from_static("x-accel-buffering");
+
+/// Whether the request is for events.
+pub(crate) fn are_wanted(method: &Method, headers: &HeaderMap) -> bool {
+    let accepted = headers.get_all(ACCEPT).iter().filter_map(|value| value.to_str().ok());
+    let mut types = accepted.flat_map(|value| value.split(',')).filter_map(|part| part.split(';').next());
+    method == Method::GET && types.any(|name| name.trim().eq_ignore_ascii_case("text/event-stream"))
+}
+
+/// The version of the job that the client has seen, as far as it says one.
+fn last_seen(headers: &HeaderMap) -> Option<u64> {
+    headers
+        .get("last-event-id")
+        .and_then(|value| value.to_str().ok())
+        .and_then(|text| text.trim().parse().ok())
+}
+
+/// Answers with the events of a job of the user's.
+pub(crate) async fn follow(exchange: &Exchange<'_>, user: UserId, job_id: JobId) -> Answer {
+    let seen = last_seen(&exchange.parts.headers);
+    let job = exchange.api.quick(|service| service.job(user, job_id)).await?;
+    if job.status.is_terminal() && seen == Some(job.details.version) {
+        // There is nothing more to come: a client is not to ask again.
+        return Ok(response(StatusCode::NO_CONTENT, ResponseBody::empty()));
+    }
+    let (sender, chunks) = mpsc::channel(1);
+    tokio::spawn(send(exchange.api.clone(), user, job_id, seen, sender));
+    let mut response = response(StatusCode::OK, ResponseBody::Stream { chunks, remaining: None });
+    let headers = response.headers_mut();
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
+    headers.insert(X_ACCEL_BUFFERING, HeaderValue::from_static("no"));
+    Ok(response)
+}
+
+/// Sends what changes until the job has ended, the client has left or the server stops.
+async fn send(
+    api: Arc<Api>,
+    user: UserId,
+    job_id: JobId,
+    mut seen: Option<u64>,
+    to: mpsc::Sender<io::Result<Bytes>>,
+) {
+    let end = Instant::now() + LONGEST;
+    let mut last = Instant::now();
+    let mut text = RETRY.to_owned();
+    loop {
+        let job = match api.quick(|service| service.job(user, job_id)).await {
+            Ok(job) => job,
+            Err(error) => {
+                if error.status == StatusCode::NOT_FOUND {
+                    text.push_str("event: deleted\ndata: {}\n\n");
+                    let _ = to.send(Ok(text.into())).await;
+                }
+                // Else the client asks again, and is told what is the matter.
+                return;
+            }
+        };
+        let mut has_ended = job.status.is_terminal();
+        if seen != Some(job.details.version) {
+            let Ok(report) = api.blocking(move |service| service.report(user, job_id)).await else { return };
+            let Ok(data) = serde_json::to_string(&report) else { return };
+            // JSON without line breaks: one line of data is all of it.
+            text.push_str(&format!("id: {}\nevent: report\ndata: {data}\n\n", report.version));
+            seen = Some(report.version);
+            has_ended = report.status.is_terminal();
+        } else if last.elapsed() >= SILENCE {
+            text.push_str(":\n\n");
+        }
+        if !text.is_empty() {
+            last = Instant::now();
+            if to.send(Ok(std::mem::take(&mut text).into())).await.is_err() {
+                return;
+            }
+        }
+        if has_ended || api.is_stopping() || Instant::now() >= end {
+            return;
+        }
+        tokio::select! {
+            () = to.closed() => return,
+            () = sleep(LOOK) => {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rule_86_events_are_for_those_who_ask() {
+        let headers = |text: &str| HeaderMap::from_iter([(ACCEPT, text.parse().unwrap())]);
+        for text in ["text/event-stream", "application/json, Text/Event-Stream;q=0.5"] {
+            assert!(are_wanted(&Method::GET, &headers(text)), "{text}");
+            assert!(!are_wanted(&Method::HEAD, &headers(text)));
+        }
+        assert!(!are_wanted(&Method::GET, &headers("*/*")));
+        assert!(!are_wanted(&Method::GET, &HeaderMap::new()));
+    }
+
+    #[test]
+    fn rule_86_what_a_client_has_seen_is_a_version_or_nothing() {
+        let headers = |text: &str| {
+            HeaderMap::from_iter([(HeaderName::from_static("last-event-id"), text.parse().unwrap())])
+        };
+        assert_eq!(last_seen(&headers("17")), Some(17));
+        for other in ["", "-1", "x", "99999999999999999999"] {
+            assert_eq!(last_seen(&headers(other)), None, "{other}");
+        }
+        assert_eq!(last_seen(&HeaderMap::new()), None);
+    }
+}
