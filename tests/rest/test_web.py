@@ -134,7 +134,8 @@ def test_rule_79_what_another_site_sends_is_refused(server, name, visitor, heade
     link = invite(server, name)
     prefix = server.command("keys", "list", name)["keys"][0]["prefix"]
     before = visitor.page("/profile")
-    paths = ["/sign-in", "/sign-out", "/sign-out-everywhere", "/profile/keys", "/profile/password", f"/profile/keys/{prefix}/revoke", link]
+    paths = ["/sign-in", "/sign-out", "/sign-out-everywhere", "/profile/keys", "/profile/password", f"/profile/keys/{prefix}/revoke", link,
+             "/profile/sessions/0000000000000000/end"]
     paths += ["/scenes", "/scenes/uploads", *(f"/scenes/{UNKNOWN}/{what}" for what in ("delete", "cancel", "restart", "public", "title", "camera"))]
     for path in paths:
         fields = {"name": name, "password": PASSWORD, "again": PASSWORD}
@@ -206,6 +207,9 @@ def test_rule_79_after_a_few_tries_one_has_to_wait(make_server):
 
 
 def test_rule_79_sessions_end(server, name, visitor):
+    other = next(_names)
+    server.user(other)
+    stranger = invited(server, other)
     first = Visitor(server, visitor.cookie)
     # Who signs in again has a new token, and the old one is worth nothing.
     assert visitor.sign_in(name, PASSWORD).status_code == 303
@@ -221,7 +225,14 @@ def test_rule_79_sessions_end(server, name, visitor):
     visitors = [Visitor(server) for _ in range(3)]
     assert [v.sign_in(name, PASSWORD).status_code for v in visitors] == [303] * 3
     page = visitors[0].page("/profile")
-    assert page.count("Firefox on Linux") == 3 and page.count("(this browser)") == 1
+    assert page.count("Firefox on Linux</strong>") == 3 and page.count("(this browser)") == 1
+    # One of them alone, which is not at hand.
+    ends = re.findall(r'action="(/profile/sessions/[0-9a-f]{16}/end)"', page)
+    assert len(ends) == 2
+    assert stranger.send(ends[0]).status_code == stranger.send("/profile/sessions/0000000000000000/end").status_code == 404
+    assert visitors[0].send(ends[0]).status_code == 303
+    assert sorted(v.get("/scenes").status_code for v in visitors) == [200, 200, 303] and visitors[0].get("/scenes").status_code == 200
+    assert visitors[0].send(ends[0]).status_code == 404
     assert visitors[0].send("/sign-out-everywhere").status_code == 303
     assert [v.get("/scenes").status_code for v in visitors] == [303] * 3
 

@@ -12,6 +12,7 @@ use super::access_token::AccessToken;
 use super::passwords;
 use crate::database::{Invitation, NewInvitation, NewSession, TokenHash, Usage};
 use crate::error::{Error, ErrorKind, Result};
+use crate::hex::hex;
 use crate::job::{Timestamp, User, UserId};
 
 /// How long an invitation holds, seconds: three days, so that a weekend may lie between.
@@ -54,6 +55,8 @@ pub struct SignedIn {
 /// A session, as its user sees it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OpenSession {
+    /// Names it among those of its user, and opens nothing.
+    pub id: String,
     /// What the browser called itself.
     pub agent: String,
     /// When the user signed in.
@@ -64,6 +67,11 @@ pub struct OpenSession {
     pub expires_at: Timestamp,
     /// Whether it is the one that asks.
     pub is_this: bool,
+}
+
+/// By what a session is named: of 64 bits, so that those of a user differ.
+fn id_of(token: &TokenHash) -> String {
+    hex(token.first_chunk::<8>().map_or(&[][..], |first| first))
 }
 
 fn wrong() -> Error {
@@ -214,6 +222,7 @@ impl Service {
         Ok(sessions
             .into_iter()
             .map(|session| OpenSession {
+                id: id_of(&session.token),
                 is_this: session.token == signed_in.token,
                 agent: session.agent,
                 created_at: session.created_at,
@@ -267,6 +276,21 @@ impl Service {
             Some(hash) => self.inner.database.end_session(&hash),
             None => Ok(()),
         }
+    }
+
+    /// Ends one of the sessions of a user, by its [`OpenSession::id`]: that of a browser that is not at hand.
+    ///
+    /// # Errors
+    /// [`ErrorKind::NotFound`] if the user has no such session (any more); the database's.
+    pub fn end_session(&self, user: UserId, id: &str) -> Result<()> {
+        let sessions = self.inner.database.sessions(user)?;
+        let Some(session) = sessions.iter().find(|session| id_of(&session.token) == id) else {
+            return Err(Error::new(
+                ErrorKind::NotFound,
+                "There is no such session, or it has ended already.",
+            ));
+        };
+        self.inner.database.end_session(&session.token)
     }
 
     /// Ends all sessions of a user, and takes back all links: says how many sessions.
@@ -344,6 +368,23 @@ mod tests {
         assert_eq!((w.who(&session), w.who(&other)), (Some(w.anna), None));
         assert_eq!(w.service.sign_out_everywhere(w.anna).unwrap(), 1);
         assert_eq!(w.who(&session), None);
+    }
+
+    #[test]
+    fn one_session_is_ended_by_its_user_and_by_nobody_else() {
+        let w = World::new();
+        let here = w.accepted(w.anna);
+        let (away, _) = w.signs_in(GOOD).unwrap();
+        let of_eve = w.accepted(w.eve);
+        let asking = w.service.session(here.reveal()).unwrap().unwrap();
+        let sessions = w.service.sessions(&asking).unwrap();
+        let other = sessions.iter().find(|session| !session.is_this).unwrap();
+        assert_eq!(w.service.end_session(w.eve, &other.id).unwrap_err().kind(), ErrorKind::NotFound);
+        assert_eq!(w.who(&away), Some(w.anna));
+        w.service.end_session(w.anna, &other.id).unwrap();
+        assert_eq!((w.who(&away), w.who(&here), w.who(&of_eve)), (None, Some(w.anna), Some(w.eve)));
+        assert_eq!(w.service.end_session(w.anna, &other.id).unwrap_err().kind(), ErrorKind::NotFound);
+        assert_eq!(w.service.session(&other.id).unwrap(), None);
     }
 
     #[test]

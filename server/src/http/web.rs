@@ -51,6 +51,7 @@ pub(crate) async fn show(exchange: &mut Exchange<'_>, route: WebRoute<'_>) -> An
         | WebRoute::SignOutEverywhere
         | WebRoute::Password
         | WebRoute::Keys
+        | WebRoute::EndSession { .. }
         | WebRoute::SceneUploads
         | WebRoute::SceneBegin { .. }
         | WebRoute::SceneTitle { .. }
@@ -70,6 +71,7 @@ pub(crate) async fn act(exchange: &mut Exchange<'_>, route: WebRoute<'_>, body: 
         WebRoute::Invitation { token } => sign_in::accept(exchange, token, form).await,
         WebRoute::Password => profile::change_password(exchange, form).await,
         WebRoute::Keys => profile::create_key(exchange, form).await,
+        WebRoute::EndSession { id } => profile::end_session(exchange, id).await,
         WebRoute::RevokeKey { prefix } => profile::revoke(exchange, prefix).await,
         WebRoute::Scenes => new_scene::submit(exchange, form).await,
         WebRoute::SceneUploads => new_scene::create_upload(exchange, form).await,

@@ -90,6 +90,14 @@ pub(super) async fn revoke(exchange: &mut Exchange<'_>, key: &str) -> Answer {
     go_to(exchange.api, "/profile")
 }
 
+/// Ends a session of the user's. Somebody else's is answered as one that does not exist.
+pub(super) async fn end_session(exchange: &mut Exchange<'_>, id: &str) -> Answer {
+    let user = session::need(exchange, Class::Request).await?.user.user_id;
+    let id = id.to_owned();
+    exchange.api.blocking(move |service| service.end_session(user, &id)).await?;
+    go_to(exchange.api, "/profile")
+}
+
 /// Changes the password.
 pub(super) async fn change_password(exchange: &mut Exchange<'_>, form: Form) -> Answer {
     let signed_in = session::need(exchange, Class::Request).await?;
@@ -242,6 +250,11 @@ fn sessions(prefix: &str, sessions: &[OpenSession]) -> Markup {
                         @if session.is_this { " (this browser)" }
                         span.help {
                             "since " (words::time(session.created_at)) ", last used " (words::time(session.seen_at))
+                        }
+                        @if !session.is_this {
+                            form method="post" action={ (prefix) "/profile/sessions/" (session.id) "/end" } {
+                                button { "Sign out there" span.unseen { ": " (words::browser(&session.agent)) } }
+                            }
                         }
                     }
                 }

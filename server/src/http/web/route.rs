@@ -13,6 +13,9 @@ pub(crate) enum WebRoute<'a> {
     Profile,
     Password,
     Keys,
+    EndSession {
+        id: &'a str,
+    },
     RevokeKey {
         prefix: &'a str,
     },
@@ -89,6 +92,7 @@ impl<'a> WebRoute<'a> {
             ["profile"] => Self::Profile,
             ["profile", "password"] => Self::Password,
             ["profile", "keys"] => Self::Keys,
+            ["profile", "sessions", id, "end"] => Self::EndSession { id },
             ["profile", "keys", prefix, "revoke"] => Self::RevokeKey { prefix },
             ["scenes"] => Self::Scenes,
             ["scenes", "new"] => Self::NewScene,
@@ -121,6 +125,7 @@ impl<'a> WebRoute<'a> {
             Self::Profile => "/profile",
             Self::Password => "/profile/password",
             Self::Keys => "/profile/keys",
+            Self::EndSession { .. } => "/profile/sessions/{id}/end",
             Self::RevokeKey { .. } => "/profile/keys/{prefix}/revoke",
             Self::Scenes => "/scenes",
             Self::NewScene => "/scenes/new",
@@ -148,6 +153,7 @@ impl<'a> WebRoute<'a> {
             | Self::SignOutEverywhere
             | Self::Password
             | Self::Keys
+            | Self::EndSession { .. }
             | Self::SceneUploads
             | Self::SceneBegin { .. }
             | Self::SceneTitle { .. }
