@@ -4,7 +4,6 @@ import html
 import itertools
 import json
 import re
-import statistics
 import time
 import uuid
 
@@ -180,8 +179,9 @@ def test_rule_79_unknown_names_and_wrong_passwords_have_the_same_answer(make_ser
             headers = {key.lower(): value for key, value in headers.items() if key.lower() != "content-length"}
             answers.append((status, headers, body.replace(f'value="{name}"'.encode(), b"")))
     assert all(answer == answers[0] for answer in answers)
-    known, *others = (statistics.median(times[name]) for name in names)
-    print({name: f"{statistics.median(times[name]) * 1e3:.1f} ms" for name in names})
+    # The quickest of each: what else the machine does only ever makes a try slower.
+    known, *others = (min(times[name]) for name in names)
+    print({name: f"{min(times[name]) * 1e3:.1f} ms" for name in names})
     # A hash takes most of it. One that was left out would be a tenth.
     assert all(0.4 < other / known < 2.5 for other in others)
 
@@ -349,7 +349,7 @@ def test_rule_79_the_scenes_of_a_user(server, flat):
     assert visitor.send(f"/scenes/{job}/camera", camera_data="null").status_code == 303
     assert client.job(job)["camera_data"] == before
 
-    assert "scene 25" in visitor.page(f"/scenes/{job}/delete")
+    assert "renamed" in visitor.page(f"/scenes/{job}/delete")
     assert client.job(job)
     assert visitor.send(f"/scenes/{job}/delete").status_code == 303
     is_error(client.get(f"/api/v1/jobs/{job}/"), 404)
@@ -408,10 +408,10 @@ def test_rule_79_a_finished_scene_and_a_failed_one(worker_server, wendy, finishe
     assert visitor.get(f"/scenes/{job}/download/exe").status_code == 404
     page = visitor.get(f"/scenes/{job}")
     assert "worker-src blob:" in page.headers["Content-Security-Policy"] and "unsafe" not in page.headers["Content-Security-Policy"]
-    quality = wendy.get(f"/api/v1/jobs/{job}/report/").json()["quality"]
-    assert "The camera poses are" in page.text and f"{quality['psnr']:.2f} dB" in page.text
+    error = wendy.get(f"/api/v1/jobs/{job}/report/").json()["quality"]["mean_reprojection_error"]
+    assert "The camera poses are" in page.text and f"{error:.2f} pixels" in page.text
     scene = visitor.get(f"/scenes/{job}/scene.spz")
-    assert scene.content == wendy.get(f"/api/v1/jobs/{job}/download/spz/").content and scene.headers["Cache-Control"] == "private, no-cache"
+    assert scene.content == wendy.get(f"/api/v1/jobs/{job}/download/spz/", allow_redirects=True).content and scene.headers["Cache-Control"] == "private, no-cache"
     assert visitor.get(f"/scenes/{job}/scene.spz", headers={"If-None-Match": scene.headers["ETag"]}).status_code == 304
     # Without a session nothing of it.
     nobody = Visitor(worker_server)

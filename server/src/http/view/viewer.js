@@ -15,6 +15,8 @@ const HELP = {
 const MAX_PIXEL_RATIO = 2;
 
 class Viewer {
+  static #count = 0;
+
   /** `host` gets the elements; `scene`, `preview` and `camera` are addresses. */
   constructor(host, { scene, preview, camera }) {
     Object.assign(this, { host, addresses: { scene, preview, camera } });
@@ -26,6 +28,8 @@ class Viewer {
     this.status = element("p", { className: "status" });
     this.status.setAttribute("role", "status");
     this.help = element("p", { className: "help" });
+    this.help.id = `viewer-help-${Viewer.#count++}`;
+    this.canvas.setAttribute("aria-describedby", this.help.id);
     host.append(this.canvas, this.poster, this.progress, this.status, this.help);
   }
 
@@ -75,7 +79,6 @@ class Viewer {
   #show(camera, scene) {
     this.camera = camera;
     this.help.textContent = camera.orbital ? HELP.orbital : HELP.drone;
-    this.canvas.setAttribute("aria-description", this.help.textContent);
     this.controls = new Controls(this.canvas, camera, () => this.#requestFrame());
     this.canvas.addEventListener("webglcontextlost", () => {
       this.#fail(new Error("the graphics card was taken away; load the page again"));

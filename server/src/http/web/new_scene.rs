@@ -18,6 +18,9 @@ use crate::http::rate_limit::Class;
 use crate::http::response::Answer;
 use crate::http::{submit as submission, uploads};
 
+/// Of a queue with more room than this nobody needs to know it.
+const MANY: u64 = 20;
+
 /// The page.
 pub(super) async fn page(exchange: &mut Exchange<'_>) -> Answer {
     let signed_in = session::need(exchange, Class::Request).await?;
@@ -48,7 +51,8 @@ pub(super) async fn page(exchange: &mut Exchange<'_>) -> Answer {
                 p.help {
                     (types.join(", ")) "; up to " (words::bytes(largest)) " each"
                     @if left.is_some_and(|left| left < limits.max_upload_bytes) { ", which is the room that you have left" }
-                    ". " (room) " more can wait in your queue."
+                    "."
+                    @if room < MANY { " " (room) " more can wait in your queue." }
                 }
             }
             ul.plain #interrupted aria-label="Interrupted uploads" {}
