@@ -17,9 +17,10 @@ use tokio::time::{Instant, sleep};
 use super::api::Api;
 use super::body::ResponseBody;
 use super::exchange::Exchange;
-use super::report::LOOK;
 use super::response::{Answer, response};
 
+/// How often a job is looked at whose change somebody waits for.
+pub(crate) const LOOK: Duration = Duration::from_millis(500);
 /// A stream ends after so long, and the client asks again with its key: one that was revoked meanwhile is refused then.
 const LONGEST: Duration = Duration::from_secs(5 * 60);
 /// Something is sent at least so often, so that nobody in between takes the line for dead.

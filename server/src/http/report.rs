@@ -6,7 +6,7 @@ use hyper::StatusCode;
 use tokio::time::{Instant, sleep};
 
 use super::error::ApiError;
-use super::events;
+use super::events::{self, LOOK};
 use super::exchange::Exchange;
 use super::json as json_body;
 use super::rate_limit::Class;
@@ -14,8 +14,6 @@ use super::response::Answer;
 
 /// The longest that a client may wait for a change, seconds: below the minute after which proxies give up.
 const LONGEST_WAIT: u64 = 50;
-/// How often a job is looked at whose change somebody waits for.
-pub(crate) const LOOK: Duration = Duration::from_millis(500);
 
 /// The report (rule 80); with `wait` not before something has changed, and again and again for who asks for events (rule 86).
 pub(crate) async fn get(exchange: &mut Exchange<'_>, job_id: &str) -> Answer {

@@ -187,7 +187,7 @@ mod tests {
         for path in [
             "",
             "*",
-            "/scenes/0b",
+            "/scenes/0b/stop",
             "/api",
             "/api/v1",
             "/api/v1/",

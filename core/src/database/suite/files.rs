@@ -8,7 +8,7 @@ use crate::job::{
 };
 use crate::stage::Stage;
 
-/// Rule 46.
+/// Rule 46 of docs/rest.md.
 pub(in crate::database) fn shared_videos<D: JobDatabase>(w: World<D>) {
     let d = &w.database;
     let blob = w.upload(w.anna);

@@ -97,7 +97,7 @@ impl<'a> WebRoute<'a> {
             ["scenes"] => Self::Scenes,
             ["scenes", "new"] => Self::NewScene,
             ["scenes", "uploads"] => Self::SceneUploads,
-            ["scenes", job_id] => Self::Scene { job_id },
+            ["scenes", job_id] if !job_id.is_empty() => Self::Scene { job_id },
             ["scenes", job_id, "scene.spz"] => Self::SceneFile { job_id },
             ["scenes", job_id, "camera.json"] => Self::SceneCamera { job_id },
             ["scenes", job_id, "camera"] => Self::SceneBegin { job_id },
