@@ -46,7 +46,7 @@ def test_rule_2_an_upper_case_id_is_the_same_job(alice, job):
     assert alice.get(f"/api/v1/jobs/{job.upper()}/").json()["job_id"] == job
 
 
-@pytest.mark.parametrize("path", ["/x", "/scenes/x", "/api", "/api/v1", "/api/v1/", "/api/v1/job/", "/api/v1/jobs//", "/API/v1/jobs/"])
+@pytest.mark.parametrize("path", ["/x", "/scenes/x/stop", "/api", "/api/v1", "/api/v1/", "/api/v1/job/", "/api/v1/jobs//", "/API/v1/jobs/"])
 def test_rule_3_an_unknown_route_is_404(alice, path):
     is_error(alice.get(path), 404)
     is_error(type(alice)(alice.server, None).get(path), 404)
