@@ -110,12 +110,12 @@ impl Decoder {
     pub(super) fn rgb(probe: &Probe, numbers: &[u64], width: u32, height: u32) -> Result<Decoder> {
         let tools = Tools::find()?;
         let mut filters = vec![REPORT.to_owned()];
-        if probe.interlaced && tools.has_filter("bwdif") {
+        if probe.interlaced && tools.has_filter("bwdif")? {
             filters.push(deinterlace(probe));
         }
         filters.push(format!("select='{}'", selection(numbers)));
         let scale = format!("scale={width}:{height}:flags=area+accurate_rnd+full_chroma_int");
-        if probe.info.hdr && can_tone_map(tools) {
+        if probe.info.hdr && can_tone_map(tools)? {
             filters.push(format!("{scale},format=yuv444p10le"));
             filters.push(tone_mapping(probe));
         } else if probe.colour.space.is_empty() || probe.colour.space == "unknown" {
@@ -135,7 +135,7 @@ impl Decoder {
     /// The frames with these numbers (ascending), upright, as luma; sizes as for [`Decoder::rgb`].
     pub(super) fn gray(probe: &Probe, numbers: &[u64], width: u32, height: u32) -> Result<Decoder> {
         let mut filters = vec![REPORT.to_owned()];
-        if probe.interlaced && Tools::find()?.has_filter("bwdif") {
+        if probe.interlaced && Tools::find()?.has_filter("bwdif")? {
             filters.push(deinterlace(probe));
         }
         filters.push(format!("select='{}'", selection(numbers)));
@@ -246,8 +246,8 @@ fn deinterlace(probe: &Probe) -> String {
 }
 
 /// Whether this build of ffmpeg can turn HDR into ordinary colours.
-pub(super) fn can_tone_map(tools: &Tools) -> bool {
-    tools.has_filter("zscale") && tools.has_filter("tonemap")
+pub(super) fn can_tone_map(tools: &Tools) -> Result<bool> {
+    Ok(tools.has_filter("zscale")? && tools.has_filter("tonemap")?)
 }
 
 /// From `yuv444p10le` in PQ or HLG to `rgb24`. What the file leaves unsaid is BT.2020, as for every HDR camera.

@@ -64,7 +64,14 @@ impl VideoWriter {
             return Err(Error::argument(format!("frame rate {frame_rate} is out of its range 0.1 to 240")));
         }
         let tools = Tools::find()?;
-        let encoder = ENCODERS.into_iter().find(|name| tools.has_encoder(name)).ok_or_else(|| {
+        let mut encoder = None;
+        for name in ENCODERS {
+            if tools.has_encoder(name)? {
+                encoder = Some(name);
+                break;
+            }
+        }
+        let encoder = encoder.ok_or_else(|| {
             Error::new(ErrorKind::FfmpegMissing, format!("{} has no H.264 encoder", tools.ffmpeg.display()))
                 .hint("install a build of ffmpeg with libx264")
         })?;

@@ -128,13 +128,13 @@ fn from_video(
 ) -> Result<(Frames, Thumbnails)> {
     let mut warnings = probe.warnings.clone();
     let tools = Tools::find()?;
-    if probe.info.hdr && !can_tone_map(tools) {
+    if probe.info.hdr && !can_tone_map(tools)? {
         warnings.push(Warning::new(
             "hdr_not_mapped",
             "the video is HDR and this ffmpeg has no zscale filter to map it: colours will be pale",
         ));
     }
-    if probe.interlaced && !tools.has_filter("bwdif") {
+    if probe.interlaced && !tools.has_filter("bwdif")? {
         warnings.push(Warning::new("interlaced", "the video is interlaced and this ffmpeg cannot undo that"));
     }
 

@@ -27,17 +27,21 @@ struct Version {
     minor: u32,
 }
 
-/// The two programs and what this build of ffmpeg can do.
-#[derive(Debug, Clone)]
+/// The two programs and what this build of ffmpeg can do. A start of ffmpeg costs a tenth of a second of computing, most of it
+/// for its libraries; so it is asked only for what is needed.
+#[derive(Debug)]
 pub(super) struct Tools {
     /// Absolute path of `ffmpeg`.
     pub(super) ffmpeg: PathBuf,
     /// Absolute path of `ffprobe`.
     pub(super) ffprobe: PathBuf,
     version: Version,
-    filters: String,
-    encoders: String,
+    /// The tables that it prints, once they were asked for.
+    filters: OnceLock<String>,
+    encoders: OnceLock<String>,
 }
+
+static FOUND: OnceLock<Tools> = OnceLock::new();
 
 impl Tools {
     /// The programs of this machine.
@@ -45,7 +49,6 @@ impl Tools {
     /// # Errors
     /// [`ErrorKind::FfmpegMissing`] if one is missing, does not run or is older than 5.0.
     pub(super) fn find() -> Result<&'static Tools> {
-        static FOUND: OnceLock<Tools> = OnceLock::new();
         if let Some(tools) = FOUND.get() {
             return Ok(tools);
         }
@@ -58,19 +61,33 @@ impl Tools {
         let ffprobe = named("RECONSTRUCT_FFPROBE", "ffprobe")?;
         let version = check_version(&ffmpeg)?;
         check_version(&ffprobe)?;
-        let filters = ask(&ffmpeg, &["-hide_banner", "-filters"])?;
-        let encoders = ask(&ffmpeg, &["-hide_banner", "-encoders"])?;
+        let (filters, encoders) = (OnceLock::new(), OnceLock::new());
         Ok(FOUND.get_or_init(|| Tools { ffmpeg, ffprobe, version, filters, encoders }))
     }
 
     /// Whether this build has the filter `name`.
-    pub(super) fn has_filter(&self, name: &str) -> bool {
-        lists(&self.filters, name)
+    ///
+    /// # Errors
+    /// [`ErrorKind::FfmpegMissing`] if ffmpeg does not run any more.
+    pub(super) fn has_filter(&self, name: &str) -> Result<bool> {
+        self.table(&self.filters, "-filters").map(|table| lists(table, name))
     }
 
     /// Whether this build has the encoder `name`.
-    pub(super) fn has_encoder(&self, name: &str) -> bool {
-        lists(&self.encoders, name)
+    ///
+    /// # Errors
+    /// [`ErrorKind::FfmpegMissing`] if ffmpeg does not run any more.
+    pub(super) fn has_encoder(&self, name: &str) -> Result<bool> {
+        self.table(&self.encoders, "-encoders").map(|table| lists(table, name))
+    }
+
+    /// What ffmpeg prints for `option`, asked for once.
+    fn table<'a>(&self, table: &'a OnceLock<String>, option: &str) -> Result<&'a str> {
+        if let Some(text) = table.get() {
+            return Ok(text);
+        }
+        let text = ask(&self.ffmpeg, &["-hide_banner", option])?;
+        Ok(table.get_or_init(|| text))
     }
 
     /// The option that keeps every frame as it is, neither doubled nor dropped: its name changed in 5.1.
@@ -86,7 +103,10 @@ impl Tools {
 /// As for [`Tools::find`].
 #[cfg(feature = "service")]
 pub(crate) fn check_tools() -> Result<()> {
-    let tools = Tools::find()?;
+    let Some(tools) = FOUND.get() else {
+        // What is found is tried.
+        return Tools::find().map(drop);
+    };
     check_version(&tools.ffmpeg)?;
     check_version(&tools.ffprobe).map(drop)
 }
