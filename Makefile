@@ -19,7 +19,7 @@ RECONSTRUCT := target/release/reconstruct
 VENV := .venv
 # All tests share one build, in which they can make the disk fail and kill the service where something becomes durable.
 TEST_BUILD := --locked --release --workspace --exclude libreconstruct-python --features libreconstruct-server/failpoints
-# Of a core without its features, what the features might have been mixed up with.
+# Of a core without its features, what the features might have been mixed up with. It runs for seconds: optimised less, it is there sooner.
 BARE_TESTS := camera:: fiducial:: masks:: presentation:: raster:: splats:: video::probe
 # Of the tests over HTTP, those that are run on PostgreSQL too (`make test-many-machines` runs all that can be).
 POSTGRES_TESTS := isolation.py rules_job.py rules_submit.py specification.py web.py
@@ -74,7 +74,7 @@ test-rust: $(VENV)/.installed interop
 	@echo "Rust: unit tests, documentation examples, end-to-end tests"
 	PYTHONPATH=tests $(VENV)/bin/python -m stores cargo test $(TEST_BUILD) | tee $(SKIPPED)/test-rust.log
 	@echo "Rust: what is left of the core without its features"
-	cargo test --locked --release -p libreconstruct --no-default-features --lib -- $(BARE_TESTS)
+	cargo test --config 'profile.release.package.libreconstruct.opt-level=1' --locked --release -p libreconstruct --no-default-features --lib -- $(BARE_TESTS)
 	@sed -nE 's/^test (.*) \.\.\. ignored(, (.*))?$$/\1: \3/p' $(SKIPPED)/test-rust.log >>$(SKIPPED)/test-rust
 
 # What the tests of the other faces start or load: the server, the generator of captures, the C library.
