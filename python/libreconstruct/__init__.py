@@ -6,6 +6,9 @@ import libreconstruct as lr
 scene = lr.reconstruct("kitchen.mp4", quality="preview")     # in one call, in this process
 scene.save("kitchen.spz")
 
+frames = lr.extract_frames("kitchen.mp4", "frames")          # stage by stage
+model = lr.sfm(frames, "poses")                              # poses, lens and points as arrays; model.plot()
+
 service = lr.Engine("scenes")                                # jobs in a folder; or lr.Client("https://…", api_key)
 job = service.submit("kitchen.mp4", training_num_steps=2000)
 job.wait(progress=True).download("spz", "kitchen.spz")
@@ -38,6 +41,7 @@ from ._errors import (
     StorageError,
     UnsupportedError,
 )
+from ._frames import Frame, Frames, extract_frames
 from ._job import Events, Job, JobEvent, JobPage, Service
 from ._masks import find_weights as _find_weights
 from ._model import Lens, SparseModel
@@ -45,6 +49,7 @@ from ._native import version
 from ._progress import Progress, ReconstructionWarning
 from ._reconstruct import devices, reconstruct
 from ._scene import Scene, Video
+from ._sfm import sfm
 from ._trainer import Trainer, TrainStep
 
 __version__ = version()
@@ -60,6 +65,8 @@ __all__ = [
     "DeviceError",
     "Engine",
     "Events",
+    "Frame",
+    "Frames",
     "InternalError",
     "InvalidInputError",
     "Job",
@@ -85,6 +92,8 @@ __all__ = [
     "UnsupportedError",
     "Video",
     "devices",
+    "extract_frames",
     "reconstruct",
+    "sfm",
     "version",
 ]

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, NamedTuple
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from . import _html, _native
 from ._camera import Camera, Movable, Similarity
 from ._errors import from_kind
-from ._files import PathLike
+from ._files import PathLike, write_whole
 from ._progress import Bar, ProgressOption, listener
 
 if TYPE_CHECKING:
@@ -35,8 +36,18 @@ class SparseModel(Movable):
     World and camera axes are COLMAP's: x right, y down, z forward. Images and points are in the order of their ids.
     """
 
-    def __init__(self, native: _native.SparseModel):
+    def __init__(
+        self,
+        native: _native.SparseModel,
+        *,
+        report: Mapping[str, Any] | None = None,
+        components: tuple[SparseModel, ...] = (),
+    ):
         self._native = native
+        self.report: Mapping[str, Any] | None = report
+        """Every figure of how it was found, if `sfm` made it: `verdict`, `registered`, `times`, `warnings`, …"""
+        self.components: tuple[SparseModel, ...] = components
+        """Models of other places that the capture shows, each in a world of its own."""
 
     @classmethod
     def load(cls, folder: PathLike) -> SparseModel:
@@ -155,20 +166,40 @@ class SparseModel(Movable):
         with Bar(progress, "undistort") as bar:
             return SparseModel(self._native.undistort(images, output, listener(bar)))
 
+    def plot(self, path: PathLike | None = None) -> npt.NDArray[np.uint8]:
+        """A picture of cameras and points, from above and from the side, uint8, (900, 1800, 3); in `path` too, as PNG.
+
+        The cameras go from blue to orange in the order of the names; of a model that `sfm` made, from green (sure) over
+        yellow to red (as far off as a good pose may be).
+        """
+        import numpy as np
+
+        picture: npt.NDArray[np.uint8] = np.asarray(self._native.plot())
+        if path is not None:
+            if Path(path).suffix.lower() != ".png":
+                raise from_kind("invalid_argument", f"{Path(path)} is no name of a PNG file")
+            write_whole(path, [_png(picture)])
+        return picture
+
     def __repr__(self) -> str:
         images, points, track, error = self._native.summary()
         return f"SparseModel({images} images, {points} points, mean track {track:.1f}, mean error {error:.2f} px)"
 
     def _repr_png_(self) -> bytes:
-        return _native.jpeg_to_png(self._native.plot())
+        return _png(self.plot())
 
     def _repr_html_(self) -> str:
         images, points, track, error = self._native.summary()
         facts = {"images": images, "points": points, "mean track": f"{track:.1f}", "mean error": f"{error:.2f} px"}
-        return _html.card("Sparse model", facts, _html.data_uri(self._native.plot(), "image/jpeg"))
+        return _html.card("Sparse model", facts, _html.data_uri(self._repr_png_(), "image/png"))
 
 
 def _frozen(array: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
     # The model does not change: who writes into these would believe that it does.
     array.flags.writeable = False
     return array
+
+
+def _png(picture: npt.NDArray[np.uint8]) -> bytes:
+    height, width, channels = picture.shape
+    return _native.encode_png(picture.tobytes(), width, height, channels)

@@ -11,6 +11,7 @@ mod error;
 mod model;
 mod pictures;
 mod reconstruct;
+mod sfm;
 mod splats;
 mod trainer;
 mod view;
@@ -35,6 +36,8 @@ mod _native {
     use crate::pictures::{encode_png, jpeg_to_png};
     #[pymodule_export]
     use crate::reconstruct::{devices, preset, reconstruct};
+    #[pymodule_export]
+    use crate::sfm::{extract_frames, load_frames, sfm};
     #[pymodule_export]
     use crate::splats::Splats;
     #[pymodule_export]

@@ -4,10 +4,9 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use libreconstruct::camera::{Camera, CameraModel, Image, SparseModel as CoreModel, plot_poses, undistort};
-use libreconstruct::{Error, ErrorKind};
+use libreconstruct::Error;
+use libreconstruct::camera::{Camera, CameraModel, Image, SparseModel as CoreModel, draw_poses, undistort};
 use pyo3::prelude::*;
-use pyo3::types::PyBytes;
 
 use crate::array::Array;
 use crate::error::OrRaise;
@@ -21,9 +20,15 @@ type CameraTuple = (u32, String, u32, u32, Vec<f64>);
 #[pyclass(frozen, module = "libreconstruct._native")]
 pub(crate) struct SparseModel {
     model: Arc<CoreModel>,
+    /// How doubtful poses are, by image id, if that is known ([`libreconstruct::sfm::Verdict::image_doubts`]).
+    doubts: BTreeMap<u32, f64>,
 }
 
 impl SparseModel {
+    pub(crate) fn new(model: CoreModel, doubts: BTreeMap<u32, f64>) -> Self {
+        Self { model: Arc::new(model), doubts }
+    }
+
     pub(crate) fn inner(&self) -> &CoreModel {
         &self.model
     }
@@ -34,7 +39,7 @@ impl SparseModel {
     /// Reads COLMAP's files, binary or text.
     #[staticmethod]
     fn read(py: Python<'_>, folder: PathBuf) -> PyResult<Self> {
-        quick(py, || Ok(Self { model: Arc::new(CoreModel::read(&folder)?) }))
+        quick(py, || Ok(Self::new(CoreModel::read(&folder)?, BTreeMap::new())))
     }
 
     /// A model without points: cameras, and images as (name, camera id, world-to-camera). Images are numbered from 1.
@@ -58,7 +63,7 @@ impl SparseModel {
             let pose = pose_of(&pose).or_raise()?;
             model.images.insert(number, Image { name, camera_id, pose, points2d: Vec::new() });
         }
-        Ok(Self { model: Arc::new(model) })
+        Ok(Self::new(model, BTreeMap::new()))
     }
 
     /// Writes COLMAP's files.
@@ -127,20 +132,15 @@ impl SparseModel {
             let (scale, rotation, translation) = similarity(motion)?;
             let mut moved = CoreModel::clone(&self.model);
             moved.transform(scale, &rotation, &translation);
-            Ok(Self { model: Arc::new(moved) })
+            Ok(Self::new(moved, self.doubts.clone()))
         })
     }
 
-    /// A picture of poses and points from above and from the side, JPEG.
-    fn plot<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
-        let jpeg = quick(py, || {
-            let temporary = |e| Error::new(ErrorKind::Io, format!("no place for temporary files: {e}"));
-            let folder = tempfile::tempdir().map_err(temporary)?;
-            let path = folder.path().join("poses.jpg");
-            plot_poses(&self.model, &path)?;
-            std::fs::read(&path).map_err(|e| Error::io("read", &path, e))
-        })?;
-        Ok(PyBytes::new(py, &jpeg))
+    /// A picture of poses and points from above and from the side, sRGB, (height, width, 3).
+    fn plot(&self, py: Python<'_>) -> PyResult<Array> {
+        let picture = quick(py, || draw_poses(&self.model, &self.doubts))?;
+        let shape = [picture.height() as usize, picture.width() as usize, 3];
+        Ok(Array::new(picture.into_raw(), &shape))
     }
 
     /// Undistorts the pictures in `images` into `output`, with the model that belongs to them, which is returned.
@@ -152,6 +152,6 @@ impl SparseModel {
         listener: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<Self> {
         let model = long(py, listener, |control| undistort(&self.model, &images, &output, control))?;
-        Ok(Self { model: Arc::new(model) })
+        Ok(Self::new(model, BTreeMap::new()))
     }
 }

@@ -127,7 +127,7 @@ def test_a_sparse_model_is_arrays(reconstruction, tmp_path):
     double = model.transform(scale=2.0, translation=(1, 0, 0))
     assert np.allclose(double.centers, 2 * model.centers + (1, 0, 0))
     assert np.allclose(double.points, 2 * model.points + (1, 0, 0))
-    assert f"{n} images" in repr(model) and "image/jpeg" in model._repr_html_() and model._repr_png_()[1:4] == b"PNG"
+    assert f"{n} images" in repr(model) and "image/png" in model._repr_html_() and model._repr_png_()[1:4] == b"PNG"
     with pytest.raises(lr.NotFoundError):
         model.camera("nobody.jpg")
 
@@ -179,3 +179,57 @@ def test_pictures_lose_their_distortion(reconstruction, tmp_path):
     assert {lens.model for lens in straight.lenses} == {"PINHOLE"}
     assert np.array_equal(straight.poses, model.poses)
     assert len(os.listdir(tmp_path / "out/images")) == len(model)
+
+
+def test_the_stages_before_the_training_one_by_one(reconstruction, capture, tmp_path):
+    frames = lr.extract_frames(capture, tmp_path / "frames", max_frames=12, max_resolution=240, progress=False)
+    assert len(frames) == 12 and len(list(frames)) == 12 and frames.source["kind"] == "video" and frames.total > 12
+    assert all(path.is_file() for path in frames.paths) and frames[0].width == 240 and len(frames[2:5]) == 3
+    assert [frame.timestamp for frame in frames] == sorted(frame.timestamp or 0.0 for frame in frames)
+    assert "12 of" in repr(frames) and "image/jpeg" in frames._repr_html_() and (frames._repr_png_() or b"")[1:4] == b"PNG"
+    assert lr.Frames.load(tmp_path / "frames")[:] == frames[:]
+    with pytest.raises(lr.NotFoundError):
+        lr.Frames.load(tmp_path)
+
+    seen: list[lr.Progress] = []
+    model = lr.sfm(frames, tmp_path / "poses", progress=seen.append)
+    assert seen and {progress.stage for progress in seen} == {"sfm"}
+    assert model.report is not None and model.report["registered"] == len(model) and model.components == ()
+    assert model.report["verdict"]["grade"] in ("good", "doubtful")
+    for name in ("sparse/images.bin", "undistorted/sparse/cameras.bin", "poses.jpg"):
+        assert (tmp_path / "poses" / name).is_file(), name
+    assert len(lr.SparseModel.load(tmp_path / "poses/undistorted/sparse")) == len(model)
+
+    # In memory it is the same, and the same as that of the whole run; the doubts colour the cameras.
+    again = lr.sfm(tmp_path / "frames", progress=False)
+    of_run = lr.SparseModel.load(reconstruction / "sparse")
+    for other in (again, of_run):
+        assert np.array_equal(model.poses, other.poses) and np.array_equal(model.points, other.points)
+    picture = model.plot(tmp_path / "poses.png")
+    assert picture.shape == (900, 1800, 3) and picture.dtype == np.uint8
+    from PIL import Image
+
+    assert np.array_equal(np.asarray(Image.open(tmp_path / "poses.png")), picture)
+    assert np.array_equal(again.plot(), picture) and of_run.report is None and not np.array_equal(of_run.plot(), picture)
+
+
+def test_of_stages_what_is_wrong_is_said(reconstruction, tmp_path):
+    frames = reconstruction / "frames"
+    for options, message in [
+        ({"rolling_shutter_ms": 1000.0}, "rolling_shutter_ms is 1000"),
+        ({"focal": -1.0}, "focal length is -1"),
+        ({"camera_model": "FISHEYE"}, "FISHEYE"),
+        ({"reconstruction_method": "magic"}, "magic"),
+        ({"require_scale": True}, "apriltag_size_mm"),
+        ({"mask_dir": frames}, "output"),
+    ]:
+        with pytest.raises(lr.InvalidInputError, match=message):
+            lr.sfm(frames, progress=False, **options)
+    with pytest.raises(lr.InvalidInputError, match="max_frames is 2"):
+        lr.extract_frames(tmp_path / "none.mp4", tmp_path / "out", max_frames=2, progress=False)
+    with pytest.raises(lr.NotFoundError, match="none.mp4"):
+        lr.sfm(tmp_path / "none.mp4", progress=False)
+    with pytest.raises(lr.InvalidInputError, match="PNG"):
+        lr.SparseModel.load(reconstruction / "sparse").plot(tmp_path / "poses.jpg")
+    with pytest.raises(lr.InvalidInputError, match="without images"):
+        lr.SparseModel.from_cameras([]).plot()

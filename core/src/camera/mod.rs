@@ -47,7 +47,7 @@ pub(crate) use gaze::{Gaze, GazeOptions, scene_up};
 pub(crate) use lens::Lens;
 pub(crate) use level::{gravity, levelling};
 pub use model::{Camera, CameraModel};
-pub use plot::{plot_doubtful_poses, plot_poses};
+pub use plot::{draw_poses, plot_doubtful_poses, plot_poses};
 pub use pose::Pose;
 pub use readout::{LineMotion, Readout, ReadoutDirection, RollingShutter};
 pub use sparse::{Image, Point2D, Point3D, SparseModel};

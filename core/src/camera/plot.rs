@@ -35,10 +35,14 @@ pub fn plot_poses(model: &SparseModel, path: &Path) -> Result<()> {
 /// # Errors
 /// As [`plot_poses`].
 pub fn plot_doubtful_poses(model: &SparseModel, doubts: &BTreeMap<u32, f64>, path: &Path) -> Result<()> {
-    jpeg::write(&draw(model, doubts)?, jpeg::VIEWING_QUALITY, path)
+    jpeg::write(&draw_poses(model, doubts)?, jpeg::VIEWING_QUALITY, path)
 }
 
-fn draw(model: &SparseModel, doubts: &BTreeMap<u32, f64>) -> Result<RgbImage> {
+/// The picture that [`plot_doubtful_poses`] writes: 1800 x 900 pixels, sRGB.
+///
+/// # Errors
+/// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) if the model has no images.
+pub fn draw_poses(model: &SparseModel, doubts: &BTreeMap<u32, f64>) -> Result<RgbImage> {
     let mut images: Vec<(u32, &Image)> = model.images.iter().map(|(id, image)| (*id, image)).collect();
     images.sort_by(|a, b| a.1.name.cmp(&b.1.name));
     if images.is_empty() {
@@ -237,7 +241,7 @@ mod tests {
 
     #[test]
     fn cameras_and_points_are_where_they_should_be() {
-        let picture = draw(&model(), &BTreeMap::new()).unwrap();
+        let picture = draw_poses(&model(), &BTreeMap::new()).unwrap();
         assert_eq!(picture.dimensions(), (1800, 900));
         // From above: 4 units are 820 pixels; the first camera is at the lower right, the last at the upper left.
         let is = |x: u32, y: u32, colour: [f32; 3]| {
@@ -257,7 +261,7 @@ mod tests {
     #[test]
     fn a_camera_has_the_colour_of_its_doubt_and_the_way_keeps_its_own() {
         let doubts = BTreeMap::from([(1, 0.0), (11, 7.0)]);
-        let picture = draw(&model(), &doubts).unwrap();
+        let picture = draw_poses(&model(), &doubts).unwrap();
         let is = |x: u32, y: u32, colour: [f32; 3]| {
             picture.get_pixel(x, y).0.iter().zip(colour).all(|(a, b)| (f32::from(*a) - b).abs() < 3.0)
         };

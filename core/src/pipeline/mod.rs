@@ -40,7 +40,9 @@ pub(crate) use handover::finish_stage;
 pub use handover::{FinishedStage, StageArrival, StateArrival, TrainingState, is_finished};
 pub use keys::StageKeys;
 pub use options::{Quality, ReconstructionMethod, ReconstructionOptions};
-pub use poses::{PosesOptions, PosesReport, find_poses};
+pub use poses::{
+    PosedModels, PosesOptions, PosesReport, find_poses, frames_of, poses_in_folder, poses_in_memory,
+};
 pub use report::{ExportReport, FramesReport, Report, StageCosts, TrainStageReport};
 pub use workspace::StageCost;
 pub(crate) use workspace::write_json;

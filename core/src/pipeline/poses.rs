@@ -1,7 +1,6 @@
 //! The stage of the camera poses: from frames to a sparse model and undistorted pictures, in a folder. Tags and masks,
 //! where they are asked for, come before.
 
-use std::collections::BTreeMap;
 use std::path::Path;
 
 use serde::{Deserialize, Serialize};
@@ -11,12 +10,12 @@ use super::workspace::remove_if_there;
 use crate::background::{
     FrameMasks, MASKS, MaskOptions, MaskReport, ObjectPoses, mask_frames, reconstruct_object,
 };
-use crate::camera::{plot_doubtful_poses, undistort, undistort_unrolled};
+use crate::camera::{SparseModel, plot_doubtful_poses, undistort, undistort_unrolled};
 use crate::control::Control;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::fiducial::detect_tags;
-use crate::sfm::{self, SfmOptions, SfmReport};
-use crate::video::Frames;
+use crate::sfm::{self, Reconstruction, SfmOptions, SfmReport, Verdict};
+use crate::video::{FrameOptions, Frames, extract_frames};
 
 /// How to find the poses.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -47,6 +46,89 @@ pub struct PosesReport {
     /// How masks of the object were made, if the background is removed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub background: Option<MaskReport>,
+}
+
+/// The frames that poses are found of: those of a folder that [`extract_frames`] has filled, or, of a video or a folder of
+/// pictures, key frames that are chosen into `folder/frames`. In the second case the source comes along: tags are looked for
+/// there, since it may be larger than the frames.
+///
+/// # Errors
+/// Those of [`Frames::load`] and [`extract_frames`].
+pub fn frames_of<'a>(
+    given: &'a Path,
+    folder: &Path,
+    options: &FrameOptions,
+    control: &Control,
+) -> Result<(Frames, Option<&'a Path>)> {
+    std::fs::create_dir_all(folder).map_err(|e| Error::io("create", folder, e))?;
+    if Frames::description_path(given).is_file() {
+        return Ok((Frames::load(given)?, None));
+    }
+    Ok((extract_frames(given, &folder.join(files::FRAMES), options, control)?, Some(given)))
+}
+
+/// What structure from motion finds, in memory.
+#[derive(Debug, Clone, PartialEq)]
+pub struct PosedModels {
+    /// The model.
+    pub model: SparseModel,
+    /// Those of other places that the capture shows, in the order of `report.components`, each in a world of its own.
+    pub components: Vec<SparseModel>,
+    /// Figures.
+    pub report: SfmReport,
+}
+
+/// Finds the camera poses of a video, a folder of pictures, or a folder of frames ([`frames_of`]), and leaves in `folder` what
+/// [`find_poses`] leaves.
+///
+/// # Errors
+/// Those of [`frames_of`] and [`find_poses`].
+pub fn poses_in_folder(
+    input: &Path,
+    folder: &Path,
+    frame_options: &FrameOptions,
+    options: &PosesOptions,
+    control: &Control,
+) -> Result<PosedModels> {
+    options.check()?;
+    let (frames, source) = frames_of(input, folder, frame_options, control)?;
+    let report = find_poses(&frames, source, options, folder, control)?.sfm;
+    let sparse = folder.join(files::SPARSE);
+    let component = |number: usize| SparseModel::read(&sparse.join(number.to_string()));
+    let components = (1..=report.components.len()).map(component).collect::<Result<_>>()?;
+    Ok(PosedModels { model: SparseModel::read(&sparse)?, components, report })
+}
+
+/// The same in memory alone, without masks. `folder` is for frames that have yet to be chosen; nothing else is written.
+///
+/// # Errors
+/// Those of [`frames_of`], [`SfmOptions::validate`], [`sfm::reconstruct`] and [`detect_tags`].
+pub fn poses_in_memory(
+    input: &Path,
+    folder: &Path,
+    frame_options: &FrameOptions,
+    options: &SfmOptions,
+    control: &Control,
+) -> Result<PosedModels> {
+    options.validate()?;
+    let (frames, source) = frames_of(input, folder, frame_options, control)?;
+    let found = solve_poses(&frames, source, options, control)?;
+    Ok(PosedModels { model: found.model, components: found.components, report: found.report })
+}
+
+/// Finds the camera poses of `frames` and writes nothing. Tags are looked for if their
+/// size is given, in `source` where it is at hand.
+fn solve_poses(
+    frames: &Frames,
+    source: Option<&Path>,
+    options: &SfmOptions,
+    control: &Control,
+) -> Result<Reconstruction> {
+    if options.apriltag_size_mm.is_none() {
+        return sfm::reconstruct(frames, options, control);
+    }
+    let tags = detect_tags(frames, source, &control.part(0.0, 0.15))?;
+    sfm::reconstruct_with_tags(frames, &tags, options, &control.part(0.15, 1.0))
 }
 
 /// Finds the camera poses of `frames` and writes into `folder` what the stage leaves: `sparse/`, `undistorted/` and
@@ -95,7 +177,8 @@ pub fn find_poses(
     for (component, number) in found.reconstruction.components.iter().zip(1..) {
         component.write_binary(&at(files::SPARSE).join(format!("{number}")))?;
     }
-    plot_doubtful_poses(model, &doubts(&found.reconstruction.report), &at(files::POSES))?;
+    let doubts = found.reconstruction.report.verdict.as_ref().map(Verdict::image_doubts).unwrap_or_default();
+    plot_doubtful_poses(model, &doubts, &at(files::POSES))?;
     let masks_begin = if masks.is_some() { 0.75 } else { 1.0 };
     let part = control.part(end, masks_begin);
     match &found.reconstruction.shutter {
@@ -110,10 +193,4 @@ pub fn find_poses(
         None => None,
     };
     Ok(PosesReport { sfm: found.reconstruction.report, background })
-}
-
-/// How doubtful the pose of each image is, by its id: the number of its frame plus 1.
-fn doubts(report: &SfmReport) -> BTreeMap<u32, f64> {
-    let frames = report.verdict.iter().flat_map(|verdict| verdict.frame_doubts());
-    frames.filter_map(|(frame, doubt)| Some((u32::try_from(frame + 1).ok()?, doubt))).collect()
 }

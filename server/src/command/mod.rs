@@ -22,14 +22,10 @@ pub(crate) mod train;
 pub(crate) mod users;
 pub(crate) mod worker;
 
-use std::path::Path;
-
 use clap::{Args, ValueEnum};
 use libreconstruct::camera::ReadoutDirection;
 use libreconstruct::pipeline::{Quality, files};
 use libreconstruct::sfm::{ComponentReport, Grade, ScaleReport, ShutterReport, Verdict};
-use libreconstruct::video::{FrameOptions, Frames, extract_frames};
-use libreconstruct::{Control, Error, Result};
 pub(crate) use masks::{MaskArguments, mask_summary};
 
 /// What sets the scale.
@@ -100,21 +96,6 @@ pub(crate) fn component_line(component: &ComponentReport, number: usize) -> Stri
     let points = component.points;
     let grade = component.verdict.as_ref().map(verdict_line).unwrap_or_default();
     format!("{} frames, {points} points, in {}/{number}; {grade}", component.registered, files::SPARSE)
-}
-
-/// The frames of a folder that `reconstruct frames` wrote, or those that are chosen from anything else into `output`; then
-/// the source comes with them: tags are looked for there, where it is at hand, since it may be larger than the frames.
-pub(crate) fn frames_of<'a>(
-    given: &'a Path,
-    output: &Path,
-    options: &FrameOptions,
-    control: &Control,
-) -> Result<(Frames, Option<&'a Path>)> {
-    std::fs::create_dir_all(output).map_err(|e| Error::io("create", output, e))?;
-    if Frames::description_path(given).is_file() {
-        return Ok((Frames::load(given)?, None));
-    }
-    Ok((extract_frames(given, &output.join(files::FRAMES), options, control)?, Some(given)))
 }
 
 /// A preset as it is written on the command line.

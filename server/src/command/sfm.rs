@@ -4,13 +4,13 @@ use std::path::PathBuf;
 
 use clap::Args;
 use libreconstruct::Result;
-use libreconstruct::pipeline::{PosesOptions, ReconstructionMethod, files, find_poses};
+use libreconstruct::pipeline::{PosesOptions, ReconstructionMethod, files, find_poses, frames_of};
 use libreconstruct::sfm::SfmOptions;
 use libreconstruct::video::FrameOptions;
 
 use super::{
-    MaskArguments, ScaleArguments, ShutterArguments, component_line, frames_of, mask_summary, scale_line,
-    shutter_line, verdict_line,
+    MaskArguments, ScaleArguments, ShutterArguments, component_line, mask_summary, scale_line, shutter_line,
+    verdict_line,
 };
 use crate::context::Context;
 

@@ -5,12 +5,11 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use libreconstruct::fiducial::{Tag, Tags, detect_tags, print_tag, show_tags};
-use libreconstruct::pipeline::files;
+use libreconstruct::pipeline::{files, frames_of};
 use libreconstruct::video::FrameOptions;
 use libreconstruct::{Error, Result};
 
 use super::data::table;
-use super::frames_of;
 use crate::context::Context;
 
 /// Find the AprilTags of a video, or make one to print

@@ -1,5 +1,7 @@
 //! The verdict: expected errors, reasons, a grade.
 
+use std::collections::BTreeMap;
+
 use crate::control::Warning;
 use crate::error::{Error, ErrorKind};
 use crate::stage::Stage;
@@ -230,6 +232,11 @@ impl Verdict {
             .map(move |f| (f.frame, (turn * f.rotation_error_degrees).max(shift * f.position_error)))
     }
 
+    /// [`Verdict::frame_doubts`] by the ids of the model's images: numbers of frames plus 1.
+    pub fn image_doubts(&self) -> BTreeMap<u32, f64> {
+        self.frame_doubts().filter_map(|(k, doubt)| Some((u32::try_from(k + 1).ok()?, doubt))).collect()
+    }
+
     /// The warning of a doubtful model; `None` for a good one.
     pub(crate) fn warning(&self) -> Option<Warning> {
         (self.grade != Grade::Good).then(|| Warning::new("poses_doubtful", self.summary()))
@@ -345,6 +352,7 @@ mod tests {
             evidence: sound(),
         };
         let doubts: Vec<_> = verdict.frame_doubts().collect();
+        assert_eq!(verdict.image_doubts().into_keys().collect::<Vec<_>>(), [1, 3]);
         assert_eq!((doubts[0].0, doubts[1].0), (0, 2));
         assert!((doubts[0].1 - 0.3).abs() < 1e-12 && (doubts[1].1 - 0.6).abs() < 1e-12, "{doubts:?}");
     }

@@ -1,0 +1,80 @@
+"""Camera poses by themselves: structure from motion."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any, Literal
+
+from . import _native
+from ._files import PathLike
+from ._frames import Frames
+from ._model import SparseModel
+from ._progress import Bar, ProgressOption, listener
+
+_MAPPERS = {"glomap": "global", "colmap": "incremental"}
+
+
+def sfm(
+    frames: Frames | PathLike,
+    output: PathLike | None = None,
+    *,
+    reconstruction_method: Literal["glomap", "colmap"] = "glomap",
+    max_frames: int = 150,
+    max_resolution: int = 1600,
+    camera_model: Literal["SIMPLE_PINHOLE", "PINHOLE", "SIMPLE_RADIAL", "RADIAL", "OPENCV"] = "SIMPLE_RADIAL",
+    focal: float | None = None,
+    apriltag_size_mm: float | None = None,
+    require_scale: bool = False,
+    strict: bool = False,
+    keep_broken: bool = False,
+    rolling_shutter_ms: float | None = None,
+    remove_background: bool = False,
+    mask_model: PathLike | None = None,
+    mask_dir: PathLike | None = None,
+    seed: int = 0,
+    progress: ProgressOption = True,
+) -> SparseModel:
+    """Finds where the camera was: poses, lens and points of frames, a folder of pictures, or a video.
+
+    ```python
+    model = sfm("kitchen.mp4")
+    print(model, model.report["verdict"]["grade"])
+    pixels = model.plot()               # cameras coloured by how doubtful their poses are
+    ```
+
+    `output`: a folder for COLMAP's files of the model (`sparse/`), the undistorted pictures with theirs (`undistorted/`, what
+    `Trainer` takes) and `poses.jpg`, as `reconstruct sfm` writes them. Without it the model is in memory only.
+
+    `max_frames`, `max_resolution`: as for `extract_frames`, where frames have yet to be chosen.
+
+    `camera_model`: the lens that all frames share; SIMPLE_RADIAL becomes RADIAL where the capture asks for it. `focal`: its
+    focal length in pixels of the frames, if known; it is refined.
+
+    `strict` fails where the poses are doubtful. A model that is broken fails in any case, but for `keep_broken`, for who wants
+    to look at it. `rolling_shutter_ms`: 0 to 100, from the first line of a picture to the last one; absent, that of a video is
+    estimated where it matters.
+
+    The other options are those of `reconstruct`. `remove_background` needs an `output`: `undistorted/masks/` comes along.
+
+    The model has the figures in `report` and, where the capture shows places that share nothing, the others in `components`.
+    """
+    given = frames.folder if isinstance(frames, Frames) else frames
+    options: dict[str, Any] = {
+        "method": _MAPPERS.get(reconstruction_method, reconstruction_method),
+        "camera_model": camera_model,
+        "focal": focal,
+        "apriltag_size_mm": apriltag_size_mm,
+        "require_scale": require_scale,
+        "strict": strict,
+        "keep_broken": keep_broken,
+        "rolling_shutter_ms": rolling_shutter_ms,
+        "seed": seed,
+    }
+    # A folder of masks needs no network.
+    masks = (None if mask_dir else mask_model, mask_dir) if remove_background or mask_dir else None
+    frame_options = json.dumps({"max_frames": max_frames, "max_resolution": max_resolution})
+    with Bar(progress, Path(os.fspath(given)).name) as bar:
+        model, others, report = _native.sfm(given, output, frame_options, json.dumps(options), masks, listener(bar))
+    return SparseModel(model, report=json.loads(report), components=tuple(map(SparseModel, others)))
