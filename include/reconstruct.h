@@ -14,7 +14,8 @@
 // There are two ways to use it. rc_reconstruct() makes a scene of one video, now, in a folder of the caller's. An
 // rc_engine keeps many videos, jobs and scenes of many users in a folder of its own, with a queue and workers; it is
 // what the server and the other faces of libreconstruct are made of. rc_scene and rc_renderer read, write and show
-// scenes, wherever they come from. C++ programs include <reconstruct.hpp>, which wraps all of this.
+// scenes, wherever they come from. rc_extract_frames() and rc_sfm() are the stages before the training by themselves, and
+// rc_model holds camera poses. C++ programs include <reconstruct.hpp>, which wraps all of this.
 //
 // Names. A function is named by the type it belongs to and a verb: rc_job_cancel(). Types and functions begin with rc_,
 // constants with RC_.
@@ -82,6 +83,9 @@ typedef struct rc_artifact rc_artifact;
 
 // A flag that stops long calls. Once raised it stays so.
 typedef struct rc_cancel rc_cancel;
+
+// Cameras, images with poses, and points.
+typedef struct rc_model rc_model;
 
 // A Gaussian scene.
 typedef struct rc_scene rc_scene;
@@ -1138,6 +1142,237 @@ rc_code rc_reconstruct(const char *input,
                        const rc_cancel *cancel,
                        char **report_json,
                        rc_error **error);
+
+// Sparse models
+// -------------
+//
+// A sparse model is what structure from motion finds: cameras (lenses), images with their poses, and points. An rc_model
+// holds it in arrays, which can be looked at in place. World and camera axes are COLMAP's: x right, y down, z forward. A
+// model never changes.
+
+// The arrays of a sparse model. Start from RC_MODEL_ARRAYS_INIT. Everything is in the order of its ids.
+typedef struct rc_model_arrays {
+    // sizeof(rc_model_arrays)
+    size_t struct_size;
+    // Number of cameras.
+    size_t camera_count;
+    // camera_count: their ids.
+    const uint32_t *camera_ids;
+    // camera_count: SIMPLE_PINHOLE, PINHOLE, SIMPLE_RADIAL, RADIAL or OPENCV.
+    const char *const *camera_models;
+    // 2 * camera_count: width and height in pixels.
+    const uint32_t *camera_sizes;
+    // 8 * camera_count: COLMAP's parameters of the model in their order, lengths in pixels, then zeros.
+    const double *camera_params;
+    // Number of images.
+    size_t image_count;
+    // image_count: their ids.
+    const uint32_t *image_ids;
+    // image_count: names of their files.
+    const char *const *image_names;
+    // image_count: the id of the camera of each.
+    const uint32_t *image_camera_ids;
+    // 12 * image_count: world to camera, `[R | t]`, three rows of four.
+    const double *image_poses;
+    // Number of points.
+    size_t point_count;
+    // 3 * point_count: where they are in the world.
+    const double *points;
+    // 3 * point_count: red, green, blue.
+    const uint8_t *colors;
+    // point_count: mean reprojection error, pixels.
+    const double *errors;
+    // point_count: in how many images each is seen.
+    const uint32_t *track_lengths;
+} rc_model_arrays;
+
+#define RC_MODEL_ARRAYS_INIT \
+  { sizeof(rc_model_arrays), 0, NULL, NULL, NULL, NULL, 0, NULL, NULL, NULL, NULL, 0, NULL, NULL, NULL, \
+    NULL }
+
+// Reads a folder of COLMAP's files (cameras, images, points3D; binary or text), stores the model in *model; free it with
+// rc_model_free().
+//
+// Fails with RC_NOT_FOUND, RC_INVALID_FILE if one is damaged, RC_IO.
+//
+// Thread-safe.
+rc_code rc_model_load(const char *folder,
+                      rc_model **model,
+                      rc_error **error);
+
+// Writes COLMAP's files of a model into a folder, binary (bit-exact) or as text.
+//
+// Fails with RC_DISK_FULL, RC_IO.
+//
+// Thread-safe.
+rc_code rc_model_save(const rc_model *model, const char *folder, bool as_text, rc_error **error);
+
+// Number of images with a pose; 0 for NULL.
+//
+// Thread-safe.
+size_t rc_model_count(const rc_model *model);
+
+// Fills *arrays with the model's. The pointers are those of the model, live as long as it, and are only read. They are
+// NULL where the number is 0.
+//
+// Thread-safe.
+rc_code rc_model_show(const rc_model *model, rc_model_arrays *arrays, rc_error **error);
+
+// How the model was found, as JSON: its verdict, figures and warnings; NULL if rc_sfm() did not make it. Belongs to the
+// model.
+//
+// Thread-safe.
+const char *rc_model_report(const rc_model *model);
+
+// In how many more models the capture fell apart: places that share nothing with this one. 0 for NULL.
+//
+// Thread-safe.
+size_t rc_model_component_count(const rc_model *model);
+
+// Stores the model of another place, number 0 to rc_model_component_count() - 1, in *component; free it with
+// rc_model_free(). It lives on without this one.
+//
+// Fails with RC_NOT_FOUND if there is none of that number.
+//
+// Thread-safe.
+rc_code rc_model_component(const rc_model *model, size_t number, rc_model **component, rc_error **error);
+
+// Writes a picture of cameras and points, from above and from the side, as JPEG of 1800 x 900 pixels. Cameras go from blue to
+// orange in the order of their names; those of a model of rc_sfm() from green (sure) over yellow to red (as far off as a good
+// pose may be).
+//
+// Fails with RC_INVALID_ARGUMENT for a model without images, RC_DISK_FULL, RC_IO.
+//
+// Thread-safe.
+rc_code rc_model_plot(const rc_model *model,
+                      const char *file,
+                      rc_error **error);
+
+// Writes the pictures of the folder `images` without lens distortion to folder/images and their model, whose cameras are
+// PINHOLE, to folder/sparse.
+//
+// undistorted: gets that model as well, to be freed with rc_model_free(); NULL = it is not wanted. threads: 0 = as many as
+// there are processors. on_event: NULL = nobody is told. cancel: NULL = only on_event can cancel.
+//
+// Fails with RC_NOT_FOUND for a picture that is not there, RC_INVALID_FILE for one that is damaged, RC_CANCELLED,
+// RC_DISK_FULL, RC_IO.
+//
+// Thread-safe, for folders that are not the same. Blocks.
+rc_code rc_model_undistort(const rc_model *model,
+                           const char *images,
+                           const char *folder,
+                           uint32_t threads,
+                           rc_event_fn on_event,
+                           void *user,
+                           const rc_cancel *cancel,
+                           rc_model **undistorted,
+                           rc_error **error);
+
+// Frees a model, and with it the arrays that rc_model_show() showed. NULL is allowed.
+//
+// Thread-safe, while nobody uses the model.
+void rc_model_free(rc_model *model);
+
+// Camera poses, without a scene
+// -----------------------------
+//
+// The stages before the training, one by one: key frames of a video, and structure from motion. rc_sfm() takes a video as
+// well and chooses frames itself; rc_reconstruct() does all of it.
+
+// What to take from a video. Start from RC_FRAME_OPTIONS_INIT. A number that is 0 is the usual one.
+typedef struct rc_frame_options {
+    // sizeof(rc_frame_options)
+    size_t struct_size;
+    // At most this many key frames, 3 to 5000; usually 150.
+    uint32_t max_frames;
+    // Long side of the frames in pixels at most, 64 to 8192; usually 1600.
+    uint32_t max_resolution;
+    // Threads to compute with; 0 = as many as there are processors.
+    uint32_t threads;
+} rc_frame_options;
+
+#define RC_FRAME_OPTIONS_INIT { sizeof(rc_frame_options), 0, 0, 0 }
+
+// How to find camera poses. Start from RC_SFM_OPTIONS_INIT. A number that is 0 is the usual one.
+typedef struct rc_sfm_options {
+    // sizeof(rc_sfm_options)
+    size_t struct_size;
+    // Which mapper begins.
+    rc_method reconstruction_method;
+    // Where frames have yet to be chosen: at most this many, 3 to 5000; usually 150.
+    uint32_t max_frames;
+    // Where frames have yet to be made: their long side in pixels at most, 64 to 8192; usually 1600.
+    uint32_t max_resolution;
+    // Threads to compute with; 0 = as many as there are processors. The model does not depend on it.
+    uint32_t threads;
+    // Fixes every random choice.
+    uint64_t seed;
+    // Focal length in pixels of the frames, if known; it is refined. 0 = it is not.
+    double focal;
+    // Edge of the inner white square of the AprilTags (tagStandard41h12) in millimetres, 5/9 of their printed width, 1 to
+    // 1000: the model is then in metres. 0 = there are none.
+    double apriltag_size_mm;
+    // Milliseconds from the first line of a picture to the last one, 0 to 100, if known; 0 = a global shutter. Negative =
+    // that of a video is estimated where it matters, which RC_SFM_OPTIONS_INIT has.
+    double rolling_shutter_ms;
+    // Whether to fail where the tags give no scale. Needs apriltag_size_mm.
+    bool require_scale;
+    // Whether to fail where the poses are doubtful.
+    bool strict;
+    // Whether to hand over a model that is broken, too, rather than to fail: for who wants to look at it.
+    bool keep_broken;
+    // Whether to make masks of the object, in undistorted/masks. Needs a folder.
+    bool remove_background;
+    // The file of the mask model for remove_background; NULL = the one that is installed.
+    const char *mask_model;
+    // A folder with a mask (PNG, white where the object is) named like every picture, in place of the mask model; NULL =
+    // there is none.
+    const char *mask_dir;
+} rc_sfm_options;
+
+#define RC_SFM_OPTIONS_INIT \
+  { sizeof(rc_sfm_options), RC_METHOD_DEFAULT, 0, 0, 0, 0, 0.0, 0.0, -1.0, false, false, false, false, NULL, \
+    NULL }
+
+// Chooses sharp key frames of a video, at equal motion rather than equal time, and writes them into `folder`, with a contact
+// sheet, frames.jpg. `input` may be a folder of pictures, too.
+//
+// options: NULL = the defaults. on_event: NULL = nobody is told. cancel: NULL = only on_event can cancel. frames_json: gets
+// what is known of the frames (the content of frames.json), to be freed with rc_string_free(); NULL = it is not wanted.
+//
+// Fails with RC_INVALID_ARGUMENT for options out of range, RC_INVALID_MEDIA for an input that is no usable video,
+// RC_TOO_FEW_FRAMES, RC_CANCELLED, RC_DISK_FULL, RC_IO.
+//
+// Thread-safe, for folders that are not the same. Blocks.
+rc_code rc_extract_frames(const char *input,
+                          const char *folder,
+                          const rc_frame_options *options,
+                          rc_event_fn on_event,
+                          void *user,
+                          const rc_cancel *cancel,
+                          char **frames_json,
+                          rc_error **error);
+
+// Finds where the camera was: poses, lens and points, which are stored in *model; free it with rc_model_free(). `input` is a
+// folder that rc_extract_frames() has filled, a folder of pictures, or a video.
+//
+// folder: gets COLMAP's files of the model (sparse/), the undistorted pictures and theirs (undistorted/), and poses.jpg;
+// NULL = the model is wanted in memory only. options: NULL = the defaults. on_event: NULL = nobody is told. cancel: NULL =
+// only on_event can cancel.
+//
+// Fails with RC_INVALID_ARGUMENT for options out of range or masks without a folder, RC_INVALID_MEDIA for an input that is no
+// usable video, RC_CANCELLED, RC_DISK_FULL, and with one of RC_TOO_FEW_FRAMES to RC_UNRELIABLE_RECONSTRUCTION for poses that
+// cannot be found.
+//
+// Thread-safe, for folders that are not the same. Blocks.
+rc_code rc_sfm(const char *input,
+               const char *folder,
+               const rc_sfm_options *options,
+               rc_event_fn on_event,
+               void *user,
+               const rc_cancel *cancel,
+               rc_model **model,
+               rc_error **error);
 
 // Scenes
 // ------

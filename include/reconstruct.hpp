@@ -536,6 +536,114 @@ inline std::string run(const std::string& input, const std::string& folder, cons
     return report.data;
 }
 
+// What to take from a video; what is 0 is the usual number.
+struct FrameOptions {
+    std::uint32_t max_frames = 0;
+    std::uint32_t max_resolution = 0;
+    std::uint32_t threads = 0;
+};
+
+// Chooses key frames of a video, or of a folder of pictures, into `folder`; what is known of them, as JSON. Events as for run().
+inline std::string extract_frames(const std::string& input, const std::string& folder, const FrameOptions& options = {},
+                                  const OnEvent& on_event = {}, const CancelToken* cancel = nullptr) {
+    check_abi();
+    rc_frame_options o = RC_FRAME_OPTIONS_INIT;
+    o.max_frames = options.max_frames;
+    o.max_resolution = options.max_resolution;
+    o.threads = options.threads;
+    detail::Listener<Event> listener{on_event, nullptr};
+    detail::Text frames;
+    detail::call_back(listener.thrown, rc_extract_frames, input.c_str(), folder.c_str(), &o,
+                      on_event ? &listener.tell : nullptr, &listener, cancel ? cancel->get() : nullptr, &frames.data);
+    return frames.data;
+}
+
+// Cameras, images with poses, and points. Never changes.
+class Model : public detail::Owner<rc_model, rc_model_free> {
+  public:
+    using Owner::Owner;
+    // From a folder of COLMAP's files.
+    static Model load(const std::string& folder) { return Model(detail::made<rc_model*>(rc_model_load, folder.c_str())); }
+    // As COLMAP's files, binary or as text.
+    void save(const std::string& folder, bool as_text = false) const {
+        detail::call(rc_model_save, get(), folder.c_str(), as_text);
+    }
+
+    // Number of images.
+    std::size_t size() const noexcept { return rc_model_count(get()); }
+    // The arrays in place, see rc_model_arrays; they live as long as the model.
+    rc_model_arrays arrays() const {
+        rc_model_arrays arrays = RC_MODEL_ARRAYS_INIT;
+        detail::call(rc_model_show, get(), &arrays);
+        return arrays;
+    }
+    // How it was found, as JSON; empty if sfm() did not make it.
+    std::string report_json() const { return detail::or_empty(rc_model_report(get())); }
+    // Models of other places that the capture shows.
+    std::vector<Model> components() const {
+        std::vector<Model> models;
+        for (std::size_t k = 0; k < rc_model_component_count(get()); ++k)
+            models.push_back(Model(detail::made<rc_model*>(rc_model_component, get(), k)));
+        return models;
+    }
+    // A picture of cameras and points, JPEG.
+    void plot(const std::string& file) const { detail::call(rc_model_plot, get(), file.c_str()); }
+    // Writes the pictures of `images` without lens distortion, and their model, which is returned, into `folder`.
+    Model undistort(const std::string& images, const std::string& folder, std::uint32_t threads = 0,
+                    const OnEvent& on_event = {}, const CancelToken* cancel = nullptr) const {
+        detail::Listener<Event> listener{on_event, nullptr};
+        rc_model* made = nullptr;
+        detail::call_back(listener.thrown, rc_model_undistort, get(), images.c_str(), folder.c_str(), threads,
+                          on_event ? &listener.tell : nullptr, &listener, cancel ? cancel->get() : nullptr, &made);
+        return Model(made);
+    }
+};
+
+// How to find camera poses, see rc_sfm_options; what is 0 or absent is the usual value.
+struct SfmOptions {
+    rc_method reconstruction_method = RC_METHOD_DEFAULT;
+    std::uint32_t max_frames = 0;
+    std::uint32_t max_resolution = 0;
+    std::uint32_t threads = 0;
+    std::uint64_t seed = 0;
+    double focal = 0.0;
+    double apriltag_size_mm = 0.0;
+    std::optional<double> rolling_shutter_ms;
+    bool require_scale = false;
+    bool strict = false;
+    bool keep_broken = false;
+    bool remove_background = false;
+    std::optional<std::string> mask_model;
+    std::optional<std::string> mask_dir;
+};
+
+// Finds where the camera was, of frames in a folder, of pictures or of a video. With a `folder` all that comes out is there as
+// well. Events as for run().
+inline Model sfm(const std::string& input, const std::optional<std::string>& folder = {}, const SfmOptions& options = {},
+                 const OnEvent& on_event = {}, const CancelToken* cancel = nullptr) {
+    check_abi();
+    rc_sfm_options o = RC_SFM_OPTIONS_INIT;
+    o.reconstruction_method = options.reconstruction_method;
+    o.max_frames = options.max_frames;
+    o.max_resolution = options.max_resolution;
+    o.threads = options.threads;
+    o.seed = options.seed;
+    o.focal = options.focal;
+    o.apriltag_size_mm = options.apriltag_size_mm;
+    o.rolling_shutter_ms = options.rolling_shutter_ms.value_or(-1.0);
+    o.require_scale = options.require_scale;
+    o.strict = options.strict;
+    o.keep_broken = options.keep_broken;
+    o.remove_background = options.remove_background;
+    o.mask_model = detail::c_str(options.mask_model);
+    o.mask_dir = detail::c_str(options.mask_dir);
+    detail::Listener<Event> listener{on_event, nullptr};
+    rc_model* made = nullptr;
+    detail::call_back(listener.thrown, rc_sfm, input.c_str(), detail::c_str(folder), &o, on_event ? &listener.tell : nullptr,
+                      &listener, cancel ? cancel->get() : nullptr, &made);
+    return Model(made);
+}
+
 // A Gaussian scene. Never changes.
 class Scene : public detail::Owner<rc_scene, rc_scene_free> {
   public:

@@ -5,18 +5,18 @@
 
 use std::ffi::{c_char, c_int, c_void};
 use std::mem::MaybeUninit;
-use std::sync::mpsc;
 
+use libreconstruct::Control;
 use libreconstruct::pipeline::{self, Quality, ReconstructionOptions};
-use libreconstruct::{CancelToken, Control, Error, ErrorKind};
 
 use crate::argument::{Versioned, choice, optional_text, path, versioned};
 use crate::cancel::{rc_cancel, token_of};
 use crate::entry::fallible;
 use crate::error::{Fault, rc_code, rc_error};
-use crate::event::{Signal, rc_event_fn};
+use crate::event::rc_event_fn;
 use crate::submit::{CAMERA_TYPES, METHODS, rc_camera_type, rc_method};
 use crate::text::{json, owned};
+use crate::work::told;
 use crate::worker::check_threads;
 
 /// A set of options that go together.
@@ -186,89 +186,9 @@ pub unsafe extern "C" fn rc_reconstruct(
     }
 }
 
-/// Runs `work` on a thread of its own and tells of its events on this one, so that the caller's function needs no lock.
-/// If `tell` says so, the work is cancelled.
-fn told<T: Send>(
-    threads: usize,
-    token: CancelToken,
-    work: impl FnOnce(&Control) -> libreconstruct::Result<T> + Send,
-    tell: impl Fn(Signal) -> bool,
-) -> Result<T, Fault> {
-    let internal = |what: &'static str| {
-        move |e: std::io::Error| {
-            Error::new(ErrorKind::Io, format!("{what} cannot be started: {e}")).caused_by(e)
-        }
-    };
-    let pool = rayon::ThreadPoolBuilder::new()
-        .num_threads(threads)
-        .build()
-        .map_err(|e| internal("the threads")(std::io::Error::other(e)))?;
-    let (sender, receiver) = mpsc::channel();
-    let (events, pictures) = (sender.clone(), sender);
-    // A send fails only when nobody listens any more.
-    let control = Control::new()
-        .with_cancel(token.clone())
-        .with_listener(move |event| drop(events.send(Signal::Event(event))))
-        .with_viewer(move |picture| drop(pictures.send(Signal::Preview(picture))));
-    std::thread::scope(|scope| {
-        let body = move || pool.install(|| work(&control));
-        let worker = std::thread::Builder::new()
-            .name("reconstruct".into())
-            .spawn_scoped(scope, body)
-            .map_err(internal("the thread"))?;
-        // The channel ends with the control, and so with the work.
-        let mut cancelled = false;
-        for signal in receiver {
-            if !cancelled && tell(signal) {
-                cancelled = true;
-                token.cancel();
-            }
-        }
-        match worker.join() {
-            Ok(result) => Ok(result?),
-            Err(panic) => Err(Fault::panic(panic.as_ref())),
-        }
-    })
-}
-
 #[cfg(test)]
 mod tests {
-    use libreconstruct::Stage;
-
     use super::*;
-
-    #[test]
-    fn events_come_on_the_callers_thread_and_can_cancel() {
-        let here = std::thread::current().id();
-        let token = CancelToken::new();
-        let result = told(
-            1,
-            token.clone(),
-            |control| {
-                assert_ne!(std::thread::current().id(), here);
-                loop {
-                    control.check()?;
-                    control.progress(Stage::Frames, "counting", 0.5);
-                    std::thread::sleep(std::time::Duration::from_millis(1));
-                }
-                #[allow(unreachable_code, reason = "it tells the type")]
-                Ok(())
-            },
-            |_| {
-                assert_eq!(std::thread::current().id(), here);
-                true
-            },
-        );
-        assert_eq!(result.unwrap_err().code, rc_code::RC_CANCELLED);
-        assert!(token.is_cancelled());
-    }
-
-    #[test]
-    fn a_panic_of_the_work_is_an_error() {
-        let result =
-            told(1, CancelToken::new(), |_| -> libreconstruct::Result<()> { panic!("oh") }, |_| false);
-        assert_eq!(result.unwrap_err().code, rc_code::RC_PANIC);
-    }
 
     #[test]
     fn what_is_not_said_is_what_the_quality_says() {

@@ -9,7 +9,7 @@ use std::fmt::Write;
 use std::path::{Path, PathBuf};
 
 /// The chapters, in an order in which every type is declared before it is used.
-const CHAPTERS: [&str; 17] = [
+const CHAPTERS: [&str; 19] = [
     "version",
     "error",
     "text",
@@ -24,13 +24,15 @@ const CHAPTERS: [&str; 17] = [
     "event",
     "cancel",
     "reconstruct",
+    "model",
+    "sfm",
     "scene",
     "renderer",
     "log",
 ];
 
 /// What a structure starts from. C++17 knows no names in initialisers, so every field has its place.
-const INITIALISERS: [(&str, &str); 9] = [
+const INITIALISERS: [(&str, &str); 12] = [
     ("rc_engine_options", "NULL, RC_TIER_DEFAULT, 0, NULL, NULL, NULL, NULL"),
     ("rc_request", "NULL, false, false, RC_METHOD_DEFAULT, RC_CAMERA_DEFAULT, 0, 0, 0.0, NULL"),
     (
@@ -45,6 +47,15 @@ const INITIALISERS: [(&str, &str); 9] = [
         "rc_reconstruction",
         "RC_QUALITY_DEFAULT, RC_METHOD_DEFAULT, RC_CAMERA_DEFAULT, 0, 0, 0, 0, 0, -1, 0, 0, 0, 0.0, \\\n    \
          false, false, NULL, NULL, false, NULL, NULL, false, -1.0",
+    ),
+    (
+        "rc_model_arrays",
+        "0, NULL, NULL, NULL, NULL, 0, NULL, NULL, NULL, NULL, 0, NULL, NULL, NULL, \\\n    NULL",
+    ),
+    ("rc_frame_options", "0, 0, 0"),
+    (
+        "rc_sfm_options",
+        "RC_METHOD_DEFAULT, 0, 0, 0, 0, 0.0, 0.0, -1.0, false, false, false, false, NULL, \\\n    NULL",
     ),
     ("rc_splats", "0, 0, 0, false, NULL, NULL, NULL, NULL, NULL"),
     (

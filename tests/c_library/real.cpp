@@ -1,11 +1,14 @@
 // A real reconstruction from C++, with progress, previews, warnings and cancel: real FOLDER VIDEO
+#include <algorithm>
 #include <atomic>
+#include <cmath>
 #include <cstdlib>
 #include <filesystem>
 #include <iostream>
 #include <set>
 #include <string>
 #include <thread>
+#include <utility>
 
 #include <reconstruct.hpp>
 
@@ -101,6 +104,69 @@ static void without_jobs(const std::string& folder, const std::string& video) {
     check(report.find("\"splats\"") != std::string::npos, "the report has figures");
     for (const char* name : {"scene.ply", "scene.spz", "preview.jpg", "camera.json", "report.json"})
         check(fs::file_size(fs::path(folder) / name) > 0, name);
+}
+
+// The stages before the training, one by one; `run` is the folder of a reconstruction of the same video.
+static void stages(const std::string& run, const std::string& folder, const std::string& video) {
+    const auto at = [&](const char* name) { return (fs::path(folder) / name).string(); };
+    reconstruct::FrameOptions few;
+    few.max_frames = 12;
+    few.max_resolution = 240;
+    int events = 0;
+    const std::string frames = reconstruct::extract_frames(video, at("frames"), few, [&](const reconstruct::Event& event) {
+        check(event.stage == RC_STAGE_FRAMES, "frames are the first stage");
+        ++events;
+        return true;
+    });
+    check(events > 0 && frames.find("frame_") != std::string::npos, "frames tell of themselves");
+
+    const reconstruct::Model model = reconstruct::sfm(at("frames"), at("poses"));
+    check(model.size() > 8 && model.report_json().find("\"verdict\"") != std::string::npos, "a model has its report");
+    check(model.components().empty(), "there is one place");
+    for (const char* name : {"poses/sparse/images.bin", "poses/undistorted/sparse/images.bin", "poses/poses.jpg"})
+        check(fs::file_size(at(name)) > 0, name);
+
+    // In memory it is the same, and the same as in the whole run.
+    reconstruct::Model again = reconstruct::sfm(at("frames"));
+    const reconstruct::Model of_run = reconstruct::Model::load((fs::path(run) / "sparse").string());
+    const rc_model_arrays a = model.arrays();
+    for (const reconstruct::Model* other : {&std::as_const(again), &of_run}) {
+        const rc_model_arrays b = other->arrays();
+        check(a.image_count == b.image_count && a.point_count == b.point_count && a.point_count > 100, "same sizes");
+        check(std::equal(a.image_poses, a.image_poses + 12 * a.image_count, b.image_poses), "same poses");
+        check(std::equal(a.points, a.points + 3 * a.point_count, b.points), "same points");
+        check(std::equal(a.camera_params, a.camera_params + 8 * a.camera_count, b.camera_params), "same lens");
+    }
+    check(of_run.report_json().empty(), "files have no report");
+    check(a.camera_count == 1 && a.camera_sizes[0] == 240 && std::string(a.camera_models[0]).find("RADIAL") == 7, "one lens");
+    check(a.image_camera_ids[0] == a.camera_ids[0] && a.camera_params[7] == 0.0, "which all images share");
+    check(std::string(a.image_names[0]).find("frame_") == 0 && a.track_lengths[0] >= 2 && a.errors[0] < 10.0, "rows agree");
+    for (std::size_t i = 0; i < a.image_count; ++i) {
+        const double* row = a.image_poses + 12 * i;
+        check(std::abs(row[0] * row[0] + row[1] * row[1] + row[2] * row[2] - 1.0) < 1e-9, "rotations are rotations");
+    }
+
+    model.save(at("text"), true);
+    const auto read = reconstruct::Model::load(at("text"));
+    check(read.size() == model.size() && fs::exists(at("text/cameras.txt")), "it can be written as text");
+    model.plot(at("plot.jpg"));
+    check(fs::file_size(at("plot.jpg")) > 1000, "and drawn");
+    const auto pinhole = read.undistort(at("frames"), at("undistorted"));
+    check(std::string(pinhole.arrays().camera_models[0]) == "PINHOLE" && pinhole.size() == model.size(), "and undistorted");
+    check(fs::exists(at("undistorted/images")), "with its pictures");
+
+    check(code_of([&] { reconstruct::sfm(at("none")); }) == RC_NOT_FOUND, "a video must be there");
+    check(code_of([&] { reconstruct::Model::load(at("frames")); }) == RC_NOT_FOUND, "and so must a model");
+    reconstruct::SfmOptions wrong;
+    wrong.rolling_shutter_ms = 1000.0;
+    check(code_of([&] { reconstruct::sfm(at("frames"), {}, wrong); }) == RC_INVALID_ARGUMENT, "options have their ranges");
+    wrong = {};
+    wrong.mask_dir = at("frames");
+    check(code_of([&] { reconstruct::sfm(at("frames"), {}, wrong); }) == RC_INVALID_ARGUMENT, "masks need a folder");
+    const auto stop = [](const reconstruct::Event&) { return false; };
+    check(code_of([&] { reconstruct::sfm(at("frames"), {}, {}, stop); }) == RC_CANCELLED, "a callback cancels");
+    auto moved = std::move(again);
+    check(again.size() == 0 && code_of([&] { again.arrays(); }) == RC_NULL_ARGUMENT, "what was moved from is empty");
 }
 
 static void scenes(const std::string& folder) {
@@ -201,6 +267,7 @@ int main(int argc, char** argv) {
     const std::string folder = argv[1], video = argv[2];
     try {
         without_jobs(folder + "/scene", video);
+        stages(folder + "/scene", folder + "/stages", video);
         scenes(folder + "/scene");
         try {
             with_jobs(folder + "/engine", video);

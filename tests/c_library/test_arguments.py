@@ -42,6 +42,12 @@ class World:
         self.splats = structure("rc_splats", count=1, means=means, log_scales=scales, rotations=rotations,
                                 opacities=opacities, sh=sh)  # fmt: skip
         self.handles["rc_scene"] = handle("rc_scene_new", ctypes.byref(self.splats))
+        self.sparse = folder / "sparse"
+        self.sparse.mkdir()
+        (self.sparse / "cameras.txt").write_text("1 PINHOLE 16 12 20 20 8 6\n")
+        (self.sparse / "images.txt").write_text("1 1 0 0 0 0 0 0 1 a.png\n\n")
+        (self.sparse / "points3D.txt").write_text("")
+        self.handles["rc_model"] = handle("rc_model_load", str(self.sparse).encode())
         self.handles["rc_renderer"] = handle("rc_renderer_open", self.handles["rc_scene"], b"cpu")
         self.handles["rc_cancel"] = ctypes.c_void_p(library().rc_cancel_new())
         library().rc_cancel_raise(self.handles["rc_cancel"])
@@ -92,7 +98,8 @@ class World:
                                                                for k, v in VIEW.items()}),
                     "rc_splats": lambda: self.splats,
                     "rc_list_query": lambda: structure("rc_list_query", limit=-1),
-                    "rc_reconstruction": lambda: structure("rc_reconstruction", sh_degree=-1)}  # fmt: skip
+                    "rc_reconstruction": lambda: structure("rc_reconstruction", sh_degree=-1),
+                    "rc_sfm_options": lambda: structure("rc_sfm_options", rolling_shutter_ms=-1)}  # fmt: skip
             filled = made.get(bare, lambda: structure(bare))()
             return ctypes.byref(filled)
         if kind in HEADER.callbacks or name == "user":
@@ -104,8 +111,10 @@ class World:
             "job_id": library().rc_job_id(self.handles["rc_job"]), "input": b"/there/is/no/such/video.mp4",
             "tier": CODE["RC_TIER_ENTERPRISE"], "kind": CODE["RC_ARTIFACT_PLY"], "level": CODE["RC_LOG_OFF"],
             "timeout_seconds": 0.0, "count": 1, "index": 0, "offset": 0, "capacity": 8, "width": 16, "height": 12,
-            "field_of_view": 45.0, "code": 0,
+            "field_of_view": 45.0, "code": 0, "images": b"/there/are/no/pictures", "threads": 1, "as_text": False, "number": 0,
         }  # fmt: skip
+        if (of, name) == ("rc_model_load", "folder"):
+            return str(self.sparse).encode()
         if (of, name) == ("rc_scene_load", "file"):
             return str(self.scene_file).encode()
         if (of, name) == ("rc_engine_import_video", "file"):
@@ -265,12 +274,13 @@ def test_numbers_that_are_no_enumerators(world, function):
 def test_enums_in_structures(world):
     for name, fields in [("rc_request", ["reconstruction_method", "camera_type"]), ("rc_engine_options", ["tier"]),
                          ("rc_reconstruction", ["quality", "reconstruction_method", "camera_type"]),
-                         ("rc_job_changes", ["is_public"]), ("rc_list_query", ["is_public"])]:  # fmt: skip
+                         ("rc_sfm_options", ["reconstruction_method"]), ("rc_job_changes", ["is_public"]), ("rc_list_query", ["is_public"])]:  # fmt: skip
         function = next(f for f in FALLIBLE if any(name + " *" in p.type for p in f.parameters))
         for field in fields:
             arguments = world.arguments(function)
             place = next(k for k, p in enumerate(function.parameters) if name in p.type)
-            start = {"rc_list_query": {"limit": -1}, "rc_reconstruction": {"sh_degree": -1}}.get(name, {})
+            start = {"rc_list_query": {"limit": -1}, "rc_reconstruction": {"sh_degree": -1}, "rc_sfm_options": {"rolling_shutter_ms": -1}}
+            start = start.get(name, {})
             arguments[place] = ctypes.byref(structure(name, **start | {field: 99}))
             code, error = call(function, arguments)
             assert code == CODE["RC_INVALID_ARGUMENT"] and field in error.message, (name, field, error)
