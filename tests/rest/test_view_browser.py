@@ -1,11 +1,14 @@
 """Rule 72 of docs/rest.md: the page of a public scene in a real browser shows what our own renderer shows."""
 
 import base64
+import functools
 import gzip
 import html
+import http.server
 import json
 import struct
 import subprocess
+import threading
 
 import numpy as np
 import pytest
@@ -18,7 +21,7 @@ from .test_reconstruction import follow
 from .test_view import anyone, public, viewing  # noqa: F401 (fixtures)
 
 SOURCES = ROOT / "server/src/http/view"
-SCRIPTS = ("spz.js", "sorter.js", "renderer.js", "camera.js", "controls.js", "viewer.js")
+SCRIPTS = ("spz.js", "sorter.js", "renderer.js", "camera.js", "controls.js", "ruler.js", "viewer.js")
 READY = "document.querySelector('main')?.dataset.state"
 
 
@@ -190,6 +193,93 @@ def test_mouse_and_keys_move_the_camera_and_bring_it_back(cloud, kind):
             page.mouse("mousePressed", 200, 150, button="left", buttons=1, clickCount=count)
             page.mouse("mouseReleased", 200, 150, button="left", clickCount=count)
         assert psnr(settled(), start) > 45
+        assert page.complaints() == []
+
+
+def balls(*centres) -> bytes:
+    """Small opaque balls at these places, in the frame of the file."""
+    count, bits = len(centres), 12
+    fixed = np.round(np.array(centres) * 2**bits).astype("<i4")
+    positions = fixed.view(np.uint8).reshape(count, 3, 4)[:, :, :3].tobytes()
+    # Opacity, colour, deviation exp(112 / 16 - 10) = 0.05, no rotation.
+    rest = b"\xff" * count + b"\xe0\x60\x60" * count + bytes([112] * 3 * count) + bytes([128] * 3 * count)
+    return gzip.compress(struct.pack("<IIIBBBB", 0x5053474E, 2, count, 0, bits, 0, 0) + positions + rest)
+
+
+def test_a_length_is_measured(cloud):
+    ends = [(0.1, 0.0, -0.2), (-0.5, 0.35, 0.4)]
+    length = sum((a - b) ** 2 for a, b in zip(*ends, strict=True)) ** 0.5
+    spoken = "document.querySelector('.spoken').textContent"
+    with cloud(balls(*ends)) as page:
+        page.wait_for(f"{READY} === 'ready'")
+        places = page.evaluate("""(() => {
+          const { camera, canvas } = document.querySelector("main").viewer;
+          const { right, down, forward } = camera.axes();
+          const focal = camera.focal(canvas.clientWidth, canvas.clientHeight);
+          return ENDS.map((end) => {
+            const at = end.map((value, k) => value - camera.position[k]);
+            const along = (axis) => axis.reduce((sum, value, k) => sum + value * at[k], 0);
+            return [along(right), along(down)].map((value, k) =>
+              focal * value / along(forward) + [canvas.clientWidth, canvas.clientHeight][k] / 2);
+          });
+        })()""".replace("ENDS", json.dumps(ends)))
+
+        def click(x, y):
+            page.mouse("mousePressed", x, y, button="left", buttons=1, clickCount=1)
+            page.mouse("mouseReleased", x, y, button="left", clickCount=1)
+
+        click(*places[0])
+        assert page.evaluate(spoken) == "" and page.evaluate("document.querySelector('.ruler')") is None
+        assert page.evaluate("document.querySelector('main').viewer.measure()") is True
+        assert "click a point" in page.evaluate(spoken)
+        click(5, 5)
+        assert "nothing to measure" in page.evaluate(spoken)
+        # The first end is what the camera looks at, and so in the middle: the key does it.
+        page.evaluate("document.querySelector('canvas').focus()")
+        page.key("KeyM")
+        assert page.evaluate(spoken) == "Now the other end."
+        click(*places[1])
+        told = page.evaluate(spoken)
+        page.wait_for("document.querySelector('.ruler text').textContent !== ''")
+        shown = page.evaluate("document.querySelector('.ruler text').textContent")
+        assert told.startswith(shown + ".") and shown.endswith(" cm"), told
+        measured = float(shown.removesuffix(" cm")) / 100
+        print(f"{length:.4f} m is measured as {measured:.4f} m")
+        assert abs(measured / length - 1) < 0.02
+        # A drag turns the view and measures nothing; the ruler goes with the scene.
+        before = page.evaluate("document.querySelector('.ruler line').getAttribute('x2')")
+        page.mouse("mousePressed", 200, 150, button="left", buttons=1, clickCount=1)
+        page.mouse("mouseMoved", 260, 130, button="left", buttons=1)
+        page.mouse("mouseReleased", 260, 130, button="left", clickCount=1)
+        page.wait_for(f"document.querySelector('.ruler line').getAttribute('x2') !== '{before}'")
+        assert page.evaluate(spoken) == told
+        assert page.evaluate("document.querySelector('main').viewer.measure()") is False
+        page.wait_for("document.querySelector('.ruler line').style.display === 'none'")
+        assert page.evaluate(spoken) == "" and page.complaints() == []
+
+
+def test_rule_72_another_page_may_show_a_scene_in_a_frame(browser, anyone, public, tmp_path):
+    text = f"<title>A blog</title><link rel='icon' href='data:,'><iframe src='{anyone.server.url}/view/{public}/' width='400' height='300'></iframe>"
+    (tmp_path / "index.html").write_text(text)
+    handler = functools.partial(http.server.SimpleHTTPRequestHandler, directory=tmp_path)
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as blog:
+        threading.Thread(target=blog.serve_forever, daemon=True).start()
+        try:
+            in_a_frame(browser, f"http://127.0.0.1:{blog.server_port}/")
+        finally:
+            blog.shutdown()
+
+
+def in_a_frame(browser, address: str) -> None:
+    """The page at `address` shows a scene in a frame."""
+    with browser.open(address, 480, 360) as page:
+        # What is in a frame of another site can be seen, and not asked.
+        for _ in range(200):
+            page.evaluate("new Promise((done) => setTimeout(() => requestAnimationFrame(() => requestAnimationFrame(done)), 100))")
+            inside = page.screenshot()[20:280, 20:380]
+            if inside.astype(float).std() > 10:
+                break
+        assert inside.astype(float).std() > 10, "the frame shows nothing"
         assert page.complaints() == []
 
 

@@ -27,6 +27,7 @@ pub(crate) const SCRIPT: &str = concat!(
     include_str!("view/renderer.js"),
     include_str!("view/camera.js"),
     include_str!("view/controls.js"),
+    include_str!("view/ruler.js"),
     include_str!("view/viewer.js"),
 );
 const STYLE: &str = include_str!("view/viewer.css");
@@ -111,14 +112,15 @@ fn html(status: StatusCode, text: String) -> Answer {
 }
 
 /// What the page may do: run its own script (which makes a worker of itself) and style, read from this server. Its icon is an
-/// empty `data:` address, so that no browser asks for one.
+/// empty `data:` address, so that no browser asks for one. Any page may show it in a frame: it knows no user and has nothing that
+/// a click could do.
 fn policy() -> &'static str {
     static POLICY: OnceLock<String> = OnceLock::new();
     POLICY.get_or_init(|| {
         let hash = |text: &str| STANDARD.encode(Sha256::digest(text));
         format!(
             "default-src 'none'; script-src 'sha256-{}'; style-src 'sha256-{}'; worker-src blob:; connect-src 'self'; \
-             img-src 'self' data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
+             img-src 'self' data:; base-uri 'none'; form-action 'none'; frame-ancestors *",
             hash(SCRIPT),
             hash(STYLE)
         )

@@ -1,6 +1,6 @@
 // The viewer: shows the scene of an .spz file in an element of the page.
 //
-// The files spz.js, sorter.js, renderer.js, camera.js, controls.js and this one are one module, in this order. It needs
+// The files spz.js, sorter.js, renderer.js, camera.js, controls.js, ruler.js and this one are one module, in this order. It needs
 // nothing but three addresses, which may be data: addresses too, and makes all other elements itself:
 //
 //   <main data-scene="scene.spz" data-preview="preview.jpg" data-camera="camera.json"></main>
@@ -30,7 +30,9 @@ class Viewer {
     this.help = element("p", { className: "help" });
     this.help.id = `viewer-help-${Viewer.#count++}`;
     this.canvas.setAttribute("aria-describedby", this.help.id);
-    host.append(this.canvas, this.poster, this.progress, this.status, this.help);
+    this.spoken = element("p", { className: "spoken" });
+    this.spoken.setAttribute("role", "status");
+    host.append(this.canvas, this.poster, this.progress, this.status, this.help, this.spoken);
   }
 
   /** Loads the scene and shows it. Whatever goes wrong is said in the page. */
@@ -58,6 +60,13 @@ class Viewer {
     return new Promise((done) => this.canvas.toBlob(done));
   }
 
+  /** Begins to measure, or ends it; says which. Lengths are those of the file, taken for metres. */
+  measure() {
+    const say = (text) => { this.spoken.textContent = text; };
+    this.ruler ??= new Ruler(this.host, this.canvas, this.scene, this.camera, say, () => this.#requestFrame());
+    return this.ruler.toggle();
+  }
+
   async #fetchCamera() {
     const response = await fetch(this.addresses.camera);
     if (!response.ok) throw new Error(`the server answers with ${response.status}`);
@@ -77,7 +86,7 @@ class Viewer {
   }
 
   #show(camera, scene) {
-    this.camera = camera;
+    Object.assign(this, { camera, scene });
     this.help.textContent = camera.orbital ? HELP.orbital : HELP.drone;
     this.controls = new Controls(this.canvas, camera, () => this.#requestFrame());
     this.canvas.addEventListener("webglcontextlost", () => {
@@ -121,6 +130,7 @@ class Viewer {
     if (canvas.width !== width || canvas.height !== height) Object.assign(canvas, { width, height });
     this.#sort();
     this.renderer.draw(camera);
+    this.ruler?.draw();
     if (this.sorted && this.host.dataset.state === "loading") this.host.dataset.state = "ready";
   }
 

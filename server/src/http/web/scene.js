@@ -24,6 +24,10 @@ async function savePicture() {
 /** Once the scene is there. */
 function ready() {
   button("save-picture", savePicture);
+  button("measure", ({ currentTarget }) => {
+    currentTarget.setAttribute("aria-pressed", host.viewer.measure());
+    host.viewer.canvas.focus();
+  });
   if (document.fullscreenEnabled) button("full-screen", () => host.requestFullscreen());
   // The form takes the view that is shown when it is sent.
   const form = document.getElementById("begin-here");

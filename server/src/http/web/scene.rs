@@ -34,10 +34,10 @@ pub(super) async fn page(exchange: &mut Exchange<'_>, job_id: &str) -> Answer {
     let content = html! {
         @if is_finished {
             h1 { (job.title) }
-            (viewer(prefix, &job))
+            (viewer(prefix, &job, report.scale.as_ref().is_some_and(|scale| scale.applied)))
             @for warning in &job.details.warnings { p.warning { (warning.message) } }
             (scenes::actions(prefix, &job, has_viewer))
-            @if let Some(address) = &public { (share(address)) }
+            @if let Some(address) = &public { (share(address, &job.title)) }
             (figures(&report))
         } @else {
             h1 { (job.title) }
@@ -55,7 +55,7 @@ pub(super) async fn page(exchange: &mut Exchange<'_>, job_id: &str) -> Answer {
     Ok(answer)
 }
 
-fn viewer(prefix: &str, job: &Job) -> Markup {
+fn viewer(prefix: &str, job: &Job, is_metric: bool) -> Markup {
     let own = |what: &str| format!("{prefix}/scenes/{}/{what}", job.job_id);
     html! {
         div.viewer data-scene=(own("scene.spz")) data-preview=(own("preview.jpg")) data-camera=(own("camera.json"))
@@ -65,6 +65,9 @@ fn viewer(prefix: &str, job: &Job) -> Markup {
         div.actions {
             button #full-screen type="button" hidden { "Full screen" }
             button #save-picture type="button" hidden { "Save a picture" }
+            @if is_metric {
+                button #measure type="button" aria-pressed="false" hidden { "Measure" }
+            }
             form #begin-here method="post" action=(own("camera")) hidden {
                 input type="hidden" name="camera_data" value="";
                 button { "Begin with this view" }
@@ -77,7 +80,7 @@ fn viewer(prefix: &str, job: &Job) -> Markup {
     }
 }
 
-fn share(address: &str) -> Markup {
+fn share(address: &str, title: &str) -> Markup {
     html! {
         section aria-labelledby="share" {
             h2 #share { "Share" }
@@ -86,8 +89,21 @@ fn share(address: &str) -> Markup {
                 a #address href=(address) { (address) }
                 button type="button" data-copy="address" hidden { "Copy" }
             }
+            p { "And within a page of your own:" }
+            div.copy {
+                code #embed { (embedding(address, title)) }
+                button type="button" data-copy="embed" hidden { "Copy" }
+            }
         }
     }
+}
+
+/// What somebody else writes into a page to show the scene there.
+fn embedding(address: &str, title: &str) -> String {
+    html! {
+        iframe src=(address) title=(title) width="640" height="360" allow="fullscreen" style="border: 0" {}
+    }
+    .into_string()
 }
 
 fn rename(prefix: &str, job: &Job) -> Markup {
