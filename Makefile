@@ -17,6 +17,8 @@ PREFIX ?= /usr/local
 DESTDIR ?=
 RECONSTRUCT := target/release/reconstruct
 VENV := .venv
+# Two files of tests at a time: most of their time they wait, for servers, browsers and the disk.
+PYTEST := $(VENV)/bin/python -m pytest -q --numprocesses 2 --dist loadfile
 # All tests share one build, in which they can make the disk fail and kill the service where something becomes durable.
 TEST_BUILD := --locked --release --workspace --exclude libreconstruct-python --features libreconstruct-server/failpoints
 # Of a core without its features, what the features might have been mixed up with. It runs for seconds: optimised less, it is there sooner.
@@ -91,22 +93,22 @@ test-python: test-build interop ## Build the Python package, check its types, ru
 	$(VENV)/bin/basedpyright --level error
 	$(VENV)/bin/mypy
 	$(VENV)/bin/stubtest libreconstruct._native
-	$(VENV)/bin/python -m pytest -q tests/behaviour python/tests
+	$(PYTEST) tests/behaviour python/tests
 
 test-c: test-build ## Build programs against the C library and run them under sanitizers
 	@$(NOTE_SKIPPED)
 	@echo "C and C++: build programs against the library and run them under sanitizers"
-	$(VENV)/bin/python -m pytest -q tests/c_library
+	$(PYTEST) --dist worksteal tests/c_library
 
 # A release runs more: CRASH_KILLS=200 SCHEMATHESIS_EXAMPLES=250 FAILPOINT_NAMES=all.
 test-rest: test-build ## Drive the server over HTTP, as clients do
 	@$(NOTE_SKIPPED)
 	@echo "REST: drive the server as clients do"
-	$(VENV)/bin/python -m pytest -q tests/rest
+	$(PYTEST) tests/rest
 	@echo "REST: the same on PostgreSQL, the part that asks most of the rows"
-	LIBRECONSTRUCT_TEST_POSTGRES=1 $(VENV)/bin/python -m pytest -q $(addprefix tests/rest/test_,$(POSTGRES_TESTS))
+	LIBRECONSTRUCT_TEST_POSTGRES=1 $(PYTEST) $(addprefix tests/rest/test_,$(POSTGRES_TESTS))
 	@echo "Faults of the machine, and power cuts: a few"
-	$(VENV)/bin/python -m pytest -q tests/campaign tests/campaign_many tests/power_loss
+	$(PYTEST) --dist load tests/campaign tests/campaign_many tests/power_loss
 
 test-many-machines: test-build interop ## Drive servers on a PostgreSQL and object stores of the tests' own, with all tests of the server
 	@$(NOTE_SKIPPED)

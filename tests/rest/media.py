@@ -1,5 +1,6 @@
 """Small videos, made once and kept under `target/`: most with ffmpeg, one that can be reconstructed with our generator."""
 
+import os
 import subprocess
 from pathlib import Path
 
@@ -19,7 +20,8 @@ def made(name: str, make) -> Path:
     path = CACHE / name
     if not path.exists():
         CACHE.mkdir(parents=True, exist_ok=True)
-        part = path.with_name("part-" + path.name)
+        # Tests of another process may make the same.
+        part = path.with_name(f"part-{os.getpid()}-{path.name}")
         make(part)
         part.rename(path)
     return path
