@@ -104,8 +104,10 @@ fn main() -> Result<()> {
         1e-9 * flops,
         1e-9 * bandwidth
     );
-    for (width, height) in [(270, 480), (540, 960)] {
-        for count in [12_000, 50_000] {
+    for (width, height, counts) in
+        [(270, 480, &[12_000, 50_000][..]), (540, 960, &[12_000, 50_000]), (1080, 1920, &[1_000_000])]
+    {
+        for &count in counts {
             let mut r = CpuRasteriser::<f32>::new();
             r.load(&TrainState { splats: scene(count, [0.95, 1.75]), ..TrainState::default() })?;
             r.set_targets(vec![target(width, height)])?;
