@@ -1,10 +1,11 @@
 //! How far masks of undistorted pictures are from known ones of the pictures as they were filmed.
 
+use std::collections::HashSet;
 use std::path::Path;
 
 use image::GrayImage;
 use libreconstruct::camera::{Camera, Image, Pose, SparseModel};
-use libreconstruct::masks::{coverage, find_mask, intersection_over_union, read_mask};
+use libreconstruct::masks::{coverage, find_mask, intersection_over_union, is_object, read_mask};
 use libreconstruct::splats::Splats;
 use libreconstruct::{Error, ErrorKind, Result};
 use nalgebra::{Vector2, Vector3};
@@ -60,20 +61,130 @@ fn undistort_mask(mask: &GrayImage, lens: &Camera, camera: &Camera) -> GrayImage
     })
 }
 
-/// (name, overlap with the known mask, part of the picture that is object in it) by picture.
+/// How close a mask came to a known one.
+#[derive(Debug, Clone)]
+pub struct MaskScore {
+    /// Name of the picture.
+    pub name: String,
+    /// Intersection over union.
+    pub overlap: f64,
+    /// See [`boundary_f`].
+    pub boundary_f: f64,
+    /// See [`wrong_pieces`].
+    pub wrong_pieces: usize,
+    /// Part (0 to 1) of the picture that is object in the known mask.
+    pub coverage: f64,
+}
+
+impl MaskScore {
+    /// Of two masks of one size.
+    pub fn of(name: &str, mask: &GrayImage, known: &GrayImage) -> Self {
+        Self {
+            name: name.to_owned(),
+            overlap: intersection_over_union(mask, known),
+            boundary_f: boundary_f(mask, known),
+            wrong_pieces: wrong_pieces(mask, known),
+            coverage: coverage(known),
+        }
+    }
+}
+
+/// By picture: how close the masks in a folder came to the known ones.
 ///
 /// # Errors
 /// A mask that is missing or cannot be read.
-pub fn overlaps(known: &[KnownMask], masks: &Path) -> Result<Vec<(String, f64, f64)>> {
+pub fn scores(known: &[KnownMask], masks: &Path) -> Result<Vec<MaskScore>> {
     known
         .par_iter()
         .map(|k| {
             let path = find_mask(masks, &k.name).ok_or_else(|| {
                 Error::new(ErrorKind::NotFound, format!("{} has no mask in {}", k.name, masks.display()))
             })?;
-            Ok((k.name.clone(), intersection_over_union(&read_mask(&path)?, &k.mask), coverage(&k.mask)))
+            Ok(MaskScore::of(&k.name, &read_mask(&path)?, &k.mask))
         })
         .collect()
+}
+
+/// Pixels by which a boundary may be off.
+const BOUNDARY: i32 = 2;
+
+/// Harmonic mean of the part of the mask's boundary that is within two pixels of the known one's, and of the part of the
+/// known one's that is within two pixels of the mask's (Perazzi et al., CVPR 2016). 1 where neither has a boundary.
+pub fn boundary_f(mask: &GrayImage, known: &GrayImage) -> f64 {
+    let (found, truth) = (boundary(mask), boundary(known));
+    if found.is_empty() && truth.is_empty() {
+        return 1.0;
+    }
+    let part_near = |from: &[(i32, i32)], to: &[(i32, i32)]| {
+        let mut near = HashSet::new();
+        for &(x, y) in to {
+            for dy in -BOUNDARY..=BOUNDARY {
+                for dx in -BOUNDARY..=BOUNDARY {
+                    if dx * dx + dy * dy <= BOUNDARY * BOUNDARY {
+                        near.insert((x + dx, y + dy));
+                    }
+                }
+            }
+        }
+        from.iter().filter(|pixel| near.contains(pixel)).count() as f64 / from.len().max(1) as f64
+    };
+    let (precision, recall) = (part_near(&found, &truth), part_near(&truth, &found));
+    if precision + recall == 0.0 { 0.0 } else { 2.0 * precision * recall / (precision + recall) }
+}
+
+/// Pixels of the object that have a side in common with one that is not; the picture's edge is no boundary.
+fn boundary(mask: &GrayImage) -> Vec<(i32, i32)> {
+    let is_background = |x: u32, y: u32| mask.get_pixel_checked(x, y).is_some_and(|p| !is_object(p[0]));
+    mask.enumerate_pixels()
+        .filter(|(x, y, p)| {
+            is_object(p[0])
+                && (is_background(x.wrapping_sub(1), *y)
+                    || is_background(x + 1, *y)
+                    || is_background(*x, y.wrapping_sub(1))
+                    || is_background(*x, y + 1))
+        })
+        .map(|(x, y, _)| (x as i32, y as i32))
+        .collect()
+}
+
+/// Part (0 to 1) of the picture from which on a piece that is wrong counts.
+const LARGE: f64 = 0.005;
+
+/// Number of connected pieces, of more than half a percent of the picture, that are object in one mask only: clouds and holes.
+pub fn wrong_pieces(mask: &GrayImage, known: &GrayImage) -> usize {
+    let width = mask.width() as usize;
+    let mut wrong: Vec<i8> = mask
+        .as_raw()
+        .iter()
+        .zip(known.as_raw())
+        .map(|(a, b)| i8::from(is_object(*a)) - i8::from(is_object(*b)))
+        .collect();
+    let mut count = 0;
+    for first in 0..wrong.len() {
+        let kind = std::mem::take(&mut wrong[first]);
+        if kind == 0 {
+            continue;
+        }
+        let (mut stack, mut size) = (vec![first], 0usize);
+        while let Some(pixel) = stack.pop() {
+            size += 1;
+            let column = pixel % width;
+            let beside = [
+                (column > 0).then(|| pixel - 1),
+                (column + 1 < width).then(|| pixel + 1),
+                pixel.checked_sub(width),
+                Some(pixel + width).filter(|p| *p < wrong.len()),
+            ];
+            for other in beside.into_iter().flatten() {
+                if wrong[other] == kind {
+                    wrong[other] = 0;
+                    stack.push(other);
+                }
+            }
+        }
+        count += usize::from(size as f64 > LARGE * mask.as_raw().len() as f64);
+    }
+    count
 }
 
 /// The part of all opacity whose splats are outside the object's known outline: beside the known mask, by more than `margin`
@@ -117,4 +228,38 @@ fn widened(mask: &GrayImage, margin: u32) -> GrayImage {
         })
     };
     spread(&spread(mask, margin, 0), 0, margin)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A square of 40 pixels at column `x`, row 30.
+    fn square(x: u32) -> GrayImage {
+        GrayImage::from_fn(120, 100, |u, v| {
+            image::Luma([255 * u8::from((x..x + 40).contains(&u) && (30..70).contains(&v))])
+        })
+    }
+
+    #[test]
+    fn a_boundary_may_be_two_pixels_off() {
+        assert_eq!(boundary_f(&square(30), &square(32)), 1.0);
+        // The left and the right side are too far, and what reaches over them above and below.
+        let far = boundary_f(&square(30), &square(36));
+        assert!(far > 0.4 && far < 0.6, "{far}");
+        assert_eq!(boundary_f(&GrayImage::new(9, 9), &GrayImage::new(9, 9)), 1.0);
+        assert_eq!(boundary_f(&GrayImage::new(120, 100), &square(30)), 0.0);
+    }
+
+    #[test]
+    fn clouds_and_holes_are_counted_and_rims_are_not() {
+        let known = square(30);
+        let mut mask = square(30);
+        assert_eq!(wrong_pieces(&mask, &square(31)), 0);
+        for (x, y) in (0..10).flat_map(|x| (0..10).map(move |y| (x, y))) {
+            mask.put_pixel(100 + x, 5 + y, image::Luma([255]));
+            mask.put_pixel(40 + x, 40 + y, image::Luma([0]));
+        }
+        assert_eq!(wrong_pieces(&mask, &known), 2);
+    }
 }

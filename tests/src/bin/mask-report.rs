@@ -9,7 +9,7 @@ use clap::Parser;
 use libreconstruct::Result;
 use libreconstruct::splats::Splats;
 use libreconstruct_tests::exit_code;
-use libreconstruct_tests::masks::{known_masks, opacity_outside, overlaps};
+use libreconstruct_tests::masks::{MaskScore, known_masks, opacity_outside, scores};
 
 /// Compare the masks of a reconstruction with known ones.
 #[derive(Parser)]
@@ -32,16 +32,21 @@ fn main() -> ExitCode {
 
 fn run(arguments: &Arguments) -> Result<()> {
     let known = known_masks(&arguments.result, &arguments.masks)?;
-    let mut overlaps = overlaps(&known, &arguments.result.join("undistorted/masks"))?;
-    overlaps.sort_by(|a, b| a.1.total_cmp(&b.1));
-    let count = overlaps.len();
+    let mut scores = scores(&known, &arguments.result.join("undistorted/masks"))?;
+    scores.sort_by(|a, b| a.overlap.total_cmp(&b.overlap));
+    let count = scores.len();
     println!("Overlap (intersection over union) with {count} known masks:");
-    println!("  mean     {:.4}", overlaps.iter().map(|o| o.1).sum::<f64>() / count as f64);
-    println!("  median   {:.4}", overlaps[count / 2].1);
-    println!("  lowest   {:.4} ({})", overlaps[0].1, overlaps[0].0);
+    println!("  mean     {:.4}", scores.iter().map(|s| s.overlap).sum::<f64>() / count as f64);
+    println!("  median   {:.4}", scores[count / 2].overlap);
+    println!("  lowest   {:.4} ({})", scores[0].overlap, scores[0].name);
+    println!("Boundary F: {:.4}", scores.iter().map(|s| s.boundary_f).sum::<f64>() / count as f64);
+    println!("Clouds and holes: {}", scores.iter().map(|s| s.wrong_pieces).sum::<usize>());
     if arguments.all {
-        for (name, overlap, coverage) in &overlaps {
-            println!("  {name}  {overlap:.4}  (object in {:.1} % of the picture)", 100.0 * coverage);
+        for MaskScore { name, overlap, boundary_f, wrong_pieces, coverage } in &scores {
+            println!(
+                "  {name}  {overlap:.4}  boundary {boundary_f:.3}  {wrong_pieces} wrong  (object in {:.1} % of the picture)",
+                100.0 * coverage
+            );
         }
     }
     let scene = arguments.result.join("scene.ply");

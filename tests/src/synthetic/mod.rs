@@ -5,6 +5,7 @@
 //! ellipsoids and cylinders with baked soft light, seen through a lens with radial distortion, a shutter that is open
 //! for a while (motion blur), optionally a rolling one, an exposure that drifts, and sensor noise.
 
+mod dataset;
 mod light;
 mod path;
 mod photograph;
@@ -30,6 +31,7 @@ use path::CameraPath;
 use room::Subject;
 use staging::turn_of_things;
 
+pub use dataset::film_dataset;
 pub use scenery::Scenery;
 pub use staging::Staging;
 pub use stills::film_frames;
@@ -68,6 +70,12 @@ pub struct CaptureOptions {
     /// What stands on the table.
     #[serde(default)]
     pub subject: SubjectKind,
+    /// What it stands on.
+    #[serde(default)]
+    pub table: TableKind,
+    /// Whether things that are not the subject stand around it on the table.
+    #[serde(default)]
+    pub neighbours: bool,
     /// Part of the clip, at its end, in which the camera has turned away from the table; 0 for none.
     #[serde(default)]
     pub look_away: f64,
@@ -108,6 +116,27 @@ pub enum SubjectKind {
     Plain,
     /// A candlestick: rods of 16 to 24 mm.
     Thin,
+    /// The figure in a dark colour.
+    Dark,
+    /// Pale bricks with tools on them.
+    Bricks,
+}
+
+/// What the subject stands on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum TableKind {
+    /// An oak table.
+    #[default]
+    Oak,
+    /// A white table without any texture.
+    Blank,
+    /// A grey table without texture, but with the lamp's highlight.
+    Glossy,
+    /// A table with a patterned cloth.
+    Cloth,
+    /// Stone that fills the room at the table's height.
+    Ground,
 }
 
 /// AprilTags (tagStandard41h12) in the scene.
@@ -144,6 +173,8 @@ impl Default for CaptureOptions {
             tags: None,
             masks: false,
             subject: SubjectKind::StillLife,
+            table: TableKind::Oak,
+            neighbours: false,
             look_away: 0.0,
             staging: Staging::Around,
             zoom: unchanged(),

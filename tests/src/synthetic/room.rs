@@ -10,7 +10,7 @@ use nalgebra::Vector3;
 use super::scene::{Material, Scene, Shape, Surface};
 use super::texture::{self, Texture, uniform};
 use super::truth::TagTruth;
-use super::{SubjectKind, TagOptions};
+use super::{SubjectKind, TableKind, TagOptions};
 
 type Vec3 = Vector3<f64>;
 
@@ -26,6 +26,9 @@ pub(super) struct Room {
     pub(super) seed: u64,
     pub(super) tags: Option<TagOptions>,
     pub(super) subject: SubjectKind,
+    pub(super) table: TableKind,
+    /// Whether things that are not the subject stand around it on the table.
+    pub(super) neighbours: bool,
     /// Walls of one colour, and no furniture but the table.
     pub(super) plain_walls: bool,
     /// Half of everything stands there twice, the second time turned by half a turn.
@@ -132,15 +135,100 @@ impl Room {
         } else {
             things.extend(furniture);
         }
+        if let Some((top, size)) = self.table_top() {
+            // Two millimetres above the oak, which it hides.
+            things.push(cuboid(
+                on_table(0.0, 0.0, -0.002),
+                Vec3::new(size.0, 0.004, size.1),
+                0.1,
+                &top,
+                Subject::No,
+            ));
+        }
+        if self.neighbours {
+            things.extend(self.neighbours());
+        }
         things
+    }
+
+    /// What covers the oak of the table, and its width and depth (metres).
+    fn table_top(&self) -> Option<(Material, (f64, f64))> {
+        const OF_TABLE: (f64, f64) = (1.52, 0.97);
+        let s = self.seed * 1000 + 300;
+        let white = Texture::paint(4, |_, _| [0.86, 0.86, 0.85]);
+        match self.table {
+            TableKind::Oak => None,
+            TableKind::Blank => Some((matte(&white, 1.0, 1.0), OF_TABLE)),
+            TableKind::Glossy => {
+                let grey = Texture::paint(4, |_, _| [0.45, 0.44, 0.43]);
+                Some((glossy(&grey, 1.0, 1.0, 0.5), OF_TABLE))
+            }
+            TableKind::Cloth => Some((matte(&texture::rug(s), 1.0, 1.0), OF_TABLE)),
+            TableKind::Ground => {
+                let side = 2.0 * HALF - 0.02;
+                Some((matte(&texture::granite(s, [0.55, 0.53, 0.5]), 4.0, 4.0), (side, side)))
+            }
+        }
+    }
+
+    /// A bowl, a bottle and a box, farther from the middle than the subject.
+    fn neighbours(&self) -> Vec<Vec<Surface>> {
+        let s = self.seed * 1000 + 400;
+        let bowl = glossy(&texture::ceramic(s), 1.0, 1.0, 0.2);
+        let bottle = glossy(&texture::granite(s + 1, [0.15, 0.35, 0.2]), 1.0, 1.0, 0.3);
+        let carton = matte(&texture::poster(s + 2), 1.0, 1.0);
+        let side = [-1.0, 1.0][(self.seed % 2) as usize];
+        vec![
+            turned(
+                on_table(0.5 * side, 0.22, 0.0),
+                &[(0.0, 0.05), (0.03, 0.1), (0.07, 0.12)],
+                &bowl,
+                Subject::No,
+            ),
+            turned(
+                on_table(-0.48 * side, 0.2, 0.0),
+                &[(0.0, 0.04), (0.18, 0.04), (0.22, 0.015), (0.3, 0.015)],
+                &bottle,
+                Subject::No,
+            ),
+            cuboid(on_table(0.46 * side, -0.24, 0.0), Vec3::new(0.16, 0.1, 0.09), 0.7, &carton, Subject::No),
+        ]
     }
 
     fn things_on_the_table(&self) -> Vec<Vec<Surface>> {
         match self.subject {
             SubjectKind::StillLife => self.still_life(),
-            SubjectKind::Plain => plain_figure(),
+            SubjectKind::Plain => figure([0.82, 0.82, 0.8]),
+            SubjectKind::Dark => figure([0.11, 0.1, 0.1]),
             SubjectKind::Thin => self.candlestick(),
+            SubjectKind::Bricks => self.bricks_with_tools(),
         }
+    }
+
+    fn bricks_with_tools(&self) -> Vec<Vec<Surface>> {
+        let s = self.seed * 1000 + 140;
+        let pale = matte(&texture::plaster(s, [0.82, 0.76, 0.68]), 1.0, 1.0);
+        let steel = glossy(&texture::granite(s + 1, [0.3, 0.3, 0.33]), 1.0, 1.0, 0.2);
+        let red = matte(&texture::cloth(s + 2, [0.6, 0.15, 0.12]), 1.0, 1.0);
+        let mut things = Vec::new();
+        for (x, z, height, turn) in [(-0.13, 0.0, 0.0, 0.1), (0.13, 0.02, 0.0, -0.15), (0.0, 0.01, 0.1, 0.9)]
+        {
+            let size = Vec3::new(0.24, 0.1, 0.14);
+            things.push(cuboid(on_table(x, z, height), size, turn, &pale, Subject::Yes));
+        }
+        for (x, z, turn) in [(-0.02, -0.03, 0.3), (0.02, 0.05, 2.2)] {
+            things.push(cuboid(
+                on_table(x, z, 0.2),
+                Vec3::new(0.34, 0.018, 0.03),
+                turn,
+                &steel,
+                Subject::Yes,
+            ));
+            let (sin, cos) = f64::sin_cos(turn);
+            let handle = on_table(x + 0.1 * cos, z + 0.1 * sin, 0.199);
+            things.push(cuboid(handle, Vec3::new(0.14, 0.03, 0.045), turn, &red, Subject::Yes));
+        }
+        things
     }
 
     fn candlestick(&self) -> Vec<Vec<Surface>> {
@@ -348,13 +436,13 @@ fn on_table(x: f64, z: f64, height: f64) -> Vec3 {
     Vec3::new(x, TABLE - height, z)
 }
 
-/// Body, arms and head, all of one white.
-fn plain_figure() -> Vec<Vec<Surface>> {
-    let white = matte(&Texture::paint(4, |_, _| [0.82, 0.82, 0.8]), 1.0, 1.0);
+/// Body, arms and head, all of one colour.
+fn figure(colour: [f32; 3]) -> Vec<Vec<Surface>> {
+    let paint = matte(&Texture::paint(4, |_, _| colour), 1.0, 1.0);
     let body = [(0.0, 0.12), (0.03, 0.13), (0.2, 0.1), (0.3, 0.12), (0.36, 0.08), (0.4, 0.045)];
-    let mut things = vec![turned(on_table(0.0, 0.0, 0.0), &body, &white, Subject::Yes)];
+    let mut things = vec![turned(on_table(0.0, 0.0, 0.0), &body, &paint, Subject::Yes)];
     let mut add = |x, height, radii| {
-        things.push(ball(on_table(x, 0.0, height), radii, &white, Subject::Yes));
+        things.push(ball(on_table(x, 0.0, height), radii, &paint, Subject::Yes));
     };
     add(0.0, 0.47, Vec3::new(0.085, 0.1, 0.085));
     add(-0.15, 0.26, Vec3::new(0.045, 0.12, 0.05));
@@ -475,9 +563,16 @@ mod tests {
 
     #[test]
     fn sheets_of_every_size_touch_nothing_and_can_be_seen() {
-        let objects =
-            Room { seed: 1, tags: None, subject: SubjectKind::StillLife, plain_walls: false, twin: false }
-                .objects();
+        let objects = Room {
+            seed: 1,
+            tags: None,
+            subject: SubjectKind::StillLife,
+            table: TableKind::Oak,
+            neighbours: false,
+            plain_walls: false,
+            twin: false,
+        }
+        .objects();
         for size in [0.005, 0.05, 0.1, MAX_TAG_SIZE] {
             let sheets = sheets(&TagOptions { count: 5, size, bend: 0.0, distractor: true });
             let surfaces: Vec<Vec<Surface>> = sheets.iter().map(|(_, s)| s.surfaces()).collect();

@@ -19,12 +19,14 @@ pub struct Scenery {
 }
 
 impl Scenery {
-    /// Builds and lights what `options` say: their seed, subject, tags, staging, walls and twin decide.
+    /// Builds and lights what `options` say: their seed, subject, table, neighbours, tags, staging, walls and twin decide.
     pub fn build(options: &CaptureOptions) -> Arc<Self> {
         let room = Room {
             seed: options.seed,
             tags: options.tags.clone(),
             subject: options.subject,
+            table: options.table,
+            neighbours: options.neighbours,
             plain_walls: options.plain_walls,
             twin: options.twin,
         };
