@@ -6,7 +6,7 @@ use crate::common::{SHORT, assert_success, capture, reconstruct, run, stderr};
 use libreconstruct::Control;
 use libreconstruct::masks::read_mask;
 use libreconstruct::splats::Splats;
-use libreconstruct_tests::masks::{known_masks, opacity_outside, overlaps};
+use libreconstruct_tests::masks::{known_masks, opacity_outside, scores};
 use libreconstruct_tests::prerequisites::mask_model;
 use libreconstruct_tests::synthetic::{CaptureOptions, SubjectKind, generate};
 
@@ -33,8 +33,8 @@ fn masks_of_ones_own_make_a_scene_of_the_object_alone() {
 
     let known = known_masks(&out, &masks).unwrap();
     // They went through the lens and back.
-    for (name, overlap, _) in overlaps(&known, &out.join("undistorted/masks")).unwrap() {
-        assert!(overlap > 0.95, "{name}: {overlap}");
+    for score in scores(&known, &out.join("undistorted/masks")).unwrap() {
+        assert!(score.overlap > 0.95, "{}: {}", score.name, score.overlap);
     }
     let splats = Splats::read(&out.join("scene.ply")).unwrap();
     assert!(splats.len() > 300, "{}", splats.len());
@@ -67,10 +67,10 @@ impl Removed {
             .unwrap();
         assert_success(&output);
         let known = known_masks(&out, &capture.join("masks")).unwrap();
-        let overlaps = overlaps(&known, &out.join("undistorted/masks")).unwrap();
+        let scores = scores(&known, &out.join("undistorted/masks")).unwrap();
         let text = String::from_utf8(output.stdout).unwrap();
         let result = serde_json::from_str(text.lines().last().unwrap()).unwrap();
-        Self { out, overlaps: overlaps.iter().map(|o| o.1).collect(), result }
+        Self { out, overlaps: scores.iter().map(|score| score.overlap).collect(), result }
     }
 
     fn mean(&self) -> f64 {
