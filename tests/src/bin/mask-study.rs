@@ -73,7 +73,7 @@ fn main() -> ExitCode {
 }
 
 fn run(arguments: &Arguments) -> Result<()> {
-    println!("case                       half  overlap  lowest  boundary  wrong/50  agreement");
+    println!("case                       half  overlap  lowest  boundary  wrong/50");
     for (place, (name, options)) in (1..).zip(cases()) {
         if !arguments.case.is_empty() && !arguments.case.iter().any(|c| c == name) {
             continue;
@@ -98,13 +98,12 @@ fn run(arguments: &Arguments) -> Result<()> {
         }
         let mean = |value: fn(&MaskScore) -> f64| scores.iter().map(value).sum::<f64>() / scores.len() as f64;
         println!(
-            "{name:26} {}  {:7.4}  {:6.3}  {:8.3}  {:8.1}  {:9.3}",
+            "{name:26} {}  {:7.4}  {:6.3}  {:8.3}  {:8.1}",
             if place % 2 == 1 { "tune" } else { "test" },
             mean(|s| s.overlap),
             scores.iter().map(|s| s.overlap).fold(1.0, f64::min),
             mean(|s| s.boundary_f),
             50.0 * mean(|s| s.wrong_pieces as f64),
-            report.agreement
         );
     }
     Ok(())
