@@ -302,7 +302,7 @@ def test_a_page_at_rest_draws_nothing(cloud):
     (b"NGSP nonsense", "begin as gzip does"), (gzip.compress(b"x" * 100), "no .spz file"), (b"\x1f\x8bnonsense", "damaged"),
     (gzip.compress(gzip.decompress(some_spz(3, 0))[:-1]), "ends before the last"), (some_spz(3, 0)[:-100], "damaged"),
     (gzip.compress(struct.pack("<IIIBBBB", 0x5053474E, 4, 1, 0, 12, 0, 0) + bytes(99)), "version 4"),
-])
+], ids=range(6))
 def test_a_scene_that_cannot_be_read_is_said_to_be_so(cloud, scene, why):
     with cloud(scene) as page:
         page.wait_for(f"{READY} === 'failed'")
