@@ -85,6 +85,11 @@ pub(crate) unsafe fn slice<'a, T>(pointer: *const T, count: usize, name: &str) -
     Ok(unsafe { std::slice::from_raw_parts(pointer, count) })
 }
 
+/// Where values are that C may look at; NULL if there are none.
+pub(crate) fn first<T>(values: &[T]) -> *const T {
+    if values.is_empty() { std::ptr::null() } else { values.as_ptr() }
+}
+
 /// A place for a result.
 pub(crate) struct Output<T>(*mut T);
 

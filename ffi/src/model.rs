@@ -11,7 +11,7 @@ use std::sync::{Arc, OnceLock};
 use libreconstruct::CancelToken;
 use libreconstruct::camera::{SparseModel, plot_doubtful_poses, undistort};
 
-use crate::argument::{Output, Versioned, VersionedOutput, path};
+use crate::argument::{Output, Versioned, VersionedOutput, first, path};
 use crate::cancel::{rc_cancel, token_of};
 use crate::entry::{answer, fallible};
 use crate::error::{Fault, rc_code, rc_error};
@@ -256,10 +256,6 @@ pub unsafe extern "C" fn rc_model_show(
             Ok(())
         })
     }
-}
-
-fn first<T>(values: &[T]) -> *const T {
-    if values.is_empty() { std::ptr::null() } else { values.as_ptr() }
 }
 
 /// How the model was found, as JSON: its verdict, figures and warnings; NULL if rc_sfm() did not make it. Belongs to the

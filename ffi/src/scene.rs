@@ -9,7 +9,7 @@ use bytemuck::cast_slice;
 use libreconstruct::glam::{Vec3, Vec4};
 use libreconstruct::splats::{SceneFormat, Splats, sh_coefficients};
 
-use crate::argument::{Versioned, VersionedOutput, not_null, path, slice, versioned};
+use crate::argument::{Versioned, VersionedOutput, first, not_null, path, slice, versioned};
 use crate::entry::answer;
 use crate::error::{Fault, rc_code, rc_error};
 use crate::handle::{Opaque, opaque};
@@ -184,10 +184,6 @@ pub unsafe extern "C" fn rc_scene_splats(
             Ok(())
         })
     }
-}
-
-fn first(values: &[f32]) -> *const f32 {
-    if values.is_empty() { std::ptr::null() } else { values.as_ptr() }
 }
 
 /// Frees a scene, and with it the arrays that rc_scene_splats() showed. NULL is allowed, and so are renderers that were
