@@ -17,8 +17,6 @@ use crate::statistics::median;
 pub(super) struct ObjectLabels {
     /// By Gaussian: the probability (0 to 1) that it belongs to the object; `None` where nothing can be said.
     pub(super) object: Vec<Option<f32>>,
-    /// What the object stands on.
-    pub(super) plane: Option<SupportPlane>,
 }
 
 with_defaults! {
@@ -78,50 +76,59 @@ with_defaults! {
     }
 }
 
-impl ObjectLabels {
-    /// What to paint a Gaussian with, so that a rendering shows how much of each pixel is object and of how much
-    /// nothing can be said.
-    pub(super) fn paint(&self, gaussian: usize) -> [f32; 3] {
-        match self.object[gaussian] {
-            Some(object) => [object, 0.0, 0.0],
-            None => [0.0, 1.0, 0.0],
-        }
-    }
-}
-
-/// Tells object from background among the Gaussians of `scene`. Views that do not show the focus have no vote: what is
-/// salient in them is something else.
+/// What the views that show the focus say of the Gaussians of `scene`. The others have no vote: what is salient in them is
+/// something else.
 ///
 /// # Errors
 /// Those of the rasteriser.
-pub(super) fn label(
+pub(super) fn saliency(
     scene: &QuickScene,
     views: &[SalientView],
     gaze: &Gaze,
     options: &LabelOptions,
-) -> Result<ObjectLabels> {
-    let views: Vec<&SalientView> = views.iter().filter(|v| v.shows(&gaze.focus)).collect();
-    let votes = votes(scene, &views, gaze, options)?;
-    let seen: Vec<(Vector3<f64>, f64)> = scene
-        .centres
-        .iter()
-        .zip(&votes)
+) -> Result<Vec<Votes>> {
+    votes(scene, &showing(views, gaze), gaze, options)
+}
+
+fn showing<'a>(views: &'a [SalientView], gaze: &Gaze) -> Vec<&'a SalientView> {
+    views.iter().filter(|v| v.shows(&gaze.focus)).collect()
+}
+
+/// The plane on which the object stands that `votes` are of.
+pub(super) fn find_plane(
+    scene: &QuickScene,
+    votes: &[Votes],
+    gaze: &Gaze,
+    options: &LabelOptions,
+) -> Option<SupportPlane> {
+    let seen: Vec<(Vector3<f64>, f64)> = (scene.centres.iter().zip(votes))
         .filter(|(_, v)| v.views >= options.least_views)
         .map(|(p, v)| (*p, f64::from(v.mean())))
         .collect();
-    let plane = support_plane::find(&seen, gaze, &options.plane);
+    support_plane::find(&seen, gaze, &options.plane)
+}
+
+/// Tells object from background among the Gaussians of `scene`, which stand on `plane` if there is one.
+pub(super) fn label(
+    scene: &QuickScene,
+    votes: &[Votes],
+    views: &[SalientView],
+    gaze: &Gaze,
+    plane: Option<&SupportPlane>,
+    options: &LabelOptions,
+) -> ObjectLabels {
     let around = neighbourhoods(scene, options);
-    let smooth = smoothed(&around, &votes, options);
-    let object = match &plane {
+    let smooth = smoothed(&around, votes, options);
+    let object = match plane {
         Some(plane) => {
-            let standing = above(&scene.centres, &smooth, plane, gaze, &views, options);
-            with_feet(&around, &standing, &votes, options).into_iter().map(Some).collect()
+            let standing = above(&scene.centres, &smooth, plane, gaze, &showing(views, gaze), options);
+            with_feet(&around, &standing, votes, options).into_iter().map(Some).collect()
         }
         None => scene
             .centres
             .iter()
             .zip(&smooth)
-            .zip(&votes)
+            .zip(votes)
             .map(|((p, salient), votes)| {
                 let far = (p - gaze.focus).norm() > options.far * gaze.distance;
                 match *salient {
@@ -132,12 +139,12 @@ pub(super) fn label(
             })
             .collect(),
     };
-    Ok(ObjectLabels { object, plane })
+    ObjectLabels { object }
 }
 
 /// What the network says of a Gaussian in the views that see it: the sum of its saliency, and their number.
 #[derive(Clone, Copy, Default)]
-struct Votes {
+pub(super) struct Votes {
     saliency: f32,
     views: u32,
 }
@@ -318,7 +325,11 @@ mod tests {
             width: 80,
             height: 80,
         };
-        let view = |camera, value| SalientView { camera, saliency: vec![value; 80 * 80] };
+        let view = |camera, value| SalientView {
+            camera,
+            saliency: vec![value; 80 * 80],
+            colours: [[0; 3]; 80 * 80].into(),
+        };
         let views = [view(camera(0.0, 1.0), 255), view(camera(6.0, -1.0), 51)];
         let focus = Vector3::new(0.0, 0.0, 3.0);
         let gaze = Gaze { focus, converges: true, distance: 3.0, up: -Vector3::y() };

@@ -8,12 +8,15 @@ use image::{GrayImage, RgbImage};
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 
+use super::consensus::{Consensus, ConsensusOptions, find_object};
+use super::evidence::{EvidenceOptions, Odds, scene_odds};
 use super::frame_masks::{FrameMasks, MaskOptions};
-use super::labelling::{LabelOptions, label};
+use super::labelling::{LabelOptions, find_plane, label, saliency};
 use super::object_poses::{ObjectPoses, PosesFrom};
 use super::quick_scene::QuickScene;
 use super::sheet::{thumbnail, write_sheet};
-use super::views::{EdgeOptions, OddsOptions, SalientView, mask_of, through_lens};
+use super::support_plane::SupportPlane;
+use super::views::{EdgeOptions, SalientView, mask_of, through_lens};
 use crate::camera::{Camera, Gaze, SparseModel};
 use crate::control::{Control, Warning};
 use crate::defaults::with_defaults;
@@ -34,7 +37,7 @@ pub const MASKS: &str = "masks";
 with_defaults! {
     /// How masks are made of what the network saw. Chosen by hand.
     #[derive(Debug, Clone, PartialEq)]
-    struct MakingOptions {
+    pub(super) struct MakingOptions {
         /// Long side (pixels) of the pictures for which Gaussians are labelled.
         working_side: u32 = 480,
         /// Long side (pixels at most) at which masks are fitted to the edges of the pictures.
@@ -45,8 +48,12 @@ with_defaults! {
         least_points: usize = 20,
         /// Which Gaussians belong to the object.
         labels: LabelOptions = LabelOptions::default(),
-        /// How sure a pixel is to be object.
-        odds: OddsOptions = OddsOptions::default(),
+        /// What a pixel's evidence is worth.
+        evidence: EvidenceOptions = EvidenceOptions::default(),
+        /// How views come to agree.
+        consensus: ConsensusOptions = ConsensusOptions::default(),
+        /// A plane is another one if it is so much higher or lower at the focus, in units of the cameras' distance.
+        other_plane: f64 = 0.004,
         /// How masks are fitted to edges.
         edges: EdgeOptions = EdgeOptions::default(),
     }
@@ -75,6 +82,9 @@ pub struct MaskReport {
     pub coverage: f64,
     /// Mean overlap (intersection over union) of the masks with what the network saw in the single pictures.
     pub overlap_with_single: f64,
+    /// How well (0 to 1) the views agree on the object: the mean overlap (intersection over union) of what each shows by
+    /// itself with the outline of the solid that all show together. 1 for masks that were given.
+    pub agreement: f64,
     /// Whether a plane was found on which the object stands.
     pub support_plane: bool,
     /// Gaussians of the quick scene that belong to the object.
@@ -98,6 +108,7 @@ impl MaskReport {
             empty: 0,
             coverage: 0.0,
             overlap_with_single: 0.0,
+            agreement: 1.0,
             support_plane: false,
             object_gaussians: 0,
             background_gaussians: 0,
@@ -223,7 +234,7 @@ fn write_masks(
         true => None,
         false => Some(agree(pictures, options, report, &control.part(0.0, 0.7))?),
     };
-    if agreed.as_ref().is_some_and(|a| !a.shows_object) {
+    if agreed.as_ref().is_some_and(|a| !a.is_found()) {
         not_found(report, control);
         return Ok(());
     }
@@ -241,7 +252,7 @@ fn write_masks(
             let own = through_lens(map.map, map.lens, &view.view);
             let mask = match &agreed {
                 None => own.clone(),
-                Some(agreed) => final_mask(&picture, &agreed.log_odds[i], &view.view, options),
+                Some(agreed) => final_mask(&picture, &agreed.odds[i], &view.view, options),
             };
             let path = mask_path(folder, &view.name);
             if let Some(parent) = path.parent() {
@@ -295,21 +306,13 @@ fn not_found(report: &mut MaskReport, control: &Control) {
     warn(report, Warning::new("background_not_found", message), control);
 }
 
-/// What all views together say.
-struct Agreed {
-    /// By view of the dataset: the log odds that a pixel is object, at working size.
-    log_odds: Vec<Vec<f32>>,
-    /// Whether any Gaussian of the scene belongs to the object.
-    shows_object: bool,
-}
-
-/// Makes the views agree: what they show is one scene, and a Gaussian that belongs to the object does so in every view.
+/// Makes the views agree: what they show is one scene, and in it the object is one solid.
 fn agree(
     pictures: &Pictures<'_>,
     options: &MakingOptions,
     report: &mut MaskReport,
     control: &Control,
-) -> Result<Agreed> {
+) -> Result<Consensus> {
     let views: Vec<SalientView> = pictures
         .dataset
         .views
@@ -318,7 +321,8 @@ fn agree(
             control.check()?;
             let map = pictures.map_of(&view.name)?;
             let camera = view.view.scaled(Some(options.working_side));
-            Ok(SalientView::new(camera, through_lens(map.map, map.lens, &camera)))
+            let picture = read_picture(&view.path)?;
+            Ok(SalientView::new(camera, through_lens(map.map, map.lens, &camera), &picture))
         })
         .collect::<Result<_>>()?;
     let gaze = Gaze::of(pictures.model).ok_or_else(|| {
@@ -328,37 +332,69 @@ fn agree(
         )
     })?;
     let scene = QuickScene::train(pictures.dataset.clone(), &control.part(0.0, 0.9))?;
-    let labels = label(&scene, &views, &gaze, &options.labels)?;
-    let count = |wanted: fn(f32) -> bool| labels.object.iter().flatten().filter(|o| wanted(**o)).count();
-    report.support_plane = labels.plane.is_some();
-    report.object_gaussians = count(|o| o > 0.5);
-    report.background_gaussians = count(|o| o <= 0.5);
-    let mut painted = scene.painted(|i| labels.paint(i))?;
-    let mut log_odds = Vec::with_capacity(views.len());
-    for view in &views {
+    let agreed = agree_on(&scene, &views, &gaze, options, &control.part(0.9, 1.0))?;
+    let on_object = scene.centres.iter().filter(|p| agreed.found.contains(p)).count();
+    report.support_plane = agreed.plane.is_some();
+    report.agreement = agreed.found.agreement;
+    report.object_gaussians = on_object;
+    report.background_gaussians = scene.centres.len() - on_object;
+    Ok(agreed.found)
+}
+
+/// What the views agree on.
+pub(super) struct Agreed {
+    pub(super) found: Consensus,
+    /// What the object stands on.
+    pub(super) plane: Option<SupportPlane>,
+}
+
+/// Finds the object of `views` in the `scene` that they show.
+pub(super) fn agree_on(
+    scene: &QuickScene,
+    views: &[SalientView],
+    gaze: &Gaze,
+    options: &MakingOptions,
+    control: &Control,
+) -> Result<Agreed> {
+    let votes = saliency(scene, views, gaze, &options.labels)?;
+    let agree = |plane: Option<&SupportPlane>| {
         control.check()?;
-        log_odds.push(view.log_odds(&painted.seen_by(&view.camera)?, &options.odds));
+        let labels = label(scene, &votes, views, gaze, plane, &options.labels);
+        let seen = scene_odds(scene, &labels, views, &options.evidence)?;
+        Ok(find_object(views, &seen, gaze, plane, &options.evidence, &options.consensus))
+    };
+    let plane = find_plane(scene, &votes, gaze, &options.labels);
+    let found = agree(plane.as_ref())?;
+    control.progress(Stage::Sfm, "masks", 0.5);
+    if !found.is_found() {
+        return Ok(Agreed { found, plane });
     }
+    // With the object known better, what it stands on may turn out to be something else.
+    let votes = saliency(scene, &found.maps(views), gaze, &options.labels)?;
+    let other = find_plane(scene, &votes, gaze, &options.labels).filter(|other| {
+        let apart = |p: &SupportPlane| (p.height(&gaze.focus) - other.height(&gaze.focus)).abs();
+        plane.as_ref().is_none_or(|p| apart(p) > options.other_plane * gaze.distance)
+    });
+    let (found, plane) = match other {
+        Some(other) => (agree(Some(&other))?, Some(other)),
+        None => (found, plane),
+    };
     control.progress(Stage::Sfm, "masks", 1.0);
-    Ok(Agreed { log_odds, shows_object: report.object_gaussians > 0 })
+    Ok(Agreed { found, plane })
 }
 
 /// The mask of `view`, at its size.
-fn final_mask(
-    picture: &RgbImage,
-    log_odds: &[f32],
-    view: &raster::View,
-    options: &MakingOptions,
-) -> GrayImage {
+fn final_mask(picture: &RgbImage, odds: &[Odds], view: &raster::View, options: &MakingOptions) -> GrayImage {
     let small = view.scaled(Some(options.working_side));
     let edges = view.scaled(Some(options.edge_side));
     let (width, height) = (small.width as usize, small.height as usize);
+    let log_odds: Vec<f32> = odds.iter().map(|o| o.log_odds()).collect();
     let whole = (edges.width, edges.height) == picture.dimensions();
     if whole {
-        return mask_of(picture, log_odds, width, height, &options.edges);
+        return mask_of(picture, &log_odds, width, height, &options.edges);
     }
     let picture = resize(picture, edges.width, edges.height, FilterType::Triangle);
-    let mask = mask_of(&picture, log_odds, width, height, &options.edges);
+    let mask = mask_of(&picture, &log_odds, width, height, &options.edges);
     resize(&mask, view.width, view.height, FilterType::Triangle)
 }
 

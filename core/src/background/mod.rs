@@ -4,6 +4,8 @@
 //! frames ─ network, frame_masks ─▶ a map for every frame
 //!        ─ object_poses ─▶ SparseModel ─ camera::undistort ─▶ PINHOLE frames
 //!        ─ quick_scene ─ labelling, support_plane ─▶ which Gaussians belong to the object
+//!        ─ evidence, colours ─▶ what each pixel of each view says
+//!        ─ solid, pieces, consensus ─▶ the object as one solid in space, and its outline in every view
 //!        ─ views, guided_filter, mask_making ─▶ a mask for every PINHOLE frame
 //! ```
 //!
@@ -11,6 +13,9 @@
 //! undistorted pictures, which training takes as their alpha, and a contact sheet. Masks ([`crate::masks`]) are 8-bit
 //! grey, 255 = object. Everything computes on the current rayon pool; results do not depend on its number of threads.
 
+mod colours;
+mod consensus;
+mod evidence;
 mod frame_masks;
 mod guided_filter;
 mod labelling;
@@ -18,8 +23,10 @@ mod mask_making;
 mod network;
 mod object_poses;
 mod outside;
+mod pieces;
 mod quick_scene;
 mod sheet;
+mod solid;
 mod support_plane;
 #[cfg(test)]
 mod tests;

@@ -49,11 +49,14 @@ with_defaults! {
         /// Number of points without which there is no plane.
         pub(super) least_points: usize = 50,
         /// A plane whose points have more than this mean saliency (0 to 1) belongs to the object.
-        pub(super) most_salient: f64 = 0.25,
+        pub(super) most_salient: f64 = 0.5,
         /// Part (0 to 1) of all saliency that may be below the plane.
         pub(super) most_below: f64 = 0.2,
         /// Part (0 to 1) of the points, as they count, that the plane must hold.
         pub(super) least_support: f64 = 0.04,
+        /// Part (0 to 1) of the largest such plane's points that a higher one must hold: the top of a pedestal carries
+        /// something, too, but is a part of the object.
+        pub(super) beside_largest: f64 = 0.4,
     }
 }
 
@@ -83,7 +86,7 @@ pub(super) fn find(
     let salient: f64 = points.iter().map(|p| p.weight * p.saliency).sum();
     let thickness = options.thickness * gaze.distance;
     let mut left = points.clone();
-    let mut best: Option<SupportPlane> = None;
+    let mut carrying: Vec<(f64, SupportPlane)> = Vec::new();
     for round in 0..options.candidates {
         let Some(plane) = largest_plane(&left, gaze, options, round as u64) else { break };
         let own: Vec<&Weighted> =
@@ -98,13 +101,17 @@ pub(super) fn find(
         let carries = own_saliency < options.most_salient
             && below < options.most_below * salient
             && support > options.least_support * total;
-        let higher = |other: &SupportPlane| plane.height(&gaze.focus) < other.height(&gaze.focus);
-        if carries && best.as_ref().is_none_or(higher) {
-            best = Some(plane);
+        if carries {
+            carrying.push((support, plane));
         }
         left.retain(|p| plane.height(&p.position).abs() > 2.0 * thickness);
     }
-    best
+    let largest = carrying.iter().map(|c| c.0).fold(0.0, f64::max);
+    carrying
+        .into_iter()
+        .filter(|(support, _)| *support >= options.beside_largest * largest)
+        .map(|(_, plane)| plane)
+        .min_by(|a, b| a.height(&gaze.focus).total_cmp(&b.height(&gaze.focus)))
 }
 
 #[derive(Clone)]

@@ -4,10 +4,14 @@ use glam::DVec3;
 use image::{GrayImage, Luma, Rgb, RgbImage};
 use nalgebra::{Matrix3, Vector3};
 
-use super::labelling::{LabelOptions, ObjectLabels, label};
+use super::evidence::Odds;
+use super::labelling::{LabelOptions, ObjectLabels, find_plane, label};
+use super::mask_making::{Agreed, MakingOptions, agree_on};
 use super::quick_scene::QuickScene;
-use super::views::{EdgeOptions, OddsOptions, SalientView, mask_of};
+use super::support_plane::SupportPlane;
+use super::views::{EdgeOptions, SalientView, mask_of};
 use crate::camera::{Camera, CameraModel, Gaze, GazeOptions, Pose};
+use crate::control::Control;
 use crate::masks::{LEAST_COVERAGE, coverage, intersection_over_union};
 use crate::random::{Random, hash};
 use crate::raster;
@@ -133,7 +137,7 @@ fn shaded_scene(table: bool, shade: impl Fn(&Vector3<f64>) -> f32) -> QuickScene
 fn views(count: usize) -> Vec<SalientView> {
     let angle = |i: usize| std::f64::consts::TAU * i as f64 / count as f64;
     let cameras = (0..count).map(|i| camera(angle(i), &Vector3::zeros()));
-    cameras.enumerate().map(|(i, c)| SalientView::new(c, saliency(&c, i))).collect()
+    cameras.enumerate().map(|(i, c)| SalientView::new(c, saliency(&c, i), &picture(&c))).collect()
 }
 
 fn gaze(views: &[SalientView]) -> Gaze {
@@ -147,25 +151,30 @@ fn gaze(views: &[SalientView]) -> Gaze {
     Gaze::of_cameras(&cameras, &GazeOptions::default()).unwrap()
 }
 
-fn labels(scene: &QuickScene, views: &[SalientView]) -> ObjectLabels {
-    label(scene, views, &gaze(views), &LabelOptions::default()).unwrap()
+fn labels(scene: &QuickScene, views: &[SalientView]) -> (ObjectLabels, Option<SupportPlane>) {
+    let (gaze, options) = (gaze(views), LabelOptions::default());
+    let votes = super::labelling::saliency(scene, views, &gaze, &options).unwrap();
+    let plane = find_plane(scene, &votes, &gaze, &options);
+    (label(scene, &votes, views, &gaze, plane.as_ref(), &options), plane)
+}
+
+fn agreed(scene: &QuickScene, views: &[SalientView]) -> Agreed {
+    agree_on(scene, views, &gaze(views), &MakingOptions::default(), &Control::new()).unwrap()
 }
 
 /// The masks of all views.
 fn masks(scene: &QuickScene, views: &[SalientView], expect_plane: bool) -> Vec<GrayImage> {
-    let labels = labels(scene, views);
-    assert_eq!(labels.plane.is_some(), expect_plane);
-    if let Some(plane) = &labels.plane {
+    let agreed = agreed(scene, views);
+    assert_eq!(agreed.plane.is_some(), expect_plane);
+    if let Some(plane) = &agreed.plane {
         assert!(plane.height(&Vector3::new(0.0, TABLE, 0.0)).abs() < 0.01, "{plane:?}");
     }
-    let mut painted = scene.painted(|i| labels.paint(i)).unwrap();
-    let mask = |view: &SalientView| {
-        let seen = painted.seen_by(&view.camera).unwrap();
-        let odds = view.log_odds(&seen, &OddsOptions::default());
-        let picture = picture(&view.camera);
-        mask_of(&picture, &odds, WIDTH as usize, HEIGHT as usize, &EdgeOptions::default())
+    assert!(agreed.found.contains(&BALL) && !agreed.found.contains(&OTHER));
+    let mask = |(view, odds): (&SalientView, &Vec<Odds>)| {
+        let odds: Vec<f32> = odds.iter().map(|o| o.log_odds()).collect();
+        mask_of(&picture(&view.camera), &odds, WIDTH as usize, HEIGHT as usize, &EdgeOptions::default())
     };
-    views.iter().map(mask).collect()
+    views.iter().zip(&agreed.found.odds).map(mask).collect()
 }
 
 #[test]
@@ -197,7 +206,7 @@ fn views_that_turn_to_something_else_have_no_vote_and_no_object() {
             let angle = if i < 6 { 0.9 } else { -1.3 } + 0.07 * f64::from(i % 6);
             let away = camera(angle, &OTHER);
             assert!(coverage(&truth(&away)) == 0.0);
-            views.push(SalientView::new(away, outline(&away, &Thing::Other)));
+            views.push(SalientView::new(away, outline(&away, &Thing::Other), &picture(&away)));
         }
         let place = gaze(&views);
         assert!(place.focus.norm() < 0.1 && (place.distance - 3.35).abs() < 0.2, "{place:?}");
@@ -219,8 +228,10 @@ fn what_no_view_finds_salient_is_background() {
     for view in &mut views {
         view.saliency.fill(0);
     }
-    let labels = labels(&scene(false), &views);
-    assert!(labels.plane.is_none() && labels.object.iter().all(|o| *o == Some(0.0)));
+    let scene = scene(false);
+    let (labels, plane) = labels(&scene, &views);
+    assert!(plane.is_none() && labels.object.iter().all(|o| *o == Some(0.0)));
+    assert!(!agreed(&scene, &views).found.is_found());
 }
 
 #[test]
@@ -248,8 +259,8 @@ fn a_foot_in_the_tables_plane_is_object_and_a_sheet_of_paper_is_not() {
             }
         }
     }
-    let labels = labels(&scene, &views);
-    assert!(labels.plane.is_some());
+    let (labels, plane) = labels(&scene, &views);
+    assert!(plane.is_some());
     let part = |there: &dyn Fn(&Vector3<f64>) -> bool| {
         let all = scene.centres.iter().zip(&labels.object).filter(|(p, _)| on_table(p) && there(p));
         let object: Vec<f32> = all.map(|(_, object)| object.unwrap_or(0.5)).collect();

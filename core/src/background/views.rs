@@ -1,6 +1,9 @@
-//! The views in which the object is sought: small cameras with what the network saw, and masks of large pictures from
-//! log odds at small size.
+//! The views in which the object is sought: small cameras and pictures with what the network saw, and masks of large
+//! pictures from odds at small size.
 
+use std::sync::Arc;
+
+use image::imageops::{FilterType, resize};
 use image::{GrayImage, RgbImage};
 use nalgebra::{Vector2, Vector3};
 
@@ -8,24 +11,6 @@ use super::guided_filter::GuidedFilter;
 use crate::camera::Camera;
 use crate::defaults::with_defaults;
 use crate::raster;
-
-with_defaults! {
-    /// How sure a pixel is to be object, from what the scene and the network say of it. All chosen by hand.
-    #[derive(Debug, Clone, PartialEq)]
-    pub(super) struct OddsOptions {
-        /// Part of a pixel (0 to 1) by which what the scene shows may be wrong. Keeps the odds finite.
-        doubt: f32 = 0.03,
-        /// Weight of the network's log odds beside the scene's, so that the network decides where the scene says
-        /// little.
-        network: f32 = 0.3,
-        /// Saliency (0 to 1) at which the network's log odds are 0.
-        network_even: f32 = 0.2,
-        /// Slope of the network's log odds over the saliency.
-        network_slope: f32 = 4.5,
-        /// Least and most of the network's log odds: where it sees nothing it says little, because it misses much.
-        network_range: (f32, f32) = (-1.0, 3.0),
-    }
-}
 
 with_defaults! {
     /// The guided filter that fits masks to the edges of pictures. Chosen by hand.
@@ -46,30 +31,29 @@ pub(super) struct SalientView {
     pub(super) camera: raster::View,
     /// What the network says, 255 = object.
     pub(super) saliency: Vec<u8>,
+    /// The picture, red, green, blue.
+    pub(super) colours: Arc<[[u8; 3]]>,
 }
 
 impl SalientView {
-    /// `camera` says the working size, which `saliency` has.
-    pub(super) fn new(camera: raster::View, saliency: GrayImage) -> Self {
-        Self { camera, saliency: saliency.into_raw() }
+    /// `camera` says the working size, which `saliency` has; `picture` is of any size.
+    pub(super) fn new(camera: raster::View, saliency: GrayImage, picture: &RgbImage) -> Self {
+        let small = match picture.dimensions() == (camera.width, camera.height) {
+            true => picture.clone(),
+            false => resize(picture, camera.width, camera.height, FilterType::Triangle),
+        };
+        let colours = small.pixels().map(|p| p.0).collect();
+        Self { camera, saliency: saliency.into_raw(), colours }
+    }
+
+    /// Width and height, pixels.
+    pub(super) fn size(&self) -> (usize, usize) {
+        (self.camera.width as usize, self.camera.height as usize)
     }
 
     /// Whether the point is in the picture.
     pub(super) fn shows(&self, point: &Vector3<f64>) -> bool {
         self.camera.project(point).is_some_and(|(x, y, _)| self.camera.pixel(x, y).is_some())
-    }
-
-    /// By pixel: the log odds that it is object. `seen` says by pixel which part of it shows Gaussians of the object,
-    /// and which part shows Gaussians of which nothing can be said. The part that no Gaussian covers is background.
-    pub(super) fn log_odds(&self, seen: &[[f32; 4]], options: &OddsOptions) -> Vec<f32> {
-        let odds = |([object, unknown, ..], saliency): (&[f32; 4], &u8)| {
-            let background = (1.0 - object - unknown).max(0.0);
-            let saliency = f32::from(*saliency) / 255.0;
-            let (least, most) = options.network_range;
-            let network = (options.network_slope * (saliency - options.network_even)).clamp(least, most);
-            ((object + options.doubt) / (background + options.doubt)).ln() + options.network * network
-        };
-        seen.iter().zip(&self.saliency).map(odds).collect()
     }
 }
 

@@ -1,0 +1,352 @@
+//! What all views together say of the object. In turns: the cells of space that the views show as object, then what colours
+//! these have and what is around them, then with these colours again what each view shows (after Campbell, Vogiatzis,
+//! Hernández & Cipolla, "Automatic 3D object segmentation in multiple views using volumetric graph-cuts", IVC 2010, whose
+//! cut is replaced by a limit to how many views may contradict).
+
+use std::sync::Arc;
+
+use nalgebra::Vector3;
+use rayon::prelude::*;
+
+use super::colours::{ColourOdds, Counts};
+use super::evidence::{EvidenceOptions, Odds, network_odds};
+use super::guided_filter::box_mean;
+use super::pieces::{PieceOptions, take_apart};
+use super::solid::{self, CellVotes, Grid};
+use super::support_plane::SupportPlane;
+use super::views::SalientView;
+use crate::camera::Gaze;
+use crate::defaults::with_defaults;
+use crate::raster;
+use crate::statistics::median;
+
+/// Number of turns.
+const TURNS: usize = 4;
+/// The turn from which on cells are fine.
+const FINE_TURN: usize = 2;
+
+with_defaults! {
+    /// How views come to agree. Chosen by hand on films of things on tables whose masks are known (`mask-study`), with the
+    /// effect that is stated.
+    #[derive(Debug, Clone, PartialEq)]
+    pub(super) struct ConsensusOptions {
+        /// Half of the side of the space that is looked at, as a part of what half a picture shows at the focus, is that;
+        /// but within these limits, in units of the cameras' distance.
+        pub(super) reach: (f64, f64) = (0.2, 0.7),
+        /// Number of cells across this space at first.
+        pub(super) cells: usize = 96,
+        /// Side of the fine cells, in pixels of a view at the distance of the focus. With the first cells throughout, of
+        /// some 3 pixels, the mean overlap was 0.955 instead of 0.960.
+        pub(super) fine: f64 = 1.5,
+        /// Number of fine cells at most in each direction.
+        pub(super) most_cells: usize = 160,
+        /// Number of views, evenly chosen, that are asked about cells, at most.
+        pub(super) most_views: usize = 100,
+        /// A cell that fewer views than this part (0 to 1) have in their picture is not object.
+        pub(super) least_views: f64 = 0.2,
+        /// By turn: part (0 to 1) of the views that may show background where the object is. Single maps are wrong too often
+        /// for less in the first turns.
+        pub(super) against: [f32; TURNS] = [0.5, 0.35, 0.25, 0.18],
+        /// By turn: weight of the network's log odds.
+        pub(super) network: [f32; TURNS] = [1.0, 0.5, 0.3, 0.3],
+        /// Most that the colours' log odds may be, either way.
+        pub(super) colours: f32 = 3.0,
+        /// Part (0 to 1) of these that is left where the scene is certain. With all of them the mean overlap was 0.962
+        /// instead of 0.966.
+        pub(super) beside_scene: f32 = 0.4,
+        /// Part of all pixels that a colour must have for its odds to be believed.
+        pub(super) rare: f32 = 2e-5,
+        /// Colours around the object are taken from a ring this wide, in units of the square root of its area.
+        pub(super) ring: f64 = 0.4,
+        /// Pixels around the outline that teach no colours: they may be either.
+        pub(super) unsure: usize = 3,
+        /// What is lower than this number of cells above the plane in all of a column lies flat,
+        pub(super) flat: f64 = 2.5,
+        /// and belongs to the plane if the network's mean log odds there are less.
+        pub(super) flat_salient: f32 = 1.0,
+        /// Which pieces are the object.
+        pub(super) pieces: PieceOptions = PieceOptions::default(),
+        /// Radius (pixels) of the rim in which a view's own pixels decide where the object ends.
+        pub(super) rim: usize = 4,
+        /// Log odds of what is outside of the rim,
+        pub(super) outside: f32 = -4.0,
+        /// and what is added inside it.
+        pub(super) inside: f32 = 1.5,
+    }
+}
+
+/// What the views agree on.
+pub(super) struct Consensus {
+    /// By view and pixel: the odds that it shows the object.
+    pub(super) odds: Vec<Vec<Odds>>,
+    /// How well (0 to 1) the views agree: the mean overlap (intersection over union) of the pixels that a view by itself
+    /// takes for object with the outline of the solid in it, around that outline.
+    pub(super) agreement: f64,
+    grid: Grid,
+    object: Vec<bool>,
+}
+
+impl Consensus {
+    /// Whether there is an object at all.
+    pub(super) fn is_found(&self) -> bool {
+        self.object.contains(&true)
+    }
+
+    /// Whether a point is on the object.
+    pub(super) fn contains(&self, point: &Vector3<f64>) -> bool {
+        self.grid.cell_at(point).is_some_and(|cell| self.object[cell])
+    }
+
+    /// Maps of the views as the network would have made them had it known what all of them show.
+    pub(super) fn maps(&self, views: &[SalientView]) -> Vec<SalientView> {
+        let map = |(view, odds): (&SalientView, &Vec<Odds>)| {
+            let saliency = odds.iter().map(|o| (255.0 * o.probability()).round() as u8).collect();
+            SalientView { camera: view.camera, saliency, colours: Arc::clone(&view.colours) }
+        };
+        views.iter().zip(&self.odds).map(map).collect()
+    }
+}
+
+/// What a pixel shows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Shown {
+    Nothing,
+    Object,
+    /// Another thing, and the object behind it.
+    Hidden,
+    /// Another thing.
+    Other,
+}
+
+/// Finds the object. `scene` has by view and pixel what the Gaussians say.
+pub(super) fn find_object(
+    views: &[SalientView],
+    scene: &[Vec<Odds>],
+    gaze: &Gaze,
+    plane: Option<&SupportPlane>,
+    evidence: &EvidenceOptions,
+    options: &ConsensusOptions,
+) -> Consensus {
+    Search { views, scene, gaze, plane, network: network_odds(evidence), options }.run()
+}
+
+/// What is known while the object is sought.
+struct Search<'a> {
+    views: &'a [SalientView],
+    /// By view and pixel: what the Gaussians say.
+    scene: &'a [Vec<Odds>],
+    gaze: &'a Gaze,
+    plane: Option<&'a SupportPlane>,
+    /// The network's log odds by its saliency.
+    network: [f32; 256],
+    options: &'a ConsensusOptions,
+}
+
+impl Search<'_> {
+    fn run(&self) -> Consensus {
+        let options = self.options;
+        let mut odds = self.odds(0, |_, _, _| Some(0.0));
+        let mut grid = self.first_grid();
+        let mut saliency = self.ask_network(&grid);
+        let mut shown: Vec<Vec<Shown>> = Vec::new();
+        let mut inside = Vec::new();
+        let mut object = Vec::new();
+        for turn in 0..TURNS {
+            if turn == FINE_TURN
+                && let Some(finer) =
+                    grid.around(&inside, 2.0, options.fine * self.pixel(), options.most_cells)
+            {
+                grid = finer;
+                saliency = self.ask_network(&grid);
+            }
+            inside = self.inside(turn, &grid, &odds);
+            if let Some(plane) = self.plane {
+                remove_flat(&grid, &mut inside, plane, &saliency, options);
+            }
+            let apart = take_apart(&grid, &inside, self.gaze, &options.pieces);
+            inside = apart.object.iter().zip(&apart.other).map(|(a, b)| *a || *b).collect();
+            let surfaces = [&apart.object, &apart.other].map(|cells| solid::surface(&grid, cells));
+            shown = self.views.par_iter().map(|v| show(&surfaces, grid.cell(), &v.camera)).collect();
+            object = apart.object;
+            if turn + 1 == TURNS || surfaces[0].is_empty() {
+                break;
+            }
+            let colours = learn(self.views, &shown, options);
+            odds = self.odds(turn + 1, |view, pixel, scene| {
+                let left = 1.0 - (1.0 - options.beside_scene) * (scene.abs() / 3.0).min(1.0);
+                let colour = colours.of_pixel(self.views[view].colours[pixel]);
+                let seen = shown[view][pixel] != Shown::Hidden;
+                seen.then_some(left * colour.clamp(-options.colours, options.colours))
+            });
+        }
+        let (odds, overlaps): (Vec<Vec<Odds>>, Vec<f64>) = (self.views.par_iter().zip(&odds).zip(&shown))
+            .map(|((view, odds), shown)| within_outline(view, odds, shown, options))
+            .unzip();
+        let agreement = overlaps.iter().sum::<f64>() / overlaps.len().max(1) as f64;
+        Consensus { odds, agreement, grid, object }
+    }
+
+    /// The space around the focus that the pictures show.
+    fn first_grid(&self) -> Grid {
+        let half = |v: &SalientView| 0.5 * f64::from(v.camera.width.max(v.camera.height)) / v.camera.fx;
+        let (least, most) = self.options.reach;
+        let half = median(&mut self.views.iter().map(half).collect::<Vec<_>>()).unwrap_or(most);
+        let half = self.gaze.distance * half.clamp(least, most);
+        let up = self.plane.map_or(self.gaze.up, |p| p.normal);
+        Grid::new(&self.gaze.focus, [half; 3], &up, 2.0 * half / self.options.cells as f64)
+    }
+
+    /// Size of a pixel at the distance of the focus, world units.
+    fn pixel(&self) -> f64 {
+        let focal = median(&mut self.views.iter().map(|v| v.camera.fx).collect::<Vec<_>>());
+        self.gaze.distance / focal.unwrap_or(1.0)
+    }
+
+    /// The views that are asked about cells.
+    fn asked(&self) -> impl Iterator<Item = usize> {
+        let every = self.views.len().div_ceil(self.options.most_views.max(1)).max(1);
+        (0..self.views.len()).step_by(every)
+    }
+
+    /// By cell: what the network says.
+    fn ask_network(&self, grid: &Grid) -> Vec<CellVotes> {
+        let asked: Vec<usize> = self.asked().collect();
+        let odds: Vec<Vec<Odds>> = asked
+            .par_iter()
+            .map(|&i| {
+                self.views[i].saliency.iter().map(|s| Odds::new(self.network[usize::from(*s)])).collect()
+            })
+            .collect();
+        let views: Vec<(&raster::View, &[Odds])> =
+            asked.iter().zip(&odds).map(|(&i, odds)| (&self.views[i].camera, odds.as_slice())).collect();
+        solid::votes(grid, &views)
+    }
+
+    /// By cell: whether the views show object there, as their `odds` are in this turn.
+    fn inside(&self, turn: usize, grid: &Grid, odds: &[Vec<Odds>]) -> Vec<bool> {
+        let views: Vec<(&raster::View, &[Odds])> =
+            self.asked().map(|i| (&self.views[i].camera, odds[i].as_slice())).collect();
+        let least = (self.options.least_views * views.len() as f64).max(2.0) as u16;
+        let against = self.options.against[turn];
+        // The cells of the plane itself are left to `remove_flat`.
+        let is_above =
+            |cell| self.plane.is_none_or(|plane| plane.height(&grid.place(cell)) > -0.5 * grid.cell());
+        let is_object = |(cell, votes): (usize, &CellVotes)| {
+            votes.views >= least
+                && votes.log_odds > 0.0
+                && votes.against < against * f32::from(votes.views)
+                && is_above(cell)
+        };
+        solid::votes(grid, &views).par_iter().enumerate().map(is_object).collect()
+    }
+
+    /// By view and pixel: what the network, the scene and the colours say together. `colours` gives the last, by view, pixel
+    /// and what the scene says there; `None` where the object is hidden.
+    fn odds(&self, turn: usize, colours: impl Fn(usize, usize, f32) -> Option<f32> + Sync) -> Vec<Vec<Odds>> {
+        let weight = self.options.network[turn];
+        let of_view = |i: usize| {
+            let pixel = |(k, (saliency, scene)): (usize, (&u8, &Odds))| {
+                let (network, scene) = (weight * self.network[usize::from(*saliency)], scene.log_odds());
+                colours(i, k, scene).map_or(Odds::HIDDEN, |colour| Odds::new(network + scene + colour))
+            };
+            self.views[i].saliency.iter().zip(&self.scene[i]).enumerate().map(pixel).collect()
+        };
+        (0..self.views.len()).into_par_iter().map(of_view).collect()
+    }
+}
+
+/// Removes what lies flat on the plane and is not salient: shadows.
+fn remove_flat(
+    grid: &Grid,
+    inside: &mut [bool],
+    plane: &SupportPlane,
+    saliency: &[CellVotes],
+    options: &ConsensusOptions,
+) {
+    let is_salient = |cell: usize| {
+        let votes = &saliency[cell];
+        votes.log_odds >= options.flat_salient * f32::from(votes.views)
+    };
+    for foot in 0..grid.level() {
+        let column = || (foot..grid.len()).step_by(grid.level());
+        let top = column().rev().find(|&cell| inside[cell]);
+        if top.is_some_and(|top| plane.height(&grid.place(top)) < options.flat * grid.cell()) {
+            column().filter(|&cell| !is_salient(cell)).for_each(|cell| inside[cell] = false);
+        }
+    }
+}
+
+/// What the pixels of a view show of the surfaces of the object and of other things, by the centres of their cells.
+fn show([object, other]: &[Vec<Vector3<f64>>; 2], cell: f64, view: &raster::View) -> Vec<Shown> {
+    let (object, other) = (solid::depths(object, cell, view), solid::depths(other, cell, view));
+    let pixel = |(object, other): (&f32, &f32)| match (object.is_finite(), other < object) {
+        (true, false) => Shown::Object,
+        (true, true) => Shown::Hidden,
+        (false, true) => Shown::Other,
+        (false, false) => Shown::Nothing,
+    };
+    object.iter().zip(&other).map(pixel).collect()
+}
+
+/// The part of the pixels around each pixel that show the object.
+fn part_around(view: &SalientView, shown: &[Shown], radius: usize) -> Vec<f32> {
+    let (width, height) = view.size();
+    let mut part: Vec<f32> = shown.iter().map(|s| f32::from(u8::from(*s == Shown::Object))).collect();
+    box_mean(&mut part, width, height, radius);
+    part
+}
+
+/// One pixel of object in a window makes more than this; rounding of the running sums makes less.
+const NONE: f32 = 1e-5;
+
+/// Learns the colours of the object and of what is around it.
+fn learn(views: &[SalientView], shown: &[Vec<Shown>], options: &ConsensusOptions) -> ColourOdds {
+    let count = |(view, shown): (&SalientView, &Vec<Shown>)| {
+        let area = shown.iter().filter(|s| **s == Shown::Object).count() as f64;
+        let ring = (options.ring * area.sqrt()) as usize + options.unsure + 1;
+        let (near, rim) = (part_around(view, shown, ring), part_around(view, shown, options.unsure));
+        let (mut object, mut around) = (Counts::new(), Counts::new());
+        for (k, colour) in view.colours.iter().enumerate() {
+            if shown[k] == Shown::Object {
+                object.add(*colour);
+            } else if near[k] > NONE && rim[k] < NONE {
+                around.add(*colour);
+            }
+        }
+        (object, around)
+    };
+    let (object, around) = (views.par_iter().zip(shown))
+        .map(count)
+        .reduce(|| (Counts::new(), Counts::new()), |a, b| (a.0.merge(&b.0), a.1.merge(&b.1)));
+    ColourOdds::of(&object, &around, options.rare)
+}
+
+/// The odds of a view's pixels, of which those far from the outline of the solid are what it says, and the overlap of what
+/// the pixels said with the outline.
+fn within_outline(
+    view: &SalientView,
+    odds: &[Odds],
+    shown: &[Shown],
+    options: &ConsensusOptions,
+) -> (Vec<Odds>, f64) {
+    let rim = part_around(view, shown, options.rim);
+    let near = part_around(view, shown, 4 * options.rim);
+    let (mut both, mut either) = (0u32, 0u32);
+    let mut within = Vec::with_capacity(odds.len());
+    for (k, odds) in odds.iter().enumerate() {
+        let is_outline = shown[k] == Shown::Object;
+        let is_object = odds.log_odds() > 0.0;
+        if near[k] > NONE && !matches!(shown[k], Shown::Hidden | Shown::Other) {
+            both += u32::from(is_outline && is_object);
+            either += u32::from(is_outline || is_object);
+        }
+        within.push(match shown[k] {
+            Shown::Hidden | Shown::Other => Odds::new(options.outside),
+            // Less than a fifth around it: farther out than half of the rim.
+            Shown::Nothing if rim[k] < 0.2 => Odds::new(options.outside),
+            _ if rim[k] > 0.99 => Odds::new(odds.log_odds() + options.inside),
+            _ => *odds,
+        });
+    }
+    (within, if either == 0 { 1.0 } else { f64::from(both) / f64::from(either) })
+}

@@ -1,0 +1,146 @@
+//! Which of the connected pieces of a solid are the object: the one that the cameras look at, and what belongs to it.
+
+use nalgebra::Vector3;
+
+use super::solid::{self, Grid};
+use crate::camera::Gaze;
+use crate::defaults::with_defaults;
+use crate::neighbours::Neighbours;
+
+with_defaults! {
+    /// When a piece belongs to the object. Chosen by hand, on films of things on tables with others beside them.
+    #[derive(Debug, Clone, PartialEq)]
+    pub(super) struct PieceOptions {
+        /// Standard deviation of the Gaussian around the focus by which cells count for which piece is looked at, in units
+        /// of the cameras' distance from the focus.
+        pub(super) looked_at: f64 = 0.25,
+        /// Pieces with less than this part (0 to 1) of the cells of the one that is looked at are noise,
+        pub(super) least: f64 = 0.002,
+        /// and those with less than this part, if they do not belong to it.
+        pub(super) least_other: f64 = 0.02,
+        /// A piece belongs to the object if the gap between them is narrower than this part of the object's size.
+        pub(super) narrow: f64 = 0.2,
+        /// It does, too, if the centre of both together is nearer to the focus by more than this, in units of the cameras'
+        /// distance: of a pair the cameras look at the middle.
+        pub(super) nearer: f64 = 0.04,
+        /// Number of cells of a piece, evenly chosen, that the gap is measured from.
+        pub(super) measured: usize = 2000,
+    }
+}
+
+/// A solid taken apart.
+pub(super) struct Apart {
+    /// By cell: whether it is the object.
+    pub(super) object: Vec<bool>,
+    /// By cell: whether it is another thing.
+    pub(super) other: Vec<bool>,
+}
+
+/// Tells the object among what is `inside` from other things and from noise.
+pub(super) fn take_apart(grid: &Grid, inside: &[bool], gaze: &Gaze, options: &PieceOptions) -> Apart {
+    let mut apart = Apart { object: vec![false; inside.len()], other: vec![false; inside.len()] };
+    let width = options.looked_at * gaze.distance;
+    let looked_at = |piece: &Vec<usize>| -> f64 {
+        let weight = |&cell: &usize| (-0.5 * ((grid.place(cell) - gaze.focus).norm() / width).powi(2)).exp();
+        piece.iter().map(weight).sum()
+    };
+    let mut pieces: Vec<(f64, Vec<usize>)> =
+        solid::pieces(grid, inside).into_iter().map(|piece| (looked_at(&piece), piece)).collect();
+    pieces.sort_by(|a, b| b.0.total_cmp(&a.0));
+    let mut pieces = pieces.into_iter().map(|(_, cells)| cells);
+    let Some(first) = pieces.next() else { return apart };
+    let part_of_first = |part: f64| part * first.len() as f64;
+    let (least, least_other) = (part_of_first(options.least), part_of_first(options.least_other));
+    let mut object = Group::new(grid, first, options);
+    let mut left: Vec<Group> =
+        pieces.filter(|p| p.len() as f64 >= least).map(|p| Group::new(grid, p, options)).collect();
+    while let Some(next) = left.iter().position(|piece| object.includes(piece, gaze, options)) {
+        object.add(left.remove(next));
+    }
+    object.cells.iter().for_each(|&cell| apart.object[cell] = true);
+    let others = left.iter().filter(|piece| piece.cells.len() as f64 >= least_other);
+    others.flat_map(|piece| &piece.cells).for_each(|&cell| apart.other[cell] = true);
+    apart
+}
+
+/// Pieces that belong together.
+struct Group {
+    cells: Vec<usize>,
+    /// Centres of cells, evenly chosen.
+    places: Vec<Vector3<f64>>,
+    /// Mean of the cells' centres.
+    centre: Vector3<f64>,
+}
+
+impl Group {
+    fn new(grid: &Grid, cells: Vec<usize>, options: &PieceOptions) -> Self {
+        let centre = cells.iter().map(|&c| grid.place(c)).sum::<Vector3<f64>>() / cells.len().max(1) as f64;
+        let every = cells.len().div_ceil(options.measured.max(1)).max(1);
+        let places = cells.iter().step_by(every).map(|&c| grid.place(c)).collect();
+        Self { cells, places, centre }
+    }
+
+    fn includes(&self, other: &Self, gaze: &Gaze, options: &PieceOptions) -> bool {
+        let off = |centre: &Vector3<f64>| (centre - gaze.focus).norm();
+        let size = 2.0 * self.places.iter().map(|p| (p - self.centre).norm()).fold(0.0, f64::max);
+        off(&self.with(other)) < off(&self.centre) - options.nearer * gaze.distance
+            || self.gap(other) < options.narrow * size
+    }
+
+    /// The centre of both together.
+    fn with(&self, other: &Self) -> Vector3<f64> {
+        let (own, others) = (self.cells.len() as f64, other.cells.len() as f64);
+        (self.centre * own + other.centre * others) / (own + others)
+    }
+
+    fn gap(&self, other: &Self) -> f64 {
+        let own = Neighbours::new(&self.places);
+        let squares = other.places.iter().flat_map(|p| own.nearest(p, 1)).map(|(square, _)| square);
+        squares.fold(f64::MAX, f64::min).sqrt()
+    }
+
+    fn add(&mut self, other: Self) {
+        self.centre = self.with(&other);
+        self.cells.extend(other.cells);
+        self.places.extend(other.places);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn gaze() -> Gaze {
+        Gaze { focus: Vector3::zeros(), converges: true, distance: 4.0, up: -Vector3::y() }
+    }
+
+    /// Which of the balls, given by their places along x and their radii, are the object and which other things.
+    fn tell(balls: &[(f64, f64)]) -> Vec<&'static str> {
+        let grid = Grid::new(&Vector3::zeros(), [2.0, 1.0, 1.0], &-Vector3::y(), 0.05);
+        let middle = |x: f64| Vector3::new(x, 0.0, 0.0);
+        let inside: Vec<bool> = (0..grid.len())
+            .map(|i| balls.iter().any(|(x, radius)| (grid.place(i) - middle(*x)).norm() < *radius))
+            .collect();
+        let apart = take_apart(&grid, &inside, &gaze(), &PieceOptions::default());
+        let name = |(x, _): &(f64, f64)| {
+            let cell = grid.cell_at(&middle(*x)).unwrap();
+            match (apart.object[cell], apart.other[cell]) {
+                (true, _) => "object",
+                (_, true) => "other",
+                _ => "noise",
+            }
+        };
+        balls.iter().map(name).collect()
+    }
+
+    #[test]
+    fn what_stands_apart_is_another_thing_and_what_is_close_is_not() {
+        assert_eq!(tell(&[(0.0, 0.4), (1.2, 0.3), (-1.6, 0.06)]), ["object", "other", "noise"]);
+        assert_eq!(tell(&[(0.0, 0.4), (0.75, 0.25)]), ["object", "object"]);
+    }
+
+    #[test]
+    fn of_a_pair_both_are_the_object() {
+        assert_eq!(tell(&[(-0.6, 0.3), (0.6, 0.3)]), ["object", "object"]);
+    }
+}

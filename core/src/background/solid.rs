@@ -1,0 +1,285 @@
+//! The object as one solid in space: the cells of a grid that the views show as object (a visual hull; Laurentini, TPAMI
+//! 1994), and what the views show of it.
+
+use nalgebra::Vector3;
+use rayon::prelude::*;
+
+use super::evidence::Odds;
+use crate::raster;
+
+/// A box of cells.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Grid {
+    /// Centre of the first cell.
+    origin: Vector3<f64>,
+    /// From a cell to the next in each direction, world units; the third one is up.
+    steps: [Vector3<f64>; 3],
+    /// Number of cells in each direction.
+    count: [usize; 3],
+}
+
+impl Grid {
+    /// Cells of the size `cell` around `centre`, over `half` on both sides (all in world units); `up` is the third
+    /// direction.
+    pub(super) fn new(centre: &Vector3<f64>, half: [f64; 3], up: &Vector3<f64>, cell: f64) -> Self {
+        let beside = if up.x.abs() < 0.7 { Vector3::x() } else { Vector3::z() };
+        let first = (beside - up * beside.dot(up)).normalize();
+        let steps = [first, up.cross(&first), *up].map(|axis| axis * cell);
+        let count = half.map(|h| ((2.0 * h / cell).ceil() as usize).max(1));
+        let origin = (0..3).fold(*centre, |o, k| o - steps[k] * (0.5 * (count[k] as f64 - 1.0)));
+        Self { origin, steps, count }
+    }
+
+    /// A finer grid around the cells that are `inside`: `margin` cells of this grid wider, of cells of the size `cell`
+    /// (world units), or larger ones if they would be more than `most` in a direction. `None` if none is inside.
+    pub(super) fn around(&self, inside: &[bool], margin: f64, cell: f64, most: usize) -> Option<Self> {
+        let (mut low, mut high) = ([usize::MAX; 3], [0; 3]);
+        for (i, _) in inside.iter().enumerate().filter(|(_, inside)| **inside) {
+            for (k, at) in self.coordinates(i).into_iter().enumerate() {
+                low[k] = low[k].min(at);
+                high[k] = high[k].max(at);
+            }
+        }
+        if low[0] > high[0] {
+            return None;
+        }
+        let middle = (0..3).fold(self.origin, |p, k| p + self.steps[k] * (0.5 * (low[k] + high[k]) as f64));
+        let half: [f64; 3] =
+            std::array::from_fn(|k| (0.5 * (high[k] - low[k] + 1) as f64 + margin) * self.cell());
+        let longest = half.iter().copied().fold(0.0, f64::max);
+        let cell = cell.max(2.0 * longest / most as f64);
+        Some(Self::new(&middle, half, &self.steps[2].normalize(), cell))
+    }
+
+    /// Number of cells.
+    pub(super) fn len(&self) -> usize {
+        self.count.iter().product()
+    }
+
+    /// Number of cells in a level.
+    pub(super) fn level(&self) -> usize {
+        self.count[0] * self.count[1]
+    }
+
+    /// Side of a cell, world units.
+    pub(super) fn cell(&self) -> f64 {
+        self.steps[0].norm()
+    }
+
+    /// The centre of a cell.
+    pub(super) fn place(&self, cell: usize) -> Vector3<f64> {
+        let at = self.coordinates(cell);
+        (0..3).fold(self.origin, |p, k| p + self.steps[k] * at[k] as f64)
+    }
+
+    /// The cell in which a point is.
+    pub(super) fn cell_at(&self, point: &Vector3<f64>) -> Option<usize> {
+        let from = point - self.origin;
+        let mut index = 0;
+        for k in (0..3).rev() {
+            let at = (from.dot(&self.steps[k]) / self.steps[k].norm_squared()).round();
+            if !(at >= 0.0 && at < self.count[k] as f64) {
+                return None;
+            }
+            index = index * self.count[k] + at as usize;
+        }
+        Some(index)
+    }
+
+    fn coordinates(&self, cell: usize) -> [usize; 3] {
+        let [a, b, _] = self.count;
+        [cell % a, cell / a % b, cell / (a * b)]
+    }
+
+    /// The cells that have a side in common with `cell`: six, at the grid's border fewer.
+    fn beside(&self, cell: usize) -> impl Iterator<Item = usize> + use<> {
+        let (at, count) = (self.coordinates(cell), self.count);
+        let strides = [1, count[0], count[0] * count[1]];
+        (0..3).flat_map(move |k| {
+            let lower = (at[k] > 0).then(|| cell - strides[k]);
+            let upper = (at[k] + 1 < count[k]).then(|| cell + strides[k]);
+            [lower, upper].into_iter().flatten()
+        })
+    }
+}
+
+/// What the views say of a cell.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub(super) struct CellVotes {
+    /// Number of views that have it in their picture and nothing before it.
+    pub(super) views: u16,
+    /// Sum of the probabilities that they show background there.
+    pub(super) against: f32,
+    /// Sum of their log odds.
+    pub(super) log_odds: f32,
+}
+
+/// Number of rows of cells for which the views are asked one after the other: a view's odds stay in the processor's cache
+/// meanwhile.
+const ROWS_AT_ONCE: usize = 512;
+
+/// By cell: what the views say, of which each has a camera and the odds of its pixels, row by row.
+pub(super) fn votes(grid: &Grid, views: &[(&raster::View, &[Odds])]) -> Vec<CellVotes> {
+    let against = Odds::table(|o| 1.0 - o.probability());
+    let log_odds = Odds::table(Odds::log_odds);
+    let [across, deep, _] = grid.count;
+    let mut votes = vec![CellVotes::default(); grid.len()];
+    votes.par_chunks_mut(across * ROWS_AT_ONCE).enumerate().for_each(|(chunk, rows)| {
+        for (camera, odds) in views {
+            let step = camera.to_camera(&(grid.origin + grid.steps[0])) - camera.to_camera(&grid.origin);
+            let step = step.map(|v| v as f32);
+            let (wide, high) = (camera.width as f32, camera.height as f32);
+            let [fx, fy, cx, cy] = [camera.fx, camera.fy, camera.cx, camera.cy].map(|v| v as f32);
+            for (row, cells) in rows.chunks_mut(across).enumerate() {
+                let row = chunk * ROWS_AT_ONCE + row;
+                let (y, z) = ((row % deep) as f64, (row / deep) as f64);
+                let start = camera.to_camera(&(grid.origin + grid.steps[1] * y + grid.steps[2] * z));
+                let start = start.map(|v| v as f32);
+                for (k, votes) in cells.iter_mut().enumerate() {
+                    let p = start + step * k as f32;
+                    let (x, y) = (fx * p.x / p.z + cx, fy * p.y / p.z + cy);
+                    if p.z < raster::NEAR as f32 || !(x >= 0.0 && y >= 0.0 && x < wide && y < high) {
+                        continue;
+                    }
+                    let odds = odds[y as usize * camera.width as usize + x as usize];
+                    if odds != Odds::HIDDEN {
+                        votes.views += 1;
+                        votes.against += against[odds.index()];
+                        votes.log_odds += log_odds[odds.index()];
+                    }
+                }
+            }
+        }
+    });
+    votes
+}
+
+/// The centres of the cells at the surface of what is `inside`.
+pub(super) fn surface(grid: &Grid, inside: &[bool]) -> Vec<Vector3<f64>> {
+    let is_surface = |&i: &usize| inside[i] && (grid.beside(i).filter(|&j| inside[j]).count() < 6);
+    (0..inside.len()).into_par_iter().filter(is_surface).map(|i| grid.place(i)).collect()
+}
+
+/// By pixel of `view`: the depth of the nearest of the cells with these centres and this size that it shows; infinite where
+/// it shows none.
+pub(super) fn depths(centres: &[Vector3<f64>], cell: f64, view: &raster::View) -> Vec<f32> {
+    let (wide, high) = (view.width as usize, view.height as usize);
+    let mut depths = vec![f32::INFINITY; wide * high];
+    for centre in centres {
+        let Some((x, y, depth)) = view.project(centre) else { continue };
+        let radius = (0.5 * cell * view.fx.max(view.fy) / depth).max(0.5);
+        let range = |at: f64, count: usize| {
+            let edge = |at: f64| at.round().clamp(0.0, count as f64) as usize;
+            edge(at - radius)..edge(at + radius)
+        };
+        let columns = range(x, wide);
+        for row in range(y, high) {
+            for nearest in &mut depths[row * wide..][columns.clone()] {
+                *nearest = nearest.min(depth as f32);
+            }
+        }
+    }
+    depths
+}
+
+/// The connected pieces of what is `inside`, by the cells of each.
+pub(super) fn pieces(grid: &Grid, inside: &[bool]) -> Vec<Vec<usize>> {
+    let mut left = inside.to_vec();
+    let mut pieces = Vec::new();
+    for first in 0..left.len() {
+        if !std::mem::take(&mut left[first]) {
+            continue;
+        }
+        let (mut piece, mut next) = (vec![first], 0);
+        while let Some(&cell) = piece.get(next) {
+            next += 1;
+            piece.extend(grid.beside(cell).filter(|&other| std::mem::take(&mut left[other])));
+        }
+        pieces.push(piece);
+    }
+    pieces
+}
+
+#[cfg(test)]
+mod tests {
+    use glam::{DMat3, dvec3};
+
+    use super::*;
+
+    /// A camera at (0, 0, -4) that looks along z, and one at (-4, 0, 0) that looks along x.
+    fn cameras() -> [raster::View; 2] {
+        let view = |rotation| raster::View {
+            rotation,
+            translation: dvec3(0.0, 0.0, 4.0),
+            fx: 100.0,
+            fy: 100.0,
+            cx: 50.0,
+            cy: 50.0,
+            width: 100,
+            height: 100,
+        };
+        let along_x = DMat3::from_cols(dvec3(0.0, 0.0, 1.0), dvec3(0.0, 1.0, 0.0), dvec3(-1.0, 0.0, 0.0));
+        [view(DMat3::IDENTITY), view(along_x)]
+    }
+
+    fn grid() -> Grid {
+        Grid::new(&Vector3::zeros(), [1.0; 3], &-Vector3::y(), 0.1)
+    }
+
+    #[test]
+    fn a_cell_is_found_where_it_is() {
+        let grid = grid();
+        assert_eq!((grid.len(), grid.level()), (8000, 400));
+        for cell in [0, 17, 4321, 7999] {
+            assert_eq!(grid.cell_at(&grid.place(cell)), Some(cell));
+        }
+        assert_eq!(grid.cell_at(&Vector3::new(0.0, -1.2, 0.0)), None);
+        // The third direction is up: -y.
+        assert!(grid.place(grid.level()).y < grid.place(0).y);
+    }
+
+    #[test]
+    fn what_all_views_show_is_inside_and_is_shown_as_it_was() {
+        let (grid, cameras) = (grid(), cameras());
+        // Both views show a square of 30 pixels in their middle; the second one cannot see its upper half.
+        let square = |hidden: bool| -> Vec<Odds> {
+            (0..10_000)
+                .map(|k| match ((35..65).contains(&(k % 100)), k / 100) {
+                    (true, 35..50) if hidden => Odds::HIDDEN,
+                    (true, 35..65) => Odds::new(3.0),
+                    _ => Odds::new(-3.0),
+                })
+                .collect()
+        };
+        let odds = [square(false), square(true)];
+        let views: Vec<(&raster::View, &[Odds])> =
+            cameras.iter().zip(&odds).map(|(c, o)| (c, o.as_slice())).collect();
+        let votes = votes(&grid, &views);
+        let at = |x: f64, y: f64, z: f64| votes[grid.cell_at(&Vector3::new(x, y, z)).unwrap()];
+        assert_eq!((at(0.0, 0.3, 0.0).views, at(0.0, -0.3, 0.0).views), (2, 1));
+        assert!((at(0.0, 0.3, 0.0).log_odds - 6.0).abs() < 1e-5);
+        assert!((at(0.9, 0.3, 0.0).against - 1.0).abs() < 1e-5, "{:?}", at(0.9, 0.3, 0.0));
+        let inside: Vec<bool> = votes.iter().map(|v| v.log_odds > 1.0).collect();
+        let shown = depths(&surface(&grid, &inside), grid.cell(), &cameras[0]);
+        let seen = (0..10_000usize).filter(|&k| shown[k].is_finite()).count();
+        // The cells' outline is that of the square to the size of a cell.
+        assert!((900..1300).contains(&seen), "{seen}");
+        assert!(shown[50 * 100 + 50] < 4.0 && shown[10 * 100 + 10].is_infinite());
+    }
+
+    #[test]
+    fn pieces_are_what_is_connected_and_a_finer_grid_is_around_them() {
+        let grid = grid();
+        let near = |p: &Vector3<f64>, x: f64| (p - Vector3::new(x, 0.2, 0.0)).norm() < 0.25;
+        let inside: Vec<bool> =
+            (0..grid.len()).map(|i| near(&grid.place(i), -0.5) || near(&grid.place(i), 0.5)).collect();
+        let pieces = pieces(&grid, &inside);
+        assert_eq!(pieces.len(), 2);
+        assert_eq!(pieces[0].len() + pieces[1].len(), inside.iter().filter(|i| **i).count());
+        let finer = grid.around(&inside, 1.0, 0.02, 40).unwrap();
+        assert!(finer.cell() > 0.02 && finer.count.iter().all(|c| *c <= 40), "{finer:?}");
+        assert!(finer.cell_at(&Vector3::new(0.7, 0.2, 0.0)).is_some());
+        assert!(finer.cell_at(&Vector3::new(0.7, 0.9, 0.0)).is_none());
+        assert_eq!(grid.around(&vec![false; grid.len()], 1.0, 0.02, 40), None);
+    }
+}
