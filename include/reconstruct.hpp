@@ -496,6 +496,8 @@ struct Reconstruction {
     std::optional<std::string> mask_model;
     // A folder with a mask for every picture, in place of the mask model.
     std::optional<std::string> mask_dir;
+    // Where the object is in one frame: "X,Y" in pixels of the first one, or "X,Y,FRAME" with a frame's name or number.
+    std::optional<std::string> object_at;
     // Whether to fail where the poses are doubtful.
     bool strict = false;
 };
@@ -527,6 +529,7 @@ inline std::string run(const std::string& input, const std::string& folder, cons
     r.device = options.device.c_str();
     r.mask_model = detail::c_str(options.mask_model);
     r.mask_dir = detail::c_str(options.mask_dir);
+    r.object_at = detail::c_str(options.object_at);
     r.strict = options.strict;
     detail::Listener<Event> listener{on_event, nullptr};
     const auto tell = on_event ? &listener.tell : nullptr;
@@ -615,6 +618,8 @@ struct SfmOptions {
     bool remove_background = false;
     std::optional<std::string> mask_model;
     std::optional<std::string> mask_dir;
+    // Where the object is in one frame: "X,Y" in pixels of the first one, or "X,Y,FRAME" with a frame's name or number.
+    std::optional<std::string> object_at;
 };
 
 // Finds where the camera was, of frames in a folder, of pictures or of a video. With a `folder` all that comes out is there as
@@ -637,6 +642,7 @@ inline Model sfm(const std::string& input, const std::optional<std::string>& fol
     o.remove_background = options.remove_background;
     o.mask_model = detail::c_str(options.mask_model);
     o.mask_dir = detail::c_str(options.mask_dir);
+    o.object_at = detail::c_str(options.object_at);
     detail::Listener<Event> listener{on_event, nullptr};
     rc_model* made = nullptr;
     detail::call_back(listener.thrown, rc_sfm, input.c_str(), detail::c_str(folder), &o, on_event ? &listener.tell : nullptr,

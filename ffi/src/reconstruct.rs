@@ -94,6 +94,9 @@ pub struct rc_reconstruction {
     /// Milliseconds from the first line of a picture to the last one, 0 to 100, if known; 0 = a global shutter. Negative =
     /// that of a video is estimated where it matters, which RC_RECONSTRUCTION_INIT has.
     pub rolling_shutter_ms: f64,
+    /// Where the object is in one frame: "X,Y" in pixels of the first one, or "X,Y,FRAME" with a frame's name or number.
+    /// Removes the background, too; for where something else catches the eye more. NULL = it is found without.
+    pub object_at: *const c_char,
 }
 
 // SAFETY: numbers, pointers, enums that may be anything, and bool, which C compilers set to 0 or 1.
@@ -110,10 +113,11 @@ unsafe fn options(asked: &rc_reconstruction) -> Result<ReconstructionOptions, Fa
         (optional_text(asked.title, "options.title")?, optional_text(asked.device, "options.device")?)
     };
     // SAFETY: the caller's promise.
-    let (mask_model, mask_dir) = unsafe {
+    let (mask_model, mask_dir, object_at) = unsafe {
         (
             optional_text(asked.mask_model, "options.mask_model")?,
             optional_text(asked.mask_dir, "options.mask_dir")?,
+            optional_text(asked.object_at, "options.object_at")?,
         )
     };
     let preset = ReconstructionOptions::with_quality(choice(asked.quality, "options.quality", &QUALITIES)?);
@@ -142,6 +146,7 @@ unsafe fn options(asked: &rc_reconstruction) -> Result<ReconstructionOptions, Fa
         turntable: !asked.no_turntable,
         mask_model: mask_model.map(Into::into),
         mask_dir: mask_dir.map(Into::into),
+        object_at: object_at.map(str::parse).transpose()?,
     })
 }
 

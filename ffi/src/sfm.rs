@@ -8,7 +8,7 @@ use std::mem::MaybeUninit;
 use std::path::Path;
 use std::sync::Arc;
 
-use libreconstruct::background::MaskOptions;
+use libreconstruct::background::{MaskOptions, ObjectPoint};
 use libreconstruct::camera::SparseModel;
 use libreconstruct::pipeline::{
     PosedModels, PosesOptions, ReconstructionMethod, poses_in_folder, poses_in_memory,
@@ -17,7 +17,7 @@ use libreconstruct::sfm::{SfmOptions, Verdict};
 use libreconstruct::video::{FrameOptions, extract_frames};
 use libreconstruct::{Control, Error, ErrorKind};
 
-use crate::argument::{Output, Versioned, choice, optional_path, path, versioned};
+use crate::argument::{Output, Versioned, choice, optional_path, optional_text, path, versioned};
 use crate::cancel::{rc_cancel, token_of};
 use crate::entry::{answer, fallible};
 use crate::error::{Fault, rc_code, rc_error};
@@ -130,6 +130,9 @@ pub struct rc_sfm_options {
     /// A folder with a mask (PNG, white where the object is) named like every picture, in place of the mask model; NULL =
     /// there is none.
     pub mask_dir: *const c_char,
+    /// Where the object is in one frame: "X,Y" in pixels of the first one, or "X,Y,FRAME" with a frame's name or number. Makes
+    /// masks, too; for where something else catches the eye more. NULL = it is found without.
+    pub object_at: *const c_char,
 }
 
 // SAFETY: numbers, pointers, an enum that may be anything, and bool, which C compilers set to 0 or 1.
@@ -141,10 +144,11 @@ unsafe impl Versioned for rc_sfm_options {
 /// The pointers of `asked` are NULL or strings.
 unsafe fn poses_options(asked: &rc_sfm_options) -> Result<PosesOptions, Fault> {
     // SAFETY: the caller's promise.
-    let (mask_model, mask_dir) = unsafe {
+    let (mask_model, mask_dir, object_at) = unsafe {
         (
             optional_path(asked.mask_model, "options.mask_model")?,
             optional_path(asked.mask_dir, "options.mask_dir")?,
+            optional_text(asked.object_at, "options.object_at")?,
         )
     };
     let method = choice(asked.reconstruction_method, "options.reconstruction_method", &METHODS)?;
@@ -161,7 +165,9 @@ unsafe fn poses_options(asked: &rc_sfm_options) -> Result<PosesOptions, Fault> {
         keep_broken: asked.keep_broken,
         ..usual
     };
-    Ok(PosesOptions { sfm, background: MaskOptions::wanted(asked.remove_background, mask_model, mask_dir) })
+    let object_at: Option<ObjectPoint> = object_at.map(str::parse).transpose()?;
+    let background = MaskOptions::wanted(asked.remove_background, mask_model, mask_dir, object_at.as_ref());
+    Ok(PosesOptions { sfm, background })
 }
 
 /// Finds where the camera was: poses, lens and points, which are stored in *model; free it with rc_model_free(). `input` is a

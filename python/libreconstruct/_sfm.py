@@ -33,6 +33,7 @@ def sfm(
     remove_background: bool = False,
     mask_model: PathLike | None = None,
     mask_dir: PathLike | None = None,
+    object_at: str | None = None,
     seed: int = 0,
     progress: ProgressOption = True,
 ) -> SparseModel:
@@ -73,7 +74,8 @@ def sfm(
         "seed": seed,
     }
     # A folder of masks needs no network.
-    masks = (None if mask_dir else mask_model, mask_dir) if remove_background or mask_dir else None
+    wanted = remove_background or mask_dir or object_at
+    masks = (None if mask_dir else mask_model, mask_dir, object_at) if wanted else None
     frame_options = json.dumps({"max_frames": max_frames, "max_resolution": max_resolution})
     with Bar(progress, Path(os.fspath(given)).name) as bar:
         model, others, report = _native.sfm(given, output, frame_options, json.dumps(options), masks, listener(bar))

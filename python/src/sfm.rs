@@ -10,7 +10,7 @@ use libreconstruct::video::{self, FrameOptions, Frames};
 use libreconstruct::{Error, ErrorKind};
 use pyo3::prelude::*;
 
-use crate::error::{from_json, to_json};
+use crate::error::{OrRaise, from_json, to_json};
 use crate::model::SparseModel;
 use crate::work::{long, quick};
 
@@ -35,7 +35,7 @@ pub(crate) fn load_frames(py: Python<'_>, folder: PathBuf) -> PyResult<String> {
 
 /// Finds the camera poses of a video, a folder of pictures, or a folder of frames: the model, those of other places that it
 /// shows, and the report as JSON. With `output`, all that the stage makes is in that folder too; without it nothing is left.
-/// `masks`: the file of the network and the folder of masks, if the background is to be removed.
+/// `masks`: the file of the network, the folder of masks and the place of the object, if the background is to be removed.
 #[pyfunction]
 pub(crate) fn sfm(
     py: Python<'_>,
@@ -43,12 +43,18 @@ pub(crate) fn sfm(
     output: Option<PathBuf>,
     frame_options: &str,
     options: &str,
-    masks: Option<(Option<PathBuf>, Option<PathBuf>)>,
+    masks: Option<(Option<PathBuf>, Option<PathBuf>, Option<String>)>,
     listener: Option<&Bound<'_, PyAny>>,
 ) -> PyResult<(SparseModel, Vec<SparseModel>, String)> {
     let frame_options: FrameOptions = from_json(frame_options)?;
     let sfm: SfmOptions = from_json(options)?;
-    let background = masks.map(|(model, masks)| MaskOptions { model, masks });
+    let background = match masks {
+        Some((model, masks, point)) => {
+            let object_at = point.map(|p| p.parse()).transpose().or_raise()?;
+            Some(MaskOptions { model, masks, object_at })
+        }
+        None => None,
+    };
     let options = PosesOptions { sfm, background };
     let PosedModels { model, components, report } = long(py, listener, |control| match &output {
         Some(folder) => poses_in_folder(&input, folder, &frame_options, &options, control),

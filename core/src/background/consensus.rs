@@ -11,11 +11,10 @@ use rayon::prelude::*;
 use super::colours::{ColourOdds, Counts};
 use super::evidence::{EvidenceOptions, Odds, network_odds};
 use super::guided_filter::box_mean;
-use super::pieces::{PieceOptions, take_apart};
+use super::pieces::{PieceOptions, Sought, take_apart};
 use super::solid::{self, CellVotes, Grid};
 use super::support_plane::SupportPlane;
 use super::views::SalientView;
-use crate::camera::Gaze;
 use crate::defaults::with_defaults;
 use crate::raster;
 use crate::statistics::median;
@@ -122,12 +121,12 @@ enum Shown {
 pub(super) fn find_object(
     views: &[SalientView],
     scene: &[Vec<Odds>],
-    gaze: &Gaze,
+    sought: Sought<'_>,
     plane: Option<&SupportPlane>,
     evidence: &EvidenceOptions,
     options: &ConsensusOptions,
 ) -> Consensus {
-    Search { views, scene, gaze, plane, network: network_odds(evidence), options }.run()
+    Search { views, scene, sought, plane, network: network_odds(evidence), options }.run()
 }
 
 /// What is known while the object is sought.
@@ -135,7 +134,7 @@ struct Search<'a> {
     views: &'a [SalientView],
     /// By view and pixel: what the Gaussians say.
     scene: &'a [Vec<Odds>],
-    gaze: &'a Gaze,
+    sought: Sought<'a>,
     plane: Option<&'a SupportPlane>,
     /// The network's log odds by its saliency.
     network: [f32; 256],
@@ -163,7 +162,7 @@ impl Search<'_> {
             if let Some(plane) = self.plane {
                 remove_flat(&grid, &mut inside, plane, &saliency, options);
             }
-            let apart = take_apart(&grid, &inside, self.gaze, &options.pieces);
+            let apart = take_apart(&grid, &inside, self.sought, &options.pieces);
             inside = apart.object.iter().zip(&apart.other).map(|(a, b)| *a || *b).collect();
             let surfaces = [&apart.object, &apart.other].map(|cells| solid::surface(&grid, cells));
             shown = self.views.par_iter().map(|v| show(&surfaces, grid.cell(), &v.camera)).collect();
@@ -191,15 +190,16 @@ impl Search<'_> {
         let half = |v: &SalientView| 0.5 * f64::from(v.camera.width.max(v.camera.height)) / v.camera.fx;
         let (least, most) = self.options.reach;
         let half = median(&mut self.views.iter().map(half).collect::<Vec<_>>()).unwrap_or(most);
-        let half = self.gaze.distance * half.clamp(least, most);
-        let up = self.plane.map_or(self.gaze.up, |p| p.normal);
-        Grid::new(&self.gaze.focus, [half; 3], &up, 2.0 * half / self.options.cells as f64)
+        let gaze = self.sought.gaze;
+        let half = gaze.distance * half.clamp(least, most);
+        let up = self.plane.map_or(gaze.up, |p| p.normal);
+        Grid::new(&gaze.focus, [half; 3], &up, 2.0 * half / self.options.cells as f64)
     }
 
     /// Size of a pixel at the distance of the focus, world units.
     fn pixel(&self) -> f64 {
         let focal = median(&mut self.views.iter().map(|v| v.camera.fx).collect::<Vec<_>>());
-        self.gaze.distance / focal.unwrap_or(1.0)
+        self.sought.gaze.distance / focal.unwrap_or(1.0)
     }
 
     /// The views that are asked about cells.

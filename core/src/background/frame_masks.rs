@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use super::guided_filter::box_mean;
 use super::network::{NETWORK_SIDE, SaliencyNetwork};
+use super::object_point::ObjectPoint;
 use super::weights::find_model;
 use crate::control::Control;
 use crate::defaults::with_defaults;
@@ -26,22 +27,40 @@ pub struct MaskOptions {
     pub model: Option<PathBuf>,
     /// A folder of masks to use instead of the network: one for every picture, see [`crate::masks::find_mask`].
     pub masks: Option<PathBuf>,
+    /// Where the object is in one picture, where it is not what catches the eye most.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub object_at: Option<ObjectPoint>,
 }
 
 impl MaskOptions {
-    /// The options of a user who asked for the background to be removed, or named a folder of masks; with a folder,
-    /// `model` is not needed. `None` if the user did neither.
-    pub fn wanted(asked: bool, model: Option<&Path>, masks: Option<&Path>) -> Option<Self> {
+    /// The options of a user who asked for the background to be removed, named a folder of masks or pointed at the object;
+    /// with a folder, `model` is not needed. `None` if the user did nothing of it.
+    pub fn wanted(
+        asked: bool,
+        model: Option<&Path>,
+        masks: Option<&Path>,
+        object_at: Option<&ObjectPoint>,
+    ) -> Option<Self> {
         let model = model.filter(|_| masks.is_none());
-        (asked || masks.is_some())
-            .then(|| Self { model: model.map(Path::to_owned), masks: masks.map(Path::to_owned) })
+        (asked || masks.is_some() || object_at.is_some()).then(|| Self {
+            model: model.map(Path::to_owned),
+            masks: masks.map(Path::to_owned),
+            object_at: object_at.cloned(),
+        })
     }
 
     /// Whether masks can be made; asked before any work is done.
     ///
     /// # Errors
-    /// [`ErrorKind::NotFound`] if the weights or the folder are not there.
+    /// [`ErrorKind::NotFound`] if the weights or the folder are not there; [`ErrorKind::InvalidArgument`] if the object is
+    /// pointed at though masks are given.
     pub fn check(&self) -> Result<()> {
+        if let (Some(at), Some(folder)) = (&self.object_at, &self.masks) {
+            return Err(Error::argument(format!(
+                "the object is to be at {at}, but masks are given in {}, which are taken as they are",
+                folder.display()
+            )));
+        }
         match &self.masks {
             Some(folder) if folder.is_dir() => Ok(()),
             Some(folder) => Err(Error::new(
@@ -65,6 +84,8 @@ pub struct FrameMasks {
     /// Frames whose map was replaced by the mean of its neighbours', because they agree with each other and not with
     /// it.
     pub replaced: usize,
+    /// Where the user says that the object is: in which picture, and there.
+    pub object_at: Option<(usize, ObjectPoint)>,
 }
 
 with_defaults! {
@@ -89,8 +110,8 @@ impl FrameMasks {
     /// masks. `sequential` pictures are the frames of a video.
     ///
     /// # Errors
-    /// [`ErrorKind::NotFound`] without weights, or if a picture has no mask; what reading pictures and the network
-    /// report; [`ErrorKind::Cancelled`].
+    /// [`ErrorKind::NotFound`] without weights, or if a picture has no mask; [`ErrorKind::InvalidArgument`] if the object
+    /// is to be where there is no picture; what reading pictures and the network report; [`ErrorKind::Cancelled`].
     pub fn make(
         names: &[String],
         picture: &(dyn Fn(usize) -> Result<RgbImage> + Sync),
@@ -99,11 +120,20 @@ impl FrameMasks {
         control: &Control,
     ) -> Result<Self> {
         let fixed = FrameMaskOptions::default();
+        let object_at = match &options.object_at {
+            Some(point) => {
+                let index = point.picture(names)?;
+                let (width, height) = picture(index)?.dimensions();
+                point.check_inside(width, height)?;
+                Some((index, point.clone()))
+            }
+            None => None,
+        };
         let maps = match &options.masks {
             Some(folder) => given(names, folder)?,
             None => found(names.len(), picture, options.model.as_deref(), fixed.most_at_once, control)?,
         };
-        let mut masks = Self { maps, given: options.masks.is_some(), agreement: 1.0, replaced: 0 };
+        let mut masks = Self { maps, given: options.masks.is_some(), agreement: 1.0, replaced: 0, object_at };
         if sequential && !masks.given {
             masks.replaced = steady(&mut masks.maps, &fixed);
         }
@@ -238,7 +268,13 @@ mod tests {
 
     #[test]
     fn features_are_kept_on_the_object_and_at_its_edge() {
-        let masks = FrameMasks { maps: vec![square(100)], given: false, agreement: 1.0, replaced: 0 };
+        let masks = FrameMasks {
+            maps: vec![square(100)],
+            given: false,
+            agreement: 1.0,
+            replaced: 0,
+            object_at: None,
+        };
         let mask = &masks.for_features()[0];
         let at = |x: u32, y: u32| mask.get_pixel(x, y).0[0];
         assert_eq!((at(130, 130), at(93, 130), at(80, 130), at(130, 180)), (255, 255, 0, 0));
@@ -249,7 +285,7 @@ mod tests {
     fn given_masks_must_be_there_for_every_picture() {
         let folder = tempfile::tempdir().unwrap();
         let names = ["frame_000001.jpg".to_owned(), "frame_000004.jpg".to_owned()];
-        let options = MaskOptions { masks: Some(folder.path().to_owned()), model: None };
+        let options = MaskOptions { masks: Some(folder.path().to_owned()), ..MaskOptions::default() };
         write_mask(&folder.path().join("frame_000001.png"), &square(10)).unwrap();
         let make = || {
             let unread = |_| Err(Error::new(ErrorKind::Internal, "no picture is needed"));
@@ -264,7 +300,9 @@ mod tests {
         write_mask(&folder.path().join("000004.png"), &square(20)).unwrap();
         let masks = make().unwrap();
         assert!(masks.given && masks.maps[1] == square(20));
-        let none = MaskOptions { masks: Some(folder.path().join("no")), model: None };
+        let pointed = MaskOptions { object_at: Some("3,4".parse().unwrap()), ..options.clone() };
+        assert_eq!(pointed.check().unwrap_err().kind(), ErrorKind::InvalidArgument);
+        let none = MaskOptions { masks: Some(folder.path().join("no")), ..MaskOptions::default() };
         assert_eq!(none.check().unwrap_err().kind(), ErrorKind::NotFound);
     }
 }

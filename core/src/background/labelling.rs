@@ -4,7 +4,7 @@
 use nalgebra::Vector3;
 use rayon::prelude::*;
 
-use super::quick_scene::QuickScene;
+use super::quick_scene::{Places, QuickScene};
 use super::support_plane::{self, SupportPlane, SupportPlaneOptions};
 use super::views::SalientView;
 use crate::camera::Gaze;
@@ -162,25 +162,17 @@ fn votes(
     gaze: &Gaze,
     options: &LabelOptions,
 ) -> Result<Vec<Votes>> {
-    let reach = options.reach * gaze.distance;
-    // With its position painted on every Gaussian, a rendering shows where the surface is that a pixel shows.
-    let mut places = scene.painted(|i| {
-        let offset = (scene.centres[i] - gaze.focus) / reach;
-        std::array::from_fn(|k| (0.5 + 0.5 * offset[k]).clamp(0.0, 1.0) as f32)
-    })?;
+    let mut places = Places::new(scene, gaze.focus, options.reach * gaze.distance)?;
     let margin = options.depth_margin * gaze.distance;
     let mut votes = vec![Votes::default(); scene.centres.len()];
     for view in views {
-        let surfaces = places.seen_by(&view.camera)?;
+        let surfaces = places.seen_by(&view.camera, options.opaque)?;
         votes.par_iter_mut().zip(&scene.centres).for_each(|(votes, centre)| {
             let Some((x, y, depth)) = view.camera.project(centre) else { return };
             let Some(pixel) = view.camera.pixel(x, y) else { return };
-            let [a, b, c, weight] = surfaces[pixel].map(f64::from);
-            let hidden = weight > options.opaque && {
-                let place =
-                    gaze.focus + (2.0 * Vector3::new(a, b, c) / weight - Vector3::repeat(1.0)) * reach;
-                view.camera.project(&place).is_some_and(|surface| surface.2 < depth - margin)
-            };
+            let hidden = surfaces[pixel]
+                .and_then(|place| view.camera.project(&place))
+                .is_some_and(|surface| surface.2 < depth - margin);
             if !hidden {
                 votes.views += 1;
                 votes.saliency += f32::from(view.saliency[pixel]) / 255.0;

@@ -5,6 +5,7 @@ use std::path::Path;
 
 use image::imageops::{FilterType, resize};
 use image::{GrayImage, RgbImage};
+use nalgebra::Vector2;
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 
@@ -12,8 +13,10 @@ use super::consensus::{Consensus, ConsensusOptions, find_object};
 use super::evidence::{EvidenceOptions, Odds, scene_odds};
 use super::frame_masks::{FrameMasks, MaskOptions};
 use super::labelling::{LabelOptions, find_plane, label, saliency};
+use super::object_point::ObjectPoint;
 use super::object_poses::{ObjectPoses, PosesFrom};
-use super::quick_scene::QuickScene;
+use super::pieces::Sought;
+use super::quick_scene::{Places, QuickScene};
 use super::sheet::{thumbnail, write_sheet};
 use super::support_plane::SupportPlane;
 use super::views::{EdgeOptions, SalientView, mask_of, through_lens};
@@ -28,6 +31,7 @@ use crate::masks::{
 use crate::picture_file;
 use crate::raster;
 use crate::stage::Stage;
+use crate::statistics::median;
 use crate::train::Dataset;
 use crate::video::Frames;
 
@@ -165,7 +169,9 @@ pub fn mask_frames(
     let mut report = MaskReport::new(masks, poses.from);
     report.warnings.extend(poses.warning.clone());
     let options = MakingOptions::default();
-    let pictures = Pictures { dataset: &dataset, model: &pinhole, maps };
+    let object_at =
+        masks.object_at.as_ref().map(|(index, point)| (frames.frames[*index].name.as_str(), point.clone()));
+    let pictures = Pictures { dataset: &dataset, model: &pinhole, maps, object_at };
     write_masks(&pictures, &folder, sheet, &options, &mut report, control)?;
     if report.masks > 0 {
         keep_object_points(&mut pinhole, &folder, options.least_points, control)?;
@@ -194,7 +200,8 @@ pub fn mask_dataset(
     let maps = maps(names.iter().map(String::as_str), &found.maps, &model);
     let mut report = MaskReport::new(&found, PosesFrom::Frame);
     let making = MakingOptions::default();
-    let pictures = Pictures { dataset: &dataset, model: &model, maps };
+    let object_at = found.object_at.as_ref().map(|(index, point)| (names[*index].as_str(), point.clone()));
+    let pictures = Pictures { dataset: &dataset, model: &model, maps, object_at };
     write_masks(&pictures, masks, sheet, &making, &mut report, &control.part(0.5, 1.0))?;
     Ok(report)
 }
@@ -214,6 +221,8 @@ struct Pictures<'a> {
     model: &'a SparseModel,
     /// What the network saw, or the user gave.
     maps: PictureMaps<'a>,
+    /// Where the user says that the object is: in the picture of this name, and there.
+    object_at: Option<(&'a str, ObjectPoint)>,
 }
 
 /// Makes the masks of all pictures and writes them into `folder`, unless no object is found.
@@ -332,7 +341,12 @@ fn agree(
         )
     })?;
     let scene = QuickScene::train(pictures.dataset.clone(), &control.part(0.0, 0.9))?;
-    let agreed = agree_on(&scene, &views, &gaze, options, &control.part(0.9, 1.0))?;
+    let gaze = match &pictures.object_at {
+        Some(point) => pointed_at(&scene, pictures, point, &gaze, options)?,
+        None => gaze,
+    };
+    let sought = Sought { gaze: &gaze, is_pointed_at: pictures.object_at.is_some() };
+    let agreed = agree_on(&scene, &views, sought, options, &control.part(0.9, 1.0))?;
     let on_object = scene.centres.iter().filter(|p| agreed.found.contains(p)).count();
     report.support_plane = agreed.plane.is_some();
     report.agreement = agreed.found.agreement;
@@ -348,20 +362,47 @@ pub(super) struct Agreed {
     pub(super) plane: Option<SupportPlane>,
 }
 
+/// `gaze` as it is if the cameras look at the place at which a person points.
+fn pointed_at(
+    scene: &QuickScene,
+    pictures: &Pictures<'_>,
+    (name, point): &(&str, ObjectPoint),
+    gaze: &Gaze,
+    options: &MakingOptions,
+) -> Result<Gaze> {
+    let fails = |why: &str| Error::argument(format!("the object is to be at {point}, but {why}"));
+    let view = pictures.dataset.views.iter().find(|v| v.name == *name);
+    let view = &view.ok_or_else(|| fails("the camera pose of that picture was not found"))?.view;
+    let lens = pictures.map_of(name)?.lens;
+    let ray = lens.ray(&Vector2::new(point.x, point.y));
+    let camera = view.scaled(Some(options.working_side));
+    let (x, y) = (camera.fx * ray.x / ray.z + camera.cx, camera.fy * ray.y / ray.z + camera.cy);
+    let pixel =
+        camera.pixel(x, y).ok_or_else(|| fails("the undistorted picture does not show that place"))?;
+    let mut places = Places::new(scene, gaze.focus, options.labels.reach * gaze.distance)?;
+    let surface = places.seen_by(&camera, options.labels.opaque)?[pixel];
+    let focus =
+        surface.ok_or_else(|| fails("nothing is there: the scene has no surface that the pixel shows"))?;
+    let views = pictures.dataset.views.iter();
+    let distance = median(&mut views.map(|v| (v.view.centre() - focus).norm()).collect::<Vec<_>>());
+    Ok(Gaze { focus, distance: distance.unwrap_or(gaze.distance), ..*gaze })
+}
+
 /// Finds the object of `views` in the `scene` that they show.
 pub(super) fn agree_on(
     scene: &QuickScene,
     views: &[SalientView],
-    gaze: &Gaze,
+    sought: Sought<'_>,
     options: &MakingOptions,
     control: &Control,
 ) -> Result<Agreed> {
+    let gaze = sought.gaze;
     let votes = saliency(scene, views, gaze, &options.labels)?;
     let agree = |plane: Option<&SupportPlane>| {
         control.check()?;
         let labels = label(scene, &votes, views, gaze, plane, &options.labels);
         let seen = scene_odds(scene, &labels, views, &options.evidence)?;
-        Ok(find_object(views, &seen, gaze, plane, &options.evidence, &options.consensus))
+        Ok(find_object(views, &seen, sought, plane, &options.evidence, &options.consensus))
     };
     let plane = find_plane(scene, &votes, gaze, &options.labels);
     let found = agree(plane.as_ref())?;

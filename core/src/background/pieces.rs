@@ -36,11 +36,24 @@ pub(super) struct Apart {
     pub(super) other: Vec<bool>,
 }
 
+/// What the cameras look at, or a person points at.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Sought<'a> {
+    pub(super) gaze: &'a Gaze,
+    /// Whether the focus is a place on the object, rather than where most cameras look.
+    pub(super) is_pointed_at: bool,
+}
+
 /// Tells the object among what is `inside` from other things and from noise.
-pub(super) fn take_apart(grid: &Grid, inside: &[bool], gaze: &Gaze, options: &PieceOptions) -> Apart {
+pub(super) fn take_apart(grid: &Grid, inside: &[bool], sought: Sought<'_>, options: &PieceOptions) -> Apart {
+    let gaze = sought.gaze;
     let mut apart = Apart { object: vec![false; inside.len()], other: vec![false; inside.len()] };
     let width = options.looked_at * gaze.distance;
     let looked_at = |piece: &Vec<usize>| -> f64 {
+        if sought.is_pointed_at {
+            let off = piece.iter().map(|&cell| (grid.place(cell) - gaze.focus).norm());
+            return -off.fold(f64::MAX, f64::min);
+        }
         let weight = |&cell: &usize| (-0.5 * ((grid.place(cell) - gaze.focus).norm() / width).powi(2)).exp();
         piece.iter().map(weight).sum()
     };
@@ -54,7 +67,7 @@ pub(super) fn take_apart(grid: &Grid, inside: &[bool], gaze: &Gaze, options: &Pi
     let mut object = Group::new(grid, first, options);
     let mut left: Vec<Group> =
         pieces.filter(|p| p.len() as f64 >= least).map(|p| Group::new(grid, p, options)).collect();
-    while let Some(next) = left.iter().position(|piece| object.includes(piece, gaze, options)) {
+    while let Some(next) = left.iter().position(|piece| object.includes(piece, sought, options)) {
         object.add(left.remove(next));
     }
     object.cells.iter().for_each(|&cell| apart.object[cell] = true);
@@ -80,11 +93,12 @@ impl Group {
         Self { cells, places, centre }
     }
 
-    fn includes(&self, other: &Self, gaze: &Gaze, options: &PieceOptions) -> bool {
+    fn includes(&self, other: &Self, sought: Sought<'_>, options: &PieceOptions) -> bool {
+        let gaze = sought.gaze;
         let off = |centre: &Vector3<f64>| (centre - gaze.focus).norm();
         let size = 2.0 * self.places.iter().map(|p| (p - self.centre).norm()).fold(0.0, f64::max);
-        off(&self.with(other)) < off(&self.centre) - options.nearer * gaze.distance
-            || self.gap(other) < options.narrow * size
+        let is_pair = || off(&self.with(other)) < off(&self.centre) - options.nearer * gaze.distance;
+        (!sought.is_pointed_at && is_pair()) || self.gap(other) < options.narrow * size
     }
 
     /// The centre of both together.
@@ -116,12 +130,19 @@ mod tests {
 
     /// Which of the balls, given by their places along x and their radii, are the object and which other things.
     fn tell(balls: &[(f64, f64)]) -> Vec<&'static str> {
+        tell_at(balls, None)
+    }
+
+    /// The same, with a person who points at a place along x.
+    fn tell_at(balls: &[(f64, f64)], pointed: Option<f64>) -> Vec<&'static str> {
         let grid = Grid::new(&Vector3::zeros(), [2.0, 1.0, 1.0], &-Vector3::y(), 0.05);
         let middle = |x: f64| Vector3::new(x, 0.0, 0.0);
         let inside: Vec<bool> = (0..grid.len())
             .map(|i| balls.iter().any(|(x, radius)| (grid.place(i) - middle(*x)).norm() < *radius))
             .collect();
-        let apart = take_apart(&grid, &inside, &gaze(), &PieceOptions::default());
+        let gaze = Gaze { focus: middle(pointed.unwrap_or(0.0)), ..gaze() };
+        let sought = Sought { gaze: &gaze, is_pointed_at: pointed.is_some() };
+        let apart = take_apart(&grid, &inside, sought, &PieceOptions::default());
         let name = |(x, _): &(f64, f64)| {
             let cell = grid.cell_at(&middle(*x)).unwrap();
             match (apart.object[cell], apart.other[cell]) {
@@ -137,6 +158,12 @@ mod tests {
     fn what_stands_apart_is_another_thing_and_what_is_close_is_not() {
         assert_eq!(tell(&[(0.0, 0.4), (1.2, 0.3), (-1.6, 0.06)]), ["object", "other", "noise"]);
         assert_eq!(tell(&[(0.0, 0.4), (0.75, 0.25)]), ["object", "object"]);
+    }
+
+    #[test]
+    fn what_a_person_points_at_is_the_object_however_small() {
+        assert_eq!(tell_at(&[(0.0, 0.4), (1.2, 0.2)], Some(1.1)), ["other", "object"]);
+        assert_eq!(tell_at(&[(-0.6, 0.3), (0.6, 0.3)], Some(0.6)), ["other", "object"]);
     }
 
     #[test]

@@ -87,6 +87,35 @@ impl QuickScene {
     }
 }
 
+/// A scene that shows where its surfaces are, up to a distance from a place.
+pub(super) struct Places {
+    painted: Painted,
+    around: Vector3<f64>,
+    reach: f64,
+}
+
+impl Places {
+    /// With its position painted on every Gaussian, as far as `reach` (world units) from `around`, a rendering shows where
+    /// the surface is that a pixel shows.
+    pub(super) fn new(scene: &QuickScene, around: Vector3<f64>, reach: f64) -> Result<Self> {
+        let painted = scene.painted(|i| {
+            let offset = (scene.centres[i] - around) / reach;
+            std::array::from_fn(|k| (0.5 + 0.5 * offset[k]).clamp(0.0, 1.0) as f32)
+        })?;
+        Ok(Self { painted, around, reach })
+    }
+
+    /// By pixel of `view`: the place of the surface, where Gaussians cover more than `opaque` (0 to 1) of the pixel.
+    pub(super) fn seen_by(&mut self, view: &raster::View, opaque: f64) -> Result<Vec<Option<Vector3<f64>>>> {
+        let place = |pixel: [f32; 4]| {
+            let [a, b, c, weight] = pixel.map(f64::from);
+            let offset = 2.0 * Vector3::new(a, b, c) / weight - Vector3::repeat(1.0);
+            (weight > opaque).then(|| self.around + offset * self.reach)
+        };
+        Ok(self.painted.seen_by(view)?.into_iter().map(place).collect())
+    }
+}
+
 /// A scene that shows values in place of colours.
 pub(super) struct Painted {
     rasteriser: Box<dyn Rasteriser>,

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use serde::{Deserialize, Serialize};
 
 use super::poses::PosesOptions;
-use crate::background::MaskOptions;
+use crate::background::{MaskOptions, ObjectPoint};
 use crate::error::{Error, Result};
 use crate::presentation::{CameraType, TurntableOptions};
 use crate::raster::DeviceChoice;
@@ -94,6 +94,10 @@ pub struct ReconstructionOptions {
     /// A folder with a mask of the object for every frame, to use in place of the mask model.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub mask_dir: Option<PathBuf>,
+    /// Where the object is in one frame, as `X,Y` or `X,Y,FRAME` in pixels, where it is not what catches the eye most. Removes
+    /// the background, too.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub object_at: Option<ObjectPoint>,
     /// How a viewer moves; drone if absent.
     pub camera_type: Option<CameraType>,
     /// At most this many key frames; absent = 150 where training runs on the CPU, 300 on a GPU.
@@ -135,6 +139,7 @@ impl ReconstructionOptions {
             remove_background: false,
             mask_model: None,
             mask_dir: None,
+            object_at: None,
             camera_type: None,
             max_frames: None,
             max_resolution: 1600,
@@ -188,7 +193,12 @@ impl ReconstructionOptions {
 
     /// How to make masks of the object, if the background is to be removed: asked for, or masks were given.
     pub(super) fn mask_options(&self) -> Option<MaskOptions> {
-        MaskOptions::wanted(self.remove_background, self.mask_model.as_deref(), self.mask_dir.as_deref())
+        MaskOptions::wanted(
+            self.remove_background,
+            self.mask_model.as_deref(),
+            self.mask_dir.as_deref(),
+            self.object_at.as_ref(),
+        )
     }
 
     /// How to find the poses.
@@ -267,6 +277,12 @@ mod tests {
         given.check().unwrap();
         assert_eq!(given.mask_options().and_then(|b| b.masks), Some(folder.path().into()));
         assert_eq!((good.behind_the_scene(), given.behind_the_scene()), ([0.0; 3], [1.0; 3]));
+        // So is a hand that points, but not at masks.
+        let point = Some("3,4".parse().unwrap());
+        let pointed = ReconstructionOptions { object_at: point.clone(), ..good.clone() };
+        assert_eq!(pointed.mask_options().and_then(|b| b.object_at), point);
+        let both = ReconstructionOptions { object_at: point, ..given };
+        assert_eq!(both.check().unwrap_err().kind(), ErrorKind::InvalidArgument);
         let missing = ReconstructionOptions { mask_dir: Some("/nowhere/masks".into()), ..good };
         assert_eq!(missing.check().unwrap_err().kind(), ErrorKind::NotFound);
     }

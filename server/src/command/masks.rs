@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use libreconstruct::background::{MaskOptions, MaskReport, PosesFrom};
+use libreconstruct::background::{MaskOptions, MaskReport, ObjectPoint, PosesFrom};
 
 /// Where masks come from.
 #[derive(Args)]
@@ -18,12 +18,21 @@ pub(crate) struct MaskArguments {
     /// Remove the background by masks of your own: a folder with a PNG named like each picture, white where the object is
     #[arg(long, value_name = "DIR", conflicts_with = "mask_model")]
     pub(crate) mask_dir: Option<PathBuf>,
+    /// Remove the background, and say where the object is: a pixel of the first frame, or of the one that is named
+    /// (`frame_000012.jpg`, or 12). For where something else catches the eye more
+    #[arg(long = "object", value_name = "X,Y[,FRAME]", conflicts_with = "mask_dir")]
+    pub(crate) object_at: Option<ObjectPoint>,
 }
 
 impl MaskArguments {
     /// How to make masks of the object, if the background is to be removed or masks were given.
     pub(crate) fn options(&self) -> Option<MaskOptions> {
-        MaskOptions::wanted(self.remove_background, self.mask_model.as_deref(), self.mask_dir.as_deref())
+        MaskOptions::wanted(
+            self.remove_background,
+            self.mask_model.as_deref(),
+            self.mask_dir.as_deref(),
+            self.object_at.as_ref(),
+        )
     }
 }
 

@@ -97,6 +97,7 @@ impl Arguments {
             remove_background: self.masks.remove_background,
             mask_model: self.masks.mask_model.clone(),
             mask_dir: self.masks.mask_dir.clone(),
+            object_at: self.masks.object_at.clone(),
             camera_type: self.camera_type,
             max_frames: self.max_frames.or(preset.max_frames),
             max_resolution,

@@ -2,13 +2,14 @@
 
 #![allow(clippy::print_stdout)]
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::Parser;
-use libreconstruct::background::{MaskOptions, mask_dataset};
-use libreconstruct::masks::{mask_path, read_mask};
-use libreconstruct::{Control, Result};
+use libreconstruct::background::{MaskOptions, ObjectPoint, mask_dataset};
+use libreconstruct::masks::{is_object, mask_path, read_mask};
+use libreconstruct::video::Frames;
+use libreconstruct::{Control, Error, Result};
 use libreconstruct_tests::exit_code;
 use libreconstruct_tests::masks::MaskScore;
 use libreconstruct_tests::synthetic::{CaptureOptions, Film, SubjectKind, TableKind, film_dataset};
@@ -26,6 +27,9 @@ struct Arguments {
     /// Others of the same kinds: each subject on another table, with other textures, seen from another path
     #[arg(long, default_value_t = 0)]
     shift: u32,
+    /// Point at the subject, in the first picture
+    #[arg(long)]
+    point: bool,
     /// Only these cases
     #[arg(long)]
     case: Vec<String>,
@@ -103,6 +107,22 @@ fn main() -> ExitCode {
     exit_code(run(&Arguments::parse()))
 }
 
+/// The pixel of the subject, in the first picture, that is nearest to the mean of them.
+fn middle_of_subject(folder: &Path) -> Result<ObjectPoint> {
+    let mask = read_mask(&mask_path(&folder.join("masks"), &Frames::name_of(0)))?;
+    let pixels: Vec<(f64, f64)> = mask
+        .enumerate_pixels()
+        .filter(|(.., value)| is_object(value[0]))
+        .map(|(x, y, _)| (f64::from(x) + 0.5, f64::from(y) + 0.5))
+        .collect();
+    let count = pixels.len() as f64;
+    let mean = pixels.iter().fold((0.0, 0.0), |sum, p| (sum.0 + p.0 / count, sum.1 + p.1 / count));
+    let off = |p: &(f64, f64)| (p.0 - mean.0).hypot(p.1 - mean.1);
+    let middle = pixels.iter().min_by(|a, b| off(a).total_cmp(&off(b)));
+    let (x, y) = *middle.ok_or_else(|| Error::argument("the first picture does not show the subject"))?;
+    Ok(ObjectPoint { x, y, frame: None })
+}
+
 fn run(arguments: &Arguments) -> Result<()> {
     println!("case                       half  overlap  lowest  boundary  wrong/50  agreement");
     for (place, (name, options)) in (1..).zip(cases(arguments.shift)) {
@@ -113,12 +133,16 @@ fn run(arguments: &Arguments) -> Result<()> {
         if !folder.join("sparse/points3D.bin").is_file() {
             film_dataset(&Film::new(&options), &folder)?;
         }
-        let masks = MaskOptions { model: arguments.mask_model.clone(), masks: None };
+        let masks = MaskOptions {
+            model: arguments.mask_model.clone(),
+            object_at: arguments.point.then(|| middle_of_subject(&folder)).transpose()?,
+            ..MaskOptions::default()
+        };
         let (found, sheet) = (folder.join("found"), folder.join("masks.jpg"));
         let report = mask_dataset(&folder, &masks, &found, &sheet, &Control::new())?;
         let mut scores = Vec::new();
         for frame in 0..options.frames {
-            let name = libreconstruct::video::Frames::name_of(u64::from(frame));
+            let name = Frames::name_of(u64::from(frame));
             let known = read_mask(&mask_path(&folder.join("masks"), &name))?;
             // No mask at all is one that shows nothing.
             let mask = match report.masks {
