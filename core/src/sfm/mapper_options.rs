@@ -193,8 +193,12 @@ with_defaults! {
     /// When another map is tried.
     #[derive(Debug, Clone)]
     pub(crate) struct AttemptOptions {
-        /// Up to this many images the incremental mapper is cheap, and always tried too. Chosen by hand.
-        pub(crate) few_images: usize = 60,
+        /// Up to this many images the incremental mapper is always tried too: few pictures have wide baselines, where it
+        /// is often better, and it is cheap. Chosen by hand.
+        pub(crate) few_images: usize = 20,
+        /// Up to this many it is also tried where the global map leaves images out or comes with warnings. Chosen by
+        /// hand.
+        pub(crate) some_images: usize = 60,
         /// It is also tried where a smaller fraction of the verified matches agrees with the global map: maps in two
         /// pieces of different scale pass every other figure. Chosen by hand.
         pub(crate) agreeing_matches: f64 = 0.95,

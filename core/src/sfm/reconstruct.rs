@@ -517,8 +517,10 @@ impl Reconstructor<'_> {
             }
         }
         let when = &self.mapper.attempts;
+        let is_complete = best.report.registered == count && best.verdict.as_ref().is_ok_and(Vec::is_empty);
         let wanting = best.verdict.is_err()
             || count <= when.few_images
+            || (count <= when.some_images && !is_complete)
             || best.report.agreeing_matches < when.agreeing_matches;
         if wanting && self.options.method == MappingMethod::Global {
             let method = MappingMethod::Incremental;
