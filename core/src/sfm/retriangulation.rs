@@ -10,7 +10,7 @@ use super::geometry::epipolar_angle;
 use super::map::{Keypoints, Map, MapPoint};
 use super::matching::PairMatches;
 use super::tracks::build_tracks;
-use super::triangulation::{TriangulationOptions, triangulate_tracks, world_rays};
+use super::triangulation::{TriangulationOptions, triangulate_tracks_with_rays, world_rays};
 
 /// Matches of one pair that agree with the poses.
 struct Agreeing {
@@ -38,7 +38,7 @@ pub(crate) fn retriangulate(
     // Pairs with many agreeing matches are trusted first; the sort is stable.
     agreeing.sort_by_key(|pair| std::cmp::Reverse(pair.matches.len()));
     let tracks = build_tracks(keypoints, agreeing.iter().map(|p| (p.first, p.second, p.matches.as_slice())));
-    triangulate_tracks(map, keypoints, &tracks, options)
+    triangulate_tracks_with_rays(map, keypoints, &rays, &tracks, options)
 }
 
 /// The matches whose rays are both within `limit` radians of the other's epipolar plane; `None` if an image has no

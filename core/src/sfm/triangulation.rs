@@ -2,6 +2,8 @@
 //!
 //! Robust: hypotheses from pairs of views, the one that most views agree with is refined on those by Gauss-Newton.
 
+use std::borrow::Cow;
+
 use nalgebra::{Matrix3, Vector3};
 use rayon::prelude::*;
 
@@ -43,21 +45,18 @@ pub(crate) fn world_rays(map: &Map, keypoints: &Keypoints) -> Vec<Vec<Vector3<f6
     map.poses.par_iter().zip(keypoints).map(turn).collect()
 }
 
-/// What triangulation needs to know of the cameras, prepared once.
+/// The cameras with what they have seen, prepared once to compare points with it.
 pub(crate) struct Views<'a> {
     keypoints: &'a Keypoints,
     projector: Projector,
     extrinsics: Vec<Option<Extrinsics>>,
-    /// World-frame unit rays by image and keypoint; empty for images without a pose.
-    rays: Vec<Vec<Vector3<f64>>>,
 }
 
 impl<'a> Views<'a> {
     /// From the poses and the camera of `map`.
     pub(crate) fn new(map: &Map, keypoints: &'a Keypoints) -> Self {
-        let rays = world_rays(map, keypoints);
         let extrinsics = map.poses.iter().map(|p| p.as_ref().map(Extrinsics::from_pose)).collect();
-        Self { keypoints, projector: Projector::new(&map.camera), extrinsics, rays }
+        Self { keypoints, projector: Projector::new(&map.camera), extrinsics }
     }
 
     /// Whether an observation's image has a pose.
@@ -67,19 +66,28 @@ impl<'a> Views<'a> {
 
     fn centre(&self, o: &Observation) -> Vector3<f64> {
         // Tracks given to this module hold registered images only.
-        self.extrinsics[o.image as usize].map_or_else(Vector3::zeros, |e| e.centre.into())
-    }
-
-    fn ray(&self, o: &Observation) -> &Vector3<f64> {
-        &self.rays[o.image as usize][o.keypoint as usize]
+        self.extrinsics[o.image as usize].as_ref().map_or_else(Vector3::zeros, |e| e.centre.into())
     }
 
     /// Squared reprojection error in pixels; infinite behind the camera.
     pub(crate) fn squared_error(&self, o: &Observation, x: &Vector3<f64>) -> f64 {
         let pixel = &self.keypoints[o.image as usize][o.keypoint as usize];
         self.extrinsics[o.image as usize]
-            .and_then(|pose| self.projector.residual(&pose, &(*x).into(), &(*pixel).into()))
+            .as_ref()
+            .and_then(|pose| self.projector.residual(pose, &(*x).into(), &(*pixel).into()))
             .map_or(f64::INFINITY, |r| r[0] * r[0] + r[1] * r[1])
+    }
+
+    /// Sum of the squared errors of a track, each at most `limit`; `None` once it is not below `lowest`.
+    fn score(&self, track: &[Observation], x: &Vector3<f64>, limit: f64, lowest: f64) -> Option<f64> {
+        let mut score = 0.0;
+        for o in track {
+            score += self.squared_error(o, x).min(limit);
+            if score >= lowest {
+                return None;
+            }
+        }
+        Some(score)
     }
 
     /// Largest angle between the rays from the observing cameras to `x`, in radians. Sees only pairs with the two
@@ -95,23 +103,6 @@ impl<'a> Views<'a> {
         };
         let far = from(first).map_or(first, |(_, o)| o);
         from(far).map_or(0.0, |(angle, _)| angle)
-    }
-
-    /// The middle of the shortest segment between the rays of two observations; `None` if they are (nearly) parallel or
-    /// meet behind a camera. Also the angle between the rays.
-    pub(crate) fn midpoint(&self, a: &Observation, b: &Observation) -> Option<(Vector3<f64>, f64)> {
-        let (ca, cb, da, db) = (self.centre(a), self.centre(b), self.ray(a), self.ray(b));
-        let angle = angle_between(da, db);
-        let c = da.dot(db);
-        let denominator = 1.0 - c * c;
-        if denominator < 1e-10 {
-            return None;
-        }
-        let w = cb - ca;
-        let (wa, wb) = (w.dot(da), w.dot(db));
-        let ta = (wa - c * wb) / denominator;
-        let tb = (c * wa - wb) / denominator;
-        (ta > 0.0 && tb > 0.0).then(|| (0.5 * (ca + ta * da + cb + tb * db), angle))
     }
 
     /// Gauss-Newton on the reprojection error of all of `track`.
@@ -137,6 +128,42 @@ impl<'a> Views<'a> {
         }
         x
     }
+}
+
+/// The cameras with the rays of their keypoints, prepared once to find points.
+pub(crate) struct Triangulator<'a> {
+    views: Views<'a>,
+    /// World-frame unit rays by image and keypoint; empty for images without a pose.
+    rays: Cow<'a, [Vec<Vector3<f64>>]>,
+}
+
+impl<'a> Triangulator<'a> {
+    /// From the poses and the camera of `map`.
+    pub(crate) fn new(map: &Map, keypoints: &'a Keypoints) -> Self {
+        Self { views: Views::new(map, keypoints), rays: Cow::Owned(world_rays(map, keypoints)) }
+    }
+
+    fn ray(&self, o: &Observation) -> &Vector3<f64> {
+        &self.rays[o.image as usize][o.keypoint as usize]
+    }
+
+    /// The middle of the shortest segment between the rays of two observations; `None` if they are (nearly) parallel or
+    /// meet behind a camera. Also the angle between the rays.
+    pub(crate) fn midpoint(&self, a: &Observation, b: &Observation) -> Option<(Vector3<f64>, f64)> {
+        let (ca, cb) = (self.views.centre(a), self.views.centre(b));
+        let (da, db) = (self.ray(a), self.ray(b));
+        let angle = angle_between(da, db);
+        let c = da.dot(db);
+        let denominator = 1.0 - c * c;
+        if denominator < 1e-10 {
+            return None;
+        }
+        let w = cb - ca;
+        let (wa, wb) = (w.dot(da), w.dot(db));
+        let ta = (wa - c * wb) / denominator;
+        let tb = (c * wa - wb) / denominator;
+        (ta > 0.0 && tb > 0.0).then(|| (0.5 * (ca + ta * da + cb + tb * db), angle))
+    }
 
     /// The point that most observations of `track` agree on, and which those are; `None` without two that agree at a
     /// sufficient angle.
@@ -146,57 +173,58 @@ impl<'a> Views<'a> {
         options: &TriangulationOptions,
     ) -> Option<MapPoint> {
         let limit = options.max_error * options.max_error;
-        let n = track.len();
-        let pairs = n * n.saturating_sub(1) / 2;
         let mut best: Option<(f64, Vector3<f64>)> = None;
-        let mut consider = |a: usize, b: usize| {
-            let Some((x, angle)) = self.midpoint(&track[a], &track[b]) else { return };
+        for (a, b) in hypotheses(track) {
+            let Some((x, angle)) = self.midpoint(&track[a], &track[b]) else { continue };
             if angle < 0.5 * options.min_angle {
-                return;
+                continue;
             }
-            let score: f64 = track.iter().map(|o| self.squared_error(o, &x).min(limit)).sum();
-            if best.is_none_or(|(lowest, _)| score < lowest) {
-                best = Some((score, x));
-            }
-        };
-        if pairs <= MAX_HYPOTHESES {
-            for a in 0..n {
-                for b in a + 1..n {
-                    consider(a, b);
-                }
-            }
-        } else {
-            // Views far apart in the track first, then a fixed random choice.
-            for a in 0..MAX_HYPOTHESES / 2 {
-                let a = a * n / (MAX_HYPOTHESES / 2);
-                let b = (a + n / 2) % n;
-                consider(a.min(b), a.max(b));
-            }
-            for k in 0..MAX_HYPOTHESES as u64 / 2 {
-                let key = hash(u64::from(track[0].image) << 32 | u64::from(track[0].keypoint)) ^ k;
-                let a = (hash(key) % n as u64) as usize;
-                let b = (hash(key ^ (1 << 40)) % n as u64) as usize;
-                if a != b {
-                    consider(a.min(b), a.max(b));
-                }
+            let lowest = best.map_or(f64::INFINITY, |(lowest, _)| lowest);
+            let Some(score) = self.views.score(track, &x, limit, lowest) else { continue };
+            best = Some((score, x));
+            // All observations agree, and together they are off by less than one that does not would be: what is refined
+            // from here is what the other hypotheses would lead to.
+            if score < limit {
+                break;
             }
         }
         let (_, mut x) = best?;
         let mut agreeing: Vec<Observation> = Vec::new();
         for _ in 0..2 {
             agreeing.clear();
-            agreeing.extend(track.iter().filter(|o| self.squared_error(o, &x) < limit));
+            agreeing.extend(track.iter().filter(|o| self.views.squared_error(o, &x) < limit));
             if agreeing.len() < 2 {
                 return None;
             }
-            x = self.refine(&agreeing, x, options.max_error);
+            x = self.views.refine(&agreeing, x, options.max_error);
         }
-        agreeing.retain(|o| self.squared_error(o, &x) < limit);
+        agreeing.retain(|o| self.views.squared_error(o, &x) < limit);
         let usable = agreeing.len() >= 2
             && x.iter().all(|v| v.is_finite())
-            && self.widest_angle(&agreeing, &x) >= options.min_angle;
+            && self.views.widest_angle(&agreeing, &x) >= options.min_angle;
         usable.then_some(MapPoint { xyz: x, track: agreeing })
     }
+}
+
+/// Pairs of views of a track from which its point is guessed: those far apart in the track first, and then all of them,
+/// or a fixed random choice if they are many.
+fn hypotheses(track: &[Observation]) -> impl Iterator<Item = (usize, usize)> + use<> {
+    let n = track.len();
+    let all = n * n.saturating_sub(1) / 2 <= MAX_HYPOTHESES;
+    let key = track.first().map_or(0, |o| hash(u64::from(o.image) << 32 | u64::from(o.keypoint)));
+    let apart = (1..n).rev().flat_map(move |gap| (0..n - gap).map(move |a| (a, a + gap)));
+    let spread = (0..MAX_HYPOTHESES / 2).map(move |k| {
+        let a = k * n / (MAX_HYPOTHESES / 2);
+        let b = (a + n / 2) % n.max(1);
+        (a.min(b), a.max(b))
+    });
+    let random = (0..MAX_HYPOTHESES as u64 / 2).map(move |k| {
+        let a = (hash(key ^ k) % n.max(1) as u64) as usize;
+        let b = (hash(key ^ k ^ (1 << 40)) % n.max(1) as u64) as usize;
+        (a.min(b), a.max(b))
+    });
+    let some = spread.chain(random).filter(|(a, b)| a != b);
+    apart.take(if all { usize::MAX } else { 0 }).chain(some.take(if all { 0 } else { usize::MAX }))
 }
 
 /// Triangulates every track; the observations that disagree with a track's point make a point of their own if they can.
@@ -207,14 +235,34 @@ pub(crate) fn triangulate_tracks(
     tracks: &[Vec<Observation>],
     options: &TriangulationOptions,
 ) -> Vec<MapPoint> {
-    let views = Views::new(map, keypoints);
+    triangulate_with(&Triangulator::new(map, keypoints), tracks, options)
+}
+
+/// As [`triangulate_tracks`], where `rays` are the [`world_rays`] of `map` and `keypoints`.
+pub(crate) fn triangulate_tracks_with_rays(
+    map: &Map,
+    keypoints: &Keypoints,
+    rays: &[Vec<Vector3<f64>>],
+    tracks: &[Vec<Observation>],
+    options: &TriangulationOptions,
+) -> Vec<MapPoint> {
+    let triangulator = Triangulator { views: Views::new(map, keypoints), rays: Cow::Borrowed(rays) };
+    triangulate_with(&triangulator, tracks, options)
+}
+
+fn triangulate_with(
+    triangulator: &Triangulator<'_>,
+    tracks: &[Vec<Observation>],
+    options: &TriangulationOptions,
+) -> Vec<MapPoint> {
+    let is_registered = |o: &Observation| triangulator.views.is_registered(o.image);
     tracks
         .par_iter()
         .map(|track| {
-            let mut rest: Vec<_> = track.iter().copied().filter(|o| views.is_registered(o.image)).collect();
+            let mut rest: Vec<_> = track.iter().copied().filter(is_registered).collect();
             let mut points = Vec::new();
             while rest.len() >= 2 {
-                let Some(point) = views.triangulate(&rest, options) else { break };
+                let Some(point) = triangulator.triangulate(&rest, options) else { break };
                 rest.retain(|o| !point.track.contains(o));
                 points.push(point);
             }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use nalgebra::Vector2;
 
 use crate::sfm::map::{Map, Observation};
-use crate::sfm::triangulation::Views;
+use crate::sfm::triangulation::{Triangulator, Views};
 
 use super::sightings::Sighting;
 use super::square::{Corners, Rays};
@@ -36,7 +36,7 @@ pub(super) fn group(map: &Map, sightings: &[Sighting], of: &[usize]) -> Vec<Grou
         first.push(own.len() as u32);
         own.extend(sightings[s].corners);
     }
-    let views = Views::new(map, &pixels);
+    let (views, meeting) = (Views::new(map, &pixels), Triangulator::new(map, &pixels));
     let corner = |m: usize, k: usize| Observation::new(sightings[of[m]].image as u32, first[m] + k as u32);
     let error = |m: usize, corners: &Corners| {
         (0..4).map(|k| views.squared_error(&corner(m, k), &corners[k])).fold(0.0, f64::max)
@@ -54,7 +54,7 @@ pub(super) fn group(map: &Map, sightings: &[Sighting], of: &[usize]) -> Vec<Grou
         for (i, &a) in starts.iter().enumerate() {
             for &b in starts[i + 1..].iter().filter(|&&b| sightings[of[a]].image != sightings[of[b]].image) {
                 let meet = |k: usize| {
-                    views.midpoint(&corner(a, k), &corner(b, k)).filter(|m| m.1 > MIN_ANGLE).map(|m| m.0)
+                    meeting.midpoint(&corner(a, k), &corner(b, k)).filter(|m| m.1 > MIN_ANGLE).map(|m| m.0)
                 };
                 let (Some(p), Some(q), Some(r), Some(s)) = (meet(0), meet(1), meet(2), meet(3)) else {
                     continue;
