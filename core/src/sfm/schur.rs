@@ -5,8 +5,10 @@
 //! Adjustment - A Modern Synthesis", 1999, section 6.1). With `V = L L^T` and `Z = W L^-T` this is `S = U - Z Z^T`, one
 //! array instead of two.
 //!
-//! Cost: a 6x3 by 3x6 product for every pair of observations of a point. Every camera owns its rows of `S`, so that
-//! threads never write to the same place and every sum has one order, whatever the number of threads.
+//! Cost: a 6x3 by 3x6 product for every pair of observations of a point. Every group of neighbouring cameras owns its
+//! rows of `S`, so that threads never write to the same place and every sum has one order, whatever the number of
+//! threads. A group goes through the points that it sees and fetches each block of `Z` once for all its cameras: in
+//! large problems, waiting for `Z` is most of the time.
 //!
 //! `D` is the number of unknowns of a camera (3 or 6) and `P` the same padded to whole vector registers (4 or 8).
 
@@ -18,6 +20,10 @@ use rayon::prelude::*;
 pub(crate) const BORDER: usize = 8;
 /// Points per task where partial sums are kept: fixed, so that sums do not depend on the number of threads.
 pub(crate) const CHUNK: usize = 256;
+
+/// Neighbouring cameras whose rows are summed together. Neighbours see mostly the same points; the rows of more would
+/// not stay in the cache.
+const GROUP: usize = 4;
 
 /// `Z` of an observation: one row of the array per point coordinate, padded with zeros.
 pub(crate) type Block<const P: usize> = [[f64; P]; 3];
@@ -34,6 +40,16 @@ pub(crate) struct Structure {
     /// The observations of camera `c` are `camera_observations[camera_start[c]..camera_start[c + 1]]`.
     camera_start: Vec<u32>,
     camera_observations: Vec<u32>,
+    /// The runs of group `g` are `runs[group_start[g]..group_start[g + 1]]`.
+    group_start: Vec<u32>,
+    runs: Vec<Run>,
+}
+
+/// Successive observations of one point by cameras of one group.
+#[derive(Debug, Clone, Copy)]
+struct Run {
+    first: u32,
+    count: u32,
 }
 
 impl Structure {
@@ -56,7 +72,13 @@ impl Structure {
             camera_observations[next[c as usize] as usize] = o as u32;
             next[c as usize] += 1;
         }
-        Self { point_start, camera, point, camera_start, camera_observations }
+        let (group_start, runs) = runs(cameras, &point_start, &camera);
+        Self { point_start, camera, point, camera_start, camera_observations, group_start, runs }
+    }
+
+    /// What the cameras of group `g` see, point after point.
+    fn of_group(&self, g: usize) -> &[Run] {
+        &self.runs[self.group_start[g] as usize..self.group_start[g + 1] as usize]
     }
 
     pub(crate) fn points(&self) -> usize {
@@ -76,6 +98,27 @@ impl Structure {
     pub(crate) fn of_camera(&self, c: usize) -> &[u32] {
         &self.camera_observations[self.camera_start[c] as usize..self.camera_start[c + 1] as usize]
     }
+}
+
+/// The runs of all groups, group after group, and where each group begins.
+fn runs(cameras: usize, point_start: &[u32], camera: &[u32]) -> (Vec<u32>, Vec<Run>) {
+    let groups = cameras.div_ceil(GROUP);
+    let mut by_group: Vec<Vec<Run>> = vec![Vec::new(); groups];
+    for range in point_start.windows(2) {
+        let mut first = range[0];
+        while first < range[1] {
+            let group = camera[first as usize] as usize / GROUP;
+            let own = &camera[first as usize..range[1] as usize];
+            let count = own.iter().take_while(|&&c| c as usize / GROUP == group).count() as u32;
+            by_group[group].push(Run { first, count });
+            first += count;
+        }
+    }
+    let mut start = vec![0u32; groups + 1];
+    for (g, own) in by_group.iter().enumerate() {
+        start[g + 1] = start[g] + own.len() as u32;
+    }
+    (start, by_group.concat())
 }
 
 /// What the observations of one camera add to the normal equations.
@@ -164,26 +207,34 @@ pub(crate) fn reduce<const D: usize, const P: usize>(
     let (camera_part, border_part) = matrix.split_at_mut(cameras * D * size);
     let mut rhs = vec![0.0; size];
     let shared: Vec<_> = camera_part
-        .par_chunks_mut(D * size)
-        .zip(rhs.par_chunks_mut(D))
+        .par_chunks_mut(GROUP * D * size)
+        .zip(rhs.par_chunks_mut(GROUP * D))
         .enumerate()
-        .map(|(c, (rows, rhs))| {
-            let own = terms(c);
-            let mut row = vec![[[0.0; P]; D]; cameras - c];
-            let mut row_border = own.u_border;
-            row[0] = own.u;
-            let mut reduced = own.gradient;
-            let mut sums = RowSums { row: &mut row, border: &mut row_border, gradient: &mut reduced };
-            accumulate_row(structure, points, border > 0, c, &mut sums);
-            for a in 0..D {
-                let line = &mut rows[a * size..(a + 1) * size];
-                for (block, j) in row.iter().zip(c..) {
-                    line[j * D..(j + 1) * D].copy_from_slice(&block[a][..D]);
+        .flat_map_iter(|(g, (rows, rhs))| {
+            let first = g * GROUP;
+            let mut shared = Vec::with_capacity(GROUP);
+            let mut sums: Vec<RowSums<D, P>> = (first..cameras.min(first + GROUP))
+                .map(|c| {
+                    let own = terms(c);
+                    let mut row = vec![[[0.0; P]; D]; cameras - first];
+                    row[c - first] = own.u;
+                    shared.push((own.border, own.border_gradient));
+                    RowSums { row, border: own.u_border, gradient: own.gradient }
+                })
+                .collect();
+            accumulate_rows(structure, points, border > 0, g, &mut sums);
+            let lines = rows.chunks_mut(D * size).zip(rhs.chunks_mut(D));
+            for (c, (sums, (rows, rhs))) in (first..).zip(sums.iter().zip(lines)) {
+                for a in 0..D {
+                    let line = &mut rows[a * size..(a + 1) * size];
+                    for (block, j) in sums.row[c - first..].iter().zip(c..) {
+                        line[j * D..(j + 1) * D].copy_from_slice(&block[a][..D]);
+                    }
+                    line[cameras * D..].copy_from_slice(&sums.border[a][..border]);
+                    rhs[a] = -sums.gradient[a];
                 }
-                line[cameras * D..].copy_from_slice(&row_border[a][..border]);
-                rhs[a] = -reduced[a];
             }
-            (own.border, own.border_gradient)
+            shared
         })
         .collect();
     if border > 0 {
@@ -301,62 +352,68 @@ pub(crate) fn whiten_vector(g: &[f64; 3], l: &[f64; 6]) -> [f64; 3] {
     [a, b, (g[2] - l[3] * a - l[4] * b) / l[5]]
 }
 
-struct RowSums<'a, const D: usize, const P: usize> {
-    row: &'a mut [[[f64; P]; D]],
-    border: &'a mut [[f64; BORDER]; D],
-    gradient: &'a mut [f64; D],
+/// The rows of one camera.
+struct RowSums<const D: usize, const P: usize> {
+    /// By camera from the first one of the group on; those before the camera itself stay as they are.
+    row: Vec<[[f64; P]; D]>,
+    border: [[f64; BORDER]; D],
+    gradient: [f64; D],
 }
 
-/// Subtracts what the points seen by camera `c` take from its rows.
-fn accumulate_row<const D: usize, const P: usize>(
+/// Subtracts what the points seen by group `g` take from the rows of its cameras.
+fn accumulate_rows<const D: usize, const P: usize>(
     structure: &Structure,
     points: &PointTerms<P>,
     has_border: bool,
-    c: usize,
-    sums: &mut RowSums<'_, D, P>,
+    g: usize,
+    sums: &mut [RowSums<D, P>],
 ) {
     #[cfg(target_arch = "x86_64")]
     if is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma") {
         // SAFETY: the processor has the features that the function is compiled for.
-        return unsafe { accumulate_row_avx2(structure, points, has_border, c, sums) };
+        return unsafe { accumulate_rows_avx2(structure, points, has_border, g, sums) };
     }
-    accumulate_row_any::<D, P, false>(structure, points, has_border, c, sums);
+    accumulate_rows_any::<D, P, false>(structure, points, has_border, g, sums);
 }
 
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx2,fma")]
-fn accumulate_row_avx2<const D: usize, const P: usize>(
+fn accumulate_rows_avx2<const D: usize, const P: usize>(
     structure: &Structure,
     points: &PointTerms<P>,
     has_border: bool,
-    c: usize,
-    sums: &mut RowSums<'_, D, P>,
+    g: usize,
+    sums: &mut [RowSums<D, P>],
 ) {
-    accumulate_row_any::<D, P, true>(structure, points, has_border, c, sums);
+    accumulate_rows_any::<D, P, true>(structure, points, has_border, g, sums);
 }
 
 #[inline(always)]
-fn accumulate_row_any<const D: usize, const P: usize, const FMA: bool>(
+fn accumulate_rows_any<const D: usize, const P: usize, const FMA: bool>(
     structure: &Structure,
     points: &PointTerms<P>,
     has_border: bool,
-    c: usize,
-    sums: &mut RowSums<'_, D, P>,
+    g: usize,
+    sums: &mut [RowSums<D, P>],
 ) {
-    for &o in structure.of_camera(c) {
-        let p = structure.point[o as usize] as usize;
-        let own = &points.z[o as usize];
+    let first_camera = g * GROUP;
+    for run in structure.of_group(g) {
+        let p = structure.point[run.first as usize] as usize;
+        let last = structure.point_start[p + 1] as usize;
         let y = &points.y[p];
-        for a in 0..D {
-            sums.gradient[a] -= own[0][a] * y[0] + own[1][a] * y[1] + own[2][a] * y[2];
-        }
-        if has_border {
-            subtract_product::<D, BORDER, P, FMA>(sums.border, own, &points.z_border[p]);
-        }
-        // Cameras are ordered within a point, so everything from here on is on or right of the diagonal.
-        for other in o as usize..structure.point_start[p + 1] as usize {
-            let j = structure.camera[other] as usize;
-            subtract_product::<D, P, P, FMA>(&mut sums.row[j - c], own, &points.z[other]);
+        for o in run.first as usize..(run.first + run.count) as usize {
+            let own = &points.z[o];
+            let sums = &mut sums[structure.camera[o] as usize - first_camera];
+            for a in 0..D {
+                sums.gradient[a] -= own[0][a] * y[0] + own[1][a] * y[1] + own[2][a] * y[2];
+            }
+            if has_border {
+                subtract_product::<D, BORDER, P, FMA>(&mut sums.border, own, &points.z_border[p]);
+            }
+            // Cameras are ordered within a point, so everything from here on is on or right of the diagonal.
+            for (z, &j) in points.z[o..last].iter().zip(&structure.camera[o..last]) {
+                subtract_product::<D, P, P, FMA>(&mut sums.row[j as usize - first_camera], own, z);
+            }
         }
     }
 }
