@@ -19,7 +19,7 @@ use crate::error::Result;
 use super::levenberg_marquardt::{Stopping, Summary, minimise};
 use super::map::{Keypoints, Map};
 use super::projection::{Extrinsics, Linearised, Loss, Projector};
-use super::schur::{self, BORDER, CHUNK, CameraTerms, PointTerms, Reduced, Structure};
+use super::schur::{self, BORDER, Block, CHUNK, CameraTerms, PointTerms, Reduced, Structure};
 
 pub(crate) use covariance::intrinsics_deviations;
 pub(crate) use readout::{adjust_with_readout, readout_deviations};
@@ -72,12 +72,13 @@ pub(crate) fn adjust(
         return Ok(Summary { initial_cost: 0.0, final_cost: 0.0, iterations: 0, converged: true });
     };
     let start = problem.state(map);
+    let mut work = Workspace::new(&problem);
     let (state, summary) = minimise(
         start,
         options.stopping,
         control,
         |s| problem.cost(s),
-        |s, damping| problem.step(s, damping),
+        |s, damping| problem.step(s, damping, &mut work),
     )?;
     problem.store(&state, map);
     Ok(summary)
@@ -266,7 +267,8 @@ impl<'a> Problem<'a> {
         0.5 * (sums.iter().sum::<f64>() + priors)
     }
 
-    /// Residual and derivatives of observation `o`, scaled by the root of its robust weight.
+    /// Residual and derivatives of observation `o`, scaled by the root of its robust weight. Those by the intrinsics are
+    /// by the shared unknowns, in their order; zero beyond.
     #[inline(always)]
     fn linearise(&self, projector: &Projector, state: &State, o: usize, p: usize) -> Option<Linearised> {
         let pose = &state.extrinsics[self.structure.camera[o] as usize];
@@ -279,24 +281,24 @@ impl<'a> Problem<'a> {
             l.residual[i] *= w;
             l.by_rotation[i].iter_mut().for_each(|v| *v *= turn);
             l.by_point[i].iter_mut().for_each(|v| *v *= w);
-            let all = l.by_intrinsics[i];
-            for (k, &param) in self.free.iter().enumerate() {
-                l.by_intrinsics[i][k] = w * all[param];
+            let mut shared = [0.0; BORDER];
+            for (value, &param) in shared.iter_mut().zip(&self.free) {
+                *value = w * l.by_intrinsics[i][param];
             }
             if let Some(slopes) = self.slopes.get(o) {
-                for (k, slope) in slopes.iter().enumerate().take(self.extra) {
-                    l.by_intrinsics[i][self.free.len() + k] = w * slope[i];
-                }
+                let extra = shared[self.free.len()..].iter_mut().take(self.extra);
+                extra.zip(slopes).for_each(|(value, slope)| *value = w * slope[i]);
             }
+            l.by_intrinsics[i] = shared;
         }
         Some(l)
     }
 
     /// The state after a damped Gauss-Newton step.
-    fn step(&self, state: &State, damping: f64) -> Option<State> {
-        let (reduced, points) = self.equations(state, damping)?;
+    fn step(&self, state: &State, damping: f64, work: &mut Workspace) -> Option<State> {
+        let reduced = self.equations_in(state, damping, work);
         let x = reduced.solve()?;
-        let moves = schur::back_substitute::<6, 8>(&self.structure, &points, &x);
+        let moves = schur::back_substitute::<6, 8>(&self.structure, &work.points, &x);
         self.moved(state, &x, &moves)
     }
 
@@ -328,127 +330,163 @@ impl<'a> Problem<'a> {
     }
 
     /// The damped reduced system at `state`.
-    fn equations(&self, state: &State, damping: f64) -> Option<(Reduced, PointTerms<8>)> {
-        let projector = Projector::new(&state.camera);
-        let points = self.eliminate_points(&projector, state, damping);
-        let border = self.border();
-        let reduced = schur::reduce::<6, 8>(&self.structure, &points, border, |c| {
-            self.camera_terms(&projector, state, c, damping)
-        });
-        Some((reduced, points))
+    fn equations(&self, state: &State, damping: f64) -> (Reduced, PointTerms<8>) {
+        let mut work = Workspace::new(self);
+        let reduced = self.equations_in(state, damping, &mut work);
+        (reduced, work.points)
     }
 
-    fn eliminate_points(&self, projector: &Projector, state: &State, damping: f64) -> PointTerms<8> {
-        let border = self.border();
-        let structure = &self.structure;
-        let mut terms = PointTerms::<8>::new(structure, border);
-        // Tasks own whole chunks of points, hence disjoint slices of every array.
-        let mut tasks = Vec::with_capacity(structure.points().div_ceil(CHUNK));
-        let mut z = terms.z.as_mut_slice();
-        let mut z_border = terms.z_border.as_mut_slice();
-        for (chunk, (y, factor)) in terms.y.chunks_mut(CHUNK).zip(terms.factor.chunks_mut(CHUNK)).enumerate()
-        {
-            let first = chunk * CHUNK;
+    /// The damped reduced system at `state`; the terms of the points go into `work`.
+    fn equations_in(&self, state: &State, damping: f64, work: &mut Workspace) -> Reduced {
+        self.linearise_all(state, damping, work);
+        let Workspace { points, parts } = work;
+        let terms = |c: usize| self.camera_terms(state, parts, c, damping);
+        schur::reduce::<6, 8>(&self.structure, points, self.border(), terms)
+    }
+
+    /// Linearises every observation once, eliminates the points, and sums up what the cameras get.
+    fn linearise_all(&self, state: &State, damping: f64, work: &mut Workspace) {
+        let projector = Projector::new(&state.camera);
+        let (structure, border) = (&self.structure, self.border());
+        let length = structure.points().div_ceil(work.parts.len());
+        // Tasks own whole slices of the points, hence disjoint slices of every array.
+        let mut tasks = Vec::with_capacity(work.parts.len());
+        let PointTerms { z, z_border, y, factor } = &mut work.points;
+        let (mut z, mut z_border) = (z.as_mut_slice(), z_border.as_mut_slice());
+        let by_slice = y.chunks_mut(length).zip(factor.chunks_mut(length)).zip(&mut work.parts);
+        for (k, ((y, factor), part)) in by_slice.enumerate() {
+            let first = k * length;
             let observations = structure.point_start[first]..structure.point_start[first + y.len()];
             let (own, rest) = z.split_at_mut(observations.len());
             z = rest;
             let (own_border, rest) = z_border.split_at_mut(if border > 0 { y.len() } else { 0 });
             z_border = rest;
-            tasks.push((first, y, factor, own, own_border));
+            tasks.push(Slice { first, y, factor, z: own, z_border: own_border, part });
         }
-        tasks.into_par_iter().for_each(|(first, y, factor, z, z_border)| {
-            let base = structure.point_start[first] as usize;
-            for (i, p) in (first..first + y.len()).enumerate() {
-                let mut v = [0.0; 6];
-                let mut g = [0.0; 3];
-                let mut zb = [[0.0; BORDER]; 3];
-                for o in structure.of_point(p) {
-                    let Some(l) = self.linearise(projector, state, o, p) else { continue };
-                    let block = &mut z[o - base];
-                    for r in 0..2 {
-                        let q = &l.by_point[r];
-                        v[0] += q[0] * q[0];
-                        v[1] += q[1] * q[0];
-                        v[2] += q[1] * q[1];
-                        v[3] += q[2] * q[0];
-                        v[4] += q[2] * q[1];
-                        v[5] += q[2] * q[2];
-                        for k in 0..3 {
-                            g[k] += q[k] * l.residual[r];
-                            for a in 0..3 {
-                                block[k][a] += l.by_rotation[r][a] * q[k];
-                                block[k][3 + a] -= q[a] * q[k];
-                            }
-                            for b in 0..border {
-                                zb[k][b] += l.by_intrinsics[r][b] * q[k];
-                            }
+        tasks.into_par_iter().for_each(|slice| self.linearise_slice(&projector, state, damping, slice));
+    }
+
+    fn linearise_slice(&self, projector: &Projector, state: &State, damping: f64, slice: Slice<'_>) {
+        #[cfg(target_arch = "x86_64")]
+        if is_x86_feature_detected!("avx2") {
+            // SAFETY: the processor has the instructions.
+            return unsafe { self.linearise_slice_avx2(projector, state, damping, slice) };
+        }
+        self.linearise_slice_any(projector, state, damping, slice);
+    }
+
+    /// The same bits: the compiler never fuses or reorders operations by itself.
+    #[cfg(target_arch = "x86_64")]
+    #[target_feature(enable = "avx2")]
+    fn linearise_slice_avx2(&self, projector: &Projector, state: &State, damping: f64, slice: Slice<'_>) {
+        self.linearise_slice_any(projector, state, damping, slice);
+    }
+
+    #[inline(always)]
+    fn linearise_slice_any(&self, projector: &Projector, state: &State, damping: f64, slice: Slice<'_>) {
+        let (structure, border) = (&self.structure, self.border());
+        let Slice { first, y, factor, z, z_border, part } = slice;
+        let base = structure.point_start[first] as usize;
+        part.clear();
+        for (i, p) in (first..first + y.len()).enumerate() {
+            let mut v = [0.0; 6];
+            let mut g = [0.0; 3];
+            let mut zb = [[0.0; BORDER]; 3];
+            for o in structure.of_point(p) {
+                let block = &mut z[o - base];
+                *block = [[0.0; 8]; 3];
+                let Some(l) = self.linearise(projector, state, o, p) else { continue };
+                for r in 0..2 {
+                    let q = &l.by_point[r];
+                    v[0] += q[0] * q[0];
+                    v[1] += q[1] * q[0];
+                    v[2] += q[1] * q[1];
+                    v[3] += q[2] * q[0];
+                    v[4] += q[2] * q[1];
+                    v[5] += q[2] * q[2];
+                }
+                let [j0, j1] = [0, 1].map(|r| {
+                    let (w, q) = (&l.by_rotation[r], &l.by_point[r]);
+                    [w[0], w[1], w[2], -q[0], -q[1], -q[2], 0.0, 0.0]
+                });
+                let ([q0, q1], [i0, i1], [r0, r1]) = (&l.by_point, &l.by_intrinsics, &l.residual);
+                for k in 0..3 {
+                    g[k] += q0[k] * r0 + q1[k] * r1;
+                    for a in 0..8 {
+                        block[k][a] = j0[a] * q0[k] + j1[a] * q1[k];
+                    }
+                }
+                let own = &mut part.cameras[structure.camera[o] as usize];
+                for a in 0..6 {
+                    own.gradient[a] += j0[a] * r0 + j1[a] * r1;
+                    for b in 0..8 {
+                        own.u[a][b] += j0[a] * j0[b] + j1[a] * j1[b];
+                    }
+                }
+                if border > 0 {
+                    for k in 0..3 {
+                        for b in 0..BORDER {
+                            zb[k][b] += i0[b] * q0[k] + i1[b] * q1[k];
+                        }
+                    }
+                    for a in 0..6 {
+                        for b in 0..BORDER {
+                            own.u_border[a][b] += j0[a] * i0[b] + j1[a] * i1[b];
+                        }
+                    }
+                    for a in 0..border {
+                        part.border_gradient[a] += i0[a] * r0 + i1[a] * r1;
+                        for b in 0..BORDER {
+                            part.border[a][b] += i0[a] * i0[b] + i1[a] * i1[b];
                         }
                     }
                 }
-                // A point that is seen from one direction only gets its missing stiffness from the largest one.
-                let floor = 1e-9 * v[0].max(v[2]).max(v[5]) + f64::MIN_POSITIVE;
-                for k in [0, 2, 5] {
-                    v[k] += damping * v[k] + floor;
-                }
-                let Some(l) = schur::factor3(&v) else {
-                    // Not seen at all: it takes no part.
-                    z[structure.point_start[p] as usize - base..structure.point_start[p + 1] as usize - base]
-                        .fill([[0.0; 8]; 3]);
-                    factor[i] = [1.0, 0.0, 1.0, 0.0, 0.0, 1.0];
-                    continue;
-                };
-                for block in &mut z
-                    [structure.point_start[p] as usize - base..structure.point_start[p + 1] as usize - base]
-                {
-                    schur::whiten(block, &l);
-                }
-                if let Some(out) = z_border.get_mut(i) {
-                    schur::whiten(&mut zb, &l);
-                    *out = zb;
-                }
-                y[i] = schur::whiten_vector(&g, &l);
-                factor[i] = l;
             }
-        });
-        terms
-    }
-
-    fn camera_terms(
-        &self,
-        projector: &Projector,
-        state: &State,
-        c: usize,
-        damping: f64,
-    ) -> CameraTerms<6, 8> {
-        let border = self.border();
-        let mut t = CameraTerms::<6, 8>::zero();
-        for &o in self.structure.of_camera(c) {
-            let o = o as usize;
-            let Some(l) = self.linearise(projector, state, o, self.structure.point[o] as usize) else {
+            // A point that is seen from one direction only gets its missing stiffness from the largest one.
+            let floor = 1e-9 * v[0].max(v[2]).max(v[5]) + f64::MIN_POSITIVE;
+            for k in [0, 2, 5] {
+                v[k] += damping * v[k] + floor;
+            }
+            let blocks = structure.of_point(p).start - base..structure.of_point(p).end - base;
+            let Some(l) = schur::factor3(&v) else {
+                // Not seen at all: it takes no part.
+                z[blocks].fill([[0.0; 8]; 3]);
+                z_border.get_mut(i).into_iter().for_each(|out| *out = [[0.0; BORDER]; 3]);
+                y[i] = [0.0; 3];
+                factor[i] = [1.0, 0.0, 1.0, 0.0, 0.0, 1.0];
                 continue;
             };
-            for r in 0..2 {
-                let (w, q) = (&l.by_rotation[r], &l.by_point[r]);
-                let j = [w[0], w[1], w[2], -q[0], -q[1], -q[2], 0.0, 0.0];
-                let i = &l.by_intrinsics[r];
-                for a in 0..6 {
-                    t.gradient[a] += j[a] * l.residual[r];
-                    for b in 0..8 {
-                        t.u[a][b] += j[a] * j[b];
-                    }
-                    for b in 0..border {
-                        t.u_border[a][b] += j[a] * i[b];
-                    }
-                }
-                for a in 0..border {
-                    t.border_gradient[a] += i[a] * l.residual[r];
-                    for b in 0..border {
-                        t.border[a][b] += i[a] * i[b];
-                    }
-                }
+            for block in &mut z[blocks] {
+                schur::whiten(block, &l);
+            }
+            if let Some(out) = z_border.get_mut(i) {
+                schur::whiten(&mut zb, &l);
+                *out = zb;
+            }
+            y[i] = schur::whiten_vector(&g, &l);
+            factor[i] = l;
+        }
+    }
+
+    /// What camera `c` gets; the border is the first one's.
+    fn camera_terms(&self, state: &State, parts: &[Part], c: usize, damping: f64) -> CameraTerms<6, 8> {
+        let border = self.border();
+        let mut t = CameraTerms::<6, 8>::zero();
+        for part in parts {
+            let own = &part.cameras[c];
+            for a in 0..6 {
+                t.gradient[a] += own.gradient[a];
+                (0..8).for_each(|b| t.u[a][b] += own.u[a][b]);
+                (0..BORDER).for_each(|b| t.u_border[a][b] += own.u_border[a][b]);
             }
         }
         if c == 0 {
+            for part in parts {
+                for a in 0..border {
+                    t.border_gradient[a] += part.border_gradient[a];
+                    (0..BORDER).for_each(|b| t.border[a][b] += part.border[a][b]);
+                }
+            }
             for &(k, value, weight) in &self.priors {
                 t.border[k][k] += weight;
                 t.border_gradient[k] += weight * (state.camera.params[self.free[k]] - value);
@@ -465,6 +503,72 @@ impl<'a> Problem<'a> {
         }
         t
     }
+}
+
+/// Slices of the points at most, each a task: fixed, so that sums do not depend on the number of threads.
+const SLICES: usize = 16;
+
+/// What the equations of a step are made in. Its memory is used again by the next one: to get it anew from the system
+/// costs as much as the arithmetic.
+struct Workspace {
+    points: PointTerms<8>,
+    /// By slice of the points.
+    parts: Vec<Part>,
+}
+
+impl Workspace {
+    fn new(problem: &Problem<'_>) -> Self {
+        let structure = &problem.structure;
+        let slices = (structure.points() / CHUNK).clamp(1, SLICES);
+        let part = || Part {
+            cameras: vec![CameraPart::ZERO; structure.cameras()],
+            border: [[0.0; BORDER]; BORDER],
+            border_gradient: [0.0; BORDER],
+        };
+        Self {
+            points: PointTerms::new(structure, problem.border()),
+            parts: (0..slices).map(|_| part()).collect(),
+        }
+    }
+}
+
+/// What a slice of the points adds to the equations of cameras and border.
+struct Part {
+    cameras: Vec<CameraPart>,
+    /// `J_border^T J_border`
+    border: [[f64; BORDER]; BORDER],
+    /// `J_border^T r`
+    border_gradient: [f64; BORDER],
+}
+
+impl Part {
+    fn clear(&mut self) {
+        self.cameras.fill(CameraPart::ZERO);
+        self.border = [[0.0; BORDER]; BORDER];
+        self.border_gradient = [0.0; BORDER];
+    }
+}
+
+/// What it adds to those of one camera, see [`CameraTerms`].
+#[derive(Clone)]
+struct CameraPart {
+    u: [[f64; 8]; 6],
+    u_border: [[f64; BORDER]; 6],
+    gradient: [f64; 6],
+}
+
+impl CameraPart {
+    const ZERO: Self = Self { u: [[0.0; 8]; 6], u_border: [[0.0; BORDER]; 6], gradient: [0.0; 6] };
+}
+
+/// A slice of the points, from `first` on, with what is to be made of it.
+struct Slice<'a> {
+    first: usize,
+    y: &'a mut [[f64; 3]],
+    factor: &'a mut [[f64; 6]],
+    z: &'a mut [Block<8>],
+    z_border: &'a mut [Block<BORDER>],
+    part: &'a mut Part,
 }
 
 #[cfg(test)]

@@ -42,7 +42,7 @@ pub(crate) fn minimise<S>(
     stopping: Stopping,
     control: &Control,
     cost: impl Fn(&S) -> f64,
-    step: impl Fn(&S, f64) -> Option<S>,
+    mut step: impl FnMut(&S, f64) -> Option<S>,
 ) -> Result<(S, Summary)> {
     let mut state = start;
     let initial_cost = cost(&state);

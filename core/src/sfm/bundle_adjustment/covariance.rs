@@ -36,7 +36,7 @@ pub(crate) fn intrinsics_deviations(
 /// Standard deviations of the shared unknowns of `problem` at its minimum `state`, in their order.
 pub(super) fn border_deviations(problem: &Problem<'_>, state: &State) -> Option<Vec<f64>> {
     // The gauge freedoms do not touch the intrinsics, so a little damping does not change their covariance.
-    let (mut reduced, mut points) = problem.equations(state, 1e-9)?;
+    let (mut reduced, mut points) = problem.equations(state, 1e-9);
     let border = problem.border();
     let cameras = reduced.size - border;
     points.y.fill([0.0; 3]);

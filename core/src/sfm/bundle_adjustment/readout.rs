@@ -12,7 +12,7 @@ use crate::sfm::levenberg_marquardt::minimise;
 use crate::sfm::map::{Keypoints, Map};
 
 use super::covariance::border_deviations;
-use super::{BundleOptions, EXTRA, Problem};
+use super::{BundleOptions, EXTRA, Problem, Workspace};
 
 impl Problem<'_> {
     /// Adds shared unknowns: `slopes` say how each keypoint moves with each, pixels per unit, by image and keypoint.
@@ -47,12 +47,13 @@ pub(crate) fn adjust_with_readout(
     let Some(problem) = Problem::new(map, keypoints, options) else { return Ok(vec![0.0; slopes.len()]) };
     let problem = problem.with_extra(map, slopes);
     let start = problem.state(map);
+    let mut work = Workspace::new(&problem);
     let (state, _) = minimise(
         start,
         options.stopping,
         control,
         |s| problem.cost(s),
-        |s, damping| problem.step(s, damping),
+        |s, damping| problem.step(s, damping, &mut work),
     )?;
     problem.store(&state, map);
     Ok(state.extra[..problem.extra].to_vec())

@@ -69,7 +69,7 @@ pub(crate) fn pose_draws(
     let problem = Problem::new(map, keypoints, options)?;
     let state = problem.state(map);
     // The gauge freedoms are held by damping alone; draws do not push along them.
-    let (reduced, points) = problem.equations(&state, 1e-9)?;
+    let (reduced, points) = problem.equations(&state, 1e-9);
     let matrix = MatRef::from_column_major_slice(&reduced.matrix, reduced.size, reduced.size);
     let factor = matrix.llt(Side::Lower).ok()?;
     let unknowns = 3 * problem.structure.points() + reduced.size;

@@ -12,10 +12,10 @@ use crate::error::Result;
 use crate::sfm::levenberg_marquardt::{Summary, minimise};
 use crate::sfm::map::{Keypoints, Map};
 use crate::sfm::projection::Projector;
-use crate::sfm::schur::{self, PointTerms, Reduced};
+use crate::sfm::schur::{self, Reduced};
 
 use super::covariance::Column;
-use super::{ASSUMED_NOISE, BEHIND, BundleOptions, Problem, State};
+use super::{ASSUMED_NOISE, BEHIND, BundleOptions, Problem, State, Workspace};
 
 /// Corners of the square of edge 1 in its own plane, x right and y down, in the order of [`SquareView::corners`].
 pub(crate) const CORNERS: [[f64; 2]; 4] = [[-0.5, 0.5], [0.5, 0.5], [0.5, -0.5], [-0.5, -0.5]];
@@ -73,12 +73,13 @@ pub(crate) fn adjust_with_squares(
     };
     let problem = Joint::new(base, squares, map.poses.len());
     let start = (problem.base.state(map), squares.clone());
+    let mut work = Workspace::new(&problem.base);
     let (state, summary) = minimise(
         start,
         options.stopping,
         control,
         |(s, squares)| problem.base.cost(s) + problem.cost(s, squares),
-        |s, damping| problem.step(s, damping),
+        |s, damping| problem.step(s, damping, &mut work),
     )?;
     problem.base.store(&state.0, map);
     *squares = state.1;
@@ -99,7 +100,7 @@ pub(crate) fn scale_deviation(
     let base = &problem.base;
     let state = base.state(map);
     // The extent of the path in units of the edge does not change with the gauge, so a little damping does no harm.
-    let (reduced, mut points) = base.equations(&state, 1e-9)?;
+    let (reduced, mut points) = base.equations(&state, 1e-9);
     let size = reduced.size;
     let mut system = problem.extend(&reduced, &state, squares, 1e-9);
     points.y.fill([0.0; 3]);
@@ -281,10 +282,15 @@ impl<'a> Joint<'a> {
     }
 
     /// The state after a damped Gauss-Newton step.
-    fn step(&self, (state, squares): &(State, Squares), damping: f64) -> Option<(State, Squares)> {
-        let (reduced, points): (Reduced, PointTerms<8>) = self.base.equations(state, damping)?;
+    fn step(
+        &self,
+        (state, squares): &(State, Squares),
+        damping: f64,
+        work: &mut Workspace,
+    ) -> Option<(State, Squares)> {
+        let reduced = self.base.equations_in(state, damping, work);
         let x = self.extend(&reduced, state, squares, damping).solve()?;
-        let moves = schur::back_substitute::<6, 8>(&self.base.structure, &points, &x[..self.size]);
+        let moves = schur::back_substitute::<6, 8>(&self.base.structure, &work.points, &x[..self.size]);
         let next = self.base.moved(state, &x[..self.size], &moves)?;
         let mut squares = squares.clone();
         for (square, step) in squares.items.iter_mut().zip(x[self.size..].chunks_exact(6)) {
