@@ -6,13 +6,14 @@ use crate::error::Result;
 
 use super::bundle_adjustment::{BundleOptions, RefineIntrinsics, adjust};
 use super::filters::{filter_images, filter_points};
-use super::map::Map;
+use super::map::{Map, MapPoint};
 use super::mapper_input::MapperInput;
 use super::mapper_options::MapperOptions;
 use super::polishing::bundle_options;
 use super::resection::{MatchIndex, insert, place_images};
 use super::retriangulation::retriangulate;
 use super::support::{rigid_groups, support_of_images, support_of_pairs};
+use super::tracks::select_tracks;
 use super::triangulation::TriangulationOptions;
 
 /// Completes and polishes a map: takes out what is in the wrong place, places what is missing, triangulates from all
@@ -48,19 +49,32 @@ pub(crate) fn complete(
         missing.iter().for_each(|&i| tries[i] += 1);
         map.points = retriangulate(map, keypoints, input.matches, &limits);
         filter_images(map, *min_observations);
+        // The poses are wanted; all points are made anew from them.
+        keep_longest_tracks(map, completion.adjustment_tracks);
         adjust(map, keypoints, &bundle, control)?;
-        filter_points(map, keypoints, *max_error, *min_angle);
+        map.points = retriangulate(map, keypoints, input.matches, &limits);
         filter_images(map, *min_observations);
         if added == 0 {
             break;
         }
     }
-    map.points = retriangulate(map, keypoints, input.matches, &limits);
-    filter_images(map, *min_observations);
-    adjust(map, keypoints, &bundle_options(map, keypoints, options, None), control)?;
+    // Keypoints are still to become better, and everything will be adjusted to them then.
+    let stopping = completion.stopping;
+    let bundle = BundleOptions { stopping, ..bundle_options(map, keypoints, options, None) };
+    adjust(map, keypoints, &bundle, control)?;
     filter_points(map, keypoints, *max_error, *min_angle);
     filter_images(map, *min_observations);
     Ok(())
+}
+
+/// Leaves `per_image` points or more for every image that has them, those with the longest tracks.
+fn keep_longest_tracks(map: &mut Map, per_image: usize) {
+    let mut tracks: Vec<_> = map.points.iter_mut().map(|p| std::mem::take(&mut p.track)).collect();
+    let chosen = select_tracks(&tracks, map.poses.len(), per_image);
+    let points = chosen
+        .into_iter()
+        .map(|t| MapPoint { xyz: map.points[t].xyz, track: std::mem::take(&mut tracks[t]) });
+    map.points = points.collect();
 }
 
 /// Takes out images whose matches contradict the map, and all but the largest group of images that hold together.

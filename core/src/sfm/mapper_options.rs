@@ -156,7 +156,10 @@ with_defaults! {
         pub(crate) max_error: f64 = 8.0,
         /// How errors count in the adjustment of every round. Chosen by hand.
         pub(crate) loss: Loss = Loss::Cauchy(1.0),
-        /// When it ends. Chosen by hand.
+        /// Tracks per image for these, the longest: enough for the poses, from which all points are then made anew.
+        /// GLOMAP's documentation advises about as many.
+        pub(crate) adjustment_tracks: usize = 1000,
+        /// When they end, and the one of all points that follows. Chosen by hand.
         pub(crate) stopping: Stopping = Stopping { max_iterations: 20, tolerance: 1e-4 },
     }
 }
@@ -171,10 +174,11 @@ with_defaults! {
         pub(crate) loss_scale: f64 = 2.385,
         /// ... at least and at most this many pixels. Chosen by hand.
         pub(crate) loss_pixels: (f64, f64) = (0.1, 1.0),
-        /// When an adjustment ends. Chosen by hand.
+        /// When the first adjustment ends, which only has to show how small the errors of better keypoints are. Chosen by
+        /// hand.
+        pub(crate) first_stopping: Stopping = Stopping { max_iterations: 10, tolerance: 1e-3 },
+        /// When another one ends. Chosen by hand.
         pub(crate) stopping: Stopping = Stopping { max_iterations: 30, tolerance: 1e-6 },
-        /// Adjustments: only the first one shows how small the errors are now.
-        pub(crate) rounds: usize = 2,
         /// Standard deviation of the principal point's prior, over the longer side of the picture. Cameras for
         /// photographs are within 1 to 3 %; cropped pictures may be further off.
         pub(crate) principal_point_prior: f64 = 0.015,

@@ -9,7 +9,7 @@ use super::bundle_adjustment::{
 };
 use super::filters::{filter_images, filter_points};
 use super::map::{Keypoints, Map, MapPoint, Observation};
-use super::mapper_options::MapperOptions;
+use super::mapper_options::{MapperOptions, PolishingOptions};
 use super::projection::Loss;
 use crate::statistics::{MEDIAN_OF_RAYLEIGH, median};
 
@@ -71,8 +71,10 @@ pub(crate) fn polish(
     options: &MapperOptions,
     control: &Control,
 ) -> Result<()> {
-    for _ in 0..options.polishing.rounds {
-        let bundle = bundle_options(map, keypoints, options, None);
+    let PolishingOptions { first_stopping, stopping, .. } = options.polishing;
+    // How large errors may be to count fully is known only after the first adjustment.
+    for stopping in [first_stopping, stopping] {
+        let bundle = BundleOptions { stopping, ..bundle_options(map, keypoints, options, None) };
         adjust(map, keypoints, &bundle, control)?;
     }
     filter_points(map, keypoints, options.max_error, options.min_angle);
