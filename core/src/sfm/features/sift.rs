@@ -22,11 +22,10 @@ pub fn extract(luma: &GrayImage, mask: Option<&GrayImage>, options: &FeatureOpti
         FirstOctave::Native => false,
         FirstOctave::Doubled => true,
     };
-    let detect = |peak_threshold| detect(luma, mask, doubled, peak_threshold, options.edge_threshold);
-    let (mut octaves, mut found) = detect(options.peak_threshold);
+    let Detected { octaves, mut found, weak } = detect(luma, mask, doubled, options);
     if found.len() < options.few_features {
         // Plain walls and dim light: the strongest of what is there says more than nothing.
-        (octaves, found) = detect(options.weak_peak_threshold.min(options.peak_threshold));
+        found = weak;
         let rank = |a: &Located, b: &Located| {
             b.extremum
                 .contrast
@@ -77,32 +76,43 @@ pub fn extract(luma: &GrayImage, mask: Option<&GrayImage>, options: &FeatureOpti
     features
 }
 
-/// The Gaussian planes of all octaves, with the size of their pixels, and the extrema of at least `peak_threshold`.
-fn detect(
-    luma: &GrayImage,
-    mask: Option<&GrayImage>,
-    doubled: bool,
-    peak_threshold: f32,
-    edge_threshold: f32,
-) -> (Vec<(f32, [Plane; SCALES_PER_OCTAVE])>, Vec<Located>) {
-    let (mut octaves, mut found) = (Vec::new(), Vec::new());
+/// What a picture shows.
+#[derive(Default)]
+struct Detected {
+    /// The Gaussian planes of all octaves, with the size of their pixels.
+    octaves: Vec<(f32, [Plane; SCALES_PER_OCTAVE])>,
+    /// The extrema of at least the peak threshold.
+    found: Vec<Located>,
+    /// Those of at least the weak one, if `found` are few.
+    weak: Vec<Located>,
+}
+
+fn detect(luma: &GrayImage, mask: Option<&GrayImage>, doubled: bool, options: &FeatureOptions) -> Detected {
+    let weak_threshold = options.weak_peak_threshold.min(options.peak_threshold);
+    let mut detected = Detected::default();
     for_each_octave(luma, doubled, |octave| {
         let pixel = (octave.index as f32).exp2();
-        for extremum in extrema(&octave, peak_threshold, edge_threshold) {
+        let index = detected.octaves.len();
+        let locate = |extremum: Extremum| {
             let located = Located {
-                octave: octaves.len(),
+                octave: index,
                 extremum,
                 x: extremum.x * pixel + 0.5,
                 y: extremum.y * pixel + 0.5,
                 scale: extremum.sigma * pixel,
             };
-            if mask.is_none_or(|mask| is_kept(mask, luma, located.x, located.y)) {
-                found.push(located);
-            }
+            mask.is_none_or(|mask| is_kept(mask, luma, located.x, located.y)).then_some(located)
+        };
+        let located =
+            |threshold| extrema(&octave, threshold, options.edge_threshold).into_iter().filter_map(locate);
+        detected.found.extend(located(options.peak_threshold));
+        // Whether there are few is known only after the last octave, when the differences are gone.
+        if detected.found.len() < options.few_features {
+            detected.weak.extend(located(weak_threshold));
         }
-        octaves.push((pixel, octave.gaussians));
+        detected.octaves.push((pixel, octave.gaussians));
     });
-    (octaves, found)
+    detected
 }
 
 /// An extremum with its place in the picture.
