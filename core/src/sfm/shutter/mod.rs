@@ -21,6 +21,7 @@ mod own_motion;
 mod report;
 #[cfg(test)]
 mod tests;
+mod tracked;
 
 use nalgebra::Vector2;
 
@@ -41,6 +42,7 @@ use acceptance::{Comparison, hold_out};
 use correction::{Corrected, correct_keypoints, correct_tags, depths, rms};
 use motion::{Motion, PathMotion, path_motions};
 use own_motion::{excess_over_path, own_motions};
+use tracked::Tracked;
 
 pub use report::ShutterReport;
 
@@ -127,9 +129,10 @@ pub(crate) fn find_shutter(input: &ShutterInput<'_>, control: &Control) -> Resul
         return Ok(Shutter::default());
     }
     control.progress(Stage::Sfm, "rolling shutter", 0.955);
-    let estimator = Estimator { input, times, control };
     let (part, held_out) = hold_out(input.map);
-    let mut fit = estimator.start(part)?;
+    let tracked = Tracked::new(&part, input.keypoints);
+    let estimator = Estimator { input, keypoints: &tracked.keypoints, points: &[], times: &times, control };
+    let mut fit = estimator.start(tracked.map.clone())?;
     let report = |fit: &Fit, shift: f64, gain: Option<f64>, refusal: Option<String>| ShutterReport {
         applied: refusal.is_none(),
         readout_ms: 1e3 * fit.readout.seconds.abs(),
@@ -154,6 +157,9 @@ pub(crate) fn find_shutter(input: &ShutterInput<'_>, control: &Control) -> Resul
             break;
         }
     }
+    let estimator = Estimator { keypoints: input.keypoints, points: input.points, ..estimator };
+    tracked.give_back_tracks(&mut fit.map);
+    fit.corrected = estimator.correct(&fit.map, &fit.motions, &fit.readout).0;
     let shift = estimator.shift(&fit);
     let MapperOptions { max_error, min_angle, .. } = *input.options;
     let limits = TriangulationOptions { max_error, min_angle };
@@ -196,21 +202,26 @@ struct Fit {
     corrected: Corrected,
 }
 
+#[derive(Clone, Copy)]
 struct Estimator<'a> {
     input: &'a ShutterInput<'a>,
+    /// The keypoints in question as they were measured.
+    keypoints: &'a Keypoints,
+    /// Points with tracks, for the depth of those that are in no track of the fit.
+    points: &'a [MapPoint],
     /// Of the frames, seconds.
-    times: Vec<f64>,
+    times: &'a [f64],
     control: &'a Control,
 }
 
 impl Estimator<'_> {
     fn path(&self, map: &Map) -> Vec<Option<PathMotion>> {
-        path_motions(&self.times, &map.poses)
+        path_motions(self.times, &map.poses)
     }
 
     fn correct(&self, map: &Map, motions: &[Option<Motion>], readout: &Readout) -> (Corrected, Corrected) {
-        let depths = depths(map, self.input.points, self.input.keypoints);
-        correct_keypoints(map, self.input.keypoints, &depths, motions, readout)
+        let depths = depths(map, self.points, self.keypoints);
+        correct_keypoints(map, self.keypoints, &depths, motions, readout)
     }
 
     fn bundle(&self, map: &Map, keypoints: &Keypoints) -> BundleOptions {
@@ -225,7 +236,7 @@ impl Estimator<'_> {
 
     /// Root mean square of the shift of the keypoints of the map, pixels.
     fn shift(&self, fit: &Fit) -> f64 {
-        rms(&fit.map, self.input.keypoints, &fit.corrected)
+        rms(&fit.map, self.keypoints, &fit.corrected)
     }
 
     /// Adjusts `map` together with the readout time, unless that is known; returns its change.
@@ -246,7 +257,7 @@ impl Estimator<'_> {
 
     /// Along which axis the pictures are read, and roughly for how long, from a map without a shutter.
     fn start(&self, map: Map) -> Result<Fit> {
-        let keypoints = self.input.keypoints;
+        let keypoints = self.keypoints;
         let motions: Vec<_> = self.path(&map).iter().map(|p| p.map(|p| p.motion)).collect();
         let axes = [ReadoutDirection::Down, ReadoutDirection::Right];
         let slopes =
@@ -297,7 +308,7 @@ impl Estimator<'_> {
         let noise = keypoint_noise(&fit.map, &fit.corrected).unwrap_or(1.0);
         let mut bundle = self.bundle(&fit.map, &fit.corrected);
         bundle.stopping.max_iterations = bundle.stopping.max_iterations.min(steps);
-        let measured = self.input.keypoints;
+        let measured = self.keypoints;
         fit.motions = own_motions(fit.as_seen(measured), &path, bundle.loss, noise);
         if self.input.known.is_none() {
             let excess = excess_over_path(&path, &fit.motions);
