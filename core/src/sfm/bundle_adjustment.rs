@@ -18,7 +18,7 @@ use crate::error::Result;
 
 use super::levenberg_marquardt::{Stopping, Summary, minimise};
 use super::map::{Keypoints, Map};
-use super::projection::{Extrinsics, Linearised, Loss, Projector};
+use super::projection::{Extrinsics, Linearised, Loss, LossSum, Projector};
 use super::schur::{self, BORDER, Block, CHUNK, CameraTerms, PointTerms, Reduced, Structure};
 
 pub(crate) use covariance::intrinsics_deviations;
@@ -246,17 +246,17 @@ impl<'a> Problem<'a> {
             .into_par_iter()
             .map(|chunk| {
                 let last = self.structure.points().min((chunk + 1) * CHUNK);
-                let mut sum = 0.0;
+                let mut sum = LossSum::new(self.options.loss);
                 for p in chunk * CHUNK..last {
                     for o in self.structure.of_point(p) {
                         let squared = match self.residual(&projector, state, o, p) {
                             Some(r) => r[0] * r[0] + r[1] * r[1],
                             None => BEHIND * BEHIND,
                         };
-                        sum += self.options.loss.at(squared).0;
+                        sum.add(squared);
                     }
                 }
-                sum
+                sum.total()
             })
             .collect();
         let priors: f64 = self

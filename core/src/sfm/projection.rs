@@ -169,6 +169,45 @@ impl Loss {
     }
 }
 
+/// Adds up losses: of Cauchy's the logarithm is taken of whole products, which costs less than one for each.
+pub(crate) struct LossSum {
+    loss: Loss,
+    sum: f64,
+    product: f64,
+}
+
+/// Factors and products beyond this would leave the range of numbers if multiplied.
+const LARGE_PRODUCT: f64 = 1e150;
+
+impl LossSum {
+    pub(crate) fn new(loss: Loss) -> Self {
+        Self { loss, sum: 0.0, product: 1.0 }
+    }
+
+    /// Adds the loss of a squared residual.
+    #[inline(always)]
+    pub(crate) fn add(&mut self, squared: f64) {
+        match self.loss {
+            Loss::Huber(_) => self.sum += self.loss.at(squared).0,
+            Loss::Cauchy(s) => {
+                let factor = 1.0 + squared / (s * s);
+                if factor > LARGE_PRODUCT || self.product > LARGE_PRODUCT {
+                    self.sum += self.product.ln();
+                    self.product = 1.0;
+                }
+                self.product *= factor;
+            }
+        }
+    }
+
+    pub(crate) fn total(self) -> f64 {
+        match self.loss {
+            Loss::Huber(_) => self.sum,
+            Loss::Cauchy(s) => s * s * (self.sum + self.product.ln()),
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -237,6 +276,19 @@ mod tests {
                     check(here.by_intrinsics[i][k], changed(1.0)[i], changed(-1.0)[i], "intrinsics");
                 }
             }
+        }
+    }
+
+    #[test]
+    fn a_sum_of_losses_is_the_sum_of_them() {
+        let residuals: Vec<f64> =
+            (0..400).map(|k| 1e-3 * f64::from(k * k)).chain([1e3, 1e160, 0.0]).collect();
+        for loss in [Loss::Huber(1.5), Loss::Cauchy(0.1)] {
+            let mut sum = LossSum::new(loss);
+            residuals.iter().for_each(|&squared| sum.add(squared));
+            let expected: f64 = residuals.iter().map(|&squared| loss.at(squared).0).sum();
+            let total = sum.total();
+            assert!((total / expected - 1.0).abs() < 1e-12, "{loss:?}: {total}, not {expected}");
         }
     }
 
