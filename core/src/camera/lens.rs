@@ -53,6 +53,31 @@ impl Lens {
         ]
     }
 
+    /// What a point of the plane z = 1 that is seen at this distance from the axis is to be multiplied by, to be where it
+    /// would be seen without distortion; `None` where that is not along the radius. Newton's steps are those that
+    /// [`super::Camera::undistort`] takes in the plane.
+    #[inline(always)]
+    pub(super) fn undistorting_scale(&self, distorted: f64) -> Option<f64> {
+        if self.p1 != 0.0 || self.p2 != 0.0 {
+            return None;
+        }
+        let mut r = distorted;
+        for _ in 0..20 {
+            let r2 = r * r;
+            let radial = self.radial(r2);
+            let slope = radial + 2.0 * r2 * (self.k1 + 2.0 * r2 * self.k2);
+            if slope == 0.0 {
+                break;
+            }
+            let step = (r * radial - distorted) / slope;
+            r -= step;
+            if step * step < 1e-24 {
+                break;
+            }
+        }
+        Some(if distorted > 0.0 { r / distorted } else { 1.0 })
+    }
+
     /// The pixel of a point of the plane z = 1 that is distorted already.
     #[inline(always)]
     pub(crate) fn pixel(&self, [x, y]: [f64; 2]) -> [f64; 2] {

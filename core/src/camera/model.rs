@@ -145,8 +145,12 @@ impl Camera {
     /// Removes the distortion of a point of the plane z = 1 (Newton). Far outside the lens's valid range, where no
     /// inverse exists, the nearest iterate is returned.
     pub fn undistort(&self, distorted: &Vector2<f64>) -> Vector2<f64> {
-        if !self.has_distortion() {
+        let lens = self.lens();
+        if !lens.has_distortion() {
             return *distorted;
+        }
+        if let Some(scale) = lens.undistorting_scale(distorted.norm()) {
+            return scale * distorted;
         }
         let mut u = *distorted;
         for _ in 0..20 {
@@ -219,6 +223,19 @@ mod tests {
             make(CameraModel::Radial, &[500.0, 320.0, 240.0, -0.1, 0.02]),
             make(CameraModel::OpenCv, &[500.0, 510.0, 320.0, 240.0, -0.1, 0.02, 0.001, -0.002]),
         ]
+    }
+
+    #[test]
+    fn a_radial_lens_is_undone_along_the_radius_as_in_the_plane() {
+        let params = vec![500.0, 320.0, 240.0, -0.15, 0.04];
+        let radial = Camera { model: CameraModel::Radial, width: 640, height: 480, params };
+        // The same lens but for a tangential part that is next to nothing.
+        let params = vec![500.0, 500.0, 320.0, 240.0, -0.15, 0.04, 1e-18, 0.0];
+        let general = Camera { model: CameraModel::OpenCv, params, ..radial.clone() };
+        for seen in [[0.0, 0.0], [0.3, -0.2], [-0.64, 0.48], [0.0, 0.7]].map(Vector2::from) {
+            let (along, plane) = (radial.undistort(&seen), general.undistort(&seen));
+            assert!((along - plane).norm() < 1e-14, "{along} {plane}");
+        }
     }
 
     #[test]
