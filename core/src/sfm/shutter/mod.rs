@@ -54,6 +54,9 @@ const SETTLED: f64 = 2e-5;
 const OWN_ROUNDS: usize = 16;
 /// The last one moves keypoints by less than this, standard deviations of theirs (root mean square).
 const STILL: f64 = 0.01;
+/// ... and the focal length by less than this part. Where the capture tells little of it, it still creeps when keypoints
+/// stand still, by a sixth less in every round; and whether the shutter is believed depends on it.
+const STILL_ZOOM: f64 = 1e-4;
 /// Steps of each of these adjustments at most: what is left of one is taken by the next, which begins with other motions
 /// anyway.
 const OWN_STEPS: usize = 2;
@@ -151,9 +154,10 @@ pub(crate) fn find_shutter(input: &ShutterInput<'_>, control: &Control) -> Resul
     }
     estimator.along_the_path(&mut fit)?;
     for _ in 0..OWN_ROUNDS {
-        let before = fit.corrected.clone();
+        let (before, focal) = (fit.corrected.clone(), fit.map.camera.mean_focal());
         estimator.by_the_frames(&mut fit, OWN_STEPS)?;
-        if rms(&fit.map, &before, &fit.corrected) < STILL * noise {
+        let zoom = (fit.map.camera.mean_focal() / focal).ln().abs();
+        if rms(&fit.map, &before, &fit.corrected) < STILL * noise && zoom < STILL_ZOOM {
             break;
         }
     }
