@@ -1116,6 +1116,9 @@ typedef struct rc_reconstruction {
     // Milliseconds from the first line of a picture to the last one, 0 to 100, if known; 0 = a global shutter. Negative =
     // that of a video is estimated where it matters, which RC_RECONSTRUCTION_INIT has.
     double rolling_shutter_ms;
+    // Where the object is in one frame: "X,Y" in pixels of the first one, or "X,Y,FRAME" with a frame's name or number.
+    // Removes the background, too; for where something else catches the eye more. NULL = it is found without.
+    const char *object_at;
 } rc_reconstruction;
 
 #define RC_RECONSTRUCTION_INIT \
@@ -1328,6 +1331,9 @@ typedef struct rc_sfm_options {
     // A folder with a mask (PNG, white where the object is) named like every picture, in place of the mask model; NULL =
     // there is none.
     const char *mask_dir;
+    // Where the object is in one frame: "X,Y" in pixels of the first one, or "X,Y,FRAME" with a frame's name or number. Makes
+    // masks, too; for where something else catches the eye more. NULL = it is found without.
+    const char *object_at;
 } rc_sfm_options;
 
 #define RC_SFM_OPTIONS_INIT \
