@@ -70,4 +70,4 @@ def capture() -> Path:
 
 def tagged() -> Path:
     """A vase, a globe, books and a cup on a table with three tags of 80 mm."""
-    return filmed("tagged.mp4", width=480, height=360, frames=24, frame_rate=4, arc=230, tag_mm=80, tags=3)
+    return filmed("tagged.mp4", width=480, height=360, frames=28, frame_rate=10, arc=110, tag_mm=80, tags=3)
