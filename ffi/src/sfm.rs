@@ -275,5 +275,12 @@ mod tests {
         };
         assert_eq!(options.sfm, expected);
         assert_eq!(options.background.unwrap().masks.unwrap(), Path::new("masks"));
+        let pointed = rc_sfm_options { object_at: c"10,20,3".as_ptr(), ..rc_sfm_options::DEFAULT };
+        // SAFETY: a string.
+        let background = unsafe { poses_options(&pointed) }.unwrap().background.unwrap();
+        assert_eq!(background.object_at, Some("10,20,3".parse().unwrap()));
+        let nonsense = rc_sfm_options { object_at: c"here".as_ptr(), ..rc_sfm_options::DEFAULT };
+        // SAFETY: a string.
+        assert!(unsafe { poses_options(&nonsense) }.is_err());
     }
 }

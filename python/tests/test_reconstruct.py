@@ -222,6 +222,8 @@ def test_of_stages_what_is_wrong_is_said(reconstruction, tmp_path):
         ({"reconstruction_method": "magic"}, "magic"),
         ({"require_scale": True}, "apriltag_size_mm"),
         ({"mask_dir": frames}, "output"),
+        ({"object_at": "10,10"}, "output"),
+        ({"object_at": "10"}, "X,Y,FRAME"),
     ]:
         with pytest.raises(lr.InvalidInputError, match=message):
             lr.sfm(frames, progress=False, **options)

@@ -130,6 +130,13 @@ fn what_is_missing_is_said_before_any_work() {
         let said = stderr(&output);
         assert!(said.contains("/nowhere/model.onnx") && said.contains("make mask-model"), "{said}");
         assert!(!folder.path().join("out/frames").exists());
+        for (place, why) in [("12", "X,Y,FRAME"), ("3,4,", "X,Y,FRAME")] {
+            let output = run([command, video, "-o", out, "--object", place]);
+            assert_eq!(output.status.code(), Some(2), "{}", stderr(&output));
+            assert!(stderr(&output).contains(why), "{}", stderr(&output));
+        }
+        let output = run([command, video, "-o", out, "--object", "3,4", "--mask-dir", "/nowhere/masks"]);
+        assert!(stderr(&output).contains("cannot be used with"), "{}", stderr(&output));
         let output = run([command, video, "-o", out, "--mask-dir", "/nowhere/masks"]);
         assert!(stderr(&output).contains("/nowhere/masks"), "{}", stderr(&output));
     }
