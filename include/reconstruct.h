@@ -1123,7 +1123,7 @@ typedef struct rc_reconstruction {
 
 #define RC_RECONSTRUCTION_INIT \
   { sizeof(rc_reconstruction), RC_QUALITY_DEFAULT, RC_METHOD_DEFAULT, RC_CAMERA_DEFAULT, 0, 0, 0, 0, 0, -1, 0, 0, 0, 0.0, \
-    false, false, NULL, NULL, false, NULL, NULL, false, -1.0 }
+    false, false, NULL, NULL, false, NULL, NULL, false, -1.0, NULL }
 
 // Makes a scene of a video (or of a folder of pictures) in `folder`: scene.ply, scene.spz, preview.jpg, camera.json,
 // turntable.mp4, report.json, and the key frames and camera poses it was made from. All of it is on the disk when this
@@ -1338,7 +1338,7 @@ typedef struct rc_sfm_options {
 
 #define RC_SFM_OPTIONS_INIT \
   { sizeof(rc_sfm_options), RC_METHOD_DEFAULT, 0, 0, 0, 0, 0.0, 0.0, -1.0, false, false, false, false, NULL, \
-    NULL }
+    NULL, NULL }
 
 // Chooses sharp key frames of a video, at equal motion rather than equal time, and writes them into `folder`, with a contact
 // sheet, frames.jpg. `input` may be a folder of pictures, too.
