@@ -4,6 +4,7 @@
 pub mod alignment;
 mod exit_code;
 pub mod masks;
+pub mod object_scene;
 pub mod pose_error;
 pub mod prerequisites;
 pub mod risk;

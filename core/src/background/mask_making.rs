@@ -15,7 +15,8 @@ use super::frame_masks::{FrameMasks, MaskOptions};
 use super::labelling::{LabelOptions, find_plane, label, saliency};
 use super::object_point::ObjectPoint;
 use super::object_poses::{ObjectPoses, PosesFrom};
-use super::pieces::Sought;
+use super::pieces::{Choice, Sought};
+use super::pointing::Pointed;
 use super::quick_scene::{Places, QuickScene};
 use super::sheet::{thumbnail, write_sheet};
 use super::support_plane::SupportPlane;
@@ -58,6 +59,8 @@ with_defaults! {
         consensus: ConsensusOptions = ConsensusOptions::default(),
         /// A plane is another one if it is so much higher or lower at the focus, in units of the cameras' distance.
         other_plane: f64 = 0.004,
+        /// A person points this exactly, pixels of the small pictures.
+        inexact: i32 = 2,
         /// How masks are fitted to edges.
         edges: EdgeOptions = EdgeOptions::default(),
     }
@@ -299,6 +302,21 @@ impl Pictures<'_> {
             Error::new(ErrorKind::InvalidFile, message)
         })
     }
+
+    /// Where in the small pictures the place is that a person has pointed at in the picture of this name.
+    fn pointed(&self, name: &str, point: &ObjectPoint, options: &MakingOptions) -> Result<Pointed> {
+        let view = self.dataset.views.iter().position(|v| v.name == name);
+        let view = view.ok_or_else(|| fails(point, "the camera pose of that picture was not found"))?;
+        let camera = self.dataset.views[view].view.scaled(Some(options.working_side));
+        let ray = self.map_of(name)?.lens.ray(&Vector2::new(point.x, point.y));
+        let (x, y) = (camera.fx * ray.x / ray.z + camera.cx, camera.fy * ray.y / ray.z + camera.cy);
+        camera.pixel(x, y).ok_or_else(|| fails(point, "the undistorted picture does not show that place"))?;
+        Ok(Pointed { view, x, y })
+    }
+}
+
+fn fails(point: &ObjectPoint, why: &str) -> Error {
+    Error::argument(format!("the object is to be at {point}, but {why}"))
 }
 
 fn warn(report: &mut MaskReport, warning: Warning, control: &Control) {
@@ -341,12 +359,17 @@ fn agree(
         )
     })?;
     let scene = QuickScene::train(pictures.dataset.clone(), &control.part(0.0, 0.9))?;
-    let gaze = match &pictures.object_at {
-        Some(point) => pointed_at(&scene, pictures, point, &gaze, options)?,
-        None => gaze,
+    let control = control.part(0.9, 1.0);
+    let agreed = match &pictures.object_at {
+        None => agree_on(&scene, &views, Sought { gaze: &gaze, choice: Choice::Watched }, options, &control)?,
+        Some((name, point)) => {
+            let pointed = pictures.pointed(name, point, options)?;
+            let agreed = agree_at(&scene, &views, &gaze, pointed, options, &control)?;
+            agreed.ok_or_else(|| {
+                fails(point, "nothing is there: the scene has no surface that the pixel shows")
+            })?
+        }
     };
-    let sought = Sought { gaze: &gaze, is_pointed_at: pictures.object_at.is_some() };
-    let agreed = agree_on(&scene, &views, sought, options, &control.part(0.9, 1.0))?;
     let on_object = scene.centres.iter().filter(|p| agreed.found.contains(p)).count();
     report.support_plane = agreed.plane.is_some();
     report.agreement = agreed.found.agreement;
@@ -362,30 +385,29 @@ pub(super) struct Agreed {
     pub(super) plane: Option<SupportPlane>,
 }
 
-/// `gaze` as it is if the cameras look at the place at which a person points.
-fn pointed_at(
+/// Finds the object at which a person points: what the cameras look at, if it is there, or else what is there. `None` if
+/// nothing is.
+pub(super) fn agree_at(
     scene: &QuickScene,
-    pictures: &Pictures<'_>,
-    (name, point): &(&str, ObjectPoint),
+    views: &[SalientView],
     gaze: &Gaze,
+    pointed: Pointed,
     options: &MakingOptions,
-) -> Result<Gaze> {
-    let fails = |why: &str| Error::argument(format!("the object is to be at {point}, but {why}"));
-    let view = pictures.dataset.views.iter().find(|v| v.name == *name);
-    let view = &view.ok_or_else(|| fails("the camera pose of that picture was not found"))?.view;
-    let lens = pictures.map_of(name)?.lens;
-    let ray = lens.ray(&Vector2::new(point.x, point.y));
-    let camera = view.scaled(Some(options.working_side));
-    let (x, y) = (camera.fx * ray.x / ray.z + camera.cx, camera.fy * ray.y / ray.z + camera.cy);
-    let pixel =
-        camera.pixel(x, y).ok_or_else(|| fails("the undistorted picture does not show that place"))?;
+    control: &Control,
+) -> Result<Option<Agreed>> {
+    let camera = &views[pointed.view].camera;
+    let watched = Sought { gaze, choice: Choice::WatchedAlone };
+    let agreed = agree_on(scene, views, watched, options, &control.part(0.0, 0.5))?;
+    if pointed.is_on_object(camera, &agreed.found.odds[pointed.view], options.inexact) {
+        return Ok(Some(agreed));
+    }
     let mut places = Places::new(scene, gaze.focus, options.labels.reach * gaze.distance)?;
-    let surface = places.seen_by(&camera, options.labels.opaque)?[pixel];
-    let focus =
-        surface.ok_or_else(|| fails("nothing is there: the scene has no surface that the pixel shows"))?;
-    let views = pictures.dataset.views.iter();
-    let distance = median(&mut views.map(|v| (v.view.centre() - focus).norm()).collect::<Vec<_>>());
-    Ok(Gaze { focus, distance: distance.unwrap_or(gaze.distance), ..*gaze })
+    let surfaces = places.seen_by(camera, options.labels.opaque)?;
+    let Some(focus) = pointed.surface(camera, &surfaces, options.inexact) else { return Ok(None) };
+    let distance = median(&mut views.iter().map(|v| (v.camera.centre() - focus).norm()).collect::<Vec<_>>());
+    let gaze = Gaze { focus, distance: distance.unwrap_or(gaze.distance), ..*gaze };
+    let sought = Sought { gaze: &gaze, choice: Choice::AtFocus };
+    agree_on(scene, views, sought, options, &control.part(0.5, 1.0)).map(Some)
 }
 
 /// Finds the object of `views` in the `scene` that they show.

@@ -25,6 +25,7 @@ mod object_point;
 mod object_poses;
 mod outside;
 mod pieces;
+mod pointing;
 mod quick_scene;
 mod sheet;
 mod solid;

@@ -25,6 +25,9 @@ with_defaults! {
         pub(super) nearer: f64 = 0.04,
         /// Number of cells of a piece, evenly chosen, that the gap is measured from.
         pub(super) measured: usize = 2000,
+        /// What a person points at is found this exactly, in units of the cameras' distance: of the pieces that are nearest to
+        /// the place, the largest is meant. A rod may have come apart.
+        pub(super) pointing: f64 = 0.03,
     }
 }
 
@@ -36,12 +39,22 @@ pub(super) struct Apart {
     pub(super) other: Vec<bool>,
 }
 
-/// What the cameras look at, or a person points at.
+/// What is sought.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Sought<'a> {
     pub(super) gaze: &'a Gaze,
-    /// Whether the focus is a place on the object, rather than where most cameras look.
-    pub(super) is_pointed_at: bool,
+    pub(super) choice: Choice,
+}
+
+/// Which piece is the object.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Choice {
+    /// The one that the cameras look at; of a pair, both.
+    Watched,
+    /// The one that the cameras look at, by itself.
+    WatchedAlone,
+    /// The one at the focus, which a person has pointed at.
+    AtFocus,
 }
 
 /// Tells the object among what is `inside` from other things and from noise.
@@ -49,16 +62,21 @@ pub(super) fn take_apart(grid: &Grid, inside: &[bool], sought: Sought<'_>, optio
     let gaze = sought.gaze;
     let mut apart = Apart { object: vec![false; inside.len()], other: vec![false; inside.len()] };
     let width = options.looked_at * gaze.distance;
-    let looked_at = |piece: &Vec<usize>| -> f64 {
-        if sought.is_pointed_at {
-            let off = piece.iter().map(|&cell| (grid.place(cell) - gaze.focus).norm());
-            return -off.fold(f64::MAX, f64::min);
-        }
+    let watched = |piece: &Vec<usize>| -> f64 {
         let weight = |&cell: &usize| (-0.5 * ((grid.place(cell) - gaze.focus).norm() / width).powi(2)).exp();
         piece.iter().map(weight).sum()
     };
-    let mut pieces: Vec<(f64, Vec<usize>)> =
-        solid::pieces(grid, inside).into_iter().map(|piece| (looked_at(&piece), piece)).collect();
+    let off = |piece: &Vec<usize>| {
+        piece.iter().map(|&cell| (grid.place(cell) - gaze.focus).norm()).fold(f64::MAX, f64::min)
+    };
+    let pieces = solid::pieces(grid, inside);
+    let nearest = pieces.iter().map(off).fold(f64::MAX, f64::min);
+    let rank = |piece: &Vec<usize>| match sought.choice {
+        Choice::Watched | Choice::WatchedAlone => watched(piece),
+        Choice::AtFocus if off(piece) < nearest + options.pointing * gaze.distance => piece.len() as f64,
+        Choice::AtFocus => -off(piece),
+    };
+    let mut pieces: Vec<(f64, Vec<usize>)> = pieces.into_iter().map(|piece| (rank(&piece), piece)).collect();
     pieces.sort_by(|a, b| b.0.total_cmp(&a.0));
     let mut pieces = pieces.into_iter().map(|(_, cells)| cells);
     let Some(first) = pieces.next() else { return apart };
@@ -98,7 +116,7 @@ impl Group {
         let off = |centre: &Vector3<f64>| (centre - gaze.focus).norm();
         let size = 2.0 * self.places.iter().map(|p| (p - self.centre).norm()).fold(0.0, f64::max);
         let is_pair = || off(&self.with(other)) < off(&self.centre) - options.nearer * gaze.distance;
-        (!sought.is_pointed_at && is_pair()) || self.gap(other) < options.narrow * size
+        (sought.choice == Choice::Watched && is_pair()) || self.gap(other) < options.narrow * size
     }
 
     /// The centre of both together.
@@ -128,20 +146,24 @@ mod tests {
         Gaze { focus: Vector3::zeros(), converges: true, distance: 4.0, up: -Vector3::y() }
     }
 
-    /// Which of the balls, given by their places along x and their radii, are the object and which other things.
     fn tell(balls: &[(f64, f64)]) -> Vec<&'static str> {
-        tell_at(balls, None)
+        tell_by(balls, 0.0, Choice::Watched)
     }
 
     /// The same, with a person who points at a place along x.
-    fn tell_at(balls: &[(f64, f64)], pointed: Option<f64>) -> Vec<&'static str> {
+    fn tell_at(balls: &[(f64, f64)], pointed: f64) -> Vec<&'static str> {
+        tell_by(balls, pointed, Choice::AtFocus)
+    }
+
+    /// Which of the balls, given by their places along x and their radii, are the object and which other things.
+    fn tell_by(balls: &[(f64, f64)], focus: f64, choice: Choice) -> Vec<&'static str> {
         let grid = Grid::new(&Vector3::zeros(), [2.0, 1.0, 1.0], &-Vector3::y(), 0.05);
         let middle = |x: f64| Vector3::new(x, 0.0, 0.0);
         let inside: Vec<bool> = (0..grid.len())
             .map(|i| balls.iter().any(|(x, radius)| (grid.place(i) - middle(*x)).norm() < *radius))
             .collect();
-        let gaze = Gaze { focus: middle(pointed.unwrap_or(0.0)), ..gaze() };
-        let sought = Sought { gaze: &gaze, is_pointed_at: pointed.is_some() };
+        let gaze = Gaze { focus: middle(focus), ..gaze() };
+        let sought = Sought { gaze: &gaze, choice };
         let apart = take_apart(&grid, &inside, sought, &PieceOptions::default());
         let name = |(x, _): &(f64, f64)| {
             let cell = grid.cell_at(&middle(*x)).unwrap();
@@ -162,12 +184,20 @@ mod tests {
 
     #[test]
     fn what_a_person_points_at_is_the_object_however_small() {
-        assert_eq!(tell_at(&[(0.0, 0.4), (1.2, 0.2)], Some(1.1)), ["other", "object"]);
-        assert_eq!(tell_at(&[(-0.6, 0.3), (0.6, 0.3)], Some(0.6)), ["other", "object"]);
+        assert_eq!(tell_at(&[(0.0, 0.4), (1.2, 0.2)], 1.1), ["other", "object"]);
+        assert_eq!(tell_at(&[(-0.6, 0.3), (0.6, 0.3)], 0.6), ["other", "object"]);
     }
 
     #[test]
-    fn of_a_pair_both_are_the_object() {
-        assert_eq!(tell(&[(-0.6, 0.3), (0.6, 0.3)]), ["object", "object"]);
+    fn of_pieces_at_the_place_that_a_person_points_at_the_largest_is_meant() {
+        // The place is a little nearer to the smaller one.
+        assert_eq!(tell_at(&[(0.0, 0.1), (0.55, 0.3)], 0.165), ["other", "object"]);
+    }
+
+    #[test]
+    fn of_a_pair_both_are_the_object_unless_one_is_asked_for() {
+        let pair = [(-0.6, 0.3), (0.62, 0.3)];
+        assert_eq!(tell(&pair), ["object", "object"]);
+        assert_eq!(tell_by(&pair, 0.0, Choice::WatchedAlone), ["object", "other"]);
     }
 }

@@ -7,7 +7,7 @@ use nalgebra::{Matrix3, Vector3};
 use super::evidence::Odds;
 use super::labelling::{LabelOptions, ObjectLabels, find_plane, label};
 use super::mask_making::{Agreed, MakingOptions, agree_on};
-use super::pieces::Sought;
+use super::pieces::{Choice, Sought};
 use super::quick_scene::QuickScene;
 use super::support_plane::SupportPlane;
 use super::views::{EdgeOptions, SalientView, mask_of};
@@ -160,7 +160,7 @@ fn labels(scene: &QuickScene, views: &[SalientView]) -> (ObjectLabels, Option<Su
 }
 
 fn agreed(scene: &QuickScene, views: &[SalientView]) -> Agreed {
-    let sought = Sought { gaze: &gaze(views), is_pointed_at: false };
+    let sought = Sought { gaze: &gaze(views), choice: Choice::Watched };
     agree_on(scene, views, sought, &MakingOptions::default(), &Control::new()).unwrap()
 }
 

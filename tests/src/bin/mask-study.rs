@@ -12,6 +12,7 @@ use libreconstruct::video::Frames;
 use libreconstruct::{Control, Error, Result};
 use libreconstruct_tests::exit_code;
 use libreconstruct_tests::masks::MaskScore;
+use libreconstruct_tests::object_scene::ObjectScene;
 use libreconstruct_tests::synthetic::{CaptureOptions, Film, SubjectKind, TableKind, film_dataset};
 
 /// Films things on tables, makes masks of them and prints how close these are to the truth.
@@ -27,9 +28,13 @@ struct Arguments {
     /// Others of the same kinds: each subject on another table, with other textures, seen from another path
     #[arg(long, default_value_t = 0)]
     shift: u32,
-    /// Point at the subject, in the first picture
+    /// Point at the subject in the first picture: 0 = at the pixel of it that is nearest to its middle, 100 = at the farthest
+    #[arg(long, value_name = "PERCENT", value_parser = clap::value_parser!(u32).range(0..=100))]
+    point: Option<u32>,
+    /// Train a scene of the object alone and one of everything for so many steps, and print how much of the first one's opacity
+    /// is on the object and the PSNR of the object in both
     #[arg(long)]
-    point: bool,
+    train: Option<u32>,
     /// Only these cases
     #[arg(long)]
     case: Vec<String>,
@@ -107,10 +112,10 @@ fn main() -> ExitCode {
     exit_code(run(&Arguments::parse()))
 }
 
-/// The pixel of the subject, in the first picture, that is nearest to the mean of them.
-fn middle_of_subject(folder: &Path) -> Result<ObjectPoint> {
+/// The pixel of the subject, in the first picture, than which this part of them is nearer to their mean.
+fn pixel_of_subject(folder: &Path, percent: u32) -> Result<ObjectPoint> {
     let mask = read_mask(&mask_path(&folder.join("masks"), &Frames::name_of(0)))?;
-    let pixels: Vec<(f64, f64)> = mask
+    let mut pixels: Vec<(f64, f64)> = mask
         .enumerate_pixels()
         .filter(|(.., value)| is_object(value[0]))
         .map(|(x, y, _)| (f64::from(x) + 0.5, f64::from(y) + 0.5))
@@ -118,13 +123,16 @@ fn middle_of_subject(folder: &Path) -> Result<ObjectPoint> {
     let count = pixels.len() as f64;
     let mean = pixels.iter().fold((0.0, 0.0), |sum, p| (sum.0 + p.0 / count, sum.1 + p.1 / count));
     let off = |p: &(f64, f64)| (p.0 - mean.0).hypot(p.1 - mean.1);
-    let middle = pixels.iter().min_by(|a, b| off(a).total_cmp(&off(b)));
-    let (x, y) = *middle.ok_or_else(|| Error::argument("the first picture does not show the subject"))?;
+    pixels.sort_by(|a, b| off(a).total_cmp(&off(b)));
+    let chosen = pixels.len().saturating_sub(1) * percent as usize / 100;
+    let (x, y) =
+        *pixels.get(chosen).ok_or_else(|| Error::argument("the first picture does not show the subject"))?;
     Ok(ObjectPoint { x, y, frame: None })
 }
 
 fn run(arguments: &Arguments) -> Result<()> {
-    println!("case                       half  overlap  lowest  boundary  wrong/50  agreement");
+    let trained = if arguments.train.is_some() { "  opacity inside  object dB  of everything" } else { "" };
+    println!("case                       half  overlap  lowest  boundary  wrong/50  agreement{trained}");
     for (place, (name, options)) in (1..).zip(cases(arguments.shift)) {
         if !arguments.case.is_empty() && !arguments.case.contains(&name) {
             continue;
@@ -135,7 +143,7 @@ fn run(arguments: &Arguments) -> Result<()> {
         }
         let masks = MaskOptions {
             model: arguments.mask_model.clone(),
-            object_at: arguments.point.then(|| middle_of_subject(&folder)).transpose()?,
+            object_at: arguments.point.map(|percent| pixel_of_subject(&folder, percent)).transpose()?,
             ..MaskOptions::default()
         };
         let (found, sheet) = (folder.join("found"), folder.join("masks.jpg"));
@@ -152,8 +160,16 @@ fn run(arguments: &Arguments) -> Result<()> {
             scores.push(MaskScore::of(&name, &mask, &known));
         }
         let mean = |value: fn(&MaskScore) -> f64| scores.iter().map(value).sum::<f64>() / scores.len() as f64;
+        let trained = match arguments.train {
+            Some(steps) if report.masks > 0 => {
+                let scene = ObjectScene::train(&folder, &found, steps, &Control::new())?;
+                let inside = 1.0 - scene.opacity_outside;
+                format!("  {inside:14.4}  {:9.2}  {:13.2}", scene.psnr, scene.psnr_of_everything)
+            }
+            _ => String::new(),
+        };
         println!(
-            "{name:26} {}  {:7.4}  {:6.3}  {:8.3}  {:8.1}  {:9.3}",
+            "{name:26} {}  {:7.4}  {:6.3}  {:8.3}  {:8.1}  {:9.3}{trained}",
             if place % 2 == 1 { "tune" } else { "test" },
             mean(|s| s.overlap),
             scores.iter().map(|s| s.overlap).fold(1.0, f64::min),
