@@ -498,6 +498,8 @@ struct Reconstruction {
     std::optional<std::string> mask_dir;
     // Where the object is in one frame: "X,Y" in pixels of the first one, or "X,Y,FRAME" with a frame's name or number.
     std::optional<std::string> object_at;
+    // A disc of the ground to keep under the object, so many times as wide as the object (at most 20). 0: none.
+    double keep_floor = 0.0;
     // Whether to fail where the poses are doubtful.
     bool strict = false;
 };
@@ -530,6 +532,7 @@ inline std::string run(const std::string& input, const std::string& folder, cons
     r.mask_model = detail::c_str(options.mask_model);
     r.mask_dir = detail::c_str(options.mask_dir);
     r.object_at = detail::c_str(options.object_at);
+    r.keep_floor = options.keep_floor;
     r.strict = options.strict;
     detail::Listener<Event> listener{on_event, nullptr};
     const auto tell = on_event ? &listener.tell : nullptr;
@@ -620,6 +623,8 @@ struct SfmOptions {
     std::optional<std::string> mask_dir;
     // Where the object is in one frame: "X,Y" in pixels of the first one, or "X,Y,FRAME" with a frame's name or number.
     std::optional<std::string> object_at;
+    // A disc of the ground to keep under the object, so many times as wide as the object (at most 20). 0: none.
+    double keep_floor = 0.0;
 };
 
 // Finds where the camera was, of frames in a folder, of pictures or of a video. With a `folder` all that comes out is there as
@@ -643,6 +648,7 @@ inline Model sfm(const std::string& input, const std::optional<std::string>& fol
     o.mask_model = detail::c_str(options.mask_model);
     o.mask_dir = detail::c_str(options.mask_dir);
     o.object_at = detail::c_str(options.object_at);
+    o.keep_floor = options.keep_floor;
     detail::Listener<Event> listener{on_event, nullptr};
     rc_model* made = nullptr;
     detail::call_back(listener.thrown, rc_sfm, input.c_str(), detail::c_str(folder), &o, on_event ? &listener.tell : nullptr,

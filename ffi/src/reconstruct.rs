@@ -97,6 +97,9 @@ pub struct rc_reconstruction {
     /// Where the object is in one frame: "X,Y" in pixels of the first one, or "X,Y,FRAME" with a frame's name or number.
     /// Removes the background, too; for where something else catches the eye more. NULL = it is found without.
     pub object_at: *const c_char,
+    /// A disc of the ground to keep under the object, so many times as wide as the object (at most 20). Removes the rest of the
+    /// background, too. 0 = none.
+    pub keep_floor: f64,
 }
 
 // SAFETY: numbers, pointers, enums that may be anything, and bool, which C compilers set to 0 or 1.
@@ -147,6 +150,7 @@ unsafe fn options(asked: &rc_reconstruction) -> Result<ReconstructionOptions, Fa
         mask_model: mask_model.map(Into::into),
         mask_dir: mask_dir.map(Into::into),
         object_at: object_at.map(str::parse).transpose()?,
+        keep_floor: (asked.keep_floor != 0.0).then_some(asked.keep_floor),
     })
 }
 

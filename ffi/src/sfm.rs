@@ -8,7 +8,7 @@ use std::mem::MaybeUninit;
 use std::path::Path;
 use std::sync::Arc;
 
-use libreconstruct::background::{MaskOptions, ObjectPoint};
+use libreconstruct::background::MaskOptions;
 use libreconstruct::camera::SparseModel;
 use libreconstruct::pipeline::{
     PosedModels, PosesOptions, ReconstructionMethod, poses_in_folder, poses_in_memory,
@@ -133,6 +133,9 @@ pub struct rc_sfm_options {
     /// Where the object is in one frame: "X,Y" in pixels of the first one, or "X,Y,FRAME" with a frame's name or number. Makes
     /// masks, too; for where something else catches the eye more. NULL = it is found without.
     pub object_at: *const c_char,
+    /// A disc of the ground to keep under the object in its masks, so many times as wide as the object (at most 20). Makes masks,
+    /// too. 0 = none.
+    pub keep_floor: f64,
 }
 
 // SAFETY: numbers, pointers, an enum that may be anything, and bool, which C compilers set to 0 or 1.
@@ -165,8 +168,13 @@ unsafe fn poses_options(asked: &rc_sfm_options) -> Result<PosesOptions, Fault> {
         keep_broken: asked.keep_broken,
         ..usual
     };
-    let object_at: Option<ObjectPoint> = object_at.map(str::parse).transpose()?;
-    let background = MaskOptions::wanted(asked.remove_background, mask_model, mask_dir, object_at.as_ref());
+    let masks = MaskOptions {
+        model: mask_model.map(Into::into),
+        masks: mask_dir.map(Into::into),
+        object_at: object_at.map(str::parse).transpose()?,
+        keep_floor: given(asked.keep_floor),
+    };
+    let background = masks.wanted(asked.remove_background);
     Ok(PosesOptions { sfm, background })
 }
 
@@ -279,6 +287,9 @@ mod tests {
         // SAFETY: a string.
         let background = unsafe { poses_options(&pointed) }.unwrap().background.unwrap();
         assert_eq!(background.object_at, Some("10,20,3".parse().unwrap()));
+        let floor = rc_sfm_options { keep_floor: 1.5, ..rc_sfm_options::DEFAULT };
+        // SAFETY: no pointer is set.
+        assert_eq!(unsafe { poses_options(&floor) }.unwrap().background.unwrap().keep_floor, Some(1.5));
         let nonsense = rc_sfm_options { object_at: c"here".as_ptr(), ..rc_sfm_options::DEFAULT };
         // SAFETY: a string.
         assert!(unsafe { poses_options(&nonsense) }.is_err());

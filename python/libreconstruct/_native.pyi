@@ -45,7 +45,7 @@ def sfm(
     output: _Path | None,
     frame_options: str,
     options: str,
-    masks: tuple[_Path | None, _Path | None, str | None] | None,
+    masks: tuple[_Path | None, _Path | None, str | None, float | None] | None,
     listener: _Listener | None,
 ) -> tuple[SparseModel, list[SparseModel], str]: ...
 def look_at(position: Sequence[float], target: Sequence[float], up: Sequence[float]) -> list[list[float]]: ...

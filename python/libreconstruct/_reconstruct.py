@@ -33,7 +33,8 @@ def reconstruct(
     `sh_degree`, `test_every`, `seed`, `device`, `turntable`, `title`, `camera_type`, `apriltag_size_mm`, `require_scale`,
     `strict`, `rolling_shutter_ms` (absent: estimated from a video where it matters; 0: none), `remove_background`,
     `mask_model` (a file), `mask_dir` (a folder of masks, white where the object is), `object_at` (where the object is in one
-    frame: "X,Y" in pixels of the first one, or "X,Y,FRAME" with a frame's name or number).
+    frame: "X,Y" in pixels of the first one, or "X,Y,FRAME" with a frame's name or number), `keep_floor` (a disc of the ground to
+    keep under the object, so many times as wide as the object).
 
     `apriltag_size_mm` is the edge of the inner white square of the AprilTags (tagStandard41h12) in the scene, 5/9 of the
     printed width: the scene is then in metres. Where the tags give no scale it warns, or, with `require_scale`, fails.

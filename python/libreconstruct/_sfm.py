@@ -34,6 +34,7 @@ def sfm(
     mask_model: PathLike | None = None,
     mask_dir: PathLike | None = None,
     object_at: str | None = None,
+    keep_floor: float | None = None,
     seed: int = 0,
     progress: ProgressOption = True,
 ) -> SparseModel:
@@ -74,8 +75,8 @@ def sfm(
         "seed": seed,
     }
     # A folder of masks needs no network.
-    wanted = remove_background or mask_dir or object_at
-    masks = (None if mask_dir else mask_model, mask_dir, object_at) if wanted else None
+    wanted = remove_background or mask_dir or object_at or keep_floor is not None
+    masks = (None if mask_dir else mask_model, mask_dir, object_at, keep_floor) if wanted else None
     frame_options = json.dumps({"max_frames": max_frames, "max_resolution": max_resolution})
     with Bar(progress, Path(os.fspath(given)).name) as bar:
         model, others, report = _native.sfm(given, output, frame_options, json.dumps(options), masks, listener(bar))

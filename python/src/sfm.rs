@@ -35,7 +35,7 @@ pub(crate) fn load_frames(py: Python<'_>, folder: PathBuf) -> PyResult<String> {
 
 /// Finds the camera poses of a video, a folder of pictures, or a folder of frames: the model, those of other places that it
 /// shows, and the report as JSON. With `output`, all that the stage makes is in that folder too; without it nothing is left.
-/// `masks`: the file of the network, the folder of masks and the place of the object, if the background is to be removed.
+/// `masks`: the file of the network, the folder of masks, the place of the object and how much floor to keep, if the background is to be removed.
 #[pyfunction]
 pub(crate) fn sfm(
     py: Python<'_>,
@@ -43,15 +43,15 @@ pub(crate) fn sfm(
     output: Option<PathBuf>,
     frame_options: &str,
     options: &str,
-    masks: Option<(Option<PathBuf>, Option<PathBuf>, Option<String>)>,
+    masks: Option<(Option<PathBuf>, Option<PathBuf>, Option<String>, Option<f64>)>,
     listener: Option<&Bound<'_, PyAny>>,
 ) -> PyResult<(SparseModel, Vec<SparseModel>, String)> {
     let frame_options: FrameOptions = from_json(frame_options)?;
     let sfm: SfmOptions = from_json(options)?;
     let background = match masks {
-        Some((model, masks, point)) => {
+        Some((model, masks, point, keep_floor)) => {
             let object_at = point.map(|p| p.parse()).transpose().or_raise()?;
-            Some(MaskOptions { model, masks, object_at })
+            Some(MaskOptions { model, masks, object_at, keep_floor })
         }
         None => None,
     };

@@ -224,6 +224,7 @@ def test_of_stages_what_is_wrong_is_said(reconstruction, tmp_path):
         ({"mask_dir": frames}, "output"),
         ({"object_at": "10,10"}, "output"),
         ({"object_at": "10"}, "X,Y,FRAME"),
+        ({"keep_floor": 1.5}, "output"),
     ]:
         with pytest.raises(lr.InvalidInputError, match=message):
             lr.sfm(frames, progress=False, **options)

@@ -11,7 +11,7 @@ use rayon::prelude::*;
 use super::colours::{ColourOdds, Counts};
 use super::evidence::{EvidenceOptions, Odds, network_odds};
 use super::guided_filter::box_mean;
-use super::pieces::{PieceOptions, Sought, take_apart};
+use super::pieces::{Apart, PieceOptions, Sought, take_apart};
 use super::solid::{self, CellVotes, Grid};
 use super::support_plane::SupportPlane;
 use super::views::SalientView;
@@ -78,9 +78,14 @@ with_defaults! {
 pub(super) struct Consensus {
     /// By view and pixel: the odds that it shows the object.
     pub(super) odds: Vec<Vec<Odds>>,
+    /// By view: the pixels, in order, that show another thing.
+    pub(super) others: Vec<Vec<u32>>,
     /// How well (0 to 1) the views agree: the mean overlap (intersection over union) of the pixels that a view by itself
     /// takes for object with the outline of the solid in it, around that outline.
     pub(super) agreement: f64,
+    /// How well (0 to 1) the views determine the solid: the overlap (intersection over union) of those that either half of
+    /// them, every other one, makes by itself.
+    pub(super) determined: f64,
     grid: Grid,
     object: Vec<bool>,
 }
@@ -94,6 +99,12 @@ impl Consensus {
     /// Whether a point is on the object.
     pub(super) fn contains(&self, point: &Vector3<f64>) -> bool {
         self.grid.cell_at(point).is_some_and(|cell| self.object[cell])
+    }
+
+    /// The centres of the object's cells.
+    pub(super) fn places(&self) -> impl Iterator<Item = Vector3<f64>> {
+        let cells = self.object.iter().enumerate().filter(|(_, is_object)| **is_object);
+        cells.map(|(cell, _)| self.grid.place(cell))
     }
 
     /// Maps of the views as the network would have made them had it known what all of them show.
@@ -158,11 +169,8 @@ impl Search<'_> {
                 grid = finer;
                 saliency = self.ask_network(&grid);
             }
-            inside = self.inside(turn, &grid, &odds);
-            if let Some(plane) = self.plane {
-                remove_flat(&grid, &mut inside, plane, &saliency, options);
-            }
-            let apart = take_apart(&grid, &inside, self.sought, &options.pieces);
+            let asked: Vec<usize> = self.asked().collect();
+            let apart = self.solid(turn, &grid, &odds, &saliency, &asked);
             inside = apart.object.iter().zip(&apart.other).map(|(a, b)| *a || *b).collect();
             let surfaces = [&apart.object, &apart.other].map(|cells| solid::surface(&grid, cells));
             shown = self.views.par_iter().map(|v| show(&surfaces, grid.cell(), &v.camera)).collect();
@@ -178,11 +186,14 @@ impl Search<'_> {
                 seen.then_some(left * colour.clamp(-options.colours, options.colours))
             });
         }
-        let (odds, overlaps): (Vec<Vec<Odds>>, Vec<f64>) = (self.views.par_iter().zip(&odds).zip(&shown))
+        let told = odds;
+        let (odds, overlaps): (Vec<Vec<Odds>>, Vec<f64>) = (self.views.par_iter().zip(&told).zip(&shown))
             .map(|((view, odds), shown)| within_outline(view, odds, shown, options))
             .unzip();
         let agreement = overlaps.iter().sum::<f64>() / overlaps.len().max(1) as f64;
-        Consensus { odds, agreement, grid, object }
+        let others = shown.par_iter().map(|shown| others(shown)).collect();
+        let determined = self.determined(&grid, &told, &saliency);
+        Consensus { odds, others, agreement, determined, grid, object }
     }
 
     /// The space around the focus that the pictures show.
@@ -222,10 +233,38 @@ impl Search<'_> {
         solid::votes(grid, &views)
     }
 
-    /// By cell: whether the views show object there, as their `odds` are in this turn.
-    fn inside(&self, turn: usize, grid: &Grid, odds: &[Vec<Odds>]) -> Vec<bool> {
+    /// The solid that the views `asked` show together, taken apart.
+    fn solid(
+        &self,
+        turn: usize,
+        grid: &Grid,
+        odds: &[Vec<Odds>],
+        saliency: &[CellVotes],
+        asked: &[usize],
+    ) -> Apart {
+        let mut inside = self.inside(turn, grid, odds, asked);
+        if let Some(plane) = self.plane {
+            remove_flat(grid, &mut inside, plane, saliency, self.options);
+        }
+        take_apart(grid, &inside, self.sought, &self.options.pieces)
+    }
+
+    /// How well the views determine the solid, with the `odds` of the last turn.
+    fn determined(&self, grid: &Grid, odds: &[Vec<Odds>], saliency: &[CellVotes]) -> f64 {
+        let [even, odd] = [0, 1].map(|first| {
+            let half: Vec<usize> = self.asked().skip(first).step_by(2).collect();
+            self.solid(TURNS - 1, grid, odds, saliency, &half).object
+        });
+        let count = |is_counted: fn(bool, bool) -> bool| {
+            even.iter().zip(&odd).filter(|(a, b)| is_counted(**a, **b)).count() as f64
+        };
+        count(|a, b| a && b) / count(|a, b| a || b).max(1.0)
+    }
+
+    /// By cell: whether the views `asked` show object there, as their `odds` are in this turn.
+    fn inside(&self, turn: usize, grid: &Grid, odds: &[Vec<Odds>], asked: &[usize]) -> Vec<bool> {
         let views: Vec<(&raster::View, &[Odds])> =
-            self.asked().map(|i| (&self.views[i].camera, odds[i].as_slice())).collect();
+            asked.iter().map(|&i| (&self.views[i].camera, odds[i].as_slice())).collect();
         let least = (self.options.least_views * views.len() as f64).max(2.0) as u16;
         let against = self.options.against[turn];
         // The cells of the plane itself are left to `remove_flat`.
@@ -286,6 +325,12 @@ fn show([object, other]: &[Vec<Vector3<f64>>; 2], cell: f64, view: &raster::View
         (false, false) => Shown::Nothing,
     };
     object.iter().zip(&other).map(pixel).collect()
+}
+
+/// The pixels that show another thing.
+fn others(shown: &[Shown]) -> Vec<u32> {
+    let is_other = |shown: &Shown| matches!(shown, Shown::Hidden | Shown::Other);
+    shown.iter().enumerate().filter(|(_, shown)| is_other(shown)).map(|(pixel, _)| pixel as u32).collect()
 }
 
 /// The part of the pixels around each pixel that show the object.

@@ -30,35 +30,41 @@ pub struct MaskOptions {
     /// Where the object is in one picture, where it is not what catches the eye most.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub object_at: Option<ObjectPoint>,
+    /// A disc of the ground to keep under the object, so many times as wide as the object, up to [`WIDEST_FLOOR`]; `None` =
+    /// no ground.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub keep_floor: Option<f64>,
 }
 
+/// The largest disc of ground that can be kept, in units of the object's radius.
+pub const WIDEST_FLOOR: f64 = 20.0;
+
 impl MaskOptions {
-    /// The options of a user who asked for the background to be removed, named a folder of masks or pointed at the object;
-    /// with a folder, `model` is not needed. `None` if the user did nothing of it.
-    pub fn wanted(
-        asked: bool,
-        model: Option<&Path>,
-        masks: Option<&Path>,
-        object_at: Option<&ObjectPoint>,
-    ) -> Option<Self> {
-        let model = model.filter(|_| masks.is_none());
-        (asked || masks.is_some() || object_at.is_some()).then(|| Self {
-            model: model.map(Path::to_owned),
-            masks: masks.map(Path::to_owned),
-            object_at: object_at.cloned(),
-        })
+    /// These options, if the user `asked` for the background to be removed or they imply it: by a folder of masks, with which
+    /// `model` is not needed, by pointing at the object, or by a floor to keep.
+    pub fn wanted(self, asked: bool) -> Option<Self> {
+        let implied = self.masks.is_some() || self.object_at.is_some() || self.keep_floor.is_some();
+        let model = self.model.filter(|_| self.masks.is_none());
+        (asked || implied).then_some(Self { model, ..self })
     }
 
     /// Whether masks can be made; asked before any work is done.
     ///
     /// # Errors
     /// [`ErrorKind::NotFound`] if the weights or the folder are not there; [`ErrorKind::InvalidArgument`] if the object is
-    /// pointed at though masks are given.
+    /// pointed at, or a floor is to be kept, though masks are given, or if the floor is no size.
     pub fn check(&self) -> Result<()> {
-        if let (Some(at), Some(folder)) = (&self.object_at, &self.masks) {
+        if let Some(wide) = self.keep_floor.filter(|wide| !(*wide > 0.0 && *wide <= WIDEST_FLOOR)) {
+            return Err(Error::argument(format!("the floor to keep is {wide} times as wide as the object"))
+                .hint(format!("give more than 0 and at most {WIDEST_FLOOR}, for example 1.5")));
+        }
+        let at = self.object_at.as_ref().map(|at| format!("the object is to be at {at}"));
+        let floor =
+            self.keep_floor.map(|wide| format!("a floor {wide} times as wide as the object is to be kept"));
+        if let (Some(wish), Some(folder)) = (at.or(floor), &self.masks) {
+            let folder = folder.display();
             return Err(Error::argument(format!(
-                "the object is to be at {at}, but masks are given in {}, which are taken as they are",
-                folder.display()
+                "{wish}, but masks are given in {folder}, which are taken as they are"
             )));
         }
         match &self.masks {
@@ -86,6 +92,8 @@ pub struct FrameMasks {
     pub replaced: usize,
     /// Where the user says that the object is: in which picture, and there.
     pub object_at: Option<(usize, ObjectPoint)>,
+    /// The disc of ground to keep, in units of the object's radius.
+    pub keep_floor: Option<f64>,
 }
 
 with_defaults! {
@@ -133,7 +141,14 @@ impl FrameMasks {
             Some(folder) => given(names, folder)?,
             None => found(names.len(), picture, options.model.as_deref(), fixed.most_at_once, control)?,
         };
-        let mut masks = Self { maps, given: options.masks.is_some(), agreement: 1.0, replaced: 0, object_at };
+        let mut masks = Self {
+            maps,
+            given: options.masks.is_some(),
+            agreement: 1.0,
+            replaced: 0,
+            object_at,
+            keep_floor: options.keep_floor,
+        };
         if sequential && !masks.given {
             masks.replaced = steady(&mut masks.maps, &fixed);
         }
@@ -274,6 +289,7 @@ mod tests {
             agreement: 1.0,
             replaced: 0,
             object_at: None,
+            keep_floor: None,
         };
         let mask = &masks.for_features()[0];
         let at = |x: u32, y: u32| mask.get_pixel(x, y).0[0];
@@ -302,6 +318,13 @@ mod tests {
         assert!(masks.given && masks.maps[1] == square(20));
         let pointed = MaskOptions { object_at: Some("3,4".parse().unwrap()), ..options.clone() };
         assert_eq!(pointed.check().unwrap_err().kind(), ErrorKind::InvalidArgument);
+        let floor = MaskOptions { keep_floor: Some(1.5), ..options.clone() };
+        assert!(floor.check().unwrap_err().message().contains("1.5 times"));
+        for wide in [0.0, -1.0, 21.0, f64::NAN, f64::INFINITY] {
+            let floor = MaskOptions { keep_floor: Some(wide), ..MaskOptions::default() };
+            let error = floor.check().unwrap_err();
+            assert!(error.to_string().contains("at most 20"), "{wide}: {error}");
+        }
         let none = MaskOptions { masks: Some(folder.path().join("no")), ..MaskOptions::default() };
         assert_eq!(none.check().unwrap_err().kind(), ErrorKind::NotFound);
     }

@@ -6,7 +6,7 @@
 //!        ─ quick_scene ─ labelling, support_plane ─▶ which Gaussians belong to the object
 //!        ─ evidence, colours ─▶ what each pixel of each view says
 //!        ─ solid, pieces, consensus ─▶ the object as one solid in space, and its outline in every view
-//!        ─ views, guided_filter, mask_making ─▶ a mask for every PINHOLE frame
+//!        ─ views, guided_filter, floor, mask_making ─▶ a mask for every PINHOLE frame
 //! ```
 //!
 //! In: frames, and the network's weights ([`find_model`]) or masks of the user's own. Out: `masks/` beside the
@@ -16,6 +16,7 @@
 mod colours;
 mod consensus;
 mod evidence;
+mod floor;
 mod frame_masks;
 mod guided_filter;
 mod labelling;
@@ -35,7 +36,7 @@ mod tests;
 mod views;
 mod weights;
 
-pub use frame_masks::{FrameMasks, MaskOptions};
+pub use frame_masks::{FrameMasks, MaskOptions, WIDEST_FLOOR};
 pub use mask_making::{MASKS, MaskReport, mask_dataset, mask_frames};
 pub use network::{NETWORK_SIDE, SaliencyNetwork};
 pub use object_point::ObjectPoint;

@@ -6,8 +6,9 @@ use nalgebra::{Matrix3, Vector3};
 
 use super::evidence::Odds;
 use super::labelling::{LabelOptions, ObjectLabels, find_plane, label};
-use super::mask_making::{Agreed, MakingOptions, agree_on};
+use super::mask_making::{Agreed, MakingOptions, agree_at, agree_on};
 use super::pieces::{Choice, Sought};
+use super::pointing::Pointed;
 use super::quick_scene::QuickScene;
 use super::support_plane::SupportPlane;
 use super::views::{EdgeOptions, SalientView, mask_of};
@@ -222,6 +223,25 @@ fn views_that_turn_to_something_else_have_no_vote_and_no_object() {
             }
         }
     }
+}
+
+#[test]
+fn what_a_person_points_at_is_the_object() {
+    let (mut views, scene) = (views(24), scene(false));
+    // So many turn to the other ball that it can be known.
+    for i in 0..12 {
+        let away = camera(0.5 * f64::from(i), &OTHER);
+        views.push(SalientView::new(away, outline(&away, &Thing::Other), &picture(&away)));
+    }
+    let at = |view: usize, thing: &Vector3<f64>| {
+        let (x, y, _) = views[view].camera.project(thing).unwrap();
+        let pointed = Pointed { view, x, y };
+        agree_at(&scene, &views, &gaze(&views), pointed, &MakingOptions::default(), &Control::new()).unwrap()
+    };
+    let (ball, other) = (at(0, &BALL).unwrap().found, at(30, &OTHER).unwrap().found);
+    assert!(ball.contains(&BALL) && !ball.contains(&OTHER));
+    assert!(other.contains(&OTHER) && !other.contains(&BALL));
+    assert!(at(0, &(BALL + Vector3::new(0.0, -0.9, 0.0))).is_none(), "nothing is there");
 }
 
 #[test]

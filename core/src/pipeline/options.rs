@@ -98,6 +98,10 @@ pub struct ReconstructionOptions {
     /// the background, too.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub object_at: Option<ObjectPoint>,
+    /// A disc of the ground to keep under the object, so many times as wide as the object (more than 0, at most 20). Removes
+    /// the rest of the background, too.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub keep_floor: Option<f64>,
     /// How a viewer moves; drone if absent.
     pub camera_type: Option<CameraType>,
     /// At most this many key frames; absent = 150 where training runs on the CPU, 300 on a GPU.
@@ -140,6 +144,7 @@ impl ReconstructionOptions {
             mask_model: None,
             mask_dir: None,
             object_at: None,
+            keep_floor: None,
             camera_type: None,
             max_frames: None,
             max_resolution: 1600,
@@ -193,12 +198,13 @@ impl ReconstructionOptions {
 
     /// How to make masks of the object, if the background is to be removed: asked for, or masks were given.
     pub(super) fn mask_options(&self) -> Option<MaskOptions> {
-        MaskOptions::wanted(
-            self.remove_background,
-            self.mask_model.as_deref(),
-            self.mask_dir.as_deref(),
-            self.object_at.as_ref(),
-        )
+        let options = MaskOptions {
+            model: self.mask_model.clone(),
+            masks: self.mask_dir.clone(),
+            object_at: self.object_at.clone(),
+            keep_floor: self.keep_floor,
+        };
+        options.wanted(self.remove_background)
     }
 
     /// How to find the poses.

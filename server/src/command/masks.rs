@@ -22,17 +22,21 @@ pub(crate) struct MaskArguments {
     /// (`frame_000012.jpg`, or 12). For where something else catches the eye more
     #[arg(long = "object", value_name = "X,Y[,FRAME]", conflicts_with = "mask_dir")]
     pub(crate) object_at: Option<ObjectPoint>,
+    /// Remove the background, but keep a disc of the ground under the object, so many times as wide as the object: 1.5, say
+    #[arg(long, value_name = "TIMES", conflicts_with = "mask_dir")]
+    pub(crate) keep_floor: Option<f64>,
 }
 
 impl MaskArguments {
     /// How to make masks of the object, if the background is to be removed or masks were given.
     pub(crate) fn options(&self) -> Option<MaskOptions> {
-        MaskOptions::wanted(
-            self.remove_background,
-            self.mask_model.as_deref(),
-            self.mask_dir.as_deref(),
-            self.object_at.as_ref(),
-        )
+        let options = MaskOptions {
+            model: self.mask_model.clone(),
+            masks: self.mask_dir.clone(),
+            object_at: self.object_at.clone(),
+            keep_floor: self.keep_floor,
+        };
+        options.wanted(self.remove_background)
     }
 }
 

@@ -98,6 +98,7 @@ impl Arguments {
             mask_model: self.masks.mask_model.clone(),
             mask_dir: self.masks.mask_dir.clone(),
             object_at: self.masks.object_at.clone(),
+            keep_floor: self.masks.keep_floor,
             camera_type: self.camera_type,
             max_frames: self.max_frames.or(preset.max_frames),
             max_resolution,

@@ -114,8 +114,8 @@ impl Arguments {
             return Ok(Some(given.clone()));
         }
         let there = self.dataset.join(MASKS);
-        // What was asked for by pointing is not what was made before.
-        if there.is_dir() && self.masks.object_at.is_none() {
+        // What was asked for by pointing, or with a floor, is not what was made before.
+        if there.is_dir() && self.masks.object_at.is_none() && self.masks.keep_floor.is_none() {
             return Ok(Some(there));
         }
         let Some(options) = self.masks.options() else { return Ok(None) };

@@ -4,9 +4,9 @@ use std::path::{Path, PathBuf};
 
 use crate::common::{SHORT, assert_success, capture, reconstruct, run, stderr};
 use libreconstruct::Control;
-use libreconstruct::masks::read_mask;
+use libreconstruct::masks::{coverage, find_mask, read_mask};
 use libreconstruct::splats::Splats;
-use libreconstruct_tests::masks::{known_masks, opacity_outside, scores};
+use libreconstruct_tests::masks::{MaskScore, known_masks, opacity_outside, scores};
 use libreconstruct_tests::prerequisites::mask_model;
 use libreconstruct_tests::synthetic::{CaptureOptions, SubjectKind, generate};
 
@@ -49,20 +49,21 @@ fn masks_of_ones_own_make_a_scene_of_the_object_alone() {
 /// What became of a capture whose background was removed by the network.
 struct Removed {
     out: PathBuf,
-    /// The overlap with the known mask, by picture.
-    overlaps: Vec<f64>,
+    /// By picture.
+    scores: Vec<MaskScore>,
     /// The last line for machines.
     result: serde_json::Value,
 }
 
 impl Removed {
-    fn from(capture: &Path, model: &Path, out: PathBuf) -> Self {
+    fn from(capture: &Path, model: &Path, out: PathBuf, more: &[&str]) -> Self {
         let output = reconstruct()
             .arg("sfm")
             .arg(capture.join("video.mp4"))
             .args(["-o".as_ref(), out.as_os_str(), "--remove-background".as_ref(), "--mask-model".as_ref()])
             .arg(model)
             .args(["--max-frames", "24", "--json"])
+            .args(more)
             .output()
             .unwrap();
         assert_success(&output);
@@ -70,15 +71,20 @@ impl Removed {
         let scores = scores(&known, &out.join("undistorted/masks")).unwrap();
         let text = String::from_utf8(output.stdout).unwrap();
         let result = serde_json::from_str(text.lines().last().unwrap()).unwrap();
-        Self { out, overlaps: scores.iter().map(|score| score.overlap).collect(), result }
+        Self { out, scores, result }
+    }
+
+    /// The overlaps with the known masks.
+    fn overlaps(&self) -> Vec<f64> {
+        self.scores.iter().map(|score| score.overlap).collect()
     }
 
     fn mean(&self) -> f64 {
-        self.overlaps.iter().sum::<f64>() / self.overlaps.len() as f64
+        self.overlaps().iter().sum::<f64>() / self.scores.len() as f64
     }
 
     fn lowest(&self) -> f64 {
-        self.overlaps.iter().copied().fold(1.0, f64::min)
+        self.overlaps().iter().copied().fold(1.0, f64::min)
     }
 }
 
@@ -86,14 +92,35 @@ impl Removed {
 fn the_object_is_found_and_the_views_agree_on_it() {
     let Some(model) = mask_model() else { return };
     let folder = tempfile::tempdir().unwrap();
-    let removed = Removed::from(capture(), &model, folder.path().join("out"));
-    assert!(removed.mean() > 0.8, "{:?}", removed.overlaps);
+    let removed = Removed::from(capture(), &model, folder.path().join("out"), &[]);
+    assert!(removed.mean() > 0.8, "{:?}", removed.overlaps());
     assert!(removed.out.join("masks.jpg").is_file());
     assert_eq!(removed.result["background"]["support_plane"], true, "{}", removed.result);
     let masks = removed.out.join("undistorted/masks");
     let written = std::fs::read_dir(masks).unwrap().next().unwrap().unwrap();
     let mask = read_mask(&written.path()).unwrap();
     assert!(mask.pixels().any(|p| p[0] > 127) && mask.pixels().any(|p| p[0] < 128));
+}
+
+#[test]
+fn the_ground_under_the_object_is_kept_as_far_as_asked() {
+    let Some(model) = mask_model() else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let removed = Removed::from(capture(), &model, folder.path().join("out"), &["--keep-floor", "2"]);
+    let known = known_masks(&removed.out, &capture().join("masks")).unwrap();
+    let (mut covered, mut object) = (0, 0);
+    for known in &known {
+        let path = find_mask(&removed.out.join("undistorted/masks"), &known.name).unwrap();
+        let mask = read_mask(&path).unwrap();
+        let larger = coverage(&mask) / coverage(&known.mask);
+        assert!(larger > 1.3 && larger < 6.0, "{}: {larger} of the object", known.name);
+        let on_object = known.mask.pixels().zip(mask.pixels()).filter(|(k, _)| k[0] > 127);
+        let (all, kept) =
+            on_object.fold((0, 0), |(all, kept), (_, m)| (all + 1, kept + u32::from(m[0] > 127)));
+        (object, covered) = (object + all, covered + kept);
+    }
+    assert!(f64::from(covered) > 0.93 * f64::from(object), "{covered} of {object}");
+    assert!(removed.result["background"]["determined"].as_f64().unwrap() > 0.7, "{}", removed.result);
 }
 
 /// Before a room full of texture: a white figure that has none, and a candlestick whose rods are 4 to 6 pixels wide at the size at
@@ -112,9 +139,9 @@ fn plain_and_thin_things_are_found_before_a_textured_background() {
             ..Default::default()
         };
         generate(folder.path(), &options, &Control::new()).unwrap();
-        let removed = Removed::from(folder.path(), &model, folder.path().join("out"));
+        let removed = Removed::from(folder.path(), &model, folder.path().join("out"), &[]);
         println!("{subject:?}: overlap {:.3}, at least {:.3}", removed.mean(), removed.lowest());
-        assert!(removed.mean() > mean && removed.lowest() > lowest, "{subject:?}: {:?}", removed.overlaps);
+        assert!(removed.mean() > mean && removed.lowest() > lowest, "{subject:?}: {:?}", removed.overlaps());
     }
 }
 
@@ -134,6 +161,15 @@ fn what_is_missing_is_said_before_any_work() {
             let output = run([command, video, "-o", out, "--object", place]);
             assert_eq!(output.status.code(), Some(2), "{}", stderr(&output));
             assert!(stderr(&output).contains(why), "{}", stderr(&output));
+        }
+        for wide in ["0", "21", "nan"] {
+            let output = run([command, video, "-o", out, "--keep-floor", wide]);
+            assert_eq!(output.status.code(), Some(2), "{}", stderr(&output));
+            assert!(
+                stderr(&output).to_lowercase().contains(&format!("is {wide} times")),
+                "{}",
+                stderr(&output)
+            );
         }
         let output = run([command, video, "-o", out, "--object", "3,4", "--mask-dir", "/nowhere/masks"]);
         assert!(stderr(&output).contains("cannot be used with"), "{}", stderr(&output));
