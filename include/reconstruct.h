@@ -1119,11 +1119,14 @@ typedef struct rc_reconstruction {
     // Where the object is in one frame: "X,Y" in pixels of the first one, or "X,Y,FRAME" with a frame's name or number.
     // Removes the background, too; for where something else catches the eye more. NULL = it is found without.
     const char *object_at;
+    // A disc of the ground to keep under the object, so many times as wide as the object (at most 20). Removes the rest of the
+    // background, too. 0 = none.
+    double keep_floor;
 } rc_reconstruction;
 
 #define RC_RECONSTRUCTION_INIT \
   { sizeof(rc_reconstruction), RC_QUALITY_DEFAULT, RC_METHOD_DEFAULT, RC_CAMERA_DEFAULT, 0, 0, 0, 0, 0, -1, 0, 0, 0, 0.0, \
-    false, false, NULL, NULL, false, NULL, NULL, false, -1.0, NULL }
+    false, false, NULL, NULL, false, NULL, NULL, false, -1.0, NULL, 0.0 }
 
 // Makes a scene of a video (or of a folder of pictures) in `folder`: scene.ply, scene.spz, preview.jpg, camera.json,
 // turntable.mp4, report.json, and the key frames and camera poses it was made from. All of it is on the disk when this
@@ -1334,11 +1337,14 @@ typedef struct rc_sfm_options {
     // Where the object is in one frame: "X,Y" in pixels of the first one, or "X,Y,FRAME" with a frame's name or number. Makes
     // masks, too; for where something else catches the eye more. NULL = it is found without.
     const char *object_at;
+    // A disc of the ground to keep under the object in its masks, so many times as wide as the object (at most 20). Makes masks,
+    // too. 0 = none.
+    double keep_floor;
 } rc_sfm_options;
 
 #define RC_SFM_OPTIONS_INIT \
   { sizeof(rc_sfm_options), RC_METHOD_DEFAULT, 0, 0, 0, 0, 0.0, 0.0, -1.0, false, false, false, false, NULL, \
-    NULL, NULL }
+    NULL, NULL, 0.0 }
 
 // Chooses sharp key frames of a video, at equal motion rather than equal time, and writes them into `folder`, with a contact
 // sheet, frames.jpg. `input` may be a folder of pictures, too.
