@@ -1,14 +1,23 @@
-//! The ground under the object, as far as it is to be kept: a disc of the plane on which the object stands.
+//! The ground under the object, as far as it is to be kept: a disc of the plane on which the object stands. A table ends before
+//! such a disc may, and other things stand on it: where the scene has another surface, there is no ground.
 
 use image::GrayImage;
 use nalgebra::Vector3;
 
+use super::evidence::Odds;
+use super::guided_filter::box_mean;
 use super::support_plane::SupportPlane;
 use crate::raster;
 
 /// The part (0 to 1) of the object's cells that are nearer to its middle than its radius: a branch that sticks out does not
 /// count.
 const MOST: f64 = 0.95;
+
+/// What is so near to the plane, in units of the cameras' distance, is ground: a sheet of paper, the folds of a cloth.
+const THICKNESS: f64 = 0.02;
+/// Pixels to each side of one without ground that must be without it, too: along the object's outline its surface and the
+/// ground's are mixed.
+const SURE: usize = 2;
 
 /// A disc in space.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -36,8 +45,31 @@ impl Floor {
         Some(Self { plane, centre, radius: relative * radius })
     }
 
+    /// By pixel of `view`: whether it shows something else than ground, by the `surfaces` that the scene has there. `odds` are
+    /// those of the object; `distance` is that of the cameras.
+    pub(super) fn is_elsewhere(
+        &self,
+        view: &raster::View,
+        surfaces: &[Option<Vector3<f64>>],
+        odds: &[Odds],
+        distance: f64,
+    ) -> Vec<bool> {
+        let thickness = THICKNESS * distance;
+        let off = |(surface, odds): (&Option<Vector3<f64>>, &Odds)| {
+            let is_off = surface.is_some_and(|place| self.plane.height(&place).abs() > thickness);
+            f32::from(u8::from(is_off && odds.log_odds() <= 0.0))
+        };
+        let mut part: Vec<f32> = surfaces.iter().zip(odds).map(off).collect();
+        let (width, height) = (view.width as usize, view.height as usize);
+        box_mean(&mut part, width, height, SURE);
+        // Rounding of the running sums makes less.
+        part.iter_mut().for_each(|part| *part = f32::from(u8::from(*part > 0.999)));
+        box_mean(&mut part, width, height, SURE);
+        part.iter().map(|part| *part > 0.001).collect()
+    }
+
     /// Adds what `view` shows of the disc to its `mask`, which has its size, but for the pixels that `shows_other` says show
-    /// another thing.
+    /// something else.
     pub(super) fn add_to(
         &self,
         mask: &mut GrayImage,
@@ -88,6 +120,27 @@ mod tests {
         assert!((floor.centre - Vector3::new(1.0, 0.0, 0.0)).norm() < 0.03, "{floor:?}");
         assert!(floor.radius > 0.94 && floor.radius < 1.06, "{floor:?}");
         assert_eq!(Floor::under(ground(), std::iter::empty(), 2.0), None);
+    }
+
+    #[test]
+    fn there_is_no_ground_where_the_scene_has_another_surface() {
+        let floor = Floor { plane: ground(), centre: Vector3::zeros(), radius: 1.0 };
+        let lens = Camera::from_focal(CameraModel::Pinhole, 60.0, 40, 30);
+        let view = raster::View::new(&lens, &Pose::identity());
+        // From left to right: ground, a rim of the object that is seen as something in between, ground, the floor below.
+        let height = |x: usize| match x {
+            12..15 => 0.5,
+            25.. => -0.7,
+            _ => 0.01,
+        };
+        let surfaces: Vec<_> = (0..1200).map(|k| Some(Vector3::new(0.0, -height(k % 40), 0.0))).collect();
+        let mut odds = vec![Odds::new(-3.0); 1200];
+        let is = |odds: &[Odds]| floor.is_elsewhere(&view, &surfaces, odds, 2.0);
+        assert!((0..1200).all(|k| is(&odds)[k] == (k % 40 >= 25)));
+        // The object itself is no other thing.
+        odds.fill(Odds::new(3.0));
+        assert!(!is(&odds).contains(&true));
+        assert!(!floor.is_elsewhere(&view, &vec![None; 1200], &[Odds::new(-3.0); 1200], 2.0).contains(&true));
     }
 
     #[test]

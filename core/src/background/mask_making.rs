@@ -9,18 +9,15 @@ use nalgebra::Vector2;
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 
-use super::consensus::{Consensus, ConsensusOptions, find_object};
-use super::evidence::{EvidenceOptions, Odds, scene_odds};
-use super::floor::Floor;
+use super::agreement::{Agreed, AgreementOptions, KeptFloor, agree_at, agree_on, keep_floor};
+use super::evidence::Odds;
 use super::frame_masks::{FrameMasks, MaskOptions};
-use super::labelling::{LabelOptions, find_plane, label, saliency};
 use super::object_point::ObjectPoint;
 use super::object_poses::{ObjectPoses, PosesFrom};
 use super::pieces::{Choice, Sought};
 use super::pointing::Pointed;
-use super::quick_scene::{Places, QuickScene};
+use super::quick_scene::QuickScene;
 use super::sheet::{thumbnail, write_sheet};
-use super::support_plane::SupportPlane;
 use super::views::{EdgeOptions, SalientView, mask_of, through_lens};
 use crate::camera::{Camera, Gaze, SparseModel};
 use crate::control::{Control, Warning};
@@ -33,7 +30,6 @@ use crate::masks::{
 use crate::picture_file;
 use crate::raster;
 use crate::stage::Stage;
-use crate::statistics::median;
 use crate::train::Dataset;
 use crate::video::Frames;
 
@@ -52,20 +48,12 @@ with_defaults! {
         least_found: f64 = 0.05,
         /// Number of scene points on the object without which the model keeps all its points.
         least_points: usize = 20,
-        /// Which Gaussians belong to the object.
-        labels: LabelOptions = LabelOptions::default(),
-        /// What a pixel's evidence is worth.
-        evidence: EvidenceOptions = EvidenceOptions::default(),
-        /// How views come to agree.
-        consensus: ConsensusOptions = ConsensusOptions::default(),
-        /// A plane is another one if it is so much higher or lower at the focus, in units of the cameras' distance.
-        other_plane: f64 = 0.004,
         /// The overlap of what either half of the views makes of the object below which masks are doubtful. It is 0.87 or more
         /// for 26 views from all around, 0.74 or more for 13 of them, 0.57 to 0.76 for 7. Of 39 parts of films below it, 6 had
         /// masks with an overlap of less than 0.85 with the true ones; of 73 above it, one had.
         doubtful: f64 = 0.7,
-        /// A person points this exactly, pixels of the small pictures.
-        inexact: i32 = 2,
+        /// How the views come to agree on the object.
+        agreement: AgreementOptions = AgreementOptions::default(),
         /// How masks are fitted to edges.
         edges: EdgeOptions = EdgeOptions::default(),
     }
@@ -271,8 +259,7 @@ fn write_masks(
         );
         warn(report, Warning::new("masks_doubtful", message), control);
     }
-    let floor = agreed.as_ref().zip(pictures.keep_floor).and_then(|(agreed, wide)| agreed.floor(wide));
-    if pictures.keep_floor.is_some() && floor.is_none() {
+    if pictures.keep_floor.is_some() && agreed.as_ref().is_some_and(|a| a.floor.is_none()) {
         let message = "no surface was found on which the object stands: no floor is kept. Film it from higher up, on something \
                        with a texture";
         warn(report, Warning::new("floor_not_found", message), control);
@@ -292,14 +279,13 @@ fn write_masks(
             let mask = match &agreed {
                 None => own.clone(),
                 Some(agreed) => {
-                    let found = &agreed.found;
-                    let mut mask = final_mask(&picture, &found.odds[i], &view.view, options);
-                    if let Some(floor) = &floor {
+                    let mut mask = final_mask(&picture, &agreed.found.odds[i], &view.view, options);
+                    if let Some(KeptFloor { disc, elsewhere }) = &agreed.floor {
                         let small = view.view.scaled(Some(options.working_side));
                         let scale = f64::from(small.width) / f64::from(view.view.width);
                         let pixel = |x: f64, y: f64| small.pixel(x * scale, y * scale);
-                        floor.add_to(&mut mask, &view.view, |x, y| {
-                            pixel(x, y).is_some_and(|p| found.others[i].binary_search(&(p as u32)).is_ok())
+                        disc.add_to(&mut mask, &view.view, |x, y| {
+                            pixel(x, y).is_some_and(|pixel| elsewhere[i][pixel])
                         });
                     }
                     mask
@@ -399,11 +385,17 @@ fn agree(
     })?;
     let scene = QuickScene::train(pictures.dataset.clone(), &control.part(0.0, 0.9))?;
     let control = control.part(0.9, 1.0);
-    let agreed = match &pictures.object_at {
-        None => agree_on(&scene, &views, Sought { gaze: &gaze, choice: Choice::Watched }, options, &control)?,
+    let mut agreed = match &pictures.object_at {
+        None => agree_on(
+            &scene,
+            &views,
+            Sought { gaze: &gaze, choice: Choice::Watched },
+            &options.agreement,
+            &control,
+        )?,
         Some((name, point)) => {
             let pointed = pictures.pointed(name, point, options)?;
-            let agreed = agree_at(&scene, &views, &gaze, pointed, options, &control)?;
+            let agreed = agree_at(&scene, &views, &gaze, pointed, &options.agreement, &control)?;
             agreed.ok_or_else(|| {
                 fails(point, "nothing is there: the scene has no surface that the pixel shows")
             })?
@@ -413,84 +405,12 @@ fn agree(
     report.support_plane = agreed.plane.is_some();
     report.agreement = agreed.found.agreement;
     report.determined = agreed.found.determined;
+    if let Some((wide, plane)) = pictures.keep_floor.zip(agreed.plane) {
+        agreed.floor = keep_floor(&scene, &views, &gaze, &agreed.found, plane, wide, &options.agreement)?;
+    }
     report.object_gaussians = on_object;
     report.background_gaussians = scene.centres.len() - on_object;
     Ok(agreed)
-}
-
-/// What the views agree on.
-pub(super) struct Agreed {
-    pub(super) found: Consensus,
-    /// What the object stands on.
-    pub(super) plane: Option<SupportPlane>,
-}
-
-impl Agreed {
-    /// The disc of ground under the object, `relative` times as wide as it is.
-    fn floor(&self, relative: f64) -> Option<Floor> {
-        Floor::under(self.plane?, self.found.places(), relative)
-    }
-}
-
-/// Finds the object at which a person points: what the cameras look at, if it is there, or else what is there. `None` if
-/// nothing is.
-pub(super) fn agree_at(
-    scene: &QuickScene,
-    views: &[SalientView],
-    gaze: &Gaze,
-    pointed: Pointed,
-    options: &MakingOptions,
-    control: &Control,
-) -> Result<Option<Agreed>> {
-    let camera = &views[pointed.view].camera;
-    let watched = Sought { gaze, choice: Choice::WatchedAlone };
-    let agreed = agree_on(scene, views, watched, options, &control.part(0.0, 0.5))?;
-    if pointed.is_on_object(camera, &agreed.found.odds[pointed.view], options.inexact) {
-        return Ok(Some(agreed));
-    }
-    let mut places = Places::new(scene, gaze.focus, options.labels.reach * gaze.distance)?;
-    let surfaces = places.seen_by(camera, options.labels.opaque)?;
-    let Some(focus) = pointed.surface(camera, &surfaces, options.inexact) else { return Ok(None) };
-    let distance = median(&mut views.iter().map(|v| (v.camera.centre() - focus).norm()).collect::<Vec<_>>());
-    let gaze = Gaze { focus, distance: distance.unwrap_or(gaze.distance), ..*gaze };
-    let sought = Sought { gaze: &gaze, choice: Choice::AtFocus };
-    agree_on(scene, views, sought, options, &control.part(0.5, 1.0)).map(Some)
-}
-
-/// Finds the object of `views` in the `scene` that they show.
-pub(super) fn agree_on(
-    scene: &QuickScene,
-    views: &[SalientView],
-    sought: Sought<'_>,
-    options: &MakingOptions,
-    control: &Control,
-) -> Result<Agreed> {
-    let gaze = sought.gaze;
-    let votes = saliency(scene, views, gaze, &options.labels)?;
-    let agree = |plane: Option<&SupportPlane>| {
-        control.check()?;
-        let labels = label(scene, &votes, views, gaze, plane, &options.labels);
-        let seen = scene_odds(scene, &labels, views, &options.evidence)?;
-        Ok(find_object(views, &seen, sought, plane, &options.evidence, &options.consensus))
-    };
-    let plane = find_plane(scene, &votes, gaze, &options.labels);
-    let found = agree(plane.as_ref())?;
-    control.progress(Stage::Sfm, "masks", 0.5);
-    if !found.is_found() {
-        return Ok(Agreed { found, plane });
-    }
-    // With the object known better, what it stands on may turn out to be something else.
-    let votes = saliency(scene, &found.maps(views), gaze, &options.labels)?;
-    let other = find_plane(scene, &votes, gaze, &options.labels).filter(|other| {
-        let apart = |p: &SupportPlane| (p.height(&gaze.focus) - other.height(&gaze.focus)).abs();
-        plane.as_ref().is_none_or(|p| apart(p) > options.other_plane * gaze.distance)
-    });
-    let (found, plane) = match other {
-        Some(other) => (agree(Some(&other))?, Some(other)),
-        None => (found, plane),
-    };
-    control.progress(Stage::Sfm, "masks", 1.0);
-    Ok(Agreed { found, plane })
 }
 
 /// The mask of `view`, at its size.

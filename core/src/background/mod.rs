@@ -5,7 +5,7 @@
 //!        ─ object_poses ─▶ SparseModel ─ camera::undistort ─▶ PINHOLE frames
 //!        ─ quick_scene ─ labelling, support_plane ─▶ which Gaussians belong to the object
 //!        ─ evidence, colours ─▶ what each pixel of each view says
-//!        ─ solid, pieces, consensus ─▶ the object as one solid in space, and its outline in every view
+//!        ─ solid, pieces, consensus, agreement ─▶ the object as one solid in space, and its outline in every view
 //!        ─ views, guided_filter, floor, mask_making ─▶ a mask for every PINHOLE frame
 //! ```
 //!
@@ -13,6 +13,7 @@
 //! undistorted pictures, which training takes as their alpha, and a contact sheet. Masks ([`crate::masks`]) are 8-bit
 //! grey, 255 = object. Everything computes on the current rayon pool; results do not depend on its number of threads.
 
+mod agreement;
 mod colours;
 mod consensus;
 mod evidence;

@@ -4,9 +4,9 @@ use glam::DVec3;
 use image::{GrayImage, Luma, Rgb, RgbImage};
 use nalgebra::{Matrix3, Vector3};
 
+use super::agreement::{Agreed, AgreementOptions, agree_at, agree_on};
 use super::evidence::Odds;
 use super::labelling::{LabelOptions, ObjectLabels, find_plane, label};
-use super::mask_making::{Agreed, MakingOptions, agree_at, agree_on};
 use super::pieces::{Choice, Sought};
 use super::pointing::Pointed;
 use super::quick_scene::QuickScene;
@@ -162,7 +162,7 @@ fn labels(scene: &QuickScene, views: &[SalientView]) -> (ObjectLabels, Option<Su
 
 fn agreed(scene: &QuickScene, views: &[SalientView]) -> Agreed {
     let sought = Sought { gaze: &gaze(views), choice: Choice::Watched };
-    agree_on(scene, views, sought, &MakingOptions::default(), &Control::new()).unwrap()
+    agree_on(scene, views, sought, &AgreementOptions::default(), &Control::new()).unwrap()
 }
 
 /// The masks of all views.
@@ -236,7 +236,8 @@ fn what_a_person_points_at_is_the_object() {
     let at = |view: usize, thing: &Vector3<f64>| {
         let (x, y, _) = views[view].camera.project(thing).unwrap();
         let pointed = Pointed { view, x, y };
-        agree_at(&scene, &views, &gaze(&views), pointed, &MakingOptions::default(), &Control::new()).unwrap()
+        agree_at(&scene, &views, &gaze(&views), pointed, &AgreementOptions::default(), &Control::new())
+            .unwrap()
     };
     let (ball, other) = (at(0, &BALL).unwrap().found, at(30, &OTHER).unwrap().found);
     assert!(ball.contains(&BALL) && !ball.contains(&OTHER));
