@@ -44,6 +44,8 @@ macro_rules! id {
 
 id!(JobId, "a job");
 id!(UserId, "a user");
+id!(WebhookId, "a webhook");
+id!(DeliveryId, "a delivery");
 
 /// The hyphenated form only: the crate also reads braces, URNs and bare digits, which would give one thing many names.
 fn parse_uuid(text: &str) -> Option<Uuid> {

@@ -27,6 +27,7 @@ mod upkeep;
 mod uploads;
 mod users;
 mod values;
+mod webhooks;
 
 use std::fmt;
 use std::sync::Arc;
