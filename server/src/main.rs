@@ -8,6 +8,7 @@ mod context;
 mod http;
 mod telemetry;
 mod ui;
+mod webhook;
 
 use std::process::ExitCode;
 

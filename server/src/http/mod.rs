@@ -20,6 +20,7 @@ mod error;
 mod events;
 mod exchange;
 mod file_name;
+pub(crate) mod job_value;
 mod jobs;
 mod json;
 pub(crate) mod listener;
@@ -44,5 +45,6 @@ mod turns;
 mod uploads;
 mod view;
 mod web;
+mod webhooks;
 
 pub(crate) use web::INVITATION;
