@@ -10,7 +10,7 @@ mod answer;
 pub(crate) mod api;
 mod artifacts;
 mod blob;
-mod body;
+pub(crate) mod body;
 mod client;
 mod cors;
 mod digest;
