@@ -36,7 +36,7 @@ Examples:
 Exit codes: 0 submitted (with --wait: finished), 2 wrong use or no video, 3 there is no such file, 5 the scene cannot be reconstructed, 6 the
 connection or the server failed, 7 refused (key, limits), 130 stopped. Stopping the command does not stop the job.")]
 pub(crate) struct Arguments {
-    /// Video file (mp4, mov, m4v, mkv, webm, avi)
+    /// Video file (mp4, mov, m4v, mkv, webm, avi), or pictures (jpg, png, webp) in a zip file
     video: PathBuf,
     #[command(flatten)]
     server: ServerArguments,

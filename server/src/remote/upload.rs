@@ -39,8 +39,9 @@ pub(crate) async fn submit(
 ) -> Result<Value> {
     let metadata = std::fs::metadata(video).map_err(|e| Error::io("open", video, e))?;
     if !metadata.is_file() {
-        return Err(Error::argument(format!("{} is not a file", video.display()))
-            .hint("name one video; `reconstruct run` takes a folder of pictures"));
+        return Err(Error::argument(format!("{} is not a file", video.display())).hint(
+            "name one video, or one zip file with the pictures; `reconstruct run` takes a folder of them",
+        ));
     }
     let (size, modified) = (metadata.len(), modified(&metadata));
     let notes = Notes::of(client.base(), video);
@@ -84,7 +85,7 @@ async fn ask(client: &Client, video: &Path, size: u64, modified: u128) -> Result
     let address = client.api(Method::POST, "generate-upload-url/", Some(&asked), &[]).await.map_err(|e| {
         match e.kind() {
             ErrorKind::InvalidArgument => e.hint(format!(
-                "{} ends with {extension:?}: mp4, mov, m4v, mkv, webm and avi are accepted",
+                "{} ends with {extension:?}: mp4, mov, m4v, mkv, webm, avi and, for pictures, zip are accepted",
                 video.display()
             )),
             _ => e,

@@ -460,10 +460,10 @@ mod tests {
         let claim = first.take("me").unwrap();
         // What a webhook is to be told goes along with it.
         let hook = WebhookId::random();
-        first.add_webhook(users[1], hook, "https://a.example/", 1).unwrap();
+        first.add_webhook(users[0], hook, "https://a.example/", 1).unwrap();
         first
             .cancel_job(
-                users[1],
+                users[0],
                 first.take("me").unwrap().lease.job,
                 &crate::job::Failure { code: "a".into(), message: "b".into() },
             )
@@ -491,7 +491,7 @@ mod tests {
             (None, None)
         );
         assert!(first.session(&session).unwrap().is_some());
-        let told = |d: &PostgresDatabase| d.deliveries(users[1], hook, None, 9).unwrap().unwrap();
+        let told = |d: &PostgresDatabase| d.deliveries(users[0], hook, None, 9).unwrap().unwrap();
         assert_eq!((told(&second), told(&second).len()), (told(&first), 1));
         // There it runs, here it waits: these are other rows.
         let error = second.take_rows(&file).unwrap_err();
@@ -510,9 +510,9 @@ mod tests {
                 .collect::<Vec<_>>()
         };
         assert_eq!(titles(&first), titles(&second));
-        let job = second.submit(users[1], &Limits::default()).unwrap();
+        let job = second.submit(users[0], &Limits::default()).unwrap();
         let failure = crate::job::Failure { code: "cancelled".into(), message: "b".into() };
-        second.cancel_job(users[1], job, &failure).unwrap();
+        second.cancel_job(users[0], job, &failure).unwrap();
         assert_eq!(told(&second).len(), 2);
     }
 

@@ -107,9 +107,9 @@ pub(super) struct Vector {
 /// What kind of video will be uploaded.
 #[derive(ToSchema)]
 pub(super) struct UploadRequest {
-    /// Without a dot or path: mp4, mov, m4v, mkv, webm or avi, in upper or lower case.
+    /// Without a dot or path: mp4, mov, m4v, mkv, webm, avi or zip (pictures), in upper or lower case.
     #[schema(
-        pattern = "^([mM][pP]4|[mM][oO][vV]|[mM]4[vV]|[mM][kK][vV]|[wW][eE][bB][mM]|[aA][vV][iI])$",
+        pattern = "^([mM][pP]4|[mM][oO][vV]|[mM]4[vV]|[mM][kK][vV]|[wW][eE][bB][mM]|[aA][vV][iI]|[zZ][iI][pP])$",
         example = "mp4"
     )]
     file_extension: String,
