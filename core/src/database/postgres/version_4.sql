@@ -23,7 +23,8 @@ CREATE TABLE webhook_deliveries (
     response_status BIGINT,
     error           TEXT
 );
-CREATE INDEX webhook_deliveries_due ON webhook_deliveries (webhook_id, next_at) WHERE state = 'pending';
+CREATE INDEX webhook_deliveries_due ON webhook_deliveries (next_at) WHERE state = 'pending';
+CREATE INDEX webhook_deliveries_taken ON webhook_deliveries (webhook_id, taken_until) WHERE taken_until IS NOT NULL;
 CREATE INDEX webhook_deliveries_of_webhook ON webhook_deliveries (webhook_id, seq);
 CREATE INDEX webhook_deliveries_of_job ON webhook_deliveries (job_id);
 CREATE INDEX webhook_deliveries_by_age ON webhook_deliveries (created_at) WHERE state <> 'pending';

@@ -40,11 +40,12 @@ fn delivery(row: &Row) -> Sql<Delivery> {
 const DUE: &str = "SELECT seq FROM (
         SELECT seq, next_at, row_number() OVER (PARTITION BY webhook_id ORDER BY seq) AS turn
         FROM webhook_deliveries AS due JOIN webhooks USING (webhook_id) JOIN users USING (user_id)
-        WHERE state = 'pending' AND next_at <= $1 AND tier = 'enterprise' AND NOT EXISTS (
-            SELECT 1 FROM webhook_deliveries AS other
-            WHERE other.webhook_id = due.webhook_id AND other.state = 'pending'
-                AND (other.taken_until > $1 OR other.job_id = due.job_id AND other.seq < due.seq)))
-    AS line WHERE turn = 1 ORDER BY next_at, seq LIMIT $2";
+        WHERE state = 'pending' AND next_at <= $1 AND tier = 'enterprise'
+            AND webhook_id NOT IN (SELECT webhook_id FROM webhook_deliveries WHERE taken_until > $1)
+            AND NOT EXISTS (SELECT 1 FROM webhook_deliveries AS earlier
+                WHERE earlier.job_id = due.job_id AND earlier.webhook_id = due.webhook_id
+                    AND earlier.state = 'pending' AND earlier.seq < due.seq)) AS line
+    WHERE turn = 1 ORDER BY next_at, seq LIMIT $2";
 
 impl WebhookRows for PostgresDatabase {
     fn add_webhook(&self, user: UserId, id: WebhookId, url: &str, most: u32) -> Result<Webhook> {

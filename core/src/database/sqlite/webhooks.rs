@@ -36,14 +36,17 @@ fn delivery(row: &Row<'_>) -> rusqlite::Result<Delivery> {
     })
 }
 
-/// Of each webhook the first that is due, where nobody is at another one; of one job never a later one before an earlier one.
+/// Of each webhook the first that is due, where nobody is at another one; of one job never a later one before an earlier one. It is
+/// asked every second, so that what was told long ago must not be looked through: the index is named.
 const DUE: &str = "SELECT seq FROM (
         SELECT seq, next_at, row_number() OVER (PARTITION BY webhook_id ORDER BY seq) AS turn
-        FROM webhook_deliveries AS due JOIN webhooks USING (webhook_id) JOIN users USING (user_id)
-        WHERE state = 'pending' AND next_at <= ?1 AND tier = 'enterprise' AND NOT EXISTS (
-            SELECT 1 FROM webhook_deliveries AS other
-            WHERE other.webhook_id = due.webhook_id AND other.state = 'pending'
-                AND (other.taken_until > ?1 OR other.job_id = due.job_id AND other.seq < due.seq)))
+        FROM webhook_deliveries AS due INDEXED BY webhook_deliveries_due
+            JOIN webhooks USING (webhook_id) JOIN users USING (user_id)
+        WHERE state = 'pending' AND next_at <= ?1 AND tier = 'enterprise'
+            AND webhook_id NOT IN (SELECT webhook_id FROM webhook_deliveries WHERE taken_until > ?1)
+            AND NOT EXISTS (SELECT 1 FROM webhook_deliveries AS earlier
+                WHERE earlier.job_id = due.job_id AND earlier.webhook_id = due.webhook_id
+                    AND earlier.state = 'pending' AND earlier.seq < due.seq))
     WHERE turn = 1 ORDER BY next_at, seq LIMIT ?2";
 
 impl WebhookRows for SqliteDatabase {
