@@ -1,5 +1,6 @@
 """Addresses that are told when a job ends: rules 93 to 98 of docs/rest.md, with receivers that behave well and badly."""
 
+import contextlib
 import shutil
 import socket
 import subprocess
@@ -8,11 +9,13 @@ import time
 import uuid
 
 import pytest
+import requests
 from standardwebhooks.webhooks import Webhook, WebhookVerificationError
 
 from . import postgres, storage
 from .receiver import TO_THIS_MACHINE, Receiver
 from .server import free_port
+from .test_failpoints import built_with_failpoints
 from .test_isolation import seen
 from .test_specification import is_error
 
@@ -381,6 +384,34 @@ def test_rule_96_a_killed_server_loses_nothing(make_server, flat):
         # What the killed process was at is told again when its time is over.
         told = receiver.wait(5, within=90)
         assert sorted(verify(hook, request)["data"]["job_id"] for request in told) == sorted(jobs)
+
+
+@pytest.mark.skipif(not built_with_failpoints(), reason="the binary is built without failpoints")
+@pytest.mark.parametrize("place", ["take_deliveries", "note_delivery", "cancel_job"])
+def test_rule_96_a_server_that_is_killed_before_a_commit(make_server, flat, place):
+    server = make_server(TO_THIS_MACHINE)
+    client = server.user("anna")
+    with Receiver() as receiver:
+        hook, job = add(client, receiver.url), client.submit(flat)
+        server.stop()
+        server.start({"FAILPOINTS": f"database.{place}.commit=1*return(kill)"})
+        # The answer may be lost with the server.
+        with contextlib.suppress(requests.RequestException):
+            client.request("POST", f"/api/v1/jobs/{job}/cancel/")
+        server.process.wait(20)
+        told_before = [request.id for request in receiver.told]
+        assert len(told_before) == (1 if place == "note_delivery" else 0)
+        with server.rows() as rows:
+            # Who held it is gone; nobody need wait for that minute.
+            rows.execute("UPDATE webhook_deliveries SET taken_until = 0 WHERE taken_until IS NOT NULL")
+        server.start()
+        if place == "cancel_job":
+            # Neither is there: the end, and what is told of it.
+            assert client.job(job)["status"].startswith("Queued") and deliveries(client, hook) == []
+            assert client.request("POST", f"/api/v1/jobs/{job}/cancel/").status_code == 200
+        delivery = settled(client, hook, is_delivered)
+        assert [request.id for request in receiver.told] == [*told_before, delivery["delivery_id"]]
+        assert set(told_before) <= {delivery["delivery_id"]} and verify(hook, receiver.told[-1])["data"]["job_id"] == job
 
 
 def test_rule_96_each_of_many_servers_tells_and_each_thing_is_told_once(make_server, flat):
