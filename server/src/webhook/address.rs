@@ -97,9 +97,12 @@ fn is_global_v6(ip: Ipv6Addr) -> bool {
     let [a, b, ..] = ip.segments();
     // Loopback, link-local, private, multicast, mapped and translated addresses all lie outside of what is given out.
     let given_out = a & 0xe000 == 0x2000;
-    let special = (a == 0x2001 && b < 0x0200)   // protocols, with tunnels to IPv4 addresses among them
-        || (a == 0x2001 && b == 0x0db8) || a == 0x3fff  // documentation
-        || a == 0x2002; // tunnels to IPv4 addresses
+    let special = matches!(
+        (a, b),
+        (0x2001, 0..=0x01ff)                // protocols, with tunnels to IPv4 addresses among them
+            | (0x2001, 0x0db8) | (0x3fff, 0..=0x0fff)       // documentation
+            | (0x2002, _) // tunnels to IPv4 addresses
+    );
     given_out && !special
 }
 
