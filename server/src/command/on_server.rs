@@ -24,7 +24,7 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(2);
 /// Which server, and as whom.
 #[derive(Args)]
 pub(crate) struct ServerArguments {
-    /// Address of the server, as https://scenes.example.org, without /api/v1 [default: what RECONSTRUCT_SERVER says]
+    /// Address of the server, without /api/v1 [default: what RECONSTRUCT_SERVER says]
     #[arg(long, value_name = "URL")]
     server: Option<String>,
     /// File that has the API key alone [default: the key in RECONSTRUCT_API_KEY]
