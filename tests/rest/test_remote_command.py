@@ -346,6 +346,23 @@ def test_a_server_of_another_kind(flat, tmp_path):
     assert not list((tmp_path / "scene").glob("*.part"))
 
 
+def test_a_submission_that_was_cut_off_is_not_made_twice(fresh, command, flat):
+    """A small video, too: all of it is there, and the command is killed while it submits."""
+    process = command.start("submit", flat)
+    end = time.monotonic() + 20
+    while not list(command.notes.glob("*.json")) and process.poll() is None:
+        assert time.monotonic() < end
+        time.sleep(0.001)
+    process.kill()
+    process.communicate()
+    if process.returncode == 0:
+        pytest.skip("the command was faster than this test")
+    before = [entry["job_id"] for entry in fresh.jobs()]
+    job = command.run("submit", flat)[0].strip()
+    assert [entry["job_id"] for entry in fresh.jobs()] == [job] and before in ([], [job])
+    assert list(command.notes.iterdir()) == []
+
+
 def test_help_teaches(command):
     for name in ("submit", "status", "download"):
         output, _ = command.run(name, "--help")

@@ -151,7 +151,7 @@ impl Client {
     ) -> Result<Response> {
         let host = url.host_str().unwrap_or_default();
         let is_repeatable = headers.iter().any(|(name, _)| name == "idempotency-key");
-        let (mut attempt, mut lost) = (0, false);
+        let mut attempt = 0;
         loop {
             attempt += 1;
             let request = self.http.request(method.clone(), url.clone());
@@ -159,7 +159,6 @@ impl Client {
             let answer = match request.send().await {
                 Ok(answer) => answer,
                 Err(error) => {
-                    lost = true;
                     if attempt > RETRIES || is_of_a_certificate(&error) {
                         return Err(broken(host, &error));
                     }
@@ -172,8 +171,8 @@ impl Client {
                 return Ok(answer);
             }
             let pause = match status {
-                // The server may still be at the submission whose answer was lost.
-                StatusCode::CONFLICT if lost && is_repeatable => Some(backoff(attempt)),
+                // The server may still be at the submission whose answer was lost, to this process or to the one before.
+                StatusCode::CONFLICT if is_repeatable => Some(backoff(attempt)),
                 StatusCode::BAD_GATEWAY | StatusCode::GATEWAY_TIMEOUT => Some(backoff(attempt)),
                 StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE => {
                     let asked = retry_after(answer.headers()).unwrap_or_else(|| backoff(attempt));

@@ -46,8 +46,14 @@ pub(crate) async fn submit(
     let (size, modified) = (metadata.len(), modified(&metadata));
     let notes = Notes::of(client.base(), video);
     if let Some(before) = notes.read(size, modified) {
+        let was_complete = before.is_complete;
         match go_on(client, video, before, options, &notes, shown).await {
-            Err(error) if is_of_no_use(&error) => notes.remove(),
+            Err(error) if is_of_no_use(&error, was_complete) => notes.remove(),
+            // A wrong option, or another server's word for what is gone: the next time begins anew.
+            Err(error) if error.kind() == ErrorKind::InvalidArgument => {
+                notes.remove();
+                return Err(error);
+            }
             done => return done,
         }
     }
@@ -62,16 +68,19 @@ pub(crate) async fn submit(
         (begun, needed) = ask(client, video, size, modified).await?;
     }
     send_whole(client, video, &begun, &needed, shown).await?;
-    submit_upload(client, &begun, options).await
+    begun.is_complete = true;
+    notes.write(&begun);
+    let submitted = submit_upload(client, &begun, options).await?;
+    notes.remove();
+    Ok(submitted)
 }
 
 /// Whether what was begun is of no use any more: the address has expired, or the video is gone or was submitted.
-fn is_of_no_use(error: &Error) -> bool {
+fn is_of_no_use(error: &Error, was_complete: bool) -> bool {
     match error.kind() {
-        ErrorKind::NotFound
-        | ErrorKind::PermissionDenied
-        | ErrorKind::Conflict
-        | ErrorKind::IdempotencyMismatch => true,
+        ErrorKind::NotFound | ErrorKind::PermissionDenied | ErrorKind::IdempotencyMismatch => true,
+        // Of a video of which all was there it says that the server is still at its submission: it must not be made twice.
+        ErrorKind::Conflict => !was_complete,
         // Not a wrong option, which a video that is sent again does not mend.
         ErrorKind::InvalidArgument => error.message().starts_with("Blob not found"),
         _ => false,
