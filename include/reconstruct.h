@@ -418,7 +418,7 @@ rc_code rc_engine_revoke_key(const rc_engine *engine, const char *prefix, rc_err
 // name, "videos/<uuid>.<extension>"; one that no job uses is removed after a day.
 
 // Copies a video file into the folder and stores its name in *blob_name; free that with rc_string_free(). mp4, mov, m4v,
-// mkv, webm and avi are accepted.
+// mkv, webm and avi are accepted, and zip for pictures.
 //
 // Fails with RC_NOT_FOUND, RC_INVALID_ARGUMENT for another kind of file, RC_TOO_LARGE, RC_DISK_FULL, RC_IO.
 //

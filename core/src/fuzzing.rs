@@ -48,6 +48,15 @@ pub fn read_picture(bytes: &[u8]) -> Result<DynamicImage> {
     crate::picture_file::decode(std::io::Cursor::new(bytes), Path::new("picture"))
 }
 
+/// Unpacks an archive of pictures from outside into `folder`, which is there and empty.
+///
+/// # Errors
+/// [`InvalidMedia`](crate::ErrorKind::InvalidMedia) if it is damaged or breaks a bound; the disk's.
+#[cfg(feature = "service")]
+pub fn unpack_pictures(archive: &Path, folder: &Path) -> Result<()> {
+    crate::video::unpack_pictures(archive, folder, &crate::Control::new())
+}
+
 /// The key that a manifest must have for [`take_stage`].
 pub const KEY: &str = "k";
 

@@ -34,7 +34,7 @@ fn finished_already() -> Fault {
 }
 
 /// Copies a video file into the folder and stores its name in *blob_name; free that with rc_string_free(). mp4, mov, m4v,
-/// mkv, webm and avi are accepted.
+/// mkv, webm and avi are accepted, and zip for pictures.
 ///
 /// Fails with RC_NOT_FOUND, RC_INVALID_ARGUMENT for another kind of file, RC_TOO_LARGE, RC_DISK_FULL, RC_IO.
 ///

@@ -32,13 +32,14 @@ const KB: usize = 1 << 10;
 const MB: usize = 1 << 20;
 
 /// All targets.
-pub const TARGETS: [Target; 13] = [
+pub const TARGETS: [Target; 14] = [
     target("ply", ply::run, MB / 2, 16),
     target("spz", spz::run, 6 * 92 * spz::MAX_SPLATS, 16),
     target("colmap_binary", colmap::binary, MB / 2, 8),
     target("colmap_text", colmap::text, MB / 2, 24),
     target("exif", exif::run, 64 * KB, 16),
     target("archive", archive::run, MB / 2, 48),
+    target("pictures", pictures::run, 4 * MB, 32),
     target("checkpoint", checkpoint::run, 3 * MB / 2, 8),
     target("probe", probe::run, 64 * KB, 32),
     target("camera_data", camera_data::run, 64 * KB, 32),

@@ -80,7 +80,7 @@ pub fn dense() -> Vec<(&'static str, Vec<u8>)> {
 pub type Inputs = Vec<(String, Vec<u8>)>;
 
 /// The inputs of each target.
-pub fn all() -> [(&'static str, Inputs); 13] {
+pub fn all() -> [(&'static str, Inputs); 14] {
     [
         ("ply", ply()),
         ("spz", spz()),
@@ -88,6 +88,7 @@ pub fn all() -> [(&'static str, Inputs); 13] {
         ("colmap_text", colmap("txt")),
         ("exif", exif()),
         ("archive", archives()),
+        ("pictures", packed_pictures()),
         ("checkpoint", checkpoints()),
         ("probe", probe()),
         ("camera_data", camera_data()),
@@ -293,6 +294,52 @@ fn archives() -> Inputs {
         ("above", parts(&[above.as_bytes(), b"frames/../../a.jpg", b"abc"])),
         ("empty", parts(&[manifest("").as_bytes()])),
     ])
+}
+
+fn packed_pictures() -> Inputs {
+    let mut png = Cursor::new(Vec::new());
+    let dot = DynamicImage::ImageLuma8(GrayImage::from_pixel(1, 1, Luma([9])));
+    dot.write_to(&mut png, ImageFormat::Png).expect("a vector takes all");
+    let png = png.into_inner();
+    let three = [("1.png", &png[..]), ("a/2.png", &png), ("a/b/3.jpg", b"none")];
+    named([
+        ("stored", zip(&three, false)),
+        ("deflated", zip(&three, true)),
+        ("above", zip(&[three[0], three[1], ("../4.png", &png)], false)),
+        ("grows", zip(&[three[0], three[1], ("4.png", &[0; 20_000])], true)),
+        ("empty", zip(&[], false)),
+    ])
+}
+
+/// A zip archive with these files.
+fn zip(files: &[(&str, &[u8])], deflated: bool) -> Vec<u8> {
+    let (mut bytes, mut table) = (Vec::new(), Vec::new());
+    for (name, content) in files {
+        let mut crc = flate2::Crc::new();
+        crc.update(content);
+        let packed = if deflated {
+            let mut encoder = flate2::write::DeflateEncoder::new(Vec::new(), Compression::default());
+            encoder.write_all(content).and_then(|()| encoder.finish()).expect("a vector takes all")
+        } else {
+            content.to_vec()
+        };
+        // Version, flags, method, time and date; checksum and sizes; lengths of the name and of what may follow it.
+        let mut about = [20u16, 0, if deflated { 8 } else { 0 }, 0, 0x21].map(u16::to_le_bytes).concat();
+        about.extend([crc.sum(), packed.len() as u32, content.len() as u32].map(u32::to_le_bytes).concat());
+        about.extend([name.len() as u16, 0].map(u16::to_le_bytes).concat());
+        let place = bytes.len() as u32;
+        bytes.extend([b"PK\x03\x04", &about[..], name.as_bytes(), &packed].concat());
+        table.extend(
+            [b"PK\x01\x02\x14\x03", &about[..], &[0; 10], &place.to_le_bytes(), name.as_bytes()].concat(),
+        );
+    }
+    let (count, start, length) = (files.len() as u16, bytes.len() as u32, table.len() as u32);
+    bytes.extend(table);
+    bytes.extend(b"PK\x05\x06\0\0\0\0");
+    bytes.extend([count, count].map(u16::to_le_bytes).concat());
+    bytes.extend([length, start].map(u32::to_le_bytes).concat());
+    bytes.extend([0, 0]);
+    bytes
 }
 
 fn checkpoints() -> Inputs {

@@ -397,7 +397,7 @@ class Service(Closable):
         camera_type: CameraType | None = None,
         progress: ProgressOption = False,
     ) -> Job:
-        """Takes a video (mp4, mov, m4v, mkv, webm, avi) and puts a job for it into the queue.
+        """Takes a video (mp4, mov, m4v, mkv, webm, avi), or pictures in a zip file, and puts a job for it into the queue.
 
         `title`: the file's name if it is not given. `public`: false. `reconstruction_method`: `glomap` (global structure from
         motion) or `colmap` (incremental). `training_max_num_gaussians`: 1,000 to 10,000,000, 1,000,000. `training_num_steps`: 1

@@ -18,6 +18,7 @@ use toml::{Table, Value};
 use crate::http::log::LogFormat;
 use crate::http::rate_limit::RateLimits;
 use crate::telemetry::traces::Collector;
+use crate::webhook::address::WebhookSettings;
 use keys::KEYS;
 
 /// What every environment variable begins with.
@@ -66,6 +67,7 @@ pub(crate) struct Config {
     pub(crate) connections: ConnectionLimits,
     pub(crate) rate_limits: RateLimits,
     pub(crate) limits: Limits,
+    pub(crate) webhooks: WebhookSettings,
     pub(crate) reconstruction: ReconstructionDefaults,
 }
 
@@ -108,6 +110,7 @@ impl Default for Config {
             connections: ConnectionLimits::default(),
             rate_limits: RateLimits::default(),
             limits: service.limits,
+            webhooks: WebhookSettings::default(),
             reconstruction: service.reconstruction,
         }
     }

@@ -6,8 +6,10 @@ mod command;
 mod config;
 mod context;
 mod http;
+mod remote;
 mod telemetry;
 mod ui;
+mod webhook;
 
 use std::process::ExitCode;
 
@@ -23,7 +25,8 @@ use context::{Context, Global};
 /// writes scene.ply, scene.spz, preview.jpg, turntable.mp4 and report.json. The other commands are its stages, each by
 /// itself, and tools for the files. Stopped or killed, the same command continues where it was.
 ///
-/// `reconstruct serve` is the same as a service for many users: a REST interface that takes videos and gives out scenes.
+/// `reconstruct serve` is the same as a service for many users: a REST interface that takes videos and gives out scenes. `submit`,
+/// `status` and `download` are the other end of it.
 #[derive(Parser)]
 #[command(
     version,
@@ -34,6 +37,7 @@ Examples:
   reconstruct info kitchen/scene.spz                          what is in a file
   reconstruct convert kitchen/scene.ply kitchen.spz           from one format to another
   reconstruct serve --demo                                    the REST server, with a session to try it
+  reconstruct submit kitchen.mp4 --server URL -o kitchen      the same on a server, as one of its users
   reconstruct doctor --data /srv/scenes                       what is wrong with a service, and what to do
 
 Exit codes: 0 done, 2 wrong use, 3 bad input, 4 missing program or device, 5 the scene cannot be reconstructed,
@@ -58,6 +62,9 @@ enum Command {
     Convert(command::convert::Arguments),
     Info(command::info::Arguments),
     Devices(command::devices::Arguments),
+    Submit(command::submit::Arguments),
+    Status(command::status::Arguments),
+    Download(command::download::Arguments),
     Serve(command::serve::Arguments),
     Worker(command::worker::Arguments),
     Users(OnService<command::users::Action>),
@@ -112,6 +119,18 @@ fn run(cli: Cli) -> std::result::Result<ExitCode, (Global, Error)> {
                 stop_on_interrupt(cancel.clone(), "the folder can be used as before")?;
                 return a.run(global, &cancel).map(done);
             }
+            Command::Submit(a) => {
+                stop_on_interrupt(cancel.clone(), "the same command will continue; a submitted job goes on")?;
+                return a.run(global, &cancel).map(done);
+            }
+            Command::Status(a) => {
+                stop_on_interrupt(cancel.clone(), "the job goes on")?;
+                return a.run(global, &cancel).map(done);
+            }
+            Command::Download(a) => {
+                stop_on_interrupt(cancel.clone(), "files that are whole stay")?;
+                return a.run(global, &cancel).map(done);
+            }
             _ => {}
         }
         stop_on_interrupt(cancel.clone(), "the same command will continue")?;
@@ -136,7 +155,10 @@ fn run(cli: Cli) -> std::result::Result<ExitCode, (Global, Error)> {
             Command::Info(a) => a.run(&context),
             Command::Devices(a) => a.run(&context),
             // They have run above.
-            Command::Serve(_)
+            Command::Submit(_)
+            | Command::Status(_)
+            | Command::Download(_)
+            | Command::Serve(_)
             | Command::Worker(_)
             | Command::Users(_)
             | Command::Keys(_)

@@ -92,6 +92,44 @@ pub(crate) fn bytes(mode: Mode, what: &'static str) -> impl FnMut(u64, u64) {
     }
 }
 
+/// Shows a job of a server in `mode`: a function to be called with the job again and again. What has not changed is not repeated.
+pub(crate) fn job(mode: Mode) -> impl FnMut(&serde_json::Value) {
+    let mut bar: Option<ProgressBar> = None;
+    let mut before = String::new();
+    move |job| {
+        let line = job_line(job);
+        if line == before {
+            return;
+        }
+        match mode {
+            Mode::Quiet => {}
+            Mode::Json => print_json(&serde_json::json!({ "event": "job", "job": job })),
+            Mode::Lines => eprintln!("{line}"),
+            Mode::Bar => {
+                let bar = bar.get_or_insert_with(|| {
+                    let style = ProgressStyle::with_template("[{bar:30}] {percent:>3}% {msg}, {elapsed}")
+                        .unwrap_or_else(|_| ProgressStyle::default_bar());
+                    let bar = ProgressBar::new(100).with_style(style.progress_chars("=> "));
+                    bar.enable_steady_tick(Duration::from_secs(1));
+                    bar
+                });
+                bar.set_position(job["percent_complete"].as_u64().unwrap_or_default());
+                bar.set_message(line.clone());
+            }
+        }
+        before = line;
+    }
+}
+
+/// What a job of a server is doing, for people.
+pub(crate) fn job_line(job: &serde_json::Value) -> String {
+    let status = job["status"].as_str().unwrap_or("unknown");
+    match (status, job["percent_complete"].as_u64()) {
+        ("Generating 3D scene", Some(percent)) => format!("{status} ({percent} %)"),
+        _ => status.to_owned(),
+    }
+}
+
 /// How much of `total` is done, in whole percent; all of nothing.
 fn percent(done: u64, total: u64) -> u64 {
     (u128::from(done) * 100).checked_div(u128::from(total)).map_or(100, |p| p as u64)

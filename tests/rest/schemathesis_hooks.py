@@ -1,4 +1,5 @@
-"""What the description of the interface cannot say, told to schemathesis: which videos there are, and which cameras make sense."""
+"""What the description of the interface cannot say, told to schemathesis: which videos there are, which cameras make sense, which addresses
+may be told."""
 
 import os
 import uuid
@@ -23,6 +24,9 @@ def before_call(context, case, kwargs):
     if operation == "get_report" and isinstance(case.query, dict) and is_good(case, "query") and case.query.get("wait"):
         # A real wait would take most of the time.
         case.query["wait"] = 1
+    if operation == "add_webhook" and body:
+        # Which addresses may be told no pattern says.
+        body["url"] = "https://hooks.example.org/"
     if operation in ("submit_job", "restart_job"):
         # A video must have been uploaded, and a key stands for one body only.
         if body and operation == "submit_job":

@@ -287,5 +287,8 @@ def test_openapi_describes_the_specification(alice):
         "/api/v1/jobs/{job_id}/preview/", "/api/v1/generate-upload-url/", "/api/v1/submit-job/",
         # Beyond the specification (rules 80 and 85).
         "/api/v1/jobs/{job_id}/report/", "/api/v1/jobs/{job_id}/cancel/", "/api/v1/jobs/{job_id}/restart/",
+        # Webhooks (rules 93 to 98).
+        "/api/v1/webhooks/", "/api/v1/webhooks/{webhook_id}/", "/api/v1/webhooks/{webhook_id}/deliveries/",
+        "/api/v1/webhooks/{webhook_id}/deliveries/{delivery_id}/replay/",
     }
     assert json.dumps(document).count('"Authorization"') >= 1

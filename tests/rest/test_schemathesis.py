@@ -13,7 +13,7 @@ SEED = os.environ.get("SCHEMATHESIS_SEED", "1")
 
 
 def test_schemathesis_finds_nothing(make_server, flat, tmp_path):
-    server = make_server({"limits": {"max_queued_jobs": 1_000_000}})
+    server = make_server({"limits": {"max_queued_jobs": 1_000_000}, "webhooks": {"max_per_user": 1_000_000}})
     client = server.user("anna")
     client.jobs()
     blob = client.upload(flat)

@@ -1,4 +1,4 @@
-//! The rows: users, keys, uploads, jobs. One row is the only truth about each of them.
+//! The rows: users, keys, uploads, jobs, webhooks. One row is the only truth about each of them.
 //!
 //! Called by [`crate::service`] only, on any thread. Each method is one transaction; when one that writes returns `Ok`,
 //! what it wrote survives a power cut. Every read and write of a job on behalf of a user names that user: to others the
@@ -13,6 +13,7 @@ mod rows;
 mod sqlite;
 #[cfg(test)]
 mod suite;
+mod webhooks;
 
 pub use accounts::{AccountRows, Invitation, NewInvitation, NewSession, Session, TokenHash};
 #[cfg(test)]
@@ -28,6 +29,9 @@ pub use rows::{
     StoredKey, Tokens, Upload, UploadedVideo, Usage,
 };
 pub use sqlite::{SchemaVersion, SqliteDatabase};
+pub use webhooks::{
+    Delivery, DeliveryAttempt, DeliveryState, DueDelivery, Webhook, WebhookEvent, WebhookRows,
+};
 
 use std::path::Path;
 
@@ -39,7 +43,7 @@ use crate::job::{
 
 /// All rows. One behaviour suite (`suite.rs`) holds for every implementation.
 pub trait JobDatabase:
-    UserRows + AccountRows + UploadRows + JobRows + QueueRows + RateRows + UpkeepRows + Send + Sync
+    UserRows + AccountRows + UploadRows + JobRows + QueueRows + RateRows + UpkeepRows + WebhookRows + Send + Sync
 {
     /// Counts for an operator.
     ///

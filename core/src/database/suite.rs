@@ -4,6 +4,7 @@ pub(super) mod accounts;
 pub(super) mod files;
 pub(super) mod jobs;
 pub(super) mod queue;
+pub(super) mod webhooks;
 
 use std::sync::Arc;
 
@@ -54,6 +55,10 @@ macro_rules! tests {
         $crate::database::suite::tests! {
             $open, QueueOrder::Submitted, files =>
             named_files copies_at_rest shared_videos lost_videos lost_artifacts missing_videos
+        }
+        $crate::database::suite::tests! {
+            $open, QueueOrder::Submitted, webhooks =>
+            webhooks ends_of_jobs_are_told deliveries_are_taken a_job_is_told_in_order
         }
     };
     ($open:expr, $order:expr, $part:ident => $($promise:ident)*) => {

@@ -44,6 +44,8 @@ macro_rules! id {
 
 id!(JobId, "a job");
 id!(UserId, "a user");
+id!(WebhookId, "a webhook");
+id!(DeliveryId, "a delivery");
 
 /// The hyphenated form only: the crate also reads braces, URNs and bare digits, which would give one thing many names.
 fn parse_uuid(text: &str) -> Option<Uuid> {
@@ -53,7 +55,7 @@ fn parse_uuid(text: &str) -> Option<Uuid> {
     Uuid::try_parse(text).ok()
 }
 
-/// The video files that are accepted.
+/// The files that are accepted: videos, and archives of pictures.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum VideoExtension {
@@ -69,11 +71,14 @@ pub enum VideoExtension {
     Webm,
     /// Audio Video Interleave.
     Avi,
+    /// Pictures of the scene, packed into one file.
+    Zip,
 }
 
 impl VideoExtension {
     /// All of them.
-    pub const ALL: [VideoExtension; 6] = [Self::Mp4, Self::Mov, Self::M4v, Self::Mkv, Self::Webm, Self::Avi];
+    pub const ALL: [VideoExtension; 7] =
+        [Self::Mp4, Self::Mov, Self::M4v, Self::Mkv, Self::Webm, Self::Avi, Self::Zip];
 
     /// Lower case, without a dot.
     pub fn as_str(self) -> &'static str {
@@ -84,6 +89,7 @@ impl VideoExtension {
             Self::Mkv => "mkv",
             Self::Webm => "webm",
             Self::Avi => "avi",
+            Self::Zip => "zip",
         }
     }
 }
@@ -101,7 +107,7 @@ impl FromStr for VideoExtension {
     fn from_str(text: &str) -> Result<Self> {
         Self::ALL.into_iter().find(|e| e.as_str().eq_ignore_ascii_case(text)).ok_or_else(|| {
             Error::argument("Invalid file format")
-                .hint("mp4, mov, m4v, mkv, webm and avi are accepted, without a dot")
+                .hint("mp4, mov, m4v, mkv, webm, avi and, for pictures, zip are accepted, without a dot")
         })
     }
 }

@@ -18,7 +18,7 @@ mod validate;
 
 pub use file_name::file_name_in_disposition;
 pub(crate) use ids::BLOB_NOT_FOUND;
-pub use ids::{BlobName, JobId, UserId, VideoExtension};
+pub use ids::{BlobName, DeliveryId, JobId, UserId, VideoExtension, WebhookId};
 pub use key::{ApiKey, ApiKeySecret, Tier, User};
 pub use limits::Limits;
 pub use query::{Cursor, JobPage, JobState, ListQuery};

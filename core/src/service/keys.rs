@@ -143,7 +143,7 @@ impl Service {
 
 impl super::Secrets {
     /// A new authentication code under the pepper.
-    fn mac(&self) -> Hmac<Sha256> {
+    pub(super) fn mac(&self) -> Hmac<Sha256> {
         // The pepper fills half a block of the hash; HMAC pads it with zeros (RFC 2104, section 2).
         let mut block = [0; 64];
         block[..32].copy_from_slice(&self.pepper.0);

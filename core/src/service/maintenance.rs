@@ -78,7 +78,7 @@ impl Service {
         let removed = self.remove_deleted();
         self.inner.rates.forget_idle(self.inner.clock.lease_micros());
         self.inner.tries.forget_idle(self.inner.clock.lease_micros());
-        let forgotten = self.inner.database.forget_expired_accesses();
+        let forgotten = self.inner.database.forget_expired_accesses().and(self.forget_deliveries());
         let is_due = self.inner.sweeps.are_due(ORPHAN_AGE);
         let missing = if is_due { self.look_for_waiting_videos() } else { Ok(0) };
         let swept = if is_due { self.sweep(ORPHAN_AGE).inspect(|_| self.inner.sweeps.note()) } else { Ok(0) };

@@ -1,4 +1,4 @@
-//! What every face calls: users, keys, uploads, jobs, workers, over one folder.
+//! What every face calls: users, keys, uploads, jobs, workers, webhooks, over one folder.
 //!
 //! A [`Service`] is a handle that many threads share. All calls block for as long as the disk takes (a submission also looks
 //! at its video for up to two seconds). A call that changes something and returned `Ok` survives a power cut. Any number of
@@ -130,6 +130,7 @@ mod upload_writer;
 mod uploads;
 mod users;
 mod video_file;
+mod webhooks;
 mod worker;
 mod worker_options;
 mod workers;
@@ -159,6 +160,7 @@ pub use runner::{Outcome, PipelineRunner, Runner};
 pub use secrets::{SigningKey, SigningKeys};
 pub use upload_facts::{UploadFacts, UploadTicket};
 pub use upload_writer::UploadWriter;
+pub use webhooks::{Notice, Told, WebhookKey};
 
 pub use worker_options::{WorkerEnd, WorkerOptions};
 pub use workers::Workers;

@@ -1,4 +1,4 @@
-//! The video of a job as a local file, which ffmpeg needs: the storage's own where it has local files, else a copy.
+//! The video of a job, or its pictures, as local files, which ffmpeg and the pipeline need: the storage's own where it has local files, else a copy.
 
 use std::fs::{self, File};
 use std::io::{self, Read, Seek, SeekFrom, Write};
@@ -10,9 +10,10 @@ use super::Service;
 use crate::control::Control;
 use crate::database::UploadedVideo;
 use crate::error::{Error, ErrorKind, Result};
-use crate::files::{create_private_file, rename};
+use crate::files::{create_private_file, create_private_folder, rename};
 use crate::job::BlobName;
 use crate::storage::{BlobKey, BlobReader};
+use crate::video;
 
 /// How much is copied between two looks whether to go on.
 const PIECE: usize = 1 << 20;
@@ -102,6 +103,31 @@ impl Service {
         rename(&unfinished, &path)?;
         Ok(path)
     }
+}
+
+/// What the pipeline is given of a job's file: a video as it is, of an archive the folder of its pictures. They are unpacked into
+/// `folder`, the workspace of the job, once.
+///
+/// # Errors
+/// [`ErrorKind::InvalidMedia`] for an archive that is not what it should be, [`ErrorKind::Cancelled`], the disk's.
+pub(super) fn input_of(file: PathBuf, folder: &Path, control: &Control) -> Result<PathBuf> {
+    if !video::is_archive(&file)? {
+        return Ok(file);
+    }
+    let pictures = folder.join("pictures");
+    // The folder has its name only when it is complete.
+    if pictures.is_dir() {
+        return Ok(pictures);
+    }
+    let unfinished = folder.join("pictures.part");
+    match fs::remove_dir_all(&unfinished) {
+        Err(e) if e.kind() != io::ErrorKind::NotFound => return Err(Error::io("remove", &unfinished, e)),
+        _ => {}
+    }
+    create_private_folder(&unfinished)?;
+    video::unpack_pictures(&file, &unfinished, control)?;
+    rename(&unfinished, &pictures)?;
+    Ok(pictures)
 }
 
 /// Where in the workspace `folder` a copy of the video lies.

@@ -22,7 +22,7 @@ use super::machine::Machine;
 use super::missing_videos;
 use super::runner::{Outcome, Runner};
 use super::taking_over::Takeover;
-use super::video_file::copy_in;
+use super::video_file::{copy_in, input_of};
 use super::worker_options::WorkerOptions;
 use super::workspace::JobWorkspace;
 use super::{PipelineRunner, Service};
@@ -320,6 +320,7 @@ impl<'a> Worker<'a> {
                 let run = || {
                     let video =
                         self.service.video_to_work_on(&name, version, workspace.folder(), &control)?;
+                    let video = input_of(video, workspace.folder(), &control)?;
                     if let Some(handing_over) = handing_over {
                         let takeover =
                             Takeover { job: claim.lease.job, folder: &folder, control: &control, log: &log };

@@ -40,6 +40,8 @@ mod images;
 mod keyframes;
 mod motion;
 mod picture;
+#[cfg(feature = "service")]
+mod picture_archive;
 mod probe;
 mod process;
 #[cfg(target_os = "linux")]
@@ -58,6 +60,8 @@ pub(crate) use ffmpeg::check_tools;
 pub use frames::{Frame, FrameOptions, FrameSource, Frames, VideoInfo};
 pub(crate) use full_size::at_full_size;
 pub(crate) use images::exif_of;
+#[cfg(feature = "service")]
+pub(crate) use picture_archive::{is_archive, unpack as unpack_pictures};
 pub(crate) use probe::info_of;
 #[cfg(feature = "service")]
 pub(crate) use probe::quick_check;

@@ -17,6 +17,8 @@ use crate::error::{Error, ErrorKind, Result};
 
 use super::VideoInfo;
 use super::ffmpeg::Tools;
+#[cfg(feature = "service")]
+use super::picture_archive;
 use super::process::{self, Limits, Process};
 
 /// The demuxers that may run. All others stay shut, above all those that open further files by name (HLS, concat).
@@ -131,11 +133,14 @@ pub(super) fn probe(input: &Path, control: &Control) -> Result<Probe> {
 }
 
 #[cfg(feature = "service")]
-/// Refuses what is clearly no video that can be read, within `limit`.
+/// Refuses what is clearly no video, and no archive of pictures, that can be read, within `limit`. Its content decides.
 ///
 /// # Errors
-/// As [`probe`]; [`ErrorKind::DeadlineExceeded`] if it cannot be told in that time.
+/// As [`probe`] and [`picture_archive::check`]; [`ErrorKind::DeadlineExceeded`] if it cannot be told in that time.
 pub(crate) fn quick_check(input: &Path, limit: Duration) -> Result<()> {
+    if input.is_file() && picture_archive::is_archive(input)? {
+        return picture_archive::check(input);
+    }
     probe_within(input, limit, &Control::new()).map(drop)
 }
 

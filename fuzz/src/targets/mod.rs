@@ -6,6 +6,7 @@ pub mod camera_data;
 pub mod checkpoint;
 pub mod colmap;
 pub mod exif;
+pub mod pictures;
 pub mod ply;
 pub mod probe;
 pub mod range;

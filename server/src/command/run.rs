@@ -74,7 +74,7 @@ pub(crate) struct Arguments {
     no_turntable: bool,
 }
 
-fn camera_type(text: &str) -> std::result::Result<CameraType, String> {
+pub(super) fn camera_type(text: &str) -> std::result::Result<CameraType, String> {
     let name = serde_json::Value::String(text.to_owned());
     serde_json::from_value(name).map_err(|_| "orbital and drone are known".to_owned())
 }

@@ -1,5 +1,7 @@
 //! `reconstruct serve`: the REST server, and the workers that belong to it.
 
+#[path = "serve/courier.rs"]
+mod courier;
 #[path = "serve/crew.rs"]
 mod crew;
 #[cfg(unix)]
@@ -149,6 +151,7 @@ impl Arguments {
         let mut signals = Signals::new()?;
         let workers = Crew::start(api.service(), config, address)?;
         let maintenance = tokio::spawn(maintain(api.clone(), stopped.clone()));
+        let courier = tokio::spawn(courier::deliver(api.clone(), stopped.clone()));
 
         let base = config.base(address);
         tracing::info!(address = %address, base, workers = config.workers, data = %config.data.display(), "serving");
@@ -173,6 +176,7 @@ impl Arguments {
         let ended = async {
             let _ = server.await;
             let _ = maintenance.await;
+            let _ = courier.await;
             if !workers.await.unwrap_or(false) {
                 tracing::warn!("a worker did not stop in time; its job continues when its lease has run out");
             }

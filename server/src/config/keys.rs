@@ -144,6 +144,19 @@ pub(super) const KEYS: &[Key] = &[
     key("limits.max_steps", "Largest training_num_steps."),
     key("limits.idempotency_hours", "How long the answer to an Idempotency-Key is kept."),
     key(
+        "webhooks.max_per_user",
+        "Addresses that one user may register to be told when a job ends. 0: none, and nobody is told anything.",
+    ),
+    key(
+        "webhooks.allow_http",
+        "Tell addresses without TLS too: what is told can be read by everybody in between.",
+    ),
+    key(
+        "webhooks.allowed_networks",
+        "Networks, as 10.1.0.0/16, in which addresses may be told besides those that everybody on the Internet can reach. Users\n\
+         can make this server send requests there: name none in which others trust whoever can reach them.",
+    ),
+    key(
         "reconstruction.device",
         "Where training runs: auto, cpu, gpu, or part of the name of a graphics adapter.",
     ),

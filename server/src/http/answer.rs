@@ -26,7 +26,9 @@ use super::client::Connection;
 use super::error::ApiError;
 use super::exchange::{Exchange, Facts};
 use super::route::Route;
-use super::{artifacts, blob, cors, drain, jobs, json, operations, report, submit, uploads, view, web};
+use super::{
+    artifacts, blob, cors, drain, jobs, json, operations, report, submit, uploads, view, web, webhooks,
+};
 use crate::telemetry::traces::{self, Kind, Span};
 
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
@@ -81,6 +83,7 @@ async fn dispatch(
             submit::restart(exchange, job_id, body).await
         }
         Some(Route::SubmitJob) if method == Method::POST => submit::submit(exchange, body).await,
+        Some(Route::Webhooks) if method == Method::POST => webhooks::add(exchange, body).await,
         Some(Route::Blob { name }) if method == Method::PUT => blob::put(exchange, name, body).await,
         Some(route @ Route::Web(page)) if method == Method::POST && route.allows(method) => {
             web::act(exchange, page, body).await
@@ -120,6 +123,15 @@ async fn dispatch_without_body(
         Route::Report { job_id } => report::get(exchange, job_id).await,
         Route::Cancel { job_id } => jobs::cancel(exchange, job_id).await,
         Route::Preview { job_id } => artifacts::preview(exchange, job_id).await,
+        Route::Webhooks => webhooks::list(exchange).await,
+        Route::Webhook { webhook_id } if method == Method::DELETE => {
+            webhooks::remove(exchange, webhook_id).await
+        }
+        Route::Webhook { webhook_id } => webhooks::get(exchange, webhook_id).await,
+        Route::Deliveries { webhook_id } => webhooks::deliveries(exchange, webhook_id).await,
+        Route::Replay { webhook_id, delivery_id } => {
+            webhooks::replay(exchange, webhook_id, delivery_id).await
+        }
         Route::Blob { name } => blob::get(exchange, name).await,
         Route::View { job_id } => view::page(exchange, job_id).await,
         Route::ViewCamera { job_id } => view::camera(exchange, job_id).await,

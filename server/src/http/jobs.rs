@@ -11,7 +11,7 @@ use hyper::body::Incoming;
 use hyper::header::{CONTENT_ENCODING, CONTENT_TYPE, HeaderValue, LINK, VARY};
 use hyper::{Response, StatusCode};
 use libreconstruct::job::{Cursor, Job, JobPage, JobSummary, JobUpdate, ListQuery, UserId};
-use serde_json::{Value, json};
+use serde_json::Value;
 use tokio::sync::mpsc;
 
 use super::api::Api;
@@ -19,6 +19,7 @@ use super::body::ResponseBody;
 use super::drain::or_drain;
 use super::error::ApiError;
 use super::exchange::Exchange;
+use super::job_value::job_value;
 use super::rate_limit::Class;
 use super::response::{Answer, header_value, response};
 use super::{json as json_body, route};
@@ -215,16 +216,8 @@ pub(crate) async fn delete(exchange: &mut Exchange<'_>, job_id: &str) -> Answer 
     Ok(response(StatusCode::NO_CONTENT, ResponseBody::empty()))
 }
 
-/// The thirteen fields of a job; the reason of a failure only if the operator has switched that on (rule 73).
 fn answer(api: &Api, job: &Job) -> Answer {
-    if !api.config().extra_fields {
-        return json_body::response(StatusCode::OK, job);
-    }
-    let mut value = serde_json::to_value(job).map_err(|e| ApiError::internal(e.to_string()))?;
-    let failure = job.details.failure.as_ref();
-    value["error_code"] = json!(failure.map(|f| &f.code));
-    value["error_message"] = json!(failure.map(|f| &f.message));
-    json_body::response(StatusCode::OK, &value)
+    json_body::response(StatusCode::OK, &job_value(api.config(), job)?)
 }
 
 #[cfg(test)]

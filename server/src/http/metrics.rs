@@ -46,6 +46,10 @@ pub(crate) fn start() -> Result<PrometheusHandle> {
         "reconstruct_spans_dropped_total",
         "Spans that the collector of traces did not take in time"
     );
+    metrics::describe_counter!(
+        "reconstruct_webhook_attempts_total",
+        "Tries to tell addresses of users that a job has ended, by outcome: taken, refused"
+    );
     metrics::describe_gauge!("reconstruct_stored_bytes", "Bytes of videos and scenes");
     metrics::describe_gauge!("reconstruct_free_bytes", "Bytes that are free on the disk of the data");
     metrics::gauge!("reconstruct_build_info", "version" => libreconstruct::VERSION).set(1.0);

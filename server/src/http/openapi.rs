@@ -31,6 +31,12 @@ const API_KEY: &str = "api_key";
         paths::restart_job,
         paths::generate_upload_url,
         paths::submit_job,
+        paths::list_webhooks,
+        paths::add_webhook,
+        paths::get_webhook,
+        paths::delete_webhook,
+        paths::list_deliveries,
+        paths::replay_delivery,
     ),
     components(schemas(
         schemas::Job,
@@ -53,6 +59,10 @@ const API_KEY: &str = "api_key";
         schemas::Quality,
         schemas::JobVerdict,
         schemas::Reason,
+        schemas::WebhookRequest,
+        schemas::Webhook,
+        schemas::NewWebhook,
+        schemas::Delivery,
         schemas::Error,
     ))
 )]
@@ -96,9 +106,10 @@ mod tests {
     fn every_operation_is_a_route_and_every_method_is_described() {
         let document = serde_json::to_value(document()).unwrap();
         let paths = document["paths"].as_object().unwrap();
-        assert_eq!(paths.len(), 9);
+        assert_eq!(paths.len(), 13);
         for (path, operations) in paths {
             let route = path.replace("{job_id}", "0").replace("{file_type}", "ply");
+            let route = route.replace("{webhook_id}", "0").replace("{delivery_id}", "0");
             let route = Route::of(&route).unwrap();
             assert_eq!(route.template(), path);
             for method in ["GET", "POST", "PATCH", "DELETE"] {

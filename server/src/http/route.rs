@@ -29,6 +29,17 @@ pub(crate) enum Route<'a> {
     },
     GenerateUploadUrl,
     SubmitJob,
+    Webhooks,
+    Webhook {
+        webhook_id: &'a str,
+    },
+    Deliveries {
+        webhook_id: &'a str,
+    },
+    Replay {
+        webhook_id: &'a str,
+        delivery_id: &'a str,
+    },
     /// A signed address: the name of the blob.
     Blob {
         name: &'a str,
@@ -71,23 +82,37 @@ impl<'a> Route<'a> {
         if let Some(path) = path.strip_prefix(API) {
             let path = path.strip_prefix('/')?;
             let mut segments = path.strip_suffix('/').unwrap_or(path).split('/');
-            let four = [segments.next(), segments.next(), segments.next(), segments.next()];
+            let mut next = || segments.next();
+            let five = [next(), next(), next(), next(), next()];
             if segments.next().is_some() {
                 return None;
             }
-            return Some(match four {
+            return Some(match five {
                 [Some("jobs"), None, ..] => Self::Jobs,
                 [Some("jobs"), Some(""), ..] => return None,
-                [Some("jobs"), Some(job_id), None, _] => Self::Job { job_id },
-                [Some("jobs"), Some(job_id), Some("preview"), None] => Self::Preview { job_id },
-                [Some("jobs"), Some(job_id), Some("report"), None] => Self::Report { job_id },
-                [Some("jobs"), Some(job_id), Some("cancel"), None] => Self::Cancel { job_id },
-                [Some("jobs"), Some(job_id), Some("restart"), None] => Self::Restart { job_id },
-                [Some("jobs"), Some(job_id), Some("download"), Some(file_type)] => {
+                [Some("jobs"), Some(job_id), None, ..] => Self::Job { job_id },
+                [Some("jobs"), Some(job_id), Some("preview"), None, _] => Self::Preview { job_id },
+                [Some("jobs"), Some(job_id), Some("report"), None, _] => Self::Report { job_id },
+                [Some("jobs"), Some(job_id), Some("cancel"), None, _] => Self::Cancel { job_id },
+                [Some("jobs"), Some(job_id), Some("restart"), None, _] => Self::Restart { job_id },
+                [Some("jobs"), Some(job_id), Some("download"), Some(file_type), None] => {
                     Self::Download { job_id, file_type }
                 }
                 [Some("generate-upload-url"), None, ..] => Self::GenerateUploadUrl,
                 [Some("submit-job"), None, ..] => Self::SubmitJob,
+                [Some("webhooks"), None, ..] => Self::Webhooks,
+                [Some("webhooks"), Some(""), ..] => return None,
+                [Some("webhooks"), Some(webhook_id), None, ..] => Self::Webhook { webhook_id },
+                [Some("webhooks"), Some(webhook_id), Some("deliveries"), None, _] => {
+                    Self::Deliveries { webhook_id }
+                }
+                [
+                    Some("webhooks"),
+                    Some(webhook_id),
+                    Some("deliveries"),
+                    Some(delivery_id),
+                    Some("replay"),
+                ] => Self::Replay { webhook_id, delivery_id },
                 _ => return None,
             });
         }
@@ -124,6 +149,10 @@ impl<'a> Route<'a> {
             Self::Restart { .. } => "/api/v1/jobs/{job_id}/restart/",
             Self::GenerateUploadUrl => "/api/v1/generate-upload-url/",
             Self::SubmitJob => "/api/v1/submit-job/",
+            Self::Webhooks => "/api/v1/webhooks/",
+            Self::Webhook { .. } => "/api/v1/webhooks/{webhook_id}/",
+            Self::Deliveries { .. } => "/api/v1/webhooks/{webhook_id}/deliveries/",
+            Self::Replay { .. } => "/api/v1/webhooks/{webhook_id}/deliveries/{delivery_id}/replay/",
             Self::Blob { .. } => "/blob/",
             Self::View { .. } => "/view/{job_id}/",
             Self::ViewCamera { .. } => "/view/{job_id}/camera.json",
@@ -142,9 +171,13 @@ impl<'a> Route<'a> {
     pub(crate) fn allow(self) -> &'static str {
         match self {
             Self::Job { .. } => "GET, HEAD, PATCH, DELETE, OPTIONS",
-            Self::GenerateUploadUrl | Self::SubmitJob | Self::Cancel { .. } | Self::Restart { .. } => {
-                "POST, OPTIONS"
-            }
+            Self::GenerateUploadUrl
+            | Self::SubmitJob
+            | Self::Cancel { .. }
+            | Self::Restart { .. }
+            | Self::Replay { .. } => "POST, OPTIONS",
+            Self::Webhooks => "GET, HEAD, POST, OPTIONS",
+            Self::Webhook { .. } => "GET, HEAD, DELETE, OPTIONS",
             // POST on an upload address is a 405 (rule 23).
             Self::Blob { .. } => "GET, HEAD, PUT, OPTIONS",
             Self::Web(page) => page.allow(),
@@ -173,6 +206,10 @@ mod tests {
             "/api/v1/jobs/0b/download/ply",
             "/api/v1/generate-upload-url",
             "/api/v1/submit-job",
+            "/api/v1/webhooks",
+            "/api/v1/webhooks/0b",
+            "/api/v1/webhooks/0b/deliveries",
+            "/api/v1/webhooks/0b/deliveries/0c/replay",
             "/view/0b",
             "/healthz",
         ] {
@@ -200,6 +237,11 @@ mod tests {
             "/api/v1/jobs/0b/download/ply/x/",
             "/api/v1/jobs/0b/stop/",
             "/api/v1/jobs/0b/cancel/now/",
+            "/api/v1/webhooks//",
+            "/api/v1/webhooks/0b/deliveries/0c/",
+            "/api/v1/webhooks/0b/deliveries/0c/replay/x/",
+            "/api/v1/webhooks/0b/replay/",
+            "/api/v1/jobs/0b/download/ply/x/y/",
             "/api/v2/jobs/",
             "/API/v1/jobs/",
             "/blob/",

@@ -27,6 +27,7 @@ mod upkeep;
 mod uploads;
 mod users;
 mod values;
+mod webhooks;
 
 use std::fmt;
 use std::sync::Arc;
@@ -226,10 +227,11 @@ mod tests {
     use super::*;
     use crate::database::{
         Abilities, AccountRows, Claim, Inserted, JobRows, LeaseState, NewInvitation, NewJob, NewSession,
-        QueueRows, UploadRows, UploadedVideo, UserRows,
+        QueueRows, UploadRows, UploadedVideo, UserRows, WebhookRows,
     };
     use crate::job::{
         BlobName, Job, JobId, JobRequest, JobStatus, Limits, ListQuery, Tier, User, UserId, VideoExtension,
+        WebhookId,
     };
     use crate::prerequisites::Prerequisite;
 
@@ -428,7 +430,7 @@ mod tests {
         assert!(refused.message().contains("another program"), "{refused}");
         server.sql(name, "DROP TABLE mine");
         let ours = PostgresDatabase::open(&address).unwrap();
-        assert_eq!(ours.schema_version().unwrap(), SchemaVersion { found: 3, newest: 3 });
+        assert_eq!(ours.schema_version().unwrap(), SchemaVersion { found: 4, newest: 4 });
         assert_eq!(ours.integrity_check().unwrap(), [""; 0]);
         drop(PostgresDatabase::open(&address).unwrap());
         server.sql(name, "UPDATE schema_version SET version = 99");
@@ -456,9 +458,12 @@ mod tests {
             first.submit(user, &Limits::default()).unwrap();
         }
         let claim = first.take("me").unwrap();
+        // What a webhook is to be told goes along with it.
+        let hook = WebhookId::random();
+        first.add_webhook(users[0], hook, "https://a.example/", 1).unwrap();
         first
             .cancel_job(
-                users[1],
+                users[0],
                 first.take("me").unwrap().lease.job,
                 &crate::job::Failure { code: "a".into(), message: "b".into() },
             )
@@ -476,13 +481,18 @@ mod tests {
         let file = folder.path().join("jobs.db");
         crate::database::UpkeepRows::copy_to(&first, &file).unwrap();
         let second = database().unwrap();
-        assert_eq!(second.take_rows(&file).unwrap(), RowsTaken { rows: 2 + 1 + 6 + 6, before: false });
+        assert_eq!(
+            second.take_rows(&file).unwrap(),
+            RowsTaken { rows: 2 + 1 + 6 + 6 + 1 + 1, before: false }
+        );
         assert_eq!(second.password(users[0]).unwrap().as_deref(), Some("hash"));
         assert_eq!(
             (second.session(&session).unwrap(), second.invitation(&invitation).unwrap()),
             (None, None)
         );
         assert!(first.session(&session).unwrap().is_some());
+        let told = |d: &PostgresDatabase| d.deliveries(users[0], hook, None, 9).unwrap().unwrap();
+        assert_eq!((told(&second), told(&second).len()), (told(&first), 1));
         // There it runs, here it waits: these are other rows.
         let error = second.take_rows(&file).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Conflict);
@@ -500,7 +510,10 @@ mod tests {
                 .collect::<Vec<_>>()
         };
         assert_eq!(titles(&first), titles(&second));
-        second.submit(users[0], &Limits::default()).unwrap();
+        let job = second.submit(users[0], &Limits::default()).unwrap();
+        let failure = crate::job::Failure { code: "cancelled".into(), message: "b".into() };
+        second.cancel_job(users[0], job, &failure).unwrap();
+        assert_eq!(told(&second).len(), 2);
     }
 
     #[test]

@@ -65,6 +65,8 @@ impl PostgresDatabase {
             // The next numbers follow those that were taken over.
             t.batch(
                 "SELECT setval(pg_get_serial_sequence('jobs', 'seq'), (SELECT coalesce(max(seq), 0) + 1 FROM jobs), FALSE);
+                 SELECT setval(pg_get_serial_sequence('webhook_deliveries', 'seq'),
+                    (SELECT coalesce(max(seq), 0) + 1 FROM webhook_deliveries), FALSE);
                  SELECT setval('turns', (SELECT coalesce(max(served), 0) + 1 FROM users), FALSE)",
             )?;
             // Leases and rests ran by the clock of the other machine.

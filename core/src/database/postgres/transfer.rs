@@ -17,7 +17,7 @@ use crate::files::replace_atomically;
 pub(super) type Table = (&'static str, &'static str, &'static str);
 /// The tables, each after those that it names rows of. Not sessions and invitations: what is revoked after a copy was made must not
 /// come back with it.
-pub(super) const TABLES: [Table; 7] = [
+pub(super) const TABLES: [Table; 9] = [
     ("users", "user_id", "user_id, name, tier, created_at, served"),
     ("api_keys", "prefix", "prefix, user_id, name, mac, created_at, last_used, revoked_at"),
     ("passwords", "user_id", "user_id, hash, changed_at"),
@@ -37,6 +37,13 @@ pub(super) const TABLES: [Table; 7] = [
     ),
     ("artifacts", "job_id, kind", "job_id, kind, attempt, size"),
     ("idempotency", "user_id, key", "user_id, key, body_hash, answer, created_at, job_id"),
+    ("webhooks", "webhook_id", "webhook_id, user_id, url, created_at"),
+    (
+        "webhook_deliveries",
+        "seq",
+        "seq, delivery_id, webhook_id, job_id, event, created_at, state, attempts, next_at, taken_until, last_attempt_at, \
+         response_status, error",
+    ),
 ];
 /// Rows that are on their way at a time.
 pub(super) const AT_ONCE: usize = 1000;

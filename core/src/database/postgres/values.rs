@@ -9,7 +9,7 @@ use tokio_postgres::types::{FromSql, IsNull, ToSql, Type};
 
 use super::connection::{Fault, Sql};
 use crate::error::{Error, ErrorKind, Result};
-use crate::job::{BlobName, JobId, Timestamp, UserId};
+use crate::job::{BlobName, DeliveryId, JobId, Timestamp, UserId, WebhookId};
 
 /// Boxed, as the driver has it.
 type Boxed = Box<dyn std::error::Error + Sync + Send>;
@@ -137,7 +137,7 @@ macro_rules! as_text {
         }
     )*};
 }
-as_text!(JobId, UserId, BlobName, String);
+as_text!(JobId, UserId, BlobName, WebhookId, DeliveryId, String);
 
 impl IntoColumn for str {
     fn value(&self) -> Value {

@@ -13,6 +13,7 @@ mod upkeep;
 mod uploads;
 mod users;
 mod values;
+mod webhooks;
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -27,13 +28,14 @@ use connection::{Fault, Sql, connect, connect_to_read, create_private_file};
 /// Marks the file as ours ("recn").
 const APPLICATION_ID: i32 = 0x7265_636e;
 /// What takes an older file to the newest form, one step a version.
-const MIGRATIONS: [&str; 6] = [
+const MIGRATIONS: [&str; 7] = [
     include_str!("version_1.sql"),
     include_str!("version_2.sql"),
     include_str!("version_3.sql"),
     include_str!("version_4.sql"),
     include_str!("version_5.sql"),
     include_str!("version_6.sql"),
+    include_str!("version_7.sql"),
 ];
 /// Readers that are kept open.
 const READERS: usize = 16;

@@ -7,7 +7,7 @@ use serde::Serialize;
 use serde::de::{DeserializeOwned, IntoDeserializer, value::StrDeserializer};
 
 use crate::error::{Error, ErrorKind, Result};
-use crate::job::{BlobName, JobId, Timestamp, UserId};
+use crate::job::{BlobName, DeliveryId, JobId, Timestamp, UserId, WebhookId};
 
 macro_rules! as_text {
     ($($name:ty),*) => {$(
@@ -23,7 +23,7 @@ macro_rules! as_text {
         }
     )*};
 }
-as_text!(JobId, UserId, BlobName);
+as_text!(JobId, UserId, BlobName, WebhookId, DeliveryId);
 
 impl ToSql for Timestamp {
     fn to_sql(&self) -> rusqlite::Result<ToSqlOutput<'_>> {

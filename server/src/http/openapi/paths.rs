@@ -231,3 +231,98 @@ fn generate_upload_url() {}
     )
 )]
 fn submit_job() {}
+
+/// List webhooks
+///
+/// The addresses that are told when a job of the caller ends, the oldest first.
+#[utoipa::path(
+    get, path = "/api/v1/webhooks/", operation_id = "list_webhooks", tag = "webhooks", security(("api_key" = [])),
+    responses(
+        Refused,
+        (status = 200, description = "The webhooks", body = [Webhook]),
+    )
+)]
+fn list_webhooks() {}
+
+/// Add a webhook
+///
+/// `url` is told of each job of the caller that ends from now on, as Standard Webhooks has it: a POST of
+/// `{"type": "job.finished", "timestamp": …, "data": the job}` with a signature under the secret, which is shown now and never
+/// again.
+#[utoipa::path(
+    post, path = "/api/v1/webhooks/", operation_id = "add_webhook", tag = "webhooks", security(("api_key" = [])),
+    request_body = WebhookRequest,
+    responses(
+        Refused,
+        WrongBody,
+        (status = 201, description = "The webhook, with its secret", body = NewWebhook, headers(("Location" = String))),
+        (status = 400, description = "The address is wrong, or none that may be told", body = Error),
+        (status = 409, description = "There are as many as there may be", body = Error),
+    )
+)]
+fn add_webhook() {}
+
+/// Get a webhook
+#[utoipa::path(
+    get, path = "/api/v1/webhooks/{webhook_id}/", operation_id = "get_webhook", tag = "webhooks", security(("api_key" = [])),
+    params(("webhook_id" = Uuid, Path, description = "The webhook")),
+    responses(
+        Refused,
+        (status = 200, description = "The webhook", body = Webhook),
+        (status = 404, description = "No such webhook of the caller", body = Error),
+    )
+)]
+fn get_webhook() {}
+
+/// Delete a webhook
+///
+/// It is told nothing more.
+#[utoipa::path(
+    delete, path = "/api/v1/webhooks/{webhook_id}/", operation_id = "delete_webhook", tag = "webhooks",
+    security(("api_key" = [])),
+    params(("webhook_id" = Uuid, Path, description = "The webhook")),
+    responses(
+        Refused,
+        (status = 204, description = "It is gone"),
+        (status = 404, description = "No such webhook of the caller", body = Error),
+    )
+)]
+fn delete_webhook() {}
+
+/// List the deliveries of a webhook
+///
+/// What it was told in the last seven days, and is to be told, the newest first; a `Link` header leads to the next page.
+#[utoipa::path(
+    get, path = "/api/v1/webhooks/{webhook_id}/deliveries/", operation_id = "list_deliveries", tag = "webhooks",
+    security(("api_key" = [])),
+    params(
+        ("webhook_id" = Uuid, Path, description = "The webhook"),
+        ("limit" = Option<u32>, Query, description = "Deliveries of a page; 100 if absent", minimum = 1, maximum = 1000),
+        ("cursor" = Option<u64>, Query, description = "Where the page starts, from the Link header of the one before", minimum = 0),
+    ),
+    responses(
+        Refused,
+        (status = 200, description = "The deliveries", body = [Delivery]),
+        (status = 400, description = "A parameter is wrong", body = Error),
+        (status = 404, description = "No such webhook of the caller", body = Error),
+    )
+)]
+fn list_deliveries() {}
+
+/// Replay a delivery
+///
+/// The webhook is told once more, at once.
+#[utoipa::path(
+    post, path = "/api/v1/webhooks/{webhook_id}/deliveries/{delivery_id}/replay/", operation_id = "replay_delivery",
+    tag = "webhooks", security(("api_key" = [])),
+    params(
+        ("webhook_id" = Uuid, Path, description = "The webhook"),
+        ("delivery_id" = Uuid, Path, description = "The delivery"),
+    ),
+    responses(
+        Refused,
+        (status = 200, description = "The delivery as it is now", body = Delivery),
+        (status = 404, description = "No such webhook of the caller, or it has no such delivery", body = Error),
+    )
+)]
+fn replay_delivery() {}

@@ -107,9 +107,9 @@ pub(super) struct Vector {
 /// What kind of video will be uploaded.
 #[derive(ToSchema)]
 pub(super) struct UploadRequest {
-    /// Without a dot or path: mp4, mov, m4v, mkv, webm or avi, in upper or lower case.
+    /// Without a dot or path: mp4, mov, m4v, mkv, webm, avi or zip (pictures), in upper or lower case.
     #[schema(
-        pattern = "^([mM][pP]4|[mM][oO][vV]|[mM]4[vV]|[mM][kK][vV]|[wW][eE][bB][mM]|[aA][vV][iI])$",
+        pattern = "^([mM][pP]4|[mM][oO][vV]|[mM]4[vV]|[mM][kK][vV]|[wW][eE][bB][mM]|[aA][vV][iI]|[zZ][iI][pP])$",
         example = "mp4"
     )]
     file_extension: String,
@@ -377,4 +377,66 @@ pub(super) struct Reason {
 pub(super) struct Error {
     /// For a person.
     error: String,
+}
+
+/// What is to be told when a job ends.
+#[derive(ToSchema)]
+pub(super) struct WebhookRequest {
+    /// https://…, at most 2048 characters, without a name, a password or what follows #, and on the Internet.
+    #[schema(max_length = 2048, example = "https://hooks.example.org/scenes")]
+    url: String,
+}
+
+/// An address that is told when a job ends.
+#[derive(ToSchema)]
+pub(super) struct Webhook {
+    /// Identifies it.
+    webhook_id: Uuid,
+    /// The address.
+    url: String,
+    /// Since when it is told, UTC.
+    #[schema(format = DateTime)]
+    created_at: String,
+}
+
+/// A webhook with its secret.
+#[derive(ToSchema)]
+pub(super) struct NewWebhook {
+    /// Identifies it.
+    webhook_id: Uuid,
+    /// The address.
+    url: String,
+    /// Since when it is told, UTC.
+    #[schema(format = DateTime)]
+    created_at: String,
+    /// What signatures are verified with: whsec_ and 32 bytes in base64. It is shown only now.
+    secret: String,
+}
+
+/// One thing that a webhook is told.
+#[derive(ToSchema)]
+pub(super) struct Delivery {
+    /// Identifies it, at every try: the header webhook-id.
+    delivery_id: Uuid,
+    /// job.finished, job.failed or job.cancelled.
+    event: String,
+    /// The job.
+    job_id: Uuid,
+    /// pending, delivered or failed.
+    status: String,
+    /// How often it was tried, since it happened or was last replayed.
+    attempts: u32,
+    /// When it happened, UTC.
+    #[schema(format = DateTime)]
+    created_at: String,
+    /// When it was last tried.
+    #[schema(format = DateTime)]
+    last_attempt_at: Option<String>,
+    /// When it is tried next; null unless it is pending.
+    #[schema(format = DateTime)]
+    next_attempt_at: Option<String>,
+    /// The status of the last answer.
+    response_status: Option<u32>,
+    /// What was wrong with the last try.
+    error: Option<String>,
 }

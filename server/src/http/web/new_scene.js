@@ -127,9 +127,10 @@ async function problem(file) {
     return "It cannot be read.";
   }
   const text = String.fromCharCode(...head);
-  // Boxes of MP4 and QuickTime, EBML of Matroska, RIFF of AVI.
+  // Boxes of MP4 and QuickTime, EBML of Matroska, RIFF of AVI, an archive of pictures.
   const isBox = ["ftyp", "moov", "mdat", "wide", "free", "skip", "pnot"].includes(text.slice(4, 8));
-  const isVideo = isBox || text.startsWith("\x1a\x45\xdf\xa3") || (text.startsWith("RIFF") && text.slice(8, 12) === "AVI ");
+  const isVideo = isBox || text.startsWith("\x1a\x45\xdf\xa3") || (text.startsWith("RIFF") && text.slice(8, 12) === "AVI ")
+    || text.startsWith("PK\x03\x04");
   return isVideo ? null : "It is no video, although it is called like one.";
 }
 

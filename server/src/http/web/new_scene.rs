@@ -51,7 +51,7 @@ pub(super) async fn page(exchange: &mut Exchange<'_>) -> Answer {
                 p.help {
                     (types.join(", ")) "; up to " (words::bytes(largest)) " each"
                     @if left.is_some_and(|left| left < limits.max_upload_bytes) { ", which is the room that you have left" }
-                    "."
+                    ". A zip has pictures (jpg, png, webp) instead of a video."
                     @if room < MANY { " " (room) " more can wait in your queue." }
                 }
             }

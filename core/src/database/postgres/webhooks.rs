@@ -1,0 +1,173 @@
+//! Webhooks and their deliveries.
+
+use std::time::Duration;
+
+use super::PostgresDatabase;
+use super::connection::Sql;
+use super::session::Row;
+use super::values::{Name, values};
+use crate::database::webhooks::too_many_webhooks;
+use crate::database::{Delivery, DeliveryAttempt, DeliveryState, DueDelivery, Webhook, WebhookRows};
+use crate::error::{Error, ErrorKind, Result};
+use crate::job::{DeliveryId, UserId, WebhookId};
+
+fn webhook(row: &Row) -> Sql<Webhook> {
+    Ok(Webhook { webhook_id: row.get(0)?, url: row.get(1)?, created_at: row.get(2)? })
+}
+
+const DELIVERY: &str =
+    "delivery_id, event, job_id, state, attempts, webhook_deliveries.created_at, last_attempt_at,
+    CASE WHEN state = 'pending' THEN next_at END, response_status, error, seq";
+
+fn delivery(row: &Row) -> Sql<Delivery> {
+    let (Name(event), Name(status)) = (row.get(1)?, row.get(3)?);
+    Ok(Delivery {
+        delivery_id: row.get(0)?,
+        event,
+        job_id: row.get(2)?,
+        status,
+        attempts: row.get(4)?,
+        created_at: row.get(5)?,
+        last_attempt_at: row.get(6)?,
+        next_attempt_at: row.get(7)?,
+        response_status: row.get(8)?,
+        error: row.get(9)?,
+        place: row.get(10)?,
+    })
+}
+
+/// Of each webhook the first that is due, where nobody is at another one; of one job never a later one before an earlier one.
+const DUE: &str = "SELECT seq FROM (
+        SELECT seq, next_at, row_number() OVER (PARTITION BY webhook_id ORDER BY seq) AS turn
+        FROM webhook_deliveries AS due JOIN webhooks USING (webhook_id) JOIN users USING (user_id)
+        WHERE state = 'pending' AND next_at <= $1 AND tier = 'enterprise'
+            AND webhook_id NOT IN (SELECT webhook_id FROM webhook_deliveries WHERE taken_until > $1)
+            AND NOT EXISTS (SELECT 1 FROM webhook_deliveries AS earlier
+                WHERE earlier.job_id = due.job_id AND earlier.webhook_id = due.webhook_id
+                    AND earlier.state = 'pending' AND earlier.seq < due.seq)) AS line
+    WHERE turn = 1 ORDER BY next_at, seq LIMIT $2";
+
+impl WebhookRows for PostgresDatabase {
+    fn add_webhook(&self, user: UserId, id: WebhookId, url: &str, most: u32) -> Result<Webhook> {
+        self.write("database.add_webhook.commit", |t| {
+            // Of two that are added at once each must see the other.
+            if !t.exists("SELECT 1 FROM users WHERE user_id = $1 FOR NO KEY UPDATE", values![user])? {
+                let message = format!("there is no user {user}");
+                return Err(Error::new(ErrorKind::NotFound, message).into());
+            }
+            const COUNT: &str = "SELECT count(*) FROM webhooks WHERE user_id = $1";
+            let there: u32 = t.first(COUNT, values![user], |r| r.get(0))?.unwrap_or_default();
+            if there >= most {
+                return Err(too_many_webhooks(there, most).into());
+            }
+            let now = self.now(t)?;
+            const ADD: &str =
+                "INSERT INTO webhooks (webhook_id, user_id, url, created_at) VALUES ($1, $2, $3, $4)";
+            t.run(ADD, values![id, user, url, now])?;
+            Ok(Webhook { webhook_id: id, url: url.to_owned(), created_at: now })
+        })
+    }
+
+    fn webhooks(&self, user: UserId) -> Result<Vec<Webhook>> {
+        const ALL: &str = "SELECT webhook_id, url, created_at FROM webhooks WHERE user_id = $1
+            ORDER BY created_at, webhook_id";
+        self.read(|c| c.all(ALL, values![user], webhook))
+    }
+
+    fn remove_webhook(&self, user: UserId, id: WebhookId) -> Result<bool> {
+        self.write("database.remove_webhook.commit", |t| {
+            const REMOVE: &str = "DELETE FROM webhooks WHERE webhook_id = $1 AND user_id = $2";
+            Ok(t.run(REMOVE, values![id, user])? > 0)
+        })
+    }
+
+    fn deliveries(
+        &self,
+        user: UserId,
+        id: WebhookId,
+        before: Option<u64>,
+        limit: u32,
+    ) -> Result<Option<Vec<Delivery>>> {
+        let page = format!(
+            "SELECT {DELIVERY} FROM webhook_deliveries WHERE webhook_id = $1 AND seq < $2 ORDER BY seq DESC LIMIT $3"
+        );
+        let before = before.unwrap_or(u64::MAX);
+        self.read(|c| {
+            const OWN: &str = "SELECT 1 FROM webhooks WHERE webhook_id = $1 AND user_id = $2";
+            if !c.exists(OWN, values![id, user])? {
+                return Ok(None);
+            }
+            c.all(&page, values![id, before, limit], delivery).map(Some)
+        })
+    }
+
+    fn replay_delivery(&self, user: UserId, webhook: WebhookId, id: DeliveryId) -> Result<Option<Delivery>> {
+        let again = format!(
+            "UPDATE webhook_deliveries SET state = 'pending', attempts = 0, next_at = $4
+             WHERE delivery_id = $3 AND webhook_id = $2
+                AND webhook_id IN (SELECT webhook_id FROM webhooks WHERE user_id = $1) RETURNING {DELIVERY}"
+        );
+        self.write("database.replay_delivery.commit", |t| {
+            let now = self.now(t)?;
+            t.first(&again, values![user, webhook, id, now], delivery)
+        })
+    }
+
+    fn take_deliveries(&self, most: u32, lease: Duration) -> Result<Vec<DueDelivery>> {
+        // It is looked often; a transaction begins only if there is something to take.
+        let any = self.read(|c| {
+            let now = self.now(c)?;
+            c.exists(DUE, values![now, most])
+        })?;
+        if !any {
+            return Ok(Vec::new());
+        }
+        // Who comes second to a row waits for the first, and then finds it taken.
+        let take = format!(
+            "UPDATE webhook_deliveries SET taken_until = $3 FROM webhooks
+             WHERE seq IN ({DUE}) AND webhooks.webhook_id = webhook_deliveries.webhook_id
+                AND state = 'pending' AND (taken_until IS NULL OR taken_until <= $1)
+             RETURNING delivery_id, webhooks.webhook_id, url, user_id, event, job_id, webhook_deliveries.created_at, attempts"
+        );
+        self.write("database.take_deliveries.commit", |t| {
+            let now = self.now(t)?;
+            let until = now.plus_seconds(lease.as_secs());
+            t.all(&take, values![now, most, until], |r| {
+                let Name(event) = r.get(4)?;
+                Ok(DueDelivery {
+                    delivery_id: r.get(0)?,
+                    webhook_id: r.get(1)?,
+                    url: r.get(2)?,
+                    user: r.get(3)?,
+                    event,
+                    job_id: r.get(5)?,
+                    created_at: r.get(6)?,
+                    attempts: r.get(7)?,
+                })
+            })
+        })
+    }
+
+    fn note_delivery(&self, id: DeliveryId, attempt: &DeliveryAttempt) -> Result<()> {
+        self.write("database.note_delivery.commit", |t| {
+            const NOTE: &str =
+                "UPDATE webhook_deliveries SET state = $2, attempts = attempts + 1, next_at = $3,
+                taken_until = NULL, last_attempt_at = $4, response_status = $5, error = $6
+                WHERE delivery_id = $1 AND state = 'pending'";
+            let now = self.now(t)?;
+            let next_at = now.plus_seconds(attempt.again_after.unwrap_or_default().as_secs());
+            let state: Name<DeliveryState> = Name(attempt.state());
+            t.run(NOTE, values![id, state, next_at, now, attempt.response_status, attempt.error])?;
+            Ok(())
+        })
+    }
+
+    fn forget_deliveries(&self, age: Duration) -> Result<u64> {
+        self.write("database.forget_deliveries.commit", |t| {
+            let before = self.now(t)?.minus_seconds(age.as_secs());
+            const FORGET: &str =
+                "DELETE FROM webhook_deliveries WHERE state <> 'pending' AND created_at < $1";
+            t.run(FORGET, values![before])
+        })
+    }
+}

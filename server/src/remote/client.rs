@@ -1,0 +1,298 @@
+//! Requests, and patience with them. What is tried again, and when: everything if the connection breaks, since every request may be
+//! sent twice (submissions carry an idempotency key; one that the server is still at is asked for again); 429 and 503 after the
+//! time that the server asks for; 502 and 504 after a while.
+
+use std::path::Path;
+use std::time::{Duration, SystemTime};
+
+use bytes::Bytes;
+use libreconstruct::{Error, ErrorKind, Result};
+use reqwest::header::{AUTHORIZATION, HeaderMap, HeaderName, HeaderValue, LOCATION, RETRY_AFTER};
+use reqwest::redirect::Policy;
+use reqwest::{Body, Certificate, Method, Response, StatusCode, Url};
+use serde_json::Value;
+use tokio::time::sleep;
+use tokio_rustls::rustls::crypto::ring;
+
+/// So often a request is sent again.
+const RETRIES: u32 = 5;
+/// If the server asks for more patience than this, that is said instead.
+const LONGEST_WAIT: Duration = Duration::from_secs(30);
+/// So long there may be no sign of life.
+const SILENCE: Duration = Duration::from_secs(120);
+/// What every path of the interface begins with.
+const API: &str = "/api/v1/";
+
+/// One user of one server.
+pub(crate) struct Client {
+    base: Url,
+    key: HeaderValue,
+    http: reqwest::Client,
+}
+
+/// A header of a request.
+pub(crate) type Header = (HeaderName, HeaderValue);
+
+impl Client {
+    /// `server`: its address, without `/api/v1`. `ca_file`: a PEM file of certificates to trust instead of the system's.
+    ///
+    /// # Errors
+    /// If one of them is not what it should be.
+    pub(crate) fn new(server: &str, key: &str, ca_file: Option<&Path>) -> Result<Self> {
+        let no_address = |why: &str| {
+            Error::argument(format!("{server:?} is no address of a server{why}"))
+                .hint("for example https://scenes.example.org")
+        };
+        let mut base = Url::parse(server).map_err(|e| no_address(&format!(" ({e})")))?;
+        if !matches!(base.scheme(), "http" | "https") || base.host_str().is_none() {
+            return Err(no_address(""));
+        }
+        base.set_query(None);
+        base.set_fragment(None);
+        let path = base.path().trim_end_matches('/').to_owned();
+        base.set_path(&path);
+        let mut key = HeaderValue::from_str(&format!("Api-Key {key}"))
+            .map_err(|_| Error::argument("the API key has characters that no key has"))?;
+        key.set_sensitive(true);
+        // Whoever was first has chosen the same.
+        let _ = ring::default_provider().install_default();
+        let mut http = reqwest::Client::builder()
+            // The key goes to the server alone, not to where that redirects.
+            .redirect(Policy::none())
+            .connect_timeout(SILENCE)
+            .read_timeout(SILENCE)
+            .user_agent(concat!("libreconstruct-command/", env!("CARGO_PKG_VERSION")));
+        if let Some(file) = ca_file {
+            let text = std::fs::read(file).map_err(|e| Error::io("read", file, e))?;
+            let wrong = |why: String| {
+                Error::argument(format!("{} has no certificates to trust: {why}", file.display()))
+                    .hint("--ca-file names a PEM file")
+            };
+            let certificates = Certificate::from_pem_bundle(&text).map_err(|e| wrong(e.to_string()))?;
+            if certificates.is_empty() {
+                return Err(wrong("no certificate stands in it".to_owned()));
+            }
+            http = http.tls_certs_only(certificates);
+        }
+        let http = http.build().map_err(|e| {
+            Error::new(ErrorKind::Io, format!("cannot set up TLS: {}", innermost(&e))).caused_by(e)
+        })?;
+        Ok(Self { base, key, http })
+    }
+
+    /// The server's address.
+    pub(crate) fn base(&self) -> &str {
+        self.base.as_str().trim_end_matches('/')
+    }
+
+    /// A request of the interface, with the key; its answer as JSON.
+    pub(crate) async fn api(
+        &self,
+        method: Method,
+        path: &str,
+        fields: Option<&Value>,
+        headers: &[Header],
+    ) -> Result<Value> {
+        let answer = self.api_answer(method, path, fields, headers).await?;
+        let text = whole(answer).await?;
+        serde_json::from_slice(&text).map_err(|_| {
+            let shown: String = String::from_utf8_lossy(&text).chars().take(80).collect();
+            Error::new(ErrorKind::Internal, format!("the server's answer is no JSON: {shown:?}"))
+                .hint(format!("is {} the address of a reconstruct server?", self.base()))
+        })
+    }
+
+    async fn api_answer(
+        &self,
+        method: Method,
+        path: &str,
+        fields: Option<&Value>,
+        headers: &[Header],
+    ) -> Result<Response> {
+        let url = self.join(&format!("{}{API}{path}", self.base()))?;
+        let mut all = headers.to_vec();
+        all.push((AUTHORIZATION, self.key.clone()));
+        let mut body = Bytes::new();
+        if let Some(fields) = fields {
+            body = fields.to_string().into();
+            all.push((reqwest::header::CONTENT_TYPE, HeaderValue::from_static("application/json")));
+        }
+        self.send(method, &url, &all, || Ok(body.clone().into())).await
+    }
+
+    /// Where a redirect of the interface leads.
+    pub(crate) async fn redirect(&self, path: &str) -> Result<Url> {
+        let answer = self.api_answer(Method::GET, path, None, &[]).await?;
+        let location = answer.headers().get(LOCATION).and_then(|value| value.to_str().ok());
+        let target = location.filter(|_| answer.status().is_redirection());
+        let target = target.and_then(|target| answer.url().join(target).ok());
+        target.ok_or_else(|| {
+            let status = answer.status();
+            let message = format!("{path}: the server answers {status} where a redirect is expected");
+            Error::new(ErrorKind::Internal, message)
+        })
+    }
+
+    /// An address that the server gave.
+    pub(crate) fn join(&self, url: &str) -> Result<Url> {
+        self.base.join(url).map_err(|e| {
+            Error::new(ErrorKind::Internal, format!("the server gave an address that is none ({e})"))
+        })
+    }
+
+    /// A request to any address, as it is: the key only goes where the headers say so. `body` makes the body, as often as it has to
+    /// be sent. Answers of 400 and above become errors.
+    pub(crate) async fn send(
+        &self,
+        method: Method,
+        url: &Url,
+        headers: &[Header],
+        body: impl Fn() -> Result<Body>,
+    ) -> Result<Response> {
+        let host = url.host_str().unwrap_or_default();
+        let is_repeatable = headers.iter().any(|(name, _)| name == "idempotency-key");
+        let mut attempt = 0;
+        loop {
+            attempt += 1;
+            let request = self.http.request(method.clone(), url.clone());
+            let request = request.headers(headers.iter().cloned().collect::<HeaderMap>()).body(body()?);
+            let answer = match request.send().await {
+                Ok(answer) => answer,
+                Err(error) => {
+                    if attempt > RETRIES || is_of_a_certificate(&error) {
+                        return Err(broken(host, &error));
+                    }
+                    sleep(backoff(attempt)).await;
+                    continue;
+                }
+            };
+            let status = answer.status();
+            if status.as_u16() < 400 {
+                return Ok(answer);
+            }
+            let pause = match status {
+                // The server may still be at the submission whose answer was lost, to this process or to the one before.
+                StatusCode::CONFLICT if is_repeatable => Some(backoff(attempt)),
+                StatusCode::BAD_GATEWAY | StatusCode::GATEWAY_TIMEOUT => Some(backoff(attempt)),
+                StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE => {
+                    let asked = retry_after(answer.headers()).unwrap_or_else(|| backoff(attempt));
+                    Some(asked).filter(|pause| *pause <= LONGEST_WAIT)
+                }
+                _ => None,
+            };
+            match pause {
+                Some(pause) if attempt <= RETRIES => sleep(pause).await,
+                _ => return Err(refused(answer).await),
+            }
+        }
+    }
+}
+
+/// The whole body of an answer.
+async fn whole(answer: Response) -> Result<Bytes> {
+    let host = answer.url().host_str().unwrap_or_default().to_owned();
+    answer.bytes().await.map_err(|e| broken(&host, &e))
+}
+
+/// About 0.2 seconds, 0.4, 0.8 and so on, not the same for all clients of a server that was away.
+fn backoff(attempt: u32) -> Duration {
+    let random = f64::from(uuid::Uuid::new_v4().as_bytes()[0]) / 255.0;
+    let steps = 2f64.powi(attempt.min(16) as i32);
+    Duration::from_secs_f64((0.1 * steps).min(10.0) * (0.8 + 0.4 * random))
+}
+
+/// How long `Retry-After` asks to wait, as a number or a point in time.
+fn retry_after(headers: &HeaderMap) -> Option<Duration> {
+    let text = headers.get(RETRY_AFTER)?.to_str().ok()?.trim();
+    if let Ok(seconds) = text.parse() {
+        return Some(Duration::from_secs(seconds));
+    }
+    let then = httpdate::parse_http_date(text).ok()?;
+    Some(then.duration_since(SystemTime::now()).unwrap_or_default())
+}
+
+/// The connection failed, or broke.
+pub(crate) fn broken(host: &str, error: &reqwest::Error) -> Error {
+    let why = match error.is_timeout() {
+        true => format!("no sign of life for {} seconds", SILENCE.as_secs()),
+        false => innermost(error),
+    };
+    Error::new(ErrorKind::Io, format!("the connection to {host} failed: {why}"))
+        .hint("see whether the address is right and the server runs; the same command can be repeated")
+}
+
+fn innermost(error: &dyn std::error::Error) -> String {
+    let mut error = error;
+    while let Some(source) = error.source() {
+        error = source;
+    }
+    error.to_string()
+}
+
+fn is_of_a_certificate(error: &reqwest::Error) -> bool {
+    error.is_connect() && innermost(error).contains("certificate")
+}
+
+/// The error of an answer of 400 and above.
+async fn refused(answer: Response) -> Error {
+    let status = answer.status();
+    let body: Value = match whole(answer).await {
+        Ok(text) => serde_json::from_slice(&text).unwrap_or_default(),
+        Err(_) => Value::Null,
+    };
+    let named = kind_of(body["code"].as_str().unwrap_or_default());
+    let kind = named.unwrap_or(match status.as_u16() {
+        400 | 415 => ErrorKind::InvalidArgument,
+        401 => ErrorKind::Unauthenticated,
+        403 => ErrorKind::PermissionDenied,
+        404 => ErrorKind::NotFound,
+        405 | 501 => ErrorKind::Unsupported,
+        408 => ErrorKind::DeadlineExceeded,
+        409 => ErrorKind::Conflict,
+        413 => ErrorKind::TooLarge,
+        422 => ErrorKind::IdempotencyMismatch,
+        429 => ErrorKind::TooManyRequests,
+        507 => ErrorKind::DiskFull,
+        _ => ErrorKind::Internal,
+    });
+    let error = match body["error"].as_str() {
+        Some(message) => Error::new(kind, message.to_owned()),
+        None => Error::new(kind, format!("the server answers {status}")),
+    };
+    match kind {
+        ErrorKind::Unauthenticated => error.hint("the key may be mistyped or revoked, or of another server"),
+        ErrorKind::TooManyRequests => error.hint("wait, then repeat the command"),
+        _ => error,
+    }
+}
+
+/// The kind of this name.
+pub(crate) fn kind_of(slug: &str) -> Option<ErrorKind> {
+    ErrorKind::ALL.into_iter().find(|kind| kind.slug() == slug)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_no_address_is_named() {
+        for bad in ["", "scenes.example.org", "ftp://scenes.example.org", "https://", "http://[::1"] {
+            let error = Client::new(bad, "k", None).err().unwrap();
+            assert!(error.message().contains(&format!("{bad:?} is no address of a server")), "{error}");
+        }
+        let client = Client::new("https://scenes.example.org/sub//", "k", None).unwrap();
+        assert_eq!(client.base(), "https://scenes.example.org/sub");
+    }
+
+    #[test]
+    fn retry_after_is_a_number_or_a_time() {
+        let asked = |text: &str| retry_after(&HeaderMap::from_iter([(RETRY_AFTER, text.parse().unwrap())]));
+        assert_eq!(asked("7"), Some(Duration::from_secs(7)));
+        let soon = httpdate::fmt_http_date(SystemTime::now() + Duration::from_secs(20));
+        assert!((15..=20).contains(&asked(&soon).unwrap().as_secs()));
+        assert_eq!(asked("Thu, 01 Jan 1970 00:00:00 GMT"), Some(Duration::ZERO));
+        assert_eq!(asked("soon"), None);
+        assert!(backoff(1) < backoff(3) && backoff(u32::MAX) <= Duration::from_secs(12));
+    }
+}

@@ -1,0 +1,105 @@
+//! A file of a job comes from where the server redirects to. Where the connection breaks it goes on, as long as it is the same file.
+
+use std::fs::File;
+use std::io::{Seek, SeekFrom, Write};
+use std::path::{Path, PathBuf};
+
+use libreconstruct::{Error, ErrorKind, Result};
+use reqwest::header::{ETAG, HeaderValue, IF_RANGE, RANGE};
+use reqwest::{Body, Method, Response, StatusCode};
+
+use super::client::{Client, broken};
+
+/// So often the rest is asked for.
+const CONTINUED: u32 = 5;
+
+/// Writes the file behind `path` of the interface to `to`, which appears when it is whole. `shown` is told how many bytes of how
+/// many are there.
+///
+/// # Errors
+/// Those of the server and of the connection; the system's for a file that cannot be written.
+pub(crate) async fn download(
+    client: &Client,
+    path: &str,
+    to: &Path,
+    shown: &mut dyn FnMut(u64, u64),
+) -> Result<u64> {
+    let aside = aside(to);
+    let written = write(client, path, to, &aside, shown).await;
+    if written.is_err() {
+        // What is left of it is of no use to anybody.
+        let _ = std::fs::remove_file(&aside);
+    }
+    written
+}
+
+async fn write(
+    client: &Client,
+    path: &str,
+    to: &Path,
+    aside: &Path,
+    shown: &mut dyn FnMut(u64, u64),
+) -> Result<u64> {
+    let cannot = |e| Error::io("write", to, e);
+    let mut answer = ask(client, path, 0, None).await?;
+    let size = answer.content_length();
+    let etag = answer.headers().get(ETAG).cloned();
+    let mut file = File::create(aside).map_err(cannot)?;
+    let (mut moved, mut continued) = (0, 0);
+    loop {
+        let host = answer.url().host_str().unwrap_or_default().to_owned();
+        let broke = match answer.chunk().await {
+            Ok(Some(chunk)) => {
+                file.write_all(&chunk).map_err(cannot)?;
+                moved += chunk.len() as u64;
+                shown(moved, size.unwrap_or(moved));
+                continue;
+            }
+            Ok(None) if size.is_none_or(|size| size == moved) => break,
+            Ok(None) => {
+                let message = format!(
+                    "the connection to {host} broke after {moved} of {} bytes",
+                    size.unwrap_or_default()
+                );
+                Error::new(ErrorKind::Io, message)
+            }
+            Err(error) => broken(&host, &error),
+        };
+        continued += 1;
+        if continued > CONTINUED || etag.is_none() {
+            return Err(broke);
+        }
+        answer = ask(client, path, moved, etag.as_ref()).await?;
+        if answer.status() != StatusCode::PARTIAL_CONTENT {
+            return Err(broke.hint("the file cannot be continued; repeat the command"));
+        }
+        file.seek(SeekFrom::Start(moved)).map_err(cannot)?;
+    }
+    if size.is_none() {
+        shown(moved, moved);
+    }
+    file.sync_all().map_err(cannot)?;
+    drop(file);
+    std::fs::rename(aside, to).map_err(cannot)?;
+    Ok(moved)
+}
+
+/// The file from `from` on. The address is asked for each time, since an old one may not work any more, and it gets no key: it is
+/// the permission itself, and may be another server's.
+async fn ask(client: &Client, path: &str, from: u64, etag: Option<&HeaderValue>) -> Result<Response> {
+    let target = client.redirect(path).await?;
+    let mut headers = Vec::new();
+    if let (1.., Some(etag)) = (from, etag) {
+        let range = HeaderValue::from_str(&format!("bytes={from}-"))
+            .map_err(|e| Error::new(ErrorKind::Internal, e.to_string()))?;
+        headers = vec![(RANGE, range), (IF_RANGE, etag.clone())];
+    }
+    client.send(Method::GET, &target, &headers, || Ok(Body::default())).await
+}
+
+/// Where a file is until it is whole.
+fn aside(path: &Path) -> PathBuf {
+    let mut name = path.file_name().unwrap_or_default().to_owned();
+    name.push(format!(".{}.part", std::process::id()));
+    path.with_file_name(name)
+}
