@@ -1,15 +1,18 @@
 """Rule 79 of docs/rest.md: videos that a page sends, in a real browser, and the page of the scene that comes of one."""
 
 import base64
+import io
 import json
 import re
 import struct
 import time
+import zipfile
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
 import requests
 
+from . import media
 from .test_web_browser import PHONE, WIDE, at, browser, go, join, look, press, text  # noqa: F401 (fixtures)
 
 BLOCK = 4 << 20
@@ -209,7 +212,8 @@ def test_rule_79_what_the_server_refuses_is_said_and_can_be_tried_again(browser,
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_rule_79_the_page_of_a_finished_scene_is_accessible(browser, worker_server, wendy, finished, scheme):
-    from .test_web_browser import AXE, axe_script
+    from . import media
+from .test_web_browser import AXE, axe_script
 
     with browser.open("about:blank", *PHONE) as page:
         page.call("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": scheme}])
@@ -220,3 +224,35 @@ def test_rule_79_the_page_of_a_finished_scene_is_accessible(browser, worker_serv
         assert page.evaluate(AXE) == []
         assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
         look(page, f"scene-{scheme}-phone")
+
+
+def test_rule_79_a_folder_of_pictures_is_packed_by_the_page(browser, make_server, flat, tmp_path):
+    server = make_server()
+    client = server.user("anna")
+    folder = tmp_path / "by the sea"
+    (folder / "2").mkdir(parents=True)
+    media.ffmpeg("-i", flat, "-frames:v", "3", folder / "IMG_%d.jpg")
+    (folder / "IMG_3.jpg").rename(folder / "2" / "Größe.JPG")
+    for name in (".hidden.jpg", "notes.txt"):
+        (folder / name).write_text("x")
+    pictures = {str(path.relative_to(tmp_path)): path.read_bytes() for path in folder.rglob("[IG]*.*")}
+    assert len(pictures) == 3
+    with browser.open("about:blank", *PHONE) as page:
+        join(page, server, client.name)
+        begin(page, server)
+        page.drop_files("#drop", [folder])
+        page.wait_for(f"!!document.querySelector({json.dumps('[data-file=' + json.dumps('by the sea.zip') + ']')})")
+        # Two are too few, and those that were chosen before are not taken twice.
+        page.choose_files("#videos", sorted(folder.glob("IMG*")))
+        page.wait_for("document.querySelector('#said').textContent.startsWith('pictures has 2 pictures')")
+        page.drop_files("#drop", [folder])
+        page.wait_for("document.querySelector('#said').textContent === ''")
+        assert page.evaluate("document.querySelectorAll('#chosen li').length") == 1
+        send(page)
+        at(page, "/scenes")
+        assert [job["title"] for job in client.jobs()] == ["by the sea"]
+        assert page.complaints() == []
+    (stored,) = [name for name in server.stored.names() if name.endswith(".zip")]
+    with zipfile.ZipFile(io.BytesIO(server.stored.read(stored))) as archive:
+        assert archive.testzip() is None
+        assert {name: archive.read(name) for name in archive.namelist()} == pictures

@@ -18,6 +18,7 @@ const CACHE: HeaderValue = HeaderValue::from_static("public, max-age=300");
 pub(super) fn get(name: &str) -> Answer {
     let (content_type, text) = match name {
         "style.css" => (STYLE, include_str!("style.css")),
+        "archive.js" => (SCRIPT, include_str!("archive.js")),
         "new_scene.js" => (SCRIPT, include_str!("new_scene.js")),
         "copy.js" => (SCRIPT, include_str!("copy.js")),
         "scene.js" => (SCRIPT, include_str!("scene.js")),

@@ -1,6 +1,8 @@
 // Sends videos in blocks and submits each when it is there. A lost connection costs the blocks that were under way; a reload costs
 // nothing but to choose the file again, because what was sent is remembered for as long as the tab is open.
 
+import { dropped, isPicture, pack } from "./archive.js";
+
 /** Bytes of a block. */
 const BLOCK = 4 << 20;
 /** Blocks that are under way at a time, so that the line does not idle between two. */
@@ -267,9 +269,35 @@ function ready() {
   start.textContent = waiting.some((row) => row.state === "failed") ? "Try again" : "Send and reconstruct";
 }
 
-/** Takes files that were chosen or dropped. */
-async function take(files) {
-  for (const file of files) {
+/** Fewest pictures that a model can be made of. */
+const FEWEST_PICTURES = 3;
+
+/** The archives of what was chosen: the pictures of a folder are one, and so are those that lie in none. */
+async function archives(pictures) {
+  const folders = Map.groupBy(pictures, ({ path }) => (path.includes("/") ? path.split("/")[0] : "pictures"));
+  const made = [];
+  for (const [name, files] of folders) {
+    if (files.length < FEWEST_PICTURES) {
+      said.textContent = `${name} has ${files.length} pictures: at least ${FEWEST_PICTURES}, from many sides, are needed.`;
+      continue;
+    }
+    try {
+      made.push(await pack(`${name}.zip`, files, (done) => { said.textContent = `Reading ${done + 1} of ${files.length} pictures.`; }));
+      said.textContent = "";
+    } catch (error) {
+      said.textContent = error.message;
+    }
+  }
+  return made;
+}
+
+/** Takes what was chosen or dropped, each with the path by which its folder has it: videos, and pictures, which become archives. */
+async function take(found) {
+  const isVideo = (file) => types.includes(file.name.split(".").pop().toLowerCase());
+  // What else lies in a folder is of no interest, nor what its system has hidden in it; of a file that was chosen it is said.
+  const others = found.filter(({ file, path }) => !isPicture(file) && (isVideo(file) || !path.includes("/")));
+  const packed = await archives(found.filter(({ file, path }) => isPicture(file) && !/(^|\/)\./.test(path)));
+  for (const file of [...others.map(({ file }) => file), ...packed]) {
     if (current().some((row) => identity(row.file) === identity(file))) continue;
     const row = new Row(file);
     const wrong = await problem(file);
@@ -314,11 +342,13 @@ form.addEventListener("submit", async (event) => {
   said.textContent = `${left.length} of ${current().length} were not queued.`;
 });
 
-document.querySelector("#videos").addEventListener("change", (event) => {
-  take([...event.target.files]);
-  // So that the same file can be chosen again.
-  event.target.value = "";
-});
+for (const input of document.querySelectorAll("#videos, #folder")) {
+  input.addEventListener("change", () => {
+    take([...input.files].map((file) => ({ path: file.webkitRelativePath || file.name, file })));
+    // So that the same file can be chosen again.
+    input.value = "";
+  });
+}
 
 const drop = document.querySelector("#drop");
 // A file that misses the field would be opened instead of the page.
@@ -327,7 +357,7 @@ addEventListener("dragleave", (event) => { if (!event.relatedTarget) drop.classL
 addEventListener("drop", (event) => {
   event.preventDefault();
   drop.classList.remove("over");
-  take([...event.dataTransfer.files]);
+  dropped(event.dataTransfer).then(take, () => { said.textContent = "What was dropped cannot be read."; });
 });
 
 addEventListener("beforeunload", (event) => {

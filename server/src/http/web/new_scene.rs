@@ -46,12 +46,14 @@ pub(super) async fn page(exchange: &mut Exchange<'_>) -> Answer {
         form #new-scene method="post" action={ (prefix) "/scenes" } data-uploads={ (prefix) "/scenes/uploads" }
             data-types=(types.join(" ")) data-largest=(largest) data-room=(room) hidden {
             div.drop #drop {
-                label for="videos" { "Choose videos, or drop them here" }
-                input #videos type="file" multiple accept=(types.map(|t| format!(".{t}")).join(","));
+                label for="videos" { "Choose videos or pictures, or drop them here" }
+                input #videos type="file" multiple accept=(types.iter().chain(&PICTURES).map(|t| format!(".{t}")).collect::<Vec<_>>().join(","));
+                label for="folder" { "Or a folder of pictures" }
+                input #folder type="file" webkitdirectory;
                 p.help {
                     (types.join(", ")) "; up to " (words::bytes(largest)) " each"
                     @if left.is_some_and(|left| left < limits.max_upload_bytes) { ", which is the room that you have left" }
-                    ". A zip has pictures (jpg, png, webp) instead of a video."
+                    ". Pictures (" (PICTURES.join(", ")) ") are sent as one zip, which this page makes, or you."
                     @if room < MANY { " " (room) " more can wait in your queue." }
                 }
             }
@@ -66,6 +68,9 @@ pub(super) async fn page(exchange: &mut Exchange<'_>) -> Answer {
     let page = Page { prefix, title: "New scenes", user, path: "/scenes/new", script: Some("new_scene.js") };
     page.answer(StatusCode::OK, &content)
 }
+
+/// Names of pictures that the page packs end so.
+const PICTURES: [&str; 4] = ["jpg", "jpeg", "png", "webp"];
 
 /// An address on this server for a video of the form's `file_extension`.
 pub(super) async fn create_upload(exchange: &mut Exchange<'_>, form: Form) -> Answer {
