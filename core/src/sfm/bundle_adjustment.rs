@@ -185,7 +185,7 @@ impl<'a> Problem<'a> {
             Some((k, value, (ASSUMED_NOISE / sigma).powi(2)))
         };
         let priors = free.iter().enumerate().filter_map(prior).collect();
-        let structure = Structure::new(images.len(), start, camera);
+        let structure = Structure::new(images.len(), 6, start, camera);
         let size = (f64::from(map.camera.width), f64::from(map.camera.height));
         let (slopes, extra) = (Vec::new(), 0);
         Some(Self { options, structure, pixels, size, images, free, priors, slopes, extra })

@@ -115,7 +115,7 @@ impl Problem {
         if images.len() < 2 || camera.is_empty() {
             return None;
         }
-        Some(Self { structure: Structure::new(images.len(), start, camera), images, rays: world })
+        Some(Self { structure: Structure::new(images.len(), 3, start, camera), images, rays: world })
     }
 
     fn at_random(&self, seed: u64) -> State {

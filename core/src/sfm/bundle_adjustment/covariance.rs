@@ -36,16 +36,17 @@ pub(crate) fn intrinsics_deviations(
 /// Standard deviations of the shared unknowns of `problem` at its minimum `state`, in their order.
 pub(super) fn border_deviations(problem: &Problem<'_>, state: &State) -> Option<Vec<f64>> {
     // The gauge freedoms do not touch the intrinsics, so a little damping does not change their covariance.
-    let (mut reduced, mut points) = problem.equations(state, 1e-9);
+    let (reduced, mut points) = problem.equations(state, 1e-9);
     let border = problem.border();
-    let cameras = reduced.size - border;
+    let cameras = reduced.size() - border;
+    let factor = reduced.matrix.factor()?;
     points.y.fill([0.0; 3]);
     // Columns of the inverse: how cameras, border and points answer to a unit gradient of each intrinsic parameter.
     let mut columns = Vec::with_capacity(border);
     for k in 0..border {
-        reduced.rhs.fill(0.0);
-        reduced.rhs[cameras + k] = 1.0;
-        let x = reduced.solve()?;
+        let mut rhs = vec![0.0; reduced.size()];
+        rhs[cameras + k] = 1.0;
+        let x = schur::solve_by(&factor, rhs)?;
         let moves = schur::back_substitute::<6, 8>(&problem.structure, &points, &x);
         columns.push(Column { x, moves });
     }
