@@ -17,6 +17,7 @@ use std::sync::Arc;
 use rayon::prelude::*;
 
 use super::block_sparse::{BlockMatrix, Factor, Graph, Pattern};
+use super::levenberg_marquardt::Reach;
 
 /// Largest number of shared unknowns.
 pub(crate) const BORDER: usize = 8;
@@ -84,6 +85,11 @@ impl Structure {
         let pattern =
             Arc::new(Pattern::new(covisibility(cameras, &point_start, &camera), unknowns, FEW_OPERATIONS));
         Self { point_start, camera, point, camera_start, camera_observations, group_start, runs, pattern }
+    }
+
+    /// Cameras that meet few others hang together in chains.
+    pub(crate) fn reach(&self) -> Reach {
+        if self.pattern.is_sparse() { Reach::Long } else { Reach::Short }
     }
 
     /// What the cameras of group `g` see, point after point.

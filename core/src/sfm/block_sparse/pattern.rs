@@ -63,6 +63,11 @@ impl Pattern {
         &self.columns[self.of_row(row)]
     }
 
+    /// Whether it is factored as a sparse matrix.
+    pub(crate) fn is_sparse(&self) -> bool {
+        self.elimination.is_some()
+    }
+
     pub(super) fn elimination(&self) -> Option<&Elimination> {
         self.elimination.as_ref()
     }

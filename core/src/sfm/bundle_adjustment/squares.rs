@@ -77,6 +77,7 @@ pub(crate) fn adjust_with_squares(
     let (state, summary) = minimise(
         start,
         options.stopping,
+        problem.base.reach(),
         control,
         |(s, squares)| problem.base.cost(s) + problem.cost(s, squares),
         |s, damping| problem.step(s, damping, &mut work),
