@@ -9,6 +9,9 @@
 use nalgebra::{Matrix3, UnitQuaternion, Vector3};
 use rayon::prelude::*;
 
+use std::sync::Arc;
+
+use super::block_sparse::{BlockMatrix, Factor, Graph, Pattern};
 use super::geometry::angle_between;
 use super::two_view::TwoViewGeometry;
 use crate::statistics::median;
@@ -21,6 +24,9 @@ const MIN_SHARED: usize = 5;
 const MAX_EPIPOLAR: f64 = 0.01;
 /// Rounds of iteratively reweighted least squares. Chosen by hand.
 const REWEIGHTINGS: usize = 20;
+/// From so many images on, conjugate gradients are led by a coarse solution, see [`Coarse`]: without, they need more steps
+/// the longer the chain of images is. As many images as in [`super::rotation_averaging`].
+const MANY_IMAGES: usize = 390;
 
 /// A pair with its baseline in world axes and depths in units of the baseline.
 struct Baseline {
@@ -48,7 +54,8 @@ pub(crate) fn initial_centres(
         edges.retain(|e| e.depths[0].len() >= 2 * MIN_SHARED);
     }
     let ratios = baseline_ratios(&edges, rotations.len());
-    let (component, log_lengths) = solve_lengths(edges.len(), &ratios);
+    let image_of: Vec<usize> = edges.iter().map(|e| e.first).collect();
+    let (component, log_lengths) = solve_lengths(&image_of, rotations.len(), &ratios);
     // Lengths are comparable within a component only: the largest one is used.
     let mut sizes = vec![0usize; edges.len()];
     component.iter().for_each(|&c| sizes[c] += 1);
@@ -188,10 +195,12 @@ fn shared_ratios(a: &[(u32, f64)], b: &[(u32, f64)]) -> Vec<f64> {
     logs
 }
 
-/// Component of every edge, and its log-length with the first edge of the component at 0.
-fn solve_lengths(edges: usize, ratios: &[Ratio]) -> (Vec<usize>, Vec<f64>) {
+/// Component of every edge, and its log-length with the first edge of the component at 0. An image of every edge is given.
+fn solve_lengths(image_of: &[usize], images: usize, ratios: &[Ratio]) -> (Vec<usize>, Vec<f64>) {
+    let edges = image_of.len();
     let links: Vec<(usize, usize)> = ratios.iter().map(|r| (r.a, r.b)).collect();
     let component = components(edges, &links);
+    let coarse = Coarse::new(image_of, images, &links);
     let mut solution = vec![0.0; edges];
     let mut weights: Vec<f64> = ratios.iter().map(|r| r.weight).collect();
     for _ in 0..REWEIGHTINGS {
@@ -201,7 +210,7 @@ fn solve_lengths(edges: usize, ratios: &[Ratio]) -> (Vec<usize>, Vec<f64>) {
             b[i] += rhs[k];
             b[j] -= rhs[k];
         }
-        solution = solve_laplacian(&links, &weights, &b, solution);
+        solution = solve_laplacian(&links, &weights, &b, solution, coarse.as_ref());
         for (k, r) in ratios.iter().enumerate() {
             let residual = (solution[r.a] - solution[r.b] - r.value).abs();
             weights[k] = r.weight / residual.max(0.01);
@@ -222,6 +231,8 @@ struct Difference {
 fn solve_positions(images: usize, moves: &[Difference]) -> Vec<Option<Vector3<f64>>> {
     let links: Vec<(usize, usize)> = moves.iter().map(|m| (m.to, m.from)).collect();
     let component = components(images, &links);
+    let own: Vec<usize> = (0..images).collect();
+    let coarse = Coarse::new(&own, images, &links);
     let mut weights: Vec<f64> = moves.iter().map(|m| m.weight * m.weight).collect();
     let mut axes = [vec![0.0; images], vec![0.0; images], vec![0.0; images]];
     for _ in 0..REWEIGHTINGS {
@@ -231,7 +242,7 @@ fn solve_positions(images: usize, moves: &[Difference]) -> Vec<Option<Vector3<f6
                 b[m.to] += weights[k] * m.value[axis];
                 b[m.from] -= weights[k] * m.value[axis];
             }
-            *x = solve_laplacian(&links, &weights, &b, std::mem::take(x));
+            *x = solve_laplacian(&links, &weights, &b, std::mem::take(x), coarse.as_ref());
         }
         for (k, m) in moves.iter().enumerate() {
             let found = Vector3::from_fn(|r, _| axes[r][m.to] - axes[r][m.from]);
@@ -268,10 +279,69 @@ pub(crate) fn components(nodes: usize, links: &[(usize, usize)]) -> Vec<usize> {
     (0..nodes).map(|n| root(&mut parent, n)).collect()
 }
 
-/// Solves `L x = b` for the weighted graph Laplacian `L` by conjugate gradients from `start` (Jacobi preconditioner).
-/// `b` sums to zero over every component, so a solution exists; the free constant stays that of `start`.
-fn solve_laplacian(links: &[(usize, usize)], weights: &[f64], b: &[f64], start: Vec<f64>) -> Vec<f64> {
+/// The nodes of a graph in groups, one for an image: its Laplacian seen from afar, which is small and solved exactly. What
+/// conjugate gradients take long to find out, how the ends of a chain stand to each other, it says at once (the additive
+/// two-level preconditioner of Nicolaides, "Deflation of conjugate gradients with applications to boundary value
+/// problems", SIAM J. Numer. Anal. 1987).
+struct Coarse<'a> {
+    group_of: &'a [usize],
+    pattern: Arc<Pattern>,
+}
+
+impl<'a> Coarse<'a> {
+    /// `None` for so few groups that it does not pay.
+    fn new(group_of: &'a [usize], groups: usize, links: &[(usize, usize)]) -> Option<Self> {
+        if groups < MANY_IMAGES {
+            return None;
+        }
+        let mut graph = Graph::new(groups);
+        let ends = links.iter().map(|&(a, b)| (group_of[a], group_of[b]));
+        ends.filter(|(a, b)| a != b).for_each(|(a, b)| graph.join(a, b));
+        Some(Self { group_of, pattern: Arc::new(Pattern::new(graph, 1, 0.0)) })
+    }
+
+    /// For these weights of the links; `None` if it cannot be factored.
+    fn factor(&self, links: &[(usize, usize)], weights: &[f64]) -> Option<Factor> {
+        let mut laplacian = BlockMatrix::zeros(Arc::clone(&self.pattern), 0);
+        let mut diagonal = vec![0.0; laplacian.size()];
+        for (&(a, b), w) in links.iter().zip(weights) {
+            let (a, b) = (self.group_of[a], self.group_of[b]);
+            if a != b {
+                diagonal[a] += w;
+                diagonal[b] += w;
+                *laplacian.entry(a.min(b), a.max(b))? -= w;
+            }
+        }
+        // The constant of every component is free.
+        let floor = 1e-9 * diagonal.iter().fold(f64::MIN_POSITIVE, |m, &d| m.max(d));
+        for (a, d) in diagonal.iter().enumerate() {
+            *laplacian.entry(a, a)? = d + floor;
+        }
+        laplacian.factor()
+    }
+
+    /// Adds the coarse answer to `r` to `z`.
+    fn add_to(&self, factor: &Factor, r: &[f64], z: &mut [f64]) {
+        let mut sums = vec![0.0; self.pattern.nodes()];
+        self.group_of.iter().zip(r).for_each(|(&g, r)| sums[g] += r);
+        if factor.solve_in_place(&mut sums, 1).is_some() {
+            self.group_of.iter().zip(z).for_each(|(&g, z)| *z += sums[g]);
+        }
+    }
+}
+
+/// Solves `L x = b` for the weighted graph Laplacian `L` by conjugate gradients from `start`, with a Jacobi preconditioner
+/// and, for many images, a coarse solution. `b` sums to zero over every component, so a solution exists; the constant is
+/// free.
+fn solve_laplacian(
+    links: &[(usize, usize)],
+    weights: &[f64],
+    b: &[f64],
+    start: Vec<f64>,
+    coarse: Option<&Coarse<'_>>,
+) -> Vec<f64> {
     let n = b.len();
+    let coarse = coarse.and_then(|coarse| Some((coarse, coarse.factor(links, weights)?)));
     let apply = |x: &[f64]| {
         let mut y = vec![0.0; n];
         for (&(i, j), w) in links.iter().zip(weights) {
@@ -287,7 +357,12 @@ fn solve_laplacian(links: &[(usize, usize)], weights: &[f64], b: &[f64], start: 
         diagonal[j] += w;
     }
     let precondition = |r: &[f64]| {
-        r.iter().zip(&diagonal).map(|(r, d)| if *d > 0.0 { r / d } else { 0.0 }).collect::<Vec<_>>()
+        let jacobi = r.iter().zip(&diagonal).map(|(r, d)| if *d > 0.0 { r / d } else { 0.0 });
+        let mut z: Vec<f64> = jacobi.collect();
+        if let Some((coarse, factor)) = &coarse {
+            coarse.add_to(factor, r, &mut z);
+        }
+        z
     };
     let dot = |a: &[f64], b: &[f64]| a.iter().zip(b).map(|(x, y)| x * y).sum::<f64>();
     let mut x = start;
