@@ -24,7 +24,6 @@ const ROUNDS: usize = 10;
 /// The dot products of all pairs of pictures' vectors, in [−1, 1], row by row: entry `i * n + j` is how alike `i` and
 /// `j` look. A picture without features is like none (0).
 pub(super) fn similarities(features: &[Features]) -> Vec<f32> {
-    let n = features.len();
     let words = learn_vocabulary(features);
     let vectors: Vec<Vec<f32>> = features.par_iter().map(|features| vlad(features, &words)).collect();
     dot_products(&vectors)

@@ -41,10 +41,6 @@ impl BlockMatrix {
         self.inner() + self.border
     }
 
-    pub(crate) fn border(&self) -> usize {
-        self.border
-    }
-
     /// The same with `more` unknowns at the end of the border, which meet nothing yet.
     pub(crate) fn with_border(&self, more: usize) -> Self {
         let mut wide = Self::zeros(Arc::clone(&self.pattern), self.border + more);
