@@ -107,3 +107,26 @@ pub(crate) fn minimise<S>(
     }
     Ok((state, summary))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Minimises `x^2 / 2 + stiffness y^2 / 2` from (1, 1) where damping is relative to 1: that of a stiff unknown.
+    fn bend(stiffness: f64, reach: Reach) -> ([f64; 2], Summary) {
+        let stopping = Stopping { max_iterations: 50, tolerance: 1e-3 };
+        let cost = |s: &[f64; 2]| 0.5 * (s[0] * s[0] + stiffness * s[1] * s[1]) + 1e-9;
+        let step = |s: &[f64; 2], damping: f64| {
+            Some([s[0] - s[0] / (1.0 + damping), s[1] - stiffness * s[1] / (stiffness + damping)])
+        };
+        minimise([1.0, 1.0], stopping, reach, &Control::new(), cost, step).unwrap()
+    }
+
+    #[test]
+    fn what_hardly_resists_is_moved_to_its_place_only_where_chains_are_long() {
+        let (near, _) = bend(1e-10, Reach::Short);
+        let (far, summary) = bend(1e-10, Reach::Long);
+        assert!(near[1] > 0.9, "{near:?}");
+        assert!(far[1].abs() < 0.1 && summary.converged && summary.iterations < 15, "{far:?} {summary:?}");
+    }
+}
