@@ -34,6 +34,7 @@ mod geometry;
 mod global_mapper;
 mod global_positioning;
 mod incremental_mapper;
+mod laplacian;
 mod levenberg_marquardt;
 mod map;
 mod mapper_input;

@@ -61,6 +61,12 @@ pub(crate) struct Sparse {
 /// What the pivots of a front leave to the rest of it: a square matrix, its lower triangle column after column.
 type Rest = Vec<f64>;
 
+/// A front after its pivots were eliminated.
+struct Eliminated {
+    panel: Vec<f64>,
+    rest: Rest,
+}
+
 impl Sparse {
     fn new(matrix: &BlockMatrix, elimination: &Elimination) -> Option<Self> {
         let border = matrix.border;
@@ -74,12 +80,12 @@ impl Sparse {
                     (f, children.iter().map(|child| rests[child.front].take()).collect())
                 })
                 .collect();
-            let done: Vec<(usize, Option<(Vec<f64>, Rest)>)> = tasks
+            let done: Vec<(usize, Option<Eliminated>)> = tasks
                 .into_par_iter()
                 .map(|(f, children)| (f, eliminate(matrix, &elimination.fronts[f], &children)))
                 .collect();
             for (f, result) in done {
-                let (panel, rest) = result?;
+                let Eliminated { panel, rest } = result?;
                 panels[f] = panel;
                 rests[f] = Some(rest);
             }
@@ -165,7 +171,7 @@ fn factor_in_place(mut matrix: MatMut<'_, f64>) -> Option<()> {
 }
 
 /// Assembles a front from the matrix and its children, and eliminates its pivots.
-fn eliminate(matrix: &BlockMatrix, front: &Front, children: &[Option<Rest>]) -> Option<(Vec<f64>, Rest)> {
+fn eliminate(matrix: &BlockMatrix, front: &Front, children: &[Option<Rest>]) -> Option<Eliminated> {
     let (block, border) = (matrix.pattern.block(), matrix.border);
     let pivots = front.pivots * block;
     let inner = front.nodes.len() * block;
@@ -220,7 +226,7 @@ fn eliminate(matrix: &BlockMatrix, front: &Front, children: &[Option<Rest>]) -> 
         -1.0,
         Par::Seq,
     );
-    Some((panel, rest))
+    Some(Eliminated { panel, rest })
 }
 
 #[cfg(test)]
