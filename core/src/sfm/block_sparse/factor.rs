@@ -22,8 +22,15 @@ pub(crate) enum Factor {
     Sparse(Sparse),
 }
 
+impl BlockMatrix {
+    /// Its Cholesky factor; `None` if it is not positive definite.
+    pub(crate) fn factor(&self) -> Option<Factor> {
+        Factor::new(self)
+    }
+}
+
 impl Factor {
-    pub(super) fn new(matrix: &BlockMatrix) -> Option<Self> {
+    fn new(matrix: &BlockMatrix) -> Option<Self> {
         match matrix.pattern.elimination() {
             Some(elimination) => Sparse::new(matrix, elimination).map(Self::Sparse),
             None => {

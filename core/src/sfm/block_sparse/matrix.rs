@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use super::factor::Factor;
 use super::pattern::Pattern;
 
 /// A symmetric matrix over the unknowns of the nodes and a border of shared ones. Only its upper triangle counts.
@@ -93,10 +92,5 @@ impl BlockMatrix {
             }
         }
         matrix
-    }
-
-    /// Its Cholesky factor; `None` if it is not positive definite.
-    pub(crate) fn factor(&self) -> Option<Factor> {
-        Factor::new(self)
     }
 }
