@@ -16,7 +16,7 @@ use crate::camera::{Camera, CameraModel, Pose};
 use crate::control::Control;
 use crate::error::Result;
 
-use super::levenberg_marquardt::{Stopping, Summary, minimise};
+use super::levenberg_marquardt::{Reach, Stopping, Summary, minimise};
 use super::map::{Keypoints, Map};
 use super::projection::{Extrinsics, Linearised, Loss, LossSum, Projector};
 use super::schur::{self, BORDER, Block, CHUNK, CameraTerms, PointTerms, Reduced, Structure};
@@ -76,6 +76,7 @@ pub(crate) fn adjust(
     let (state, summary) = minimise(
         start,
         options.stopping,
+        problem.reach(),
         control,
         |s| problem.cost(s),
         |s, damping| problem.step(s, damping, &mut work),
@@ -185,7 +186,7 @@ impl<'a> Problem<'a> {
             Some((k, value, (ASSUMED_NOISE / sigma).powi(2)))
         };
         let priors = free.iter().enumerate().filter_map(prior).collect();
-        let structure = Structure::new(images.len(), start, camera);
+        let structure = Structure::new(images.len(), 6, start, camera);
         let size = (f64::from(map.camera.width), f64::from(map.camera.height));
         let (slopes, extra) = (Vec::new(), 0);
         Some(Self { options, structure, pixels, size, images, free, priors, slopes, extra })
@@ -201,6 +202,11 @@ impl<'a> Problem<'a> {
             points: map.points.iter().map(|p| p.xyz.into()).collect(),
             extra: [0.0; EXTRA],
         }
+    }
+
+    /// With rotations that stay, long bends would follow their errors: better they stay, too.
+    fn reach(&self) -> Reach {
+        if self.options.rotations { self.structure.reach() } else { Reach::Short }
     }
 
     /// Number of shared unknowns.

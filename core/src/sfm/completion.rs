@@ -124,6 +124,7 @@ fn place_missing(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::sfm::front_end::absolute_rotations;
     use crate::sfm::global_mapper::map_globally;
     use crate::sfm::synthetic::Capture;
     use nalgebra::{UnitQuaternion, Vector3};
@@ -152,6 +153,43 @@ mod tests {
             let (centres, rotations) = capture.errors(&map);
             assert!(centres < 0.01 && rotations < 0.2, "{centres} {rotations}");
         }
+    }
+
+    /// So many images that the equations are solved as sparse ones.
+    #[test]
+    fn a_long_walk_closes_its_loop_whatever_the_number_of_threads() {
+        let options = MapperOptions::default();
+        let images = 420;
+        let capture = Capture::circuit(images, 25, 0.4, 2);
+        let mut random = crate::random::Random::new(4);
+        let mut noise = |size: f64| size * Vector3::new(random.normal(), random.normal(), random.normal());
+        let mut pairs = capture.pairs_around(9);
+        for pose in pairs.iter_mut().filter_map(|p| p.second_from_first.as_mut()) {
+            pose.rotation = UnitQuaternion::from_scaled_axis(noise(0.003)) * pose.rotation;
+            pose.translation = (pose.translation + noise(0.03)).normalize();
+        }
+        let (mut pairs, matches) = Capture::with_matches(pairs);
+        let mut camera = capture.camera.clone();
+        camera.params[0] *= 0.98;
+        camera.params[3] = 0.0;
+        let mut run = |threads| {
+            let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
+            pool.install(|| {
+                let rotations = absolute_rotations(images, &mut pairs, &Control::new()).unwrap();
+                let input = capture.input((&pairs, &matches), camera.clone(), &rotations);
+                let mut map = map_globally(&input, &options, 0, &Control::new()).unwrap();
+                complete(&mut map, &input, &options, &Control::new()).unwrap();
+                map
+            })
+        };
+        let map = run(2);
+        assert_eq!(map.registered(), images);
+        // Relative to the radius of the loop, of which the path is 2 pi.
+        let (centres, rotations) = capture.errors(&map);
+        let drift = centres / std::f64::consts::TAU;
+        assert!(drift < 0.001 && rotations < 0.5, "{drift} {rotations}");
+        let other = run(1);
+        assert_eq!((map.poses, map.points, map.camera), (other.poses, other.points, other.camera));
     }
 
     #[test]

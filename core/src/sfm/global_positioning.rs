@@ -13,7 +13,7 @@ use crate::control::Control;
 use crate::error::Result;
 use crate::random::Random;
 
-use super::levenberg_marquardt::{Stopping, minimise};
+use super::levenberg_marquardt::{Reach, Stopping, minimise};
 use super::map::Observation;
 use super::projection::Loss;
 use super::schur::{self, CHUNK, CameraTerms, PointTerms, Reduced, Structure};
@@ -24,6 +24,9 @@ const LOSS: Loss = Loss::Huber(0.1);
 const SMALLEST_SCALE: f64 = 1e-5;
 /// When to stop. The iterations are GLOMAP's, which says that 50 to 70 are usual.
 const STOPPING: Stopping = Stopping { max_iterations: 100, tolerance: 1e-4 };
+/// The same from known centres of images in long chains. How these bend as a whole is better known from the pairs than from
+/// rays whose rotations are fixed: what little is gained late goes into bends that follow the rotations' errors.
+const STOPPING_OF_CHAINS: Stopping = Stopping { max_iterations: 100, tolerance: 1e-2 };
 
 /// Where centres and points are, and how well rays agree with it.
 #[derive(Debug, Clone)]
@@ -56,12 +59,16 @@ pub(crate) fn position(
     let Some(problem) = Problem::new(rotations, rays, tracks) else {
         return Ok(Positions { centres: vec![None; rotations.len()], agreeing: 0.0 });
     };
-    let begin = match start {
-        Start::Centres(centres) => problem.around_centres(centres),
-        Start::Random(seed) => problem.at_random(seed),
+    let (begin, stopping) = match start {
+        Start::Centres(centres) => {
+            let is_long = problem.structure.reach() == Reach::Long;
+            let stopping = if is_long { STOPPING_OF_CHAINS } else { STOPPING };
+            (problem.around_centres(centres), stopping)
+        }
+        Start::Random(seed) => (problem.at_random(seed), STOPPING),
     };
     let (state, _) =
-        minimise(begin, STOPPING, control, |s| problem.cost(s), |s, damping| problem.step(s, damping))?;
+        minimise(begin, stopping, Reach::Short, control, |s| problem.cost(s), |s, d| problem.step(s, d))?;
     let mut centres = vec![None; rotations.len()];
     for (&image, c) in problem.images.iter().zip(&state.centres) {
         centres[image] = Some(Vector3::from(*c));
@@ -115,7 +122,7 @@ impl Problem {
         if images.len() < 2 || camera.is_empty() {
             return None;
         }
-        Some(Self { structure: Structure::new(images.len(), start, camera), images, rays: world })
+        Some(Self { structure: Structure::new(images.len(), 3, start, camera), images, rays: world })
     }
 
     fn at_random(&self, seed: u64) -> State {

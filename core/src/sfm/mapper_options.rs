@@ -203,6 +203,9 @@ with_defaults! {
         /// Up to this many it is also tried where the global map leaves images out or comes with warnings. Chosen by
         /// hand.
         pub(crate) some_images: usize = 60,
+        /// Of more than this it is only tried if the global map is not sound: it adjusts the whole map every few images, which
+        /// takes the square of their number, an hour for some thousands. Chosen by hand.
+        pub(crate) many_images: usize = 1000,
         /// It is also tried where a smaller fraction of the verified matches agrees with the global map: maps in two
         /// pieces of different scale pass every other figure. Chosen by hand.
         pub(crate) agreeing_matches: f64 = 0.95,

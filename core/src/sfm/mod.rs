@@ -23,6 +23,7 @@ pub mod pairing;
 pub mod rotation_averaging;
 pub mod two_view;
 
+mod block_sparse;
 mod bundle_adjustment;
 mod completion;
 mod components;
@@ -33,6 +34,7 @@ mod geometry;
 mod global_mapper;
 mod global_positioning;
 mod incremental_mapper;
+mod laplacian;
 mod levenberg_marquardt;
 mod map;
 mod mapper_input;

@@ -521,7 +521,7 @@ impl Reconstructor<'_> {
         let wanting = best.verdict.is_err()
             || count <= when.few_images
             || (count <= when.some_images && !is_complete)
-            || best.report.agreeing_matches < when.agreeing_matches;
+            || (count <= when.many_images && best.report.agreeing_matches < when.agreeing_matches);
         if wanting && self.options.method == MappingMethod::Global {
             let method = MappingMethod::Incremental;
             let other = self.attempt(method, &trusted, graph, attempts, watch, control)?;

@@ -6,14 +6,15 @@
 //! finishes. The mapper calls it.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 
-use faer::linalg::solvers::{Llt, Solve};
-use faer::{Mat, Side};
 use nalgebra::{UnitQuaternion, Vector3};
 
 use crate::control::Control;
 use crate::defaults::with_defaults;
 use crate::error::{Error, ErrorKind, Result};
+
+use super::block_sparse::{BlockMatrix, Graph, Pattern};
 
 /// The rotation of one pair.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -140,10 +141,15 @@ struct Averaging<'a> {
     /// By image: its unknown; the first image of the set has none.
     unknown: Vec<Option<usize>>,
     unknowns: usize,
+    /// Unknowns that meet in a pair.
+    pattern: Arc<Pattern>,
     root: usize,
     options: &'a RotationAveragingOptions,
 }
 
+/// Operations of a dense factorisation up to which it is taken anyway, as many as 390 images take. There may be two
+/// hundred of them.
+const FEW_OPERATIONS: f64 = 2e7;
 /// Largest mean step (radians) at which an iteration counts as converged.
 const CONVERGED: f64 = 1e-6;
 
@@ -156,7 +162,7 @@ impl<'a> Averaging<'a> {
     ) -> Self {
         let root = component.iter().position(|c| *c).unwrap_or(0);
         let mut unknowns = 0;
-        let unknown = (0..images)
+        let unknown: Vec<Option<usize>> = (0..images)
             .map(|k| {
                 (component[k] && k != root).then(|| {
                     unknowns += 1;
@@ -164,7 +170,14 @@ impl<'a> Averaging<'a> {
                 })
             })
             .collect();
-        Self { pairs, unknown, unknowns, root, options }
+        let mut graph = Graph::new(unknowns);
+        for pair in &pairs {
+            if let (Some(a), Some(b)) = (unknown[pair.first as usize], unknown[pair.second as usize]) {
+                graph.join(a, b);
+            }
+        }
+        let pattern = Arc::new(Pattern::new(graph, 1, FEW_OPERATIONS));
+        Self { pairs, unknown, unknowns, pattern, root, options }
     }
 
     fn run(&self, rotations: &mut [UnitQuaternion<f64>], control: &Control) -> Result<()> {
@@ -229,45 +242,51 @@ impl<'a> Averaging<'a> {
     /// One weighted least-squares step; returns the mean angle by which the rotations moved.
     ///
     /// With `R_k ← R_k exp(x_k)` the residual of a pair is to first order `r - (x_second - x_first)`, the same scalar
-    /// coefficients for all three components: one factorisation of an N x N Laplacian serves the three right-hand
+    /// coefficients for all three components: one factorisation of a Laplacian serves the three right-hand
     /// sides.
     fn step(&self, rotations: &mut [UnitQuaternion<f64>], weight: impl Fn(f64) -> f64) -> Result<f64> {
         let n = self.unknowns;
-        let mut laplacian = Mat::<f64>::zeros(n, n);
-        let mut right = Mat::<f64>::zeros(n, 3);
+        let mut laplacian = BlockMatrix::zeros(Arc::clone(&self.pattern), 0);
+        let mut add = |a: usize, b: usize, value: f64| {
+            // The pattern has all pairs.
+            if let Some(entry) = laplacian.entry(a.min(b), a.max(b)) {
+                *entry += value;
+            }
+        };
+        let mut diagonal = vec![0.0; n];
+        // The right-hand sides of the three axes, one after the other.
+        let mut solution = vec![0.0; 3 * n];
         for pair in &self.pairs {
             let r = pair.residual(rotations);
             let w = weight(r.norm());
             let ends = [(self.unknown[pair.first as usize], -1.0), (self.unknown[pair.second as usize], 1.0)];
             for (i, sign) in ends {
                 let Some(i) = i else { continue };
-                laplacian[(i, i)] += w;
+                diagonal[i] += w;
                 for axis in 0..3 {
-                    right[(i, axis)] += sign * w * r[axis];
+                    solution[axis * n + i] += sign * w * r[axis];
                 }
             }
             if let (Some(a), Some(b)) = (ends[0].0, ends[1].0) {
-                laplacian[(a, b)] -= w;
-                laplacian[(b, a)] -= w;
+                add(a, b, -w);
             }
         }
         // Long chains of images make the Laplacian nearly singular; this little is enough to factor it.
-        let largest = (0..n).fold(0.0f64, |m, i| m.max(laplacian[(i, i)]));
-        for i in 0..n {
-            laplacian[(i, i)] += 1e-9 * largest.max(1e-12);
-        }
-        let factor = Llt::new(laplacian.as_ref(), Side::Lower).map_err(|_| {
+        let largest = diagonal.iter().fold(0.0f64, |m, &v| m.max(v));
+        diagonal.iter().enumerate().for_each(|(i, v)| add(i, i, v + 1e-9 * largest.max(1e-12)));
+        let contradiction = || {
             Error::new(
                 ErrorKind::UnreliableReconstruction,
                 "the rotations between the images contradict each other",
             )
             .hint("film slowly, and let neighbouring frames show the same things")
-        })?;
-        let solution = factor.solve(&right);
+        };
+        let factor = laplacian.factor().ok_or_else(contradiction)?;
+        factor.solve_in_place(&mut solution, 3).ok_or_else(contradiction)?;
         let mut moved = 0.0;
         for (rotation, unknown) in rotations.iter_mut().zip(&self.unknown) {
             let Some(k) = *unknown else { continue };
-            let x = Vector3::new(solution[(k, 0)], solution[(k, 1)], solution[(k, 2)]);
+            let x = Vector3::new(solution[k], solution[n + k], solution[2 * n + k]);
             moved += x.norm();
             *rotation *= UnitQuaternion::from_scaled_axis(x);
             rotation.renormalize();

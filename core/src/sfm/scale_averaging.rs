@@ -10,6 +10,7 @@ use nalgebra::{Matrix3, UnitQuaternion, Vector3};
 use rayon::prelude::*;
 
 use super::geometry::angle_between;
+use super::laplacian::{Coarse, solve_laplacian};
 use super::two_view::TwoViewGeometry;
 use crate::statistics::median;
 
@@ -48,7 +49,8 @@ pub(crate) fn initial_centres(
         edges.retain(|e| e.depths[0].len() >= 2 * MIN_SHARED);
     }
     let ratios = baseline_ratios(&edges, rotations.len());
-    let (component, log_lengths) = solve_lengths(edges.len(), &ratios);
+    let image_of: Vec<usize> = edges.iter().map(|e| e.first).collect();
+    let (component, log_lengths) = solve_lengths(&image_of, rotations.len(), &ratios);
     // Lengths are comparable within a component only: the largest one is used.
     let mut sizes = vec![0usize; edges.len()];
     component.iter().for_each(|&c| sizes[c] += 1);
@@ -188,10 +190,12 @@ fn shared_ratios(a: &[(u32, f64)], b: &[(u32, f64)]) -> Vec<f64> {
     logs
 }
 
-/// Component of every edge, and its log-length with the first edge of the component at 0.
-fn solve_lengths(edges: usize, ratios: &[Ratio]) -> (Vec<usize>, Vec<f64>) {
+/// Component of every edge, and its log-length with the first edge of the component at 0. An image of every edge is given.
+fn solve_lengths(image_of: &[usize], images: usize, ratios: &[Ratio]) -> (Vec<usize>, Vec<f64>) {
+    let edges = image_of.len();
     let links: Vec<(usize, usize)> = ratios.iter().map(|r| (r.a, r.b)).collect();
     let component = components(edges, &links);
+    let coarse = Coarse::new(image_of, images, &links);
     let mut solution = vec![0.0; edges];
     let mut weights: Vec<f64> = ratios.iter().map(|r| r.weight).collect();
     for _ in 0..REWEIGHTINGS {
@@ -201,7 +205,7 @@ fn solve_lengths(edges: usize, ratios: &[Ratio]) -> (Vec<usize>, Vec<f64>) {
             b[i] += rhs[k];
             b[j] -= rhs[k];
         }
-        solution = solve_laplacian(&links, &weights, &b, solution);
+        solution = solve_laplacian(&links, &weights, &b, solution, coarse.as_ref());
         for (k, r) in ratios.iter().enumerate() {
             let residual = (solution[r.a] - solution[r.b] - r.value).abs();
             weights[k] = r.weight / residual.max(0.01);
@@ -222,6 +226,8 @@ struct Difference {
 fn solve_positions(images: usize, moves: &[Difference]) -> Vec<Option<Vector3<f64>>> {
     let links: Vec<(usize, usize)> = moves.iter().map(|m| (m.to, m.from)).collect();
     let component = components(images, &links);
+    let own: Vec<usize> = (0..images).collect();
+    let coarse = Coarse::new(&own, images, &links);
     let mut weights: Vec<f64> = moves.iter().map(|m| m.weight * m.weight).collect();
     let mut axes = [vec![0.0; images], vec![0.0; images], vec![0.0; images]];
     for _ in 0..REWEIGHTINGS {
@@ -231,7 +237,7 @@ fn solve_positions(images: usize, moves: &[Difference]) -> Vec<Option<Vector3<f6
                 b[m.to] += weights[k] * m.value[axis];
                 b[m.from] -= weights[k] * m.value[axis];
             }
-            *x = solve_laplacian(&links, &weights, &b, std::mem::take(x));
+            *x = solve_laplacian(&links, &weights, &b, std::mem::take(x), coarse.as_ref());
         }
         for (k, m) in moves.iter().enumerate() {
             let found = Vector3::from_fn(|r, _| axes[r][m.to] - axes[r][m.from]);
@@ -266,60 +272,6 @@ pub(crate) fn components(nodes: usize, links: &[(usize, usize)]) -> Vec<usize> {
         parent[high] = low;
     }
     (0..nodes).map(|n| root(&mut parent, n)).collect()
-}
-
-/// Solves `L x = b` for the weighted graph Laplacian `L` by conjugate gradients from `start` (Jacobi preconditioner).
-/// `b` sums to zero over every component, so a solution exists; the free constant stays that of `start`.
-fn solve_laplacian(links: &[(usize, usize)], weights: &[f64], b: &[f64], start: Vec<f64>) -> Vec<f64> {
-    let n = b.len();
-    let apply = |x: &[f64]| {
-        let mut y = vec![0.0; n];
-        for (&(i, j), w) in links.iter().zip(weights) {
-            let d = w * (x[i] - x[j]);
-            y[i] += d;
-            y[j] -= d;
-        }
-        y
-    };
-    let mut diagonal = vec![0.0; n];
-    for (&(i, j), w) in links.iter().zip(weights) {
-        diagonal[i] += w;
-        diagonal[j] += w;
-    }
-    let precondition = |r: &[f64]| {
-        r.iter().zip(&diagonal).map(|(r, d)| if *d > 0.0 { r / d } else { 0.0 }).collect::<Vec<_>>()
-    };
-    let dot = |a: &[f64], b: &[f64]| a.iter().zip(b).map(|(x, y)| x * y).sum::<f64>();
-    let mut x = start;
-    let ax = apply(&x);
-    let mut r: Vec<f64> = b.iter().zip(&ax).map(|(b, a)| b - a).collect();
-    let mut z = precondition(&r);
-    let mut p = z.clone();
-    let mut rz = dot(&r, &z);
-    let target = 1e-16 * dot(b, &precondition(b)).max(f64::MIN_POSITIVE);
-    for _ in 0..4 * n + 20 {
-        if rz <= target {
-            break;
-        }
-        let ap = apply(&p);
-        let curvature = dot(&p, &ap);
-        if curvature <= 0.0 {
-            break;
-        }
-        let step = rz / curvature;
-        for k in 0..n {
-            x[k] += step * p[k];
-            r[k] -= step * ap[k];
-        }
-        z = precondition(&r);
-        let next = dot(&r, &z);
-        let beta = next / rz;
-        rz = next;
-        for k in 0..n {
-            p[k] = z[k] + beta * p[k];
-        }
-    }
-    x
 }
 
 #[cfg(test)]

@@ -12,114 +12,24 @@
 //!
 //! `D` is the number of unknowns of a camera (3 or 6) and `P` the same padded to whole vector registers (4 or 8).
 
-use faer::linalg::solvers::Solve;
-use faer::{MatRef, Side};
+mod structure;
+
+use std::sync::Arc;
+
 use rayon::prelude::*;
+
+use super::block_sparse::{BlockMatrix, Factor};
+
+use structure::GROUP;
+pub(crate) use structure::Structure;
 
 /// Largest number of shared unknowns.
 pub(crate) const BORDER: usize = 8;
 /// Points per task where partial sums are kept: fixed, so that sums do not depend on the number of threads.
 pub(crate) const CHUNK: usize = 256;
 
-/// Neighbouring cameras whose rows are summed together. Neighbours see mostly the same points; the rows of more would
-/// not stay in the cache.
-const GROUP: usize = 4;
-
 /// `Z` of an observation: one row of the array per point coordinate, padded with zeros.
 pub(crate) type Block<const P: usize> = [[f64; P]; 3];
-
-/// Who sees what. Observations are stored point after point, ordered by camera within a point.
-#[derive(Debug)]
-pub(crate) struct Structure {
-    /// The observations of point `p` are `point_start[p]..point_start[p + 1]`.
-    pub(crate) point_start: Vec<u32>,
-    /// Camera of an observation.
-    pub(crate) camera: Vec<u32>,
-    /// Point of an observation.
-    pub(crate) point: Vec<u32>,
-    /// The observations of camera `c` are `camera_observations[camera_start[c]..camera_start[c + 1]]`.
-    camera_start: Vec<u32>,
-    camera_observations: Vec<u32>,
-    /// The runs of group `g` are `runs[group_start[g]..group_start[g + 1]]`.
-    group_start: Vec<u32>,
-    runs: Vec<Run>,
-}
-
-/// Successive observations of one point by cameras of one group.
-#[derive(Debug, Clone, Copy)]
-struct Run {
-    first: u32,
-    count: u32,
-}
-
-impl Structure {
-    /// From the camera of every observation, point after point.
-    pub(crate) fn new(cameras: usize, point_start: Vec<u32>, camera: Vec<u32>) -> Self {
-        let mut point = vec![0; camera.len()];
-        for p in 0..point_start.len() - 1 {
-            point[point_start[p] as usize..point_start[p + 1] as usize].fill(p as u32);
-        }
-        let mut camera_start = vec![0u32; cameras + 1];
-        for &c in &camera {
-            camera_start[c as usize + 1] += 1;
-        }
-        for c in 0..cameras {
-            camera_start[c + 1] += camera_start[c];
-        }
-        let mut next = camera_start.clone();
-        let mut camera_observations = vec![0; camera_start[cameras] as usize];
-        for (o, &c) in camera.iter().enumerate() {
-            camera_observations[next[c as usize] as usize] = o as u32;
-            next[c as usize] += 1;
-        }
-        let (group_start, runs) = runs(cameras, &point_start, &camera);
-        Self { point_start, camera, point, camera_start, camera_observations, group_start, runs }
-    }
-
-    /// What the cameras of group `g` see, point after point.
-    fn of_group(&self, g: usize) -> &[Run] {
-        &self.runs[self.group_start[g] as usize..self.group_start[g + 1] as usize]
-    }
-
-    pub(crate) fn points(&self) -> usize {
-        self.point_start.len() - 1
-    }
-
-    pub(crate) fn cameras(&self) -> usize {
-        self.camera_start.len() - 1
-    }
-
-    /// Observations of point `p`.
-    pub(crate) fn of_point(&self, p: usize) -> std::ops::Range<usize> {
-        self.point_start[p] as usize..self.point_start[p + 1] as usize
-    }
-
-    /// Observations of camera `c`, in the order of their points.
-    pub(crate) fn of_camera(&self, c: usize) -> &[u32] {
-        &self.camera_observations[self.camera_start[c] as usize..self.camera_start[c + 1] as usize]
-    }
-}
-
-/// The runs of all groups, group after group, and where each group begins.
-fn runs(cameras: usize, point_start: &[u32], camera: &[u32]) -> (Vec<u32>, Vec<Run>) {
-    let groups = cameras.div_ceil(GROUP);
-    let mut by_group: Vec<Vec<Run>> = vec![Vec::new(); groups];
-    for range in point_start.windows(2) {
-        let mut first = range[0];
-        while first < range[1] {
-            let group = camera[first as usize] as usize / GROUP;
-            let own = &camera[first as usize..range[1] as usize];
-            let count = own.iter().take_while(|&&c| c as usize / GROUP == group).count() as u32;
-            by_group[group].push(Run { first, count });
-            first += count;
-        }
-    }
-    let mut start = vec![0u32; groups + 1];
-    for (g, own) in by_group.iter().enumerate() {
-        start[g + 1] = start[g] + own.len() as u32;
-    }
-    (start, by_group.concat())
-}
 
 /// What the observations of one camera add to the normal equations.
 pub(crate) struct CameraTerms<const D: usize, const P: usize> {
@@ -171,25 +81,37 @@ impl<const P: usize> PointTerms<P> {
     }
 }
 
-/// `S x = rhs` with `S` symmetric, its lower triangle stored column after column.
+/// `S x = rhs`, over `D` unknowns per camera and then the border.
 pub(crate) struct Reduced {
-    /// Number of unknowns: `D` per camera, then the border.
-    pub(crate) size: usize,
-    /// `size * size` values; only the lower triangle counts.
-    pub(crate) matrix: Vec<f64>,
+    pub(crate) matrix: BlockMatrix,
     /// Right-hand side.
     pub(crate) rhs: Vec<f64>,
 }
 
 impl Reduced {
-    /// The solution by dense Cholesky; `None` if the matrix is not positive definite.
-    pub(crate) fn solve(&self) -> Option<Vec<f64>> {
-        let matrix = MatRef::from_column_major_slice(&self.matrix, self.size, self.size);
-        let factor = matrix.llt(Side::Lower).ok()?;
-        let mut x = self.rhs.clone();
-        factor.solve_in_place(faer::MatMut::from_column_major_slice_mut(&mut x, self.size, 1));
-        x.iter().all(|v| v.is_finite()).then_some(x)
+    /// Number of unknowns.
+    pub(crate) fn size(&self) -> usize {
+        self.matrix.size()
     }
+
+    /// The solution by Cholesky; `None` if the matrix is not positive definite.
+    pub(crate) fn solve(&self) -> Option<Vec<f64>> {
+        solve_by(&self.matrix.factor()?, self.rhs.clone())
+    }
+}
+
+/// The solution for one right-hand side; `None` if it is not finite.
+pub(crate) fn solve_by(factor: &Factor, rhs: Vec<f64>) -> Option<Vec<f64>> {
+    let mut x = rhs;
+    factor.solve_in_place(&mut x, 1)?;
+    Some(x)
+}
+
+/// The rows of the cameras of a group, as they lie in the arrays of [`Reduced`].
+struct GroupRows<'a> {
+    blocks: &'a mut [f64],
+    border: &'a mut [f64],
+    rhs: &'a mut [f64],
 }
 
 /// Builds the reduced camera system with `border` shared unknowns. `terms` gives what camera `c` adds; damping belongs
@@ -201,41 +123,58 @@ pub(crate) fn reduce<const D: usize, const P: usize>(
     terms: impl Fn(usize) -> CameraTerms<D, P> + Sync,
 ) -> Reduced {
     let cameras = structure.cameras();
-    let size = cameras * D + border;
-    // Row-major upper rows are column-major lower columns: each camera fills its own slice.
-    let mut matrix = vec![0.0; size * size];
-    let (camera_part, border_part) = matrix.split_at_mut(cameras * D * size);
-    let mut rhs = vec![0.0; size];
-    let shared: Vec<_> = camera_part
-        .par_chunks_mut(GROUP * D * size)
-        .zip(rhs.par_chunks_mut(GROUP * D))
+    let pattern = &structure.pattern;
+    let mut matrix = BlockMatrix::zeros(Arc::clone(pattern), border);
+    let mut rhs = vec![0.0; matrix.size()];
+    let (camera_rhs, border_rhs) = rhs.split_at_mut(cameras * D);
+    let mut groups = Vec::with_capacity(cameras.div_ceil(GROUP));
+    let (mut blocks, mut border_rows) = (matrix.blocks.as_mut_slice(), matrix.border_rows.as_mut_slice());
+    for (g, rhs) in camera_rhs.chunks_mut(GROUP * D).enumerate() {
+        let last = cameras.min((g + 1) * GROUP);
+        let count = pattern.of_row(last - 1).end - pattern.of_row(g * GROUP).start;
+        let (own_blocks, rest) = blocks.split_at_mut(count * D * D);
+        blocks = rest;
+        let (own_border, rest) = border_rows.split_at_mut(rhs.len() * border);
+        border_rows = rest;
+        groups.push(GroupRows { blocks: own_blocks, border: own_border, rhs });
+    }
+    // Where the block of a camera is in each row of the group: only those that are read are ever set.
+    let places = || vec![[0u32; GROUP]; cameras];
+    let shared: Vec<_> = groups
+        .into_par_iter()
         .enumerate()
-        .flat_map_iter(|(g, (rows, rhs))| {
+        .map_init(places, |places, (g, rows)| {
             let first = g * GROUP;
             let mut shared = Vec::with_capacity(GROUP);
             let mut sums: Vec<RowSums<D, P>> = (first..cameras.min(first + GROUP))
                 .map(|c| {
                     let own = terms(c);
-                    let mut row = vec![[[0.0; P]; D]; cameras - first];
-                    row[c - first] = own.u;
+                    let columns = pattern.columns(c);
+                    columns.iter().zip(0..).for_each(|(&j, at)| places[j as usize][c - first] = at);
+                    let mut row = vec![[[0.0; P]; D]; columns.len()];
+                    row[0] = own.u; // the diagonal comes first
                     shared.push((own.border, own.border_gradient));
                     RowSums { row, border: own.u_border, gradient: own.gradient }
                 })
                 .collect();
-            accumulate_rows(structure, points, border > 0, g, &mut sums);
-            let lines = rows.chunks_mut(D * size).zip(rhs.chunks_mut(D));
-            for (c, (sums, (rows, rhs))) in (first..).zip(sums.iter().zip(lines)) {
+            accumulate_rows(structure, points, border > 0, g, places, &mut sums);
+            let GroupRows { mut blocks, border: border_rows, rhs } = rows;
+            for (k, sums) in sums.iter().enumerate() {
+                let (own, rest) = std::mem::take(&mut blocks).split_at_mut(sums.row.len() * D * D);
+                blocks = rest;
+                for (out, block) in own.chunks_exact_mut(D * D).zip(&sums.row) {
+                    out.chunks_exact_mut(D)
+                        .zip(block)
+                        .for_each(|(out, line)| out.copy_from_slice(&line[..D]));
+                }
                 for a in 0..D {
-                    let line = &mut rows[a * size..(a + 1) * size];
-                    for (block, j) in sums.row[c - first..].iter().zip(c..) {
-                        line[j * D..(j + 1) * D].copy_from_slice(&block[a][..D]);
-                    }
-                    line[cameras * D..].copy_from_slice(&sums.border[a][..border]);
-                    rhs[a] = -sums.gradient[a];
+                    border_rows[(k * D + a) * border..][..border].copy_from_slice(&sums.border[a][..border]);
+                    rhs[k * D + a] = -sums.gradient[a];
                 }
             }
             shared
         })
+        .flatten_iter()
         .collect();
     if border > 0 {
         let mut block = [[0.0; BORDER]; BORDER];
@@ -256,13 +195,12 @@ pub(crate) fn reduce<const D: usize, const P: usize>(
                 }
             }
         }
-        for a in 0..border {
-            let line = &mut border_part[a * size..(a + 1) * size];
-            line[cameras * D..].copy_from_slice(&block[a][..border]);
-            rhs[cameras * D + a] = -gradient[a];
+        for (a, line) in matrix.corner.chunks_exact_mut(border).enumerate() {
+            line.copy_from_slice(&block[a][..border]);
+            border_rhs[a] = -gradient[a];
         }
     }
-    Reduced { size, matrix, rhs }
+    Reduced { matrix, rhs }
 }
 
 type BorderSums = ([[f64; BORDER]; BORDER], [f64; BORDER]);
@@ -354,26 +292,28 @@ pub(crate) fn whiten_vector(g: &[f64; 3], l: &[f64; 6]) -> [f64; 3] {
 
 /// The rows of one camera.
 struct RowSums<const D: usize, const P: usize> {
-    /// By camera from the first one of the group on; those before the camera itself stay as they are.
+    /// The blocks of the row, as the pattern has them.
     row: Vec<[[f64; P]; D]>,
     border: [[f64; BORDER]; D],
     gradient: [f64; D],
 }
 
-/// Subtracts what the points seen by group `g` take from the rows of its cameras.
+/// Subtracts what the points seen by group `g` take from the rows of its cameras. `places` says where in each of these
+/// rows the block of a camera is.
 fn accumulate_rows<const D: usize, const P: usize>(
     structure: &Structure,
     points: &PointTerms<P>,
     has_border: bool,
     g: usize,
+    places: &[[u32; GROUP]],
     sums: &mut [RowSums<D, P>],
 ) {
     #[cfg(target_arch = "x86_64")]
     if is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma") {
         // SAFETY: the processor has the features that the function is compiled for.
-        return unsafe { accumulate_rows_avx2(structure, points, has_border, g, sums) };
+        return unsafe { accumulate_rows_avx2(structure, points, has_border, g, places, sums) };
     }
-    accumulate_rows_any::<D, P, false>(structure, points, has_border, g, sums);
+    accumulate_rows_any::<D, P, false>(structure, points, has_border, g, places, sums);
 }
 
 #[cfg(target_arch = "x86_64")]
@@ -383,9 +323,10 @@ fn accumulate_rows_avx2<const D: usize, const P: usize>(
     points: &PointTerms<P>,
     has_border: bool,
     g: usize,
+    places: &[[u32; GROUP]],
     sums: &mut [RowSums<D, P>],
 ) {
-    accumulate_rows_any::<D, P, true>(structure, points, has_border, g, sums);
+    accumulate_rows_any::<D, P, true>(structure, points, has_border, g, places, sums);
 }
 
 #[inline(always)]
@@ -394,6 +335,7 @@ fn accumulate_rows_any<const D: usize, const P: usize, const FMA: bool>(
     points: &PointTerms<P>,
     has_border: bool,
     g: usize,
+    places: &[[u32; GROUP]],
     sums: &mut [RowSums<D, P>],
 ) {
     let first_camera = g * GROUP;
@@ -403,7 +345,8 @@ fn accumulate_rows_any<const D: usize, const P: usize, const FMA: bool>(
         let y = &points.y[p];
         for o in run.first as usize..(run.first + run.count) as usize {
             let own = &points.z[o];
-            let sums = &mut sums[structure.camera[o] as usize - first_camera];
+            let k = structure.camera[o] as usize - first_camera;
+            let sums = &mut sums[k];
             for a in 0..D {
                 sums.gradient[a] -= own[0][a] * y[0] + own[1][a] * y[1] + own[2][a] * y[2];
             }
@@ -412,7 +355,7 @@ fn accumulate_rows_any<const D: usize, const P: usize, const FMA: bool>(
             }
             // Cameras are ordered within a point, so everything from here on is on or right of the diagonal.
             for (z, &j) in points.z[o..last].iter().zip(&structure.camera[o..last]) {
-                subtract_product::<D, P, P, FMA>(&mut sums.row[j as usize - first_camera], own, z);
+                subtract_product::<D, P, P, FMA>(&mut sums.row[places[j as usize][k] as usize], own, z);
             }
         }
     }
@@ -469,7 +412,7 @@ mod tests {
             v.into_iter().map(|c| [0, 1].map(|i| std::array::from_fn(|k| c[k][i]))).collect()
         }
         let r = (0..n).map(|_| pair()).collect();
-        Example { structure: Structure::new(5, start, camera), jc: fix(jc), jp: fix(jp), jb: fix(jb), r }
+        Example { structure: Structure::new(5, 6, start, camera), jc: fix(jc), jp: fix(jp), jb: fix(jb), r }
     }
 
     /// Solution of the full normal equations, and by elimination.

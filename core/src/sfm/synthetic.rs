@@ -81,6 +81,41 @@ impl Capture {
         Self::observe(poses, points, noise, seed)
     }
 
+    /// `images` cameras on a closed walk of steps of 0.4, along a wall that they look at: the last ones see what the first
+    /// ones see. There are `points` for each image, each seen by 6 to 15 images that follow each other.
+    pub(crate) fn circuit(images: usize, points: usize, noise: f64, seed: u64) -> Self {
+        let radius = 0.4 * images as f64 / std::f64::consts::TAU;
+        let at = |angle: f64, radius: f64, height: f64| {
+            Vector3::new(radius * angle.sin(), height, radius * angle.cos())
+        };
+        let turn_of = |i: f64| std::f64::consts::TAU * i / images as f64;
+        let poses = (0..images).map(|i| {
+            let i = i as f64;
+            let centre = at(turn_of(i), radius, 0.1 * i.sin());
+            let ahead = at(turn_of(i + 0.5 * (0.7 * i).cos()), radius + 4.0, 0.1 * (1.3 * i).sin());
+            Pose::look_at(&centre, &ahead, &-Vector3::y()).unwrap()
+        });
+        let mut capture = Self::observe(poses.collect(), Vec::new(), noise, seed);
+        let mut random = Random::new(seed);
+        for _ in 0..images * points {
+            let place = random.below(images);
+            let depth = 2.0 + 4.0 * random.uniform();
+            let point = at(turn_of(place as f64), radius + depth, 3.0 * random.uniform() - 1.5);
+            let length = 6 + random.below(10);
+            let p = capture.points.len();
+            capture.points.push(point);
+            for k in 0..length {
+                let i = (place + images + k - length / 2) % images;
+                let pixel = capture.camera.project(&capture.poses[i].transform(&point));
+                let inside = |p: &Vector2<f64>| (0.0..800.0).contains(&p.x) && (0.0..600.0).contains(&p.y);
+                let Some(pixel) = pixel.filter(inside) else { continue };
+                capture.keypoints[i].push(pixel + noise * Vector2::new(random.normal(), random.normal()));
+                capture.seen[i].push(p);
+            }
+        }
+        capture
+    }
+
     fn new(poses: Vec<Pose>, points: usize, radius: f64, noise: f64, seed: u64) -> Self {
         let mut random = Random::new(seed);
         let points = (0..points)
@@ -183,7 +218,11 @@ impl Capture {
 
     /// Verified pairs of images at most `window` apart, and the candidate matches that they are made of.
     pub(crate) fn pairs_and_matches(&self, window: usize) -> (Vec<TwoViewGeometry>, Vec<PairMatches>) {
-        let pairs = self.pairs(window);
+        Self::with_matches(self.pairs(window))
+    }
+
+    /// These pairs and the candidate matches that they are made of.
+    pub(crate) fn with_matches(pairs: Vec<TwoViewGeometry>) -> (Vec<TwoViewGeometry>, Vec<PairMatches>) {
         let matches_of = |p: &TwoViewGeometry| PairMatches {
             first: p.first,
             second: p.second,
@@ -196,8 +235,18 @@ impl Capture {
     /// Exact two-view geometry of all pairs at most `window` apart with at least 12 points in common.
     pub(crate) fn pairs(&self, window: usize) -> Vec<TwoViewGeometry> {
         let near = |i: usize| (i + 1..(i + window + 1).min(self.poses.len())).map(move |j| (i, j));
-        let all = (0..self.poses.len()).flat_map(near);
-        all.filter_map(|(i, j)| self.pair(i, j, &self.poses[i], |p| p)).collect()
+        self.pairs_of((0..self.poses.len()).flat_map(near))
+    }
+
+    /// As [`Capture::pairs`] where the last image is followed by the first one.
+    pub(crate) fn pairs_around(&self, window: usize) -> Vec<TwoViewGeometry> {
+        let images = self.poses.len();
+        let near = |i: usize| (i + 1..=i + window).map(move |j| (i.min(j % images), i.max(j % images)));
+        self.pairs_of((0..images).flat_map(near))
+    }
+
+    fn pairs_of(&self, ends: impl Iterator<Item = (usize, usize)>) -> Vec<TwoViewGeometry> {
+        ends.filter_map(|(i, j)| self.pair(i, j, &self.poses[i], |p| p)).collect()
     }
 
     /// Pairs of the `mistaken` images of [`Capture::turn`] with those on the opposite side, up to `window` images away
@@ -222,7 +271,8 @@ impl Capture {
         same: impl Fn(usize) -> usize,
     ) -> Option<TwoViewGeometry> {
         let matching = |(a, &p): (usize, &usize)| {
-            Some([a as u32, self.seen[j].iter().position(|&q| q == same(p))? as u32])
+            // What an image sees is ordered by point.
+            Some([a as u32, self.seen[j].binary_search(&same(p)).ok()? as u32])
         };
         let inliers: Vec<[u32; 2]> = self.seen[i].iter().enumerate().filter_map(matching).collect();
         if inliers.len() < 12 {

@@ -8,6 +8,8 @@
 //! taken with tracks, with regions of the scene (contours and coarse textures mislead all tracks on them alike), with
 //! images and with stretches of images as clusters, and the largest counts.
 
+use std::collections::BTreeMap;
+
 use rayon::prelude::*;
 
 use crate::sfm::map::{Keypoints, Map};
@@ -36,16 +38,17 @@ pub(crate) fn intrinsics_deviations(
 /// Standard deviations of the shared unknowns of `problem` at its minimum `state`, in their order.
 pub(super) fn border_deviations(problem: &Problem<'_>, state: &State) -> Option<Vec<f64>> {
     // The gauge freedoms do not touch the intrinsics, so a little damping does not change their covariance.
-    let (mut reduced, mut points) = problem.equations(state, 1e-9);
+    let (reduced, mut points) = problem.equations(state, 1e-9);
     let border = problem.border();
-    let cameras = reduced.size - border;
+    let cameras = reduced.size() - border;
+    let factor = reduced.matrix.factor()?;
     points.y.fill([0.0; 3]);
     // Columns of the inverse: how cameras, border and points answer to a unit gradient of each intrinsic parameter.
     let mut columns = Vec::with_capacity(border);
     for k in 0..border {
-        reduced.rhs.fill(0.0);
-        reduced.rhs[cameras + k] = 1.0;
-        let x = reduced.solve()?;
+        let mut rhs = vec![0.0; reduced.size()];
+        rhs[cameras + k] = 1.0;
+        let x = schur::solve_by(&factor, rhs)?;
         let moves = schur::back_substitute::<6, 8>(&problem.structure, &points, &x);
         columns.push(Column { x, moves });
     }
@@ -99,7 +102,8 @@ impl ClusterSums {
 struct Part {
     tracks: [f64; BORDER],
     regions: Vec<[f64; BORDER]>,
-    images: Vec<[f64; BORDER]>,
+    /// By camera of the structure, those that see a point of the chunk.
+    images: BTreeMap<u32, [f64; BORDER]>,
     weights: [f64; 2],
 }
 
@@ -123,7 +127,7 @@ impl Problem<'_> {
         for part in &parts {
             add(&mut sums.tracks, &part.tracks);
             sums.regions.iter_mut().zip(&part.regions).for_each(|(sum, region)| add(sum, region));
-            sums.images.iter_mut().zip(&part.images).for_each(|(sum, image)| add(sum, image));
+            part.images.iter().for_each(|(&camera, image)| add(&mut sums.images[camera as usize], image));
         }
         let weights = |k: usize| parts.iter().map(|p| p.weights[k]).sum::<f64>();
         // With Cauchy's weight w = 1 / (1 + r^2 / s^2) the mean curvature of the loss is w^2, that of its approximation
@@ -138,7 +142,7 @@ impl Problem<'_> {
         let mut part = Part {
             tracks: [0.0; BORDER],
             regions: vec![[0.0; BORDER]; 1 << HALVINGS],
-            images: vec![[0.0; BORDER]; cameras],
+            images: BTreeMap::new(),
             weights: [0.0; 2],
         };
         for p in chunk * CHUNK..self.structure.points().min((chunk + 1) * CHUNK) {
@@ -149,10 +153,11 @@ impl Problem<'_> {
                 let weight = self.weight(&projector, state, o, p);
                 part.weights[0] += weight;
                 part.weights[1] += weight * weight;
+                let image = part.images.entry(c as u32).or_insert([0.0; BORDER]);
                 for (k, column) in columns.iter().enumerate() {
                     let influence = influence(&l, column, c, cameras, p);
                     track[k] += influence;
-                    part.images[c][k] += influence;
+                    image[k] += influence;
                 }
             }
             for (k, t) in track.into_iter().enumerate() {

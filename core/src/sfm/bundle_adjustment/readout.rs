@@ -51,6 +51,7 @@ pub(crate) fn adjust_with_readout(
     let (state, _) = minimise(
         start,
         options.stopping,
+        problem.reach(),
         control,
         |s| problem.cost(s),
         |s, damping| problem.step(s, damping, &mut work),

@@ -6,8 +6,6 @@
 //! of such draws is the cluster-robust one ([`super::covariance`] has it for the intrinsics), for all poses at the price
 //! of one factorisation. What one draw moves as a whole (the seven freedoms of the world) is for the caller to take out.
 
-use faer::linalg::solvers::Solve;
-use faer::{MatMut, MatRef, Side};
 use nalgebra::Vector3;
 use rayon::prelude::*;
 
@@ -70,9 +68,8 @@ pub(crate) fn pose_draws(
     let state = problem.state(map);
     // The gauge freedoms are held by damping alone; draws do not push along them.
     let (reduced, points) = problem.equations(&state, 1e-9);
-    let matrix = MatRef::from_column_major_slice(&reduced.matrix, reduced.size, reduced.size);
-    let factor = matrix.llt(Side::Lower).ok()?;
-    let unknowns = 3 * problem.structure.points() + reduced.size;
+    let factor = reduced.matrix.factor()?;
+    let unknowns = 3 * problem.structure.points() + reduced.size();
     let freedom = (2 * problem.pixels.len()).checked_sub(unknowns).filter(|&f| f > 0)?;
     // Residuals are smaller than the errors that made them, by the freedom that the unknowns took.
     let inflation = (2.0 * problem.pixels.len() as f64 / freedom as f64).sqrt() / problem.curvature(&state);
@@ -83,10 +80,7 @@ pub(crate) fn pose_draws(
     for clustering in Clustering::ALL {
         let signs = Signs { clustering, problem: &problem, regions: &regions };
         let mut x = problem.signed_gradients(&state, &points, &signs);
-        factor.solve_in_place(MatMut::from_column_major_slice_mut(&mut x, reduced.size, DRAWS));
-        if !x.iter().all(|v| v.is_finite()) {
-            return None;
-        }
+        factor.solve_in_place(&mut x, DRAWS)?;
         let draw = |x: &[f64]| {
             let three = |c: usize, k: usize| {
                 inflation * Vector3::new(x[6 * c + k], x[6 * c + k + 1], x[6 * c + k + 2])
@@ -97,7 +91,7 @@ pub(crate) fn pose_draws(
                 focal: focal.map_or(0.0, |k| inflation * x[6 * cameras + k] / state.camera.mean_focal()),
             }
         };
-        all.push(x.chunks_exact(reduced.size).map(draw).collect());
+        all.push(x.chunks_exact(reduced.size()).map(draw).collect());
     }
     Some(all)
 }

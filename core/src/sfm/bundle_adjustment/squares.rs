@@ -77,6 +77,7 @@ pub(crate) fn adjust_with_squares(
     let (state, summary) = minimise(
         start,
         options.stopping,
+        problem.base.reach(),
         control,
         |(s, squares)| problem.base.cost(s) + problem.cost(s, squares),
         |s, damping| problem.step(s, damping, &mut work),
@@ -101,7 +102,7 @@ pub(crate) fn scale_deviation(
     let state = base.state(map);
     // The extent of the path in units of the edge does not change with the gauge, so a little damping does no harm.
     let (reduced, mut points) = base.equations(&state, 1e-9);
-    let size = reduced.size;
+    let size = reduced.size();
     let mut system = problem.extend(&reduced, &state, squares, 1e-9);
     points.y.fill([0.0; 3]);
     // Gradient of ln(extent) - ln(edge).
@@ -256,15 +257,9 @@ impl<'a> Joint<'a> {
 
     /// The reduced system of the points with the squares added.
     fn extend(&self, reduced: &Reduced, state: &State, squares: &Squares, damping: f64) -> Reduced {
-        let size = self.size + 6 * self.count + 1;
-        let mut matrix = vec![0.0; size * size];
-        let mut rhs = vec![0.0; size];
-        for a in 0..self.size {
-            // Row-major upper rows are column-major lower columns.
-            matrix[a * size + a..a * size + self.size]
-                .copy_from_slice(&reduced.matrix[a * self.size + a..(a + 1) * self.size]);
-        }
-        rhs[..self.size].copy_from_slice(&reduced.rhs);
+        let mut matrix = reduced.matrix.with_border(6 * self.count + 1);
+        let mut rhs = reduced.rhs.clone();
+        rhs.resize(matrix.size(), 0.0);
         let projector = Projector::new(&state.camera);
         for (t, square) in squares.items.iter().enumerate() {
             for view in &square.views {
@@ -272,13 +267,15 @@ impl<'a> Joint<'a> {
                     for (a, da) in row.terms() {
                         rhs[a] -= da * row.residual;
                         for (b, db) in row.terms().filter(|(b, _)| *b >= a) {
-                            matrix[a * size + b] += if a == b { (1.0 + damping) * da * db } else { da * db };
+                            // A line has one camera, whose block is there, and unknowns of the border.
+                            let Some(entry) = matrix.entry(a, b) else { continue };
+                            *entry += if a == b { (1.0 + damping) * da * db } else { da * db };
                         }
                     }
                 }
             }
         }
-        Reduced { size, matrix, rhs }
+        Reduced { matrix, rhs }
     }
 
     /// The state after a damped Gauss-Newton step.

@@ -6,7 +6,7 @@ use crate::camera::Pose;
 use crate::control::Control;
 use crate::sfm::bundle_adjustment::CORNERS;
 use crate::sfm::geometry::angle_between;
-use crate::sfm::levenberg_marquardt::{Stopping, minimise};
+use crate::sfm::levenberg_marquardt::{Reach, Stopping, minimise};
 use crate::sfm::map::Map;
 use crate::sfm::projection::{Extrinsics, Loss, Projector};
 use crate::statistics::{MEDIAN_OF_RAYLEIGH, median};
@@ -145,7 +145,7 @@ impl Rays {
             }
             Some(s.moved(&-h.cholesky()?.solve(&g)))
         };
-        let (square, _) = minimise(begin, stopping, &Control::new(), cost, step).ok()?;
+        let (square, _) = minimise(begin, stopping, Reach::Short, &Control::new(), cost, step).ok()?;
         let corners = square.corners();
         let normal = square.rotation * Vector3::z();
         let centres: Vec<Vector3<f64>> =
