@@ -11,7 +11,7 @@ const MANY_IMAGES: usize = 390;
 /// The nodes of a graph in groups, one for an image: its Laplacian seen from afar, which is small and solved exactly. What
 /// conjugate gradients take long to find out, how the ends of a chain stand to each other, it says at once (the additive
 /// two-level preconditioner of Nicolaides, "Deflation of conjugate gradients with applications to boundary value
-/// problems", SIAM J. Numer. Anal. 1987).
+/// problems", SIAM Journal on Numerical Analysis 1987).
 pub(crate) struct Coarse<'a> {
     group_of: &'a [usize],
     pattern: Arc<Pattern>,

@@ -3,7 +3,7 @@
 //! In normal equations `[U W; W^T V]` the points' block `V` is block-diagonal (3x3), so the points are eliminated: what
 //! remains is `S = U - W V^-1 W^T` over the cameras and a border of a few shared unknowns (Triggs et al., "Bundle
 //! Adjustment - A Modern Synthesis", 1999, section 6.1). With `V = L L^T` and `Z = W L^-T` this is `S = U - Z Z^T`, one
-//! array instead of two.
+//! array instead of two. `S` has a block only for cameras that see a point in common ([`super::block_sparse`]).
 //!
 //! Cost: a 6x3 by 3x6 product for every pair of observations of a point. Every group of neighbouring cameras owns its
 //! rows of `S`, so that threads never write to the same place and every sum has one order, whatever the number of

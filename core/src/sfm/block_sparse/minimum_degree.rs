@@ -1,6 +1,6 @@
 //! In which order to eliminate the nodes of a graph so that little fills up: always one with the fewest neighbours
-//! (Tinney & Walker, "Direct solutions of sparse network equations by optimally ordered triangular factorization", Proc.
-//! IEEE 1967). Degrees are exact and ties go to the lowest node, so there is one answer.
+//! (Tinney & Walker, Proc. IEEE 1967; George & Liu, "The evolution of the minimum degree ordering algorithm", SIAM Review
+//! 1989). Degrees are exact and ties go to the lowest node, so there is one answer.
 
 use super::graph::Graph;
 
