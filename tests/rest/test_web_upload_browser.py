@@ -212,8 +212,7 @@ def test_rule_79_what_the_server_refuses_is_said_and_can_be_tried_again(browser,
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_rule_79_the_page_of_a_finished_scene_is_accessible(browser, worker_server, wendy, finished, scheme):
-    from . import media
-from .test_web_browser import AXE, axe_script
+    from .test_web_browser import AXE, axe_script
 
     with browser.open("about:blank", *PHONE) as page:
         page.call("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": scheme}])
