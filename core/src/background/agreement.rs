@@ -2,7 +2,6 @@
 
 use super::consensus::{Consensus, ConsensusOptions, find_object};
 use super::evidence::{EvidenceOptions, scene_odds};
-use super::floor::Floor;
 use super::labelling::{LabelOptions, find_plane, label, saliency};
 use super::pieces::{Choice, Sought};
 use super::pointing::Pointed;
@@ -38,35 +37,6 @@ pub(super) struct Agreed {
     pub(super) found: Consensus,
     /// What the object stands on.
     pub(super) plane: Option<SupportPlane>,
-    /// How much of that is kept, if any is to be.
-    pub(super) floor: Option<KeptFloor>,
-}
-
-/// Ground that is kept under the object.
-pub(super) struct KeptFloor {
-    pub(super) disc: Floor,
-    /// By view and pixel: whether it shows something else than ground.
-    pub(super) elsewhere: Vec<Vec<bool>>,
-}
-
-/// The disc of `plane` under the object that is `wide` times as wide as that.
-pub(super) fn keep_floor(
-    scene: &QuickScene,
-    views: &[SalientView],
-    gaze: &Gaze,
-    found: &Consensus,
-    plane: SupportPlane,
-    wide: f64,
-    options: &AgreementOptions,
-) -> Result<Option<KeptFloor>> {
-    let Some(disc) = Floor::under(plane, found.places(), wide) else { return Ok(None) };
-    let mut places = Places::new(scene, gaze.focus, options.labels.reach * gaze.distance)?;
-    let mut elsewhere = Vec::with_capacity(views.len());
-    for (view, odds) in views.iter().zip(&found.odds) {
-        let surfaces = places.seen_by(&view.camera, options.labels.opaque)?;
-        elsewhere.push(disc.is_elsewhere(&view.camera, &surfaces, odds, gaze.distance));
-    }
-    Ok(Some(KeptFloor { disc, elsewhere }))
 }
 
 /// Finds the object at which a person points: what the cameras look at, if it is there, or else what is there. `None` if
@@ -114,7 +84,7 @@ pub(super) fn agree_on(
     let found = agree(plane.as_ref())?;
     control.progress(Stage::Sfm, "masks", 0.5);
     if !found.is_found() {
-        return Ok(Agreed { found, plane, floor: None });
+        return Ok(Agreed { found, plane });
     }
     // With the object known better, what it stands on may turn out to be something else.
     let votes = saliency(scene, &found.maps(views), gaze, &options.labels)?;
@@ -127,5 +97,5 @@ pub(super) fn agree_on(
         None => (found, plane),
     };
     control.progress(Stage::Sfm, "masks", 1.0);
-    Ok(Agreed { found, plane, floor: None })
+    Ok(Agreed { found, plane })
 }

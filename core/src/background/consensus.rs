@@ -78,6 +78,8 @@ with_defaults! {
 pub(super) struct Consensus {
     /// By view and pixel: the odds that it shows the object.
     pub(super) odds: Vec<Vec<Odds>>,
+    /// By view: the pixels, in order, that show another thing.
+    pub(super) others: Vec<Vec<u32>>,
     /// How well (0 to 1) the views agree: the mean overlap (intersection over union) of the pixels that a view by itself
     /// takes for object with the outline of the solid in it, around that outline.
     pub(super) agreement: f64,
@@ -189,8 +191,9 @@ impl Search<'_> {
             .map(|((view, odds), shown)| within_outline(view, odds, shown, options))
             .unzip();
         let agreement = overlaps.iter().sum::<f64>() / overlaps.len().max(1) as f64;
+        let others = shown.par_iter().map(|shown| others(shown)).collect();
         let determined = self.determined(&grid, &told, &saliency);
-        Consensus { odds, agreement, determined, grid, object }
+        Consensus { odds, others, agreement, determined, grid, object }
     }
 
     /// The space around the focus that the pictures show.
@@ -322,6 +325,12 @@ fn show([object, other]: &[Vec<Vector3<f64>>; 2], cell: f64, view: &raster::View
         (false, false) => Shown::Nothing,
     };
     object.iter().zip(&other).map(pixel).collect()
+}
+
+/// The pixels that show another thing.
+fn others(shown: &[Shown]) -> Vec<u32> {
+    let is_other = |shown: &Shown| matches!(shown, Shown::Hidden | Shown::Other);
+    shown.iter().enumerate().filter(|(_, shown)| is_other(shown)).map(|(pixel, _)| pixel as u32).collect()
 }
 
 /// The part of the pixels around each pixel that show the object.

@@ -1,25 +1,28 @@
-//! The ground under the object, as far as it is to be kept: a disc of the plane on which the object stands. A table ends before
-//! such a disc may, and other things stand on it: where the scene has another surface, there is no ground.
+//! The ground under the object, as far as it is to be kept: a disc of the plane on which the object stands. A table may end before
+//! such a disc does: there is no ground beyond what the scene has of it.
+
+use std::collections::HashMap;
+use std::f64::consts::TAU;
 
 use image::GrayImage;
 use nalgebra::Vector3;
 
-use super::evidence::Odds;
-use super::guided_filter::box_mean;
 use super::support_plane::SupportPlane;
 use crate::raster;
 
 /// The part (0 to 1) of the object's cells that are nearer to its middle than its radius: a branch that sticks out does not
 /// count.
 const MOST: f64 = 0.95;
+/// What is so near to the plane, in units of the cameras' distance, is ground.
+const THICKNESS: f64 = 0.015;
+/// Side of the cells of the plane in which ground is looked for, in units of the cameras' distance,
+const CELL: f64 = 0.03;
+/// and number of Gaussians without which there is none in one: single ones float.
+const FEWEST: usize = 2;
+/// Number of directions in which it is known how far the ground reaches. A table of any shape without dents is well described.
+const DIRECTIONS: usize = 32;
 
-/// What is so near to the plane, in units of the cameras' distance, is ground: a sheet of paper, the folds of a cloth.
-const THICKNESS: f64 = 0.02;
-/// Pixels to each side of one without ground that must be without it, too: along the object's outline its surface and the
-/// ground's are mixed.
-const SURE: usize = 2;
-
-/// A disc in space.
+/// A disc in space, cut where the ground ends.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Floor {
     plane: SupportPlane,
@@ -27,49 +30,63 @@ pub(super) struct Floor {
     centre: Vector3<f64>,
     /// World units.
     radius: f64,
+    /// Directions in the plane, and how far the ground reaches in each, world units from the centre.
+    reach: [(Vector3<f64>, f64); DIRECTIONS],
 }
 
 impl Floor {
-    /// The disc under an object that fills the cells at `places`, `relative` times as wide as the object is. `None` if there is
-    /// no object.
+    /// The disc under an object that fills the cells at `places`, `relative` times as wide as the object is, as far as there is
+    /// ground among the `centres` of the scene's Gaussians. `distance` is that of the cameras. `None` if there is no object.
     pub(super) fn under(
         plane: SupportPlane,
         places: impl Iterator<Item = Vector3<f64>>,
         relative: f64,
+        centres: &[Vector3<f64>],
+        distance: f64,
     ) -> Option<Self> {
         let feet: Vec<Vector3<f64>> = places.map(|p| p - plane.height(&p) * plane.normal).collect();
         let centre = feet.iter().sum::<Vector3<f64>>() / feet.len().max(1) as f64;
         let mut off: Vec<f64> = feet.iter().map(|foot| (foot - centre).norm()).collect();
         off.sort_by(f64::total_cmp);
-        let radius = off.get((MOST * off.len() as f64) as usize)?;
-        Some(Self { plane, centre, radius: relative * radius })
+        let radius = relative * off.get((MOST * off.len() as f64) as usize)?;
+        // Two directions of the plane that are perpendicular to each other.
+        let least = plane.normal.iamin();
+        let right = Vector3::ith(least, 1.0).cross(&plane.normal).normalize();
+        let ahead = right.cross(&plane.normal);
+        let cell = CELL * distance;
+        let mut counts: HashMap<(i64, i64), usize> = HashMap::new();
+        for point in centres {
+            let off = point - centre;
+            if plane.height(point).abs() < THICKNESS * distance && off.norm() < radius + cell {
+                let at = |direction: &Vector3<f64>| (off.dot(direction) / cell).floor() as i64;
+                *counts.entry((at(&right), at(&ahead))).or_default() += 1;
+            }
+        }
+        let place = |(x, y): &(i64, i64)| cell * ((*x as f64 + 0.5) * right + (*y as f64 + 0.5) * ahead);
+        let ground: Vec<Vector3<f64>> =
+            counts.iter().filter(|(_, count)| **count >= FEWEST).map(|(cell, _)| place(cell)).collect();
+        let reach = std::array::from_fn(|k| {
+            let angle = TAU * k as f64 / DIRECTIONS as f64;
+            let direction = angle.cos() * right + angle.sin() * ahead;
+            // A maximum, whatever the order.
+            let farthest = ground.iter().map(|place| place.dot(&direction)).fold(f64::MIN, f64::max);
+            (direction, if ground.is_empty() { f64::MAX } else { farthest + 0.5 * cell })
+        });
+        Some(Self { plane, centre, radius, reach })
     }
 
-    /// By pixel of `view`: whether it shows something else than ground, by the `surfaces` that the scene has there. `odds` are
-    /// those of the object; `distance` is that of the cameras.
-    pub(super) fn is_elsewhere(
-        &self,
-        view: &raster::View,
-        surfaces: &[Option<Vector3<f64>>],
-        odds: &[Odds],
-        distance: f64,
-    ) -> Vec<bool> {
-        let thickness = THICKNESS * distance;
-        let off = |(surface, odds): (&Option<Vector3<f64>>, &Odds)| {
-            let is_off = surface.is_some_and(|place| self.plane.height(&place).abs() > thickness);
-            f32::from(u8::from(is_off && odds.log_odds() <= 0.0))
-        };
-        let mut part: Vec<f32> = surfaces.iter().zip(odds).map(off).collect();
-        let (width, height) = (view.width as usize, view.height as usize);
-        box_mean(&mut part, width, height, SURE);
-        // Rounding of the running sums makes less.
-        part.iter_mut().for_each(|part| *part = f32::from(u8::from(*part > 0.999)));
-        box_mean(&mut part, width, height, SURE);
-        part.iter().map(|part| *part > 0.001).collect()
+    /// How far a point of the plane is inside, world units; less than 0 outside.
+    fn inside(&self, point: &Vector3<f64>) -> f64 {
+        let off = point - self.centre;
+        let within = self.radius - off.norm();
+        match within > 0.0 {
+            true => self.reach.iter().map(|(direction, far)| far - off.dot(direction)).fold(within, f64::min),
+            false => within,
+        }
     }
 
-    /// Adds what `view` shows of the disc to its `mask`, which has its size, but for the pixels that `shows_other` says show
-    /// something else.
+    /// Adds what `view` shows of it to its `mask`, which has its size, but for the pixels that `shows_other` says show another
+    /// thing.
     pub(super) fn add_to(
         &self,
         mask: &mut GrayImage,
@@ -87,9 +104,8 @@ impl Floor {
             if !is_ahead || pixel[0] == 255 || shows_other(x, y) {
                 continue;
             }
-            let inside = self.radius - (eye + depth * ray - self.centre).norm();
             // Soft over about a pixel.
-            let covered = (0.5 + inside * focal / depth).clamp(0.0, 1.0);
+            let covered = (0.5 + self.inside(&(eye + depth * ray)) * focal / depth).clamp(0.0, 1.0);
             pixel[0] = pixel[0].max((255.0 * covered).round() as u8);
         }
     }
@@ -116,36 +132,30 @@ mod tests {
 
     #[test]
     fn it_is_as_wide_as_the_object_without_its_branches() {
-        let floor = Floor::under(ground(), column(), 2.0).unwrap();
+        let floor = Floor::under(ground(), column(), 2.0, &[], 3.0).unwrap();
         assert!((floor.centre - Vector3::new(1.0, 0.0, 0.0)).norm() < 0.03, "{floor:?}");
         assert!(floor.radius > 0.94 && floor.radius < 1.06, "{floor:?}");
-        assert_eq!(Floor::under(ground(), std::iter::empty(), 2.0), None);
+        assert_eq!(Floor::under(ground(), std::iter::empty(), 2.0, &[], 3.0), None);
     }
 
     #[test]
-    fn there_is_no_ground_where_the_scene_has_another_surface() {
-        let floor = Floor { plane: ground(), centre: Vector3::zeros(), radius: 1.0 };
-        let lens = Camera::from_focal(CameraModel::Pinhole, 60.0, 40, 30);
-        let view = raster::View::new(&lens, &Pose::identity());
-        // From left to right: ground, a rim of the object that is seen as something in between, ground, the floor below.
-        let height = |x: usize| match x {
-            12..15 => 0.5,
-            25.. => -0.7,
-            _ => 0.01,
-        };
-        let surfaces: Vec<_> = (0..1200).map(|k| Some(Vector3::new(0.0, -height(k % 40), 0.0))).collect();
-        let mut odds = vec![Odds::new(-3.0); 1200];
-        let is = |odds: &[Odds]| floor.is_elsewhere(&view, &surfaces, odds, 2.0);
-        assert!((0..1200).all(|k| is(&odds)[k] == (k % 40 >= 25)));
-        // The object itself is no other thing.
-        odds.fill(Odds::new(3.0));
-        assert!(!is(&odds).contains(&true));
-        assert!(!floor.is_elsewhere(&view, &vec![None; 1200], &[Odds::new(-3.0); 1200], 2.0).contains(&true));
+    fn it_ends_where_the_ground_does() {
+        // A table that ends 0.6 to the right of the column's middle, a Gaussian beyond, and a floor far below.
+        let table = (0..4000)
+            .map(|k| Vector3::new(1.6 - 0.05 * f64::from(k % 80), 0.004, -2.0 + 0.08 * f64::from(k / 80)));
+        let below =
+            (0..4000).map(|k| Vector3::new(0.05 * f64::from(k % 80), 0.8, -2.0 + 0.08 * f64::from(k / 80)));
+        let scene: Vec<_> = table.chain(below).chain([Vector3::new(1.9, 0.0, 0.0)]).collect();
+        let floor = Floor::under(ground(), column(), 2.0, &scene, 3.0).unwrap();
+        let inside = |x: f64, z: f64| floor.inside(&Vector3::new(x, 0.0, z));
+        assert!(inside(1.55, 0.0) > 0.0 && inside(1.75, 0.0) < 0.0, "{floor:?}");
+        assert!(inside(0.1, 0.0) > 0.0 && inside(1.0, 0.9) > 0.0 && inside(-0.2, 0.0) < 0.0, "{floor:?}");
     }
 
     #[test]
     fn a_view_shows_a_disc_but_where_something_is_in_front_of_it() {
-        let floor = Floor { plane: ground(), centre: Vector3::zeros(), radius: 1.0 };
+        let reach = [(Vector3::x(), f64::MAX); DIRECTIONS];
+        let floor = Floor { plane: ground(), centre: Vector3::zeros(), radius: 1.0, reach };
         let lens = Camera::from_focal(CameraModel::Pinhole, 60.0, 120, 100);
         let (above, level) = (Vector3::new(0.0, -3.0, 0.0), Vector3::new(0.0, -1.0, -5.0));
         let down = Pose::look_at(&above, &Vector3::zeros(), &Vector3::z()).unwrap();

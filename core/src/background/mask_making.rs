@@ -9,8 +9,10 @@ use nalgebra::Vector2;
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 
-use super::agreement::{Agreed, AgreementOptions, KeptFloor, agree_at, agree_on, keep_floor};
+use super::agreement::{AgreementOptions, agree_at, agree_on};
+use super::consensus::Consensus;
 use super::evidence::Odds;
+use super::floor::Floor;
 use super::frame_masks::{FrameMasks, MaskOptions};
 use super::object_point::ObjectPoint;
 use super::object_poses::{ObjectPoses, PosesFrom};
@@ -243,11 +245,14 @@ fn write_masks(
         not_found(report, control);
         return Ok(());
     }
-    let agreed = match report.given {
-        true => None,
-        false => Some(agree(pictures, options, report, &control.part(0.0, 0.7))?),
+    let (agreed, floor) = match report.given {
+        true => (None, None),
+        false => {
+            let (agreed, floor) = agree(pictures, options, report, &control.part(0.0, 0.7))?;
+            (Some(agreed), floor)
+        }
     };
-    if agreed.as_ref().is_some_and(|a| !a.found.is_found()) {
+    if agreed.as_ref().is_some_and(|a| !a.is_found()) {
         not_found(report, control);
         return Ok(());
     }
@@ -259,7 +264,7 @@ fn write_masks(
         );
         warn(report, Warning::new("masks_doubtful", message), control);
     }
-    if pictures.keep_floor.is_some() && agreed.as_ref().is_some_and(|a| a.floor.is_none()) {
+    if pictures.keep_floor.is_some() && floor.is_none() {
         let message = "no surface was found on which the object stands: no floor is kept. Film it from higher up, on something \
                        with a texture";
         warn(report, Warning::new("floor_not_found", message), control);
@@ -279,13 +284,14 @@ fn write_masks(
             let mask = match &agreed {
                 None => own.clone(),
                 Some(agreed) => {
-                    let mut mask = final_mask(&picture, &agreed.found.odds[i], &view.view, options);
-                    if let Some(KeptFloor { disc, elsewhere }) = &agreed.floor {
+                    let mut mask = final_mask(&picture, &agreed.odds[i], &view.view, options);
+                    if let Some(floor) = &floor {
                         let small = view.view.scaled(Some(options.working_side));
                         let scale = f64::from(small.width) / f64::from(view.view.width);
                         let pixel = |x: f64, y: f64| small.pixel(x * scale, y * scale);
-                        disc.add_to(&mut mask, &view.view, |x, y| {
-                            pixel(x, y).is_some_and(|pixel| elsewhere[i][pixel])
+                        let others = &agreed.others[i];
+                        floor.add_to(&mut mask, &view.view, |x, y| {
+                            pixel(x, y).is_some_and(|pixel| others.binary_search(&(pixel as u32)).is_ok())
                         });
                     }
                     mask
@@ -358,13 +364,14 @@ fn not_found(report: &mut MaskReport, control: &Control) {
     warn(report, Warning::new("background_not_found", message), control);
 }
 
-/// Makes the views agree: what they show is one scene, and in it the object is one solid.
+/// Makes the views agree: what they show is one scene, and in it the object is one solid. With the ground to keep, if any is
+/// asked for and there is some.
 fn agree(
     pictures: &Pictures<'_>,
     options: &MakingOptions,
     report: &mut MaskReport,
     control: &Control,
-) -> Result<Agreed> {
+) -> Result<(Consensus, Option<Floor>)> {
     let views: Vec<SalientView> = pictures
         .dataset
         .views
@@ -385,7 +392,7 @@ fn agree(
     })?;
     let scene = QuickScene::train(pictures.dataset.clone(), &control.part(0.0, 0.9))?;
     let control = control.part(0.9, 1.0);
-    let mut agreed = match &pictures.object_at {
+    let agreed = match &pictures.object_at {
         None => agree_on(
             &scene,
             &views,
@@ -405,12 +412,12 @@ fn agree(
     report.support_plane = agreed.plane.is_some();
     report.agreement = agreed.found.agreement;
     report.determined = agreed.found.determined;
-    if let Some((wide, plane)) = pictures.keep_floor.zip(agreed.plane) {
-        agreed.floor = keep_floor(&scene, &views, &gaze, &agreed.found, plane, wide, &options.agreement)?;
-    }
+    let floor = pictures.keep_floor.zip(agreed.plane).and_then(|(wide, plane)| {
+        Floor::under(plane, agreed.found.places(), wide, &scene.centres, gaze.distance)
+    });
     report.object_gaussians = on_object;
     report.background_gaussians = scene.centres.len() - on_object;
-    Ok(agreed)
+    Ok((agreed.found, floor))
 }
 
 /// The mask of `view`, at its size.
