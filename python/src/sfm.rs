@@ -33,9 +33,12 @@ pub(crate) fn load_frames(py: Python<'_>, folder: PathBuf) -> PyResult<String> {
     to_json(&quick(py, || Frames::load(&folder))?)
 }
 
+/// How to make masks: the file of the network, the folder of masks, the place of the object, how much floor to keep.
+type Masks = (Option<PathBuf>, Option<PathBuf>, Option<String>, Option<f64>);
+
 /// Finds the camera poses of a video, a folder of pictures, or a folder of frames: the model, those of other places that it
 /// shows, and the report as JSON. With `output`, all that the stage makes is in that folder too; without it nothing is left.
-/// `masks`: the file of the network, the folder of masks, the place of the object and how much floor to keep, if the background is to be removed.
+/// `masks`, if the background is to be removed.
 #[pyfunction]
 pub(crate) fn sfm(
     py: Python<'_>,
@@ -43,7 +46,7 @@ pub(crate) fn sfm(
     output: Option<PathBuf>,
     frame_options: &str,
     options: &str,
-    masks: Option<(Option<PathBuf>, Option<PathBuf>, Option<String>, Option<f64>)>,
+    masks: Option<Masks>,
     listener: Option<&Bound<'_, PyAny>>,
 ) -> PyResult<(SparseModel, Vec<SparseModel>, String)> {
     let frame_options: FrameOptions = from_json(frame_options)?;
