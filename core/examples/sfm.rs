@@ -67,7 +67,16 @@ fn frames_in(folder: &Path) -> Result<Frames> {
         let (width, height) = image::image_dimensions(folder.join(&name))
             .map_err(|e| Error::new(ErrorKind::InvalidMedia, format!("{name} cannot be read: {e}")))?;
         let index = i as u64;
-        Ok(Frame { name, index, timestamp: None, width, height, sharpness: 1.0, focal_prior: None })
+        Ok(Frame {
+            name,
+            index,
+            timestamp: None,
+            width,
+            height,
+            sharpness: 1.0,
+            focal_prior: None,
+            quarter_turns: 0,
+        })
     };
     let frames: Vec<Frame> = names.into_iter().enumerate().map(frame).collect::<Result<_>>()?;
     Ok(Frames {

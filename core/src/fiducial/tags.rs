@@ -153,6 +153,7 @@ mod tests {
             height,
             sharpness: 1.0,
             focal_prior: None,
+            quarter_turns: 0,
         };
         Frames {
             folder: folder.to_owned(),

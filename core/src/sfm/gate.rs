@@ -362,6 +362,7 @@ mod tests {
             height: 480,
             sharpness: 1.0,
             focal_prior: None,
+            quarter_turns: 0,
         };
         Frames {
             folder: std::path::PathBuf::new(),

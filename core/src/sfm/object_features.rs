@@ -80,6 +80,7 @@ mod tests {
             height,
             sharpness: 1.0,
             focal_prior: None,
+            quarter_turns: 0,
         };
         Frames {
             folder: std::path::PathBuf::new(),

@@ -114,6 +114,7 @@ mod tests {
             height: 600,
             sharpness: 1.0,
             focal_prior: None,
+            quarter_turns: 0,
         };
         let frames = Frames {
             folder: std::path::PathBuf::new(),

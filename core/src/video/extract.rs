@@ -259,6 +259,7 @@ fn store(
                     height: upright.1,
                     sharpness: choice.sharpness,
                     focal_prior: None,
+                    quarter_turns: 0,
                 };
                 Ok((frame, thumbnail(picture)))
             })

@@ -96,6 +96,14 @@ pub struct Frame {
     pub sharpness: f32,
     /// Focal length in pixels of this picture from EXIF, if it says so.
     pub focal_prior: Option<f64>,
+    /// Clockwise quarter turns (0 to 3) from the upright picture to the stored one: pictures of one camera, some taken
+    /// with it held on end, are stored as its sensor saw them, so that one lens made them all.
+    #[serde(default, skip_serializing_if = "is_upright")]
+    pub quarter_turns: u8,
+}
+
+fn is_upright(quarter_turns: &u8) -> bool {
+    *quarter_turns == 0
 }
 
 /// Key frames on disk. Written to `frames.json` in the folder; pictures are 8-bit sRGB JPEG or PNG.
@@ -265,6 +273,7 @@ mod tests {
             height: 6,
             sharpness: 1.25,
             focal_prior: None,
+            quarter_turns: 0,
         };
         Frames {
             folder: folder.to_path_buf(),

@@ -2,7 +2,8 @@
 //!
 //! In: a folder; its JPEG, PNG and WebP files in the natural order of their names are the frames. Out: the same
 //! pictures in the frame folder, upright, 8-bit sRGB, at most the working size. A file that is so already is copied byte
-//! by byte. Alpha (a cut-out object) is kept, as PNG.
+//! by byte. Alpha (a cut-out object) is kept, as PNG. Where one camera took some pictures level and others on end, the
+//! fewer lie beside the others: all are as the sensor saw them.
 
 use std::cmp::Ordering;
 use std::collections::BTreeSet;
@@ -36,7 +37,10 @@ const FULL_FRAME_DIAGONAL: f64 = 43.266_615_3;
 struct Stored {
     frame: Frame,
     detail: f32,
+    /// Upright.
     thumbnail: RgbImage,
+    /// Clockwise quarter turns that made it upright; none for one that was also mirrored.
+    righted: Option<u8>,
 }
 
 /// Takes the images of `folder` into `output`, with a thumbnail each.
@@ -80,7 +84,10 @@ pub(super) fn take(
         control.check()?;
         let results: Vec<Result<Stored>> = batch
             .par_iter()
-            .map(|&i| store(&listing.images[i], i as u64, &names[i], output, options.max_resolution))
+            .map(|&i| {
+                let image = &listing.images[i];
+                store(image, i as u64, &names[i], output, options.max_resolution, 0)
+            })
             .collect();
         for (result, &i) in results.into_iter().zip(batch) {
             match result {
@@ -115,6 +122,33 @@ pub(super) fn take(
             ),
         ));
     }
+    let turns = turns_to_one_size(&stored);
+    let turned = turns.iter().filter(|&&t| t != 0).count();
+    if turned > 0 {
+        control.check()?;
+        let again = |(picture, turn): (&mut Stored, &u8)| -> Result<()> {
+            // Indices are those of the listing.
+            let i = picture.frame.index as usize;
+            if let (true, Some(image), Some(name)) = (*turn != 0, listing.images.get(i), names.get(i)) {
+                let upright = std::mem::take(&mut picture.frame.name);
+                *picture = store(image, i as u64, name, output, options.max_resolution, *turn)?;
+                if picture.frame.name != upright {
+                    let path = output.join(upright);
+                    std::fs::remove_file(&path).map_err(|e| Error::io("remove", &path, e))?;
+                }
+            }
+            Ok(())
+        };
+        stored.par_iter_mut().zip(&turns).try_for_each(again)?;
+        warnings.push(Warning::new(
+            "pictures_turned",
+            format!(
+                "{turned} of {} pictures were taken with the camera turned; they are used as its sensor saw them, beside \
+                 the others",
+                stored.len()
+            ),
+        ));
+    }
     normalise_sharpness(&mut stored);
     let mut sizes: Vec<(u32, u32)> = stored.iter().map(|s| (s.frame.width, s.frame.height)).collect();
     sizes.sort_unstable();
@@ -122,10 +156,7 @@ pub(super) fn take(
     if sizes.len() > 1 {
         warnings.push(Warning::new(
             "mixed_sizes",
-            format!(
-                "the images have {} different sizes; pictures of one camera and orientation work best",
-                sizes.len()
-            ),
+            format!("the images have {} different sizes; they must come from one camera", sizes.len()),
         ));
     }
     let thumbnails = stored.iter().map(|s| (s.frame.index, s.thumbnail.clone())).collect();
@@ -241,6 +272,8 @@ fn stored_names(images: &[PathBuf]) -> Vec<String> {
 pub(super) struct Originals {
     /// By frame; none where it cannot be told any more.
     paths: Vec<Option<PathBuf>>,
+    /// By frame: see [`Frame::quarter_turns`].
+    quarter_turns: Vec<u8>,
 }
 
 impl Originals {
@@ -253,16 +286,19 @@ impl Originals {
             let stem = Path::new(&frame.name).file_stem()?.to_str()?;
             (names.get(index)? == stem).then(|| images.get(index).cloned()).flatten()
         };
-        Ok(Self { paths: frames.frames.iter().map(of).collect() })
+        let quarter_turns = frames.frames.iter().map(|f| f.quarter_turns).collect();
+        Ok(Self { paths: frames.frames.iter().map(of).collect(), quarter_turns })
     }
 
-    /// Luma of the picture that frame `index` was made from, upright, in its full size; `None` if it is not known.
+    /// Luma of the picture that frame `index` was made from, laid as the frame is, in its full size; `None` if it is not
+    /// known.
     pub(super) fn luma(&self, index: usize) -> Option<Result<GrayImage>> {
         let path = self.paths.get(index)?.as_ref()?;
         let read = || {
             let bytes = read_whole(path)?;
             let mut picture = picture_file::decode(Cursor::new(&bytes), path)?;
             picture.apply_orientation(Exif::read(&bytes).orientation);
+            picture = turn(picture, self.quarter_turns.get(index).copied().unwrap_or(0));
             Ok(picture.into_luma8())
         };
         Some(read())
@@ -280,8 +316,51 @@ fn read_whole(path: &Path) -> Result<Vec<u8>> {
     })
 }
 
-/// Reads one image and stores it under `stem` and the extension of its kind.
-fn store(path: &Path, index: u64, stem: &str, output: &Path, longest: u32) -> Result<Stored> {
+/// By how many clockwise quarter turns each picture is to be stored beside upright, so that all have one size: none, unless
+/// all have that of most of them or the same with its sides exchanged.
+fn turns_to_one_size(stored: &[Stored]) -> Vec<u8> {
+    let size = |s: &Stored| (s.frame.width, s.frame.height);
+    let level = stored.iter().filter(|s| s.frame.width > s.frame.height).count();
+    let is_usual = |s: &&Stored| (s.frame.width > s.frame.height) == (2 * level >= stored.len());
+    let none = vec![0; stored.len()];
+    let Some((width, height)) = stored.iter().find(is_usual).map(size) else { return none };
+    if !stored.iter().all(|s| size(s) == (width, height) || size(s) == (height, width)) {
+        return none;
+    }
+    // What most of the usual pictures were turned by is how the camera was held for them.
+    let mut held = [0usize; 4];
+    for turn in stored.iter().filter(is_usual).filter_map(|s| s.righted) {
+        held[usize::from(turn % 4)] += 1;
+    }
+    let usual = (0u8..4).max_by_key(|&t| (held[usize::from(t)], std::cmp::Reverse(t))).unwrap_or(0);
+    let turn = |s: &Stored| match size(s) == (width, height) {
+        true => 0,
+        // A program that turned the pixels left no trace of the way it did, and a mirror has none.
+        false => s.righted.map(|own| (4 + usual - own) % 4).filter(|t| t % 2 == 1).unwrap_or(1),
+    };
+    stored.iter().map(turn).collect()
+}
+
+/// The picture, turned clockwise.
+fn turn(picture: DynamicImage, quarter_turns: u8) -> DynamicImage {
+    match quarter_turns {
+        1 => picture.rotate90(),
+        2 => picture.rotate180(),
+        3 => picture.rotate270(),
+        _ => picture,
+    }
+}
+
+/// Reads one image and stores it under `stem` and the extension of its kind, turned clockwise from upright by
+/// `quarter_turns`.
+fn store(
+    path: &Path,
+    index: u64,
+    stem: &str,
+    output: &Path,
+    longest: u32,
+    quarter_turns: u8,
+) -> Result<Stored> {
     let invalid = |why: &str| Error::new(ErrorKind::InvalidMedia, format!("{} {why}", path.display()));
     let bytes = read_whole(path)?;
     let format = image::guess_format(&bytes).map_err(|_| invalid("is no JPEG, PNG or WebP picture"))?;
@@ -303,18 +382,20 @@ fn store(path: &Path, index: u64, stem: &str, output: &Path, longest: u32) -> Re
         ),
         _ => false,
     };
-    let copied = fits && as_stored && exif.orientation == image::metadata::Orientation::NoTransforms;
+    let righted = quarter_turns_of(exif.orientation);
+    let copied = fits && as_stored && righted.is_some_and(|r| (r + quarter_turns) % 4 == 0);
 
-    let mut upright = decoded;
-    upright.apply_orientation(exif.orientation);
+    let mut laid = decoded;
+    laid.apply_orientation(exif.orientation);
+    laid = turn(laid, quarter_turns);
     // An alpha channel that hides nothing is none.
-    let cut_out = upright.color().has_alpha() && upright.to_rgba8().pixels().any(|p| p[3] < 255);
+    let cut_out = laid.color().has_alpha() && laid.to_rgba8().pixels().any(|p| p[3] < 255);
     let (name, encoded, rgb) = if cut_out {
-        let small = picture::shrink_rgba(upright.into_rgba8(), longest);
+        let small = picture::shrink_rgba(laid.into_rgba8(), longest);
         let encoded = if copied { bytes } else { picture::png(&small)? };
         (format!("{stem}.png"), encoded, DynamicImage::ImageRgba8(small).into_rgb8())
     } else {
-        let small = picture::shrink_rgb(upright.into_rgb8(), longest);
+        let small = picture::shrink_rgb(laid.into_rgb8(), longest);
         let png = copied && format == ImageFormat::Png;
         let encoded = if copied { bytes } else { jpeg::encode(&small, jpeg::WORKING_QUALITY)? };
         (format!("{stem}.{}", if png { "png" } else { "jpg" }), encoded, small)
@@ -325,7 +406,8 @@ fn store(path: &Path, index: u64, stem: &str, output: &Path, longest: u32) -> Re
     let scale = f64::from(width.max(height)) / f64::from(old_width.max(old_height));
     Ok(Stored {
         detail: detail(luma.as_raw(), luma.width(), luma.height()),
-        thumbnail: thumbnail(rgb),
+        thumbnail: turn(DynamicImage::ImageRgb8(thumbnail(rgb)), (4 - quarter_turns) % 4).into_rgb8(),
+        righted,
         frame: Frame {
             name,
             index,
@@ -334,8 +416,21 @@ fn store(path: &Path, index: u64, stem: &str, output: &Path, longest: u32) -> Re
             height,
             sharpness: 1.0,
             focal_prior: exif.focal_pixels(old_width, old_height).map(|f| f * scale),
+            quarter_turns,
         },
     })
+}
+
+/// Clockwise quarter turns of an orientation that does not mirror.
+fn quarter_turns_of(orientation: image::metadata::Orientation) -> Option<u8> {
+    use image::metadata::Orientation;
+    match orientation {
+        Orientation::NoTransforms => Some(0),
+        Orientation::Rotate90 => Some(1),
+        Orientation::Rotate180 => Some(2),
+        Orientation::Rotate270 => Some(3),
+        _ => None,
+    }
 }
 
 /// Whether a JPEG file ends before its picture does. A decoder would fill the rest with grey.

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::{Arc, Mutex};
 
-use image::RgbImage;
+use image::{GenericImageView, RgbImage};
 
 use super::ffmpeg::Tools;
 use super::*;
@@ -455,6 +455,57 @@ fn a_folder_of_images_is_taken_as_it_is_where_it_can_be() {
     assert!(frames.warnings.iter().any(|w| w.code == "images_thinned"));
     let error = extract(&input, &input, 10).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::InvalidArgument);
+}
+
+/// A JPEG picture that says how it must be turned (EXIF 2.3, tag 0x0112).
+fn jpeg_to_turn(pixels: &RgbImage, orientation: u8) -> Vec<u8> {
+    let encoded = jpeg::encode(pixels, 98).unwrap();
+    let mut tiff = b"Exif\0\0II*\0\x08\0\0\0\x01\0\x12\x01\x03\0\x01\0\0\0".to_vec();
+    tiff.extend([orientation, 0, 0, 0, 0, 0, 0, 0]);
+    let length = (tiff.len() as u16 + 2).to_be_bytes();
+    [&encoded[..2], &[0xff, 0xe1], &length, &tiff, &encoded[2..]].concat()
+}
+
+#[test]
+fn pictures_taken_level_and_on_end_are_all_stored_as_the_sensor_saw_them() {
+    let folder = tempfile::tempdir().unwrap();
+    let (input, output) = (folder.path().join("in"), folder.path().join("out"));
+    std::fs::create_dir(&input).unwrap();
+    // Dark at the top left, red to the right, green downwards.
+    let seen = RgbImage::from_fn(96, 64, |x, y| image::Rgb([(x * 2) as u8, (y * 3) as u8, 20]));
+    for name in ["a.jpg", "b.jpg", "c.jpg"] {
+        std::fs::write(input.join(name), jpeg_to_turn(&seen, 1)).unwrap();
+    }
+    // The phone was turned to the one side, and to the other.
+    std::fs::write(input.join("d.jpg"), jpeg_to_turn(&seen, 6)).unwrap();
+    std::fs::write(input.join("e.jpg"), jpeg_to_turn(&seen, 8)).unwrap();
+    // A program turned these pixels, and nothing says which way: stored as a file of another kind than at first.
+    image::imageops::rotate270(&seen).save(input.join("f.png")).unwrap();
+
+    let frames = extract(&input, &output, 100).unwrap();
+    assert_eq!(frames.frames.iter().map(|f| f.quarter_turns).collect::<Vec<_>>(), [0, 0, 0, 3, 1, 1]);
+    for (k, frame) in frames.frames.iter().enumerate() {
+        assert_eq!((frame.width, frame.height), (96, 64), "{frame:?}");
+        let apart = difference(&frames.rgb(k).unwrap(), &seen);
+        assert!(apart < 3.0, "{}: {apart}", frame.name);
+    }
+    assert!(frames.warnings.iter().any(|w| w.code == "pictures_turned" && w.message.starts_with("3 of 6")));
+    assert!(!output.join("f.png").exists());
+    assert_eq!(Frames::load(&output).unwrap().frames, frames.frames);
+
+    // Most of them on end: the others are turned.
+    for name in ["a.jpg", "b.jpg"] {
+        std::fs::write(input.join(name), jpeg_to_turn(&seen, 6)).unwrap();
+    }
+    let frames = extract(&input, &output, 100).unwrap();
+    assert_eq!(frames.frames.iter().map(|f| f.quarter_turns).collect::<Vec<_>>(), [0, 0, 1, 0, 0, 0]);
+    assert!(difference(&frames.rgb(2).unwrap(), &image::imageops::rotate90(&seen)) < 3.0);
+
+    // Another camera is among them: nothing is turned.
+    seen.view(0, 0, 80, 64).to_image().save(input.join("g.png")).unwrap();
+    let frames = extract(&input, &output, 100).unwrap();
+    assert!(frames.frames.iter().all(|f| f.quarter_turns == 0));
+    assert!(frames.warnings.iter().any(|w| w.code == "mixed_sizes"));
 }
 
 /// Processor seconds of the children of this process that have ended, and of the process itself.

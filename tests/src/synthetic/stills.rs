@@ -36,7 +36,16 @@ pub fn film_frames(films: &[Film], folder: &Path) -> Result<(Frames, Vec<Pose>)>
             std::fs::write(&path, bytes).map_err(|e| Error::io("write", &path, e))?;
             let (width, height) = picture.dimensions();
             let timestamp = Some(index as f64 / rate);
-            frames.push(Frame { name, index, timestamp, width, height, sharpness: 1.0, focal_prior: None });
+            frames.push(Frame {
+                name,
+                index,
+                timestamp,
+                width,
+                height,
+                sharpness: 1.0,
+                focal_prior: None,
+                quarter_turns: 0,
+            });
         }
     }
     let (width, height) = frames.first().map_or((0, 0), |f| (f.width, f.height));

@@ -46,8 +46,12 @@ fn see(
 
 /// What `readout` shows of a cloud of points, along a path.
 fn film(path: fn(f64) -> Pose, readout: Readout, noise: f64) -> Capture {
+    film_by(Camera::from_focal(CameraModel::SimpleRadial, 700.0, 800, 600), path, readout, noise)
+}
+
+/// The same by any camera of that size.
+fn film_by(camera: Camera, path: fn(f64) -> Pose, readout: Readout, noise: f64) -> Capture {
     let mut random = Random::new(5);
-    let camera = Camera::from_focal(CameraModel::SimpleRadial, 700.0, 800, 600);
     let mut side = || 1.4 * (2.0 * random.uniform() - 1.0);
     let points: Vec<Vector3<f64>> = (0..700).map(|_| Vector3::new(side(), side(), side())).collect();
     let poses: Vec<Pose> = (0..40).map(|i| path(f64::from(i) / RATE)).collect();
@@ -79,6 +83,7 @@ fn frames(capture: &Capture) -> Frames {
         height: 600,
         sharpness: 1.0,
         focal_prior: None,
+        quarter_turns: 0,
     };
     let info = VideoInfo {
         container: "mov".to_owned(),
@@ -103,6 +108,7 @@ fn frames(capture: &Capture) -> Frames {
 fn find(capture: &Capture, frames: &Frames, known: Option<f64>) -> (Map, Shutter) {
     let options = MapperOptions::default();
     let mut map = capture.true_map_with_points();
+    map.camera.params[1..3].copy_from_slice(&[400.0, 300.0]);
     polish(&mut map, &capture.keypoints, &options, &Control::new()).unwrap();
     let input = ShutterInput {
         map: &map,
@@ -115,6 +121,23 @@ fn find(capture: &Capture, frames: &Frames, known: Option<f64>) -> (Map, Shutter
     };
     let found = find_shutter(&input, &Control::new()).unwrap();
     (map, found)
+}
+
+#[test]
+fn a_principal_point_beside_the_middle_is_not_taken_for_a_shutter() {
+    let readout = |ms: f64| Readout { seconds: 1e-3 * ms, direction: ReadoutDirection::Down };
+    for off in [[24.0, 0.0], [-10.0, 20.0]] {
+        let mut camera = Camera::from_focal(CameraModel::SimpleRadial, 700.0, 800, 600);
+        (camera.params[1], camera.params[2]) = (400.0 + off[0], 300.0 + off[1]);
+        let capture = film_by(camera.clone(), held, readout(0.0), 0.2);
+        let (_, found) = find(&capture, &frames(&capture), None);
+        let report = found.report.unwrap();
+        assert!(!report.applied && found.unrolled.is_none(), "{off:?}: {report:?}");
+        // Both at once: the shutter is still seen.
+        let capture = film_by(camera, held, readout(20.0), 0.2);
+        let report = find(&capture, &frames(&capture), None).1.report.unwrap();
+        assert!(report.applied && (report.readout_ms / 20.0 - 1.0).abs() < 0.15, "{off:?}: {report:?}");
+    }
 }
 
 #[test]
