@@ -190,6 +190,9 @@ with_defaults! {
         /// centre, which cameras that crop and stabilise their video aim at, or no second radial coefficient. An
         /// estimate that cannot be told from that would turn all poses by its error and gain nothing.
         pub(crate) significance: f64 = 4.0,
+        /// A principal point this many standard deviations from the image centre is refined however large these are:
+        /// errors of two to six of them do not explain it, a cropped picture does.
+        pub(crate) certainty: f64 = 8.0,
     }
 }
 

@@ -31,6 +31,8 @@ pub(crate) struct PrincipalPoint {
     pub(crate) refined: bool,
     /// Standard deviation in pixels when it was free (the larger of x and y); `None` where the capture says nothing.
     pub(crate) deviation: Option<f64>,
+    /// Distance in pixels from the image centre when it was free.
+    pub(crate) shift: Option<f64>,
 }
 
 /// Standard deviation of the principal point's prior in pixels.
@@ -132,20 +134,22 @@ pub(crate) fn refine_principal_point(
     let mut free = map.clone();
     adjust(&mut free, keypoints, &bundle, control)?;
     let Some(deviations) = intrinsics_deviations(&free, keypoints, &bundle) else {
-        return Ok(PrincipalPoint { refined: false, deviation: None });
+        return Ok(PrincipalPoint { refined: false, deviation: None, shift: None });
     };
     let x = principal_point_index(map.camera.model);
     let shift = |k: usize| (free.camera.params[k] - map.camera.params[k]).abs();
     let of_centre = || deviations.iter().filter(|(k, _)| (x..x + 2).contains(k));
     let deviation = of_centre().map(|&(_, sigma)| sigma).fold(0.0, f64::max);
     let distance = of_centre().map(|&(k, sigma)| shift(k) / sigma).fold(0.0, f64::max);
-    let refined = deviation < options.polishing.principal_point_gain * prior
-        && distance > options.polishing.significance;
+    let polishing = &options.polishing;
+    let refined = distance > polishing.certainty
+        || (deviation < polishing.principal_point_gain * prior && distance > polishing.significance);
+    let shift = of_centre().map(|&(k, _)| shift(k)).fold(0.0, f64::hypot);
     if refined {
         *map = free;
         filter_points(map, keypoints, options.max_error, options.min_angle);
     }
-    Ok(PrincipalPoint { refined, deviation: Some(deviation) })
+    Ok(PrincipalPoint { refined, deviation: Some(deviation), shift: Some(shift) })
 }
 
 #[cfg(test)]
