@@ -2,7 +2,9 @@
 //! end-to-end tests.
 
 pub mod alignment;
+pub mod drawn_captures;
 mod exit_code;
+pub mod judgements;
 pub mod masks;
 pub mod object_scene;
 pub mod pose_error;

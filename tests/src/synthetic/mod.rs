@@ -23,7 +23,7 @@ use std::sync::Arc;
 use libreconstruct::camera::{Camera, CameraModel, Pose};
 use libreconstruct::video::VideoWriter;
 use libreconstruct::{Control, Error, Result};
-use nalgebra::{Quaternion, UnitQuaternion, Vector2, Vector3};
+use nalgebra::{Matrix3, Quaternion, UnitQuaternion, Vector2, Vector3};
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 
@@ -35,6 +35,7 @@ pub use dataset::film_dataset;
 pub use scenery::Scenery;
 pub use staging::Staging;
 pub use stills::film_frames;
+pub(crate) use texture::uniform;
 
 /// What to film and how.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -57,7 +58,8 @@ pub struct CaptureOptions {
     pub distortion: f64,
     /// Seconds for which the shutter is open.
     pub shutter: f64,
-    /// Seconds from the first to the last row; 0 is a global shutter.
+    /// Seconds from the first to the last line, which lie along the long side of the picture as those of a sensor do: rows
+    /// downwards, columns to the right in a picture on end; 0 is a global shutter.
     pub rolling_shutter: f64,
     /// Standard deviation of the noise in 8-bit steps.
     pub noise: f64,
@@ -274,6 +276,14 @@ pub fn generate(output: &Path, options: &CaptureOptions, control: &Control) -> R
     truth::write(output, options, &film.poses(), film.scenery.standing().tags())
 }
 
+/// Where camera and things are at one moment.
+struct Moment {
+    origin: Vector3<f64>,
+    /// From the camera's axes to the world's.
+    turn: Matrix3<f64>,
+    things: Option<UnitQuaternion<f64>>,
+}
+
 /// A room, a camera and a path: everything that decides what a frame looks like.
 pub struct Film {
     options: CaptureOptions,
@@ -315,6 +325,15 @@ impl Film {
         if self.options.mirrored { poses.map(|pose| mirror(&pose)).collect() } else { poses.collect() }
     }
 
+    fn at(&self, time: f64) -> Moment {
+        let pose = self.path.pose(time);
+        Moment {
+            origin: pose.centre(),
+            turn: pose.rotation_matrix().transpose(),
+            things: turn_of_things(self.options.staging, self.path.part(time), self.path.arc()),
+        }
+    }
+
     fn time_of(&self, frame: u32) -> f64 {
         f64::from(frame) / self.options.frame_rate
     }
@@ -329,26 +348,33 @@ impl Film {
         let zoom = o.zoom.powf(f64::from(frame) / f64::from(o.frames.max(2) - 1));
         let pixel_angle = 1.0 / zoom / (o.relative_focal * f64::from(o.width.max(o.height)));
 
+        let is_on_end = width < height;
+        let lines: Vec<[Moment; 4]> = (0..width.min(height))
+            .map(|line| {
+                let part = (line as f64 + 0.5) / width.min(height) as f64 - 0.5;
+                std::array::from_fn(|k| {
+                    let open = o.shutter * ((k as f64 + 0.5) / 4.0 - 0.5);
+                    self.at(time + o.rolling_shutter * part + open)
+                })
+            })
+            .collect();
         let mut rgb = vec![0u8; width * height * 3];
         let mut mask = vec![0u8; width * height];
         rgb.par_chunks_mut(width * 3).zip(mask.par_chunks_mut(width)).enumerate().for_each(
             |(y, (rgb_row, mask_row))| {
-                let row_delay = o.rolling_shutter * ((y as f64 + 0.5) / height as f64 - 0.5);
-                let moments: [f64; 4] =
-                    std::array::from_fn(|k| time + row_delay + o.shutter * ((k as f64 + 0.5) / 4.0 - 0.5));
-                let poses = moments.map(|moment| self.path.pose(moment));
-                let things =
-                    moments.map(|moment| turn_of_things(o.staging, self.path.part(moment), self.path.arc()));
-                let origins = poses.map(|p| p.centre());
-                let turns = poses.map(|p| p.rotation_matrix().transpose());
                 for x in 0..width {
+                    let moments = &lines[if is_on_end { x } else { y }];
                     let mut colour = Vector3::zeros();
                     let mut covered = 0u32;
-                    for k in 0..4 {
+                    for (k, moment) in moments.iter().enumerate() {
                         let ray = self.rays[y * width + x][k];
-                        let direction = (turns[k] * Vector3::new(ray.x, ray.y, zoom)).normalize();
-                        let (seen, subject) =
-                            self.scenery.look(&origins[k], &direction, pixel_angle, things[k].as_ref());
+                        let direction = (moment.turn * Vector3::new(ray.x, ray.y, zoom)).normalize();
+                        let (seen, subject) = self.scenery.look(
+                            &moment.origin,
+                            &direction,
+                            pixel_angle,
+                            moment.things.as_ref(),
+                        );
                         colour += seen;
                         covered += u32::from(subject == Subject::Yes);
                     }

@@ -87,7 +87,7 @@ fn mix(mut key: u64) -> u64 {
 }
 
 /// Uniform in 0..1, fixed by its keys.
-pub(super) fn uniform(seed: u64, key: u64) -> f64 {
+pub(crate) fn uniform(seed: u64, key: u64) -> f64 {
     (mix(seed ^ mix(key)) >> 11) as f64 / (1u64 << 53) as f64
 }
 
