@@ -379,6 +379,10 @@ impl Reconstructor<'_> {
             exact.clone_from(&unrolled.map);
             refined.keypoints = &unrolled.keypoints;
             tags = self.tags.map(|(size, tags)| (size, Cow::Owned(unrolled.tags(tags, measured))));
+            // The shutter had bent what was said of it.
+            if centre.is_some_and(|c| !c.refined) {
+                centre = Some(refine_principal_point(&mut exact, refined.keypoints, self.mapper, control)?);
+            }
         }
         watch.lap("rolling shutter");
         let mut map = refined.complete(&exact);
@@ -387,6 +391,7 @@ impl Reconstructor<'_> {
         report.rolling_shutter.clone_from(&shutter.report);
         report.principal_point_refined = centre.is_some_and(|c| c.refined);
         report.principal_point_deviation = centre.and_then(|c| c.deviation);
+        report.principal_point_shift = centre.and_then(|c| c.shift);
         let metres = match &tags {
             Some((size, tags)) => {
                 self.measure_scale((*size, tags), &exact, &refined, &mut map, &mut report, &graph, control)?
@@ -419,12 +424,14 @@ impl Reconstructor<'_> {
         graph: &ViewGraph,
         report: &mut SfmReport,
     ) -> Result<()> {
-        let prior = report.principal_point_refined.then(|| principal_point_prior(&exact.camera, self.mapper));
+        let centre_prior = principal_point_prior(&exact.camera, self.mapper);
+        let prior = report.principal_point_refined.then_some(centre_prior);
         let verdict = judge(&Judged {
             adjusted: exact,
             complete: map,
             keypoints,
             bundle: &bundle_options(exact, keypoints, self.mapper, prior),
+            centre_prior,
             matches: self.matches,
             verified: self.verified,
             pairs: &graph.pairs,
@@ -469,6 +476,7 @@ impl Reconstructor<'_> {
             let mut changed = self.report(&adjusted, refined.keypoints, report.method, graph);
             changed.principal_point_refined = report.principal_point_refined;
             changed.principal_point_deviation = report.principal_point_deviation;
+            changed.principal_point_shift = report.principal_point_shift;
             changed.rolling_shutter.clone_from(&report.rolling_shutter);
             match gate::check_model(&changed, &adjusted, self.frames) {
                 Ok(warnings) => {
@@ -647,6 +655,7 @@ impl Reconstructor<'_> {
             camera_params: map.camera.params.clone(),
             principal_point_refined: false,
             principal_point_deviation: None,
+            principal_point_shift: None,
             broken_steps,
             components: Vec::new(),
             attempts: Vec::new(),

@@ -125,6 +125,9 @@ pub struct SfmReport {
     /// absent where it was not examined, or the capture says nothing about it.
     #[serde(default)]
     pub principal_point_deviation: Option<f64>,
+    /// How far from the image centre the capture would put it; absent where `principal_point_deviation` is.
+    #[serde(default)]
+    pub principal_point_shift: Option<f64>,
     /// Steps `k` to `k + 1` of the camera's path that the model breaks: the matches of neighbouring frames contradict
     /// it.
     #[serde(default)]

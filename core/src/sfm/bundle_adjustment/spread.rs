@@ -15,7 +15,7 @@ use crate::sfm::projection::{Linearised, Projector};
 use crate::sfm::schur::{self, BORDER, CHUNK, PointTerms};
 
 use super::covariance::regions;
-use super::{BundleOptions, Problem, State};
+use super::{BundleOptions, Problem, State, principal_point_index};
 
 /// Draws of each clustering: the root of their mean square is known to about a tenth.
 pub(crate) const DRAWS: usize = 24;
@@ -94,6 +94,38 @@ pub(crate) fn pose_draws(
         all.push(x.chunks_exact(reduced.size()).map(draw).collect());
     }
     Some(all)
+}
+
+/// How everything answers to a shift of the principal point by `pixels`, to the right and downwards, if it is free in
+/// `options`. `None` where it is not, or where the equations are singular.
+pub(crate) fn centre_responses(
+    map: &Map,
+    keypoints: &Keypoints,
+    options: &BundleOptions,
+    pixels: f64,
+) -> Option<[Draw; 2]> {
+    let problem = Problem::new(map, keypoints, options)?;
+    let state = problem.state(map);
+    let (reduced, _) = problem.equations(&state, 1e-9);
+    let factor = reduced.matrix.factor()?;
+    let cameras = problem.structure.cameras();
+    let x = principal_point_index(map.camera.model);
+    let position = |parameter: usize| problem.free.iter().position(|&k| k == parameter);
+    let focal = position(0);
+    let response = |parameter: usize| -> Option<Draw> {
+        let own = 6 * cameras + position(parameter)?;
+        let mut rhs = vec![0.0; reduced.size()];
+        rhs[own] = 1.0;
+        let x = schur::solve_by(&factor, rhs)?;
+        let scale = pixels / x[own];
+        let three = |at: usize| scale * Vector3::new(x[at], x[at + 1], x[at + 2]);
+        scale.is_finite().then(|| Draw {
+            turns: (0..cameras).map(|c| three(6 * c)).collect(),
+            shifts: (0..cameras).map(|c| three(6 * c + 3)).collect(),
+            focal: focal.map_or(0.0, |k| scale * x[6 * cameras + k] / state.camera.mean_focal()),
+        })
+    };
+    Some([response(x)?, response(x + 1)?])
 }
 
 /// The signs of the clusters.
@@ -282,6 +314,32 @@ mod tests {
         };
         let ratio = size(0.4) / size(0.1);
         assert!((2.5..6.5).contains(&ratio), "{ratio}");
+    }
+
+    #[test]
+    fn poses_answer_to_a_shift_of_the_principal_point_as_an_adjustment_does() {
+        let capture = Capture::walk(12, 800, 0.3, 6);
+        let mut patient = options();
+        patient.stopping = Stopping { max_iterations: 300, tolerance: 1e-13 };
+        let mut map = capture.true_map_with_points();
+        adjust(&mut map, &capture.keypoints, &patient, &Control::new()).unwrap();
+        let mut free = options();
+        free.intrinsics.principal_point = Some(1e4);
+        let pixels = 1.0;
+        let [right, _] = centre_responses(&map, &capture.keypoints, &free, pixels).unwrap();
+        let mut shifted = map.clone();
+        shifted.camera.params[1] += pixels;
+        adjust(&mut shifted, &capture.keypoints, &patient, &Control::new()).unwrap();
+        // Up to a turn of the world: how the turn of one camera differs from that of the next.
+        let turned = |c: usize| {
+            let (before, after) = (map.poses[c].unwrap(), shifted.poses[c].unwrap());
+            before.rotation.inverse() * (after.rotation * before.rotation.inverse()).scaled_axis()
+        };
+        let told = |c: usize| map.poses[c].unwrap().rotation.inverse() * right.turns[c];
+        let apart = |of: &dyn Fn(usize) -> Vector3<f64>| of(6) - of(0);
+        let (is, said) = (apart(&turned), apart(&told));
+        assert!((is - said).norm() < 0.2 * is.norm() && is.norm() > 1e-4, "{is} {said}");
+        assert!(centre_responses(&map, &capture.keypoints, &options(), 1.0).is_none());
     }
 
     #[test]

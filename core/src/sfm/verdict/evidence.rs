@@ -23,6 +23,10 @@ pub struct Evidence {
     pub rotation_spread: [f64; 5],
     /// Spread of the places, share of the radius of the camera path; in the same order.
     pub position_spread: [f64; 5],
+    /// How far off rotations (degrees) and ...
+    pub centre_rotation: f64,
+    /// ... places (share of the radius of the camera path) are, if the principal point is off by as much as it may.
+    pub centre_position: f64,
     /// Spread of the focal length, as a share of it: the largest of the five.
     pub focal_spread: f64,
     /// Residuals that all frames have in common in a cell of the picture, pixels.
@@ -56,6 +60,10 @@ pub struct Evidence {
     pub rotation_only_pairs: f64,
     /// How much the focal length changes from frame to frame and keeps to it, as a share of it.
     pub zoom: f64,
+    /// Logarithm of the last focal length over the first, if a zoom goes on steadily: what explains the capture best.
+    pub zoom_change: f64,
+    /// Its standard deviation; 0 where it was not examined: photographs, and where the adjustment says nothing.
+    pub zoom_deviation: f64,
     /// Points that are seen on both sides of the weakest step of the path; 0 for unordered pictures.
     pub weakest_step: usize,
     /// Pairs of frames that are far apart in time and near in the model.

@@ -14,9 +14,9 @@ use super::flatness::flat_points;
 use super::joints::joints;
 use super::pairs::agreement;
 use super::residuals::bias;
-use super::spread::{ClusterSpread, path, spreads};
+use super::spread::{ClusterSpread, centre_spread, path, spreads};
 use super::stillness::stillness;
-use super::zoom::zoom;
+use super::zoom::{steady_zoom, zoom};
 
 /// Homography inliers over all inliers from which a pair shows no depth.
 const FLAT_PAIR: f64 = 0.9;
@@ -34,6 +34,8 @@ pub(crate) struct Judged<'a> {
     pub(crate) keypoints: &'a Keypoints,
     /// How it was adjusted.
     pub(crate) bundle: &'a BundleOptions,
+    /// Standard deviation of the principal point's prior, pixels.
+    pub(crate) centre_prior: f64,
     /// Candidate matches.
     pub(crate) matches: &'a [PairMatches],
     /// Verified pairs, found without a focal length.
@@ -46,6 +48,9 @@ pub(crate) struct Judged<'a> {
     pub(crate) is_ordered: bool,
     pub(crate) report: &'a SfmReport,
 }
+
+/// Error of a refined principal point over its deviation: 2 to 6 on captures with exact calibration.
+const REFINED: f64 = 3.0;
 
 /// Expected errors of a frame by spread alone: rotation (degrees) and place (share of the radius).
 pub(super) type FrameSpread = (f64, f64);
@@ -67,6 +72,7 @@ pub(super) fn gather(judged: &Judged<'_>) -> (Evidence, Vec<FrameSpread>) {
             if found.is_empty() { (LARGEST_ANGLE, LARGEST) } else { (worst(|f| f.0), worst(|f| f.1)) }
         })
         .collect();
+    let centre = centre(judged).unwrap_or_default();
     let views = Views::new(adjusted, keypoints);
     let mut errors: Vec<f64> = Vec::with_capacity(adjusted.observations());
     for point in &adjusted.points {
@@ -77,6 +83,8 @@ pub(super) fn gather(judged: &Judged<'_>) -> (Evidence, Vec<FrameSpread>) {
     let support = support_of_pairs(complete, keypoints, judged.pairs, judged.max_epipolar_error);
     let agreement = agreement(complete, judged.pairs, &support);
     let still = stillness(complete, keypoints, judged.matches);
+    let steady = judged.is_ordered.then(|| steady_zoom(adjusted, keypoints, judged.bundle)).flatten();
+    let steady = steady.unwrap_or_default();
     let joints = joints(complete, judged.is_ordered);
     let verified = || judged.verified.iter().filter(|p| !p.inliers.is_empty());
     let flat =
@@ -90,6 +98,8 @@ pub(super) fn gather(judged: &Judged<'_>) -> (Evidence, Vec<FrameSpread>) {
         noise,
         rotation_spread: std::array::from_fn(|k| of(k, |s| s.rotation, LARGEST_ANGLE)),
         position_spread: std::array::from_fn(|k| of(k, |s| s.position, LARGEST)),
+        centre_rotation: centre.rotation.min(LARGEST_ANGLE),
+        centre_position: centre.position.min(LARGEST),
         focal_spread: (0..5).map(|k| of(k, |s| s.focal, LARGEST)).fold(0.0, f64::max),
         lens_bias: bias.lens,
         patch_bias: bias.patches,
@@ -106,11 +116,28 @@ pub(super) fn gather(judged: &Judged<'_>) -> (Evidence, Vec<FrameSpread>) {
         flat_pairs: flat as f64 / verified().count().max(1) as f64,
         rotation_only_pairs: report.rotation_only_pairs,
         zoom: zoom(adjusted, keypoints, judged.bundle.loss),
+        zoom_change: steady.change.clamp(-LARGEST, LARGEST),
+        zoom_deviation: steady.deviation.min(LARGEST),
         weakest_step: joints.weakest_step,
         near_pairs: joints.near,
         missing_overlap: joints.missing,
     };
     (evidence, frames)
+}
+
+/// What a principal point does that is off by as much as it may. One that was left in the middle of the picture may be where
+/// the capture would put it, and as far from there as the capture does not know; one that was refined is off by more than
+/// its deviation, which knows nothing of what the lens model leaves out.
+fn centre(judged: &Judged<'_>) -> Option<ClusterSpread> {
+    let Judged { adjusted, keypoints, report, centre_prior, .. } = *judged;
+    let deviation = report.principal_point_deviation.unwrap_or(centre_prior).min(centre_prior);
+    let pixels = match report.principal_point_refined {
+        true => REFINED * deviation,
+        false => report.principal_point_shift.unwrap_or(0.0).hypot(deviation),
+    };
+    let mut free = judged.bundle.clone();
+    free.intrinsics.principal_point = Some(centre_prior);
+    centre_spread(adjusted, keypoints, &free, pixels)
 }
 
 /// Radius of the path over the median distance of a point from a camera that sees it.

@@ -6,7 +6,7 @@ use crate::control::Warning;
 use crate::error::{Error, ErrorKind};
 use crate::stage::Stage;
 
-use super::calibrated::expected;
+use super::calibrated::{Expected, expected};
 use super::evidence::Evidence;
 use super::gather::{FrameSpread, Judged, gather};
 use super::statement::{Doubt, FrameDoubt, Grade, Reason, Verdict};
@@ -70,14 +70,15 @@ const LITTLE_PARALLAX: f64 = 1.5;
 /// Judges a finished map.
 pub(crate) fn judge(judged: &Judged<'_>) -> Verdict {
     let (evidence, spreads) = gather(judged);
-    let expected = expected(&evidence);
+    let mut verdict = Verdict::of(evidence);
     let mean = |of: fn(&FrameSpread) -> f64| {
         (spreads.iter().map(|s| of(s).powi(2)).sum::<f64>() / spreads.len().max(1) as f64).sqrt()
     };
     let scale = |all: f64, mean: f64| if mean > 0.0 { all / mean } else { 1.0 };
-    let (turn, shift) = (scale(expected.rotation, mean(|s| s.0)), scale(expected.position, mean(|s| s.1)));
+    let turn = scale(verdict.rotation_error_degrees, mean(|s| s.0));
+    let shift = scale(verdict.position_error, mean(|s| s.1));
     let registered = (0..judged.adjusted.poses.len()).filter(|&i| judged.adjusted.poses[i].is_some());
-    let frames = registered
+    verdict.frames = registered
         .zip(&spreads)
         .map(|(frame, s)| FrameDoubt {
             frame,
@@ -85,22 +86,7 @@ pub(crate) fn judge(judged: &Judged<'_>) -> Verdict {
             position_error: shift * s.1,
         })
         .collect();
-    let (rotation, position) = (expected.rotation, expected.position);
-    let bounds = ((expected.bound * rotation).min(180.0), expected.bound * position);
-    let mut reasons = reasons(&evidence);
-    reasons.extend(imprecision((rotation, position), bounds));
-    // Stable: reasons of one grade stay in their order.
-    reasons.sort_by_key(|r| std::cmp::Reverse(r.grade));
-    Verdict {
-        grade: reasons.first().map_or(Grade::Good, |r| r.grade),
-        rotation_error_degrees: rotation,
-        position_error: position,
-        rotation_bound_degrees: bounds.0,
-        position_bound: bounds.1,
-        frames,
-        reasons,
-        evidence,
-    }
+    verdict
 }
 
 /// Whether the poses are too far off, as expected and at most, by rotation (degrees) and place (share of the radius).
@@ -221,6 +207,26 @@ fn reasons(e: &Evidence) -> Vec<Reason> {
 }
 
 impl Verdict {
+    /// What follows from figures alone: all but the errors of single frames.
+    pub fn of(evidence: Evidence) -> Self {
+        let Expected { rotation, position, bound } = expected(&evidence);
+        let bounds = ((bound * rotation).min(180.0), bound * position);
+        let mut reasons = reasons(&evidence);
+        reasons.extend(imprecision((rotation, position), bounds));
+        // Stable: reasons of one grade stay in their order.
+        reasons.sort_by_key(|r| std::cmp::Reverse(r.grade));
+        Self {
+            grade: reasons.first().map_or(Grade::Good, |r| r.grade),
+            rotation_error_degrees: rotation,
+            position_error: position,
+            rotation_bound_degrees: bounds.0,
+            position_bound: bounds.1,
+            frames: Vec::new(),
+            reasons,
+            evidence,
+        }
+    }
+
     /// How doubtful each registered frame is, by its index: what its errors stay below, as a share of what a good model's
     /// may be (1 degree, 2 % of the camera path), the larger of the two.
     pub fn frame_doubts(&self) -> impl Iterator<Item = (usize, f64)> + '_ {

@@ -1,8 +1,8 @@
 //! How far off the poses are by the spread of the adjustment, once the whole world may be moved, turned and scaled.
 
-use nalgebra::{Matrix3, SymmetricEigen, Vector3};
+use nalgebra::{Matrix3, SymmetricEigen, UnitQuaternion, Vector3};
 
-use crate::sfm::bundle_adjustment::{BundleOptions, Clustering, Draw, pose_draws};
+use crate::sfm::bundle_adjustment::{BundleOptions, Clustering, Draw, centre_responses, pose_draws};
 use crate::sfm::map::{Keypoints, Map};
 
 /// Errors of one clustering.
@@ -37,19 +37,47 @@ pub(super) fn spreads(
     keypoints: &Keypoints,
     options: &BundleOptions,
 ) -> Option<Vec<ClusterSpread>> {
-    let (offsets, radius) = path(map);
-    if radius.is_nan() || radius <= 0.0 {
-        return None;
-    }
-    let to_world: Vec<_> = map.poses.iter().flatten().map(|p| p.rotation.inverse()).collect();
-    let turning = World::new(&offsets);
+    let frame = WorldFrame::new(map)?;
     let draws = pose_draws(map, keypoints, options)?;
     debug_assert_eq!(draws.len(), Clustering::ALL.len());
-    let of_clustering = |draws: Vec<Draw>| {
+    Some(draws.iter().map(|draws| frame.spread(draws)).collect())
+}
+
+/// What a principal point does that is off by `pixels` in a direction that nobody knows, if it is free in `options`; `None`
+/// where the adjustment says nothing.
+pub(super) fn centre_spread(
+    map: &Map,
+    keypoints: &Keypoints,
+    options: &BundleOptions,
+    pixels: f64,
+) -> Option<ClusterSpread> {
+    let frame = WorldFrame::new(map)?;
+    Some(frame.spread(&centre_responses(map, keypoints, options, pixels)?))
+}
+
+/// The registered cameras, against which draws are held.
+struct WorldFrame {
+    offsets: Vec<Vector3<f64>>,
+    radius: f64,
+    to_world: Vec<UnitQuaternion<f64>>,
+}
+
+impl WorldFrame {
+    /// `None` for cameras that are all at one place.
+    fn new(map: &Map) -> Option<Self> {
+        let (offsets, radius) = path(map);
+        let to_world = map.poses.iter().flatten().map(|p| p.rotation.inverse()).collect();
+        (radius > 0.0).then_some(Self { offsets, radius, to_world })
+    }
+
+    /// Root mean squares over the draws, without what moves the whole world.
+    fn spread(&self, draws: &[Draw]) -> ClusterSpread {
+        let Self { offsets, radius, to_world } = self;
+        let turning = World::new(offsets);
         let mut squares = vec![(0.0, 0.0); offsets.len()];
         let mut focal = 0.0;
         let share = 1.0 / draws.len().max(1) as f64;
-        for draw in &draws {
+        for draw in draws {
             let shifts = turning.taken_out(&draw.shifts);
             let turns: Vec<Vector3<f64>> =
                 to_world.iter().zip(&draw.turns).map(|(to_world, turn)| to_world * turn).collect();
@@ -66,8 +94,7 @@ pub(super) fn spreads(
             (frames.iter().map(|f| of(f).powi(2)).sum::<f64>() / frames.len().max(1) as f64).sqrt()
         };
         ClusterSpread { rotation: mean(|f| f.0), position: mean(|f| f.1), focal: f64::sqrt(focal), frames }
-    };
-    Some(draws.into_iter().map(of_clustering).collect())
+    }
 }
 
 /// What a small motion of the whole world does to the centres.

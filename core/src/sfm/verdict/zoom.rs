@@ -1,10 +1,47 @@
 //! Whether the focal length changes within the capture, which one camera for all frames denies.
 
-use nalgebra::{SMatrix, SVector};
+use nalgebra::{SMatrix, SVector, Vector2};
 use rayon::prelude::*;
 
+use crate::control::Control;
+use crate::sfm::bundle_adjustment::{BundleOptions, adjust_with_readout, readout_deviations};
 use crate::sfm::map::{Keypoints, Map};
 use crate::sfm::projection::{Extrinsics, Loss, Projector};
+
+/// Steps of the adjustment with a steady zoom at most: it begins at the minimum without, which poses have bent to.
+const STEPS: usize = 40;
+
+/// A zoom that goes on steadily from the first frame to the last.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub(super) struct SteadyZoom {
+    /// Logarithm of the last focal length over the first.
+    pub(super) change: f64,
+    /// Its standard deviation.
+    pub(super) deviation: f64,
+}
+
+/// The steady zoom that explains the capture best: one more unknown of the adjustment, while poses and points take up what
+/// they may. Images are in the order of time. `None` where the equations are singular.
+pub(super) fn steady_zoom(map: &Map, keypoints: &Keypoints, bundle: &BundleOptions) -> Option<SteadyZoom> {
+    let centre = map.camera.principal_point();
+    let last = map.poses.len().checked_sub(1).filter(|&last| last > 0)?;
+    // A keypoint as the mean focal length would have shown it, if the zoom grows.
+    let slopes: Vec<Vec<Vector2<f64>>> = keypoints
+        .iter()
+        .enumerate()
+        .map(|(image, own)| {
+            let part = image as f64 / last as f64 - 0.5;
+            own.iter().map(|pixel| -part * (pixel - centre)).collect()
+        })
+        .collect();
+    let mut adjusted = map.clone();
+    let mut bundle = bundle.clone();
+    bundle.stopping.max_iterations = bundle.stopping.max_iterations.min(STEPS);
+    // Without a control nothing cancels it.
+    let change = adjust_with_readout(&mut adjusted, keypoints, &[&slopes], &bundle, &Control::new()).ok()?;
+    let deviation = readout_deviations(&adjusted, keypoints, &[&slopes], &bundle)?;
+    Some(SteadyZoom { change: *change.first()?, deviation: *deviation.first()? })
+}
 
 /// Unknowns of a frame: its pose and the logarithm of its focal length.
 const UNKNOWNS: usize = 7;
@@ -59,6 +96,8 @@ fn own_focals(map: &Map, keypoints: &Keypoints, loss: Loss) -> Vec<f64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::sfm::bundle_adjustment::{RefineIntrinsics, adjust};
+    use crate::sfm::levenberg_marquardt::Stopping;
     use crate::sfm::synthetic::Capture;
 
     #[test]
@@ -76,5 +115,29 @@ mod tests {
         // Evenly from 0 to 3.8 %: a standard deviation of 1.1 %.
         let zoomed = zoom(&map, &capture.keypoints, loss);
         assert!((0.006..0.016).contains(&zoomed), "{zoomed}");
+    }
+
+    #[test]
+    fn a_steady_zoom_is_found_though_poses_have_made_the_best_of_it() {
+        let bundle = BundleOptions {
+            loss: Loss::Cauchy(1.0),
+            stopping: Stopping { max_iterations: 30, tolerance: 1e-8 },
+            rotations: true,
+            intrinsics: RefineIntrinsics { focal: true, distortion: Some(0.05), principal_point: None },
+        };
+        for growth in [0.0, 0.06, -0.1] {
+            let mut capture = Capture::walk(16, 1200, 0.3, 7);
+            let mut map = capture.true_map_with_points();
+            let centre = map.camera.principal_point();
+            for (i, image) in capture.keypoints.iter_mut().enumerate() {
+                let grow = f64::exp(growth * (i as f64 / 15.0 - 0.5));
+                image.iter_mut().for_each(|p| *p = centre + grow * (*p - centre));
+            }
+            adjust(&mut map, &capture.keypoints, &bundle, &Control::new()).unwrap();
+            let found = steady_zoom(&map, &capture.keypoints, &bundle).unwrap();
+            let off = (found.change - growth).abs();
+            assert!(off < 4.0 * found.deviation + 0.1 * growth.abs(), "{growth}: {found:?}");
+            assert!((1e-5..1e-2).contains(&found.deviation), "{growth}: {found:?}");
+        }
     }
 }
