@@ -2,6 +2,7 @@
 //! end-to-end tests.
 
 pub mod alignment;
+pub mod drawn_masks;
 mod exit_code;
 pub mod masks;
 pub mod object_scene;
