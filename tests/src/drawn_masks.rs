@@ -20,8 +20,6 @@ pub struct DrawnCapture {
     pub pictures: &'static str,
     /// Width and height of every picture, as it was filmed.
     pub size: (u32, u32),
-    /// What was taken for the object.
-    pub object: &'static str,
 }
 
 /// Number of masks that were drawn of each capture.
@@ -29,32 +27,12 @@ pub const MASKS_OF_A_CAPTURE: usize = 10;
 
 /// All of them.
 pub const DRAWN_CAPTURES: &[DrawnCapture] = &[
-    DrawnCapture { name: "banana", pictures: "images", size: (1504, 1000), object: "a bunch of bananas" },
-    DrawnCapture {
-        name: "drone-object",
-        pictures: "images",
-        size: (1280, 720),
-        object: "a quadcopter with its label",
-    },
-    DrawnCapture {
-        name: "fox",
-        pictures: "images",
-        size: (1080, 1920),
-        object: "a fox's head on its shield",
-    },
-    DrawnCapture {
-        name: "stone-sign-orbit",
-        pictures: "video.mp4",
-        size: (450, 800),
-        object: "a pyramid of stones with its signs",
-    },
-    DrawnCapture { name: "temple-ring", pictures: "images", size: (640, 480), object: "a temple of plaster" },
-    DrawnCapture {
-        name: "tree-snow",
-        pictures: "video.mp4",
-        size: (450, 800),
-        object: "a trunk with the snow that lies on it",
-    },
+    DrawnCapture { name: "banana", pictures: "images", size: (1504, 1000) },
+    DrawnCapture { name: "drone-object", pictures: "images", size: (1280, 720) },
+    DrawnCapture { name: "fox", pictures: "images", size: (1080, 1920) },
+    DrawnCapture { name: "stone-sign-orbit", pictures: "video.mp4", size: (450, 800) },
+    DrawnCapture { name: "temple-ring", pictures: "images", size: (640, 480) },
+    DrawnCapture { name: "tree-snow", pictures: "video.mp4", size: (450, 800) },
 ];
 
 impl DrawnCapture {

@@ -76,6 +76,10 @@ pub struct MaskScore {
     pub boundary_f: f64,
     /// See [`wrong_pieces`].
     pub wrong_pieces: usize,
+    /// What is object in the mask only, as a part of the known object.
+    pub surplus: f64,
+    /// What is object in the known mask only, as a part of it.
+    pub lack: f64,
     /// Part (0 to 1) of the picture that is object in the known mask.
     pub coverage: f64,
 }
@@ -83,12 +87,19 @@ pub struct MaskScore {
 impl MaskScore {
     /// Of two masks of one size.
     pub fn of(name: &str, mask: &GrayImage, known: &GrayImage) -> Self {
-        let decided = without_undecided(known, known);
+        let (found, decided) = (without_undecided(mask, known), without_undecided(known, known));
+        let object = decided.as_raw().iter().filter(|v| is_object(**v)).count().max(1) as f64;
+        let only_in = |one: &GrayImage, other: &GrayImage| {
+            let pairs = one.as_raw().iter().zip(other.as_raw());
+            pairs.filter(|(a, b)| is_object(**a) && !is_object(**b)).count() as f64 / object
+        };
         Self {
             name: name.to_owned(),
-            overlap: intersection_over_union(&without_undecided(mask, known), &decided),
+            overlap: intersection_over_union(&found, &decided),
             boundary_f: boundary_f(mask, known),
             wrong_pieces: wrong_pieces(mask, known),
+            surplus: only_in(&found, &decided),
+            lack: only_in(&decided, &found),
             coverage: coverage(&decided),
         }
     }
@@ -332,8 +343,11 @@ mod tests {
             assert!((score.overlap - (27.0 - shift) / 27.0).abs() < 1e-12, "{score:?}");
             assert!((score.boundary_f == 1.0) == (shift == 0.0), "{score:?}");
             assert_eq!(score.coverage, 27.0 * 40.0 / 12_000.0);
+            assert_eq!((score.surplus, score.lack), (0.0, shift / 27.0));
         }
         let all = GrayImage::from_pixel(120, 100, image::Luma([255]));
+        let surplus = MaskScore::of("picture", &all, &known).surplus;
+        assert_eq!(surplus, (12_000.0 - 18.0 * 50.0 - 27.0 * 40.0) / (27.0 * 40.0));
         assert_eq!(wrong_pieces(&all, &GrayImage::from_pixel(120, 100, image::Luma([UNDECIDED]))), 0);
     }
 }

@@ -140,7 +140,9 @@ fn lowest(scores: &[MaskScore]) -> f64 {
 }
 
 fn judge_captures(arguments: &Arguments, captures: &Path) -> Result<()> {
-    println!("capture           pictures  overlap  lowest  boundary  wrong/50  agreement  determined");
+    println!(
+        "capture           pictures  overlap  lowest  boundary  wrong/50  too much  too little  agreement  determined"
+    );
     for capture in DRAWN_CAPTURES {
         if !arguments.is_asked_for(capture.name) {
             continue;
@@ -150,13 +152,15 @@ fn judge_captures(arguments: &Arguments, captures: &Path) -> Result<()> {
         let (scores, report) = capture.judge(captures, &masks, arguments.point, &folder, &Control::new())?;
         let (agreement, determined) = report.background.map_or((0.0, 0.0), |b| (b.agreement, b.determined));
         println!(
-            "{:16}  {:8}  {:7.4}  {:6.3}  {:8.3}  {:8.1}  {agreement:9.3}  {determined:10.3}",
+            "{:16}  {:8}  {:7.4}  {:6.3}  {:8.3}  {:8.1}  {:8.3}  {:10.3}  {agreement:9.3}  {determined:10.3}",
             capture.name,
             scores.len(),
             mean(&scores, |s| s.overlap),
             lowest(&scores),
             mean(&scores, |s| s.boundary_f),
             50.0 * mean(&scores, |s| s.wrong_pieces as f64),
+            mean(&scores, |s| s.surplus),
+            mean(&scores, |s| s.lack),
         );
     }
     Ok(())
