@@ -3,6 +3,7 @@
 
 pub mod alignment;
 pub mod drawn_captures;
+pub mod drawn_masks;
 mod exit_code;
 pub mod judgements;
 pub mod masks;

@@ -11,6 +11,10 @@ use libreconstruct::{Error, ErrorKind, Result};
 use nalgebra::{Vector2, Vector3};
 use rayon::prelude::*;
 
+/// The value of the pixels of a known mask that nobody could decide, such as grass before the foot of the object: they are not
+/// judged.
+pub const UNDECIDED: u8 = 128;
+
 /// The known mask of one picture, as the undistorted picture shows it.
 pub struct KnownMask {
     /// Name of the picture.
@@ -19,7 +23,7 @@ pub struct KnownMask {
     pub camera: Camera,
     /// World-to-camera.
     pub pose: Pose,
-    /// 255 = object.
+    /// 255 = object, [`UNDECIDED`] = not judged.
     pub mask: GrayImage,
 }
 
@@ -72,6 +76,10 @@ pub struct MaskScore {
     pub boundary_f: f64,
     /// See [`wrong_pieces`].
     pub wrong_pieces: usize,
+    /// What is object in the mask only, as a part of the known object.
+    pub surplus: f64,
+    /// What is object in the known mask only, as a part of it.
+    pub lack: f64,
     /// Part (0 to 1) of the picture that is object in the known mask.
     pub coverage: f64,
 }
@@ -79,14 +87,33 @@ pub struct MaskScore {
 impl MaskScore {
     /// Of two masks of one size.
     pub fn of(name: &str, mask: &GrayImage, known: &GrayImage) -> Self {
+        let (found, decided) = (without_undecided(mask, known), without_undecided(known, known));
+        let object = decided.as_raw().iter().filter(|v| is_object(**v)).count().max(1) as f64;
+        let only_in = |one: &GrayImage, other: &GrayImage| {
+            let pairs = one.as_raw().iter().zip(other.as_raw());
+            pairs.filter(|(a, b)| is_object(**a) && !is_object(**b)).count() as f64 / object
+        };
         Self {
             name: name.to_owned(),
-            overlap: intersection_over_union(mask, known),
+            overlap: intersection_over_union(&found, &decided),
             boundary_f: boundary_f(mask, known),
             wrong_pieces: wrong_pieces(mask, known),
-            coverage: coverage(known),
+            surplus: only_in(&found, &decided),
+            lack: only_in(&decided, &found),
+            coverage: coverage(&decided),
         }
     }
+}
+
+/// `mask` without an object where `known` is undecided.
+fn without_undecided(mask: &GrayImage, known: &GrayImage) -> GrayImage {
+    let mut decided = mask.clone();
+    for (pixel, known) in decided.pixels_mut().zip(known.pixels()) {
+        if known[0] == UNDECIDED {
+            pixel[0] = 0;
+        }
+    }
+    decided
 }
 
 /// By picture: how close the masks in a folder came to the known ones.
@@ -105,31 +132,62 @@ pub fn scores(known: &[KnownMask], masks: &Path) -> Result<Vec<MaskScore>> {
         .collect()
 }
 
+/// The middle of the pixel of the object than which this part of them (0 to 100 percent) is nearer to their mean; `None` where
+/// there is no object.
+pub fn pixel_of_object(mask: &GrayImage, percent: u32) -> Option<(f64, f64)> {
+    let mut pixels: Vec<(f64, f64)> = mask
+        .enumerate_pixels()
+        .filter(|(.., value)| is_object(value[0]) && value[0] != UNDECIDED)
+        .map(|(x, y, _)| (f64::from(x) + 0.5, f64::from(y) + 0.5))
+        .collect();
+    let count = pixels.len() as f64;
+    let mean = pixels.iter().fold((0.0, 0.0), |sum, p| (sum.0 + p.0 / count, sum.1 + p.1 / count));
+    let off = |p: &(f64, f64)| (p.0 - mean.0).hypot(p.1 - mean.1);
+    pixels.sort_by(|a, b| off(a).total_cmp(&off(b)));
+    pixels.get(pixels.len().saturating_sub(1) * percent as usize / 100).copied()
+}
+
 /// Pixels by which a boundary may be off.
 const BOUNDARY: i32 = 2;
 
 /// Harmonic mean of the part of the mask's boundary that is within two pixels of the known one's, and of the part of the
-/// known one's that is within two pixels of the mask's (Perazzi et al., CVPR 2016). 1 where neither has a boundary.
+/// known one's that is within two pixels of the mask's (Perazzi et al., CVPR 2016). 1 where neither has a boundary. What is
+/// within two pixels of an undecided pixel is not judged.
 pub fn boundary_f(mask: &GrayImage, known: &GrayImage) -> f64 {
-    let (found, truth) = (boundary(mask), boundary(known));
+    let undecided: Vec<(i32, i32)> = known
+        .enumerate_pixels()
+        .filter(|(.., value)| value[0] == UNDECIDED)
+        .map(|(x, y, _)| (x as i32, y as i32))
+        .collect();
+    let unjudged = around(&undecided);
+    let judged = |mask: &GrayImage| -> Vec<(i32, i32)> {
+        boundary(mask).into_iter().filter(|pixel| !unjudged.contains(pixel)).collect()
+    };
+    let (found, truth) = (judged(mask), judged(known));
     if found.is_empty() && truth.is_empty() {
         return 1.0;
     }
     let part_near = |from: &[(i32, i32)], to: &[(i32, i32)]| {
-        let mut near = HashSet::new();
-        for &(x, y) in to {
-            for dy in -BOUNDARY..=BOUNDARY {
-                for dx in -BOUNDARY..=BOUNDARY {
-                    if dx * dx + dy * dy <= BOUNDARY * BOUNDARY {
-                        near.insert((x + dx, y + dy));
-                    }
-                }
-            }
-        }
+        let near = around(to);
         from.iter().filter(|pixel| near.contains(pixel)).count() as f64 / from.len().max(1) as f64
     };
     let (precision, recall) = (part_near(&found, &truth), part_near(&truth, &found));
     if precision + recall == 0.0 { 0.0 } else { 2.0 * precision * recall / (precision + recall) }
+}
+
+/// All pixels within [`BOUNDARY`] of these.
+fn around(pixels: &[(i32, i32)]) -> HashSet<(i32, i32)> {
+    let mut near = HashSet::new();
+    for &(x, y) in pixels {
+        for dy in -BOUNDARY..=BOUNDARY {
+            for dx in -BOUNDARY..=BOUNDARY {
+                if dx * dx + dy * dy <= BOUNDARY * BOUNDARY {
+                    near.insert((x + dx, y + dy));
+                }
+            }
+        }
+    }
+    near
 }
 
 /// Pixels of the object that have a side in common with one that is not; the picture's edge is no boundary.
@@ -157,7 +215,10 @@ pub fn wrong_pieces(mask: &GrayImage, known: &GrayImage) -> usize {
         .as_raw()
         .iter()
         .zip(known.as_raw())
-        .map(|(a, b)| i8::from(is_object(*a)) - i8::from(is_object(*b)))
+        .map(|(a, b)| match *b {
+            UNDECIDED => 0,
+            b => i8::from(is_object(*a)) - i8::from(is_object(b)),
+        })
         .collect();
     let mut count = 0;
     for first in 0..wrong.len() {
@@ -261,5 +322,32 @@ mod tests {
             mask.put_pixel(40 + x, 40 + y, image::Luma([0]));
         }
         assert_eq!(wrong_pieces(&mask, &known), 2);
+    }
+
+    #[test]
+    fn what_is_undecided_is_not_judged() {
+        // A third of the square is undecided, and the mask says nothing right of it, or everything.
+        let mut known = square(30);
+        for (x, y) in (57..75).flat_map(|x| (25..75).map(move |y| (x, y))) {
+            known.put_pixel(x, y, image::Luma([UNDECIDED]));
+        }
+        for mask in [
+            square(30),
+            square(35),
+            GrayImage::from_fn(120, 100, |x, y| {
+                image::Luma([255 * u8::from((30..57).contains(&x) && (30..70).contains(&y))])
+            }),
+        ] {
+            let score = MaskScore::of("picture", &mask, &known);
+            let shift = if mask.get_pixel(30, 40)[0] == 0 { 5.0 } else { 0.0 };
+            assert!((score.overlap - (27.0 - shift) / 27.0).abs() < 1e-12, "{score:?}");
+            assert!((score.boundary_f == 1.0) == (shift == 0.0), "{score:?}");
+            assert_eq!(score.coverage, 27.0 * 40.0 / 12_000.0);
+            assert_eq!((score.surplus, score.lack), (0.0, shift / 27.0));
+        }
+        let all = GrayImage::from_pixel(120, 100, image::Luma([255]));
+        let surplus = MaskScore::of("picture", &all, &known).surplus;
+        assert_eq!(surplus, (12_000.0 - 18.0 * 50.0 - 27.0 * 40.0) / (27.0 * 40.0));
+        assert_eq!(wrong_pieces(&all, &GrayImage::from_pixel(120, 100, image::Luma([UNDECIDED]))), 0);
     }
 }

@@ -41,10 +41,17 @@ fn run(arguments: &Arguments) -> Result<()> {
     println!("  lowest   {:.4} ({})", scores[0].overlap, scores[0].name);
     println!("Boundary F: {:.4}", scores.iter().map(|s| s.boundary_f).sum::<f64>() / count as f64);
     println!("Clouds and holes: {}", scores.iter().map(|s| s.wrong_pieces).sum::<usize>());
+    let percent = |value: fn(&MaskScore) -> f64| 100.0 * scores.iter().map(value).sum::<f64>() / count as f64;
+    println!(
+        "Of the object: {:.1} % too much, {:.1} % too little",
+        percent(|s| s.surplus),
+        percent(|s| s.lack)
+    );
     if arguments.all {
-        for MaskScore { name, overlap, boundary_f, wrong_pieces, coverage } in &scores {
+        for MaskScore { name, overlap, boundary_f, wrong_pieces, surplus, lack, coverage } in &scores {
             println!(
-                "  {name}  {overlap:.4}  boundary {boundary_f:.3}  {wrong_pieces} wrong  (object in {:.1} % of the picture)",
+                "  {name}  {overlap:.4}  boundary {boundary_f:.3}  {wrong_pieces} wrong  too much {surplus:.3}, too little {lack:.3}  \
+                 (object in {:.1} % of the picture)",
                 100.0 * coverage
             );
         }

@@ -1,4 +1,5 @@
-//! Measures the masks of the object on films of things on tables, whose masks, poses and surfaces are known.
+//! Measures the masks of the object on films of things on tables, whose masks, poses and surfaces are known, and on real
+//! captures, whose masks were drawn by hand.
 
 #![allow(clippy::print_stdout)]
 
@@ -7,11 +8,12 @@ use std::process::ExitCode;
 
 use clap::Parser;
 use libreconstruct::background::{MaskOptions, ObjectPoint, mask_dataset};
-use libreconstruct::masks::{is_object, mask_path, read_mask};
+use libreconstruct::masks::{mask_path, read_mask};
 use libreconstruct::video::Frames;
 use libreconstruct::{Control, Error, Result};
+use libreconstruct_tests::drawn_masks::DRAWN_CAPTURES;
 use libreconstruct_tests::exit_code;
-use libreconstruct_tests::masks::MaskScore;
+use libreconstruct_tests::masks::{MaskScore, pixel_of_object};
 use libreconstruct_tests::object_scene::ObjectScene;
 use libreconstruct_tests::synthetic::{CaptureOptions, Film, SubjectKind, TableKind, film_dataset};
 
@@ -38,6 +40,15 @@ struct Arguments {
     /// Only these cases
     #[arg(long)]
     case: Vec<String>,
+    /// Judge real captures in this folder instead, by their masks in `tests/drawn_masks`; FOLDER is for what is made of them
+    #[arg(long, value_name = "CAPTURES", conflicts_with_all = ["shift", "train"])]
+    captures: Option<PathBuf>,
+}
+
+impl Arguments {
+    fn is_asked_for(&self, case: &str) -> bool {
+        self.case.is_empty() || self.case.iter().any(|c| c == case)
+    }
 }
 
 /// What stands on the table besides the subject, or how close the camera is.
@@ -112,29 +123,57 @@ fn main() -> ExitCode {
     exit_code(run(&Arguments::parse()))
 }
 
-/// The pixel of the subject, in the first picture, than which this part of them is nearer to their mean.
-fn pixel_of_subject(folder: &Path, percent: u32) -> Result<ObjectPoint> {
+/// Points at this part of the subject in the first picture.
+fn point_at_subject(folder: &Path, percent: u32) -> Result<ObjectPoint> {
     let mask = read_mask(&mask_path(&folder.join("masks"), &Frames::name_of(0)))?;
-    let mut pixels: Vec<(f64, f64)> = mask
-        .enumerate_pixels()
-        .filter(|(.., value)| is_object(value[0]))
-        .map(|(x, y, _)| (f64::from(x) + 0.5, f64::from(y) + 0.5))
-        .collect();
-    let count = pixels.len() as f64;
-    let mean = pixels.iter().fold((0.0, 0.0), |sum, p| (sum.0 + p.0 / count, sum.1 + p.1 / count));
-    let off = |p: &(f64, f64)| (p.0 - mean.0).hypot(p.1 - mean.1);
-    pixels.sort_by(|a, b| off(a).total_cmp(&off(b)));
-    let chosen = pixels.len().saturating_sub(1) * percent as usize / 100;
-    let (x, y) =
-        *pixels.get(chosen).ok_or_else(|| Error::argument("the first picture does not show the subject"))?;
+    let (x, y) = pixel_of_object(&mask, percent)
+        .ok_or_else(|| Error::argument("the first picture does not show the subject"))?;
     Ok(ObjectPoint { x, y, frame: None })
 }
 
+fn mean(scores: &[MaskScore], value: fn(&MaskScore) -> f64) -> f64 {
+    scores.iter().map(value).sum::<f64>() / scores.len() as f64
+}
+
+fn lowest(scores: &[MaskScore]) -> f64 {
+    scores.iter().map(|s| s.overlap).fold(1.0, f64::min)
+}
+
+fn judge_captures(arguments: &Arguments, captures: &Path) -> Result<()> {
+    println!(
+        "capture           pictures  overlap  lowest  boundary  wrong/50  too much  too little  agreement  determined"
+    );
+    for capture in DRAWN_CAPTURES {
+        if !arguments.is_asked_for(capture.name) {
+            continue;
+        }
+        let masks = MaskOptions { model: arguments.mask_model.clone(), ..MaskOptions::default() };
+        let folder = arguments.folder.join(capture.name);
+        let (scores, report) = capture.judge(captures, &masks, arguments.point, &folder, &Control::new())?;
+        let (agreement, determined) = report.background.map_or((0.0, 0.0), |b| (b.agreement, b.determined));
+        println!(
+            "{:16}  {:8}  {:7.4}  {:6.3}  {:8.3}  {:8.1}  {:8.3}  {:10.3}  {agreement:9.3}  {determined:10.3}",
+            capture.name,
+            scores.len(),
+            mean(&scores, |s| s.overlap),
+            lowest(&scores),
+            mean(&scores, |s| s.boundary_f),
+            50.0 * mean(&scores, |s| s.wrong_pieces as f64),
+            mean(&scores, |s| s.surplus),
+            mean(&scores, |s| s.lack),
+        );
+    }
+    Ok(())
+}
+
 fn run(arguments: &Arguments) -> Result<()> {
+    if let Some(captures) = &arguments.captures {
+        return judge_captures(arguments, captures);
+    }
     let trained = if arguments.train.is_some() { "  opacity inside  object dB  of everything" } else { "" };
     println!("case                       half  overlap  lowest  boundary  wrong/50  agreement{trained}");
     for (place, (name, options)) in (1..).zip(cases(arguments.shift)) {
-        if !arguments.case.is_empty() && !arguments.case.contains(&name) {
+        if !arguments.is_asked_for(&name) {
             continue;
         }
         let folder = arguments.folder.join(format!("{name}-{}", arguments.shift));
@@ -143,7 +182,7 @@ fn run(arguments: &Arguments) -> Result<()> {
         }
         let masks = MaskOptions {
             model: arguments.mask_model.clone(),
-            object_at: arguments.point.map(|percent| pixel_of_subject(&folder, percent)).transpose()?,
+            object_at: arguments.point.map(|percent| point_at_subject(&folder, percent)).transpose()?,
             ..MaskOptions::default()
         };
         let (found, sheet) = (folder.join("found"), folder.join("masks.jpg"));
@@ -159,7 +198,6 @@ fn run(arguments: &Arguments) -> Result<()> {
             };
             scores.push(MaskScore::of(&name, &mask, &known));
         }
-        let mean = |value: fn(&MaskScore) -> f64| scores.iter().map(value).sum::<f64>() / scores.len() as f64;
         let trained = match arguments.train {
             Some(steps) if report.masks > 0 => {
                 let scene = ObjectScene::train(&folder, &found, steps, &Control::new())?;
@@ -171,10 +209,10 @@ fn run(arguments: &Arguments) -> Result<()> {
         println!(
             "{name:26} {}  {:7.4}  {:6.3}  {:8.3}  {:8.1}  {:9.3}{trained}",
             if place % 2 == 1 { "tune" } else { "test" },
-            mean(|s| s.overlap),
-            scores.iter().map(|s| s.overlap).fold(1.0, f64::min),
-            mean(|s| s.boundary_f),
-            50.0 * mean(|s| s.wrong_pieces as f64),
+            mean(&scores, |s| s.overlap),
+            lowest(&scores),
+            mean(&scores, |s| s.boundary_f),
+            50.0 * mean(&scores, |s| s.wrong_pieces as f64),
             report.agreement,
         );
     }
