@@ -34,6 +34,7 @@ use crate::video::{FrameSource, Frames};
 
 use super::bundle_adjustment::{BundleOptions, adjust, adjust_with_readout, readout_deviations};
 use super::filters::filter_points;
+use super::levenberg_marquardt::Stopping;
 use super::map::{Keypoints, Map, MapPoint, Observation};
 use super::mapper_options::MapperOptions;
 use super::polishing::{bundle_options, keypoint_noise, principal_point_prior};
@@ -65,8 +66,8 @@ const STEPS: usize = 15;
 /// A shift below this many standard deviations of the keypoints is not examined further: to lower their error by a
 /// twentieth a third would have to go. Chosen by hand.
 const LEAST_SHIFT: f64 = 0.2;
-/// Steps of the adjustment at most that explains a shutter by another principal point.
-const RIVAL_STEPS: usize = 60;
+/// When the adjustment ends that explains a shutter by another principal point.
+const RIVAL_STOPPING: Stopping = Stopping { max_iterations: 100, tolerance: 1e-10 };
 /// Lines of a sensor are as long as its long side, and the picture's is seldom another: that they lie along the short one
 /// must be this much more significant to be believed. Chosen by hand.
 const UNLIKELY: f64 = 3.0;
@@ -184,7 +185,7 @@ pub(crate) fn find_shutter(input: &ShutterInput<'_>, control: &Control) -> Resul
         let mut bundle = estimator.bundle(&rival, input.keypoints);
         bundle.intrinsics.principal_point = Some(principal_point_prior(&rival.camera, input.options));
         // A fair chance: it moves slowly where the capture says little of it.
-        bundle.stopping.max_iterations = RIVAL_STEPS;
+        bundle.stopping = RIVAL_STOPPING;
         adjust(&mut rival, input.keypoints, &bundle, control)?;
         let gain = gain((&rival, input.keypoints), after, &held_out, &limits);
         refusal = (gain.is_nan() || gain < LEAST_GAIN)

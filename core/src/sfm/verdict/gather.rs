@@ -115,6 +115,7 @@ pub(super) fn gather(judged: &Judged<'_>) -> (Evidence, Vec<FrameSpread>) {
         flat_points: flat_points(complete),
         flat_pairs: flat as f64 / verified().count().max(1) as f64,
         rotation_only_pairs: report.rotation_only_pairs,
+        largest_step: if judged.is_ordered { largest_step(adjusted) } else { 0.0 },
         zoom: zoom(adjusted, keypoints, judged.bundle.loss),
         zoom_change: steady.change.clamp(-LARGEST, LARGEST),
         zoom_deviation: steady.deviation.min(LARGEST),
@@ -123,6 +124,14 @@ pub(super) fn gather(judged: &Judged<'_>) -> (Evidence, Vec<FrameSpread>) {
         missing_overlap: joints.missing,
     };
     (evidence, frames)
+}
+
+/// The largest step from a registered image to the next over the median one.
+fn largest_step(map: &Map) -> f64 {
+    let centres: Vec<_> = map.poses.iter().flatten().map(|p| p.centre()).collect();
+    let mut steps: Vec<f64> = centres.windows(2).map(|w| (w[1] - w[0]).norm()).collect();
+    let largest = steps.iter().copied().fold(0.0, f64::max);
+    median(&mut steps).filter(|&usual| usual > 0.0).map_or(0.0, |usual| (largest / usual).min(1e6))
 }
 
 /// What a principal point does that is off by as much as it may. One that was left in the middle of the picture may be where

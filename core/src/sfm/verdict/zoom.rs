@@ -11,6 +11,9 @@ use crate::sfm::projection::{Extrinsics, Loss, Projector};
 /// Steps of the adjustment with a steady zoom at most: it begins at the minimum without, which poses have bent to.
 const STEPS: usize = 40;
 
+/// Adjustments, each about the zoom that the one before found: the first takes keypoints to move evenly with it.
+const ROUNDS: usize = 2;
+
 /// A zoom that goes on steadily from the first frame to the last.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub(super) struct SteadyZoom {
@@ -25,22 +28,31 @@ pub(super) struct SteadyZoom {
 pub(super) fn steady_zoom(map: &Map, keypoints: &Keypoints, bundle: &BundleOptions) -> Option<SteadyZoom> {
     let centre = map.camera.principal_point();
     let last = map.poses.len().checked_sub(1).filter(|&last| last > 0)?;
-    // A keypoint as the mean focal length would have shown it, if the zoom grows.
-    let slopes: Vec<Vec<Vector2<f64>>> = keypoints
-        .iter()
-        .enumerate()
-        .map(|(image, own)| {
+    let of_all = |of: &dyn Fn(f64, Vector2<f64>) -> Vector2<f64>| -> Vec<Vec<Vector2<f64>>> {
+        let of_image = |(image, own): (usize, &Vec<Vector2<f64>>)| {
             let part = image as f64 / last as f64 - 0.5;
-            own.iter().map(|pixel| -part * (pixel - centre)).collect()
-        })
-        .collect();
+            own.iter().map(|pixel| of(part, pixel - centre)).collect()
+        };
+        keypoints.iter().enumerate().map(of_image).collect()
+    };
     let mut adjusted = map.clone();
     let mut bundle = bundle.clone();
     bundle.stopping.max_iterations = bundle.stopping.max_iterations.min(STEPS);
-    // Without a control nothing cancels it.
-    let change = adjust_with_readout(&mut adjusted, keypoints, &[&slopes], &bundle, &Control::new()).ok()?;
-    let deviation = readout_deviations(&adjusted, keypoints, &[&slopes], &bundle)?;
-    Some(SteadyZoom { change: *change.first()?, deviation: *deviation.first()? })
+    let mut change = 0.0;
+    for round in 0..=ROUNDS {
+        // The keypoints as the mean focal length would have shown them, and how they move as the zoom grows.
+        let corrected = of_all(&|part, off| centre + f64::exp(-change * part) * off);
+        let slopes = of_all(&|part, off| -part * f64::exp(-change * part) * off);
+        if round == ROUNDS {
+            let deviation = readout_deviations(&adjusted, &corrected, &[&slopes], &bundle)?;
+            return Some(SteadyZoom { change, deviation: *deviation.first()? });
+        }
+        // Without a control nothing cancels it.
+        let step =
+            adjust_with_readout(&mut adjusted, &corrected, &[&slopes], &bundle, &Control::new()).ok()?;
+        change += step.first()?;
+    }
+    None
 }
 
 /// Unknowns of a frame: its pose and the logarithm of its focal length.
