@@ -6,8 +6,8 @@
 //! in step with them, and a process that is killed loses what has not filled its block. At the end they are put together as those
 //! that a client named (`blocks.rs`).
 //!
-//! Nothing may be left behind the last block, or the next one could be continued by what is old. So they are removed from the
-//! last to the first, and whoever begins at the first byte removes all there is.
+//! Whoever begins at the first byte draws a number that is part of the names of all blocks that follow, and notes it beside them.
+//! So what was left of an earlier beginning, or still comes at another server, never continues what is new.
 
 use std::collections::HashMap;
 use std::io::{Read, Write};
@@ -19,6 +19,7 @@ use sha2::Sha256;
 
 use super::Service;
 use super::block_names::{announcement, block_at};
+use super::secrets::random;
 use super::senders::Sender;
 use super::space::Reservation;
 use super::upload_facts::UploadFacts;
@@ -57,9 +58,11 @@ pub enum Appended {
     Elsewhere(Arrived),
 }
 
-/// What was said of the whole video before its end has come.
+/// What is kept of the whole video before its end has come.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 struct Announced {
+    /// Tells this beginning from others.
+    begun: u64,
     length: Option<u64>,
     file_name: Option<String>,
 }
@@ -114,9 +117,6 @@ impl Service {
         if offset != arrived.bytes || arrived.is_complete {
             return Ok(Appended::Elsewhere(arrived));
         }
-        if offset == 0 {
-            self.remove_what_follows(name)?;
-        }
         self.begin_at(upload, sender, offset, length, facts).map(|begun| Appended::Begun(Box::new(begun)))
     }
 
@@ -150,10 +150,11 @@ impl Service {
 
     /// How much of it has come; one that has all its bytes is put together now, if a killed process has left that.
     fn how_far(&self, upload: &Upload) -> Result<Arrived> {
-        let Announced { length, file_name } = self.announced(&upload.name)?.unwrap_or_default();
-        let bytes = self.chain(&upload.name)?.iter().map(|(_, size)| size).sum();
+        let Some(announced) = self.announced(&upload.name)? else { return self.whole(&upload.name) };
+        let bytes = self.chain(&upload.name, announced.begun)?.iter().map(|(_, size)| size).sum();
+        let length = announced.length;
         if length.is_some_and(|length| length == bytes) {
-            self.put_arrived_together(&upload.name, file_name)?;
+            self.put_arrived_together(&upload.name, announced)?;
         } else if bytes > 0 || length.is_some() {
             return Ok(Arrived {
                 bytes,
@@ -193,6 +194,7 @@ impl Service {
         let name = upload.name;
         let before = self.announced(&name)?.unwrap_or_default();
         let announced = Announced {
+            begun: if offset == 0 { u64::from_le_bytes(random()?) } else { before.begun },
             length: length.or(before.length),
             file_name: facts.file_name.as_deref().and_then(as_title).or_else(|| before.file_name.clone()),
         };
@@ -212,6 +214,10 @@ impl Service {
         if announced != before {
             self.announce(&name, &announced)?;
         }
+        if offset == 0 {
+            // What is left of other beginnings would only take room.
+            self.remove_other_blocks(&name)?;
+        }
         Ok(Appending {
             service: self.clone(),
             sha256: facts.sha256.map(|_| Sha256::new()),
@@ -228,11 +234,11 @@ impl Service {
     }
 
     /// The blocks that follow each other from the first byte on, with their sizes.
-    fn chain(&self, name: &BlobName) -> Result<Vec<(BlobKey, u64)>> {
+    fn chain(&self, name: &BlobName, begun: u64) -> Result<Vec<(BlobKey, u64)>> {
         let sizes: HashMap<BlobKey, u64> = self.inner.storage.blocks(name)?.into_iter().collect();
         let (mut chain, mut end) = (Vec::new(), 0);
         loop {
-            let key = block_at(name, end);
+            let key = block_at(name, begun, end);
             match sizes.get(&key) {
                 // An empty one would be followed by itself for ever; none is written.
                 Some(size) if *size > 0 => {
@@ -272,8 +278,9 @@ impl Service {
         blob.commit().map(drop)
     }
 
-    fn put_arrived_together(&self, name: &BlobName, file_name: Option<String>) -> Result<String> {
-        let chain = self.chain(name)?;
+    fn put_arrived_together(&self, name: &BlobName, announced: Announced) -> Result<String> {
+        let Announced { begun, file_name, .. } = announced;
+        let chain = self.chain(name, begun)?;
         let size = chain.iter().map(|(_, size)| size).sum();
         let keys: Vec<BlobKey> = chain.into_iter().map(|(key, _)| key).collect();
         let facts = UploadFacts { file_name, size: Some(size), ..UploadFacts::default() };
@@ -282,23 +289,21 @@ impl Service {
         self.put_together(name, &keys, None, facts, &CancelToken::new())
     }
 
-    /// Removes what a removal that was cut off has left of an upload of which nothing has come.
-    fn remove_what_follows(&self, name: &BlobName) -> Result<()> {
+    /// Removes all blocks of an upload.
+    pub(super) fn remove_blocks(&self, name: &BlobName) -> Result<()> {
+        // First what says that others are of any use.
+        self.inner.storage.delete(&announcement(name))?;
+        self.remove_other_blocks(name)
+    }
+
+    /// Removes all blocks of an upload but the note of its beginning.
+    fn remove_other_blocks(&self, name: &BlobName) -> Result<()> {
         for (key, _) in self.inner.storage.blocks(name)? {
             if key != announcement(name) {
                 self.inner.storage.delete(&key)?;
             }
         }
         Ok(())
-    }
-
-    /// Removes the blocks of an upload, those that follow each other from the last to the first.
-    pub(super) fn remove_blocks(&self, name: &BlobName) -> Result<()> {
-        for (key, _) in self.chain(name)?.iter().rev() {
-            self.inner.storage.delete(key)?;
-        }
-        self.remove_what_follows(name)?;
-        self.inner.storage.delete(&announcement(name))
     }
 }
 
@@ -342,8 +347,13 @@ impl Appending {
         Ok(())
     }
 
+    /// The block that comes next.
+    fn block_key(&self) -> BlobKey {
+        block_at(&self.upload.name, self.announced.begun, self.stored)
+    }
+
     fn new_block(&self) -> Result<UploadWriter> {
-        let key = block_at(&self.upload.name, self.stored);
+        let key = self.block_key();
         let room = self.service.room_for(&key)?;
         let facts = UploadFacts::default();
         let mut block = UploadWriter::begin(&self.service, &self.upload, key, Target::Block, facts, room)?;
@@ -357,10 +367,10 @@ impl Appending {
     /// Those of the storage; [`ErrorKind::Conflict`] if another server has stored these bytes meanwhile.
     pub fn store(&mut self) -> Result<u64> {
         let Some(block) = self.block.take().filter(|block| block.size() > 0) else { return Ok(self.stored) };
+        self.check_still_begun()?;
         // Who was told that these bytes are there has sent what follows them.
-        if self.service.inner.storage.metadata(&block_at(&self.upload.name, self.stored))?.is_some() {
-            return Err(Error::new(ErrorKind::Conflict, "The same bytes came by another transfer")
-                .hint("ask how much has come, and go on from there"));
+        if self.service.inner.storage.metadata(&self.block_key())?.is_some() {
+            return Err(elsewhere());
         }
         let size = block.size();
         block.finish()?;
@@ -380,7 +390,8 @@ impl Appending {
             return Err(error);
         }
         let bytes = self.store()?;
-        let Announced { length, file_name } = self.announced.clone();
+        self.check_still_begun()?;
+        let length = self.announced.length;
         if let Some(length) = length.filter(|length| is_last && *length != bytes) {
             return Err(Error::argument(format!(
                 "The end of the video came after {bytes} bytes; {length} were announced"
@@ -391,14 +402,18 @@ impl Appending {
             return Ok(Arrived { bytes, length, is_complete: false, tag: None, expires_at });
         }
         // If this is cut off, whoever asks next puts them together.
-        if length.is_none() && bytes > 0 {
-            self.service.announce(
-                &self.upload.name,
-                &Announced { length: Some(bytes), file_name: file_name.clone() },
-            )?;
+        if length.is_none() {
+            self.announced.length = Some(bytes);
+            self.service.announce(&self.upload.name, &self.announced)?;
         }
-        self.service.put_arrived_together(&self.upload.name, file_name)?;
+        self.service.put_arrived_together(&self.upload.name, self.announced)?;
         self.service.whole(&self.upload.name)
+    }
+
+    /// Another server may have begun the upload anew meanwhile, or ended it.
+    fn check_still_begun(&self) -> Result<()> {
+        let now = self.service.announced(&self.upload.name)?;
+        if now.is_some_and(|now| now.begun == self.announced.begun) { Ok(()) } else { Err(elsewhere()) }
     }
 
     fn check_hashes(&mut self) -> Result<()> {
@@ -418,7 +433,7 @@ impl Appending {
         self.block = None;
         let mut end = 0;
         let mut own = Vec::new();
-        for (key, size) in self.service.chain(&self.upload.name)? {
+        for (key, size) in self.service.chain(&self.upload.name, self.announced.begun)? {
             if end >= self.first {
                 own.push(key);
             }
@@ -426,6 +441,11 @@ impl Appending {
         }
         own.iter().rev().try_for_each(|key| self.service.inner.storage.delete(key))
     }
+}
+
+fn elsewhere() -> Error {
+    Error::new(ErrorKind::Conflict, "Another transfer has gone on with this upload")
+        .hint("ask how much has come, and go on from there")
 }
 
 fn beyond(end: u64, length: u64) -> Error {
@@ -507,7 +527,8 @@ mod tests {
         other.append(b"other").unwrap();
         assert!(other.finish(false).unwrap().is_complete);
         assert_eq!(content(&w, &name), b"other");
-        w.service.submit(w.anna, JobRequest::new(name), None).unwrap_err();
+        w.service.submit(w.anna, JobRequest::new(name), None).unwrap();
+        assert_eq!(w.service.arrived(&name).unwrap_err().kind(), ErrorKind::Conflict);
     }
 
     #[test]
@@ -608,27 +629,41 @@ mod tests {
         let (w, name) = world();
         send(&w, &name, 0, &[1; 10], false).unwrap();
         send(&w, &name, 10, &[1; 10], false).unwrap();
-        // A removal that was cut off, of a kind that does not go from the end.
-        w.service.inner.storage.delete(&block_at(&name, 0)).unwrap();
+        // A removal that was cut off after its first step.
+        w.service.inner.storage.delete(&announcement(&name)).unwrap();
+        assert_eq!(w.service.arrived(&name).unwrap().bytes, 0);
         send(&w, &name, 0, &[2; 10], false).unwrap();
         assert_eq!(w.service.arrived(&name).unwrap().bytes, 10);
+        assert_eq!(files(&w, BlobKind::Block), 2);
     }
 
+    /// Servers that share their files do not see each other's transfers.
     #[test]
-    fn rule_100_two_transfers_do_not_add_the_same_bytes() {
+    fn rule_100_transfers_at_two_servers_do_not_mix() {
         let (w, name) = world();
+        let other = w.reopen_with(ServiceOptions { min_free_bytes: 0, ..ServiceOptions::default() });
+        let begin_there = |offset| match other.append(&name, offset, None, UploadFacts::default()) {
+            Ok(Appended::Begun(begun)) => *begun,
+            _ => panic!("it ends elsewhere"),
+        };
         let mut slow = begin(&w, &name, 0, UploadFacts::default()).unwrap();
         slow.append(b"slow").unwrap();
-        // By another server, which does not know of it.
-        let other = w.reopen_with(ServiceOptions { min_free_bytes: 0, ..ServiceOptions::default() });
-        let Ok(Appended::Begun(mut quick)) = other.append(&name, 0, None, UploadFacts::default()) else {
-            panic!("nothing has come");
-        };
+        let mut quick = begin_there(0);
         quick.append(b"quick").unwrap();
         quick.store().unwrap();
+        // What began earlier counts no more.
         assert_eq!(slow.store().unwrap_err().kind(), ErrorKind::Conflict);
-        drop(slow);
-        assert_eq!(w.service.arrived(&name).unwrap().bytes, 5);
+        drop((slow, quick));
+        // Two that go on at the same place: the first that is stored counts.
+        let (mut one, mut two) = (begin(&w, &name, 5, UploadFacts::default()).unwrap(), begin_there(5));
+        one.append(b"er").unwrap();
+        two.append(b"est").unwrap();
+        one.store().unwrap();
+        assert_eq!(two.store().unwrap_err().kind(), ErrorKind::Conflict);
+        assert!(one.finish(true).unwrap().is_complete);
+        assert_eq!(content(&w, &name), b"quicker");
+        drop(two);
+        assert_eq!(files(&w, BlobKind::Block), 0);
         assert_eq!(w.service.inner.storage.sweep_staged(Duration::ZERO).unwrap(), 0);
     }
 
