@@ -150,7 +150,7 @@ pub use appending::{Appended, Appending, Arrived};
 pub use backup::{BackedUpFile, BackupManifest, CopyProgress};
 pub use doctor::{Diagnosis, Finding, Repaired, Severity};
 pub use job_changes::{JobChange, JobEvent, on_job_change};
-pub use job_report::{JobProgress, JobReport, JobVerdict, Quality, Ran, Requested};
+pub use job_report::{JobCamera, JobProgress, JobReport, JobVerdict, Quality, Ran, Requested};
 pub use jobs::{Artifact, Idempotency, Submission};
 pub use keys::Caller;
 pub use maintenance::{MaintenanceReport, Statistics};
