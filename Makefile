@@ -101,7 +101,7 @@ test-c: test-build ## Build programs against the C library and run them under sa
 	$(PYTEST) --dist worksteal tests/c_library
 
 # A release runs more: CRASH_KILLS=200 SCHEMATHESIS_EXAMPLES=250 FAILPOINT_NAMES=all.
-test-rest: test-build ## Drive the server over HTTP, as clients do
+test-rest: test-build interop ## Drive the server over HTTP, as clients do
 	@$(NOTE_SKIPPED)
 	@echo "REST: drive the server as clients do"
 	$(PYTEST) tests/rest

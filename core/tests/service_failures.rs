@@ -16,7 +16,9 @@ use std::time::{Duration, Instant};
 
 use libreconstruct::job::{ArtifactKind, CameraData, JobId, JobRequest, JobStatus, JobUpdate, Tier, UserId};
 use libreconstruct::pipeline::ReconstructionOptions;
-use libreconstruct::service::{Outcome, Runner, Service, ServiceOptions, UploadFacts, WorkerOptions};
+use libreconstruct::service::{
+    Appended, Outcome, Runner, Service, ServiceOptions, UploadFacts, WorkerOptions,
+};
 use libreconstruct::{CancelToken, Control, Error, ErrorKind, Result, Stage, failpoints};
 
 /// Says that this process is a child, and in which folder.
@@ -111,10 +113,40 @@ fn retry<T>(mut attempt: impl FnMut() -> Result<T>) -> T {
     panic!("still refused: {last:?}")
 }
 
-fn upload(s: &Service, user: UserId, bytes: &[u8], in_blocks: bool) -> libreconstruct::job::BlobName {
+/// The ways in which a video comes.
+#[derive(Clone, Copy)]
+enum Sent {
+    Whole,
+    InBlocks,
+    /// At the end of what has come, in two transfers.
+    Appended,
+}
+
+fn upload(s: &Service, user: UserId, bytes: &[u8], how: Sent) -> libreconstruct::job::BlobName {
     let name = retry(|| s.create_upload(user, "mp4")).blob_name;
+    if let Sent::Appended = how {
+        let mut acknowledged = 0;
+        for end in [bytes.len() / 2, bytes.len()] {
+            retry(|| {
+                let first = s.arrived(&name)?.bytes as usize;
+                assert!((acknowledged..=end).contains(&first), "{first}, after {acknowledged}");
+                match s.append(&name, first as u64, Some(bytes.len() as u64), UploadFacts::default())? {
+                    Appended::Begun(mut appending) => {
+                        appending.append(&bytes[first..end])?;
+                        appending.finish(false).map(drop)
+                    }
+                    Appended::Elsewhere(arrived) => {
+                        assert!(arrived.is_complete, "{arrived:?}");
+                        Ok(())
+                    }
+                }
+            });
+            acknowledged = end;
+        }
+        return name;
+    }
     retry(|| {
-        if !in_blocks {
+        if let Sent::Whole = how {
             let mut writer = s.begin_upload(&name, UploadFacts::default())?;
             writer.append(bytes)?;
             return writer.finish();
@@ -144,8 +176,9 @@ fn scenario_of_a_child() {
     say(&format!("key {}", secret.reveal()));
     retry(|| s.authenticate(secret.reveal()));
     retry(|| s.flush_last_used());
-    // Whole, in blocks, and one that goes with its only job.
-    let blobs = [false, true, false].map(|in_blocks| upload(&s, user, &bytes, in_blocks));
+    // In each way; the last goes with its only job.
+    let ways = [Sent::Whole, Sent::InBlocks, Sent::Appended];
+    let blobs = ways.map(|how| upload(&s, user, &bytes, how));
     let submit = |title: &str, blob: usize| {
         let request = JobRequest { title: Some(title.to_owned()), ..JobRequest::new(blobs[blob]) };
         let job = retry(|| s.submit(user, request.clone(), None)).body.job_id;
@@ -212,7 +245,7 @@ fn back_up_and_restore(s: &Service, folder: &Path) {
 /// The disk loses a scene and a video, and the operator has that seen to.
 fn lose_files(s: &Service, user: UserId, job: JobId, bytes: &[u8]) {
     let scene = retry(|| s.artifact(user, job, ArtifactKind::Ply));
-    let video = upload(s, user, bytes, false);
+    let video = upload(s, user, bytes, Sent::Whole);
     say(&format!("reopened {job}"));
     let id = video.to_string().trim_start_matches("videos/").split('.').next().unwrap().to_owned();
     for entry in std::fs::read_dir(s.folder().join("videos")).unwrap() {

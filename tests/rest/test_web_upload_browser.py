@@ -80,6 +80,16 @@ def test_rule_79_from_a_dropped_video_to_a_scene_that_is_looked_at(browser, work
         assert "The camera poses are" in text(page)
         look(page, "scene")
         before = wendy.job(job)["camera_data"]
+        press(page, "Camera path")
+        spoken = "document.querySelector('.viewer .spoken').textContent"
+        page.wait_for(f"{spoken}.startsWith('The way of the camera, with ')")
+        page.wait_for("document.querySelectorAll('.viewer .frames path[d^=M]').length > 3")
+        # They are where the frames were taken: in front of the first view, which looks at what they saw.
+        cameras = page.evaluate("fetch(document.querySelector('.viewer').dataset.frames).then((answer) => answer.json())")
+        assert len(cameras) > 3 and all(0 <= camera["doubt"] < 100 for camera in cameras)
+        look(page, "camera-path")
+        press(page, "Camera path")
+        page.wait_for(f"!document.querySelector('.viewer .frames') && {spoken} === ''")
         picture = page.evaluate("document.querySelector('.viewer').viewer.picture().then((picture) => picture.size)")
         assert picture > 1000
         box = page.evaluate("(({ left, top }) => [left, top])(document.querySelector('canvas').getBoundingClientRect())")

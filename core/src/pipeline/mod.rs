@@ -51,7 +51,9 @@ use crate::background::{self, ObjectOutline};
 use crate::camera::SparseModel;
 use crate::control::Control;
 use crate::error::{Error, ErrorKind, Result};
-use crate::presentation::{CameraData, PREVIEW_SIDE, choose_preview_image, write_preview, write_turntable};
+use crate::presentation::{
+    CameraData, FrameCamera, PREVIEW_SIDE, choose_preview_image, write_preview, write_turntable,
+};
 use crate::raster;
 use crate::raster::load_for_viewing;
 use crate::splats::Splats;
@@ -243,7 +245,12 @@ impl Run<'_> {
                 let options = self.options.turntable_options();
                 write_turntable(rasteriser.as_mut(), degree, &model, &options, &path, control)?;
             }
-            Ok(ExportReport { splats: splats.len(), camera_data, preview_image: image.name.clone() })
+            Ok(ExportReport {
+                splats: splats.len(),
+                camera_data,
+                preview_image: image.name.clone(),
+                cameras: FrameCamera::all_of(&model),
+            })
         })?;
         Ok(manifest)
     }

@@ -8,7 +8,7 @@ use super::options::ReconstructionOptions;
 use super::workspace::StageCost;
 use crate::background::MaskReport;
 use crate::control::Warning;
-use crate::presentation::CameraData;
+use crate::presentation::{CameraData, FrameCamera};
 use crate::sfm::SfmReport;
 use crate::train::{Evaluation, TrainReport};
 use crate::video::{FrameSource, Frames};
@@ -108,4 +108,7 @@ pub struct ExportReport {
     pub camera_data: CameraData,
     /// The frame from whose place the preview is seen.
     pub preview_image: String,
+    /// From where the frames were taken, in the order of their names.
+    #[serde(default)]
+    pub cameras: Vec<FrameCamera>,
 }

@@ -9,6 +9,8 @@ use std::collections::{HashMap, HashSet};
 use sha2::{Digest, Sha256};
 
 use super::Service;
+use super::block_names::announcement;
+use super::exclusive::Held;
 use super::upload_facts::UploadFacts;
 use super::upload_writer::{Target, UploadWriter, check_size, entity_tag};
 use crate::control::CancelToken;
@@ -36,11 +38,11 @@ impl Service {
     }
 
     /// Bytes that the block `key` may have beside those that are there.
-    fn room_for(&self, key: &BlobKey) -> Result<u64> {
+    pub(super) fn room_for(&self, key: &BlobKey) -> Result<u64> {
         let Some(name) = key.upload() else { return Ok(0) };
         let (mut others, mut bytes) = (0, 0);
         for (other, size) in self.inner.storage.blocks(name)? {
-            if other != *key {
+            if other != *key && other != announcement(name) {
                 others += 1;
                 bytes += size;
             }
@@ -92,11 +94,7 @@ impl Service {
         // First of all: a video that a job uses has no blocks any more, and the sender should hear of the job, not of
         // missing blocks.
         self.open_upload(name)?;
-        let held = self.inner.block_lists.hold(*name);
-        let _held = held.ok_or_else(|| {
-            Error::new(ErrorKind::Conflict, "The blocks are being put together")
-                .hint("send the list again in a few seconds: it is answered as the first was")
-        })?;
+        let _held = self.hold_list(name)?;
         // What another list has made meanwhile counts.
         let upload = self.open_upload(name)?;
         let list = hash_of_list(block_ids);
@@ -114,9 +112,28 @@ impl Service {
             size +=
                 sizes.get(key).ok_or_else(|| Error::argument(format!("the block {id:?} was not sent")))?;
         }
-        let facts = UploadFacts { size: Some(size), ..facts };
-        let mut writer = self.begin_video(name, Some(list), facts)?;
-        for key in &keys {
+        self.put_together(name, &keys, Some(list), UploadFacts { size: Some(size), ..facts }, cancel)
+    }
+
+    /// Makes sure that the blocks of an upload are put together once at a time.
+    pub(super) fn hold_list(&self, name: &BlobName) -> Result<Held<'_, BlobName>> {
+        self.inner.block_lists.hold(*name).ok_or_else(|| {
+            Error::new(ErrorKind::Conflict, "The blocks are being put together")
+                .hint("send the list again in a few seconds: it is answered as the first was")
+        })
+    }
+
+    /// Makes the video of these blocks, and removes all blocks of the upload. Whoever calls it holds the list.
+    pub(super) fn put_together(
+        &self,
+        name: &BlobName,
+        keys: &[BlobKey],
+        list: Option<[u8; 32]>,
+        facts: UploadFacts,
+        cancel: &CancelToken,
+    ) -> Result<String> {
+        let mut writer = self.begin_video(name, list, facts)?;
+        for key in keys {
             writer.append_block(key, cancel)?;
         }
         let tag = writer.finish()?;
@@ -125,14 +142,6 @@ impl Service {
             log::warn!("the blocks of {name}: {error:?}");
         }
         Ok(tag)
-    }
-
-    /// Removes the blocks of an upload.
-    fn remove_blocks(&self, name: &BlobName) -> Result<()> {
-        for (key, _) in self.inner.storage.blocks(name)? {
-            self.inner.storage.delete(&key)?;
-        }
-        Ok(())
     }
 }
 

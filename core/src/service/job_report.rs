@@ -12,6 +12,7 @@ use crate::job::{
     ArtifactKind, BlobName, Failure, Job, JobId, JobStatus, ReconstructionMethod, Timestamp, UserId,
 };
 use crate::pipeline::{Report, StageCosts};
+use crate::presentation::FrameCamera;
 use crate::sfm::{Grade, MappingMethod, Reason, ScaleReport, Verdict};
 use crate::stage::Stage;
 
@@ -148,6 +149,16 @@ impl From<Verdict> for JobVerdict {
     }
 }
 
+/// From where a frame was taken, and how sure that is.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct JobCamera {
+    /// The camera.
+    #[serde(flatten)]
+    pub camera: FrameCamera,
+    /// 0 where there is no doubt; 1 and more where it may be as far off as no good model's is (1 degree, 2 % of the camera path).
+    pub doubt: Option<f64>,
+}
+
 impl JobReport {
     fn new(job: Job, made: Option<Report>) -> Self {
         let details = job.details;
@@ -214,6 +225,20 @@ impl Service {
         let found = self.job(user, job)?;
         let made = if found.status == JobStatus::Finished { self.report_made(user, job)? } else { None };
         Ok(JobReport::new(found, made))
+    }
+
+    /// From where the frames of a finished scene were taken, in the order of the capture; nothing where no report tells.
+    ///
+    /// # Errors
+    /// As for [`Service::report`].
+    pub fn cameras(&self, user: UserId, job: JobId) -> Result<Vec<JobCamera>> {
+        let found = self.job(user, job)?;
+        let made = if found.status == JobStatus::Finished { self.report_made(user, job)? } else { None };
+        let Some(made) = made else { return Ok(Vec::new()) };
+        let doubts = made.sfm.verdict.as_ref().map(Verdict::image_doubts).unwrap_or_default();
+        let with_doubt =
+            |camera: FrameCamera| JobCamera { doubt: doubts.get(&camera.image).copied(), camera };
+        Ok(made.export.cameras.into_iter().map(with_doubt).collect())
     }
 
     /// The report of a finished reconstruction; nothing where another version wrote what this one cannot read.

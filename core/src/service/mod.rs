@@ -71,9 +71,11 @@
 mod access_token;
 mod accounts;
 mod addresses;
+mod appending;
 pub(crate) mod archive;
 mod arrivals;
 mod backup;
+mod block_names;
 mod blocks;
 mod changes;
 mod doctor;
@@ -109,6 +111,7 @@ mod public;
 mod rates;
 mod runner;
 mod secrets;
+mod senders;
 mod sign_in_tries;
 mod space;
 mod spending;
@@ -143,10 +146,11 @@ use std::time::Duration;
 pub use access_token::AccessToken;
 pub use accounts::{Browser, Invited, OpenSession, SignedIn};
 pub use addresses::Addresses;
+pub use appending::{Appended, Appending, Arrived};
 pub use backup::{BackedUpFile, BackupManifest, CopyProgress};
 pub use doctor::{Diagnosis, Finding, Repaired, Severity};
 pub use job_changes::{JobChange, JobEvent, on_job_change};
-pub use job_report::{JobProgress, JobReport, JobVerdict, Quality, Ran, Requested};
+pub use job_report::{JobCamera, JobProgress, JobReport, JobVerdict, Quality, Ran, Requested};
 pub use jobs::{Artifact, Idempotency, Submission};
 pub use keys::Caller;
 pub use maintenance::{MaintenanceReport, Statistics};
@@ -184,6 +188,7 @@ use process::{ProcessLock, initial_lock};
 use promised::Promised;
 use rates::Rates;
 use secrets::{Secrets, SecretsSource};
+use senders::Senders;
 use sign_in_tries::SignInTries;
 use sweeps::Sweeps;
 use workspace::Workspaces;
@@ -227,6 +232,7 @@ struct Inner {
     /// Uploads whose blocks are being put together.
     block_lists: Exclusive<BlobName>,
     arrivals: Arrivals,
+    senders: Arc<Senders>,
     space: Arc<Promised>,
     last_used: Arc<LastUsed>,
     /// Of the storage.
@@ -338,6 +344,7 @@ impl Service {
                 submissions: Exclusive::default(),
                 block_lists: Exclusive::default(),
                 arrivals: Arrivals::default(),
+                senders: Arc::default(),
                 space: Arc::default(),
                 last_used,
                 sweeps: Sweeps::default(),

@@ -50,6 +50,13 @@ impl Reservation {
         Ok(())
     }
 
+    /// Takes over as much as there is of `bytes` that were promised to another.
+    pub(super) fn take_over(&mut self, other: &mut Reservation, bytes: u64) {
+        let bytes = bytes.min(other.left);
+        other.left -= bytes;
+        self.left += bytes;
+    }
+
     /// Notes that `bytes` were written: now the disk itself counts them.
     pub(super) fn spend(&mut self, bytes: u64) {
         let bytes = bytes.min(self.left);

@@ -153,12 +153,23 @@ impl UploadWriter {
         if now < self.next_look {
             return Ok(());
         }
+        self.look_now()
+    }
+
+    /// Looks whether there is a point in going on.
+    pub(super) fn look_now(&mut self) -> Result<()> {
+        let now = self.service.inner.clock.now();
         self.next_look = now.plus_seconds(LOOK_SECONDS);
         if now > self.deadline {
             return Err(Error::new(ErrorKind::DeadlineExceeded, "The upload took too long")
                 .hint("send the video over a faster line, or in blocks"));
         }
         self.service.unused_upload(&self.name).map(drop)
+    }
+
+    /// Takes over what was promised to another for the next `bytes`.
+    pub(super) fn promise_from(&mut self, other: &mut Reservation, bytes: u64) {
+        self.space.take_over(other, bytes);
     }
 
     /// Bytes so far.

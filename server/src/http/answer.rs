@@ -13,7 +13,8 @@ use std::time::{Duration, Instant, SystemTime};
 
 use hyper::body::{Body, Incoming};
 use hyper::header::{
-    ALLOW, CACHE_CONTROL, CONTENT_LENGTH, CONTENT_TYPE, HeaderName, HeaderValue, X_CONTENT_TYPE_OPTIONS,
+    ALLOW, CACHE_CONTROL, CONTENT_LENGTH, CONTENT_TYPE, HeaderName, HeaderValue, STRICT_TRANSPORT_SECURITY,
+    X_CONTENT_TYPE_OPTIONS,
 };
 use hyper::http::request::Parts;
 use hyper::{Method, Request, Response, StatusCode};
@@ -60,7 +61,7 @@ pub(crate) async fn answer(
     }
     cors::allow_origin(api, &parts, route, &mut response);
     json::compress(&parts.headers, &mut response);
-    complete(&parts, &request_id, &mut response);
+    complete(api, &parts, &request_id, &mut response);
 
     let client = connection.client(&parts, &api.config().trusted_proxies);
     let facts = exchange.facts;
@@ -85,6 +86,7 @@ async fn dispatch(
         Some(Route::SubmitJob) if method == Method::POST => submit::submit(exchange, body).await,
         Some(Route::Webhooks) if method == Method::POST => webhooks::add(exchange, body).await,
         Some(Route::Blob { name }) if method == Method::PUT => blob::put(exchange, name, body).await,
+        Some(Route::Blob { name }) if method == Method::PATCH => blob::patch(exchange, name, body).await,
         Some(route @ Route::Web(page)) if method == Method::POST && route.allows(method) => {
             web::act(exchange, page, body).await
         }
@@ -109,7 +111,11 @@ async fn dispatch_without_body(
     if method == Method::OPTIONS {
         let mut response = options(route.allow());
         cors::preflight(exchange.api, parts, route, &mut response);
-        return Ok(response);
+        return if matches!(route, Route::Blob { .. } | Route::Tus { .. }) {
+            blob::options(exchange.api, response)
+        } else {
+            Ok(response)
+        };
     }
     let refused = || ApiError::method_not_allowed(route.allow());
     if !route.allows(method) {
@@ -132,13 +138,17 @@ async fn dispatch_without_body(
         Route::Replay { webhook_id, delivery_id } => {
             webhooks::replay(exchange, webhook_id, delivery_id).await
         }
+        Route::Blob { name } if method == Method::DELETE => blob::delete(exchange, name).await,
+        Route::Tus { name } if method == Method::POST => blob::begin_tus(exchange, name).await,
         Route::Blob { name } => blob::get(exchange, name).await,
         Route::View { job_id } => view::page(exchange, job_id).await,
         Route::ViewCamera { job_id } => view::camera(exchange, job_id).await,
         Route::ViewScene { job_id } => view::file(exchange, job_id, ArtifactKind::Spz).await,
         Route::ViewPreview { job_id } => view::file(exchange, job_id, ArtifactKind::Preview).await,
         // OPTIONS was answered above, and POST, which has a body, before that.
-        Route::GenerateUploadUrl | Route::SubmitJob | Route::Restart { .. } => Err(refused()),
+        Route::GenerateUploadUrl | Route::SubmitJob | Route::Restart { .. } | Route::Tus { .. } => {
+            Err(refused())
+        }
         Route::Health => operations::health(),
         Route::Ready => operations::ready(exchange).await,
         Route::Metrics => operations::metrics(exchange).await,
@@ -196,12 +206,16 @@ fn options(allow: &'static str) -> Response<ResponseBody> {
 }
 
 /// What every answer has.
-fn complete(parts: &Parts, request_id: &HeaderValue, response: &mut Response<ResponseBody>) {
+fn complete(api: &Api, parts: &Parts, request_id: &HeaderValue, response: &mut Response<ResponseBody>) {
     let status = response.status();
     let length = response.body().size_hint().exact();
     let headers = response.headers_mut();
     headers.insert(REQUEST_ID, request_id.clone());
     headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+    if is_a_host_of_tls(api.config().public_url.as_deref().unwrap_or_default()) {
+        // Browsers do without plain HTTP then, also where somebody types the address.
+        headers.insert(STRICT_TRANSPORT_SECURITY, HeaderValue::from_static("max-age=31536000"));
+    }
     // A copy in a cache would hide what has changed since (rule 77).
     headers.entry(CACHE_CONTROL).or_insert(HeaderValue::from_static("no-store"));
     let has_length = status != StatusCode::NO_CONTENT && status != StatusCode::NOT_MODIFIED;
@@ -212,6 +226,14 @@ fn complete(parts: &Parts, request_id: &HeaderValue, response: &mut Response<Res
     if parts.method == Method::HEAD {
         *response.body_mut() = ResponseBody::empty();
     }
+}
+
+/// Whether a public address says that its host is reached by TLS. With a port of its own others may be at the same host, who would
+/// be cut off: a browser takes the promise for all ports.
+fn is_a_host_of_tls(public_url: &str) -> bool {
+    let host = public_url.strip_prefix("https://").and_then(|rest| rest.split('/').next());
+    // The last colon of a number in brackets is no port.
+    host.is_some_and(|host| !host.rsplit(']').next().unwrap_or_default().contains(':'))
 }
 
 /// Counts the request for `/metrics`.
@@ -317,6 +339,16 @@ fn log(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn only_who_has_the_host_promises_for_all_of_it() {
+        for url in ["https://scenes.example.org", "https://example.org/scans/", "https://[2001:db8::1]/"] {
+            assert!(is_a_host_of_tls(url), "{url}");
+        }
+        for url in ["", "http://example.org", "https://example.org:8443/", "https://[2001:db8::1]:8443"] {
+            assert!(!is_a_host_of_tls(url), "{url}");
+        }
+    }
 
     #[tokio::test]
     async fn a_panic_becomes_an_answer() {

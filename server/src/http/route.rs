@@ -44,6 +44,10 @@ pub(crate) enum Route<'a> {
     Blob {
         name: &'a str,
     },
+    /// Where a client of tus begins an upload, of which it knows the signed address.
+    Tus {
+        name: &'a str,
+    },
     /// The viewer of a public scene, and what its page fetches.
     View {
         job_id: &'a str,
@@ -70,6 +74,8 @@ pub(crate) enum Route<'a> {
 pub(crate) const API: &str = "/api/v1";
 /// Everything before the name of a blob. One segment, so that Azure's clients find account, container and blob.
 pub(crate) const BLOB: &str = "/blob/";
+/// The same of the address at which clients of tus begin an upload.
+pub(crate) const TUS: &str = "/tus/";
 /// Everything before the id of a job whose scene is looked at in a browser.
 const VIEW: &str = "/view/";
 
@@ -78,6 +84,9 @@ impl<'a> Route<'a> {
     pub(crate) fn of(path: &'a str) -> Option<Self> {
         if let Some(name) = path.strip_prefix(BLOB) {
             return (!name.is_empty()).then_some(Self::Blob { name });
+        }
+        if let Some(name) = path.strip_prefix(TUS) {
+            return (!name.is_empty()).then_some(Self::Tus { name });
         }
         if let Some(path) = path.strip_prefix(API) {
             let path = path.strip_prefix('/')?;
@@ -154,6 +163,7 @@ impl<'a> Route<'a> {
             Self::Deliveries { .. } => "/api/v1/webhooks/{webhook_id}/deliveries/",
             Self::Replay { .. } => "/api/v1/webhooks/{webhook_id}/deliveries/{delivery_id}/replay/",
             Self::Blob { .. } => "/blob/",
+            Self::Tus { .. } => "/tus/",
             Self::View { .. } => "/view/{job_id}/",
             Self::ViewCamera { .. } => "/view/{job_id}/camera.json",
             Self::ViewScene { .. } => "/view/{job_id}/scene.spz",
@@ -175,11 +185,12 @@ impl<'a> Route<'a> {
             | Self::SubmitJob
             | Self::Cancel { .. }
             | Self::Restart { .. }
-            | Self::Replay { .. } => "POST, OPTIONS",
+            | Self::Replay { .. }
+            | Self::Tus { .. } => "POST, OPTIONS",
             Self::Webhooks => "GET, HEAD, POST, OPTIONS",
             Self::Webhook { .. } => "GET, HEAD, DELETE, OPTIONS",
             // POST on an upload address is a 405 (rule 23).
-            Self::Blob { .. } => "GET, HEAD, PUT, OPTIONS",
+            Self::Blob { .. } => "GET, HEAD, PUT, PATCH, DELETE, OPTIONS",
             Self::Web(page) => page.allow(),
             _ => "GET, HEAD, OPTIONS",
         }
@@ -246,6 +257,8 @@ mod tests {
             "/API/v1/jobs/",
             "/blob/",
             "/blob",
+            "/tus/",
+            "/tus",
             "/view",
             "/view/",
             "/view//",

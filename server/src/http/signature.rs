@@ -5,7 +5,7 @@
 //! signature = base64url(HMAC-SHA256(key, "v1|" method "|" blob "|" expiry "|" flags "|" key id))
 //! ```
 //!
-//! `method` is PUT or GET (HEAD goes with GET), so that an upload address reads nothing. `expiry` is in seconds since 1970.
+//! `method` is PUT (with PATCH, and HEAD and DELETE of what has come) or GET (with HEAD of the file), so that an upload address reads nothing. `expiry` is in seconds since 1970.
 //! `flags` is the percent-encoded name under which a download is saved. Bodies are not signed. The parameters have the names
 //! that Azure gives those of its own signed addresses, because its clients keep only those when they add theirs.
 
@@ -20,10 +20,13 @@ use sha2::Sha256;
 
 use super::error::ApiError;
 
+/// The code of the error of an address that was good once.
+pub(crate) const EXPIRED: &str = "expired";
+
 /// What an address permits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Access {
-    /// PUT.
+    /// All that sends a video: PUT, PATCH, HEAD of what has come, DELETE of it.
     Upload,
     /// GET and HEAD.
     Download,
@@ -86,7 +89,7 @@ pub(crate) fn verify(
     // Compares in constant time.
     mac(secret, access, blob, expiry, &flags, &id).verify_slice(&signature).map_err(|_| invalid())?;
     if now >= expiry {
-        return Err(ApiError::forbidden("expired", "This address has expired"));
+        return Err(ApiError::forbidden(EXPIRED, "This address has expired"));
     }
     Ok(Grant { file_name: file_name.map(Cow::into_owned) })
 }

@@ -28,6 +28,7 @@ pub(crate) const SCRIPT: &str = concat!(
     include_str!("view/camera.js"),
     include_str!("view/controls.js"),
     include_str!("view/ruler.js"),
+    include_str!("view/frames.js"),
     include_str!("view/viewer.js"),
 );
 const STYLE: &str = include_str!("view/viewer.css");

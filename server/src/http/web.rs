@@ -41,6 +41,7 @@ pub(crate) async fn show(exchange: &mut Exchange<'_>, route: WebRoute<'_>) -> An
         WebRoute::Scene { job_id } => scene::page(exchange, job_id).await,
         WebRoute::SceneFile { job_id } => scene::file(exchange, job_id).await,
         WebRoute::SceneCamera { job_id } => scene::camera(exchange, job_id).await,
+        WebRoute::SceneFrames { job_id } => scene::frames(exchange, job_id).await,
         WebRoute::SceneReport { job_id } => scenes::report(exchange, job_id).await,
         WebRoute::ScenePreview { job_id } => scenes::preview(exchange, job_id).await,
         WebRoute::SceneDownload { job_id, file_type } => scenes::download(exchange, job_id, file_type).await,

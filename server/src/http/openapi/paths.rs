@@ -197,7 +197,9 @@ fn restart_job() {}
 
 /// Get an upload address
 ///
-/// PUT the video to `url` (status 201), then submit `blob_name`. `url` also takes blocks, as Azure's clients send them.
+/// PUT the video to `url` (status 201), then submit `blob_name`. `url` also takes blocks, as Azure's clients send them, and uploads
+/// that go on after a break: HEAD tells `Upload-Offset`, PATCH with `Upload-Offset` and `Upload-Complete` adds to the end (the IETF's
+/// resumable uploads; tus 1.0 as an upload that was created).
 #[utoipa::path(
     post, path = "/api/v1/generate-upload-url/", operation_id = "generate_upload_url", tag = "jobs",
     security(("api_key" = [])),

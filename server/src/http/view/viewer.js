@@ -1,6 +1,6 @@
 // The viewer: shows the scene of an .spz file in an element of the page.
 //
-// The files spz.js, sorter.js, renderer.js, camera.js, controls.js, ruler.js and this one are one module, in this order. It needs
+// The files spz.js, sorter.js, renderer.js, camera.js, controls.js, ruler.js, frames.js and this one are one module, in this order. It needs
 // nothing but three addresses, which may be data: addresses too, and makes all other elements itself:
 //
 //   <main data-scene="scene.spz" data-preview="preview.jpg" data-camera="camera.json"></main>
@@ -17,9 +17,9 @@ const MAX_PIXEL_RATIO = 2;
 class Viewer {
   static #count = 0;
 
-  /** `host` gets the elements; `scene`, `preview` and `camera` are addresses. */
-  constructor(host, { scene, preview, camera }) {
-    Object.assign(this, { host, addresses: { scene, preview, camera } });
+  /** `host` gets the elements; `scene`, `preview`, `camera` and, if they can be shown, `frames` are addresses. */
+  constructor(host, { scene, preview, camera, frames }) {
+    Object.assign(this, { host, addresses: { scene, preview, camera, frames } });
     const element = (name, properties) => Object.assign(document.createElement(name), properties);
     this.canvas = element("canvas", { tabIndex: 0, ariaLabel: `3D scene: ${document.title}` });
     this.canvas.setAttribute("role", "application");
@@ -65,6 +65,31 @@ class Viewer {
     const say = (text) => { this.spoken.textContent = text; };
     this.ruler ??= new Ruler(this.host, this.canvas, this.scene, this.camera, say, () => this.#requestFrame());
     return this.ruler.toggle();
+  }
+
+  /** Shows from where the frames were taken, or no longer; says which. */
+  async showFrames() {
+    if (this.frames) {
+      this.frames.remove();
+      this.frames = undefined;
+      this.spoken.textContent = "";
+      return false;
+    }
+    try {
+      const response = await fetch(this.addresses.frames);
+      if (!response.ok) throw new Error(`the server answers with ${response.status}`);
+      const frames = await response.json();
+      if (frames.length === 0) throw new Error("an older version made the scene, which did not keep them");
+      this.frames = new FramesOfCapture(this.host, this.canvas, this.camera, frames);
+      const doubtful = frames.filter(({ doubt }) => doubt >= 1).length;
+      const doubts = doubtful > 0 ? `${doubtful} of them may be off by more than those of a good scene (red).` : "None is in doubt.";
+      this.spoken.textContent = `The way of the camera, with ${frames.length} frames. ${doubts} Move back to see all of it.`;
+      this.#requestFrame();
+      return true;
+    } catch (error) {
+      this.spoken.textContent = `The way of the camera cannot be shown: ${error.message}.`;
+      return false;
+    }
   }
 
   async #fetchCamera() {
@@ -131,6 +156,7 @@ class Viewer {
     this.#sort();
     this.renderer.draw(camera);
     this.ruler?.draw();
+    this.frames?.draw();
     if (this.sorted && this.host.dataset.state === "loading") this.host.dataset.state = "ready";
   }
 

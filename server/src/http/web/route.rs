@@ -37,6 +37,10 @@ pub(crate) enum WebRoute<'a> {
     SceneCamera {
         job_id: &'a str,
     },
+    /// From where the frames were taken.
+    SceneFrames {
+        job_id: &'a str,
+    },
     SceneBegin {
         job_id: &'a str,
     },
@@ -100,6 +104,7 @@ impl<'a> WebRoute<'a> {
             ["scenes", job_id] if !job_id.is_empty() => Self::Scene { job_id },
             ["scenes", job_id, "scene.spz"] => Self::SceneFile { job_id },
             ["scenes", job_id, "camera.json"] => Self::SceneCamera { job_id },
+            ["scenes", job_id, "frames.json"] => Self::SceneFrames { job_id },
             ["scenes", job_id, "camera"] => Self::SceneBegin { job_id },
             ["scenes", job_id, "title"] => Self::SceneTitle { job_id },
             ["scenes", job_id, "report"] => Self::SceneReport { job_id },
@@ -133,6 +138,7 @@ impl<'a> WebRoute<'a> {
             Self::Scene { .. } => "/scenes/{job_id}",
             Self::SceneFile { .. } => "/scenes/{job_id}/scene.spz",
             Self::SceneCamera { .. } => "/scenes/{job_id}/camera.json",
+            Self::SceneFrames { .. } => "/scenes/{job_id}/frames.json",
             Self::SceneBegin { .. } => "/scenes/{job_id}/camera",
             Self::SceneTitle { .. } => "/scenes/{job_id}/title",
             Self::SceneReport { .. } => "/scenes/{job_id}/report",

@@ -28,6 +28,11 @@ function ready() {
     currentTarget.setAttribute("aria-pressed", host.viewer.measure());
     host.viewer.canvas.focus();
   });
+  button("show-frames", async ({ currentTarget }) => {
+    currentTarget.disabled = true;
+    currentTarget.setAttribute("aria-pressed", await host.viewer.showFrames());
+    currentTarget.disabled = false;
+  });
   if (document.fullscreenEnabled) button("full-screen", () => host.requestFullscreen());
   // The form takes the view that is shown when it is sent.
   const form = document.getElementById("begin-here");

@@ -59,6 +59,7 @@ fn viewer(prefix: &str, job: &Job, is_metric: bool) -> Markup {
     let own = |what: &str| format!("{prefix}/scenes/{}/{what}", job.job_id);
     html! {
         div.viewer data-scene=(own("scene.spz")) data-preview=(own("preview.jpg")) data-camera=(own("camera.json"))
+            data-frames=(own("frames.json"))
             data-name=(job.title) {
             noscript { img src=(own("preview.jpg")) alt={ "Preview of " (job.title) }; }
         }
@@ -68,6 +69,7 @@ fn viewer(prefix: &str, job: &Job, is_metric: bool) -> Markup {
             @if is_metric {
                 button #measure type="button" aria-pressed="false" hidden { "Measure" }
             }
+            button #show-frames type="button" aria-pressed="false" hidden { "Camera path" }
             form #begin-here method="post" action=(own("camera")) hidden {
                 input type="hidden" name="camera_data" value="";
                 button { "Begin with this view" }
@@ -173,6 +175,14 @@ pub(super) async fn camera(exchange: &mut Exchange<'_>, job_id: &str) -> Answer 
     let job_id = exchange.job_id(job_id)?;
     let job = exchange.api.blocking(move |service| service.job(user, job_id)).await?;
     json_body::response(StatusCode::OK, &job.camera_data)
+}
+
+/// From where the frames were taken.
+pub(super) async fn frames(exchange: &mut Exchange<'_>, job_id: &str) -> Answer {
+    let user = session::need(exchange, Class::Request).await?.user.user_id;
+    let job_id = exchange.job_id(job_id)?;
+    let cameras = exchange.api.blocking(move |service| service.cameras(user, job_id)).await?;
+    json_body::response(StatusCode::OK, &cameras)
 }
 
 /// What the viewer shows, sent by this server itself: a page asks no other.

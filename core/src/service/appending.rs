@@ -1,0 +1,681 @@
+//! A video that grows at its end, as resumable uploads have it: whoever was cut off asks how much has come, and goes on from
+//! there (rule 100 of docs/rest.md).
+//!
+//! What comes is stored in blocks of [`BLOCK_BYTES`] as it comes, and the last one when the transfer ends, however it ends. Each
+//! is named by the place of its first byte in the video, so that the blocks themselves say how much there is: no row has to be kept
+//! in step with them, and a process that is killed loses what has not filled its block. At the end they are put together as those
+//! that a client named (`blocks.rs`).
+//!
+//! Whoever begins at the first byte draws a number that is part of the names of all blocks that follow, and notes it beside them.
+//! So what was left of an earlier beginning, or still comes at another server, never continues what is new.
+
+use std::collections::HashMap;
+use std::io::{Read, Write};
+use std::path::Path;
+
+use md5::{Digest, Md5};
+use serde::{Deserialize, Serialize};
+use sha2::Sha256;
+
+use super::Service;
+use super::block_names::{announcement, block_at};
+use super::secrets::random;
+use super::senders::Sender;
+use super::space::Reservation;
+use super::upload_facts::UploadFacts;
+use super::upload_writer::{Target, UploadWriter, as_title, check_size, entity_tag};
+use crate::control::CancelToken;
+use crate::database::Upload;
+use crate::error::{Error, ErrorKind, Result};
+use crate::job::{BlobName, Timestamp};
+use crate::storage::BlobKey;
+
+/// Bytes of a block: so much is sent once more after the process was killed.
+const BLOCK_BYTES: u64 = 8 << 20;
+/// The most that is read of what was announced; a name of 255 characters fits many times.
+const LONGEST_ANNOUNCEMENT: u64 = 64 << 10;
+
+/// How much of an upload has come.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Arrived {
+    /// Bytes that are stored, from the first one on: where the next transfer begins.
+    pub bytes: u64,
+    /// Bytes that the whole video has, if the sender has said so.
+    pub length: Option<u64>,
+    /// Whether that is all, and a job may use it.
+    pub is_complete: bool,
+    /// The strong entity tag of a complete one, with quotes, unless only the storage has seen its bytes.
+    pub tag: Option<String>,
+    /// Until when a transfer may begin.
+    pub expires_at: Timestamp,
+}
+
+/// What became of the wish to add to an upload.
+pub enum Appended {
+    /// The bytes may come.
+    Begun(Box<Appending>),
+    /// They would not begin where the upload ends.
+    Elsewhere(Arrived),
+}
+
+/// What is kept of the whole video before its end has come.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+struct Announced {
+    /// Tells this beginning from others.
+    begun: u64,
+    length: Option<u64>,
+    file_name: Option<String>,
+}
+
+/// A transfer that adds to the end of an upload. What it has brought stays when it is dropped, but for the bytes since the last
+/// [`Appending::store`].
+pub struct Appending {
+    service: Service,
+    upload: Upload,
+    sender: Sender,
+    announced: Announced,
+    facts: UploadFacts,
+    /// Where it began, and where its last stored block ends.
+    first: u64,
+    stored: u64,
+    /// What is being filled.
+    block: Option<UploadWriter>,
+    /// What was promised for the bytes that it announced.
+    space: Reservation,
+    sha256: Option<Sha256>,
+    md5: Option<Md5>,
+}
+
+impl Service {
+    /// How much of an upload has come. Whoever is adding to it is asked to end first, because the sender has turned to this.
+    ///
+    /// # Errors
+    /// [`ErrorKind::NotFound`] for an unknown or expired upload; [`ErrorKind::Conflict`] if a job uses it already, or while its
+    /// video is put together; those of the storage.
+    pub fn arrived(&self, name: &BlobName) -> Result<Arrived> {
+        let upload = self.open_upload(name)?;
+        let _sender = self.take_turn(name)?;
+        self.how_far(&upload)
+    }
+
+    /// Begins to add to the end of an upload, at the byte `offset`. `length` is what the whole video has, if the sender says so;
+    /// `facts` are those of this transfer.
+    ///
+    /// # Errors
+    /// As for [`Service::arrived`]; [`ErrorKind::InvalidArgument`] if the lengths do not fit together, [`ErrorKind::TooLarge`],
+    /// [`ErrorKind::DiskFull`].
+    pub fn append(
+        &self,
+        name: &BlobName,
+        offset: u64,
+        length: Option<u64>,
+        facts: UploadFacts,
+    ) -> Result<Appended> {
+        let upload = self.open_upload(name)?;
+        let sender = self.take_turn(name)?;
+        let arrived = self.how_far(&upload)?;
+        if offset != arrived.bytes || arrived.is_complete {
+            return Ok(Appended::Elsewhere(arrived));
+        }
+        self.begin_at(upload, sender, offset, length, facts).map(|begun| Appended::Begun(Box::new(begun)))
+    }
+
+    /// Begins an upload anew: what has come and is not complete is forgotten, and the bytes begin at the first.
+    ///
+    /// # Errors
+    /// As for [`Service::append`].
+    pub fn append_anew(&self, name: &BlobName, length: Option<u64>, facts: UploadFacts) -> Result<Appending> {
+        let upload = self.open_upload(name)?;
+        let sender = self.take_turn(name)?;
+        self.remove_blocks(name)?;
+        self.begin_at(upload, sender, 0, length, facts)
+    }
+
+    /// Forgets what has come of an upload and is not complete.
+    ///
+    /// # Errors
+    /// As for [`Service::arrived`].
+    pub fn forget_arrived(&self, name: &BlobName) -> Result<()> {
+        self.open_upload(name)?;
+        let _sender = self.take_turn(name)?;
+        self.remove_blocks(name)
+    }
+
+    fn take_turn(&self, name: &BlobName) -> Result<Sender> {
+        self.inner.senders.take(*name).ok_or_else(|| {
+            Error::new(ErrorKind::Conflict, "The video is being put together")
+                .hint("ask again in a few seconds how much has come")
+        })
+    }
+
+    /// How much of it has come; one that has all its bytes is put together now, if a killed process has left that.
+    fn how_far(&self, upload: &Upload) -> Result<Arrived> {
+        let Some(announced) = self.announced(&upload.name)? else { return self.whole(&upload.name) };
+        let bytes = self.chain(&upload.name, announced.begun)?.iter().map(|(_, size)| size).sum();
+        let length = announced.length;
+        if length.is_some_and(|length| length == bytes) {
+            self.put_arrived_together(&upload.name, announced)?;
+        } else if bytes > 0 || length.is_some() {
+            return Ok(Arrived {
+                bytes,
+                length,
+                is_complete: false,
+                tag: None,
+                expires_at: upload.expires_at,
+            });
+        }
+        self.whole(&upload.name)
+    }
+
+    /// What is said of an upload of which no block waits: it is complete, or nothing has come.
+    fn whole(&self, name: &BlobName) -> Result<Arrived> {
+        let upload = self.open_upload(name)?;
+        let expires_at = upload.expires_at;
+        Ok(match upload.video {
+            None => Arrived { bytes: 0, length: None, is_complete: false, tag: None, expires_at },
+            Some(video) => Arrived {
+                bytes: video.size,
+                length: Some(video.size),
+                is_complete: true,
+                tag: video.sha256.map(|sha256| entity_tag(&sha256)),
+                expires_at,
+            },
+        })
+    }
+
+    fn begin_at(
+        &self,
+        upload: Upload,
+        sender: Sender,
+        offset: u64,
+        length: Option<u64>,
+        facts: UploadFacts,
+    ) -> Result<Appending> {
+        let name = upload.name;
+        let before = self.announced(&name)?.unwrap_or_default();
+        let announced = Announced {
+            begun: if offset == 0 { u64::from_le_bytes(random()?) } else { before.begun },
+            length: length.or(before.length),
+            file_name: facts.file_name.as_deref().and_then(as_title).or_else(|| before.file_name.clone()),
+        };
+        if let (Some(first), Some(now)) = (before.length, announced.length)
+            && first != now
+        {
+            return Err(Error::argument(format!(
+                "The video was announced with {first} bytes, and now with {now}: its length cannot change"
+            )));
+        }
+        let end = offset.saturating_add(facts.size.unwrap_or(0));
+        check_size(announced.length.unwrap_or(0).max(end), self.limits().max_upload_bytes)?;
+        if let Some(length) = announced.length.filter(|length| end > *length) {
+            return Err(beyond(end, length));
+        }
+        let space = self.reserve(facts.size.unwrap_or(0))?;
+        if announced != before {
+            self.announce(&name, &announced)?;
+        }
+        if offset == 0 {
+            // What is left of other beginnings would only take room.
+            self.remove_other_blocks(&name)?;
+        }
+        Ok(Appending {
+            service: self.clone(),
+            sha256: facts.sha256.map(|_| Sha256::new()),
+            md5: facts.md5.map(|_| Md5::new()),
+            upload,
+            sender,
+            announced,
+            facts,
+            first: offset,
+            stored: offset,
+            block: None,
+            space,
+        })
+    }
+
+    /// The blocks that follow each other from the first byte on, with their sizes.
+    fn chain(&self, name: &BlobName, begun: u64) -> Result<Vec<(BlobKey, u64)>> {
+        let sizes: HashMap<BlobKey, u64> = self.inner.storage.blocks(name)?.into_iter().collect();
+        let (mut chain, mut end) = (Vec::new(), 0);
+        loop {
+            let key = block_at(name, begun, end);
+            match sizes.get(&key) {
+                // An empty one would be followed by itself for ever; none is written.
+                Some(size) if *size > 0 => {
+                    chain.push((key, *size));
+                    end += size;
+                }
+                _ => return Ok(chain),
+            }
+        }
+    }
+
+    fn announced(&self, name: &BlobName) -> Result<Option<Announced>> {
+        let blob = match self.inner.storage.open(&announcement(name)) {
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
+            blob => blob?,
+        };
+        let mut text = Vec::new();
+        blob.file
+            .take(LONGEST_ANNOUNCEMENT)
+            .read_to_end(&mut text)
+            .map_err(|e| Error::io("read", Path::new("what was announced of the upload"), e))?;
+        let announced = serde_json::from_slice(&text).map_err(|e| {
+            Error::new(
+                ErrorKind::InvalidFile,
+                format!("what was announced of the upload {name} is not readable: {e}"),
+            )
+        })?;
+        Ok(Some(announced))
+    }
+
+    fn announce(&self, name: &BlobName, announced: &Announced) -> Result<()> {
+        let text = serde_json::to_vec(announced)
+            .map_err(|e| Error::new(ErrorKind::Internal, format!("what was announced: {e}")))?;
+        let mut blob = self.inner.storage.create(&announcement(name))?;
+        blob.write_all(&text)
+            .map_err(|e| Error::io("write", Path::new("what was announced of the upload"), e))?;
+        blob.commit().map(drop)
+    }
+
+    fn put_arrived_together(&self, name: &BlobName, announced: Announced) -> Result<String> {
+        let Announced { begun, file_name, .. } = announced;
+        let chain = self.chain(name, begun)?;
+        let size = chain.iter().map(|(_, size)| size).sum();
+        let keys: Vec<BlobKey> = chain.into_iter().map(|(key, _)| key).collect();
+        let facts = UploadFacts { file_name, size: Some(size), ..UploadFacts::default() };
+        let _held = self.hold_list(name)?;
+        // All bytes are here: who sent them may leave, and need not send them again.
+        self.put_together(name, &keys, None, facts, &CancelToken::new())
+    }
+
+    /// Removes all blocks of an upload.
+    pub(super) fn remove_blocks(&self, name: &BlobName) -> Result<()> {
+        // First what says that others are of any use.
+        self.inner.storage.delete(&announcement(name))?;
+        self.remove_other_blocks(name)
+    }
+
+    /// Removes all blocks of an upload but the note of its beginning.
+    fn remove_other_blocks(&self, name: &BlobName) -> Result<()> {
+        for (key, _) in self.inner.storage.blocks(name)? {
+            if key != announcement(name) {
+                self.inner.storage.delete(&key)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Appending {
+    /// Raised when the sender has turned to another transfer: what has come is to be stored then, and this one to end.
+    pub fn superseded(&self) -> CancelToken {
+        self.sender.superseded.clone()
+    }
+
+    /// Takes the next bytes.
+    ///
+    /// # Errors
+    /// As for [`UploadWriter::append`]; [`ErrorKind::InvalidArgument`] beyond the length that was announced.
+    pub fn append(&mut self, mut bytes: &[u8]) -> Result<()> {
+        if let Some(hash) = &mut self.sha256 {
+            hash.update(bytes);
+        }
+        if let Some(hash) = &mut self.md5 {
+            hash.update(bytes);
+        }
+        while !bytes.is_empty() {
+            let mut block = match self.block.take() {
+                Some(block) => block,
+                None => self.new_block()?,
+            };
+            let room = usize::try_from(BLOCK_BYTES.saturating_sub(block.size())).unwrap_or(usize::MAX);
+            let (now, later) = bytes.split_at(bytes.len().min(room));
+            let end = self.stored + block.size() + now.len() as u64;
+            if let Some(length) = self.announced.length.filter(|length| end > *length) {
+                return Err(beyond(end, length));
+            }
+            block.promise_from(&mut self.space, now.len() as u64);
+            block.append(now)?;
+            let is_full = block.size() >= BLOCK_BYTES;
+            self.block = Some(block);
+            if is_full {
+                self.store()?;
+            }
+            bytes = later;
+        }
+        Ok(())
+    }
+
+    /// The block that comes next.
+    fn block_key(&self) -> BlobKey {
+        block_at(&self.upload.name, self.announced.begun, self.stored)
+    }
+
+    fn new_block(&self) -> Result<UploadWriter> {
+        let key = self.block_key();
+        let room = self.service.room_for(&key)?;
+        let facts = UploadFacts::default();
+        let mut block = UploadWriter::begin(&self.service, &self.upload, key, Target::Block, facts, room)?;
+        block.look_now()?;
+        Ok(block)
+    }
+
+    /// Stores what has come. Returns where the upload ends now.
+    ///
+    /// # Errors
+    /// Those of the storage; [`ErrorKind::Conflict`] if another server has stored these bytes meanwhile.
+    pub fn store(&mut self) -> Result<u64> {
+        let Some(block) = self.block.take().filter(|block| block.size() > 0) else { return Ok(self.stored) };
+        self.check_still_begun()?;
+        // Who was told that these bytes are there has sent what follows them.
+        if self.service.inner.storage.metadata(&self.block_key())?.is_some() {
+            return Err(elsewhere());
+        }
+        let size = block.size();
+        block.finish()?;
+        self.stored += size;
+        Ok(self.stored)
+    }
+
+    /// Ends a transfer whose bytes have all come. With the last byte of the video, which `is_last` or the announced length tells,
+    /// the video is put together: it is durable when this returns.
+    ///
+    /// # Errors
+    /// [`ErrorKind::InvalidArgument`] if the bytes are not those that were announced: none of them is kept. As for
+    /// [`UploadWriter::finish`].
+    pub fn finish(mut self, is_last: bool) -> Result<Arrived> {
+        if let Err(error) = self.check_hashes() {
+            self.take_back()?;
+            return Err(error);
+        }
+        let bytes = self.store()?;
+        self.check_still_begun()?;
+        let length = self.announced.length;
+        if let Some(length) = length.filter(|length| is_last && *length != bytes) {
+            return Err(Error::argument(format!(
+                "The end of the video came after {bytes} bytes; {length} were announced"
+            )));
+        }
+        if !is_last && length != Some(bytes) {
+            let expires_at = self.upload.expires_at;
+            return Ok(Arrived { bytes, length, is_complete: false, tag: None, expires_at });
+        }
+        // If this is cut off, whoever asks next puts them together.
+        if length.is_none() {
+            self.announced.length = Some(bytes);
+            self.service.announce(&self.upload.name, &self.announced)?;
+        }
+        self.service.put_arrived_together(&self.upload.name, self.announced)?;
+        self.service.whole(&self.upload.name)
+    }
+
+    /// Another server may have begun the upload anew meanwhile, or ended it.
+    fn check_still_begun(&self) -> Result<()> {
+        let now = self.service.announced(&self.upload.name)?;
+        if now.is_some_and(|now| now.begun == self.announced.begun) { Ok(()) } else { Err(elsewhere()) }
+    }
+
+    fn check_hashes(&mut self) -> Result<()> {
+        let sha256 = self.sha256.take().map(|hash| <[u8; 32]>::from(hash.finalize()));
+        if sha256 != self.facts.sha256 {
+            return Err(Error::argument("The content does not have the announced SHA-256"));
+        }
+        let md5 = self.md5.take().map(|hash| <[u8; 16]>::from(hash.finalize()));
+        if md5 != self.facts.md5 {
+            return Err(Error::argument("The content does not have the announced MD5"));
+        }
+        Ok(())
+    }
+
+    /// Removes what this transfer has stored.
+    fn take_back(&mut self) -> Result<()> {
+        self.block = None;
+        let mut end = 0;
+        let mut own = Vec::new();
+        for (key, size) in self.service.chain(&self.upload.name, self.announced.begun)? {
+            if end >= self.first {
+                own.push(key);
+            }
+            end += size;
+        }
+        own.iter().rev().try_for_each(|key| self.service.inner.storage.delete(key))
+    }
+}
+
+fn elsewhere() -> Error {
+    Error::new(ErrorKind::Conflict, "Another transfer has gone on with this upload")
+        .hint("ask how much has come, and go on from there")
+}
+
+fn beyond(end: u64, length: u64) -> Error {
+    Error::argument(format!("The video was announced with {length} bytes, and {end} are sent"))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::super::ServiceOptions;
+    use super::super::test_world::World;
+    use super::*;
+    use crate::job::{JobRequest, Limits};
+    use crate::storage::BlobKind;
+
+    const MOST: u64 = 3 * BLOCK_BYTES;
+
+    /// A world in which a video has [`MOST`] bytes at most, and an upload in it.
+    fn world() -> (World, BlobName) {
+        let limits = Limits { max_upload_bytes: MOST, ..Limits::default() };
+        let world = World::with(ServiceOptions { limits, min_free_bytes: 0, ..ServiceOptions::default() });
+        let name = world.service.create_upload(world.anna, "mp4").unwrap().blob_name;
+        (world, name)
+    }
+
+    fn begin(w: &World, name: &BlobName, offset: u64, facts: UploadFacts) -> Result<Appending> {
+        match w.service.append(name, offset, None, facts)? {
+            Appended::Begun(appending) => Ok(*appending),
+            Appended::Elsewhere(arrived) => panic!("not at {offset}: {arrived:?}"),
+        }
+    }
+
+    fn send(w: &World, name: &BlobName, offset: u64, bytes: &[u8], is_last: bool) -> Result<Arrived> {
+        let mut appending = begin(w, name, offset, UploadFacts::default())?;
+        appending.append(bytes)?;
+        appending.finish(is_last)
+    }
+
+    fn content(w: &World, name: &BlobName) -> Vec<u8> {
+        let version = w.service.uploaded_video(w.anna, name).unwrap().version;
+        let mut bytes = Vec::new();
+        let key = BlobKey::Video { name: *name, version };
+        w.service.open_blob(&key).unwrap().file.read_to_end(&mut bytes).unwrap();
+        bytes
+    }
+
+    fn files(w: &World, kind: BlobKind) -> usize {
+        w.service.inner.storage.list(kind, Duration::ZERO).unwrap().len()
+    }
+
+    fn bytes_of(count: u64) -> Vec<u8> {
+        (0..count).map(|n| (n % 251) as u8).collect()
+    }
+
+    #[test]
+    fn rule_100_transfers_follow_each_other_until_the_last() {
+        let (w, name) = world();
+        let nothing = w.service.arrived(&name).unwrap();
+        assert_eq!((nothing.bytes, nothing.length, nothing.is_complete), (0, None, false));
+        let video = bytes_of(2 * BLOCK_BYTES + 5);
+        // Over the end of a block, and none at all.
+        let cuts = [0, 10, 10, BLOCK_BYTES as usize + 20, video.len()];
+        for (number, pair) in cuts.windows(2).enumerate() {
+            let is_last = number == 3;
+            let arrived = send(&w, &name, pair[0] as u64, &video[pair[0]..pair[1]], is_last).unwrap();
+            assert_eq!((arrived.bytes, arrived.is_complete), (pair[1] as u64, is_last));
+            assert_eq!(w.service.arrived(&name).unwrap(), arrived);
+            assert!(is_last == w.service.uploaded_video(w.anna, &name).is_ok());
+        }
+        assert_eq!(content(&w, &name), video);
+        assert_eq!(files(&w, BlobKind::Block), 0);
+        // Another one may take its place, from its beginning.
+        assert!(matches!(
+            w.service.append(&name, video.len() as u64, None, UploadFacts::default()).unwrap(),
+            Appended::Elsewhere(Arrived { is_complete: true, tag: Some(_), .. })
+        ));
+        let mut other = w.service.append_anew(&name, Some(5), UploadFacts::default()).unwrap();
+        other.append(b"other").unwrap();
+        assert!(other.finish(false).unwrap().is_complete);
+        assert_eq!(content(&w, &name), b"other");
+        w.service.submit(w.anna, JobRequest::new(name), None).unwrap();
+        assert_eq!(w.service.arrived(&name).unwrap_err().kind(), ErrorKind::Conflict);
+    }
+
+    #[test]
+    fn rule_100_what_has_come_is_kept_when_a_transfer_is_cut_off() {
+        let (w, name) = world();
+        let video = bytes_of(BLOCK_BYTES + 100);
+        let facts = UploadFacts { file_name: Some("Garden.mp4".to_owned()), ..UploadFacts::default() };
+        let mut cut = begin(&w, &name, 0, facts).unwrap();
+        cut.append(&video[..BLOCK_BYTES as usize + 50]).unwrap();
+        // As a killed process does: full blocks are there.
+        drop(cut);
+        assert_eq!(w.service.arrived(&name).unwrap().bytes, BLOCK_BYTES);
+        // As a client that goes away.
+        let mut left = begin(&w, &name, BLOCK_BYTES, UploadFacts::default()).unwrap();
+        left.append(&video[BLOCK_BYTES as usize..][..30]).unwrap();
+        assert_eq!(left.store().unwrap(), BLOCK_BYTES + 30);
+        drop(left);
+        let Appended::Elsewhere(arrived) = w.service.append(&name, 7, None, UploadFacts::default()).unwrap()
+        else {
+            panic!("7 is not where it ends");
+        };
+        assert_eq!((arrived.bytes, arrived.is_complete), (BLOCK_BYTES + 30, false));
+        send(&w, &name, BLOCK_BYTES + 30, &video[BLOCK_BYTES as usize + 30..], true).unwrap();
+        assert_eq!(content(&w, &name), video);
+        let kept = w.service.uploaded_video(w.anna, &name).unwrap();
+        assert_eq!(kept.file_name.as_deref(), Some("Garden.mp4"));
+        assert_eq!(w.service.inner.storage.sweep_staged(Duration::ZERO).unwrap(), 0);
+    }
+
+    #[test]
+    fn rule_100_lengths_sizes_and_hashes_are_held_to() {
+        let (w, name) = world();
+        let begin_with = |length, facts| match w.service.append(&name, 0, length, facts) {
+            Ok(Appended::Begun(appending)) => Ok(*appending),
+            Ok(Appended::Elsewhere(_)) => panic!("nothing has come"),
+            Err(error) => Err(error.kind()),
+        };
+        assert_eq!(begin_with(Some(MOST + 1), UploadFacts::default()).err(), Some(ErrorKind::TooLarge));
+        let announced = UploadFacts { size: Some(MOST + 1), ..UploadFacts::default() };
+        assert_eq!(begin_with(None, announced).err(), Some(ErrorKind::TooLarge));
+        let announced = UploadFacts { size: Some(11), ..UploadFacts::default() };
+        assert_eq!(begin_with(Some(10), announced).err(), Some(ErrorKind::InvalidArgument));
+        let mut long = begin_with(Some(10), UploadFacts::default()).unwrap();
+        assert_eq!(long.append(&[0; 11]).unwrap_err().kind(), ErrorKind::InvalidArgument);
+        drop(long);
+        assert_eq!(begin_with(Some(9), UploadFacts::default()).err(), Some(ErrorKind::InvalidArgument));
+        // What was said before the first byte still holds, until it begins anew.
+        assert_eq!(send(&w, &name, 0, &[0; 9], true).unwrap_err().kind(), ErrorKind::InvalidArgument);
+        w.service.forget_arrived(&name).unwrap();
+        assert_eq!(files(&w, BlobKind::Block), 0);
+        let wrong = UploadFacts { sha256: Some([0; 32]), ..UploadFacts::default() };
+        send(&w, &name, 0, b"ab", false).unwrap();
+        let mut altered = begin(&w, &name, 2, wrong).unwrap();
+        altered.append(&bytes_of(BLOCK_BYTES + 3)).unwrap();
+        assert_eq!(altered.finish(true).unwrap_err().kind(), ErrorKind::InvalidArgument);
+        assert_eq!(w.service.arrived(&name).unwrap().bytes, 2);
+        let right = UploadFacts {
+            sha256: Some(Sha256::digest(b"c").into()),
+            md5: Some(Md5::digest(b"c").into()),
+            ..UploadFacts::default()
+        };
+        let mut last = begin(&w, &name, 2, right).unwrap();
+        last.append(b"c").unwrap();
+        assert!(last.finish(true).unwrap().is_complete);
+        assert_eq!(content(&w, &name), b"abc");
+    }
+
+    #[test]
+    fn rule_100_a_video_of_the_largest_size_has_room_beside_what_was_announced() {
+        let (w, name) = world();
+        let video = bytes_of(MOST);
+        let Ok(Appended::Begun(mut all)) = w.service.append(&name, 0, Some(MOST), UploadFacts::default())
+        else {
+            panic!("it is not too large");
+        };
+        all.append(&video).unwrap();
+        assert!(all.finish(false).unwrap().is_complete);
+        assert_eq!(content(&w, &name).len() as u64, MOST);
+    }
+
+    #[test]
+    fn rule_100_one_that_has_all_its_bytes_is_put_together_when_somebody_asks() {
+        let (w, name) = world();
+        let Ok(Appended::Begun(mut all)) = w.service.append(&name, 0, Some(3), UploadFacts::default()) else {
+            panic!("nothing has come");
+        };
+        all.append(b"abc").unwrap();
+        all.store().unwrap();
+        // Here the process is killed.
+        drop(all);
+        let arrived = w.service.arrived(&name).unwrap();
+        assert!(arrived.is_complete && arrived.tag.is_some());
+        assert_eq!(content(&w, &name), b"abc");
+    }
+
+    #[test]
+    fn rule_100_nothing_old_follows_what_is_new() {
+        let (w, name) = world();
+        send(&w, &name, 0, &[1; 10], false).unwrap();
+        send(&w, &name, 10, &[1; 10], false).unwrap();
+        // A removal that was cut off after its first step.
+        w.service.inner.storage.delete(&announcement(&name)).unwrap();
+        assert_eq!(w.service.arrived(&name).unwrap().bytes, 0);
+        send(&w, &name, 0, &[2; 10], false).unwrap();
+        assert_eq!(w.service.arrived(&name).unwrap().bytes, 10);
+        assert_eq!(files(&w, BlobKind::Block), 2);
+    }
+
+    /// Servers that share their files do not see each other's transfers.
+    #[test]
+    fn rule_100_transfers_at_two_servers_do_not_mix() {
+        let (w, name) = world();
+        let other = w.reopen_with(ServiceOptions { min_free_bytes: 0, ..ServiceOptions::default() });
+        let begin_there = |offset| match other.append(&name, offset, None, UploadFacts::default()) {
+            Ok(Appended::Begun(begun)) => *begun,
+            _ => panic!("it ends elsewhere"),
+        };
+        let mut slow = begin(&w, &name, 0, UploadFacts::default()).unwrap();
+        slow.append(b"slow").unwrap();
+        let mut quick = begin_there(0);
+        quick.append(b"quick").unwrap();
+        quick.store().unwrap();
+        // What began earlier counts no more.
+        assert_eq!(slow.store().unwrap_err().kind(), ErrorKind::Conflict);
+        drop((slow, quick));
+        // Two that go on at the same place: the first that is stored counts.
+        let (mut one, mut two) = (begin(&w, &name, 5, UploadFacts::default()).unwrap(), begin_there(5));
+        one.append(b"er").unwrap();
+        two.append(b"est").unwrap();
+        one.store().unwrap();
+        assert_eq!(two.store().unwrap_err().kind(), ErrorKind::Conflict);
+        assert!(one.finish(true).unwrap().is_complete);
+        assert_eq!(content(&w, &name), b"quicker");
+        drop(two);
+        assert_eq!(files(&w, BlobKind::Block), 0);
+        assert_eq!(w.service.inner.storage.sweep_staged(Duration::ZERO).unwrap(), 0);
+    }
+
+    #[test]
+    fn rule_100_addresses_and_jobs_end_it() {
+        let (w, name) = world();
+        send(&w, &name, 0, b"abc", false).unwrap();
+        w.clock.advance(121 * 60);
+        assert_eq!(w.service.arrived(&name).unwrap_err().kind(), ErrorKind::NotFound);
+        assert_eq!(w.service.forget_arrived(&name).unwrap_err().kind(), ErrorKind::NotFound);
+        w.clock.advance(24 * 3600);
+        assert_eq!(w.service.maintain().unwrap().deleted_uploads, 1);
+        assert_eq!(files(&w, BlobKind::Block), 0);
+    }
+}
