@@ -4,7 +4,7 @@ use super::*;
 use crate::camera::{Camera, Pose};
 use crate::fiducial::{FrameTags, Tag};
 use crate::random::Random;
-use crate::sfm::polishing::polish;
+use crate::sfm::polishing::{adapt, polish};
 use crate::sfm::synthetic::Capture;
 use crate::video::{Frame, VideoInfo};
 
@@ -103,6 +103,7 @@ fn frames(capture: &Capture) -> Frames {
 fn find(capture: &Capture, frames: &Frames, known: Option<f64>) -> (Map, Shutter) {
     let options = MapperOptions::default();
     let mut map = capture.true_map_with_points();
+    adapt(&mut map, &capture.keypoints, &options, &Control::new()).unwrap();
     polish(&mut map, &capture.keypoints, &options, &Control::new()).unwrap();
     let input = ShutterInput {
         map: &map,
