@@ -14,8 +14,10 @@ with_defaults! {
     /// How pairs are chosen.
     #[derive(Debug, Clone, PartialEq)]
     pub struct PairingOptions {
-        /// All pairs up to this many pictures.
+        /// Of an unordered set: all pairs up to this many pictures.
         pub exhaustive_max: usize = 60,
+        /// Of a video: all pairs up to this many frames. Their order tells more than that of pictures.
+        pub exhaustive_frames: usize = 30,
         /// A frame is matched with those this far behind it.
         pub offsets: Vec<u32> = vec![1, 2, 3, 4, 6, 8, 12, 16, 24],
         /// In a video: pairs per frame with frames further away than the largest offset.
@@ -37,7 +39,7 @@ const NAME_NEIGHBOURS: u32 = 4;
 /// order.
 pub fn candidate_pairs(features: &[Features], sequential: bool, options: &PairingOptions) -> Vec<(u32, u32)> {
     let n = features.len();
-    if n <= options.exhaustive_max {
+    if n <= if sequential { options.exhaustive_frames } else { options.exhaustive_max } {
         return exhaustive_pairs(n);
     }
     let mut pairs = BTreeSet::new();
@@ -144,7 +146,7 @@ mod tests {
     fn a_loop_is_closed_and_neighbours_are_retrieved() {
         let n = 80;
         let features = circle(n, 16);
-        let options = PairingOptions { exhaustive_max: 10, loop_pairs: 2, ..Default::default() };
+        let options = PairingOptions { exhaustive_frames: 10, loop_pairs: 2, ..Default::default() };
         let pairs = candidate_pairs(&features, true, &options);
         assert!(pairs.is_sorted() && pairs.windows(2).all(|w| w[0] != w[1]));
         assert!(pairs.iter().all(|&(i, j)| i < j && (j as usize) < n));
@@ -167,8 +169,13 @@ mod tests {
     #[test]
     fn pictures_without_features_do_not_break_retrieval() {
         let mut features = vec![Features::default(); 12];
-        let options =
-            PairingOptions { exhaustive_max: 3, offsets: vec![1, 2], loop_pairs: 1, retrieval_pairs: 2 };
+        let options = PairingOptions {
+            exhaustive_max: 3,
+            exhaustive_frames: 3,
+            offsets: vec![1, 2],
+            loop_pairs: 1,
+            retrieval_pairs: 2,
+        };
         assert!(candidate_pairs(&features, true, &options).len() >= 21);
         features[3] = circle(12, 2).remove(0);
         assert!(!candidate_pairs(&features, false, &options).is_empty());

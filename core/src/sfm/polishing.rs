@@ -9,7 +9,7 @@ use super::bundle_adjustment::{
 };
 use super::filters::{filter_images, filter_points};
 use super::map::{Keypoints, Map, MapPoint, Observation};
-use super::mapper_options::{MapperOptions, PolishingOptions};
+use super::mapper_options::MapperOptions;
 use super::projection::Loss;
 use crate::statistics::{MEDIAN_OF_RAYLEIGH, median};
 
@@ -63,7 +63,25 @@ pub(crate) fn bundle_options(
     }
 }
 
-/// Adjusts a finished map to keypoints that have become better.
+/// Adjusts a finished map to keypoints that have become better, as far as it takes to know how large their errors are.
+///
+/// # Errors
+/// [`crate::ErrorKind::Cancelled`].
+pub(crate) fn adapt(
+    map: &mut Map,
+    keypoints: &Keypoints,
+    options: &MapperOptions,
+    control: &Control,
+) -> Result<()> {
+    let stopping = options.polishing.first_stopping;
+    let bundle = BundleOptions { stopping, ..bundle_options(map, keypoints, options, None) };
+    adjust(map, keypoints, &bundle, control)?;
+    filter_points(map, keypoints, options.max_error, options.min_angle);
+    filter_images(map, options.min_observations);
+    Ok(())
+}
+
+/// Adjusts a map to the end after [`adapt`], with the intrinsics that it has.
 ///
 /// # Errors
 /// [`crate::ErrorKind::Cancelled`].
@@ -73,12 +91,7 @@ pub(crate) fn polish(
     options: &MapperOptions,
     control: &Control,
 ) -> Result<()> {
-    let PolishingOptions { first_stopping, stopping, .. } = options.polishing;
-    // How large errors may be to count fully is known only after the first adjustment.
-    for stopping in [first_stopping, stopping] {
-        let bundle = BundleOptions { stopping, ..bundle_options(map, keypoints, options, None) };
-        adjust(map, keypoints, &bundle, control)?;
-    }
+    adjust(map, keypoints, &bundle_options(map, keypoints, options, None), control)?;
     filter_points(map, keypoints, options.max_error, options.min_angle);
     filter_images(map, options.min_observations);
     Ok(())
@@ -175,7 +188,7 @@ mod tests {
                 }
             }
             let control = Control::new();
-            polish(&mut map, &capture.keypoints, &options, &control).unwrap();
+            adapt(&mut map, &capture.keypoints, &options, &control).unwrap();
             let found =
                 refine_second_radial(&mut map, &capture.keypoints, &options, false, &control).unwrap();
             assert_eq!(found, refined);

@@ -30,7 +30,7 @@ use super::pairing::PairingOptions;
 use super::patch_alignment::align_keypoints;
 use super::path::{Trusted, broken_steps, cuts, fitting_the_path, is_cut_between, is_ordered};
 use super::polishing::{
-    bundle_options, polish, principal_point_prior, refine_principal_point, refine_second_radial,
+    adapt, bundle_options, polish, principal_point_prior, refine_principal_point, refine_second_radial,
 };
 use super::reconstruction::Reconstruction;
 use super::report::{Attempt, SfmReport, Stopwatch, ranges};
@@ -344,14 +344,15 @@ impl Reconstructor<'_> {
             attempt.chosen = true;
         }
         control.progress(Stage::Sfm, "aligning keypoints", 0.93);
-        let aligned = align_keypoints(&found.map, self.pictures, self.frames, control)?;
         let tracks: Vec<_> = found.map.points.iter().map(|p| p.track.clone()).collect();
+        let aligned = align_keypoints(&found.map, self.pictures, self.frames, control)?;
+        watch.lap("keypoint alignment");
         let MapperOptions { max_error, min_angle, .. } = *self.mapper;
         let limits = TriangulationOptions { max_error, min_angle };
         let mut refined = Refined { keypoints: &aligned.keypoints, tracks: &tracks, limits };
         let mut exact = aligned.exact_part(&found.map);
-        polish(&mut exact, refined.keypoints, self.mapper, control)?;
-        watch.lap("keypoint alignment");
+        adapt(&mut exact, refined.keypoints, self.mapper, control)?;
+        watch.lap("adjustment to aligned keypoints");
         let mut centre = None;
         if self.options.refine_principal_point {
             control.progress(Stage::Sfm, "principal point", 0.95);
@@ -359,8 +360,14 @@ impl Reconstructor<'_> {
             watch.lap("principal point");
         }
         let is_centre_free = centre.is_some_and(|c| c.refined);
-        refine_second_radial(&mut exact, refined.keypoints, self.mapper, is_centre_free, control)?;
+        let is_bent =
+            refine_second_radial(&mut exact, refined.keypoints, self.mapper, is_centre_free, control)?;
         watch.lap("second radial coefficient");
+        if !is_centre_free && !is_bent {
+            // Neither of these adjustments was kept.
+            polish(&mut exact, refined.keypoints, self.mapper, control)?;
+            watch.lap("adjustment to aligned keypoints");
+        }
         let measured = &aligned.keypoints;
         let shutter = find_shutter(
             &ShutterInput {

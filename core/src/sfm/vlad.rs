@@ -8,7 +8,7 @@ use rayon::prelude::*;
 
 use super::features::{Descriptor, Features};
 use super::matching::nearest::nearest;
-use crate::random::Random;
+use super::matching::vocabulary::learn_vocabulary;
 
 /// Words of the vocabulary.
 const WORDS: usize = 64;
@@ -16,15 +16,12 @@ const WORDS: usize = 64;
 const DIMENSIONS: usize = 128;
 /// Descriptors of a picture that count: those of the largest scales, which reappear from further away.
 const MAX_PER_PICTURE: usize = 1500;
-/// Descriptors from which the vocabulary is learnt, over all pictures.
-const TRAINING_SIZE: usize = 32_768;
-/// Rounds of k-means.
-const ROUNDS: usize = 10;
 
 /// The dot products of all pairs of pictures' vectors, in [−1, 1], row by row: entry `i * n + j` is how alike `i` and
 /// `j` look. A picture without features is like none (0).
 pub(super) fn similarities(features: &[Features]) -> Vec<f32> {
-    let words = learn_vocabulary(features);
+    let total = features.iter().map(|features| leading(features).len()).sum();
+    let words = learn_vocabulary(features.iter().flat_map(leading), total, WORDS);
     let vectors: Vec<Vec<f32>> = features.par_iter().map(|features| vlad(features, &words)).collect();
     dot_products(&vectors)
 }
@@ -90,44 +87,6 @@ fn leading(features: &Features) -> &[Descriptor] {
     &features.descriptors[..features.descriptors.len().min(MAX_PER_PICTURE)]
 }
 
-/// Spherical k-means: descriptors all have one length, so words of that length make the largest dot product the nearest
-/// word, and the search for matches serves here too. Fewer than [`WORDS`] words if there are fewer descriptors.
-fn learn_vocabulary(features: &[Features]) -> Vec<Descriptor> {
-    let total: usize = features.iter().map(|features| leading(features).len()).sum();
-    let all = features.iter().flat_map(leading);
-    let sample: Vec<Descriptor> = all.step_by(total.div_ceil(TRAINING_SIZE).max(1)).copied().collect();
-    // Distinct random members to start from (a partial Fisher-Yates shuffle).
-    let mut random = Random::new(0);
-    let mut order: Vec<usize> = (0..sample.len()).collect();
-    let count = WORDS.min(sample.len());
-    for i in 0..count {
-        let j = i + random.below(sample.len() - i);
-        order.swap(i, j);
-    }
-    let mut words: Vec<Descriptor> = order[..count].iter().map(|&i| sample[i]).collect();
-    for _ in 0..ROUNDS {
-        let mut sums = vec![[0u64; DIMENSIONS]; words.len()];
-        for (descriptor, &word) in sample.iter().zip(&assign(&sample, &words)) {
-            for (sum, &value) in sums[word as usize].iter_mut().zip(descriptor) {
-                *sum += u64::from(value);
-            }
-        }
-        for (word, sum) in words.iter_mut().zip(&sums) {
-            let length = sum.iter().map(|&s| (s as f64).powi(2)).sum::<f64>().sqrt();
-            // A word that lost all its members stays where it is.
-            if length > 0.0 {
-                *word = sum.map(|s| (512.0 * s as f64 / length).round().min(255.0) as u8);
-            }
-        }
-    }
-    words
-}
-
-/// The nearest word of each descriptor.
-fn assign(descriptors: &[Descriptor], words: &[Descriptor]) -> Vec<u32> {
-    descriptors.par_chunks(2048).flat_map_iter(|chunk| nearest(chunk, words).0.index).collect()
-}
-
 /// The vector of a picture: residuals summed per word, each word's part scaled to length 1 (Arandjelović & Zisserman,
 /// CVPR 2013), signed square roots, length 1.
 fn vlad(features: &Features, words: &[Descriptor]) -> Vec<f32> {
@@ -162,6 +121,7 @@ fn normalise(values: &mut [f32]) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::random::Random;
 
     #[test]
     fn products_side_by_side_are_the_same_numbers() {

@@ -20,15 +20,19 @@ pub(super) fn gaussian_half_kernel(sigma: f32) -> Vec<f32> {
     kernel.iter().map(|k| (k / total) as f32).collect()
 }
 
-/// Convolves `source` with the kernel, its border pixels repeated outwards, into `blurred`; `difference` becomes
-/// `blurred − source`. All planes have the size of `source`.
-pub(super) fn blur(source: &Plane, half_kernel: &[f32], blurred: &mut Plane, difference: Option<&mut Plane>) {
+/// `source` convolved with the kernel, its border pixels repeated outwards; that less `source` becomes `difference`.
+pub(super) fn blur(source: &Plane, half_kernel: &[f32], difference: Option<&mut Plane>) -> Plane {
     let (width, height) = (source.width, source.height);
     let radius = half_kernel.len() - 1;
     let sum = symmetric_sum_for_this_cpu();
     let mut padded = vec![0.0; width + 2 * radius];
-    let mut difference = difference.map(|plane| plane.data.chunks_exact_mut(width));
-    for (y, out) in blurred.data.chunks_exact_mut(width).enumerate() {
+    // Planes are written once, row by row: filling them with zeros before would take as long as the sums.
+    let (mut blurred, mut out) = (Plane::with_capacity(width, height), vec![0.0; width]);
+    let mut difference = difference.map(|plane| {
+        *plane = Plane::with_capacity(width, height);
+        &mut plane.data
+    });
+    for y in 0..height {
         let mut taps: [(&[f32], &[f32]); MAX_RADIUS + 1] = [(&[], &[]); MAX_RADIUS + 1];
         for (i, tap) in taps[..=radius].iter_mut().enumerate() {
             *tap = (source.row(y.saturating_sub(i)), source.row((y + i).min(height - 1)));
@@ -40,13 +44,13 @@ pub(super) fn blur(source: &Plane, half_kernel: &[f32], blurred: &mut Plane, dif
         for (i, tap) in taps[..=radius].iter_mut().enumerate() {
             *tap = (&padded[radius - i..][..width], &padded[radius + i..][..width]);
         }
-        sum(half_kernel, &taps[..=radius], out);
-        if let Some(row) = difference.as_mut().and_then(Iterator::next) {
-            for ((d, b), s) in row.iter_mut().zip(&*out).zip(source.row(y)) {
-                *d = b - s;
-            }
+        sum(half_kernel, &taps[..=radius], &mut out);
+        blurred.data.extend_from_slice(&out);
+        if let Some(difference) = &mut difference {
+            difference.extend(out.iter().zip(source.row(y)).map(|(b, s)| b - s));
         }
     }
+    blurred
 }
 
 /// `out[x] = Σᵢ kernel[i] · (taps[i].0[x] + taps[i].1[x])`; every slice has the length of `out`.
@@ -117,9 +121,9 @@ mod tests {
     fn it_is_the_convolution_with_a_gaussian_at_any_width() {
         for (width, height, sigma) in [(3, 5, 1.2), (31, 4, 1.6), (32, 9, 3.1), (70, 33, 2.4)] {
             let source = noise(width, height);
-            let mut blurred = Plane::new(width, height);
-            let mut difference = Plane::new(width, height);
-            blur(&source, &gaussian_half_kernel(sigma), &mut blurred, Some(&mut difference));
+            let mut difference = Plane::with_capacity(0, 0);
+            let blurred = blur(&source, &gaussian_half_kernel(sigma), Some(&mut difference));
+            assert_eq!((difference.width, difference.height), (width, height));
             let radius = (4.0 * sigma).ceil() as i64;
             let weight = |i: i64| (-0.5 * (i as f64 / f64::from(sigma)).powi(2)).exp();
             let total: f64 = (-radius..=radius).map(weight).sum();

@@ -16,19 +16,24 @@ pub(super) struct Gradients {
 impl Gradients {
     pub(super) fn of(plane: &Plane) -> Self {
         let (width, height) = (plane.width, plane.height);
-        let mut gradients = Self { magnitude: Plane::new(width, height), turn: Plane::new(width, height) };
-        if width < 3 {
-            return gradients;
+        if width < 3 || height < 3 {
+            return Self { magnitude: Plane::new(width, height), turn: Plane::new(width, height) };
         }
-        for y in 1..height.saturating_sub(1) {
-            let inner = y * width + 1..y * width + width - 1;
-            gradient_row(
-                [plane.row(y - 1), plane.row(y), plane.row(y + 1)],
-                &mut gradients.magnitude.data[inner.clone()],
-                &mut gradients.turn.data[inner],
-            );
+        let (mut magnitude, mut turn) =
+            (Plane::with_capacity(width, height), Plane::with_capacity(width, height));
+        let (mut magnitudes, mut turns) = (vec![0.0; width], vec![0.0; width]);
+        let border = vec![0.0; width];
+        magnitude.data.extend_from_slice(&border);
+        turn.data.extend_from_slice(&border);
+        for y in 1..height - 1 {
+            let rows = [plane.row(y - 1), plane.row(y), plane.row(y + 1)];
+            gradient_row(rows, &mut magnitudes[1..width - 1], &mut turns[1..width - 1]);
+            magnitude.data.extend_from_slice(&magnitudes);
+            turn.data.extend_from_slice(&turns);
         }
-        gradients
+        magnitude.data.extend_from_slice(&border);
+        turn.data.extend_from_slice(&border);
+        Self { magnitude, turn }
     }
 }
 

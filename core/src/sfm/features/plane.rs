@@ -13,6 +13,11 @@ impl Plane {
         Self { width, height, data: vec![0.0; width * height] }
     }
 
+    /// Room for a picture, whose rows are still to come.
+    pub(super) fn with_capacity(width: usize, height: usize) -> Self {
+        Self { width, height, data: Vec::with_capacity(width * height) }
+    }
+
     pub(super) fn row(&self, y: usize) -> &[f32] {
         &self.data[y * self.width..][..self.width]
     }

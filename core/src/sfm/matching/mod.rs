@@ -3,17 +3,21 @@
 //! In: the features of images and which pairs to compare. Out: for each pair the mutual nearest neighbours that pass
 //! the ratio test, the most distinctive first. The search is exhaustive and exact (`nearest.rs` has the kernels).
 
+mod cells;
 pub(crate) mod nearest;
 #[cfg(target_arch = "x86_64")]
 mod nearest_x86;
 mod neighbours;
+pub(crate) mod vocabulary;
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use rayon::prelude::*;
 
+use self::cells::{Cells, WORDS, nearest_in_cells};
 use self::nearest::nearest;
 use self::neighbours::Nearest;
+use self::vocabulary::learn_vocabulary;
 use super::features::Features;
 use crate::control::Control;
 use crate::defaults::with_defaults;
@@ -50,15 +54,18 @@ const SQUARED_LENGTH: f32 = 512.0 * 512.0;
 /// thread.
 pub fn match_pair(a: &Features, b: &Features, options: &MatchOptions) -> Vec<[u32; 2]> {
     let (rows, columns) = nearest(&a.descriptors, &b.descriptors);
+    matches(&rows, &columns, options)
+}
+
+/// The matches among neighbours, lowest ratio first.
+fn matches(rows: &Nearest, columns: &Nearest, options: &MatchOptions) -> Vec<[u32; 2]> {
     let mut matches: Vec<(f32, [u32; 2])> = Vec::new();
-    for i in 0..a.descriptors.len() {
-        // Empty if `b` is, so every index is one of a neighbour.
-        let Some(&j) = rows.index.get(i).filter(|&&j| j != u32::MAX) else { break };
+    for (i, &j) in rows.index.iter().enumerate().filter(|&(_, &j)| j != u32::MAX) {
         if columns.index[j as usize] != i as u32 {
             continue;
         }
         let distance = distance(rows.best[i]);
-        let ratio = ratio(&rows, i).max(ratio(&columns, j as usize));
+        let ratio = ratio(rows, i).max(ratio(columns, j as usize));
         if distance <= options.max_distance && ratio <= options.max_ratio {
             matches.push((ratio, [i as u32, j]));
         }
@@ -98,12 +105,17 @@ pub fn match_pairs(
             features.len()
         )));
     }
+    let total = features.iter().map(|f| f.descriptors.len()).sum();
+    let words = learn_vocabulary(features.iter().flat_map(|f| &f.descriptors), total, WORDS);
+    let cells: Vec<Cells> = features.par_iter().map(|f| Cells::new(&f.descriptors, &words)).collect();
     let done = AtomicUsize::new(0);
     pairs
         .par_iter()
         .map(|&(first, second)| {
             control.check()?;
-            let matches = match_pair(&features[first as usize], &features[second as usize], options);
+            let [a, b] = [first, second].map(|i| (&features[i as usize].descriptors[..], &cells[i as usize]));
+            let (rows, columns) = nearest_in_cells(a, b);
+            let matches = matches(&rows, &columns, options);
             let done = 1 + done.fetch_add(1, Ordering::Relaxed);
             if done.is_multiple_of(16) || done == pairs.len() {
                 control.progress(Stage::Sfm, "matching", done as f32 / pairs.len() as f32);

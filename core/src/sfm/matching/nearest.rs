@@ -1,50 +1,122 @@
-//! Exact nearest and second nearest neighbours between two sets of descriptors, in both directions, from one sweep over
-//! all dot products.
+//! Nearest and second nearest neighbours between two sets of descriptors, in both directions, from one sweep over dot
+//! products: of all pairs of descriptors, which is exact, or of those that a caller chooses.
 //!
 //! For `n × m` descriptors that are `128 n m` multiply-adds of bytes, so the kernels are blocked like a matrix product:
 //! a block of columns stays in the cache, a few rows against a few vectors of columns in registers, and the products
 //! never reach memory. Descriptors have one length, so the largest dot product is the nearest neighbour.
 //!
-//! Every kernel gives the same integers: ties go to the lower index.
+//! Every kernel gives the same integers: ties go to what is searched first.
 
-use super::neighbours::Nearest;
+use std::ops::Range;
+
+#[cfg(target_arch = "x86_64")]
+use super::nearest_x86::{BLOCK, Packed, compare_avx2, compare_avx512_vnni};
+use super::neighbours::{Found, Nearest};
 use crate::sfm::features::Descriptor;
 
-/// Neighbours of each row in the columns, and of each column in the rows.
+/// Neighbours of each row in the columns, and of each column in the rows, from all of them.
 pub(crate) fn nearest(rows: &[Descriptor], columns: &[Descriptor]) -> (Nearest, Nearest) {
-    #[cfg(target_arch = "x86_64")]
-    {
-        if is_x86_feature_detected!("avx512f")
-            && is_x86_feature_detected!("avx512bw")
-            && is_x86_feature_detected!("avx512vnni")
-        {
-            // SAFETY: the CPU has the instructions.
-            return unsafe { super::nearest_x86::nearest_avx512_vnni(rows, columns) };
-        }
-        if is_x86_feature_detected!("avx2") {
-            // SAFETY: the CPU has the instructions.
-            return unsafe { super::nearest_x86::nearest_avx2(rows, columns) };
-        }
+    let (all_rows, order) = (numbers(rows.len()), numbers(columns.len()));
+    let mut search = Search::new(rows, columns, &order);
+    for first in (0..columns.len()).step_by(BLOCK) {
+        search.compare(&all_rows, first..columns.len().min(first + BLOCK));
     }
-    nearest_portable(rows, columns)
+    search.finish()
 }
 
-/// The same with whatever vector instructions the compiler may assume.
-pub(super) fn nearest_portable(rows: &[Descriptor], columns: &[Descriptor]) -> (Nearest, Nearest) {
-    /// 16 KiB of descriptors.
-    const BLOCK: usize = 128;
-    let (mut of_rows, mut of_columns) = (Nearest::new(rows.len()), Nearest::new(columns.len()));
-    for (block, columns) in columns.chunks(BLOCK).enumerate() {
-        for (i, row) in rows.iter().enumerate() {
-            for (j, column) in columns.iter().enumerate() {
+fn numbers(count: usize) -> Vec<u32> {
+    (0..count as u32).collect()
+}
+
+#[cfg(not(target_arch = "x86_64"))]
+/// Columns compared before the next ones are: 16 KiB of descriptors.
+const BLOCK: usize = 128;
+
+/// How products are computed.
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Kernel {
+    #[cfg(target_arch = "x86_64")]
+    Avx512Vnni,
+    #[cfg(target_arch = "x86_64")]
+    Avx2,
+    Portable,
+}
+
+impl Kernel {
+    /// The fastest that this processor has.
+    fn fastest() -> Self {
+        #[cfg(target_arch = "x86_64")]
+        {
+            if is_x86_feature_detected!("avx512f")
+                && is_x86_feature_detected!("avx512bw")
+                && is_x86_feature_detected!("avx512vnni")
+            {
+                return Self::Avx512Vnni;
+            }
+            if is_x86_feature_detected!("avx2") {
+                return Self::Avx2;
+            }
+        }
+        Self::Portable
+    }
+}
+
+/// A search under way.
+pub(super) struct Search<'a> {
+    kernel: Kernel,
+    found: Found<'a>,
+    #[cfg(target_arch = "x86_64")]
+    packed: Packed,
+}
+
+impl<'a> Search<'a> {
+    /// `order` has every column once: they are searched in it.
+    pub(super) fn new(rows: &'a [Descriptor], columns: &'a [Descriptor], order: &'a [u32]) -> Self {
+        Self::with_kernel(Kernel::fastest(), Found::new(rows, columns, order))
+    }
+
+    fn with_kernel(kernel: Kernel, found: Found<'a>) -> Self {
+        Self {
+            kernel,
+            found,
+            #[cfg(target_arch = "x86_64")]
+            packed: Packed::default(),
+        }
+    }
+
+    /// Compares these rows with the columns at these places.
+    pub(super) fn compare(&mut self, rows: &[u32], places: Range<usize>) {
+        match self.kernel {
+            // SAFETY: the processor has the instructions, or the kernel would not have been chosen.
+            #[cfg(target_arch = "x86_64")]
+            Kernel::Avx512Vnni => unsafe {
+                compare_avx512_vnni(&mut self.found, rows, places, &mut self.packed)
+            },
+            // SAFETY: as above.
+            #[cfg(target_arch = "x86_64")]
+            Kernel::Avx2 => unsafe { compare_avx2(&mut self.found, rows, places, &mut self.packed) },
+            Kernel::Portable => self.compare_portable(rows, places),
+        }
+    }
+
+    /// The same with whatever vector instructions the compiler may assume.
+    fn compare_portable(&mut self, rows: &[u32], places: Range<usize>) {
+        let found = &mut self.found;
+        for &i in rows {
+            let row = &found.rows[i as usize];
+            for place in places.clone() {
+                let column = &found.columns[found.order[place] as usize];
                 let dot = row.iter().zip(column).map(|(&a, &b)| i32::from(a) * i32::from(b)).sum();
-                let j = block * BLOCK + j;
-                of_rows.update(i, dot, j as u32);
-                of_columns.update(j, dot, i as u32);
+                found.of_rows.update(i as usize, dot, place as u32);
+                found.of_columns.update(place, dot, i);
             }
         }
     }
-    (of_rows, of_columns)
+
+    /// The neighbours of rows and columns, in the order of these.
+    pub(super) fn finish(self) -> (Nearest, Nearest) {
+        self.found.finish()
+    }
 }
 
 #[cfg(test)]
@@ -52,9 +124,23 @@ mod tests {
     use super::*;
     use crate::random::Random;
 
-    pub(crate) fn random_descriptors(count: usize, seed: u64) -> Vec<Descriptor> {
+    fn random_descriptors(count: usize, seed: u64) -> Vec<Descriptor> {
         let mut random = Random::new(seed);
         (0..count).map(|_| std::array::from_fn(|_| (random.next_u64() & 255) as u8)).collect()
+    }
+
+    fn kernels() -> Vec<Kernel> {
+        let mut all = vec![Kernel::Portable];
+        #[cfg(target_arch = "x86_64")]
+        {
+            if is_x86_feature_detected!("avx2") {
+                all.push(Kernel::Avx2);
+            }
+            if Kernel::fastest() == Kernel::Avx512Vnni {
+                all.push(Kernel::Avx512Vnni);
+            }
+        }
+        all
     }
 
     #[test]
@@ -68,21 +154,23 @@ mod tests {
                     set[i] = if i % 2 == 0 { [255; 128] } else { set[set.len() - 1 - i] };
                 }
             }
-            let expected = nearest_portable(&rows, &columns);
-            assert_eq!(nearest(&rows, &columns), expected, "{n} x {m}");
-            #[cfg(target_arch = "x86_64")]
-            if is_x86_feature_detected!("avx2") {
-                // SAFETY: the processor has AVX2.
-                let found = unsafe { crate::sfm::matching::nearest_x86::nearest_avx2(&rows, &columns) };
-                assert_eq!(found, expected, "avx2, {n} x {m}");
-            }
+            let order: Vec<u32> = (0..m as u32).rev().collect();
+            let some: Vec<u32> = (0..n as u32).filter(|i| i % 3 != 1).collect();
+            let found = kernels().into_iter().map(|kernel| {
+                let mut search = Search::with_kernel(kernel, Found::new(&rows, &columns, &order));
+                search.compare(&some, m / 5..m);
+                search.compare(&some[some.len() / 2..], 0..m / 5);
+                (kernel, search.finish())
+            });
+            let found: Vec<_> = found.collect();
+            assert!(found.iter().all(|f| f.1 == found[0].1), "{n} x {m}");
         }
     }
 
     #[test]
-    fn the_portable_kernel_finds_the_two_nearest() {
+    fn the_two_nearest_are_found() {
         let (rows, columns) = (random_descriptors(20, 3), random_descriptors(30, 4));
-        let (of_rows, of_columns) = nearest_portable(&rows, &columns);
+        let (of_rows, of_columns) = nearest(&rows, &columns);
         let dot = |i: usize, j: usize| -> i32 {
             (0..128).map(|k| i32::from(rows[i][k]) * i32::from(columns[j][k])).sum()
         };
@@ -98,5 +186,21 @@ mod tests {
             assert_eq!((of_columns.best[j], of_columns.index[j]), (-dots[0].0, dots[0].1));
             assert_eq!(of_columns.second[j], -dots[1].0);
         }
+    }
+
+    #[test]
+    fn what_was_not_compared_has_no_neighbours() {
+        let (rows, columns) = (random_descriptors(4, 3), random_descriptors(5, 4));
+        let order = [4, 3, 2, 1, 0];
+        let mut search = Search::new(&rows, &columns, &order);
+        search.compare(&[1, 3], 0..2);
+        let (of_rows, of_columns) = search.finish();
+        assert_eq!(
+            of_rows.index.iter().map(|&j| j == u32::MAX).collect::<Vec<_>>(),
+            [true, false, true, false]
+        );
+        assert!(of_rows.index.iter().all(|&j| [3, 4, u32::MAX].contains(&j)));
+        assert!(of_columns.index[..3].iter().all(|&i| i == u32::MAX));
+        assert!(of_columns.index[3..].iter().all(|&i| [1, 3].contains(&i)));
     }
 }

@@ -1,5 +1,7 @@
 //! The neighbours that a search has found so far.
 
+use crate::sfm::features::Descriptor;
+
 /// For each descriptor of one set its neighbours in the other.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Nearest {
@@ -29,5 +31,42 @@ impl Nearest {
                 self.second[i] = dot;
             }
         }
+    }
+}
+
+/// Two sets of descriptors, and the neighbours found between them so far.
+pub(super) struct Found<'a> {
+    pub(super) rows: &'a [Descriptor],
+    pub(super) columns: &'a [Descriptor],
+    /// The column at every place of the order in which they are searched.
+    pub(super) order: &'a [u32],
+    /// Of the rows; they name places.
+    pub(super) of_rows: Nearest,
+    /// Of the columns, by place.
+    pub(super) of_columns: Nearest,
+}
+
+impl<'a> Found<'a> {
+    /// Nothing yet. `order` has every column once.
+    pub(super) fn new(rows: &'a [Descriptor], columns: &'a [Descriptor], order: &'a [u32]) -> Self {
+        let (of_rows, of_columns) = (Nearest::new(rows.len()), Nearest::new(columns.len()));
+        Self { rows, columns, order, of_rows, of_columns }
+    }
+
+    /// The neighbours of rows and columns, in the order of these.
+    pub(super) fn finish(self) -> (Nearest, Nearest) {
+        let Self { order, mut of_rows, of_columns, .. } = self;
+        for index in &mut of_rows.index {
+            // Those that met no column keep the mark of that.
+            *index = order.get(*index as usize).copied().unwrap_or(u32::MAX);
+        }
+        let mut by_column = Nearest::new(order.len());
+        for (place, &column) in order.iter().enumerate() {
+            let column = column as usize;
+            by_column.best[column] = of_columns.best[place];
+            by_column.second[column] = of_columns.second[place];
+            by_column.index[column] = of_columns.index[place];
+        }
+        (of_rows, by_column)
     }
 }

@@ -85,6 +85,13 @@ pub(crate) fn align_keypoints(
 ) -> Result<Aligned> {
     let images = map.poses.len();
     let references: Vec<Observation> = map.points.par_iter().map(|p| most_central(map, p)).collect();
+    let pixel = |o: &Observation| pictures.keypoints[o.image as usize][o.keypoint as usize];
+    let surfaces: Vec<Option<Surface>> = map
+        .points
+        .par_iter()
+        .zip(&references)
+        .map(|(point, reference)| Surface::new(map, point, reference, &pixel(reference)))
+        .collect();
     let mut own: Vec<Vec<usize>> = vec![Vec::new(); images];
     let mut others: Vec<Vec<(usize, u32)>> = vec![Vec::new(); images];
     for (p, (point, reference)) in map.points.iter().zip(&references).enumerate() {
@@ -101,7 +108,6 @@ pub(crate) fn align_keypoints(
         let scale = pictures.features[o.image as usize].keypoints[o.keypoint as usize].scale;
         (SPACING * f64::from(scale)).max(1.0)
     };
-    let pixel = |o: &Observation| pictures.keypoints[o.image as usize][o.keypoint as usize];
     let found: Vec<Vec<(usize, Pattern)>> = own
         .par_iter()
         .enumerate()
@@ -139,8 +145,7 @@ pub(crate) fn align_keypoints(
             let pyramid = pyramid(image)?;
             let find = |&(p, keypoint): &(usize, u32)| {
                 let pattern = patterns[p].as_ref()?;
-                let reference = &references[p];
-                let by = expected_map(map, &map.points[p], reference, &pixel(reference), image)?;
+                let by = surfaces[p].as_ref()?.seen_by(map, image)?;
                 let start = pixel(&Observation::new(image as u32, keypoint));
                 Some((keypoint, pattern.find(&pyramid, &start, &(by * pattern.spacing))?))
             };
@@ -178,27 +183,34 @@ fn most_central(map: &Map, point: &MapPoint) -> Observation {
     best.unwrap_or(Observation::new(0, 0))
 }
 
-/// How pixels of `image` move with pixels of the reference, on a surface that faces the cameras of the track.
-fn expected_map(
-    map: &Map,
-    point: &MapPoint,
-    reference: &Observation,
-    pixel: &Vector2<f64>,
-    image: usize,
-) -> Option<Matrix2<f64>> {
-    let (from, to) = (map.poses[reference.image as usize]?, map.poses[image]?);
-    let normal = towards_cameras(map, point).iter().sum::<Vector3<f64>>().try_normalize(1e-6)?;
-    let centre = from.centre();
-    let height = (point.xyz - centre).dot(&normal);
-    let across = |dx: f64, dy: f64| {
-        let ray = from.rotation.inverse() * map.camera.ray(&(pixel + Vector2::new(dx, dy)));
-        let place = centre + ray * (height / ray.dot(&normal));
-        map.camera.project(&to.transform(&place))
-    };
-    let (x, y) = (across(1.0, 0.0)? - across(-1.0, 0.0)?, across(0.0, 1.0)? - across(0.0, -1.0)?);
-    let a = 0.5 * Matrix2::from_columns(&[x, y]);
-    // Not seen from behind, nor much larger or smaller.
-    (0.05..20.0).contains(&a.determinant()).then_some(a)
+/// A point with its surroundings, on a surface that faces the cameras of its track.
+struct Surface {
+    /// What the reference sees one pixel to the right, left, below and above of its keypoint.
+    around: [Vector3<f64>; 4],
+}
+
+impl Surface {
+    fn new(map: &Map, point: &MapPoint, reference: &Observation, pixel: &Vector2<f64>) -> Option<Self> {
+        let from = map.poses[reference.image as usize]?;
+        let normal = towards_cameras(map, point).iter().sum::<Vector3<f64>>().try_normalize(1e-6)?;
+        let (centre, to_world) = (from.centre(), from.rotation.inverse());
+        let height = (point.xyz - centre).dot(&normal);
+        let around = [(1.0, 0.0), (-1.0, 0.0), (0.0, 1.0), (0.0, -1.0)].map(|(dx, dy)| {
+            let ray = to_world * map.camera.ray(&(pixel + Vector2::new(dx, dy)));
+            centre + ray * (height / ray.dot(&normal))
+        });
+        Some(Self { around })
+    }
+
+    /// How pixels of `image` move with pixels of the reference.
+    fn seen_by(&self, map: &Map, image: usize) -> Option<Matrix2<f64>> {
+        let pose = map.poses[image]?;
+        let [right, left, below, above] =
+            self.around.each_ref().map(|place| map.camera.project(&pose.transform(place)));
+        let a = 0.5 * Matrix2::from_columns(&[right? - left?, below? - above?]);
+        // Not seen from behind, nor much larger or smaller.
+        (0.05..20.0).contains(&a.determinant()).then_some(a)
+    }
 }
 
 #[cfg(test)]

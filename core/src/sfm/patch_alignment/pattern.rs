@@ -15,7 +15,7 @@ const ITERATIONS: usize = 15;
 /// A step below this many pixels is the last.
 const CONVERGED: f64 = 0.005;
 /// How alike (normalised cross-correlation) pattern and picture must be in the end.
-const ALIKE: f64 = 0.9;
+const ALIKE: f32 = 0.9;
 /// How far a keypoint moves at most, in distances of samples.
 const FARTHEST: f64 = 1.5;
 /// How much its surroundings may be deformed against what the map expects (Frobenius norm).
@@ -23,12 +23,29 @@ const DEFORMATION: f64 = 0.6;
 /// Standard deviation of the brightness (of 255) below which there is no pattern.
 const FLAT: f32 = 1.0;
 
+/// Sums that are kept beside each other, so that vector instructions can add to all of them at once.
+const LANES: usize = 8;
+
+/// Sum of the products.
+#[inline(always)]
+fn dot<const N: usize>(a: &[f32; N], b: &[f32; N]) -> f32 {
+    let ((a, a_rest), (b, b_rest)) = (a.as_chunks::<LANES>(), b.as_chunks::<LANES>());
+    let mut sums = [0.0; LANES];
+    for (a, b) in a.iter().zip(b) {
+        (0..LANES).for_each(|k| sums[k] += a[k] * b[k]);
+    }
+    let rest: f32 = a_rest.iter().zip(b_rest).map(|(a, b)| a * b).sum();
+    let [a, b, c, d, e, f, g, h] = sums;
+    ((a + e) + (c + g)) + ((b + f) + (d + h)) + rest
+}
+
 /// Takes the mean away and divides by the norm, which is given back.
-fn normalise(values: &mut [f32]) -> f32 {
-    let mean = values.iter().sum::<f32>() / values.len() as f32;
+fn normalise<const N: usize>(values: &mut [f32; N]) -> f32 {
+    let mean = dot(values, &[1.0; N]) / N as f32;
     values.iter_mut().for_each(|v| *v -= mean);
-    let norm = values.iter().map(|v| v * v).sum::<f32>().sqrt();
-    values.iter_mut().for_each(|v| *v /= norm.max(1e-6));
+    let norm = dot(values, values).sqrt();
+    let factor = 1.0 / norm.max(1e-6);
+    values.iter_mut().for_each(|v| *v *= factor);
     norm
 }
 
@@ -78,29 +95,33 @@ impl Pattern {
         }
         // What gain and offset explain is no motion.
         for change in &mut changes {
-            let mean = change.iter().sum::<f32>() / COUNT as f32;
-            let along: f32 = change.iter().zip(&pattern).map(|(c, p)| c * p).sum();
+            let mean = dot(change, &[1.0; COUNT]) / COUNT as f32;
+            let along = dot(change, &pattern);
             change.iter_mut().zip(&pattern).for_each(|(c, p)| *c -= mean + along * p);
         }
-        let dot =
-            |a: &[f32; COUNT], b: &[f32; COUNT]| f64::from(a.iter().zip(b).map(|(a, b)| a * b).sum::<f32>());
-        let hessian = SMatrix::<f64, 6, 6>::from_fn(|r, c| dot(&changes[r], &changes[c])).cholesky()?;
+        let mut hessian = SMatrix::<f64, 6, 6>::zeros();
+        for r in 0..6 {
+            for c in 0..=r {
+                hessian[(r, c)] = f64::from(dot(&changes[r], &changes[c]));
+            }
+        }
+        // It reads the lower triangle only.
+        let hessian = hessian.cholesky()?;
 
         let spacing = by.determinant().abs().sqrt();
         let (level, size) = pyramid.level(spacing);
         let (mut middle, mut warp) = (*start, *by);
         let mut seen = [0.0; COUNT];
+        let mut alike = 0.0;
         let mut converged = false;
         for _ in 0..ITERATIONS {
             level.grid(size, &middle, &warp, &mut seen, SIDE)?;
             if normalise(&mut seen) < FLAT * SIDE as f32 {
                 return None;
             }
-            if converged {
-                break;
-            }
+            alike = dot(&seen, &pattern);
             seen.iter_mut().zip(&pattern).for_each(|(s, p)| *s -= p);
-            let step = hessian.solve(&SVector::<f64, 6>::from_fn(|r, _| dot(&changes[r], &seen)));
+            let step = hessian.solve(&SVector::<f64, 6>::from_fn(|r, _| f64::from(dot(&changes[r], &seen))));
             let turn = Matrix2::new(1.0 + step[2], step[3], step[4], 1.0 + step[5]).try_inverse()?;
             warp *= turn;
             let shift = warp * Vector2::new(step[0], step[1]);
@@ -108,10 +129,13 @@ impl Pattern {
             if (middle - start).norm() > FARTHEST * spacing.max(1.0) {
                 return None;
             }
+            // How alike both are hardly changes with the last step.
             converged = shift.norm() < CONVERGED;
+            if converged {
+                break;
+            }
         }
         let deformation = (by.try_inverse()? * warp - Matrix2::identity()).norm();
-        let alike = dot(&seen, &pattern);
         (converged && alike > ALIKE && deformation < DEFORMATION).then_some(middle)
     }
 }

@@ -137,23 +137,28 @@ impl Level {
         Self { width, height, spline: values }
     }
 
-    /// (x, y) counts from the centre of the first pixel. `None` at the border and outside.
-    fn at(&self, x: f32, y: f32) -> Option<f32> {
-        if !(x >= 1.0 && y >= 1.0) {
-            return None;
-        }
+    /// Whether (x, y), which counts from the centre of the first pixel, lies within the picture and not at its border.
+    fn has(&self, x: f32, y: f32) -> bool {
+        // Neither holds for NaN; what is too large for the types ends at their largest value.
+        x >= 1.0
+            && y >= 1.0
+            && (x as usize).saturating_add(2) < self.width
+            && (y as usize).saturating_add(2) < self.height
+    }
+
+    /// The value at (x, y), which the level must have.
+    #[inline(always)]
+    fn value(&self, x: f32, y: f32) -> f32 {
         let (left, top) = (x as usize, y as usize);
-        if left + 2 >= self.width || top + 2 >= self.height {
-            return None;
-        }
         let (across, down) = (cubic(x - left as f32), cubic(y - top as f32));
-        let mut value = 0.0;
+        let first = (top - 1) * self.width + left - 1;
+        let mut column = [0.0; 4];
         for (row, weight) in down.into_iter().enumerate() {
-            let first = (top - 1 + row) * self.width + left - 1;
-            let pixels = self.spline.get(first..first + 4)?;
-            value += weight * pixels.iter().zip(across).map(|(v, w)| v * w).sum::<f32>();
+            let pixels = &self.spline[first + row * self.width..][..4];
+            (0..4).for_each(|k| column[k] += weight * pixels[k]);
         }
-        Some(value)
+        (0..4).for_each(|k| column[k] *= across[k]);
+        (column[0] + column[2]) + (column[1] + column[3])
     }
 
     /// Samples at `middle` + `by` * (column, row), where both go from -`half` to `half`. `None` if any is outside.
@@ -170,23 +175,35 @@ impl Level {
         let first = middle / size - Vector2::repeat(0.5) - scaled * Vector2::repeat(half);
         let (fx, fy) = (first.x as f32, first.y as f32);
         let [a, c, b, d] = [scaled.m11, scaled.m21, scaled.m12, scaled.m22].map(|v| v as f32);
-        for (k, sample) in samples.iter_mut().enumerate() {
-            let (x, y) = ((k % side) as f32, (k / side) as f32);
-            *sample = self.at(fx + a * x + b * y, fy + c * x + d * y)?;
+        let place = |x: f32, y: f32| (fx + a * x + b * y, fy + c * x + d * y);
+        // Each of these sums grows or falls along a row and along a column, also as it is rounded: all samples are
+        // inside if the corners are.
+        let last = (side - 1) as f32;
+        let corners = [(0.0, 0.0), (last, 0.0), (0.0, last), (last, last)].map(|(x, y)| place(x, y));
+        if !corners.iter().all(|&(x, y)| self.has(x, y)) {
+            return None;
+        }
+        for (row, samples) in samples.chunks_exact_mut(side).enumerate() {
+            for (column, sample) in samples.iter_mut().enumerate() {
+                let (x, y) = place(column as f32, row as f32);
+                *sample = self.value(x, y);
+            }
         }
         Some(())
     }
 }
 
 /// Weights of the four coefficients around a place that is `t` (0 to 1) behind the second.
+#[inline(always)]
 fn cubic(t: f32) -> [f32; 4] {
-    let u = 1.0 - t;
-    [
-        u * u * u / 6.0,
-        2.0 / 3.0 - 0.5 * t * t * (2.0 - t),
-        2.0 / 3.0 - 0.5 * u * u * (2.0 - u),
-        t * t * t / 6.0,
-    ]
+    /// Of the powers of `t`, by coefficient.
+    const POWERS: [[f32; 4]; 4] = [
+        [1.0 / 6.0, 2.0 / 3.0, 1.0 / 6.0, 0.0],
+        [-0.5, 0.0, 0.5, 0.0],
+        [0.5, -1.0, 0.5, 0.0],
+        [-1.0 / 6.0, 0.5, -0.5, 1.0 / 6.0],
+    ];
+    std::array::from_fn(|k| POWERS[0][k] + t * (POWERS[1][k] + t * (POWERS[2][k] + t * POWERS[3][k])))
 }
 
 #[cfg(test)]
@@ -210,17 +227,16 @@ mod tests {
         let values = (0..30 * 40).map(|k| wave(f64::from(k % 40), f64::from(k / 40))).collect();
         let level = Level::new(40, 30, values);
         for (x, y) in [(1, 1), (7, 9), (37, 27), (1, 27)] {
-            let value = level.at(x as f32, y as f32).unwrap();
+            let value = level.value(x as f32, y as f32);
             assert!((value - wave(f64::from(x), f64::from(y))).abs() < 0.01, "{value} at {x}, {y}");
         }
         for (x, y) in [(12.5, 10.5), (20.25, 17.75), (9.1, 15.9)] {
-            let value = level.at(x as f32, y as f32).unwrap();
+            let value = level.value(x as f32, y as f32);
             assert!((value - wave(x, y)).abs() < 0.5, "{value}, not {} at {x}, {y}", wave(x, y));
         }
         assert!(
-            level.at(0.5, 5.0).is_none()
-                && level.at(38.0, 5.0).is_none()
-                && level.at(f32::NAN, 5.0).is_none()
+            level.has(37.9, 27.9) && !level.has(38.0, 5.0) && !level.has(5.0, 28.0) && !level.has(0.5, 5.0)
         );
+        assert!(!level.has(f32::NAN, 5.0) && !level.has(f32::INFINITY, 5.0) && !level.has(5.0, 1e30));
     }
 }
