@@ -49,9 +49,6 @@ pub(crate) struct Judged<'a> {
     pub(crate) report: &'a SfmReport,
 }
 
-/// Error of a refined principal point over its deviation: 2 to 6 on captures with exact calibration.
-const REFINED: f64 = 3.0;
-
 /// Expected errors of a frame by spread alone: rotation (degrees) and place (share of the radius).
 pub(super) type FrameSpread = (f64, f64);
 
@@ -135,13 +132,13 @@ fn largest_step(map: &Map) -> f64 {
 }
 
 /// What a principal point does that is off by as much as it may. One that was left in the middle of the picture may be where
-/// the capture would put it, and as far from there as the capture does not know; one that was refined is off by more than
-/// its deviation, which knows nothing of what the lens model leaves out.
+/// the capture would put it, and as far from there as the capture does not know; one that was refined is off by its
+/// deviation.
 fn centre(judged: &Judged<'_>) -> Option<ClusterSpread> {
     let Judged { adjusted, keypoints, report, centre_prior, .. } = *judged;
     let deviation = report.principal_point_deviation.unwrap_or(centre_prior).min(centre_prior);
     let pixels = match report.principal_point_refined {
-        true => REFINED * deviation,
+        true => deviation,
         false => report.principal_point_shift.unwrap_or(0.0).hypot(deviation),
     };
     let mut free = judged.bundle.clone();

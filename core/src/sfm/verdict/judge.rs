@@ -47,6 +47,12 @@ const UNKNOWN_FOCAL: f64 = 0.2;
 const SLIGHT_ZOOM: f64 = 4e-4;
 /// ... and from which there is (0.0016 for one of 50 %).
 const ZOOM: f64 = 1e-3;
+/// A steady zoom this many standard deviations from none is one, ...
+const CERTAIN_ZOOM: f64 = 7.0;
+/// ... which is doubtful from this logarithm of the focal lengths' ratio on, ...
+const SLIGHT_STEADY_ZOOM: f64 = 0.03;
+/// ... and ruins poses from this one on.
+const STEADY_ZOOM: f64 = 0.2;
 /// Residuals that all frames have in common over their noise, without which no zoom is believed (0.44 in the study with a
 /// zoom; a good model of 16 pictures has a change of 0.00053 without), ...
 const ZOOMED_BIAS: f64 = 0.2;
@@ -67,8 +73,8 @@ const FEW_REGISTERED: f64 = 0.8;
 /// Share of the pairs that a turn on the spot explains, from which the camera hardly moved (at most 0.34 for sound captures of
 /// the study, 0.79 and 0.84 for two that were turned on the spot), ...
 const TURNING_PAIRS: f64 = 0.5;
-/// ... and the largest step over the usual one from which the path is places to turn at, with nothing but a jump between
-/// them (598 and 924 for these).
+/// ... and the largest step over the usual one from which a path falls apart, here into places to turn at (598 and 924 for
+/// these, 300 for one that was bent by half of its length; below 2 for others of the study).
 const LONE_STEP: f64 = 50.0;
 /// Parallax of the median point (degrees) below which depth is uncertain.
 const LITTLE_PARALLAX: f64 = 1.5;
@@ -151,15 +157,21 @@ fn reasons(e: &Evidence) -> Vec<Reason> {
             format!("the focal length is known to {:.1} % only", 100.0 * e.focal_spread),
         );
     }
-    if e.zoom > SLIGHT_ZOOM && e.lens_bias > ZOOMED_BIAS * e.noise {
-        add(
-            graver(e.zoom > ZOOM),
-            Doubt::Zoom,
-            format!(
+    let changes = e.zoom > SLIGHT_ZOOM && e.lens_bias > ZOOMED_BIAS * e.noise;
+    let steady = e.zoom_change.abs();
+    let is_steady = e.zoom_deviation > 0.0 && steady > CERTAIN_ZOOM * e.zoom_deviation;
+    if changes || (is_steady && steady > SLIGHT_STEADY_ZOOM) {
+        let message = match is_steady && steady > SLIGHT_STEADY_ZOOM {
+            true => format!(
+                "the focal length seems to change by {:+.0} % from the first frame to the last",
+                100.0 * e.zoom_change.exp_m1()
+            ),
+            false => format!(
                 "the focal length seems to change within the capture: {:.2} % of it cannot be taken for motion",
                 100.0 * e.zoom
             ),
-        );
+        };
+        add(graver((changes && e.zoom > ZOOM) || (is_steady && steady > STEADY_ZOOM)), Doubt::Zoom, message);
     }
     if e.lens_bias > LENS_BIAS * e.noise && e.lens_bias > LEAST_BIAS {
         add(
@@ -200,6 +212,16 @@ fn reasons(e: &Evidence) -> Vec<Reason> {
             Grade::Doubtful,
             Doubt::FewFrames,
             format!("only {} of the frames were placed", percent(e.registered)),
+        );
+    }
+    if e.rotation_only_pairs <= TURNING_PAIRS && e.largest_step > LONE_STEP {
+        add(
+            Grade::Doubtful,
+            Doubt::LooseParts,
+            format!(
+                "the camera jumps by {:.0} times its usual step: the parts of its path hardly hang together",
+                e.largest_step
+            ),
         );
     }
     if e.rotation_only_pairs > TURNING_PAIRS {
@@ -326,7 +348,7 @@ mod tests {
     #[test]
     fn each_fault_is_told_by_its_figure() {
         type Spoil = fn(&mut Evidence);
-        let faults: [(Spoil, Doubt, Grade); 13] = [
+        let faults: [(Spoil, Doubt, Grade); 16] = [
             (|e| (e.still_pairs, e.still_border) = (0.9, 0.9), Doubt::StillCamera, Grade::Broken),
             (|e| (e.still_pairs, e.still_border) = (0.3, 0.1), Doubt::StillCamera, Grade::Doubtful),
             (|e| (e.flat_points, e.flat_pairs) = (0.99, 0.99), Doubt::FlatScene, Grade::Broken),
@@ -338,6 +360,9 @@ mod tests {
             (|e| (e.near_pairs, e.missing_overlap) = (20, 0.9), Doubt::MissingOverlap, Grade::Doubtful),
             (|e| e.registered = 0.6, Doubt::FewFrames, Grade::Doubtful),
             (|e| e.parallax_degrees = 1.0, Doubt::LittleParallax, Grade::Doubtful),
+            (|e| (e.zoom_change, e.zoom_deviation) = (-0.06, 0.004), Doubt::Zoom, Grade::Doubtful),
+            (|e| (e.zoom_change, e.zoom_deviation) = (0.4, 0.004), Doubt::Zoom, Grade::Broken),
+            (|e| e.largest_step = 300.0, Doubt::LooseParts, Grade::Doubtful),
             (|e| e.rotation_only_pairs = 0.8, Doubt::LittleParallax, Grade::Doubtful),
             (
                 |e| (e.rotation_only_pairs, e.largest_step) = (0.8, 600.0),
