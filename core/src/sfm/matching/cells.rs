@@ -12,7 +12,8 @@ use crate::sfm::features::Descriptor;
 
 /// Words of the vocabulary.
 pub(super) const WORDS: usize = 64;
-/// Words in whose cells the neighbours of a descriptor are sought.
+/// Words in whose cells the neighbours of a descriptor are sought. On the captures that were
+/// measured with 5, 6 or 8, AUC@3 of the poses is at most 0.2 below that of the exhaustive search (`docs/cost.md`).
 const PROBES: usize = 6;
 
 /// The descriptors of an image, by the words of a vocabulary.

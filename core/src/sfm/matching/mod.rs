@@ -1,7 +1,8 @@
 //! Feature matches between two images.
 //!
 //! In: the features of images and which pairs to compare. Out: for each pair the mutual nearest neighbours that pass
-//! the ratio test, the most distinctive first. The search is exhaustive and exact (`nearest.rs` has the kernels).
+//! the ratio test, the most distinctive first. [`match_pair`] searches exhaustively and exactly; [`match_pairs`] only
+//! where neighbours are likely (`cells.rs`). `nearest.rs` has the kernels of both.
 
 mod cells;
 pub(crate) mod nearest;
@@ -88,8 +89,8 @@ fn ratio(nearest: &Nearest, i: usize) -> f32 {
     if second > 0.0 { distance(nearest.best[i]) / second } else { 1.0 }
 }
 
-/// Matches all `pairs` of images, in parallel; the result has their order. Progress is reported as the step "match"
-/// from 0 to 1.
+/// Matches all `pairs` of images, in parallel; the result has their order. A few of the matches of [`match_pair`] are
+/// missing, and a few are there that it finds ambiguous. Progress is reported as the step "match" from 0 to 1.
 ///
 /// # Errors
 /// `InvalidArgument` if a pair is not (first < second < number of images); `Cancelled`.
@@ -165,6 +166,23 @@ mod tests {
         assert!(ratios.is_sorted());
         let swapped = match_pair(&b, &a, &MatchOptions::default());
         assert!(swapped.iter().all(|&[j, i]| matches.contains(&[i, j])) && swapped.len() == 150);
+    }
+
+    #[test]
+    fn images_with_many_features_are_matched_nearly_as_exhaustively() {
+        let mut all = [features(2300, 5), features(2300, 6)];
+        for i in 0..1500 {
+            all[1].descriptors[2299 - i] = all[0].descriptors[i];
+        }
+        let found = match_pairs(&all, &[(0, 1)], &MatchOptions::default(), &Control::new()).unwrap();
+        let exact = match_pair(&all[0], &all[1], &MatchOptions::default());
+        assert_eq!(exact.len(), 1500);
+        assert!(
+            found[0].matches.len() >= 1500 && found[0].matches.len() < 1600,
+            "{}",
+            found[0].matches.len()
+        );
+        assert!(exact.iter().all(|m| found[0].matches.contains(m)));
     }
 
     #[test]

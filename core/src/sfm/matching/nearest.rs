@@ -28,8 +28,8 @@ fn numbers(count: usize) -> Vec<u32> {
     (0..count as u32).collect()
 }
 
-#[cfg(not(target_arch = "x86_64"))]
 /// Columns compared before the next ones are: 16 KiB of descriptors.
+#[cfg(not(target_arch = "x86_64"))]
 const BLOCK: usize = 128;
 
 /// How products are computed.
