@@ -247,8 +247,8 @@ fn reasons(e: &Evidence) -> Vec<Reason> {
 impl Verdict {
     /// What follows from figures alone: all but the errors of single frames.
     pub fn of(evidence: Evidence) -> Self {
-        let Expected { rotation, position, bound } = expected(&evidence);
-        let bounds = ((bound * rotation).min(180.0), bound * position);
+        let Expected { rotation, position, rotation_bound, position_bound } = expected(&evidence);
+        let bounds = (rotation_bound, position_bound);
         let mut reasons = reasons(&evidence);
         reasons.extend(imprecision((rotation, position), bounds));
         // Stable: reasons of one grade stay in their order.
