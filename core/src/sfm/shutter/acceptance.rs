@@ -9,7 +9,7 @@ use crate::statistics::median;
 /// One track of this many takes no part in the estimate.
 const HELD_OUT: usize = 5;
 /// The error of these tracks must fall by this part.
-pub(super) const LEAST_GAIN: f64 = 0.05;
+const LEAST_GAIN: f64 = 0.05;
 /// The flatness of the scene may change by this part: free motions can press it flat.
 const MOST_FLATTENING: f64 = 0.2;
 /// The focal length may change by this part: a shear along the picture looks like another aspect. On generated captures
@@ -59,17 +59,6 @@ fn flatness(map: &Map) -> f64 {
     (extents.min().max(0.0) / extents.max().max(f64::MIN_POSITIVE)).sqrt()
 }
 
-/// By which part the error of `tracks`, which took no part, is smaller `after` than `before`.
-pub(super) fn gain(
-    before: (&Map, &Keypoints),
-    after: (&Map, &Keypoints),
-    tracks: &[Vec<Observation>],
-    limits: &TriangulationOptions,
-) -> f64 {
-    let error = |(map, keypoints): (&Map, &Keypoints)| held_out_error(map, keypoints, tracks, limits);
-    1.0 - error(after) / error(before).max(f64::MIN_POSITIVE)
-}
-
 /// What the comparison of a map with the same map without the shutter's distortion shows.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Comparison {
@@ -89,8 +78,9 @@ impl Comparison {
         tracks: &[Vec<Observation>],
         limits: &TriangulationOptions,
     ) -> Self {
+        let error = |(map, keypoints): (&Map, &Keypoints)| held_out_error(map, keypoints, tracks, limits);
         Self {
-            gain: gain(before, after, tracks, limits),
+            gain: 1.0 - error(after) / error(before).max(f64::MIN_POSITIVE),
             flattening: flatness(after.0) / flatness(before.0).max(f64::MIN_POSITIVE),
             zoom: after.0.camera.mean_focal() / before.0.camera.mean_focal(),
         }

@@ -34,12 +34,11 @@ use crate::video::{FrameSource, Frames};
 
 use super::bundle_adjustment::{BundleOptions, adjust, adjust_with_readout, readout_deviations};
 use super::filters::filter_points;
-use super::levenberg_marquardt::Stopping;
 use super::map::{Keypoints, Map, MapPoint, Observation};
 use super::mapper_options::MapperOptions;
 use super::polishing::{bundle_options, keypoint_noise, principal_point_prior};
 use super::triangulation::{TriangulationOptions, triangulate_tracks};
-use acceptance::{Comparison, LEAST_GAIN, gain, hold_out};
+use acceptance::{Comparison, hold_out};
 use correction::{Corrected, correct_keypoints, correct_tags, depths, rms};
 use motion::{Motion, PathMotion, path_motions};
 use own_motion::{excess_over_path, own_motions};
@@ -66,8 +65,6 @@ const STEPS: usize = 15;
 /// A shift below this many standard deviations of the keypoints is not examined further: to lower their error by a
 /// twentieth a third would have to go. Chosen by hand.
 const LEAST_SHIFT: f64 = 0.2;
-/// When the adjustment ends that explains a shutter by another principal point.
-const RIVAL_STOPPING: Stopping = Stopping { max_iterations: 100, tolerance: 1e-10 };
 /// Lines of a sensor are as long as its long side, and the picture's is seldom another: that they lie along the short one
 /// must be this much more significant to be believed. Chosen by hand.
 const UNLIKELY: f64 = 3.0;
@@ -175,22 +172,10 @@ pub(crate) fn find_shutter(input: &ShutterInput<'_>, control: &Control) -> Resul
     let limits = TriangulationOptions { max_error, min_angle };
     let (before, after) = ((input.map, input.keypoints), (&fit.map, &fit.corrected[..]));
     let comparison = Comparison::new(before, after, &held_out, &limits);
-    let mut refusal = match fit.readout.seconds.abs() > longest {
+    let refusal = match fit.readout.seconds.abs() > longest {
         true => Some(format!("it would last longer than the {:.1} ms from frame to frame", 1e3 * longest)),
         false => comparison.refusal(input.known.is_some()),
     };
-    // A principal point beside the middle of the picture turns and shifts frames much as a shutter does.
-    if refusal.is_none() && !input.is_centre_free && input.known.is_none() {
-        let mut rival = part;
-        let mut bundle = estimator.bundle(&rival, input.keypoints);
-        bundle.intrinsics.principal_point = Some(principal_point_prior(&rival.camera, input.options));
-        // A fair chance: it moves slowly where the capture says little of it.
-        bundle.stopping = RIVAL_STOPPING;
-        adjust(&mut rival, input.keypoints, &bundle, control)?;
-        let gain = gain((&rival, input.keypoints), after, &held_out, &limits);
-        refusal = (gain.is_nan() || gain < LEAST_GAIN)
-            .then(|| "a principal point beside the middle of the picture explains as much".to_owned());
-    }
     let report = report(&fit, shift, Some(comparison.gain), refusal);
     if !report.applied {
         return rejected(report);
