@@ -383,7 +383,7 @@ fn store(
         _ => false,
     };
     let righted = quarter_turns_of(exif.orientation);
-    let copied = fits && as_stored && righted.is_some_and(|r| (r + quarter_turns) % 4 == 0);
+    let copied = fits && as_stored && righted.is_some_and(|r| (r + quarter_turns).is_multiple_of(4));
 
     let mut laid = decoded;
     laid.apply_orientation(exif.orientation);
