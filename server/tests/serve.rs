@@ -47,7 +47,7 @@ fn routes_methods_and_errors() {
         ("PUT", "/api/v1/jobs/x/", "GET, HEAD, PATCH, DELETE, OPTIONS"),
         ("DELETE", "/api/v1/jobs/", "GET, HEAD, OPTIONS"),
         ("GET", "/api/v1/submit-job/", "POST, OPTIONS"),
-        ("POST", "/blob/videos/x.mp4", "GET, HEAD, PUT, OPTIONS"),
+        ("POST", "/blob/videos/x.mp4", "GET, HEAD, PUT, PATCH, DELETE, OPTIONS"),
         ("TRACE", "/api/v1/jobs/", "GET, HEAD, OPTIONS"),
     ] {
         let answer = server.request(method, path, None);
@@ -208,10 +208,10 @@ fn an_upload_address_does_what_it_says_and_no_more() {
     let second = put(&path, &[], b"abcd");
     assert_eq!(second.status, 201);
     assert_ne!(second.header("etag").unwrap(), first);
-    // It reads nothing, and another name is not signed.
-    for method in ["GET", "HEAD"] {
-        assert_eq!(server.anonymous(method, &path, &[], b"").status, 403);
-    }
+    // It reads nothing but how much has come (rule 100), and another name is not signed.
+    assert_eq!(server.anonymous("GET", &path, &[], b"").status, 403);
+    let asked = server.anonymous("HEAD", &path, &[], b"");
+    assert_eq!((asked.status, asked.header("upload-offset")), (204, Some("4")));
     let other = path.replace(name.split('-').next().unwrap(), "videos/00000000");
     assert_eq!(put(&other, &[], b"abc").status, 403);
     assert_eq!(put(&path.replace("sig=", "sig=A"), &[], b"abc").status, 403);
