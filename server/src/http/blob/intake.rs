@@ -40,7 +40,7 @@ impl Writer for Appending {
 
 /// Copies the body to the writer, and says whether it has come to its end. What came before it was cut off, or was on its way when
 /// `superseded` was raised, is written. The client is read only as fast as the disk writes, and no thread is held while we wait for
-/// the client. If this is dropped at any point, the writer is too (rule 30).
+/// the client. If this is dropped at any point, the writer is too (rule 30 of docs/rest.md).
 ///
 /// # Errors
 /// The writer's; then it is gone.
