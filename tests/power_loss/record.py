@@ -20,8 +20,8 @@ from .history import History
 
 FLAT = {"training_max_num_gaussians": 1000, "training_num_steps": 20}
 SHORT = {"training_max_num_gaussians": 1000, "training_num_steps": 30}
-# Long enough to be stopped in the middle of its training, with a checkpoint.
-LONG = {"training_max_num_gaussians": 2000, "training_num_steps": 1500}
+# Some seconds of training even on a quick machine, so that it can be stopped in the middle, with a checkpoint.
+LONG = {"training_max_num_gaussians": 2000, "training_num_steps": 6000}
 
 
 @dataclass
@@ -212,7 +212,7 @@ def live(recording: Recording, client: Client) -> None:
     long = recording.submit(client, "long")
     waiting = recording.submit(client, "flat")
     until_it_trains(client, long)
-    time.sleep(1)
+    time.sleep(0.5)
     assert server.stop() == 0
     server.start()
     until_it_trains(client, long)
