@@ -146,13 +146,18 @@ pub struct StepOptions {
     pub seed: u64,
 }
 
-/// Statistics that density control needs, per splat, gathered since [`Rasteriser::reset_density_statistics`].
+/// What density control decides by, per splat.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct DensityStatistics {
+pub struct DensityScores {
     /// Logits of the opacities now.
     pub opacities: Vec<f32>,
-    /// Natural logarithms of the scales now.
-    pub log_scales: Vec<Vec3>,
+    /// [`DensityStatistics::error`].
+    pub error: Vec<f32>,
+}
+
+/// Statistics for density control, per splat, gathered since [`Rasteriser::reset_density_statistics`].
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct DensityStatistics {
     /// Sum over steps of |dL/d mean2d| in normalised units (gradient by pixel times half the picture size).
     pub gradient: Vec<f32>,
     /// Sum over steps and pixels of (blend weight alpha*T) * mean absolute colour error of the pixel.
@@ -194,8 +199,7 @@ pub struct TrainState {
     pub exposure_first_moments: Vec<[f32; 12]>,
     /// Second moments of the exposures.
     pub exposure_second_moments: Vec<[f32; 12]>,
-    /// What was gathered for density control. Its `opacities` and `log_scales` are empty (they stand in `splats`);
-    /// all of it empty = nothing gathered yet.
+    /// What was gathered for density control; all of it empty = nothing gathered yet.
     pub statistics: DensityStatistics,
 }
 
@@ -268,8 +272,8 @@ pub trait Rasteriser: Send {
     /// Gradient by the parameters of the visible splats and one optimiser step on them; then the noise.
     fn update(&mut self, options: &StepOptions) -> Result<()>;
 
-    /// The statistics gathered since the last reset.
-    fn density_statistics(&mut self) -> Result<DensityStatistics>;
+    /// What density control decides by. (All that was gathered is part of [`Rasteriser::store`].)
+    fn density_scores(&mut self) -> Result<DensityScores>;
     /// Sets the gathered statistics to zero.
     fn reset_density_statistics(&mut self) -> Result<()>;
     /// Applies edits; moments and gathered statistics of every destination become zero.

@@ -321,7 +321,7 @@ pub(crate) fn compare<'r>(
     add_splats(&mut out, names, &sa.second_moments, &sb.second_moments);
     out.add("exposures", numbers(&sa.exposures).zip(numbers(&sb.exposures)));
 
-    let (da, db) = (a.density_statistics().unwrap(), b.density_statistics().unwrap());
+    let (da, db) = (&sa.statistics, &sb.statistics);
     let f = |v: &f32| f64::from(*v);
     out.add("density: gradient", da.gradient.iter().map(f).zip(db.gradient.iter().map(f)));
     out.add("density: error", da.error.iter().map(f).zip(db.error.iter().map(f)));
@@ -330,5 +330,12 @@ pub(crate) fn compare<'r>(
         "density: visible",
         da.visible.iter().map(|&v| f64::from(v)).zip(db.visible.iter().map(|&v| f64::from(v))),
     );
+    for (r, state) in [(a, &sa), (b, &sb)] {
+        let scores = r.density_scores().unwrap();
+        // Compared as bits: a case has splats that are no numbers.
+        let bits = |values: &[f32]| values.iter().map(|v| v.to_bits()).collect::<Vec<_>>();
+        assert_eq!(bits(&scores.error), bits(&state.statistics.error));
+        assert_eq!(bits(&scores.opacities), bits(&state.splats.opacities));
+    }
     out
 }

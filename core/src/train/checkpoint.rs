@@ -242,8 +242,6 @@ fn allocate(header: &Header) -> TrainState {
         exposure_first_moments: vec![[0.0; 12]; exposures],
         exposure_second_moments: vec![[0.0; 12]; exposures],
         statistics: DensityStatistics {
-            opacities: Vec::new(),
-            log_scales: Vec::new(),
             gradient: vec![0.0; counted],
             error: vec![0.0; counted],
             visible: vec![0; counted],

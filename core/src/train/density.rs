@@ -10,7 +10,7 @@
 use glam::Vec3;
 
 use crate::random::Random;
-use crate::raster::{DensityStatistics, SplatEdit};
+use crate::raster::{DensityScores, SplatEdit};
 
 /// No Gaussian becomes more than this many at once.
 const MAX_COPIES: u32 = 16;
@@ -27,26 +27,27 @@ pub(crate) struct DensityPlan {
 }
 
 /// The edits that carry out `plan`.
-pub(crate) fn edits(statistics: &DensityStatistics, plan: &DensityPlan) -> Vec<SplatEdit> {
-    let n = statistics.opacities.len();
-    let opacity = |i: usize| 1.0 / (1.0 + (-f64::from(statistics.opacities[i])).exp());
+pub(crate) fn edits(scores: &DensityScores, plan: &DensityPlan) -> Vec<SplatEdit> {
+    let n = scores.opacities.len();
+    let opacity = |i: usize| 1.0 / (1.0 + (-f64::from(scores.opacities[i])).exp());
+    // Compared as logits: a million exponentials are spared.
+    let dead_opacity = f64::from(plan.dead_opacity);
+    let dead_logit = (dead_opacity / (1.0 - dead_opacity)).ln();
+    // Written so that an opacity that is no number counts as dead.
+    let alive = |i: usize| f64::from(scores.opacities[i]) >= dead_logit;
     let mut dead = Vec::new();
     let mut weights = Vec::with_capacity(n);
     for i in 0..n {
-        let o = opacity(i);
-        // Written so that an opacity that is no number counts as dead.
-        let alive = o >= f64::from(plan.dead_opacity);
-        if !alive {
+        if !alive(i) {
             dead.push(i as u32);
         }
-        let error = f64::from(statistics.error[i]);
-        weights.push(if alive && error.is_finite() { error.max(0.0) } else { 0.0 });
+        let error = f64::from(scores.error[i]);
+        weights.push(if alive(i) && error.is_finite() { error.max(0.0) } else { 0.0 });
     }
     if weights.iter().all(|w| *w == 0.0) {
         // Nothing was seen since the last round: fall back to the opacity.
         for (i, w) in weights.iter_mut().enumerate() {
-            let o = opacity(i);
-            *w = if o >= f64::from(plan.dead_opacity) { o } else { 0.0 };
+            *w = if alive(i) { opacity(i) } else { 0.0 };
         }
     }
     let grown = (n..plan.target_count.max(n)).map(|i| i as u32);
@@ -143,21 +144,16 @@ mod tests {
         }
     }
 
-    fn statistics(opacities: &[f64], error: &[f32]) -> DensityStatistics {
-        let n = opacities.len();
-        DensityStatistics {
+    fn scores(opacities: &[f64], error: &[f32]) -> DensityScores {
+        DensityScores {
             opacities: opacities.iter().map(|o| (o / (1.0 - o)).ln() as f32).collect(),
-            log_scales: vec![Vec3::ZERO; n],
-            gradient: vec![0.0; n],
             error: error.to_vec(),
-            visible: vec![1; n],
-            radius: vec![0.0; n],
         }
     }
 
     #[test]
     fn the_dead_move_and_the_new_appear_where_the_error_is() {
-        let s = statistics(&[0.001, 0.5, 0.8, 0.002, 0.9], &[9.0, 1.0, 3.0, 9.0, 0.0]);
+        let s = scores(&[0.001, 0.5, 0.8, 0.002, 0.9], &[9.0, 1.0, 3.0, 9.0, 0.0]);
         let plan = DensityPlan { target_count: 7, dead_opacity: 0.005, seed: 1 };
         let edits = edits(&s, &plan);
         let destinations: Vec<u32> = edits.iter().map(|e| e.destination).collect();
@@ -178,18 +174,18 @@ mod tests {
     #[test]
     fn a_scene_without_anything_alive_or_seen_is_left_alone_or_uses_the_opacity() {
         let plan = DensityPlan { target_count: 4, dead_opacity: 0.005, seed: 1 };
-        assert!(edits(&statistics(&[0.001, 0.001], &[1.0, 1.0]), &plan).is_empty());
-        let unseen = edits(&statistics(&[0.5, 0.001], &[0.0, 0.0]), &plan);
+        assert!(edits(&scores(&[0.001, 0.001], &[1.0, 1.0]), &plan).is_empty());
+        let unseen = edits(&scores(&[0.5, 0.001], &[0.0, 0.0]), &plan);
         assert!(unseen.iter().all(|e| e.source == 0));
         assert_eq!(unseen.len(), 4);
-        let mut broken = statistics(&[0.5, 0.5], &[1.0, f32::NAN]);
+        let mut broken = scores(&[0.5, 0.5], &[1.0, f32::NAN]);
         broken.opacities[1] = f32::NAN;
         assert!(edits(&broken, &plan).iter().all(|e| e.source == 0));
     }
 
     #[test]
     fn no_gaussian_becomes_too_many_and_growth_leaves_no_gap() {
-        let s = statistics(&[0.5, 0.5], &[1.0, 0.0]);
+        let s = scores(&[0.5, 0.5], &[1.0, 0.0]);
         let edits = edits(&s, &DensityPlan { target_count: 100, dead_opacity: 0.005, seed: 2 });
         let mut destinations: Vec<u32> = edits.iter().map(|e| e.destination).collect();
         destinations.retain(|d| *d >= 2);

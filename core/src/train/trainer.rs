@@ -1,6 +1,7 @@
 //! The training loop: which view, which pass, when density control, when a checkpoint.
 
 use std::path::Path;
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use super::checkpoint::{Checkpoint, Progress};
@@ -277,6 +278,7 @@ impl Trainer {
         let interval = Duration::from_secs(u64::from(self.options.checkpoint_interval_seconds));
         let (mut reported, mut saved) = (began, began);
         let mut probe = Probe::default();
+        let mut writing = Writing::default();
         let ran = loop {
             if self.is_finished() {
                 break Ok(());
@@ -293,10 +295,12 @@ impl Trainer {
             if let Some(path) = checkpoint
                 && saved.elapsed() >= interval
             {
-                self.save(path)?;
+                writing.finish()?;
+                writing = self.save_aside(path)?;
                 saved = Instant::now();
             }
         };
+        writing.finish()?;
         if let (Some(path), true) = (checkpoint, self.step > first) {
             // A cancelled run continues here; a finished one is not trained again if what follows fails.
             if ran.as_ref().err().is_none_or(|e| e.kind() == ErrorKind::Cancelled) {
@@ -353,10 +357,17 @@ impl Trainer {
     /// # Errors
     /// What the file system and the rasteriser report.
     pub fn save(&mut self, path: &Path) -> Result<()> {
+        self.save_aside(path)?.finish()
+    }
+
+    /// Takes the state as it is now and writes it while the training goes on: hashing and writing take seconds.
+    fn save_aside(&mut self, path: &Path) -> Result<Writing> {
         let progress =
             Progress { step: self.step, initial_count: self.initial_count as u64, seconds: self.seconds };
         let mut checkpoint = Checkpoint { progress, state: self.rasteriser.store()? };
-        checkpoint.write(path, &self.options_hash, self.dataset.hash())
+        let (options, dataset) = (self.options_hash.clone(), self.dataset.hash().to_owned());
+        let path = path.to_owned();
+        Ok(Writing(Some(std::thread::spawn(move || checkpoint.write(&path, &options, &dataset)))))
     }
 
     /// Renders every held-out view at the training resolution, in the mean exposure, over black, and scores it.
@@ -421,13 +432,13 @@ impl Trainer {
     }
 
     fn refine(&mut self) -> Result<()> {
-        let statistics = self.rasteriser.density_statistics()?;
+        let scores = self.rasteriser.density_scores()?;
         let plan = DensityPlan {
             target_count: self.schedule.target_count(self.step, self.initial_count, self.cap),
             dead_opacity: self.options.tuning.dead_opacity,
             seed: hash(self.options.seed ^ 0xde45) ^ u64::from(self.step),
         };
-        let edits = density::edits(&statistics, &plan);
+        let edits = density::edits(&scores, &plan);
         if !edits.is_empty() {
             self.rasteriser.edit(&edits)?;
         }
@@ -474,6 +485,27 @@ impl Trainer {
         probe.picture = Some(picture);
         probe.last = Some(Instant::now());
         Ok(())
+    }
+}
+
+/// A checkpoint on its way to the disk, if any. Nothing is written any more once this is gone.
+#[derive(Default)]
+struct Writing(Option<JoinHandle<Result<()>>>);
+
+impl Writing {
+    /// Waits until it is written.
+    fn finish(&mut self) -> Result<()> {
+        let Some(thread) = self.0.take() else { return Ok(()) };
+        thread.join().unwrap_or_else(|_| {
+            Err(Error::new(ErrorKind::Internal, "the thread that writes the checkpoint has panicked"))
+        })
+    }
+}
+
+impl Drop for Writing {
+    fn drop(&mut self) {
+        // Whoever wants to know of an error has asked before.
+        let _ = self.finish();
     }
 }
 

@@ -41,7 +41,7 @@ use self::state::{Gathered, Scene, TargetPlanes};
 use super::check::{check_background, check_target};
 use super::pass::Pass;
 use super::{
-    DensityStatistics, Inspect, LossOptions, ProjectedSplat, Rasteriser, Rendering, SplatEdit, StepOptions,
+    DensityScores, Inspect, LossOptions, ProjectedSplat, Rasteriser, Rendering, SplatEdit, StepOptions,
     StepStatistics, Target, TargetId, TrainState, View,
 };
 use crate::error::Result;
@@ -200,8 +200,8 @@ impl<T: Scalar> Rasteriser for CpuRasteriser<T> {
         update::update(self.isa, &mut self.scene, &self.projection, gradients, self.loss.exposure, options)
     }
 
-    fn density_statistics(&mut self) -> Result<DensityStatistics> {
-        Ok(self.scene.density_statistics())
+    fn density_scores(&mut self) -> Result<DensityScores> {
+        Ok(self.scene.density_scores())
     }
 
     fn reset_density_statistics(&mut self) -> Result<()> {

@@ -7,7 +7,7 @@ use glam::{Vec3, vec3, vec4};
 
 use super::scalar::Scalar;
 use crate::error::Result;
-use crate::raster::{DensityStatistics, Target, TrainState};
+use crate::raster::{DensityScores, DensityStatistics, Target, TrainState};
 use crate::splats::{Splats, sh_coefficients};
 
 /// Index of the mean (3 values) in a [`Geometry`].
@@ -92,7 +92,7 @@ pub(super) struct Gathered<T> {
 }
 
 fn load_gathered<T: Scalar>(statistics: &DensityStatistics, splats: usize) -> Vec<Gathered<T>> {
-    let DensityStatistics { gradient, error, visible, radius, .. } = statistics;
+    let DensityStatistics { gradient, error, visible, radius } = statistics;
     if gradient.is_empty() {
         return vec![Gathered::default(); splats];
     }
@@ -179,9 +179,10 @@ impl<T: Scalar> Scene<T> {
             exposure_first_moments: matrices(&self.exposures_first),
             exposure_second_moments: matrices(&self.exposures_second),
             statistics: DensityStatistics {
-                opacities: Vec::new(),
-                log_scales: Vec::new(),
-                ..self.density_statistics()
+                gradient: self.gathered.iter().map(|g| g.gradient.f32()).collect(),
+                error: self.gathered.iter().map(|g| g.error.f32()).collect(),
+                visible: self.gathered.iter().map(|g| g.visible).collect(),
+                radius: self.gathered.iter().map(|g| g.radius.f32()).collect(),
             },
         }
     }
@@ -191,16 +192,11 @@ impl<T: Scalar> Scene<T> {
         self.parameters.store(self.sh_degree, self.antialiased)
     }
 
-    /// The statistics as the seam has them.
-    pub(super) fn density_statistics(&self) -> DensityStatistics {
-        let geometry = &self.parameters.geometry;
-        DensityStatistics {
-            opacities: geometry.iter().map(|g| g[OPACITY].f32()).collect(),
-            log_scales: geometry.iter().map(|g| three(g, SCALE)).collect(),
-            gradient: self.gathered.iter().map(|g| g.gradient.f32()).collect(),
+    /// What density control decides by.
+    pub(super) fn density_scores(&self) -> DensityScores {
+        DensityScores {
+            opacities: self.parameters.geometry.iter().map(|g| g[OPACITY].f32()).collect(),
             error: self.gathered.iter().map(|g| g.error.f32()).collect(),
-            visible: self.gathered.iter().map(|g| g.visible).collect(),
-            radius: self.gathered.iter().map(|g| g.radius.f32()).collect(),
         }
     }
 }

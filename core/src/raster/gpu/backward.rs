@@ -1,6 +1,6 @@
 //! Records the passes of training: loss, rasterise backward, update.
 
-use super::forward::{Passes, tiles};
+use super::forward::{Passes, sorted_tiles, tiles};
 use super::kernels::{GROUP, SUMS};
 use super::recorder::Groups;
 use super::scene::Page;
@@ -124,10 +124,11 @@ impl Passes<'_> {
     pub(super) fn rasterise_backward(&mut self, view: &View) {
         let ViewBuffers { fixed, splats, intersections, pixels } = self.work;
         let FixedBuffers { view: uniform, background, counts, .. } = fixed;
-        let IntersectionBuffers { sorted, slots, owners, .. } = intersections;
+        let IntersectionBuffers { sorted, slots, owners, tiles: pairs, .. } = intersections;
+        let numbers = &pairs[sorted_tiles(view)].values;
         let PixelBuffers { ranges, picture, pixels, gradient, .. } = pixels;
         let projected = &splats.projected;
-        let buffers = [uniform, background, projected, sorted, ranges, picture, pixels, gradient, slots];
+        let buffers = [uniform, background, projected, sorted, numbers, ranges, picture, pixels, gradient, slots];
         let (x, y) = tiles(view);
         self.dispatch(&self.kernels.rasterise_backward, &buffers, Groups::Linear(x * y + 1));
         let runs = self.indirect(Indirect::SortIntersections);

@@ -17,6 +17,8 @@ pub(super) struct Gpu {
     pub(super) queue: wgpu::Queue,
     /// Largest buffer that can be bound whole, bytes.
     pub(super) max_binding: u64,
+    /// Bytes of the device's own memory, where the driver tells; on a device that shares the machine's, a part of that.
+    pub(super) memory: Option<u64>,
     name: String,
     backend: wgpu::Backend,
     fault: Arc<Mutex<Option<String>>>,
@@ -72,6 +74,19 @@ fn describe(adapter: &wgpu::Adapter) -> AdapterInfo {
             software.then(|| "computes on the CPU: `auto` takes the CPU implementation instead".to_owned())
         }),
     }
+}
+
+/// Bytes of the largest heap of the device's own memory. Only Vulkan tells.
+fn memory(adapter: &wgpu::Adapter) -> Option<u64> {
+    // VK_MEMORY_HEAP_DEVICE_LOCAL_BIT
+    const DEVICE_LOCAL: u32 = 1;
+    // SAFETY: the adapter is only looked at; nothing of it is destroyed or kept.
+    let vulkan = unsafe { adapter.as_hal::<wgpu::hal::api::Vulkan>() }?;
+    let (instance, device) = (vulkan.shared_instance().raw_instance(), vulkan.raw_physical_device());
+    // SAFETY: the physical device is one of this instance, and both live as long as the adapter.
+    let properties = unsafe { instance.get_physical_device_memory_properties(device) };
+    let heaps = properties.memory_heaps_as_slice();
+    heaps.iter().filter(|heap| heap.flags.as_raw() & DEVICE_LOCAL != 0).map(|heap| heap.size).max()
 }
 
 /// What the adapter lacks that the shaders need.
@@ -137,6 +152,8 @@ impl Gpu {
         let limits = adapter.limits();
         let (device, queue) = pollster::block_on(adapter.request_device(&wgpu::DeviceDescriptor {
             label: Some("libreconstruct"),
+            // To time the passes in benchmarks; training does not need it.
+            required_features: adapter.features() & wgpu::Features::TIMESTAMP_QUERY,
             required_limits: limits.clone(),
             memory_hints: wgpu::MemoryHints::Performance,
             ..Default::default()
@@ -162,6 +179,7 @@ impl Gpu {
             device,
             queue,
             max_binding: limits.max_storage_buffer_binding_size.min(limits.max_buffer_size),
+            memory: memory(adapter),
             name: info.name,
             backend: info.backend,
             fault,

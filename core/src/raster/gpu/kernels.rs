@@ -12,11 +12,13 @@ pub(super) const FOLD: u32 = 1 << 15;
 pub(super) const SORT_BLOCK: u32 = 2048;
 /// Splats that share buffers: the moments of a page, its largest buffer, fit the 128 MiB that every device can bind.
 pub(super) const PAGE: u32 = 1 << 18;
-/// Splats whose gradient a tile's workgroup gathers at a time. Bound by the 16 KiB of workgroup memory that every device
-/// has; where there is more, larger batches are slower: 8, with 32 segments, take 1.6 times as long (H100).
-pub(super) const BATCH: u32 = 4;
-/// Threads that share the sums of one splat.
-pub(super) const SEGMENTS: u32 = 16;
+/// Bits of a tile's number in the key of a pair of splat and tile; above it are the blocks of pixels. See common.wgsl.
+pub(super) const TILE_BITS: u32 = 24;
+/// Splats whose gradient a tile's workgroup gathers at a time, at most,
+pub(super) const BATCH: u32 = 12;
+/// and pairs of splat and block, at least the eight of one splat and at most a thread each of the first three warps. Both are
+/// bound by the 16 KiB of workgroup memory that every device has.
+pub(super) const PLACES: u32 = 32;
 /// Values per slot: what [`rasterise_backward`](Kernels) writes for each intersection.
 pub(super) const SLOT: u32 = 10;
 /// Slots of one splat that are summed ahead of its update; see slot_runs.wgsl.
@@ -64,7 +66,7 @@ fn prelude() -> String {
     let half_log2_e = 0.5 * std::f64::consts::LOG2_E;
     format!(
         "const TILE = {TILE}u;\nconst FOLD = {FOLD}u;\nconst SORT_BLOCK = {SORT_BLOCK}u;\nconst PAGE = {PAGE}u;\n\
-         const BATCH = {BATCH}u;\nconst SEGMENTS = {SEGMENTS}u;\nconst SLOT = {SLOT}u;\n\
+         const BATCH = {BATCH}u;\nconst PLACES = {PLACES}u;\nconst TILE_BITS = {TILE_BITS}u;\nconst SLOT = {SLOT}u;\n\
          const SLOT_RUN = {SLOT_RUN}u;\nconst SUMS = {SUMS}u;\n\
          const NEAR = {NEAR:?}f;\nconst DILATION = {DILATION:?}f;\nconst ALPHA_MIN = {ALPHA_MIN:?}f;\n\
          const ALPHA_MAX = {ALPHA_MAX:?}f;\nconst TRANSMITTANCE_MIN = {TRANSMITTANCE_MIN:?}f;\n\
@@ -130,6 +132,7 @@ kernels! {
     update: "geometry" "harmonics" "gradient" "step_common" "update";
     collect: "geometry" "harmonics" "gradient" "collect";
     step_exposure: "loss_common" "step_common" "exposure";
+    copy_scores: "scores";
     gather_sources: "edit";
     write_destinations: "edit";
 }

@@ -10,6 +10,7 @@ mod edit;
 mod forward;
 mod journal;
 mod kernels;
+mod profiler;
 mod rasteriser;
 mod recorder;
 mod scene;
@@ -19,4 +20,6 @@ mod tests;
 mod view_buffers;
 
 pub use device::adapters;
+#[doc(hidden)]
+pub use profiler::PassTime;
 pub use rasteriser::GpuRasteriser;

@@ -1,12 +1,15 @@
 //! The implementation of [`Rasteriser`]: which pass may run when, what is read back, and the steps that have to be run
 //! again for lack of room.
 
+use std::collections::BTreeMap;
+
 use super::backward::TrainingBuffers;
 use super::device::Gpu;
 use super::edit;
 use super::forward::{Passes, sorted_tiles, tiles};
 use super::journal::{IN_FLIGHT, Journal, Step};
-use super::kernels::{Kernels, SLOT, SLOT_RUN, SUMS};
+use super::kernels::{Kernels, SLOT, SLOT_RUN, SUMS, TILE_BITS};
+use super::profiler::{PassTime, Profiler};
 use super::recorder::{Pending, Recorder};
 use super::scene::{SceneBuffers, unpack};
 use super::targets::Targets;
@@ -15,7 +18,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::raster::check::{check_background, check_edits};
 use crate::raster::pass::Pass;
 use crate::raster::{
-    DensityStatistics, DeviceChoice, Inspect, LossOptions, ProjectedSplat, Rasteriser, Rendering, SplatEdit,
+    DensityScores, DeviceChoice, Inspect, LossOptions, ProjectedSplat, Rasteriser, Rendering, SplatEdit,
     StepOptions, StepStatistics, Target, TargetId, TrainState, View,
 };
 use crate::splats::Splats;
@@ -75,6 +78,46 @@ impl GpuRasteriser {
             journal: Journal::default(),
             wanted_room: 0,
         })
+    }
+
+    /// From now on every pass of a step is timed, and steps do not overlap. For benchmarks.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Gpu`] if the device cannot time passes.
+    #[doc(hidden)]
+    pub fn time_passes(&mut self) -> Result<()> {
+        self.recorder.profiler = Some(Profiler::new(&self.gpu)?);
+        Ok(())
+    }
+
+    /// Bytes a second that the device's memory moves when it copies: those read and those written.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Gpu`] if the device fails.
+    #[doc(hidden)]
+    pub fn memory_speed(&mut self) -> Result<f64> {
+        const BYTES: u64 = 64 << 20;
+        const COPIES: u32 = 64;
+        let buffers = [self.gpu.buffer("copy", BYTES)?, self.gpu.buffer("copy", BYTES)?];
+        let mut copy = |times: u32| -> Result<f64> {
+            for i in 0..times as usize {
+                let (from, to) = (&buffers[i % 2], &buffers[1 - i % 2]);
+                self.recorder.encoder(&self.gpu).copy_buffer_to_buffer(from, 0, to, 0, BYTES);
+            }
+            let began = std::time::Instant::now();
+            self.recorder.read(&self.gpu, &buffers[0], 16)?;
+            Ok(began.elapsed().as_secs_f64())
+        };
+        copy(1)?;
+        // The difference: without what it takes to submit and to wait.
+        let seconds = copy(1 + COPIES)? - copy(1)?;
+        Ok(2.0 * BYTES as f64 * f64::from(COPIES) / seconds.max(1e-9))
+    }
+
+    /// What passes took on the device since the last call, by the names of their entry points.
+    #[doc(hidden)]
+    pub fn pass_times(&mut self) -> BTreeMap<&'static str, PassTime> {
+        self.recorder.profiler.as_mut().map(Profiler::times).unwrap_or_default()
     }
 
     pub(super) fn passes(&mut self) -> Passes<'_> {
@@ -389,15 +432,15 @@ impl Rasteriser for GpuRasteriser {
         let step = Step { done: Pass::Finished, update: Some(*options), ..self.step };
         self.record_update(&step, options);
         self.step = step;
+        self.recorder.take_times(&self.gpu)?;
         let counts = self.submit_with_counts();
         self.journal.steps.push_back((step, counts));
         self.gpu.check()
     }
 
-    fn density_statistics(&mut self) -> Result<DensityStatistics> {
-        let splats = self.splats()?;
-        let gathered = self.scene.statistics(&self.gpu, &mut self.recorder)?;
-        Ok(DensityStatistics { opacities: splats.opacities, log_scales: splats.log_scales, ..gathered })
+    fn density_scores(&mut self) -> Result<DensityScores> {
+        self.settle()?;
+        self.scene.scores(&self.gpu, &self.kernels, &mut self.recorder)
     }
 
     fn reset_density_statistics(&mut self) -> Result<()> {
@@ -486,8 +529,8 @@ impl Inspect for GpuRasteriser {
         Ok(keys
             .into_iter()
             .zip(sorted)
+            .map(|(key, [splat, _])| (key & ((1 << TILE_BITS) - 1), splat))
             .filter(|&(tile, _)| tile < x * y)
-            .map(|(tile, [splat, _])| (tile, splat))
             .collect())
     }
 

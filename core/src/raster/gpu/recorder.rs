@@ -5,6 +5,7 @@ use std::sync::mpsc;
 
 use super::device::Gpu;
 use super::kernels::{FOLD, Kernel};
+use super::profiler::Profiler;
 use crate::error::{Error, ErrorKind, Result};
 
 /// Largest piece in which buffers are read back, bytes.
@@ -32,6 +33,8 @@ pub(super) struct Recorder {
     /// host more than the dispatch. wgpu orders the dispatches of a pass by the buffers that they use all the same.
     pass: Option<wgpu::ComputePass<'static>>,
     bind_groups: HashMap<BindGroupKey, wgpu::BindGroup>,
+    /// Times the passes, if asked to.
+    pub(super) profiler: Option<Profiler>,
 }
 
 impl Recorder {
@@ -64,6 +67,12 @@ impl Recorder {
         });
         let encoder =
             self.encoder.get_or_insert_with(|| gpu.device.create_command_encoder(&Default::default()));
+        if let Some(profiler) = &mut self.profiler {
+            let timestamp_writes = profiler.next(kernel.name);
+            let descriptor = wgpu::ComputePassDescriptor { label: None, timestamp_writes };
+            self.pass = None;
+            self.pass = Some(encoder.begin_compute_pass(&descriptor).forget_lifetime());
+        }
         let pass = self
             .pass
             .get_or_insert_with(|| encoder.begin_compute_pass(&Default::default()).forget_lifetime());
@@ -85,6 +94,21 @@ impl Recorder {
     pub(super) fn submit(&mut self, gpu: &Gpu) -> wgpu::SubmissionIndex {
         self.pass = None;
         gpu.queue.submit(self.encoder.take().map(wgpu::CommandEncoder::finish))
+    }
+
+    /// Submits what was recorded and, if passes are timed, waits for it.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Gpu`] if the device fails.
+    pub(super) fn take_times(&mut self, gpu: &Gpu) -> Result<()> {
+        let Some(mut profiler) = self.profiler.take() else { return Ok(()) };
+        let moments = profiler.resolve(self.encoder(gpu)).map(|(buffer, bytes)| (buffer.clone(), bytes));
+        let taken = moments.map_or(Ok(()), |(buffer, bytes)| {
+            let moments = self.submit_and_read(gpu, &buffer, 0, bytes);
+            profiler.take(gpu, moments)
+        });
+        self.profiler = Some(profiler);
+        taken
     }
 
     /// Submits, with a copy of the first `bytes` bytes of `buffer` from `start` on as the last command.

@@ -7,10 +7,10 @@
 use glam::Vec4;
 
 use super::device::Gpu;
-use super::kernels::{GROUP, PAGE};
-use super::recorder::Recorder;
+use super::kernels::{GROUP, Kernels, PAGE};
+use super::recorder::{Groups, Recorder};
 use crate::error::Result;
-use crate::raster::{DensityStatistics, TrainState};
+use crate::raster::{DensityScores, DensityStatistics, TrainState};
 use crate::splats::{Splats, sh_coefficients};
 
 /// Planes before those of the spherical harmonics: mean and opacity, rotation, scales.
@@ -36,6 +36,8 @@ pub(super) struct Page {
     pub(super) moments: wgpu::Buffer,
     /// One vec4 of bits per splat: gradient, error, number of steps visible, radius.
     pub(super) statistics: wgpu::Buffer,
+    /// Two words per splat, for the host: see scores.wgsl.
+    scores: wgpu::Buffer,
     pub(super) count: u32,
     capacity: u32,
 }
@@ -94,6 +96,7 @@ impl Page {
             parameters: gpu.buffer("parameters of the splats", plane_bytes * planes as u64)?,
             moments: gpu.buffer("moments of the splats", plane_bytes * 2 * planes as u64)?,
             statistics: gpu.buffer("statistics of the splats", plane_bytes)?,
+            scores: gpu.buffer("scores of the splats", u64::from(capacity) * 8)?,
             count: 0,
             capacity,
         })
@@ -231,7 +234,31 @@ impl SceneBuffers {
         Ok((first, second))
     }
 
-    /// Reads the gathered statistics back; without the parameters in it.
+    /// Reads what density control decides by.
+    ///
+    /// # Errors
+    /// [`crate::ErrorKind::Gpu`] if the device fails.
+    pub(super) fn scores(
+        &self,
+        gpu: &Gpu,
+        kernels: &Kernels,
+        recorder: &mut Recorder,
+    ) -> Result<DensityScores> {
+        for Page { uniform, parameters, statistics, scores, count, .. } in &self.pages {
+            let buffers = [uniform, parameters, statistics, scores];
+            recorder.dispatch(gpu, &kernels.copy_scores, &buffers, Groups::Linear(count.div_ceil(GROUP)));
+        }
+        let mut all = DensityScores::default();
+        for page in &self.pages {
+            for [opacity, error] in recorder.read_as::<[f32; 2]>(gpu, &page.scores, page.count as usize)? {
+                all.opacities.push(opacity);
+                all.error.push(error);
+            }
+        }
+        Ok(all)
+    }
+
+    /// Reads the gathered statistics back.
     ///
     /// # Errors
     /// [`crate::ErrorKind::Gpu`] if the device fails.

@@ -6,8 +6,10 @@ use crate::error::Result;
 use crate::raster::check::check_target;
 use crate::raster::{Target, TargetId, View};
 
-/// Bytes of targets that stay on the device. Beyond it the one unused for longest makes room.
+/// Bytes of targets that stay on a device whose memory is not known,
 const RESIDENT_BYTES: u64 = 1 << 30;
+/// and the part of its memory that they may take where it is. The rest is for the splats.
+const RESIDENT_PART: u64 = 4;
 
 #[derive(Debug)]
 struct Entry {
@@ -77,15 +79,27 @@ impl Targets {
             return Ok((buffer.clone(), entry.has_alpha));
         }
         let needed = entry.rgba.len() as u64 * 4;
+        let room = gpu.memory.map_or(RESIDENT_BYTES, |memory| memory / RESIDENT_PART);
         let mut resident: u64 = self.entries.iter().flat_map(|e| &e.resident).map(wgpu::Buffer::size).sum();
-        while resident > 0 && resident + needed > RESIDENT_BYTES {
+        let mut reused = None;
+        while reused.is_none() && resident > 0 && resident + needed > room {
             let oldest = self.entries.iter_mut().filter(|e| e.resident.is_some()).min_by_key(|e| e.last_used);
             let Some(buffer) = oldest.and_then(|e| e.resident.take()) else { break };
             resident -= buffer.size();
-            recorder.forget_buffers();
+            if buffer.size() == needed.next_multiple_of(16) {
+                // Pictures of one size take each other's place, and what was made for the buffer stays good. What was
+                // recorded for it reads the picture before.
+                recorder.submit(gpu);
+                reused = Some(buffer);
+            } else {
+                recorder.forget_buffers();
+            }
         }
+        let buffer = match reused {
+            Some(buffer) => buffer,
+            None => gpu.buffer("target picture", needed)?,
+        };
         let entry = &mut self.entries[id as usize];
-        let buffer = gpu.buffer("target picture", needed)?;
         gpu.queue.write_buffer(&buffer, 0, bytemuck::cast_slice(&entry.rgba));
         entry.resident = Some(buffer.clone());
         Ok((buffer, entry.has_alpha))

@@ -154,10 +154,10 @@ impl SplatBuffers {
 /// As many as there are intersections.
 #[derive(Debug)]
 pub(super) struct IntersectionBuffers {
-    /// Tile and slot; the number of passes decides which one ends up sorted.
+    /// Tile (with the blocks reached in it) and slot; the number of passes decides which one ends up sorted.
     pub(super) tiles: [Pairs; 2],
     pub(super) owners: wgpu::Buffer,
-    /// Splat and slot, sorted.
+    /// Splat and blocks, sorted.
     pub(super) sorted: wgpu::Buffer,
     /// [`SLOT`] values of gradient per intersection, in the order of emission.
     pub(super) slots: wgpu::Buffer,

@@ -266,11 +266,11 @@ fn statistics_are_gathered_until_they_are_reset() {
         ..case.step
     };
     step(&mut r, &case, &still);
-    let once = r.density_statistics().unwrap();
+    let once = r.store().unwrap().statistics;
     r.project(&case.view, 0).unwrap();
     let projected = r.inspect_projected().unwrap();
     step(&mut r, &case, &still);
-    let twice = r.density_statistics().unwrap();
+    let twice = r.store().unwrap().statistics;
     for i in 0..200 {
         assert_eq!(twice.gradient[i], 2.0 * once.gradient[i]);
         assert_eq!(twice.error[i], 2.0 * once.error[i]);
@@ -287,9 +287,11 @@ fn statistics_are_gathered_until_they_are_reset() {
     }
     assert_eq!(once.visible.iter().sum::<u32>() as usize, projected.len());
     assert!(once.error.iter().all(|&e| e >= 0.0) && once.error.iter().any(|&e| e > 0.0));
+    let scores = r.density_scores().unwrap();
+    assert_eq!(scores.error, twice.error);
+    assert_eq!(scores.opacities, r.splats().unwrap().opacities);
     // Blend weights of a pixel add up to its alpha, so the errors add up to the error of the covered picture.
     r.reset_density_statistics().unwrap();
-    let none = r.density_statistics().unwrap();
+    let none = r.store().unwrap().statistics;
     assert!(none.gradient.iter().all(|&v| v == 0.0) && none.visible.iter().all(|&v| v == 0));
-    assert_eq!(none.opacities, once.opacities);
 }

@@ -1,5 +1,5 @@
 // Shared by all passes. The constants TILE, NEAR, DILATION, ALPHA_MIN, ALPHA_MAX, TRANSMITTANCE_MIN, FOLD, SORT_BLOCK,
-// BATCH, SEGMENTS and others stand before this text: the host writes them from its own.
+// BATCH, PLACES and others stand before this text: the host writes them from its own.
 
 // One view; see the host's ViewUniform.
 struct View {
@@ -26,6 +26,23 @@ const VISIBLE = 0u;
 const NEEDED = 1u; // intersections there are
 const INTERSECTIONS = 2u; // intersections there was room for: all or none
 const POISONED = 3u; // set once there was no room; nothing that lasts is written until the host has made room
+
+// What pairs of splat and tile are sorted by: the tile, and above it, out of the sort's sight, the blocks of its pixels that
+// the splat reaches, a bit each. A block is the 8x4 pixels of 32 threads next to each other; see tile_pixel.
+const BLOCK = 32u;
+const BLOCKS = 8u;
+
+fn pair_key(tile: u32, blocks: u32) -> u32 {
+    return tile | (blocks << TILE_BITS);
+}
+
+fn pair_tile(key: u32) -> u32 {
+    return key & ((1u << TILE_BITS) - 1u);
+}
+
+fn pair_blocks(key: u32) -> u32 {
+    return key >> TILE_BITS;
+}
 
 // Workgroups are numbered along x first, FOLD in a row: one dimension alone ends at 65,535.
 fn group_number(id: vec3u) -> u32 {

@@ -1,13 +1,36 @@
-// Writes the intersections, those of one splat after each other. One thread per intersection, so that a splat that
-// covers the picture costs no more time than many small ones.
+// Writes the intersections, those of one splat after each other, with the blocks of pixels that the splat reaches in the
+// tile. One thread per intersection, so that a splat that covers the picture costs no more time than many small ones.
 
 @group(0) @binding(0) var<uniform> view: View;
 @group(0) @binding(1) var<storage, read> counts: array<u32>;
 @group(0) @binding(2) var<storage, read> projected: array<vec4f>;
 @group(0) @binding(3) var<storage, read> order: array<u32>;
 @group(0) @binding(4) var<storage, read> offsets: array<u32>;
-@group(0) @binding(5) var<storage, read_write> keys: array<u32>; // tile
+@group(0) @binding(5) var<storage, read_write> keys: array<u32>; // tile and blocks, see pair_key
 @group(0) @binding(6) var<storage, read_write> owners: array<u32>; // splat
+
+// The blocks of a tile with a pixel centre at which the splat's alpha can reach ALPHA_MIN, a bit each.
+fn reached_blocks(f: Footprint, tile: vec2u) -> u32 {
+    let column = f32(tile.x * TILE) + 0.5 - f.mean.x; // the first pixel centre, from the splat's
+    var blocks = 0u;
+    for (var band = 0u; band < 4u; band++) {
+        let row = tile.y * TILE + 4u * band;
+        let top = f32(row) + 0.5 - f.mean.y;
+        if (top > f.extent.y || top + 3.0 < -f.extent.y) {
+            continue;
+        }
+        let span = footprint_span(f, row, 4u);
+        // A block's number is made of its place in the tile as tile_pixel says: bits 0 and 2 from the row, 1 from the column.
+        let left = 1u << ((band & 1u) | ((band & 2u) << 1u));
+        if (span.x <= column + 7.0 && span.y >= column) {
+            blocks |= left;
+        }
+        if (span.x <= column + 15.0 && span.y >= column + 8.0) {
+            blocks |= left << 2u;
+        }
+    }
+    return blocks;
+}
 
 @compute @workgroup_size(256)
 fn emit(@builtin(workgroup_id) group: vec3u, @builtin(local_invocation_index) thread: u32) {
@@ -33,16 +56,17 @@ fn emit(@builtin(workgroup_id) group: vec3u, @builtin(local_invocation_index) th
     let rows = footprint_rows(f);
     var left = slot - offsets[low];
     // Past the last tile: only if the count was rounded otherwise; such an entry is sorted behind all tiles.
-    var tile = view.size.z * view.size.w;
+    var key = view.size.z * view.size.w;
     for (var row = rows.x; row < rows.y; row++) {
         let span = footprint_row(f, row);
         let width = span.y - span.x;
         if (left < width) {
-            tile = row * view.size.z + span.x + left;
+            let tile = vec2u(span.x + left, row);
+            key = pair_key(tile.y * view.size.z + tile.x, reached_blocks(f, tile));
             break;
         }
         left -= width;
     }
-    keys[slot] = tile;
+    keys[slot] = key;
     owners[slot] = splat;
 }

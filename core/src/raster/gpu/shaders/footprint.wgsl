@@ -41,13 +41,20 @@ fn footprint_edge(f: Footprint, dy: f32, side: f32) -> f32 {
     return fma(side, root, -(f.skew.y * dy)) / f.skew.x;
 }
 
+// Where the ellipse ends to the left and to the right, from its centre, within a band of rows of pixels.
+fn footprint_span(f: Footprint, first_row: u32, rows: u32) -> vec2f {
+    let top = f32(first_row) + 0.5 - f.mean.y;
+    let low = clamp(top, -f.extent.y, f.extent.y);
+    let high = clamp(top + f32(rows) - 1.0, -f.extent.y, f.extent.y);
+    // The ellipse is convex: within the band it is widest at the height nearest to that of its extreme point.
+    return vec2f(
+        footprint_edge(f, clamp(-f.lean, low, high), -1.0),
+        footprint_edge(f, clamp(f.lean, low, high), 1.0),
+    );
+}
+
 // Tiles [x, y) of a row of tiles; may be empty.
 fn footprint_row(f: Footprint, row: u32) -> vec2u {
-    let top = f32(row * TILE) + 0.5;
-    let low = clamp(top - f.mean.y, -f.extent.y, f.extent.y);
-    let high = clamp(top + f32(TILE) - 1.0 - f.mean.y, -f.extent.y, f.extent.y);
-    // The ellipse is convex: within the band it is widest at the height nearest to that of its extreme point.
-    let right = footprint_edge(f, clamp(f.lean, low, high), 1.0);
-    let left = footprint_edge(f, clamp(-f.lean, low, high), -1.0);
-    return tile_interval(f.mean.x + left, f.mean.x + right, f.size.x, f.tiles.x);
+    let span = footprint_span(f, row * TILE, TILE);
+    return tile_interval(f.mean.x + span.x, f.mean.x + span.y, f.size.x, f.tiles.x);
 }

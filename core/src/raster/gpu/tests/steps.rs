@@ -208,7 +208,7 @@ fn a_state_survives_bit_for_bit_and_edits_are_those_of_the_cpu() {
             assert_eq!(gpu.edit(&wrong).unwrap_err().kind(), ErrorKind::InvalidArgument);
         }
         gpu.reset_density_statistics().unwrap();
-        assert!(gpu.density_statistics().unwrap().visible.iter().all(|&v| v == 0));
+        assert!(gpu.store().unwrap().statistics.visible.iter().all(|&v| v == 0));
         let mut torn = state.clone();
         torn.first_moments = Splats { sh_degree: 1, ..Splats::default() };
         torn.statistics.error.pop();
