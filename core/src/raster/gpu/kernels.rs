@@ -4,7 +4,7 @@ use super::device::Gpu;
 use crate::error::Result;
 use crate::raster::{ALPHA_MAX, ALPHA_MIN, DILATION, NEAR, TILE, TRANSMITTANCE_MIN};
 
-/// Threads of a workgroup, in every pass.
+/// Threads of a workgroup, in most passes.
 pub(super) const GROUP: u32 = 256;
 /// Workgroups in a row of a dispatch that is too long for one dimension.
 pub(super) const FOLD: u32 = 1 << 15;
@@ -14,15 +14,15 @@ pub(super) const SORT_BLOCK: u32 = 2048;
 pub(super) const PAGE: u32 = 1 << 18;
 /// Bits of a tile's number in the key of a pair of splat and tile; above it are the blocks of pixels. See common.wgsl.
 pub(super) const TILE_BITS: u32 = 24;
-/// Splats whose gradient a tile's workgroup gathers at a time, at most,
-pub(super) const BATCH: u32 = 12;
-/// and pairs of splat and block, at least the eight of one splat and at most a thread each of the first three warps. Both are
-/// bound by the 16 KiB of workgroup memory that every device has.
-pub(super) const PLACES: u32 = 32;
+/// Splats whose gradient a tile's workgroup gathers at a time: as many as the 16 KiB of workgroup memory that every device
+/// has allow.
+pub(super) const BATCH: u32 = 5;
 /// Values per slot: what [`rasterise_backward`](Kernels) writes for each intersection.
 pub(super) const SLOT: u32 = 10;
 /// Slots of one splat that are summed ahead of its update; see slot_runs.wgsl.
 pub(super) const SLOT_RUN: u32 = 32;
+/// Splats of which a workgroup steps the visible ones.
+pub(super) const UPDATE_CHUNK: u32 = 1024;
 /// Sums per tile and of the picture that the loss makes; see loss.wgsl.
 pub(super) const SUMS: u32 = 16;
 
@@ -66,8 +66,8 @@ fn prelude() -> String {
     let half_log2_e = 0.5 * std::f64::consts::LOG2_E;
     format!(
         "const TILE = {TILE}u;\nconst FOLD = {FOLD}u;\nconst SORT_BLOCK = {SORT_BLOCK}u;\nconst PAGE = {PAGE}u;\n\
-         const BATCH = {BATCH}u;\nconst PLACES = {PLACES}u;\nconst TILE_BITS = {TILE_BITS}u;\nconst SLOT = {SLOT}u;\n\
-         const SLOT_RUN = {SLOT_RUN}u;\nconst SUMS = {SUMS}u;\n\
+         const BATCH = {BATCH}u;\nconst TILE_BITS = {TILE_BITS}u;\nconst SLOT = {SLOT}u;\n\
+         const SLOT_RUN = {SLOT_RUN}u;\nconst SUMS = {SUMS}u;\nconst UPDATE_CHUNK = {UPDATE_CHUNK}u;\n\
          const NEAR = {NEAR:?}f;\nconst DILATION = {DILATION:?}f;\nconst ALPHA_MIN = {ALPHA_MIN:?}f;\n\
          const ALPHA_MAX = {ALPHA_MAX:?}f;\nconst TRANSMITTANCE_MIN = {TRANSMITTANCE_MIN:?}f;\n\
          const HALF_LOG2_E = {half_log2_e:?}f;\n{}",

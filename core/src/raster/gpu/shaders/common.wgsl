@@ -1,5 +1,5 @@
 // Shared by all passes. The constants TILE, NEAR, DILATION, ALPHA_MIN, ALPHA_MAX, TRANSMITTANCE_MIN, FOLD, SORT_BLOCK,
-// BATCH, PLACES and others stand before this text: the host writes them from its own.
+// BATCH and others stand before this text: the host writes them from its own.
 
 // One view; see the host's ViewUniform.
 struct View {
@@ -27,10 +27,13 @@ const NEEDED = 1u; // intersections there are
 const INTERSECTIONS = 2u; // intersections there was room for: all or none
 const POISONED = 3u; // set once there was no room; nothing that lasts is written until the host has made room
 
-// What pairs of splat and tile are sorted by: the tile, and above it, out of the sort's sight, the blocks of its pixels that
-// the splat reaches, a bit each. A block is the 8x4 pixels of 32 threads next to each other; see tile_pixel.
-const BLOCK = 32u;
-const BLOCKS = 8u;
+// A tile's pixels in quarters: 8x8 pixels each, for 32 threads with two pixels each. Bit 0 of a block's number is its column,
+// bit 1 its row.
+const BLOCK_SIDE = 8u;
+const BLOCKS = 4u;
+
+// What pairs of splat and tile are sorted by: the tile, and above it, out of the sort's sight, the blocks that the splat
+// reaches, a bit each.
 
 fn pair_key(tile: u32, blocks: u32) -> u32 {
     return tile | (blocks << TILE_BITS);

@@ -13,20 +13,19 @@
 fn reached_blocks(f: Footprint, tile: vec2u) -> u32 {
     let column = f32(tile.x * TILE) + 0.5 - f.mean.x; // the first pixel centre, from the splat's
     var blocks = 0u;
-    for (var band = 0u; band < 4u; band++) {
-        let row = tile.y * TILE + 4u * band;
+    for (var band = 0u; band < TILE / BLOCK_SIDE; band++) {
+        let row = tile.y * TILE + band * BLOCK_SIDE;
         let top = f32(row) + 0.5 - f.mean.y;
-        if (top > f.extent.y || top + 3.0 < -f.extent.y) {
+        if (top > f.extent.y || top + f32(BLOCK_SIDE - 1u) < -f.extent.y) {
             continue;
         }
-        let span = footprint_span(f, row, 4u);
-        // A block's number is made of its place in the tile as tile_pixel says: bits 0 and 2 from the row, 1 from the column.
-        let left = 1u << ((band & 1u) | ((band & 2u) << 1u));
-        if (span.x <= column + 7.0 && span.y >= column) {
+        let span = footprint_span(f, row, BLOCK_SIDE);
+        let left = 1u << (2u * band);
+        if (span.x <= column + f32(BLOCK_SIDE - 1u) && span.y >= column) {
             blocks |= left;
         }
-        if (span.x <= column + 15.0 && span.y >= column + 8.0) {
-            blocks |= left << 2u;
+        if (span.x <= column + f32(2u * BLOCK_SIDE - 1u) && span.y >= column + f32(BLOCK_SIDE)) {
+            blocks |= left << 1u;
         }
     }
     return blocks;

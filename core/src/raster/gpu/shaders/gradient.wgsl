@@ -49,24 +49,42 @@ fn colour_and_gradient(i: u32, direction: vec3f, degree: u32, by_rgb: vec3f) -> 
     return Colour(rgb, by_direction * open);
 }
 
+// What is added up over a splat's slots.
+fn slot_sums(first: u32, end: u32) -> array<vec2f, 5> {
+    var sums: array<vec2f, 5>;
+    for (var slot = first; slot < end;) {
+        // The first slot of a whole run holds the sum of the run.
+        let run_end = (slot / SLOT_RUN + 1u) * SLOT_RUN;
+        let whole = slot % SLOT_RUN == 0u && run_end <= end;
+        let count = select(min(4u, min(end, run_end) - slot), 1u, whole);
+        // Four at a time, so that they are waited for together.
+        let s1 = slot + min(1u, count - 1u);
+        let s2 = slot + min(2u, count - 1u);
+        let s3 = slot + min(3u, count - 1u);
+        let w1 = select(0.0, 1.0, count > 1u);
+        let w2 = select(0.0, 1.0, count > 2u);
+        let w3 = select(0.0, 1.0, count > 3u);
+        for (var part = 0u; part < 5u; part++) {
+            let a = slots[5u * slot + part];
+            let b = slots[5u * s1 + part];
+            let c = slots[5u * s2 + part];
+            let d = slots[5u * s3 + part];
+            sums[part] += (a + w1 * b) + (w2 * c + w3 * d);
+        }
+        slot = select(slot + count, run_end, whole);
+    }
+    return sums;
+}
+
 // Of a visible splat.
 fn splat_gradient(i: u32) -> Gradient {
     let emitted = tiles[page.base + i];
-    var slot0 = vec2f(0.0);
-    var slot1 = vec2f(0.0);
-    var slot2 = vec2f(0.0);
-    var slot3 = vec2f(0.0);
-    var slot4 = vec2f(0.0);
-    let end = emitted.y + emitted.x - 1u;
-    for (var slot = emitted.y; slot < end;) {
-        slot0 += slots[5u * slot];
-        slot1 += slots[5u * slot + 1u];
-        slot2 += slots[5u * slot + 2u];
-        slot3 += slots[5u * slot + 3u];
-        slot4 += slots[5u * slot + 4u];
-        // The first slot of a whole run holds the sum of the run.
-        slot += select(1u, SLOT_RUN, slot % SLOT_RUN == 0u && slot + SLOT_RUN <= end);
-    }
+    let sums = slot_sums(emitted.y, emitted.y + emitted.x - 1u);
+    let slot0 = sums[0];
+    let slot1 = sums[1];
+    let slot2 = sums[2];
+    let slot3 = sums[3];
+    let slot4 = sums[4];
     let by_rgb = vec3f(slot3, slot4.x);
 
     let mean = parameters[plane_index(i, 0u, page.planes)];

@@ -1,4 +1,4 @@
-// Blends the picture front to back. One workgroup per tile, one thread per pixel. The splats of the tile's list are brought
+// Blends the picture front to back. One workgroup per tile, two pixels per thread. The splats of the tile's list are brought
 // into workgroup memory together, with a word of bits for each block of pixels that tells which of them reach it, so that
 // the threads of a block walk through those only.
 
@@ -12,35 +12,39 @@
 // x: length of the part of the tile's list that the pixel used; y: its colour error, written by the loss.
 @group(0) @binding(6) var<storage, read_write> pixels: array<vec2u>;
 
-const STAGE = 256u; // splats that are brought together, one by each thread
+const THREADS = 32u * BLOCKS;
+const STAGE = 256u; // splats that are brought together
 const WORDS = STAGE / 32u;
 
 var<workgroup> records: array<vec4f, 3u * STAGE>;
 var<workgroup> reaching: array<atomic<u32>, BLOCKS * WORDS>; // block by block, a bit for each splat
-var<workgroup> open_pixels: atomic<u32>; // that light still passes through
+var<workgroup> open_threads: atomic<u32>; // with a pixel that light still passes through
 var<workgroup> goes_on: u32;
 
-@compute @workgroup_size(256)
+@compute @workgroup_size(THREADS)
 fn rasterise(@builtin(workgroup_id) group: vec3u, @builtin(local_invocation_index) thread: u32) {
-    let pixel = group.xy * TILE + tile_pixel(thread);
+    let block = thread / 32u;
+    let pixel = group.xy * TILE + upper_pixel(block, thread);
     let range = ranges[group.y * view.size.z + group.x];
     let centre = vec2f(pixel) + 0.5;
-    let first_word = thread / BLOCK * WORDS;
-    var transmittance = 1.0;
-    var rgb = vec3f(0.0);
-    var used = 0u;
-    var open = pixel.x < view.size.x && pixel.y < view.size.y;
+    let inside = vec2<bool>(pixel.x < view.size.x) & (vec2u(pixel.y, pixel.y + PIXEL_GAP) < vec2u(view.size.y));
+    var transmittance = vec2f(1.0);
+    var red = vec2f(0.0);
+    var green = vec2f(0.0);
+    var blue = vec2f(0.0);
+    var used = vec2u(0u);
+    var open = inside;
     if (thread == 0u) {
-        atomicStore(&open_pixels, 0u);
+        atomicStore(&open_threads, 0u);
     }
     workgroupBarrier();
-    if (open) {
-        atomicAdd(&open_pixels, 1u);
+    if (any(open)) {
+        atomicAdd(&open_threads, 1u);
     }
     for (var first = range.x; first < range.y; first += STAGE) {
         workgroupBarrier();
         if (thread == 0u) {
-            goes_on = atomicLoad(&open_pixels);
+            goes_on = atomicLoad(&open_threads);
         }
         if (thread < BLOCKS * WORDS) {
             atomicStore(&reaching[thread], 0u);
@@ -48,40 +52,48 @@ fn rasterise(@builtin(workgroup_id) group: vec3u, @builtin(local_invocation_inde
         if (workgroupUniformLoad(&goes_on) == 0u) {
             break;
         }
-        if (first + thread < range.y) {
-            let pair = intersections[first + thread];
+        for (var k = thread; k < min(STAGE, range.y - first); k += THREADS) {
+            let pair = intersections[first + k];
             for (var part = 0u; part < 3u; part++) {
-                records[3u * thread + part] = projected[3u * pair.x + part];
+                records[3u * k + part] = projected[3u * pair.x + part];
             }
             for (var left = pair.y; left != 0u; left &= left - 1u) {
-                atomicOr(&reaching[firstTrailingBit(left) * WORDS + thread / 32u], 1u << (thread % 32u));
+                atomicOr(&reaching[firstTrailingBit(left) * WORDS + k / 32u], 1u << (k % 32u));
             }
         }
         workgroupBarrier();
-        for (var word = 0u; word < WORDS && open; word++) {
-            for (var left = atomicLoad(&reaching[first_word + word]); left != 0u; left &= left - 1u) {
+        for (var word = 0u; word < WORDS && any(open); word++) {
+            for (var left = atomicLoad(&reaching[block * WORDS + word]); left != 0u; left &= left - 1u) {
                 let k = word * 32u + firstTrailingBit(left);
-                let p0 = records[3u * k];
-                let p1 = records[3u * k + 1u];
-                let alpha = min(ALPHA_MAX, unclamped_alpha(centre - p0.xy, p0.zw, p1.xy));
-                if (alpha < ALPHA_MIN) {
+                let reach = reach_of(records[3u * k], records[3u * k + 1u], centre);
+                let counts = open & (reach.alpha >= vec2f(ALPHA_MIN));
+                if (!any(counts)) {
                     continue;
                 }
+                let alpha = min(reach.alpha, vec2f(ALPHA_MAX));
                 let next = transmittance * (1.0 - alpha);
-                if (next < TRANSMITTANCE_MIN) {
-                    open = false;
-                    atomicSub(&open_pixels, 1u);
+                let takes = counts & (next >= vec2f(TRANSMITTANCE_MIN));
+                let blend = select(vec2f(0.0), alpha * transmittance, takes);
+                let rgb = records[3u * k + 2u].xyz;
+                red = fma(blend, vec2f(rgb.x), red);
+                green = fma(blend, vec2f(rgb.y), green);
+                blue = fma(blend, vec2f(rgb.z), blue);
+                transmittance = select(transmittance, next, takes);
+                used = select(used, vec2u(first + k + 1u - range.x), takes);
+                open &= takes | !counts;
+                if (!any(open)) {
+                    atomicSub(&open_threads, 1u);
                     break;
                 }
-                rgb = fma(vec3f(alpha * transmittance), records[3u * k + 2u].xyz, rgb);
-                transmittance = next;
-                used = first + k + 1u - range.x;
             }
         }
     }
-    if (pixel.x < view.size.x && pixel.y < view.size.y) {
-        let at = pixel.y * view.size.x + pixel.x;
-        picture[at] = vec4f(fma(vec3f(transmittance), background.xyz, rgb), transmittance);
-        pixels[at].x = used;
+    for (var i = 0u; i < 2u; i++) {
+        if (inside[i]) {
+            let at = (pixel.y + i * PIXEL_GAP) * view.size.x + pixel.x;
+            let rgb = fma(vec3f(transmittance[i]), background.xyz, vec3f(red[i], green[i], blue[i]));
+            picture[at] = vec4f(rgb, transmittance[i]);
+            pixels[at].x = used[i];
+        }
     }
 }

@@ -1,7 +1,7 @@
 // Gradient by the projected splats. One workgroup per tile (and one for what is sorted behind all tiles), a batch of splats
-// at a time, back to front. First a thread is a pixel and finds the weights of the splats that reach its block, in a place
-// for each pair of splat and block; then a thread is such a pair and sums over the block's pixels; then the pairs of a splat
-// are added up. Each (splat, tile) has a slot that this pass writes exactly once.
+// at a time, back to front. Each warp of 32 threads has two blocks of the tile, a thread two pixels of each, over which it
+// sums. The sums of the threads then lie in workgroup memory, one row for each value of each splat, and a thread adds up a row.
+// Each (splat, tile) has a slot that this pass writes exactly once.
 
 @group(0) @binding(0) var<uniform> view: View;
 @group(0) @binding(1) var<uniform> background: vec4f;
@@ -15,61 +15,98 @@
 // By centre x, y, covariance xx, xy, yy, opacity, r, g, b; and the sum of blend weight times colour error.
 @group(0) @binding(9) var<storage, read_write> slots: array<f32>;
 
-// One more than is stored, so that neighbours use different memory banks.
-const PLACE = BLOCK + 1u;
-const SUM = SLOT + 1u;
+const WARPS = BLOCKS / 2u;
+const THREADS = 32u * WARPS;
+// vec4s of a row: 32 values, and some that keep neighbours out of each other's memory banks.
+const ROW = 9u;
 
-var<workgroup> weights: array<vec2f, PLACES * PLACE>; // dL/d(exponent), blend weight
-var<workgroup> pixel_gradient: array<vec4f, BLOCKS * PLACE>; // by r, g, b; colour error
-var<workgroup> sums: array<f32, PLACES * SUM>;
-var<workgroup> owners: array<u32, PLACES>; // splat of the batch, and from bit 8 the block
+var<workgroup> rows: array<vec4f, WARPS * BATCH * SLOT * ROW>;
 // Of the splats at work and, in the other half, those that come next.
 var<workgroup> records: array<vec4f, 2u * 3u * BATCH>;
 var<workgroup> batch_slots: array<u32, 2u * BATCH>;
-var<workgroup> batch_places: array<u32, 2u * BATCH>; // blocks, and from bit 8 the first of the places
-var<workgroup> reaching: array<u32, 2u * BLOCKS>; // the splats that reach the block, a bit each
-var<workgroup> batch_length: u32;
+var<workgroup> batch_blocks: array<u32, 2u * BATCH>;
 var<workgroup> longest: atomic<u32>;
 var<workgroup> list_length: u32;
 
-// Brings the last splats before `end` of the tile's list into one half of the batch: as many as there are places for. Each
-// warp does a part of it, the first of them none: those sum up the batch before.
-fn fetch(first: u32, end: u32, half: u32, thread: u32) {
-    let most = min(end, BATCH);
-    if (thread >= 128u && thread < 128u + 3u * most) {
-        let j = (thread - 128u) / 3u;
-        let part = (thread - 128u) % 3u;
-        let k = first + end - 1u - j;
-        records[half * 3u * BATCH + 3u * j + part] = projected[3u * intersections[k].x + part];
-        if (part == 0u) {
-            batch_slots[half * BATCH + j] = slot_numbers[k];
-        }
-    }
-    if (thread >= 192u && thread < 192u + BLOCKS) {
-        let block = thread - 192u;
-        var bits = 0u;
-        var place = 0u;
-        var j = 0u;
-        for (; j < most; j++) {
-            let blocks = intersections[first + end - 1u - j].y;
-            let next = place + countOneBits(blocks);
-            if (next > PLACES) {
-                break;
-            }
-            bits |= ((blocks >> block) & 1u) << j;
-            if (block == 0u) {
-                batch_places[half * BATCH + j] = blocks | (place << 8u);
-            }
-            place = next;
-        }
-        reaching[half * BLOCKS + block] = bits;
-        if (block == 0u) {
-            batch_length = j;
-        }
-    }
+// A thread's two pixels of a block.
+struct Pixels {
+    centre: vec2f, // of the upper one
+    used: vec2u,
+    transmittance: vec2f, // in front of what was gone through
+    behind: vec2f, // dL/d(what lies behind), times what lies behind
+    red: vec2f, // dL/d(colour of the pixel)
+    green: vec2f,
+    blue: vec2f,
+    error: vec2f,
 }
 
-@compute @workgroup_size(256)
+fn pixels_of(origin: vec2u, block: u32, thread: u32) -> Pixels {
+    let upper = origin + upper_pixel(block, thread);
+    var p: Pixels;
+    p.centre = vec2f(upper) + 0.5;
+    p.transmittance = vec2f(1.0);
+    for (var i = 0u; i < 2u; i++) {
+        let pixel = upper + vec2u(0u, i * PIXEL_GAP);
+        if (pixel.x < view.size.x && pixel.y < view.size.y) {
+            let at = pixel.y * view.size.x + pixel.x;
+            let by_picture = gradient[at];
+            let through = picture[at].w;
+            p.used[i] = pixels[at].x;
+            p.error[i] = bitcast<f32>(pixels[at].y);
+            p.transmittance[i] = through;
+            p.red[i] = by_picture.x;
+            p.green[i] = by_picture.y;
+            p.blue[i] = by_picture.z;
+            p.behind[i] = through * (dot(by_picture.xyz, background.xyz) - by_picture.w);
+        }
+    }
+    return p;
+}
+
+// What a thread has summed over its pixels.
+struct Sums {
+    // Weighted by dL/d(exponent): 1; sheared distance, dy; their products. Not of dx and dy: along a needle those are large and
+    // nearly proportional, and what is to be known is their small rest.
+    zeroth: f32,
+    first: vec2f,
+    second: vec3f,
+    // Weighted by the blend weight: dL/d(colour), colour error.
+    colour: vec4f,
+}
+
+// Goes through one splat, the one at `position` of the tile's list.
+fn go_through(p: ptr<function, Pixels>, sums: ptr<function, Sums>, record: u32, position: u32) {
+    let reach = reach_of(records[record], records[record + 1u], (*p).centre);
+    let counts = (vec2u(position) < (*p).used) & (reach.alpha >= vec2f(ALPHA_MIN));
+    if (!any(counts)) {
+        return;
+    }
+    // Where it does not count, zero: then nothing below changes.
+    let alpha = select(vec2f(0.0), min(reach.alpha, vec2f(ALPHA_MAX)), counts);
+    let through = 1.0 / (1.0 - alpha);
+    let rgb = records[record + 2u].xyz;
+    let transmittance = (*p).transmittance * through;
+    let own = fma(vec2f(rgb.x), (*p).red, fma(vec2f(rgb.y), (*p).green, rgb.z * (*p).blue));
+    let by_alpha = fma(transmittance, own, -(*p).behind * through);
+    let blend = alpha * transmittance;
+    (*p).transmittance = transmittance;
+    (*p).behind = fma(blend, own, (*p).behind);
+    let by_exponent = select(vec2f(0.0), -alpha * by_alpha, reach.alpha <= vec2f(ALPHA_MAX));
+    let by_along = by_exponent * reach.along;
+    let by_dy = by_exponent * reach.dy;
+    (*sums).zeroth += by_exponent.x + by_exponent.y;
+    (*sums).first += vec2f(by_along.x + by_along.y, by_dy.x + by_dy.y);
+    (*sums).second += vec3f(dot(by_along, reach.along), dot(by_along, reach.dy), dot(by_dy, reach.dy));
+    (*sums).colour +=
+        vec4f(dot(blend, (*p).red), dot(blend, (*p).green), dot(blend, (*p).blue), dot(blend, (*p).error));
+}
+
+// Puts one value of a thread into the row that begins there.
+fn put(row: u32, thread: u32, value: f32) {
+    rows[row * ROW + (thread & 31u) / 4u][thread & 3u] = value;
+}
+
+@compute @workgroup_size(THREADS)
 fn rasterise_backward(@builtin(workgroup_id) group: vec3u, @builtin(local_invocation_index) thread: u32) {
     let tile = group_number(group);
     let tiles = view.size.z * view.size.w;
@@ -77,32 +114,17 @@ fn rasterise_backward(@builtin(workgroup_id) group: vec3u, @builtin(local_invoca
         return;
     }
     let origin = vec2u(tile % view.size.z, tile / view.size.z) * TILE;
-    let pixel = origin + tile_pixel(thread);
-    let centre = vec2f(pixel) + 0.5;
     let range = ranges[tile];
-    let block = thread / BLOCK;
-    let in_block = thread % BLOCK;
+    let warp = thread / 32u;
+    var left = pixels_of(origin, 2u * warp, thread);
+    var right = pixels_of(origin, 2u * warp + 1u, thread);
 
-    var used = 0u;
-    var transmittance = 1.0;
-    var by_rgb = vec3f(0.0);
-    var error = 0.0;
-    var behind = 0.0; // dL/d(what lies behind), times what lies behind
-    if (pixel.x < view.size.x && pixel.y < view.size.y) {
-        let at = pixel.y * view.size.x + pixel.x;
-        let by_picture = gradient[at];
-        used = pixels[at].x;
-        error = bitcast<f32>(pixels[at].y);
-        transmittance = picture[at].w;
-        by_rgb = by_picture.xyz;
-        behind = transmittance * (dot(by_rgb, background.xyz) - by_picture.w);
-    }
-    pixel_gradient[block * PLACE + in_block] = vec4f(by_rgb, error);
     if (thread == 0u) {
         atomicStore(&longest, 0u);
     }
     workgroupBarrier();
-    atomicMax(&longest, used);
+    let most = max(left.used, right.used);
+    atomicMax(&longest, max(most.x, most.y));
     workgroupBarrier();
     if (thread == 0u) {
         list_length = atomicLoad(&longest);
@@ -111,99 +133,84 @@ fn rasterise_backward(@builtin(workgroup_id) group: vec3u, @builtin(local_invoca
 
     // What no pixel used gets no gradient.
     let unused = (range.y - range.x - length) * SLOT;
-    for (var i = thread; i < unused; i += 256u) {
+    for (var i = thread; i < unused; i += THREADS) {
         slots[slot_numbers[range.x + length + i / SLOT] * SLOT + i % SLOT] = 0.0;
     }
 
-    fetch(range.x, length, 0u, thread);
-    var half = 0u;
-    var end = length;
-    while (end > 0u) {
-        let count = workgroupUniformLoad(&batch_length);
-        for (var left = reaching[half * BLOCKS + block]; left != 0u; left &= left - 1u) {
-            let j = firstTrailingBit(left);
-            let places = batch_places[half * BATCH + j];
-            let place = (places >> 8u) + countOneBits(places & ((1u << block) - 1u));
-            var weight = vec2f(0.0);
-            if (end - 1u - j < used) {
-                let at = 3u * (half * BATCH + j);
-                let p0 = records[at];
-                let p1 = records[at + 1u];
-                let unclamped = unclamped_alpha(centre - p0.xy, p0.zw, p1.xy);
-                if (unclamped >= ALPHA_MIN) {
-                    let alpha = min(ALPHA_MAX, unclamped);
-                    let through = 1.0 / (1.0 - alpha);
-                    transmittance *= through;
-                    let own = dot(records[at + 2u].xyz, by_rgb);
-                    let by_alpha = fma(transmittance, own, -behind * through);
-                    behind = fma(alpha * transmittance, own, behind);
-                    weight = vec2f(select(0.0, -alpha * by_alpha, unclamped <= ALPHA_MAX), alpha * transmittance);
-                }
-            }
-            weights[place * PLACE + in_block] = weight;
-            if (in_block == 0u) {
-                owners[place] = j | (block << 8u);
-            }
+    // The thread's part of bringing splats into workgroup memory: a third of a record.
+    let fetched = thread / 3u;
+    let part = thread % 3u;
+    var half = 1u;
+    // One turn more than there are batches: the first only fetches.
+    for (var turn = 0u; turn <= (length + BATCH - 1u) / BATCH; turn++) {
+        let fetched_before = min(turn * BATCH, length);
+        let end = length - select(0u, min((turn - 1u) * BATCH, length), turn > 0u);
+        let fetches = fetched < BATCH && fetched < length - fetched_before;
+        var record = vec4f(0.0);
+        var pair = vec2u(0u);
+        var slot_number = 0u;
+        if (fetches) {
+            // Asked for before the work on the batch, needed after it.
+            let k = range.x + length - fetched_before - 1u - fetched;
+            pair = intersections[k];
+            record = projected[3u * pair.x + part];
+            slot_number = slot_numbers[k];
         }
-        workgroupBarrier();
-
-        fetch(range.x, end - count, 1u - half, thread);
-        let last = batch_places[half * BATCH + count - 1u];
-        if (thread < (last >> 8u) + countOneBits(last & 255u)) {
-            let owner = owners[thread];
-            let at = 3u * (half * BATCH + (owner & 255u));
-            let p0 = records[at];
-            let p1 = records[at + 1u];
-            // The bits of a thread's number make up its place: places of disjoint bits add up.
-            let corner = vec2f(origin + tile_pixel((owner >> 8u) * BLOCK)) + 0.5 - p0.xy;
-            let first_gradient = (owner >> 8u) * PLACE;
-            var zeroth = 0.0;
-            // Moments of the sheared distance and dy, not of dx and dy: along a needle those are large and nearly
-            // proportional, and what is to be known is their small rest.
-            var first = vec2f(0.0);
-            var second = vec3f(0.0);
-            var colour = vec4f(0.0);
-            for (var p = 0u; p < BLOCK; p++) {
-                let weight = weights[thread * PLACE + p];
-                let d = corner + vec2f(tile_pixel(p));
-                let sheared = vec2f(fma(p0.z, d.x, p0.w * d.y), d.y);
-                let weighted = weight.x * sheared;
-                zeroth += weight.x;
-                first += weighted;
-                second = fma(weighted.xxy, sheared.xyy, second);
-                colour = fma(vec4f(weight.y), pixel_gradient[first_gradient + p], colour);
+        let count = select(0u, min(end, BATCH), turn > 0u);
+        for (var j = 0u; j < count; j++) {
+            let blocks = (batch_blocks[half * BATCH + j] >> (2u * warp)) & 3u;
+            if (blocks == 0u) {
+                continue;
+            }
+            let at = 3u * (half * BATCH + j);
+            var sums = Sums();
+            if ((blocks & 1u) != 0u) {
+                go_through(&left, &sums, at, end - 1u - j);
+            }
+            if ((blocks & 2u) != 0u) {
+                go_through(&right, &sums, at, end - 1u - j);
             }
             // -ln alpha = 1/2 dT conic d + const, with conic d = (kx t, ky t + kq dy) for the sheared distance t: its
             // gradient is -conic d by the centre, -1/2 (conic d)(conic d)T by the covariance.
-            let kx = p0.z / HALF_LOG2_E;
-            let ky = p0.w / HALF_LOG2_E;
-            let kq = p1.x / HALF_LOG2_E;
-            let to = thread * SUM;
-            sums[to] = -kx * first.x;
-            sums[to + 1u] = -fma(ky, first.x, kq * first.y);
-            sums[to + 2u] = -0.5 * kx * kx * second.x;
-            sums[to + 3u] = -kx * fma(ky, second.x, kq * second.y);
-            sums[to + 4u] = -0.5 * fma(ky * ky, second.x, kq * kq * second.z) - ky * kq * second.y;
-            sums[to + 5u] = -zeroth * exp2(-p1.y);
-            sums[to + 6u] = colour.x;
-            sums[to + 7u] = colour.y;
-            sums[to + 8u] = colour.z;
-            sums[to + 9u] = colour.w;
+            let kx = records[at].z / HALF_LOG2_E;
+            let ky = records[at].w / HALF_LOG2_E;
+            let kq = records[at + 1u].x / HALF_LOG2_E;
+            let row = (warp * BATCH + j) * SLOT;
+            put(row, thread, -kx * sums.first.x);
+            put(row + 1u, thread, -fma(ky, sums.first.x, kq * sums.first.y));
+            put(row + 2u, thread, -0.5 * kx * kx * sums.second.x);
+            put(row + 3u, thread, -kx * fma(ky, sums.second.x, kq * sums.second.y));
+            put(row + 4u, thread, -0.5 * fma(ky * ky, sums.second.x, kq * kq * sums.second.z) - ky * kq * sums.second.y);
+            put(row + 5u, thread, -sums.zeroth * exp2(-records[at + 1u].y));
+            put(row + 6u, thread, sums.colour.x);
+            put(row + 7u, thread, sums.colour.y);
+            put(row + 8u, thread, sums.colour.z);
+            put(row + 9u, thread, sums.colour.w);
+        }
+        if (fetches) {
+            let to = (1u - half) * BATCH + fetched;
+            records[3u * to + part] = record;
+            if (part == 0u) {
+                batch_slots[to] = slot_number;
+                batch_blocks[to] = pair.y;
+            }
         }
         workgroupBarrier();
 
-        let splat = thread / SLOT;
-        if (splat < count) {
-            let places = batch_places[half * BATCH + splat];
-            let first_place = places >> 8u;
-            let end_place = first_place + countOneBits(places & 255u);
-            var sum = 0.0;
-            for (var place = first_place; place < end_place; place++) {
-                sum += sums[place * SUM + thread % SLOT];
+        if (thread < count * SLOT) {
+            let splat = half * BATCH + thread / SLOT;
+            var sum = vec4f(0.0);
+            for (var w = 0u; w < WARPS; w++) {
+                if (((batch_blocks[splat] >> (2u * w)) & 3u) != 0u) {
+                    let row = w * BATCH * SLOT + thread;
+                    for (var i = 0u; i < 8u; i++) {
+                        sum += rows[row * ROW + i];
+                    }
+                }
             }
-            slots[batch_slots[half * BATCH + splat] * SLOT + thread % SLOT] = sum;
+            slots[batch_slots[splat] * SLOT + thread % SLOT] = (sum.x + sum.y) + (sum.z + sum.w);
         }
         half = 1u - half;
-        end -= count;
+        workgroupBarrier();
     }
 }

@@ -1,5 +1,6 @@
 // Gradient by the parameters of the visible splats, one optimiser step on them, the noise, and what density control
-// gathers. One thread per splat of a page; not run at all once an overflow has poisoned the step.
+// gathers. A workgroup lists the visible ones of its splats first, so that all of its threads have work; not run at all once
+// an overflow has poisoned the step.
 
 @group(0) @binding(5) var<storage, read_write> moments: array<vec4f>; // first, then second, plane by plane
 // Bits of: sum of gradient norms, sum of errors, number of steps, largest radius.
@@ -9,14 +10,34 @@
 // Splats more opaque than this get no noise: its factor would be below 1e-21.
 const NOISE_OPACITY_MAX = 0.5;
 
-fn step_plane(i: u32, k: u32, gradient: vec4f, rates: vec4f) {
-    let at = plane_index(i, k, page.planes);
-    let at_first = plane_index(i, k, 2u * page.planes);
-    let at_second = plane_index(i, k + page.planes, 2u * page.planes);
-    let stepped = adam(Moments(parameters[at], moments[at_first], moments[at_second]), gradient, rates);
-    parameters[at] = stepped.value;
-    moments[at_first] = stepped.first;
-    moments[at_second] = stepped.second;
+const THREADS = 128u;
+
+var<workgroup> listed: array<u32, UPDATE_CHUNK>;
+var<workgroup> listed_count: atomic<u32>;
+
+fn load_plane(i: u32, k: u32) -> Moments {
+    return Moments(
+        parameters[plane_index(i, k, page.planes)],
+        moments[plane_index(i, k, 2u * page.planes)],
+        moments[plane_index(i, k + page.planes, 2u * page.planes)],
+    );
+}
+
+fn store_plane(i: u32, k: u32, stepped: Moments) {
+    parameters[plane_index(i, k, page.planes)] = stepped.value;
+    moments[plane_index(i, k, 2u * page.planes)] = stepped.first;
+    moments[plane_index(i, k + page.planes, 2u * page.planes)] = stepped.second;
+}
+
+// One step of three planes from `k` on. All is read before anything is written: a compiler must not move reads over writes,
+// and would wait for the memory three times.
+fn step_planes(i: u32, k: u32, gradients: mat3x4f, rates: mat3x4f) {
+    let a = load_plane(i, k);
+    let b = load_plane(i, k + 1u);
+    let c = load_plane(i, k + 2u);
+    store_plane(i, k, adam(a, gradients[0], rates[0]));
+    store_plane(i, k + 1u, adam(b, gradients[1], rates[1]));
+    store_plane(i, k + 2u, adam(c, gradients[2], rates[2]));
 }
 
 // Mixes four words (pcg4d, Jarzynski & Olano, JCGT 2020).
@@ -61,12 +82,8 @@ fn perturb(i: u32) {
     }
 }
 
-@compute @workgroup_size(256)
-fn update(@builtin(workgroup_id) group: vec3u, @builtin(local_invocation_index) thread: u32) {
-    let i = group_number(group) * 256u + thread;
-    if (i >= page.count || tiles[page.base + i].x == 0u) {
-        return;
-    }
+// Of a visible splat.
+fn update_splat(i: u32) {
     let g = splat_gradient(i);
     let degree = view.scene.y;
 
@@ -91,22 +108,48 @@ fn update(@builtin(workgroup_id) group: vec3u, @builtin(local_invocation_index) 
         + dot(by_log_scale, by_log_scale) + dot(g.colour, g.colour);
     if (is_finite(norm)) {
         let rates = step.geometry_rates;
-        step_plane(i, 0u, vec4f(g.mean, by_opacity), vec4f(rates.xxx, rates.y));
-        step_plane(i, 1u, g.rotation, rates.zzzz);
-        step_plane(i, 2u, vec4f(by_log_scale, 0.0), vec4f(rates.www, 0.0));
+        step_planes(
+            i,
+            0u,
+            mat3x4f(vec4f(g.mean, by_opacity), g.rotation, vec4f(by_log_scale, 0.0)),
+            mat3x4f(vec4f(rates.xxx, rates.y), rates.zzzz, vec4f(rates.www, 0.0)),
+        );
         for (var group = 0u; group * 4u < (degree + 1u) * (degree + 1u); group++) {
             let basis = mask_harmonics(harmonics(g.direction, group), degree, group);
-            let planes = select(1u, 3u, harmonics_in_group(degree, group) > 1u);
-            for (var k = 0u; k < planes; k++) {
-                var rate = vec4f(step.rates.y);
-                if (group == 0u && k == 0u) {
-                    rate = vec4f(step.rates.xxx, step.rates.y);
-                }
-                step_plane(i, 3u + 3u * group + k, harmonics_plane(basis, g.colour, k), rate);
+            let first = 3u + 3u * group;
+            let rest = vec4f(step.rates.y);
+            let rate = select(rest, vec4f(step.rates.xxx, step.rates.y), group == 0u);
+            let gradient = harmonics_plane(basis, g.colour, 0u);
+            if (harmonics_in_group(degree, group) > 1u) {
+                let second = harmonics_plane(basis, g.colour, 1u);
+                let third = harmonics_plane(basis, g.colour, 2u);
+                step_planes(i, first, mat3x4f(gradient, second, third), mat3x4f(rate, rest, rest));
+            } else {
+                store_plane(i, first, adam(load_plane(i, first), gradient, rate));
             }
         }
     }
     if (step.rates.w > 0.0) {
         perturb(i);
+    }
+}
+
+@compute @workgroup_size(THREADS)
+fn update(@builtin(workgroup_id) group: vec3u, @builtin(local_invocation_index) thread: u32) {
+    if (thread == 0u) {
+        atomicStore(&listed_count, 0u);
+    }
+    workgroupBarrier();
+    let first = group_number(group) * UPDATE_CHUNK;
+    for (var i = first + thread; i < min(first + UPDATE_CHUNK, page.count); i += THREADS) {
+        if (tiles[page.base + i].x > 0u) {
+            // In whatever order: no splat's step depends on another's.
+            listed[atomicAdd(&listed_count, 1u)] = i;
+        }
+    }
+    workgroupBarrier();
+    let count = atomicLoad(&listed_count);
+    for (var k = thread; k < count; k += THREADS) {
+        update_splat(listed[k]);
     }
 }
