@@ -19,6 +19,8 @@ pub(super) struct Gpu {
     pub(super) max_binding: u64,
     /// Bytes of the device's own memory, where the driver tells; on a device that shares the machine's, a part of that.
     pub(super) memory: Option<u64>,
+    /// Whether the device runs 32 threads together and lets them pass values to each other.
+    pub(super) has_warps: bool,
     name: String,
     backend: wgpu::Backend,
     fault: Arc<Mutex<Option<String>>>,
@@ -150,10 +152,11 @@ impl Gpu {
     fn open_adapter(adapter: &wgpu::Adapter) -> Result<Self> {
         let info = adapter.get_info();
         let limits = adapter.limits();
+        // Time stamps are for benchmarks. What the adapter has of these; training does without.
+        let features = adapter.features() & (wgpu::Features::TIMESTAMP_QUERY | wgpu::Features::SUBGROUP);
         let (device, queue) = pollster::block_on(adapter.request_device(&wgpu::DeviceDescriptor {
             label: Some("libreconstruct"),
-            // To time the passes in benchmarks; training does not need it.
-            required_features: adapter.features() & wgpu::Features::TIMESTAMP_QUERY,
+            required_features: features,
             required_limits: limits.clone(),
             memory_hints: wgpu::MemoryHints::Performance,
             ..Default::default()
@@ -180,6 +183,8 @@ impl Gpu {
             queue,
             max_binding: limits.max_storage_buffer_binding_size.min(limits.max_buffer_size),
             memory: memory(adapter),
+            has_warps: features.contains(wgpu::Features::SUBGROUP)
+                && (info.subgroup_min_size, info.subgroup_max_size) == (32, 32),
             name: info.name,
             backend: info.backend,
             fault,

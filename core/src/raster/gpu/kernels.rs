@@ -14,15 +14,10 @@ pub(super) const SORT_BLOCK: u32 = 2048;
 pub(super) const PAGE: u32 = 1 << 18;
 /// Bits of a tile's number in the key of a pair of splat and tile; above it are the blocks of pixels. See common.wgsl.
 pub(super) const TILE_BITS: u32 = 24;
-/// Splats whose gradient a tile's workgroup gathers at a time: as many as the 16 KiB of workgroup memory that every device
-/// has allow.
-pub(super) const BATCH: u32 = 5;
 /// Values per slot: what [`rasterise_backward`](Kernels) writes for each intersection.
 pub(super) const SLOT: u32 = 10;
 /// Slots of one splat that are summed ahead of its update; see slot_runs.wgsl.
 pub(super) const SLOT_RUN: u32 = 32;
-/// Splats of which a workgroup steps the visible ones.
-pub(super) const UPDATE_CHUNK: u32 = 1024;
 /// Sums per tile and of the picture that the loss makes; see loss.wgsl.
 pub(super) const SUMS: u32 = 16;
 
@@ -66,13 +61,41 @@ fn prelude() -> String {
     let half_log2_e = 0.5 * std::f64::consts::LOG2_E;
     format!(
         "const TILE = {TILE}u;\nconst FOLD = {FOLD}u;\nconst SORT_BLOCK = {SORT_BLOCK}u;\nconst PAGE = {PAGE}u;\n\
-         const BATCH = {BATCH}u;\nconst TILE_BITS = {TILE_BITS}u;\nconst SLOT = {SLOT}u;\n\
-         const SLOT_RUN = {SLOT_RUN}u;\nconst SUMS = {SUMS}u;\nconst UPDATE_CHUNK = {UPDATE_CHUNK}u;\n\
+         const TILE_BITS = {TILE_BITS}u;\nconst SLOT = {SLOT}u;\n\
+         const SLOT_RUN = {SLOT_RUN}u;\nconst SUMS = {SUMS}u;\n\
          const NEAR = {NEAR:?}f;\nconst DILATION = {DILATION:?}f;\nconst ALPHA_MIN = {ALPHA_MIN:?}f;\n\
          const ALPHA_MAX = {ALPHA_MAX:?}f;\nconst TRANSMITTANCE_MIN = {TRANSMITTANCE_MIN:?}f;\n\
          const HALF_LOG2_E = {half_log2_e:?}f;\n{}",
         include_str!("shaders/common.wgsl")
     )
+}
+
+impl Kernels {
+    /// Compiles everything.
+    ///
+    /// # Errors
+    /// [`crate::ErrorKind::Gpu`] if the driver refuses a shader.
+    pub(super) fn new(gpu: &Gpu) -> Result<Self> {
+        let prelude = prelude();
+        let mut kernels = Self::portable(gpu, &prelude);
+        if gpu.has_warps {
+            kernels.rasterise_backward =
+                Kernel::new(gpu, "rasterise_backward", &backward_by_shuffles(&prelude));
+        }
+        gpu.check()?;
+        Ok(kernels)
+    }
+}
+
+/// The gradient by the projected splats for devices with [`Gpu::has_warps`].
+fn backward_by_shuffles(prelude: &str) -> String {
+    [
+        prelude,
+        include_str!("shaders/pixel.wgsl"),
+        include_str!("shaders/sums_by_shuffles.wgsl"),
+        include_str!("shaders/rasterise_backward.wgsl"),
+    ]
+    .concat()
 }
 
 macro_rules! kernels {
@@ -84,29 +107,24 @@ macro_rules! kernels {
         }
 
         impl Kernels {
-            /// Compiles everything.
-            ///
-            /// # Errors
-            /// [`crate::ErrorKind::Gpu`] if the driver refuses a shader.
-            pub(super) fn new(gpu: &Gpu) -> Result<Self> {
-                let prelude = prelude();
-                let kernels = Self {
+            /// Compiles what every device can do.
+            fn portable(gpu: &Gpu, prelude: &str) -> Self {
+                Self {
                     $($name: Kernel::new(gpu, stringify!($name), &[
-                        prelude.as_str(), $(include_str!(concat!("shaders/", $file, ".wgsl"))),+
+                        prelude, $(include_str!(concat!("shaders/", $file, ".wgsl"))),+
                     ].concat()),)*
-                };
-                gpu.check()?;
-                Ok(kernels)
+                }
             }
         }
 
-        /// Entry point and full text of every pass.
+        /// Entry point and full text of every pass: what every device can do; what only those with [`Gpu::has_warps`] can.
         #[cfg(test)]
-        pub(super) fn sources() -> Vec<(&'static str, String)> {
+        pub(super) fn sources() -> (Vec<(&'static str, String)>, Vec<(&'static str, String)>) {
             let prelude = prelude();
-            vec![$((stringify!($name), [
+            let portable = vec![$((stringify!($name), [
                 prelude.as_str(), $(include_str!(concat!("shaders/", $file, ".wgsl"))),+
-            ].concat())),*]
+            ].concat())),*];
+            (portable, vec![("rasterise_backward", backward_by_shuffles(&prelude))])
         }
     };
 }
@@ -127,7 +145,7 @@ kernels! {
     compare: "sum256" "loss_common" "loss_compare";
     differentiate: "sum256" "loss_common" "loss_gradient";
     sum_loss: "sum256" "loss_sum";
-    rasterise_backward: "pixel" "rasterise_backward";
+    rasterise_backward: "pixel" "sums_in_rows" "rasterise_backward";
     sum_runs: "slot_runs";
     update: "geometry" "harmonics" "gradient" "step_common" "update";
     collect: "geometry" "harmonics" "gradient" "collect";

@@ -61,7 +61,11 @@ impl GpuRasteriser {
 
     /// As [`GpuRasteriser::new`], with room for so many intersections at first.
     pub(super) fn with_room(choice: &DeviceChoice, room: u32) -> Result<Self> {
-        let gpu = Gpu::open(choice)?;
+        Self::on(Gpu::open(choice)?, room)
+    }
+
+    /// As [`GpuRasteriser::with_room`], on this device.
+    pub(super) fn on(gpu: Gpu, room: u32) -> Result<Self> {
         let kernels = Kernels::new(&gpu)?;
         let work = ViewBuffers::new(&gpu, room)?;
         let training = TrainingBuffers::new(&gpu, 0)?;
@@ -88,30 +92,6 @@ impl GpuRasteriser {
     pub fn time_passes(&mut self) -> Result<()> {
         self.recorder.profiler = Some(Profiler::new(&self.gpu)?);
         Ok(())
-    }
-
-    /// Bytes a second that the device's memory moves when it copies: those read and those written.
-    ///
-    /// # Errors
-    /// [`ErrorKind::Gpu`] if the device fails.
-    #[doc(hidden)]
-    pub fn memory_speed(&mut self) -> Result<f64> {
-        const BYTES: u64 = 64 << 20;
-        const COPIES: u32 = 64;
-        let buffers = [self.gpu.buffer("copy", BYTES)?, self.gpu.buffer("copy", BYTES)?];
-        let mut copy = |times: u32| -> Result<f64> {
-            for i in 0..times as usize {
-                let (from, to) = (&buffers[i % 2], &buffers[1 - i % 2]);
-                self.recorder.encoder(&self.gpu).copy_buffer_to_buffer(from, 0, to, 0, BYTES);
-            }
-            let began = std::time::Instant::now();
-            self.recorder.read(&self.gpu, &buffers[0], 16)?;
-            Ok(began.elapsed().as_secs_f64())
-        };
-        copy(1)?;
-        // The difference: without what it takes to submit and to wait.
-        let seconds = copy(1 + COPIES)? - copy(1)?;
-        Ok(2.0 * BYTES as f64 * f64::from(COPIES) / seconds.max(1e-9))
     }
 
     /// What passes took on the device since the last call, by the names of their entry points.

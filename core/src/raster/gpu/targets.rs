@@ -1,5 +1,7 @@
 //! The pictures to be matched: packed on the host, and on the device as long as there is room for them.
 
+use rayon::prelude::*;
+
 use super::device::Gpu;
 use super::recorder::Recorder;
 use crate::error::Result;
@@ -34,7 +36,7 @@ impl Targets {
     /// [`crate::ErrorKind::InvalidArgument`] if a target's arrays do not have its size.
     pub(super) fn new(targets: Vec<Target>) -> Result<Self> {
         let entries = targets
-            .into_iter()
+            .into_par_iter()
             .enumerate()
             .map(|(index, target)| {
                 target.check(index)?;

@@ -26,7 +26,7 @@ pub(super) enum Indirect {
     Intersections = 2,
     /// Sort blocks of intersections.
     SortIntersections = 3,
-    /// Chunks of the splats of a page that are stepped together; none once poisoned.
+    /// Blocks of 256 splats of a page; none once poisoned.
     Page = 4,
     /// One; none once poisoned.
     One = 5,

@@ -1,5 +1,5 @@
-// Shared by all passes. The constants TILE, NEAR, DILATION, ALPHA_MIN, ALPHA_MAX, TRANSMITTANCE_MIN, FOLD, SORT_BLOCK,
-// BATCH and others stand before this text: the host writes them from its own.
+// Shared by all passes. The constants TILE, NEAR, DILATION, ALPHA_MIN, ALPHA_MAX, TRANSMITTANCE_MIN, FOLD, SORT_BLOCK
+// and others stand before this text: the host writes them from its own.
 
 // One view; see the host's ViewUniform.
 struct View {

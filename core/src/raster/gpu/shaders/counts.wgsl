@@ -70,7 +70,7 @@ fn count_intersections(@builtin(local_invocation_index) thread: u32) {
         set_dispatch(2u, divide_up(used, 256u));
         set_dispatch(3u, divide_up(used, SORT_BLOCK));
         let alive = counts[POISONED] == 0u;
-        set_dispatch(4u, select(0u, divide_up(min(view.scene.x, PAGE), UPDATE_CHUNK), alive));
+        set_dispatch(4u, select(0u, divide_up(min(view.scene.x, PAGE), 256u), alive));
         set_dispatch(5u, select(0u, 1u, alive));
     }
 }

@@ -13,11 +13,9 @@
 // Four per tile: sums of absolute colour errors, SSIM and absolute alpha errors first; the exposure's later.
 @group(0) @binding(7) var<storage, read_write> sums: array<vec4f>;
 
-var<workgroup> tile_x: array<f32, AREA>;
-var<workgroup> tile_y: array<f32, AREA>;
-var<workgroup> strip_mean: array<vec2f, STRIP>;
-var<workgroup> strip_square: array<vec2f, STRIP>;
-// The products E[xy] fit where the tile of x was, once the strips are done; see below.
+// First the tile with its surroundings, x and then y; in its place, once it was read, the strips: E[x], E[y], E[x^2], E[y^2],
+// E[xy]. The less memory a workgroup takes, the more of them run at a time.
+var<workgroup> values: array<f32, 5u * STRIP>;
 
 fn load_tile(origin: vec2i, thread: u32, channel: u32) {
     var row = identity_row(channel);
@@ -33,9 +31,25 @@ fn load_tile(origin: vec2i, thread: u32, channel: u32) {
             x = expose(row, picture[at].xyz);
             y = composed(target_picture[at], background.xyz)[channel];
         }
-        tile_x[i] = x;
-        tile_y[i] = y;
+        values[i] = x;
+        values[AREA + i] = y;
     }
+}
+
+// The five sums along x at place `i` of the strip.
+fn sums_along(i: u32) -> array<f32, 5> {
+    let first = (i / TILE) * SIDE + i % TILE;
+    var mean = vec2f(0.0);
+    var square = vec2f(0.0);
+    var xy = 0.0;
+    for (var tap = 0u; tap < WINDOW; tap++) {
+        let pair = vec2f(values[first + tap], values[AREA + first + tap]);
+        let weighted = tap_weight(tap) * pair;
+        mean += weighted;
+        square = fma(weighted, pair, square);
+        xy = fma(weighted.x, pair.y, xy);
+    }
+    return array<f32, 5>(mean.x, mean.y, square.x, square.y, xy);
 }
 
 @compute @workgroup_size(256)
@@ -50,36 +64,19 @@ fn compare(@builtin(workgroup_id) group: vec3u, @builtin(local_invocation_index)
     for (var channel = 0u; channel < 3u; channel++) {
         load_tile(vec2i(group.xy * TILE), thread, channel);
         workgroupBarrier();
-        // Along x. A thread keeps its products until all have read the tile of x.
-        var product = vec2f(0.0);
-        for (var turn = 0u; turn < 2u; turn++) {
-            let i = thread + turn * 256u;
-            if (i < STRIP) {
-                let first = (i / TILE) * SIDE + i % TILE;
-                var mean = vec2f(0.0);
-                var square = vec2f(0.0);
-                var xy = 0.0;
-                for (var tap = 0u; tap < WINDOW; tap++) {
-                    let values = vec2f(tile_x[first + tap], tile_y[first + tap]);
-                    let weighted = tap_weight(tap) * values;
-                    mean += weighted;
-                    square = fma(weighted, values, square);
-                    xy = fma(weighted.x, values.y, xy);
-                }
-                strip_mean[i] = mean;
-                strip_square[i] = square;
-                product[turn] = xy;
-            }
+        // Along x. A thread keeps its sums, of two places, until all have read the tile.
+        let sums0 = sums_along(thread);
+        var sums1: array<f32, 5>;
+        if (thread + 256u < STRIP) {
+            sums1 = sums_along(thread + 256u);
         }
-        let own = vec2f(
-            tile_x[(local.y + RADIUS) * SIDE + local.x + RADIUS],
-            tile_y[(local.y + RADIUS) * SIDE + local.x + RADIUS],
-        );
+        let middle = (local.y + RADIUS) * SIDE + local.x + RADIUS;
+        let own = vec2f(values[middle], values[AREA + middle]);
         workgroupBarrier();
-        for (var turn = 0u; turn < 2u; turn++) {
-            let i = thread + turn * 256u;
-            if (i < STRIP) {
-                tile_x[i] = product[turn];
+        for (var map = 0u; map < 5u; map++) {
+            values[map * STRIP + thread] = sums0[map];
+            if (thread + 256u < STRIP) {
+                values[map * STRIP + thread + 256u] = sums1[map];
             }
         }
         workgroupBarrier();
@@ -89,9 +86,10 @@ fn compare(@builtin(workgroup_id) group: vec3u, @builtin(local_invocation_index)
         var xy = 0.0;
         for (var tap = 0u; tap < WINDOW; tap++) {
             let i = (local.y + tap) * TILE + local.x;
-            mean = fma(vec2f(tap_weight(tap)), strip_mean[i], mean);
-            square = fma(vec2f(tap_weight(tap)), strip_square[i], square);
-            xy = fma(tap_weight(tap), tile_x[i], xy);
+            let weight = tap_weight(tap);
+            mean = fma(vec2f(weight), vec2f(values[i], values[STRIP + i]), mean);
+            square = fma(vec2f(weight), vec2f(values[2u * STRIP + i], values[3u * STRIP + i]), square);
+            xy = fma(weight, values[4u * STRIP + i], xy);
         }
         workgroupBarrier();
         let variance = square - mean * mean;

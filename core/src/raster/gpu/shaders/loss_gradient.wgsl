@@ -12,8 +12,25 @@
 @group(0) @binding(8) var<storage, read_write> gradient: array<vec4f>; // by r, g, b, alpha
 @group(0) @binding(9) var<storage, read_write> pixels: array<vec2u>; // y: mean absolute colour error
 
-var<workgroup> tile_maps: array<f32, 3u * AREA>;
-var<workgroup> strip_maps: array<f32, 3u * STRIP>;
+// The three maps of the tile with its surroundings; in their place, once they were read, their sums along x.
+var<workgroup> values: array<f32, 3u * AREA>;
+
+// Sums along x at place `i` of the strip.
+fn sums_along(i: u32) -> vec3f {
+    let first = (i / TILE) * SIDE + i % TILE;
+    var maps = vec3f(0.0);
+    for (var tap = 0u; tap < WINDOW; tap++) {
+        let source = first + tap;
+        maps = fma(vec3f(tap_weight(tap)), vec3f(values[source], values[AREA + source], values[2u * AREA + source]), maps);
+    }
+    return maps;
+}
+
+fn put_sums(i: u32, maps: vec3f) {
+    values[i] = maps.x;
+    values[STRIP + i] = maps.y;
+    values[2u * STRIP + i] = maps.z;
+}
 
 @compute @workgroup_size(256)
 fn differentiate(@builtin(workgroup_id) group: vec3u, @builtin(local_invocation_index) thread: u32) {
@@ -47,28 +64,26 @@ fn differentiate(@builtin(workgroup_id) group: vec3u, @builtin(local_invocation_
                 if (known) {
                     value = derivatives[9u * (u32(near.y) * view.size.x + u32(near.x)) + 3u * channel + map];
                 }
-                tile_maps[map * AREA + i] = value;
+                values[map * AREA + i] = value;
             }
         }
         workgroupBarrier();
-        for (var i = thread; i < STRIP; i += 256u) {
-            let first = (i / TILE) * SIDE + i % TILE;
-            var maps = vec3f(0.0);
-            for (var tap = 0u; tap < WINDOW; tap++) {
-                let source = first + tap;
-                let values = vec3f(tile_maps[source], tile_maps[AREA + source], tile_maps[2u * AREA + source]);
-                maps = fma(vec3f(tap_weight(tap)), values, maps);
-            }
-            strip_maps[i] = maps.x;
-            strip_maps[STRIP + i] = maps.y;
-            strip_maps[2u * STRIP + i] = maps.z;
+        let sums0 = sums_along(thread);
+        var sums1 = vec3f(0.0);
+        if (thread + 256u < STRIP) {
+            sums1 = sums_along(thread + 256u);
+        }
+        workgroupBarrier();
+        put_sums(thread, sums0);
+        if (thread + 256u < STRIP) {
+            put_sums(thread + 256u, sums1);
         }
         workgroupBarrier();
         var maps = vec3f(0.0);
         for (var tap = 0u; tap < WINDOW; tap++) {
             let source = (local.y + tap) * TILE + local.x;
-            let values = vec3f(strip_maps[source], strip_maps[STRIP + source], strip_maps[2u * STRIP + source]);
-            maps = fma(vec3f(tap_weight(tap)), values, maps);
+            let sums = vec3f(values[source], values[STRIP + source], values[2u * STRIP + source]);
+            maps = fma(vec3f(tap_weight(tap)), sums, maps);
         }
         workgroupBarrier();
         let by_ssim = maps.x + 2.0 * exposed[channel] * maps.y + wanted[channel] * maps.z;

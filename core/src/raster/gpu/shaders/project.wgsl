@@ -56,11 +56,14 @@ fn project_splat(i: u32) -> u32 {
     let skew_x = sqrt(HALF_LOG2_E * g.covariance.z / g.determinant);
     let skew = vec2f(skew_x, -g.covariance.y / g.covariance.z * skew_x);
     let squeeze = HALF_LOG2_E / g.covariance.z;
-    let direction = normalize(mean.xyz - view.position.xyz);
-    let rgb = colour(i, direction, view.scene.y);
     let touches = all(centre + extent >= vec2f(0.0)) && all(centre - extent <= vec2f(view.size.xy));
     if (!touches || !finite(mean) || !finite(q) || !finite(log_scale) || !finite(vec4f(centre, skew))
-        || !finite(vec4f(extent, squeeze, g.determinant)) || !finite(vec4f(rgb, camera.z)) || dot(q, q) == 0.0) {
+        || !finite(vec4f(extent, squeeze, g.determinant)) || dot(q, q) == 0.0) {
+        return 0u;
+    }
+    // Most of what is read of a splat: only if it is in the picture.
+    let rgb = colour(i, normalize(mean.xyz - view.position.xyz), view.scene.y);
+    if (!finite(vec4f(rgb, camera.z))) {
         return 0u;
     }
     let at = 3u * (page.base + i);

@@ -13,7 +13,8 @@
 @group(0) @binding(6) var<storage, read_write> pixels: array<vec2u>;
 
 const THREADS = 32u * BLOCKS;
-const STAGE = 256u; // splats that are brought together
+// Splats that are brought together. Few, because memory for more would keep other workgroups off the processor.
+const STAGE = 64u;
 const WORDS = STAGE / 32u;
 
 var<workgroup> records: array<vec4f, 3u * STAGE>;

@@ -1,7 +1,7 @@
 // Gradient by the projected splats. One workgroup per tile (and one for what is sorted behind all tiles), a batch of splats
 // at a time, back to front. Each warp of 32 threads has two blocks of the tile, a thread two pixels of each, over which it
-// sums. The sums of the threads then lie in workgroup memory, one row for each value of each splat, and a thread adds up a row.
-// Each (splat, tile) has a slot that this pass writes exactly once.
+// sums; then the threads of a warp are added up (sums_in_rows.wgsl or sums_by_shuffles.wgsl), and at last the warps. Each
+// (splat, tile) has a slot that this pass writes exactly once.
 
 @group(0) @binding(0) var<uniform> view: View;
 @group(0) @binding(1) var<uniform> background: vec4f;
@@ -15,12 +15,8 @@
 // By centre x, y, covariance xx, xy, yy, opacity, r, g, b; and the sum of blend weight times colour error.
 @group(0) @binding(9) var<storage, read_write> slots: array<f32>;
 
-const WARPS = BLOCKS / 2u;
 const THREADS = 32u * WARPS;
-// vec4s of a row: 32 values, and some that keep neighbours out of each other's memory banks.
-const ROW = 9u;
 
-var<workgroup> rows: array<vec4f, WARPS * BATCH * SLOT * ROW>;
 // Of the splats at work and, in the other half, those that come next.
 var<workgroup> records: array<vec4f, 2u * 3u * BATCH>;
 var<workgroup> batch_slots: array<u32, 2u * BATCH>;
@@ -101,11 +97,6 @@ fn go_through(p: ptr<function, Pixels>, sums: ptr<function, Sums>, record: u32, 
         vec4f(dot(blend, (*p).red), dot(blend, (*p).green), dot(blend, (*p).blue), dot(blend, (*p).error));
 }
 
-// Puts one value of a thread into the row that begins there.
-fn put(row: u32, thread: u32, value: f32) {
-    rows[row * ROW + (thread & 31u) / 4u][thread & 3u] = value;
-}
-
 @compute @workgroup_size(THREADS)
 fn rasterise_backward(@builtin(workgroup_id) group: vec3u, @builtin(local_invocation_index) thread: u32) {
     let tile = group_number(group);
@@ -175,17 +166,19 @@ fn rasterise_backward(@builtin(workgroup_id) group: vec3u, @builtin(local_invoca
             let kx = records[at].z / HALF_LOG2_E;
             let ky = records[at].w / HALF_LOG2_E;
             let kq = records[at + 1u].x / HALF_LOG2_E;
-            let row = (warp * BATCH + j) * SLOT;
-            put(row, thread, -kx * sums.first.x);
-            put(row + 1u, thread, -fma(ky, sums.first.x, kq * sums.first.y));
-            put(row + 2u, thread, -0.5 * kx * kx * sums.second.x);
-            put(row + 3u, thread, -kx * fma(ky, sums.second.x, kq * sums.second.y));
-            put(row + 4u, thread, -0.5 * fma(ky * ky, sums.second.x, kq * kq * sums.second.z) - ky * kq * sums.second.y);
-            put(row + 5u, thread, -sums.zeroth * exp2(-records[at + 1u].y));
-            put(row + 6u, thread, sums.colour.x);
-            put(row + 7u, thread, sums.colour.y);
-            put(row + 8u, thread, sums.colour.z);
-            put(row + 9u, thread, sums.colour.w);
+            let values = array<f32, SLOT>(
+                -kx * sums.first.x,
+                -fma(ky, sums.first.x, kq * sums.first.y),
+                -0.5 * kx * kx * sums.second.x,
+                -kx * fma(ky, sums.second.x, kq * sums.second.y),
+                -0.5 * fma(ky * ky, sums.second.x, kq * kq * sums.second.z) - ky * kq * sums.second.y,
+                -sums.zeroth * exp2(-records[at + 1u].y),
+                sums.colour.x,
+                sums.colour.y,
+                sums.colour.z,
+                sums.colour.w,
+            );
+            put_values(warp * BATCH + j, thread & 31u, values);
         }
         if (fetches) {
             let to = (1u - half) * BATCH + fetched;
@@ -199,16 +192,13 @@ fn rasterise_backward(@builtin(workgroup_id) group: vec3u, @builtin(local_invoca
 
         if (thread < count * SLOT) {
             let splat = half * BATCH + thread / SLOT;
-            var sum = vec4f(0.0);
+            var sum = 0.0;
             for (var w = 0u; w < WARPS; w++) {
                 if (((batch_blocks[splat] >> (2u * w)) & 3u) != 0u) {
-                    let row = w * BATCH * SLOT + thread;
-                    for (var i = 0u; i < 8u; i++) {
-                        sum += rows[row * ROW + i];
-                    }
+                    sum += warp_sum(w * BATCH * SLOT + thread);
                 }
             }
-            slots[batch_slots[splat] * SLOT + thread % SLOT] = (sum.x + sum.y) + (sum.z + sum.w);
+            slots[batch_slots[splat] * SLOT + thread % SLOT] = sum;
         }
         half = 1u - half;
         workgroupBarrier();

@@ -1,6 +1,5 @@
 // Gradient by the parameters of the visible splats, one optimiser step on them, the noise, and what density control
-// gathers. A workgroup lists the visible ones of its splats first, so that all of its threads have work; not run at all once
-// an overflow has poisoned the step.
+// gathers. One thread per splat of a page; not run at all once an overflow has poisoned the step.
 
 @group(0) @binding(5) var<storage, read_write> moments: array<vec4f>; // first, then second, plane by plane
 // Bits of: sum of gradient norms, sum of errors, number of steps, largest radius.
@@ -9,11 +8,6 @@
 
 // Splats more opaque than this get no noise: its factor would be below 1e-21.
 const NOISE_OPACITY_MAX = 0.5;
-
-const THREADS = 128u;
-
-var<workgroup> listed: array<u32, UPDATE_CHUNK>;
-var<workgroup> listed_count: atomic<u32>;
 
 fn load_plane(i: u32, k: u32) -> Moments {
     return Moments(
@@ -82,8 +76,12 @@ fn perturb(i: u32) {
     }
 }
 
-// Of a visible splat.
-fn update_splat(i: u32) {
+@compute @workgroup_size(256)
+fn update(@builtin(workgroup_id) group: vec3u, @builtin(local_invocation_index) thread: u32) {
+    let i = group_number(group) * 256u + thread;
+    if (i >= page.count || tiles[page.base + i].x == 0u) {
+        return;
+    }
     let g = splat_gradient(i);
     let degree = view.scene.y;
 
@@ -131,25 +129,5 @@ fn update_splat(i: u32) {
     }
     if (step.rates.w > 0.0) {
         perturb(i);
-    }
-}
-
-@compute @workgroup_size(THREADS)
-fn update(@builtin(workgroup_id) group: vec3u, @builtin(local_invocation_index) thread: u32) {
-    if (thread == 0u) {
-        atomicStore(&listed_count, 0u);
-    }
-    workgroupBarrier();
-    let first = group_number(group) * UPDATE_CHUNK;
-    for (var i = first + thread; i < min(first + UPDATE_CHUNK, page.count); i += THREADS) {
-        if (tiles[page.base + i].x > 0u) {
-            // In whatever order: no splat's step depends on another's.
-            listed[atomicAdd(&listed_count, 1u)] = i;
-        }
-    }
-    workgroupBarrier();
-    let count = atomicLoad(&listed_count);
-    for (var k = thread; k < count; k += THREADS) {
-        update_splat(listed[k]);
     }
 }

@@ -2,8 +2,9 @@
 
 use glam::{Vec3, Vec4, dvec3};
 
-use super::rasteriser;
+use super::{portable_rasteriser, rasteriser};
 use crate::raster::Rasteriser;
+use crate::raster::gpu::GpuRasteriser;
 use crate::raster::cpu::CpuRasteriser;
 use crate::raster::gpu::kernels::PAGE;
 use crate::raster::parity::{Case, cases, cloud, compare};
@@ -14,8 +15,16 @@ const TOLERANCE: f64 = 2e-4;
 
 #[test]
 fn every_pass_agrees_with_double_precision() {
-    let Some(mut gpu) = rasteriser(1 << 16) else { return };
+    let Some(gpu) = rasteriser(1 << 16) else { return };
     println!("{}", gpu.name());
+    every_pass_agrees(gpu);
+    if let Some(portable) = portable_rasteriser(1 << 16) {
+        println!("with what every device can do:");
+        every_pass_agrees(portable);
+    }
+}
+
+fn every_pass_agrees(mut gpu: GpuRasteriser) {
     let mut reference = CpuRasteriser::<f64>::new();
     for case in cases() {
         compare(&mut gpu, &mut reference, &case).assert_below(TOLERANCE);

@@ -6,12 +6,16 @@ use crate::raster::gpu::kernels::sources;
 
 #[test]
 fn every_shader_is_valid_and_within_the_default_limits() {
-    for (entry, source) in sources() {
+    let (portable, with_warps) = sources();
+    let nothing_optional = naga::valid::Capabilities::empty(); // no subgroups, no float atomics
+    let all = portable.into_iter().map(|s| (s, nothing_optional));
+    let subgroups = naga::valid::Capabilities::SUBGROUP;
+    for ((entry, source), capabilities) in all.chain(with_warps.into_iter().map(|s| (s, subgroups))) {
         let module = naga::front::wgsl::parse_str(&source)
             .unwrap_or_else(|error| panic!("{entry}: {}", error.emit_to_string(&source)));
         let info = naga::valid::Validator::new(
             naga::valid::ValidationFlags::all(),
-            naga::valid::Capabilities::empty(), // nothing optional: no subgroups, no float atomics
+            capabilities,
         )
         .validate(&module)
         .unwrap_or_else(|error| panic!("{entry}: {}", error.emit_to_string(&source)));
