@@ -35,9 +35,11 @@ fn colour(at: DVec3, face: f64) -> [f64; 3] {
     let mut value = [0.5 + 0.2 * face.sin(), 0.5 + 0.2 * (1.7 * face).cos(), 0.45];
     for octave in 0..7 {
         let frequency = 1.7 * 2f64.powi(octave);
-        let wave = (frequency * (at.x + 0.37 * at.y) + face).sin() * (frequency * (at.z - 0.53 * at.y) + 2.0 * face).cos();
+        let wave = (frequency * (at.x + 0.37 * at.y) + face).sin()
+            * (frequency * (at.z - 0.53 * at.y) + 2.0 * face).cos();
         for (channel, value) in value.iter_mut().enumerate() {
-            *value += 0.16 * 0.8f64.powi(octave) * wave * (1.0 + 0.4 * (channel as f64 + f64::from(octave)).sin());
+            *value +=
+                0.16 * 0.8f64.powi(octave) * wave * (1.0 + 0.4 * (channel as f64 + f64::from(octave)).sin());
         }
     }
     value.map(|v| v.clamp(0.02, 0.98))
@@ -49,7 +51,8 @@ fn room(count: usize) -> Splats {
     let mut boxes = vec![(DVec3::ZERO, ROOM)];
     for i in 0..14 {
         let turn = std::f64::consts::TAU * f64::from(i) / 14.0;
-        let half = dvec3(0.1 + 0.3 * random.uniform(), 0.1 + 0.4 * random.uniform(), 0.1 + 0.3 * random.uniform());
+        let half =
+            dvec3(0.1 + 0.3 * random.uniform(), 0.1 + 0.4 * random.uniform(), 0.1 + 0.3 * random.uniform());
         let along = 0.35 + 0.4 * random.uniform();
         boxes.push((dvec3(along * 3.6 * turn.cos(), ROOM.y - half.y, along * 2.6 * turn.sin()), half));
     }
@@ -60,10 +63,23 @@ fn room(count: usize) -> Splats {
     splats.sh_degree = SH_DEGREE;
     for _ in 0..count {
         let mut pick = total * random.uniform();
-        let (number, (centre, half)) = boxes.iter().enumerate().find(|(_, (_, half))| { pick -= area(half); pick < 0.0 }).unwrap_or((0, &boxes[0]));
+        let (number, (centre, half)) = boxes
+            .iter()
+            .enumerate()
+            .find(|(_, (_, half))| {
+                pick -= area(half);
+                pick < 0.0
+            })
+            .unwrap_or((0, &boxes[0]));
         let [a, b, c] = [half.y * half.z, half.z * half.x, half.x * half.y];
         let side = (a + b + c) * random.uniform();
-        let axis = if side < a { 0 } else if side < a + b { 1 } else { 2 };
+        let axis = if side < a {
+            0
+        } else if side < a + b {
+            1
+        } else {
+            2
+        };
         let mut at = dvec3(random.uniform(), random.uniform(), random.uniform()) * 2.0 - 1.0;
         at[axis] = at[axis].signum();
         let at = *centre + at * *half;
@@ -93,7 +109,13 @@ fn poses(count: u32) -> Vec<Pose> {
 }
 
 /// Films the room into `folder`: `images/` and `sparse/`.
-fn film(choice: &DeviceChoice, folder: &Path, splats: usize, (width, height): (u32, u32), pictures: u32) -> Result<()> {
+fn film(
+    choice: &DeviceChoice,
+    folder: &Path,
+    splats: usize,
+    (width, height): (u32, u32),
+    pictures: u32,
+) -> Result<()> {
     let images = folder.join("images");
     std::fs::create_dir_all(&images).expect("a folder that can be written");
     let truth = room(splats);
@@ -123,7 +145,9 @@ fn film(choice: &DeviceChoice, folder: &Path, splats: usize, (width, height): (u
     let views: Vec<View> = poses.iter().map(|pose| View::new(&camera, pose)).collect();
     model.cameras.insert(1, camera);
     for (i, pose) in (0..).zip(poses) {
-        model.images.insert(i + 1, Image { name: name(i as usize), camera_id: 1, pose, points2d: Vec::new() });
+        model
+            .images
+            .insert(i + 1, Image { name: name(i as usize), camera_id: 1, pose, points2d: Vec::new() });
     }
     // A point is in every picture that it lies in the frame of; walls between do not matter to the benchmark.
     let seen: Vec<Vec<(u32, Vector2<f64>)>> = truth.means[..POINTS.min(truth.len())]
@@ -170,13 +194,19 @@ fn bytes(splats: f64, visible: f64, pairs: f64, pixels: f64) -> BTreeMap<&'stati
 }
 
 /// The passes of steps through `views`, on `splats`.
-fn time_passes(choice: &DeviceChoice, splats: &Splats, dataset: &Dataset, options: &TrainOptions) -> Result<()> {
+fn time_passes(
+    choice: &DeviceChoice,
+    splats: &Splats,
+    dataset: &Dataset,
+    options: &TrainOptions,
+) -> Result<()> {
     let mut r = GpuRasteriser::new(choice)?;
     r.load(&TrainState { splats: splats.clone(), ..TrainState::default() })?;
     let mut dataset = dataset.clone();
     dataset.train = dataset.train.iter().copied().step_by((dataset.train.len() / 40).max(1)).collect();
     r.set_targets(dataset.targets(options.max_resolution, &Control::new())?)?;
-    let views: Vec<View> = dataset.train.iter().map(|&i| dataset.view_at(i, options.max_resolution)).collect();
+    let views: Vec<View> =
+        dataset.train.iter().map(|&i| dataset.view_at(i, options.max_resolution)).collect();
     let walk = |r: &mut GpuRasteriser, first: u32| -> Result<(u32, f64, f64, f64)> {
         let (mut count, mut visible, mut pairs) = (0, 0.0, 0.0);
         let began = Instant::now();
@@ -235,7 +265,8 @@ fn time_passes(choice: &DeviceChoice, splats: &Splats, dataset: &Dataset, option
 fn main() -> Result<()> {
     let arguments: Vec<String> = std::env::args().skip(1).filter(|a| a != "--bench").collect();
     let choice: DeviceChoice = arguments.first().map_or("gpu", String::as_str).parse()?;
-    let number = |at: usize, default: u32| arguments.get(at).map_or(default, |a| a.parse().expect("a number"));
+    let number =
+        |at: usize, default: u32| arguments.get(at).map_or(default, |a| a.parse().expect("a number"));
     let size = (number(2, 160), number(3, 96));
     let temporary = tempfile::tempdir().expect("a folder");
     let folder = arguments.get(6).map_or(temporary.path(), Path::new);

@@ -19,14 +19,16 @@ pub(super) struct LossUniform {
     alpha_weight: f32,
     exposure: u32,
     unused: u32,
-    window: [f32; 12],
+    window: [[f32; 4]; 14],
 }
 
-/// Weights of SSIM's window: a Gaussian of sigma 1.5 over 11 taps, sum 1.
-fn window() -> [f32; 12] {
+/// Weights of SSIM's window, a Gaussian of sigma 1.5 over 11 taps, sum 1: of each of 14 values in the sums of four places next
+/// to each other.
+fn window() -> [[f32; 4]; 14] {
     let weight = |tap: usize| if tap < 11 { (-0.5 * ((tap as f64 - 5.0) / 1.5).powi(2)).exp() } else { 0.0 };
     let sum: f64 = (0..11).map(weight).sum();
-    std::array::from_fn(|tap| (weight(tap) / sum) as f32)
+    let of = |value: usize, place: usize| value.checked_sub(place).map_or(0.0, weight) / sum;
+    std::array::from_fn(|value| std::array::from_fn(|place| of(value, place) as f32))
 }
 
 /// See the struct `Step` of step_common.wgsl.
@@ -128,7 +130,8 @@ impl Passes<'_> {
         let numbers = &pairs[sorted_tiles(view)].values;
         let PixelBuffers { ranges, picture, pixels, gradient, .. } = pixels;
         let projected = &splats.projected;
-        let buffers = [uniform, background, projected, sorted, numbers, ranges, picture, pixels, gradient, slots];
+        let buffers =
+            [uniform, background, projected, sorted, numbers, ranges, picture, pixels, gradient, slots];
         let (x, y) = tiles(view);
         self.dispatch(&self.kernels.rasterise_backward, &buffers, Groups::Linear(x * y + 1));
         let runs = self.indirect(Indirect::SortIntersections);

@@ -35,9 +35,10 @@ impl Kernel {
             label: Some(name),
             source: wgpu::ShaderSource::Wgsl(source.into()),
         };
-        let checks = wgpu::ShaderRuntimeChecks { force_loop_bounding: false, ..Default::default() };
-        // SAFETY: the loops of our shaders end (each counts towards a bound that it does not change), which is all that
-        // the check left out is about; bounds checks stay on.
+        let checks = wgpu::ShaderRuntimeChecks::unchecked();
+        // SAFETY: the loops of our shaders end: each counts towards a bound that it does not change. Their indices lie within
+        // the arrays: they come from counts that the host or a pass before has bounded by the buffers' room, and what comes
+        // from a splat's numbers is clamped to the picture before it becomes one.
         let module = unsafe { gpu.device.create_shader_module_trusted(descriptor, checks) };
         let pipeline = gpu.device.create_compute_pipeline(&wgpu::ComputePipelineDescriptor {
             label: Some(name),
@@ -142,9 +143,9 @@ kernels! {
     move_pairs: "scan256" "radix" "radix_move";
     find_ranges: "ranges";
     rasterise: "pixel" "rasterise";
-    compare: "sum256" "loss_common" "loss_compare";
-    differentiate: "sum256" "loss_common" "loss_gradient";
-    sum_loss: "sum256" "loss_sum";
+    compare: "sum128" "loss_common" "loss_compare";
+    differentiate: "sum128" "loss_common" "loss_gradient";
+    sum_loss: "sum128" "loss_sum";
     rasterise_backward: "pixel" "sums_in_rows" "rasterise_backward";
     sum_runs: "slot_runs";
     update: "geometry" "harmonics" "gradient" "step_common" "update";

@@ -5,6 +5,7 @@
 //! workgroup reads one run of memory, its threads next to each other.
 
 use glam::Vec4;
+use rayon::prelude::*;
 
 use super::device::Gpu;
 use super::kernels::{GROUP, Kernels, PAGE};
@@ -206,14 +207,13 @@ impl SceneBuffers {
     /// # Errors
     /// [`crate::ErrorKind::Gpu`] if the device fails.
     pub(super) fn splats(&self, gpu: &Gpu, recorder: &mut Recorder) -> Result<Splats> {
-        let mut splats = self.empty_splats();
+        let mut pages = Vec::with_capacity(self.pages.len());
         for page in &self.pages {
             let count = page.count as usize;
             let values = count.next_multiple_of(LANES) * self.planes() * 4;
-            let data: Vec<f32> = recorder.read_as(gpu, &page.parameters, values)?;
-            unpack(&data, count, self.planes(), 0, &mut splats);
+            pages.push((count, recorder.read_as::<f32>(gpu, &page.parameters, values)?));
         }
-        Ok(splats)
+        Ok(self.unpack_all(&pages, self.planes(), 0))
     }
 
     /// Reads the first and the second moments back.
@@ -221,17 +221,37 @@ impl SceneBuffers {
     /// # Errors
     /// [`crate::ErrorKind::Gpu`] if the device fails.
     pub(super) fn moments(&self, gpu: &Gpu, recorder: &mut Recorder) -> Result<(Splats, Splats)> {
-        let (mut first, mut second) = (self.empty_splats(), self.empty_splats());
-        (first.antialiased, second.antialiased) = (false, false);
         let planes = self.planes();
+        let mut pages = Vec::with_capacity(self.pages.len());
         for page in &self.pages {
             let count = page.count as usize;
             let values = count.next_multiple_of(LANES) * planes * 8;
-            let data: Vec<f32> = recorder.read_as(gpu, &page.moments, values)?;
-            unpack(&data, count, planes * 2, 0, &mut first);
-            unpack(&data, count, planes * 2, planes, &mut second);
+            pages.push((count, recorder.read_as::<f32>(gpu, &page.moments, values)?));
         }
+        let [mut first, mut second] = [0, planes].map(|plane| self.unpack_all(&pages, planes * 2, plane));
+        (first.antialiased, second.antialiased) = (false, false);
         Ok((first, second))
+    }
+
+    /// [`unpack`] of the numbers of splats and data of all pages, side by side.
+    fn unpack_all(&self, pages: &[(usize, Vec<f32>)], planes: usize, first: usize) -> Splats {
+        let unpacked: Vec<Splats> = pages
+            .par_iter()
+            .map(|(count, data)| {
+                let mut splats = Splats::with_capacity(*count, self.sh_degree);
+                unpack(data, *count, planes, first, &mut splats);
+                splats
+            })
+            .collect();
+        let mut all = self.empty_splats();
+        for page in unpacked {
+            all.means.extend(page.means);
+            all.log_scales.extend(page.log_scales);
+            all.rotations.extend(page.rotations);
+            all.opacities.extend(page.opacities);
+            all.sh.extend(page.sh);
+        }
+        all
     }
 
     /// Reads what density control decides by.

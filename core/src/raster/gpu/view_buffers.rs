@@ -197,7 +197,7 @@ pub(super) struct PixelBuffers {
     pub(super) pixels: wgpu::Buffer,
     /// dL/d(r, g, b, alpha).
     pub(super) gradient: wgpu::Buffer,
-    /// Nine derivatives of SSIM per pixel; see loss.wgsl.
+    /// Nine planes of derivatives of SSIM; see loss_compare.wgsl.
     pub(super) derivatives: wgpu::Buffer,
     /// [`SUMS`] per tile.
     pub(super) sums: wgpu::Buffer,

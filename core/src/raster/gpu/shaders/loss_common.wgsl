@@ -5,19 +5,22 @@ struct Loss {
     alpha_weight: f32, // zero if the target has no alpha
     exposure: u32, // number of the exposure, or NO_EXPOSURE
     unused: u32,
-    window: array<vec4f, 3>, // weights of the 11 taps of SSIM's window
+    // SSIM's window, a Gaussian of sigma 1.5 over 11 taps, sum 1, as the weights that a value has in the sums of four places
+    // next to each other: of value k in sums 0 to 3 the taps k, k-1, k-2, k-3, where there are such.
+    window: array<vec4f, 14>,
 }
 
 const NO_EXPOSURE = 0xffffffffu;
-const WINDOW = 11u;
 const RADIUS = 5u;
 const SIDE = TILE + 2u * RADIUS; // of a tile with the window's surroundings
 const AREA = SIDE * SIDE;
 const STRIP = SIDE * TILE; // a tile with the surroundings above and below only
+// Two pixels a thread, one below the other.
+const THREADS = TILE * TILE / 2u;
 
-// Weight of one tap of the window: a Gaussian of sigma 1.5, sum 1.
-fn tap_weight(tap: u32) -> f32 {
-    return loss.window[tap >> 2u][tap & 3u];
+// The upper pixel of a thread in its tile.
+fn upper_pixel(thread: u32) -> vec2u {
+    return vec2u(thread % TILE, 2u * (thread / TILE));
 }
 
 // The target over the background.

@@ -4,10 +4,10 @@
 @group(0) @binding(1) var<storage, read> sums: array<vec4f>; // four per tile
 @group(0) @binding(2) var<storage, read_write> totals: array<vec4f>; // four
 
-@compute @workgroup_size(256)
+@compute @workgroup_size(128)
 fn sum_loss(@builtin(workgroup_id) group: vec3u, @builtin(local_invocation_index) thread: u32) {
     var sum = vec4f(0.0);
-    for (var tile = thread; tile < view.size.z * view.size.w; tile += 256u) {
+    for (var tile = thread; tile < view.size.z * view.size.w; tile += 128u) {
         sum += sums[4u * tile + group.x];
     }
     let total = sum_group(thread, sum);

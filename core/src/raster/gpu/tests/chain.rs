@@ -4,8 +4,8 @@ use glam::{Vec3, Vec4, dvec3};
 
 use super::{portable_rasteriser, rasteriser};
 use crate::raster::Rasteriser;
-use crate::raster::gpu::GpuRasteriser;
 use crate::raster::cpu::CpuRasteriser;
+use crate::raster::gpu::GpuRasteriser;
 use crate::raster::gpu::kernels::PAGE;
 use crate::raster::parity::{Case, cases, cloud, compare};
 use crate::splats::IDENTITY;

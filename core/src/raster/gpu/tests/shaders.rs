@@ -13,12 +13,9 @@ fn every_shader_is_valid_and_within_the_default_limits() {
     for ((entry, source), capabilities) in all.chain(with_warps.into_iter().map(|s| (s, subgroups))) {
         let module = naga::front::wgsl::parse_str(&source)
             .unwrap_or_else(|error| panic!("{entry}: {}", error.emit_to_string(&source)));
-        let info = naga::valid::Validator::new(
-            naga::valid::ValidationFlags::all(),
-            capabilities,
-        )
-        .validate(&module)
-        .unwrap_or_else(|error| panic!("{entry}: {}", error.emit_to_string(&source)));
+        let info = naga::valid::Validator::new(naga::valid::ValidationFlags::all(), capabilities)
+            .validate(&module)
+            .unwrap_or_else(|error| panic!("{entry}: {}", error.emit_to_string(&source)));
         let index = module.entry_points.iter().position(|e| e.name == entry).expect(entry);
         let [x, y, z] = module.entry_points[index].workgroup_size;
         assert!(x * y * z <= 256, "{entry}");
