@@ -184,6 +184,19 @@ fn a_cancelled_run_leaves_a_checkpoint() {
 }
 
 #[test]
+fn a_checkpoint_that_cannot_be_written_stops_the_run() {
+    let folder = tempfile::tempdir().unwrap();
+    let model = capture(folder.path(), |_| 1.0, false);
+    let path = folder.path().join("no such folder").join("train.checkpoint");
+    // The first is written aside after a second; that it was not is known when the second is due.
+    let options = TrainOptions { checkpoint_interval_seconds: 1, ..options(200_000) };
+    let mut trainer = trainer(&model, folder.path(), &options);
+    let error = trainer.run(&Control::new(), Some(&path)).unwrap_err();
+    assert!(error.to_string().contains("write the checkpoint"), "{error}");
+    assert!(!trainer.is_finished());
+}
+
+#[test]
 fn changing_exposure_is_told_from_the_scene() {
     let folder = tempfile::tempdir().unwrap();
     // The held-out views 0 and 5 are in the mean exposure, the others alternate around it.

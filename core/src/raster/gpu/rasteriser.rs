@@ -35,7 +35,7 @@ pub struct GpuRasteriser {
     pub(super) work: ViewBuffers,
     training: TrainingBuffers,
     exposures: usize,
-    targets: Targets,
+    pub(super) targets: Targets,
     /// The step under way, and those before it that may have to be run again.
     step: Step,
     journal: Journal,

@@ -60,6 +60,12 @@ impl Targets {
         Ok(Self { entries, uses: 0 })
     }
 
+    /// How many are on the device.
+    #[cfg(test)]
+    pub(super) fn resident(&self) -> usize {
+        self.entries.iter().filter(|e| e.resident.is_some()).count()
+    }
+
     /// Target `id` on the device, and whether it has alpha.
     ///
     /// # Errors

@@ -7,7 +7,9 @@ use crate::error::ErrorKind;
 use crate::random::Random;
 use crate::raster::cpu::CpuRasteriser;
 use crate::raster::parity::{self, Case};
-use crate::raster::{Inspect, Rasteriser, SplatEdit, StepOptions, TrainState, View};
+use crate::raster::gpu::GpuRasteriser;
+use crate::raster::gpu::device::Gpu;
+use crate::raster::{DeviceChoice, Inspect, Rasteriser, SplatEdit, StepOptions, TrainState, View};
 use crate::splats::Splats;
 
 /// A view of the same cloud from nearer or farther: more or fewer pairs.
@@ -111,6 +113,39 @@ fn neither_the_room_nor_the_run_changes_a_bit() {
         match &outcome {
             None => outcome = Some(state),
             Some(expected) => assert!(state == *expected, "room for {room}"),
+        }
+    }
+}
+
+#[test]
+fn pictures_take_each_others_place_where_memory_is_short_and_change_no_bit() {
+    let case = learnable(300);
+    let darker = |by: u8| {
+        let mut target = case.target.clone();
+        target.rgb.iter_mut().for_each(|v| *v = v.saturating_sub(by));
+        target
+    };
+    let mut outcome: Option<TrainState> = None;
+    for (memory, stay) in [(None, 3), (Some(0), 1)] {
+        let Ok(mut gpu) = Gpu::open(&DeviceChoice::Gpu) else { return };
+        gpu.memory = memory;
+        let mut r = GpuRasteriser::on(gpu, 1 << 14).unwrap();
+        r.load(&case.state).unwrap();
+        r.set_targets(vec![darker(0), darker(40), darker(90)]).unwrap();
+        for step in 1..=7 {
+            r.project(&case.view, case.sh_degree).unwrap();
+            r.intersect().unwrap();
+            r.sort().unwrap();
+            r.rasterise(case.background).unwrap();
+            r.loss(step % 3, &case.loss).unwrap();
+            r.rasterise_backward().unwrap();
+            r.update(&StepOptions { step, ..case.step }).unwrap();
+        }
+        let state = r.store().unwrap();
+        assert_eq!(r.targets.resident(), stay);
+        match &outcome {
+            None => outcome = Some(state),
+            Some(expected) => assert!(state == *expected),
         }
     }
 }
