@@ -7,6 +7,7 @@
 
 #![allow(missing_docs, clippy::print_stdout, clippy::unwrap_used, clippy::expect_used)]
 
+#[expect(dead_code, reason = "the other benchmarks use the rest")]
 mod shared;
 
 use std::collections::BTreeMap;

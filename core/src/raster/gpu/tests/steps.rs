@@ -6,9 +6,9 @@ use super::rasteriser;
 use crate::error::ErrorKind;
 use crate::random::Random;
 use crate::raster::cpu::CpuRasteriser;
-use crate::raster::parity::{self, Case};
 use crate::raster::gpu::GpuRasteriser;
 use crate::raster::gpu::device::Gpu;
+use crate::raster::parity::{self, Case};
 use crate::raster::{DeviceChoice, Inspect, Rasteriser, SplatEdit, StepOptions, TrainState, View};
 use crate::splats::Splats;
 
