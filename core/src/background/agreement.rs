@@ -35,7 +35,7 @@ with_defaults! {
 /// What the views agree on.
 pub(super) struct Agreed {
     pub(super) found: Consensus,
-    /// What the object stands on.
+    /// What the object stands on, or hangs on.
     pub(super) plane: Option<SupportPlane>,
 }
 
@@ -80,7 +80,7 @@ pub(super) fn agree_on(
         let seen = scene_odds(scene, &labels, views, &options.evidence)?;
         Ok(find_object(views, &seen, sought, plane, &options.evidence, &options.consensus))
     };
-    let plane = find_plane(scene, &votes, gaze, &options.labels);
+    let plane = find_plane(scene, &votes, views, gaze, &options.labels);
     let found = agree(plane.as_ref())?;
     control.progress(Stage::Sfm, "masks", 0.5);
     if !found.is_found() {
@@ -88,7 +88,7 @@ pub(super) fn agree_on(
     }
     // With the object known better, what it stands on may turn out to be something else.
     let votes = saliency(scene, &found.maps(views), gaze, &options.labels)?;
-    let other = find_plane(scene, &votes, gaze, &options.labels).filter(|other| {
+    let other = find_plane(scene, &votes, views, gaze, &options.labels).filter(|other| {
         let apart = |p: &SupportPlane| (p.height(&gaze.focus) - other.height(&gaze.focus)).abs();
         plane.as_ref().is_none_or(|p| apart(p) > options.other_plane * gaze.distance)
     });

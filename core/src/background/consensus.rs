@@ -46,6 +46,12 @@ with_defaults! {
         /// By turn: part (0 to 1) of the views that may show background where the object is. Single maps are wrong too often
         /// for less in the first turns.
         pub(super) against: [f32; TURNS] = [0.5, 0.35, 0.25, 0.18],
+        /// By turn: how strong a run of neighbouring views may show background where the object is, log odds for each view that has
+        /// the place in its picture. What is beside the object shows from few sides: a place that is a twentieth of its radius
+        /// off does from a fifth of all, and the views there are neighbours. What a single frame errs in is no run, unless views are
+        /// so few that each stands for a wide angle. Without: a temple between whose columns one sees had a mean overlap of 0.931
+        /// instead of 0.960, a trunk before bushes 0.964 instead of 0.976.
+        pub(super) run: [f32; TURNS] = [f32::INFINITY, f32::INFINITY, 0.15, 0.05],
         /// By turn: weight of the network's log odds.
         pub(super) network: [f32; TURNS] = [1.0, 0.5, 0.3, 0.3],
         /// Most that the colours' log odds may be, either way.
@@ -137,7 +143,26 @@ pub(super) fn find_object(
     evidence: &EvidenceOptions,
     options: &ConsensusOptions,
 ) -> Consensus {
-    Search { views, scene, sought, plane, network: network_odds(evidence), options }.run()
+    let asked = asked(views, &sought.gaze.focus, options.most_views);
+    Search { views, scene, sought, plane, network: network_odds(evidence), asked, options }.run()
+}
+
+/// The views that are asked about cells: `most` of them at most, evenly chosen, in an order in which each looks at the focus from
+/// next to where the one before does. Pictures may be in any order.
+fn asked(views: &[SalientView], focus: &Vector3<f64>, most: usize) -> Vec<usize> {
+    let every = views.len().div_ceil(most.max(1)).max(1);
+    let direction = |i: usize| (views[i].camera.centre() - focus).normalize();
+    let mut left: Vec<(usize, Vector3<f64>)> =
+        (0..views.len()).step_by(every).map(|i| (i, direction(i))).collect();
+    let mut order = Vec::with_capacity(left.len());
+    let mut next = (!left.is_empty()).then_some(0);
+    while let Some(at) = next {
+        let (view, from) = left.remove(at);
+        order.push(view);
+        let near = |(_, direction): &(usize, Vector3<f64>)| direction.dot(&from);
+        next = left.iter().map(near).enumerate().max_by(|a, b| a.1.total_cmp(&b.1)).map(|(place, _)| place);
+    }
+    order
 }
 
 /// What is known while the object is sought.
@@ -149,6 +174,8 @@ struct Search<'a> {
     plane: Option<&'a SupportPlane>,
     /// The network's log odds by its saliency.
     network: [f32; 256],
+    /// The views that are asked about cells ([`asked`]).
+    asked: Vec<usize>,
     options: &'a ConsensusOptions,
 }
 
@@ -169,8 +196,7 @@ impl Search<'_> {
                 grid = finer;
                 saliency = self.ask_network(&grid);
             }
-            let asked: Vec<usize> = self.asked().collect();
-            let apart = self.solid(turn, &grid, &odds, &saliency, &asked);
+            let apart = self.solid(turn, &grid, &odds, &saliency, &self.asked);
             inside = apart.object.iter().zip(&apart.other).map(|(a, b)| *a || *b).collect();
             let surfaces = [&apart.object, &apart.other].map(|cells| solid::surface(&grid, cells));
             shown = self.views.par_iter().map(|v| show(&surfaces, grid.cell(), &v.camera)).collect();
@@ -213,15 +239,9 @@ impl Search<'_> {
         self.sought.gaze.distance / focal.unwrap_or(1.0)
     }
 
-    /// The views that are asked about cells.
-    fn asked(&self) -> impl Iterator<Item = usize> {
-        let every = self.views.len().div_ceil(self.options.most_views.max(1)).max(1);
-        (0..self.views.len()).step_by(every)
-    }
-
     /// By cell: what the network says.
     fn ask_network(&self, grid: &Grid) -> Vec<CellVotes> {
-        let asked: Vec<usize> = self.asked().collect();
+        let asked = &self.asked;
         let odds: Vec<Vec<Odds>> = asked
             .par_iter()
             .map(|&i| {
@@ -252,7 +272,7 @@ impl Search<'_> {
     /// How well the views determine the solid, with the `odds` of the last turn.
     fn determined(&self, grid: &Grid, odds: &[Vec<Odds>], saliency: &[CellVotes]) -> f64 {
         let [even, odd] = [0, 1].map(|first| {
-            let half: Vec<usize> = self.asked().skip(first).step_by(2).collect();
+            let half: Vec<usize> = self.asked.iter().copied().skip(first).step_by(2).collect();
             self.solid(TURNS - 1, grid, odds, saliency, &half).object
         });
         let count = |is_counted: fn(bool, bool) -> bool| {
@@ -266,7 +286,7 @@ impl Search<'_> {
         let views: Vec<(&raster::View, &[Odds])> =
             asked.iter().map(|&i| (&self.views[i].camera, odds[i].as_slice())).collect();
         let least = (self.options.least_views * views.len() as f64).max(2.0) as u16;
-        let against = self.options.against[turn];
+        let (against, run) = (self.options.against[turn], self.options.run[turn]);
         // The cells of the plane itself are left to `remove_flat`.
         let is_above =
             |cell| self.plane.is_none_or(|plane| plane.height(&grid.place(cell)) > -0.5 * grid.cell());
@@ -274,6 +294,7 @@ impl Search<'_> {
             votes.views >= least
                 && votes.log_odds > 0.0
                 && votes.against < against * f32::from(votes.views)
+                && votes.run <= run * f32::from(votes.views)
                 && is_above(cell)
         };
         solid::votes(grid, &views).par_iter().enumerate().map(is_object).collect()
@@ -394,4 +415,75 @@ fn within_outline(
         });
     }
     (within, if either == 0 { 1.0 } else { f64::from(both) / f64::from(either) })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::f64::consts::TAU;
+
+    use super::super::pieces::Choice;
+    use super::*;
+    use crate::camera::{Camera, CameraModel, Gaze, Pose};
+
+    const VIEWS: usize = 72;
+
+    /// Views from all around, in this order of their places on the circle.
+    fn views(order: &[usize]) -> Vec<SalientView> {
+        let lens = Camera::from_focal(CameraModel::Pinhole, 40.0, 40, 30);
+        let view = |place: &usize| {
+            let angle = TAU * *place as f64 / VIEWS as f64;
+            let centre = Vector3::new(3.0 * angle.cos(), -1.0, 3.0 * angle.sin());
+            let pose = Pose::look_at(&centre, &Vector3::zeros(), &-Vector3::y()).unwrap();
+            let camera = raster::View::new(&lens, &pose);
+            SalientView { camera, saliency: vec![0; 1200], colours: vec![[0; 3]; 1200].into() }
+        };
+        order.iter().map(view).collect()
+    }
+
+    /// Whether a place at the focus is object in the last turn if these views, by their places on the circle, say that it is not,
+    /// with such log odds, and all others that it is.
+    fn is_object(order: &[usize], contradicting: &[usize], log_odds: f32) -> bool {
+        let views = views(order);
+        let gaze = Gaze { focus: Vector3::zeros(), converges: true, distance: 3.0, up: -Vector3::y() };
+        let options = ConsensusOptions::default();
+        let search = Search {
+            views: &views,
+            scene: &[],
+            sought: Sought { gaze: &gaze, choice: Choice::Watched },
+            plane: None,
+            network: [0.0; 256],
+            asked: asked(&views, &gaze.focus, options.most_views),
+            options: &options,
+        };
+        let says = |place: &usize| if contradicting.contains(place) { log_odds } else { 3.0 };
+        let odds: Vec<Vec<Odds>> = order.iter().map(|place| vec![Odds::new(says(place)); 1200]).collect();
+        let grid = Grid::new(&Vector3::zeros(), [0.1; 3], &-Vector3::y(), 0.2);
+        search.inside(TURNS - 1, &grid, &odds, &search.asked)[0]
+    }
+
+    #[test]
+    fn views_that_err_by_themselves_are_outvoted_and_neighbours_that_agree_are_not() {
+        let order: Vec<usize> = (0..VIEWS).collect();
+        let scattered: Vec<usize> = (3..VIEWS).step_by(7).collect();
+        let side: Vec<usize> = (20..20 + scattered.len()).collect();
+        assert_eq!(scattered.len(), 10);
+        assert!(is_object(&order, &[], -3.0) && is_object(&order, &scattered, -3.0));
+        assert!(!is_object(&order, &side, -3.0) && !is_object(&order, &[40, 41], -3.0));
+        // Doubt of the same neighbours is weaker.
+        assert!(is_object(&order, &side, -0.3) && is_object(&order, &[40, 41], -1.5));
+    }
+
+    #[test]
+    fn neighbours_are_known_by_where_they_look_from() {
+        // 25 has no divisor in common with the number of views: every view comes once.
+        let order: Vec<usize> = (0..VIEWS).map(|k| 25 * k % VIEWS).collect();
+        let pictures: Vec<usize> = order[20..30].to_vec();
+        let side: Vec<usize> = (20..30).collect();
+        assert!(!is_object(&order, &side, -3.0));
+        // Neighbours in the order of the pictures alone err by themselves.
+        assert!(pictures.iter().all(|p| pictures.iter().all(|q| p.abs_diff(*q) != 1)), "{pictures:?}");
+        assert!(is_object(&order, &pictures, -3.0));
+        let chosen = asked(&views(&order), &Vector3::zeros(), 40);
+        assert_eq!(chosen.len(), 36);
+    }
 }

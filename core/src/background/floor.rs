@@ -118,7 +118,7 @@ mod tests {
 
     /// The ground is the plane y = 0; y points down.
     fn ground() -> SupportPlane {
-        SupportPlane { normal: -Vector3::y(), point: Vector3::zeros(), deviation: 0.0 }
+        SupportPlane { normal: -Vector3::y(), point: Vector3::zeros(), deviation: 0.0, is_wall: false }
     }
 
     /// A column of radius 0.5 around (1, 0), and a branch.

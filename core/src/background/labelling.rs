@@ -1,5 +1,5 @@
 //! Which Gaussians of a scene belong to the object: what stands on the surface near the place at which the cameras
-//! look, or where there is no such surface, what the network found salient in the views that see it.
+//! look, or where there is no such surface, what the network found salient in the views that see it and what is in no wall.
 
 use nalgebra::Vector3;
 use rayon::prelude::*;
@@ -94,10 +94,11 @@ fn showing<'a>(views: &'a [SalientView], gaze: &Gaze) -> Vec<&'a SalientView> {
     views.iter().filter(|v| v.shows(&gaze.focus)).collect()
 }
 
-/// The plane on which the object stands that `votes` are of.
+/// The plane on which the object stands or hangs, by what the `views` say, of which `votes` are.
 pub(super) fn find_plane(
     scene: &QuickScene,
     votes: &[Votes],
+    views: &[SalientView],
     gaze: &Gaze,
     options: &LabelOptions,
 ) -> Option<SupportPlane> {
@@ -105,10 +106,11 @@ pub(super) fn find_plane(
         .filter(|(_, v)| v.views >= options.least_views)
         .map(|(p, v)| (*p, f64::from(v.mean())))
         .collect();
-    support_plane::find(&seen, gaze, &options.plane)
+    let centres: Vec<Vector3<f64>> = showing(views, gaze).iter().map(|v| v.camera.centre()).collect();
+    support_plane::find(&seen, &centres, gaze, &options.plane)
 }
 
-/// Tells object from background among the Gaussians of `scene`, which stand on `plane` if there is one.
+/// Tells object from background among the Gaussians of `scene`, which stand on `plane` or hang on it if there is one.
 pub(super) fn label(
     scene: &QuickScene,
     votes: &[Votes],
@@ -120,19 +122,21 @@ pub(super) fn label(
     let around = neighbourhoods(scene, options);
     let smooth = smoothed(&around, votes, options);
     let object = match plane {
-        Some(plane) => {
+        Some(plane) if !plane.is_wall => {
             let standing = above(&scene.centres, &smooth, plane, gaze, &showing(views, gaze), options);
             with_feet(&around, &standing, votes, options).into_iter().map(Some).collect()
         }
-        None => scene
+        wall => scene
             .centres
             .iter()
             .zip(&smooth)
             .zip(votes)
             .map(|((p, salient), votes)| {
                 let far = (p - gaze.focus).norm() > options.far * gaze.distance;
+                // A shadow on the wall and what is printed there are as salient as what hangs there.
+                let in_wall = wall.is_some_and(|wall| above_plane(p, wall, gaze, options) < 0.5);
                 match *salient {
-                    s if far || s < options.plain => Some(0.0),
+                    s if far || in_wall || s < options.plain => Some(0.0),
                     s if s > options.salient && votes.views >= options.least_views => Some(1.0),
                     _ => None,
                 }
@@ -182,6 +186,13 @@ fn votes(
     Ok(votes)
 }
 
+/// How certainly (0 to 1) a point is above the plane and not in it.
+fn above_plane(point: &Vector3<f64>, plane: &SupportPlane, gaze: &Gaze, options: &LabelOptions) -> f64 {
+    let clearance = (options.clearance * gaze.distance).max(options.deviations * plane.deviation);
+    let above = (plane.height(point) / clearance - options.on_plane) / (1.0 - options.on_plane);
+    above.clamp(0.0, 1.0)
+}
+
 /// By Gaussian: the probability that it stands on the plane as a part of the object, by its height and by its distance
 /// from the focus along the plane.
 fn above(
@@ -192,7 +203,6 @@ fn above(
     views: &[&SalientView],
     options: &LabelOptions,
 ) -> Vec<f32> {
-    let clearance = (options.clearance * gaze.distance).max(options.deviations * plane.deviation);
     let along = |p: &Vector3<f64>| {
         let d = p - gaze.focus;
         (d - plane.normal * d.dot(&plane.normal)).norm()
@@ -203,11 +213,10 @@ fn above(
         .iter()
         .zip(smooth)
         .map(|(p, salient)| {
-            let (height, distance) = (plane.height(p), along(p));
+            let distance = along(p);
             let inside = distance < options.object_radius * radius
                 || (distance < radius && *salient > options.salient);
-            let above = (height / clearance - options.on_plane) / (1.0 - options.on_plane);
-            if inside { above.clamp(0.0, 1.0) as f32 } else { 0.0 }
+            if inside { above_plane(p, plane, gaze, options) as f32 } else { 0.0 }
         })
         .collect()
 }

@@ -90,7 +90,7 @@ pub struct MaskReport {
     /// How well (0 to 1) the views determine the object: the overlap (intersection over union) of the solids that either half
     /// of them makes by itself. 1 for masks that were given.
     pub determined: f64,
-    /// Whether a plane was found on which the object stands.
+    /// Whether a plane was found on which the object stands, or hangs.
     pub support_plane: bool,
     /// Gaussians of the quick scene that belong to the object.
     pub object_gaussians: usize,
@@ -412,7 +412,8 @@ fn agree(
     report.support_plane = agreed.plane.is_some();
     report.agreement = agreed.found.agreement;
     report.determined = agreed.found.determined;
-    let floor = pictures.keep_floor.zip(agreed.plane).and_then(|(wide, plane)| {
+    let ground = agreed.plane.filter(|plane| !plane.is_wall);
+    let floor = pictures.keep_floor.zip(ground).and_then(|(wide, plane)| {
         Floor::under(plane, agreed.found.places(), wide, &scene.centres, gaze.distance)
     });
     report.object_gaussians = on_object;

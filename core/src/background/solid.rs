@@ -112,30 +112,42 @@ pub(super) struct CellVotes {
     pub(super) against: f32,
     /// Sum of their log odds.
     pub(super) log_odds: f32,
+    /// The strongest run of neighbouring views that show background there: the most that their log odds against the object sum
+    /// up to, each between [`RELIEF`] and [`STRONGEST`] (a CUSUM chart; Page, Biometrika 1954).
+    pub(super) run: f32,
 }
+
+/// What a view adds to a run at most, log odds: what is certain,
+const STRONGEST: f32 = 3.0;
+/// and what one takes from it at most that shows object. Less than that, because beside an object most views show it in front of
+/// the place or behind it.
+const RELIEF: f32 = 1.5;
 
 /// Number of rows of cells for which the views are asked one after the other: a view's odds stay in the processor's cache
 /// meanwhile.
 const ROWS_AT_ONCE: usize = 512;
 
-/// By cell: what the views say, of which each has a camera and the odds of its pixels, row by row.
+/// By cell: what the views say, of which each has a camera and the odds of its pixels, row by row. Views next to each other look
+/// from next to each other.
 pub(super) fn votes(grid: &Grid, views: &[(&raster::View, &[Odds])]) -> Vec<CellVotes> {
     let against = Odds::table(|o| 1.0 - o.probability());
     let log_odds = Odds::table(Odds::log_odds);
+    let steps = Odds::table(|o| (-o.log_odds()).clamp(-RELIEF, STRONGEST));
     let [across, deep, _] = grid.count;
     let mut votes = vec![CellVotes::default(); grid.len()];
     votes.par_chunks_mut(across * ROWS_AT_ONCE).enumerate().for_each(|(chunk, rows)| {
+        let mut runs = vec![0.0f32; rows.len()];
         for (camera, odds) in views {
             let step = camera.to_camera(&(grid.origin + grid.steps[0])) - camera.to_camera(&grid.origin);
             let step = step.map(|v| v as f32);
             let (wide, high) = (camera.width as f32, camera.height as f32);
             let [fx, fy, cx, cy] = [camera.fx, camera.fy, camera.cx, camera.cy].map(|v| v as f32);
-            for (row, cells) in rows.chunks_mut(across).enumerate() {
+            for (row, (cells, runs)) in rows.chunks_mut(across).zip(runs.chunks_mut(across)).enumerate() {
                 let row = chunk * ROWS_AT_ONCE + row;
                 let (y, z) = ((row % deep) as f64, (row / deep) as f64);
                 let start = camera.to_camera(&(grid.origin + grid.steps[1] * y + grid.steps[2] * z));
                 let start = start.map(|v| v as f32);
-                for (k, votes) in cells.iter_mut().enumerate() {
+                for (k, (votes, run)) in cells.iter_mut().zip(runs).enumerate() {
                     let p = start + step * k as f32;
                     let (x, y) = (fx * p.x / p.z + cx, fy * p.y / p.z + cy);
                     if p.z < raster::NEAR as f32 || !(x >= 0.0 && y >= 0.0 && x < wide && y < high) {
@@ -146,6 +158,8 @@ pub(super) fn votes(grid: &Grid, views: &[(&raster::View, &[Odds])]) -> Vec<Cell
                         votes.views += 1;
                         votes.against += against[odds.index()];
                         votes.log_odds += log_odds[odds.index()];
+                        *run = (*run + steps[odds.index()]).max(0.0);
+                        votes.run = votes.run.max(*run);
                     }
                 }
             }
@@ -265,6 +279,21 @@ mod tests {
         // The cells' outline is that of the square to the size of a cell.
         assert!((900..1300).contains(&seen), "{seen}");
         assert!(shown[50 * 100 + 50] < 4.0 && shown[10 * 100 + 10].is_infinite());
+    }
+
+    #[test]
+    fn a_run_is_what_neighbouring_views_say_against_the_object_one_after_the_other() {
+        let (grid, [camera, _]) = (grid(), cameras());
+        let run = |log_odds: &[f32]| {
+            let odds: Vec<Vec<Odds>> = log_odds.iter().map(|o| vec![Odds::new(*o); 10_000]).collect();
+            let views: Vec<(&raster::View, &[Odds])> = odds.iter().map(|o| (&camera, o.as_slice())).collect();
+            votes(&grid, &views)[grid.cell_at(&Vector3::zeros()).unwrap()].run
+        };
+        assert_eq!(run(&[2.0, 0.5]), 0.0);
+        assert_eq!(run(&[-1.0, -1.0, 0.5, -1.0, 3.0, 3.0, -0.5]), 2.5);
+        // One view says no more than what is certain, and takes less.
+        assert_eq!(run(&[-7.0, 7.0, -7.0]), STRONGEST - RELIEF + STRONGEST);
+        assert_eq!(run(&[-7.0, 7.0, 7.0, -1.0]), STRONGEST);
     }
 
     #[test]

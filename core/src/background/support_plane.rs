@@ -1,5 +1,6 @@
 //! The surface on which the object stands: of the nearly level planes near the place at which the cameras look, the
-//! highest that is not a part of the object itself and has nothing of the object below it.
+//! highest that is not a part of the object itself and has nothing of the object below it. Where there is none, the wall on which
+//! it hangs: such a plane that faces the cameras, whichever way.
 
 use nalgebra::{Matrix3, Vector3};
 
@@ -17,6 +18,8 @@ pub(super) struct SupportPlane {
     pub(super) point: Vector3<f64>,
     /// Standard deviation of its points from it (robust), world units.
     pub(super) deviation: f64,
+    /// Whether it is no ground but a wall: it may carry anything else beside the object, and the normal says nothing of up.
+    pub(super) is_wall: bool,
 }
 
 impl SupportPlane {
@@ -33,6 +36,15 @@ with_defaults! {
     pub(super) struct SupportPlaneOptions {
         /// Least cosine of the angle between the normal and the scene's up: 28 degrees.
         pub(super) level: f64 = 0.88,
+        /// Least cosine of the angle between a wall's normal and the mean direction to the cameras: 60 degrees.
+        pub(super) facing: f64 = 0.5,
+        /// Cameras are so far before a wall, in units of the distance,
+        pub(super) before: f64 = 0.25,
+        /// all of them but this part (0 to 1).
+        pub(super) most_behind: f64 = 0.1,
+        /// Part (0 to 1) of the points, as they count, that a wall must hold: it is seen all around the object. Other flat things
+        /// may hold as much as a ground must.
+        pub(super) least_wall: f64 = 0.1,
         /// Points this near to a plane, in units of the distance, belong to it.
         pub(super) thickness: f64 = 0.006,
         /// Standard deviation, in units of the distance, of the Gaussian around the focus by which points count; beyond
@@ -60,10 +72,11 @@ with_defaults! {
     }
 }
 
-/// Finds the plane among `points` with their saliency (0 to 1). `None` if there is none, as for an object on a plain
-/// ground, in the air, or filmed against the sky.
+/// Finds the plane among `points` with their saliency (0 to 1), seen by cameras with these `centres`. `None` if there is none, as
+/// for an object on a plain ground, in the air, or filmed against the sky.
 pub(super) fn find(
     points: &[(Vector3<f64>, f64)],
+    centres: &[Vector3<f64>],
     gaze: &Gaze,
     options: &SupportPlaneOptions,
 ) -> Option<SupportPlane> {
@@ -82,13 +95,40 @@ pub(super) fn find(
         })
         .filter(|p| p.weight > 0.0)
         .collect();
+    let ground = Facing { direction: gaze.up, least: options.level };
+    carrying(&points, &ground, options.least_support, gaze, options).or_else(|| {
+        let to_cameras = centres.iter().filter_map(|c| (c - gaze.focus).try_normalize(1e-12));
+        let direction = to_cameras.sum::<Vector3<f64>>().try_normalize(1e-12)?;
+        let wall = Facing { direction, least: options.facing };
+        let wall = carrying(&points, &wall, options.least_wall, gaze, options)?;
+        let is_behind = |centre: &&Vector3<f64>| wall.height(centre) < options.before * gaze.distance;
+        let behind = centres.iter().filter(is_behind).count() as f64;
+        (behind <= options.most_behind * centres.len() as f64)
+            .then_some(SupportPlane { is_wall: true, ..wall })
+    })
+}
+
+/// Which way a plane faces: the cosine of the angle between its normal and the direction is this at least.
+struct Facing {
+    direction: Vector3<f64>,
+    least: f64,
+}
+
+/// Of the planes that face so, hold this part of all points at least and may carry the object, the highest.
+fn carrying(
+    points: &[Weighted],
+    facing: &Facing,
+    least_support: f64,
+    gaze: &Gaze,
+    options: &SupportPlaneOptions,
+) -> Option<SupportPlane> {
     let total: f64 = points.iter().map(|p| p.weight).sum();
     let salient: f64 = points.iter().map(|p| p.weight * p.saliency).sum();
     let thickness = options.thickness * gaze.distance;
-    let mut left = points.clone();
+    let mut left = points.to_vec();
     let mut carrying: Vec<(f64, SupportPlane)> = Vec::new();
     for round in 0..options.candidates {
-        let Some(plane) = largest_plane(&left, gaze, options, round as u64) else { break };
+        let Some(plane) = largest_plane(&left, facing, thickness, options, round as u64) else { break };
         let own: Vec<&Weighted> =
             left.iter().filter(|p| plane.height(&p.position).abs() < thickness).collect();
         let support: f64 = own.iter().map(|p| p.weight).sum();
@@ -100,7 +140,7 @@ pub(super) fn find(
             .sum();
         let carries = own_saliency < options.most_salient
             && below < options.most_below * salient
-            && support > options.least_support * total;
+            && support > least_support * total;
         if carries {
             carrying.push((support, plane));
         }
@@ -121,14 +161,14 @@ struct Weighted {
     weight: f64,
 }
 
-/// The nearly level plane that holds most of what is not salient (RANSAC), fitted to its points.
+/// The plane facing so that holds most of what is not salient (RANSAC), fitted to its points.
 fn largest_plane(
     points: &[Weighted],
-    gaze: &Gaze,
+    facing: &Facing,
+    thickness: f64,
     options: &SupportPlaneOptions,
     seed: u64,
 ) -> Option<SupportPlane> {
-    let thickness = options.thickness * gaze.distance;
     if points.len() < options.least_points {
         return None;
     }
@@ -148,8 +188,8 @@ fn largest_plane(
     for _ in 0..options.trials {
         let [a, b, c] = [draw(&mut random), draw(&mut random), draw(&mut random)];
         let Some(normal) = (b - a).cross(&(c - a)).try_normalize(1e-12) else { continue };
-        let normal = if normal.dot(&gaze.up) < 0.0 { -normal } else { normal };
-        if normal.dot(&gaze.up) < options.level {
+        let normal = if normal.dot(&facing.direction) < 0.0 { -normal } else { normal };
+        if normal.dot(&facing.direction) < facing.least {
             continue;
         }
         let near = |p: &&Weighted| (p.position - a).dot(&normal).abs() < thickness;
@@ -174,12 +214,17 @@ fn largest_plane(
         }
         let eigen = scatter.symmetric_eigen();
         let fitted: Vector3<f64> = eigen.eigenvectors.column(eigen.eigenvalues.imin()).into_owned();
-        normal = if fitted.dot(&gaze.up) < 0.0 { -fitted } else { fitted };
+        normal = if fitted.dot(&facing.direction) < 0.0 { -fitted } else { fitted };
     }
     let mut deviations: Vec<f64> =
         points.iter().map(|p| (p.position - point).dot(&normal).abs()).filter(|d| *d < thickness).collect();
     let deviation = SIGMA_OF_MAD * median(&mut deviations)?;
-    (normal.dot(&gaze.up) > options.level).then_some(SupportPlane { normal, point, deviation })
+    (normal.dot(&facing.direction) > facing.least).then_some(SupportPlane {
+        normal,
+        point,
+        deviation,
+        is_wall: false,
+    })
 }
 
 #[cfg(test)]
@@ -205,19 +250,42 @@ mod tests {
     #[test]
     fn the_table_is_found_and_not_the_larger_floor() {
         let ((points, gaze), options) = (room(0.02), SupportPlaneOptions::default());
-        let plane = find(&points, &gaze, &options).unwrap();
+        let plane = find(&points, &[], &gaze, &options).unwrap();
+        assert!(!plane.is_wall);
         assert!((plane.height(&Vector3::new(0.3, 0.0, 0.2)) - 0.5).abs() < 0.005, "{plane:?}");
         assert!(plane.normal.dot(&gaze.up) > 0.999);
         assert!(plane.deviation < 0.01);
-        assert_eq!(find(&points, &gaze, &options), Some(plane));
+        assert_eq!(find(&points, &[], &gaze, &options), Some(plane));
     }
 
     #[test]
     fn a_plane_of_the_object_carries_nothing() {
         // What lies in the table's plane is as salient as the ball: only the floor is left to stand on.
         let ((points, gaze), options) = (room(0.9), SupportPlaneOptions::default());
-        let plane = find(&points, &gaze, &options).unwrap();
+        let plane = find(&points, &[], &gaze, &options).unwrap();
         assert!((plane.height(&Vector3::zeros()) - 1.2).abs() < 0.01, "{plane:?}");
-        assert!(find(&points[..30], &gaze, &options).is_none());
+        assert!(find(&points[..30], &[], &gaze, &options).is_none());
+    }
+
+    #[test]
+    fn a_wall_carries_what_is_seen_before_it() {
+        // The same turned on its side: the table is a wall at x = 0.5, on which the ball hangs.
+        let (points, gaze) = room(0.02);
+        let turned = |p: &Vector3<f64>| Vector3::new(p.y, p.x, p.z);
+        let points: Vec<(Vector3<f64>, f64)> = points.iter().map(|(p, s)| (turned(p), *s)).collect();
+        let (gaze, options) = (Gaze { focus: turned(&gaze.focus), ..gaze }, SupportPlaneOptions::default());
+        let at = |degrees: f64| {
+            let angle = degrees.to_radians();
+            gaze.focus + gaze.distance * Vector3::new(-angle.cos(), 0.0, angle.sin())
+        };
+        let before: Vec<Vector3<f64>> = (-6..=6).map(|k| at(10.0 * f64::from(k))).collect();
+        let wall = find(&points, &before, &gaze, &options).unwrap();
+        assert!(wall.is_wall && wall.normal.x < -0.999, "{wall:?}");
+        assert!((wall.height(&Vector3::zeros()) - 0.5).abs() < 0.005, "{wall:?}");
+        // Who goes all around the ball sees what looks like one from behind, too; and who sees it edge-on sees none.
+        let around: Vec<Vector3<f64>> = (0..24).map(|k| at(15.0 * f64::from(k))).collect();
+        assert_eq!(find(&points, &around, &gaze, &options), None);
+        let beside: Vec<Vector3<f64>> = (0..12).map(|k| at(85.0 + f64::from(k))).collect();
+        assert_eq!(find(&points, &beside, &gaze, &options), None);
     }
 }
