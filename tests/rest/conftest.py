@@ -7,6 +7,7 @@ import urllib3
 
 from . import many, storage
 from .server import BINARY, Server
+from .web import invited
 
 urllib3.disable_warnings(urllib3.exceptions.InsecureRequestWarning)
 
@@ -91,3 +92,17 @@ def finished(wendy, capture):
     job = wendy.wait(submitted["job_id"], seen=seen)
     assert job["status"] == "Finished", wendy.server.command("jobs", "show", job["job_id"])
     return {"job_id": job["job_id"], "submitted": submitted, "seen": seen, "job": job}
+
+
+@pytest.fixture
+def name(server):
+    """The name of a user who has a key and was never invited."""
+    name = next(_names)
+    server.user(name)
+    return name
+
+
+@pytest.fixture
+def visitor(server, name):
+    """The same user, signed in to the web application."""
+    return invited(server, name)

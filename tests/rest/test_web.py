@@ -21,20 +21,6 @@ PAGES = ["/", "/sign-in", "/profile", "/scenes", "/scenes/new", "/web/style.css"
          "/web/viewer.js", f"/invitation/{'0' * 64}", f"/scenes/{UNKNOWN}", f"/scenes/{UNKNOWN}/delete"]
 
 
-@pytest.fixture
-def name(server):
-    """The name of a user who has a key and was never invited."""
-    name = next(_names)
-    server.user(name)
-    return name
-
-
-@pytest.fixture
-def visitor(server, name):
-    """The same user, signed in."""
-    return invited(server, name)
-
-
 def alert(answer) -> str:
     """What a page says was wrong."""
     found = re.search(r'role="alert"[^>]*>(.*?)</p>', answer.text)

@@ -1,6 +1,5 @@
 """What docs/web.md says of the requirements of OWASP's ASVS, as far as no other test shows it."""
 
-import itertools
 import re
 import uuid
 
@@ -11,24 +10,9 @@ from .server import ROOT, raw_exchange
 from .test_isolation import seen
 from .web import COOKIE, PASSWORD, Visitor, invited
 
-_names = (f"asvs{n}" for n in itertools.count(1))
 OURS = {"Sec-Fetch-Site": "same-origin"}
 # All pages, by the paths under which the log knows them.
 TEMPLATES = sorted(set(re.findall(r'=> "(/[^"]*)"', (ROOT / "server/src/http/web/route.rs").read_text())))
-
-
-@pytest.fixture
-def name(server):
-    """The name of a user who has a key and was never invited."""
-    name = next(_names)
-    server.user(name)
-    return name
-
-
-@pytest.fixture
-def visitor(server, name):
-    """The same user, signed in."""
-    return invited(server, name)
 
 
 def path_of(template: str, **values: str) -> str:
