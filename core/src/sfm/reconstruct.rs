@@ -376,7 +376,7 @@ impl Reconstructor<'_> {
                 keypoints: measured,
                 frames: self.frames,
                 options: self.mapper,
-                is_centre_free,
+                centre,
                 known: self.options.rolling_shutter_ms.map(|ms| 1e-3 * ms),
             },
             control,
@@ -387,9 +387,7 @@ impl Reconstructor<'_> {
             refined.keypoints = &unrolled.keypoints;
             tags = self.tags.map(|(size, tags)| (size, Cow::Owned(unrolled.tags(tags, measured))));
             // The shutter had bent what was said of it.
-            if centre.is_some_and(|c| !c.refined) {
-                centre = Some(refine_principal_point(&mut exact, refined.keypoints, self.mapper, control)?);
-            }
+            centre = unrolled.centre;
         }
         watch.lap("rolling shutter");
         let mut map = refined.complete(&exact);
