@@ -29,10 +29,21 @@ pub(crate) fn keypoint_noise(map: &Map, keypoints: &Keypoints) -> Option<f64> {
 pub(crate) struct PrincipalPoint {
     /// Whether it was refined; else it is the image centre.
     pub(crate) refined: bool,
-    /// Standard deviation in pixels when it was free (the larger of x and y); `None` where the capture says nothing.
-    pub(crate) deviation: Option<f64>,
+    /// Across and down when it was free: distance in pixels from the image centre, and standard deviation; `None` where
+    /// the capture says nothing.
+    pub(crate) axes: Option<[(f64, f64); 2]>,
+}
+
+impl PrincipalPoint {
+    /// Standard deviation in pixels when it was free: the larger of x and y.
+    pub(crate) fn deviation(&self) -> Option<f64> {
+        self.axes.map(|[across, down]| across.1.max(down.1))
+    }
+
     /// Distance in pixels from the image centre when it was free.
-    pub(crate) shift: Option<f64>,
+    pub(crate) fn shift(&self) -> Option<f64> {
+        self.axes.map(|[across, down]| across.0.hypot(down.0))
+    }
 }
 
 /// Standard deviation of the principal point's prior in pixels.
@@ -170,14 +181,14 @@ pub(crate) fn principal_point(
         Some(((camera.params.get(k)? - f64::from(side) / 2.0).abs(), deviation))
     };
     let (Some(across), Some(down)) = (of(x, camera.width), of(x + 1, camera.height)) else {
-        return PrincipalPoint { refined: false, deviation: None, shift: None };
+        return PrincipalPoint { refined: false, axes: None };
     };
     let deviation = across.1.max(down.1);
     let distance = (across.0 / across.1).max(down.0 / down.1);
     let polishing = &options.polishing;
     let refined = distance > polishing.certainty
         || (deviation < polishing.principal_point_gain * prior && distance > polishing.significance);
-    PrincipalPoint { refined, deviation: Some(deviation), shift: Some(across.0.hypot(down.0)) }
+    PrincipalPoint { refined, axes: Some([across, down]) }
 }
 
 #[cfg(test)]

@@ -16,7 +16,7 @@ use super::{BundleOptions, EXTRA, Problem, Workspace};
 
 impl Problem<'_> {
     /// Adds shared unknowns: `slopes` say how each keypoint moves with each, pixels per unit, by image and keypoint.
-    fn with_extra(mut self, map: &Map, slopes: &[&[Vec<Vector2<f64>>]]) -> Self {
+    pub(super) fn with_extra(mut self, map: &Map, slopes: &[&[Vec<Vector2<f64>>]]) -> Self {
         self.extra = slopes.len().min(EXTRA);
         if self.extra == 0 {
             return self;

@@ -140,6 +140,46 @@ impl Unrolled {
     }
 }
 
+/// What is not known of the shutter of a finished map.
+pub(crate) struct ShutterDoubt {
+    /// How keypoints move as the readout time grows, pixels per second.
+    pub(crate) slopes: Vec<Vec<Vector2<f64>>>,
+    /// The readout time as the capture shows it, seconds.
+    pub(crate) seconds: f64,
+    /// Its standard deviation: at most the time from one frame of the video to the next, which it also is where nothing
+    /// is known.
+    pub(crate) deviation: f64,
+    /// Whether the map is corrected for it.
+    pub(crate) is_corrected: bool,
+}
+
+/// What is not known of the shutter of `input.map`, which was finished after `found` and has these keypoints; `None` for
+/// photographs, and where the readout time was given.
+pub(crate) fn shutter_doubt(input: &ShutterInput<'_>, found: &Shutter) -> Option<ShutterDoubt> {
+    let (longest, times) = times(input.frames)?;
+    if input.known.is_some() || input.map.points.is_empty() {
+        return None;
+    }
+    let path = || path_motions(&times, &input.map.poses).iter().map(|p| p.map(|p| p.motion)).collect();
+    let report = found.report.as_ref();
+    let unrolled = found.unrolled.as_ref();
+    let motions: Vec<Option<Motion>> = unrolled.map_or_else(path, |u| u.motions.clone());
+    let likely = match input.map.camera.width < input.map.camera.height {
+        true => ReadoutDirection::Right,
+        false => ReadoutDirection::Down,
+    };
+    let direction = report.map_or(likely, |r| r.direction);
+    let depths = depths(input.map, input.points, input.keypoints);
+    let still = Readout { seconds: 0.0, direction };
+    let slopes = correct_keypoints(input.map, input.keypoints, &depths, &motions, &still).1;
+    Some(ShutterDoubt {
+        slopes,
+        seconds: report.map_or(0.0, |r| 1e-3 * r.readout_ms),
+        deviation: report.and_then(|r| r.deviation_ms).map_or(longest, |ms| 1e-3 * ms).min(longest),
+        is_corrected: unrolled.is_some(),
+    })
+}
+
 /// Finds the rolling shutter of a video, if there is one that matters.
 ///
 /// # Errors

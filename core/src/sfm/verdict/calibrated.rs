@@ -12,6 +12,12 @@ const ROTATION_FACTOR: f64 = 1.4;
 const LEAST_ROTATION: f64 = 0.01;
 /// True error of the places over the largest spread, without bias.
 const POSITION_FACTOR: f64 = 1.2;
+/// Readout times of cameras: the root of their mean square, milliseconds, where the capture says nothing of its own.
+const USUAL_READOUT: f64 = 15.0;
+/// How far a readout time is off that the model was corrected for, over its standard deviation, ...
+const READOUT_FACTOR: f64 = 2.0;
+/// ... and as a share of it: what the path does not tell of the motion meanwhile.
+const READOUT_SHARE: f64 = 0.1;
 /// The bound of the rotations over the expectation: 19 of 20 stay below, conformally (Lei et al., "Distribution-free
 /// predictive inference for regression", JASA 2018).
 const ROTATION_BOUND: f64 = 2.3;
@@ -37,18 +43,33 @@ pub(super) fn expected(evidence: &Evidence) -> Expected {
     // What the parts of a frame have in common is what poses could not take up of an error of the whole model, such as
     // a rolling shutter's: about as much again went into them.
     let bias = (1.0 + evidence.patch_bias / evidence.noise.max(1e-6)).min(10.0);
+    let readout = readout_error(evidence);
     let rotation = (ROTATION_FACTOR * largest(&evidence.rotation_spread))
         .hypot(evidence.centre_rotation)
+        .hypot(readout * evidence.shutter_rotation)
         .hypot(LEAST_ROTATION)
         .min(180.0);
     let position = (POSITION_FACTOR * bias * largest(&evidence.position_spread))
         .hypot(evidence.centre_position)
+        .hypot(readout * evidence.shutter_position)
         .min(10.0);
     Expected {
         rotation,
         position,
         rotation_bound: (ROTATION_BOUND * rotation).min(180.0),
         position_bound: POSITION_BOUND * position,
+    }
+}
+
+/// How far the readout time of a shutter may be off, milliseconds.
+fn readout_error(evidence: &Evidence) -> f64 {
+    let found = evidence.shutter_ms;
+    // What the capture says, and what is usual, each by its weight.
+    let (own, usual) = (evidence.shutter_deviation_ms.max(1e-6).powi(-2), USUAL_READOUT.powi(-2));
+    let deviation = (own + usual).sqrt().recip();
+    match evidence.shutter_is_corrected {
+        true => (READOUT_FACTOR * deviation).hypot(READOUT_SHARE * found),
+        false => (found * own / (own + usual)).hypot(deviation),
     }
 }
 

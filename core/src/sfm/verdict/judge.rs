@@ -68,6 +68,10 @@ const CONTRADICTING: f64 = 0.25;
 const WORST_FRAME: f64 = 0.65;
 /// Share of near pairs that see nothing in common.
 const MISSING: f64 = 0.5;
+/// With fewer points that clips should have in common nothing is known of what they have, ...
+const LEAST_COMMON: f64 = 50.0;
+/// ... and below this part of them they show different places.
+const SHARED: f64 = 0.4;
 /// Share of the frames without which a model is partial.
 const FEW_REGISTERED: f64 = 0.8;
 /// Share of the pairs that a turn on the spot explains, from which the camera hardly moved (at most 0.34 for sound captures of
@@ -204,6 +208,17 @@ fn reasons(e: &Evidence) -> Vec<Reason> {
                  another that looks alike",
                 percent(e.missing_overlap),
                 e.near_pairs
+            ),
+        );
+    }
+    if e.pairs_across_cuts > 0 && (e.common_across_cuts < LEAST_COMMON || e.shared_across_cuts < SHARED) {
+        add(
+            Grade::Doubtful,
+            Doubt::MissingOverlap,
+            format!(
+                "the film was cut, and of {:.0} points that both sides of the cut should show they have {} in common: they                  may be different places that look alike",
+                e.common_across_cuts,
+                percent(e.shared_across_cuts)
             ),
         );
     }
