@@ -78,9 +78,11 @@ const LEAST_SHIFT: f64 = 0.2;
 /// Lines of a sensor are as long as its long side, and the picture's is seldom another: that they lie along the short one
 /// must be this much more significant to be believed. Chosen by hand.
 const UNLIKELY: f64 = 3.0;
-/// A readout time that is fewer standard deviations from none is none. Twice as many as chance needs: the deviation does
-/// not know how far the motion between frames may be from the path.
-const SIGNIFICANT: f64 = 4.0;
+/// A readout time that is fewer standard deviations from none is none, whatever else the shutter explains.
+const SIGNIFICANT: f64 = 2.0;
+/// The frames' own motions may shift keypoints by this many times what the motions of the path do. Motions that are free of
+/// the path can explain anything. Chosen by hand.
+const WILD: f64 = 3.0;
 /// With fewer frames there is no path.
 const FEWEST_FRAMES: usize = 8;
 
@@ -220,6 +222,9 @@ pub(crate) fn find_shutter(input: &ShutterInput<'_>, control: &Control) -> Resul
     tracked.give_back_tracks(&mut fit.map);
     fit.corrected = estimator.correct(&fit.map, &fit.motions, &fit.readout).0;
     let shift = estimator.shift(&fit);
+    let of_path = estimator.motions_of_path(&fit.map);
+    let along_path = estimator.correct(&fit.map, &of_path, &fit.readout).0;
+    let usual_shift = rms(&fit.map, input.keypoints, &along_path);
     let MapperOptions { max_error, min_angle, .. } = *input.options;
     let limits = TriangulationOptions { max_error, min_angle };
     let without = estimator.without_shutter()?;
@@ -231,6 +236,8 @@ pub(crate) fn find_shutter(input: &ShutterInput<'_>, control: &Control) -> Resul
         Some(format!("it would last longer than the {:.1} ms from frame to frame", 1e3 * longest))
     } else if !is_known && seconds < SIGNIFICANT * deviation {
         Some(format!("its {:.1} ms are known to {:.1} only", 1e3 * seconds, 1e3 * deviation))
+    } else if shift > WILD * usual_shift {
+        Some(format!("frames would shift keypoints by {shift:.2} pixels, and their path by {usual_shift:.2}"))
     } else {
         comparison.refusal(is_known)
     };
@@ -304,6 +311,10 @@ impl Estimator<'_> {
         path_motions(self.times, &map.poses)
     }
 
+    fn motions_of_path(&self, map: &Map) -> Vec<Option<Motion>> {
+        self.path(map).iter().map(|p| p.map(|p| p.motion)).collect()
+    }
+
     fn correct(&self, map: &Map, motions: &[Option<Motion>], readout: &Readout) -> (Corrected, Corrected) {
         let depths = depths(map, self.points, self.keypoints);
         correct_keypoints(map, self.keypoints, &depths, motions, readout)
@@ -371,7 +382,7 @@ impl Estimator<'_> {
     /// Along which axis the pictures are read, and roughly for how long, from a map without a shutter.
     fn start(&self, map: Map) -> Result<Fit> {
         let keypoints = self.keypoints;
-        let motions: Vec<_> = self.path(&map).iter().map(|p| p.map(|p| p.motion)).collect();
+        let motions = self.motions_of_path(&map);
         let axes = [ReadoutDirection::Down, ReadoutDirection::Right];
         let slopes =
             axes.map(|direction| self.correct(&map, &motions, &Readout { seconds: 0.0, direction }).1);
@@ -401,7 +412,7 @@ impl Estimator<'_> {
     /// Adjusts map and readout time with the motions of the path.
     fn along_the_path(&self, fit: &mut Fit) -> Result<()> {
         for _ in 0..PATH_ROUNDS {
-            fit.motions = self.path(&fit.map).iter().map(|p| p.map(|p| p.motion)).collect();
+            fit.motions = self.motions_of_path(&fit.map);
             let (corrected, slopes) = self.correct(&fit.map, &fit.motions, &fit.readout);
             let bundle = self.bundle(&fit.map, &corrected);
             let change = self.adjust(&mut fit.map, &corrected, &slopes, &bundle)?;

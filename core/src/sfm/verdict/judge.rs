@@ -357,13 +357,17 @@ mod tests {
     #[test]
     fn nothing_speaks_against_a_sound_model() {
         assert_eq!(reasons(&sound()), []);
+        // A film that was cut, and both clips of which show one place.
+        let (pairs_across_cuts, common_across_cuts, shared_across_cuts) = (60, 900.0, 0.8);
+        let cut = Evidence { pairs_across_cuts, common_across_cuts, shared_across_cuts, ..sound() };
+        assert_eq!(reasons(&cut), []);
         assert_eq!(imprecision((0.01, 2e-4), (0.05, 1e-3)), None);
     }
 
     #[test]
     fn each_fault_is_told_by_its_figure() {
         type Spoil = fn(&mut Evidence);
-        let faults: [(Spoil, Doubt, Grade); 16] = [
+        let faults: [(Spoil, Doubt, Grade); 18] = [
             (|e| (e.still_pairs, e.still_border) = (0.9, 0.9), Doubt::StillCamera, Grade::Broken),
             (|e| (e.still_pairs, e.still_border) = (0.3, 0.1), Doubt::StillCamera, Grade::Doubtful),
             (|e| (e.flat_points, e.flat_pairs) = (0.99, 0.99), Doubt::FlatScene, Grade::Broken),
@@ -373,6 +377,14 @@ mod tests {
             (|e| e.contradicting_pairs = 0.4, Doubt::ContradictingPairs, Grade::Doubtful),
             (|e| e.worst_frame_agreement = 0.5, Doubt::ContradictingPairs, Grade::Doubtful),
             (|e| (e.near_pairs, e.missing_overlap) = (20, 0.9), Doubt::MissingOverlap, Grade::Doubtful),
+            (
+                |e| {
+                    (e.pairs_across_cuts, e.common_across_cuts, e.shared_across_cuts) = (60, 900.0, 0.2);
+                },
+                Doubt::MissingOverlap,
+                Grade::Doubtful,
+            ),
+            (|e| e.pairs_across_cuts = 60, Doubt::MissingOverlap, Grade::Doubtful),
             (|e| e.registered = 0.6, Doubt::FewFrames, Grade::Doubtful),
             (|e| e.parallax_degrees = 1.0, Doubt::LittleParallax, Grade::Doubtful),
             (|e| (e.zoom_change, e.zoom_deviation) = (-0.06, 0.004), Doubt::Zoom, Grade::Doubtful),
