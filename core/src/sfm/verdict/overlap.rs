@@ -105,7 +105,7 @@ mod tests {
         let map = capture.true_map_with_points();
         assert_eq!(overlap(&map, &matches, &[]), Overlap::default());
         // Every other frame, and then the others: two clips along one path.
-        let renamed = |image: u32| if image % 2 == 0 { image / 2 } else { 12 + image / 2 };
+        let renamed = |image: u32| if image.is_multiple_of(2) { image / 2 } else { 12 + image / 2 };
         let mut clips = map.clone();
         for (image, pose) in map.poses.iter().enumerate() {
             clips.poses[renamed(image as u32) as usize] = *pose;
