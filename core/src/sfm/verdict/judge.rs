@@ -70,6 +70,9 @@ const WORST_FRAME: f64 = 0.65;
 const MISSING: f64 = 0.5;
 /// With fewer points that clips should have in common nothing is known of what they have, ...
 const LEAST_COMMON: f64 = 50.0;
+/// ... nor with fewer for each pair of their frames (1.3 for two rooms of which one was laid beside the other; 8 at least for
+/// sound films), ...
+const LEAST_COMMON_OF_PAIR: f64 = 3.0;
 /// ... and below this part of them they show different places.
 const SHARED: f64 = 0.4;
 /// Share of the frames without which a model is partial.
@@ -211,7 +214,8 @@ fn reasons(e: &Evidence) -> Vec<Reason> {
             ),
         );
     }
-    if e.pairs_across_cuts > 0 && (e.common_across_cuts < LEAST_COMMON || e.shared_across_cuts < SHARED) {
+    let least_common = LEAST_COMMON.max(LEAST_COMMON_OF_PAIR * e.pairs_across_cuts as f64);
+    if e.pairs_across_cuts > 0 && (e.common_across_cuts < least_common || e.shared_across_cuts < SHARED) {
         add(
             Grade::Doubtful,
             Doubt::MissingOverlap,
@@ -367,7 +371,7 @@ mod tests {
     #[test]
     fn each_fault_is_told_by_its_figure() {
         type Spoil = fn(&mut Evidence);
-        let faults: [(Spoil, Doubt, Grade); 18] = [
+        let faults: [(Spoil, Doubt, Grade); 19] = [
             (|e| (e.still_pairs, e.still_border) = (0.9, 0.9), Doubt::StillCamera, Grade::Broken),
             (|e| (e.still_pairs, e.still_border) = (0.3, 0.1), Doubt::StillCamera, Grade::Doubtful),
             (|e| (e.flat_points, e.flat_pairs) = (0.99, 0.99), Doubt::FlatScene, Grade::Broken),
@@ -385,6 +389,14 @@ mod tests {
                 Grade::Doubtful,
             ),
             (|e| e.pairs_across_cuts = 60, Doubt::MissingOverlap, Grade::Doubtful),
+            // They hang together, but by what they show of each other nobody can tell.
+            (
+                |e| {
+                    (e.pairs_across_cuts, e.common_across_cuts, e.shared_across_cuts) = (70, 93.0, 0.52);
+                },
+                Doubt::MissingOverlap,
+                Grade::Doubtful,
+            ),
             (|e| e.registered = 0.6, Doubt::FewFrames, Grade::Doubtful),
             (|e| e.parallax_degrees = 1.0, Doubt::LittleParallax, Grade::Doubtful),
             (|e| (e.zoom_change, e.zoom_deviation) = (-0.06, 0.004), Doubt::Zoom, Grade::Doubtful),
