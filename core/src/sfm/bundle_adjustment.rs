@@ -22,8 +22,8 @@ use super::projection::{Extrinsics, Linearised, Loss, LossSum, Projector};
 use super::schur::{self, BORDER, Block, CHUNK, CameraTerms, PointTerms, Reduced, Structure};
 
 pub(crate) use covariance::intrinsics_deviations;
-pub(crate) use readout::{adjust_with_readout, readout_deviations};
-pub(crate) use spread::{Clustering, Draw, centre_responses, pose_draws};
+pub(crate) use readout::{adjust_with_readout, intrinsics_deviations_with, readout_deviations};
+pub(crate) use spread::{Clustering, Draw, centre_responses, extra_response, pose_draws};
 pub(crate) use squares::{CORNERS, Square, SquareView, Squares, adjust_with_squares, scale_deviation};
 
 /// Which intrinsics are unknowns.

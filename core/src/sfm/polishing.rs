@@ -29,10 +29,21 @@ pub(crate) fn keypoint_noise(map: &Map, keypoints: &Keypoints) -> Option<f64> {
 pub(crate) struct PrincipalPoint {
     /// Whether it was refined; else it is the image centre.
     pub(crate) refined: bool,
-    /// Standard deviation in pixels when it was free (the larger of x and y); `None` where the capture says nothing.
-    pub(crate) deviation: Option<f64>,
+    /// Across and down when it was free: distance in pixels from the image centre, and standard deviation; `None` where
+    /// the capture says nothing.
+    pub(crate) axes: Option<[(f64, f64); 2]>,
+}
+
+impl PrincipalPoint {
+    /// Standard deviation in pixels when it was free: the larger of x and y.
+    pub(crate) fn deviation(&self) -> Option<f64> {
+        self.axes.map(|[across, down]| across.1.max(down.1))
+    }
+
     /// Distance in pixels from the image centre when it was free.
-    pub(crate) shift: Option<f64>,
+    pub(crate) fn shift(&self) -> Option<f64> {
+        self.axes.map(|[across, down]| across.0.hypot(down.0))
+    }
 }
 
 /// Standard deviation of the principal point's prior in pixels.
@@ -146,23 +157,38 @@ pub(crate) fn refine_principal_point(
     let bundle = bundle_options(map, keypoints, options, Some(prior));
     let mut free = map.clone();
     adjust(&mut free, keypoints, &bundle, control)?;
-    let Some(deviations) = intrinsics_deviations(&free, keypoints, &bundle) else {
-        return Ok(PrincipalPoint { refined: false, deviation: None, shift: None });
-    };
-    let x = principal_point_index(map.camera.model);
-    let shift = |k: usize| (free.camera.params[k] - map.camera.params[k]).abs();
-    let of_centre = || deviations.iter().filter(|(k, _)| (x..x + 2).contains(k));
-    let deviation = of_centre().map(|&(_, sigma)| sigma).fold(0.0, f64::max);
-    let distance = of_centre().map(|&(k, sigma)| shift(k) / sigma).fold(0.0, f64::max);
-    let polishing = &options.polishing;
-    let refined = distance > polishing.certainty
-        || (deviation < polishing.principal_point_gain * prior && distance > polishing.significance);
-    let shift = of_centre().map(|&(k, _)| shift(k)).fold(0.0, f64::hypot);
-    if refined {
+    let deviations = intrinsics_deviations(&free, keypoints, &bundle);
+    let found = principal_point(&free.camera, deviations.as_deref(), prior, options);
+    if found.refined {
         *map = free;
         filter_points(map, keypoints, options.max_error, options.min_angle);
     }
-    Ok(PrincipalPoint { refined, deviation: Some(deviation), shift: Some(shift) })
+    Ok(found)
+}
+
+/// What is to become of the principal point of `camera`, which was free under a prior of standard deviation `prior` pixels:
+/// it is believed if the capture determines it and it is not the image centre. `deviations` are those of the
+/// parameters, by their index; `None` where the capture says nothing.
+pub(crate) fn principal_point(
+    camera: &Camera,
+    deviations: Option<&[(usize, f64)]>,
+    prior: f64,
+    options: &MapperOptions,
+) -> PrincipalPoint {
+    let x = principal_point_index(camera.model);
+    let of = |k: usize, side: u32| -> Option<(f64, f64)> {
+        let deviation = deviations?.iter().find(|d| d.0 == k)?.1;
+        Some(((camera.params.get(k)? - f64::from(side) / 2.0).abs(), deviation))
+    };
+    let (Some(across), Some(down)) = (of(x, camera.width), of(x + 1, camera.height)) else {
+        return PrincipalPoint { refined: false, axes: None };
+    };
+    let deviation = across.1.max(down.1);
+    let distance = (across.0 / across.1).max(down.0 / down.1);
+    let polishing = &options.polishing;
+    let refined = distance > polishing.certainty
+        || (deviation < polishing.principal_point_gain * prior && distance > polishing.significance);
+    PrincipalPoint { refined, axes: Some([across, down]) }
 }
 
 #[cfg(test)]

@@ -18,7 +18,7 @@ use super::front_end::{
 use super::gate;
 use super::global_mapper::map_globally;
 use super::incremental_mapper::map_incrementally;
-use super::map::{Keypoints, Map, Observation};
+use super::map::{Keypoints, Map, MapPoint, Observation};
 use super::mapper_input::MapperInput;
 use super::mapper_options::MapperOptions;
 use super::matching::PairMatches;
@@ -30,11 +30,12 @@ use super::pairing::PairingOptions;
 use super::patch_alignment::align_keypoints;
 use super::path::{Trusted, broken_steps, cuts, fitting_the_path, is_cut_between, is_ordered};
 use super::polishing::{
-    adapt, bundle_options, polish, principal_point_prior, refine_principal_point, refine_second_radial,
+    PrincipalPoint, adapt, bundle_options, polish, principal_point_prior, refine_principal_point,
+    refine_second_radial,
 };
 use super::reconstruction::Reconstruction;
 use super::report::{Attempt, SfmReport, Stopwatch, ranges};
-use super::shutter::{ShutterInput, find_shutter};
+use super::shutter::{ShutterDoubt, ShutterInput, find_shutter, shutter_doubt};
 use super::support::support_of_pairs;
 use super::triangulation::{TriangulationOptions, Views as TriangulationViews, triangulate_tracks};
 use super::two_view::{TwoViewGeometry, TwoViewOptions, Views, verify_pairs};
@@ -298,6 +299,12 @@ struct ViewGraph {
     is_ordered: bool,
 }
 
+/// What is not known of how the pictures were taken.
+struct Unsure {
+    centre: Option<PrincipalPoint>,
+    shutter: Option<ShutterDoubt>,
+}
+
 /// What a map is completed with after it was adjusted to exact observations only.
 struct Refined<'a> {
     keypoints: &'a Keypoints,
@@ -369,27 +376,15 @@ impl Reconstructor<'_> {
             watch.lap("adjustment to aligned keypoints");
         }
         let measured = &aligned.keypoints;
-        let shutter = find_shutter(
-            &ShutterInput {
-                map: &exact,
-                points: &found.map.points,
-                keypoints: measured,
-                frames: self.frames,
-                options: self.mapper,
-                is_centre_free,
-                known: self.options.rolling_shutter_ms.map(|ms| 1e-3 * ms),
-            },
-            control,
-        )?;
+        let points = &found.map.points;
+        let shutter = find_shutter(&self.shutter_input(&exact, points, measured, centre), control)?;
         let mut tags = self.tags.map(|(size, tags)| (size, Cow::Borrowed(tags)));
         if let Some(unrolled) = &shutter.unrolled {
             exact.clone_from(&unrolled.map);
             refined.keypoints = &unrolled.keypoints;
             tags = self.tags.map(|(size, tags)| (size, Cow::Owned(unrolled.tags(tags, measured))));
             // The shutter had bent what was said of it.
-            if centre.is_some_and(|c| !c.refined) {
-                centre = Some(refine_principal_point(&mut exact, refined.keypoints, self.mapper, control)?);
-            }
+            centre = unrolled.centre;
         }
         watch.lap("rolling shutter");
         let mut map = refined.complete(&exact);
@@ -397,8 +392,8 @@ impl Reconstructor<'_> {
         report.warnings = gate::check_model(&report, &map, self.frames)?;
         report.rolling_shutter.clone_from(&shutter.report);
         report.principal_point_refined = centre.is_some_and(|c| c.refined);
-        report.principal_point_deviation = centre.and_then(|c| c.deviation);
-        report.principal_point_shift = centre.and_then(|c| c.shift);
+        report.principal_point_deviation = centre.and_then(|c| c.deviation());
+        report.principal_point_shift = centre.and_then(|c| c.shift());
         let metres = match &tags {
             Some((size, tags)) => {
                 self.measure_scale((*size, tags), &exact, &refined, &mut map, &mut report, &graph, control)?
@@ -408,7 +403,9 @@ impl Reconstructor<'_> {
         if tags.is_some() {
             watch.lap("metric scale");
         }
-        self.judge(&exact, &map, refined.keypoints, &graph, &mut report)?;
+        let finished = self.shutter_input(&exact, points, refined.keypoints, centre);
+        let unsure = Unsure { centre, shutter: shutter_doubt(&finished, &shutter) };
+        self.judge(&exact, &map, refined.keypoints, &graph, &unsure, &mut report)?;
         watch.lap("verdict");
         let scale = normalise(&mut map, metres);
         let model = sparse_model(&map, refined.keypoints, &self.pictures.colors, self.frames);
@@ -417,6 +414,18 @@ impl Reconstructor<'_> {
         report.times = watch.times();
         let shutter = shutter.unrolled.map(|unrolled| unrolled.shutter(scale));
         Ok(Reconstruction { model, report, shutter, components: Vec::new() })
+    }
+
+    /// What a shutter is looked for in: `points` tell the depth of keypoints that are in no track of `map`.
+    fn shutter_input<'a>(
+        &'a self,
+        map: &'a Map,
+        points: &'a [MapPoint],
+        keypoints: &'a Keypoints,
+        centre: Option<PrincipalPoint>,
+    ) -> ShutterInput<'a> {
+        let known = self.options.rolling_shutter_ms.map(|ms| 1e-3 * ms);
+        ShutterInput { map, points, keypoints, frames: self.frames, options: self.mapper, centre, known }
     }
 
     /// Puts the verdict into `report`.
@@ -429,6 +438,7 @@ impl Reconstructor<'_> {
         map: &Map,
         keypoints: &Keypoints,
         graph: &ViewGraph,
+        unsure: &Unsure,
         report: &mut SfmReport,
     ) -> Result<()> {
         let centre_prior = principal_point_prior(&exact.camera, self.mapper);
@@ -439,6 +449,8 @@ impl Reconstructor<'_> {
             keypoints,
             bundle: &bundle_options(exact, keypoints, self.mapper, prior),
             centre_prior,
+            centre: unsure.centre,
+            shutter: unsure.shutter.as_ref(),
             matches: self.matches,
             verified: self.verified,
             pairs: &graph.pairs,

@@ -16,8 +16,11 @@ use super::{BundleOptions, EXTRA, Problem, Workspace};
 
 impl Problem<'_> {
     /// Adds shared unknowns: `slopes` say how each keypoint moves with each, pixels per unit, by image and keypoint.
-    fn with_extra(mut self, map: &Map, slopes: &[&[Vec<Vector2<f64>>]]) -> Self {
+    pub(super) fn with_extra(mut self, map: &Map, slopes: &[&[Vec<Vector2<f64>>]]) -> Self {
         self.extra = slopes.len().min(EXTRA);
+        if self.extra == 0 {
+            return self;
+        }
         let mut all = vec![[[0.0; 2]; EXTRA]; self.pixels.len()];
         // `new` ordered the observations of a point by image, as tracks are.
         let tracks = map.points.iter().flat_map(|p| &p.track);
@@ -58,6 +61,18 @@ pub(crate) fn adjust_with_readout(
     )?;
     problem.store(&state, map);
     Ok(state.extra[..problem.extra].to_vec())
+}
+
+/// [`super::intrinsics_deviations`] with these unknowns beside them.
+pub(crate) fn intrinsics_deviations_with(
+    map: &Map,
+    keypoints: &Keypoints,
+    slopes: &[&[Vec<Vector2<f64>>]],
+    options: &BundleOptions,
+) -> Option<Vec<(usize, f64)>> {
+    let problem = Problem::new(map, keypoints, options)?.with_extra(map, slopes);
+    let deviations = border_deviations(&problem, &problem.state(map))?;
+    Some(problem.free.iter().copied().zip(deviations).collect())
 }
 
 /// Standard deviations of these unknowns at the minimum `map`, in their order; see [`super::covariance`]. `None` where

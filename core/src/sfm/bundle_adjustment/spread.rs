@@ -102,30 +102,50 @@ pub(crate) fn centre_responses(
     map: &Map,
     keypoints: &Keypoints,
     options: &BundleOptions,
-    pixels: f64,
+    [right, down]: [f64; 2],
 ) -> Option<[Draw; 2]> {
     let problem = Problem::new(map, keypoints, options)?;
-    let state = problem.state(map);
-    let (reduced, _) = problem.equations(&state, 1e-9);
-    let factor = reduced.matrix.factor()?;
-    let cameras = problem.structure.cameras();
     let x = principal_point_index(map.camera.model);
     let position = |parameter: usize| problem.free.iter().position(|&k| k == parameter);
-    let focal = position(0);
-    let response = |parameter: usize| -> Option<Draw> {
-        let own = 6 * cameras + position(parameter)?;
-        let mut rhs = vec![0.0; reduced.size()];
-        rhs[own] = 1.0;
-        let x = schur::solve_by(&factor, rhs)?;
-        let scale = pixels / x[own];
-        let three = |at: usize| scale * Vector3::new(x[at], x[at + 1], x[at + 2]);
-        scale.is_finite().then(|| Draw {
-            turns: (0..cameras).map(|c| three(6 * c)).collect(),
-            shifts: (0..cameras).map(|c| three(6 * c + 3)).collect(),
-            focal: focal.map_or(0.0, |k| scale * x[6 * cameras + k] / state.camera.mean_focal()),
-        })
-    };
-    Some([response(x)?, response(x + 1)?])
+    let [right, down] = [(position(x)?, right), (position(x + 1)?, down)];
+    let mut responses = problem.responses(&problem.state(map), &[right, down])?.into_iter();
+    Some([responses.next()?, responses.next()?])
+}
+
+/// How everything answers to 1 of a shared unknown that is no parameter of the camera, by which each keypoint moves by
+/// its slope. `None` where the equations are singular.
+pub(crate) fn extra_response(
+    map: &Map,
+    keypoints: &Keypoints,
+    slopes: &Keypoints,
+    options: &BundleOptions,
+) -> Option<Draw> {
+    let problem = Problem::new(map, keypoints, options)?.with_extra(map, &[slopes]);
+    problem.responses(&problem.state(map), &[(problem.free.len(), 1.0)])?.pop()
+}
+
+impl Problem<'_> {
+    /// How everything answers if one of the shared unknowns (its index among them) is off by an amount, one by one.
+    fn responses(&self, state: &State, amounts: &[(usize, f64)]) -> Option<Vec<Draw>> {
+        let (reduced, _) = self.equations(state, 1e-9);
+        let factor = reduced.matrix.factor()?;
+        let cameras = self.structure.cameras();
+        let focal = self.free.iter().position(|&parameter| parameter == 0);
+        let response = |&(shared, amount): &(usize, f64)| -> Option<Draw> {
+            let own = 6 * cameras + shared;
+            let mut rhs = vec![0.0; reduced.size()];
+            *rhs.get_mut(own)? = 1.0;
+            let x = schur::solve_by(&factor, rhs)?;
+            let scale = amount / x[own];
+            let three = |at: usize| scale * Vector3::new(x[at], x[at + 1], x[at + 2]);
+            scale.is_finite().then(|| Draw {
+                turns: (0..cameras).map(|c| three(6 * c)).collect(),
+                shifts: (0..cameras).map(|c| three(6 * c + 3)).collect(),
+                focal: focal.map_or(0.0, |k| scale * x[6 * cameras + k] / state.camera.mean_focal()),
+            })
+        };
+        amounts.iter().map(response).collect()
+    }
 }
 
 /// The signs of the clusters.
@@ -326,7 +346,7 @@ mod tests {
         let mut free = options();
         free.intrinsics.principal_point = Some(1e4);
         let pixels = 1.0;
-        let [right, _] = centre_responses(&map, &capture.keypoints, &free, pixels).unwrap();
+        let [right, _] = centre_responses(&map, &capture.keypoints, &free, [pixels, 0.0]).unwrap();
         let mut shifted = map.clone();
         shifted.camera.params[1] += pixels;
         adjust(&mut shifted, &capture.keypoints, &patient, &Control::new()).unwrap();
@@ -339,7 +359,7 @@ mod tests {
         let apart = |of: &dyn Fn(usize) -> Vector3<f64>| of(6) - of(0);
         let (is, said) = (apart(&turned), apart(&told));
         assert!((is - said).norm() < 0.2 * is.norm() && is.norm() > 1e-5, "{is} {said}");
-        assert!(centre_responses(&map, &capture.keypoints, &options(), 1.0).is_none());
+        assert!(centre_responses(&map, &capture.keypoints, &options(), [1.0; 2]).is_none());
     }
 
     #[test]

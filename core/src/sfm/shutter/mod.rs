@@ -11,6 +11,11 @@
 //!        → own_motion (what the frames show) → acceptance (is it true?)
 //! ```
 //!
+//! A principal point beside the middle of the picture and a shutter look much alike: a camera that turns evenly shifts
+//! every picture by the same. So each is judged with the other free: the readout time is estimated together with the
+//! principal point and must gain over a map whose principal point is free too, and the principal point goes back to
+//! the middle if it is not told from there once the shutter is known.
+//!
 //! In: a finished map of a video. Out: the map and all keypoints as a global shutter would have shown them, or the
 //! finding that there is nothing to correct; the map is then left as it is.
 
@@ -32,11 +37,16 @@ use crate::fiducial::Tags;
 use crate::stage::Stage;
 use crate::video::{FrameSource, Frames};
 
-use super::bundle_adjustment::{BundleOptions, adjust, adjust_with_readout, readout_deviations};
+use super::bundle_adjustment::{
+    BundleOptions, adjust, adjust_with_readout, intrinsics_deviations_with, principal_point_index,
+    readout_deviations,
+};
 use super::filters::filter_points;
 use super::map::{Keypoints, Map, MapPoint, Observation};
 use super::mapper_options::MapperOptions;
-use super::polishing::{bundle_options, keypoint_noise, principal_point_prior};
+use super::polishing::{
+    PrincipalPoint, bundle_options, keypoint_noise, principal_point, principal_point_prior,
+};
 use super::triangulation::{TriangulationOptions, triangulate_tracks};
 use acceptance::{Comparison, hold_out};
 use correction::{Corrected, correct_keypoints, correct_tags, depths, rms};
@@ -68,6 +78,11 @@ const LEAST_SHIFT: f64 = 0.2;
 /// Lines of a sensor are as long as its long side, and the picture's is seldom another: that they lie along the short one
 /// must be this much more significant to be believed. Chosen by hand.
 const UNLIKELY: f64 = 3.0;
+/// A readout time that is fewer standard deviations from none is none, whatever else the shutter explains.
+const SIGNIFICANT: f64 = 2.0;
+/// The frames' own motions may shift keypoints by this many times what the motions of the path do. Motions that are free of
+/// the path can explain anything. Chosen by hand.
+const WILD: f64 = 3.0;
 /// With fewer frames there is no path.
 const FEWEST_FRAMES: usize = 8;
 
@@ -82,8 +97,8 @@ pub(crate) struct ShutterInput<'a> {
     pub(crate) keypoints: &'a Keypoints,
     pub(crate) frames: &'a Frames,
     pub(crate) options: &'a MapperOptions,
-    /// Whether the principal point was refined.
-    pub(crate) is_centre_free: bool,
+    /// What became of the principal point without a shutter; `None` if it is to stay where it is.
+    pub(crate) centre: Option<PrincipalPoint>,
     /// The readout time in seconds, if it is known.
     pub(crate) known: Option<f64>,
 }
@@ -102,6 +117,8 @@ pub(crate) struct Unrolled {
     pub(crate) map: Map,
     /// All keypoints as a global shutter would have shown them.
     pub(crate) keypoints: Vec<Vec<Vector2<f64>>>,
+    /// What became of the principal point with the shutter; `None` if it was to stay where it is.
+    pub(crate) centre: Option<PrincipalPoint>,
     readout: Readout,
     motions: Vec<Option<Motion>>,
     depths: Vec<Vec<f64>>,
@@ -125,6 +142,46 @@ impl Unrolled {
     }
 }
 
+/// What is not known of the shutter of a finished map.
+pub(crate) struct ShutterDoubt {
+    /// How keypoints move as the readout time grows, pixels per second.
+    pub(crate) slopes: Vec<Vec<Vector2<f64>>>,
+    /// The readout time as the capture shows it, seconds.
+    pub(crate) seconds: f64,
+    /// Its standard deviation: at most the time from one frame of the video to the next, which it also is where nothing
+    /// is known.
+    pub(crate) deviation: f64,
+    /// Whether the map is corrected for it.
+    pub(crate) is_corrected: bool,
+}
+
+/// What is not known of the shutter of `input.map`, which was finished after `found` and has these keypoints; `None` for
+/// photographs, and where the readout time was given.
+pub(crate) fn shutter_doubt(input: &ShutterInput<'_>, found: &Shutter) -> Option<ShutterDoubt> {
+    let (longest, times) = times(input.frames)?;
+    if input.known.is_some() || input.map.points.is_empty() {
+        return None;
+    }
+    let path = || path_motions(&times, &input.map.poses).iter().map(|p| p.map(|p| p.motion)).collect();
+    let report = found.report.as_ref();
+    let unrolled = found.unrolled.as_ref();
+    let motions: Vec<Option<Motion>> = unrolled.map_or_else(path, |u| u.motions.clone());
+    let likely = match input.map.camera.width < input.map.camera.height {
+        true => ReadoutDirection::Right,
+        false => ReadoutDirection::Down,
+    };
+    let direction = report.map_or(likely, |r| r.direction);
+    let depths = depths(input.map, input.points, input.keypoints);
+    let still = Readout { seconds: 0.0, direction };
+    let slopes = correct_keypoints(input.map, input.keypoints, &depths, &motions, &still).1;
+    Some(ShutterDoubt {
+        slopes,
+        seconds: report.map_or(0.0, |r| 1e-3 * r.readout_ms),
+        deviation: report.and_then(|r| r.deviation_ms).map_or(longest, |ms| 1e-3 * ms).min(longest),
+        is_corrected: unrolled.is_some(),
+    })
+}
+
 /// Finds the rolling shutter of a video, if there is one that matters.
 ///
 /// # Errors
@@ -137,7 +194,11 @@ pub(crate) fn find_shutter(input: &ShutterInput<'_>, control: &Control) -> Resul
     control.progress(Stage::Sfm, "rolling shutter", 0.955);
     let (part, held_out) = hold_out(input.map);
     let tracked = Tracked::new(&part, input.keypoints);
-    let estimator = Estimator { input, keypoints: &tracked.keypoints, points: &[], times: &times, control };
+    // The border has no room for all parameters of OPENCV and the readout along two axes.
+    let may_shift = input.centre.is_some() && input.map.camera.model != CameraModel::OpenCv;
+    let centre_prior = may_shift.then(|| principal_point_prior(&input.map.camera, input.options));
+    let keypoints = &tracked.keypoints[..];
+    let estimator = Estimator { input, centre_prior, keypoints, points: &[], times: &times, control };
     let mut fit = estimator.start(tracked.map.clone())?;
     let report = |fit: &Fit, shift: f64, gain: Option<f64>, refusal: Option<String>| ShutterReport {
         applied: refusal.is_none(),
@@ -156,37 +217,59 @@ pub(crate) fn find_shutter(input: &ShutterInput<'_>, control: &Control) -> Resul
         return rejected(report(&fit, shift, None, Some(why)));
     }
     estimator.along_the_path(&mut fit)?;
-    for _ in 0..OWN_ROUNDS {
-        let (before, focal) = (fit.corrected.clone(), fit.map.camera.mean_focal());
-        estimator.by_the_frames(&mut fit, OWN_STEPS)?;
-        let zoom = (fit.map.camera.mean_focal() / focal).ln().abs();
-        if rms(&fit.map, &before, &fit.corrected) < STILL * noise && zoom < STILL_ZOOM {
-            break;
-        }
-    }
+    estimator.settle(&mut fit, noise)?;
     let estimator = Estimator { keypoints: input.keypoints, points: input.points, ..estimator };
     tracked.give_back_tracks(&mut fit.map);
     fit.corrected = estimator.correct(&fit.map, &fit.motions, &fit.readout).0;
     let shift = estimator.shift(&fit);
+    let of_path = estimator.motions_of_path(&fit.map);
+    let along_path = estimator.correct(&fit.map, &of_path, &fit.readout).0;
+    let usual_shift = rms(&fit.map, input.keypoints, &along_path);
     let MapperOptions { max_error, min_angle, .. } = *input.options;
     let limits = TriangulationOptions { max_error, min_angle };
-    let (before, after) = ((input.map, input.keypoints), (&fit.map, &fit.corrected[..]));
+    let without = estimator.without_shutter()?;
+    let (before, after) = ((&without, input.keypoints), (&fit.map, &fit.corrected[..]));
     let comparison = Comparison::new(before, after, &held_out, &limits);
-    let refusal = match fit.readout.seconds.abs() > longest {
-        true => Some(format!("it would last longer than the {:.1} ms from frame to frame", 1e3 * longest)),
-        false => comparison.refusal(input.known.is_some()),
+    let is_known = input.known.is_some();
+    let (seconds, deviation) = (fit.readout.seconds.abs(), fit.deviation.unwrap_or(f64::INFINITY));
+    let refusal = if seconds > longest {
+        Some(format!("it would last longer than the {:.1} ms from frame to frame", 1e3 * longest))
+    } else if !is_known && seconds < SIGNIFICANT * deviation {
+        Some(format!("its {:.1} ms are known to {:.1} only", 1e3 * seconds, 1e3 * deviation))
+    } else if shift > WILD * usual_shift {
+        Some(format!("frames would shift keypoints by {shift:.2} pixels, and their path by {usual_shift:.2}"))
+    } else {
+        comparison.refusal(is_known)
     };
     let report = report(&fit, shift, Some(comparison.gain), refusal);
     if !report.applied {
         return rejected(report);
     }
     let tracks: Vec<Vec<Observation>> = input.map.points.iter().map(|p| p.track.clone()).collect();
-    fit.map.points = triangulate_tracks(&fit.map, &fit.corrected, &tracks, &limits);
+    let complete = |fit: &mut Fit| {
+        fit.map.points = triangulate_tracks(&fit.map, &fit.corrected, &tracks, &limits);
+    };
+    complete(&mut fit);
     estimator.by_the_frames(&mut fit, STEPS)?;
+    let mut centre = input.centre;
+    if let Some(prior) = centre_prior {
+        let found = estimator.principal_point(&fit, prior);
+        if !found.refined {
+            // It is not told from the middle of the picture now that the shutter is known.
+            let x = principal_point_index(fit.map.camera.model);
+            let middle = [fit.map.camera.width, fit.map.camera.height].map(|side| f64::from(side) / 2.0);
+            fit.map.camera.params[x..x + 2].copy_from_slice(&middle);
+            let fixed = Estimator { centre_prior: None, ..estimator };
+            fixed.settle(&mut fit, noise)?;
+            complete(&mut fit);
+            fixed.by_the_frames(&mut fit, STEPS)?;
+        }
+        centre = Some(found);
+    }
     filter_points(&mut fit.map, &fit.corrected, max_error, min_angle);
     let depths = depths(&fit.map, input.points, input.keypoints);
     let Fit { map, corrected, readout, motions, .. } = fit;
-    let unrolled = Unrolled { map, keypoints: corrected, readout, motions, depths };
+    let unrolled = Unrolled { map, keypoints: corrected, centre, readout, motions, depths };
     Ok(Shutter { report: Some(report), unrolled: Some(unrolled) })
 }
 
@@ -212,6 +295,8 @@ struct Fit {
 #[derive(Clone, Copy)]
 struct Estimator<'a> {
     input: &'a ShutterInput<'a>,
+    /// Standard deviation of the principal point's prior in pixels, where it is an unknown.
+    centre_prior: Option<f64>,
     /// The keypoints in question as they were measured.
     keypoints: &'a Keypoints,
     /// Points with tracks, for the depth of those that are in no track of the fit.
@@ -226,19 +311,51 @@ impl Estimator<'_> {
         path_motions(self.times, &map.poses)
     }
 
+    fn motions_of_path(&self, map: &Map) -> Vec<Option<Motion>> {
+        self.path(map).iter().map(|p| p.map(|p| p.motion)).collect()
+    }
+
     fn correct(&self, map: &Map, motions: &[Option<Motion>], readout: &Readout) -> (Corrected, Corrected) {
         let depths = depths(map, self.points, self.keypoints);
         correct_keypoints(map, self.keypoints, &depths, motions, readout)
     }
 
     fn bundle(&self, map: &Map, keypoints: &Keypoints) -> BundleOptions {
-        let input = self.input;
-        // The border has no room for all parameters of OPENCV and the readout along two axes.
-        let is_centre_free = input.is_centre_free && map.camera.model != CameraModel::OpenCv;
-        let centre = is_centre_free.then(|| principal_point_prior(&map.camera, input.options));
-        let mut options = bundle_options(map, keypoints, input.options, centre);
+        let mut options = bundle_options(map, keypoints, self.input.options, self.centre_prior);
         options.stopping.max_iterations = options.stopping.max_iterations.min(STEPS);
         options
+    }
+
+    /// The map as a global shutter explains it best, with the principal point as free as with the shutter.
+    fn without_shutter(&self) -> Result<Map> {
+        let mut map = self.input.map.clone();
+        if self.centre_prior.is_some() && !self.input.centre.is_some_and(|c| c.refined) {
+            let bundle = self.bundle(&map, self.input.keypoints);
+            adjust(&mut map, self.input.keypoints, &bundle, self.control)?;
+        }
+        Ok(map)
+    }
+
+    /// Where the principal point is, under a prior of this deviation, with the readout time as another unknown.
+    fn principal_point(&self, fit: &Fit, prior: f64) -> PrincipalPoint {
+        let slopes = self.correct(&fit.map, &fit.motions, &fit.readout).1;
+        let slopes: &[&[Vec<Vector2<f64>>]] = if self.input.known.is_some() { &[] } else { &[&slopes] };
+        let bundle = self.bundle(&fit.map, &fit.corrected);
+        let deviations = intrinsics_deviations_with(&fit.map, &fit.corrected, slopes, &bundle);
+        principal_point(&fit.map.camera, deviations.as_deref(), prior, self.input.options)
+    }
+
+    /// Rounds of adjustment by what the frames show, until nothing moves.
+    fn settle(&self, fit: &mut Fit, noise: f64) -> Result<()> {
+        for _ in 0..OWN_ROUNDS {
+            let (before, focal) = (fit.corrected.clone(), fit.map.camera.mean_focal());
+            self.by_the_frames(fit, OWN_STEPS)?;
+            let zoom = (fit.map.camera.mean_focal() / focal).ln().abs();
+            if rms(&fit.map, &before, &fit.corrected) < STILL * noise && zoom < STILL_ZOOM {
+                break;
+            }
+        }
+        Ok(())
     }
 
     /// Root mean square of the shift of the keypoints of the map, pixels.
@@ -265,7 +382,7 @@ impl Estimator<'_> {
     /// Along which axis the pictures are read, and roughly for how long, from a map without a shutter.
     fn start(&self, map: Map) -> Result<Fit> {
         let keypoints = self.keypoints;
-        let motions: Vec<_> = self.path(&map).iter().map(|p| p.map(|p| p.motion)).collect();
+        let motions = self.motions_of_path(&map);
         let axes = [ReadoutDirection::Down, ReadoutDirection::Right];
         let slopes =
             axes.map(|direction| self.correct(&map, &motions, &Readout { seconds: 0.0, direction }).1);
@@ -295,7 +412,7 @@ impl Estimator<'_> {
     /// Adjusts map and readout time with the motions of the path.
     fn along_the_path(&self, fit: &mut Fit) -> Result<()> {
         for _ in 0..PATH_ROUNDS {
-            fit.motions = self.path(&fit.map).iter().map(|p| p.map(|p| p.motion)).collect();
+            fit.motions = self.motions_of_path(&fit.map);
             let (corrected, slopes) = self.correct(&fit.map, &fit.motions, &fit.readout);
             let bundle = self.bundle(&fit.map, &corrected);
             let change = self.adjust(&mut fit.map, &corrected, &slopes, &bundle)?;

@@ -120,7 +120,7 @@ fn find(capture: &Capture, frames: &Frames, known: Option<f64>) -> (Map, Shutter
         keypoints: &capture.keypoints,
         frames,
         options: &options,
-        is_centre_free: centre.refined,
+        centre: Some(centre),
         known,
     };
     let found = find_shutter(&input, &Control::new()).unwrap();
@@ -130,15 +130,30 @@ fn find(capture: &Capture, frames: &Frames, known: Option<f64>) -> (Map, Shutter
 #[test]
 fn a_principal_point_beside_the_middle_is_not_taken_for_a_shutter() {
     let readout = |ms: f64| Readout { seconds: 1e-3 * ms, direction: ReadoutDirection::Down };
-    let mut camera = Camera::from_focal(CameraModel::SimpleRadial, 700.0, 800, 600);
-    camera.params[1] = 424.0;
-    let capture = film_by(camera.clone(), held, readout(0.0), 0.2);
-    let report = find(&capture, &frames(&capture), None).1.report.unwrap();
-    assert!(!report.applied, "{report:?}");
-    // Both at once: the shutter is still seen.
-    let capture = film_by(camera, held, readout(20.0), 0.2);
-    let report = find(&capture, &frames(&capture), None).1.report.unwrap();
-    assert!(report.applied && (report.readout_ms / 20.0 - 1.0).abs() < 0.15, "{report:?}");
+    for off in [[24.0, 0.0], [-10.0, 20.0]] {
+        let mut camera = Camera::from_focal(CameraModel::SimpleRadial, 700.0, 800, 600);
+        (camera.params[1], camera.params[2]) = (400.0 + off[0], 300.0 + off[1]);
+        let capture = film_by(camera.clone(), held, readout(0.0), 0.2);
+        let (_, found) = find(&capture, &frames(&capture), None);
+        let report = found.report.unwrap();
+        assert!(!report.applied && found.unrolled.is_none(), "{off:?}: {report:?}");
+        // Both at once: the shutter is still seen, and the principal point with it.
+        let capture = film_by(camera, held, readout(20.0), 0.2);
+        let (_, found) = find(&capture, &frames(&capture), None);
+        let report = found.report.unwrap();
+        assert!(report.applied && (report.readout_ms / 20.0 - 1.0).abs() < 0.15, "{off:?}: {report:?}");
+        let params = found.unrolled.unwrap().map.camera.params;
+        let left = (params[1] - 400.0 - off[0]).hypot(params[2] - 300.0 - off[1]);
+        assert!(left < 6.0, "{off:?}: {params:?}");
+    }
+}
+
+#[test]
+fn a_shutter_is_not_taken_for_a_principal_point_beside_the_middle() {
+    let capture = film(held, Readout { seconds: 0.02, direction: ReadoutDirection::Down }, 0.2);
+    let unrolled = find(&capture, &frames(&capture), None).1.unrolled.unwrap();
+    assert!(!unrolled.centre.unwrap().refined, "{:?}", unrolled.centre);
+    assert_eq!(unrolled.map.camera.params[1..3], [400.0, 300.0]);
 }
 
 #[test]

@@ -27,6 +27,20 @@ pub struct Evidence {
     pub centre_rotation: f64,
     /// ... places (share of the radius of the camera path) are, if the principal point is off by as much as it may.
     pub centre_position: f64,
+    /// Whether the principal point was refined; else it is the middle of the picture.
+    pub centre_is_refined: bool,
+    /// How far off rotations (degrees) and ...
+    pub shutter_rotation: f64,
+    /// ... places (share of the radius of the camera path) are for each millisecond by which the readout time of a rolling
+    /// shutter is off; 0 for photographs, and where it is known.
+    pub shutter_position: f64,
+    /// The readout time as the capture shows it, milliseconds.
+    pub shutter_ms: f64,
+    /// Its standard deviation; at most the time from one frame of the video to the next, which it also is where nothing
+    /// is known.
+    pub shutter_deviation_ms: f64,
+    /// Whether the model is corrected for that readout time.
+    pub shutter_is_corrected: bool,
     /// Spread of the focal length, as a share of it: the largest of the five.
     pub focal_spread: f64,
     /// Residuals that all frames have in common in a cell of the picture, pixels.
@@ -66,10 +80,20 @@ pub struct Evidence {
     pub zoom_change: f64,
     /// Its standard deviation; 0 where it was not examined: photographs, and where the adjustment says nothing.
     pub zoom_deviation: f64,
+    /// How far off rotations (degrees) and ...
+    pub zoom_rotation: f64,
+    /// ... places (share of the radius of the camera path) are by a zoom as large as it may be.
+    pub zoom_position: f64,
     /// Points that are seen on both sides of the weakest step of the path; 0 for unordered pictures.
     pub weakest_step: usize,
     /// Pairs of frames that are far apart in time and near in the model.
     pub near_pairs: usize,
     /// Share of them that see nothing in common.
     pub missing_overlap: f64,
+    /// Pairs of frames of the model on different sides of a cut of the film.
+    pub pairs_across_cuts: usize,
+    /// Points that these should have in common, if they show one place.
+    pub common_across_cuts: f64,
+    /// The part of these that they have.
+    pub shared_across_cuts: f64,
 }

@@ -3,7 +3,10 @@
 use crate::sfm::bundle_adjustment::BundleOptions;
 use crate::sfm::map::{Keypoints, Map};
 use crate::sfm::matching::PairMatches;
+use crate::sfm::path::cuts;
+use crate::sfm::polishing::PrincipalPoint;
 use crate::sfm::report::SfmReport;
+use crate::sfm::shutter::ShutterDoubt;
 use crate::sfm::support::support_of_pairs;
 use crate::sfm::triangulation::Views;
 use crate::sfm::two_view::TwoViewGeometry;
@@ -12,11 +15,12 @@ use crate::statistics::{MEDIAN_OF_RAYLEIGH, median};
 use super::evidence::Evidence;
 use super::flatness::flat_points;
 use super::joints::joints;
+use super::overlap::overlap;
 use super::pairs::agreement;
 use super::residuals::bias;
-use super::spread::{ClusterSpread, centre_spread, path, spreads};
+use super::spread::{ClusterSpread, centre_spread, extra_spread, path, spreads};
 use super::stillness::stillness;
-use super::zoom::{steady_zoom, zoom};
+use super::zoom::{steady_zoom, zoom, zoom_slopes};
 
 /// Homography inliers over all inliers from which a pair shows no depth.
 const FLAT_PAIR: f64 = 0.9;
@@ -36,6 +40,10 @@ pub(crate) struct Judged<'a> {
     pub(crate) bundle: &'a BundleOptions,
     /// Standard deviation of the principal point's prior, pixels.
     pub(crate) centre_prior: f64,
+    /// What became of the principal point; `None` where it was not asked for.
+    pub(crate) centre: Option<PrincipalPoint>,
+    /// What is not known of a rolling shutter; `None` where there is none or it is known.
+    pub(crate) shutter: Option<&'a ShutterDoubt>,
     /// Candidate matches.
     pub(crate) matches: &'a [PairMatches],
     /// Verified pairs, found without a focal length.
@@ -82,6 +90,17 @@ pub(super) fn gather(judged: &Judged<'_>) -> (Evidence, Vec<FrameSpread>) {
     let still = stillness(complete, keypoints, judged.matches);
     let steady = judged.is_ordered.then(|| steady_zoom(adjusted, keypoints, judged.bundle)).flatten();
     let steady = steady.unwrap_or_default();
+    let zoomed = zoom_slopes(adjusted, keypoints);
+    let zoomed = (steady.deviation > 0.0)
+        .then(|| extra_spread(adjusted, keypoints, judged.bundle, &zoomed))
+        .flatten()
+        .unwrap_or_default();
+    let most_zoom = steady.change.hypot(steady.deviation);
+    let rolled = judged.shutter.and_then(|s| extra_spread(adjusted, keypoints, judged.bundle, &s.slopes));
+    let shutter = judged.shutter.filter(|_| rolled.is_some());
+    let rolled = rolled.unwrap_or_default();
+    let cuts = if judged.is_ordered { cuts(report.frames, judged.verified) } else { Vec::new() };
+    let overlap = overlap(complete, judged.matches, &cuts);
     let joints = joints(complete, judged.is_ordered);
     let verified = || judged.verified.iter().filter(|p| !p.inliers.is_empty());
     let flat =
@@ -97,6 +116,13 @@ pub(super) fn gather(judged: &Judged<'_>) -> (Evidence, Vec<FrameSpread>) {
         position_spread: std::array::from_fn(|k| of(k, |s| s.position, LARGEST)),
         centre_rotation: centre.rotation.min(LARGEST_ANGLE),
         centre_position: centre.position.min(LARGEST),
+        centre_is_refined: report.principal_point_refined,
+        // Slopes are for a second.
+        shutter_rotation: (1e-3 * rolled.rotation).min(LARGEST_ANGLE),
+        shutter_position: (1e-3 * rolled.position).min(LARGEST),
+        shutter_ms: shutter.map_or(0.0, |s| 1e3 * s.seconds),
+        shutter_deviation_ms: shutter.map_or(0.0, |s| 1e3 * s.deviation),
+        shutter_is_corrected: shutter.is_some_and(|s| s.is_corrected),
         focal_spread: (0..5).map(|k| of(k, |s| s.focal, LARGEST)).fold(0.0, f64::max),
         lens_bias: bias.lens,
         patch_bias: bias.patches,
@@ -116,9 +142,14 @@ pub(super) fn gather(judged: &Judged<'_>) -> (Evidence, Vec<FrameSpread>) {
         zoom: zoom(adjusted, keypoints, judged.bundle.loss),
         zoom_change: steady.change.clamp(-LARGEST, LARGEST),
         zoom_deviation: steady.deviation.min(LARGEST),
+        zoom_rotation: (most_zoom * zoomed.rotation).min(LARGEST_ANGLE),
+        zoom_position: (most_zoom * zoomed.position).min(LARGEST),
         weakest_step: joints.weakest_step,
         near_pairs: joints.near,
         missing_overlap: joints.missing,
+        pairs_across_cuts: overlap.pairs,
+        common_across_cuts: overlap.expected,
+        shared_across_cuts: overlap.shared / overlap.expected.max(1.0),
     };
     (evidence, frames)
 }
@@ -136,11 +167,11 @@ fn largest_step(map: &Map) -> f64 {
 /// deviation.
 fn centre(judged: &Judged<'_>) -> Option<ClusterSpread> {
     let Judged { adjusted, keypoints, report, centre_prior, .. } = *judged;
-    let deviation = report.principal_point_deviation.unwrap_or(centre_prior).min(centre_prior);
-    let pixels = match report.principal_point_refined {
-        true => deviation,
-        false => report.principal_point_shift.unwrap_or(0.0).hypot(deviation),
-    };
+    let axes = judged.centre.and_then(|c| c.axes).unwrap_or([(0.0, centre_prior); 2]);
+    let pixels = axes.map(|(shift, deviation)| {
+        let deviation = deviation.min(centre_prior);
+        if report.principal_point_refined { deviation } else { shift.hypot(deviation) }
+    });
     let mut free = judged.bundle.clone();
     free.intrinsics.principal_point = Some(centre_prior);
     centre_spread(adjusted, keypoints, &free, pixels)

@@ -68,6 +68,13 @@ const CONTRADICTING: f64 = 0.25;
 const WORST_FRAME: f64 = 0.65;
 /// Share of near pairs that see nothing in common.
 const MISSING: f64 = 0.5;
+/// With fewer points that clips should have in common nothing is known of what they have, ...
+const LEAST_COMMON: f64 = 50.0;
+/// ... nor with fewer for each pair of their frames (1.3 for two rooms of which one was laid beside the other; 8 at least for
+/// sound films), ...
+const LEAST_COMMON_OF_PAIR: f64 = 3.0;
+/// ... and below this part of them they show different places.
+const SHARED: f64 = 0.4;
 /// Share of the frames without which a model is partial.
 const FEW_REGISTERED: f64 = 0.8;
 /// Share of the pairs that a turn on the spot explains, from which the camera hardly moved (at most 0.34 for sound captures of
@@ -207,6 +214,18 @@ fn reasons(e: &Evidence) -> Vec<Reason> {
             ),
         );
     }
+    let least_common = LEAST_COMMON.max(LEAST_COMMON_OF_PAIR * e.pairs_across_cuts as f64);
+    if e.pairs_across_cuts > 0 && (e.common_across_cuts < least_common || e.shared_across_cuts < SHARED) {
+        add(
+            Grade::Doubtful,
+            Doubt::MissingOverlap,
+            format!(
+                "the film was cut, and of {:.0} points that both sides of the cut should show they have {} in common: they                  may be different places that look alike",
+                e.common_across_cuts,
+                percent(e.shared_across_cuts)
+            ),
+        );
+    }
     if e.registered < FEW_REGISTERED {
         add(
             Grade::Doubtful,
@@ -342,13 +361,17 @@ mod tests {
     #[test]
     fn nothing_speaks_against_a_sound_model() {
         assert_eq!(reasons(&sound()), []);
+        // A film that was cut, and both clips of which show one place.
+        let (pairs_across_cuts, common_across_cuts, shared_across_cuts) = (60, 900.0, 0.8);
+        let cut = Evidence { pairs_across_cuts, common_across_cuts, shared_across_cuts, ..sound() };
+        assert_eq!(reasons(&cut), []);
         assert_eq!(imprecision((0.01, 2e-4), (0.05, 1e-3)), None);
     }
 
     #[test]
     fn each_fault_is_told_by_its_figure() {
         type Spoil = fn(&mut Evidence);
-        let faults: [(Spoil, Doubt, Grade); 16] = [
+        let faults: [(Spoil, Doubt, Grade); 19] = [
             (|e| (e.still_pairs, e.still_border) = (0.9, 0.9), Doubt::StillCamera, Grade::Broken),
             (|e| (e.still_pairs, e.still_border) = (0.3, 0.1), Doubt::StillCamera, Grade::Doubtful),
             (|e| (e.flat_points, e.flat_pairs) = (0.99, 0.99), Doubt::FlatScene, Grade::Broken),
@@ -358,6 +381,22 @@ mod tests {
             (|e| e.contradicting_pairs = 0.4, Doubt::ContradictingPairs, Grade::Doubtful),
             (|e| e.worst_frame_agreement = 0.5, Doubt::ContradictingPairs, Grade::Doubtful),
             (|e| (e.near_pairs, e.missing_overlap) = (20, 0.9), Doubt::MissingOverlap, Grade::Doubtful),
+            (
+                |e| {
+                    (e.pairs_across_cuts, e.common_across_cuts, e.shared_across_cuts) = (60, 900.0, 0.2);
+                },
+                Doubt::MissingOverlap,
+                Grade::Doubtful,
+            ),
+            (|e| e.pairs_across_cuts = 60, Doubt::MissingOverlap, Grade::Doubtful),
+            // They hang together, but by what they show of each other nobody can tell.
+            (
+                |e| {
+                    (e.pairs_across_cuts, e.common_across_cuts, e.shared_across_cuts) = (70, 93.0, 0.52);
+                },
+                Doubt::MissingOverlap,
+                Grade::Doubtful,
+            ),
             (|e| e.registered = 0.6, Doubt::FewFrames, Grade::Doubtful),
             (|e| e.parallax_degrees = 1.0, Doubt::LittleParallax, Grade::Doubtful),
             (|e| (e.zoom_change, e.zoom_deviation) = (-0.06, 0.004), Doubt::Zoom, Grade::Doubtful),

@@ -2,10 +2,10 @@
 //! it. `docs/verdict.md` says what is promised, and how well it was kept.
 //!
 //! ```text
-//! spread, residuals, pairs, joints, stillness, flatness, zoom → gather (Evidence) → calibrated (errors) → judge → Verdict
+//! spread, residuals, pairs, joints, overlap, stillness, flatness, zoom → gather (Evidence) → calibrated (errors) → judge → Verdict
 //! ```
 //!
-//! No test sees everything: the spread knows noise and weak geometry, not a wrong world; pairs and joints know places
+//! No test sees everything: the spread knows noise and weak geometry, not a wrong world; pairs, joints and overlap know places
 //! taken for others; stillness, flatness and zoom know captures that are not what structure from motion assumes.
 
 mod calibrated;
@@ -14,6 +14,7 @@ mod flatness;
 mod gather;
 mod joints;
 mod judge;
+mod overlap;
 mod pairs;
 mod residuals;
 mod spread;

@@ -2,7 +2,9 @@
 
 use nalgebra::{Matrix3, SymmetricEigen, UnitQuaternion, Vector3};
 
-use crate::sfm::bundle_adjustment::{BundleOptions, Clustering, Draw, centre_responses, pose_draws};
+use crate::sfm::bundle_adjustment::{
+    BundleOptions, Clustering, Draw, centre_responses, extra_response, pose_draws,
+};
 use crate::sfm::map::{Keypoints, Map};
 
 /// Errors of one clustering.
@@ -43,16 +45,29 @@ pub(super) fn spreads(
     Some(draws.iter().map(|draws| frame.spread(draws)).collect())
 }
 
-/// What a principal point does that is off by `pixels` in a direction that nobody knows, if it is free in `options`; `None`
-/// where the adjustment says nothing.
+/// What a principal point does that is off by `pixels` to the right and downwards, either way, if it is free in
+/// `options`; `None` where the adjustment says nothing.
 pub(super) fn centre_spread(
     map: &Map,
     keypoints: &Keypoints,
     options: &BundleOptions,
-    pixels: f64,
+    pixels: [f64; 2],
 ) -> Option<ClusterSpread> {
     let frame = WorldFrame::new(map)?;
+    // The two add up, where draws are averaged.
+    let pixels = pixels.map(|p| std::f64::consts::SQRT_2 * p);
     Some(frame.spread(&centre_responses(map, keypoints, options, pixels)?))
+}
+
+/// What something else does that is off by 1 and moves keypoints by `slopes`; `None` where the adjustment says nothing.
+pub(super) fn extra_spread(
+    map: &Map,
+    keypoints: &Keypoints,
+    options: &BundleOptions,
+    slopes: &Keypoints,
+) -> Option<ClusterSpread> {
+    let frame = WorldFrame::new(map)?;
+    Some(frame.spread(&[extra_response(map, keypoints, slopes, options)?]))
 }
 
 /// The registered cameras, against which draws are held.

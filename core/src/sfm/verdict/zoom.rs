@@ -26,15 +26,11 @@ pub(super) struct SteadyZoom {
 /// The steady zoom that explains the capture best: one more unknown of the adjustment, while poses and points take up what
 /// they may. Images are in the order of time. `None` where the equations are singular.
 pub(super) fn steady_zoom(map: &Map, keypoints: &Keypoints, bundle: &BundleOptions) -> Option<SteadyZoom> {
+    if map.poses.len() < 2 {
+        return None;
+    }
     let centre = map.camera.principal_point();
-    let last = map.poses.len().checked_sub(1).filter(|&last| last > 0)?;
-    let of_all = |of: &dyn Fn(f64, Vector2<f64>) -> Vector2<f64>| -> Vec<Vec<Vector2<f64>>> {
-        let of_image = |(image, own): (usize, &Vec<Vector2<f64>>)| {
-            let part = image as f64 / last as f64 - 0.5;
-            own.iter().map(|pixel| of(part, pixel - centre)).collect()
-        };
-        keypoints.iter().enumerate().map(of_image).collect()
-    };
+    let of_all = |of: &dyn Fn(f64, Vector2<f64>) -> Vector2<f64>| by_part(map, keypoints, of);
     let mut adjusted = map.clone();
     let mut bundle = bundle.clone();
     bundle.stopping.max_iterations = bundle.stopping.max_iterations.min(STEPS);
@@ -53,6 +49,27 @@ pub(super) fn steady_zoom(map: &Map, keypoints: &Keypoints, bundle: &BundleOptio
         change += step.first()?;
     }
     None
+}
+
+/// How keypoints move for each unit of the logarithm of the last focal length over the first.
+pub(super) fn zoom_slopes(map: &Map, keypoints: &Keypoints) -> Vec<Vec<Vector2<f64>>> {
+    by_part(map, keypoints, &|part, off| -part * off)
+}
+
+/// For every keypoint what follows from the part of the capture it is in (-0.5 at its start, 0.5 at its end) and its place
+/// about the principal point.
+fn by_part(
+    map: &Map,
+    keypoints: &Keypoints,
+    of: &dyn Fn(f64, Vector2<f64>) -> Vector2<f64>,
+) -> Vec<Vec<Vector2<f64>>> {
+    let centre = map.camera.principal_point();
+    let last = keypoints.len().saturating_sub(1).max(1);
+    let of_image = |(image, own): (usize, &Vec<Vector2<f64>>)| {
+        let part = image as f64 / last as f64 - 0.5;
+        own.iter().map(|pixel| of(part, pixel - centre)).collect()
+    };
+    keypoints.iter().enumerate().map(of_image).collect()
 }
 
 /// Unknowns of a frame: its pose and the logarithm of its focal length.
