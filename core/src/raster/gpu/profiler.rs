@@ -4,7 +4,6 @@
 use std::collections::BTreeMap;
 
 use super::device::Gpu;
-use super::recorder::Pending;
 use crate::error::{Error, ErrorKind, Result};
 
 /// Passes of one submission that can be looked at.
@@ -71,16 +70,15 @@ impl Profiler {
         })
     }
 
-    /// Waits for the moments of the last submission and adds them up.
-    pub(super) fn take(&mut self, gpu: &Gpu, moments: Pending) -> Result<()> {
-        let moments: Vec<u64> = bytemuck::pod_collect_to_vec(&moments.wait(gpu)?);
+    /// Adds up the moments of the last submission.
+    pub(super) fn add(&mut self, gpu: &Gpu, moments: &[u8]) {
+        let moments: Vec<u64> = bytemuck::pod_collect_to_vec(moments);
         let period = f64::from(gpu.queue.get_timestamp_period()) * 1e-9;
         for (name, moment) in self.names.drain(..).zip(moments.chunks_exact(2)) {
             let time = self.times.entry(name).or_default();
             time.seconds += moment[1].saturating_sub(moment[0]) as f64 * period;
             time.runs += 1;
         }
-        Ok(())
     }
 
     /// What was found out since the last call.

@@ -103,12 +103,12 @@ impl Recorder {
     pub(super) fn take_times(&mut self, gpu: &Gpu) -> Result<()> {
         let Some(mut profiler) = self.profiler.take() else { return Ok(()) };
         let moments = profiler.resolve(self.encoder(gpu)).map(|(buffer, bytes)| (buffer.clone(), bytes));
-        let taken = moments.map_or(Ok(()), |(buffer, bytes)| {
-            let moments = self.submit_and_read(gpu, &buffer, 0, bytes);
-            profiler.take(gpu, moments)
-        });
+        if let Some((buffer, bytes)) = moments {
+            let moments = self.submit_and_read(gpu, &buffer, 0, bytes).wait(gpu)?;
+            profiler.add(gpu, &moments);
+        }
         self.profiler = Some(profiler);
-        taken
+        Ok(())
     }
 
     /// Submits, with a copy of the first `bytes` bytes of `buffer` from `start` on as the last command.
