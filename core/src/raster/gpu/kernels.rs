@@ -18,7 +18,7 @@ pub(super) const TILE_BITS: u32 = 24;
 pub(super) const SLOT: u32 = 10;
 /// Slots of one splat that are summed ahead of its update; see slot_runs.wgsl.
 pub(super) const SLOT_RUN: u32 = 32;
-/// Sums per tile and of the picture that the loss makes; see loss.wgsl.
+/// Sums per tile and of the picture that the loss makes; see loss_compare.wgsl.
 pub(super) const SUMS: u32 = 16;
 
 /// One compiled entry point.
