@@ -1,7 +1,8 @@
 //! Edits of density control: copies of splats with an offset, in place of others or past the end.
 
+use super::lanes::Row;
 use super::scalar::Scalar;
-use super::state::{GEOMETRY, Gathered, MEAN, OPACITY, SCALE, Scene};
+use super::state::{Gathered, Harmonics, MEAN, OPACITY, SCALE, Scene};
 use crate::error::Result;
 use crate::raster::SplatEdit;
 use crate::raster::check::check_edits;
@@ -10,7 +11,6 @@ use crate::raster::check::check_edits;
 /// [`crate::ErrorKind::InvalidArgument`] if a source does not exist, a destination is written twice, or the
 /// destinations past the end leave a gap. The scene is unchanged then.
 pub(super) fn edit<T: Scalar>(scene: &mut Scene<T>, edits: &[SplatEdit]) -> Result<()> {
-    let stride = scene.sh_stride();
     let len = check_edits(edits, scene.len() as u32)? as usize;
     let read: Vec<_> = edits
         .iter()
@@ -22,23 +22,22 @@ pub(super) fn edit<T: Scalar>(scene: &mut Scene<T>, edits: &[SplatEdit]) -> Resu
                 geometry[SCALE + k] += T::of_f32(e.log_scale_offset[k]);
             }
             geometry[OPACITY] = T::of_f32(e.opacity);
-            (geometry, scene.parameters.sh[source * stride..(source + 1) * stride].to_vec())
+            (geometry, scene.parameters.sh[source])
         })
         .collect();
 
     for values in [&mut scene.parameters, &mut scene.first, &mut scene.second] {
-        values.geometry.resize(len, [T::default(); GEOMETRY]);
-        values.sh.resize(len * stride, T::default());
+        values.geometry.resize(len, Row::default());
+        values.sh.resize(len, Harmonics::default());
     }
     scene.gathered.resize(len, Gathered::default());
     for (e, (geometry, sh)) in edits.iter().zip(read) {
         let at = e.destination as usize;
-        let sh_range = at * stride..(at + 1) * stride;
         scene.parameters.geometry[at] = geometry;
-        scene.parameters.sh[sh_range.clone()].copy_from_slice(&sh);
+        scene.parameters.sh[at] = sh;
         for moments in [&mut scene.first, &mut scene.second] {
-            moments.geometry[at] = [T::default(); GEOMETRY];
-            moments.sh[sh_range.clone()].fill(T::default());
+            moments.geometry[at] = Row::default();
+            moments.sh[at] = Harmonics::default();
         }
         scene.gathered[at] = Gathered::default();
     }

@@ -37,16 +37,17 @@ impl Pairs {
         self.chunks.par_iter_mut().zip(visible.par_chunks(CHUNK)).for_each(|((tiles, counts), splats)| {
             tiles.clear();
             counts.clear();
+            let mut pairs = 0;
             for &splat in splats {
-                if total.load(Ordering::Relaxed) > MAX_PAIRS {
-                    return;
-                }
                 let before = tiles.len();
                 emit(&camera, &projection.projected[splat as usize], tiles);
-                let count = tiles.len() - before;
-                total.fetch_add(count as u64, Ordering::Relaxed);
-                counts.push(count as u32);
+                counts.push((tiles.len() - before) as u32);
+                pairs = tiles.len() as u64;
+                if total.load(Ordering::Relaxed) + pairs > MAX_PAIRS {
+                    break;
+                }
             }
+            total.fetch_add(pairs, Ordering::Relaxed);
         });
         if total.into_inner() > MAX_PAIRS {
             return Err(Error::new(

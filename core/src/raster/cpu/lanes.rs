@@ -1,9 +1,9 @@
 //! Sixteen numbers at once: the one vector type in which the kernels are written, and its portable form.
 //!
 //! A kernel is written once, generic in [`Lanes`]; [`Scalar::run`](super::scalar::Scalar::run) compiles it for every instruction set
-//! and chooses one at run time. Lanes are the 16 pixels of a row of a tile, or 16 splats.
+//! and chooses one at run time. Lanes are 16 pixels (of a row, or 4x4), or 16 splats.
 
-use std::ops::{Add, Deref, DerefMut, Div, Mul, Sub};
+use std::ops::{Add, Deref, DerefMut, Div, Mul, Neg, Sub};
 
 use super::real::Real;
 
@@ -12,7 +12,13 @@ pub(super) const LANES: usize = 16;
 
 /// Sixteen numbers; operations act on each.
 pub trait Lanes:
-    Copy + Add<Output = Self> + Sub<Output = Self> + Mul<Output = Self> + Div<Output = Self>
+    Copy
+    + Default
+    + Add<Output = Self>
+    + Sub<Output = Self>
+    + Mul<Output = Self>
+    + Div<Output = Self>
+    + Neg<Output = Self>
 {
     /// Of what.
     type T: Real;
@@ -22,6 +28,8 @@ pub trait Lanes:
     fn splat(value: Self::T) -> Self;
     fn load(values: &[Self::T; LANES]) -> Self;
     fn store(self, values: &mut [Self::T; LANES]);
+    /// As many of the first lanes as the slice has numbers, which are up to 16.
+    fn store_first(self, values: &mut [Self::T]);
     /// `self * factor + term`.
     fn fma(self, factor: Self, term: Self) -> Self;
     /// `term - self * factor`.
@@ -34,6 +42,10 @@ pub trait Lanes:
     fn exp2(self) -> Self;
     /// As [`Real::exp`].
     fn exp(self) -> Self;
+    /// Base-2 logarithm of positive normal numbers, to an absolute error of 2e-7; for others the result means nothing.
+    fn log2(self) -> Self;
+    /// Sine and cosine of as many whole turns, from 0 to 1, to an absolute error of 3e-7.
+    fn sin_cos_of_turns(self) -> [Self; 2];
     /// `self >= other`; false for what is not a number.
     fn ge(self, other: Self) -> Self::Mask;
     /// Zero where `mask` is false.
@@ -47,6 +59,12 @@ pub trait Lanes:
     fn sums(vectors: [Self; LANES]) -> Self;
     /// The sum of the lanes.
     fn sum(self) -> Self::T;
+    /// 1 / self, to a relative error of 4e-7, for normal numbers whose inverse is normal, too.
+    fn inverse(self) -> Self;
+    /// Lane j of vector i becomes lane i of vector j.
+    fn transpose(vectors: [Self; LANES]) -> [Self; LANES];
+    /// Four lanes of each vector, from the first to the last: `out[i]` has the i-th four of all. Twice is as it was.
+    fn regroup(vectors: [Self; 4]) -> [Self; 4];
 
     /// A constant.
     #[inline(always)]
@@ -110,8 +128,21 @@ pub trait Kernel<T: Real> {
     fn run<V: Lanes<T = T>>(self) -> Self::Output;
 }
 
+/// The columns of up to 16 rows.
+#[inline(always)]
+pub(super) fn columns<'a, V: Lanes>(rows: impl Iterator<Item = &'a Row<V::T>>) -> [V; LANES]
+where
+    V::T: 'a,
+{
+    let mut vectors = [V::zero(); LANES];
+    for (vector, row) in vectors.iter_mut().zip(rows) {
+        *vector = V::load(row);
+    }
+    V::transpose(vectors)
+}
+
 /// The form without any intrinsic.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Default)]
 pub(super) struct Portable<T>([T; LANES]);
 
 impl<T: Real> Portable<T> {
@@ -144,6 +175,14 @@ macro_rules! operator {
             }
         }
     };
+}
+
+impl<T: Real> Neg for Portable<T> {
+    type Output = Self;
+    #[inline(always)]
+    fn neg(self) -> Self {
+        self.map(T::neg)
+    }
 }
 
 operator!(Add, add);
@@ -248,6 +287,48 @@ impl<T: Real> Lanes for Portable<T> {
             out[i] = vectors[i].sum();
         }
         Self(out)
+    }
+    #[inline(always)]
+    fn log2(self) -> Self {
+        self.map(T::log2)
+    }
+    #[inline(always)]
+    fn sin_cos_of_turns(self) -> [Self; 2] {
+        let (mut sine, mut cosine) = (self, self);
+        for i in 0..LANES {
+            (sine.0[i], cosine.0[i]) = (self.0[i] * T::of(std::f64::consts::TAU)).sin_cos();
+        }
+        [sine, cosine]
+    }
+    #[inline(always)]
+    fn store_first(self, values: &mut [T]) {
+        values.copy_from_slice(&self.0[..values.len()]);
+    }
+    #[inline(always)]
+    fn transpose(vectors: [Self; LANES]) -> [Self; LANES] {
+        let mut out = vectors;
+        for i in 0..LANES {
+            for j in 0..LANES {
+                out[j].0[i] = vectors[i].0[j];
+            }
+        }
+        out
+    }
+    #[inline(always)]
+    fn inverse(self) -> Self {
+        self.map(|x| T::of(1.0) / x)
+    }
+    #[inline(always)]
+    fn regroup(vectors: [Self; 4]) -> [Self; 4] {
+        let mut out = vectors;
+        for i in 0..4 {
+            for j in 0..4 {
+                for k in 0..4 {
+                    out[i].0[4 * j + k] = vectors[j].0[4 * i + k];
+                }
+            }
+        }
+        out
     }
     #[inline(always)]
     fn sum(self) -> T {

@@ -56,7 +56,7 @@ pub struct CpuRasteriser<T: Scalar = f32> {
     done: Pass,
     projection: Projection<T>,
     pairs: Pairs,
-    lists: TileLists,
+    lists: TileLists<T>,
     picture: Picture<T>,
     loss: Loss<T>,
     gradients: ProjectedGradients<T>,
@@ -151,7 +151,7 @@ impl<T: Scalar> Rasteriser for CpuRasteriser<T> {
 
     fn sort(&mut self) -> Result<()> {
         self.need(Pass::Intersect)?;
-        self.lists.run(&self.projection, &self.pairs)?;
+        self.lists.run(self.isa, &self.projection, &self.pairs)?;
         self.done = Pass::Sort;
         Ok(())
     }
@@ -263,7 +263,7 @@ impl<T: Scalar> Inspect for CpuRasteriser<T> {
         self.need(Pass::RasteriseBackward)?;
         let mut all = vec![[0.0; 9]; self.scene.len()];
         for (&splat, gradient) in self.projection.visible.iter().zip(&self.gradients.splats) {
-            all[splat as usize] = gradient.map(T::f64);
+            all[splat as usize] = std::array::from_fn(|k| gradient[k].f64());
         }
         Ok(all)
     }

@@ -1,17 +1,18 @@
 //! Culls, projects and colours the splats: from parameters to [`Projected`] records and the list of visible splats.
 //!
-//! Sixteen splats at a time; only what survives culling gets a colour. A splat with any parameter that is not finite is
+//! Sixteen splats at a time: what is stored splat by splat is transposed on the way in and out. Only what survives culling
+//! gets a colour. A splat with any parameter that is not finite is
 //! not visible, so nothing below has to think of it.
 
 use rayon::prelude::*;
 
 use super::isa::Isa;
-use super::lanes::{Kernel, LANES, Lanes, each};
+use super::lanes::{Kernel, LANES, Lanes, columns, each};
 use super::scalar::Scalar;
-use super::state::{GEOMETRY, Geometry, Scene};
+use super::state::{Geometry, Harmonics, MEAN, OPACITY, Scene};
 use crate::error::{Error, ErrorKind, Result};
 use crate::raster::{ALPHA_MIN, DILATION, NEAR, TILE, View};
-use crate::splats::harmonics;
+use crate::splats::harmonics::basis;
 
 /// Splats that one task handles; also the grain of the later passes over splats.
 pub(super) const CHUNK: usize = 256;
@@ -43,6 +44,77 @@ pub(super) struct Projected<T> {
     pub(super) opacity: T,
     /// 2D covariance with the dilation: xx, xy, yy.
     pub(super) covariance: [T; 3],
+}
+
+impl<T: Copy> Projected<T> {
+    /// The fields in their order.
+    #[inline(always)]
+    pub(super) fn to_row(self) -> [T; LANES] {
+        let Self {
+            u,
+            v,
+            skew_x,
+            skew_y,
+            squeeze,
+            log2_opacity,
+            rgb,
+            reach_x,
+            reach_y,
+            depth,
+            opacity,
+            covariance,
+        } = self;
+        let ([r, g, b], [xx, xy, yy]) = (rgb, covariance);
+        [u, v, skew_x, skew_y, squeeze, log2_opacity, r, g, b, reach_x, reach_y, depth, opacity, xx, xy, yy]
+    }
+
+    /// The inverse of [`to_row`](Self::to_row); also for vectors, each with one field of 16 splats.
+    #[inline(always)]
+    pub(super) fn from_row(row: [T; LANES]) -> Self {
+        let [
+            u,
+            v,
+            skew_x,
+            skew_y,
+            squeeze,
+            log2_opacity,
+            r,
+            g,
+            b,
+            reach_x,
+            reach_y,
+            depth,
+            opacity,
+            xx,
+            xy,
+            yy,
+        ] = row;
+        let (rgb, covariance) = ([r, g, b], [xx, xy, yy]);
+        Self {
+            u,
+            v,
+            skew_x,
+            skew_y,
+            squeeze,
+            log2_opacity,
+            rgb,
+            reach_x,
+            reach_y,
+            depth,
+            opacity,
+            covariance,
+        }
+    }
+}
+
+/// Projected splats, up to 16, as one vector per field.
+#[inline(always)]
+pub(super) fn projected_columns<V: Lanes>(projected: &[Projected<V::T>], splats: &[u32]) -> Projected<V> {
+    let mut rows = [V::zero(); LANES];
+    for (row, &splat) in rows.iter_mut().zip(splats) {
+        *row = V::load(&projected[splat as usize].to_row());
+    }
+    Projected::from_row(V::transpose(rows))
 }
 
 /// A view in the numbers of the passes.
@@ -116,29 +188,18 @@ impl<T: Scalar> Projection<T> {
         self.sh_degree = sh_degree;
         self.projected.resize(n, Projected::default());
         self.scratch.resize(n, 0);
-        let sh_chunk = CHUNK * scene.sh_stride();
         let counts: Vec<usize> = self
             .projected
             .par_chunks_mut(CHUNK)
             .zip(self.scratch.par_chunks_mut(CHUNK))
             .zip(scene.parameters.geometry.par_chunks(CHUNK))
-            .zip(scene.parameters.sh.par_chunks(sh_chunk))
+            .zip(scene.parameters.sh.par_chunks(CHUNK))
             .enumerate()
             .map(|(chunk, (((projected, visible), geometry), sh))| {
                 let first = (chunk * CHUNK) as u32;
-                let sh_stride = scene.sh_stride();
                 T::run(
                     isa,
-                    ProjectChunk {
-                        camera: &camera,
-                        geometry,
-                        sh,
-                        sh_stride,
-                        sh_degree,
-                        first,
-                        projected,
-                        visible,
-                    },
+                    ProjectChunk { camera: &camera, geometry, sh, sh_degree, first, projected, visible },
                 )
             })
             .collect();
@@ -158,22 +219,6 @@ impl<T: Scalar> Projection<T> {
     pub(super) fn camera(&self) -> Result<Camera<T>> {
         self.camera.ok_or_else(|| Error::new(ErrorKind::Internal, "no view was projected"))
     }
-}
-
-/// Sixteen splats as one vector per parameter.
-#[inline(always)]
-pub(super) fn gather<V: Lanes>(records: impl Iterator<Item = Geometry<V::T>>) -> [V; GEOMETRY] {
-    let mut columns = [[V::T::default(); LANES]; GEOMETRY];
-    for (lane, record) in records.take(LANES).enumerate() {
-        for k in 0..GEOMETRY {
-            columns[k][lane] = record[k];
-        }
-    }
-    let mut out = [V::zero(); GEOMETRY];
-    for k in 0..GEOMETRY {
-        out[k] = V::load(&columns[k]);
-    }
-    out
 }
 
 /// Rotation matrix of quaternions of unit length, row by row.
@@ -218,7 +263,7 @@ fn clamp<V: Lanes>(value: V, limit: V::T) -> V {
 }
 
 #[inline(always)]
-pub(super) fn geometric<V: Lanes>(camera: &Camera<V::T>, g: &[V; GEOMETRY]) -> Geometric<V> {
+pub(super) fn geometric<V: Lanes>(camera: &Camera<V::T>, g: &[V; LANES]) -> Geometric<V> {
     let mean = [g[0], g[1], g[2]];
     let r = each!(i in 3 => each!(j in 3 => V::splat(camera.rotation[i][j])));
     let p = each!(i in 3 => dot(r[i], mean) + V::splat(camera.translation[i]));
@@ -251,8 +296,7 @@ pub(super) fn geometric<V: Lanes>(camera: &Camera<V::T>, g: &[V; GEOMETRY]) -> G
 struct ProjectChunk<'a, T> {
     camera: &'a Camera<T>,
     geometry: &'a [Geometry<T>],
-    sh: &'a [T],
-    sh_stride: usize,
+    sh: &'a [Harmonics<T>],
     sh_degree: u32,
     first: u32,
     projected: &'a mut [Projected<T>],
@@ -269,22 +313,18 @@ impl<T: Scalar> Kernel<T> for ProjectChunk<'_, T> {
         let zero = V::zero();
         let mut count = 0;
         for (block, records) in self.geometry.chunks(LANES).enumerate() {
-            let g = gather::<V>(records.iter().copied());
+            let g = columns::<V>(records.iter());
             let f = geometric(camera, &g);
-            let opacity = V::of(1.0) / (V::of(1.0) + (zero - g[3]).exp());
+            let opacity = V::of(1.0) / (V::of(1.0) + (zero - g[OPACITY]).exp());
             let depth = f.p[2];
             let in_front = V::bits(depth.ge(V::of(NEAR))) & !V::bits(V::of(NEAR).ge(depth));
-            // log2(opacity / ALPHA_MIN); the logarithm is only taken where it is not hopeless.
+            // log2(opacity / ALPHA_MIN) is not negative where it is not hopeless.
             let mut candidates = in_front & V::bits(opacity.ge(V::of(ALPHA_MIN)));
             candidates &= ((1u32 << records.len()) - 1) as u16;
             if candidates == 0 {
                 continue;
             }
-            let mut log2_opacity = opacity.array();
-            for value in &mut log2_opacity {
-                *value = value.log2();
-            }
-            let log2_opacity = V::load(&log2_opacity);
+            let log2_opacity = opacity.log2();
             let [xx, xy, yy] = f.covariance;
             let u = (V::splat(camera.fx) * f.p[0]).fma(f.inverse_z, V::splat(camera.cx));
             let v = (V::splat(camera.fy) * f.p[1]).fma(f.inverse_z, V::splat(camera.cy));
@@ -310,35 +350,31 @@ impl<T: Scalar> Kernel<T> for ProjectChunk<'_, T> {
             if candidates == 0 {
                 continue;
             }
-            let outputs =
-                [u, v, skew_x, skew_y, squeeze, log2_opacity, reach_x, reach_y, depth, opacity, xx, xy, yy];
-            let mut columns = [[T::default(); LANES]; 13];
-            for k in 0..outputs.len() {
-                outputs[k].store(&mut columns[k]);
-            }
+            let rgb = self.colours(block, candidates, &g);
+            let not_finite = (rgb[0] + rgb[1] + rgb[2]) * zero;
+            candidates &= V::bits(not_finite.ge(zero));
+            let rgb = each!(c in 3 => rgb[c].max(zero));
+            let covariance = [xx, xy, yy];
+            let splats = Projected {
+                u,
+                v,
+                skew_x,
+                skew_y,
+                squeeze,
+                log2_opacity,
+                rgb,
+                reach_x,
+                reach_y,
+                depth,
+                opacity,
+                covariance,
+            };
+            let rows = V::transpose(splats.to_row());
             while candidates != 0 {
-                let lane = candidates.trailing_zeros() as usize;
+                let lane = candidates.trailing_zeros() as usize % LANES;
                 candidates &= candidates - 1;
                 let local = block * LANES + lane;
-                let c = |column: usize| columns[column][lane];
-                let rgb = self.colour(local);
-                if rgb.iter().any(|v| !v.is_finite()) {
-                    continue;
-                }
-                self.projected[local] = Projected {
-                    u: c(0),
-                    v: c(1),
-                    skew_x: c(2),
-                    skew_y: c(3),
-                    squeeze: c(4),
-                    log2_opacity: c(5),
-                    rgb: rgb.map(|v| v.max(T::default())),
-                    reach_x: c(6),
-                    reach_y: c(7),
-                    depth: c(8),
-                    opacity: c(9),
-                    covariance: [c(10), c(11), c(12)],
-                };
+                self.projected[local] = Projected::from_row(rows[lane].array());
                 self.visible[count] = self.first + local as u32;
                 count += 1;
             }
@@ -349,26 +385,27 @@ impl<T: Scalar> Kernel<T> for ProjectChunk<'_, T> {
 
 /// Unit vector from the camera centre to a mean, and the inverse of the distance.
 #[inline(always)]
-pub(super) fn direction<T: Scalar>(camera: &Camera<T>, geometry: &Geometry<T>) -> ([T; 3], T) {
-    let d = [0, 1, 2].map(|i| geometry[i] - camera.centre[i]);
-    let inverse = T::of(1.0) / (d[0] * d[0] + d[1] * d[1] + d[2] * d[2]).sqrt();
-    (d.map(|v| v * inverse), inverse)
+pub(super) fn direction<V: Lanes>(camera: &Camera<V::T>, g: &[V; LANES]) -> ([V; 3], V) {
+    let d = each!(i in 3 => g[MEAN + i] - V::splat(camera.centre[i]));
+    let inverse = V::of(1.0) / dot(d, d).sqrt();
+    (each!(i in 3 => d[i] * inverse), inverse)
 }
 
 impl<T: Scalar> ProjectChunk<'_, T> {
-    /// 0.5 + SH, not clamped.
+    /// 0.5 + SH, not clamped, of a block's splats that are `chosen`.
     #[inline(always)]
-    fn colour(&self, local: usize) -> [T; 3] {
-        let (d, _) = direction(self.camera, &self.geometry[local]);
-        let basis = harmonics::basis(self.sh_degree, d, T::of);
-        let used = ((self.sh_degree + 1) * (self.sh_degree + 1)) as usize;
-        let sh = &self.sh[local * self.sh_stride..][..used * 3];
-        let mut rgb = [T::of(0.5); 3];
-        for (b, coefficient) in basis.iter().zip(sh.chunks_exact(3)) {
-            for channel in 0..3 {
-                rgb[channel] += *b * coefficient[channel];
+    fn colours<V: Lanes<T = T>>(&self, block: usize, chosen: u16, g: &[V; LANES]) -> [V; 3] {
+        let (d, _) = direction(self.camera, g);
+        let basis = V::transpose(basis(self.sh_degree, d, V::of));
+        let mut products = [[V::zero(); LANES]; 3];
+        for lane in 0..LANES {
+            if chosen >> lane & 1 == 1 {
+                let sh = &self.sh[block * LANES + lane];
+                for channel in 0..3 {
+                    products[channel][lane] = V::load(&sh[channel]) * basis[lane];
+                }
             }
         }
-        rgb
+        each!(c in 3 => V::sums(products[c]) + V::of(0.5))
     }
 }

@@ -12,8 +12,10 @@ use super::intersect::Pairs;
 use super::isa::Isa;
 use super::lanes::{Kernel, LANES, Lanes, Row, each};
 use super::loss::TileGradient;
-use super::project::{CHUNK, Camera, Projected, Projection};
-use super::rasterise::{AHEAD, Footprint, Picture, ROWS, TilePixels, counting, inside, tile_origin};
+use super::project::{CHUNK, Camera, Projected, Projection, projected_columns};
+use super::rasterise::{
+    AHEAD, BLOCKS, Footprint, Picture, Places, Spread, TilePixels, inside, regroup, tile_origin,
+};
 use super::scalar::Scalar;
 use super::sort::TileLists;
 use super::state::Gathered;
@@ -27,8 +29,8 @@ use crate::raster::ALPHA_MAX;
 /// is one cache line.
 type Sums<T> = Row<T>;
 
-/// dL/d(mean.x, mean.y, covariance xx, xy, yy, opacity, r, g, b) of a visible splat.
-pub(super) type ProjectedGradient<T> = [T; 9];
+/// dL/d(mean.x, mean.y, covariance xx, xy, yy, opacity, r, g, b) of a visible splat; the rest is zero.
+pub(super) type ProjectedGradient<T> = Row<T>;
 
 /// The output of the pass.
 #[derive(Debug, Default)]
@@ -44,7 +46,7 @@ impl<T: Scalar> ProjectedGradients<T> {
         isa: Isa,
         projection: &Projection<T>,
         pairs: &Pairs,
-        lists: &TileLists,
+        lists: &TileLists<T>,
         picture: &Picture<T>,
         loss: &[TileGradient<T>],
         gathered: &mut [Gathered<T>],
@@ -72,7 +74,7 @@ impl<T: Scalar> ProjectedGradients<T> {
             T::run(isa, kernel);
         });
 
-        self.splats.resize(projection.visible.len(), [T::default(); 9]);
+        self.splats.resize(projection.visible.len(), Row::default());
         let mut rest = self.splats.as_mut_slice();
         let mut chunks = Vec::with_capacity(projection.chunk_starts.len());
         for (range, gathered) in projection.chunk_starts.windows(2).zip(gathered.chunks_mut(CHUNK)) {
@@ -108,14 +110,16 @@ pub(super) fn conic<T: Scalar>(s: &Projected<T>) -> [T; 3] {
     [k * s.skew_x * s.skew_x, k * s.skew_x * s.skew_y, k * (s.skew_y * s.skew_y + s.squeeze)]
 }
 
+/// The gradients of 16 splats from their sums, one vector per entry.
 #[inline(always)]
-fn from_sums<T: Scalar>(s: &Projected<T>, sums: &[T; LANES]) -> ProjectedGradient<T> {
+fn from_sums<V: Lanes>(s: &Projected<V>, sums: &[V; LANES]) -> [V; LANES] {
     let [r, g, b, o, t, y, tt, ty, yy, ..] = *sums;
     // The gradient of -ln alpha by the distance from the centre is (k skew_x t, k (skew_y t + squeeze dy)).
-    let k = T::of(2.0 * std::f64::consts::LN_2);
+    let k = V::of(2.0 * std::f64::consts::LN_2);
     let (kx, ky, kq) = (k * s.skew_x, k * s.skew_y, k * s.squeeze);
-    let half = T::of(0.5);
-    [
+    let half = V::of(0.5);
+    let mut out = [V::zero(); LANES];
+    out[..9].copy_from_slice(&[
         kx * t,
         ky * t + kq * y,
         half * kx * kx * tt,
@@ -125,29 +129,11 @@ fn from_sums<T: Scalar>(s: &Projected<T>, sums: &[T; LANES]) -> ProjectedGradien
         r,
         g,
         b,
-    ]
+    ]);
+    out
 }
 
-#[inline(always)]
-fn gather<T: Scalar>(
-    camera: &Camera<T>,
-    s: &Projected<T>,
-    gradient: &ProjectedGradient<T>,
-    error: T,
-    gathered: &mut Gathered<T>,
-) {
-    let (width, height) = (T::of(f64::from(camera.width)), T::of(f64::from(camera.height)));
-    let (x, y) = (gradient[0] * width, gradient[1] * height);
-    gathered.gradient += T::of(0.5) * (x * x + y * y).sqrt();
-    gathered.error += error;
-    gathered.visible += 1;
-    let [xx, xy, yy] = s.covariance;
-    let (middle, half) = (T::of(0.5) * (xx + yy), T::of(0.5) * (xx - yy));
-    let long_axis = (middle + (half * half + xy * xy).sqrt()).sqrt();
-    gathered.radius = gathered.radius.max(T::of(3.0) * long_axis / width.max(height));
-}
-
-/// Adds up the records of a chunk's splats.
+/// Adds up the records of a chunk's splats, sixteen at a time.
 struct AddUpChunk<'a, T> {
     camera: &'a Camera<T>,
     projected: &'a [Projected<T>],
@@ -168,19 +154,41 @@ impl<T: Scalar> Kernel<T> for AddUpChunk<'_, T> {
     fn run<V: Lanes<T = T>>(self) {
         // The records lie as the tiles do: far apart.
         const AHEAD: usize = 12;
-        for (k, &splat) in self.splats.iter().enumerate() {
-            let mut total = V::zero();
-            for pair in self.pairs[k] as usize..self.pairs[k + 1] as usize {
-                if let Some(ahead) = self.position.get(pair + AHEAD) {
-                    V::prefetch(&self.sums[ahead.load(Relaxed) as usize]);
+        let (half, three) = (V::of(0.5), V::of(3.0));
+        let [width, height] = [self.camera.width, self.camera.height].map(|size| T::of(f64::from(size)));
+        let by_size = V::splat(T::of(1.0) / width.max(height));
+        for (block, splats) in self.splats.chunks(LANES).enumerate() {
+            let first = block * LANES;
+            let mut totals = [V::zero(); LANES];
+            for (lane, total) in totals.iter_mut().enumerate().take(splats.len()) {
+                let k = first + lane;
+                for pair in self.pairs[k] as usize..self.pairs[k + 1] as usize {
+                    if let Some(ahead) = self.position.get(pair + AHEAD) {
+                        V::prefetch(&self.sums[ahead.load(Relaxed) as usize]);
+                    }
+                    *total = *total + V::load(&self.sums[self.position[pair].load(Relaxed) as usize]);
                 }
-                total = total + V::load(&self.sums[self.position[pair].load(Relaxed) as usize]);
             }
-            let total = total.array();
-            let s = &self.projected[splat as usize];
-            self.gradients[k] = from_sums(s, &total);
-            let gathered = &mut self.gathered[splat as usize - self.first_splat];
-            gather(self.camera, s, &self.gradients[k], total[9], gathered);
+            let totals = V::transpose(totals);
+            let s = projected_columns::<V>(self.projected, splats);
+            let gradient = from_sums(&s, &totals);
+            let rows = V::transpose(gradient);
+            // What density control wants to know.
+            let (x, y) = (gradient[0] * V::splat(width), gradient[1] * V::splat(height));
+            let norm = (half * x.fma(x, y * y).sqrt()).array();
+            let error = totals[9].array();
+            let [xx, xy, yy] = s.covariance;
+            let (middle, difference) = (half * (xx + yy), half * (xx - yy));
+            let long_axis = (middle + difference.fma(difference, xy * xy).sqrt()).sqrt();
+            let radius = (three * long_axis * by_size).array();
+            for (lane, &splat) in splats.iter().enumerate() {
+                rows[lane].store(&mut self.gradients[first + lane]);
+                let gathered = &mut self.gathered[splat as usize - self.first_splat];
+                gathered.gradient += norm[lane];
+                gathered.error += error[lane];
+                gathered.visible += 1;
+                gathered.radius = gathered.radius.max(radius[lane]);
+            }
         }
     }
 }
@@ -189,7 +197,7 @@ struct UnblendTile<'a, T> {
     list: &'a [AtomicU32],
     projected: &'a [Projected<T>],
     origin: [T; 2],
-    inside: [u16; ROWS],
+    inside: [u16; BLOCKS],
     background: [T; 3],
     pixels: &'a TilePixels<T>,
     gradient: &'a TileGradient<T>,
@@ -202,7 +210,7 @@ impl<T: Scalar> Kernel<T> for UnblendTile<'_, T> {
     #[inline(always)]
     fn run<V: Lanes<T = T>>(self) {
         let Self { list, projected, origin, inside, background, pixels, gradient, sums } = self;
-        let visited = pixels.visited as usize;
+        let visited = pixels.reached.len();
         sums[visited..].fill(Sums::default());
         // Pixels that stopped open again when the walk passes the place where they did.
         let mut open = inside;
@@ -211,16 +219,18 @@ impl<T: Scalar> Kernel<T> for UnblendTile<'_, T> {
         }
         let mut stops = pixels.stops.iter().rev().peekable();
         // Transmittance behind the present splat, and sum over all that is behind of (weight * colour · dL/dcolour).
-        let mut transmittance = pixels.transmittance;
-        let mut behind = [Row::<T>::default(); ROWS];
-        for row in 0..ROWS {
-            let mut by_alpha = V::zero() - V::load(&gradient.alpha[row]);
+        let mut transmittance = regroup::<V>(&pixels.transmittance);
+        let mut behind = regroup::<V>(&gradient.alpha);
+        let by_picture = each!(c in 3 => regroup::<V>(&gradient.rgb[c]));
+        let errors = regroup::<V>(&gradient.error);
+        for block in 0..BLOCKS {
+            let mut by_alpha = V::zero() - V::load(&behind[block]);
             for channel in 0..3 {
-                by_alpha = V::load(&gradient.rgb[channel][row]).fma(V::splat(background[channel]), by_alpha);
+                by_alpha = V::load(&by_picture[channel][block]).fma(V::splat(background[channel]), by_alpha);
             }
-            (by_alpha * V::load(&transmittance[row])).store(&mut behind[row]);
+            (by_alpha * V::load(&transmittance[block])).store(&mut behind[block]);
         }
-        let counting = counting::<V>();
+        let places = Places::<V>::new();
         let (one, alpha_max) = (V::of(1.0), V::of(ALPHA_MAX));
         for place in (0..visited).rev() {
             while let Some(&(_, pixel)) = stops.next_if(|&&(stop, _)| stop as usize > place) {
@@ -230,34 +240,29 @@ impl<T: Scalar> Kernel<T> for UnblendTile<'_, T> {
                 V::prefetch(&projected[list[ahead].load(Relaxed) as usize]);
             }
             let s = &projected[list[place].load(Relaxed) as usize];
-            let footprint = Footprint::new(s, origin, counting);
-            let rgb = each!(c in 3 => V::splat(s.rgb[c]));
+            let splat = Spread::<V>::new(&Footprint::new(s, origin));
             let mut by_rgb = [V::zero(); 3];
             let mut error = V::zero();
             let (mut by_log, mut by_t, mut by_y) = (V::zero(), V::zero(), V::zero());
             let (mut by_tt, mut by_ty, mut by_yy) = (V::zero(), V::zero(), V::zero());
-            let mut rows = footprint.rows;
-            while rows != 0 {
-                let row = rows.trailing_zeros() as usize;
-                rows &= rows - 1;
-                let (exponent, inside, t) = footprint.exponent(row);
-                let active = V::bits(inside) & open[row];
-                if active == 0 {
-                    continue;
-                }
+            let mut blocks = pixels.reached[place];
+            while blocks != 0 {
+                let block = blocks.trailing_zeros() as usize % BLOCKS;
+                blocks &= blocks - 1;
+                let (exponent, inside, t, dy) = splat.exponent(&places, block);
+                let active = V::bits(inside) & open[block];
                 let raw = exponent.exp2();
                 let alpha = raw.min(alpha_max).keep(V::from_bits(active));
-                let inverse = one / (one - alpha);
-                let before = V::load(&transmittance[row]) * inverse;
+                let inverse = (one - alpha).inverse();
+                let before = V::load(&transmittance[block]) * inverse;
                 let weight = before * alpha;
-                before.store(&mut transmittance[row]);
-                let v = each!(c in 3 => V::load(&gradient.rgb[c][row]));
-                let along = v[0].fma(rgb[0], v[1].fma(rgb[1], v[2] * rgb[2]));
-                let rest = V::load(&behind[row]);
+                before.store(&mut transmittance[block]);
+                let v = each!(c in 3 => V::load(&by_picture[c][block]));
+                let along = v[0].fma(splat.rgb[0], v[1].fma(splat.rgb[1], v[2] * splat.rgb[2]));
+                let rest = V::load(&behind[block]);
                 let by_alpha = rest.fnma(inverse, before * along);
-                weight.fma(along, rest).store(&mut behind[row]);
+                weight.fma(along, rest).store(&mut behind[block]);
                 let g = (alpha * by_alpha).keep(alpha_max.ge(raw));
-                let dy = V::splat(footprint.dy[row]);
                 let (g_t, g_dy) = (g * t, g * dy);
                 by_log = by_log + g;
                 by_t = by_t + g_t;
@@ -268,7 +273,7 @@ impl<T: Scalar> Kernel<T> for UnblendTile<'_, T> {
                 for channel in 0..3 {
                     by_rgb[channel] = weight.fma(v[channel], by_rgb[channel]);
                 }
-                error = weight.fma(V::load(&gradient.error[row]), error);
+                error = weight.fma(V::load(&errors[block]), error);
             }
             let [r, g, b] = by_rgb;
             let none = V::zero();

@@ -24,8 +24,8 @@ pub trait Real:
 {
     /// Name of the type, for people.
     const NAME: &'static str;
-    /// Bits of [`Real::depth_key`] that can be set.
-    const KEY_BITS: u32;
+    /// Of [`Real::depth_key`].
+    type Key: Copy + Send + Sync + Debug + Default + Into<u64>;
     /// Rounded from double precision.
     fn of(value: f64) -> Self;
     /// Rounded from single precision (exact).
@@ -55,7 +55,7 @@ pub trait Real:
     /// Neither infinite nor not a number.
     fn is_finite(self) -> bool;
     /// An integer that sorts like `self`, for positive numbers.
-    fn depth_key(self) -> u64;
+    fn depth_key(self) -> Self::Key;
     /// Towards zero; saturates, and 0 for what is not a number.
     fn to_i32(self) -> i32;
     /// From an integer, rounded.
@@ -105,7 +105,7 @@ fn exp2_of_parts(f: f32, shifted: f32) -> f32 {
 
 impl Real for f32 {
     const NAME: &'static str = "f32";
-    const KEY_BITS: u32 = 32;
+    type Key = u32;
     of_the_type! {
         sqrt() -> f32;
         abs() -> f32;
@@ -150,8 +150,8 @@ impl Real for f32 {
         exp2_of_parts(r * std::f32::consts::LOG2_E, shifted)
     }
     #[inline(always)]
-    fn depth_key(self) -> u64 {
-        u64::from(self.to_bits())
+    fn depth_key(self) -> u32 {
+        self.to_bits()
     }
     #[inline(always)]
     fn to_i32(self) -> i32 {
@@ -165,7 +165,7 @@ impl Real for f32 {
 
 impl Real for f64 {
     const NAME: &'static str = "f64";
-    const KEY_BITS: u32 = 64;
+    type Key = u64;
     of_the_type! {
         sqrt() -> f64;
         abs() -> f64;

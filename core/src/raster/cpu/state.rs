@@ -1,10 +1,12 @@
 //! What outlives a step: parameters, moments, exposures, gathered statistics and targets.
 //!
-//! A splat's geometry is one packed record, its spherical harmonics one contiguous run, so that the optimiser streams
-//! over both; the moments have the same shapes.
+//! A splat's geometry is one record, its spherical harmonics one more for each channel, and each record a vector of 16
+//! numbers: in single precision a cache line, so that what is read and written of a splat is no more than it has. The
+//! moments have the same shapes.
 
 use glam::{Vec3, vec3, vec4};
 
+use super::lanes::Row;
 use super::scalar::Scalar;
 use crate::error::Result;
 use crate::raster::{DensityScores, DensityStatistics, Target, TrainState};
@@ -18,11 +20,12 @@ pub(super) const OPACITY: usize = 3;
 pub(super) const ROTATION: usize = 4;
 /// Index of the logarithms of the scales (3 values).
 pub(super) const SCALE: usize = 8;
-/// Values in a [`Geometry`]; the last one is unused.
-pub(super) const GEOMETRY: usize = 12;
 
-/// All parameters of a splat but its colour.
-pub(super) type Geometry<T> = [T; GEOMETRY];
+/// All parameters of a splat but its colour: 11 values, and zeros.
+pub(super) type Geometry<T> = Row<T>;
+
+/// The coefficients of red, of green and of blue; zeros above the scene's degree.
+pub(super) type Harmonics<T> = [Row<T>; 3];
 
 /// Three values of a record, from `at` on.
 fn three<T: Scalar>(g: &Geometry<T>, at: usize) -> Vec3 {
@@ -34,17 +37,14 @@ fn three<T: Scalar>(g: &Geometry<T>, at: usize) -> Vec3 {
 pub(super) struct Parameters<T> {
     /// One record per splat.
     pub(super) geometry: Vec<Geometry<T>>,
-    /// As [`Splats::sh`].
-    pub(super) sh: Vec<T>,
+    /// Three records per splat.
+    pub(super) sh: Vec<Harmonics<T>>,
 }
 
 impl<T: Scalar> Parameters<T> {
     /// All zero.
-    pub(super) fn zero(len: usize, sh_degree: u32) -> Self {
-        Self {
-            geometry: vec![[T::default(); GEOMETRY]; len],
-            sh: vec![T::default(); len * sh_coefficients(sh_degree) * 3],
-        }
+    pub(super) fn zero(len: usize) -> Self {
+        Self { geometry: vec![Row::default(); len], sh: vec![Harmonics::default(); len] }
     }
 
     fn load(splats: &Splats) -> Self {
@@ -54,14 +54,28 @@ impl<T: Scalar> Parameters<T> {
                 let [mx, my, mz] = splats.means[i].to_array();
                 let [w, x, y, z] = splats.rotations[i].to_array();
                 let [sx, sy, sz] = splats.log_scales[i].to_array();
-                [mx, my, mz, splats.opacities[i], w, x, y, z, sx, sy, sz, 0.0].map(of)
+                let values = [mx, my, mz, splats.opacities[i], w, x, y, z, sx, sy, sz];
+                let mut record = Row::default();
+                record[..values.len()].copy_from_slice(&values.map(of));
+                record
             })
             .collect();
-        Self { geometry, sh: splats.sh.iter().map(|&v| of(v)).collect() }
+        let coefficients = 3 * sh_coefficients(splats.sh_degree);
+        let sh = splats.sh.chunks_exact(coefficients).map(|values| {
+            let mut record = Harmonics::default();
+            for (k, &value) in values.iter().enumerate() {
+                record[k % 3][k / 3] = of(value);
+            }
+            record
+        });
+        Self { geometry, sh: sh.collect() }
     }
 
     /// As the arrays of the seam.
     pub(super) fn store(&self, sh_degree: u32, antialiased: bool) -> Splats {
+        let coefficients = 3 * sh_coefficients(sh_degree);
+        let values =
+            |record: &Harmonics<T>| (0..coefficients).map(|k| record[k % 3][k / 3].f32()).collect::<Vec<_>>();
         Splats {
             means: self.geometry.iter().map(|g| three(g, MEAN)).collect(),
             log_scales: self.geometry.iter().map(|g| three(g, SCALE)).collect(),
@@ -72,7 +86,7 @@ impl<T: Scalar> Parameters<T> {
                 .collect(),
             opacities: self.geometry.iter().map(|g| g[OPACITY].f32()).collect(),
             sh_degree,
-            sh: self.sh.iter().map(|v| v.f32()).collect(),
+            sh: self.sh.iter().flat_map(values).collect(),
             antialiased,
         }
     }
@@ -126,22 +140,13 @@ impl<T: Scalar> Scene<T> {
         self.parameters.geometry.len()
     }
 
-    /// Values of spherical harmonics per splat.
-    pub(super) fn sh_stride(&self) -> usize {
-        sh_coefficients(self.sh_degree) * 3
-    }
-
     /// # Errors
     /// [`crate::ErrorKind::InvalidFile`] if the parts do not belong together.
     pub(super) fn load(state: &TrainState) -> Result<Self> {
         state.check()?;
         let splats = &state.splats;
         let moments = |moments: &Splats| {
-            if moments.is_empty() {
-                Parameters::zero(splats.len(), splats.sh_degree)
-            } else {
-                Parameters::load(moments)
-            }
+            if moments.is_empty() { Parameters::zero(splats.len()) } else { Parameters::load(moments) }
         };
         let exposures = |matrices: &[[f32; 12]]| {
             if matrices.is_empty() {

@@ -89,7 +89,8 @@ fn gradients_are_those_of_central_differences() {
             let analytic: Vec<f64> = gradient.geometry.iter().map(|g| g[k]).collect();
             check(name, &analytic, &geometry_access(k));
         }
-        check("SH", &gradient.sh, &|r, i| &mut r.scene.parameters.sh[i]);
+        let analytic: Vec<f64> = gradient.sh.iter().flatten().flat_map(|row| row.0).collect();
+        check("SH", &analytic, &|r, i| &mut r.scene.parameters.sh[i / 48][i / 16 % 3][i % 16]);
         if let Some((_, by_exposure)) = exposure {
             check("exposure", &by_exposure, &|r, i| &mut r.scene.exposures[0][i]);
         }
