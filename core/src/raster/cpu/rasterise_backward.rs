@@ -162,6 +162,7 @@ impl<T: Scalar> Kernel<T> for AddUpChunk<'_, T> {
             let mut totals = [V::zero(); LANES];
             for (lane, total) in totals.iter_mut().enumerate().take(splats.len()) {
                 let k = first + lane;
+                V::prefetch(&self.projected[splats[lane] as usize]);
                 for pair in self.pairs[k] as usize..self.pairs[k + 1] as usize {
                     if let Some(ahead) = self.position.get(pair + AHEAD) {
                         V::prefetch(&self.sums[ahead.load(Relaxed) as usize]);

@@ -392,6 +392,8 @@ impl<T: Scalar> Kernel<T> for StepChunk<'_, T> {
                     for geometry in [&*geometry, &*first.0, &*second.0] {
                         V::prefetch(&geometry[local]);
                     }
+                    V::prefetch(&input.projected[ahead as usize]);
+                    V::prefetch(&input.gradients[(index + 1) * LANES + lane]);
                 }
                 if finite >> lane & 1 == 0 {
                     continue;
