@@ -30,24 +30,25 @@ fn cpu_seconds() -> f64 {
     f64::NAN
 }
 
-/// One number per row of 16 pixels that a splat can reach in a tile, summed over all pairs (early stops not counted).
-fn rows_of_pixels(r: &mut CpuRasteriser<f32>, width: u32) -> Result<u64> {
-    let reach: std::collections::BTreeMap<u32, (f64, f64)> = r
-        .inspect_projected()?
-        .iter()
-        .map(|s| {
-            let [xx, xy, yy] = s.conic;
-            let variance = xx / (xx * yy - xy * xy);
-            (s.index, (s.mean[1], (2.0 * (255.0 * s.opacity).ln().max(0.0) * variance).sqrt()))
-        })
-        .collect();
+/// How many blocks of 4x4 pixels the splats reach in their tiles, in all (early stops not counted).
+fn blocks_of_pixels(r: &mut CpuRasteriser<f32>, width: u32) -> Result<u64> {
+    let splats: std::collections::BTreeMap<u32, _> =
+        r.inspect_projected()?.into_iter().map(|s| (s.index, s)).collect();
     let tiles_x = width.div_ceil(16);
-    let rows = r.inspect_intersections()?.into_iter().map(|(tile, splat)| {
-        let top = f64::from(tile / tiles_x * 16);
-        let (v, reach) = reach[&splat];
-        ((v + reach - top).clamp(0.0, 16.0).ceil() - (v - reach - top).clamp(0.0, 16.0).floor()) as u64
+    let blocks = r.inspect_intersections()?.into_iter().map(|(tile, splat)| {
+        let s = &splats[&splat];
+        let [xx, xy, yy] = s.conic;
+        let reach = 2.0 * (255.0 * s.opacity).ln();
+        let [left, top] = [tile % tiles_x, tile / tiles_x].map(|t| f64::from(t * 16) + 0.5);
+        let mut reached = 0u16;
+        for pixel in 0..256u32 {
+            let (x, y) = (pixel % 16, pixel / 16);
+            let (dx, dy) = (left + f64::from(x) - s.mean[0], top + f64::from(y) - s.mean[1]);
+            reached |= u16::from(xx * dx * dx + 2.0 * xy * dx * dy + yy * dy * dy <= reach) << (y / 4 * 4 + x / 4);
+        }
+        u64::from(reached.count_ones())
     });
-    Ok(rows.sum())
+    Ok(blocks.sum())
 }
 
 /// Floating-point operations per second of one core, by independent multiply-adds.
@@ -114,7 +115,7 @@ fn main() -> Result<()> {
             let view = view(width, height, 1.2);
             let loss = LossOptions { ssim_weight: 0.2, alpha_weight: 0.0, exposure: None };
             let (mut wall, mut cpu) = ([0.0; 7], [0.0; 7]);
-            let mut rows = 0;
+            let mut blocks = 0;
             for number in 0..=steps {
                 for pass in 0..7 {
                     let (start, cpu_start) = (Instant::now(), cpu_seconds());
@@ -133,7 +134,7 @@ fn main() -> Result<()> {
                         cpu[pass] += cpu_seconds() - cpu_start;
                     }
                     if number == 0 && pass == 2 {
-                        rows = rows_of_pixels(&mut r, width)?;
+                        blocks = blocks_of_pixels(&mut r, width)?;
                     }
                 }
             }
@@ -141,28 +142,28 @@ fn main() -> Result<()> {
             let pixels = f64::from(width * height);
             let (n, visible, pairs) = (count as f64, s.visible as f64, s.intersections as f64);
             println!(
-                "{count} splats, degree {SH_DEGREE}, {width}x{height}: {} visible, {} pairs, {rows} rows of 16 pixels",
+                "{count} splats, degree {SH_DEGREE}, {width}x{height}: {} visible, {} pairs, {blocks} blocks of 4x4 pixels",
                 s.visible, s.intersections
             );
-            // Operations and bytes per splat, pair, row of 16 pixels and pixel: counted in the source of the passes.
-            let rows = rows as f64;
+            // Operations and bytes per splat, pair, block of 16 pixels and pixel: counted in the source of the passes.
+            let blocks = blocks as f64;
             let flop = [
                 220.0 * n + 130.0 * visible,
                 40.0 * pairs,
                 0.0,
-                16.0 * 28.0 * rows,
+                16.0 * (31.0 * blocks + 32.0 * pairs),
                 3.0 * pixels * (11.0 * 10.0 + 4.0 * 22.0 + 6.0 * 22.0 + 60.0),
-                16.0 * 46.0 * rows + 170.0 * pairs,
+                16.0 * 54.0 * blocks + 170.0 * pairs,
                 visible * (450.0 + 59.0 * 12.0),
             ];
             let bytes = [
-                48.0 * n + (192.0 + 64.0) * visible,
+                64.0 * n + (192.0 + 64.0) * visible,
                 64.0 * visible + 8.0 * pairs,
                 6.0 * 16.0 * visible + 24.0 * pairs,
                 68.0 * pairs + 16.0 * pixels,
                 pixels * (16.0 + 3.0 + 2.0 * 24.0 + 2.0 * 36.0 + 20.0),
-                (68.0 + 80.0) * pairs + 40.0 * visible + 36.0 * pixels,
-                visible * (6.0 * 59.0 * 4.0 + 100.0),
+                (68.0 + 80.0) * pairs + 128.0 * visible + 36.0 * pixels,
+                visible * (6.0 * 64.0 * 4.0 + 128.0),
             ];
             println!(
                 "{:<20}{:>9}{:>9}{:>10}{:>9}{:>10}",
