@@ -44,7 +44,8 @@ fn blocks_of_pixels(r: &mut CpuRasteriser<f32>, width: u32) -> Result<u64> {
         for pixel in 0..256u32 {
             let (x, y) = (pixel % 16, pixel / 16);
             let (dx, dy) = (left + f64::from(x) - s.mean[0], top + f64::from(y) - s.mean[1]);
-            reached |= u16::from(xx * dx * dx + 2.0 * xy * dx * dy + yy * dy * dy <= reach) << (y / 4 * 4 + x / 4);
+            reached |=
+                u16::from(xx * dx * dx + 2.0 * xy * dx * dy + yy * dy * dy <= reach) << (y / 4 * 4 + x / 4);
         }
         u64::from(reached.count_ones())
     });

@@ -194,6 +194,19 @@ impl<T: Scalar> Kernel<T> for AddUpChunk<'_, T> {
     }
 }
 
+/// What the walk knows of the pixels of a block.
+#[derive(Clone, Copy, Default)]
+#[repr(C, align(64))]
+struct BlockState<T> {
+    /// Behind the present splat.
+    transmittance: Row<T>,
+    /// Sum over all that is behind of (weight * colour · dL/dcolour).
+    behind: Row<T>,
+    /// dL/dcolour.
+    by_rgb: [Row<T>; 3],
+    error: Row<T>,
+}
+
 struct UnblendTile<'a, T> {
     list: &'a [AtomicU32],
     projected: &'a [Projected<T>],
@@ -219,17 +232,21 @@ impl<T: Scalar> Kernel<T> for UnblendTile<'_, T> {
             open[usize::from(pixel) / LANES] &= !(1 << (usize::from(pixel) % LANES));
         }
         let mut stops = pixels.stops.iter().rev().peekable();
-        // Transmittance behind the present splat, and sum over all that is behind of (weight * colour · dL/dcolour).
-        let mut transmittance = regroup::<V>(&pixels.transmittance);
-        let mut behind = regroup::<V>(&gradient.alpha);
+        // By block, so that what is needed together lies together.
+        let mut blocks_of = [BlockState::<V::T>::default(); BLOCKS];
+        let transmittance = regroup::<V>(&pixels.transmittance);
+        let by_alpha = regroup::<V>(&gradient.alpha);
         let by_picture = each!(c in 3 => regroup::<V>(&gradient.rgb[c]));
         let errors = regroup::<V>(&gradient.error);
-        for block in 0..BLOCKS {
-            let mut by_alpha = V::zero() - V::load(&behind[block]);
+        for (block, state) in blocks_of.iter_mut().enumerate() {
+            let mut by_alpha = V::zero() - V::load(&by_alpha[block]);
             for channel in 0..3 {
                 by_alpha = V::load(&by_picture[channel][block]).fma(V::splat(background[channel]), by_alpha);
+                state.by_rgb[channel] = by_picture[channel][block];
             }
-            (by_alpha * V::load(&transmittance[block])).store(&mut behind[block]);
+            (by_alpha * V::load(&transmittance[block])).store(&mut state.behind);
+            state.transmittance = transmittance[block];
+            state.error = errors[block];
         }
         let places = Places::<V>::new();
         let (one, alpha_max) = (V::of(1.0), V::of(ALPHA_MAX));
@@ -255,14 +272,15 @@ impl<T: Scalar> Kernel<T> for UnblendTile<'_, T> {
                 let raw = exponent.exp2();
                 let alpha = raw.min(alpha_max).keep(V::from_bits(active));
                 let inverse = (one - alpha).inverse();
-                let before = V::load(&transmittance[block]) * inverse;
+                let state = &mut blocks_of[block];
+                let before = V::load(&state.transmittance) * inverse;
                 let weight = before * alpha;
-                before.store(&mut transmittance[block]);
-                let v = each!(c in 3 => V::load(&by_picture[c][block]));
+                before.store(&mut state.transmittance);
+                let v = each!(c in 3 => V::load(&state.by_rgb[c]));
                 let along = v[0].fma(splat.rgb[0], v[1].fma(splat.rgb[1], v[2] * splat.rgb[2]));
-                let rest = V::load(&behind[block]);
+                let rest = V::load(&state.behind);
                 let by_alpha = rest.fnma(inverse, before * along);
-                weight.fma(along, rest).store(&mut behind[block]);
+                weight.fma(along, rest).store(&mut state.behind);
                 let g = (alpha * by_alpha).keep(alpha_max.ge(raw));
                 let (g_t, g_dy) = (g * t, g * dy);
                 by_log = by_log + g;
@@ -274,7 +292,7 @@ impl<T: Scalar> Kernel<T> for UnblendTile<'_, T> {
                 for channel in 0..3 {
                     by_rgb[channel] = weight.fma(v[channel], by_rgb[channel]);
                 }
-                error = weight.fma(V::load(&errors[block]), error);
+                error = weight.fma(V::load(&state.error), error);
             }
             let [r, g, b] = by_rgb;
             let none = V::zero();
