@@ -252,7 +252,9 @@ impl Config {
     /// Those of a worker.
     pub(crate) fn worker_options(&self, name: String) -> WorkerOptions {
         let threads = self.worker_threads.into();
-        WorkerOptions { name, threads, drain: self.drain().unwrap_or_default(), ..WorkerOptions::default() }
+        let drain = self.drain().unwrap_or_default();
+        // Where there are no pages, nobody would see them.
+        WorkerOptions { name, threads, drain, live_pictures: self.web, ..WorkerOptions::default() }
     }
 
     fn check(&self) -> Result<()> {
@@ -401,6 +403,13 @@ mod tests {
         let config = merged("database = 'postgres://h/j'", &[("DRAIN_SECONDS", "90")], "").unwrap();
         assert_eq!(config.drain(), Some(Duration::from_secs(90)));
         assert_eq!(config.worker_options("w".into()).drain, Duration::from_secs(90));
+    }
+
+    #[test]
+    fn workers_show_what_they_train_where_there_are_pages() {
+        for (file, live) in [("", true), ("web = false", false)] {
+            assert_eq!(merged(file, &[], "").unwrap().worker_options("w".into()).live_pictures, live);
+        }
         assert!(
             merged("checkpoint_seconds = 0", &[], "")
                 .unwrap_err()

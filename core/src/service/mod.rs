@@ -91,6 +91,7 @@ mod jobs;
 mod keys;
 mod last_used;
 mod layout;
+mod live_picture;
 mod lost_files;
 mod machine;
 mod maintenance;

@@ -44,6 +44,7 @@ pub(crate) async fn show(exchange: &mut Exchange<'_>, route: WebRoute<'_>) -> An
         WebRoute::SceneFrames { job_id } => scene::frames(exchange, job_id).await,
         WebRoute::SceneReport { job_id } => scenes::report(exchange, job_id).await,
         WebRoute::ScenePreview { job_id } => scenes::preview(exchange, job_id).await,
+        WebRoute::SceneLive { job_id } => scenes::live(exchange, job_id).await,
         WebRoute::SceneDownload { job_id, file_type } => scenes::download(exchange, job_id, file_type).await,
         WebRoute::SceneRestart { job_id } => scene_actions::ask_to_restart(exchange, job_id).await,
         WebRoute::SceneDelete { job_id } => scene_actions::ask_to_delete(exchange, job_id).await,

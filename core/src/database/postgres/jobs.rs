@@ -4,7 +4,9 @@ use super::PostgresDatabase;
 use super::connection::Sql;
 use super::session::{Row, Session};
 use super::values::{IntoColumn, Json, Name, Value, json, values, version_column};
-use crate::database::{DeletedJob, FileOwner, Inserted, JobRows, NewJob, QueueOrder, StoredArtifact, Usage};
+use crate::database::{
+    DeletedJob, FileOwner, Inserted, JobRows, LivePicture, NewJob, QueueOrder, StoredArtifact, Usage,
+};
 use crate::error::{Error, ErrorKind, Result};
 use crate::job::{
     ArtifactKind, BLOB_NOT_FOUND, CameraData, CameraType, CameraUpdate, Cursor, Failure, Job, JobDetails,
@@ -381,6 +383,14 @@ impl JobRows for PostgresDatabase {
     fn artifact(&self, user: UserId, job: JobId, kind: ArtifactKind) -> Result<Option<StoredArtifact>> {
         let sql = format!("{ARTIFACT} AND user_id = $3");
         self.read(|c| c.first(&sql, values![job, Name(kind), user], artifact))
+    }
+
+    fn live_picture(&self, user: UserId, job: JobId) -> Result<Option<LivePicture>> {
+        const FIND: &str = "SELECT picture, made_at FROM live_pictures JOIN jobs USING (job_id)
+            WHERE job_id = $1 AND user_id = $2 AND NOT deleted AND state = 'running'";
+        self.read(|c| {
+            c.first(FIND, values![job, user], |r| Ok(LivePicture { jpeg: r.get(0)?, made_at: r.get(1)? }))
+        })
     }
 
     fn public_job(&self, id: JobId) -> Result<Option<Job>> {

@@ -266,6 +266,20 @@ impl QueueRows for PostgresDatabase {
         })
     }
 
+    fn show_picture(&self, lease: &Lease, picture: &[u8]) -> Result<LeaseState> {
+        self.write("database.show_picture.commit", |t| {
+            // The row is locked: who ends the attempt in this moment would else not see the picture, and leave it.
+            let sql = format!(
+                "INSERT INTO live_pictures (job_id, picture, made_at)
+                 SELECT job_id, $4::bytea, $5::bigint FROM jobs WHERE {HELD} AND NOT deleted FOR UPDATE
+                 ON CONFLICT (job_id) DO UPDATE SET picture = excluded.picture, made_at = excluded.made_at"
+            );
+            let shown = values![*picture, self.now(t)?];
+            t.run(&sql, &[&held(lease)[..], shown].concat())?;
+            state(t, lease)
+        })
+    }
+
     fn publish(&self, lease: &Lease, publication: &Publication) -> Result<LeaseState> {
         self.write("database.publish.commit", |t| {
             let now = self.now(t)?;

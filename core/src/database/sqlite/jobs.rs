@@ -5,7 +5,9 @@ use rusqlite::{Connection, Row, params, params_from_iter};
 
 use super::values::{Json, Name, RUNNING, json, version_column};
 use super::{Sql, SqliteDatabase, all, first, run};
-use crate::database::{DeletedJob, FileOwner, Inserted, JobRows, NewJob, QueueOrder, StoredArtifact, Usage};
+use crate::database::{
+    DeletedJob, FileOwner, Inserted, JobRows, LivePicture, NewJob, QueueOrder, StoredArtifact, Usage,
+};
 use crate::error::{Error, ErrorKind, Result};
 use crate::job::{
     ArtifactKind, BLOB_NOT_FOUND, CameraData, CameraType, CameraUpdate, Cursor, Failure, Job, JobDetails,
@@ -352,6 +354,14 @@ impl JobRows for SqliteDatabase {
     fn artifact(&self, user: UserId, job: JobId, kind: ArtifactKind) -> Result<Option<StoredArtifact>> {
         let sql = format!("{ARTIFACT} AND user_id = ?3");
         self.read(|c| first(c, &sql, params![job, Name(kind), user], artifact))
+    }
+
+    fn live_picture(&self, user: UserId, job: JobId) -> Result<Option<LivePicture>> {
+        const FIND: &str = "SELECT picture, made_at FROM live_pictures JOIN jobs USING (job_id)
+            WHERE job_id = ?1 AND user_id = ?2 AND deleted = 0 AND state = 'running'";
+        self.read(|c| {
+            first(c, FIND, params![job, user], |r| Ok(LivePicture { jpeg: r.get(0)?, made_at: r.get(1)? }))
+        })
     }
 
     fn public_job(&self, id: JobId) -> Result<Option<Job>> {

@@ -238,6 +238,19 @@ impl QueueRows for SqliteDatabase {
         })
     }
 
+    fn show_picture(&self, lease: &Lease, picture: &[u8]) -> Result<LeaseState> {
+        let now = self.clock.now();
+        self.write("database.show_picture.commit", |t| {
+            let sql = format!(
+                "INSERT INTO live_pictures (job_id, picture, made_at)
+                 SELECT job_id, ?4, ?5 FROM jobs WHERE {HELD} AND deleted = 0
+                 ON CONFLICT (job_id) DO UPDATE SET picture = excluded.picture, made_at = excluded.made_at"
+            );
+            run(t, &sql, params![lease.job, lease.attempt, lease.owner, picture, now])?;
+            state(t, lease)
+        })
+    }
+
     fn publish(&self, lease: &Lease, publication: &Publication) -> Result<LeaseState> {
         let now = self.clock.now();
         self.write("database.publish.commit", |t| {

@@ -50,6 +50,10 @@ pub(crate) enum WebRoute<'a> {
     ScenePreview {
         job_id: &'a str,
     },
+    /// What the scene looks like while it is trained.
+    SceneLive {
+        job_id: &'a str,
+    },
     SceneDownload {
         job_id: &'a str,
         file_type: &'a str,
@@ -109,6 +113,7 @@ impl<'a> WebRoute<'a> {
             ["scenes", job_id, "title"] => Self::SceneTitle { job_id },
             ["scenes", job_id, "report"] => Self::SceneReport { job_id },
             ["scenes", job_id, "preview.jpg"] => Self::ScenePreview { job_id },
+            ["scenes", job_id, "live.jpg"] => Self::SceneLive { job_id },
             ["scenes", job_id, "download", file_type] => Self::SceneDownload { job_id, file_type },
             ["scenes", job_id, "delete"] => Self::SceneDelete { job_id },
             ["scenes", job_id, "cancel"] => Self::SceneCancel { job_id },
@@ -143,6 +148,7 @@ impl<'a> WebRoute<'a> {
             Self::SceneTitle { .. } => "/scenes/{job_id}/title",
             Self::SceneReport { .. } => "/scenes/{job_id}/report",
             Self::ScenePreview { .. } => "/scenes/{job_id}/preview.jpg",
+            Self::SceneLive { .. } => "/scenes/{job_id}/live.jpg",
             Self::SceneDownload { .. } => "/scenes/{job_id}/download/{file_type}",
             Self::SceneDelete { .. } => "/scenes/{job_id}/delete",
             Self::SceneCancel { .. } => "/scenes/{job_id}/cancel",

@@ -23,9 +23,12 @@ const REVALIDATE: HeaderValue = HeaderValue::from_static("private, no-cache");
 pub(super) async fn page(exchange: &mut Exchange<'_>, job_id: &str) -> Answer {
     let signed_in = session::need(exchange, Class::Request).await?;
     let (user, job_id) = (signed_in.user.user_id, exchange.job_id(job_id)?);
-    let read =
-        exchange.api.blocking(move |service| Ok((service.job(user, job_id)?, service.report(user, job_id)?)));
-    let (job, report) = read.await?;
+    let read = exchange.api.blocking(move |service| {
+        let job = service.job(user, job_id)?;
+        let live = scenes::shown_at(service, user, &job)?;
+        Ok((job, live, service.report(user, job_id)?))
+    });
+    let (job, live, report) = read.await?;
     let prefix = prefix(exchange.api);
     let has_viewer = exchange.api.config().public_view;
     let is_finished = job.status == JobStatus::Finished;
@@ -41,7 +44,7 @@ pub(super) async fn page(exchange: &mut Exchange<'_>, job_id: &str) -> Answer {
             (figures(&report))
         } @else {
             h1 { (job.title) }
-            ul.cards { li { (scenes::card(prefix, &job, has_viewer)) } }
+            ul.cards { li { (scenes::card(prefix, &job, live, has_viewer)) } }
         }
         (rename(prefix, &job))
     };

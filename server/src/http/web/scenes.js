@@ -2,10 +2,26 @@
 
 /** Milliseconds between two requests. */
 const PAUSE = 2000;
+/** Milliseconds between two pictures of a scene that is trained: there is no newer one before. */
+const PICTURES = 10000;
 /** What each stage is called. */
 const STAGES = { frames: "choosing frames", sfm: "finding the cameras", train: "training", export: "writing the files" };
 
 const pause = (milliseconds) => new Promise((done) => setTimeout(done, milliseconds));
+
+/** Shows what the scene looks like now. There may be no picture yet: then what stands there stays. */
+function look(card) {
+  const now = Date.now();
+  if (now - Number(card.dataset.looked ?? 0) < PICTURES) return;
+  const picture = new Image(320, 180);
+  picture.className = "preview";
+  picture.alt = "The scene as far as it is trained";
+  picture.onload = () => {
+    card.dataset.looked = now;
+    card.querySelector(".preview").replaceWith(picture);
+  };
+  picture.src = `${card.dataset.picture}?at=${now}`;
+}
 
 /** Shows what a report says; whether the job has ended. */
 function show(card, report) {
@@ -15,6 +31,7 @@ function show(card, report) {
   card.querySelector("[data-field=status]").textContent = report.status;
   card.querySelector("[data-field=stage]").textContent = doing;
   card.querySelector("progress").value = percent_complete ?? 0;
+  if (!waits && stage === "train") look(card);
   return report.progress.finished_at !== null;
 }
 
