@@ -19,7 +19,7 @@ from .web import COOKIE, PASSWORD, Visitor, invite, invited
 
 _names = (f"web{n}" for n in itertools.count(1))
 MARKUP = "<script>alert(1)</script> \"'&amp;"
-PAGES = ["/", "/sign-in", "/profile", "/scenes", "/scenes/new", "/web/style.css", "/web/scenes.js", "/web/new_scene.js", "/web/scene.js",
+PAGES = ["/", "/sign-in", "/profile", "/scenes", "/scenes/new", "/web/style.css", "/web/scenes.js", "/web/new_scene.js", "/web/scene.js", "/web/passkeys.js",
          "/web/viewer.js", f"/invitation/{'0' * 64}", f"/scenes/{UNKNOWN}", f"/scenes/{UNKNOWN}/delete"]
 
 

@@ -15,7 +15,10 @@ mod sqlite;
 mod suite;
 mod webhooks;
 
-pub use accounts::{AccountRows, Invitation, NewInvitation, NewSession, Session, TokenHash};
+pub use accounts::{
+    AccountRows, Invitation, NewInvitation, NewSession, Passkey, PasskeyUse, Session, TokenHash,
+    UsedChallenge,
+};
 #[cfg(test)]
 pub(crate) use clock::ManualClock;
 pub use clock::{Clock, SystemClock};

@@ -80,6 +80,11 @@ pub(super) fn check_same_origin(exchange: &Exchange<'_>) -> Result<(), ApiError>
     ))
 }
 
+/// Scheme, host and port of the pages: as the operator says, else as they were reached.
+pub(super) fn origin(exchange: &Exchange<'_>) -> String {
+    origin_of(&exchange.api.base(&exchange.connection, exchange.parts)).to_ascii_lowercase()
+}
+
 /// Scheme, host and port of an address.
 fn origin_of(address: &str) -> &str {
     let host = address.find("://").map_or(0, |at| at + 3);

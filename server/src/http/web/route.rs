@@ -5,6 +5,8 @@
 pub(crate) enum WebRoute<'a> {
     Home,
     SignIn,
+    /// A GET says what a passkey is to sign, a POST what it has signed.
+    SignInPasskey,
     SignOut,
     SignOutEverywhere,
     Invitation {
@@ -14,6 +16,12 @@ pub(crate) enum WebRoute<'a> {
     Password,
     Keys,
     EndSession {
+        id: &'a str,
+    },
+    Passkeys,
+    /// Where a page asks what a new passkey is to be.
+    BeginPasskey,
+    RemovePasskey {
         id: &'a str,
     },
     RevokeKey {
@@ -95,12 +103,16 @@ impl<'a> WebRoute<'a> {
         Some(match *segments {
             [""] => Self::Home,
             ["sign-in"] => Self::SignIn,
+            ["sign-in", "passkey"] => Self::SignInPasskey,
             ["sign-out"] => Self::SignOut,
             ["sign-out-everywhere"] => Self::SignOutEverywhere,
             ["profile"] => Self::Profile,
             ["profile", "password"] => Self::Password,
             ["profile", "keys"] => Self::Keys,
             ["profile", "sessions", id, "end"] => Self::EndSession { id },
+            ["profile", "passkeys"] => Self::Passkeys,
+            ["profile", "passkeys", "begin"] => Self::BeginPasskey,
+            ["profile", "passkeys", id, "remove"] => Self::RemovePasskey { id },
             ["profile", "keys", prefix, "revoke"] => Self::RevokeKey { prefix },
             ["scenes"] => Self::Scenes,
             ["scenes", "new"] => Self::NewScene,
@@ -129,6 +141,7 @@ impl<'a> WebRoute<'a> {
         match self {
             Self::Home => "/",
             Self::SignIn => "/sign-in",
+            Self::SignInPasskey => "/sign-in/passkey",
             Self::SignOut => "/sign-out",
             Self::SignOutEverywhere => "/sign-out-everywhere",
             Self::Invitation { .. } => "/invitation/{token}",
@@ -136,6 +149,9 @@ impl<'a> WebRoute<'a> {
             Self::Password => "/profile/password",
             Self::Keys => "/profile/keys",
             Self::EndSession { .. } => "/profile/sessions/{id}/end",
+            Self::Passkeys => "/profile/passkeys",
+            Self::BeginPasskey => "/profile/passkeys/begin",
+            Self::RemovePasskey { .. } => "/profile/passkeys/{id}/remove",
             Self::RevokeKey { .. } => "/profile/keys/{prefix}/revoke",
             Self::Scenes => "/scenes",
             Self::NewScene => "/scenes/new",
@@ -166,12 +182,16 @@ impl<'a> WebRoute<'a> {
             | Self::Password
             | Self::Keys
             | Self::EndSession { .. }
+            | Self::Passkeys
+            | Self::BeginPasskey
             | Self::SceneUploads
             | Self::SceneBegin { .. }
             | Self::SceneTitle { .. }
             | Self::SceneCancel { .. }
             | Self::ScenePublic { .. } => "POST, OPTIONS",
             Self::SignIn
+            | Self::SignInPasskey
+            | Self::RemovePasskey { .. }
             | Self::Invitation { .. }
             | Self::RevokeKey { .. }
             | Self::Scenes
