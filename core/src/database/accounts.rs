@@ -90,6 +90,15 @@ pub struct Passkey {
     pub last_used: Option<Timestamp>,
 }
 
+/// Who somebody is for another service.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Identity {
+    /// The address of the service.
+    pub issuer: String,
+    /// What it calls them, for ever.
+    pub subject: String,
+}
+
 /// A passkey that has signed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PasskeyUse {
@@ -178,6 +187,39 @@ pub trait AccountRows {
         session: &NewSession,
         replaces: Option<&TokenHash>,
     ) -> Result<bool>;
+    /// Makes a user known by an identity, and adds the user if `is_new`.
+    ///
+    /// # Errors
+    /// [`Conflict`](crate::ErrorKind::Conflict) if the identity is somebody's already or the name of a new user is taken;
+    /// [`NotFound`](crate::ErrorKind::NotFound) if there is no such user.
+    fn add_identity(&self, identity: &Identity, user: &User, is_new: bool) -> Result<()>;
+    /// The identities of a user.
+    ///
+    /// # Errors
+    /// The database's.
+    fn identities(&self, user: UserId) -> Result<Vec<Identity>>;
+    /// Whose identity it is.
+    ///
+    /// # Errors
+    /// The database's.
+    fn user_by_identity(&self, identity: &Identity) -> Result<Option<User>>;
+    /// Takes all identities of a user away; says how many.
+    ///
+    /// # Errors
+    /// The database's.
+    fn remove_identities(&self, user: UserId) -> Result<u64>;
+    /// Begins a session of whose identity this is, and ends the one that it `replaces`; nothing happens if it is nobody's, or if
+    /// `challenge` was answered before.
+    ///
+    /// # Errors
+    /// The database's.
+    fn begin_session_by_identity(
+        &self,
+        identity: &Identity,
+        challenge: &UsedChallenge,
+        session: &NewSession,
+        replaces: Option<&TokenHash>,
+    ) -> Result<Option<User>>;
     /// Whose session it is, if it holds, with what the user may do now.
     ///
     /// # Errors

@@ -16,7 +16,7 @@ mod suite;
 mod webhooks;
 
 pub use accounts::{
-    AccountRows, Invitation, NewInvitation, NewSession, Passkey, PasskeyUse, Session, TokenHash,
+    AccountRows, Identity, Invitation, NewInvitation, NewSession, Passkey, PasskeyUse, Session, TokenHash,
     UsedChallenge,
 };
 #[cfg(test)]

@@ -39,7 +39,7 @@ pub(super) struct World<D> {
 macro_rules! tests {
     ($open:expr) => {
         $crate::database::suite::tests! {
-            $open, QueueOrder::Submitted, accounts => users_and_keys invitations sessions passwords passkeys
+            $open, QueueOrder::Submitted, accounts => users_and_keys invitations sessions passwords passkeys identities
         }
         $crate::database::suite::tests! {
             $open, QueueOrder::Submitted, jobs =>

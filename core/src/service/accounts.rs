@@ -1,4 +1,4 @@
-//! How users sign in to the web application: invitations, passwords, sessions. `passkeys.rs` is the way without a password.
+//! How users sign in to the web application: invitations, passwords, sessions. `passkeys.rs` and `identities.rs` are the ways without a password.
 //!
 //! An operator gives a user a link; who opens it chooses a password and is signed in. A session is a token that the browser holds;
 //! it is looked up with every request, so what ends it counts at once, in all processes. Whether a name is known is told by nothing:

@@ -5,6 +5,7 @@
 
 mod assets;
 mod browser;
+mod company;
 mod form;
 mod new_scene;
 mod page;
@@ -35,6 +36,8 @@ pub(crate) async fn show(exchange: &mut Exchange<'_>, route: WebRoute<'_>) -> An
         WebRoute::Home => sign_in::home(exchange).await,
         WebRoute::SignIn => sign_in::form(exchange).await,
         WebRoute::SignInPasskey => passkeys::challenge(exchange).await,
+        WebRoute::Company => company::leave(exchange).await,
+        WebRoute::CompanyReturn => company::come_back(exchange).await,
         WebRoute::Invitation { token } => sign_in::invitation(exchange, token).await,
         WebRoute::Profile => profile::get(exchange).await,
         WebRoute::RevokeKey { prefix } => profile::ask_to_revoke(exchange, prefix).await,

@@ -17,7 +17,7 @@ use crate::files::replace_atomically;
 pub(super) type Table = (&'static str, &'static str, &'static str);
 /// The tables, each after those that it names rows of. Not sessions and invitations: what is revoked after a copy was made must not
 /// come back with it.
-pub(super) const TABLES: [Table; 10] = [
+pub(super) const TABLES: [Table; 11] = [
     ("users", "user_id", "user_id, name, tier, created_at, served"),
     ("api_keys", "prefix", "prefix, user_id, name, mac, created_at, last_used, revoked_at"),
     ("passwords", "user_id", "user_id, hash, changed_at"),
@@ -26,6 +26,7 @@ pub(super) const TABLES: [Table; 10] = [
         "credential",
         "credential, user_id, name, host, public_key, sign_count, created_at, last_used",
     ),
+    ("identities", "issuer, subject", "issuer, subject, user_id"),
     (
         "uploads",
         "blob_name",

@@ -6,7 +6,7 @@ use super::connection::Sql;
 use super::values::Name;
 use super::{SqliteDatabase, all, first, run};
 use crate::database::{
-    AccountRows, Invitation, NewInvitation, NewSession, Passkey, PasskeyUse, Session, TokenHash,
+    AccountRows, Identity, Invitation, NewInvitation, NewSession, Passkey, PasskeyUse, Session, TokenHash,
     UsedChallenge,
 };
 use crate::error::{Error, ErrorKind, Result};
@@ -44,6 +44,13 @@ fn passkey(row: &Row<'_>) -> rusqlite::Result<Passkey> {
         created_at: row.get(6)?,
         last_used: row.get(7)?,
     })
+}
+
+/// Whose identity it is.
+fn whose(c: &Connection, identity: &Identity) -> Sql<Option<User>> {
+    const FIND: &str = "SELECT user_id, name, tier, created_at FROM identities JOIN users USING (user_id)
+        WHERE issuer = ?1 AND subject = ?2";
+    first(c, FIND, params![identity.issuer, identity.subject], |r| user(r, 0))
 }
 
 /// Notes that a challenge was answered; whether it was the first time.
@@ -237,6 +244,65 @@ impl AccountRows for SqliteDatabase {
             }
             add_session(t, user, session, now)?;
             Ok(true)
+        })
+    }
+
+    fn add_identity(&self, identity: &Identity, user: &User, is_new: bool) -> Result<()> {
+        self.write("database.add_identity.commit", |t| {
+            let conflict = |message: String| Err(Error::new(ErrorKind::Conflict, message).into());
+            if is_new {
+                const USER: &str = "INSERT INTO users (user_id, name, tier, created_at) VALUES (?1, ?2, ?3, ?4)
+                    ON CONFLICT DO NOTHING";
+                if run(t, USER, params![user.user_id, user.name, Name(user.tier), user.created_at])? == 0 {
+                    return conflict(format!("there is a user {:?} already", user.name));
+                }
+            } else if !t.prepare_cached("SELECT 1 FROM users WHERE user_id = ?1")?.exists([user.user_id])? {
+                let message = format!("there is no user {}", user.user_id);
+                return Err(Error::new(ErrorKind::NotFound, message).into());
+            }
+            const ADD: &str =
+                "INSERT INTO identities (issuer, subject, user_id) VALUES (?1, ?2, ?3) ON CONFLICT DO NOTHING";
+            if run(t, ADD, params![identity.issuer, identity.subject, user.user_id])? == 0 {
+                return conflict("this identity is somebody's already".into());
+            }
+            Ok(())
+        })
+    }
+
+    fn identities(&self, user: UserId) -> Result<Vec<Identity>> {
+        const FIND: &str =
+            "SELECT issuer, subject FROM identities WHERE user_id = ?1 ORDER BY issuer, subject";
+        self.read(|c| all(c, FIND, [user], |r| Ok(Identity { issuer: r.get(0)?, subject: r.get(1)? })))
+    }
+
+    fn user_by_identity(&self, identity: &Identity) -> Result<Option<User>> {
+        self.read(|c| whose(c, identity))
+    }
+
+    fn remove_identities(&self, user: UserId) -> Result<u64> {
+        self.write("database.remove_identities.commit", |t| {
+            Ok(run(t, "DELETE FROM identities WHERE user_id = ?1", [user])? as u64)
+        })
+    }
+
+    fn begin_session_by_identity(
+        &self,
+        identity: &Identity,
+        challenge: &UsedChallenge,
+        session: &NewSession,
+        replaces: Option<&TokenHash>,
+    ) -> Result<Option<User>> {
+        let now = self.clock.now();
+        self.write("database.begin_session_by_identity.commit", |t| {
+            let Some(user) = whose(t, identity)? else { return Ok(None) };
+            if !use_up(t, challenge)? {
+                return Ok(None);
+            }
+            if let Some(before) = replaces {
+                run(t, "DELETE FROM sessions WHERE token = ?1", [before])?;
+            }
+            add_session(t, user.user_id, session, now)?;
+            Ok(Some(user))
         })
     }
 

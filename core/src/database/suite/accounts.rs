@@ -1,8 +1,8 @@
-//! Users and their keys; who may sign in: invitations, sessions, passwords, passkeys.
+//! Users and their keys; who may sign in: invitations, sessions, passwords, passkeys, identities.
 
 use super::World;
 use crate::database::{
-    Clock, JobDatabase, NewInvitation, NewSession, Passkey, PasskeyUse, TokenHash, UsedChallenge,
+    Clock, Identity, JobDatabase, NewInvitation, NewSession, Passkey, PasskeyUse, TokenHash, UsedChallenge,
 };
 use crate::error::ErrorKind;
 use crate::job::{ApiKey, Tier, Timestamp, User, UserId};
@@ -276,4 +276,52 @@ pub(in crate::database) fn passkeys<D: JobDatabase>(w: World<D>) {
     w.clock.advance(2 * MINUTE as i64);
     assert_eq!(d.forget_expired_accesses().unwrap(), 7);
     assert_eq!(d.forget_expired_accesses().unwrap(), 0);
+}
+
+/// Identities: of one user each, each answer once.
+pub(in crate::database) fn identities<D: JobDatabase>(w: World<D>) {
+    let d = &w.database;
+    let of = |subject: &str| Identity { issuer: "https://login.example".into(), subject: subject.into() };
+    let user = |id: UserId| d.users().unwrap().into_iter().find(|user| user.user_id == id).unwrap();
+    let challenge =
+        |n: u8| UsedChallenge { challenge: [n; 32], forgotten_at: w.clock.now().plus_seconds(MINUTE) };
+    let begin = |identity: &Identity, n: u8, token: u8, replaces: Option<TokenHash>| {
+        let begun = d.begin_session_by_identity(identity, &challenge(n), &begun(token), replaces.as_ref());
+        begun.unwrap().map(|user| user.name)
+    };
+    assert_eq!(begin(&of("a"), 1, 1, None), None);
+    d.add_identity(&of("a"), &user(w.anna), false).unwrap();
+    assert_eq!(d.add_identity(&of("a"), &user(w.eve), false).unwrap_err().kind(), ErrorKind::Conflict);
+    assert_eq!(d.user_by_identity(&of("a")).unwrap().unwrap().user_id, w.anna);
+    let elsewhere = Identity { issuer: "https://other.example".into(), ..of("a") };
+    assert_eq!(d.user_by_identity(&elsewhere).unwrap(), None);
+    assert_eq!(begin(&elsewhere, 1, 1, None), None);
+    assert_eq!(begin(&of("a"), 1, 1, None).as_deref(), Some("anna"));
+    assert_eq!(begin(&of("a"), 1, 2, None), None);
+    assert_eq!(begin(&of("a"), 2, 2, Some([1; 32])).as_deref(), Some("anna"));
+    assert_eq!(w.tokens(w.anna), [2]);
+
+    // A new user, with all or nothing.
+    let fresh = |name: &str| User {
+        user_id: UserId::random(),
+        name: name.into(),
+        tier: Tier::Free,
+        created_at: w.clock.now(),
+    };
+    let ben = fresh("ben");
+    assert_eq!(d.add_identity(&of("b"), &ben, false).unwrap_err().kind(), ErrorKind::NotFound);
+    assert_eq!(d.add_identity(&of("b"), &fresh("anna"), true).unwrap_err().kind(), ErrorKind::Conflict);
+    assert_eq!(d.user_by_identity(&of("b")).unwrap(), None);
+    assert_eq!(d.add_identity(&of("a"), &ben, true).unwrap_err().kind(), ErrorKind::Conflict);
+    assert_eq!(d.user_by_name("ben").unwrap(), None);
+    d.add_identity(&of("b"), &ben, true).unwrap();
+    assert_eq!(d.user_by_name("ben").unwrap().as_ref(), Some(&ben));
+    assert_eq!(begin(&of("b"), 3, 3, None).as_deref(), Some("ben"));
+
+    d.add_identity(&of("c"), &user(w.anna), false).unwrap();
+    assert_eq!(d.identities(w.anna).unwrap(), [of("a"), of("c")]);
+    assert_eq!(d.remove_identities(w.anna).unwrap(), 2);
+    assert_eq!(d.remove_identities(w.anna).unwrap(), 0);
+    assert_eq!(begin(&of("a"), 4, 4, None), None);
+    assert_eq!(d.identities(ben.user_id).unwrap(), [of("b")]);
 }

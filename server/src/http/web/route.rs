@@ -7,6 +7,9 @@ pub(crate) enum WebRoute<'a> {
     SignIn,
     /// A GET says what a passkey is to sign, a POST what it has signed.
     SignInPasskey,
+    /// The way to the service by which users sign in.
+    Company,
+    CompanyReturn,
     SignOut,
     SignOutEverywhere,
     Invitation {
@@ -104,6 +107,8 @@ impl<'a> WebRoute<'a> {
             [""] => Self::Home,
             ["sign-in"] => Self::SignIn,
             ["sign-in", "passkey"] => Self::SignInPasskey,
+            ["sign-in", "company"] => Self::Company,
+            ["sign-in", "company", "return"] => Self::CompanyReturn,
             ["sign-out"] => Self::SignOut,
             ["sign-out-everywhere"] => Self::SignOutEverywhere,
             ["profile"] => Self::Profile,
@@ -142,6 +147,8 @@ impl<'a> WebRoute<'a> {
             Self::Home => "/",
             Self::SignIn => "/sign-in",
             Self::SignInPasskey => "/sign-in/passkey",
+            Self::Company => "/sign-in/company",
+            Self::CompanyReturn => "/sign-in/company/return",
             Self::SignOut => "/sign-out",
             Self::SignOutEverywhere => "/sign-out-everywhere",
             Self::Invitation { .. } => "/invitation/{token}",

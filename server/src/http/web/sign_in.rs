@@ -8,7 +8,7 @@ use maud::{Markup, html};
 
 use super::form::Form;
 use super::page::{Page, go_to, prefix};
-use super::{browser, passkeys, session};
+use super::{browser, company, passkeys, session};
 use crate::http::error::ApiError;
 use crate::http::exchange::Exchange;
 use crate::http::rate_limit::Class;
@@ -173,6 +173,7 @@ pub(super) fn page(exchange: &Exchange<'_>, status: StatusCode, name: &str, prob
                 button.main { "Sign in" }
             }
             (passkeys::button(exchange))
+            (company::link(exchange))
             p.help {
                 "You have no password yet, or have forgotten it? Ask who runs this server for an invitation."
             }
