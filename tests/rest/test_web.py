@@ -389,11 +389,13 @@ def test_rule_79_a_finished_scene_and_a_failed_one(worker_server, wendy, finishe
     job = finished["job_id"]
     picture = visitor.get(f"/scenes/{job}/preview.jpg")
     assert picture.headers["Content-Type"] == "image/jpeg" and picture.headers["Cache-Control"] == "no-store"
-    for kind in ("ply", "spz"):
+    for kind in ("ply", "spz", "cameras", "report", "log"):
         answer = visitor.get(f"/scenes/{job}/download/{kind}")
         assert answer.status_code == 302
         assert requests.get(answer.headers["Location"], stream=True).status_code == 200
-    assert visitor.get(f"/scenes/{job}/download/exe").status_code == 404
+    assert visitor.get(f"/scenes/{job}/download/exe").status_code == visitor.get(f"/scenes/{job}/download/masks").status_code == 404
+    page = visitor.page(f"/scenes/{job}")
+    assert f"/scenes/{job}/download/cameras" in page and f"/scenes/{job}/download/masks" not in page
     page = visitor.get(f"/scenes/{job}")
     assert "worker-src blob:" in page.headers["Content-Security-Policy"] and "unsafe" not in page.headers["Content-Security-Policy"]
     error = wendy.get(f"/api/v1/jobs/{job}/report/").json()["quality"]["mean_reprojection_error"]

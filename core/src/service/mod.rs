@@ -105,6 +105,7 @@ mod model;
 mod moved;
 mod needed;
 mod options;
+mod packing;
 mod passkeys;
 mod passwords;
 mod paused;

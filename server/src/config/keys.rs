@@ -205,4 +205,8 @@ pub(super) const KEYS: &[Key] = &[
         "Degree of the spherical harmonics, 0 to 3: how much colour may depend on direction.",
     ),
     key("reconstruction.seed", "Fixes every random choice."),
+    key(
+        "reconstruction.turntable",
+        "Make a film around each scene, too, which its owner can download. The device renders it after the training.",
+    ),
 ];

@@ -108,7 +108,7 @@ fn delete_job() {}
     params(
         ("job_id" = Uuid, Path, description = "The job"),
         ("file_type" = String, Path, description = "ply or spz, the scene; report, all figures; log",
-         pattern = "^(ply|spz|report|log)$"),
+         pattern = "^(ply|spz|report|log|cameras|masks|turntable)$"),
     ),
     responses(
         Refused,

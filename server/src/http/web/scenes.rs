@@ -229,6 +229,15 @@ pub(super) async fn live(exchange: &mut Exchange<'_>, job_id: &str) -> Answer {
     Ok(response)
 }
 
+/// What there may be beside the scene itself: the name of the file type, and what it is called on a page.
+pub(super) const MORE: [(ArtifactKind, &str, &str); 5] = [
+    (ArtifactKind::Cameras, "cameras", "camera poses (COLMAP)"),
+    (ArtifactKind::Masks, "masks", "masks"),
+    (ArtifactKind::Turntable, "turntable", "film"),
+    (ArtifactKind::Report, "report", "all figures (JSON)"),
+    (ArtifactKind::Log, "log", "log"),
+];
+
 /// A file, by an address that needs no session.
 pub(super) async fn download(exchange: &mut Exchange<'_>, job_id: &str, file_type: &str) -> Answer {
     let user = session::need(exchange, Class::Request).await?.user.user_id;
@@ -236,7 +245,7 @@ pub(super) async fn download(exchange: &mut Exchange<'_>, job_id: &str, file_typ
     let kind = match file_type {
         "ply" => ArtifactKind::Ply,
         "spz" => ArtifactKind::Spz,
-        _ => return Err(ApiError::no_route()),
+        other => MORE.iter().find(|(_, name, _)| *name == other).ok_or_else(ApiError::no_route)?.0,
     };
     artifacts::lead_to(exchange, user, job_id, kind).await
 }
