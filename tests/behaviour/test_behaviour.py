@@ -248,8 +248,8 @@ def test_the_camera_poses_of_a_finished_job_are_colmaps_files(finished, tmp_path
     face.download(job_id, "cameras", tmp_path / "cameras.zip")
     with zipfile.ZipFile(tmp_path / "cameras.zip") as archive:
         assert archive.testzip() is None
-        assert {f"sparse/0/{name}.bin" for name in ("cameras", "images", "points3D")} <= set(archive.namelist())
-        (count,) = struct.unpack("<Q", archive.read("sparse/0/images.bin")[:8])
+        assert {f"sparse/{name}.bin" for name in ("cameras", "images", "points3D")} <= set(archive.namelist())
+        (count,) = struct.unpack("<Q", archive.read("sparse/images.bin")[:8])
     assert count == face.report(job_id)["quality"]["registered"]
 
 

@@ -71,8 +71,8 @@ def test_rule_80_and_rule_81_a_finished_job(worker_server, finished, wendy):
     cameras = wendy.get(f"/api/v1/jobs/{job}/download/cameras/", allow_redirects=True)
     assert "cameras.zip" in cameras.headers["Content-Disposition"]
     with zipfile.ZipFile(io.BytesIO(cameras.content)) as archive:
-        assert archive.testzip() is None and "sparse/0/images.bin" in archive.namelist()
-        (count,) = struct.unpack("<Q", archive.read("sparse/0/images.bin")[:8])
+        assert archive.testzip() is None and "sparse/images.bin" in archive.namelist()
+        (count,) = struct.unpack("<Q", archive.read("sparse/images.bin")[:8])
     assert count == told["quality"]["registered"]
     # What was not asked for is not there.
     is_error(wendy.get(f"/api/v1/jobs/{job}/download/masks/"), 404, "Masks not available for this job")

@@ -231,6 +231,8 @@ pub struct Progress {
     pub fraction: f32,
     /// `percent_complete`, once generation has started.
     pub percent: Option<u8>,
+    /// Seconds until the stage is done, once there is something to go by.
+    pub seconds_left: Option<u64>,
 }
 
 impl Progress {

@@ -166,5 +166,5 @@ fn publication() -> Publication {
 }
 
 fn at(stage: Stage, fraction: f32, percent: Option<u8>) -> Progress {
-    Progress { stage, fraction, percent }
+    Progress { stage, fraction, percent, seconds_left: None }
 }

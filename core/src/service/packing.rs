@@ -26,8 +26,9 @@ pub(super) fn pack(folder: &Path, extensions: &[&str], archive: &Path) -> Result
         for file in &files {
             // Below `root`, since it was found there; the separator is the same on all systems.
             let parts = file.strip_prefix(root).unwrap_or(file).components();
-            let name: Vec<_> = parts.map(|part| part.as_os_str().to_string_lossy().into_owned()).collect();
-            let entry = zip.new_file(&name.join("/")).compression_method(CompressionMethod::DEFLATE);
+            let parts: Vec<_> = parts.map(|part| part.as_os_str().to_string_lossy().into_owned()).collect();
+            let name = parts.join("/");
+            let entry = zip.new_file(&name).compression_method(CompressionMethod::DEFLATE);
             let (mut entry, config) = entry.start().map_err(io::Error::other)?;
             let mut data = config.wrap(DeflateEncoder::new(&mut entry, Compression::fast()));
             io::copy(&mut fs::File::open(file)?, &mut data)?;

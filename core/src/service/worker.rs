@@ -764,13 +764,16 @@ impl<'a> Watch<'a> {
 impl Watched {
     fn hear(&mut self, event: Event) {
         match event {
-            Event::Progress { stage, fraction, .. } => {
+            Event::Progress { stage, fraction, remaining_seconds, .. } => {
                 // A stage that an earlier attempt finished is said to be done at once; that does not take us back.
                 if self.progress.is_none_or(|p| (stage, fraction) >= (p.stage, p.fraction)) {
                     if self.progress.is_none_or(|p| stage != p.stage) {
                         self.begun.push((stage, SystemTime::now()));
                     }
-                    self.progress = Some(Progress { stage, fraction, percent: percent(stage, fraction) });
+                    // `as` saturates: what is longer than anybody lives is that.
+                    let seconds_left = remaining_seconds.map(|seconds| seconds.ceil() as u64);
+                    let percent = percent(stage, fraction);
+                    self.progress = Some(Progress { stage, fraction, percent, seconds_left });
                 }
             }
             Event::Warning { warning, .. } => self.warnings.push(warning),

@@ -36,6 +36,7 @@ fn job_query(order: QueueOrder) -> String {
             remove_background, has_ply, has_spz, user_view, found_view,
             ifnull(user_camera_type, asked_camera_type), user_id, blob_name, apriltag_size_mm, stage, stage_fraction,
             attempt, warnings, failure_code, failure_message, started_at, finished_at, updated_at, version,
+            CASE WHEN state = 'running' THEN stage_ends_at END,
             CASE WHEN state = 'queued' THEN {position} END
         FROM jobs"
     )
@@ -77,7 +78,7 @@ fn job(row: &Row<'_>) -> rusqlite::Result<Job> {
         None => None,
     };
     let status = match state.as_str() {
-        "queued" => JobStatus::Queued { position: row.get(28)? },
+        "queued" => JobStatus::Queued { position: row.get(29)? },
         "running" if percent_complete.is_none() => JobStatus::ProcessingVideo,
         "running" => JobStatus::GeneratingScene,
         "finished" => JobStatus::Finished,
@@ -112,6 +113,7 @@ fn job(row: &Row<'_>) -> rusqlite::Result<Job> {
             finished_at: row.get(25)?,
             updated_at: row.get(26)?,
             version: row.get(27)?,
+            stage_ends_at: row.get(28)?,
         },
     })
 }

@@ -36,10 +36,17 @@ pub(in crate::database) fn a_job_runs<D: JobDatabase>(w: World<D>) {
     assert_eq!(percent(at(Stage::Train, 0.4, Some(40))), Some(47));
     assert_eq!(percent(at(Stage::Export, 1.0, Some(100))), Some(99));
     assert_eq!(w.job(jobs[0]).details.stage, Some(Stage::Export));
+    // When that ends, as far as the worker knows.
+    assert_eq!(w.job(jobs[0]).details.stage_ends_at, None);
+    let reckoned = Progress { seconds_left: Some(90), ..at(Stage::Export, 1.0, Some(99)) };
+    let before = d.progress(&lease, &reckoned).map(|_| w.job(jobs[0]).details).unwrap();
+    let left = before.stage_ends_at.unwrap().as_micros() - before.updated_at.as_micros();
+    assert_eq!(left, 90_000_000);
     // Rules 56 and 57: all at once.
     assert_eq!(d.artifact(w.anna, jobs[0], ArtifactKind::Ply).unwrap(), None);
     assert_eq!(d.publish(&lease, &publication()).unwrap(), LeaseState::Held);
     let done = w.job(jobs[0]);
+    assert_eq!(done.details.stage_ends_at, None);
     assert_eq!(
         (done.status, done.percent_complete, done.has_ply, done.has_spz),
         (JobStatus::Finished, Some(100), true, true)

@@ -9,6 +9,13 @@ const STAGES = { frames: "choosing frames", sfm: "finding the cameras", train: "
 
 const pause = (milliseconds) => new Promise((done) => setTimeout(done, milliseconds));
 
+/** `1 h 05 min`, `12 min`, `48 s`. */
+function duration(seconds) {
+  if (seconds < 60) return `${seconds} s`;
+  const minutes = Math.floor(seconds / 60);
+  return minutes < 60 ? `${minutes} min` : `${Math.floor(minutes / 60)} h ${String(minutes % 60).padStart(2, "0")} min`;
+}
+
 /** Shows what the scene looks like now. There may be no picture yet: then what stands there stays. */
 function look(card) {
   const now = Date.now();
@@ -25,9 +32,10 @@ function look(card) {
 
 /** Shows what a report says; whether the job has ended. */
 function show(card, report) {
-  const { stage, stage_fraction, percent_complete } = report.progress;
+  const { stage, stage_fraction, stage_seconds_left, percent_complete } = report.progress;
   const waits = report.status.startsWith("Queued");
-  const doing = !waits && STAGES[stage] ? ` · ${STAGES[stage]}, ${Math.round(100 * stage_fraction)} %` : "";
+  const left = stage_seconds_left ? `, ${duration(stage_seconds_left)} left` : "";
+  const doing = !waits && STAGES[stage] ? ` · ${STAGES[stage]}, ${Math.round(100 * stage_fraction)} %${left}` : "";
   card.querySelector("[data-field=status]").textContent = report.status;
   card.querySelector("[data-field=stage]").textContent = doing;
   card.querySelector("progress").value = percent_complete ?? 0;

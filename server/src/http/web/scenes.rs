@@ -195,6 +195,9 @@ fn doing(job: &Job) -> String {
         };
         let percent = (100.0 * job.details.stage_fraction).round();
         let _ = write!(text, " · {name}, {percent} %");
+        if let Some(end) = job.details.stage_ends_at.filter(|end| *end > Timestamp::now()) {
+            let _ = write!(text, ", {} left", words::duration(Timestamp::now(), end));
+        }
     }
     text
 }
