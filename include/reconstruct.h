@@ -835,6 +835,12 @@ typedef enum rc_artifact_kind {
     RC_ARTIFACT_REPORT = 4,
     // What the worker wrote, text. The only one that a failed job may have.
     RC_ARTIFACT_LOG = 5,
+    // The camera poses as COLMAP has them, zip.
+    RC_ARTIFACT_CAMERAS = 6,
+    // Masks of the object in the undistorted frames, if the background was removed, zip.
+    RC_ARTIFACT_MASKS = 7,
+    // A film around the scene, MP4, if the service makes it.
+    RC_ARTIFACT_TURNTABLE = 8,
 } rc_artifact_kind;
 
 // Opens a file of a job and stores it in *artifact; free it with rc_artifact_free(). It can be read to its end even if

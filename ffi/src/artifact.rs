@@ -50,14 +50,23 @@ pub enum rc_artifact_kind {
     RC_ARTIFACT_REPORT = 4,
     /// What the worker wrote, text. The only one that a failed job may have.
     RC_ARTIFACT_LOG = 5,
+    /// The camera poses as COLMAP has them, zip.
+    RC_ARTIFACT_CAMERAS = 6,
+    /// Masks of the object in the undistorted frames, if the background was removed, zip.
+    RC_ARTIFACT_MASKS = 7,
+    /// A film around the scene, MP4, if the service makes it.
+    RC_ARTIFACT_TURNTABLE = 8,
 }
 
-const KINDS: [(rc_artifact_kind, ArtifactKind); 5] = [
+const KINDS: [(rc_artifact_kind, ArtifactKind); 8] = [
     (rc_artifact_kind::RC_ARTIFACT_PLY, ArtifactKind::Ply),
     (rc_artifact_kind::RC_ARTIFACT_SPZ, ArtifactKind::Spz),
     (rc_artifact_kind::RC_ARTIFACT_PREVIEW, ArtifactKind::Preview),
     (rc_artifact_kind::RC_ARTIFACT_REPORT, ArtifactKind::Report),
     (rc_artifact_kind::RC_ARTIFACT_LOG, ArtifactKind::Log),
+    (rc_artifact_kind::RC_ARTIFACT_CAMERAS, ArtifactKind::Cameras),
+    (rc_artifact_kind::RC_ARTIFACT_MASKS, ArtifactKind::Masks),
+    (rc_artifact_kind::RC_ARTIFACT_TURNTABLE, ArtifactKind::Turntable),
 ];
 
 impl Job {

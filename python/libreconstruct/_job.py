@@ -233,9 +233,17 @@ class Job:
         return self._service._log(self.job_id)
 
     def download(
-        self, kind: Literal["ply", "spz", "preview", "report", "log"], path: PathLike, *, progress: ProgressOption = False
+        self,
+        kind: Literal["ply", "spz", "preview", "report", "log", "cameras", "masks", "turntable"],
+        path: PathLike,
+        *,
+        progress: ProgressOption = False,
     ) -> Path:
-        """Writes the scene, its preview, all its figures or the worker's log to a file, whole or not at all; returns its path."""
+        """Writes a file of the job, whole or not at all; returns its path.
+
+        The scene (`ply`, `spz`), its preview, all its figures (`report`), the worker's `log`, the camera poses as COLMAP has them (a zip);
+        `masks` (a zip) if the background was removed, `turntable` (MP4) if the service makes one.
+        """
         with self._service._open(self.job_id, kind) as artifact, Bar(progress, f"{kind} of {self.title}") as bar:
 
             def chunks() -> Iterator[bytes]:

@@ -240,11 +240,13 @@ impl Engine {
         }
     }
 
-    /// Opens an artifact: `ply`, `spz`, `preview`, `report` or `log`.
+    /// Opens an artifact: `ply`, `spz`, `preview`, `report`, `log`, `cameras`, `masks` or `turntable`.
     fn artifact(&self, py: Python<'_>, job_id: &str, kind: &str) -> PyResult<Blob> {
         self.call(py, |service, user| {
             let kind = by_name(kind).ok_or_else(|| {
-                Error::argument(format!("kind is {kind:?}: ply, spz, preview, report and log are known"))
+                Error::argument(format!(
+                    "kind is {kind:?}: ply, spz, preview, report, log, cameras, masks and turntable are known"
+                ))
             })?;
             let artifact = service.artifact(user, id(job_id)?, kind)?;
             let reader = service.open_blob(&artifact.key)?;

@@ -17,6 +17,7 @@ use toml::{Table, Value};
 
 use crate::http::log::LogFormat;
 use crate::http::rate_limit::RateLimits;
+use crate::oidc::OidcSettings;
 use crate::telemetry::traces::Collector;
 use crate::webhook::address::WebhookSettings;
 use keys::KEYS;
@@ -25,6 +26,8 @@ use keys::KEYS;
 pub(crate) const PREFIX: &str = "LIBRECONSTRUCT_";
 /// The variable with the content of the file of secrets, without [`PREFIX`].
 const SECRETS_JSON: &str = "SECRETS_JSON";
+/// The variable with what shows the service by which users sign in that it is us who asks, without [`PREFIX`].
+const OIDC_CLIENT_SECRET: &str = "OIDC_CLIENT_SECRET";
 
 /// All settings. What each means is said once, in `keys.rs`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -68,6 +71,7 @@ pub(crate) struct Config {
     pub(crate) rate_limits: RateLimits,
     pub(crate) limits: Limits,
     pub(crate) webhooks: WebhookSettings,
+    pub(crate) oidc: OidcSettings,
     pub(crate) reconstruction: ReconstructionDefaults,
 }
 
@@ -111,6 +115,7 @@ impl Default for Config {
             rate_limits: RateLimits::default(),
             limits: service.limits,
             webhooks: WebhookSettings::default(),
+            oidc: OidcSettings::default(),
             reconstruction: service.reconstruction,
         }
     }
@@ -119,6 +124,17 @@ impl Default for Config {
 /// A text that is not shown.
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) struct Hidden(String);
+
+impl Hidden {
+    pub(crate) fn new(text: &str) -> Self {
+        Self(text.to_owned())
+    }
+
+    /// The text. Never print it.
+    pub(crate) fn reveal(&self) -> &str {
+        &self.0
+    }
+}
 
 impl std::fmt::Debug for Hidden {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -189,6 +205,8 @@ impl Config {
         let mut config: Self = table.try_into().map_err(|e| Error::argument(describe(&e)))?;
         let secrets = environment.iter().find(|(name, _)| name == SECRETS_JSON);
         config.secrets_json = secrets.map(|(_, text)| Hidden(text.clone()));
+        let secret = environment.iter().find(|(name, _)| name == OIDC_CLIENT_SECRET);
+        config.oidc.client_secret = secret.map(|(_, text)| Hidden::new(text));
         config.check()?;
         Ok(config)
     }
@@ -252,11 +270,14 @@ impl Config {
     /// Those of a worker.
     pub(crate) fn worker_options(&self, name: String) -> WorkerOptions {
         let threads = self.worker_threads.into();
-        WorkerOptions { name, threads, drain: self.drain().unwrap_or_default(), ..WorkerOptions::default() }
+        let drain = self.drain().unwrap_or_default();
+        // Where there are no pages, nobody would see them.
+        WorkerOptions { name, threads, drain, live_pictures: self.web, ..WorkerOptions::default() }
     }
 
     fn check(&self) -> Result<()> {
         self.service_options().check()?;
+        self.oidc.check()?;
         if self.tls_certificate.is_some() != self.tls_key.is_some() {
             return Err(Error::argument("tls_certificate and tls_key belong together: give both or neither"));
         }
@@ -401,6 +422,13 @@ mod tests {
         let config = merged("database = 'postgres://h/j'", &[("DRAIN_SECONDS", "90")], "").unwrap();
         assert_eq!(config.drain(), Some(Duration::from_secs(90)));
         assert_eq!(config.worker_options("w".into()).drain, Duration::from_secs(90));
+    }
+
+    #[test]
+    fn workers_show_what_they_train_where_there_are_pages() {
+        for (file, live) in [("", true), ("web = false", false)] {
+            assert_eq!(merged(file, &[], "").unwrap().worker_options("w".into()).live_pictures, live);
+        }
         assert!(
             merged("checkpoint_seconds = 0", &[], "")
                 .unwrap_err()

@@ -6,6 +6,8 @@ mod command;
 mod config;
 mod context;
 mod http;
+mod oidc;
+mod reach;
 mod remote;
 mod telemetry;
 mod ui;

@@ -243,6 +243,16 @@ def test_a_finished_job_reports_how_it_was_made(finished, tmp_path):
         assert str(tmp_path.parent) not in text and "/tmp" not in text
 
 
+def test_the_camera_poses_of_a_finished_job_are_colmaps_files(finished, tmp_path):
+    face, job_id = finished
+    face.download(job_id, "cameras", tmp_path / "cameras.zip")
+    with zipfile.ZipFile(tmp_path / "cameras.zip") as archive:
+        assert archive.testzip() is None
+        assert {f"sparse/{name}.bin" for name in ("cameras", "images", "points3D")} <= set(archive.namelist())
+        (count,) = struct.unpack("<Q", archive.read("sparse/images.bin")[:8])
+    assert count == face.report(job_id)["quality"]["registered"]
+
+
 def test_a_download_replaces_a_file_whole(finished, tmp_path):
     face, job_id = finished
     path = tmp_path / "scene.spz"

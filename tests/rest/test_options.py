@@ -2,6 +2,7 @@
 
 import io
 import os
+import zipfile
 
 import pytest
 import requests
@@ -35,6 +36,14 @@ def test_only_the_object_is_left(wendy, job):
     picture = Image.open(io.BytesIO(requests.get(url, timeout=60).content)).convert("L")
     white = sum(picture.histogram()[240:]) / (picture.width * picture.height)
     assert 0.4 < white < 0.98, white
+
+
+def test_rule_81_its_masks_can_be_fetched(wendy, job):
+    masks = wendy.get(f"/api/v1/jobs/{job}/download/masks/", allow_redirects=True)
+    with zipfile.ZipFile(io.BytesIO(masks.content)) as archive:
+        assert archive.testzip() is None and len(archive.namelist()) == report(wendy, job)["quality"]["registered"]
+        mask = Image.open(io.BytesIO(archive.read(archive.namelist()[0])))
+    assert mask.mode == "L" and 0.02 < sum(mask.histogram()[128:]) / (mask.width * mask.height) < 0.7
 
 
 def test_the_scene_is_in_metres(wendy, job):

@@ -14,7 +14,7 @@ import pytest
 import requests
 
 from . import storage
-from .server import BINARY, TAKEN
+from .server import BINARY, SMALL_RECONSTRUCTION, TAKEN
 from .test_rules_upload import signed
 from .test_specification import JOB_FIELDS, is_error
 
@@ -290,7 +290,8 @@ def test_a_finished_job_keeps_no_workspace(worker_server, finished):
 
 
 def test_a_stop_of_the_server_and_its_start_keep_a_running_job(make_server, capture):
-    server = make_server({"workers": 1})
+    # With a film, which only services make whose operator wants it.
+    server = make_server({"workers": 1, "reconstruction": SMALL_RECONSTRUCTION | {"turntable": True}})
     anna = server.user("anna")
     job = anna.submit(capture, training_num_steps=60)
     end = time.monotonic() + 120
@@ -301,6 +302,8 @@ def test_a_stop_of_the_server_and_its_start_keep_a_running_job(make_server, capt
     assert server.stop(within=40) == 0
     server.start()
     assert anna.wait(job)["status"] == "Finished"
+    film = anna.get(f"/api/v1/jobs/{job}/download/turntable/", allow_redirects=True)
+    assert film.content[4:8] == b"ftyp" and ".mp4" in film.headers["Content-Disposition"]
 
 
 def test_a_worker_in_a_process_of_its_own(make_server, capture):

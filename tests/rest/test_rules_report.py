@@ -1,9 +1,12 @@
 """What is told of a job beyond its thirteen fields, and what can be done with it: rules 80, 81, 85 and 86 of docs/rest.md."""
 
+import io
 import json
+import struct
 import threading
 import time
 import uuid
+import zipfile
 
 import pytest
 
@@ -65,6 +68,15 @@ def test_rule_80_and_rule_81_a_finished_job(worker_server, finished, wendy):
     figures = wendy.get(f"/api/v1/jobs/{job}/download/report/", allow_redirects=True).json()
     assert figures["sfm"]["registered"] == told["quality"]["registered"]
     assert str(worker_server.data) not in str(figures) and "/" not in figures["input"]
+    cameras = wendy.get(f"/api/v1/jobs/{job}/download/cameras/", allow_redirects=True)
+    assert "cameras.zip" in cameras.headers["Content-Disposition"]
+    with zipfile.ZipFile(io.BytesIO(cameras.content)) as archive:
+        assert archive.testzip() is None and "sparse/images.bin" in archive.namelist()
+        (count,) = struct.unpack("<Q", archive.read("sparse/images.bin")[:8])
+    assert count == told["quality"]["registered"]
+    # What was not asked for is not there.
+    is_error(wendy.get(f"/api/v1/jobs/{job}/download/masks/"), 404, "Masks not available for this job")
+    is_error(wendy.get(f"/api/v1/jobs/{job}/download/turntable/"), 404, "Turntable not available for this job")
     is_error(wendy.request("POST", f"/api/v1/jobs/{job}/cancel/"), 409)
 
 

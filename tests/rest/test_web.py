@@ -1,6 +1,7 @@
 """Rule 79 of docs/rest.md: the web application, by HTTP. What a browser makes of it is in test_web_browser.py."""
 
 import html
+import io
 import itertools
 import json
 import re
@@ -9,6 +10,7 @@ import uuid
 
 import pytest
 import requests
+from PIL import Image
 
 from .server import CommandFailed, Server
 from .test_isolation import seen
@@ -17,7 +19,7 @@ from .web import COOKIE, PASSWORD, Visitor, invite, invited
 
 _names = (f"web{n}" for n in itertools.count(1))
 MARKUP = "<script>alert(1)</script> \"'&amp;"
-PAGES = ["/", "/sign-in", "/profile", "/scenes", "/scenes/new", "/web/style.css", "/web/scenes.js", "/web/new_scene.js", "/web/scene.js",
+PAGES = ["/", "/sign-in", "/profile", "/scenes", "/scenes/new", "/web/style.css", "/web/scenes.js", "/web/new_scene.js", "/web/scene.js", "/web/passkeys.js",
          "/web/viewer.js", f"/invitation/{'0' * 64}", f"/scenes/{UNKNOWN}", f"/scenes/{UNKNOWN}/delete"]
 
 
@@ -387,11 +389,13 @@ def test_rule_79_a_finished_scene_and_a_failed_one(worker_server, wendy, finishe
     job = finished["job_id"]
     picture = visitor.get(f"/scenes/{job}/preview.jpg")
     assert picture.headers["Content-Type"] == "image/jpeg" and picture.headers["Cache-Control"] == "no-store"
-    for kind in ("ply", "spz"):
+    for kind in ("ply", "spz", "cameras", "report", "log"):
         answer = visitor.get(f"/scenes/{job}/download/{kind}")
         assert answer.status_code == 302
         assert requests.get(answer.headers["Location"], stream=True).status_code == 200
-    assert visitor.get(f"/scenes/{job}/download/exe").status_code == 404
+    assert visitor.get(f"/scenes/{job}/download/exe").status_code == visitor.get(f"/scenes/{job}/download/masks").status_code == 404
+    page = visitor.page(f"/scenes/{job}")
+    assert f"/scenes/{job}/download/cameras" in page and f"/scenes/{job}/download/masks" not in page
     page = visitor.get(f"/scenes/{job}")
     assert "worker-src blob:" in page.headers["Content-Security-Policy"] and "unsafe" not in page.headers["Content-Security-Policy"]
     error = wendy.get(f"/api/v1/jobs/{job}/report/").json()["quality"]["mean_reprojection_error"]
@@ -405,7 +409,39 @@ def test_rule_79_a_finished_scene_and_a_failed_one(worker_server, wendy, finishe
     assert nobody.get(f"/scenes/{job}/download/ply").status_code == 303
 
 
-ON_A_JOB = [("GET", ""), ("GET", "scene.spz"), ("GET", "camera.json"), ("GET", "report"), ("GET", "preview.jpg"), ("GET", "download/ply"),
+def test_rule_79_a_scene_is_seen_while_it_is_trained(worker_server, wendy, capture):
+    # More than it is trained for here.
+    job = wendy.submit(capture, training_max_num_gaussians=1000, training_num_steps=30_000)
+    visitor, stranger = invited(worker_server, wendy.name), invited(worker_server, worker_server.user(next(_names)).name)
+    path = f"/scenes/{job}/live.jpg"
+    waiting = visitor.get(path)
+    assert waiting.status_code in (200, 204)
+    end = time.monotonic() + 120
+    while (answer := visitor.get(path)).status_code == 204:
+        assert time.monotonic() < end, wendy.job(job)
+        time.sleep(0.2)
+    assert (answer.status_code, answer.headers["Content-Type"], answer.headers["Cache-Control"]) == (200, "image/jpeg", "no-store")
+    assert len(answer.content) <= 40 << 10
+    picture = Image.open(io.BytesIO(answer.content)).convert("RGB")
+    # The training renders what it trains on here: 160 pixels.
+    assert max(picture.size) == 160 and len(picture.getcolors(1 << 24)) > 100
+    # How long that goes on, as soon as there is something to go by.
+    while (left := visitor.get(f"/scenes/{job}/report").json()["progress"]["stage_seconds_left"]) is None:
+        assert time.monotonic() < end
+        time.sleep(0.5)
+    assert left > 0 and re.search(r"training, \d+ %, [^<]+ left", visitor.page("/scenes"))
+    for page in ("/scenes", f"/scenes/{job}"):
+        # Without a script, too.
+        assert re.search(rf'<img class="preview" src="{path}\?at=\d+"', visitor.page(page)), page
+    assert seen(stranger.get(path)) == seen(stranger.get(f"/scenes/{uuid.uuid4()}/live.jpg")) and stranger.get(path).status_code == 404
+    assert Visitor(worker_server).get(path).status_code == 404
+    assert requests.get(worker_server.url + path, headers={"Authorization": f"Api-Key {wendy.key}"}).status_code == 404
+    # What has ended has none.
+    assert visitor.send(f"/scenes/{job}/cancel").status_code == 303
+    assert visitor.get(path).status_code == 204 and "live.jpg?" not in visitor.page("/scenes")
+
+
+ON_A_JOB = [("GET", ""), ("GET", "live.jpg"), ("GET", "scene.spz"), ("GET", "camera.json"), ("GET", "report"), ("GET", "preview.jpg"), ("GET", "download/ply"),
             ("GET", "download/spz"), ("GET", "delete"), ("GET", "restart"), ("POST", "delete"), ("POST", "cancel"), ("POST", "restart"),
             ("POST", "public"), ("POST", "title"), ("POST", "camera")]
 

@@ -106,6 +106,21 @@ def test_rule_79_from_a_dropped_video_to_a_scene_that_is_looked_at(browser, work
         assert page.complaints() == []
 
 
+def test_rule_79_a_scene_is_seen_while_it_is_trained(browser, worker_server, wendy, capture):
+    job = wendy.submit(capture, title="to be watched", training_max_num_gaussians=1000, training_num_steps=30_000)
+    with browser.open("about:blank", *WIDE) as page:
+        join(page, worker_server, wendy.name)
+        page.evaluate("window.same = true")
+        picture = f"document.querySelector('[data-job=\"{job}\"] img.preview')"
+        # By itself: as a rule the page is there before the picture.
+        page.wait_for(f"{picture}?.complete && {picture}.naturalWidth === 160", within=120)
+        assert page.evaluate("window.same") and "live.jpg?at=" in page.evaluate(f"{picture}.src")
+        look(page, "training")
+        wendy.request("POST", f"/api/v1/jobs/{job}/cancel/")
+        page.wait_for(f"!window.same && document.readyState === 'complete' && !{picture}", within=30)
+        assert page.complaints() == []
+
+
 class Blocks:
     """Holds each block that a page sends until the test says what becomes of it. The page sends two side by side, and which of them
     comes first is left open: a block is asked for by its number."""

@@ -1,4 +1,4 @@
-//! What lets people sign in to the web application, as it stands in rows: passwords, invitations, sessions.
+//! What lets people sign in to the web application, as it stands in rows: passwords, passkeys, invitations, sessions.
 //!
 //! No secret is among them. Of a token that somebody holds there is the SHA-256, of a password what a slow hash makes of it.
 
@@ -60,7 +60,57 @@ pub struct Invitation {
     pub expires_at: Timestamp,
 }
 
-/// Passwords, invitations and sessions of users. What has expired is as if it were not there.
+/// A challenge that was answered rightly.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct UsedChallenge {
+    /// SHA-256 of it.
+    pub challenge: TokenHash,
+    /// It holds no more from some time before this.
+    pub forgotten_at: Timestamp,
+}
+
+/// The public half of a key with which a user signs in.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Passkey {
+    /// By what the device that has it names it.
+    pub credential: Vec<u8>,
+    /// Whose it is.
+    pub user: UserId,
+    /// What the user calls it.
+    pub name: String,
+    /// The host for which it was made.
+    pub host: String,
+    /// The key, as COSE has it.
+    pub public_key: Vec<u8>,
+    /// The counter of the device when it was last used.
+    pub sign_count: u32,
+    /// When it was added.
+    pub created_at: Timestamp,
+    /// When it was last used.
+    pub last_used: Option<Timestamp>,
+}
+
+/// Who somebody is for another service.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Identity {
+    /// The address of the service.
+    pub issuer: String,
+    /// What it calls them, for ever.
+    pub subject: String,
+}
+
+/// A passkey that has signed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PasskeyUse {
+    /// Which.
+    pub credential: Vec<u8>,
+    /// The counter of the device.
+    pub sign_count: u32,
+    /// What it has answered to.
+    pub challenge: UsedChallenge,
+}
+
+/// Passwords, passkeys, invitations and sessions of users. What has expired is as if it were not there.
 pub trait AccountRows {
     /// Makes an invitation; says until when it holds.
     ///
@@ -72,8 +122,8 @@ pub trait AccountRows {
     /// # Errors
     /// The database's.
     fn invitation(&self, token: &TokenHash) -> Result<Option<Invitation>>;
-    /// Uses an invitation up and begins a session. With a password that replaces the one before, and all other sessions of the
-    /// user end. Nothing happens, and nothing is returned, if the invitation does not hold or asks for a password that is not
+    /// Uses an invitation up and begins a session. With a password that replaces the one before, all passkeys of the user go and all
+    /// other sessions end. Nothing happens, and nothing is returned, if the invitation does not hold or asks for a password that is not
     /// given, or the other way round.
     ///
     /// # Errors
@@ -106,6 +156,70 @@ pub trait AccountRows {
         session: &NewSession,
         replaces: Option<&TokenHash>,
     ) -> Result<bool>;
+    /// Adds a passkey that answers to `challenge`; nothing happens, and it is said so, if another did before.
+    ///
+    /// # Errors
+    /// [`Conflict`](crate::ErrorKind::Conflict) if the credential is known or the user has `most` already.
+    fn add_passkey(&self, passkey: &Passkey, most: u64, challenge: &UsedChallenge) -> Result<bool>;
+    /// The passkeys of a user, the oldest first.
+    ///
+    /// # Errors
+    /// The database's.
+    fn passkeys(&self, user: UserId) -> Result<Vec<Passkey>>;
+    /// A passkey, and whose it is.
+    ///
+    /// # Errors
+    /// The database's.
+    fn passkey(&self, credential: &[u8]) -> Result<Option<(User, Passkey)>>;
+    /// Removes a passkey; says whether the user had it.
+    ///
+    /// # Errors
+    /// The database's.
+    fn remove_passkey(&self, user: UserId, credential: &[u8]) -> Result<bool>;
+    /// Begins a session with a passkey, and ends the one that it `replaces`. Says whether it was: not if the passkey is gone, if its
+    /// challenge was answered to before, or if its counter has not grown, unless it has always been 0.
+    ///
+    /// # Errors
+    /// The database's.
+    fn begin_session_with_passkey(
+        &self,
+        used: &PasskeyUse,
+        session: &NewSession,
+        replaces: Option<&TokenHash>,
+    ) -> Result<bool>;
+    /// Makes a user known by an identity, and adds the user if `is_new`.
+    ///
+    /// # Errors
+    /// [`Conflict`](crate::ErrorKind::Conflict) if the identity is somebody's already or the name of a new user is taken;
+    /// [`NotFound`](crate::ErrorKind::NotFound) if there is no such user.
+    fn add_identity(&self, identity: &Identity, user: &User, is_new: bool) -> Result<()>;
+    /// The identities of a user.
+    ///
+    /// # Errors
+    /// The database's.
+    fn identities(&self, user: UserId) -> Result<Vec<Identity>>;
+    /// Whose identity it is.
+    ///
+    /// # Errors
+    /// The database's.
+    fn user_by_identity(&self, identity: &Identity) -> Result<Option<User>>;
+    /// Takes all identities of a user away; says how many.
+    ///
+    /// # Errors
+    /// The database's.
+    fn remove_identities(&self, user: UserId) -> Result<u64>;
+    /// Begins a session of whose identity this is, and ends the one that it `replaces`; nothing happens if it is nobody's, or if
+    /// `challenge` was answered before.
+    ///
+    /// # Errors
+    /// The database's.
+    fn begin_session_by_identity(
+        &self,
+        identity: &Identity,
+        challenge: &UsedChallenge,
+        session: &NewSession,
+        replaces: Option<&TokenHash>,
+    ) -> Result<Option<User>>;
     /// Whose session it is, if it holds, with what the user may do now.
     ///
     /// # Errors

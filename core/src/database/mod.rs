@@ -15,7 +15,10 @@ mod sqlite;
 mod suite;
 mod webhooks;
 
-pub use accounts::{AccountRows, Invitation, NewInvitation, NewSession, Session, TokenHash};
+pub use accounts::{
+    AccountRows, Identity, Invitation, NewInvitation, NewSession, Passkey, PasskeyUse, Session, TokenHash,
+    UsedChallenge,
+};
 #[cfg(test)]
 pub(crate) use clock::ManualClock;
 pub use clock::{Clock, SystemClock};
@@ -24,9 +27,9 @@ pub(crate) use postgres::test_database;
 #[cfg(feature = "postgres")]
 pub use postgres::{PostgresDatabase, RowsTaken};
 pub use rows::{
-    Abilities, Claim, DeletedJob, Inserted, Lease, LeaseState, Lost, NamedFile, NewJob, Patience, Progress,
-    Publication, QueueOrder, Rate, Reclaimed, Return, Returned, RowsFile, Statistics, StoredArtifact,
-    StoredKey, Tokens, Upload, UploadedVideo, Usage,
+    Abilities, Claim, DeletedJob, Inserted, Lease, LeaseState, LivePicture, Lost, NamedFile, NewJob,
+    Patience, Progress, Publication, QueueOrder, Rate, Reclaimed, Return, Returned, RowsFile, Statistics,
+    StoredArtifact, StoredKey, Tokens, Upload, UploadedVideo, Usage,
 };
 pub use sqlite::{SchemaVersion, SqliteDatabase};
 pub use webhooks::{
@@ -182,6 +185,11 @@ pub trait JobRows {
     /// # Errors
     /// The database's.
     fn artifact(&self, user: UserId, job: JobId, kind: ArtifactKind) -> Result<Option<StoredArtifact>>;
+    /// What the scene of a job looked like last, if the job runs and was shown.
+    ///
+    /// # Errors
+    /// The database's.
+    fn live_picture(&self, user: UserId, job: JobId) -> Result<Option<LivePicture>>;
     /// A job that is public and finished, of any user.
     ///
     /// # Errors
@@ -254,6 +262,11 @@ pub trait QueueRows {
     /// # Errors
     /// The database's.
     fn progress(&self, lease: &Lease, progress: &Progress) -> Result<LeaseState>;
+    /// Shows what the scene looks like now, as JPEG. It takes the place of the picture before, and goes when the attempt ends.
+    ///
+    /// # Errors
+    /// The database's.
+    fn show_picture(&self, lease: &Lease, picture: &[u8]) -> Result<LeaseState>;
     /// Makes the job finished, with all its artifacts, in one step.
     ///
     /// # Errors

@@ -213,6 +213,15 @@ pub enum LeaseState {
     Lost,
 }
 
+/// What the scene of a job that runs looked like at a moment.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LivePicture {
+    /// JPEG.
+    pub jpeg: Vec<u8>,
+    /// When it was shown.
+    pub made_at: Timestamp,
+}
+
 /// How far a job is.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Progress {
@@ -222,6 +231,8 @@ pub struct Progress {
     pub fraction: f32,
     /// `percent_complete`, once generation has started.
     pub percent: Option<u8>,
+    /// Seconds until the stage is done, once there is something to go by.
+    pub seconds_left: Option<u64>,
 }
 
 impl Progress {

@@ -39,7 +39,7 @@ pub(super) struct World<D> {
 macro_rules! tests {
     ($open:expr) => {
         $crate::database::suite::tests! {
-            $open, QueueOrder::Submitted, accounts => users_and_keys invitations sessions passwords
+            $open, QueueOrder::Submitted, accounts => users_and_keys invitations sessions passwords passkeys identities
         }
         $crate::database::suite::tests! {
             $open, QueueOrder::Submitted, jobs =>
@@ -47,7 +47,7 @@ macro_rules! tests {
         }
         $crate::database::suite::tests! {
             $open, QueueOrder::Submitted, queue =>
-            a_job_runs leases disturbances crashes progress_forgives what_a_worker_cannot_do memory_of_one_machine time_worked
+            a_job_runs live_pictures leases disturbances crashes progress_forgives what_a_worker_cannot_do memory_of_one_machine time_worked
         }
         $crate::database::suite::tests! {
             $open, QueueOrder::Users, queue => users_take_turns users_take_turns_at_what_a_worker_can_do
@@ -166,5 +166,5 @@ fn publication() -> Publication {
 }
 
 fn at(stage: Stage, fraction: f32, percent: Option<u8>) -> Progress {
-    Progress { stage, fraction, percent }
+    Progress { stage, fraction, percent, seconds_left: None }
 }

@@ -45,11 +45,26 @@ pub enum ArtifactKind {
     Report,
     /// What the worker wrote about the job, text. The only one that a failed job may have.
     Log,
+    /// The camera poses as COLMAP has them (`sparse/`), zip.
+    Cameras,
+    /// Masks of the object in the undistorted frames, if the background was removed, zip.
+    Masks,
+    /// A film around the scene, MP4, if the service makes it.
+    Turntable,
 }
 
 impl ArtifactKind {
     /// All kinds.
-    pub const ALL: [ArtifactKind; 5] = [Self::Ply, Self::Spz, Self::Preview, Self::Report, Self::Log];
+    pub const ALL: [ArtifactKind; 8] = [
+        Self::Ply,
+        Self::Spz,
+        Self::Preview,
+        Self::Report,
+        Self::Log,
+        Self::Cameras,
+        Self::Masks,
+        Self::Turntable,
+    ];
 
     /// The extension of its file, without the dot.
     pub fn extension(self) -> &'static str {
@@ -59,6 +74,9 @@ impl ArtifactKind {
             Self::Preview => "jpg",
             Self::Report => "json",
             Self::Log => "log",
+            Self::Cameras => "cameras.zip",
+            Self::Masks => "masks.zip",
+            Self::Turntable => "mp4",
         }
     }
 
@@ -69,6 +87,8 @@ impl ArtifactKind {
             Self::Preview => "image/jpeg",
             Self::Report => "application/json",
             Self::Log => "text/plain; charset=utf-8",
+            Self::Cameras | Self::Masks => "application/zip",
+            Self::Turntable => "video/mp4",
         }
     }
 

@@ -68,6 +68,8 @@ pub struct JobDetails {
     pub updated_at: Timestamp,
     /// Counts the changes: another number, another state.
     pub version: u64,
+    /// When the stage will be done, as the worker reckons; unknown at its beginning.
+    pub stage_ends_at: Option<Timestamp>,
 }
 
 /// Why a job failed.

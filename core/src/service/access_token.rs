@@ -41,9 +41,13 @@ impl AccessToken {
 
     /// By what the row of a presented token is found, if it has the form of one.
     pub(super) fn hash_of(presented: &str) -> Option<TokenHash> {
+        Self::presented(presented).map(|token| token.hash())
+    }
+
+    /// A presented token, if it has the form of one.
+    pub(super) fn presented(text: &str) -> Option<Self> {
         let is_digit = |b: u8| b.is_ascii_digit() || (b'a'..=b'f').contains(&b);
-        (presented.len() == 2 * BYTES && presented.bytes().all(is_digit))
-            .then(|| Sha256::digest(presented).into())
+        (text.len() == 2 * BYTES && text.bytes().all(is_digit)).then(|| Self(text.to_owned()))
     }
 }
 

@@ -1,4 +1,4 @@
-//! How users sign in to the web application: invitations, passwords, sessions.
+//! How users sign in to the web application: invitations, passwords, sessions. `passkeys.rs` and `identities.rs` are the ways without a password.
 //!
 //! An operator gives a user a link; who opens it chooses a password and is signed in. A session is a token that the browser holds;
 //! it is looked up with every request, so what ends it counts at once, in all processes. Whether a name is known is told by nothing:
@@ -49,7 +49,7 @@ pub struct SignedIn {
     /// The user, with what the user may do now.
     pub user: User,
     /// The session.
-    token: TokenHash,
+    pub(super) token: TokenHash,
 }
 
 /// A session, as its user sees it.
@@ -78,7 +78,11 @@ fn wrong() -> Error {
     Error::new(ErrorKind::Unauthenticated, "The name or the password is wrong.")
 }
 
-fn too_early(wait: Duration) -> Error {
+fn wrong_now() -> Error {
+    Error::new(ErrorKind::PermissionDenied, "the current password is wrong")
+}
+
+pub(super) fn too_early(wait: Duration) -> Error {
     let seconds = wait.as_millis().div_ceil(1000).max(1);
     Error::new(
         ErrorKind::TooManyRequests,
@@ -91,7 +95,7 @@ fn no_invitation() -> Error {
         .hint("ask for a new one")
 }
 
-fn new_session(agent: &str) -> Result<(AccessToken, NewSession)> {
+pub(super) fn new_session(agent: &str) -> Result<(AccessToken, NewSession)> {
     let token = AccessToken::random()?;
     let agent = agent.chars().filter(|c| !c.is_control()).take(AGENT_CHARACTERS).collect();
     let session = NewSession { token: token.hash(), agent, idle_seconds: IDLE, lifetime_seconds: LIFETIME };
@@ -131,7 +135,7 @@ impl Service {
         self.inner.database.invitation(&hash)?.ok_or_else(no_invitation)
     }
 
-    /// Uses a link up: its user has this password from now on, all sessions from before end, and one begins.
+    /// Uses a link up: its user has this password from now on and no passkeys, all sessions from before end, and one begins.
     /// A link that asks for no password leaves the old one and the other sessions as they are.
     ///
     /// # Errors
@@ -246,17 +250,26 @@ impl Service {
     ) -> Result<()> {
         let user = &signed_in.user;
         passwords::check(new, &user.name)?;
-        self.count_try(&user.name, from)?;
-        let wrong = || Error::new(ErrorKind::PermissionDenied, "the current password is wrong");
-        let kept = self.inner.database.password(user.user_id)?;
-        let is_right = self.inner.passwords.verify(current, kept.as_deref())?;
-        let (Some(kept), true) = (kept, is_right) else { return Err(wrong()) };
+        let kept = self.check_password(user, current, from)?;
         let hash = self.inner.passwords.hash(new)?;
-        if !self.inner.database.change_password(user.user_id, &kept, &hash, &signed_in.token)? {
-            return Err(wrong());
+        match self.inner.database.change_password(user.user_id, &kept, &hash, &signed_in.token)? {
+            true => Ok(()),
+            // It was changed in between.
+            false => Err(wrong_now()),
         }
+    }
+
+    /// Whether somebody who is signed in knows the password; what is kept of it.
+    ///
+    /// # Errors
+    /// [`ErrorKind::PermissionDenied`] if it is wrong, [`ErrorKind::TooManyRequests`] after too many tries.
+    pub(super) fn check_password(&self, user: &User, password: &str, from: IpAddr) -> Result<String> {
+        self.count_try(&user.name, from)?;
+        let kept = self.inner.database.password(user.user_id)?;
+        let is_right = self.inner.passwords.verify(password, kept.as_deref())?;
+        let (Some(kept), true) = (kept, is_right) else { return Err(wrong_now()) };
         self.inner.tries.succeeded(&user.name, from);
-        Ok(())
+        Ok(kept)
     }
 
     /// Whether a user has a password: one who was never invited has none.

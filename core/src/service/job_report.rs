@@ -56,6 +56,8 @@ pub struct JobProgress {
     pub stage: Option<Stage>,
     /// How much of that stage is done, 0 to 1.
     pub stage_fraction: f32,
+    /// Seconds until that stage is done, as the worker reckons; absent where it does not know, and while no worker is at it.
+    pub stage_seconds_left: Option<u64>,
     /// How far the scene is, 0 to 100; absent until its generation starts.
     pub percent_complete: Option<u8>,
     /// How often a worker has begun with it.
@@ -160,7 +162,7 @@ pub struct JobCamera {
 }
 
 impl JobReport {
-    fn new(job: Job, made: Option<Report>) -> Self {
+    fn new(job: Job, made: Option<Report>, now: Timestamp) -> Self {
         let details = job.details;
         let mut report = Self {
             job_id: job.job_id,
@@ -169,6 +171,10 @@ impl JobReport {
             progress: JobProgress {
                 stage: details.stage,
                 stage_fraction: details.stage_fraction,
+                stage_seconds_left: details.stage_ends_at.map(|end| {
+                    // One that is late has none left.
+                    (end.as_micros() - now.as_micros()).max(0).unsigned_abs().div_ceil(1_000_000)
+                }),
                 percent_complete: job.percent_complete,
                 attempt: details.attempt,
                 uploaded_at: job.uploaded_at,
@@ -224,7 +230,7 @@ impl Service {
     pub fn report(&self, user: UserId, job: JobId) -> Result<JobReport> {
         let found = self.job(user, job)?;
         let made = if found.status == JobStatus::Finished { self.report_made(user, job)? } else { None };
-        Ok(JobReport::new(found, made))
+        Ok(JobReport::new(found, made, self.inner.clock.now()))
     }
 
     /// From where the frames of a finished scene were taken, in the order of the capture; nothing where no report tells.

@@ -262,6 +262,9 @@ impl Service {
                 ArtifactKind::Preview => "Preview",
                 ArtifactKind::Report => "Report",
                 ArtifactKind::Log => "Log",
+                ArtifactKind::Cameras => "Camera poses",
+                ArtifactKind::Masks => "Masks",
+                ArtifactKind::Turntable => "Turntable",
             };
             return Err(Error::new(ErrorKind::NotFound, format!("{what} not available for this job")));
         };

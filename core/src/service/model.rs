@@ -384,7 +384,8 @@ impl History {
     fn advance(&mut self, worker: usize, percent: u8) {
         let Some((number, expected)) = self.held(worker) else { return };
         let Some(hand) = &self.hands[worker] else { return };
-        let progress = Progress { stage: Stage::Train, fraction: 0.5, percent: Some(percent) };
+        let progress =
+            Progress { stage: Stage::Train, fraction: 0.5, percent: Some(percent), seconds_left: None };
         let database = &self.processes[worker].inner.database;
         assert_eq!(database.progress(&hand.claim.lease, &progress).unwrap(), expected);
         if expected == LeaseState::Held {

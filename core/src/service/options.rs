@@ -101,6 +101,8 @@ pub struct ReconstructionDefaults {
     pub sh_degree: u32,
     /// Fixes every random choice.
     pub seed: u64,
+    /// Whether a film around each scene is made, too.
+    pub turntable: bool,
 }
 
 impl Default for ReconstructionDefaults {
@@ -113,6 +115,8 @@ impl Default for ReconstructionDefaults {
             training_max_resolution: standard.training_max_resolution,
             sh_degree: standard.sh_degree,
             seed: standard.seed,
+            // It takes the device some time, and most people look at the scene itself.
+            turntable: false,
         }
     }
 }
@@ -134,8 +138,7 @@ impl ReconstructionDefaults {
             training_max_resolution: self.training_max_resolution,
             sh_degree: self.sh_degree,
             seed: self.seed,
-            // The interface has no way to fetch one.
-            turntable: false,
+            turntable: self.turntable,
             ..ReconstructionOptions::default()
         }
     }

@@ -25,7 +25,12 @@ impl Service {
     pub fn public_artifact(&self, job: JobId, kind: ArtifactKind) -> Result<Artifact> {
         let found = match kind {
             ArtifactKind::Spz | ArtifactKind::Preview => self.inner.database.public_artifact(job, kind)?,
-            ArtifactKind::Ply | ArtifactKind::Report | ArtifactKind::Log => None,
+            ArtifactKind::Ply
+            | ArtifactKind::Report
+            | ArtifactKind::Log
+            | ArtifactKind::Cameras
+            | ArtifactKind::Masks
+            | ArtifactKind::Turntable => None,
         };
         found.map(|found| Artifact::new(job, kind, found)).ok_or_else(job_not_found)
     }

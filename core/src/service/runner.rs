@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use super::ReconstructionDefaults;
+use super::packing::pack;
 use crate::control::{Control, Warning};
 use crate::error::Result;
 use crate::job::{ArtifactKind, CameraData};
@@ -57,6 +58,10 @@ pub struct PipelineRunner;
 /// The report as the owner of the job may see it.
 const SHOWN_REPORT: &str = "report-shown.json";
 
+/// What is packed of the folder, under which name.
+const CAMERAS: &str = "cameras.zip";
+const MASKS: &str = "masks.zip";
+
 /// The report without the paths of this machine.
 fn shown(mut report: Report) -> Report {
     report.input = report.input.file_name().map_or_else(PathBuf::new, PathBuf::from);
@@ -75,12 +80,22 @@ impl Runner for PipelineRunner {
     ) -> Result<Outcome> {
         let report = pipeline::reconstruct(video, workspace, options, control)?;
         write_json(&workspace.join(SHOWN_REPORT), &shown(report.clone()))?;
-        let made = [
+        let mut made = vec![
             (ArtifactKind::Ply, files::PLY),
             (ArtifactKind::Spz, files::SPZ),
             (ArtifactKind::Preview, files::PREVIEW),
             (ArtifactKind::Report, SHOWN_REPORT),
         ];
+        if pack(&workspace.join(files::SPARSE), &["bin"], &workspace.join(CAMERAS))? {
+            made.push((ArtifactKind::Cameras, CAMERAS));
+        }
+        let masks = workspace.join(files::UNDISTORTED).join(background::MASKS);
+        if options.remove_background && pack(&masks, &["png"], &workspace.join(MASKS))? {
+            made.push((ArtifactKind::Masks, MASKS));
+        }
+        if options.turntable {
+            made.push((ArtifactKind::Turntable, files::TURNTABLE));
+        }
         // A stage that was finished by an earlier attempt sends its warnings to nobody; the report has them all.
         let of_masks = report.background.map(|b| b.warnings).unwrap_or_default();
         let warnings =

@@ -40,6 +40,16 @@ impl SignInTries {
         self.names.begin(hash(name), now)
     }
 
+    /// Counts a try that names nobody.
+    pub(super) fn begin_from(&self, from: IpAddr, now: i64) -> Result<(), Duration> {
+        self.addresses.begin(from, now)
+    }
+
+    /// Such a try was none: who made it may be signed in.
+    pub(super) fn succeeded_from(&self, from: IpAddr) {
+        self.addresses.take_back(&from);
+    }
+
     /// The tries of the name are forgotten. Of those from the address only this one is: behind it others may sign in, and others guess.
     pub(super) fn succeeded(&self, name: &str, from: IpAddr) {
         self.names.succeed(&hash(name));

@@ -18,6 +18,7 @@ use std::time::{Duration, Instant, SystemTime};
 use super::fault::Fault;
 use super::handing_over::{HandingOver, Orders};
 use super::job_changes::{JobChange, JobEvent, tell};
+use super::live_picture::LivePictures;
 use super::machine::Machine;
 use super::missing_videos;
 use super::runner::{Outcome, Runner};
@@ -296,9 +297,13 @@ impl<'a> Worker<'a> {
         let watched = Arc::new(Mutex::new(Watched::default()));
         let stop_work = CancelToken::new();
         let sink = watched.clone();
-        let control = Control::new().with_cancel(stop_work.clone()).with_listener(move |event| {
+        let mut control = Control::new().with_cancel(stop_work.clone()).with_listener(move |event| {
             sink.lock().unwrap_or_else(PoisonError::into_inner).hear(event);
         });
+        let pictures = self.options.live_pictures.then(|| Arc::new(LivePictures::default()));
+        if let Some(pictures) = pictures.clone() {
+            control = control.with_viewer(move |picture| pictures.see(picture));
+        }
         let (done, ended) = mpsc::channel();
         let log = |line: &str| self.log(workspace, line);
         let at_work_on =
@@ -336,7 +341,7 @@ impl<'a> Worker<'a> {
                 .name("worker".into())
                 .spawn_scoped(scope, work)
                 .map_err(|e| Error::new(ErrorKind::Io, "a thread cannot be started").caused_by(e))?;
-            let mut watch = Watch::new(self, claim, workspace, &watched);
+            let mut watch = Watch::new(self, claim, workspace, &watched, pictures.as_deref());
             let result = loop {
                 match ended.recv_timeout(LOOK) {
                     Ok(result) => break result,
@@ -623,6 +628,8 @@ struct Watch<'a> {
     lease: &'a Lease,
     workspace: &'a JobWorkspace,
     watched: &'a Mutex<Watched>,
+    /// None if nobody is to see them.
+    pictures: Option<&'a LivePictures>,
     stop: Option<Stop>,
     /// When the worker was asked to end.
     asked_to_end: Option<Instant>,
@@ -641,6 +648,7 @@ impl<'a> Watch<'a> {
         claim: &'a Claim,
         workspace: &'a JobWorkspace,
         watched: &'a Mutex<Watched>,
+        pictures: Option<&'a LivePictures>,
     ) -> Self {
         let now = Instant::now();
         let longest = worker.service.inner.options.longest_job();
@@ -649,6 +657,7 @@ impl<'a> Watch<'a> {
             lease: &claim.lease,
             workspace,
             watched,
+            pictures,
             stop: None,
             asked_to_end: None,
             end: longest.and_then(|longest| now.checked_add(longest.saturating_sub(claim.worked))),
@@ -685,6 +694,9 @@ impl<'a> Watch<'a> {
         if self.stop.is_none() {
             self.report();
         }
+        if self.stop.is_none() {
+            self.show_picture();
+        }
     }
 
     /// Whether a worker that was asked to end has had its time.
@@ -717,6 +729,19 @@ impl<'a> Watch<'a> {
         self.worker.service.inner.changes.notify();
     }
 
+    /// Shows what the scene looks like. If that does not work, the work goes on without.
+    fn show_picture(&mut self) {
+        let Some(pictures) = self.pictures else { return };
+        match pictures.take_due() {
+            Ok(None) => {}
+            Ok(Some(picture)) => {
+                let state = self.worker.service.inner.database.show_picture(self.lease, &picture);
+                self.obey(state);
+            }
+            Err(error) => log::warn!("job {}: {error:?}", self.lease.job),
+        }
+    }
+
     fn obey(&mut self, state: Result<LeaseState>) {
         match state {
             Ok(LeaseState::Held) => self.known = Instant::now(),
@@ -739,13 +764,16 @@ impl<'a> Watch<'a> {
 impl Watched {
     fn hear(&mut self, event: Event) {
         match event {
-            Event::Progress { stage, fraction, .. } => {
+            Event::Progress { stage, fraction, remaining_seconds, .. } => {
                 // A stage that an earlier attempt finished is said to be done at once; that does not take us back.
                 if self.progress.is_none_or(|p| (stage, fraction) >= (p.stage, p.fraction)) {
                     if self.progress.is_none_or(|p| stage != p.stage) {
                         self.begun.push((stage, SystemTime::now()));
                     }
-                    self.progress = Some(Progress { stage, fraction, percent: percent(stage, fraction) });
+                    // `as` saturates: what is longer than anybody lives is that.
+                    let seconds_left = remaining_seconds.map(|seconds| seconds.ceil() as u64);
+                    let percent = percent(stage, fraction);
+                    self.progress = Some(Progress { stage, fraction, percent, seconds_left });
                 }
             }
             Event::Warning { warning, .. } => self.warnings.push(warning),

@@ -47,10 +47,20 @@ pub struct WorkerOptions {
     /// When it is asked to end: how long after that it may go on to store how far its job is, for other machines. Where the
     /// rows are in a folder nothing has to be stored.
     pub drain: Duration,
+    /// Whether users are to see what their scenes look like while they are trained ([`Service::live_picture`](super::Service::live_picture)):
+    /// of use where something shows it to them.
+    pub live_pictures: bool,
 }
 
 impl Default for WorkerOptions {
     fn default() -> Self {
-        Self { name: "worker".into(), threads: 0, niceness: 10, end: WorkerEnd::Never, drain: DRAIN }
+        Self {
+            name: "worker".into(),
+            threads: 0,
+            niceness: 10,
+            end: WorkerEnd::Never,
+            drain: DRAIN,
+            live_pictures: false,
+        }
     }
 }

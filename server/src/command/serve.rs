@@ -131,7 +131,7 @@ impl Arguments {
             .thread_name("http")
             .build()
             .map_err(|e| Error::new(ErrorKind::Io, format!("cannot start threads: {e}")))?;
-        let api = Arc::new(Api::new(service, config, metrics::start()?));
+        let api = Arc::new(Api::new(service, config, metrics::start()?)?);
         let result = runtime.block_on(self.serve(global, &api, tls));
         telemetry::traces::flush();
         // What still waits for a disk that hangs must not keep the process.

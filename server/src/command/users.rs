@@ -1,6 +1,7 @@
 //! `reconstruct users`: who may use a service.
 
 use clap::Subcommand;
+use libreconstruct::database::Identity;
 use libreconstruct::job::{Tier, User};
 use libreconstruct::service::Service;
 use libreconstruct::{Error, ErrorKind, Result};
@@ -50,6 +51,23 @@ pub(crate) enum Action {
         /// The user's name
         name: String,
     },
+    /// Have a user sign in by an account of the service that the configuration names (oidc.issuer)
+    Link {
+        /// The user's name
+        name: String,
+        /// What that service calls the account, for ever: the claim `sub` of its tokens
+        subject: String,
+        /// Another service than the configured one
+        #[arg(long, value_name = "URL")]
+        issuer: Option<String>,
+    },
+    /// Take all such accounts away from a user
+    ///
+    /// Sessions go on; `reconstruct users sign-out` ends them.
+    Unlink {
+        /// The user's name
+        name: String,
+    },
     /// Change what a user may do, at once
     SetTier {
         /// The user's name
@@ -86,6 +104,23 @@ impl Action {
                 let ended = service.sign_out_everywhere(user.user_id)?;
                 let value = json!({ "user": name, "ended_sessions": ended });
                 print_result(global, &value, &format!("ended {ended} sessions of {name}"));
+            }
+            Self::Link { name, subject, issuer } => {
+                let issuer = issuer.clone().or_else(|| config.oidc.issuer.clone()).ok_or_else(|| {
+                    Error::argument("no service is configured by which users sign in (oidc.issuer)")
+                        .hint("set it, or say which one is meant: --issuer https://login.example.org")
+                })?;
+                let user = service.user_by_name(name)?;
+                let identity = Identity { issuer, subject: subject.clone() };
+                service.link_identity(&user, &identity)?;
+                let value = json!({ "user": name, "issuer": identity.issuer, "subject": subject });
+                print_result(global, &value, &format!("{name} signs in by {subject} of {}", identity.issuer));
+            }
+            Self::Unlink { name } => {
+                let user = service.user_by_name(name)?;
+                let unlinked = service.unlink_identities(user.user_id)?;
+                let value = json!({ "user": name, "unlinked": unlinked });
+                print_result(global, &value, &format!("took {unlinked} accounts away from {name}"));
             }
             Self::List => {
                 let users = service.users()?;

@@ -157,6 +157,40 @@ pub(super) const KEYS: &[Key] = &[
          can make this server send requests there: name none in which others trust whoever can reach them.",
     ),
     key(
+        "oidc.issuer",
+        "Address of a service by which users sign in to the web application (OpenID Connect), as it calls itself:\n\
+         https://login.example.org/realms/main. Absent: none. What to register there, and who may sign in: docs/web.md.",
+    ),
+    key("oidc.client_id", "What that service calls this one."),
+    key(
+        "oidc.client_secret_file",
+        "File with the secret that it has given. The environment variable LIBRECONSTRUCT_OIDC_CLIENT_SECRET gives it instead.\n\
+         Absent: it has given none.",
+    ),
+    key("oidc.name", "What users call it: \"Sign in with …\"."),
+    key("oidc.scopes", "What it is asked to say of users; openid among it."),
+    key(
+        "oidc.allowed_domains",
+        "Only who has an address of mail in one of these domains, which it has verified, may sign in by it. Empty: whoever it knows.",
+    ),
+    key(
+        "oidc.required_claims",
+        "Only of whom it says all of this may sign in by it, for example groups=scenes: the text of a claim, or one of a list.",
+    ),
+    key(
+        "oidc.create_users",
+        "Add whoever may sign in by it and is nobody here yet. Else `reconstruct users link` says who is who.",
+    ),
+    key("oidc.new_users_tier", "What those users may do: free or enterprise."),
+    key(
+        "oidc.allow_http",
+        "Ask it without TLS too: whoever is in between can sign in as anybody. For tests.",
+    ),
+    key(
+        "oidc.allowed_networks",
+        "Networks, as 10.1.0.0/16, in which it may be, besides where everybody on the Internet can reach it.",
+    ),
+    key(
         "reconstruction.device",
         "Where training runs: auto, cpu, gpu, or part of the name of a graphics adapter.",
     ),
@@ -171,4 +205,8 @@ pub(super) const KEYS: &[Key] = &[
         "Degree of the spherical harmonics, 0 to 3: how much colour may depend on direction.",
     ),
     key("reconstruction.seed", "Fixes every random choice."),
+    key(
+        "reconstruction.turntable",
+        "Make a film around each scene, too, which its owner can download. The device renders it after the training.",
+    ),
 ];

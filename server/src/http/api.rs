@@ -15,6 +15,7 @@ use super::rate_limit::RateLimiters;
 use super::transfers::Transfers;
 use super::turns::Turns;
 use crate::config::Config;
+use crate::oidc::Provider;
 
 /// Shared by all requests.
 pub(crate) struct Api {
@@ -27,14 +28,20 @@ pub(crate) struct Api {
     counted: Mutex<Option<Instant>>,
     stopping: AtomicBool,
     pub(crate) turns: Turns,
+    /// By which users sign in, if the operator has named one.
+    pub(crate) provider: Option<Provider>,
 }
 
 /// How old the counts of rows in `/metrics` may be: as often as Prometheus asks by default.
 const COUNTS_HOLD: Duration = Duration::from_secs(15);
 
 impl Api {
-    pub(crate) fn new(service: Service, config: Config, metrics: PrometheusHandle) -> Self {
-        Self {
+    /// # Errors
+    /// If what the configuration names cannot be read.
+    pub(crate) fn new(service: Service, config: Config, metrics: PrometheusHandle) -> Result<Self> {
+        let provider = if config.web { Provider::new(&config.oidc)? } else { None };
+        Ok(Self {
+            provider,
             limiters: RateLimiters::new(&config.rate_limits),
             transfers: Transfers::new(
                 config.connections.max_uploads,
@@ -46,7 +53,7 @@ impl Api {
             metrics,
             counted: Mutex::default(),
             stopping: AtomicBool::new(false),
-        }
+        })
     }
 
     pub(crate) fn config(&self) -> &Config {

@@ -27,6 +27,9 @@ pub(crate) async fn download(exchange: &mut Exchange<'_>, job_id: &str, file_typ
         // Beside these two, whose names are in the text below (rule 81).
         "report" => Ok(ArtifactKind::Report),
         "log" => Ok(ArtifactKind::Log),
+        "cameras" => Ok(ArtifactKind::Cameras),
+        "masks" => Ok(ArtifactKind::Masks),
+        "turntable" => Ok(ArtifactKind::Turntable),
         // The text is promised (rule 66).
         _ => Err(ApiError::bad_request("Invalid file type. Must be \"ply\" or \"spz\"")),
     })

@@ -5,9 +5,11 @@
 
 mod assets;
 mod browser;
+mod company;
 mod form;
 mod new_scene;
 mod page;
+mod passkeys;
 mod profile;
 mod route;
 mod scene;
@@ -33,9 +35,13 @@ pub(crate) async fn show(exchange: &mut Exchange<'_>, route: WebRoute<'_>) -> An
     match route {
         WebRoute::Home => sign_in::home(exchange).await,
         WebRoute::SignIn => sign_in::form(exchange).await,
+        WebRoute::SignInPasskey => passkeys::challenge(exchange).await,
+        WebRoute::Company => company::leave(exchange).await,
+        WebRoute::CompanyReturn => company::come_back(exchange).await,
         WebRoute::Invitation { token } => sign_in::invitation(exchange, token).await,
         WebRoute::Profile => profile::get(exchange).await,
         WebRoute::RevokeKey { prefix } => profile::ask_to_revoke(exchange, prefix).await,
+        WebRoute::RemovePasskey { id } => passkeys::ask_to_remove(exchange, id).await,
         WebRoute::Scenes => scenes::list(exchange).await,
         WebRoute::NewScene => new_scene::page(exchange).await,
         WebRoute::Scene { job_id } => scene::page(exchange, job_id).await,
@@ -44,6 +50,7 @@ pub(crate) async fn show(exchange: &mut Exchange<'_>, route: WebRoute<'_>) -> An
         WebRoute::SceneFrames { job_id } => scene::frames(exchange, job_id).await,
         WebRoute::SceneReport { job_id } => scenes::report(exchange, job_id).await,
         WebRoute::ScenePreview { job_id } => scenes::preview(exchange, job_id).await,
+        WebRoute::SceneLive { job_id } => scenes::live(exchange, job_id).await,
         WebRoute::SceneDownload { job_id, file_type } => scenes::download(exchange, job_id, file_type).await,
         WebRoute::SceneRestart { job_id } => scene_actions::ask_to_restart(exchange, job_id).await,
         WebRoute::SceneDelete { job_id } => scene_actions::ask_to_delete(exchange, job_id).await,
@@ -53,6 +60,8 @@ pub(crate) async fn show(exchange: &mut Exchange<'_>, route: WebRoute<'_>) -> An
         | WebRoute::Password
         | WebRoute::Keys
         | WebRoute::EndSession { .. }
+        | WebRoute::Passkeys
+        | WebRoute::BeginPasskey
         | WebRoute::SceneUploads
         | WebRoute::SceneBegin { .. }
         | WebRoute::SceneTitle { .. }
@@ -67,6 +76,10 @@ pub(crate) async fn act(exchange: &mut Exchange<'_>, route: WebRoute<'_>, body: 
     let form = Form::read(&exchange.parts.headers, body).await?;
     match route {
         WebRoute::SignIn => sign_in::sign_in(exchange, form).await,
+        WebRoute::SignInPasskey => passkeys::sign_in(exchange, form).await,
+        WebRoute::BeginPasskey => passkeys::begin_adding(exchange, form).await,
+        WebRoute::Passkeys => passkeys::add(exchange, form).await,
+        WebRoute::RemovePasskey { id } => passkeys::remove(exchange, id).await,
         WebRoute::SignOut => sign_in::sign_out(exchange).await,
         WebRoute::SignOutEverywhere => sign_in::sign_out_everywhere(exchange).await,
         WebRoute::Invitation { token } => sign_in::accept(exchange, token, form).await,

@@ -4,16 +4,15 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use libreconstruct::Result;
 use libreconstruct::job::Timestamp;
 use libreconstruct::service::{Notice, Told};
-use libreconstruct::{Error, ErrorKind, Result};
 use reqwest::header::{CONTENT_TYPE, HeaderValue};
-use reqwest::redirect::Policy;
 use reqwest::{Client, Response, StatusCode};
-use tokio_rustls::rustls::crypto::ring;
 
-use super::address::{NotAllowed, Resolver, WebhookSettings};
+use super::address::WebhookSettings;
 use super::signature::sign;
+use crate::reach::NotAllowed;
 
 /// A try lasts no longer, from the look-up of the name to the end of the answer.
 const LONGEST: Duration = Duration::from_secs(10);
@@ -31,22 +30,7 @@ impl Sender {
     /// # Errors
     /// If the certificates of this system cannot be read.
     pub(crate) fn new(settings: &WebhookSettings) -> Result<Self> {
-        // Whoever was first has chosen the same.
-        let _ = ring::default_provider().install_default();
-        let settings = Arc::new(settings.clone());
-        let client = Client::builder()
-            .dns_resolver(Arc::new(Resolver(settings.clone())))
-            // What is connected to is what was looked at: not another address to which it leads, nor a proxy.
-            .redirect(Policy::none())
-            .no_proxy()
-            .http1_only()
-            .timeout(LONGEST)
-            .pool_max_idle_per_host(0)
-            .user_agent(concat!("libreconstruct/", env!("CARGO_PKG_VERSION")))
-            .build()
-            .map_err(|e| {
-                Error::new(ErrorKind::Internal, "cannot set up the client that tells webhooks").caused_by(e)
-            })?;
+        let (client, settings) = (settings.reach().client(LONGEST)?, Arc::new(settings.clone()));
         Ok(Self { client, settings })
     }
 

@@ -1,10 +1,13 @@
-//! Passwords, invitations, sessions.
+//! Passwords, passkeys, invitations, sessions.
 
 use super::PostgresDatabase;
 use super::connection::Sql;
 use super::session::{Row, Session as Connection};
 use super::values::{Name, values};
-use crate::database::{AccountRows, Invitation, NewInvitation, NewSession, Session, TokenHash};
+use crate::database::{
+    AccountRows, Identity, Invitation, NewInvitation, NewSession, Passkey, PasskeyUse, Session, TokenHash,
+    UsedChallenge,
+};
 use crate::error::{Error, ErrorKind, Result};
 use crate::job::{Timestamp, User, UserId};
 
@@ -24,6 +27,36 @@ fn session(row: &Row) -> Sql<Session> {
         seen_at: row.get(3)?,
         expires_at: row.get(4)?,
     })
+}
+
+const PASSKEY: &str =
+    "credential, user_id, passkeys.name, host, public_key, sign_count, passkeys.created_at, last_used";
+
+fn passkey(row: &Row) -> Sql<Passkey> {
+    Ok(Passkey {
+        credential: row.get(0)?,
+        user: row.get(1)?,
+        name: row.get(2)?,
+        host: row.get(3)?,
+        public_key: row.get(4)?,
+        sign_count: row.get(5)?,
+        created_at: row.get(6)?,
+        last_used: row.get(7)?,
+    })
+}
+
+/// Whose identity it is.
+fn whose(c: &Connection, identity: &Identity) -> Sql<Option<User>> {
+    const FIND: &str = "SELECT user_id, name, tier, created_at FROM identities JOIN users USING (user_id)
+        WHERE issuer = $1 AND subject = $2";
+    c.first(FIND, values![identity.issuer, identity.subject], |r| user(r, 0))
+}
+
+/// Notes that a challenge was answered; whether it was the first time.
+fn use_up(c: &Connection, used: &UsedChallenge) -> Sql<bool> {
+    const USE: &str =
+        "INSERT INTO used_challenges (challenge, forgotten_at) VALUES ($1, $2) ON CONFLICT DO NOTHING";
+    Ok(c.run(USE, values![used.challenge, used.forgotten_at])? > 0)
 }
 
 fn add_session(c: &Connection, user: UserId, new: &NewSession, now: Timestamp) -> Sql<()> {
@@ -102,6 +135,7 @@ impl AccountRows for PostgresDatabase {
                 const SET: &str = "INSERT INTO passwords (user_id, hash, changed_at) VALUES ($1, $2, $3)
                     ON CONFLICT (user_id) DO UPDATE SET hash = $2, changed_at = $3";
                 t.run(SET, values![invited, *password, now])?;
+                t.run("DELETE FROM passkeys WHERE user_id = $1", values![invited])?;
                 end_others(t, invited, None, now)?;
             }
             add_session(t, invited, session, now)?;
@@ -146,6 +180,145 @@ impl AccountRows for PostgresDatabase {
             }
             add_session(t, user, session, self.now(t)?)?;
             Ok(true)
+        })
+    }
+
+    fn add_passkey(&self, new: &Passkey, most: u64, challenge: &UsedChallenge) -> Result<bool> {
+        self.write("database.add_passkey.commit", |t| {
+            // Two at once are counted one after the other.
+            lock_user(t, new.user)?;
+            const COUNT: &str = "SELECT count(*) FROM passkeys WHERE user_id = $1";
+            let count: Option<u64> = t.first(COUNT, values![new.user], |r| r.get(0))?;
+            if count.unwrap_or_default() >= most {
+                return Err(Error::new(ErrorKind::Conflict, format!("there are {most} passkeys already")).into());
+            }
+            if !use_up(t, challenge)? {
+                return Ok(false);
+            }
+            const ADD: &str =
+                "INSERT INTO passkeys (credential, user_id, name, host, public_key, sign_count, created_at, last_used)
+                VALUES ($1, $2, $3, $4, $5, $6, $7, $8) ON CONFLICT DO NOTHING";
+            let Passkey { credential, user, name, host, public_key, sign_count, created_at, last_used } = new;
+            let values = values![
+                **credential, user, name, host, **public_key, sign_count, created_at, last_used
+            ];
+            if t.run(ADD, values)? == 0 {
+                return Err(Error::new(ErrorKind::Conflict, "this passkey is known already").into());
+            }
+            Ok(true)
+        })
+    }
+
+    fn passkeys(&self, user: UserId) -> Result<Vec<Passkey>> {
+        let find =
+            format!("SELECT {PASSKEY} FROM passkeys WHERE user_id = $1 ORDER BY created_at, credential");
+        self.read(|c| c.all(&find, values![user], passkey))
+    }
+
+    fn passkey(&self, credential: &[u8]) -> Result<Option<(User, Passkey)>> {
+        let find = format!(
+            "SELECT {PASSKEY}, user_id, users.name, tier, users.created_at
+             FROM passkeys JOIN users USING (user_id) WHERE credential = $1"
+        );
+        self.read(|c| c.first(&find, values![*credential], |r| Ok((user(r, 8)?, passkey(r)?))))
+    }
+
+    fn remove_passkey(&self, user: UserId, credential: &[u8]) -> Result<bool> {
+        self.write("database.remove_passkey.commit", |t| {
+            const REMOVE: &str = "DELETE FROM passkeys WHERE user_id = $1 AND credential = $2";
+            Ok(t.run(REMOVE, values![user, *credential])? > 0)
+        })
+    }
+
+    fn begin_session_with_passkey(
+        &self,
+        used: &PasskeyUse,
+        session: &NewSession,
+        replaces: Option<&TokenHash>,
+    ) -> Result<bool> {
+        self.write("database.begin_session_with_passkey.commit", |t| {
+            const WHOSE: &str = "SELECT user_id FROM passkeys WHERE credential = $1";
+            let user = t.first(WHOSE, values![*used.credential], |r| r.get::<UserId>(0))?;
+            let Some(user) = user else { return Ok(false) };
+            // What takes the passkey away, or ends all sessions, comes before or after this.
+            lock_user(t, user)?;
+            let now = self.now(t)?;
+            const NOTE: &str = "UPDATE passkeys SET sign_count = $2, last_used = $3
+                WHERE credential = $1 AND (sign_count < $2 OR (sign_count = 0 AND $2 = 0))";
+            if t.run(NOTE, values![*used.credential, used.sign_count, now])? == 0
+                || !use_up(t, &used.challenge)?
+            {
+                return Ok(false);
+            }
+            if let Some(before) = replaces {
+                t.run("DELETE FROM sessions WHERE token = $1", values![*before])?;
+            }
+            add_session(t, user, session, now)?;
+            Ok(true)
+        })
+    }
+
+    fn add_identity(&self, identity: &Identity, user: &User, is_new: bool) -> Result<()> {
+        self.write("database.add_identity.commit", |t| {
+            let conflict = |message: String| Err(Error::new(ErrorKind::Conflict, message).into());
+            if is_new {
+                const USER: &str = "INSERT INTO users (user_id, name, tier, created_at) VALUES ($1, $2, $3, $4)
+                    ON CONFLICT DO NOTHING";
+                if t.run(USER, values![user.user_id, user.name, Name(user.tier), user.created_at])? == 0 {
+                    return conflict(format!("there is a user {:?} already", user.name));
+                }
+            } else if !lock_user(t, user.user_id)? {
+                let message = format!("there is no user {}", user.user_id);
+                return Err(Error::new(ErrorKind::NotFound, message).into());
+            }
+            const ADD: &str =
+                "INSERT INTO identities (issuer, subject, user_id) VALUES ($1, $2, $3) ON CONFLICT DO NOTHING";
+            if t.run(ADD, values![identity.issuer, identity.subject, user.user_id])? == 0 {
+                return conflict("this identity is somebody's already".into());
+            }
+            Ok(())
+        })
+    }
+
+    fn identities(&self, user: UserId) -> Result<Vec<Identity>> {
+        const FIND: &str =
+            "SELECT issuer, subject FROM identities WHERE user_id = $1 ORDER BY issuer, subject";
+        self.read(|c| c.all(FIND, values![user], |r| Ok(Identity { issuer: r.get(0)?, subject: r.get(1)? })))
+    }
+
+    fn user_by_identity(&self, identity: &Identity) -> Result<Option<User>> {
+        self.read(|c| whose(c, identity))
+    }
+
+    fn remove_identities(&self, user: UserId) -> Result<u64> {
+        self.write("database.remove_identities.commit", |t| {
+            lock_user(t, user)?;
+            t.run("DELETE FROM identities WHERE user_id = $1", values![user])
+        })
+    }
+
+    fn begin_session_by_identity(
+        &self,
+        identity: &Identity,
+        challenge: &UsedChallenge,
+        session: &NewSession,
+        replaces: Option<&TokenHash>,
+    ) -> Result<Option<User>> {
+        self.write("database.begin_session_by_identity.commit", |t| {
+            let Some(found) = whose(t, identity)? else { return Ok(None) };
+            // What takes the identity away, or ends all sessions, comes before or after this.
+            lock_user(t, found.user_id)?;
+            let Some(user) = whose(t, identity)?.filter(|user| user.user_id == found.user_id) else {
+                return Ok(None);
+            };
+            if !use_up(t, challenge)? {
+                return Ok(None);
+            }
+            if let Some(before) = replaces {
+                t.run("DELETE FROM sessions WHERE token = $1", values![*before])?;
+            }
+            add_session(t, user.user_id, session, self.now(t)?)?;
+            Ok(Some(user))
         })
     }
 
@@ -197,7 +370,8 @@ impl AccountRows for PostgresDatabase {
             let sessions =
                 t.run("DELETE FROM sessions WHERE least(idle_at, expires_at) <= $1", values![now])?;
             let invitations = t.run("DELETE FROM invitations WHERE expires_at <= $1", values![now])?;
-            Ok(sessions + invitations)
+            let challenges = t.run("DELETE FROM used_challenges WHERE forgotten_at <= $1", values![now])?;
+            Ok(sessions + invitations + challenges)
         })
     }
 }

@@ -4,7 +4,9 @@ use super::PostgresDatabase;
 use super::connection::Sql;
 use super::session::{Row, Session};
 use super::values::{IntoColumn, Json, Name, Value, json, values, version_column};
-use crate::database::{DeletedJob, FileOwner, Inserted, JobRows, NewJob, QueueOrder, StoredArtifact, Usage};
+use crate::database::{
+    DeletedJob, FileOwner, Inserted, JobRows, LivePicture, NewJob, QueueOrder, StoredArtifact, Usage,
+};
 use crate::error::{Error, ErrorKind, Result};
 use crate::job::{
     ArtifactKind, BLOB_NOT_FOUND, CameraData, CameraType, CameraUpdate, Cursor, Failure, Job, JobDetails,
@@ -23,6 +25,7 @@ fn columns(position: &str) -> String {
             remove_background, has_ply, has_spz, user_view, found_view,
             coalesce(user_camera_type, asked_camera_type), user_id, blob_name, apriltag_size_mm, stage, stage_fraction,
             attempt, warnings, failure_code, failure_message, started_at, finished_at, updated_at, version,
+            CASE WHEN state = 'running' THEN stage_ends_at END,
             CASE WHEN state = 'queued' THEN {position} END
         FROM jobs"
     )
@@ -105,7 +108,7 @@ fn job(row: &Row) -> Sql<Job> {
         None => None,
     };
     let status = match state.as_str() {
-        "queued" => JobStatus::Queued { position: row.get(28)? },
+        "queued" => JobStatus::Queued { position: row.get(29)? },
         "running" if percent_complete.is_none() => JobStatus::ProcessingVideo,
         "running" => JobStatus::GeneratingScene,
         "finished" => JobStatus::Finished,
@@ -140,6 +143,7 @@ fn job(row: &Row) -> Sql<Job> {
             finished_at: row.get(25)?,
             updated_at: row.get(26)?,
             version: row.get(27)?,
+            stage_ends_at: row.get(28)?,
         },
     })
 }
@@ -381,6 +385,14 @@ impl JobRows for PostgresDatabase {
     fn artifact(&self, user: UserId, job: JobId, kind: ArtifactKind) -> Result<Option<StoredArtifact>> {
         let sql = format!("{ARTIFACT} AND user_id = $3");
         self.read(|c| c.first(&sql, values![job, Name(kind), user], artifact))
+    }
+
+    fn live_picture(&self, user: UserId, job: JobId) -> Result<Option<LivePicture>> {
+        const FIND: &str = "SELECT picture, made_at FROM live_pictures JOIN jobs USING (job_id)
+            WHERE job_id = $1 AND user_id = $2 AND NOT deleted AND state = 'running'";
+        self.read(|c| {
+            c.first(FIND, values![job, user], |r| Ok(LivePicture { jpeg: r.get(0)?, made_at: r.get(1)? }))
+        })
     }
 
     fn public_job(&self, id: JobId) -> Result<Option<Job>> {

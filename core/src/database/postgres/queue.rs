@@ -64,7 +64,9 @@ impl Standing {
         );
         c.first(&sql, &held(lease), |r| {
             let now = match r.get::<Option<Name<Stage>>>(4)? {
-                Some(Name(stage)) => Progress { stage, fraction: r.get(5)?, percent: None }.reach(),
+                Some(Name(stage)) => {
+                    Progress { stage, fraction: r.get(5)?, percent: None, seconds_left: None }.reach()
+                }
                 None => 0.0,
             };
             let before: f64 = r.get(3)?;
@@ -254,14 +256,29 @@ impl QueueRows for PostgresDatabase {
         self.write("database.progress.commit", |t| {
             let now = self.now(t)?;
             let sql = format!(
-                "UPDATE jobs SET stage = $4, stage_fraction = $5, updated_at = $7, version = version + 1,
+                "UPDATE jobs SET stage = $4, stage_fraction = $5, updated_at = $7, version = version + 1, stage_ends_at = $8,
                     percent = CASE WHEN $6::bigint IS NULL THEN percent
                         ELSE least(99, greatest(coalesce(percent, 0), $6)) END
                  WHERE {HELD} AND NOT deleted"
             );
-            let Progress { stage, fraction, percent } = *progress;
-            let said = values![Name(stage), fraction, percent, now];
+            let Progress { stage, fraction, percent, seconds_left } = *progress;
+            let ends_at = seconds_left.map(|seconds| now.plus_seconds(seconds));
+            let said = values![Name(stage), fraction, percent, now, ends_at];
             t.run(&sql, &[&held(lease)[..], said].concat())?;
+            state(t, lease)
+        })
+    }
+
+    fn show_picture(&self, lease: &Lease, picture: &[u8]) -> Result<LeaseState> {
+        self.write("database.show_picture.commit", |t| {
+            // The row is locked: who ends the attempt in this moment would else not see the picture, and leave it.
+            let sql = format!(
+                "INSERT INTO live_pictures (job_id, picture, made_at)
+                 SELECT job_id, $4::bytea, $5::bigint FROM jobs WHERE {HELD} AND NOT deleted FOR UPDATE
+                 ON CONFLICT (job_id) DO UPDATE SET picture = excluded.picture, made_at = excluded.made_at"
+            );
+            let shown = values![*picture, self.now(t)?];
+            t.run(&sql, &[&held(lease)[..], shown].concat())?;
             state(t, lease)
         })
     }

@@ -9,11 +9,15 @@ use super::values::values;
 use crate::error::{Error, ErrorKind};
 
 /// What takes an older database to the newest form, one step a version.
-const MIGRATIONS: [&str; 4] = [
+const MIGRATIONS: [&str; 8] = [
     include_str!("version_1.sql"),
     include_str!("version_2.sql"),
     include_str!("version_3.sql"),
     include_str!("version_4.sql"),
+    include_str!("version_5.sql"),
+    include_str!("version_6.sql"),
+    include_str!("version_7.sql"),
+    include_str!("version_8.sql"),
 ];
 /// The lock under which one process at a time changes the tables ("recn").
 const LOCK: i64 = 0x7265_636e;

@@ -17,10 +17,16 @@ use crate::files::replace_atomically;
 pub(super) type Table = (&'static str, &'static str, &'static str);
 /// The tables, each after those that it names rows of. Not sessions and invitations: what is revoked after a copy was made must not
 /// come back with it.
-pub(super) const TABLES: [Table; 9] = [
+pub(super) const TABLES: [Table; 11] = [
     ("users", "user_id", "user_id, name, tier, created_at, served"),
     ("api_keys", "prefix", "prefix, user_id, name, mac, created_at, last_used, revoked_at"),
     ("passwords", "user_id", "user_id, hash, changed_at"),
+    (
+        "passkeys",
+        "credential",
+        "credential, user_id, name, host, public_key, sign_count, created_at, last_used",
+    ),
+    ("identities", "issuer, subject", "issuer, subject, user_id"),
     (
         "uploads",
         "blob_name",
@@ -33,7 +39,7 @@ pub(super) const TABLES: [Table; 9] = [
          remove_background, asked_camera_type, user_camera_type, user_view, found_view, state, stage, stage_fraction, percent, \
          attempt, crashes, disturbances, reach, rest_until, rest_boot, worked_micros, lease_owner, lease_worker, lease_boot, \
          lease_until, deleted, has_ply, has_spz, warnings, failure_code, failure_message, started_at, finished_at, updated_at, \
-         version",
+         version, stage_ends_at",
     ),
     ("artifacts", "job_id, kind", "job_id, kind, attempt, size"),
     ("idempotency", "user_id, key", "user_id, key, body_hash, answer, created_at, job_id"),

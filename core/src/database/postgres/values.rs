@@ -202,6 +202,21 @@ impl FromColumn for [u8; 32] {
     }
 }
 
+impl IntoColumn for [u8] {
+    fn value(&self) -> Value {
+        Value::Bytes(self.to_vec())
+    }
+}
+
+impl FromColumn for Vec<u8> {
+    fn of(value: Value) -> Sql<Self> {
+        match value {
+            Value::Bytes(bytes) => Ok(bytes),
+            _ => Err(strange(&value, "bytes")),
+        }
+    }
+}
+
 impl IntoColumn for Timestamp {
     fn value(&self) -> Value {
         Value::Int(self.as_micros())

@@ -1,11 +1,14 @@
-//! Passwords, invitations, sessions.
+//! Passwords, passkeys, invitations, sessions.
 
 use rusqlite::{Connection, Row, params};
 
 use super::connection::Sql;
 use super::values::Name;
 use super::{SqliteDatabase, all, first, run};
-use crate::database::{AccountRows, Invitation, NewInvitation, NewSession, Session, TokenHash};
+use crate::database::{
+    AccountRows, Identity, Invitation, NewInvitation, NewSession, Passkey, PasskeyUse, Session, TokenHash,
+    UsedChallenge,
+};
 use crate::error::{Error, ErrorKind, Result};
 use crate::job::{Timestamp, User, UserId};
 
@@ -25,6 +28,36 @@ fn session(row: &Row<'_>) -> rusqlite::Result<Session> {
         seen_at: row.get(3)?,
         expires_at: row.get(4)?,
     })
+}
+
+const PASSKEY: &str =
+    "credential, user_id, passkeys.name, host, public_key, sign_count, passkeys.created_at, last_used";
+
+fn passkey(row: &Row<'_>) -> rusqlite::Result<Passkey> {
+    Ok(Passkey {
+        credential: row.get(0)?,
+        user: row.get(1)?,
+        name: row.get(2)?,
+        host: row.get(3)?,
+        public_key: row.get(4)?,
+        sign_count: row.get(5)?,
+        created_at: row.get(6)?,
+        last_used: row.get(7)?,
+    })
+}
+
+/// Whose identity it is.
+fn whose(c: &Connection, identity: &Identity) -> Sql<Option<User>> {
+    const FIND: &str = "SELECT user_id, name, tier, created_at FROM identities JOIN users USING (user_id)
+        WHERE issuer = ?1 AND subject = ?2";
+    first(c, FIND, params![identity.issuer, identity.subject], |r| user(r, 0))
+}
+
+/// Notes that a challenge was answered; whether it was the first time.
+fn use_up(c: &Connection, used: &UsedChallenge) -> Sql<bool> {
+    const USE: &str =
+        "INSERT INTO used_challenges (challenge, forgotten_at) VALUES (?1, ?2) ON CONFLICT DO NOTHING";
+    Ok(run(c, USE, params![used.challenge, used.forgotten_at])? > 0)
 }
 
 fn add_session(c: &Connection, user: UserId, new: &NewSession, now: Timestamp) -> Sql<()> {
@@ -98,6 +131,7 @@ impl AccountRows for SqliteDatabase {
                 const SET: &str = "INSERT INTO passwords (user_id, hash, changed_at) VALUES (?1, ?2, ?3)
                     ON CONFLICT (user_id) DO UPDATE SET hash = ?2, changed_at = ?3";
                 run(t, SET, params![invited, password, now])?;
+                run(t, "DELETE FROM passkeys WHERE user_id = ?1", [invited])?;
                 end_others(t, invited, None, now)?;
             }
             add_session(t, invited, session, now)?;
@@ -141,6 +175,134 @@ impl AccountRows for SqliteDatabase {
             }
             add_session(t, user, session, now)?;
             Ok(true)
+        })
+    }
+
+    fn add_passkey(&self, new: &Passkey, most: u64, challenge: &UsedChallenge) -> Result<bool> {
+        self.write("database.add_passkey.commit", |t| {
+            const COUNT: &str = "SELECT count(*) FROM passkeys WHERE user_id = ?1";
+            let count: Option<u64> = first(t, COUNT, [new.user], |r| r.get(0))?;
+            if count.unwrap_or_default() >= most {
+                return Err(Error::new(ErrorKind::Conflict, format!("there are {most} passkeys already")).into());
+            }
+            if !use_up(t, challenge)? {
+                return Ok(false);
+            }
+            const ADD: &str =
+                "INSERT INTO passkeys (credential, user_id, name, host, public_key, sign_count, created_at, last_used)
+                VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8) ON CONFLICT DO NOTHING";
+            let Passkey { credential, user, name, host, public_key, sign_count, created_at, last_used } = new;
+            let values = params![credential, user, name, host, public_key, sign_count, created_at, last_used];
+            if run(t, ADD, values)? == 0 {
+                return Err(Error::new(ErrorKind::Conflict, "this passkey is known already").into());
+            }
+            Ok(true)
+        })
+    }
+
+    fn passkeys(&self, user: UserId) -> Result<Vec<Passkey>> {
+        let find =
+            format!("SELECT {PASSKEY} FROM passkeys WHERE user_id = ?1 ORDER BY created_at, credential");
+        self.read(|c| all(c, &find, [user], passkey))
+    }
+
+    fn passkey(&self, credential: &[u8]) -> Result<Option<(User, Passkey)>> {
+        let find = format!(
+            "SELECT {PASSKEY}, user_id, users.name, tier, users.created_at
+             FROM passkeys JOIN users USING (user_id) WHERE credential = ?1"
+        );
+        self.read(|c| first(c, &find, [credential], |r| Ok((user(r, 8)?, passkey(r)?))))
+    }
+
+    fn remove_passkey(&self, user: UserId, credential: &[u8]) -> Result<bool> {
+        self.write("database.remove_passkey.commit", |t| {
+            const REMOVE: &str = "DELETE FROM passkeys WHERE user_id = ?1 AND credential = ?2";
+            Ok(run(t, REMOVE, params![user, credential])? > 0)
+        })
+    }
+
+    fn begin_session_with_passkey(
+        &self,
+        used: &PasskeyUse,
+        session: &NewSession,
+        replaces: Option<&TokenHash>,
+    ) -> Result<bool> {
+        let now = self.clock.now();
+        self.write("database.begin_session_with_passkey.commit", |t| {
+            const HAS_GROWN: &str = "SELECT user_id FROM passkeys
+                WHERE credential = ?1 AND (sign_count < ?2 OR (sign_count = 0 AND ?2 = 0))";
+            let user =
+                first(t, HAS_GROWN, params![used.credential, used.sign_count], |r| r.get::<_, UserId>(0))?;
+            let Some(user) = user else { return Ok(false) };
+            if !use_up(t, &used.challenge)? {
+                return Ok(false);
+            }
+            const NOTE: &str = "UPDATE passkeys SET sign_count = ?2, last_used = ?3 WHERE credential = ?1";
+            run(t, NOTE, params![used.credential, used.sign_count, now])?;
+            if let Some(before) = replaces {
+                run(t, "DELETE FROM sessions WHERE token = ?1", [before])?;
+            }
+            add_session(t, user, session, now)?;
+            Ok(true)
+        })
+    }
+
+    fn add_identity(&self, identity: &Identity, user: &User, is_new: bool) -> Result<()> {
+        self.write("database.add_identity.commit", |t| {
+            let conflict = |message: String| Err(Error::new(ErrorKind::Conflict, message).into());
+            if is_new {
+                const USER: &str = "INSERT INTO users (user_id, name, tier, created_at) VALUES (?1, ?2, ?3, ?4)
+                    ON CONFLICT DO NOTHING";
+                if run(t, USER, params![user.user_id, user.name, Name(user.tier), user.created_at])? == 0 {
+                    return conflict(format!("there is a user {:?} already", user.name));
+                }
+            } else if !t.prepare_cached("SELECT 1 FROM users WHERE user_id = ?1")?.exists([user.user_id])? {
+                let message = format!("there is no user {}", user.user_id);
+                return Err(Error::new(ErrorKind::NotFound, message).into());
+            }
+            const ADD: &str =
+                "INSERT INTO identities (issuer, subject, user_id) VALUES (?1, ?2, ?3) ON CONFLICT DO NOTHING";
+            if run(t, ADD, params![identity.issuer, identity.subject, user.user_id])? == 0 {
+                return conflict("this identity is somebody's already".into());
+            }
+            Ok(())
+        })
+    }
+
+    fn identities(&self, user: UserId) -> Result<Vec<Identity>> {
+        const FIND: &str =
+            "SELECT issuer, subject FROM identities WHERE user_id = ?1 ORDER BY issuer, subject";
+        self.read(|c| all(c, FIND, [user], |r| Ok(Identity { issuer: r.get(0)?, subject: r.get(1)? })))
+    }
+
+    fn user_by_identity(&self, identity: &Identity) -> Result<Option<User>> {
+        self.read(|c| whose(c, identity))
+    }
+
+    fn remove_identities(&self, user: UserId) -> Result<u64> {
+        self.write("database.remove_identities.commit", |t| {
+            Ok(run(t, "DELETE FROM identities WHERE user_id = ?1", [user])? as u64)
+        })
+    }
+
+    fn begin_session_by_identity(
+        &self,
+        identity: &Identity,
+        challenge: &UsedChallenge,
+        session: &NewSession,
+        replaces: Option<&TokenHash>,
+    ) -> Result<Option<User>> {
+        let now = self.clock.now();
+        self.write("database.begin_session_by_identity.commit", |t| {
+            let Some(user) = whose(t, identity)? else { return Ok(None) };
+            if !use_up(t, challenge)? {
+                return Ok(None);
+            }
+            if let Some(before) = replaces {
+                run(t, "DELETE FROM sessions WHERE token = ?1", [before])?;
+            }
+            add_session(t, user.user_id, session, now)?;
+            Ok(Some(user))
         })
     }
 
@@ -189,7 +351,8 @@ impl AccountRows for SqliteDatabase {
         let now = self.clock.now();
         const ANY: &str =
             "SELECT 1 WHERE EXISTS (SELECT 1 FROM sessions WHERE min(idle_at, expires_at) <= ?1)
-            OR EXISTS (SELECT 1 FROM invitations WHERE expires_at <= ?1)";
+            OR EXISTS (SELECT 1 FROM invitations WHERE expires_at <= ?1)
+            OR EXISTS (SELECT 1 FROM used_challenges WHERE forgotten_at <= ?1)";
         // Nothing is written where nothing is to be done.
         if self.read(|c| first(c, ANY, [now], |_| Ok(())))?.is_none() {
             return Ok(0);
@@ -197,7 +360,8 @@ impl AccountRows for SqliteDatabase {
         self.write("database.forget_expired_accesses.commit", |t| {
             let sessions = run(t, "DELETE FROM sessions WHERE min(idle_at, expires_at) <= ?1", [now])?;
             let invitations = run(t, "DELETE FROM invitations WHERE expires_at <= ?1", [now])?;
-            Ok((sessions + invitations) as u64)
+            let challenges = run(t, "DELETE FROM used_challenges WHERE forgotten_at <= ?1", [now])?;
+            Ok((sessions + invitations + challenges) as u64)
         })
     }
 }

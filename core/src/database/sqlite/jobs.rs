@@ -5,7 +5,9 @@ use rusqlite::{Connection, Row, params, params_from_iter};
 
 use super::values::{Json, Name, RUNNING, json, version_column};
 use super::{Sql, SqliteDatabase, all, first, run};
-use crate::database::{DeletedJob, FileOwner, Inserted, JobRows, NewJob, QueueOrder, StoredArtifact, Usage};
+use crate::database::{
+    DeletedJob, FileOwner, Inserted, JobRows, LivePicture, NewJob, QueueOrder, StoredArtifact, Usage,
+};
 use crate::error::{Error, ErrorKind, Result};
 use crate::job::{
     ArtifactKind, BLOB_NOT_FOUND, CameraData, CameraType, CameraUpdate, Cursor, Failure, Job, JobDetails,
@@ -34,6 +36,7 @@ fn job_query(order: QueueOrder) -> String {
             remove_background, has_ply, has_spz, user_view, found_view,
             ifnull(user_camera_type, asked_camera_type), user_id, blob_name, apriltag_size_mm, stage, stage_fraction,
             attempt, warnings, failure_code, failure_message, started_at, finished_at, updated_at, version,
+            CASE WHEN state = 'running' THEN stage_ends_at END,
             CASE WHEN state = 'queued' THEN {position} END
         FROM jobs"
     )
@@ -75,7 +78,7 @@ fn job(row: &Row<'_>) -> rusqlite::Result<Job> {
         None => None,
     };
     let status = match state.as_str() {
-        "queued" => JobStatus::Queued { position: row.get(28)? },
+        "queued" => JobStatus::Queued { position: row.get(29)? },
         "running" if percent_complete.is_none() => JobStatus::ProcessingVideo,
         "running" => JobStatus::GeneratingScene,
         "finished" => JobStatus::Finished,
@@ -110,6 +113,7 @@ fn job(row: &Row<'_>) -> rusqlite::Result<Job> {
             finished_at: row.get(25)?,
             updated_at: row.get(26)?,
             version: row.get(27)?,
+            stage_ends_at: row.get(28)?,
         },
     })
 }
@@ -352,6 +356,14 @@ impl JobRows for SqliteDatabase {
     fn artifact(&self, user: UserId, job: JobId, kind: ArtifactKind) -> Result<Option<StoredArtifact>> {
         let sql = format!("{ARTIFACT} AND user_id = ?3");
         self.read(|c| first(c, &sql, params![job, Name(kind), user], artifact))
+    }
+
+    fn live_picture(&self, user: UserId, job: JobId) -> Result<Option<LivePicture>> {
+        const FIND: &str = "SELECT picture, made_at FROM live_pictures JOIN jobs USING (job_id)
+            WHERE job_id = ?1 AND user_id = ?2 AND deleted = 0 AND state = 'running'";
+        self.read(|c| {
+            first(c, FIND, params![job, user], |r| Ok(LivePicture { jpeg: r.get(0)?, made_at: r.get(1)? }))
+        })
     }
 
     fn public_job(&self, id: JobId) -> Result<Option<Job>> {

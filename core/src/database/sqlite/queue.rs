@@ -55,7 +55,9 @@ impl Standing {
         );
         first(c, &sql, params![lease.job, lease.attempt, lease.owner], |r| {
             let now = match r.get::<_, Option<Name<Stage>>>(4)? {
-                Some(Name(stage)) => Progress { stage, fraction: r.get(5)?, percent: None }.reach(),
+                Some(Name(stage)) => {
+                    Progress { stage, fraction: r.get(5)?, percent: None, seconds_left: None }.reach()
+                }
                 None => 0.0,
             };
             let before: f64 = r.get(3)?;
@@ -227,13 +229,27 @@ impl QueueRows for SqliteDatabase {
         let now = self.clock.now();
         self.write("database.progress.commit", |t| {
             let sql = format!(
-                "UPDATE jobs SET stage = ?4, stage_fraction = ?5, updated_at = ?7, version = version + 1,
+                "UPDATE jobs SET stage = ?4, stage_fraction = ?5, updated_at = ?7, version = version + 1, stage_ends_at = ?8,
                     percent = CASE WHEN ?6 IS NULL THEN percent ELSE min(99, max(ifnull(percent, 0), ?6)) END
                  WHERE {HELD} AND deleted = 0"
             );
             let Lease { job, attempt, owner } = lease;
-            let Progress { stage, fraction, percent } = *progress;
-            run(t, &sql, params![job, attempt, owner, Name(stage), fraction, percent, now])?;
+            let Progress { stage, fraction, percent, seconds_left } = *progress;
+            let ends_at = seconds_left.map(|seconds| now.plus_seconds(seconds));
+            run(t, &sql, params![job, attempt, owner, Name(stage), fraction, percent, now, ends_at])?;
+            state(t, lease)
+        })
+    }
+
+    fn show_picture(&self, lease: &Lease, picture: &[u8]) -> Result<LeaseState> {
+        let now = self.clock.now();
+        self.write("database.show_picture.commit", |t| {
+            let sql = format!(
+                "INSERT INTO live_pictures (job_id, picture, made_at)
+                 SELECT job_id, ?4, ?5 FROM jobs WHERE {HELD} AND deleted = 0
+                 ON CONFLICT (job_id) DO UPDATE SET picture = excluded.picture, made_at = excluded.made_at"
+            );
+            run(t, &sql, params![lease.job, lease.attempt, lease.owner, picture, now])?;
             state(t, lease)
         })
     }

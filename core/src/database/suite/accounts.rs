@@ -1,7 +1,9 @@
-//! Users and their keys; who may sign in: invitations, sessions, passwords.
+//! Users and their keys; who may sign in: invitations, sessions, passwords, passkeys, identities.
 
 use super::World;
-use crate::database::{Clock, JobDatabase, NewInvitation, NewSession, TokenHash};
+use crate::database::{
+    Clock, Identity, JobDatabase, NewInvitation, NewSession, Passkey, PasskeyUse, TokenHash, UsedChallenge,
+};
 use crate::error::ErrorKind;
 use crate::job::{ApiKey, Tier, Timestamp, User, UserId};
 
@@ -204,4 +206,122 @@ pub(in crate::database) fn passwords<D: JobDatabase>(w: World<D>) {
     assert_eq!(w.database.invitation(&invitation).unwrap(), None);
     assert_eq!(w.tokens(w.anna), [] as [u8; 0]);
     assert_eq!(w.database.password(w.anna).unwrap().as_deref(), Some("newest"));
+}
+
+/// Passkeys: of one user each, as many as are allowed, each answer once, and no further back.
+pub(in crate::database) fn passkeys<D: JobDatabase>(w: World<D>) {
+    let d = &w.database;
+    let challenge =
+        |n: u8| UsedChallenge { challenge: [n; 32], forgotten_at: w.clock.now().plus_seconds(MINUTE) };
+    let made = |user: UserId, n: u8| Passkey {
+        credential: vec![n; 20],
+        user,
+        name: format!("device {n}"),
+        host: "scenes.example.org".into(),
+        public_key: vec![n; 77],
+        sign_count: 0,
+        created_at: w.clock.now(),
+        last_used: None,
+    };
+    let (phone, eves) = (made(w.anna, 1), made(w.eve, 2));
+    assert!(d.add_passkey(&phone, 2, &challenge(1)).unwrap());
+    assert!(d.add_passkey(&eves, 2, &challenge(2)).unwrap());
+    assert_eq!(d.passkeys(w.anna).unwrap(), std::slice::from_ref(&phone));
+    let (user, found) = d.passkey(&phone.credential).unwrap().unwrap();
+    assert_eq!((user.user_id, user.name.as_str(), &found), (w.anna, "anna", &phone));
+    assert_eq!(d.passkey(&[9; 20]).unwrap(), None);
+    // An answer that was given before, a device that is known, one too many.
+    let tablet = made(w.anna, 3);
+    assert!(!d.add_passkey(&tablet, 2, &challenge(1)).unwrap());
+    let stolen = Passkey { user: w.anna, ..eves.clone() };
+    assert_eq!(d.add_passkey(&stolen, 2, &challenge(4)).unwrap_err().kind(), ErrorKind::Conflict);
+    assert!(d.add_passkey(&tablet, 2, &challenge(4)).unwrap());
+    assert_eq!(d.add_passkey(&made(w.anna, 5), 2, &challenge(5)).unwrap_err().kind(), ErrorKind::Conflict);
+    assert_eq!(d.passkey(&eves.credential).unwrap().unwrap().1, eves);
+
+    let begin = |credential: &[u8], sign_count: u32, n: u8, token: u8, replaces: Option<TokenHash>| {
+        let used = PasskeyUse { credential: credential.to_vec(), sign_count, challenge: challenge(n) };
+        d.begin_session_with_passkey(&used, &begun(token), replaces.as_ref()).unwrap()
+    };
+    assert!(begin(&phone.credential, 0, 10, 1, None));
+    assert_eq!(d.session(&[1; 32]).unwrap().unwrap().0.user_id, w.anna);
+    assert!(d.passkey(&phone.credential).unwrap().unwrap().1.last_used.is_some());
+    assert!(!begin(&phone.credential, 0, 10, 2, None));
+    assert!(!begin(&[9; 20], 0, 11, 2, None));
+    assert!(begin(&phone.credential, 0, 11, 2, Some([1; 32])));
+    assert_eq!(w.tokens(w.anna), [2]);
+    // A counter that has begun to count goes on.
+    assert!(begin(&tablet.credential, 7, 12, 3, None));
+    for count in [7, 6, 0] {
+        assert!(!begin(&tablet.credential, count, 13, 4, None), "{count}");
+    }
+    assert!(begin(&tablet.credential, 8, 13, 4, None));
+
+    assert!(!d.remove_passkey(w.eve, &phone.credential).unwrap());
+    assert!(d.remove_passkey(w.anna, &phone.credential).unwrap());
+    assert!(!d.remove_passkey(w.anna, &phone.credential).unwrap());
+    assert!(!begin(&phone.credential, 0, 14, 5, None));
+    // A copy has them.
+    d.release_all().unwrap();
+    assert_eq!(d.passkeys(w.anna).unwrap().len(), 1);
+    // Whoever is invited again begins anew; a link that only signs in changes nothing.
+    let link = w.invite(w.anna, 200, false);
+    d.accept_invitation(&link, None, &begun(6)).unwrap().unwrap();
+    assert_eq!(d.passkeys(w.anna).unwrap().len(), 1);
+    w.with_password(w.anna, "hash", 7);
+    assert_eq!(d.passkeys(w.anna).unwrap(), []);
+    assert_eq!(d.passkeys(w.eve).unwrap(), std::slice::from_ref(&eves));
+    // What was answered is forgotten when nothing can answer to it any more.
+    assert_eq!(d.forget_expired_accesses().unwrap(), 0);
+    w.clock.advance(2 * MINUTE as i64);
+    assert_eq!(d.forget_expired_accesses().unwrap(), 7);
+    assert_eq!(d.forget_expired_accesses().unwrap(), 0);
+}
+
+/// Identities: of one user each, each answer once.
+pub(in crate::database) fn identities<D: JobDatabase>(w: World<D>) {
+    let d = &w.database;
+    let of = |subject: &str| Identity { issuer: "https://login.example".into(), subject: subject.into() };
+    let user = |id: UserId| d.users().unwrap().into_iter().find(|user| user.user_id == id).unwrap();
+    let challenge =
+        |n: u8| UsedChallenge { challenge: [n; 32], forgotten_at: w.clock.now().plus_seconds(MINUTE) };
+    let begin = |identity: &Identity, n: u8, token: u8, replaces: Option<TokenHash>| {
+        let begun = d.begin_session_by_identity(identity, &challenge(n), &begun(token), replaces.as_ref());
+        begun.unwrap().map(|user| user.name)
+    };
+    assert_eq!(begin(&of("a"), 1, 1, None), None);
+    d.add_identity(&of("a"), &user(w.anna), false).unwrap();
+    assert_eq!(d.add_identity(&of("a"), &user(w.eve), false).unwrap_err().kind(), ErrorKind::Conflict);
+    assert_eq!(d.user_by_identity(&of("a")).unwrap().unwrap().user_id, w.anna);
+    let elsewhere = Identity { issuer: "https://other.example".into(), ..of("a") };
+    assert_eq!(d.user_by_identity(&elsewhere).unwrap(), None);
+    assert_eq!(begin(&elsewhere, 1, 1, None), None);
+    assert_eq!(begin(&of("a"), 1, 1, None).as_deref(), Some("anna"));
+    assert_eq!(begin(&of("a"), 1, 2, None), None);
+    assert_eq!(begin(&of("a"), 2, 2, Some([1; 32])).as_deref(), Some("anna"));
+    assert_eq!(w.tokens(w.anna), [2]);
+
+    // A new user, with all or nothing.
+    let fresh = |name: &str| User {
+        user_id: UserId::random(),
+        name: name.into(),
+        tier: Tier::Free,
+        created_at: w.clock.now(),
+    };
+    let ben = fresh("ben");
+    assert_eq!(d.add_identity(&of("b"), &ben, false).unwrap_err().kind(), ErrorKind::NotFound);
+    assert_eq!(d.add_identity(&of("b"), &fresh("anna"), true).unwrap_err().kind(), ErrorKind::Conflict);
+    assert_eq!(d.user_by_identity(&of("b")).unwrap(), None);
+    assert_eq!(d.add_identity(&of("a"), &ben, true).unwrap_err().kind(), ErrorKind::Conflict);
+    assert_eq!(d.user_by_name("ben").unwrap(), None);
+    d.add_identity(&of("b"), &ben, true).unwrap();
+    assert_eq!(d.user_by_name("ben").unwrap().as_ref(), Some(&ben));
+    assert_eq!(begin(&of("b"), 3, 3, None).as_deref(), Some("ben"));
+
+    d.add_identity(&of("c"), &user(w.anna), false).unwrap();
+    assert_eq!(d.identities(w.anna).unwrap(), [of("a"), of("c")]);
+    assert_eq!(d.remove_identities(w.anna).unwrap(), 2);
+    assert_eq!(d.remove_identities(w.anna).unwrap(), 0);
+    assert_eq!(begin(&of("a"), 4, 4, None), None);
+    assert_eq!(d.identities(ben.user_id).unwrap(), [of("b")]);
 }

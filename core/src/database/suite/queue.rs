@@ -36,10 +36,17 @@ pub(in crate::database) fn a_job_runs<D: JobDatabase>(w: World<D>) {
     assert_eq!(percent(at(Stage::Train, 0.4, Some(40))), Some(47));
     assert_eq!(percent(at(Stage::Export, 1.0, Some(100))), Some(99));
     assert_eq!(w.job(jobs[0]).details.stage, Some(Stage::Export));
+    // When that ends, as far as the worker knows.
+    assert_eq!(w.job(jobs[0]).details.stage_ends_at, None);
+    let reckoned = Progress { seconds_left: Some(90), ..at(Stage::Export, 1.0, Some(99)) };
+    let before = d.progress(&lease, &reckoned).map(|_| w.job(jobs[0]).details).unwrap();
+    let left = before.stage_ends_at.unwrap().as_micros() - before.updated_at.as_micros();
+    assert_eq!(left, 90_000_000);
     // Rules 56 and 57: all at once.
     assert_eq!(d.artifact(w.anna, jobs[0], ArtifactKind::Ply).unwrap(), None);
     assert_eq!(d.publish(&lease, &publication()).unwrap(), LeaseState::Held);
     let done = w.job(jobs[0]);
+    assert_eq!(done.details.stage_ends_at, None);
     assert_eq!(
         (done.status, done.percent_complete, done.has_ply, done.has_spz),
         (JobStatus::Finished, Some(100), true, true)
@@ -75,6 +82,51 @@ pub(in crate::database) fn a_job_runs<D: JobDatabase>(w: World<D>) {
     assert_eq!(d.artifact(w.anna, jobs[1], ArtifactKind::Log).unwrap().unwrap().size, 5);
     let s = d.statistics().unwrap();
     assert_eq!((s.queued, s.finished, s.failed, s.stored_bytes), (2, 1, 1, 40 + 110 + 5));
+}
+
+/// A picture is there while the attempt lasts that has shown it, whatever ends it, and for the owner alone.
+pub(in crate::database) fn live_pictures<D: JobDatabase>(w: World<D>) {
+    let d = &w.database;
+    let picture = |job: JobId| d.live_picture(w.anna, job).unwrap().map(|picture| picture.jpeg);
+    let job = w.submit(w.anna);
+    let lease = w.take();
+    assert_eq!(picture(job), None);
+    assert_eq!(d.show_picture(&lease, b"first").unwrap(), LeaseState::Held);
+    assert_eq!(d.show_picture(&lease, b"second").unwrap(), LeaseState::Held);
+    let shown = d.live_picture(w.anna, job).unwrap().unwrap();
+    assert_eq!(shown.jpeg, b"second");
+    assert!(shown.made_at >= w.job(job).details.started_at.unwrap());
+    assert_eq!(d.live_picture(w.eve, job).unwrap(), None);
+    assert_eq!(picture(JobId::random()), None);
+    // A worker that lost its lease shows nothing.
+    let lost = Lease { attempt: lease.attempt + 1, ..lease.clone() };
+    assert_eq!(d.show_picture(&lost, b"third").unwrap(), LeaseState::Lost);
+    assert_eq!(picture(job).unwrap(), b"second");
+    // Given back: the next attempt begins without one.
+    assert_eq!(d.release(&lease, Return::Unharmed, &PATIENCE, None).unwrap(), Returned::Queued);
+    assert_eq!(picture(job), None);
+    let lease = w.take();
+    assert_eq!((lease.job, picture(job)), (job, None));
+    d.fail(&lease, &failure("x"), None).unwrap();
+    for end in ["finished", "failed", "cancelled", "copied", "deleted"] {
+        let job = w.submit(w.anna);
+        let lease = w.take();
+        d.show_picture(&lease, end.as_bytes()).unwrap();
+        assert_eq!((lease.job, picture(job).unwrap()), (job, end.as_bytes().to_vec()));
+        match end {
+            "finished" => drop(d.publish(&lease, &publication()).unwrap()),
+            "failed" => drop(d.fail(&lease, &failure("x"), None).unwrap()),
+            "cancelled" => drop(d.cancel_job(w.anna, job, &failure("cancelled")).unwrap()),
+            "copied" => assert_eq!(d.release_all().unwrap(), 1),
+            _ => assert!(d.mark_deleted(w.anna, job).unwrap()),
+        }
+        assert_eq!(picture(job), None, "{end}");
+        let expected = if end == "deleted" { LeaseState::Deleted } else { LeaseState::Lost };
+        assert_eq!(d.show_picture(&lease, b"late").unwrap(), expected, "{end}");
+        assert_eq!(picture(job), None, "{end}");
+        // Out of the way of the next one.
+        d.mark_deleted(w.anna, job).unwrap();
+    }
 }
 
 pub(in crate::database) fn leases<D: JobDatabase>(w: World<D>) {

@@ -107,8 +107,8 @@ fn delete_job() {}
     security(("api_key" = [])),
     params(
         ("job_id" = Uuid, Path, description = "The job"),
-        ("file_type" = String, Path, description = "ply or spz, the scene; report, all figures; log",
-         pattern = "^(ply|spz|report|log)$"),
+        ("file_type" = String, Path, description = "ply or spz, the scene; report, all figures; log; cameras, the poses as COLMAP has them, zip; masks, zip; turntable, MP4",
+         pattern = "^(ply|spz|report|log|cameras|masks|turntable)$"),
     ),
     responses(
         Refused,
@@ -199,7 +199,9 @@ fn restart_job() {}
 ///
 /// PUT the video to `url` (status 201), then submit `blob_name`. `url` also takes blocks, as Azure's clients send them, and uploads
 /// that go on after a break: HEAD tells `Upload-Offset`, PATCH with `Upload-Offset` and `Upload-Complete` adds to the end (the IETF's
-/// resumable uploads; tus 1.0 as an upload that was created).
+/// resumable uploads; tus 1.0 as an upload that was created). A client of tus that begins uploads itself has as its `endpoint` the same
+/// address, query and all, with `/tus/` in the place of `/blob/`: POST there with `Tus-Resumable: 1.0.0` and `Upload-Length` is
+/// answered with 201 and `Location`, which takes HEAD and PATCH.
 #[utoipa::path(
     post, path = "/api/v1/generate-upload-url/", operation_id = "generate_upload_url", tag = "jobs",
     security(("api_key" = [])),

@@ -257,6 +257,8 @@ pub(super) struct Progress {
     /// How much of the stage is done.
     #[schema(minimum = 0, maximum = 1)]
     stage_fraction: f32,
+    /// Seconds until the stage is done, as the worker reckons; null where it does not know.
+    stage_seconds_left: Option<u64>,
     /// How far the scene is; null until its generation starts.
     #[schema(minimum = 0, maximum = 100)]
     percent_complete: Option<u8>,

@@ -21,6 +21,8 @@ pub(super) fn get(name: &str) -> Answer {
         "archive.js" => (SCRIPT, include_str!("archive.js")),
         "new_scene.js" => (SCRIPT, include_str!("new_scene.js")),
         "copy.js" => (SCRIPT, include_str!("copy.js")),
+        "passkeys.js" => (SCRIPT, include_str!("passkeys.js")),
+        "profile.js" => (SCRIPT, include_str!("profile.js")),
         "scene.js" => (SCRIPT, include_str!("scene.js")),
         "viewer.js" => (SCRIPT, view::SCRIPT),
         "scenes.js" => (SCRIPT, include_str!("scenes.js")),

@@ -12,17 +12,28 @@ use crate::http::response::header_value;
 
 /// The browser keeps a cookie of this name to this host and to lines that are private (RFC 6265bis, section 4.1.3.2).
 const COOKIE_NAME: &str = "__Host-session";
+/// The same while somebody is elsewhere to sign in.
+const WAY_COOKIE: &str = "__Host-way";
 /// As long as a session can be, seconds; that it has ended earlier is looked up.
 const COOKIE_SECONDS: u64 = 30 * 24 * 3600;
 
 /// The token of the session that the browser says it has.
 pub(super) fn token<'a>(exchange: &Exchange<'a>) -> Option<&'a str> {
+    cookie(exchange, COOKIE_NAME)
+}
+
+/// What the browser was given when it went elsewhere to sign in.
+pub(super) fn kept_for_the_way<'a>(exchange: &Exchange<'a>) -> Option<&'a str> {
+    cookie(exchange, WAY_COOKIE)
+}
+
+fn cookie<'a>(exchange: &Exchange<'a>, wanted: &str) -> Option<&'a str> {
     let headers = &exchange.parts.headers;
     let cookies = headers.get_all(COOKIE).iter().filter_map(|value| value.to_str().ok());
     cookies
         .flat_map(|value| value.split(';'))
         .filter_map(|cookie| cookie.trim().split_once('='))
-        .find(|(name, _)| *name == COOKIE_NAME)
+        .find(|(name, _)| *name == wanted)
         .map(|(_, value)| value)
 }
 
@@ -38,6 +49,20 @@ pub(super) fn keep(token: &str) -> Result<HeaderValue, ApiError> {
 /// Has the browser forget it.
 pub(super) fn forget() -> HeaderValue {
     HeaderValue::from_static("__Host-session=; Path=/; Max-Age=0; Secure; HttpOnly; SameSite=Lax")
+}
+
+/// Has the browser keep `token` until it comes back from where it signs in, a quarter of an hour at most. `Lax` lets it come back with
+/// it: from another site, by a link.
+pub(super) fn keep_for_the_way(token: &str) -> Result<HeaderValue, ApiError> {
+    let mut value =
+        header_value(&format!("{WAY_COOKIE}={token}; Path=/; Max-Age=900; Secure; HttpOnly; SameSite=Lax"))?;
+    value.set_sensitive(true);
+    Ok(value)
+}
+
+/// Has the browser forget it.
+pub(super) fn forget_the_way() -> HeaderValue {
+    HeaderValue::from_static("__Host-way=; Path=/; Max-Age=0; Secure; HttpOnly; SameSite=Lax")
 }
 
 /// What the browser calls itself.
@@ -78,6 +103,11 @@ pub(super) fn check_same_origin(exchange: &Exchange<'_>) -> Result<(), ApiError>
         "cross_origin",
         "This was not sent by a page of this server. Go back to the page and try again there.",
     ))
+}
+
+/// Scheme, host and port of the pages: as the operator says, else as they were reached.
+pub(super) fn origin(exchange: &Exchange<'_>) -> String {
+    origin_of(&exchange.api.base(&exchange.connection, exchange.parts)).to_ascii_lowercase()
 }
 
 /// Scheme, host and port of an address.

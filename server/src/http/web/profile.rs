@@ -1,16 +1,16 @@
-//! What a user is and has: keys, limits, sessions, the password.
+//! What a user is and has: keys, limits, sessions, the password, passkeys.
 
 use hyper::StatusCode;
 use libreconstruct::database::Usage;
 use libreconstruct::job::{ApiKey, ApiKeySecret, Limits, Tier, User};
-use libreconstruct::service::{OpenSession, SignedIn};
+use libreconstruct::service::{OpenSession, OwnPasskey, SignedIn};
 use libreconstruct::{Error, ErrorKind};
 use maud::{Markup, html};
 
 use super::form::Form;
 use super::page::{Page, go_to, prefix};
 use super::sign_in::{password_fields, problem};
-use super::{browser, session, words};
+use super::{browser, passkeys, session, words};
 use crate::http::error::ApiError;
 use crate::http::exchange::Exchange;
 use crate::http::rate_limit::{Class, RateLimits};
@@ -32,6 +32,7 @@ struct Profile {
     keys: Vec<ApiKey>,
     usage: Usage,
     sessions: Vec<OpenSession>,
+    passkeys: Vec<OwnPasskey>,
     has_password: bool,
 }
 
@@ -141,6 +142,7 @@ async fn show(exchange: &Exchange<'_>, signed_in: SignedIn, status: StatusCode, 
             keys: service.keys(user)?,
             usage: service.usage(user)?,
             sessions: service.sessions(&asking)?,
+            passkeys: service.passkeys(user)?,
             has_password: service.has_password(user)?,
         })
     });
@@ -152,8 +154,10 @@ async fn show(exchange: &Exchange<'_>, signed_in: SignedIn, status: StatusCode, 
         (limits(&profile.usage, exchange.api.service().limits(), &exchange.api.config().rate_limits))
         (sessions(prefix, &profile.sessions))
         (password(prefix, &profile, &news))
+        (passkeys::section(exchange, &profile.passkeys, profile.has_password))
     };
-    let page = Page { prefix, title: "Profile", user: Some(user), path: "/profile", script: Some("copy.js") };
+    let page =
+        Page { prefix, title: "Profile", user: Some(user), path: "/profile", script: Some("profile.js") };
     page.answer(status, &content)
 }
 

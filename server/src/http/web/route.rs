@@ -5,6 +5,11 @@
 pub(crate) enum WebRoute<'a> {
     Home,
     SignIn,
+    /// A GET says what a passkey is to sign, a POST what it has signed.
+    SignInPasskey,
+    /// The way to the service by which users sign in.
+    Company,
+    CompanyReturn,
     SignOut,
     SignOutEverywhere,
     Invitation {
@@ -14,6 +19,12 @@ pub(crate) enum WebRoute<'a> {
     Password,
     Keys,
     EndSession {
+        id: &'a str,
+    },
+    Passkeys,
+    /// Where a page asks what a new passkey is to be.
+    BeginPasskey,
+    RemovePasskey {
         id: &'a str,
     },
     RevokeKey {
@@ -48,6 +59,10 @@ pub(crate) enum WebRoute<'a> {
         job_id: &'a str,
     },
     ScenePreview {
+        job_id: &'a str,
+    },
+    /// What the scene looks like while it is trained.
+    SceneLive {
         job_id: &'a str,
     },
     SceneDownload {
@@ -91,12 +106,18 @@ impl<'a> WebRoute<'a> {
         Some(match *segments {
             [""] => Self::Home,
             ["sign-in"] => Self::SignIn,
+            ["sign-in", "passkey"] => Self::SignInPasskey,
+            ["sign-in", "company"] => Self::Company,
+            ["sign-in", "company", "return"] => Self::CompanyReturn,
             ["sign-out"] => Self::SignOut,
             ["sign-out-everywhere"] => Self::SignOutEverywhere,
             ["profile"] => Self::Profile,
             ["profile", "password"] => Self::Password,
             ["profile", "keys"] => Self::Keys,
             ["profile", "sessions", id, "end"] => Self::EndSession { id },
+            ["profile", "passkeys"] => Self::Passkeys,
+            ["profile", "passkeys", "begin"] => Self::BeginPasskey,
+            ["profile", "passkeys", id, "remove"] => Self::RemovePasskey { id },
             ["profile", "keys", prefix, "revoke"] => Self::RevokeKey { prefix },
             ["scenes"] => Self::Scenes,
             ["scenes", "new"] => Self::NewScene,
@@ -109,6 +130,7 @@ impl<'a> WebRoute<'a> {
             ["scenes", job_id, "title"] => Self::SceneTitle { job_id },
             ["scenes", job_id, "report"] => Self::SceneReport { job_id },
             ["scenes", job_id, "preview.jpg"] => Self::ScenePreview { job_id },
+            ["scenes", job_id, "live.jpg"] => Self::SceneLive { job_id },
             ["scenes", job_id, "download", file_type] => Self::SceneDownload { job_id, file_type },
             ["scenes", job_id, "delete"] => Self::SceneDelete { job_id },
             ["scenes", job_id, "cancel"] => Self::SceneCancel { job_id },
@@ -124,6 +146,9 @@ impl<'a> WebRoute<'a> {
         match self {
             Self::Home => "/",
             Self::SignIn => "/sign-in",
+            Self::SignInPasskey => "/sign-in/passkey",
+            Self::Company => "/sign-in/company",
+            Self::CompanyReturn => "/sign-in/company/return",
             Self::SignOut => "/sign-out",
             Self::SignOutEverywhere => "/sign-out-everywhere",
             Self::Invitation { .. } => "/invitation/{token}",
@@ -131,6 +156,9 @@ impl<'a> WebRoute<'a> {
             Self::Password => "/profile/password",
             Self::Keys => "/profile/keys",
             Self::EndSession { .. } => "/profile/sessions/{id}/end",
+            Self::Passkeys => "/profile/passkeys",
+            Self::BeginPasskey => "/profile/passkeys/begin",
+            Self::RemovePasskey { .. } => "/profile/passkeys/{id}/remove",
             Self::RevokeKey { .. } => "/profile/keys/{prefix}/revoke",
             Self::Scenes => "/scenes",
             Self::NewScene => "/scenes/new",
@@ -143,6 +171,7 @@ impl<'a> WebRoute<'a> {
             Self::SceneTitle { .. } => "/scenes/{job_id}/title",
             Self::SceneReport { .. } => "/scenes/{job_id}/report",
             Self::ScenePreview { .. } => "/scenes/{job_id}/preview.jpg",
+            Self::SceneLive { .. } => "/scenes/{job_id}/live.jpg",
             Self::SceneDownload { .. } => "/scenes/{job_id}/download/{file_type}",
             Self::SceneDelete { .. } => "/scenes/{job_id}/delete",
             Self::SceneCancel { .. } => "/scenes/{job_id}/cancel",
@@ -160,12 +189,16 @@ impl<'a> WebRoute<'a> {
             | Self::Password
             | Self::Keys
             | Self::EndSession { .. }
+            | Self::Passkeys
+            | Self::BeginPasskey
             | Self::SceneUploads
             | Self::SceneBegin { .. }
             | Self::SceneTitle { .. }
             | Self::SceneCancel { .. }
             | Self::ScenePublic { .. } => "POST, OPTIONS",
             Self::SignIn
+            | Self::SignInPasskey
+            | Self::RemovePasskey { .. }
             | Self::Invitation { .. }
             | Self::RevokeKey { .. }
             | Self::Scenes

@@ -2,6 +2,7 @@
 
 use hyper::StatusCode;
 use hyper::header::{CONTENT_SECURITY_POLICY, HeaderValue};
+use libreconstruct::ErrorKind;
 use libreconstruct::job::{ArtifactKind, Job, JobStatus};
 use libreconstruct::service::JobReport;
 use libreconstruct::sfm::Grade;
@@ -23,9 +24,23 @@ const REVALIDATE: HeaderValue = HeaderValue::from_static("private, no-cache");
 pub(super) async fn page(exchange: &mut Exchange<'_>, job_id: &str) -> Answer {
     let signed_in = session::need(exchange, Class::Request).await?;
     let (user, job_id) = (signed_in.user.user_id, exchange.job_id(job_id)?);
-    let read =
-        exchange.api.blocking(move |service| Ok((service.job(user, job_id)?, service.report(user, job_id)?)));
-    let (job, report) = read.await?;
+    let read = exchange.api.blocking(move |service| {
+        let job = service.job(user, job_id)?;
+        let live = scenes::shown_at(service, user, &job)?;
+        let is_there = |kind| match service.artifact(user, job_id, kind) {
+            Ok(_) => Ok(true),
+            Err(error) if error.kind() == ErrorKind::NotFound => Ok(false),
+            Err(error) => Err(error),
+        };
+        let mut more = Vec::new();
+        for (kind, name, text) in scenes::MORE {
+            if is_there(kind)? {
+                more.push((name, text));
+            }
+        }
+        Ok((job, live, service.report(user, job_id)?, more))
+    });
+    let (job, live, report, more) = read.await?;
     let prefix = prefix(exchange.api);
     let has_viewer = exchange.api.config().public_view;
     let is_finished = job.status == JobStatus::Finished;
@@ -39,9 +54,10 @@ pub(super) async fn page(exchange: &mut Exchange<'_>, job_id: &str) -> Answer {
             (scenes::actions(prefix, &job, has_viewer))
             @if let Some(address) = &public { (share(address, &job.title)) }
             (figures(&report))
+            (files(prefix, &job, &more))
         } @else {
             h1 { (job.title) }
-            ul.cards { li { (scenes::card(prefix, &job, has_viewer)) } }
+            ul.cards { li { (scenes::card(prefix, &job, live, has_viewer)) } }
         }
         (rename(prefix, &job))
     };
@@ -106,6 +122,22 @@ fn embedding(address: &str, title: &str) -> String {
         iframe src=(address) title=(title) width="640" height="360" allow="fullscreen" style="border: 0" {}
     }
     .into_string()
+}
+
+/// What else there is to fetch.
+fn files(prefix: &str, job: &Job, more: &[(&str, &str)]) -> Markup {
+    html! {
+        @if !more.is_empty() {
+            section aria-labelledby="files" {
+                h2 #files { "More files" }
+                ul.plain {
+                    @for (name, text) in more {
+                        li { a href={ (prefix) "/scenes/" (job.job_id) "/download/" (name) } { "Download the " (text) } }
+                    }
+                }
+            }
+        }
+    }
 }
 
 fn rename(prefix: &str, job: &Job) -> Markup {

@@ -3,8 +3,8 @@
 use std::fmt::Write as _;
 
 use hyper::StatusCode;
-use hyper::header::HeaderValue;
-use libreconstruct::job::{ArtifactKind, Cursor, Job, JobStatus, ListQuery, UserId};
+use hyper::header::{CONTENT_TYPE, HeaderValue};
+use libreconstruct::job::{ArtifactKind, Cursor, Job, JobStatus, ListQuery, Timestamp, UserId};
 use libreconstruct::service::Service;
 use libreconstruct::{ErrorKind, Stage};
 use maud::{Markup, html};
@@ -12,15 +12,25 @@ use maud::{Markup, html};
 use super::page::{Page, prefix};
 use super::{session, words};
 use crate::http::artifacts;
+use crate::http::body::ResponseBody;
 use crate::http::download;
 use crate::http::error::ApiError;
 use crate::http::exchange::Exchange;
 use crate::http::json as json_body;
 use crate::http::rate_limit::Class;
-use crate::http::response::Answer;
+use crate::http::response::{Answer, response};
 
+/// What a picture of the training is called where it cannot be seen.
+const LIVE: &str = "The scene as far as it is trained";
 /// Jobs on a page.
 const PAGE: u32 = 24;
+
+/// A job of the list.
+struct Listed {
+    job: Job,
+    /// When its scene was last seen, if it is being trained.
+    live: Option<Timestamp>,
+}
 
 /// A page of jobs, newest first.
 pub(super) async fn list(exchange: &mut Exchange<'_>) -> Answer {
@@ -45,7 +55,7 @@ pub(super) async fn list(exchange: &mut Exchange<'_>) -> Answer {
             }
         }
         ul.cards {
-            @for job in &jobs { li { (card(prefix, job, has_viewer)) } }
+            @for Listed { job, live } in &jobs { li { (card(prefix, job, *live, has_viewer)) } }
         }
         nav.pages aria-label="Pages" {
             @if cursor.is_some() { a href={ (prefix) "/scenes" } { "Newest" } }
@@ -67,12 +77,15 @@ fn read(
     service: &Service,
     user: UserId,
     query: &ListQuery,
-) -> libreconstruct::Result<(Vec<Job>, Option<Cursor>)> {
+) -> libreconstruct::Result<(Vec<Listed>, Option<Cursor>)> {
     let page = service.list(user, query)?;
     let mut jobs = Vec::with_capacity(page.jobs.len());
     for summary in page.jobs {
         match service.job(user, summary.job_id) {
-            Ok(job) => jobs.push(job),
+            Ok(job) => {
+                let live = shown_at(service, user, &job)?;
+                jobs.push(Listed { job, live });
+            }
             // It was deleted since.
             Err(error) if error.kind() == ErrorKind::NotFound => {}
             Err(error) => return Err(error),
@@ -81,14 +94,36 @@ fn read(
     Ok((jobs, page.next))
 }
 
-pub(super) fn card(prefix: &str, job: &Job, has_viewer: bool) -> Markup {
+/// When the scene was last seen while it is trained, if it is.
+pub(super) fn shown_at(
+    service: &Service,
+    user: UserId,
+    job: &Job,
+) -> libreconstruct::Result<Option<Timestamp>> {
+    if job.status != JobStatus::GeneratingScene {
+        return Ok(None);
+    }
+    match service.live_picture(user, job.job_id) {
+        Ok(picture) => Ok(picture.map(|picture| picture.made_at)),
+        // It was deleted since.
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+/// What the page of jobs says of one; `live` is when its scene was last seen.
+pub(super) fn card(prefix: &str, job: &Job, live: Option<Timestamp>, has_viewer: bool) -> Markup {
     let own = |what: &str| format!("{prefix}/scenes/{}/{what}", job.job_id);
     let is_finished = job.status == JobStatus::Finished;
     let has_ended = job.status.is_terminal();
     html! {
-        article.card data-job=(job.job_id) data-live=[(!has_ended).then(|| own("report"))] {
+        article.card data-job=(job.job_id) data-live=[(!has_ended).then(|| own("report"))]
+            data-picture=[(!has_ended).then(|| own("live.jpg"))] {
             @if is_finished {
                 img.preview src=(own("preview.jpg")) alt="" loading="lazy" width="320" height="180";
+            } @else if let Some(live) = live {
+                // The time makes it another picture for the browser.
+                img.preview src={ (own("live.jpg")) "?at=" (live.as_micros()) } alt=(LIVE) width="320" height="180";
             } @else {
                 div.preview aria-hidden="true" {}
             }
@@ -160,6 +195,9 @@ fn doing(job: &Job) -> String {
         };
         let percent = (100.0 * job.details.stage_fraction).round();
         let _ = write!(text, " · {name}, {percent} %");
+        if let Some(end) = job.details.stage_ends_at.filter(|end| *end > Timestamp::now()) {
+            let _ = write!(text, ", {} left", words::duration(Timestamp::now(), end));
+        }
     }
     text
 }
@@ -182,6 +220,27 @@ pub(super) async fn preview(exchange: &mut Exchange<'_>, job_id: &str) -> Answer
     download::send(exchange, artifact.key, None, HeaderValue::from_static("no-store")).await
 }
 
+/// What the scene looks like while it is trained; nothing (204) if nobody knows yet, which is no error.
+pub(super) async fn live(exchange: &mut Exchange<'_>, job_id: &str) -> Answer {
+    // A page asks for it again and again.
+    let Some(signed_in) = session::find(exchange).await? else { return Err(ApiError::no_job()) };
+    let (user, job_id) = (signed_in.user.user_id, exchange.job_id(job_id)?);
+    let picture = exchange.api.blocking(move |service| service.live_picture(user, job_id)).await?;
+    let Some(picture) = picture else { return Ok(response(StatusCode::NO_CONTENT, ResponseBody::empty())) };
+    let mut response = response(StatusCode::OK, picture.jpeg.into());
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("image/jpeg"));
+    Ok(response)
+}
+
+/// What there may be beside the scene itself: the name of the file type, and what it is called on a page.
+pub(super) const MORE: [(ArtifactKind, &str, &str); 5] = [
+    (ArtifactKind::Cameras, "cameras", "camera poses (COLMAP)"),
+    (ArtifactKind::Masks, "masks", "masks"),
+    (ArtifactKind::Turntable, "turntable", "film"),
+    (ArtifactKind::Report, "report", "all figures (JSON)"),
+    (ArtifactKind::Log, "log", "log"),
+];
+
 /// A file, by an address that needs no session.
 pub(super) async fn download(exchange: &mut Exchange<'_>, job_id: &str, file_type: &str) -> Answer {
     let user = session::need(exchange, Class::Request).await?.user.user_id;
@@ -189,7 +248,7 @@ pub(super) async fn download(exchange: &mut Exchange<'_>, job_id: &str, file_typ
     let kind = match file_type {
         "ply" => ArtifactKind::Ply,
         "spz" => ArtifactKind::Spz,
-        _ => return Err(ApiError::no_route()),
+        other => MORE.iter().find(|(_, name, _)| *name == other).ok_or_else(ApiError::no_route)?.0,
     };
     artifacts::lead_to(exchange, user, job_id, kind).await
 }

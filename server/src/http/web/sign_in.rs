@@ -8,7 +8,7 @@ use maud::{Markup, html};
 
 use super::form::Form;
 use super::page::{Page, go_to, prefix};
-use super::{browser, session};
+use super::{browser, company, passkeys, session};
 use crate::http::error::ApiError;
 use crate::http::exchange::Exchange;
 use crate::http::rate_limit::Class;
@@ -157,13 +157,13 @@ pub(super) fn problem(error: Option<&Error>) -> Markup {
     }
 }
 
-fn page(exchange: &Exchange<'_>, status: StatusCode, name: &str, problem: Option<&str>) -> Answer {
+pub(super) fn page(exchange: &Exchange<'_>, status: StatusCode, name: &str, problem: Option<&str>) -> Answer {
     let is_private = browser::has_private_line(exchange);
     let content = html! {
         h1 { "Sign in" }
         @if is_private {
             @if let Some(problem) = problem { p.problem role="alert" { (problem) } }
-            form.card method="post" {
+            form.card method="post" action={ (prefix(exchange.api)) "/sign-in" } {
                 label for="name" { "Name" }
                 input #name name="name" autocomplete="username" autocapitalize="none" spellcheck="false" required
                     maxlength="255" value=(name) autofocus[problem.is_none()];
@@ -172,6 +172,8 @@ fn page(exchange: &Exchange<'_>, status: StatusCode, name: &str, problem: Option
                     autofocus[problem.is_some()];
                 button.main { "Sign in" }
             }
+            (passkeys::button(exchange))
+            (company::link(exchange))
             p.help {
                 "You have no password yet, or have forgotten it? Ask who runs this server for an invitation."
             }
@@ -179,7 +181,7 @@ fn page(exchange: &Exchange<'_>, status: StatusCode, name: &str, problem: Option
             (not_private())
         }
     };
-    new_page(exchange, "Sign in").answer(status, &content)
+    Page { script: Some("passkeys.js"), ..new_page(exchange, "Sign in") }.answer(status, &content)
 }
 
 fn new_page<'a>(exchange: &Exchange<'a>, title: &'a str) -> Page<'a> {
@@ -199,7 +201,7 @@ fn not_private() -> Markup {
     }
 }
 
-fn need_private_line(exchange: &Exchange<'_>) -> Result<(), ApiError> {
+pub(super) fn need_private_line(exchange: &Exchange<'_>) -> Result<(), ApiError> {
     if browser::has_private_line(exchange) {
         return Ok(());
     }
@@ -210,7 +212,7 @@ fn need_private_line(exchange: &Exchange<'_>) -> Result<(), ApiError> {
 }
 
 /// The browser has the session from now on.
-fn begin(exchange: &Exchange<'_>, token: &AccessToken) -> Answer {
+pub(super) fn begin(exchange: &Exchange<'_>, token: &AccessToken) -> Answer {
     let mut answer = go_to(exchange.api, "/scenes")?;
     answer.headers_mut().insert(SET_COOKIE, browser::keep(token.reveal())?);
     Ok(answer)

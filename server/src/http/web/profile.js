@@ -1,0 +1,4 @@
+// All scripts of the profile.
+
+import "./copy.js";
+import "./passkeys.js";
