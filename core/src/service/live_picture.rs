@@ -158,7 +158,11 @@ mod tests {
             let picture = preview(width, height, slope);
             let begun = Instant::now();
             let bytes = small_jpeg(picture).unwrap();
-            println!("{width}x{height}: {} bytes in {:.1} ms", bytes.len(), begun.elapsed().as_secs_f64() * 1e3);
+            println!(
+                "{width}x{height}: {} bytes in {:.1} ms",
+                bytes.len(),
+                begun.elapsed().as_secs_f64() * 1e3
+            );
             let decoded = image::load_from_memory(&bytes).unwrap();
             assert_eq!((decoded.width(), decoded.height()), expected);
             assert!(bytes.len() <= MOST_BYTES, "{} bytes of {width}x{height}", bytes.len());
