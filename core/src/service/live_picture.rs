@@ -7,7 +7,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use image::RgbImage;
-use image::imageops::{FilterType, resize};
+use image::imageops::thumbnail;
 
 use super::{Service, job_not_found};
 use crate::control::Preview;
@@ -75,8 +75,7 @@ fn small_jpeg(Preview { width, height, rgb }: Preview) -> Result<Vec<u8>> {
     let mut bytes = Vec::new();
     for (quality, side) in FORMS {
         let scaled = |own: u32| (u64::from(own) * u64::from(side) / u64::from(long)).max(1) as u32;
-        let small =
-            (long > side).then(|| resize(&picture, scaled(width), scaled(height), FilterType::Triangle));
+        let small = (long > side).then(|| thumbnail(&picture, scaled(width), scaled(height)));
         bytes = jpeg::encode(small.as_ref().unwrap_or(&picture), quality)?;
         if bytes.len() <= MOST_BYTES {
             break;
