@@ -15,6 +15,7 @@ use libreconstruct::{Error, Result};
 use serde::{Deserialize, Serialize};
 use toml::{Table, Value};
 
+use crate::hidden::Hidden;
 use crate::http::log::LogFormat;
 use crate::http::rate_limit::RateLimits;
 use crate::oidc::OidcSettings;
@@ -121,27 +122,6 @@ impl Default for Config {
     }
 }
 
-/// A text that is not shown.
-#[derive(Clone, PartialEq, Eq)]
-pub(crate) struct Hidden(String);
-
-impl Hidden {
-    pub(crate) fn new(text: &str) -> Self {
-        Self(text.to_owned())
-    }
-
-    /// The text. Never print it.
-    pub(crate) fn reveal(&self) -> &str {
-        &self.0
-    }
-}
-
-impl std::fmt::Debug for Hidden {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("…")
-    }
-}
-
 /// Bounds on what clients hold open.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -204,7 +184,7 @@ impl Config {
         table.extend(options);
         let mut config: Self = table.try_into().map_err(|e| Error::argument(describe(&e)))?;
         let secrets = environment.iter().find(|(name, _)| name == SECRETS_JSON);
-        config.secrets_json = secrets.map(|(_, text)| Hidden(text.clone()));
+        config.secrets_json = secrets.map(|(_, text)| Hidden::new(text));
         let secret = environment.iter().find(|(name, _)| name == OIDC_CLIENT_SECRET);
         config.oidc.client_secret = secret.map(|(_, text)| Hidden::new(text));
         config.check()?;
@@ -216,7 +196,7 @@ impl Config {
     pub(crate) fn of_server(text: &str) -> serde_json::Result<Self> {
         let mut config: Self = serde_json::from_str(text)?;
         let secrets = std::env::var(format!("{PREFIX}{SECRETS_JSON}")).ok();
-        config.secrets_json = secrets.filter(|text| !text.is_empty()).map(Hidden);
+        config.secrets_json = secrets.filter(|text| !text.is_empty()).map(|text| Hidden::new(&text));
         Ok(config)
     }
 
@@ -242,7 +222,7 @@ impl Config {
             database: self.database.clone(),
             storage: self.storage.clone(),
             secrets: self.secrets.clone(),
-            secrets_json: self.secrets_json.as_ref().map(|text| text.0.clone()),
+            secrets_json: self.secrets_json.as_ref().map(|text| text.reveal().to_owned()),
         };
         Service::open_shared(&self.data, &addresses, self.service_options())
     }
@@ -513,7 +493,7 @@ mod tests {
     fn secrets_come_from_the_environment_and_are_never_shown() {
         let text = "{\"pepper\": \"s3cret\"}";
         let config = merged("", &[("SECRETS_JSON", text)], "").unwrap();
-        assert_eq!(config.secrets_json, Some(Hidden(text.to_owned())));
+        assert_eq!(config.secrets_json, Some(Hidden::new(text)));
         let misplaced = merged("", &[("SECRETS", text)], "").unwrap_err();
         assert!(misplaced.hint_text().unwrap().contains("LIBRECONSTRUCT_SECRETS_JSON"), "{misplaced}");
         let as_setting = merged("secrets_json = 's3cret'", &[], "").unwrap_err();

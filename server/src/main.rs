@@ -5,6 +5,7 @@
 mod command;
 mod config;
 mod context;
+mod hidden;
 mod http;
 mod oidc;
 mod reach;

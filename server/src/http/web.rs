@@ -18,6 +18,7 @@ mod scene_options;
 mod scenes;
 mod session;
 mod sign_in;
+mod sign_in_page;
 mod words;
 
 use hyper::body::Incoming;

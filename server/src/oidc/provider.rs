@@ -18,7 +18,7 @@ use tokio::sync::Mutex;
 
 use super::id_token::{Expected, Jwk, Wrong, verify};
 use super::settings::OidcSettings;
-use crate::config::Hidden;
+use crate::hidden::Hidden;
 
 /// A request to it lasts no longer.
 const LONGEST: Duration = Duration::from_secs(10);

@@ -9,7 +9,7 @@ use libreconstruct::{Error, Result};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use crate::config::Hidden;
+use crate::hidden::Hidden;
 use crate::reach::Reach;
 
 /// What the operator sets.

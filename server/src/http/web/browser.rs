@@ -4,6 +4,7 @@ use std::net::IpAddr;
 
 use hyper::StatusCode;
 use hyper::header::{COOKIE, HeaderValue, ORIGIN, USER_AGENT};
+use libreconstruct::service::Site;
 
 use crate::http::error::ApiError;
 use crate::http::exchange::Exchange;
@@ -138,6 +139,21 @@ fn is_this_machine(base: &str) -> bool {
     host == "localhost" || address.is_some_and(|address| address.is_loopback())
 }
 
+/// Where the page is, if browsers have passkeys there: at a name, not at a number, and over lines that nobody else reads.
+pub(super) fn site(exchange: &Exchange<'_>) -> Option<Site> {
+    site_of(origin(exchange))
+}
+
+fn site_of(origin: String) -> Option<Site> {
+    let (scheme, host) = origin.split_once("://")?;
+    // A number of IPv6 stands in brackets.
+    let host = host.split(':').next().filter(|host| !host.is_empty() && !host.starts_with('['))?;
+    let is_number = host.rsplit('.').next().is_some_and(|last| last.bytes().all(|b| b.is_ascii_digit()));
+    let is_private = scheme == "https" || host == "localhost" || host.ends_with(".localhost");
+    let host = host.to_owned();
+    (!is_number && is_private).then_some(Site { origin, host })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -187,5 +203,25 @@ mod tests {
             assert!(!value.contains("Domain"));
         }
         assert!(!format!("{kept:?}").contains("ab"));
+    }
+
+    #[test]
+    fn browsers_have_passkeys_for_names_over_private_lines() {
+        for (origin, host) in [
+            ("https://scenes.example.org", Some("scenes.example.org")),
+            ("https://scenes.example.org:8443", Some("scenes.example.org")),
+            ("http://localhost:8080", Some("localhost")),
+            ("http://a.localhost", Some("a.localhost")),
+            ("http://scenes.example.org", None),
+            ("https://192.0.2.1", None),
+            ("http://127.0.0.1:8080", None),
+            ("https://[2001:db8::1]:8443", None),
+            ("https://", None),
+            ("nonsense", None),
+        ] {
+            let site = site_of(origin.to_owned());
+            assert_eq!(site.as_ref().map(|site| site.host.as_str()), host, "{origin}");
+            assert!(site.is_none_or(|site| site.origin == origin));
+        }
     }
 }

@@ -7,11 +7,9 @@ use hyper::StatusCode;
 use hyper::header::SET_COOKIE;
 use libreconstruct::ErrorKind;
 use libreconstruct::service::Browser;
-use maud::{Markup, html};
 
 use super::browser;
-use super::page::prefix;
-use super::sign_in::{begin, need_private_line, page};
+use super::sign_in_page::{begin, need_private_line, page};
 use crate::http::body::ResponseBody;
 use crate::http::error::ApiError;
 use crate::http::exchange::Exchange;
@@ -120,13 +118,4 @@ fn not_signed_in(exchange: &Exchange<'_>, error: libreconstruct::Error) -> Answe
         _ => return Err(error.into()),
     };
     page(exchange, status, "", Some(error.message()))
-}
-
-/// The way there, on the page where one signs in.
-pub(super) fn link(exchange: &Exchange<'_>) -> Markup {
-    html! {
-        @if let Some(provider) = &exchange.api.provider {
-            p { a href={ (prefix(exchange.api)) "/sign-in/company" } { "Sign in with " (provider.name()) } }
-        }
-    }
 }

@@ -11,7 +11,7 @@ use serde_json::json;
 
 use super::form::Form;
 use super::page::{Page, go_to, prefix};
-use super::sign_in::{begin, need_private_line, page};
+use super::sign_in_page::{begin, need_private_line, page};
 use super::{browser, session, words};
 use crate::http::error::ApiError;
 use crate::http::exchange::Exchange;
@@ -22,23 +22,8 @@ use crate::http::response::Answer;
 /// How long a browser waits for a device, milliseconds. What the device answers to holds for as long.
 const TIMEOUT: u32 = 300_000;
 
-/// Where the page is, if browsers have passkeys there: at a name, not at a number, and over lines that nobody else reads.
-pub(super) fn site(exchange: &Exchange<'_>) -> Option<Site> {
-    site_of(browser::origin(exchange))
-}
-
-fn site_of(origin: String) -> Option<Site> {
-    let (scheme, host) = origin.split_once("://")?;
-    // A number of IPv6 stands in brackets.
-    let host = host.split(':').next().filter(|host| !host.is_empty() && !host.starts_with('['))?;
-    let is_number = host.rsplit('.').next().is_some_and(|last| last.bytes().all(|b| b.is_ascii_digit()));
-    let is_private = scheme == "https" || host == "localhost" || host.ends_with(".localhost");
-    let host = host.to_owned();
-    (!is_number && is_private).then_some(Site { origin, host })
-}
-
 fn need_site(exchange: &Exchange<'_>) -> Result<Site, ApiError> {
-    site(exchange).ok_or_else(|| {
+    browser::site(exchange).ok_or_else(|| {
         ApiError::new(
             StatusCode::NOT_FOUND,
             "not_found",
@@ -188,22 +173,6 @@ fn bytes(form: &Form, name: &str) -> Result<Vec<u8>, ApiError> {
     URL_SAFE_NO_PAD.decode(form.text(name)).map_err(wrong)
 }
 
-/// The button with which one signs in. It is shown by the script, if the browser knows passkeys.
-pub(super) fn button(exchange: &Exchange<'_>) -> Markup {
-    let prefix = prefix(exchange.api);
-    html! {
-        @if site(exchange).is_some() {
-            form.card #use-passkey method="post" action={ (prefix) "/sign-in/passkey" } hidden {
-                @for name in ["credential", "client_data", "authenticator_data", "signature", "user_handle"] {
-                    input type="hidden" name=(name);
-                }
-                p.problem role="alert" hidden {}
-                button { "Sign in with a passkey" }
-            }
-        }
-    }
-}
-
 /// What the profile says of them.
 pub(super) fn section(exchange: &Exchange<'_>, passkeys: &[OwnPasskey], has_password: bool) -> Markup {
     let prefix = prefix(exchange.api);
@@ -231,7 +200,7 @@ pub(super) fn section(exchange: &Exchange<'_>, passkeys: &[OwnPasskey], has_pass
                     }
                 }
             }
-            @if site(exchange).is_some() {
+            @if browser::site(exchange).is_some() {
                 noscript { p { "To add one takes scripts, which this browser does not run." } }
                 form.card #add-passkey method="post" action={ (prefix) "/profile/passkeys" }
                     data-begin={ (prefix) "/profile/passkeys/begin" } hidden {
@@ -249,31 +218,6 @@ pub(super) fn section(exchange: &Exchange<'_>, passkeys: &[OwnPasskey], has_pass
             } @else {
                 p.help { "Browsers make them for names of hosts only, over https: not at the address by which you are here." }
             }
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn browsers_have_passkeys_for_names_over_private_lines() {
-        for (origin, host) in [
-            ("https://scenes.example.org", Some("scenes.example.org")),
-            ("https://scenes.example.org:8443", Some("scenes.example.org")),
-            ("http://localhost:8080", Some("localhost")),
-            ("http://a.localhost", Some("a.localhost")),
-            ("http://scenes.example.org", None),
-            ("https://192.0.2.1", None),
-            ("http://127.0.0.1:8080", None),
-            ("https://[2001:db8::1]:8443", None),
-            ("https://", None),
-            ("nonsense", None),
-        ] {
-            let site = site_of(origin.to_owned());
-            assert_eq!(site.as_ref().map(|site| site.host.as_str()), host, "{origin}");
-            assert!(site.is_none_or(|site| site.origin == origin));
         }
     }
 }

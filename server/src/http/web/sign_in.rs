@@ -2,14 +2,14 @@
 
 use hyper::StatusCode;
 use hyper::header::SET_COOKIE;
-use libreconstruct::service::{AccessToken, Browser};
+use libreconstruct::service::Browser;
 use libreconstruct::{Error, ErrorKind};
 use maud::{Markup, html};
 
 use super::form::Form;
-use super::page::{Page, go_to, prefix};
-use super::{browser, company, passkeys, session};
-use crate::http::error::ApiError;
+use super::page::go_to;
+use super::sign_in_page::{begin, need_private_line, new_page, not_private, page};
+use super::{browser, session};
 use crate::http::exchange::Exchange;
 use crate::http::rate_limit::Class;
 use crate::http::response::Answer;
@@ -155,67 +155,6 @@ pub(super) fn problem(error: Option<&Error>) -> Markup {
             }
         }
     }
-}
-
-pub(super) fn page(exchange: &Exchange<'_>, status: StatusCode, name: &str, problem: Option<&str>) -> Answer {
-    let is_private = browser::has_private_line(exchange);
-    let content = html! {
-        h1 { "Sign in" }
-        @if is_private {
-            @if let Some(problem) = problem { p.problem role="alert" { (problem) } }
-            form.card method="post" action={ (prefix(exchange.api)) "/sign-in" } {
-                label for="name" { "Name" }
-                input #name name="name" autocomplete="username" autocapitalize="none" spellcheck="false" required
-                    maxlength="255" value=(name) autofocus[problem.is_none()];
-                label for="password" { "Password" }
-                input #password type="password" name="password" autocomplete="current-password" required
-                    autofocus[problem.is_some()];
-                button.main { "Sign in" }
-            }
-            (passkeys::button(exchange))
-            (company::link(exchange))
-            p.help {
-                "You have no password yet, or have forgotten it? Ask who runs this server for an invitation."
-            }
-        } @else {
-            (not_private())
-        }
-    };
-    Page { script: Some("passkeys.js"), ..new_page(exchange, "Sign in") }.answer(status, &content)
-}
-
-fn new_page<'a>(exchange: &Exchange<'a>, title: &'a str) -> Page<'a> {
-    Page { prefix: prefix(exchange.api), title, user: None, path: "", script: None }
-}
-
-fn not_private() -> Markup {
-    html! {
-        p.problem {
-            "Everybody between you and this server could read your password here: the address begins with http. Use its \
-             address with https."
-        }
-        p.help {
-            "For who runs this server: give it a certificate (tls_certificate), or put it behind a proxy that does TLS and \
-             set public_url."
-        }
-    }
-}
-
-pub(super) fn need_private_line(exchange: &Exchange<'_>) -> Result<(), ApiError> {
-    if browser::has_private_line(exchange) {
-        return Ok(());
-    }
-    Err(ApiError::forbidden(
-        "not_private",
-        "Passwords are not taken over plain http. Use the address with https.",
-    ))
-}
-
-/// The browser has the session from now on.
-pub(super) fn begin(exchange: &Exchange<'_>, token: &AccessToken) -> Answer {
-    let mut answer = go_to(exchange.api, "/scenes")?;
-    answer.headers_mut().insert(SET_COOKIE, browser::keep(token.reveal())?);
-    Ok(answer)
 }
 
 fn leave(exchange: &Exchange<'_>) -> Answer {
