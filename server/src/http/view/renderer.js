@@ -1,10 +1,16 @@
 // Draws sorted splats with WebGL 2: a quad for each, blended back to front.
 //
+// Many quads make one instance: what draws (a driver, or a processor in its place) has work for each instance, whatever its size.
+//
 // Image formation is that of the engine's rasteriser (core/src/raster): EWA projection with x/z and y/z clamped to 1.3 times
 // the field of view in the Jacobian, 0.3 px² added to the 2D covariance, alpha at most 0.999 and dropped below 1/255.
 
 /** Splats nearer to the camera plane than this are dropped. */
 const NEAR = 0.01;
+/** Splats of an instance. */
+const BATCH = 128;
+/** The two triangles of a quad with four corners. */
+const TRIANGLES = [0, 1, 2, 2, 1, 3];
 
 const VERTEX_SHADER = `#version 300 es
 precision highp float;
@@ -12,11 +18,12 @@ precision highp int;
 precision highp usampler2D;
 uniform usampler2D splats;
 uniform usampler2D harmonics;
+uniform usampler2D order;  // numbers of splats, the farthest first
+uniform int count;         // of them
 uniform mat3 rotation;  // world to camera: x right, y down, z forward
 uniform vec3 centre;    // of the camera, in the world
 uniform float focal;    // pixels
 uniform vec2 size;      // of the picture, pixels
-layout(location = 0) in uint index;
 out vec2 deviation;     // from the centre of the splat, in standard deviations
 flat out vec4 colour;   // rgb and opacity
 
@@ -76,7 +83,9 @@ vec3 harmonicsIn(vec3 d, int i) {
 
 void main() {
   gl_Position = vec4(0.0, 0.0, 2.0, 1.0); // out of sight, unless the splat turns out to be visible
-  int i = int(index);
+  int place = gl_InstanceID * ${BATCH} + (gl_VertexID >> 2);
+  if (place >= count) return;
+  int i = int(texelFetch(order, ivec2(place & ${ROW - 1}, place / ${ROW}), 0).r);
   ivec2 at = ivec2((i & ${ROW - 1}) * 2, i / ${ROW});
   uvec4 first = texelFetch(splats, at, 0);
   vec3 mean = uintBitsToFloat(first.xyz);
@@ -111,7 +120,7 @@ void main() {
   float longer = 0.5 * (xx + yy) + spread;
   vec2 axis = halfDifference > 0.0 ? vec2(halfDifference + spread, xy) : vec2(xy, spread - halfDifference);
   axis = spread > 1e-6 * longer ? normalize(axis) : vec2(1.0, 0.0);
-  vec2 corner = reach * (2.0 * vec2(gl_VertexID & 1, gl_VertexID >> 1) - 1.0);
+  vec2 corner = reach * (2.0 * vec2(gl_VertexID & 1, (gl_VertexID >> 1) & 1) - 1.0);
   pixel += sqrt(longer) * corner.x * axis + sqrt(determinant / longer) * corner.y * vec2(-axis.y, axis.x);
   gl_Position = vec4(2.0 * pixel / size - 1.0, 0.0, 1.0) * vec4(1.0, -1.0, 1.0, 1.0);
   deviation = corner;
@@ -156,16 +165,24 @@ class Renderer {
     this.program = this.#link(`#define DEGREE ${scene.degree}\n#define TEXELS ${scene.harmonicsTexels}\n`);
     gl.useProgram(this.program);
     this.uniforms = {};
-    for (const name of ["splats", "harmonics", "rotation", "centre", "focal", "size"]) {
+    for (const name of ["splats", "harmonics", "order", "count", "rotation", "centre", "focal", "size"]) {
       this.uniforms[name] = gl.getUniformLocation(this.program, name);
     }
     this.#texture(0, 2 * ROW, rows, scene.splats, this.uniforms.splats);
     if (scene.degree > 0) this.#texture(1, scene.harmonicsTexels * ROW, rows, scene.harmonics, this.uniforms.harmonics);
 
-    gl.bindBuffer(gl.ARRAY_BUFFER, gl.createBuffer());
-    gl.enableVertexAttribArray(0);
-    gl.vertexAttribIPointer(0, 1, gl.UNSIGNED_INT, 0, 0);
-    gl.vertexAttribDivisor(0, 1);
+    this.#select(2, this.uniforms.order);
+    this.rows = Math.max(1, rows);
+    gl.texStorage2D(gl.TEXTURE_2D, 1, gl.R32UI, ROW, this.rows);
+    // Whole rows are written at a time.
+    this.order = new Uint32Array(ROW * this.rows);
+
+    const corners = new Uint16Array(BATCH * TRIANGLES.length);
+    for (let quad = 0; quad < BATCH; quad++) {
+      corners.set(TRIANGLES.map((corner) => 4 * quad + corner), TRIANGLES.length * quad);
+    }
+    gl.bindBuffer(gl.ELEMENT_ARRAY_BUFFER, gl.createBuffer());
+    gl.bufferData(gl.ELEMENT_ARRAY_BUFFER, corners, gl.STATIC_DRAW);
     gl.enable(gl.BLEND);
     gl.blendFunc(gl.ONE, gl.ONE_MINUS_SRC_ALPHA); // colours come multiplied by alpha
     gl.clearColor(0, 0, 0, 1);
@@ -174,7 +191,9 @@ class Renderer {
   /** From now on these splats are drawn, in this order: farthest first. */
   setOrder(order) {
     const gl = this.gl;
-    gl.bufferData(gl.ARRAY_BUFFER, order, gl.DYNAMIC_DRAW);
+    this.order.set(order);
+    gl.activeTexture(gl.TEXTURE2);
+    gl.texSubImage2D(gl.TEXTURE_2D, 0, 0, 0, ROW, this.rows, gl.RED_INTEGER, gl.UNSIGNED_INT, this.order);
     this.count = order.length;
   }
 
@@ -191,17 +210,27 @@ class Renderer {
     gl.uniform3fv(this.uniforms.centre, camera.position);
     gl.uniform1f(this.uniforms.focal, camera.focal(width, height));
     gl.uniform2f(this.uniforms.size, width, height);
-    if (this.count > 0) gl.drawArraysInstanced(gl.TRIANGLE_STRIP, 0, 4, this.count);
+    gl.uniform1i(this.uniforms.count, this.count);
+    const instances = Math.ceil(this.count / BATCH);
+    if (instances > 0) {
+      gl.drawElementsInstanced(gl.TRIANGLES, BATCH * TRIANGLES.length, gl.UNSIGNED_SHORT, 0, instances);
+    }
   }
 
-  #texture(unit, width, height, texels, uniform) {
+  /** A new texture, without its texels, is in this unit and under this name from now on. */
+  #select(unit, uniform) {
     const gl = this.gl;
     gl.activeTexture(gl.TEXTURE0 + unit);
     gl.bindTexture(gl.TEXTURE_2D, gl.createTexture());
     gl.texParameteri(gl.TEXTURE_2D, gl.TEXTURE_MIN_FILTER, gl.NEAREST);
     gl.texParameteri(gl.TEXTURE_2D, gl.TEXTURE_MAG_FILTER, gl.NEAREST);
-    gl.texImage2D(gl.TEXTURE_2D, 0, gl.RGBA32UI, width, height, 0, gl.RGBA_INTEGER, gl.UNSIGNED_INT, texels);
     gl.uniform1i(uniform, unit);
+  }
+
+  #texture(unit, width, height, texels, uniform) {
+    const gl = this.gl;
+    this.#select(unit, uniform);
+    gl.texImage2D(gl.TEXTURE_2D, 0, gl.RGBA32UI, width, height, 0, gl.RGBA_INTEGER, gl.UNSIGNED_INT, texels);
   }
 
   #link(defines) {
