@@ -5,6 +5,7 @@ import re
 import struct
 import time
 import uuid
+import zipfile
 from datetime import datetime, timezone
 
 import pytest
