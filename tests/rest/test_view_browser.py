@@ -288,8 +288,8 @@ def test_a_page_at_rest_draws_nothing(cloud):
         only_the_canvas(page)
         page.evaluate("""
             window.draws = 0;
-            const draw = WebGL2RenderingContext.prototype.drawArraysInstanced;
-            WebGL2RenderingContext.prototype.drawArraysInstanced = function (...all) { window.draws++; draw.apply(this, all); };
+            const draw = WebGL2RenderingContext.prototype.drawElementsInstanced;
+            WebGL2RenderingContext.prototype.drawElementsInstanced = function (...all) { window.draws++; draw.apply(this, all); };
         """)
         page.evaluate("new Promise((done) => setTimeout(done, 500))")
         assert page.evaluate("draws") == 0
