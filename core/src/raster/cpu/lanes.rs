@@ -38,7 +38,8 @@ pub trait Lanes:
     fn max(self, other: Self) -> Self;
     fn abs(self) -> Self;
     fn sqrt(self) -> Self;
-    /// As [`Real::exp2`] for arguments from -126 to 127; for others the result means nothing.
+    /// 2 to the power of `self`, to a relative error of 3e-7, for arguments from -126 to 127; for others the result means
+    /// nothing.
     fn exp2(self) -> Self;
     /// As [`Real::exp`].
     fn exp(self) -> Self;
