@@ -7,6 +7,8 @@ from pathlib import Path
 
 import requests
 
+from rest.server import ENDINGS
+
 from .clients import Fault, InDoubt, Load, User, check, fetch, note_status
 from .expected import Expected
 from .world import World
@@ -75,11 +77,10 @@ def check_rows_and_files(world: World) -> None:
         name, extension = blob.rsplit(".", 1)
         path = f"{name}.{version % 2**64:016x}.{extension}"
         check(world.stored(path) == size, f"an upload without its file of {size} bytes: {path}")
-    kinds = {"ply": "ply", "spz": "spz", "preview": "jpg", "report": "json", "log": "log"}
     attempts: dict[str, set[int]] = {}
     for job, kind, attempt, size in world.rows(
         "SELECT job_id, kind, artifacts.attempt, size FROM artifacts JOIN jobs USING (job_id) WHERE NOT deleted"):
-        path = f"scenes/{job}/{attempt}.{kinds[kind]}"
+        path = f"scenes/{job}/{attempt}.{ENDINGS[kind]}"
         check(world.stored(path) == size, f"a row without its file of {size} bytes: {path}")
         attempts.setdefault(job, set()).add(attempt)
     check(all(len(numbers) == 1 for numbers in attempts.values()), f"published more than once: {attempts}")

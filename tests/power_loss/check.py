@@ -7,12 +7,10 @@ from contextlib import closing
 from pathlib import Path
 
 from rest import media
-from rest.server import Client, Server
+from rest.server import ENDINGS, Client, Server
 
 from .record import FLAT, Recording, Story, fetched
 from .states import State
-
-KINDS = {"ply": "ply", "spz": "spz", "preview": "jpg", "report": "json", "log": "log"}
 
 
 class Lost(AssertionError):
@@ -113,5 +111,5 @@ def check_rows(recording: Recording, data: Path) -> None:
             check(digest.digest() == sha256 and digest.hexdigest() in videos, f"{path.name} is not what was sent")
         artifacts = "SELECT job_id, kind, artifacts.attempt, size FROM artifacts JOIN jobs USING (job_id) WHERE deleted = 0"
         for job, kind, attempt, size in database.execute(artifacts).fetchall():
-            path = data / "scenes" / job / f"{attempt}.{KINDS[kind]}"
+            path = data / "scenes" / job / f"{attempt}.{ENDINGS[kind]}"
             check(path.exists() and path.stat().st_size == size, f"no whole file {path.name} of {job}")

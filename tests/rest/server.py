@@ -17,6 +17,17 @@ from . import postgres, storage
 
 ROOT = Path(__file__).resolve().parents[2]
 BINARY = Path(os.environ.get("RECONSTRUCT", ROOT / "target/release/reconstruct")).resolve()
+# How the files of a scene end, by their kind, as the storage names them.
+ENDINGS = {
+    "ply": "ply",
+    "spz": "spz",
+    "preview": "jpg",
+    "report": "json",
+    "log": "log",
+    "cameras": "cameras.zip",
+    "masks": "masks.zip",
+    "turntable": "mp4",
+}
 
 # Settings with which a tiny capture becomes a scene in seconds on two cores.
 SMALL_RECONSTRUCTION = {
