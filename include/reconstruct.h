@@ -1396,7 +1396,7 @@ rc_code rc_sfm(const char *input,
 // ------
 //
 // A scene is a set of Gaussians. An rc_scene holds it in arrays, which can be looked at in place. Its frame is that of
-// scene.ply: x right, y down, z forward; .spz files, whose frame is another one, are converted. A scene never changes.
+// scene.ply: x right, y down, z forward; .spz and .glb files, whose frames are others, are converted. A scene never changes.
 
 // The arrays of a scene. Start from RC_SPLATS_INIT. A splat is `opacity * exp(-1/2 (x - mean)' S^-1 (x - mean))` with
 // `S = R diag(scale^2) R'`; values are stored as in the .ply files of 3D Gaussian Splatting.
@@ -1426,16 +1426,16 @@ typedef struct rc_splats {
 
 #define RC_SPLATS_INIT { sizeof(rc_splats), 0, 0, 0, false, NULL, NULL, NULL, NULL, NULL }
 
-// Reads a scene from a .ply file (plain or packed) or an .spz file and stores it in *scene; free it with
+// Reads a scene from a .ply file (plain or packed), an .spz or a .glb file and stores it in *scene; free it with
 // rc_scene_free(). The content decides, not the name.
 //
-// Fails with RC_NOT_FOUND, RC_INVALID_FILE if it is neither or damaged, RC_IO.
+// Fails with RC_NOT_FOUND, RC_INVALID_FILE if it is none of these or damaged, RC_IO.
 //
 // Thread-safe.
 rc_code rc_scene_load(const char *file, rc_scene **scene, rc_error **error);
 
-// Writes a scene as .ply or .spz, as the name says: whole or not at all, in place of what was there. An .spz file is
-// smaller and rounds the values.
+// Writes a scene as .ply, .spz or .glb, as the name says: whole or not at all, in place of what was there. An .spz
+// file is smaller and rounds the values.
 //
 // Fails with RC_INVALID_ARGUMENT for another name, RC_DISK_FULL, RC_IO.
 //

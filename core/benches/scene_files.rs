@@ -45,6 +45,7 @@ fn main() {
     let spz = |version| Some(SpzOptions { version, ..SpzOptions::default() });
     let files = [
         ("scene.ply", None),
+        ("scene.glb", None),
         ("v2.spz", spz(SpzVersion::V2)),
         ("v3.spz", spz(SpzVersion::V3)),
         ("v4.spz", spz(SpzVersion::V4)),
@@ -59,7 +60,7 @@ fn main() {
             format!("{speed:8.0} ({cpu:6.2})")
         };
         let write = timed(&mut || match &options {
-            None => splats.write_ply(&path).unwrap(),
+            None => splats.write(&path).unwrap(),
             Some(options) => splats.write_spz(&path, options).unwrap(),
         });
         let read = timed(&mut || assert_eq!(Splats::read(&path).unwrap().len(), count));

@@ -1,7 +1,7 @@
 //! Scenes
 //!
 //! A scene is a set of Gaussians. An rc_scene holds it in arrays, which can be looked at in place. Its frame is that of
-//! scene.ply: x right, y down, z forward; .spz files, whose frame is another one, are converted. A scene never changes.
+//! scene.ply: x right, y down, z forward; .spz and .glb files, whose frames are others, are converted. A scene never changes.
 
 use std::ffi::c_char;
 
@@ -52,10 +52,10 @@ pub struct rc_splats {
 // SAFETY: numbers, pointers, and bool, which C compilers set to 0 or 1.
 unsafe impl Versioned for rc_splats {}
 
-/// Reads a scene from a .ply file (plain or packed) or an .spz file and stores it in *scene; free it with
+/// Reads a scene from a .ply file (plain or packed), an .spz or a .glb file and stores it in *scene; free it with
 /// rc_scene_free(). The content decides, not the name.
 ///
-/// Fails with RC_NOT_FOUND, RC_INVALID_FILE if it is neither or damaged, RC_IO.
+/// Fails with RC_NOT_FOUND, RC_INVALID_FILE if it is none of these or damaged, RC_IO.
 ///
 /// Thread-safe.
 #[unsafe(no_mangle)]
@@ -68,8 +68,8 @@ pub unsafe extern "C" fn rc_scene_load(
     unsafe { answer(scene, "scene", error, || Ok(rc_scene::make(Splats::read(path(file, "file")?)?))) }
 }
 
-/// Writes a scene as .ply or .spz, as the name says: whole or not at all, in place of what was there. An .spz file is
-/// smaller and rounds the values.
+/// Writes a scene as .ply, .spz or .glb, as the name says: whole or not at all, in place of what was there. An .spz
+/// file is smaller and rounds the values.
 ///
 /// Fails with RC_INVALID_ARGUMENT for another name, RC_DISK_FULL, RC_IO.
 ///

@@ -64,7 +64,7 @@ impl Splats {
 
 #[pymethods]
 impl Splats {
-    /// Reads a `.ply` or `.spz` file; its content decides.
+    /// Reads a `.ply`, `.spz` or `.glb` file; its content decides.
     #[staticmethod]
     fn read(py: Python<'_>, path: PathBuf) -> PyResult<Self> {
         quick(py, || CoreSplats::read(&path)).map(Self::new)
@@ -111,6 +111,7 @@ impl Splats {
             };
             match SceneFormat::of(&path)? {
                 SceneFormat::Ply => self.splats.write_ply(&path),
+                SceneFormat::Glb => self.splats.write_glb(&path),
                 SceneFormat::Spz => {
                     self.splats.write_spz(&path, &SpzOptions { version, ..SpzOptions::default() })
                 }

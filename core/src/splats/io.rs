@@ -14,50 +14,86 @@ pub enum SceneFormat {
     Ply,
     /// Niantic's compressed format.
     Spz,
+    /// Binary glTF with the extension `KHR_gaussian_splatting`.
+    Glb,
 }
 
 impl SceneFormat {
+    /// All formats.
+    pub const ALL: [Self; 3] = [Self::Ply, Self::Spz, Self::Glb];
+
+    /// What the names of its files end in, without the dot.
+    pub const fn extension(self) -> &'static str {
+        match self {
+            Self::Ply => "ply",
+            Self::Spz => "spz",
+            Self::Glb => "glb",
+        }
+    }
+
     /// The format that the name of a file asks for. Long work calls this before it begins.
     ///
     /// # Errors
-    /// [`InvalidArgument`](ErrorKind::InvalidArgument) for any extension but `.ply` and `.spz`.
+    /// [`InvalidArgument`](ErrorKind::InvalidArgument) for any extension but those of the formats.
     pub fn of(path: &Path) -> Result<Self> {
-        let extension = path.extension().map(|e| e.to_string_lossy().to_ascii_lowercase());
-        match extension.as_deref() {
-            Some("ply") => Ok(Self::Ply),
-            Some("spz") => Ok(Self::Spz),
-            _ => Err(Error::argument(format!("{} ends neither in .ply nor in .spz", path.display()))),
+        let own = path.extension().map(|e| e.to_string_lossy().to_ascii_lowercase());
+        let found = Self::ALL.into_iter().find(|format| own.as_deref() == Some(format.extension()));
+        found.ok_or_else(|| {
+            let message = format!("{} is named after no format of scenes", path.display());
+            Error::argument(message).hint(format!("the name must end in {}", Self::extensions()))
+        })
+    }
+
+    /// The format of a file that begins so.
+    fn beginning_with(start: &[u8]) -> Option<Self> {
+        match start {
+            [b'p', b'l', b'y', ..] => Some(Self::Ply),
+            [b'N', b'G', b'S', b'P'] | [0x1f, 0x8b, ..] => Some(Self::Spz),
+            b"glTF" => Some(Self::Glb),
+            _ => None,
+        }
+    }
+
+    /// The extensions of all formats, as a part of a sentence.
+    fn extensions() -> String {
+        let all = Self::ALL.map(|format| format!(".{}", format.extension()));
+        match &all[..] {
+            [others @ .., last] => format!("{} or {last}", others.join(", ")),
+            [] => String::new(),
         }
     }
 }
 
 impl Splats {
-    /// Reads a scene from a `.ply` file (plain or packed) or an `.spz` file (whose frame is taken to be the format's). The
-    /// content decides, not the name. A pipe may take the place of the file.
+    /// Reads a scene from a file of any [`SceneFormat`] (`.ply` plain or packed; of an `.spz` file the frame is taken to be
+    /// the format's). The content decides, not the name. A pipe may take the place of the file.
     ///
     /// # Errors
-    /// [`InvalidFile`](ErrorKind::InvalidFile) if it is neither or damaged, else the operating system's.
+    /// [`InvalidFile`](ErrorKind::InvalidFile) if it is none of these or damaged, else the operating system's.
     pub fn read(path: &Path) -> Result<Self> {
         let source = Source::open(path)?;
-        match source.start() {
-            [b'p', b'l', b'y', ..] => Self::from_ply(source),
-            [b'N', b'G', b'S', b'P'] | [0x1f, 0x8b, ..] => Self::from_spz(source, SpzFrame::default()),
-            _ => Err(Error::new(
-                ErrorKind::InvalidFile,
-                format!("{} is neither a .ply nor an .spz file", path.display()),
-            )),
+        match SceneFormat::beginning_with(source.start()) {
+            Some(SceneFormat::Ply) => Self::from_ply(source),
+            Some(SceneFormat::Spz) => Self::from_spz(source, SpzFrame::default()),
+            Some(SceneFormat::Glb) => Self::from_glb(source),
+            None => {
+                let message = format!("{} is no scene in a known format", path.display());
+                Err(Error::new(ErrorKind::InvalidFile, message)
+                    .hint(format!("{} are known", SceneFormat::extensions().replace(" or ", " and "))))
+            }
         }
     }
 
-    /// Writes the scene as `.ply` or `.spz` (with the usual options), as the name says.
+    /// Writes the scene in the [`SceneFormat`] that the name says, with the usual options.
     ///
     /// # Errors
-    /// [`InvalidArgument`](ErrorKind::InvalidArgument) for another extension, and those of [`Splats::write_ply`] and
-    /// [`Splats::write_spz`].
+    /// [`InvalidArgument`](ErrorKind::InvalidArgument) for another extension, and those of [`Splats::write_ply`],
+    /// [`Splats::write_spz`] and [`Splats::write_glb`].
     pub fn write(&self, path: &Path) -> Result<()> {
         match SceneFormat::of(path)? {
             SceneFormat::Ply => self.write_ply(path),
             SceneFormat::Spz => self.write_spz(path, &SpzOptions::default()),
+            SceneFormat::Glb => self.write_glb(path),
         }
     }
 }
@@ -72,7 +108,8 @@ mod tests {
     fn the_name_decides_on_writing_and_the_content_on_reading() {
         let folder = tempfile::tempdir().unwrap();
         let splats = random_splats(4, 50, 3);
-        let (ply, spz) = (folder.path().join("a.PLY"), folder.path().join("a.spz"));
+        let (ply, spz, glb) =
+            (folder.path().join("a.PLY"), folder.path().join("a.spz"), folder.path().join("a.glb"));
         splats.write(&ply).unwrap();
         assert_eq!(Splats::read(&ply).unwrap(), splats);
         splats.write(&spz).unwrap();
@@ -80,11 +117,15 @@ mod tests {
         std::fs::rename(&spz, &ply).unwrap();
         assert_eq!(Splats::read(&ply).unwrap(), rounded);
         assert!((rounded.means[3][1] - splats.means[3][1]).abs() < 1e-3);
-        assert_eq!(
-            splats.write(&folder.path().join("a.obj")).unwrap_err().kind(),
-            ErrorKind::InvalidArgument
-        );
-        for content in [&b"glTF"[..], b"", b"p"] {
+        splats.write(&glb).unwrap();
+        assert_eq!(Splats::read(&glb).unwrap().means, splats.means);
+        for format in SceneFormat::ALL {
+            assert_eq!(SceneFormat::of(&ply.with_extension(format.extension())).unwrap(), format);
+        }
+        let error = splats.write(&folder.path().join("a.obj")).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::InvalidArgument);
+        assert!(error.to_string().contains("a.obj"), "{error}");
+        for content in [&b"OBJ0"[..], b"glTF", b"glT", b"", b"p"] {
             std::fs::write(&ply, content).unwrap();
             assert_eq!(Splats::read(&ply).unwrap_err().kind(), ErrorKind::InvalidFile);
         }
@@ -122,8 +163,10 @@ mod tests {
         splats.write_spz(&path("a3.spz"), &options(SpzVersion::V3)).unwrap();
         splats.write_spz(&path("a4.spz"), &options(SpzVersion::V4)).unwrap();
         type Reader = fn(&Path) -> Result<Splats>;
-        let readers: [(&str, Reader); 3] = [
+        splats.write_glb(&path("a.glb")).unwrap();
+        let readers: [(&str, Reader); 4] = [
             ("a.ply", Splats::read_ply),
+            ("a.glb", Splats::read_glb),
             ("a3.spz", |path| Splats::read_spz(path, SpzFrame::default())),
             ("a4.spz", |path| Splats::read_spz(path, SpzFrame::default())),
         ];

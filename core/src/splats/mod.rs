@@ -1,7 +1,7 @@
 //! The splats of a Gaussian scene: their values, what holds of them without a picture, and their files.
 //!
 //! The world frame of the splats is that of the [`crate::camera::SparseModel`] they were trained on (levelled, y down);
-//! `scene.ply` is written in it, `.spz` is converted as that format demands.
+//! `scene.ply` is written in it, `.spz` and `.glb` are converted as those formats demand.
 //!
 //! ```
 //! # fn main() -> libreconstruct::Result<()> {
@@ -20,12 +20,13 @@
 //! scene.retain(|i| opacities[i] > 0.0);
 //! # let folder = tempfile::tempdir().unwrap();
 //! # let file = folder.path().join("scene.ply");
-//! scene.write(&file)?; // .ply or .spz, by its name
+//! scene.write(&file)?; // .ply, .spz or .glb, by its name
 //! assert_eq!(Splats::read(&file)?, scene);
 //! # Ok(())
 //! # }
 //! ```
 
+mod glb;
 pub(crate) mod harmonics;
 mod io;
 mod ply;

@@ -17,16 +17,14 @@ use glam::{dvec3, dvec4};
 
 use super::harmonics::sh_coefficients;
 use super::source::Source;
-use super::values::{Splats, normalised};
+use super::values::{MAX_LOGIT, MIN_LOG_SCALE, Splats, normalised};
 use crate::error::Result;
 use crate::files;
 use header::PlyReader;
-use properties::{MIN_LOG_SCALE, degree_of};
+use properties::degree_of;
 
 /// The comment by which other programs tell scenes trained with the anti-aliasing filter.
 const RENDER_MODE: &str = "SplatRenderMode:";
-/// Opacity is 1 to the last bit of f32 above this logit, and infinite logits become it.
-const MAX_LOGIT: f32 = 20.0;
 
 /// Without these properties a vertex is no splat.
 const REQUIRED: [&str; 14] = [

@@ -12,8 +12,6 @@ mod quantise;
 use std::io::{Read, Write};
 use std::path::Path;
 
-use rayon::prelude::*;
-
 use super::source::Source;
 use super::values::Splats;
 use crate::error::{Error, ErrorKind, Result};
@@ -38,22 +36,11 @@ impl Splats {
 
     /// The content of the file that [`Splats::write_spz`] writes.
     pub(crate) fn to_spz(&self, options: &SpzOptions) -> Result<Vec<u8>> {
-        self.check()?;
-        if self.is_empty() {
-            return Err(
-                Error::argument("an .spz file cannot hold a scene without splats").hint("write a .ply file")
-            );
-        }
+        self.check_for_export(".spz")?;
         if self.len() > container::MAX_SPLATS {
             let message =
                 format!("an .spz file holds {} splats at most, not {}", container::MAX_SPLATS, self.len());
             return Err(Error::argument(message));
-        }
-        if let Some(index) = (0..self.len()).into_par_iter().position_first(|i| !self.is_finite_at(i)) {
-            return Err(Error::new(
-                ErrorKind::InvalidFile,
-                format!("a value of splat {index} is not finite"),
-            ));
         }
         let fractional_bits = match options.fractional_bits {
             Some(bits @ 0..=23) => bits,
@@ -113,15 +100,6 @@ impl Splats {
         let packed = container::read(&bytes).map_err(damaged)?;
         drop(bytes);
         Ok(quantise::decode(&packed, frame))
-    }
-
-    fn is_finite_at(&self, i: usize) -> bool {
-        let sh = self.sh.len() / self.len();
-        self.means[i].is_finite()
-            && self.log_scales[i].is_finite()
-            && self.rotations[i].is_finite()
-            && self.opacities[i].is_finite()
-            && self.sh[i * sh..][..sh].iter().all(|v| v.is_finite())
     }
 }
 

@@ -1,12 +1,19 @@
 //! The splats as a structure of arrays.
 
 use glam::{Quat, Vec3, Vec4, vec4};
+use rayon::prelude::*;
 
 use super::harmonics::sh_coefficients;
 use crate::error::{Error, ErrorKind, Result};
 
 /// A splat more transparent than this, even in its middle, is in no picture: one step of an 8-bit colour.
 pub const OPACITY_MIN: f64 = 1.0 / 255.0;
+
+/// Opacity is 1 to the last bit of f32 above this logit; it stands for an infinite one, which some files have.
+pub(super) const MAX_LOGIT: f32 = 20.0;
+
+/// Stands for the logarithm of a scale of zero, which some files have. Nothing that small is ever seen.
+pub(super) const MIN_LOG_SCALE: f32 = -40.0;
 
 /// No rotation, as [`Splats::rotations`] has it.
 pub(crate) const IDENTITY: Vec4 = vec4(1.0, 0.0, 0.0, 0.0);
@@ -101,6 +108,41 @@ impl Splats {
             })
             .collect();
         self.retain(|i| shown[i]);
+    }
+
+    /// The first splat with a value that is not finite.
+    pub(super) fn first_not_finite(&self) -> Option<usize> {
+        (0..self.len()).into_par_iter().position_first(|i| !self.is_finite_at(i))
+    }
+
+    /// Whether all values of splat `i` are finite.
+    pub(super) fn is_finite_at(&self, i: usize) -> bool {
+        let sh = self.sh.len() / self.len();
+        self.means[i].is_finite()
+            && self.log_scales[i].is_finite()
+            && self.rotations[i].is_finite()
+            && self.opacities[i].is_finite()
+            && self.sh[i * sh..][..sh].iter().all(|v| v.is_finite())
+    }
+
+    /// Whether the scene can be written in a format that has neither empty scenes nor values that are not finite;
+    /// `extension` is that of its files.
+    ///
+    /// # Errors
+    /// [`ErrorKind::InvalidArgument`] if there are no splats, [`ErrorKind::InvalidFile`] if a value is not finite or those of
+    /// [`Splats::check`].
+    pub(super) fn check_for_export(&self, extension: &str) -> Result<()> {
+        self.check()?;
+        if self.is_empty() {
+            let message = format!("an {extension} file cannot hold a scene without splats");
+            return Err(Error::argument(message).hint("write a .ply file"));
+        }
+        match self.first_not_finite() {
+            None => Ok(()),
+            Some(index) => {
+                Err(Error::new(ErrorKind::InvalidFile, format!("a value of splat {index} is not finite")))
+            }
+        }
     }
 
     /// # Errors

@@ -8,14 +8,15 @@ use libreconstruct::splats::{SceneFormat, Splats, SpzOptions, SpzVersion};
 
 use crate::context::Context;
 
-/// Convert a scene between .ply and .spz
+/// Convert a scene between .ply, .spz and .glb
 ///
-/// Reads 3DGS .ply (any property order; SuperSplat's compressed.ply too) and .spz versions 1 to 4.
+/// Reads 3DGS .ply (any property order; SuperSplat's compressed.ply too), .spz versions 1 to 4, and .glb
+/// (binary glTF with KHR_gaussian_splatting).
 #[derive(Args)]
 pub(crate) struct Arguments {
     /// The scene to read
     input: PathBuf,
-    /// The scene to write (.ply or .spz)
+    /// The scene to write (.ply, .spz or .glb)
     output: PathBuf,
     /// Version of the .spz file: 3 is what most viewers read
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u8).range(2..=4))]
@@ -28,6 +29,7 @@ impl Arguments {
         let splats = Splats::read(&self.input)?;
         match format {
             SceneFormat::Ply => splats.write_ply(&self.output)?,
+            SceneFormat::Glb => splats.write_glb(&self.output)?,
             SceneFormat::Spz => {
                 let version = match self.spz_version {
                     2 => SpzVersion::V2,

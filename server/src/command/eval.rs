@@ -13,7 +13,7 @@ use crate::context::Context;
 /// Score a scene on held-out pictures (PSNR, SSIM)
 #[derive(Args)]
 pub(crate) struct Arguments {
-    /// The scene (.ply or .spz)
+    /// The scene (.ply, .spz or .glb)
     scene: PathBuf,
     /// Folder with images/ and sparse/ (PINHOLE cameras)
     dataset: PathBuf,

@@ -5,13 +5,13 @@ use std::path::PathBuf;
 use clap::Args;
 use libreconstruct::camera::SparseModel;
 use libreconstruct::glam::Vec3;
-use libreconstruct::splats::Splats;
+use libreconstruct::splats::{SceneFormat, Splats};
 use libreconstruct::video::probe;
 use libreconstruct::{Error, Result};
 
 use crate::context::Context;
 
-/// Say what is in a scene (.ply, .spz), a COLMAP model (folder) or a video
+/// Say what is in a scene (.ply, .spz, .glb), a COLMAP model (folder) or a video
 #[derive(Args)]
 pub(crate) struct Arguments {
     /// The file or folder
@@ -26,10 +26,9 @@ impl Arguments {
         if !self.path.exists() {
             return Err(Error::io("open", &self.path, std::io::ErrorKind::NotFound.into()));
         }
-        let kind = self.path.extension().and_then(|e| e.to_str()).map(str::to_ascii_lowercase);
-        match kind.as_deref() {
-            Some("ply" | "spz") => self.scene(context),
-            _ => self.video(context),
+        match SceneFormat::of(&self.path) {
+            Ok(_) => self.scene(context),
+            Err(_) => self.video(context),
         }
     }
 

@@ -6,10 +6,10 @@
 use glam::{DVec4, Vec4};
 
 use super::header::{Element, PlyReader};
-use super::properties::{MIN_LOG_SCALE, degree_of};
+use super::properties::degree_of;
 use crate::error::Result;
 use crate::splats::harmonics::{SH_C0, sh_coefficients};
-use crate::splats::values::{Splats, normalised};
+use crate::splats::values::{MIN_LOG_SCALE, Splats, normalised};
 
 const SPLATS_PER_CHUNK: usize = 256;
 const RANGES: [&str; 12] = [

@@ -1,11 +1,8 @@
-//! What plain and packed files have in common: the columns of colours, the least scale.
+//! What plain and packed files have in common: the columns of colours.
 
 use super::header::{Element, PlyReader};
 use crate::error::Result;
 use crate::splats::harmonics::sh_coefficients;
-
-/// Scales of zero are stored as minus infinity by some programs; nothing that small is ever seen.
-pub(super) const MIN_LOG_SCALE: f32 = -40.0;
 
 /// The degree of the spherical harmonics by the number of properties `f_rest_*` (at most 3), and their columns in the
 /// order of memory: coefficient by coefficient, r g b within each.
