@@ -34,6 +34,7 @@ mod source;
 mod spz;
 #[cfg(test)]
 pub(crate) mod test_scenes;
+mod thin;
 mod transform;
 mod values;
 

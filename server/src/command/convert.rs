@@ -21,12 +21,18 @@ pub(crate) struct Arguments {
     /// Version of the .spz file: 3 is what most viewers read
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u8).range(2..=4))]
     spz_version: u8,
+    /// Keep at most this many splats, enlarged so that they cover what all of them did, in one colour each: a quick first look
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    thin: Option<u32>,
 }
 
 impl Arguments {
     pub(crate) fn run(&self, context: &Context<'_>) -> Result<()> {
         let format = SceneFormat::of(&self.output)?;
-        let splats = Splats::read(&self.input)?;
+        let mut splats = Splats::read(&self.input)?;
+        if let Some(count) = self.thin {
+            splats = splats.thinned(count as usize);
+        }
         match format {
             SceneFormat::Ply => splats.write_ply(&self.output)?,
             SceneFormat::Glb => splats.write_glb(&self.output)?,
