@@ -1,0 +1,232 @@
+//! How a job ends for a worker: its scene is published, it fails, goes back to the queue, or is not the worker's any more.
+
+use std::path::Path;
+use std::sync::PoisonError;
+use std::time::SystemTime;
+
+use super::super::Service;
+use super::super::fault::Fault;
+use super::super::job_changes::{JobChange, JobEvent, tell};
+use super::super::missing_videos;
+use super::super::runner::Outcome;
+use super::super::video_file::copy_in;
+use super::super::workspace::JobWorkspace;
+use super::Worker;
+use crate::database::{Claim, Lease, LeaseState, Publication, Return, Returned};
+use crate::error::{Error, ErrorKind, Result};
+use crate::failpoints;
+use crate::job::{ArtifactKind, Failure};
+use crate::storage::BlobKey;
+
+impl Worker<'_> {
+    /// Stores the files, then makes them those of the job.
+    pub(in crate::service) fn publish(
+        &self,
+        lease: &Lease,
+        workspace: JobWorkspace,
+        outcome: Outcome,
+    ) -> Result<()> {
+        let inner = &self.service.inner;
+        failpoints::pass("worker.reconstructed")
+            .map_err(|e| Error::io("publish", Path::new("the scene"), e))?;
+        self.log(&workspace, "the scene is done");
+        let mut files = outcome.files;
+        files.push((ArtifactKind::Log, workspace.log_path()));
+        let mut artifacts = Vec::new();
+        for (kind, path) in files {
+            let key = BlobKey::Artifact { job: lease.job, attempt: lease.attempt, kind };
+            artifacts.push((kind, inner.storage.put_file(&key, &path)?.size));
+        }
+        if ![ArtifactKind::Ply, ArtifactKind::Spz].iter().all(|k| artifacts.iter().any(|(kind, _)| kind == k))
+        {
+            return Err(Error::new(ErrorKind::Internal, "the reconstruction left no scene"));
+        }
+        failpoints::pass("worker.artifacts_stored")
+            .map_err(|e| Error::io("publish", Path::new("the scene"), e))?;
+        let publication = Publication { artifacts, camera: outcome.camera, warnings: outcome.warnings };
+        match inner.database.publish(lease, &publication)? {
+            LeaseState::Held => {
+                inner.changes.notify();
+                self.tell(lease, JobEvent::Finished);
+                failpoints::pass("worker.published")
+                    .map_err(|e| Error::io("clean up", Path::new("the job"), e))?;
+                self.clean_up(lease, workspace);
+                Ok(())
+            }
+            LeaseState::Deleted | LeaseState::Lost => {
+                self.service.remove_artifacts(lease.job, lease.attempt..=lease.attempt)?;
+                self.leave(lease, workspace)
+            }
+        }
+    }
+
+    /// Writes down why there is no scene: nothing is held against the job if its machine cannot work now, and it has more
+    /// attempts if that may end otherwise. `workspace` is none if it could not be entered.
+    ///
+    /// # Errors
+    /// What keeps the machine from working, after the job was given back.
+    pub(in crate::service) fn fail(
+        &mut self,
+        claim: &Claim,
+        workspace: Option<JobWorkspace>,
+        error: &Error,
+    ) -> Result<()> {
+        self.fail_by(Fault::of(error.kind()), claim, workspace, error)
+    }
+
+    /// The same, when it is known whose fault it is.
+    pub(super) fn fail_by(
+        &mut self,
+        fault: Fault,
+        claim: &Claim,
+        workspace: Option<JobWorkspace>,
+        error: &Error,
+    ) -> Result<()> {
+        let inner = &self.service.inner;
+        let lease = &claim.lease;
+        let key = BlobKey::Video { name: claim.request.blob_name, version: claim.video_version };
+        let copy = || workspace.as_ref().map(|w| copy_in(w.folder(), &claim.request.blob_name));
+        let video = inner.storage.local_path(&key).or_else(copy);
+        let message = self.service.without_paths(&error.to_string(), video.as_deref());
+        let failure = Failure { code: error.kind().slug().into(), message };
+        let stage = error.stage().map_or(String::new(), |stage| format!(" in {stage}"));
+        log::warn!("worker {}, job {}: {error:?}", self.options.name, lease.job);
+        if let Some(workspace) = &workspace {
+            self.log(workspace, &format!("failed{stage}: {}: {}", failure.code, failure.message));
+        }
+        // Also what looks like a fault of the job may be the machine's: a program that is missing, a file that cannot be read.
+        if let Err(trouble) = self.machine.prove() {
+            if let Some(workspace) = &workspace {
+                self.log(workspace, "this machine cannot work now; the job goes back to the queue");
+            }
+            drop(workspace);
+            self.give_back(lease)?;
+            return Err(trouble);
+        }
+        // The scene may be published though it was not heard of: then the log of this attempt is the job's, and stays as it is.
+        if inner.database.lease_state(lease)? == LeaseState::Lost {
+            return workspace.map_or(Ok(()), |workspace| self.leave(lease, workspace));
+        }
+        let (fault, failure) = self.with_missing_video(fault, failure, claim, error);
+        let key = BlobKey::Artifact { job: lease.job, attempt: lease.attempt, kind: ArtifactKind::Log };
+        let log = workspace.as_ref().and_then(|w| inner.storage.put_file(&key, &w.log_path()).ok());
+        let log_size = log.map(|log| log.size);
+        let returned = match fault {
+            Fault::Job => match inner.database.fail(lease, &failure, log_size)? {
+                LeaseState::Held => {
+                    self.tell(lease, JobEvent::Failed { code: &failure.code });
+                    Returned::Failed
+                }
+                LeaseState::Deleted | LeaseState::Lost => Returned::Gone,
+            },
+            Fault::Program => self.release(lease, Return::Crashed(&failure), log_size)?,
+            Fault::Machine => self.release(lease, Return::Disturbed(&failure), log_size)?,
+        };
+        match (returned, workspace) {
+            (Returned::Failed, Some(workspace)) => self.clean_up(lease, workspace),
+            (Returned::Failed, None) => {
+                self.remove_later(|service| service.remove_leftovers(lease.job).map(drop));
+            }
+            (Returned::Queued, _) => inner.storage.delete(&key)?,
+            (Returned::Gone, workspace) => {
+                inner.storage.delete(&key)?;
+                if let Some(workspace) = workspace {
+                    self.leave(lease, workspace)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// What is to be written where it may be the video that was not found: whether that is missing the storage knows.
+    fn with_missing_video(
+        &self,
+        fault: Fault,
+        failure: Failure,
+        claim: &Claim,
+        error: &Error,
+    ) -> (Fault, Failure) {
+        if error.kind() != ErrorKind::NotFound {
+            return (fault, failure);
+        }
+        let (name, version) = (claim.request.blob_name, claim.video_version);
+        match self.service.is_video_missing(&name, version) {
+            Ok(false) => (fault, failure),
+            Ok(true) => {
+                // The others that wait for it would find out one by one.
+                self.remove_later(|service| service.end_jobs_without_video(&name, version).map(drop));
+                (Fault::Job, missing_videos::failure())
+            }
+            Err(_) => (Fault::Machine, failure),
+        }
+    }
+
+    /// Puts the job back into the queue; nothing is held against it.
+    pub(super) fn give_back(&self, lease: &Lease) -> Result<()> {
+        self.release(lease, Return::Unharmed, None).map(drop)
+    }
+
+    pub(super) fn release(&self, lease: &Lease, why: Return<'_>, log_size: Option<u64>) -> Result<Returned> {
+        let inner = &self.service.inner;
+        let (name, code) = match &why {
+            Return::Unharmed => ("unharmed", None),
+            Return::Occupied => ("occupied", None),
+            Return::Disturbed(failure) => ("disturbed", Some(&failure.code)),
+            Return::Crashed(failure) => ("crashed", Some(&failure.code)),
+        };
+        let returned = inner.database.release(lease, why, &inner.options.patience(), log_size)?;
+        match returned {
+            Returned::Queued => self.tell(lease, JobEvent::GivenBack { why: name }),
+            Returned::Failed => {
+                self.tell(lease, JobEvent::Failed { code: code.map_or(name, String::as_str) });
+            }
+            Returned::Gone => {}
+        }
+        Ok(returned)
+    }
+
+    /// Tells of a change of the job at hand.
+    pub(super) fn tell(&self, lease: &Lease, what: JobEvent<'_>) {
+        self.tell_at(SystemTime::now(), lease, what);
+    }
+
+    /// Tells of a change of the job at hand that was made at `when`.
+    pub(super) fn tell_at(&self, when: SystemTime, lease: &Lease, what: JobEvent<'_>) {
+        let user = *self.user.lock().unwrap_or_else(PoisonError::into_inner);
+        let (attempt, worker) = (Some(lease.attempt), Some(self.options.name.as_str()));
+        tell(&JobChange { job: lease.job, user, attempt, worker, what, when });
+    }
+
+    /// Removes what a job that has ended does not need: its workspace, what earlier attempts stored and what others would have
+    /// gone on with. What cannot be removed now is swept later.
+    fn clean_up(&self, lease: &Lease, workspace: JobWorkspace) {
+        let removed = self
+            .service
+            .remove_artifacts(lease.job, 1..lease.attempt)
+            .and_then(|()| self.service.remove_checkpoints(lease.job))
+            .and_then(|()| workspace.remove());
+        if let Err(error) = removed {
+            log::warn!("job {}: {error:?}", lease.job);
+        }
+    }
+
+    /// Leaves a job that is not this worker's any more, and its files too if nobody needs them.
+    pub(in crate::service) fn leave(&self, lease: &Lease, workspace: JobWorkspace) -> Result<()> {
+        drop(workspace);
+        self.give_back(lease)?;
+        self.remove_later(|service| service.remove_leftovers(lease.job).map(drop));
+        self.remove_later(|service| service.remove_deleted().map(drop));
+        Ok(())
+    }
+
+    /// Removes what nobody needs. If that cannot be now, maintenance does it: it is no reason not to work.
+    pub(super) fn remove_later(&self, remove: impl FnOnce(&Service) -> Result<()>) {
+        if let Err(error) = remove(self.service) {
+            log::warn!("worker {}: {error:?}", self.options.name);
+        }
+    }
+
+    pub(super) fn log(&self, workspace: &JobWorkspace, line: &str) {
+        workspace.log(self.service.inner.clock.now(), line);
+    }
+}
