@@ -841,6 +841,12 @@ typedef enum rc_artifact_kind {
     RC_ARTIFACT_MASKS = 7,
     // A film around the scene, MP4, if the service makes it.
     RC_ARTIFACT_TURNTABLE = 8,
+    // The scene as .sog, if the service makes it.
+    RC_ARTIFACT_SOG = 9,
+    // The scene as glTF, .glb, if the service makes it.
+    RC_ARTIFACT_GLB = 10,
+    // A large scene with few splats, as .spz: what a viewer shows until it has the whole.
+    RC_ARTIFACT_FIRST_LOOK = 11,
 } rc_artifact_kind;
 
 // Opens a file of a job and stores it in *artifact; free it with rc_artifact_free(). It can be read to its end even if

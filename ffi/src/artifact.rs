@@ -56,9 +56,15 @@ pub enum rc_artifact_kind {
     RC_ARTIFACT_MASKS = 7,
     /// A film around the scene, MP4, if the service makes it.
     RC_ARTIFACT_TURNTABLE = 8,
+    /// The scene as .sog, if the service makes it.
+    RC_ARTIFACT_SOG = 9,
+    /// The scene as glTF, .glb, if the service makes it.
+    RC_ARTIFACT_GLB = 10,
+    /// A large scene with few splats, as .spz: what a viewer shows until it has the whole.
+    RC_ARTIFACT_FIRST_LOOK = 11,
 }
 
-const KINDS: [(rc_artifact_kind, ArtifactKind); 8] = [
+const KINDS: [(rc_artifact_kind, ArtifactKind); 11] = [
     (rc_artifact_kind::RC_ARTIFACT_PLY, ArtifactKind::Ply),
     (rc_artifact_kind::RC_ARTIFACT_SPZ, ArtifactKind::Spz),
     (rc_artifact_kind::RC_ARTIFACT_PREVIEW, ArtifactKind::Preview),
@@ -67,6 +73,9 @@ const KINDS: [(rc_artifact_kind, ArtifactKind); 8] = [
     (rc_artifact_kind::RC_ARTIFACT_CAMERAS, ArtifactKind::Cameras),
     (rc_artifact_kind::RC_ARTIFACT_MASKS, ArtifactKind::Masks),
     (rc_artifact_kind::RC_ARTIFACT_TURNTABLE, ArtifactKind::Turntable),
+    (rc_artifact_kind::RC_ARTIFACT_SOG, ArtifactKind::Sog),
+    (rc_artifact_kind::RC_ARTIFACT_GLB, ArtifactKind::Glb),
+    (rc_artifact_kind::RC_ARTIFACT_FIRST_LOOK, ArtifactKind::FirstLook),
 ];
 
 impl Job {

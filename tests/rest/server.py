@@ -27,6 +27,9 @@ ENDINGS = {
     "cameras": "cameras.zip",
     "masks": "masks.zip",
     "turntable": "mp4",
+    "sog": "sog",
+    "glb": "glb",
+    "first_look": "first.spz",
 }
 
 # Settings with which a tiny capture becomes a scene in seconds on two cores.

@@ -6,6 +6,7 @@ import gzip
 import html
 import http.server
 import json
+import re
 import struct
 import subprocess
 import threading
@@ -21,7 +22,7 @@ from .test_reconstruction import follow
 from .test_view import anyone, public, viewing  # noqa: F401 (fixtures)
 
 SOURCES = ROOT / "server/src/http/view"
-SCRIPTS = ("spz.js", "sorter.js", "renderer.js", "camera.js", "controls.js", "ruler.js", "viewer.js")
+SCRIPTS = ("spz.js", "worker.js", "renderer.js", "camera.js", "controls.js", "ruler.js", "viewer.js")
 READY = "document.querySelector('main')?.dataset.state"
 
 
@@ -117,7 +118,7 @@ def whole_page(scene: bytes, camera: dict, title: str = "A cloud") -> str:
     page = page.replace("{{style}}", (SOURCES / "viewer.css").read_text()).replace("{{title}}", html.escape(title))
     page = page.replace("{{script}}", "".join((SOURCES / name).read_text() for name in SCRIPTS))
     address = lambda media_type, content: f"data:{media_type};base64,{base64.b64encode(content).decode()}"
-    page = page.replace("{{base}}scene.spz", address("application/octet-stream", scene))
+    page = page.replace("{{first}}", "").replace("{{base}}scene.spz", address("application/octet-stream", scene))
     page = page.replace("{{base}}camera.json", address("application/json", json.dumps(camera).encode()))
     return page.replace("{{base}}preview.jpg", address("image/gif", b"GIF89a\1\0\1\0\0\0\0;"))
 
@@ -281,6 +282,61 @@ def in_a_frame(browser, address: str) -> None:
                 break
         assert inside.astype(float).std() > 10, "the frame shows nothing"
         assert page.complaints() == []
+
+
+@pytest.mark.parametrize("first_comes", [True, False])
+def test_few_splats_are_shown_until_all_have_come(browser, tmp_path, first_comes):
+    first, scene = balls((0.1, 0.0, -0.2)), some_spz(3, 2)
+    (tmp_path / "first.spz").write_bytes(first)
+    (tmp_path / "scene.spz").write_bytes(scene)
+    page = whole_page(scene, CLOUD_CAMERA)
+    whole = re.search(r'data-scene="[^"]*"', page)[0]
+    (tmp_path / "index.html").write_text(page.replace(whole, 'data-scene="scene.spz" data-first="first.spz"'))
+    may_come = threading.Event()
+
+    class Slow(http.server.SimpleHTTPRequestHandler):
+        def do_GET(self):
+            if self.path == "/scene.spz":
+                may_come.wait(60)
+            if self.path == "/first.spz" and not first_comes:
+                self.send_error(404)
+            else:
+                super().do_GET()
+
+        def log_message(self, *_):
+            pass
+
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(Slow, directory=tmp_path)) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        try:
+            with browser.open(f"http://127.0.0.1:{server.server_port}/", 400, 300) as page:
+                if first_comes:
+                    page.wait_for(f"{READY} === 'first'")
+                    page.key("KeyW", 0.3)  # it can be moved through already
+                    page.key("KeyR")
+                    page.wait_for("getComputedStyle(document.querySelector('main > img')).opacity === '0'")
+                    assert page.evaluate("document.querySelector('progress').getClientRects().length") == 1
+                    shown = without_words(page)
+                    # Half as fine as the whole will be.
+                    few, all = (psnr(shown, rendered(tmp_path, tmp_path / name, CLOUD_CAMERA, 400, 300)) for name in ("first.spz", "scene.spz"))
+                    assert few > 27 and few > all + 12, (few, all)
+                may_come.set()
+                only_the_canvas(page)
+                shown = page.screenshot()
+                assert psnr(shown, rendered(tmp_path, tmp_path / "scene.spz", CLOUD_CAMERA, 400, 300)) > 33
+                complaints = page.complaints()
+                assert complaints == [] if first_comes else all("404" in complaint for complaint in complaints)
+        finally:
+            may_come.set()
+            server.shutdown()
+
+
+def without_words(page) -> np.ndarray:
+    """The picture alone."""
+    page.evaluate("for (const other of document.querySelectorAll('main > :not(canvas)')) other.style.visibility = 'hidden'")
+    page.evaluate("document.querySelector('canvas').style.outline = 'none'")
+    page.evaluate("new Promise((done) => setTimeout(() => requestAnimationFrame(() => requestAnimationFrame(done)), 300))")
+    return page.screenshot()
 
 
 def test_a_page_at_rest_draws_nothing(cloud):

@@ -7,6 +7,7 @@ import json
 import re
 import time
 import uuid
+from pathlib import Path
 
 import pytest
 import requests
@@ -150,26 +151,32 @@ def test_rule_79_a_form_is_sent_as_a_form(visitor):
     assert visitor.request("OPTIONS", "/sign-in").headers["Allow"] == "GET, HEAD, POST, OPTIONS"
 
 
+def processor_seconds(server) -> float:
+    """How long the threads of the server have been at work."""
+    files = Path(f"/proc/{server.process.pid}/task").glob("*/schedstat")
+    return sum(int(file.read_text().split()[0]) for file in files) / 1e9
+
+
 def test_rule_79_unknown_names_and_wrong_passwords_have_the_same_answer(make_server):
     server = make_server()
     invited(server, server.user("known").name)
     server.user("without")
     names = ("known", "without", "nobody")
-    answers, times = [], {name: [] for name in names}
+    answers, work = [], {name: [] for name in names}
     for _ in range(4):
         # Fewer than after which one has to wait.
         for name in names:
-            begun = time.perf_counter()
+            before = processor_seconds(server)
             answer = Visitor(server).sign_in(name, "wrong password")
-            times[name].append(time.perf_counter() - begun)
+            work[name].append(processor_seconds(server) - before)
             assert answer.status_code == 401 and answer.text.count(f'value="{name}"') == 1
             status, headers, body = seen(answer)
             headers = {key.lower(): value for key, value in headers.items() if key.lower() != "content-length"}
             answers.append((status, headers, body.replace(f'value="{name}"'.encode(), b"")))
     assert all(answer == answers[0] for answer in answers)
-    # The quickest of each: what else the machine does only ever makes a try slower.
-    known, *others = (min(times[name]) for name in names)
-    print({name: f"{min(times[name]) * 1e3:.1f} ms" for name in names})
+    # Not the time that passes, which depends on what else the machine does; and the least of each, as the server may do other things.
+    known, *others = (min(work[name]) for name in names)
+    print({name: f"{min(work[name]) * 1e3:.1f} ms" for name in names})
     # A hash takes most of it. One that was left out would be a tenth.
     assert all(0.4 < other / known < 2.5 for other in others)
 

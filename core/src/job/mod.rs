@@ -51,11 +51,17 @@ pub enum ArtifactKind {
     Masks,
     /// A film around the scene, MP4, if the service makes it.
     Turntable,
+    /// The scene as `.sog`, if the service makes it.
+    Sog,
+    /// The scene as glTF, `.glb`, if the service makes it.
+    Glb,
+    /// A large scene with few splats, as `.spz`: what a viewer shows until it has the whole.
+    FirstLook,
 }
 
 impl ArtifactKind {
     /// All kinds.
-    pub const ALL: [ArtifactKind; 8] = [
+    pub const ALL: [ArtifactKind; 11] = [
         Self::Ply,
         Self::Spz,
         Self::Preview,
@@ -64,6 +70,9 @@ impl ArtifactKind {
         Self::Cameras,
         Self::Masks,
         Self::Turntable,
+        Self::Sog,
+        Self::Glb,
+        Self::FirstLook,
     ];
 
     /// The extension of its file, without the dot.
@@ -77,13 +86,17 @@ impl ArtifactKind {
             Self::Cameras => "cameras.zip",
             Self::Masks => "masks.zip",
             Self::Turntable => "mp4",
+            Self::Sog => "sog",
+            Self::Glb => "glb",
+            Self::FirstLook => "first.spz",
         }
     }
 
     /// The media type of its file.
     pub fn content_type(self) -> &'static str {
         match self {
-            Self::Ply | Self::Spz => "application/octet-stream",
+            Self::Ply | Self::Spz | Self::Sog | Self::FirstLook => "application/octet-stream",
+            Self::Glb => "model/gltf-binary",
             Self::Preview => "image/jpeg",
             Self::Report => "application/json",
             Self::Log => "text/plain; charset=utf-8",

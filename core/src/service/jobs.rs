@@ -265,6 +265,9 @@ impl Service {
                 ArtifactKind::Cameras => "Camera poses",
                 ArtifactKind::Masks => "Masks",
                 ArtifactKind::Turntable => "Turntable",
+                ArtifactKind::Sog => "SOG file",
+                ArtifactKind::Glb => "GLB file",
+                ArtifactKind::FirstLook => "First look",
             };
             return Err(Error::new(ErrorKind::NotFound, format!("{what} not available for this job")));
         };

@@ -9,6 +9,7 @@ use crate::error::{Error, Result};
 use crate::job::{JobRequest, Limits};
 use crate::pipeline::ReconstructionOptions;
 use crate::raster::DeviceChoice;
+use crate::splats::SceneFormat;
 
 /// Options of a service; the defaults are right for one machine.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -103,6 +104,8 @@ pub struct ReconstructionDefaults {
     pub seed: u64,
     /// Whether a film around each scene is made, too.
     pub turntable: bool,
+    /// In which formats each scene is made, beside `.ply` and `.spz`.
+    pub formats: Vec<SceneFormat>,
 }
 
 impl Default for ReconstructionDefaults {
@@ -117,6 +120,7 @@ impl Default for ReconstructionDefaults {
             seed: standard.seed,
             // It takes the device some time, and most people look at the scene itself.
             turntable: false,
+            formats: Vec::new(),
         }
     }
 }

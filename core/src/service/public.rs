@@ -18,19 +18,23 @@ impl Service {
         Ok(PublicJob { job_id: job.job_id, title: job.title, camera_data: job.camera_data })
     }
 
-    /// The `.spz` file or the preview of a job that is public and finished, whoever owns it.
+    /// The `.spz` file, its first look or the preview of a job that is public and finished, whoever owns it.
     ///
     /// # Errors
     /// [`NotFound`](crate::ErrorKind::NotFound) for every other job and every other kind.
     pub fn public_artifact(&self, job: JobId, kind: ArtifactKind) -> Result<Artifact> {
         let found = match kind {
-            ArtifactKind::Spz | ArtifactKind::Preview => self.inner.database.public_artifact(job, kind)?,
+            ArtifactKind::Spz | ArtifactKind::FirstLook | ArtifactKind::Preview => {
+                self.inner.database.public_artifact(job, kind)?
+            }
             ArtifactKind::Ply
             | ArtifactKind::Report
             | ArtifactKind::Log
             | ArtifactKind::Cameras
             | ArtifactKind::Masks
-            | ArtifactKind::Turntable => None,
+            | ArtifactKind::Turntable
+            | ArtifactKind::Sog
+            | ArtifactKind::Glb => None,
         };
         found.map(|found| Artifact::new(job, kind, found)).ok_or_else(job_not_found)
     }

@@ -9,6 +9,7 @@ use crate::error::Result;
 use crate::job::{ArtifactKind, CameraData};
 use crate::pipeline::{self, ReconstructionOptions, Report, files, write_json};
 use crate::raster::{self, DeviceChoice};
+use crate::splats::{SceneFormat, Splats};
 use crate::{background, video};
 
 /// Makes a scene of a video.
@@ -52,11 +53,53 @@ pub struct Outcome {
 }
 
 /// The real one: [`pipeline::reconstruct`].
-#[derive(Debug, Clone, Copy, Default)]
-pub struct PipelineRunner;
+#[derive(Debug, Clone, Default)]
+pub struct PipelineRunner {
+    /// In which formats each scene is made, beside `.ply` and `.spz`.
+    pub formats: Vec<SceneFormat>,
+}
 
 /// The report as the owner of the job may see it.
 const SHOWN_REPORT: &str = "report-shown.json";
+
+/// So many splats come over a slow line within seconds, and are drawn at once by any device.
+const FIRST_LOOK_SPLATS: usize = 50_000;
+const FIRST_LOOK: &str = "first_look.spz";
+
+impl PipelineRunner {
+    /// Writes the scene in other ways than the pipeline does.
+    fn write_more(
+        &self,
+        workspace: &Path,
+        splats: usize,
+        made: &mut Vec<(ArtifactKind, &'static str)>,
+    ) -> Result<()> {
+        let mut more = Vec::new();
+        for format in SceneFormat::ALL.into_iter().filter(|format| self.formats.contains(format)) {
+            match format {
+                // The pipeline has written them.
+                SceneFormat::Ply | SceneFormat::Spz => {}
+                SceneFormat::Glb => more.push((ArtifactKind::Glb, "scene.glb")),
+            }
+        }
+        if splats > 2 * FIRST_LOOK_SPLATS {
+            more.push((ArtifactKind::FirstLook, FIRST_LOOK));
+        }
+        if more.is_empty() {
+            return Ok(());
+        }
+        let splats = Splats::read(&workspace.join(files::PLY))?;
+        for (kind, name) in more {
+            let file = workspace.join(name);
+            match kind {
+                ArtifactKind::FirstLook => splats.thinned(FIRST_LOOK_SPLATS).write(&file)?,
+                _ => splats.write(&file)?,
+            }
+            made.push((kind, name));
+        }
+        Ok(())
+    }
+}
 
 /// What is packed of the folder, under which name.
 const CAMERAS: &str = "cameras.zip";
@@ -96,6 +139,7 @@ impl Runner for PipelineRunner {
         if options.turntable {
             made.push((ArtifactKind::Turntable, files::TURNTABLE));
         }
+        self.write_more(workspace, report.export.splats, &mut made)?;
         // A stage that was finished by an earlier attempt sends its warnings to nobody; the report has them all.
         let of_masks = report.background.map(|b| b.warnings).unwrap_or_default();
         let warnings =
@@ -118,5 +162,44 @@ impl Runner for PipelineRunner {
 
     fn can_make_masks(&self) -> bool {
         background::find_model(None).is_ok()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::splats::test_scenes::random_splats;
+
+    /// What is made of a scene of so many splats, for an operator who asked for all formats, and again by the next attempt.
+    fn more_of(splats: usize, workspace: &Path) -> Vec<(ArtifactKind, &'static str)> {
+        random_splats(1, splats, 0).write(&workspace.join(files::PLY)).unwrap();
+        let runner = PipelineRunner { formats: [SceneFormat::ALL, SceneFormat::ALL].concat() };
+        let mut made = Vec::new();
+        runner.write_more(workspace, splats, &mut made).unwrap();
+        let mut again = Vec::new();
+        runner.write_more(workspace, splats, &mut again).unwrap();
+        assert_eq!(made, again);
+        made
+    }
+
+    #[test]
+    fn each_format_is_made_once_and_the_same_scene() {
+        let folder = tempfile::tempdir().unwrap();
+        let made = more_of(100, folder.path());
+        assert_eq!(made, [(ArtifactKind::Glb, "scene.glb")]);
+        for (_, name) in made {
+            assert_eq!(Splats::read(&folder.path().join(name)).unwrap().len(), 100, "{name}");
+        }
+    }
+
+    #[test]
+    fn only_a_large_scene_has_a_first_look() {
+        let folder = tempfile::tempdir().unwrap();
+        let made = more_of(2 * FIRST_LOOK_SPLATS, folder.path());
+        assert!(made.iter().all(|(kind, _)| *kind != ArtifactKind::FirstLook));
+        let made = more_of(2 * FIRST_LOOK_SPLATS + 1, folder.path());
+        assert!(made.contains(&(ArtifactKind::FirstLook, FIRST_LOOK)));
+        let few = Splats::read(&folder.path().join(FIRST_LOOK)).unwrap();
+        assert!((FIRST_LOOK_SPLATS - 10..=FIRST_LOOK_SPLATS).contains(&few.len()), "{}", few.len());
     }
 }

@@ -8,7 +8,8 @@ use super::values::Splats;
 use crate::error::{Error, ErrorKind, Result};
 
 /// The formats in which scenes are written.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum SceneFormat {
     /// The layout that 3D Gaussian Splatting tools share.
     Ply,

@@ -50,6 +50,16 @@ pub(crate) enum FileKind {
     Report,
     /// log.txt: what the worker noted
     Log,
+    /// cameras.zip: the camera poses as COLMAP has them
+    Cameras,
+    /// masks.zip: masks of the object, if the background was removed
+    Masks,
+    /// turntable.mp4: a film around the scene, if the server makes one
+    Turntable,
+    /// scene.sog: the scene for PlayCanvas and SuperSplat, if the server makes it
+    Sog,
+    /// scene.glb: the scene as glTF, if the server makes it
+    Glb,
 }
 
 impl FileKind {
@@ -63,18 +73,29 @@ impl FileKind {
             Self::Preview => "preview.jpg",
             Self::Report => "report.json",
             Self::Log => "log.txt",
+            Self::Cameras => "cameras.zip",
+            Self::Masks => "masks.zip",
+            Self::Turntable => "turntable.mp4",
+            Self::Sog => "scene.sog",
+            Self::Glb => "scene.glb",
         }
     }
 
     fn path(self, job_id: &str) -> String {
         let job = path(job_id);
-        match self {
-            Self::Ply => format!("{job}download/ply/"),
-            Self::Spz => format!("{job}download/spz/"),
-            Self::Preview => format!("{job}preview/"),
-            Self::Report => format!("{job}download/report/"),
-            Self::Log => format!("{job}download/log/"),
-        }
+        let file_type = match self {
+            Self::Preview => return format!("{job}preview/"),
+            Self::Ply => "ply",
+            Self::Spz => "spz",
+            Self::Report => "report",
+            Self::Log => "log",
+            Self::Cameras => "cameras",
+            Self::Masks => "masks",
+            Self::Turntable => "turntable",
+            Self::Sog => "sog",
+            Self::Glb => "glb",
+        };
+        format!("{job}download/{file_type}/")
     }
 }
 

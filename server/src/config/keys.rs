@@ -209,4 +209,8 @@ pub(super) const KEYS: &[Key] = &[
         "reconstruction.turntable",
         "Make a film around each scene, too, which its owner can download. The device renders it after the training.",
     ),
+    key(
+        "reconstruction.formats",
+        "Further files of each scene, which its owner can download: sog, which web pages with PlayCanvas load, and glb, glTF.",
+    ),
 ];

@@ -144,6 +144,7 @@ async fn dispatch_without_body(
         Route::View { job_id } => view::page(exchange, job_id).await,
         Route::ViewCamera { job_id } => view::camera(exchange, job_id).await,
         Route::ViewScene { job_id } => view::file(exchange, job_id, ArtifactKind::Spz).await,
+        Route::ViewFirst { job_id } => view::file(exchange, job_id, ArtifactKind::FirstLook).await,
         Route::ViewPreview { job_id } => view::file(exchange, job_id, ArtifactKind::Preview).await,
         // OPTIONS was answered above, and POST, which has a body, before that.
         Route::GenerateUploadUrl | Route::SubmitJob | Route::Restart { .. } | Route::Tus { .. } => {

@@ -30,6 +30,8 @@ pub(crate) async fn download(exchange: &mut Exchange<'_>, job_id: &str, file_typ
         "cameras" => Ok(ArtifactKind::Cameras),
         "masks" => Ok(ArtifactKind::Masks),
         "turntable" => Ok(ArtifactKind::Turntable),
+        "sog" => Ok(ArtifactKind::Sog),
+        "glb" => Ok(ArtifactKind::Glb),
         // The text is promised (rule 66).
         _ => Err(ApiError::bad_request("Invalid file type. Must be \"ply\" or \"spz\"")),
     })

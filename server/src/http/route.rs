@@ -58,6 +58,10 @@ pub(crate) enum Route<'a> {
     ViewScene {
         job_id: &'a str,
     },
+    /// The scene with few splats.
+    ViewFirst {
+        job_id: &'a str,
+    },
     ViewPreview {
         job_id: &'a str,
     },
@@ -132,6 +136,7 @@ impl<'a> Route<'a> {
                 "" => Some(Self::View { job_id }),
                 "camera.json" => Some(Self::ViewCamera { job_id }),
                 "scene.spz" => Some(Self::ViewScene { job_id }),
+                "first.spz" => Some(Self::ViewFirst { job_id }),
                 "preview.jpg" => Some(Self::ViewPreview { job_id }),
                 _ => None,
             };
@@ -167,6 +172,7 @@ impl<'a> Route<'a> {
             Self::View { .. } => "/view/{job_id}/",
             Self::ViewCamera { .. } => "/view/{job_id}/camera.json",
             Self::ViewScene { .. } => "/view/{job_id}/scene.spz",
+            Self::ViewFirst { .. } => "/view/{job_id}/first.spz",
             Self::ViewPreview { .. } => "/view/{job_id}/preview.jpg",
             Self::Health => "/healthz",
             Self::Ready => "/readyz",

@@ -23,7 +23,7 @@ use super::response::{Answer, header_value, response};
 /// One module: its parts need no imports, so that the page is one file. `viewer.js` says how it is used.
 pub(crate) const SCRIPT: &str = concat!(
     include_str!("view/spz.js"),
-    include_str!("view/sorter.js"),
+    include_str!("view/worker.js"),
     include_str!("view/renderer.js"),
     include_str!("view/camera.js"),
     include_str!("view/controls.js"),
@@ -41,7 +41,13 @@ const REVALIDATE: HeaderValue = HeaderValue::from_static("no-cache");
 /// The page of a job.
 pub(crate) async fn page(exchange: &mut Exchange<'_>, job_id: &str) -> Answer {
     match public_job(exchange, job_id).await {
-        Ok(job) => html(StatusCode::OK, render(&job, exchange.parts.uri.path())),
+        Ok(job) => {
+            let id = job.job_id;
+            let first =
+                exchange.api.quick(move |service| service.public_artifact(id, ArtifactKind::FirstLook));
+            let has_first = first.await.is_ok();
+            html(StatusCode::OK, render(&job, has_first, exchange.parts.uri.path()))
+        }
         Err(error) if error.status == StatusCode::NOT_FOUND => {
             html(StatusCode::NOT_FOUND, NOT_FOUND.to_owned())
         }
@@ -78,12 +84,14 @@ fn allowed(exchange: &mut Exchange<'_>, job_id: &str) -> Result<JobId, ApiError>
 }
 
 /// The page. Its addresses are relative, so that it works under any address by which a proxy serves it.
-fn render(job: &PublicJob, path: &str) -> String {
+fn render(job: &PublicJob, has_first: bool, path: &str) -> String {
     let base = if path.ends_with('/') { String::new() } else { format!("{}/", job.job_id) };
+    let first = if has_first { format!(" data-first=\"{base}first.spz\"") } else { String::new() };
     // The title comes last, so that nothing in it is replaced.
     PAGE.replace("{{style}}", STYLE)
         .replace("{{script}}", SCRIPT)
         .replace("{{base}}", &base)
+        .replace("{{first}}", &first)
         .replace("{{title}}", &escape(&job.title))
 }
 
@@ -138,7 +146,7 @@ mod tests {
 
     #[test]
     fn rule_72_a_title_is_text() {
-        let page = render(&job("<script>alert('1')</script> & {{script}}"), "/view/0b/");
+        let page = render(&job("<script>alert('1')</script> & {{script}}"), false, "/view/0b/");
         let title = "&lt;script&gt;alert(&#39;1&#39;)&lt;/script&gt; &amp; {{script}}";
         assert!(page.contains(&format!("<title>{title}</title>")), "{page}");
         assert!(page.contains(&format!("<h1>{title}</h1>")));
@@ -148,16 +156,20 @@ mod tests {
     #[test]
     fn rule_1_the_addresses_in_the_page_fit_both_slash_forms() {
         let job = job("a");
-        assert!(render(&job, "/view/0b/").contains(" data-scene=\"scene.spz\""));
-        let from_above = format!(" data-scene=\"{}/scene.spz\"", job.job_id);
-        assert!(render(&job, "/view/0B").contains(&from_above));
+        let page = render(&job, true, "/view/0b/");
+        assert!(page.contains(" data-scene=\"scene.spz\"") && page.contains(" data-first=\"first.spz\""));
+        let page = render(&job, true, "/view/0B");
+        for (what, file) in [("scene", "scene.spz"), ("first", "first.spz")] {
+            assert!(page.contains(&format!(" data-{what}=\"{}/{file}\"", job.job_id)), "{page}");
+        }
+        assert!(!render(&job, false, "/view/0b/").contains(" data-first="));
     }
 
     /// The policy has the hash of exactly what stands between the tags, and no part of that looks like the closing tag
     /// to a browser.
     #[test]
     fn the_policy_fits_the_page() {
-        let page = render(&job("a"), "/view/0b/");
+        let page = render(&job("a"), false, "/view/0b/");
         for (open, close, text) in
             [("<style>", "</style>", STYLE), ("<script type=\"module\">", "</script>", SCRIPT)]
         {

@@ -22,6 +22,7 @@ mod sign_in_page;
 mod words;
 
 use hyper::body::Incoming;
+use libreconstruct::job::ArtifactKind;
 pub(crate) use page::{is_script, protect, refused};
 pub(crate) use route::{INVITATION, WebRoute};
 
@@ -46,7 +47,8 @@ pub(crate) async fn show(exchange: &mut Exchange<'_>, route: WebRoute<'_>) -> An
         WebRoute::Scenes => scenes::list(exchange).await,
         WebRoute::NewScene => new_scene::page(exchange).await,
         WebRoute::Scene { job_id } => scene::page(exchange, job_id).await,
-        WebRoute::SceneFile { job_id } => scene::file(exchange, job_id).await,
+        WebRoute::SceneFile { job_id } => scene::file(exchange, job_id, ArtifactKind::Spz).await,
+        WebRoute::SceneFirst { job_id } => scene::file(exchange, job_id, ArtifactKind::FirstLook).await,
         WebRoute::SceneCamera { job_id } => scene::camera(exchange, job_id).await,
         WebRoute::SceneFrames { job_id } => scene::frames(exchange, job_id).await,
         WebRoute::SceneReport { job_id } => scenes::report(exchange, job_id).await,

@@ -152,9 +152,20 @@ class Renderer {
     if (!gl) throw new Error("this browser offers no WebGL 2");
     this.gl = gl;
     this.count = 0;
+    this.textures = [];
+
+    const corners = new Uint16Array(BATCH * TRIANGLES.length);
+    for (let quad = 0; quad < BATCH; quad++) {
+      corners.set(TRIANGLES.map((corner) => 4 * quad + corner), TRIANGLES.length * quad);
+    }
+    gl.bindBuffer(gl.ELEMENT_ARRAY_BUFFER, gl.createBuffer());
+    gl.bufferData(gl.ELEMENT_ARRAY_BUFFER, corners, gl.STATIC_DRAW);
+    gl.enable(gl.BLEND);
+    gl.blendFunc(gl.ONE, gl.ONE_MINUS_SRC_ALPHA); // colours come multiplied by alpha
+    gl.clearColor(0, 0, 0, 1);
   }
 
-  /** Hands a scene (of `parseSpz`) to the graphics card. */
+  /** Hands a scene (of `parseSpz`) to the graphics card, in the place of the one before. */
   load(scene) {
     const gl = this.gl;
     const rows = Math.ceil(scene.count / ROW);
@@ -162,6 +173,9 @@ class Renderer {
     if (rows > most || ROW * Math.max(2, scene.harmonicsTexels) > most) {
       throw new Error(`${scene.count} splats are too many for this graphics card`);
     }
+    for (const texture of this.textures.splice(0)) gl.deleteTexture(texture);
+    if (this.program) gl.deleteProgram(this.program);
+    this.count = 0;
     this.program = this.#link(`#define DEGREE ${scene.degree}\n#define TEXELS ${scene.harmonicsTexels}\n`);
     gl.useProgram(this.program);
     this.uniforms = {};
@@ -176,16 +190,6 @@ class Renderer {
     gl.texStorage2D(gl.TEXTURE_2D, 1, gl.R32UI, ROW, this.rows);
     // Whole rows are written at a time.
     this.order = new Uint32Array(ROW * this.rows);
-
-    const corners = new Uint16Array(BATCH * TRIANGLES.length);
-    for (let quad = 0; quad < BATCH; quad++) {
-      corners.set(TRIANGLES.map((corner) => 4 * quad + corner), TRIANGLES.length * quad);
-    }
-    gl.bindBuffer(gl.ELEMENT_ARRAY_BUFFER, gl.createBuffer());
-    gl.bufferData(gl.ELEMENT_ARRAY_BUFFER, corners, gl.STATIC_DRAW);
-    gl.enable(gl.BLEND);
-    gl.blendFunc(gl.ONE, gl.ONE_MINUS_SRC_ALPHA); // colours come multiplied by alpha
-    gl.clearColor(0, 0, 0, 1);
   }
 
   /** From now on these splats are drawn, in this order: farthest first. */
@@ -221,7 +225,9 @@ class Renderer {
   #select(unit, uniform) {
     const gl = this.gl;
     gl.activeTexture(gl.TEXTURE0 + unit);
-    gl.bindTexture(gl.TEXTURE_2D, gl.createTexture());
+    const texture = gl.createTexture();
+    this.textures.push(texture);
+    gl.bindTexture(gl.TEXTURE_2D, texture);
     gl.texParameteri(gl.TEXTURE_2D, gl.TEXTURE_MIN_FILTER, gl.NEAREST);
     gl.texParameteri(gl.TEXTURE_2D, gl.TEXTURE_MAG_FILTER, gl.NEAREST);
     gl.uniform1i(uniform, unit);

@@ -85,6 +85,11 @@ class Ruler {
     });
   }
 
+  /** Measures in this scene from now on. */
+  measureIn(scene) {
+    this.scene = scene;
+  }
+
   /** Begins to measure, or takes the ruler away; says which. */
   toggle() {
     this.on = !this.on;

@@ -66,33 +66,31 @@ function parseSpz(bytes) {
   const splats = new Uint32Array(8 * room);
   const [floats, halves, octets] = [Float32Array, Int16Array, Uint8Array].map((Kind) => new Kind(splats.buffer));
   const unit = 2 ** -fractionalBits;
+  const unpackQuaternion = version < 3 ? unpackFirstThree : unpackSmallestThree;
+  // Nothing is made anew for a splat: a scene has millions of them.
   for (let i = 0; i < count; i++) {
-    for (let axis = 0; axis < 3; axis++) {
-      const at = 3 * i + axis;
-      positions[at] = version === 1 ? halfFloat(data.getUint16(16 + 2 * at, true)) : int24(positionBytes, 3 * at) * unit;
-      floats[8 * i + axis] = positions[at];
+    for (let at = 3 * i, axis = 0; axis < 3; at++, axis++) {
+      // A signed integer of three bytes.
+      const place = version === 1 ? halfFloat(data.getUint16(16 + 2 * at, true))
+        : (((positionBytes[3 * at] << 8) | (positionBytes[3 * at + 1] << 16) | (positionBytes[3 * at + 2] << 24)) >> 8) * unit;
+      positions[at] = place;
+      floats[8 * i + axis] = place;
       octets[32 * i + 12 + axis] = colours[at];
       octets[32 * i + 24 + axis] = scales[at];
     }
     octets[32 * i + 15] = opacities[i];
-    const quaternion = version < 3 ? firstThree(rotations, 3 * i) : smallestThree(rotations, 4 * i);
-    for (let k = 0; k < 4; k++) halves[16 * i + 8 + k] = Math.round(32767 * quaternion[k]);
+    unpackQuaternion(rotations, i, halves, 16 * i + 8);
   }
 
   const degree = Math.min(fileDegree, 3);
   const used = 3 * ((degree + 1) ** 2 - 1);
   const harmonicsTexels = Math.ceil(used / 16);
   const harmonics = new Uint8Array(16 * harmonicsTexels * room);
-  for (let i = 0; used > 0 && i < count; i++) {
-    const from = i * harmonicsStride;
-    harmonics.set(harmonicsBytes.subarray(from, from + used), 16 * harmonicsTexels * i);
+  for (let i = 0; i < count; i++) {
+    const [from, to] = [i * harmonicsStride, 16 * harmonicsTexels * i];
+    for (let k = 0; k < used; k++) harmonics[to + k] = harmonicsBytes[from + k];
   }
   return { count, degree, positions, splats, harmonics: new Uint32Array(harmonics.buffer), harmonicsTexels };
-}
-
-/** A signed integer of three bytes. */
-function int24(bytes, at) {
-  return ((bytes[at] << 8) | (bytes[at + 1] << 16) | (bytes[at + 2] << 24)) >> 8;
 }
 
 /** A number in IEEE half precision. */
@@ -102,25 +100,31 @@ function halfFloat(bits) {
   return exponent === 31 ? sign * Infinity : sign * (1 + fraction / 1024) * 2 ** (exponent - 15);
 }
 
-/** Quaternion x, y, z, w of versions 1 and 2: x, y, z in a byte each, w is not negative. */
-function firstThree(bytes, at) {
-  const [x, y, z] = [0, 1, 2].map((k) => bytes[at + k] / 127.5 - 1);
-  return [x, y, z, Math.sqrt(Math.max(0, 1 - x * x - y * y - z * z))];
+/**
+ * The quaternion of splat `i` in versions 1 and 2: x, y, z in a byte each, w is not negative. Written as x, y, z, w in 16 bits
+ * each to `to` from `at` on.
+ */
+function unpackFirstThree(bytes, i, to, at) {
+  let squares = 0;
+  for (let k = 0; k < 3; k++) {
+    const value = bytes[3 * i + k] / 127.5 - 1;
+    squares += value * value;
+    to[at + k] = Math.round(32767 * value);
+  }
+  to[at + 3] = Math.round(32767 * Math.sqrt(Math.max(0, 1 - squares)));
 }
 
-/** Quaternion of version 3: which component is the largest (2 bits), then sign and 9 bits of each of the others. */
-function smallestThree(bytes, at) {
-  let packed = bytes[at] | (bytes[at + 1] << 8) | (bytes[at + 2] << 16) | (bytes[at + 3] << 24);
+/** As `unpackFirstThree`, in version 3: which component is the largest (2 bits), then sign and 9 bits of each of the others. */
+function unpackSmallestThree(bytes, i, to, at) {
+  let packed = bytes[4 * i] | (bytes[4 * i + 1] << 8) | (bytes[4 * i + 2] << 16) | (bytes[4 * i + 3] << 24);
   const largest = packed >>> 30;
-  const quaternion = [0, 0, 0, 0];
   let squares = 0;
   for (let k = 3; k >= 0; k--) {
     if (k === largest) continue;
     const magnitude = Math.SQRT1_2 * ((packed & 511) / 511);
-    quaternion[k] = packed & 512 ? -magnitude : magnitude;
+    to[at + k] = Math.round(packed & 512 ? -32767 * magnitude : 32767 * magnitude);
     squares += magnitude * magnitude;
     packed >>>= 10;
   }
-  quaternion[largest] = Math.sqrt(Math.max(0, 1 - squares));
-  return quaternion;
+  to[at + largest] = Math.round(32767 * Math.sqrt(Math.max(0, 1 - squares)));
 }

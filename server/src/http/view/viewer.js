@@ -1,11 +1,12 @@
 // The viewer: shows the scene of an .spz file in an element of the page.
 //
-// The files spz.js, sorter.js, renderer.js, camera.js, controls.js, ruler.js, frames.js and this one are one module, in this order. It needs
+// The files spz.js, worker.js, renderer.js, camera.js, controls.js, ruler.js, frames.js and this one are one module, in this order. It needs
 // nothing but three addresses, which may be data: addresses too, and makes all other elements itself:
 //
 //   <main data-scene="scene.spz" data-preview="preview.jpg" data-camera="camera.json"></main>
 //
-// `data-state` of the element becomes loading, ready or failed.
+// With `data-first`, the address of the same scene with few splats, that is shown until the whole has come. `data-state` of
+// the element becomes loading, first (if there is such a scene), ready or failed.
 
 const HELP = {
   orbital: "Drag or arrow keys: turn. Wheel, pinch, + and −: zoom. Two fingers, right button or W A S D Q E: move. Double click or R: back.",
@@ -13,13 +14,15 @@ const HELP = {
 };
 /** More pixels than this to a CSS pixel cost time and show nothing. */
 const MAX_PIXEL_RATIO = 2;
+/** Of these while few splats are shown: they are large, and cover as much as all do, so that finer pixels only take time. */
+const RATIO_OF_FIRST = 0.5;
 
 class Viewer {
   static #count = 0;
 
-  /** `host` gets the elements; `scene`, `preview`, `camera` and, if they can be shown, `frames` are addresses. */
-  constructor(host, { scene, preview, camera, frames }) {
-    Object.assign(this, { host, addresses: { scene, preview, camera, frames } });
+  /** `host` gets the elements; `scene`, `preview`, `camera` and, where there are such, `first` and `frames` are addresses. */
+  constructor(host, { scene, first, preview, camera, frames }) {
+    Object.assign(this, { host, addresses: { scene, first, preview, camera, frames } });
     const element = (name, properties) => Object.assign(document.createElement(name), properties);
     this.canvas = element("canvas", { tabIndex: 0, ariaLabel: `3D scene: ${document.title}` });
     this.canvas.setAttribute("role", "application");
@@ -41,13 +44,16 @@ class Viewer {
     try {
       if (!("DecompressionStream" in window)) throw new Error("this browser is too old to unpack it (no DecompressionStream)");
       this.renderer = new Renderer(this.canvas);
-      const [camera, bytes] = await Promise.all([
-        this.#fetchCamera(),
-        fetchSpz(this.addresses.scene, (received, total) => this.#showProgress(received, total)),
-      ]);
-      const scene = parseSpz(bytes);
-      this.renderer.load(scene);
-      this.#show(camera, scene);
+      const { first, scene } = this.addresses;
+      // The whole is asked for once the few splats have come: on a slow line they would wait for each other.
+      // Without them it goes, too.
+      const fewer = first && this.#load(first, () => {}).catch((error) => console.warn(error));
+      const [camera, few] = await Promise.all([this.#fetchCamera(), fewer]);
+      this.#begin(camera);
+      const whole = this.#load(scene, (received, total) => this.#showProgress(received, total));
+      whole.catch(() => {}); // told below
+      if (few) await this.#show(few, "first");
+      await this.#show(await whole, "ready");
     } catch (error) {
       this.#fail(error);
     }
@@ -110,8 +116,8 @@ class Viewer {
     this.status.textContent = `The scene cannot be shown: ${error.message}.`;
   }
 
-  #show(camera, scene) {
-    Object.assign(this, { camera, scene });
+  #begin(camera) {
+    this.camera = camera;
     this.help.textContent = camera.orbital ? HELP.orbital : HELP.drone;
     this.controls = new Controls(this.canvas, camera, () => this.#requestFrame());
     this.canvas.addEventListener("webglcontextlost", () => {
@@ -120,16 +126,52 @@ class Viewer {
     new ResizeObserver(() => this.#requestFrame()).observe(this.canvas);
     // The pixel ratio changes with the zoom of the browser and with the screen that the window is on.
     window.addEventListener("resize", () => this.#requestFrame());
+  }
 
-    this.sorter = startSorter(NEAR);
-    this.sorter.onmessage = ({ data: order }) => {
-      this.sorting = false;
-      this.sorted = true;
-      this.renderer.setOrder(order);
-      this.#requestFrame();
-    };
-    this.sorter.onerror = (event) => this.#fail(new Error(event.message || "the sorter does not start"));
-    this.sorter.postMessage({ positions: scene.positions }, [scene.positions.buffer]);
+  /** The scene of an address, and the worker that fetched it and sorts it. */
+  #load(address, onProgress) {
+    const worker = startWorker(NEAR);
+    return new Promise((done, fail) => {
+      worker.onmessage = ({ data }) => {
+        if (data.scene) done({ scene: data.scene, worker });
+        else if (data.error) fail(new Error(data.error));
+        else onProgress(data.received, data.total);
+      };
+      worker.onerror = (event) => fail(new Error(event.message || "its worker does not start"));
+      // A worker has no address of its own to which another could be relative.
+      worker.postMessage({ address: new URL(address, document.baseURI).href });
+    });
+  }
+
+  /** Shows a scene in the place of what was shown before, once it is sorted. */
+  #show({ scene, worker }, state) {
+    const view = this.#view();
+    return new Promise((done, fail) => {
+      worker.onerror = (event) => fail(new Error(event.message || "the sorter fails"));
+      worker.onmessage = ({ data }) => {
+        try {
+          this.renderer.load(scene);
+        } catch (error) {
+          fail(error);
+          return;
+        }
+        // The card has them now.
+        delete scene.harmonics;
+        this.sorter?.terminate();
+        Object.assign(this, { scene, sorter: worker, sortedFor: view, arriving: state, isWhole: state === "ready" });
+        this.ruler?.measureIn(scene);
+        worker.onmessage = ({ data }) => this.#draw(data.order);
+        this.#draw(data.order);
+        done();
+      };
+      this.#sort(worker);
+    });
+  }
+
+  /** Draws from now on in this order. */
+  #draw(order) {
+    this.sorting = false;
+    this.renderer.setOrder(order);
     this.#requestFrame();
   }
 
@@ -149,25 +191,30 @@ class Viewer {
     if (moving) this.#requestFrame();
 
     const { canvas, camera } = this;
-    const ratio = Math.min(window.devicePixelRatio, MAX_PIXEL_RATIO);
+    const ratio = Math.min(window.devicePixelRatio, MAX_PIXEL_RATIO) * (this.isWhole ? 1 : RATIO_OF_FIRST);
     const [width, height] = [canvas.clientWidth, canvas.clientHeight].map((side) => Math.max(1, Math.round(side * ratio)));
     // Setting a size clears the canvas, so only if it is another.
     if (canvas.width !== width || canvas.height !== height) Object.assign(canvas, { width, height });
-    this.#sort();
+    if (!this.sorter) return;
+    const view = this.#view();
+    // If the sorter is busy, the next frame comes back to it.
+    if (!this.sorting && view !== this.sortedFor) {
+      Object.assign(this, { sorting: true, sortedFor: view });
+      this.#sort(this.sorter);
+    }
     this.renderer.draw(camera);
     this.ruler?.draw();
     this.frames?.draw();
-    if (this.sorted && this.host.dataset.state === "loading") this.host.dataset.state = "ready";
+    if (this.arriving) this.host.dataset.state = this.arriving;
+    this.arriving = undefined;
   }
 
-  /** Has the splats sorted for the present view, unless they are or the sorter is busy: then the next frame comes back. */
-  #sort() {
-    const { forward } = this.camera.axes();
-    const view = [...forward, ...this.camera.position].join();
-    if (this.sorting || view === this.sortedFor) return;
-    this.sorting = true;
-    this.sortedFor = view;
-    this.sorter.postMessage({ forward, centre: this.camera.position });
+  #view() {
+    return [...this.camera.axes().forward, ...this.camera.position].join();
+  }
+
+  #sort(worker) {
+    worker.postMessage({ forward: this.camera.axes().forward, centre: this.camera.position });
   }
 }
 

@@ -45,6 +45,9 @@ pub(crate) enum WebRoute<'a> {
     SceneFile {
         job_id: &'a str,
     },
+    SceneFirst {
+        job_id: &'a str,
+    },
     SceneCamera {
         job_id: &'a str,
     },
@@ -124,6 +127,7 @@ impl<'a> WebRoute<'a> {
             ["scenes", "uploads"] => Self::SceneUploads,
             ["scenes", job_id] if !job_id.is_empty() => Self::Scene { job_id },
             ["scenes", job_id, "scene.spz"] => Self::SceneFile { job_id },
+            ["scenes", job_id, "first.spz"] => Self::SceneFirst { job_id },
             ["scenes", job_id, "camera.json"] => Self::SceneCamera { job_id },
             ["scenes", job_id, "frames.json"] => Self::SceneFrames { job_id },
             ["scenes", job_id, "camera"] => Self::SceneBegin { job_id },
@@ -165,6 +169,7 @@ impl<'a> WebRoute<'a> {
             Self::SceneUploads => "/scenes/uploads",
             Self::Scene { .. } => "/scenes/{job_id}",
             Self::SceneFile { .. } => "/scenes/{job_id}/scene.spz",
+            Self::SceneFirst { .. } => "/scenes/{job_id}/first.spz",
             Self::SceneCamera { .. } => "/scenes/{job_id}/camera.json",
             Self::SceneFrames { .. } => "/scenes/{job_id}/frames.json",
             Self::SceneBegin { .. } => "/scenes/{job_id}/camera",

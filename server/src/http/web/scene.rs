@@ -38,9 +38,9 @@ pub(super) async fn page(exchange: &mut Exchange<'_>, job_id: &str) -> Answer {
                 more.push((name, text));
             }
         }
-        Ok((job, live, service.report(user, job_id)?, more))
+        Ok((job, live, service.report(user, job_id)?, more, is_there(ArtifactKind::FirstLook)?))
     });
-    let (job, live, report, more) = read.await?;
+    let (job, live, report, more, has_first) = read.await?;
     let prefix = prefix(exchange.api);
     let has_viewer = exchange.api.config().public_view;
     let is_finished = job.status == JobStatus::Finished;
@@ -49,7 +49,7 @@ pub(super) async fn page(exchange: &mut Exchange<'_>, job_id: &str) -> Answer {
     let content = html! {
         @if is_finished {
             h1 { (job.title) }
-            (viewer(prefix, &job, report.scale.as_ref().is_some_and(|scale| scale.applied)))
+            (viewer(prefix, &job, has_first, report.scale.as_ref().is_some_and(|scale| scale.applied)))
             @for warning in &job.details.warnings { p.warning { (warning.message) } }
             (scenes::actions(prefix, &job, has_viewer))
             @if let Some(address) = &public { (share(address, &job.title)) }
@@ -71,11 +71,11 @@ pub(super) async fn page(exchange: &mut Exchange<'_>, job_id: &str) -> Answer {
     Ok(answer)
 }
 
-fn viewer(prefix: &str, job: &Job, is_metric: bool) -> Markup {
+fn viewer(prefix: &str, job: &Job, has_first: bool, is_metric: bool) -> Markup {
     let own = |what: &str| format!("{prefix}/scenes/{}/{what}", job.job_id);
     html! {
         div.viewer data-scene=(own("scene.spz")) data-preview=(own("preview.jpg")) data-camera=(own("camera.json"))
-            data-frames=(own("frames.json"))
+            data-first=[has_first.then(|| own("first.spz"))] data-frames=(own("frames.json"))
             data-name=(job.title) {
             noscript { img src=(own("preview.jpg")) alt={ "Preview of " (job.title) }; }
         }
@@ -218,9 +218,9 @@ pub(super) async fn frames(exchange: &mut Exchange<'_>, job_id: &str) -> Answer 
 }
 
 /// What the viewer shows, sent by this server itself: a page asks no other.
-pub(super) async fn file(exchange: &mut Exchange<'_>, job_id: &str) -> Answer {
+pub(super) async fn file(exchange: &mut Exchange<'_>, job_id: &str, kind: ArtifactKind) -> Answer {
     let Some(signed_in) = session::find(exchange).await? else { return Err(ApiError::no_job()) };
     let (user, job_id) = (signed_in.user.user_id, exchange.job_id(job_id)?);
-    let artifact = exchange.api.quick(|service| service.artifact(user, job_id, ArtifactKind::Spz)).await?;
+    let artifact = exchange.api.quick(|service| service.artifact(user, job_id, kind)).await?;
     download::send(exchange, artifact.key, Some(&artifact.file_name), REVALIDATE).await
 }
