@@ -318,8 +318,8 @@ def test_few_splats_are_shown_until_all_have_come(browser, tmp_path, first_comes
                     assert page.evaluate("document.querySelector('progress').getClientRects().length") == 1
                     shown = without_words(page)
                     # Half as fine as the whole will be.
-                    few, all = (psnr(shown, rendered(tmp_path, tmp_path / name, CLOUD_CAMERA, 400, 300)) for name in ("first.spz", "scene.spz"))
-                    assert few > 27 and few > all + 12, (few, all)
+                    like_few, like_all = (psnr(shown, rendered(tmp_path, tmp_path / name, CLOUD_CAMERA, 400, 300)) for name in ("first.spz", "scene.spz"))
+                    assert like_few > 27 and like_few > like_all + 12, (like_few, like_all)
                 may_come.set()
                 only_the_canvas(page)
                 shown = page.screenshot()
