@@ -1432,16 +1432,16 @@ typedef struct rc_splats {
 
 #define RC_SPLATS_INIT { sizeof(rc_splats), 0, 0, 0, false, NULL, NULL, NULL, NULL, NULL }
 
-// Reads a scene from a .ply file (plain or packed), an .spz or a .glb file and stores it in *scene; free it with
-// rc_scene_free(). The content decides, not the name.
+// Reads a scene from a .ply file (plain or packed), an .spz, a .glb or a .sog file and stores it in *scene; free
+// it with rc_scene_free(). The content decides, not the name.
 //
 // Fails with RC_NOT_FOUND, RC_INVALID_FILE if it is none of these or damaged, RC_IO.
 //
 // Thread-safe.
 rc_code rc_scene_load(const char *file, rc_scene **scene, rc_error **error);
 
-// Writes a scene as .ply, .spz or .glb, as the name says: whole or not at all, in place of what was there. An .spz
-// file is smaller and rounds the values.
+// Writes a scene as .ply, .spz, .glb or .sog, as the name says: whole or not at all, in place of what was there. An
+// .spz file is smaller and rounds the values; a .sog file is still smaller, and its splats are in another order.
 //
 // Fails with RC_INVALID_ARGUMENT for another name, RC_DISK_FULL, RC_IO.
 //

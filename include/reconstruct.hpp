@@ -660,11 +660,11 @@ inline Model sfm(const std::string& input, const std::optional<std::string>& fol
 class Scene : public detail::Owner<rc_scene, rc_scene_free> {
   public:
     using Owner::Owner;
-    // From a .ply, .spz or .glb file.
+    // From a .ply, .spz, .glb or .sog file.
     static Scene load(const std::string& file) { return Scene(detail::made<rc_scene*>(rc_scene_load, file.c_str())); }
     // From arrays, which are copied.
     static Scene from(const rc_splats& splats) { return Scene(detail::made<rc_scene*>(rc_scene_new, &splats)); }
-    // As .ply, .spz or .glb, as the name says.
+    // As .ply, .spz, .glb or .sog, as the name says.
     void save(const std::string& file) const { detail::call(rc_scene_save, get(), file.c_str()); }
 
     std::size_t size() const noexcept { return rc_scene_count(get()); }

@@ -46,6 +46,7 @@ fn main() {
     let files = [
         ("scene.ply", None),
         ("scene.glb", None),
+        ("scene.sog", None),
         ("v2.spz", spz(SpzVersion::V2)),
         ("v3.spz", spz(SpzVersion::V3)),
         ("v4.spz", spz(SpzVersion::V4)),

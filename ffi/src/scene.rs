@@ -52,8 +52,8 @@ pub struct rc_splats {
 // SAFETY: numbers, pointers, and bool, which C compilers set to 0 or 1.
 unsafe impl Versioned for rc_splats {}
 
-/// Reads a scene from a .ply file (plain or packed), an .spz or a .glb file and stores it in *scene; free it with
-/// rc_scene_free(). The content decides, not the name.
+/// Reads a scene from a .ply file (plain or packed), an .spz, a .glb or a .sog file and stores it in *scene; free
+/// it with rc_scene_free(). The content decides, not the name.
 ///
 /// Fails with RC_NOT_FOUND, RC_INVALID_FILE if it is none of these or damaged, RC_IO.
 ///
@@ -68,8 +68,8 @@ pub unsafe extern "C" fn rc_scene_load(
     unsafe { answer(scene, "scene", error, || Ok(rc_scene::make(Splats::read(path(file, "file")?)?))) }
 }
 
-/// Writes a scene as .ply, .spz or .glb, as the name says: whole or not at all, in place of what was there. An .spz
-/// file is smaller and rounds the values.
+/// Writes a scene as .ply, .spz, .glb or .sog, as the name says: whole or not at all, in place of what was there. An
+/// .spz file is smaller and rounds the values; a .sog file is still smaller, and its splats are in another order.
 ///
 /// Fails with RC_INVALID_ARGUMENT for another name, RC_DISK_FULL, RC_IO.
 ///

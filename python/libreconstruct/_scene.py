@@ -48,7 +48,7 @@ class Scene(Movable):
 
     @classmethod
     def load(cls, path: PathLike) -> Scene:
-        """Reads a `.ply` (plain or packed), `.spz` or `.glb` file, or the folder of a reconstruction with all that belongs to it."""
+        """Reads a `.ply` (plain or packed), `.spz`, `.glb` or `.sog` file, or the folder of a reconstruction with all that belongs to it."""
         path = Path(path)
         if path.is_dir():
             return load_reconstruction(path)
@@ -91,7 +91,10 @@ class Scene(Movable):
         return cls(native)
 
     def save(self, path: PathLike, *, spz_version: int = 3) -> Path:
-        """Writes a `.ply`, `.spz` or `.glb` file, as the name says, whole or not at all. Returns the path."""
+        """Writes a `.ply`, `.spz`, `.glb` or `.sog` file, as the name says, whole or not at all. Returns the path.
+
+        Splats in a `.sog` file are in another order.
+        """
         path = Path(path)
         self._native.write(path, spz_version)
         return path

@@ -64,7 +64,7 @@ impl Splats {
 
 #[pymethods]
 impl Splats {
-    /// Reads a `.ply`, `.spz` or `.glb` file; its content decides.
+    /// Reads a `.ply`, `.spz`, `.glb` or `.sog` file; its content decides.
     #[staticmethod]
     fn read(py: Python<'_>, path: PathBuf) -> PyResult<Self> {
         quick(py, || CoreSplats::read(&path)).map(Self::new)
@@ -112,6 +112,7 @@ impl Splats {
             match SceneFormat::of(&path)? {
                 SceneFormat::Ply => self.splats.write_ply(&path),
                 SceneFormat::Glb => self.splats.write_glb(&path),
+                SceneFormat::Sog => self.splats.write_sog(&path),
                 SceneFormat::Spz => {
                     self.splats.write_spz(&path, &SpzOptions { version, ..SpzOptions::default() })
                 }

@@ -73,6 +73,8 @@ def test_files_come_back_as_they_were(tmp_path, degree):
         assert np.array_equal(getattr(copy, name), getattr(scene, name)), name
     copy = lr.Scene.load(scene.save(tmp_path / "a.glb"))
     assert np.array_equal(copy.means, scene.means) and np.array_equal(copy.sh, scene.sh)
+    copy = lr.Scene.load(scene.save(tmp_path / "a.sog"))
+    assert len(copy) == len(scene) and copy.sh_degree == degree
     for version in (2, 3, 4):
         copy = lr.Scene.load(scene.save(tmp_path / f"{version}.spz", spz_version=version))
         assert copy.sh_degree == degree and np.abs(copy.means - scene.means).max() < 1e-3

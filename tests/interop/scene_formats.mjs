@@ -2,6 +2,7 @@
 // installed or this Node.js is too old.
 //
 // glb: FOLDER/ours.ply becomes transform.glb (splat-transform does not read such files).
+// sog: FOLDER/ours.sog becomes transform_sog.ply, and ours.ply transform.sog.
 
 import { execFileSync } from 'node:child_process';
 import { createRequire } from 'node:module';
@@ -25,7 +26,8 @@ try {
 
 const conversions = {
     glb: [['ours.ply', 'transform.glb']],
+    sog: [['ours.sog', 'transform_sog.ply'], ['ours.ply', 'transform.sog']],
 };
 for (const [from, to] of conversions[format]) {
-    execFileSync(process.execPath, [cli, '-q', join(folder, from), join(folder, to)], { stdio: 'pipe' });
+    execFileSync(process.execPath, [cli, '-q', '-g', 'cpu', join(folder, from), join(folder, to)], { stdio: 'pipe' });
 }

@@ -17,11 +17,13 @@ pub enum SceneFormat {
     Spz,
     /// Binary glTF with the extension `KHR_gaussian_splatting`.
     Glb,
+    /// PlayCanvas' compressed format.
+    Sog,
 }
 
 impl SceneFormat {
     /// All formats.
-    pub const ALL: [Self; 3] = [Self::Ply, Self::Spz, Self::Glb];
+    pub const ALL: [Self; 4] = [Self::Ply, Self::Spz, Self::Glb, Self::Sog];
 
     /// What the names of its files end in, without the dot.
     pub const fn extension(self) -> &'static str {
@@ -29,6 +31,7 @@ impl SceneFormat {
             Self::Ply => "ply",
             Self::Spz => "spz",
             Self::Glb => "glb",
+            Self::Sog => "sog",
         }
     }
 
@@ -51,6 +54,7 @@ impl SceneFormat {
             [b'p', b'l', b'y', ..] => Some(Self::Ply),
             [b'N', b'G', b'S', b'P'] | [0x1f, 0x8b, ..] => Some(Self::Spz),
             b"glTF" => Some(Self::Glb),
+            b"PK\x03\x04" => Some(Self::Sog),
             _ => None,
         }
     }
@@ -77,6 +81,7 @@ impl Splats {
             Some(SceneFormat::Ply) => Self::from_ply(source),
             Some(SceneFormat::Spz) => Self::from_spz(source, SpzFrame::default()),
             Some(SceneFormat::Glb) => Self::from_glb(source),
+            Some(SceneFormat::Sog) => Self::from_sog(source),
             None => {
                 let message = format!("{} is no scene in a known format", path.display());
                 Err(Error::new(ErrorKind::InvalidFile, message)
@@ -89,12 +94,13 @@ impl Splats {
     ///
     /// # Errors
     /// [`InvalidArgument`](ErrorKind::InvalidArgument) for another extension, and those of [`Splats::write_ply`],
-    /// [`Splats::write_spz`] and [`Splats::write_glb`].
+    /// [`Splats::write_spz`], [`Splats::write_glb`] and [`Splats::write_sog`].
     pub fn write(&self, path: &Path) -> Result<()> {
         match SceneFormat::of(path)? {
             SceneFormat::Ply => self.write_ply(path),
             SceneFormat::Spz => self.write_spz(path, &SpzOptions::default()),
             SceneFormat::Glb => self.write_glb(path),
+            SceneFormat::Sog => self.write_sog(path),
         }
     }
 }
@@ -126,7 +132,7 @@ mod tests {
         let error = splats.write(&folder.path().join("a.obj")).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::InvalidArgument);
         assert!(error.to_string().contains("a.obj"), "{error}");
-        for content in [&b"OBJ0"[..], b"glTF", b"glT", b"", b"p"] {
+        for content in [&b"OBJ0"[..], b"glTF", b"PK\x03\x04", b"glT", b"", b"p"] {
             std::fs::write(&ply, content).unwrap();
             assert_eq!(Splats::read(&ply).unwrap_err().kind(), ErrorKind::InvalidFile);
         }
@@ -165,9 +171,11 @@ mod tests {
         splats.write_spz(&path("a4.spz"), &options(SpzVersion::V4)).unwrap();
         type Reader = fn(&Path) -> Result<Splats>;
         splats.write_glb(&path("a.glb")).unwrap();
-        let readers: [(&str, Reader); 4] = [
+        splats.write_sog(&path("a.sog")).unwrap();
+        let readers: [(&str, Reader); 5] = [
             ("a.ply", Splats::read_ply),
             ("a.glb", Splats::read_glb),
+            ("a.sog", Splats::read_sog),
             ("a3.spz", |path| Splats::read_spz(path, SpzFrame::default())),
             ("a4.spz", |path| Splats::read_spz(path, SpzFrame::default())),
         ];

@@ -20,7 +20,7 @@
 //! scene.retain(|i| opacities[i] > 0.0);
 //! # let folder = tempfile::tempdir().unwrap();
 //! # let file = folder.path().join("scene.ply");
-//! scene.write(&file)?; // .ply, .spz or .glb, by its name
+//! scene.write(&file)?; // .ply, .spz, .glb or .sog, by its name
 //! assert_eq!(Splats::read(&file)?, scene);
 //! # Ok(())
 //! # }
@@ -30,6 +30,7 @@ mod glb;
 pub(crate) mod harmonics;
 mod io;
 mod ply;
+mod sog;
 mod source;
 mod spz;
 #[cfg(test)]

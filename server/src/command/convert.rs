@@ -8,15 +8,15 @@ use libreconstruct::splats::{SceneFormat, Splats, SpzOptions, SpzVersion};
 
 use crate::context::Context;
 
-/// Convert a scene between .ply, .spz and .glb
+/// Convert a scene between .ply, .spz, .glb and .sog
 ///
-/// Reads 3DGS .ply (any property order; SuperSplat's compressed.ply too), .spz versions 1 to 4, and .glb
-/// (binary glTF with KHR_gaussian_splatting).
+/// Reads 3DGS .ply (any property order; SuperSplat's compressed.ply too), .spz versions 1 to 4, .glb
+/// (binary glTF with KHR_gaussian_splatting) and .sog version 2 (the archive of PlayCanvas).
 #[derive(Args)]
 pub(crate) struct Arguments {
     /// The scene to read
     input: PathBuf,
-    /// The scene to write (.ply, .spz or .glb)
+    /// The scene to write (.ply, .spz, .glb or .sog)
     output: PathBuf,
     /// Version of the .spz file: 3 is what most viewers read
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u8).range(2..=4))]
@@ -36,6 +36,7 @@ impl Arguments {
         match format {
             SceneFormat::Ply => splats.write_ply(&self.output)?,
             SceneFormat::Glb => splats.write_glb(&self.output)?,
+            SceneFormat::Sog => splats.write_sog(&self.output)?,
             SceneFormat::Spz => {
                 let version = match self.spz_version {
                     2 => SpzVersion::V2,

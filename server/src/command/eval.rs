@@ -13,7 +13,7 @@ use crate::context::Context;
 /// Score a scene on held-out pictures (PSNR, SSIM)
 #[derive(Args)]
 pub(crate) struct Arguments {
-    /// The scene (.ply, .spz or .glb)
+    /// The scene (.ply, .spz, .glb or .sog)
     scene: PathBuf,
     /// Folder with images/ and sparse/ (PINHOLE cameras)
     dataset: PathBuf,

@@ -11,7 +11,7 @@ use libreconstruct::{Error, Result};
 
 use crate::context::Context;
 
-/// Say what is in a scene (.ply, .spz, .glb), a COLMAP model (folder) or a video
+/// Say what is in a scene (.ply, .spz, .glb, .sog), a COLMAP model (folder) or a video
 #[derive(Args)]
 pub(crate) struct Arguments {
     /// The file or folder

@@ -23,7 +23,7 @@ const CAMERA_BYTES: u64 = 64 << 10;
 /// of a job (camera.json of a reconstruction), which is how a viewer begins.
 #[derive(Args)]
 pub(crate) struct Arguments {
-    /// The scene (.ply, .spz or .glb)
+    /// The scene (.ply, .spz, .glb or .sog)
     scene: PathBuf,
     /// Folder of the COLMAP model
     #[arg(long, value_name = "FOLDER", required_unless_present = "camera")]

@@ -24,7 +24,7 @@ use crate::context::Context;
 pub(crate) struct Arguments {
     /// Folder with images/ and sparse/
     dataset: PathBuf,
-    /// The scene to write (.ply, .spz or .glb)
+    /// The scene to write (.ply, .spz, .glb or .sog)
     #[arg(short, long, value_name = "SCENE")]
     output: PathBuf,
     /// Training steps, 1 to 200,000
