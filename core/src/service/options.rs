@@ -120,7 +120,8 @@ impl Default for ReconstructionDefaults {
             seed: standard.seed,
             // It takes the device some time, and most people look at the scene itself.
             turntable: false,
-            formats: Vec::new(),
+            // Small, and what web pages load that do not read .spz.
+            formats: vec![SceneFormat::Sog],
         }
     }
 }

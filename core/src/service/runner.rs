@@ -80,6 +80,7 @@ impl PipelineRunner {
                 // The pipeline has written them.
                 SceneFormat::Ply | SceneFormat::Spz => {}
                 SceneFormat::Glb => more.push((ArtifactKind::Glb, "scene.glb")),
+                SceneFormat::Sog => more.push((ArtifactKind::Sog, "scene.sog")),
             }
         }
         if splats > 2 * FIRST_LOOK_SPLATS {
@@ -186,7 +187,7 @@ mod tests {
     fn each_format_is_made_once_and_the_same_scene() {
         let folder = tempfile::tempdir().unwrap();
         let made = more_of(100, folder.path());
-        assert_eq!(made, [(ArtifactKind::Glb, "scene.glb")]);
+        assert_eq!(made, [(ArtifactKind::Glb, "scene.glb"), (ArtifactKind::Sog, "scene.sog")]);
         for (_, name) in made {
             assert_eq!(Splats::read(&folder.path().join(name)).unwrap().len(), 100, "{name}");
         }
