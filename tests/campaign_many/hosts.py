@@ -7,7 +7,7 @@ import subprocess
 from pathlib import Path
 
 from campaign.machine import Machine
-from rest.server import BINARY, Server, to_toml
+from rest.server import BINARY, Server, write_config
 
 from .network import Way
 from .storage import ObjectStore, SharedFolder
@@ -88,8 +88,7 @@ class WorkerHost(Host):
         self.config, self.name = config | {"storage": self.storage_address}, name
 
     def spawn(self, environment: dict | None) -> None:
-        config = self.folder / "serve.toml"
-        config.write_text(to_toml(self.config))
+        config = write_config(self.folder, self.config)
         clean = {k: v for k, v in os.environ.items() if not k.startswith(("LIBRECONSTRUCT_", "FAILPOINTS"))}
         with self.log.open("ab") as log:
             self.process = subprocess.Popen(

@@ -7,6 +7,7 @@ import signal
 import socket
 import sqlite3
 import subprocess
+import threading
 import time
 from pathlib import Path
 
@@ -87,6 +88,14 @@ def is_worker(pid: int) -> bool:
         return False
 
 
+def write_config(folder: Path, config: dict) -> Path:
+    """Writes the configuration of a server. Whoever starts meanwhile reads the whole of it, or of the one before."""
+    file = folder / "serve.toml"
+    new = folder / f"serve.toml.{threading.get_ident()}"
+    new.write_text(to_toml(config))
+    return new.replace(file)
+
+
 class Server:
     """A `reconstruct serve` process that can be stopped, killed and started again on the same port and folder."""
 
@@ -124,8 +133,7 @@ class Server:
 
     def spawn(self, environment: dict | None = None) -> None:
         """Starts the process and returns at once."""
-        config = self.folder / "serve.toml"
-        config.write_text(to_toml(self.config))
+        config = write_config(self.folder, self.config)
         command = [BINARY, "serve", "--config", config, "--data", self.data, "--listen", f"127.0.0.1:{self.port}"]
         with self.log.open("ab") as log:
             self.process = subprocess.Popen(
@@ -191,8 +199,7 @@ class Server:
 
     def command(self, *arguments: str, environment: dict | None = None) -> dict:
         """Runs a command on the server's folder with `--json` and returns the last object that it printed."""
-        config = self.folder / "serve.toml"
-        config.write_text(to_toml(self.config))
+        config = write_config(self.folder, self.config)
         group, *rest = arguments
         done = subprocess.run(
             [BINARY, group, "--data", self.data, "--config", config, "--json", *rest],

@@ -290,8 +290,8 @@ def test_a_finished_job_keeps_no_workspace(worker_server, finished):
 
 
 def test_a_stop_of_the_server_and_its_start_keep_a_running_job(make_server, capture):
-    # With a film, which only services make whose operator wants it.
-    server = make_server({"workers": 1, "reconstruction": SMALL_RECONSTRUCTION | {"turntable": True}})
+    # With a film and in another format, which only services make whose operator wants it.
+    server = make_server({"workers": 1, "reconstruction": SMALL_RECONSTRUCTION | {"turntable": True, "formats": ["glb"]}})
     anna = server.user("anna")
     job = anna.submit(capture, training_num_steps=60)
     end = time.monotonic() + 120
@@ -304,6 +304,9 @@ def test_a_stop_of_the_server_and_its_start_keep_a_running_job(make_server, capt
     assert anna.wait(job)["status"] == "Finished"
     film = anna.get(f"/api/v1/jobs/{job}/download/turntable/", allow_redirects=True)
     assert film.content[4:8] == b"ftyp" and ".mp4" in film.headers["Content-Disposition"]
+    scene = anna.get(f"/api/v1/jobs/{job}/download/glb/", allow_redirects=True)
+    assert scene.content[:4] == b"glTF" and ".glb" in scene.headers["Content-Disposition"]
+    assert anna.get(f"/api/v1/jobs/{job}/download/sog/").status_code == 404
 
 
 def test_a_worker_in_a_process_of_its_own(make_server, capture):

@@ -74,7 +74,12 @@ def test_rule_80_and_rule_81_a_finished_job(worker_server, finished, wendy):
         assert archive.testzip() is None and "sparse/images.bin" in archive.namelist()
         (count,) = struct.unpack("<Q", archive.read("sparse/images.bin")[:8])
     assert count == told["quality"]["registered"]
+    sog = wendy.get(f"/api/v1/jobs/{job}/download/sog/", allow_redirects=True)
+    assert ".sog" in sog.headers["Content-Disposition"]
+    with zipfile.ZipFile(io.BytesIO(sog.content)) as archive:
+        assert json.loads(archive.read("meta.json"))["count"] == told["ran"]["splats"]
     # What was not asked for is not there.
+    is_error(wendy.get(f"/api/v1/jobs/{job}/download/glb/"), 404, "GLB file not available for this job")
     is_error(wendy.get(f"/api/v1/jobs/{job}/download/masks/"), 404, "Masks not available for this job")
     is_error(wendy.get(f"/api/v1/jobs/{job}/download/turntable/"), 404, "Turntable not available for this job")
     is_error(wendy.request("POST", f"/api/v1/jobs/{job}/cancel/"), 409)
