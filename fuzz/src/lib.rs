@@ -32,9 +32,11 @@ const KB: usize = 1 << 10;
 const MB: usize = 1 << 20;
 
 /// All targets.
-pub const TARGETS: [Target; 14] = [
+pub const TARGETS: [Target; 16] = [
     target("ply", ply::run, MB / 2, 16),
     target("spz", spz::run, 6 * 92 * spz::MAX_SPLATS, 16),
+    target("glb", glb::run, 2 * 64 * MB + MB, 100),
+    target("sog", sog::run, 256 * MB, 64),
     target("colmap_binary", colmap::binary, MB / 2, 8),
     target("colmap_text", colmap::text, MB / 2, 24),
     target("exif", exif::run, 64 * KB, 16),

@@ -14,7 +14,7 @@ use libreconstruct::glam::{vec3, vec4};
 use libreconstruct::splats::{Splats, SpzOptions, SpzVersion, sh_coefficients};
 use sha2::{Digest, Sha256};
 
-use super::targets::{archive, checkpoint, colmap, signed_address, tags};
+use super::targets::{archive, checkpoint, colmap, glb, signed_address, sog, tags};
 
 /// Inputs of about a megabyte whose bytes take as much memory each as any do. Too large to be kept, and to be found: what is said
 /// of memory holds for these, too.
@@ -47,8 +47,17 @@ pub fn dense() -> Vec<(&'static str, Vec<u8>)> {
     let mut splats = GzEncoder::new(Vec::new(), Compression::default());
     let header = b"NGSP\x03\0\0\0\x70\x11\x01\0\x03\x0c\0\0"; // 70,000 of degree 3
     splats.write_all(&[&header[..], &vec![0; 70_000 * 65]].concat()).expect("a vector takes all");
+    // As many splats as are read of any file, and four times as many pixels in each picture, all the same.
+    let meta = r#"{"version":2,"count":1190000,"means":{"mins":[0,0,0],"maxs":[0,0,0],"files":["0","0"]},"scales":{"codebook":[0],"files":["0"]},"quats":{"files":["0"]},"sh0":{"codebook":[0],"files":["0"]}}"#;
+    let mut pixels = Cursor::new(Vec::new());
+    let opaque = image::RgbImage::new(2180, 2180);
+    opaque.write_to(&mut pixels, ImageFormat::WebP).expect("a picture can be encoded");
     vec![
+        ("sog", [meta.as_bytes(), &pixels.into_inner()].join(sog::CUT)),
         ("spz", splats.finish().expect("a vector takes all")),
+        ("glb", format!("{{\"nodes\":[{}{{}}]}}", "{},".repeat(300_000)).into_bytes()),
+        ("glb", format!("{{\"meshes\":[{}{{}}]}}", "{\"primitives\":[{}]},".repeat(40_000)).into_bytes()),
+        ("glb", format!("{{\"scenes\":[{{\"nodes\":[{}0]}}]}}", "0,".repeat(400_000)).into_bytes()),
         ("ply", ply("binary_little_endian", "vertex", &vertex, &[0; 14])),
         ("ply", ply("binary_little_endian", "vertex", &coloured, &[0; 59])),
         ("ply", ply("ascii", "vertex", &vertex, words)),
@@ -80,10 +89,12 @@ pub fn dense() -> Vec<(&'static str, Vec<u8>)> {
 pub type Inputs = Vec<(String, Vec<u8>)>;
 
 /// The inputs of each target.
-pub fn all() -> [(&'static str, Inputs); 14] {
+pub fn all() -> [(&'static str, Inputs); 16] {
     [
         ("ply", ply()),
         ("spz", spz()),
+        ("glb", glb()),
+        ("sog", sog()),
         ("colmap_binary", colmap("bin")),
         ("colmap_text", colmap("txt")),
         ("exif", exif()),
@@ -192,6 +203,71 @@ fn spz() -> Inputs {
         ("content_1", content(1, 3)),
         ("content_2", content(2, 3)),
         ("content_3", content(3, 4)),
+    ])
+}
+
+fn glb() -> Inputs {
+    let written =
+        |degree| written("a.glb", |path| scene(3, degree).write_glb(path).expect("a scene can be written"));
+    // Integers, one view for all, nodes in nodes.
+    let accessor = |offset: u32, kind: u32, shape: &str| {
+        format!(
+            r#"{{"bufferView":0,"byteOffset":{offset},"componentType":{kind},"normalized":true,"count":2,"type":"{shape}"}}"#
+        )
+    };
+    let accessors = [
+        accessor(0, 5126, "VEC3"),
+        accessor(12, 5120, "VEC4"),
+        accessor(16, 5122, "VEC3"),
+        accessor(22, 5121, "SCALAR"),
+        accessor(24, 5126, "VEC3"),
+    ];
+    let names = ["ROTATION", "SCALE", "OPACITY", "SH_DEGREE_0_COEF_0"];
+    let names: String =
+        (1..).zip(names).map(|(k, name)| format!(r#","KHR_gaussian_splatting:{name}":{k}"#)).collect();
+    let json = format!(
+        r#"{{"scenes":[{{"nodes":[0]}}],"nodes":[{{"children":[1],"scale":[2,2,2]}},{{"mesh":0,"rotation":[0,0.6,0,0.8],"translation":[1,2,3]}}],"meshes":[{{"primitives":[{{"mode":0,"attributes":{{"POSITION":0{names}}},"extensions":{{"KHR_gaussian_splatting":{{"kernel":"ellipse","colorSpace":"srgb_rec709_display"}}}},"extras":{{"antialiased":true}}}}]}}],"accessors":[{}],"bufferViews":[{{"buffer":0,"byteLength":72,"byteStride":36}}],"buffers":[{{"byteLength":72}}]}}"#,
+        accessors.join(",")
+    );
+    let buffer: Vec<u8> = (0..72).map(|k| k % 63).collect();
+    named([
+        ("degree_0", written(0)),
+        ("degree_1", written(1)),
+        ("degree_3", written(3)),
+        ("content", [json.as_bytes(), &[glb::CUT], &buffer].concat()),
+        ("integers", glb::pack(json.as_bytes(), &buffer)),
+    ])
+}
+
+fn sog() -> Inputs {
+    let written = |count: usize, degree| {
+        written("a.sog", |path| scene(count, degree).write_sog(path).expect("a scene can be written"))
+    };
+    let picture = |width: u32, height: u32, alpha: u8| {
+        let pixel = |x, y| image::Rgba([(x % 3) as u8, (y % 2) as u8, 0, alpha]);
+        let mut bytes = Cursor::new(Vec::new());
+        let picture = image::RgbaImage::from_fn(width, height, pixel);
+        picture.write_to(&mut bytes, ImageFormat::WebP).expect("a picture can be encoded");
+        bytes.into_inner()
+    };
+    let meta = r#"{"version":2,"count":5,"antialias":true,"means":{"mins":[-1,0,-2],"maxs":[1,0,2],"files":["0","1"]},"scales":{"codebook":[-3,-2,-1],"files":["2"]},"quats":{"files":["3"]},"sh0":{"codebook":[0,0.5,1],"files":["2"]},"shN":{"count":70,"bands":1,"codebook":[0,0.1,-0.1],"files":["4","5"]}}"#;
+    let pictures = [
+        picture(4, 2, 255),
+        picture(4, 2, 9),
+        picture(4, 2, 128),
+        picture(8, 1, 253),
+        picture(192, 2, 255),
+        picture(4, 4, 0),
+    ];
+    let names = ["meta.json", "0", "1", "2", "3", "4", "5"];
+    let parts: Vec<&[u8]> =
+        std::iter::once(meta.as_bytes()).chain(pictures.iter().map(Vec::as_slice)).collect();
+    let files: Vec<(&str, &[u8])> = names.into_iter().zip(parts.iter().copied()).collect();
+    named([
+        ("degree_0", written(2, 0)),
+        ("degree_3", written(9, 3)),
+        ("content", parts.join(sog::CUT)),
+        ("deflated", zip(&files, true)),
     ])
 }
 
@@ -312,7 +388,7 @@ fn packed_pictures() -> Inputs {
 }
 
 /// A zip archive with these files.
-fn zip(files: &[(&str, &[u8])], deflated: bool) -> Vec<u8> {
+pub fn zip(files: &[(&str, &[u8])], deflated: bool) -> Vec<u8> {
     let (mut bytes, mut table) = (Vec::new(), Vec::new());
     for (name, content) in files {
         let mut crc = flate2::Crc::new();

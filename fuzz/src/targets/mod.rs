@@ -6,11 +6,13 @@ pub mod camera_data;
 pub mod checkpoint;
 pub mod colmap;
 pub mod exif;
+pub mod glb;
 pub mod pictures;
 pub mod ply;
 pub mod probe;
 pub mod range;
 pub mod signed_address;
+pub mod sog;
 pub mod spz;
 pub mod tags;
 
