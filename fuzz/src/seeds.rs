@@ -257,7 +257,7 @@ fn sog() -> Inputs {
         picture(4, 2, 128),
         picture(8, 1, 253),
         picture(192, 2, 255),
-        picture(4, 4, 0),
+        picture(8, 1, 0),
     ];
     let names = ["meta.json", "0", "1", "2", "3", "4", "5"];
     let parts: Vec<&[u8]> =
