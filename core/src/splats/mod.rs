@@ -29,6 +29,7 @@
 mod glb;
 pub(crate) mod harmonics;
 mod io;
+mod order;
 mod ply;
 mod sog;
 mod source;

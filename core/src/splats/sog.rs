@@ -15,7 +15,6 @@ mod codebook;
 mod decode;
 mod encode;
 mod meta;
-mod order;
 mod palette;
 mod picture;
 mod points;

@@ -3,10 +3,8 @@
 use glam::Vec3;
 
 use super::harmonics::sh_coefficients;
+use super::order::morton;
 use super::values::Splats;
-
-/// Bits of a place along each axis in a Morton code.
-const PLACE_BITS: u32 = 21;
 
 impl Splats {
     /// At most `count` of the splats, without the colours that depend on the direction. They are enlarged so that together
@@ -23,6 +21,7 @@ impl Splats {
         // Half of a splat is owed at first, so that neither end of the curve is preferred.
         let mut owed = 0.5;
         for i in along_the_curve(&self.means) {
+            let i = i as usize;
             owed += probabilities[i];
             if owed < 1.0 || kept.len() == count {
                 continue;
@@ -71,33 +70,13 @@ fn probabilities(weights: &[f64], count: usize) -> Vec<f64> {
 }
 
 /// The numbers of the points, in the order in which a Morton curve through the box around them comes by.
-fn along_the_curve(points: &[Vec3]) -> Vec<usize> {
+fn along_the_curve(points: &[Vec3]) -> Vec<u32> {
     let low = points.iter().copied().fold(Vec3::INFINITY, Vec3::min);
     let high = points.iter().copied().fold(Vec3::NEG_INFINITY, Vec3::max);
-    let steps = ((1u32 << PLACE_BITS) - 1) as f32;
-    let size = (high - low).max_element().max(f32::MIN_POSITIVE);
-    let code = |point: &Vec3| {
-        let place = (*point - low) / size * steps;
-        place.to_array().iter().enumerate().map(|(axis, &v)| spread(v as u64) << axis).sum::<u64>()
-    };
-    let mut codes: Vec<(u64, usize)> = points.iter().map(code).zip(0..).collect();
-    codes.sort_unstable();
-    codes.into_iter().map(|(_, i)| i).collect()
-}
-
-/// Two zeros between the bits of a number of 21 bits.
-fn spread(mut bits: u64) -> u64 {
-    bits &= (1 << PLACE_BITS) - 1;
-    for (shift, mask) in [
-        (32, 0x001f_0000_0000_ffff),
-        (16, 0x001f_0000_ff00_00ff),
-        (8, 0x100f_00f0_0f00_f00f),
-        (4, 0x10c3_0c30_c30c_30c3),
-        (2, 0x1249_2492_4924_9249),
-    ] {
-        bits = (bits | (bits << shift)) & mask;
-    }
-    bits
+    let steps = f32::from(u16::MAX) / (high - low).max_element().max(f32::MIN_POSITIVE);
+    // `as` makes a place of what is no number, too.
+    let place = |point: &Vec3| ((*point - low) * steps).to_array().map(|v| v as u16);
+    morton(&points.iter().map(place).collect::<Vec<_>>())
 }
 
 #[cfg(test)]

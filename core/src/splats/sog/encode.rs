@@ -5,12 +5,12 @@ use rayon::prelude::*;
 use super::archive::DESCRIPTION;
 use super::codebook::{codebook, nearest};
 use super::meta::{Asset, Coded, Files, Harmonics, MAX_PALETTE, Means, Meta, VERSION};
-use super::order::morton;
 use super::palette::palette;
 use super::picture::Picture;
 use super::points::Points;
 use super::webp;
 use crate::splats::harmonics::sh_coefficients;
+use crate::splats::order::morton;
 use crate::splats::values::{Splats, normalised};
 
 /// Sets of coefficients in a row of the picture of the palette.

@@ -1,5 +1,4 @@
-//! The order of the splats in the pictures: along a space-filling curve, so that neighbours in a picture are neighbours in
-//! space, and high bytes of positions change seldom.
+//! Splats in an order in which neighbours in space come together: along a space-filling curve.
 
 use rayon::prelude::*;
 
