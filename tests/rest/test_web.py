@@ -432,11 +432,14 @@ def test_rule_79_a_scene_is_seen_while_it_is_trained(worker_server, wendy, captu
     picture = Image.open(io.BytesIO(answer.content)).convert("RGB")
     # The training renders what it trains on here: 160 pixels.
     assert max(picture.size) == 160 and len(picture.getcolors(1 << 24)) > 100
-    # How long that goes on, as soon as there is something to go by.
-    while (left := visitor.get(f"/scenes/{job}/report").json()["progress"]["stage_seconds_left"]) is None:
-        assert time.monotonic() < end
+    # How long that goes on, as soon as there is something to go by; the picture may come before the job is said to be trained.
+    while True:
+        progress = visitor.get(f"/scenes/{job}/report").json()["progress"]
+        if progress["stage"] == "train" and progress["stage_seconds_left"] is not None:
+            break
+        assert time.monotonic() < end, progress
         time.sleep(0.5)
-    assert left > 0 and re.search(r"training, \d+ %, [^<]+ left", visitor.page("/scenes"))
+    assert progress["stage_seconds_left"] > 0 and re.search(r"training, \d+ %, [^<]+ left", visitor.page("/scenes"))
     for page in ("/scenes", f"/scenes/{job}"):
         # Without a script, too.
         assert re.search(rf'<img class="preview" src="{path}\?at=\d+"', visitor.page(page)), page
