@@ -847,6 +847,8 @@ typedef enum rc_artifact_kind {
     RC_ARTIFACT_GLB = 10,
     // A large scene with few splats, as .spz: what a viewer shows until it has the whole.
     RC_ARTIFACT_FIRST_LOOK = 11,
+    // A picture of the camera poses, JPEG.
+    RC_ARTIFACT_POSES = 12,
 } rc_artifact_kind;
 
 // Opens a file of a job and stores it in *artifact; free it with rc_artifact_free(). It can be read to its end even if

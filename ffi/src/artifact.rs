@@ -62,9 +62,11 @@ pub enum rc_artifact_kind {
     RC_ARTIFACT_GLB = 10,
     /// A large scene with few splats, as .spz: what a viewer shows until it has the whole.
     RC_ARTIFACT_FIRST_LOOK = 11,
+    /// A picture of the camera poses, JPEG.
+    RC_ARTIFACT_POSES = 12,
 }
 
-const KINDS: [(rc_artifact_kind, ArtifactKind); 11] = [
+const KINDS: [(rc_artifact_kind, ArtifactKind); 12] = [
     (rc_artifact_kind::RC_ARTIFACT_PLY, ArtifactKind::Ply),
     (rc_artifact_kind::RC_ARTIFACT_SPZ, ArtifactKind::Spz),
     (rc_artifact_kind::RC_ARTIFACT_PREVIEW, ArtifactKind::Preview),
@@ -76,6 +78,7 @@ const KINDS: [(rc_artifact_kind, ArtifactKind); 11] = [
     (rc_artifact_kind::RC_ARTIFACT_SOG, ArtifactKind::Sog),
     (rc_artifact_kind::RC_ARTIFACT_GLB, ArtifactKind::Glb),
     (rc_artifact_kind::RC_ARTIFACT_FIRST_LOOK, ArtifactKind::FirstLook),
+    (rc_artifact_kind::RC_ARTIFACT_POSES, ArtifactKind::Poses),
 ];
 
 impl Job {

@@ -234,7 +234,7 @@ class Job:
 
     def download(
         self,
-        kind: Literal["ply", "spz", "preview", "report", "log", "cameras", "masks", "turntable", "sog", "glb", "first_look"],
+        kind: Literal["ply", "spz", "preview", "report", "log", "cameras", "masks", "turntable", "sog", "glb", "first_look", "poses"],
         path: PathLike,
         *,
         progress: ProgressOption = False,
@@ -243,7 +243,8 @@ class Job:
 
         The scene (`ply`, `spz`), its preview, all its figures (`report`), the worker's `log`, the camera poses as COLMAP has them (a zip);
         `masks` (a zip) if the background was removed, `turntable` (MP4), `sog` and `glb` (the scene in
-        other formats) if the service makes them, `first_look` (an `.spz` with few splats) if the scene is large.
+        other formats) if the service makes them, `first_look` (an `.spz` with few splats) if the scene is large,
+        `poses` (JPEG) shows the cameras.
         """
         with self._service._open(self.job_id, kind) as artifact, Bar(progress, f"{kind} of {self.title}") as bar:
 

@@ -240,14 +240,14 @@ impl Engine {
         }
     }
 
-    /// Opens an artifact: `ply`, `spz`, `preview`, `report`, `log`, `cameras`, `masks`, `turntable`, `sog`, `glb` or
-    /// `first_look`.
+    /// Opens an artifact: `ply`, `spz`, `preview`, `report`, `log`, `cameras`, `masks`, `turntable`, `sog`, `glb`,
+    /// `first_look` or `poses`.
     fn artifact(&self, py: Python<'_>, job_id: &str, kind: &str) -> PyResult<Blob> {
         self.call(py, |service, user| {
             let kind = by_name(kind).ok_or_else(|| {
                 Error::argument(format!(
-                    "kind is {kind:?}: ply, spz, preview, report, log, cameras, masks, turntable, sog, glb and first_look \
-                     are known"
+                    "kind is {kind:?}: ply, spz, preview, report, log, cameras, masks, turntable, sog, glb, \
+                     first_look and poses are known"
                 ))
             })?;
             let artifact = service.artifact(user, id(job_id)?, kind)?;

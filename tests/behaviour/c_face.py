@@ -15,7 +15,8 @@ if not binding.SHARED.exists():
 
 KINDS = {"ply": "RC_ARTIFACT_PLY", "spz": "RC_ARTIFACT_SPZ", "preview": "RC_ARTIFACT_PREVIEW", "report": "RC_ARTIFACT_REPORT", "log": "RC_ARTIFACT_LOG",
          "cameras": "RC_ARTIFACT_CAMERAS", "masks": "RC_ARTIFACT_MASKS", "turntable": "RC_ARTIFACT_TURNTABLE",
-         "sog": "RC_ARTIFACT_SOG", "glb": "RC_ARTIFACT_GLB", "first_look": "RC_ARTIFACT_FIRST_LOOK"}
+         "sog": "RC_ARTIFACT_SOG", "glb": "RC_ARTIFACT_GLB", "first_look": "RC_ARTIFACT_FIRST_LOOK",
+         "poses": "RC_ARTIFACT_POSES"}
 
 
 def encoded(value: str | None) -> bytes | None:

@@ -31,6 +31,7 @@ ENDINGS = {
     "sog": "sog",
     "glb": "glb",
     "first_look": "first.spz",
+    "poses": "poses.jpg",
 }
 
 # Settings with which a tiny capture becomes a scene in seconds on two cores.

@@ -78,6 +78,8 @@ def test_rule_80_and_rule_81_a_finished_job(worker_server, finished, wendy):
     assert ".sog" in sog.headers["Content-Disposition"]
     with zipfile.ZipFile(io.BytesIO(sog.content)) as archive:
         assert json.loads(archive.read("meta.json"))["count"] == told["ran"]["splats"]
+    poses = wendy.get(f"/api/v1/jobs/{job}/download/poses/", allow_redirects=True)
+    assert ".jpg" in poses.headers["Content-Disposition"] and poses.content[:2] == b"\xff\xd8"
     # What was not asked for is not there.
     is_error(wendy.get(f"/api/v1/jobs/{job}/download/glb/"), 404, "GLB file not available for this job")
     is_error(wendy.get(f"/api/v1/jobs/{job}/download/masks/"), 404, "Masks not available for this job")

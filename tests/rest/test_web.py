@@ -396,7 +396,7 @@ def test_rule_79_a_finished_scene_and_a_failed_one(worker_server, wendy, finishe
     job = finished["job_id"]
     picture = visitor.get(f"/scenes/{job}/preview.jpg")
     assert picture.headers["Content-Type"] == "image/jpeg" and picture.headers["Cache-Control"] == "no-store"
-    for kind in ("ply", "spz", "sog", "cameras", "report", "log"):
+    for kind in ("ply", "spz", "sog", "poses", "cameras", "report", "log"):
         answer = visitor.get(f"/scenes/{job}/download/{kind}")
         assert answer.status_code == 302
         assert requests.get(answer.headers["Location"], stream=True).status_code == 200

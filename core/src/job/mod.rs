@@ -57,11 +57,13 @@ pub enum ArtifactKind {
     Glb,
     /// A large scene with few splats, as `.spz`: what a viewer shows until it has the whole.
     FirstLook,
+    /// A picture of the camera poses, JPEG.
+    Poses,
 }
 
 impl ArtifactKind {
     /// All kinds.
-    pub const ALL: [ArtifactKind; 11] = [
+    pub const ALL: [ArtifactKind; 12] = [
         Self::Ply,
         Self::Spz,
         Self::Preview,
@@ -73,6 +75,7 @@ impl ArtifactKind {
         Self::Sog,
         Self::Glb,
         Self::FirstLook,
+        Self::Poses,
     ];
 
     /// The extension of its file, without the dot.
@@ -89,6 +92,7 @@ impl ArtifactKind {
             Self::Sog => "sog",
             Self::Glb => "glb",
             Self::FirstLook => "first.spz",
+            Self::Poses => "poses.jpg",
         }
     }
 
@@ -97,7 +101,7 @@ impl ArtifactKind {
         match self {
             Self::Ply | Self::Spz | Self::Sog | Self::FirstLook => "application/octet-stream",
             Self::Glb => "model/gltf-binary",
-            Self::Preview => "image/jpeg",
+            Self::Preview | Self::Poses => "image/jpeg",
             Self::Report => "application/json",
             Self::Log => "text/plain; charset=utf-8",
             Self::Cameras | Self::Masks => "application/zip",

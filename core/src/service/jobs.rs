@@ -268,6 +268,7 @@ impl Service {
                 ArtifactKind::Sog => "SOG file",
                 ArtifactKind::Glb => "GLB file",
                 ArtifactKind::FirstLook => "First look",
+                ArtifactKind::Poses => "Picture of the camera poses",
             };
             return Err(Error::new(ErrorKind::NotFound, format!("{what} not available for this job")));
         };

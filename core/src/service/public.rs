@@ -34,7 +34,8 @@ impl Service {
             | ArtifactKind::Masks
             | ArtifactKind::Turntable
             | ArtifactKind::Sog
-            | ArtifactKind::Glb => None,
+            | ArtifactKind::Glb
+            | ArtifactKind::Poses => None,
         };
         found.map(|found| Artifact::new(job, kind, found)).ok_or_else(job_not_found)
     }

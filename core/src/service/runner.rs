@@ -129,6 +129,7 @@ impl Runner for PipelineRunner {
             (ArtifactKind::Spz, files::SPZ),
             (ArtifactKind::Preview, files::PREVIEW),
             (ArtifactKind::Report, SHOWN_REPORT),
+            (ArtifactKind::Poses, files::POSES),
         ];
         if pack(&workspace.join(files::SPARSE), &["bin"], &workspace.join(CAMERAS))? {
             made.push((ArtifactKind::Cameras, CAMERAS));

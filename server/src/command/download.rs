@@ -50,6 +50,8 @@ pub(crate) enum FileKind {
     Report,
     /// log.txt: what the worker noted
     Log,
+    /// poses.jpg: a picture of the camera poses
+    Poses,
     /// cameras.zip: the camera poses as COLMAP has them
     Cameras,
     /// masks.zip: masks of the object, if the background was removed
@@ -73,6 +75,7 @@ impl FileKind {
             Self::Preview => "preview.jpg",
             Self::Report => "report.json",
             Self::Log => "log.txt",
+            Self::Poses => "poses.jpg",
             Self::Cameras => "cameras.zip",
             Self::Masks => "masks.zip",
             Self::Turntable => "turntable.mp4",
@@ -89,6 +92,7 @@ impl FileKind {
             Self::Spz => "spz",
             Self::Report => "report",
             Self::Log => "log",
+            Self::Poses => "poses",
             Self::Cameras => "cameras",
             Self::Masks => "masks",
             Self::Turntable => "turntable",

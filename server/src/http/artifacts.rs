@@ -32,6 +32,7 @@ pub(crate) async fn download(exchange: &mut Exchange<'_>, job_id: &str, file_typ
         "turntable" => Ok(ArtifactKind::Turntable),
         "sog" => Ok(ArtifactKind::Sog),
         "glb" => Ok(ArtifactKind::Glb),
+        "poses" => Ok(ArtifactKind::Poses),
         // The text is promised (rule 66).
         _ => Err(ApiError::bad_request("Invalid file type. Must be \"ply\" or \"spz\"")),
     })

@@ -233,9 +233,10 @@ pub(super) async fn live(exchange: &mut Exchange<'_>, job_id: &str) -> Answer {
 }
 
 /// What there may be beside the scene itself: the name of the file type, and what it is called on a page.
-pub(super) const MORE: [(ArtifactKind, &str, &str); 7] = [
+pub(super) const MORE: [(ArtifactKind, &str, &str); 8] = [
     (ArtifactKind::Sog, "sog", "scene as .sog (PlayCanvas, SuperSplat)"),
     (ArtifactKind::Glb, "glb", "scene as .glb (glTF)"),
+    (ArtifactKind::Poses, "poses", "picture of the camera poses"),
     (ArtifactKind::Cameras, "cameras", "camera poses (COLMAP)"),
     (ArtifactKind::Masks, "masks", "masks"),
     (ArtifactKind::Turntable, "turntable", "film"),
