@@ -92,78 +92,73 @@ pub(crate) fn adapt(
     Ok(())
 }
 
-/// Adjusts a map to the end after [`adapt`], with the intrinsics that it has.
-///
-/// # Errors
-/// [`crate::ErrorKind::Cancelled`].
-pub(crate) fn polish(
-    map: &mut Map,
-    keypoints: &Keypoints,
-    options: &MapperOptions,
-    control: &Control,
-) -> Result<()> {
-    adjust(map, keypoints, &bundle_options(map, keypoints, options, None), control)?;
-    filter_points(map, keypoints, options.max_error, options.min_angle);
-    filter_images(map, options.min_observations);
-    Ok(())
+/// Intrinsics beyond the focal length and what the camera has of distortion.
+#[derive(Clone, Copy, PartialEq)]
+struct Lens {
+    /// The principal point is beside the image centre.
+    off_centre: bool,
+    /// There is a second radial coefficient, where there was one.
+    bent: bool,
 }
 
-/// Gives a SIMPLE_RADIAL camera its second radial coefficient, which makes it RADIAL, if the capture tells it from
-/// zero: left out, it bends the focal length, the poses and the scale. The principal point was decided before, and is
-/// free here only if it was refined. Returns whether there is one.
+/// Adjusts a map to the end, with the intrinsics that the capture tells: the principal point, if it `may_move`, and of a
+/// SIMPLE_RADIAL camera the second radial coefficient, which makes it RADIAL. Left out, they bend the focal length, the poses
+/// and the scale.
+///
+/// All are free together at first, because what a lens model leaves out moves what it has: a lens that is bent more looks
+/// like one that is off the centre, and the other way round. What is not told then is taken back. Returns what became of the
+/// principal point; `None` where it may not move.
 ///
 /// # Errors
 /// [`crate::ErrorKind::Cancelled`].
-pub(crate) fn refine_second_radial(
+pub(crate) fn refine_lens(
     map: &mut Map,
     keypoints: &Keypoints,
     options: &MapperOptions,
-    is_centre_free: bool,
+    may_move: bool,
     control: &Control,
-) -> Result<bool> {
-    let (CameraModel::SimpleRadial, [focal, x, y, k1]) = (map.camera.model, &map.camera.params[..]) else {
-        return Ok(false);
-    };
-    let mut free = map.clone();
-    free.camera.params = vec![*focal, *x, *y, *k1, 0.0];
-    free.camera.model = CameraModel::Radial;
-    let principal_point = is_centre_free.then(|| principal_point_prior(&map.camera, options));
-    let bundle = bundle_options(map, keypoints, options, principal_point);
-    adjust(&mut free, keypoints, &bundle, control)?;
-    let Some(deviations) = intrinsics_deviations(&free, keypoints, &bundle) else { return Ok(false) };
-    let told = |&(k, sigma): &(usize, f64)| {
-        k == 4 && free.camera.params[k].abs() > options.polishing.significance * sigma
-    };
-    let refined = deviations.iter().any(told);
-    if refined {
-        *map = free;
-        filter_points(map, keypoints, options.max_error, options.min_angle);
-    }
-    Ok(refined)
-}
-
-/// Frees the principal point under its prior, and keeps the result if the capture determines it and it is not the image
-/// centre.
-///
-/// # Errors
-/// [`crate::ErrorKind::Cancelled`].
-pub(crate) fn refine_principal_point(
-    map: &mut Map,
-    keypoints: &Keypoints,
-    options: &MapperOptions,
-    control: &Control,
-) -> Result<PrincipalPoint> {
+) -> Result<Option<PrincipalPoint>> {
     let prior = principal_point_prior(&map.camera, options);
-    let bundle = bundle_options(map, keypoints, options, Some(prior));
-    let mut free = map.clone();
-    adjust(&mut free, keypoints, &bundle, control)?;
-    let deviations = intrinsics_deviations(&free, keypoints, &bundle);
-    let found = principal_point(&free.camera, deviations.as_deref(), prior, options);
-    if found.refined {
-        *map = free;
-        filter_points(map, keypoints, options.max_error, options.min_angle);
+    let mut lens = Lens { off_centre: may_move, bent: map.camera.model == CameraModel::SimpleRadial };
+    let mut centre = None;
+    loop {
+        let mut free = map.clone();
+        if lens.bent {
+            free.camera.model = CameraModel::Radial;
+            free.camera.params.push(0.0);
+        }
+        let bundle = bundle_options(map, keypoints, options, lens.off_centre.then_some(prior));
+        adjust(&mut free, keypoints, &bundle, control)?;
+        let mut told = lens;
+        if lens.off_centre || lens.bent {
+            let deviations = intrinsics_deviations(&free, keypoints, &bundle);
+            if lens.off_centre {
+                let found = principal_point(&free.camera, deviations.as_deref(), prior, options);
+                told.off_centre = found.refined;
+                centre = Some(found);
+            }
+            if lens.bent {
+                told.bent = deviations.is_some_and(|all| has_second_radial(&free.camera, &all, options));
+            }
+        }
+        // Each time round there is less to tell.
+        if told == lens {
+            *map = free;
+            filter_points(map, keypoints, options.max_error, options.min_angle);
+            filter_images(map, options.min_observations);
+            return Ok(centre);
+        }
+        lens = told;
     }
-    Ok(found)
+}
+
+/// Whether the capture tells the second radial coefficient of a RADIAL camera from zero. `deviations` are those of the
+/// parameters, by their index.
+fn has_second_radial(camera: &Camera, deviations: &[(usize, f64)], options: &MapperOptions) -> bool {
+    let told = |value: &f64, sigma: f64| value.abs() > options.polishing.significance * sigma;
+    deviations
+        .iter()
+        .any(|&(k, sigma)| k == 4 && camera.params.get(k).is_some_and(|value| told(value, sigma)))
 }
 
 /// What is to become of the principal point of `camera`, which was free under a prior of standard deviation `prior` pixels:
@@ -196,35 +191,58 @@ mod tests {
     use super::*;
     use crate::sfm::synthetic::Capture;
 
-    #[test]
-    fn the_second_radial_coefficient_is_refined_where_the_lens_has_one() {
-        let options = MapperOptions::default();
-        for (k2, refined) in [(0.0, false), (-0.1, true)] {
-            let mut capture = Capture::walk(20, 1500, 0.2, 3);
-            let mut map = capture.true_map_with_points();
-            let straight = capture.camera.clone();
-            let mut params = straight.params.clone();
-            params.push(k2);
-            let bent = Camera { model: CameraModel::Radial, params, ..straight.clone() };
-            let Capture { poses, points, keypoints, seen, .. } = &mut capture;
-            for (pose, (keypoints, seen)) in poses.iter().zip(keypoints.iter_mut().zip(seen.iter())) {
-                for (keypoint, &point) in keypoints.iter_mut().zip(seen) {
-                    let point = pose.transform(&points[point]);
-                    *keypoint += bent.project(&point).unwrap() - straight.project(&point).unwrap();
-                }
-            }
-            let control = Control::new();
-            adapt(&mut map, &capture.keypoints, &options, &control).unwrap();
-            let found =
-                refine_second_radial(&mut map, &capture.keypoints, &options, false, &control).unwrap();
-            assert_eq!(found, refined);
-            if refined {
-                assert_eq!(map.camera.model, CameraModel::Radial);
-                assert!((map.camera.params[4] / k2 - 1.0).abs() < 0.2, "{:?}", map.camera);
-                assert!((map.camera.mean_focal() / 700.0 - 1.0).abs() < 2e-3, "{:?}", map.camera);
-            } else {
-                assert_eq!(map.camera.model, CameraModel::SimpleRadial);
+    /// A walk filmed through a lens with a second radial coefficient `k2`, `off` pixels from the image centre.
+    fn filmed(k2: f64, off: [f64; 2]) -> (Capture, Map) {
+        let mut capture = Capture::walk(20, 1500, 0.2, 3);
+        let map = capture.true_map_with_points();
+        let straight = capture.camera.clone();
+        let mut params = straight.params.clone();
+        params.push(k2);
+        params[1] += off[0];
+        params[2] += off[1];
+        let lens = Camera { model: CameraModel::Radial, params, ..straight.clone() };
+        let Capture { poses, points, keypoints, seen, .. } = &mut capture;
+        for (pose, (keypoints, seen)) in poses.iter().zip(keypoints.iter_mut().zip(seen.iter())) {
+            for (keypoint, &point) in keypoints.iter_mut().zip(seen) {
+                let point = pose.transform(&points[point]);
+                *keypoint += lens.project(&point).unwrap() - straight.project(&point).unwrap();
             }
         }
+        (capture, map)
+    }
+
+    #[test]
+    fn what_the_lens_has_is_refined_and_nothing_else() {
+        let options = MapperOptions::default();
+        for (k2, off) in [(0.0, [0.0, 0.0]), (-0.1, [0.0, 0.0]), (0.0, [9.0, -14.0]), (-0.1, [9.0, -14.0])] {
+            let (capture, mut map) = filmed(k2, off);
+            let control = Control::new();
+            adapt(&mut map, &capture.keypoints, &options, &control).unwrap();
+            let centre =
+                refine_lens(&mut map, &capture.keypoints, &options, true, &control).unwrap().unwrap();
+            let camera = &map.camera;
+            assert_eq!(centre.refined, off != [0.0, 0.0], "{k2}, {off:?}: {camera:?}");
+            let model = if k2 == 0.0 { CameraModel::SimpleRadial } else { CameraModel::Radial };
+            assert_eq!(camera.model, model, "{k2}, {off:?}: {camera:?}");
+            assert!((camera.mean_focal() / 700.0 - 1.0).abs() < 2e-3, "{camera:?}");
+            for (found, (real, off)) in
+                camera.params[1..3].iter().zip(capture.camera.params[1..3].iter().zip(off))
+            {
+                assert!((found - real - off).abs() < 1.5, "{k2}, {off:?}: {camera:?}");
+            }
+            if let Some(found) = camera.params.get(4) {
+                assert!((found / k2 - 1.0).abs() < 0.2, "{camera:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_principal_point_that_may_not_move_stays() {
+        let options = MapperOptions::default();
+        let (capture, mut map) = filmed(-0.1, [9.0, -14.0]);
+        let control = Control::new();
+        adapt(&mut map, &capture.keypoints, &options, &control).unwrap();
+        assert_eq!(refine_lens(&mut map, &capture.keypoints, &options, false, &control).unwrap(), None);
+        assert_eq!(map.camera.params[1..3], capture.camera.params[1..3]);
     }
 }

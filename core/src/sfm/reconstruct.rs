@@ -29,10 +29,7 @@ use super::output::{normalise, sparse_model};
 use super::pairing::PairingOptions;
 use super::patch_alignment::align_keypoints;
 use super::path::{Trusted, broken_steps, cuts, fitting_the_path, is_cut_between, is_ordered};
-use super::polishing::{
-    PrincipalPoint, adapt, bundle_options, polish, principal_point_prior, refine_principal_point,
-    refine_second_radial,
-};
+use super::polishing::{PrincipalPoint, adapt, bundle_options, principal_point_prior, refine_lens};
 use super::reconstruction::Reconstruction;
 use super::report::{Attempt, SfmReport, Stopwatch, ranges};
 use super::shutter::{ShutterDoubt, ShutterInput, find_shutter, shutter_doubt};
@@ -360,21 +357,10 @@ impl Reconstructor<'_> {
         let mut exact = aligned.exact_part(&found.map);
         adapt(&mut exact, refined.keypoints, self.mapper, control)?;
         watch.lap("adjustment to aligned keypoints");
-        let mut centre = None;
-        if self.options.refine_principal_point {
-            control.progress(Stage::Sfm, "principal point", 0.95);
-            centre = Some(refine_principal_point(&mut exact, refined.keypoints, self.mapper, control)?);
-            watch.lap("principal point");
-        }
-        let is_centre_free = centre.is_some_and(|c| c.refined);
-        let is_bent =
-            refine_second_radial(&mut exact, refined.keypoints, self.mapper, is_centre_free, control)?;
-        watch.lap("second radial coefficient");
-        if !is_centre_free && !is_bent {
-            // Neither of these adjustments was kept.
-            polish(&mut exact, refined.keypoints, self.mapper, control)?;
-            watch.lap("adjustment to aligned keypoints");
-        }
+        control.progress(Stage::Sfm, "lens", 0.95);
+        let may_move = self.options.refine_principal_point;
+        let mut centre = refine_lens(&mut exact, refined.keypoints, self.mapper, may_move, control)?;
+        watch.lap("lens");
         let measured = &aligned.keypoints;
         let points = &found.map.points;
         let shutter = find_shutter(&self.shutter_input(&exact, points, measured, centre), control)?;

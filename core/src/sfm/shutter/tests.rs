@@ -4,7 +4,7 @@ use super::*;
 use crate::camera::{Camera, Pose};
 use crate::fiducial::{FrameTags, Tag};
 use crate::random::Random;
-use crate::sfm::polishing::{adapt, polish, refine_principal_point};
+use crate::sfm::polishing::{adapt, refine_lens};
 use crate::sfm::synthetic::Capture;
 use crate::video::{Frame, VideoInfo};
 
@@ -110,17 +110,14 @@ fn find(capture: &Capture, frames: &Frames, known: Option<f64>) -> (Map, Shutter
     let mut map = capture.true_map_with_points();
     map.camera.params[1..3].copy_from_slice(&[400.0, 300.0]);
     adapt(&mut map, &capture.keypoints, &options, &Control::new()).unwrap();
-    let centre = refine_principal_point(&mut map, &capture.keypoints, &options, &Control::new()).unwrap();
-    if !centre.refined {
-        polish(&mut map, &capture.keypoints, &options, &Control::new()).unwrap();
-    }
+    let centre = refine_lens(&mut map, &capture.keypoints, &options, true, &Control::new()).unwrap();
     let input = ShutterInput {
         map: &map,
         points: &[],
         keypoints: &capture.keypoints,
         frames,
         options: &options,
-        centre: Some(centre),
+        centre,
         known,
     };
     let found = find_shutter(&input, &Control::new()).unwrap();
