@@ -157,6 +157,8 @@ fuzz: ## Try random inputs on all that reads from outside: MINUTES=1 for each of
 lint: $(VENV)/.installed ## Check format, lints, documentation and spelling as CI does
 	cargo fmt --all -- --check
 	cargo fmt --manifest-path fuzz/Cargo.toml -- --check
+	@# The fuzz targets are a workspace of their own, whose lock file must follow the core's dependencies.
+	cargo metadata --locked --format-version 1 --manifest-path fuzz/Cargo.toml >/dev/null
 	$(VENV)/bin/typos
 	scripts/check-features.sh
 	scripts/check-sources.sh
