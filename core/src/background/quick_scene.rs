@@ -10,7 +10,7 @@ use crate::raster::load_for_viewing;
 use crate::raster::{self, DeviceChoice, Rasteriser};
 use crate::splats::{SH_C0, Splats, sh_coefficients};
 use crate::stage::Stage;
-use crate::train::{Dataset, TrainOptions, Trainer};
+use crate::train::{Dataset, TrainOptions, Trainer, Tuning};
 
 /// Long side (pixels) of the pictures in training. Masks are fitted to edges afterwards, and larger pictures need more
 /// steps to make surfaces as even. Chosen by hand.
@@ -45,6 +45,13 @@ impl QuickScene {
             training_max_num_gaussians: GAUSSIANS,
             sh_degree: 1,
             max_resolution: Some(SIDE),
+            tuning: Tuning {
+                // The limits of what a mask is were calibrated with scenes that stay near their first Gaussians.
+                short_run: 0.0,
+                short_run_means: 0.0,
+                short_run_sh_rest: 0.0,
+                ..Tuning::default()
+            },
             ..TrainOptions::default()
         };
         // The trainer would report progress of the training stage, which is yet to come.

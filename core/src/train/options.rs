@@ -1,7 +1,8 @@
 //! What a caller can ask of the trainer, checked once, and the constants behind the schedules.
 //!
 //! Every rate and weight that shapes the optimisation is a field here with its unit and its source, and none of them
-//! depends on the length of the run: [`super::schedule`] spreads them over `training_num_steps`.
+//! depends on the length of the run: [`super::schedule`] spreads them over `training_num_steps`, and makes the rates of a
+//! short run larger.
 
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
@@ -46,9 +47,20 @@ with_defaults! {
 
 with_defaults! {
     /// The constants of the optimisation; the defaults suit captures of any size.
+    ///
+    /// Learning rates are those of a run of 30,000 steps, for which the authors of 3DGS chose them. Adam moves a parameter by
+    /// about its rate a step, whatever the gradient: in a run of 1,000 steps of the same rates the Gaussians stay
+    /// near where they began. A shorter run therefore takes larger rates: (30,000 / steps)^e times as large, with the
+    /// exponents below; runs of fewer than 1,000 steps take those of 1,000.
     #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
     #[serde(default, deny_unknown_fields)]
     pub struct Tuning {
+        /// Exponent e of the rates of scales, quaternions, opacities and constant colours, 0 to 1.
+        pub short_run: f32 = 0.4,
+        /// Exponent e of the rate of the means (and of their noise), 0 to 1.
+        pub short_run_means: f32 = 0.2,
+        /// Exponent e of the rate of the other colour coefficients, 0 to 1.
+        pub short_run_sh_rest: f32 = 0.8,
         /// Learning rate of the means at the start, in units of the scene scale
         /// ([`super::dataset::Dataset::scene_scale`]).
         pub lr_means: f32 = 1.6e-4,
@@ -146,6 +158,9 @@ impl Tuning {
             real(name, value, 0.0, f32::MAX)?;
         }
         let fractions = [
+            ("short_run", self.short_run),
+            ("short_run_means", self.short_run_means),
+            ("short_run_sh_rest", self.short_run_sh_rest),
             ("lr_decay_start", self.lr_decay_start),
             ("ssim_weight", self.ssim_weight),
             ("growth_start", self.growth_start),

@@ -31,6 +31,11 @@ pub(crate) struct Schedule {
 const BETA1: f32 = 0.9;
 const BETA2: f32 = 0.999;
 
+/// The number of steps for which the rates of [`Tuning`] are.
+const RATES_STEPS: u32 = 30_000;
+/// Runs of fewer steps take the rates of a run of so many: larger ones were not tried.
+const SHORTEST_RATES_STEPS: u32 = 1_000;
+
 /// Pictures are not made smaller than this for the coarse stages: less carries no structure.
 const COARSEST_SIDE: u32 = 200;
 
@@ -108,10 +113,18 @@ impl Schedule {
     pub(crate) fn step_options(&self, step: u32, views: u32) -> StepOptions {
         let t = &self.tuning;
         let progress = f64::from(step - 1) / f64::from(self.steps.max(2) - 1);
-        let means = f64::from(t.lr_means) * self.scene_scale * f64::from(t.lr_means_final).powf(progress);
+        let short_run = |exponent: f32| {
+            let steps = self.steps.clamp(SHORTEST_RATES_STEPS, RATES_STEPS);
+            (f64::from(RATES_STEPS) / f64::from(steps)).powf(f64::from(exponent))
+        };
+        let means = f64::from(t.lr_means)
+            * self.scene_scale
+            * short_run(t.short_run_means)
+            * f64::from(t.lr_means_final).powf(progress);
         let late = ((progress - f64::from(t.lr_decay_start)) / (1.0 - f64::from(t.lr_decay_start)).max(1e-9))
             .max(0.0);
         let fall = f64::from(t.lr_final).powf(late) as f32;
+        let rate = fall * short_run(t.short_run) as f32;
         // An exposure moves once in an epoch, in which every view comes once: its moments are as young as the number of
         // epochs, while the optimiser corrects their bias for the number of steps.
         let epoch = (step - 1) / views.max(1) + 1;
@@ -119,11 +132,11 @@ impl Schedule {
         StepOptions {
             step,
             lr_means: means as f32,
-            lr_scales: t.lr_scales * fall,
-            lr_rotations: t.lr_rotations * fall,
-            lr_opacities: t.lr_opacities * fall,
-            lr_sh_dc: t.lr_sh_dc * fall,
-            lr_sh_rest: t.lr_sh_rest * fall,
+            lr_scales: t.lr_scales * rate,
+            lr_rotations: t.lr_rotations * rate,
+            lr_opacities: t.lr_opacities * rate,
+            lr_sh_dc: t.lr_sh_dc * rate,
+            lr_sh_rest: t.lr_sh_rest * fall * short_run(t.short_run_sh_rest) as f32,
             lr_exposure: t.lr_exposure * exposure_fall,
             beta1: BETA1,
             beta2: BETA2,
@@ -204,6 +217,28 @@ mod tests {
         let tuning = Tuning::default();
         assert!((last.lr_means / first.lr_means - tuning.lr_means_final).abs() < 1e-5);
         assert!((last.lr_scales / first.lr_scales - tuning.lr_final).abs() < 1e-4);
+    }
+
+    #[test]
+    fn short_runs_have_larger_rates() {
+        let rates = |steps| {
+            let StepOptions { lr_means, lr_scales, lr_sh_rest, .. } =
+                schedule(steps, 480).step_options(1, 50);
+            [lr_means, lr_scales, lr_sh_rest]
+        };
+        let Tuning { lr_means, lr_scales, lr_sh_rest, .. } = Tuning::default();
+        // The scene of the tests has the scale 2.
+        let full = [2.0 * lr_means, lr_scales, lr_sh_rest];
+        assert_eq!(rates(30_000), full);
+        assert_eq!(rates(200_000), full);
+        for (steps, ratio) in [(3_000, 10f32), (1_000, 30.0), (10, 30.0)] {
+            for ((rate, full), exponent) in rates(steps).into_iter().zip(full).zip([0.2, 0.4, 0.8]) {
+                assert!((rate / full / ratio.powf(exponent) - 1.0).abs() < 1e-5, "{steps}: {rate} of {full}");
+            }
+        }
+        // Nobody's exposure moves by them: its rate is that of the pictures.
+        let exposure = |steps| schedule(steps, 480).step_options(1, 50).lr_exposure;
+        assert_eq!(exposure(1_000), exposure(30_000));
     }
 
     #[test]
