@@ -106,6 +106,12 @@ pub(super) fn check_edits(edits: &[SplatEdit], len: u32) -> Result<u32> {
             "an edit writes splat {last}, but {len} splats grow by {grown} only"
         )));
     }
+    if let Some(e) = edits.iter().find(|e| e.shift.is_nan() || e.shift.abs() >= 1.0) {
+        return Err(Error::argument(format!(
+            "an edit shifts by {} standard deviations, not less than 1",
+            e.shift
+        )));
+    }
     if let Some(e) = edits.iter().find(|e| e.source >= len) {
         return Err(Error::argument(format!("an edit reads splat {} of {len}", e.source)));
     }

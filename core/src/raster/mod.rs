@@ -63,7 +63,6 @@ pub use inspect::{Inspect, ProjectedSplat};
 pub use open::{adapters, open};
 pub use view::View;
 
-use glam::Vec3;
 use serde::{Deserialize, Serialize};
 
 use crate::error::Result;
@@ -168,17 +167,19 @@ pub struct DensityStatistics {
     pub radius: Vec<f32>,
 }
 
-/// One edit of density control. All sources are read before any destination is written.
+/// One edit of density control: a copy of a splat. All sources are read before any destination is written.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct SplatEdit {
     /// The splat to write; may be past the end by up to the number of edits that grow the scene (no gaps).
     pub destination: u32,
     /// The splat whose parameters are taken.
     pub source: u32,
-    /// Added to the mean, world units.
-    pub mean_offset: Vec3,
-    /// Added to the logarithms of the scales.
-    pub log_scale_offset: Vec3,
+    /// By how many of its standard deviations the copy is moved along its longest axis (the first of equal ones), between -1
+    /// and 1. That axis becomes √(1 - shift²) times as long: two copies moved by ±shift have together the mean and the
+    /// covariance of the one.
+    pub shift: f32,
+    /// Added to the logarithms of all three scales.
+    pub log_scale_offset: f32,
     /// The new logit of the opacity.
     pub opacity: f32,
 }

@@ -1,6 +1,4 @@
-//! Edits of density control: copies of splats with an offset, in place of others or past the end.
-
-use glam::Vec4;
+//! Edits of density control: copies of splats, moved and resized, in place of others or past the end.
 
 use super::device::Gpu;
 use super::kernels::{GROUP, Kernels, PAGE};
@@ -16,9 +14,11 @@ const CHUNK: usize = (PAGE / 2) as usize;
 #[derive(Debug, Clone, Copy, bytemuck::Pod, bytemuck::Zeroable)]
 #[repr(C)]
 struct EditRecord {
-    splats: [u32; 4],
-    mean_offset: Vec4,
-    scale_offset: Vec4,
+    splats: [u32; 2],
+    shift: f32,
+    log_scale_offset: f32,
+    opacity: f32,
+    padding: f32,
 }
 
 /// Applies edits that were checked; the scene grows.
@@ -39,9 +39,11 @@ pub(super) fn apply(
         let records: Vec<EditRecord> = edits
             .iter()
             .map(|e| EditRecord {
-                splats: [e.destination, e.source, 0, 0],
-                mean_offset: e.mean_offset.extend(0.0),
-                scale_offset: e.log_scale_offset.extend(e.opacity),
+                splats: [e.destination, e.source],
+                shift: e.shift,
+                log_scale_offset: e.log_scale_offset,
+                opacity: e.opacity,
+                padding: 0.0,
             })
             .collect();
         let buffer = gpu.buffer("edits", size_of_val(records.as_slice()) as u64)?;

@@ -131,7 +131,7 @@ macro_rules! kernels {
 }
 
 kernels! {
-    project: "geometry" "harmonics" "footprint" "project";
+    project: "rotation" "geometry" "harmonics" "footprint" "project";
     count_visible: "scan256" "counts";
     count_intersections: "scan256" "counts";
     compact: "scan256" "compact";
@@ -148,10 +148,10 @@ kernels! {
     sum_loss: "sum128" "loss_sum";
     rasterise_backward: "pixel" "sums_in_rows" "rasterise_backward";
     sum_runs: "slot_runs";
-    update: "geometry" "harmonics" "gradient" "step_common" "update";
-    collect: "geometry" "harmonics" "gradient" "collect";
+    update: "rotation" "geometry" "harmonics" "gradient" "step_common" "update";
+    collect: "rotation" "geometry" "harmonics" "gradient" "collect";
     step_exposure: "loss_common" "step_common" "exposure";
     copy_scores: "scores";
-    gather_sources: "edit";
-    write_destinations: "edit";
+    gather_sources: "rotation" "edit";
+    write_destinations: "rotation" "edit";
 }

@@ -1,6 +1,6 @@
 //! The optimiser step, the noise, edits, and what is kept between steps.
 
-use glam::{Vec3, vec3, vec4};
+use glam::{Mat3, Quat, Vec3, vec3, vec4};
 
 use super::super::*;
 use crate::error::ErrorKind;
@@ -211,6 +211,43 @@ fn noise_is_normal_and_shaped_like_the_splat() {
 }
 
 #[test]
+fn two_halves_have_the_mean_and_the_covariance_of_the_one() {
+    let case = parity::cloud(46, 40, 1, 64, 48);
+    let mut r = loaded::<f64>(&case);
+    let before = r.splats().unwrap();
+    let half = |destination, source, shift| SplatEdit {
+        destination,
+        source,
+        shift,
+        log_scale_offset: 0.0,
+        opacity: 0.0,
+    };
+    let edits: Vec<SplatEdit> = (0..40).flat_map(|i| [half(i, i, 0.6), half(40 + i, i, -0.6)]).collect();
+    r.edit(&edits).unwrap();
+    let after = r.splats().unwrap();
+    let covariance = |splats: &Splats, i: usize| {
+        let [w, x, y, z] = splats.rotations[i].to_array();
+        let turn = Mat3::from_quat(Quat::from_xyzw(x, y, z, w).normalize());
+        let axes = turn * Mat3::from_diagonal(splats.log_scales[i].exp());
+        axes * axes.transpose()
+    };
+    for i in 0..40 {
+        let (one, two) = (after.means[i], after.means[40 + i]);
+        let size = before.log_scales[i].max_element().exp();
+        assert!((0.5 * (one + two) - before.means[i]).length() < 1e-5 * size.max(1.0));
+        assert!(((one - two).length() - 1.2 * size).abs() < 1e-4 * size);
+        let apart = 0.5 * (one - two);
+        let between = Mat3::from_cols(apart * apart.x, apart * apart.y, apart * apart.z);
+        let error = covariance(&after, i) + between - covariance(&before, i);
+        assert!(error.to_cols_array().iter().all(|e| e.abs() < 1e-4 * size * size), "{i}: {error}");
+    }
+    for shift in [1.0, f32::NAN] {
+        let error = r.edit(&[half(0, 0, shift)]).unwrap_err();
+        assert_eq!(error.kind(), crate::ErrorKind::InvalidArgument);
+    }
+}
+
+#[test]
 fn edits_copy_and_forget_moments() {
     let case = parity::cloud(45, 300, 1, 64, 48);
     let mut r = loaded::<f32>(&case);
@@ -219,8 +256,8 @@ fn edits_copy_and_forget_moments() {
     let edit = |destination: u32, source: u32| SplatEdit {
         destination,
         source,
-        mean_offset: vec3(0.5, -0.25, 0.125),
-        log_scale_offset: vec3(-0.5, 0.0, 1.0),
+        shift: 0.0,
+        log_scale_offset: -0.5,
         opacity: 0.75,
     };
     // A swap of two, and growth by two in any order: all sources are read first.
@@ -230,8 +267,8 @@ fn edits_copy_and_forget_moments() {
     let after = r.store().unwrap();
     for e in &edits {
         let (d, s) = (e.destination as usize, e.source as usize);
-        assert_eq!(after.splats.means[d], before.splats.means[s] + e.mean_offset);
-        assert_eq!(after.splats.log_scales[d], before.splats.log_scales[s] + e.log_scale_offset);
+        assert_eq!(after.splats.means[d], before.splats.means[s]);
+        assert_eq!(after.splats.log_scales[d], before.splats.log_scales[s] + Vec3::splat(-0.5));
         assert_eq!(after.splats.rotations[d], before.splats.rotations[s]);
         assert_eq!(after.splats.opacities[d], 0.75);
         assert_eq!(after.splats.sh[12 * d..12 * d + 12], before.splats.sh[12 * s..12 * s + 12]);

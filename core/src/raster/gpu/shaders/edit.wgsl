@@ -2,9 +2,11 @@
 // page), then all destinations are written (`write_destinations` on every page). One thread per edit.
 
 struct Edit {
-    splats: vec4u, // destination, source
-    mean_offset: vec4f,
-    scale_offset: vec4f, // and the new logit of the opacity
+    splats: vec2u, // destination, source
+    shift: f32, // standard deviations along the longest axis
+    log_scale_offset: f32,
+    opacity: f32, // the new logit
+    padding: f32,
 }
 
 @group(0) @binding(0) var<uniform> page: Page;
@@ -40,12 +42,26 @@ fn write_destinations(@builtin(workgroup_id) group: vec3u, @builtin(local_invoca
     if (i >= page.count) {
         return;
     }
+    var scales = sources[plane_index(e, 2u, page.planes)];
+    scales += vec4f(vec3f(edit.log_scale_offset), 0.0);
+    var offset = vec3f(0.0);
+    if (edit.shift != 0.0) {
+        var axis = 0u;
+        for (var k = 1u; k < 3u; k++) {
+            if (scales[k] > scales[axis]) {
+                axis = k;
+            }
+        }
+        var turn = rotation_matrix(unit_quaternion(sources[plane_index(e, 1u, page.planes)]));
+        offset = turn[axis] * (edit.shift * exp(scales[axis]));
+        scales[axis] += 0.5 * log(1.0 - edit.shift * edit.shift);
+    }
     for (var k = 0u; k < page.planes; k++) {
         var value = sources[plane_index(e, k, page.planes)];
         if (k == 0u) {
-            value = vec4f(value.xyz + edit.mean_offset.xyz, edit.scale_offset.w);
+            value = vec4f(value.xyz + offset, edit.opacity);
         } else if (k == 2u) {
-            value += vec4f(edit.scale_offset.xyz, 0.0);
+            value = scales;
         }
         parameters[plane_index(i, k, page.planes)] = value;
         moments[plane_index(i, k, 2u * page.planes)] = vec4f(0.0);

@@ -1,7 +1,5 @@
 //! Many steps: bits that do not depend on the room there is, agreement with the CPU, edits, checkpoints.
 
-use glam::vec3;
-
 use super::rasteriser;
 use crate::error::ErrorKind;
 use crate::random::Random;
@@ -184,13 +182,7 @@ fn what_is_read_in_the_middle_of_a_step_does_not_depend_on_the_room() {
 }
 
 fn edit(destination: u32, source: u32) -> SplatEdit {
-    SplatEdit {
-        destination,
-        source,
-        mean_offset: vec3(0.01, -0.02, 0.03),
-        log_scale_offset: vec3(-0.3, -0.2, -0.1),
-        opacity: -1.5,
-    }
+    SplatEdit { destination, source, shift: 0.0, log_scale_offset: -0.3, opacity: -1.5 }
 }
 
 /// Every number different.
@@ -239,6 +231,19 @@ fn a_state_survives_bit_for_bit_and_edits_are_those_of_the_cpu() {
         let (a, b) = (gpu.store().unwrap(), cpu.store().unwrap());
         assert!(a.splats == b.splats);
         assert!(a == b);
+        // Halves, on every axis. The device computes in single precision.
+        let halves: Vec<SplatEdit> = (0..700)
+            .map(|i| SplatEdit { shift: if i % 2 == 0 { 0.5 } else { -0.3 }, ..edit(i, i) })
+            .collect();
+        gpu.edit(&halves).unwrap();
+        cpu.edit(&halves).unwrap();
+        let (a, b) = (gpu.splats().unwrap(), cpu.splats().unwrap());
+        for i in 0..a.len() {
+            let size = b.log_scales[i].max_element().exp() + b.means[i].length();
+            assert!((a.means[i] - b.means[i]).length() < 1e-5 * size, "{i}");
+            assert!((a.log_scales[i] - b.log_scales[i]).length() < 1e-5, "{i}");
+        }
+        assert!((a.rotations == b.rotations) && (a.opacities == b.opacities) && (a.sh == b.sh));
         for wrong in [vec![edit(2, 1), edit(2, 3)], vec![edit(1501, 0)], vec![edit(0, 1500)]] {
             assert_eq!(gpu.edit(&wrong).unwrap_err().kind(), ErrorKind::InvalidArgument);
         }
