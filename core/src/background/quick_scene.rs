@@ -46,10 +46,12 @@ impl QuickScene {
             sh_degree: 1,
             max_resolution: Some(SIDE),
             tuning: Tuning {
-                // The limits of what a mask is were calibrated with scenes that stay near their first Gaussians.
+                // The limits of what a mask is were calibrated with scenes that stay near their first Gaussians, and whose
+                // new ones lie where others do.
                 short_run: 0.0,
                 short_run_means: 0.0,
                 short_run_sh_rest: 0.0,
+                split: 0.0,
                 ..Tuning::default()
             },
             ..TrainOptions::default()

@@ -11,8 +11,6 @@
 use crate::random::Random;
 use crate::raster::{DensityScores, SplatEdit};
 
-/// The halves of a Gaussian lie by this many standard deviations before and behind its centre.
-const SPLIT: f32 = 0.5;
 /// No Gaussian becomes more than this many at once.
 const MAX_COPIES: u32 = 16;
 
@@ -23,6 +21,8 @@ pub(crate) struct DensityPlan {
     pub(crate) target_count: usize,
     /// Gaussians below this opacity are moved.
     pub(crate) dead_opacity: f32,
+    /// The halves of a Gaussian are this many standard deviations from its centre, along its longest axis; 0 = at one place.
+    pub(crate) split: f32,
     /// Fixes what is sampled.
     pub(crate) seed: u64,
 }
@@ -59,10 +59,13 @@ pub(crate) fn edits(scores: &DensityScores, plan: &DensityPlan) -> Vec<SplatEdit
     while first < sources.len() {
         let source = sources[first];
         let same = sources[first..].iter().take_while(|s| **s == source).count();
-        let is_split = same == 1;
+        let is_split = same == 1 && plan.split > 0.0;
         let before = opacity(source as usize);
-        let (new_opacity, factor) =
-            if is_split { (halved(before), 1.0) } else { relocated(before, same as u32 + 1) };
+        let (new_opacity, factor) = if is_split {
+            (halved(before, f64::from(plan.split)), 1.0)
+        } else {
+            relocated(before, same as u32 + 1)
+        };
         let edit = |destination, shift| SplatEdit {
             destination,
             source,
@@ -70,7 +73,7 @@ pub(crate) fn edits(scores: &DensityScores, plan: &DensityPlan) -> Vec<SplatEdit
             log_scale_offset: factor.ln() as f32,
             opacity: (new_opacity / (1.0 - new_opacity)).ln() as f32,
         };
-        let shift = if is_split { SPLIT } else { 0.0 };
+        let shift = if is_split { plan.split } else { 0.0 };
         edits.push(edit(source, shift));
         edits.extend(destinations[first..first + same].iter().map(|d| edit(*d, -shift)));
         first += same;
@@ -104,10 +107,10 @@ fn sample(weights: &[f64], count: usize, random: &mut Random) -> Vec<u32> {
     drawn
 }
 
-/// Opacity o' of the halves of a Gaussian of opacity o that is split by [`SPLIT`]: each is √(1 - SPLIT²) times as long, and the two
-/// have about the optical depth of the one, summed along the axis: -2 √(1 - SPLIT²) ln(1 - o') = -ln(1 - o).
-fn halved(opacity: f64) -> f64 {
-    let length = (1.0 - f64::from(SPLIT).powi(2)).sqrt();
+/// Opacity o' of the halves of a Gaussian of opacity o, `split` standard deviations from its centre: each is √(1 - split²) times as
+/// long, and the two have about the optical depth of the one, summed along the axis: -2 √(1 - split²) ln(1 - o') = -ln(1 - o).
+fn halved(opacity: f64, split: f64) -> f64 {
+    let length = (1.0 - split * split).sqrt();
     1.0 - (1.0 - opacity.clamp(1e-6, 0.9999)).powf(0.5 / length)
 }
 
@@ -158,7 +161,7 @@ mod tests {
 
     #[test]
     fn halves_look_nearly_like_the_one_they_came_from() {
-        let shift = f64::from(SPLIT);
+        let shift = 0.5f64;
         let length = (1.0 - shift * shift).sqrt();
         // The root of the mean square of what changes along the axis, as a fraction of the picture; and of all light.
         for (opacity, picture, light) in [(0.1, 0.03, 0.01), (0.5, 0.07, 0.05), (0.9, 0.17, 0.16)] {
@@ -169,7 +172,7 @@ mod tests {
                     opacity * (-0.5 * ((x - centre) / length).powi(2)).exp()
                 };
                 let one = alpha(0.0, 1.0, opacity);
-                let half = |centre| 1.0 - alpha(centre, length, halved(opacity));
+                let half = |centre| 1.0 - alpha(centre, length, halved(opacity, shift));
                 let two = 1.0 - half(shift) * half(-shift);
                 changed += (two - one).powi(2);
                 all += one * one;
@@ -190,7 +193,7 @@ mod tests {
     #[test]
     fn the_dead_move_and_the_new_appear_where_the_error_is() {
         let s = scores(&[0.001, 0.5, 0.8, 0.002, 0.9], &[9.0, 1.0, 3.0, 9.0, 0.0]);
-        let plan = DensityPlan { target_count: 7, dead_opacity: 0.005, seed: 1 };
+        let plan = DensityPlan { target_count: 7, dead_opacity: 0.005, split: 0.5, seed: 1 };
         let edits = edits(&s, &plan);
         let destinations: Vec<u32> = edits.iter().map(|e| e.destination).collect();
         assert_eq!(destinations, [0, 1, 2, 3, 5, 6]);
@@ -203,15 +206,18 @@ mod tests {
             let twin = edits.iter().find(|t| t.destination == e.source).unwrap();
             assert_eq!((e.opacity, e.log_scale_offset), (twin.opacity, twin.log_scale_offset));
             assert!(e.opacity < s.opacities[e.source as usize]);
-            let (own, other) = if e.source == 1 { (SPLIT, -SPLIT) } else { (0.0, 0.0) };
+            let (own, other) = if e.source == 1 { (0.5, -0.5) } else { (0.0, 0.0) };
             assert_eq!(e.shift, if e.destination == e.source { own } else { other });
         }
         assert_eq!(edits, super::edits(&s, &plan));
+        // Not split, two are as three: at one place, and shorter.
+        let together = super::edits(&s, &DensityPlan { split: 0.0, ..plan });
+        assert!(together.iter().all(|e| e.shift == 0.0 && e.log_scale_offset < 0.0));
     }
 
     #[test]
     fn a_scene_without_anything_alive_or_seen_is_left_alone_or_uses_the_opacity() {
-        let plan = DensityPlan { target_count: 4, dead_opacity: 0.005, seed: 1 };
+        let plan = DensityPlan { target_count: 4, dead_opacity: 0.005, split: 0.5, seed: 1 };
         assert!(edits(&scores(&[0.001, 0.001], &[1.0, 1.0]), &plan).is_empty());
         let unseen = edits(&scores(&[0.5, 0.001], &[0.0, 0.0]), &plan);
         assert!(unseen.iter().all(|e| e.source == 0));
@@ -224,7 +230,7 @@ mod tests {
     #[test]
     fn no_gaussian_becomes_too_many_and_growth_leaves_no_gap() {
         let s = scores(&[0.5, 0.5], &[1.0, 0.0]);
-        let edits = edits(&s, &DensityPlan { target_count: 100, dead_opacity: 0.005, seed: 2 });
+        let edits = edits(&s, &DensityPlan { target_count: 100, dead_opacity: 0.005, split: 0.5, seed: 2 });
         let mut destinations: Vec<u32> = edits.iter().map(|e| e.destination).collect();
         destinations.retain(|d| *d >= 2);
         assert_eq!(destinations, (2..2 + destinations.len() as u32).collect::<Vec<_>>());

@@ -98,6 +98,9 @@ with_defaults! {
         pub initial_scale: f32 = 0.5,
         /// Fraction of the cap that initialisation may use.
         pub initial_fraction: f32 = 0.7,
+        /// The halves of a Gaussian that is split along its longest axis are this many standard deviations from its centre, 0 to
+        /// 0.9; 0 = they are copies at one place (3DGS-MCMC).
+        pub split: f32 = 0.5,
         /// Gaussians less opaque than this are moved to where they are needed.
         pub dead_opacity: f32 = 0.005,
         /// Growth begins after this fraction of the run,
@@ -170,6 +173,7 @@ impl Tuning {
         for (name, value) in fractions {
             real(name, value, 0.0, 1.0)?;
         }
+        real("split", self.split, 0.0, 0.9)?;
         let positive = [
             ("lr_means_final", self.lr_means_final, 1.0),
             ("lr_final", self.lr_final, 1.0),

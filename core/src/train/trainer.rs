@@ -436,6 +436,7 @@ impl Trainer {
         let plan = DensityPlan {
             target_count: self.schedule.target_count(self.step, self.initial_count, self.cap),
             dead_opacity: self.options.tuning.dead_opacity,
+            split: self.options.tuning.split,
             seed: hash(self.options.seed ^ 0xde45) ^ u64::from(self.step),
         };
         let edits = density::edits(&scores, &plan);
