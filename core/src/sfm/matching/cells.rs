@@ -6,7 +6,7 @@
 //! in one of them; of its second nearest neighbour now and then only the next one is found, which makes the ratio test a
 //! little more lenient.
 
-use super::nearest::Search;
+use super::nearest::{Columns, Search};
 use super::neighbours::Nearest;
 use crate::sfm::features::Descriptor;
 
@@ -47,6 +47,11 @@ impl Cells {
         }));
         Self { order: members.concat(), start, seekers }
     }
+
+    /// The descriptors, laid out for any number of searches.
+    pub(super) fn columns<'a>(&'a self, descriptors: &'a [Descriptor]) -> Columns<'a> {
+        Columns::new(descriptors, &self.order, &self.start)
+    }
 }
 
 /// The dot product of a descriptor with each of the words, and its number.
@@ -81,11 +86,11 @@ fn products_any(descriptor: &Descriptor, words: &[Descriptor], out: &mut Vec<(i3
 /// column is in the cell of a word that is near to the row. Both have cells of one vocabulary.
 pub(super) fn nearest_in_cells(
     (rows, row_cells): (&[Descriptor], &Cells),
-    (columns, column_cells): (&[Descriptor], &Cells),
+    columns: &Columns<'_>,
 ) -> (Nearest, Nearest) {
-    let mut search = Search::new(rows, columns, &column_cells.order);
-    for (seekers, places) in row_cells.seekers.iter().zip(column_cells.start.windows(2)) {
-        search.compare(seekers, places[0]..places[1]);
+    let mut search = Search::new(rows, columns);
+    for (cell, seekers) in row_cells.seekers.iter().enumerate() {
+        search.compare(seekers, cell);
     }
     search.finish()
 }
@@ -126,7 +131,7 @@ mod tests {
         let [a, b] = seen_twice(300);
         let words = learn_vocabulary(a.iter().chain(&b), a.len() + b.len(), PROBES);
         let (rows, columns) = (Cells::new(&a, &words), Cells::new(&b, &words));
-        let (of_rows, of_columns) = nearest_in_cells((&a, &rows), (&b, &columns));
+        let (of_rows, of_columns) = nearest_in_cells((&a, &rows), &columns.columns(&b));
         let (all_rows, all_columns) = nearest(&a, &b);
         assert_eq!((of_rows.best, of_rows.second), (all_rows.best, all_rows.second));
         assert_eq!((of_columns.best, of_columns.second), (all_columns.best, all_columns.second));
@@ -138,7 +143,7 @@ mod tests {
         let words = learn_vocabulary(a.iter().chain(&b), a.len() + b.len(), WORDS);
         assert_eq!(words.len(), WORDS);
         let (rows, columns) = (Cells::new(&a, &words), Cells::new(&b, &words));
-        let (of_rows, of_columns) = nearest_in_cells((&a, &rows), (&b, &columns));
+        let (of_rows, of_columns) = nearest_in_cells((&a, &rows), &columns.columns(&b));
         let found = |of: &Nearest| of.index.iter().zip(0..).filter(|&(&j, i)| j == i).count();
         assert!(
             found(&of_rows) > 2900 && found(&of_columns) > 2900,
@@ -156,7 +161,7 @@ mod tests {
         let [a, _] = seen_twice(30);
         let words = learn_vocabulary(a.iter(), a.len(), WORDS);
         let (some, none) = (Cells::new(&a, &words), Cells::new(&[], &words));
-        let (of_rows, of_columns) = nearest_in_cells((&a, &some), (&[], &none));
+        let (of_rows, of_columns) = nearest_in_cells((&a, &some), &none.columns(&[]));
         assert!(of_rows.index.iter().all(|&j| j == u32::MAX) && of_columns.index.is_empty());
         assert!(Cells::new(&[], &[]).order.is_empty());
     }

@@ -48,6 +48,9 @@ with_defaults! {
     }
 }
 
+/// Pairs of one second image that are matched in one go: more would leave processors without work at the end.
+const PAIRS_OF_A_TASK: usize = 8;
+
 /// Squared length of a descriptor, up to its rounding.
 const SQUARED_LENGTH: f32 = 512.0 * 512.0;
 
@@ -110,20 +113,37 @@ pub fn match_pairs(
     let words = learn_vocabulary(features.iter().flat_map(|f| &f.descriptors), total, WORDS);
     let cells: Vec<Cells> = features.par_iter().map(|f| Cells::new(&f.descriptors, &words)).collect();
     let done = AtomicUsize::new(0);
-    pairs
-        .par_iter()
-        .map(|&(first, second)| {
-            control.check()?;
-            let [a, b] = [first, second].map(|i| (&features[i as usize].descriptors[..], &cells[i as usize]));
-            let (rows, columns) = nearest_in_cells(a, b);
-            let matches = matches(&rows, &columns, options);
-            let done = 1 + done.fetch_add(1, Ordering::Relaxed);
-            if done.is_multiple_of(16) || done == pairs.len() {
-                control.progress(Stage::Sfm, "matching", done as f32 / pairs.len() as f32);
-            }
-            Ok(PairMatches { first, second, matches })
+    // The columns of an image are laid out once for some of its pairs.
+    let mut by_second: Vec<usize> = (0..pairs.len()).collect();
+    by_second.sort_by_key(|&pair| pairs[pair].1);
+    let tasks: Vec<&[usize]> = by_second
+        .chunk_by(|&a, &b| pairs[a].1 == pairs[b].1)
+        .flat_map(|pairs| pairs.chunks(PAIRS_OF_A_TASK))
+        .collect();
+    let found: Vec<Vec<(usize, PairMatches)>> = tasks
+        .into_par_iter()
+        .map(|task| {
+            let second = pairs[task[0]].1;
+            let columns = cells[second as usize].columns(&features[second as usize].descriptors);
+            task.iter()
+                .map(|&pair| {
+                    control.check()?;
+                    let first = pairs[pair].0;
+                    let rows = (&features[first as usize].descriptors[..], &cells[first as usize]);
+                    let (rows, columns) = nearest_in_cells(rows, &columns);
+                    let matches = matches(&rows, &columns, options);
+                    let done = 1 + done.fetch_add(1, Ordering::Relaxed);
+                    if done.is_multiple_of(16) || done == pairs.len() {
+                        control.progress(Stage::Sfm, "matching", done as f32 / pairs.len() as f32);
+                    }
+                    Ok((pair, PairMatches { first, second, matches }))
+                })
+                .collect()
         })
-        .collect()
+        .collect::<Result<_>>()?;
+    let mut found: Vec<_> = found.into_iter().flatten().collect();
+    found.sort_by_key(|(pair, _)| *pair);
+    Ok(found.into_iter().map(|(_, matches)| matches).collect())
 }
 
 #[cfg(test)]

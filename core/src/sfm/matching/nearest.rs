@@ -10,16 +10,18 @@
 use std::ops::Range;
 
 #[cfg(target_arch = "x86_64")]
-use super::nearest_x86::{BLOCK, Packed, compare_avx2, compare_avx512_vnni};
+use super::nearest_x86::{BLOCK, Packed, compare_avx2, compare_avx512_vnni, corrections};
 use super::neighbours::{Found, Nearest};
 use crate::sfm::features::Descriptor;
 
 /// Neighbours of each row in the columns, and of each column in the rows, from all of them.
 pub(crate) fn nearest(rows: &[Descriptor], columns: &[Descriptor]) -> (Nearest, Nearest) {
     let (all_rows, order) = (numbers(rows.len()), numbers(columns.len()));
-    let mut search = Search::new(rows, columns, &order);
-    for first in (0..columns.len()).step_by(BLOCK) {
-        search.compare(&all_rows, first..columns.len().min(first + BLOCK));
+    let start: Vec<usize> = (0..columns.len()).step_by(BLOCK).chain([columns.len()]).collect();
+    let columns = Columns::new(columns, &order, &start);
+    let mut search = Search::new(rows, &columns);
+    for cell in 0..start.len() - 1 {
+        search.compare(&all_rows, cell);
     }
     search.finish()
 }
@@ -61,40 +63,86 @@ impl Kernel {
     }
 }
 
-/// A search under way.
-pub(super) struct Search<'a> {
+/// Columns that are searched cell by cell, laid out for that; for any number of searches.
+pub(super) struct Columns<'a> {
     kernel: Kernel,
-    found: Found<'a>,
+    columns: &'a [Descriptor],
+    /// The column at every place.
+    order: &'a [u32],
+    /// The places of cell c are `start[c]..start[c + 1]`.
+    start: &'a [usize],
     #[cfg(target_arch = "x86_64")]
     packed: Packed,
 }
 
-impl<'a> Search<'a> {
+impl<'a> Columns<'a> {
     /// `order` has every column once: they are searched in it.
-    pub(super) fn new(rows: &'a [Descriptor], columns: &'a [Descriptor], order: &'a [u32]) -> Self {
-        Self::with_kernel(Kernel::fastest(), Found::new(rows, columns, order))
+    pub(super) fn new(columns: &'a [Descriptor], order: &'a [u32], start: &'a [usize]) -> Self {
+        Self::with_kernel(Kernel::fastest(), columns, order, start)
     }
 
-    fn with_kernel(kernel: Kernel, found: Found<'a>) -> Self {
+    fn with_kernel(kernel: Kernel, columns: &'a [Descriptor], order: &'a [u32], start: &'a [usize]) -> Self {
+        #[cfg(target_arch = "x86_64")]
+        let packed = {
+            let cells = start.windows(2).map(|places| &order[places[0]..places[1]]);
+            match kernel {
+                Kernel::Avx512Vnni => Packed::bytes(columns, cells),
+                Kernel::Avx2 => Packed::words(columns, cells),
+                Kernel::Portable => Packed::default(),
+            }
+        };
         Self {
             kernel,
-            found,
+            columns,
+            order,
+            start,
             #[cfg(target_arch = "x86_64")]
-            packed: Packed::default(),
+            packed,
+        }
+    }
+}
+
+/// A search under way.
+pub(super) struct Search<'a> {
+    columns: &'a Columns<'a>,
+    rows: &'a [Descriptor],
+    found: Found,
+    /// What the kernel wants to know of every row.
+    #[cfg(target_arch = "x86_64")]
+    corrections: Vec<i32>,
+}
+
+impl<'a> Search<'a> {
+    pub(super) fn new(rows: &'a [Descriptor], columns: &'a Columns<'a>) -> Self {
+        Self {
+            columns,
+            rows,
+            found: Found::new(rows.len(), columns.columns.len()),
+            #[cfg(target_arch = "x86_64")]
+            corrections: match columns.kernel {
+                // SAFETY: the processor has the instructions, or the kernel would not have been chosen.
+                Kernel::Avx512Vnni => unsafe { corrections(rows) },
+                _ => Vec::new(),
+            },
         }
     }
 
-    /// Compares these rows with the columns at these places.
-    pub(super) fn compare(&mut self, rows: &[u32], places: Range<usize>) {
-        match self.kernel {
+    /// Compares these rows with the columns of a cell.
+    pub(super) fn compare(&mut self, rows: &[u32], cell: usize) {
+        let places = self.columns.start[cell]..self.columns.start[cell + 1];
+        match self.columns.kernel {
             // SAFETY: the processor has the instructions, or the kernel would not have been chosen.
             #[cfg(target_arch = "x86_64")]
             Kernel::Avx512Vnni => unsafe {
-                compare_avx512_vnni(&mut self.found, rows, places, &mut self.packed)
+                let packed = self.columns.packed.bytes_of(cell);
+                compare_avx512_vnni(&mut self.found, self.rows, rows, &self.corrections, places, packed);
             },
             // SAFETY: as above.
             #[cfg(target_arch = "x86_64")]
-            Kernel::Avx2 => unsafe { compare_avx2(&mut self.found, rows, places, &mut self.packed) },
+            Kernel::Avx2 => unsafe {
+                let packed = self.columns.packed.words_of(cell);
+                compare_avx2(&mut self.found, self.rows, rows, places, packed);
+            },
             Kernel::Portable => self.compare_portable(rows, places),
         }
     }
@@ -103,9 +151,9 @@ impl<'a> Search<'a> {
     fn compare_portable(&mut self, rows: &[u32], places: Range<usize>) {
         let found = &mut self.found;
         for &i in rows {
-            let row = &found.rows[i as usize];
+            let row = &self.rows[i as usize];
             for place in places.clone() {
-                let column = &found.columns[found.order[place] as usize];
+                let column = &self.columns.columns[self.columns.order[place] as usize];
                 let dot = row.iter().zip(column).map(|(&a, &b)| i32::from(a) * i32::from(b)).sum();
                 found.of_rows.update(i as usize, dot, place as u32);
                 found.of_columns.update(place, dot, i);
@@ -115,7 +163,7 @@ impl<'a> Search<'a> {
 
     /// The neighbours of rows and columns, in the order of these.
     pub(super) fn finish(self) -> (Nearest, Nearest) {
-        self.found.finish()
+        self.found.finish(self.columns.order)
     }
 }
 
@@ -155,11 +203,14 @@ mod tests {
                 }
             }
             let order: Vec<u32> = (0..m as u32).rev().collect();
+            let start = [0, m / 5, m / 5, m];
             let some: Vec<u32> = (0..n as u32).filter(|i| i % 3 != 1).collect();
             let found = kernels().into_iter().map(|kernel| {
-                let mut search = Search::with_kernel(kernel, Found::new(&rows, &columns, &order));
-                search.compare(&some, m / 5..m);
-                search.compare(&some[some.len() / 2..], 0..m / 5);
+                let columns = Columns::with_kernel(kernel, &columns, &order, &start);
+                let mut search = Search::new(&rows, &columns);
+                search.compare(&some, 2);
+                search.compare(&some, 1);
+                search.compare(&some[some.len() / 2..], 0);
                 (kernel, search.finish())
             });
             let found: Vec<_> = found.collect();
@@ -192,8 +243,9 @@ mod tests {
     fn what_was_not_compared_has_no_neighbours() {
         let (rows, columns) = (random_descriptors(4, 3), random_descriptors(5, 4));
         let order = [4, 3, 2, 1, 0];
-        let mut search = Search::new(&rows, &columns, &order);
-        search.compare(&[1, 3], 0..2);
+        let columns = Columns::new(&columns, &order, &[0, 2, 5]);
+        let mut search = Search::new(&rows, &columns);
+        search.compare(&[1, 3], 0);
         let (of_rows, of_columns) = search.finish();
         assert_eq!(
             of_rows.index.iter().map(|&j| j == u32::MAX).collect::<Vec<_>>(),

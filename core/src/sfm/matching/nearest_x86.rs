@@ -2,8 +2,8 @@
 //!
 //! Both kernels lay the columns out so that one vector holds the same few components of as many columns as it has
 //! lanes, and broadcast the components of a row against it. A tile of dot products is computed in registers and then
-//! compared with the second best of its rows and of its columns: after the first few hundred descriptors almost no
-//! product is larger, so that comparison is nearly all that the search adds to the products.
+//! compared with the second best of its rows: after the first few hundred descriptors almost no product is larger. The
+//! neighbours of columns are kept in lanes with AVX-512, and with AVX2 as those of rows.
 
 use std::arch::x86_64::*;
 use std::ops::Range;
@@ -14,11 +14,43 @@ use crate::sfm::features::Descriptor;
 /// Columns searched before the next ones are: 256 KiB of descriptors, which stay in the second-level cache.
 pub(super) const BLOCK: usize = 2048;
 
-/// Columns as the kernels want them; memory that is used again.
+/// Columns as one of the kernels wants them, cell by cell.
 #[derive(Debug, Default)]
 pub(super) struct Packed {
     bytes: Vec<[u8; 64]>,
     words: Vec<[i16; 16]>,
+    /// Where each cell begins, and the end.
+    start: Vec<usize>,
+}
+
+impl Packed {
+    /// For [`compare_avx512_vnni`].
+    pub(super) fn bytes<'a>(columns: &[Descriptor], cells: impl Iterator<Item = &'a [u32]>) -> Self {
+        let mut packed = Self { start: vec![0], ..Self::default() };
+        for cell in cells {
+            pack_bytes(columns, cell, &mut packed.bytes);
+            packed.start.push(packed.bytes.len());
+        }
+        packed
+    }
+
+    /// For [`compare_avx2`].
+    pub(super) fn words<'a>(columns: &[Descriptor], cells: impl Iterator<Item = &'a [u32]>) -> Self {
+        let mut packed = Self { start: vec![0], ..Self::default() };
+        for cell in cells {
+            pack_words(columns, cell, &mut packed.words);
+            packed.start.push(packed.words.len());
+        }
+        packed
+    }
+
+    pub(super) fn bytes_of(&self, cell: usize) -> &[[u8; 64]] {
+        &self.bytes[self.start[cell]..self.start[cell + 1]]
+    }
+
+    pub(super) fn words_of(&self, cell: usize) -> &[[i16; 16]] {
+        &self.words[self.start[cell]..self.start[cell + 1]]
+    }
 }
 
 /// Columns per vector of 512 bits, one dot product of 32 bits each.
@@ -36,28 +68,45 @@ struct TileRows<'a> {
     numbers: [usize; TILE_ROWS],
     descriptors: [&'a Descriptor; TILE_ROWS],
     count: usize,
-    /// The instruction multiplies unsigned by signed bytes, so columns are stored less 128 and 128 Σ row is added back.
+    /// See [`corrections`].
     corrections: [i32; TILE_ROWS],
+}
+
+/// What is to be added to the products of each row: the instruction multiplies unsigned by signed bytes, so columns are
+/// stored less 128, and 128 times the sum of the row is added back.
+///
+/// # Safety
+/// The CPU has AVX512F, AVX512BW and AVX512VNNI.
+#[target_feature(enable = "avx512f,avx512bw,avx512vnni")]
+pub(super) fn corrections(rows: &[Descriptor]) -> Vec<i32> {
+    let mut corrections = Vec::with_capacity(rows.len());
+    for row in rows {
+        corrections.push(128 * sum_of_bytes(row));
+    }
+    corrections
 }
 
 /// # Safety
 /// The CPU has AVX512F, AVX512BW and AVX512VNNI.
 #[target_feature(enable = "avx512f,avx512bw,avx512vnni")]
 pub(super) fn compare_avx512_vnni(
-    found: &mut Found<'_>,
+    found: &mut Found,
+    descriptors: &[Descriptor],
     rows: &[u32],
+    corrections: &[i32],
     places: Range<usize>,
-    packed: &mut Packed,
+    packed: &[[u8; 64]],
 ) {
     let Some(&last_row) = rows.last() else { return };
-    let packed = &mut packed.bytes;
-    pack_bytes(found.columns, &found.order[places.clone()], packed);
     for chosen in rows.chunks(TILE_ROWS) {
         let numbers: [usize; TILE_ROWS] =
             std::array::from_fn(|r| *chosen.get(r).unwrap_or(&last_row) as usize);
-        let descriptors = numbers.map(|i| &found.rows[i]);
-        let corrections = descriptors.map(|row| 128 * sum_of_bytes(row));
-        let tile_rows = TileRows { numbers, descriptors, count: chosen.len(), corrections };
+        let tile_rows = TileRows {
+            numbers,
+            descriptors: numbers.map(|i| &descriptors[i]),
+            count: chosen.len(),
+            corrections: numbers.map(|i| corrections[i]),
+        };
         for (tile, columns) in packed.chunks(TILE_VECTORS * QUADS).enumerate() {
             let first = places.start + tile * TILE_COLUMNS;
             let (of_rows, of_columns) = (&mut found.of_rows, &mut found.of_columns);
@@ -112,28 +161,36 @@ fn compare_tile<const V: usize>(
         let place = places.start + v * LANES;
         let count = LANES.min(places.end - place);
         let valid: __mmask16 = if count == LANES { !0 } else { (1 << count) - 1 };
-        let seconds = &of_columns.second[place..place + count];
-        // SAFETY: the mask keeps the load within the columns.
-        let mut second = unsafe { _mm512_maskz_loadu_epi32(valid, seconds.as_ptr()) };
+        let bests = of_columns.best[place..place + count].as_mut_ptr();
+        let seconds = of_columns.second[place..place + count].as_mut_ptr();
+        let indices = of_columns.index[place..place + count].as_mut_ptr().cast::<i32>();
+        // SAFETY: the mask keeps all loads within the columns.
+        let [mut best, mut second, mut index] = unsafe {
+            [bests, seconds, indices].map(|values| _mm512_maskz_loadu_epi32(valid, values.cast_const()))
+        };
         for r in 0..rows.count {
             let i = rows.numbers[r];
             let dots = _mm512_add_epi32(sums[r][v], _mm512_set1_epi32(rows.corrections[r]));
-            let better_column = _mm512_mask_cmpgt_epi32_mask(valid, dots, second);
+            // `Nearest::update` of all columns at once. Those that are not there are as any others here.
+            let better = _mm512_cmpgt_epi32_mask(dots, best);
+            second = _mm512_max_epi32(second, _mm512_min_epi32(best, dots));
+            best = _mm512_max_epi32(best, dots);
+            index = _mm512_mask_mov_epi32(index, better, _mm512_set1_epi32(i as i32));
             let better_row = _mm512_mask_cmpgt_epi32_mask(valid, dots, _mm512_set1_epi32(of_rows.second[i]));
-            if better_column | better_row != 0 {
+            if better_row != 0 {
                 let mut values = [0i32; LANES];
                 // SAFETY: `values` has the size of a vector.
                 unsafe { _mm512_storeu_si512(values.as_mut_ptr().cast(), dots) };
                 for lane in set_bits(better_row) {
                     of_rows.update(i, values[lane], (place + lane) as u32);
                 }
-                for lane in set_bits(better_column) {
-                    of_columns.update(place + lane, values[lane], i as u32);
-                }
-                let seconds = &of_columns.second[place..place + count];
-                // SAFETY: as above.
-                second = unsafe { _mm512_maskz_loadu_epi32(valid, seconds.as_ptr()) };
             }
+        }
+        // SAFETY: as above.
+        unsafe {
+            _mm512_mask_storeu_epi32(bests, valid, best);
+            _mm512_mask_storeu_epi32(seconds, valid, second);
+            _mm512_mask_storeu_epi32(indices, valid, index);
         }
     }
 }
@@ -150,8 +207,9 @@ fn set_bits(mut mask: u16) -> impl Iterator<Item = usize> {
 /// A tile has as many vectors as it needs, [`TILE_VECTORS`] at most; vector (tile, k, v) holds components 4k…4k+3, less
 /// 128, of the 16 columns of vector v of a tile. The last vector is filled up with columns of zeros.
 fn pack_bytes(columns: &[Descriptor], order: &[u32], packed: &mut Vec<[u8; 64]>) {
-    packed.clear();
-    packed.resize(order.len().div_ceil(LANES) * QUADS, [128; 64]);
+    let first = packed.len();
+    packed.resize(first + order.len().div_ceil(LANES) * QUADS, [128; 64]);
+    let packed = &mut packed[first..];
     for (order, packed) in order.chunks(TILE_COLUMNS).zip(packed.chunks_mut(TILE_VECTORS * QUADS)) {
         let vectors = packed.len() / QUADS;
         for (j, &column) in order.iter().enumerate() {
@@ -176,15 +234,19 @@ const TILE_COLUMNS_256: usize = LANES_256 * TILE_VECTORS_256;
 /// # Safety
 /// The CPU has AVX2.
 #[target_feature(enable = "avx2")]
-pub(super) fn compare_avx2(found: &mut Found<'_>, rows: &[u32], places: Range<usize>, packed: &mut Packed) {
+pub(super) fn compare_avx2(
+    found: &mut Found,
+    descriptors: &[Descriptor],
+    rows: &[u32],
+    places: Range<usize>,
+    packed: &[[i16; 16]],
+) {
     let Some(&last_row) = rows.last() else { return };
-    let packed = &mut packed.words;
-    pack_words(found.columns, &found.order[places.clone()], packed);
     let (of_rows, of_columns) = (&mut found.of_rows, &mut found.of_columns);
     for chosen in rows.chunks(TILE_ROWS_256) {
         let numbers: [usize; TILE_ROWS_256] =
             std::array::from_fn(|r| *chosen.get(r).unwrap_or(&last_row) as usize);
-        let here: [[i16; 128]; TILE_ROWS_256] = numbers.map(|i| found.rows[i].map(i16::from));
+        let here: [[i16; 128]; TILE_ROWS_256] = numbers.map(|i| descriptors[i].map(i16::from));
         for (tile, tile_columns) in packed.chunks_exact(TILE_VECTORS_256 * 64).enumerate() {
             let mut sums = [[_mm256_setzero_si256(); TILE_VECTORS_256]; TILE_ROWS_256];
             for k in 0..64 {
@@ -247,9 +309,9 @@ fn mask_256(comparison: __m256i) -> u32 {
 
 /// Vector (tile, k, v) holds components 2k and 2k+1 of the 8 columns of vector v of a tile.
 fn pack_words(columns: &[Descriptor], order: &[u32], packed: &mut Vec<[i16; 16]>) {
-    let tiles = order.len().div_ceil(TILE_COLUMNS_256);
-    packed.clear();
-    packed.resize(tiles * 64 * TILE_VECTORS_256, [0; 16]);
+    let first = packed.len();
+    packed.resize(first + order.len().div_ceil(TILE_COLUMNS_256) * 64 * TILE_VECTORS_256, [0; 16]);
+    let packed = &mut packed[first..];
     for (j, &column) in order.iter().enumerate() {
         let (tile, v, lane) = (j / TILE_COLUMNS_256, j / LANES_256 % TILE_VECTORS_256, j % LANES_256);
         for (k, components) in columns[column as usize].chunks_exact(2).enumerate() {

@@ -1,7 +1,5 @@
 //! The neighbours that a search has found so far.
 
-use crate::sfm::features::Descriptor;
-
 /// For each descriptor of one set its neighbours in the other.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Nearest {
@@ -34,28 +32,23 @@ impl Nearest {
     }
 }
 
-/// Two sets of descriptors, and the neighbours found between them so far.
-pub(super) struct Found<'a> {
-    pub(super) rows: &'a [Descriptor],
-    pub(super) columns: &'a [Descriptor],
-    /// The column at every place of the order in which they are searched.
-    pub(super) order: &'a [u32],
-    /// Of the rows; they name places.
+/// The neighbours found between two sets of descriptors so far.
+pub(super) struct Found {
+    /// Of the rows; they name places in the order in which columns are searched.
     pub(super) of_rows: Nearest,
     /// Of the columns, by place.
     pub(super) of_columns: Nearest,
 }
 
-impl<'a> Found<'a> {
-    /// Nothing yet. `order` has every column once.
-    pub(super) fn new(rows: &'a [Descriptor], columns: &'a [Descriptor], order: &'a [u32]) -> Self {
-        let (of_rows, of_columns) = (Nearest::new(rows.len()), Nearest::new(columns.len()));
-        Self { rows, columns, order, of_rows, of_columns }
+impl Found {
+    /// Nothing yet.
+    pub(super) fn new(rows: usize, columns: usize) -> Self {
+        Self { of_rows: Nearest::new(rows), of_columns: Nearest::new(columns) }
     }
 
-    /// The neighbours of rows and columns, in the order of these.
-    pub(super) fn finish(self) -> (Nearest, Nearest) {
-        let Self { order, mut of_rows, of_columns, .. } = self;
+    /// The neighbours of rows and columns, in the order of these; `order` is the column at every place.
+    pub(super) fn finish(self, order: &[u32]) -> (Nearest, Nearest) {
+        let Self { mut of_rows, of_columns } = self;
         for index in &mut of_rows.index {
             // Those that met no column keep the mark of that.
             *index = order.get(*index as usize).copied().unwrap_or(u32::MAX);
