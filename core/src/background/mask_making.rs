@@ -439,20 +439,22 @@ fn final_mask(picture: &RgbImage, odds: &[Odds], view: &raster::View, options: &
 /// Removes from a model, whose masks are in `folder`, the points that are not on the object ([`is_object_point`]). If
 /// fewer than `least` points are on the object, all stay.
 fn keep_object_points(model: &mut SparseModel, folder: &Path, least: usize, control: &Control) -> Result<()> {
-    let masks: BTreeMap<u32, GrayImage> = model
+    // By image and keypoint: whether it is on the object. All masks at once may be gigabytes.
+    let on_object: BTreeMap<u32, Vec<bool>> = model
         .images
         .par_iter()
         .map(|(id, image)| {
             control.check()?;
-            Ok((*id, read_mask(&mask_path(folder, &image.name))?))
+            let mask = read_mask(&mask_path(folder, &image.name))?;
+            let is_on_object = |(x, y): (f64, f64)| {
+                let pixel = (x >= 0.0 && y >= 0.0).then(|| mask.get_pixel_checked(x as u32, y as u32));
+                pixel.flatten().is_some_and(|p| is_object(p[0]))
+            };
+            Ok((*id, image.points2d.iter().map(|p| is_on_object((p.xy.x, p.xy.y))).collect()))
         })
         .collect::<Result<_>>()?;
     let is_seen_on_object = |(image, keypoint): &(u32, u32)| {
-        let point = model.images.get(image).and_then(|i| i.points2d.get(*keypoint as usize));
-        point.zip(masks.get(image)).is_some_and(|(p, mask)| {
-            let inside = p.xy.x >= 0.0 && p.xy.y >= 0.0;
-            inside && mask.get_pixel_checked(p.xy.x as u32, p.xy.y as u32).is_some_and(|p| is_object(p[0]))
-        })
+        on_object.get(image).and_then(|own| own.get(*keypoint as usize)).is_some_and(|on| *on)
     };
     let kept: BTreeSet<u64> = model
         .points

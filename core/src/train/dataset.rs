@@ -160,7 +160,7 @@ impl Dataset {
     /// `NotFound` if a picture has no mask, `InvalidMedia` if a mask cannot be read or is not of its picture's size,
     /// `TooFewFrames` if no training view shows the object, `Cancelled`.
     pub fn with_masks(mut self, folder: &Path, control: &Control) -> Result<Self> {
-        let masks: Vec<masks::ViewMask> = masks::read(&self.views, folder, control)?;
+        let masks: Vec<masks::ViewMask> = masks::read(&self.views, &self.points, folder, control)?;
         let mut digest = Sha256::new();
         digest.update(&self.hash);
         for (view, mask) in self.views.iter_mut().zip(&masks) {
@@ -176,7 +176,7 @@ impl Dataset {
             )
             .hint("masks are white where the object is"));
         }
-        masks::keep_object_points(&mut self.points, &self.views, &masks);
+        masks::keep_object_points(&mut self.points, &masks);
         self.hash = hex(&digest.finalize());
         Ok(self)
     }

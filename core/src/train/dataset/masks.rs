@@ -19,16 +19,27 @@ pub(super) struct ViewMask {
     pub(super) path: PathBuf,
     pub(super) digest: [u8; 32],
     pub(super) shows_object: bool,
-    mask: GrayImage,
+    /// Indices of the points that it sees on the object.
+    points: Vec<u32>,
 }
 
-/// Reads the masks of all `views`.
-pub(super) fn read(views: &[DatasetView], folder: &Path, control: &Control) -> Result<Vec<ViewMask>> {
+/// Reads the masks of all `views`, one after the other on each thread: all of them at full size may be gigabytes.
+pub(super) fn read(
+    views: &[DatasetView],
+    points: &[SeedPoint],
+    folder: &Path,
+    control: &Control,
+) -> Result<Vec<ViewMask>> {
     let found = find_masks(folder, views.iter().map(|v| v.name.as_str()))?;
+    let mut seen: Vec<Vec<u32>> = vec![Vec::new(); views.len()];
+    for (p, point) in points.iter().enumerate() {
+        point.views.iter().for_each(|&v| seen[v as usize].push(p as u32));
+    }
     found
         .into_par_iter()
         .zip(views)
-        .map(|(path, view)| {
+        .zip(seen)
+        .map(|((path, view), mut seen)| {
             control.check()?;
             let mask = read_mask(&path)?;
             if mask.dimensions() != (view.view.width, view.view.height) {
@@ -45,23 +56,25 @@ pub(super) fn read(views: &[DatasetView], folder: &Path, control: &Control) -> R
                 .hint("masks for training belong to the undistorted pictures"));
             }
             let digest = Sha256::digest(mask.as_raw()).into();
-            Ok(ViewMask { path, digest, shows_object: coverage(&mask) > LEAST_COVERAGE, mask })
+            seen.retain(|&p| is_on_object(&points[p as usize], view, &mask));
+            Ok(ViewMask { path, digest, shows_object: coverage(&mask) > LEAST_COVERAGE, points: seen })
         })
         .collect()
 }
 
+/// Whether `view`, of whose size the `mask` is, sees the point on the object.
+fn is_on_object(point: &SeedPoint, view: &DatasetView, mask: &GrayImage) -> bool {
+    let pixel = view.view.project(&point.position).and_then(|(x, y, _)| view.view.pixel(x, y));
+    pixel.and_then(|pixel| mask.as_raw().get(pixel)).is_some_and(|value| is_object(*value))
+}
+
 /// Keeps the points on the object ([`is_object_point`]).
-pub(super) fn keep_object_points(points: &mut Vec<SeedPoint>, views: &[DatasetView], masks: &[ViewMask]) {
-    let is_object = |point: &SeedPoint| {
-        let on = |&&v: &&u32| {
-            let (view, mask) = (&views[v as usize].view, &masks[v as usize].mask);
-            // The mask is of the view's size.
-            let pixel = view.project(&point.position).and_then(|(x, y, _)| view.pixel(x, y));
-            pixel.and_then(|pixel| mask.as_raw().get(pixel)).is_some_and(|value| is_object(*value))
-        };
-        is_object_point(point.views.iter().filter(on).count(), point.views.len())
-    };
-    let kept: Vec<bool> = points.par_iter().map(is_object).collect();
+pub(super) fn keep_object_points(points: &mut Vec<SeedPoint>, masks: &[ViewMask]) {
+    let mut on_object = vec![0; points.len()];
+    // Indices of these points, by `read`.
+    masks.iter().flat_map(|mask| &mask.points).for_each(|&p| on_object[p as usize] += 1);
+    let is_object = |(point, on): (&SeedPoint, &usize)| is_object_point(*on, point.views.len());
+    let kept: Vec<bool> = points.iter().zip(&on_object).map(is_object).collect();
     if kept.iter().filter(|k| **k).count() >= FEW_POINTS {
         let mut kept = kept.into_iter();
         points.retain(|_| kept.next().unwrap_or(true));
