@@ -116,6 +116,24 @@ pub fn poses_in_memory(
     Ok(PosedModels { model: found.model, components: found.components, report: found.report })
 }
 
+/// # Errors
+/// `InvalidArgument` if `input` is in one of the `cleared` folders.
+fn check_outside(input: &Path, cleared: &[&Path]) -> Result<()> {
+    // Folders that are not there hold nothing.
+    let Ok(real) = input.canonicalize() else { return Ok(()) };
+    for folder in cleared {
+        if folder.canonicalize().is_ok_and(|folder| real.starts_with(folder)) {
+            return Err(Error::argument(format!(
+                "{} is in {}, which is written anew",
+                input.display(),
+                folder.display()
+            ))
+            .hint("give another folder for the results"));
+        }
+    }
+    Ok(())
+}
+
 /// Finds the camera poses of `frames` and writes nothing. Tags are looked for if their
 /// size is given, in `source` where it is at hand.
 fn solve_poses(
@@ -148,6 +166,10 @@ pub fn find_poses(
     options.check()?;
     let at = |name: &str| folder.join(name);
     let undistorted = at(files::UNDISTORTED);
+    let given = options.background.as_ref().and_then(|background| background.masks.as_deref());
+    for input in [Some(frames.folder.as_path()), given].into_iter().flatten() {
+        check_outside(input, &[&at(files::SPARSE), &undistorted])?;
+    }
     // What an earlier run left belongs to other options.
     for old in [at(files::TAGS), at(files::MASKS_SHEET), undistorted.join(MASKS)] {
         remove_if_there(&old)?;
@@ -172,6 +194,10 @@ pub fn find_poses(
         }
         (None, None) => ObjectPoses::of_frame(sfm::reconstruct(frames, &options.sfm, &part)?),
     };
+    // What is not written anew would be taken for a part of this: models of other places, pictures of other frames.
+    for old in [at(files::SPARSE), undistorted.clone()] {
+        remove_if_there(&old)?;
+    }
     let model = &found.reconstruction.model;
     model.write_binary(&at(files::SPARSE))?;
     for (component, number) in found.reconstruction.components.iter().zip(1..) {
