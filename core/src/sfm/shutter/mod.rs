@@ -30,11 +30,12 @@ mod tracked;
 
 use nalgebra::Vector2;
 
-use crate::camera::{CameraModel, LineMotion, Readout, ReadoutDirection, RollingShutter};
+use crate::camera::{Camera, CameraModel, LineMotion, Readout, ReadoutDirection, RollingShutter};
 use crate::control::Control;
 use crate::error::Result;
 use crate::fiducial::Tags;
 use crate::stage::Stage;
+use crate::statistics::median;
 use crate::video::{FrameSource, Frames};
 
 use super::bundle_adjustment::{
@@ -50,7 +51,7 @@ use super::polishing::{
 use super::triangulation::{TriangulationOptions, triangulate_tracks};
 use acceptance::{Comparison, hold_out};
 use correction::{Corrected, correct_keypoints, correct_tags, depths, rms};
-use motion::{Motion, PathMotion, path_motions};
+use motion::{LONGEST_STEP, Motion, PathMotion, path_motions};
 use own_motion::{excess_over_path, own_motions};
 use tracked::Tracked;
 
@@ -162,15 +163,13 @@ pub(crate) fn shutter_doubt(input: &ShutterInput<'_>, found: &Shutter) -> Option
     if input.known.is_some() || input.map.points.is_empty() {
         return None;
     }
-    let path = || path_motions(&times, &input.map.poses).iter().map(|p| p.map(|p| p.motion)).collect();
+    // How far a shutter may have bent the model is asked of long steps, too: they tell the even part of the motion.
+    let all = || path_motions(&times, &input.map.poses, f64::INFINITY);
+    let path = || all().iter().map(|p| p.map(|p| p.motion)).collect();
     let report = found.report.as_ref();
     let unrolled = found.unrolled.as_ref();
     let motions: Vec<Option<Motion>> = unrolled.map_or_else(path, |u| u.motions.clone());
-    let likely = match input.map.camera.width < input.map.camera.height {
-        true => ReadoutDirection::Right,
-        false => ReadoutDirection::Down,
-    };
-    let direction = report.map_or(likely, |r| r.direction);
+    let direction = report.map_or_else(|| likely_direction(&input.map.camera), |r| r.direction);
     let depths = depths(input.map, input.points, input.keypoints);
     let still = Readout { seconds: 0.0, direction };
     let slopes = correct_keypoints(input.map, input.keypoints, &depths, &motions, &still).1;
@@ -180,6 +179,29 @@ pub(crate) fn shutter_doubt(input: &ShutterInput<'_>, found: &Shutter) -> Option
         deviation: report.and_then(|r| r.deviation_ms).map_or(longest, |ms| 1e-3 * ms).min(longest),
         is_corrected: unrolled.is_some(),
     })
+}
+
+/// Where the readout goes if nothing is known of it: across the long side of the picture.
+fn likely_direction(camera: &Camera) -> ReadoutDirection {
+    if camera.width < camera.height { ReadoutDirection::Right } else { ReadoutDirection::Down }
+}
+
+impl ShutterReport {
+    /// Nothing can be said of frames that are so many seconds apart.
+    fn of_long_steps(camera: &Camera, step: f64) -> Self {
+        Self {
+            applied: false,
+            readout_ms: 0.0,
+            direction: likely_direction(camera),
+            deviation_ms: None,
+            shift: 0.0,
+            gain: None,
+            refusal: Some(format!(
+                "its frames are {step:.1} seconds apart, which does not tell how the camera moved while each was read; \
+                 more frames would"
+            )),
+        }
+    }
 }
 
 /// Finds the rolling shutter of a video, if there is one that matters.
@@ -192,6 +214,15 @@ pub(crate) fn find_shutter(input: &ShutterInput<'_>, control: &Control) -> Resul
         return Ok(Shutter::default());
     }
     control.progress(Stage::Sfm, "rolling shutter", 0.955);
+    let placed = times.iter().zip(&input.map.poses).filter(|(_, pose)| pose.is_some());
+    let mut steps: Vec<f64> =
+        placed.map(|(time, _)| *time).collect::<Vec<_>>().windows(2).map(|w| w[1] - w[0]).collect();
+    if let Some(step) = median(&mut steps).filter(|&step| step > LONGEST_STEP) {
+        return Ok(Shutter {
+            report: Some(ShutterReport::of_long_steps(&input.map.camera, step)),
+            unrolled: None,
+        });
+    }
     let (part, held_out) = hold_out(input.map);
     let tracked = Tracked::new(&part, input.keypoints);
     // The border has no room for all parameters of OPENCV and the readout along two axes.
@@ -308,7 +339,7 @@ struct Estimator<'a> {
 
 impl Estimator<'_> {
     fn path(&self, map: &Map) -> Vec<Option<PathMotion>> {
-        path_motions(self.times, &map.poses)
+        path_motions(self.times, &map.poses, LONGEST_STEP)
     }
 
     fn motions_of_path(&self, map: &Map) -> Vec<Option<Motion>> {

@@ -37,16 +37,20 @@ pub(super) struct PathMotion {
     pub(super) drift_variance: f64,
 }
 
-/// A longer time between two frames, seconds, tells nothing of the motion at either. Chosen by hand.
-const LONGEST_STEP: f64 = 1.0;
+/// A longer time between two frames, seconds, tells too little of the motion at either to correct anything by it. Chosen by hand.
+pub(super) const LONGEST_STEP: f64 = 1.0;
 /// Weight of the squared acceleration beside that of the squared jerk, as the equations have them.
 const FAINT: f64 = 1e-6;
 /// Median of the chi-squared distribution with three degrees of freedom.
 const MEDIAN_OF_CHI2_3: f64 = 2.366;
 
-/// The motion at every frame; `None` without a pose, or where no other frame is near in time. `times` in seconds,
-/// increasing.
-pub(super) fn path_motions(times: &[f64], poses: &[Option<Pose>]) -> Vec<Option<PathMotion>> {
+/// The motion at every frame; `None` without a pose, or where no other frame is within `longest_step`. Both that and the
+/// increasing `times` are in seconds.
+pub(super) fn path_motions(
+    times: &[f64],
+    poses: &[Option<Pose>],
+    longest_step: f64,
+) -> Vec<Option<PathMotion>> {
     let placed: Vec<(usize, f64, Pose)> = poses
         .iter()
         .zip(times)
@@ -54,7 +58,7 @@ pub(super) fn path_motions(times: &[f64], poses: &[Option<Pose>]) -> Vec<Option<
         .filter_map(|(i, (pose, &time))| pose.map(|pose| (i, time, pose)))
         .collect();
     let runs: Vec<Run> = placed
-        .chunk_by(|a, b| b.1 > a.1 && b.1 - a.1 <= LONGEST_STEP)
+        .chunk_by(|a, b| b.1 > a.1 && b.1 - a.1 <= longest_step)
         .filter(|run| run.len() >= 2)
         .map(Run::new)
         .collect();
@@ -218,7 +222,7 @@ mod tests {
         let mut poses: Vec<Option<Pose>> = times.iter().map(|&t| Some(pose(t))).collect();
         poses[30..45].fill(None);
         poses[46..50].fill(None);
-        let motions = path_motions(&times, &poses);
+        let motions = path_motions(&times, &poses, LONGEST_STEP);
         assert!(motions.iter().zip(&poses).all(|(m, p)| m.is_none() || p.is_some()));
         for i in (3..27).chain(53..57) {
             let (found, truth) = (motions[i].unwrap(), truth(times[i]));
@@ -228,7 +232,8 @@ mod tests {
             // The path says how wrong it may be.
             assert!(turn < 6.0 * found.turn_variance.sqrt() && found.turn_variance.sqrt() < 0.1);
         }
-        let alone = path_motions(&[0.0, 5.0, 5.1], &[Some(pose(0.0)), Some(pose(5.0)), Some(pose(5.1))]);
+        let few = [0.0, 5.0, 5.1].map(|t| Some(pose(t)));
+        let alone = path_motions(&[0.0, 5.0, 5.1], &few, LONGEST_STEP);
         assert!(alone[0].is_none() && alone[1].is_some());
     }
 }

@@ -182,6 +182,32 @@ fn a_shutter_is_found_along_any_axis_and_its_error_goes() {
 }
 
 #[test]
+fn of_frames_that_are_seconds_apart_nothing_is_corrected_and_the_doubt_remains() {
+    let capture = film(held, Readout { seconds: 0.02, direction: ReadoutDirection::Down }, 0.2);
+    let mut frames = frames(&capture);
+    frames.frames.iter_mut().for_each(|f| f.timestamp = f.timestamp.map(|time| 20.0 * time));
+    let (map, found) = find(&capture, &frames, None);
+    let report = found.report.as_ref().unwrap();
+    assert!(!report.applied && found.unrolled.is_none());
+    assert!(report.refusal.as_ref().is_some_and(|why| why.contains("2.0 seconds apart")), "{report:?}");
+    let options = MapperOptions::default();
+    let input = ShutterInput {
+        map: &map,
+        points: &[],
+        keypoints: &capture.keypoints,
+        frames: &frames,
+        options: &options,
+        centre: None,
+        known: None,
+    };
+    let doubt = shutter_doubt(&input, &found).unwrap();
+    assert_eq!((doubt.seconds, doubt.deviation, doubt.is_corrected), (0.0, 1.0 / RATE, false));
+    // A readout of a tenth of a second would shift keypoints by pixels.
+    let moved = doubt.slopes.iter().flatten().filter(|slope| slope.norm() > 5.0).count();
+    assert!(moved > capture.keypoints.iter().map(Vec::len).sum::<usize>() / 4, "{moved}");
+}
+
+#[test]
 fn a_global_shutter_is_left_alone_and_photographs_are_not_examined() {
     let none = Readout { seconds: 0.0, direction: ReadoutDirection::Down };
     for path in [held, on_a_rail] {
