@@ -146,6 +146,17 @@ struct State {
 
 impl<'a> Problem<'a> {
     fn new(map: &Map, keypoints: &Keypoints, options: &'a BundleOptions) -> Option<Self> {
+        Self::with_room_for(0, map, keypoints, options)
+    }
+
+    /// The problem, in whose border there is room for `extra` more shared unknowns: where the lens has too many, the
+    /// principal point stays where it is.
+    fn with_room_for(
+        extra: usize,
+        map: &Map,
+        keypoints: &Keypoints,
+        options: &'a BundleOptions,
+    ) -> Option<Self> {
         let images: Vec<usize> = (0..map.poses.len()).filter(|&i| map.poses[i].is_some()).collect();
         if images.is_empty() || map.points.is_empty() {
             return None;
@@ -169,7 +180,10 @@ impl<'a> Problem<'a> {
             }
             start.push(camera.len() as u32);
         }
-        let refine = options.intrinsics;
+        let mut refine = options.intrinsics;
+        if free_parameters(map.camera.model, refine).len() + extra > BORDER {
+            refine.principal_point = None;
+        }
         let free = free_parameters(map.camera.model, refine);
         let model = map.camera.model;
         let centre = principal_point_index(model);

@@ -39,6 +39,10 @@ const FEW_REGISTERED: f64 = 0.8;
 /// Fraction of the verified matches that must agree with the model, and below which the user is warned.
 const MIN_AGREEING: f64 = 0.5;
 const FEW_AGREEING: f64 = 0.75;
+/// Focal lengths of lenses that people film with, over the longer side of the picture; a telephoto lens has a longer one, ...
+const USUAL_FOCAL: (f64, f64) = (0.3, 5.0);
+/// ... which is believed if it came out within this part of what it is known to be.
+const FAR_FROM_KNOWN: f64 = 0.25;
 
 fn refuse(kind: ErrorKind, message: String, hint: &'static str) -> Error {
     Error::new(kind, message).hint(hint).at(Stage::Sfm)
@@ -200,11 +204,24 @@ fn check_depth(parallax: f64, rotation_only: f64, registered: usize) -> Result<(
     Err(refuse(ErrorKind::InsufficientParallax, message, "walk sideways or around the scene while filming"))
 }
 
-/// Judges a finished map; returns what the user should know.
+/// Whether a focal length (pixels) may be that of a picture whose longer side is `side`: it is that of a lens that people film
+/// with, or near the one that is `known`.
+fn is_possible_focal(focal: f64, side: f64, known: Option<f64>) -> bool {
+    let is_near = |known: f64| (focal / known).ln().abs() < (1.0 + FAR_FROM_KNOWN).ln();
+    (USUAL_FOCAL.0 * side..=USUAL_FOCAL.1 * side).contains(&focal) || known.is_some_and(is_near)
+}
+
+/// Judges a finished map; returns what the user should know. `known_focal` is the focal length in pixels, if it was given or
+/// EXIF names it: it says more of what is possible than the usual range.
 ///
 /// # Errors
 /// `PartialReconstruction`, `InsufficientParallax`, `IntrinsicsUnreliable`, `UnreliableReconstruction`.
-pub(crate) fn check_model(report: &SfmReport, map: &Map, frames: &Frames) -> Result<Vec<Warning>> {
+pub(crate) fn check_model(
+    report: &SfmReport,
+    map: &Map,
+    frames: &Frames,
+    known_focal: Option<f64>,
+) -> Result<Vec<Warning>> {
     let mut warnings = Vec::new();
     let (registered, total) = (report.registered, report.frames);
     let fraction = registered as f64 / total as f64;
@@ -234,7 +251,7 @@ pub(crate) fn check_model(report: &SfmReport, map: &Map, frames: &Frames) -> Res
     check_depth(parallax, report.rotation_only_pairs, registered)?;
     let side = f64::from(map.camera.width.max(map.camera.height));
     let focal = map.camera.mean_focal();
-    if !(0.3 * side..=5.0 * side).contains(&focal) || bends_back(&map.camera) {
+    if !is_possible_focal(focal, side, known_focal) || bends_back(&map.camera) {
         return Err(refuse(
             ErrorKind::IntrinsicsUnreliable,
             format!(
@@ -384,6 +401,22 @@ mod tests {
             inliers: (0..100).map(|k| [k, k]).collect(),
             homography_inliers: (100.0 * ratio) as usize,
             median_parallax: 0.0,
+        }
+    }
+
+    #[test]
+    fn a_telephoto_lens_is_possible_where_it_is_known() {
+        for (focal, known, possible) in [
+            (1200.0, None, true),
+            (100.0, None, false),
+            (6400.0, None, false),
+            (6400.0, Some(6000.0), true),
+            (6400.0, Some(3000.0), false),
+            // What is usual is believed whatever EXIF says: it may tell of another lens.
+            (1200.0, Some(6000.0), true),
+            (f64::NAN, Some(6000.0), false),
+        ] {
+            assert_eq!(is_possible_focal(focal, 1000.0, known), possible, "{focal} {known:?}");
         }
     }
 

@@ -14,14 +14,22 @@ use crate::sfm::map::{Keypoints, Map};
 use super::covariance::border_deviations;
 use super::{BundleOptions, EXTRA, Problem, Workspace};
 
-impl Problem<'_> {
-    /// Adds shared unknowns: `slopes` say how each keypoint moves with each, pixels per unit, by image and keypoint.
-    pub(super) fn with_extra(mut self, map: &Map, slopes: &[&[Vec<Vector2<f64>>]]) -> Self {
-        self.extra = slopes.len().min(EXTRA);
-        if self.extra == 0 {
-            return self;
+impl<'a> Problem<'a> {
+    /// The problem with more shared unknowns: `slopes` say how each keypoint moves with each, pixels per unit, by image and
+    /// keypoint. `None` without images or points.
+    pub(super) fn with_extra(
+        map: &Map,
+        keypoints: &Keypoints,
+        slopes: &[&[Vec<Vector2<f64>>]],
+        options: &'a BundleOptions,
+    ) -> Option<Self> {
+        let extra = slopes.len().min(EXTRA);
+        let mut problem = Self::with_room_for(extra, map, keypoints, options)?;
+        problem.extra = extra;
+        if extra == 0 {
+            return Some(problem);
         }
-        let mut all = vec![[[0.0; 2]; EXTRA]; self.pixels.len()];
+        let mut all = vec![[[0.0; 2]; EXTRA]; problem.pixels.len()];
         // `new` ordered the observations of a point by image, as tracks are.
         let tracks = map.points.iter().flat_map(|p| &p.track);
         for (own, o) in all.iter_mut().zip(tracks) {
@@ -31,8 +39,8 @@ impl Problem<'_> {
                 *slope = [-moves.x, -moves.y];
             }
         }
-        self.slopes = all;
-        self
+        problem.slopes = all;
+        Some(problem)
     }
 }
 
@@ -47,8 +55,9 @@ pub(crate) fn adjust_with_readout(
     options: &BundleOptions,
     control: &Control,
 ) -> Result<Vec<f64>> {
-    let Some(problem) = Problem::new(map, keypoints, options) else { return Ok(vec![0.0; slopes.len()]) };
-    let problem = problem.with_extra(map, slopes);
+    let Some(problem) = Problem::with_extra(map, keypoints, slopes, options) else {
+        return Ok(vec![0.0; slopes.len()]);
+    };
     let start = problem.state(map);
     let mut work = Workspace::new(&problem);
     let (state, _) = minimise(
@@ -70,7 +79,7 @@ pub(crate) fn intrinsics_deviations_with(
     slopes: &[&[Vec<Vector2<f64>>]],
     options: &BundleOptions,
 ) -> Option<Vec<(usize, f64)>> {
-    let problem = Problem::new(map, keypoints, options)?.with_extra(map, slopes);
+    let problem = Problem::with_extra(map, keypoints, slopes, options)?;
     let deviations = border_deviations(&problem, &problem.state(map))?;
     Some(problem.free.iter().copied().zip(deviations).collect())
 }
@@ -83,7 +92,7 @@ pub(crate) fn readout_deviations(
     slopes: &[&[Vec<Vector2<f64>>]],
     options: &BundleOptions,
 ) -> Option<Vec<f64>> {
-    let problem = Problem::new(map, keypoints, options)?.with_extra(map, slopes);
+    let problem = Problem::with_extra(map, keypoints, slopes, options)?;
     let deviations = border_deviations(&problem, &problem.state(map))?;
     Some(deviations[problem.free.len()..].to_vec())
 }

@@ -120,7 +120,7 @@ pub(crate) fn extra_response(
     slopes: &Keypoints,
     options: &BundleOptions,
 ) -> Option<Draw> {
-    let problem = Problem::new(map, keypoints, options)?.with_extra(map, &[slopes]);
+    let problem = Problem::with_extra(map, keypoints, &[slopes], options)?;
     problem.responses(&problem.state(map), &[(problem.free.len(), 1.0)])?.pop()
 }
 

@@ -125,6 +125,7 @@ fn own_focals(map: &Map, keypoints: &Keypoints, loss: Loss) -> Vec<f64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::camera::{Camera, CameraModel};
     use crate::sfm::bundle_adjustment::{RefineIntrinsics, adjust};
     use crate::sfm::levenberg_marquardt::Stopping;
     use crate::sfm::synthetic::Capture;
@@ -144,6 +145,30 @@ mod tests {
         // Evenly from 0 to 3.8 %: a standard deviation of 1.1 %.
         let zoomed = zoom(&map, &capture.keypoints, loss);
         assert!((0.006..0.016).contains(&zoomed), "{zoomed}");
+    }
+
+    #[test]
+    fn every_lens_leaves_room_for_a_zoom() {
+        for model in
+            [CameraModel::Pinhole, CameraModel::SimpleRadial, CameraModel::Radial, CameraModel::OpenCv]
+        {
+            let capture = Capture::walk(12, 600, 0.3, 7);
+            let mut map = capture.true_map_with_points();
+            let Camera { width, height, .. } = map.camera;
+            map.camera = Camera::from_focal(model, map.camera.mean_focal(), width, height);
+            let bundle = BundleOptions {
+                loss: Loss::Cauchy(1.0),
+                stopping: Stopping { max_iterations: 10, tolerance: 1e-6 },
+                rotations: true,
+                intrinsics: RefineIntrinsics {
+                    focal: true,
+                    distortion: Some(0.05),
+                    principal_point: Some(10.0),
+                },
+            };
+            let found = steady_zoom(&map, &capture.keypoints, &bundle).unwrap();
+            assert!(found.change.abs() < 4.0 * found.deviation + 1e-3, "{model:?}: {found:?}");
+        }
     }
 
     #[test]
