@@ -33,11 +33,15 @@ pub(crate) fn map_incrementally(
         initial_pairs(input.pairs, &options.incremental).into_iter().take(options.incremental.initial_pairs)
     {
         let map = grow(input, options, pair, control)?;
+        // What two starts leave out in a large capture no other one will place, and each takes the square of its images.
+        let is_settled = input.images() > options.incremental.many_images
+            && best.registered() > 0
+            && map.registered() <= best.registered();
         let better = (map.registered(), map.observations()) > (best.registered(), best.observations());
         if better {
             best = map;
         }
-        if best.registered() == input.images() {
+        if is_settled || best.registered() == input.images() {
             break;
         }
     }

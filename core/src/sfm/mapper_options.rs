@@ -101,6 +101,8 @@ with_defaults! {
     pub(crate) struct IncrementalOptions {
         /// Initial pairs tried. Chosen by hand.
         pub(crate) initial_pairs: usize = 4,
+        /// Of more images than this, no other initial pair is tried once one has placed no more than one before it. Chosen by hand.
+        pub(crate) many_images: usize = 100,
         /// An initial pair is not the better for more inliers than this. Chosen by hand.
         pub(crate) initial_inliers: f64 = 400.0,
         /// Median angle in degrees at which the rays of the inliers of a good initial pair meet: below the first,

@@ -167,8 +167,7 @@ fn reconstruct_pictures(
     log::debug!("cuts after frames {cuts:?}");
     let joined = |a: u32, b: u32| !is_cut_between(&cuts, a, b);
     let (own_matches, own_verified);
-    let doubt = doubt(&found);
-    let (mut found, capture) = if cuts.is_empty() || doubt == Grade::Good {
+    let (mut found, capture) = if cuts.is_empty() || !may_be_two_places(&found) {
         (found?, whole)
     } else {
         // What the clips seem to share may be what two places have in common: is each by itself without such doubt?
@@ -179,7 +178,7 @@ fn reconstruct_pictures(
         watch.lap("clips apart");
         match apart {
             Err(error) if error.kind() == ErrorKind::Cancelled => return Err(error),
-            apart if self::doubt(&apart) < doubt => (apart?, clips),
+            apart if doubt(&apart) < doubt(&found) => (apart?, clips),
             _ => (found?, whole),
         }
     };
@@ -192,6 +191,14 @@ fn reconstruct_pictures(
     watch.lap("other places");
     found.report.times.extend(watch.times());
     Ok(found)
+}
+
+/// Whether there is no model, or one that may have taken one place for another. Where its poses are only imprecise, to take it
+/// apart at a step across which little was matched (a blank corridor between two rooms) would lose half of the capture.
+fn may_be_two_places(found: &Result<Reconstruction>) -> bool {
+    let Ok(found) = found else { return true };
+    let mut reasons = found.report.verdict.iter().flat_map(|verdict| &verdict.reasons);
+    reasons.any(|r| matches!(r.doubt, Doubt::MissingOverlap | Doubt::ContradictingPairs | Doubt::LooseParts))
 }
 
 /// How grave the doubts about a model are, but for that it leaves frames out; the gravest where there is none.
@@ -213,10 +220,11 @@ pub(super) fn reconstruct_matched(
     control: &Control,
 ) -> Result<Reconstruction> {
     let Matched { frames, pictures, matches, verified, tags } = *capture;
-    let (mut camera, known_focal) = initial_camera(frames, options);
+    let (mut camera, is_known) = initial_camera(frames, options);
+    let known_focal = is_known.then(|| camera.mean_focal());
     let rotation_only = gate::rotation_only_pairs(verified, &camera);
     gate::check_pairs(verified, rotation_only, frames)?;
-    if !known_focal {
+    if !is_known {
         calibrate(&mut camera, pictures, verified, control)?;
     }
     watch.lap("calibration");
@@ -230,6 +238,7 @@ pub(super) fn reconstruct_matched(
         two_view: &two_view_options(options),
         mapper: &MapperOptions::default(),
         rotation_only,
+        known_focal,
     };
     reconstructor.run(camera, watch, control)
 }
@@ -277,6 +286,8 @@ struct Reconstructor<'a> {
     mapper: &'a MapperOptions,
     /// Fraction of the verified pairs that a rotation explains.
     rotation_only: f64,
+    /// The focal length in pixels that the caller or EXIF names.
+    known_focal: Option<f64>,
 }
 
 /// A map and what is thought of it.
@@ -375,7 +386,7 @@ impl Reconstructor<'_> {
         watch.lap("rolling shutter");
         let mut map = refined.complete(&exact);
         let mut report = self.report(&map, refined.keypoints, found.report.method, &graph);
-        report.warnings = gate::check_model(&report, &map, self.frames)?;
+        report.warnings = gate::check_model(&report, &map, self.frames, self.known_focal)?;
         report.rolling_shutter.clone_from(&shutter.report);
         report.principal_point_refined = centre.is_some_and(|c| c.refined);
         report.principal_point_deviation = centre.and_then(|c| c.deviation());
@@ -483,7 +494,7 @@ impl Reconstructor<'_> {
             changed.principal_point_deviation = report.principal_point_deviation;
             changed.principal_point_shift = report.principal_point_shift;
             changed.rolling_shutter.clone_from(&report.rolling_shutter);
-            match gate::check_model(&changed, &adjusted, self.frames) {
+            match gate::check_model(&changed, &adjusted, self.frames, self.known_focal) {
                 Ok(warnings) => {
                     changed.warnings = warnings;
                     (*map, *report, metres) = (adjusted, changed, Some(unit));
@@ -585,7 +596,7 @@ impl Reconstructor<'_> {
         };
         watch.lap("refinement");
         let report = self.report(&map, &self.pictures.keypoints, method, graph);
-        let verdict = gate::check_model(&report, &map, self.frames);
+        let verdict = gate::check_model(&report, &map, self.frames, self.known_focal);
         attempts.push(Attempt {
             method,
             pairs: trusted.pairs.len(),

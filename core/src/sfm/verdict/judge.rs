@@ -220,7 +220,8 @@ fn reasons(e: &Evidence) -> Vec<Reason> {
             Grade::Doubtful,
             Doubt::MissingOverlap,
             format!(
-                "the film was cut, and of {:.0} points that both sides of the cut should show they have {} in common: they                  may be different places that look alike",
+                "the film was cut, and of {:.0} points that both sides of the cut should show they have {} in common: they \
+                 may be different places that look alike",
                 e.common_across_cuts,
                 percent(e.shared_across_cuts)
             ),

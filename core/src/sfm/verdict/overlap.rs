@@ -49,9 +49,10 @@ pub(super) fn overlap(map: &Map, matches: &[PairMatches], cuts: &[usize]) -> Ove
     let is_placed = |image: u32| map.poses.get(image as usize).is_some_and(Option::is_some);
     let compared = matches.iter().map(|m| (m.first, m.second)).filter(|&(a, b)| is_placed(a) && is_placed(b));
     let (across, within): (Vec<_>, Vec<_>) = compared.partition(|&(a, b)| is_cut_between(cuts, a, b));
+    let (across, within) = (evenly(across), evenly(within));
     let count = |pairs: &[(u32, u32)]| -> Counts {
         let mut counts = Counts::default();
-        for &(a, b) in pairs.iter().step_by(pairs.len().div_ceil(PAIRS).max(1)) {
+        for &(a, b) in pairs {
             for (from, to) in [(a as usize, b as usize), (b as usize, a as usize)] {
                 // `is_placed` chose them.
                 let (Some(own), Some(other)) = (map.poses[from], map.poses[to]) else { continue };
@@ -69,6 +70,12 @@ pub(super) fn overlap(map: &Map, matches: &[PairMatches], cuts: &[usize]) -> Ove
         }
     }
     found
+}
+
+/// At most [`PAIRS`] of them.
+fn evenly(pairs: Vec<(u32, u32)>) -> Vec<(u32, u32)> {
+    let every = pairs.len().div_ceil(PAIRS).max(1);
+    pairs.into_iter().step_by(every).collect()
 }
 
 /// Adds the points `seen` from a pose that should be seen in image `to` from the other one.
@@ -123,6 +130,12 @@ mod tests {
             .collect();
         let one = overlap(&clips, &matches, &[11]);
         assert!(one.pairs > 100 && one.expected > 500.0 && one.shared > 0.8 * one.expected, "{one:?}");
+        // Of many pairs a part is looked at, and only these count.
+        let more: Vec<PairMatches> = matches.iter().cycle().take(5 * PAIRS).cloned().collect();
+        let sampled = overlap(&clips, &more, &[11]);
+        assert!(sampled.pairs <= PAIRS, "{sampled:?}");
+        let of_pair = |o: &Overlap| o.expected / o.pairs as f64;
+        assert!((of_pair(&sampled) / of_pair(&one) - 1.0).abs() < 0.2, "{sampled:?} {one:?}");
         // The same poses, but of the points only one in ten is the same in both: the others are of either room alone.
         let mut two = clips.clone();
         two.points.clear();
