@@ -14,6 +14,7 @@ use crate::video::Frames;
 use super::front_end::Pictures;
 use super::gate::describe;
 use super::matching::PairMatches;
+use super::progress;
 use super::reconstruction::Reconstruction;
 use super::report::{ComponentReport, ranges};
 use super::scale_averaging::components;
@@ -53,7 +54,7 @@ pub(super) fn add_components(
         (0..count).map(|image| !found.model.images.contains_key(&(image as u32 + 1))).collect();
     let silent = Control::new().with_cancel(control.cancel_token().clone());
     while let Some(images) = largest_component(&open, capture.verified).filter(|c| c.len() >= least) {
-        control.progress(Stage::Sfm, "another place", 0.97);
+        control.progress(Stage::Sfm, "another place", progress::OTHER_PLACES);
         let own = Part::new(capture, &images);
         match reconstruct(&own.matched(), &silent) {
             Ok(part) => {

@@ -46,6 +46,7 @@ mod output;
 mod patch_alignment;
 mod path;
 mod polishing;
+mod progress;
 mod projection;
 mod reconstruct;
 mod reconstruction;

@@ -30,6 +30,7 @@ use super::pairing::PairingOptions;
 use super::patch_alignment::align_keypoints;
 use super::path::{Trusted, broken_steps, cuts, fitting_the_path, is_cut_between, is_ordered};
 use super::polishing::{PrincipalPoint, adapt, bundle_options, principal_point_prior, refine_lens};
+use super::progress;
 use super::reconstruction::Reconstruction;
 use super::report::{Attempt, SfmReport, Stopwatch, ranges};
 use super::shutter::{ShutterDoubt, ShutterInput, find_shutter, shutter_doubt};
@@ -110,7 +111,7 @@ fn run(
     }
     let mut watch = Stopwatch::new();
     let features = FeatureOptions { max_num_features: options.max_features, ..Default::default() };
-    let pictures = read_pictures(frames, &features, control, 0.4)?;
+    let pictures = read_pictures(frames, &features, control, progress::MATCHING)?;
     watch.lap("features");
     let of_whole = |watch: Stopwatch| reconstruct_pictures(frames, &pictures, tags, options, watch, control);
     let Some(object) = object else {
@@ -149,16 +150,18 @@ fn reconstruct_pictures(
     control: &Control,
 ) -> Result<Reconstruction> {
     gate::check_features(&pictures.features, frames)?;
-    control.progress(Stage::Sfm, "matching", 0.4);
+    control.progress(Stage::Sfm, "matching", progress::MATCHING);
     let sequential = frames.is_sequential();
-    let matches = match_pictures(pictures, sequential, &PairingOptions::default(), &control.part(0.4, 0.6))?;
+    let part = control.part(progress::MATCHING, progress::TWO_VIEWS);
+    let matches = match_pictures(pictures, sequential, &PairingOptions::default(), &part)?;
     watch.lap("matching");
 
-    control.progress(Stage::Sfm, "two-view geometry", 0.6);
+    control.progress(Stage::Sfm, "two-view geometry", progress::TWO_VIEWS);
     let (camera, _) = initial_camera(frames, options);
     let views =
         Views { features: &pictures.features, camera_of: &vec![0; frames.frames.len()], cameras: &[camera] };
-    let verified = verify_pairs(&views, &matches, &two_view_options(options), control)?;
+    let part = control.part(progress::TWO_VIEWS, progress::RELATIVE_POSES);
+    let verified = verify_pairs(&views, &matches, &two_view_options(options), &part)?;
     watch.lap("verification");
     let whole = Matched { frames, pictures, matches: &matches, verified: &verified, tags };
     let found = reconstruct_matched(&whole, options, watch, control);
@@ -335,6 +338,7 @@ impl Reconstructor<'_> {
         let mut attempts = Vec::new();
         let mut best: Option<(Candidate, ViewGraph)> = None;
         for _ in 0..self.mapper.attempts.focal_rounds {
+            control.progress(Stage::Sfm, "relative poses", progress::RELATIVE_POSES);
             let pairs =
                 relative_poses(self.pictures, &camera, self.matches, self.verified, self.two_view, control)?;
             watch.lap("relative poses");
@@ -358,7 +362,7 @@ impl Reconstructor<'_> {
         if let Some(attempt) = attempts.get_mut(found.attempt) {
             attempt.chosen = true;
         }
-        control.progress(Stage::Sfm, "aligning keypoints", 0.93);
+        control.progress(Stage::Sfm, "aligning keypoints", progress::ALIGNMENT);
         let tracks: Vec<_> = found.map.points.iter().map(|p| p.track.clone()).collect();
         let aligned = align_keypoints(&found.map, self.pictures, self.frames, control)?;
         watch.lap("keypoint alignment");
@@ -368,7 +372,7 @@ impl Reconstructor<'_> {
         let mut exact = aligned.exact_part(&found.map);
         adapt(&mut exact, refined.keypoints, self.mapper, control)?;
         watch.lap("adjustment to aligned keypoints");
-        control.progress(Stage::Sfm, "lens", 0.95);
+        control.progress(Stage::Sfm, "lens", progress::LENS);
         let may_move = self.options.refine_principal_point;
         let mut centre = refine_lens(&mut exact, refined.keypoints, self.mapper, may_move, control)?;
         watch.lap("lens");
@@ -402,6 +406,7 @@ impl Reconstructor<'_> {
         }
         let finished = self.shutter_input(&exact, points, refined.keypoints, centre);
         let unsure = Unsure { centre, shutter: shutter_doubt(&finished, &shutter) };
+        control.progress(Stage::Sfm, "judging the model", progress::VERDICT);
         self.judge(&exact, &map, refined.keypoints, &graph, &unsure, &mut report)?;
         watch.lap("verdict");
         let scale = normalise(&mut map, metres);
@@ -575,7 +580,7 @@ impl Reconstructor<'_> {
         };
         let map = match method {
             MappingMethod::Global => {
-                control.progress(Stage::Sfm, "global mapping", 0.75);
+                control.progress(Stage::Sfm, "global mapping", progress::GLOBAL_MAP);
                 let mut consistent = trusted.pairs.to_vec();
                 let rotations = absolute_rotations(self.frames.frames.len(), &mut consistent, control)?;
                 watch.lap("rotation averaging");
@@ -587,7 +592,7 @@ impl Reconstructor<'_> {
                 map
             }
             MappingMethod::Incremental => {
-                control.progress(Stage::Sfm, "incremental mapping", 0.85);
+                control.progress(Stage::Sfm, "incremental mapping", progress::INCREMENTAL_MAP);
                 let mut map = map_incrementally(&input, self.mapper, control)?;
                 watch.lap("incremental mapping");
                 complete(&mut map, &input, self.mapper, control)?;

@@ -29,6 +29,7 @@ use super::filters::filter_points;
 use super::map::{Keypoints, Map};
 use super::mapper_options::MapperOptions;
 use super::polishing::{bundle_options, keypoint_noise, principal_point_prior};
+use super::progress;
 use crate::statistics::median;
 use consensus::{Candidate, Finding, examine};
 
@@ -77,7 +78,7 @@ pub(crate) fn measure_scale(
     options: &MapperOptions,
     control: &Control,
 ) -> Result<Measured> {
-    control.progress(Stage::Sfm, "measuring tags", 0.96);
+    control.progress(Stage::Sfm, "measuring tags", progress::TAGS);
     let sightings = sightings::in_map(tags, map);
     let mut candidates = examine(map, &sightings);
     let mut report = ScaleReport::new(size_mm, tags);

@@ -48,6 +48,7 @@ use super::mapper_options::MapperOptions;
 use super::polishing::{
     PrincipalPoint, bundle_options, keypoint_noise, principal_point, principal_point_prior,
 };
+use super::progress;
 use super::triangulation::{TriangulationOptions, triangulate_tracks};
 use acceptance::{Comparison, hold_out};
 use correction::{Corrected, correct_keypoints, correct_tags, depths, rms};
@@ -213,7 +214,7 @@ pub(crate) fn find_shutter(input: &ShutterInput<'_>, control: &Control) -> Resul
     if input.known == Some(0.0) || input.map.registered() < FEWEST_FRAMES || input.map.points.is_empty() {
         return Ok(Shutter::default());
     }
-    control.progress(Stage::Sfm, "rolling shutter", 0.955);
+    control.progress(Stage::Sfm, "rolling shutter", progress::SHUTTER);
     let placed = times.iter().zip(&input.map.poses).filter(|(_, pose)| pose.is_some());
     let mut steps: Vec<f64> =
         placed.map(|(time, _)| *time).collect::<Vec<_>>().windows(2).map(|w| w[1] - w[0]).collect();

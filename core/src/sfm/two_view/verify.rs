@@ -1,5 +1,7 @@
 //! Which matches of a pair agree with one epipolar geometry, while the focal lengths are unknown.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
+
 use nalgebra::Matrix3;
 use rayon::prelude::*;
 
@@ -13,6 +15,7 @@ use crate::camera::Camera;
 use crate::control::Control;
 use crate::error::Result;
 use crate::sfm::matching::PairMatches;
+use crate::stage::Stage;
 
 /// Matches that take part in the refinement of an intermediate model: more make it slower but hardly better.
 const REFINED_MATCHES: usize = 256;
@@ -29,11 +32,17 @@ pub fn verify_pairs(
     control: &Control,
 ) -> Result<Vec<TwoViewGeometry>> {
     check_matches(views, pairs)?;
+    let done = AtomicUsize::new(0);
     pairs
         .par_iter()
         .map(|pair| {
             control.check()?;
-            Ok(verify_pair(views, pair, options))
+            let found = verify_pair(views, pair, options);
+            let done = 1 + done.fetch_add(1, Ordering::Relaxed);
+            if done.is_multiple_of(16) || done == pairs.len() {
+                control.progress(Stage::Sfm, "two-view geometry", done as f32 / pairs.len() as f32);
+            }
+            Ok(found)
         })
         .collect()
 }
