@@ -10,7 +10,7 @@ from typing import IO, TYPE_CHECKING, Any, cast
 from urllib.parse import parse_qs, quote, urlencode, urlsplit
 
 from ._errors import NotFoundError, ServerConnectionError, from_kind
-from ._job import CHUNK, Artifact, IdPage, Service
+from ._job import CHUNK, Artifact, IdPage, Service, Watch
 from ._progress import Bar, Progress, ProgressOption
 
 if TYPE_CHECKING:
@@ -36,11 +36,13 @@ class Client(Service):
     ):
         """`base_url`: the server's address, without `/api/v1`. `api_key`: as it was shown when it was made.
 
-        `poll_seconds`: how often a waiting client asks, at most (at first more often). `timeout`: seconds without a sign of
-        life from the server. `retries`: how often a request is sent again when the connection breaks or the server is busy.
-        `longest_wait`: if the server asks for more patience than so many seconds, `RateLimitedError` says so instead.
+        `poll_seconds`: so long a waiting client pauses before it asks again (less at first; above 0). `timeout`: seconds without
+        a sign of life from the server. `retries`: how often a request is sent again when the connection breaks or the server is
+        busy. `longest_wait`: if the server asks for more patience than so many seconds, `RateLimitedError` says so instead.
         `ca_file`: PEM file of certificates to trust instead of the system's.
         """
+        if not poll_seconds > 0:
+            raise from_kind("invalid_argument", f"poll_seconds is {poll_seconds}: it must be above 0")
         # ssl takes a while to import, and who has no server does not need it.
         from ._http import Http
 
@@ -123,16 +125,26 @@ class Client(Service):
         path = _path(job_id) + ("preview/" if kind == "preview" else f"download/{quote(kind, safe='')}/")
         return _Download(self._http, path)
 
-    def _wait(self, job_id: str, seen: Mapping[str, Any], seconds: float) -> Mapping[str, Any]:
-        end = time.monotonic() + seconds
-        pause = 0.25
-        while True:
-            # Soon at first: short jobs should not seem long.
-            time.sleep(max(0.0, min(end - time.monotonic(), pause, self._poll_seconds)))
-            pause *= 1.5
-            fields = self._get(job_id)
-            if fields != seen or time.monotonic() >= end:
-                return fields
+    def _watch(self, job_id: str) -> Watch:
+        # Soon at first: short jobs should not seem long.
+        pause = min(0.25, self._poll_seconds)
+        due = time.monotonic() + pause
+
+        def watch(seen: Mapping[str, Any], seconds: float) -> Mapping[str, Any]:
+            nonlocal pause, due
+            end = time.monotonic() + seconds
+            # The pause goes on beyond the end of this call: who waits in short pieces must not make us ask more often.
+            while due <= end:
+                time.sleep(max(0.0, due - time.monotonic()))
+                fields = self._get(job_id)
+                pause = min(1.5 * pause, self._poll_seconds)
+                due = time.monotonic() + pause
+                if fields != seen:
+                    return fields
+            time.sleep(max(0.0, end - time.monotonic()))
+            return seen
+
+        return watch
 
     def _failure(self, fields: Mapping[str, Any]) -> Mapping[str, str]:
         try:

@@ -17,7 +17,7 @@ from typing import Any
 from . import _native
 from ._errors import from_kind
 from ._files import PathLike
-from ._job import Artifact, IdPage, Service
+from ._job import Artifact, IdPage, Service, Watch
 from ._progress import ProgressOption
 
 _STOP_SECONDS = 60.0
@@ -138,8 +138,8 @@ class Engine(Service):
     def _open(self, job_id: str, kind: str) -> Artifact:
         return _Blob(self._native.artifact(job_id, kind))
 
-    def _wait(self, job_id: str, seen: Mapping[str, Any], seconds: float) -> Mapping[str, Any]:
-        return _fields(self._native.wait(job_id, seen["details"]["version"], seconds))
+    def _watch(self, job_id: str) -> Watch:
+        return lambda seen, seconds: _fields(self._native.wait(job_id, seen["details"]["version"], seconds))
 
     def _failure(self, fields: Mapping[str, Any]) -> Mapping[str, str]:
         failure: Mapping[str, str] = fields["details"]["failure"]

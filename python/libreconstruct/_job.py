@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import time
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator, Generator, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Generator, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, SupportsIndex, Union
 
@@ -29,6 +29,9 @@ FIELDS = (
 ).split()
 IdPage = tuple[list[tuple[str, str]], Union[str, None]]
 """Ids and titles of jobs, and the cursor of the next page."""
+Watch = Callable[[Mapping[str, Any], float], Mapping[str, Any]]
+"""The job as soon as it is known to be other than it was seen, after so many seconds at the latest. To be called again and again
+during one wait."""
 CHUNK = 1 << 20
 """Bytes that are moved at a time."""
 
@@ -140,6 +143,7 @@ class Job:
         """
         end = None if timeout is None else time.monotonic() + timeout
         self._service._begin_wait()
+        watch = self._service._watch(self.job_id)
         try:
             with Bar(progress, self.title) as bar:
                 while True:
@@ -148,8 +152,11 @@ class Job:
                         break
                     left = 10.0 if end is None else min(10.0, end - time.monotonic())
                     if left <= 0:
+                        # Its end may have come since it was last asked for.
+                        if self.refresh().is_done:
+                            break
                         raise from_kind("deadline_exceeded", f"job {self.job_id} is not done after {timeout} s: {self.status}")
-                    self._fields = self._service._wait(self.job_id, self.fields, left)
+                    self._fields = watch(self.fields, left)
         except KeyboardInterrupt:
             self._service._interrupted()
             raise
@@ -325,11 +332,12 @@ class Events:
     def __iter__(self) -> Iterator[JobEvent]:
         job = self._job
         job._service._begin_wait()
+        watch = job._service._watch(job.job_id)
         try:
             yield _event(job.refresh().fields)
             while not job.is_done:
                 before = job.fields
-                job._fields = job._service._wait(job.job_id, before, 1.0)
+                job._fields = watch(before, 1.0)
                 if job.fields != before:
                     yield _event(job.fields)
         except KeyboardInterrupt:
@@ -342,11 +350,13 @@ class Events:
 
         job = self._job
         job._service._begin_wait()
+        watch = job._service._watch(job.job_id)
         await asyncio.to_thread(job.refresh)
         yield _event(job.fields)
         while not job.is_done:
             before = job.fields
-            job._fields = await asyncio.to_thread(job._service._wait, job.job_id, before, 1.0)
+            # Whoever gives up waiting leaves a thread behind for so long.
+            job._fields = await asyncio.to_thread(watch, before, 1.0)
             if job.fields != before:
                 yield _event(job.fields)
 
@@ -485,8 +495,8 @@ class Service(Closable):
     def _open(self, job_id: str, kind: str) -> Artifact: ...
 
     @abstractmethod
-    def _wait(self, job_id: str, seen: Mapping[str, Any], seconds: float) -> Mapping[str, Any]:
-        """The job as soon as it is not as `seen` any more, after `seconds` at the latest."""
+    def _watch(self, job_id: str) -> Watch:
+        """For somebody who begins to wait for the job."""
 
     @abstractmethod
     def _failure(self, fields: Mapping[str, Any]) -> Mapping[str, str]: ...
