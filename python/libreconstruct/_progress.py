@@ -23,7 +23,7 @@ class Progress(NamedTuple):
 
 
 ProgressOption = Union[bool, Callable[[Progress], None]]
-"""`True` shows a bar (tqdm if it is there), `False` nothing; a callable gets `Progress` at most ten times a second."""
+"""`True` shows a bar (tqdm if it is there), `False` none; warnings come in any case. A callable gets `Progress` at most ten times a second."""
 
 
 class Bar:
@@ -65,10 +65,6 @@ class Bar:
                 sys.stderr.write("\r" + line.ljust(width))
                 sys.stderr.flush()
 
-    @property
-    def wanted(self) -> bool:
-        return self._option is not False
-
 
 def _tqdm(title: str) -> Any:
     try:
@@ -82,13 +78,11 @@ def _tqdm(title: str) -> Any:
         return None
 
 
-def listener(bar: Bar, *, pipeline: bool = False) -> Callable[[str], None] | None:
-    """What hears the engine's events (as JSON) and shows them; `None` if nobody wants to know.
+def listener(bar: Bar, *, pipeline: bool = False) -> Callable[[str], None]:
+    """What hears the engine's events (as JSON) and shows them. It is needed without a bar, too: a warning is no progress.
 
     Events of a pipeline tell the fraction of the whole, most of them; others that of their one stage.
     """
-    if not bar.wanted:
-        return None
     whole: float | None = None
 
     def hear(text: str) -> None:
