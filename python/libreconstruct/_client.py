@@ -103,8 +103,17 @@ class Client(Service):
         return self._fields("PATCH", job_id, changes)
 
     def _cancel(self, job_id: str) -> Mapping[str, Any]:
-        fields: dict[str, Any] = self._http.api("POST", _path(job_id) + "cancel/").json()
-        return fields
+        from ._http import refused
+
+        answer = self._http.api("POST", _path(job_id) + "cancel/", done=409)
+        if answer.status != 409:
+            fields: dict[str, Any] = answer.json()
+            return fields
+        # The first answer was lost. The job has ended since, by that request or otherwise.
+        job = self._get(job_id)
+        if job["status"] != "Failed" or self._failure(job)["code"] != "cancelled":
+            raise refused(answer)
+        return job
 
     def _restart(self, job_id: str, options: dict[str, Any]) -> str:
         key = {"Idempotency-Key": f'"{os.urandom(16).hex()}"'}
@@ -115,7 +124,7 @@ class Client(Service):
         return report
 
     def _delete(self, job_id: str) -> None:
-        self._http.api("DELETE", _path(job_id))
+        self._http.api("DELETE", _path(job_id), done=404)
 
     def _log(self, job_id: str) -> str:
         with self._open(job_id, "log") as log:

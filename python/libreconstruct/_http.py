@@ -132,14 +132,16 @@ class Http:
         self._idle: dict[tuple[str, str], list[_Connection]] = {}
         self._lock = threading.Lock()
 
-    def api(self, method: str, path: str, fields: Any = None, headers: Mapping[str, str] | None = None) -> Answer:
-        """A request of the interface, with the key."""
+    def api(
+        self, method: str, path: str, fields: Any = None, headers: Mapping[str, str] | None = None, *, done: int | None = None
+    ) -> Answer:
+        """A request of the interface, with the key. `done` as in `send`."""
         all_headers = {"Authorization": f"Api-Key {self._api_key}", **(headers or {})}
         body = None
         if fields is not None:
             body = json.dumps(fields).encode()
             all_headers["Content-Type"] = "application/json"
-        return self.send(method, f"{self.base}/api/v1/{path}", lambda: body, all_headers)
+        return self.send(method, f"{self.base}/api/v1/{path}", lambda: body, all_headers, done=done)
 
     def send(
         self,
@@ -150,9 +152,11 @@ class Http:
         *,
         stream: bool = False,
     ) -> Answer:
+        done: int | None = None,
         """A request to any address, as it is; the key only goes where the headers say so. Redirects are not followed.
 
-        Answers of 400 and above become exceptions.
+        Answers of 400 and above become exceptions, but for `done` after an answer was lost: with this status the server refuses
+        what it has done already.
         """
         address = urlsplit(url)
         target = address._replace(scheme="", netloc="", fragment="").geturl() or "/"
@@ -179,14 +183,13 @@ class Http:
             finally:
                 if content is not None and not isinstance(content, bytes):
                     content.close()
-            # A deletion whose answer was lost has been done.
-            if response.status < 400 or (lost and method == "DELETE" and response.status == 404):
+            if response.status < 400 or (lost and response.status == done):
                 return answer
             # The server may still be at the submission whose answer was lost.
             at_work = lost and response.status == 409 and "Idempotency-Key" in headers
             pause = _backoff(attempt + 1) if at_work else self._pause(response, attempt + 1)
             if pause is None or attempt >= self._retries:
-                raise _refused(answer)
+                raise refused(answer)
             attempt += 1
             time.sleep(pause)
 
@@ -251,7 +254,7 @@ def _broken(host: str, error: Exception) -> ServerConnectionError:
     return ServerConnectionError(f"the connection to {host} failed: {error or type(error).__name__}", slug="io")
 
 
-def _refused(answer: Answer) -> ReconstructError:
+def refused(answer: Answer) -> ReconstructError:
     """The exception of an answer of 400 or above."""
     try:
         fields = json.loads(answer.body)
