@@ -11,6 +11,7 @@ from . import _native
 from ._files import PathLike
 from ._progress import Bar, Progress, ProgressOption, listener
 from ._scene import Scene, load_reconstruction
+from ._sfm import checked_method
 
 
 def reconstruct(
@@ -54,6 +55,8 @@ def reconstruct(
 
 def _run(video: PathLike, folder: Path, quality: str, progress: ProgressOption, options: dict[str, Any]) -> Scene:
     request = {**json.loads(_native.preset(quality)), **options}
+    if "reconstruction_method" in options:
+        request["reconstruction_method"] = checked_method(options["reconstruction_method"])
     with Bar(progress, Path(video).name) as bar:
         _native.reconstruct(Path(video), folder, json.dumps(request, default=os.fspath), listener(bar, pipeline=True))
         bar.update(Progress(1.0, "export", "finished"))

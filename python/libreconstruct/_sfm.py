@@ -8,12 +8,21 @@ from pathlib import Path
 from typing import Any, Literal
 
 from . import _native
+from ._errors import from_kind
 from ._files import PathLike
 from ._frames import Frames
 from ._model import SparseModel
 from ._progress import Bar, ProgressOption, listener
 
 _MAPPERS = {"glomap": "global", "colmap": "incremental"}
+
+
+def checked_method(name: str) -> str:
+    """`glomap` or `colmap`, which may be given in any case."""
+    lower = str(name).lower()
+    if lower not in _MAPPERS:
+        raise from_kind("invalid_argument", f"reconstruction_method is {name!r}: {' and '.join(_MAPPERS)} are known")
+    return lower
 
 
 def sfm(
@@ -64,7 +73,7 @@ def sfm(
     """
     given = frames.folder if isinstance(frames, Frames) else frames
     options: dict[str, Any] = {
-        "method": _MAPPERS.get(reconstruction_method, reconstruction_method),
+        "method": _MAPPERS[checked_method(reconstruction_method)],
         "camera_model": camera_model,
         "focal": focal,
         "apriltag_size_mm": apriltag_size_mm,

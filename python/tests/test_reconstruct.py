@@ -201,7 +201,7 @@ def test_the_stages_before_the_training_one_by_one(reconstruction, capture, tmp_
     assert len(lr.SparseModel.load(tmp_path / "poses/undistorted/sparse")) == len(model)
 
     # In memory it is the same, and the same as that of the whole run; the doubts colour the cameras.
-    again = lr.sfm(tmp_path / "frames", progress=False)
+    again = lr.sfm(tmp_path / "frames", reconstruction_method="GLOMAP", progress=False)
     of_run = lr.SparseModel.load(reconstruction / "sparse")
     for other in (again, of_run):
         assert np.array_equal(model.poses, other.poses) and np.array_equal(model.points, other.points)
@@ -219,7 +219,7 @@ def test_of_stages_what_is_wrong_is_said(reconstruction, tmp_path):
         ({"rolling_shutter_ms": 1000.0}, "rolling_shutter_ms is 1000"),
         ({"focal": -1.0}, "focal length is -1"),
         ({"camera_model": "FISHEYE"}, "FISHEYE"),
-        ({"reconstruction_method": "magic"}, "magic"),
+        ({"reconstruction_method": "magic"}, "'magic': glomap and colmap are known"),
         ({"require_scale": True}, "apriltag_size_mm"),
         ({"mask_dir": frames}, "output"),
         ({"object_at": "10,10"}, "output"),
