@@ -105,6 +105,21 @@ class Camera(NamedTuple):
 
 def view_tuple(camera: Camera) -> ViewTuple:
     """The camera as the extension module takes it."""
+def resized(camera: Camera, width: int, height: int) -> Camera:
+    """What is seen from the same place in a picture of another size, with the same angle of view along the longer side.
+
+    Where the sides are to each other as before that is the same view; else there is more or less of it along the shorter side.
+    """
+    k = max(width, height) / max(camera.width, camera.height)
+    longer = k * (camera.fx if camera.width >= camera.height else camera.fy)
+    # Pixels stay as wide for their height as they were, also where a picture that lies becomes one that stands.
+    shape = camera.fy / camera.fx
+    fx, fy = (longer, longer * shape) if width >= height else (longer / shape, longer)
+    # The principal point keeps its way from the middle.
+    x, y = camera.cx - camera.width / 2, camera.cy - camera.height / 2
+    return camera._replace(width=width, height=height, fx=fx, fy=fy, cx=width / 2 + k * x, cy=height / 2 + k * y)
+
+
     pose = [[float(v) for v in row] for row in camera.world_to_camera]
     width, height = int(camera.width), int(camera.height)
     return pose, width, height, float(camera.fx), float(camera.fy), float(camera.cx), float(camera.cy)

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from . import _html, _native
-from ._camera import Camera, Movable, Similarity, view_tuple
-from ._errors import from_kind, need
+from ._camera import Camera, Movable, Similarity, resized, view_tuple
+from ._errors import from_kind, need, whole
 from ._files import PathLike, write_whole
 from ._model import SparseModel
 from ._progress import Bar, ProgressOption, listener
@@ -203,9 +203,9 @@ class Scene(Movable):
         return middle, radius if radius > 0 else 1.0
 
     def view(self, *, width: int = 640, height: int = 480) -> Camera:
-        """A good place to look from: where a viewer starts, else from the front."""
+        """A good place to look from, in a picture of this size: where a viewer starts, else from the front."""
         if self._view is not None:
-            return self._view.scaled(max(width, height))
+            return resized(self._view, width, height)
         middle, radius = self.bounds
         return Camera.look_at(middle + [0.0, -0.6 * radius, -2.4 * radius], middle, width=width, height=height)
 

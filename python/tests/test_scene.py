@@ -145,6 +145,20 @@ def test_a_camera_that_moves_along_sees_the_same(scene):
             scene.transform(wrong)
 
 
+def test_a_view_has_the_size_that_was_asked_for():
+    splats = random_scene(1, 5, 0)
+    camera = lr.Camera.look_at((1, -2, -6), (0, 0, 0), width=640, height=480, fov=50)
+    scene = lr.Scene(splats._native, view=camera)
+    assert scene.view() == camera
+    for width, height in ((1280, 720), (100, 100), (320, 240), (480, 640)):
+        view = scene.view(width=width, height=height)
+        assert (view.width, view.height, view.cx, view.cy) == (width, height, width / 2, height / 2)
+        expected = lr.Camera.look_at((1, -2, -6), (0, 0, 0), width=width, height=height, fov=50)
+        assert view.world_to_camera == expected.world_to_camera
+        assert np.allclose([view.fx, view.fy], [expected.fx, expected.fy])
+        assert scene.render(view, device="cpu").shape == (height, width, 3)
+
+
 def test_a_picture_shows_what_is_in_front():
     red = lr.Scene.from_arrays([(0, 0, 0)], [(-1, -1, -1)], [(1, 0, 0, 0)], [4.0], [[(1.7, -1.7, -1.7)]])
     camera = lr.Camera.look_at((0, 0, -4), (0, 0, 0), width=64, height=48)
