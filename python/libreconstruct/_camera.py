@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from . import _native
-from ._errors import from_kind
+from ._errors import from_kind, whole
 
 if TYPE_CHECKING:
     import numpy as np
@@ -55,10 +55,12 @@ class Camera(NamedTuple):
         height: int = 480,
         fov: float = 60.0,
     ) -> Camera:
-        """The camera at `position` that looks at `target`; `fov` is the angle of view along the longer side, in degrees.
+        """The camera at `position` that looks at `target`; `fov` is the angle of view along the longer side, 1 to 179 degrees.
 
         Reconstructed scenes are levelled with y down, so up is (0, -1, 0) in them.
         """
+        if not 1.0 <= fov <= 179.0:
+            raise from_kind("invalid_argument", f"fov is {fov}: 1 to 179 degrees are allowed")
         pose = _native.look_at(_vector(position), _vector(target), _vector(up))
         focal = 0.5 * max(width, height) / math.tan(math.radians(fov) / 2)
         return cls(width, height, focal, focal, width / 2, height / 2, tuple(tuple(row) for row in pose))
@@ -103,8 +105,6 @@ class Camera(NamedTuple):
         return self._replace(width=width, height=height, fx=self.fx * x, fy=self.fy * y, cx=self.cx * x, cy=self.cy * y)
 
 
-def view_tuple(camera: Camera) -> ViewTuple:
-    """The camera as the extension module takes it."""
 def resized(camera: Camera, width: int, height: int) -> Camera:
     """What is seen from the same place in a picture of another size, with the same angle of view along the longer side.
 
@@ -120,8 +120,10 @@ def resized(camera: Camera, width: int, height: int) -> Camera:
     return camera._replace(width=width, height=height, fx=fx, fy=fy, cx=width / 2 + k * x, cy=height / 2 + k * y)
 
 
+def view_tuple(camera: Camera) -> ViewTuple:
+    """The camera as the extension module takes it."""
     pose = [[float(v) for v in row] for row in camera.world_to_camera]
-    width, height = int(camera.width), int(camera.height)
+    width, height = whole("width", int(camera.width)), whole("height", int(camera.height))
     return pose, width, height, float(camera.fx), float(camera.fy), float(camera.cx), float(camera.cy)
 
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from . import _native
-from ._errors import from_kind
+from ._errors import from_kind, whole
 from ._files import PathLike
 from ._job import Artifact, IdPage, Service, Watch
 from ._progress import ProgressOption
@@ -78,8 +78,8 @@ class Engine(Service):
             folder = Path(path)
         else:
             folder = _own_folder(database, storage) if scratch is None else Path(scratch)
-        self._workers = workers
-        self._threads = threads
+        self._workers = whole("workers", workers)
+        self._threads = whole("threads", threads)
         self._native = _native.Engine(
             folder, user, json.dumps(options), database, storage, None if secrets is None else Path(secrets)
         )
@@ -115,7 +115,7 @@ class Engine(Service):
         return _fields(self._native.job(job_id))
 
     def _page(self, limit: int | None, cursor: str | None, status: str | None, public: bool | None) -> IdPage:
-        return self._native.jobs(limit, cursor, status, public)
+        return self._native.jobs(None if limit is None else whole("limit", limit), cursor, status, public)
 
     def _update(self, job_id: str, changes: dict[str, Any]) -> Mapping[str, Any]:
         return _fields(self._native.update(job_id, json.dumps(changes)))

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+import operator
+from typing import Any, SupportsIndex
 
 
 class ReconstructError(Exception):
@@ -152,6 +153,14 @@ def job_failed(job_id: str, reason: str, message: str) -> JobFailedError:
     """The exception for a failed job."""
     cls = JobCancelledError if reason == "cancelled" else JobFailedError
     return cls(message, job_id=job_id, reason=reason)
+
+
+def whole(name: str, value: SupportsIndex) -> int:
+    """The value, if it is a number that the engine can count with; what is beyond that never gets as far as the engine's own checks."""
+    number = operator.index(value)
+    if not 0 <= number < 1 << 32:
+        raise from_kind("invalid_argument", f"{name} is {number}: it must be {'0 or more' if number < 0 else 'below 4294967296'}")
+    return number
 
 
 def need(package: str, what: str) -> Any:

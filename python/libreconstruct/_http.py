@@ -38,6 +38,7 @@ _BY_STATUS = {
     422: "idempotency_mismatch",
     429: "too_many_requests",
     501: "unsupported",
+    507: "disk_full",
 }
 
 OpenBody = Callable[[], IO[bytes]]
@@ -124,11 +125,11 @@ class Http:
         if address.scheme not in ("http", "https") or not address.hostname:
             raise from_kind("invalid_argument", f"{base_url!r} is no address of a server", "for example https://scenes.example.org")
         self.base = base_url.rstrip("/")
-        self._api_key = api_key
+        self._api_key = _checked_key(api_key)
         self._timeout = timeout
         self._retries = retries
         self._longest_wait = longest_wait
-        self._context = ssl.create_default_context(cafile=ca_file)
+        self._context = _trust(ca_file)
         self._idle: dict[tuple[str, str], list[_Connection]] = {}
         self._lock = threading.Lock()
 
@@ -151,8 +152,8 @@ class Http:
         headers: Mapping[str, str],
         *,
         stream: bool = False,
-    ) -> Answer:
         done: int | None = None,
+    ) -> Answer:
         """A request to any address, as it is; the key only goes where the headers say so. Redirects are not followed.
 
         Answers of 400 and above become exceptions, but for `done` after an answer was lost: with this status the server refuses
@@ -231,6 +232,26 @@ class Http:
     def _put_back(self, connection: _Connection) -> None:
         with self._lock:
             self._idle.setdefault(connection.place, []).append(connection)
+
+
+def _checked_key(api_key: str) -> str:
+    """The key, which may come from a file with its line's end. One that cannot stand in a header is not shown: it may be most of one."""
+    key = api_key.strip()
+    if not key or not all("!" <= letter <= "~" for letter in key):
+        what = "has blanks or characters that no key has" if key else "is empty"
+        raise from_kind("invalid_argument", f"the API key {what}", "the whole key is lrk_, eight letters, a dot and 43 letters")
+    return key
+
+
+def _trust(ca_file: str | None) -> ssl.SSLContext:
+    try:
+        return ssl.create_default_context(cafile=ca_file)
+    except ssl.SSLError as error:
+        hint = "ca_file names a PEM file"
+        raise from_kind("invalid_argument", f"{ca_file} has no certificates to trust: {error.reason or error}", hint) from error
+    except OSError as error:
+        slug = "not_found" if isinstance(error, FileNotFoundError) else "io"
+        raise from_kind(slug, f"cannot read ca_file {ca_file}: {error.strerror}") from error
 
 
 def _backoff(attempt: int) -> float:

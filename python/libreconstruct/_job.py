@@ -193,7 +193,7 @@ class Job:
         return self
 
     def cancel(self) -> Job:
-        """Stops the job for good and keeps it; it is `Failed` then. `ConflictError` for one that has finished."""
+        """Stops the job for good and keeps it; it is `Failed` then. `ConflictError` for one that has ended."""
         self._fields = self._service._cancel(self.job_id)
         return self
 

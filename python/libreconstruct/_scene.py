@@ -96,7 +96,7 @@ class Scene(Movable):
         Splats in a `.sog` file are in another order.
         """
         path = Path(path)
-        self._native.write(path, spz_version)
+        self._native.write(path, whole("spz_version", spz_version))
         return path
 
     def __len__(self) -> int:
@@ -247,6 +247,7 @@ class Scene(Movable):
         """
         import tempfile
 
+        frames, max_side = whole("frames", frames), whole("max_side", max_side)
         model = self.model if self.model is not None else self._orbit(max_side)
         r, g, b = (float(v) for v in background)
         with tempfile.TemporaryDirectory() as folder, Bar(progress, "turntable") as bar:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from . import _html, _native
 from ._camera import Camera, from_view_tuple, view_tuple
-from ._errors import from_kind
+from ._errors import from_kind, whole
 from ._files import PathLike
 from ._model import SparseModel
 from ._progress import Bar, Progress, ProgressOption, listener
@@ -163,7 +163,7 @@ class Trainer:
 
     def camera(self, view: int = 0, *, max_side: int = 640) -> Camera:
         """The camera of a view, by its place in `views`."""
-        return from_view_tuple(self._native.view(view, max_side))
+        return from_view_tuple(self._native.view(whole("view", view), whole("max_side", max_side)))
 
     def preview(self, camera: Camera | None = None) -> npt.NDArray[Any]:
         """The scene as it is now, uint8, (height, width, 3); as the first view sees it unless a camera is given."""

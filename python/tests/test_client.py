@@ -1,9 +1,11 @@
 """The client against a real server: limits, broken connections, TLS. What it shares with `Engine` is in tests/behaviour."""
 
+import asyncio
 import socket
 import subprocess
 import threading
 import time
+import types
 from email.utils import formatdate
 from urllib.parse import urlsplit
 
@@ -11,7 +13,7 @@ import pytest
 from rest.server import BINARY, Server
 
 import libreconstruct as lr
-from libreconstruct._http import retry_after
+from libreconstruct._http import refused, retry_after
 
 from .conftest import QUICK, SETTINGS
 
@@ -81,6 +83,77 @@ def test_a_wrong_key_is_an_auth_error(server):
     assert caught.value.slug == "unauthenticated" and isinstance(caught.value, PermissionError)
 
 
+def test_the_line_end_of_a_key_from_a_file_is_no_part_of_it(server, key):
+    assert isinstance(lr.Client(server.url, f"{key}\n").jobs(), list)
+
+
+class Clock:
+    """Time that only passes while somebody sleeps."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def monotonic(self) -> float:
+        return self.now
+
+    def sleep(self, seconds: float) -> None:
+        self.now += seconds
+
+
+async def awaited(job: lr.Job) -> None:
+    await job
+
+
+@pytest.mark.parametrize("poll_seconds", [2.0, 15.0])
+@pytest.mark.parametrize("wait", [
+    lambda job: job.wait(),
+    lambda job: job.wait(1000),
+    lambda job: list(job.events()),
+    lambda job: asyncio.run(awaited(job)),
+])  # fmt: skip
+def test_a_waiting_client_asks_no_more_often_than_it_was_told(wait, poll_seconds, monkeypatch):
+    clock = Clock()
+    for module in ("_client", "_job"):
+        monkeypatch.setattr(f"libreconstruct.{module}.time", clock)
+    client = lr.Client("http://nowhere.example", "key", poll_seconds=poll_seconds)
+    asked: list[float] = []
+
+    def get(job_id: str) -> dict[str, object]:
+        asked.append(clock.now)
+        state = "Finished" if clock.now > 300 else "Processing video"
+        return {"job_id": job_id, "title": "slow", "status": state, "percent_complete": None}
+
+    monkeypatch.setattr(client, "_get", get)
+    wait(client.job("some id"))
+    pauses = [round(after - before, 6) for before, after in zip(asked, asked[1:]) if after > before]
+    assert pauses[0] == 0.25 and pauses == sorted(pauses), "soon at first, then more and more patient"
+    assert pauses[-1] == pytest.approx(poll_seconds) and sum(p < 0.99 * poll_seconds for p in pauses) < 12
+    assert 300 < asked[-1] <= 300 + 2 * poll_seconds
+
+
+def test_a_wait_that_ends_has_asked_at_its_end(monkeypatch):
+    clock = Clock()
+    for module in ("_client", "_job"):
+        monkeypatch.setattr(f"libreconstruct.{module}.time", clock)
+    client = lr.Client("http://nowhere.example", "key", poll_seconds=60)
+
+    def get(job_id: str) -> dict[str, object]:
+        state = "Finished" if clock.now > 70 else "Processing video"
+        return {"job_id": job_id, "title": "slow", "status": state, "percent_complete": None}
+
+    monkeypatch.setattr(client, "_get", get)
+    job = client.job("some id")
+    with pytest.raises(lr.DeadlineError):
+        job.wait(30)
+    assert clock.now == pytest.approx(30) and job.wait(45).status == "Finished" and clock.now == pytest.approx(75)
+
+
+def test_a_full_disk_of_the_server_is_a_storage_error():
+    answer = types.SimpleNamespace(status=507, body=b'{"error": "Insufficient storage"}', headers={})
+    error = refused(answer)
+    assert isinstance(error, lr.StorageError) and (error.slug, error.message) == ("disk_full", "Insufficient storage")
+
+
 def test_no_server_is_a_connection_error():
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
@@ -136,6 +209,23 @@ def test_a_submission_whose_answer_is_lost_is_made_once(server, flat):
         job = client._http.api("POST", "submit-job/", body, {"Idempotency-Key": '"once"'}).json()
         assert [j.job_id for j in client.jobs()] == [job["job_id"]]
     proxy.close()
+
+
+def test_a_cancellation_whose_answer_is_lost_is_done(flat, tmp_path):
+    server = Server(tmp_path, {"workers": 0}).start()
+    try:
+        user = server.user("alice")
+        proxy = CutProxy(server.url, [])
+        with lr.Client(proxy.url, user.key) as client:
+            job = client.submit(flat)
+            client.close()
+            proxy._cuts = [30]
+            assert job.cancel().status == "Failed" and job.failure["code"] == "cancelled"
+            with pytest.raises(lr.ConflictError, match="ended"):
+                job.cancel()
+        proxy.close()
+    finally:
+        server.stop()
 
 
 def test_a_broken_download_goes_on_where_it_was(server, key, capture, tmp_path):

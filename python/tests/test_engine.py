@@ -82,6 +82,8 @@ def test_a_cancelled_job_says_so(capture, tmp_path):
                 break
         began = time.monotonic()
         assert job.cancel().status == "Failed"
+        with pytest.raises(lr.ConflictError):
+            job.cancel()
         with pytest.raises(lr.JobCancelledError):
             job.wait(10)
         engine.pause()
@@ -177,6 +179,16 @@ def test_engines_share_rows_and_files_on_many_machines(capture, tmp_path, monkey
         assert (tmp_path / "scene.ply").stat().st_size > 0
     # Nothing of the address of the rows is to be seen, as it may have a password.
     assert "postgres" not in repr(here)
+
+
+def test_numbers_that_are_none_are_named(tmp_path):
+    for wrong in ({"workers": -1}, {"threads": -1}, {"workers": 1 << 70}):
+        with pytest.raises(lr.InvalidInputError, match=next(iter(wrong))):
+            lr.Engine(tmp_path, **wrong)
+    with lr.Engine(tmp_path, workers=0) as engine:
+        for limit in (-1, 0, 1 << 40):
+            with pytest.raises(lr.InvalidInputError, match="limit"):
+                engine.jobs(limit=limit)
 
 
 def test_wrong_addresses_are_named(tmp_path):

@@ -1,6 +1,7 @@
 """The package as a whole: version, import, exceptions, types, fork."""
 
 import importlib.metadata
+import math
 import multiprocessing
 import os
 import pickle
@@ -8,7 +9,7 @@ import pickle
 import pytest
 
 import libreconstruct as lr
-from libreconstruct import _errors, _native
+from libreconstruct import _errors, _native, _progress
 
 from .conftest import SETTINGS, random_scene, run_python
 
@@ -59,11 +60,35 @@ def test_every_kind_of_error_has_a_class_that_survives_pickling():
     (lambda: lr.reconstruct(__file__, progress=False, steps=5), lr.InvalidInputError, ValueError),
     (lambda: random_scene(1, 5, 0).render(device="no such adapter"), lr.MissingDependencyError, RuntimeError),
     (lambda: lr.Client("ftp://x", "key"), lr.InvalidInputError, ValueError),
+    (lambda: lr.Client("http://x", " \n"), lr.InvalidInputError, ValueError),
+    (lambda: lr.Client("http://x", "key", poll_seconds=0), lr.InvalidInputError, ValueError),
+    (lambda: lr.Client("https://x", "key", ca_file=__file__), lr.InvalidInputError, ValueError),
+    (lambda: lr.Client("https://x", "key", ca_file="missing.pem"), lr.NotFoundError, LookupError),
+    *((lambda fov=fov: lr.Camera.look_at((0, 0, -4), (0, 0, 0), fov=fov), lr.InvalidInputError, ValueError)
+      for fov in (0, -60, 180, math.nan)),
+    (lambda: random_scene(1, 5, 0).save("scene.spz", spz_version=-1), lr.InvalidInputError, ValueError),
+    (lambda: random_scene(1, 5, 0).turntable(frames=-1), lr.InvalidInputError, ValueError),
+    (lambda: random_scene(1, 5, 0).render(random_scene(1, 5, 0).view(width=-5)), lr.InvalidInputError, ValueError),
+    (lambda: lr.reconstruct(__file__, progress=False, reconstruction_method="odd"), lr.InvalidInputError, ValueError),
 ])  # fmt: skip
 def test_errors_are_of_the_class_that_one_expects(call, cls, builtin):
     with pytest.raises(cls) as caught:
         call()
     assert isinstance(caught.value, builtin) and caught.value.message
+
+
+@pytest.mark.parametrize("key", ["lrk_secret.\nsecret", "lrk_secret.\tsecret", "lrk_secret.sécret"])
+def test_what_is_no_key_is_not_shown(key):
+    with pytest.raises(lr.InvalidInputError, match="API key") as caught:
+        lr.Client("http://x", key)
+    assert "cret" not in str(caught.value)
+
+
+def test_a_warning_is_heard_without_a_bar():
+    hear = _progress.listener(_progress.Bar(False, "kitchen.mp4"))
+    with pytest.warns(_progress.ReconstructionWarning, match="no tag"):
+        hear('{"event": "warning", "stage": "sfm", "code": "apriltag_not_found", "message": "no tag was found"}')
+    hear('{"event": "progress", "stage": "sfm", "step": "match", "fraction": 0.5}')
 
 
 def test_a_forked_child_uses_scenes_but_not_its_parents_engine(tmp_path, flat):
