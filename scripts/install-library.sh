@@ -65,3 +65,13 @@ filled reconstruct-static.pc.in "$into/lib/pkgconfig/reconstruct-static.pc" "$sy
 filled reconstruct-config.cmake.in "$into/lib/cmake/reconstruct/reconstruct-config.cmake" "${system// /;}"
 filled reconstruct-config-version.cmake.in "$into/lib/cmake/reconstruct/reconstruct-config-version.cmake" ""
 echo "Installed libreconstruct $version in $into"
+
+# The loader of Linux finds a library in its cache, which has to be told of a new one. A package does so where it is unpacked.
+if [ "$(uname -s)" = Linux ] && [ -z "${DESTDIR:-}" ]; then
+    PATH=$PATH:/usr/sbin:/sbin
+    if [ "$(id -u)" = 0 ] && command -v ldconfig >/dev/null; then ldconfig || true; fi
+    if ! grep -qF "=> $into/lib/$soname" <(ldconfig -p 2>/dev/null); then
+        echo "Programs do not find it there yet: run ldconfig as root if the loader looks in $into/lib (/etc/ld.so.conf)," \
+            "or link them with -Wl,-rpath,$into/lib"
+    fi
+fi

@@ -3,6 +3,7 @@
 import os
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -42,6 +43,25 @@ def test_pkg_config(prefix, tmp_path, package, compiler):
     printed = run(program, env=os.environ | {"LD_LIBRARY_PATH": str(prefix / "lib")})
     assert printed == f"{pkg_config(prefix, '--modversion', package)[0]} not_found 1\n"
     assert ("libreconstruct" in loads(program)) == (package == "reconstruct")
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only the loader of Linux has a cache")
+@pytest.mark.parametrize("destination", ["", "package"])
+def test_the_loader_is_told(tmp_path, destination):
+    """By a stand-in: the machine's own cache is not the tests' to change."""
+    programs, asked = tmp_path / "programs", tmp_path / "asked"
+    programs.mkdir()
+    (programs / "ldconfig").write_text(f'#!/bin/sh\necho "asked $*" >>{asked}\n')
+    (programs / "ldconfig").chmod(0o755)
+    destdir = str(tmp_path / destination) if destination else ""
+    environment = {"PREFIX": str(tmp_path / "prefix"), "DESTDIR": destdir, "PATH": f"{programs}:{os.environ['PATH']}"}
+    said = run(ROOT / "scripts/install-library.sh", env=os.environ | environment)
+    if destination:
+        assert not asked.exists() and "ldconfig" not in said, "who unpacks the package does it"
+    else:
+        expected = ["asked "] if os.geteuid() == 0 else []
+        assert asked.read_text().splitlines() == [*expected, "asked -p"]
+        assert f"-rpath,{tmp_path}/prefix/lib" in said, "the stand-in's cache does not have it"
 
 
 @pytest.mark.parametrize("components", ["", "COMPONENTS shared", "COMPONENTS static"])
