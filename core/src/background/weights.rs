@@ -22,14 +22,55 @@ pub const MODEL_VARIABLE: &str = "LIBRECONSTRUCT_MASK_MODEL";
 const LARGEST: u64 = 1 << 30;
 
 /// The file of the network: `asked` if given, else what [`MODEL_VARIABLE`] names, else [`MODEL_FILE`] beside the
-/// running program, in a folder that belongs to its installation (`../share/libreconstruct`), or in
-/// `/usr/local/share/libreconstruct` and `/usr/share/libreconstruct`.
+/// running program, in a folder that belongs to its installation or to that of the library which the program uses
+/// (`../share/libreconstruct`), or in `/usr/local/share/libreconstruct` and `/usr/share/libreconstruct`.
 ///
 /// # Errors
 /// [`ErrorKind::NotFound`] with the places that were looked at and the command that installs the file.
 pub fn find_model(asked: Option<&Path>) -> Result<PathBuf> {
     let program = env::current_exe().ok();
-    locate(asked.map(Path::to_owned), env::var_os(MODEL_VARIABLE).map(PathBuf::from), program.as_deref())
+    let variable = env::var_os(MODEL_VARIABLE).map(PathBuf::from);
+    locate(asked.map(Path::to_owned), variable, &Installed { program, library: library() })
+}
+
+/// Files of an installation that is at work.
+#[derive(Default)]
+struct Installed {
+    program: Option<PathBuf>,
+    library: Option<PathBuf>,
+}
+
+/// The library that this code was loaded from, if it is one. A program in C lies anywhere; the library lies where
+/// `make install` put it, and the weights with it.
+#[cfg(unix)]
+fn library() -> Option<PathBuf> {
+    use std::ffi::{CStr, OsStr, c_void};
+    use std::os::unix::ffi::OsStrExt;
+
+    let here: fn() -> Option<PathBuf> = library;
+    let mut info = std::mem::MaybeUninit::<libc::Dl_info>::zeroed();
+    // SAFETY: dladdr() takes any address and writes to `info` only. Zeroed it is valid, too: numbers and pointers.
+    let info = unsafe {
+        if libc::dladdr(here as *const c_void, info.as_mut_ptr()) == 0 {
+            return None;
+        }
+        info.assume_init()
+    };
+    if info.dli_fname.is_null() {
+        return None;
+    }
+    // SAFETY: a string of the loader's, which lives while the code that runs here is loaded.
+    let name = unsafe { CStr::from_ptr(info.dli_fname) };
+    let path = PathBuf::from(OsStr::from_bytes(name.to_bytes()));
+    // Other names may be relative to a folder that is not the working directory any more; and that of a program is
+    // whatever it was called by.
+    path.is_absolute().then_some(path)
+}
+
+/// Elsewhere the program's place has to do.
+#[cfg(not(unix))]
+fn library() -> Option<PathBuf> {
+    None
 }
 
 /// A file that a face of the engine knows of, for example one that came with a Python package.
@@ -41,7 +82,7 @@ pub fn set_model_place(path: PathBuf) {
 }
 
 /// [`find_model`] with its surroundings as arguments.
-fn locate(asked: Option<PathBuf>, variable: Option<PathBuf>, program: Option<&Path>) -> Result<PathBuf> {
+fn locate(asked: Option<PathBuf>, variable: Option<PathBuf>, installed: &Installed) -> Result<PathBuf> {
     let named = [(asked, "the mask model"), (variable.filter(|p| !p.as_os_str().is_empty()), MODEL_VARIABLE)];
     for (path, what) in named {
         let Some(path) = path else { continue };
@@ -50,7 +91,7 @@ fn locate(asked: Option<PathBuf>, variable: Option<PathBuf>, program: Option<&Pa
         }
         return Err(missing(format!("{what} {} is no file", path.display())));
     }
-    let places = places(program);
+    let places = places(installed);
     if let Some(found) = places.iter().find(|p| p.is_file()) {
         return Ok(found.clone());
     }
@@ -64,24 +105,27 @@ fn locate(asked: Option<PathBuf>, variable: Option<PathBuf>, program: Option<&Pa
 
 fn missing(message: String) -> Error {
     Error::new(ErrorKind::NotFound, message).hint(
-        "run `make mask-model` (Python: pip install 'libreconstruct[background]'), or name the file by --mask-model or \
-         LIBRECONSTRUCT_MASK_MODEL, or give masks of your own by --mask-dir",
+        "run `make mask-model` (Python: pip install 'libreconstruct[background]'), or name the file by --mask-model (in \
+         programs: the option mask_model) or LIBRECONSTRUCT_MASK_MODEL, or give masks of your own by --mask-dir",
     )
 }
 
-fn places(program: Option<&Path>) -> Vec<PathBuf> {
+fn places(installed: &Installed) -> Vec<PathBuf> {
+    let shared = |folder: &Path| folder.parent().map(|prefix| prefix.join("share/libreconstruct"));
     let mut folders = Vec::new();
-    if let Some(folder) = program.and_then(Path::parent) {
+    if let Some(folder) = installed.program.as_deref().and_then(Path::parent) {
         folders.push(folder.to_owned());
         // Programs of the tests are one folder below.
         if folder.ends_with("deps") {
             folders.extend(folder.parent().map(Path::to_owned));
         }
-        folders.extend(folder.parent().map(|prefix| prefix.join("share/libreconstruct")));
+        folders.extend(shared(folder));
     }
-    for system in ["/usr/local/share/libreconstruct", "/usr/share/libreconstruct"] {
-        if !folders.iter().any(|f| f == Path::new(system)) {
-            folders.push(system.into());
+    let of_library = installed.library.as_deref().and_then(Path::parent).and_then(shared);
+    let of_system = ["/usr/local/share/libreconstruct", "/usr/share/libreconstruct"].map(PathBuf::from);
+    for folder in of_library.into_iter().chain(of_system) {
+        if !folders.contains(&folder) {
+            folders.push(folder);
         }
     }
     folders.into_iter().map(|f| f.join(MODEL_FILE)).chain(KNOWN.get().cloned()).collect()
@@ -122,36 +166,53 @@ mod tests {
             std::fs::write(&path, "x").unwrap();
             path
         };
-        let program = folder.path().join("bin/reconstruct");
+        let program = Installed { program: Some(folder.path().join("bin/reconstruct")), library: None };
         let shared = at("share/libreconstruct/u2netp.onnx");
-        assert_eq!(locate(None, None, Some(&program)).unwrap(), shared);
+        assert_eq!(locate(None, None, &program).unwrap(), shared);
         let beside = at("bin/u2netp.onnx");
-        assert_eq!(locate(None, None, Some(&program)).unwrap(), beside);
+        assert_eq!(locate(None, None, &program).unwrap(), beside);
         let variable = at("variable.onnx");
-        assert_eq!(locate(None, Some(variable.clone()), Some(&program)).unwrap(), variable);
+        assert_eq!(locate(None, Some(variable.clone()), &program).unwrap(), variable);
         let asked = at("asked.onnx");
-        assert_eq!(locate(Some(asked.clone()), Some(variable), Some(&program)).unwrap(), asked);
+        assert_eq!(locate(Some(asked.clone()), Some(variable), &program).unwrap(), asked);
         // An empty variable is one that is not set.
-        assert_eq!(locate(None, Some(PathBuf::new()), Some(&program)).unwrap(), beside);
+        assert_eq!(locate(None, Some(PathBuf::new()), &program).unwrap(), beside);
+    }
+
+    #[test]
+    fn a_program_of_somebody_elses_finds_what_lies_with_the_library() {
+        let prefix = tempfile::tempdir().unwrap();
+        let shared = prefix.path().join("share/libreconstruct").join(MODEL_FILE);
+        std::fs::create_dir_all(shared.parent().unwrap()).unwrap();
+        std::fs::write(&shared, "x").unwrap();
+        let installed = Installed {
+            program: Some("/home/anna/scan/build/scan".into()),
+            library: Some(prefix.path().join("lib/libreconstruct.so.1")),
+        };
+        assert_eq!(locate(None, None, &installed).unwrap(), shared);
+        // The tests are a program; if the loader knows it by its whole name, it is this one.
+        let here = library().and_then(|path| path.canonicalize().ok());
+        let program = env::current_exe().and_then(|path| path.canonicalize()).unwrap();
+        assert!(here.is_none_or(|path| path == program));
     }
 
     #[test]
     fn a_file_that_was_named_is_not_replaced_by_another() {
         let folder = tempfile::tempdir().unwrap();
-        let program = folder.path().join("reconstruct");
+        let program = Installed { program: Some(folder.path().join("reconstruct")), library: None };
         std::fs::write(folder.path().join(MODEL_FILE), "x").unwrap();
-        let error = locate(Some("/nowhere/a.onnx".into()), None, Some(&program)).unwrap_err();
+        let error = locate(Some("/nowhere/a.onnx".into()), None, &program).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::NotFound);
         assert!(error.message().contains("/nowhere/a.onnx"), "{error}");
-        let error = locate(None, Some("/nowhere/b.onnx".into()), Some(&program)).unwrap_err();
+        let error = locate(None, Some("/nowhere/b.onnx".into()), &program).unwrap_err();
         assert!(error.message().contains(MODEL_VARIABLE), "{error}");
     }
 
     #[test]
     fn without_weights_the_error_says_where_it_looked_and_the_one_command() {
         let folder = tempfile::tempdir().unwrap();
-        let program = folder.path().join("bin/reconstruct");
-        match locate(None, None, Some(&program)) {
+        let program = Installed { program: Some(folder.path().join("bin/reconstruct")), library: None };
+        match locate(None, None, &program) {
             Err(error) => {
                 assert_eq!(error.kind(), ErrorKind::NotFound);
                 assert!(
