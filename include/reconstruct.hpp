@@ -123,6 +123,17 @@ std::string text(rc_code (*function)(Parameters...), Arguments&&... arguments) {
     return out.data;
 }
 
+// What a call makes that calls something back: there may be both, a result and an exception that was thrown meanwhile.
+template <typename T, void (*Free)(T*)> struct Made {
+    T* data = nullptr;
+    Made() = default;
+    Made(const Made&) = delete;
+    ~Made() {
+        if (data != nullptr) Free(data);
+    }
+    T* take() noexcept { return std::exchange(data, nullptr); }
+};
+
 // An object that owns what it stands for.
 template <typename T, void (*Free)(T*)> class Owner {
   public:
@@ -299,6 +310,7 @@ struct Request {
     std::uint32_t training_max_num_gaussians = 0;
     std::uint32_t training_num_steps = 0;
     double apriltag_size_mm = 0.0;
+    // Makes a submission of the same video safe to repeat: see rc_request, and Engine::submit().
     std::optional<std::string> idempotency_key;
 };
 
@@ -388,8 +400,12 @@ class Engine : public detail::Owner<rc_engine, rc_engine_free> {
         return Upload(detail::made<rc_upload*>(rc_engine_begin_upload, get(), file_name.c_str()));
     }
 
-    // Copies a video file into the folder and submits a job for it.
+    // Copies a video file into the folder and submits a job for it. Each call copies it anew and makes another job, so that an
+    // idempotency key would promise what cannot be kept: with one this throws std::invalid_argument. Then call import_video()
+    // once and submit_video() as often as is needed.
     Job submit(const std::string& file, const Request& request = {}) const {
+        if (request.idempotency_key)
+            throw std::invalid_argument("an idempotency key needs a video that is in the folder: import_video(), then submit_video()");
         return submit_video(import_video(file), request);
     }
     // Submits a job for a video that is in the folder.
@@ -598,10 +614,10 @@ class Model : public detail::Owner<rc_model, rc_model_free> {
     Model undistort(const std::string& images, const std::string& folder, std::uint32_t threads = 0,
                     const OnEvent& on_event = {}, const CancelToken* cancel = nullptr) const {
         detail::Listener<Event> listener{on_event, nullptr};
-        rc_model* made = nullptr;
+        detail::Made<rc_model, rc_model_free> made;
         detail::call_back(listener.thrown, rc_model_undistort, get(), images.c_str(), folder.c_str(), threads,
-                          on_event ? &listener.tell : nullptr, &listener, cancel ? cancel->get() : nullptr, &made);
-        return Model(made);
+                          on_event ? &listener.tell : nullptr, &listener, cancel ? cancel->get() : nullptr, &made.data);
+        return Model(made.take());
     }
 };
 
@@ -650,10 +666,10 @@ inline Model sfm(const std::string& input, const std::optional<std::string>& fol
     o.object_at = detail::c_str(options.object_at);
     o.keep_floor = options.keep_floor;
     detail::Listener<Event> listener{on_event, nullptr};
-    rc_model* made = nullptr;
+    detail::Made<rc_model, rc_model_free> made;
     detail::call_back(listener.thrown, rc_sfm, input.c_str(), detail::c_str(folder), &o, on_event ? &listener.tell : nullptr,
-                      &listener, cancel ? cancel->get() : nullptr, &made);
-    return Model(made);
+                      &listener, cancel ? cancel->get() : nullptr, &made.data);
+    return Model(made.take());
 }
 
 // A Gaussian scene. Never changes.
