@@ -240,8 +240,24 @@ async fn refused(answer: Response) -> Error {
         Ok(text) => serde_json::from_slice(&text).unwrap_or_default(),
         Err(_) => Value::Null,
     };
-    let named = kind_of(body["code"].as_str().unwrap_or_default());
-    let kind = named.unwrap_or(match status.as_u16() {
+    let error = match body["error"].as_str() {
+        Some(message) => Error::new(kind_of_answer(status, &body), message.to_owned()),
+        None => Error::new(kind_of_answer(status, &body), format!("the server answers {status}")),
+    };
+    match error.kind() {
+        ErrorKind::Unauthenticated => error.hint("the key may be mistyped or revoked, or of another server"),
+        ErrorKind::TooManyRequests => error.hint("wait, then repeat the command"),
+        _ => error,
+    }
+}
+
+/// What went wrong, seen from here. A fault of the server or of what is before it is none of this program: the server, or the way to
+/// it, fails.
+fn kind_of_answer(status: StatusCode, body: &Value) -> ErrorKind {
+    if status.is_server_error() && !matches!(status.as_u16(), 501 | 507) {
+        return ErrorKind::Io;
+    }
+    kind_of(body["code"].as_str().unwrap_or_default()).unwrap_or(match status.as_u16() {
         400 | 415 => ErrorKind::InvalidArgument,
         401 => ErrorKind::Unauthenticated,
         403 => ErrorKind::PermissionDenied,
@@ -254,16 +270,7 @@ async fn refused(answer: Response) -> Error {
         429 => ErrorKind::TooManyRequests,
         507 => ErrorKind::DiskFull,
         _ => ErrorKind::Internal,
-    });
-    let error = match body["error"].as_str() {
-        Some(message) => Error::new(kind, message.to_owned()),
-        None => Error::new(kind, format!("the server answers {status}")),
-    };
-    match kind {
-        ErrorKind::Unauthenticated => error.hint("the key may be mistyped or revoked, or of another server"),
-        ErrorKind::TooManyRequests => error.hint("wait, then repeat the command"),
-        _ => error,
-    }
+    })
 }
 
 /// The kind of this name.
@@ -283,6 +290,22 @@ mod tests {
         }
         let client = Client::new("https://scenes.example.org/sub//", "k", None).unwrap();
         assert_eq!(client.base(), "https://scenes.example.org/sub");
+    }
+
+    #[test]
+    fn a_server_that_fails_is_not_a_fault_of_this_program() {
+        let kind = |status: u16, body: &str| {
+            kind_of_answer(StatusCode::from_u16(status).unwrap(), &serde_json::from_str(body).unwrap())
+        };
+        for status in [500, 502, 503, 504, 520] {
+            let kind = kind(status, r#"{"error": "Internal server error", "code": "internal"}"#);
+            assert_eq!((kind, kind.exit_code()), (ErrorKind::Io, 6), "{status}");
+        }
+        assert_eq!(kind(501, "null"), ErrorKind::Unsupported);
+        assert_eq!(kind(507, r#"{"error": "Insufficient storage"}"#), ErrorKind::DiskFull);
+        assert_eq!(kind(404, "{}"), ErrorKind::NotFound);
+        // Where the server says what it is, it knows better.
+        assert_eq!(kind(400, r#"{"code": "invalid_media"}"#), ErrorKind::InvalidMedia);
     }
 
     #[test]
