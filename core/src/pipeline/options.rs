@@ -187,7 +187,16 @@ impl ReconstructionOptions {
                 )));
             }
         }
+        // As on a GPU, where there are more frames unless a number is named.
+        self.frame_options(true).validate()?;
         self.poses_options().check()?;
+        // The training has a resolution, too, and calls it as the frames call theirs.
+        let side = self.training_max_resolution;
+        if !(16..=16_384).contains(&side) {
+            return Err(Error::argument(format!(
+                "training_max_resolution is {side}; it must be 16 to 16384 pixels"
+            )));
+        }
         self.train_options().validate()
     }
 
@@ -310,6 +319,34 @@ mod tests {
             let error =
                 ReconstructionOptions { training_num_steps: steps, ..good.clone() }.check().unwrap_err();
             assert!(error.message().contains("training_num_steps"), "{error}");
+        }
+        // Those of the frames and of the training, which both have a resolution.
+        let sides = |frames, training| {
+            let max_frames = Some(3);
+            ReconstructionOptions {
+                max_frames,
+                max_resolution: frames,
+                training_max_resolution: training,
+                ..good.clone()
+            }
+            .check()
+        };
+        sides(64, 16).unwrap();
+        sides(8192, 16_384).unwrap();
+        for (frames, training, said) in [
+            (63, 480, "max_resolution is 63"),
+            (8193, 480, "max_resolution is 8193"),
+            (480, 5, "training_max_resolution is 5"),
+            (480, 16_385, "training_max_resolution is 16385"),
+        ] {
+            let error = sides(frames, training).unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::InvalidArgument);
+            assert!(error.message().starts_with(said), "{error}");
+        }
+        for max_frames in [0, 2, 5001] {
+            let error =
+                ReconstructionOptions { max_frames: Some(max_frames), ..good.clone() }.check().unwrap_err();
+            assert!(error.message().contains(&format!("max_frames is {max_frames}")), "{error}");
         }
         let title = Some("a\u{7}".to_owned());
         assert!(ReconstructionOptions { title, ..good.clone() }.check().is_err());
