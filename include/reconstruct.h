@@ -739,10 +739,9 @@ rc_code rc_job_update(const rc_job *job, const rc_job_changes *changes, rc_error
 // Thread-safe.
 rc_code rc_job_update_json(const rc_job *job, const char *changes_json, rc_error **error);
 
-// Stops a job for good: it has failed, with the slug "cancelled", when this returns. One that has failed already stays
-// as it is.
+// Stops a job for good: it has failed, with the slug "cancelled", when this returns.
 //
-// Fails with RC_CONFLICT if it is finished.
+// Fails with RC_CONFLICT if it has ended already; it stays as it is.
 //
 // Thread-safe.
 rc_code rc_job_cancel(const rc_job *job, rc_error **error);

@@ -476,10 +476,9 @@ pub unsafe extern "C" fn rc_job_update_json(
     }
 }
 
-/// Stops a job for good: it has failed, with the slug "cancelled", when this returns. One that has failed already stays
-/// as it is.
+/// Stops a job for good: it has failed, with the slug "cancelled", when this returns.
 ///
-/// Fails with RC_CONFLICT if it is finished.
+/// Fails with RC_CONFLICT if it has ended already; it stays as it is.
 ///
 /// Thread-safe.
 #[unsafe(no_mangle)]

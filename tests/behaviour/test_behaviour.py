@@ -184,6 +184,7 @@ def test_a_cancelled_job_has_failed(idle: Face, flat):
     assert idle.wait(job_id, 10)["status"] == "Failed"
     failure = idle.failure(job_id)
     assert failure is not None and failure["code"] == "cancelled"
+    refused("conflict", idle.cancel, job_id)
     report = idle.report(job_id)
     assert report["failure"] == failure and report["status"] == "Failed" and report["progress"]["finished_at"] is not None
     # It can be made again, with other options, and is a job of its own.

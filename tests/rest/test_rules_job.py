@@ -10,6 +10,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from . import storage
+from .server import CommandFailed
 from .test_specification import JOB_FIELDS, UNKNOWN, is_error
 
 DEFAULT_CAMERA = {
@@ -291,6 +292,8 @@ def test_the_operator_cancels_a_job(server, alice, job):
     assert server.command("jobs", "delete", job)["deleted"] is True
     is_error(alice.get(f"/api/v1/jobs/{job}/"), 404)
 
+    with pytest.raises(CommandFailed, match="ended already"):
+        server.command("jobs", "cancel", job)
 
 @storage.answered_by_us
 def test_addresses_begin_with_the_public_address(make_server, flat):

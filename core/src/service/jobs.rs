@@ -10,8 +10,8 @@ use crate::database::{Inserted, NewJob, StoredArtifact};
 use crate::error::{Error, ErrorKind, Result};
 use crate::files::write_atomically;
 use crate::job::{
-    ArtifactKind, BLOB_NOT_FOUND, BlobName, Failure, Job, JobId, JobPage, JobRequest, JobStatus, JobUpdate,
-    ListQuery, Submitted, UserId,
+    ArtifactKind, BLOB_NOT_FOUND, BlobName, Failure, Job, JobId, JobPage, JobRequest, JobUpdate, ListQuery,
+    Submitted, UserId,
 };
 use crate::storage::{BlobKey, BlobReader, DownloadAnswer};
 
@@ -199,22 +199,24 @@ impl Service {
         Ok(updated)
     }
 
-    /// Stops a job for good: it fails with the code `cancelled`. One that has failed already stays as it is.
+    /// Stops a job for good: it fails with the code `cancelled` (rule 85 of docs/rest.md).
     ///
     /// # Errors
-    /// [`ErrorKind::NotFound`], [`ErrorKind::Conflict`] if it is finished.
+    /// [`ErrorKind::NotFound`], [`ErrorKind::Conflict`] if it has ended.
     pub fn cancel(&self, user: UserId, job: JobId) -> Result<Job> {
         let message = "the job was cancelled".to_owned();
         let failure = Failure { code: ErrorKind::Cancelled.slug().to_owned(), message };
-        let had_ended = self.job(user, job)?.status.is_terminal();
+        let ended = || Error::new(ErrorKind::Conflict, "The job has ended already");
+        if self.job(user, job)?.status.is_terminal() {
+            return Err(ended());
+        }
         let job = self.inner.database.cancel_job(user, job, &failure)?.ok_or_else(job_not_found)?;
         self.inner.changes.notify();
-        if job.status == JobStatus::Finished {
-            return Err(Error::new(ErrorKind::Conflict, "The job is finished already"));
+        // It may have ended by itself in between.
+        if job.details.failure.as_ref().is_none_or(|why| why.code != failure.code) {
+            return Err(ended());
         }
-        if !had_ended {
-            told(user, job.job_id, JobEvent::Failed { code: &failure.code });
-        }
+        told(user, job.job_id, JobEvent::Failed { code: &failure.code });
         Ok(job)
     }
 

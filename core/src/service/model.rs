@@ -310,8 +310,9 @@ impl History {
         let job = &mut self.jobs[number];
         match (found, &job.state) {
             (false, _) => assert_eq!(cancelled.unwrap_err(), ErrorKind::NotFound),
-            (true, State::Finished) => assert_eq!(cancelled.unwrap_err(), ErrorKind::Conflict),
-            (true, State::Failed(_)) => assert!(cancelled.is_ok()),
+            (true, State::Finished | State::Failed(_)) => {
+                assert_eq!(cancelled.unwrap_err(), ErrorKind::Conflict);
+            }
             (true, State::Queued | State::Running { .. }) => {
                 assert!(cancelled.is_ok());
                 job.state = State::Failed("cancelled");

@@ -268,7 +268,8 @@ fn a_job_whose_video_is_missing_is_not_found() {
         let failure = shown.details.failure.unwrap();
         assert_eq!(failure.code, Failure::VIDEO_MISSING);
         assert!(failure.message.contains("upload it again"), "{}", failure.message);
-        assert_eq!(here.service.cancel(user, job).unwrap().status, JobStatus::NotFound);
+        assert_eq!(here.service.cancel(user, job).unwrap_err().kind(), ErrorKind::Conflict);
+        assert_eq!(here.service.job(user, job).unwrap().status, JobStatus::NotFound);
     }
     assert!(matches!(here.status(other), JobStatus::Queued { position: Some(1) }));
     let listed = |status| {

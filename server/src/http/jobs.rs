@@ -198,14 +198,8 @@ pub(crate) async fn update(exchange: &mut Exchange<'_>, job_id: &str, body: Inco
 pub(crate) async fn cancel(exchange: &mut Exchange<'_>, job_id: &str) -> Answer {
     let user = exchange.authorize(Class::Request).await?;
     let job_id = exchange.job_id(job_id)?;
-    let cancelled = exchange.api.blocking(move |service| match service.job(user, job_id)?.status {
-        status if status.is_terminal() => Ok(None),
-        _ => service.cancel(user, job_id).map(Some),
-    });
-    match cancelled.await? {
-        Some(job) => answer(exchange.api, &job),
-        None => Err(ApiError::new(StatusCode::CONFLICT, "conflict", "The job has ended already")),
-    }
+    let job = exchange.api.blocking(move |service| service.cancel(user, job_id)).await?;
+    answer(exchange.api, &job)
 }
 
 /// Removes a job and its files, and stops it if it runs (rule 64).

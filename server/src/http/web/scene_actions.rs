@@ -1,6 +1,7 @@
 //! What is done to a job of who is signed in. Somebody else's is answered as one that does not exist.
 
 use hyper::StatusCode;
+use libreconstruct::ErrorKind;
 use libreconstruct::job::JobUpdate;
 use maud::html;
 use serde_json::{Value, json};
@@ -44,9 +45,9 @@ pub(super) async fn delete(exchange: &mut Exchange<'_>, job_id: &str) -> Answer 
 pub(super) async fn cancel(exchange: &mut Exchange<'_>, job_id: &str) -> Answer {
     let user = session::need(exchange, Class::Request).await?.user.user_id;
     let job_id = exchange.job_id(job_id)?;
-    let cancelled = exchange.api.blocking(move |service| match service.job(user, job_id)?.status {
-        status if status.is_terminal() => Ok(()),
-        _ => service.cancel(user, job_id).map(drop),
+    let cancelled = exchange.api.blocking(move |service| match service.cancel(user, job_id) {
+        Err(error) if error.kind() == ErrorKind::Conflict => Ok(()),
+        cancelled => cancelled.map(drop),
     });
     cancelled.await?;
     go_to(exchange.api, "/scenes")
