@@ -500,15 +500,16 @@ typedef struct rc_request {
     rc_method reconstruction_method;
     // How a viewer moves.
     rc_camera_type camera_type;
-    // Largest number of Gaussians, 1000 to 10,000,000; 0 = 1,000,000.
+    // Largest number of Gaussians, 1000 to 10,000,000; 0 = 1,000,000, or limits.max_gaussians if that is less.
     uint32_t training_max_num_gaussians;
-    // Number of training steps, 1 to 200,000; 0 = 25,000.
+    // Number of training steps, 1 to 200,000; 0 = 25,000, or limits.max_steps if that is less.
     uint32_t training_num_steps;
     // Edge of the inner white square of the AprilTags (tagStandard41h12) in millimetres, 5/9 of their printed width, 1 to
     // 1000: the scene is then in metres. 0 = there are none.
     double apriltag_size_mm;
     // A key of the caller's, 1 to 255 bytes: if a job was submitted with it in the last day, that one is the answer and
-    // no other is added. NULL = none.
+    // no other is added. The request must be the same, its blob_name included: a file that is imported again has another.
+    // NULL = none.
     const char *idempotency_key;
 } rc_request;
 

@@ -421,9 +421,10 @@ class Service(Closable):
 
         `title`: the file's name if it is not given. `public`: false. `reconstruction_method`: `glomap` (global structure from
         motion) or `colmap` (incremental). `training_max_num_gaussians`: 1,000 to 10,000,000, 1,000,000. `training_num_steps`: 1
-        to 200,000, 25,000 (made for a GPU; 2,000 give a first impression on a CPU). `apriltag_size_mm`: edge of the inner white
-        square of the AprilTags (tagStandard41h12) in the scene, 5/9 of the printed width, 1 to 1,000; it makes the scene metric. `remove_background`: false.
-        `camera_type`: how a viewer moves, `orbital` or `drone`. `progress`: of the upload.
+        to 200,000, 25,000 (made for a GPU; 2,000 give a first impression on a CPU). Of both it is what the service allows at most,
+        if that is less. `apriltag_size_mm`: edge of the inner white square of the AprilTags (tagStandard41h12) in the scene, 5/9
+        of the printed width, 1 to 1,000; it makes the scene metric. `remove_background`: false. `camera_type`: how a viewer
+        moves, `orbital` or `drone`. `progress`: of the upload.
         """
         options = {
             "title": title,

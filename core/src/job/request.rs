@@ -48,6 +48,20 @@ impl JobRequest {
         }
     }
 
+    /// The same where the operator has narrowed what may be asked for: what nobody named must not be refused (rule 40 of
+    /// docs/rest.md).
+    pub fn within(blob_name: BlobName, limits: &Limits) -> Self {
+        let usual = Self::new(blob_name);
+        Self {
+            training_max_num_gaussians: usual
+                .training_max_num_gaussians
+                .min(limits.max_gaussians)
+                .max(limits.min_gaussians),
+            training_num_steps: usual.training_num_steps.min(limits.max_steps),
+            ..usual
+        }
+    }
+
     /// Reads the JSON body of a submission. Unknown fields are ignored; `null` counts as absent.
     ///
     /// # Errors
@@ -63,7 +77,7 @@ impl JobRequest {
         fields.finish()?;
         // It is required, and without it there was a problem.
         let blob_name = blob_name.ok_or_else(|| Error::argument("blob_name is required"))?;
-        Ok(options.over(Self::new(blob_name)))
+        Ok(options.over(Self::within(blob_name, limits)))
     }
 
     /// The request that `job` was, with its title and viewer as they are now.
@@ -195,6 +209,23 @@ mod tests {
         assert_eq!(request, JobRequest::new(blob));
         assert_eq!((request.training_max_num_gaussians, request.training_num_steps), (1_000_000, 25_000));
         assert_eq!(request.reconstruction_method, ReconstructionMethod::Glomap);
+    }
+
+    /// Rule 40 of docs/rest.md.
+    #[test]
+    fn what_nobody_named_keeps_to_what_the_operator_allows() {
+        let blob = BlobName::random(VideoExtension::Mp4);
+        let limits = Limits { max_gaussians: 500_000, max_steps: 7_000, ..Limits::default() };
+        let read = |body| JobRequest::from_json(&body, &limits);
+        let request = read(json!({"blob_name": blob})).unwrap();
+        assert_eq!((request.training_max_num_gaussians, request.training_num_steps), (500_000, 7_000));
+        request.check(&limits).unwrap();
+        // What somebody named is not moved.
+        let error = read(json!({"blob_name": blob, "training_max_num_gaussians": 1_000_000})).unwrap_err();
+        assert!(error.message().contains("1000 to 500000"), "{error}");
+        assert!(read(json!({"blob_name": blob, "training_num_steps": 25_000})).is_err());
+        let limits = Limits { min_gaussians: 2_000_000, ..Limits::default() };
+        assert_eq!(JobRequest::within(blob, &limits).training_max_num_gaussians, 2_000_000);
     }
 
     /// Rule 37 of docs/rest.md: JSON has one type of number, and nothing is read from a string.

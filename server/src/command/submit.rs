@@ -49,10 +49,10 @@ pub(crate) struct Arguments {
     /// How camera poses are found: glomap (global) or colmap (incremental) structure from motion [default: glomap]
     #[arg(long)]
     reconstruction_method: Option<ReconstructionMethod>,
-    /// Largest number of Gaussians, 1,000 to 10,000,000 [default: 1,000,000]
+    /// Largest number of Gaussians, 1,000 to 10,000,000 [default: 1,000,000, or less if the server allows less]
     #[arg(long, value_name = "N")]
     training_max_num_gaussians: Option<u32>,
-    /// Training steps, 1 to 200,000 [default: 25,000]
+    /// Training steps, 1 to 200,000 [default: 25,000, or less if the server allows less]
     #[arg(long, value_name = "N")]
     training_num_steps: Option<u32>,
     /// Edge of the inner white square of the AprilTags (tagStandard41h12) in the scene in millimetres, 1 to 1000: makes the

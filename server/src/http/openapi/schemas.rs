@@ -144,10 +144,10 @@ pub(super) struct SubmitRequest {
     /// glomap (global, the default) or colmap (incremental structure from motion), in upper or lower case.
     #[schema(pattern = "^([gG][lL][oO][mM][aA][pP]|[cC][oO][lL][mM][aA][pP])$", example = "glomap")]
     reconstruction_method: Option<String>,
-    /// Largest number of Gaussians; 1000000 if absent.
+    /// Largest number of Gaussians; if absent 1000000, or what the server allows if that is less.
     #[schema(minimum = 1000, maximum = 10000000)]
     training_max_num_gaussians: Option<u32>,
-    /// Number of training steps; 25000 if absent.
+    /// Number of training steps; if absent 25000, or what the server allows if that is less.
     #[schema(minimum = 1, maximum = 200000)]
     training_num_steps: Option<u32>,
     /// Edge of the inner white square of the AprilTags (tagStandard41h12) in millimetres, 5/9 of their width: sets the scale.

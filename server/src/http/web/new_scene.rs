@@ -31,7 +31,7 @@ pub(super) async fn page(exchange: &mut Exchange<'_>) -> Answer {
     let left = limits.max_stored_bytes.map(|most| most.saturating_sub(usage.stored_bytes));
     let largest = left.map_or(limits.max_upload_bytes, |left| left.min(limits.max_upload_bytes));
     let types = VideoExtension::ALL.map(VideoExtension::as_str);
-    let defaults = JobRequest::new(BlobName::random(VideoExtension::Mp4));
+    let defaults = JobRequest::within(BlobName::random(VideoExtension::Mp4), limits);
     let prefix = prefix(exchange.api);
     let content = html! {
         h1 { "New scenes" }
