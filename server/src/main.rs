@@ -107,8 +107,8 @@ fn run(cli: Cli) -> std::result::Result<ExitCode, (Global, Error)> {
                 let (service, config) = a.data.open_with_config()?;
                 return a.action.run(&service, &config, global).map(done);
             }
-            Command::Keys(a) => return a.action.run(&a.data.open()?, global).map(done),
-            Command::Jobs(a) => return a.action.run(&a.data.open()?, global).map(done),
+            Command::Keys(a) => return a.action.run(&a.data.open_existing()?, global).map(done),
+            Command::Jobs(a) => return a.action.run(&a.data.open_existing()?, global).map(done),
             Command::Doctor(a) => return a.run(global),
             Command::Backup(a) => {
                 stop_on_interrupt(cancel.clone(), "nothing is left of the backup")?;

@@ -47,6 +47,11 @@ impl DataArguments {
         Config::load(self.config.as_deref(), options)
     }
 
+    /// Whether the command line itself says where rows or files are that many machines share.
+    pub(super) fn names_addresses(&self) -> bool {
+        self.database.is_some() || self.storage.is_some()
+    }
+
     /// The service in the folder.
     pub(crate) fn open(&self) -> Result<Service> {
         Ok(self.open_with_config()?.0)
@@ -70,6 +75,12 @@ impl DataArguments {
         }
         self.open()
     }
+}
+
+/// The error of a command that works on a folder alone, and was given addresses. They are not shown: there may be a password in them.
+pub(super) fn no_folder(what: &str, hint: &str) -> Error {
+    Error::argument(format!("{what}, and an address of rows or files (--database, --storage) was given"))
+        .hint(hint)
 }
 
 /// Columns as wide as their longest cell.

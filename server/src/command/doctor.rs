@@ -8,7 +8,7 @@ use libreconstruct::service::{Diagnosis, Finding, Repaired, Service, Severity};
 use serde_json::json;
 use toml::Table;
 
-use super::data::DataArguments;
+use super::data::{DataArguments, no_folder};
 use crate::context::{Global, print_result};
 
 /// Say what is wrong with a service and its machine
@@ -20,6 +20,8 @@ use crate::context::{Global, print_result};
 /// --repair sees to what can be mended safely, says what it did, and looks again. It takes back what rows say about files that
 /// are lost: a finished job without its scene goes to the queue if its video is still there, and otherwise fails with the code
 /// files_lost. It removes nothing that may be somebody's: files that no row names are moved to set-aside/ in the folder.
+///
+/// Of a service that many machines share it knows nothing: addresses of rows and files are refused.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
@@ -39,6 +41,13 @@ pub(crate) struct Arguments {
 impl Arguments {
     pub(crate) fn run(&self, global: Global) -> Result<ExitCode> {
         let config = self.data.config(Table::new())?;
+        if config.database.is_some() || config.storage.is_some() {
+            return Err(no_folder(
+                "doctor looks at a service in a folder",
+                "leave them out (also as LIBRECONSTRUCT_DATABASE, LIBRECONSTRUCT_STORAGE and in the configuration file) and \
+                 name the folder by --data",
+            ));
+        }
         let options = config.service_options();
         let mut diagnosis = Service::diagnose(&config.data, &options)?;
         let mut repaired = vec![];

@@ -9,7 +9,7 @@ use serde_json::json;
 use toml::Table;
 
 use super::backup::{contents, go_on};
-use super::data::DataArguments;
+use super::data::{DataArguments, no_folder};
 use crate::context::{Global, print_result};
 use crate::ui;
 
@@ -34,6 +34,13 @@ pub(crate) struct Arguments {
 
 impl Arguments {
     pub(crate) fn run(&self, global: Global, cancel: &CancelToken) -> Result<()> {
+        // What is configured or stands in the environment may be meant for the service that is to come back.
+        if self.data.names_addresses() {
+            return Err(no_folder(
+                "restore makes a service in a folder",
+                "leave them out; `reconstruct migrate` moves a folder to rows and files that many machines share",
+            ));
+        }
         let folder = self.data.config(Table::new())?.data;
         let mut show = ui::bytes(ui::Mode::choose(global.json, global.quiet), "restore");
         let manifest = Service::restore(&self.backup, &folder, &mut |progress| {

@@ -156,6 +156,8 @@ fn wrong_names_and_full_folders_are_refused() {
     let to = at("backup");
     expect(run(&at("typo"), &["backup", "--to", to.to_str().unwrap()]), 3, "there is no service in");
     expect(run(&at("typo"), &["doctor"]), 3, "typo");
+    expect(run(&at("typo"), &["keys", "list", "alice"]), 3, "there is no service in");
+    expect(run(&at("typo"), &["jobs", "list"]), 3, "there is no service in");
     expect(run(&at("new"), &["restore", to.to_str().unwrap()]), 3, "no complete backup");
     assert_eq!(fs::read_dir(place.path()).unwrap().count(), 0, "nothing is made");
     let add = ["users", "--data", "data", "add", "alice"];
@@ -168,6 +170,37 @@ fn wrong_names_and_full_folders_are_refused() {
         2,
         "folder of the service",
     );
+}
+
+/// Commands on a folder do not leave aside what they were told of a service that many machines share, nor show its password.
+#[test]
+fn addresses_are_refused_where_they_would_be_ignored() {
+    let place = tempfile::tempdir().unwrap();
+    let (data, backup) = (place.path().join("data"), place.path().join("backup"));
+    assert_success(&run(&data, &["users", "add", "alice"]));
+    assert_success(&run(&data, &["backup", "--to", backup.to_str().unwrap()]));
+    let database = "postgres://anna:secret@db.example/reconstruct";
+    let refused = |output: Output, hint: &str| {
+        let said = stderr(&output);
+        assert_eq!(output.status.code(), Some(2), "{said}");
+        assert!(said.contains("an address of rows or files") && said.contains(hint), "{said}");
+        assert!(!said.contains("secret"), "{said}");
+    };
+    let new = place.path().join("new");
+    let restore = ["restore", backup.to_str().unwrap()];
+    for given in [["--database", database], ["--storage", "file:///mnt/scenes"]] {
+        refused(run(&data, &[&["doctor"], &given[..]].concat()), "--data");
+        refused(run(&new, &[&restore[..], &given[..]].concat()), "migrate");
+        assert!(!new.exists());
+    }
+    let with = |folder: &Path, arguments: &[&str]| {
+        let mut command = reconstruct();
+        command.args(arguments).arg("--data").arg(folder).env("LIBRECONSTRUCT_DATABASE", database);
+        command.output().unwrap()
+    };
+    refused(with(&data, &["doctor"]), "LIBRECONSTRUCT_DATABASE");
+    // On a machine that is set up for many, a backup becomes a folder all the same.
+    assert_success(&with(&new, &restore));
 }
 
 /// The script of the nightly backup, as it stands.
