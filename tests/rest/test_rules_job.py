@@ -233,11 +233,14 @@ def test_rule_65_and_rule_67_nothing_to_fetch_is_404(alice, job):
     is_error(alice.get(f"/api/v1/jobs/{job}/download/ply/"), 404, "PLY file not available for this job")
     is_error(alice.get(f"/api/v1/jobs/{job}/download/spz/"), 404, "SPZ file not available for this job")
     is_error(alice.get(f"/api/v1/jobs/{job}/preview/"), 404)
+    is_error(alice.get(f"/api/v1/jobs/{job}/download/first_look/"), 404)
 
 
 @pytest.mark.parametrize("kind", ["exe", "PLY", "ply.gz", "splat", "preview", "%70ly%00"])
 def test_rule_66_another_file_type_is_400(alice, job, kind):
-    is_error(alice.get(f"/api/v1/jobs/{job}/download/{kind}/"), 400, 'Invalid file type. Must be "ply" or "spz"')
+    others = "report, log, cameras, masks, turntable, sog, glb, first_look, poses"
+    expected = f'Invalid file type. Must be "ply" or "spz" (or one of: {others})'
+    is_error(alice.get(f"/api/v1/jobs/{job}/download/{kind}/"), 400, expected)
 
 
 def test_rule_73_the_reason_of_a_failure_is_shown_as_an_option(make_server, flat):
@@ -289,11 +292,11 @@ def test_the_operator_cancels_a_job(server, alice, job):
     assert server.command("jobs", "show", job)["job_id"] == job
     assert server.command("jobs", "cancel", job)["status"] == "Failed"
     assert alice.job(job)["status"] == "Failed"
+    with pytest.raises(CommandFailed, match="ended already"):
+        server.command("jobs", "cancel", job)
     assert server.command("jobs", "delete", job)["deleted"] is True
     is_error(alice.get(f"/api/v1/jobs/{job}/"), 404)
 
-    with pytest.raises(CommandFailed, match="ended already"):
-        server.command("jobs", "cancel", job)
 
 @storage.answered_by_us
 def test_addresses_begin_with_the_public_address(make_server, flat):

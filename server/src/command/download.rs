@@ -62,6 +62,9 @@ pub(crate) enum FileKind {
     Sog,
     /// scene.glb: the scene as glTF, if the server makes it
     Glb,
+    /// first_look.spz: a large scene with few splats, to show while the whole one comes
+    #[value(alias = "first_look")]
+    FirstLook,
 }
 
 impl FileKind {
@@ -81,6 +84,7 @@ impl FileKind {
             Self::Turntable => "turntable.mp4",
             Self::Sog => "scene.sog",
             Self::Glb => "scene.glb",
+            Self::FirstLook => "first_look.spz",
         }
     }
 
@@ -98,6 +102,7 @@ impl FileKind {
             Self::Turntable => "turntable",
             Self::Sog => "sog",
             Self::Glb => "glb",
+            Self::FirstLook => "first_look",
         };
         format!("{job}download/{file_type}/")
     }

@@ -19,24 +19,36 @@ use super::signature::{Access, sign};
 /// How long the address of a file holds, seconds (rule 68).
 const LIFETIME_SECONDS: u64 = 15 * 60;
 
+/// The types of §4.5, and those of rule 81.
+const FILE_TYPES: [(&str, ArtifactKind); 11] = [
+    ("ply", ArtifactKind::Ply),
+    ("spz", ArtifactKind::Spz),
+    ("report", ArtifactKind::Report),
+    ("log", ArtifactKind::Log),
+    ("cameras", ArtifactKind::Cameras),
+    ("masks", ArtifactKind::Masks),
+    ("turntable", ArtifactKind::Turntable),
+    ("sog", ArtifactKind::Sog),
+    ("glb", ArtifactKind::Glb),
+    ("first_look", ArtifactKind::FirstLook),
+    ("poses", ArtifactKind::Poses),
+];
+
 /// A scene file, or what is told of how it was made.
 pub(crate) async fn download(exchange: &mut Exchange<'_>, job_id: &str, file_type: &str) -> Answer {
-    redirect(exchange, job_id, || match file_type {
-        "ply" => Ok(ArtifactKind::Ply),
-        "spz" => Ok(ArtifactKind::Spz),
-        // Beside these two, whose names are in the text below (rule 81).
-        "report" => Ok(ArtifactKind::Report),
-        "log" => Ok(ArtifactKind::Log),
-        "cameras" => Ok(ArtifactKind::Cameras),
-        "masks" => Ok(ArtifactKind::Masks),
-        "turntable" => Ok(ArtifactKind::Turntable),
-        "sog" => Ok(ArtifactKind::Sog),
-        "glb" => Ok(ArtifactKind::Glb),
-        "poses" => Ok(ArtifactKind::Poses),
-        // The text is promised (rule 66).
-        _ => Err(ApiError::bad_request("Invalid file type. Must be \"ply\" or \"spz\"")),
+    redirect(exchange, job_id, || kind_of(file_type)).await
+}
+
+fn kind_of(file_type: &str) -> Result<ArtifactKind, ApiError> {
+    let known = FILE_TYPES.into_iter().find(|(name, _)| *name == file_type);
+    known.map(|(_, kind)| kind).ok_or_else(|| {
+        let others: Vec<&str> = FILE_TYPES.iter().skip(2).map(|(name, _)| *name).collect();
+        // How it begins is promised (rule 66).
+        ApiError::bad_request(format!(
+            "Invalid file type. Must be \"ply\" or \"spz\" (or one of: {})",
+            others.join(", ")
+        ))
     })
-    .await
 }
 
 /// The picture.
@@ -91,4 +103,29 @@ fn own_address(exchange: &Exchange<'_>, artifact: &Artifact) -> String {
 /// Seconds since 1970 by this server's clock.
 pub(crate) fn now() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_secs())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Rules 66 and 81.
+    #[test]
+    fn every_file_of_a_job_has_a_name_and_the_refusal_lists_them() {
+        for kind in ArtifactKind::ALL {
+            // It has a path of its own.
+            let expected = kind != ArtifactKind::Preview;
+            assert_eq!(FILE_TYPES.iter().any(|(_, known)| *known == kind), expected, "{kind:?}");
+        }
+        assert_eq!(kind_of("first_look").unwrap(), ArtifactKind::FirstLook);
+        for wrong in ["", "PLY", "obj", "preview"] {
+            let refused = kind_of(wrong).unwrap_err();
+            assert_eq!(refused.status, StatusCode::BAD_REQUEST);
+            assert_eq!(
+                refused.message,
+                "Invalid file type. Must be \"ply\" or \"spz\" (or one of: report, log, cameras, masks, turntable, sog, \
+                 glb, first_look, poses)"
+            );
+        }
+    }
 }

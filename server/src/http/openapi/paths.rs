@@ -107,8 +107,8 @@ fn delete_job() {}
     security(("api_key" = [])),
     params(
         ("job_id" = Uuid, Path, description = "The job"),
-        ("file_type" = String, Path, description = "ply or spz, the scene; report, all figures; log; cameras, the poses as COLMAP has them, zip; masks, zip; turntable, MP4; sog and glb, the scene in these formats; poses, a picture of the cameras, JPEG",
-         pattern = "^(ply|spz|report|log|cameras|masks|turntable|sog|glb|poses)$"),
+        ("file_type" = String, Path, description = "ply or spz, the scene; report, all figures; log; cameras, the poses as COLMAP has them, zip; masks, zip; turntable, MP4; sog and glb, the scene in these formats; first_look, a large scene with few splats, spz; poses, a picture of the cameras, JPEG",
+         pattern = "^(ply|spz|report|log|cameras|masks|turntable|sog|glb|first_look|poses)$"),
     ),
     responses(
         Refused,
