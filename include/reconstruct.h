@@ -393,7 +393,8 @@ rc_code rc_engine_users_json(const rc_engine *engine, char **json, rc_error **er
 // Makes an API key for the engine's user and stores it in *secret: it is shown now and never again. Free it with
 // rc_string_free().
 //
-// Fails with RC_INVALID_ARGUMENT for a name that is empty, too long or has control characters.
+// Fails with RC_INVALID_ARGUMENT for a name that is empty, too long or has control characters, with RC_PERMISSION_DENIED
+// for a user who is not of the Enterprise tier.
 //
 // Thread-safe.
 rc_code rc_engine_create_key(const rc_engine *engine, const char *name, char **secret, rc_error **error);
@@ -768,7 +769,8 @@ typedef struct rc_list_query {
     int64_t limit;
     // Where an earlier list ended (rc_job_list_next()); NULL = from the newest on.
     const char *cursor;
-    // Only those in this state: "Queued", "Processing video", "Generating 3D scene", "Finished" or "Failed"; NULL = all.
+    // Only those in this state: "Queued", "Processing video", "Generating 3D scene", "Finished", "Failed" or
+    // "Not found"; NULL = all.
     const char *status;
     // Only those that are, or are not, public.
     rc_choice is_public;
@@ -1009,7 +1011,8 @@ typedef struct rc_picture {
     const uint8_t *rgba;
 } rc_picture;
 
-// One thing that a running call tells. A field that its kind does not name is 0 or NULL.
+// One thing that a running call tells. A field that its kind does not name is 0 or NULL, but for
+// total_fraction and remaining_seconds, which are -1.
 typedef struct rc_event {
     // What it tells.
     rc_event_kind kind;

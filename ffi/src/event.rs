@@ -36,7 +36,8 @@ pub struct rc_picture {
     pub rgba: *const u8,
 }
 
-/// One thing that a running call tells. A field that its kind does not name is 0 or NULL.
+/// One thing that a running call tells. A field that its kind does not name is 0 or NULL, but for
+/// total_fraction and remaining_seconds, which are -1.
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub struct rc_event {

@@ -14,7 +14,8 @@ use crate::text::owned;
 /// Makes an API key for the engine's user and stores it in *secret: it is shown now and never again. Free it with
 /// rc_string_free().
 ///
-/// Fails with RC_INVALID_ARGUMENT for a name that is empty, too long or has control characters.
+/// Fails with RC_INVALID_ARGUMENT for a name that is empty, too long or has control characters, with RC_PERMISSION_DENIED
+/// for a user who is not of the Enterprise tier.
 ///
 /// Thread-safe.
 #[unsafe(no_mangle)]

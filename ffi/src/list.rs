@@ -37,7 +37,8 @@ pub struct rc_list_query {
     pub limit: i64,
     /// Where an earlier list ended (rc_job_list_next()); NULL = from the newest on.
     pub cursor: *const c_char,
-    /// Only those in this state: "Queued", "Processing video", "Generating 3D scene", "Finished" or "Failed"; NULL = all.
+    /// Only those in this state: "Queued", "Processing video", "Generating 3D scene", "Finished", "Failed" or
+    /// "Not found"; NULL = all.
     pub status: *const c_char,
     /// Only those that are, or are not, public.
     pub is_public: MaybeUninit<rc_choice>,

@@ -14,6 +14,7 @@ use crate::cancel::{rc_cancel, token_of};
 use crate::entry::fallible;
 use crate::error::{Fault, rc_code, rc_error};
 use crate::event::rc_event_fn;
+use crate::sfm::given_shutter;
 use crate::submit::{CAMERA_TYPES, METHODS, rc_camera_type, rc_method};
 use crate::text::{json, owned};
 use crate::work::told;
@@ -136,7 +137,7 @@ unsafe fn options(asked: &rc_reconstruction) -> Result<ReconstructionOptions, Fa
         apriltag_size_mm: (size != 0.0).then_some(size),
         require_scale: asked.require_scale,
         strict: asked.strict,
-        rolling_shutter_ms: (asked.rolling_shutter_ms >= 0.0).then_some(asked.rolling_shutter_ms),
+        rolling_shutter_ms: given_shutter(asked.rolling_shutter_ms),
         remove_background: asked.remove_background,
         camera_type,
         max_frames: if asked.max_frames == 0 { preset.max_frames } else { Some(asked.max_frames as usize) },
@@ -228,5 +229,10 @@ mod tests {
         };
         // SAFETY: no pointers.
         assert_eq!(unsafe { options(&asked) }.unwrap(), expected);
+        // What is no number is not taken for "estimate it".
+        let asked = rc_reconstruction { rolling_shutter_ms: f64::NAN, ..rc_reconstruction::DEFAULT };
+        // SAFETY: no pointers.
+        let error = unsafe { options(&asked) }.unwrap().check().unwrap_err();
+        assert!(error.message().contains("rolling_shutter_ms is NaN"), "{error}");
     }
 }

@@ -143,6 +143,11 @@ unsafe impl Versioned for rc_sfm_options {
     const DEFAULT: Self = Self { rolling_shutter_ms: -1.0, ..Self::EMPTY };
 }
 
+/// What is given of the rolling shutter; negative is nothing. What is no number goes on to be refused.
+pub(crate) fn given_shutter(ms: f64) -> Option<f64> {
+    (ms >= 0.0 || ms.is_nan()).then_some(ms)
+}
+
 /// # Safety
 /// The pointers of `asked` are NULL or strings.
 unsafe fn poses_options(asked: &rc_sfm_options) -> Result<PosesOptions, Fault> {
@@ -162,7 +167,7 @@ unsafe fn poses_options(asked: &rc_sfm_options) -> Result<PosesOptions, Fault> {
         seed: asked.seed,
         focal: given(asked.focal),
         apriltag_size_mm: given(asked.apriltag_size_mm),
-        rolling_shutter_ms: (asked.rolling_shutter_ms >= 0.0).then_some(asked.rolling_shutter_ms),
+        rolling_shutter_ms: given_shutter(asked.rolling_shutter_ms),
         require_scale: asked.require_scale,
         strict: asked.strict,
         keep_broken: asked.keep_broken,
