@@ -22,14 +22,18 @@ use crate::storage::{
 /// What every client calls the file that it sends to the storage.
 pub(super) const ANNOUNCED: &str = "films/kitchen tour.mp4";
 
+/// What happens before a whole file is stored: there such a storage may take its time.
+type BeforePut = Box<dyn Fn(&BlobKey) + Send + Sync>;
+
 /// A storage without local files and with addresses of its own, as one at the other end of a network is.
-struct FarStorage(LocalStorage);
+struct FarStorage(LocalStorage, BeforePut);
 
 impl Storage for FarStorage {
     fn create(&self, key: &BlobKey) -> Result<Box<dyn StagedBlob>> {
         self.0.create(key)
     }
     fn put_file(&self, key: &BlobKey, path: &Path) -> Result<BlobMetadata> {
+        (self.1)(key);
         self.0.put_file(key, path)
     }
     fn copy(&self, from: &BlobKey, to: &BlobKey) -> Result<BlobMetadata> {
@@ -104,6 +108,15 @@ impl World {
     }
 
     pub(super) fn machine_with(&self, look: super::Look, set: impl FnOnce(&mut ServiceOptions)) -> Machine {
+        self.machine_at(look, set, Box::new(|_| {}))
+    }
+
+    fn machine_at(
+        &self,
+        look: super::Look,
+        set: impl FnOnce(&mut ServiceOptions),
+        before_put: BeforePut,
+    ) -> Machine {
         let folder = folder();
         let mut options = ServiceOptions { min_free_bytes: 0, ..ServiceOptions::default() };
         set(&mut options);
@@ -113,7 +126,7 @@ impl World {
         let service =
             Service::open_at(folder.path(), Some(&secrets), options, environment, |_, clock, options| {
                 let place = Place::in_folder(shared, clock, options)?;
-                let storage = Box::new(FarStorage(LocalStorage::open(shared)?));
+                let storage = Box::new(FarStorage(LocalStorage::open(shared)?, before_put));
                 Ok(Place { storage, has_other_machines: true, ..place })
             });
         Machine { service: service.unwrap(), folder }
@@ -211,6 +224,62 @@ fn a_job_of_another_machine_is_left_alone_until_its_lease_ends() {
     assert_eq!(there.work_once().unwrap(), Worked::Nothing);
     assert_eq!(here.work_once().unwrap(), Worked::Done);
     assert_eq!(here.status(job), JobStatus::Finished);
+}
+
+/// A machine with the shortest lease there is, whose storage takes two leases for a `.ply`; `before_put` hears of each artifact
+/// before.
+fn slow_machine(world: &World, before_put: impl Fn(&BlobKey) + Send + Sync + 'static) -> Machine {
+    let clock = world.clock.clone();
+    let take_long = move |key: &BlobKey| {
+        let BlobKey::Artifact { kind, .. } = key else { return };
+        before_put(key);
+        if *kind == ArtifactKind::Ply {
+            for _ in 0..6 {
+                clock.advance(2);
+                std::thread::sleep(Duration::from_millis(1200));
+            }
+        }
+    };
+    world.machine_at(|_, _| Ok(()), |options| options.lease_seconds = 6, Box::new(take_long))
+}
+
+#[test]
+fn a_job_stays_with_its_worker_while_its_scene_goes_to_a_slow_storage() {
+    let world = World::new();
+    let there = world.machine();
+    let here = slow_machine(&world, |_| {});
+    let job = here.submit(b"a video");
+    std::thread::scope(|scope| {
+        let worker = scope.spawn(|| here.work_once().unwrap());
+        while !worker.is_finished() {
+            let reclaimed = there.service.reclaim().unwrap();
+            assert_eq!((reclaimed.requeued_jobs, reclaimed.failed_jobs), (0, 0), "its worker lives");
+            std::thread::sleep(Duration::from_millis(50));
+        }
+    });
+    assert_eq!(there.status(job), JobStatus::Finished);
+    assert_eq!(there.service.job(there.user(), job).unwrap().details.attempt, 1);
+}
+
+#[test]
+fn a_job_that_is_deleted_while_its_scene_is_stored_leaves_nothing() {
+    let world = World::new();
+    let there = world.machine();
+    let (user, rows) = (there.user(), there.service.inner.database.clone());
+    let stored = Arc::new(std::sync::Mutex::new(Vec::new()));
+    let (seen, service) = (stored.clone(), there.service.clone());
+    let here = slow_machine(&world, move |key| {
+        let BlobKey::Artifact { job, kind, .. } = key else { return };
+        seen.lock().unwrap().push(*kind);
+        // Of another process: nobody tells the worker.
+        let _ = service.inner.database.mark_deleted(user, *job).unwrap();
+    });
+    let job = here.submit(b"a video");
+    here.work_once().unwrap();
+    assert_eq!(*stored.lock().unwrap(), [ArtifactKind::Ply], "nothing is begun for a job that is gone");
+    assert_eq!(rows.file_owner(job).unwrap(), crate::database::FileOwner::Nobody);
+    assert_eq!(fs::read_dir(world.shared.path().join("scenes")).unwrap().count(), 0);
+    assert_eq!(here.work(), 0);
 }
 
 #[test]

@@ -9,6 +9,7 @@
 //! the same machine come first.
 
 mod ending;
+mod hold;
 mod priority;
 mod storing;
 mod watch;
@@ -34,9 +35,10 @@ use crate::database::{Claim, Lease, LeaseState, Return};
 use crate::error::{Error, ErrorKind, Result};
 use crate::failpoints;
 use crate::job::UserId;
+use hold::WATCH;
 use priority::lower_priority;
 use storing::Storing;
-use watch::{Stop, WATCH, Watch, Watched, Watching};
+use watch::{Stop, Watch, Watched, Watching};
 
 /// How often an idle worker looks for jobs that another process submitted.
 const IDLE_POLL: Duration = Duration::from_secs(1);

@@ -1,6 +1,6 @@
 //! How a job ends for a worker: its scene is published, it fails, goes back to the queue, or is not the worker's any more.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::PoisonError;
 use std::time::SystemTime;
 
@@ -12,6 +12,10 @@ use super::super::runner::Outcome;
 use super::super::video_file::copy_in;
 use super::super::workspace::JobWorkspace;
 use super::Worker;
+use super::hold::Hold;
+use super::priority::lower_priority;
+use super::storing::LOOK_AT_STORING;
+use crate::control::CancelToken;
 use crate::database::{Claim, Lease, LeaseState, Publication, Return, Returned};
 use crate::error::{Error, ErrorKind, Result};
 use crate::failpoints;
@@ -32,19 +36,18 @@ impl Worker<'_> {
         self.log(&workspace, "the scene is done");
         let mut files = outcome.files;
         files.push((ArtifactKind::Log, workspace.log_path()));
-        let mut artifacts = Vec::new();
-        for (kind, path) in files {
-            let key = BlobKey::Artifact { job: lease.job, attempt: lease.attempt, kind };
-            artifacts.push((kind, inner.storage.put_file(&key, &path)?.size));
+        let (mut state, artifacts) = self.store(lease, &files)?;
+        if state == LeaseState::Held {
+            let is_there = |wanted: &ArtifactKind| artifacts.iter().any(|(kind, _)| kind == wanted);
+            if ![ArtifactKind::Ply, ArtifactKind::Spz].iter().all(is_there) {
+                return Err(Error::new(ErrorKind::Internal, "the reconstruction left no scene"));
+            }
+            failpoints::pass("worker.artifacts_stored")
+                .map_err(|e| Error::io("publish", Path::new("the scene"), e))?;
+            let publication = Publication { artifacts, camera: outcome.camera, warnings: outcome.warnings };
+            state = inner.database.publish(lease, &publication)?;
         }
-        if ![ArtifactKind::Ply, ArtifactKind::Spz].iter().all(|k| artifacts.iter().any(|(kind, _)| kind == k))
-        {
-            return Err(Error::new(ErrorKind::Internal, "the reconstruction left no scene"));
-        }
-        failpoints::pass("worker.artifacts_stored")
-            .map_err(|e| Error::io("publish", Path::new("the scene"), e))?;
-        let publication = Publication { artifacts, camera: outcome.camera, warnings: outcome.warnings };
-        match inner.database.publish(lease, &publication)? {
+        match state {
             LeaseState::Held => {
                 inner.changes.notify();
                 self.tell(lease, JobEvent::Finished);
@@ -58,6 +61,52 @@ impl Worker<'_> {
                 self.leave(lease, workspace)
             }
         }
+    }
+
+    /// Stores the files of the scene. That may take longer than a lease lasts, so signs of life are given meanwhile; once the job
+    /// is not this worker's any more, no further file is begun.
+    fn store(
+        &self,
+        lease: &Lease,
+        files: &[(ArtifactKind, PathBuf)],
+    ) -> Result<(LeaseState, Vec<(ArtifactKind, u64)>)> {
+        let (storage, niceness) = (&self.service.inner.storage, self.options.niceness);
+        let stop = CancelToken::new();
+        let put_all = || {
+            lower_priority(niceness);
+            let mut stored = Vec::new();
+            for (kind, path) in files {
+                if stop.is_cancelled() {
+                    break;
+                }
+                let key = BlobKey::Artifact { job: lease.job, attempt: lease.attempt, kind: *kind };
+                stored.push((*kind, storage.put_file(&key, path)?.size));
+            }
+            Ok(stored)
+        };
+        std::thread::scope(|scope| {
+            let thread = std::thread::Builder::new()
+                .name("publication".into())
+                .spawn_scoped(scope, put_all)
+                .map_err(|e| Error::new(ErrorKind::Io, "a thread cannot be started").caused_by(e))?;
+            let mut hold = Hold::new(self.service, lease);
+            let mut state = LeaseState::Held;
+            while !thread.is_finished() {
+                std::thread::sleep(LOOK_AT_STORING);
+                // What was deleted stays so, and what is lost does not come back.
+                match hold.look() {
+                    LeaseState::Held => {}
+                    gone => {
+                        state = gone;
+                        stop.cancel();
+                    }
+                }
+            }
+            let stored = thread.join().map_err(|_| {
+                Error::new(ErrorKind::Internal, "storing the files of the scene broke down")
+            })??;
+            Ok((state, stored))
+        })
     }
 
     /// Writes down why there is no scene: nothing is held against the job if its machine cannot work now, and it has more

@@ -7,8 +7,8 @@ use super::super::handing_over::HandingOver;
 use super::priority::lower_priority;
 use super::watch::{Stop, Watch};
 
-/// How often it is looked whether a job has been stored.
-const LOOK_AT_STORING: Duration = Duration::from_millis(10);
+/// How often it is looked whether what is being stored has been.
+pub(super) const LOOK_AT_STORING: Duration = Duration::from_millis(10);
 
 /// The thread that stores how far a job is, beside the work. It ends with this.
 pub(super) struct Storing<'scope, 'a> {

@@ -6,13 +6,11 @@ use std::time::{Duration, Instant, SystemTime};
 use super::super::Service;
 use super::super::job_changes::JobEvent;
 use super::super::live_picture::LivePictures;
+use super::hold::Hold;
 use crate::control::{CancelToken, Event, Warning};
 use crate::database::{Claim, Lease, LeaseState, Progress};
-use crate::error::Result;
 use crate::stage::Stage;
 
-/// How often a busy worker asks whether its job was deleted or cancelled.
-pub(super) const WATCH: Duration = Duration::from_millis(500);
 /// How often progress is written at most: each time is a flush of the disk.
 const REPORT: Duration = Duration::from_secs(1);
 
@@ -58,16 +56,13 @@ pub(super) struct Watching<'a> {
 pub(super) struct Watch<'a> {
     of: Watching<'a>,
     lease: &'a Lease,
+    hold: Hold<'a>,
     /// Why the work is to stop, if it is.
     pub(super) stop: Option<Stop>,
     /// When the worker was asked to end.
     asked_to_end: Option<Instant>,
     /// When the job will have been worked on for as long as it may be.
     end: Option<Instant>,
-    looked: Instant,
-    beat: Instant,
-    /// When the database last knew that we live.
-    known: Instant,
     reported: Option<(Instant, Progress)>,
 }
 
@@ -78,13 +73,11 @@ impl<'a> Watch<'a> {
         let end = longest.and_then(|longest| now.checked_add(longest.saturating_sub(of.claim.worked)));
         Self {
             lease: &of.claim.lease,
+            hold: Hold::new(of.service, &of.claim.lease),
             of,
             stop: None,
             asked_to_end: None,
             end,
-            looked: now,
-            beat: now,
-            known: now,
             reported: None,
         }
     }
@@ -98,19 +91,9 @@ impl<'a> Watch<'a> {
         if self.stop.is_none() && self.end.is_some_and(|end| Instant::now() >= end) {
             self.stop = Some(Stop::TooLong);
         }
-        let database = &self.of.service.inner.database;
-        let lease_seconds = self.of.service.inner.options.lease_seconds;
         // Also while the work is being stopped: until it has stopped, nobody else should begin.
-        if self.beat.elapsed() >= Duration::from_secs(lease_seconds) / 6 {
-            self.beat = Instant::now();
-            let beat = database.heartbeat(self.lease, lease_seconds);
-            self.obey(beat);
-        } else if self.looked.elapsed() >= WATCH {
-            self.looked = Instant::now();
-            if let Ok(state @ (LeaseState::Deleted | LeaseState::Lost)) = database.lease_state(self.lease) {
-                self.obey(Ok(state));
-            }
-        }
+        let state = self.hold.look();
+        self.obey(state);
         self.tell_stages();
         if self.stop.is_none() {
             self.report();
@@ -146,6 +129,7 @@ impl<'a> Watch<'a> {
         }
         self.reported = Some((Instant::now(), progress));
         let state = self.of.service.inner.database.progress(self.lease, &progress);
+        let state = self.hold.hear(state);
         self.obey(state);
         self.of.service.inner.changes.notify();
     }
@@ -157,27 +141,18 @@ impl<'a> Watch<'a> {
             Ok(None) => {}
             Ok(Some(picture)) => {
                 let state = self.of.service.inner.database.show_picture(self.lease, &picture);
+                let state = self.hold.hear(state);
                 self.obey(state);
             }
             Err(error) => log::warn!("job {}: {error:?}", self.lease.job),
         }
     }
 
-    fn obey(&mut self, state: Result<LeaseState>) {
+    fn obey(&mut self, state: LeaseState) {
         match state {
-            Ok(LeaseState::Held) => self.known = Instant::now(),
-            Ok(LeaseState::Deleted) => {
-                self.known = Instant::now();
-                self.stop = Some(Stop::Deleted);
-            }
-            Ok(LeaseState::Lost) => self.stop = Some(Stop::Lost),
-            // It may pass; but once the lease has run out, another may be at it.
-            Err(_) => {
-                let lease = Duration::from_secs(self.of.service.inner.options.lease_seconds);
-                if self.known.elapsed() >= lease {
-                    self.stop = Some(Stop::Lost);
-                }
-            }
+            LeaseState::Held => {}
+            LeaseState::Deleted => self.stop = Some(Stop::Deleted),
+            LeaseState::Lost => self.stop = Some(Stop::Lost),
         }
     }
 }
