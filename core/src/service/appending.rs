@@ -80,8 +80,10 @@ pub struct Appending {
     stored: u64,
     /// What is being filled.
     block: Option<UploadWriter>,
-    /// What was promised for the bytes that it announced.
+    /// What was promised for the bytes that are to come.
     space: Reservation,
+    /// What was promised for the video that is made of the blocks while they still lie there.
+    whole: Reservation,
     sha256: Option<Sha256>,
     md5: Option<Md5>,
 }
@@ -154,7 +156,7 @@ impl Service {
         let bytes = self.chain(&upload.name, announced.begun)?.iter().map(|(_, size)| size).sum();
         let length = announced.length;
         if length.is_some_and(|length| length == bytes) {
-            self.put_arrived_together(&upload.name, announced)?;
+            self.put_arrived_together(&upload.name, announced, None)?;
         } else if bytes > 0 || length.is_some() {
             return Ok(Arrived {
                 bytes,
@@ -169,7 +171,8 @@ impl Service {
 
     /// What is said of an upload of which no block waits: it is complete, or nothing has come.
     fn whole(&self, name: &BlobName) -> Result<Arrived> {
-        let upload = self.open_upload(name)?;
+        // Its address may have expired since this transfer began.
+        let upload = self.unused_upload(name)?;
         let expires_at = upload.expires_at;
         Ok(match upload.video {
             None => Arrived { bytes: 0, length: None, is_complete: false, tag: None, expires_at },
@@ -210,7 +213,11 @@ impl Service {
         if let Some(length) = announced.length.filter(|length| end > *length) {
             return Err(beyond(end, length));
         }
-        let space = self.reserve(facts.size.unwrap_or(0))?;
+        // All that is still to come lies in blocks first, and once more in the video that is made of them: whoever has said how long
+        // that is hears now that there is no space, and not after the last byte.
+        let to_come = announced.length.unwrap_or(end).saturating_sub(offset);
+        let space = self.reserve(to_come)?;
+        let whole = self.reserve(announced.length.unwrap_or(0))?;
         if announced != before {
             self.announce(&name, &announced)?;
         }
@@ -230,6 +237,7 @@ impl Service {
             stored: offset,
             block: None,
             space,
+            whole,
         })
     }
 
@@ -278,7 +286,12 @@ impl Service {
         blob.commit().map(drop)
     }
 
-    fn put_arrived_together(&self, name: &BlobName, announced: Announced) -> Result<String> {
+    fn put_arrived_together(
+        &self,
+        name: &BlobName,
+        announced: Announced,
+        promised: Option<Reservation>,
+    ) -> Result<String> {
         let Announced { begun, file_name, .. } = announced;
         let chain = self.chain(name, begun)?;
         let size = chain.iter().map(|(_, size)| size).sum();
@@ -286,7 +299,7 @@ impl Service {
         let facts = UploadFacts { file_name, size: Some(size), ..UploadFacts::default() };
         let _held = self.hold_list(name)?;
         // All bytes are here: who sent them may leave, and need not send them again.
-        self.put_together(name, &keys, None, facts, &CancelToken::new())
+        self.put_together(name, &keys, None, facts, promised, &CancelToken::new())
     }
 
     /// Removes all blocks of an upload.
@@ -356,7 +369,8 @@ impl Appending {
         let key = self.block_key();
         let room = self.service.room_for(&key)?;
         let facts = UploadFacts::default();
-        let mut block = UploadWriter::begin(&self.service, &self.upload, key, Target::Block, facts, room)?;
+        let mut block =
+            UploadWriter::begin(&self.service, &self.upload, key, Target::Block, facts, room, None)?;
         block.look_now()?;
         Ok(block)
     }
@@ -406,7 +420,7 @@ impl Appending {
             self.announced.length = Some(bytes);
             self.service.announce(&self.upload.name, &self.announced)?;
         }
-        self.service.put_arrived_together(&self.upload.name, self.announced)?;
+        self.service.put_arrived_together(&self.upload.name, self.announced, Some(self.whole))?;
         self.service.whole(&self.upload.name)
     }
 
@@ -665,6 +679,54 @@ mod tests {
         drop(two);
         assert_eq!(files(&w, BlobKind::Block), 0);
         assert_eq!(w.service.inner.storage.sweep_staged(Duration::ZERO).unwrap(), 0);
+    }
+
+    /// Rule 26.
+    #[test]
+    fn rule_100_what_began_in_time_may_end_after_its_address_has_expired() {
+        let (w, name) = world();
+        send(&w, &name, 0, b"be", false).unwrap();
+        let mut late = begin(&w, &name, 2, UploadFacts::default()).unwrap();
+        late.append(b"gun").unwrap();
+        w.clock.advance(121 * 60);
+        late.append(b" in time").unwrap();
+        let arrived = late.finish(true).unwrap();
+        assert!(arrived.is_complete && arrived.tag.is_some());
+        assert_eq!((arrived.bytes, content(&w, &name).as_slice()), (13, &b"begun in time"[..]));
+        assert_eq!(files(&w, BlobKind::Block), 0);
+        // One that ends only for now says how far it is, and is too late for more.
+        let name = w.service.create_upload(w.anna, "mp4").unwrap().blob_name;
+        let mut cut = begin(&w, &name, 0, UploadFacts::default()).unwrap();
+        w.clock.advance(121 * 60);
+        cut.append(b"cut").unwrap();
+        assert_eq!(cut.finish(false).unwrap().bytes, 3);
+        let refused = w.service.append(&name, 3, None, UploadFacts::default()).err().unwrap();
+        assert_eq!(refused.kind(), ErrorKind::NotFound);
+    }
+
+    /// Rule 89.
+    #[test]
+    fn rule_100_space_is_promised_for_the_blocks_and_for_the_video_that_is_made_of_them() {
+        let limits = Limits { max_upload_bytes: u64::MAX, ..Limits::default() };
+        let w = World::with(ServiceOptions { limits, min_free_bytes: 0, ..ServiceOptions::default() });
+        let name = w.service.create_upload(w.anna, "mp4").unwrap().blob_name;
+        let free = w.service.inner.storage.free_space().unwrap().unwrap();
+        let begin = |length| w.service.append(&name, 0, Some(length), UploadFacts::default());
+        // There is space for it, but not twice.
+        assert_eq!(begin(free / 10 * 6).err().unwrap().kind(), ErrorKind::DiskFull);
+        assert_eq!(*w.service.inner.space.bytes(), 0);
+        let Ok(Appended::Begun(begun)) = begin(free / 10 * 3) else { panic!("there is space for it") };
+        assert_eq!(*w.service.inner.space.bytes(), 2 * (free / 10 * 3));
+        drop(begun);
+        w.service.forget_arrived(&name).unwrap();
+        // What was promised is used, and nothing of it stays.
+        let Ok(Appended::Begun(mut all)) = begin(10) else { panic!("there is space for it") };
+        all.append(b"0123").unwrap();
+        assert_eq!(*w.service.inner.space.bytes(), 16);
+        all.append(b"456789").unwrap();
+        assert_eq!(*w.service.inner.space.bytes(), 10);
+        assert!(all.finish(false).unwrap().is_complete);
+        assert_eq!(*w.service.inner.space.bytes(), 0);
     }
 
     #[test]

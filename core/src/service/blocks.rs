@@ -11,6 +11,7 @@ use sha2::{Digest, Sha256};
 use super::Service;
 use super::block_names::announcement;
 use super::exclusive::Held;
+use super::space::Reservation;
 use super::upload_facts::UploadFacts;
 use super::upload_writer::{Target, UploadWriter, check_size, entity_tag};
 use crate::control::CancelToken;
@@ -28,13 +29,17 @@ impl Service {
     ///
     /// # Errors
     /// As for [`Service::begin_upload`]; [`ErrorKind::InvalidArgument`] for a name that is empty or too long;
-    /// [`ErrorKind::TooLarge`] for too many blocks, or too many bytes in all that wait for their list.
+    /// [`ErrorKind::TooLarge`] for too many blocks, or too many bytes in all that wait for their list; [`ErrorKind::DiskFull`]
+    /// also if there is no space to put them together.
     pub fn put_block(&self, name: &BlobName, block_id: &str, facts: UploadFacts) -> Result<UploadWriter> {
         check_block_id(block_id)?;
         let upload = self.open_upload(name)?;
         let key = BlobKey::block(*name, block_id);
         let room = self.room_for(&key)?;
-        UploadWriter::begin(self, &upload, key, Target::Block, facts, room)
+        // All blocks are copied when their list comes, and it is better known now than then that there is no space for that.
+        let (waiting, size) = (self.limits().max_upload_bytes.saturating_sub(room), facts.size.unwrap_or(0));
+        drop(self.reserve(size.saturating_mul(2).saturating_add(waiting))?);
+        UploadWriter::begin(self, &upload, key, Target::Block, facts, room, None)
     }
 
     /// Bytes that the block `key` may have beside those that are there.
@@ -96,7 +101,7 @@ impl Service {
         self.open_upload(name)?;
         let _held = self.hold_list(name)?;
         // What another list has made meanwhile counts.
-        let upload = self.open_upload(name)?;
+        let upload = self.unused_upload(name)?;
         let list = hash_of_list(block_ids);
         let sent = self.inner.storage.blocks(name)?;
         if let Some(video) = upload.video.filter(|video| video.block_list == Some(list))
@@ -112,7 +117,7 @@ impl Service {
             size +=
                 sizes.get(key).ok_or_else(|| Error::argument(format!("the block {id:?} was not sent")))?;
         }
-        self.put_together(name, &keys, Some(list), UploadFacts { size: Some(size), ..facts }, cancel)
+        self.put_together(name, &keys, Some(list), UploadFacts { size: Some(size), ..facts }, None, cancel)
     }
 
     /// Makes sure that the blocks of an upload are put together once at a time.
@@ -123,16 +128,19 @@ impl Service {
         })
     }
 
-    /// Makes the video of these blocks, and removes all blocks of the upload. Whoever calls it holds the list.
+    /// Makes the video of these blocks, and removes all blocks of the upload. Whoever calls it holds the list, and has looked
+    /// whether the upload was open when that began: its address may have expired since.
     pub(super) fn put_together(
         &self,
         name: &BlobName,
         keys: &[BlobKey],
         list: Option<[u8; 32]>,
         facts: UploadFacts,
+        promised: Option<Reservation>,
         cancel: &CancelToken,
     ) -> Result<String> {
-        let mut writer = self.begin_video(name, list, facts)?;
+        let upload = self.unused_upload(name)?;
+        let mut writer = self.begin_video(&upload, list, facts, promised)?;
         for key in keys {
             writer.append_block(key, cancel)?;
         }
@@ -272,6 +280,33 @@ mod tests {
         assert_eq!((files(&w, BlobKind::Video), files(&w, BlobKind::Block)), (0, 1));
         assert_eq!(w.service.inner.storage.sweep_staged(Duration::ZERO).unwrap(), 0);
         list(&w, &name, &["a"]).unwrap();
+    }
+
+    /// Rule 26.
+    #[test]
+    fn a_list_that_began_in_time_may_end_after_its_address_has_expired() {
+        let (w, name) = world();
+        put(&w, &name, "a", b"hello").unwrap();
+        w.clock.advance(121 * 60);
+        assert_eq!(list(&w, &name, &["a"]).unwrap_err().kind(), ErrorKind::NotFound);
+        let (keys, facts) = ([BlobKey::block(name, "a")], UploadFacts::default());
+        w.service.put_together(&name, &keys, None, facts, None, &CancelToken::new()).unwrap();
+        assert_eq!(content(&w, &name), b"hello");
+    }
+
+    /// Rule 89.
+    #[test]
+    fn a_block_is_refused_if_there_is_no_space_to_put_all_together() {
+        let limits = Limits { max_upload_bytes: u64::MAX, ..Limits::default() };
+        let w = World::with(ServiceOptions { limits, min_free_bytes: 0, ..ServiceOptions::default() });
+        let name = w.service.create_upload(w.anna, "mp4").unwrap().blob_name;
+        let free = w.service.inner.storage.free_space().unwrap().unwrap();
+        let begin = |size| {
+            let facts = UploadFacts { size: Some(size), ..UploadFacts::default() };
+            w.service.put_block(&name, "a", facts).map(drop).map_err(|error| error.kind())
+        };
+        assert_eq!(begin(free / 10 * 6), Err(ErrorKind::DiskFull));
+        begin(free / 10 * 3).unwrap();
     }
 
     #[test]

@@ -50,6 +50,17 @@ impl Reservation {
         Ok(())
     }
 
+    /// The same promise, for `bytes` at least.
+    ///
+    /// # Errors
+    /// [`ErrorKind::DiskFull`].
+    pub(super) fn at_least(mut self, service: &Service, bytes: u64) -> Result<Self> {
+        if self.left < bytes {
+            self.extend(service, bytes - self.left)?;
+        }
+        Ok(self)
+    }
+
     /// Takes over as much as there is of `bytes` that were promised to another.
     pub(super) fn take_over(&mut self, other: &mut Reservation, bytes: u64) {
         let bytes = bytes.min(other.left);

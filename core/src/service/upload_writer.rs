@@ -53,6 +53,7 @@ pub(super) enum Target {
 }
 
 impl UploadWriter {
+    /// Begins a transfer of at most `most` bytes. What was promised for it before is used.
     pub(super) fn begin(
         service: &Service,
         upload: &Upload,
@@ -60,10 +61,14 @@ impl UploadWriter {
         target: Target,
         facts: UploadFacts,
         most: u64,
+        promised: Option<Reservation>,
     ) -> Result<Self> {
         let size = facts.size.unwrap_or(0);
         check_size(size, most)?;
-        let space = service.reserve(size)?;
+        let space = match promised {
+            Some(promised) => promised.at_least(service, size)?,
+            None => service.reserve(size)?,
+        };
         let blob = service.inner.storage.create(&key)?;
         let md5 = facts.md5.map(|_| Md5::new());
         let limits = service.limits();

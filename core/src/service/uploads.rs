@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use super::Service;
 use super::secrets::random;
+use super::space::Reservation;
 use super::upload_facts::{UploadFacts, UploadTicket};
 use super::upload_writer::{Target, UploadWriter};
 use crate::database::{Upload, UploadedVideo};
@@ -46,7 +47,8 @@ impl Service {
     /// [`ErrorKind::NotFound`] for an unknown or expired upload, [`ErrorKind::Conflict`] if a job uses it already,
     /// [`ErrorKind::TooLarge`], [`ErrorKind::DiskFull`].
     pub fn begin_upload(&self, name: &BlobName, facts: UploadFacts) -> Result<UploadWriter> {
-        self.begin_video(name, None, facts)
+        let upload = self.open_upload(name)?;
+        self.begin_video(&upload, None, facts, None)
     }
 
     /// Whose upload it is, if a transfer to it may begin.
@@ -57,17 +59,19 @@ impl Service {
         self.open_upload(name).map(|upload| upload.user)
     }
 
+    /// Begins to write the content of the upload, to which a transfer has begun in time.
     pub(super) fn begin_video(
         &self,
-        name: &BlobName,
+        upload: &Upload,
         block_list: Option<[u8; 32]>,
         facts: UploadFacts,
+        promised: Option<Reservation>,
     ) -> Result<UploadWriter> {
-        let upload = self.open_upload(name)?;
         let version = u64::from_le_bytes(random()?);
         let target = Target::Video { version, block_list };
         let most = self.limits().max_upload_bytes;
-        UploadWriter::begin(self, &upload, BlobKey::Video { name: *name, version }, target, facts, most)
+        let key = BlobKey::Video { name: upload.name, version };
+        UploadWriter::begin(self, upload, key, target, facts, most, promised)
     }
 
     /// Takes a video from the local disk; it is copied, so that what happens to the file later does not matter.
