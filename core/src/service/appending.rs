@@ -92,8 +92,8 @@ impl Service {
     /// How much of an upload has come. Whoever is adding to it is asked to end first, because the sender has turned to this.
     ///
     /// # Errors
-    /// [`ErrorKind::NotFound`] for an unknown or expired upload; [`ErrorKind::Conflict`] if a job uses it already, or while its
-    /// video is put together; those of the storage.
+    /// [`ErrorKind::NotFound`] for an unknown or expired upload; [`ErrorKind::Conflict`] if a job uses it already, while its
+    /// video is put together, or if somebody else turns to it while this waits; those of the storage.
     pub fn arrived(&self, name: &BlobName) -> Result<Arrived> {
         let upload = self.open_upload(name)?;
         let _sender = self.take_turn(name)?;
@@ -145,7 +145,7 @@ impl Service {
 
     fn take_turn(&self, name: &BlobName) -> Result<Sender> {
         self.inner.senders.take(*name).ok_or_else(|| {
-            Error::new(ErrorKind::Conflict, "The video is being put together")
+            Error::new(ErrorKind::Conflict, "Another request is at work on this upload")
                 .hint("ask again in a few seconds how much has come")
         })
     }
