@@ -1,12 +1,13 @@
 //! What the requests of one connection are doing: whether there is any, and whether each answer that is on its way moves.
 //!
 //! HTTP/2 has signs of life of its own (pings), which say nothing of the requests: a connection without a request is closed
-//! after a while, however lively it is, and so is one on which an answer is not taken.
+//! after a while, however lively it is, and so is one on which an answer is not taken. Only the time counts in which there was
+//! something to take: a stream of events is silent for long, and a storage that stands still is not its client's fault.
 
 use std::collections::HashMap;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -15,7 +16,7 @@ use tokio::time::Instant;
 
 use super::body::ResponseBody;
 
-/// An answer of which fewer bytes than this are taken in [`WINDOW`] is given up: 8 KiB a second.
+/// An answer of which fewer bytes than this are taken, in [`WINDOW`] of offering them, is given up: 8 KiB a second.
 const LEAST_BYTES: u64 = 480 * 1024;
 const WINDOW: Duration = Duration::from_secs(60);
 
@@ -33,8 +34,30 @@ struct Requests {
 enum Phase {
     /// The request is read and worked on; that has limits of its own.
     Asked,
-    /// The answer is on its way: `bytes` were taken since `since`.
-    Answered { since: Instant, bytes: u64 },
+    /// The answer is on its way.
+    Answered(Offer),
+}
+
+/// How an answer is taken.
+struct Offer {
+    /// Since when there is something to take; none while the answer waits for more itself.
+    since: Option<Instant>,
+    /// How long there was something to take before that.
+    before: Duration,
+    /// What was taken in this time.
+    bytes: u64,
+}
+
+impl Offer {
+    /// For how long something was offered.
+    fn time(&self, now: Instant) -> Duration {
+        self.before + self.since.map_or(Duration::ZERO, |since| now - since)
+    }
+
+    /// From now on there is nothing to take.
+    fn pause(&mut self, now: Instant) {
+        (self.before, self.since) = (self.time(now), None);
+    }
 }
 
 /// What is to be done with a connection.
@@ -84,24 +107,34 @@ impl Activity {
             return if requests.begun == 0 { Verdict::NeverAsked(time) } else { Verdict::IdleFor(time) };
         }
         for phase in requests.running.values_mut() {
-            let Phase::Answered { since, bytes } = phase else { continue };
-            if now - *since >= WINDOW {
-                if *bytes < LEAST_BYTES {
+            let Phase::Answered(offer) = phase else { continue };
+            if offer.time(now) >= WINDOW {
+                if offer.bytes < LEAST_BYTES {
                     return Verdict::Stuck;
                 }
-                (*since, *bytes) = (now, 0);
+                *offer = Offer { since: offer.since.map(|_| now), before: Duration::ZERO, bytes: 0 };
             }
         }
         Verdict::Busy
+    }
+
+    /// Takes note of what happens to the answer of a request.
+    fn note(&self, number: u64, happens: impl FnOnce(&mut Offer, Instant)) {
+        let mut requests = self.requests();
+        if let Some(Phase::Answered(offer)) = requests.running.get_mut(&number) {
+            happens(offer, Instant::now());
+        }
     }
 }
 
 impl Running {
     /// The answer begins; it is watched while it is taken.
     pub(crate) fn answer(self, body: ResponseBody) -> WatchedBody {
-        let phase = Phase::Answered { since: Instant::now(), bytes: 0 };
-        self.activity.requests().running.insert(self.number, phase);
-        WatchedBody { body, running: self }
+        let offer = Offer { since: Some(Instant::now()), before: Duration::ZERO, bytes: 0 };
+        self.activity.requests().running.insert(self.number, Phase::Answered(offer));
+        let more =
+            Arc::new(More { activity: self.activity.clone(), number: self.number, taker: Mutex::default() });
+        WatchedBody { body, waker: Waker::from(more.clone()), more, running: self }
     }
 }
 
@@ -116,7 +149,36 @@ impl Drop for Running {
 /// The body of an answer that is watched.
 pub(crate) struct WatchedBody {
     body: ResponseBody,
+    /// Woken by the body when it has more; the same as `waker`.
+    more: Arc<More>,
+    waker: Waker,
     running: Running,
+}
+
+/// Notes that an answer that waited has more to give, and tells who takes it. The moment counts at which there is something, not
+/// that at which it is asked for: who does not take it does not ask.
+struct More {
+    activity: Activity,
+    number: u64,
+    taker: Mutex<Option<Waker>>,
+}
+
+impl More {
+    fn taker(&self) -> MutexGuard<'_, Option<Waker>> {
+        self.taker.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Wake for More {
+    fn wake(self: Arc<Self>) {
+        self.activity.note(self.number, |offer, now| {
+            offer.since.get_or_insert(now);
+        });
+        let taker = self.taker().take();
+        if let Some(taker) = taker {
+            taker.wake();
+        }
+    }
 }
 
 impl Body for WatchedBody {
@@ -128,13 +190,18 @@ impl Body for WatchedBody {
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Self::Error>>> {
         let this = self.get_mut();
-        let polled = Pin::new(&mut this.body).poll_frame(context);
-        if let Poll::Ready(Some(Ok(frame))) = &polled {
-            let taken = frame.data_ref().map_or(0, |data| data.len() as u64);
-            let mut requests = this.running.activity.requests();
-            if let Some(Phase::Answered { bytes, .. }) = requests.running.get_mut(&this.running.number) {
-                *bytes += taken;
-            }
+        let Running { activity, number } = &this.running;
+        *this.more.taker() = Some(context.waker().clone());
+        // Before it is asked, so that it can say in the same moment that there is more.
+        activity.note(*number, Offer::pause);
+        let polled = Pin::new(&mut this.body).poll_frame(&mut Context::from_waker(&this.waker));
+        if let Poll::Ready(frame) = &polled {
+            let data = frame.as_ref().and_then(|frame| frame.as_ref().ok()?.data_ref());
+            let taken = data.map_or(0, |data| data.len() as u64);
+            activity.note(*number, |offer, now| {
+                offer.since = Some(now);
+                offer.bytes += taken;
+            });
         }
         polled
     }
@@ -189,6 +256,61 @@ mod tests {
         sender.send(Ok(vec![0; 9 * 1024].into())).await.unwrap();
         body.frame().await.unwrap().unwrap();
         advance(60 * SECOND).await;
+        assert_eq!(activity.look(), Verdict::Stuck);
+    }
+
+    /// Looks at the body once; says whether there was something.
+    async fn is_offered(body: &mut WatchedBody) -> bool {
+        tokio::time::timeout(Duration::ZERO, body.frame()).await.is_ok()
+    }
+
+    /// Rule 86: a stream of events lasts for five minutes.
+    #[tokio::test(start_paused = true)]
+    async fn an_answer_that_has_nothing_to_give_is_waited_for() {
+        let activity = Activity::new();
+        let (sender, chunks) = mpsc::channel(1);
+        let mut body = activity.begin().answer(ResponseBody::Stream { chunks, remaining: None });
+        for _ in 0..20 {
+            assert!(!is_offered(&mut body).await);
+            for _ in 0..15 {
+                advance(SECOND).await;
+                assert_eq!(activity.look(), Verdict::Busy);
+            }
+            sender.send(Ok(":\n\n".into())).await.unwrap();
+            assert!(is_offered(&mut body).await);
+        }
+        assert!(!is_offered(&mut body).await);
+        advance(300 * SECOND).await;
+        assert_eq!(activity.look(), Verdict::Busy);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_is_there_and_not_taken_counts_from_the_moment_at_which_it_is_there() {
+        let activity = Activity::new();
+        let (sender, chunks) = mpsc::channel(1);
+        let mut body = activity.begin().answer(ResponseBody::Stream { chunks, remaining: None });
+        assert!(!is_offered(&mut body).await);
+        advance(300 * SECOND).await;
+        // Nobody asks for it any more.
+        sender.send(Ok(":\n\n".into())).await.unwrap();
+        advance(59 * SECOND).await;
+        assert_eq!(activity.look(), Verdict::Busy);
+        advance(SECOND).await;
+        assert_eq!(activity.look(), Verdict::Stuck);
+    }
+
+    /// Else a client would be waited for as long as it asks once in a minute.
+    #[tokio::test(start_paused = true)]
+    async fn short_waits_for_more_do_not_make_a_trickle_faster() {
+        let activity = Activity::new();
+        let (sender, chunks) = mpsc::channel(1);
+        let mut body = activity.begin().answer(ResponseBody::Stream { chunks, remaining: None });
+        for _ in 0..60 {
+            assert!(!is_offered(&mut body).await);
+            sender.send(Ok(vec![0; 7 * 1024].into())).await.unwrap();
+            advance(SECOND).await;
+            assert!(is_offered(&mut body).await);
+        }
         assert_eq!(activity.look(), Verdict::Stuck);
     }
 }
