@@ -216,6 +216,26 @@ def test_rule_86_events_are_for_the_owner(alice, bob, flat):
         is_error(bob.get(f"/api/v1/jobs/{unknown}/report/", headers=headers), 404, "Job not found")
 
 
+def test_rule_86_so_many_requests_of_a_user_wait_at_once(make_server, flat):
+    server = make_server()
+    anna, eve = server.user("anna"), server.user("eve")
+    job, other = anna.submit(flat), eve.submit(flat)
+    streams = [Events(anna, job) for _ in range(32)]
+    address = f"/api/v1/jobs/{job}/report/"
+    for refused in (anna.get(address + "?wait=1"), anna.get(address, headers={"Accept": "text/event-stream"})):
+        is_error(refused, 429)
+        assert refused.headers["Retry-After"]
+    # Who does not wait is answered, and so are others.
+    report(anna, job)
+    report(eve, other, "?wait=1")
+    for stream in streams:
+        stream.answer.close()
+    end = time.monotonic() + 30
+    while anna.get(address + "?wait=1").status_code == 429:
+        assert time.monotonic() < end, "they still count"
+        time.sleep(0.5)
+
+
 def test_rule_86_a_server_that_stops_ends_its_streams(make_server, flat):
     server = make_server()
     client = server.user("anna")

@@ -14,6 +14,7 @@ use super::error::ApiError;
 use super::rate_limit::RateLimiters;
 use super::transfers::Transfers;
 use super::turns::Turns;
+use super::waits::Waits;
 use crate::config::Config;
 use crate::oidc::Provider;
 
@@ -23,6 +24,7 @@ pub(crate) struct Api {
     config: Config,
     pub(crate) limiters: RateLimiters,
     pub(crate) transfers: Transfers,
+    pub(crate) waits: Waits,
     pub(crate) metrics: PrometheusHandle,
     /// When the rows were last counted for `/metrics`.
     counted: Mutex<Option<Instant>>,
@@ -47,6 +49,7 @@ impl Api {
                 config.connections.max_uploads,
                 config.connections.max_uploads_per_user,
             ),
+            waits: Waits::default(),
             turns: Turns::new(service.has_other_machines()),
             service,
             config,

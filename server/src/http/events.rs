@@ -53,8 +53,13 @@ pub(crate) async fn follow(exchange: &Exchange<'_>, user: UserId, job_id: JobId)
         // There is nothing more to come: a client is not to ask again.
         return Ok(response(StatusCode::NO_CONTENT, ResponseBody::empty()));
     }
+    let place = exchange.api.waits.begin(user)?;
     let (sender, chunks) = mpsc::channel(1);
-    tokio::spawn(send(exchange.api.clone(), user, job_id, seen, sender));
+    let sends = send(exchange.api.clone(), user, job_id, seen, sender);
+    tokio::spawn(async move {
+        sends.await;
+        drop(place);
+    });
     let mut response = response(StatusCode::OK, ResponseBody::Stream { chunks, remaining: None });
     let headers = response.headers_mut();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));

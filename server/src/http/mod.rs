@@ -44,6 +44,7 @@ mod transfers;
 mod turns;
 mod uploads;
 mod view;
+mod waits;
 mod web;
 mod webhooks;
 

@@ -24,6 +24,7 @@ pub(crate) async fn get(exchange: &mut Exchange<'_>, job_id: &str) -> Answer {
     }
     let wait = Wait::read(exchange.parts.uri.query().unwrap_or(""))?;
     if let Some(wait) = wait {
+        let _place = exchange.api.waits.begin(user)?;
         let end = Instant::now() + wait.longest;
         let mut seen = wait.version;
         loop {

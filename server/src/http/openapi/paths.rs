@@ -150,6 +150,7 @@ fn get_preview() {}
         (status = 204, description = "Of events: the job has ended, and Last-Event-ID was its last one"),
         (status = 400, description = "A parameter is wrong", body = Error),
         (status = 404, description = "No such job of the caller", body = Error),
+        (status = 429, description = "Rate limit exceeded, or too many requests wait", body = Error),
     )
 )]
 fn get_report() {}
