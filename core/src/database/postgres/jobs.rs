@@ -373,6 +373,9 @@ impl JobRows for PostgresDatabase {
             let Some(blob) = blob else { return Ok(false) };
             // Nobody is to be told of a job that is gone.
             t.run("DELETE FROM idempotency WHERE job_id = $1", values![job])?;
+            // A submission holds the row of its upload while it adds its job. To wait for it in the statement that looks for
+            // other jobs would be too late: that sees the jobs of its own beginning.
+            t.exists("SELECT 1 FROM uploads WHERE blob_name = $1 FOR UPDATE", values![blob])?;
             t.run(
                 "UPDATE uploads SET deleted = TRUE WHERE blob_name = $1
                  AND NOT EXISTS (SELECT 1 FROM jobs WHERE jobs.blob_name = $1 AND NOT jobs.deleted)",

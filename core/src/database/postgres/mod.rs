@@ -391,6 +391,50 @@ mod tests {
         assert_eq!(jobs.len(), 1);
     }
 
+    /// The job that is deleted is the only one of its video, until the submission beside it is done.
+    #[test]
+    fn a_video_that_is_submitted_again_meanwhile_outlives_its_first_job() {
+        let Some(server) = server() else { return };
+        let address = server.database();
+        let name = address.rsplit('/').next().unwrap();
+        let database = PostgresDatabase::open(&address).unwrap();
+        let user = database.user("anna");
+        let blob = database.upload_of(user);
+        let submit = || {
+            let (job_id, request) = (JobId::random(), JobRequest::new(blob));
+            let new = NewJob { user, job_id, request, video_version: 1, idempotency: None };
+            assert!(matches!(database.insert_job(&new, &Limits::default()).unwrap(), Inserted::Added(_)));
+            job_id
+        };
+        let wait_for = |event: &str, count: &str| {
+            let waiting =
+                format!("SELECT count(*) FROM pg_stat_activity WHERE datname = '{name}' AND {event}");
+            let began = Instant::now();
+            while server.sql(name, &waiting).trim() != count {
+                assert!(began.elapsed() < Duration::from_secs(20), "{event}");
+                std::thread::sleep(Duration::from_millis(10));
+            }
+        };
+        let first = submit();
+        std::thread::scope(|scope| {
+            // Both come to the row of the upload while somebody has it, the submission first.
+            let hold =
+                format!("SELECT 1 FROM uploads WHERE blob_name = '{blob}' FOR UPDATE; SELECT pg_sleep(4)");
+            scope.spawn(move || server.sql(name, &hold));
+            wait_for("wait_event = 'PgSleep'", "1");
+            let second = scope.spawn(submit);
+            wait_for("wait_event_type = 'Lock'", "1");
+            let deleted = scope.spawn(|| database.mark_deleted(user, first).unwrap());
+            wait_for("wait_event_type = 'Lock'", "2");
+            assert!(deleted.join().unwrap());
+            let second = second.join().unwrap();
+            assert!(!database.upload(&blob).unwrap().unwrap().deleted, "a job waits for it");
+            assert_eq!(database.take("me").unwrap().lease.job, second);
+            database.mark_deleted(user, second).unwrap();
+            assert!(database.upload(&blob).unwrap().unwrap().deleted);
+        });
+    }
+
     #[test]
     fn connections_that_break_are_made_again() {
         let Some(server) = server() else { return };
