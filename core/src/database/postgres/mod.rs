@@ -71,7 +71,7 @@ impl PostgresDatabase {
     ///
     /// # Errors
     /// [`ErrorKind::InvalidArgument`] for an address that cannot be read, [`ErrorKind::InvalidFile`] for another program's
-    /// database or one of a newer version, [`ErrorKind::Io`] if it cannot be reached.
+    /// database or one of a newer version that this one cannot use, [`ErrorKind::Io`] if it cannot be reached.
     pub fn open(address: &str) -> Result<Self> {
         let (pool, place) = connection::pool(address)?;
         let machine = SystemClock::new().boot().to_owned();
@@ -146,7 +146,7 @@ impl PostgresDatabase {
     }
 
     fn migrate(&self) -> Result<()> {
-        if self.read(schema::version)? == schema::newest() {
+        if self.read(|c| schema::is_usable(c, schema::version(c)?))? {
             return Ok(());
         }
         self.write("database.migrate.commit", |t| schema::migrate(t, &self.place.to_string()))
@@ -477,11 +477,38 @@ mod tests {
         assert_eq!(ours.schema_version().unwrap(), SchemaVersion { found: 8, newest: 8 });
         assert_eq!(ours.integrity_check().unwrap(), [""; 0]);
         drop(PostgresDatabase::open(&address).unwrap());
-        server.sql(name, "UPDATE schema_version SET version = 99");
+        server.sql(name, "UPDATE schema_version SET version = 99, usable_from = 98");
+        assert!(PostgresDatabase::open(&address).unwrap_err().message().contains("99"));
+        // As programs leave it that note nothing.
+        server.sql(name, "ALTER TABLE schema_version DROP COLUMN usable_from");
         assert!(PostgresDatabase::open(&address).unwrap_err().message().contains("99"));
         let none = PostgresDatabase::open(&address.replace(name, "none")).unwrap_err();
         assert_eq!(none.kind(), ErrorKind::Io);
         assert!(none.message().contains("\"none\" does not exist"), "{none}");
+    }
+
+    /// While machines are brought to a new version one after the other, one that still has the old may be started anew.
+    #[test]
+    fn tables_of_the_next_version_are_used_if_they_say_that_they_can_be() {
+        let Some(server) = server() else { return };
+        let address = server.database();
+        let name = address.rsplit('/').next().unwrap();
+        let (now, next) = (schema::newest(), schema::newest() + 1);
+        drop(PostgresDatabase::open(&address).unwrap());
+        // What the next version does: it adds, and says who can still use it.
+        server.sql(name, "ALTER TABLE jobs ADD COLUMN another BIGINT");
+        server.sql(name, &format!("UPDATE schema_version SET version = {next}, usable_from = {now}"));
+        let database = PostgresDatabase::open(&address).unwrap();
+        assert_eq!(database.schema_version().unwrap(), SchemaVersion { found: next, newest: now });
+        let user = database.user("anna");
+        let job = database.submit(user, &Limits::default()).unwrap();
+        assert_eq!(database.take("me").unwrap().lease.job, job);
+        server.sql(name, &format!("UPDATE schema_version SET usable_from = {next}"));
+        assert_eq!(PostgresDatabase::open(&address).unwrap_err().kind(), ErrorKind::InvalidFile);
+        // Of its own tables it says that the version before can use them.
+        let noted = format!("SELECT 1 FROM schema_version WHERE usable_from = {}", now - 1);
+        let another = PostgresDatabase::open(&server.database()).unwrap();
+        assert!(another.read(|c| c.exists(&noted, &[])).unwrap());
     }
 
     #[test]

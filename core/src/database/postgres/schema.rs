@@ -1,7 +1,8 @@
 //! The tables, and how those of an older program become ours.
 //!
 //! A step may only add what the program before does not notice: for as long as the machines are brought to a new version one after
-//! the other, both work with the same tables. What is no longer needed is removed one version later.
+//! the other, both work with the same tables. What is no longer needed is removed one version later. So with the form of the tables
+//! it is noted from which form on a program can use them, and the one before may still be started.
 
 use super::connection::Sql;
 use super::session::Session;
@@ -19,6 +20,8 @@ const MIGRATIONS: [&str; 8] = [
     include_str!("version_7.sql"),
     include_str!("version_8.sql"),
 ];
+/// The oldest form whose programs can still use the newest: the one before, as long as steps only add.
+const USABLE_FROM: i32 = MIGRATIONS.len() as i32 - 1;
 /// The lock under which one process at a time changes the tables ("recn").
 const LOCK: i64 = 0x7265_636e;
 
@@ -39,11 +42,25 @@ pub(super) fn version(session: &Session) -> Sql<i32> {
     Ok(version.and_then(|v| i32::try_from(v).ok()).unwrap_or_default())
 }
 
-/// Brings the tables to the newest form, in the transaction of `session`.
+/// Whether this program can use tables of a newer `version` as they are. Programs that noted nothing about that are not trusted.
+pub(super) fn is_usable(session: &Session, version: i32) -> Sql<bool> {
+    // As a whole row, because the column may not be there.
+    const USABLE: &str = "SELECT (to_jsonb(schema_version)->>'usable_from')::bigint FROM schema_version";
+    if version <= newest() {
+        return Ok(version == newest());
+    }
+    let from = session.first(USABLE, &[], |r| r.get::<Option<i64>>(0))?.flatten();
+    Ok(from.is_some_and(|from| from <= i64::from(newest())))
+}
+
+/// Brings the tables to the newest form, in the transaction of `session`. Newer ones that this program can use stay as they are.
 pub(super) fn migrate(session: &Session, place: &str) -> Sql<()> {
     session.exists("SELECT pg_advisory_xact_lock($1)", values![LOCK])?;
     // Somebody else may have done it meanwhile.
     let version = version(session)?;
+    if is_usable(session, version)? {
+        return Ok(());
+    }
     if version > newest() {
         return Err(Error::new(
             ErrorKind::InvalidFile,
@@ -67,6 +84,9 @@ pub(super) fn migrate(session: &Session, place: &str) -> Sql<()> {
     for step in MIGRATIONS.iter().skip(done) {
         session.batch(step)?;
     }
-    session.run("UPDATE schema_version SET version = $1", values![i64::from(newest())])?;
+    // Not a step of its own: to it this is no other form, and a program that does not look at it goes on.
+    session.batch("ALTER TABLE schema_version ADD COLUMN IF NOT EXISTS usable_from BIGINT")?;
+    const NOTE: &str = "UPDATE schema_version SET version = $1, usable_from = $2";
+    session.run(NOTE, values![i64::from(newest()), i64::from(USABLE_FROM)])?;
     Ok(())
 }
