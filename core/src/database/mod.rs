@@ -295,6 +295,16 @@ pub trait QueueRows {
     /// # Errors
     /// The database's.
     fn reclaim(&self, is_alive: &dyn Fn(&str) -> bool, patience: &Patience) -> Result<Reclaimed>;
+    /// The last attempt at a job that failed because its workers died, if it has no log: they could not leave one.
+    ///
+    /// # Errors
+    /// The database's.
+    fn attempt_without_log(&self, job: JobId) -> Result<Option<u32>>;
+    /// Makes what is stored as the log of such an attempt that of the job, unless it has one or is gone. Says whether that was done.
+    ///
+    /// # Errors
+    /// The database's.
+    fn add_log(&self, job: JobId, attempt: u32, size: u64) -> Result<bool>;
 }
 
 /// Rates at which users may ask, where several servers share them.

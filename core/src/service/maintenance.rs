@@ -3,6 +3,7 @@
 //! Everything here can be cut off at any point and done again, by any process and by several at once. A file is removed
 //! only if its name is one of ours, and either its row says that nobody needs it or there is no row for it any more.
 
+use std::path::Path;
 use std::time::{Duration, SystemTime};
 
 use serde::Serialize;
@@ -10,6 +11,7 @@ use serde::Serialize;
 use super::Service;
 use super::job_changes::{JobChange, JobEvent, tell};
 use super::needed::{ORPHAN_AGE, is_needed};
+use super::workspace;
 use crate::database::{DeletedJob, FileOwner};
 use crate::error::{Error, Result};
 use crate::job::{ArtifactKind, JobId};
@@ -195,15 +197,30 @@ impl Service {
         Ok(())
     }
 
-    /// Removes the workspace of a job that has ended or is gone, if nobody is in it, and what was stored to go on with it.
+    /// Removes the workspace of a job that has ended or is gone, if nobody is in it, and what was stored to go on with it. A log that
+    /// its worker could not store any more is stored before.
     pub(super) fn remove_leftovers(&self, job: JobId) -> Result<bool> {
         match self.inner.database.file_owner(job)? {
             FileOwner::Unfinished => Ok(false),
             FileOwner::Nobody | FileOwner::Ended(_) => {
                 self.remove_checkpoints(job)?;
-                self.inner.workspaces.remove(job)
+                self.inner.workspaces.remove_after(job, |log| self.keep_log(job, log))
             }
         }
+    }
+
+    /// Stores the log of a job that failed because its workers died, and so could not do it themselves: it is all that tells why.
+    fn keep_log(&self, job: JobId, log: &Path) -> Result<()> {
+        let inner = &self.inner;
+        let Some(attempt) = inner.database.attempt_without_log(job)? else { return Ok(()) };
+        // Of many machines several may have one; that of the last attempt is the job's.
+        if inner.has_other_machines && !workspace::is_log_of(log, attempt)? {
+            return Ok(());
+        }
+        let size =
+            inner.storage.put_file(&BlobKey::Artifact { job, attempt, kind: ArtifactKind::Log }, log)?.size;
+        // That of a job which is deleted in this moment is an orphan, which is swept.
+        inner.database.add_log(job, attempt, size).map(drop)
     }
 
     /// Looks through the whole storage for what no row names and nobody has touched for `age`; says how much was removed.

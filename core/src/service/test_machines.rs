@@ -11,7 +11,7 @@ use super::test_world::{SmallScenes, folder};
 use super::worker::{Worked, Worker};
 use super::{Environment, Runner, Service, ServiceOptions, UploadFacts, WorkerOptions};
 use crate::control::CancelToken;
-use crate::database::{Abilities, ManualClock};
+use crate::database::{Abilities, Clock, ManualClock};
 use crate::error::{Error, ErrorKind, Result};
 use crate::job::{ArtifactKind, BlobName, JobId, JobRequest, JobStatus, Tier, UserId};
 use crate::storage::{
@@ -346,6 +346,35 @@ fn a_machine_keeps_nothing_of_jobs_that_were_done_elsewhere() {
     let options = WorkerOptions { threads: 1, niceness: 0, end, ..WorkerOptions::default() };
     third.service.run_worker_with(&options, &CancelToken::new(), &SmallScenes).unwrap();
     assert_eq!((third.work(), third.status(waits)), (0, JobStatus::Finished));
+}
+
+#[test]
+fn of_a_job_whose_workers_die_the_log_of_the_last_attempt_is_kept() {
+    let world = World::new();
+    let (first, last) = (world.machine(), world.machine());
+    let job = first.submit(b"a video");
+    let attempt = |machine: &Machine| {
+        let inner = &machine.service.inner;
+        let dead = super::process::ProcessLock::take(&machine.folder.path().join("processes")).unwrap();
+        let claim = inner.database.claim(dead.id(), "w", 30, &Abilities::ALL).unwrap().unwrap();
+        let workspace = inner.workspaces.enter(job).unwrap().unwrap();
+        workspace.log(world.clock.now(), &super::workspace::first_line(claim.lease.attempt, "w"));
+    };
+    for _ in 1..10 {
+        attempt(&first);
+        world.clock.advance(31);
+        assert_eq!(first.service.reclaim().unwrap().requeued_jobs, 1);
+        world.clock.advance(2 * 3600);
+    }
+    attempt(&last);
+    world.clock.advance(31);
+    // Whoever finds out has another log, or none.
+    assert_eq!(first.service.reclaim().unwrap().failed_jobs, 1);
+    assert_eq!(first.service.log(first.user(), job).unwrap(), "");
+    last.service.tidy_machine();
+    let log = first.service.log(first.user(), job).unwrap();
+    assert!(log.contains("attempt 10 by w") && !log.contains("attempt 9 by w"), "{log}");
+    assert_eq!((first.work(), last.work()), (0, 0));
 }
 
 /// The database has done it, and its answer did not arrive.

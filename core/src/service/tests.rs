@@ -363,6 +363,30 @@ fn trouble_on_a_machine_in_order_is_tried_for_hours() {
     assert!(w.service.log(w.anna, troubled).unwrap().contains("the device was lost"));
 }
 
+/// Whoever was killed could not store it, and it is all that tells why.
+#[test]
+fn a_job_whose_workers_die_keeps_its_log() {
+    let w = World::new();
+    let job = w.submit(w.anna);
+    let inner = &w.service.inner;
+    while !w.job(job).status.is_terminal() {
+        if let Some(claim) = inner.database.claim("killed", "w", 30, &Abilities::ALL).unwrap() {
+            let workspace = inner.workspaces.enter(job).unwrap().unwrap();
+            workspace.log(w.clock.now(), &format!("attempt {} begins", claim.lease.attempt));
+        }
+        w.service.maintain().unwrap();
+        w.clock.advance(60);
+    }
+    assert_eq!(w.job(job).details.failure.unwrap().code, "crashed");
+    let log = w.service.log(w.anna, job).unwrap();
+    assert!(log.contains("attempt 1 begins") && log.contains("attempt 10 begins"), "{log}");
+    assert_eq!(fs::read_dir(w.folder.path().join("work")).unwrap().count(), 0);
+    let stored = w.service.artifact(w.anna, job, ArtifactKind::Log).unwrap();
+    assert_eq!((stored.size, w.files().len()), (log.len() as u64, 2), "the video and the log");
+    w.service.delete(w.anna, job).unwrap();
+    assert_eq!(w.files(), [] as [std::path::PathBuf; 0]);
+}
+
 /// A machine that cannot work until it is told that it can.
 struct Sick {
     kind: ErrorKind,

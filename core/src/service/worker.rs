@@ -28,7 +28,7 @@ use super::runner::{Outcome, Runner};
 use super::taking_over::Takeover;
 use super::video_file::input_of;
 use super::worker_options::WorkerOptions;
-use super::workspace::JobWorkspace;
+use super::workspace::{JobWorkspace, first_line};
 use super::{PipelineRunner, Service};
 use crate::control::{CancelToken, Control, Warning};
 use crate::database::{Claim, Lease, LeaseState, Return};
@@ -192,7 +192,7 @@ impl<'a> Worker<'a> {
     fn run(&mut self, claim: &Claim) -> Result<()> {
         let lease = &claim.lease;
         let Some(workspace) = self.enter(lease)? else { return Ok(()) };
-        self.log(&workspace, &format!("attempt {} by {}", lease.attempt, self.options.name));
+        self.log(&workspace, &first_line(lease.attempt, &self.options.name));
         let (mut stop, mut result) = self.reconstruct(claim, &workspace)?;
         if let (None, Err(error)) = (stop, &result)
             && Fault::is_of_what_was_read(error.kind())

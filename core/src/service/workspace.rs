@@ -77,14 +77,25 @@ impl Workspaces {
 
     /// Removes the workspace of `job`, if there is one; says whether it is gone: it is not while somebody is in it.
     pub(super) fn remove(&self, job: JobId) -> Result<bool> {
+        self.remove_after(job, |_| Ok(()))
+    }
+
+    /// The same, when `last_look` has seen to the log in it, if there is one. If that fails nothing is removed.
+    pub(super) fn remove_after(
+        &self,
+        job: JobId,
+        last_look: impl FnOnce(&Path) -> Result<()>,
+    ) -> Result<bool> {
         let folder = self.folder(job);
         if !folder.exists() {
             return Ok(true);
         }
-        match lock(&folder)? {
-            Some(lock) => remove(&folder, &lock).map(|()| true),
-            None => Ok(!folder.exists()),
+        let Some(lock) = lock(&folder)? else { return Ok(!folder.exists()) };
+        let log = folder.join(LOG);
+        if log.exists() {
+            last_look(&log)?;
         }
+        remove(&folder, &lock).map(|()| true)
     }
 
     /// The jobs that have one.
@@ -111,6 +122,18 @@ impl Workspaces {
             read => read.map_err(|e| Error::io("read", &path, e)),
         }
     }
+}
+
+/// The line with which the log of an attempt begins.
+pub(super) fn first_line(attempt: u32, worker: &str) -> String {
+    format!("attempt {attempt} by {worker}")
+}
+
+/// Whether the attempt was made here, as the log says.
+pub(super) fn is_log_of(log: &Path, attempt: u32) -> Result<bool> {
+    let text = fs::read(log).map_err(|e| Error::io("read", log, e))?;
+    let begin = format!(" {}", first_line(attempt, ""));
+    Ok(String::from_utf8_lossy(&text).lines().any(|line| line.contains(&begin)))
 }
 
 /// Locks the folder for whoever works in it or removes it.

@@ -12,7 +12,7 @@ use crate::database::{
     Return, Returned,
 };
 use crate::error::Result;
-use crate::job::{ArtifactKind, Failure, JobRequest, Timestamp};
+use crate::job::{ArtifactKind, Failure, JobId, JobRequest, Timestamp};
 use crate::stage::Stage;
 
 /// The row that a lease holds: the same claim, by the same process.
@@ -25,6 +25,9 @@ const FITS: &str = "job.state = 'queued' AND NOT job.deleted AND (NOT job.remove
     AND job.gaussians <= $2 AND (job.rest_until IS NULL OR job.rest_until <= $3) AND job.gaussians + $4 <= $5
         - (SELECT coalesce(sum(busy.gaussians + $4), 0)::bigint FROM jobs AS busy
            WHERE busy.state = 'running' AND busy.lease_boot = $6)";
+
+/// A job that failed because its workers died.
+const DIED: &str = "state = 'failed' AND failure_code = 'crashed' AND NOT deleted";
 
 fn held(lease: &Lease) -> [Value; 3] {
     [lease.job.value(), lease.attempt.value(), lease.owner.value()]
@@ -194,7 +197,7 @@ impl QueueRows for PostgresDatabase {
         let next = next_query(self.order);
         let find = |c: &Session, now: Timestamp| {
             let values = values![masks, max_gaussians, now, beside, all_gaussians, machine];
-            c.first(&next, values, |r| r.get::<crate::job::JobId>(0))
+            c.first(&next, values, |r| r.get::<JobId>(0))
         };
         // An idle worker looks often: that is one question, outside a transaction.
         const ANY: &str = "SELECT 1 FROM jobs WHERE state = 'queued' AND NOT deleted LIMIT 1";
@@ -367,5 +370,26 @@ impl QueueRows for PostgresDatabase {
             }
         }
         Ok(reclaimed)
+    }
+
+    fn attempt_without_log(&self, job: JobId) -> Result<Option<u32>> {
+        let sql = format!(
+            "SELECT attempt FROM jobs WHERE job_id = $1 AND {DIED}
+             AND NOT EXISTS (SELECT 1 FROM artifacts WHERE artifacts.job_id = $1 AND kind = $2)"
+        );
+        self.read(|c| c.first(&sql, values![job, Name(ArtifactKind::Log)], |r| r.get(0)))
+    }
+
+    fn add_log(&self, job: JobId, attempt: u32, size: u64) -> Result<bool> {
+        // The row is locked: who deletes the job in this moment would else leave the log.
+        let sql = format!(
+            "INSERT INTO artifacts (job_id, kind, attempt, size)
+             SELECT job_id, $2::text, attempt, $4::bigint FROM jobs
+             WHERE job_id = $1 AND attempt = $3 AND {DIED} FOR UPDATE
+             ON CONFLICT (job_id, kind) DO NOTHING"
+        );
+        self.write("database.reclaim.commit", |t| {
+            Ok(t.run(&sql, values![job, Name(ArtifactKind::Log), attempt, size])? > 0)
+        })
     }
 }

@@ -21,6 +21,9 @@ const HELD: &str = "job_id = ?1 AND attempt = ?2 AND lease_owner = ?3 AND state 
 const FREE: &str = "lease_owner = NULL, lease_worker = NULL, lease_boot = NULL, lease_until = NULL,
     updated_at = ?4, version = version + 1";
 
+/// A job that failed because its workers died.
+const DIED: &str = "state = 'failed' AND failure_code = 'crashed' AND deleted = 0";
+
 fn state(c: &Connection, lease: &Lease) -> Sql<LeaseState> {
     let sql = format!("SELECT deleted FROM jobs WHERE {HELD}");
     let deleted = first(c, &sql, params![lease.job, lease.attempt, lease.owner], |r| r.get(0))?;
@@ -341,6 +344,25 @@ impl QueueRows for SqliteDatabase {
                 }
             }
             Ok(reclaimed)
+        })
+    }
+
+    fn attempt_without_log(&self, job: JobId) -> Result<Option<u32>> {
+        let sql = format!(
+            "SELECT attempt FROM jobs WHERE job_id = ?1 AND {DIED}
+             AND NOT EXISTS (SELECT 1 FROM artifacts WHERE artifacts.job_id = ?1 AND kind = ?2)"
+        );
+        self.read(|c| first(c, &sql, params![job, Name(ArtifactKind::Log)], |r| r.get(0)))
+    }
+
+    fn add_log(&self, job: JobId, attempt: u32, size: u64) -> Result<bool> {
+        let sql = format!(
+            "INSERT INTO artifacts (job_id, kind, attempt, size)
+             SELECT job_id, ?2, attempt, ?4 FROM jobs WHERE job_id = ?1 AND attempt = ?3 AND {DIED}
+             ON CONFLICT (job_id, kind) DO NOTHING"
+        );
+        self.write("database.reclaim.commit", |t| {
+            Ok(run(t, &sql, params![job, Name(ArtifactKind::Log), attempt, size])? > 0)
         })
     }
 }

@@ -218,6 +218,39 @@ pub(in crate::database) fn disturbances<D: JobDatabase>(w: World<D>) {
     assert_eq!((failed.status, failed.percent_complete), (JobStatus::Failed, None));
     assert_eq!(failed.details.failure.unwrap().code, "crashed");
     assert_eq!(w.claim(), None);
+    // Whoever died has left no log: who finds it adds it, once, and of the last attempt.
+    let attempt = failed.details.attempt;
+    assert_eq!(d.attempt_without_log(job).unwrap(), Some(attempt));
+    assert!(!d.add_log(job, attempt - 1, 7).unwrap());
+    assert!(d.add_log(job, attempt, 7).unwrap());
+    assert_eq!(d.attempt_without_log(job).unwrap(), None);
+    assert!(!d.add_log(job, attempt, 8).unwrap());
+    let log = d.artifact(w.anna, job, ArtifactKind::Log).unwrap().unwrap();
+    assert_eq!((log.attempt, log.size), (attempt, 7));
+}
+
+/// Only a job that failed for this has a log that is added later.
+pub(in crate::database) fn logs_of_the_dead<D: JobDatabase>(w: World<D>) {
+    let d = &w.database;
+    let job = w.submit(w.anna);
+    let nothing = |when: &str| {
+        assert_eq!(d.attempt_without_log(job).unwrap(), None, "{when}");
+        assert!(!d.add_log(job, 1, 7).unwrap(), "{when}");
+    };
+    nothing("it waits");
+    let lease = w.take();
+    nothing("it runs");
+    d.fail(&lease, &failure("too_few_frames"), None).unwrap();
+    nothing("its worker lived");
+    assert_eq!(d.attempt_without_log(JobId::random()).unwrap(), None);
+    let job = w.submit(w.anna);
+    let last_chance = Patience { disturbances: 1, ..PATIENCE };
+    w.take();
+    assert_eq!(d.reclaim(&|_| false, &last_chance).unwrap().failed, [job]);
+    assert_eq!(d.attempt_without_log(job).unwrap(), Some(1));
+    d.mark_deleted(w.anna, job).unwrap();
+    assert_eq!(d.attempt_without_log(job).unwrap(), None);
+    assert!(!d.add_log(job, 1, 7).unwrap(), "it is deleted");
 }
 
 /// A fault that the job brings out: the last one is the reason, with its log.
