@@ -3,6 +3,7 @@
 use std::io::Write;
 use std::time::{Duration, Instant};
 
+use super::memory::Memory;
 use super::paused::PausedWorker;
 use super::{Runner, Service};
 use crate::database::Abilities;
@@ -166,72 +167,5 @@ impl Drop for Machine<'_> {
         if self.service.inner.paused.with(|workers| workers.remove(self.worker)).is_some() {
             self.service.tell_paused();
         }
-    }
-}
-
-/// Bytes of memory, as many as there can be where the system does not tell.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Memory {
-    all: u64,
-    free: u64,
-}
-
-impl Memory {
-    /// What this process may use: the machine's, or less if its control group (a container, a systemd unit) has a limit.
-    fn of_this_machine() -> Self {
-        let read = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
-        let group = own_control_group(&read("/proc/self/cgroup"));
-        let in_group = |name: &str| read(&format!("/sys/fs/cgroup{group}/{name}"));
-        Self::read(
-            &read("/proc/meminfo"),
-            &in_group("memory.max"),
-            &in_group("memory.current"),
-            &in_group("memory.stat"),
-        )
-    }
-
-    /// From the texts of the system: of `/proc/meminfo`, and of the files of a control group, which may be empty.
-    fn read(machine: &str, limit: &str, used: &str, statistics: &str) -> Self {
-        let kib = |name: &str| Some(number_after(machine, name)?.saturating_mul(1024));
-        let all = kib("MemTotal:").unwrap_or(u64::MAX);
-        let free = kib("MemAvailable:").unwrap_or(all);
-        // "max" is no number, and no limit.
-        let (Ok(limit), Ok(used)) = (limit.trim().parse::<u64>(), used.trim().parse::<u64>()) else {
-            return Self { all, free };
-        };
-        // What files have been read is kept while there is room, and goes when there is none.
-        let used = used.saturating_sub(number_after(statistics, "inactive_file").unwrap_or(0));
-        Self { all: all.min(limit), free: free.min(limit.saturating_sub(used)) }
-    }
-}
-
-/// The number behind `name` at the beginning of a line.
-fn number_after(text: &str, name: &str) -> Option<u64> {
-    let line = text.lines().find_map(|line| line.strip_prefix(name))?;
-    line.split_whitespace().next()?.parse().ok()
-}
-
-/// The path of the process's group among the control groups (version 2) in the text of `/proc/self/cgroup`.
-fn own_control_group(text: &str) -> String {
-    let path = text.lines().find_map(|line| line.strip_prefix("0::")).unwrap_or("");
-    path.trim_end_matches('/').to_owned()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    const MACHINE: &str = "MemTotal:       16000 kB\nMemFree:          100 kB\nMemAvailable:    8000 kB\n";
-
-    #[test]
-    fn memory_is_that_of_the_machine_or_of_the_group() {
-        let machine = Memory { all: 16000 << 10, free: 8000 << 10 };
-        assert_eq!(Memory::read(MACHINE, "", "", ""), machine);
-        assert_eq!(Memory::read(MACHINE, "max\n", "5000\n", "inactive_file 1\n"), machine);
-        let group = Memory::read(MACHINE, "4096000\n", "3072000\n", "anon 5\ninactive_file 1024000\n");
-        assert_eq!(group, Memory { all: 4_096_000, free: 2_048_000 });
-        assert_eq!(Memory::read("", "", "", ""), Memory { all: u64::MAX, free: u64::MAX });
-        assert_eq!(own_control_group("0::/system.slice/a.service\n"), "/system.slice/a.service");
-        assert_eq!(own_control_group("1:cpu:/x\n0::/\n"), "");
     }
 }

@@ -98,6 +98,7 @@ mod lost_files;
 mod machine;
 mod maintenance;
 #[cfg(feature = "postgres")]
+mod memory;
 mod migrate;
 mod missing_videos;
 #[cfg(test)]

@@ -4,6 +4,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use super::ServiceOptions;
+#[cfg(feature = "postgres")]
+use super::memory;
 use super::{layout, moved};
 #[cfg(feature = "postgres")]
 use crate::database::PostgresDatabase;
@@ -43,7 +45,11 @@ impl Place {
 
 #[cfg(feature = "postgres")]
 fn open_database(address: &str, options: &ServiceOptions) -> Result<Arc<dyn JobDatabase>> {
-    Ok(Arc::new(PostgresDatabase::open(address)?.with_order(options.queue)))
+    let database = PostgresDatabase::open(address)?.with_order(options.queue);
+    Ok(Arc::new(match memory::limited_group() {
+        Some(group) => database.in_group(&group),
+        None => database,
+    }))
 }
 
 #[cfg(not(feature = "postgres"))]

@@ -49,7 +49,8 @@ use transaction::{once, read, read_at_one_moment, write};
 pub struct PostgresDatabase {
     pool: Pool,
     place: Place,
-    /// Whose memory the jobs of this process share: the machine's.
+    /// Whose memory the jobs of this process share: the machine's, or that of a group of its processes, which has the name of the
+    /// machine before its own.
     machine: String,
     /// What a test has instead of the database's clock.
     clock: Option<Arc<dyn Clock>>,
@@ -86,6 +87,12 @@ impl PostgresDatabase {
     #[must_use]
     pub fn with_order(self, order: QueueOrder) -> Self {
         Self { order, ..self }
+    }
+
+    /// The same for a process whose memory has a limit, which it shares with the others of this group (a container, a unit) alone.
+    #[must_use]
+    pub fn in_group(self, group: &str) -> Self {
+        Self { machine: format!("{}/{group}", self.machine), ..self }
     }
 
     #[cfg(test)]
@@ -327,6 +334,32 @@ mod tests {
             })
             .collect();
         assert_eq!(early.len(), 10);
+    }
+
+    /// Containers on one machine, each with a limit of its own, take nothing from each other; who has no limit sees them all.
+    #[test]
+    fn memory_is_that_of_the_group() {
+        let Some(server) = server() else { return };
+        let address = server.database();
+        let open = || PostgresDatabase::open(&address).unwrap();
+        let (machine, one, other) = (open(), open().in_group("one"), open().in_group("another"));
+        let user = machine.user("anna");
+        for _ in 0..4 {
+            machine.submit(user, &Limits::default()).unwrap();
+        }
+        // Room for one job and a half.
+        let each = u64::from(JobRequest::new(machine.upload_of(user)).training_max_num_gaussians);
+        let abilities = Abilities { all_gaussians: each / 2 * 3, beside: 0, ..Abilities::ALL };
+        let takes = |of: &PostgresDatabase| of.claim("p", "w", 60, &abilities).unwrap().is_some();
+        assert!(takes(&one) && !takes(&one));
+        assert!(takes(&other) && !takes(&other));
+        assert!(!takes(&machine), "both are on it");
+        assert!(
+            machine
+                .claim("p", "w", 60, &Abilities { all_gaussians: 3 * each, ..abilities })
+                .unwrap()
+                .is_some()
+        );
     }
 
     /// A job by itself and among all has the same place, whatever runs and whoever was served last.

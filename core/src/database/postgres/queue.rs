@@ -24,7 +24,7 @@ const FREE: &str = "lease_owner = NULL, lease_worker = NULL, lease_boot = NULL, 
 const FITS: &str = "job.state = 'queued' AND NOT job.deleted AND (NOT job.remove_background OR $1)
     AND job.gaussians <= $2 AND (job.rest_until IS NULL OR job.rest_until <= $3) AND job.gaussians + $4 <= $5
         - (SELECT coalesce(sum(busy.gaussians + $4), 0)::bigint FROM jobs AS busy
-           WHERE busy.state = 'running' AND busy.lease_boot = $6)";
+           WHERE busy.state = 'running' AND (busy.lease_boot = $6 OR starts_with(busy.lease_boot, $6 || '/')))";
 
 /// A job that failed because its workers died.
 const DIED: &str = "state = 'failed' AND failure_code = 'crashed' AND NOT deleted";
@@ -205,8 +205,10 @@ impl QueueRows for PostgresDatabase {
             return Ok(None);
         }
         self.write("database.claim.commit", |t| {
-            // Workers of one machine come one after the other: what each takes of its memory counts for the next.
-            t.exists("SELECT pg_advisory_xact_lock(hashtextextended($1, 0))", values![machine])?;
+            // Workers of one machine come one after the other: what each takes of its memory counts for the next, also if that is
+            // one with another group.
+            let whole = machine.split('/').next().unwrap_or_default();
+            t.exists("SELECT pg_advisory_xact_lock(hashtextextended($1, 0))", values![whole])?;
             let now = self.now(t)?;
             let Some(job) = find(t, now)? else { return Ok(None) };
             const BEGIN: &str = "UPDATE jobs SET state = 'running', attempt = attempt + 1, stage = NULL, stage_fraction = 0,
