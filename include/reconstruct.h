@@ -397,7 +397,10 @@ rc_code rc_engine_users_json(const rc_engine *engine, char **json, rc_error **er
 // for a user who is not of the Enterprise tier.
 //
 // Thread-safe.
-rc_code rc_engine_create_key(const rc_engine *engine, const char *name, char **secret, rc_error **error);
+rc_code rc_engine_create_key(const rc_engine *engine,
+                             const char *name,
+                             char **secret,
+                             rc_error **error);
 
 // Stores in *json the keys of the engine's user, oldest first, without their secrets:
 // [{"name", "prefix", "created_at", "last_used", "revoked_at"}]. Free it with rc_string_free().

@@ -138,7 +138,7 @@ def test_a_wait_that_ends_has_asked_at_its_end(monkeypatch):
     client = lr.Client("http://nowhere.example", "key", poll_seconds=60)
 
     def get(job_id: str) -> dict[str, object]:
-        state = "Finished" if clock.now > 70 else "Processing video"
+        state = "Finished" if clock.now > 74 else "Processing video"
         return {"job_id": job_id, "title": "slow", "status": state, "percent_complete": None}
 
     monkeypatch.setattr(client, "_get", get)

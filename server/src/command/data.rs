@@ -53,7 +53,7 @@ impl DataArguments {
     }
 
     /// The service in the folder.
-    pub(crate) fn open(&self) -> Result<Service> {
+    fn open(&self) -> Result<Service> {
         Ok(self.open_with_config()?.0)
     }
 
@@ -66,7 +66,7 @@ impl DataArguments {
 
 impl DataArguments {
     /// The service in the folder, which must be there: to make one would hide that the name is wrong.
-    pub(super) fn open_existing(&self) -> Result<Service> {
+    pub(crate) fn open_existing(&self) -> Result<Service> {
         let config = self.config(Table::new())?;
         let folder = &config.data;
         if config.database.is_none() && !folder.join("jobs.db").is_file() {
@@ -78,7 +78,7 @@ impl DataArguments {
 }
 
 /// The error of a command that works on a folder alone, and was given addresses. They are not shown: there may be a password in them.
-pub(super) fn no_folder(what: &str, hint: &str) -> Error {
+pub(super) fn no_folder(what: &str, hint: &'static str) -> Error {
     Error::argument(format!("{what}, and an address of rows or files (--database, --storage) was given"))
         .hint(hint)
 }
