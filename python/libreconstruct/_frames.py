@@ -97,8 +97,10 @@ def extract_frames(
 ) -> Frames:
     """Chooses sharp key frames of a video, at equal motion rather than equal time, and writes them into a folder.
 
-    Of a folder of pictures, all are taken as long as they are not more than `max_frames` (3 to 5000). Frames are JPEG of at most
-    `max_resolution` pixels (64 to 8192) on the long side. The folder gets a contact sheet, `frames.jpg`, as well.
+    Of a folder of pictures, all are taken as long as they are not more than `max_frames` (3 to 5000) and one camera made them:
+    those of another size, or of another focal length in their EXIF data, are left out with the warning `other_cameras`. Frames
+    are JPEG of at most `max_resolution` pixels (64 to 8192) on the long side. The folder gets a contact sheet, `frames.jpg`, as
+    well.
     """
     options = {"max_frames": max_frames, "max_resolution": max_resolution}
     with Bar(progress, Path(video).name) as bar:

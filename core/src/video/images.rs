@@ -3,11 +3,12 @@
 //! In: a folder; its JPEG, PNG and WebP files in the natural order of their names are the frames. Out: the same
 //! pictures in the frame folder, upright, 8-bit sRGB, at most the working size. A file that is so already is copied byte
 //! by byte. Alpha (a cut-out object) is kept, as PNG. Where one camera took some pictures level and others on end, the
-//! fewer lie beside the others: all are as the sensor saw them.
+//! fewer lie beside the others: all are as the sensor saw them. Pictures by other cameras than that of most are left out.
 
 use std::cmp::Ordering;
 use std::collections::BTreeSet;
-use std::io::Cursor;
+use std::fs::File;
+use std::io::{BufRead, BufReader, Cursor, Seek};
 use std::path::{Path, PathBuf};
 
 use image::{DynamicImage, GenericImageView, GrayImage, ImageFormat, RgbImage};
@@ -23,6 +24,7 @@ use crate::statistics::median;
 
 use super::contact_sheet::thumbnail;
 use super::keyframes::detail;
+use super::one_camera::{OneCamera, Seen};
 use super::picture;
 use super::{Frame, FrameOptions, FrameSource, Frames};
 
@@ -64,17 +66,32 @@ pub(super) fn take(
         )
         .hint("give a folder with pictures of the scene from many sides, or a video"));
     }
-    let chosen: Vec<usize> = if total > options.max_frames {
+    let by = look(&listing.images, options.max_resolution, control)?;
+    if by.readable < 3 && by.left_out() + by.readable >= 3 {
+        return Err(Error::new(
+            ErrorKind::TooFewFrames,
+            format!(
+                "only {} of {total} pictures come from one camera, at least 3 are needed; left out are {}",
+                by.readable,
+                by.why(&listing.images)
+            ),
+        )
+        .hint("give pictures of one camera, all of one size, without zooming"));
+    }
+    warnings.extend(by.warning(&listing.images));
+    let usable = by.kept.len();
+    let chosen: Vec<usize> = if usable > options.max_frames {
         warnings.push(Warning::new(
             "images_thinned",
             format!(
-                "{} of {total} images are used, evenly spread; raise the number of frames to use more",
+                "{} of {usable} images are used, evenly spread; raise the number of frames to use more",
                 options.max_frames
             ),
         ));
-        (0..options.max_frames).map(|i| i * (total - 1) / (options.max_frames - 1)).collect()
+        let last = options.max_frames - 1;
+        (0..options.max_frames).filter_map(|i| by.kept.get(i * (usable - 1) / last).copied()).collect()
     } else {
-        (0..total).collect()
+        by.kept
     };
 
     let names = stored_names(&listing.images);
@@ -150,19 +167,35 @@ pub(super) fn take(
         ));
     }
     normalise_sharpness(&mut stored);
-    let mut sizes: Vec<(u32, u32)> = stored.iter().map(|s| (s.frame.width, s.frame.height)).collect();
-    sizes.sort_unstable();
-    sizes.dedup();
-    if sizes.len() > 1 {
-        warnings.push(Warning::new(
-            "mixed_sizes",
-            format!("the images have {} different sizes; they must come from one camera", sizes.len()),
-        ));
-    }
     let thumbnails = stored.iter().map(|s| (s.frame.index, s.thumbnail.clone())).collect();
     let frames = stored.into_iter().map(|s| s.frame).collect();
     let folder = output.to_path_buf();
     Ok((Frames { folder, source: FrameSource::Images, total: total as u64, frames, warnings }, thumbnails))
+}
+
+/// Looks at the headers of all pictures: which were made by one camera?
+///
+/// # Errors
+/// [`ErrorKind::Cancelled`].
+fn look(images: &[PathBuf], longest: u32, control: &Control) -> Result<OneCamera> {
+    let seen = images
+        .par_iter()
+        .map(|path| {
+            control.check()?;
+            Ok(header(path, longest).ok())
+        })
+        .collect::<Result<Vec<_>>>()?;
+    Ok(OneCamera::of(&seen))
+}
+
+/// What the header of a picture says, for the size that it is used in.
+fn header(path: &Path, longest: u32) -> Result<Seen> {
+    let (width, height) = picture_file::open(path)?.dimensions();
+    let size = picture::fit(width.max(height), width.min(height), longest);
+    let scale = f64::from(size.0) / f64::from(width.max(height));
+    let mut file = BufReader::new(File::open(path).map_err(|e| Error::io("open", path, e))?);
+    let focal = Exif::of(&mut file).focal_pixels(width, height);
+    Ok(Seen { size, focal: focal.map(|f| f * scale) })
 }
 
 struct Listing {
@@ -479,6 +512,10 @@ struct Exif {
 
 impl Exif {
     fn read(bytes: &[u8]) -> Exif {
+        Self::of(&mut Cursor::new(bytes))
+    }
+
+    fn of<R: BufRead + Seek>(source: &mut R) -> Exif {
         use exif::{In, Tag};
         let none = Exif {
             orientation: image::metadata::Orientation::NoTransforms,
@@ -486,7 +523,7 @@ impl Exif {
             physical: None,
             long_side: None,
         };
-        let Ok(data) = exif::Reader::new().read_from_container(&mut Cursor::new(bytes)) else {
+        let Ok(data) = exif::Reader::new().read_from_container(source) else {
             return none;
         };
         let number = |tag: Tag| -> Option<f64> {

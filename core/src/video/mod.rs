@@ -39,6 +39,7 @@ mod full_size;
 mod images;
 mod keyframes;
 mod motion;
+mod one_camera;
 mod picture;
 #[cfg(feature = "service")]
 mod picture_archive;

@@ -501,11 +501,66 @@ fn pictures_taken_level_and_on_end_are_all_stored_as_the_sensor_saw_them() {
     assert_eq!(frames.frames.iter().map(|f| f.quarter_turns).collect::<Vec<_>>(), [0, 0, 1, 0, 0, 0]);
     assert!(difference(&frames.rgb(2).unwrap(), &image::imageops::rotate90(&seen)) < 3.0);
 
-    // Another camera is among them: nothing is turned.
+    // Another camera is among them: its picture is left out, and the others are turned as before.
     seen.view(0, 0, 80, 64).to_image().save(input.join("g.png")).unwrap();
     let frames = extract(&input, &output, 100).unwrap();
-    assert!(frames.frames.iter().all(|f| f.quarter_turns == 0));
-    assert!(frames.warnings.iter().any(|w| w.code == "mixed_sizes"));
+    assert_eq!(frames.frames.iter().map(|f| f.quarter_turns).collect::<Vec<_>>(), [0, 0, 1, 0, 0, 0]);
+    assert!(!output.join("g.png").exists());
+    assert!(frames.warnings.iter().any(|w| w.code == "other_cameras" && w.message.contains("(g.png)")));
+}
+
+/// A JPEG picture by a lens of this equivalent focal length (EXIF 2.3, tag 0xa405).
+fn jpeg_by_lens(pixels: &RgbImage, millimetres: u8) -> Vec<u8> {
+    let encoded = jpeg::encode(pixels, 98).unwrap();
+    let mut tiff = b"Exif\0\0II*\0\x08\0\0\0\x01\0\x69\x87\x04\0\x01\0\0\0\x1a\0\0\0\0\0\0\0".to_vec();
+    tiff.extend([&b"\x01\0\x05\xa4\x03\0\x01\0\0\0"[..], &[millimetres, 0, 0, 0, 0, 0, 0, 0]].concat());
+    let length = (tiff.len() as u16 + 2).to_be_bytes();
+    [&encoded[..2], &[0xff, 0xe1], &length, &tiff, &encoded[2..]].concat()
+}
+
+#[test]
+fn pictures_by_other_lenses_and_of_other_sizes_are_left_out() {
+    let folder = tempfile::tempdir().unwrap();
+    let (input, output) = (folder.path().join("in"), folder.path().join("out"));
+    std::fs::create_dir(&input).unwrap();
+    let picture = RgbImage::from_fn(96, 64, |x, y| image::Rgb([(x * 2) as u8, (y * 3) as u8, 20]));
+    for (k, lens) in [13, 26, 26, 25, 52, 26, 26, 26, 26, 26].into_iter().enumerate() {
+        std::fs::write(input.join(format!("{k}.jpg")), jpeg_by_lens(&picture, lens)).unwrap();
+    }
+    picture.view(3, 0, 90, 64).to_image().save(input.join("cropped.png")).unwrap();
+    let frames = extract(&input, &output, 100).unwrap();
+    let names: Vec<&str> = frames.frames.iter().map(|f| f.name.as_str()).collect();
+    assert_eq!(names, ["1.jpg", "2.jpg", "3.jpg", "5.jpg", "6.jpg", "7.jpg", "8.jpg", "9.jpg"]);
+    assert_eq!(frames.total, 11);
+    assert!(frames.frames.iter().all(|f| (f.width, f.height) == (96, 64)));
+    assert!(frames.frames.iter().all(|f| (66.0..70.0).contains(&f.focal_prior.unwrap())));
+    let [warning] = &frames.warnings[..] else { panic!("{:?}", frames.warnings) };
+    assert_eq!(warning.code, "other_cameras");
+    assert!(warning.message.starts_with("3 of 11 pictures are not used"), "{warning:?}");
+    assert!(
+        warning.message.contains("(cropped.png)") && warning.message.contains("(0.jpg, 4.jpg)"),
+        "{warning:?}"
+    );
+
+    // Every other picture by the other lens: as many as are wanted are by one, all the same.
+    for k in 0..10 {
+        std::fs::write(input.join(format!("{k}.jpg")), jpeg_by_lens(&picture, 13 + 13 * (k % 2))).unwrap();
+    }
+    let frames = extract(&input, &output, 5).unwrap();
+    let names: Vec<&str> = frames.frames.iter().map(|f| f.name.as_str()).collect();
+    assert_eq!(names, ["0.jpg", "2.jpg", "4.jpg", "6.jpg", "8.jpg"]);
+    assert!(frames.warnings.iter().any(|w| w.message.starts_with("ATTENTION")), "{:?}", frames.warnings);
+
+    // No two alike.
+    for k in 0..10u32 {
+        picture.view(0, 0, 96 - 2 * k, 64).to_image().save(input.join(format!("{k}.jpg"))).unwrap();
+    }
+    let error = refused(&input);
+    assert_eq!(error.kind(), ErrorKind::TooFewFrames);
+    assert!(
+        error.message().contains("come from one camera") && error.message().contains("0.jpg, 1.jpg"),
+        "{error}"
+    );
 }
 
 /// Processor seconds of the children of this process that have ended, and of the process itself.
