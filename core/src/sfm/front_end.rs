@@ -13,7 +13,8 @@ use crate::stage::Stage;
 use crate::video::Frames;
 
 use super::calibration::estimate_focal;
-use super::features::{FeatureOptions, Features, extract};
+use super::cut_out::CutOut;
+use super::features::{FeatureOptions, Features, extract_where};
 use super::matching::{MatchOptions, PairMatches, match_pairs};
 use super::options::SfmOptions;
 use super::pairing::{PairingOptions, candidate_pairs};
@@ -29,7 +30,7 @@ pub(crate) struct Pictures {
     pub(crate) colors: Vec<Vec<[u8; 3]>>,
 }
 
-/// Reads every picture once: features, and colours at them. Progress goes from 0 to `to`.
+/// Reads every picture once: features, and colours at them; where something was cut out there is nothing. Progress goes from 0 to `to`.
 pub(crate) fn read_pictures(
     frames: &Frames,
     options: &FeatureOptions,
@@ -42,8 +43,9 @@ pub(crate) fn read_pictures(
         .into_par_iter()
         .map(|i| {
             control.check()?;
-            let picture = read_picture(frames, i)?;
-            let found = extract(&image::imageops::grayscale(&picture), None, options);
+            let (picture, cut_out) = read_picture(frames, i)?;
+            let is_there = |x, y, scale| cut_out.as_ref().is_none_or(|cut| cut.shows(x, y, scale));
+            let found = extract_where(&image::imageops::grayscale(&picture), is_there, options);
             let colors = found.keypoints.iter().map(|k| color_at(&picture, k.x, k.y)).collect();
             let n = done.fetch_add(1, Ordering::Relaxed) + 1;
             let message = format!("{n} of {count} frames");
@@ -57,8 +59,10 @@ pub(crate) fn read_pictures(
     Ok(Pictures { features, keypoints, colors })
 }
 
-pub(crate) fn read_picture(frames: &Frames, index: usize) -> Result<RgbImage> {
-    frames.rgb(index)
+/// A picture, and what of it does not count.
+pub(crate) fn read_picture(frames: &Frames, index: usize) -> Result<(RgbImage, Option<CutOut>)> {
+    let (picture, alpha) = frames.rgb_and_alpha(index)?;
+    Ok((picture, alpha.as_ref().and_then(CutOut::of)))
 }
 
 /// The colour of the pixel that contains (x, y).
@@ -147,4 +151,90 @@ pub(crate) fn absolute_rotations(
     let mut kept = averaged.kept.iter();
     pairs.retain(|_| kept.next().copied().unwrap_or(false));
     Ok(averaged.cam_from_world)
+}
+
+#[cfg(test)]
+mod tests {
+    use image::{Rgba, RgbaImage};
+
+    use super::*;
+    use crate::random::Random;
+    use crate::video::{Frame, FrameSource};
+
+    #[test]
+    fn what_was_cut_out_has_no_features_nor_has_its_outline() {
+        let folder = tempfile::tempdir().unwrap();
+        // Soft spots everywhere, on the object and under what was cut out.
+        let mut random = Random::new(7);
+        let spots: Vec<[f64; 4]> = (0..900)
+            .map(|_| {
+                [
+                    random.uniform() * 400.0,
+                    random.uniform() * 300.0,
+                    1.5 + 4.0 * random.uniform(),
+                    random.normal(),
+                ]
+            })
+            .collect();
+        let grey = |x: u32, y: u32| {
+            let spot = |[u, v, r, height]: &[f64; 4]| {
+                let square = (f64::from(x) - u).powi(2) + (f64::from(y) - v).powi(2);
+                if square > 16.0 * r * r { 0.0 } else { 60.0 * height * (-0.5 * square / (r * r)).exp() }
+            };
+            (128.0 + spots.iter().map(spot).sum::<f64>()).clamp(1.0, 255.0) as u8
+        };
+        let inside = |x: f64, y: f64| 100.0 - (x - 200.0).hypot(y - 150.0);
+        let on_object = |x: u32, y: u32| inside(f64::from(x) + 0.5, f64::from(y) + 0.5) > 0.0;
+        let whole = RgbaImage::from_fn(400, 300, |x, y| Rgba([grey(x, y), grey(x, y), grey(x, y), 255]));
+        let hidden = RgbaImage::from_fn(400, 300, |x, y| {
+            let [r, g, b, _] = whole.get_pixel(x, y).0;
+            Rgba([r, g, b, if on_object(x, y) { 255 } else { 0 }])
+        });
+        let black =
+            RgbaImage::from_fn(
+                400,
+                300,
+                |x, y| {
+                    if on_object(x, y) { *whole.get_pixel(x, y) } else { Rgba([0; 4]) }
+                },
+            );
+        let frame = |(i, picture): (usize, &RgbaImage)| {
+            let name = format!("{i}.png");
+            picture.save(folder.path().join(&name)).unwrap();
+            Frame {
+                name,
+                index: i as u64,
+                timestamp: None,
+                width: 400,
+                height: 300,
+                sharpness: 1.0,
+                focal_prior: None,
+                quarter_turns: 0,
+            }
+        };
+        let frames = Frames {
+            folder: folder.path().to_owned(),
+            source: FrameSource::Images,
+            total: 3,
+            frames: [&whole, &hidden, &black].into_iter().enumerate().map(frame).collect(),
+            warnings: Vec::new(),
+        };
+        let read = read_pictures(&frames, &FeatureOptions::default(), &Control::new(), 1.0).unwrap();
+        let apart = |k: &super::super::features::Keypoint| {
+            inside(f64::from(k.x), f64::from(k.y)) / f64::from(k.scale)
+        };
+        let [all, hidden, black] = [0, 1, 2].map(|i| &read.features[i].keypoints);
+        assert!(all.iter().filter(|k| apart(k) < 0.0).count() > 200);
+        for kept in [hidden, black] {
+            assert!(
+                kept.iter().all(|k| apart(k) > 2.5),
+                "{:?}",
+                kept.iter().map(apart).min_by(f64::total_cmp)
+            );
+        }
+        // Those on the object are found all the same.
+        let clear = all.iter().filter(|k| apart(k) > 4.0).count();
+        assert!(clear > 100 && hidden.len() >= clear && black.len() * 10 >= clear * 9);
+        assert_eq!(read.colors[1].len(), hidden.len());
+    }
 }

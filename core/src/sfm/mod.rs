@@ -27,6 +27,7 @@ mod block_sparse;
 mod bundle_adjustment;
 mod completion;
 mod components;
+mod cut_out;
 mod filters;
 mod front_end;
 mod gate;

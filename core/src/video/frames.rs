@@ -228,13 +228,20 @@ impl Frames {
         if self.frames[index].name.to_ascii_lowercase().ends_with(".jpg") {
             return Ok(None);
         }
+        Ok(alpha_of(&self.picture(index)?))
+    }
+
+    /// [`rgb`](Self::rgb) and [`alpha`](Self::alpha) of frame `index`, which is read once.
+    ///
+    /// # Errors
+    /// As for [`Frames::rgb`].
+    ///
+    /// # Panics
+    /// If there is no such frame.
+    pub(crate) fn rgb_and_alpha(&self, index: usize) -> Result<(RgbImage, Option<GrayImage>)> {
         let picture = self.picture(index)?;
-        if !picture.color().has_alpha() {
-            return Ok(None);
-        }
-        let rgba = picture.into_rgba8();
-        let (width, height) = rgba.dimensions();
-        Ok(GrayImage::from_raw(width, height, rgba.pixels().map(|p| p[3]).collect()))
+        let alpha = alpha_of(&picture);
+        Ok((picture.into_rgb8(), alpha))
     }
 
     fn picture(&self, index: usize) -> Result<DynamicImage> {
@@ -253,6 +260,14 @@ impl Frames {
         }
         Ok(picture)
     }
+}
+
+fn alpha_of(picture: &DynamicImage) -> Option<GrayImage> {
+    if !picture.color().has_alpha() {
+        return None;
+    }
+    let rgba = picture.to_rgba8();
+    GrayImage::from_raw(rgba.width(), rgba.height(), rgba.pixels().map(|p| p[3]).collect())
 }
 
 fn damaged(path: &Path, why: &str) -> Error {
@@ -316,6 +331,7 @@ mod tests {
         assert_eq!(saved.rgb(0).unwrap().get_pixel(3, 3).0, [10, 20, 30]);
         assert_eq!(saved.luma(0).unwrap().dimensions(), (8, 6));
         assert_eq!(saved.alpha(0).unwrap().unwrap().get_pixel(7, 5).0, [61]);
+        assert_eq!(saved.rgb_and_alpha(0).unwrap(), (saved.rgb(0).unwrap(), saved.alpha(0).unwrap()));
         std::fs::write(folder.path().join("a.png"), b"\x89PNG\r\n\x1a\nnothing").unwrap();
         assert_eq!(saved.rgb(0).unwrap_err().kind(), ErrorKind::InvalidFile);
         let other = image::RgbaImage::new(6, 8);

@@ -44,7 +44,7 @@ mod tests;
 
 use crate::defaults::with_defaults;
 pub use sift::extract;
-pub(crate) use sift::is_masked_in;
+pub(crate) use sift::{extract_where, is_masked_in};
 
 /// A keypoint. Pixels with the centre of the top-left pixel at (0.5, 0.5).
 #[derive(Debug, Clone, Copy, PartialEq)]

@@ -17,12 +17,25 @@ const AUTO_NATIVE_AREA: u64 = 1_250_000;
 /// Features on pixels where `mask` is 0 are dropped; a mask of another size is stretched over the picture. A picture
 /// without texture, or with a side below 16 pixels, has no features. Deterministic, and on the calling thread only.
 pub fn extract(luma: &GrayImage, mask: Option<&GrayImage>, options: &FeatureOptions) -> Features {
+    extract_where(
+        luma,
+        |x, y, _| mask.is_none_or(|mask| is_masked_in(mask, luma.dimensions(), x, y)),
+        options,
+    )
+}
+
+/// [`extract`], but only where `keeps` says so of a feature's column, row and scale.
+pub(crate) fn extract_where(
+    luma: &GrayImage,
+    keeps: impl Fn(f32, f32, f32) -> bool,
+    options: &FeatureOptions,
+) -> Features {
     let doubled = match options.first_octave {
         FirstOctave::Auto => u64::from(luma.width()) * u64::from(luma.height()) < AUTO_NATIVE_AREA,
         FirstOctave::Native => false,
         FirstOctave::Doubled => true,
     };
-    let Detected { octaves, mut found, weak } = detect(luma, mask, doubled, options);
+    let Detected { octaves, mut found, weak } = detect(luma, keeps, doubled, options);
     if found.len() < options.few_features {
         // Plain walls and dim light: the strongest of what is there says more than nothing.
         found = weak;
@@ -87,7 +100,12 @@ struct Detected {
     weak: Vec<Located>,
 }
 
-fn detect(luma: &GrayImage, mask: Option<&GrayImage>, doubled: bool, options: &FeatureOptions) -> Detected {
+fn detect(
+    luma: &GrayImage,
+    keeps: impl Fn(f32, f32, f32) -> bool,
+    doubled: bool,
+    options: &FeatureOptions,
+) -> Detected {
     let weak_threshold = options.weak_peak_threshold.min(options.peak_threshold);
     let mut detected = Detected::default();
     for_each_octave(luma, doubled, |octave| {
@@ -101,7 +119,7 @@ fn detect(luma: &GrayImage, mask: Option<&GrayImage>, doubled: bool, options: &F
                 y: extremum.y * pixel + 0.5,
                 scale: extremum.sigma * pixel,
             };
-            mask.is_none_or(|mask| is_kept(mask, luma, located.x, located.y)).then_some(located)
+            keeps(located.x, located.y, located.scale).then_some(located)
         };
         let located =
             |threshold| extrema(&octave, threshold, options.edge_threshold).into_iter().filter_map(locate);
@@ -124,12 +142,7 @@ struct Located {
     scale: f32,
 }
 
-/// Whether the mask pixel at (x, y) of the picture is not 0.
-fn is_kept(mask: &GrayImage, luma: &GrayImage, x: f32, y: f32) -> bool {
-    is_masked_in(mask, luma.dimensions(), x, y)
-}
-
-/// [`is_kept`] for a picture of that size.
+/// Whether the mask pixel at (x, y) of a picture of that size is not 0.
 pub(crate) fn is_masked_in(mask: &GrayImage, (width, height): (u32, u32), x: f32, y: f32) -> bool {
     let column = (x * mask.width() as f32 / width as f32) as u32;
     let row = (y * mask.height() as f32 / height as f32) as u32;

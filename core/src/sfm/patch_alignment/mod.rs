@@ -21,6 +21,7 @@ mod pyramid;
 use nalgebra::{Matrix2, Vector2, Vector3};
 use rayon::prelude::*;
 
+use super::cut_out::CutOut;
 use super::front_end::{Pictures, read_picture};
 use super::map::{Map, MapPoint, Observation};
 use crate::control::Control;
@@ -100,9 +101,10 @@ pub(crate) fn align_keypoints(
             others[o.image as usize].push((p, o.keypoint));
         }
     }
-    let pyramid = |image: usize| -> Result<Pyramid> {
+    let pyramid = |image: usize| -> Result<(Pyramid, Option<CutOut>)> {
         control.check()?;
-        Ok(Pyramid::new(&image::imageops::grayscale(&read_picture(frames, image)?)))
+        let (picture, cut_out) = read_picture(frames, image)?;
+        Ok((Pyramid::new(&image::imageops::grayscale(&picture)), cut_out))
     };
     let spacing = |o: &Observation| {
         let scale = pictures.features[o.image as usize].keypoints[o.keypoint as usize].scale;
@@ -115,9 +117,12 @@ pub(crate) fn align_keypoints(
             if points.is_empty() {
                 return Ok(Vec::new());
             }
-            let pyramid = pyramid(image)?;
+            let (pyramid, cut_out) = pyramid(image)?;
             let pattern = |&p: &usize| {
                 let r = &references[p];
+                if !is_there(cut_out.as_ref(), &pixel(r), spacing(r)) {
+                    return None;
+                }
                 Some((p, Pattern::new(&pyramid, &pixel(r), spacing(r))?))
             };
             Ok(points.iter().filter_map(pattern).collect())
@@ -142,11 +147,15 @@ pub(crate) fn align_keypoints(
             if observations.is_empty() {
                 return Ok(Vec::new());
             }
-            let pyramid = pyramid(image)?;
+            let (pyramid, cut_out) = pyramid(image)?;
             let find = |&(p, keypoint): &(usize, u32)| {
                 let pattern = patterns[p].as_ref()?;
                 let by = surfaces[p].as_ref()?.seen_by(map, image)?;
-                let start = pixel(&Observation::new(image as u32, keypoint));
+                let observation = Observation::new(image as u32, keypoint);
+                let start = pixel(&observation);
+                if !is_there(cut_out.as_ref(), &start, spacing(&observation)) {
+                    return None;
+                }
                 Some((keypoint, pattern.find(&pyramid, &start, &(by * pattern.spacing))?))
             };
             Ok(observations.iter().filter_map(find).collect())
@@ -159,6 +168,12 @@ pub(crate) fn align_keypoints(
         }
     }
     Ok(aligned)
+}
+
+/// Whether nothing was cut out where the pattern of a keypoint reaches. That of a small one reaches further than its scale
+/// says, since its samples are a pixel apart at least.
+fn is_there(cut_out: Option<&CutOut>, pixel: &Vector2<f64>, spacing: f64) -> bool {
+    cut_out.is_none_or(|cut| cut.shows(pixel.x as f32, pixel.y as f32, (spacing / SPACING) as f32))
 }
 
 /// Unit vectors from a point to the cameras that see it.
