@@ -24,6 +24,10 @@ const SAMPLES: usize = 16;
 /// A camera stands still if in most samples at least this fraction of the corners is where it was.
 /// Videos of moving cameras stay below 0.03, of cameras on stands with moving things before them above 0.35.
 const STILL_FRACTION: f32 = 0.2;
+/// Frames between which the picture has gone by less, net, show one place of the camera: as long as it waits there.
+const WAITING: f32 = 0.01;
+/// With fewer samples from elsewhere nothing is known of elsewhere: a hand that ends the film is before the lens in one.
+const LEAST_ELSEWHERE: usize = 3;
 
 /// What was measured on one frame.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -58,8 +62,15 @@ pub(super) struct Survey {
     measures: Vec<Measure>,
     tracker: Tracker,
     /// Every `spacing`-th frame.
-    samples: Vec<Pyramid>,
+    samples: Vec<Sample>,
     spacing: usize,
+}
+
+/// A frame that is kept to be compared with others.
+struct Sample {
+    picture: Pyramid,
+    /// As in [`Measure`].
+    position: f32,
 }
 
 impl Survey {
@@ -84,6 +95,7 @@ impl Survey {
     pub(super) fn add(&mut self, luma: &[u8]) {
         let (detail, brightness, contrast, clipped) = texture(luma, self.width, self.height);
         let pyramid = Pyramid::new(luma, self.width, self.height);
+        let mut picture = None;
         if self.measures.len().is_multiple_of(self.spacing) {
             if self.samples.len() == 2 * SAMPLES {
                 let mut number = 0;
@@ -94,10 +106,11 @@ impl Survey {
                 self.spacing *= 2;
             }
             if self.measures.len().is_multiple_of(self.spacing) {
-                self.samples.push(pyramid.clone());
+                picture = Some(pyramid.clone());
             }
         }
         let (position, step) = self.tracker.advance(pyramid);
+        self.samples.extend(picture.map(|picture| Sample { picture, position }));
         self.measures.push(Measure { detail, brightness, contrast, clipped, position, step });
     }
 
@@ -157,9 +170,10 @@ impl Survey {
             .collect()
     }
 
-    /// The fraction of corners that stand still all through: the median over samples of the video of the corners of the
-    /// first (or of the middle) sample that are where they were. Things that move in front of a camera on a stand hide
-    /// some for a while; a moving camera leaves none but by chance.
+    /// The fraction of corners that stand still all through: the first quartile over samples of the video of the corners
+    /// of the first (or of the middle) sample that are where they were. Things that move in front of a camera on a stand
+    /// hide some for a while; a moving camera leaves none but by chance. Samples up to which the picture has not moved say
+    /// only that the camera waited, for however long; where it moved later, they are not asked.
     fn still(&self) -> f32 {
         let count = self.samples.len();
         if count < 4 {
@@ -168,12 +182,18 @@ impl Survey {
         [0, count / 2]
             .into_iter()
             .map(|anchor| {
+                let own = &self.samples[anchor];
+                let is_elsewhere = |s: &Sample| (s.position - own.position).abs() >= WAITING;
+                let elsewhere = self.samples.iter().filter(|s| is_elsewhere(s)).count();
+                let is_asked = |other: usize| {
+                    other != anchor && (elsewhere < LEAST_ELSEWHERE || is_elsewhere(&self.samples[other]))
+                };
                 let mut stills: Vec<f32> = (0..count)
-                    .filter(|&other| other != anchor)
+                    .filter(|&other| is_asked(other))
                     .map(|other| {
                         // A new reference each time: the search starts at rest.
-                        Reference::new(&self.samples[anchor])
-                            .shift(&self.samples[other])
+                        Reference::new(&own.picture)
+                            .shift(&self.samples[other].picture)
                             .map_or(0.0, |s| s.still)
                     })
                     .collect();
@@ -386,5 +406,63 @@ mod tests {
         let error = still.choose(10, 30.0).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::InsufficientParallax);
         assert!(error.message().contains("does not move"), "{error}");
+    }
+
+    /// Spots on a wall, seen from a camera that has gone `shift` pixels; before them, a box at `x` of `side` pixels.
+    fn wall(shift: f64, x: f64, side: f64, noise: u64) -> Vec<u8> {
+        let spots = |u: f64, v: f64, cell: f64, seed: u64| {
+            let key = ((u / cell).floor() as i64 as u64) << 32 ^ (v / cell).floor() as u64 ^ seed << 50;
+            (crate::random::hash(key) % 120) as f64
+        };
+        (0..240 * 160)
+            .map(|k| {
+                let (u, v) = (f64::from(k % 240), f64::from(k / 240));
+                let on_box = (x..x + side).contains(&u) && (20.0..20.0 + side).contains(&v);
+                // Not sharper than a lens makes it: mean of four.
+                let value: f64 = [(0.0, 0.0), (0.5, 0.0), (0.0, 0.5), (0.5, 0.5)]
+                    .iter()
+                    .map(|(a, b)| match on_box {
+                        true => spots(u - x + a, v + b, 9.0, 1),
+                        false => spots(u + shift + a, v + b, 11.0, 0),
+                    })
+                    .sum();
+                let grain = crate::random::hash(noise << 32 ^ k as u64) % 5;
+                (40.0 + value / 4.0) as u8 + grain as u8
+            })
+            .collect()
+    }
+
+    #[test]
+    fn a_film_that_waits_for_most_of_its_time_is_taken_for_the_rest() {
+        // First four fifths at rest, then round the scene; or in the middle, or at the end.
+        for (before, moving, after) in [(320u64, 80, 0), (0, 80, 320), (160, 80, 160)] {
+            let mut film = Survey::new(240, 160);
+            for k in 0..before + moving + after {
+                let gone = k.saturating_sub(before).min(moving);
+                film.add(&wall(3.0 * gone as f64, 0.0, 0.0, k));
+            }
+            let (choices, _) = film.choose(60, 30.0).unwrap();
+            let inside = choices.iter().filter(|c| (before..before + moving).contains(&c.number)).count();
+            assert!(inside > 40 && choices.len() <= inside + 3, "{inside} of {}", choices.len());
+        }
+    }
+
+    #[test]
+    fn a_thing_that_begins_to_move_before_a_camera_at_rest_is_no_way_of_the_camera() {
+        let mut film = Survey::new(240, 160);
+        for k in 0..400u64 {
+            let x = 20.0 + 1.5 * k.saturating_sub(300) as f64;
+            film.add(&wall(0.0, x, 110.0, k));
+        }
+        let error = film.choose(60, 30.0).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::InsufficientParallax, "{error}");
+        // Before that a hand is before the lens, and takes the camera for moved.
+        let mut film = Survey::new(240, 160);
+        for k in 0..400u64 {
+            let hand = if (100..130).contains(&k) { 200.0 * (k - 90) as f64 } else { 0.0 };
+            film.add(&wall(hand, 20.0 + 0.2 * k as f64, 80.0, k));
+        }
+        let error = film.choose(60, 30.0).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::InsufficientParallax, "{error}");
     }
 }
