@@ -3,8 +3,8 @@
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use image::imageops::{FilterType, resize};
-use image::{GrayImage, RgbImage};
+use image::imageops::{FilterType, resize, rotate90, rotate180, rotate270};
+use image::{GrayImage, ImageBuffer, Pixel, RgbImage};
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 
@@ -127,6 +127,19 @@ impl FrameMasks {
         options: &MaskOptions,
         control: &Control,
     ) -> Result<Self> {
+        Self::make_laid(names, picture, &vec![0; names.len()], sequential, options, control)
+    }
+
+    /// [`make`](Self::make) where pictures are stored turned clockwise from upright by so many `quarter_turns` each: the
+    /// network knows upright things, and people draw masks over upright pictures.
+    fn make_laid(
+        names: &[String],
+        picture: &(dyn Fn(usize) -> Result<RgbImage> + Sync),
+        quarter_turns: &[u8],
+        sequential: bool,
+        options: &MaskOptions,
+        control: &Control,
+    ) -> Result<Self> {
         let fixed = FrameMaskOptions::default();
         let object_at = match &options.object_at {
             Some(point) => {
@@ -138,8 +151,13 @@ impl FrameMasks {
             None => None,
         };
         let maps = match &options.masks {
-            Some(folder) => given(names, folder)?,
-            None => found(names.len(), picture, options.model.as_deref(), fixed.most_at_once, control)?,
+            Some(folder) => given(names, folder, picture, quarter_turns)?,
+            None => {
+                let upright = |i: usize| Ok(turned(picture(i)?, 4 - quarter_turns[i] % 4));
+                let maps =
+                    found(names.len(), &upright, options.model.as_deref(), fixed.most_at_once, control)?;
+                maps.into_iter().zip(quarter_turns).map(|(map, turns)| turned(map, *turns)).collect()
+            }
         };
         let mut masks = Self {
             maps,
@@ -163,7 +181,8 @@ impl FrameMasks {
     /// Those of [`make`](Self::make).
     pub fn of(frames: &Frames, options: &MaskOptions, control: &Control) -> Result<Self> {
         let names: Vec<String> = frames.frames.iter().map(|f| f.name.clone()).collect();
-        Self::make(&names, &|i| frames.rgb(i), frames.is_sequential(), options, control)
+        let turns: Vec<u8> = frames.frames.iter().map(|f| f.quarter_turns).collect();
+        Self::make_laid(&names, &|i| frames.rgb(i), &turns, frames.is_sequential(), options, control)
     }
 
     /// Number of frames in which there is an object.
@@ -223,8 +242,39 @@ fn found(
     Ok(maps.into_iter().map(|(_, map)| map).collect())
 }
 
-fn given(names: &[String], folder: &Path) -> Result<Vec<GrayImage>> {
-    find_masks(folder, names.iter().map(String::as_str))?.iter().map(|p| read_mask(p)).collect()
+/// The masks in `folder`, laid as the pictures are. A mask of a picture that lies on its side was drawn over the upright
+/// one, unless it lies as the picture does.
+fn given(
+    names: &[String],
+    folder: &Path,
+    picture: &(dyn Fn(usize) -> Result<RgbImage> + Sync),
+    quarter_turns: &[u8],
+) -> Result<Vec<GrayImage>> {
+    let paths = find_masks(folder, names.iter().map(String::as_str))?;
+    let read = |(i, (path, &turns)): (usize, (&PathBuf, &u8))| {
+        let mask = read_mask(path)?;
+        if turns % 4 == 0 {
+            return Ok(mask);
+        }
+        let (width, height) = picture(i)?.dimensions();
+        let lies_as_the_picture =
+            mask.width() != mask.height() && (mask.width() > mask.height()) == (width > height);
+        Ok(if lies_as_the_picture { mask } else { turned(mask, turns) })
+    };
+    paths.iter().zip(quarter_turns).enumerate().map(read).collect()
+}
+
+/// The picture, turned clockwise.
+fn turned<P: Pixel + 'static>(
+    picture: ImageBuffer<P, Vec<P::Subpixel>>,
+    quarter_turns: u8,
+) -> ImageBuffer<P, Vec<P::Subpixel>> {
+    match quarter_turns % 4 {
+        1 => rotate90(&picture),
+        2 => rotate180(&picture),
+        3 => rotate270(&picture),
+        _ => picture,
+    }
 }
 
 /// Replaces what flickers: maps of single frames that contradict both neighbours. Returns how many.
@@ -295,6 +345,27 @@ mod tests {
         let at = |x: u32, y: u32| mask.get_pixel(x, y).0[0];
         assert_eq!((at(130, 130), at(93, 130), at(80, 130), at(130, 180)), (255, 255, 0, 0));
         assert_eq!(masks.found(), 1);
+    }
+
+    #[test]
+    fn a_mask_of_an_upright_picture_is_turned_as_its_frame_was() {
+        let folder = tempfile::tempdir().unwrap();
+        let names = ["a.jpg".to_owned(), "b.jpg".to_owned(), "c.jpg".to_owned(), "d.jpg".to_owned()];
+        // What the photograph on end shows at its top is at the right of the frame that was turned clockwise.
+        let upright = GrayImage::from_fn(30, 40, |_, y| image::Luma([255 * u8::from(y < 10)]));
+        let stored = GrayImage::from_fn(40, 30, |x, _| image::Luma([255 * u8::from(x >= 30)]));
+        let square = GrayImage::from_fn(20, 20, |_, y| image::Luma([255 * u8::from(y < 5)]));
+        let masks = [("a.png", &stored), ("b.png", &upright), ("c.png", &stored), ("d.png", &square)];
+        for (name, mask) in masks {
+            write_mask(&folder.path().join(name), mask).unwrap();
+        }
+        let options = MaskOptions { masks: Some(folder.path().to_owned()), ..MaskOptions::default() };
+        let picture = |_: usize| Ok(RgbImage::new(400, 300));
+        let turns = [0, 1, 1, 1];
+        let made = FrameMasks::make_laid(&names, &picture, &turns, false, &options, &Control::new()).unwrap();
+        // A mask that lies as the frame does was drawn over the frame.
+        assert!(made.maps[..3].iter().all(|map| *map == stored));
+        assert_eq!(made.maps[3], GrayImage::from_fn(20, 20, |x, _| image::Luma([255 * u8::from(x >= 15)])));
     }
 
     #[test]
