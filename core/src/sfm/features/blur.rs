@@ -26,11 +26,10 @@ pub(super) fn blur(source: &Plane, half_kernel: &[f32], difference: Option<&mut 
     let radius = half_kernel.len() - 1;
     let sum = symmetric_sum_for_this_cpu();
     let mut padded = vec![0.0; width + 2 * radius];
-    // Planes are written once, row by row: filling them with zeros before would take as long as the sums.
     let (mut blurred, mut out) = (Plane::with_capacity(width, height), vec![0.0; width]);
     let mut difference = difference.map(|plane| {
         *plane = Plane::with_capacity(width, height);
-        &mut plane.data
+        plane
     });
     for y in 0..height {
         let mut taps: [(&[f32], &[f32]); MAX_RADIUS + 1] = [(&[], &[]); MAX_RADIUS + 1];
@@ -45,9 +44,10 @@ pub(super) fn blur(source: &Plane, half_kernel: &[f32], difference: Option<&mut 
             *tap = (&padded[radius - i..][..width], &padded[radius + i..][..width]);
         }
         sum(half_kernel, &taps[..=radius], &mut out);
-        blurred.data.extend_from_slice(&out);
+        blurred.push_row(&out);
         if let Some(difference) = &mut difference {
-            difference.extend(out.iter().zip(source.row(y)).map(|(b, s)| b - s));
+            out.iter_mut().zip(source.row(y)).for_each(|(b, s)| *b -= s);
+            difference.push_row(&out);
         }
     }
     blurred
@@ -114,7 +114,7 @@ mod tests {
 
     fn noise(width: usize, height: usize) -> Plane {
         let mut random = Random::new(7);
-        Plane { width, height, data: (0..width * height).map(|_| random.uniform() as f32).collect() }
+        Plane::of(width, height, (0..width * height).map(|_| random.uniform() as f32))
     }
 
     #[test]

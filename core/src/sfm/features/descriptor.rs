@@ -1,8 +1,11 @@
 //! The RootSIFT descriptor of an oriented keypoint (Lowe 2004, section 6; Arandjelović & Zisserman, CVPR 2012).
 
+use std::f32::consts::TAU;
+
 use super::Descriptor;
 use super::detector::Extremum;
-use super::gradient::Gradients;
+use super::gradient::GradientRow;
+use super::plane::{LANES, Plane};
 
 /// Spatial cells per side.
 const CELLS: usize = 4;
@@ -12,49 +15,81 @@ const BINS: usize = 8;
 const CELL_WIDTH: f32 = 3.0;
 /// Components above this share of the length are cut: a single strong edge must not decide.
 const CUT: f32 = 0.2;
-/// Cells per side with a margin of one, so that samples beyond the outer cells need no special case.
-const PADDED: usize = CELLS + 2;
-/// A row of bins with one more, to which the last bin spills; it is folded back at the end.
-const STRIDE: usize = BINS + 1;
+/// Squares between the centres of neighbouring cells, along each axis: a sample lies in one, and its corners are the
+/// cells that it counts for. Those at the edge have corners beyond the outer cells, which are left out at the end.
+const SQUARES: usize = CELLS + 1;
+/// Samples that are added up at a time: what is known of them stays in the first-level cache.
+const BATCH: usize = 512;
 
-/// Buffers for one row of samples, reused.
-#[derive(Default)]
+/// Samples of a keypoint, and buffers to compute them in, reused.
 pub(super) struct Scratch {
-    /// Index of the first of the eight bins a sample contributes to.
-    index: Vec<u32>,
-    /// Its position between the bins, along (x, y, orientation).
-    part: [Vec<f32>; 3],
-    weight: Vec<f32>,
+    pub(super) gradients: GradientRow,
     column_window: Vec<f32>,
+    samples: Samples,
+    cubes: Cubes,
 }
+
+impl Scratch {
+    pub(super) fn new() -> Self {
+        Self {
+            gradients: GradientRow::default(),
+            column_window: Vec::new(),
+            samples: Samples::default(),
+            cubes: [[0.0; 8]; CUBES],
+        }
+    }
+}
+
+/// What samples add to which cube.
+#[derive(Default)]
+struct Samples {
+    /// The index of the cube.
+    cube: Vec<u32>,
+    /// The share of each of the four cells.
+    shares: Vec<[f32; 4]>,
+    /// How far it is from the lower to the upper one of the two orientations.
+    part: Vec<f32>,
+}
+
+/// A sample counts for eight bins: four cells and two orientations, the corners of a cube. Were it added to them, each
+/// addition would wait for the one before where neighbours count for the same bins, and there would be eight. Instead,
+/// every cube has its own eight sums side by side, and the cubes are added up when all samples are in.
+///
+/// The cube of square (x, y) and orientation t is `(SQUARES y + x) BINS + t`; sums 0 to 3 are those of the cells
+/// (x, y), (x + 1, y), (x, y + 1), (x + 1, y + 1) at orientation t, and 4 to 7 at the next one.
+type Cubes = [[f32; 8]; CUBES];
+const CUBES: usize = SQUARES * SQUARES * BINS;
 
 /// Describes the surroundings of a keypoint, turned by `orientation` (radians).
 pub(super) fn describe(
-    gradients: &Gradients,
+    plane: &Plane,
     keypoint: &Extremum,
     orientation: f32,
     scratch: &mut Scratch,
 ) -> Descriptor {
-    let (width, height) = (gradients.turn.width as f32, gradients.turn.height as f32);
+    let (width, height) = (plane.width as f32, plane.height as f32);
     let cell = CELL_WIDTH * keypoint.sigma;
     let (sin, cos) = orientation.sin_cos();
     let (sin_per_cell, cos_per_cell) = (sin / cell, cos / cell);
     // Samples within 2.5 cells along both axes of the turned square count.
-    let half = 0.5 * (CELLS + 1) as f32;
+    let half = 0.5 * SQUARES as f32;
     let reach = half * cell * (sin.abs() + cos.abs());
     let (top, bottom) =
         ((keypoint.y - reach).ceil().max(1.0), (keypoint.y + reach).floor().min(height - 2.0));
     let (leftmost, rightmost) =
         ((keypoint.x - reach).ceil().max(1.0), (keypoint.x + reach).floor().min(width - 2.0));
-    let mut histogram = [0.0f32; PADDED * PADDED * STRIDE];
+    let Scratch { gradients, column_window, samples, cubes } = scratch;
+    cubes.fill([0.0; 8]);
     if top <= bottom && leftmost <= rightmost {
         // The window is a Gaussian of two cells: the product of one factor per column and one per row.
         let falloff = -0.5 / (0.5 * CELLS as f32 * cell).powi(2);
-        scratch.column_window.clear();
-        scratch.column_window.extend(
+        column_window.clear();
+        column_window.extend(
             (leftmost as usize..=rightmost as usize)
                 .map(|x| ((x as f32 - keypoint.x).powi(2) * falloff).exp()),
         );
+        column_window.extend([0.0; LANES]);
+        let mut count = 0;
         for y in top as usize..=bottom as usize {
             let dy = y as f32 - keypoint.y;
             // |dx cos + dy sin| < half · cell and |dy cos − dx sin| < half · cell bound dx on this row.
@@ -77,23 +112,35 @@ pub(super) fn describe(
                 dy,
                 sin: sin_per_cell,
                 cos: cos_per_cell,
-                turn: orientation / std::f32::consts::TAU,
+                turn: orientation / TAU,
                 window: (dy * dy * falloff).exp(),
             };
-            let window = &scratch.column_window[first - leftmost as usize..=last - leftmost as usize];
+            // Whole vectors; what is beyond the row's samples is overwritten by those of the next one.
+            let (magnitude, turn) = gradients.compute(plane, y, first..last + 1);
+            let end = count + magnitude.len();
+            if samples.part.len() < end {
+                samples.cube.resize(end, 0);
+                samples.shares.resize(end, [0.0; 4]);
+                samples.part.resize(end, 0.0);
+            }
             place_row(
                 &frame,
-                &gradients.magnitude.row(y)[first..=last],
-                &gradients.turn.row(y)[first..=last],
-                window,
-                &mut scratch.index,
-                &mut scratch.part,
-                &mut scratch.weight,
+                magnitude,
+                turn,
+                &column_window[first - leftmost as usize..][..magnitude.len()],
+                &mut samples.cube[count..end],
+                &mut samples.shares[count..end],
+                &mut samples.part[count..end],
             );
-            scatter(scratch, last - first + 1, &mut histogram);
+            count += last + 1 - first;
+            if count >= BATCH {
+                add_up(samples, count, cubes);
+                count = 0;
+            }
         }
+        add_up(samples, count, cubes);
     }
-    quantise(&histogram)
+    quantise(cubes)
 }
 
 /// What the samples of a row have in common; lengths of `sin` and `cos` are in cells per pixel.
@@ -107,26 +154,19 @@ struct RowFrame {
 }
 
 vectorised! {
-    /// Computes index, parts and weight of each sample of a row: the part of the work that vectorises.
-    fn place_row(frame: &RowFrame, magnitude: &[f32], turn: &[f32], window: &[f32], index: &mut Vec<u32>, part: &mut [Vec<f32>; 3], weight: &mut Vec<f32>) {
+    /// Computes the cube of each sample of a row, and what it adds there.
+    fn place_row(frame: &RowFrame, magnitude: &[f32], turn: &[f32], window: &[f32], cube: &mut [u32], shares: &mut [[f32; 4]], part: &mut [f32]) {
         let count = magnitude.len();
-        if index.len() < count {
-            index.resize(count, 0);
-            weight.resize(count, 0.0);
-            part.iter_mut().for_each(|part| part.resize(count, 0.0));
-        }
-        let [part_x, part_y, part_t] = part;
-        let (index, weight) = (&mut index[..count], &mut weight[..count]);
-        let (part_x, part_y, part_t) = (&mut part_x[..count], &mut part_y[..count], &mut part_t[..count]);
         let (turn, window) = (&turn[..count], &window[..count]);
-        // Cell c of the padded grid has its centre at c − 2.5 cells from the keypoint.
-        let offset = 0.5 * (PADDED - 1) as f32;
-        let largest = (PADDED - 2) as f32;
+        let (cube, shares, part) = (&mut cube[..count], &mut shares[..count], &mut part[..count]);
+        // Square c begins c − 2.5 cells from the keypoint.
+        let offset = 0.5 * SQUARES as f32;
+        let largest = (SQUARES - 1) as f32;
         for i in 0..count {
             let dx = frame.dx + i as f32;
             let x = dx * frame.cos + frame.dy * frame.sin + offset;
             let y = frame.dy * frame.cos - dx * frame.sin + offset;
-            // Rounding may carry a sample a hair out of the grid.
+            // Rounding may carry a sample a hair out of the squares.
             let x0 = if x < 0.0 { 0.0 } else { x.floor() };
             let x0 = if x0 > largest { largest } else { x0 };
             let y0 = if y < 0.0 { 0.0 } else { y.floor() };
@@ -135,58 +175,84 @@ vectorised! {
             let t = (t - t.floor()) * BINS as f32;
             let t0 = t.floor();
             let t0 = if t0 > (BINS - 1) as f32 { (BINS - 1) as f32 } else { t0 };
-            part_x[i] = x - x0;
-            part_y[i] = y - y0;
-            part_t[i] = t - t0;
-            weight[i] = magnitude[i] * window[i] * frame.window;
-            // SAFETY: all three are within 0…7.
-            let (x0, y0, t0) = unsafe {
-                (x0.to_int_unchecked::<i32>(), y0.to_int_unchecked::<i32>(), t0.to_int_unchecked::<i32>())
-            };
-            index[i] = ((y0 * PADDED as i32 + x0) * STRIDE as i32 + t0) as u32;
+            part[i] = t - t0;
+            let weight = magnitude[i] * window[i] * frame.window;
+            let (x, y) = (x - x0, y - y0);
+            let bottom = weight * y;
+            let top = weight - bottom;
+            let (top_right, bottom_right) = (top * x, bottom * x);
+            shares[i] = [top - top_right, top_right, bottom - bottom_right, bottom_right];
+            let index = (y0 * SQUARES as f32 + x0) * BINS as f32 + t0;
+            // SAFETY: x0 and y0 are within 0…4 and t0 within 0…7, so this is within 0…199.
+            cube[i] = unsafe { index.to_int_unchecked::<i32>() } as u32;
         }
     }
 }
 
-/// Adds the first `count` samples to the histogram by trilinear interpolation.
-fn scatter(scratch: &Scratch, count: usize, histogram: &mut [f32; PADDED * PADDED * STRIDE]) {
-    let [part_x, part_y, part_t] = &scratch.part;
-    for i in 0..count {
-        let weight = scratch.weight[i];
-        let (x, y, t) = (part_x[i], part_y[i], part_t[i]);
-        let base = scratch.index[i] as usize;
-        let bins = &mut histogram[base..base + (PADDED + 1) * STRIDE + 2];
-        let (bottom, top) = (weight * y, weight - weight * y);
-        for (offset, row) in [(0, top), (PADDED * STRIDE, bottom)] {
-            let (right, left) = (row * x, row - row * x);
-            for (offset, cell) in [(offset, left), (offset + STRIDE, right)] {
-                let upper = cell * t;
-                bins[offset] += cell - upper;
-                bins[offset + 1] += upper;
+vectorised! {
+    /// Adds the first `count` samples to their cubes.
+    fn add_up(samples: &Samples, count: usize, cubes: &mut Cubes) {
+        let (cube, shares, part) =
+            (&samples.cube[..count], &samples.shares[..count], &samples.part[..count]);
+        let mut add = |i: usize| {
+            let (shares, part) = (shares[i], part[i]);
+            let sums = &mut cubes[cube[i] as usize];
+            for j in 0..4 {
+                let upper = shares[j] * part;
+                sums[j] += shares[j] - upper;
+                sums[j + 4] += upper;
+            }
+        };
+        // Neighbouring samples often lie in one cube: taking turns, none waits for the sums of the one before.
+        let quarter = count / 4;
+        for i in 0..quarter {
+            for start in [0, quarter, 2 * quarter, 3 * quarter] {
+                add(start + i);
             }
         }
+        (4 * quarter..count).for_each(add);
     }
 }
 
-/// Cut, L1-normalised, square root, times 512.
-fn quantise(histogram: &[f32; PADDED * PADDED * STRIDE]) -> Descriptor {
+/// Sums up the cubes of every bin; cut, L1-normalised, square root, times 512.
+fn quantise(cubes: &Cubes) -> Descriptor {
+    // A bin is the lower orientation of its own cubes and the upper one of those before.
+    let mut squares = [[[0.0f32; 4]; BINS]; SQUARES * SQUARES];
+    for (square, cubes) in squares.iter_mut().zip(cubes.as_chunks::<BINS>().0) {
+        for t in 0..BINS {
+            let (own, before) = (&cubes[t], &cubes[(t + BINS - 1) % BINS]);
+            square[t] = std::array::from_fn(|j| own[j] + before[j + 4]);
+        }
+    }
     let mut values = [0.0f32; CELLS * CELLS * BINS];
-    for (c, bins) in values.chunks_exact_mut(BINS).enumerate() {
-        let start = ((c / CELLS + 1) * PADDED + c % CELLS + 1) * STRIDE;
-        bins.copy_from_slice(&histogram[start..start + BINS]);
-        bins[0] += histogram[start + BINS];
+    for (c, bins) in values.as_chunks_mut::<BINS>().0.iter_mut().enumerate() {
+        // The square whose first corner is the cell, and so on to the one whose last corner it is.
+        let last = c / CELLS * SQUARES + c % CELLS;
+        let first = last + SQUARES + 1;
+        for (t, bin) in bins.iter_mut().enumerate() {
+            *bin = (squares[first][t][0] + squares[first - 1][t][1])
+                + (squares[last + 1][t][2] + squares[last][t][3]);
+        }
     }
-    let length = values.iter().map(|v| v * v).sum::<f32>().sqrt();
-    let mut total = 0.0;
-    for value in &mut values {
-        *value = value.min(CUT * length);
-        total += *value;
-    }
+    let most = CUT * sum(&values.map(|value| value * value)).sqrt();
+    let values = values.map(|value| if value < most { value } else { most });
+    let total = sum(&values);
     let mut descriptor = [0; CELLS * CELLS * BINS];
     if total > 0.0 {
         for (quantised, value) in descriptor.iter_mut().zip(&values) {
-            *quantised = (512.0 * (value / total).sqrt()).round().min(255.0) as u8;
+            *quantised = (512.0 * (value / total).sqrt() + 0.5).min(255.0) as u8;
         }
     }
     descriptor
+}
+
+/// Their sum, in vectors first.
+fn sum(values: &[f32; CELLS * CELLS * BINS]) -> f32 {
+    let mut sums = [0.0f32; LANES];
+    for values in values.as_chunks::<LANES>().0 {
+        for (sum, value) in sums.iter_mut().zip(values) {
+            *sum += value;
+        }
+    }
+    sums.iter().sum()
 }

@@ -1,50 +1,46 @@
 //! Gradients of a Gaussian level and, from them, the orientations of keypoints (Lowe 2004, section 5).
 
 use std::f32::consts::TAU;
+use std::ops::Range;
 
 use super::detector::Extremum;
-use super::plane::Plane;
+use super::plane::{LANES, Plane};
 
-/// The gradient of a plane by central differences; zero on the border.
-pub(super) struct Gradients {
-    /// Length, in luma per pixel.
-    pub(super) magnitude: Plane,
-    /// Direction as a fraction of a full turn in [0, 1), from +x towards +y.
-    pub(super) turn: Plane,
+/// The gradient of part of a row by central differences, computed where it is needed: planes of it would take longer to
+/// write and to read than the gradient takes.
+#[derive(Default)]
+pub(super) struct GradientRow {
+    magnitude: Vec<f32>,
+    turn: Vec<f32>,
 }
 
-impl Gradients {
-    pub(super) fn of(plane: &Plane) -> Self {
-        let (width, height) = (plane.width, plane.height);
-        if width < 3 || height < 3 {
-            return Self { magnitude: Plane::new(width, height), turn: Plane::new(width, height) };
+impl GradientRow {
+    /// Length, in luma per pixel, and direction as a fraction of a full turn in [0, 1), from +x towards +y, at some
+    /// columns of a row, none of them on the border of the plane. As many as whole vectors hold: those beyond the
+    /// columns asked for have no meaning.
+    pub(super) fn compute(&mut self, plane: &Plane, y: usize, columns: Range<usize>) -> (&[f32], &[f32]) {
+        let count = columns.len().next_multiple_of(LANES);
+        if self.turn.len() < count {
+            self.magnitude.resize(count, 0.0);
+            self.turn.resize(count, 0.0);
         }
-        let (mut magnitude, mut turn) =
-            (Plane::with_capacity(width, height), Plane::with_capacity(width, height));
-        let (mut magnitudes, mut turns) = (vec![0.0; width], vec![0.0; width]);
-        let border = vec![0.0; width];
-        magnitude.data.extend_from_slice(&border);
-        turn.data.extend_from_slice(&border);
-        for y in 1..height - 1 {
-            let rows = [plane.row(y - 1), plane.row(y), plane.row(y + 1)];
-            gradient_row(rows, &mut magnitudes[1..width - 1], &mut turns[1..width - 1]);
-            magnitude.data.extend_from_slice(&magnitudes);
-            turn.data.extend_from_slice(&turns);
-        }
-        magnitude.data.extend_from_slice(&border);
-        turn.data.extend_from_slice(&border);
-        Self { magnitude, turn }
+        let (magnitude, turn) = (&mut self.magnitude[..count], &mut self.turn[..count]);
+        let from = |x: usize, y: usize| plane.from(x, y, count);
+        let horizontal = [from(columns.start - 1, y), from(columns.start + 1, y)];
+        let vertical = [from(columns.start, y - 1), from(columns.start, y + 1)];
+        gradient_row(horizontal, vertical, magnitude, turn);
+        (magnitude, turn)
     }
 }
 
 vectorised! {
-    /// The gradient of the inner pixels of the middle one of three rows.
-    fn gradient_row(rows: [&[f32]; 3], magnitude: &mut [f32], turn: &mut [f32]) {
-        let inner = magnitude.len();
-        let (above, below) = (&rows[0][1..][..inner], &rows[2][1..][..inner]);
-        let (left, right) = (&rows[1][..inner], &rows[1][2..][..inner]);
-        let turn = &mut turn[..inner];
-        for i in 0..inner {
+    /// The gradient at pixels, given their neighbours on either side.
+    fn gradient_row(horizontal: [&[f32]; 2], vertical: [&[f32]; 2], magnitude: &mut [f32], turn: &mut [f32]) {
+        let count = magnitude.len();
+        let ([left, right], [above, below]) =
+            (horizontal.map(|row| &row[..count]), vertical.map(|row| &row[..count]));
+        let turn = &mut turn[..count];
+        for i in 0..count {
             let dx = 0.5 * (right[i] - left[i]);
             let dy = 0.5 * (below[i] - above[i]);
             magnitude[i] = (dx * dx + dy * dy).sqrt();
@@ -83,8 +79,13 @@ const BINS: usize = 36;
 
 /// The dominant directions at a keypoint in radians in [0, 2π), the strongest first: all peaks of the histogram within
 /// 80 % of the highest, at most `max_count`.
-pub(super) fn orientations(gradients: &Gradients, keypoint: &Extremum, max_count: usize) -> Vec<f32> {
-    let (width, height) = (gradients.turn.width, gradients.turn.height);
+pub(super) fn orientations(
+    plane: &Plane,
+    keypoint: &Extremum,
+    max_count: usize,
+    gradients: &mut GradientRow,
+) -> Vec<f32> {
+    let (width, height) = (plane.width, plane.height);
     let window = 1.5 * keypoint.sigma;
     let radius = (3.0 * window).max(1.0);
     let bounds = |centre: f32, size: usize| {
@@ -100,8 +101,7 @@ pub(super) fn orientations(gradients: &Gradients, keypoint: &Extremum, max_count
         columns.clone().map(|x| ((x as f32 - keypoint.x).powi(2) * falloff).exp()).collect();
     for y in bounds(keypoint.y, height) {
         let row_window = ((y as f32 - keypoint.y).powi(2) * falloff).exp();
-        let magnitudes = &gradients.magnitude.row(y)[columns.clone()];
-        let turns = &gradients.turn.row(y)[columns.clone()];
+        let (magnitudes, turns) = gradients.compute(plane, y, columns.clone());
         for ((magnitude, turn), column_window) in magnitudes.iter().zip(turns).zip(&column_window) {
             // Half a bin down, a full turn up: positive, so that the conversion rounds down.
             let bin = turn * BINS as f32 + (BINS as f32 - 0.5);
@@ -153,14 +153,10 @@ mod tests {
         for degrees in (0..360).step_by(7) {
             let direction = (degrees as f32).to_radians();
             let (sin, cos) = direction.sin_cos();
-            let mut plane = Plane::new(41, 41);
-            for y in 0..41 {
-                for x in 0..41 {
-                    plane.data[y * 41 + x] = 0.01 * (x as f32 * cos + y as f32 * sin);
-                }
-            }
+            let ramp = |i| 0.01 * ((i % 41) as f32 * cos + (i / 41) as f32 * sin);
+            let plane = Plane::of(41, 41, (0..41 * 41).map(ramp));
             let keypoint = Extremum { x: 20.2, y: 19.7, sigma: 2.0, contrast: 0.1, level: 0 };
-            let found = orientations(&Gradients::of(&plane), &keypoint, 2);
+            let found = orientations(&plane, &keypoint, 2, &mut GradientRow::default());
             assert_eq!(found.len(), 1);
             let error = (found[0] - direction + std::f32::consts::PI).rem_euclid(TAU) - std::f32::consts::PI;
             assert!(error.abs() < 0.03, "{degrees}: {}", found[0].to_degrees());

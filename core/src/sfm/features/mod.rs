@@ -8,8 +8,8 @@
 //! scale_space (Gaussian octaves, differences) → detector (extrema, sub-pixel) → orientation → descriptor
 //! ```
 
-/// Defines a function of plain loops that is compiled a second time with AVX2 and FMA allowed, which is what runs where
-/// the CPU has them. Both give the same bits: the compiler never fuses operations by itself.
+/// Defines a function of plain loops that is compiled again with AVX2 and with AVX-512 allowed, which is what runs where
+/// the CPU has them. All give the same bits: the compiler never fuses operations by itself.
 macro_rules! vectorised {
     ($(#[$attribute:meta])* fn $name:ident($($argument:ident: $type:ty),* $(,)?) $body:block) => {
         $(#[$attribute])*
@@ -22,8 +22,20 @@ macro_rules! vectorised {
                 fn with_avx2($($argument: $type),*) {
                     portable($($argument),*);
                 }
+                #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma")]
+                fn with_avx512($($argument: $type),*) {
+                    portable($($argument),*);
+                }
                 if is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma") {
-                    // SAFETY: the CPU has the instructions.
+                    if is_x86_feature_detected!("avx512f")
+                        && is_x86_feature_detected!("avx512bw")
+                        && is_x86_feature_detected!("avx512dq")
+                        && is_x86_feature_detected!("avx512vl")
+                    {
+                        // SAFETY: the CPU has the instructions.
+                        return unsafe { with_avx512($($argument),*) };
+                    }
+                    // SAFETY: as above.
                     return unsafe { with_avx2($($argument),*) };
                 }
             }

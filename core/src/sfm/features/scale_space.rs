@@ -67,21 +67,14 @@ pub(super) fn for_each_octave(luma: &GrayImage, doubled: bool, mut visit: impl F
 
 /// Luma from 0 to 1.
 fn to_plane(luma: &GrayImage) -> Plane {
-    Plane {
-        width: luma.width() as usize,
-        height: luma.height() as usize,
-        data: luma.as_raw().iter().map(|&value| f32::from(value) / 255.0).collect(),
-    }
+    let (width, height) = (luma.width() as usize, luma.height() as usize);
+    Plane::of(width, height, luma.as_raw().iter().map(|&value| f32::from(value) / 255.0))
 }
 
 /// Every second pixel of every second row.
 fn halve(plane: &Plane) -> Plane {
     let (width, height) = (plane.width.div_ceil(2), plane.height.div_ceil(2));
-    let mut data = Vec::with_capacity(width * height);
-    for y in 0..height {
-        data.extend(plane.row(2 * y).iter().step_by(2));
-    }
-    Plane { width, height, data }
+    Plane::of(width, height, (0..height).flat_map(|y| plane.row(2 * y).iter().step_by(2).copied()))
 }
 
 /// Twice the size (less one row and column): pixel (2i, 2j) is pixel (i, j), those between are means of their
@@ -91,8 +84,9 @@ fn double(plane: &Plane) -> Plane {
     if width == 0 || height == 0 {
         return plane.clone();
     }
-    let mut doubled = Plane::new(2 * width - 1, 2 * height - 1);
-    for (y, out) in doubled.data.chunks_exact_mut(2 * width - 1).enumerate() {
+    let mut doubled = Plane::with_capacity(2 * width - 1, 2 * height - 1);
+    let mut out = vec![0.0; 2 * width - 1];
+    for y in 0..2 * height - 1 {
         let (above, below) = (plane.row(y / 2), plane.row(y.div_ceil(2)));
         let mean = |x: usize| 0.5 * (above[x] + below[x]);
         out[0] = mean(0);
@@ -100,6 +94,7 @@ fn double(plane: &Plane) -> Plane {
             out[2 * x] = mean(x);
             out[2 * x - 1] = 0.5 * (mean(x - 1) + mean(x));
         }
+        doubled.push_row(&out);
     }
     doubled
 }
@@ -132,10 +127,11 @@ mod tests {
 
     #[test]
     fn doubling_keeps_pixels_and_fills_between_them() {
-        let plane = Plane { width: 2, height: 2, data: vec![1.0, 3.0, 5.0, 11.0] };
+        let rows = |plane: &Plane| (0..plane.height).map(|y| plane.row(y).to_vec()).collect::<Vec<_>>();
+        let plane = Plane::of(2, 2, [1.0, 3.0, 5.0, 11.0]);
         let doubled = double(&plane);
         assert_eq!((doubled.width, doubled.height), (3, 3));
-        assert_eq!(doubled.data, [1.0, 2.0, 3.0, 3.0, 5.0, 7.0, 5.0, 8.0, 11.0]);
-        assert_eq!(halve(&doubled).data, plane.data);
+        assert_eq!(rows(&doubled), [[1.0, 2.0, 3.0], [3.0, 5.0, 7.0], [5.0, 8.0, 11.0]]);
+        assert_eq!(rows(&halve(&doubled)), rows(&plane));
     }
 }

@@ -4,7 +4,7 @@ use image::GrayImage;
 
 use super::descriptor::{Scratch, describe};
 use super::detector::{Extremum, extrema};
-use super::gradient::{Gradients, orientations};
+use super::gradient::orientations;
 use super::plane::Plane;
 use super::scale_space::{SCALES_PER_OCTAVE, for_each_octave};
 use super::{Descriptor, FeatureOptions, Features, FirstOctave, Keypoint};
@@ -54,26 +54,20 @@ pub(crate) fn extract_where(
     found.sort_by(|a, b| b.scale.total_cmp(&a.scale).then(a.y.total_cmp(&b.y)).then(a.x.total_cmp(&b.x)));
     found.truncate(options.max_num_features);
 
-    // One level at a time, so that only one pair of gradient planes is alive.
+    // Row by row through each level, so that most of what a keypoint looks at is still in the cache.
+    let mut order: Vec<usize> = (0..found.len()).collect();
+    order.sort_by(|&a, &b| {
+        let place = |i: usize| (found[i].octave, found[i].extremum.level);
+        place(a).cmp(&place(b)).then(found[a].extremum.y.total_cmp(&found[b].extremum.y))
+    });
     let mut described: Vec<Vec<(f32, Descriptor)>> = vec![Vec::new(); found.len()];
-    let mut scratch = Scratch::default();
-    for (octave, (_, gaussians)) in octaves.iter().enumerate() {
-        for (level, plane) in gaussians.iter().enumerate() {
-            let here = |located: &Located| located.octave == octave && located.extremum.level == level;
-            if !found.iter().any(here) {
-                continue;
-            }
-            let gradients = Gradients::of(plane);
-            for (located, described) in found.iter().zip(&mut described).filter(|(located, _)| here(located))
-            {
-                let angles = orientations(&gradients, &located.extremum, options.max_num_orientations);
-                described.extend(
-                    angles
-                        .into_iter()
-                        .map(|angle| (angle, describe(&gradients, &located.extremum, angle, &mut scratch))),
-                );
-            }
-        }
+    let mut scratch = Scratch::new();
+    for i in order {
+        let Located { octave, extremum, .. } = &found[i];
+        let plane = &octaves[*octave][extremum.level];
+        let angles = orientations(plane, extremum, options.max_num_orientations, &mut scratch.gradients);
+        described[i] =
+            angles.into_iter().map(|angle| (angle, describe(plane, extremum, angle, &mut scratch))).collect();
     }
 
     let mut features = Features::default();
@@ -92,8 +86,8 @@ pub(crate) fn extract_where(
 /// What a picture shows.
 #[derive(Default)]
 struct Detected {
-    /// The Gaussian planes of all octaves, with the size of their pixels.
-    octaves: Vec<(f32, [Plane; SCALES_PER_OCTAVE])>,
+    /// The Gaussian planes of all octaves.
+    octaves: Vec<[Plane; SCALES_PER_OCTAVE]>,
     /// The extrema of at least the peak threshold.
     found: Vec<Located>,
     /// Those of at least the weak one, if `found` are few.
@@ -128,7 +122,7 @@ fn detect(
         if detected.found.len() < options.few_features {
             detected.weak.extend(located(weak_threshold));
         }
-        detected.octaves.push((pixel, octave.gaussians));
+        detected.octaves.push(octave.gaussians);
     });
     detected
 }
