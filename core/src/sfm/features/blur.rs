@@ -1,9 +1,12 @@
 //! Separable Gaussian blur: the bulk of the work on a scale space.
 //!
-//! Called by [`super::scale_space`]. A row of the result is the vertical sum of rows of the source, kept in a padded
-//! buffer, and then the horizontal sum over that buffer: the picture passes through memory once. Both sums have one
-//! form, [`symmetric_sum`], which is where the vector instructions are.
+//! Called by [`super::scale_space`]. Rows are made a few at a time, by vertical sums of rows of the source, which are kept
+//! in padded buffers, and then horizontal sums over those. The sums are where the vector instructions are.
 
+use std::ops::Range;
+
+#[cfg(target_arch = "x86_64")]
+use super::blur_x86;
 use super::plane::Plane;
 
 /// Upper bound of the kernel's radius; the scale space needs 13.
@@ -20,89 +23,136 @@ pub(super) fn gaussian_half_kernel(sigma: f32) -> Vec<f32> {
     kernel.iter().map(|k| (k / total) as f32).collect()
 }
 
-/// `source` convolved with the kernel, its border pixels repeated outwards; that less `source` becomes `difference`.
-pub(super) fn blur(source: &Plane, half_kernel: &[f32], difference: Option<&mut Plane>) -> Plane {
-    let (width, height) = (source.width, source.height);
-    let radius = half_kernel.len() - 1;
-    let sum = symmetric_sum_for_this_cpu();
-    let mut padded = vec![0.0; width + 2 * radius];
-    let (mut blurred, mut out) = (Plane::with_capacity(width, height), vec![0.0; width]);
-    let mut difference = difference.map(|plane| {
-        *plane = Plane::with_capacity(width, height);
-        plane
-    });
-    for y in 0..height {
-        let mut taps: [(&[f32], &[f32]); MAX_RADIUS + 1] = [(&[], &[]); MAX_RADIUS + 1];
-        for (i, tap) in taps[..=radius].iter_mut().enumerate() {
-            *tap = (source.row(y.saturating_sub(i)), source.row((y + i).min(height - 1)));
-        }
-        sum(half_kernel, &taps[..=radius], &mut padded[radius..radius + width]);
-        let (first, last) = (padded[radius], padded[radius + width - 1]);
-        padded[..radius].fill(first);
-        padded[radius + width..].fill(last);
-        for (i, tap) in taps[..=radius].iter_mut().enumerate() {
-            *tap = (&padded[radius - i..][..width], &padded[radius + i..][..width]);
-        }
-        sum(half_kernel, &taps[..=radius], &mut out);
-        blurred.push_row(&out);
-        if let Some(difference) = &mut difference {
-            out.iter_mut().zip(source.row(y)).for_each(|(b, s)| *b -= s);
-            difference.push_row(&out);
-        }
-    }
-    blurred
+/// Rows that are made together: the vertical sums read each row of the source once for all of them.
+pub(super) const BAND: usize = 4;
+/// Rows of the source that a band depends on, at most.
+const MAX_TAPS: usize = 2 * MAX_RADIUS + BAND;
+
+/// A Gaussian blur of rows of one width, a band at a time.
+pub(super) struct Blur {
+    half_kernel: Vec<f32>,
+    /// For each row of the source from `radius` before the band to `radius` after it, its weight in each row of the band.
+    taps: Vec<[f32; BAND]>,
+    /// The vertical sums, with the outermost ones repeated `radius` times.
+    padded: [Vec<f32>; BAND],
+    sums: Sums,
 }
 
-/// `out[x] = Σᵢ kernel[i] · (taps[i].0[x] + taps[i].1[x])`; every slice has the length of `out`.
-type SymmetricSum = fn(&[f32], &[(&[f32], &[f32])], &mut [f32]);
-
-fn symmetric_sum_for_this_cpu() -> SymmetricSum {
-    #[cfg(target_arch = "x86_64")]
-    if is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma") {
-        // SAFETY: the CPU has the instructions.
-        return |kernel, taps, out| unsafe { symmetric_sum_avx2(kernel, taps, out) };
+impl Blur {
+    pub(super) fn new(sigma: f32, width: usize) -> Self {
+        Self::with_sums(sigma, width, Sums::for_this_cpu())
     }
-    symmetric_sum
+
+    fn with_sums(sigma: f32, width: usize, sums: Sums) -> Self {
+        let half_kernel = gaussian_half_kernel(sigma);
+        let radius = half_kernel.len() - 1;
+        let weight = |distance: usize| match distance {
+            0 => 2.0 * half_kernel[0],
+            _ => half_kernel.get(distance).copied().unwrap_or(0.0),
+        };
+        let taps = (0..2 * radius + BAND)
+            .map(|row| std::array::from_fn(|band_row| weight(row.abs_diff(band_row + radius))))
+            .collect();
+        let padded = std::array::from_fn(|_| vec![0.0; width + 2 * radius]);
+        Self { half_kernel, taps, padded, sums }
+    }
+
+    pub(super) fn radius(&self) -> usize {
+        self.half_kernel.len() - 1
+    }
+
+    /// Makes the next rows of `blurred`, a [`BAND`] or what is left: `source` convolved with the kernel, its border pixels
+    /// repeated outwards. It must have the rows from [`Self::radius`] before to [`Self::radius`] after a whole band.
+    pub(super) fn extend(&mut self, source: &Plane, blurred: &mut Plane) {
+        let (width, radius) = (source.width, self.radius());
+        let (first, end) = (blurred.rows(), source.height.min(blurred.rows() + BAND));
+        let mut rows: [&[f32]; MAX_TAPS] = [&[]; MAX_TAPS];
+        let rows = &mut rows[..self.taps.len()];
+        for (i, row) in rows.iter_mut().enumerate() {
+            *row = source.row((first + i).saturating_sub(radius).min(source.height - 1));
+        }
+        let inner = radius..radius + width;
+        (self.sums.vertical)(&self.taps, rows, &mut self.padded, inner.clone());
+        for padded in &mut self.padded[..end - first] {
+            let (left, right) = (padded[inner.start], padded[inner.end - 1]);
+            padded[..inner.start].fill(left);
+            padded[inner.end..].fill(right);
+            (self.sums.horizontal)(&self.half_kernel, padded, blurred.next_row());
+        }
+    }
 }
 
-fn symmetric_sum(kernel: &[f32], taps: &[(&[f32], &[f32])], out: &mut [f32]) {
+/// The two sums of a blur.
+#[derive(Clone, Copy)]
+struct Sums {
+    /// `out[j][inner.start + x] = Σᵢ taps[i][j] · rows[i][x]`; every row has the length of `inner`.
+    vertical: fn(&[[f32; BAND]], &[&[f32]], &mut [Vec<f32>; BAND], Range<usize>),
+    /// `out[x] = Σᵢ half_kernel[i] · (padded[r + x − i] + padded[r + x + i])`, where r is the radius: the length of the half
+    /// kernel less 1, and half of what `padded` is longer than `out`.
+    horizontal: fn(&[f32], &[f32], &mut [f32]),
+}
+
+impl Sums {
+    const PORTABLE: Self = Self { vertical: vertical_sums, horizontal: horizontal_sums };
+
+    fn for_this_cpu() -> Self {
+        Self::available().last().copied().unwrap_or(Self::PORTABLE)
+    }
+
+    /// Those that this machine can run, the slowest first.
+    fn available() -> Vec<Self> {
+        #[allow(unused_mut)]
+        let mut all = vec![Self::PORTABLE];
+        #[cfg(target_arch = "x86_64")]
+        if is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma") {
+            all.push(Self {
+                // SAFETY: the CPU has the instructions.
+                vertical: |taps, rows, out, inner| unsafe { blur_x86::vertical_avx2(taps, rows, out, inner) },
+                // SAFETY: as above.
+                horizontal: |kernel, padded, out| unsafe { blur_x86::horizontal_avx2(kernel, padded, out) },
+            });
+            if is_x86_feature_detected!("avx512f") {
+                all.push(Self {
+                    // SAFETY: as above.
+                    vertical: |taps, rows, out, inner| unsafe {
+                        blur_x86::vertical_avx512(taps, rows, out, inner)
+                    },
+                    // SAFETY: as above.
+                    horizontal: |kernel, padded, out| unsafe {
+                        blur_x86::horizontal_avx512(kernel, padded, out)
+                    },
+                });
+            }
+        }
+        all
+    }
+}
+
+pub(super) fn vertical_sums(
+    taps: &[[f32; BAND]],
+    rows: &[&[f32]],
+    out: &mut [Vec<f32>; BAND],
+    inner: Range<usize>,
+) {
+    for (j, out) in out.iter_mut().enumerate() {
+        let out = &mut out[inner.clone()];
+        out.fill(0.0);
+        for (tap, row) in taps.iter().zip(rows) {
+            let k = tap[j];
+            if k != 0.0 {
+                out.iter_mut().zip(*row).for_each(|(o, value)| *o += k * value);
+            }
+        }
+    }
+}
+
+pub(super) fn horizontal_sums(half_kernel: &[f32], padded: &[f32], out: &mut [f32]) {
+    let (radius, width) = (half_kernel.len() - 1, out.len());
     out.fill(0.0);
-    for (&k, &(left, right)) in kernel.iter().zip(taps) {
+    for (i, &k) in half_kernel.iter().enumerate() {
+        let (left, right) = (&padded[radius - i..][..width], &padded[radius + i..][..width]);
         for ((o, l), r) in out.iter_mut().zip(left).zip(right) {
             *o += k * (l + r);
-        }
-    }
-}
-
-#[cfg(target_arch = "x86_64")]
-#[target_feature(enable = "avx2,fma")]
-fn symmetric_sum_avx2(kernel: &[f32], taps: &[(&[f32], &[f32])], out: &mut [f32]) {
-    use std::arch::x86_64::*;
-    /// Pixels at a time: four registers of eight.
-    const CHUNK: usize = 32;
-    let width = out.len();
-    assert!(taps.iter().all(|(left, right)| left.len() == width && right.len() == width));
-    if width < CHUNK {
-        return symmetric_sum(kernel, taps, out);
-    }
-    for chunk in 0..width.div_ceil(CHUNK) {
-        // The last chunk overlaps the one before it rather than reach beyond the row.
-        let x = (chunk * CHUNK).min(width - CHUNK);
-        // SAFETY: x + 32 ≤ width, the length of every slice.
-        unsafe {
-            let mut sums = [_mm256_setzero_ps(); 4];
-            for (&k, &(left, right)) in kernel.iter().zip(taps) {
-                let k = _mm256_set1_ps(k);
-                let (left, right) = (left.as_ptr().add(x), right.as_ptr().add(x));
-                for (j, sum) in sums.iter_mut().enumerate() {
-                    let pair =
-                        _mm256_add_ps(_mm256_loadu_ps(left.add(8 * j)), _mm256_loadu_ps(right.add(8 * j)));
-                    *sum = _mm256_fmadd_ps(k, pair, *sum);
-                }
-            }
-            for (j, sum) in sums.iter().enumerate() {
-                _mm256_storeu_ps(out.as_mut_ptr().add(x + 8 * j), *sum);
-            }
         }
     }
 }
@@ -117,43 +167,57 @@ mod tests {
         Plane::of(width, height, (0..width * height).map(|_| random.uniform() as f32))
     }
 
+    fn blur(source: &Plane, sigma: f32, sums: Sums) -> Plane {
+        let mut blurred = Plane::with_capacity(source.width, source.height);
+        let mut blur = Blur::with_sums(sigma, source.width, sums);
+        while blurred.rows() < source.height {
+            blur.extend(source, &mut blurred);
+        }
+        blurred
+    }
+
     #[test]
-    fn it_is_the_convolution_with_a_gaussian_at_any_width() {
-        for (width, height, sigma) in [(3, 5, 1.2), (31, 4, 1.6), (32, 9, 3.1), (70, 33, 2.4)] {
+    fn it_is_the_convolution_with_a_gaussian_at_any_size() {
+        for (width, height, sigma) in [(3, 5, 1.2f32), (31, 4, 1.6), (32, 9, 3.1), (70, 33, 2.4), (150, 18, 3.1)]
+        {
             let source = noise(width, height);
-            let mut difference = Plane::with_capacity(0, 0);
-            let blurred = blur(&source, &gaussian_half_kernel(sigma), Some(&mut difference));
-            assert_eq!((difference.width, difference.height), (width, height));
             let radius = (4.0 * sigma).ceil() as i64;
             let weight = |i: i64| (-0.5 * (i as f64 / f64::from(sigma)).powi(2)).exp();
             let total: f64 = (-radius..=radius).map(weight).sum();
-            for y in 0..height as i64 {
-                for x in 0..width as i64 {
-                    let mut expected = 0.0;
-                    for dy in -radius..=radius {
-                        for dx in -radius..=radius {
-                            let row = (y + dy).clamp(0, height as i64 - 1) as usize;
-                            let column = (x + dx).clamp(0, width as i64 - 1) as usize;
-                            expected += weight(dx) * weight(dy) * f64::from(source.row(row)[column]);
+            for sums in Sums::available() {
+                let blurred = blur(&source, sigma, sums);
+                for y in 0..height as i64 {
+                    for x in 0..width as i64 {
+                        let mut expected = 0.0;
+                        for dy in -radius..=radius {
+                            for dx in -radius..=radius {
+                                let row = (y + dy).clamp(0, height as i64 - 1) as usize;
+                                let column = (x + dx).clamp(0, width as i64 - 1) as usize;
+                                expected += weight(dx) * weight(dy) * f64::from(source.row(row)[column]);
+                            }
                         }
+                        expected /= total * total;
+                        assert!((f64::from(blurred.row(y as usize)[x as usize]) - expected).abs() < 1e-5);
                     }
-                    expected /= total * total;
-                    let (x, y) = (x as usize, y as usize);
-                    assert!((f64::from(blurred.row(y)[x]) - expected).abs() < 1e-5);
-                    assert_eq!(difference.row(y)[x], blurred.row(y)[x] - source.row(y)[x]);
                 }
             }
         }
     }
 
+    /// With fused operations the last bits differ from those without.
     #[test]
-    fn vector_and_portable_sums_agree() {
-        let source = noise(77, 20);
-        let kernel = gaussian_half_kernel(1.9);
-        let taps: Vec<_> = (0..kernel.len()).map(|i| (source.row(9 - i), source.row(9 + i))).collect();
-        let (mut portable, mut chosen) = (vec![0.0; 77], vec![0.0; 77]);
-        symmetric_sum(&kernel, &taps, &mut portable);
-        symmetric_sum_for_this_cpu()(&kernel, &taps, &mut chosen);
-        assert!(portable.iter().zip(&chosen).all(|(a, b)| (a - b).abs() < 1e-6));
+    fn all_instructions_agree() {
+        let source = noise(177, 40);
+        let [portable, vectors @ ..] =
+            &Sums::available().into_iter().map(|sums| blur(&source, 1.9, sums)).collect::<Vec<_>>()[..]
+        else {
+            unreachable!()
+        };
+        for y in 0..40 {
+            for chosen in vectors {
+                assert!(portable.row(y).iter().zip(chosen.row(y)).all(|(a, b)| (a - b).abs() < 1e-6));
+                assert_eq!(chosen.row(y), vectors[0].row(y));
+            }
+        }
     }
 }

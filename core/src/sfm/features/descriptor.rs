@@ -4,8 +4,9 @@ use std::f32::consts::TAU;
 
 use super::Descriptor;
 use super::detector::Extremum;
-use super::gradient::GradientRow;
+use super::gradient::gradient_row;
 use super::plane::{LANES, Plane};
+use super::window::gaussian_window;
 
 /// Spatial cells per side.
 const CELLS: usize = 4;
@@ -23,8 +24,10 @@ const BATCH: usize = 512;
 
 /// Samples of a keypoint, and buffers to compute them in, reused.
 pub(super) struct Scratch {
-    pub(super) gradients: GradientRow,
+    magnitude: Vec<f32>,
+    turn: Vec<f32>,
     column_window: Vec<f32>,
+    row_window: Vec<f32>,
     samples: Samples,
     cubes: Cubes,
 }
@@ -32,8 +35,10 @@ pub(super) struct Scratch {
 impl Scratch {
     pub(super) fn new() -> Self {
         Self {
-            gradients: GradientRow::default(),
+            magnitude: Vec::new(),
+            turn: Vec::new(),
             column_window: Vec::new(),
+            row_window: Vec::new(),
             samples: Samples::default(),
             cubes: [[0.0; 8]; CUBES],
         }
@@ -60,87 +65,73 @@ struct Samples {
 type Cubes = [[f32; 8]; CUBES];
 const CUBES: usize = SQUARES * SQUARES * BINS;
 
-/// Describes the surroundings of a keypoint, turned by `orientation` (radians).
-pub(super) fn describe(
-    plane: &Plane,
-    keypoint: &Extremum,
-    orientation: f32,
-    scratch: &mut Scratch,
-) -> Descriptor {
-    let (width, height) = (plane.width as f32, plane.height as f32);
-    let cell = CELL_WIDTH * keypoint.sigma;
-    let (sin, cos) = orientation.sin_cos();
-    let (sin_per_cell, cos_per_cell) = (sin / cell, cos / cell);
-    // Samples within 2.5 cells along both axes of the turned square count.
-    let half = 0.5 * SQUARES as f32;
-    let reach = half * cell * (sin.abs() + cos.abs());
-    let (top, bottom) =
-        ((keypoint.y - reach).ceil().max(1.0), (keypoint.y + reach).floor().min(height - 2.0));
-    let (leftmost, rightmost) =
-        ((keypoint.x - reach).ceil().max(1.0), (keypoint.x + reach).floor().min(width - 2.0));
-    let Scratch { gradients, column_window, samples, cubes } = scratch;
-    cubes.fill([0.0; 8]);
-    if top <= bottom && leftmost <= rightmost {
-        // The window is a Gaussian of two cells: the product of one factor per column and one per row.
-        let falloff = -0.5 / (0.5 * CELLS as f32 * cell).powi(2);
-        column_window.clear();
-        column_window.extend(
-            (leftmost as usize..=rightmost as usize)
-                .map(|x| ((x as f32 - keypoint.x).powi(2) * falloff).exp()),
-        );
-        column_window.extend([0.0; LANES]);
-        let mut count = 0;
-        for y in top as usize..=bottom as usize {
-            let dy = y as f32 - keypoint.y;
-            // |dx cos + dy sin| < half · cell and |dy cos − dx sin| < half · cell bound dx on this row.
-            let (mut low, mut high) = (leftmost - keypoint.x, rightmost - keypoint.x);
-            for (along, across) in [(cos, dy * sin), (-sin, dy * cos)] {
-                if along.abs() > 1e-6 {
-                    let (a, b) = ((-half * cell - across) / along, (half * cell - across) / along);
-                    low = low.max(a.min(b));
-                    high = high.min(a.max(b));
+vectorised! {
+    /// Describes the surroundings of a keypoint, turned by `orientation` (radians).
+    pub(super) fn describe(plane: &Plane, keypoint: &Extremum, orientation: f32, scratch: &mut Scratch) -> Descriptor {
+        let (width, height) = (plane.width as f32, plane.height as f32);
+        let cell = CELL_WIDTH * keypoint.sigma;
+        let (sin, cos) = orientation.sin_cos();
+        let (sin_per_cell, cos_per_cell) = (sin / cell, cos / cell);
+        // Samples within 2.5 cells along both axes of the turned square count.
+        let half = 0.5 * SQUARES as f32;
+        let reach = half * cell * (sin.abs() + cos.abs());
+        let (top, bottom) =
+            ((keypoint.y - reach).ceil().max(1.0), (keypoint.y + reach).floor().min(height - 2.0));
+        let (leftmost, rightmost) =
+            ((keypoint.x - reach).ceil().max(1.0), (keypoint.x + reach).floor().min(width - 2.0));
+        let Scratch { magnitude, turn, column_window, row_window, samples, cubes } = scratch;
+        cubes.fill([0.0; 8]);
+        if top <= bottom && leftmost <= rightmost {
+            // The window is a Gaussian of two cells.
+            let falloff = -0.5 / (0.5 * CELLS as f32 * cell).powi(2);
+            column_window.resize((rightmost - leftmost) as usize + 1 + LANES, 0.0);
+            row_window.resize((bottom - top) as usize + 1, 0.0);
+            gaussian_window(leftmost - keypoint.x, falloff, column_window);
+            gaussian_window(top - keypoint.y, falloff, row_window);
+            // A row runs along both axes of the turned square, a little even where it is parallel to one.
+            let inverse = |along: f32| 1.0 / along.abs().max(1e-6).copysign(along);
+            let axes = [(inverse(cos), sin), (inverse(-sin), cos)];
+            let mut count = 0;
+            for (y, row_window) in (top as usize..).zip(&*row_window) {
+                let dy = y as f32 - keypoint.y;
+                // |dx cos + dy sin| < half · cell and |dy cos − dx sin| < half · cell bound dx on this row.
+                let (mut low, mut high) = (leftmost - keypoint.x, rightmost - keypoint.x);
+                for (inverse, across) in axes {
+                    let (middle, most) = (-dy * across * inverse, half * cell * inverse.abs());
+                    low = low.max(middle - most);
+                    high = high.min(middle + most);
+                }
+                let (first, last) =
+                    ((low + keypoint.x).ceil().max(leftmost), (high + keypoint.x).floor().min(rightmost));
+                if first > last {
+                    continue;
+                }
+                let (first, last) = (first as usize, last as usize);
+                let frame = RowFrame {
+                    dx: first as f32 - keypoint.x,
+                    dy,
+                    sin: sin_per_cell,
+                    cos: cos_per_cell,
+                    turn: orientation / TAU,
+                    window: *row_window,
+                };
+                // Whole vectors; what is beyond the row's samples is overwritten by those of the next one.
+                let padded = (last + 1 - first).next_multiple_of(LANES);
+                magnitude.resize(padded, 0.0);
+                turn.resize(padded, 0.0);
+                gradient_row(plane, y, first, magnitude, turn);
+                let window = &column_window[first - leftmost as usize..][..padded];
+                samples.place_row(count, &frame, magnitude, turn, window);
+                count += last + 1 - first;
+                if count >= BATCH {
+                    samples.add_up(count, cubes);
+                    count = 0;
                 }
             }
-            let (first, last) =
-                ((low + keypoint.x).ceil().max(leftmost), (high + keypoint.x).floor().min(rightmost));
-            if first > last {
-                continue;
-            }
-            let (first, last) = (first as usize, last as usize);
-            let frame = RowFrame {
-                dx: first as f32 - keypoint.x,
-                dy,
-                sin: sin_per_cell,
-                cos: cos_per_cell,
-                turn: orientation / TAU,
-                window: (dy * dy * falloff).exp(),
-            };
-            // Whole vectors; what is beyond the row's samples is overwritten by those of the next one.
-            let (magnitude, turn) = gradients.compute(plane, y, first..last + 1);
-            let end = count + magnitude.len();
-            if samples.part.len() < end {
-                samples.cube.resize(end, 0);
-                samples.shares.resize(end, [0.0; 4]);
-                samples.part.resize(end, 0.0);
-            }
-            place_row(
-                &frame,
-                magnitude,
-                turn,
-                &column_window[first - leftmost as usize..][..magnitude.len()],
-                &mut samples.cube[count..end],
-                &mut samples.shares[count..end],
-                &mut samples.part[count..end],
-            );
-            count += last + 1 - first;
-            if count >= BATCH {
-                add_up(samples, count, cubes);
-                count = 0;
-            }
+            samples.add_up(count, cubes);
         }
-        add_up(samples, count, cubes);
+        quantise(cubes)
     }
-    quantise(cubes)
 }
 
 /// What the samples of a row have in common; lengths of `sin` and `cos` are in cells per pixel.
@@ -153,17 +144,27 @@ struct RowFrame {
     window: f32,
 }
 
-vectorised! {
-    /// Computes the cube of each sample of a row, and what it adds there.
-    fn place_row(frame: &RowFrame, magnitude: &[f32], turn: &[f32], window: &[f32], cube: &mut [u32], shares: &mut [[f32; 4]], part: &mut [f32]) {
+impl Samples {
+    /// Computes what the samples of a row add to which cube, and puts them from place `start` on.
+    #[inline(always)]
+    fn place_row(&mut self, start: usize, frame: &RowFrame, magnitude: &[f32], turn: &[f32], window: &[f32]) {
         let count = magnitude.len();
+        if self.part.len() < start + count {
+            self.cube.resize(start + count, 0);
+            self.shares.resize(start + count, [0.0; 4]);
+            self.part.resize(start + count, 0.0);
+        }
         let (turn, window) = (&turn[..count], &window[..count]);
-        let (cube, shares, part) = (&mut cube[..count], &mut shares[..count], &mut part[..count]);
+        let (cube, shares, part) = (
+            &mut self.cube[start..][..count],
+            &mut self.shares[start..][..count],
+            &mut self.part[start..][..count],
+        );
         // Square c begins c − 2.5 cells from the keypoint.
         let offset = 0.5 * SQUARES as f32;
         let largest = (SQUARES - 1) as f32;
         for i in 0..count {
-            let dx = frame.dx + i as f32;
+            let dx = frame.dx + i as i32 as f32;
             let x = dx * frame.cos + frame.dy * frame.sin + offset;
             let y = frame.dy * frame.cos - dx * frame.sin + offset;
             // Rounding may carry a sample a hair out of the squares.
@@ -187,16 +188,12 @@ vectorised! {
             cube[i] = unsafe { index.to_int_unchecked::<i32>() } as u32;
         }
     }
-}
 
-vectorised! {
     /// Adds the first `count` samples to their cubes.
-    fn add_up(samples: &Samples, count: usize, cubes: &mut Cubes) {
-        let (cube, shares, part) =
-            (&samples.cube[..count], &samples.shares[..count], &samples.part[..count]);
-        let mut add = |i: usize| {
-            let (shares, part) = (shares[i], part[i]);
-            let sums = &mut cubes[cube[i] as usize];
+    #[inline(always)]
+    fn add_up(&self, count: usize, cubes: &mut Cubes) {
+        let mut add = |cube: u32, shares: &[f32; 4], part: f32| {
+            let sums = &mut cubes[cube as usize];
             for j in 0..4 {
                 let upper = shares[j] * part;
                 sums[j] += shares[j] - upper;
@@ -205,16 +202,24 @@ vectorised! {
         };
         // Neighbouring samples often lie in one cube: taking turns, none waits for the sums of the one before.
         let quarter = count / 4;
-        for i in 0..quarter {
-            for start in [0, quarter, 2 * quarter, 3 * quarter] {
-                add(start + i);
+        let [a, b, c, d] = [0, 1, 2, 3].map(|i| {
+            let quarter = i * quarter..(i + 1) * quarter;
+            let shares = self.shares[quarter.clone()].iter();
+            self.cube[quarter.clone()].iter().zip(shares).zip(&self.part[quarter])
+        });
+        for (((a, b), c), d) in a.zip(b).zip(c).zip(d) {
+            for ((cube, shares), part) in [a, b, c, d] {
+                add(*cube, shares, *part);
             }
         }
-        (4 * quarter..count).for_each(add);
+        for i in 4 * quarter..count {
+            add(self.cube[i], &self.shares[i], self.part[i]);
+        }
     }
 }
 
 /// Sums up the cubes of every bin; cut, L1-normalised, square root, times 512.
+#[inline(always)]
 fn quantise(cubes: &Cubes) -> Descriptor {
     // A bin is the lower orientation of its own cubes and the upper one of those before.
     let mut squares = [[[0.0f32; 4]; BINS]; SQUARES * SQUARES];
@@ -247,6 +252,7 @@ fn quantise(cubes: &Cubes) -> Descriptor {
 }
 
 /// Their sum, in vectors first.
+#[inline(always)]
 fn sum(values: &[f32; CELLS * CELLS * BINS]) -> f32 {
     let mut sums = [0.0f32; LANES];
     for values in values.as_chunks::<LANES>().0 {

@@ -8,23 +8,23 @@
 //! scale_space (Gaussian octaves, differences) → detector (extrema, sub-pixel) → orientation → descriptor
 //! ```
 
-/// Defines a function of plain loops that is compiled again with AVX2 and with AVX-512 allowed, which is what runs where
+/// Defines a function of plain loops, with all that is inlined into it, that is compiled again with AVX2 and with AVX-512 allowed, which is what runs where
 /// the CPU has them. All give the same bits: the compiler never fuses operations by itself.
 macro_rules! vectorised {
-    ($(#[$attribute:meta])* fn $name:ident($($argument:ident: $type:ty),* $(,)?) $body:block) => {
+    ($(#[$attribute:meta])* $visibility:vis fn $name:ident($($argument:ident: $type:ty),* $(,)?) $(-> $result:ty)? $body:block) => {
         $(#[$attribute])*
-        fn $name($($argument: $type),*) {
+        $visibility fn $name($($argument: $type),*) $(-> $result)? {
             #[inline(always)]
-            fn portable($($argument: $type),*) $body
+            fn portable($($argument: $type),*) $(-> $result)? $body
             #[cfg(target_arch = "x86_64")]
             {
                 #[target_feature(enable = "avx2,fma")]
-                fn with_avx2($($argument: $type),*) {
-                    portable($($argument),*);
+                fn with_avx2($($argument: $type),*) $(-> $result)? {
+                    portable($($argument),*)
                 }
                 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma")]
-                fn with_avx512($($argument: $type),*) {
-                    portable($($argument),*);
+                fn with_avx512($($argument: $type),*) $(-> $result)? {
+                    portable($($argument),*)
                 }
                 if is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma") {
                     if is_x86_feature_detected!("avx512f")
@@ -39,20 +39,24 @@ macro_rules! vectorised {
                     return unsafe { with_avx2($($argument),*) };
                 }
             }
-            portable($($argument),*);
+            portable($($argument),*)
         }
     };
 }
 
 mod blur;
+#[cfg(target_arch = "x86_64")]
+mod blur_x86;
 mod descriptor;
 mod detector;
 mod gradient;
+mod orientation;
 mod plane;
 mod scale_space;
 mod sift;
 #[cfg(test)]
 mod tests;
+mod window;
 
 use crate::defaults::with_defaults;
 pub use sift::extract;

@@ -3,10 +3,10 @@
 use image::GrayImage;
 
 use super::descriptor::{Scratch, describe};
-use super::detector::{Extremum, extrema};
-use super::gradient::orientations;
+use super::detector::{Extremum, Search};
+use super::orientation::{self, orientations};
 use super::plane::Plane;
-use super::scale_space::{SCALES_PER_OCTAVE, for_each_octave};
+use super::scale_space::{Octave, SCALES_PER_OCTAVE};
 use super::{Descriptor, FeatureOptions, Features, FirstOctave, Keypoint};
 
 /// Pictures with fewer pixels are doubled by [`FirstOctave::Auto`].
@@ -61,13 +61,20 @@ pub(crate) fn extract_where(
         place(a).cmp(&place(b)).then(found[a].extremum.y.total_cmp(&found[b].extremum.y))
     });
     let mut described: Vec<Vec<(f32, Descriptor)>> = vec![Vec::new(); found.len()];
-    let mut scratch = Scratch::new();
-    for i in order {
+    let mut scratch = (orientation::Scratch::default(), Scratch::new());
+    for (k, &i) in order.iter().enumerate() {
+        if let Some(&next) = order.get(k + 1) {
+            let Located { octave, extremum, .. } = &found[next];
+            let radius = 9.0 * extremum.sigma;
+            octaves[*octave][extremum.level].prefetch(extremum.x, extremum.y, radius);
+        }
         let Located { octave, extremum, .. } = &found[i];
         let plane = &octaves[*octave][extremum.level];
-        let angles = orientations(plane, extremum, options.max_num_orientations, &mut scratch.gradients);
-        described[i] =
-            angles.into_iter().map(|angle| (angle, describe(plane, extremum, angle, &mut scratch))).collect();
+        let angles = orientations(plane, extremum, options.max_num_orientations, &mut scratch.0);
+        described[i] = angles
+            .into_iter()
+            .map(|angle| (angle, describe(plane, extremum, angle, &mut scratch.1)))
+            .collect();
     }
 
     let mut features = Features::default();
@@ -102,10 +109,18 @@ fn detect(
 ) -> Detected {
     let weak_threshold = options.weak_peak_threshold.min(options.peak_threshold);
     let mut detected = Detected::default();
-    for_each_octave(luma, doubled, |octave| {
-        let pixel = (octave.index as f32).exp2();
+    let mut next = Octave::finest(luma, doubled);
+    while let Some(mut octave) = next {
         let index = detected.octaves.len();
-        let locate = |extremum: Extremum| {
+        // Whether there are few is known only after the last octave, when the differences are gone.
+        let are_few = detected.found.len() < options.few_features;
+        let threshold = if are_few { weak_threshold } else { options.peak_threshold };
+        let mut search = Search::new(threshold, options.edge_threshold);
+        while let Some(rows) = octave.extend() {
+            search.search(&octave, rows);
+        }
+        let pixel = (octave.index as f32).exp2();
+        for (extremum, is_strong) in search.finish(options.peak_threshold) {
             let located = Located {
                 octave: index,
                 extremum,
@@ -113,21 +128,22 @@ fn detect(
                 y: extremum.y * pixel + 0.5,
                 scale: extremum.sigma * pixel,
             };
-            keeps(located.x, located.y, located.scale).then_some(located)
-        };
-        let located =
-            |threshold| extrema(&octave, threshold, options.edge_threshold).into_iter().filter_map(locate);
-        detected.found.extend(located(options.peak_threshold));
-        // Whether there are few is known only after the last octave, when the differences are gone.
-        if detected.found.len() < options.few_features {
-            detected.weak.extend(located(weak_threshold));
+            if keeps(located.x, located.y, located.scale) {
+                if is_strong {
+                    detected.found.push(located);
+                }
+                detected.weak.push(located);
+            }
         }
-        detected.octaves.push(octave.gaussians);
-    });
+        let (described, coarser) = octave.finish();
+        detected.octaves.push(described);
+        next = coarser;
+    }
     detected
 }
 
 /// An extremum with its place in the picture.
+#[derive(Clone, Copy)]
 struct Located {
     octave: usize,
     extremum: Extremum,
