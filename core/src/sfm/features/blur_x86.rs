@@ -6,7 +6,7 @@
 use std::arch::x86_64::*;
 use std::ops::Range;
 
-use super::blur::{BAND, horizontal_sums, vertical_sums};
+use super::blur_sums::{BAND, horizontal_sums, vertical_sums};
 
 /// A vector of floats.
 trait Vector: Copy {
@@ -66,7 +66,7 @@ fn chunks(width: usize, size: usize) -> impl Iterator<Item = usize> {
     (0..width.div_ceil(size)).map(move |chunk| (chunk * size).min(width - size))
 }
 
-/// See `Sums`; `N` vectors of each row at a time.
+/// See [`vertical_sums`]; `N` vectors of each row at a time.
 #[inline(always)]
 fn vertical<V: Vector, const N: usize>(
     taps: &[[f32; BAND]],
@@ -75,10 +75,7 @@ fn vertical<V: Vector, const N: usize>(
     inner: Range<usize>,
 ) {
     let width = inner.len();
-    if width < N * V::LANES {
-        return vertical_sums(taps, rows, out, inner);
-    }
-    assert!(rows.iter().all(|row| row.len() == width));
+    assert!(width >= N * V::LANES && rows.iter().all(|row| row.len() == width));
     let out = out.each_mut().map(|out| &mut out[inner.clone()]);
     for x in chunks(width, N * V::LANES) {
         let mut sums = [[V::splat(0.0); N]; BAND];
@@ -102,14 +99,11 @@ fn vertical<V: Vector, const N: usize>(
     }
 }
 
-/// See `Sums`; `N` vectors at a time.
+/// See [`horizontal_sums`]; `N` vectors at a time.
 #[inline(always)]
 fn horizontal<V: Vector, const N: usize>(half_kernel: &[f32], padded: &[f32], out: &mut [f32]) {
     let (width, radius) = (out.len(), half_kernel.len() - 1);
-    if width < N * V::LANES {
-        return horizontal_sums(half_kernel, padded, out);
-    }
-    assert!(padded.len() == width + 2 * radius);
+    assert!(width >= N * V::LANES && padded.len() == width + 2 * radius);
     for x in chunks(width, N * V::LANES) {
         let mut sums = [V::splat(0.0); N];
         for (i, &k) in half_kernel.iter().enumerate() {
@@ -135,7 +129,11 @@ fn horizontal<V: Vector, const N: usize>(half_kernel: &[f32], padded: &[f32], ou
 }
 
 macro_rules! compiled_for {
-    ($features:literal, $vector:ty, $vertical:ident by $rows:literal, $horizontal:ident by $columns:literal) => {
+    (
+        $features:literal, $vector:ty,
+        $vertical:ident by $rows:literal else $narrow_vertical:ident,
+        $horizontal:ident by $columns:literal else $narrow_horizontal:ident
+    ) => {
         #[target_feature(enable = $features)]
         pub(super) fn $vertical(
             taps: &[[f32; BAND]],
@@ -143,16 +141,31 @@ macro_rules! compiled_for {
             out: &mut [Vec<f32>; BAND],
             inner: Range<usize>,
         ) {
+            if inner.len() < $rows * <$vector>::LANES {
+                return $narrow_vertical(taps, rows, out, inner);
+            }
             vertical::<$vector, $rows>(taps, rows, out, inner);
         }
 
         #[target_feature(enable = $features)]
         pub(super) fn $horizontal(half_kernel: &[f32], padded: &[f32], out: &mut [f32]) {
+            if out.len() < $columns * <$vector>::LANES {
+                return $narrow_horizontal(half_kernel, padded, out);
+            }
             horizontal::<$vector, $columns>(half_kernel, padded, out);
         }
     };
 }
 
-// As many sums as hide the time that an addition takes, and fit the 16 or 32 registers.
-compiled_for!("avx2,fma", __m256, vertical_avx2 by 2, horizontal_avx2 by 4);
-compiled_for!("avx512f", __m512, vertical_avx512 by 4, horizontal_avx512 by 4);
+// As many sums as hide the time that an addition takes, and fit the 16 or 32 registers. Rows that are too narrow for those of
+// AVX-512 are left to AVX2, so that both give the same bits.
+compiled_for!(
+    "avx2,fma", __m256,
+    vertical_avx2 by 2 else vertical_sums,
+    horizontal_avx2 by 4 else horizontal_sums
+);
+compiled_for!(
+    "avx512f", __m512,
+    vertical_avx512 by 4 else vertical_avx2,
+    horizontal_avx512 by 4 else horizontal_avx2
+);

@@ -45,6 +45,7 @@ macro_rules! vectorised {
 }
 
 mod blur;
+mod blur_sums;
 #[cfg(target_arch = "x86_64")]
 mod blur_x86;
 mod descriptor;

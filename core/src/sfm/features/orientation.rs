@@ -78,22 +78,24 @@ vectorised! {
         row_window.resize(rows.len(), 0.0);
         gaussian_window(columns.start as f32 - keypoint.x, falloff, column_window);
         gaussian_window(rows.start as f32 - keypoint.y, falloff, row_window);
-        // Two histograms by turns, so that a sample need not wait for the one before; more bins than a turn, for the full
-        // turn that is added below.
-        let mut histograms = [[0.0f32; 2 * BINS + 1]; 2];
+        // What goes to a bin and to the next one is kept side by side, and samples go to two histograms by turns: so they
+        // seldom wait for the one before. There are bins for two turns; see below.
+        let mut histograms = [[[0.0f32; 2]; 2 * BINS]; 2];
         for (y, row_window) in rows.zip(&*row_window) {
             gradient_row(plane, y, columns.start, magnitude, turn);
             place_row(magnitude, turn, column_window, *row_window, bin, lower, upper);
-            for (i, ((&bin, lower), upper)) in bin.iter().zip(&*lower).zip(&*upper).take(count).enumerate() {
-                let (histogram, low) = (&mut histograms[i % 2], bin as usize);
-                histogram[low] += lower;
-                histogram[low + 1] += upper;
+            let (bin, lower, upper) = (&bin[..count], &lower[..count], &upper[..count]);
+            for i in 0..count {
+                let pair = &mut histograms[i % 2][bin[i] as usize];
+                pair[0] += lower[i];
+                pair[1] += upper[i];
             }
         }
         let mut sum = [0.0; BINS];
         for histogram in &histograms {
-            for (i, value) in histogram.iter().enumerate() {
-                sum[i % BINS] += value;
+            for (i, [lower, upper]) in histogram.iter().enumerate() {
+                sum[i % BINS] += lower;
+                sum[(i + 1) % BINS] += upper;
             }
         }
         sum

@@ -8,7 +8,8 @@ use std::ops::Range;
 
 use image::GrayImage;
 
-use super::blur::{BAND, Blur};
+use super::blur::Blur;
+use super::blur_sums::BAND;
 use super::plane::Plane;
 
 /// Levels per doubling of the scale.
