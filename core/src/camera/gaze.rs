@@ -5,7 +5,7 @@
 
 use nalgebra::{Matrix3, Vector3};
 
-use super::level::gravity;
+use super::level::{gravity, gravity_of_turned};
 use super::{Camera, Pose, SparseModel};
 use crate::defaults::with_defaults;
 use crate::statistics::median;
@@ -91,15 +91,23 @@ impl Gaze {
     }
 }
 
-/// The up of a scene (unit length) in which the pictures' rows are level; that of the world if they are so there, too.
+/// The up of a scene (unit length) in which the pictures' rows are level, or the columns of those that lie on their side;
+/// that of the world if they are so there, too.
 /// `None` without cameras.
 pub(crate) fn scene_up<'a>(
     poses: impl Iterator<Item = &'a Pose> + Clone,
     options: &GazeOptions,
 ) -> Option<Vector3<f64>> {
     poses.clone().next()?;
-    let up = gravity(poses).map_or(WORLD_UP, |down| -down);
-    Some(if up.angle(&WORLD_UP) <= options.level_within.to_radians() { WORLD_UP } else { up })
+    let is_level = |up: &Vector3<f64>| up.angle(&WORLD_UP) <= options.level_within.to_radians();
+    let up = gravity(poses.clone()).map_or(WORLD_UP, |down| -down);
+    if is_level(&up) {
+        return Some(WORLD_UP);
+    }
+    // Nobody levelled the model, or pictures of it lie on their side: a model's files do not say which.
+    let poses: Vec<Pose> = poses.copied().collect();
+    let up = gravity_of_turned(&poses, &-WORLD_UP).map_or(up, |down| -down);
+    Some(if is_level(&up) { WORLD_UP } else { up })
 }
 
 /// A camera without the distortion of its lens, which far from the middle may fold back into the picture what is not in
@@ -218,6 +226,7 @@ mod tests {
 
     use super::*;
     use crate::camera::CameraModel;
+    use crate::camera::level::levelling;
 
     /// A camera on a circle around the origin, somewhat above it.
     fn pose(angle: f64, target: &Vector3<f64>) -> Pose {
@@ -316,6 +325,27 @@ mod tests {
             let up = scene_up(turned(degrees).iter(), &options).unwrap();
             assert!((up.angle(&WORLD_UP).to_degrees() - degrees).abs() < 1.5, "{degrees}: {up:?}");
         }
+        // Every sixth picture lies on its side: as in a model of this engine, and in one that nobody levelled.
+        let on_side = |poses: Vec<Pose>| -> Vec<Pose> {
+            poses.iter().enumerate().map(|(k, p)| p.turned_back(if k % 6 == 2 { 3 } else { 0 })).collect()
+        };
+        assert_eq!(scene_up(on_side(steep.clone()).iter(), &options), Some(WORLD_UP));
+        let up = scene_up(on_side(turned(25.0)).iter(), &options).unwrap();
+        assert!((up.angle(&WORLD_UP).to_degrees() - 25.0).abs() < 1.5, "{up:?}");
+        // Of one side alone, where rows hardly say what is level: the engine levelled the model by what it knew of the turns.
+        let front: Vec<Pose> = (0..12)
+            .map(|k| {
+                let angle = 0.03 * f64::from(k);
+                let position = Vector3::new(3.0 * angle.sin(), -0.6, -3.0 * angle.cos());
+                Pose::look_at(&position, &Vector3::zeros(), &WORLD_UP).unwrap()
+            })
+            .collect();
+        let level = levelling(&gravity(front.iter()).unwrap());
+        let levelled = front.iter().map(|p| p.in_moved_world(1.0, &level, &Vector3::zeros()));
+        let stored: Vec<Pose> =
+            levelled.enumerate().map(|(k, p)| p.turned_back(if k % 3 == 1 { 3 } else { 0 })).collect();
+        assert!(gravity(stored.iter()).unwrap().angle(&-WORLD_UP).to_degrees() > 20.0);
+        assert_eq!(scene_up(stored.iter(), &options), Some(WORLD_UP));
         assert!(scene_up([].iter(), &options).is_none());
     }
 }

@@ -65,6 +65,14 @@ impl Pose {
         self.rotation.inverse() * -Vector3::y()
     }
 
+    /// The pose of the upright picture, of which that of this pose is stored turned clockwise by so many quarter turns.
+    #[must_use]
+    pub(crate) fn turned_back(&self, quarter_turns: u8) -> Self {
+        let angle = -f64::from(quarter_turns % 4) * std::f64::consts::FRAC_PI_2;
+        let turn = UnitQuaternion::from_axis_angle(&Vector3::z_axis(), angle);
+        Self { rotation: turn * self.rotation, translation: turn * self.translation }
+    }
+
     /// Camera-to-world.
     pub fn inverse(&self) -> Self {
         let rotation = self.rotation.inverse();
@@ -128,6 +136,17 @@ mod tests {
         assert!((pose.centre() - position).norm() < 1e-12);
         assert!(pose.up().dot(&up) > 0.0);
         assert!((pose.rotation_matrix().determinant() - 1.0).abs() < 1e-12);
+    }
+
+    #[test]
+    fn a_picture_that_is_turned_back_shows_what_was_at_its_right_above() {
+        let pose = Pose::look_at(&Vector3::new(1.0, 2.0, 3.0), &Vector3::zeros(), &-Vector3::y()).unwrap();
+        let point = Vector3::new(0.3, -0.5, 0.2);
+        let (seen, upright) = (pose.transform(&point), pose.turned_back(1).transform(&point));
+        // Turned clockwise, what was at the top lies at the right.
+        assert!((seen.x - -upright.y).abs() < 1e-12 && (seen.y - upright.x).abs() < 1e-12);
+        assert!((seen.z - upright.z).abs() < 1e-12);
+        assert!((pose.turned_back(1).turned_back(3).rotation.angle_to(&pose.rotation)) < 1e-7);
     }
 
     #[test]

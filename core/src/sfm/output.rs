@@ -2,8 +2,8 @@
 
 use nalgebra::Vector3;
 
-use crate::camera::{Image, Point2D, Point3D, SparseModel, gravity, levelling};
-use crate::video::Frames;
+use crate::camera::{Image, Point2D, Point3D, Pose, SparseModel, gravity, levelling};
+use crate::video::{Frame, Frames};
 
 use super::map::{Keypoints, Map};
 use crate::statistics::median;
@@ -12,11 +12,15 @@ use crate::statistics::median;
 /// would run into the near planes and thresholds of programs that expect metres.
 const MEDIAN_DISTANCE: f64 = 5.0;
 
-/// Turns and scales the world of `map`: +y is down, the origin is the mean of the camera centres, and its unit is the
+/// Turns and scales the world of `map`, the images of which are `frames`: +y is down, the origin is the mean of the camera centres, and its unit is the
 /// metre, of which `metres` make one unit as it is; where they are not known, cameras are 5 units away from what they
 /// see (median). Returns by how much it was scaled.
-pub(crate) fn normalise(map: &mut Map, metres: Option<f64>) -> f64 {
-    let rotation = gravity(map.poses.iter().flatten()).map_or_else(Default::default, |down| levelling(&down));
+pub(crate) fn normalise(map: &mut Map, frames: &Frames, metres: Option<f64>) -> f64 {
+    // Level are the rows of the upright pictures, not those of pictures that are stored on their side.
+    let turned_back =
+        |(pose, frame): (&Option<Pose>, &Frame)| Some((*pose)?.turned_back(frame.quarter_turns));
+    let upright: Vec<Pose> = map.poses.iter().zip(&frames.frames).filter_map(turned_back).collect();
+    let rotation = gravity(upright.iter()).map_or_else(Default::default, |down| levelling(&down));
     let mut distances: Vec<f64> = map
         .points
         .iter()
@@ -84,8 +88,50 @@ pub(crate) fn sparse_model(
 mod tests {
     use super::*;
     use crate::sfm::synthetic::Capture;
-    use crate::video::{Frame, FrameSource};
+    use crate::video::FrameSource;
     use nalgebra::UnitQuaternion;
+
+    fn frames_of(count: usize) -> Frames {
+        let frame = |i: usize| Frame {
+            name: format!("{i}.png"),
+            index: i as u64,
+            timestamp: None,
+            width: 800,
+            height: 600,
+            sharpness: 1.0,
+            focal_prior: None,
+            quarter_turns: 0,
+        };
+        Frames {
+            folder: std::path::PathBuf::new(),
+            source: FrameSource::Images,
+            total: count as u64,
+            frames: (0..count).map(frame).collect(),
+            warnings: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn pictures_that_are_stored_on_their_side_do_not_lay_the_world_there() {
+        // Of one side of something; every tenth with the camera on end.
+        let mut map = Capture::orbit(120, 50, 0.2, 9).true_map_with_points();
+        map.poses.truncate(20);
+        map.points.clear();
+        let mut frames = frames_of(20);
+        let turn = UnitQuaternion::from_euler_angles(1.0, 0.4, -2.0);
+        for (i, pose) in map.poses.iter_mut().enumerate() {
+            let turns = if i % 10 == 4 { 1 } else { 0 };
+            frames.frames[i].quarter_turns = turns;
+            *pose = pose.map(|p| p.in_moved_world(1.0, &turn, &Vector3::zeros()).turned_back(4 - turns));
+        }
+        normalise(&mut map, &frames, None);
+        let upright = map.poses.iter().zip(&frames.frames);
+        for (pose, frame) in upright {
+            let pose = pose.unwrap().turned_back(frame.quarter_turns);
+            let right = pose.rotation.inverse() * Vector3::x();
+            assert!(right.y.abs() < 0.1 && pose.up().y < -0.5, "{right} {}", pose.up());
+        }
+    }
 
     #[test]
     fn the_model_is_level_consistent_and_sees_what_it_saw() {
@@ -98,31 +144,15 @@ mod tests {
         for point in &mut map.points {
             point.xyz = 0.01 * (turn * point.xyz) + Vector3::new(3.0, 4.0, 5.0);
         }
+        let frames = frames_of(8);
         let size = (map.points[0].xyz - map.points[1].xyz).norm();
         let mut metric = map.clone();
-        normalise(&mut metric, Some(3.0));
+        normalise(&mut metric, &frames, Some(3.0));
         assert!(((metric.points[0].xyz - metric.points[1].xyz).norm() / size - 3.0).abs() < 1e-9);
-        normalise(&mut map, None);
+        normalise(&mut map, &frames, None);
         let mean_up: Vector3<f64> =
             map.poses.iter().flatten().map(|p| p.up()).sum::<Vector3<f64>>().normalize();
         assert!(mean_up.y < -0.95, "{mean_up}");
-        let frame = |i: usize| Frame {
-            name: format!("{i}.png"),
-            index: i as u64,
-            timestamp: None,
-            width: 800,
-            height: 600,
-            sharpness: 1.0,
-            focal_prior: None,
-            quarter_turns: 0,
-        };
-        let frames = Frames {
-            folder: std::path::PathBuf::new(),
-            source: FrameSource::Images,
-            total: 8,
-            frames: (0..8).map(frame).collect(),
-            warnings: Vec::new(),
-        };
         let colors: Vec<Vec<[u8; 3]>> =
             capture.keypoints.iter().map(|k| vec![[10, 20, 30]; k.len()]).collect();
         let model = sparse_model(&map, &capture.keypoints, &colors, &frames);

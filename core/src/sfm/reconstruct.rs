@@ -409,7 +409,7 @@ impl Reconstructor<'_> {
         control.progress(Stage::Sfm, "judging the model", progress::VERDICT);
         self.judge(&exact, &map, refined.keypoints, &graph, &unsure, &mut report)?;
         watch.lap("verdict");
-        let scale = normalise(&mut map, metres);
+        let scale = normalise(&mut map, self.frames, metres);
         let model = sparse_model(&map, refined.keypoints, &self.pictures.colors, self.frames);
         watch.lap("output");
         report.attempts = attempts;
