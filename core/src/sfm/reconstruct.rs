@@ -196,8 +196,8 @@ fn reconstruct_pictures(
     Ok(found)
 }
 
-/// Whether there is no model, or one that may have taken one place for another. Where its poses are only imprecise, to take it
-/// apart at a step across which little was matched (a blank corridor between two rooms) would lose half of the capture.
+/// Whether there is no model, or one that may have taken one place for another. To take one apart whose poses are only imprecise
+/// would lose half of the capture: shorter parts are always more precise.
 fn may_be_two_places(found: &Result<Reconstruction>) -> bool {
     let Ok(found) = found else { return true };
     let mut reasons = found.report.verdict.iter().flat_map(|verdict| &verdict.reasons);

@@ -156,8 +156,10 @@ fn wrong_names_and_full_folders_are_refused() {
     let to = at("backup");
     expect(run(&at("typo"), &["backup", "--to", to.to_str().unwrap()]), 3, "there is no service in");
     expect(run(&at("typo"), &["doctor"]), 3, "typo");
-    expect(run(&at("typo"), &["keys", "list", "alice"]), 3, "there is no service in");
-    expect(run(&at("typo"), &["jobs", "list"]), 3, "there is no service in");
+    for action in [&["keys", "--data", "typo", "list", "alice"][..], &["jobs", "--data", "typo", "list"]] {
+        let output = reconstruct().args(action).current_dir(place.path()).output().unwrap();
+        expect(output, 3, "there is no service in typo");
+    }
     expect(run(&at("new"), &["restore", to.to_str().unwrap()]), 3, "no complete backup");
     assert_eq!(fs::read_dir(place.path()).unwrap().count(), 0, "nothing is made");
     let add = ["users", "--data", "data", "add", "alice"];
@@ -177,7 +179,8 @@ fn wrong_names_and_full_folders_are_refused() {
 fn addresses_are_refused_where_they_would_be_ignored() {
     let place = tempfile::tempdir().unwrap();
     let (data, backup) = (place.path().join("data"), place.path().join("backup"));
-    assert_success(&run(&data, &["users", "add", "alice"]));
+    let add = ["users", "--data", "data", "add", "alice"];
+    assert_success(&reconstruct().args(add).current_dir(place.path()).output().unwrap());
     assert_success(&run(&data, &["backup", "--to", backup.to_str().unwrap()]));
     let database = "postgres://anna:secret@db.example/reconstruct";
     let refused = |output: Output, hint: &str| {

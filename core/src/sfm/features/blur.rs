@@ -1,4 +1,4 @@
-//! Separable Gaussian blur: the bulk of the work on a scale space.
+//! Separable Gaussian blur.
 //!
 //! Called by [`super::scale_space`]. Rows are made a few at a time, by vertical sums of rows of the source, which are kept
 //! in padded buffers, and then horizontal sums over those. The sums are where the vector instructions are.
@@ -86,6 +86,7 @@ type VerticalSums = fn(&[[f32; BAND]], &[&[f32]], &mut [Vec<f32>; BAND], Range<u
 /// A way to compute [`horizontal_sums`].
 type HorizontalSums = fn(&[f32], &[f32], &mut [f32]);
 
+/// Sums in the instructions of some processor.
 #[derive(Clone, Copy)]
 struct Sums {
     vertical: VerticalSums,

@@ -110,8 +110,8 @@ fn horizontal<V: Vector, const N: usize>(half_kernel: &[f32], padded: &[f32], ou
             let k = V::splat(k);
             for n in 0..N {
                 let x = x + n * V::LANES;
-                // SAFETY: i is at most the radius, and the vector at x ends within the width; so those at x + radius − i and
-                // at x + radius + i lie within the width and two radii.
+                // SAFETY: i is at most the radius, and the vector at x ends within the width; so those at x + radius − i
+                // and at x + radius + i lie within the width and two radii.
                 let (left, right) = unsafe {
                     (
                         V::load(padded.as_ptr().add(x + radius - i)),
@@ -157,8 +157,8 @@ macro_rules! compiled_for {
     };
 }
 
-// As many sums as hide the time that an addition takes, and fit the 16 or 32 registers. Rows that are too narrow for those of
-// AVX-512 are left to AVX2, so that both give the same bits.
+// As many sums as hide the time that an addition takes, and fit the 16 or 32 registers. Rows that are too narrow for those
+// of AVX-512 are left to AVX2, so that both give the same bits.
 compiled_for!(
     "avx2,fma", __m256,
     vertical_avx2 by 2 else vertical_sums,

@@ -5,11 +5,12 @@
 //! 2004) with RootSIFT descriptors, in this order:
 //!
 //! ```text
-//! scale_space (Gaussian octaves, differences) → detector (extrema, sub-pixel) → orientation → descriptor
+//! scale_space (Gaussian octaves) → detector (extrema of differences, sub-pixel) → orientation → descriptor
 //! ```
 
-/// Defines a function of plain loops, with all that is inlined into it, that is compiled again with AVX2 and with AVX-512 allowed, which is what runs where
-/// the CPU has them. All give the same bits: the compiler never fuses operations by itself.
+/// Defines a function of plain loops that is compiled again, with all that is inlined into it, with AVX2 and with AVX-512
+/// allowed, which is what runs where the CPU has them. All give the same bits: the compiler never fuses operations by
+/// itself.
 macro_rules! vectorised {
     ($(#[$attribute:meta])* $visibility:vis fn $name:ident($($argument:ident: $type:ty),* $(,)?) $(-> $result:ty)? $body:block) => {
         $(#[$attribute])*

@@ -34,6 +34,7 @@ impl Plane {
     }
 
     /// The picture of those pixels.
+    #[cfg(test)]
     pub(super) fn of(width: usize, height: usize, pixels: impl IntoIterator<Item = f32>) -> Self {
         let mut plane = Self::with_capacity(width, height);
         plane.data.extend(pixels);

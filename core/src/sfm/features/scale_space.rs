@@ -182,9 +182,9 @@ fn halve(plane: &Plane) -> Plane {
     halved
 }
 
-/// A row of the picture at twice its size (less one row and column), between two rows or, if they are the same, on one: pixel
-/// (2i, 2j) is pixel (i, j), those between are means of their neighbours. That blurs a little more than a cubic would, which
-/// is to the good (see [`Octave::finest`]).
+/// A row of the picture at twice its size (less one row and column), between two rows or, if they are the same, on one:
+/// pixel (2i, 2j) is pixel (i, j), those between are means of their neighbours. That blurs a little more than a cubic
+/// would, which is to the good (see [`Octave::finest`]).
 fn double(above: &[f32], below: &[f32], row: &mut [f32]) {
     let mean = |x: usize| 0.5 * (above[x] + below[x]);
     for (x, pixels) in row.chunks_mut(2).enumerate() {
