@@ -198,7 +198,7 @@ mod tests {
         (10..15).for_each(|i| pictures[i] = seen(1400, None));
         let warning = OneCamera::of(&pictures).warning(&images).unwrap();
         assert!(warning.message.contains("(3.jpg, 10.jpg, 11.jpg and 3 more)"), "{warning:?}");
-        assert!(OneCamera::of(&vec![seen(1600, None); 3]).warning(&images).is_none());
+        assert!(OneCamera::of(&[seen(1600, None); 3]).warning(&images).is_none());
     }
 
     #[test]
