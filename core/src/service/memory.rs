@@ -37,12 +37,14 @@ impl Memory {
 
 /// The name of the control group whose memory this process shares, where that is less than the machine's. Containers on one machine
 /// may all have the same group, as they see it, but not the same name of their system; units of one system are the other way round.
+#[cfg(feature = "postgres")]
 pub(super) fn limited_group() -> Option<String> {
     let group = own_control_group(&read("/proc/self/cgroup"));
     let limit = read(&format!("/sys/fs/cgroup{group}/memory.max"));
     name_of_limited(&read("/proc/meminfo"), &limit, &read("/proc/sys/kernel/hostname"), &group)
 }
 
+#[cfg(any(test, feature = "postgres"))]
 fn name_of_limited(machine: &str, limit: &str, system: &str, group: &str) -> Option<String> {
     let limit = limit.trim().parse::<u64>().ok()?;
     let all = number_after(machine, "MemTotal:")?.saturating_mul(1024);

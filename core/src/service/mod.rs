@@ -97,8 +97,8 @@ mod live_picture;
 mod lost_files;
 mod machine;
 mod maintenance;
-#[cfg(feature = "postgres")]
 mod memory;
+#[cfg(feature = "postgres")]
 mod migrate;
 mod missing_videos;
 #[cfg(test)]
