@@ -264,7 +264,7 @@ mod tests {
         tokio::time::timeout(Duration::ZERO, body.frame()).await.is_ok()
     }
 
-    /// Rule 86: a stream of events lasts for five minutes.
+    /// Rule 86 of docs/rest.md: a stream of events lasts for five minutes.
     #[tokio::test(start_paused = true)]
     async fn an_answer_that_has_nothing_to_give_is_waited_for() {
         let activity = Activity::new();
