@@ -35,7 +35,8 @@ def of_one_user(servers, name: str) -> list[Client]:
 def test_rule_21_several_servers_give_no_more_than_one(servers):
     clients = of_one_user(servers, "anna")
     began, answers = time.monotonic(), []
-    while time.monotonic() < began + 6:
+    # Six seconds, and on a busy machine as many as it takes to ask for more than is allowed.
+    while (seconds := time.monotonic() - began) < 6 or (len(answers) < 1.3 * (BURST + PER_MINUTE / 60 * seconds) and seconds < 60):
         answers += [client.get("/api/v1/jobs/") for client in clients]
     seconds = time.monotonic() - began
     allowed = sum(answer.status_code == 200 for answer in answers)
@@ -53,9 +54,11 @@ def test_rule_21_several_servers_give_no_more_than_one(servers):
 def test_rule_21_a_refusal_at_one_server_holds_at_all(servers):
     clients = of_one_user(servers, "berta")
     body = {"blob_name": "videos/none.mp4"}
+    began = time.monotonic()
     tried = [clients[n % 3].request("POST", "/api/v1/submit-job/", json=body) for n in range(9)]
+    soonest = 599 - (time.monotonic() - began)
     assert [answer.status_code for answer in tried] == [400] * 3 + [429] * 6
-    assert all(595 <= int(answer.headers["Retry-After"]) <= 600 for answer in tried[3:])
+    assert all(soonest <= int(answer.headers["Retry-After"]) <= 600 for answer in tried[3:])
     # Other users, and other things that this one asks for, have budgets of their own.
     assert clients[1].get("/api/v1/jobs/").status_code == 200
     assert of_one_user(servers, "carla")[2].request("POST", "/api/v1/submit-job/", json=body).status_code == 400
