@@ -21,8 +21,10 @@ VENV := .venv
 PYTEST := $(VENV)/bin/python -m pytest -q --numprocesses 2 --dist loadfile
 # All tests share one build, in which they can make the disk fail and kill the service where something becomes durable.
 TEST_BUILD := --locked --release --workspace --exclude libreconstruct-python --features libreconstruct-server/failpoints
-# Of a core without its features, what the features might have been mixed up with. It runs for seconds: optimised less, it is there sooner.
-BARE_TESTS := camera:: fiducial:: masks:: presentation:: raster:: splats:: video::probe
+# Of a core without its features, what has other code without one of them, and what stands beside that. It runs for seconds: not
+# optimised, it is there sooner. With workspace-hack it takes the dependencies that the others have built.
+BARE_BUILD := --config 'profile.release.package.libreconstruct.opt-level=0' --locked --release -p libreconstruct -p workspace-hack --no-default-features --features workspace-hack/failpoints
+BARE_TESTS := camera:: fiducial:: masks:: pipeline:: raster::device splats::io splats::ply splats::transform video::probe
 # Of the tests over HTTP, those that are run on PostgreSQL too (`make test-many-machines` runs all that can be).
 POSTGRES_TESTS := isolation.py rules_job.py rules_submit.py specification.py web.py
 # The object stores on which `make test-many-machines` runs them.
@@ -76,7 +78,7 @@ test-rust: $(VENV)/.installed interop
 	@echo "Rust: unit tests, documentation examples, end-to-end tests"
 	PYTHONPATH=tests $(VENV)/bin/python -m stores cargo test $(TEST_BUILD) | tee $(SKIPPED)/test-rust.log
 	@echo "Rust: what is left of the core without its features"
-	cargo test --config 'profile.release.package.libreconstruct.opt-level=1' --locked --release -p libreconstruct --no-default-features --lib -- $(BARE_TESTS)
+	cargo test $(BARE_BUILD) --lib -- $(BARE_TESTS)
 	@sed -nE 's/^test (.*) \.\.\. ignored(, (.*))?$$/\1: \3/p' $(SKIPPED)/test-rust.log >>$(SKIPPED)/test-rust
 
 # What the tests of the other faces start or load: the server, the generator of captures, the C library.
@@ -167,7 +169,8 @@ lint: $(VENV)/.installed ## Check format, lints, documentation and spelling as C
 	else echo "cargo-deny is not installed: licences and doubles of the dependencies are left to CI"; fi
 	cargo clippy --locked --release --workspace --features libreconstruct-server/failpoints --all-targets -- -D warnings
 	scripts/lint-features.sh
-	RUSTDOCFLAGS="-D warnings" cargo doc --locked --release --workspace --exclude libreconstruct-python --no-deps --quiet
+	@# With the feature that clippy was run with: what it has checked need not be checked again.
+	RUSTDOCFLAGS="-D warnings" cargo doc --locked --release --workspace --exclude libreconstruct-python --features libreconstruct-server/failpoints --no-deps --quiet
 
 format: ## Format all code
 	cargo fmt --all
