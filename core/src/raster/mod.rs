@@ -253,6 +253,11 @@ pub trait Rasteriser: Send {
     fn is_empty(&self) -> bool {
         self.len() == 0
     }
+    /// What a training step takes on a picture of so many pixels and a scene of so many splats, in a unit of its own. (A step
+    /// of 50,000 splats on 130,000 pixels takes 15 ms on two cores, of a million on two million 306 ms.)
+    fn step_cost(&self, pixels: f64, splats: f64) -> f64 {
+        pixels + 1.3 * splats
+    }
     /// Replaces the pictures to be matched.
     fn set_targets(&mut self, targets: Vec<Target>) -> Result<()>;
 

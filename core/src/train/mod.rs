@@ -56,6 +56,7 @@ mod stereo;
 #[cfg(test)]
 mod tests;
 mod trainer;
+mod workload;
 
 pub(crate) use checkpoint::{Checkpoint, steps_of};
 pub use dataset::{Dataset, DatasetView, SeedPoint};

@@ -13,6 +13,7 @@ use super::initialise;
 use super::options::TrainOptions;
 use super::picture::Picture;
 use super::schedule::Schedule;
+use super::workload::Workload;
 use crate::control::{Control, Preview, Warning};
 use crate::error::{Error, ErrorKind, Result};
 use crate::random::{Random, hash};
@@ -26,6 +27,10 @@ const TARGET_BYTES_MAX: u64 = 8 << 30;
 const REPORT_EVERY: Duration = Duration::from_millis(500);
 /// Least time between two renderings for the PSNR that is reported.
 const PROBE_EVERY: Duration = Duration::from_secs(5);
+/// A run that takes longer than this is warned of,
+const LONG_RUN: Duration = Duration::from_secs(2 * 3600);
+/// as soon as it has gone on for so long, and its speed is known.
+const SPEED_KNOWN: Duration = Duration::from_secs(30);
 /// The background where nothing is known about it.
 const BLACK: [f32; 3] = [0.0; 3];
 
@@ -278,6 +283,7 @@ impl Trainer {
         let interval = Duration::from_secs(u64::from(self.options.checkpoint_interval_seconds));
         let (mut reported, mut saved) = (began, began);
         let mut probe = Probe::default();
+        let workload = self.workload();
         let mut writing = Writing::default();
         let ran = loop {
             if self.is_finished() {
@@ -290,7 +296,7 @@ impl Trainer {
             // Even the shortest run is heard of, and can be cancelled then.
             if reported.elapsed() >= REPORT_EVERY || self.step == first + 1 {
                 reported = Instant::now();
-                self.report(control, began, first, &mut probe)?;
+                self.report(control, &workload, (began, first), &mut probe)?;
             }
             if let Some(path) = checkpoint
                 && saved.elapsed() >= interval
@@ -446,7 +452,28 @@ impl Trainer {
         self.rasteriser.reset_density_statistics()
     }
 
-    fn report(&mut self, control: &Control, began: Instant, first: u32, probe: &mut Probe) -> Result<()> {
+    fn workload(&self) -> Workload {
+        let pixels = |stage| {
+            let side = self.stage_side(stage);
+            let views = self.dataset.train.iter().map(|&i| self.dataset.view_at(i, side));
+            views.map(|v| f64::from(v.width) * f64::from(v.height)).sum::<f64>()
+                / self.dataset.train.len().max(1) as f64
+        };
+        let pixels: Vec<f64> = (0..self.schedule.stages().len()).map(pixels).collect();
+        let steps = self.options.training_num_steps;
+        Workload::new(&self.schedule, steps, (self.initial_count, self.cap), &pixels, |pixels, splats| {
+            self.rasteriser.step_cost(pixels, splats)
+        })
+    }
+
+    /// Tells how far the run is that went on at step `first` when it `began`.
+    fn report(
+        &mut self,
+        control: &Control,
+        workload: &Workload,
+        (began, first): (Instant, u32),
+        probe: &mut Probe,
+    ) -> Result<()> {
         let statistics = self.statistics()?;
         if probe.last.is_none_or(|t| t.elapsed() >= PROBE_EVERY) {
             self.measure(control, probe)?;
@@ -461,7 +488,25 @@ impl Trainer {
             probe.psnr,
             self.len(),
         );
-        control.progress_with(Stage::Train, "training", self.step as f32 / total as f32, message);
+        let done = workload.fraction(self.step);
+        control.progress_with(Stage::Train, "training", done as f32, message);
+        let elapsed = began.elapsed();
+        if elapsed >= SPEED_KNOWN && !probe.warned {
+            let left = elapsed.as_secs_f64() * (1.0 - done) / (done - workload.fraction(first)).max(1e-9);
+            if left > LONG_RUN.as_secs_f64() {
+                let message = format!(
+                    "training will take about {:.0} hours more on {}: fewer steps or Gaussians, or smaller pictures, take less \
+                     (the quality \"preview\" takes minutes)",
+                    left / 3600.0,
+                    self.device()
+                );
+                let warning = Warning::new("long_training", message);
+                control.warn(Stage::Train, warning.clone());
+                self.warnings.push(warning);
+            }
+            // It is reckoned once: later the user sees the time that is left.
+            probe.warned = true;
+        }
         Ok(())
     }
 
@@ -516,6 +561,8 @@ struct Probe {
     picture: Option<Picture>,
     psnr: f64,
     last: Option<Instant>,
+    /// Whether it was looked whether the run will be a long one.
+    warned: bool,
 }
 
 fn check_finite(statistics: &StepStatistics, step: u32) -> Result<()> {

@@ -276,6 +276,12 @@ impl Rasteriser for GpuRasteriser {
         format!("gpu ({})", self.gpu)
     }
 
+    // On an H100 a step of 300,000 splats on half a million pixels takes 2.3 ms, of a million on two million 2.9 ms: small ones
+    // wait for the passes to begin.
+    fn step_cost(&self, pixels: f64, splats: f64) -> f64 {
+        7e6 + pixels + splats
+    }
+
     fn load(&mut self, state: &TrainState) -> Result<()> {
         let count = state.exposures.len();
         state.check()?;
