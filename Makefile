@@ -25,7 +25,7 @@ PYTEST_HTTP := $(VENV)/bin/python -m pytest -q --numprocesses 3 --dist loadfile
 TEST_BUILD := --locked --release --workspace --exclude libreconstruct-python --features libreconstruct-server/failpoints
 # Of a core without its features, what has other code without one of them, and what stands beside that. It runs for seconds: not
 # optimised, it is there sooner. With workspace-hack it takes the dependencies that the others have built.
-BARE_BUILD := --config 'profile.release.package.libreconstruct.opt-level=0' --locked --release -p libreconstruct -p workspace-hack --no-default-features --features workspace-hack/failpoints
+BARE_BUILD := --config 'profile.release.package.libreconstruct.opt-level=0' --release -p libreconstruct -p workspace-hack --no-default-features --features workspace-hack/failpoints
 BARE_TESTS := camera:: fiducial:: masks:: pipeline:: raster::device splats::io splats::ply splats::transform video::probe
 # Of the tests over HTTP, those that are run on PostgreSQL too (`make test-many-machines` runs all that can be).
 POSTGRES_TESTS := isolation.py rules_job.py rules_submit.py specification.py web.py
@@ -80,7 +80,7 @@ test-rust: $(VENV)/.installed interop
 	@echo "Rust: unit tests, documentation examples, end-to-end tests"
 	PYTHONPATH=tests $(VENV)/bin/python -m stores cargo test $(TEST_BUILD) | tee $(SKIPPED)/test-rust.log
 	@echo "Rust: what is left of the core without its features"
-	cargo test $(BARE_BUILD) --lib -- $(BARE_TESTS)
+	cargo test --locked $(BARE_BUILD) --lib -- $(BARE_TESTS)
 	@sed -nE 's/^test (.*) \.\.\. ignored(, (.*))?$$/\1: \3/p' $(SKIPPED)/test-rust.log >>$(SKIPPED)/test-rust
 
 # What the tests of the other faces start or load: the server, the generator of captures, the C library.
