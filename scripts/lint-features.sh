@@ -4,7 +4,7 @@
 # run.
 # All take the dependencies that `make lint` has checked, with the features that workspace-hack asks for: checking them anew for
 # each set took three quarters of the time. ALONE=1 leaves workspace-hack out, as for somebody who uses the core elsewhere: that
-# finds a feature of a dependency that the core uses and does not ask for. A release does that.
+# finds a feature of a dependency that the core uses and does not ask for, and is a job of its own in CI.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 together=(-p workspace-hack --features workspace-hack/failpoints)
