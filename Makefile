@@ -19,8 +19,8 @@ RECONSTRUCT := target/release/reconstruct
 VENV := .venv
 # Two files of tests at a time: most of their time they wait, for servers, browsers and the disk.
 PYTEST := $(VENV)/bin/python -m pytest -q --numprocesses 2 --dist loadfile
-# Those over HTTP wait most of all.
-PYTEST_HTTP := $(VENV)/bin/python -m pytest -q --numprocesses 3 --dist loadfile
+# Those of PostgreSQL wait most of all.
+PYTEST_ROWS := $(VENV)/bin/python -m pytest -q --numprocesses 3 --dist loadfile
 # All tests share one build, in which they can make the disk fail and kill the service where something becomes durable.
 TEST_BUILD := --locked --release --workspace --exclude libreconstruct-python --features libreconstruct-server/failpoints
 # Of a core without its features, what has other code without one of them, and what stands beside that. It runs for seconds: not
@@ -108,9 +108,9 @@ test-c: test-build ## Build programs against the C library and run them under sa
 test-rest: test-build interop ## Drive the server over HTTP, as clients do
 	@$(NOTE_SKIPPED)
 	@echo "REST: drive the server as clients do"
-	$(PYTEST_HTTP) tests/rest
+	$(PYTEST) tests/rest
 	@echo "REST: the same on PostgreSQL, the part that asks most of the rows"
-	LIBRECONSTRUCT_TEST_POSTGRES=1 $(PYTEST_HTTP) $(addprefix tests/rest/test_,$(POSTGRES_TESTS))
+	LIBRECONSTRUCT_TEST_POSTGRES=1 $(PYTEST_ROWS) $(addprefix tests/rest/test_,$(POSTGRES_TESTS))
 	@echo "Faults of the machine, and power cuts: a few"
 	$(PYTEST) --dist load tests/campaign tests/campaign_many tests/power_loss
 
