@@ -17,10 +17,14 @@ PREFIX ?= /usr/local
 DESTDIR ?=
 RECONSTRUCT := target/release/reconstruct
 VENV := .venv
-# Two files of tests at a time: most of their time they wait, for servers, browsers and the disk.
-PYTEST := $(VENV)/bin/python -m pytest -q --numprocesses 2 --dist loadfile
+# Two files of tests at a time: most of their time they wait, for servers, browsers and the disk. They are begun in the order of the
+# command line.
+PYTEST := $(VENV)/bin/python -m pytest -q --numprocesses 2 --dist loadfile --no-loadscope-reorder
+# $(call files_of,FOLDER,NAMES): the files of tests of a folder, the long ones that are named first: the last of them would keep one
+# process busy and leave the other idle.
+files_of = $(patsubst %,$(1)/test_%.py,$(2)) $(filter-out $(patsubst %,$(1)/test_%.py,$(2)),$(sort $(wildcard $(1)/test_*.py)))
 # Those of PostgreSQL wait most of all.
-PYTEST_ROWS := $(VENV)/bin/python -m pytest -q --numprocesses 3 --dist loadfile
+PYTEST_ROWS := $(PYTEST) --numprocesses 3
 # All tests share one build, in which they can make the disk fail and kill the service where something becomes durable.
 TEST_BUILD := --locked --release --workspace --exclude libreconstruct-python --features libreconstruct-server/failpoints
 # Of a core without its features, what has other code without one of them, and what stands beside that. It runs for seconds: not
@@ -97,7 +101,7 @@ test-python: test-build interop ## Build the Python package, check its types, ru
 	$(VENV)/bin/basedpyright --level error
 	$(VENV)/bin/mypy
 	$(VENV)/bin/stubtest libreconstruct._native
-	$(PYTEST) tests/behaviour python/tests
+	$(PYTEST) $(call files_of,python/tests,notebooks engine) tests/behaviour
 
 test-c: test-build ## Build programs against the C library and run them under sanitizers
 	@$(NOTE_SKIPPED)
@@ -108,11 +112,11 @@ test-c: test-build ## Build programs against the C library and run them under sa
 test-rest: test-build interop ## Drive the server over HTTP, as clients do
 	@$(NOTE_SKIPPED)
 	@echo "REST: drive the server as clients do"
-	$(PYTEST) tests/rest
+	$(PYTEST) $(call files_of,tests/rest,web_upload_browser takeover cloud_storage hostile_media web_browser)
 	@echo "REST: the same on PostgreSQL, the part that asks most of the rows"
 	LIBRECONSTRUCT_TEST_POSTGRES=1 $(PYTEST_ROWS) $(addprefix tests/rest/test_,$(POSTGRES_TESTS))
 	@echo "Faults of the machine, and power cuts: a few"
-	$(PYTEST) --dist load tests/campaign tests/campaign_many tests/power_loss
+	$(PYTEST) --dist load tests/power_loss tests/campaign tests/campaign_many
 
 test-many-machines: test-build interop ## Drive servers on a PostgreSQL and object stores of the tests' own, with all tests of the server
 	@$(NOTE_SKIPPED)

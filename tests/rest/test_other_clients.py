@@ -15,6 +15,7 @@ from prerequisites import is_missing, package
 
 from . import storage
 from .server import ROOT
+from .test_connections import wait_until
 from .test_rules_upload import is_not_uploaded
 
 SCRIPT = ROOT / "tests/interop/resumable_upload.mjs"
@@ -134,6 +135,8 @@ def test_rule_100_tus_js_client_goes_on_after_the_server_was_killed(make_server,
     address, size = anna.upload_url(), large.stat().st_size
     killed = Sent(address["url"], large, "ietf-draft-05", 18 * MIB)
     assert killed.code == -signal.SIGKILL, killed.output
+    # Part of what the client sent may still be on its way to a slow disk.
+    assert wait_until(lambda: sum(len(server.stored.read(name)) for name in server.files("blocks")) >= 8 * MIB, within=60)
     server.kill()
     server.start()
     last = Sent(address["url"], large, "ietf-draft-05")
