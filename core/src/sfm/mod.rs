@@ -57,6 +57,7 @@ mod retriangulation;
 mod scale_averaging;
 mod schur;
 mod shutter;
+mod steady_zoom;
 mod support;
 #[cfg(test)]
 mod synthetic;

@@ -225,6 +225,45 @@ fn a_global_shutter_is_left_alone_and_photographs_are_not_examined() {
     assert!(find(&capture, &video, Some(0.0)).1.report.is_none());
 }
 
+/// A steady walk around that looks at the middle.
+fn around(time: f64) -> Pose {
+    let angle = 0.4 * time;
+    let place = Vector3::new(4.0 * angle.sin(), 0.2 * time, -4.0 * angle.cos());
+    Pose::look_at(&place, &Vector3::zeros(), &-Vector3::y()).unwrap()
+}
+
+#[test]
+fn a_zoom_is_not_taken_for_a_shutter_nor_a_shutter_for_a_zoom() {
+    let down = |ms: f64| Readout { seconds: 1e-3 * ms, direction: ReadoutDirection::Down };
+    let mut mistaken = 0;
+    for path in [held, around] {
+        for growth in [-0.17f64, 0.1] {
+            let mut capture = film(path, down(0.0), 0.2);
+            let last = (capture.poses.len() - 1) as f64;
+            let centre = Vector2::new(400.0, 300.0);
+            for (i, image) in capture.keypoints.iter_mut().enumerate() {
+                let grow = f64::exp(growth * (i as f64 / last - 0.5));
+                image.iter_mut().for_each(|p| *p = centre + grow * (*p - centre));
+            }
+            let (_, found) = find(&capture, &frames(&capture), None);
+            let report = found.report.unwrap();
+            assert!(!report.applied && found.unrolled.is_none(), "{growth}: {report:?}");
+            let refusal = report.refusal.unwrap();
+            println!("{growth}: {:.1} ms, {refusal}", report.readout_ms);
+            if refusal.contains("a focal length that changes") {
+                // It would have been applied but for the zoom, which is told as it is.
+                let told = format!("by {:+.1} %", 100.0 * growth.exp_m1());
+                assert!(refusal.contains(&told[..5]), "{told}: {refusal}");
+                mistaken += 1;
+            }
+        }
+        let capture = film(path, down(20.0), 0.2);
+        let report = find(&capture, &frames(&capture), None).1.report.unwrap();
+        assert!(report.applied && (report.readout_ms / 20.0 - 1.0).abs() < 0.06, "{report:?}");
+    }
+    assert!(mistaken > 0);
+}
+
 #[test]
 fn a_known_readout_is_taken_as_it_is() {
     let capture = film(held, Readout { seconds: 0.02, direction: ReadoutDirection::Up }, 0.2);

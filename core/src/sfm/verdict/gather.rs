@@ -7,6 +7,7 @@ use crate::sfm::path::cuts;
 use crate::sfm::polishing::PrincipalPoint;
 use crate::sfm::report::SfmReport;
 use crate::sfm::shutter::ShutterDoubt;
+use crate::sfm::steady_zoom::zoom_slopes;
 use crate::sfm::support::support_of_pairs;
 use crate::sfm::triangulation::Views;
 use crate::sfm::two_view::TwoViewGeometry;
@@ -20,7 +21,7 @@ use super::pairs::agreement;
 use super::residuals::bias;
 use super::spread::{ClusterSpread, centre_spread, extra_spread, path, spreads};
 use super::stillness::stillness;
-use super::zoom::{steady_zoom, zoom, zoom_slopes};
+use super::zoom::{steady_zoom, zoom};
 
 /// Homography inliers over all inliers from which a pair shows no depth.
 const FLAT_PAIR: f64 = 0.9;

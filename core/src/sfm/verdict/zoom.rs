@@ -1,18 +1,13 @@
 //! Whether the focal length changes within the capture, which one camera for all frames denies.
 
-use nalgebra::{SMatrix, SVector, Vector2};
+use nalgebra::{SMatrix, SVector};
 use rayon::prelude::*;
 
 use crate::control::Control;
-use crate::sfm::bundle_adjustment::{BundleOptions, adjust_with_readout, readout_deviations};
+use crate::sfm::bundle_adjustment::{BundleOptions, readout_deviations};
 use crate::sfm::map::{Keypoints, Map};
 use crate::sfm::projection::{Extrinsics, Loss, Projector};
-
-/// Steps of the adjustment with a steady zoom at most: it begins at the minimum without, which poses have bent to.
-const STEPS: usize = 40;
-
-/// Adjustments, each about the zoom that the one before found: the first takes keypoints to move evenly with it.
-const ROUNDS: usize = 2;
+use crate::sfm::steady_zoom::{fit_steady_zoom, zoom_slopes};
 
 /// A zoom that goes on steadily from the first frame to the last.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
@@ -23,53 +18,16 @@ pub(super) struct SteadyZoom {
     pub(super) deviation: f64,
 }
 
-/// The steady zoom that explains the capture best: one more unknown of the adjustment, while poses and points take up what
-/// they may. Images are in the order of time. `None` where the equations are singular.
+/// The steady zoom that explains the capture best. Images are in the order of time. `None` where the equations are singular.
 pub(super) fn steady_zoom(map: &Map, keypoints: &Keypoints, bundle: &BundleOptions) -> Option<SteadyZoom> {
     if map.poses.len() < 2 {
         return None;
     }
-    let centre = map.camera.principal_point();
-    let of_all = |of: &dyn Fn(f64, Vector2<f64>) -> Vector2<f64>| by_part(map, keypoints, of);
-    let mut adjusted = map.clone();
-    let mut bundle = bundle.clone();
-    bundle.stopping.max_iterations = bundle.stopping.max_iterations.min(STEPS);
-    let mut change = 0.0;
-    for round in 0..=ROUNDS {
-        // The keypoints as the mean focal length would have shown them, and how they move as the zoom grows.
-        let corrected = of_all(&|part, off| centre + f64::exp(-change * part) * off);
-        let slopes = of_all(&|part, off| -part * f64::exp(-change * part) * off);
-        if round == ROUNDS {
-            let deviation = readout_deviations(&adjusted, &corrected, &[&slopes], &bundle)?;
-            return Some(SteadyZoom { change, deviation: *deviation.first()? });
-        }
-        // Without a control nothing cancels it.
-        let step =
-            adjust_with_readout(&mut adjusted, &corrected, &[&slopes], &bundle, &Control::new()).ok()?;
-        change += step.first()?;
-    }
-    None
-}
-
-/// How keypoints move for each unit of the logarithm of the last focal length over the first.
-pub(super) fn zoom_slopes(map: &Map, keypoints: &Keypoints) -> Vec<Vec<Vector2<f64>>> {
-    by_part(map, keypoints, &|part, off| -part * off)
-}
-
-/// For every keypoint what follows from the part of the capture it is in (-0.5 at its start, 0.5 at its end) and its place
-/// about the principal point.
-fn by_part(
-    map: &Map,
-    keypoints: &Keypoints,
-    of: &dyn Fn(f64, Vector2<f64>) -> Vector2<f64>,
-) -> Vec<Vec<Vector2<f64>>> {
-    let centre = map.camera.principal_point();
-    let last = keypoints.len().saturating_sub(1).max(1);
-    let of_image = |(image, own): (usize, &Vec<Vector2<f64>>)| {
-        let part = image as f64 / last as f64 - 0.5;
-        own.iter().map(|pixel| of(part, pixel - centre)).collect()
-    };
-    keypoints.iter().enumerate().map(of_image).collect()
+    // Without a control nothing cancels it.
+    let zoomed = fit_steady_zoom(map, keypoints, bundle, &Control::new()).ok()?;
+    let slopes = zoom_slopes(map, &zoomed.keypoints);
+    let deviation = readout_deviations(&zoomed.map, &zoomed.keypoints, &[&slopes], bundle)?;
+    Some(SteadyZoom { change: zoomed.change, deviation: *deviation.first()? })
 }
 
 /// Unknowns of a frame: its pose and the logarithm of its focal length.
