@@ -1142,11 +1142,14 @@ typedef struct rc_reconstruction {
     // A disc of the ground to keep under the object, so many times as wide as the object (at most 20). Removes the rest of the
     // background, too. 0 = none.
     double keep_floor;
+    // Seconds within which all of it is to end: training makes fewer steps with fewer Gaussians on smaller pictures if this
+    // machine would take longer. 0 = all that was asked for.
+    uint32_t time_budget_seconds;
 } rc_reconstruction;
 
 #define RC_RECONSTRUCTION_INIT \
   { sizeof(rc_reconstruction), RC_QUALITY_DEFAULT, RC_METHOD_DEFAULT, RC_CAMERA_DEFAULT, 0, 0, 0, 0, 0, -1, 0, 0, 0, 0.0, \
-    false, false, NULL, NULL, false, NULL, NULL, false, -1.0, NULL, 0.0 }
+    false, false, NULL, NULL, false, NULL, NULL, false, -1.0, NULL, 0.0, 0 }
 
 // Makes a scene of a video (or of a folder of pictures) in `folder`: scene.ply, scene.spz, preview.jpg, camera.json,
 // turntable.mp4, report.json, and the key frames and camera poses it was made from. All of it is on the disk when this

@@ -518,6 +518,8 @@ struct Reconstruction {
     double keep_floor = 0.0;
     // Whether to fail where the poses are doubtful.
     bool strict = false;
+    // Seconds within which all of it is to end: training does less if this machine would take longer. 0: all that was asked for.
+    std::uint32_t time_budget_seconds = 0;
 };
 
 // Makes a scene of a video in `folder`; the content of its report.json. `on_event` is told on this thread; if it returns
@@ -550,6 +552,7 @@ inline std::string run(const std::string& input, const std::string& folder, cons
     r.object_at = detail::c_str(options.object_at);
     r.keep_floor = options.keep_floor;
     r.strict = options.strict;
+    r.time_budget_seconds = options.time_budget_seconds;
     detail::Listener<Event> listener{on_event, nullptr};
     const auto tell = on_event ? &listener.tell : nullptr;
     detail::Text report;

@@ -101,6 +101,9 @@ pub struct rc_reconstruction {
     /// A disc of the ground to keep under the object, so many times as wide as the object (at most 20). Removes the rest of the
     /// background, too. 0 = none.
     pub keep_floor: f64,
+    /// Seconds within which all of it is to end: training makes fewer steps with fewer Gaussians on smaller pictures if this
+    /// machine would take longer. 0 = all that was asked for.
+    pub time_budget_seconds: u32,
 }
 
 // SAFETY: numbers, pointers, enums that may be anything, and bool, which C compilers set to 0 or 1.
@@ -135,6 +138,7 @@ unsafe fn options(asked: &rc_reconstruction) -> Result<ReconstructionOptions, Fa
         training_max_num_gaussians: or(asked.training_max_num_gaussians, preset.training_max_num_gaussians),
         training_num_steps: or(asked.training_num_steps, preset.training_num_steps),
         apriltag_size_mm: (size != 0.0).then_some(size),
+        time_budget_seconds: (asked.time_budget_seconds != 0).then_some(asked.time_budget_seconds),
         require_scale: asked.require_scale,
         strict: asked.strict,
         rolling_shutter_ms: given_shutter(asked.rolling_shutter_ms),
@@ -214,6 +218,7 @@ mod tests {
             require_scale: true,
             strict: true,
             rolling_shutter_ms: 0.0,
+            time_budget_seconds: 300,
             ..rc_reconstruction::DEFAULT
         };
         let preset = ReconstructionOptions::with_quality(Quality::Preview);
@@ -225,6 +230,7 @@ mod tests {
             require_scale: true,
             strict: true,
             rolling_shutter_ms: Some(0.0),
+            time_budget_seconds: Some(300),
             ..preset
         };
         // SAFETY: no pointers.

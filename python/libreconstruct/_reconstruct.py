@@ -35,10 +35,13 @@ def reconstruct(
     `strict`, `rolling_shutter_ms` (absent: estimated from a video where it matters; 0: none), `remove_background`,
     `mask_model` (a file), `mask_dir` (a folder of masks, white where the object is), `object_at` (where the object is in one
     frame: "X,Y" in pixels of the first one, or "X,Y,FRAME" with a frame's name or number), `keep_floor` (a disc of the ground to
-    keep under the object, so many times as wide as the object).
+    keep under the object, so many times as wide as the object), `time_budget_seconds`.
 
     `apriltag_size_mm` is the edge of the inner white square of the AprilTags (tagStandard41h12) in the scene, 5/9 of the
     printed width: the scene is then in metres. Where the tags give no scale it warns, or, with `require_scale`, fails.
+
+    `time_budget_seconds` is the time for all of it: training makes fewer steps with fewer Gaussians on smaller pictures if this
+    machine would take longer, and `scene.report` says what was left.
 
     `strict` fails where the camera poses are doubtful (`poses_doubtful` in the report's warnings), before training.
 

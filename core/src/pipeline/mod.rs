@@ -58,7 +58,7 @@ use crate::raster;
 use crate::raster::load_for_viewing;
 use crate::splats::Splats;
 use crate::stage::Stage;
-use crate::train::{Dataset, Trainer};
+use crate::train::{Dataset, TrainOptions, Trainer};
 use crate::video::{Frames, extract_frames};
 use cost::Meter;
 use keys::Keyring;
@@ -82,7 +82,8 @@ pub fn reconstruct(
     let source = input_key(input).map_err(|e| e.at(Stage::Frames))?;
     let (frames_key, frames) = run.frames(input, &source).map_err(|e| e.at(Stage::Frames))?;
     let (sfm_key, poses) = run.sfm(input, &frames_key).map_err(|e| e.at(Stage::Sfm))?;
-    let (train_key, training) = run.train(&sfm_key).map_err(|e| e.at(Stage::Train))?;
+    let spent = frames.cost.seconds + poses.cost.seconds;
+    let (train_key, training) = run.train(&sfm_key, spent).map_err(|e| e.at(Stage::Train))?;
     let exported = run.export(&train_key).map_err(|e| e.at(Stage::Export))?;
 
     let title = options.title.clone().unwrap_or_else(|| title_of(input));
@@ -180,8 +181,10 @@ impl Run<'_> {
         })
     }
 
-    fn train(&self, sfm_key: &Key) -> Result<(Key, Manifest)> {
-        let options = self.options.train_options();
+    /// `spent` are the seconds of the stages before.
+    fn train(&self, sfm_key: &Key, spent: f64) -> Result<(Key, Manifest)> {
+        let time_budget_seconds = self.options.training_budget(spent);
+        let options = TrainOptions { time_budget_seconds, ..self.options.train_options() };
         let key = self.keyring.train(sfm_key)?;
         let checkpoint = self.workspace.path(CHECKPOINT);
         let finished = self.stage(Stage::Train, key, &[files::PLY], |control| {

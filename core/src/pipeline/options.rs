@@ -73,6 +73,11 @@ pub struct ReconstructionOptions {
     pub training_max_num_gaussians: u32,
     /// Number of training steps, 1 to 200,000.
     pub training_num_steps: u32,
+    /// Seconds, 1 to 2,592,000, within which all stages together are to end: the training makes fewer steps with fewer Gaussians
+    /// on smaller pictures if this machine cannot do what was asked for in the time that the stages before it leave. Absent =
+    /// all that was asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub time_budget_seconds: Option<u32>,
     /// Edge of the inner white square of the AprilTags (tagStandard41h12) in the scene in millimetres, 1 to 1000: the scene is
     /// then in metres. It is 5/9 of the printed width. Absent = no scale.
     pub apriltag_size_mm: Option<f64>,
@@ -136,6 +141,7 @@ impl ReconstructionOptions {
             reconstruction_method: ReconstructionMethod::default(),
             training_max_num_gaussians: 1_000_000,
             training_num_steps: 25_000,
+            time_budget_seconds: None,
             apriltag_size_mm: None,
             require_scale: false,
             strict: false,
@@ -249,10 +255,18 @@ impl ReconstructionOptions {
         }
     }
 
+    /// Seconds for the training, where there is a limit and the stages before took `spent` seconds: a tenth of all is kept for the
+    /// files, and a tenth is left at least.
+    pub(super) fn training_budget(&self, spent: f64) -> Option<u32> {
+        let whole = f64::from(self.time_budget_seconds?);
+        Some((0.9 * whole - spent).max(0.1 * whole).ceil() as u32)
+    }
+
     pub(super) fn train_options(&self) -> TrainOptions {
         TrainOptions {
             training_num_steps: self.training_num_steps,
             training_max_num_gaussians: self.training_max_num_gaussians,
+            time_budget_seconds: self.time_budget_seconds,
             sh_degree: self.sh_degree,
             max_resolution: Some(self.training_max_resolution),
             test_every: self.test_every,
@@ -362,6 +376,20 @@ mod tests {
         }
         let error = ReconstructionOptions { require_scale: true, ..good.clone() }.check().unwrap_err();
         assert!(error.message().contains("apriltag_size_mm"), "{error}");
+    }
+
+    #[test]
+    fn training_has_the_time_that_the_stages_before_it_leave() {
+        let none = ReconstructionOptions::default();
+        assert_eq!(none.training_budget(50.0), None);
+        let asked = ReconstructionOptions { time_budget_seconds: Some(600), ..none };
+        assert_eq!(asked.training_budget(100.0), Some(440));
+        // However long they took, it is something.
+        assert_eq!(asked.training_budget(1000.0), Some(60));
+        for (seconds, allowed) in [(0, false), (1, true), (2_592_000, true), (2_592_001, false)] {
+            let asked = ReconstructionOptions { time_budget_seconds: Some(seconds), ..asked.clone() };
+            assert_eq!(asked.check().is_ok(), allowed, "{seconds}");
+        }
     }
 
     #[test]

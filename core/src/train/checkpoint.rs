@@ -13,6 +13,7 @@ use glam::{Vec3, Vec4};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
+use super::budget::Plan;
 use crate::error::{Error, ErrorKind, Result};
 use crate::files;
 use crate::raster::{DensityStatistics, TrainState};
@@ -40,6 +41,9 @@ pub(crate) struct Progress {
     pub(crate) initial_count: u64,
     /// Seconds that it took so far.
     pub(crate) seconds: f64,
+    /// What it was cut down to, if it is to end in time.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) plan: Option<Plan>,
 }
 
 #[derive(Debug, Serialize, Deserialize)]
@@ -317,7 +321,7 @@ mod tests {
         let header = Header {
             options: String::new(),
             dataset: String::new(),
-            progress: Progress { step: 17, initial_count: 5, seconds: 1.5 },
+            progress: Progress { step: 17, initial_count: 5, seconds: 1.5, plan: None },
             splats: 40,
             sh_degree: 2,
             exposures: 3,

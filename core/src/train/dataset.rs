@@ -220,6 +220,12 @@ impl Dataset {
         self.train_pixels(max_side) * 4
     }
 
+    /// Long side in pixels of the largest training view at that size.
+    pub fn longest_side(&self, max_side: Option<u32>) -> u32 {
+        let views = self.train.iter().map(|&i| self.view_at(i, max_side));
+        views.map(|v| v.width.max(v.height)).max().unwrap_or(1)
+    }
+
     /// Number of pixels of all training views at that size.
     pub fn train_pixels(&self, max_side: Option<u32>) -> u64 {
         let size = |&index: &usize| {

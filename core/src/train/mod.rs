@@ -42,6 +42,7 @@
 //! # }
 //! ```
 
+mod budget;
 mod checkpoint;
 mod dataset;
 mod density;

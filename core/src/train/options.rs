@@ -30,6 +30,12 @@ with_defaults! {
         pub test_every: Option<u32> = None,
         /// Fixes every random choice.
         pub seed: u64 = 0,
+        /// Seconds, 1 to 2,592,000, within which the training is to end: where more was asked for than this device does in that time,
+        /// there are fewer steps and Gaussians, and smaller pictures (all cut to the same share). What is left is measured when
+        /// the training begins, so that the same input may become another scene on another day. `None` = all that was
+        /// asked for, however long it takes.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pub time_budget_seconds: Option<u32> = None,
         /// Seconds between checkpoints, 1 to 86,400.
         pub checkpoint_interval_seconds: u32 = 60,
         /// Whether an affine colour correction per training picture is learnt. The exported colours are then those of
@@ -126,6 +132,9 @@ impl TrainOptions {
         }
         if let Some(every) = self.test_every {
             whole("test_every", every, 2, 1_000_000)?;
+        }
+        if let Some(seconds) = self.time_budget_seconds {
+            whole("time_budget_seconds", seconds, 1, 2_592_000)?;
         }
         whole("checkpoint_interval_seconds", self.checkpoint_interval_seconds, 1, 86_400)?;
         self.tuning.validate()

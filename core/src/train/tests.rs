@@ -148,6 +148,38 @@ fn an_interrupted_run_ends_bit_for_bit_like_a_straight_one() {
 }
 
 #[test]
+fn a_run_with_little_time_is_cut_down_once_and_goes_on_so() {
+    let folder = tempfile::tempdir().unwrap();
+    let model = capture(folder.path(), |_| 1.0, false);
+    let path = folder.path().join("train.checkpoint");
+    let asked = TrainOptions {
+        training_max_num_gaussians: 10_000_000,
+        time_budget_seconds: Some(2),
+        ..options(200_000)
+    };
+    let mut first = trainer(&model, folder.path(), &asked);
+    let cut = first.options().clone();
+    assert!((500..200_000).contains(&cut.training_num_steps), "{cut:?}");
+    assert!((5000..10_000_000).contains(&cut.training_max_num_gaussians), "{cut:?}");
+    let control = Control::new();
+    for _ in 0..3 {
+        first.step(&control).unwrap();
+    }
+    first.save(&path).unwrap();
+    drop(first);
+    // Whatever the speed is now.
+    let dataset = Dataset::from_model(&model, folder.path(), asked.test_every).unwrap();
+    let rasteriser = open(&DeviceChoice::Cpu).unwrap();
+    let mut second = Trainer::open(dataset, asked, rasteriser, &path, &control).unwrap();
+    assert_eq!((second.steps_done(), second.options()), (3, &cut));
+    let report = second.run(&control, None).unwrap();
+    assert_eq!(report.steps, cut.training_num_steps);
+    let told: Vec<_> = report.warnings.iter().filter(|w| w.code == "time_budget").collect();
+    assert_eq!(told.len(), 1, "{:?}", report.warnings);
+    assert!(told[0].message.contains(&format!("{} of 200000 steps", cut.training_num_steps)), "{told:?}");
+}
+
+#[test]
 fn any_number_of_threads_gives_the_same_scene() {
     let folder = tempfile::tempdir().unwrap();
     let model = capture(folder.path(), |_| 1.0, false);

@@ -4,6 +4,7 @@ use std::path::Path;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use super::budget::{self, Plan};
 use super::checkpoint::{Checkpoint, Progress};
 use super::dataset::Dataset;
 use super::density::{self, DensityPlan};
@@ -40,10 +41,11 @@ const BLACK: [f32; 3] = [0.0; 3];
 /// interrupted or not.
 pub struct Trainer {
     dataset: Dataset,
+    /// Those that were asked for, cut down where they do not fit into the time.
     options: TrainOptions,
+    asked: TrainOptions,
     options_hash: String,
-    max_side: Option<u32>,
-    schedule: Schedule,
+    layout: Layout,
     rasteriser: Box<dyn Rasteriser>,
     /// Steps that were done.
     step: u32,
@@ -52,11 +54,57 @@ pub struct Trainer {
     /// Which of them know their alpha.
     has_alpha: Vec<bool>,
     initial_count: usize,
-    cap: usize,
+    /// What the run was cut down to, if it is to end in time.
+    plan: Option<Plan>,
     /// The order of the training views in the epoch `.0`.
     order: Option<(u32, Vec<u32>)>,
     seconds: f64,
     warnings: Vec<Warning>,
+}
+
+/// What follows from the options and the pictures.
+pub(super) struct Layout {
+    /// Long side of the pictures at most.
+    pub(super) max_side: Option<u32>,
+    pub(super) schedule: Schedule,
+    /// Gaussians at most.
+    pub(super) cap: usize,
+}
+
+impl Layout {
+    pub(super) fn new(dataset: &Dataset, options: &TrainOptions) -> Self {
+        let mut max_side = options.max_resolution;
+        while dataset.target_bytes(max_side) > TARGET_BYTES_MAX && dataset.longest_side(max_side) > 64 {
+            max_side = Some(dataset.longest_side(max_side) * 9 / 10);
+        }
+        let schedule = Schedule::new(options, dataset.longest_side(max_side), dataset.scene_scale());
+        let useful =
+            dataset.train_pixels(max_side) as f64 * f64::from(options.tuning.max_gaussians_per_pixel);
+        let cap = (options.training_max_num_gaussians as usize).min((useful as usize).max(1000));
+        Self { max_side, schedule, cap }
+    }
+
+    /// The long side of the pictures of a stage; the last stage has the caller's limit.
+    fn stage_side(&self, stage: usize) -> Option<u32> {
+        let stages = self.schedule.stages();
+        if stage + 1 == stages.len() { self.max_side } else { Some(stages[stage].long_side) }
+    }
+
+    /// The work of a run of `steps` that begins with `initial` Gaussians.
+    pub(super) fn workload(
+        &self,
+        dataset: &Dataset,
+        steps: u32,
+        initial: usize,
+        rasteriser: &dyn Rasteriser,
+    ) -> Workload {
+        let pixels =
+            |stage| dataset.train_pixels(self.stage_side(stage)) as f64 / dataset.train.len().max(1) as f64;
+        let pixels: Vec<f64> = (0..self.schedule.stages().len()).map(pixels).collect();
+        Workload::new(&self.schedule, steps, (initial, self.cap), &pixels, |pixels, splats| {
+            rasteriser.step_cost(pixels, splats)
+        })
+    }
 }
 
 /// What a finished run has to say.
@@ -85,12 +133,27 @@ impl Trainer {
     pub fn new(
         dataset: Dataset,
         options: TrainOptions,
-        rasteriser: Box<dyn Rasteriser>,
+        mut rasteriser: Box<dyn Rasteriser>,
         control: &Control,
     ) -> Result<Self> {
-        let mut trainer = Self::prepare(dataset, options, rasteriser)?;
-        let splats = initialise::splats(&trainer.dataset, &trainer.options, trainer.cap, control)?;
+        options.validate()?;
+        let began = Instant::now();
+        let budget = options.time_budget_seconds.map(f64::from);
+        let planned = budget
+            .map(|seconds| budget::plan(&dataset, &options, rasteriser.as_mut(), seconds, control))
+            .transpose()?;
+        let mut trainer = Self::prepare(dataset, options, rasteriser, planned.map(|(plan, _)| plan))?;
+        let splats = initialise::splats(&trainer.dataset, &trainer.options, trainer.layout.cap, control)?;
         trainer.initial_count = splats.len();
+        if let (Some(seconds), Some((plan, speed))) = (budget, planned) {
+            // What placing the Gaussians took is known now.
+            let left = (seconds - began.elapsed().as_secs_f64()).max(0.0);
+            let takes = trainer.workload().work() / speed;
+            if takes > left {
+                trainer.follow(plan.shortened(left / takes));
+            }
+            trainer.tell_plan();
+        }
         let exposures = if trainer.options.exposure_compensation { trainer.dataset.train.len() } else { 0 };
         trainer.rasteriser.load(&TrainState {
             splats,
@@ -122,8 +185,9 @@ impl Trainer {
         rasteriser: Box<dyn Rasteriser>,
         checkpoint: Checkpoint,
     ) -> Result<Self> {
-        let mut trainer = Self::prepare(dataset, options, rasteriser)?;
-        let Progress { step, initial_count, seconds } = checkpoint.progress;
+        let Progress { step, initial_count, seconds, plan } = checkpoint.progress;
+        let mut trainer = Self::prepare(dataset, options, rasteriser, plan)?;
+        trainer.tell_plan();
         trainer.rasteriser.load(&checkpoint.state)?;
         (trainer.step, trainer.initial_count, trainer.seconds) = (step, initial_count as usize, seconds);
         Ok(trainer)
@@ -149,46 +213,68 @@ impl Trainer {
         }
     }
 
-    fn prepare(dataset: Dataset, options: TrainOptions, rasteriser: Box<dyn Rasteriser>) -> Result<Self> {
-        options.validate()?;
+    /// `plan` is what the run is cut down to.
+    fn prepare(
+        dataset: Dataset,
+        asked: TrainOptions,
+        rasteriser: Box<dyn Rasteriser>,
+        plan: Option<Plan>,
+    ) -> Result<Self> {
+        asked.validate()?;
+        let options = plan.map_or_else(|| asked.clone(), |plan| plan.applied(&asked));
+        let layout = Layout::new(&dataset, &options);
         let mut warnings = Vec::new();
-        let mut max_side = options.max_resolution;
-        let long_side = |max: Option<u32>| {
-            let sides = dataset.train.iter().map(|&i| dataset.view_at(i, max)).map(|v| v.width.max(v.height));
-            sides.max().unwrap_or(1)
-        };
-        while dataset.target_bytes(max_side) > TARGET_BYTES_MAX && long_side(max_side) > 64 {
-            max_side = Some(long_side(max_side) * 9 / 10);
-        }
-        if max_side != options.max_resolution {
+        if layout.max_side != options.max_resolution {
             let message = format!(
                 "{} pictures are trained on at {} pixels: more would take over {} GiB",
                 dataset.train.len(),
-                long_side(max_side),
+                dataset.longest_side(layout.max_side),
                 TARGET_BYTES_MAX >> 30
             );
             warnings.push(Warning::new("resolution_reduced", message));
         }
-        let schedule = Schedule::new(&options, long_side(max_side), dataset.scene_scale());
-        let useful =
-            dataset.train_pixels(max_side) as f64 * f64::from(options.tuning.max_gaussians_per_pixel);
-        let cap = (options.training_max_num_gaussians as usize).min((useful as usize).max(1000));
         Ok(Self {
-            options_hash: options.hash()?,
+            options_hash: asked.hash()?,
             dataset,
             options,
-            max_side,
-            schedule,
+            asked,
+            layout,
+            plan,
             rasteriser,
             step: 0,
             loaded_stage: None,
             has_alpha: Vec::new(),
             initial_count: 0,
-            cap,
             order: None,
             seconds: 0.0,
             warnings,
         })
+    }
+
+    /// Makes `plan` the run's.
+    fn follow(&mut self, plan: Plan) {
+        self.options = plan.applied(&self.asked);
+        self.layout = Layout::new(&self.dataset, &self.options);
+        self.plan = Some(plan);
+    }
+
+    /// Warns of what a run is cut down to.
+    fn tell_plan(&mut self) {
+        let (Some(plan), Some(seconds)) = (self.plan, self.asked.time_budget_seconds) else { return };
+        let asked = &self.asked;
+        if plan.applied(asked) == *asked {
+            return;
+        }
+        let message = format!(
+            "to end within {seconds} seconds, training makes {} of {} steps, with {} of {} Gaussians at most, on pictures of {} \
+             pixels at most",
+            plan.steps,
+            asked.training_num_steps,
+            plan.gaussians,
+            asked.training_max_num_gaussians,
+            self.dataset.longest_side(self.layout.max_side),
+        );
+        self.warnings.push(Warning::new("time_budget", message));
     }
 
     /// Steps that were done.
@@ -211,7 +297,7 @@ impl Trainer {
         self.rasteriser.name()
     }
 
-    /// The options of the run.
+    /// The options of the run: those that were asked for, or what of them fits into its time.
     pub fn options(&self) -> &TrainOptions {
         &self.options
     }
@@ -230,8 +316,8 @@ impl Trainer {
             return Ok(());
         }
         let step = self.step + 1;
-        let stage = self.schedule.stage(step);
-        let side = self.stage_side(stage);
+        let stage = self.layout.schedule.stage(step);
+        let side = self.layout.stage_side(stage);
         if self.loaded_stage != Some(stage) {
             let targets = self.dataset.targets(side, control)?;
             self.has_alpha = targets.iter().map(|t| t.alpha.is_some()).collect();
@@ -255,15 +341,15 @@ impl Trainer {
             exposure: self.options.exposure_compensation.then_some(target),
         };
         let rasteriser = &mut self.rasteriser;
-        rasteriser.project(&view, self.schedule.sh_degree(step))?;
+        rasteriser.project(&view, self.layout.schedule.sh_degree(step))?;
         rasteriser.intersect()?;
         rasteriser.sort()?;
         rasteriser.rasterise(background)?;
         rasteriser.loss(target, &loss)?;
         rasteriser.rasterise_backward()?;
-        rasteriser.update(&self.schedule.step_options(step, self.dataset.train.len() as u32))?;
+        rasteriser.update(&self.layout.schedule.step_options(step, self.dataset.train.len() as u32))?;
         self.step = step;
-        if self.schedule.refines_after(step) {
+        if self.layout.schedule.refines_after(step) {
             self.refine()?;
         }
         Ok(())
@@ -343,7 +429,7 @@ impl Trainer {
     /// What the rasteriser reports.
     pub fn render(&mut self, view: &View) -> Result<Rendering> {
         let mean = self.mean_exposure()?;
-        let degree = self.schedule.sh_degree(self.step.max(1));
+        let degree = self.layout.schedule.sh_degree(self.step.max(1));
         let mut rendering = self.rasteriser.render(view, degree, BLACK)?;
         for pixel in &mut rendering.rgba {
             let [r, g, b, alpha] = *pixel;
@@ -368,8 +454,12 @@ impl Trainer {
 
     /// Takes the state as it is now and writes it while the training goes on: hashing and writing take seconds.
     fn save_aside(&mut self, path: &Path) -> Result<Writing> {
-        let progress =
-            Progress { step: self.step, initial_count: self.initial_count as u64, seconds: self.seconds };
+        let progress = Progress {
+            step: self.step,
+            initial_count: self.initial_count as u64,
+            seconds: self.seconds,
+            plan: self.plan,
+        };
         let mut checkpoint = Checkpoint { progress, state: self.rasteriser.store()? };
         let (options, dataset) = (self.options_hash.clone(), self.dataset.hash().to_owned());
         let path = path.to_owned();
@@ -382,9 +472,9 @@ impl Trainer {
     /// `InvalidArgument` if no view is held out; what reading the pictures and the rasteriser report.
     pub fn evaluate(&mut self, control: &Control) -> Result<Evaluation> {
         let mean = self.mean_exposure()?;
-        let degree = self.schedule.sh_degree(self.step.max(1));
+        let degree = self.layout.schedule.sh_degree(self.step.max(1));
         let (splats, rasteriser) = (self.rasteriser.len(), &mut self.rasteriser);
-        evaluate_views(&self.dataset, self.max_side, self.step, splats, control, |view| {
+        evaluate_views(&self.dataset, self.layout.max_side, self.step, splats, control, |view| {
             let rendering = rasteriser.render(view, degree, BLACK)?;
             let shown =
                 |p: &[f32; 4]| exposure::apply(&mean, [p[0], p[1], p[2]], p[3]).map(|v| v.clamp(0.0, 1.0));
@@ -412,12 +502,6 @@ impl Trainer {
         Ok(exposure::mean(&self.rasteriser.exposures()?))
     }
 
-    /// The long side of the pictures of a stage; the last stage has the caller's limit.
-    fn stage_side(&self, stage: usize) -> Option<u32> {
-        let stages = self.schedule.stages();
-        if stage + 1 == stages.len() { self.max_side } else { Some(stages[stage].long_side) }
-    }
-
     /// The training view of a step: every epoch goes through all of them in an order of its own.
     fn view_of(&mut self, step: u32) -> u32 {
         let count = self.dataset.train.len() as u32;
@@ -440,7 +524,7 @@ impl Trainer {
     fn refine(&mut self) -> Result<()> {
         let scores = self.rasteriser.density_scores()?;
         let plan = DensityPlan {
-            target_count: self.schedule.target_count(self.step, self.initial_count, self.cap),
+            target_count: self.layout.schedule.target_count(self.step, self.initial_count, self.layout.cap),
             dead_opacity: self.options.tuning.dead_opacity,
             split: self.options.tuning.split,
             seed: hash(self.options.seed ^ 0xde45) ^ u64::from(self.step),
@@ -453,17 +537,8 @@ impl Trainer {
     }
 
     fn workload(&self) -> Workload {
-        let pixels = |stage| {
-            let side = self.stage_side(stage);
-            let views = self.dataset.train.iter().map(|&i| self.dataset.view_at(i, side));
-            views.map(|v| f64::from(v.width) * f64::from(v.height)).sum::<f64>()
-                / self.dataset.train.len().max(1) as f64
-        };
-        let pixels: Vec<f64> = (0..self.schedule.stages().len()).map(pixels).collect();
         let steps = self.options.training_num_steps;
-        Workload::new(&self.schedule, steps, (self.initial_count, self.cap), &pixels, |pixels, splats| {
-            self.rasteriser.step_cost(pixels, splats)
-        })
+        self.layout.workload(&self.dataset, steps, self.initial_count, self.rasteriser.as_ref())
     }
 
     /// Tells how far the run is that went on at step `first` when it `began`.
@@ -496,7 +571,7 @@ impl Trainer {
             if left > LONG_RUN.as_secs_f64() {
                 let message = format!(
                     "training will take about {:.0} hours more on {}: fewer steps or Gaussians, or smaller pictures, take less \
-                     (the quality \"preview\" takes minutes)",
+                     (the quality \"preview\" takes minutes; with a time budget it does what fits into it)",
                     left / 3600.0,
                     self.device()
                 );
@@ -517,13 +592,13 @@ impl Trainer {
         let index = views.get(views.len() / 2).copied().unwrap_or(0);
         let picture = match probe.picture.take() {
             Some(picture) => picture,
-            None => self.dataset.picture(index, self.max_side)?,
+            None => self.dataset.picture(index, self.layout.max_side)?,
         };
-        let rendered = self.render(&self.dataset.view_at(index, self.max_side))?;
+        let rendered = self.render(&self.dataset.view_at(index, self.layout.max_side))?;
         let rendered: Vec<[f32; 3]> = rendered.rgba.iter().map(|p| [p[0], p[1], p[2]]).collect();
         probe.psnr = psnr(&rendered, &picture.over(BLACK));
         control.show(|| {
-            let view = self.dataset.view_at(index, self.max_side);
+            let view = self.dataset.view_at(index, self.layout.max_side);
             // Within 0..1, so that `as` only rounds.
             let rgb = rendered.iter().flatten().map(|v| (v * 255.0 + 0.5) as u8).collect();
             Preview { width: view.width, height: view.height, rgb }

@@ -12,6 +12,7 @@ const PLACES: u32 = 1000;
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Workload {
     steps: u32,
+    work: f64,
     /// `done[k]` is the share of the whole work, 0 to 1, that is done after `steps * k / (done.len() - 1)` steps.
     done: Vec<f64>,
 }
@@ -42,7 +43,12 @@ impl Workload {
         for part in &mut done {
             *part /= sum.max(f64::MIN_POSITIVE);
         }
-        Self { steps, done }
+        Self { steps, work: sum, done }
+    }
+
+    /// All of it, in the unit of the cost.
+    pub(super) fn work(&self) -> f64 {
+        self.work
     }
 
     /// The share of the work, 0 to 1, that is done after `step` steps.
@@ -82,6 +88,7 @@ mod tests {
                 cost(pixels[schedule.stage(step)], schedule.target_count(step, 10_000, 1_000_000) as f64)
             };
             let whole: f64 = (1..=steps).map(of).sum();
+            assert!((workload.work() / whole - 1.0).abs() < 1e-3);
             let mut before = 0.0;
             for step in 1..=steps {
                 before += of(step);

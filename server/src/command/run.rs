@@ -36,6 +36,10 @@ pub(crate) struct Arguments {
     /// How camera poses are found: glomap (global) or colmap (incremental) structure from motion
     #[arg(long, default_value = "glomap")]
     reconstruction_method: ReconstructionMethod,
+    /// Time for all of it: 5m, 90s, 1h30m. Training makes fewer steps with fewer Gaussians on smaller pictures if this machine
+    /// would take longer
+    #[arg(long, value_name = "TIME", value_parser = time_budget)]
+    time_budget: Option<u32>,
     /// Training steps, 1 to 200,000
     #[arg(long, value_name = "N")]
     training_num_steps: Option<u32>,
@@ -74,6 +78,13 @@ pub(crate) struct Arguments {
     no_turntable: bool,
 }
 
+/// Whole seconds of a time with its units.
+pub(super) fn time_budget(text: &str) -> std::result::Result<u32, String> {
+    let how = "a time with its unit: 5m, 90s, 1h30m";
+    let time: jiff::SignedDuration = text.parse().map_err(|_| how.to_owned())?;
+    u32::try_from(time.as_secs()).ok().filter(|&seconds| seconds > 0).ok_or_else(|| how.to_owned())
+}
+
 pub(super) fn camera_type(text: &str) -> std::result::Result<CameraType, String> {
     let name = serde_json::Value::String(text.to_owned());
     serde_json::from_value(name).map_err(|_| "orbital and drone are known".to_owned())
@@ -86,6 +97,7 @@ impl Arguments {
         ReconstructionOptions {
             title: self.title.clone(),
             reconstruction_method: self.reconstruction_method,
+            time_budget_seconds: self.time_budget,
             training_num_steps: self.training_num_steps.unwrap_or(preset.training_num_steps),
             training_max_num_gaussians: self
                 .training_max_num_gaussians

@@ -27,6 +27,9 @@ pub(crate) struct Arguments {
     /// The scene to write (.ply, .spz, .glb or .sog)
     #[arg(short, long, value_name = "SCENE")]
     output: PathBuf,
+    /// Time for it: 5m, 90s, 1h30m. There are fewer steps, fewer Gaussians and smaller pictures if this machine would take longer
+    #[arg(long, value_name = "TIME", value_parser = super::run::time_budget)]
+    time_budget: Option<u32>,
     /// Training steps, 1 to 200,000
     #[arg(long, value_name = "N", default_value_t = 25_000)]
     training_num_steps: u32,
@@ -56,6 +59,7 @@ impl Arguments {
     pub(crate) fn run(&self, context: &Context<'_>) -> Result<()> {
         let control = context.control;
         let options = TrainOptions {
+            time_budget_seconds: self.time_budget,
             training_num_steps: self.training_num_steps,
             training_max_num_gaussians: self.training_max_num_gaussians,
             sh_degree: self.sh_degree,
