@@ -49,7 +49,8 @@ class Trainer:
     trainer.scene().save("kitchen.ply")
     ```
 
-    The same pictures and options give the same scene bit for bit on one device, interrupted or not.
+    The same pictures and options give the same scene bit for bit on one device, interrupted or not (but for
+    `time_budget_seconds`, which goes by the speed of the machine).
     """
 
     def __init__(

@@ -38,7 +38,7 @@ const BLACK: [f32; 3] = [0.0; 3];
 /// Fits Gaussians to a [`Dataset`].
 ///
 /// Deterministic for one device: the same dataset and options give the same result bit for bit, whether the run was
-/// interrupted or not.
+/// interrupted or not. (What a time budget leaves of the options follows from the speed of the machine when the run begins.)
 pub struct Trainer {
     dataset: Dataset,
     /// Those that were asked for, cut down where they do not fit into the time.
