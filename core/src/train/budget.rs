@@ -3,7 +3,8 @@
 //! What a step takes on this device is measured on the sparse points before the training begins. Then steps, Gaussians and pixels are
 //! all cut down to the same share of what was asked for, until the work fits: that is the line on which the presets of a
 //! reconstruction lie (a preview has a twelfth of the steps of a standard one, a twentieth of the Gaussians, an eleventh of
-//! the pixels).
+//! the pixels). Steps take longer where splats have come to cover one another than they do on the sparse points, by how much
+//! nobody can tell before: on the way the number of steps follows what they take.
 
 use std::time::{Duration, Instant};
 
@@ -11,8 +12,8 @@ use serde::{Deserialize, Serialize};
 
 use super::dataset::Dataset;
 use super::initialise;
+use super::layout::Layout;
 use super::options::TrainOptions;
-use super::trainer::Layout;
 use crate::control::Control;
 use crate::error::Result;
 use crate::raster::{LossOptions, Rasteriser, Target, TrainState};
@@ -21,9 +22,12 @@ use crate::raster::{LossOptions, Rasteriser, Target, TrainState};
 const LEAST_STEPS: u32 = 500;
 const LEAST_GAUSSIANS: u32 = 5_000;
 const LEAST_SIDE: u32 = 240;
-/// The share of the time that is planned: steps take longer where splats have come to cover one another than they do on the sparse
-/// points, and scores and checkpoints take time, too. (With 0.8 a run of 60 seconds took 134 on two cores.)
-const PLANNED: f64 = 0.35;
+/// The share of the time that is planned by what steps on the sparse points take.
+const PLANNED: f64 = 0.4;
+/// The share of it that steps and reports may take: the last checkpoint comes after them.
+const USED: f64 = 0.97;
+/// The plan is looked at after every such part of its steps.
+const LOOKS: u32 = 20;
 /// Views on which steps are timed, evenly among those that are trained on,
 const TIMED_VIEWS: usize = 5;
 /// for so long,
@@ -101,6 +105,63 @@ pub(super) fn plan(
         layout.workload(dataset, plan.steps, initial, rasteriser).work() / speed
     };
     Ok((largest(&asked, full, PLANNED * seconds, takes), speed))
+}
+
+/// A moment of a run.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct Mark {
+    pub(super) step: u32,
+    /// Seconds that the run took until then.
+    pub(super) seconds: f64,
+}
+
+/// What a run was to do.
+pub(super) struct Asked<'a> {
+    pub(super) options: &'a TrainOptions,
+    /// Number of Gaussians with which it began.
+    pub(super) initial_count: usize,
+    /// The time that it has.
+    pub(super) seconds: f64,
+}
+
+/// Whether `plan` is to be looked at after `step`, if it was last at `mark`. Only steps on pictures of full size tell what the
+/// others will take.
+pub(super) fn is_due(plan: Plan, mark: Option<Mark>, step: u32, layout: &Layout) -> bool {
+    let full = layout.schedule.stages().len() - 1;
+    layout.schedule.stage(step) == full
+        && mark.is_none_or(|mark| step >= mark.step + (plan.steps / LOOKS).max(1))
+}
+
+/// How many steps of `plan` there should be in all, if those between the two marks took what they did, so that the run ends in its
+/// time. It is never fewer than are done or worth training, or more than were asked for; and pictures do not become
+/// smaller again.
+pub(super) fn steps_in_time(
+    dataset: &Dataset,
+    asked: &Asked,
+    plan: Plan,
+    (before, now): (Mark, Mark),
+    rasteriser: &dyn Rasteriser,
+) -> u32 {
+    let ahead = |steps: u32, from: u32, to: u32| {
+        let layout = Layout::new(dataset, &Plan { steps, ..plan }.applied(asked.options));
+        let workload = layout.workload(dataset, steps, asked.initial_count, rasteriser);
+        workload.work() * (workload.fraction(to) - workload.fraction(from))
+    };
+    let speed = ahead(plan.steps, before.step, now.step) / (now.seconds - before.seconds).max(1e-9);
+    let left = USED * asked.seconds - now.seconds;
+    let full = |steps: u32| {
+        let layout = Layout::new(dataset, &Plan { steps, ..plan }.applied(asked.options));
+        layout.schedule.stage(now.step) + 1 == layout.schedule.stages().len()
+    };
+    let least = now.step.max(asked.options.training_num_steps.min(LEAST_STEPS));
+    let fits = |steps: u32| full(steps) && ahead(steps, now.step, steps) <= left * speed;
+    // The least is made whether it fits or not; then the largest that fits.
+    let (mut low, mut high) = (least, asked.options.training_num_steps.max(least) + 1);
+    while high - low > 1 {
+        let middle = low.midpoint(high);
+        if fits(middle) { low = middle } else { high = middle }
+    }
+    low
 }
 
 /// The largest share of `asked` that `takes` at most so many seconds, or the least that there is.

@@ -49,6 +49,7 @@ mod density;
 mod evaluate;
 mod exposure;
 mod initialise;
+mod layout;
 mod options;
 mod picture;
 mod schedule;

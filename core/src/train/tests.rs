@@ -148,7 +148,7 @@ fn an_interrupted_run_ends_bit_for_bit_like_a_straight_one() {
 }
 
 #[test]
-fn a_run_with_little_time_is_cut_down_once_and_goes_on_so() {
+fn a_run_with_little_time_is_cut_down_and_goes_on_so() {
     let folder = tempfile::tempdir().unwrap();
     let model = capture(folder.path(), |_| 1.0, false);
     let path = folder.path().join("train.checkpoint");
@@ -173,10 +173,46 @@ fn a_run_with_little_time_is_cut_down_once_and_goes_on_so() {
     let mut second = Trainer::open(dataset, asked, rasteriser, &path, &control).unwrap();
     assert_eq!((second.steps_done(), second.options()), (3, &cut));
     let report = second.run(&control, None).unwrap();
-    assert_eq!(report.steps, cut.training_num_steps);
+    let left = second.options().clone();
+    assert_eq!(report.steps, left.training_num_steps);
+    // On the way only the number of steps follows what they take.
+    assert_eq!(left, TrainOptions { training_num_steps: left.training_num_steps, ..cut });
     let told: Vec<_> = report.warnings.iter().filter(|w| w.code == "time_budget").collect();
     assert_eq!(told.len(), 1, "{:?}", report.warnings);
-    assert!(told[0].message.contains(&format!("{} of 200000 steps", cut.training_num_steps)), "{told:?}");
+    assert!(told[0].message.contains(&format!("{} of 200000 steps", report.steps)), "{told:?}");
+    // Placing the first Gaussians counts, and what was done before the break.
+    assert!(report.seconds > f64::from(report.steps) / report.steps_per_second, "{report:?}");
+}
+
+#[test]
+fn as_many_steps_are_made_as_fit_into_the_time() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut model = capture(folder.path(), |_| 1.0, false);
+    // Large enough for smaller ones to come first; none is read.
+    for camera in model.cameras.values_mut() {
+        *camera = Camera::from_focal(CameraModel::Pinhole, 600.0, 800, 600);
+    }
+    let options = TrainOptions { training_max_num_gaussians: 20_000, ..options(10_000) };
+    let dataset = Dataset::from_model(&model, folder.path(), options.test_every).unwrap();
+    let rasteriser = open(&DeviceChoice::Cpu).unwrap();
+    let plan = budget::Plan { steps: 4_000, gaussians: 10_000, side: None };
+    let (before, now) =
+        (budget::Mark { step: 1_000, seconds: 20.0 }, budget::Mark { step: 1_200, seconds: 30.0 });
+    let steps = |seconds| {
+        let asked = budget::Asked { options: &options, initial_count: 1_000, seconds };
+        budget::steps_in_time(&dataset, &asked, plan, (before, now), rasteriser.as_ref())
+    };
+    // 20 steps a second, and slower as Gaussians are added.
+    let some = steps(100.0);
+    assert!((1_600..2_600).contains(&some), "{some}");
+    assert!(steps(90.0) < some && some < steps(110.0));
+    // All that was asked for and no more; none that is undone; the pictures do not become smaller again.
+    assert_eq!(steps(31.0), 1_200);
+    // The last pictures began after 1,199 steps at the latest: 15 % of 7,996.
+    assert_eq!(steps(1e6), 7_996);
+    let late = budget::Mark { step: 3_000, ..now };
+    let asked = budget::Asked { options: &options, initial_count: 1_000, seconds: 1e6 };
+    assert_eq!(budget::steps_in_time(&dataset, &asked, plan, (before, late), rasteriser.as_ref()), 10_000);
 }
 
 #[test]

@@ -4,16 +4,16 @@ use std::path::Path;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use super::budget::{self, Plan};
+use super::budget::{self, Mark, Plan};
 use super::checkpoint::{Checkpoint, Progress};
 use super::dataset::Dataset;
 use super::density::{self, DensityPlan};
 use super::evaluate::{Evaluation, evaluate_views, psnr};
 use super::exposure;
 use super::initialise;
+use super::layout::{Layout, TARGET_BYTES_MAX};
 use super::options::TrainOptions;
 use super::picture::Picture;
-use super::schedule::Schedule;
 use super::workload::Workload;
 use crate::control::{Control, Preview, Warning};
 use crate::error::{Error, ErrorKind, Result};
@@ -22,8 +22,6 @@ use crate::raster::{LossOptions, Rasteriser, Rendering, StepStatistics, TrainSta
 use crate::splats::Splats;
 use crate::stage::Stage;
 
-/// Pictures that would take more than this in the rasteriser are trained on at a lower resolution.
-const TARGET_BYTES_MAX: u64 = 8 << 30;
 /// Least time between two reports of progress.
 const REPORT_EVERY: Duration = Duration::from_millis(500);
 /// Least time between two renderings for the PSNR that is reported.
@@ -32,6 +30,8 @@ const PROBE_EVERY: Duration = Duration::from_secs(5);
 const LONG_RUN: Duration = Duration::from_secs(2 * 3600);
 /// as soon as it has gone on for so long, and its speed is known.
 const SPEED_KNOWN: Duration = Duration::from_secs(30);
+/// Code of the warning that a run is cut down.
+const TIME_BUDGET: &str = "time_budget";
 /// The background where nothing is known about it.
 const BLACK: [f32; 3] = [0.0; 3];
 
@@ -56,55 +56,13 @@ pub struct Trainer {
     initial_count: usize,
     /// What the run was cut down to, if it is to end in time.
     plan: Option<Plan>,
+    /// Where the run was when the plan was last looked at.
+    mark: Option<Mark>,
     /// The order of the training views in the epoch `.0`.
     order: Option<(u32, Vec<u32>)>,
+    /// Seconds that all this took, in earlier sittings too.
     seconds: f64,
     warnings: Vec<Warning>,
-}
-
-/// What follows from the options and the pictures.
-pub(super) struct Layout {
-    /// Long side of the pictures at most.
-    pub(super) max_side: Option<u32>,
-    pub(super) schedule: Schedule,
-    /// Gaussians at most.
-    pub(super) cap: usize,
-}
-
-impl Layout {
-    pub(super) fn new(dataset: &Dataset, options: &TrainOptions) -> Self {
-        let mut max_side = options.max_resolution;
-        while dataset.target_bytes(max_side) > TARGET_BYTES_MAX && dataset.longest_side(max_side) > 64 {
-            max_side = Some(dataset.longest_side(max_side) * 9 / 10);
-        }
-        let schedule = Schedule::new(options, dataset.longest_side(max_side), dataset.scene_scale());
-        let useful =
-            dataset.train_pixels(max_side) as f64 * f64::from(options.tuning.max_gaussians_per_pixel);
-        let cap = (options.training_max_num_gaussians as usize).min((useful as usize).max(1000));
-        Self { max_side, schedule, cap }
-    }
-
-    /// The long side of the pictures of a stage; the last stage has the caller's limit.
-    fn stage_side(&self, stage: usize) -> Option<u32> {
-        let stages = self.schedule.stages();
-        if stage + 1 == stages.len() { self.max_side } else { Some(stages[stage].long_side) }
-    }
-
-    /// The work of a run of `steps` that begins with `initial` Gaussians.
-    pub(super) fn workload(
-        &self,
-        dataset: &Dataset,
-        steps: u32,
-        initial: usize,
-        rasteriser: &dyn Rasteriser,
-    ) -> Workload {
-        let pixels =
-            |stage| dataset.train_pixels(self.stage_side(stage)) as f64 / dataset.train.len().max(1) as f64;
-        let pixels: Vec<f64> = (0..self.schedule.stages().len()).map(pixels).collect();
-        Workload::new(&self.schedule, steps, (initial, self.cap), &pixels, |pixels, splats| {
-            rasteriser.step_cost(pixels, splats)
-        })
-    }
 }
 
 /// What a finished run has to say.
@@ -114,7 +72,7 @@ pub struct TrainReport {
     pub steps: u32,
     /// Number of Gaussians.
     pub splats: usize,
-    /// Seconds of all sittings together.
+    /// Seconds of all sittings together, placing the first Gaussians among them.
     pub seconds: f64,
     /// Steps per second of the last sitting.
     pub steps_per_second: f64,
@@ -154,6 +112,7 @@ impl Trainer {
             }
             trainer.tell_plan();
         }
+        trainer.seconds = began.elapsed().as_secs_f64();
         let exposures = if trainer.options.exposure_compensation { trainer.dataset.train.len() } else { 0 };
         trainer.rasteriser.load(&TrainState {
             splats,
@@ -240,6 +199,7 @@ impl Trainer {
             asked,
             layout,
             plan,
+            mark: None,
             rasteriser,
             step: 0,
             loaded_stage: None,
@@ -258,15 +218,44 @@ impl Trainer {
         self.plan = Some(plan);
     }
 
-    /// Warns of what a run is cut down to.
+    /// Now and then, where there is a time to keep: as many steps as fit into it, by what the last ones took.
+    fn keep_time(&mut self, control: &Control) -> Result<()> {
+        let (Some(plan), Some(budget)) = (self.plan, self.asked.time_budget_seconds) else { return Ok(()) };
+        if !budget::is_due(plan, self.mark, self.step, &self.layout) || self.is_finished() {
+            return Ok(());
+        }
+        // The device may be far behind what it was told.
+        self.statistics()?;
+        let now = Mark { step: self.step, seconds: self.seconds };
+        if let Some(mark) = self.mark {
+            let asked = budget::Asked {
+                options: &self.asked,
+                initial_count: self.initial_count,
+                seconds: f64::from(budget),
+            };
+            let steps =
+                budget::steps_in_time(&self.dataset, &asked, plan, (mark, now), self.rasteriser.as_ref());
+            self.follow(Plan { steps, ..plan });
+            let known = self.warnings.iter().any(|w| w.code == TIME_BUDGET);
+            self.tell_plan();
+            if let Some(warning) = self.warnings.iter().find(|w| w.code == TIME_BUDGET && !known) {
+                control.warn(Stage::Train, warning.clone());
+            }
+        }
+        self.mark = Some(now);
+        Ok(())
+    }
+
+    /// Has a warning of what the run is cut down to, if it is; one that was there says what is so now.
     fn tell_plan(&mut self) {
         let (Some(plan), Some(seconds)) = (self.plan, self.asked.time_budget_seconds) else { return };
+        self.warnings.retain(|w| w.code != TIME_BUDGET);
         let asked = &self.asked;
         if plan.applied(asked) == *asked {
             return;
         }
         let message = format!(
-            "to end within {seconds} seconds, training makes {} of {} steps, with {} of {} Gaussians at most, on pictures of {} \
+            "to end within {seconds} seconds, training makes about {} of {} steps, with {} of {} Gaussians at most, on pictures of {} \
              pixels at most",
             plan.steps,
             asked.training_num_steps,
@@ -274,7 +263,7 @@ impl Trainer {
             asked.training_max_num_gaussians,
             self.dataset.longest_side(self.layout.max_side),
         );
-        self.warnings.push(Warning::new("time_budget", message));
+        self.warnings.push(Warning::new(TIME_BUDGET, message));
     }
 
     /// Steps that were done.
@@ -315,6 +304,13 @@ impl Trainer {
         if self.is_finished() {
             return Ok(());
         }
+        let began = Instant::now();
+        self.advance(control)?;
+        self.seconds += began.elapsed().as_secs_f64();
+        self.keep_time(control)
+    }
+
+    fn advance(&mut self, control: &Control) -> Result<()> {
         let step = self.step + 1;
         let stage = self.layout.schedule.stage(step);
         let side = self.layout.stage_side(stage);
@@ -369,20 +365,20 @@ impl Trainer {
         let interval = Duration::from_secs(u64::from(self.options.checkpoint_interval_seconds));
         let (mut reported, mut saved) = (began, began);
         let mut probe = Probe::default();
-        let workload = self.workload();
         let mut writing = Writing::default();
         let ran = loop {
             if self.is_finished() {
                 break Ok(());
             }
-            if let Err(stopped) = control.check().and_then(|()| self.step(control)) {
+            if let Err(stopped) = control.check().and_then(|()| self.advance(control)) {
                 break Err(stopped);
             }
             self.seconds = before + began.elapsed().as_secs_f64();
+            self.keep_time(control)?;
             // Even the shortest run is heard of, and can be cancelled then.
             if reported.elapsed() >= REPORT_EVERY || self.step == first + 1 {
                 reported = Instant::now();
-                self.report(control, &workload, (began, first), &mut probe)?;
+                self.report(control, (began, first), &mut probe)?;
             }
             if let Some(path) = checkpoint
                 && saved.elapsed() >= interval
@@ -417,7 +413,9 @@ impl Trainer {
     /// # Errors
     /// What the rasteriser reports; `Internal` if the optimisation diverged.
     pub fn statistics(&mut self) -> Result<StepStatistics> {
+        let began = Instant::now();
         let statistics = self.rasteriser.statistics()?;
+        self.seconds += began.elapsed().as_secs_f64();
         check_finite(&statistics, self.step)?;
         Ok(statistics)
     }
@@ -542,13 +540,7 @@ impl Trainer {
     }
 
     /// Tells how far the run is that went on at step `first` when it `began`.
-    fn report(
-        &mut self,
-        control: &Control,
-        workload: &Workload,
-        (began, first): (Instant, u32),
-        probe: &mut Probe,
-    ) -> Result<()> {
+    fn report(&mut self, control: &Control, (began, first): (Instant, u32), probe: &mut Probe) -> Result<()> {
         let statistics = self.statistics()?;
         if probe.last.is_none_or(|t| t.elapsed() >= PROBE_EVERY) {
             self.measure(control, probe)?;
@@ -563,6 +555,8 @@ impl Trainer {
             probe.psnr,
             self.len(),
         );
+        // Anew every time: a run that is to end in time may have got another number of steps.
+        let workload = self.workload();
         let done = workload.fraction(self.step);
         control.progress_with(Stage::Train, "training", done as f32, message);
         let elapsed = began.elapsed();
