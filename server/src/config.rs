@@ -218,13 +218,17 @@ impl Config {
 
     /// Opens the service.
     pub(crate) fn open_service(&self) -> Result<Service> {
-        let addresses = Addresses {
+        Service::open_shared(&self.data, &self.addresses(), self.service_options())
+    }
+
+    /// Where rows, files and secrets are, if many machines share them.
+    pub(crate) fn addresses(&self) -> Addresses {
+        Addresses {
             database: self.database.clone(),
             storage: self.storage.clone(),
             secrets: self.secrets.clone(),
             secrets_json: self.secrets_json.as_ref().map(|text| text.reveal().to_owned()),
-        };
-        Service::open_shared(&self.data, &addresses, self.service_options())
+        }
     }
 
     /// What the service itself is opened with.

@@ -114,6 +114,9 @@ def test_rule_83_the_whole_way_and_no_server_sees_the_bytes(cloud, tmp_path):
         if looks_at_signatures(server):
             assert requests.get(altered, timeout=60).status_code in (400, 401, 403)
         assert anna.request("HEAD", path).status_code == 302
+    # Every file is where its row says, in its size.
+    found = server.command("doctor")
+    assert [f for f in found["findings"] if f["severity"] == "problem"] == [], found
     # Once more from the same video.
     assert anna.try_submit(address["blob_name"]).status_code == 201
 

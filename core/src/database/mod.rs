@@ -25,7 +25,7 @@ pub use clock::{Clock, SystemClock};
 #[cfg(all(test, feature = "postgres"))]
 pub(crate) use postgres::test_database;
 #[cfg(feature = "postgres")]
-pub use postgres::{PostgresDatabase, RowsTaken};
+pub use postgres::{PostgresDatabase, RowsTaken, ServerState};
 pub use rows::{
     Abilities, Claim, DeletedJob, Inserted, Lease, LeaseState, LivePicture, Lost, NamedFile, NewJob,
     Patience, Progress, Publication, QueueOrder, Rate, Reclaimed, Return, Returned, RowsFile, Statistics,

@@ -3,12 +3,12 @@
 use std::process::ExitCode;
 
 use clap::Args;
-use libreconstruct::Result;
 use libreconstruct::service::{Diagnosis, Finding, Repaired, Service, Severity};
+use libreconstruct::{Error, Result};
 use serde_json::json;
 use toml::Table;
 
-use super::data::{DataArguments, no_folder};
+use super::data::DataArguments;
 use crate::context::{Global, print_result};
 
 /// Say what is wrong with a service and its machine
@@ -21,13 +21,16 @@ use crate::context::{Global, print_result};
 /// are lost: a finished job without its scene goes to the queue if its video is still there, and otherwise fails with the code
 /// files_lost. It removes nothing that may be somebody's: files that no row names are moved to set-aside/ in the folder.
 ///
-/// Of a service that many machines share it knows nothing: addresses of rows and files are refused.
+/// With --database and --storage it looks at a service that many machines share: whether both can be reached from here, how
+/// PostgreSQL is set up (commits that a power cut takes back, a stand-by, connections, clocks), the form of its tables, and every
+/// file against its row. There it mends nothing.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
   reconstruct doctor --data /srv/scenes
   reconstruct doctor --data /srv/scenes --repair
   reconstruct doctor --data /srv/scenes --json
+  LIBRECONSTRUCT_DATABASE=postgres://reconstruct:…@db/reconstruct reconstruct doctor --storage s3://scenes
 
 Exit status: 0 no problems, 1 problems were found and are still there, others as for every command.")]
 pub(crate) struct Arguments {
@@ -41,15 +44,14 @@ pub(crate) struct Arguments {
 impl Arguments {
     pub(crate) fn run(&self, global: Global) -> Result<ExitCode> {
         let config = self.data.config(Table::new())?;
-        if config.database.is_some() || config.storage.is_some() {
-            return Err(no_folder(
-                "doctor looks at a service in a folder",
-                "leave them out (also as LIBRECONSTRUCT_DATABASE, LIBRECONSTRUCT_STORAGE and in the configuration file) and \
-                 name the folder by --data",
+        let options = config.service_options();
+        if self.repair && (config.database.is_some() || config.storage.is_some()) {
+            return Err(Error::argument("--repair mends a service in a folder, and addresses of rows or files are given").hint(
+                "look without --repair: each finding says what to do. For a service in a folder, leave --database and --storage \
+                 out (also as LIBRECONSTRUCT_DATABASE, LIBRECONSTRUCT_STORAGE and in the configuration file)",
             ));
         }
-        let options = config.service_options();
-        let mut diagnosis = Service::diagnose(&config.data, &options)?;
+        let mut diagnosis = Service::diagnose_shared(&config.data, &config.addresses(), &options)?;
         let mut repaired = vec![];
         if self.repair && diagnosis.findings.iter().any(|finding| finding.repairable) {
             repaired = Service::repair(&config.data, &options, &diagnosis)?;

@@ -186,13 +186,14 @@ fn addresses_are_refused_where_they_would_be_ignored() {
     let refused = |output: Output, hint: &str| {
         let said = stderr(&output);
         assert_eq!(output.status.code(), Some(2), "{said}");
-        assert!(said.contains("an address of rows or files") && said.contains(hint), "{said}");
+        assert!(said.contains("address") && said.contains(hint), "{said}");
         assert!(!said.contains("secret"), "{said}");
     };
     let new = place.path().join("new");
     let restore = ["restore", backup.to_str().unwrap()];
     for given in [["--database", database], ["--storage", "file:///mnt/scenes"]] {
-        refused(run(&data, &[&["doctor"], &given[..]].concat()), "--data");
+        refused(run(&data, &[&["doctor"], &given[..]].concat()), "and none of the");
+        refused(run(&data, &[&["doctor", "--repair"], &given[..]].concat()), "look without --repair");
         refused(run(&new, &[&restore[..], &given[..]].concat()), "migrate");
         assert!(!new.exists());
     }
@@ -201,7 +202,7 @@ fn addresses_are_refused_where_they_would_be_ignored() {
         command.args(arguments).arg("--data").arg(folder).env("LIBRECONSTRUCT_DATABASE", database);
         command.output().unwrap()
     };
-    refused(with(&data, &["doctor"]), "LIBRECONSTRUCT_DATABASE");
+    refused(with(&data, &["doctor", "--repair"]), "LIBRECONSTRUCT_DATABASE");
     // On a machine that is set up for many, a backup becomes a folder all the same.
     assert_success(&with(&new, &restore));
 }

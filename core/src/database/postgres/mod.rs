@@ -15,6 +15,7 @@ mod marks;
 mod queue;
 mod rates;
 mod schema;
+mod server_state;
 mod session;
 mod take;
 #[cfg(test)]
@@ -34,6 +35,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use deadpool_postgres::Pool;
+pub use server_state::ServerState;
 pub use take::RowsTaken;
 
 use super::{Clock, JobDatabase, QueueOrder, SchemaVersion, Statistics, SystemClock};
@@ -74,13 +76,25 @@ impl PostgresDatabase {
     /// [`ErrorKind::InvalidArgument`] for an address that cannot be read, [`ErrorKind::InvalidFile`] for another program's
     /// database or one of a newer version that this one cannot use, [`ErrorKind::Io`] if it cannot be reached.
     pub fn open(address: &str) -> Result<Self> {
+        let database = Self::at(address, transaction::TRIES)?;
+        database.migrate()?;
+        Ok(database)
+    }
+
+    /// The database at `address` as it is, without changing anything. One of another version can only be asked for its version, its
+    /// integrity and the state of its server.
+    ///
+    /// # Errors
+    /// [`ErrorKind::InvalidArgument`] for an address that cannot be read.
+    pub fn open_to_look(address: &str) -> Result<Self> {
+        Self::at(address, transaction::LOOK)
+    }
+
+    fn at(address: &str, tries: Duration) -> Result<Self> {
         let (pool, place) = connection::pool(address)?;
         let machine = SystemClock::new().boot().to_owned();
         let order = QueueOrder::default();
-        let database =
-            Self { pool, place, machine, clock: None, order, tries: transaction::TRIES, marks: Marks::new() };
-        database.migrate()?;
-        Ok(database)
+        Ok(Self { pool, place, machine, clock: None, order, tries, marks: Marks::new() })
     }
 
     /// The same with another order of the queue. All processes of one database should have the same.
@@ -152,8 +166,24 @@ impl PostgresDatabase {
         Ok(SchemaVersion { found, newest: schema::newest() })
     }
 
+    /// Whether this program can use tables of the form that they have.
+    ///
+    /// # Errors
+    /// The database's.
+    pub fn is_usable(&self) -> Result<bool> {
+        self.read(|c| schema::is_usable(c, schema::version(c)?))
+    }
+
+    /// What of its server matters to the rows.
+    ///
+    /// # Errors
+    /// The database's.
+    pub fn server_state(&self) -> Result<ServerState> {
+        self.read(server_state::read)
+    }
+
     fn migrate(&self) -> Result<()> {
-        if self.read(|c| schema::is_usable(c, schema::version(c)?))? {
+        if self.is_usable()? {
             return Ok(());
         }
         self.write("database.migrate.commit", |t| schema::migrate(t, &self.place.to_string()))
@@ -265,6 +295,21 @@ mod tests {
             Prerequisite::Postgres.is_missing("PostgreSQL's server");
         }
         server
+    }
+
+    #[test]
+    fn settings_with_which_commits_are_lost_are_seen() {
+        let Some(server) = server() else { return };
+        let address = server.database();
+        let name = address.rsplit('/').next().unwrap();
+        let state = PostgresDatabase::open_to_look(&address).unwrap().server_state().unwrap();
+        assert_eq!((state.unsafe_settings, state.is_standby), (vec![], false));
+        assert!((1..=state.max_connections).contains(&state.connections) && state.max_connections == 300);
+        assert!(Timestamp::now().as_micros().abs_diff(state.now.as_micros()) < 60_000_000);
+        server.sql(name, &format!("ALTER DATABASE {name} SET synchronous_commit = off"));
+        let state = PostgresDatabase::open_to_look(&address).unwrap().server_state().unwrap();
+        assert_eq!(state.unsafe_settings, ["synchronous_commit = off"]);
+        assert_eq!(PostgresDatabase::open_to_look(&address).unwrap().schema_version().unwrap().found, 0);
     }
 
     impl PostgresDatabase {

@@ -12,6 +12,8 @@ use crate::error::{Error, ErrorKind};
 /// How long a transaction is tried again while the database cannot be reached or has no room: so long takes the restart of a
 /// server, or a stand-by that takes over.
 pub(super) const TRIES: Duration = Duration::from_secs(15);
+/// The same for who only looks at it, and tells of what keeps it away.
+pub(super) const LOOK: Duration = Duration::from_secs(3);
 /// The first rest between two tries; each further one is twice as long.
 const FIRST_REST: Duration = Duration::from_millis(50);
 /// The longest.

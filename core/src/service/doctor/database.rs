@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use super::finding::Finding;
-use crate::database::{JobDatabase, SqliteDatabase, SystemClock};
+use crate::database::{JobDatabase, SchemaVersion, SqliteDatabase, SystemClock};
 use crate::error::Result;
 use crate::service::layout;
 
@@ -41,27 +41,8 @@ pub(super) fn examine(folder: &Path, alive: usize, findings: &mut Vec<Finding>) 
 
 fn examine_rows(rows: SqliteDatabase, findings: &mut Vec<Finding>) -> Result<Option<SqliteDatabase>> {
     let version = rows.schema_version()?;
-    if version.found > version.newest {
-        findings.push(Finding::problem(
-            "newer_database",
-            format!(
-                "the database has version {}, this program knows up to {}: it cannot use the folder",
-                version.found, version.newest
-            ),
-            "use the newer program that wrote it. To go back to this one, see \"Going back\" in docs/operations.md",
-        ));
-    }
-    if version.found < version.newest {
-        findings.push(Finding::note(
-            "older_database",
-            format!(
-                "the database has version {}: the next start of a server brings it to version {} and keeps a copy. Rows were not \
-                 compared with files",
-                version.found, version.newest
-            ),
-            "make a backup with the older program first, then start; then look again",
-        ));
-    }
+    let older = "make a backup with the older program first, then start; then look again";
+    examine_version(version, false, older, findings);
     let damage = rows.integrity_check()?;
     if !damage.is_empty() {
         findings.push(Finding::problem(
@@ -72,4 +53,39 @@ fn examine_rows(rows: SqliteDatabase, findings: &mut Vec<Finding>) -> Result<Opt
         ));
     }
     Ok(Some(rows).filter(|_| version.found == version.newest && damage.is_empty()))
+}
+
+/// Whether this program and the form of the rows belong together. `is_usable`: this program may use a newer one all the same.
+pub(super) fn examine_version(
+    version: SchemaVersion,
+    is_usable: bool,
+    if_older: &str,
+    findings: &mut Vec<Finding>,
+) {
+    let SchemaVersion { found, newest } = version;
+    if found > newest && is_usable {
+        findings.push(Finding::note(
+            "newer_database",
+            format!(
+                "the database has version {found}, this program knows up to {newest}: it can still use it"
+            ),
+            "bring this machine to the newer program, too. Rows were not compared with files",
+        ));
+    } else if found > newest {
+        findings.push(Finding::problem(
+            "newer_database",
+            format!("the database has version {found}, this program knows up to {newest}: it cannot use it"),
+            "use the newer program that wrote it. To go back to this one, see \"Going back\" in docs/operations.md",
+        ));
+    }
+    if found < newest {
+        findings.push(Finding::note(
+            "older_database",
+            format!(
+                "the database has version {found}: the next start of a server brings it to version {newest}. Rows were not \
+                 compared with files"
+            ),
+            if_older,
+        ));
+    }
 }

@@ -4,8 +4,10 @@ use std::fs;
 use std::path::Path;
 use std::time::Duration;
 
+use rayon::prelude::*;
+
 use super::finding::{Finding, Repair, some_of};
-use crate::database::{FileOwner, JobRows, NamedFile, RowsFile, SqliteDatabase, UpkeepRows};
+use crate::database::{FileOwner, JobDatabase, JobRows, NamedFile, RowsFile, SqliteDatabase};
 use crate::error::Result;
 use crate::job::ArtifactKind;
 use crate::service::layout;
@@ -14,11 +16,20 @@ use crate::service::needed::is_needed;
 use crate::service::workspace::Workspaces;
 use crate::storage::{BlobKind, LocalStorage, Storage};
 
+/// Where the files are.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Where {
+    /// In the folder of the service.
+    Folder,
+    /// Where other machines see them too: there nothing is mended.
+    Shared,
+}
+
 pub(super) fn examine(folder: &Path, rows: &SqliteDatabase, age: Duration, findings: &mut Vec<Finding>) {
     let storage = LocalStorage::to_look_at(folder);
     let looks = [
-        named_files(&storage, rows, findings),
-        orphans(&storage, rows, age, findings),
+        named_files(&storage, rows, Where::Folder, findings),
+        orphans(&storage, rows, age, Where::Folder, findings),
         staged(&storage, age, findings),
         workspaces(folder, rows, findings),
     ];
@@ -26,59 +37,84 @@ pub(super) fn examine(folder: &Path, rows: &SqliteDatabase, age: Duration, findi
 }
 
 /// Files that rows name: are they there, and as large as they should be?
-fn named_files(storage: &LocalStorage, rows: &SqliteDatabase, findings: &mut Vec<Finding>) -> Result<()> {
-    let mut wrong = vec![];
-    for file in rows.named_files()? {
+pub(super) fn named_files(
+    storage: &dyn Storage,
+    rows: &dyn JobDatabase,
+    place: Where,
+    findings: &mut Vec<Finding>,
+) -> Result<()> {
+    // Several at once: an object store takes its time for each.
+    let look = |file: NamedFile| -> Result<Option<(NamedFile, String)>> {
         let key = key_of(file.file);
-        match storage.metadata(&key)? {
-            None => wrong.push((file, format!("{key} is missing"))),
+        Ok(match storage.metadata(&key)? {
+            None => Some((file, format!("{key} is missing"))),
             Some(found) if found.size != file.size => {
                 let sizes = format!("{key} has {} bytes and should have {}", found.size, file.size);
-                wrong.push((file, sizes));
+                Some((file, sizes))
             }
-            Some(_) => {}
-        }
-    }
+            Some(_) => None,
+        })
+    };
+    let looked = rows.named_files()?.into_par_iter().map(look).collect::<Result<Vec<_>>>()?;
+    let mut wrong: Vec<(NamedFile, String)> = looked.into_iter().flatten().collect();
     if wrong.is_empty() {
         return Ok(());
     }
     // What was deleted meanwhile is not named any more.
     let still = rows.named_files()?;
     wrong.retain(|(file, _)| still.contains(file));
-    findings.extend(wrong.iter().map(|(file, wrong)| lost(file, wrong).with(Repair::Lose(file.file))));
+    findings.extend(wrong.iter().map(|(file, wrong)| match place {
+        Where::Folder => lost(file, wrong, place).with(Repair::Lose(file.file)),
+        Where::Shared => lost(file, wrong, place),
+    }));
     Ok(())
 }
 
-fn lost(file: &NamedFile, wrong: &str) -> Finding {
+fn lost(file: &NamedFile, wrong: &str, place: Where) -> Finding {
     let NamedFile { user, file, .. } = file;
+    let advice = |repaired: &str, left: &str| match place {
+        Where::Folder => format!("copy the file from a backup to its place. Else --repair {repaired}"),
+        Where::Shared => format!(
+            "bring the file back: from a backup, or an earlier version that the store kept. Else {left}"
+        ),
+    };
     match file {
         RowsFile::Video { .. } => Finding::problem(
             "video_lost",
             format!("{wrong}: a video of the user {user}. Jobs that wait for it cannot be done"),
-            "copy the file from a backup to its place. Else --repair notes that it is lost: jobs that wait for it fail with \
-             files_lost, finished ones stay as they are",
+            advice(
+                "notes that it is lost: jobs that wait for it fail with files_lost, finished ones stay as they are",
+                "jobs that wait for it fail, finished ones stay as they are",
+            ),
         ),
         RowsFile::Artifact { job, kind: ArtifactKind::Ply | ArtifactKind::Spz, .. } => Finding::problem(
             "scene_lost",
             format!(
                 "{wrong}: the job {job} of the user {user} says that it is finished, and its scene cannot be fetched"
             ),
-            "copy the file from a backup to its place. Else --repair takes it back: the job goes to the queue and is done again \
-             if its video is still there; otherwise it fails with files_lost",
+            advice(
+                "takes it back: the job goes to the queue and is done again if its video is still there; otherwise it fails with \
+                 files_lost",
+                "delete the job (`reconstruct jobs delete`), and let its owner submit it again",
+            ),
         ),
         RowsFile::Artifact { job, .. } => Finding::problem(
             "artifact_lost",
             format!("{wrong}: it belongs to the job {job} of the user {user}"),
-            "copy the file from a backup to its place. Else --repair notes that the job does not have it; its scene stays",
+            advice(
+                "notes that the job does not have it; its scene stays",
+                "nothing: the scene of the job stays",
+            ),
         ),
     }
 }
 
 /// Files that no row names.
-fn orphans(
-    storage: &LocalStorage,
-    rows: &SqliteDatabase,
+pub(super) fn orphans(
+    storage: &dyn Storage,
+    rows: &dyn JobDatabase,
     age: Duration,
+    place: Where,
     findings: &mut Vec<Finding>,
 ) -> Result<()> {
     let (mut orphans, mut bytes) = (vec![], 0);
@@ -100,13 +136,21 @@ fn orphans(
                 names.len(),
                 some_of(&names)
             ),
-            format!(
-                "a server removes them at its next look, once an hour. If the database was replaced by an older one, move away \
-                 what you need before you start it; --repair puts them into {}/",
-                layout::SET_ASIDE
-            ),
+            match place {
+                Where::Folder => format!(
+                    "a server removes them at its next look, once an hour. If the database was replaced by an older one, move \
+                     away what you need before you start it; --repair puts them into {}/",
+                    layout::SET_ASIDE
+                ),
+                Where::Shared => "a server removes them at its next look, once an hour. If the database was replaced by an older \
+                                  one, or these are another service's, stop all servers and copy what you need elsewhere"
+                    .to_owned(),
+            },
         );
-        findings.push(finding.with(Repair::SetAside(orphans)));
+        findings.push(match place {
+            Where::Folder => finding.with(Repair::SetAside(orphans)),
+            Where::Shared => finding,
+        });
     }
     Ok(())
 }

@@ -10,6 +10,8 @@ mod folder;
 mod machine;
 mod repair;
 mod secrets;
+#[cfg(feature = "postgres")]
+mod shared;
 #[cfg(test)]
 mod tests;
 
@@ -20,7 +22,10 @@ pub use finding::{Diagnosis, Finding, Severity};
 pub use repair::Repaired;
 
 use super::needed::ORPHAN_AGE;
-use super::{Service, ServiceOptions};
+#[cfg(feature = "postgres")]
+use super::secrets::SecretsSource;
+use super::{Addresses, Service, ServiceOptions, layout};
+use crate::database::JobDatabase;
 use crate::error::{Error, Result};
 
 impl Service {
@@ -43,12 +48,58 @@ impl Service {
         folder::examine(folder, &mut findings);
         let alive = folder::examine_processes(folder, &mut findings);
         let rows = database::examine(folder, alive, &mut findings);
-        secrets::examine(folder, rows.as_ref(), &mut findings);
+        let known = rows.as_ref().map(|rows| rows as &dyn JobDatabase);
+        secrets::examine(&folder.join(layout::SECRETS), known, &mut findings);
         if let Some(rows) = &rows {
             files::examine(folder, rows, age, &mut findings);
         }
         folder::examine_space(folder, options, &mut findings);
         Ok(Diagnosis::of(findings))
+    }
+
+    /// Looks for what is wrong with the service whose rows and files are at `addresses`, where other machines see them too, and
+    /// changes nothing; `folder` is this machine's own place. All in `folder` if there are no addresses. Takes as long as it takes
+    /// to ask the storage for every file's size.
+    ///
+    /// # Errors
+    /// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) for one address without the other, the options' own, and those of
+    /// [`Service::diagnose`]; [`Unsupported`](crate::ErrorKind::Unsupported) if this program was built without PostgreSQL. All else
+    /// is a finding.
+    pub fn diagnose_shared(
+        folder: &Path,
+        addresses: &Addresses,
+        options: &ServiceOptions,
+    ) -> Result<Diagnosis> {
+        Self::diagnose_shared_at(folder, addresses, options, ORPHAN_AGE)
+    }
+
+    /// Takes what nobody has touched for `age` for left behind.
+    fn diagnose_shared_at(
+        folder: &Path,
+        addresses: &Addresses,
+        options: &ServiceOptions,
+        age: Duration,
+    ) -> Result<Diagnosis> {
+        let Some((database, storage)) = addresses.shared()? else {
+            return Self::diagnose_at(folder, options, age);
+        };
+        options.check()?;
+        #[cfg(feature = "postgres")]
+        {
+            let secrets = addresses
+                .secrets_source()?
+                .unwrap_or_else(|| SecretsSource::Shared(folder.join(layout::SECRETS)));
+            let mut findings = Vec::new();
+            shared::examine(database, storage, age, &mut findings);
+            secrets::examine_shared(&secrets, &mut findings);
+            Ok(Diagnosis::of(findings))
+        }
+        #[cfg(not(feature = "postgres"))]
+        {
+            let _ = (database, storage, age);
+            Err(Error::new(crate::ErrorKind::Unsupported, "this program was built without PostgreSQL")
+                .hint("build it with the feature `postgres`"))
+        }
     }
 
     /// Looks for what workers with these options would lack on this machine: programs, their containment, the device, weights.

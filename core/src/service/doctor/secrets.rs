@@ -3,14 +3,13 @@
 use std::path::Path;
 
 use super::finding::Finding;
-use crate::database::{JobDatabase, SqliteDatabase};
-use crate::service::layout;
-use crate::service::secrets::Secrets;
+use crate::database::JobDatabase;
+use crate::service::secrets::{Secrets, SecretsSource};
 
-pub(super) fn examine(folder: &Path, rows: Option<&SqliteDatabase>, findings: &mut Vec<Finding>) {
-    let path = folder.join(layout::SECRETS);
+/// `path` is their file.
+pub(super) fn examine(path: &Path, rows: Option<&dyn JobDatabase>, findings: &mut Vec<Finding>) {
     if path.exists() {
-        if let Err(error) = Secrets::read(&path) {
+        if let Err(error) = Secrets::read(path) {
             findings.push(Finding::problem(
                 "secrets_unreadable",
                 format!("{}: no server can be started", error.message()),
@@ -25,6 +24,17 @@ pub(super) fn examine(folder: &Path, rows: Option<&SqliteDatabase>, findings: &m
             "secrets_lost",
             format!("{} is missing: {keys} API keys cannot be checked without it", path.display()),
             "copy it from a backup before a server is started: that makes a new one, and all API keys have to be made anew",
+        ));
+    }
+}
+
+/// Those that many machines have alike.
+pub(super) fn examine_shared(source: &SecretsSource, findings: &mut Vec<Finding>) {
+    if let Err(error) = source.read() {
+        findings.push(Finding::problem(
+            "secrets_unreadable",
+            format!("{}: no server can be started on this machine", error.message()),
+            error.hint_text().unwrap_or("give this machine the secrets that the others have"),
         ));
     }
 }

@@ -263,3 +263,87 @@ fn rights_that_others_have_are_taken_away() {
     // It still opens.
     drop(open(w.folder.path(), options(), &w.clock));
 }
+
+#[cfg(feature = "postgres")]
+mod shared {
+    use super::*;
+    use crate::database::test_database;
+    use crate::service::Addresses;
+
+    /// Where rows and files of `w` are.
+    fn addresses(w: &World, database: &str) -> Addresses {
+        let folder = w.folder.path();
+        Addresses {
+            database: Some(database.to_owned()),
+            storage: Some(format!("file://{}", folder.display())),
+            secrets: Some(folder.join(layout::SECRETS)),
+            secrets_json: None,
+        }
+    }
+
+    fn found(addresses: &Addresses) -> Vec<Finding> {
+        // Nothing of this machine's own folder is looked at.
+        let folder = Path::new("/nowhere");
+        let diagnosis = Service::diagnose_shared_at(folder, addresses, &options(), Duration::ZERO);
+        let findings = diagnosis.unwrap().findings;
+        for finding in &findings {
+            assert!(!finding.message.is_empty() && !finding.advice.is_empty(), "{finding:?}");
+            assert!(!finding.repairable && !finding.advice.contains("--repair"), "{finding:?}");
+        }
+        findings
+    }
+
+    fn codes(addresses: &Addresses) -> Vec<&'static str> {
+        found(addresses).iter().map(|finding| finding.code).collect()
+    }
+
+    #[test]
+    fn rows_and_files_of_many_machines_are_compared_too() {
+        let Some(database) = test_database() else { return };
+        let w = World::with_rows_in(Some(database.clone()), options());
+        let (gone, cut, whole) = (w.finished(w.anna), w.finished(w.anna), w.finished(w.anna));
+        w.submit(w.anna);
+        let addresses = addresses(&w, &database);
+        let before = snapshot(w.folder.path());
+        assert_eq!(codes(&addresses), [] as [&str; 0]);
+        assert_eq!(snapshot(w.folder.path()), before);
+
+        let at = |key: BlobKey| w.folder.path().join(key.to_string());
+        fs::remove_file(at(key(gone, ArtifactKind::Ply))).unwrap();
+        fs::write(at(key(cut, ArtifactKind::Spz)), "damaged").unwrap();
+        fs::remove_file(at(key(whole, ArtifactKind::Preview))).unwrap();
+        let stray = at(BlobKey::Artifact { job: gone, attempt: 9, kind: ArtifactKind::Ply });
+        fs::write(stray, "of an attempt that nobody knows").unwrap();
+        let mut problems = codes(&addresses);
+        problems.sort_unstable();
+        assert_eq!(problems, ["artifact_lost", "orphans", "scene_lost", "scene_lost"]);
+    }
+
+    #[test]
+    fn what_cannot_be_reached_is_said_and_not_made() {
+        let Some(database) = test_database() else { return };
+        let w = World::with_rows_in(Some(database.clone()), options());
+        let whole = addresses(&w, &database);
+        let nowhere = w.folder.path().join("nowhere");
+        let storage = Some(format!("file://{}", nowhere.display()));
+        assert_eq!(codes(&Addresses { storage, ..whole.clone() }), ["no_storage"]);
+        assert!(!nowhere.exists());
+        let secrets = Some(nowhere);
+        assert_eq!(codes(&Addresses { secrets, ..whole.clone() }), ["secrets_unreadable"]);
+        let unreachable = Some("postgres://nobody:secret@127.0.0.1:1/none".to_owned());
+        let findings = found(&Addresses { database: unreachable, ..whole.clone() });
+        assert_eq!(findings.iter().map(|f| f.code).collect::<Vec<_>>(), ["database_unreachable"]);
+        assert!(!format!("{findings:?}").contains("secret@"), "{findings:?}");
+        let empty = test_database();
+        assert_eq!(codes(&Addresses { database: empty.clone(), ..whole.clone() }), ["no_database"]);
+        assert_eq!(
+            codes(&Addresses { database: empty, ..whole.clone() }),
+            ["no_database"],
+            "nothing was made"
+        );
+
+        let one = Addresses { storage: None, ..whole };
+        let refused = Service::diagnose_shared(w.folder.path(), &one, &options()).unwrap_err();
+        assert_eq!(refused.kind(), ErrorKind::InvalidArgument);
+    }
+}
