@@ -12,7 +12,7 @@ import sys
 import weakref
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from . import _native
 from ._errors import from_kind, whole
@@ -102,6 +102,29 @@ class Engine(Service):
     def close(self) -> None:
         self._native.close(_STOP_SECONDS)
 
+    def users(self) -> list[dict[str, Any]]:
+        """All users of the service, by name: `user_id`, `name`, `tier` (`free` or `enterprise`), `created_at`. Whoever opens the
+        folder is its operator and sees them all; an engine with `user="anna"` acts for one of them, and adds her if need be."""
+        return _list(self._native.users())
+
+    def set_tier(self, name: str, tier: Literal["free", "enterprise"]) -> None:
+        """Changes what a user may do, from the next request on: `free` can do nothing through an API key."""
+        self._native.set_tier(name, tier)
+
+    def create_key(self, name: str) -> str:
+        """Makes an API key for the engine's user, with which a `Client` reaches a server (`reconstruct serve`) on the same folder.
+        It is shown now and never again; `name` says what it is for."""
+        return self._native.create_key(name)
+
+    def keys(self) -> list[dict[str, Any]]:
+        """The API keys of the engine's user, oldest first, without their secrets: `name`, `prefix`, `created_at`, `last_used`,
+        `revoked_at`."""
+        return _list(self._native.keys())
+
+    def revoke_key(self, prefix: str) -> None:
+        """Makes a key of the engine's user useless, at once and for ever. `prefix`: what is before the dot of the key."""
+        self._native.revoke_key(prefix)
+
     def _begin_wait(self) -> None:
         self.resume()
 
@@ -187,6 +210,11 @@ class _Blob(Artifact):
 
     def read(self, count: int, /) -> bytes:
         return self._native.read(count)
+
+
+def _list(text: str) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = json.loads(text)
+    return found
 
 
 def _fields(text: str) -> Mapping[str, Any]:

@@ -255,6 +255,35 @@ impl Engine {
             Ok(Blob { size: reader.size, reader: Mutex::new(reader) })
         })
     }
+
+    /// All users, by name, as JSON.
+    fn users(&self, py: Python<'_>) -> PyResult<String> {
+        to_json(&self.call(py, |service, _| service.users())?)
+    }
+
+    /// Changes what the user of this name may do.
+    fn set_tier(&self, py: Python<'_>, name: &str, tier: &str) -> PyResult<()> {
+        self.call(py, |service, _| {
+            let tier: Tier = by_name(tier)
+                .ok_or_else(|| Error::argument(format!("tier is {tier:?}: free and enterprise are known")))?;
+            service.set_tier(service.user_by_name(name)?.user_id, tier)
+        })
+    }
+
+    /// Makes a key of the user; its secret.
+    fn create_key(&self, py: Python<'_>, name: &str) -> PyResult<String> {
+        self.call(py, |service, user| Ok(service.create_key(user, name)?.1.reveal().to_owned()))
+    }
+
+    /// The keys of the user, oldest first, without their secrets, as JSON.
+    fn keys(&self, py: Python<'_>) -> PyResult<String> {
+        to_json(&self.call(py, |service, user| service.keys(user))?)
+    }
+
+    /// Makes a key of the user useless.
+    fn revoke_key(&self, py: Python<'_>, prefix: &str) -> PyResult<()> {
+        self.call(py, |service, user| service.revoke_key(user, prefix))
+    }
 }
 
 /// The bytes of an artifact.

@@ -208,3 +208,25 @@ def test_wrong_addresses_are_named(tmp_path):
     address = postgres.settings(tmp_path / "shared")
     missing = refused(lr.NotFoundError, address["database"], storage=address["storage"], scratch=tmp_path / "c")
     assert "secrets.json" in missing
+
+
+def test_an_engine_makes_users_and_keys(tmp_path):
+    with lr.Engine(tmp_path, workers=0) as engine, lr.Engine(tmp_path, user="anna", workers=0) as anna:
+        assert [(user["name"], user["tier"]) for user in engine.users()] == [("anna", "enterprise"), ("local", "enterprise")]
+        key = anna.create_key("laptop")
+        prefix = key.split(".")[0]
+        (known,) = anna.keys()
+        assert (known["name"], known["prefix"], known["revoked_at"]) == ("laptop", prefix, None)
+        assert key not in str(anna.keys()) and engine.keys() == []
+        with pytest.raises(lr.NotFoundError):
+            engine.revoke_key(prefix)
+        anna.revoke_key(prefix)
+        assert anna.keys()[0]["revoked_at"] is not None
+        engine.set_tier("anna", "free")
+        assert engine.users()[0]["tier"] == "free"
+        with pytest.raises(lr.PermissionDeniedError):
+            anna.create_key("another")
+        with pytest.raises(lr.NotFoundError, match="nobody"):
+            engine.set_tier("nobody", "free")
+        with pytest.raises(lr.InvalidInputError, match="gold"):
+            engine.set_tier("anna", "gold")
