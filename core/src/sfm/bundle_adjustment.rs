@@ -42,6 +42,9 @@ pub(crate) struct RefineIntrinsics {
 pub(crate) struct BundleOptions {
     /// How large residuals count; scales in pixels.
     pub(crate) loss: Loss,
+    /// Standard deviation of a keypoint's coordinate, pixels: the prior of the principal point is weighed against it. Too large a
+    /// one makes that too strong, by its square, and pulls the principal point of a cropped picture to the middle.
+    pub(crate) noise: f64,
     /// When to stop.
     pub(crate) stopping: Stopping,
     /// Whether rotations are unknowns. Centres always are.
@@ -50,9 +53,10 @@ pub(crate) struct BundleOptions {
     pub(crate) intrinsics: RefineIntrinsics,
 }
 
-/// Standard deviation of a keypoint's coordinate, pixels, that the priors are weighed against: what features of a sharp
-/// picture have about. Chosen by hand.
-const ASSUMED_NOISE: f64 = 0.5;
+/// Standard deviation of a keypoint's coordinate, pixels, while it is not measured: what features of a sharp picture have about.
+/// The prior of the distortion is always weighed against it: a narrow lens could else be bent by what its model leaves out, and take
+/// the principal point along. Chosen by hand.
+pub(crate) const ASSUMED_NOISE: f64 = 0.5;
 
 /// A residual that cannot be computed (point behind the camera) counts as this many pixels, so that no step gains by
 /// pushing points through a camera. Far above what a loss tells apart.
@@ -110,6 +114,17 @@ fn free_parameters(model: CameraModel, refine: RefineIntrinsics) -> Vec<usize> {
         .collect()
 }
 
+/// What is known of an intrinsic parameter before.
+struct Prior {
+    /// Index into [`Problem::free`].
+    k: usize,
+    value: f64,
+    /// Beside squared residuals in pixels.
+    weight: f64,
+    /// Standard deviation.
+    sigma: f64,
+}
+
 struct Problem<'a> {
     options: &'a BundleOptions,
     structure: Structure,
@@ -120,8 +135,7 @@ struct Problem<'a> {
     /// Image of every camera of the structure.
     images: Vec<usize>,
     free: Vec<usize>,
-    /// (index into `free`, value, weight)
-    priors: Vec<(usize, f64, f64)>,
+    priors: Vec<Prior>,
     /// How residuals change with the shared unknowns that are no parameters of the camera, by observation.
     slopes: Vec<Slopes>,
     /// How many such unknowns there are, at most [`EXTRA`]; without any, `slopes` is empty.
@@ -197,7 +211,8 @@ impl<'a> Problem<'a> {
                 _ if param > centre + 1 => (0.0, refine.distortion?),
                 _ => return None, // focal lengths
             };
-            Some((k, value, (ASSUMED_NOISE / sigma).powi(2)))
+            let noise = if (centre..centre + 2).contains(&param) { options.noise } else { ASSUMED_NOISE };
+            Some(Prior { k, value, weight: (noise / sigma).powi(2), sigma })
         };
         let priors = free.iter().enumerate().filter_map(prior).collect();
         let structure = Structure::new(images.len(), 6, start, camera);
@@ -282,7 +297,7 @@ impl<'a> Problem<'a> {
         let priors: f64 = self
             .priors
             .iter()
-            .map(|&(k, value, weight)| weight * (state.camera.params[self.free[k]] - value).powi(2))
+            .map(|p| p.weight * (state.camera.params[self.free[p.k]] - p.value).powi(2))
             .sum();
         0.5 * (sums.iter().sum::<f64>() + priors)
     }
@@ -507,7 +522,7 @@ impl<'a> Problem<'a> {
                     (0..BORDER).for_each(|b| t.border[a][b] += part.border[a][b]);
                 }
             }
-            for &(k, value, weight) in &self.priors {
+            for &Prior { k, value, weight, .. } in &self.priors {
                 t.border[k][k] += weight;
                 t.border_gradient[k] += weight * (state.camera.params[self.free[k]] - value);
             }
@@ -600,6 +615,7 @@ mod tests {
     fn options() -> BundleOptions {
         BundleOptions {
             loss: Loss::Huber(1.0),
+            noise: ASSUMED_NOISE,
             stopping: Stopping { max_iterations: 60, tolerance: 1e-9 },
             rotations: true,
             intrinsics: RefineIntrinsics {

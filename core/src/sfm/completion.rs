@@ -4,7 +4,7 @@
 use crate::control::Control;
 use crate::error::Result;
 
-use super::bundle_adjustment::{BundleOptions, RefineIntrinsics, adjust};
+use super::bundle_adjustment::{ASSUMED_NOISE, BundleOptions, RefineIntrinsics, adjust};
 use super::filters::{filter_images, filter_points};
 use super::map::{Map, MapPoint};
 use super::mapper_input::MapperInput;
@@ -32,6 +32,7 @@ pub(crate) fn complete(
     let limits = TriangulationOptions { max_error: *max_error, min_angle: *min_angle };
     let bundle = BundleOptions {
         loss: completion.loss,
+        noise: ASSUMED_NOISE,
         stopping: completion.stopping,
         rotations: true,
         intrinsics: RefineIntrinsics {

@@ -5,7 +5,7 @@ use crate::control::Control;
 use crate::error::Result;
 use crate::random::hash;
 
-use super::bundle_adjustment::{BundleOptions, RefineIntrinsics, adjust};
+use super::bundle_adjustment::{ASSUMED_NOISE, BundleOptions, RefineIntrinsics, adjust};
 use super::filters::{filter_images, filter_points};
 use super::global_positioning::{Positions, Start, position};
 use super::map::{Map, Observation};
@@ -54,6 +54,7 @@ pub(crate) fn map_globally(
     map.points = triangulate_tracks(&map, keypoints, &chosen, &limits(first));
     let mut bundle = BundleOptions {
         loss: global.first_loss,
+        noise: ASSUMED_NOISE,
         stopping: global.first_stopping,
         rotations: false,
         intrinsics: RefineIntrinsics::default(),

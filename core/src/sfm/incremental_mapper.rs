@@ -9,7 +9,7 @@ use crate::camera::Pose;
 use crate::control::Control;
 use crate::error::Result;
 
-use super::bundle_adjustment::{BundleOptions, RefineIntrinsics, adjust};
+use super::bundle_adjustment::{ASSUMED_NOISE, BundleOptions, RefineIntrinsics, adjust};
 use super::filters::{filter_images, filter_points};
 use super::map::Map;
 use super::mapper_input::MapperInput;
@@ -70,6 +70,7 @@ fn adjustment(images: usize, options: &MapperOptions) -> BundleOptions {
         options.incremental;
     BundleOptions {
         loss,
+        noise: ASSUMED_NOISE,
         stopping,
         rotations: true,
         intrinsics: RefineIntrinsics {

@@ -5,7 +5,7 @@ use crate::control::Control;
 use crate::error::Result;
 
 use super::bundle_adjustment::{
-    BundleOptions, RefineIntrinsics, adjust, intrinsics_deviations, principal_point_index,
+    ASSUMED_NOISE, BundleOptions, RefineIntrinsics, adjust, intrinsics_deviations, principal_point_index,
 };
 use super::filters::{filter_images, filter_points};
 use super::map::{Keypoints, Map, MapPoint, Observation};
@@ -64,6 +64,7 @@ pub(crate) fn bundle_options(
     let noise = keypoint_noise(map, keypoints).unwrap_or(f64::INFINITY);
     BundleOptions {
         loss: Loss::Cauchy((options.polishing.loss_scale * noise).clamp(least, most)),
+        noise: if noise.is_finite() { noise } else { ASSUMED_NOISE },
         stopping: options.polishing.stopping,
         rotations: true,
         intrinsics: RefineIntrinsics {

@@ -222,7 +222,7 @@ mod tests {
     use super::*;
     use crate::control::Control;
     use crate::random::Random;
-    use crate::sfm::bundle_adjustment::{RefineIntrinsics, adjust};
+    use crate::sfm::bundle_adjustment::{ASSUMED_NOISE, RefineIntrinsics, adjust};
     use crate::sfm::levenberg_marquardt::Stopping;
     use crate::sfm::projection::Loss;
     use crate::sfm::synthetic::Capture;
@@ -232,6 +232,7 @@ mod tests {
     fn calibration(drift: f64) -> f64 {
         let options = BundleOptions {
             loss: Loss::Cauchy(1.0),
+            noise: ASSUMED_NOISE,
             stopping: Stopping { max_iterations: 20, tolerance: 1e-8 },
             rotations: true,
             intrinsics: RefineIntrinsics { focal: true, distortion: None, principal_point: Some(50.0) },

@@ -289,7 +289,7 @@ impl Problem<'_> {
 mod tests {
     use super::*;
     use crate::control::Control;
-    use crate::sfm::bundle_adjustment::{RefineIntrinsics, adjust, intrinsics_deviations};
+    use crate::sfm::bundle_adjustment::{ASSUMED_NOISE, RefineIntrinsics, adjust, intrinsics_deviations};
     use crate::sfm::levenberg_marquardt::Stopping;
     use crate::sfm::projection::Loss;
     use crate::sfm::synthetic::Capture;
@@ -297,6 +297,7 @@ mod tests {
     fn options() -> BundleOptions {
         BundleOptions {
             loss: Loss::Cauchy(1.0),
+            noise: ASSUMED_NOISE,
             stopping: Stopping { max_iterations: 20, tolerance: 1e-8 },
             rotations: true,
             intrinsics: RefineIntrinsics { focal: true, distortion: Some(0.05), principal_point: None },

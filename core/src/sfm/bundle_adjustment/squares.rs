@@ -15,7 +15,7 @@ use crate::sfm::projection::Projector;
 use crate::sfm::schur::{self, Reduced};
 
 use super::covariance::Column;
-use super::{ASSUMED_NOISE, BEHIND, BundleOptions, Problem, State, Workspace};
+use super::{BEHIND, BundleOptions, Prior, Problem, State, Workspace};
 
 /// Corners of the square of edge 1 in its own plane, x right and y down, in the order of [`SquareView::corners`].
 pub(crate) const CORNERS: [[f64; 2]; 4] = [[-0.5, 0.5], [0.5, 0.5], [0.5, -0.5], [-0.5, -0.5]];
@@ -139,7 +139,7 @@ pub(crate) fn scale_deviation(
     let data = sums.deviations().iter().map(|c| c[0]).fold(0.0, f64::max) / sums.curvature;
     // A prior is an observation whose error has the prior's standard deviation.
     let first = 6 * base.structure.cameras();
-    let prior = |&(k, _, weight): &(usize, f64, f64)| (x[first + k] * ASSUMED_NOISE).powi(2) * weight;
+    let prior = |p: &Prior| (x[first + p.k] * p.weight * p.sigma).powi(2);
     let variance = data * data + base.priors.iter().map(prior).sum::<f64>();
     variance.is_finite().then(|| variance.sqrt())
 }
@@ -304,7 +304,7 @@ impl<'a> Joint<'a> {
 pub(crate) mod tests {
     use super::*;
     use crate::random::Random;
-    use crate::sfm::bundle_adjustment::RefineIntrinsics;
+    use crate::sfm::bundle_adjustment::{ASSUMED_NOISE, RefineIntrinsics};
     use crate::sfm::levenberg_marquardt::Stopping;
     use crate::sfm::projection::Loss;
     use crate::sfm::synthetic::Capture;
@@ -351,6 +351,7 @@ pub(crate) mod tests {
     fn options(principal_point: Option<f64>) -> BundleOptions {
         BundleOptions {
             loss: Loss::Cauchy(1.0),
+            noise: ASSUMED_NOISE,
             stopping: Stopping { max_iterations: 50, tolerance: 1e-9 },
             rotations: true,
             intrinsics: RefineIntrinsics { focal: true, distortion: Some(0.05), principal_point },

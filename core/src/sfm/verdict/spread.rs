@@ -152,7 +152,7 @@ impl<'a> World<'a> {
 mod tests {
     use super::*;
     use crate::control::Control;
-    use crate::sfm::bundle_adjustment::{RefineIntrinsics, adjust};
+    use crate::sfm::bundle_adjustment::{ASSUMED_NOISE, RefineIntrinsics, adjust};
     use crate::sfm::levenberg_marquardt::Stopping;
     use crate::sfm::projection::Loss;
     use crate::sfm::synthetic::Capture;
@@ -174,6 +174,7 @@ mod tests {
     fn the_spread_is_as_large_as_the_errors() {
         let options = BundleOptions {
             loss: Loss::Cauchy(1.0),
+            noise: ASSUMED_NOISE,
             stopping: Stopping { max_iterations: 20, tolerance: 1e-8 },
             rotations: true,
             intrinsics: RefineIntrinsics { focal: true, distortion: Some(0.05), principal_point: None },

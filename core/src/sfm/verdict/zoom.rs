@@ -84,7 +84,7 @@ fn own_focals(map: &Map, keypoints: &Keypoints, loss: Loss) -> Vec<f64> {
 mod tests {
     use super::*;
     use crate::camera::{Camera, CameraModel};
-    use crate::sfm::bundle_adjustment::{RefineIntrinsics, adjust};
+    use crate::sfm::bundle_adjustment::{ASSUMED_NOISE, RefineIntrinsics, adjust};
     use crate::sfm::levenberg_marquardt::Stopping;
     use crate::sfm::synthetic::Capture;
 
@@ -116,6 +116,7 @@ mod tests {
             map.camera = Camera::from_focal(model, map.camera.mean_focal(), width, height);
             let bundle = BundleOptions {
                 loss: Loss::Cauchy(1.0),
+                noise: ASSUMED_NOISE,
                 stopping: Stopping { max_iterations: 10, tolerance: 1e-6 },
                 rotations: true,
                 intrinsics: RefineIntrinsics {
@@ -133,6 +134,7 @@ mod tests {
     fn a_steady_zoom_is_found_though_poses_have_made_the_best_of_it() {
         let bundle = BundleOptions {
             loss: Loss::Cauchy(1.0),
+            noise: ASSUMED_NOISE,
             stopping: Stopping { max_iterations: 30, tolerance: 1e-8 },
             rotations: true,
             intrinsics: RefineIntrinsics { focal: true, distortion: Some(0.05), principal_point: None },
