@@ -22,6 +22,7 @@ pub(super) enum Where {
     /// In the folder of the service.
     Folder,
     /// Where other machines see them too: there nothing is mended.
+    #[cfg_attr(not(feature = "postgres"), expect(dead_code, reason = "rows are shared in PostgreSQL only"))]
     Shared,
 }
 

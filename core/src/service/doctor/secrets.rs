@@ -4,7 +4,9 @@ use std::path::Path;
 
 use super::finding::Finding;
 use crate::database::JobDatabase;
-use crate::service::secrets::{Secrets, SecretsSource};
+use crate::service::secrets::Secrets;
+#[cfg(feature = "postgres")]
+use crate::service::secrets::SecretsSource;
 
 /// `path` is their file.
 pub(super) fn examine(path: &Path, rows: Option<&dyn JobDatabase>, findings: &mut Vec<Finding>) {
@@ -29,6 +31,7 @@ pub(super) fn examine(path: &Path, rows: Option<&dyn JobDatabase>, findings: &mu
 }
 
 /// Those that many machines have alike.
+#[cfg(feature = "postgres")]
 pub(super) fn examine_shared(source: &SecretsSource, findings: &mut Vec<Finding>) {
     if let Err(error) = source.read() {
         findings.push(Finding::problem(
