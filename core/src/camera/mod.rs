@@ -35,6 +35,7 @@ mod gaze;
 mod lens;
 mod level;
 mod model;
+pub mod panorama;
 mod plot;
 mod pose;
 mod readout;

@@ -210,6 +210,7 @@ mod tests {
                 sharpness: 1.0,
                 focal_prior: None,
                 quarter_turns: 0,
+                side: None,
             }
         };
         let frames = Frames {

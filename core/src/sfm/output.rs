@@ -101,6 +101,7 @@ mod tests {
             sharpness: 1.0,
             focal_prior: None,
             quarter_turns: 0,
+            side: None,
         };
         Frames {
             folder: std::path::PathBuf::new(),

@@ -260,6 +260,7 @@ fn store(
                     sharpness: choice.sharpness,
                     focal_prior: None,
                     quarter_turns: 0,
+                    side: None,
                 };
                 Ok((frame, thumbnail(picture)))
             })

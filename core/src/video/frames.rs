@@ -7,6 +7,7 @@ use std::path::{Component, Path, PathBuf};
 use image::{DynamicImage, GrayImage, RgbImage};
 use serde::{Deserialize, Serialize};
 
+use crate::camera::panorama::Side;
 use crate::control::Warning;
 use crate::error::{Error, ErrorKind, Result};
 use crate::picture_file;
@@ -100,6 +101,10 @@ pub struct Frame {
     /// with it held on end, are stored as its sensor saw them, so that one lens made them all.
     #[serde(default, skip_serializing_if = "is_upright")]
     pub quarter_turns: u8,
+    /// Which side of a panorama this is; absent for an ordinary picture. The sides with the same `index` were taken at
+    /// one place and time, as pinhole pictures with an angle of 90 degrees ([`crate::camera::panorama::side_camera`]).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub side: Option<Side>,
 }
 
 fn is_upright(quarter_turns: &u8) -> bool {
@@ -289,6 +294,7 @@ mod tests {
             sharpness: 1.25,
             focal_prior: None,
             quarter_turns: 0,
+            side: None,
         };
         Frames {
             folder: folder.to_path_buf(),

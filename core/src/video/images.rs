@@ -450,6 +450,7 @@ fn store(
             sharpness: 1.0,
             focal_prior: exif.focal_pixels(old_width, old_height).map(|f| f * scale),
             quarter_turns,
+            side: None,
         },
     })
 }

@@ -45,6 +45,7 @@ pub fn film_frames(films: &[Film], folder: &Path) -> Result<(Frames, Vec<Pose>)>
                 sharpness: 1.0,
                 focal_prior: None,
                 quarter_turns: 0,
+                side: None,
             });
         }
     }

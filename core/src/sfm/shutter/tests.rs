@@ -84,6 +84,7 @@ fn frames(capture: &Capture) -> Frames {
         sharpness: 1.0,
         focal_prior: None,
         quarter_turns: 0,
+        side: None,
     };
     let info = VideoInfo {
         container: "mov".to_owned(),
