@@ -52,6 +52,7 @@ fn frame_options(max_frames: u32, max_resolution: u32) -> FrameOptions {
     FrameOptions {
         max_frames: if max_frames == 0 { usual.max_frames } else { max_frames as usize },
         max_resolution: if max_resolution == 0 { usual.max_resolution } else { max_resolution },
+        projection: None,
     }
 }
 

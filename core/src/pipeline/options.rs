@@ -208,7 +208,7 @@ impl ReconstructionOptions {
 
     pub(super) fn frame_options(&self, on_gpu: bool) -> FrameOptions {
         let max_frames = self.max_frames.unwrap_or(if on_gpu { 300 } else { 150 });
-        FrameOptions { max_frames, max_resolution: self.max_resolution }
+        FrameOptions { max_frames, max_resolution: self.max_resolution, projection: None }
     }
 
     /// How to make masks of the object, if the background is to be removed: asked for, or masks were given.

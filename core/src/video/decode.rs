@@ -14,6 +14,7 @@ use ffmpeg_sidecar::command::FfmpegCommand;
 use crate::control::Control;
 use crate::error::{Error, ErrorKind, Result};
 
+use super::Projection;
 use super::ffmpeg::Tools;
 use super::probe::{CONTAINERS, DECODERS, MAX_DURATION, MAX_FRAMES, MAX_PIXELS, Probe, address};
 use super::process::{Limits, Log, Process, check_ended_by_itself};
@@ -99,10 +100,32 @@ impl Watch {
 }
 
 impl Decoder {
-    /// All frames as luma (0 to 255), `width` x `height`, *not* turned upright; the log has their times.
+    /// All frames as luma (0 to 255), `width` x `height`, *not* turned upright; the log has their times. Of a panorama the
+    /// middle, half as wide and half as high: only there it looks nearly as a lens would show it.
     pub(super) fn luma(probe: &Probe, width: u32, height: u32) -> Result<Decoder> {
-        let filters = format!("{REPORT},scale={width}:{height}:flags=area,format=gray");
+        let middle = match probe.info.projection {
+            Projection::Flat => "",
+            Projection::Equirectangular => "crop=iw/2:ih/2,",
+        };
+        let filters = format!("{REPORT},{middle}scale={width}:{height}:flags=area,format=gray");
         Self::start(probe, &filters, "gray", width as usize * height as usize, MAX_FRAMES)
+    }
+
+    /// Frames from the beginning, at most one in `seconds` and `most` in all, upright, as luma; sizes as for [`Decoder::rgb`].
+    /// What comes after the last of them is not decoded.
+    pub(super) fn glances(
+        probe: &Probe,
+        (seconds, most): (f64, u64),
+        width: u32,
+        height: u32,
+    ) -> Result<Decoder> {
+        let select = format!("select='isnan(prev_selected_t)+gte(t-prev_selected_t,{seconds:.3})'");
+        let mut filters = format!("{REPORT},{select},scale={width}:{height}:flags=area,format=gray");
+        if !probe.orientation.filters.is_empty() {
+            filters.push(',');
+            filters.push_str(probe.orientation.filters);
+        }
+        Self::start(probe, &filters, "gray", width as usize * height as usize, most)
     }
 
     /// The frames with these numbers (ascending), upright, as RGB. `width` x `height` is the size *before* they are

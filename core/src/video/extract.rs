@@ -8,6 +8,7 @@ use std::path::Path;
 use image::RgbImage;
 use rayon::prelude::*;
 
+use crate::camera::panorama::Side;
 use crate::control::{Control, Warning};
 use crate::error::{Error, ErrorKind, Result};
 use crate::jpeg;
@@ -17,11 +18,21 @@ use super::contact_sheet::{contact_sheet, thumbnail};
 use super::decode::{Decoder, can_tone_map};
 use super::ffmpeg::Tools;
 use super::keyframes::{Choice, Survey};
+use super::panorama::{Cutter, side_size, working_size};
 use super::probe::{Probe, probe};
-use super::{Frame, FrameOptions, FrameSource, Frames, SURVEY_SIDE, VideoInfo, images, picture};
+use super::seam::are_panoramas;
+use super::{Frame, FrameOptions, FrameSource, Frames, Projection, SURVEY_SIDE, VideoInfo, images, picture};
 
 /// Part of the stage's progress that the first pass takes: it decodes as much as the second, which encodes.
 const SURVEY_SHARE: f32 = 0.55;
+/// How a video that may be a panorama is looked at: so many pictures of its first seconds,
+const GLANCES: u64 = 16;
+/// of which so many are enough to have moved,
+const GLANCED_SECONDS: f64 = 20.0;
+/// and so wide, in pixels.
+const GLANCE_SIDE: u32 = 960;
+/// The narrowest pictures that 360° cameras write, pixels.
+const SMALLEST_OF_CAMERAS: u32 = 2880;
 
 /// Extracts key frames from a video, or takes the images of a folder, into the folder `output` (made if need be; frames
 /// of an earlier run in it are replaced). Writes `frame_NNNNNN.jpg` (or the images), a contact sheet `frames.jpg` and,
@@ -29,6 +40,9 @@ const SURVEY_SHARE: f32 = 0.55;
 ///
 /// Frames are upright, have square pixels and ordinary colours (HDR is tone-mapped), and are at most
 /// `options.max_resolution` long. Warnings are sent to `control` and kept in the result.
+///
+/// Of a 360° video (equirectangular) each panorama that is chosen becomes six frames, the sides of the cube around its place
+/// ([`Frame::side`]), named `frame_NNNNNN_front.jpg` and so on; the contact sheet shows the panoramas.
 ///
 /// # Errors
 /// [`ErrorKind::InvalidArgument`] for options out of range; [`ErrorKind::NotFound`]; [`ErrorKind::InvalidMedia`] for what
@@ -60,7 +74,7 @@ pub fn extract_frames(
 /// [`ErrorKind::NotFound`], [`ErrorKind::InvalidMedia`] for what is no video or breaks a limit,
 /// [`ErrorKind::FfmpegMissing`].
 pub fn probe_video(input: &Path) -> Result<VideoInfo> {
-    probe(input, &Control::new()).map(|probe| probe.info).map_err(|e| e.at(Stage::Frames))
+    probe(input, None, &Control::new()).map(|probe| probe.info).map_err(|e| e.at(Stage::Frames))
 }
 
 fn extract(input: &Path, output: &Path, options: &FrameOptions, control: &Control) -> Result<Frames> {
@@ -70,10 +84,10 @@ fn extract(input: &Path, output: &Path, options: &FrameOptions, control: &Contro
         return Err(Error::argument(format!("{} is both the input and the output", input.display())));
     }
     control.progress(Stage::Frames, "opening", 0.0);
-    let source = if is_folder { None } else { Some(probe(input, control)?) };
+    let source = if is_folder { None } else { Some(probe(input, options.projection, control)?) };
     prepare(output)?;
     let (frames, thumbnails) = match source {
-        Some(probe) => from_video(&probe, output, options, control)?,
+        Some(probe) => from_video(probe, output, options, control)?,
         None => images::take(input, output, options, control)?,
     };
     control.check()?;
@@ -82,8 +96,7 @@ fn extract(input: &Path, output: &Path, options: &FrameOptions, control: &Contro
     for warning in &frames.warnings {
         control.warn(Stage::Frames, warning.clone());
     }
-    let summary = format!("{} of {} frames", frames.frames.len(), frames.total);
-    control.progress_with(Stage::Frames, "done", 1.0, summary);
+    control.progress_with(Stage::Frames, "done", 1.0, frames.summary());
     Ok(frames)
 }
 
@@ -109,9 +122,7 @@ fn prepare(output: &Path) -> Result<()> {
     // A run that was ended left pictures without a description.
     for entry in std::fs::read_dir(output).map_err(|e| Error::io("read", output, e))?.flatten() {
         let name = entry.file_name().to_string_lossy().into_owned();
-        let number = name.strip_prefix("frame_").and_then(|n| n.strip_suffix(".jpg"));
-        let ours = number.is_some_and(|n| n.len() >= 6 && n.bytes().all(|b| b.is_ascii_digit()));
-        if ours || (name.starts_with('.') && name.ends_with(".partial")) {
+        if Frames::is_name_of_video(&name) || (name.starts_with('.') && name.ends_with(".partial")) {
             remove(&name)?;
         }
     }
@@ -121,12 +132,17 @@ fn prepare(output: &Path) -> Result<()> {
 type Thumbnails = Vec<(u64, RgbImage)>;
 
 fn from_video(
-    probe: &Probe,
+    mut probe: Probe,
     output: &Path,
     options: &FrameOptions,
     control: &Control,
 ) -> Result<(Frames, Thumbnails)> {
-    let mut warnings = probe.warnings.clone();
+    let mut warnings = Vec::new();
+    if probe.may_be_panorama {
+        warnings.extend(recognise_panorama(&mut probe, control)?);
+    }
+    let probe = &probe;
+    let is_panorama = probe.info.projection == Projection::Equirectangular;
     let tools = Tools::find()?;
     if probe.info.hdr && !can_tone_map(tools)? {
         warnings.push(Warning::new(
@@ -139,33 +155,71 @@ fn from_video(
     }
 
     let (survey, times) = survey(probe, control, &mut warnings)?;
-    let (choices, about_choice) = survey.choose(options.max_frames, probe.info.frame_rate)?;
+    let most = if is_panorama { panoramas(options.max_frames) } else { options.max_frames };
+    let (choices, about_choice) = survey.choose(most, probe.info.frame_rate)?;
     warnings.extend(about_choice);
 
     let (frames, thumbnails) = store(probe, &choices, &times, output, options, control)?;
-    if frames.len() < choices.len() {
+    // One for each picture that came.
+    let came = thumbnails.len();
+    if came < choices.len() {
         warnings.push(Warning::new(
             "frames_lost",
-            format!(
-                "{} of {} chosen frames could not be decoded again",
-                choices.len() - frames.len(),
-                choices.len()
-            ),
+            format!("{} of {} chosen frames could not be decoded again", choices.len() - came, choices.len()),
         ));
     }
-    if frames.len() < 3 {
+    if came < 3 {
         return Err(Error::new(
             ErrorKind::InvalidMedia,
-            format!(
-                "{} does not decode reliably: the second time {} frames came",
-                probe.path.display(),
-                frames.len()
-            ),
+            format!("{} does not decode reliably: the second time {came} frames came", probe.path.display()),
         ));
     }
     let source = FrameSource::Video(probe.info.clone());
     let folder = output.to_path_buf();
     Ok((Frames { folder, source, total: survey.len() as u64, frames, warnings }, thumbnails))
+}
+
+/// How many panoramas see as much as so many frames. Six pictures are made of each; about half of them see what frames of
+/// an ordinary video would be pointed at.
+fn panoramas(frames: usize) -> usize {
+    frames.div_ceil(3).max(3)
+}
+
+/// Looks at some pictures of a video that may be a panorama and takes it for one if they look so. Says what the user should
+/// know of that.
+fn recognise_panorama(probe: &mut Probe, control: &Control) -> Result<Option<Warning>> {
+    let (width, height) = picture::fit(probe.info.width, probe.info.height, GLANCE_SIDE);
+    let seconds = match probe.info.duration {
+        duration if duration > 0.0 => duration.min(GLANCED_SECONDS) / GLANCES as f64,
+        _ => GLANCED_SECONDS / GLANCES as f64,
+    };
+    let (decoded_width, decoded_height) = match probe.orientation.degrees {
+        90 | 270 => (height, width),
+        _ => (width, height),
+    };
+    let mut decoder = Decoder::glances(probe, (seconds, GLANCES), decoded_width, decoded_height)?;
+    let mut pictures = Vec::new();
+    while let Some(luma) = decoder.next(control)? {
+        pictures.push(luma);
+    }
+    decoder.finish(probe, control)?;
+    let size = format!("{}x{}", probe.info.width, probe.info.height);
+    if are_panoramas(&pictures, width as usize) {
+        probe.info.projection = Projection::Equirectangular;
+        let message = format!(
+            "the video does not say what it is, but its pictures ({size}) look like a 360° video and are taken for one: \
+             their left and right edges continue each other; if it is an ordinary video, say so: projection flat"
+        );
+        return Ok(Some(Warning::new("taken_for_360", message)));
+    }
+    let is_large = probe.info.width >= SMALLEST_OF_CAMERAS;
+    Ok(is_large.then(|| {
+        let message = format!(
+            "the video is {size}, twice as wide as high, and is taken for an ordinary one; if it is a 360° video, say so: \
+             projection equirectangular"
+        );
+        Warning::new("maybe_spherical", message)
+    }))
 }
 
 /// The first pass: measures all frames. Also returns their times.
@@ -217,7 +271,8 @@ fn times(given: Vec<f64>, count: usize, frame_rate: f64) -> Vec<f64> {
     (0..count).map(|i| i as f64 / rate).collect()
 }
 
-/// The second pass: decodes the chosen frames at working size and writes them.
+/// The second pass: decodes the chosen frames at working size and writes them. There is one thumbnail for each that came, and
+/// one frame, or six of a panorama.
 fn store(
     probe: &Probe,
     choices: &[Choice],
@@ -226,17 +281,25 @@ fn store(
     options: &FrameOptions,
     control: &Control,
 ) -> Result<(Vec<Frame>, Thumbnails)> {
-    let (width, height) = picture::fit(probe.stored.0, probe.stored.1, options.max_resolution);
-    let upright = match probe.orientation.degrees {
-        90 | 270 => (height, width),
-        _ => (width, height),
+    let (upright, cutter) = match probe.info.projection {
+        Projection::Flat => (picture::fit(probe.info.width, probe.info.height, options.max_resolution), None),
+        Projection::Equirectangular => {
+            let (width, height) = working_size(probe.info.width, options.max_resolution);
+            ((width, height), Some(Cutter::new(width, height, side_size(width))))
+        }
+    };
+    let (width, height) = match probe.orientation.degrees {
+        90 | 270 => (upright.1, upright.0),
+        _ => upright,
     };
     let numbers: Vec<u64> = choices.iter().map(|c| c.number).collect();
     let mut decoder = Decoder::rgb(probe, &numbers, width, height)?;
     let mut frames = Vec::with_capacity(choices.len());
     let mut thumbnails = Vec::with_capacity(choices.len());
-    // Encoding takes longer than decoding, so a batch is encoded by all threads while ffmpeg fills the pipe.
-    let batch_size = 2 * rayon::current_num_threads();
+    // Encoding takes longer than decoding, so a batch is encoded by all threads while ffmpeg fills the pipe. The sides of a
+    // panorama are work for six of them, and it is large: a batch of few keeps the memory small.
+    let threads = rayon::current_num_threads();
+    let batch_size = if cutter.is_some() { threads.div_ceil(3) } else { 2 * threads };
     for batch in choices.chunks(batch_size) {
         let mut pictures = Vec::with_capacity(batch.len());
         for &choice in batch {
@@ -246,13 +309,11 @@ fn store(
             pictures.push((choice, picture));
         }
         let ended = pictures.len() < batch.len();
-        let written: Vec<Result<(Frame, RgbImage)>> = pictures
+        let written: Vec<Result<(Vec<Frame>, RgbImage)>> = pictures
             .into_par_iter()
             .map(|(choice, picture)| {
-                let name = Frames::name_of(choice.number);
-                picture::write(output, &name, &jpeg::encode(&picture, jpeg::WORKING_QUALITY)?)?;
-                let frame = Frame {
-                    name,
+                let one = Frame {
+                    name: Frames::name_of(choice.number),
                     index: choice.number,
                     timestamp: times.get(choice.number as usize).copied(),
                     width: upright.0,
@@ -262,15 +323,22 @@ fn store(
                     quarter_turns: 0,
                     side: None,
                 };
-                Ok((frame, thumbnail(picture)))
+                let stored = match &cutter {
+                    None => {
+                        picture::write(output, &one.name, &jpeg::encode(&picture, jpeg::WORKING_QUALITY)?)?;
+                        vec![one]
+                    }
+                    Some(cutter) => store_sides(cutter, &picture, &one, output)?,
+                };
+                Ok((stored, thumbnail(picture)))
             })
             .collect();
-        for result in written {
-            let (frame, small) = result?;
-            thumbnails.push((frame.index, small));
-            frames.push(frame);
+        for (result, choice) in written.into_iter().zip(batch) {
+            let (stored, small) = result?;
+            thumbnails.push((choice.number, small));
+            frames.extend(stored);
         }
-        let fraction = frames.len() as f32 / choices.len() as f32;
+        let fraction = thumbnails.len() as f32 / choices.len() as f32;
         control.progress(Stage::Frames, "writing frames", SURVEY_SHARE + (1.0 - SURVEY_SHARE) * fraction);
         if ended {
             break;
@@ -278,4 +346,15 @@ fn store(
     }
     decoder.finish(probe, control)?;
     Ok((frames, thumbnails))
+}
+
+/// Writes the sides of a panorama, of which `whole` is what is known.
+fn store_sides(cutter: &Cutter, panorama: &RgbImage, whole: &Frame, output: &Path) -> Result<Vec<Frame>> {
+    let store = |&side: &Side| {
+        let name = Frames::side_name_of(whole.index, side);
+        let picture = cutter.cut(panorama, side);
+        picture::write(output, &name, &jpeg::encode(&picture, jpeg::WORKING_QUALITY)?)?;
+        Ok(Frame { name, width: cutter.size(), height: cutter.size(), side: Some(side), ..whole.clone() })
+    };
+    Side::ALL.par_iter().map(store).collect()
 }

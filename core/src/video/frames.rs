@@ -17,18 +17,41 @@ use super::picture;
 /// Longest `frames.json` that is read, bytes: 5000 frames take about 1 MB.
 const MAX_DESCRIPTION: u64 = 16 << 20;
 
+/// How the pictures of a video show directions.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Projection {
+    /// As an ordinary lens does.
+    #[default]
+    Flat,
+    /// All directions around the camera: columns are longitudes, rows are latitudes (360° video).
+    Equirectangular,
+}
+
+impl Projection {
+    /// Whether it is what a file has that says nothing.
+    fn is_flat(&self) -> bool {
+        *self == Self::Flat
+    }
+}
+
 /// What to take from a video.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct FrameOptions {
-    /// At most this many key frames (3 to 5000).
+    /// At most this many key frames (3 to 5000). Of a 360° video a third of this number of panoramas (rounded up, at least 3):
+    /// each gives six frames, and they see as much.
     pub max_frames: usize,
-    /// Long side of the stored frames in pixels at most (64 to 8192); larger ones are scaled down (area averaging).
+    /// Long side of the stored frames in pixels at most (64 to 8192); larger ones are scaled down (area averaging). Of a 360°
+    /// video it is the side of each of the six squares.
     pub max_resolution: u32,
+    /// How the pictures show directions; absent = as the file says, or as its pictures look where it says nothing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub projection: Option<Projection>,
 }
 
 impl Default for FrameOptions {
     fn default() -> Self {
-        Self { max_frames: 150, max_resolution: 1600 }
+        Self { max_frames: 150, max_resolution: 1600, projection: None }
     }
 }
 
@@ -68,6 +91,9 @@ pub struct VideoInfo {
     pub frame_rate: f64,
     /// Whether the colours are HDR (PQ or HLG) and are tone-mapped.
     pub hdr: bool,
+    /// How its pictures show directions.
+    #[serde(default, skip_serializing_if = "Projection::is_flat")]
+    pub projection: Projection,
 }
 
 /// Where frames came from.
@@ -83,7 +109,8 @@ pub enum FrameSource {
 /// One key frame.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Frame {
-    /// File name in the folder: `frame_NNNNNN.jpg` with the zero-based number in the video, or the image's own name.
+    /// File name in the folder: `frame_NNNNNN.jpg` with the zero-based number in the video, or the image's own name. A side of
+    /// a panorama has its name behind it: `frame_NNNNNN_front.jpg`.
     pub name: String,
     /// Zero-based number in the video (in the list of images).
     pub index: u64,
@@ -144,6 +171,39 @@ impl Frames {
     /// The name of a video's frame: `frame_NNNNNN.jpg`.
     pub fn name_of(index: u64) -> String {
         format!("frame_{index:06}.jpg")
+    }
+
+    /// The name of a side of a video's panorama: `frame_NNNNNN_front.jpg`.
+    pub fn side_name_of(index: u64, side: Side) -> String {
+        format!("frame_{index:06}_{}.jpg", side.name())
+    }
+
+    /// Whether `name` is one that a video's frame or a side of it has.
+    pub(super) fn is_name_of_video(name: &str) -> bool {
+        let Some(stem) = name.strip_prefix("frame_").and_then(|n| n.strip_suffix(".jpg")) else {
+            return false;
+        };
+        let (number, side) = stem.split_once('_').map_or((stem, None), |(number, side)| (number, Some(side)));
+        let is_side = side.is_none_or(|side| Side::ALL.iter().any(|s| s.name() == side));
+        number.len() >= 6 && number.bytes().all(|b| b.is_ascii_digit()) && is_side
+    }
+
+    /// Whether frames are sides of panoramas.
+    pub fn is_panoramic(&self) -> bool {
+        self.frames.iter().any(|f| f.side.is_some())
+    }
+
+    /// How many pictures of the source were chosen: a panorama counts once, although each of its sides is a frame.
+    pub fn chosen(&self) -> usize {
+        self.frames.chunk_by(|a, b| a.side.is_some() && b.side.is_some() && a.index == b.index).count()
+    }
+
+    /// What was chosen, for a person: `150 of 900 frames`, or `50 of 900 panoramas (300 pictures)`.
+    pub fn summary(&self) -> String {
+        match self.is_panoramic() {
+            true => format!("{} of {} panoramas ({} pictures)", self.chosen(), self.total, self.frames.len()),
+            false => format!("{} of {} frames", self.frames.len(), self.total),
+        }
     }
 
     /// Where the description is stored in `folder`.
@@ -302,6 +362,42 @@ mod tests {
             total: 9,
             frames: vec![frame],
             warnings: vec![Warning::new("dark", "it is dark")],
+        }
+    }
+
+    #[test]
+    fn sides_count_as_one_panorama_and_their_files_are_known() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut saved = frames(folder.path(), "a.png");
+        assert!(!saved.is_panoramic());
+        assert_eq!((saved.chosen(), saved.summary().as_str()), (1, "1 of 9 frames"));
+        let one = saved.frames.remove(0);
+        for index in [2, 7, 8] {
+            let side = |&side: &Side| Frame {
+                name: Frames::side_name_of(index, side),
+                index,
+                side: Some(side),
+                ..one.clone()
+            };
+            saved.frames.extend(Side::ALL.iter().map(side));
+        }
+        assert!(saved.is_panoramic());
+        assert_eq!((saved.chosen(), saved.summary().as_str()), (3, "3 of 9 panoramas (18 pictures)"));
+        assert_eq!(saved.frames[7].name, "frame_000007_right.jpg");
+        assert!(saved.frames.iter().all(|f| Frames::is_name_of_video(&f.name)));
+        saved.save().unwrap();
+        assert_eq!(Frames::load(folder.path()).unwrap(), saved);
+        assert!(
+            Frames::is_name_of_video("frame_000012.jpg") && Frames::is_name_of_video("frame_1234567.jpg")
+        );
+        for other in [
+            "frame_12.jpg",
+            "frame_000012_inside.jpg",
+            "frame_000012_front.png",
+            "frame_00001a.jpg",
+            "frame_.jpg",
+        ] {
+            assert!(!Frames::is_name_of_video(other), "{other}");
         }
     }
 

@@ -11,10 +11,11 @@ use crate::stage::Stage;
 
 use super::decode::Decoder;
 use super::probe::probe;
-use super::{FrameSource, Frames, images};
+use super::{FrameSource, Frames, Projection, images};
 
 /// Calls `look` with the luma of every frame (and its index), upright and in the full resolution of `source`, the video or
-/// folder that the frames were made from; without one, or where nothing was scaled down, with the stored frame. Runs on the
+/// folder that the frames were made from; without one, or where nothing was scaled down, with the stored frame. So are sides of
+/// panoramas, which are as fine as the panorama unless it was scaled down. Runs on the
 /// current rayon pool; `prepare` makes what a thread needs. Results are in the order of the frames. Progress goes from 0 to 1.
 ///
 /// # Errors
@@ -27,9 +28,10 @@ pub(crate) fn at_full_size<D: Send, T: Send>(
     look: impl Fn(&mut D, usize, GrayImage) -> T + Sync + Send,
 ) -> Result<Vec<T>> {
     let total = frames.frames.len();
+    let source = source.filter(|_| !frames.is_panoramic());
     let mut done = Vec::with_capacity(total);
     let mut decoder = match (source, &frames.source) {
-        (Some(source), FrameSource::Video(_)) => Video::open(source, frames, control)?,
+        (Some(source), FrameSource::Video(info)) => Video::open(source, info.projection, frames, control)?,
         _ => None,
     };
     let folder = match (source, &frames.source) {
@@ -81,8 +83,8 @@ struct Video {
 
 impl Video {
     /// `None` if the stored frames are as large.
-    fn open(path: &Path, frames: &Frames, control: &Control) -> Result<Option<Self>> {
-        let probe = probe(path, control)?;
+    fn open(path: &Path, projection: Projection, frames: &Frames, control: &Control) -> Result<Option<Self>> {
+        let probe = probe(path, Some(projection), control)?;
         let (width, height) = probe.stored;
         let size = match probe.orientation.degrees {
             90 | 270 => (height, width),

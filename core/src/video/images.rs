@@ -26,7 +26,7 @@ use super::contact_sheet::thumbnail;
 use super::keyframes::detail;
 use super::one_camera::{OneCamera, Seen};
 use super::picture;
-use super::{Frame, FrameOptions, FrameSource, Frames};
+use super::{Frame, FrameOptions, FrameSource, Frames, Projection};
 
 /// Longest file that is read.
 const MAX_BYTES: u64 = 512 << 20;
@@ -56,6 +56,13 @@ pub(super) fn take(
     options: &FrameOptions,
     control: &Control,
 ) -> Result<(Frames, Vec<(u64, RgbImage)>)> {
+    if options.projection == Some(Projection::Equirectangular) {
+        return Err(Error::argument(format!(
+            "{} is a folder of images, which cannot be taken for panoramas",
+            folder.display()
+        ))
+        .hint("give a 360° video; of photographs by a 360° camera, flat views"));
+    }
     let listing = list(folder)?;
     let total = listing.images.len();
     let mut warnings = listing.warnings;

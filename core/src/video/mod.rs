@@ -40,6 +40,9 @@ mod images;
 mod keyframes;
 mod motion;
 mod one_camera;
+mod panorama;
+#[cfg(test)]
+mod panorama_tests;
 mod picture;
 #[cfg(feature = "service")]
 mod picture_archive;
@@ -47,6 +50,7 @@ mod probe;
 mod process;
 #[cfg(target_os = "linux")]
 mod sandbox;
+mod seam;
 #[cfg(target_os = "linux")]
 mod system_calls;
 #[cfg(test)]
@@ -58,9 +62,10 @@ pub use encode::VideoWriter;
 pub use extract::{extract_frames, probe_video as probe};
 #[cfg(feature = "service")]
 pub(crate) use ffmpeg::check_tools;
-pub use frames::{Frame, FrameOptions, FrameSource, Frames, VideoInfo};
+pub use frames::{Frame, FrameOptions, FrameSource, Frames, Projection, VideoInfo};
 pub(crate) use full_size::at_full_size;
 pub(crate) use images::exif_of;
+pub use panorama::{cut_panorama, side_size};
 #[cfg(feature = "service")]
 pub(crate) use picture_archive::{is_archive, unpack as unpack_pictures};
 pub(crate) use probe::info_of;

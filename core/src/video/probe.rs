@@ -12,14 +12,15 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use crate::control::{Control, Warning};
+use crate::control::Control;
 use crate::error::{Error, ErrorKind, Result};
 
-use super::VideoInfo;
 use super::ffmpeg::Tools;
+use super::panorama::has_shape_of_panorama;
 #[cfg(feature = "service")]
 use super::picture_archive;
 use super::process::{self, Limits, Process};
+use super::{Projection, VideoInfo};
 
 /// The demuxers that may run. All others stay shut, above all those that open further files by name (HLS, concat).
 pub(super) const CONTAINERS: &str = "mov,mp4,m4a,3gp,3g2,mj2,matroska,webm,avi";
@@ -86,7 +87,8 @@ pub(super) struct Probe {
     pub(super) orientation: Orientation,
     pub(super) interlaced: bool,
     pub(super) colour: Colour,
-    pub(super) warnings: Vec<Warning>,
+    /// Whether the video may be a panorama although nobody says so: by its shape it could be.
+    pub(super) may_be_panorama: bool,
 }
 
 /// How the stored picture must be turned to be upright, as the filters of ffmpeg that do it.
@@ -114,14 +116,15 @@ pub(super) fn address(path: &Path) -> OsString {
     address
 }
 
-/// Describes the video at `input`.
+/// Describes the video at `input`, whose pictures are `wanted` to be taken for this projection, whatever the file says of them.
 ///
 /// # Errors
+/// [`ErrorKind::InvalidArgument`] if they cannot be of that projection;
 /// [`ErrorKind::NotFound`], [`ErrorKind::InvalidMedia`] for what is no video or breaks a limit,
 /// [`ErrorKind::FfmpegMissing`], [`ErrorKind::DeadlineExceeded`], [`ErrorKind::Cancelled`], [`ErrorKind::Io`].
-pub(super) fn probe(input: &Path, control: &Control) -> Result<Probe> {
+pub(super) fn probe(input: &Path, wanted: Option<Projection>, control: &Control) -> Result<Probe> {
     let limit = Duration::from_secs(60);
-    probe_within(input, limit, control).map_err(|e| match e.kind() {
+    probe_within(input, wanted, limit, control).map_err(|e| match e.kind() {
         // No word about the video: the disk or the whole machine may stand still.
         ErrorKind::DeadlineExceeded => Error::new(
             ErrorKind::DeadlineExceeded,
@@ -141,10 +144,15 @@ pub(crate) fn quick_check(input: &Path, limit: Duration) -> Result<()> {
     if input.is_file() && picture_archive::is_archive(input)? {
         return picture_archive::check(input);
     }
-    probe_within(input, limit, &Control::new()).map(drop)
+    probe_within(input, None, limit, &Control::new()).map(drop)
 }
 
-fn probe_within(input: &Path, limit: Duration, control: &Control) -> Result<Probe> {
+fn probe_within(
+    input: &Path,
+    wanted: Option<Projection>,
+    limit: Duration,
+    control: &Control,
+) -> Result<Probe> {
     let path = std::path::absolute(input).map_err(|e| Error::io("open", input, e))?;
     sniff(&path)?;
     let tools = Tools::find()?;
@@ -176,7 +184,7 @@ fn probe_within(input: &Path, limit: Duration, control: &Control) -> Result<Prob
         }
         return Err(invalid(&path, output.log.summary()).hint("play it to see whether the file is whole"));
     }
-    interpret(path, &json)
+    interpret(path, &json, wanted)
 }
 
 fn invalid(path: &Path, why: &str) -> Error {
@@ -243,11 +251,11 @@ fn describe(start: &[u8]) -> &'static str {
 /// What ffprobe's description of a video says; for fuzzing.
 pub(crate) fn info_of(description: &[u8]) -> Result<VideoInfo> {
     let json: Value = serde_json::from_slice(description).unwrap_or_default();
-    Ok(interpret(PathBuf::from("video"), &json)?.info)
+    Ok(interpret(PathBuf::from("video"), &json, None)?.info)
 }
 
 /// Turns ffprobe's description into ours and applies the limits.
-fn interpret(path: PathBuf, json: &Value) -> Result<Probe> {
+fn interpret(path: PathBuf, json: &Value, wanted: Option<Projection>) -> Result<Probe> {
     let streams = json["streams"].as_array().map(Vec::as_slice).unwrap_or_default();
     let refuse = |why: String| Err(invalid(&path, &why));
     if streams.len() > MAX_STREAMS {
@@ -310,47 +318,42 @@ fn interpret(path: PathBuf, json: &Value) -> Result<Probe> {
     }
 
     let side_data = video["side_data_list"].as_array().map(Vec::as_slice).unwrap_or_default();
-    let mut orientation = Orientation::default();
-    for data in side_data {
-        let projection = data["projection"].as_str().unwrap_or_default();
-        match data["side_data_type"].as_str().unwrap_or_default() {
-            "Display Matrix" => {
-                orientation = Orientation::from_matrix(data["displaymatrix"].as_str().unwrap_or(""))
-            }
-            "Spherical Mapping" if projection != "rectilinear" => {
-                return Err(invalid(&path, "it is a 360° video").hint(
-                    "export flat views of it, for example with: ffmpeg -i <video> -vf v360=e:flat:h_fov=90:v_fov=60 \
-                     flat.mp4",
-                ));
-            }
-            "Stereo 3D" if matches!(data["type"].as_str(), Some("side by side" | "top and bottom")) => {
-                return Err(invalid(&path, "it shows two views at once (3D video)").hint(
-                    "keep one of them, for example with: ffmpeg -i <video> -vf crop=iw/2:ih:0:0 left.mp4",
-                ));
-            }
-            _ => {}
-        }
+    let of_kind = |kind: &str| side_data.iter().find(|data| data["side_data_type"] == kind);
+    let views = of_kind("Stereo 3D").and_then(|data| data["type"].as_str()).unwrap_or("2D");
+    let said = match of_kind("Spherical Mapping") {
+        None => None,
+        Some(data) => projection_of(&path, data["projection"].as_str().unwrap_or("unknown"), views, wanted)?,
+    };
+    let projection = wanted.or(said).unwrap_or_default();
+    if matches!(views, "side by side" | "top and bottom") {
+        return Err(invalid(&path, "it shows two views at once (3D video)")
+            .hint("keep one of them, for example with: ffmpeg -i <video> -vf crop=iw/2:ih:0:0 left.mp4"));
     }
+    let mut orientation = of_kind("Display Matrix")
+        .map(|data| Orientation::from_matrix(data["displaymatrix"].as_str().unwrap_or_default()))
+        .unwrap_or_default();
 
     let aspect = ratio(video["sample_aspect_ratio"].as_str().unwrap_or("1:1"), ':').unwrap_or(1.0);
     let stored = square_pixels(width, height, aspect);
+    let is_panorama = projection == Projection::Equirectangular;
+    if is_panorama && has_shape_of_panorama(stored.0, stored.1) && matches!(orientation.degrees, 90 | 270) {
+        // A panorama on its side is none. Who wrote this turned the camera, and the program that joined its pictures had
+        // done so before.
+        orientation = Orientation::default();
+    }
     let (upright_width, upright_height) = match orientation.degrees {
         90 | 270 => (stored.1, stored.0),
         _ => stored,
     };
+    if is_panorama && !has_shape_of_panorama(upright_width, upright_height) {
+        return Err(no_panorama(&path, (upright_width, upright_height), wanted.is_some()));
+    }
     let colour = Colour {
         space: text("color_space"),
         transfer: text("color_transfer"),
         primaries: text("color_primaries"),
         range: text("color_range"),
     };
-    let mut warnings = Vec::new();
-    if upright_width == 2 * upright_height && upright_width >= 2880 {
-        warnings.push(Warning::new(
-            "maybe_spherical",
-            format!("the video is {upright_width}x{upright_height}, twice as wide as high: 360° video is not supported"),
-        ));
-    }
     Ok(Probe {
         info: VideoInfo {
             container: json["format"]["format_name"].as_str().unwrap_or_default().to_owned(),
@@ -361,6 +364,7 @@ fn interpret(path: PathBuf, json: &Value) -> Result<Probe> {
             duration,
             frame_rate,
             hdr: matches!(colour.transfer.as_str(), "smpte2084" | "arib-std-b67"),
+            projection,
         },
         stream: video["index"].as_u64().unwrap_or(0),
         coded: (width, height),
@@ -368,9 +372,59 @@ fn interpret(path: PathBuf, json: &Value) -> Result<Probe> {
         orientation,
         interlaced: matches!(video["field_order"].as_str(), Some("tt" | "bb" | "tb" | "bt")),
         colour,
-        warnings,
+        may_be_panorama: wanted.or(said).is_none() && upright_width == 2 * upright_height,
         path,
     })
+}
+
+/// The projection that a file names, where it is one that can be worked on. Where one is `wanted`, what the file names does not
+/// matter.
+fn projection_of(
+    path: &Path,
+    named: &str,
+    views: &str,
+    wanted: Option<Projection>,
+) -> Result<Option<Projection>> {
+    let refuse = |what: &str| {
+        Err(invalid(path, &format!("it is a 360° video {what}, which is not supported")).hint(
+            "export it as a plain (monoscopic) equirectangular 360° video with the program of the camera",
+        ))
+    };
+    let is_flat = named == "rectilinear" || wanted == Some(Projection::Flat);
+    if !is_flat && views != "2D" {
+        return refuse(&format!("in 3D ({views})"));
+    }
+    match named {
+        _ if wanted.is_some() => Ok(wanted),
+        "rectilinear" => Ok(Some(Projection::Flat)),
+        "equirectangular" => Ok(Some(Projection::Equirectangular)),
+        "tiled equirectangular" => {
+            refuse("of which only a part is stored (tiled or cropped equirectangular)")
+        }
+        "half equirectangular" => refuse("of one half of all directions (VR180, half equirectangular)"),
+        other => refuse(&format!("in the projection {other:?}")),
+    }
+}
+
+/// The refusal of pictures of this size as panoramas, which somebody asked for or the file says that they are.
+fn no_panorama(path: &Path, (width, height): (u32, u32), is_wanted: bool) -> Error {
+    let (kind, who, hint) = match is_wanted {
+        true => (ErrorKind::InvalidArgument, "it was to be taken for", "leave the projection to the file"),
+        false => {
+            (ErrorKind::InvalidMedia, "it says that it is", "if it is no 360° video, say so: projection flat")
+        }
+    };
+    Error::new(
+        kind,
+        format!(
+            "{} cannot be read as a 360° video, which {who}: its pictures have {width}x{height} pixels; an equirectangular \
+             one is twice as wide as high ({}x{height} or {width}x{})",
+            path.display(),
+            2 * height,
+            width / 2
+        ),
+    )
+    .hint(hint)
 }
 
 /// `30000/1001` as a number; none if it makes no sense.
@@ -436,7 +490,7 @@ mod tests {
     }
 
     fn message(json: &Value) -> String {
-        let error = interpret("/v.mp4".into(), json).unwrap_err();
+        let error = interpret("/v.mp4".into(), json, None).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::InvalidMedia);
         error.to_string()
     }
@@ -450,9 +504,8 @@ mod tests {
         assert!(message(&video(json!({"duration": "7200"}))).contains("120 minutes"));
         assert!(message(&video(json!({"avg_frame_rate": "100000/1"}))).contains("frames"));
         assert!(message(&video(json!({"disposition": {"attached_pic": 1}}))).contains("no video stream"));
-        let spherical = json!([{"side_data_type": "Spherical Mapping", "projection": "equirectangular"}]);
-        assert!(message(&video(json!({"side_data_list": spherical}))).contains("360°"));
-        let portrait = interpret("/v.mp4".into(), &video(json!({"width": 4320, "height": 8192}))).unwrap();
+        let portrait =
+            interpret("/v.mp4".into(), &video(json!({"width": 4320, "height": 8192})), None).unwrap();
         assert_eq!(portrait.stored, (4320, 8192));
     }
 
@@ -464,23 +517,91 @@ mod tests {
             {
                 let mut extra = json!({});
                 extra[key] = value.clone();
-                let _ = interpret("/v.mp4".into(), &video(extra));
+                let _ = interpret("/v.mp4".into(), &video(extra), None);
             }
         }
         assert!(message(&json!({"streams": [1, "x"]})).contains("no video stream"));
         // Infinitely many frames in no time are a number of frames that is not known.
         let infinite = video(json!({"duration": "0", "avg_frame_rate": "1e300/1e-300"}));
-        assert_eq!(interpret("/v.mp4".into(), &infinite).unwrap().info.frame_rate, 0.0);
+        assert_eq!(interpret("/v.mp4".into(), &infinite, None).unwrap().info.frame_rate, 0.0);
+    }
+
+    /// A video of this size with these side data.
+    fn described(width: u32, height: u32, side_data: Value) -> Value {
+        video(json!({"width": width, "height": height, "side_data_list": side_data}))
+    }
+
+    const QUARTER: &str = "\n00000000:            0       65536           0\n00000001:       -65536           0           0\n\
+                           00000002:            0           0  1073741824\n";
+
+    #[test]
+    fn a_file_says_that_it_is_a_panorama() {
+        let spherical =
+            |name: &str| json!([{"side_data_type": "Spherical Mapping", "projection": name, "yaw": 0}]);
+        let found = |json: &Value, wanted| interpret("/v.mp4".into(), json, wanted).unwrap();
+        let (flat, around) = (Projection::Flat, Projection::Equirectangular);
+        let panorama = described(3840, 1920, spherical("equirectangular"));
+        assert_eq!(found(&panorama, None).info.projection, around);
+        assert!(!found(&panorama, None).may_be_panorama);
+        assert_eq!(found(&panorama, Some(flat)).info.projection, flat);
+        assert_eq!(found(&described(1920, 1080, spherical("rectilinear")), None).info.projection, flat);
+        // Nothing is said: it may be one by its shape, unless it is told what it is.
+        let silent = described(3840, 1920, json!([]));
+        assert_eq!(found(&silent, None).info.projection, flat);
+        assert!(found(&silent, None).may_be_panorama && !found(&silent, Some(flat)).may_be_panorama);
+        assert_eq!(found(&silent, Some(around)).info.projection, around);
+        assert!(!found(&described(3840, 1922, json!([])), None).may_be_panorama);
+
+        for (name, says) in [
+            ("cubemap", "cubemap"),
+            ("tiled equirectangular", "tiled"),
+            ("half equirectangular", "VR180"),
+            ("fisheye", "fisheye"),
+            ("", "projection"),
+        ] {
+            let said = message(&described(3840, 1920, spherical(name)));
+            assert!(said.contains("360°") && said.contains(says), "{name}: {said}");
+            // Who knows better is believed.
+            assert_eq!(found(&described(3840, 1920, spherical(name)), Some(around)).info.projection, around);
+        }
+        let stereo = |kind: &str| {
+            json!([{"side_data_type": "Spherical Mapping", "projection": "equirectangular"},
+                {"side_data_type": "Stereo 3D", "type": kind, "inverted": 0}])
+        };
+        assert_eq!(found(&described(3840, 1920, stereo("2D")), None).info.projection, around);
+        for kind in ["top and bottom", "side by side", "frame alternate"] {
+            let said = message(&described(3840, 1920, stereo(kind)));
+            assert!(said.contains("360°") && said.contains(kind), "{said}");
+        }
+        let two_views =
+            message(&described(3840, 1080, json!([{"side_data_type": "Stereo 3D", "type": "side by side"}])));
+        assert!(two_views.contains("two views") && !two_views.contains("360°"), "{two_views}");
+    }
+
+    #[test]
+    fn a_panorama_is_twice_as_wide_as_high_and_upright() {
+        let spherical = json!({"side_data_type": "Spherical Mapping", "projection": "equirectangular"});
+        let said = message(&described(1920, 1080, json!([spherical])));
+        assert!(said.contains("1920x1080") && said.contains("1920x960"), "{said}");
+        let wanted = Some(Projection::Equirectangular);
+        let error = interpret("/v.mp4".into(), &described(1920, 1080, json!([])), wanted).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::InvalidArgument);
+        assert!(error.message().contains("1920x1080") && error.message().contains("1920x960"), "{error}");
+        // A turn that would lay it on its side is not meant; one that sets it upright is.
+        let turned = json!([spherical, {"side_data_type": "Display Matrix", "displaymatrix": QUARTER}]);
+        for (stored, degrees) in [((3840, 1920), 0), ((1920, 3840), 90)] {
+            let probe =
+                interpret("/v.mp4".into(), &described(stored.0, stored.1, turned.clone()), None).unwrap();
+            assert_eq!((probe.info.width, probe.info.height, probe.info.rotation), (3840, 1920, degrees));
+        }
     }
 
     #[test]
     fn aspect_and_rotation_give_the_upright_size() {
-        let matrix = "\n00000000:            0       65536           0\n00000001:       -65536           0           0\n\
-                      00000002:            0           0  1073741824\n";
         let rotated =
-            video(json!({"side_data_list": [{"side_data_type": "Display Matrix", "displaymatrix": matrix,
+            video(json!({"side_data_list": [{"side_data_type": "Display Matrix", "displaymatrix": QUARTER,
             "rotation": -90}]}));
-        let probe = interpret("/v.mp4".into(), &rotated).unwrap();
+        let probe = interpret("/v.mp4".into(), &rotated, None).unwrap();
         assert_eq!((probe.info.width, probe.info.height, probe.info.rotation), (1080, 1920, 90));
         assert_eq!(probe.orientation.filters, "transpose=clock");
         assert_eq!(square_pixels(1440, 1080, 4.0 / 3.0), (1440, 810));

@@ -51,7 +51,7 @@ fn pan(folder: &Path, name: &str, frames: u32, step: u32, (width, height): (u32,
 }
 
 fn extract(input: &Path, output: &Path, max_frames: usize) -> crate::Result<Frames> {
-    extract_frames(input, output, &FrameOptions { max_frames, max_resolution: 1600 }, &Control::new())
+    extract_frames(input, output, &FrameOptions { max_frames, ..FrameOptions::default() }, &Control::new())
 }
 
 /// Mean absolute difference of two pictures of one size, 0 to 255.
@@ -77,7 +77,7 @@ fn a_panning_clip_becomes_frames_with_progress_and_a_sheet() {
     let events = Arc::new(Mutex::new(Vec::new()));
     let log = Arc::clone(&events);
     let control = Control::new().with_listener(move |event| log.lock().unwrap().push(event));
-    let options = FrameOptions { max_frames: 20, max_resolution: 320 };
+    let options = FrameOptions { max_frames: 20, max_resolution: 320, ..FrameOptions::default() };
     let frames = extract_frames(&clip, &output, &options, &control).unwrap();
     assert_eq!(frames.total, 120);
     assert!((15..=20).contains(&frames.frames.len()), "{} frames", frames.frames.len());
@@ -412,7 +412,7 @@ fn a_camera_at_rest_is_refused_and_a_cancel_is_heard() {
     }
     let clip = pan(folder.path(), "two.mp4", 2, 40, (320, 240));
     assert_eq!(refused(&clip).kind(), ErrorKind::TooFewFrames);
-    let wrong = FrameOptions { max_frames: 2, max_resolution: 1600 };
+    let wrong = FrameOptions { max_frames: 2, ..FrameOptions::default() };
     let error = extract_frames(Path::new("a.mp4"), folder.path(), &wrong, &Control::new()).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::InvalidArgument);
 }
@@ -448,7 +448,7 @@ fn a_folder_of_images_is_taken_as_it_is_where_it_can_be() {
     assert_eq!(codes, ["files_ignored", "images_skipped"]);
 
     // Smaller, and thinned.
-    let options = FrameOptions { max_frames: 4, max_resolution: 64 };
+    let options = FrameOptions { max_frames: 4, max_resolution: 64, ..FrameOptions::default() };
     let frames = extract_frames(&input, &output, &options, &Control::new()).unwrap();
     assert!(frames.frames.iter().all(|f| (f.width, f.height) == (64, 43)));
     assert!(!output.join("a10.png").exists() || frames.frames.iter().any(|f| f.name == "a10.png"));
@@ -658,7 +658,7 @@ fn real_photographs_give_their_focal_length() {
     for (name, count, expected) in [("sceaux-castle", 11, 1486.3), ("banana", 16, 2600.8)] {
         let Some(folder) = capture(name) else { continue };
         let output = tempfile::tempdir().unwrap();
-        let options = FrameOptions { max_frames: 100, max_resolution: 800 };
+        let options = FrameOptions { max_frames: 100, max_resolution: 800, ..FrameOptions::default() };
         let frames =
             extract_frames(&folder.join("images"), output.path(), &options, &Control::new()).unwrap();
         assert_eq!((frames.frames.len(), &frames.warnings[..]), (count, &[][..]), "{name}");

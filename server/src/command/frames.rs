@@ -29,7 +29,11 @@ pub(crate) struct Arguments {
 
 impl Arguments {
     pub(crate) fn run(&self, context: &Context<'_>) -> Result<()> {
-        let options = FrameOptions { max_frames: self.max_frames, max_resolution: self.max_resolution };
+        let options = FrameOptions {
+            max_frames: self.max_frames,
+            max_resolution: self.max_resolution,
+            projection: None,
+        };
         let frames = extract_frames(&self.video, &self.output, &options, context.control)?;
         let sheet = self.output.join("frames.jpg");
         let text = format!(

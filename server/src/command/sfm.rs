@@ -64,7 +64,11 @@ impl Arguments {
         };
         let options = PosesOptions { sfm, background: self.masks.options() };
         options.check()?;
-        let wanted = FrameOptions { max_frames: self.max_frames, max_resolution: self.max_resolution };
+        let wanted = FrameOptions {
+            max_frames: self.max_frames,
+            max_resolution: self.max_resolution,
+            projection: None,
+        };
         let (frames, source) = frames_of(&self.frames, &self.output, &wanted, control)?;
         let report = find_poses(&frames, source, &options, &self.output, control)?;
         let sfm = &report.sfm;

@@ -91,7 +91,11 @@ impl Arguments {
 
     fn find(&self, video: &Path, context: &Context<'_>) -> Result<()> {
         let control = context.control;
-        let wanted = FrameOptions { max_frames: self.max_frames, max_resolution: self.max_resolution };
+        let wanted = FrameOptions {
+            max_frames: self.max_frames,
+            max_resolution: self.max_resolution,
+            projection: None,
+        };
         let (frames, source) = frames_of(video, &self.output, &wanted, control)?;
         let tags = detect_tags(&frames, source, control)?;
         tags.write(&self.output.join(files::TAGS))?;

@@ -95,6 +95,7 @@ fn frames(capture: &Capture) -> Frames {
         duration: 4.0,
         frame_rate: RATE,
         hdr: false,
+        projection: Default::default(),
     };
     Frames {
         folder: std::path::PathBuf::new(),
