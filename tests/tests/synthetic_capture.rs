@@ -30,6 +30,26 @@ fn a_capture_is_complete_and_its_seed_decides_all_of_it() {
 }
 
 #[test]
+fn a_panorama_is_filmed_and_described_as_one() {
+    let folder = tempfile::tempdir().unwrap();
+    let film = |width: &str, more: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_synthetic-capture"));
+        command.arg("-o").arg(folder.path()).args(["--panorama", "--width", width, "--height", "64"]);
+        command.args(["--frames", "3"]).args(more).output().unwrap()
+    };
+    for wrong in [film("120", &[]), film("128", &["--rolling-shutter", "0.02"])] {
+        assert!(!wrong.status.success());
+        assert!(String::from_utf8_lossy(&wrong.stderr).contains("twice as wide"), "{wrong:?}");
+    }
+    let done = film("128", &[]);
+    assert!(done.status.success(), "{done:?}");
+    let poses = std::fs::read(folder.path().join("poses.json")).unwrap();
+    let poses: serde_json::Value = serde_json::from_slice(&poses).unwrap();
+    assert_eq!(poses["projection"], "equirectangular");
+    assert!(poses["frames"][2]["c2w"].is_array() && poses["frames"][2]["fx"].is_null(), "{poses}");
+}
+
+#[test]
 fn what_cannot_be_filmed_is_said() {
     let folder = tempfile::tempdir().unwrap();
     let done = film(folder.path(), &["--seed", "one"]);

@@ -202,7 +202,7 @@ fn real(
 ) -> Result<()> {
     let control = Control::new();
     let folder = std::env::temp_dir().join(format!("scale-study-{}", std::process::id()));
-    let options = FrameOptions { max_frames: 5000, max_resolution };
+    let options = FrameOptions { max_frames: 5000, max_resolution, ..FrameOptions::default() };
     let frames = extract_frames(pictures, &folder, &options, &control)?;
     if let Some(list) = list {
         detection(&detect_tags(&frames, Some(pictures), &control)?, list)?;

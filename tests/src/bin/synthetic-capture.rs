@@ -73,6 +73,9 @@ struct Arguments {
     /// Write masks of the things on the table
     #[arg(long)]
     masks: bool,
+    /// Film all directions as an equirectangular panorama, twice as wide as high; the poses are those of its front
+    #[arg(long)]
+    panorama: bool,
     /// Write only this frame, as still.png
     #[arg(long)]
     still: Option<u32>,
@@ -124,6 +127,7 @@ fn run(arguments: &Arguments) -> Result<()> {
         masks: arguments.masks,
         subject: arguments.subject.into(),
         look_away: arguments.look_away,
+        panorama: arguments.panorama,
         ..CaptureOptions::default()
     };
     if let Some(frame) = arguments.still {

@@ -109,9 +109,12 @@ fn main() -> ExitCode {
             synthetic(&output, &results, &seeds, &kinds, side)
         }
         What::Summary { results, surprises, picture } => summary(&results, surprises, picture.as_deref()),
-        What::Real { output, results, max_resolution, max_frames, inputs } => {
-            real(&inputs, &output, &results, &FrameOptions { max_frames, max_resolution })
-        }
+        What::Real { output, results, max_resolution, max_frames, inputs } => real(
+            &inputs,
+            &output,
+            &results,
+            &FrameOptions { max_frames, max_resolution, ..FrameOptions::default() },
+        ),
     })
 }
 

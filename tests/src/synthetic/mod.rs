@@ -17,9 +17,11 @@ mod stills;
 mod texture;
 mod truth;
 
+use std::f64::consts::TAU;
 use std::path::Path;
 use std::sync::Arc;
 
+use libreconstruct::camera::panorama::direction_in_panorama;
 use libreconstruct::camera::{Camera, CameraModel, Pose};
 use libreconstruct::video::VideoWriter;
 use libreconstruct::{Control, Error, Result};
@@ -100,6 +102,10 @@ pub struct CaptureOptions {
     /// with a principal point in the middle of the picture's width.
     #[serde(default)]
     pub mirrored: bool,
+    /// Whether all directions are filmed, as an equirectangular panorama, in place of what a lens sees; the poses are those of
+    /// its front. Twice as wide as high, without a rolling shutter, a zoom or a principal point off the middle.
+    #[serde(default)]
+    pub panorama: bool,
 }
 
 /// The zoom of a lens that does not.
@@ -184,12 +190,13 @@ impl Default for CaptureOptions {
             plain_walls: false,
             twin: false,
             mirrored: false,
+            panorama: false,
         }
     }
 }
 
 impl CaptureOptions {
-    /// The camera that films.
+    /// The camera that films; of panoramas the one that they are filmed without.
     pub fn camera(&self) -> Camera {
         let focal = self.relative_focal * f64::from(self.width.max(self.height));
         let mut camera = Camera::from_focal(CameraModel::SimpleRadial, focal, self.width, self.height);
@@ -222,6 +229,14 @@ impl CaptureOptions {
         }
         if !(0.1..=10.0).contains(&self.zoom) {
             return Err(Error::argument(format!("a zoom by {}: 0.1 to 10 can be filmed", self.zoom)));
+        }
+        let has_lens = self.rolling_shutter != 0.0 || self.zoom != 1.0 || self.off_centre != [0.0; 2];
+        if self.panorama && (self.width != 2 * self.height || has_lens) {
+            return Err(Error::argument(format!(
+                "a panorama of {}x{} cannot be filmed: it is twice as wide as high, without a rolling shutter, a zoom or a \
+                 principal point off the middle",
+                self.width, self.height
+            )));
         }
         if self.mirrored && (self.tags.is_some() || self.off_centre[0] != 0.0) {
             return Err(Error::argument(
@@ -289,8 +304,9 @@ pub struct Film {
     options: CaptureOptions,
     scenery: Arc<Scenery>,
     path: CameraPath,
-    /// The view ray (z = 1) of every sample of every pixel, row by row: the lens is inverted only once.
-    rays: Vec<[Vector2<f64>; 4]>,
+    /// The view ray (z = 1, of a panorama of unit length) of every sample of every pixel, row by row: the lens is inverted only
+    /// once.
+    rays: Vec<[Vector3<f64>; 4]>,
 }
 
 impl Film {
@@ -307,7 +323,15 @@ impl Film {
             .flat_map_iter(|y| {
                 let camera = camera.clone();
                 (0..options.width).map(move |x| {
-                    SAMPLES.map(|s| camera.unproject(&Vector2::new(f64::from(x) + s[0], f64::from(y) + s[1])))
+                    SAMPLES.map(|s| {
+                        let at = Vector2::new(f64::from(x) + s[0], f64::from(y) + s[1]);
+                        if options.panorama {
+                            let size = [f64::from(options.width), f64::from(options.height)];
+                            return direction_in_panorama([at.x / size[0], at.y / size[1]]);
+                        }
+                        let ray = camera.unproject(&at);
+                        Vector3::new(ray.x, ray.y, 1.0)
+                    })
                 })
             })
             .collect();
@@ -319,7 +343,7 @@ impl Film {
         &self.options
     }
 
-    /// World-to-camera in the middle of the exposure of every frame (of its middle row).
+    /// World-to-camera in the middle of the exposure of every frame (of its middle row); of a panorama that of its front.
     pub fn poses(&self) -> Vec<Pose> {
         let poses = (0..self.options.frames).map(|frame| self.path.pose(self.time_of(frame)));
         if self.options.mirrored { poses.map(|pose| mirror(&pose)).collect() } else { poses.collect() }
@@ -346,7 +370,10 @@ impl Film {
         let middle = f64::from(o.frames.max(2) - 1) / o.frame_rate / 2.0;
         let gain = 2f64.powf(o.exposure_drift * (1.3 * (time - middle) / middle.max(1e-9)).sin());
         let zoom = o.zoom.powf(f64::from(frame) / f64::from(o.frames.max(2) - 1));
-        let pixel_angle = 1.0 / zoom / (o.relative_focal * f64::from(o.width.max(o.height)));
+        let pixel_angle = match o.panorama {
+            true => TAU / f64::from(o.width),
+            false => 1.0 / zoom / (o.relative_focal * f64::from(o.width.max(o.height))),
+        };
 
         let is_on_end = width < height;
         let lines: Vec<[Moment; 4]> = (0..width.min(height))
@@ -368,7 +395,7 @@ impl Film {
                     let mut covered = 0u32;
                     for (k, moment) in moments.iter().enumerate() {
                         let ray = self.rays[y * width + x][k];
-                        let direction = (moment.turn * Vector3::new(ray.x, ray.y, zoom)).normalize();
+                        let direction = (moment.turn * Vector3::new(ray.x, ray.y, zoom * ray.z)).normalize();
                         let (seen, subject) = self.scenery.look(
                             &moment.origin,
                             &direction,

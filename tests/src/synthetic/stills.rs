@@ -2,9 +2,11 @@
 
 use std::path::Path;
 
+use image::RgbImage;
 use image::codecs::jpeg::JpegEncoder;
 use libreconstruct::camera::Pose;
-use libreconstruct::video::{Frame, FrameSource, Frames, VideoInfo};
+use libreconstruct::camera::panorama::Side;
+use libreconstruct::video::{Frame, FrameSource, Frames, Projection, VideoInfo, cut_panorama, side_size};
 use libreconstruct::{Error, Result};
 
 use super::Film;
@@ -13,56 +15,132 @@ use super::Film;
 const QUALITY: u8 = 93;
 
 /// Takes all frames of `films`, which have one size and follow each other as clips of one video, into `folder`. With the
-/// pose of every frame.
+/// pose of every frame. Panoramas are cut into their sides, six frames each.
 ///
 /// # Errors
 /// A folder that cannot be written.
 pub fn film_frames(films: &[Film], folder: &Path) -> Result<(Frames, Vec<Pose>)> {
     std::fs::create_dir_all(folder).map_err(|e| Error::io("create", folder, e))?;
     let (mut frames, mut poses) = (Vec::new(), Vec::new());
-    let mut rate = 1.0;
+    let mut total = 0;
     for film in films {
-        rate = film.options().frame_rate;
-        poses.extend(film.poses());
-        for k in 0..film.options().frames {
-            let index = frames.len() as u64;
-            let name = Frames::name_of(index);
-            let path = folder.join(&name);
+        for (k, pose) in (0..film.options().frames).zip(film.poses()) {
+            let index = total;
+            total += 1;
             let (picture, _) = film.expose(k);
-            let mut bytes = Vec::new();
-            JpegEncoder::new_with_quality(&mut bytes, QUALITY)
-                .encode_image(&picture)
-                .map_err(|e| Error::io("encode", &path, std::io::Error::other(e)))?;
-            std::fs::write(&path, bytes).map_err(|e| Error::io("write", &path, e))?;
-            let (width, height) = picture.dimensions();
-            let timestamp = Some(index as f64 / rate);
-            frames.push(Frame {
-                name,
-                index,
-                timestamp,
-                width,
-                height,
-                sharpness: 1.0,
-                focal_prior: None,
-                quarter_turns: 0,
-                side: None,
-            });
+            let seen: Vec<(String, RgbImage, Option<Side>)> = if film.options().panorama {
+                let sides = cut_panorama(&picture, side_size(picture.width()))?;
+                let named = Side::ALL.map(|side| (Frames::side_name_of(index, side), Some(side)));
+                named.into_iter().zip(sides).map(|((name, side), picture)| (name, picture, side)).collect()
+            } else {
+                vec![(Frames::name_of(index), picture, None)]
+            };
+            for (name, picture, side) in seen {
+                let path = folder.join(&name);
+                let mut bytes = Vec::new();
+                JpegEncoder::new_with_quality(&mut bytes, QUALITY)
+                    .encode_image(&picture)
+                    .map_err(|e| Error::io("encode", &path, std::io::Error::other(e)))?;
+                std::fs::write(&path, bytes).map_err(|e| Error::io("write", &path, e))?;
+                let (width, height) = picture.dimensions();
+                let timestamp = Some(index as f64 / film.options().frame_rate);
+                frames.push(Frame {
+                    name,
+                    index,
+                    timestamp,
+                    width,
+                    height,
+                    sharpness: 1.0,
+                    focal_prior: None,
+                    quarter_turns: 0,
+                    side,
+                });
+                poses.push(side.map_or(pose, |side| pose_of_side(&pose, side)));
+            }
         }
     }
-    let (width, height) = frames.first().map_or((0, 0), |f| (f.width, f.height));
+    let options = films.last().map(Film::options);
+    let rate = options.map_or(1.0, |o| o.frame_rate);
     let info = VideoInfo {
         container: "none".into(),
         codec: "none".into(),
-        width,
-        height,
+        width: options.map_or(0, |o| o.width),
+        height: options.map_or(0, |o| o.height),
         rotation: 0,
-        duration: frames.len() as f64 / rate,
+        duration: total as f64 / rate,
         frame_rate: rate,
         hdr: false,
+        projection: match options.is_some_and(|o| o.panorama) {
+            true => Projection::Equirectangular,
+            false => Projection::Flat,
+        },
     };
-    let total = frames.len() as u64;
     let source = FrameSource::Video(info);
     let frames = Frames { folder: folder.to_path_buf(), source, total, frames, warnings: Vec::new() };
     frames.save()?;
     Ok((frames, poses))
+}
+
+/// World-to-camera of a side of the panorama whose front has the pose `front`.
+fn pose_of_side(front: &Pose, side: Side) -> Pose {
+    let turn = side.side_from_panorama();
+    Pose { rotation: turn * front.rotation, translation: turn * front.translation }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::synthetic::CaptureOptions;
+    use nalgebra::Vector3;
+
+    #[test]
+    fn the_front_of_a_panorama_is_what_a_lens_sees_and_its_sides_have_their_poses() {
+        let clip = CaptureOptions {
+            width: 320,
+            height: 160,
+            frames: 2,
+            noise: 0.0,
+            panorama: true,
+            ..CaptureOptions::default()
+        };
+        let film = Film::new(&clip);
+        let folder = tempfile::tempdir().unwrap();
+        let (frames, poses) = film_frames(std::slice::from_ref(&film), folder.path()).unwrap();
+        assert_eq!((frames.frames.len(), poses.len(), frames.total, frames.chosen()), (12, 12, 2, 2));
+        let size = side_size(320);
+        // A lens that sees 90 degrees in a square, from the same place.
+        let lens = CaptureOptions {
+            width: size,
+            height: size,
+            relative_focal: 0.5,
+            distortion: 0.0,
+            panorama: false,
+            ..clip
+        };
+        let lens = Film::in_scenery(film.scenery.clone(), &lens);
+        for k in 0..2 {
+            let (seen, _) = lens.expose(k);
+            let apart = |frame: usize| {
+                let side = frames.rgb(frame).unwrap();
+                let sum: u64 =
+                    seen.as_raw().iter().zip(side.as_raw()).map(|(a, b)| u64::from(a.abs_diff(*b))).sum();
+                sum as f64 / seen.as_raw().len() as f64
+            };
+            let first = 6 * k as usize;
+            assert!(apart(first) < 6.0, "{}", apart(first));
+            assert!((1..4).all(|s| apart(first + s) > 3.0 * apart(first)), "the sides show something else");
+            let front = poses[first];
+            assert_eq!(front, film.poses()[k as usize]);
+            let forward = |s: usize| poses[first + s].rotation.inverse() * Vector3::z();
+            for (s, axis) in
+                [Vector3::z(), Vector3::x(), -Vector3::z(), -Vector3::x(), -Vector3::y(), Vector3::y()]
+                    .iter()
+                    .enumerate()
+            {
+                assert_eq!(frames.frames[first + s].side, Some(Side::ALL[s]));
+                assert!((poses[first + s].centre() - front.centre()).norm() < 1e-12);
+                assert!((forward(s) - front.rotation.inverse() * axis).norm() < 1e-12, "{s}");
+            }
+        }
+    }
 }

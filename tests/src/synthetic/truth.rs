@@ -41,7 +41,7 @@ pub(super) fn write(
             })
         })
         .collect();
-    let poses = json!({
+    let mut poses = json!({
         "convention": "c2w is a row-major 4x4 camera-to-world matrix; x right, y down, z forward",
         "units": "metres",
         "pixel_origin": "the centre of the top-left pixel is (0.5, 0.5)",
@@ -49,6 +49,15 @@ pub(super) fn write(
         "num_frames": frames.len(),
         "frames": frames,
     });
+    if options.panorama {
+        // All directions are seen, and the poses are those of the front.
+        poses["projection"] = json!("equirectangular");
+        for frame in poses["frames"].as_array_mut().into_iter().flatten().filter_map(|f| f.as_object_mut()) {
+            for of_lens in ["fx", "fy", "cx", "cy", "k1", "k2", "p1", "p2"] {
+                frame.remove(of_lens);
+            }
+        }
+    }
     save(&folder.join("poses.json"), &poses)?;
     save(&folder.join("capture.json"), &json!({ "options": options, "tags": tags }))
 }
