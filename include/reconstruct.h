@@ -1084,6 +1084,16 @@ typedef enum rc_quality {
     RC_QUALITY_HIGH = 3,
 } rc_quality;
 
+// How the pictures of a video show directions.
+typedef enum rc_projection {
+    // As the file says, or as its pictures look where it says nothing.
+    RC_PROJECTION_AUTO = 0,
+    // As an ordinary lens does.
+    RC_PROJECTION_FLAT = 1,
+    // All directions around the camera (360° video).
+    RC_PROJECTION_EQUIRECTANGULAR = 2,
+} rc_projection;
+
 // What to make of a video, and how. Start from RC_RECONSTRUCTION_INIT. A number that is 0 is that of the quality.
 typedef struct rc_reconstruction {
     // sizeof(rc_reconstruction)
@@ -1145,11 +1155,13 @@ typedef struct rc_reconstruction {
     // Seconds within which all of it is to end: training makes fewer steps with fewer Gaussians on smaller pictures if this
     // machine would take longer. 0 = all that was asked for.
     uint32_t time_budget_seconds;
+    // How the pictures of the video show directions.
+    rc_projection projection;
 } rc_reconstruction;
 
 #define RC_RECONSTRUCTION_INIT \
   { sizeof(rc_reconstruction), RC_QUALITY_DEFAULT, RC_METHOD_DEFAULT, RC_CAMERA_DEFAULT, 0, 0, 0, 0, 0, -1, 0, 0, 0, 0.0, \
-    false, false, NULL, NULL, false, NULL, NULL, false, -1.0, NULL, 0.0, 0 }
+    false, false, NULL, NULL, false, NULL, NULL, false, -1.0, NULL, 0.0, 0, RC_PROJECTION_AUTO }
 
 // Makes a scene of a video (or of a folder of pictures) in `folder`: scene.ply, scene.spz, preview.jpg, camera.json,
 // turntable.mp4, report.json, and the key frames and camera poses it was made from. All of it is on the disk when this
@@ -1312,15 +1324,17 @@ void rc_model_free(rc_model *model);
 typedef struct rc_frame_options {
     // sizeof(rc_frame_options)
     size_t struct_size;
-    // At most this many key frames, 3 to 5000; usually 150.
+    // At most this many key frames, 3 to 5000; usually 150. Of a 360° video a third as many panoramas, six pictures each.
     uint32_t max_frames;
     // Long side of the frames in pixels at most, 64 to 8192; usually 1600.
     uint32_t max_resolution;
     // Threads to compute with; 0 = as many as there are processors.
     uint32_t threads;
+    // How the pictures show directions.
+    rc_projection projection;
 } rc_frame_options;
 
-#define RC_FRAME_OPTIONS_INIT { sizeof(rc_frame_options), 0, 0, 0 }
+#define RC_FRAME_OPTIONS_INIT { sizeof(rc_frame_options), 0, 0, 0, RC_PROJECTION_AUTO }
 
 // How to find camera poses. Start from RC_SFM_OPTIONS_INIT. A number that is 0 is the usual one.
 typedef struct rc_sfm_options {
@@ -1363,11 +1377,13 @@ typedef struct rc_sfm_options {
     // A disc of the ground to keep under the object in its masks, so many times as wide as the object (at most 20). Makes masks,
     // too. 0 = none.
     double keep_floor;
+    // Where frames have yet to be chosen: how the pictures of the video show directions.
+    rc_projection projection;
 } rc_sfm_options;
 
 #define RC_SFM_OPTIONS_INIT \
   { sizeof(rc_sfm_options), RC_METHOD_DEFAULT, 0, 0, 0, 0, 0.0, 0.0, -1.0, false, false, false, false, NULL, \
-    NULL, NULL, 0.0 }
+    NULL, NULL, 0.0, RC_PROJECTION_AUTO }
 
 // Chooses sharp key frames of a video, at equal motion rather than equal time, and writes them into `folder`, with a contact
 // sheet, frames.jpg. `input` may be a folder of pictures, too.

@@ -520,6 +520,8 @@ struct Reconstruction {
     bool strict = false;
     // Seconds within which all of it is to end: training does less if this machine would take longer. 0: all that was asked for.
     std::uint32_t time_budget_seconds = 0;
+    // How the pictures of the video show directions.
+    rc_projection projection = RC_PROJECTION_AUTO;
 };
 
 // Makes a scene of a video in `folder`; the content of its report.json. `on_event` is told on this thread; if it returns
@@ -553,6 +555,7 @@ inline std::string run(const std::string& input, const std::string& folder, cons
     r.keep_floor = options.keep_floor;
     r.strict = options.strict;
     r.time_budget_seconds = options.time_budget_seconds;
+    r.projection = options.projection;
     detail::Listener<Event> listener{on_event, nullptr};
     const auto tell = on_event ? &listener.tell : nullptr;
     detail::Text report;
@@ -566,6 +569,8 @@ struct FrameOptions {
     std::uint32_t max_frames = 0;
     std::uint32_t max_resolution = 0;
     std::uint32_t threads = 0;
+    // How the pictures show directions.
+    rc_projection projection = RC_PROJECTION_AUTO;
 };
 
 // Chooses key frames of a video, or of a folder of pictures, into `folder`; what is known of them, as JSON. Events as for run().
@@ -576,6 +581,7 @@ inline std::string extract_frames(const std::string& input, const std::string& f
     o.max_frames = options.max_frames;
     o.max_resolution = options.max_resolution;
     o.threads = options.threads;
+    o.projection = options.projection;
     detail::Listener<Event> listener{on_event, nullptr};
     detail::Text frames;
     detail::call_back(listener.thrown, rc_extract_frames, input.c_str(), folder.c_str(), &o,
@@ -644,6 +650,8 @@ struct SfmOptions {
     std::optional<std::string> object_at;
     // A disc of the ground to keep under the object, so many times as wide as the object (at most 20). 0: none.
     double keep_floor = 0.0;
+    // Where frames have yet to be chosen: how the pictures of the video show directions.
+    rc_projection projection = RC_PROJECTION_AUTO;
 };
 
 // Finds where the camera was, of frames in a folder, of pictures or of a video. With a `folder` all that comes out is there as
@@ -668,6 +676,7 @@ inline Model sfm(const std::string& input, const std::optional<std::string>& fol
     o.mask_dir = detail::c_str(options.mask_dir);
     o.object_at = detail::c_str(options.object_at);
     o.keep_floor = options.keep_floor;
+    o.projection = options.projection;
     detail::Listener<Event> listener{on_event, nullptr};
     detail::Made<rc_model, rc_model_free> made;
     detail::call_back(listener.thrown, rc_sfm, input.c_str(), detail::c_str(folder), &o, on_event ? &listener.tell : nullptr,

@@ -8,13 +8,13 @@ use std::mem::MaybeUninit;
 
 use libreconstruct::Control;
 use libreconstruct::pipeline::{self, Quality, ReconstructionOptions};
+use libreconstruct::video::Projection;
 
 use crate::argument::{Versioned, choice, optional_text, path, versioned};
 use crate::cancel::{rc_cancel, token_of};
 use crate::entry::fallible;
 use crate::error::{Fault, rc_code, rc_error};
 use crate::event::rc_event_fn;
-use crate::sfm::given_shutter;
 use crate::submit::{CAMERA_TYPES, METHODS, rc_camera_type, rc_method};
 use crate::text::{json, owned};
 use crate::work::told;
@@ -39,6 +39,24 @@ const QUALITIES: [(rc_quality, Quality); 4] = [
     (rc_quality::RC_QUALITY_PREVIEW, Quality::Preview),
     (rc_quality::RC_QUALITY_STANDARD, Quality::Standard),
     (rc_quality::RC_QUALITY_HIGH, Quality::High),
+];
+
+/// How the pictures of a video show directions.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum rc_projection {
+    /// As the file says, or as its pictures look where it says nothing.
+    RC_PROJECTION_AUTO = 0,
+    /// As an ordinary lens does.
+    RC_PROJECTION_FLAT = 1,
+    /// All directions around the camera (360° video).
+    RC_PROJECTION_EQUIRECTANGULAR = 2,
+}
+
+pub(crate) const PROJECTIONS: [(rc_projection, Option<Projection>); 3] = [
+    (rc_projection::RC_PROJECTION_AUTO, None),
+    (rc_projection::RC_PROJECTION_FLAT, Some(Projection::Flat)),
+    (rc_projection::RC_PROJECTION_EQUIRECTANGULAR, Some(Projection::Equirectangular)),
 ];
 
 /// What to make of a video, and how. Start from RC_RECONSTRUCTION_INIT. A number that is 0 is that of the quality.
@@ -104,12 +122,19 @@ pub struct rc_reconstruction {
     /// Seconds within which all of it is to end: training makes fewer steps with fewer Gaussians on smaller pictures if this
     /// machine would take longer. 0 = all that was asked for.
     pub time_budget_seconds: u32,
+    /// How the pictures of the video show directions.
+    pub projection: MaybeUninit<rc_projection>,
 }
 
 // SAFETY: numbers, pointers, enums that may be anything, and bool, which C compilers set to 0 or 1.
 unsafe impl Versioned for rc_reconstruction {
     const DEFAULT: Self = Self { sh_degree: -1, rolling_shutter_ms: -1.0, ..Self::EMPTY };
     const FIRST_SIZE: usize = std::mem::offset_of!(Self, require_scale);
+}
+
+/// What is given of the rolling shutter; negative is nothing. What is no number goes on to be refused.
+pub(crate) fn given_shutter(ms: f64) -> Option<f64> {
+    (ms >= 0.0 || ms.is_nan()).then_some(ms)
 }
 
 /// # Safety
@@ -146,6 +171,7 @@ unsafe fn options(asked: &rc_reconstruction) -> Result<ReconstructionOptions, Fa
         camera_type,
         max_frames: if asked.max_frames == 0 { preset.max_frames } else { Some(asked.max_frames as usize) },
         max_resolution: or(asked.max_resolution, preset.max_resolution),
+        projection: choice(asked.projection, "options.projection", &PROJECTIONS)?,
         training_max_resolution: or(asked.training_max_resolution, preset.training_max_resolution),
         sh_degree: u32::try_from(asked.sh_degree).unwrap_or(preset.sh_degree),
         test_every: (asked.test_every != 0).then_some(asked.test_every),
@@ -219,6 +245,7 @@ mod tests {
             strict: true,
             rolling_shutter_ms: 0.0,
             time_budget_seconds: 300,
+            projection: MaybeUninit::new(rc_projection::RC_PROJECTION_EQUIRECTANGULAR),
             ..rc_reconstruction::DEFAULT
         };
         let preset = ReconstructionOptions::with_quality(Quality::Preview);
@@ -231,6 +258,7 @@ mod tests {
             strict: true,
             rolling_shutter_ms: Some(0.0),
             time_budget_seconds: Some(300),
+            projection: Some(Projection::Equirectangular),
             ..preset
         };
         // SAFETY: no pointers.

@@ -24,6 +24,7 @@ use crate::error::{Fault, rc_code, rc_error};
 use crate::event::rc_event_fn;
 use crate::handle::Opaque;
 use crate::model::{Component, Model, rc_model};
+use crate::reconstruct::{PROJECTIONS, given_shutter, rc_projection};
 use crate::submit::{METHODS, rc_method};
 use crate::text::{json, owned};
 use crate::work::told;
@@ -35,25 +36,31 @@ use crate::worker::check_threads;
 pub struct rc_frame_options {
     /// sizeof(rc_frame_options)
     pub struct_size: usize,
-    /// At most this many key frames, 3 to 5000; usually 150.
+    /// At most this many key frames, 3 to 5000; usually 150. Of a 360° video a third as many panoramas, six pictures each.
     pub max_frames: u32,
     /// Long side of the frames in pixels at most, 64 to 8192; usually 1600.
     pub max_resolution: u32,
     /// Threads to compute with; 0 = as many as there are processors.
     pub threads: u32,
+    /// How the pictures show directions.
+    pub projection: MaybeUninit<rc_projection>,
 }
 
-// SAFETY: numbers.
+// SAFETY: numbers, and an enum that may be anything.
 unsafe impl Versioned for rc_frame_options {}
 
 /// Which frames numbers of C ask for.
-fn frame_options(max_frames: u32, max_resolution: u32) -> FrameOptions {
+fn frame_options(
+    max_frames: u32,
+    max_resolution: u32,
+    projection: MaybeUninit<rc_projection>,
+) -> Result<FrameOptions, Fault> {
     let usual = FrameOptions::default();
-    FrameOptions {
+    Ok(FrameOptions {
         max_frames: if max_frames == 0 { usual.max_frames } else { max_frames as usize },
         max_resolution: if max_resolution == 0 { usual.max_resolution } else { max_resolution },
-        projection: None,
-    }
+        projection: choice(projection, "options.projection", &PROJECTIONS)?,
+    })
 }
 
 /// Chooses sharp key frames of a video, at equal motion rather than equal time, and writes them into `folder`, with a contact
@@ -83,7 +90,7 @@ pub unsafe extern "C" fn rc_extract_frames(
             let (input, folder) = (path(input, "input")?, path(folder, "folder")?);
             let asked = versioned(options, "options")?;
             let threads = check_threads(asked.threads, "options.threads")?;
-            let options = frame_options(asked.max_frames, asked.max_resolution);
+            let options = frame_options(asked.max_frames, asked.max_resolution, asked.projection)?;
             let work = |control: &Control| extract_frames(input, folder, &options, control);
             let frames = told(threads, token_of(cancel)?, work, |signal| signal.tell(on_event, user))?;
             if !frames_json.is_null() {
@@ -137,16 +144,13 @@ pub struct rc_sfm_options {
     /// A disc of the ground to keep under the object in its masks, so many times as wide as the object (at most 20). Makes masks,
     /// too. 0 = none.
     pub keep_floor: f64,
+    /// Where frames have yet to be chosen: how the pictures of the video show directions.
+    pub projection: MaybeUninit<rc_projection>,
 }
 
 // SAFETY: numbers, pointers, an enum that may be anything, and bool, which C compilers set to 0 or 1.
 unsafe impl Versioned for rc_sfm_options {
     const DEFAULT: Self = Self { rolling_shutter_ms: -1.0, ..Self::EMPTY };
-}
-
-/// What is given of the rolling shutter; negative is nothing. What is no number goes on to be refused.
-pub(crate) fn given_shutter(ms: f64) -> Option<f64> {
-    (ms >= 0.0 || ms.is_nan()).then_some(ms)
 }
 
 /// # Safety
@@ -213,7 +217,7 @@ pub unsafe extern "C" fn rc_sfm(
             let (input, folder) = (path(input, "input")?, optional_path(folder, "folder")?);
             let asked = versioned(options, "options")?;
             let threads = check_threads(asked.threads, "options.threads")?;
-            let frames = frame_options(asked.max_frames, asked.max_resolution);
+            let frames = frame_options(asked.max_frames, asked.max_resolution, asked.projection)?;
             let options = poses_options(&asked)?;
             let work = |control: &Control| find(input, folder, &frames, &options, control);
             let found = told(threads, token_of(cancel)?, work, |signal| signal.tell(on_event, user))?;
@@ -261,7 +265,11 @@ mod tests {
         // SAFETY: no pointers.
         let usual = unsafe { poses_options(&rc_sfm_options::DEFAULT) }.unwrap();
         assert_eq!(usual, PosesOptions { sfm: SfmOptions::default(), background: None });
-        assert_eq!(frame_options(0, 0), FrameOptions::default());
+        let projection = MaybeUninit::new(rc_projection::RC_PROJECTION_AUTO);
+        assert_eq!(frame_options(0, 0, projection).unwrap(), FrameOptions::default());
+        let projection = MaybeUninit::new(rc_projection::RC_PROJECTION_EQUIRECTANGULAR);
+        let around = Some(libreconstruct::video::Projection::Equirectangular);
+        assert_eq!(frame_options(9, 0, projection).unwrap().projection, around);
         let asked = rc_sfm_options {
             reconstruction_method: MaybeUninit::new(rc_method::RC_METHOD_COLMAP),
             seed: 7,

@@ -46,16 +46,16 @@ const INITIALISERS: [(&str, &str); 12] = [
     (
         "rc_reconstruction",
         "RC_QUALITY_DEFAULT, RC_METHOD_DEFAULT, RC_CAMERA_DEFAULT, 0, 0, 0, 0, 0, -1, 0, 0, 0, 0.0, \\\n    \
-         false, false, NULL, NULL, false, NULL, NULL, false, -1.0, NULL, 0.0, 0",
+         false, false, NULL, NULL, false, NULL, NULL, false, -1.0, NULL, 0.0, 0, RC_PROJECTION_AUTO",
     ),
     (
         "rc_model_arrays",
         "0, NULL, NULL, NULL, NULL, 0, NULL, NULL, NULL, NULL, 0, NULL, NULL, NULL, \\\n    NULL",
     ),
-    ("rc_frame_options", "0, 0, 0"),
+    ("rc_frame_options", "0, 0, 0, RC_PROJECTION_AUTO"),
     (
         "rc_sfm_options",
-        "RC_METHOD_DEFAULT, 0, 0, 0, 0, 0.0, 0.0, -1.0, false, false, false, false, NULL, \\\n    NULL, NULL, 0.0",
+        "RC_METHOD_DEFAULT, 0, 0, 0, 0, 0.0, 0.0, -1.0, false, false, false, false, NULL, \\\n    NULL, NULL, 0.0, RC_PROJECTION_AUTO",
     ),
     ("rc_splats", "0, 0, 0, false, NULL, NULL, NULL, NULL, NULL"),
     (

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NamedTuple, overload
+from typing import Any, Literal, NamedTuple, overload
 
 from . import _html, _native
 from ._files import PathLike
@@ -25,6 +25,8 @@ class Frame(NamedTuple):
     height: int
     sharpness: float
     """Relative to the frames around it; 1 is usual, larger is sharper."""
+    side: Literal["front", "right", "back", "left", "up", "down"] | None = None
+    """Which side of a panorama it is; `None` for an ordinary picture. Those with the same `number` were taken at one place."""
 
 
 _IN_JSON = {"number": "index"}
@@ -43,7 +45,7 @@ class Frames(Sequence[Frame]):
         """How many pictures the source has."""
         self.warnings: list[dict[str, Any]] = description["warnings"]
         """What there is to know about them: `code` and `message`."""
-        self._frames = [Frame(*(frame[_IN_JSON.get(name, name)] for name in Frame._fields)) for frame in description["frames"]]
+        self._frames = [Frame(*(frame.get(_IN_JSON.get(name, name)) for name in Frame._fields)) for frame in description["frames"]]
 
     @classmethod
     def load(cls, folder: PathLike) -> Frames:
@@ -93,6 +95,7 @@ def extract_frames(
     *,
     max_frames: int = 150,
     max_resolution: int = 1600,
+    projection: Literal["flat", "equirectangular"] | None = None,
     progress: ProgressOption = True,
 ) -> Frames:
     """Chooses sharp key frames of a video, at equal motion rather than equal time, and writes them into a folder.
@@ -101,8 +104,11 @@ def extract_frames(
     those of another size, or of another focal length in their EXIF data, are left out with the warning `other_cameras`. Frames
     are JPEG of at most `max_resolution` pixels (64 to 8192) on the long side. The folder gets a contact sheet, `frames.jpg`, as
     well.
+
+    `projection`: how the pictures of a video show directions; absent, as the file says, or as its pictures look where it says
+    nothing. Of a 360° video (`equirectangular`) a third as many panoramas are chosen, and each becomes six frames, its sides.
     """
-    options = {"max_frames": max_frames, "max_resolution": max_resolution}
+    options = {"max_frames": max_frames, "max_resolution": max_resolution, "projection": projection}
     with Bar(progress, Path(video).name) as bar:
         description = _native.extract_frames(video, output, json.dumps(options), listener(bar))
     return Frames(output, json.loads(description))

@@ -32,6 +32,7 @@ def sfm(
     reconstruction_method: Literal["glomap", "colmap"] = "glomap",
     max_frames: int = 150,
     max_resolution: int = 1600,
+    projection: Literal["flat", "equirectangular"] | None = None,
     camera_model: Literal["SIMPLE_PINHOLE", "PINHOLE", "SIMPLE_RADIAL", "RADIAL", "OPENCV"] = "SIMPLE_RADIAL",
     focal: float | None = None,
     apriltag_size_mm: float | None = None,
@@ -58,7 +59,7 @@ def sfm(
     `output`: a folder for COLMAP's files of the model (`sparse/`), the undistorted pictures with theirs (`undistorted/`, what
     `Trainer` takes) and `poses.jpg`, as `reconstruct sfm` writes them. Without it the model is in memory only.
 
-    `max_frames`, `max_resolution`: as for `extract_frames`, where frames have yet to be chosen.
+    `max_frames`, `max_resolution`, `projection`: as for `extract_frames`, where frames have yet to be chosen.
 
     `camera_model`: the lens that all frames share; SIMPLE_RADIAL becomes RADIAL where the capture asks for it. `focal`: its
     focal length in pixels of the frames, if known; it is refined.
@@ -86,7 +87,7 @@ def sfm(
     # A folder of masks needs no network.
     wanted = remove_background or mask_dir or object_at or keep_floor is not None
     masks = (None if mask_dir else mask_model, mask_dir, object_at, keep_floor) if wanted else None
-    frame_options = json.dumps({"max_frames": max_frames, "max_resolution": max_resolution})
+    frame_options = json.dumps({"max_frames": max_frames, "max_resolution": max_resolution, "projection": projection})
     with Bar(progress, Path(os.fspath(given)).name) as bar:
         model, others, report = _native.sfm(given, output, frame_options, json.dumps(options), masks, listener(bar))
     return SparseModel(model, report=json.loads(report), components=tuple(map(SparseModel, others)))

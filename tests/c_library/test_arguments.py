@@ -273,8 +273,9 @@ def test_numbers_that_are_no_enumerators(world, function):
 
 def test_enums_in_structures(world):
     for name, fields in [("rc_request", ["reconstruction_method", "camera_type"]), ("rc_engine_options", ["tier"]),
-                         ("rc_reconstruction", ["quality", "reconstruction_method", "camera_type"]),
-                         ("rc_sfm_options", ["reconstruction_method"]), ("rc_job_changes", ["is_public"]), ("rc_list_query", ["is_public"])]:  # fmt: skip
+                         ("rc_reconstruction", ["quality", "reconstruction_method", "camera_type", "projection"]),
+                         ("rc_frame_options", ["projection"]),
+                         ("rc_sfm_options", ["reconstruction_method", "projection"]), ("rc_job_changes", ["is_public"]), ("rc_list_query", ["is_public"])]:  # fmt: skip
         function = next(f for f in FALLIBLE if any(name + " *" in p.type for p in f.parameters))
         for field in fields:
             arguments = world.arguments(function)

@@ -11,7 +11,7 @@ use crate::presentation::{CameraType, TurntableOptions};
 use crate::raster::DeviceChoice;
 use crate::sfm::{MappingMethod, SfmOptions};
 use crate::train::TrainOptions;
-use crate::video::FrameOptions;
+use crate::video::{FrameOptions, Projection};
 
 /// A set of options that go together.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -113,6 +113,10 @@ pub struct ReconstructionOptions {
     pub max_frames: Option<usize>,
     /// Long side of the frames in pixels at most.
     pub max_resolution: u32,
+    /// How the pictures of the video show directions, `flat` or `equirectangular` (360° video). Absent = as the file says, or as
+    /// its pictures look where it says nothing.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub projection: Option<Projection>,
     /// Long side of the training pictures in pixels at most.
     pub training_max_resolution: u32,
     /// Degree of the spherical harmonics, 0 to 3.
@@ -154,6 +158,7 @@ impl ReconstructionOptions {
             camera_type: None,
             max_frames: None,
             max_resolution: 1600,
+            projection: None,
             training_max_resolution: 1600,
             sh_degree: 3,
             test_every: None,
@@ -208,7 +213,7 @@ impl ReconstructionOptions {
 
     pub(super) fn frame_options(&self, on_gpu: bool) -> FrameOptions {
         let max_frames = self.max_frames.unwrap_or(if on_gpu { 300 } else { 150 });
-        FrameOptions { max_frames, max_resolution: self.max_resolution, projection: None }
+        FrameOptions { max_frames, max_resolution: self.max_resolution, projection: self.projection }
     }
 
     /// How to make masks of the object, if the background is to be removed: asked for, or masks were given.
@@ -390,6 +395,21 @@ mod tests {
             let asked = ReconstructionOptions { time_budget_seconds: Some(seconds), ..asked.clone() };
             assert_eq!(asked.check().is_ok(), allowed, "{seconds}");
         }
+    }
+
+    #[test]
+    fn a_projection_is_part_of_what_frames_are_made_by_only_if_it_is_named() {
+        // Keys of stages are made of these, too.
+        let written =
+            |options: &ReconstructionOptions| serde_json::to_string(&options.frame_options(false)).unwrap();
+        let usual = ReconstructionOptions::default();
+        assert_eq!(written(&usual), r#"{"max_frames":150,"max_resolution":1600}"#);
+        assert!(!serde_json::to_string(&usual).unwrap().contains("projection"));
+        let asked: ReconstructionOptions =
+            serde_json::from_str(r#"{"projection":"equirectangular"}"#).unwrap();
+        assert_eq!(asked.projection, Some(Projection::Equirectangular));
+        assert!(written(&asked).contains(r#""projection":"equirectangular""#));
+        assert!(serde_json::from_str::<ReconstructionOptions>(r#"{"projection":"cubemap"}"#).is_err());
     }
 
     #[test]

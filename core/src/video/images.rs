@@ -61,7 +61,10 @@ pub(super) fn take(
             "{} is a folder of images, which cannot be taken for panoramas",
             folder.display()
         ))
-        .hint("give a 360° video; of photographs by a 360° camera, flat views"));
+        .hint(
+            "give a 360° video; cut photographs by a 360° camera into flat views, for example with: \
+             ffmpeg -i photo.jpg -vf v360=e:flat:h_fov=90:v_fov=90 front.jpg",
+        ));
     }
     let listing = list(folder)?;
     let total = listing.images.len();

@@ -6,12 +6,14 @@ use clap::Args;
 use libreconstruct::Result;
 use libreconstruct::video::{FrameOptions, extract_frames};
 
+use super::ProjectionArguments;
 use crate::context::Context;
 
 /// Choose sharp key frames of a video
 ///
 /// Equal motion between them rather than equal time, the sharpest around each. Writes frame_NNNNNN.jpg (named by the
-/// zero-based number in the video), frames.json and the contact sheet frames.jpg.
+/// zero-based number in the video), frames.json and the contact sheet frames.jpg. Each panorama that is chosen of a 360° video
+/// becomes six pictures, frame_NNNNNN_front.jpg and so on.
 #[derive(Args)]
 pub(crate) struct Arguments {
     /// Video file or folder of pictures
@@ -25,6 +27,8 @@ pub(crate) struct Arguments {
     /// Long side of the frames in pixels at most
     #[arg(long, value_name = "PIXELS", default_value_t = 1600)]
     max_resolution: u32,
+    #[command(flatten)]
+    projection: ProjectionArguments,
 }
 
 impl Arguments {
@@ -32,17 +36,12 @@ impl Arguments {
         let options = FrameOptions {
             max_frames: self.max_frames,
             max_resolution: self.max_resolution,
-            projection: None,
+            projection: self.projection.named(),
         };
         let frames = extract_frames(&self.video, &self.output, &options, context.control)?;
         let sheet = self.output.join("frames.jpg");
-        let text = format!(
-            "{} of {} frames in {}\ncontact sheet {}",
-            frames.frames.len(),
-            frames.total,
-            self.output.display(),
-            sheet.display()
-        );
+        let text =
+            format!("{} in {}\ncontact sheet {}", frames.summary(), self.output.display(), sheet.display());
         context.result(&frames, &text);
         Ok(())
     }

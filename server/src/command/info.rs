@@ -6,7 +6,7 @@ use clap::Args;
 use libreconstruct::camera::SparseModel;
 use libreconstruct::glam::Vec3;
 use libreconstruct::splats::{SceneFormat, Splats};
-use libreconstruct::video::probe;
+use libreconstruct::video::{Projection, probe};
 use libreconstruct::{Error, Result};
 
 use crate::context::Context;
@@ -85,7 +85,7 @@ impl Arguments {
     fn video(&self, context: &Context<'_>) -> Result<()> {
         let info = probe(&self.path)?;
         let text = format!(
-            "Video: {} in {}, {}x{}, {:.2} s, {:.2} frames/s{}{}",
+            "Video: {} in {}, {}x{}, {:.2} s, {:.2} frames/s{}{}{}",
             info.codec,
             info.container,
             info.width,
@@ -93,7 +93,8 @@ impl Arguments {
             info.duration,
             info.frame_rate,
             if info.rotation == 0 { String::new() } else { format!(", turned by {} degrees", info.rotation) },
-            if info.hdr { ", HDR (tone-mapped)" } else { "" }
+            if info.hdr { ", HDR (tone-mapped)" } else { "" },
+            if info.projection == Projection::Equirectangular { ", 360° (equirectangular)" } else { "" }
         );
         context.result(&info, &text);
         Ok(())

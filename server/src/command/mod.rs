@@ -30,6 +30,7 @@ use clap::{Args, ValueEnum};
 use libreconstruct::camera::ReadoutDirection;
 use libreconstruct::pipeline::{Quality, files};
 use libreconstruct::sfm::{ComponentReport, Grade, ScaleReport, ShutterReport, Verdict};
+use libreconstruct::video::Projection;
 pub(crate) use masks::{MaskArguments, mask_summary};
 
 /// What sets the scale.
@@ -51,6 +52,35 @@ pub(crate) struct ShutterArguments {
     /// video is estimated where it matters]
     #[arg(long, value_name = "MS")]
     rolling_shutter_ms: Option<f64>,
+}
+
+/// How the pictures of a video show directions.
+#[derive(Args)]
+pub(crate) struct ProjectionArguments {
+    /// How the pictures of the video show directions
+    #[arg(long, value_enum, default_value = "auto")]
+    projection: ProjectionArgument,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum ProjectionArgument {
+    /// As the file says, or as its pictures look where it says nothing
+    Auto,
+    /// As an ordinary lens does
+    Flat,
+    /// All directions around the camera (360° video)
+    Equirectangular,
+}
+
+impl ProjectionArguments {
+    /// The projection, if one is named.
+    pub(crate) fn named(&self) -> Option<Projection> {
+        match self.projection {
+            ProjectionArgument::Auto => None,
+            ProjectionArgument::Flat => Some(Projection::Flat),
+            ProjectionArgument::Equirectangular => Some(Projection::Equirectangular),
+        }
+    }
 }
 
 /// The shutter that was corrected, for people.

@@ -4,13 +4,15 @@ use std::path::PathBuf;
 
 use clap::Args;
 use libreconstruct::Result;
+use libreconstruct::camera::panorama::Side;
 use libreconstruct::pipeline::{ReconstructionMethod, ReconstructionOptions, Report, files, reconstruct};
 use libreconstruct::presentation::CameraType;
 use libreconstruct::raster::DeviceChoice;
+use libreconstruct::video::{FrameSource, Projection};
 
 use super::{
-    MaskArguments, QualityArgument, ScaleArguments, ShutterArguments, component_line, mask_summary,
-    scale_line, shutter_line,
+    MaskArguments, ProjectionArguments, QualityArgument, ScaleArguments, ShutterArguments, component_line,
+    mask_summary, scale_line, shutter_line,
 };
 use crate::context::Context;
 use crate::ui;
@@ -64,6 +66,8 @@ pub(crate) struct Arguments {
     /// Long side of the frames in pixels at most (training pictures are no larger)
     #[arg(long, value_name = "PIXELS")]
     max_resolution: Option<u32>,
+    #[command(flatten)]
+    projection: ProjectionArguments,
     /// Hold out every Nth image, from the first, and score the scene on them
     #[arg(long, value_name = "N")]
     test_every: Option<u32>,
@@ -114,6 +118,7 @@ impl Arguments {
             camera_type: self.camera_type,
             max_frames: self.max_frames.or(preset.max_frames),
             max_resolution,
+            projection: self.projection.named(),
             training_max_resolution: preset.training_max_resolution.min(max_resolution),
             test_every: self.test_every,
             seed: self.seed,
@@ -142,12 +147,20 @@ impl Arguments {
             .map(|e| format!(", held-out PSNR {:.2} dB, SSIM {:.4}", e.psnr, e.ssim))
             .unwrap_or_default();
         let at = |name: &str| self.output.join(name).display().to_string();
+        let panoramas = match &frames.source {
+            FrameSource::Video(video) if video.projection == Projection::Equirectangular => {
+                format!("{} sides of panoramas, ", frames.used)
+            }
+            _ => String::new(),
+        };
+        // Each panorama has all of its sides.
+        let used = if panoramas.is_empty() { frames.used } else { frames.used / Side::ALL.len() };
         format!(
-            "{}\n  frames   {} of {} used, {}x{}\n  poses    {} registered, {} points, reprojection error {:.2} px, \
+            "{}\n  frames   {} of {} used, {panoramas}{}x{}\n  poses    {} registered, {} points, reprojection error {:.2} px, \
              focal length {:.1} px\n{}{}{}{}  scene    {} splats after {} steps on {}{score}\n  cost     {} in all, {:.0} MiB \
              at most\nResults:\n  {}\n  {}\n  {}\n  {}\n  {}",
             report.title,
-            frames.used,
+            used,
             frames.total,
             frames.width,
             frames.height,

@@ -9,8 +9,8 @@ use libreconstruct::sfm::SfmOptions;
 use libreconstruct::video::FrameOptions;
 
 use super::{
-    MaskArguments, ScaleArguments, ShutterArguments, component_line, mask_summary, scale_line, shutter_line,
-    verdict_line,
+    MaskArguments, ProjectionArguments, ScaleArguments, ShutterArguments, component_line, mask_summary,
+    scale_line, shutter_line, verdict_line,
 };
 use crate::context::Context;
 
@@ -36,6 +36,8 @@ pub(crate) struct Arguments {
     /// Long side of the frames in pixels at most, where they still have to be made
     #[arg(long, value_name = "PIXELS", default_value_t = 1600)]
     max_resolution: u32,
+    #[command(flatten)]
+    projection: ProjectionArguments,
     #[command(flatten)]
     scale: ScaleArguments,
     #[command(flatten)]
@@ -67,7 +69,7 @@ impl Arguments {
         let wanted = FrameOptions {
             max_frames: self.max_frames,
             max_resolution: self.max_resolution,
-            projection: None,
+            projection: self.projection.named(),
         };
         let (frames, source) = frames_of(&self.frames, &self.output, &wanted, control)?;
         let report = find_poses(&frames, source, &options, &self.output, control)?;

@@ -9,6 +9,7 @@ use libreconstruct::pipeline::{files, frames_of};
 use libreconstruct::video::FrameOptions;
 use libreconstruct::{Error, Result};
 
+use super::ProjectionArguments;
 use super::data::table;
 use crate::context::Context;
 
@@ -41,6 +42,8 @@ pub(crate) struct Arguments {
     /// Long side of the frames that are written in pixels at most; tags are looked for at full resolution
     #[arg(long, value_name = "PIXELS", default_value_t = 1600)]
     max_resolution: u32,
+    #[command(flatten)]
+    projection: ProjectionArguments,
 }
 
 /// A length in millimetres; without a unit it is one of millimetres.
@@ -94,7 +97,7 @@ impl Arguments {
         let wanted = FrameOptions {
             max_frames: self.max_frames,
             max_resolution: self.max_resolution,
-            projection: None,
+            projection: self.projection.named(),
         };
         let (frames, source) = frames_of(video, &self.output, &wanted, control)?;
         let tags = detect_tags(&frames, source, control)?;

@@ -56,6 +56,15 @@ fn what_is_no_video() {
 }
 
 #[test]
+fn a_film_that_is_no_panorama() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("film.mp4");
+    ffmpeg(&["-f", "lavfi", "-i", "testsrc2=s=320x180:d=1"], &path);
+    expect(&path, &["--projection", "equirectangular"], 2, &["film.mp4", "320x180", "320x160", "360°"]);
+    expect(&path, &["--projection", "cubemap"], 2, &["cubemap", "equirectangular"]);
+}
+
+#[test]
 fn a_playlist_in_the_clothes_of_a_video_reads_nothing() {
     let folder = tempfile::tempdir().unwrap();
     let secret = folder.path().join("secret.ts");
