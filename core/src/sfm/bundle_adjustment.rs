@@ -8,6 +8,7 @@ mod covariance;
 mod readout;
 mod spread;
 pub(crate) mod squares;
+mod stations;
 
 use nalgebra::{UnitQuaternion, Vector3};
 use rayon::prelude::*;
@@ -24,6 +25,8 @@ use super::schur::{self, BORDER, Block, CHUNK, CameraTerms, PointTerms, Reduced,
 pub(crate) use covariance::intrinsics_deviations;
 pub(crate) use readout::{adjust_with_readout, intrinsics_deviations_with, readout_deviations};
 pub(crate) use spread::{Clustering, Draw, centre_responses, extra_response, pose_draws};
+use stations::Stations;
+
 pub(crate) use squares::{CORNERS, Square, SquareView, Squares, adjust_with_squares, scale_deviation};
 
 /// Which intrinsics are unknowns.
@@ -132,8 +135,10 @@ struct Problem<'a> {
     pixels: Vec<[f64; 2]>,
     /// Width and height of the picture, pixels.
     size: (f64, f64),
-    /// Image of every camera of the structure.
-    images: Vec<usize>,
+    /// The registered images; the cameras of the structure are their stations.
+    stations: Stations,
+    /// By observation: the place of its image among the registered ones; empty where each is a camera of its own.
+    place: Vec<u32>,
     free: Vec<usize>,
     priors: Vec<Prior>,
     /// How residuals change with the shared unknowns that are no parameters of the camera, by observation.
@@ -151,7 +156,9 @@ type Slopes = [[f64; 2]; EXTRA];
 #[derive(Clone)]
 struct State {
     camera: Camera,
+    /// By registered image.
     extrinsics: Vec<Extrinsics>,
+    /// By station.
     rotations: Vec<UnitQuaternion<f64>>,
     points: Vec<[f64; 3]>,
     /// The shared unknowns that are no parameters of the camera: their change since the start.
@@ -171,25 +178,30 @@ impl<'a> Problem<'a> {
         keypoints: &Keypoints,
         options: &'a BundleOptions,
     ) -> Option<Self> {
-        let images: Vec<usize> = (0..map.poses.len()).filter(|&i| map.poses[i].is_some()).collect();
-        if images.is_empty() || map.points.is_empty() {
+        let stations = Stations::new(map);
+        if stations.images.is_empty() || map.points.is_empty() {
             return None;
         }
         let mut slot = vec![0; map.poses.len()];
-        for (s, &image) in images.iter().enumerate() {
+        for (s, &image) in stations.images.iter().enumerate() {
             slot[image] = s as u32;
         }
         let observations = map.observations();
         let mut start = Vec::with_capacity(map.points.len() + 1);
         let (mut camera, mut pixels) = (Vec::with_capacity(observations), Vec::with_capacity(observations));
         start.push(0);
-        let mut track = Vec::new();
+        let (mut track, mut place) = (Vec::new(), Vec::new());
         for point in &map.points {
             track.clear();
             track.extend(point.track.iter().map(|o| (slot[o.image as usize], *o)));
             track.sort_unstable();
+            if map.rig.is_panoramic() {
+                // Two images of one station may show a point, at the edge between them; once is enough.
+                track.dedup_by_key(|(s, _)| stations.camera(*s as usize));
+                place.extend(track.iter().map(|(s, _)| *s));
+            }
             for (s, o) in &track {
-                camera.push(*s);
+                camera.push(stations.camera(*s as usize) as u32);
                 pixels.push(keypoints[o.image as usize][o.keypoint as usize].into());
             }
             start.push(camera.len() as u32);
@@ -215,19 +227,20 @@ impl<'a> Problem<'a> {
             Some(Prior { k, value, weight: (noise / sigma).powi(2), sigma })
         };
         let priors = free.iter().enumerate().filter_map(prior).collect();
-        let structure = Structure::new(images.len(), 6, start, camera);
+        let structure = Structure::new(stations.count(), 6, start, camera);
         let size = (f64::from(map.camera.width), f64::from(map.camera.height));
         let (slopes, extra) = (Vec::new(), 0);
-        Some(Self { options, structure, pixels, size, images, free, priors, slopes, extra })
+        Some(Self { options, structure, pixels, size, stations, place, free, priors, slopes, extra })
     }
 
     fn state(&self, map: &Map) -> State {
         // Every image in `images` is registered: `new` chose them so.
-        let poses: Vec<Pose> = self.images.iter().filter_map(|&i| map.poses[i]).collect();
+        let poses: Vec<Pose> = self.stations.images.iter().filter_map(|&i| map.poses[i]).collect();
+        let of_station = |c: usize| self.stations.rotation(c, &poses[self.stations.first(c)].rotation);
         State {
             camera: map.camera.clone(),
             extrinsics: poses.iter().map(Extrinsics::from_pose).collect(),
-            rotations: poses.iter().map(|p| p.rotation).collect(),
+            rotations: (0..self.stations.count()).map(of_station).collect(),
             points: map.points.iter().map(|p| p.xyz.into()).collect(),
             extra: [0.0; EXTRA],
         }
@@ -254,10 +267,21 @@ impl<'a> Problem<'a> {
         }
     }
 
+    /// The centre of station `c`.
+    fn centre(&self, state: &State, c: usize) -> Vector3<f64> {
+        Vector3::from(state.extrinsics[self.stations.first(c)].centre)
+    }
+
+    /// The place among the registered images of the one that observation `o` is in.
+    #[inline(always)]
+    fn place(&self, o: usize) -> usize {
+        self.place.get(o).map_or(self.structure.camera[o] as usize, |&place| place as usize)
+    }
+
     /// The residual of observation `o`, of point `p`; `None` behind the camera.
     #[inline(always)]
     fn residual(&self, projector: &Projector, state: &State, o: usize, p: usize) -> Option<[f64; 2]> {
-        let pose = &state.extrinsics[self.structure.camera[o] as usize];
+        let pose = &state.extrinsics[self.place(o)];
         let mut residual = projector.residual(pose, &state.points[p], &self.pixels[o])?;
         self.add_extra(state, o, &mut residual);
         Some(residual)
@@ -265,9 +289,10 @@ impl<'a> Problem<'a> {
 
     fn store(&self, state: &State, map: &mut Map) {
         map.camera = state.camera.clone();
-        for c in 0..self.structure.cameras() {
-            let centre = Vector3::from(state.extrinsics[c].centre);
-            map.poses[self.images[c]] = Some(Pose::from_centre(state.rotations[c], &centre));
+        for (place, &image) in self.stations.images.iter().enumerate() {
+            let centre = Vector3::from(state.extrinsics[place].centre);
+            let rotation = &state.rotations[self.stations.camera(place)];
+            map.poses[image] = Some(self.stations.pose(place, rotation, &centre));
         }
         for (point, xyz) in map.points.iter_mut().zip(&state.points) {
             point.xyz = Vector3::from(*xyz);
@@ -306,8 +331,9 @@ impl<'a> Problem<'a> {
     /// by the shared unknowns, in their order; zero beyond.
     #[inline(always)]
     fn linearise(&self, projector: &Projector, state: &State, o: usize, p: usize) -> Option<Linearised> {
-        let pose = &state.extrinsics[self.structure.camera[o] as usize];
-        let mut l = projector.linearise(pose, &state.points[p], &self.pixels[o])?;
+        let place = self.place(o);
+        let mut l = projector.linearise(&state.extrinsics[place], &state.points[p], &self.pixels[o])?;
+        l.by_rotation = self.stations.by_station(place, l.by_rotation);
         self.add_extra(state, o, &mut l.residual);
         let squared = l.residual[0] * l.residual[0] + l.residual[1] * l.residual[1];
         let w = self.options.loss.at(squared).1.sqrt();
@@ -341,14 +367,17 @@ impl<'a> Problem<'a> {
     /// camera.
     fn moved(&self, state: &State, x: &[f64], moves: &[[f64; 3]]) -> Option<State> {
         let mut next = state.clone();
+        let mut centres = Vec::with_capacity(self.structure.cameras());
         for c in 0..self.structure.cameras() {
             let turn = UnitQuaternion::from_scaled_axis(Vector3::new(x[6 * c], x[6 * c + 1], x[6 * c + 2]));
             let rotation = UnitQuaternion::new_normalize((turn * state.rotations[c]).into_inner());
             let shift = Vector3::new(x[6 * c + 3], x[6 * c + 4], x[6 * c + 5]);
-            let centre = Vector3::from(state.extrinsics[c].centre) + shift;
             next.rotations[c] = rotation;
-            next.extrinsics[c] = Extrinsics::from_pose(&Pose::from_centre(rotation, &centre));
-            next.extrinsics[c].centre = centre.into();
+            centres.push(self.centre(state, c) + shift);
+        }
+        for (place, extrinsics) in next.extrinsics.iter_mut().enumerate() {
+            let c = self.stations.camera(place);
+            *extrinsics = self.stations.extrinsics(place, &next.rotations[c], &centres[c]);
         }
         for (k, &param) in self.free.iter().enumerate() {
             next.camera.params[param] += x[6 * self.structure.cameras() + k];

@@ -1,6 +1,8 @@
 //! The completion of a map, whichever mapper made it: what is in the wrong place goes, what is missing is placed, and
 //! all matches count.
 
+use std::sync::Arc;
+
 use crate::control::Control;
 use crate::error::Result;
 
@@ -12,7 +14,7 @@ use super::mapper_options::MapperOptions;
 use super::polishing::bundle_options;
 use super::resection::{MatchIndex, insert, place_images};
 use super::retriangulation::retriangulate;
-use super::support::{rigid_groups, support_of_images, support_of_pairs};
+use super::support::{rigid_groups, support_of_pairs, support_of_stations};
 use super::tracks::select_tracks;
 use super::triangulation::TriangulationOptions;
 
@@ -36,7 +38,7 @@ pub(crate) fn complete(
         stopping: completion.stopping,
         rotations: true,
         intrinsics: RefineIntrinsics {
-            focal: true,
+            focal: options.refine_focal,
             distortion: Some(options.distortion_prior),
             principal_point: None,
         },
@@ -81,10 +83,11 @@ fn keep_longest_tracks(map: &mut Map, per_image: usize) {
 /// Takes out images whose matches contradict the map, and all but the largest group of images that hold together.
 fn drop_misplaced(map: &mut Map, input: &MapperInput<'_>, options: &MapperOptions) {
     let support = support_of_pairs(map, input.keypoints, input.pairs, options.max_epipolar_error);
-    let images = support_of_images(map.poses.len(), input.pairs, &support);
-    for (i, s) in images.iter().enumerate() {
-        if map.poses[i].is_some() && s.ratio() < options.completion.min_support {
-            map.unregister(i);
+    let rig = Arc::clone(&map.rig);
+    for (station, s) in support_of_stations(&rig, input.pairs, &support).iter().enumerate() {
+        let first = rig.images_of(station).start;
+        if map.poses[first].is_some() && s.ratio() < options.completion.min_support {
+            map.unregister(first);
         }
     }
     for group in rigid_groups(map, options.completion.rigid_points).iter().skip(1) {
@@ -176,7 +179,7 @@ mod tests {
         let mut run = |threads| {
             let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
             pool.install(|| {
-                let rotations = absolute_rotations(images, &mut pairs, &Control::new()).unwrap();
+                let rotations = absolute_rotations(&capture.rig, &mut pairs, &Control::new()).unwrap();
                 let input = capture.input((&pairs, &matches), camera.clone(), &rotations);
                 let mut map = map_globally(&input, &options, 0, &Control::new()).unwrap();
                 complete(&mut map, &input, &options, &Control::new()).unwrap();

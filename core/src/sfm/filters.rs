@@ -23,13 +23,14 @@ pub(crate) fn filter_points(map: &mut Map, keypoints: &Keypoints, max_error: f64
     before - map.observations()
 }
 
-/// Takes out images with fewer than `min_observations` observations, again and again until none is left; returns them.
+/// Takes out stations with fewer than `min_observations` observations, again and again until none is left; returns their
+/// images.
 pub(crate) fn filter_images(map: &mut Map, min_observations: usize) -> Vec<usize> {
     let mut removed = Vec::new();
     loop {
-        let counts = map.observations_by_image();
-        let weak: Vec<usize> =
-            (0..counts.len()).filter(|&i| map.poses[i].is_some() && counts[i] < min_observations).collect();
+        let counts = map.observations_by_station();
+        let is_weak = |&i: &usize| map.poses[i].is_some() && counts[map.rig.station_of(i)] < min_observations;
+        let weak: Vec<usize> = (0..map.poses.len()).filter(is_weak).collect();
         if weak.is_empty() {
             removed.sort_unstable();
             return removed;

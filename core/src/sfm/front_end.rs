@@ -7,6 +7,7 @@ use nalgebra::{UnitQuaternion, Vector2};
 use rayon::prelude::*;
 
 use crate::camera::Camera;
+use crate::camera::panorama::side_camera;
 use crate::control::Control;
 use crate::error::Result;
 use crate::stage::Stage;
@@ -18,7 +19,9 @@ use super::features::{FeatureOptions, Features, extract_where};
 use super::matching::{MatchOptions, PairMatches, match_pairs};
 use super::options::SfmOptions;
 use super::pairing::{PairingOptions, candidate_pairs};
+use super::rig::Rig;
 use super::rotation_averaging::{RelativeRotation, RotationAveragingOptions, average_rotations};
+use super::station_pairing::station_pairs;
 use super::two_view::{TwoViewGeometry, TwoViewOptions, Views, estimate_relative_poses};
 
 /// What was read from the pictures, by image.
@@ -75,11 +78,15 @@ fn color_at(picture: &RgbImage, x: f32, y: f32) -> [u8; 3] {
 /// Candidate matches of the pairs worth comparing.
 pub(crate) fn match_pictures(
     pictures: &Pictures,
+    rig: &Rig,
     sequential: bool,
     pairing: &PairingOptions,
     control: &Control,
 ) -> Result<Vec<PairMatches>> {
-    let pairs = candidate_pairs(&pictures.features, sequential, pairing);
+    let pairs = match rig.is_panoramic() {
+        true => station_pairs(&pictures.features, rig, sequential, pairing),
+        false => candidate_pairs(&pictures.features, sequential, pairing),
+    };
     match_pairs(&pictures.features, &pairs, &MatchOptions::default(), control)
 }
 
@@ -87,6 +94,9 @@ pub(crate) fn match_pictures(
 /// longer side.
 pub(crate) fn initial_camera(frames: &Frames, options: &SfmOptions) -> (Camera, bool) {
     let (width, height) = (frames.frames[0].width, frames.frames[0].height);
+    if frames.frames[0].side.is_some() {
+        return (side_camera(width), true);
+    }
     let mut exif: Vec<f64> =
         frames.frames.iter().filter_map(|f| f.focal_prior).filter(|f| *f > 0.0).collect();
     let prior = options.focal.or_else(|| crate::statistics::median(&mut exif));
@@ -130,27 +140,32 @@ pub(crate) fn relative_poses(
     Ok(pairs)
 }
 
-/// Absolute rotations; pairs that contradict them are taken out of `pairs`.
+/// Absolute rotations by image; pairs that contradict them are taken out of `pairs`. Those of one station are averaged as
+/// one.
 pub(crate) fn absolute_rotations(
-    images: usize,
+    rig: &Rig,
     pairs: &mut Vec<TwoViewGeometry>,
     control: &Control,
 ) -> Result<Vec<Option<UnitQuaternion<f64>>>> {
     let relative: Vec<RelativeRotation> = pairs
         .iter()
         .filter_map(|p| {
+            let (first, second) = (p.first as usize, p.second as usize);
+            let rotation = p.second_from_first?.rotation;
             Some(RelativeRotation {
-                first: p.first,
-                second: p.second,
-                second_from_first: p.second_from_first?.rotation,
+                first: rig.station_of(first) as u32,
+                second: rig.station_of(second) as u32,
+                second_from_first: rig.between_stations(first, second, &rotation),
                 weight: p.inliers.len() as f64,
             })
         })
         .collect();
-    let averaged = average_rotations(images, &relative, &RotationAveragingOptions::default(), control)?;
+    let options = RotationAveragingOptions::default();
+    let averaged = average_rotations(rig.stations(), &relative, &options, control)?;
     let mut kept = averaged.kept.iter();
     pairs.retain(|_| kept.next().copied().unwrap_or(false));
-    Ok(averaged.cam_from_world)
+    let of_image = |i| averaged.cam_from_world[rig.station_of(i)].map(|r| rig.rotation_of_image(i, &r));
+    Ok((0..rig.images()).map(of_image).collect())
 }
 
 #[cfg(test)]

@@ -14,6 +14,7 @@ use crate::video::Frames;
 use super::features::Features;
 use super::map::{Keypoints, Map};
 use super::report::{FrameRange, SfmReport, ranges};
+use super::rig::Rig;
 use super::two_view::TwoViewGeometry;
 use crate::statistics::quantile;
 
@@ -151,15 +152,21 @@ fn rotation_deviation(m: &Matrix3<f64>) -> f64 {
 
 /// # Errors
 /// `InsufficientParallax` if the camera only turned or stood still; `InsufficientFeatures` if frames hardly match.
-pub(crate) fn check_pairs(pairs: &[TwoViewGeometry], rotation_only: f64, frames: &Frames) -> Result<()> {
+pub(crate) fn check_pairs(
+    rig: &Rig,
+    pairs: &[TwoViewGeometry],
+    rotation_only: f64,
+    frames: &Frames,
+) -> Result<()> {
     let verified: Vec<&TwoViewGeometry> = pairs.iter().filter(|p| !p.inliers.is_empty()).collect();
     let count = frames.frames.len();
-    let mut matched = vec![false; count];
+    // A station is known by any of its images.
+    let mut matched = vec![false; rig.stations()];
     for pair in &verified {
-        matched[pair.first as usize] = true;
-        matched[pair.second as usize] = true;
+        matched[rig.station_of(pair.first as usize)] = true;
+        matched[rig.station_of(pair.second as usize)] = true;
     }
-    let alone = ranges((0..count).filter(|&i| !matched[i]));
+    let alone = ranges((0..count).filter(|&i| !matched[rig.station_of(i)]));
     let lost: usize = alone.iter().map(|r| r.last - r.first + 1).sum();
     if 2 * lost > count {
         return Err(refuse(
@@ -333,7 +340,9 @@ fn bends_back(camera: &Camera) -> bool {
 
 /// A step between consecutive registered frames that is far larger than all others, per frame.
 fn largest_jump(map: &Map) -> Option<String> {
-    let placed: Vec<usize> = (0..map.poses.len()).filter(|&i| map.poses[i].is_some()).collect();
+    // The images of a station do not step from one to the next.
+    let firsts = (0..map.rig.stations()).map(|s| map.rig.images_of(s).start);
+    let placed: Vec<usize> = firsts.filter(|&i| map.poses[i].is_some()).collect();
     let step = |w: &[usize]| {
         let (a, b) = (map.poses[w[0]]?.centre(), map.poses[w[1]]?.centre());
         Some(((b - a).norm() / (w[1] - w[0]) as f64, w[0], w[1]))
@@ -440,7 +449,7 @@ mod tests {
         };
         let moves: Vec<_> = (1..6).map(|i| along(f64::from(i))).collect();
         assert!(rotation_only_pairs(&moves, &camera) < 0.3);
-        let error = check_pairs(&turns, 1.0, &frames(2)).unwrap_err();
+        let error = check_pairs(&Rig::of_single_images(2), &turns, 1.0, &frames(2)).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::InsufficientParallax);
         assert!(error.hint_text().is_some());
     }

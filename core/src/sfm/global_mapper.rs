@@ -36,7 +36,7 @@ pub(crate) fn map_globally(
 ) -> Result<Map> {
     let MapperOptions { max_error, min_angle, min_observations, global, .. } = options;
     let (keypoints, images) = (input.keypoints, input.images());
-    let mut map = Map::new(input.camera.clone(), images);
+    let mut map = Map::new(input.camera.clone(), input.rig, images);
     let tracks = input.tracks();
     let positions = find_positions(input, &tracks, global, seed, control)?;
     for (i, pose) in map.poses.iter_mut().enumerate() {
@@ -62,8 +62,11 @@ pub(crate) fn map_globally(
     adjust(&mut map, keypoints, &bundle, control)?;
     bundle.rotations = true;
     adjust(&mut map, keypoints, &bundle, control)?;
-    bundle.intrinsics =
-        RefineIntrinsics { focal: true, distortion: Some(options.distortion_prior), principal_point: None };
+    bundle.intrinsics = RefineIntrinsics {
+        focal: options.refine_focal,
+        distortion: Some(options.distortion_prior),
+        principal_point: None,
+    };
     bundle.stopping = global.stopping;
     for round in &global.rounds {
         let limits = limits(round.tolerance.pixels(&input.camera).max(*max_error));
@@ -91,14 +94,15 @@ fn find_positions(
         .into_iter()
         .map(|t| long[t].clone())
         .collect();
-    let centres = initial_centres(input.rotations, input.pairs, &rays);
-    let mut best = position(input.rotations, &rays, &chosen, Start::Centres(&centres), control)?;
+    let centres = initial_centres(input.rig, input.rotations, input.pairs, &rays);
+    let start = Start::Centres(&centres);
+    let mut best = position(input.rig, input.rotations, &rays, &chosen, start, control)?;
     for k in 0..options.random_starts {
         if best.agreeing >= options.good_agreement {
             break;
         }
         let start = Start::Random(hash(seed ^ k));
-        let other = position(input.rotations, &rays, &chosen, start, control)?;
+        let other = position(input.rig, input.rotations, &rays, &chosen, start, control)?;
         if other.agreeing > best.agreeing {
             best = other;
         }

@@ -16,6 +16,7 @@ use crate::random::Random;
 use super::levenberg_marquardt::{Reach, Stopping, minimise};
 use super::map::Observation;
 use super::projection::Loss;
+use super::rig::Rig;
 use super::schur::{self, CHUNK, CameraTerms, PointTerms, Reduced, Structure};
 
 /// How residuals count, which are sines of angles. GLOMAP's.
@@ -50,35 +51,37 @@ pub(crate) enum Start<'a> {
 /// # Errors
 /// [`crate::ErrorKind::Cancelled`].
 pub(crate) fn position(
+    rig: &Rig,
     rotations: &[Option<UnitQuaternion<f64>>],
     rays: &[Vec<Vector3<f64>>],
     tracks: &[Vec<Observation>],
     start: Start<'_>,
     control: &Control,
 ) -> Result<Positions> {
-    let Some(problem) = Problem::new(rotations, rays, tracks) else {
+    let Some(problem) = Problem::new(rig, rotations, rays, tracks) else {
         return Ok(Positions { centres: vec![None; rotations.len()], agreeing: 0.0 });
     };
     let (begin, stopping) = match start {
         Start::Centres(centres) => {
             let is_long = problem.structure.reach() == Reach::Long;
             let stopping = if is_long { STOPPING_OF_CHAINS } else { STOPPING };
-            (problem.around_centres(centres), stopping)
+            let of_stations: Vec<_> = (0..rig.stations()).map(|s| centres[rig.images_of(s).start]).collect();
+            (problem.around_centres(&of_stations), stopping)
         }
         Start::Random(seed) => (problem.at_random(seed), STOPPING),
     };
     let (state, _) =
         minimise(begin, stopping, Reach::Short, control, |s| problem.cost(s), |s, d| problem.step(s, d))?;
-    let mut centres = vec![None; rotations.len()];
-    for (&image, c) in problem.images.iter().zip(&state.centres) {
-        centres[image] = Some(Vector3::from(*c));
+    let mut centres = vec![None; rig.stations()];
+    for (&station, c) in problem.stations.iter().zip(&state.centres) {
+        centres[station] = Some(Vector3::from(*c));
     }
-    Ok(Positions { centres, agreeing: problem.agreeing(&state) })
+    Ok(Positions { centres: rig.by_image(&centres), agreeing: problem.agreeing(&state) })
 }
 
 struct Problem {
     structure: Structure,
-    images: Vec<usize>,
+    stations: Vec<usize>,
     /// World-frame unit ray by observation.
     rays: Vec<[f64; 3]>,
 }
@@ -99,45 +102,53 @@ struct Term {
 
 impl Problem {
     fn new(
+        rig: &Rig,
         rotations: &[Option<UnitQuaternion<f64>>],
         rays: &[Vec<Vector3<f64>>],
         tracks: &[Vec<Observation>],
     ) -> Option<Self> {
-        let mut sees = vec![false; rotations.len()];
+        let mut sees = vec![false; rig.stations()];
+        let station = |o: &Observation| rig.station_of(o.image as usize);
         let usable = |o: &&Observation| rotations[o.image as usize].is_some();
-        tracks.iter().flatten().filter(usable).for_each(|o| sees[o.image as usize] = true);
-        let images: Vec<usize> = (0..rotations.len()).filter(|&i| sees[i]).collect();
-        let mut slot = vec![0u32; rotations.len()];
-        images.iter().enumerate().for_each(|(s, &i)| slot[i] = s as u32);
+        tracks.iter().flatten().filter(usable).for_each(|o| sees[station(o)] = true);
+        let stations: Vec<usize> = (0..rig.stations()).filter(|&s| sees[s]).collect();
+        let mut slot = vec![0u32; rig.stations()];
+        stations.iter().enumerate().for_each(|(s, &i)| slot[i] = s as u32);
         let (mut start, mut camera, mut world) = (vec![0], Vec::new(), Vec::new());
         for track in tracks {
+            let first = camera.len();
             // Tracks are ordered by image, hence by slot.
             for o in track.iter().filter(usable) {
                 let Some(rotation) = rotations[o.image as usize] else { continue };
-                camera.push(slot[o.image as usize]);
+                let own = slot[station(o)];
+                // Two images of one station may show a point, at the edge between them; once is enough.
+                if camera.len() > first && camera.last() == Some(&own) {
+                    continue;
+                }
+                camera.push(own);
                 world.push((rotation.inverse() * rays[o.image as usize][o.keypoint as usize]).into());
             }
             start.push(camera.len() as u32);
         }
-        if images.len() < 2 || camera.is_empty() {
+        if stations.len() < 2 || camera.is_empty() {
             return None;
         }
-        Some(Self { structure: Structure::new(images.len(), 3, start, camera), images, rays: world })
+        Some(Self { structure: Structure::new(stations.len(), 3, start, camera), stations, rays: world })
     }
 
     fn at_random(&self, seed: u64) -> State {
         let mut random = Random::new(seed);
         let mut cube = || std::array::from_fn(|_| 2.0 * random.uniform() - 1.0);
-        let centres = self.images.iter().map(|_| cube()).collect();
+        let centres = self.stations.iter().map(|_| cube()).collect();
         let points = (0..self.structure.points()).map(|_| cube()).collect();
         State { centres, points, scales: vec![1.0; self.rays.len()] }
     }
 
     fn around_centres(&self, centres: &[Option<Vector3<f64>>]) -> State {
-        let known: Vec<Vector3<f64>> = self.images.iter().filter_map(|&i| centres[i]).collect();
+        let known: Vec<Vector3<f64>> = self.stations.iter().filter_map(|&i| centres[i]).collect();
         let middle = known.iter().sum::<Vector3<f64>>() / known.len().max(1) as f64;
         let centres: Vec<[f64; 3]> =
-            self.images.iter().map(|&i| centres[i].unwrap_or(middle).into()).collect();
+            self.stations.iter().map(|&i| centres[i].unwrap_or(middle).into()).collect();
         let spread = known.iter().map(|c| (c - middle).norm()).sum::<f64>() / known.len().max(1) as f64;
         let points: Vec<[f64; 3]> = (0..self.structure.points())
             .into_par_iter()
@@ -345,7 +356,7 @@ mod tests {
     fn error_of(capture: &Capture, tracks: &[Vec<Observation>], start: Start<'_>) -> (f64, f64) {
         let rotations: Vec<_> = capture.poses.iter().map(|p| Some(p.rotation)).collect();
         let rays = keypoint_rays(&capture.camera, &capture.keypoints);
-        let found = position(&rotations, &rays, tracks, start, &Control::new()).unwrap();
+        let found = position(&capture.rig, &rotations, &rays, tracks, start, &Control::new()).unwrap();
         let mut map = capture.true_map();
         for (pose, (rotation, centre)) in map.poses.iter_mut().zip(rotations.iter().zip(&found.centres)) {
             *pose = Some(Pose::from_centre(rotation.unwrap(), &centre.unwrap()));

@@ -28,7 +28,7 @@ pub(crate) fn map_incrementally(
     options: &MapperOptions,
     control: &Control,
 ) -> Result<Map> {
-    let mut best = Map::new(input.camera.clone(), input.images());
+    let mut best = Map::new(input.camera.clone(), input.rig, input.images());
     for pair in
         initial_pairs(input.pairs, &options.incremental).into_iter().take(options.incremental.initial_pairs)
     {
@@ -74,7 +74,7 @@ fn adjustment(images: usize, options: &MapperOptions) -> BundleOptions {
         stopping,
         rotations: true,
         intrinsics: RefineIntrinsics {
-            focal: images >= min_images_for_focal,
+            focal: options.refine_focal && images >= min_images_for_focal,
             distortion: (images >= min_images_for_distortion).then_some(options.distortion_prior),
             principal_point: None,
         },
@@ -89,9 +89,11 @@ fn grow(
 ) -> Result<Map> {
     let IncrementalOptions { round_ratio, max_failures, resection, .. } = &options.incremental;
     let images = input.images();
-    let mut map = Map::new(input.camera.clone(), images);
-    map.poses[pair.first as usize] = Some(Pose::identity());
-    map.poses[pair.second as usize] = pair.second_from_first;
+    let mut map = Map::new(input.camera.clone(), input.rig, images);
+    map.register(pair.first as usize, &Pose::identity());
+    if let Some(second) = &pair.second_from_first {
+        map.register(pair.second as usize, second);
+    }
     let tracks = input.tracks();
     let triangulation = TriangulationOptions { max_error: options.max_error, min_angle: options.min_angle };
     map.points = triangulate_tracks(&map, input.keypoints, &tracks, &triangulation);

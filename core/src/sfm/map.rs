@@ -2,9 +2,13 @@
 //!
 //! Everything after the view graph reads and changes this; [`crate::camera::SparseModel`] is made from it at the end.
 
+use std::sync::Arc;
+
 use nalgebra::{Vector2, Vector3};
 
 use crate::camera::{Camera, Pose};
+
+use super::rig::Rig;
 
 /// A keypoint of an image.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -38,6 +42,8 @@ pub(crate) type Keypoints = [Vec<Vector2<f64>>];
 pub(crate) struct Map {
     /// The camera of all images.
     pub(crate) camera: Camera,
+    /// Which images are of one station: they are registered together, and turned against each other as it says.
+    pub(crate) rig: Arc<Rig>,
     /// World-to-camera by image; `None` while an image is not registered.
     pub(crate) poses: Vec<Option<Pose>>,
     /// Scene points. Only registered images are in their tracks.
@@ -46,8 +52,20 @@ pub(crate) struct Map {
 
 impl Map {
     /// A map without poses and points.
-    pub(crate) fn new(camera: Camera, images: usize) -> Self {
-        Self { camera, poses: vec![None; images], points: Vec::new() }
+    pub(crate) fn new(camera: Camera, rig: &Arc<Rig>, images: usize) -> Self {
+        Self { camera, rig: Arc::clone(rig), poses: vec![None; images], points: Vec::new() }
+    }
+
+    /// The cameras of this map with other points.
+    pub(crate) fn with_points(&self, points: Vec<MapPoint>) -> Self {
+        Self { camera: self.camera.clone(), rig: Arc::clone(&self.rig), poses: self.poses.clone(), points }
+    }
+
+    /// Gives an image its pose, and with it the other images of its station.
+    pub(crate) fn register(&mut self, image: usize, pose: &Pose) {
+        for (i, pose) in self.rig.poses_of_station(image, pose) {
+            self.poses[i] = Some(pose);
+        }
     }
 
     /// Number of registered images.
@@ -58,6 +76,15 @@ impl Map {
     /// Number of observations of all points.
     pub(crate) fn observations(&self) -> usize {
         self.points.iter().map(|p| p.track.len()).sum()
+    }
+
+    /// Number of observations of every station.
+    pub(crate) fn observations_by_station(&self) -> Vec<usize> {
+        let mut counts = vec![0; self.rig.stations()];
+        for (image, n) in self.observations_by_image().into_iter().enumerate() {
+            counts[self.rig.station_of(image)] += n;
+        }
+        counts
     }
 
     /// Number of observations of every image.
@@ -75,11 +102,13 @@ impl Map {
         seen.map_or(f64::INFINITY, |seen| (seen - pixel).norm())
     }
 
-    /// Takes an image out: its pose, its observations, and the points that are left with fewer than two.
+    /// Takes an image out, and with it the other images of its station: their poses, their observations, and the points
+    /// that are left with fewer than two.
     pub(crate) fn unregister(&mut self, image: usize) {
-        self.poses[image] = None;
+        let out = self.rig.images_of(self.rig.station_of(image));
+        self.poses[out.clone()].fill(None);
         for point in &mut self.points {
-            point.track.retain(|o| o.image as usize != image);
+            point.track.retain(|o| !out.contains(&(o.image as usize)));
         }
         self.points.retain(|p| p.track.len() >= 2);
     }

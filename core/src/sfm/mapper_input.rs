@@ -1,11 +1,14 @@
 //! What the mappers work on: what the front end found in the pictures.
 
+use std::sync::Arc;
+
 use nalgebra::UnitQuaternion;
 
 use crate::camera::Camera;
 
 use super::map::{Keypoints, Observation};
 use super::matching::PairMatches;
+use super::rig::Rig;
 use super::tracks::build_tracks;
 use super::two_view::TwoViewGeometry;
 
@@ -13,6 +16,8 @@ use super::two_view::TwoViewGeometry;
 pub(crate) struct MapperInput<'a> {
     /// Pixels of all keypoints, by image.
     pub(crate) keypoints: &'a Keypoints,
+    /// Which images are of one station.
+    pub(crate) rig: &'a Arc<Rig>,
     /// All candidate matches.
     pub(crate) matches: &'a [PairMatches],
     /// Verified pairs with relative poses.

@@ -29,6 +29,8 @@ with_defaults! {
         /// Lenses of phones and cameras are within a few of it; a capture that says little about its lens would else
         /// bend it to fit the noise. Chosen by hand.
         pub(crate) distortion_prior: f64 = 0.05,
+        /// Whether the focal length is an unknown; it is none where the pictures were computed, as sides of panoramas are.
+        pub(crate) refine_focal: bool = true,
         /// All images at once.
         pub(crate) global: GlobalOptions = GlobalOptions::default(),
         /// One image after the other.

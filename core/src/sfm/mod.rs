@@ -54,9 +54,11 @@ mod reconstruction;
 mod report;
 mod resection;
 mod retriangulation;
+mod rig;
 mod scale_averaging;
 mod schur;
 mod shutter;
+mod station_pairing;
 mod steady_zoom;
 mod support;
 #[cfg(test)]

@@ -16,10 +16,14 @@ const MEDIAN_DISTANCE: f64 = 5.0;
 /// metre, of which `metres` make one unit as it is; where they are not known, cameras are 5 units away from what they
 /// see (median). Returns by how much it was scaled.
 pub(crate) fn normalise(map: &mut Map, frames: &Frames, metres: Option<f64>) -> f64 {
-    // Level are the rows of the upright pictures, not those of pictures that are stored on their side.
+    // Level are the rows of the upright pictures, not those of pictures that are stored on their side; and of panoramas those
+    // of the front.
     let turned_back =
         |(pose, frame): (&Option<Pose>, &Frame)| Some((*pose)?.turned_back(frame.quarter_turns));
-    let upright: Vec<Pose> = map.poses.iter().zip(&frames.frames).filter_map(turned_back).collect();
+    let upright: Vec<Pose> = match map.rig.is_panoramic() {
+        true => map.rig.placed_stations(&map.poses),
+        false => map.poses.iter().zip(&frames.frames).filter_map(turned_back).collect(),
+    };
     let rotation = gravity(upright.iter()).map_or_else(Default::default, |down| levelling(&down));
     let mut distances: Vec<f64> = map
         .points

@@ -14,12 +14,13 @@ use crate::error::Result;
 
 use super::front_end::absolute_rotations;
 use super::matching::PairMatches;
+use super::rig::Rig;
 use super::support::Support;
 use super::two_view::TwoViewGeometry;
 use crate::statistics::median;
 
 /// Pairs of frames up to this far apart say whether the path holds together between them.
-const NEIGHBOURS: u32 = 4;
+const NEIGHBOURS: usize = 4;
 /// Fewer matches across a step say nothing.
 const MIN_MATCHES: usize = 50;
 /// A step is broken if a smaller fraction of the matches across it agrees with the map.
@@ -28,7 +29,7 @@ const MIN_AGREEING: f64 = 0.4;
 /// leaves more. Chosen by hand.
 const CUT: f64 = 0.15;
 /// Frames up to this far apart are taken to see the same side of things.
-const CHAIN: u32 = 16;
+const CHAIN: usize = 16;
 /// Pairs of frames that contradict the rotations along the path by more than this (radians) join things that only look
 /// alike. Rotations drift by tenths of a degree per frame; objects repeat themselves after a turn of 45 degrees or
 /// more.
@@ -39,26 +40,40 @@ const ORDERED: f64 = 0.8;
 const BEST_PARTNERS: usize = 3;
 
 /// Whether neighbours in the list are neighbours on the camera's path, by what matches best.
-pub(crate) fn is_ordered(images: usize, pairs: &[TwoViewGeometry]) -> bool {
-    let mut partners = vec![Vec::new(); images];
+pub(crate) fn is_ordered(rig: &Rig, pairs: &[TwoViewGeometry]) -> bool {
+    let stations = rig.stations();
+    let mut partners = vec![Vec::new(); stations];
     for p in pairs {
-        partners[p.first as usize].push((p.inliers.len(), p.second));
-        partners[p.second as usize].push((p.inliers.len(), p.first));
+        let (first, second) = stations_of(rig, p);
+        partners[first].push((p.inliers.len(), second));
+        partners[second].push((p.inliers.len(), first));
     }
-    let beside_best = |(i, of): (usize, &mut Vec<(usize, u32)>)| {
+    let beside_best = |(i, of): (usize, &mut Vec<(usize, usize)>)| {
         of.sort_unstable_by(|a, b| b.cmp(a));
-        of.iter().take(BEST_PARTNERS).any(|&(_, j)| i.abs_diff(j as usize) == 1)
+        of.iter().take(BEST_PARTNERS).any(|&(_, j)| i.abs_diff(j) == 1)
     };
     let ordered = partners.iter_mut().enumerate().map(beside_best).filter(|&b| b).count();
-    images > 2 * BEST_PARTNERS && ordered as f64 >= ORDERED * images as f64
+    stations > 2 * BEST_PARTNERS && ordered as f64 >= ORDERED * stations as f64
 }
 
-/// Steps of the path (`k`: from image `k` to the next) across which neighbours contradict the map. `support` is that of
-/// `pairs`.
-pub(crate) fn broken_steps(images: usize, pairs: &[TwoViewGeometry], support: &[Support]) -> Vec<usize> {
-    let mut across = vec![Support::default(); images.saturating_sub(1)];
-    for (pair, s) in pairs.iter().zip(support).filter(|(p, _)| p.second - p.first <= NEIGHBOURS) {
-        for step in &mut across[pair.first as usize..pair.second as usize] {
+/// The stations of a pair, which are in the order of its images.
+fn stations_of(rig: &Rig, pair: &TwoViewGeometry) -> (usize, usize) {
+    (rig.station_of(pair.first as usize), rig.station_of(pair.second as usize))
+}
+
+/// The stations of a pair that is near enough on the path to say whether this holds together between them.
+fn neighbours(rig: &Rig, pair: &TwoViewGeometry) -> Option<std::ops::Range<usize>> {
+    let (first, second) = stations_of(rig, pair);
+    (second - first <= NEIGHBOURS).then_some(first..second)
+}
+
+/// Steps of the path (`k`: from image `k` to the next, of another station) across which neighbours contradict the map.
+/// `support` is that of `pairs`.
+pub(crate) fn broken_steps(rig: &Rig, pairs: &[TwoViewGeometry], support: &[Support]) -> Vec<usize> {
+    let mut across = vec![Support::default(); rig.stations().saturating_sub(1)];
+    for (pair, s) in pairs.iter().zip(support) {
+        let Some(between) = neighbours(rig, pair) else { continue };
+        for step in &mut across[between] {
             step.matches += s.matches;
             step.agreeing += s.agreeing;
         }
@@ -68,22 +83,23 @@ pub(crate) fn broken_steps(images: usize, pairs: &[TwoViewGeometry], support: &[
     // Pairs across a broken step lie across its neighbours too: of a run of steps the worst one is meant.
     let worst =
         |run: &[usize]| run.iter().copied().min_by(|&a, &b| across[a].ratio().total_cmp(&across[b].ratio()));
-    suspects.chunk_by(|a, b| b - a == 1).filter_map(worst).collect()
+    suspects.chunk_by(|a, b| b - a == 1).filter_map(worst).map(|k| rig.images_of(k).end - 1).collect()
 }
 
-/// Steps of the path (`k`: from image `k` to the next) across which neighbours share next to nothing, of the
-/// `verified` pairs: where a film was cut. What lies on either side may be one place or two.
-pub(crate) fn cuts(images: usize, verified: &[TwoViewGeometry]) -> Vec<usize> {
-    let mut across = vec![0.0; images.saturating_sub(1)];
-    for pair in verified.iter().filter(|p| p.second - p.first <= NEIGHBOURS) {
-        for step in &mut across[pair.first as usize..pair.second as usize] {
+/// Steps of the path (`k`: from image `k` to the next, of another station) across which neighbours share next to nothing, of
+/// the `verified` pairs: where a film was cut. What lies on either side may be one place or two.
+pub(crate) fn cuts(rig: &Rig, verified: &[TwoViewGeometry]) -> Vec<usize> {
+    let mut across = vec![0.0; rig.stations().saturating_sub(1)];
+    for pair in verified {
+        let Some(between) = neighbours(rig, pair) else { continue };
+        for step in &mut across[between] {
             *step += pair.inliers.len() as f64;
         }
     }
     let least = CUT * median(&mut across.clone()).unwrap_or(0.0);
     let suspects: Vec<usize> = (0..across.len()).filter(|&k| across[k] < least).collect();
     let worst = |run: &[usize]| run.iter().copied().min_by(|&a, &b| across[a].total_cmp(&across[b]));
-    suspects.chunk_by(|a, b| b - a == 1).filter_map(worst).collect()
+    suspects.chunk_by(|a, b| b - a == 1).filter_map(worst).map(|k| rig.images_of(k).end - 1).collect()
 }
 
 /// Whether one of the `cuts` is between two images.
@@ -105,14 +121,17 @@ pub(crate) struct Trusted<'a> {
 /// # Errors
 /// As [`absolute_rotations`].
 pub(crate) fn fitting_the_path(
-    images: usize,
+    rig: &Rig,
     pairs: &[TwoViewGeometry],
     matches: &[PairMatches],
     control: &Control,
 ) -> Result<Trusted<'static>> {
-    let near = |p: &&TwoViewGeometry| p.second - p.first <= CHAIN;
+    let near = |p: &&TwoViewGeometry| {
+        let (first, second) = stations_of(rig, p);
+        second - first <= CHAIN
+    };
     let mut chain: Vec<TwoViewGeometry> = pairs.iter().filter(near).cloned().collect();
-    let rotations = absolute_rotations(images, &mut chain, control)?;
+    let rotations = absolute_rotations(rig, &mut chain, control)?;
     let fits = |p: &TwoViewGeometry| {
         let (a, b) = (rotations[p.first as usize], rotations[p.second as usize]);
         let along = a.zip(b).map(|(a, b)| b * a.inverse());
@@ -148,7 +167,7 @@ mod tests {
     fn a_folded_map_is_broken_where_the_fold_begins_and_ends() {
         let (capture, pairs) = folded();
         let steps = |map: &crate::sfm::map::Map| {
-            broken_steps(60, &pairs, &support_of_pairs(map, &capture.keypoints, &pairs, 8.0))
+            broken_steps(&capture.rig, &pairs, &support_of_pairs(map, &capture.keypoints, &pairs, 8.0))
         };
         let mut map = capture.true_map();
         assert_eq!(steps(&map), Vec::<usize>::new());
@@ -166,17 +185,17 @@ mod tests {
         let (control, options) = (Control::new(), MapperOptions::default());
         let map = |pairs: &[TwoViewGeometry], matches: &[PairMatches]| {
             let mut consistent = pairs.to_vec();
-            let rotations = absolute_rotations(60, &mut consistent, &control).unwrap();
+            let rotations = absolute_rotations(&capture.rig, &mut consistent, &control).unwrap();
             let input = capture.input((&consistent, matches), capture.camera.clone(), &rotations);
             let mut map = map_globally(&input, &options, 0, &control).unwrap();
             complete(&mut map, &input, &options, &control).unwrap();
             map
         };
         let steps = |map: &crate::sfm::map::Map| {
-            broken_steps(60, &pairs, &support_of_pairs(map, &capture.keypoints, &pairs, 8.0))
+            broken_steps(&capture.rig, &pairs, &support_of_pairs(map, &capture.keypoints, &pairs, 8.0))
         };
         assert!(!steps(&map(&pairs, &matches)).is_empty(), "the example is too easy");
-        let trusted = fitting_the_path(60, &pairs, &matches, &control).unwrap();
+        let trusted = fitting_the_path(&capture.rig, &pairs, &matches, &control).unwrap();
         let map = map(&trusted.pairs, &trusted.matches);
         assert_eq!(steps(&map), Vec::<usize>::new());
         assert_eq!(map.registered(), 60);
@@ -188,7 +207,7 @@ mod tests {
     fn the_order_of_a_path_is_seen_in_what_matches_best() {
         let capture = Capture::orbit(30, 900, 0.0, 4);
         let pairs = capture.pairs(8);
-        assert!(is_ordered(30, &pairs));
+        assert!(is_ordered(&Rig::of_single_images(30), &pairs));
         let shuffled: Vec<TwoViewGeometry> = pairs
             .into_iter()
             .map(|p| {
@@ -196,6 +215,6 @@ mod tests {
                 TwoViewGeometry { first: a.min(b), second: a.max(b), ..p }
             })
             .collect();
-        assert!(!is_ordered(30, &shuffled));
+        assert!(!is_ordered(&Rig::of_single_images(30), &shuffled));
     }
 }

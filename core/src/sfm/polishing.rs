@@ -68,7 +68,7 @@ pub(crate) fn bundle_options(
         stopping: options.polishing.stopping,
         rotations: true,
         intrinsics: RefineIntrinsics {
-            focal: true,
+            focal: options.refine_focal,
             distortion: Some(options.distortion_prior),
             principal_point,
         },

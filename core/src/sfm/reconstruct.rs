@@ -1,6 +1,7 @@
 //! The whole stage: frames in, a sparse model and its figures out.
 
 use std::borrow::Cow;
+use std::sync::Arc;
 
 use crate::camera::Camera;
 use crate::control::{Control, Warning};
@@ -33,6 +34,7 @@ use super::polishing::{PrincipalPoint, adapt, bundle_options, principal_point_pr
 use super::progress;
 use super::reconstruction::Reconstruction;
 use super::report::{Attempt, SfmReport, Stopwatch, ranges};
+use super::rig::Rig;
 use super::shutter::{ShutterDoubt, ShutterInput, find_shutter, shutter_doubt};
 use super::support::support_of_pairs;
 use super::triangulation::{TriangulationOptions, Views as TriangulationViews, triangulate_tracks};
@@ -152,8 +154,9 @@ fn reconstruct_pictures(
     gate::check_features(&pictures.features, frames)?;
     control.progress(Stage::Sfm, "matching", progress::MATCHING);
     let sequential = frames.is_sequential();
+    let rig = Rig::of_frames(frames);
     let part = control.part(progress::MATCHING, progress::TWO_VIEWS);
-    let matches = match_pictures(pictures, sequential, &PairingOptions::default(), &part)?;
+    let matches = match_pictures(pictures, &rig, sequential, &PairingOptions::default(), &part)?;
     watch.lap("matching");
 
     control.progress(Stage::Sfm, "two-view geometry", progress::TWO_VIEWS);
@@ -166,7 +169,7 @@ fn reconstruct_pictures(
     let whole = Matched { frames, pictures, matches: &matches, verified: &verified, tags };
     let found = reconstruct_matched(&whole, options, watch, control);
     let mut watch = Stopwatch::new();
-    let cuts = if sequential { cuts(frames.frames.len(), &verified) } else { Vec::new() };
+    let cuts = if sequential { cuts(&rig, &verified) } else { Vec::new() };
     log::debug!("cuts after frames {cuts:?}");
     let joined = |a: u32, b: u32| !is_cut_between(&cuts, a, b);
     let (own_matches, own_verified);
@@ -226,7 +229,8 @@ pub(super) fn reconstruct_matched(
     let (mut camera, is_known) = initial_camera(frames, options);
     let known_focal = is_known.then(|| camera.mean_focal());
     let rotation_only = gate::rotation_only_pairs(verified, &camera);
-    gate::check_pairs(verified, rotation_only, frames)?;
+    let rig = Rig::of_frames(frames);
+    gate::check_pairs(&rig, verified, rotation_only, frames)?;
     if !is_known {
         calibrate(&mut camera, pictures, verified, control)?;
     }
@@ -239,7 +243,8 @@ pub(super) fn reconstruct_matched(
         matches,
         verified,
         two_view: &two_view_options(options),
-        mapper: &MapperOptions::default(),
+        mapper: &MapperOptions { refine_focal: !rig.is_panoramic(), ..MapperOptions::default() },
+        rig,
         rotation_only,
         known_focal,
     };
@@ -285,6 +290,7 @@ struct Reconstructor<'a> {
     matches: &'a [PairMatches],
     /// Verified pairs, found without a focal length.
     verified: &'a [TwoViewGeometry],
+    rig: Arc<Rig>,
     two_view: &'a TwoViewOptions,
     mapper: &'a MapperOptions,
     /// Fraction of the verified pairs that a rotation explains.
@@ -342,7 +348,7 @@ impl Reconstructor<'_> {
             let pairs =
                 relative_poses(self.pictures, &camera, self.matches, self.verified, self.two_view, control)?;
             watch.lap("relative poses");
-            let is_ordered = self.frames.is_sequential() || is_ordered(self.frames.frames.len(), &pairs);
+            let is_ordered = self.frames.is_sequential() || is_ordered(&self.rig, &pairs);
             let graph = ViewGraph { camera, pairs, is_ordered };
             let found = self.map(&graph, &mut attempts, &mut watch, control)?;
             camera = found.map.camera.clone();
@@ -373,7 +379,7 @@ impl Reconstructor<'_> {
         adapt(&mut exact, refined.keypoints, self.mapper, control)?;
         watch.lap("adjustment to aligned keypoints");
         control.progress(Stage::Sfm, "lens", progress::LENS);
-        let may_move = self.options.refine_principal_point;
+        let may_move = self.options.refine_principal_point && !self.rig.is_panoramic();
         let mut centre = refine_lens(&mut exact, refined.keypoints, self.mapper, may_move, control)?;
         watch.lap("lens");
         let measured = &aligned.keypoints;
@@ -539,7 +545,7 @@ impl Reconstructor<'_> {
         let mut best = self.attempt(self.options.method, &all, graph, attempts, watch, control)?;
         let mut trusted = all;
         if !best.report.broken_steps.is_empty() {
-            trusted = fitting_the_path(count, &graph.pairs, self.matches, control)?;
+            trusted = fitting_the_path(&self.rig, &graph.pairs, self.matches, control)?;
             let other = self.attempt(self.options.method, &trusted, graph, attempts, watch, control)?;
             if self.is_better(&other, &best) {
                 best = other;
@@ -573,6 +579,7 @@ impl Reconstructor<'_> {
     ) -> Result<Candidate> {
         let mut input = MapperInput {
             keypoints: &self.pictures.keypoints,
+            rig: &self.rig,
             matches: &trusted.matches,
             pairs: &trusted.pairs,
             camera: graph.camera.clone(),
@@ -582,7 +589,7 @@ impl Reconstructor<'_> {
             MappingMethod::Global => {
                 control.progress(Stage::Sfm, "global mapping", progress::GLOBAL_MAP);
                 let mut consistent = trusted.pairs.to_vec();
-                let rotations = absolute_rotations(self.frames.frames.len(), &mut consistent, control)?;
+                let rotations = absolute_rotations(&self.rig, &mut consistent, control)?;
                 watch.lap("rotation averaging");
                 input.rotations = &rotations;
                 input.pairs = &consistent;
@@ -642,16 +649,17 @@ impl Reconstructor<'_> {
             map.points.iter().map(|p| views.widest_angle(&p.track, &p.xyz).to_degrees()).collect();
         let mut lengths: Vec<f64> = map.points.iter().map(|p| p.track.len() as f64).collect();
         let mut features: Vec<f64> = keypoints.iter().map(|k| k.len() as f64).collect();
+        let is_placed = |station: usize| map.poses[map.rig.images_of(station).start].is_some();
         let mut seen: Vec<f64> = map
-            .observations_by_image()
+            .observations_by_station()
             .into_iter()
-            .zip(&map.poses)
-            .filter_map(|(n, pose)| pose.map(|_| n as f64))
+            .enumerate()
+            .filter_map(|(station, n)| is_placed(station).then_some(n as f64))
             .collect();
         let support = support_of_pairs(map, keypoints, pairs, self.mapper.max_epipolar_error);
         let (agreeing, all) = support.iter().fold((0, 0), |sum, s| (sum.0 + s.agreeing, sum.1 + s.matches));
         let broken_steps =
-            if graph.is_ordered { broken_steps(map.poses.len(), pairs, &support) } else { Vec::new() };
+            if graph.is_ordered { broken_steps(&map.rig, pairs, &support) } else { Vec::new() };
         let observations = map.observations();
         SfmReport {
             frames: self.frames.frames.len(),

@@ -1,5 +1,7 @@
 //! Placing an image into an existing map: absolute pose from the scene points that its keypoints match.
 
+use std::collections::BTreeMap;
+
 use nalgebra::{Vector2, Vector3};
 use rayon::prelude::*;
 
@@ -265,8 +267,16 @@ fn refine_pose(
 
 /// Puts placed images into the map: pose, and observations of the points that they agree with.
 pub(crate) fn insert(map: &mut Map, placed: &[Placed]) {
+    // Of a station the image that is placed best says where it is.
+    let mut best: BTreeMap<usize, &Placed> = BTreeMap::new();
     for image in placed {
-        map.poses[image.image] = Some(image.pose);
+        let of_station = best.entry(map.rig.station_of(image.image)).or_insert(image);
+        if image.inliers.len() > of_station.inliers.len() {
+            *of_station = image;
+        }
+    }
+    for image in best.into_values() {
+        map.register(image.image, &image.pose);
         for &(keypoint, point) in &image.inliers {
             let track = &mut map.points[point as usize].track;
             let index = image.image as u32;

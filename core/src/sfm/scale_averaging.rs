@@ -6,11 +6,14 @@
 //! and solved robustly (L1 by iterative reweighting), so there is no local minimum to fall into and collinear motion is
 //! no special case. (The idea of Cui & Tan, "Global Structure-from-Motion by Similarity Averaging", ICCV 2015.)
 
+use std::collections::BTreeMap;
+
 use nalgebra::{Matrix3, UnitQuaternion, Vector3};
 use rayon::prelude::*;
 
 use super::geometry::angle_between;
 use super::laplacian::{Coarse, solve_laplacian};
+use super::rig::Rig;
 use super::two_view::TwoViewGeometry;
 use crate::statistics::median;
 
@@ -38,6 +41,7 @@ struct Baseline {
 /// Camera centres of all images that have a rotation and are connected by pairs with parallax; the scale is arbitrary
 /// (the median baseline of neighbouring pairs is 1). `rays` are the unit rays of the keypoints in camera coordinates.
 pub(crate) fn initial_centres(
+    rig: &Rig,
     rotations: &[Option<UnitQuaternion<f64>>],
     pairs: &[TwoViewGeometry],
     rays: &[Vec<Vector3<f64>>],
@@ -48,7 +52,8 @@ pub(crate) fn initial_centres(
     if weak < edges.len() {
         edges.retain(|e| e.depths[0].len() >= 2 * MIN_SHARED);
     }
-    let ratios = baseline_ratios(&edges, rotations.len());
+    let mut ratios = baseline_ratios(&edges, rotations.len());
+    ratios.extend(same_steps(rig, &edges));
     let image_of: Vec<usize> = edges.iter().map(|e| e.first).collect();
     let (component, log_lengths) = solve_lengths(&image_of, rotations.len(), &ratios);
     // Lengths are comparable within a component only: the largest one is used.
@@ -65,10 +70,11 @@ pub(crate) fn initial_centres(
             let count = edge.depths[0].len() as f64;
             // A direction's error turns into a position error in proportion to the length.
             let weight = count.min(200.0).sqrt() * edge.parallax.min(0.2) / length;
-            Difference { from: edge.first, to: edge.second, value: length * edge.direction, weight }
+            let (from, to) = (rig.station_of(edge.first), rig.station_of(edge.second));
+            Difference { from, to, value: length * edge.direction, weight }
         })
         .collect();
-    solve_positions(rotations.len(), &moves)
+    rig.by_image(&solve_positions(rig.stations(), &moves))
 }
 
 fn baseline(
@@ -170,6 +176,24 @@ fn baseline_ratios(edges: &[Baseline], images: usize) -> Vec<Ratio> {
         .into_iter()
         .flatten()
         .collect()
+}
+
+/// The sides of two stations see one step: pairs of their images are as long as each other, whatever these show.
+fn same_steps(rig: &Rig, edges: &[Baseline]) -> Vec<Ratio> {
+    if !rig.is_panoramic() {
+        return Vec::new();
+    }
+    let mut of_step: BTreeMap<(usize, usize), Vec<usize>> = BTreeMap::new();
+    for (e, edge) in edges.iter().enumerate() {
+        let (a, b) = (rig.station_of(edge.first), rig.station_of(edge.second));
+        of_step.entry((a.min(b), a.max(b))).or_default().push(e);
+    }
+    let shared = |e: usize| edges[e].depths[0].len();
+    let of_two = |pair: &[usize]| {
+        let weight = (shared(pair[0]).min(shared(pair[1])) as f64).sqrt();
+        Ratio { a: pair[0], b: pair[1], value: 0.0, weight }
+    };
+    of_step.values().flat_map(|edges| edges.windows(2)).map(of_two).collect()
 }
 
 /// `ln(depth_b / depth_a)` of the keypoints that both lists hold.
@@ -285,7 +309,7 @@ mod tests {
     fn error_of(capture: &Capture, pairs: &[TwoViewGeometry]) -> f64 {
         let rotations: Vec<_> = capture.poses.iter().map(|p| Some(p.rotation)).collect();
         let rays = keypoint_rays(&capture.camera, &capture.keypoints);
-        let centres = initial_centres(&rotations, pairs, &rays);
+        let centres = initial_centres(&capture.rig, &rotations, pairs, &rays);
         let mut map = capture.true_map();
         for (pose, (rotation, centre)) in map.poses.iter_mut().zip(rotations.iter().zip(&centres)) {
             *pose = Some(Pose::from_centre(rotation.unwrap(), &centre.unwrap()));

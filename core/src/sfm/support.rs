@@ -5,7 +5,8 @@ use nalgebra::Vector3;
 use rayon::prelude::*;
 
 use super::geometry::epipolar_angle;
-use super::map::{Keypoints, Map};
+use super::map::{Keypoints, Map, Observation};
+use super::rig::Rig;
 use super::scale_averaging::components;
 use super::triangulation::world_rays;
 use super::two_view::TwoViewGeometry;
@@ -57,6 +58,19 @@ fn in_front(a: &Vector3<f64>, b: &Vector3<f64>, baseline: &Vector3<f64>, limit: 
     sine < 2.0 * limit || (wa - c * wb > 0.0 && c * wa - wb > 0.0)
 }
 
+/// Support of every station: the sum over the pairs of its images.
+pub(crate) fn support_of_stations(rig: &Rig, pairs: &[TwoViewGeometry], support: &[Support]) -> Vec<Support> {
+    let mut sums = vec![Support::default(); rig.stations()];
+    for (pair, s) in pairs.iter().zip(support) {
+        for image in [pair.first, pair.second] {
+            let sum = &mut sums[rig.station_of(image as usize)];
+            sum.matches += s.matches;
+            sum.agreeing += s.agreeing;
+        }
+    }
+    sums
+}
+
 /// Support of every image: the sum over its pairs.
 pub(crate) fn support_of_images(
     images: usize,
@@ -73,26 +87,28 @@ pub(crate) fn support_of_images(
     sums
 }
 
-/// Registered images in groups that share at least `min_points` points pair by pair (transitively), largest first. More
-/// than one group means that scale or place of one group against the other is known by chance only.
+/// Registered images in groups whose stations share at least `min_points` points pair by pair (transitively), largest
+/// first. More than one group means that scale or place of one group against the other is known by chance only.
 pub(crate) fn rigid_groups(map: &Map, min_points: usize) -> Vec<Vec<usize>> {
-    let images = map.poses.len();
-    let mut shared = vec![0u32; images * images];
+    let stations = map.rig.stations();
+    let mut shared = vec![0u32; stations * stations];
     for point in &map.points {
+        // Tracks are ordered by image, so their stations are in order, too.
+        let seen = |o: &Observation| map.rig.station_of(o.image as usize);
         for (k, a) in point.track.iter().enumerate() {
             for b in &point.track[k + 1..] {
-                shared[a.image as usize * images + b.image as usize] += 1;
+                shared[seen(a) * stations + seen(b)] += 1;
             }
         }
     }
-    let links: Vec<(usize, usize)> = (0..images * images)
+    let links: Vec<(usize, usize)> = (0..stations * stations)
         .filter(|&k| shared[k] as usize >= min_points)
-        .map(|k| (k / images, k % images))
+        .map(|k| (k / stations, k % stations))
         .collect();
-    let component = components(images, &links);
-    let mut groups = vec![Vec::new(); images];
-    for i in (0..images).filter(|&i| map.poses[i].is_some()) {
-        groups[component[i]].push(i);
+    let component = components(stations, &links);
+    let mut groups = vec![Vec::new(); stations];
+    for i in (0..map.poses.len()).filter(|&i| map.poses[i].is_some()) {
+        groups[component[map.rig.station_of(i)]].push(i);
     }
     groups.retain(|g| !g.is_empty());
     groups.sort_by_key(|g| (std::cmp::Reverse(g.len()), g[0]));

@@ -1,19 +1,24 @@
 //! Captures with known cameras and points, for tests.
 
+use std::sync::Arc;
+
 use nalgebra::{UnitQuaternion, Vector2, Vector3};
 
+use crate::camera::panorama::{Side, side_camera};
 use crate::camera::{Camera, CameraModel, Pose};
 use crate::random::Random;
 
 use super::map::{Map, MapPoint, Observation};
 use super::mapper_input::MapperInput;
 use super::matching::PairMatches;
+use super::rig::Rig;
 use super::two_view::{TwoViewConfig, TwoViewGeometry};
 use crate::statistics::median;
 
 /// Known cameras and points, and what the cameras see of them.
 pub(crate) struct Capture {
     pub(crate) camera: Camera,
+    pub(crate) rig: Arc<Rig>,
     pub(crate) poses: Vec<Pose>,
     pub(crate) points: Vec<Vector3<f64>>,
     /// Measured pixels by image and keypoint.
@@ -116,6 +121,51 @@ impl Capture {
         capture
     }
 
+    /// `stations` panoramas on a walk through a room, each in its six sides, with `points` on its walls, floor and ceiling.
+    pub(crate) fn panoramas(stations: usize, points: usize, noise: f64, seed: u64) -> Self {
+        let mut random = Random::new(seed);
+        let camera = side_camera(600);
+        let half = Vector3::new(1.0 + 0.2 * stations as f64, 1.5, 2.5);
+        let points: Vec<Vector3<f64>> = (0..points)
+            .map(|_| {
+                let mut at = half.map(|h| h * (2.0 * random.uniform() - 1.0));
+                let wall = random.below(3);
+                at[wall] = half[wall].copysign(at[wall]);
+                at
+            })
+            .collect();
+        let (mut poses, mut frames) = (Vec::new(), Vec::new());
+        for k in 0..stations {
+            let along = 0.4 * (k as f64 - 0.5 * stations as f64);
+            let centre = Vector3::new(along, 0.1 * (k as f64).sin(), 0.8 * (0.5 * k as f64).sin());
+            let turn = UnitQuaternion::from_euler_angles(0.05 * (1.1 * k as f64).cos(), 0.3 * k as f64, 0.03);
+            for side in Side::ALL {
+                poses.push(Pose::from_centre(side.side_from_panorama() * turn, &centre));
+                frames.push((k as u64, Some(side)));
+            }
+        }
+        let mut capture = Self {
+            camera,
+            rig: Rig::of_sides(frames.into_iter()),
+            keypoints: vec![Vec::new(); poses.len()],
+            seen: vec![Vec::new(); poses.len()],
+            poses,
+            points,
+        };
+        for (p, point) in capture.points.iter().enumerate() {
+            let first = random.below(stations);
+            let length = 3 + random.below(6);
+            for i in 6 * first..6 * (first + length).min(stations) {
+                let pixel = capture.camera.project(&capture.poses[i].transform(point));
+                let inside = |p: &Vector2<f64>| (0.0..600.0).contains(&p.x) && (0.0..600.0).contains(&p.y);
+                let Some(pixel) = pixel.filter(inside) else { continue };
+                capture.keypoints[i].push(pixel + noise * Vector2::new(random.normal(), random.normal()));
+                capture.seen[i].push(p);
+            }
+        }
+        capture
+    }
+
     fn new(poses: Vec<Pose>, points: usize, radius: f64, noise: f64, seed: u64) -> Self {
         let mut random = Random::new(seed);
         let points = (0..points)
@@ -141,6 +191,7 @@ impl Capture {
         let mut random = Random::new(seed + 1);
         let mut capture = Self {
             camera,
+            rig: Rig::of_single_images(poses.len()),
             keypoints: vec![Vec::new(); poses.len()],
             seen: vec![Vec::new(); poses.len()],
             poses,
@@ -166,7 +217,7 @@ impl Capture {
 
     /// The true poses and camera, no points.
     pub(crate) fn true_map(&self) -> Map {
-        let mut map = Map::new(self.camera.clone(), self.poses.len());
+        let mut map = Map::new(self.camera.clone(), &self.rig, self.poses.len());
         map.poses = self.poses.iter().copied().map(Some).collect();
         map
     }
@@ -213,7 +264,7 @@ impl Capture {
         camera: Camera,
         rotations: &'a [Option<UnitQuaternion<f64>>],
     ) -> MapperInput<'a> {
-        MapperInput { keypoints: &self.keypoints, matches, pairs, camera, rotations }
+        MapperInput { keypoints: &self.keypoints, rig: &self.rig, matches, pairs, camera, rotations }
     }
 
     /// Verified pairs of images at most `window` apart, and the candidate matches that they are made of.

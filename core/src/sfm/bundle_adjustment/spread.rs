@@ -85,11 +85,10 @@ pub(crate) fn pose_draws(
             let three = |c: usize, k: usize| {
                 inflation * Vector3::new(x[6 * c + k], x[6 * c + k + 1], x[6 * c + k + 2])
             };
-            Draw {
-                turns: (0..cameras).map(|c| three(c, 0)).collect(),
-                shifts: (0..cameras).map(|c| three(c, 3)).collect(),
-                focal: focal.map_or(0.0, |k| inflation * x[6 * cameras + k] / state.camera.mean_focal()),
-            }
+            let focal = focal.map_or(0.0, |k| inflation * x[6 * cameras + k] / state.camera.mean_focal());
+            let all = |k: usize| -> Vec<_> { (0..cameras).map(|c| three(c, k)).collect() };
+            let (turns, shifts) = problem.stations.by_image(&all(0), &all(3));
+            Draw { turns, shifts, focal }
         };
         all.push(x.chunks_exact(reduced.size()).map(draw).collect());
     }
@@ -138,11 +137,10 @@ impl Problem<'_> {
             let x = schur::solve_by(&factor, rhs)?;
             let scale = amount / x[own];
             let three = |at: usize| scale * Vector3::new(x[at], x[at + 1], x[at + 2]);
-            scale.is_finite().then(|| Draw {
-                turns: (0..cameras).map(|c| three(6 * c)).collect(),
-                shifts: (0..cameras).map(|c| three(6 * c + 3)).collect(),
-                focal: focal.map_or(0.0, |k| scale * x[6 * cameras + k] / state.camera.mean_focal()),
-            })
+            let all = |k: usize| -> Vec<_> { (0..cameras).map(|c| three(6 * c + k)).collect() };
+            let (turns, shifts) = self.stations.by_image(&all(0), &all(3));
+            let focal = focal.map_or(0.0, |k| scale * x[6 * cameras + k] / state.camera.mean_focal());
+            scale.is_finite().then_some(Draw { turns, shifts, focal })
         };
         amounts.iter().map(response).collect()
     }
@@ -160,13 +158,13 @@ impl Signs<'_> {
     fn of(&self, o: usize, p: usize) -> u64 {
         let structure = &self.problem.structure;
         let cameras = structure.cameras();
-        let image = structure.camera[o] as usize;
+        let station = structure.camera[o] as usize;
         let cluster = match self.clustering {
             Clustering::Tracks => p,
             Clustering::Regions => self.regions[p] as usize,
-            Clustering::Stretches => image * STRETCHES / cameras,
+            Clustering::Stretches => station * STRETCHES / cameras,
             Clustering::Cells => self.cell(o, CELLS),
-            Clustering::Patches => image * PATCHES.0 * PATCHES.1 + self.cell(o, PATCHES),
+            Clustering::Patches => self.problem.place(o) * PATCHES.0 * PATCHES.1 + self.cell(o, PATCHES),
         };
         hash(hash(self.clustering as u64 + 1) ^ cluster as u64)
     }

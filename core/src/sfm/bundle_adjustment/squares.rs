@@ -107,7 +107,7 @@ pub(crate) fn scale_deviation(
     points.y.fill([0.0; 3]);
     // Gradient of ln(extent) - ln(edge).
     system.rhs.fill(0.0);
-    let centres: Vec<Vector3<f64>> = state.extrinsics.iter().map(|e| e.centre.into()).collect();
+    let centres: Vec<Vector3<f64>> = (0..base.structure.cameras()).map(|c| base.centre(&state, c)).collect();
     let mean = centres.iter().sum::<Vector3<f64>>() / centres.len() as f64;
     let extent: f64 = centres.iter().map(|c| (c - mean).norm_squared()).sum();
     for (c, centre) in centres.iter().enumerate() {
@@ -129,7 +129,7 @@ pub(crate) fn scale_deviation(
             for (row, k) in rows.iter().zip(0..) {
                 let influence = row.residual * row.terms().map(|(at, value)| value * x[at]).sum::<f64>();
                 corners[k / 2] += influence;
-                sums.images[problem.slot[view.image]][0] += influence;
+                sums.images[base.stations.camera(problem.slot[view.image])][0] += influence;
             }
         }
         sums.tracks[0] += corners.iter().map(|c| c * c).sum::<f64>();
@@ -163,7 +163,7 @@ impl Row {
 /// Points and squares together.
 struct Joint<'a> {
     base: Problem<'a>,
-    /// Camera of the structure by image.
+    /// By image: its place among the registered ones.
     slot: Vec<usize>,
     /// Unknowns of cameras and intrinsics.
     size: usize,
@@ -174,7 +174,7 @@ struct Joint<'a> {
 impl<'a> Joint<'a> {
     fn new(base: Problem<'a>, squares: &Squares, images: usize) -> Self {
         let mut slot = vec![usize::MAX; images];
-        base.images.iter().enumerate().for_each(|(s, &image)| slot[image] = s);
+        base.stations.images.iter().enumerate().for_each(|(s, &image)| slot[image] = s);
         let size = 6 * base.structure.cameras() + base.free.len();
         Self { base, slot, size, count: squares.items.len() }
     }
@@ -225,13 +225,14 @@ impl<'a> Joint<'a> {
         let square = &squares.items[t];
         let weight = self.base.options.loss.at(self.mean_square(projector, state, squares, square, view)).1;
         let w = weight.sqrt() * squares.precision;
-        let camera = self.slot[view.image];
-        let pose = &state.extrinsics[camera];
+        let place = self.slot[view.image];
+        let (camera, pose) = (self.base.stations.camera(place), &state.extrinsics[place]);
         let intrinsics = 6 * self.base.structure.cameras();
         let mut rows = Vec::with_capacity(8);
         for (arm, pixel) in square.arms(squares.edge).iter().zip(&view.corners) {
             let corner = square.centre + arm;
-            let l = projector.linearise(pose, &corner.into(), &(*pixel).into())?;
+            let mut l = projector.linearise(pose, &corner.into(), &(*pixel).into())?;
+            l.by_rotation = self.base.stations.by_station(place, l.by_rotation);
             for r in 0..2 {
                 let by_point = w * Vector3::from(l.by_point[r]);
                 // A turn moves the corner by `turn x arm`, and `q . (turn x arm) = turn . (arm x q)`.

@@ -70,7 +70,7 @@ impl Aligned {
         let points = map.points.iter().zip(tracks);
         let kept = points.filter(|(_, track)| !track.is_empty());
         let points = kept.map(|(p, track)| MapPoint { xyz: p.xyz, track }).collect();
-        Map { camera: map.camera.clone(), poses: map.poses.clone(), points }
+        map.with_points(points)
     }
 }
 

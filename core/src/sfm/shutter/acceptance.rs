@@ -23,7 +23,7 @@ pub(super) fn hold_out(map: &Map) -> (Map, Vec<Vec<Observation>>) {
     let is_held_out = |p: usize| p.is_multiple_of(HELD_OUT);
     let points = map.points.iter().enumerate();
     let kept = points.clone().filter(|(p, _)| !is_held_out(*p)).map(|(_, point)| point.clone());
-    let kept = Map { camera: map.camera.clone(), poses: map.poses.clone(), points: kept.collect() };
+    let kept = map.with_points(kept.collect());
     (kept, points.filter(|(p, _)| is_held_out(*p)).map(|(_, point)| point.track.clone()).collect())
 }
 

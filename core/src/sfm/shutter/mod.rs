@@ -310,9 +310,12 @@ pub(crate) fn find_shutter(input: &ShutterInput<'_>, control: &Control) -> Resul
     Ok(Shutter { report: Some(report), unrolled: Some(unrolled) })
 }
 
-/// Seconds from frame to frame of the video, and the time of each of `frames`; `None` for photographs, and videos that do
-/// not tell.
+/// Seconds from frame to frame of the video, and the time of each of `frames`; `None` for photographs, videos that do not
+/// tell, and panoramas: two or more sensors read them, each its own way.
 fn times(frames: &Frames) -> Option<(f64, Vec<f64>)> {
+    if frames.frames.iter().any(|f| f.side.is_some()) {
+        return None;
+    }
     let FrameSource::Video(info) = &frames.source else { return None };
     let times = frames.frames.iter().map(|f| f.timestamp).collect::<Option<Vec<f64>>>()?;
     (info.frame_rate > 0.0).then(|| (1.0 / info.frame_rate, times))

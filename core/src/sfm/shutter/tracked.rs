@@ -26,7 +26,7 @@ impl Tracked {
             |p: &MapPoint| MapPoint { xyz: p.xyz, track: p.track.iter().map(&mut renumbered).collect() };
         let points = map.points.iter().map(&mut point).collect();
         let tracks = map.points.iter().map(|p| p.track.clone()).collect();
-        let map = Map { camera: map.camera.clone(), poses: map.poses.clone(), points };
+        let map = map.with_points(points);
         Self { map, keypoints: own, tracks }
     }
 

@@ -1,5 +1,7 @@
 //! Measures all that a verdict follows from.
 
+use nalgebra::Vector3;
+
 use crate::sfm::bundle_adjustment::BundleOptions;
 use crate::sfm::map::{Keypoints, Map};
 use crate::sfm::matching::PairMatches;
@@ -89,7 +91,10 @@ pub(super) fn gather(judged: &Judged<'_>) -> (Evidence, Vec<FrameSpread>) {
     let support = support_of_pairs(complete, keypoints, judged.pairs, judged.max_epipolar_error);
     let agreement = agreement(complete, judged.pairs, &support);
     let still = stillness(complete, keypoints, judged.matches);
-    let steady = judged.is_ordered.then(|| steady_zoom(adjusted, keypoints, judged.bundle)).flatten();
+    // The sides of panoramas have no lens that could zoom.
+    let has_lens = !adjusted.rig.is_panoramic();
+    let steady =
+        (judged.is_ordered && has_lens).then(|| steady_zoom(adjusted, keypoints, judged.bundle)).flatten();
     let steady = steady.unwrap_or_default();
     let zoomed = zoom_slopes(adjusted, keypoints);
     let zoomed = (steady.deviation > 0.0)
@@ -100,7 +105,7 @@ pub(super) fn gather(judged: &Judged<'_>) -> (Evidence, Vec<FrameSpread>) {
     let rolled = judged.shutter.and_then(|s| extra_spread(adjusted, keypoints, judged.bundle, &s.slopes));
     let shutter = judged.shutter.filter(|_| rolled.is_some());
     let rolled = rolled.unwrap_or_default();
-    let cuts = if judged.is_ordered { cuts(report.frames, judged.verified) } else { Vec::new() };
+    let cuts = if judged.is_ordered { cuts(&adjusted.rig, judged.verified) } else { Vec::new() };
     let overlap = overlap(complete, judged.matches, &cuts);
     let joints = joints(complete, judged.is_ordered);
     let verified = || judged.verified.iter().filter(|p| !p.inliers.is_empty());
@@ -140,7 +145,7 @@ pub(super) fn gather(judged: &Judged<'_>) -> (Evidence, Vec<FrameSpread>) {
         flat_pairs: flat as f64 / verified().count().max(1) as f64,
         rotation_only_pairs: report.rotation_only_pairs,
         largest_step: if judged.is_ordered { largest_step(adjusted) } else { 0.0 },
-        zoom: zoom(adjusted, keypoints, judged.bundle.loss),
+        zoom: if has_lens { zoom(adjusted, keypoints, judged.bundle.loss) } else { 0.0 },
         zoom_change: steady.change.clamp(-LARGEST, LARGEST),
         zoom_deviation: steady.deviation.min(LARGEST),
         zoom_rotation: (most_zoom * zoomed.rotation).min(LARGEST_ANGLE),
@@ -155,9 +160,14 @@ pub(super) fn gather(judged: &Judged<'_>) -> (Evidence, Vec<FrameSpread>) {
     (evidence, frames)
 }
 
-/// The largest step from a registered image to the next over the median one.
+/// The centres of the registered stations.
+fn station_centres(map: &Map) -> Vec<Vector3<f64>> {
+    map.rig.placed_stations(&map.poses).iter().map(|p| p.centre()).collect()
+}
+
+/// The largest step from a registered station to the next over the median one.
 fn largest_step(map: &Map) -> f64 {
-    let centres: Vec<_> = map.poses.iter().flatten().map(|p| p.centre()).collect();
+    let centres = station_centres(map);
     let mut steps: Vec<f64> = centres.windows(2).map(|w| (w[1] - w[0]).norm()).collect();
     let largest = steps.iter().copied().fold(0.0, f64::max);
     median(&mut steps).filter(|&usual| usual > 0.0).map_or(0.0, |usual| (largest / usual).min(1e6))
@@ -168,6 +178,9 @@ fn largest_step(map: &Map) -> f64 {
 /// deviation.
 fn centre(judged: &Judged<'_>) -> Option<ClusterSpread> {
     let Judged { adjusted, keypoints, report, centre_prior, .. } = *judged;
+    if adjusted.rig.is_panoramic() {
+        return None; // the middle of a side is where it is by definition
+    }
     let axes = judged.centre.and_then(|c| c.axes).unwrap_or([(0.0, centre_prior); 2]);
     let pixels = axes.map(|(shift, deviation)| {
         let deviation = deviation.min(centre_prior);
