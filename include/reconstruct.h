@@ -1199,7 +1199,8 @@ typedef struct rc_model_arrays {
     size_t camera_count;
     // camera_count: their ids.
     const uint32_t *camera_ids;
-    // camera_count: SIMPLE_PINHOLE, PINHOLE, SIMPLE_RADIAL, RADIAL or OPENCV.
+    // camera_count: SIMPLE_PINHOLE, PINHOLE, SIMPLE_RADIAL, RADIAL, OPENCV, SIMPLE_RADIAL_FISHEYE, RADIAL_FISHEYE or
+    // OPENCV_FISHEYE.
     const char *const *camera_models;
     // 2 * camera_count: width and height in pixels.
     const uint32_t *camera_sizes;

@@ -135,7 +135,8 @@ pub struct rc_model_arrays {
     pub camera_count: usize,
     /// camera_count: their ids.
     pub camera_ids: *const u32,
-    /// camera_count: SIMPLE_PINHOLE, PINHOLE, SIMPLE_RADIAL, RADIAL or OPENCV.
+    /// camera_count: SIMPLE_PINHOLE, PINHOLE, SIMPLE_RADIAL, RADIAL, OPENCV, SIMPLE_RADIAL_FISHEYE, RADIAL_FISHEYE or
+    /// OPENCV_FISHEYE.
     pub camera_models: *const *const c_char,
     /// 2 * camera_count: width and height in pixels.
     pub camera_sizes: *const u32,

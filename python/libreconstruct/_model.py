@@ -23,7 +23,7 @@ class Lens(NamedTuple):
 
     camera_id: int
     model: str
-    """SIMPLE_PINHOLE, PINHOLE, SIMPLE_RADIAL, RADIAL or OPENCV."""
+    """SIMPLE_PINHOLE, PINHOLE, SIMPLE_RADIAL, RADIAL, OPENCV, SIMPLE_RADIAL_FISHEYE, RADIAL_FISHEYE or OPENCV_FISHEYE."""
     width: int
     height: int
     params: tuple[float, ...]
@@ -143,7 +143,7 @@ class SparseModel(Movable):
             raise from_kind("not_found", f"there is no image {image!r} among {len(self)}")
         camera_id = self._images[place][2]
         lens = next(lens for lens in self.lenses if lens.camera_id == camera_id)
-        if lens.model in ("PINHOLE", "OPENCV"):
+        if lens.model in ("PINHOLE", "OPENCV", "OPENCV_FISHEYE"):
             fx, fy, cx, cy = lens.params[:4]
         else:
             (fx, cx, cy), fy = lens.params[:3], lens.params[0]

@@ -4,11 +4,11 @@
 
 use std::collections::BTreeMap;
 
-use libreconstruct::Control;
 use libreconstruct::camera::{CameraModel, Pose};
 use libreconstruct::sfm::{Grade, SfmOptions, reconstruct};
+use libreconstruct::{Control, ErrorKind};
 use libreconstruct_tests::alignment::aligned_errors;
-use libreconstruct_tests::synthetic::{CaptureOptions, Film, film_frames};
+use libreconstruct_tests::synthetic::{CaptureOptions, Film, Staging, film_frames};
 
 #[test]
 fn a_walk_with_a_panoramic_camera_is_found() {
@@ -47,4 +47,23 @@ fn a_walk_with_a_panoramic_camera_is_found() {
             assert!(panorama.angle_to(&front) < 1e-9 && (pose.centre() - poses[0].centre()).norm() < 1e-9);
         }
     }
+}
+
+#[test]
+fn a_panoramic_camera_that_turns_on_the_spot_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let options = CaptureOptions {
+        seed: 3,
+        width: 768,
+        height: 384,
+        frames: 8,
+        frame_rate: 4.0,
+        arc_degrees: 120.0,
+        staging: Staging::OnTheSpot,
+        panorama: true,
+        ..Default::default()
+    };
+    let (frames, _) = film_frames(&[Film::new(&options)], folder.path()).unwrap();
+    let error = reconstruct(&frames, &SfmOptions::default(), &Control::new()).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::InsufficientParallax, "{error}");
 }

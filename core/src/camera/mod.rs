@@ -45,7 +45,7 @@ mod undistort;
 #[cfg(test)]
 pub(crate) use gaze::WORLD_UP;
 pub(crate) use gaze::{Gaze, GazeOptions, scene_up};
-pub(crate) use lens::Lens;
+pub(crate) use lens::{Bent, Lens};
 pub(crate) use level::{gravity, levelling};
 pub use model::{Camera, CameraModel};
 pub use plot::{draw_poses, plot_doubtful_poses, plot_poses};

@@ -3,7 +3,7 @@
 use nalgebra::{Matrix2, Vector2, Vector3};
 use serde::{Deserialize, Serialize};
 
-use super::lens::Lens;
+use super::lens::{Bent, Lens};
 
 /// The parametrisation of the lens. The number of parameters and their order are COLMAP's.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -20,9 +20,29 @@ pub enum CameraModel {
     /// fx, fy, cx, cy, k1, k2, p1, p2: radial and tangential (Brown-Conrady)
     #[serde(rename = "OPENCV")]
     OpenCv,
+    /// f, cx, cy, k: a fisheye. What is seen at the angle t from the axis lies `t (1 + k t^2)` from it
+    SimpleRadialFisheye,
+    /// f, cx, cy, k1, k2: a fisheye with `t (1 + k1 t^2 + k2 t^4)`
+    RadialFisheye,
+    /// fx, fy, cx, cy, k1, k2, k3, k4: a fisheye with `t (1 + k1 t^2 + k2 t^4 + k3 t^6 + k4 t^8)` (Kannala & Brandt, "A generic
+    /// camera model and calibration method", PAMI 2006)
+    #[serde(rename = "OPENCV_FISHEYE")]
+    OpenCvFisheye,
 }
 
 impl CameraModel {
+    /// All of them.
+    pub const ALL: [Self; 8] = [
+        Self::SimplePinhole,
+        Self::Pinhole,
+        Self::SimpleRadial,
+        Self::Radial,
+        Self::OpenCv,
+        Self::SimpleRadialFisheye,
+        Self::RadialFisheye,
+        Self::OpenCvFisheye,
+    ];
+
     /// COLMAP's number of the model in `.bin` files.
     pub fn id(self) -> i32 {
         match self {
@@ -31,13 +51,15 @@ impl CameraModel {
             CameraModel::SimpleRadial => 2,
             CameraModel::Radial => 3,
             CameraModel::OpenCv => 4,
+            CameraModel::OpenCvFisheye => 5,
+            CameraModel::SimpleRadialFisheye => 8,
+            CameraModel::RadialFisheye => 9,
         }
     }
 
     /// The model with COLMAP's number `id`, if it is one of ours.
     pub fn from_id(id: i32) -> Option<Self> {
-        use CameraModel::*;
-        [SimplePinhole, Pinhole, SimpleRadial, Radial, OpenCv].into_iter().find(|m| m.id() == id)
+        Self::ALL.into_iter().find(|m| m.id() == id)
     }
 
     /// COLMAP's name of the model, for example `SIMPLE_RADIAL`.
@@ -48,23 +70,33 @@ impl CameraModel {
             CameraModel::SimpleRadial => "SIMPLE_RADIAL",
             CameraModel::Radial => "RADIAL",
             CameraModel::OpenCv => "OPENCV",
+            CameraModel::SimpleRadialFisheye => "SIMPLE_RADIAL_FISHEYE",
+            CameraModel::RadialFisheye => "RADIAL_FISHEYE",
+            CameraModel::OpenCvFisheye => "OPENCV_FISHEYE",
         }
     }
 
     /// The model with COLMAP's name `name`, if it is one of ours.
     pub fn from_name(name: &str) -> Option<Self> {
-        use CameraModel::*;
-        [SimplePinhole, Pinhole, SimpleRadial, Radial, OpenCv].into_iter().find(|m| m.name() == name)
+        Self::ALL.into_iter().find(|m| m.name() == name)
     }
 
     /// Number of parameters.
     pub fn num_params(self) -> usize {
         match self {
             CameraModel::SimplePinhole => 3,
-            CameraModel::Pinhole | CameraModel::SimpleRadial => 4,
-            CameraModel::Radial => 5,
-            CameraModel::OpenCv => 8,
+            CameraModel::Pinhole | CameraModel::SimpleRadial | CameraModel::SimpleRadialFisheye => 4,
+            CameraModel::Radial | CameraModel::RadialFisheye => 5,
+            CameraModel::OpenCv | CameraModel::OpenCvFisheye => 8,
         }
+    }
+
+    /// Whether pixels are where angles from the axis say, rather than their tangents.
+    pub fn is_fisheye(self) -> bool {
+        matches!(
+            self,
+            CameraModel::SimpleRadialFisheye | CameraModel::RadialFisheye | CameraModel::OpenCvFisheye
+        )
     }
 }
 
@@ -88,9 +120,11 @@ impl Camera {
         let params = match model {
             CameraModel::SimplePinhole => vec![focal, cx, cy],
             CameraModel::Pinhole => vec![focal, focal, cx, cy],
-            CameraModel::SimpleRadial => vec![focal, cx, cy, 0.0],
-            CameraModel::Radial => vec![focal, cx, cy, 0.0, 0.0],
-            CameraModel::OpenCv => vec![focal, focal, cx, cy, 0.0, 0.0, 0.0, 0.0],
+            CameraModel::SimpleRadial | CameraModel::SimpleRadialFisheye => vec![focal, cx, cy, 0.0],
+            CameraModel::Radial | CameraModel::RadialFisheye => vec![focal, cx, cy, 0.0, 0.0],
+            CameraModel::OpenCv | CameraModel::OpenCvFisheye => {
+                vec![focal, focal, cx, cy, 0.0, 0.0, 0.0, 0.0]
+            }
         };
         Self { model, width, height, params }
     }
@@ -99,14 +133,25 @@ impl Camera {
     pub(crate) fn lens(&self) -> Lens {
         // `params` has the model's length: every constructor and the file readers see to it, so the indices are safe.
         let p = &self.params;
-        let zero = Lens { fx: p[0], fy: p[0], cx: p[1], cy: p[2], k1: 0.0, k2: 0.0, p1: 0.0, p2: 0.0 };
+        let zero = Lens {
+            fx: p[0],
+            fy: p[0],
+            cx: p[1],
+            cy: p[2],
+            k1: 0.0,
+            k2: 0.0,
+            p1: 0.0,
+            p2: 0.0,
+            fisheye: self.model.is_fisheye(),
+        };
         match self.model {
             CameraModel::SimplePinhole => zero,
             CameraModel::Pinhole => Lens { fy: p[1], cx: p[2], cy: p[3], ..zero },
-            CameraModel::SimpleRadial => Lens { k1: p[3], ..zero },
-            CameraModel::Radial => Lens { k1: p[3], k2: p[4], ..zero },
-            CameraModel::OpenCv => {
-                Lens { fx: p[0], fy: p[1], cx: p[2], cy: p[3], k1: p[4], k2: p[5], p1: p[6], p2: p[7] }
+            CameraModel::SimpleRadial | CameraModel::SimpleRadialFisheye => Lens { k1: p[3], ..zero },
+            CameraModel::Radial | CameraModel::RadialFisheye => Lens { k1: p[3], k2: p[4], ..zero },
+            // The last two of a fisheye are k3 and k4, which stand where others have the tangential part.
+            CameraModel::OpenCv | CameraModel::OpenCvFisheye => {
+                Lens { fy: p[1], cx: p[2], cy: p[3], k1: p[4], k2: p[5], p1: p[6], p2: p[7], ..zero }
             }
         }
     }
@@ -138,6 +183,10 @@ impl Camera {
     pub fn distort(&self, u: &Vector2<f64>) -> (Vector2<f64>, Matrix2<f64>) {
         let l = self.lens();
         let (x, y) = (u.x, u.y);
+        if l.fisheye {
+            let Bent { point, derivatives: [[xx, xy], [yx, yy]], .. } = l.bend(x, y);
+            return (point.into(), Matrix2::new(xx, xy, yx, yy));
+        }
         let [[xx, xy], [yx, yy]] = l.derivatives(x, y, l.radial(x * x + y * y));
         (l.distort(x, y).into(), Matrix2::new(xx, xy, yx, yy))
     }
@@ -194,12 +243,16 @@ impl Camera {
         let (sx, sy) = (f64::from(width) / f64::from(self.width), f64::from(height) / f64::from(self.height));
         let mut params = self.params.clone();
         match self.model {
-            CameraModel::SimplePinhole | CameraModel::SimpleRadial | CameraModel::Radial => {
+            CameraModel::SimplePinhole
+            | CameraModel::SimpleRadial
+            | CameraModel::Radial
+            | CameraModel::SimpleRadialFisheye
+            | CameraModel::RadialFisheye => {
                 params[0] *= 0.5 * (sx + sy);
                 params[1] *= sx;
                 params[2] *= sy;
             }
-            CameraModel::Pinhole | CameraModel::OpenCv => {
+            CameraModel::Pinhole | CameraModel::OpenCv | CameraModel::OpenCvFisheye => {
                 params[0] *= sx;
                 params[1] *= sy;
                 params[2] *= sx;
@@ -222,7 +275,36 @@ mod tests {
             make(CameraModel::SimpleRadial, &[500.0, 320.0, 240.0, -0.1]),
             make(CameraModel::Radial, &[500.0, 320.0, 240.0, -0.1, 0.02]),
             make(CameraModel::OpenCv, &[500.0, 510.0, 320.0, 240.0, -0.1, 0.02, 0.001, -0.002]),
+            make(CameraModel::SimpleRadialFisheye, &[300.0, 320.0, 240.0, -0.03]),
+            make(CameraModel::RadialFisheye, &[300.0, 320.0, 240.0, 0.05, -0.02]),
+            make(CameraModel::OpenCvFisheye, &[300.0, 305.0, 321.0, 239.0, 0.05, -0.02, 0.01, -0.003]),
         ]
+    }
+
+    #[test]
+    fn a_fisheye_without_coefficients_shows_angles() {
+        let camera = Camera::from_focal(CameraModel::RadialFisheye, 300.0, 640, 480);
+        for degrees in [0.0f64, 0.01, 10.0, 45.0, 80.0] {
+            let angle = degrees.to_radians();
+            let pixel = camera.project(&Vector3::new(angle.sin(), 0.0, angle.cos())).unwrap();
+            assert!((pixel - Vector2::new(320.0 + 300.0 * angle, 240.0)).norm() < 1e-9, "{degrees}: {pixel}");
+            assert!((camera.ray(&pixel).x - angle.sin()).abs() < 1e-9, "{degrees}");
+        }
+        // Beyond the half-space ahead of it there is nothing on the plane z = 1: the ray ends at its edge.
+        let edge = camera.ray(&Vector2::new(320.0 + 300.0 * 1.7, 240.0));
+        assert!(edge.iter().all(|v| v.is_finite()) && edge.x > 0.999, "{edge}");
+    }
+
+    #[test]
+    fn every_model_is_known_by_its_name_and_number() {
+        for model in CameraModel::ALL {
+            assert_eq!(
+                (CameraModel::from_name(model.name()), CameraModel::from_id(model.id())),
+                (Some(model), Some(model))
+            );
+            assert_eq!(Camera::from_focal(model, 1.0, 2, 2).params.len(), model.num_params());
+            assert_eq!(serde_json::to_value(model).unwrap(), model.name());
+        }
     }
 
     #[test]

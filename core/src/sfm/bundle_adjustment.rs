@@ -95,8 +95,12 @@ pub(crate) fn adjust(
 /// Index of the principal point's x among the parameters of `model`; y follows.
 pub(crate) fn principal_point_index(model: CameraModel) -> usize {
     match model {
-        CameraModel::SimplePinhole | CameraModel::SimpleRadial | CameraModel::Radial => 1,
-        CameraModel::Pinhole | CameraModel::OpenCv => 2,
+        CameraModel::SimplePinhole
+        | CameraModel::SimpleRadial
+        | CameraModel::Radial
+        | CameraModel::SimpleRadialFisheye
+        | CameraModel::RadialFisheye => 1,
+        CameraModel::Pinhole | CameraModel::OpenCv | CameraModel::OpenCvFisheye => 2,
     }
 }
 

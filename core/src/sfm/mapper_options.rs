@@ -204,9 +204,13 @@ with_defaults! {
     /// When another map is tried.
     #[derive(Debug, Clone)]
     pub(crate) struct AttemptOptions {
-        /// Up to this many images the incremental mapper is always tried too: few pictures have wide baselines, where it
-        /// is often better, and it is cheap. Chosen by hand.
+        /// Up to this many images the incremental mapper is tried too unless the global map is certain: few pictures have wide
+        /// baselines, where it is often better. Chosen by hand.
         pub(crate) few_images: usize = 20,
+        /// A global map is certain that has all images, comes without warnings, and with which this fraction of the verified
+        /// matches agrees. Of 26 films of 5 to 20 pictures where it was so, the incremental mapper found as many observations in
+        /// all (within 1 in 1000), and of three sets of photographs the same map; it took up to a third of the time.
+        pub(crate) certain_matches: f64 = 0.995,
         /// Up to this many it is also tried where the global map leaves images out or comes with warnings. Chosen by
         /// hand.
         pub(crate) some_images: usize = 60,

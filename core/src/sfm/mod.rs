@@ -29,6 +29,7 @@ mod completion;
 mod components;
 mod cut_out;
 mod filters;
+mod fisheye;
 mod front_end;
 mod gate;
 mod geometry;

@@ -25,7 +25,7 @@ with_defaults! {
         /// sound model.
         pub method: MappingMethod = MappingMethod::Global,
         /// The lens model of the camera, which all frames share. SIMPLE_RADIAL becomes RADIAL where the capture tells
-        /// the second coefficient from zero.
+        /// the second coefficient from zero, and SIMPLE_RADIAL_FISHEYE or RADIAL_FISHEYE where it was a fisheye.
         pub camera_model: CameraModel = CameraModel::SimpleRadial,
         /// Focal length in pixels of the frames, if known. It is refined.
         pub focal: Option<f64> = None,

@@ -103,7 +103,7 @@ struct Lens {
 }
 
 /// Adjusts a map to the end, with the intrinsics that the capture tells: the principal point, if it `may_move`, and of a
-/// SIMPLE_RADIAL camera the second radial coefficient, which makes it RADIAL. Left out, they bend the focal length, the poses
+/// SIMPLE_RADIAL camera the second radial coefficient, which makes it RADIAL (the same of a fisheye). Left out, they bend the focal length, the poses
 /// and the scale.
 ///
 /// All are free together at first, because what a lens model leaves out moves what it has: a lens that is bent more looks
@@ -120,12 +120,13 @@ pub(crate) fn refine_lens(
     control: &Control,
 ) -> Result<Option<PrincipalPoint>> {
     let prior = principal_point_prior(&map.camera, options);
-    let mut lens = Lens { off_centre: may_move, bent: map.camera.model == CameraModel::SimpleRadial };
+    let with_second = second_radial(map.camera.model);
+    let mut lens = Lens { off_centre: may_move, bent: with_second.is_some() };
     let mut centre = None;
     loop {
         let mut free = map.clone();
-        if lens.bent {
-            free.camera.model = CameraModel::Radial;
+        if let Some(model) = with_second.filter(|_| lens.bent) {
+            free.camera.model = model;
             free.camera.params.push(0.0);
         }
         let bundle = bundle_options(map, keypoints, options, lens.off_centre.then_some(prior));
@@ -150,6 +151,15 @@ pub(crate) fn refine_lens(
             return Ok(centre);
         }
         lens = told;
+    }
+}
+
+/// The model with a second radial coefficient beside the first.
+fn second_radial(model: CameraModel) -> Option<CameraModel> {
+    match model {
+        CameraModel::SimpleRadial => Some(CameraModel::Radial),
+        CameraModel::SimpleRadialFisheye => Some(CameraModel::RadialFisheye),
+        _ => None,
     }
 }
 

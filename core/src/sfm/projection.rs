@@ -2,7 +2,7 @@
 
 use nalgebra::{Matrix3, Vector3};
 
-use crate::camera::{Camera, CameraModel, Lens, Pose};
+use crate::camera::{Bent, Camera, CameraModel, Lens, Pose};
 
 use super::schur::BORDER;
 
@@ -95,6 +95,11 @@ impl Projector {
         }
         let iz = 1.0 / c[2];
         let (x, y) = (c[0] * iz, c[1] * iz);
+        if self.lens.fisheye {
+            let bent = self.lens.bend(x, y);
+            let by_intrinsics = self.by_fisheye_intrinsics(&bent);
+            return Some(self.chain(pose, &c, (x, y), bent.point, bent.derivatives, by_intrinsics, pixel));
+        }
         let (x2, y2, xy) = (x * x, y * y, x * y);
         let r2 = x2 + y2;
         let r4 = r2 * r2;
@@ -104,14 +109,7 @@ impl Projector {
         let radial = 1.0 + r2 * k1 + r4 * k2;
         let xd = x * radial + 2.0 * p1 * xy + p2 * (r2 + 2.0 * x2);
         let yd = y * radial + 2.0 * p2 * xy + p1 * (r2 + 2.0 * y2);
-        let [[xx, cross], [_, yy]] = self.lens.derivatives(x, y, radial);
-        // Pixel by the undistorted point of the plane z = 1, then by the point in camera coordinates.
-        let by_plane = [[fx * xx, fx * cross], [fy * cross, fy * yy]];
-        let by_camera = by_plane.map(|g| [g[0] * iz, g[1] * iz, -(g[0] * x + g[1] * y) * iz]);
-        let by_rotation = by_camera
-            .map(|g| [g[2] * c[1] - g[1] * c[2], g[0] * c[2] - g[2] * c[0], g[1] * c[0] - g[0] * c[1]]);
-        let r = &pose.rotation;
-        let by_point = by_camera.map(|g| [0, 1, 2].map(|j| g[0] * r[0][j] + g[1] * r[1][j] + g[2] * r[2][j]));
+        let derivatives = self.lens.derivatives(x, y, radial);
         let mut by_intrinsics = [[0.0; BORDER]; 2];
         let [u, v] = &mut by_intrinsics;
         match self.model {
@@ -135,10 +133,63 @@ impl Projector {
                 *u = [xd, 0.0, 1.0, 0.0, fx * x * r2, fx * x * r4, fx * 2.0 * xy, fx * (r2 + 2.0 * x2)];
                 *v = [0.0, yd, 0.0, 1.0, fy * y * r2, fy * y * r4, fy * (r2 + 2.0 * y2), fy * 2.0 * xy];
             }
+            // Handled above.
+            CameraModel::SimpleRadialFisheye | CameraModel::RadialFisheye | CameraModel::OpenCvFisheye => {}
         }
-        let [u, v] = self.lens.pixel([xd, yd]);
+        Some(self.chain(pose, &c, (x, y), [xd, yd], derivatives, by_intrinsics, pixel))
+    }
+
+    /// Residual and derivatives of a point at `c` in camera coordinates, at (x, y) of the plane z = 1, which is seen at
+    /// `distorted` of it.
+    #[inline(always)]
+    #[allow(clippy::too_many_arguments)] // one formula in two halves
+    fn chain(
+        &self,
+        pose: &Extrinsics,
+        c: &[f64; 3],
+        (x, y): (f64, f64),
+        distorted: [f64; 2],
+        [[xx, cross], [_, yy]]: [[f64; 2]; 2],
+        by_intrinsics: [[f64; BORDER]; 2],
+        pixel: &[f64; 2],
+    ) -> Linearised {
+        let Lens { fx, fy, .. } = self.lens;
+        let iz = 1.0 / c[2];
+        // Pixel by the undistorted point of the plane z = 1, then by the point in camera coordinates.
+        let by_plane = [[fx * xx, fx * cross], [fy * cross, fy * yy]];
+        let by_camera = by_plane.map(|g| [g[0] * iz, g[1] * iz, -(g[0] * x + g[1] * y) * iz]);
+        let by_rotation = by_camera
+            .map(|g| [g[2] * c[1] - g[1] * c[2], g[0] * c[2] - g[2] * c[0], g[1] * c[0] - g[0] * c[1]]);
+        let r = &pose.rotation;
+        let by_point = by_camera.map(|g| [0, 1, 2].map(|j| g[0] * r[0][j] + g[1] * r[1][j] + g[2] * r[2][j]));
+        let [u, v] = self.lens.pixel(distorted);
         let residual = [u - pixel[0], v - pixel[1]];
-        Some(Linearised { residual, by_rotation, by_point, by_intrinsics })
+        Linearised { residual, by_rotation, by_point, by_intrinsics }
+    }
+
+    /// Derivatives of the pixel by the parameters of a fisheye.
+    #[inline(always)]
+    fn by_fisheye_intrinsics(&self, bent: &Bent) -> [[f64; BORDER]; 2] {
+        let Lens { fx, fy, .. } = self.lens;
+        let ([xd, yd], [x, y], t) = (bent.point, bent.direction, &bent.powers);
+        let mut by_intrinsics = [[0.0; BORDER]; 2];
+        let [u, v] = &mut by_intrinsics;
+        match self.model {
+            CameraModel::SimpleRadialFisheye => {
+                u[..4].copy_from_slice(&[xd, 1.0, 0.0, fx * x * t[0]]);
+                v[..4].copy_from_slice(&[yd, 0.0, 1.0, fy * y * t[0]]);
+            }
+            CameraModel::OpenCvFisheye => {
+                *u = [xd, 0.0, 1.0, 0.0, fx * x * t[0], fx * x * t[1], fx * x * t[2], fx * x * t[3]];
+                *v = [0.0, yd, 0.0, 1.0, fy * y * t[0], fy * y * t[1], fy * y * t[2], fy * y * t[3]];
+            }
+            // RADIAL_FISHEYE; no other is a fisheye.
+            _ => {
+                u[..5].copy_from_slice(&[xd, 1.0, 0.0, fx * x * t[0], fx * x * t[1]]);
+                v[..5].copy_from_slice(&[yd, 0.0, 1.0, fy * y * t[0], fy * y * t[1]]);
+            }
+        }
+        by_intrinsics
     }
 }
 
@@ -221,6 +272,9 @@ mod tests {
             (CameraModel::SimpleRadial, vec![500.0, 320.0, 240.0, -0.1]),
             (CameraModel::Radial, vec![500.0, 320.0, 240.0, -0.1, 0.02]),
             (CameraModel::OpenCv, vec![500.0, 510.0, 320.0, 240.0, -0.1, 0.02, 0.001, -0.002]),
+            (CameraModel::SimpleRadialFisheye, vec![500.0, 320.0, 240.0, -0.1]),
+            (CameraModel::RadialFisheye, vec![500.0, 320.0, 240.0, -0.1, 0.02]),
+            (CameraModel::OpenCvFisheye, vec![500.0, 510.0, 320.0, 240.0, -0.1, 0.02, 0.001, -0.002]),
         ];
         let pose = Pose {
             rotation: UnitQuaternion::from_euler_angles(0.3, -0.2, 0.5),

@@ -13,6 +13,7 @@ use crate::video::Frames;
 use super::completion::complete;
 use super::components::{Matched, add_components};
 use super::features::FeatureOptions;
+use super::fisheye::as_fisheye;
 use super::front_end::{
     Pictures, absolute_rotations, calibrate, initial_camera, match_pictures, read_pictures, relative_poses,
 };
@@ -352,9 +353,13 @@ impl Reconstructor<'_> {
             let graph = ViewGraph { camera, pairs, is_ordered };
             let found = self.map(&graph, &mut attempts, &mut watch, control)?;
             camera = found.map.camera.clone();
+            let fisheye = as_fisheye(&found.map, &self.pictures.keypoints, self.mapper, control)?;
+            watch.lap("kind of lens");
             let moved = (camera.mean_focal() / graph.camera.mean_focal()).ln().abs();
             // A map that leaves out most images says little about the focal length.
-            let again = moved > self.mapper.attempts.focal_change && found.verdict.is_ok();
+            let again =
+                moved > self.mapper.attempts.focal_change && found.verdict.is_ok() || fisheye.is_some();
+            camera = fisheye.unwrap_or(camera);
             if best.as_ref().is_none_or(|(b, _)| self.is_better(&found, b)) {
                 best = Some((found, graph));
             }
@@ -378,6 +383,10 @@ impl Reconstructor<'_> {
         let mut exact = aligned.exact_part(&found.map);
         adapt(&mut exact, refined.keypoints, self.mapper, control)?;
         watch.lap("adjustment to aligned keypoints");
+        if let Some(camera) = as_fisheye(&exact, refined.keypoints, self.mapper, control)? {
+            exact.camera = camera;
+        }
+        watch.lap("kind of lens");
         control.progress(Stage::Sfm, "lens", progress::LENS);
         let may_move = self.options.refine_principal_point && !self.rig.is_panoramic();
         let mut centre = refine_lens(&mut exact, refined.keypoints, self.mapper, may_move, control)?;
@@ -553,8 +562,9 @@ impl Reconstructor<'_> {
         }
         let when = &self.mapper.attempts;
         let is_complete = best.report.registered == count && best.verdict.as_ref().is_ok_and(Vec::is_empty);
+        let is_certain = is_complete && best.report.agreeing_matches >= when.certain_matches;
         let wanting = best.verdict.is_err()
-            || count <= when.few_images
+            || (count <= when.few_images && !is_certain)
             || (count <= when.some_images && !is_complete)
             || (count <= when.many_images && best.report.agreeing_matches < when.agreeing_matches);
         if wanting && self.options.method == MappingMethod::Global {

@@ -76,6 +76,12 @@ struct Arguments {
     /// Film all directions as an equirectangular panorama, twice as wide as high; the poses are those of its front
     #[arg(long)]
     panorama: bool,
+    /// Film through a fisheye; the focal length is then that of an angle of one radian
+    #[arg(long, conflicts_with = "panorama")]
+    fisheye: bool,
+    /// Focal length over the long side of the picture
+    #[arg(long, default_value_t = CaptureOptions::default().relative_focal)]
+    focal: f64,
     /// Write only this frame, as still.png
     #[arg(long)]
     still: Option<u32>,
@@ -128,6 +134,8 @@ fn run(arguments: &Arguments) -> Result<()> {
         subject: arguments.subject.into(),
         look_away: arguments.look_away,
         panorama: arguments.panorama,
+        fisheye: arguments.fisheye,
+        relative_focal: arguments.focal,
         ..CaptureOptions::default()
     };
     if let Some(frame) = arguments.still {

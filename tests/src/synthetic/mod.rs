@@ -56,7 +56,7 @@ pub struct CaptureOptions {
     pub arc_degrees: f64,
     /// Focal length over the long side of the picture.
     pub relative_focal: f64,
-    /// Radial distortion of the lens (SIMPLE_RADIAL).
+    /// Radial distortion of the lens (SIMPLE_RADIAL, SIMPLE_RADIAL_FISHEYE).
     pub distortion: f64,
     /// Seconds for which the shutter is open.
     pub shutter: f64,
@@ -106,6 +106,9 @@ pub struct CaptureOptions {
     /// its front. Twice as wide as high, without a rolling shutter, a zoom or a principal point off the middle.
     #[serde(default)]
     pub panorama: bool,
+    /// Whether the lens is a fisheye: the focal length then is what an angle of 1 radian from the axis is long.
+    #[serde(default)]
+    pub fisheye: bool,
 }
 
 /// The zoom of a lens that does not.
@@ -191,6 +194,7 @@ impl Default for CaptureOptions {
             twin: false,
             mirrored: false,
             panorama: false,
+            fisheye: false,
         }
     }
 }
@@ -199,7 +203,8 @@ impl CaptureOptions {
     /// The camera that films; of panoramas the one that they are filmed without.
     pub fn camera(&self) -> Camera {
         let focal = self.relative_focal * f64::from(self.width.max(self.height));
-        let mut camera = Camera::from_focal(CameraModel::SimpleRadial, focal, self.width, self.height);
+        let model = if self.fisheye { CameraModel::SimpleRadialFisheye } else { CameraModel::SimpleRadial };
+        let mut camera = Camera::from_focal(model, focal, self.width, self.height);
         camera.params[3] = self.distortion;
         let side = f64::from(self.width.max(self.height));
         camera.params[1] += self.off_centre[0] * side;

@@ -60,9 +60,11 @@ pub(super) fn camera(
 }
 
 pub(super) fn unknown_model(model: impl std::fmt::Display) -> String {
+    let known: Vec<&str> = CameraModel::ALL.iter().map(|m| m.name()).collect();
     format!(
-        "camera model {model} is not supported; SIMPLE_PINHOLE, PINHOLE, SIMPLE_RADIAL, RADIAL and OPENCV are \
-         (undistort the pictures with the program that made the model, or reconstruct with one of these)"
+        "camera model {model} is not supported; {} are (undistort the pictures with the program that made the model, or \
+         reconstruct with one of these)",
+        known.join(", ")
     )
 }
 

@@ -16,6 +16,9 @@ fn random_model(seed: u64, num_images: u32, num_points: u64) -> SparseModel {
         (CameraModel::SimpleRadial, vec![1e-7, 320.0, 240.0, -0.1]),
         (CameraModel::Radial, vec![500.0, 320.0, 1.0 / 3.0, -0.1, 0.02]),
         (CameraModel::OpenCv, vec![500.0, 510.0, 320.0, 240.0, -0.1, 0.02, 0.001, -0.002]),
+        (CameraModel::SimpleRadialFisheye, vec![300.0, 320.0, 240.0, 0.01]),
+        (CameraModel::RadialFisheye, vec![300.0, 320.0, 240.0, 0.01, -0.002]),
+        (CameraModel::OpenCvFisheye, vec![300.0, 310.0, 320.0, 240.0, -0.1, 0.02, 0.001, -0.002]),
     ];
     for (id, (lens, params)) in (1..).zip(lenses) {
         model.cameras.insert(id * 3, Camera { model: lens, width: 640, height: 480, params });
@@ -24,7 +27,7 @@ fn random_model(seed: u64, num_images: u32, num_points: u64) -> SparseModel {
         let mut axis = || Vector3::new(random.normal(), random.normal(), random.normal());
         let pose = Pose { rotation: UnitQuaternion::new(axis()), translation: axis() };
         let name = format!("folder {}/frame {id}.jpg", id % 2);
-        let camera_id = 3 * (1 + id % 5);
+        let camera_id = 3 * (1 + id % 8);
         model.images.insert(2 * id, Image { name, camera_id, pose, points2d: Vec::new() });
     }
     for id in (0..num_points).map(|k| 10 * k + 1) {
@@ -129,7 +132,7 @@ fn damaged_text_is_refused_with_file_and_line() {
         ("points3D.txt", "5 0 0 2 9 9 9 0.5 1 0\n"),
     ];
     let bad = [
-        ("cameras.txt", "# c\n1 OPENCV_FISHEYE 640 480 1 1 1 1 0 0 0 0\n", "OPENCV_FISHEYE"),
+        ("cameras.txt", "# c\n1 FULL_OPENCV 640 480 1 1 1 1 0 0 0 0 0 0 0 0\n", "FULL_OPENCV"),
         ("cameras.txt", "# c\n1 PINHOLE 640 480 500 500 320\n", "parameter is missing (line 2)"),
         ("cameras.txt", "1 PINHOLE 640 480 500 500 320 240 7\n", "\"7\" follows (line 1)"),
         ("cameras.txt", "1 PINHOLE 640 99999999999 500 500 320 240\n", "99999999999"),

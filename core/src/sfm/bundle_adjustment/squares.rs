@@ -398,9 +398,14 @@ pub(crate) mod tests {
 
     #[test]
     fn derivatives_agree_with_central_differences() {
-        let capture = Capture::orbit(6, 60, 0.2, 3);
+        for capture in [Capture::orbit(6, 60, 0.2, 3), Capture::panoramas(5, 300, 0.2, 3)] {
+            check_derivatives(&capture);
+        }
+    }
+
+    fn check_derivatives(capture: &Capture) {
         let map = capture.true_map_with_points();
-        let mut squares = squares_in(&capture, 2, 0.4, 0.5, 2);
+        let mut squares = squares_in(capture, 2, 0.4, 0.5, 2);
         let options = BundleOptions { loss: Loss::Huber(1e6), ..options(Some(10.0)) };
         let problem =
             Joint::new(Problem::new(&map, &capture.keypoints, &options).unwrap(), &squares, map.poses.len());

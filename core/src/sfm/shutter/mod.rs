@@ -227,8 +227,9 @@ pub(crate) fn find_shutter(input: &ShutterInput<'_>, control: &Control) -> Resul
     }
     let (part, held_out) = hold_out(input.map);
     let tracked = Tracked::new(&part, input.keypoints);
-    // The border has no room for all parameters of OPENCV and the readout along two axes.
-    let may_shift = input.centre.is_some() && input.map.camera.model != CameraModel::OpenCv;
+    // The border has no room for all parameters of OPENCV and its like and the readout along two axes.
+    let has_room = !matches!(input.map.camera.model, CameraModel::OpenCv | CameraModel::OpenCvFisheye);
+    let may_shift = input.centre.is_some() && has_room;
     let centre_prior = may_shift.then(|| principal_point_prior(&input.map.camera, input.options));
     let keypoints = &tracked.keypoints[..];
     let estimator = Estimator { input, centre_prior, keypoints, points: &[], times: &times, control };

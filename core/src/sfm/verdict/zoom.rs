@@ -107,9 +107,7 @@ mod tests {
 
     #[test]
     fn every_lens_leaves_room_for_a_zoom() {
-        for model in
-            [CameraModel::Pinhole, CameraModel::SimpleRadial, CameraModel::Radial, CameraModel::OpenCv]
-        {
+        for model in CameraModel::ALL {
             let capture = Capture::walk(12, 600, 0.3, 7);
             let mut map = capture.true_map_with_points();
             let Camera { width, height, .. } = map.camera;
