@@ -61,6 +61,9 @@ pub struct FramesReport {
     pub total: u64,
     /// Frames that were chosen.
     pub used: usize,
+    /// How many panoramas these are the sides of; absent for ordinary pictures.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub panoramas: Option<usize>,
     /// Width in pixels (of the first).
     pub width: u32,
     /// Height in pixels (of the first).
@@ -76,6 +79,7 @@ impl FramesReport {
             source: frames.source.clone(),
             total: frames.total,
             used: frames.frames.len(),
+            panoramas: frames.is_panoramic().then(|| frames.chosen()),
             width: first.map_or(0, |f| f.width),
             height: first.map_or(0, |f| f.height),
             warnings: frames.warnings.clone(),

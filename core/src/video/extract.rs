@@ -8,7 +8,6 @@ use std::path::Path;
 use image::RgbImage;
 use rayon::prelude::*;
 
-use crate::camera::panorama::Side;
 use crate::control::{Control, Warning};
 use crate::error::{Error, ErrorKind, Result};
 use crate::jpeg;
@@ -18,7 +17,7 @@ use super::contact_sheet::{contact_sheet, thumbnail};
 use super::decode::{Decoder, can_tone_map};
 use super::ffmpeg::Tools;
 use super::keyframes::{Choice, Survey};
-use super::panorama::{Cutter, side_size, working_size};
+use super::panorama::{Cutter, panoramas, side_size, working_size};
 use super::probe::{Probe, probe};
 use super::seam::are_panoramas;
 use super::{Frame, FrameOptions, FrameSource, Frames, Projection, SURVEY_SIDE, VideoInfo, images, picture};
@@ -179,12 +178,6 @@ fn from_video(
     Ok((Frames { folder, source, total: survey.len() as u64, frames, warnings }, thumbnails))
 }
 
-/// How many panoramas see as much as so many frames. Six pictures are made of each; about half of them see what frames of
-/// an ordinary video would be pointed at.
-fn panoramas(frames: usize) -> usize {
-    frames.div_ceil(3).max(3)
-}
-
 /// Looks at some pictures of a video that may be a panorama and takes it for one if they look so. Says what the user should
 /// know of that.
 fn recognise_panorama(probe: &mut Probe, control: &Control) -> Result<Option<Warning>> {
@@ -328,7 +321,7 @@ fn store(
                         picture::write(output, &one.name, &jpeg::encode(&picture, jpeg::WORKING_QUALITY)?)?;
                         vec![one]
                     }
-                    Some(cutter) => store_sides(cutter, &picture, &one, output)?,
+                    Some(cutter) => cutter.store(&picture, &one, output)?,
                 };
                 Ok((stored, thumbnail(picture)))
             })
@@ -346,15 +339,4 @@ fn store(
     }
     decoder.finish(probe, control)?;
     Ok((frames, thumbnails))
-}
-
-/// Writes the sides of a panorama, of which `whole` is what is known.
-fn store_sides(cutter: &Cutter, panorama: &RgbImage, whole: &Frame, output: &Path) -> Result<Vec<Frame>> {
-    let store = |&side: &Side| {
-        let name = Frames::side_name_of(whole.index, side);
-        let picture = cutter.cut(panorama, side);
-        picture::write(output, &name, &jpeg::encode(&picture, jpeg::WORKING_QUALITY)?)?;
-        Ok(Frame { name, width: cutter.size(), height: cutter.size(), side: Some(side), ..whole.clone() })
-    };
-    Side::ALL.par_iter().map(store).collect()
 }

@@ -25,6 +25,7 @@ use crate::statistics::median;
 use super::contact_sheet::thumbnail;
 use super::keyframes::detail;
 use super::one_camera::{OneCamera, Seen};
+use super::panorama_photographs;
 use super::picture;
 use super::{Frame, FrameOptions, FrameSource, Frames, Projection};
 
@@ -56,16 +57,6 @@ pub(super) fn take(
     options: &FrameOptions,
     control: &Control,
 ) -> Result<(Frames, Vec<(u64, RgbImage)>)> {
-    if options.projection == Some(Projection::Equirectangular) {
-        return Err(Error::argument(format!(
-            "{} is a folder of images, which cannot be taken for panoramas",
-            folder.display()
-        ))
-        .hint(
-            "give a 360° video; cut photographs by a 360° camera into flat views, for example with: \
-             ffmpeg -i photo.jpg -vf v360=e:flat:h_fov=90:v_fov=90 front.jpg",
-        ));
-    }
     let listing = list(folder)?;
     let total = listing.images.len();
     let mut warnings = listing.warnings;
@@ -75,6 +66,17 @@ pub(super) fn take(
             format!("{} holds {total} images (jpg, png, webp); at least 3 are needed", folder.display()),
         )
         .hint("give a folder with pictures of the scene from many sides, or a video"));
+    }
+    let is_around = match options.projection {
+        Some(projection) => projection == Projection::Equirectangular,
+        None => panorama_photographs::are_panoramas(&listing.images),
+    };
+    if is_around {
+        let names = stored_names(&listing.images);
+        let (mut frames, thumbnails) =
+            panorama_photographs::take(folder, &listing.images, &names, output, options, control)?;
+        warnings.append(&mut frames.warnings);
+        return Ok((Frames { warnings, ..frames }, thumbnails));
     }
     let by = look(&listing.images, options.max_resolution, control)?;
     if by.readable < 3 && by.left_out() + by.readable >= 3 {
@@ -349,7 +351,7 @@ impl Originals {
 }
 
 /// The bytes of an image file.
-fn read_whole(path: &Path) -> Result<Vec<u8>> {
+pub(super) fn read_whole(path: &Path) -> Result<Vec<u8>> {
     files::read_at_most(path, MAX_BYTES)?.ok_or_else(|| {
         let most = MAX_BYTES >> 20;
         Error::new(

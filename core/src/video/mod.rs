@@ -41,6 +41,7 @@ mod keyframes;
 mod motion;
 mod one_camera;
 mod panorama;
+mod panorama_photographs;
 #[cfg(test)]
 mod panorama_tests;
 mod picture;

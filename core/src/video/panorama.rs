@@ -8,9 +8,13 @@ use image::RgbImage;
 use nalgebra::{Vector2, Vector3};
 use rayon::prelude::*;
 use std::f64::consts::PI;
+use std::path::Path;
 
 use crate::camera::panorama::{Side, place_in_panorama, side_camera};
 use crate::error::{Error, Result};
+use crate::jpeg;
+
+use super::{Frame, picture};
 
 /// How far a panorama's width may be off twice its height, as a part of it: cameras and editors round.
 const SHAPE_TOLERANCE: f64 = 0.01;
@@ -33,6 +37,12 @@ pub(super) fn working_size(width: u32, longest: u32) -> (u32, u32) {
 /// fine as the panorama's there. Even, at least 2.
 pub fn side_size(panorama_width: u32) -> u32 {
     ((f64::from(panorama_width) / PI).round() as u32 & !1).max(2)
+}
+
+/// How many panoramas see as much as so many frames. Six pictures are made of each; about half of them see what frames of
+/// an ordinary video would be pointed at.
+pub(super) fn panoramas(frames: usize) -> usize {
+    frames.div_ceil(3).max(3)
 }
 
 /// The sides of an equirectangular picture, `size` x `size` pixels each (usually [`side_size`] of its width), in the order of
@@ -70,9 +80,22 @@ impl Cutter {
         Self { width, height, size, front: places(Side::Front), up: places(Side::Up) }
     }
 
-    /// Pixels along an edge of a side.
-    pub(super) fn size(&self) -> u32 {
-        self.size
+    /// Width and height of the panoramas.
+    pub(super) fn panorama_size(&self) -> (u32, u32) {
+        (self.width, self.height)
+    }
+
+    /// Writes the sides of a panorama into the folder `output`, of which `whole` is what is known: its name without extension,
+    /// and that of the side, are the name of each.
+    pub(super) fn store(&self, panorama: &RgbImage, whole: &Frame, output: &Path) -> Result<Vec<Frame>> {
+        let stem = whole.name.rsplit_once('.').map_or(whole.name.as_str(), |(stem, _)| stem);
+        let store = |&side: &Side| {
+            let name = format!("{stem}_{}.jpg", side.name());
+            let picture = self.cut(panorama, side);
+            picture::write(output, &name, &jpeg::encode(&picture, jpeg::WORKING_QUALITY)?)?;
+            Ok(Frame { name, width: self.size, height: self.size, side: Some(side), ..whole.clone() })
+        };
+        Side::ALL.par_iter().map(store).collect()
     }
 
     /// One side of a panorama, which must have the size that this was made for.

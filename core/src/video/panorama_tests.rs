@@ -207,10 +207,4 @@ fn what_is_no_panorama_is_not_taken_for_one() {
     assert_eq!(error.kind(), ErrorKind::InvalidMedia);
     assert!(error.message().contains("320x180"), "{error}");
     assert!(!extract(&path, &output, None, 10).unwrap().is_panoramic());
-    // Photographs are not cut.
-    let photographs = folder.path().join("photographs");
-    std::fs::create_dir(&photographs).unwrap();
-    let error = extract(&photographs, &output, Some(Projection::Equirectangular), 10).unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::InvalidArgument);
-    assert!(error.hint_text().is_some_and(|hint| hint.contains("v360")), "{error}");
 }

@@ -4,11 +4,9 @@ use std::path::PathBuf;
 
 use clap::Args;
 use libreconstruct::Result;
-use libreconstruct::camera::panorama::Side;
 use libreconstruct::pipeline::{ReconstructionMethod, ReconstructionOptions, Report, files, reconstruct};
 use libreconstruct::presentation::CameraType;
 use libreconstruct::raster::DeviceChoice;
-use libreconstruct::video::{FrameSource, Projection};
 
 use super::{
     MaskArguments, ProjectionArguments, QualityArgument, ScaleArguments, ShutterArguments, component_line,
@@ -147,16 +145,11 @@ impl Arguments {
             .map(|e| format!(", held-out PSNR {:.2} dB, SSIM {:.4}", e.psnr, e.ssim))
             .unwrap_or_default();
         let at = |name: &str| self.output.join(name).display().to_string();
-        let panoramas = match &frames.source {
-            FrameSource::Video(video) if video.projection == Projection::Equirectangular => {
-                format!("{} sides of panoramas, ", frames.used)
-            }
-            _ => String::new(),
-        };
-        // Each panorama has all of its sides.
-        let used = if panoramas.is_empty() { frames.used } else { frames.used / Side::ALL.len() };
+        let used = frames.panoramas.unwrap_or(frames.used);
+        let sides =
+            frames.panoramas.map(|_| format!("{} sides of panoramas, ", frames.used)).unwrap_or_default();
         format!(
-            "{}\n  frames   {} of {} used, {panoramas}{}x{}\n  poses    {} registered, {} points, reprojection error {:.2} px, \
+            "{}\n  frames   {} of {} used, {sides}{}x{}\n  poses    {} registered, {} points, reprojection error {:.2} px, \
              focal length {:.1} px\n{}{}{}{}  scene    {} splats after {} steps on {}{score}\n  cost     {} in all, {:.0} MiB \
              at most\nResults:\n  {}\n  {}\n  {}\n  {}\n  {}",
             report.title,
