@@ -21,7 +21,7 @@ pub(crate) fn normalise(map: &mut Map, frames: &Frames, metres: Option<f64>) -> 
     let turned_back =
         |(pose, frame): (&Option<Pose>, &Frame)| Some((*pose)?.turned_back(frame.quarter_turns));
     let upright: Vec<Pose> = match map.rig.is_panoramic() {
-        true => map.rig.placed_stations(&map.poses),
+        true => map.rig.placed_poses(&map.poses),
         false => map.poses.iter().zip(&frames.frames).filter_map(turned_back).collect(),
     };
     let rotation = gravity(upright.iter()).map_or_else(Default::default, |down| levelling(&down));

@@ -1,7 +1,7 @@
 //! Which images were taken from one place at one time, and how they are turned against each other.
 //!
 //! The sides of a panorama have one centre, and their turns are known exactly. Together they are a station: what is
-//! sought is its pose, and each of its images tells of it (Schonberger et al.'s COLMAP calls such a set a frame of a rig).
+//! sought is its pose, and each of its images tells of it (COLMAP calls such a set a frame of a rig).
 //! An ordinary picture is a station by itself.
 
 use std::sync::Arc;
@@ -135,14 +135,19 @@ impl Rig {
         self.station.iter().map(|&s| of_stations[s as usize]).collect()
     }
 
-    /// One of every station's images for each that `poses` has placed: its pose, and the station's.
-    pub(crate) fn placed_stations(&self, poses: &[Option<Pose>]) -> Vec<Pose> {
-        let of = |&first: &u32| {
+    /// The centres of the stations that `poses` (by image) has placed, in their order.
+    pub(crate) fn placed_centres(&self, poses: &[Option<Pose>]) -> Vec<Vector3<f64>> {
+        self.first.iter().filter_map(|&first| poses[first as usize].map(|pose| pose.centre())).collect()
+    }
+
+    /// The poses of these stations.
+    pub(crate) fn placed_poses(&self, poses: &[Option<Pose>]) -> Vec<Pose> {
+        let of_station = |&first: &u32| {
             let pose = poses[first as usize]?;
-            Some(Pose { rotation: self.rotation_of_station(first as usize, &pose.rotation), ..pose })
-                .map(|station| Pose::from_centre(station.rotation, &pose.centre()))
+            let rotation = self.rotation_of_station(first as usize, &pose.rotation);
+            Some(Pose::from_centre(rotation, &pose.centre()))
         };
-        self.first.iter().filter_map(of).collect()
+        self.first.iter().filter_map(of_station).collect()
     }
 }
 

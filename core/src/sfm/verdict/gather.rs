@@ -1,7 +1,5 @@
 //! Measures all that a verdict follows from.
 
-use nalgebra::Vector3;
-
 use crate::sfm::bundle_adjustment::BundleOptions;
 use crate::sfm::map::{Keypoints, Map};
 use crate::sfm::matching::PairMatches;
@@ -160,14 +158,9 @@ pub(super) fn gather(judged: &Judged<'_>) -> (Evidence, Vec<FrameSpread>) {
     (evidence, frames)
 }
 
-/// The centres of the registered stations.
-fn station_centres(map: &Map) -> Vec<Vector3<f64>> {
-    map.rig.placed_stations(&map.poses).iter().map(|p| p.centre()).collect()
-}
-
 /// The largest step from a registered station to the next over the median one.
 fn largest_step(map: &Map) -> f64 {
-    let centres = station_centres(map);
+    let centres = map.rig.placed_centres(&map.poses);
     let mut steps: Vec<f64> = centres.windows(2).map(|w| (w[1] - w[0]).norm()).collect();
     let largest = steps.iter().copied().fold(0.0, f64::max);
     median(&mut steps).filter(|&usual| usual > 0.0).map_or(0.0, |usual| (largest / usual).min(1e6))

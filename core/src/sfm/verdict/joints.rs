@@ -61,7 +61,7 @@ pub(super) fn joints(map: &Map, is_ordered: bool) -> Joints {
     // `placed` are the images that have a pose.
     let poses: Vec<_> = placed.iter().filter_map(|&i| map.poses[i]).collect();
     let centres: Vec<_> = poses.iter().map(|p| p.centre()).collect();
-    let stations: Vec<_> = map.rig.placed_stations(&map.poses).iter().map(|p| p.centre()).collect();
+    let stations = map.rig.placed_centres(&map.poses);
     let mut steps: Vec<f64> = stations.windows(2).map(|w| (w[1] - w[0]).norm()).collect();
     let limit = NEAR_STEPS * median(&mut steps).unwrap_or(0.0);
     let (mut near, mut missing) = (0usize, 0usize);
