@@ -398,7 +398,7 @@ pub(crate) mod tests {
 
     #[test]
     fn derivatives_agree_with_central_differences() {
-        for capture in [Capture::orbit(6, 60, 0.2, 3), Capture::panoramas(5, 300, 0.2, 3)] {
+        for capture in [Capture::orbit(6, 60, 0.2, 3), Capture::panoramas(12, 300, 0.2, 3)] {
             check_derivatives(&capture);
         }
     }
