@@ -16,7 +16,6 @@ use rayon::prelude::*;
 
 use crate::control::{Control, Warning};
 use crate::error::{Error, ErrorKind, Result};
-use crate::files;
 use crate::jpeg;
 use crate::picture_file;
 use crate::stage::Stage;
@@ -29,8 +28,6 @@ use super::panorama_photographs;
 use super::picture;
 use super::{Frame, FrameOptions, FrameSource, Frames, Projection};
 
-/// Longest file that is read.
-const MAX_BYTES: u64 = 512 << 20;
 /// Most files of a folder that are looked at.
 const MAX_FILES: usize = 100_000;
 /// Diagonal of the 36 x 24 mm picture to which equivalent focal lengths refer (CIPA DCG-001), mm.
@@ -340,7 +337,7 @@ impl Originals {
     pub(super) fn luma(&self, index: usize) -> Option<Result<GrayImage>> {
         let path = self.paths.get(index)?.as_ref()?;
         let read = || {
-            let bytes = read_whole(path)?;
+            let bytes = picture::read_whole(path)?;
             let mut picture = picture_file::decode(Cursor::new(&bytes), path)?;
             picture.apply_orientation(Exif::read(&bytes).orientation);
             picture = turn(picture, self.quarter_turns.get(index).copied().unwrap_or(0));
@@ -348,17 +345,6 @@ impl Originals {
         };
         Some(read())
     }
-}
-
-/// The bytes of an image file.
-pub(super) fn read_whole(path: &Path) -> Result<Vec<u8>> {
-    files::read_at_most(path, MAX_BYTES)?.ok_or_else(|| {
-        let most = MAX_BYTES >> 20;
-        Error::new(
-            ErrorKind::InvalidMedia,
-            format!("{} has more than the {most} MB that are read", path.display()),
-        )
-    })
 }
 
 /// By how many clockwise quarter turns each picture is to be stored beside upright, so that all have one size: none, unless
@@ -407,7 +393,7 @@ fn store(
     quarter_turns: u8,
 ) -> Result<Stored> {
     let invalid = |why: &str| Error::new(ErrorKind::InvalidMedia, format!("{} {why}", path.display()));
-    let bytes = read_whole(path)?;
+    let bytes = picture::read_whole(path)?;
     let format = image::guess_format(&bytes).map_err(|_| invalid("is no JPEG, PNG or WebP picture"))?;
     if format == ImageFormat::Jpeg && is_cut_off(&bytes) {
         return Err(invalid("is cut off: its end is missing"));

@@ -17,7 +17,6 @@ use crate::stage::Stage;
 use crate::statistics::median;
 
 use super::contact_sheet::thumbnail;
-use super::images::read_whole;
 use super::keyframes::detail;
 use super::panorama::{Cutter, has_shape_of_panorama, panoramas, side_size, working_size};
 use super::{Frame, FrameOptions, FrameSource, Frames, SURVEY_SIDE, picture};
@@ -174,7 +173,7 @@ pub(super) fn take(
 
 /// Reads one panorama and stores its sides.
 fn store(path: &Path, index: u64, stem: &str, cutter: &Cutter, output: &Path) -> Result<Stored> {
-    let bytes = read_whole(path)?;
+    let bytes = picture::read_whole(path)?;
     let decoded = picture_file::decode(Cursor::new(&bytes), path)?;
     let panorama = fitted(decoded, cutter.panorama_size());
     let small = picture::shrink_rgb(panorama.clone(), SURVEY_SIDE);

@@ -1,4 +1,4 @@
-//! Small helpers on pictures: shrink by area averaging, encode, write so that a file is whole or not there.
+//! Small helpers on pictures: read a file of one, shrink by area averaging, encode, write so that a file is whole or not there.
 
 use std::io::{Cursor, Write};
 use std::path::Path;
@@ -7,7 +7,21 @@ use image::codecs::png::PngEncoder;
 use image::{ImageEncoder, RgbImage, RgbaImage};
 
 use crate::error::{Error, ErrorKind, Result};
-use crate::files::write_atomically;
+use crate::files::{self, write_atomically};
+
+/// Longest file of a picture that is read.
+const MAX_BYTES: u64 = 512 << 20;
+
+/// The bytes of an image file.
+pub(super) fn read_whole(path: &Path) -> Result<Vec<u8>> {
+    files::read_at_most(path, MAX_BYTES)?.ok_or_else(|| {
+        let most = MAX_BYTES >> 20;
+        Error::new(
+            ErrorKind::InvalidMedia,
+            format!("{} has more than the {most} MB that are read", path.display()),
+        )
+    })
+}
 
 /// The size that `width` x `height` takes so that its long side is at most `longest`: the same, or smaller.
 pub(super) fn fit(width: u32, height: u32, longest: u32) -> (u32, u32) {
