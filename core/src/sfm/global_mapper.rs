@@ -34,24 +34,39 @@ pub(crate) fn map_globally(
     seed: u64,
     control: &Control,
 ) -> Result<Map> {
-    let MapperOptions { max_error, min_angle, min_observations, global, .. } = options;
-    let (keypoints, images) = (input.keypoints, input.images());
-    let mut map = Map::new(input.camera.clone(), input.rig, images);
+    let mut map = Map::new(input.camera.clone(), input.rig, input.images());
     let tracks = input.tracks();
-    let positions = find_positions(input, &tracks, global, seed, control)?;
+    let positions = find_positions(input, &tracks, &options.global, seed, control)?;
     for (i, pose) in map.poses.iter_mut().enumerate() {
         if let (Some(rotation), Some(centre)) = (input.rotations[i], positions.centres[i]) {
             *pose = Some(Pose::from_centre(rotation, &centre));
         }
     }
-    let chosen: Vec<_> = select_tracks(&tracks, images, global.adjustment_tracks)
+    adjust_start(&mut map, input, &tracks, options, control)?;
+    Ok(map)
+}
+
+/// Adjusts poses of which the positions are only guessed, from the tracks of all verified matches.
+///
+/// # Errors
+/// [`crate::ErrorKind::Cancelled`].
+pub(crate) fn adjust_start(
+    map: &mut Map,
+    input: &MapperInput<'_>,
+    tracks: &[Vec<Observation>],
+    options: &MapperOptions,
+    control: &Control,
+) -> Result<()> {
+    let MapperOptions { max_error, min_angle, min_observations, global, .. } = options;
+    let keypoints = input.keypoints;
+    let chosen: Vec<_> = select_tracks(tracks, input.images(), global.adjustment_tracks)
         .into_iter()
         .map(|t| tracks[t].clone())
         .collect();
     // Begin with what is near enough, then narrow down.
     let limits = |max_error: f64| TriangulationOptions { max_error, min_angle: *min_angle };
     let first = global.first_tolerance.pixels(&input.camera);
-    map.points = triangulate_tracks(&map, keypoints, &chosen, &limits(first));
+    map.points = triangulate_tracks(map, keypoints, &chosen, &limits(first));
     let mut bundle = BundleOptions {
         loss: global.first_loss,
         noise: ASSUMED_NOISE,
@@ -59,9 +74,9 @@ pub(crate) fn map_globally(
         rotations: false,
         intrinsics: RefineIntrinsics::default(),
     };
-    adjust(&mut map, keypoints, &bundle, control)?;
+    adjust(map, keypoints, &bundle, control)?;
     bundle.rotations = true;
-    adjust(&mut map, keypoints, &bundle, control)?;
+    adjust(map, keypoints, &bundle, control)?;
     bundle.intrinsics = RefineIntrinsics {
         focal: options.refine_focal,
         distortion: Some(options.distortion_prior),
@@ -70,14 +85,14 @@ pub(crate) fn map_globally(
     bundle.stopping = global.stopping;
     for round in &global.rounds {
         let limits = limits(round.tolerance.pixels(&input.camera).max(*max_error));
-        map.points = triangulate_tracks(&map, keypoints, &chosen, &limits);
-        filter_images(&mut map, *min_observations);
+        map.points = triangulate_tracks(map, keypoints, &chosen, &limits);
+        filter_images(map, *min_observations);
         bundle.loss = Loss::Cauchy(round.loss_scale);
-        adjust(&mut map, keypoints, &bundle, control)?;
+        adjust(map, keypoints, &bundle, control)?;
     }
-    filter_points(&mut map, keypoints, *max_error, *min_angle);
-    filter_images(&mut map, *min_observations);
-    Ok(map)
+    filter_points(map, keypoints, *max_error, *min_angle);
+    filter_images(map, *min_observations);
+    Ok(())
 }
 
 fn find_positions(

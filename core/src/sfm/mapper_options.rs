@@ -39,6 +39,8 @@ with_defaults! {
         pub(crate) completion: CompletionOptions = CompletionOptions::default(),
         /// The last adjustments.
         pub(crate) polishing: PolishingOptions = PolishingOptions::default(),
+        /// Another start for maps that hang together by little.
+        pub(crate) even_steps: EvenStepsOptions = EvenStepsOptions::default(),
         /// Which maps are made at all.
         pub(crate) attempts: AttemptOptions = AttemptOptions::default(),
     }
@@ -197,6 +199,17 @@ with_defaults! {
         /// A principal point this many standard deviations from the image centre is refined however large these are:
         /// errors of two to six of them do not explain it, a cropped picture does.
         pub(crate) certainty: f64 = 8.0,
+    }
+}
+
+with_defaults! {
+    /// Another start, with steps as long as those beside them.
+    #[derive(Debug, Clone)]
+    pub(crate) struct EvenStepsOptions {
+        /// A step is weak that is crossed by fewer points which three stations or more see.
+        pub(crate) weak_step: usize = 100,
+        /// Steps on either side from which the usual length follows. Chosen by hand.
+        pub(crate) beside: usize = 3,
     }
 }
 

@@ -28,6 +28,7 @@ mod bundle_adjustment;
 mod completion;
 mod components;
 mod cut_out;
+mod even_steps;
 mod filters;
 mod fisheye;
 mod front_end;

@@ -12,13 +12,14 @@ use crate::video::Frames;
 
 use super::completion::complete;
 use super::components::{Matched, add_components};
+use super::even_steps::with_even_steps;
 use super::features::FeatureOptions;
 use super::fisheye::as_fisheye;
 use super::front_end::{
     Pictures, absolute_rotations, calibrate, initial_camera, match_pictures, read_pictures, relative_poses,
 };
 use super::gate;
-use super::global_mapper::map_globally;
+use super::global_mapper::{adjust_start, map_globally};
 use super::incremental_mapper::map_incrementally;
 use super::map::{Keypoints, Map, MapPoint, Observation};
 use super::mapper_input::MapperInput;
@@ -541,7 +542,7 @@ impl Reconstructor<'_> {
     }
 
     /// The best map of one view graph: the method asked for; without pairs that contradict the camera's path, where the
-    /// map breaks it; and the incremental method, where the result is doubtful.
+    /// map breaks it; the incremental method, where the result is doubtful; and from even steps, where some are weak.
     fn map(
         &self,
         graph: &ViewGraph,
@@ -574,7 +575,49 @@ impl Reconstructor<'_> {
                 best = other;
             }
         }
+        if graph.is_ordered
+            && let Some(start) = with_even_steps(&best.map, &trusted.pairs, &self.mapper.even_steps)
+        {
+            let other = self.adjusted(start, &trusted, graph, attempts, watch, control)?;
+            if self.is_better(&other, &best) {
+                best = other;
+            }
+        }
         Ok(best)
+    }
+
+    /// Makes a map of the `trusted` pairs from the poses of `start`.
+    fn adjusted(
+        &self,
+        start: Map,
+        trusted: &Trusted<'_>,
+        graph: &ViewGraph,
+        attempts: &mut Vec<Attempt>,
+        watch: &mut Stopwatch,
+        control: &Control,
+    ) -> Result<Candidate> {
+        let input = self.input(trusted, graph);
+        let mut map = start;
+        map.camera = graph.camera.clone();
+        adjust_start(&mut map, &input, &input.tracks(), self.mapper, control)?;
+        complete(&mut map, &input, self.mapper, control)?;
+        watch.lap("even steps");
+        let found = self.candidate(map, MappingMethod::Global, trusted, graph, attempts);
+        if let Some(attempt) = attempts.last_mut() {
+            attempt.even_steps = true;
+        }
+        Ok(found)
+    }
+
+    fn input<'a>(&'a self, trusted: &'a Trusted<'_>, graph: &ViewGraph) -> MapperInput<'a> {
+        MapperInput {
+            keypoints: &self.pictures.keypoints,
+            rig: &self.rig,
+            matches: &trusted.matches,
+            pairs: &trusted.pairs,
+            camera: graph.camera.clone(),
+            rotations: &[],
+        }
     }
 
     /// Makes a map of the `trusted` pairs by `method`, and judges it by all pairs.
@@ -587,14 +630,7 @@ impl Reconstructor<'_> {
         watch: &mut Stopwatch,
         control: &Control,
     ) -> Result<Candidate> {
-        let mut input = MapperInput {
-            keypoints: &self.pictures.keypoints,
-            rig: &self.rig,
-            matches: &trusted.matches,
-            pairs: &trusted.pairs,
-            camera: graph.camera.clone(),
-            rotations: &[],
-        };
+        let mut input = self.input(trusted, graph);
         let map = match method {
             MappingMethod::Global => {
                 control.progress(Stage::Sfm, "global mapping", progress::GLOBAL_MAP);
@@ -617,6 +653,18 @@ impl Reconstructor<'_> {
             }
         };
         watch.lap("refinement");
+        Ok(self.candidate(map, method, trusted, graph, attempts))
+    }
+
+    /// A map with its figures, which `attempts` lists.
+    fn candidate(
+        &self,
+        map: Map,
+        method: MappingMethod,
+        trusted: &Trusted<'_>,
+        graph: &ViewGraph,
+        attempts: &mut Vec<Attempt>,
+    ) -> Candidate {
         let report = self.report(&map, &self.pictures.keypoints, method, graph);
         let verdict = gate::check_model(&report, &map, self.frames, self.known_focal);
         attempts.push(Attempt {
@@ -626,9 +674,10 @@ impl Reconstructor<'_> {
             observations: report.observations,
             agreeing_matches: report.agreeing_matches,
             refusal: verdict.as_ref().err().map(|e| e.message().to_string()),
+            even_steps: false,
             chosen: false,
         });
-        Ok(Candidate { map, report, verdict, attempt: attempts.len() - 1 })
+        Candidate { map, report, verdict, attempt: attempts.len() - 1 }
     }
 
     /// Whether `a` is the better map: a sound one; with more images, then with more observations that fit well.

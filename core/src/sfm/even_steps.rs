@@ -1,0 +1,195 @@
+//! Another start for a map whose parts hang together by little: a camera that goes on as it went.
+//!
+//! A point that two stations see alone says nothing of the length of the step between them. Where few are seen by three,
+//! positioning can leave a stretch of the path in one spot, or the parts before and after a step in different scales: the
+//! directions of all steps are right, matches agree with their epipolar lines, and what contradicts is not in the map. No
+//! adjustment leads out of it. A camera in motion moves on about as fast as it did, so with steps as long as those beside
+//! them the adjustment begins near enough to what is true.
+
+use nalgebra::Vector3;
+
+use crate::camera::Pose;
+
+use super::map::Map;
+use super::mapper_options::EvenStepsOptions;
+use super::two_view::TwoViewGeometry;
+use crate::statistics::median;
+
+/// The poses of `map`, whose stations are in the order of the path, with every weak step as long as those beside it, and
+/// the parts between weak steps in the scale that makes them so; `None` where no step is weak. Without points.
+pub(crate) fn with_even_steps(
+    map: &Map,
+    pairs: &[TwoViewGeometry],
+    options: &EvenStepsOptions,
+) -> Option<Map> {
+    let placed: Vec<usize> =
+        (0..map.rig.stations()).filter(|&s| map.poses[map.rig.images_of(s).start].is_some()).collect();
+    let is_weak: Vec<bool> =
+        crossing(map, &placed).into_iter().map(|points| points < options.weak_step).collect();
+    if placed.len() < 3 || !is_weak.contains(&true) {
+        return None;
+    }
+    let old = map.rig.placed_centres(&map.poses);
+    let steps: Vec<Vector3<f64>> = old.windows(2).map(|w| w[1] - w[0]).collect();
+    let directions = directions(map, pairs, &placed);
+    // Usual length of the strong steps of a part: of those from `steps` on, in either direction, up to a weak one.
+    let usual = |of: &mut dyn Iterator<Item = usize>| {
+        let near = of.take_while(|&k| !is_weak[k]).take(options.beside);
+        median(&mut near.map(|k| steps[k].norm()).collect::<Vec<_>>())
+    };
+    let first_strong = is_weak.iter().position(|weak| !weak);
+    let mut length =
+        first_strong.and_then(|k| usual(&mut (k..steps.len()))).filter(|l| *l > 0.0).unwrap_or(1.0);
+    let mut scale = 1.0;
+    let mut centres = vec![old[0]];
+    let mut direction = Vector3::x();
+    for (k, step) in steps.iter().enumerate() {
+        let last = centres[k];
+        if !is_weak[k] {
+            centres.push(last + scale * step);
+            continue;
+        }
+        if let Some(before) = usual(&mut (0..k).rev()) {
+            length = scale * before;
+        }
+        if let Some(after) = usual(&mut (k + 1..steps.len())).filter(|l| *l > 0.0) {
+            scale = length / after;
+        }
+        direction = directions[k].or_else(|| step.try_normalize(0.0)).unwrap_or(direction);
+        centres.push(last + length * direction);
+    }
+    let mut evened = map.with_points(Vec::new());
+    for (&station, centre) in placed.iter().zip(&centres) {
+        for pose in evened.poses[map.rig.images_of(station)].iter_mut().flatten() {
+            *pose = Pose::from_centre(pose.rotation, centre);
+        }
+    }
+    Some(evened)
+}
+
+/// For every step from one of the `placed` stations to the next: the points that are seen on both sides, by three
+/// stations or more.
+fn crossing(map: &Map, placed: &[usize]) -> Vec<usize> {
+    let mut slot = vec![0; map.rig.stations()];
+    placed.iter().enumerate().for_each(|(k, &station)| slot[station] = k);
+    let mut changes = vec![0i64; placed.len()];
+    for point in &map.points {
+        // Ordered, as the images of a track are.
+        let mut seen: Vec<usize> =
+            point.track.iter().map(|o| slot[map.rig.station_of(o.image as usize)]).collect();
+        seen.dedup();
+        if let ([first, .., last], true) = (seen.as_slice(), seen.len() > 2) {
+            changes[*first] += 1;
+            changes[*last] -= 1;
+        }
+    }
+    let mut open = 0;
+    let steps = changes.iter().take(placed.len().saturating_sub(1));
+    steps
+        .map(|change| {
+            open += change;
+            open.max(0) as usize
+        })
+        .collect()
+}
+
+/// The direction of every step in the world, as the verified pair with most inliers has it.
+fn directions(map: &Map, pairs: &[TwoViewGeometry], placed: &[usize]) -> Vec<Option<Vector3<f64>>> {
+    let mut best: Vec<(usize, Option<Vector3<f64>>)> = vec![(0, None); placed.len().saturating_sub(1)];
+    for pair in pairs {
+        let stations = [pair.first, pair.second].map(|image| map.rig.station_of(image as usize));
+        let (Some(relative), Some(pose)) = (&pair.second_from_first, map.poses[pair.second as usize]) else {
+            continue;
+        };
+        let Ok(k) = placed.binary_search(&stations[0].min(stations[1])) else { continue };
+        if placed.get(k + 1) != Some(&stations[0].max(stations[1])) || pair.inliers.len() <= best[k].0 {
+            continue;
+        }
+        // Of the first image as the second sees it: the translation.
+        let forward = pose.rotation.inverse() * -relative.translation;
+        let direction = if stations[0] < stations[1] { forward } else { -forward };
+        best[k] = (pair.inliers.len(), direction.try_normalize(0.0));
+    }
+    best.into_iter().map(|(_, direction)| direction).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::control::Control;
+    use crate::sfm::completion::complete;
+    use crate::sfm::global_mapper::adjust_start;
+    use crate::sfm::mapper_options::MapperOptions;
+    use crate::sfm::synthetic::Capture;
+
+    /// A walk, of which few tracks go across the step after image 7, and its pairs.
+    fn weakly_joined() -> (Capture, Vec<TwoViewGeometry>) {
+        let capture = Capture::walk(16, 1500, 0.3, 4);
+        let mut pairs = capture.pairs(4);
+        for pair in pairs.iter_mut().filter(|p| p.first <= 7 && p.second > 7) {
+            let share =
+                |point: usize| if pair.second == pair.first + 1 { point % 5 == 0 } else { point % 20 == 0 };
+            let seen = &capture.seen[pair.first as usize];
+            pair.inliers.retain(|m| share(seen[m[0] as usize]));
+        }
+        pairs.retain(|p| p.inliers.len() >= 8);
+        (capture, pairs)
+    }
+
+    /// The true map with what follows image 7 in another scale, and the tracks that fit it.
+    fn slipped(capture: &Capture, scale: f64) -> Map {
+        let mut map = capture.true_map_with_points();
+        let hinge = map.poses[8].unwrap().centre();
+        for pose in map.poses[8..].iter_mut().flatten() {
+            *pose = Pose::from_centre(pose.rotation, &(hinge + scale * (pose.centre() - hinge)));
+        }
+        map.points.retain(|p| p.track.iter().all(|o| o.image < 8) || p.track.iter().all(|o| o.image >= 8));
+        map
+    }
+
+    #[test]
+    fn parts_in_different_scales_come_together() {
+        let (capture, pairs) = weakly_joined();
+        let options = MapperOptions::default();
+        for scale in [0.2, 5.0] {
+            let map = slipped(&capture, scale);
+            let evened = with_even_steps(&map, &pairs, &options.even_steps).unwrap();
+            // The steps of the walk are not all the same.
+            let (centres, rotations) = capture.errors(&evened);
+            assert!(centres < 0.1 && rotations < 1e-3, "{centres} {rotations}");
+            assert!(capture.errors(&map).0 > 0.3, "{:?}", capture.errors(&map));
+
+            let matches = Capture::with_matches(pairs.clone()).1;
+            let input = capture.input((&pairs, &matches), capture.camera.clone(), &[]);
+            let mut adjusted = evened;
+            adjust_start(&mut adjusted, &input, &input.tracks(), &options, &Control::new()).unwrap();
+            complete(&mut adjusted, &input, &options, &Control::new()).unwrap();
+            assert_eq!(adjusted.registered(), 16);
+            let (centres, rotations) = capture.errors(&adjusted);
+            assert!(centres < 0.02 && rotations < 0.2, "{centres} {rotations}");
+        }
+    }
+
+    #[test]
+    fn images_in_one_spot_are_drawn_apart() {
+        let (capture, pairs) = weakly_joined();
+        let mut map = slipped(&capture, 1.0);
+        let spot = map.poses[0].unwrap().centre();
+        map.points.retain(|p| p.track.iter().all(|o| o.image >= 8));
+        for pose in map.poses[..8].iter_mut().flatten() {
+            *pose = Pose::from_centre(pose.rotation, &spot);
+        }
+        let evened = with_even_steps(&map, &pairs, &MapperOptions::default().even_steps).unwrap();
+        assert!(capture.errors(&evened).0 < 0.1, "{:?}", capture.errors(&evened));
+    }
+
+    #[test]
+    fn a_map_that_holds_together_is_left_as_it_is() {
+        let capture = Capture::walk(16, 3000, 0.3, 4);
+        let map = capture.true_map_with_points();
+        assert!(with_even_steps(&map, &capture.pairs(4), &MapperOptions::default().even_steps).is_none());
+        let mut two = map;
+        (2..16).for_each(|i| two.unregister(i));
+        assert!(with_even_steps(&two, &capture.pairs(4), &MapperOptions::default().even_steps).is_none());
+    }
+}
