@@ -1379,12 +1379,11 @@ typedef struct rc_sfm_options {
     // too. 0 = none.
     double keep_floor;
     // Where frames have yet to be chosen: how the pictures of the video show directions.
-    rc_projection projection;
-} rc_sfm_options;
+  
 
 #define RC_SFM_OPTIONS_INIT \
   { sizeof(rc_sfm_options), RC_METHOD_DEFAULT, 0, 0, 0, 0, 0.0, 0.0, -1.0, false, false, false, false, NULL, \
-    NULL, NULL, 0.0, RC_PROJECTION_AUTO }
+    NULL, NULL, 0.0, RC_PROJECTION_AUTO, NULL }
 
 // Chooses sharp key frames of a video, at equal motion rather than equal time, and writes them into `folder`, with a contact
 // sheet, frames.jpg. `input` may be a folder of pictures, too.

@@ -652,6 +652,8 @@ struct SfmOptions {
     double keep_floor = 0.0;
     // Where frames have yet to be chosen: how the pictures of the video show directions.
     rc_projection projection = RC_PROJECTION_AUTO;
+    // The lens that all frames share, by COLMAP's name.
+    std::optional<std::string> camera_model;
 };
 
 // Finds where the camera was, of frames in a folder, of pictures or of a video. With a `folder` all that comes out is there as
@@ -677,6 +679,7 @@ inline Model sfm(const std::string& input, const std::optional<std::string>& fol
     o.object_at = detail::c_str(options.object_at);
     o.keep_floor = options.keep_floor;
     o.projection = options.projection;
+    o.camera_model = detail::c_str(options.camera_model);
     detail::Listener<Event> listener{on_event, nullptr};
     detail::Made<rc_model, rc_model_free> made;
     detail::call_back(listener.thrown, rc_sfm, input.c_str(), detail::c_str(folder), &o, on_event ? &listener.tell : nullptr,

@@ -9,7 +9,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use libreconstruct::background::MaskOptions;
-use libreconstruct::camera::SparseModel;
+use libreconstruct::camera::{CameraModel, SparseModel};
 use libreconstruct::pipeline::{
     PosedModels, PosesOptions, ReconstructionMethod, poses_in_folder, poses_in_memory,
 };
@@ -146,6 +146,10 @@ pub struct rc_sfm_options {
     pub keep_floor: f64,
     /// Where frames have yet to be chosen: how the pictures of the video show directions.
     pub projection: MaybeUninit<rc_projection>,
+    /// The lens that all frames share, by COLMAP's name: "SIMPLE_PINHOLE", "PINHOLE", "SIMPLE_RADIAL", "RADIAL", "OPENCV",
+    /// "SIMPLE_RADIAL_FISHEYE", "RADIAL_FISHEYE" or "OPENCV_FISHEYE". NULL = "SIMPLE_RADIAL", which becomes "RADIAL", or a
+    /// fisheye, where the capture asks for it.
+    pub camera_model: *const c_char,
 }
 
 // SAFETY: numbers, pointers, an enum that may be anything, and bool, which C compilers set to 0 or 1.
@@ -157,8 +161,9 @@ unsafe impl Versioned for rc_sfm_options {
 /// The pointers of `asked` are NULL or strings.
 unsafe fn poses_options(asked: &rc_sfm_options) -> Result<PosesOptions, Fault> {
     // SAFETY: the caller's promise.
-    let (mask_model, mask_dir, object_at) = unsafe {
+    let (camera_model, mask_model, mask_dir, object_at) = unsafe {
         (
+            optional_text(asked.camera_model, "options.camera_model")?,
             optional_path(asked.mask_model, "options.mask_model")?,
             optional_path(asked.mask_dir, "options.mask_dir")?,
             optional_text(asked.object_at, "options.object_at")?,
@@ -169,6 +174,7 @@ unsafe fn poses_options(asked: &rc_sfm_options) -> Result<PosesOptions, Fault> {
     let usual = SfmOptions::default();
     let sfm = SfmOptions {
         method: method.map_or(usual.method, ReconstructionMethod::mapping),
+        camera_model: camera_model.map(lens).transpose()?.unwrap_or(usual.camera_model),
         seed: asked.seed,
         focal: given(asked.focal),
         apriltag_size_mm: given(asked.apriltag_size_mm),
@@ -186,6 +192,13 @@ unsafe fn poses_options(asked: &rc_sfm_options) -> Result<PosesOptions, Fault> {
     };
     let background = masks.wanted(asked.remove_background);
     Ok(PosesOptions { sfm, background })
+}
+
+fn lens(name: &str) -> Result<CameraModel, Fault> {
+    CameraModel::from_name(name).ok_or_else(|| {
+        let known: Vec<&str> = CameraModel::ALL.into_iter().map(CameraModel::name).collect();
+        Fault::argument(format!("options.camera_model is \"{name}\": one of {} is known", known.join(", ")))
+    })
 }
 
 /// Finds where the camera was: poses, lens and points, which are stored in *model; free it with rc_model_free(). `input` is a
@@ -279,6 +292,7 @@ mod tests {
             require_scale: true,
             strict: true,
             keep_broken: true,
+            camera_model: c"OPENCV".as_ptr(),
             mask_dir: c"masks".as_ptr(),
             ..rc_sfm_options::DEFAULT
         };
@@ -293,6 +307,7 @@ mod tests {
             require_scale: true,
             strict: true,
             keep_broken: true,
+            camera_model: CameraModel::OpenCv,
             ..SfmOptions::default()
         };
         assert_eq!(options.sfm, expected);
@@ -304,6 +319,9 @@ mod tests {
         let floor = rc_sfm_options { keep_floor: 1.5, ..rc_sfm_options::DEFAULT };
         // SAFETY: no pointer is set.
         assert_eq!(unsafe { poses_options(&floor) }.unwrap().background.unwrap().keep_floor, Some(1.5));
+        let nonsense = rc_sfm_options { camera_model: c"opencv".as_ptr(), ..rc_sfm_options::DEFAULT };
+        // SAFETY: a string.
+        assert!(unsafe { poses_options(&nonsense) }.unwrap_err().message.contains("OPENCV_FISHEYE"));
         let nonsense = rc_sfm_options { object_at: c"here".as_ptr(), ..rc_sfm_options::DEFAULT };
         // SAFETY: a string.
         assert!(unsafe { poses_options(&nonsense) }.is_err());

@@ -45,7 +45,7 @@ from ._frames import Frame, Frames, extract_frames
 from ._job import Events, Job, JobEvent, JobPage, Service
 from ._masks import find_weights as _find_weights
 from ._model import Lens, SparseModel
-from ._native import version
+from ._native import num_threads, set_num_threads, version
 from ._progress import Progress, ReconstructionWarning
 from ._reconstruct import devices, reconstruct
 from ._scene import Scene, Video
@@ -93,7 +93,9 @@ __all__ = [
     "Video",
     "devices",
     "extract_frames",
+    "num_threads",
     "reconstruct",
+    "set_num_threads",
     "sfm",
     "version",
 ]

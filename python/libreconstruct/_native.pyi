@@ -23,9 +23,11 @@ __all__ = [
     "jpeg_to_png",
     "load_frames",
     "look_at",
+    "num_threads",
     "preset",
     "reconstruct",
     "set_mask_model_place",
+    "set_num_threads",
     "sfm",
     "version",
 ]
@@ -34,6 +36,14 @@ def version() -> str:
     """The version of the engine, for example ``0.1.0``."""
 
 def set_mask_model_place(path: _Path) -> None: ...
+def set_num_threads(threads: int) -> None:
+    """With how many threads the next calls of this process compute: 1 to 1024; 0 (as it begins): as many as there are processors.
+
+    Calls that run already are not changed, and no result depends on it. Workers of an `Engine` have a number of their own."""
+
+def num_threads() -> int:
+    """The number of threads that the next call computes with."""
+
 def error_kinds() -> list[str]: ...
 def preset(quality: str) -> str: ...
 def reconstruct(input: _Path, output: _Path, options: str, listener: _Listener | None) -> str: ...

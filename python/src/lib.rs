@@ -44,6 +44,8 @@ mod _native {
     use crate::trainer::Trainer;
     #[pymodule_export]
     use crate::view::look_at;
+    #[pymodule_export]
+    use crate::work::{num_threads, set_num_threads};
 
     /// The version of the engine.
     #[pyfunction]

@@ -11,6 +11,7 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
@@ -23,33 +24,59 @@ use crate::error::{OrRaise, raise, to_json};
 /// How often the calling thread looks for signals and passes progress on.
 const LOOK: Duration = Duration::from_millis(100);
 
-/// Pools that nobody uses now, and the processes that they belong to.
-static IDLE: Mutex<Vec<(u32, ThreadPool)>> = Mutex::new(Vec::new());
+/// Pools that nobody uses now, with the processes that they belong to and the number of threads that was asked for.
+static IDLE: Mutex<Vec<(u32, usize, ThreadPool)>> = Mutex::new(Vec::new());
 /// So many of them are kept.
 const KEPT: usize = 4;
 
-/// A pool that nobody else uses. `try_lock`, since a lock that is held during `fork` stays held in the child.
-fn take_pool() -> Result<ThreadPool> {
-    if let Ok(mut idle) = IDLE.try_lock() {
-        while let Some((process, pool)) = idle.pop() {
-            if process == std::process::id() {
-                return Ok(pool);
-            }
-            // Its threads are the parent's, and do not exist here.
-            std::mem::forget(pool);
-        }
+/// Threads of the pools of the next calls; 0 = as many as rayon makes by itself.
+static THREADS: AtomicUsize = AtomicUsize::new(0);
+/// A pool has at most this many, as in C.
+const MOST_THREADS: usize = 1024;
+
+/// With how many threads the next calls compute: 1 to 1024; 0 = as many as there are processors.
+#[pyfunction]
+pub(crate) fn set_num_threads(threads: usize) -> PyResult<()> {
+    if threads > MOST_THREADS {
+        let why = format!("threads is {threads}: 0 to {MOST_THREADS} is allowed");
+        return Err(raise(Error::new(ErrorKind::InvalidArgument, why)));
     }
-    ThreadPoolBuilder::new()
-        .thread_name(|k| format!("libreconstruct-{k}"))
-        .build()
-        .map_err(|e| Error::new(ErrorKind::Io, format!("cannot start threads: {e}")))
+    THREADS.store(threads, Ordering::Relaxed);
+    Ok(())
 }
 
-fn put_back(pool: ThreadPool) {
+/// The number of threads that the next call computes with.
+#[pyfunction]
+pub(crate) fn num_threads(py: Python<'_>) -> PyResult<usize> {
+    quick(py, || Ok(rayon::current_num_threads()))
+}
+
+/// A pool that nobody else uses, and the number of threads that was asked for. `try_lock`, since a lock that is held during `fork` stays held in the child.
+fn take_pool() -> Result<(usize, ThreadPool)> {
+    let threads = THREADS.load(Ordering::Relaxed);
+    if let Ok(mut idle) = IDLE.try_lock() {
+        while let Some((process, asked, pool)) = idle.pop() {
+            if process != std::process::id() {
+                // Its threads are the parent's, and do not exist here.
+                std::mem::forget(pool);
+            } else if asked == threads {
+                return Ok((threads, pool));
+            }
+        }
+    }
+    let pool = ThreadPoolBuilder::new()
+        .num_threads(threads)
+        .thread_name(|k| format!("libreconstruct-{k}"))
+        .build()
+        .map_err(|e| Error::new(ErrorKind::Io, format!("cannot start threads: {e}")))?;
+    Ok((threads, pool))
+}
+
+fn put_back((threads, pool): (usize, ThreadPool)) {
     if let Ok(mut idle) = IDLE.try_lock()
         && idle.len() < KEPT
     {
-        idle.push((std::process::id(), pool));
+        idle.push((std::process::id(), threads, pool));
     }
 }
 
@@ -64,7 +91,7 @@ fn guarded<T>(work: impl FnOnce() -> Result<T>) -> Result<T> {
 
 fn on_pool<T: Send>(work: impl FnOnce() -> Result<T> + Send) -> Result<T> {
     let pool = take_pool()?;
-    let result = guarded(|| pool.install(work));
+    let result = guarded(|| pool.1.install(work));
     put_back(pool);
     result
 }

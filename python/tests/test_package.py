@@ -35,6 +35,23 @@ def test_importing_is_quick_and_loads_nothing_heavy(tmp_path):
     assert min(seconds) < 0.1, seconds
 
 
+def test_calls_compute_with_as_many_threads_as_were_asked_for():
+    usual = lr.num_threads()
+    assert usual >= 1
+    try:
+        for threads in (1, 3):
+            lr.set_num_threads(threads)
+            assert lr.num_threads() == threads
+        with pytest.raises(lr.InvalidInputError, match="threads is 1025"):
+            lr.set_num_threads(1025)
+        with pytest.raises(OverflowError):
+            lr.set_num_threads(-1)
+        assert lr.num_threads() == 3
+    finally:
+        lr.set_num_threads(0)
+    assert lr.num_threads() == usual
+
+
 def test_every_kind_of_error_has_a_class_that_survives_pickling():
     assert set(_errors.KINDS) == set(_native.error_kinds())
     for slug in _native.error_kinds():

@@ -69,6 +69,9 @@ pub(crate) struct Arguments {
     /// Hold out every Nth image, from the first, and score the scene on them
     #[arg(long, value_name = "N")]
     test_every: Option<u32>,
+    /// Degree of the colours' dependence on the direction of view, 0 to 3 [default: the quality's]
+    #[arg(long, value_name = "N")]
+    sh_degree: Option<u32>,
     /// Fixes every random choice
     #[arg(long, default_value_t = 0)]
     seed: u64,
@@ -119,6 +122,7 @@ impl Arguments {
             projection: self.projection.named(),
             training_max_resolution: preset.training_max_resolution.min(max_resolution),
             test_every: self.test_every,
+            sh_degree: self.sh_degree.unwrap_or(preset.sh_degree),
             seed: self.seed,
             device: self.device.clone(),
             turntable: !self.no_turntable,

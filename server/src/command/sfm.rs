@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 use libreconstruct::Result;
+use libreconstruct::camera::CameraModel;
 use libreconstruct::pipeline::{PosesOptions, ReconstructionMethod, files, find_poses, frames_of};
 use libreconstruct::sfm::SfmOptions;
 use libreconstruct::video::FrameOptions;
@@ -44,12 +45,29 @@ pub(crate) struct Arguments {
     shutter: ShutterArguments,
     #[command(flatten)]
     masks: MaskArguments,
+    /// The lens that all frames share, by COLMAP's name: SIMPLE_PINHOLE and PINHOLE for pictures without distortion, OPENCV, ...
+    /// SIMPLE_RADIAL becomes RADIAL, or a fisheye, where the capture asks for it
+    #[arg(long, value_name = "MODEL", default_value = "SIMPLE_RADIAL", value_parser = camera_model)]
+    camera_model: CameraModel,
+    /// Focal length in pixels of the frames, if known; it is refined
+    #[arg(long, value_name = "PIXELS")]
+    focal: Option<f64>,
     /// Fail where the poses are doubtful, instead of warning
     #[arg(long)]
     strict: bool,
+    /// Write a model that is broken, too, rather than fail: to look at it
+    #[arg(long)]
+    keep_broken: bool,
     /// Fixes every random choice
     #[arg(long, default_value_t = 0)]
     seed: u64,
+}
+
+fn camera_model(name: &str) -> std::result::Result<CameraModel, String> {
+    CameraModel::from_name(name).ok_or_else(|| {
+        let known: Vec<&str> = CameraModel::ALL.into_iter().map(CameraModel::name).collect();
+        format!("one of {} is known", known.join(", "))
+    })
 }
 
 impl Arguments {
@@ -61,6 +79,9 @@ impl Arguments {
             apriltag_size_mm: self.scale.apriltag_size_mm,
             require_scale: self.scale.require_scale,
             strict: self.strict,
+            camera_model: self.camera_model,
+            focal: self.focal,
+            keep_broken: self.keep_broken,
             rolling_shutter_ms: self.shutter.rolling_shutter_ms,
             ..SfmOptions::default()
         };

@@ -65,6 +65,21 @@ fn a_film_that_is_no_panorama() {
 }
 
 #[test]
+fn a_lens_that_nobody_knows() {
+    let folder = tempfile::tempdir().unwrap();
+    let (pictures, out) = (folder.path().to_str().unwrap(), folder.path().join("out"));
+    let sfm = |more: &[&str]| run([&["sfm", pictures, "-o", out.to_str().unwrap()], more].concat());
+    let unknown = sfm(&["--camera-model", "FISHEYE"]);
+    assert_eq!(unknown.status.code(), Some(2));
+    let text = stderr(&unknown);
+    assert!(text.contains("'FISHEYE'") && text.contains("RADIAL_FISHEYE"), "{text}");
+    let impossible = sfm(&["--focal", "0"]);
+    assert_eq!(impossible.status.code(), Some(2), "{}", stderr(&impossible));
+    assert!(stderr(&impossible).contains("focal"), "{}", stderr(&impossible));
+    assert!(!out.exists());
+}
+
+#[test]
 fn a_playlist_in_the_clothes_of_a_video_reads_nothing() {
     let folder = tempfile::tempdir().unwrap();
     let secret = folder.path().join("secret.ts");

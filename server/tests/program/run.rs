@@ -162,8 +162,12 @@ fn the_stages_one_by_one_do_the_same_work() {
         "--max-resolution",
         "480",
     ]));
-    assert_success(&run(["sfm", &at("frames"), "-o", &at("sfm")]));
-    assert_success(&run(["info", &at("sfm/sparse")]));
+    let lens = ["--camera-model", "RADIAL", "--focal", "380"];
+    assert_success(&run([&["sfm", &at("frames"), "-o", &at("sfm")], &lens[..]].concat()));
+    let model = run(["info", &at("sfm/sparse")]);
+    assert_success(&model);
+    let text = String::from_utf8_lossy(&model.stdout);
+    assert!(text.contains(": RADIAL "), "{text}");
     assert_success(&run([
         "train",
         &at("sfm/undistorted"),
