@@ -15,27 +15,34 @@ use super::mapper_options::EvenStepsOptions;
 use super::two_view::TwoViewGeometry;
 use crate::statistics::median;
 
+/// Steps on either side from which the usual length follows. Chosen by hand.
+const BESIDE: usize = 3;
+
 /// The poses of `map`, whose stations are in the order of the path, with every weak step as long as those beside it, and
-/// the parts between weak steps in the scale that makes them so; `None` where no step is weak. Without points.
+/// the parts between weak steps in the scale that makes them so; `None` where no step is weak. Without points. A step is weak
+/// that few points span, or that is much longer than those beside it.
 pub(crate) fn with_even_steps(
     map: &Map,
     pairs: &[TwoViewGeometry],
     options: &EvenStepsOptions,
 ) -> Option<Map> {
-    let placed: Vec<usize> =
-        (0..map.rig.stations()).filter(|&s| map.poses[map.rig.images_of(s).start].is_some()).collect();
-    let is_weak: Vec<bool> =
-        crossing(map, &placed).into_iter().map(|points| points < options.weak_step).collect();
+    let placed = placed_stations(map);
+    let old = map.rig.placed_centres(&map.poses);
+    let steps: Vec<Vector3<f64>> = old.windows(2).map(|w| w[1] - w[0]).collect();
+    let (lengths, counts) = (lengths(&placed, &steps), counts(&placed));
+    let is_weak: Vec<bool> = crossing(map, &placed)
+        .into_iter()
+        .zip(over_those_beside(&lengths))
+        .map(|(points, longer)| points < options.weak_step || longer > options.long_step)
+        .collect();
     if placed.len() < 3 || !is_weak.contains(&true) {
         return None;
     }
-    let old = map.rig.placed_centres(&map.poses);
-    let steps: Vec<Vector3<f64>> = old.windows(2).map(|w| w[1] - w[0]).collect();
     let directions = directions(map, pairs, &placed);
-    // Usual length of the strong steps of a part: of those from `steps` on, in either direction, up to a weak one.
+    // Usual length of the strong steps of a part, from a step on in either direction, up to a weak one.
     let usual = |of: &mut dyn Iterator<Item = usize>| {
-        let near = of.take_while(|&k| !is_weak[k]).take(options.beside);
-        median(&mut near.map(|k| steps[k].norm()).collect::<Vec<_>>())
+        let near = of.take_while(|&k| !is_weak[k]).take(BESIDE);
+        median(&mut near.map(|k| lengths[k]).collect::<Vec<_>>())
     };
     let first_strong = is_weak.iter().position(|weak| !weak);
     let mut length =
@@ -56,7 +63,7 @@ pub(crate) fn with_even_steps(
             scale = length / after;
         }
         direction = directions[k].or_else(|| step.try_normalize(0.0)).unwrap_or(direction);
-        centres.push(last + length * direction);
+        centres.push(last + counts[k] * length * direction);
     }
     let mut evened = map.with_points(Vec::new());
     for (&station, centre) in placed.iter().zip(&centres) {
@@ -65,6 +72,39 @@ pub(crate) fn with_even_steps(
         }
     }
     Some(evened)
+}
+
+/// Every step of the path over the usual one of those beside it, of three on either side; the largest of them. 0 without two
+/// steps.
+pub(crate) fn most_lone_step(map: &Map) -> f64 {
+    let centres = map.rig.placed_centres(&map.poses);
+    let steps: Vec<Vector3<f64>> = centres.windows(2).map(|w| w[1] - w[0]).collect();
+    let lengths = lengths(&placed_stations(map), &steps);
+    over_those_beside(&lengths).into_iter().fold(0.0, f64::max).min(1e6)
+}
+
+fn placed_stations(map: &Map) -> Vec<usize> {
+    (0..map.rig.stations()).filter(|&s| map.poses[map.rig.images_of(s).start].is_some()).collect()
+}
+
+/// Of each step from one of the `placed` stations to the next: how many it would be if none were missing.
+fn counts(placed: &[usize]) -> Vec<f64> {
+    placed.windows(2).map(|w| (w[1] - w[0]) as f64).collect()
+}
+
+/// Where stations are missing, the step past them counts as so many.
+fn lengths(placed: &[usize], steps: &[Vector3<f64>]) -> Vec<f64> {
+    steps.iter().zip(counts(placed)).map(|(step, count)| step.norm() / count).collect()
+}
+
+/// Each of `lengths` over the median of those beside it; 0 where nothing moves there.
+fn over_those_beside(lengths: &[f64]) -> Vec<f64> {
+    let over = |k: usize| {
+        let beside = k.saturating_sub(BESIDE)..(k + 1 + BESIDE).min(lengths.len());
+        let mut others: Vec<f64> = beside.filter(|&other| other != k).map(|other| lengths[other]).collect();
+        median(&mut others).filter(|&usual| usual > 0.0).map_or(0.0, |usual| lengths[k] / usual)
+    };
+    (0..lengths.len()).map(over).collect()
 }
 
 /// For every step from one of the `placed` stations to the next: the points that are seen on both sides, by three
@@ -181,6 +221,30 @@ mod tests {
         }
         let evened = with_even_steps(&map, &pairs, &MapperOptions::default().even_steps).unwrap();
         assert!(capture.errors(&evened).0 < 0.1, "{:?}", capture.errors(&evened));
+    }
+
+    #[test]
+    fn a_leap_is_taken_back_however_many_points_span_it() {
+        let capture = Capture::walk(16, 3000, 0.3, 4);
+        let mut map = capture.true_map_with_points();
+        assert!(most_lone_step(&map) < 2.0);
+        let leap = 15.0 * (map.poses[8].unwrap().centre() - map.poses[7].unwrap().centre());
+        for pose in map.poses[8..].iter_mut().flatten() {
+            *pose = Pose::from_centre(pose.rotation, &(pose.centre() + leap));
+        }
+        assert!(most_lone_step(&map) > 10.0);
+        let pairs = capture.pairs(4);
+        let evened = with_even_steps(&map, &pairs, &MapperOptions::default().even_steps).unwrap();
+        let (centres, rotations) = capture.errors(&evened);
+        assert!(centres < 0.05 && rotations < 1e-3, "{centres} {rotations}");
+    }
+
+    #[test]
+    fn a_step_past_missing_images_is_no_leap() {
+        let capture = Capture::walk(24, 3000, 0.3, 4);
+        let mut map = capture.true_map_with_points();
+        (9..19).for_each(|i| map.unregister(i));
+        assert!(most_lone_step(&map) < 2.0, "{}", most_lone_step(&map));
     }
 
     #[test]

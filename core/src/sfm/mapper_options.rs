@@ -206,10 +206,11 @@ with_defaults! {
     /// Another start, with steps as long as those beside them.
     #[derive(Debug, Clone)]
     pub(crate) struct EvenStepsOptions {
-        /// A step is weak that is crossed by fewer points which three stations or more see.
+        /// A step is weak that is crossed by fewer points which three stations or more see, ...
         pub(crate) weak_step: usize = 100,
-        /// Steps on either side from which the usual length follows. Chosen by hand.
-        pub(crate) beside: usize = 3,
+        /// ... or that is this many times as long as those beside it. Of 300 generated films, steps of sound ones were up to
+        /// 1.7 times as long as usual, those of six that had come apart 14 times or more.
+        pub(crate) long_step: f64 = 5.0,
     }
 }
 

@@ -474,6 +474,7 @@ impl Reconstructor<'_> {
             pairs: &graph.pairs,
             max_epipolar_error: self.mapper.max_epipolar_error,
             is_ordered: graph.is_ordered,
+            is_video: self.frames.is_sequential(),
             report,
         });
         let refused = match verdict.grade {

@@ -74,6 +74,9 @@ pub struct Evidence {
     pub rotation_only_pairs: f64,
     /// Largest step of the camera from a frame to the next over the median one; 0 for unordered pictures.
     pub largest_step: f64,
+    /// The largest step over those beside it: frames of a video are chosen at equal motion. 0 for photographs.
+    #[serde(default)]
+    pub lone_step: f64,
     /// How much the focal length changes from frame to frame and keeps to it, as a share of it.
     pub zoom: f64,
     /// Logarithm of the last focal length over the first, if a zoom goes on steadily: what explains the capture best.

@@ -1,6 +1,7 @@
 //! Measures all that a verdict follows from.
 
 use crate::sfm::bundle_adjustment::BundleOptions;
+use crate::sfm::even_steps::most_lone_step;
 use crate::sfm::map::{Keypoints, Map};
 use crate::sfm::matching::PairMatches;
 use crate::sfm::path::cuts;
@@ -55,6 +56,8 @@ pub(crate) struct Judged<'a> {
     pub(crate) max_epipolar_error: f64,
     /// Whether the images are in the order of the path.
     pub(crate) is_ordered: bool,
+    /// Whether they are of a video, chosen at equal motion.
+    pub(crate) is_video: bool,
     pub(crate) report: &'a SfmReport,
 }
 
@@ -143,6 +146,7 @@ pub(super) fn gather(judged: &Judged<'_>) -> (Evidence, Vec<FrameSpread>) {
         flat_pairs: flat as f64 / verified().count().max(1) as f64,
         rotation_only_pairs: report.rotation_only_pairs,
         largest_step: if judged.is_ordered { largest_step(adjusted) } else { 0.0 },
+        lone_step: if judged.is_video { most_lone_step(adjusted) } else { 0.0 },
         zoom: if has_lens { zoom(adjusted, keypoints, judged.bundle.loss) } else { 0.0 },
         zoom_change: steady.change.clamp(-LARGEST, LARGEST),
         zoom_deviation: steady.deviation.min(LARGEST),
