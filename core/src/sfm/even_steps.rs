@@ -167,10 +167,9 @@ mod tests {
         let capture = Capture::walk(16, 1500, 0.3, 4);
         let mut pairs = capture.pairs(4);
         for pair in pairs.iter_mut().filter(|p| p.first <= 7 && p.second > 7) {
-            let share =
-                |point: usize| if pair.second == pair.first + 1 { point % 5 == 0 } else { point % 20 == 0 };
+            let one_of = if pair.second == pair.first + 1 { 5 } else { 20 };
             let seen = &capture.seen[pair.first as usize];
-            pair.inliers.retain(|m| share(seen[m[0] as usize]));
+            pair.inliers.retain(|m| seen[m[0] as usize].is_multiple_of(one_of));
         }
         pairs.retain(|p| p.inliers.len() >= 8);
         (capture, pairs)

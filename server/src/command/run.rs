@@ -126,7 +126,6 @@ impl Arguments {
             seed: self.seed,
             device: self.device.clone(),
             turntable: !self.no_turntable,
-            ..preset
         }
     }
 
