@@ -20,10 +20,12 @@ const BESIDE: usize = 3;
 
 /// The poses of `map`, whose stations are in the order of the path, with every weak step as long as those beside it, and
 /// the parts between weak steps in the scale that makes them so; `None` where no step is weak. Without points. A step is weak
-/// that few points span, or that is much longer than those beside it.
+/// that few points span; of a video, whose frames are chosen at equal motion, one that is much longer than those beside
+/// it, too.
 pub(crate) fn with_even_steps(
     map: &Map,
     pairs: &[TwoViewGeometry],
+    is_video: bool,
     options: &EvenStepsOptions,
 ) -> Option<Map> {
     let placed = placed_stations(map);
@@ -33,7 +35,7 @@ pub(crate) fn with_even_steps(
     let is_weak: Vec<bool> = crossing(map, &placed)
         .into_iter()
         .zip(over_those_beside(&lengths))
-        .map(|(points, longer)| points < options.weak_step || longer > options.long_step)
+        .map(|(points, longer)| points < options.weak_step || is_video && longer > options.long_step)
         .collect();
     if placed.len() < 3 || !is_weak.contains(&true) {
         return None;
@@ -192,7 +194,7 @@ mod tests {
         let options = MapperOptions::default();
         for scale in [0.2, 5.0] {
             let map = slipped(&capture, scale);
-            let evened = with_even_steps(&map, &pairs, &options.even_steps).unwrap();
+            let evened = with_even_steps(&map, &pairs, false, &options.even_steps).unwrap();
             // The steps of the walk are not all the same.
             let (centres, rotations) = capture.errors(&evened);
             assert!(centres < 0.1 && rotations < 1e-3, "{centres} {rotations}");
@@ -218,7 +220,7 @@ mod tests {
         for pose in map.poses[..8].iter_mut().flatten() {
             *pose = Pose::from_centre(pose.rotation, &spot);
         }
-        let evened = with_even_steps(&map, &pairs, &MapperOptions::default().even_steps).unwrap();
+        let evened = with_even_steps(&map, &pairs, false, &MapperOptions::default().even_steps).unwrap();
         assert!(capture.errors(&evened).0 < 0.1, "{:?}", capture.errors(&evened));
     }
 
@@ -232,8 +234,9 @@ mod tests {
             *pose = Pose::from_centre(pose.rotation, &(pose.centre() + leap));
         }
         assert!(most_lone_step(&map) > 10.0);
-        let pairs = capture.pairs(4);
-        let evened = with_even_steps(&map, &pairs, &MapperOptions::default().even_steps).unwrap();
+        let (pairs, options) = (capture.pairs(4), MapperOptions::default().even_steps);
+        assert!(with_even_steps(&map, &pairs, false, &options).is_none());
+        let evened = with_even_steps(&map, &pairs, true, &options).unwrap();
         let (centres, rotations) = capture.errors(&evened);
         assert!(centres < 0.05 && rotations < 1e-3, "{centres} {rotations}");
     }
@@ -250,9 +253,13 @@ mod tests {
     fn a_map_that_holds_together_is_left_as_it_is() {
         let capture = Capture::walk(16, 3000, 0.3, 4);
         let map = capture.true_map_with_points();
-        assert!(with_even_steps(&map, &capture.pairs(4), &MapperOptions::default().even_steps).is_none());
+        assert!(
+            with_even_steps(&map, &capture.pairs(4), true, &MapperOptions::default().even_steps).is_none()
+        );
         let mut two = map;
         (2..16).for_each(|i| two.unregister(i));
-        assert!(with_even_steps(&two, &capture.pairs(4), &MapperOptions::default().even_steps).is_none());
+        assert!(
+            with_even_steps(&two, &capture.pairs(4), true, &MapperOptions::default().even_steps).is_none()
+        );
     }
 }

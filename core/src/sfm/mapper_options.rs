@@ -208,7 +208,7 @@ with_defaults! {
     pub(crate) struct EvenStepsOptions {
         /// A step is weak that is crossed by fewer points which three stations or more see, ...
         pub(crate) weak_step: usize = 100,
-        /// ... or that is this many times as long as those beside it. Of 300 generated films, steps of sound ones were up to
+        /// ... or that is, in a video, this many times as long as those beside it. Of 300 generated films, steps of sound ones were up to
         /// 1.7 times as long as usual, those of six that had come apart 14 times or more.
         pub(crate) long_step: f64 = 5.0,
     }

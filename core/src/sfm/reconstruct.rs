@@ -577,7 +577,7 @@ impl Reconstructor<'_> {
             }
         }
         if graph.is_ordered
-            && let Some(start) = with_even_steps(&best.map, &trusted.pairs, &self.mapper.even_steps)
+            && let Some(start) = self.evened(&best.map, &trusted)
         {
             let other = self.adjusted(start, &trusted, graph, attempts, watch, control)?;
             if self.is_better(&other, &best) {
@@ -585,6 +585,10 @@ impl Reconstructor<'_> {
             }
         }
         Ok(best)
+    }
+
+    fn evened(&self, map: &Map, trusted: &Trusted<'_>) -> Option<Map> {
+        with_even_steps(map, &trusted.pairs, self.frames.is_sequential(), &self.mapper.even_steps)
     }
 
     /// Makes a map of the `trusted` pairs from the poses of `start`.
