@@ -1379,7 +1379,12 @@ typedef struct rc_sfm_options {
     // too. 0 = none.
     double keep_floor;
     // Where frames have yet to be chosen: how the pictures of the video show directions.
-  
+    rc_projection projection;
+    // The lens that all frames share, by COLMAP's name: "SIMPLE_PINHOLE", "PINHOLE", "SIMPLE_RADIAL", "RADIAL", "OPENCV",
+    // "SIMPLE_RADIAL_FISHEYE", "RADIAL_FISHEYE" or "OPENCV_FISHEYE". NULL = "SIMPLE_RADIAL", which becomes "RADIAL", or a
+    // fisheye, where the capture asks for it.
+    const char *camera_model;
+} rc_sfm_options;
 
 #define RC_SFM_OPTIONS_INIT \
   { sizeof(rc_sfm_options), RC_METHOD_DEFAULT, 0, 0, 0, 0, 0.0, 0.0, -1.0, false, false, false, false, NULL, \
