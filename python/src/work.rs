@@ -51,7 +51,8 @@ pub(crate) fn num_threads(py: Python<'_>) -> PyResult<usize> {
     quick(py, || Ok(rayon::current_num_threads()))
 }
 
-/// A pool that nobody else uses, and the number of threads that was asked for. `try_lock`, since a lock that is held during `fork` stays held in the child.
+/// A pool that nobody else uses, and the number of threads that was asked for. `try_lock`, since a lock that is held during
+/// `fork` stays held in the child.
 fn take_pool() -> Result<(usize, ThreadPool)> {
     let threads = THREADS.load(Ordering::Relaxed);
     if let Ok(mut idle) = IDLE.try_lock() {
