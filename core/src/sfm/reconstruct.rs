@@ -1,5 +1,7 @@
 //! The whole stage: frames in, a sparse model and its figures out.
 
+mod attempts;
+
 use std::borrow::Cow;
 use std::sync::Arc;
 
@@ -10,19 +12,12 @@ use crate::fiducial::{Tags, detect_tags};
 use crate::stage::Stage;
 use crate::video::Frames;
 
-use super::completion::complete;
 use super::components::{Matched, add_components};
-use super::even_steps::with_even_steps;
 use super::features::FeatureOptions;
 use super::fisheye::as_fisheye;
-use super::front_end::{
-    Pictures, absolute_rotations, calibrate, initial_camera, match_pictures, read_pictures, relative_poses,
-};
+use super::front_end::{Pictures, calibrate, initial_camera, match_pictures, read_pictures, relative_poses};
 use super::gate;
-use super::global_mapper::{adjust_start, map_globally};
-use super::incremental_mapper::map_incrementally;
 use super::map::{Keypoints, Map, MapPoint, Observation};
-use super::mapper_input::MapperInput;
 use super::mapper_options::MapperOptions;
 use super::matching::PairMatches;
 use super::metric_scale::{PrincipalPointIs, measure_scale};
@@ -31,11 +26,11 @@ use super::options::{MappingMethod, SfmOptions};
 use super::output::{normalise, sparse_model};
 use super::pairing::PairingOptions;
 use super::patch_alignment::align_keypoints;
-use super::path::{Trusted, broken_steps, cuts, fitting_the_path, is_cut_between, is_ordered};
+use super::path::{broken_steps, cuts, is_cut_between, is_ordered};
 use super::polishing::{PrincipalPoint, adapt, bundle_options, principal_point_prior, refine_lens};
 use super::progress;
 use super::reconstruction::Reconstruction;
-use super::report::{Attempt, SfmReport, Stopwatch, ranges};
+use super::report::{SfmReport, Stopwatch, ranges};
 use super::rig::Rig;
 use super::shutter::{ShutterDoubt, ShutterInput, find_shutter, shutter_doubt};
 use super::support::support_of_pairs;
@@ -43,6 +38,7 @@ use super::triangulation::{TriangulationOptions, Views as TriangulationViews, tr
 use super::two_view::{TwoViewGeometry, TwoViewOptions, Views, verify_pairs};
 use super::verdict::{Doubt, Grade, Judged, judge};
 use crate::statistics::{median, quantile};
+use attempts::{Candidate, ViewGraph};
 
 /// Finds the camera, its poses and scene points from `frames`, which one camera with one focal length has made.
 ///
@@ -301,23 +297,6 @@ struct Reconstructor<'a> {
     known_focal: Option<f64>,
 }
 
-/// A map and what is thought of it.
-struct Candidate {
-    map: Map,
-    report: SfmReport,
-    /// The warnings, or why it is not sound.
-    verdict: Result<Vec<Warning>>,
-    /// Which of the attempts it is.
-    attempt: usize,
-}
-
-/// The relative poses of one focal length, and whether the images are in the order of the camera's path.
-struct ViewGraph {
-    camera: Camera,
-    pairs: Vec<TwoViewGeometry>,
-    is_ordered: bool,
-}
-
 /// What is not known of how the pictures were taken.
 struct Unsure {
     centre: Option<PrincipalPoint>,
@@ -540,159 +519,6 @@ impl Reconstructor<'_> {
         report.warnings.extend(measured.warnings);
         report.scale = Some(measured.report);
         Ok(metres)
-    }
-
-    /// The best map of one view graph: the method asked for; without pairs that contradict the camera's path, where the
-    /// map breaks it; the incremental method, where the result is doubtful; and from even steps, where some are weak.
-    fn map(
-        &self,
-        graph: &ViewGraph,
-        attempts: &mut Vec<Attempt>,
-        watch: &mut Stopwatch,
-        control: &Control,
-    ) -> Result<Candidate> {
-        let count = self.frames.frames.len();
-        let all = Trusted { pairs: Cow::Borrowed(&graph.pairs), matches: Cow::Borrowed(self.matches) };
-        let mut best = self.attempt(self.options.method, &all, graph, attempts, watch, control)?;
-        let mut trusted = all;
-        if !best.report.broken_steps.is_empty() {
-            trusted = fitting_the_path(&self.rig, &graph.pairs, self.matches, control)?;
-            let other = self.attempt(self.options.method, &trusted, graph, attempts, watch, control)?;
-            if self.is_better(&other, &best) {
-                best = other;
-            }
-        }
-        let when = &self.mapper.attempts;
-        let is_complete = best.report.registered == count && best.verdict.as_ref().is_ok_and(Vec::is_empty);
-        let is_certain = is_complete && best.report.agreeing_matches >= when.certain_matches;
-        let wanting = best.verdict.is_err()
-            || (count <= when.few_images && !is_certain)
-            || (count <= when.some_images && !is_complete)
-            || (count <= when.many_images && best.report.agreeing_matches < when.agreeing_matches);
-        if wanting && self.options.method == MappingMethod::Global {
-            let method = MappingMethod::Incremental;
-            let other = self.attempt(method, &trusted, graph, attempts, watch, control)?;
-            if self.is_better(&other, &best) {
-                best = other;
-            }
-        }
-        if graph.is_ordered
-            && let Some(start) = self.evened(&best.map, &trusted)
-        {
-            let other = self.adjusted(start, &trusted, graph, attempts, watch, control)?;
-            if self.is_better(&other, &best) {
-                best = other;
-            }
-        }
-        Ok(best)
-    }
-
-    fn evened(&self, map: &Map, trusted: &Trusted<'_>) -> Option<Map> {
-        with_even_steps(map, &trusted.pairs, self.frames.is_sequential(), &self.mapper.even_steps)
-    }
-
-    /// Makes a map of the `trusted` pairs from the poses of `start`.
-    fn adjusted(
-        &self,
-        start: Map,
-        trusted: &Trusted<'_>,
-        graph: &ViewGraph,
-        attempts: &mut Vec<Attempt>,
-        watch: &mut Stopwatch,
-        control: &Control,
-    ) -> Result<Candidate> {
-        let input = self.input(trusted, graph);
-        let mut map = start;
-        map.camera = graph.camera.clone();
-        adjust_start(&mut map, &input, &input.tracks(), self.mapper, control)?;
-        complete(&mut map, &input, self.mapper, control)?;
-        watch.lap("even steps");
-        let found = self.candidate(map, MappingMethod::Global, trusted, graph, attempts);
-        if let Some(attempt) = attempts.last_mut() {
-            attempt.even_steps = true;
-        }
-        Ok(found)
-    }
-
-    fn input<'a>(&'a self, trusted: &'a Trusted<'_>, graph: &ViewGraph) -> MapperInput<'a> {
-        MapperInput {
-            keypoints: &self.pictures.keypoints,
-            rig: &self.rig,
-            matches: &trusted.matches,
-            pairs: &trusted.pairs,
-            camera: graph.camera.clone(),
-            rotations: &[],
-        }
-    }
-
-    /// Makes a map of the `trusted` pairs by `method`, and judges it by all pairs.
-    fn attempt(
-        &self,
-        method: MappingMethod,
-        trusted: &Trusted<'_>,
-        graph: &ViewGraph,
-        attempts: &mut Vec<Attempt>,
-        watch: &mut Stopwatch,
-        control: &Control,
-    ) -> Result<Candidate> {
-        let mut input = self.input(trusted, graph);
-        let map = match method {
-            MappingMethod::Global => {
-                control.progress(Stage::Sfm, "global mapping", progress::GLOBAL_MAP);
-                let mut consistent = trusted.pairs.to_vec();
-                let rotations = absolute_rotations(&self.rig, &mut consistent, control)?;
-                watch.lap("rotation averaging");
-                input.rotations = &rotations;
-                input.pairs = &consistent;
-                let mut map = map_globally(&input, self.mapper, self.options.seed, control)?;
-                watch.lap("global mapping");
-                complete(&mut map, &input, self.mapper, control)?;
-                map
-            }
-            MappingMethod::Incremental => {
-                control.progress(Stage::Sfm, "incremental mapping", progress::INCREMENTAL_MAP);
-                let mut map = map_incrementally(&input, self.mapper, control)?;
-                watch.lap("incremental mapping");
-                complete(&mut map, &input, self.mapper, control)?;
-                map
-            }
-        };
-        watch.lap("refinement");
-        Ok(self.candidate(map, method, trusted, graph, attempts))
-    }
-
-    /// A map with its figures, which `attempts` lists.
-    fn candidate(
-        &self,
-        map: Map,
-        method: MappingMethod,
-        trusted: &Trusted<'_>,
-        graph: &ViewGraph,
-        attempts: &mut Vec<Attempt>,
-    ) -> Candidate {
-        let report = self.report(&map, &self.pictures.keypoints, method, graph);
-        let verdict = gate::check_model(&report, &map, self.frames, self.known_focal);
-        attempts.push(Attempt {
-            method,
-            pairs: trusted.pairs.len(),
-            registered: report.registered,
-            observations: report.observations,
-            agreeing_matches: report.agreeing_matches,
-            refusal: verdict.as_ref().err().map(|e| e.message().to_string()),
-            even_steps: false,
-            chosen: false,
-        });
-        Candidate { map, report, verdict, attempt: attempts.len() - 1 }
-    }
-
-    /// Whether `a` is the better map: a sound one; with more images, then with more observations that fit well.
-    fn is_better(&self, a: &Candidate, b: &Candidate) -> bool {
-        let quality = |c: &Candidate| gate::quality(&c.map, &self.pictures.keypoints);
-        match (&a.verdict, &b.verdict) {
-            (_, Err(_)) => true,
-            (Err(_), Ok(_)) => false,
-            (Ok(_), Ok(_)) => quality(a) > quality(b),
-        }
     }
 
     fn report(

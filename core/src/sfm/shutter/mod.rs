@@ -54,7 +54,7 @@ use super::triangulation::{TriangulationOptions, triangulate_tracks};
 use acceptance::{Comparison, hold_out};
 use correction::{Corrected, correct_keypoints, correct_tags, depths, rms};
 use motion::{LONGEST_STEP, Motion, PathMotion, path_motions};
-use own_motion::{excess_over_path, own_motions};
+use own_motion::{own_motions, pace};
 use tracked::Tracked;
 
 pub use report::ShutterReport;
@@ -113,6 +113,8 @@ pub(crate) struct Shutter {
     pub(crate) report: Option<ShutterReport>,
     /// `None` where the map is to stay as it is.
     pub(crate) unrolled: Option<Unrolled>,
+    /// Standard deviation of the readout time, seconds, if the motions of the frames are right.
+    deviation: Option<f64>,
 }
 
 /// A map without the shutter's distortion.
@@ -178,7 +180,7 @@ pub(crate) fn shutter_doubt(input: &ShutterInput<'_>, found: &Shutter) -> Option
     Some(ShutterDoubt {
         slopes,
         seconds: report.map_or(0.0, |r| 1e-3 * r.readout_ms),
-        deviation: report.and_then(|r| r.deviation_ms).map_or(longest, |ms| 1e-3 * ms).min(longest),
+        deviation: found.deviation.unwrap_or(longest).min(longest),
         is_corrected: unrolled.is_some(),
     })
 }
@@ -223,6 +225,7 @@ pub(crate) fn find_shutter(input: &ShutterInput<'_>, control: &Control) -> Resul
         return Ok(Shutter {
             report: Some(ShutterReport::of_long_steps(&input.map.camera, step)),
             unrolled: None,
+            deviation: None,
         });
     }
     let (part, held_out) = hold_out(input.map);
@@ -238,17 +241,19 @@ pub(crate) fn find_shutter(input: &ShutterInput<'_>, control: &Control) -> Resul
         applied: refusal.is_none(),
         readout_ms: 1e3 * fit.readout.seconds.abs(),
         direction: fit.readout.forward().direction,
-        deviation_ms: fit.deviation.map(|d| 1e3 * d),
+        deviation_ms: fit.readout_deviation().map(|d| 1e3 * d),
         shift,
         gain,
         refusal,
     };
-    let rejected = |report: ShutterReport| Ok(Shutter { report: Some(report), unrolled: None });
+    let rejected = |report: ShutterReport, fit: &Fit| {
+        Ok(Shutter { report: Some(report), unrolled: None, deviation: fit.deviation })
+    };
     let noise = keypoint_noise(input.map, input.keypoints).unwrap_or(f64::INFINITY);
     let shift = estimator.shift(&fit);
     if shift < LEAST_SHIFT * noise {
         let why = format!("it would shift keypoints by {shift:.3} pixels, which are known to {noise:.3}");
-        return rejected(report(&fit, shift, None, Some(why)));
+        return rejected(report(&fit, shift, None, Some(why)), &fit);
     }
     estimator.along_the_path(&mut fit)?;
     estimator.settle(&mut fit, noise)?;
@@ -281,7 +286,7 @@ pub(crate) fn find_shutter(input: &ShutterInput<'_>, control: &Control) -> Resul
     };
     let report = report(&fit, shift, Some(comparison.gain), refusal);
     if !report.applied {
-        return rejected(report);
+        return rejected(report, &fit);
     }
     let tracks: Vec<Vec<Observation>> = input.map.points.iter().map(|p| p.track.clone()).collect();
     let complete = |fit: &mut Fit| {
@@ -306,9 +311,9 @@ pub(crate) fn find_shutter(input: &ShutterInput<'_>, control: &Control) -> Resul
     }
     filter_points(&mut fit.map, &fit.corrected, max_error, min_angle);
     let depths = depths(&fit.map, input.points, input.keypoints);
-    let Fit { map, corrected, readout, motions, .. } = fit;
+    let Fit { map, corrected, readout, motions, deviation, .. } = fit;
     let unrolled = Unrolled { map, keypoints: corrected, centre, readout, motions, depths };
-    Ok(Shutter { report: Some(report), unrolled: Some(unrolled) })
+    Ok(Shutter { report: Some(report), unrolled: Some(unrolled), deviation })
 }
 
 /// Seconds from frame to frame of the video, and the time of each of `frames`; `None` for photographs, videos that do not
@@ -326,8 +331,11 @@ fn times(frames: &Frames) -> Option<(f64, Vec<f64>)> {
 struct Fit {
     map: Map,
     readout: Readout,
-    /// Standard deviation of the readout time, seconds.
+    /// Standard deviation of the readout time by the noise of the keypoints if the motions are right, seconds: what may be
+    /// wrong with the map, for it depends on the product of both.
     deviation: Option<f64>,
+    /// Standard deviation of the pace of the motions, as a part of it.
+    pace_deviation: Option<f64>,
     motions: Vec<Option<Motion>>,
     /// The keypoints with this readout and these motions.
     corrected: Corrected,
@@ -472,7 +480,7 @@ impl Estimator<'_> {
         }
         let readout = Readout { seconds, direction: axes[axis] };
         let corrected = self.correct(&map, &motions, &readout).0;
-        Ok(Fit { map, readout, deviation, motions, corrected })
+        Ok(Fit { map, readout, deviation, pace_deviation: None, motions, corrected })
     }
 
     /// Adjusts map and readout time with the motions of the path.
@@ -500,11 +508,13 @@ impl Estimator<'_> {
         let mut bundle = self.bundle(&fit.map, &fit.corrected);
         bundle.stopping.max_iterations = bundle.stopping.max_iterations.min(steps);
         let measured = self.keypoints;
-        fit.motions = own_motions(fit.as_seen(measured), &path, bundle.loss, noise);
+        let own = own_motions(fit.as_seen(measured), &path, bundle.loss, noise);
+        let pace = pace(&path, &own);
+        fit.motions = own.motions;
         if self.input.known.is_none() {
-            let excess = excess_over_path(&path, &fit.motions);
-            fit.readout.seconds *= excess;
-            fit.motions.iter_mut().flatten().for_each(|m| *m = m.scaled(1.0 / excess));
+            fit.pace_deviation = pace.deviation;
+            fit.readout.seconds *= pace.factor;
+            fit.motions.iter_mut().flatten().for_each(|m| *m = m.scaled(1.0 / pace.factor));
         }
         let (corrected, slopes) = self.correct(&fit.map, &fit.motions, &fit.readout);
         fit.readout.seconds += self.adjust(&mut fit.map, &corrected, &slopes, &bundle)?;
@@ -514,6 +524,12 @@ impl Estimator<'_> {
 }
 
 impl Fit {
+    /// Standard deviation of the readout time, seconds.
+    fn readout_deviation(&self) -> Option<f64> {
+        let of_pace = self.readout.seconds * self.pace_deviation.unwrap_or(0.0);
+        self.deviation.map(|of_noise| of_noise.hypot(of_pace))
+    }
+
     fn as_seen<'a>(&'a self, measured: &'a Keypoints) -> own_motion::Seen<'a> {
         own_motion::Seen {
             map: &self.map,

@@ -16,6 +16,27 @@ use super::motion::{Motion, PathMotion};
 /// Weights of a frame and its neighbours in a mean that quick motions vanish in.
 const MEANS: [f64; 5] = [1.0 / 16.0, 4.0 / 16.0, 6.0 / 16.0, 4.0 / 16.0, 1.0 / 16.0];
 
+/// Neighbouring windows that count as one sample of the pace: they overlap, and a hand that trembles does so for a while.
+const BLOCK: usize = 10;
+/// ... but there are this many samples at least.
+const FEWEST_BLOCKS: usize = 4;
+
+/// The motions that frames show, by image.
+pub(super) struct OwnMotions {
+    pub(super) motions: Vec<Option<Motion>>,
+    /// Which part of a frame's pace along the path its picture tells, 0 to 1; the path says the rest.
+    pub(super) told: Vec<f64>,
+}
+
+/// How much faster frames move than their path says.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct Pace {
+    /// The readout time is too short by this factor.
+    pub(super) factor: f64,
+    /// Its standard deviation, by how stretches of the video contradict each other; `None` where the video is too short to say.
+    pub(super) deviation: Option<f64>,
+}
+
 /// What the frames show.
 #[derive(Clone, Copy)]
 pub(super) struct Seen<'a> {
@@ -30,12 +51,7 @@ pub(super) struct Seen<'a> {
 
 /// The motion of every frame that fits its keypoints best. `noise` is the standard deviation of a keypoint's coordinate,
 /// pixels. Pose and motion of a frame are found together, with the points as they are.
-pub(super) fn own_motions(
-    seen: Seen<'_>,
-    path: &[Option<PathMotion>],
-    loss: Loss,
-    noise: f64,
-) -> Vec<Option<Motion>> {
+pub(super) fn own_motions(seen: Seen<'_>, path: &[Option<PathMotion>], loss: Loss, noise: f64) -> OwnMotions {
     let Seen { map, measured, corrected, motions, readout } = seen;
     let projector = Projector::new(&map.camera);
     let mut points: Vec<Vec<(Vector3<f64>, u32)>> = vec![Vec::new(); map.poses.len()];
@@ -44,7 +60,7 @@ pub(super) fn own_motions(
             points[o.image as usize].push((point.xyz, o.keypoint));
         }
     }
-    let own = |i: usize| -> Option<Motion> {
+    let own = |i: usize| -> Option<(Motion, f64)> {
         let (pose, path, motion) = (map.poses[i]?, path[i]?, motions[i]?);
         let extrinsics = Extrinsics::from_pose(&pose);
         let mut h = SMatrix::<f64, 12, 12>::zeros();
@@ -68,9 +84,11 @@ pub(super) fn own_motions(
             }
         }
         let (turn, drift) = (motion.turn - path.motion.turn, motion.drift - path.motion.drift);
+        let of_turn = noise * noise / path.turn_variance.max(f64::MIN_POSITIVE);
+        let of_drift = noise * noise / path.drift_variance.max(f64::MIN_POSITIVE);
+        let by_picture = pace_information(&h, &path.motion);
+        let by_path = of_turn * path.motion.turn.norm_squared() + of_drift * path.motion.drift.norm_squared();
         for k in 0..3 {
-            let of_turn = noise * noise / path.turn_variance.max(f64::MIN_POSITIVE);
-            let of_drift = noise * noise / path.drift_variance.max(f64::MIN_POSITIVE);
             h[(6 + k, 6 + k)] += of_turn;
             g[6 + k] += of_turn * turn[k];
             h[(9 + k, 9 + k)] += of_drift;
@@ -80,26 +98,45 @@ pub(super) fn own_motions(
             h[(k, k)] *= 1.0 + 1e-9;
         }
         let step = h.cholesky()?.solve(&g);
-        Some(Motion {
+        let motion = Motion {
             turn: motion.turn - step.fixed_rows::<3>(6),
             drift: motion.drift - step.fixed_rows::<3>(9),
-        })
+        };
+        Some((motion, by_picture / (by_picture + by_path).max(f64::MIN_POSITIVE)))
     };
     // A frame that cannot be solved keeps what it had.
-    (0..map.poses.len()).into_par_iter().map(|i| own(i).or(motions[i])).collect()
+    let solved = |i: usize| own(i).map_or((motions[i], 0.0), |(motion, told)| (Some(motion), told));
+    let (motions, told) = (0..map.poses.len()).into_par_iter().map(solved).unzip();
+    OwnMotions { motions, told }
 }
 
-/// By which factor `motions` exceed those of the path: the readout time is too short by it. Compared are means over
-/// neighbouring frames: of quick motions a path through the frames shows too little.
-pub(super) fn excess_over_path(path: &[Option<PathMotion>], motions: &[Option<Motion>]) -> f64 {
-    let all: Vec<Option<(PathMotion, Motion)>> =
-        path.iter().zip(motions).map(|(p, m)| (*p).zip(*m)).collect();
-    let (mut both, mut own) = (0.0, 0.0);
+/// What a picture tells of the pace of this motion if its pose is free, from the normal equations of pose and motion.
+fn pace_information(h: &SMatrix<f64, 12, 12>, motion: &Motion) -> f64 {
+    let along = SVector::<f64, 6>::from_fn(|k, _| if k < 3 { motion.turn[k] } else { motion.drift[k - 3] });
+    let crossed = h.fixed_view::<6, 6>(0, 6) * along;
+    let own = along.dot(&(h.fixed_view::<6, 6>(6, 6) * along));
+    let of_pose = h.fixed_view::<6, 6>(0, 0).into_owned();
+    of_pose.cholesky().map_or(0.0, |c| (own - crossed.dot(&c.solve(&crossed))).max(0.0))
+}
+
+/// How much faster frames move than their `path` says. Compared are means over neighbouring frames: of quick motions a path
+/// through the frames shows too little.
+///
+/// The deviation is that of a ratio of sums from blocks of samples (a sandwich, clustered: Cameron & Miller, "A
+/// practitioner's guide to cluster-robust inference", J. of Human Resources 2015): the noise of the keypoints
+/// is the lesser part of it, how little the poses of frames tell of the motion at them the greater.
+pub(super) fn pace(path: &[Option<PathMotion>], own: &OwnMotions) -> Pace {
+    let frames = path.iter().zip(&own.motions).zip(&own.told);
+    let all: Vec<Option<(PathMotion, Motion, f64)>> =
+        frames.map(|((p, m), told)| (*p).zip(*m).map(|(p, m)| (p, m, *told))).collect();
+    let mut samples = Vec::new();
     for window in all.windows(MEANS.len()) {
         let Some(window) = window.iter().copied().collect::<Option<Vec<_>>>() else { continue };
-        let mean = |of: fn(&(PathMotion, Motion)) -> Vector3<f64>| -> Vector3<f64> {
+        let mean = |of: fn(&(PathMotion, Motion, f64)) -> Vector3<f64>| -> Vector3<f64> {
             window.iter().zip(MEANS).map(|(w, weight)| weight * of(w)).sum()
         };
+        let (_, _, told) = window[MEANS.len() / 2];
+        let (mut both, mut own) = (0.0, 0.0);
         let (path, found) = (mean(|w| w.0.motion.turn), mean(|w| w.1.turn));
         let weight = 1.0 / window[MEANS.len() / 2].0.turn_variance.max(f64::MIN_POSITIVE);
         both += weight * path.dot(&found);
@@ -108,6 +145,65 @@ pub(super) fn excess_over_path(path: &[Option<PathMotion>], motions: &[Option<Mo
         let weight = 1.0 / window[MEANS.len() / 2].0.drift_variance.max(f64::MIN_POSITIVE);
         both += weight * path.dot(&found);
         own += weight * path.norm_squared();
+        samples.push(Sample { both, own, told });
     }
-    if both > 0.0 && own > 0.0 { both / own } else { 1.0 }
+    Pace::of(&samples)
+}
+
+/// What some neighbouring frames say of the pace: the sums of products of both motions, and of squares of the path's.
+struct Sample {
+    both: f64,
+    own: f64,
+    told: f64,
+}
+
+impl Pace {
+    fn of(samples: &[Sample]) -> Self {
+        let sum = |of: fn(&Sample) -> f64| samples.iter().map(of).sum::<f64>();
+        let (both, own) = (sum(|s| s.both), sum(|s| s.own));
+        if !(both > 0.0 && own > 0.0) {
+            return Self { factor: 1.0, deviation: None };
+        }
+        let factor = both / own;
+        let block = (samples.len() / FEWEST_BLOCKS).clamp(1, BLOCK);
+        let off = |block: &[Sample]| block.iter().map(|s| s.both - factor * s.own).sum::<f64>().powi(2);
+        let blocks = samples.chunks(block).map(off);
+        let count = blocks.len() as f64;
+        let squares: f64 = blocks.sum();
+        // Where the path holds a motion, it differs from the path's by less than it should.
+        let slope = sum(|s| s.told * s.own);
+        let variance = squares / (slope * slope) * count / (count - 1.0);
+        Self { factor, deviation: variance.is_finite().then(|| variance.sqrt()) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::random::Random;
+
+    /// Samples whose own pace differs by this much from block to block, `told` of which is seen.
+    fn samples(spread: f64, told: f64, seed: u64) -> Vec<Sample> {
+        let mut random = Random::new(seed);
+        let mut all = Vec::new();
+        for _ in 0..20 {
+            let pace = 1.0 + told * spread * random.normal();
+            all.extend((0..BLOCK).map(|_| Sample { both: 2.0 * pace, own: 2.0, told }));
+        }
+        all
+    }
+
+    #[test]
+    fn the_deviation_of_the_pace_is_that_of_many_films() {
+        for told in [1.0, 0.4] {
+            let paces: Vec<Pace> = (0..400).map(|seed| Pace::of(&samples(0.3, told, seed))).collect();
+            let count = paces.len() as f64;
+            // As far as the path lets it be seen: rounds of adjustment multiply what is left.
+            let scatter = paces.iter().map(|p| ((p.factor - 1.0) / told).powi(2)).sum::<f64>() / count;
+            let said = paces.iter().map(|p| p.deviation.unwrap().powi(2)).sum::<f64>() / count;
+            assert!((said / scatter - 1.0).abs() < 0.2, "{} said, {} true", said.sqrt(), scatter.sqrt());
+        }
+        assert_eq!(Pace::of(&[]), Pace { factor: 1.0, deviation: None });
+        assert_eq!(Pace::of(&samples(0.0, 0.0, 1)).deviation, None);
+    }
 }

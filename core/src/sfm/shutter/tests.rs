@@ -166,6 +166,8 @@ fn a_shutter_is_found_along_any_axis_and_its_error_goes() {
         let report = found.report.unwrap();
         assert!(report.applied && report.direction == direction, "{ms} ms {direction:?}: {report:?}");
         assert!((report.readout_ms / ms - 1.0).abs() < 0.06, "{report:?}");
+        let said = report.deviation_ms.unwrap();
+        assert!((report.readout_ms - ms).abs() < 3.0 * said && said < 0.1 * ms, "{report:?}");
         let unrolled = found.unrolled.unwrap();
         let (bad, good) = (capture.errors(&before).0, capture.errors(&unrolled.map).0);
         assert!(good < 0.25 * bad, "{direction:?}: {bad} before, {good} after");
