@@ -23,8 +23,8 @@ PYTEST := $(VENV)/bin/python -m pytest -q --numprocesses 2 --dist loadfile --no-
 # $(call files_of,FOLDER,NAMES): the files of tests of a folder, the long ones that are named first: the last of them would keep one
 # process busy and leave the other idle.
 files_of = $(patsubst %,$(1)/test_%.py,$(2)) $(filter-out $(patsubst %,$(1)/test_%.py,$(2)),$(sort $(wildcard $(1)/test_*.py)))
-# Those of PostgreSQL wait most of all.
-PYTEST_ROWS := $(PYTEST) --numprocesses 3
+# Those of the server wait most: of two cores they keep one busy when two files are worked on, and both when four are.
+PYTEST_SERVER := $(PYTEST) --numprocesses 4
 # All tests share one build, in which they can make the disk fail and kill the service where something becomes durable.
 TEST_BUILD := --locked --release --workspace --exclude libreconstruct-python --features libreconstruct-server/failpoints
 # Of a core without its features, what has other code without one of them, and what stands beside that. It runs for seconds: not
@@ -112,11 +112,10 @@ test-c: test-build ## Build programs against the C library and run them under sa
 test-rest: test-build interop ## Drive the server over HTTP, as clients do
 	@$(NOTE_SKIPPED)
 	@echo "REST: drive the server as clients do"
-	$(PYTEST) $(call files_of,tests/rest,web_upload_browser takeover cloud_storage hostile_media web_browser)
+	@# With a few faults of the machine and power cuts, which take longest and so come first.
+	$(PYTEST_SERVER) tests/campaign tests/power_loss tests/campaign_many $(call files_of,tests/rest,web_upload_browser takeover cloud_storage options hostile_media web_browser)
 	@echo "REST: the same on PostgreSQL, the part that asks most of the rows"
-	LIBRECONSTRUCT_TEST_POSTGRES=1 $(PYTEST_ROWS) $(addprefix tests/rest/test_,$(POSTGRES_TESTS))
-	@echo "Faults of the machine, and power cuts: a few"
-	$(PYTEST) --dist load tests/power_loss tests/campaign tests/campaign_many
+	LIBRECONSTRUCT_TEST_POSTGRES=1 $(PYTEST_SERVER) $(addprefix tests/rest/test_,$(POSTGRES_TESTS))
 
 test-many-machines: test-build interop ## Drive servers on a PostgreSQL and object stores of the tests' own, with all tests of the server
 	@$(NOTE_SKIPPED)

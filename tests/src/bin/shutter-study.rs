@@ -113,8 +113,9 @@ fn shutter(found: &Reconstruction) -> String {
         found.report.times.iter().filter(|t| step.is_empty() || t.step == step).map(|t| t.wall_s).sum::<f64>()
     };
     format!(
-        "{:.2} ms {:?}, shift {:.3} px, gain {:.1} %, {:.1} of {:.1} s {}",
+        "{:.2} ms (known to {:.2}) {:?}, shift {:.3} px, gain {:.1} %, {:.1} of {:.1} s {}",
         shutter.readout_ms,
+        shutter.deviation_ms.unwrap_or(f64::NAN),
         shutter.direction,
         shutter.shift,
         100.0 * shutter.gain.unwrap_or(0.0),
