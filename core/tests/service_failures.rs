@@ -448,9 +448,27 @@ fn check_backups(folder: &Path, said: &[String], what: &str) {
     }
 }
 
+/// Copies a folder with what is in it.
+fn copy_folder(from: &Path, to: &Path) {
+    std::fs::create_dir_all(to).unwrap();
+    std::fs::set_permissions(to, std::fs::metadata(from).unwrap().permissions()).unwrap();
+    for entry in std::fs::read_dir(from).unwrap() {
+        let (from, to) = (entry.as_ref().unwrap().path(), to.join(entry.unwrap().file_name()));
+        if from.is_dir() {
+            copy_folder(&from, &to);
+        } else {
+            std::fs::copy(from, to).unwrap();
+        }
+    }
+}
+
 /// Plays the scenario with `setting` for every failpoint; returns those that it never came to.
 fn all(setting: &str) -> Vec<&'static str> {
-    let video = video();
+    // Something to take up: a job whose worker was killed. Each begins with a copy, as a service does whose folder was moved.
+    let left = tempfile::tempdir().unwrap();
+    std::fs::write(left.path().join("input.mp4"), video()).unwrap();
+    let (before, killed) = child(left.path(), "worker.claimed=return(kill)");
+    assert!(killed);
     let (next, untouched) = (AtomicUsize::new(0), Mutex::new(vec![]));
     std::thread::scope(|scope| {
         for _ in 0..CHILDREN {
@@ -460,10 +478,7 @@ fn all(setting: &str) -> Vec<&'static str> {
                         return;
                     };
                     let folder = tempfile::tempdir().unwrap();
-                    std::fs::write(folder.path().join("input.mp4"), &video).unwrap();
-                    // Something to take up: a job whose worker was killed.
-                    let (before, killed) = child(folder.path(), "worker.claimed=return(kill)");
-                    assert!(killed);
+                    copy_folder(left.path(), folder.path());
                     let what = format!("{name}={setting}");
                     let (said, killed) = child(folder.path(), &what);
                     let kill = setting.contains("kill");

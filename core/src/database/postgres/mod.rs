@@ -710,17 +710,23 @@ mod tests {
             (all.parse::<f64>().unwrap(), hot.parse::<f64>().unwrap())
         };
         let beats = 400;
-        for lease in leases.iter().cycle().take(beats) {
-            database.heartbeat(lease, 60).unwrap();
-        }
-        // What sessions have counted is told a while later; what was before, and came late, only makes the share smaller.
         let end = Instant::now() + std::time::Duration::from_secs(30);
-        let mut after = counts();
-        while after.0 < beats as f64 && Instant::now() < end {
-            std::thread::sleep(std::time::Duration::from_millis(200));
-            after = counts();
+        let mut share = 0.0;
+        // A long transaction of another test on this server keeps the old rows for its time, and with them no update is light.
+        while share <= 0.8 && Instant::now() < end {
+            let before = counts();
+            for lease in leases.iter().cycle().take(beats) {
+                database.heartbeat(lease, 60).unwrap();
+            }
+            // What sessions have counted is told a while later.
+            let mut after = counts();
+            while after.0 - before.0 < beats as f64 && Instant::now() < end {
+                std::thread::sleep(std::time::Duration::from_millis(200));
+                after = counts();
+            }
+            share = (after.1 - before.1) / (after.0 - before.0);
         }
-        assert!(after.0 >= beats as f64 && after.1 / after.0 > 0.8, "{after:?}");
+        assert!(share > 0.8, "{share}");
     }
 
     #[test]

@@ -284,7 +284,7 @@ pub(crate) fn find_shutter(input: &ShutterInput<'_>, control: &Control) -> Resul
     } else {
         estimator.better_zoom(&without, &held_out, &limits, comparison.gain)?
     };
-    let report = report(&fit, shift, Some(comparison.gain), refusal);
+    let mut report = report(&fit, shift, Some(comparison.gain), refusal);
     if !report.applied {
         return rejected(report, &fit);
     }
@@ -309,6 +309,8 @@ pub(crate) fn find_shutter(input: &ShutterInput<'_>, control: &Control) -> Resul
         }
         centre = Some(found);
     }
+    report.readout_ms = 1e3 * fit.readout.seconds.abs();
+    report.deviation_ms = fit.readout_deviation().map(|d| 1e3 * d);
     filter_points(&mut fit.map, &fit.corrected, max_error, min_angle);
     let depths = depths(&fit.map, input.points, input.keypoints);
     let Fit { map, corrected, readout, motions, deviation, .. } = fit;
@@ -516,8 +518,10 @@ impl Estimator<'_> {
             fit.readout.seconds *= pace.factor;
             fit.motions.iter_mut().flatten().for_each(|m| *m = m.scaled(1.0 / pace.factor));
         }
-        let (corrected, slopes) = self.correct(&fit.map, &fit.motions, &fit.readout);
-        fit.readout.seconds += self.adjust(&mut fit.map, &corrected, &slopes, &bundle)?;
+        let corrected = self.correct(&fit.map, &fit.motions, &fit.readout).0;
+        // With the readout time free, too, it would creep away: motions that the path holds fall short of what the frames show, which
+        // a longer time makes up for, and the map bends along.
+        adjust(&mut fit.map, &corrected, &bundle, self.control)?;
         fit.corrected = self.correct(&fit.map, &fit.motions, &fit.readout).0;
         Ok(())
     }
