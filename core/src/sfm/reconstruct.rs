@@ -38,7 +38,6 @@ use super::triangulation::{TriangulationOptions, Views as TriangulationViews, tr
 use super::two_view::{TwoViewGeometry, TwoViewOptions, Views, verify_pairs};
 use super::verdict::{Doubt, Grade, Judged, judge};
 use crate::statistics::{median, quantile};
-use attempts::{Candidate, ViewGraph};
 
 /// Finds the camera, its poses and scene points from `frames`, which one camera with one focal length has made.
 ///
@@ -295,6 +294,23 @@ struct Reconstructor<'a> {
     rotation_only: f64,
     /// The focal length in pixels that the caller or EXIF names.
     known_focal: Option<f64>,
+}
+
+/// A map and what is thought of it.
+struct Candidate {
+    map: Map,
+    report: SfmReport,
+    /// The warnings, or why it is not sound.
+    verdict: Result<Vec<Warning>>,
+    /// Which of the attempts it is.
+    attempt: usize,
+}
+
+/// The relative poses of one focal length, and whether the images are in the order of the camera's path.
+struct ViewGraph {
+    camera: Camera,
+    pairs: Vec<TwoViewGeometry>,
+    is_ordered: bool,
 }
 
 /// What is not known of how the pictures were taken.

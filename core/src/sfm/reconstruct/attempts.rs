@@ -3,12 +3,11 @@
 
 use std::borrow::Cow;
 
-use crate::camera::Camera;
-use crate::control::{Control, Warning};
+use crate::control::Control;
 use crate::error::Result;
 use crate::stage::Stage;
 
-use super::Reconstructor;
+use super::{Candidate, Reconstructor, ViewGraph};
 use crate::sfm::completion::complete;
 use crate::sfm::even_steps::with_even_steps;
 use crate::sfm::front_end::absolute_rotations;
@@ -20,25 +19,7 @@ use crate::sfm::mapper_input::MapperInput;
 use crate::sfm::options::MappingMethod;
 use crate::sfm::path::{Trusted, fitting_the_path};
 use crate::sfm::progress;
-use crate::sfm::report::{Attempt, SfmReport, Stopwatch};
-use crate::sfm::two_view::TwoViewGeometry;
-
-/// A map and what is thought of it.
-pub(super) struct Candidate {
-    pub(super) map: Map,
-    pub(super) report: SfmReport,
-    /// The warnings, or why it is not sound.
-    pub(super) verdict: Result<Vec<Warning>>,
-    /// Which of the attempts it is.
-    pub(super) attempt: usize,
-}
-
-/// The relative poses of one focal length, and whether the images are in the order of the camera's path.
-pub(super) struct ViewGraph {
-    pub(super) camera: Camera,
-    pub(super) pairs: Vec<TwoViewGeometry>,
-    pub(super) is_ordered: bool,
-}
+use crate::sfm::report::{Attempt, Stopwatch};
 
 impl Reconstructor<'_> {
     /// The best map of one view graph: the method asked for; without pairs that contradict the camera's path, where the

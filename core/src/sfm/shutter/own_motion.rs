@@ -21,11 +21,6 @@ const BLOCK: usize = 10;
 /// ... but there are this many samples at least.
 const FEWEST_BLOCKS: usize = 4;
 
-/// What pictures tell less of than this part is not made up for in one round.
-const LEAST_TOLD: f64 = 0.1;
-/// By more than this the readout time does not change in one round.
-const MOST_CHANGE: f64 = 1.5;
-
 /// The motions that frames show, by image.
 pub(super) struct OwnMotions {
     pub(super) motions: Vec<Option<Motion>>,
@@ -169,15 +164,14 @@ impl Pace {
         if !(both > 0.0 && own > 0.0) {
             return Self { factor: 1.0, deviation: None };
         }
-        // Where the path holds a motion, it differs from the path's by less than it should, and so does the mean.
-        let told = sum(|s| s.told * s.own);
-        let mean = both / own;
-        let factor = (1.0 + (both - own) / told.max(LEAST_TOLD * own)).clamp(1.0 / MOST_CHANGE, MOST_CHANGE);
+        let factor = both / own;
         let block = (samples.len() / FEWEST_BLOCKS).clamp(1, BLOCK);
-        let off = |block: &[Sample]| block.iter().map(|s| s.both - mean * s.own).sum::<f64>().powi(2);
+        let off = |block: &[Sample]| block.iter().map(|s| s.both - factor * s.own).sum::<f64>().powi(2);
         let blocks = samples.chunks(block).map(off);
         let count = blocks.len() as f64;
         let squares: f64 = blocks.sum();
+        // Where the path holds a motion, it differs from the path's by less than it should.
+        let told = sum(|s| s.told * s.own);
         let variance = squares / (told * told) * count / (count - 1.0);
         Self { factor, deviation: variance.is_finite().then(|| variance.sqrt()) }
     }
@@ -204,7 +198,8 @@ mod tests {
         for told in [1.0, 0.4] {
             let paces: Vec<Pace> = (0..400).map(|seed| Pace::of(&samples(0.3, told, seed))).collect();
             let count = paces.len() as f64;
-            let scatter = paces.iter().map(|p| (p.factor - 1.0).powi(2)).sum::<f64>() / count;
+            // As far as the path lets it be seen: rounds of adjustment multiply what is left.
+            let scatter = paces.iter().map(|p| ((p.factor - 1.0) / told).powi(2)).sum::<f64>() / count;
             let said = paces.iter().map(|p| p.deviation.unwrap().powi(2)).sum::<f64>() / count;
             assert!((said / scatter - 1.0).abs() < 0.2, "{} said, {} true", said.sqrt(), scatter.sqrt());
         }
