@@ -113,7 +113,7 @@ test-rest: test-build interop ## Drive the server over HTTP, as clients do
 	@$(NOTE_SKIPPED)
 	@echo "REST: drive the server as clients do"
 	@# With a few faults of the machine and power cuts, which take longest and so come first.
-	$(PYTEST_SERVER) tests/campaign tests/power_loss tests/campaign_many $(call files_of,tests/rest,web_upload_browser takeover cloud_storage options hostile_media web_browser)
+	$(PYTEST_SERVER) tests/campaign tests/power_loss tests/campaign_many $(call files_of,tests/rest,web_upload_browser takeover webhooks cloud_storage options hostile_media web_browser)
 	@echo "REST: the same on PostgreSQL, the part that asks most of the rows"
 	LIBRECONSTRUCT_TEST_POSTGRES=1 $(PYTEST_SERVER) $(addprefix tests/rest/test_,$(POSTGRES_TESTS))
 
