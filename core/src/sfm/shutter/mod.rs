@@ -527,9 +527,9 @@ impl Estimator<'_> {
 }
 
 impl Fit {
-    /// Standard deviation of the readout time, seconds.
+    /// Standard deviation of the readout time, seconds. Before the frames' own motions are asked, nothing creeps.
     fn readout_deviation(&self) -> Option<f64> {
-        let of_pace = self.readout.seconds * CREEP.hypot(self.pace_deviation.unwrap_or(0.0));
+        let of_pace = self.pace_deviation.map_or(0.0, |pace| self.readout.seconds * CREEP.hypot(pace));
         self.deviation.map(|of_noise| of_noise.hypot(of_pace))
     }
 
