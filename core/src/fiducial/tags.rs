@@ -154,6 +154,7 @@ mod tests {
             sharpness: 1.0,
             focal_prior: None,
             quarter_turns: 0,
+            camera: 0,
             side: None,
         };
         Frames {

@@ -5,6 +5,7 @@
 //! No gauge is fixed: damping keeps the equations solvable, and the seven free motions do not change the cost.
 
 mod covariance;
+mod intrinsics;
 mod readout;
 mod spread;
 pub(crate) mod squares;
@@ -13,7 +14,7 @@ mod stations;
 use nalgebra::{UnitQuaternion, Vector3};
 use rayon::prelude::*;
 
-use crate::camera::{Camera, CameraModel, Pose};
+use crate::camera::{Camera, Pose};
 use crate::control::Control;
 use crate::error::Result;
 
@@ -22,23 +23,14 @@ use super::map::{Keypoints, Map};
 use super::projection::{Extrinsics, Linearised, Loss, LossSum, Projector};
 use super::schur::{self, BORDER, Block, CHUNK, CameraTerms, PointTerms, Reduced, Structure};
 
-pub(crate) use covariance::intrinsics_deviations;
+pub(crate) use covariance::{intrinsics_deviations, other_intrinsics_deviations};
+pub(crate) use intrinsics::{ASSUMED_NOISE, RefineIntrinsics, principal_point_index};
+use intrinsics::{Intrinsics, OtherIntrinsics};
 pub(crate) use readout::{adjust_with_readout, intrinsics_deviations_with, readout_deviations};
 pub(crate) use spread::{Clustering, Draw, centre_responses, extra_response, pose_draws};
 use stations::Stations;
 
 pub(crate) use squares::{CORNERS, Square, SquareView, Squares, adjust_with_squares, scale_deviation};
-
-/// Which intrinsics are unknowns.
-#[derive(Debug, Clone, Copy, PartialEq, Default)]
-pub(crate) struct RefineIntrinsics {
-    /// Focal lengths.
-    pub(crate) focal: bool,
-    /// The distortion, held near zero by a prior of this standard deviation (of the plane z = 1); infinite for none.
-    pub(crate) distortion: Option<f64>,
-    /// The principal point, held near where it starts by a prior of this standard deviation in pixels.
-    pub(crate) principal_point: Option<f64>,
-}
 
 /// What to adjust and how.
 #[derive(Debug, Clone)]
@@ -54,12 +46,10 @@ pub(crate) struct BundleOptions {
     pub(crate) rotations: bool,
     /// Which intrinsics are unknowns.
     pub(crate) intrinsics: RefineIntrinsics,
+    /// What holds the principal point of each other camera of the map ([`RefineIntrinsics::principal_point`]); `None`, and for
+    /// those that are not named, where it stays as it is. The rest is as for the camera of most images.
+    pub(crate) other_centres: Vec<Option<f64>>,
 }
-
-/// Standard deviation of a keypoint's coordinate, pixels, while it is not measured: what features of a sharp picture have about.
-/// The prior of the distortion is always weighed against it: a narrow lens could else be bent by what its model leaves out, and take
-/// the principal point along. Chosen by hand.
-pub(crate) const ASSUMED_NOISE: f64 = 0.5;
 
 /// A residual that cannot be computed (point behind the camera) counts as this many pixels, so that no step gains by
 /// pushing points through a camera. Far above what a loss tells apart.
@@ -92,59 +82,20 @@ pub(crate) fn adjust(
     Ok(summary)
 }
 
-/// Index of the principal point's x among the parameters of `model`; y follows.
-pub(crate) fn principal_point_index(model: CameraModel) -> usize {
-    match model {
-        CameraModel::SimplePinhole
-        | CameraModel::SimpleRadial
-        | CameraModel::Radial
-        | CameraModel::SimpleRadialFisheye
-        | CameraModel::RadialFisheye => 1,
-        CameraModel::Pinhole | CameraModel::OpenCv | CameraModel::OpenCvFisheye => 2,
-    }
-}
-
-/// Distance of the picture's corners from its middle on the plane z = 1.
-fn corner_radius(camera: &Camera) -> f64 {
-    0.5 * f64::from(camera.width).hypot(f64::from(camera.height)) / camera.mean_focal()
-}
-
-/// Indices of the parameters of `model` that are unknowns.
-fn free_parameters(model: CameraModel, refine: RefineIntrinsics) -> Vec<usize> {
-    let centre = principal_point_index(model);
-    (0..model.num_params())
-        .filter(|&k| match k {
-            k if k < centre => refine.focal,
-            k if k < centre + 2 => refine.principal_point.is_some(),
-            _ => refine.distortion.is_some(),
-        })
-        .collect()
-}
-
-/// What is known of an intrinsic parameter before.
-struct Prior {
-    /// Index into [`Problem::free`].
-    k: usize,
-    value: f64,
-    /// Beside squared residuals in pixels.
-    weight: f64,
-    /// Standard deviation.
-    sigma: f64,
-}
-
 struct Problem<'a> {
     options: &'a BundleOptions,
     structure: Structure,
     /// Measured pixel by observation.
     pixels: Vec<[f64; 2]>,
-    /// Width and height of the picture, pixels.
-    size: (f64, f64),
-    /// The registered images; the cameras of the structure are their stations.
+    /// How many observations there are: beside those of the map the structure has some of other cameras' lenses.
+    observations: usize,
+    /// The registered images; the cameras of the structure are their stations, and after them the lenses of other cameras.
     stations: Stations,
     /// By observation: the place of its image among the registered ones; empty where each is a camera of its own.
     place: Vec<u32>,
-    free: Vec<usize>,
-    priors: Vec<Prior>,
+    /// Of the camera that made most images.
+    intrinsics: Intrinsics,
+    others: OtherIntrinsics,
     /// How residuals change with the shared unknowns that are no parameters of the camera, by observation.
     slopes: Vec<Slopes>,
     /// How many such unknowns there are, at most [`EXTRA`]; without any, `slopes` is empty.
@@ -159,7 +110,9 @@ type Slopes = [[f64; 2]; EXTRA];
 
 #[derive(Clone)]
 struct State {
+    /// The camera that made most images.
     camera: Camera,
+    others: Vec<Camera>,
     /// By registered image.
     extrinsics: Vec<Extrinsics>,
     /// By station.
@@ -167,6 +120,11 @@ struct State {
     points: Vec<[f64; 3]>,
     /// The shared unknowns that are no parameters of the camera: their change since the start.
     extra: [f64; EXTRA],
+}
+
+/// The cameras of a state, for fast projection: the one that made most images, then the others.
+fn projectors(state: &State) -> Vec<Projector> {
+    std::iter::once(&state.camera).chain(&state.others).map(Projector::new).collect()
 }
 
 impl<'a> Problem<'a> {
@@ -190,9 +148,15 @@ impl<'a> Problem<'a> {
         for (s, &image) in stations.images.iter().enumerate() {
             slot[image] = s as u32;
         }
-        let observations = map.observations();
+        let refine = |k: usize| RefineIntrinsics {
+            principal_point: options.other_centres.get(k).copied().flatten(),
+            ..options.intrinsics
+        };
+        let others = OtherIntrinsics::new(map, &stations.images, refine, options.noise);
+        let all = map.observations();
         let mut start = Vec::with_capacity(map.points.len() + 1);
-        let (mut camera, mut pixels) = (Vec::with_capacity(observations), Vec::with_capacity(observations));
+        let (mut camera, mut pixels) = (Vec::with_capacity(all), Vec::with_capacity(all));
+        let mut observations = 0;
         start.push(0);
         let (mut track, mut place) = (Vec::new(), Vec::new());
         for point in &map.points {
@@ -208,33 +172,32 @@ impl<'a> Problem<'a> {
                 camera.push(stations.camera(*s as usize) as u32);
                 pixels.push(keypoints[o.image as usize][o.keypoint as usize].into());
             }
+            observations += track.len();
+            // Each lens that the point was seen through, but the one of the border, once.
+            for lens in 1..=others.count() {
+                if track.iter().any(|(s, _)| others.index(*s as usize) == lens) {
+                    camera.push((stations.count() + lens - 1) as u32);
+                    pixels.push([0.0; 2]);
+                }
+            }
             start.push(camera.len() as u32);
         }
-        let mut refine = options.intrinsics;
-        if free_parameters(map.camera.model, refine).len() + extra > BORDER {
-            refine.principal_point = None;
-        }
-        let free = free_parameters(map.camera.model, refine);
-        let model = map.camera.model;
-        let centre = principal_point_index(model);
-        let reach = corner_radius(&map.camera);
-        let prior = |(k, &param): (usize, &usize)| {
-            let (value, sigma) = match param {
-                _ if param == centre => (f64::from(map.camera.width) / 2.0, refine.principal_point?),
-                _ if param == centre + 1 => (f64::from(map.camera.height) / 2.0, refine.principal_point?),
-                // The second radial coefficient may bend the corners as much as the first.
-                _ if param == centre + 3 => (0.0, refine.distortion? / (reach * reach)),
-                _ if param > centre + 1 => (0.0, refine.distortion?),
-                _ => return None, // focal lengths
-            };
-            let noise = if (centre..centre + 2).contains(&param) { options.noise } else { ASSUMED_NOISE };
-            Some(Prior { k, value, weight: (noise / sigma).powi(2), sigma })
-        };
-        let priors = free.iter().enumerate().filter_map(prior).collect();
-        let structure = Structure::new(stations.count(), 6, start, camera);
-        let size = (f64::from(map.camera.width), f64::from(map.camera.height));
+        let room = BORDER - extra;
+        let intrinsics = Intrinsics::new(&map.camera, options.intrinsics, options.noise, room);
+        let structure = Structure::new(stations.count() + others.count(), 6, start, camera);
         let (slopes, extra) = (Vec::new(), 0);
-        Some(Self { options, structure, pixels, size, stations, place, free, priors, slopes, extra })
+        Some(Self {
+            options,
+            structure,
+            pixels,
+            observations,
+            stations,
+            place,
+            intrinsics,
+            others,
+            slopes,
+            extra,
+        })
     }
 
     fn state(&self, map: &Map) -> State {
@@ -243,6 +206,7 @@ impl<'a> Problem<'a> {
         let of_station = |c: usize| self.stations.rotation(c, &poses[self.stations.first(c)].rotation);
         State {
             camera: map.camera.clone(),
+            others: map.others.cameras.clone(),
             extrinsics: poses.iter().map(Extrinsics::from_pose).collect(),
             rotations: (0..self.stations.count()).map(of_station).collect(),
             points: map.points.iter().map(|p| p.xyz.into()).collect(),
@@ -257,7 +221,47 @@ impl<'a> Problem<'a> {
 
     /// Number of shared unknowns.
     fn border(&self) -> usize {
-        self.free.len() + self.extra
+        self.intrinsics.free.len() + self.extra
+    }
+
+    /// The observations of point `p` by images: without those of lenses, which are the last.
+    #[inline(always)]
+    fn seen(&self, p: usize) -> std::ops::Range<usize> {
+        let mut range = self.structure.of_point(p);
+        if self.others.count() > 0 {
+            while range.end > range.start
+                && self.structure.camera[range.end - 1] as usize >= self.stations.count()
+            {
+                range.end -= 1;
+            }
+        }
+        range
+    }
+
+    /// Which camera made the image that observation `o` is in: 0 the one that made most, `k + 1` the k-th of the others.
+    #[inline(always)]
+    fn lens(&self, o: usize) -> usize {
+        self.others.index(self.place(o))
+    }
+
+    /// The intrinsics of a camera, counted like this.
+    #[inline(always)]
+    fn intrinsics_of(&self, lens: usize) -> &Intrinsics {
+        match lens {
+            0 => &self.intrinsics,
+            _ => &self.others.of_camera[lens - 1],
+        }
+    }
+
+    /// The camera of the structure that stands for a lens but the first.
+    #[inline(always)]
+    fn node(&self, lens: usize) -> usize {
+        self.stations.count() + lens - 1
+    }
+
+    /// Where among all unknowns the intrinsics of a camera begin.
+    fn first_unknown(&self, lens: usize) -> usize {
+        6 * if lens == 0 { self.structure.cameras() } else { self.node(lens) }
     }
 
     /// What the unknowns that are no parameters of the camera add to the residual of observation `o`.
@@ -284,8 +288,10 @@ impl<'a> Problem<'a> {
 
     /// The residual of observation `o`, of point `p`; `None` behind the camera.
     #[inline(always)]
-    fn residual(&self, projector: &Projector, state: &State, o: usize, p: usize) -> Option<[f64; 2]> {
-        let pose = &state.extrinsics[self.place(o)];
+    fn residual(&self, projectors: &[Projector], state: &State, o: usize, p: usize) -> Option<[f64; 2]> {
+        let place = self.place(o);
+        let pose = &state.extrinsics[place];
+        let projector = &projectors[self.others.index(place)];
         let mut residual = projector.residual(pose, &state.points[p], &self.pixels[o])?;
         self.add_extra(state, o, &mut residual);
         Some(residual)
@@ -293,6 +299,7 @@ impl<'a> Problem<'a> {
 
     fn store(&self, state: &State, map: &mut Map) {
         map.camera = state.camera.clone();
+        map.others.cameras.clone_from(&state.others);
         for (place, &image) in self.stations.images.iter().enumerate() {
             let centre = Vector3::from(state.extrinsics[place].centre);
             let rotation = &state.rotations[self.stations.camera(place)];
@@ -305,15 +312,15 @@ impl<'a> Problem<'a> {
 
     /// Half the sum of the losses, and the priors.
     fn cost(&self, state: &State) -> f64 {
-        let projector = Projector::new(&state.camera);
+        let projectors = projectors(state);
         let sums: Vec<f64> = (0..self.structure.points().div_ceil(CHUNK))
             .into_par_iter()
             .map(|chunk| {
                 let last = self.structure.points().min((chunk + 1) * CHUNK);
                 let mut sum = LossSum::new(self.options.loss);
                 for p in chunk * CHUNK..last {
-                    for o in self.structure.of_point(p) {
-                        let squared = match self.residual(&projector, state, o, p) {
+                    for o in self.seen(p) {
+                        let squared = match self.residual(&projectors, state, o, p) {
                             Some(r) => r[0] * r[0] + r[1] * r[1],
                             None => BEHIND * BEHIND,
                         };
@@ -323,19 +330,18 @@ impl<'a> Problem<'a> {
                 sum.total()
             })
             .collect();
-        let priors: f64 = self
-            .priors
-            .iter()
-            .map(|p| p.weight * (state.camera.params[self.free[p.k]] - p.value).powi(2))
-            .sum();
+        let others = self.others.of_camera.iter().zip(&state.others);
+        let priors = self.intrinsics.cost(&state.camera) + others.map(|(i, c)| i.cost(c)).sum::<f64>();
         0.5 * (sums.iter().sum::<f64>() + priors)
     }
 
     /// Residual and derivatives of observation `o`, scaled by the root of its robust weight. Those by the intrinsics are
-    /// by the shared unknowns, in their order; zero beyond.
+    /// by the unknowns of its lens, in their order, with the shared unknowns that are no parameters of it after them; zero beyond.
     #[inline(always)]
-    fn linearise(&self, projector: &Projector, state: &State, o: usize, p: usize) -> Option<Linearised> {
+    fn linearise(&self, projectors: &[Projector], state: &State, o: usize, p: usize) -> Option<Linearised> {
         let place = self.place(o);
+        let lens = self.others.index(place);
+        let (projector, intrinsics) = (&projectors[lens], self.intrinsics_of(lens));
         let mut l = projector.linearise(&state.extrinsics[place], &state.points[p], &self.pixels[o])?;
         l.by_rotation = self.stations.by_station(place, l.by_rotation);
         self.add_extra(state, o, &mut l.residual);
@@ -346,12 +352,9 @@ impl<'a> Problem<'a> {
             l.residual[i] *= w;
             l.by_rotation[i].iter_mut().for_each(|v| *v *= turn);
             l.by_point[i].iter_mut().for_each(|v| *v *= w);
-            let mut shared = [0.0; BORDER];
-            for (value, &param) in shared.iter_mut().zip(&self.free) {
-                *value = w * l.by_intrinsics[i][param];
-            }
+            let mut shared = intrinsics.by_unknowns(&l.by_intrinsics[i], w);
             if let Some(slopes) = self.slopes.get(o) {
-                let extra = shared[self.free.len()..].iter_mut().take(self.extra);
+                let extra = shared[intrinsics.free.len()..].iter_mut().take(self.extra);
                 extra.zip(slopes).for_each(|(value, slope)| *value = w * slope[i]);
             }
             l.by_intrinsics[i] = shared;
@@ -371,8 +374,8 @@ impl<'a> Problem<'a> {
     /// camera.
     fn moved(&self, state: &State, x: &[f64], moves: &[[f64; 3]]) -> Option<State> {
         let mut next = state.clone();
-        let mut centres = Vec::with_capacity(self.structure.cameras());
-        for c in 0..self.structure.cameras() {
+        let mut centres = Vec::with_capacity(self.stations.count());
+        for c in 0..self.stations.count() {
             let turn = UnitQuaternion::from_scaled_axis(Vector3::new(x[6 * c], x[6 * c + 1], x[6 * c + 2]));
             let rotation = UnitQuaternion::new_normalize((turn * state.rotations[c]).into_inner());
             let shift = Vector3::new(x[6 * c + 3], x[6 * c + 4], x[6 * c + 5]);
@@ -383,18 +386,20 @@ impl<'a> Problem<'a> {
             let c = self.stations.camera(place);
             *extrinsics = self.stations.extrinsics(place, &next.rotations[c], &centres[c]);
         }
-        for (k, &param) in self.free.iter().enumerate() {
-            next.camera.params[param] += x[6 * self.structure.cameras() + k];
+        let shared = &x[self.first_unknown(0)..];
+        self.intrinsics.change(&mut next.camera, shared);
+        for (k, (intrinsics, camera)) in self.others.of_camera.iter().zip(&mut next.others).enumerate() {
+            intrinsics.change(camera, &x[self.first_unknown(k + 1)..]);
         }
-        for (k, value) in next.extra.iter_mut().enumerate().take(self.extra) {
-            *value += x[6 * self.structure.cameras() + self.free.len() + k];
-        }
+        let extra = &shared[self.intrinsics.free.len()..];
+        next.extra.iter_mut().zip(extra).take(self.extra).for_each(|(value, step)| *value += step);
         for (point, step) in next.points.iter_mut().zip(moves) {
             for k in 0..3 {
                 point[k] += step[k];
             }
         }
-        (next.camera.mean_focal() > 0.0).then_some(next)
+        let is_possible = |camera: &Camera| camera.mean_focal() > 0.0;
+        (is_possible(&next.camera) && next.others.iter().all(is_possible)).then_some(next)
     }
 
     /// The damped reduced system at `state`.
@@ -414,7 +419,7 @@ impl<'a> Problem<'a> {
 
     /// Linearises every observation once, eliminates the points, and sums up what the cameras get.
     fn linearise_all(&self, state: &State, damping: f64, work: &mut Workspace) {
-        let projector = Projector::new(&state.camera);
+        let projectors = projectors(state);
         let (structure, border) = (&self.structure, self.border());
         let length = structure.points().div_ceil(work.parts.len());
         // Tasks own whole slices of the points, hence disjoint slices of every array.
@@ -431,27 +436,27 @@ impl<'a> Problem<'a> {
             z_border = rest;
             tasks.push(Slice { first, y, factor, z: own, z_border: own_border, part });
         }
-        tasks.into_par_iter().for_each(|slice| self.linearise_slice(&projector, state, damping, slice));
+        tasks.into_par_iter().for_each(|slice| self.linearise_slice(&projectors, state, damping, slice));
     }
 
-    fn linearise_slice(&self, projector: &Projector, state: &State, damping: f64, slice: Slice<'_>) {
+    fn linearise_slice(&self, projectors: &[Projector], state: &State, damping: f64, slice: Slice<'_>) {
         #[cfg(target_arch = "x86_64")]
         if is_x86_feature_detected!("avx2") {
             // SAFETY: the processor has the instructions.
-            return unsafe { self.linearise_slice_avx2(projector, state, damping, slice) };
+            return unsafe { self.linearise_slice_avx2(projectors, state, damping, slice) };
         }
-        self.linearise_slice_any(projector, state, damping, slice);
+        self.linearise_slice_any(projectors, state, damping, slice);
     }
 
     /// The same bits: the compiler never fuses or reorders operations by itself.
     #[cfg(target_arch = "x86_64")]
     #[target_feature(enable = "avx2")]
-    fn linearise_slice_avx2(&self, projector: &Projector, state: &State, damping: f64, slice: Slice<'_>) {
-        self.linearise_slice_any(projector, state, damping, slice);
+    fn linearise_slice_avx2(&self, projectors: &[Projector], state: &State, damping: f64, slice: Slice<'_>) {
+        self.linearise_slice_any(projectors, state, damping, slice);
     }
 
     #[inline(always)]
-    fn linearise_slice_any(&self, projector: &Projector, state: &State, damping: f64, slice: Slice<'_>) {
+    fn linearise_slice_any(&self, projectors: &[Projector], state: &State, damping: f64, slice: Slice<'_>) {
         let (structure, border) = (&self.structure, self.border());
         let Slice { first, y, factor, z, z_border, part } = slice;
         let base = structure.point_start[first] as usize;
@@ -460,10 +465,13 @@ impl<'a> Problem<'a> {
             let mut v = [0.0; 6];
             let mut g = [0.0; 3];
             let mut zb = [[0.0; BORDER]; 3];
-            for o in structure.of_point(p) {
+            let seen = self.seen(p);
+            // What lenses get is summed up.
+            z[seen.end - base..structure.of_point(p).end - base].fill([[0.0; 8]; 3]);
+            for o in seen.clone() {
                 let block = &mut z[o - base];
                 *block = [[0.0; 8]; 3];
-                let Some(l) = self.linearise(projector, state, o, p) else { continue };
+                let Some(l) = self.linearise(projectors, state, o, p) else { continue };
                 for r in 0..2 {
                     let q = &l.by_point[r];
                     v[0] += q[0] * q[0];
@@ -491,17 +499,39 @@ impl<'a> Problem<'a> {
                         own.u[a][b] += j0[a] * j0[b] + j1[a] * j1[b];
                     }
                 }
-                if border > 0 {
+                let lens = self.lens(o);
+                if border > 0 || lens > 0 {
+                    // The column of a lens that has a block of its own is among the observations, else in the border.
+                    let z_lens = match lens {
+                        0 => &mut zb,
+                        _ => {
+                            let node = self.node(lens) as u32;
+                            let lenses = &structure.camera[seen.end..structure.of_point(p).end];
+                            // `with_room_for` gave every point its lenses.
+                            let at = lenses.iter().position(|&c| c == node).unwrap_or(0);
+                            &mut z[seen.end + at - base]
+                        }
+                    };
                     for k in 0..3 {
                         for b in 0..BORDER {
-                            zb[k][b] += i0[b] * q0[k] + i1[b] * q1[k];
+                            z_lens[k][b] += i0[b] * q0[k] + i1[b] * q1[k];
                         }
                     }
                     for a in 0..6 {
                         for b in 0..BORDER {
-                            own.u_border[a][b] += j0[a] * i0[b] + j1[a] * i1[b];
+                            own.u_lens[a][b] += j0[a] * i0[b] + j1[a] * i1[b];
                         }
                     }
+                }
+                if lens > 0 {
+                    let own = &mut part.cameras[self.node(lens)];
+                    for a in 0..6 {
+                        own.gradient[a] += i0[a] * r0 + i1[a] * r1;
+                        for b in 0..8 {
+                            own.u[a][b] += i0[a] * i0[b] + i1[a] * i1[b];
+                        }
+                    }
+                } else if border > 0 {
                     for a in 0..border {
                         part.border_gradient[a] += i0[a] * r0 + i1[a] * r1;
                         for b in 0..BORDER {
@@ -536,7 +566,7 @@ impl<'a> Problem<'a> {
         }
     }
 
-    /// What camera `c` gets; the border is the first one's.
+    /// What camera `c` of the structure gets; the border is the first one's.
     fn camera_terms(&self, state: &State, parts: &[Part], c: usize, damping: f64) -> CameraTerms<6, 8> {
         let border = self.border();
         let mut t = CameraTerms::<6, 8>::zero();
@@ -545,8 +575,16 @@ impl<'a> Problem<'a> {
             for a in 0..6 {
                 t.gradient[a] += own.gradient[a];
                 (0..8).for_each(|b| t.u[a][b] += own.u[a][b]);
-                (0..BORDER).for_each(|b| t.u_border[a][b] += own.u_border[a][b]);
+                (0..BORDER).for_each(|b| t.u_border[a][b] += own.u_lens[a][b]);
             }
+        }
+        if let Some(lens) = c.checked_sub(self.stations.count()) {
+            for (k, weight, pull) in self.others.of_camera[lens].pulls(&state.others[lens]) {
+                t.u[k][k] += weight;
+                t.gradient[k] += pull;
+            }
+        } else if let lens @ 1.. = self.others.index(self.stations.first(c)) {
+            t.beside = Some((self.node(lens), std::mem::replace(&mut t.u_border, [[0.0; BORDER]; 6])));
         }
         if c == 0 {
             for part in parts {
@@ -555,9 +593,9 @@ impl<'a> Problem<'a> {
                     (0..BORDER).for_each(|b| t.border[a][b] += part.border[a][b]);
                 }
             }
-            for &Prior { k, value, weight, .. } in &self.priors {
+            for (k, weight, pull) in self.intrinsics.pulls(&state.camera) {
                 t.border[k][k] += weight;
-                t.border_gradient[k] += weight * (state.camera.params[self.free[k]] - value);
+                t.border_gradient[k] += pull;
             }
         }
         for a in 0..6 {
@@ -621,12 +659,13 @@ impl Part {
 #[derive(Clone)]
 struct CameraPart {
     u: [[f64; 8]; 6],
-    u_border: [[f64; BORDER]; 6],
+    /// `J_c^T J` by the intrinsics of its lens.
+    u_lens: [[f64; BORDER]; 6],
     gradient: [f64; 6],
 }
 
 impl CameraPart {
-    const ZERO: Self = Self { u: [[0.0; 8]; 6], u_border: [[0.0; BORDER]; 6], gradient: [0.0; 6] };
+    const ZERO: Self = Self { u: [[0.0; 8]; 6], u_lens: [[0.0; BORDER]; 6], gradient: [0.0; 6] };
 }
 
 /// A slice of the points, from `first` on, with what is to be made of it.
@@ -656,6 +695,7 @@ mod tests {
                 distortion: Some(f64::INFINITY),
                 principal_point: None,
             },
+            other_centres: Vec::new(),
         }
     }
 

@@ -42,6 +42,7 @@ pub(crate) fn complete(
             distortion: Some(options.distortion_prior),
             principal_point: None,
         },
+        other_centres: Vec::new(),
     };
     let mut tries = vec![0u8; images];
     loop {

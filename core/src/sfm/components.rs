@@ -104,7 +104,7 @@ fn largest_component(open: &[bool], verified: &[TwoViewGeometry]) -> Option<Vec<
 }
 
 /// Some of the frames of a capture as a capture of its own.
-struct Part {
+pub(super) struct Part {
     frames: Frames,
     pictures: Pictures,
     matches: Vec<PairMatches>,
@@ -113,7 +113,8 @@ struct Part {
 }
 
 impl Part {
-    fn new(capture: &Matched<'_>, images: &[usize]) -> Self {
+    /// The frames whose numbers are `images`, in order.
+    pub(super) fn new(capture: &Matched<'_>, images: &[usize]) -> Self {
         let of = |image: u32| images.binary_search(&(image as usize)).ok().map(|at| at as u32);
         let pictures = capture.pictures;
         Self {
@@ -146,7 +147,7 @@ impl Part {
         }
     }
 
-    fn matched(&self) -> Matched<'_> {
+    pub(super) fn matched(&self) -> Matched<'_> {
         Matched {
             frames: &self.frames,
             pictures: &self.pictures,

@@ -1,5 +1,7 @@
 //! From pictures to verified pairs, a focal length and rotations: everything before the mapper, in order.
 
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use image::RgbImage;
@@ -11,13 +13,14 @@ use crate::camera::panorama::side_camera;
 use crate::control::Control;
 use crate::error::Result;
 use crate::stage::Stage;
-use crate::video::Frames;
+use crate::video::{Frame, Frames};
 
 use super::calibration::estimate_focal;
 use super::cut_out::CutOut;
 use super::features::{FeatureOptions, Features, extract_where};
 use super::matching::{MatchOptions, PairMatches, match_pairs};
 use super::options::SfmOptions;
+use super::other_cameras::OtherCameras;
 use super::pairing::{PairingOptions, candidate_pairs};
 use super::rig::Rig;
 use super::rotation_averaging::{RelativeRotation, RotationAveragingOptions, average_rotations};
@@ -90,18 +93,69 @@ pub(crate) fn match_pictures(
     match_pairs(&pictures.features, &pairs, &MatchOptions::default(), control)
 }
 
-/// The camera to begin with: the focal length that the caller or EXIF names, else COLMAP's guess of 1.2 times the
-/// longer side.
-pub(crate) fn initial_camera(frames: &Frames, options: &SfmOptions) -> (Camera, bool) {
-    let (width, height) = (frames.frames[0].width, frames.frames[0].height);
-    if frames.frames[0].side.is_some() {
-        return (side_camera(width), true);
+/// The cameras of a capture before anything was measured.
+pub(crate) struct InitialCameras {
+    /// The one that made most images, then the others.
+    pub(crate) cameras: Vec<Camera>,
+    /// By camera: the focal length in pixels that the caller or EXIF names.
+    pub(crate) known_focals: Vec<Option<f64>>,
+    /// By image: its camera.
+    pub(crate) of_image: Vec<usize>,
+}
+
+impl InitialCameras {
+    /// The images that a camera made.
+    pub(crate) fn images_of(&self, camera: usize) -> Vec<usize> {
+        (0..self.of_image.len()).filter(|&i| self.of_image[i] == camera).collect()
     }
-    let mut exif: Vec<f64> =
-        frames.frames.iter().filter_map(|f| f.focal_prior).filter(|f| *f > 0.0).collect();
-    let prior = options.focal.or_else(|| crate::statistics::median(&mut exif));
-    let guess = 1.2 * f64::from(width.max(height));
-    (Camera::from_focal(options.camera_model, prior.unwrap_or(guess), width, height), prior.is_some())
+
+    /// All but the first, as a map has them.
+    pub(crate) fn others(&self) -> OtherCameras {
+        OtherCameras::new(self.cameras.iter().skip(1).cloned().collect(), &self.of_image)
+    }
+
+    /// The same cameras with this one first.
+    pub(crate) fn led_by(mut self, camera: usize) -> Self {
+        self.cameras.swap(0, camera);
+        self.known_focals.swap(0, camera);
+        for of in &mut self.of_image {
+            *of = match *of {
+                0 => camera,
+                k if k == camera => 0,
+                k => k,
+            };
+        }
+        self
+    }
+}
+
+/// The cameras to begin with: the focal length that the caller (of the camera that made most images) or EXIF names, else
+/// COLMAP's guess of 1.2 times the longer side.
+pub(crate) fn initial_cameras(frames: &Frames, options: &SfmOptions) -> InitialCameras {
+    let mut numbers: BTreeMap<u32, usize> = BTreeMap::new();
+    frames.frames.iter().for_each(|f| *numbers.entry(f.camera).or_default() += 1);
+    let mut numbers: Vec<(u32, usize)> = numbers.into_iter().collect();
+    numbers.sort_by_key(|&(number, images)| (Reverse(images), number));
+    // Every number is in the list: it was made of them.
+    let rank = |f: &Frame| numbers.iter().position(|&(number, _)| number == f.camera).unwrap_or(0);
+    let of_image: Vec<usize> = frames.frames.iter().map(rank).collect();
+    let of_camera = |k: usize| -> Option<(Camera, Option<f64>)> {
+        let images = || frames.frames.iter().zip(&of_image).filter(move |(_, of)| **of == k).map(|(f, _)| f);
+        let first = images().next()?;
+        if first.side.is_some() {
+            let camera = side_camera(first.width);
+            let focal = camera.mean_focal();
+            return Some((camera, Some(focal)));
+        }
+        let mut exif: Vec<f64> = images().filter_map(|f| f.focal_prior).filter(|f| *f > 0.0).collect();
+        let given = options.focal.filter(|_| k == 0);
+        let known = given.or_else(|| crate::statistics::median(&mut exif));
+        let guess = 1.2 * f64::from(first.width.max(first.height));
+        let focal = known.unwrap_or(guess);
+        Some((Camera::from_focal(options.camera_model, focal, first.width, first.height), known))
+    };
+    let (cameras, known_focals) = (0..numbers.len()).filter_map(of_camera).unzip();
+    InitialCameras { cameras, known_focals, of_image }
 }
 
 /// Sets the focal length that the verified pairs agree on; leaves the guess where they say nothing.
@@ -123,18 +177,17 @@ pub(crate) fn calibrate(
     Ok(())
 }
 
-/// Relative poses of the verified pairs for the calibrated `camera`, in their order; degenerate pairs are left out.
+/// Relative poses of the verified pairs for calibrated `cameras`, in their order; degenerate pairs are left out. `camera_of` says
+/// which of them made each image.
 pub(crate) fn relative_poses(
     pictures: &Pictures,
-    camera: &Camera,
+    (cameras, camera_of): (&[Camera], &[usize]),
     matches: &[PairMatches],
     verified: &[TwoViewGeometry],
     options: &TwoViewOptions,
     control: &Control,
 ) -> Result<Vec<TwoViewGeometry>> {
-    let camera_of = vec![0; pictures.features.len()];
-    let cameras = [camera.clone()];
-    let views = Views { features: &pictures.features, camera_of: &camera_of, cameras: &cameras };
+    let views = Views { features: &pictures.features, camera_of, cameras };
     let mut pairs = estimate_relative_poses(&views, matches, verified, options, control)?;
     pairs.retain(|p| p.second_from_first.is_some() && !p.inliers.is_empty());
     Ok(pairs)
@@ -174,7 +227,7 @@ mod tests {
 
     use super::*;
     use crate::random::Random;
-    use crate::video::{Frame, FrameSource};
+    use crate::video::FrameSource;
 
     #[test]
     fn what_was_cut_out_has_no_features_nor_has_its_outline() {
@@ -225,6 +278,7 @@ mod tests {
                 sharpness: 1.0,
                 focal_prior: None,
                 quarter_turns: 0,
+                camera: 0,
                 side: None,
             }
         };

@@ -3,13 +3,15 @@
 //! A wrong model with a confident face costs its user hours of training. Every refusal names the figures, the frames
 //! and one thing to do about it.
 
+use std::collections::BTreeMap;
+
 use nalgebra::{Matrix3, Vector2};
 
 use crate::camera::Camera;
 use crate::control::Warning;
 use crate::error::{Error, ErrorKind, Result};
 use crate::stage::Stage;
-use crate::video::Frames;
+use crate::video::{Frame, Frames};
 
 use super::features::Features;
 use super::map::{Keypoints, Map};
@@ -72,7 +74,7 @@ pub(crate) fn describe(ranges: &[FrameRange], frames: &Frames) -> String {
 }
 
 /// # Errors
-/// `TooFewFrames`; `InvalidMedia` if the pictures differ in size (they must come from one camera).
+/// `TooFewFrames`; `InvalidMedia` if pictures by one camera differ in size.
 pub(crate) fn check_frames(frames: &Frames) -> Result<()> {
     let count = frames.frames.len();
     if count < 3 {
@@ -82,15 +84,19 @@ pub(crate) fn check_frames(frames: &Frames) -> Result<()> {
             "film for longer while moving around the scene, or take more frames from the video",
         ));
     }
-    let first = &frames.frames[0];
-    if let Some(other) = frames.frames.iter().find(|f| (f.width, f.height) != (first.width, first.height)) {
+    let mut firsts: BTreeMap<u32, &Frame> = BTreeMap::new();
+    for other in &frames.frames {
+        let first = firsts.entry(other.camera).or_insert(other);
+        if (other.width, other.height) == (first.width, first.height) {
+            continue;
+        }
         return Err(refuse(
             ErrorKind::InvalidMedia,
             format!(
                 "{} has {}x{} pixels, but {} has {}x{}",
                 first.name, first.width, first.height, other.name, other.width, other.height
             ),
-            "give pictures of one camera, all of one size and orientation",
+            "pictures by one camera must have one size and orientation; another size is another camera",
         ));
     }
     Ok(())
@@ -230,7 +236,9 @@ pub(crate) fn check_model(
     known_focal: Option<f64>,
 ) -> Result<Vec<Warning>> {
     let mut warnings = Vec::new();
-    let (registered, total) = (report.registered, report.frames);
+    let strays = ranges(map.strays());
+    let stray: usize = strays.iter().map(|r| r.last - r.first + 1).sum();
+    let (registered, total) = (report.registered, report.frames - stray);
     let fraction = registered as f64 / total as f64;
     if registered < 3 || fraction < MIN_REGISTERED {
         if report.rotation_only_pairs > OFTEN_ROTATION_ONLY {
@@ -256,14 +264,18 @@ pub(crate) fn check_model(
     }
     let parallax = report.median_parallax_degrees;
     check_depth(parallax, report.rotation_only_pairs, registered)?;
-    let side = f64::from(map.camera.width.max(map.camera.height));
-    let focal = map.camera.mean_focal();
-    if !is_possible_focal(focal, side, known_focal) || bends_back(&map.camera) {
+    let impossible = |(k, camera): &(usize, &Camera)| {
+        let side = f64::from(camera.width.max(camera.height));
+        !is_possible_focal(camera.mean_focal(), side, known_focal.filter(|_| *k == 0)) || bends_back(camera)
+    };
+    if let Some((_, camera)) = map.cameras().enumerate().find(impossible) {
+        let side = camera.width.max(camera.height);
+        let focal = camera.mean_focal();
         return Err(refuse(
             ErrorKind::IntrinsicsUnreliable,
             format!(
                 "the focal length came out as {focal:.0} pixels for pictures of {} pixels, distortion {:?}",
-                side, map.camera.params
+                side, camera.params
             ),
             "give the focal length, or film from more directions",
         ));
@@ -298,6 +310,15 @@ pub(crate) fn check_model(
             format!(
                 "{registered} of {total} frames were placed; not {}",
                 describe(&report.unregistered, frames)
+            ),
+        ));
+    }
+    if stray > 0 {
+        warnings.push(Warning::new(
+            "other_cameras",
+            format!(
+                "{stray} pictures by other cameras than most see too little of the scene to be placed: {}",
+                describe(&strays, frames)
             ),
         ));
     }
@@ -376,7 +397,7 @@ mod tests {
     use super::*;
     use crate::camera::CameraModel;
     use crate::sfm::two_view::TwoViewConfig;
-    use crate::video::{Frame, FrameSource};
+    use crate::video::FrameSource;
     use nalgebra::UnitQuaternion;
 
     fn frames(count: usize) -> Frames {
@@ -389,6 +410,7 @@ mod tests {
             sharpness: 1.0,
             focal_prior: None,
             quarter_turns: 0,
+            camera: 0,
             side: None,
         };
         Frames {

@@ -73,6 +73,7 @@ pub(crate) fn adjust_start(
         stopping: global.first_stopping,
         rotations: false,
         intrinsics: RefineIntrinsics::default(),
+        other_centres: Vec::new(),
     };
     adjust(map, keypoints, &bundle, control)?;
     bundle.rotations = true;

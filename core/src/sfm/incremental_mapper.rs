@@ -78,6 +78,7 @@ fn adjustment(images: usize, options: &MapperOptions) -> BundleOptions {
             distortion: (images >= min_images_for_distortion).then_some(options.distortion_prior),
             principal_point: None,
         },
+        other_centres: Vec::new(),
     }
 }
 

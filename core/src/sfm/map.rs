@@ -1,4 +1,4 @@
-//! The working model of the mapper: one camera, poses by image index, points with their observations.
+//! The working model of the mapper: cameras, poses by image index, points with their observations.
 //!
 //! Everything after the view graph reads and changes this; [`crate::camera::SparseModel`] is made from it at the end.
 
@@ -8,6 +8,7 @@ use nalgebra::{Vector2, Vector3};
 
 use crate::camera::{Camera, Pose};
 
+use super::other_cameras::OtherCameras;
 use super::rig::Rig;
 
 /// A keypoint of an image.
@@ -40,8 +41,10 @@ pub(crate) type Keypoints = [Vec<Vector2<f64>>];
 /// The model while it is made.
 #[derive(Debug, Clone)]
 pub(crate) struct Map {
-    /// The camera of all images.
+    /// The camera of all images, or of most of them.
     pub(crate) camera: Camera,
+    /// Cameras of images that this one did not make.
+    pub(crate) others: OtherCameras,
     /// Which images are of one station: they are registered together, and turned against each other as it says.
     pub(crate) rig: Arc<Rig>,
     /// World-to-camera by image; `None` while an image is not registered.
@@ -53,12 +56,29 @@ pub(crate) struct Map {
 impl Map {
     /// A map without poses and points.
     pub(crate) fn new(camera: Camera, rig: &Arc<Rig>, images: usize) -> Self {
-        Self { camera, rig: Arc::clone(rig), poses: vec![None; images], points: Vec::new() }
+        let others = OtherCameras::default();
+        Self { camera, others, rig: Arc::clone(rig), poses: vec![None; images], points: Vec::new() }
     }
 
     /// The cameras of this map with other points.
     pub(crate) fn with_points(&self, points: Vec<MapPoint>) -> Self {
-        Self { camera: self.camera.clone(), rig: Arc::clone(&self.rig), poses: self.poses.clone(), points }
+        let (others, poses) = (self.others.clone(), self.poses.clone());
+        Self { camera: self.camera.clone(), others, rig: Arc::clone(&self.rig), poses, points }
+    }
+
+    /// The camera that made an image.
+    pub(crate) fn camera_of(&self, image: usize) -> &Camera {
+        self.others.of(image).unwrap_or(&self.camera)
+    }
+
+    /// All cameras, that of most images first.
+    pub(crate) fn cameras(&self) -> impl Iterator<Item = &Camera> {
+        std::iter::once(&self.camera).chain(&self.others.cameras)
+    }
+
+    /// All cameras, to be changed, in the same order.
+    pub(crate) fn cameras_mut(&mut self) -> impl Iterator<Item = &mut Camera> {
+        std::iter::once(&mut self.camera).chain(&mut self.others.cameras)
     }
 
     /// Gives an image its pose, and with it the other images of its station.
@@ -66,6 +86,11 @@ impl Map {
         for (i, pose) in self.rig.poses_of_station(image, pose) {
             self.poses[i] = Some(pose);
         }
+    }
+
+    /// Images by other cameras than the first that have no pose. They are no fault of the map: it is of what the first one saw.
+    pub(crate) fn strays(&self) -> impl Iterator<Item = usize> {
+        (0..self.poses.len()).filter(|&i| self.poses[i].is_none() && self.others.index(i) > 0)
     }
 
     /// Number of registered images.
@@ -98,7 +123,7 @@ impl Map {
 
     /// Reprojection error of a world point in pixels; infinite where the point is not in front of a registered camera.
     pub(crate) fn reprojection_error(&self, image: usize, xyz: &Vector3<f64>, pixel: &Vector2<f64>) -> f64 {
-        let seen = self.poses[image].and_then(|pose| self.camera.project(&pose.transform(xyz)));
+        let seen = self.poses[image].and_then(|pose| self.camera_of(image).project(&pose.transform(xyz)));
         seen.map_or(f64::INFINITY, |seen| (seen - pixel).norm())
     }
 
@@ -112,4 +137,9 @@ impl Map {
         }
         self.points.retain(|p| p.track.len() >= 2);
     }
+}
+
+/// The angle of so many pixels in the middle of two images: the mean of theirs.
+pub(crate) fn angle_of_pixels(map: &Map, pixels: f64, first: usize, second: usize) -> f64 {
+    0.5 * pixels / map.camera_of(first).mean_focal() + 0.5 * pixels / map.camera_of(second).mean_focal()
 }

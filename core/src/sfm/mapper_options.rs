@@ -35,6 +35,8 @@ with_defaults! {
         pub(crate) global: GlobalOptions = GlobalOptions::default(),
         /// One image after the other.
         pub(crate) incremental: IncrementalOptions = IncrementalOptions::default(),
+        /// Pictures by other cameras.
+        pub(crate) joining: JoiningOptions = JoiningOptions::default(),
         /// What is done to a map of either kind.
         pub(crate) completion: CompletionOptions = CompletionOptions::default(),
         /// The last adjustments.
@@ -240,5 +242,23 @@ with_defaults! {
         pub(crate) focal_change: f64 = 0.1,
         /// Estimates of the relative poses at most. Chosen by hand.
         pub(crate) focal_rounds: usize = 3,
+    }
+}
+
+with_defaults! {
+    /// How the lens of another camera is found. All chosen by hand.
+    #[derive(Debug, Clone, Copy)]
+    pub(crate) struct JoiningOptions {
+        /// Focal lengths that are tried, over the longer side of the picture: from that of a very wide lens to that of a
+        /// telephoto lens of four times the usual length.
+        pub(crate) focals: (f64, f64) = (0.35, 4.5),
+        /// Ratio of one to the next: with one that is off by half of it most points still fit.
+        pub(crate) ratio: f64 = 1.1,
+        /// Pictures of a camera, those that see most points, that are asked.
+        pub(crate) pictures: usize = 6,
+        /// Points that they must see in all through the lens that is found: a focal length takes more of them than a pose.
+        pub(crate) min_inliers: usize = 60,
+        /// How a picture is placed while the focal length is sought. Where it is right most points fit, and few samples do.
+        pub(crate) resection: ResectionOptions = ResectionOptions { max_samples: 300, ..ResectionOptions::default() },
     }
 }

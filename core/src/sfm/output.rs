@@ -48,7 +48,7 @@ pub(crate) fn normalise(map: &mut Map, frames: &Frames, metres: Option<f64>) -> 
     scale
 }
 
-/// The model of `map`. Image ids are frame numbers plus 1; an image keeps the keypoints that belong to points. `colors`
+/// The model of `map`. Image ids are frame numbers plus 1; camera 1 made most images. An image keeps the keypoints that belong to points. `colors`
 /// are those of all keypoints, by image.
 pub(crate) fn sparse_model(
     map: &Map,
@@ -57,11 +57,12 @@ pub(crate) fn sparse_model(
     frames: &Frames,
 ) -> SparseModel {
     let mut model = SparseModel::default();
-    model.cameras.insert(1, map.camera.clone());
     for (i, pose) in map.poses.iter().enumerate() {
         if let Some(pose) = *pose {
             let name = frames.frames[i].name.clone();
-            model.images.insert(i as u32 + 1, Image { name, camera_id: 1, pose, points2d: Vec::new() });
+            let camera_id = map.others.index(i) as u32 + 1;
+            model.cameras.entry(camera_id).or_insert_with(|| map.camera_of(i).clone());
+            model.images.insert(i as u32 + 1, Image { name, camera_id, pose, points2d: Vec::new() });
         }
     }
     for (p, point) in map.points.iter().enumerate() {
@@ -105,6 +106,7 @@ mod tests {
             sharpness: 1.0,
             focal_prior: None,
             quarter_turns: 0,
+            camera: 0,
             side: None,
         };
         Frames {

@@ -5,7 +5,8 @@ use crate::control::Control;
 use crate::error::Result;
 
 use super::bundle_adjustment::{
-    ASSUMED_NOISE, BundleOptions, RefineIntrinsics, adjust, intrinsics_deviations, principal_point_index,
+    ASSUMED_NOISE, BundleOptions, RefineIntrinsics, adjust, intrinsics_deviations,
+    other_intrinsics_deviations, principal_point_index,
 };
 use super::filters::{filter_images, filter_points};
 use super::map::{Keypoints, Map, MapPoint, Observation};
@@ -72,6 +73,7 @@ pub(crate) fn bundle_options(
             distortion: Some(options.distortion_prior),
             principal_point,
         },
+        other_centres: Vec::new(),
     }
 }
 
@@ -107,8 +109,8 @@ struct Lens {
 /// and the scale.
 ///
 /// All are free together at first, because what a lens model leaves out moves what it has: a lens that is bent more looks
-/// like one that is off the centre, and the other way round. What is not told then is taken back. Returns what became of the
-/// principal point; `None` where it may not move.
+/// like one that is off the centre, and the other way round. What is not told then is taken back. Each camera of the map is asked for
+/// itself. Returns what became of the principal point of the one that made most images; `None` where it may not move.
 ///
 /// # Errors
 /// [`crate::ErrorKind::Cancelled`].
@@ -119,38 +121,57 @@ pub(crate) fn refine_lens(
     may_move: bool,
     control: &Control,
 ) -> Result<Option<PrincipalPoint>> {
-    let prior = principal_point_prior(&map.camera, options);
-    let with_second = second_radial(map.camera.model);
-    let mut lens = Lens { off_centre: may_move, bent: with_second.is_some() };
+    let priors: Vec<f64> = map.cameras().map(|camera| principal_point_prior(camera, options)).collect();
+    let with_second: Vec<_> = map.cameras().map(|camera| second_radial(camera.model)).collect();
+    let placed: Vec<usize> =
+        (0..map.poses.len()).filter(|&i| map.poses[i].is_some()).map(|i| map.others.index(i)).collect();
+    let of_camera = |(k, second): (usize, &Option<CameraModel>)| {
+        let told_of = placed.contains(&k);
+        Lens { off_centre: told_of && may_move, bent: told_of && second.is_some() }
+    };
+    let mut lenses: Vec<Lens> = with_second.iter().enumerate().map(of_camera).collect();
     let mut centre = None;
     loop {
         let mut free = map.clone();
-        if let Some(model) = with_second.filter(|_| lens.bent) {
-            free.camera.model = model;
-            free.camera.params.push(0.0);
+        for ((camera, lens), second) in free.cameras_mut().zip(&lenses).zip(&with_second) {
+            if let Some(model) = second.filter(|_| lens.bent) {
+                camera.model = model;
+                camera.params.push(0.0);
+            }
         }
-        let bundle = bundle_options(map, keypoints, options, lens.off_centre.then_some(prior));
+        let mut centres = lenses.iter().zip(&priors).map(|(lens, prior)| lens.off_centre.then_some(*prior));
+        let own_centre = centres.next().flatten();
+        let mut bundle = bundle_options(map, keypoints, options, own_centre);
+        bundle.other_centres = centres.collect();
         adjust(&mut free, keypoints, &bundle, control)?;
-        let mut told = lens;
-        if lens.off_centre || lens.bent {
-            let deviations = intrinsics_deviations(&free, keypoints, &bundle);
+        let mut told = lenses.clone();
+        for (k, ((lens, camera), prior)) in told.iter_mut().zip(free.cameras()).zip(&priors).enumerate() {
+            if !lens.off_centre && !lens.bent {
+                continue;
+            }
+            let deviations = match k {
+                0 => intrinsics_deviations(&free, keypoints, &bundle),
+                _ => other_intrinsics_deviations(&free, keypoints, &bundle, k - 1),
+            };
             if lens.off_centre {
-                let found = principal_point(&free.camera, deviations.as_deref(), prior, options);
-                told.off_centre = found.refined;
-                centre = Some(found);
+                let found = principal_point(camera, deviations.as_deref(), *prior, options);
+                lens.off_centre = found.refined;
+                if k == 0 {
+                    centre = Some(found);
+                }
             }
             if lens.bent {
-                told.bent = deviations.is_some_and(|all| has_second_radial(&free.camera, &all, options));
+                lens.bent = deviations.is_some_and(|all| has_second_radial(camera, &all, options));
             }
         }
         // Each time round there is less to tell.
-        if told == lens {
+        if told == lenses {
             *map = free;
             filter_points(map, keypoints, options.max_error, options.min_angle);
             filter_images(map, options.min_observations);
             return Ok(centre);
         }
-        lens = told;
+        lenses = told;
     }
 }
 

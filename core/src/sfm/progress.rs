@@ -11,6 +11,8 @@ pub(crate) const RELATIVE_POSES: f32 = 0.42;
 pub(crate) const GLOBAL_MAP: f32 = 0.47;
 /// ... or one after the other.
 pub(crate) const INCREMENTAL_MAP: f32 = 0.53;
+/// Pictures by other cameras join it.
+pub(crate) const OTHER_CAMERAS: f32 = 0.58;
 /// What is left is to make the map exact.
 pub(crate) const ALIGNMENT: f32 = 0.62;
 pub(crate) const LENS: f32 = 0.74;

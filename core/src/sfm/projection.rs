@@ -4,6 +4,7 @@ use nalgebra::{Matrix3, Vector3};
 
 use crate::camera::{Bent, Camera, CameraModel, Lens, Pose};
 
+use super::other_cameras::OtherCameras;
 use super::schur::BORDER;
 
 /// A pose as the kernels want it: rotation (row-major) and centre. `x_cam = R (x - c)`.
@@ -190,6 +191,29 @@ impl Projector {
             }
         }
         by_intrinsics
+    }
+}
+
+/// The cameras of all images, for fast projection.
+#[derive(Debug, Clone)]
+pub(crate) struct Projectors {
+    /// By camera; there is always one.
+    of_camera: Vec<Projector>,
+    others: OtherCameras,
+}
+
+impl Projectors {
+    /// `camera` made most images, and `others` the rest.
+    pub(crate) fn new(camera: &Camera, others: &OtherCameras) -> Self {
+        let of_camera = std::iter::once(camera).chain(&others.cameras).map(Projector::new).collect();
+        Self { of_camera, others: others.clone() }
+    }
+
+    /// That of an image.
+    #[inline(always)]
+    pub(crate) fn of(&self, image: usize) -> &Projector {
+        // `OtherCameras` names none that it does not have.
+        &self.of_camera[self.others.index(image)]
     }
 }
 

@@ -1,6 +1,7 @@
 //! The whole stage: frames in, a sparse model and its figures out.
 
 mod attempts;
+mod several_cameras;
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -15,7 +16,7 @@ use crate::video::Frames;
 use super::components::{Matched, add_components};
 use super::features::FeatureOptions;
 use super::fisheye::as_fisheye;
-use super::front_end::{Pictures, calibrate, initial_camera, match_pictures, read_pictures, relative_poses};
+use super::front_end::{Pictures, calibrate, initial_cameras, match_pictures, read_pictures, relative_poses};
 use super::gate;
 use super::map::{Keypoints, Map, MapPoint, Observation};
 use super::mapper_options::MapperOptions;
@@ -30,7 +31,7 @@ use super::path::{broken_steps, cuts, is_cut_between, is_ordered};
 use super::polishing::{PrincipalPoint, adapt, bundle_options, principal_point_prior, refine_lens};
 use super::progress;
 use super::reconstruction::Reconstruction;
-use super::report::{SfmReport, Stopwatch, ranges};
+use super::report::{Attempt, SfmReport, Stopwatch, ranges};
 use super::rig::Rig;
 use super::shutter::{ShutterDoubt, ShutterInput, find_shutter, shutter_doubt};
 use super::support::support_of_pairs;
@@ -39,7 +40,8 @@ use super::two_view::{TwoViewGeometry, TwoViewOptions, Views, verify_pairs};
 use super::verdict::{Doubt, Grade, Judged, judge};
 use crate::statistics::{median, quantile};
 
-/// Finds the camera, its poses and scene points from `frames`, which one camera with one focal length has made.
+/// Finds the cameras, their poses and scene points from `frames`. Which camera made each is known ([`crate::video::Frame::camera`]);
+/// while it did, its focal length did not change.
 ///
 /// Blocks for seconds to minutes on the current rayon pool. The result does not depend on its number of threads.
 ///
@@ -157,9 +159,9 @@ fn reconstruct_pictures(
     watch.lap("matching");
 
     control.progress(Stage::Sfm, "two-view geometry", progress::TWO_VIEWS);
-    let (camera, _) = initial_camera(frames, options);
-    let views =
-        Views { features: &pictures.features, camera_of: &vec![0; frames.frames.len()], cameras: &[camera] };
+    let initial = initial_cameras(frames, options);
+    let (camera_of, cameras) = (&initial.of_image[..], &initial.cameras[..]);
+    let views = Views { features: &pictures.features, camera_of, cameras };
     let part = control.part(progress::TWO_VIEWS, progress::RELATIVE_POSES);
     let verified = verify_pairs(&views, &matches, &two_view_options(options), &part)?;
     watch.lap("verification");
@@ -222,30 +224,23 @@ pub(super) fn reconstruct_matched(
     mut watch: Stopwatch,
     control: &Control,
 ) -> Result<Reconstruction> {
-    let Matched { frames, pictures, matches, verified, tags } = *capture;
-    let (mut camera, is_known) = initial_camera(frames, options);
-    let known_focal = is_known.then(|| camera.mean_focal());
-    let rotation_only = gate::rotation_only_pairs(verified, &camera);
-    let rig = Rig::of_frames(frames);
-    gate::check_pairs(&rig, verified, rotation_only, frames)?;
-    if !is_known {
-        calibrate(&mut camera, pictures, verified, control)?;
+    let initial = initial_cameras(capture.frames, options);
+    if initial.cameras.len() > 1 {
+        return Reconstructor::reconstruct_several(capture, initial, options, watch, control);
+    }
+    // Frames have a camera, as many as there are.
+    let mut camera = initial.cameras[0].clone();
+    let known_focal = initial.known_focals[0];
+    let rotation_only = gate::rotation_only_pairs(capture.verified, &camera);
+    let rig = Rig::of_frames(capture.frames);
+    gate::check_pairs(&rig, capture.verified, rotation_only, capture.frames)?;
+    if known_focal.is_none() {
+        calibrate(&mut camera, capture.pictures, capture.verified, control)?;
     }
     watch.lap("calibration");
-    let reconstructor = Reconstructor {
-        frames,
-        options,
-        tags: options.apriltag_size_mm.zip(tags),
-        pictures,
-        matches,
-        verified,
-        two_view: &two_view_options(options),
-        mapper: &MapperOptions { refine_focal: !rig.is_panoramic(), ..MapperOptions::default() },
-        rig,
-        rotation_only,
-        known_focal,
-    };
-    reconstructor.run(camera, watch, control)
+    let reconstructor = Reconstructor::new(capture, rig, (rotation_only, known_focal), options);
+    let found = reconstructor.find(camera, &mut watch, control)?;
+    reconstructor.finish(found, watch, control)
 }
 
 /// # Errors
@@ -288,8 +283,8 @@ struct Reconstructor<'a> {
     /// Verified pairs, found without a focal length.
     verified: &'a [TwoViewGeometry],
     rig: Arc<Rig>,
-    two_view: &'a TwoViewOptions,
-    mapper: &'a MapperOptions,
+    two_view: TwoViewOptions,
+    mapper: MapperOptions,
     /// Fraction of the verified pairs that a rotation explains.
     rotation_only: f64,
     /// The focal length in pixels that the caller or EXIF names.
@@ -311,6 +306,13 @@ struct ViewGraph {
     camera: Camera,
     pairs: Vec<TwoViewGeometry>,
     is_ordered: bool,
+}
+
+/// The map that is taken, the pairs it was made of, and all that were made.
+struct Found {
+    candidate: Candidate,
+    graph: ViewGraph,
+    attempts: Vec<Attempt>,
 }
 
 /// What is not known of how the pictures were taken.
@@ -336,20 +338,48 @@ impl Refined<'_> {
     }
 }
 
-impl Reconstructor<'_> {
-    fn run(&self, mut camera: Camera, mut watch: Stopwatch, control: &Control) -> Result<Reconstruction> {
+impl<'a> Reconstructor<'a> {
+    /// Of a capture whose stations are `rig`. With the fraction of its verified pairs that a rotation explains, and the focal
+    /// length in pixels, if it is known.
+    fn new(
+        capture: &Matched<'a>,
+        rig: Arc<Rig>,
+        (rotation_only, known_focal): (f64, Option<f64>),
+        options: &'a SfmOptions,
+    ) -> Self {
+        let Matched { frames, pictures, matches, verified, tags } = *capture;
+        Self {
+            frames,
+            options,
+            tags: options.apriltag_size_mm.zip(tags),
+            pictures,
+            matches,
+            verified,
+            two_view: two_view_options(options),
+            mapper: MapperOptions { refine_focal: !rig.is_panoramic(), ..MapperOptions::default() },
+            rig,
+            rotation_only,
+            known_focal,
+        }
+    }
+
+    /// The best map from verified pairs, as far as its keypoints go.
+    ///
+    /// # Errors
+    /// As [`gate::check_model`], where no map is sound.
+    fn find(&self, mut camera: Camera, watch: &mut Stopwatch, control: &Control) -> Result<Found> {
         let mut attempts = Vec::new();
         let mut best: Option<(Candidate, ViewGraph)> = None;
+        let of_image = vec![0; self.frames.frames.len()];
         for _ in 0..self.mapper.attempts.focal_rounds {
             control.progress(Stage::Sfm, "relative poses", progress::RELATIVE_POSES);
-            let pairs =
-                relative_poses(self.pictures, &camera, self.matches, self.verified, self.two_view, control)?;
+            let pairs = self.relative_poses((std::slice::from_ref(&camera), &of_image), control)?;
             watch.lap("relative poses");
             let is_ordered = self.frames.is_sequential() || is_ordered(&self.rig, &pairs);
             let graph = ViewGraph { camera, pairs, is_ordered };
-            let found = self.map(&graph, &mut attempts, &mut watch, control)?;
+            let found = self.map(&graph, &mut attempts, watch, control)?;
             camera = found.map.camera.clone();
-            let fisheye = as_fisheye(&found.map, &self.pictures.keypoints, self.mapper, control)?;
+            let fisheye = as_fisheye(&found.map, &self.pictures.keypoints, &self.mapper, control)?;
             watch.lap("kind of lens");
             let moved = (camera.mean_focal() / graph.camera.mean_focal()).ln().abs();
             // A map that leaves out most images says little about the focal length.
@@ -364,8 +394,25 @@ impl Reconstructor<'_> {
             }
         }
         let no_model = || Error::new(ErrorKind::Internal, "no mapper ran");
-        let (mut found, graph) = best.ok_or_else(no_model)?;
-        found.report.warnings = found.verdict?;
+        let (candidate, graph) = best.ok_or_else(no_model)?;
+        match candidate.verdict {
+            Ok(_) => Ok(Found { candidate, graph, attempts }),
+            Err(why) => Err(why),
+        }
+    }
+
+    /// Relative poses of the verified pairs, through these cameras, which made the images so.
+    fn relative_poses(
+        &self,
+        cameras: (&[Camera], &[usize]),
+        control: &Control,
+    ) -> Result<Vec<TwoViewGeometry>> {
+        relative_poses(self.pictures, cameras, self.matches, self.verified, &self.two_view, control)
+    }
+
+    /// Makes the model of a map: exact keypoints, lens, shutter and scale, and what it is worth.
+    fn finish(&self, found: Found, mut watch: Stopwatch, control: &Control) -> Result<Reconstruction> {
+        let Found { candidate: found, graph, mut attempts } = found;
         if let Some(attempt) = attempts.get_mut(found.attempt) {
             attempt.chosen = true;
         }
@@ -373,19 +420,19 @@ impl Reconstructor<'_> {
         let tracks: Vec<_> = found.map.points.iter().map(|p| p.track.clone()).collect();
         let aligned = align_keypoints(&found.map, self.pictures, self.frames, control)?;
         watch.lap("keypoint alignment");
-        let MapperOptions { max_error, min_angle, .. } = *self.mapper;
+        let MapperOptions { max_error, min_angle, .. } = self.mapper;
         let limits = TriangulationOptions { max_error, min_angle };
         let mut refined = Refined { keypoints: &aligned.keypoints, tracks: &tracks, limits };
         let mut exact = aligned.exact_part(&found.map);
-        adapt(&mut exact, refined.keypoints, self.mapper, control)?;
+        adapt(&mut exact, refined.keypoints, &self.mapper, control)?;
         watch.lap("adjustment to aligned keypoints");
-        if let Some(camera) = as_fisheye(&exact, refined.keypoints, self.mapper, control)? {
+        if let Some(camera) = as_fisheye(&exact, refined.keypoints, &self.mapper, control)? {
             exact.camera = camera;
         }
         watch.lap("kind of lens");
         control.progress(Stage::Sfm, "lens", progress::LENS);
         let may_move = self.options.refine_principal_point && !self.rig.is_panoramic();
-        let mut centre = refine_lens(&mut exact, refined.keypoints, self.mapper, may_move, control)?;
+        let mut centre = refine_lens(&mut exact, refined.keypoints, &self.mapper, may_move, control)?;
         watch.lap("lens");
         let measured = &aligned.keypoints;
         let points = &found.map.points;
@@ -430,15 +477,15 @@ impl Reconstructor<'_> {
     }
 
     /// What a shutter is looked for in: `points` tell the depth of keypoints that are in no track of `map`.
-    fn shutter_input<'a>(
-        &'a self,
-        map: &'a Map,
-        points: &'a [MapPoint],
-        keypoints: &'a Keypoints,
+    fn shutter_input<'b>(
+        &'b self,
+        map: &'b Map,
+        points: &'b [MapPoint],
+        keypoints: &'b Keypoints,
         centre: Option<PrincipalPoint>,
-    ) -> ShutterInput<'a> {
+    ) -> ShutterInput<'b> {
         let known = self.options.rolling_shutter_ms.map(|ms| 1e-3 * ms);
-        ShutterInput { map, points, keypoints, frames: self.frames, options: self.mapper, centre, known }
+        ShutterInput { map, points, keypoints, frames: self.frames, options: &self.mapper, centre, known }
     }
 
     /// Puts the verdict into `report`.
@@ -454,13 +501,13 @@ impl Reconstructor<'_> {
         unsure: &Unsure,
         report: &mut SfmReport,
     ) -> Result<()> {
-        let centre_prior = principal_point_prior(&exact.camera, self.mapper);
+        let centre_prior = principal_point_prior(&exact.camera, &self.mapper);
         let prior = report.principal_point_refined.then_some(centre_prior);
         let verdict = judge(&Judged {
             adjusted: exact,
             complete: map,
             keypoints,
-            bundle: &bundle_options(exact, keypoints, self.mapper, prior),
+            bundle: &bundle_options(exact, keypoints, &self.mapper, prior),
             centre_prior,
             centre: unsure.centre,
             shutter: unsure.shutter.as_ref(),
@@ -502,7 +549,8 @@ impl Reconstructor<'_> {
             true => PrincipalPointIs::Refined,
             false => PrincipalPointIs::Central,
         };
-        let mut measured = measure_scale(exact, refined.keypoints, tags, size, centre, self.mapper, control)?;
+        let mut measured =
+            measure_scale(exact, refined.keypoints, tags, size, centre, &self.mapper, control)?;
         let mut metres = None;
         if let Some((adjusted, unit)) = measured.metric {
             let adjusted = refined.complete(&adjusted);
@@ -588,6 +636,7 @@ impl Reconstructor<'_> {
             median_parallax_degrees: median(&mut angles).unwrap_or(0.0),
             camera_model: map.camera.model,
             camera_params: map.camera.params.clone(),
+            other_cameras: Self::other_cameras(map),
             principal_point_refined: false,
             principal_point_deviation: None,
             principal_point_shift: None,

@@ -79,6 +79,19 @@ pub struct ComponentReport {
     pub verdict: Option<Verdict>,
 }
 
+/// A camera that made a part of the pictures, in figures.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct CameraReport {
+    /// Its images.
+    pub images: Vec<FrameRange>,
+    /// How many of them have a pose.
+    pub registered: usize,
+    /// The lens model.
+    pub camera_model: CameraModel,
+    /// Its parameters, in the model's order.
+    pub camera_params: Vec<f64>,
+}
+
 /// Figures of a reconstruction. Angles in degrees, lengths in pixels.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct SfmReport {
@@ -122,6 +135,9 @@ pub struct SfmReport {
     pub camera_model: CameraModel,
     /// Its parameters, in the model's order.
     pub camera_params: Vec<f64>,
+    /// Cameras beside the one of `camera_model` and `camera_params`, which made most of the pictures; in the model they are 2 and up.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub other_cameras: Vec<CameraReport>,
     /// Whether the principal point was refined (else it is the image centre).
     pub principal_point_refined: bool,
     /// Standard deviation of the principal point (the larger of x and y) that this capture would determine it with;

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use nalgebra::{Vector2, Vector3};
 use rayon::prelude::*;
 
-use crate::camera::Pose;
+use crate::camera::{Camera, Pose};
 use crate::defaults::with_defaults;
 use crate::random::{Random, hash};
 
@@ -133,14 +133,18 @@ pub(crate) fn place_images(
         .par_iter()
         .filter_map(|&image| {
             let visible = matches.visible_points(&points, image);
-            let (pose, inliers) = place(map, &keypoints[image], &visible, image, options)?;
+            let camera = map.camera_of(image);
+            let (pose, inliers) = place_image(map, camera, &keypoints[image], &visible, image, options)?;
             Some(Placed { image, pose, inliers })
         })
         .collect()
 }
 
-fn place(
+/// The pose from which `camera` sees the points where `pixels`, the keypoints of `image`, are; with the (keypoint, point) that agree.
+/// `None` if too few do.
+pub(crate) fn place_image(
     map: &Map,
+    camera: &Camera,
     pixels: &[Vector2<f64>],
     visible: &[(u32, u32)],
     image: usize,
@@ -151,8 +155,8 @@ fn place(
     }
     let seen: Vec<Vector2<f64>> = visible.iter().map(|&(k, _)| pixels[k as usize]).collect();
     let points: Vec<Vector3<f64>> = visible.iter().map(|&(_, p)| map.points[p as usize].xyz).collect();
-    let projector = Projector::new(&map.camera);
-    let rays: Vec<Vector3<f64>> = seen.iter().map(|p| map.camera.ray(p)).collect();
+    let projector = Projector::new(camera);
+    let rays: Vec<Vector3<f64>> = seen.iter().map(|p| camera.ray(p)).collect();
     let start = sample_pose(&projector, &seen, &rays, &points, options, hash(options.seed ^ image as u64))?;
     let pose = refine_pose(&projector, start, &seen, &points, options.max_error);
     let extrinsics = Extrinsics::from_pose(&pose);

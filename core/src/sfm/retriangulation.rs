@@ -7,7 +7,7 @@ use nalgebra::Vector3;
 use rayon::prelude::*;
 
 use super::geometry::epipolar_angle;
-use super::map::{Keypoints, Map, MapPoint};
+use super::map::{Keypoints, Map, MapPoint, angle_of_pixels};
 use super::matching::PairMatches;
 use super::tracks::build_tracks;
 use super::triangulation::{TriangulationOptions, triangulate_tracks_with_rays, world_rays};
@@ -27,10 +27,10 @@ pub(crate) fn retriangulate(
     options: &TriangulationOptions,
 ) -> Vec<MapPoint> {
     let rays = world_rays(map, keypoints);
-    let limit = options.max_error / map.camera.mean_focal();
     let mut agreeing: Vec<Agreeing> = matches
         .par_iter()
         .filter_map(|pair| {
+            let limit = angle_of_pixels(map, options.max_error, pair.first as usize, pair.second as usize);
             let matches = agreeing_matches(map, &rays, pair, limit)?;
             Some(Agreeing { first: pair.first, second: pair.second, matches })
         })

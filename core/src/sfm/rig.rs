@@ -189,6 +189,7 @@ mod tests {
             stopping: Stopping { max_iterations: 30, tolerance: 1e-8 },
             rotations: true,
             intrinsics: RefineIntrinsics::default(),
+            other_centres: Vec::new(),
         }
     }
 

@@ -43,6 +43,8 @@ pub(crate) struct CameraTerms<const D: usize, const P: usize> {
     pub(crate) gradient: [f64; D],
     /// `J_border^T r`
     pub(crate) border_gradient: [f64; BORDER],
+    /// Another camera that its observations depend on, further down and with a point in common, and `J_c^T J` of the two.
+    pub(crate) beside: Option<(usize, [[f64; P]; D])>,
 }
 
 impl<const D: usize, const P: usize> CameraTerms<D, P> {
@@ -53,6 +55,7 @@ impl<const D: usize, const P: usize> CameraTerms<D, P> {
             border: [[0.0; BORDER]; BORDER],
             gradient: [0.0; D],
             border_gradient: [0.0; BORDER],
+            beside: None,
         }
     }
 }
@@ -153,6 +156,11 @@ pub(crate) fn reduce<const D: usize, const P: usize>(
                     columns.iter().zip(0..).for_each(|(&j, at)| places[j as usize][c - first] = at);
                     let mut row = vec![[[0.0; P]; D]; columns.len()];
                     row[0] = own.u; // the diagonal comes first
+                    if let Some((other, block)) = own.beside
+                        && let Ok(at) = columns.binary_search(&(other as u32))
+                    {
+                        row[at] = block;
+                    }
                     shared.push((own.border, own.border_gradient));
                     RowSums { row, border: own.u_border, gradient: own.gradient }
                 })

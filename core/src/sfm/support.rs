@@ -5,7 +5,7 @@ use nalgebra::Vector3;
 use rayon::prelude::*;
 
 use super::geometry::epipolar_angle;
-use super::map::{Keypoints, Map, Observation};
+use super::map::{Keypoints, Map, Observation, angle_of_pixels};
 use super::rig::Rig;
 use super::scale_averaging::components;
 use super::triangulation::world_rays;
@@ -34,13 +34,13 @@ pub(crate) fn support_of_pairs(
     max_error: f64,
 ) -> Vec<Support> {
     let rays = world_rays(map, keypoints);
-    let limit = max_error / map.camera.mean_focal();
     pairs
         .par_iter()
         .map(|pair| {
             let (i, j) = (pair.first as usize, pair.second as usize);
             let (Some(a), Some(b)) = (map.poses[i], map.poses[j]) else { return Support::default() };
             let baseline = b.centre() - a.centre();
+            let limit = angle_of_pixels(map, max_error, i, j);
             let agrees = |m: &&[u32; 2]| {
                 let (ra, rb) = (&rays[i][m[0] as usize], &rays[j][m[1] as usize]);
                 epipolar_angle(ra, rb, &baseline) <= limit && in_front(ra, rb, &baseline, limit)

@@ -11,6 +11,7 @@ use crate::random::Random;
 use super::map::{Map, MapPoint, Observation};
 use super::mapper_input::MapperInput;
 use super::matching::PairMatches;
+use super::other_cameras::OtherCameras;
 use super::rig::Rig;
 use super::two_view::{TwoViewConfig, TwoViewGeometry};
 use crate::statistics::median;
@@ -18,6 +19,8 @@ use crate::statistics::median;
 /// Known cameras and points, and what the cameras see of them.
 pub(crate) struct Capture {
     pub(crate) camera: Camera,
+    /// Cameras that made some of the images.
+    pub(crate) others: OtherCameras,
     pub(crate) rig: Arc<Rig>,
     pub(crate) poses: Vec<Pose>,
     pub(crate) points: Vec<Vector3<f64>>,
@@ -146,6 +149,7 @@ impl Capture {
         }
         let mut capture = Self {
             camera,
+            others: OtherCameras::default(),
             rig: Rig::of_sides(frames.into_iter()),
             keypoints: vec![Vec::new(); poses.len()],
             seen: vec![Vec::new(); poses.len()],
@@ -191,6 +195,7 @@ impl Capture {
         let mut random = Random::new(seed + 1);
         let mut capture = Self {
             camera,
+            others: OtherCameras::default(),
             rig: Rig::of_single_images(poses.len()),
             keypoints: vec![Vec::new(); poses.len()],
             seen: vec![Vec::new(); poses.len()],
@@ -215,9 +220,24 @@ impl Capture {
         capture
     }
 
-    /// The true poses and camera, no points.
+    /// The same capture, of which some images were made by another camera; what was measured in them is off by the same pixels.
+    pub(crate) fn with_other_camera(mut self, camera: Camera, is_other: impl Fn(usize) -> bool) -> Self {
+        for (i, (seen, keypoints)) in self.seen.iter().zip(&mut self.keypoints).enumerate() {
+            for (&p, keypoint) in seen.iter().zip(keypoints).filter(|_| is_other(i)) {
+                let [was, is] = [&self.camera, &camera]
+                    .map(|camera| camera.project(&self.poses[i].transform(&self.points[p])).unwrap());
+                *keypoint += is - was;
+            }
+        }
+        let of_image: Vec<usize> = (0..self.poses.len()).map(|i| usize::from(is_other(i))).collect();
+        self.others = OtherCameras::new(vec![camera], &of_image);
+        self
+    }
+
+    /// The true poses and cameras, no points.
     pub(crate) fn true_map(&self) -> Map {
         let mut map = Map::new(self.camera.clone(), &self.rig, self.poses.len());
+        map.others = self.others.clone();
         map.poses = self.poses.iter().copied().map(Some).collect();
         map
     }
@@ -252,7 +272,9 @@ impl Capture {
     pub(crate) fn project_all(&self, map: &Map) -> Vec<Vec<Vector2<f64>>> {
         let see = |(i, seen): (usize, &Vec<usize>)| {
             let pose = map.poses[i].unwrap();
-            seen.iter().map(|&p| map.camera.project(&pose.transform(&self.points[p])).unwrap()).collect()
+            seen.iter()
+                .map(|&p| map.camera_of(i).project(&pose.transform(&self.points[p])).unwrap())
+                .collect()
         };
         self.seen.iter().enumerate().map(see).collect()
     }

@@ -12,7 +12,7 @@ use crate::random::hash;
 
 use super::geometry::angle_between;
 use super::map::{Keypoints, Map, MapPoint, Observation};
-use super::projection::{Extrinsics, Loss, Projector};
+use super::projection::{Extrinsics, Loss, Projectors};
 
 /// Limits of a triangulated point.
 #[derive(Debug, Clone, Copy)]
@@ -35,20 +35,21 @@ pub(crate) fn keypoint_rays(camera: &Camera, keypoints: &Keypoints) -> Vec<Vec<V
 
 /// World-frame unit rays by image and keypoint; empty for images without a pose.
 pub(crate) fn world_rays(map: &Map, keypoints: &Keypoints) -> Vec<Vec<Vector3<f64>>> {
-    let turn = |(pose, image): (&Option<Pose>, &Vec<_>)| match pose {
+    let turn = |(i, (pose, image)): (usize, (&Option<Pose>, &Vec<_>))| match pose {
         Some(pose) => {
+            let camera = map.camera_of(i);
             let to_world = pose.rotation.inverse();
-            image.iter().map(|p| to_world * map.camera.ray(p)).collect()
+            image.iter().map(|p| to_world * camera.ray(p)).collect()
         }
         None => Vec::new(),
     };
-    map.poses.par_iter().zip(keypoints).map(turn).collect()
+    map.poses.par_iter().zip(keypoints).enumerate().map(turn).collect()
 }
 
 /// The cameras with what they have seen, prepared once to compare points with it.
 pub(crate) struct Views<'a> {
     keypoints: &'a Keypoints,
-    projector: Projector,
+    projectors: Projectors,
     extrinsics: Vec<Option<Extrinsics>>,
 }
 
@@ -56,7 +57,7 @@ impl<'a> Views<'a> {
     /// From the poses and the camera of `map`.
     pub(crate) fn new(map: &Map, keypoints: &'a Keypoints) -> Self {
         let extrinsics = map.poses.iter().map(|p| p.as_ref().map(Extrinsics::from_pose)).collect();
-        Self { keypoints, projector: Projector::new(&map.camera), extrinsics }
+        Self { keypoints, projectors: Projectors::new(&map.camera, &map.others), extrinsics }
     }
 
     /// Whether an observation's image has a pose.
@@ -74,7 +75,9 @@ impl<'a> Views<'a> {
         let pixel = &self.keypoints[o.image as usize][o.keypoint as usize];
         self.extrinsics[o.image as usize]
             .as_ref()
-            .and_then(|pose| self.projector.residual(pose, &(*x).into(), &(*pixel).into()))
+            .and_then(|pose| {
+                self.projectors.of(o.image as usize).residual(pose, &(*x).into(), &(*pixel).into())
+            })
             .map_or(f64::INFINITY, |r| r[0] * r[0] + r[1] * r[1])
     }
 
@@ -115,7 +118,8 @@ impl<'a> Views<'a> {
             for o in track {
                 let pixel = self.keypoints[o.image as usize][o.keypoint as usize];
                 let Some(pose) = &self.extrinsics[o.image as usize] else { continue };
-                let Some(l) = self.projector.linearise(pose, &x.into(), &pixel.into()) else { continue };
+                let projector = self.projectors.of(o.image as usize);
+                let Some(l) = projector.linearise(pose, &x.into(), &pixel.into()) else { continue };
                 l.add_to_point(loss, &mut h, &mut g);
             }
             let floor = 1e-12 * h.trace();

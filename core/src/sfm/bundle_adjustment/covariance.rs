@@ -9,6 +9,7 @@
 //! images and with stretches of images as clusters, and the largest counts.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 
 use rayon::prelude::*;
 
@@ -16,7 +17,7 @@ use crate::sfm::map::{Keypoints, Map};
 use crate::sfm::projection::{Linearised, Projector};
 use crate::sfm::schur::{self, BORDER, CHUNK};
 
-use super::{BundleOptions, Problem, State};
+use super::{BundleOptions, Problem, State, projectors};
 
 /// Stretches of consecutive images that count as clusters.
 const STRETCHES: usize = 10;
@@ -32,22 +33,41 @@ pub(crate) fn intrinsics_deviations(
 ) -> Option<Vec<(usize, f64)>> {
     let problem = Problem::new(map, keypoints, options)?;
     let deviations = border_deviations(&problem, &problem.state(map))?;
-    Some(problem.free.iter().copied().zip(deviations).collect())
+    Some(problem.intrinsics.free.iter().copied().zip(deviations).collect())
+}
+
+/// The same of the `k`-th of the other cameras of `map`.
+pub(crate) fn other_intrinsics_deviations(
+    map: &Map,
+    keypoints: &Keypoints,
+    options: &BundleOptions,
+    k: usize,
+) -> Option<Vec<(usize, f64)>> {
+    let problem = Problem::new(map, keypoints, options)?;
+    let free = &problem.others.of_camera.get(k)?.free;
+    let first = problem.first_unknown(k + 1);
+    let deviations = deviations(&problem, &problem.state(map), first..first + free.len())?;
+    Some(free.iter().copied().zip(deviations).collect())
 }
 
 /// Standard deviations of the shared unknowns of `problem` at its minimum `state`, in their order.
 pub(super) fn border_deviations(problem: &Problem<'_>, state: &State) -> Option<Vec<f64>> {
+    let first = problem.first_unknown(0);
+    deviations(problem, state, first..first + problem.border())
+}
+
+/// Those of some of the unknowns, at most [`BORDER`] of them.
+fn deviations(problem: &Problem<'_>, state: &State, unknowns: Range<usize>) -> Option<Vec<f64>> {
     // The gauge freedoms do not touch the intrinsics, so a little damping does not change their covariance.
     let (reduced, mut points) = problem.equations(state, 1e-9);
-    let border = problem.border();
-    let cameras = reduced.size() - border;
     let factor = reduced.matrix.factor()?;
     points.y.fill([0.0; 3]);
+    let count = unknowns.len();
     // Columns of the inverse: how cameras, border and points answer to a unit gradient of each intrinsic parameter.
-    let mut columns = Vec::with_capacity(border);
-    for k in 0..border {
+    let mut columns = Vec::with_capacity(count);
+    for unknown in unknowns {
         let mut rhs = vec![0.0; reduced.size()];
-        rhs[cameras + k] = 1.0;
+        rhs[unknown] = 1.0;
         let x = schur::solve_by(&factor, rhs)?;
         let moves = schur::back_substitute::<6, 8>(&problem.structure, &points, &x);
         columns.push(Column { x, moves });
@@ -55,7 +75,7 @@ pub(super) fn border_deviations(problem: &Problem<'_>, state: &State) -> Option<
     let sums = problem.cluster_sums(state, &columns);
     let clusterings = sums.deviations();
     let largest = |k: usize| clusterings.iter().map(|c| c[k]).fold(0.0, f64::max) / sums.curvature;
-    Some((0..border).map(largest).collect())
+    Some((0..count).map(largest).collect())
 }
 
 /// Response of all unknowns.
@@ -109,7 +129,7 @@ struct Part {
 
 impl Problem<'_> {
     pub(super) fn cluster_sums(&self, state: &State, columns: &[Column]) -> ClusterSums {
-        let cameras = self.structure.cameras();
+        let stations = self.stations.count();
         let regions = regions(&state.points);
         let parts: Vec<Part> = (0..self.structure.points().div_ceil(CHUNK))
             .into_par_iter()
@@ -118,7 +138,7 @@ impl Problem<'_> {
         let mut sums = ClusterSums {
             tracks: [0.0; BORDER],
             regions: vec![[0.0; BORDER]; 1 << HALVINGS],
-            images: vec![[0.0; BORDER]; cameras],
+            images: vec![[0.0; BORDER]; stations],
             curvature: 1.0,
         };
         let add = |sum: &mut [f64; BORDER], part: &[f64; BORDER]| {
@@ -137,8 +157,7 @@ impl Problem<'_> {
     }
 
     fn part(&self, state: &State, columns: &[Column], regions: &[u32], chunk: usize) -> Part {
-        let projector = Projector::new(&state.camera);
-        let cameras = self.structure.cameras();
+        let projectors = projectors(state);
         let mut part = Part {
             tracks: [0.0; BORDER],
             regions: vec![[0.0; BORDER]; 1 << HALVINGS],
@@ -147,15 +166,16 @@ impl Problem<'_> {
         };
         for p in chunk * CHUNK..self.structure.points().min((chunk + 1) * CHUNK) {
             let mut track = [0.0; BORDER];
-            for o in self.structure.of_point(p) {
+            for o in self.seen(p) {
                 let c = self.structure.camera[o] as usize;
-                let Some(l) = self.linearise(&projector, state, o, p) else { continue };
-                let weight = self.weight(&projector, state, o, p);
+                let Some(l) = self.linearise(&projectors, state, o, p) else { continue };
+                let weight = self.weight(&projectors, state, o, p);
                 part.weights[0] += weight;
                 part.weights[1] += weight * weight;
+                let shared = self.first_unknown(self.lens(o));
                 let image = part.images.entry(c as u32).or_insert([0.0; BORDER]);
                 for (k, column) in columns.iter().enumerate() {
-                    let influence = influence(&l, column, c, cameras, p);
+                    let influence = influence(&l, column, c, shared, p);
                     track[k] += influence;
                     image[k] += influence;
                 }
@@ -169,8 +189,8 @@ impl Problem<'_> {
     }
 
     /// The robust weight of an observation.
-    pub(super) fn weight(&self, projector: &Projector, state: &State, o: usize, p: usize) -> f64 {
-        let residual = self.residual(projector, state, o, p);
+    pub(super) fn weight(&self, projectors: &[Projector], state: &State, o: usize, p: usize) -> f64 {
+        let residual = self.residual(projectors, state, o, p);
         residual.map_or(0.0, |r| self.options.loss.at(r[0] * r[0] + r[1] * r[1]).1)
     }
 }
@@ -201,10 +221,11 @@ fn halve(points: &[[f64; 3]], part: &mut [u32], halvings: u32, name: u32, region
     halve(points, high, halvings - 1, 2 * name + 1, region);
 }
 
-/// How much an observation of point `p` in camera `c` pulls at the parameter of `column`.
-fn influence(l: &Linearised, column: &Column, c: usize, cameras: usize, p: usize) -> f64 {
+/// How much an observation of point `p` in camera `c` pulls at the parameter of `column`. The unknowns of its lens begin at
+/// `shared`.
+fn influence(l: &Linearised, column: &Column, c: usize, shared: usize, p: usize) -> f64 {
     let camera = &column.x[6 * c..6 * c + 6];
-    let shared = &column.x[6 * cameras..];
+    let shared = &column.x[shared..];
     let point = &column.moves[p];
     (0..2)
         .map(|r| {
@@ -236,6 +257,7 @@ mod tests {
             stopping: Stopping { max_iterations: 20, tolerance: 1e-8 },
             rotations: true,
             intrinsics: RefineIntrinsics { focal: true, distortion: None, principal_point: Some(50.0) },
+            other_centres: Vec::new(),
         };
         let one = |seed| {
             let mut capture = Capture::orbit(12, 200, 0.2, seed);

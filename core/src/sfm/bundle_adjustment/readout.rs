@@ -16,7 +16,7 @@ use super::{BundleOptions, EXTRA, Problem, Workspace};
 
 impl<'a> Problem<'a> {
     /// The problem with more shared unknowns: `slopes` say how each keypoint moves with each, pixels per unit, by image and
-    /// keypoint. `None` without images or points.
+    /// keypoint. `None` without images or points, and where several cameras took the pictures: they have no one shutter.
     pub(super) fn with_extra(
         map: &Map,
         keypoints: &Keypoints,
@@ -24,6 +24,9 @@ impl<'a> Problem<'a> {
         options: &'a BundleOptions,
     ) -> Option<Self> {
         let extra = slopes.len().min(EXTRA);
+        if !map.others.cameras.is_empty() {
+            return None;
+        }
         let mut problem = Self::with_room_for(extra, map, keypoints, options)?;
         problem.extra = extra;
         if extra == 0 {
@@ -81,7 +84,7 @@ pub(crate) fn intrinsics_deviations_with(
 ) -> Option<Vec<(usize, f64)>> {
     let problem = Problem::with_extra(map, keypoints, slopes, options)?;
     let deviations = border_deviations(&problem, &problem.state(map))?;
-    Some(problem.free.iter().copied().zip(deviations).collect())
+    Some(problem.intrinsics.free.iter().copied().zip(deviations).collect())
 }
 
 /// Standard deviations of these unknowns at the minimum `map`, in their order; see [`super::covariance`]. `None` where
@@ -94,5 +97,5 @@ pub(crate) fn readout_deviations(
 ) -> Option<Vec<f64>> {
     let problem = Problem::with_extra(map, keypoints, slopes, options)?;
     let deviations = border_deviations(&problem, &problem.state(map))?;
-    Some(deviations[problem.free.len()..].to_vec())
+    Some(deviations[problem.intrinsics.free.len()..].to_vec())
 }

@@ -11,11 +11,11 @@ use rayon::prelude::*;
 
 use crate::random::hash;
 use crate::sfm::map::{Keypoints, Map};
-use crate::sfm::projection::{Linearised, Projector};
+use crate::sfm::projection::Linearised;
 use crate::sfm::schur::{self, BORDER, CHUNK, PointTerms};
 
 use super::covariance::regions;
-use super::{BundleOptions, Problem, State, principal_point_index};
+use super::{BundleOptions, Problem, State, principal_point_index, projectors};
 
 /// Draws of each clustering: the root of their mean square is known to about a tenth.
 pub(crate) const DRAWS: usize = 24;
@@ -70,11 +70,11 @@ pub(crate) fn pose_draws(
     let (reduced, points) = problem.equations(&state, 1e-9);
     let factor = reduced.matrix.factor()?;
     let unknowns = 3 * problem.structure.points() + reduced.size();
-    let freedom = (2 * problem.pixels.len()).checked_sub(unknowns).filter(|&f| f > 0)?;
+    let freedom = (2 * problem.observations).checked_sub(unknowns).filter(|&f| f > 0)?;
     // Residuals are smaller than the errors that made them, by the freedom that the unknowns took.
-    let inflation = (2.0 * problem.pixels.len() as f64 / freedom as f64).sqrt() / problem.curvature(&state);
+    let inflation = (2.0 * problem.observations as f64 / freedom as f64).sqrt() / problem.curvature(&state);
     let regions = regions(&state.points);
-    let focal = problem.free.iter().position(|&parameter| parameter == 0);
+    let focal = problem.intrinsics.free.iter().position(|&parameter| parameter == 0);
     let cameras = problem.structure.cameras();
     let mut all = Vec::with_capacity(Clustering::ALL.len());
     for clustering in Clustering::ALL {
@@ -105,7 +105,7 @@ pub(crate) fn centre_responses(
 ) -> Option<[Draw; 2]> {
     let problem = Problem::new(map, keypoints, options)?;
     let x = principal_point_index(map.camera.model);
-    let position = |parameter: usize| problem.free.iter().position(|&k| k == parameter);
+    let position = |parameter: usize| problem.intrinsics.free.iter().position(|&k| k == parameter);
     let [right, down] = [(position(x)?, right), (position(x + 1)?, down)];
     let mut responses = problem.responses(&problem.state(map), &[right, down])?.into_iter();
     Some([responses.next()?, responses.next()?])
@@ -120,7 +120,7 @@ pub(crate) fn extra_response(
     options: &BundleOptions,
 ) -> Option<Draw> {
     let problem = Problem::with_extra(map, keypoints, &[slopes], options)?;
-    problem.responses(&problem.state(map), &[(problem.free.len(), 1.0)])?.pop()
+    problem.responses(&problem.state(map), &[(problem.intrinsics.free.len(), 1.0)])?.pop()
 }
 
 impl Problem<'_> {
@@ -129,7 +129,7 @@ impl Problem<'_> {
         let (reduced, _) = self.equations(state, 1e-9);
         let factor = reduced.matrix.factor()?;
         let cameras = self.structure.cameras();
-        let focal = self.free.iter().position(|&parameter| parameter == 0);
+        let focal = self.intrinsics.free.iter().position(|&parameter| parameter == 0);
         let response = |&(shared, amount): &(usize, f64)| -> Option<Draw> {
             let own = 6 * cameras + shared;
             let mut rhs = vec![0.0; reduced.size()];
@@ -157,7 +157,7 @@ impl Signs<'_> {
     /// A bit for every draw.
     fn of(&self, o: usize, p: usize) -> u64 {
         let structure = &self.problem.structure;
-        let cameras = structure.cameras();
+        let cameras = self.problem.stations.count();
         let station = structure.camera[o] as usize;
         let cluster = match self.clustering {
             Clustering::Tracks => p,
@@ -171,7 +171,7 @@ impl Signs<'_> {
 
     fn cell(&self, o: usize, (across, down): (usize, usize)) -> usize {
         let [x, y] = self.problem.pixels[o];
-        let (width, height) = self.problem.size;
+        let (width, height) = self.problem.intrinsics_of(self.problem.lens(o)).size;
         let index = |v: f64, size: f64, cells: usize| ((v / size * cells as f64) as usize).min(cells - 1);
         index(y, height, down) * across + index(x, width, across)
     }
@@ -185,14 +185,14 @@ fn sign(bits: u64, k: usize) -> f64 {
 impl Problem<'_> {
     /// Curvature of the loss over that of its quadratic approximation, by which the equations are made.
     fn curvature(&self, state: &State) -> f64 {
-        let projector = Projector::new(&state.camera);
+        let projectors = projectors(state);
         let sums: Vec<[f64; 2]> = (0..self.structure.points().div_ceil(CHUNK))
             .into_par_iter()
             .map(|chunk| {
                 let mut sum = [0.0; 2];
                 for p in chunk * CHUNK..self.structure.points().min((chunk + 1) * CHUNK) {
-                    for o in self.structure.of_point(p) {
-                        let w = self.weight(&projector, state, o, p);
+                    for o in self.seen(p) {
+                        let w = self.weight(&projectors, state, o, p);
                         sum[0] += w;
                         sum[1] += w * w;
                     }
@@ -206,19 +206,19 @@ impl Problem<'_> {
 
     /// The reduced gradients of all draws, one after the other.
     fn signed_gradients(&self, state: &State, points: &PointTerms<8>, signs: &Signs<'_>) -> Vec<f64> {
-        let projector = Projector::new(&state.camera);
+        let projectors = projectors(state);
         let structure = &self.structure;
-        let (cameras, border) = (structure.cameras(), self.free.len());
+        let (cameras, border) = (structure.cameras(), self.intrinsics.free.len());
         let size = 6 * cameras + border;
         let at = |o: usize, p: usize| -> Option<(Linearised, u64)> {
-            Some((self.linearise(&projector, state, o, p)?, signs.of(o, p)))
+            Some((self.linearise(&projectors, state, o, p)?, signs.of(o, p)))
         };
         // What each point takes: `L^-1` times its signed gradient.
         let mut taken = vec![[[0.0; 3]; DRAWS]; structure.points()];
         taken.par_chunks_mut(CHUNK).enumerate().for_each(|(chunk, taken)| {
             for (i, own) in taken.iter_mut().enumerate() {
                 let p = chunk * CHUNK + i;
-                for (l, bits) in structure.of_point(p).filter_map(|o| at(o, p)) {
+                for (l, bits) in self.seen(p).filter_map(|o| at(o, p)) {
                     let g: [f64; 3] = std::array::from_fn(|a| {
                         l.by_point[0][a] * l.residual[0] + l.by_point[1][a] * l.residual[1]
                     });
@@ -232,11 +232,32 @@ impl Problem<'_> {
                 }
             }
         });
+        let by_intrinsics = |l: &Linearised| -> [f64; BORDER] {
+            let r = &l.residual;
+            std::array::from_fn(|b| l.by_intrinsics[0][b] * r[0] + l.by_intrinsics[1][b] * r[1])
+        };
         let mut by_camera = vec![([[0.0; 6]; DRAWS], [[0.0; BORDER]; DRAWS]); cameras];
         by_camera.par_iter_mut().enumerate().for_each(|(c, (own, shared))| {
             for &o in structure.of_camera(c) {
                 let (o, p) = (o as usize, structure.point[o as usize] as usize);
                 let z = &points.z[o];
+                if let Some(lens) = c.checked_sub(self.stations.count()) {
+                    // What the point takes from a lens, and what the images of that lens give it.
+                    for (k, own) in own.iter_mut().enumerate() {
+                        let y = &taken[p][k];
+                        for a in 0..6 {
+                            own[a] -= z[0][a] * y[0] + z[1][a] * y[1] + z[2][a] * y[2];
+                        }
+                    }
+                    for o in self.seen(p).filter(|&o| self.lens(o) == lens + 1) {
+                        let Some((l, bits)) = at(o, p) else { continue };
+                        let gradient = by_intrinsics(&l);
+                        for (k, own) in own.iter_mut().enumerate() {
+                            (0..6).for_each(|a| own[a] += sign(bits, k) * gradient[a]);
+                        }
+                    }
+                    continue;
+                }
                 let Some((l, bits)) = at(o, p) else { continue };
                 let r = &l.residual;
                 let (turn, q) = (&l.by_rotation, &l.by_point);
@@ -244,8 +265,7 @@ impl Problem<'_> {
                     0..3 => turn[0][a] * r[0] + turn[1][a] * r[1],
                     _ => -(q[0][a - 3] * r[0] + q[1][a - 3] * r[1]),
                 });
-                let gb: [f64; BORDER] =
-                    std::array::from_fn(|b| l.by_intrinsics[0][b] * r[0] + l.by_intrinsics[1][b] * r[1]);
+                let gb = if self.lens(o) == 0 { by_intrinsics(&l) } else { [0.0; BORDER] };
                 for k in 0..DRAWS {
                     let (s, y) = (sign(bits, k), &taken[p][k]);
                     for a in 0..6 {
@@ -299,6 +319,7 @@ mod tests {
             stopping: Stopping { max_iterations: 20, tolerance: 1e-8 },
             rotations: true,
             intrinsics: RefineIntrinsics { focal: true, distortion: Some(0.05), principal_point: None },
+            other_centres: Vec::new(),
         }
     }
 

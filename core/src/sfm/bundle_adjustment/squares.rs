@@ -15,7 +15,7 @@ use crate::sfm::projection::Projector;
 use crate::sfm::schur::{self, Reduced};
 
 use super::covariance::Column;
-use super::{BEHIND, BundleOptions, Prior, Problem, State, Workspace};
+use super::{BEHIND, BundleOptions, Problem, State, Workspace, projectors};
 
 /// Corners of the square of edge 1 in its own plane, x right and y down, in the order of [`SquareView::corners`].
 pub(crate) const CORNERS: [[f64; 2]; 4] = [[-0.5, 0.5], [0.5, 0.5], [0.5, -0.5], [-0.5, -0.5]];
@@ -107,7 +107,7 @@ pub(crate) fn scale_deviation(
     points.y.fill([0.0; 3]);
     // Gradient of ln(extent) - ln(edge).
     system.rhs.fill(0.0);
-    let centres: Vec<Vector3<f64>> = (0..base.structure.cameras()).map(|c| base.centre(&state, c)).collect();
+    let centres: Vec<Vector3<f64>> = (0..base.stations.count()).map(|c| base.centre(&state, c)).collect();
     let mean = centres.iter().sum::<Vector3<f64>>() / centres.len() as f64;
     let extent: f64 = centres.iter().map(|c| (c - mean).norm_squared()).sum();
     for (c, centre) in centres.iter().enumerate() {
@@ -120,12 +120,12 @@ pub(crate) fn scale_deviation(
     let moves = schur::back_substitute::<6, 8>(&base.structure, &points, &x[..size]);
     let column = Column { x: x[..size].to_vec(), moves };
     let mut sums = base.cluster_sums(&state, std::slice::from_ref(&column));
-    let projector = Projector::new(&state.camera);
+    let projectors = projectors(&state);
     for (t, square) in squares.items.iter().enumerate() {
         // A corner may look the same wrong way in all pictures: its sightings are one cluster, as those of a point.
         let mut corners = [0.0; 4];
         for view in &square.views {
-            let Some(rows) = problem.rows(&projector, &state, squares, t, view) else { continue };
+            let Some(rows) = problem.rows(&projectors, &state, squares, t, view) else { continue };
             for (row, k) in rows.iter().zip(0..) {
                 let influence = row.residual * row.terms().map(|(at, value)| value * x[at]).sum::<f64>();
                 corners[k / 2] += influence;
@@ -138,9 +138,11 @@ pub(crate) fn scale_deviation(
     }
     let data = sums.deviations().iter().map(|c| c[0]).fold(0.0, f64::max) / sums.curvature;
     // A prior is an observation whose error has the prior's standard deviation.
-    let first = 6 * base.structure.cameras();
-    let prior = |p: &Prior| (x[first + p.k] * p.weight * p.sigma).powi(2);
-    let variance = data * data + base.priors.iter().map(prior).sum::<f64>();
+    let priors = (0..=base.others.count()).flat_map(|lens| {
+        let first = base.first_unknown(lens);
+        base.intrinsics_of(lens).priors.iter().map(move |p| (first + p.k, p.weight * p.sigma))
+    });
+    let variance = data * data + priors.map(|(at, pull)| (x[at] * pull).powi(2)).sum::<f64>();
     variance.is_finite().then(|| variance.sqrt())
 }
 
@@ -175,19 +177,24 @@ impl<'a> Joint<'a> {
     fn new(base: Problem<'a>, squares: &Squares, images: usize) -> Self {
         let mut slot = vec![usize::MAX; images];
         base.stations.images.iter().enumerate().for_each(|(s, &image)| slot[image] = s);
-        let size = 6 * base.structure.cameras() + base.free.len();
+        let size = 6 * base.structure.cameras() + base.intrinsics.free.len();
         Self { base, slot, size, count: squares.items.len() }
     }
 
     /// Half the sum of the losses of the squares. The four corners of a sighting are measured together, and count or
     /// fall together: the loss is that of their mean square.
     fn cost(&self, state: &State, squares: &Squares) -> f64 {
-        let projector = Projector::new(&state.camera);
+        let projectors = projectors(state);
         let mut sum = 0.0;
         for square in &squares.items {
             for view in &square.views {
                 sum += 4.0
-                    * self.base.options.loss.at(self.mean_square(&projector, state, squares, square, view)).0;
+                    * self
+                        .base
+                        .options
+                        .loss
+                        .at(self.mean_square(&projectors, state, squares, square, view))
+                        .0;
             }
         }
         0.5 * sum
@@ -195,13 +202,14 @@ impl<'a> Joint<'a> {
 
     fn mean_square(
         &self,
-        projector: &Projector,
+        projectors: &[Projector],
         state: &State,
         squares: &Squares,
         square: &Square,
         view: &SquareView,
     ) -> f64 {
-        let pose = &state.extrinsics[self.slot[view.image]];
+        let place = self.slot[view.image];
+        let (projector, pose) = (&projectors[self.base.others.index(place)], &state.extrinsics[place]);
         let mut sum = 0.0;
         for (arm, pixel) in square.arms(squares.edge).iter().zip(&view.corners) {
             let corner = square.centre + arm;
@@ -216,18 +224,20 @@ impl<'a> Joint<'a> {
     /// camera.
     fn rows(
         &self,
-        projector: &Projector,
+        projectors: &[Projector],
         state: &State,
         squares: &Squares,
         t: usize,
         view: &SquareView,
     ) -> Option<Vec<Row>> {
         let square = &squares.items[t];
-        let weight = self.base.options.loss.at(self.mean_square(projector, state, squares, square, view)).1;
+        let weight = self.base.options.loss.at(self.mean_square(projectors, state, squares, square, view)).1;
         let w = weight.sqrt() * squares.precision;
         let place = self.slot[view.image];
         let (camera, pose) = (self.base.stations.camera(place), &state.extrinsics[place]);
-        let intrinsics = 6 * self.base.structure.cameras();
+        let lens = self.base.others.index(place);
+        let (projector, intrinsics) = (&projectors[lens], self.base.intrinsics_of(lens));
+        let first = self.base.first_unknown(lens);
         let mut rows = Vec::with_capacity(8);
         for (arm, pixel) in square.arms(squares.edge).iter().zip(&view.corners) {
             let corner = square.centre + arm;
@@ -238,15 +248,12 @@ impl<'a> Joint<'a> {
                 // A turn moves the corner by `turn x arm`, and `q . (turn x arm) = turn . (arm x q)`.
                 let by_turn = arm.cross(&by_point);
                 let (turn, q) = (l.by_rotation[r], by_point);
-                let mut shared = [0.0; 8];
-                for (value, &param) in shared.iter_mut().zip(&self.base.free) {
-                    *value = w * l.by_intrinsics[r][param];
-                }
+                let shared = intrinsics.by_unknowns(&l.by_intrinsics[r], w);
                 rows.push(Row {
                     residual: w * l.residual[r],
                     blocks: [
                         (6 * camera, 6, [w * turn[0], w * turn[1], w * turn[2], -q.x, -q.y, -q.z, 0.0, 0.0]),
-                        (intrinsics, self.base.free.len(), shared),
+                        (first, intrinsics.free.len(), shared),
                         (self.size + 6 * t, 6, [by_turn.x, by_turn.y, by_turn.z, q.x, q.y, q.z, 0.0, 0.0]),
                         (self.size + 6 * self.count, 1, [q.dot(arm), 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0]),
                     ],
@@ -261,14 +268,14 @@ impl<'a> Joint<'a> {
         let mut matrix = reduced.matrix.with_border(6 * self.count + 1);
         let mut rhs = reduced.rhs.clone();
         rhs.resize(matrix.size(), 0.0);
-        let projector = Projector::new(&state.camera);
+        let projectors = projectors(state);
         for (t, square) in squares.items.iter().enumerate() {
             for view in &square.views {
-                for row in self.rows(&projector, state, squares, t, view).into_iter().flatten() {
+                for row in self.rows(&projectors, state, squares, t, view).into_iter().flatten() {
                     for (a, da) in row.terms() {
                         rhs[a] -= da * row.residual;
                         for (b, db) in row.terms().filter(|(b, _)| *b >= a) {
-                            // A line has one camera, whose block is there, and unknowns of the border.
+                            // A line has one station and one lens, whose blocks are there, and unknowns of the border.
                             let Some(entry) = matrix.entry(a, b) else { continue };
                             *entry += if a == b { (1.0 + damping) * da * db } else { da * db };
                         }
@@ -356,6 +363,7 @@ pub(crate) mod tests {
             stopping: Stopping { max_iterations: 50, tolerance: 1e-9 },
             rotations: true,
             intrinsics: RefineIntrinsics { focal: true, distortion: Some(0.05), principal_point },
+            other_centres: Vec::new(),
         }
     }
 
@@ -413,7 +421,7 @@ pub(crate) mod tests {
         squares.precision = 1.5;
         let view = squares.items[1].views[2].clone();
         let rows = |state: &State, squares: &Squares| {
-            problem.rows(&Projector::new(&state.camera), state, squares, 1, &view).unwrap()
+            problem.rows(&projectors(state), state, squares, 1, &view).unwrap()
         };
         let here = rows(&state, &squares);
         let h = 1e-6;

@@ -8,7 +8,7 @@ use crate::sfm::bundle_adjustment::CORNERS;
 use crate::sfm::geometry::angle_between;
 use crate::sfm::levenberg_marquardt::{Reach, Stopping, minimise};
 use crate::sfm::map::Map;
-use crate::sfm::projection::{Extrinsics, Loss, Projector};
+use crate::sfm::projection::{Extrinsics, Loss, Projectors};
 use crate::statistics::{MEDIAN_OF_RAYLEIGH, median};
 
 use super::sightings::Sighting;
@@ -63,7 +63,7 @@ pub(super) struct Shape {
 
 /// The cameras, prepared for projection.
 pub(super) struct Rays {
-    projector: Projector,
+    projectors: Projectors,
     extrinsics: Vec<Option<Extrinsics>>,
 }
 
@@ -71,7 +71,7 @@ impl Rays {
     pub(super) fn new(map: &Map) -> Self {
         let extrinsics =
             map.poses.iter().map(|p: &Option<Pose>| p.as_ref().map(Extrinsics::from_pose)).collect();
-        Self { projector: Projector::new(&map.camera), extrinsics }
+        Self { projectors: Projectors::new(&map.camera, &map.others), extrinsics }
     }
 
     fn pose(&self, sighting: &Sighting) -> Option<&Extrinsics> {
@@ -88,7 +88,11 @@ impl Rays {
                 for sighting in seen {
                     let Some(pose) = self.pose(sighting) else { continue };
                     let pixel = sighting.corners[k].into();
-                    let Some(l) = self.projector.linearise(pose, &position.into(), &pixel) else { continue };
+                    let Some(l) =
+                        self.projectors.of(sighting.image).linearise(pose, &position.into(), &pixel)
+                    else {
+                        continue;
+                    };
                     l.add_to_point(LOSS, &mut h, &mut g);
                 }
                 let floor = 1e-12 * h.trace();
@@ -104,7 +108,8 @@ impl Rays {
     fn mean_square(&self, sighting: &Sighting, corners: &Corners) -> f64 {
         let Some(pose) = self.pose(sighting) else { return f64::INFINITY };
         let squared = |(corner, pixel): (&Vector3<f64>, &nalgebra::Vector2<f64>)| {
-            let residual = self.projector.residual(pose, &(*corner).into(), &(*pixel).into());
+            let residual =
+                self.projectors.of(sighting.image).residual(pose, &(*corner).into(), &(*pixel).into());
             residual.map_or(f64::INFINITY, |r| r[0] * r[0] + r[1] * r[1])
         };
         corners.iter().zip(&sighting.corners).map(squared).sum::<f64>() / 4.0
@@ -116,7 +121,8 @@ impl Rays {
         for sighting in seen {
             let pose = self.pose(sighting)?;
             for (corner, pixel) in corners.iter().zip(&sighting.corners) {
-                let r = self.projector.residual(pose, &(*corner).into(), &(*pixel).into())?;
+                let r =
+                    self.projectors.of(sighting.image).residual(pose, &(*corner).into(), &(*pixel).into())?;
                 errors.push(r[0].hypot(r[1]));
             }
         }
@@ -188,7 +194,9 @@ impl Rays {
             let Some(pose) = self.pose(sighting) else { continue };
             let weight = LOSS.at(self.mean_square(sighting, &corners).min(1e12)).1;
             for (corner, pixel) in corners.iter().zip(&sighting.corners) {
-                let Some(l) = self.projector.linearise(pose, &(*corner).into(), &(*pixel).into()) else {
+                let Some(l) =
+                    self.projectors.of(sighting.image).linearise(pose, &(*corner).into(), &(*pixel).into())
+                else {
                     continue;
                 };
                 let arm = corner - s.centre;

@@ -210,8 +210,9 @@ impl Surface {
         let normal = towards_cameras(map, point).iter().sum::<Vector3<f64>>().try_normalize(1e-6)?;
         let (centre, to_world) = (from.centre(), from.rotation.inverse());
         let height = (point.xyz - centre).dot(&normal);
+        let camera = map.camera_of(reference.image as usize);
         let around = [(1.0, 0.0), (-1.0, 0.0), (0.0, 1.0), (0.0, -1.0)].map(|(dx, dy)| {
-            let ray = to_world * map.camera.ray(&(pixel + Vector2::new(dx, dy)));
+            let ray = to_world * camera.ray(&(pixel + Vector2::new(dx, dy)));
             centre + ray * (height / ray.dot(&normal))
         });
         Some(Self { around })
@@ -219,9 +220,9 @@ impl Surface {
 
     /// How pixels of `image` move with pixels of the reference.
     fn seen_by(&self, map: &Map, image: usize) -> Option<Matrix2<f64>> {
-        let pose = map.poses[image]?;
+        let (pose, camera) = (map.poses[image]?, map.camera_of(image));
         let [right, left, below, above] =
-            self.around.each_ref().map(|place| map.camera.project(&pose.transform(place)));
+            self.around.each_ref().map(|place| camera.project(&pose.transform(place)));
         let a = 0.5 * Matrix2::from_columns(&[right? - left?, below? - above?]);
         // Not seen from behind, nor much larger or smaller.
         (0.05..20.0).contains(&a.determinant()).then_some(a)

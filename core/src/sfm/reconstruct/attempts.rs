@@ -84,8 +84,8 @@ impl Reconstructor<'_> {
         let input = self.input(trusted, graph);
         let mut map = start;
         map.camera = graph.camera.clone();
-        adjust_start(&mut map, &input, &input.tracks(), self.mapper, control)?;
-        complete(&mut map, &input, self.mapper, control)?;
+        adjust_start(&mut map, &input, &input.tracks(), &self.mapper, control)?;
+        complete(&mut map, &input, &self.mapper, control)?;
         watch.lap("even steps");
         let found = self.candidate(map, MappingMethod::Global, trusted, graph, attempts);
         if let Some(attempt) = attempts.last_mut() {
@@ -124,16 +124,16 @@ impl Reconstructor<'_> {
                 watch.lap("rotation averaging");
                 input.rotations = &rotations;
                 input.pairs = &consistent;
-                let mut map = map_globally(&input, self.mapper, self.options.seed, control)?;
+                let mut map = map_globally(&input, &self.mapper, self.options.seed, control)?;
                 watch.lap("global mapping");
-                complete(&mut map, &input, self.mapper, control)?;
+                complete(&mut map, &input, &self.mapper, control)?;
                 map
             }
             MappingMethod::Incremental => {
                 control.progress(Stage::Sfm, "incremental mapping", progress::INCREMENTAL_MAP);
-                let mut map = map_incrementally(&input, self.mapper, control)?;
+                let mut map = map_incrementally(&input, &self.mapper, control)?;
                 watch.lap("incremental mapping");
-                complete(&mut map, &input, self.mapper, control)?;
+                complete(&mut map, &input, &self.mapper, control)?;
                 map
             }
         };
@@ -142,7 +142,7 @@ impl Reconstructor<'_> {
     }
 
     /// A map with its figures, which `attempts` lists.
-    fn candidate(
+    pub(super) fn candidate(
         &self,
         map: Map,
         method: MappingMethod,

@@ -57,6 +57,7 @@ fn film_by(camera: Camera, path: fn(f64) -> Pose, readout: Readout, noise: f64) 
     let poses: Vec<Pose> = (0..40).map(|i| path(f64::from(i) / RATE)).collect();
     let mut capture = Capture {
         camera,
+        others: Default::default(),
         rig: crate::sfm::rig::Rig::of_single_images(poses.len()),
         keypoints: vec![Vec::new(); poses.len()],
         seen: vec![Vec::new(); poses.len()],
@@ -85,6 +86,7 @@ fn frames(capture: &Capture) -> Frames {
         sharpness: 1.0,
         focal_prior: None,
         quarter_turns: 0,
+        camera: 0,
         side: None,
     };
     let info = VideoInfo {

@@ -114,7 +114,7 @@ pub(super) fn gather(judged: &Judged<'_>) -> (Evidence, Vec<FrameSpread>) {
         verified().filter(|p| p.homography_inliers as f64 >= FLAT_PAIR * p.inliers.len() as f64).count();
     let evidence = Evidence {
         frames: report.frames,
-        registered: registered as f64 / report.frames.max(1) as f64,
+        registered: registered as f64 / (report.frames - adjusted.strays().count()).max(1) as f64,
         few_observations: report.few_observations as f64,
         parallax_degrees: report.median_parallax_degrees,
         relative_radius: relative_radius(complete, radius),

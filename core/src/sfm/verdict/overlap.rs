@@ -81,7 +81,8 @@ fn evenly(pairs: Vec<(u32, u32)>) -> Vec<(u32, u32)> {
 /// Adds the points `seen` from a pose that should be seen in image `to` from the other one.
 fn add(counts: &mut Counts, map: &Map, seen: &[usize], to: usize, (own, other): (&Pose, &Pose)) {
     let (from_centre, to_centre) = (own.centre(), other.centre());
-    let (width, height) = (f64::from(map.camera.width), f64::from(map.camera.height));
+    let camera = map.camera_of(to);
+    let (width, height) = (f64::from(camera.width), f64::from(camera.height));
     let within = |v: f64, side: f64| (MARGIN * side..(1.0 - MARGIN) * side).contains(&v);
     // Indices of points of the map, by `overlap`.
     for point in seen.iter().map(|&p| &map.points[p]) {
@@ -92,7 +93,7 @@ fn add(counts: &mut Counts, map: &Map, seen: &[usize], to: usize, (own, other): 
         }
         let angle = a.angle(&b);
         let Some(bin) = ANGLES.iter().position(|&limit| angle < limit) else { continue };
-        let Some(pixel) = map.camera.project(&other.transform(&point.xyz)) else { continue };
+        let Some(pixel) = camera.project(&other.transform(&point.xyz)) else { continue };
         if within(pixel.x, width) && within(pixel.y, height) {
             counts[bin].0 += 1.0;
             counts[bin].1 += f64::from(u8::from(point.track.iter().any(|o| o.image as usize == to)));

@@ -46,25 +46,26 @@ fn common(cells: &[Cell]) -> f64 {
 
 /// Residuals larger than `limit` pixels are left out.
 pub(super) fn bias(map: &Map, keypoints: &Keypoints, limit: f64) -> Bias {
-    let (width, height) = (f64::from(map.camera.width), f64::from(map.camera.height));
     let index =
         |v: f64, size: f64, cells: usize| ((v / size * cells as f64).max(0.0) as usize).min(cells - 1);
-    let mut lens = vec![Cell::default(); CELLS.0 * CELLS.1];
+    let mut lens = vec![Cell::default(); map.cameras().count() * CELLS.0 * CELLS.1];
     let mut patches = vec![Cell::default(); map.poses.len() * PATCHES.0 * PATCHES.1];
     for point in &map.points {
         for o in &point.track {
             let Some(pose) = map.poses[o.image as usize] else { continue };
             let pixel = &keypoints[o.image as usize][o.keypoint as usize];
-            let Some(seen) = map.camera.project(&pose.transform(&point.xyz)) else { continue };
+            let camera = map.camera_of(o.image as usize);
+            let Some(seen) = camera.project(&pose.transform(&point.xyz)) else { continue };
             let r = [seen.x - pixel.x, seen.y - pixel.y];
             if r[0].hypot(r[1]) > limit {
                 continue;
             }
+            let (width, height) = (f64::from(camera.width), f64::from(camera.height));
             let at = |(across, down): (usize, usize)| {
                 index(pixel.y, height, down) * across + index(pixel.x, width, across)
             };
-            // Both indices are below the product of the cells, by `index`.
-            lens[at(CELLS)].add(r);
+            // All indices are below the product of the cells, by `index`.
+            lens[map.others.index(o.image as usize) * CELLS.0 * CELLS.1 + at(CELLS)].add(r);
             patches[o.image as usize * PATCHES.0 * PATCHES.1 + at(PATCHES)].add(r);
         }
     }

@@ -178,6 +178,7 @@ mod tests {
             stopping: Stopping { max_iterations: 20, tolerance: 1e-8 },
             rotations: true,
             intrinsics: RefineIntrinsics { focal: true, distortion: Some(0.05), principal_point: None },
+            other_centres: Vec::new(),
         };
         let (mut errors, mut said) = (0.0, 0.0);
         for seed in 0..8 {

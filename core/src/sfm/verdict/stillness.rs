@@ -8,11 +8,11 @@
 use nalgebra::{Rotation3, UnitQuaternion, Vector3};
 use rayon::prelude::*;
 
+use crate::camera::Camera;
 use crate::random::{Random, hash};
 use crate::sfm::geometry::epipolar_angle;
 use crate::sfm::map::{Keypoints, Map};
 use crate::sfm::matching::PairMatches;
-use crate::sfm::triangulation::keypoint_rays;
 use crate::statistics::median;
 
 /// Pairs that are looked at, evenly chosen.
@@ -59,7 +59,11 @@ pub(super) fn stillness(map: &Map, keypoints: &Keypoints, matches: &[PairMatches
     let usable: Vec<&PairMatches> = matches.iter().filter(placed).collect();
     let step = usable.len().div_ceil(PAIRS).max(1);
     let chosen: Vec<&PairMatches> = usable.into_iter().step_by(step).collect();
-    let rays = keypoint_rays(&map.camera, keypoints);
+    let of_image = |(i, pixels): (usize, &Vec<nalgebra::Vector2<f64>>)| -> Vec<Vector3<f64>> {
+        let camera = map.camera_of(i);
+        pixels.iter().map(|p| camera.ray(p)).collect()
+    };
+    let rays: Vec<_> = keypoints.par_iter().enumerate().map(of_image).collect();
     let told: Vec<Option<(f64, Option<f64>)>> =
         chosen.par_iter().map(|pair| of_pair(map, keypoints, &rays, pair)).collect();
     let told: Vec<(f64, Option<f64>)> = told.into_iter().flatten().collect();
@@ -83,8 +87,9 @@ fn of_pair(
 ) -> Option<(f64, Option<f64>)> {
     let (i, j) = (pair.first as usize, pair.second as usize);
     let (a, b) = (map.poses[i]?, map.poses[j]?);
-    let focal = map.camera.mean_focal();
-    let side = f64::from(map.camera.width.max(map.camera.height));
+    let camera = map.camera_of(i);
+    let focal = camera.mean_focal();
+    let side = f64::from(camera.width.max(camera.height));
     let still = (STILL * side).max(STILL_PIXELS) / focal;
     let baseline = b.centre() - a.centre();
     let (mut agreeing, mut against, mut movers) = (Vec::new(), Vec::new(), 0);
@@ -94,10 +99,10 @@ fn of_pair(
         let (wa, wb) = (a.rotation.inverse() * ra, b.rotation.inverse() * rb);
         let turned = |angle: f64| wa.cross(&wb).norm() < angle;
         if epipolar_angle(&wa, &wb, &baseline) * focal <= AGREES && wa.dot(&wb) > 0.0 {
-            agreeing.push(cell(map, p));
+            agreeing.push(cell(camera, p));
             movers += usize::from((p - q).norm() > MOVED * side && !turned(still));
         } else {
-            against.push((ra, rb, cell(map, p)));
+            against.push((ra, rb, cell(camera, p)));
         }
     }
     if movers < MOVERS {
@@ -123,9 +128,9 @@ fn of_pair(
 }
 
 /// The cell of a pixel, below the square of [`GRID`].
-fn cell(map: &Map, p: &nalgebra::Vector2<f64>) -> usize {
+fn cell(camera: &Camera, p: &nalgebra::Vector2<f64>) -> usize {
     let index = |v: f64, size: u32| ((v / f64::from(size) * GRID as f64).max(0.0) as usize).min(GRID - 1);
-    index(p.y, map.camera.height) * GRID + index(p.x, map.camera.width)
+    index(p.y, camera.height) * GRID + index(p.x, camera.width)
 }
 
 type Match = (Vector3<f64>, Vector3<f64>, usize);

@@ -54,11 +54,12 @@ fn own_focals(map: &Map, keypoints: &Keypoints, loss: Loss) -> Vec<f64> {
     for (p, point) in map.points.iter().enumerate() {
         point.track.iter().for_each(|o| seen[o.image as usize].push((p, o.keypoint)));
     }
-    let projector = Projector::new(&map.camera);
-    let focals = crate::sfm::bundle_adjustment::principal_point_index(map.camera.model);
-    let focal = map.camera.mean_focal();
     let of_image = |(image, seen): (usize, &Vec<(usize, u32)>)| {
         let pose = Extrinsics::from_pose(&map.poses[image]?);
+        let camera = map.camera_of(image);
+        let projector = Projector::new(camera);
+        let focals = crate::sfm::bundle_adjustment::principal_point_index(camera.model);
+        let focal = camera.mean_focal();
         let mut h = SMatrix::<f64, UNKNOWNS, UNKNOWNS>::zeros();
         let mut g = SVector::<f64, UNKNOWNS>::zeros();
         for &(p, k) in seen {
@@ -122,6 +123,7 @@ mod tests {
                     distortion: Some(0.05),
                     principal_point: Some(10.0),
                 },
+                other_centres: Vec::new(),
             };
             let found = steady_zoom(&map, &capture.keypoints, &bundle).unwrap();
             assert!(found.change.abs() < 4.0 * found.deviation + 1e-3, "{model:?}: {found:?}");
@@ -136,6 +138,7 @@ mod tests {
             stopping: Stopping { max_iterations: 30, tolerance: 1e-8 },
             rotations: true,
             intrinsics: RefineIntrinsics { focal: true, distortion: Some(0.05), principal_point: None },
+            other_centres: Vec::new(),
         };
         for growth in [0.0, 0.06, -0.1] {
             let mut capture = Capture::walk(16, 1200, 0.3, 7);

@@ -1,0 +1,200 @@
+//! A capture by several cameras: the pictures of one make a map, and those of the others join it.
+
+use std::borrow::Cow;
+
+use crate::camera::Camera;
+use crate::control::Control;
+use crate::error::{Error, ErrorKind, Result};
+use crate::stage::Stage;
+
+use super::{Found, Reconstructor, ViewGraph};
+use crate::sfm::bundle_adjustment::other_intrinsics_deviations;
+use crate::sfm::completion::complete;
+use crate::sfm::components::{Matched, Part};
+use crate::sfm::front_end::{InitialCameras, calibrate};
+use crate::sfm::gate;
+use crate::sfm::joining::{JoiningInput, join_cameras};
+use crate::sfm::map::{Map, MapPoint, Observation};
+use crate::sfm::mapper_input::MapperInput;
+use crate::sfm::options::SfmOptions;
+use crate::sfm::path::{Trusted, is_ordered};
+use crate::sfm::polishing::bundle_options;
+use crate::sfm::progress;
+use crate::sfm::reconstruction::Reconstruction;
+use crate::sfm::report::{CameraReport, Stopwatch, ranges};
+use crate::sfm::rig::Rig;
+
+/// Cameras whose pictures are tried as the first, at most.
+const LEADERS: usize = 3;
+/// Fewer pictures make no map.
+const LEAST: usize = 3;
+/// Largest standard deviation of another camera's focal length, as a part of it: with a worse one the poses of its pictures are
+/// anyone's guess. Chosen by hand.
+const UNSURE_FOCAL: f64 = 0.03;
+
+impl Reconstructor<'_> {
+    /// Makes the model of a capture by several cameras.
+    ///
+    /// # Errors
+    /// As [`crate::sfm::reconstruct`]: what is wrong with the pictures of the camera that made most.
+    pub(super) fn reconstruct_several(
+        capture: &Matched<'_>,
+        initial: InitialCameras,
+        options: &SfmOptions,
+        mut watch: Stopwatch,
+        control: &Control,
+    ) -> Result<Reconstruction> {
+        let mut first_error = None;
+        for leader in 0..initial.cameras.len().min(LEADERS) {
+            let images = initial.images_of(leader);
+            if images.len() < LEAST {
+                break;
+            }
+            match lead(capture, &initial, leader, options, &mut watch, control) {
+                Ok((found, known)) => {
+                    let initial = initial.led_by(leader);
+                    let rig = Rig::of_frames(capture.frames);
+                    let whole = Reconstructor::new(capture, rig, known, options);
+                    let found = whole.joined(found, &images, &initial, &mut watch, control)?;
+                    return whole.finish(found, watch, control);
+                }
+                Err(error) if error.kind() == ErrorKind::Cancelled => return Err(error),
+                Err(error) => {
+                    log::debug!("camera {leader}, {} pictures: {error}", images.len());
+                    first_error.get_or_insert(error);
+                }
+            }
+        }
+        let too_few = || {
+            Error::new(ErrorKind::TooFewFrames, "no camera made three of the pictures")
+                .hint("give at least three pictures by each camera")
+        };
+        Err(first_error.unwrap_or_else(too_few))
+    }
+
+    /// `found`, a map of `images`, joined by the pictures of all other cameras that find their place; without them, if it
+    /// would not be sound with them.
+    fn joined(
+        &self,
+        found: Found,
+        images: &[usize],
+        initial: &InitialCameras,
+        watch: &mut Stopwatch,
+        control: &Control,
+    ) -> Result<Found> {
+        control.progress(Stage::Sfm, "other cameras", progress::OTHER_CAMERAS);
+        let Found { candidate, attempts, .. } = found;
+        let mut attempts = attempts;
+        let method = candidate.report.method;
+        let alone = self.in_whole(&candidate.map, images, initial);
+        let mut map = alone.clone();
+        let input = JoiningInput {
+            keypoints: &self.pictures.keypoints,
+            matches: self.matches,
+            verified: self.verified,
+            known_focals: &initial.known_focals,
+        };
+        join_cameras(&mut map, &input, &self.mapper, control)?;
+        let cameras: Vec<Camera> = map.cameras().cloned().collect();
+        let pairs = self.relative_poses((&cameras, &initial.of_image), control)?;
+        let input = MapperInput {
+            keypoints: &self.pictures.keypoints,
+            rig: &self.rig,
+            matches: self.matches,
+            pairs: &pairs,
+            camera: map.camera.clone(),
+            rotations: &[],
+        };
+        complete(&mut map, &input, &self.mapper, control)?;
+        self.leave_out_unsure(&mut map);
+        let is_ordered = is_ordered(&self.rig, &pairs);
+        let graph = ViewGraph { camera: map.camera.clone(), pairs, is_ordered };
+        let all = Trusted { pairs: Cow::Borrowed(&graph.pairs), matches: Cow::Borrowed(self.matches) };
+        let mut candidate = self.candidate(map, method, &all, &graph, &mut attempts);
+        if let Err(why) = &candidate.verdict {
+            log::debug!("with the pictures of the other cameras: {why}");
+            candidate = self.candidate(alone, method, &all, &graph, &mut attempts);
+        }
+        watch.lap("other cameras");
+        match candidate.verdict {
+            Ok(_) => Ok(Found { candidate, graph, attempts }),
+            Err(why) => Err(why),
+        }
+    }
+
+    /// `map`, whose images are `images` of the capture, as a map of the whole capture.
+    fn in_whole(&self, map: &Map, images: &[usize], initial: &InitialCameras) -> Map {
+        let mut whole = Map::new(map.camera.clone(), &self.rig, self.frames.frames.len());
+        whole.others = initial.others();
+        for (&image, pose) in images.iter().zip(&map.poses) {
+            whole.poses[image] = *pose;
+        }
+        let renumbered = |o: &Observation| Observation::new(images[o.image as usize] as u32, o.keypoint);
+        whole.points = map
+            .points
+            .iter()
+            .map(|point| MapPoint { xyz: point.xyz, track: point.track.iter().map(renumbered).collect() })
+            .collect();
+        whole
+    }
+
+    /// Takes out the pictures of cameras whose focal length the capture does not tell.
+    fn leave_out_unsure(&self, map: &mut Map) {
+        let keypoints = &self.pictures.keypoints;
+        let bundle = bundle_options(map, keypoints, &self.mapper, None);
+        for other in 0..map.others.cameras.len() {
+            let own: Vec<usize> = (0..map.poses.len())
+                .filter(|&i| map.poses[i].is_some() && map.others.index(i) == other + 1)
+                .collect();
+            if own.is_empty() {
+                continue;
+            }
+            let focal = map.others.cameras[other].mean_focal();
+            let deviation = other_intrinsics_deviations(map, keypoints, &bundle, other)
+                .and_then(|all| all.iter().find(|d| d.0 == 0).map(|d| d.1));
+            log::debug!("another camera: focal length {focal} of deviation {deviation:?}");
+            if deviation.is_none_or(|sigma| sigma > UNSURE_FOCAL * focal) && self.mapper.refine_focal {
+                own.iter().for_each(|&image| map.unregister(image));
+            }
+        }
+    }
+
+    /// The cameras of `map` beside the one that made most pictures, those that have pictures with a pose.
+    pub(super) fn other_cameras(map: &Map) -> Vec<CameraReport> {
+        let of_camera = |(k, camera): (usize, &Camera)| {
+            let own = || (0..map.poses.len()).filter(move |&i| map.others.index(i) == k + 1);
+            let registered = own().filter(|&i| map.poses[i].is_some()).count();
+            (registered > 0).then(|| CameraReport {
+                images: ranges(own()),
+                registered,
+                camera_model: camera.model,
+                camera_params: camera.params.clone(),
+            })
+        };
+        map.others.cameras.iter().enumerate().filter_map(of_camera).collect()
+    }
+}
+
+/// The map of the pictures of one camera, with what [`Reconstructor::new`] is told of them.
+fn lead(
+    capture: &Matched<'_>,
+    initial: &InitialCameras,
+    leader: usize,
+    options: &SfmOptions,
+    watch: &mut Stopwatch,
+    control: &Control,
+) -> Result<(Found, (f64, Option<f64>))> {
+    let part = Part::new(capture, &initial.images_of(leader));
+    let own = part.matched();
+    let mut camera = initial.cameras[leader].clone();
+    let rotation_only = gate::rotation_only_pairs(own.verified, &camera);
+    let rig = Rig::of_frames(own.frames);
+    gate::check_pairs(&rig, own.verified, rotation_only, own.frames)?;
+    let known = initial.known_focals[leader];
+    if known.is_none() {
+        calibrate(&mut camera, own.pictures, own.verified, control)?;
+    }
+    watch.lap("calibration");
+    let reconstructor = Reconstructor::new(&own, rig, (rotation_only, known), options);
+    Ok((reconstructor.find(camera, watch, control)?, (rotation_only, known)))
+}
