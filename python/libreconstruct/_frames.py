@@ -27,10 +27,17 @@ class Frame(NamedTuple):
     """Relative to the frames around it; 1 is usual, larger is sharper."""
     side: Literal["front", "right", "back", "left", "up", "down"] | None = None
     """Which side of a panorama it is; `None` for an ordinary picture. Those with the same `number` were taken at one place."""
+    camera: int = 0
+    """Which camera made it: 0 is the one that made most. Pictures with one number have one size and one lens."""
 
 
 _IN_JSON = {"number": "index"}
 """What fields are called in `frames.json`, where they have another name: tuples have a method `index`."""
+
+
+def _frame(described: dict[str, Any]) -> Frame:
+    defaults = Frame._field_defaults
+    return Frame(*(described.get(_IN_JSON.get(name, name), defaults.get(name)) for name in Frame._fields))
 
 
 class Frames(Sequence[Frame]):
@@ -45,7 +52,7 @@ class Frames(Sequence[Frame]):
         """How many pictures the source has."""
         self.warnings: list[dict[str, Any]] = description["warnings"]
         """What there is to know about them: `code` and `message`."""
-        self._frames = [Frame(*(frame.get(_IN_JSON.get(name, name)) for name in Frame._fields)) for frame in description["frames"]]
+        self._frames = [_frame(described) for described in description["frames"]]
 
     @classmethod
     def load(cls, folder: PathLike) -> Frames:
@@ -100,9 +107,9 @@ def extract_frames(
 ) -> Frames:
     """Chooses sharp key frames of a video, at equal motion rather than equal time, and writes them into a folder.
 
-    Of a folder of pictures, all are taken as long as they are not more than `max_frames` (3 to 5000) and one camera made them:
-    those of another size, or of another focal length in their EXIF data, are left out with the warning `other_cameras`. Frames
-    are JPEG of at most `max_resolution` pixels (64 to 8192) on the long side. The folder gets a contact sheet, `frames.jpg`, as
+    Of a folder of pictures, all are taken as long as they are not more than `max_frames` (3 to 5000). Those of one size, and of one
+    focal length in their EXIF data, are by one camera; of a camera that made fewer than three they are left out, with the warning
+    `other_cameras`. Frames are JPEG of at most `max_resolution` pixels (64 to 8192) on the long side. The folder gets a contact sheet, `frames.jpg`, as
     well.
 
     `projection`: how the pictures of a video show directions; absent, as the file says, or as its pictures look where it says

@@ -128,6 +128,10 @@ pub struct Frame {
     /// with it held on end, are stored as its sensor saw them, so that one lens made them all.
     #[serde(default, skip_serializing_if = "is_upright")]
     pub quarter_turns: u8,
+    /// Which camera made it: pictures with one number have one size, and were taken through one lens without zooming. 0 is the
+    /// camera that made most.
+    #[serde(default, skip_serializing_if = "is_first")]
+    pub camera: u32,
     /// Which side of a panorama this is; absent for an ordinary picture. The sides with the same `index` were taken at
     /// one place and time, as pinhole pictures with an angle of 90 degrees ([`crate::camera::panorama::side_camera`]).
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -136,6 +140,10 @@ pub struct Frame {
 
 fn is_upright(quarter_turns: &u8) -> bool {
     *quarter_turns == 0
+}
+
+fn is_first(camera: &u32) -> bool {
+    *camera == 0
 }
 
 /// Key frames on disk. Written to `frames.json` in the folder; pictures are 8-bit sRGB JPEG or PNG.
@@ -354,6 +362,7 @@ mod tests {
             sharpness: 1.25,
             focal_prior: None,
             quarter_turns: 0,
+            camera: 0,
             side: None,
         };
         Frames {

@@ -3,7 +3,7 @@
 //! In: a folder; its JPEG, PNG and WebP files in the natural order of their names are the frames. Out: the same
 //! pictures in the frame folder, upright, 8-bit sRGB, at most the working size. A file that is so already is copied byte
 //! by byte. Alpha (a cut-out object) is kept, as PNG. Where one camera took some pictures level and others on end, the
-//! fewer lie beside the others: all are as the sensor saw them. Pictures by other cameras than that of most are left out.
+//! fewer lie beside the others: all are as the sensor saw them.
 
 use std::cmp::Ordering;
 use std::collections::BTreeSet;
@@ -21,9 +21,9 @@ use crate::picture_file;
 use crate::stage::Stage;
 use crate::statistics::median;
 
+use super::by_camera::{ByCamera, Seen};
 use super::contact_sheet::thumbnail;
 use super::keyframes::detail;
-use super::one_camera::{OneCamera, Seen};
 use super::panorama_photographs;
 use super::picture;
 use super::{Frame, FrameOptions, FrameSource, Frames, Projection};
@@ -76,19 +76,20 @@ pub(super) fn take(
         return Ok((Frames { warnings, ..frames }, thumbnails));
     }
     let by = look(&listing.images, options.max_resolution, control)?;
-    if by.readable < 3 && by.left_out() + by.readable >= 3 {
+    if by.readable() < 3 && by.left_out() + by.readable() >= 3 {
         return Err(Error::new(
             ErrorKind::TooFewFrames,
             format!(
                 "only {} of {total} pictures come from one camera, at least 3 are needed; left out are {}",
-                by.readable,
+                by.readable(),
                 by.why(&listing.images)
             ),
         )
-        .hint("give pictures of one camera, all of one size, without zooming"));
+        .hint("give at least three pictures by each camera, of one size, without zooming"));
     }
-    warnings.extend(by.warning(&listing.images));
-    let usable = by.kept.len();
+    warnings.extend(by.warnings(&listing.images));
+    let kept = by.kept();
+    let usable = kept.len();
     let chosen: Vec<usize> = if usable > options.max_frames {
         warnings.push(Warning::new(
             "images_thinned",
@@ -98,9 +99,9 @@ pub(super) fn take(
             ),
         ));
         let last = options.max_frames - 1;
-        (0..options.max_frames).filter_map(|i| by.kept.get(i * (usable - 1) / last).copied()).collect()
+        (0..options.max_frames).filter_map(|i| kept.get(i * (usable - 1) / last).copied()).collect()
     } else {
-        by.kept
+        kept
     };
 
     let names = stored_names(&listing.images);
@@ -112,7 +113,9 @@ pub(super) fn take(
             .par_iter()
             .map(|&i| {
                 let image = &listing.images[i];
-                store(image, i as u64, &names[i], output, options.max_resolution, 0)
+                let mut stored = store(image, i as u64, &names[i], output, options.max_resolution, 0)?;
+                stored.frame.camera = by.camera[i].unwrap_or(0);
+                Ok(stored)
             })
             .collect();
         for (result, &i) in results.into_iter().zip(batch) {
@@ -148,7 +151,7 @@ pub(super) fn take(
             ),
         ));
     }
-    let turns = turns_to_one_size(&stored);
+    let turns = turns_to_one_size(&stored, by.made.len());
     let turned = turns.iter().filter(|&&t| t != 0).count();
     if turned > 0 {
         control.check()?;
@@ -156,8 +159,9 @@ pub(super) fn take(
             // Indices are those of the listing.
             let i = picture.frame.index as usize;
             if let (true, Some(image), Some(name)) = (*turn != 0, listing.images.get(i), names.get(i)) {
-                let upright = std::mem::take(&mut picture.frame.name);
+                let (upright, camera) = (std::mem::take(&mut picture.frame.name), picture.frame.camera);
                 *picture = store(image, i as u64, name, output, options.max_resolution, *turn)?;
+                picture.frame.camera = camera;
                 if picture.frame.name != upright {
                     let path = output.join(upright);
                     std::fs::remove_file(&path).map_err(|e| Error::io("remove", &path, e))?;
@@ -182,11 +186,11 @@ pub(super) fn take(
     Ok((Frames { folder, source: FrameSource::Images, total: total as u64, frames, warnings }, thumbnails))
 }
 
-/// Looks at the headers of all pictures: which were made by one camera?
+/// Looks at the headers of all pictures: which were made by which camera?
 ///
 /// # Errors
 /// [`ErrorKind::Cancelled`].
-fn look(images: &[PathBuf], longest: u32, control: &Control) -> Result<OneCamera> {
+fn look(images: &[PathBuf], longest: u32, control: &Control) -> Result<ByCamera> {
     let seen = images
         .par_iter()
         .map(|path| {
@@ -194,7 +198,7 @@ fn look(images: &[PathBuf], longest: u32, control: &Control) -> Result<OneCamera
             Ok(header(path, longest).ok())
         })
         .collect::<Result<Vec<_>>>()?;
-    Ok(OneCamera::of(&seen))
+    Ok(ByCamera::of(&seen))
 }
 
 /// What the header of a picture says, for the size that it is used in.
@@ -207,9 +211,17 @@ fn header(path: &Path, longest: u32) -> Result<Seen> {
     Ok(Seen { size, focal: focal.map(|f| f * scale) })
 }
 
+/// Names of videos end so.
+pub(super) const VIDEOS: [&str; 8] = ["mp4", "mov", "m4v", "mkv", "webm", "avi", "3gp", "3g2"];
+
 struct Listing {
     images: Vec<PathBuf>,
     warnings: Vec<Warning>,
+}
+
+/// How many images there are in `folder`.
+pub(super) fn count(folder: &Path) -> Result<usize> {
+    list(folder).map(|listing| listing.images.len())
 }
 
 /// The images of `folder` in the natural order of their names.
@@ -226,6 +238,8 @@ fn list(folder: &Path) -> Result<Listing> {
         }
         match extension(&name).as_str() {
             "jpg" | "jpeg" | "png" | "webp" => images.push((name, entry.path())),
+            // They are taken apart.
+            kind if VIDEOS.contains(&kind) => {}
             _ => ignored.push(name),
         }
         if images.len() + ignored.len() > MAX_FILES {
@@ -252,12 +266,12 @@ fn list(folder: &Path) -> Result<Listing> {
     Ok(Listing { images: images.into_iter().map(|(_, path)| path).collect(), warnings })
 }
 
-fn extension(name: &str) -> String {
+pub(super) fn extension(name: &str) -> String {
     Path::new(name).extension().map(|e| e.to_string_lossy().to_ascii_lowercase()).unwrap_or_default()
 }
 
 /// Compares names so that numbers in them count by value: `a2` before `a10`.
-fn natural_order(a: &str, b: &str) -> Ordering {
+pub(super) fn natural_order(a: &str, b: &str) -> Ordering {
     let (mut left, mut right) = (a, b);
     loop {
         let ((l, l_rest), (r, r_rest)) = (leading_run(left), leading_run(right));
@@ -347,29 +361,54 @@ impl Originals {
     }
 }
 
-/// By how many clockwise quarter turns each picture is to be stored beside upright, so that all have one size: none, unless
-/// all have that of most of them or the same with its sides exchanged.
-fn turns_to_one_size(stored: &[Stored]) -> Vec<u8> {
-    let size = |s: &Stored| (s.frame.width, s.frame.height);
-    let level = stored.iter().filter(|s| s.frame.width > s.frame.height).count();
-    let is_usual = |s: &&Stored| (s.frame.width > s.frame.height) == (2 * level >= stored.len());
-    let none = vec![0; stored.len()];
-    let Some((width, height)) = stored.iter().find(is_usual).map(size) else { return none };
-    if !stored.iter().all(|s| size(s) == (width, height) || size(s) == (height, width)) {
-        return none;
+/// By how many clockwise quarter turns each picture is to be stored beside upright, so that those of a camera have one size: none,
+/// unless all have that of most of them or the same with its sides exchanged.
+fn turns_to_one_size(stored: &[Stored], cameras: usize) -> Vec<u8> {
+    let mut turns = vec![0; stored.len()];
+    for camera in 0..cameras as u32 {
+        let own = || stored.iter().filter(|s| s.frame.camera == camera);
+        let Some(by) = Turned::of(&own().collect::<Vec<_>>()) else { continue };
+        for (turn, picture) in turns.iter_mut().zip(stored).filter(|(_, s)| s.frame.camera == camera) {
+            *turn = by.turn(picture);
+        }
     }
-    // What most of the usual pictures were turned by is how the camera was held for them.
-    let mut held = [0usize; 4];
-    for turn in stored.iter().filter(is_usual).filter_map(|s| s.righted) {
-        held[usize::from(turn % 4)] += 1;
+    turns
+}
+
+/// How one camera was held.
+struct Turned {
+    /// Width and height of most of its pictures.
+    size: (u32, u32),
+    /// Clockwise quarter turns by which most of these were righted.
+    usual: u8,
+}
+
+impl Turned {
+    /// `None` where its pictures are not of one size and its turn.
+    fn of(stored: &[&Stored]) -> Option<Self> {
+        let size = |s: &Stored| (s.frame.width, s.frame.height);
+        let level = stored.iter().filter(|s| s.frame.width > s.frame.height).count();
+        let is_usual = |s: &&&Stored| (s.frame.width > s.frame.height) == (2 * level >= stored.len());
+        let (width, height) = stored.iter().find(is_usual).map(|s| size(s))?;
+        if !stored.iter().all(|s| size(s) == (width, height) || size(s) == (height, width)) {
+            return None;
+        }
+        // What most of the usual pictures were turned by is how the camera was held for them.
+        let mut held = [0usize; 4];
+        for turn in stored.iter().filter(is_usual).filter_map(|s| s.righted) {
+            held[usize::from(turn % 4)] += 1;
+        }
+        let usual = (0u8..4).max_by_key(|&t| (held[usize::from(t)], std::cmp::Reverse(t))).unwrap_or(0);
+        Some(Self { size: (width, height), usual })
     }
-    let usual = (0u8..4).max_by_key(|&t| (held[usize::from(t)], std::cmp::Reverse(t))).unwrap_or(0);
-    let turn = |s: &Stored| match size(s) == (width, height) {
-        true => 0,
-        // A program that turned the pixels left no trace of the way it did, and a mirror has none.
-        false => s.righted.map(|own| (4 + usual - own) % 4).filter(|t| t % 2 == 1).unwrap_or(1),
-    };
-    stored.iter().map(turn).collect()
+
+    fn turn(&self, s: &Stored) -> u8 {
+        match (s.frame.width, s.frame.height) == self.size {
+            true => 0,
+            // A program that turned the pixels left no trace of the way it did, and a mirror has none.
+            false => s.righted.map(|own| (4 + self.usual - own) % 4).filter(|t| t % 2 == 1).unwrap_or(1),
+        }
+    }
 }
 
 /// The picture, turned clockwise.
@@ -448,6 +487,7 @@ fn store(
             sharpness: 1.0,
             focal_prior: exif.focal_pixels(old_width, old_height).map(|f| f * scale),
             quarter_turns,
+            camera: 0,
             side: None,
         },
     })

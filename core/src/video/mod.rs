@@ -28,6 +28,7 @@
 //! # }
 //! ```
 
+mod by_camera;
 mod contact_sheet;
 mod containment;
 mod decode;
@@ -37,9 +38,9 @@ mod ffmpeg;
 mod frames;
 mod full_size;
 mod images;
+mod key_frames_of_video;
 mod keyframes;
 mod motion;
-mod one_camera;
 mod panorama;
 mod panorama_photographs;
 #[cfg(test)]
@@ -53,6 +54,7 @@ mod process;
 mod sandbox;
 mod seam;
 #[cfg(target_os = "linux")]
+mod several_clips;
 mod system_calls;
 #[cfg(test)]
 mod tests;

@@ -187,6 +187,7 @@ fn store(path: &Path, index: u64, stem: &str, cutter: &Cutter, output: &Path) ->
         sharpness: 1.0,
         focal_prior: None,
         quarter_turns: 0,
+        camera: 0,
         side: None,
     };
     Ok(Stored {

@@ -30,7 +30,7 @@ fn make(folder: &Path, name: &str, input: Option<&Path>, arguments: &str) -> Opt
 }
 
 /// A clip of a camera that pans by `step` pixels a frame over a still picture full of corners, 25 frames a second.
-fn pan(folder: &Path, name: &str, frames: u32, step: u32, (width, height): (u32, u32)) -> PathBuf {
+pub(super) fn pan(folder: &Path, name: &str, frames: u32, step: u32, (width, height): (u32, u32)) -> PathBuf {
     let path = folder.join(name);
     let mut writer = VideoWriter::create(&path, width, height, 25.0).unwrap();
     for frame in 0..frames {
@@ -50,7 +50,7 @@ fn pan(folder: &Path, name: &str, frames: u32, step: u32, (width, height): (u32,
     path
 }
 
-fn extract(input: &Path, output: &Path, max_frames: usize) -> crate::Result<Frames> {
+pub(super) fn extract(input: &Path, output: &Path, max_frames: usize) -> crate::Result<Frames> {
     extract_frames(input, output, &FrameOptions { max_frames, ..FrameOptions::default() }, &Control::new())
 }
 
@@ -61,7 +61,7 @@ fn difference(a: &RgbImage, b: &RgbImage) -> f64 {
     sum as f64 / a.as_raw().len() as f64
 }
 
-fn refused(path: &Path) -> crate::Error {
+pub(super) fn refused(path: &Path) -> crate::Error {
     let output = tempfile::tempdir().unwrap();
     let error = extract(path, output.path(), 10).unwrap_err();
     assert!(!Frames::description_path(output.path()).exists());
@@ -501,7 +501,7 @@ fn pictures_taken_level_and_on_end_are_all_stored_as_the_sensor_saw_them() {
     assert_eq!(frames.frames.iter().map(|f| f.quarter_turns).collect::<Vec<_>>(), [0, 0, 1, 0, 0, 0]);
     assert!(difference(&frames.rgb(2).unwrap(), &image::imageops::rotate90(&seen)) < 3.0);
 
-    // Another camera is among them: its picture is left out, and the others are turned as before.
+    // Another camera made one of them: it is left out, and the others are turned as before.
     seen.view(0, 0, 80, 64).to_image().save(input.join("g.png")).unwrap();
     let frames = extract(&input, &output, 100).unwrap();
     assert_eq!(frames.frames.iter().map(|f| f.quarter_turns).collect::<Vec<_>>(), [0, 0, 1, 0, 0, 0]);
@@ -519,41 +519,57 @@ fn jpeg_by_lens(pixels: &RgbImage, millimetres: u8) -> Vec<u8> {
 }
 
 #[test]
-fn pictures_by_other_lenses_and_of_other_sizes_are_left_out() {
+fn pictures_by_several_lenses_and_of_several_sizes_are_told_apart() {
     let folder = tempfile::tempdir().unwrap();
     let (input, output) = (folder.path().join("in"), folder.path().join("out"));
     std::fs::create_dir(&input).unwrap();
     let picture = RgbImage::from_fn(96, 64, |x, y| image::Rgb([(x * 2) as u8, (y * 3) as u8, 20]));
-    for (k, lens) in [13, 26, 26, 25, 52, 26, 26, 26, 26, 26].into_iter().enumerate() {
+    for (k, lens) in [13, 26, 26, 25, 52, 26, 26, 13, 26, 13].into_iter().enumerate() {
         std::fs::write(input.join(format!("{k}.jpg")), jpeg_by_lens(&picture, lens)).unwrap();
     }
     picture.view(3, 0, 90, 64).to_image().save(input.join("cropped.png")).unwrap();
     let frames = extract(&input, &output, 100).unwrap();
-    let names: Vec<&str> = frames.frames.iter().map(|f| f.name.as_str()).collect();
-    assert_eq!(names, ["1.jpg", "2.jpg", "3.jpg", "5.jpg", "6.jpg", "7.jpg", "8.jpg", "9.jpg"]);
+    let of: Vec<(&str, u32)> = frames.frames.iter().map(|f| (f.name.as_str(), f.camera)).collect();
+    let wide = |name| (name, 1);
+    let usual = |name| (name, 0);
+    let expected = [
+        wide("0.jpg"),
+        usual("1.jpg"),
+        usual("2.jpg"),
+        usual("3.jpg"),
+        usual("5.jpg"),
+        usual("6.jpg"),
+        wide("7.jpg"),
+        usual("8.jpg"),
+        wide("9.jpg"),
+    ];
+    assert_eq!(of, expected);
     assert_eq!(frames.total, 11);
-    assert!(frames.frames.iter().all(|f| (f.width, f.height) == (96, 64)));
-    assert!(frames.frames.iter().all(|f| (66.0..70.0).contains(&f.focal_prior.unwrap())));
-    let [warning] = &frames.warnings[..] else { panic!("{:?}", frames.warnings) };
-    assert_eq!(warning.code, "other_cameras");
-    assert!(warning.message.starts_with("3 of 11 pictures are not used"), "{warning:?}");
+    assert_eq!(Frames::load(&output).unwrap().frames, frames.frames);
+    let [several, left_out] = &frames.warnings[..] else { panic!("{:?}", frames.warnings) };
+    assert!(several.code == "several_cameras" && several.message.contains("(6, 3 pictures)"), "{several:?}");
+    assert_eq!(left_out.code, "other_cameras");
+    assert!(left_out.message.starts_with("2 of 11 pictures are left out"), "{left_out:?}");
     assert!(
-        warning.message.contains("(cropped.png)") && warning.message.contains("(0.jpg, 4.jpg)"),
-        "{warning:?}"
+        left_out.message.contains("(cropped.png)") && left_out.message.contains("(4.jpg)"),
+        "{left_out:?}"
     );
 
-    // Every other picture by the other lens: as many as are wanted are by one, all the same.
-    for k in 0..10 {
-        std::fs::write(input.join(format!("{k}.jpg")), jpeg_by_lens(&picture, 13 + 13 * (k % 2))).unwrap();
+    // A second phone, held on end for one picture: that is turned like its own.
+    for k in 10..14 {
+        picture.view(0, 0, 80, 64).to_image().save(input.join(format!("{k}.png"))).unwrap();
     }
-    let frames = extract(&input, &output, 5).unwrap();
-    let names: Vec<&str> = frames.frames.iter().map(|f| f.name.as_str()).collect();
-    assert_eq!(names, ["0.jpg", "2.jpg", "4.jpg", "6.jpg", "8.jpg"]);
-    assert!(frames.warnings.iter().any(|w| w.message.starts_with("ATTENTION")), "{:?}", frames.warnings);
+    image::imageops::rotate270(&picture.view(0, 0, 80, 64).to_image()).save(input.join("14.png")).unwrap();
+    let frames = extract(&input, &output, 100).unwrap();
+    let second: Vec<_> = frames.frames.iter().filter(|f| f.camera == 1).collect();
+    assert_eq!(second.iter().map(|f| f.quarter_turns).collect::<Vec<_>>(), [0, 0, 0, 0, 1]);
+    assert!(second.iter().all(|f| (f.width, f.height) == (80, 64)));
+    assert!(frames.frames.iter().all(|f| f.camera == 1 || (f.width, f.height) == (96, 64)));
 
     // No two alike.
-    for k in 0..10u32 {
-        picture.view(0, 0, 96 - 2 * k, 64).to_image().save(input.join(format!("{k}.jpg"))).unwrap();
+    for k in 0..15u32 {
+        let name = if k < 10 { format!("{k}.jpg") } else { format!("{k}.png") };
+        picture.view(0, 0, 96 - 2 * k, 64).to_image().save(input.join(name)).unwrap();
     }
     let error = refused(&input);
     assert_eq!(error.kind(), ErrorKind::TooFewFrames);

@@ -1,0 +1,252 @@
+//! Which camera made which picture of a folder: those of one size, taken with one focal length as far as they say, are by one.
+//!
+//! A telephone has several lenses behind one button, and two people may have taken pictures of one thing. Structure from motion
+//! gives each camera a lens of its own. What only one or two pictures say of their lens is not enough to trust them: a picture
+//! that was cropped beside its middle looks like one that was taken from elsewhere.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use crate::control::Warning;
+
+/// Focal lengths of one lens differ by less than this part: equivalents are rounded to millimetres.
+const SAME_FOCAL: f64 = 0.05;
+/// Fewer pictures are left out, as too few to tell a lens by.
+const LEAST: usize = 3;
+/// So many pictures are named at most.
+const NAMED: usize = 3;
+
+/// What a picture says of its camera.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct Seen {
+    /// The longer and the shorter side in pixels, as large as the picture is used.
+    pub(super) size: (u32, u32),
+    /// Focal length in pixels of that size, if it is known.
+    pub(super) focal: Option<f64>,
+}
+
+/// The pictures of a folder, by the camera that made them.
+#[derive(Debug, Default, PartialEq)]
+pub(super) struct ByCamera {
+    /// By picture: its camera, the one that made most being 0; `None` for those that are left out. Those that cannot be read are
+    /// not judged here: they go with the first camera.
+    pub(super) camera: Vec<Option<u32>>,
+    /// How many that can be read each camera made.
+    pub(super) made: Vec<usize>,
+    /// Left out: those of another size than the first camera's.
+    other_size: Vec<usize>,
+    /// Those of its size, but another focal length.
+    other_focal: Vec<usize>,
+}
+
+impl ByCamera {
+    /// Of pictures that can be read. Those that do not tell their focal length go with most of their size. Of two cameras
+    /// that made as many the one that made the first picture comes first.
+    pub(super) fn of(seen: &[Option<Seen>]) -> Self {
+        let mut found = Self { camera: vec![None; seen.len()], ..Self::default() };
+        let mut open: Vec<Option<Seen>> = seen.to_vec();
+        let mut first = None;
+        while let Some((made, camera)) = most(&open).filter(|(made, _)| first.is_none() || *made >= LEAST) {
+            first.get_or_insert(camera);
+            let number = found.made.len() as u32;
+            found.made.push(made);
+            for (picture, of) in open.iter_mut().zip(&mut found.camera) {
+                if picture.as_ref().is_some_and(|s| is_by(&camera, s)) {
+                    (*picture, *of) = (None, Some(number));
+                }
+            }
+        }
+        for (i, picture) in seen.iter().enumerate() {
+            match (picture, found.camera[i], first) {
+                (None, ..) => found.camera[i] = Some(0),
+                (Some(s), None, Some(camera)) if s.size != camera.size => found.other_size.push(i),
+                (Some(_), None, _) => found.other_focal.push(i),
+                _ => {}
+            }
+        }
+        found
+    }
+
+    /// The pictures that are used, in order.
+    pub(super) fn kept(&self) -> Vec<usize> {
+        (0..self.camera.len()).filter(|&i| self.camera[i].is_some()).collect()
+    }
+
+    /// How many pictures that can be read are used.
+    pub(super) fn readable(&self) -> usize {
+        self.made.iter().sum()
+    }
+
+    /// How many pictures are left out.
+    pub(super) fn left_out(&self) -> usize {
+        self.other_size.len() + self.other_focal.len()
+    }
+
+    /// Which pictures are left out and why, as the end of a sentence.
+    pub(super) fn why<P: AsRef<Path>>(&self, images: &[P]) -> String {
+        let part = |group: &[usize], what: &str| match group.len() {
+            0 => None,
+            count => Some(format!("{count} {what} ({})", names(group, images))),
+        };
+        let parts = [
+            part(&self.other_size, "of another size or shape than the others"),
+            part(&self.other_focal, "taken with another lens or zoom than the others"),
+        ];
+        parts.into_iter().flatten().collect::<Vec<_>>().join(", ")
+    }
+
+    /// What the user should know: how many cameras there are, and if pictures are left out.
+    pub(super) fn warnings<P: AsRef<Path>>(&self, images: &[P]) -> Vec<Warning> {
+        let mut warnings = Vec::new();
+        if self.made.len() > 1 {
+            let counts: Vec<String> = self.made.iter().map(usize::to_string).collect();
+            warnings.push(Warning::new(
+                "several_cameras",
+                format!(
+                    "the pictures come from {} cameras, lenses or zooms ({} pictures): each is given a lens of its own",
+                    self.made.len(),
+                    counts.join(", ")
+                ),
+            ));
+        }
+        let (left_out, all) = (self.left_out(), self.left_out() + self.readable());
+        if left_out > 0 {
+            let why = self.why(images);
+            let attention = match 3 * left_out > all {
+                true => "ATTENTION: more than a third of the pictures is not used: ",
+                false => "",
+            };
+            warnings.push(Warning::new(
+                "other_cameras",
+                format!(
+                    "{attention}{left_out} of {all} pictures are left out, since there are fewer than {LEAST} by the camera \
+                     that made them: {why}"
+                ),
+            ));
+        }
+        warnings
+    }
+}
+
+/// The camera that made most of the pictures, and how many.
+fn most(seen: &[Option<Seen>]) -> Option<(usize, Seen)> {
+    let mut sizes: BTreeMap<(u32, u32), Focals> = BTreeMap::new();
+    for picture in seen.iter().flatten() {
+        let focals = sizes.entry(picture.size).or_default();
+        match picture.focal {
+            Some(focal) => focals.told.push(focal),
+            None => focals.untold += 1,
+        }
+    }
+    sizes.values_mut().for_each(|focals| focals.told.sort_by(f64::total_cmp));
+    let mut best: Option<(usize, Seen)> = None;
+    for camera in seen.iter().flatten() {
+        let made = sizes.get(&camera.size).map_or(0, |focals| focals.near(camera.focal));
+        if best.is_none_or(|(most, _)| made > most) {
+            best = Some((made, *camera));
+        }
+    }
+    best
+}
+
+/// The focal lengths of all pictures of one size.
+#[derive(Default)]
+struct Focals {
+    /// In order.
+    told: Vec<f64>,
+    /// How many pictures do not tell theirs.
+    untold: usize,
+}
+
+impl Focals {
+    /// How many pictures may be by the camera that made one with this focal length. Where any tell theirs, those that do
+    /// not are no camera of their own.
+    fn near(&self, focal: Option<f64>) -> usize {
+        let told = match focal {
+            Some(focal) => {
+                let below = self.told.partition_point(|f| *f < focal && !is_same(*f, focal));
+                let upto = self.told.partition_point(|f| *f < focal || is_same(*f, focal));
+                upto - below
+            }
+            None if !self.told.is_empty() => return 0,
+            None => 0,
+        };
+        told + self.untold
+    }
+}
+
+fn is_same(a: f64, b: f64) -> bool {
+    (a / b).ln().abs() <= SAME_FOCAL
+}
+
+/// Whether the camera that made the first picture may have made the second.
+fn is_by(camera: &Seen, picture: &Seen) -> bool {
+    camera.size == picture.size && camera.focal.zip(picture.focal).is_none_or(|(a, b)| is_same(a, b))
+}
+
+/// `a.jpg, b.jpg, c.jpg and 4 more`
+fn names<P: AsRef<Path>>(group: &[usize], images: &[P]) -> String {
+    let name = |i: &usize| {
+        let file = images.get(*i).and_then(|path| path.as_ref().file_name());
+        file.map(|name| name.to_string_lossy().into_owned()).unwrap_or_default()
+    };
+    let named: Vec<String> = group.iter().take(NAMED).map(name).collect();
+    let more = group.len() - named.len();
+    let named = named.join(", ");
+    if more == 0 { named } else { format!("{named} and {more} more") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn seen(long: u32, focal: Option<f64>) -> Option<Seen> {
+        Some(Seen { size: (long, 1200), focal })
+    }
+
+    #[test]
+    fn pictures_of_one_size_and_lens_are_by_one_camera() {
+        let mut pictures = vec![seen(1600, Some(1200.0)); 12];
+        for i in [1, 9, 10, 11] {
+            pictures[i] = seen(1600, Some(620.0)); // the wide lens
+        }
+        pictures[2] = seen(1600, Some(1230.0)); // the same, rounded to another millimetre
+        pictures[3] = seen(1500, Some(1200.0)); // cropped
+        pictures[4] = seen(1600, None); // edited, and says nothing
+        pictures[5] = None; // damaged: who reads it says so
+        pictures[6] = seen(1600, Some(2400.0));
+        let found = ByCamera::of(&pictures);
+        let of: Vec<i32> = found.camera.iter().map(|c| c.map_or(-1, |c| c as i32)).collect();
+        assert_eq!(of, [0, 1, 0, -1, 0, 0, -1, 0, 0, 1, 1, 1]);
+        assert_eq!(
+            (&found.made[..], &found.other_size[..], &found.other_focal[..]),
+            (&[5, 4][..], &[3][..], &[6][..])
+        );
+        let images: Vec<String> = (0..12).map(|i| format!("in/{i}.jpg")).collect();
+        let [several, left_out] = &found.warnings(&images)[..] else { panic!() };
+        assert_eq!((&several.code[..], &left_out.code[..]), ("several_cameras", "other_cameras"));
+        assert!(several.message.contains("2 cameras, lenses or zooms (5, 4 pictures)"), "{several:?}");
+        assert!(left_out.message.starts_with("2 of 11 pictures are left out"), "{left_out:?}");
+        assert!(
+            left_out.message.contains("1 of another size or shape than the others (3.jpg), 1 taken"),
+            "{left_out:?}"
+        );
+    }
+
+    #[test]
+    fn one_that_differs_among_many_is_named_and_no_more_than_some_are() {
+        let mut pictures = vec![seen(1600, None); 200];
+        pictures[3] = seen(1400, None);
+        let images: Vec<String> = (0..200).map(|i| format!("{i}.jpg")).collect();
+        let [warning] = &ByCamera::of(&pictures).warnings(&images)[..] else { panic!() };
+        assert!(warning.message.starts_with("1 of 200 pictures are left out"), "{warning:?}");
+        (10..16).for_each(|i| pictures[i] = seen(1390 - i as u32, None));
+        let [warning] = &ByCamera::of(&pictures).warnings(&images)[..] else { panic!() };
+        assert!(warning.message.contains("(3.jpg, 10.jpg, 11.jpg and 4 more)"), "{warning:?}");
+        // No two alike: the first is taken, and there is one picture.
+        let all: Vec<_> = (0..9).map(|i| seen(1300 + i, None)).collect();
+        let found = ByCamera::of(&all);
+        assert_eq!((found.readable(), found.left_out()), (1, 8));
+        assert!(found.warnings(&images)[0].message.starts_with("ATTENTION"));
+    }
+}
