@@ -88,6 +88,10 @@ pub const KINDS: &[Kind] = &[
     kind("wide_lens", Group::Usual, |o, draw| {
         (o.arc_degrees, o.relative_focal) = (draw.between(60.0, 150.0), draw.between(0.5, 0.62));
     }),
+    // Photographs; what the second camera is like is drawn in [`draw`].
+    kind("two_cameras", Group::Usual, |o, draw| {
+        (o.arc_degrees, o.frames, o.rolling_shutter) = (draw.between(60.0, 150.0), draw.frames(20, 30), 0.0);
+    }),
     kind("short_walk", Group::Faulty, |o, draw| o.arc_degrees = draw.magnitude(2.5, 25.0)),
     kind("few", Group::Faulty, |o, draw| {
         (o.arc_degrees, o.frames) = (draw.between(20.0, 80.0), draw.frames(4, 8));
@@ -172,6 +176,15 @@ pub fn draw(kind: &Kind, seed: u64, side: u32) -> Vec<CaptureOptions> {
         (options.shutter.min(longest), options.rolling_shutter.min(longest));
     let first = options.clone();
     match kind.name {
+        "two_cameras" => {
+            // Another telephone, or another lens of the same one.
+            let (long, short) = (side * 9 / 8 & !1, side * 5 / 8 & !1);
+            (options.width, options.height) = if own.happens(0.3) { (short, long) } else { (long, short) };
+            options.relative_focal = own.magnitude(0.5, 1.6);
+            options.distortion = own.between(-0.1, 0.04);
+            options.off_centre = [own.between(-0.008, 0.008), own.between(-0.008, 0.008)];
+            vec![first, options]
+        }
         // Not another room, which would be furnished alike.
         "joined" => vec![first, CaptureOptions { staging: Staging::Photograph, ..options }],
         "two_rooms" => {
@@ -183,6 +196,12 @@ pub fn draw(kind: &Kind, seed: u64, side: u32) -> Vec<CaptureOptions> {
         }
         _ => vec![first],
     }
+}
+
+/// Which of the cameras took picture `k` of a capture by several: of the second it is a quarter to a half.
+pub fn taken_by(clips: &[CaptureOptions], k: usize) -> usize {
+    let seed = clips.first().map_or(0, |o| o.seed);
+    usize::from(uniform(seed ^ 0x7a6b, k as u64) < 0.25 + 0.25 * uniform(seed, 0x7a6b))
 }
 
 /// What decides a scenery.
@@ -218,14 +237,18 @@ mod tests {
         for (kind, seed) in KINDS.iter().flat_map(|k| (1..30).map(move |seed| (k, seed))) {
             let clips = draw(kind, seed, 320);
             assert!(!clips.is_empty());
-            for o in &clips {
+            let mixed = kind.name == "two_cameras";
+            let of_second = (0..clips[0].frames).map(|k| taken_by(&clips, k as usize)).sum::<usize>();
+            assert!(!mixed || of_second >= 3, "{of_second}");
+            for (n, o) in clips.iter().enumerate() {
                 assert!(
                     (4..=44).contains(&o.frames) && (2.0..=30.0).contains(&o.frame_rate),
                     "{} {o:?}",
                     kind.name
                 );
-                assert!(o.width.min(o.height) == 240 && o.width.max(o.height) == 320);
-                assert!((0.5..=1.25).contains(&o.relative_focal) && o.zoom > 0.5);
+                let is_usual = o.width.min(o.height) == 240 && o.width.max(o.height) == 320;
+                assert!(is_usual != (mixed && n == 1));
+                assert!((0.5..=1.6).contains(&o.relative_focal) && o.zoom > 0.5);
                 assert!(o.shutter.max(o.rolling_shutter) * o.frame_rate < 1.0);
             }
         }

@@ -16,12 +16,12 @@ use libreconstruct::sfm::{Reconstruction, SfmOptions, reconstruct};
 use libreconstruct::video::{FrameOptions, Frames, extract_frames};
 use libreconstruct::{Control, Error, ErrorKind, Result};
 use libreconstruct_tests::alignment::{AlignedErrors, aligned_errors};
-use libreconstruct_tests::drawn_captures::{KINDS, draw, scenery_key};
+use libreconstruct_tests::drawn_captures::{KINDS, draw, scenery_key, taken_by};
 use libreconstruct_tests::exit_code;
 use libreconstruct_tests::judgements::{Half, Judgement, read_judgements, surprises, tables};
 use libreconstruct_tests::pose_error::{number_of, read_poses};
 use libreconstruct_tests::risk::{Curve, risk_curve, risk_picture};
-use libreconstruct_tests::synthetic::{Film, Scenery, film_frames};
+use libreconstruct_tests::synthetic::{Film, Scenery, film_frames, take_photographs};
 use serde_json::{Value, json};
 
 /// Measure how true the verdicts on reconstructions are.
@@ -141,7 +141,10 @@ fn synthetic(output: &Path, results: &Path, seeds: &Seeds, kinds: &[String], sid
                     built = Some((key, scenery.clone()));
                     films.push(Film::in_scenery(scenery, clip));
                 }
-                let (_, truth) = film_frames(&films, &folder)?;
+                let (_, truth) = match kind.name {
+                    "two_cameras" => take_photographs(&films, &folder, |k| taken_by(&clips, k))?,
+                    _ => film_frames(&films, &folder)?,
+                };
                 write_poses(&poses, &truth)?;
             }
             let frames = Frames::load(&folder)?;

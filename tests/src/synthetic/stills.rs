@@ -14,6 +14,56 @@ use super::Film;
 /// Quality of the pictures: what key frames have.
 const QUALITY: u8 = 93;
 
+/// Takes photographs into `folder`: of `cameras`, which are carried along one way, each takes those pictures that `taken_by` says.
+/// With the pose of every picture.
+///
+/// # Errors
+/// A folder that cannot be written.
+pub fn take_photographs(
+    cameras: &[Film],
+    folder: &Path,
+    taken_by: impl Fn(usize) -> usize,
+) -> Result<(Frames, Vec<Pose>)> {
+    std::fs::create_dir_all(folder).map_err(|e| Error::io("create", folder, e))?;
+    let (mut frames, mut poses) = (Vec::new(), Vec::new());
+    for k in 0..cameras.first().map_or(0, |film| film.options().frames) {
+        let camera = taken_by(k as usize).min(cameras.len() - 1);
+        let film = &cameras[camera];
+        let (picture, _) = film.expose(k);
+        let frame = store(&picture, format!("{k:04}.jpg"), u64::from(k), folder)?;
+        frames.push(Frame { camera: camera as u32, ..frame });
+        poses.extend(film.poses().get(k as usize));
+    }
+    let total = frames.len() as u64;
+    let folder = folder.to_path_buf();
+    let frames = Frames { folder, source: FrameSource::Images, total, frames, warnings: Vec::new() };
+    frames.save()?;
+    Ok((frames, poses))
+}
+
+/// Stores a picture in `folder`.
+fn store(picture: &RgbImage, name: String, index: u64, folder: &Path) -> Result<Frame> {
+    let path = folder.join(&name);
+    let mut bytes = Vec::new();
+    JpegEncoder::new_with_quality(&mut bytes, QUALITY)
+        .encode_image(picture)
+        .map_err(|e| Error::io("encode", &path, std::io::Error::other(e)))?;
+    std::fs::write(&path, bytes).map_err(|e| Error::io("write", &path, e))?;
+    let (width, height) = picture.dimensions();
+    Ok(Frame {
+        name,
+        index,
+        timestamp: None,
+        width,
+        height,
+        sharpness: 1.0,
+        focal_prior: None,
+        quarter_turns: 0,
+        camera: 0,
+        side: None,
+    })
+}
+
 /// Takes all frames of `films`, which have one size and follow each other as clips of one video, into `folder`. With the
 /// pose of every frame. Panoramas are cut into their sides, six frames each.
 ///
@@ -36,25 +86,9 @@ pub fn film_frames(films: &[Film], folder: &Path) -> Result<(Frames, Vec<Pose>)>
                 vec![(Frames::name_of(index), picture, None)]
             };
             for (name, picture, side) in seen {
-                let path = folder.join(&name);
-                let mut bytes = Vec::new();
-                JpegEncoder::new_with_quality(&mut bytes, QUALITY)
-                    .encode_image(&picture)
-                    .map_err(|e| Error::io("encode", &path, std::io::Error::other(e)))?;
-                std::fs::write(&path, bytes).map_err(|e| Error::io("write", &path, e))?;
-                let (width, height) = picture.dimensions();
                 let timestamp = Some(index as f64 / film.options().frame_rate);
-                frames.push(Frame {
-                    name,
-                    index,
-                    timestamp,
-                    width,
-                    height,
-                    sharpness: 1.0,
-                    focal_prior: None,
-                    quarter_turns: 0,
-                    side,
-                });
+                let frame = store(&picture, name, index, folder)?;
+                frames.push(Frame { timestamp, side, ..frame });
                 poses.push(side.map_or(pose, |side| pose_of_side(&pose, side)));
             }
         }
