@@ -76,6 +76,7 @@ fn frames_in(folder: &Path) -> Result<Frames> {
             sharpness: 1.0,
             focal_prior: None,
             quarter_turns: 0,
+            camera: 0,
             side: None,
         })
     };

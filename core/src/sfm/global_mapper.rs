@@ -34,7 +34,7 @@ pub(crate) fn map_globally(
     seed: u64,
     control: &Control,
 ) -> Result<Map> {
-    let mut map = Map::new(input.camera.clone(), input.rig, input.images());
+    let mut map = input.empty_map();
     let tracks = input.tracks();
     let positions = find_positions(input, &tracks, &options.global, seed, control)?;
     for (i, pose) in map.poses.iter_mut().enumerate() {
@@ -103,7 +103,7 @@ fn find_positions(
     seed: u64,
     control: &Control,
 ) -> Result<Positions> {
-    let rays = keypoint_rays(&input.camera, input.keypoints);
+    let rays = keypoint_rays(&input.camera, &input.others, input.keypoints);
     // Two rays meet wherever the cameras are: only tracks of three images or more say where they are.
     let long: Vec<_> = tracks.iter().filter(|t| t.len() >= 3).cloned().collect();
     let chosen: Vec<_> = select_tracks(&long, input.images(), options.positioning_tracks)

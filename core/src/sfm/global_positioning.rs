@@ -355,7 +355,7 @@ mod tests {
 
     fn error_of(capture: &Capture, tracks: &[Vec<Observation>], start: Start<'_>) -> (f64, f64) {
         let rotations: Vec<_> = capture.poses.iter().map(|p| Some(p.rotation)).collect();
-        let rays = keypoint_rays(&capture.camera, &capture.keypoints);
+        let rays = keypoint_rays(&capture.camera, &capture.others, &capture.keypoints);
         let found = position(&capture.rig, &rotations, &rays, tracks, start, &Control::new()).unwrap();
         let mut map = capture.true_map();
         for (pose, (rotation, centre)) in map.poses.iter_mut().zip(rotations.iter().zip(&found.centres)) {

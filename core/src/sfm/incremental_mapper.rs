@@ -28,7 +28,7 @@ pub(crate) fn map_incrementally(
     options: &MapperOptions,
     control: &Control,
 ) -> Result<Map> {
-    let mut best = Map::new(input.camera.clone(), input.rig, input.images());
+    let mut best = input.empty_map();
     for pair in
         initial_pairs(input.pairs, &options.incremental).into_iter().take(options.incremental.initial_pairs)
     {
@@ -90,7 +90,7 @@ fn grow(
 ) -> Result<Map> {
     let IncrementalOptions { round_ratio, max_failures, resection, .. } = &options.incremental;
     let images = input.images();
-    let mut map = Map::new(input.camera.clone(), input.rig, images);
+    let mut map = input.empty_map();
     map.register(pair.first as usize, &Pose::identity());
     if let Some(second) = &pair.second_from_first {
         map.register(pair.second as usize, second);

@@ -6,8 +6,9 @@ use nalgebra::UnitQuaternion;
 
 use crate::camera::Camera;
 
-use super::map::{Keypoints, Observation};
+use super::map::{Keypoints, Map, Observation};
 use super::matching::PairMatches;
+use super::other_cameras::OtherCameras;
 use super::rig::Rig;
 use super::tracks::build_tracks;
 use super::two_view::TwoViewGeometry;
@@ -22,8 +23,10 @@ pub(crate) struct MapperInput<'a> {
     pub(crate) matches: &'a [PairMatches],
     /// Verified pairs with relative poses.
     pub(crate) pairs: &'a [TwoViewGeometry],
-    /// The camera of all images, focal length calibrated.
+    /// The camera of all images, or of most of them, focal length calibrated.
     pub(crate) camera: Camera,
+    /// Cameras of images that this one did not make, calibrated as well.
+    pub(crate) others: OtherCameras,
     /// Absolute rotations (world to camera) by image; the incremental mapper does not use them.
     pub(crate) rotations: &'a [Option<UnitQuaternion<f64>>],
 }
@@ -32,6 +35,12 @@ impl MapperInput<'_> {
     /// Number of images.
     pub(crate) fn images(&self) -> usize {
         self.keypoints.len()
+    }
+
+    /// A map of these images without poses and points.
+    pub(crate) fn empty_map(&self) -> Map {
+        let map = Map::new(self.camera.clone(), self.rig, self.images());
+        Map { others: self.others.clone(), ..map }
     }
 
     /// Tracks of all verified matches; the pairs with most inliers are joined first.

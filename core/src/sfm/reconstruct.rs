@@ -24,6 +24,7 @@ use super::matching::PairMatches;
 use super::metric_scale::{PrincipalPointIs, measure_scale};
 use super::object_features::{ObjectMasks, keep_object};
 use super::options::{MappingMethod, SfmOptions};
+use super::other_cameras::OtherCameras;
 use super::output::{normalise, sparse_model};
 use super::pairing::PairingOptions;
 use super::patch_alignment::align_keypoints;
@@ -301,9 +302,10 @@ struct Candidate {
     attempt: usize,
 }
 
-/// The relative poses of one focal length, and whether the images are in the order of the camera's path.
+/// The relative poses for calibrated cameras, and whether the images are in the order of the camera's path.
 struct ViewGraph {
     camera: Camera,
+    others: OtherCameras,
     pairs: Vec<TwoViewGeometry>,
     is_ordered: bool,
 }
@@ -376,7 +378,7 @@ impl<'a> Reconstructor<'a> {
             let pairs = self.relative_poses((std::slice::from_ref(&camera), &of_image), control)?;
             watch.lap("relative poses");
             let is_ordered = self.frames.is_sequential() || is_ordered(&self.rig, &pairs);
-            let graph = ViewGraph { camera, pairs, is_ordered };
+            let graph = ViewGraph { camera, others: OtherCameras::default(), pairs, is_ordered };
             let found = self.map(&graph, &mut attempts, watch, control)?;
             camera = found.map.camera.clone();
             let fisheye = as_fisheye(&found.map, &self.pictures.keypoints, &self.mapper, control)?;

@@ -308,7 +308,7 @@ mod tests {
 
     fn error_of(capture: &Capture, pairs: &[TwoViewGeometry]) -> f64 {
         let rotations: Vec<_> = capture.poses.iter().map(|p| Some(p.rotation)).collect();
-        let rays = keypoint_rays(&capture.camera, &capture.keypoints);
+        let rays = keypoint_rays(&capture.camera, &capture.others, &capture.keypoints);
         let centres = initial_centres(&capture.rig, &rotations, pairs, &rays);
         let mut map = capture.true_map();
         for (pose, (rotation, centre)) in map.poses.iter_mut().zip(rotations.iter().zip(&centres)) {

@@ -286,7 +286,8 @@ impl Capture {
         camera: Camera,
         rotations: &'a [Option<UnitQuaternion<f64>>],
     ) -> MapperInput<'a> {
-        MapperInput { keypoints: &self.keypoints, rig: &self.rig, matches, pairs, camera, rotations }
+        let (keypoints, others) = (&self.keypoints[..], self.others.clone());
+        MapperInput { keypoints, rig: &self.rig, matches, pairs, camera, others, rotations }
     }
 
     /// Verified pairs of images at most `window` apart, and the candidate matches that they are made of.

@@ -4,7 +4,7 @@
 
 use std::borrow::Cow;
 
-use nalgebra::{Matrix3, Vector3};
+use nalgebra::{Matrix3, Vector2, Vector3};
 use rayon::prelude::*;
 
 use crate::camera::{Camera, Pose};
@@ -12,6 +12,7 @@ use crate::random::hash;
 
 use super::geometry::angle_between;
 use super::map::{Keypoints, Map, MapPoint, Observation};
+use super::other_cameras::OtherCameras;
 use super::projection::{Extrinsics, Loss, Projectors};
 
 /// Limits of a triangulated point.
@@ -29,8 +30,16 @@ const MAX_HYPOTHESES: usize = 24;
 const REFINEMENTS: usize = 4;
 
 /// Unit view rays (camera coordinates) of all keypoints, by image.
-pub(crate) fn keypoint_rays(camera: &Camera, keypoints: &Keypoints) -> Vec<Vec<Vector3<f64>>> {
-    keypoints.par_iter().map(|image| image.iter().map(|p| camera.ray(p)).collect()).collect()
+pub(crate) fn keypoint_rays(
+    camera: &Camera,
+    others: &OtherCameras,
+    keypoints: &Keypoints,
+) -> Vec<Vec<Vector3<f64>>> {
+    let of_image = |(i, pixels): (usize, &Vec<Vector2<f64>>)| {
+        let camera = others.of(i).unwrap_or(camera);
+        pixels.iter().map(|p| camera.ray(p)).collect()
+    };
+    keypoints.par_iter().enumerate().map(of_image).collect()
 }
 
 /// World-frame unit rays by image and keypoint; empty for images without a pose.

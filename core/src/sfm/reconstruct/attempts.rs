@@ -83,7 +83,7 @@ impl Reconstructor<'_> {
     ) -> Result<Candidate> {
         let input = self.input(trusted, graph);
         let mut map = start;
-        map.camera = graph.camera.clone();
+        (map.camera, map.others) = (graph.camera.clone(), graph.others.clone());
         adjust_start(&mut map, &input, &input.tracks(), &self.mapper, control)?;
         complete(&mut map, &input, &self.mapper, control)?;
         watch.lap("even steps");
@@ -94,13 +94,14 @@ impl Reconstructor<'_> {
         Ok(found)
     }
 
-    fn input<'a>(&'a self, trusted: &'a Trusted<'_>, graph: &ViewGraph) -> MapperInput<'a> {
+    pub(super) fn input<'a>(&'a self, trusted: &'a Trusted<'_>, graph: &ViewGraph) -> MapperInput<'a> {
         MapperInput {
             keypoints: &self.pictures.keypoints,
             rig: &self.rig,
             matches: &trusted.matches,
             pairs: &trusted.pairs,
             camera: graph.camera.clone(),
+            others: graph.others.clone(),
             rotations: &[],
         }
     }

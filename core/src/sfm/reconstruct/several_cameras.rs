@@ -15,7 +15,6 @@ use crate::sfm::front_end::{InitialCameras, calibrate};
 use crate::sfm::gate;
 use crate::sfm::joining::{JoiningInput, join_cameras};
 use crate::sfm::map::{Map, MapPoint, Observation};
-use crate::sfm::mapper_input::MapperInput;
 use crate::sfm::options::SfmOptions;
 use crate::sfm::path::{Trusted, is_ordered};
 use crate::sfm::polishing::bundle_options;
@@ -97,25 +96,30 @@ impl Reconstructor<'_> {
         join_cameras(&mut map, &input, &self.mapper, control)?;
         let cameras: Vec<Camera> = map.cameras().cloned().collect();
         let pairs = self.relative_poses((&cameras, &initial.of_image), control)?;
-        let input = MapperInput {
-            keypoints: &self.pictures.keypoints,
-            rig: &self.rig,
-            matches: self.matches,
-            pairs: &pairs,
-            camera: map.camera.clone(),
-            rotations: &[],
-        };
-        complete(&mut map, &input, &self.mapper, control)?;
-        self.leave_out_unsure(&mut map);
         let is_ordered = is_ordered(&self.rig, &pairs);
-        let graph = ViewGraph { camera: map.camera.clone(), pairs, is_ordered };
+        let (camera, others) = (map.camera.clone(), map.others.clone());
+        let graph = ViewGraph { camera, others, pairs, is_ordered };
         let all = Trusted { pairs: Cow::Borrowed(&graph.pairs), matches: Cow::Borrowed(self.matches) };
-        let mut candidate = self.candidate(map, method, &all, &graph, &mut attempts);
+        complete(&mut map, &self.input(&all, &graph), &self.mapper, control)?;
+        self.leave_out_unsure(&mut map);
+        let mut best = self.candidate(map, method, &all, &graph, &mut attempts);
+        watch.lap("other cameras");
+        // Pictures that joined one by one may have taken one place for another. Now that the lenses are known, all may be mapped
+        // as one camera's are.
+        if !best.verdict.as_ref().is_ok_and(Vec::is_empty) {
+            log::debug!("one by one: {:?}", best.verdict);
+            let mut other = self.map(&graph, &mut attempts, watch, control)?;
+            self.leave_out_unsure(&mut other.map);
+            other = self.candidate(other.map, other.report.method, &all, &graph, &mut attempts);
+            if self.is_better(&other, &best) {
+                best = other;
+            }
+        }
+        let mut candidate = best;
         if let Err(why) = &candidate.verdict {
             log::debug!("with the pictures of the other cameras: {why}");
             candidate = self.candidate(alone, method, &all, &graph, &mut attempts);
         }
-        watch.lap("other cameras");
         match candidate.verdict {
             Ok(_) => Ok(Found { candidate, graph, attempts }),
             Err(why) => Err(why),

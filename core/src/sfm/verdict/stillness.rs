@@ -13,6 +13,7 @@ use crate::random::{Random, hash};
 use crate::sfm::geometry::epipolar_angle;
 use crate::sfm::map::{Keypoints, Map};
 use crate::sfm::matching::PairMatches;
+use crate::sfm::triangulation::keypoint_rays;
 use crate::statistics::median;
 
 /// Pairs that are looked at, evenly chosen.
@@ -59,11 +60,7 @@ pub(super) fn stillness(map: &Map, keypoints: &Keypoints, matches: &[PairMatches
     let usable: Vec<&PairMatches> = matches.iter().filter(placed).collect();
     let step = usable.len().div_ceil(PAIRS).max(1);
     let chosen: Vec<&PairMatches> = usable.into_iter().step_by(step).collect();
-    let of_image = |(i, pixels): (usize, &Vec<nalgebra::Vector2<f64>>)| -> Vec<Vector3<f64>> {
-        let camera = map.camera_of(i);
-        pixels.iter().map(|p| camera.ray(p)).collect()
-    };
-    let rays: Vec<_> = keypoints.par_iter().enumerate().map(of_image).collect();
+    let rays = keypoint_rays(&map.camera, &map.others, keypoints);
     let told: Vec<Option<(f64, Option<f64>)>> =
         chosen.par_iter().map(|pair| of_pair(map, keypoints, &rays, pair)).collect();
     let told: Vec<(f64, Option<f64>)> = told.into_iter().flatten().collect();
