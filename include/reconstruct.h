@@ -1163,7 +1163,7 @@ typedef struct rc_reconstruction {
   { sizeof(rc_reconstruction), RC_QUALITY_DEFAULT, RC_METHOD_DEFAULT, RC_CAMERA_DEFAULT, 0, 0, 0, 0, 0, -1, 0, 0, 0, 0.0, \
     false, false, NULL, NULL, false, NULL, NULL, false, -1.0, NULL, 0.0, 0, RC_PROJECTION_AUTO }
 
-// Makes a scene of a video (or of a folder of pictures) in `folder`: scene.ply, scene.spz, preview.jpg, camera.json,
+// Makes a scene of a video (or of a folder of pictures, videos or both) in `folder`: scene.ply, scene.spz, preview.jpg, camera.json,
 // turntable.mp4, report.json, and the key frames and camera poses it was made from. All of it is on the disk when this
 // returns. Stages that an earlier call has finished are not done again.
 //
@@ -1391,7 +1391,7 @@ typedef struct rc_sfm_options {
     NULL, NULL, 0.0, RC_PROJECTION_AUTO, NULL }
 
 // Chooses sharp key frames of a video, at equal motion rather than equal time, and writes them into `folder`, with a contact
-// sheet, frames.jpg. `input` may be a folder of pictures, too.
+// sheet, frames.jpg. `input` may be a folder of pictures, videos or both, too, by one camera or several.
 //
 // options: NULL = the defaults. on_event: NULL = nobody is told. cancel: NULL = only on_event can cancel. frames_json: gets
 // what is known of the frames (the content of frames.json), to be freed with rc_string_free(); NULL = it is not wanted.
@@ -1410,7 +1410,7 @@ rc_code rc_extract_frames(const char *input,
                           rc_error **error);
 
 // Finds where the camera was: poses, lens and points, which are stored in *model; free it with rc_model_free(). `input` is a
-// folder that rc_extract_frames() has filled, a folder of pictures, or a video.
+// folder that rc_extract_frames() has filled, a video, or a folder of pictures, videos or both.
 //
 // folder: gets COLMAP's files of the model (sparse/), the undistorted pictures and theirs (undistorted/), and poses.jpg;
 // NULL = the model is wanted in memory only. options: NULL = the defaults. on_event: NULL = nobody is told. cancel: NULL =

@@ -573,7 +573,7 @@ struct FrameOptions {
     rc_projection projection = RC_PROJECTION_AUTO;
 };
 
-// Chooses key frames of a video, or of a folder of pictures, into `folder`; what is known of them, as JSON. Events as for run().
+// Chooses key frames of a video, or of a folder of pictures, videos or both, into `folder`; what is known of them, as JSON. Events as for run().
 inline std::string extract_frames(const std::string& input, const std::string& folder, const FrameOptions& options = {},
                                   const OnEvent& on_event = {}, const CancelToken* cancel = nullptr) {
     check_abi();

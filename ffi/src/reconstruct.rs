@@ -185,7 +185,7 @@ unsafe fn options(asked: &rc_reconstruction) -> Result<ReconstructionOptions, Fa
     })
 }
 
-/// Makes a scene of a video (or of a folder of pictures) in `folder`: scene.ply, scene.spz, preview.jpg, camera.json,
+/// Makes a scene of a video (or of a folder of pictures, videos or both) in `folder`: scene.ply, scene.spz, preview.jpg, camera.json,
 /// turntable.mp4, report.json, and the key frames and camera poses it was made from. All of it is on the disk when this
 /// returns. Stages that an earlier call has finished are not done again.
 ///

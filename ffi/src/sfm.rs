@@ -64,7 +64,7 @@ fn frame_options(
 }
 
 /// Chooses sharp key frames of a video, at equal motion rather than equal time, and writes them into `folder`, with a contact
-/// sheet, frames.jpg. `input` may be a folder of pictures, too.
+/// sheet, frames.jpg. `input` may be a folder of pictures, videos or both, too, by one camera or several.
 ///
 /// options: NULL = the defaults. on_event: NULL = nobody is told. cancel: NULL = only on_event can cancel. frames_json: gets
 /// what is known of the frames (the content of frames.json), to be freed with rc_string_free(); NULL = it is not wanted.
@@ -202,7 +202,7 @@ fn lens(name: &str) -> Result<CameraModel, Fault> {
 }
 
 /// Finds where the camera was: poses, lens and points, which are stored in *model; free it with rc_model_free(). `input` is a
-/// folder that rc_extract_frames() has filled, a folder of pictures, or a video.
+/// folder that rc_extract_frames() has filled, a video, or a folder of pictures, videos or both.
 ///
 /// folder: gets COLMAP's files of the model (sparse/), the undistorted pictures and theirs (undistorted/), and poses.jpg;
 /// NULL = the model is wanted in memory only. options: NULL = the defaults. on_event: NULL = nobody is told. cancel: NULL =

@@ -107,7 +107,8 @@ def extract_frames(
 ) -> Frames:
     """Chooses sharp key frames of a video, at equal motion rather than equal time, and writes them into a folder.
 
-    Of a folder of pictures, all are taken as long as they are not more than `max_frames` (3 to 5000). Those of one size, and of one
+    In a folder of pictures may be videos, too: of each come frames in proportion to how long it lasts, named after it, and it is a
+    camera of its own. Of the pictures all are taken as long as they are not more than `max_frames` (3 to 5000). Those of one size, and of one
     focal length in their EXIF data, are by one camera; of a camera that made fewer than three they are left out, with the warning
     `other_cameras`. Frames are JPEG of at most `max_resolution` pixels (64 to 8192) on the long side. The folder gets a contact sheet, `frames.jpg`, as
     well.

@@ -22,7 +22,7 @@ def reconstruct(
     progress: ProgressOption = True,
     **options: Any,
 ) -> Scene:
-    """Makes a scene of a video or of a folder of pictures, in this process.
+    """Makes a scene of a video, or of a folder of pictures and videos, in this process.
 
     `output`: a folder for everything that comes out (`scene.ply`, `scene.spz`, `sparse/`, `preview.jpg`, `report.json`, …).
     Interrupted, the same call goes on where it was. Without it the scene is in memory only.

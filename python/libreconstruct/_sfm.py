@@ -57,7 +57,7 @@ def sfm(
     seed: int = 0,
     progress: ProgressOption = True,
 ) -> SparseModel:
-    """Finds where the camera was: poses, lens and points of frames, a folder of pictures, or a video.
+    """Finds where the camera was: poses, lenses and points of frames, a video, or a folder of pictures and videos.
 
     ```python
     model = sfm("kitchen.mp4")

@@ -78,7 +78,7 @@ pub struct PosedModels {
     pub report: SfmReport,
 }
 
-/// Finds the camera poses of a video, a folder of pictures, or a folder of frames ([`frames_of`]), and leaves in `folder` what
+/// Finds the camera poses of a video, a folder of pictures and videos, or a folder of frames ([`frames_of`]), and leaves in `folder` what
 /// [`find_poses`] leaves.
 ///
 /// # Errors

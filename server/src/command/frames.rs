@@ -16,7 +16,7 @@ use crate::context::Context;
 /// becomes six pictures, frame_NNNNNN_front.jpg and so on.
 #[derive(Args)]
 pub(crate) struct Arguments {
-    /// Video file or folder of pictures
+    /// Video file, or folder of pictures, videos or both
     video: PathBuf,
     /// Folder for the frames
     #[arg(short, long, value_name = "FOLDER")]

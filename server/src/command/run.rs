@@ -15,14 +15,14 @@ use super::{
 use crate::context::Context;
 use crate::ui;
 
-/// Make a scene from a video or a folder of pictures
+/// Make a scene from a video, or a folder of pictures, videos or both
 ///
 /// Writes into FOLDER: frames/ and frames.jpg (the key frames), sparse/ (COLMAP model), undistorted/ (frames for any
 /// trainer), masks.jpg (with --remove-background), poses.jpg, scene.ply, scene.spz, preview.jpg, camera.json, turntable.mp4, report.json. Run again with the
 /// same options it continues where it was stopped; with other options it redoes what they change.
 #[derive(Args)]
 pub(crate) struct Arguments {
-    /// Video file (mp4, mov, m4v, mkv, webm, avi) or folder of pictures (jpg, png, webp)
+    /// Video file (mp4, mov, m4v, mkv, webm, avi), or folder of pictures (jpg, png, webp), videos or both, by one camera or several
     video: PathBuf,
     /// Folder for the results
     #[arg(short, long, value_name = "FOLDER")]

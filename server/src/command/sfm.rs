@@ -17,7 +17,8 @@ use crate::context::Context;
 
 /// Find camera poses and sparse points
 ///
-/// Takes a folder that `reconstruct frames` wrote, a folder of pictures, or a video. Writes a COLMAP model (sparse/),
+/// Takes a folder that `reconstruct frames` wrote, a video, or a folder of pictures, videos or both: those of one size, taken
+/// with one lens, are by one camera, and each gets a lens of its own. Writes a COLMAP model (sparse/),
 /// the undistorted frames with their PINHOLE model (undistorted/images, undistorted/sparse) and poses.jpg. With
 /// --apriltag-size-mm all of it is in metres, and tags.json has the tags that were found; with --remove-background masks of
 /// the object go into undistorted/masks/ (and masks.jpg).
