@@ -178,7 +178,7 @@ pub fn draw(kind: &Kind, seed: u64, side: u32) -> Vec<CaptureOptions> {
     match kind.name {
         "two_cameras" => {
             // Another telephone, or another lens of the same one.
-            let (long, short) = (side * 9 / 8 & !1, side * 5 / 8 & !1);
+            let (long, short) = ((side * 9 / 8) & !1, (side * 5 / 8) & !1);
             (options.width, options.height) = if own.happens(0.3) { (short, long) } else { (long, short) };
             options.relative_focal = own.magnitude(0.5, 1.6);
             options.distortion = own.between(-0.1, 0.04);

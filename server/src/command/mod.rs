@@ -29,7 +29,7 @@ pub(crate) mod worker;
 use clap::{Args, ValueEnum};
 use libreconstruct::camera::ReadoutDirection;
 use libreconstruct::pipeline::{Quality, files};
-use libreconstruct::sfm::{ComponentReport, Grade, ScaleReport, ShutterReport, Verdict};
+use libreconstruct::sfm::{ComponentReport, Grade, ScaleReport, SfmReport, ShutterReport, Verdict};
 use libreconstruct::video::Projection;
 pub(crate) use masks::{MaskArguments, mask_summary};
 
@@ -123,6 +123,18 @@ pub(crate) fn verdict_line(verdict: &Verdict) -> String {
         verdict.rotation_error_degrees,
         100.0 * verdict.position_error
     )
+}
+
+/// The focal lengths of all cameras, for people.
+pub(crate) fn lens_line(sfm: &SfmReport) -> String {
+    // The focal length is the first parameter of every lens model.
+    let others = sfm.other_cameras.iter().map(|camera| camera.camera_params[0]);
+    let all: Vec<String> =
+        std::iter::once(sfm.camera_params[0]).chain(others).map(|focal| format!("{focal:.1}")).collect();
+    match all.as_slice() {
+        [focal] => format!("focal length {focal} px"),
+        several => format!("{} cameras with focal lengths of {} px", several.len(), several.join(", ")),
+    }
 }
 
 /// Another place that the capture shows, for people; its model is number `number`.

@@ -10,7 +10,7 @@ use libreconstruct::raster::DeviceChoice;
 
 use super::{
     MaskArguments, ProjectionArguments, QualityArgument, ScaleArguments, ShutterArguments, component_line,
-    mask_summary, scale_line, shutter_line,
+    lens_line, mask_summary, scale_line, shutter_line,
 };
 use crate::context::Context;
 use crate::ui;
@@ -153,7 +153,7 @@ impl Arguments {
             frames.panoramas.map(|_| format!("{} sides of panoramas, ", frames.used)).unwrap_or_default();
         format!(
             "{}\n  frames   {} of {} used, {sides}{}x{}\n  poses    {} registered, {} points, reprojection error {:.2} px, \
-             focal length {:.1} px\n{}{}{}{}  scene    {} splats after {} steps on {}{score}\n  cost     {} in all, {:.0} MiB \
+             {}\n{}{}{}{}  scene    {} splats after {} steps on {}{score}\n  cost     {} in all, {:.0} MiB \
              at most\nResults:\n  {}\n  {}\n  {}\n  {}\n  {}",
             report.title,
             used,
@@ -163,7 +163,7 @@ impl Arguments {
             sfm.registered,
             sfm.points,
             sfm.mean_reprojection_error,
-            sfm.camera_params[0],
+            lens_line(sfm),
             sfm.components
                 .iter()
                 .zip(1..)

@@ -10,8 +10,8 @@ use libreconstruct::sfm::SfmOptions;
 use libreconstruct::video::FrameOptions;
 
 use super::{
-    MaskArguments, ProjectionArguments, ScaleArguments, ShutterArguments, component_line, mask_summary,
-    scale_line, shutter_line, verdict_line,
+    MaskArguments, ProjectionArguments, ScaleArguments, ShutterArguments, component_line, lens_line,
+    mask_summary, scale_line, shutter_line, verdict_line,
 };
 use crate::context::Context;
 
@@ -97,13 +97,13 @@ impl Arguments {
         let report = find_poses(&frames, source, &options, &self.output, control)?;
         let sfm = &report.sfm;
         let text = format!(
-            "{} of {} frames registered, {} points, reprojection error {:.2} px, focal length {:.1} px\n{}{}{}{}{}model {}\n\
+            "{} of {} frames registered, {} points, reprojection error {:.2} px, {}\n{}{}{}{}{}model {}\n\
              for training {}",
             sfm.registered,
             frames.frames.len(),
             sfm.points,
             sfm.mean_reprojection_error,
-            sfm.camera_params[0],
+            lens_line(sfm),
             sfm.verdict.as_ref().map(|v| format!("poses {}\n", verdict_line(v))).unwrap_or_default(),
             sfm.components
                 .iter()

@@ -2,6 +2,11 @@
 
 use serde::{Deserialize, Serialize};
 
+/// A model that hangs together whichever frame is taken out.
+fn strong() -> usize {
+    1000
+}
+
 /// What was measured. All of it is finite.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
@@ -89,6 +94,10 @@ pub struct Evidence {
     pub zoom_position: f64,
     /// Points that are seen on both sides of the weakest step of the path; 0 for unordered pictures.
     pub weakest_step: usize,
+    /// Points by which pairs of frames hold the model together, whichever frame is taken out; at most 1000, which is what is taken of
+    /// older figures.
+    #[serde(default = "strong")]
+    pub weakest_hinge: usize,
     /// Pairs of frames that are far apart in time and near in the model.
     pub near_pairs: usize,
     /// Share of them that see nothing in common.

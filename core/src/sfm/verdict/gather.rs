@@ -16,6 +16,7 @@ use crate::statistics::{MEDIAN_OF_RAYLEIGH, median};
 
 use super::evidence::Evidence;
 use super::flatness::flat_points;
+use super::hinges::weakest_hinge;
 use super::joints::joints;
 use super::overlap::overlap;
 use super::pairs::agreement;
@@ -153,6 +154,7 @@ pub(super) fn gather(judged: &Judged<'_>) -> (Evidence, Vec<FrameSpread>) {
         zoom_rotation: (most_zoom * zoomed.rotation).min(LARGEST_ANGLE),
         zoom_position: (most_zoom * zoomed.position).min(LARGEST),
         weakest_step: joints.weakest_step,
+        weakest_hinge: weakest_hinge(complete),
         near_pairs: joints.near,
         missing_overlap: joints.missing,
         pairs_across_cuts: overlap.pairs,

@@ -12,6 +12,7 @@ mod calibrated;
 mod evidence;
 mod flatness;
 mod gather;
+mod hinges;
 mod joints;
 mod judge;
 mod overlap;
