@@ -213,6 +213,20 @@ def test_the_stages_before_the_training_one_by_one(reconstruction, capture, tmp_
     assert np.array_equal(again.plot(), picture) and of_run.report is None and not np.array_equal(of_run.plot(), picture)
 
 
+def test_pictures_by_two_cameras_are_told_apart(tmp_path):
+    from PIL import Image
+
+    (tmp_path / "in").mkdir()
+    noise = np.random.default_rng(7).integers(0, 255, (120, 160, 3), dtype=np.uint8)
+    for number in range(7):
+        width = 160 if number % 2 == 0 else 144
+        Image.fromarray(noise[:, :width]).save(tmp_path / f"in/{number}.png")
+    frames = lr.extract_frames(tmp_path / "in", tmp_path / "out", progress=False)
+    assert [frame.camera for frame in frames] == [0, 1, 0, 1, 0, 1, 0]
+    assert [warning["code"] for warning in frames.warnings] == ["several_cameras"]
+    assert lr.Frames.load(tmp_path / "out")[:] == frames[:]
+
+
 def test_of_stages_what_is_wrong_is_said(reconstruction, tmp_path):
     frames = reconstruction / "frames"
     for options, message in [
