@@ -1351,7 +1351,7 @@ typedef struct rc_sfm_options {
     uint32_t threads;
     // Fixes every random choice.
     uint64_t seed;
-    // Focal length in pixels of the frames, if known; it is refined. 0 = it is not.
+    // Focal length in pixels of the frames (those of the camera that made most), if known; it is refined. 0 = it is not.
     double focal;
     // Edge of the inner white square of the AprilTags (tagStandard41h12) in millimetres, 5/9 of their printed width, 1 to
     // 1000: the model is then in metres. 0 = there are none.

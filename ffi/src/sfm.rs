@@ -117,7 +117,7 @@ pub struct rc_sfm_options {
     pub threads: u32,
     /// Fixes every random choice.
     pub seed: u64,
-    /// Focal length in pixels of the frames, if known; it is refined. 0 = it is not.
+    /// Focal length in pixels of the frames (those of the camera that made most), if known; it is refined. 0 = it is not.
     pub focal: f64,
     /// Edge of the inner white square of the AprilTags (tagStandard41h12) in millimetres, 5/9 of their printed width, 1 to
     /// 1000: the model is then in metres. 0 = there are none.

@@ -70,8 +70,8 @@ def sfm(
 
     `max_frames`, `max_resolution`, `projection`: as for `extract_frames`, where frames have yet to be chosen.
 
-    `camera_model`: the lens that all frames share; SIMPLE_RADIAL becomes RADIAL, or a fisheye, where the capture asks for it.
-    `focal`: its focal length in pixels of the frames, if known; it is refined.
+    `camera_model`: the kind of lens; SIMPLE_RADIAL becomes RADIAL, or a fisheye, where the capture asks for it.
+    `focal`: its focal length in pixels of the frames, if known (of several cameras, of the one that made most); it is refined.
 
     `strict` fails where the poses are doubtful. A model that is broken fails in any case, but for `keep_broken`, for who wants
     to look at it. `rolling_shutter_ms`: 0 to 100, from the first line of a picture to the last one; absent, that of a video is

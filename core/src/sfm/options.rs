@@ -24,10 +24,10 @@ with_defaults! {
         /// The mapper to begin with. [`MappingMethod::Global`] falls back to the incremental one where it finds no
         /// sound model.
         pub method: MappingMethod = MappingMethod::Global,
-        /// The lens model of the camera, which all frames share. SIMPLE_RADIAL becomes RADIAL where the capture tells
+        /// The lens model to begin with; each camera has parameters of its own. SIMPLE_RADIAL becomes RADIAL where the capture tells
         /// the second coefficient from zero, and SIMPLE_RADIAL_FISHEYE or RADIAL_FISHEYE where it was a fisheye.
         pub camera_model: CameraModel = CameraModel::SimpleRadial,
-        /// Focal length in pixels of the frames, if known. It is refined.
+        /// Focal length in pixels of the frames, if known: of those of the camera that made most. It is refined.
         pub focal: Option<f64> = None,
         /// Whether the principal point may leave the image centre, where the capture determines it.
         pub refine_principal_point: bool = true,

@@ -46,11 +46,11 @@ pub(crate) struct Arguments {
     shutter: ShutterArguments,
     #[command(flatten)]
     masks: MaskArguments,
-    /// The lens that all frames share, by COLMAP's name: SIMPLE_PINHOLE and PINHOLE for pictures without distortion, OPENCV, ...
+    /// The kind of lens, by COLMAP's name: SIMPLE_PINHOLE and PINHOLE for pictures without distortion, OPENCV, ...
     /// SIMPLE_RADIAL becomes RADIAL, or a fisheye, where the capture asks for it
     #[arg(long, value_name = "MODEL", default_value = "SIMPLE_RADIAL", value_parser = camera_model)]
     camera_model: CameraModel,
-    /// Focal length in pixels of the frames, if known; it is refined
+    /// Focal length in pixels of the frames (those of the camera that made most), if known; it is refined
     #[arg(long, value_name = "PIXELS")]
     focal: Option<f64>,
     /// Fail where the poses are doubtful, instead of warning
