@@ -23,13 +23,15 @@ use super::{FrameOptions, Frames, VideoInfo, images};
 /// `options.max_resolution` long. Warnings are sent to `control` and kept in the result.
 ///
 /// Of a 360° video (equirectangular) each panorama that is chosen becomes six frames, the sides of the cube around its place
-/// ([`Frame::side`]), named `frame_NNNNNN_front.jpg` and so on; the contact sheet shows the panoramas.
+/// ([`crate::video::Frame::side`]), named `frame_NNNNNN_front.jpg` and so on; the contact sheet shows the panoramas.
 ///
 /// # Errors
-/// [`ErrorKind::InvalidArgument`] for options out of range; [`ErrorKind::NotFound`]; [`ErrorKind::InvalidMedia`] for what
-/// is no video, cannot be decoded or breaks a limit; [`ErrorKind::FfmpegMissing`]; [`ErrorKind::TooFewFrames`];
-/// [`ErrorKind::InsufficientParallax`] if the camera stands still; [`ErrorKind::DiskFull`], [`ErrorKind::Io`];
-/// [`ErrorKind::DeadlineExceeded`]; [`ErrorKind::Cancelled`].
+/// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) for options out of range; [`NotFound`](crate::ErrorKind::NotFound);
+/// [`InvalidMedia`](crate::ErrorKind::InvalidMedia) for what is no video, cannot be decoded or breaks a limit;
+/// [`FfmpegMissing`](crate::ErrorKind::FfmpegMissing); [`TooFewFrames`](crate::ErrorKind::TooFewFrames);
+/// [`InsufficientParallax`](crate::ErrorKind::InsufficientParallax) if the camera stands still;
+/// [`DiskFull`](crate::ErrorKind::DiskFull), [`Io`](crate::ErrorKind::Io);
+/// [`DeadlineExceeded`](crate::ErrorKind::DeadlineExceeded); [`Cancelled`](crate::ErrorKind::Cancelled).
 ///
 /// ```no_run
 /// # fn main() -> libreconstruct::Result<()> {
@@ -52,8 +54,8 @@ pub fn extract_frames(
 /// Describes a video without decoding it.
 ///
 /// # Errors
-/// [`ErrorKind::NotFound`], [`ErrorKind::InvalidMedia`] for what is no video or breaks a limit,
-/// [`ErrorKind::FfmpegMissing`].
+/// [`crate::ErrorKind::NotFound`], [`crate::ErrorKind::InvalidMedia`] for what is no video or breaks a limit,
+/// [`crate::ErrorKind::FfmpegMissing`].
 pub fn probe_video(input: &Path) -> Result<VideoInfo> {
     probe(input, None, &Control::new()).map(|probe| probe.info).map_err(|e| e.at(Stage::Frames))
 }
