@@ -45,6 +45,8 @@ impl QuickScene {
             training_max_num_gaussians: GAUSSIANS,
             sh_degree: 1,
             max_resolution: Some(SIDE),
+            // Nor were they calibrated with scenes that are cleaned.
+            clean: false,
             tuning: Tuning {
                 // The limits of what a mask is were calibrated with scenes that stay near their first Gaussians, and whose
                 // new ones lie where others do.

@@ -39,6 +39,9 @@ pub(crate) struct Progress {
     pub(crate) step: u32,
     /// Number of Gaussians with which it began.
     pub(crate) initial_count: u64,
+    /// Number of Gaussians that were taken out of free space.
+    #[serde(default)]
+    pub(crate) cleaned: u64,
     /// Seconds that it took so far.
     pub(crate) seconds: f64,
     /// What it was cut down to, if it is to end in time.
@@ -321,7 +324,7 @@ mod tests {
         let header = Header {
             options: String::new(),
             dataset: String::new(),
-            progress: Progress { step: 17, initial_count: 5, seconds: 1.5, plan: None },
+            progress: Progress { step: 17, initial_count: 5, cleaned: 3, seconds: 1.5, plan: None },
             splats: 40,
             sh_degree: 2,
             exposures: 3,

@@ -44,6 +44,7 @@
 
 mod budget;
 mod checkpoint;
+mod clean;
 mod dataset;
 mod density;
 mod evaluate;

@@ -46,6 +46,9 @@ with_defaults! {
         pub coarse_to_fine: bool = true,
         /// Whether depth maps of the training views add Gaussians to those of the sparse points.
         pub dense_initialisation: bool = true,
+        /// Whether Gaussians that hang in free space, in front of the surfaces that the views show, are moved to where they are
+        /// needed, three times in the second half of the run.
+        pub clean: bool = true,
         /// The constants of the optimisation.
         pub tuning: Tuning = Tuning::default(),
     }

@@ -36,6 +36,10 @@ const RATES_STEPS: u32 = 30_000;
 /// Runs of fewer steps take the rates of a run of so many: larger ones were not tried.
 const SHORTEST_RATES_STEPS: u32 = 1_000;
 
+/// Fractions of the run after which Gaussians in free space are sought: as soon as all are there, and again once those that were
+/// moved have settled.
+const CLEANINGS: [f32; 3] = [0.5, 0.65, 0.8];
+
 /// Pictures are not made smaller than this for the coarse stages: less carries no structure.
 const COARSEST_SIDE: u32 = 200;
 
@@ -92,6 +96,16 @@ impl Schedule {
     /// Whether density control runs after `step`.
     pub(crate) fn refines_after(&self, step: u32) -> bool {
         step.is_multiple_of(self.refine_every) && step <= at(self.tuning.refine_end, self.steps)
+    }
+
+    /// Whether the round of density control after `step` is one that takes Gaussians out of free space: the first at or after
+    /// each of [`CLEANINGS`].
+    pub(crate) fn cleans_after(&self, step: u32) -> bool {
+        let due = |fraction: &f32| {
+            let due = at(*fraction, self.steps);
+            step >= due && step - due < self.refine_every
+        };
+        self.refines_after(step) && CLEANINGS.iter().any(due)
     }
 
     /// How many Gaussians there should be after `step`, if there were `initial` at the start and `cap` are allowed:
@@ -198,6 +212,15 @@ mod tests {
         assert_eq!((counts[0], counts[999]), (10_000, 50_000));
         assert!(counts.windows(2).all(|w| w[0] <= w[1]));
         assert_eq!(s.target_count(500, 60_000, 50_000), 50_000);
+    }
+
+    #[test]
+    fn free_space_is_cleaned_three_times_by_rounds_of_density_control() {
+        let cleanings =
+            |steps: u32| (1..=steps).filter(|&s| schedule(steps, 480).cleans_after(s)).collect::<Vec<_>>();
+        assert_eq!(cleanings(1000), [500, 650, 800]);
+        assert_eq!(cleanings(25_000), [12_500, 16_300, 20_000]);
+        assert_eq!(cleanings(20), Vec::<u32>::new());
     }
 
     #[test]

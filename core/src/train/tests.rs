@@ -230,6 +230,94 @@ fn any_number_of_threads_gives_the_same_scene() {
     assert!(with_threads(1) == with_threads(3), "the scenes differ");
 }
 
+/// The ball with `count` Gaussians in the free space before it: small ones that several views see, some faint as haze.
+fn with_floaters(count: usize) -> Splats {
+    let mut splats = scene();
+    let mut random = Random::new(8);
+    for i in 0..count {
+        // Between the ball and the first four cameras, all of which see the ball behind them.
+        let angle = 0.25 + 0.1 * random.uniform();
+        let distance = 1.3 + 0.1 * random.uniform();
+        let place = DVec3::new(angle.sin(), 0.2 * (random.uniform() - 0.5), -angle.cos()) * distance;
+        splats.means.push(place.as_vec3());
+        splats.log_scales.push(Vec3::splat(-3.5));
+        splats.rotations.push(vec4(1.0, 0.0, 0.0, 0.0));
+        splats.opacities.push(if i % 2 == 0 { -2.0 } else { -1.0 });
+        splats.sh.extend([1.0, -1.0, 0.5]);
+    }
+    splats
+}
+
+#[test]
+fn planted_floaters_are_found_and_surfaces_are_not() {
+    let folder = tempfile::tempdir().unwrap();
+    let model = capture(folder.path(), |_| 1.0, false);
+    let mut dataset = Dataset::from_model(&model, folder.path(), None).unwrap();
+    dataset.train = vec![0, 1, 2, 3];
+    let (surface, splats) = (scene().len(), with_floaters(40));
+    let found = |threads| {
+        let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
+        pool.install(|| clean::floaters(&splats, &dataset, (None, 0), &Control::new()).unwrap())
+    };
+    let floaters = found(1);
+    assert_eq!(floaters, found(2));
+    let planted = floaters.iter().filter(|&&i| i >= surface).count();
+    assert!(planted >= 38, "{planted} of 40 were found");
+    // Whatever is said of those on the far side: no view sees them.
+    let towards = dataset.views[1].view.centre().normalize();
+    let is_seen = |i: usize| Vector3::from(splats.means[i].as_dvec3().to_array()).dot(&towards) > 0.5;
+    let seen = (0..surface).filter(|&i| is_seen(i)).count();
+    let wrong = floaters.iter().filter(|&&i| i < surface && is_seen(i)).count();
+    println!("{planted} of 40 were found, {wrong} of {seen} on the surface were taken for floaters");
+    assert!(seen > 60 && wrong <= seen / 20, "{wrong} of {seen} on the surface were taken for floaters");
+    let cancelled = CancelToken::new();
+    cancelled.cancel();
+    let control = Control::new().with_cancel(cancelled);
+    let stopped = clean::floaters(&splats, &dataset, (None, 0), &control).unwrap_err();
+    assert_eq!(stopped.kind(), ErrorKind::Cancelled);
+}
+
+#[test]
+fn what_is_for_one_picture_alone_is_found() {
+    let folder = tempfile::tempdir().unwrap();
+    // The first picture is brighter than the others.
+    let model = capture(folder.path(), |i| if i == 0 { 1.4 } else { 1.0 }, false);
+    let mut dataset = Dataset::from_model(&model, folder.path(), None).unwrap();
+    let first = dataset.views[0].view.centre();
+    // Just above the surface where the first camera looks at it: only to it, it is a bright spot in place.
+    let mut splats = scene();
+    let spot = (first.normalize() * 1.06).map(|v| v as f32);
+    splats.means.push(Vec3::from_array(spot.into()));
+    splats.log_scales.push(Vec3::splat(-2.5));
+    splats.rotations.push(vec4(1.0, 0.0, 0.0, 0.0));
+    splats.opacities.push(-1.0);
+    splats.sh.extend([2.0; 3]);
+    dataset.train = vec![0, 1, 2];
+    let floaters = clean::floaters(&splats, &dataset, (None, 0), &Control::new()).unwrap();
+    assert!(floaters.contains(&scene().len()), "{floaters:?}");
+}
+
+#[test]
+fn only_who_wants_it_has_the_scene_cleaned() {
+    let folder = tempfile::tempdir().unwrap();
+    let model = capture(folder.path(), |_| 1.0, false);
+    let cleaned = |clean| {
+        let options = TrainOptions { clean, ..options(200) };
+        let mut trainer = trainer(&model, folder.path(), &options);
+        let path = folder.path().join("train.checkpoint");
+        let report = trainer.run(&Control::new(), Some(&path)).unwrap();
+        // The count goes through the checkpoint.
+        let dataset = Dataset::from_model(&model, folder.path(), options.test_every).unwrap();
+        let rasteriser = open(&DeviceChoice::Cpu).unwrap();
+        let again = Trainer::resume(dataset, options, rasteriser, &path).unwrap().run(&Control::new(), None);
+        assert_eq!(again.unwrap().cleaned, report.cleaned);
+        (report.cleaned, report.splats)
+    };
+    assert_eq!(cleaned(false), (0, 1000));
+    let (count, left) = cleaned(true);
+    assert!(count > 0 && count < 1000 && left == 1000, "{count} of {left}");
+}
+
 #[test]
 fn a_cancelled_run_leaves_a_checkpoint() {
     let folder = tempfile::tempdir().unwrap();

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use super::budget::{self, Mark, Plan};
 use super::checkpoint::{Checkpoint, Progress};
+use super::clean;
 use super::dataset::Dataset;
 use super::density::{self, DensityPlan};
 use super::evaluate::{Evaluation, evaluate_views, psnr};
@@ -54,6 +55,8 @@ pub struct Trainer {
     /// Which of them know their alpha.
     has_alpha: Vec<bool>,
     initial_count: usize,
+    /// Gaussians that were taken out of free space.
+    cleaned: u64,
     /// What the run was cut down to, if it is to end in time.
     plan: Option<Plan>,
     /// Where the run was when the plan was last looked at.
@@ -72,6 +75,9 @@ pub struct TrainReport {
     pub steps: u32,
     /// Number of Gaussians.
     pub splats: usize,
+    /// How many were taken out of free space on the way ([`TrainOptions::clean`]); one that comes back counts again.
+    #[serde(default)]
+    pub cleaned: u64,
     /// Seconds of all sittings together, placing the first Gaussians among them.
     pub seconds: f64,
     /// Steps per second of the last sitting.
@@ -144,11 +150,12 @@ impl Trainer {
         rasteriser: Box<dyn Rasteriser>,
         checkpoint: Checkpoint,
     ) -> Result<Self> {
-        let Progress { step, initial_count, seconds, plan } = checkpoint.progress;
+        let Progress { step, initial_count, cleaned, seconds, plan } = checkpoint.progress;
         let mut trainer = Self::prepare(dataset, options, rasteriser, plan)?;
         trainer.tell_plan();
         trainer.rasteriser.load(&checkpoint.state)?;
         (trainer.step, trainer.initial_count, trainer.seconds) = (step, initial_count as usize, seconds);
+        trainer.cleaned = cleaned;
         Ok(trainer)
     }
 
@@ -205,6 +212,7 @@ impl Trainer {
             loaded_stage: None,
             has_alpha: Vec::new(),
             initial_count: 0,
+            cleaned: 0,
             order: None,
             seconds: 0.0,
             warnings,
@@ -346,7 +354,7 @@ impl Trainer {
         rasteriser.update(&self.layout.schedule.step_options(step, self.dataset.train.len() as u32))?;
         self.step = step;
         if self.layout.schedule.refines_after(step) {
-            self.refine()?;
+            self.refine(control)?;
         }
         Ok(())
     }
@@ -401,6 +409,7 @@ impl Trainer {
         Ok(TrainReport {
             steps: self.step,
             splats: self.len(),
+            cleaned: self.cleaned,
             seconds: self.seconds,
             steps_per_second: f64::from(self.step - first) / seconds.max(1e-9),
             statistics,
@@ -455,6 +464,7 @@ impl Trainer {
         let progress = Progress {
             step: self.step,
             initial_count: self.initial_count as u64,
+            cleaned: self.cleaned,
             seconds: self.seconds,
             plan: self.plan,
         };
@@ -519,8 +529,18 @@ impl Trainer {
         view
     }
 
-    fn refine(&mut self) -> Result<()> {
-        let scores = self.rasteriser.density_scores()?;
+    fn refine(&mut self, control: &Control) -> Result<()> {
+        let mut scores = self.rasteriser.density_scores()?;
+        if self.options.clean && self.layout.schedule.cleans_after(self.step) {
+            // They are as good as dead: density control has better places for them.
+            let mut splats = self.rasteriser.splats()?;
+            exposure::bake(&mut splats, &self.mean_exposure()?);
+            let seen_at = (self.layout.max_side, self.layout.schedule.sh_degree(self.step));
+            for floater in clean::floaters(&splats, &self.dataset, seen_at, control)? {
+                scores.opacities[floater] = f32::NEG_INFINITY;
+                self.cleaned += 1;
+            }
+        }
         let plan = DensityPlan {
             target_count: self.layout.schedule.target_count(self.step, self.initial_count, self.layout.cap),
             dead_opacity: self.options.tuning.dead_opacity,

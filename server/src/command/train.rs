@@ -45,6 +45,9 @@ pub(crate) struct Arguments {
     /// Hold out every Nth image, from the first, and score the scene on them
     #[arg(long, value_name = "N")]
     test_every: Option<u32>,
+    /// Leave Gaussians that hang in free space where they are
+    #[arg(long)]
+    no_clean: bool,
     #[command(flatten)]
     masks: MaskArguments,
     /// Fixes every random choice
@@ -66,6 +69,7 @@ impl Arguments {
             max_resolution: Some(self.max_resolution),
             test_every: self.test_every,
             seed: self.seed,
+            clean: !self.no_clean,
             ..TrainOptions::default()
         };
         options.validate()?;

@@ -8,6 +8,7 @@
 //! of its own and sums are added in a fixed order, so results do not depend on the number of threads. Within a task
 //! the 16 lanes of a vector are pixels or splats; the instruction set is chosen when the rasteriser is made.
 
+mod contributions;
 mod edit;
 mod harmonics;
 mod intersect;
@@ -29,6 +30,7 @@ mod x86;
 
 use std::sync::atomic::Ordering::Relaxed;
 
+pub(crate) use self::contributions::Contribution;
 use self::intersect::Pairs;
 use self::isa::Isa;
 use self::loss::Loss;
@@ -44,7 +46,7 @@ use super::{
     DensityScores, Inspect, LossOptions, ProjectedSplat, Rasteriser, Rendering, SplatEdit, StepOptions,
     StepStatistics, Target, TargetId, TrainState, View,
 };
-use crate::error::Result;
+use crate::error::{Error, ErrorKind, Result};
 use crate::splats::Splats;
 
 /// The implementation of [`Rasteriser`] on the CPU. `T` is `f32` or, as the reference, `f64`.
@@ -88,6 +90,29 @@ impl<T: Scalar> CpuRasteriser<T> {
             loss: Loss::default(),
             gradients: ProjectedGradients::default(),
         }
+    }
+
+    /// What the visible splats contribute to the picture of the last `rasterise`, which must be over black, compared with `truth`
+    /// (row by row); in front of a surface is what is nearer to the camera than `nearer` times (0 to 1) the median depth of
+    /// the pixel.
+    ///
+    /// # Errors
+    /// [`crate::ErrorKind::Internal`] if no picture was rasterised, or `truth` has another size.
+    pub(crate) fn contributions(&mut self, truth: &[[f32; 3]], nearer: f64) -> Result<Vec<Contribution>> {
+        self.need(Pass::Rasterise)?;
+        let camera = self.projection.camera()?;
+        if truth.len() != camera.width as usize * camera.height as usize {
+            return Err(Error::new(ErrorKind::Internal, "a picture was compared with one of another size"));
+        }
+        let measure = contributions::Measure { truth, nearer };
+        contributions::contributions(
+            self.isa,
+            &self.projection,
+            &self.pairs,
+            &self.lists,
+            &self.picture,
+            &measure,
+        )
     }
 
     fn need(&self, pass: Pass) -> Result<()> {

@@ -1,6 +1,7 @@
 //! Tests of the passes against definitions written a second time, of the paths against each other, and of all that can
 //! go wrong.
 
+mod contributions;
 mod gradients;
 mod hostile;
 pub(crate) mod picture;
