@@ -1,4 +1,5 @@
-"""Figures of the server under load, as a table. They depend on the machine, so no test asserts them.
+"""Figures of the server under load, as a table. They depend on the machine, so no test asserts them; the load average stands above
+them, since other work on the machine is in them too.
 
     cd tests && python -m rest.load [--seconds 10] [--upload-mib 2048] [--slow 1000] [--files 100000]
 
@@ -11,6 +12,7 @@ import os
 import platform
 import re
 import resource
+import selectors
 import shutil
 import socket
 import statistics
@@ -215,6 +217,93 @@ def slow_clients(client: Client, count: int) -> None:
         s.close()
 
 
+class SlowHeads:
+    """So many connections from many addresses whose heads never end, a byte each every few seconds. Who is cut is followed by another.
+
+    All of 127.0.0.0/8 is this machine on Linux, so the server sees clients of many addresses."""
+
+    ADDRESSES = 50
+    PAUSE_SECONDS = 3
+
+    def __init__(self, server: Server, count: int):
+        self.port, self.count = server.port, count
+        self.cut = self.failed = self.opened = 0
+        # How many were open, again and again: those that were opened together are cut together.
+        self.open: list[int] = []
+        self.when: dict[socket.socket, float] = {}
+        self.selector = selectors.DefaultSelector()
+        self.done = threading.Event()
+        self.thread = threading.Thread(target=self._run)
+
+    def __enter__(self) -> "SlowHeads":
+        self.thread.start()
+        end = time.monotonic() + 60
+        while len(self.when) < self.count and time.monotonic() < end:
+            time.sleep(0.1)
+        return self
+
+    def __exit__(self, *_) -> None:
+        self.done.set()
+        self.thread.join()
+        for s in self.when:
+            s.close()
+        self.selector.close()
+
+    def _open(self) -> None:
+        source = f"127.1.{self.opened % self.ADDRESSES}.1"
+        self.opened += 1
+        try:
+            s = socket.create_connection(("127.0.0.1", self.port), timeout=10, source_address=(source, 0))
+            s.sendall(b"GET /api/v1/jobs/ HTTP/1.1\r\nHost: x\r\nX-Slow: ")
+        except OSError:
+            self.failed += 1
+            return
+        s.setblocking(False)
+        self.selector.register(s, selectors.EVENT_READ)
+        self.when[s] = time.monotonic() + self.PAUSE_SECONDS
+
+    def _drop(self, s: socket.socket) -> None:
+        self.selector.unregister(s)
+        s.close()
+        del self.when[s]
+        self.cut += 1
+
+    def _run(self) -> None:
+        while not self.done.is_set():
+            # A few at a time, so that those that are open are not forgotten meanwhile.
+            for _ in range(min(50, self.count - len(self.when))):
+                self._open()
+            # Whatever comes is the end: an answer, or that the server has closed.
+            for key, _ in self.selector.select(0.05):
+                self._drop(key.fileobj)
+            now = time.monotonic()
+            for s in [s for s, when in self.when.items() if when <= now]:
+                try:
+                    s.send(b"x")
+                    self.when[s] = now + self.PAUSE_SECONDS
+                except OSError:
+                    self._drop(s)
+            self.open.append(len(self.when))
+
+    def open_meanwhile(self) -> str:
+        """How many were open since the last call."""
+        counts, self.open = self.open, []
+        return f"{statistics.median(counts):.0f} (at least {min(counts)})"
+
+
+def requests_beside_slow_heads(client: Client, count: int, seconds: int) -> None:
+    server = client.server
+    job = client.submit(media.flat_video())
+    client.wait(job)
+    before = memory(server, "VmRSS")
+    with SlowHeads(server, count) as slow:
+        for connections in (1, 16, 64):
+            slow.open_meanwhile()
+            figures = wrk(client, f"/api/v1/jobs/{job}/", seconds, connections)
+            row(f"GET job, beside {slow.open_meanwhile()} slow heads, {connections} connections", figures)
+        row("they came from many addresses", f"{slow.opened} opened, {slow.cut} cut, {slow.failed} failed; memory {before:.0f} MiB, now {memory(server, 'VmRSS'):.0f}")
+
+
 def sweep(client: Client, count: int, seconds: int) -> None:
     """Files that no row names, older than a sweep leaves alone; it begins when the server does."""
     server = client.server
@@ -264,6 +353,7 @@ def main() -> None:
                 transfers(client, arguments.upload_mib * MIB, Path(folder))
             if arguments.only in (None, "slow"):
                 slow_clients(client, arguments.slow)
+                requests_beside_slow_heads(client, arguments.slow, arguments.seconds)
             if arguments.only in (None, "sweep"):
                 sweep(client, arguments.files, arguments.seconds)
             row("largest memory of all", f"{memory(server, 'VmHWM'):.0f} MiB")
