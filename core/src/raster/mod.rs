@@ -238,6 +238,10 @@ pub struct Rendering {
 pub trait Rasteriser: Send {
     /// What runs, for people: `cpu (AVX2, f32)`, `gpu (NVIDIA H200, Vulkan)`.
     fn name(&self) -> String;
+    /// Whether it computes on the processor: what is to be asked of views beside the training costs little there, compared with it.
+    fn is_on_processor(&self) -> bool {
+        false
+    }
 
     /// Loads parameters, moments, exposures and the statistics of density control (zero where the state has none).
     fn load(&mut self, state: &TrainState) -> Result<()>;

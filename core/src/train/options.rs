@@ -47,7 +47,8 @@ with_defaults! {
         /// Whether depth maps of the training views add Gaussians to those of the sparse points.
         pub dense_initialisation: bool = true,
         /// Whether Gaussians that hang in free space, in front of the surfaces that the views show, are moved to where they are
-        /// needed, three times in the second half of the run.
+        /// needed, three times in the second half of the run. Not on a graphics device: the views are measured on the processor,
+        /// which takes longer than such a device trains.
         pub clean: bool = true,
         /// The constants of the optimisation.
         pub tuning: Tuning = Tuning::default(),

@@ -531,7 +531,8 @@ impl Trainer {
 
     fn refine(&mut self, control: &Control) -> Result<()> {
         let mut scores = self.rasteriser.density_scores()?;
-        if self.options.clean && self.layout.schedule.cleans_after(self.step) {
+        let cleans = self.options.clean && self.rasteriser.is_on_processor();
+        if cleans && self.layout.schedule.cleans_after(self.step) {
             // They are as good as dead: density control has better places for them.
             let mut splats = self.rasteriser.splats()?;
             exposure::bake(&mut splats, &self.mean_exposure()?);

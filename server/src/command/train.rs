@@ -45,7 +45,7 @@ pub(crate) struct Arguments {
     /// Hold out every Nth image, from the first, and score the scene on them
     #[arg(long, value_name = "N")]
     test_every: Option<u32>,
-    /// Leave Gaussians that hang in free space where they are
+    /// Leave Gaussians that hang in free space where they are (on a graphics device they are left in any case)
     #[arg(long)]
     no_clean: bool,
     #[command(flatten)]

@@ -128,6 +128,10 @@ impl<T: Scalar> Rasteriser for CpuRasteriser<T> {
         format!("cpu ({}, {})", self.isa.name(), T::NAME)
     }
 
+    fn is_on_processor(&self) -> bool {
+        true
+    }
+
     fn load(&mut self, state: &TrainState) -> Result<()> {
         self.scene = Scene::load(state)?;
         self.done = Pass::Start;
