@@ -287,7 +287,8 @@ class SlowHeads:
 
     def open_meanwhile(self) -> str:
         """How many were open since the last call."""
-        counts, self.open = self.open, []
+        # None was noted yet if they have only just been opened.
+        counts, self.open = self.open or [len(self.when)], []
         return f"{statistics.median(counts):.0f} (at least {min(counts)})"
 
 
