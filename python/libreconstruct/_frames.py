@@ -35,8 +35,9 @@ _IN_JSON = {"number": "index"}
 """What fields are called in `frames.json`, where they have another name: tuples have a method `index`."""
 
 
-def _frame(described: dict[str, Any]) -> Frame:
-    defaults = Frame._field_defaults
+def _frame(described: Any) -> Frame:
+    # What is not said has its default.
+    defaults: Any = Frame._field_defaults
     return Frame(*(described.get(_IN_JSON.get(name, name), defaults.get(name)) for name in Frame._fields))
 
 
