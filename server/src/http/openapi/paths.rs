@@ -178,7 +178,7 @@ fn cancel_job() {}
     params(
         ("job_id" = Uuid, Path, description = "The job"),
         ("Idempotency-Key" = Option<String>, Header, description = "1 to 255 visible characters, kept for 24 hours",
-         pattern = "^[!-~]{1,255}$"),
+         pattern = "^[ \\t]*\"?[!-~]{1,255}\"?[ \\t]*$"),
     ),
     request_body = RestartRequest,
     responses(
@@ -222,7 +222,7 @@ fn generate_upload_url() {}
 #[utoipa::path(
     post, path = "/api/v1/submit-job/", operation_id = "submit_job", tag = "jobs", security(("api_key" = [])),
     params(("Idempotency-Key" = Option<String>, Header, description = "1 to 255 visible characters, kept for 24 hours",
-            pattern = "^[!-~]{1,255}$")),
+            pattern = "^[ \\t]*\"?[!-~]{1,255}\"?[ \\t]*$")),
     request_body = SubmitRequest,
     responses(
         Refused,
