@@ -63,7 +63,7 @@ impl Sight {
 }
 
 /// The numbers of the floaters among `splats`, ascending, as the training views see them at `max_side` pixels at most, with
-/// spherical harmonics up to `sh_degree`. On the processor, whatever is trained on; the same for any number of threads.
+/// spherical harmonics up to `sh_degree`. On the processor; the same for any number of threads.
 ///
 /// # Errors
 /// What reading the pictures reports; `Cancelled`.
