@@ -250,7 +250,7 @@ class Server:
         ]
         wanted = set(folders) - OF_A_MACHINE
         if wanted:
-            found += [name for name in self.stored.names() if name.split("/")[0] in wanted]
+            found += [name for name in self.stored.names() if any(name.startswith(f"{folder}/") for folder in wanted)]
         return sorted(found)
 
     def url_of_a_request(self) -> str:

@@ -79,6 +79,9 @@ struct Arguments {
     /// Film through a fisheye; the focal length is then that of an angle of one radian
     #[arg(long, conflicts_with = "panorama")]
     fisheye: bool,
+    /// Go through a house of so many rooms (1 or an even number) and back, once around the table of each
+    #[arg(long, conflicts_with_all = ["masks", "tag_mm", "look_away"])]
+    rooms: Option<u32>,
     /// Focal length over the long side of the picture
     #[arg(long, default_value_t = CaptureOptions::default().relative_focal)]
     focal: f64,
@@ -135,6 +138,7 @@ fn run(arguments: &Arguments) -> Result<()> {
         look_away: arguments.look_away,
         panorama: arguments.panorama,
         fisheye: arguments.fisheye,
+        rooms: arguments.rooms,
         relative_focal: arguments.focal,
         ..CaptureOptions::default()
     };

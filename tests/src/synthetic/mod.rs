@@ -6,10 +6,12 @@
 //! for a while (motion blur), optionally a rolling one, an exposure that drifts, and sensor noise.
 
 mod dataset;
+mod house;
 mod light;
 mod path;
 mod photograph;
 mod room;
+mod rounds;
 mod scene;
 mod scenery;
 mod staging;
@@ -109,6 +111,10 @@ pub struct CaptureOptions {
     /// Whether the lens is a fisheye: the focal length then is what an angle of 1 radian from the axis is long.
     #[serde(default)]
     pub fisheye: bool,
+    /// A house of so many rooms, 1 or an even number, in place of the one room: the camera goes through all of them and comes back,
+    /// once around the table of each. In this case nothing is asked of the arc, the subject, the table and the walls.
+    #[serde(default)]
+    pub rooms: Option<u32>,
 }
 
 /// The zoom of a lens that does not.
@@ -195,6 +201,7 @@ impl Default for CaptureOptions {
             mirrored: false,
             panorama: false,
             fisheye: false,
+            rooms: None,
         }
     }
 }
@@ -212,7 +219,9 @@ impl CaptureOptions {
         camera
     }
 
-    fn check(&self) -> Result<()> {
+    /// # Errors
+    /// What cannot be filmed.
+    pub fn check(&self) -> Result<()> {
         let even = self.width.is_multiple_of(2) && self.height.is_multiple_of(2);
         if !even || !(64..=4096).contains(&self.width) || !(64..=4096).contains(&self.height) {
             return Err(Error::argument(format!(
@@ -230,6 +239,11 @@ impl CaptureOptions {
             return Err(Error::argument(format!(
                 "the camera looks away for {} of the clip: a part from 0 to below 1 is needed",
                 self.look_away
+            )));
+        }
+        if let Some(rooms) = self.rooms.filter(|&n| n != 1 && (n == 0 || !n.is_multiple_of(2) || n > 200)) {
+            return Err(Error::argument(format!(
+                "a house of {rooms} rooms: 1 or an even number up to 200 can be filmed"
             )));
         }
         if !(0.1..=10.0).contains(&self.zoom) {
@@ -350,8 +364,12 @@ impl Film {
 
     /// World-to-camera in the middle of the exposure of every frame (of its middle row); of a panorama that of its front.
     pub fn poses(&self) -> Vec<Pose> {
-        let poses = (0..self.options.frames).map(|frame| self.path.pose(self.time_of(frame)));
-        if self.options.mirrored { poses.map(|pose| mirror(&pose)).collect() } else { poses.collect() }
+        poses(&self.options, &self.path)
+    }
+
+    /// The poses of a film that need not be made.
+    pub fn poses_of(options: &CaptureOptions) -> Vec<Pose> {
+        poses(options, &CameraPath::new(options))
     }
 
     fn at(&self, time: f64) -> Moment {
@@ -363,15 +381,11 @@ impl Film {
         }
     }
 
-    fn time_of(&self, frame: u32) -> f64 {
-        f64::from(frame) / self.options.frame_rate
-    }
-
     /// Takes frame number `frame`: the picture (sRGB) and the mask of the subject (255 = subject).
     pub fn expose(&self, frame: u32) -> (image::RgbImage, image::GrayImage) {
         let o = &self.options;
         let (width, height) = (o.width as usize, o.height as usize);
-        let time = self.time_of(frame);
+        let time = time_of(o, frame);
         let middle = f64::from(o.frames.max(2) - 1) / o.frame_rate / 2.0;
         let gain = 2f64.powf(o.exposure_drift * (1.3 * (time - middle) / middle.max(1e-9)).sin());
         let zoom = o.zoom.powf(f64::from(frame) / f64::from(o.frames.max(2) - 1));
@@ -390,6 +404,7 @@ impl Film {
                 })
             })
             .collect();
+        let rooms = self.scenery.rooms_seen_from(&self.path.pose(time).centre());
         let mut rgb = vec![0u8; width * height * 3];
         let mut mask = vec![0u8; width * height];
         rgb.par_chunks_mut(width * 3).zip(mask.par_chunks_mut(width)).enumerate().for_each(
@@ -401,12 +416,15 @@ impl Film {
                     for (k, moment) in moments.iter().enumerate() {
                         let ray = self.rays[y * width + x][k];
                         let direction = (moment.turn * Vector3::new(ray.x, ray.y, zoom * ray.z)).normalize();
-                        let (seen, subject) = self.scenery.look(
-                            &moment.origin,
-                            &direction,
-                            pixel_angle,
-                            moment.things.as_ref(),
-                        );
+                        let (seen, subject) = match &rooms {
+                            Some(rooms) => rooms.look(&moment.origin, &direction, pixel_angle),
+                            None => self.scenery.look(
+                                &moment.origin,
+                                &direction,
+                                pixel_angle,
+                                moment.things.as_ref(),
+                            ),
+                        };
                         colour += seen;
                         covered += u32::from(subject == Subject::Yes);
                     }
@@ -435,6 +453,16 @@ impl Film {
         }
         picture
     }
+}
+
+/// When a frame is taken, seconds.
+fn time_of(options: &CaptureOptions, frame: u32) -> f64 {
+    f64::from(frame) / options.frame_rate
+}
+
+fn poses(options: &CaptureOptions, path: &CameraPath) -> Vec<Pose> {
+    let poses = (0..options.frames).map(|frame| path.pose(time_of(options, frame)));
+    if options.mirrored { poses.map(|pose| mirror(&pose)).collect() } else { poses.collect() }
 }
 
 /// The pose in a world whose x axis is turned round from which the same picture is seen, turned round: the turn about x

@@ -4,6 +4,7 @@ use libreconstruct::camera::Pose;
 use nalgebra::{UnitQuaternion, Vector3};
 
 use super::CaptureOptions;
+use super::rounds::Rounds;
 use super::staging::{Staging, staged_pose};
 use super::texture::uniform;
 
@@ -13,6 +14,8 @@ pub(super) struct CameraPath {
     arc: f64,
     look_away: f64,
     staging: Staging,
+    /// Through the rooms of a house, if there are several.
+    rounds: Option<Rounds>,
     seed: u64,
 }
 
@@ -24,7 +27,14 @@ impl CameraPath {
     pub(super) fn new(options: &CaptureOptions) -> Self {
         let duration = f64::from(options.frames.max(2) - 1) / options.frame_rate;
         let arc = options.arc_degrees.to_radians();
-        Self { duration, arc, look_away: options.look_away, staging: options.staging, seed: options.seed }
+        Self {
+            duration,
+            arc,
+            look_away: options.look_away,
+            staging: options.staging,
+            rounds: options.rooms.map(Rounds::new),
+            seed: options.seed,
+        }
     }
 
     /// A smooth wobble of about unit size: slow sway, the steps of the walk, the tremor of the hand.
@@ -58,6 +68,9 @@ impl CameraPath {
         if let Some(pose) = staged_pose(self.staging, part, self.arc, |channel| self.wobble(channel, time)) {
             return pose;
         }
+        if let Some(rounds) = &self.rounds {
+            return self.pose_on_rounds(rounds, time);
+        }
         let angle = self.arc * part - 0.6;
         let radius = 1.62 + 0.16 * (2.1 * part + 0.4).sin() + 0.03 * self.wobble(0, time);
         let height = 1.42 + 0.14 * (5.0 * part).sin() + 0.025 * self.wobble(1, time);
@@ -75,10 +88,25 @@ impl CameraPath {
                 position + UnitQuaternion::from_axis_angle(&Vector3::y_axis(), angle) * (target - position)
             }
         };
+        self.held(&position, &target, time)
+    }
+
+    /// As a person holds the camera who goes through a house and looks a little down.
+    fn pose_on_rounds(&self, rounds: &Rounds, time: f64) -> Pose {
+        let (place, look) = rounds.at(self.part(time) + 0.5);
+        let height = 1.42 + 0.04 * self.wobble(1, time);
+        let sway = Vector3::new(0.03 * self.wobble(0, time), -height, 0.03 * self.wobble(6, time));
+        let turned = look + 0.06 * self.wobble(2, time);
+        let ahead = Vector3::new(turned.sin(), 0.22 + 0.05 * self.wobble(3, time), turned.cos());
+        self.held(&(place + sway), &(place + sway + ahead), time)
+    }
+
+    /// From a place towards another, by a hand that does not hold it quite upright.
+    fn held(&self, position: &Vector3<f64>, target: &Vector3<f64>, time: f64) -> Pose {
         // The room is 5 m wide and nobody looks straight down: the view is never along the vertical.
         let up = Vector3::new(0.0, -1.0, 0.0);
-        let steady = Pose::look_at(&position, &target, &up).unwrap_or_else(Pose::identity);
+        let steady = Pose::look_at(position, target, &up).unwrap_or_else(Pose::identity);
         let roll = UnitQuaternion::from_axis_angle(&Vector3::z_axis(), 0.025 * self.wobble(5, time));
-        Pose::from_centre(roll * steady.rotation, &position)
+        Pose::from_centre(roll * steady.rotation, position)
     }
 }

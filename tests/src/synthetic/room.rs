@@ -33,15 +33,23 @@ pub(super) struct Room {
     pub(super) plain_walls: bool,
     /// Half of everything stands there twice, the second time turned by half a turn.
     pub(super) twin: bool,
+    /// Everything but the walls is turned by half a turn.
+    pub(super) turned: bool,
+    /// Where doors are, in the middle of a wall: +1 or -1 along x, or along z.
+    pub(super) doors: Vec<(i32, i32)>,
 }
 
 /// Half the side of the room.
-const HALF: f64 = 2.7;
+pub(super) const HALF: f64 = 2.7;
 const CEILING: f64 = -2.7;
 /// Where the lamp hangs.
 const LAMP: Vec3 = Vec3::new(0.6, -2.35, -0.5);
 /// Height of the table top.
 const TABLE: f64 = -0.74;
+/// Half the width of a door, and how high it is.
+const DOOR: (f64, f64) = (0.45, 2.05);
+/// What must be free before a door: to both sides of its middle, and into the room.
+const PASSAGE: (f64, f64) = (0.65, 1.0);
 
 pub(super) fn matte(texture: &Arc<Texture>, u: f64, v: f64) -> Material {
     glossy(texture, u, v, 0.0)
@@ -57,6 +65,26 @@ pub(super) fn surface(shape: Shape, material: &Material, subject: Subject) -> Su
 
 fn quad(corner: Vec3, u: Vec3, v: Vec3, material: &Material) -> Surface {
     surface(Shape::Quad { corner, u, v }, material, Subject::No)
+}
+
+/// A wall from `corner` (its upper one) with a door in its middle: what is left of it, right of it and above it.
+fn wall_with_door(corner: Vec3, along: Vec3, down: Vec3, material: &Material) -> Vec<Surface> {
+    let (half, height) = (DOOR.0 / along.norm(), DOOR.1 / down.norm());
+    let piece = |u: (f64, f64), v: (f64, f64)| {
+        let (repeat, offset) = (material.repeat, material.offset);
+        let cut = Material {
+            texture: material.texture.clone(),
+            repeat: (repeat.0 * (u.1 - u.0), repeat.1 * (v.1 - v.0)),
+            offset: (offset.0 + repeat.0 * u.0, offset.1 + repeat.1 * v.0),
+            gloss: material.gloss,
+        };
+        quad(corner + u.0 * along + v.0 * down, (u.1 - u.0) * along, (v.1 - v.0) * down, &cut)
+    };
+    vec![
+        piece((0.0, 0.5 - half), (0.0, 1.0)),
+        piece((0.5 + half, 1.0), (0.0, 1.0)),
+        piece((0.5 - half, 0.5 + half), (0.0, 1.0 - height)),
+    ]
 }
 
 /// A box standing at `base` (centre of its bottom), turned by `angle` about the vertical.
@@ -100,6 +128,10 @@ impl Room {
         let mut things = self.objects();
         if self.twin {
             things = twice(things);
+        }
+        things.retain(|thing| !thing.iter().any(|s| self.stands_in_a_passage(&s.shape)));
+        if self.turned {
+            things = things.iter().map(|thing| half_turned(thing)).collect();
         }
         let mut truths = Vec::new();
         if let Some(options) = &self.tags {
@@ -262,14 +294,44 @@ impl Room {
         let (x, z) = (Vec3::new(side, 0.0, 0.0), Vec3::new(0.0, 0.0, side));
         let down = Vec3::new(0.0, -CEILING, 0.0);
         let at = |x: f64, y: f64, z: f64| Vec3::new(x, y, z);
-        vec![
+        let mut things = vec![
             vec![quad(at(-HALF, 0.0, -HALF), x, z, &floor)],
             vec![quad(at(-HALF, CEILING, -HALF), x, z, &white)],
-            vec![quad(at(-HALF, CEILING, HALF), x, down, &brick)],
-            vec![quad(at(-HALF, CEILING, -HALF), x, down, &cream)],
-            vec![quad(at(-HALF, CEILING, -HALF), z, down, &green)],
-            vec![quad(at(HALF, CEILING, -HALF), z, down, &blue)],
-        ]
+        ];
+        let doors = self.doors_before_the_turn();
+        for (corner, along, material, door) in [
+            (at(-HALF, CEILING, HALF), x, &brick, (0, 1)),
+            (at(-HALF, CEILING, -HALF), x, &cream, (0, -1)),
+            (at(-HALF, CEILING, -HALF), z, &green, (-1, 0)),
+            (at(HALF, CEILING, -HALF), z, &blue, (1, 0)),
+        ] {
+            match doors.contains(&door) {
+                true => things.push(wall_with_door(corner, along, down, material)),
+                false => things.push(vec![quad(corner, along, down, material)]),
+            }
+        }
+        things
+    }
+
+    /// Where doors are in the room as it is built, which may be turned after.
+    fn doors_before_the_turn(&self) -> Vec<(i32, i32)> {
+        let sign = if self.turned { -1 } else { 1 };
+        self.doors.iter().map(|(x, z)| (sign * x, sign * z)).collect()
+    }
+
+    /// Whether something is where people go through a door.
+    fn stands_in_a_passage(&self, shape: &Shape) -> bool {
+        // Walls, floor and rug are at its sides.
+        const MARGIN: f64 = 0.01;
+        let (low, high) = shape.bounds();
+        let meets = |from: Vec3, to: Vec3| (0..3).all(|i| low[i] < to[i] && from[i] < high[i]);
+        self.doors_before_the_turn().iter().any(|&(x, z)| {
+            let out = Vec3::new(f64::from(x), 0.0, f64::from(z));
+            let beside = PASSAGE.0 * Vec3::new(out.z.abs(), 0.0, out.x.abs());
+            let (near, far) = ((HALF - PASSAGE.1) * out, (HALF - MARGIN) * out);
+            let (lowest, highest) = (near.inf(&far) - beside, near.sup(&far) + beside);
+            meets(lowest - Vec3::new(0.0, DOOR.1, 0.0), highest - Vec3::new(0.0, MARGIN, 0.0))
+        })
     }
 
     fn furniture(&self) -> Vec<Vec<Surface>> {
@@ -423,12 +485,17 @@ fn twice(things: Vec<Vec<Surface>>) -> Vec<Vec<Surface>> {
             thing.iter_mut().for_each(|s| s.material = grey.clone());
             all.push(thing);
         } else if middle.x < -MIDDLE || (middle.x < MIDDLE && middle.z < 0.0) {
-            let copy = thing.iter().map(|s| surface(s.shape.half_turned(), &s.material, s.subject)).collect();
+            let copy = half_turned(&thing);
             all.push(thing);
             all.push(copy);
         }
     }
     all
+}
+
+/// The same thing after half a turn about the vertical through the middle of the room.
+fn half_turned(thing: &[Surface]) -> Vec<Surface> {
+    thing.iter().map(|s| surface(s.shape.half_turned(), &s.material, s.subject)).collect()
 }
 
 /// A place above the table top.
@@ -571,6 +638,8 @@ mod tests {
             neighbours: false,
             plain_walls: false,
             twin: false,
+            turned: false,
+            doors: Vec::new(),
         }
         .objects();
         for size in [0.005, 0.05, 0.1, MAX_TAG_SIZE] {

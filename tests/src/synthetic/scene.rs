@@ -156,7 +156,8 @@ impl Shape {
         }
     }
 
-    fn bounds(&self) -> (Vec3, Vec3) {
+    /// The corners of a box around it.
+    pub(super) fn bounds(&self) -> (Vec3, Vec3) {
         match self {
             Shape::Quad { corner, u, v } => {
                 let corners = [*corner, corner + u, corner + v, corner + u + v];
@@ -218,6 +219,9 @@ pub(super) struct Scene {
 }
 
 impl Scene {
+    /// What there is to see where there is nothing.
+    pub(super) const DARK: Vec3 = Vec3::new(0.02, 0.02, 0.02);
+
     /// From things that each consist of some surfaces, lit by a lamp at `lamp`.
     pub(super) fn new(things: Vec<Vec<Surface>>, lamp: Vec3, tags: Vec<TagTruth>) -> Self {
         let mut surfaces = Vec::new();
@@ -287,9 +291,17 @@ impl Scene {
     /// Linear colour along a ray and whether it hits the subject. `pixel_angle` (radians) sets the texture detail.
     pub(super) fn look(&self, origin: &Vec3, direction: &Vec3, pixel_angle: f64) -> (Vec3, Subject) {
         // The room is closed: a ray that slips through a seam between two walls sees a dark corner.
-        let Some((index, hit)) = self.cast(origin, direction, f64::MAX) else {
-            return (Vec3::repeat(0.02), Subject::No);
-        };
+        self.look_at(origin, direction, pixel_angle).unwrap_or((Self::DARK, Subject::No))
+    }
+
+    /// As [`Scene::look`]; `None` where nothing is met.
+    pub(super) fn look_at(
+        &self,
+        origin: &Vec3,
+        direction: &Vec3,
+        pixel_angle: f64,
+    ) -> Option<(Vec3, Subject)> {
+        let (index, hit) = self.cast(origin, direction, f64::MAX)?;
         let surface = &self.surfaces[index];
         let material = &surface.material;
         let (across, along) = surface.shape.extent();
@@ -306,6 +318,6 @@ impl Scene {
             let half = ((self.lamp - point).normalize() - direction).normalize();
             colour += Vec3::repeat(material.gloss * half.dot(&hit.normal).max(0.0).powi(24));
         }
-        (colour, surface.subject)
+        Some((colour, surface.subject))
     }
 }

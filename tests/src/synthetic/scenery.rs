@@ -5,6 +5,7 @@ use std::sync::Arc;
 use nalgebra::{UnitQuaternion, Vector3};
 
 use super::CaptureOptions;
+use super::house::{House, Seen};
 use super::photograph::photograph;
 use super::room::{Room, Subject};
 use super::scene::Scene;
@@ -12,14 +13,16 @@ use super::staging::Staging;
 
 /// Scenes of a capture.
 pub struct Scenery {
-    /// What stands.
+    /// What stands; of a house nothing but its first room.
     standing: Scene,
     /// What turns, if anything does.
     turning: Option<Scene>,
+    /// The rooms, if there are several.
+    house: Option<House>,
 }
 
 impl Scenery {
-    /// Builds and lights what `options` say: their seed, subject, table, neighbours, tags, staging, walls and twin decide.
+    /// Builds and lights what `options` say: their seed, subject, table, neighbours, tags, staging, walls, twin and rooms decide.
     pub fn build(options: &CaptureOptions) -> Arc<Self> {
         let room = Room {
             seed: options.seed,
@@ -29,6 +32,8 @@ impl Scenery {
             neighbours: options.neighbours,
             plain_walls: options.plain_walls,
             twin: options.twin,
+            turned: false,
+            doors: Vec::new(),
         };
         let (standing, turning) = match options.staging {
             Staging::Photograph => (photograph(options.seed), None),
@@ -38,7 +43,13 @@ impl Scenery {
             }
             _ => (room.build(), None),
         };
-        Arc::new(Self { standing, turning })
+        let house = options.rooms.map(|rooms| House::new(options.seed, rooms));
+        Arc::new(Self { standing, turning, house })
+    }
+
+    /// The rooms that can be seen from a place, if there are several.
+    pub(super) fn rooms_seen_from(&self, position: &Vector3<f64>) -> Option<Seen> {
+        Some(self.house.as_ref()?.seen_from(position))
     }
 
     pub(super) fn standing(&self) -> &Scene {
