@@ -1384,11 +1384,14 @@ typedef struct rc_sfm_options {
     // "SIMPLE_RADIAL_FISHEYE", "RADIAL_FISHEYE" or "OPENCV_FISHEYE". NULL = "SIMPLE_RADIAL", which becomes "RADIAL", or a
     // fisheye, where the capture asks for it.
     const char *camera_model;
+    // The folder of an earlier result, with its frames/ and sparse/: the input, a further video or folder of pictures of the same
+    // scene, is added to that model, whose world stays as it is. NULL = there is none.
+    const char *add_to;
 } rc_sfm_options;
 
 #define RC_SFM_OPTIONS_INIT \
   { sizeof(rc_sfm_options), RC_METHOD_DEFAULT, 0, 0, 0, 0, 0.0, 0.0, -1.0, false, false, false, false, NULL, \
-    NULL, NULL, 0.0, RC_PROJECTION_AUTO, NULL }
+    NULL, NULL, 0.0, RC_PROJECTION_AUTO, NULL, NULL }
 
 // Chooses sharp key frames of a video, at equal motion rather than equal time, and writes them into `folder`, with a contact
 // sheet, frames.jpg. `input` may be a folder of pictures, videos or both, too, by one camera or several.

@@ -654,6 +654,8 @@ struct SfmOptions {
     rc_projection projection = RC_PROJECTION_AUTO;
     // The lens that all frames share, by COLMAP's name.
     std::optional<std::string> camera_model;
+    // The folder of an earlier result: the input is added to its model, whose world stays as it is.
+    std::optional<std::string> add_to;
 };
 
 // Finds where the camera was, of frames in a folder, of pictures or of a video. With a `folder` all that comes out is there as
@@ -680,6 +682,7 @@ inline Model sfm(const std::string& input, const std::optional<std::string>& fol
     o.keep_floor = options.keep_floor;
     o.projection = options.projection;
     o.camera_model = detail::c_str(options.camera_model);
+    o.add_to = detail::c_str(options.add_to);
     detail::Listener<Event> listener{on_event, nullptr};
     detail::Made<rc_model, rc_model_free> made;
     detail::call_back(listener.thrown, rc_sfm, input.c_str(), detail::c_str(folder), &o, on_event ? &listener.tell : nullptr,

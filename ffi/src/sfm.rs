@@ -150,6 +150,9 @@ pub struct rc_sfm_options {
     /// "SIMPLE_RADIAL_FISHEYE", "RADIAL_FISHEYE" or "OPENCV_FISHEYE". NULL = "SIMPLE_RADIAL", which becomes "RADIAL", or a
     /// fisheye, where the capture asks for it.
     pub camera_model: *const c_char,
+    /// The folder of an earlier result, with its frames/ and sparse/: the input, a further video or folder of pictures of the same
+    /// scene, is added to that model, whose world stays as it is. NULL = there is none.
+    pub add_to: *const c_char,
 }
 
 // SAFETY: numbers, pointers, an enum that may be anything, and bool, which C compilers set to 0 or 1.
@@ -161,12 +164,13 @@ unsafe impl Versioned for rc_sfm_options {
 /// The pointers of `asked` are NULL or strings.
 unsafe fn poses_options(asked: &rc_sfm_options) -> Result<PosesOptions, Fault> {
     // SAFETY: the caller's promise.
-    let (camera_model, mask_model, mask_dir, object_at) = unsafe {
+    let (camera_model, mask_model, mask_dir, object_at, add_to) = unsafe {
         (
             optional_text(asked.camera_model, "options.camera_model")?,
             optional_path(asked.mask_model, "options.mask_model")?,
             optional_path(asked.mask_dir, "options.mask_dir")?,
             optional_text(asked.object_at, "options.object_at")?,
+            optional_path(asked.add_to, "options.add_to")?,
         )
     };
     let method = choice(asked.reconstruction_method, "options.reconstruction_method", &METHODS)?;
@@ -191,7 +195,7 @@ unsafe fn poses_options(asked: &rc_sfm_options) -> Result<PosesOptions, Fault> {
         keep_floor: given(asked.keep_floor),
     };
     let background = masks.wanted(asked.remove_background);
-    Ok(PosesOptions { sfm, background })
+    Ok(PosesOptions { sfm, background, add_to: add_to.map(Into::into) })
 }
 
 fn lens(name: &str) -> Result<CameraModel, Fault> {
@@ -252,13 +256,10 @@ fn find(
 ) -> libreconstruct::Result<PosedModels> {
     match folder {
         Some(folder) => poses_in_folder(input, folder, frames, options, control),
-        None if options.background.is_some() => {
-            Err(Error::argument("masks are files: they need a folder for the results").hint("name one"))
-        }
         None => {
             let temporary = |e| Error::new(ErrorKind::Io, format!("no place for temporary files: {e}"));
             let folder = tempfile::tempdir().map_err(temporary)?;
-            poses_in_memory(input, folder.path(), frames, &options.sfm, control)
+            poses_in_memory(input, folder.path(), frames, options, control)
         }
     }
 }
@@ -277,7 +278,7 @@ mod tests {
     fn what_is_not_said_is_the_default() {
         // SAFETY: no pointers.
         let usual = unsafe { poses_options(&rc_sfm_options::DEFAULT) }.unwrap();
-        assert_eq!(usual, PosesOptions { sfm: SfmOptions::default(), background: None });
+        assert_eq!(usual, PosesOptions { sfm: SfmOptions::default(), background: None, add_to: None });
         let projection = MaybeUninit::new(rc_projection::RC_PROJECTION_AUTO);
         assert_eq!(frame_options(0, 0, projection).unwrap(), FrameOptions::default());
         let projection = MaybeUninit::new(rc_projection::RC_PROJECTION_EQUIRECTANGULAR);

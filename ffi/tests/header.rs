@@ -55,7 +55,7 @@ const INITIALISERS: [(&str, &str); 12] = [
     ("rc_frame_options", "0, 0, 0, RC_PROJECTION_AUTO"),
     (
         "rc_sfm_options",
-        "RC_METHOD_DEFAULT, 0, 0, 0, 0, 0.0, 0.0, -1.0, false, false, false, false, NULL, \\\n    NULL, NULL, 0.0, RC_PROJECTION_AUTO, NULL",
+        "RC_METHOD_DEFAULT, 0, 0, 0, 0, 0.0, 0.0, -1.0, false, false, false, false, NULL, \\\n    NULL, NULL, 0.0, RC_PROJECTION_AUTO, NULL, NULL",
     ),
     ("rc_splats", "0, 0, 0, false, NULL, NULL, NULL, NULL, NULL"),
     (

@@ -56,6 +56,7 @@ def sfm(
     frame_options: str,
     options: str,
     masks: tuple[_Path | None, _Path | None, str | None, float | None] | None,
+    add_to: _Path | None,
     listener: _Listener | None,
 ) -> tuple[SparseModel, list[SparseModel], str]: ...
 def look_at(position: Sequence[float], target: Sequence[float], up: Sequence[float]) -> list[list[float]]: ...

@@ -54,6 +54,7 @@ def sfm(
     mask_dir: PathLike | None = None,
     object_at: str | None = None,
     keep_floor: float | None = None,
+    add_to: PathLike | None = None,
     seed: int = 0,
     progress: ProgressOption = True,
 ) -> SparseModel:
@@ -77,6 +78,9 @@ def sfm(
     to look at it. `rolling_shutter_ms`: 0 to 100, from the first line of a picture to the last one; absent, that of a video is
     estimated where it matters.
 
+    `add_to`: the folder of an earlier result, with its `frames/` and `sparse/`. `frames`, a further video or folder of pictures of
+    the same scene, is added to that model, whose world stays as it is.
+
     The other options are those of `reconstruct`. `remove_background` needs an `output`: `undistorted/masks/` comes along.
 
     The model has the figures in `report` and, where the capture shows places that share nothing, the others in `components`.
@@ -98,5 +102,5 @@ def sfm(
     masks = (None if mask_dir else mask_model, mask_dir, object_at, keep_floor) if wanted else None
     frame_options = json.dumps({"max_frames": max_frames, "max_resolution": max_resolution, "projection": projection})
     with Bar(progress, Path(os.fspath(given)).name) as bar:
-        model, others, report = _native.sfm(given, output, frame_options, json.dumps(options), masks, listener(bar))
+        model, others, report = _native.sfm(given, output, frame_options, json.dumps(options), masks, add_to, listener(bar))
     return SparseModel(model, report=json.loads(report), components=tuple(map(SparseModel, others)))

@@ -38,7 +38,7 @@ type Masks = (Option<PathBuf>, Option<PathBuf>, Option<String>, Option<f64>);
 
 /// Finds the camera poses of a video, a folder of pictures, or a folder of frames: the model, those of other places that it
 /// shows, and the report as JSON. With `output`, all that the stage makes is in that folder too; without it nothing is left.
-/// `masks`, if the background is to be removed.
+/// `masks`, if the background is to be removed; `add_to`, the folder of an earlier result whose model the frames are added to.
 #[pyfunction]
 pub(crate) fn sfm(
     py: Python<'_>,
@@ -47,6 +47,7 @@ pub(crate) fn sfm(
     frame_options: &str,
     options: &str,
     masks: Option<Masks>,
+    add_to: Option<PathBuf>,
     listener: Option<&Bound<'_, PyAny>>,
 ) -> PyResult<(SparseModel, Vec<SparseModel>, String)> {
     let frame_options: FrameOptions = from_json(frame_options)?;
@@ -58,17 +59,13 @@ pub(crate) fn sfm(
         }
         None => None,
     };
-    let options = PosesOptions { sfm, background };
+    let options = PosesOptions { sfm, background, add_to };
     let PosedModels { model, components, report } = long(py, listener, |control| match &output {
         Some(folder) => poses_in_folder(&input, folder, &frame_options, &options, control),
-        None if options.background.is_some() => {
-            Err(Error::argument("masks are files: they need a folder for the results")
-                .hint("name one as output"))
-        }
         None => {
             let temporary = |e| Error::new(ErrorKind::Io, format!("no place for temporary files: {e}"));
             let folder = tempfile::tempdir().map_err(temporary)?;
-            poses_in_memory(&input, folder.path(), &frame_options, &options.sfm, control)
+            poses_in_memory(&input, folder.path(), &frame_options, &options, control)
         }
     })?;
     let with_doubts = |model: CoreModel, verdict: &Option<Verdict>| {

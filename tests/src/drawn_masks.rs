@@ -69,7 +69,7 @@ impl DrawnCapture {
             let scale = f64::from(first.width) / f64::from(mask.width());
             masks.object_at = Some(ObjectPoint { x: scale * x, y: scale * y, frame: None });
         }
-        let options = PosesOptions { sfm: SfmOptions::default(), background: Some(masks) };
+        let options = PosesOptions { sfm: SfmOptions::default(), background: Some(masks), add_to: None };
         let report = find_poses(&frames, source, &options, folder, control)?;
         let known = known_masks(folder, &self.masks())?;
         let scores = match &report.background {

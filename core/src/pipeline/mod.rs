@@ -41,7 +41,8 @@ pub use handover::{FinishedStage, StageArrival, StateArrival, TrainingState, is_
 pub use keys::StageKeys;
 pub use options::{Quality, ReconstructionMethod, ReconstructionOptions};
 pub use poses::{
-    PosedModels, PosesOptions, PosesReport, find_poses, frames_of, poses_in_folder, poses_in_memory,
+    PosedModels, PosesOptions, PosesReport, find_poses, frames_added_to, frames_for, frames_of,
+    poses_in_folder, poses_in_memory,
 };
 pub use report::{ExportReport, FramesReport, Report, StageCosts, TrainStageReport};
 pub use workspace::StageCost;

@@ -229,7 +229,7 @@ impl ReconstructionOptions {
 
     /// How to find the poses.
     pub(super) fn poses_options(&self) -> PosesOptions {
-        PosesOptions { sfm: self.sfm_options(), background: self.mask_options() }
+        PosesOptions { sfm: self.sfm_options(), background: self.mask_options(), add_to: None }
     }
 
     fn sfm_options(&self) -> SfmOptions {

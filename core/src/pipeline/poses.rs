@@ -1,7 +1,7 @@
 //! The stage of the camera poses: from frames to a sparse model and undistorted pictures, in a folder. Tags and masks,
 //! where they are asked for, come before.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
@@ -13,9 +13,9 @@ use crate::background::{
 use crate::camera::{SparseModel, plot_doubtful_poses, undistort, undistort_unrolled};
 use crate::control::Control;
 use crate::error::{Error, Result};
-use crate::fiducial::detect_tags;
+use crate::fiducial::{Tags, detect_tags};
 use crate::sfm::{self, Reconstruction, SfmOptions, SfmReport, Verdict};
-use crate::video::{FrameOptions, Frames, extract_frames};
+use crate::video::{FrameOptions, Frames, add_frames, extract_frames};
 
 /// How to find the poses.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -24,6 +24,9 @@ pub struct PosesOptions {
     pub sfm: SfmOptions,
     /// How to make masks of the object; `None` keeps the background.
     pub background: Option<MaskOptions>,
+    /// The folder of an earlier result, with its `frames` and `sparse`: the frames are added to that model.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub add_to: Option<PathBuf>,
 }
 
 impl PosesOptions {
@@ -67,6 +70,48 @@ pub fn frames_of<'a>(
     Ok((extract_frames(given, &folder.join(files::FRAMES), options, control)?, Some(given)))
 }
 
+/// The frames of an earlier result in the folder `earlier`, and key frames that are chosen from a video or a folder of pictures
+/// beside them: all of them in `folder/frames`.
+///
+/// # Errors
+/// [`NotFound`](crate::ErrorKind::NotFound) if the earlier frames are not there; those of [`Frames::load`] and [`add_frames`].
+pub fn frames_added_to(
+    earlier: &Path,
+    given: &Path,
+    folder: &Path,
+    options: &FrameOptions,
+    control: &Control,
+) -> Result<Frames> {
+    let place = earlier.join(files::FRAMES);
+    if !Frames::description_path(&place).is_file() {
+        let what = format!(
+            "there are no frames to add to: {} is missing",
+            Frames::description_path(&place).display()
+        );
+        return Err(Error::new(crate::ErrorKind::NotFound, what)
+            .hint("name the folder of a result that was made from a video or pictures, with its frames/ and sparse/"));
+    }
+    add_frames(&Frames::load(&place)?, given, &folder.join(files::FRAMES), options, control)
+}
+
+/// The frames that `options` ask for: those of [`frames_of`] with their source, or, if they are added to a model, those of
+/// [`frames_added_to`].
+///
+/// # Errors
+/// Those of these two.
+pub fn frames_for<'a>(
+    given: &'a Path,
+    folder: &Path,
+    frame_options: &FrameOptions,
+    options: &PosesOptions,
+    control: &Control,
+) -> Result<(Frames, Option<&'a Path>)> {
+    match &options.add_to {
+        Some(earlier) => Ok((frames_added_to(earlier, given, folder, frame_options, control)?, None)),
+        None => frames_of(given, folder, frame_options, control),
+    }
+}
+
 /// What structure from motion finds, in memory.
 #[derive(Debug, Clone, PartialEq)]
 pub struct PosedModels {
@@ -91,7 +136,7 @@ pub fn poses_in_folder(
     control: &Control,
 ) -> Result<PosedModels> {
     options.check()?;
-    let (frames, source) = frames_of(input, folder, frame_options, control)?;
+    let (frames, source) = frames_for(input, folder, frame_options, options, control)?;
     let report = find_poses(&frames, source, options, folder, control)?.sfm;
     let sparse = folder.join(files::SPARSE);
     let component = |number: usize| SparseModel::read(&sparse.join(number.to_string()));
@@ -102,17 +147,26 @@ pub fn poses_in_folder(
 /// The same in memory alone, without masks. `folder` is for frames that have yet to be chosen; nothing else is written.
 ///
 /// # Errors
-/// Those of [`frames_of`], [`SfmOptions::validate`], [`sfm::reconstruct`] and [`detect_tags`].
+/// Those of [`frames_of`], [`PosesOptions::check`], [`sfm::reconstruct`] and [`detect_tags`];
+/// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) where masks are wanted: they are files.
 pub fn poses_in_memory(
     input: &Path,
     folder: &Path,
     frame_options: &FrameOptions,
-    options: &SfmOptions,
+    options: &PosesOptions,
     control: &Control,
 ) -> Result<PosedModels> {
-    options.validate()?;
-    let (frames, source) = frames_of(input, folder, frame_options, control)?;
-    let found = solve_poses(&frames, source, options, control)?;
+    options.check()?;
+    if options.background.is_some() {
+        return Err(Error::argument("masks are files: they need a folder for the results").hint("name one"));
+    }
+    let (frames, source) = frames_for(input, folder, frame_options, options, control)?;
+    let tags = match options.sfm.apriltag_size_mm {
+        Some(_) => Some(detect_tags(&frames, source, &control.part(0.0, 0.15))?),
+        None => None,
+    };
+    let begin = if tags.is_some() { 0.15 } else { 0.0 };
+    let found = solve_poses(&frames, tags.as_ref(), options, &control.part(begin, 1.0))?;
     Ok(PosedModels { model: found.model, components: found.components, report: found.report })
 }
 
@@ -134,19 +188,21 @@ fn check_outside(input: &Path, cleared: &[&Path]) -> Result<()> {
     Ok(())
 }
 
-/// Finds the camera poses of `frames` and writes nothing. Tags are looked for if their
-/// size is given, in `source` where it is at hand.
+/// Finds the camera poses of `frames`, by their tags where there are any, and writes nothing.
 fn solve_poses(
     frames: &Frames,
-    source: Option<&Path>,
-    options: &SfmOptions,
+    tags: Option<&Tags>,
+    options: &PosesOptions,
     control: &Control,
 ) -> Result<Reconstruction> {
-    if options.apriltag_size_mm.is_none() {
-        return sfm::reconstruct(frames, options, control);
+    match (&options.add_to, tags) {
+        (Some(earlier), tags) => {
+            let base = SparseModel::read(&earlier.join(files::SPARSE))?;
+            sfm::add_to_model(frames, &base, tags, &options.sfm, control)
+        }
+        (None, Some(tags)) => sfm::reconstruct_with_tags(frames, tags, &options.sfm, control),
+        (None, None) => sfm::reconstruct(frames, &options.sfm, control),
     }
-    let tags = detect_tags(frames, source, &control.part(0.0, 0.15))?;
-    sfm::reconstruct_with_tags(frames, &tags, options, &control.part(0.15, 1.0))
 }
 
 /// Finds the camera poses of `frames` and writes into `folder` what the stage leaves: `sparse/`, `undistorted/` and
@@ -167,7 +223,8 @@ pub fn find_poses(
     let at = |name: &str| folder.join(name);
     let undistorted = at(files::UNDISTORTED);
     let given = options.background.as_ref().and_then(|background| background.masks.as_deref());
-    for input in [Some(frames.folder.as_path()), given].into_iter().flatten() {
+    let earlier = options.add_to.as_ref().map(|folder| folder.join(files::SPARSE));
+    for input in [Some(frames.folder.as_path()), given, earlier.as_deref()].into_iter().flatten() {
         check_outside(input, &[&at(files::SPARSE), &undistorted])?;
     }
     // What an earlier run left belongs to other options.
@@ -187,12 +244,12 @@ pub fn find_poses(
         tags = Some(found);
     }
     let part = control.part(begin, end);
-    let found = match (&masks, &tags) {
-        (Some(masks), tags) => reconstruct_object(frames, tags.as_ref(), masks, &options.sfm, &part)?,
-        (None, Some(tags)) => {
-            ObjectPoses::of_frame(sfm::reconstruct_with_tags(frames, tags, &options.sfm, &part)?)
+    let found = match &masks {
+        // A model that is added to was made of what surrounds the object, too.
+        Some(masks) if options.add_to.is_none() => {
+            reconstruct_object(frames, tags.as_ref(), masks, &options.sfm, &part)?
         }
-        (None, None) => ObjectPoses::of_frame(sfm::reconstruct(frames, &options.sfm, &part)?),
+        _ => ObjectPoses::of_frame(solve_poses(frames, tags.as_ref(), options, &part)?),
     };
     // What is not written anew would be taken for a part of this: models of other places, pictures of other frames.
     for old in [at(files::SPARSE), undistorted.clone()] {

@@ -31,7 +31,7 @@ pub(crate) struct JoiningInput<'a> {
     pub(crate) known_focals: &'a [Option<f64>],
 }
 
-/// Places the pictures by the other cameras of `map` that see its points, and adjusts all of it. Cameras whose pictures see too
+/// Places the pictures by the other cameras of `map`, those of which none has a pose, that see its points, and adjusts all of it. Cameras whose pictures see too
 /// little are tried again when others have joined.
 ///
 /// # Errors
@@ -57,7 +57,9 @@ pub(crate) fn join_cameras(
         },
         other_centres: Vec::new(),
     };
-    let mut open: Vec<usize> = (0..map.others.cameras.len()).collect();
+    let placed =
+        |other: usize| (0..images).any(|i| map.poses[i].is_some() && map.others.index(i) == other + 1);
+    let mut open: Vec<usize> = (0..map.others.cameras.len()).filter(|&other| !placed(other)).collect();
     while !open.is_empty() {
         let before = open.len();
         let mut still_open = Vec::new();

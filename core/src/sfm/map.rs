@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use nalgebra::{Vector2, Vector3};
+use nalgebra::{UnitQuaternion, Vector2, Vector3};
 
 use crate::camera::{Camera, Pose};
 
@@ -64,6 +64,21 @@ impl Map {
     pub(crate) fn with_points(&self, points: Vec<MapPoint>) -> Self {
         let (others, poses) = (self.others.clone(), self.poses.clone());
         Self { camera: self.camera.clone(), others, rig: Arc::clone(&self.rig), poses, points }
+    }
+
+    /// Scales, turns, then shifts the world.
+    pub(crate) fn move_world(
+        &mut self,
+        scale: f64,
+        rotation: &UnitQuaternion<f64>,
+        translation: &Vector3<f64>,
+    ) {
+        for pose in self.poses.iter_mut().flatten() {
+            *pose = pose.in_moved_world(scale, rotation, translation);
+        }
+        for point in &mut self.points {
+            point.xyz = scale * (rotation * point.xyz) + translation;
+        }
     }
 
     /// The camera that made an image.

@@ -75,7 +75,7 @@ mod vlad;
 pub use metric_scale::{ScaleReport, TagReport};
 pub use object_features::ObjectMasks;
 pub use options::{MappingMethod, SfmOptions};
-pub use reconstruct::{reconstruct, reconstruct_object, reconstruct_with_tags};
+pub use reconstruct::{add_to_model, reconstruct, reconstruct_object, reconstruct_with_tags};
 pub use reconstruction::Reconstruction;
 pub use report::{Attempt, CameraReport, ComponentReport, FrameRange, SfmReport, StepTime};
 pub use shutter::ShutterReport;

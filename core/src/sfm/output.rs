@@ -1,6 +1,6 @@
 //! The finished map as a sparse model: levelled, coloured, with COLMAP's ids.
 
-use nalgebra::Vector3;
+use nalgebra::{Matrix3, UnitQuaternion, Vector3};
 
 use crate::camera::{Image, Point2D, Point3D, Pose, SparseModel, gravity, levelling};
 use crate::video::{Frame, Frames};
@@ -39,12 +39,33 @@ pub(crate) fn normalise(map: &mut Map, frames: &Frames, metres: Option<f64>) -> 
     let count = map.registered().max(1) as f64;
     let middle = map.poses.iter().flatten().map(|p| p.centre()).sum::<Vector3<f64>>() / count;
     let translation = -scale * (rotation * middle);
-    for pose in map.poses.iter_mut().flatten() {
-        *pose = pose.in_moved_world(scale, &rotation, &translation);
-    }
-    for point in &mut map.points {
-        point.xyz = scale * (rotation * point.xyz) + translation;
-    }
+    map.move_world(scale, &rotation, &translation);
+    scale
+}
+
+/// Turns, moves and scales the world of `map` onto that of a model in which some of its images have the poses `base`: the mean
+/// rotation, and the scale and place of their centres. Where it is in metres (`metres` make one unit) it stays so. Returns by
+/// how much it was scaled.
+pub(crate) fn move_onto(map: &mut Map, base: &[Option<Pose>], metres: Option<f64>) -> f64 {
+    let both: Vec<(Pose, Pose)> =
+        map.poses.iter().zip(base).filter_map(|(own, base)| Some(((*own)?, (*base)?))).collect();
+    let count = both.len().max(1) as f64;
+    // The rotations agree but for their noise, so that the nearest rotation to their sum is their mean (Hartley et al., IJCV 2013).
+    let turns = both.iter().map(|(own, base)| base.rotation_matrix().transpose() * own.rotation_matrix());
+    let rotation = UnitQuaternion::from_matrix(&(turns.sum::<Matrix3<f64>>() / count));
+    let mean = |of: fn(&(Pose, Pose)) -> Vector3<f64>| both.iter().map(of).sum::<Vector3<f64>>() / count;
+    let (own_mean, base_mean) = (mean(|b| b.0.centre()), mean(|b| b.1.centre()));
+    let spread = |of: fn(&(Pose, Pose)) -> Vector3<f64>, mean: Vector3<f64>| {
+        both.iter().map(|b| (of(b) - mean).norm_squared()).sum::<f64>().sqrt()
+    };
+    let (own, wanted) = (spread(|b| b.0.centre(), own_mean), spread(|b| b.1.centre(), base_mean));
+    let scale = match metres {
+        Some(metres) => metres,
+        None if own > 0.0 && wanted > 0.0 => wanted / own,
+        None => 1.0,
+    };
+    let translation = base_mean - scale * (rotation * own_mean);
+    map.move_world(scale, &rotation, &translation);
     scale
 }
 
@@ -94,7 +115,6 @@ mod tests {
     use super::*;
     use crate::sfm::synthetic::Capture;
     use crate::video::FrameSource;
-    use nalgebra::UnitQuaternion;
 
     fn frames_of(count: usize) -> Frames {
         let frame = |i: usize| Frame {

@@ -1,12 +1,13 @@
 //! The whole stage: frames in, a sparse model and its figures out.
 
+mod added_frames;
 mod attempts;
 mod several_cameras;
 
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use crate::camera::Camera;
+use crate::camera::{Camera, Pose, SparseModel};
 use crate::control::{Control, Warning};
 use crate::error::{Error, ErrorKind, Result};
 use crate::fiducial::{Tags, detect_tags};
@@ -25,7 +26,7 @@ use super::metric_scale::{PrincipalPointIs, measure_scale};
 use super::object_features::{ObjectMasks, keep_object};
 use super::options::{MappingMethod, SfmOptions};
 use super::other_cameras::OtherCameras;
-use super::output::{normalise, sparse_model};
+use super::output::{move_onto, normalise, sparse_model};
 use super::pairing::PairingOptions;
 use super::patch_alignment::align_keypoints;
 use super::path::{broken_steps, cuts, is_cut_between, is_ordered};
@@ -40,6 +41,7 @@ use super::triangulation::{TriangulationOptions, Views as TriangulationViews, tr
 use super::two_view::{TwoViewGeometry, TwoViewOptions, Views, verify_pairs};
 use super::verdict::{Doubt, Grade, Judged, judge};
 use crate::statistics::{median, quantile};
+use added_frames::Base;
 
 /// Finds the cameras, their poses and scene points from `frames`. Which camera made each is known ([`crate::video::Frame::camera`]);
 /// while it did, its focal length did not change.
@@ -63,7 +65,8 @@ pub fn reconstruct(frames: &Frames, options: &SfmOptions, control: &Control) -> 
         }
         detect_tags(frames, None, &control.part(0.0, 0.0)).map(Some)
     };
-    let found = tags().and_then(|tags| run(frames, tags.as_ref(), None, options, control));
+    let found = tags()
+        .and_then(|tags| run(frames, &Given { tags: tags.as_ref(), ..Given::default() }, options, control));
     found.map(|(model, _)| model).map_err(|e| e.at(Stage::Sfm))
 }
 
@@ -78,7 +81,8 @@ pub fn reconstruct_with_tags(
     options: &SfmOptions,
     control: &Control,
 ) -> Result<Reconstruction> {
-    run(frames, Some(tags), None, options, control).map(|(model, _)| model).map_err(|e| e.at(Stage::Sfm))
+    let given = Given { tags: Some(tags), ..Given::default() };
+    run(frames, &given, options, control).map(|(model, _)| model).map_err(|e| e.at(Stage::Sfm))
 }
 
 /// Like [`reconstruct_with_tags`], from the features on the object alone. Where these are too few, or give no sound
@@ -93,18 +97,50 @@ pub fn reconstruct_object(
     options: &SfmOptions,
     control: &Control,
 ) -> Result<(Reconstruction, Option<Error>)> {
-    run(frames, tags, Some(object), options, control).map_err(|e| e.at(Stage::Sfm))
+    let given = Given { tags, object: Some(object), base: None };
+    run(frames, &given, options, control).map_err(|e| e.at(Stage::Sfm))
+}
+
+/// Adds frames to `base`, a model of some of `frames`: those that have the names of its images. The others find their place in it,
+/// whichever camera made them, and all of it is adjusted. What is handed over is the model of all `frames` in the world of `base`,
+/// with its unit of length unless tags give metres.
+///
+/// The first frames are not mapped again, unless the model contradicts what the new ones show: features are extracted and matched, the
+/// poses and lenses of `base` are where the adjustment begins. With the tags that [`crate::fiducial::detect_tags`] found in
+/// the frames, if there are any.
+///
+/// # Errors
+/// As for [`reconstruct`]; [`ErrorKind::InvalidArgument`] if `base` is not of these frames, or of 360° pictures;
+/// [`ErrorKind::PartialReconstruction`] if none of the new frames finds its place.
+pub fn add_to_model(
+    frames: &Frames,
+    base: &SparseModel,
+    tags: Option<&Tags>,
+    options: &SfmOptions,
+    control: &Control,
+) -> Result<Reconstruction> {
+    let given = Given { tags, object: None, base: Some(base) };
+    run(frames, &given, options, control).map(|(model, _)| model).map_err(|e| e.at(Stage::Sfm))
+}
+
+/// What there is beside the frames.
+#[derive(Clone, Copy, Default)]
+struct Given<'a> {
+    tags: Option<&'a Tags>,
+    object: Option<ObjectMasks<'a>>,
+    base: Option<&'a SparseModel>,
 }
 
 fn run(
     frames: &Frames,
-    tags: Option<&Tags>,
-    object: Option<ObjectMasks<'_>>,
+    given: &Given<'_>,
     options: &SfmOptions,
     control: &Control,
 ) -> Result<(Reconstruction, Option<Error>)> {
     options.validate()?;
     gate::check_frames(frames)?;
+    let &Given { tags, object, base } = given;
+    let base = base.map(|model| Base::of(model, frames)).transpose()?;
     if let Some(tags) = tags {
         check_tags(tags, frames, options)?;
     }
@@ -115,12 +151,14 @@ fn run(
     let features = FeatureOptions { max_num_features: options.max_features, ..Default::default() };
     let pictures = read_pictures(frames, &features, control, progress::MATCHING)?;
     watch.lap("features");
-    let of_whole = |watch: Stopwatch| reconstruct_pictures(frames, &pictures, tags, options, watch, control);
+    let of_whole = |watch: Stopwatch| {
+        reconstruct_pictures(frames, &pictures, tags, base.as_ref(), options, watch, control)
+    };
     let Some(object) = object else {
         return Ok((finish(of_whole(watch)?, control), None));
     };
     let of_object = keep_object(&pictures, frames, object).and_then(|on_object| {
-        reconstruct_pictures(frames, &on_object, tags, options, watch.clone(), control)
+        reconstruct_pictures(frames, &on_object, tags, None, options, watch.clone(), control)
     });
     let found = match of_object {
         Ok(found) => (found, None),
@@ -147,6 +185,7 @@ fn reconstruct_pictures(
     frames: &Frames,
     pictures: &Pictures,
     tags: Option<&Tags>,
+    base: Option<&Base<'_>>,
     options: &SfmOptions,
     mut watch: Stopwatch,
     control: &Control,
@@ -167,9 +206,12 @@ fn reconstruct_pictures(
     let verified = verify_pairs(&views, &matches, &two_view_options(options), &part)?;
     watch.lap("verification");
     let whole = Matched { frames, pictures, matches: &matches, verified: &verified, tags };
-    let found = reconstruct_matched(&whole, options, watch, control);
+    let found = match base {
+        Some(base) => Reconstructor::reconstruct_onto(base, &whole, options, watch, control),
+        None => reconstruct_matched(&whole, options, watch, control),
+    };
     let mut watch = Stopwatch::new();
-    let cuts = if sequential { cuts(&rig, &verified) } else { Vec::new() };
+    let cuts = if sequential && base.is_none() { cuts(&rig, &verified) } else { Vec::new() };
     log::debug!("cuts after frames {cuts:?}");
     let joined = |a: u32, b: u32| !is_cut_between(&cuts, a, b);
     let (own_matches, own_verified);
@@ -290,6 +332,8 @@ struct Reconstructor<'a> {
     rotation_only: f64,
     /// The focal length in pixels that the caller or EXIF names.
     known_focal: Option<f64>,
+    /// By image: its pose in the model that is added to, if there is one, whose world stays.
+    base: Option<Vec<Option<Pose>>>,
 }
 
 /// A map and what is thought of it.
@@ -362,6 +406,7 @@ impl<'a> Reconstructor<'a> {
             rig,
             rotation_only,
             known_focal,
+            base: None,
         }
     }
 
@@ -469,7 +514,10 @@ impl<'a> Reconstructor<'a> {
         control.progress(Stage::Sfm, "judging the model", progress::VERDICT);
         self.judge(&exact, &map, refined.keypoints, &graph, &unsure, &mut report)?;
         watch.lap("verdict");
-        let scale = normalise(&mut map, self.frames, metres);
+        let scale = match &self.base {
+            Some(base) => move_onto(&mut map, base, metres),
+            None => normalise(&mut map, self.frames, metres),
+        };
         let model = sparse_model(&map, refined.keypoints, &self.pictures.colors, self.frames);
         watch.lap("output");
         report.attempts = attempts;

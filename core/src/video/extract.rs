@@ -9,7 +9,7 @@ use crate::jpeg;
 use crate::stage::Stage;
 
 use super::contact_sheet::contact_sheet;
-use super::key_frames_of_video::from_video;
+use super::key_frames_of_video::{Thumbnails, from_video};
 use super::probe::probe;
 use super::several_clips::{self, clips_in};
 use super::{FrameOptions, Frames, VideoInfo, images};
@@ -62,19 +62,7 @@ pub fn probe_video(input: &Path) -> Result<VideoInfo> {
 
 fn extract(input: &Path, output: &Path, options: &FrameOptions, control: &Control) -> Result<Frames> {
     options.validate()?;
-    let is_folder = std::fs::metadata(input).map_err(|e| Error::io("open", input, e))?.is_dir();
-    if is_folder && same_folder(input, output) {
-        return Err(Error::argument(format!("{} is both the input and the output", input.display())));
-    }
-    control.progress(Stage::Frames, "opening", 0.0);
-    let source = if is_folder { None } else { Some(probe(input, options.projection, control)?) };
-    let clips = if is_folder { clips_in(input)? } else { Vec::new() };
-    prepare(output)?;
-    let (frames, thumbnails) = match source {
-        Some(probe) => from_video(probe, output, options, control)?,
-        None if clips.is_empty() => images::take(input, output, options, control)?,
-        None => several_clips::take(input, &clips, output, options, control)?,
-    };
+    let (frames, thumbnails) = key_frames(input, output, options, control)?;
     control.check()?;
     jpeg::write(&contact_sheet(&thumbnails), jpeg::VIEWING_QUALITY, &output.join("frames.jpg"))?;
     frames.save()?;
@@ -85,12 +73,34 @@ fn extract(input: &Path, output: &Path, options: &FrameOptions, control: &Contro
     Ok(frames)
 }
 
-fn same_folder(a: &Path, b: &Path) -> bool {
+/// The key frames in `output`, without their description.
+pub(super) fn key_frames(
+    input: &Path,
+    output: &Path,
+    options: &FrameOptions,
+    control: &Control,
+) -> Result<(Frames, Thumbnails)> {
+    let is_folder = std::fs::metadata(input).map_err(|e| Error::io("open", input, e))?.is_dir();
+    if is_folder && is_same_folder(input, output) {
+        return Err(Error::argument(format!("{} is both the input and the output", input.display())));
+    }
+    control.progress(Stage::Frames, "opening", 0.0);
+    let source = if is_folder { None } else { Some(probe(input, options.projection, control)?) };
+    let clips = if is_folder { clips_in(input)? } else { Vec::new() };
+    prepare(output)?;
+    match source {
+        Some(probe) => from_video(probe, output, options, control),
+        None if clips.is_empty() => images::take(input, output, options, control),
+        None => several_clips::take(input, &clips, output, options, control),
+    }
+}
+
+pub(super) fn is_same_folder(a: &Path, b: &Path) -> bool {
     matches!((a.canonicalize(), b.canonicalize()), (Ok(a), Ok(b)) if a == b)
 }
 
 /// Makes the folder, and takes away what an earlier run left: its description first, so that it never describes a mixture.
-fn prepare(output: &Path) -> Result<()> {
+pub(super) fn prepare(output: &Path) -> Result<()> {
     std::fs::create_dir_all(output).map_err(|e| Error::io("make", output, e))?;
     let earlier = Frames::load(output).map(|f| f.frames).unwrap_or_default();
     let remove = |name: &str| {

@@ -28,6 +28,7 @@
 //! # }
 //! ```
 
+mod adding;
 mod by_camera;
 mod contact_sheet;
 mod containment;
@@ -59,6 +60,7 @@ mod system_calls;
 #[cfg(test)]
 mod tests;
 
+pub use adding::add_frames;
 pub(crate) use contact_sheet::{contact_sheet, thumbnail, write_number};
 pub use containment::{Protection, containment};
 pub use encode::VideoWriter;

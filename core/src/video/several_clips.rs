@@ -80,7 +80,7 @@ pub(super) fn take(
         }
     }
     let shares = shares(&probes, photographs, options.max_frames);
-    let mut all = Gathered { frames: Vec::new(), thumbnails: Vec::new(), cameras: 0, total: 0 };
+    let mut all = Gathered::default();
     let parts = probes.len() as f32 + 1.0;
     if photographs > 0 {
         let part = output.join(format!("{PART}photographs"));
@@ -166,24 +166,25 @@ fn shares(probes: &[Probe], photographs: usize, most: usize) -> Shares {
 }
 
 /// The name of a file without what it ends with.
-fn name_of(path: &Path) -> String {
+pub(super) fn name_of(path: &Path) -> String {
     let stem = path.file_stem().map(|s| s.to_string_lossy().into_owned()).unwrap_or_default();
     // A model file has one line for each image, and names in it end at the line.
     stem.chars().map(|c| if c.is_control() { '_' } else { c }).collect()
 }
 
 /// What came of the parts.
-struct Gathered {
-    frames: Vec<Frame>,
-    thumbnails: Thumbnails,
-    cameras: u32,
+#[derive(Default)]
+pub(super) struct Gathered {
+    pub(super) frames: Vec<Frame>,
+    pub(super) thumbnails: Thumbnails,
+    pub(super) cameras: u32,
     /// Pictures of all parts.
-    total: u64,
+    pub(super) total: u64,
 }
 
 impl Gathered {
     /// Adds the frames in the folder `part`, with names that begin with `prefix`, and moves them into `output`.
-    fn add(
+    pub(super) fn add(
         &mut self,
         frames: Frames,
         thumbnails: Thumbnails,

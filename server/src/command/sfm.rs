@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::Args;
 use libreconstruct::Result;
 use libreconstruct::camera::CameraModel;
-use libreconstruct::pipeline::{PosesOptions, ReconstructionMethod, files, find_poses, frames_of};
+use libreconstruct::pipeline::{PosesOptions, ReconstructionMethod, files, find_poses, frames_for};
 use libreconstruct::sfm::SfmOptions;
 use libreconstruct::video::FrameOptions;
 
@@ -29,6 +29,10 @@ pub(crate) struct Arguments {
     /// Folder for the results
     #[arg(short, long, value_name = "FOLDER")]
     output: PathBuf,
+    /// The folder of an earlier result (with its frames/ and sparse/): FRAMES, a further video or folder of pictures of the same
+    /// scene, is added to that model, whose world stays as it is
+    #[arg(long, visible_alias = "add", value_name = "EARLIER")]
+    add_to: Option<PathBuf>,
     /// glomap (global) or colmap (incremental) structure from motion
     #[arg(long, default_value = "glomap")]
     reconstruction_method: ReconstructionMethod,
@@ -86,14 +90,14 @@ impl Arguments {
             rolling_shutter_ms: self.shutter.rolling_shutter_ms,
             ..SfmOptions::default()
         };
-        let options = PosesOptions { sfm, background: self.masks.options() };
+        let options = PosesOptions { sfm, background: self.masks.options(), add_to: self.add_to.clone() };
         options.check()?;
         let wanted = FrameOptions {
             max_frames: self.max_frames,
             max_resolution: self.max_resolution,
             projection: self.projection.named(),
         };
-        let (frames, source) = frames_of(&self.frames, &self.output, &wanted, control)?;
+        let (frames, source) = frames_for(&self.frames, &self.output, &wanted, &options, control)?;
         let report = find_poses(&frames, source, &options, &self.output, control)?;
         let sfm = &report.sfm;
         let text = format!(

@@ -15,7 +15,7 @@ use super::{SubjectKind, TableKind, TagOptions};
 type Vec3 = Vector3<f64>;
 
 /// Whether a surface belongs to what a mask should keep.
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Subject {
     Yes,
     No,

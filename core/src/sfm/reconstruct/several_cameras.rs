@@ -15,12 +15,12 @@ use crate::sfm::front_end::{InitialCameras, calibrate};
 use crate::sfm::gate;
 use crate::sfm::joining::{JoiningInput, join_cameras};
 use crate::sfm::map::{Map, MapPoint, Observation};
-use crate::sfm::options::SfmOptions;
+use crate::sfm::options::{MappingMethod, SfmOptions};
 use crate::sfm::path::{Trusted, is_ordered};
 use crate::sfm::polishing::bundle_options;
 use crate::sfm::progress;
 use crate::sfm::reconstruction::Reconstruction;
-use crate::sfm::report::{CameraReport, Stopwatch, ranges};
+use crate::sfm::report::{Attempt, CameraReport, Stopwatch, ranges};
 use crate::sfm::rig::Rig;
 
 /// Cameras whose pictures are tried as the first, at most.
@@ -81,11 +81,23 @@ impl Reconstructor<'_> {
         watch: &mut Stopwatch,
         control: &Control,
     ) -> Result<Found> {
-        control.progress(Stage::Sfm, "other cameras", progress::OTHER_CAMERAS);
         let Found { candidate, attempts, .. } = found;
-        let mut attempts = attempts;
-        let method = candidate.report.method;
         let alone = self.in_whole(&candidate.map, images, initial);
+        self.joined_to(alone, candidate.report.method, attempts, initial, watch, control)
+    }
+
+    /// `alone`, a map of some images of the capture that was made so after these attempts, joined by all others that find their place;
+    /// without them, if it would not be sound with them.
+    pub(super) fn joined_to(
+        &self,
+        alone: Map,
+        method: MappingMethod,
+        mut attempts: Vec<Attempt>,
+        initial: &InitialCameras,
+        watch: &mut Stopwatch,
+        control: &Control,
+    ) -> Result<Found> {
+        control.progress(Stage::Sfm, "other cameras", progress::OTHER_CAMERAS);
         let mut map = alone.clone();
         let input = JoiningInput {
             keypoints: &self.pictures.keypoints,

@@ -1,0 +1,164 @@
+//! Frames that are added to a model: those it was made of keep the poses they have, as far as the new ones agree, and its world
+//! stays as it is.
+
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+
+use crate::camera::{Camera, Pose, SparseModel};
+use crate::control::Control;
+use crate::error::{Error, ErrorKind, Result};
+use crate::stage::Stage;
+use crate::video::Frames;
+
+use super::Reconstructor;
+use crate::sfm::components::Matched;
+use crate::sfm::filters::filter_images;
+use crate::sfm::front_end::{InitialCameras, initial_cameras};
+use crate::sfm::gate;
+use crate::sfm::map::Map;
+use crate::sfm::options::{MappingMethod, SfmOptions};
+use crate::sfm::progress;
+use crate::sfm::reconstruction::Reconstruction;
+use crate::sfm::report::Stopwatch;
+use crate::sfm::retriangulation::retriangulate;
+use crate::sfm::rig::Rig;
+use crate::sfm::support::support_of_pairs;
+use crate::sfm::triangulation::TriangulationOptions;
+
+/// Fewer frames that see what the model shows hold nothing.
+const LEAST: usize = 3;
+/// Of the matches between its frames a sound model agrees with nearly all; one of other pictures with few, by chance. Chosen by hand.
+const LEAST_AGREEMENT: f64 = 0.5;
+
+/// What a model says of the frames that it was made of.
+#[derive(Debug, Clone)]
+pub(super) struct Base<'a> {
+    model: &'a SparseModel,
+    /// By frame: its pose in the model.
+    pub(super) poses: Vec<Option<Pose>>,
+    /// By frame: the id of the camera that the model has for it.
+    cameras: Vec<Option<u32>>,
+}
+
+impl<'a> Base<'a> {
+    /// Of the frames that have the names of the model's images.
+    ///
+    /// # Errors
+    /// `InvalidArgument` if too few do, or for a frame of another size than its camera.
+    pub(super) fn of(model: &'a SparseModel, frames: &Frames) -> Result<Self> {
+        let images: BTreeMap<&str, _> = model.images.values().map(|i| (i.name.as_str(), i)).collect();
+        let mut base = Self { model, poses: Vec::new(), cameras: Vec::new() };
+        for frame in &frames.frames {
+            let image = images.get(frame.name.as_str());
+            let camera = image.and_then(|image| model.cameras.get(&image.camera_id));
+            if let Some(camera) = camera.filter(|c| (c.width, c.height) != (frame.width, frame.height)) {
+                return Err(Error::argument(format!(
+                    "{} has {}x{} pixels, and its camera in the model to add to {}x{}: the model is of other pictures",
+                    frame.name, frame.width, frame.height, camera.width, camera.height
+                ))
+                .hint("give the model of the frames as they are, sparse/, not that of the undistorted ones"));
+            }
+            let known = camera.and(image);
+            base.poses.push(known.map(|image| image.pose));
+            base.cameras.push(known.map(|image| image.camera_id));
+        }
+        let count = base.count();
+        if count < LEAST {
+            return Err(Error::argument(format!(
+                "{count} of the {} frames have the name of one of the {} images of the model to add to; {LEAST} at least are needed",
+                frames.frames.len(),
+                model.images.len()
+            ))
+            .hint("give the frames that the model was made of, and the new ones beside them"));
+        }
+        Ok(base)
+    }
+
+    /// How many frames it knows.
+    fn count(&self) -> usize {
+        self.poses.iter().flatten().count()
+    }
+
+    /// The cameras to begin with: those of the model as it has them, the one that made most of its frames first.
+    fn cameras(&self, initial: InitialCameras) -> InitialCameras {
+        let known = |initial: &InitialCameras, k: usize| {
+            initial.images_of(k).into_iter().filter(|&i| self.cameras[i].is_some()).count()
+        };
+        let leader = (0..initial.cameras.len()).max_by_key(|&k| (known(&initial, k), Reverse(k)));
+        let mut initial = initial.led_by(leader.unwrap_or(0));
+        for k in 0..initial.cameras.len() {
+            let id = initial.images_of(k).into_iter().find_map(|i| self.cameras[i]);
+            if let Some(camera) = id.and_then(|id| self.model.cameras.get(&id)) {
+                initial.cameras[k] = Camera::clone(camera);
+            }
+        }
+        initial
+    }
+}
+
+impl Reconstructor<'_> {
+    /// Makes the model of a capture of which `base` knows some frames.
+    ///
+    /// # Errors
+    /// As [`crate::sfm::add_to_model`].
+    pub(super) fn reconstruct_onto(
+        base: &Base<'_>,
+        capture: &Matched<'_>,
+        options: &SfmOptions,
+        mut watch: Stopwatch,
+        control: &Control,
+    ) -> Result<Reconstruction> {
+        let rig = Rig::of_frames(capture.frames);
+        if rig.is_panoramic() {
+            return Err(Error::argument("nothing can be added to a model of 360° pictures")
+                .hint("reconstruct them by themselves"));
+        }
+        let initial = base.cameras(initial_cameras(capture.frames, options));
+        let rotation_only = gate::rotation_only_pairs(capture.verified, &initial.cameras[0]);
+        gate::check_pairs(&rig, capture.verified, rotation_only, capture.frames)?;
+        let known = (rotation_only, initial.known_focals[0]);
+        let mut whole = Reconstructor::new(capture, rig, known, options);
+        whole.base = Some(base.poses.clone());
+        control.progress(Stage::Sfm, "the model to add to", progress::RELATIVE_POSES);
+        let map = whole.map_of(base, &initial)?;
+        watch.lap("the model to add to");
+        let found =
+            whole.joined_to(map, MappingMethod::Incremental, Vec::new(), &initial, &mut watch, control)?;
+        let placed =
+            (0..base.poses.len()).any(|i| base.poses[i].is_none() && found.candidate.map.poses[i].is_some());
+        if !placed {
+            let new = base.poses.len() - base.count();
+            return Err(Error::new(
+                ErrorKind::PartialReconstruction,
+                format!("none of the {new} new frames sees enough of what the model to add to shows"),
+            )
+            .hint("begin the new video where the first one was filmed, and go on from there slowly"));
+        }
+        whole.finish(found, watch, control)
+    }
+
+    /// The map of the frames that `base` knows: its poses and lenses, and the points that the frames' own matches give.
+    ///
+    /// # Errors
+    /// `InvalidArgument` if the frames do not show what the model does.
+    fn map_of(&self, base: &Base<'_>, initial: &InitialCameras) -> Result<Map> {
+        let mut map = Map::new(initial.cameras[0].clone(), &self.rig, self.frames.frames.len());
+        map.others = initial.others();
+        map.poses.clone_from(&base.poses);
+        let limits =
+            TriangulationOptions { max_error: self.mapper.max_error, min_angle: self.mapper.min_angle };
+        map.points = retriangulate(&map, &self.pictures.keypoints, self.matches, &limits);
+        let support =
+            support_of_pairs(&map, &self.pictures.keypoints, self.verified, self.mapper.max_epipolar_error);
+        let (agreeing, matches) =
+            support.iter().fold((0, 0), |sum, s| (sum.0 + s.agreeing, sum.1 + s.matches));
+        filter_images(&mut map, self.mapper.min_observations);
+        if map.registered() < LEAST || (agreeing as f64) < LEAST_AGREEMENT * matches as f64 {
+            return Err(Error::argument(format!(
+                "of {matches} matches between frames of the model to add to {agreeing} agree with its poses: it is of other pictures",
+            ))
+            .hint("give the model that was made of these frames"));
+        }
+        Ok(map)
+    }
+}
