@@ -64,6 +64,7 @@ mod schur;
 mod shutter;
 mod station_pairing;
 mod steady_zoom;
+mod stretches;
 mod support;
 #[cfg(test)]
 mod synthetic;

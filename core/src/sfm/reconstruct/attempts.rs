@@ -2,6 +2,7 @@
 //! leaves a doubt.
 
 use std::borrow::Cow;
+use std::collections::BTreeSet;
 
 use crate::control::Control;
 use crate::error::Result;
@@ -20,10 +21,11 @@ use crate::sfm::options::MappingMethod;
 use crate::sfm::path::{Trusted, fitting_the_path};
 use crate::sfm::progress;
 use crate::sfm::report::{Attempt, Stopwatch};
+use crate::sfm::stretches::{along_the_path, with_loops};
 
 impl Reconstructor<'_> {
     /// The best map of one view graph: the method asked for; without pairs that contradict the camera's path, where the
-    /// map breaks it; the incremental method, where the result is doubtful; and from even steps, where some are weak.
+    /// map breaks it, and where that does not mend it without those between its stretches; the incremental method, where the result is doubtful; and from even steps, where some are weak.
     pub(super) fn map(
         &self,
         graph: &ViewGraph,
@@ -37,9 +39,17 @@ impl Reconstructor<'_> {
         let mut trusted = all;
         if !best.report.broken_steps.is_empty() {
             trusted = fitting_the_path(&self.rig, &graph.pairs, self.matches, control)?;
+            let mut torn: BTreeSet<usize> = best.report.broken_steps.iter().copied().collect();
             let other = self.attempt(self.options.method, &trusted, graph, attempts, watch, control)?;
+            torn.extend(&other.report.broken_steps);
             if self.is_better(&other, &best) {
                 best = other;
+            }
+            if !best.report.broken_steps.is_empty() {
+                let (other, pairs) = self.by_stretches(&torn, graph, attempts, watch, control)?;
+                if self.is_better(&other, &best) {
+                    (best, trusted) = (other, pairs);
+                }
             }
         }
         let when = &self.mapper.attempts;
@@ -59,12 +69,38 @@ impl Reconstructor<'_> {
         if graph.is_ordered
             && let Some(start) = self.evened(&best.map, &trusted)
         {
-            let other = self.adjusted(start, &trusted, graph, attempts, watch, control)?;
+            let other = self.adjusted(start, &trusted, graph, attempts, control)?;
+            watch.lap("even steps");
+            if let Some(attempt) = attempts.last_mut() {
+                attempt.even_steps = true;
+            }
             if self.is_better(&other, &best) {
                 best = other;
             }
         }
         Ok(best)
+    }
+
+    /// The map of what matches along the path, cut where it was `torn`, with the loops that close in it; and the pairs it was made
+    /// of.
+    fn by_stretches(
+        &self,
+        torn: &BTreeSet<usize>,
+        graph: &ViewGraph,
+        attempts: &mut Vec<Attempt>,
+        watch: &mut Stopwatch,
+        control: &Control,
+    ) -> Result<(Candidate, Trusted<'static>)> {
+        let along = along_the_path(&self.rig, &graph.pairs, self.matches, torn);
+        let open = self.attempt(self.options.method, &along, graph, attempts, watch, control)?;
+        let keypoints = &self.pictures.keypoints;
+        let Some(closed) = with_loops(&along, &open.map, keypoints, &graph.pairs, self.matches) else {
+            return Ok((open, along));
+        };
+        log::debug!("{} pairs along the path, {} with loops", along.pairs.len(), closed.pairs.len());
+        let other = self.adjusted(open.map.clone(), &closed, graph, attempts, control)?;
+        watch.lap("loops");
+        Ok(if self.is_better(&other, &open) { (other, closed) } else { (open, along) })
     }
 
     fn evened(&self, map: &Map, trusted: &Trusted<'_>) -> Option<Map> {
@@ -78,7 +114,6 @@ impl Reconstructor<'_> {
         trusted: &Trusted<'_>,
         graph: &ViewGraph,
         attempts: &mut Vec<Attempt>,
-        watch: &mut Stopwatch,
         control: &Control,
     ) -> Result<Candidate> {
         let input = self.input(trusted, graph);
@@ -86,12 +121,7 @@ impl Reconstructor<'_> {
         (map.camera, map.others) = (graph.camera.clone(), graph.others.clone());
         adjust_start(&mut map, &input, &input.tracks(), &self.mapper, control)?;
         complete(&mut map, &input, &self.mapper, control)?;
-        watch.lap("even steps");
-        let found = self.candidate(map, MappingMethod::Global, trusted, graph, attempts);
-        if let Some(attempt) = attempts.last_mut() {
-            attempt.even_steps = true;
-        }
-        Ok(found)
+        Ok(self.candidate(map, MappingMethod::Global, trusted, graph, attempts))
     }
 
     pub(super) fn input<'a>(&'a self, trusted: &'a Trusted<'_>, graph: &ViewGraph) -> MapperInput<'a> {
@@ -153,6 +183,15 @@ impl Reconstructor<'_> {
     ) -> Candidate {
         let report = self.report(&map, &self.pictures.keypoints, method, graph);
         let verdict = gate::check_model(&report, &map, self.frames, self.known_focal);
+        log::debug!(
+            "{method:?} of {} pairs: {} images, {} observations, {:.4} of the matches agree, broken steps {:?}, {:?}",
+            trusted.pairs.len(),
+            report.registered,
+            report.observations,
+            report.agreeing_matches,
+            report.broken_steps,
+            verdict.as_ref().map(|warnings| warnings.iter().map(|w| w.message.as_str()).collect::<Vec<_>>())
+        );
         attempts.push(Attempt {
             method,
             pairs: trusted.pairs.len(),
