@@ -44,6 +44,24 @@ pub fn read_poses(path: &Path) -> Result<BTreeMap<u64, Pose>> {
     Ok(poses)
 }
 
+/// Writes what [`read_poses`] reads, of frames numbered from 0.
+///
+/// # Errors
+/// A file that cannot be written.
+pub fn write_poses(path: &Path, poses: &[Pose]) -> Result<()> {
+    let frames: Vec<serde_json::Value> = poses
+        .iter()
+        .enumerate()
+        .map(|(k, pose)| {
+            let m = pose.inverse().to_matrix4();
+            let rows: Vec<[f64; 4]> = (0..4).map(|r| std::array::from_fn(|c| m[(r, c)])).collect();
+            serde_json::json!({ "file": format!("{k:06}"), "c2w": rows })
+        })
+        .collect();
+    std::fs::write(path, serde_json::json!({ "frames": frames }).to_string())
+        .map_err(|e| Error::io("write", path, e))
+}
+
 /// The number at the end of a picture's name: 12 of `images/IMG_0012.jpg`, and of `000012`.
 pub fn number_of(file: &str) -> Option<u64> {
     let stem = Path::new(file).file_stem()?.to_str()?;

@@ -29,7 +29,7 @@ const MIN_AGREEING: f64 = 0.4;
 /// leaves more. Chosen by hand.
 const CUT: f64 = 0.15;
 /// Frames up to this far apart are taken to see the same side of things.
-pub(crate) const CHAIN: usize = 16;
+const CHAIN: usize = 16;
 /// Pairs of frames that contradict the rotations along the path by more than this (radians) join things that only look
 /// alike. Rotations drift by tenths of a degree per frame; objects repeat themselves after a turn of 45 degrees or
 /// more.

@@ -14,18 +14,20 @@ use rayon::prelude::*;
 
 use super::map::{Keypoints, Map};
 use super::matching::PairMatches;
-use super::path::{CHAIN, Trusted};
+use super::path::Trusted;
 use super::resection::{NO_POINT, points_of_keypoints};
 use super::rig::Rig;
 use super::two_view::TwoViewGeometry;
 use crate::statistics::median;
 
+/// Frames up to this far apart on the path are near each other: as far as frames are matched by their order.
+const NEAR: usize = 24;
 /// Fewer matches whose points are known on both sides say nothing.
 const LEAST_POINTS: usize = 10;
 /// What two frames see is in one spot if its points lie closer together than this share of their distance from the camera (median).
-/// Drift over a loop is a few percent of that; places that look alike are at least their own size apart, which is what
-/// a camera in them sees. Chosen by hand.
-const ONE_SPOT: f64 = 0.3;
+/// Drift over a loop of some rooms is up to a third of that; places that look alike are at least their own size apart, which is more
+/// than a camera in them can step back. Chosen by hand.
+const ONE_SPOT: f64 = 0.5;
 
 /// The pairs within the stretches between the `torn` steps (`k`: after image `k`), and those of frames near each other on the
 /// path; and the matches of these.
@@ -37,7 +39,7 @@ pub(crate) fn along_the_path(
 ) -> Trusted<'static> {
     let is_along = |first: u32, second: u32| {
         let stations = rig.station_of(second as usize).abs_diff(rig.station_of(first as usize));
-        stations <= CHAIN || torn.range(first as usize..second as usize).next().is_none()
+        stations <= NEAR || torn.range(first as usize..second as usize).next().is_none()
     };
     let pairs = pairs.iter().filter(|p| is_along(p.first, p.second)).cloned().collect();
     let matches = matches.iter().filter(|m| is_along(m.first, m.second)).cloned().collect();
@@ -99,7 +101,7 @@ mod tests {
 
     /// Once around, with pairs that lead over the end, and pairs of each image with the opposite one in which keypoints match
     /// that show other things.
-    fn with_look_alikes() -> (Capture, Vec<TwoViewGeometry>, Vec<PairMatches>, usize) {
+    fn with_mistaken_pairs() -> (Capture, Vec<TwoViewGeometry>, Vec<PairMatches>, usize) {
         let capture = Capture::circuit(IMAGES, 60, 0.3, 3);
         let mut pairs = capture.pairs_around(4);
         let right = pairs.len();
@@ -118,9 +120,9 @@ mod tests {
 
     #[test]
     fn between_stretches_only_neighbours_on_the_path_are_believed() {
-        let (capture, pairs, matches, _) = with_look_alikes();
+        let (capture, pairs, matches, _) = with_mistaken_pairs();
         let trusted = along_the_path(&capture.rig, &pairs, &matches, &BTreeSet::from([20]));
-        let near = |first: u32, second: u32| second - first <= CHAIN as u32;
+        let near = |first: u32, second: u32| second - first <= NEAR as u32;
         let within = |first: u32, second: u32| second <= 20 || first > 20;
         assert!(trusted.pairs.iter().all(|p| near(p.first, p.second) || within(p.first, p.second)));
         let wanted = pairs.iter().filter(|p| near(p.first, p.second) || within(p.first, p.second)).count();
@@ -130,7 +132,7 @@ mod tests {
 
     #[test]
     fn loops_close_and_places_that_look_alike_stay_apart() {
-        let (capture, pairs, matches, right) = with_look_alikes();
+        let (capture, pairs, matches, right) = with_mistaken_pairs();
         let map = capture.true_map_with_points();
         let along = along_the_path(&capture.rig, &pairs, &matches, &BTreeSet::from([10, 30]));
         assert!(along.pairs.len() < right);

@@ -14,6 +14,7 @@ use libreconstruct::video::Frames;
 use libreconstruct::{Control, Error, Result};
 use libreconstruct_tests::alignment::{AlignedErrors, aligned_errors};
 use libreconstruct_tests::exit_code;
+use libreconstruct_tests::pose_error::write_poses;
 use libreconstruct_tests::synthetic::{CaptureOptions, Film, film_frames};
 use serde_json::{Value, json};
 
@@ -71,10 +72,12 @@ fn run(arguments: &Arguments) -> Result<()> {
             arguments.output.join(format!("{rooms}x{frames}-{}-{}", arguments.width, arguments.seed));
         let film = || film_frames(&[Film::new(&options)], &folder).map(|(frames, _)| frames);
         let filmed = Frames::load(&folder).or_else(|_| film())?;
+        let poses = Film::poses_of(&options);
+        write_poses(&folder.join("poses.json"), &poses)?;
         if arguments.film {
             continue;
         }
-        let truth: BTreeMap<u64, Pose> = (0..).zip(Film::poses_of(&options)).collect();
+        let truth: BTreeMap<u64, Pose> = (0..).zip(poses).collect();
         let from_here = forgets_peak();
         let found =
             reconstruct(&filmed, &SfmOptions { keep_broken: true, ..Default::default() }, &Control::new());

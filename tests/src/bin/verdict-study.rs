@@ -19,7 +19,7 @@ use libreconstruct_tests::alignment::{AlignedErrors, aligned_errors};
 use libreconstruct_tests::drawn_captures::{KINDS, draw, scenery_key, taken_by};
 use libreconstruct_tests::exit_code;
 use libreconstruct_tests::judgements::{Half, Judgement, read_judgements, surprises, tables};
-use libreconstruct_tests::pose_error::{number_of, read_poses};
+use libreconstruct_tests::pose_error::{number_of, read_poses, write_poses};
 use libreconstruct_tests::risk::{Curve, risk_curve, risk_picture};
 use libreconstruct_tests::synthetic::{Film, Scenery, film_frames, take_photographs};
 use serde_json::{Value, json};
@@ -164,19 +164,6 @@ fn summary(results: &[PathBuf], with_surprises: bool, file: Option<&Path>) -> Re
         println!("{}", surprises(&judgements));
     }
     file.map_or(Ok(()), |file| picture(&judgements, file))
-}
-
-fn write_poses(path: &Path, poses: &[Pose]) -> Result<()> {
-    let frames: Vec<Value> = poses
-        .iter()
-        .enumerate()
-        .map(|(k, pose)| {
-            let m = pose.inverse().to_matrix4();
-            let rows: Vec<[f64; 4]> = (0..4).map(|r| std::array::from_fn(|c| m[(r, c)])).collect();
-            json!({ "file": format!("{k:06}"), "c2w": rows })
-        })
-        .collect();
-    std::fs::write(path, json!({ "frames": frames }).to_string()).map_err(|e| Error::io("write", path, e))
 }
 
 fn real(inputs: &[PathBuf], output: &Path, results: &Path, options: &FrameOptions) -> Result<()> {

@@ -23,6 +23,13 @@ use crate::sfm::progress;
 use crate::sfm::report::{Attempt, Stopwatch};
 use crate::sfm::stretches::{along_the_path, with_loops};
 
+/// How often loops are looked for in a map that was made along the path.
+const LOOP_ROUNDS: usize = 3;
+/// Fewer more pairs than this share change the map too little to look again.
+const MORE_LOOPS: f64 = 0.002;
+/// Loops that cost a larger share of the observations than this leaves were none. Chosen by hand.
+const LEAST_KEPT: f64 = 0.99;
+
 impl Reconstructor<'_> {
     /// The best map of one view graph: the method asked for; without pairs that contradict the camera's path, where the
     /// map breaks it, and where that does not mend it without those between its stretches; the incremental method, where the result is doubtful; and from even steps, where some are weak.
@@ -91,16 +98,29 @@ impl Reconstructor<'_> {
         watch: &mut Stopwatch,
         control: &Control,
     ) -> Result<(Candidate, Trusted<'static>)> {
-        let along = along_the_path(&self.rig, &graph.pairs, self.matches, torn);
-        let open = self.attempt(self.options.method, &along, graph, attempts, watch, control)?;
         let keypoints = &self.pictures.keypoints;
-        let Some(closed) = with_loops(&along, &open.map, keypoints, &graph.pairs, self.matches) else {
-            return Ok((open, along));
-        };
-        log::debug!("{} pairs along the path, {} with loops", along.pairs.len(), closed.pairs.len());
-        let other = self.adjusted(open.map.clone(), &closed, graph, attempts, control)?;
-        watch.lap("loops");
-        Ok(if self.is_better(&other, &open) { (other, closed) } else { (open, along) })
+        let mut trusted = along_the_path(&self.rig, &graph.pairs, self.matches, torn);
+        let mut best = self.attempt(self.options.method, &trusted, graph, attempts, watch, control)?;
+        // What closes a loop takes drift away, and then more loops are seen to close.
+        for _ in 0..LOOP_ROUNDS {
+            let Some(closed) = with_loops(&trusted, &best.map, keypoints, &graph.pairs, self.matches) else {
+                break;
+            };
+            let other = self.adjusted(best.map.clone(), &closed, graph, attempts, control)?;
+            watch.lap("loops");
+            log::debug!("{} pairs, {} with loops", trusted.pairs.len(), closed.pairs.len());
+            let is_settled = (closed.pairs.len() as f64) < (1.0 + MORE_LOOPS) * trusted.pairs.len() as f64;
+            // A map that is free of loops has bent to fit a few more observations.
+            let kept = other.report.observations as f64 / best.report.observations.max(1) as f64;
+            if other.verdict.is_err() && best.verdict.is_ok() || kept < LEAST_KEPT {
+                break;
+            }
+            (best, trusted) = (other, closed);
+            if is_settled {
+                break;
+            }
+        }
+        Ok((best, trusted))
     }
 
     fn evened(&self, map: &Map, trusted: &Trusted<'_>) -> Option<Map> {
