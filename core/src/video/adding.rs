@@ -5,11 +5,10 @@ use std::path::Path;
 
 use crate::control::Control;
 use crate::error::{Error, ErrorKind, Result};
-use crate::jpeg;
 use crate::stage::Stage;
 
-use super::contact_sheet::{contact_sheet, thumbnail};
-use super::extract::{is_same_folder, key_frames, prepare};
+use super::contact_sheet::thumbnail;
+use super::extract::{describe, is_same_folder, key_frames, prepare};
 use super::several_clips::{Gathered, name_of};
 use super::{FrameOptions, FrameSource, Frames};
 
@@ -71,16 +70,10 @@ fn add(
     let prefix = format!("{}_", name_of(input));
     all.add(new, thumbnails, &prefix, &part, output)?;
     fs::remove_dir_all(&part).map_err(|e| Error::io("remove", &part, e))?;
-    control.check()?;
-    jpeg::write(&contact_sheet(&all.thumbnails), jpeg::VIEWING_QUALITY, &output.join("frames.jpg"))?;
-    let Gathered { frames, total, .. } = all;
+    let Gathered { frames, thumbnails, total, .. } = all;
     let frames =
         Frames { folder: output.to_path_buf(), source: FrameSource::Images, total, frames, warnings };
-    frames.save()?;
-    for warning in &frames.warnings {
-        control.warn(Stage::Frames, warning.clone());
-    }
-    control.progress_with(Stage::Frames, "done", 1.0, frames.summary());
+    describe(&frames, &thumbnails, control)?;
     Ok(frames)
 }
 

@@ -63,14 +63,20 @@ pub fn probe_video(input: &Path) -> Result<VideoInfo> {
 fn extract(input: &Path, output: &Path, options: &FrameOptions, control: &Control) -> Result<Frames> {
     options.validate()?;
     let (frames, thumbnails) = key_frames(input, output, options, control)?;
+    describe(&frames, &thumbnails, control)?;
+    Ok(frames)
+}
+
+/// Writes the contact sheet and, last, the description of frames beside them, and tells that they are done.
+pub(super) fn describe(frames: &Frames, thumbnails: &Thumbnails, control: &Control) -> Result<()> {
     control.check()?;
-    jpeg::write(&contact_sheet(&thumbnails), jpeg::VIEWING_QUALITY, &output.join("frames.jpg"))?;
+    jpeg::write(&contact_sheet(thumbnails), jpeg::VIEWING_QUALITY, &frames.folder.join("frames.jpg"))?;
     frames.save()?;
     for warning in &frames.warnings {
         control.warn(Stage::Frames, warning.clone());
     }
     control.progress_with(Stage::Frames, "done", 1.0, frames.summary());
-    Ok(frames)
+    Ok(())
 }
 
 /// The key frames in `output`, without their description.
