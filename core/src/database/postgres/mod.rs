@@ -257,6 +257,7 @@ pub(crate) fn test_database() -> Option<String> {
 #[cfg(test)]
 mod tests {
     use std::collections::HashSet;
+    use std::sync::atomic::{AtomicU32, Ordering};
     use std::time::Instant;
 
     use super::super::suite;
@@ -520,6 +521,7 @@ mod tests {
         let name = address.rsplit('/').next().unwrap();
         let database = PostgresDatabase::open(&address).unwrap();
         let user = database.user("anna");
+        let done = AtomicU32::new(0);
         std::thread::scope(|scope| {
             let work = scope.spawn(|| {
                 for _ in 0..60 {
@@ -529,12 +531,19 @@ mod tests {
                     let claim = database.take("me").unwrap();
                     assert_eq!((claim.lease.job, claim.lease.attempt), (job, 1));
                     assert_eq!(database.heartbeat(&claim.lease, 60).unwrap(), LeaseState::Held);
+                    done.fetch_add(1, Ordering::Relaxed);
                 }
             });
+            let mut before = done.load(Ordering::Relaxed);
             while !work.is_finished() {
                 let cut = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'libreconstruct'";
                 server.sql(name, &format!("{cut} AND datname = '{name}'"));
                 std::thread::sleep(std::time::Duration::from_millis(15));
+                // On a busy machine 15 ms are too short for anything, and no number of tries would be enough.
+                while !work.is_finished() && done.load(Ordering::Relaxed) == before {
+                    std::thread::sleep(std::time::Duration::from_millis(1));
+                }
+                before = done.load(Ordering::Relaxed);
             }
             work.join().unwrap();
         });
