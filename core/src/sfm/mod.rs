@@ -23,6 +23,7 @@ pub mod pairing;
 pub mod rotation_averaging;
 pub mod two_view;
 
+mod base_model;
 mod block_sparse;
 mod bundle_adjustment;
 mod completion;

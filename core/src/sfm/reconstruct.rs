@@ -14,6 +14,7 @@ use crate::fiducial::{Tags, detect_tags};
 use crate::stage::Stage;
 use crate::video::Frames;
 
+use super::base_model::Base;
 use super::components::{Matched, add_components};
 use super::features::FeatureOptions;
 use super::fisheye::as_fisheye;
@@ -41,7 +42,6 @@ use super::triangulation::{TriangulationOptions, Views as TriangulationViews, tr
 use super::two_view::{TwoViewGeometry, TwoViewOptions, Views, verify_pairs};
 use super::verdict::{Doubt, Grade, Judged, judge};
 use crate::statistics::{median, quantile};
-use added_frames::Base;
 
 /// Finds the cameras, their poses and scene points from `frames`. Which camera made each is known ([`crate::video::Frame::camera`]);
 /// while it did, its focal length did not change.
