@@ -62,6 +62,10 @@ pub(crate) fn sfm(
     let options = PosesOptions { sfm, background, add_to };
     let PosedModels { model, components, report } = long(py, listener, |control| match &output {
         Some(folder) => poses_in_folder(&input, folder, &frame_options, &options, control),
+        None if options.background.is_some() => {
+            Err(Error::argument("masks are files: they need a folder for the results")
+                .hint("name one as output"))
+        }
         None => {
             let temporary = |e| Error::new(ErrorKind::Io, format!("no place for temporary files: {e}"));
             let folder = tempfile::tempdir().map_err(temporary)?;
