@@ -9,7 +9,8 @@ use super::report::SfmReport;
 pub struct Reconstruction {
     /// Camera, poses and points. The world is level (+y is down) and the origin is the mean of the camera centres. Its
     /// unit is the metre where `report.scale` says so; else there is no metric scale, and a camera is 5 units (median)
-    /// from what it sees. Image ids are frame numbers plus 1.
+    /// from what it sees. Where frames were added to a model ([`super::add_to_model`]) the world is that model's. Image ids are
+    /// frame numbers plus 1.
     pub model: SparseModel,
     /// Figures.
     pub report: SfmReport,
