@@ -32,7 +32,8 @@ const LEAST_KEPT: f64 = 0.99;
 
 impl Reconstructor<'_> {
     /// The best map of one view graph: the method asked for; without pairs that contradict the camera's path, where the
-    /// map breaks it, and where that does not mend it without those between its stretches; the incremental method, where the result is doubtful; and from even steps, where some are weak.
+    /// map breaks it, and where that does not mend it without those between its stretches; the incremental method, where the
+    /// result is doubtful; and from even steps, where some are weak.
     pub(super) fn map(
         &self,
         graph: &ViewGraph,
