@@ -7,6 +7,7 @@
 mod covariance;
 mod intrinsics;
 mod readout;
+mod settling;
 mod spread;
 pub(crate) mod squares;
 mod stations;
@@ -18,7 +19,7 @@ use crate::camera::{Camera, Pose};
 use crate::control::Control;
 use crate::error::Result;
 
-use super::levenberg_marquardt::{Reach, Stopping, Summary, minimise};
+use super::levenberg_marquardt::{Reach, Step, Stopping, Summary, minimise};
 use super::map::{Keypoints, Map};
 use super::projection::{Extrinsics, Linearised, Loss, LossSum, Projector};
 use super::schur::{self, BORDER, Block, CHUNK, CameraTerms, PointTerms, Reduced, Structure};
@@ -42,6 +43,10 @@ pub(crate) struct BundleOptions {
     pub(crate) noise: f64,
     /// When to stop.
     pub(crate) stopping: Stopping,
+    /// Cameras are at rest, and the adjustment ends, where an undamped step moves them and the intrinsics by less than this many
+    /// standard deviations, all of them together (the square root of the Newton decrement). Points may still move then. Standard deviations
+    /// are those of keypoints with `noise`, independent of each other. 0 where only the cost says when to stop.
+    pub(crate) rest: f64,
     /// Whether rotations are unknowns. Centres always are.
     pub(crate) rotations: bool,
     /// Which intrinsics are unknowns.
@@ -362,12 +367,20 @@ impl<'a> Problem<'a> {
         Some(l)
     }
 
-    /// The state after a damped Gauss-Newton step.
-    fn step(&self, state: &State, damping: f64, work: &mut Workspace) -> Option<State> {
+    /// A damped Gauss-Newton step, after which points settle.
+    fn step(&self, state: &State, damping: f64, work: &mut Workspace) -> Option<Step<State>> {
         let reduced = self.equations_in(state, damping, work);
         let x = reduced.solve()?;
         let moves = schur::back_substitute::<6, 8>(&self.structure, &work.points, &x);
-        self.moved(state, &x, &moves)
+        let mut next = self.moved(state, &x, &moves)?;
+        self.settle(&mut next, &work.points.y);
+        Some(Step { state: next, is_at_rest: self.is_at_rest(&x, &reduced.rhs) })
+    }
+
+    /// Whether the step `x` is so short that cameras are at rest. `rhs` is the right-hand side that it belongs to.
+    fn is_at_rest(&self, x: &[f64], rhs: &[f64]) -> bool {
+        let squared: f64 = x.iter().zip(rhs).map(|(x, r)| x * r).sum();
+        squared < (self.options.rest * self.options.noise).powi(2)
     }
 
     /// `state` after the step `x` of cameras and intrinsics and the `moves` of the points; `None` for an impossible
@@ -688,6 +701,7 @@ mod tests {
         BundleOptions {
             loss: Loss::Huber(1.0),
             noise: ASSUMED_NOISE,
+            rest: 0.0,
             stopping: Stopping { max_iterations: 60, tolerance: 1e-9 },
             rotations: true,
             intrinsics: RefineIntrinsics {

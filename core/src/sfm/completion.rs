@@ -35,6 +35,7 @@ pub(crate) fn complete(
     let bundle = BundleOptions {
         loss: completion.loss,
         noise: ASSUMED_NOISE,
+        rest: 0.0,
         stopping: completion.stopping,
         rotations: true,
         intrinsics: RefineIntrinsics {

@@ -70,6 +70,7 @@ pub(crate) fn adjust_start(
     let mut bundle = BundleOptions {
         loss: global.first_loss,
         noise: ASSUMED_NOISE,
+        rest: 0.0,
         stopping: global.first_stopping,
         rotations: false,
         intrinsics: RefineIntrinsics::default(),

@@ -13,7 +13,7 @@ use crate::control::Control;
 use crate::error::Result;
 use crate::random::Random;
 
-use super::levenberg_marquardt::{Reach, Stopping, minimise};
+use super::levenberg_marquardt::{Reach, Step, Stopping, minimise};
 use super::map::Observation;
 use super::projection::Loss;
 use super::rig::Rig;
@@ -70,8 +70,8 @@ pub(crate) fn position(
         }
         Start::Random(seed) => (problem.at_random(seed), STOPPING),
     };
-    let (state, _) =
-        minimise(begin, stopping, Reach::Short, control, |s| problem.cost(s), |s, d| problem.step(s, d))?;
+    let step = |s: &State, damping: f64| problem.step(s, damping).map(Step::to);
+    let (state, _) = minimise(begin, stopping, Reach::Short, control, |s| problem.cost(s), step)?;
     let mut centres = vec![None; rig.stations()];
     for (&station, c) in problem.stations.iter().zip(&state.centres) {
         centres[station] = Some(Vector3::from(*c));

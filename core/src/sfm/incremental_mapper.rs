@@ -71,6 +71,7 @@ fn adjustment(images: usize, options: &MapperOptions) -> BundleOptions {
     BundleOptions {
         loss,
         noise: ASSUMED_NOISE,
+        rest: 0.0,
         stopping,
         rotations: true,
         intrinsics: RefineIntrinsics {

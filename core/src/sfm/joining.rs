@@ -48,6 +48,7 @@ pub(crate) fn join_cameras(
     let bundle = BundleOptions {
         loss: options.completion.loss,
         noise: ASSUMED_NOISE,
+        rest: 0.0,
         stopping: options.completion.stopping,
         rotations: true,
         intrinsics: RefineIntrinsics {

@@ -23,6 +23,21 @@ pub(crate) enum Reach {
     Long,
 }
 
+/// Where a step leads.
+pub(crate) struct Step<S> {
+    /// The state after it.
+    pub(crate) state: S,
+    /// Whether it changes what is wanted by less than that is known: it is the last one, if it is as short without damping.
+    pub(crate) is_at_rest: bool,
+}
+
+impl<S> Step<S> {
+    /// A step of which only the cost says whether it is the last one.
+    pub(crate) fn to(state: S) -> Self {
+        Self { state, is_at_rest: false }
+    }
+}
+
 /// What a minimisation did.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Summary {
@@ -48,8 +63,8 @@ const PROBE: f64 = 100.0;
 /// Where damping has to be larger than this, no step lowers the cost any more.
 const LARGEST_DAMPING: f64 = 1e12;
 
-/// Minimises `cost` from `start`. `step` gives the state after a step of the given relative damping, or `None` where
-/// the damped equations cannot be solved.
+/// Minimises `cost` from `start`. `step` leads on by a step of the given relative damping, or is `None` where the damped
+/// equations cannot be solved.
 ///
 /// # Errors
 /// [`crate::ErrorKind::Cancelled`] when `control` is cancelled.
@@ -59,7 +74,7 @@ pub(crate) fn minimise<S>(
     reach: Reach,
     control: &Control,
     cost: impl Fn(&S) -> f64,
-    mut step: impl FnMut(&S, f64) -> Option<S>,
+    mut step: impl FnMut(&S, f64) -> Option<Step<S>>,
 ) -> Result<(S, Summary)> {
     let mut state = start;
     let initial_cost = cost(&state);
@@ -74,16 +89,18 @@ pub(crate) fn minimise<S>(
     while summary.iterations < stopping.max_iterations && damping < LARGEST_DAMPING {
         control.check()?;
         summary.iterations += 1;
-        let candidate = step(&state, damping).map(|s| (cost(&s), s));
+        let candidate = step(&state, damping).map(|s| (cost(&s.state), s));
         match candidate {
             Some((value, next)) if value < summary.final_cost => {
                 let gain = (summary.final_cost - value) / summary.final_cost;
-                state = next;
+                state = next.state;
                 summary.final_cost = value;
-                let is_last = reach == Reach::Short || damping <= smallest;
+                let is_undamped = damping <= smallest;
+                let gains_little = gain < stopping.tolerance;
+                let is_last = if gains_little { reach == Reach::Short || is_undamped } else { is_undamped };
                 damping = (damping / 5.0).max(smallest);
                 growth = 4.0;
-                is_probing = gain < stopping.tolerance;
+                is_probing = gains_little || next.is_at_rest;
                 if is_probing && is_last {
                     summary.converged = true;
                     break;
@@ -117,7 +134,7 @@ mod tests {
         let stopping = Stopping { max_iterations: 50, tolerance: 1e-3 };
         let cost = |s: &[f64; 2]| 0.5 * (s[0] * s[0] + stiffness * s[1] * s[1]) + 1e-9;
         let step = |s: &[f64; 2], damping: f64| {
-            Some([s[0] - s[0] / (1.0 + damping), s[1] - stiffness * s[1] / (stiffness + damping)])
+            Some(Step::to([s[0] - s[0] / (1.0 + damping), s[1] - stiffness * s[1] / (stiffness + damping)]))
         };
         minimise([1.0, 1.0], stopping, reach, &Control::new(), cost, step).unwrap()
     }
@@ -128,5 +145,22 @@ mod tests {
         let (far, summary) = bend(1e-10, Reach::Long);
         assert!(near[1] > 0.9, "{near:?}");
         assert!(far[1].abs() < 0.1 && summary.converged && summary.iterations < 15, "{far:?} {summary:?}");
+    }
+
+    #[test]
+    fn a_step_that_only_damping_makes_short_is_not_the_last_one() {
+        let stopping = Stopping { max_iterations: 50, tolerance: 0.0 };
+        let stiffness = 1e-6;
+        let cost = |y: &f64| 0.5 * stiffness * y * y + 1.0;
+        let mut dampings = Vec::new();
+        let step = |y: &f64, damping: f64| {
+            dampings.push(damping);
+            let change = stiffness * y / (stiffness + damping);
+            Some(Step { state: y - change, is_at_rest: change.abs() < 0.1 })
+        };
+        let (y, summary) = minimise(1.0, stopping, Reach::Short, &Control::new(), cost, step).unwrap();
+        // The first step is short: it is tried with less damping, and then it is not.
+        assert!(y.abs() < 0.1 && summary.converged, "{y} {summary:?}");
+        assert!(dampings.len() < 8 && dampings.last() == Some(&SMALLEST_DAMPING), "{dampings:?}");
     }
 }

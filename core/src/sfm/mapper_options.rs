@@ -187,6 +187,9 @@ with_defaults! {
         pub(crate) first_stopping: Stopping = Stopping { max_iterations: 10, tolerance: 1e-3 },
         /// When another one ends. Chosen by hand.
         pub(crate) stopping: Stopping = Stopping { max_iterations: 30, tolerance: 1e-6 },
+        /// Cameras that an adjustment would move by less than this many standard deviations are at rest. What the cost still
+        /// gains then are single points with wrong observations. Chosen by hand.
+        pub(crate) rest: f64 = 0.3,
         /// Standard deviation of the principal point's prior, over the longer side of the picture. Cameras for
         /// photographs are within 1 to 3 %; cropped pictures may be further off.
         pub(crate) principal_point_prior: f64 = 0.015,

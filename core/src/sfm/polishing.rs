@@ -67,6 +67,7 @@ pub(crate) fn bundle_options(
         loss: Loss::Cauchy((options.polishing.loss_scale * noise).clamp(least, most)),
         noise: if noise.is_finite() { noise } else { ASSUMED_NOISE },
         stopping: options.polishing.stopping,
+        rest: options.polishing.rest,
         rotations: true,
         intrinsics: RefineIntrinsics {
             focal: options.refine_focal,

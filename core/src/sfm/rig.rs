@@ -186,6 +186,7 @@ mod tests {
         BundleOptions {
             loss: Loss::Cauchy(1.0),
             noise: ASSUMED_NOISE,
+            rest: 0.0,
             stopping: Stopping { max_iterations: 30, tolerance: 1e-8 },
             rotations: true,
             intrinsics: RefineIntrinsics::default(),

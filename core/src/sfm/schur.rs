@@ -258,11 +258,7 @@ pub(crate) fn back_substitute<const D: usize, const P: usize>(
                     s[k] += step.iter().zip(&points.z[o][k]).map(|(x, z)| x * z).sum::<f64>();
                 }
             }
-            let l = &points.factor[p];
-            let c = s[2] / l[5];
-            let b = (s[1] - l[4] * c) / l[2];
-            let a = (s[0] - l[1] * b - l[3] * c) / l[0];
-            [-a, -b, -c]
+            unwhiten_vector(&s, &points.factor[p]).map(|x| -x)
         })
         .collect()
 }
@@ -296,6 +292,13 @@ pub(crate) fn whiten_vector(g: &[f64; 3], l: &[f64; 6]) -> [f64; 3] {
     let a = g[0] / l[0];
     let b = (g[1] - l[1] * a) / l[2];
     [a, b, (g[2] - l[3] * a - l[4] * b) / l[5]]
+}
+
+/// `L^-T y`
+pub(crate) fn unwhiten_vector(y: &[f64; 3], l: &[f64; 6]) -> [f64; 3] {
+    let c = y[2] / l[5];
+    let b = (y[1] - l[4] * c) / l[2];
+    [(y[0] - l[1] * b - l[3] * c) / l[0], b, c]
 }
 
 /// The rows of one camera.

@@ -254,6 +254,7 @@ mod tests {
         let options = BundleOptions {
             loss: Loss::Cauchy(1.0),
             noise: ASSUMED_NOISE,
+            rest: 0.0,
             stopping: Stopping { max_iterations: 20, tolerance: 1e-8 },
             rotations: true,
             intrinsics: RefineIntrinsics { focal: true, distortion: None, principal_point: Some(50.0) },

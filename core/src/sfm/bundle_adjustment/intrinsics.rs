@@ -189,6 +189,7 @@ mod tests {
         BundleOptions {
             loss: Loss::Huber(1.0),
             noise: ASSUMED_NOISE,
+            rest: 0.0,
             stopping: Stopping { max_iterations: 60, tolerance: 1e-9 },
             rotations: true,
             intrinsics: RefineIntrinsics {

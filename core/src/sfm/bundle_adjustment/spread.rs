@@ -316,6 +316,7 @@ mod tests {
         BundleOptions {
             loss: Loss::Cauchy(1.0),
             noise: ASSUMED_NOISE,
+            rest: 0.0,
             stopping: Stopping { max_iterations: 20, tolerance: 1e-8 },
             rotations: true,
             intrinsics: RefineIntrinsics { focal: true, distortion: Some(0.05), principal_point: None },

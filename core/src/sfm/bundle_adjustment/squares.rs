@@ -9,7 +9,7 @@ use nalgebra::{UnitQuaternion, Vector2, Vector3};
 
 use crate::control::Control;
 use crate::error::Result;
-use crate::sfm::levenberg_marquardt::{Summary, minimise};
+use crate::sfm::levenberg_marquardt::{Step, Summary, minimise};
 use crate::sfm::map::{Keypoints, Map};
 use crate::sfm::projection::Projector;
 use crate::sfm::schur::{self, Reduced};
@@ -286,17 +286,19 @@ impl<'a> Joint<'a> {
         Reduced { matrix, rhs }
     }
 
-    /// The state after a damped Gauss-Newton step.
+    /// A damped Gauss-Newton step, after which points settle.
     fn step(
         &self,
         (state, squares): &(State, Squares),
         damping: f64,
         work: &mut Workspace,
-    ) -> Option<(State, Squares)> {
+    ) -> Option<Step<(State, Squares)>> {
         let reduced = self.base.equations_in(state, damping, work);
-        let x = self.extend(&reduced, state, squares, damping).solve()?;
+        let extended = self.extend(&reduced, state, squares, damping);
+        let x = extended.solve()?;
         let moves = schur::back_substitute::<6, 8>(&self.base.structure, &work.points, &x[..self.size]);
-        let next = self.base.moved(state, &x[..self.size], &moves)?;
+        let mut next = self.base.moved(state, &x[..self.size], &moves)?;
+        self.base.settle(&mut next, &work.points.y);
         let mut squares = squares.clone();
         for (square, step) in squares.items.iter_mut().zip(x[self.size..].chunks_exact(6)) {
             let turn = UnitQuaternion::from_scaled_axis(Vector3::new(step[0], step[1], step[2]));
@@ -304,7 +306,9 @@ impl<'a> Joint<'a> {
             square.centre += Vector3::new(step[3], step[4], step[5]);
         }
         squares.edge *= x.last()?.exp();
-        (squares.edge.is_finite() && squares.edge > 0.0).then_some((next, squares))
+        let is_possible = squares.edge.is_finite() && squares.edge > 0.0;
+        let is_at_rest = self.base.is_at_rest(&x, &extended.rhs);
+        is_possible.then_some(Step { state: (next, squares), is_at_rest })
     }
 }
 
@@ -360,6 +364,7 @@ pub(crate) mod tests {
         BundleOptions {
             loss: Loss::Cauchy(1.0),
             noise: ASSUMED_NOISE,
+            rest: 0.0,
             stopping: Stopping { max_iterations: 50, tolerance: 1e-9 },
             rotations: true,
             intrinsics: RefineIntrinsics { focal: true, distortion: Some(0.05), principal_point },

@@ -6,7 +6,7 @@ use crate::camera::Pose;
 use crate::control::Control;
 use crate::sfm::bundle_adjustment::CORNERS;
 use crate::sfm::geometry::angle_between;
-use crate::sfm::levenberg_marquardt::{Reach, Stopping, minimise};
+use crate::sfm::levenberg_marquardt::{Reach, Step, Stopping, minimise};
 use crate::sfm::map::Map;
 use crate::sfm::projection::{Extrinsics, Loss, Projectors};
 use crate::statistics::{MEDIAN_OF_RAYLEIGH, median};
@@ -149,7 +149,7 @@ impl Rays {
             for k in 0..7 {
                 h[(k, k)] *= 1.0 + damping;
             }
-            Some(s.moved(&-h.cholesky()?.solve(&g)))
+            Some(Step::to(s.moved(&-h.cholesky()?.solve(&g))))
         };
         let (square, _) = minimise(begin, stopping, Reach::Short, &Control::new(), cost, step).ok()?;
         let corners = square.corners();

@@ -116,6 +116,7 @@ mod tests {
             let bundle = BundleOptions {
                 loss: Loss::Cauchy(1.0),
                 noise: ASSUMED_NOISE,
+                rest: 0.0,
                 stopping: Stopping { max_iterations: 10, tolerance: 1e-6 },
                 rotations: true,
                 intrinsics: RefineIntrinsics {
@@ -135,6 +136,7 @@ mod tests {
         let bundle = BundleOptions {
             loss: Loss::Cauchy(1.0),
             noise: ASSUMED_NOISE,
+            rest: 0.0,
             stopping: Stopping { max_iterations: 30, tolerance: 1e-8 },
             rotations: true,
             intrinsics: RefineIntrinsics { focal: true, distortion: Some(0.05), principal_point: None },
