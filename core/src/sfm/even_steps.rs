@@ -202,8 +202,7 @@ mod tests {
 
             let matches = Capture::with_matches(pairs.clone()).1;
             let input = capture.input((&pairs, &matches), capture.camera.clone(), &[]);
-            let mut adjusted = evened;
-            adjust_start(&mut adjusted, &input, &input.tracks(), &options, &Control::new()).unwrap();
+            let mut adjusted = adjust_start(evened, &input, &options, &Control::new()).unwrap();
             complete(&mut adjusted, &input, &options, &Control::new()).unwrap();
             assert_eq!(adjusted.registered(), 16);
             let (centres, rotations) = capture.errors(&adjusted);

@@ -224,6 +224,23 @@ fn is_possible_focal(focal: f64, side: f64, known: Option<f64>) -> bool {
     (USUAL_FOCAL.0 * side..=USUAL_FOCAL.1 * side).contains(&focal) || known.is_some_and(is_near)
 }
 
+/// Why a map is not sound that tears neighbouring frames apart after these images.
+pub(crate) fn torn(broken_steps: &[usize], frames: &Frames) -> Error {
+    let name = |i: usize| frames.frames.get(i).map_or_else(|| i.to_string(), |f| f.name.clone());
+    let first = broken_steps.first().copied().unwrap_or(0);
+    refuse(
+        ErrorKind::UnreliableReconstruction,
+        format!(
+            "the model tears neighbouring frames apart at {} places, first between {} and {}: a part of the video is mistaken for \
+             another that looks alike",
+            broken_steps.len(),
+            name(first),
+            name(first + 1)
+        ),
+        "film more slowly and without cuts there, or put something distinct beside what looks the same from several sides",
+    )
+}
+
 /// Judges a finished map; returns what the user should know. `known_focal` is the focal length in pixels, if it was given or
 /// EXIF names it: it says more of what is possible than the usual range.
 ///
@@ -280,19 +297,8 @@ pub(crate) fn check_model(
             "give the focal length, or film from more directions",
         ));
     }
-    if let Some(&step) = report.broken_steps.first() {
-        let name = |i: usize| frames.frames.get(i).map_or_else(|| i.to_string(), |f| f.name.clone());
-        return Err(refuse(
-            ErrorKind::UnreliableReconstruction,
-            format!(
-                "the model tears neighbouring frames apart at {} places, first between {} and {}: a part of the video is \
-                 mistaken for another that looks alike",
-                report.broken_steps.len(),
-                name(step),
-                name(step + 1)
-            ),
-            "film more slowly and without cuts there, or put something distinct beside what looks the same from several sides",
-        ));
+    if !report.broken_steps.is_empty() {
+        return Err(torn(&report.broken_steps, frames));
     }
     if report.agreeing_matches < MIN_AGREEING {
         return Err(refuse(

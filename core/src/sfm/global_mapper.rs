@@ -24,16 +24,37 @@ impl Tolerance {
     }
 }
 
+/// A map whose poses are right in the rough only: what is torn is seen, and nothing measured.
+pub(crate) struct RoughMap {
+    pub(crate) map: Map,
+    /// The tracks by which it is adjusted.
+    tracks: Vec<Vec<Observation>>,
+}
+
 /// Maps all images that have a rotation at once.
 ///
 /// # Errors
 /// [`crate::ErrorKind::Cancelled`].
+#[cfg(test)]
 pub(crate) fn map_globally(
     input: &MapperInput<'_>,
     options: &MapperOptions,
     seed: u64,
     control: &Control,
 ) -> Result<Map> {
+    map_roughly(input, options, seed, control)?.narrowed(input, options, control)
+}
+
+/// Places all images that have a rotation at once.
+///
+/// # Errors
+/// [`crate::ErrorKind::Cancelled`].
+pub(crate) fn map_roughly(
+    input: &MapperInput<'_>,
+    options: &MapperOptions,
+    seed: u64,
+    control: &Control,
+) -> Result<RoughMap> {
     let mut map = input.empty_map();
     let tracks = input.tracks();
     let positions = find_positions(input, &tracks, &options.global, seed, control)?;
@@ -42,59 +63,96 @@ pub(crate) fn map_globally(
             *pose = Some(Pose::from_centre(rotation, &centre));
         }
     }
-    adjust_start(&mut map, input, &tracks, options, control)?;
-    Ok(map)
+    RoughMap::adjusted(map, input, &tracks, options, control)
 }
 
-/// Adjusts poses of which the positions are only guessed, from the tracks of all verified matches.
+/// Adjusts poses of which the positions are only guessed, from all verified matches.
 ///
 /// # Errors
 /// [`crate::ErrorKind::Cancelled`].
 pub(crate) fn adjust_start(
-    map: &mut Map,
+    map: Map,
     input: &MapperInput<'_>,
-    tracks: &[Vec<Observation>],
     options: &MapperOptions,
     control: &Control,
-) -> Result<()> {
-    let MapperOptions { max_error, min_angle, min_observations, global, .. } = options;
-    let keypoints = input.keypoints;
-    let chosen: Vec<_> = select_tracks(tracks, input.images(), global.adjustment_tracks)
-        .into_iter()
-        .map(|t| tracks[t].clone())
-        .collect();
-    // Begin with what is near enough, then narrow down.
-    let limits = |max_error: f64| TriangulationOptions { max_error, min_angle: *min_angle };
-    let first = global.first_tolerance.pixels(&input.camera);
-    map.points = triangulate_tracks(map, keypoints, &chosen, &limits(first));
-    let mut bundle = BundleOptions {
-        loss: global.first_loss,
+) -> Result<Map> {
+    RoughMap::adjusted(map, input, &input.tracks(), options, control)?.narrowed(input, options, control)
+}
+
+/// How points are triangulated where errors may be `max_error` pixels.
+fn limits(options: &MapperOptions, max_error: f64) -> TriangulationOptions {
+    TriangulationOptions { max_error, min_angle: options.min_angle }
+}
+
+/// How a map is adjusted whose rotations may be trusted more than its positions.
+fn first_bundle(options: &GlobalOptions) -> BundleOptions {
+    BundleOptions {
+        loss: options.first_loss,
         noise: ASSUMED_NOISE,
         rest: 0.0,
-        stopping: global.first_stopping,
+        stopping: options.first_stopping,
         rotations: false,
         intrinsics: RefineIntrinsics::default(),
         other_centres: Vec::new(),
-    };
-    adjust(map, keypoints, &bundle, control)?;
-    bundle.rotations = true;
-    adjust(map, keypoints, &bundle, control)?;
-    bundle.intrinsics = RefineIntrinsics {
-        focal: options.refine_focal,
-        distortion: Some(options.distortion_prior),
-        principal_point: None,
-    };
-    bundle.stopping = global.stopping;
-    for round in &global.rounds {
-        let limits = limits(round.tolerance.pixels(&input.camera).max(*max_error));
-        map.points = triangulate_tracks(map, keypoints, &chosen, &limits);
-        filter_images(map, *min_observations);
-        bundle.loss = Loss::Cauchy(round.loss_scale);
-        adjust(map, keypoints, &bundle, control)?;
     }
-    filter_points(map, keypoints, *max_error, *min_angle);
-    filter_images(map, *min_observations);
-    Ok(())
+}
+
+impl RoughMap {
+    /// The map of guessed positions `map`: these are adjusted to the longest of the `tracks`, then the rotations too.
+    fn adjusted(
+        mut map: Map,
+        input: &MapperInput<'_>,
+        tracks: &[Vec<Observation>],
+        options: &MapperOptions,
+        control: &Control,
+    ) -> Result<Self> {
+        let keypoints = input.keypoints;
+        let chosen: Vec<_> = select_tracks(tracks, input.images(), options.global.adjustment_tracks)
+            .into_iter()
+            .map(|t| tracks[t].clone())
+            .collect();
+        let tolerance = options.global.first_tolerance.pixels(&input.camera);
+        map.points = triangulate_tracks(&map, keypoints, &chosen, &limits(options, tolerance));
+        let mut bundle = first_bundle(&options.global);
+        adjust(&mut map, keypoints, &bundle, control)?;
+        bundle.rotations = true;
+        adjust(&mut map, keypoints, &bundle, control)?;
+        Ok(Self { map, tracks: chosen })
+    }
+
+    /// The map, adjusted to ever nearer observations.
+    ///
+    /// # Errors
+    /// [`crate::ErrorKind::Cancelled`].
+    pub(crate) fn narrowed(
+        self,
+        input: &MapperInput<'_>,
+        options: &MapperOptions,
+        control: &Control,
+    ) -> Result<Map> {
+        let MapperOptions { max_error, min_angle, min_observations, global, .. } = options;
+        let (Self { mut map, tracks }, keypoints) = (self, input.keypoints);
+        let mut bundle = BundleOptions {
+            stopping: global.stopping,
+            rotations: true,
+            intrinsics: RefineIntrinsics {
+                focal: options.refine_focal,
+                distortion: Some(options.distortion_prior),
+                principal_point: None,
+            },
+            ..first_bundle(global)
+        };
+        for round in &global.rounds {
+            let tolerance = round.tolerance.pixels(&input.camera).max(*max_error);
+            map.points = triangulate_tracks(&map, keypoints, &tracks, &limits(options, tolerance));
+            filter_images(&mut map, *min_observations);
+            bundle.loss = Loss::Cauchy(round.loss_scale);
+            adjust(&mut map, keypoints, &bundle, control)?;
+        }
+        filter_points(&mut map, keypoints, *max_error, *min_angle);
+        filter_images(&mut map, *min_observations);
+        Ok(map)
+    }
 }
 
 fn find_positions(

@@ -25,6 +25,10 @@ const NEIGHBOURS: usize = 4;
 const MIN_MATCHES: usize = 50;
 /// A step is broken if a smaller fraction of the matches across it agrees with the map.
 const MIN_AGREEING: f64 = 0.4;
+/// It is broken beyond doubt, which no later adjustment mends, if the fraction is smaller than this. Chosen by hand.
+const MIN_HEALING: f64 = 0.2;
+/// A path is torn between stretches of this many steps or more. Chosen by hand.
+const FEWEST_STEPS: usize = 8;
 /// A film is cut where its neighbours share less than this part of what they usually do. A hand that turns away quickly
 /// leaves more. Chosen by hand.
 const CUT: f64 = 0.15;
@@ -70,6 +74,31 @@ fn neighbours(rig: &Rig, pair: &TwoViewGeometry) -> Option<std::ops::Range<usize
 /// Steps of the path (`k`: from image `k` to the next, of another station) across which neighbours contradict the map.
 /// `support` is that of `pairs`.
 pub(crate) fn broken_steps(rig: &Rig, pairs: &[TwoViewGeometry], support: &[Support]) -> Vec<usize> {
+    steps_below(MIN_AGREEING, rig, pairs, support)
+}
+
+/// Those that are broken beyond doubt, in a map that is only rough: few of them. Where many are, all of the map is not right yet.
+pub(crate) fn clearly_broken_steps(rig: &Rig, pairs: &[TwoViewGeometry], support: &[Support]) -> Vec<usize> {
+    let steps = steps_below(MIN_HEALING, rig, pairs, support);
+    if steps.len() * FEWEST_STEPS > rig.stations() { Vec::new() } else { steps }
+}
+
+/// Those that rotations break with which only these of all `pairs` are `consistent`.
+pub(crate) fn steps_broken_by_rotations(
+    rig: &Rig,
+    pairs: &[TwoViewGeometry],
+    consistent: &[TwoViewGeometry],
+) -> Vec<usize> {
+    let kept: BTreeSet<(u32, u32)> = consistent.iter().map(|p| (p.first, p.second)).collect();
+    let support = |p: &TwoViewGeometry| {
+        let agreeing = if kept.contains(&(p.first, p.second)) { p.inliers.len() } else { 0 };
+        Support { matches: p.inliers.len(), agreeing }
+    };
+    clearly_broken_steps(rig, pairs, &pairs.iter().map(support).collect::<Vec<_>>())
+}
+
+/// Steps across which less than this fraction of the neighbours' matches agrees with the map.
+fn steps_below(least: f64, rig: &Rig, pairs: &[TwoViewGeometry], support: &[Support]) -> Vec<usize> {
     let mut across = vec![Support::default(); rig.stations().saturating_sub(1)];
     for (pair, s) in pairs.iter().zip(support) {
         let Some(between) = neighbours(rig, pair) else { continue };
@@ -78,7 +107,7 @@ pub(crate) fn broken_steps(rig: &Rig, pairs: &[TwoViewGeometry], support: &[Supp
             step.agreeing += s.agreeing;
         }
     }
-    let broken = |s: &Support| s.matches >= MIN_MATCHES && s.ratio() < MIN_AGREEING;
+    let broken = |s: &Support| s.matches >= MIN_MATCHES && s.ratio() < least;
     let suspects: Vec<usize> = (0..across.len()).filter(|&k| broken(&across[k])).collect();
     // Pairs across a broken step lie across its neighbours too: of a run of steps the worst one is meant.
     let worst =
@@ -176,6 +205,22 @@ mod tests {
         // A frame left out does not hide the step.
         map.poses[10] = None;
         assert_eq!(steps(&map), vec![9, 19]);
+    }
+
+    #[test]
+    fn rotations_that_contradict_the_neighbours_of_a_step_break_it() {
+        let (capture, pairs) = folded();
+        let across = |p: &TwoViewGeometry, step: u32| p.first <= step && step < p.second;
+        let without = |steps: &[u32]| {
+            let kept =
+                pairs.iter().filter(|p| p.second - p.first > 4 || !steps.iter().any(|&s| across(p, s)));
+            kept.cloned().collect::<Vec<_>>()
+        };
+        let broken = |steps: &[u32]| steps_broken_by_rotations(&capture.rig, &pairs, &without(steps));
+        assert_eq!(broken(&[]), Vec::<usize>::new());
+        assert_eq!(broken(&[20, 40]), vec![20, 40]);
+        // Where nearly everything contradicts, the path is not what is wrong.
+        assert_eq!(broken(&(0..59).step_by(5).collect::<Vec<_>>()), Vec::<usize>::new());
     }
 
     #[test]

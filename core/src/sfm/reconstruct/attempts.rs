@@ -4,7 +4,7 @@
 use std::borrow::Cow;
 use std::collections::BTreeSet;
 
-use crate::control::Control;
+use crate::control::{Control, Warning};
 use crate::error::Result;
 use crate::stage::Stage;
 
@@ -13,15 +13,18 @@ use crate::sfm::completion::complete;
 use crate::sfm::even_steps::with_even_steps;
 use crate::sfm::front_end::absolute_rotations;
 use crate::sfm::gate;
-use crate::sfm::global_mapper::{adjust_start, map_globally};
+use crate::sfm::global_mapper::{adjust_start, map_roughly};
 use crate::sfm::incremental_mapper::map_incrementally;
 use crate::sfm::map::Map;
 use crate::sfm::mapper_input::MapperInput;
 use crate::sfm::options::MappingMethod;
-use crate::sfm::path::{Trusted, fitting_the_path};
+use crate::sfm::path::{
+    Trusted, broken_steps, clearly_broken_steps, fitting_the_path, steps_broken_by_rotations,
+};
 use crate::sfm::progress;
-use crate::sfm::report::{Attempt, Stopwatch};
+use crate::sfm::report::{Attempt, SfmReport, Stopwatch};
 use crate::sfm::stretches::{along_the_path, with_loops};
+use crate::sfm::support::{Support, support_of_pairs};
 
 /// How often loops are looked for in a map that was made along the path.
 const LOOP_ROUNDS: usize = 3;
@@ -29,6 +32,23 @@ const LOOP_ROUNDS: usize = 3;
 const MORE_LOOPS: f64 = 0.002;
 /// Loops that cost a larger share of the observations than this leaves were none. Chosen by hand.
 const LEAST_KEPT: f64 = 0.99;
+
+/// When the global mapper gives up a map that tears the camera's path, since other pairs will be tried.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum GiveUp {
+    /// Where its positions show it, before they are adjusted to the end: no adjustment mends that.
+    AtPositions,
+    /// Where rotations show it already. Of tears that rotations show, a map may still heal some.
+    AtRotations,
+}
+
+/// What the global mapper made of pairs.
+enum Global {
+    /// A map that is not completed.
+    Map(Map),
+    /// One that is given up, since it tears the camera's path.
+    Torn(Candidate),
+}
 
 impl Reconstructor<'_> {
     /// The best map of one view graph: the method asked for; without pairs that contradict the camera's path, where the
@@ -43,12 +63,15 @@ impl Reconstructor<'_> {
     ) -> Result<Candidate> {
         let count = self.frames.frames.len();
         let all = Trusted { pairs: Cow::Borrowed(&graph.pairs), matches: Cow::Borrowed(self.matches) };
-        let mut best = self.attempt(self.options.method, &all, graph, attempts, watch, control)?;
+        let method = self.options.method;
+        let mut best =
+            self.attempt(method, &all, graph, Some(GiveUp::AtRotations), (attempts, watch), control)?;
         let mut trusted = all;
         if !best.report.broken_steps.is_empty() {
             trusted = fitting_the_path(&self.rig, &graph.pairs, self.matches, control)?;
             let mut torn: BTreeSet<usize> = best.report.broken_steps.iter().copied().collect();
-            let other = self.attempt(self.options.method, &trusted, graph, attempts, watch, control)?;
+            let give_up = Some(GiveUp::AtPositions);
+            let other = self.attempt(method, &trusted, graph, give_up, (attempts, watch), control)?;
             torn.extend(&other.report.broken_steps);
             if self.is_better(&other, &best) {
                 best = other;
@@ -69,7 +92,7 @@ impl Reconstructor<'_> {
             || (count <= when.many_images && best.report.agreeing_matches < when.agreeing_matches);
         if wanting && self.options.method == MappingMethod::Global {
             let method = MappingMethod::Incremental;
-            let other = self.attempt(method, &trusted, graph, attempts, watch, control)?;
+            let other = self.attempt(method, &trusted, graph, None, (attempts, watch), control)?;
             if self.is_better(&other, &best) {
                 best = other;
             }
@@ -101,27 +124,35 @@ impl Reconstructor<'_> {
     ) -> Result<(Candidate, Trusted<'static>)> {
         let keypoints = &self.pictures.keypoints;
         let mut trusted = along_the_path(&self.rig, &graph.pairs, self.matches, torn);
-        let mut best = self.attempt(self.options.method, &trusted, graph, attempts, watch, control)?;
+        let mut map = match self.map_globally(&trusted, graph, None, (attempts, watch), control)? {
+            Global::Map(map) => map,
+            Global::Torn(candidate) => return Ok((candidate, trusted)),
+        };
+        let is_torn =
+            |map: &Map| !broken_steps(&self.rig, &graph.pairs, &self.support(map, graph)).is_empty();
         // What closes a loop takes drift away, and then more loops are seen to close.
         for _ in 0..LOOP_ROUNDS {
-            let Some(closed) = with_loops(&trusted, &best.map, keypoints, &graph.pairs, self.matches) else {
+            let Some(closed) = with_loops(&trusted, &map, keypoints, &graph.pairs, self.matches) else {
                 break;
             };
-            let other = self.adjusted(best.map.clone(), &closed, graph, attempts, control)?;
+            let input = self.input(&closed, graph);
+            let other = adjust_start(with_cameras_of(map.clone(), graph), &input, &self.mapper, control)?;
             watch.lap("loops");
             log::debug!("{} pairs, {} with loops", trusted.pairs.len(), closed.pairs.len());
             let is_settled = (closed.pairs.len() as f64) < (1.0 + MORE_LOOPS) * trusted.pairs.len() as f64;
             // A map that is free of loops has bent to fit a few more observations.
-            let kept = other.report.observations as f64 / best.report.observations.max(1) as f64;
-            if other.verdict.is_err() && best.verdict.is_ok() || kept < LEAST_KEPT {
+            let kept = other.observations() as f64 / map.observations().max(1) as f64;
+            if kept < LEAST_KEPT || is_torn(&other) && !is_torn(&map) {
                 break;
             }
-            (best, trusted) = (other, closed);
+            (map, trusted) = (other, closed);
             if is_settled {
                 break;
             }
         }
-        Ok((best, trusted))
+        complete(&mut map, &self.input(&trusted, graph), &self.mapper, control)?;
+        watch.lap("refinement");
+        Ok((self.candidate(map, MappingMethod::Global, &trusted, graph, attempts), trusted))
     }
 
     fn evened(&self, map: &Map, trusted: &Trusted<'_>) -> Option<Map> {
@@ -138,9 +169,7 @@ impl Reconstructor<'_> {
         control: &Control,
     ) -> Result<Candidate> {
         let input = self.input(trusted, graph);
-        let mut map = start;
-        (map.camera, map.others) = (graph.camera.clone(), graph.others.clone());
-        adjust_start(&mut map, &input, &input.tracks(), &self.mapper, control)?;
+        let mut map = adjust_start(with_cameras_of(start, graph), &input, &self.mapper, control)?;
         complete(&mut map, &input, &self.mapper, control)?;
         Ok(self.candidate(map, MappingMethod::Global, trusted, graph, attempts))
     }
@@ -163,23 +192,20 @@ impl Reconstructor<'_> {
         method: MappingMethod,
         trusted: &Trusted<'_>,
         graph: &ViewGraph,
-        attempts: &mut Vec<Attempt>,
-        watch: &mut Stopwatch,
+        give_up: Option<GiveUp>,
+        (attempts, watch): (&mut Vec<Attempt>, &mut Stopwatch),
         control: &Control,
     ) -> Result<Candidate> {
-        let mut input = self.input(trusted, graph);
+        let input = self.input(trusted, graph);
         let map = match method {
             MappingMethod::Global => {
-                control.progress(Stage::Sfm, "global mapping", progress::GLOBAL_MAP);
-                let mut consistent = trusted.pairs.to_vec();
-                let rotations = absolute_rotations(&self.rig, &mut consistent, control)?;
-                watch.lap("rotation averaging");
-                input.rotations = &rotations;
-                input.pairs = &consistent;
-                let mut map = map_globally(&input, &self.mapper, self.options.seed, control)?;
-                watch.lap("global mapping");
-                complete(&mut map, &input, &self.mapper, control)?;
-                map
+                match self.map_globally(trusted, graph, give_up, (attempts, watch), control)? {
+                    Global::Map(mut map) => {
+                        complete(&mut map, &input, &self.mapper, control)?;
+                        map
+                    }
+                    Global::Torn(candidate) => return Ok(candidate),
+                }
             }
             MappingMethod::Incremental => {
                 control.progress(Stage::Sfm, "incremental mapping", progress::INCREMENTAL_MAP);
@@ -193,6 +219,61 @@ impl Reconstructor<'_> {
         Ok(self.candidate(map, method, trusted, graph, attempts))
     }
 
+    /// The map of the `trusted` pairs by the global mapper. Whether it tears the path is asked as soon as rotations, and then
+    /// positions, are there: not before all of it is adjusted.
+    fn map_globally(
+        &self,
+        trusted: &Trusted<'_>,
+        graph: &ViewGraph,
+        give_up: Option<GiveUp>,
+        (attempts, watch): (&mut Vec<Attempt>, &mut Stopwatch),
+        control: &Control,
+    ) -> Result<Global> {
+        control.progress(Stage::Sfm, "global mapping", progress::GLOBAL_MAP);
+        let mut consistent = trusted.pairs.to_vec();
+        let rotations = absolute_rotations(&self.rig, &mut consistent, control)?;
+        watch.lap("rotation averaging");
+        let input = MapperInput { rotations: &rotations, pairs: &consistent, ..self.input(trusted, graph) };
+        let give_up = give_up.filter(|_| graph.is_ordered);
+        if give_up == Some(GiveUp::AtRotations) {
+            let broken = steps_broken_by_rotations(&self.rig, &graph.pairs, &consistent);
+            if !broken.is_empty() {
+                return Ok(Global::Torn(self.torn(input.empty_map(), broken, trusted, graph, attempts)));
+            }
+        }
+        let rough = map_roughly(&input, &self.mapper, self.options.seed, control)?;
+        if give_up.is_some() {
+            let support = self.support(&rough.map, graph);
+            let broken = clearly_broken_steps(&self.rig, &graph.pairs, &support);
+            if !broken.is_empty() {
+                watch.lap("global mapping");
+                return Ok(Global::Torn(self.torn(rough.map, broken, trusted, graph, attempts)));
+            }
+        }
+        let map = rough.narrowed(&input, &self.mapper, control)?;
+        watch.lap("global mapping");
+        Ok(Global::Map(map))
+    }
+
+    /// How many matches of all pairs agree with a map.
+    fn support(&self, map: &Map, graph: &ViewGraph) -> Vec<Support> {
+        support_of_pairs(map, &self.pictures.keypoints, &graph.pairs, self.mapper.max_epipolar_error)
+    }
+
+    /// A map that is given up, with the steps that it has `broken`; `attempts` lists it.
+    fn torn(
+        &self,
+        map: Map,
+        broken: Vec<usize>,
+        trusted: &Trusted<'_>,
+        graph: &ViewGraph,
+        attempts: &mut Vec<Attempt>,
+    ) -> Candidate {
+        let report = self.report(&map, &self.pictures.keypoints, MappingMethod::Global, graph);
+        let verdict = Err(gate::torn(&broken, self.frames));
+        self.listed(map, SfmReport { broken_steps: broken, ..report }, verdict, trusted, attempts)
+    }
+
     /// A map with its figures, which `attempts` lists.
     pub(super) fn candidate(
         &self,
@@ -204,8 +285,21 @@ impl Reconstructor<'_> {
     ) -> Candidate {
         let report = self.report(&map, &self.pictures.keypoints, method, graph);
         let verdict = gate::check_model(&report, &map, self.frames, self.known_focal);
+        self.listed(map, report, verdict, trusted, attempts)
+    }
+
+    /// The candidate that these make, after `attempts` has it.
+    fn listed(
+        &self,
+        map: Map,
+        report: SfmReport,
+        verdict: Result<Vec<Warning>>,
+        trusted: &Trusted<'_>,
+        attempts: &mut Vec<Attempt>,
+    ) -> Candidate {
         log::debug!(
-            "{method:?} of {} pairs: {} images, {} observations, {:.4} of the matches agree, broken steps {:?}, {:?}",
+            "{:?} of {} pairs: {} images, {} observations, {:.4} of the matches agree, broken steps {:?}, {:?}",
+            report.method,
             trusted.pairs.len(),
             report.registered,
             report.observations,
@@ -214,7 +308,7 @@ impl Reconstructor<'_> {
             verdict.as_ref().map(|warnings| warnings.iter().map(|w| w.message.as_str()).collect::<Vec<_>>())
         );
         attempts.push(Attempt {
-            method,
+            method: report.method,
             pairs: trusted.pairs.len(),
             registered: report.registered,
             observations: report.observations,
@@ -235,4 +329,9 @@ impl Reconstructor<'_> {
             (Ok(_), Ok(_)) => quality(a) > quality(b),
         }
     }
+}
+
+/// The poses of `map`, with the cameras as they were before any adjustment.
+fn with_cameras_of(map: Map, graph: &ViewGraph) -> Map {
+    Map { camera: graph.camera.clone(), others: graph.others.clone(), ..map }
 }
