@@ -25,6 +25,7 @@ use crate::sfm::progress;
 use crate::sfm::report::{Attempt, SfmReport, Stopwatch};
 use crate::sfm::stretches::{along_the_path, with_loops};
 use crate::sfm::support::{Support, support_of_pairs};
+use crate::sfm::two_view::TwoViewGeometry;
 
 /// How often loops are looked for in a map that was made along the path.
 const LOOP_ROUNDS: usize = 3;
@@ -44,8 +45,8 @@ enum GiveUp {
 
 /// What the global mapper made of pairs.
 enum Global {
-    /// A map that is not completed.
-    Map(Map),
+    /// A map that is not completed, and the pairs with which its rotations are consistent.
+    Map(Map, Vec<TwoViewGeometry>),
     /// One that is given up, since it tears the camera's path.
     Torn(Candidate),
 }
@@ -125,7 +126,7 @@ impl Reconstructor<'_> {
         let keypoints = &self.pictures.keypoints;
         let mut trusted = along_the_path(&self.rig, &graph.pairs, self.matches, torn);
         let mut map = match self.map_globally(&trusted, graph, None, (attempts, watch), control)? {
-            Global::Map(map) => map,
+            Global::Map(map, _) => map,
             Global::Torn(candidate) => return Ok((candidate, trusted)),
         };
         let is_torn =
@@ -200,7 +201,8 @@ impl Reconstructor<'_> {
         let map = match method {
             MappingMethod::Global => {
                 match self.map_globally(trusted, graph, give_up, (attempts, watch), control)? {
-                    Global::Map(mut map) => {
+                    Global::Map(mut map, consistent) => {
+                        let input = MapperInput { pairs: &consistent, ..input };
                         complete(&mut map, &input, &self.mapper, control)?;
                         map
                     }
@@ -252,7 +254,7 @@ impl Reconstructor<'_> {
         }
         let map = rough.narrowed(&input, &self.mapper, control)?;
         watch.lap("global mapping");
-        Ok(Global::Map(map))
+        Ok(Global::Map(map, consistent))
     }
 
     /// How many matches of all pairs agree with a map.
