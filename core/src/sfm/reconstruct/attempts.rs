@@ -37,7 +37,7 @@ const LEAST_KEPT: f64 = 0.99;
 /// When the global mapper gives up a map that tears the camera's path, since other pairs will be tried.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum GiveUp {
-    /// Where its positions show it, before they are adjusted to the end: no adjustment mends that.
+    /// Where its positions show it, before they are adjusted, or before the map is completed: no adjustment mends that.
     AtPositions,
     /// Where rotations show it already. Of tears that rotations show, a map may still heal some.
     AtRotations,
@@ -48,7 +48,7 @@ enum Global {
     /// A map that is not completed, and the pairs with which its rotations are consistent.
     Map(Map, Vec<TwoViewGeometry>),
     /// One that is given up, since it tears the camera's path.
-    Torn(Candidate),
+    Torn(Box<Candidate>),
 }
 
 impl Reconstructor<'_> {
@@ -127,7 +127,7 @@ impl Reconstructor<'_> {
         let mut trusted = along_the_path(&self.rig, &graph.pairs, self.matches, torn);
         let mut map = match self.map_globally(&trusted, graph, None, (attempts, watch), control)? {
             Global::Map(map, _) => map,
-            Global::Torn(candidate) => return Ok((candidate, trusted)),
+            Global::Torn(candidate) => return Ok((*candidate, trusted)),
         };
         let is_torn =
             |map: &Map| !broken_steps(&self.rig, &graph.pairs, &self.support(map, graph)).is_empty();
@@ -206,7 +206,7 @@ impl Reconstructor<'_> {
                         complete(&mut map, &input, &self.mapper, control)?;
                         map
                     }
-                    Global::Torn(candidate) => return Ok(candidate),
+                    Global::Torn(candidate) => return Ok(*candidate),
                 }
             }
             MappingMethod::Incremental => {
@@ -240,21 +240,28 @@ impl Reconstructor<'_> {
         if give_up == Some(GiveUp::AtRotations) {
             let broken = steps_broken_by_rotations(&self.rig, &graph.pairs, &consistent);
             if !broken.is_empty() {
-                return Ok(Global::Torn(self.torn(input.empty_map(), broken, trusted, graph, attempts)));
+                let torn = self.torn(input.empty_map(), broken, trusted, graph, attempts);
+                return Ok(Global::Torn(Box::new(torn)));
             }
         }
+        let tears = |map: &Map| match give_up {
+            Some(_) => clearly_broken_steps(&self.rig, &graph.pairs, &self.support(map, graph)),
+            None => Vec::new(),
+        };
         let rough = map_roughly(&input, &self.mapper, self.options.seed, control)?;
-        if give_up.is_some() {
-            let support = self.support(&rough.map, graph);
-            let broken = clearly_broken_steps(&self.rig, &graph.pairs, &support);
-            if !broken.is_empty() {
-                watch.lap("global mapping");
-                return Ok(Global::Torn(self.torn(rough.map, broken, trusted, graph, attempts)));
-            }
-        }
-        let map = rough.narrowed(&input, &self.mapper, control)?;
+        let mut broken = tears(&rough.map);
+        let map = if broken.is_empty() {
+            let map = rough.narrowed(&input, &self.mapper, control)?;
+            broken = tears(&map);
+            map
+        } else {
+            rough.map
+        };
         watch.lap("global mapping");
-        Ok(Global::Map(map, consistent))
+        if broken.is_empty() {
+            return Ok(Global::Map(map, consistent));
+        }
+        Ok(Global::Torn(Box::new(self.torn(map, broken, trusted, graph, attempts))))
     }
 
     /// How many matches of all pairs agree with a map.
