@@ -11,6 +11,7 @@ mod settling;
 mod spread;
 pub(crate) mod squares;
 mod stations;
+mod steps;
 
 use nalgebra::{UnitQuaternion, Vector3};
 use rayon::prelude::*;
@@ -381,38 +382,6 @@ impl<'a> Problem<'a> {
     fn is_at_rest(&self, x: &[f64], rhs: &[f64]) -> bool {
         let squared: f64 = x.iter().zip(rhs).map(|(x, r)| x * r).sum();
         squared < (self.options.rest * self.options.noise).powi(2)
-    }
-
-    /// `state` after the step `x` of cameras and intrinsics and the `moves` of the points; `None` for an impossible
-    /// camera.
-    fn moved(&self, state: &State, x: &[f64], moves: &[[f64; 3]]) -> Option<State> {
-        let mut next = state.clone();
-        let mut centres = Vec::with_capacity(self.stations.count());
-        for c in 0..self.stations.count() {
-            let turn = UnitQuaternion::from_scaled_axis(Vector3::new(x[6 * c], x[6 * c + 1], x[6 * c + 2]));
-            let rotation = UnitQuaternion::new_normalize((turn * state.rotations[c]).into_inner());
-            let shift = Vector3::new(x[6 * c + 3], x[6 * c + 4], x[6 * c + 5]);
-            next.rotations[c] = rotation;
-            centres.push(self.centre(state, c) + shift);
-        }
-        for (place, extrinsics) in next.extrinsics.iter_mut().enumerate() {
-            let c = self.stations.camera(place);
-            *extrinsics = self.stations.extrinsics(place, &next.rotations[c], &centres[c]);
-        }
-        let shared = &x[self.first_unknown(0)..];
-        self.intrinsics.change(&mut next.camera, shared);
-        for (k, (intrinsics, camera)) in self.others.of_camera.iter().zip(&mut next.others).enumerate() {
-            intrinsics.change(camera, &x[self.first_unknown(k + 1)..]);
-        }
-        let extra = &shared[self.intrinsics.free.len()..];
-        next.extra.iter_mut().zip(extra).take(self.extra).for_each(|(value, step)| *value += step);
-        for (point, step) in next.points.iter_mut().zip(moves) {
-            for k in 0..3 {
-                point[k] += step[k];
-            }
-        }
-        let is_possible = |camera: &Camera| camera.mean_focal() > 0.0;
-        (is_possible(&next.camera) && next.others.iter().all(is_possible)).then_some(next)
     }
 
     /// The damped reduced system at `state`.

@@ -15,6 +15,7 @@ use crate::sfm::projection::Projector;
 use crate::sfm::schur::{self, Reduced};
 
 use super::covariance::Column;
+use super::steps::Surroundings;
 use super::{BEHIND, BundleOptions, Problem, State, Workspace, projectors};
 
 /// Corners of the square of edge 1 in its own plane, x right and y down, in the order of [`SquareView::corners`].
@@ -301,9 +302,10 @@ impl<'a> Joint<'a> {
         self.base.settle(&mut next, &work.points.y);
         let mut squares = squares.clone();
         for (square, step) in squares.items.iter_mut().zip(x[self.size..].chunks_exact(6)) {
-            let turn = UnitQuaternion::from_scaled_axis(Vector3::new(step[0], step[1], step[2]));
+            let around = Surroundings { turn: Vector3::new(step[0], step[1], step[2]), growth: 0.0 };
+            let turn = UnitQuaternion::from_scaled_axis(around.turn);
             square.rotation = UnitQuaternion::new_normalize((turn * square.rotation).into_inner());
-            square.centre += Vector3::new(step[3], step[4], step[5]);
+            square.centre += around.carry(&Vector3::new(step[3], step[4], step[5]));
         }
         squares.edge *= x.last()?.exp();
         let is_possible = squares.edge.is_finite() && squares.edge > 0.0;
