@@ -131,28 +131,28 @@ pub(crate) fn refine_lens(
         Lens { off_centre: told_of && may_move, bent: told_of && second.is_some() }
     };
     let mut lenses: Vec<Lens> = with_second.iter().enumerate().map(of_camera).collect();
+    let before: Vec<Camera> = map.cameras().cloned().collect();
+    for ((camera, lens), second) in map.cameras_mut().zip(&lenses).zip(&with_second) {
+        if let Some(model) = second.filter(|_| lens.bent) {
+            camera.model = model;
+            camera.params.push(0.0);
+        }
+    }
     let mut centre = None;
     loop {
-        let mut free = map.clone();
-        for ((camera, lens), second) in free.cameras_mut().zip(&lenses).zip(&with_second) {
-            if let Some(model) = second.filter(|_| lens.bent) {
-                camera.model = model;
-                camera.params.push(0.0);
-            }
-        }
         let mut centres = lenses.iter().zip(&priors).map(|(lens, prior)| lens.off_centre.then_some(*prior));
         let own_centre = centres.next().flatten();
         let mut bundle = bundle_options(map, keypoints, options, own_centre);
         bundle.other_centres = centres.collect();
-        adjust(&mut free, keypoints, &bundle, control)?;
+        adjust(map, keypoints, &bundle, control)?;
         let mut told = lenses.clone();
-        for (k, ((lens, camera), prior)) in told.iter_mut().zip(free.cameras()).zip(&priors).enumerate() {
+        for (k, ((lens, camera), prior)) in told.iter_mut().zip(map.cameras()).zip(&priors).enumerate() {
             if !lens.off_centre && !lens.bent {
                 continue;
             }
             let deviations = match k {
-                0 => intrinsics_deviations(&free, keypoints, &bundle),
-                _ => other_intrinsics_deviations(&free, keypoints, &bundle, k - 1),
+                0 => intrinsics_deviations(map, keypoints, &bundle),
+                _ => other_intrinsics_deviations(map, keypoints, &bundle, k - 1),
             };
             if lens.off_centre {
                 let found = principal_point(camera, deviations.as_deref(), *prior, options);
@@ -167,12 +167,31 @@ pub(crate) fn refine_lens(
         }
         // Each time round there is less to tell.
         if told == lenses {
-            *map = free;
             filter_points(map, keypoints, options.max_error, options.min_angle);
             filter_images(map, options.min_observations);
             return Ok(centre);
         }
+        for (((camera, before), lens), told) in map.cameras_mut().zip(&before).zip(&lenses).zip(&told) {
+            lens.take_back(told, camera, before);
+        }
         lenses = told;
+    }
+}
+
+impl Lens {
+    /// Makes those parameters of `camera` what they were `before` that are refined here and not in `told`.
+    fn take_back(&self, told: &Self, camera: &mut Camera, before: &Camera) {
+        if self.bent && !told.bent {
+            camera.model = before.model;
+            camera.params.truncate(before.params.len());
+        }
+        if self.off_centre && !told.off_centre {
+            let x = principal_point_index(before.model);
+            if let (Some(now), Some(before)) = (camera.params.get_mut(x..x + 2), before.params.get(x..x + 2))
+            {
+                now.copy_from_slice(before);
+            }
+        }
     }
 }
 
