@@ -346,6 +346,13 @@ struct Candidate {
     attempt: usize,
 }
 
+impl Candidate {
+    /// Whether it is sound, and tears the camera's path nowhere.
+    fn is_whole(&self) -> bool {
+        self.verdict.is_ok() && self.report.broken_steps.is_empty()
+    }
+}
+
 /// The relative poses for calibrated cameras, and whether the images are in the order of the camera's path.
 struct ViewGraph {
     camera: Camera,

@@ -68,16 +68,22 @@ impl Reconstructor<'_> {
         let mut best =
             self.attempt(method, &all, graph, Some(GiveUp::AtRotations), (attempts, watch), control)?;
         let mut trusted = all;
-        if !best.report.broken_steps.is_empty() {
-            trusted = fitting_the_path(&self.rig, &graph.pairs, self.matches, control)?;
-            let mut torn: BTreeSet<usize> = best.report.broken_steps.iter().copied().collect();
+        let mut torn: BTreeSet<usize> = best.report.broken_steps.iter().copied().collect();
+        // What rotations contradict is no chance: places look alike, and of those that are turned alike rotations say nothing.
+        let at_rotations = !torn.is_empty() && best.map.registered() == 0;
+        if at_rotations {
+            (best, trusted) = self.by_stretches(&torn, graph, attempts, watch, control)?;
+        }
+        if !torn.is_empty() && !best.is_whole() {
+            let fitting = fitting_the_path(&self.rig, &graph.pairs, self.matches, control)?;
             let give_up = Some(GiveUp::AtPositions);
-            let other = self.attempt(method, &trusted, graph, give_up, (attempts, watch), control)?;
+            let other = self.attempt(method, &fitting, graph, give_up, (attempts, watch), control)?;
+            let known = torn.len();
             torn.extend(&other.report.broken_steps);
             if self.is_better(&other, &best) {
-                best = other;
+                (best, trusted) = (other, fitting);
             }
-            if !best.report.broken_steps.is_empty() {
+            if !best.report.broken_steps.is_empty() && (!at_rotations || torn.len() > known) {
                 let (other, pairs) = self.by_stretches(&torn, graph, attempts, watch, control)?;
                 if self.is_better(&other, &best) {
                     (best, trusted) = (other, pairs);
@@ -132,24 +138,23 @@ impl Reconstructor<'_> {
         let is_torn =
             |map: &Map| !broken_steps(&self.rig, &graph.pairs, &self.support(map, graph)).is_empty();
         // What closes a loop takes drift away, and then more loops are seen to close.
-        for _ in 0..LOOP_ROUNDS {
+        for round in 0..LOOP_ROUNDS {
             let Some(closed) = with_loops(&trusted, &map, keypoints, &graph.pairs, self.matches) else {
                 break;
             };
-            let input = self.input(&closed, graph);
-            let other = adjust_start(with_cameras_of(map.clone(), graph), &input, &self.mapper, control)?;
-            watch.lap("loops");
             log::debug!("{} pairs, {} with loops", trusted.pairs.len(), closed.pairs.len());
-            let is_settled = (closed.pairs.len() as f64) < (1.0 + MORE_LOOPS) * trusted.pairs.len() as f64;
+            if round > 0 && (closed.pairs.len() as f64) < (1.0 + MORE_LOOPS) * trusted.pairs.len() as f64 {
+                break;
+            }
+            let input = self.input(&closed, graph);
+            let other = adjust_start(map.clone(), &input, &self.mapper, control)?;
+            watch.lap("loops");
             // A map that is free of loops has bent to fit a few more observations.
             let kept = other.observations() as f64 / map.observations().max(1) as f64;
             if kept < LEAST_KEPT || is_torn(&other) && !is_torn(&map) {
                 break;
             }
             (map, trusted) = (other, closed);
-            if is_settled {
-                break;
-            }
         }
         complete(&mut map, &self.input(&trusted, graph), &self.mapper, control)?;
         watch.lap("refinement");
