@@ -15,7 +15,7 @@ use libreconstruct::{Control, Error, Result};
 use libreconstruct_tests::alignment::{AlignedErrors, aligned_errors};
 use libreconstruct_tests::exit_code;
 use libreconstruct_tests::pose_error::write_poses;
-use libreconstruct_tests::synthetic::{CaptureOptions, Film, film_frames};
+use libreconstruct_tests::synthetic::{CaptureOptions, Film, film_missing_frames};
 use serde_json::{Value, json};
 
 /// Measure time, memory and drift of structure from motion on walks through houses.
@@ -70,7 +70,7 @@ fn run(arguments: &Arguments) -> Result<()> {
         options.check()?;
         let folder =
             arguments.output.join(format!("{rooms}x{frames}-{}-{}", arguments.width, arguments.seed));
-        let film = || film_frames(&[Film::new(&options)], &folder).map(|(frames, _)| frames);
+        let film = || film_missing_frames(&[Film::new(&options)], &folder).map(|(frames, _)| frames);
         let filmed = Frames::load(&folder).or_else(|_| film())?;
         let poses = Film::poses_of(&options);
         write_poses(&folder.join("poses.json"), &poses)?;

@@ -38,7 +38,7 @@ use staging::turn_of_things;
 pub use dataset::film_dataset;
 pub use scenery::Scenery;
 pub use staging::Staging;
-pub use stills::{film_frames, take_photographs};
+pub use stills::{film_frames, film_missing_frames, take_photographs};
 pub(crate) use texture::uniform;
 
 /// What to film and how.

@@ -48,9 +48,15 @@ fn store(picture: &RgbImage, name: String, index: u64, folder: &Path) -> Result<
     JpegEncoder::new_with_quality(&mut bytes, QUALITY)
         .encode_image(picture)
         .map_err(|e| Error::io("encode", &path, std::io::Error::other(e)))?;
-    std::fs::write(&path, bytes).map_err(|e| Error::io("write", &path, e))?;
-    let (width, height) = picture.dimensions();
-    Ok(Frame {
+    // Under its name a picture is whole.
+    let part = folder.join(".part");
+    let written = std::fs::write(&part, bytes).and_then(|()| std::fs::rename(&part, &path));
+    written.map_err(|e| Error::io("write", &path, e))?;
+    Ok(frame(name, index, picture.dimensions()))
+}
+
+fn frame(name: String, index: u64, (width, height): (u32, u32)) -> Frame {
+    Frame {
         name,
         index,
         timestamp: None,
@@ -61,7 +67,7 @@ fn store(picture: &RgbImage, name: String, index: u64, folder: &Path) -> Result<
         quarter_turns: 0,
         camera: 0,
         side: None,
-    })
+    }
 }
 
 /// Takes all frames of `films`, which have one size and follow each other as clips of one video, into `folder`. With the
@@ -70,6 +76,18 @@ fn store(picture: &RgbImage, name: String, index: u64, folder: &Path) -> Result<
 /// # Errors
 /// A folder that cannot be written.
 pub fn film_frames(films: &[Film], folder: &Path) -> Result<(Frames, Vec<Pose>)> {
+    take_frames(films, folder, false)
+}
+
+/// As [`film_frames`], but for the frames that `folder` has already: it is one of these films, which was not filmed to its end.
+///
+/// # Errors
+/// A folder that cannot be written.
+pub fn film_missing_frames(films: &[Film], folder: &Path) -> Result<(Frames, Vec<Pose>)> {
+    take_frames(films, folder, true)
+}
+
+fn take_frames(films: &[Film], folder: &Path, is_begun: bool) -> Result<(Frames, Vec<Pose>)> {
     std::fs::create_dir_all(folder).map_err(|e| Error::io("create", folder, e))?;
     let (mut frames, mut poses) = (Vec::new(), Vec::new());
     let mut total = 0;
@@ -77,16 +95,23 @@ pub fn film_frames(films: &[Film], folder: &Path) -> Result<(Frames, Vec<Pose>)>
         for (k, pose) in (0..film.options().frames).zip(film.poses()) {
             let index = total;
             total += 1;
+            let timestamp = Some(index as f64 / film.options().frame_rate);
+            let name = Frames::name_of(index);
+            if is_begun && folder.join(&name).is_file() {
+                let frame = frame(name, index, (film.options().width, film.options().height));
+                frames.push(Frame { timestamp, ..frame });
+                poses.push(pose);
+                continue;
+            }
             let (picture, _) = film.expose(k);
             let seen: Vec<(String, RgbImage, Option<Side>)> = if film.options().panorama {
                 let sides = cut_panorama(&picture, side_size(picture.width()))?;
                 let named = Side::ALL.map(|side| (Frames::side_name_of(index, side), Some(side)));
                 named.into_iter().zip(sides).map(|((name, side), picture)| (name, picture, side)).collect()
             } else {
-                vec![(Frames::name_of(index), picture, None)]
+                vec![(name, picture, None)]
             };
             for (name, picture, side) in seen {
-                let timestamp = Some(index as f64 / film.options().frame_rate);
                 let frame = store(&picture, name, index, folder)?;
                 frames.push(Frame { timestamp, side, ..frame });
                 poses.push(side.map_or(pose, |side| pose_of_side(&pose, side)));
