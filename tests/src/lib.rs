@@ -5,6 +5,7 @@ pub mod alignment;
 pub mod drawn_captures;
 pub mod drawn_masks;
 mod exit_code;
+pub mod growth;
 pub mod judgements;
 pub mod masks;
 pub mod object_scene;

@@ -14,6 +14,7 @@ use libreconstruct::video::Frames;
 use libreconstruct::{Control, Error, Result};
 use libreconstruct_tests::alignment::{AlignedErrors, aligned_errors};
 use libreconstruct_tests::exit_code;
+use libreconstruct_tests::growth::{Cost, growth_picture};
 use libreconstruct_tests::pose_error::write_poses;
 use libreconstruct_tests::synthetic::{CaptureOptions, Film, film_missing_frames};
 use serde_json::{Value, json};
@@ -40,6 +41,9 @@ struct Arguments {
     /// File of results
     #[arg(long)]
     results: Option<PathBuf>,
+    /// SVG file for the curves of time and memory, of all walks of this seed in the file of results
+    #[arg(long, requires = "results")]
+    picture: Option<PathBuf>,
     /// Only film
     #[arg(long)]
     film: bool,
@@ -97,7 +101,28 @@ fn run(arguments: &Arguments) -> Result<()> {
             )?;
         }
     }
+    if let (Some(file), Some(results)) = (&arguments.picture, &arguments.results) {
+        let picture = growth_picture(&costs_in(results, arguments.seed)?);
+        std::fs::write(file, picture).map_err(|e| Error::io("write", file, e))?;
+    }
     Ok(())
+}
+
+/// What the walks of a seed took, by the last result of each number of frames.
+fn costs_in(results: &Path, seed: u64) -> Result<Vec<Cost>> {
+    let text = std::fs::read_to_string(results).map_err(|e| Error::io("read", results, e))?;
+    let mut costs = BTreeMap::new();
+    for line in text.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok()) {
+        let (Some(frames), Some(seconds)) = (line["frames"].as_u64(), line["found"]["seconds"].as_f64())
+        else {
+            continue;
+        };
+        let megabytes = line["found"]["peak_mib"].as_f64().map(|mib| mib * 1.048_576);
+        if line["seed"] == seed {
+            costs.insert(frames, Cost { frames: frames as f64, seconds, megabytes });
+        }
+    }
+    Ok(costs.into_values().collect())
 }
 
 fn line(found: &Reconstruction, frames: &Frames, truth: &BTreeMap<u64, Pose>) -> Value {
