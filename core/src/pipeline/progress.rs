@@ -16,31 +16,21 @@ pub(super) fn stage_control(outer: &Control) -> Control {
     let target = outer.clone();
     let clock = Arc::new(Mutex::new(None::<(Instant, f32, f32)>));
     outer.clone().with_listener(move |event| {
-        target.send(match event {
-            Event::Progress { stage, step, fraction, message, .. } => {
-                // A listener that panicked elsewhere leaves at worst an old start time.
-                let mut clock = clock.lock().unwrap_or_else(PoisonError::into_inner);
-                // A resumed stage begins in the middle: the rate counts from where it began.
-                let (start, first, furthest) =
-                    clock.get_or_insert_with(|| (Instant::now(), fraction, fraction));
-                // Threads report in any order; a bar never goes back.
-                *furthest = furthest.max(fraction);
-                let (first, fraction) = (*first, *furthest);
-                let elapsed = start.elapsed().as_secs_f64();
-                let done = f64::from(fraction - first);
-                let remaining =
-                    (done > 0.02 && elapsed > 1.0).then(|| elapsed * f64::from(1.0 - fraction) / done);
-                Event::Progress {
-                    stage,
-                    step,
-                    fraction,
-                    message,
-                    total: Some(total(stage, fraction)),
-                    remaining_seconds: remaining,
-                }
-            }
-            warning => warning,
-        });
+        let Event::Progress { stage, step, fraction, message, .. } = event else { return target.send(event) };
+        // Held until the event is passed on, so that no thread overtakes another. A listener that panicked elsewhere leaves at worst an
+        // old start time.
+        let mut clock = clock.lock().unwrap_or_else(PoisonError::into_inner);
+        // A resumed stage begins in the middle: the rate counts from where it began.
+        let (start, first, furthest) = clock.get_or_insert_with(|| (Instant::now(), fraction, fraction));
+        // Threads report in any order; a bar never goes back.
+        *furthest = furthest.max(fraction);
+        let (first, fraction) = (*first, *furthest);
+        let elapsed = start.elapsed().as_secs_f64();
+        let done = f64::from(fraction - first);
+        let remaining_seconds =
+            (done > 0.02 && elapsed > 1.0).then(|| elapsed * f64::from(1.0 - fraction) / done);
+        let total = Some(total(stage, fraction));
+        target.send(Event::Progress { stage, step, fraction, message, total, remaining_seconds });
     })
 }
 
@@ -52,6 +42,9 @@ fn total(stage: Stage, fraction: f32) -> f32 {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::{AtomicU32, Ordering};
+    use std::time::Duration;
+
     use super::*;
 
     #[test]
@@ -75,6 +68,35 @@ mod tests {
             assert!(pair[1].1 >= pair[0].1 - 1e-6, "{pair:?}");
         }
         assert!((seen.last().unwrap().1 - 1.0).abs() < 1e-6);
+    }
+
+    #[test]
+    fn threads_do_not_overtake_each_other_on_the_way_to_the_listener() {
+        let seen = Arc::new(Mutex::new(Vec::new()));
+        let sink = seen.clone();
+        let outer = Control::new().with_listener(move |event| {
+            if let Event::Progress { fraction, .. } = event {
+                // Who comes later waits longer.
+                let shown = sink.lock().unwrap().len();
+                std::thread::sleep(Duration::from_micros(if shown % 2 == 0 { 500 } else { 0 }));
+                sink.lock().unwrap().push(fraction);
+            }
+        });
+        let inner = stage_control(&outer);
+        let next = AtomicU32::new(0);
+        std::thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(|| {
+                    for _ in 0..50 {
+                        let k = next.fetch_add(1, Ordering::Relaxed);
+                        inner.progress(Stage::Sfm, "matching", k as f32 / 200.0);
+                    }
+                });
+            }
+        });
+        let seen = seen.lock().unwrap();
+        assert_eq!(seen.len(), 200);
+        assert!(seen.is_sorted(), "{seen:?}");
     }
 
     #[test]
