@@ -13,6 +13,7 @@ mod spread;
 pub(crate) mod squares;
 mod stations;
 mod steps;
+mod workspace;
 
 use nalgebra::{UnitQuaternion, Vector3};
 use rayon::prelude::*;
@@ -27,12 +28,12 @@ use super::projection::{Extrinsics, Linearised, Loss, LossSum, Projector};
 use super::schur::{self, BORDER, CHUNK, Structure};
 
 pub(crate) use covariance::{intrinsics_deviations, other_intrinsics_deviations};
-use equations::Workspace;
 pub(crate) use intrinsics::{ASSUMED_NOISE, RefineIntrinsics, principal_point_index};
 use intrinsics::{Intrinsics, OtherIntrinsics};
 pub(crate) use readout::{adjust_with_readout, intrinsics_deviations_with, readout_deviations};
 pub(crate) use spread::{Clustering, Draw, centre_responses, extra_response, pose_draws};
 use stations::Stations;
+use workspace::Workspace;
 
 pub(crate) use squares::{CORNERS, Square, SquareView, Squares, adjust_with_squares, scale_deviation};
 
@@ -77,7 +78,7 @@ pub(crate) fn adjust(
         return Ok(Summary { initial_cost: 0.0, final_cost: 0.0, iterations: 0, converged: true });
     };
     let start = problem.state(map);
-    let mut work = Workspace::new(&problem);
+    let mut work = Workspace::new(&problem.structure, problem.border());
     let (state, summary) = minimise(
         start,
         options.stopping,

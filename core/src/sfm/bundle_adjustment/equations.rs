@@ -2,17 +2,15 @@
 
 use rayon::prelude::*;
 
+use super::workspace::{Part, Workspace};
 use super::{Problem, State, projectors};
 use crate::sfm::projection::Projector;
-use crate::sfm::schur::{self, BORDER, Block, CHUNK, CameraTerms, PointTerms, Reduced};
-
-/// Slices of the points at most, each a task: fixed, so that sums do not depend on the number of threads.
-const SLICES: usize = 16;
+use crate::sfm::schur::{self, BORDER, Block, CameraTerms, PointTerms, Reduced};
 
 impl Problem<'_> {
     /// The damped reduced system at `state`.
     pub(super) fn equations(&self, state: &State, damping: f64) -> (Reduced, PointTerms<8>) {
-        let mut work = Workspace::new(self);
+        let mut work = Workspace::new(&self.structure, self.border());
         let reduced = self.equations_in(state, damping, &mut work);
         (reduced, work.points)
     }
@@ -217,60 +215,6 @@ impl Problem<'_> {
         }
         t
     }
-}
-
-/// What the equations of a step are made in. Its memory is used again by the next one: to get it anew from the system
-/// costs as much as the arithmetic.
-pub(super) struct Workspace {
-    pub(super) points: PointTerms<8>,
-    /// By slice of the points.
-    parts: Vec<Part>,
-}
-
-impl Workspace {
-    pub(super) fn new(problem: &Problem<'_>) -> Self {
-        let structure = &problem.structure;
-        let slices = (structure.points() / CHUNK).clamp(1, SLICES);
-        let part = || Part {
-            cameras: vec![CameraPart::ZERO; structure.cameras()],
-            border: [[0.0; BORDER]; BORDER],
-            border_gradient: [0.0; BORDER],
-        };
-        Self {
-            points: PointTerms::new(structure, problem.border()),
-            parts: (0..slices).map(|_| part()).collect(),
-        }
-    }
-}
-
-/// What a slice of the points adds to the equations of cameras and border.
-struct Part {
-    cameras: Vec<CameraPart>,
-    /// `J_border^T J_border`
-    border: [[f64; BORDER]; BORDER],
-    /// `J_border^T r`
-    border_gradient: [f64; BORDER],
-}
-
-impl Part {
-    fn clear(&mut self) {
-        self.cameras.fill(CameraPart::ZERO);
-        self.border = [[0.0; BORDER]; BORDER];
-        self.border_gradient = [0.0; BORDER];
-    }
-}
-
-/// What it adds to those of one camera, see [`CameraTerms`].
-#[derive(Clone)]
-struct CameraPart {
-    u: [[f64; 8]; 6],
-    /// `J_c^T J` by the intrinsics of its lens.
-    u_lens: [[f64; BORDER]; 6],
-    gradient: [f64; 6],
-}
-
-impl CameraPart {
-    const ZERO: Self = Self { u: [[0.0; 8]; 6], u_lens: [[0.0; BORDER]; 6], gradient: [0.0; 6] };
 }
 
 /// A slice of the points, from `first` on, with what is to be made of it.

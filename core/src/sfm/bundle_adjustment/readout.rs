@@ -12,7 +12,8 @@ use crate::sfm::levenberg_marquardt::minimise;
 use crate::sfm::map::{Keypoints, Map};
 
 use super::covariance::border_deviations;
-use super::{BundleOptions, EXTRA, Problem, Workspace};
+use super::workspace::Workspace;
+use super::{BundleOptions, EXTRA, Problem};
 
 impl<'a> Problem<'a> {
     /// The problem with more shared unknowns: `slopes` say how each keypoint moves with each, pixels per unit, by image and
@@ -62,7 +63,7 @@ pub(crate) fn adjust_with_readout(
         return Ok(vec![0.0; slopes.len()]);
     };
     let start = problem.state(map);
-    let mut work = Workspace::new(&problem);
+    let mut work = Workspace::new(&problem.structure, problem.border());
     let (state, _) = minimise(
         start,
         options.stopping,

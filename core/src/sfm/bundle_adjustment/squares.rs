@@ -16,7 +16,8 @@ use crate::sfm::schur::{self, Reduced};
 
 use super::covariance::Column;
 use super::steps::Surroundings;
-use super::{BEHIND, BundleOptions, Problem, State, Workspace, projectors};
+use super::workspace::Workspace;
+use super::{BEHIND, BundleOptions, Problem, State, projectors};
 
 /// Corners of the square of edge 1 in its own plane, x right and y down, in the order of [`SquareView::corners`].
 pub(crate) const CORNERS: [[f64; 2]; 4] = [[-0.5, 0.5], [0.5, 0.5], [0.5, -0.5], [-0.5, -0.5]];
@@ -74,7 +75,7 @@ pub(crate) fn adjust_with_squares(
     };
     let problem = Joint::new(base, squares, map.poses.len());
     let start = (problem.base.state(map), squares.clone());
-    let mut work = Workspace::new(&problem.base);
+    let mut work = Workspace::new(&problem.base.structure, problem.base.border());
     let (state, summary) = minimise(
         start,
         options.stopping,
