@@ -49,7 +49,8 @@ pub fn growth_picture(costs: &[Cost]) -> String {
     let seconds: Vec<_> = costs.iter().map(|c| (c.frames, c.seconds)).collect();
     let megabytes: Vec<_> = costs.iter().filter_map(|c| Some((c.frames, c.megabytes?))).collect();
     let linear = |&(frames, cost): &(f64, f64)| {
-        let last = 10f64.powf(FRAMES.1);
+        // To the edge of the picture: its right one, or its upper one.
+        let last = 10f64.powf(FRAMES.1).min(frames * 10f64.powf(COSTS.1) / cost);
         vec![(frames, cost), (last, cost * last / frames)]
     };
     let curves = [
