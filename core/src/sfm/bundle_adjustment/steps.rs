@@ -3,7 +3,7 @@
 //! A chain of images that bends, or whose one half has another size, moves everything beyond that joint: as far as the chain is long. The
 //! equations are linear and lead along the tangent; a rigid part of the map that is moved along a tangent is stretched
 //! by half the square of the angle, and one that grows as it turns comes out turned by too much. Next to noise of a tenth of a pixel a
-//! turn of 0.3 degrees with a change of size of 1 % counts, so such a step would cost more than it gains, and hundreds of small ones would
+//! turn of 0.3 degrees with a change of size of 1 % counts, so such a step would cost more than it gains, and many small ones would
 //! be needed. Each camera and point therefore moves as what surrounds it does: along the path of the similarity that begins
 //! with the velocity which the equations ask for (the exponential map of Sim(3); Strasdat, Montiel and Davison, "Scale
 //! Drift-Aware Large Scale Monocular SLAM", 2010). Short steps are the same.
