@@ -2,6 +2,7 @@
 
 use nalgebra::{Matrix3, Vector3};
 
+use crate::sfm::bundle_adjustment::{BundleOptions, intrinsics_deviations};
 use crate::sfm::map::{Keypoints, Map, Observation};
 use crate::sfm::triangulation::{TriangulationOptions, Views, triangulate_tracks};
 use crate::statistics::median;
@@ -15,6 +16,9 @@ const MOST_FLATTENING: f64 = 0.2;
 /// The focal length may change by this part: a shear along the picture looks like another aspect. On generated captures
 /// with a shutter of 10 to 30 ms, it takes back an error of up to 2 % that the shutter had caused.
 const MOST_ZOOM: f64 = 0.03;
+/// ... or by this many standard deviations to which it was known without the shutter: a camera that moves little tells
+/// little of it. Chosen by hand.
+const MOST_DEVIATIONS: f64 = 3.0;
 /// Points farther from the middle than this many median distances do not count for the flatness.
 const FAR: f64 = 3.0;
 
@@ -59,6 +63,14 @@ fn flatness(map: &Map) -> f64 {
     (extents.min().max(0.0) / extents.max().max(f64::MIN_POSITIVE)).sqrt()
 }
 
+/// Standard deviation of the focal length of a map in which it is as free as `bundle` says, as a part of it.
+fn focal_deviation((map, keypoints): (&Map, &Keypoints), bundle: &BundleOptions) -> f64 {
+    let deviations = intrinsics_deviations(map, keypoints, bundle);
+    // The first parameter of every camera is a focal length.
+    let of_focal = deviations.as_ref().and_then(|d| d.iter().find(|(parameter, _)| *parameter == 0));
+    of_focal.map_or(f64::INFINITY, |(_, deviation)| deviation / map.camera.mean_focal())
+}
+
 /// What the comparison of a map with the same map without the shutter's distortion shows.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Comparison {
@@ -68,12 +80,16 @@ pub(super) struct Comparison {
     pub(super) flattening: f64,
     /// ... focal length.
     pub(super) zoom: f64,
+    /// Standard deviation of the focal length without it, as a part of it; infinite where nothing tells it.
+    pub(super) zoom_deviation: f64,
 }
 
 impl Comparison {
-    /// `before` and `after` are the maps, each with its keypoints; the tracks were held out of `after`.
+    /// `before` and `after` are the maps, each with its keypoints, and the first one with how its focal length is free; the tracks were
+    /// held out of `after`.
     pub(super) fn new(
         before: (&Map, &Keypoints),
+        bundle: &BundleOptions,
         after: (&Map, &Keypoints),
         tracks: &[Vec<Observation>],
         limits: &TriangulationOptions,
@@ -83,6 +99,7 @@ impl Comparison {
             gain: 1.0 - error(after) / error(before).max(f64::MIN_POSITIVE),
             flattening: flatness(after.0) / flatness(before.0).max(f64::MIN_POSITIVE),
             zoom: after.0.camera.mean_focal() / before.0.camera.mean_focal(),
+            zoom_deviation: focal_deviation(before, bundle),
         }
     }
 
@@ -100,7 +117,13 @@ impl Comparison {
         if too_different(self.flattening, MOST_FLATTENING) {
             return Some(format!("the scene would be {:.2} times as flat", 1.0 / self.flattening));
         }
-        too_different(self.zoom, MOST_ZOOM)
-            .then(|| format!("the focal length would be {:.3} times as long", self.zoom))
+        let most_zoom = MOST_ZOOM.max(MOST_DEVIATIONS * self.zoom_deviation);
+        too_different(self.zoom, most_zoom).then(|| {
+            format!(
+                "the focal length would be {:.3} times as long, and is known to {:.1} % without a shutter",
+                self.zoom,
+                100.0 * self.zoom_deviation
+            )
+        })
     }
 }

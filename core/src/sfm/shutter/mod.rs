@@ -271,7 +271,8 @@ pub(crate) fn find_shutter(input: &ShutterInput<'_>, control: &Control) -> Resul
     let limits = TriangulationOptions { max_error, min_angle };
     let without = estimator.without_shutter()?;
     let (before, after) = ((&without, input.keypoints), (&fit.map, &fit.corrected[..]));
-    let comparison = Comparison::new(before, after, &held_out, &limits);
+    let bundle = estimator.bundle(&without, input.keypoints);
+    let comparison = Comparison::new(before, &bundle, after, &held_out, &limits);
     let is_known = input.known.is_some();
     let (seconds, deviation) = (fit.readout.seconds.abs(), fit.deviation.unwrap_or(f64::INFINITY));
     let refusal = if seconds > longest {
@@ -399,9 +400,10 @@ impl Estimator<'_> {
         gain: f64,
     ) -> Result<Option<String>> {
         let keypoints = self.input.keypoints;
-        let zoomed = fit_steady_zoom(without, keypoints, &self.bundle(without, keypoints), self.control)?;
+        let bundle = self.bundle(without, keypoints);
+        let zoomed = fit_steady_zoom(without, keypoints, &bundle, self.control)?;
         let (before, after) = ((without, keypoints), (&zoomed.map, &zoomed.keypoints[..]));
-        let rival = Comparison::new(before, after, held_out, limits);
+        let rival = Comparison::new(before, &bundle, after, held_out, limits);
         Ok((rival.gain >= gain).then(|| {
             format!(
                 "a focal length that changes by {:+.1} % from the first frame to the last explains more: the error of tracks that \
