@@ -79,6 +79,31 @@ pub(crate) fn adjust_start(
     RoughMap::adjusted(map, input, &input.tracks(), options, control)?.narrowed(input, options, control)
 }
 
+/// Adjusts poses that are right but for their drift, from all verified matches: those among them that take it away fit only roughly.
+///
+/// # Errors
+/// [`crate::ErrorKind::Cancelled`].
+pub(crate) fn adjust_drift(
+    map: Map,
+    input: &MapperInput<'_>,
+    options: &MapperOptions,
+    control: &Control,
+) -> Result<Map> {
+    let mut rough = rough_map(map, input, options);
+    rough.adjust(
+        input,
+        &BundleOptions { rotations: true, ..first_bundle(&options.global) },
+        options,
+        control,
+    )?;
+    rough.narrowed(input, options, control)
+}
+
+/// A map of known poses, from all verified matches.
+pub(crate) fn rough_map(map: Map, input: &MapperInput<'_>, options: &MapperOptions) -> RoughMap {
+    RoughMap::of(map, input, &input.tracks(), options)
+}
+
 /// How points are triangulated where errors may be `max_error` pixels.
 fn limits(options: &MapperOptions, max_error: f64) -> TriangulationOptions {
     TriangulationOptions { max_error, min_angle: options.min_angle }
@@ -98,26 +123,41 @@ fn first_bundle(options: &GlobalOptions) -> BundleOptions {
 }
 
 impl RoughMap {
+    /// A map that needs no more than narrowing, and the longest of the `tracks`.
+    fn of(map: Map, input: &MapperInput<'_>, tracks: &[Vec<Observation>], options: &MapperOptions) -> Self {
+        let chosen = select_tracks(tracks, input.images(), options.global.adjustment_tracks);
+        Self { map, tracks: chosen.into_iter().map(|t| tracks[t].clone()).collect() }
+    }
+
     /// The map of guessed positions `map`: these are adjusted to the longest of the `tracks`, then the rotations too.
     fn adjusted(
-        mut map: Map,
+        map: Map,
         input: &MapperInput<'_>,
         tracks: &[Vec<Observation>],
         options: &MapperOptions,
         control: &Control,
     ) -> Result<Self> {
-        let keypoints = input.keypoints;
-        let chosen: Vec<_> = select_tracks(tracks, input.images(), options.global.adjustment_tracks)
-            .into_iter()
-            .map(|t| tracks[t].clone())
-            .collect();
-        let tolerance = options.global.first_tolerance.pixels(&input.camera);
-        map.points = triangulate_tracks(&map, keypoints, &chosen, &limits(options, tolerance));
+        let mut rough = Self::of(map, input, tracks, options);
         let mut bundle = first_bundle(&options.global);
-        adjust(&mut map, keypoints, &bundle, control)?;
+        rough.adjust(input, &bundle, options, control)?;
         bundle.rotations = true;
-        adjust(&mut map, keypoints, &bundle, control)?;
-        Ok(Self { map, tracks: chosen })
+        adjust(&mut rough.map, input.keypoints, &bundle, control)?;
+        Ok(rough)
+    }
+
+    /// Adjusts the map to tracks that may be off by what is allowed at first.
+    fn adjust(
+        &mut self,
+        input: &MapperInput<'_>,
+        bundle: &BundleOptions,
+        options: &MapperOptions,
+        control: &Control,
+    ) -> Result<()> {
+        let tolerance = options.global.first_tolerance.pixels(&input.camera);
+        self.map.points =
+            triangulate_tracks(&self.map, input.keypoints, &self.tracks, &limits(options, tolerance));
+        adjust(&mut self.map, input.keypoints, bundle, control)?;
+        Ok(())
     }
 
     /// The map, adjusted to ever nearer observations.

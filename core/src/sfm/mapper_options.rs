@@ -41,6 +41,8 @@ with_defaults! {
         pub(crate) completion: CompletionOptions = CompletionOptions::default(),
         /// The last adjustments.
         pub(crate) polishing: PolishingOptions = PolishingOptions::default(),
+        /// Long paths.
+        pub(crate) sections: SectionOptions = SectionOptions::default(),
         /// Another start for maps that hang together by little.
         pub(crate) even_steps: EvenStepsOptions = EvenStepsOptions::default(),
         /// Which maps are made at all.
@@ -98,6 +100,25 @@ with_defaults! {
             [Round::new(0.6, 0.0, 3.0), Round::new(0.0, 8.0, 2.0), Round::new(0.0, 0.0, 1.0)],
         /// When one of these ends. Chosen by hand.
         pub(crate) stopping: Stopping = Stopping { max_iterations: 20, tolerance: 1e-3 },
+    }
+}
+
+with_defaults! {
+    /// How a long path is mapped section by section.
+    #[derive(Debug, Clone)]
+    pub(crate) struct SectionOptions {
+        /// Stations from which a path is long. Chosen by hand.
+        pub(crate) fewest: usize = 400,
+        /// Stations of a section. Chosen by hand.
+        pub(crate) length: usize = 240,
+        /// Stations that a section shares with the next one: as many as there are in half a room. Chosen by hand.
+        pub(crate) overlap: usize = 80,
+        /// Stations by which one section is put onto the next. Chosen by hand.
+        pub(crate) joint: usize = 25,
+        /// Tracks per image for the adjustments of a section. Chosen by hand.
+        pub(crate) tracks: usize = 500,
+        /// More pairs than this part that lead from one section past the next make the path more than a chain. Chosen by hand.
+        pub(crate) most_loops: f64 = 0.01,
     }
 }
 

@@ -62,6 +62,7 @@ mod retriangulation;
 mod rig;
 mod scale_averaging;
 mod schur;
+mod sections;
 mod shutter;
 mod station_pairing;
 mod steady_zoom;

@@ -54,6 +54,20 @@ impl Rig {
         Arc::new(rig)
     }
 
+    /// These stations by themselves; the first of their images is image 0 there.
+    pub(crate) fn of_stations(&self, stations: std::ops::Range<usize>) -> Arc<Self> {
+        let images = self.images_of_stations(&stations);
+        let station = self.station[images.clone()].iter().map(|s| s - stations.start as u32).collect();
+        let first = self.first[stations].iter().map(|i| i - images.start as u32).collect();
+        let turns = if self.turns.is_empty() { Vec::new() } else { self.turns[images].to_vec() };
+        Arc::new(Self { station, first, turns })
+    }
+
+    /// The images of these stations, of which there is one at least.
+    pub(crate) fn images_of_stations(&self, stations: &std::ops::Range<usize>) -> std::ops::Range<usize> {
+        self.images_of(stations.start).start..self.images_of(stations.end - 1).end
+    }
+
     /// Whether there are stations of several images.
     pub(crate) fn is_panoramic(&self) -> bool {
         !self.turns.is_empty()

@@ -13,7 +13,7 @@ use crate::sfm::completion::complete;
 use crate::sfm::even_steps::with_even_steps;
 use crate::sfm::front_end::absolute_rotations;
 use crate::sfm::gate;
-use crate::sfm::global_mapper::{adjust_start, map_roughly};
+use crate::sfm::global_mapper::{adjust_drift, adjust_start, map_roughly, rough_map};
 use crate::sfm::incremental_mapper::map_incrementally;
 use crate::sfm::map::Map;
 use crate::sfm::mapper_input::MapperInput;
@@ -23,6 +23,7 @@ use crate::sfm::path::{
 };
 use crate::sfm::progress;
 use crate::sfm::report::{Attempt, SfmReport, Stopwatch};
+use crate::sfm::sections::map_in_sections;
 use crate::sfm::stretches::{along_the_path, with_loops};
 use crate::sfm::support::{Support, support_of_pairs};
 use crate::sfm::two_view::TwoViewGeometry;
@@ -147,7 +148,7 @@ impl Reconstructor<'_> {
                 break;
             }
             let input = self.input(&closed, graph);
-            let other = adjust_start(map.clone(), &input, &self.mapper, control)?;
+            let other = adjust_drift(map.clone(), &input, &self.mapper, control)?;
             watch.lap("loops");
             // A map that is free of loops has bent to fit a few more observations.
             let kept = other.observations() as f64 / map.observations().max(1) as f64;
@@ -165,7 +166,7 @@ impl Reconstructor<'_> {
         with_even_steps(map, &trusted.pairs, self.frames.is_sequential(), &self.mapper.even_steps)
     }
 
-    /// Makes a map of the `trusted` pairs from the poses of `start`.
+    /// Makes a map of the `trusted` pairs from the poses of `start`; one that tears the path is given up before it is completed.
     fn adjusted(
         &self,
         start: Map,
@@ -176,6 +177,10 @@ impl Reconstructor<'_> {
     ) -> Result<Candidate> {
         let input = self.input(trusted, graph);
         let mut map = adjust_start(with_cameras_of(start, graph), &input, &self.mapper, control)?;
+        let broken = clearly_broken_steps(&self.rig, &graph.pairs, &self.support(&map, graph));
+        if !broken.is_empty() {
+            return Ok(self.torn(map, broken, trusted, graph, attempts));
+        }
         complete(&mut map, &input, &self.mapper, control)?;
         Ok(self.candidate(map, MappingMethod::Global, trusted, graph, attempts))
     }
@@ -253,7 +258,14 @@ impl Reconstructor<'_> {
             Some(_) => clearly_broken_steps(&self.rig, &graph.pairs, &self.support(map, graph)),
             None => Vec::new(),
         };
-        let rough = map_roughly(&input, &self.mapper, self.options.seed, control)?;
+        let of_sections = match graph.is_ordered {
+            true => map_in_sections(&input, &self.mapper, self.options.seed, control)?,
+            false => None,
+        };
+        let rough = match of_sections {
+            Some(map) => rough_map(map, &input, &self.mapper),
+            None => map_roughly(&input, &self.mapper, self.options.seed, control)?,
+        };
         let mut broken = tears(&rough.map);
         let map = if broken.is_empty() {
             let map = rough.narrowed(&input, &self.mapper, control)?;
