@@ -135,7 +135,8 @@ struct Joint {
     disagreement: f64,
 }
 
-/// The joint in the middle half of the `shared` stations at which `section` agrees best with `map`, the ones before it.
+/// The joint in the middle half of the `shared` stations at which `section` agrees best with `map`, the ones before it. At the ends
+/// poses are held from one side only.
 fn best_joint(
     shared: &Range<usize>,
     map: &Map,
@@ -152,8 +153,8 @@ fn best_joint(
     let joint_at = |station: usize| {
         let both: Vec<(Pose, Pose)> = (station - reach..=station + reach).filter_map(poses).collect();
         let (motion, disagreement) = Similarity::between(&both)?;
-        // What both have of it: the map of the ones before ends with poses that nothing after them holds.
-        (2 * both.len() > options.joint).then_some(Joint { station, motion, disagreement })
+        let holds = 2 * both.len() > options.joint && disagreement < options.most_disagreement;
+        holds.then_some(Joint { station, motion, disagreement })
     };
     let margin = (shared.len() / 4).max(reach);
     (shared.start + margin..shared.end.saturating_sub(margin))
@@ -282,7 +283,7 @@ mod tests {
     }
 
     #[test]
-    fn sections_that_share_no_poses_are_not_put_together() {
+    fn sections_that_share_no_poses_or_contradict_each_other_are_not_put_together() {
         let capture = Capture::walk(80, 6000, 0.3, 4);
         let (pairs, options) = (capture.pairs(5), options());
         let input = capture.input((&pairs, &[]), capture.camera.clone(), &[]);
@@ -295,6 +296,14 @@ mod tests {
         let mut parts = [of(0..47), of(33..80)];
         let map = put_together(&parts, &input, &options.sections).unwrap();
         assert!(capture.errors(&map).0 < 1e-9);
+        // Steps of other lengths than the ones before have.
+        let whole = parts[0].map.poses.clone();
+        for (station, pose) in (0..).zip(parts[0].map.poses.iter_mut().flatten()) {
+            let aside = Vector3::new(0.0, 0.0, 0.4 * f64::from(station * 7 % 5));
+            *pose = Pose::from_centre(pose.rotation, &(pose.centre() + aside));
+        }
+        assert!(put_together(&parts, &input, &options.sections).is_none());
+        parts[0].map.poses = whole;
         (33..47).for_each(|station| parts[0].map.poses[station] = None);
         assert!(put_together(&parts, &input, &options.sections).is_none());
     }
