@@ -64,11 +64,12 @@ fn flatness(map: &Map) -> f64 {
 }
 
 /// Standard deviation of the focal length of a map in which it is as free as `bundle` says, as a part of it.
-fn focal_deviation((map, keypoints): (&Map, &Keypoints), bundle: &BundleOptions) -> f64 {
+/// 0 where it is fixed, or where that cannot be said.
+pub(super) fn focal_deviation((map, keypoints): (&Map, &Keypoints), bundle: &BundleOptions) -> f64 {
     let deviations = intrinsics_deviations(map, keypoints, bundle);
     // The first parameter of every camera is a focal length.
     let of_focal = deviations.as_ref().and_then(|d| d.iter().find(|(parameter, _)| *parameter == 0));
-    of_focal.map_or(f64::INFINITY, |(_, deviation)| deviation / map.camera.mean_focal())
+    of_focal.map_or(0.0, |(_, deviation)| deviation / map.camera.mean_focal())
 }
 
 /// What the comparison of a map with the same map without the shutter's distortion shows.
@@ -80,16 +81,12 @@ pub(super) struct Comparison {
     pub(super) flattening: f64,
     /// ... focal length.
     pub(super) zoom: f64,
-    /// Standard deviation of the focal length without it, as a part of it; infinite where nothing tells it.
-    pub(super) zoom_deviation: f64,
 }
 
 impl Comparison {
-    /// `before` and `after` are the maps, each with its keypoints, and the first one with how its focal length is free; the tracks were
-    /// held out of `after`.
+    /// `before` and `after` are the maps, each with its keypoints; the tracks were held out of `after`.
     pub(super) fn new(
         before: (&Map, &Keypoints),
-        bundle: &BundleOptions,
         after: (&Map, &Keypoints),
         tracks: &[Vec<Observation>],
         limits: &TriangulationOptions,
@@ -99,12 +96,12 @@ impl Comparison {
             gain: 1.0 - error(after) / error(before).max(f64::MIN_POSITIVE),
             flattening: flatness(after.0) / flatness(before.0).max(f64::MIN_POSITIVE),
             zoom: after.0.camera.mean_focal() / before.0.camera.mean_focal(),
-            zoom_deviation: focal_deviation(before, bundle),
         }
     }
 
-    /// Why the shutter is not believed; `None` if it is. One that is known must only not be worse.
-    pub(super) fn refusal(&self, is_known: bool) -> Option<String> {
+    /// Why the shutter is not believed; `None` if it is. One that is known must only not be worse. `focal_deviation` is how well the
+    /// focal length is known without it ([`focal_deviation`]).
+    pub(super) fn refusal(&self, is_known: bool, focal_deviation: f64) -> Option<String> {
         let least_gain = if is_known { 0.0 } else { LEAST_GAIN };
         let too_different = |ratio: f64, most: f64| ratio.ln().abs() > (1.0 + most).ln();
         if self.gain.is_nan() || self.gain < least_gain {
@@ -117,13 +114,32 @@ impl Comparison {
         if too_different(self.flattening, MOST_FLATTENING) {
             return Some(format!("the scene would be {:.2} times as flat", 1.0 / self.flattening));
         }
-        let most_zoom = MOST_ZOOM.max(MOST_DEVIATIONS * self.zoom_deviation);
+        let most_zoom = MOST_ZOOM.max(MOST_DEVIATIONS * focal_deviation);
         too_different(self.zoom, most_zoom).then(|| {
             format!(
                 "the focal length would be {:.3} times as long, and is known to {:.1} % without a shutter",
                 self.zoom,
-                100.0 * self.zoom_deviation
+                100.0 * focal_deviation
             )
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_focal_length_may_change_by_what_it_was_known_to() {
+        let zoomed = |zoom: f64| Comparison { gain: 0.4, flattening: 1.0, zoom };
+        let why = zoomed(0.96).refusal(false, 0.005).unwrap();
+        assert!(why.contains("0.960 times as long, and is known to 0.5 %"), "{why}");
+        assert!(zoomed(0.98).refusal(false, 0.005).is_none());
+        assert!(zoomed(0.96).refusal(false, 0.019).is_none());
+        assert!(zoomed(0.94).refusal(false, 0.019).is_some());
+        // Where nothing is known of it the usual limit holds, and the other conditions hold anyway.
+        assert!(zoomed(0.96).refusal(false, 0.0).is_some());
+        assert!(Comparison { gain: 0.04, ..zoomed(0.99) }.refusal(false, 0.5).is_some());
+        assert!(Comparison { flattening: 0.7, ..zoomed(0.99) }.refusal(true, 0.5).is_some());
     }
 }

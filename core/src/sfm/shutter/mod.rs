@@ -51,7 +51,7 @@ use super::polishing::{
 use super::progress;
 use super::steady_zoom::fit_steady_zoom;
 use super::triangulation::{TriangulationOptions, triangulate_tracks};
-use acceptance::{Comparison, hold_out};
+use acceptance::{Comparison, focal_deviation, hold_out};
 use correction::{Corrected, correct_keypoints, correct_tags, depths, rms};
 use motion::{LONGEST_STEP, Motion, PathMotion, path_motions};
 use own_motion::{own_motions, pace};
@@ -271,8 +271,8 @@ pub(crate) fn find_shutter(input: &ShutterInput<'_>, control: &Control) -> Resul
     let limits = TriangulationOptions { max_error, min_angle };
     let without = estimator.without_shutter()?;
     let (before, after) = ((&without, input.keypoints), (&fit.map, &fit.corrected[..]));
-    let bundle = estimator.bundle(&without, input.keypoints);
-    let comparison = Comparison::new(before, &bundle, after, &held_out, &limits);
+    let comparison = Comparison::new(before, after, &held_out, &limits);
+    let focal_deviation = focal_deviation(before, &estimator.bundle(&without, input.keypoints));
     let is_known = input.known.is_some();
     let (seconds, deviation) = (fit.readout.seconds.abs(), fit.deviation.unwrap_or(f64::INFINITY));
     let refusal = if seconds > longest {
@@ -281,7 +281,7 @@ pub(crate) fn find_shutter(input: &ShutterInput<'_>, control: &Control) -> Resul
         Some(format!("its {:.1} ms are known to {:.1} only", 1e3 * seconds, 1e3 * deviation))
     } else if shift > WILD * usual_shift {
         Some(format!("frames would shift keypoints by {shift:.2} pixels, and their path by {usual_shift:.2}"))
-    } else if let Some(why) = comparison.refusal(is_known) {
+    } else if let Some(why) = comparison.refusal(is_known, focal_deviation) {
         Some(why)
     } else if is_known {
         None
@@ -400,10 +400,9 @@ impl Estimator<'_> {
         gain: f64,
     ) -> Result<Option<String>> {
         let keypoints = self.input.keypoints;
-        let bundle = self.bundle(without, keypoints);
-        let zoomed = fit_steady_zoom(without, keypoints, &bundle, self.control)?;
+        let zoomed = fit_steady_zoom(without, keypoints, &self.bundle(without, keypoints), self.control)?;
         let (before, after) = ((without, keypoints), (&zoomed.map, &zoomed.keypoints[..]));
-        let rival = Comparison::new(before, &bundle, after, held_out, limits);
+        let rival = Comparison::new(before, after, held_out, limits);
         Ok((rival.gain >= gain).then(|| {
             format!(
                 "a focal length that changes by {:+.1} % from the first frame to the last explains more: the error of tracks that \
