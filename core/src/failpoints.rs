@@ -36,6 +36,7 @@ pub const NAMES: &[&str] = &[
     "database.touch_keys.commit",
     "database.create_upload.commit",
     "database.finish_upload.commit",
+    "database.note_waiting_bytes.commit",
     "database.expire_uploads.commit",
     "database.forget_upload.commit",
     "database.insert_job.commit",

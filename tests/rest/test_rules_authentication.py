@@ -154,5 +154,10 @@ def test_rule_22_quota_of_stored_bytes(make_server, flat):
     first, _ = anna.submit(flat), anna.submit(flat)
     blob = anna.upload(flat)
     is_error(anna.try_submit(blob), 400)
+    # Nor is anything else taken, whole or in blocks, but what takes the place of that video.
+    other = anna.upload_url()["url"]
+    if server.is_ours(other):
+        for query in ("", "&comp=block&blockid=QUFB"):
+            is_error(anna.put(other + query, b"a video"), 400)
     assert anna.delete(first).status_code == 204
     assert anna.try_submit(blob).status_code == 201

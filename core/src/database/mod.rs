@@ -121,6 +121,12 @@ pub trait UploadRows {
     /// [`NotFound`](crate::ErrorKind::NotFound) if the upload is gone, [`Conflict`](crate::ErrorKind::Conflict) if a job
     /// uses it already.
     fn finish_upload(&self, name: &BlobName, video: &UploadedVideo) -> Result<Option<u64>>;
+    /// Notes how many bytes of the upload lie in blocks that wait for their list. They count as stored by its user until a job
+    /// uses the upload. An upload that is gone is left alone.
+    ///
+    /// # Errors
+    /// The database's.
+    fn note_waiting_bytes(&self, name: &BlobName, bytes: u64) -> Result<()>;
     /// Marks as deleted what no job uses, nobody touched for `retention_seconds` and nobody can send anything to any more.
     /// Returns all that are marked, also from before: their files are to be removed, then they are to be forgotten.
     ///

@@ -311,12 +311,13 @@ impl Service {
 
     /// Removes all blocks of an upload but the note of its beginning.
     fn remove_other_blocks(&self, name: &BlobName) -> Result<()> {
-        for (key, _) in self.inner.storage.blocks(name)? {
-            if key != announcement(name) {
-                self.inner.storage.delete(&key)?;
-            }
+        let blocks: Vec<BlobKey> = self.inner.storage.blocks(name)?.into_iter().map(|(key, _)| key).collect();
+        let mut others = blocks.iter().filter(|key| **key != announcement(name)).peekable();
+        if others.peek().is_none() {
+            return Ok(());
         }
-        Ok(())
+        others.try_for_each(|key| self.inner.storage.delete(key))?;
+        self.inner.database.note_waiting_bytes(name, 0)
     }
 }
 
@@ -453,7 +454,8 @@ impl Appending {
             }
             end += size;
         }
-        own.iter().rev().try_for_each(|key| self.service.inner.storage.delete(key))
+        own.iter().rev().try_for_each(|key| self.service.inner.storage.delete(key))?;
+        self.service.count_waiting_bytes(&self.upload.name)
     }
 }
 

@@ -45,6 +45,12 @@ impl Service {
     /// Bytes that the block `key` may have beside those that are there.
     pub(super) fn room_for(&self, key: &BlobKey) -> Result<u64> {
         let Some(name) = key.upload() else { return Ok(0) };
+        let others = self.blocks_beside(name, key)?;
+        Ok(self.limits().max_upload_bytes.saturating_sub(others))
+    }
+
+    /// Bytes of the blocks that wait beside the block `key`.
+    fn blocks_beside(&self, name: &BlobName, key: &BlobKey) -> Result<u64> {
         let (mut others, mut bytes) = (0, 0);
         for (other, size) in self.inner.storage.blocks(name)? {
             if other != *key && other != announcement(name) {
@@ -58,15 +64,17 @@ impl Service {
                 format!("{others} blocks were sent already: {MAX_BLOCKS} are allowed"),
             ));
         }
-        Ok(self.limits().max_upload_bytes.saturating_sub(bytes))
+        Ok(bytes)
     }
 
     /// Makes a block that has come appear, if there is still room for it: others may have come meanwhile.
     pub(super) fn commit_block(&self, key: &BlobKey, blob: Box<dyn StagedBlob>, size: u64) -> Result<()> {
         let Some(name) = key.upload() else { return Ok(()) };
         let _arriving = self.inner.arrivals.lock(name);
-        check_size(size, self.room_for(key)?)?;
-        blob.commit().map(drop)
+        let others = self.blocks_beside(name, key)?;
+        check_size(size, self.limits().max_upload_bytes.saturating_sub(others))?;
+        blob.commit()?;
+        self.inner.database.note_waiting_bytes(name, others + size)
     }
 
     /// Makes the video of blocks that were sent before, in this order, and returns its entity tag. Blocks that are not

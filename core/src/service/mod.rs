@@ -114,6 +114,7 @@ mod place;
 mod process;
 mod promised;
 mod public;
+mod quota;
 mod rates;
 mod runner;
 mod secrets;

@@ -65,6 +65,7 @@ impl UploadWriter {
     ) -> Result<Self> {
         let size = facts.size.unwrap_or(0);
         check_size(size, most)?;
+        service.check_stored(&upload.name, &target)?;
         let space = match promised {
             Some(promised) => promised.at_least(service, size)?,
             None => service.reserve(size)?,
@@ -185,9 +186,10 @@ impl UploadWriter {
     /// Ends the transfer: the content is durable when this returns. Returns its strong entity tag, with quotes.
     ///
     /// # Errors
-    /// [`ErrorKind::InvalidArgument`] if the bytes are not those that were announced, [`ErrorKind::Conflict`] if a job has
-    /// begun to use the upload meanwhile, [`ErrorKind::NotFound`] if it is gone, [`ErrorKind::DiskFull`],
-    /// [`ErrorKind::Io`]; [`ErrorKind::TooLarge`] if the blocks of the upload are too many or too large together.
+    /// [`ErrorKind::InvalidArgument`] if the bytes are not those that were announced, or the user stores more than is allowed
+    /// already; [`ErrorKind::Conflict`] if a job has begun to use the upload meanwhile, [`ErrorKind::NotFound`] if it is gone,
+    /// [`ErrorKind::DiskFull`], [`ErrorKind::Io`]; [`ErrorKind::TooLarge`] if the blocks of the upload are too many or too large
+    /// together.
     pub fn finish(self) -> Result<String> {
         let Self { service, name, target, facts, key, blob, space, size, sha256, md5, .. } = self;
         let sha256: [u8; 32] = sha256.finalize().into();
@@ -205,6 +207,8 @@ impl UploadWriter {
         {
             return Err(Error::argument("The content does not have the announced MD5"));
         }
+        // Others may have ended meanwhile.
+        service.check_stored(&name, &target)?;
         let tag = entity_tag(&sha256);
         let Target::Video { version, block_list } = target else {
             service.commit_block(&key, blob, size)?;

@@ -449,7 +449,8 @@ fn waiting_jobs(c: &Session, user: UserId) -> Sql<u64> {
 }
 
 fn stored_bytes(c: &Session, user: UserId) -> Sql<u64> {
-    const STORED: &str = "SELECT ((SELECT coalesce(sum(size), 0) FROM uploads WHERE user_id = $1)
+    const STORED: &str = "SELECT ((SELECT coalesce(sum(coalesce(size, 0) + CASE WHEN submitted THEN 0 ELSE waiting_bytes END), 0)
+            FROM uploads WHERE user_id = $1)
         + (SELECT coalesce(sum(artifacts.size), 0) FROM jobs JOIN artifacts USING (job_id)
            WHERE user_id = $1 AND NOT deleted))::bigint";
     Ok(c.first(STORED, values![user], |r| r.get(0))?.unwrap_or_default())

@@ -561,7 +561,7 @@ mod tests {
         assert!(refused.message().contains("another program"), "{refused}");
         server.sql(name, "DROP TABLE mine");
         let ours = PostgresDatabase::open(&address).unwrap();
-        assert_eq!(ours.schema_version().unwrap(), SchemaVersion { found: 8, newest: 8 });
+        assert_eq!(ours.schema_version().unwrap(), SchemaVersion { found: 9, newest: 9 });
         assert_eq!(ours.integrity_check().unwrap(), [""; 0]);
         drop(PostgresDatabase::open(&address).unwrap());
         server.sql(name, "UPDATE schema_version SET version = 99, usable_from = 98");

@@ -30,7 +30,8 @@ pub(super) const TABLES: [Table; 11] = [
     (
         "uploads",
         "blob_name",
-        "blob_name, user_id, expires_at, version, size, sha256, file_name, touched_at, submitted, deleted, block_list",
+        "blob_name, user_id, expires_at, version, size, sha256, file_name, touched_at, submitted, deleted, block_list, \
+         waiting_bytes",
     ),
     (
         "jobs",

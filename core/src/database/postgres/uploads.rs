@@ -78,6 +78,15 @@ impl UploadRows for PostgresDatabase {
         })
     }
 
+    fn note_waiting_bytes(&self, name: &BlobName, bytes: u64) -> Result<()> {
+        self.write("database.note_waiting_bytes.commit", |t| {
+            const NOTE: &str =
+                "UPDATE uploads SET waiting_bytes = $2 WHERE blob_name = $1 AND waiting_bytes <> $2";
+            t.run(NOTE, values![name, bytes])?;
+            Ok(())
+        })
+    }
+
     fn expire_uploads(&self, retention_seconds: u64) -> Result<Vec<Upload>> {
         // As long as the address is good somebody may still send something to it.
         const EXPIRED: &str = "NOT submitted AND NOT deleted AND touched_at < $1 AND expires_at < $2";

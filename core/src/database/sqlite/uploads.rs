@@ -76,6 +76,17 @@ impl UploadRows for SqliteDatabase {
         })
     }
 
+    fn note_waiting_bytes(&self, name: &BlobName, bytes: u64) -> Result<()> {
+        self.write("database.note_waiting_bytes.commit", |t| {
+            run(
+                t,
+                "UPDATE uploads SET waiting_bytes = ?2 WHERE blob_name = ?1 AND waiting_bytes <> ?2",
+                params![name, bytes],
+            )?;
+            Ok(())
+        })
+    }
+
     fn expire_uploads(&self, retention_seconds: u64) -> Result<Vec<Upload>> {
         let now = self.clock.now();
         let before = now.minus_seconds(retention_seconds);

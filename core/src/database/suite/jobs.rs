@@ -328,4 +328,14 @@ pub(in crate::database) fn usage<D: JobDatabase>(w: World<D>) {
     w.take();
     assert_eq!(w.database.usage(w.anna).unwrap().waiting_jobs, 0);
     assert_eq!(w.database.usage(w.eve).unwrap(), Usage { waiting_jobs: 1, stored_bytes: 10 });
+    // What has come of a video counts before the rest has, and no longer than until a job uses the video.
+    let blob = w.upload(w.eve);
+    w.database.note_waiting_bytes(&blob, 7).unwrap();
+    assert_eq!(w.database.usage(w.eve).unwrap().stored_bytes, 27);
+    w.database.note_waiting_bytes(&blob, 0).unwrap();
+    assert_eq!(w.database.usage(w.eve).unwrap().stored_bytes, 20);
+    w.database.note_waiting_bytes(&blob, 7).unwrap();
+    added(w.insert(&new_job(w.eve, blob)).unwrap());
+    assert_eq!(w.database.usage(w.eve).unwrap().stored_bytes, 20);
+    w.database.note_waiting_bytes(&BlobName::random(VideoExtension::Mp4), 7).unwrap();
 }
