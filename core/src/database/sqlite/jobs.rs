@@ -417,7 +417,7 @@ fn waiting_jobs(c: &Connection, user: UserId) -> Sql<u64> {
 }
 
 fn stored_bytes(c: &Connection, user: UserId) -> Sql<u64> {
-    const STORED: &str = "SELECT (SELECT ifnull(sum(ifnull(size, 0) + iif(submitted, 0, waiting_bytes)), 0) FROM uploads WHERE user_id = ?1)
+    const STORED: &str = "SELECT (SELECT ifnull(sum(ifnull(size, 0) + CASE WHEN submitted THEN 0 ELSE waiting_bytes END), 0) FROM uploads WHERE user_id = ?1)
         + (SELECT ifnull(sum(artifacts.size), 0) FROM jobs JOIN artifacts USING (job_id) WHERE user_id = ?1 AND deleted = 0)";
     Ok(c.prepare_cached(STORED)?.query_row([user], |r| r.get(0))?)
 }
