@@ -29,9 +29,7 @@ pub(crate) fn with_even_steps(
     options: &EvenStepsOptions,
 ) -> Option<Map> {
     let placed = placed_stations(map);
-    let old = map.rig.placed_centres(&map.poses);
-    let steps: Vec<Vector3<f64>> = old.windows(2).map(|w| w[1] - w[0]).collect();
-    let (lengths, counts) = (lengths(&placed, &steps), counts(&placed));
+    let lengths = lengths(&placed, &steps(map));
     let is_weak: Vec<bool> = crossing(map, &placed)
         .into_iter()
         .zip(over_those_beside(&lengths))
@@ -40,6 +38,36 @@ pub(crate) fn with_even_steps(
     if placed.len() < 3 || !is_weak.contains(&true) {
         return None;
     }
+    Some(evened(map, pairs, &is_weak))
+}
+
+/// The poses of `map`, of a video whose frames are chosen at equal motion, with steps that are all of one length; `None` where its own
+/// are even enough, and for long paths: the camera of one is nearer to what it sees now, and farther then. Without points.
+///
+/// Where places look alike, pairs that take one for another can leave whole stretches of a path shrunken, and no step of these is longer
+/// than those beside it but the one that leads there.
+pub(crate) fn with_equal_steps(
+    map: &Map,
+    pairs: &[TwoViewGeometry],
+    options: &EvenStepsOptions,
+) -> Option<Map> {
+    let placed = placed_stations(map);
+    let is_short = (3..=options.most_equal).contains(&placed.len());
+    (is_short && most_lone_step(map) > options.uneven_step)
+        .then(|| evened(map, pairs, &vec![true; placed.len() - 1]))
+}
+
+/// From each placed station to the next.
+fn steps(map: &Map) -> Vec<Vector3<f64>> {
+    map.rig.placed_centres(&map.poses).windows(2).map(|w| w[1] - w[0]).collect()
+}
+
+/// The poses with every weak step as long as those beside it. Without points.
+fn evened(map: &Map, pairs: &[TwoViewGeometry], is_weak: &[bool]) -> Map {
+    let placed = placed_stations(map);
+    let old = map.rig.placed_centres(&map.poses);
+    let steps = steps(map);
+    let (lengths, counts) = (lengths(&placed, &steps), counts(&placed));
     let directions = directions(map, pairs, &placed);
     // Usual length of the strong steps of a part, from a step on in either direction, up to a weak one.
     let usual = |of: &mut dyn Iterator<Item = usize>| {
@@ -50,7 +78,7 @@ pub(crate) fn with_even_steps(
     let mut length =
         first_strong.and_then(|k| usual(&mut (k..steps.len()))).filter(|l| *l > 0.0).unwrap_or(1.0);
     let mut scale = 1.0;
-    let mut centres = vec![old[0]];
+    let mut centres = old[..1].to_vec();
     let mut direction = Vector3::x();
     for (k, step) in steps.iter().enumerate() {
         let last = centres[k];
@@ -73,15 +101,13 @@ pub(crate) fn with_even_steps(
             *pose = Pose::from_centre(pose.rotation, centre);
         }
     }
-    Some(evened)
+    evened
 }
 
 /// Every step of the path over the usual one of those beside it, of three on either side; the largest of them. 0 without two
 /// steps.
 pub(crate) fn most_lone_step(map: &Map) -> f64 {
-    let centres = map.rig.placed_centres(&map.poses);
-    let steps: Vec<Vector3<f64>> = centres.windows(2).map(|w| w[1] - w[0]).collect();
-    let lengths = lengths(&placed_stations(map), &steps);
+    let lengths = lengths(&placed_stations(map), &steps(map));
     over_those_beside(&lengths).into_iter().fold(0.0, f64::max).min(1e6)
 }
 
@@ -238,6 +264,28 @@ mod tests {
         let evened = with_even_steps(&map, &pairs, true, &options).unwrap();
         let (centres, rotations) = capture.errors(&evened);
         assert!(centres < 0.05 && rotations < 1e-3, "{centres} {rotations}");
+    }
+
+    #[test]
+    fn stretches_that_shrank_become_as_long_as_the_others() {
+        let capture = Capture::walk(16, 3000, 0.3, 4);
+        let mut map = capture.true_map_with_points();
+        let (pairs, options) = (capture.pairs(4), MapperOptions::default().even_steps);
+        assert!(with_equal_steps(&map, &pairs, &options).is_none());
+        let spot = map.poses[5].unwrap().centre();
+        let after = 0.9 * (map.poses[10].unwrap().centre() - spot);
+        for pose in map.poses[6..11].iter_mut().flatten() {
+            *pose = Pose::from_centre(pose.rotation, &(spot + 0.1 * (pose.centre() - spot)));
+        }
+        for pose in map.poses[11..].iter_mut().flatten() {
+            *pose = Pose::from_centre(pose.rotation, &(pose.centre() + after));
+        }
+        assert!(capture.errors(&map).0 > 0.2, "{:?}", capture.errors(&map));
+        let equal = with_equal_steps(&map, &pairs, &options).unwrap();
+        let (centres, rotations) = capture.errors(&equal);
+        assert!(centres < 0.1 && rotations < 1e-3, "{centres} {rotations}");
+        let few = EvenStepsOptions { most_equal: 15, ..options };
+        assert!(with_equal_steps(&map, &pairs, &few).is_none());
     }
 
     #[test]

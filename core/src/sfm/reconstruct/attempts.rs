@@ -10,7 +10,7 @@ use crate::stage::Stage;
 
 use super::{Candidate, Reconstructor, ViewGraph};
 use crate::sfm::completion::complete;
-use crate::sfm::even_steps::with_even_steps;
+use crate::sfm::even_steps::{with_equal_steps, with_even_steps};
 use crate::sfm::front_end::absolute_rotations;
 use crate::sfm::gate;
 use crate::sfm::global_mapper::{adjust_drift, adjust_start, map_roughly, rough_map};
@@ -105,9 +105,8 @@ impl Reconstructor<'_> {
                 best = other;
             }
         }
-        if graph.is_ordered
-            && let Some(start) = self.evened(&best.map, &trusted)
-        {
+        let starts = if graph.is_ordered { self.evened(&best.map, &trusted) } else { Vec::new() };
+        for start in starts {
             let other = self.adjusted(start, &trusted, graph, attempts, control)?;
             watch.lap("even steps");
             if let Some(attempt) = attempts.last_mut() {
@@ -162,8 +161,12 @@ impl Reconstructor<'_> {
         Ok((self.candidate(map, MappingMethod::Global, &trusted, graph, attempts), trusted))
     }
 
-    fn evened(&self, map: &Map, trusted: &Trusted<'_>) -> Option<Map> {
-        with_even_steps(map, &trusted.pairs, self.frames.is_sequential(), &self.mapper.even_steps)
+    /// Other starts for a map whose steps are not what they should be.
+    fn evened(&self, map: &Map, trusted: &Trusted<'_>) -> Vec<Map> {
+        let (is_video, options) = (self.frames.is_sequential(), &self.mapper.even_steps);
+        let even = with_even_steps(map, &trusted.pairs, is_video, options);
+        let equal = is_video.then(|| with_equal_steps(map, &trusted.pairs, options)).flatten();
+        even.into_iter().chain(equal).collect()
     }
 
     /// Makes a map of the `trusted` pairs from the poses of `start`; one that tears the path is given up before it is completed.
