@@ -111,7 +111,8 @@ struct Lens {
 ///
 /// All are free together at first, because what a lens model leaves out moves what it has: a lens that is bent more looks
 /// like one that is off the centre, and the other way round. What is not told then is taken back. Each camera of the map is asked for
-/// itself. Returns what became of the principal point of the one that made most images; `None` where it may not move.
+/// itself. Returns what became of the principal point of each, the one that made most images first; `None` where it may not move
+/// and where no picture of the camera has a place.
 ///
 /// # Errors
 /// [`crate::ErrorKind::Cancelled`].
@@ -121,7 +122,7 @@ pub(crate) fn refine_lens(
     options: &MapperOptions,
     may_move: bool,
     control: &Control,
-) -> Result<Option<PrincipalPoint>> {
+) -> Result<Vec<Option<PrincipalPoint>>> {
     let priors: Vec<f64> = map.cameras().map(|camera| principal_point_prior(camera, options)).collect();
     let with_second: Vec<_> = map.cameras().map(|camera| second_radial(camera.model)).collect();
     let placed: Vec<usize> =
@@ -138,7 +139,7 @@ pub(crate) fn refine_lens(
             camera.params.push(0.0);
         }
     }
-    let mut centre = None;
+    let mut found = vec![None; lenses.len()];
     loop {
         let mut centres = lenses.iter().zip(&priors).map(|(lens, prior)| lens.off_centre.then_some(*prior));
         let own_centre = centres.next().flatten();
@@ -146,7 +147,8 @@ pub(crate) fn refine_lens(
         bundle.other_centres = centres.collect();
         adjust(map, keypoints, &bundle, control)?;
         let mut told = lenses.clone();
-        for (k, ((lens, camera), prior)) in told.iter_mut().zip(map.cameras()).zip(&priors).enumerate() {
+        let cameras = told.iter_mut().zip(map.cameras()).zip(&priors).zip(&mut found);
+        for (k, (((lens, camera), prior), centre)) in cameras.enumerate() {
             if !lens.off_centre && !lens.bent {
                 continue;
             }
@@ -155,11 +157,9 @@ pub(crate) fn refine_lens(
                 _ => other_intrinsics_deviations(map, keypoints, &bundle, k - 1),
             };
             if lens.off_centre {
-                let found = principal_point(camera, deviations.as_deref(), *prior, options);
-                lens.off_centre = found.refined;
-                if k == 0 {
-                    centre = Some(found);
-                }
+                let of_camera = principal_point(camera, deviations.as_deref(), *prior, options);
+                lens.off_centre = of_camera.refined;
+                *centre = Some(of_camera);
             }
             if lens.bent {
                 lens.bent = deviations.is_some_and(|all| has_second_radial(camera, &all, options));
@@ -169,7 +169,7 @@ pub(crate) fn refine_lens(
         if told == lenses {
             filter_points(map, keypoints, options.max_error, options.min_angle);
             filter_images(map, options.min_observations);
-            return Ok(centre);
+            return Ok(found);
         }
         for (((camera, before), lens), told) in map.cameras_mut().zip(&before).zip(&lenses).zip(&told) {
             lens.take_back(told, camera, before);
@@ -270,8 +270,8 @@ mod tests {
             let (capture, mut map) = filmed(k2, off);
             let control = Control::new();
             adapt(&mut map, &capture.keypoints, &options, &control).unwrap();
-            let centre =
-                refine_lens(&mut map, &capture.keypoints, &options, true, &control).unwrap().unwrap();
+            let centre = refine_lens(&mut map, &capture.keypoints, &options, true, &control).unwrap();
+            let [Some(centre)] = centre[..] else { panic!("{centre:?}") };
             let camera = &map.camera;
             assert_eq!(centre.refined, off != [0.0, 0.0], "{k2}, {off:?}: {camera:?}");
             let model = if k2 == 0.0 { CameraModel::SimpleRadial } else { CameraModel::Radial };
@@ -294,7 +294,7 @@ mod tests {
         let (capture, mut map) = filmed(-0.1, [9.0, -14.0]);
         let control = Control::new();
         adapt(&mut map, &capture.keypoints, &options, &control).unwrap();
-        assert_eq!(refine_lens(&mut map, &capture.keypoints, &options, false, &control).unwrap(), None);
+        assert_eq!(refine_lens(&mut map, &capture.keypoints, &options, false, &control).unwrap(), [None]);
         assert_eq!(map.camera.params[1..3], capture.camera.params[1..3]);
     }
 }

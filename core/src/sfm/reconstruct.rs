@@ -371,6 +371,8 @@ struct Found {
 /// What is not known of how the pictures were taken.
 struct Unsure {
     centre: Option<PrincipalPoint>,
+    /// By camera beside the one that made most images.
+    other_centres: Vec<Option<PrincipalPoint>>,
     shutter: Option<ShutterDoubt>,
 }
 
@@ -486,7 +488,10 @@ impl<'a> Reconstructor<'a> {
         watch.lap("kind of lens");
         control.progress(Stage::Sfm, "lens", progress::LENS);
         let may_move = self.options.refine_principal_point && !self.rig.is_panoramic();
-        let mut centre = refine_lens(&mut exact, refined.keypoints, &self.mapper, may_move, control)?;
+        let mut centres =
+            refine_lens(&mut exact, refined.keypoints, &self.mapper, may_move, control)?.into_iter();
+        // The camera that made most images is the first.
+        let mut centre = centres.next().flatten();
         watch.lap("lens");
         let measured = &aligned.keypoints;
         let points = &found.map.points;
@@ -517,7 +522,8 @@ impl<'a> Reconstructor<'a> {
             watch.lap("metric scale");
         }
         let finished = self.shutter_input(&exact, points, refined.keypoints, centre);
-        let unsure = Unsure { centre, shutter: shutter_doubt(&finished, &shutter) };
+        let shutter_doubt = shutter_doubt(&finished, &shutter);
+        let unsure = Unsure { centre, other_centres: centres.collect(), shutter: shutter_doubt };
         control.progress(Stage::Sfm, "judging the model", progress::VERDICT);
         self.judge(&exact, &map, refined.keypoints, &graph, &unsure, &mut report)?;
         watch.lap("verdict");
@@ -560,13 +566,20 @@ impl<'a> Reconstructor<'a> {
     ) -> Result<()> {
         let centre_prior = principal_point_prior(&exact.camera, &self.mapper);
         let prior = report.principal_point_refined.then_some(centre_prior);
+        let other_priors = exact.others.cameras.iter().map(|c| principal_point_prior(c, &self.mapper));
+        let other_centres: Vec<_> = other_priors.zip(unsure.other_centres.iter().copied()).collect();
+        let mut bundle = bundle_options(exact, keypoints, &self.mapper, prior);
+        let is_refined = |c: Option<PrincipalPoint>| c.is_some_and(|c| c.refined);
+        bundle.other_centres =
+            other_centres.iter().map(|&(prior, centre)| is_refined(centre).then_some(prior)).collect();
         let verdict = judge(&Judged {
             adjusted: exact,
             complete: map,
             keypoints,
-            bundle: &bundle_options(exact, keypoints, &self.mapper, prior),
+            bundle: &bundle,
             centre_prior,
             centre: unsure.centre,
+            other_centres: &other_centres,
             shutter: unsure.shutter.as_ref(),
             matches: self.matches,
             verified: self.verified,

@@ -96,17 +96,23 @@ pub(crate) fn pose_draws(
 }
 
 /// How everything answers to a shift of the principal point by `pixels`, to the right and downwards, if it is free in
-/// `options`. `None` where it is not, or where the equations are singular.
+/// `options`. `None` where it is not, or where the equations are singular. `camera` 0 is the one that made most images.
 pub(crate) fn centre_responses(
     map: &Map,
     keypoints: &Keypoints,
     options: &BundleOptions,
+    camera: usize,
     [right, down]: [f64; 2],
 ) -> Option<[Draw; 2]> {
     let problem = Problem::new(map, keypoints, options)?;
-    let x = principal_point_index(map.camera.model);
-    let position = |parameter: usize| problem.intrinsics.free.iter().position(|&k| k == parameter);
-    let [right, down] = [(position(x)?, right), (position(x + 1)?, down)];
+    let x = principal_point_index(map.cameras().nth(camera)?.model);
+    let free = match camera.checked_sub(1) {
+        None => &problem.intrinsics.free,
+        Some(other) => &problem.others.of_camera.get(other)?.free,
+    };
+    let first = problem.first_unknown(camera);
+    let unknown = |parameter: usize| Some(first + free.iter().position(|&k| k == parameter)?);
+    let [right, down] = [(unknown(x)?, right), (unknown(x + 1)?, down)];
     let mut responses = problem.responses(&problem.state(map), &[right, down])?.into_iter();
     Some([responses.next()?, responses.next()?])
 }
@@ -120,18 +126,19 @@ pub(crate) fn extra_response(
     options: &BundleOptions,
 ) -> Option<Draw> {
     let problem = Problem::with_extra(map, keypoints, &[slopes], options)?;
-    problem.responses(&problem.state(map), &[(problem.intrinsics.free.len(), 1.0)])?.pop()
+    problem
+        .responses(&problem.state(map), &[(problem.first_unknown(0) + problem.intrinsics.free.len(), 1.0)])?
+        .pop()
 }
 
 impl Problem<'_> {
-    /// How everything answers if one of the shared unknowns (its index among them) is off by an amount, one by one.
+    /// How everything answers if one of the unknowns that are no pose (its index among all) is off by an amount, one by one.
     fn responses(&self, state: &State, amounts: &[(usize, f64)]) -> Option<Vec<Draw>> {
         let (reduced, _) = self.equations(state, 1e-9);
         let factor = reduced.matrix.factor()?;
         let cameras = self.structure.cameras();
         let focal = self.intrinsics.free.iter().position(|&parameter| parameter == 0);
-        let response = |&(shared, amount): &(usize, f64)| -> Option<Draw> {
-            let own = 6 * cameras + shared;
+        let response = |&(own, amount): &(usize, f64)| -> Option<Draw> {
             let mut rhs = vec![0.0; reduced.size()];
             *rhs.get_mut(own)? = 1.0;
             let x = schur::solve_by(&factor, rhs)?;
@@ -306,6 +313,7 @@ impl Problem<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::camera::{Camera, CameraModel};
     use crate::control::Control;
     use crate::sfm::bundle_adjustment::{ASSUMED_NOISE, RefineIntrinsics, adjust, intrinsics_deviations};
     use crate::sfm::levenberg_marquardt::Stopping;
@@ -367,7 +375,7 @@ mod tests {
         let mut free = options();
         free.intrinsics.principal_point = Some(1e4);
         let pixels = 1.0;
-        let [right, _] = centre_responses(&map, &capture.keypoints, &free, [pixels, 0.0]).unwrap();
+        let [right, _] = centre_responses(&map, &capture.keypoints, &free, 0, [pixels, 0.0]).unwrap();
         let mut shifted = map.clone();
         shifted.camera.params[1] += pixels;
         adjust(&mut shifted, &capture.keypoints, &patient, &Control::new()).unwrap();
@@ -380,7 +388,39 @@ mod tests {
         let apart = |of: &dyn Fn(usize) -> Vector3<f64>| of(6) - of(0);
         let (is, said) = (apart(&turned), apart(&told));
         assert!((is - said).norm() < 0.2 * is.norm() && is.norm() > 1e-5, "{is} {said}");
-        assert!(centre_responses(&map, &capture.keypoints, &options(), [1.0; 2]).is_none());
+        assert!(centre_responses(&map, &capture.keypoints, &options(), 0, [1.0; 2]).is_none());
+    }
+
+    #[test]
+    fn poses_answer_to_the_principal_point_of_another_camera() {
+        let lens = Camera {
+            model: CameraModel::SimpleRadial,
+            width: 1040,
+            height: 760,
+            params: vec![930.0, 520.0, 380.0, 0.04],
+        };
+        let capture = Capture::orbit(16, 500, 0.3, 6).with_other_camera(lens, |i| i % 4 == 1);
+        let mut patient = options();
+        patient.stopping = Stopping { max_iterations: 300, tolerance: 1e-13 };
+        let mut map = capture.true_map_with_points();
+        adjust(&mut map, &capture.keypoints, &patient, &Control::new()).unwrap();
+        let mut free = options();
+        free.other_centres = vec![Some(1e4)];
+        let [right, _] = centre_responses(&map, &capture.keypoints, &free, 1, [5.0, 0.0]).unwrap();
+        let mut shifted = map.clone();
+        shifted.others.cameras[0].params[1] += 5.0;
+        adjust(&mut shifted, &capture.keypoints, &patient, &Control::new()).unwrap();
+        let turned = |c: usize| {
+            let (before, after) = (map.poses[c].unwrap(), shifted.poses[c].unwrap());
+            before.rotation.inverse() * (after.rotation * before.rotation.inverse()).scaled_axis()
+        };
+        let told = |c: usize| map.poses[c].unwrap().rotation.inverse() * right.turns[c];
+        // The images of that camera turn against the others, by about the angle of 5 pixels.
+        let apart = |of: &dyn Fn(usize) -> Vector3<f64>| of(5) - of(0);
+        let (is, said) = (apart(&turned), apart(&told));
+        assert!((is - said).norm() < 0.2 * is.norm() && is.norm() > 0.7 * 5.0 / 930.0, "{is} {said}");
+        assert!(centre_responses(&map, &capture.keypoints, &options(), 1, [1.0; 2]).is_none());
+        assert!(centre_responses(&map, &capture.keypoints, &free, 2, [1.0; 2]).is_none());
     }
 
     #[test]

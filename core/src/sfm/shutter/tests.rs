@@ -115,14 +115,14 @@ fn find(capture: &Capture, frames: &Frames, known: Option<f64>) -> (Map, Shutter
     let mut map = capture.true_map_with_points();
     map.camera.params[1..3].copy_from_slice(&[400.0, 300.0]);
     adapt(&mut map, &capture.keypoints, &options, &Control::new()).unwrap();
-    let centre = refine_lens(&mut map, &capture.keypoints, &options, true, &Control::new()).unwrap();
+    let centres = refine_lens(&mut map, &capture.keypoints, &options, true, &Control::new()).unwrap();
     let input = ShutterInput {
         map: &map,
         points: &[],
         keypoints: &capture.keypoints,
         frames,
         options: &options,
-        centre,
+        centre: centres[0],
         known,
     };
     let found = find_shutter(&input, &Control::new()).unwrap();

@@ -34,6 +34,10 @@ pub struct Evidence {
     pub centre_position: f64,
     /// Whether the principal point was refined; else it is the middle of the picture.
     pub centre_is_refined: bool,
+    /// The same of the principal points of all other cameras together: rotations (degrees) and ...
+    pub other_centres_rotation: f64,
+    /// ... places (share of the radius of the camera path); of one that was left in the middle of the picture a part.
+    pub other_centres_position: f64,
     /// How far off rotations (degrees) and ...
     pub shutter_rotation: f64,
     /// ... places (share of the radius of the camera path) are for each millisecond by which the readout time of a rolling

@@ -14,6 +14,7 @@ use crate::sfm::triangulation::Views;
 use crate::sfm::two_view::TwoViewGeometry;
 use crate::statistics::{MEDIAN_OF_RAYLEIGH, median};
 
+use super::calibrated::central;
 use super::evidence::Evidence;
 use super::flatness::flat_points;
 use super::hinges::weakest_hinge;
@@ -45,6 +46,8 @@ pub(crate) struct Judged<'a> {
     pub(crate) centre_prior: f64,
     /// What became of the principal point; `None` where it was not asked for.
     pub(crate) centre: Option<PrincipalPoint>,
+    /// The prior and what became of the principal point, by camera beside the one that made most images.
+    pub(crate) other_centres: &'a [(f64, Option<PrincipalPoint>)],
     /// What is not known of a rolling shutter; `None` where there is none or it is known.
     pub(crate) shutter: Option<&'a ShutterDoubt>,
     /// Candidate matches.
@@ -83,6 +86,7 @@ pub(super) fn gather(judged: &Judged<'_>) -> (Evidence, Vec<FrameSpread>) {
         })
         .collect();
     let centre = centre(judged).unwrap_or_default();
+    let others = other_centres(judged);
     let views = Views::new(adjusted, keypoints);
     let mut errors: Vec<f64> = Vec::with_capacity(adjusted.observations());
     for point in &adjusted.points {
@@ -125,6 +129,8 @@ pub(super) fn gather(judged: &Judged<'_>) -> (Evidence, Vec<FrameSpread>) {
         centre_rotation: centre.rotation.min(LARGEST_ANGLE),
         centre_position: centre.position.min(LARGEST),
         centre_is_refined: report.principal_point_refined,
+        other_centres_rotation: others.0.min(LARGEST_ANGLE),
+        other_centres_position: others.1.min(LARGEST),
         // Slopes are for a second.
         shutter_rotation: (1e-3 * rolled.rotation).min(LARGEST_ANGLE),
         shutter_position: (1e-3 * rolled.position).min(LARGEST),
@@ -181,13 +187,36 @@ fn centre(judged: &Judged<'_>) -> Option<ClusterSpread> {
         return None; // the middle of a side is where it is by definition
     }
     let axes = judged.centre.and_then(|c| c.axes).unwrap_or([(0.0, centre_prior); 2]);
-    let pixels = axes.map(|(shift, deviation)| {
-        let deviation = deviation.min(centre_prior);
-        if report.principal_point_refined { deviation } else { shift.hypot(deviation) }
-    });
+    let pixels = may_be_off(axes, centre_prior, report.principal_point_refined);
     let mut free = judged.bundle.clone();
     free.intrinsics.principal_point = Some(centre_prior);
-    centre_spread(adjusted, keypoints, &free, pixels)
+    centre_spread(adjusted, keypoints, &free, 0, pixels)
+}
+
+/// The same of all other cameras together: rotations (degrees) and places (share of the radius). Of one that was left in the middle
+/// as much counts as of the first.
+fn other_centres(judged: &Judged<'_>) -> (f64, f64) {
+    let Judged { adjusted, keypoints, .. } = *judged;
+    let of_camera = |(k, &(prior, centre)): (usize, &(f64, Option<PrincipalPoint>))| {
+        let centre = centre?;
+        let pixels = may_be_off(centre.axes.unwrap_or([(0.0, prior); 2]), prior, centre.refined);
+        let mut free = judged.bundle.clone();
+        *free.other_centres.get_mut(k)? = Some(prior);
+        let share = central(centre.refined);
+        let spread = centre_spread(adjusted, keypoints, &free, k + 1, pixels)?;
+        Some((share * spread.rotation, share * spread.position))
+    };
+    let all = judged.other_centres.iter().enumerate().filter_map(of_camera);
+    all.fold((0.0, 0.0), |sum, of| (f64::hypot(sum.0, of.0), f64::hypot(sum.1, of.1)))
+}
+
+/// By how many pixels a principal point may be off, across and down: `axes` are how far it was from the middle when it was free, and
+/// the standard deviation of that.
+fn may_be_off(axes: [(f64, f64); 2], prior: f64, is_refined: bool) -> [f64; 2] {
+    axes.map(|(shift, deviation)| {
+        let deviation = deviation.min(prior);
+        if is_refined { deviation } else { shift.hypot(deviation) }
+    })
 }
 
 /// Radius of the path over the median distance of a point from a camera that sees it.

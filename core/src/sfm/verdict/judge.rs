@@ -115,11 +115,13 @@ pub(crate) fn judge(judged: &Judged<'_>) -> Verdict {
     verdict
 }
 
-/// Whether the poses are too far off, as expected and at most, by rotation (degrees) and place (share of the radius).
-fn imprecision(expected: (f64, f64), bounds: (f64, f64)) -> Option<Reason> {
+/// Whether the poses are too far off, as `expected` and as they are `likely` to be at most (9 in 10 are not farther), by rotation
+/// (degrees) and place (share of the radius). Most good models are far from the limits, so that many fewer than 1 in 10 of those
+/// that pass are beyond them.
+fn imprecision(expected: (f64, f64), likely: (f64, f64)) -> Option<Reason> {
     let grade = if expected.0 > USELESS_ROTATION || expected.1 > USELESS_POSITION {
         Grade::Broken
-    } else if bounds.0 > GOOD_ROTATION || bounds.1 > GOOD_POSITION {
+    } else if likely.0 > GOOD_ROTATION || likely.1 > GOOD_POSITION {
         Grade::Doubtful
     } else {
         return None;
@@ -286,18 +288,18 @@ fn reasons(e: &Evidence) -> Vec<Reason> {
 impl Verdict {
     /// What follows from figures alone: all but the errors of single frames.
     pub fn of(evidence: Evidence) -> Self {
-        let Expected { rotation, position, rotation_bound, position_bound } = expected(&evidence);
-        let bounds = (rotation_bound, position_bound);
+        let errors = expected(&evidence);
+        let Expected { rotation, position, rotation_bound, position_bound, .. } = errors;
         let mut reasons = reasons(&evidence);
-        reasons.extend(imprecision((rotation, position), bounds));
+        reasons.extend(imprecision((rotation, position), (errors.likely_rotation, errors.likely_position)));
         // Stable: reasons of one grade stay in their order.
         reasons.sort_by_key(|r| std::cmp::Reverse(r.grade));
         Self {
             grade: reasons.first().map_or(Grade::Good, |r| r.grade),
             rotation_error_degrees: rotation,
             position_error: position,
-            rotation_bound_degrees: bounds.0,
-            position_bound: bounds.1,
+            rotation_bound_degrees: rotation_bound,
+            position_bound,
             frames: Vec::new(),
             reasons,
             evidence,
@@ -444,7 +446,7 @@ mod tests {
 
     #[test]
     fn imprecise_poses_are_doubtful_and_useless_ones_broken() {
-        let grade = |expected, bounds| imprecision(expected, bounds).map(|r| r.grade);
+        let grade = |expected, likely| imprecision(expected, likely).map(|r| r.grade);
         assert_eq!(grade((0.5, 1e-3), (1.5, 3e-3)), Some(Grade::Doubtful));
         assert_eq!(grade((0.1, 0.01), (0.3, 0.03)), Some(Grade::Doubtful));
         assert_eq!(grade((0.1, 0.6), (0.3, 1.8)), Some(Grade::Broken));

@@ -46,17 +46,18 @@ pub(super) fn spreads(
 }
 
 /// What a principal point does that is off by `pixels` to the right and downwards, either way, if it is free in
-/// `options`; `None` where the adjustment says nothing.
+/// `options`; `None` where the adjustment says nothing. `camera` 0 is the one that made most images.
 pub(super) fn centre_spread(
     map: &Map,
     keypoints: &Keypoints,
     options: &BundleOptions,
+    camera: usize,
     pixels: [f64; 2],
 ) -> Option<ClusterSpread> {
     let frame = WorldFrame::new(map)?;
     // The two add up, where draws are averaged.
     let pixels = pixels.map(|p| std::f64::consts::SQRT_2 * p);
-    Some(frame.spread(&centre_responses(map, keypoints, options, pixels)?))
+    Some(frame.spread(&centre_responses(map, keypoints, options, camera, pixels)?))
 }
 
 /// What something else does that is off by 1 and moves keypoints by `slopes`; `None` where the adjustment says nothing.
