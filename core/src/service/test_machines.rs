@@ -226,14 +226,18 @@ fn a_job_of_another_machine_is_left_alone_until_its_lease_ends() {
     assert_eq!(here.status(job), JobStatus::Finished);
 }
 
-/// A machine with the shortest lease there is, whose storage takes two leases for a `.ply`; `before_put` hears of each artifact
-/// before.
-fn slow_machine(world: &World, before_put: impl Fn(&BlobKey) + Send + Sync + 'static) -> Machine {
+/// A machine with the shortest lease there is, whose storage takes two leases for artifacts of the kind `slow`; `before_put` hears of
+/// each artifact before.
+fn slow_machine(
+    world: &World,
+    slow: ArtifactKind,
+    before_put: impl Fn(&BlobKey) + Send + Sync + 'static,
+) -> Machine {
     let clock = world.clock.clone();
     let take_long = move |key: &BlobKey| {
         let BlobKey::Artifact { kind, .. } = key else { return };
         before_put(key);
-        if *kind == ArtifactKind::Ply {
+        if *kind == slow {
             for _ in 0..6 {
                 clock.advance(2);
                 std::thread::sleep(Duration::from_millis(1200));
@@ -247,7 +251,7 @@ fn slow_machine(world: &World, before_put: impl Fn(&BlobKey) + Send + Sync + 'st
 fn a_job_stays_with_its_worker_while_its_scene_goes_to_a_slow_storage() {
     let world = World::new();
     let there = world.machine();
-    let here = slow_machine(&world, |_| {});
+    let here = slow_machine(&world, ArtifactKind::Ply, |_| {});
     let job = here.submit(b"a video");
     std::thread::scope(|scope| {
         let worker = scope.spawn(|| here.work_once().unwrap());
@@ -262,13 +266,36 @@ fn a_job_stays_with_its_worker_while_its_scene_goes_to_a_slow_storage() {
 }
 
 #[test]
+fn a_job_stays_with_its_worker_while_the_log_of_its_failure_goes_to_a_slow_storage() {
+    let world = World::new();
+    let there = world.machine();
+    let here = slow_machine(&world, ArtifactKind::Log, |_| {});
+    let job = here.submit(b"a video");
+    let video = fs::read_dir(world.shared.path().join("videos")).unwrap().next().unwrap().unwrap().path();
+    fs::write(&video, b"a vidEo").unwrap();
+    std::thread::scope(|scope| {
+        let worker = scope.spawn(|| here.work_once().unwrap());
+        while !worker.is_finished() {
+            let reclaimed = there.service.reclaim().unwrap();
+            assert_eq!((reclaimed.requeued_jobs, reclaimed.failed_jobs), (0, 0), "its worker lives");
+            std::thread::sleep(Duration::from_millis(50));
+        }
+    });
+    assert!(matches!(here.status(job), JobStatus::Queued { .. }));
+    fs::write(&video, b"a video").unwrap();
+    world.clock.advance(3600);
+    there.work_once().unwrap();
+    assert_eq!(there.status(job), JobStatus::Finished);
+}
+
+#[test]
 fn a_job_that_is_deleted_while_its_scene_is_stored_leaves_nothing() {
     let world = World::new();
     let there = world.machine();
     let (user, rows) = (there.user(), there.service.inner.database.clone());
     let stored = Arc::new(std::sync::Mutex::new(Vec::new()));
     let (seen, service) = (stored.clone(), there.service.clone());
-    let here = slow_machine(&world, move |key| {
+    let here = slow_machine(&world, ArtifactKind::Ply, move |key| {
         let BlobKey::Artifact { job, kind, .. } = key else { return };
         seen.lock().unwrap().push(*kind);
         // Of another process: nobody tells the worker.

@@ -63,8 +63,8 @@ impl Worker<'_> {
         }
     }
 
-    /// Stores the files of the scene. That may take longer than a lease lasts, so signs of life are given meanwhile; once the job
-    /// is not this worker's any more, no further file is begun.
+    /// Stores files of the job. That may take longer than a lease lasts, so signs of life are given meanwhile; once the job is
+    /// not this worker's any more, no further file is begun.
     fn store(
         &self,
         lease: &Lease,
@@ -102,9 +102,9 @@ impl Worker<'_> {
                     }
                 }
             }
-            let stored = thread.join().map_err(|_| {
-                Error::new(ErrorKind::Internal, "storing the files of the scene broke down")
-            })??;
+            let stored = thread
+                .join()
+                .map_err(|_| Error::new(ErrorKind::Internal, "storing the files of the job broke down"))??;
             Ok((state, stored))
         })
     }
@@ -158,8 +158,9 @@ impl Worker<'_> {
         }
         let (fault, failure) = self.with_missing_video(fault, failure, claim, error);
         let key = BlobKey::Artifact { job: lease.job, attempt: lease.attempt, kind: ArtifactKind::Log };
-        let log = workspace.as_ref().and_then(|w| inner.storage.put_file(&key, &w.log_path()).ok());
-        let log_size = log.map(|log| log.size);
+        // Without a log, if that cannot be stored.
+        let store = |w: &JobWorkspace| self.store(lease, &[(ArtifactKind::Log, w.log_path())]).ok();
+        let log_size = workspace.as_ref().and_then(store).and_then(|(_, stored)| Some(stored.first()?.1));
         let returned = match fault {
             Fault::Job => match inner.database.fail(lease, &failure, log_size)? {
                 LeaseState::Held => {
