@@ -365,6 +365,12 @@ mod tests {
         assert!((2.5..6.5).contains(&ratio), "{ratio}");
     }
 
+    /// How an image has turned from one map to another, in the world.
+    fn turned(before: &Map, after: &Map, c: usize) -> Vector3<f64> {
+        let (before, after) = (before.poses[c].unwrap(), after.poses[c].unwrap());
+        before.rotation.inverse() * (after.rotation * before.rotation.inverse()).scaled_axis()
+    }
+
     #[test]
     fn poses_answer_to_a_shift_of_the_principal_point_as_an_adjustment_does() {
         let capture = Capture::walk(12, 800, 0.3, 6);
@@ -380,13 +386,9 @@ mod tests {
         shifted.camera.params[1] += pixels;
         adjust(&mut shifted, &capture.keypoints, &patient, &Control::new()).unwrap();
         // Up to a turn of the world: how the turn of one camera differs from that of the next.
-        let turned = |c: usize| {
-            let (before, after) = (map.poses[c].unwrap(), shifted.poses[c].unwrap());
-            before.rotation.inverse() * (after.rotation * before.rotation.inverse()).scaled_axis()
-        };
         let told = |c: usize| map.poses[c].unwrap().rotation.inverse() * right.turns[c];
         let apart = |of: &dyn Fn(usize) -> Vector3<f64>| of(6) - of(0);
-        let (is, said) = (apart(&turned), apart(&told));
+        let (is, said) = (apart(&|c| turned(&map, &shifted, c)), apart(&told));
         assert!((is - said).norm() < 0.2 * is.norm() && is.norm() > 1e-5, "{is} {said}");
         assert!(centre_responses(&map, &capture.keypoints, &options(), 0, [1.0; 2]).is_none());
     }
@@ -410,14 +412,10 @@ mod tests {
         let mut shifted = map.clone();
         shifted.others.cameras[0].params[1] += 5.0;
         adjust(&mut shifted, &capture.keypoints, &patient, &Control::new()).unwrap();
-        let turned = |c: usize| {
-            let (before, after) = (map.poses[c].unwrap(), shifted.poses[c].unwrap());
-            before.rotation.inverse() * (after.rotation * before.rotation.inverse()).scaled_axis()
-        };
         let told = |c: usize| map.poses[c].unwrap().rotation.inverse() * right.turns[c];
         // The images of that camera turn against the others, by about the angle of 5 pixels.
         let apart = |of: &dyn Fn(usize) -> Vector3<f64>| of(5) - of(0);
-        let (is, said) = (apart(&turned), apart(&told));
+        let (is, said) = (apart(&|c| turned(&map, &shifted, c)), apart(&told));
         assert!((is - said).norm() < 0.2 * is.norm() && is.norm() > 0.7 * 5.0 / 930.0, "{is} {said}");
         assert!(centre_responses(&map, &capture.keypoints, &options(), 1, [1.0; 2]).is_none());
         assert!(centre_responses(&map, &capture.keypoints, &free, 2, [1.0; 2]).is_none());
