@@ -61,8 +61,10 @@ const ZOOMED_BIAS: f64 = 0.2;
 const LENS_BIAS: f64 = 0.35;
 /// ... if they are more than this, pixels.
 const LEAST_BIAS: f64 = 0.02;
-/// Share of pairs that contradict the poses.
-const CONTRADICTING: f64 = 0.25;
+/// Share of pairs that contradict the poses. Where things look alike many verified pairs are false, and a right model contradicts
+/// these: up to 0.47 of all in sound captures of the study. Of captures that came out wrong it is 0.11 to 0.29, which tells nothing;
+/// of things turned before a still camera 0.61 and more.
+const CONTRADICTING: f64 = 0.5;
 /// Share of a frame's matches that agree, below which it may be elsewhere (0.54 for an object filmed from two rings of which
 /// a stretch came out wrong; at least 0.88 for sound captures of scenes that do not repeat themselves).
 const WORST_FRAME: f64 = 0.65;
@@ -403,7 +405,7 @@ mod tests {
             (|e| e.focal_spread = 0.4, Doubt::UnknownFocalLength, Grade::Broken),
             (|e| (e.zoom, e.lens_bias) = (0.05, 0.015), Doubt::Zoom, Grade::Broken),
             (|e| e.lens_bias = 0.03, Doubt::OtherLens, Grade::Doubtful),
-            (|e| e.contradicting_pairs = 0.4, Doubt::ContradictingPairs, Grade::Doubtful),
+            (|e| e.contradicting_pairs = 0.6, Doubt::ContradictingPairs, Grade::Doubtful),
             (|e| e.worst_frame_agreement = 0.5, Doubt::ContradictingPairs, Grade::Doubtful),
             (|e| (e.near_pairs, e.missing_overlap) = (20, 0.9), Doubt::MissingOverlap, Grade::Doubtful),
             (
