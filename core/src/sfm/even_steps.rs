@@ -42,18 +42,20 @@ pub(crate) fn with_even_steps(
 }
 
 /// The poses of `map`, of a video whose frames are chosen at equal motion, with steps that are all of one length; `None` where its own
-/// are even enough, and for long paths: the camera of one is nearer to what it sees now, and farther then. Without points.
+/// are even enough and it is not `doubted`, and for long paths: the camera of one is nearer to what it sees now, and farther then.
+/// Without points.
 ///
 /// Where places look alike, pairs that take one for another can leave whole stretches of a path shrunken, and no step of these is longer
-/// than those beside it but the one that leads there.
+/// than those beside it but the one that leads there; where they shrink little by little, not even that one.
 pub(crate) fn with_equal_steps(
     map: &Map,
     pairs: &[TwoViewGeometry],
+    doubted: bool,
     options: &EvenStepsOptions,
 ) -> Option<Map> {
     let placed = placed_stations(map);
     let is_short = (3..=options.most_equal).contains(&placed.len());
-    (is_short && most_lone_step(map) > options.uneven_step)
+    (is_short && (doubted || most_lone_step(map) > options.uneven_step))
         .then(|| evened(map, pairs, &vec![true; placed.len() - 1]))
 }
 
@@ -271,7 +273,8 @@ mod tests {
         let capture = Capture::walk(16, 3000, 0.3, 4);
         let mut map = capture.true_map_with_points();
         let (pairs, options) = (capture.pairs(4), MapperOptions::default().even_steps);
-        assert!(with_equal_steps(&map, &pairs, &options).is_none());
+        assert!(with_equal_steps(&map, &pairs, false, &options).is_none());
+        assert!(with_equal_steps(&map, &pairs, true, &options).is_some());
         let spot = map.poses[5].unwrap().centre();
         let after = 0.9 * (map.poses[10].unwrap().centre() - spot);
         for pose in map.poses[6..11].iter_mut().flatten() {
@@ -281,11 +284,11 @@ mod tests {
             *pose = Pose::from_centre(pose.rotation, &(pose.centre() + after));
         }
         assert!(capture.errors(&map).0 > 0.2, "{:?}", capture.errors(&map));
-        let equal = with_equal_steps(&map, &pairs, &options).unwrap();
+        let equal = with_equal_steps(&map, &pairs, false, &options).unwrap();
         let (centres, rotations) = capture.errors(&equal);
         assert!(centres < 0.1 && rotations < 1e-3, "{centres} {rotations}");
         let few = EvenStepsOptions { most_equal: 15, ..options };
-        assert!(with_equal_steps(&map, &pairs, &few).is_none());
+        assert!(with_equal_steps(&map, &pairs, true, &few).is_none());
     }
 
     #[test]

@@ -240,7 +240,8 @@ with_defaults! {
         /// ... or that is, in a video, this many times as long as those beside it. Of 300 generated films, steps of sound ones were up to
         /// 1.7 times as long as usual, those of six that had come apart 14 times or more.
         pub(crate) long_step: f64 = 5.0,
-        /// From a step of a video this many times as long as those beside it, a start with all steps of one length is tried, too, ...
+        /// From a step of a video this many times as long as those beside it, or where fewer matches agree than
+        /// [`AttemptOptions::agreeing_matches`], a start with all steps of one length is tried, too, ...
         pub(crate) uneven_step: f64 = 3.0,
         /// ... up to this many stations. Both chosen by hand.
         pub(crate) most_equal: usize = 100,

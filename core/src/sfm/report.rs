@@ -51,7 +51,8 @@ pub struct Attempt {
     /// Why it is not sound.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub refusal: Option<String>,
-    /// Whether it began from the poses of another one with steps made even, because it hung together by few points.
+    /// Whether it began from the poses of another one with steps made even, because it hung together by few points, its steps were
+    /// uneven or few matches agreed with it.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub even_steps: bool,
     /// Whether it became the model.

@@ -55,7 +55,7 @@ enum Global {
 impl Reconstructor<'_> {
     /// The best map of one view graph: the method asked for; where the map breaks the camera's path, without pairs that contradict
     /// the path, and where that does not mend it without those between its stretches (the other way round where rotations
-    /// show the break already); the incremental method, where the result is doubtful; and from even steps, where some are weak or uneven.
+    /// show the break already); the incremental method, where the result is doubtful; and from even steps, where some are weak or uneven, or few matches agree.
     pub(super) fn map(
         &self,
         graph: &ViewGraph,
@@ -105,7 +105,7 @@ impl Reconstructor<'_> {
                 best = other;
             }
         }
-        let starts = if graph.is_ordered { self.evened(&best.map, &trusted) } else { Vec::new() };
+        let starts = if graph.is_ordered { self.evened(&best, &trusted) } else { Vec::new() };
         for start in starts {
             let other = self.adjusted(start, &trusted, graph, attempts, control)?;
             watch.lap("even steps");
@@ -161,11 +161,12 @@ impl Reconstructor<'_> {
         Ok((self.candidate(map, MappingMethod::Global, &trusted, graph, attempts), trusted))
     }
 
-    /// Other starts for a map whose steps are not what they should be.
-    fn evened(&self, map: &Map, trusted: &Trusted<'_>) -> Vec<Map> {
+    /// Other starts for a map whose steps are not what they should be, or with which few matches agree.
+    fn evened(&self, best: &Candidate, trusted: &Trusted<'_>) -> Vec<Map> {
         let (is_video, options) = (self.frames.is_sequential(), &self.mapper.even_steps);
-        let even = with_even_steps(map, &trusted.pairs, is_video, options);
-        let equal = is_video.then(|| with_equal_steps(map, &trusted.pairs, options)).flatten();
+        let doubted = best.report.agreeing_matches < self.mapper.attempts.agreeing_matches;
+        let even = with_even_steps(&best.map, &trusted.pairs, is_video, options);
+        let equal = is_video.then(|| with_equal_steps(&best.map, &trusted.pairs, doubted, options)).flatten();
         even.into_iter().chain(equal).collect()
     }
 
