@@ -54,7 +54,7 @@ use super::triangulation::{TriangulationOptions, triangulate_tracks};
 use acceptance::{Comparison, focal_deviation, hold_out};
 use correction::{Corrected, correct_keypoints, correct_tags, depths, rms};
 use motion::{LONGEST_STEP, Motion, PathMotion, path_motions};
-use own_motion::{own_motions, pace};
+use own_motion::{centre_looseness, own_motions, pace};
 use tracked::Tracked;
 
 pub use report::ShutterReport;
@@ -89,6 +89,9 @@ const CREEP: f64 = 0.035;
 /// The frames' own motions may shift keypoints by this many times what the motions of the path do. Motions that are free of
 /// the path can explain anything. Chosen by hand.
 const WILD: f64 = 3.0;
+/// Observations a frame, about, that the estimate begins with, and that a rival explanation is made from. They tell the motion along
+/// the path as well as all do; the frames' own motions need all.
+const FEW: usize = 300;
 /// With fewer frames there is no path.
 const FEWEST_FRAMES: usize = 8;
 
@@ -232,14 +235,15 @@ pub(crate) fn find_shutter(input: &ShutterInput<'_>, control: &Control) -> Resul
         });
     }
     let (part, held_out) = hold_out(input.map);
-    let tracked = Tracked::new(&part, input.keypoints);
+    let few = Tracked::new(&thinned(&part), input.keypoints);
     // The border has no room for all parameters of OPENCV and its like and the readout along two axes.
     let has_room = !matches!(input.map.camera.model, CameraModel::OpenCv | CameraModel::OpenCvFisheye);
     let may_shift = input.centre.is_some() && has_room;
     let centre_prior = may_shift.then(|| principal_point_prior(&input.map.camera, input.options));
-    let keypoints = &tracked.keypoints[..];
-    let estimator = Estimator { input, centre_prior, keypoints, points: &[], times: &times, control };
-    let mut fit = estimator.start(tracked.map.clone())?;
+    let ShutterInput { keypoints, points, .. } = *input;
+    let estimator = Estimator { input, centre_prior, keypoints, points, times: &times, control };
+    let of_few = Estimator { keypoints: &few.keypoints, points: &[], ..estimator };
+    let mut fit = of_few.start(few.map.clone())?;
     let report = |fit: &Fit, shift: f64, gain: Option<f64>, refusal: Option<String>| ShutterReport {
         applied: refusal.is_none(),
         readout_ms: 1e3 * fit.readout.seconds.abs(),
@@ -253,22 +257,27 @@ pub(crate) fn find_shutter(input: &ShutterInput<'_>, control: &Control) -> Resul
         Ok(Shutter { report: Some(report), unrolled: None, deviation: fit.deviation })
     };
     let noise = keypoint_noise(input.map, input.keypoints).unwrap_or(f64::INFINITY);
-    let shift = estimator.shift(&fit);
+    let shift = of_few.shift(&fit);
     if shift < LEAST_SHIFT * noise {
         let why = format!("it would shift keypoints by {shift:.3} pixels, which are known to {noise:.3}");
         return rejected(report(&fit, shift, None, Some(why)), &fit);
     }
-    estimator.along_the_path(&mut fit)?;
-    estimator.settle(&mut fit, noise)?;
-    let estimator = Estimator { keypoints: input.keypoints, points: input.points, ..estimator };
-    tracked.give_back_tracks(&mut fit.map);
+    of_few.along_the_path(&mut fit)?;
+    let MapperOptions { max_error, min_angle, .. } = *input.options;
+    let limits = TriangulationOptions { max_error, min_angle };
+    // All points of a map, as the cameras and keypoints of a fit show them.
+    let complete = |fit: &mut Fit, map: &Map| {
+        let tracks: Vec<Vec<Observation>> = map.points.iter().map(|p| p.track.clone()).collect();
+        fit.map.points = triangulate_tracks(&fit.map, &fit.corrected, &tracks, &limits);
+    };
+    fit.map.points.clone_from(&part.points);
     fit.corrected = estimator.correct(&fit.map, &fit.motions, &fit.readout).0;
+    complete(&mut fit, &part);
+    estimator.settle(&mut fit, noise)?;
     let shift = estimator.shift(&fit);
     let of_path = estimator.motions_of_path(&fit.map);
     let along_path = estimator.correct(&fit.map, &of_path, &fit.readout).0;
     let usual_shift = rms(&fit.map, input.keypoints, &along_path);
-    let MapperOptions { max_error, min_angle, .. } = *input.options;
-    let limits = TriangulationOptions { max_error, min_angle };
     let without = estimator.without_shutter()?;
     let (before, after) = ((&without, input.keypoints), (&fit.map, &fit.corrected[..]));
     let comparison = Comparison::new(before, after, &held_out, &limits);
@@ -292,12 +301,7 @@ pub(crate) fn find_shutter(input: &ShutterInput<'_>, control: &Control) -> Resul
     if !report.applied {
         return rejected(report, &fit);
     }
-    let tracks: Vec<Vec<Observation>> = input.map.points.iter().map(|p| p.track.clone()).collect();
-    let complete = |fit: &mut Fit| {
-        fit.map.points = triangulate_tracks(&fit.map, &fit.corrected, &tracks, &limits);
-    };
-    complete(&mut fit);
-    estimator.by_the_frames(&mut fit, STEPS)?;
+    let mut at_last = estimator;
     let mut centre = input.centre;
     if let Some(prior) = centre_prior {
         let found = estimator.principal_point(&fit, prior);
@@ -306,18 +310,24 @@ pub(crate) fn find_shutter(input: &ShutterInput<'_>, control: &Control) -> Resul
             let x = principal_point_index(fit.map.camera.model);
             let middle = [fit.map.camera.width, fit.map.camera.height].map(|side| f64::from(side) / 2.0);
             fit.map.camera.params[x..x + 2].copy_from_slice(&middle);
-            let fixed = Estimator { centre_prior: None, ..estimator };
-            fixed.settle(&mut fit, noise)?;
-            complete(&mut fit);
-            fixed.by_the_frames(&mut fit, STEPS)?;
+            at_last = Estimator { centre_prior: None, ..estimator };
+            at_last.settle(&mut fit, noise)?;
         }
         centre = Some(found);
     }
+    complete(&mut fit, input.map);
+    at_last.by_the_frames(&mut fit, STEPS)?;
     filter_points(&mut fit.map, &fit.corrected, max_error, min_angle);
     let depths = depths(&fit.map, input.points, input.keypoints);
     let Fit { map, corrected, readout, motions, deviation, .. } = fit;
     let unrolled = Unrolled { map, keypoints: corrected, centre, readout, motions, depths };
     Ok(Shutter { report: Some(report), unrolled: Some(unrolled), deviation })
+}
+
+/// `map` with every so many of its points, evenly, so that about [`FEW`] observations a frame are left.
+fn thinned(map: &Map) -> Map {
+    let every = (map.observations() / (FEW * map.registered()).max(1)).max(1);
+    map.with_points(map.points.iter().step_by(every).cloned().collect())
 }
 
 /// Seconds from frame to frame of the video, and the time of each of `frames`; `None` for photographs, videos that do not
@@ -400,8 +410,11 @@ impl Estimator<'_> {
         gain: f64,
     ) -> Result<Option<String>> {
         let keypoints = self.input.keypoints;
-        let zoomed = fit_steady_zoom(without, keypoints, &self.bundle(without, keypoints), self.control)?;
-        let (before, after) = ((without, keypoints), (&zoomed.map, &zoomed.keypoints[..]));
+        let mut few = thinned(without);
+        let bundle = self.bundle(&few, keypoints);
+        adjust(&mut few, keypoints, &bundle, self.control)?;
+        let zoomed = fit_steady_zoom(&few, keypoints, &bundle, self.control)?;
+        let (before, after) = ((&few, keypoints), (&zoomed.map, &zoomed.keypoints[..]));
         let rival = Comparison::new(before, after, held_out, limits);
         Ok((rival.gain >= gain).then(|| {
             format!(
@@ -419,12 +432,31 @@ impl Estimator<'_> {
         let slopes = self.correct(&fit.map, &fit.motions, &fit.readout).1;
         let slopes: &[&[Vec<Vector2<f64>>]] = if self.input.known.is_some() { &[] } else { &[&slopes] };
         let bundle = self.bundle(&fit.map, &fit.corrected);
-        let deviations = intrinsics_deviations_with(&fit.map, &fit.corrected, slopes, &bundle);
+        let mut deviations = intrinsics_deviations_with(&fit.map, &fit.corrected, slopes, &bundle);
+        let noise = keypoint_noise(&fit.map, &fit.corrected).unwrap_or(1.0);
+        let looser = centre_looseness(fit.as_seen(self.keypoints), &self.path(&fit.map), bundle.loss, noise);
+        let x = principal_point_index(fit.map.camera.model);
+        for (parameter, deviation) in deviations.iter_mut().flatten() {
+            if let Some(factor) = parameter.checked_sub(x).and_then(|k| looser.get(k)) {
+                *deviation *= factor;
+            }
+        }
         principal_point(&fit.map.camera, deviations.as_deref(), prior, self.input.options)
     }
 
     /// Rounds of adjustment by what the frames show, until nothing moves.
     fn settle(&self, fit: &mut Fit, noise: f64) -> Result<()> {
+        let tracked = Tracked::new(&fit.map, self.keypoints);
+        let of_tracked = Estimator { keypoints: &tracked.keypoints, points: &[], ..*self };
+        fit.map.clone_from(&tracked.map);
+        fit.corrected = of_tracked.correct(&fit.map, &fit.motions, &fit.readout).0;
+        of_tracked.rounds(fit, noise)?;
+        tracked.give_back_tracks(&mut fit.map);
+        fit.corrected = self.correct(&fit.map, &fit.motions, &fit.readout).0;
+        Ok(())
+    }
+
+    fn rounds(&self, fit: &mut Fit, noise: f64) -> Result<()> {
         for _ in 0..OWN_ROUNDS {
             let (before, focal) = (fit.corrected.clone(), fit.map.camera.mean_focal());
             self.by_the_frames(fit, OWN_STEPS)?;

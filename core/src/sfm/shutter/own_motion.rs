@@ -52,20 +52,95 @@ pub(super) struct Seen<'a> {
 /// The motion of every frame that fits its keypoints best. `noise` is the standard deviation of a keypoint's coordinate,
 /// pixels. Pose and motion of a frame are found together, with the points as they are.
 pub(super) fn own_motions(seen: Seen<'_>, path: &[Option<PathMotion>], loss: Loss, noise: f64) -> OwnMotions {
-    let Seen { map, measured, corrected, motions, readout } = seen;
-    let projector = Projector::new(&map.camera);
+    let Seen { map, motions, .. } = seen;
+    let points = points_by_image(map);
+    let own = |i: usize| -> Option<(Motion, f64)> {
+        let (path, motion) = (path[i]?, motions[i]?);
+        let Equations { mut h, mut g, .. } = Equations::of(seen, i, &points[i], loss)?;
+        let (turn, drift) = (motion.turn - path.motion.turn, motion.drift - path.motion.drift);
+        let held = Held::by(&path, noise);
+        let by_picture = pace_information(&h, &path.motion);
+        let by_path =
+            held.turn * path.motion.turn.norm_squared() + held.drift * path.motion.drift.norm_squared();
+        held.add_to(&mut h);
+        for k in 0..3 {
+            g[6 + k] += held.turn * turn[k];
+            g[9 + k] += held.drift * drift[k];
+        }
+        let step = h.cholesky()?.solve(&g);
+        let motion = Motion {
+            turn: motion.turn - step.fixed_rows::<3>(6),
+            drift: motion.drift - step.fixed_rows::<3>(9),
+        };
+        Some((motion, by_picture / (by_picture + by_path).max(f64::MIN_POSITIVE)))
+    };
+    // A frame that cannot be solved keeps what it had.
+    let solved = |i: usize| own(i).map_or((motions[i], 0.0), |(motion, told)| (Some(motion), told));
+    let (motions, told) = (0..map.poses.len()).into_par_iter().map(solved).unzip();
+    OwnMotions { motions, told }
+}
+
+/// How many times as large the standard deviations of the principal point (across, down) are with the motions of the frames unknown,
+/// as the path holds them, as with known ones. Poses are free, points are where they are.
+///
+/// What a principal point beside the middle does to a picture that its pose does not take back looks much like a motion: the
+/// estimates of both go together, and neither knows.
+pub(super) fn centre_looseness(
+    seen: Seen<'_>,
+    path: &[Option<PathMotion>],
+    loss: Loss,
+    noise: f64,
+) -> [f64; 2] {
+    let points = points_by_image(seen.map);
+    let told = |i: usize| -> Option<[[f64; 2]; 2]> {
+        let Equations { mut h, by_centre, of_centre, .. } = Equations::of(seen, i, &points[i], loss)?;
+        Held::by(&path[i]?, noise).add_to(&mut h);
+        let of_pose = h.fixed_view::<6, 6>(0, 0).into_owned().cholesky()?;
+        let pose_takes = of_pose.solve(&by_centre.fixed_rows::<6>(0).into_owned());
+        let all_take = h.cholesky()?.solve(&by_centre);
+        let left = |k: usize| {
+            let pose = by_centre.column(k).rows(0, 6).dot(&pose_takes.column(k));
+            [of_centre - pose, of_centre - by_centre.column(k).dot(&all_take.column(k))]
+        };
+        Some([left(0), left(1)])
+    };
+    let told: Vec<[[f64; 2]; 2]> = (0..seen.map.poses.len()).into_par_iter().filter_map(told).collect();
+    [0, 1].map(|k| {
+        let sum = |which: usize| told.iter().map(|t| t[k][which].max(0.0)).sum::<f64>();
+        (sum(0) / sum(1).max(f64::MIN_POSITIVE)).sqrt().clamp(1.0, 1e3)
+    })
+}
+
+/// The points that each image sees, and its keypoints of them.
+fn points_by_image(map: &Map) -> Vec<Vec<(Vector3<f64>, u32)>> {
     let mut points: Vec<Vec<(Vector3<f64>, u32)>> = vec![Vec::new(); map.poses.len()];
     for point in &map.points {
         for o in &point.track {
             points[o.image as usize].push((point.xyz, o.keypoint));
         }
     }
-    let own = |i: usize| -> Option<(Motion, f64)> {
-        let (pose, path, motion) = (map.poses[i]?, path[i]?, motions[i]?);
-        let extrinsics = Extrinsics::from_pose(&pose);
-        let mut h = SMatrix::<f64, 12, 12>::zeros();
-        let mut g = SVector::<f64, 12>::zeros();
-        for (xyz, keypoint) in &points[i] {
+    points
+}
+
+/// The normal equations of a frame: of its pose (rotation, centre) and of its motion (turn, drift).
+struct Equations {
+    h: SMatrix<f64, 12, 12>,
+    g: SVector<f64, 12>,
+    /// Both by the principal point, ...
+    by_centre: SMatrix<f64, 12, 2>,
+    /// ... and what pictures tell of either of its coordinates, all else known.
+    of_centre: f64,
+}
+
+impl Equations {
+    /// Those of image `i`, which sees these points; `None` without a pose.
+    fn of(seen: Seen<'_>, i: usize, points: &[(Vector3<f64>, u32)], loss: Loss) -> Option<Self> {
+        let Seen { map, measured, corrected, readout, .. } = seen;
+        let projector = Projector::new(&map.camera);
+        let extrinsics = Extrinsics::from_pose(&map.poses[i]?);
+        let mut of =
+            Self { h: SMatrix::zeros(), g: SVector::zeros(), by_centre: SMatrix::zeros(), of_centre: 0.0 };
+        for (xyz, keypoint) in points {
             let k = *keypoint as usize;
             let pixel: [f64; 2] = corrected[i][k].into();
             let Some(l) = projector.linearise(&extrinsics, &(*xyz).into(), &pixel) else { continue };
@@ -79,35 +154,38 @@ pub(super) fn own_motions(seen: Seen<'_>, path: &[Option<PathMotion>], loss: Los
                         if k < 6 { by_pose[k] } else { time * by_pose[k - 6] }
                     },
                 );
-                h.ger(weight, &j, &j, 1.0);
-                g.axpy(weight * l.residual[r], &j, 1.0);
+                of.h.ger(weight, &j, &j, 1.0);
+                of.g.axpy(weight * l.residual[r], &j, 1.0);
+                of.by_centre.column_mut(r).axpy(weight, &j, 1.0);
             }
+            of.of_centre += weight;
         }
-        let (turn, drift) = (motion.turn - path.motion.turn, motion.drift - path.motion.drift);
-        let of_turn = noise * noise / path.turn_variance.max(f64::MIN_POSITIVE);
-        let of_drift = noise * noise / path.drift_variance.max(f64::MIN_POSITIVE);
-        let by_picture = pace_information(&h, &path.motion);
-        let by_path = of_turn * path.motion.turn.norm_squared() + of_drift * path.motion.drift.norm_squared();
+        Some(of)
+    }
+}
+
+/// How firmly the path holds the components of a motion, in units of the normal equations.
+struct Held {
+    turn: f64,
+    drift: f64,
+}
+
+impl Held {
+    fn by(path: &PathMotion, noise: f64) -> Self {
+        let firmly = |variance: f64| noise * noise / variance.max(f64::MIN_POSITIVE);
+        Self { turn: firmly(path.turn_variance), drift: firmly(path.drift_variance) }
+    }
+
+    /// Adds it to the equations, with what makes them regular.
+    fn add_to(&self, h: &mut SMatrix<f64, 12, 12>) {
         for k in 0..3 {
-            h[(6 + k, 6 + k)] += of_turn;
-            g[6 + k] += of_turn * turn[k];
-            h[(9 + k, 9 + k)] += of_drift;
-            g[9 + k] += of_drift * drift[k];
+            h[(6 + k, 6 + k)] += self.turn;
+            h[(9 + k, 9 + k)] += self.drift;
         }
         for k in 0..12 {
             h[(k, k)] *= 1.0 + 1e-9;
         }
-        let step = h.cholesky()?.solve(&g);
-        let motion = Motion {
-            turn: motion.turn - step.fixed_rows::<3>(6),
-            drift: motion.drift - step.fixed_rows::<3>(9),
-        };
-        Some((motion, by_picture / (by_picture + by_path).max(f64::MIN_POSITIVE)))
-    };
-    // A frame that cannot be solved keeps what it had.
-    let solved = |i: usize| own(i).map_or((motions[i], 0.0), |(motion, told)| (Some(motion), told));
-    let (motions, told) = (0..map.poses.len()).into_par_iter().map(solved).unzip();
-    OwnMotions { motions, told }
+    }
 }
 
 /// What a picture tells of the pace of this motion if its pose is free, from the normal equations of pose and motion.

@@ -158,6 +158,42 @@ fn a_shutter_is_not_taken_for_a_principal_point_beside_the_middle() {
     assert_eq!(unrolled.map.camera.params[1..3], [400.0, 300.0]);
 }
 
+/// By which factors the principal point is less known than with known motions, where the path says so much of them.
+fn looseness(readout: Readout, variance: f64) -> [f64; 2] {
+    let capture = film(held, readout, 0.2);
+    let map = capture.true_map_with_points();
+    let times: Vec<f64> = (0..map.poses.len()).map(|i| i as f64 / RATE).collect();
+    let mut path = path_motions(&times, &map.poses, LONGEST_STEP);
+    for motion in path.iter_mut().flatten() {
+        (motion.turn_variance, motion.drift_variance) = (variance, variance);
+    }
+    let motions: Vec<Option<Motion>> = path.iter().map(|p| p.map(|p| p.motion)).collect();
+    let depths = depths(&map, &[], &capture.keypoints);
+    let corrected = correct_keypoints(&map, &capture.keypoints, &depths, &motions, &readout).0;
+    let seen = own_motion::Seen {
+        map: &map,
+        measured: &capture.keypoints,
+        corrected: &corrected,
+        motions: &motions,
+        readout,
+    };
+    let loss = MapperOptions::default().completion.loss;
+    centre_looseness(seen, &path, loss, 0.2)
+}
+
+#[test]
+fn motions_that_are_not_known_leave_the_principal_point_loose_across_the_lines() {
+    let readout = |ms: f64, direction| Readout { seconds: 1e-3 * ms, direction };
+    let one = |factors: [f64; 2]| factors.iter().all(|f| (f - 1.0).abs() < 1e-3);
+    assert!(one(looseness(readout(0.0, ReadoutDirection::Down), 1.0)));
+    assert!(one(looseness(readout(20.0, ReadoutDirection::Down), 1e-9)));
+    for (direction, along) in [(ReadoutDirection::Down, 1), (ReadoutDirection::Right, 0)] {
+        let [short, long] = [10.0, 30.0].map(|ms| looseness(readout(ms, direction), 0.01));
+        assert!(short[along] > 1.2 && long[along] > short[along], "{direction:?}: {short:?} {long:?}");
+        assert!(long[along] > long[1 - along], "{direction:?}: {long:?}");
+    }
+}
+
 #[test]
 fn a_shutter_is_found_along_any_axis_and_its_error_goes() {
     use ReadoutDirection::{Down, Left, Right, Up};
