@@ -270,9 +270,12 @@ pub(crate) fn find_shutter(input: &ShutterInput<'_>, control: &Control) -> Resul
         let tracks: Vec<Vec<Observation>> = map.points.iter().map(|p| p.track.clone()).collect();
         fit.map.points = triangulate_tracks(&fit.map, &fit.corrected, &tracks, &limits);
     };
-    fit.map.points.clone_from(&part.points);
-    fit.corrected = estimator.correct(&fit.map, &fit.motions, &fit.readout).0;
-    complete(&mut fit, &part);
+    few.give_back_tracks(&mut fit.map);
+    if fit.map.points.len() < part.points.len() {
+        fit.map.points.clone_from(&part.points);
+        fit.corrected = estimator.correct(&fit.map, &fit.motions, &fit.readout).0;
+        complete(&mut fit, &part);
+    }
     estimator.settle(&mut fit, noise)?;
     let shift = estimator.shift(&fit);
     let of_path = estimator.motions_of_path(&fit.map);
