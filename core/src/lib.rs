@@ -38,6 +38,7 @@ mod file_lock;
 mod files;
 #[doc(hidden)]
 pub mod fuzzing;
+mod hashing;
 mod hex;
 #[cfg(test)]
 mod interop;

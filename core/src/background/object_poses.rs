@@ -1,12 +1,14 @@
 //! Camera poses from the object alone, where its masks allow it; else from whole frames.
 
+use std::path::Path;
+
 use serde::{Deserialize, Serialize};
 
 use super::frame_masks::FrameMasks;
 use crate::control::{Control, Warning};
 use crate::error::Result;
 use crate::fiducial::Tags;
-use crate::sfm::{self, ObjectMasks, Reconstruction, SfmOptions};
+use crate::sfm::{self, Given, ObjectMasks, Reconstruction, SfmOptions};
 use crate::stage::Stage;
 use crate::video::Frames;
 
@@ -48,17 +50,19 @@ const LEAST_FEATURES_GIVEN: usize = 300;
 
 /// Finds the cameras of `frames` from features on the object; from whole frames if the maps of neighbouring frames
 /// contradict each other, if too few features are on the object, or if these make no sound model. The warning says
-/// which.
+/// which. What is found on the way is kept in `keep_in` ([`Given::keep_in`]).
 ///
 /// # Errors
-/// Those of [`sfm::reconstruct_with_tags`].
+/// Those of [`sfm::reconstruct_given`].
 pub fn reconstruct_object(
     frames: &Frames,
     tags: Option<&Tags>,
     masks: &FrameMasks,
     options: &SfmOptions,
+    keep_in: Option<&Path>,
     control: &Control,
 ) -> Result<ObjectPoses> {
+    let given = Given { tags, keep_in, ..Given::default() };
     let unsure = masks.agreement < LEAST_AGREEMENT && !masks.given;
     let (reconstruction, reason) = if unsure {
         let reason = format!(
@@ -66,15 +70,11 @@ pub fn reconstruct_object(
             100.0 * masks.agreement,
             100.0 * LEAST_AGREEMENT
         );
-        let found = match tags {
-            Some(tags) => sfm::reconstruct_with_tags(frames, tags, options, control)?,
-            None => sfm::reconstruct(frames, options, control)?,
-        };
-        (found, Some(reason))
+        (sfm::reconstruct_given(frames, &given, options, control)?.0, Some(reason))
     } else {
         let least = if masks.given { LEAST_FEATURES_GIVEN } else { LEAST_FEATURES };
-        let object = ObjectMasks { masks: &masks.for_features(), least };
-        let (found, why) = sfm::reconstruct_object(frames, tags, object, options, control)?;
+        let object = Some(ObjectMasks { masks: &masks.for_features(), least });
+        let (found, why) = sfm::reconstruct_given(frames, &Given { object, ..given }, options, control)?;
         (found, why.map(|e| e.message().to_owned()))
     };
     let Some(reason) = reason else {

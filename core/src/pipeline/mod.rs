@@ -4,8 +4,9 @@
 //! `sparse/`, `undistorted/`, `poses.jpg`, `scene.ply`, `scene.spz`, `preview.jpg`, `camera.json`, `turntable.mp4`,
 //! `report.json`; `tags.json` where scale was asked for; `undistorted/masks/` and `masks.jpg` where the background is removed.
 //! Called on a thread of the caller's. When [`reconstruct`] returns `Ok`, all of it is on the disk. If
-//! the process is killed, the same call continues: at the first stage that is not finished, and inside training at the
-//! last checkpoint; on the CPU the scene is the same, bit for bit.
+//! the process is killed, the same call continues: at the first stage that is not finished, inside the search for poses with the
+//! features, matches and verified pairs that were found, and inside training at the last checkpoint; on the CPU the scene is the
+//! same, bit for bit.
 //!
 //! ```
 //! use libreconstruct::pipeline::{Quality, ReconstructionOptions, reconstruct};
@@ -63,7 +64,10 @@ use crate::train::{Dataset, TrainOptions, Trainer};
 use crate::video::{Frames, extract_frames};
 use cost::Meter;
 use keys::Keyring;
-use workspace::{CHECKPOINT, Key, Manifest, Workspace, input_key, read_value, remove_if_there, stage_key};
+use poses::find_poses_keeping;
+use workspace::{
+    CHECKPOINT, Key, Manifest, Workspace, input_key, read_value, remove_if_there, remove_kept, stage_key,
+};
 
 /// Makes a scene of `input` in the folder `output`.
 ///
@@ -176,10 +180,13 @@ impl Run<'_> {
         if options.sfm.apriltag_size_mm.is_some() {
             outputs.push(files::TAGS);
         }
-        self.stage(Stage::Sfm, key, &outputs, |control| {
+        let folder = self.workspace.path("");
+        let finished = self.stage(Stage::Sfm, key, &outputs, |control| {
             let frames = Frames::load(&self.workspace.path(files::FRAMES))?;
-            find_poses(&frames, Some(input), &options, &self.workspace.path(""), control)
-        })
+            find_poses_keeping(&frames, Some(input), &options, &folder, control)
+        })?;
+        remove_kept(&folder)?;
+        Ok(finished)
     }
 
     /// `spent` are the seconds of the stages before.

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 
 use super::files;
-use super::workspace::remove_if_there;
+use super::workspace::{KEPT, remove_if_there, remove_kept};
 use crate::background::{
     FrameMasks, MASKS, MaskOptions, MaskReport, ObjectPoses, mask_frames, reconstruct_object,
 };
@@ -14,7 +14,7 @@ use crate::camera::{SparseModel, plot_doubtful_poses, undistort, undistort_unrol
 use crate::control::Control;
 use crate::error::{Error, Result};
 use crate::fiducial::{Tags, detect_tags};
-use crate::sfm::{self, Reconstruction, SfmOptions, SfmReport, Verdict};
+use crate::sfm::{self, Given, Reconstruction, SfmOptions, SfmReport, Verdict};
 use crate::video::{FrameOptions, Frames, add_frames, extract_frames};
 
 /// How to find the poses.
@@ -166,7 +166,7 @@ pub fn poses_in_memory(
         None => None,
     };
     let begin = if tags.is_some() { 0.15 } else { 0.0 };
-    let found = solve_poses(&frames, tags.as_ref(), options, &control.part(begin, 1.0))?;
+    let found = solve_poses(&frames, tags.as_ref(), options, None, &control.part(begin, 1.0))?;
     Ok(PosedModels { model: found.model, components: found.components, report: found.report })
 }
 
@@ -188,21 +188,18 @@ fn check_outside(input: &Path, cleared: &[&Path]) -> Result<()> {
     Ok(())
 }
 
-/// Finds the camera poses of `frames`, by their tags where there are any, and writes nothing.
+/// Finds the camera poses of `frames`, by their tags where there are any, and writes nothing but what is kept in `keep_in`.
 fn solve_poses(
     frames: &Frames,
     tags: Option<&Tags>,
     options: &PosesOptions,
+    keep_in: Option<&Path>,
     control: &Control,
 ) -> Result<Reconstruction> {
-    match (&options.add_to, tags) {
-        (Some(earlier), tags) => {
-            let base = SparseModel::read(&earlier.join(files::SPARSE))?;
-            sfm::add_to_model(frames, &base, tags, &options.sfm, control)
-        }
-        (None, Some(tags)) => sfm::reconstruct_with_tags(frames, tags, &options.sfm, control),
-        (None, None) => sfm::reconstruct(frames, &options.sfm, control),
-    }
+    let base = options.add_to.as_ref().map(|earlier| SparseModel::read(&earlier.join(files::SPARSE)));
+    let base = base.transpose()?;
+    let given = Given { tags, base: base.as_ref(), keep_in, ..Given::default() };
+    sfm::reconstruct_given(frames, &given, &options.sfm, control).map(|(found, _)| found)
 }
 
 /// Finds the camera poses of `frames` and writes into `folder` what the stage leaves: `sparse/`, `undistorted/` and
@@ -210,9 +207,25 @@ fn solve_poses(
 /// places that the capture shows go to `sparse/1/`, `sparse/2/` and so on. Tags are looked for in `source`, the video or
 /// folder that the frames were chosen from, where it is at hand: it may be larger than they are.
 ///
+/// Until all of it is there, `folder/.reconstruct/sfm` has the features, matches and verified pairs that were found: the same call, or
+/// one with other options for what comes after them, goes on from there ([`Given::keep_in`]).
+///
 /// # Errors
 /// Those of [`PosesOptions::check`], [`sfm::reconstruct`], [`detect_tags`], [`FrameMasks::of`] and [`mask_frames`].
 pub fn find_poses(
+    frames: &Frames,
+    source: Option<&Path>,
+    options: &PosesOptions,
+    folder: &Path,
+    control: &Control,
+) -> Result<PosesReport> {
+    let report = find_poses_keeping(frames, source, options, folder, control)?;
+    remove_kept(folder)?;
+    Ok(report)
+}
+
+/// [`find_poses`], after which what was kept is still there: until the caller has noted that the poses are.
+pub(super) fn find_poses_keeping(
     frames: &Frames,
     source: Option<&Path>,
     options: &PosesOptions,
@@ -244,12 +257,13 @@ pub fn find_poses(
         tags = Some(found);
     }
     let part = control.part(begin, end);
+    let kept = at(KEPT);
     let found = match &masks {
         // A model that is added to was made of what surrounds the object, too.
         Some(masks) if options.add_to.is_none() => {
-            reconstruct_object(frames, tags.as_ref(), masks, &options.sfm, &part)?
+            reconstruct_object(frames, tags.as_ref(), masks, &options.sfm, Some(&kept), &part)?
         }
-        _ => ObjectPoses::of_frame(solve_poses(frames, tags.as_ref(), options, &part)?),
+        _ => ObjectPoses::of_frame(solve_poses(frames, tags.as_ref(), options, Some(&kept), &part)?),
     };
     // What is not written anew would be taken for a part of this: models of other places, pictures of other frames.
     for old in [at(files::SPARSE), undistorted.clone()] {

@@ -3,10 +3,10 @@
 //! A stage is finished when its manifest is there and names the key that the stage would have now: the hash of the
 //! program's version, of the keys it builds on and of its parameters. Manifests are written last, atomically, so a
 //! killed process leaves either a finished stage or one that is done again from its start (training: from its last
-//! checkpoint).
+//! checkpoint; camera poses: from the features, matches and verified pairs that were found).
 
 use std::fs::File;
-use std::io::{Read, Write};
+use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use serde::de::DeserializeOwned;
@@ -16,6 +16,7 @@ use sha2::{Digest, Sha256};
 use crate::error::{Error, ErrorKind, Result};
 use crate::file_lock::FileLock;
 use crate::files::{sync_folder, write_atomically};
+use crate::hashing::{hash_file, hash_parts};
 use crate::hex::hex;
 use crate::stage::Stage;
 
@@ -24,6 +25,9 @@ pub(super) type Key = String;
 
 /// Where in the folder the state of the training is that is being run.
 pub(super) const CHECKPOINT: &str = ".reconstruct/checkpoint.bin";
+
+/// Where in the folder what structure from motion has found is kept until its stage is finished.
+pub(super) const KEPT: &str = ".reconstruct/sfm";
 
 /// What is kept about a finished stage.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -159,15 +163,8 @@ pub(super) fn finished_in(root: &Path, stage: Stage) -> Option<Manifest> {
 pub(super) fn stage_key(stage: Stage, inputs: &[&Key], parameters: &impl Serialize) -> Result<Key> {
     let parameters = serde_json::to_vec(parameters)
         .map_err(|e| Error::new(ErrorKind::Internal, "parameters cannot be written as JSON").caused_by(e))?;
-    let mut hash = Sha256::new();
-    for part in [crate::VERSION.as_bytes(), stage.name().as_bytes(), &parameters]
-        .into_iter()
-        .chain(inputs.iter().map(|k| k.as_bytes()))
-    {
-        hash.update((part.len() as u64).to_le_bytes());
-        hash.update(part);
-    }
-    Ok(hex(&hash.finalize()))
+    let parts = [crate::VERSION.as_bytes(), stage.name().as_bytes(), &parameters];
+    Ok(hex(&hash_parts(parts.into_iter().chain(inputs.iter().map(|k| k.as_bytes())))))
 }
 
 /// The key of an input: the hash of a file's bytes, or of the names and bytes of a folder's files.
@@ -194,23 +191,6 @@ pub(super) fn input_key(input: &Path) -> Result<Key> {
     Ok(hex(&hash.finalize()))
 }
 
-fn hash_file(path: &Path, hash: &mut Sha256) -> Result<()> {
-    let fail = |e| Error::io("read", path, e);
-    let mut file = File::open(path).map_err(fail)?;
-    let mut buffer = vec![0; 1 << 20];
-    let mut size = 0u64;
-    loop {
-        let n = file.read(&mut buffer).map_err(fail)?;
-        if n == 0 {
-            break;
-        }
-        size += n as u64;
-        hash.update(&buffer[..n]);
-    }
-    hash.update(size.to_le_bytes());
-    Ok(())
-}
-
 /// Writes JSON so that the file is either the old or the new one, also after a power cut.
 pub(crate) fn write_json(path: &Path, value: &impl Serialize) -> Result<()> {
     let mut text = serde_json::to_vec_pretty(value)
@@ -224,6 +204,14 @@ pub(super) fn read_value<T: DeserializeOwned>(value: serde_json::Value, what: &s
     serde_json::from_value(value).map_err(|e| {
         Error::new(ErrorKind::InvalidFile, format!("{what} of an earlier run cannot be read")).caused_by(e)
     })
+}
+
+/// Removes what structure from motion has kept in a folder: its stage is finished.
+pub(super) fn remove_kept(root: &Path) -> Result<()> {
+    remove_if_there(&root.join(KEPT))?;
+    // It stays where anything else is in it: the folder is a workspace.
+    let _ = std::fs::remove_dir(root.join(".reconstruct"));
+    Ok(())
 }
 
 /// Removes a file or folder that may not exist.

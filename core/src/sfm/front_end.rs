@@ -18,13 +18,12 @@ use crate::video::{Frame, Frames};
 use super::calibration::estimate_focal;
 use super::cut_out::CutOut;
 use super::features::{FeatureOptions, Features, extract_where};
-use super::matching::{MatchOptions, PairMatches, match_pairs};
+use super::kept::{FeaturesAndColors, Kept};
+use super::matching::PairMatches;
 use super::options::SfmOptions;
 use super::other_cameras::OtherCameras;
-use super::pairing::{PairingOptions, candidate_pairs};
 use super::rig::Rig;
 use super::rotation_averaging::{RelativeRotation, RotationAveragingOptions, average_rotations};
-use super::station_pairing::station_pairs;
 use super::two_view::{TwoViewGeometry, TwoViewOptions, Views, estimate_relative_poses};
 
 /// What was read from the pictures, by image.
@@ -36,33 +35,60 @@ pub(crate) struct Pictures {
     pub(crate) colors: Vec<Vec<[u8; 3]>>,
 }
 
-/// Reads every picture once: features, and colours at them; where something was cut out there is nothing. Progress goes from 0 to `to`.
+impl Pictures {
+    /// Lets go of what only matching needs: four fifths of all that is known of the pictures.
+    pub(crate) fn forget_descriptors(&mut self) {
+        self.features.iter_mut().for_each(|features| features.descriptors = Vec::new());
+    }
+}
+
+/// Reads every picture once, unless its features were kept: features, and colours at them; where something was cut out there is
+/// nothing. Progress goes from 0 to `to`.
 pub(crate) fn read_pictures(
     frames: &Frames,
     options: &FeatureOptions,
+    kept: &Kept,
     control: &Control,
     to: f32,
 ) -> Result<Pictures> {
     let count = frames.frames.len();
-    let done = AtomicUsize::new(0);
-    let read: Vec<(Features, Vec<[u8; 3]>)> = (0..count)
+    let (done, taken_over) = (AtomicUsize::new(0), AtomicUsize::new(0));
+    let read: Vec<FeaturesAndColors> = (0..count)
         .into_par_iter()
         .map(|i| {
             control.check()?;
-            let (picture, cut_out) = read_picture(frames, i)?;
-            let is_there = |x, y, scale| cut_out.as_ref().is_none_or(|cut| cut.shows(x, y, scale));
-            let found = extract_where(&image::imageops::grayscale(&picture), is_there, options);
-            let colors = found.keypoints.iter().map(|k| color_at(&picture, k.x, k.y)).collect();
+            let found = match kept.features(i) {
+                Some(found) => {
+                    taken_over.fetch_add(1, Ordering::Relaxed);
+                    found
+                }
+                None => {
+                    let found = features_and_colors(frames, i, options)?;
+                    kept.keep_features(i, &found);
+                    found
+                }
+            };
             let n = done.fetch_add(1, Ordering::Relaxed) + 1;
-            let message = format!("{n} of {count} frames");
+            let message = match taken_over.load(Ordering::Relaxed) {
+                0 => format!("{n} of {count} frames"),
+                taken => format!("{n} of {count} frames, {taken} taken over"),
+            };
             control.progress_with(Stage::Sfm, "features", to * n as f32 / count as f32, message);
-            Ok((found, colors))
+            Ok(found)
         })
         .collect::<Result<_>>()?;
     let (features, colors): (Vec<_>, Vec<_>) = read.into_iter().unzip();
     let pixel = |k: &super::features::Keypoint| Vector2::new(f64::from(k.x), f64::from(k.y));
     let keypoints = features.iter().map(|f| f.keypoints.iter().map(pixel).collect()).collect();
     Ok(Pictures { features, keypoints, colors })
+}
+
+fn features_and_colors(frames: &Frames, image: usize, options: &FeatureOptions) -> Result<FeaturesAndColors> {
+    let (picture, cut_out) = read_picture(frames, image)?;
+    let is_there = |x, y, scale| cut_out.as_ref().is_none_or(|cut| cut.shows(x, y, scale));
+    let features = extract_where(&image::imageops::grayscale(&picture), is_there, options);
+    let colors = features.keypoints.iter().map(|k| color_at(&picture, k.x, k.y)).collect();
+    Ok((features, colors))
 }
 
 /// A picture, and what of it does not count.
@@ -76,21 +102,6 @@ fn color_at(picture: &RgbImage, x: f32, y: f32) -> [u8; 3] {
     let column = (x.max(0.0) as u32).min(picture.width().saturating_sub(1));
     let row = (y.max(0.0) as u32).min(picture.height().saturating_sub(1));
     picture.get_pixel(column, row).0
-}
-
-/// Candidate matches of the pairs worth comparing.
-pub(crate) fn match_pictures(
-    pictures: &Pictures,
-    rig: &Rig,
-    sequential: bool,
-    pairing: &PairingOptions,
-    control: &Control,
-) -> Result<Vec<PairMatches>> {
-    let pairs = match rig.is_panoramic() {
-        true => station_pairs(&pictures.features, rig, sequential, pairing),
-        false => candidate_pairs(&pictures.features, sequential, pairing),
-    };
-    match_pairs(&pictures.features, &pairs, &MatchOptions::default(), control)
 }
 
 /// The cameras of a capture before anything was measured.
@@ -289,7 +300,8 @@ mod tests {
             frames: [&whole, &hidden, &black].into_iter().enumerate().map(frame).collect(),
             warnings: Vec::new(),
         };
-        let read = read_pictures(&frames, &FeatureOptions::default(), &Control::new(), 1.0).unwrap();
+        let options = FeatureOptions::default();
+        let read = read_pictures(&frames, &options, &Kept::nowhere(), &Control::new(), 1.0).unwrap();
         let apart = |k: &super::super::features::Keypoint| {
             inside(f64::from(k.x), f64::from(k.y)) / f64::from(k.scale)
         };

@@ -39,6 +39,7 @@ mod global_mapper;
 mod global_positioning;
 mod incremental_mapper;
 mod joining;
+mod kept;
 mod laplacian;
 mod levenberg_marquardt;
 mod map;
@@ -49,6 +50,7 @@ mod object_features;
 mod options;
 mod other_cameras;
 mod output;
+mod pairs_of_pictures;
 mod patch_alignment;
 mod path;
 mod polishing;
@@ -78,7 +80,9 @@ mod vlad;
 pub use metric_scale::{ScaleReport, TagReport};
 pub use object_features::ObjectMasks;
 pub use options::{MappingMethod, SfmOptions};
-pub use reconstruct::{add_to_model, reconstruct, reconstruct_object, reconstruct_with_tags};
+pub use reconstruct::{
+    Given, add_to_model, reconstruct, reconstruct_given, reconstruct_object, reconstruct_with_tags,
+};
 pub use reconstruction::Reconstruction;
 pub use report::{Attempt, CameraReport, ComponentReport, FrameRange, SfmReport, StepTime};
 pub use shutter::ShutterReport;

@@ -4,15 +4,18 @@
 //! video that look alike (loop closures); in an unordered set, each with those that look alike (`vlad.rs`) and with its
 //! nearest neighbours by name, which in most folders are neighbours in time.
 
-use crate::defaults::with_defaults;
 use std::collections::BTreeSet;
+
+use serde::Serialize;
+
+use crate::defaults::with_defaults;
 
 use super::features::Features;
 use super::vlad::similarities;
 
 with_defaults! {
     /// How pairs are chosen.
-    #[derive(Debug, Clone, PartialEq)]
+    #[derive(Debug, Clone, PartialEq, Serialize)]
     pub struct PairingOptions {
         /// Of an unordered set: all pairs up to this many pictures.
         pub exhaustive_max: usize = 60,

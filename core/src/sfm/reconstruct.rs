@@ -5,6 +5,7 @@ mod attempts;
 mod several_cameras;
 
 use std::borrow::Cow;
+use std::path::Path;
 use std::sync::Arc;
 
 use crate::camera::{Camera, Pose, SparseModel};
@@ -18,8 +19,9 @@ use super::base_model::Base;
 use super::components::{Matched, add_components};
 use super::features::FeatureOptions;
 use super::fisheye::as_fisheye;
-use super::front_end::{Pictures, calibrate, initial_cameras, match_pictures, read_pictures, relative_poses};
+use super::front_end::{Pictures, calibrate, initial_cameras, read_pictures, relative_poses};
 use super::gate;
+use super::kept::{Kept, KeptPairs};
 use super::map::{Keypoints, Map, MapPoint, Observation};
 use super::mapper_options::MapperOptions;
 use super::matching::PairMatches;
@@ -28,7 +30,7 @@ use super::object_features::{ObjectMasks, keep_object};
 use super::options::{MappingMethod, SfmOptions};
 use super::other_cameras::OtherCameras;
 use super::output::{move_onto, normalise, sparse_model};
-use super::pairing::PairingOptions;
+use super::pairs_of_pictures::{MatchingOptions, find_matches, find_verified};
 use super::patch_alignment::align_keypoints;
 use super::path::{broken_steps, cuts, is_cut_between, is_ordered};
 use super::polishing::{PrincipalPoint, adapt, bundle_options, principal_point_prior, refine_lens};
@@ -39,7 +41,7 @@ use super::rig::Rig;
 use super::shutter::{ShutterDoubt, ShutterInput, find_shutter, shutter_doubt};
 use super::support::support_of_pairs;
 use super::triangulation::{TriangulationOptions, Views as TriangulationViews, triangulate_tracks};
-use super::two_view::{TwoViewGeometry, TwoViewOptions, Views, verify_pairs};
+use super::two_view::{TwoViewGeometry, TwoViewOptions};
 use super::verdict::{Doubt, Grade, Judged, judge};
 use crate::statistics::{median, quantile};
 
@@ -97,8 +99,8 @@ pub fn reconstruct_object(
     options: &SfmOptions,
     control: &Control,
 ) -> Result<(Reconstruction, Option<Error>)> {
-    let given = Given { tags, object: Some(object), base: None };
-    run(frames, &given, options, control).map_err(|e| e.at(Stage::Sfm))
+    let given = Given { tags, object: Some(object), ..Given::default() };
+    reconstruct_given(frames, &given, options, control)
 }
 
 /// Adds frames to `base`, a model of some of `frames`: those that have the names of its images. The others find their place in it,
@@ -119,16 +121,39 @@ pub fn add_to_model(
     options: &SfmOptions,
     control: &Control,
 ) -> Result<Reconstruction> {
-    let given = Given { tags, object: None, base: Some(base) };
+    let given = Given { tags, base: Some(base), ..Given::default() };
     run(frames, &given, options, control).map(|(model, _)| model).map_err(|e| e.at(Stage::Sfm))
 }
 
-/// What there is beside the frames.
+/// What there may be beside the frames.
 #[derive(Clone, Copy, Default)]
-struct Given<'a> {
-    tags: Option<&'a Tags>,
-    object: Option<ObjectMasks<'a>>,
-    base: Option<&'a SparseModel>,
+pub struct Given<'a> {
+    /// As for [`reconstruct_with_tags`].
+    pub tags: Option<&'a Tags>,
+    /// As for [`reconstruct_object`]. A model that is added to is made of what surrounds the object, too: with a base model
+    /// masks are not used.
+    pub object: Option<ObjectMasks<'a>>,
+    /// As for [`add_to_model`].
+    pub base: Option<&'a SparseModel>,
+    /// A folder in which features, matches and verified pairs are kept as soon as they are found. A run that was stopped goes on from
+    /// them when it is started again with the same folder; its result is that of a run that was never stopped, to the bit. What is
+    /// of other pictures or options, of another version, or torn is found anew. About a megabyte a frame; the folder is the
+    /// caller's to remove.
+    pub keep_in: Option<&'a Path>,
+}
+
+/// Like [`reconstruct`], with all that there is. With masks, where all features were needed after all, the error says why.
+///
+/// # Errors
+/// As for [`reconstruct`] and the functions that [`Given`] names; those of making the folder to keep things in. What cannot be written
+/// there is no error: it is found anew if the run is stopped.
+pub fn reconstruct_given(
+    frames: &Frames,
+    given: &Given<'_>,
+    options: &SfmOptions,
+    control: &Control,
+) -> Result<(Reconstruction, Option<Error>)> {
+    run(frames, given, options, control).map_err(|e| e.at(Stage::Sfm))
 }
 
 fn run(
@@ -139,7 +164,8 @@ fn run(
 ) -> Result<(Reconstruction, Option<Error>)> {
     options.validate()?;
     gate::check_frames(frames)?;
-    let &Given { tags, object, base } = given;
+    let &Given { tags, object, base, keep_in } = given;
+    let object = object.filter(|_| base.is_none());
     let base = base.map(|model| Base::of(model, frames)).transpose()?;
     if let Some(tags) = tags {
         check_tags(tags, frames, options)?;
@@ -149,23 +175,28 @@ fn run(
     }
     let mut watch = Stopwatch::new();
     let features = FeatureOptions { max_num_features: options.max_features, ..Default::default() };
-    let pictures = read_pictures(frames, &features, control, progress::MATCHING)?;
+    let kept = match keep_in {
+        Some(folder) => Kept::open(folder, frames, &features, control)?,
+        None => Kept::nowhere(),
+    };
+    let pictures = read_pictures(frames, &features, &kept, control, progress::MATCHING)?;
     watch.lap("features");
-    let of_whole = |watch: Stopwatch| {
-        reconstruct_pictures(frames, &pictures, tags, base.as_ref(), options, watch, control)
+    let matching = MatchingOptions::default();
+    let of = |pictures: Pictures, object: Option<ObjectMasks<'_>>, watch: Stopwatch| {
+        let kept = kept.pairs(frames, object.map(|object| object.masks), &matching)?;
+        reconstruct_pictures(frames, pictures, tags, base.as_ref(), &matching, &kept, options, watch, control)
     };
     let Some(object) = object else {
-        return Ok((finish(of_whole(watch)?, control), None));
+        return Ok((finish(of(pictures, None, watch)?, control), None));
     };
-    let of_object = keep_object(&pictures, frames, object).and_then(|on_object| {
-        reconstruct_pictures(frames, &on_object, tags, None, options, watch.clone(), control)
-    });
+    let of_object = keep_object(&pictures, frames, object)
+        .and_then(|on_object| of(on_object, Some(object), watch.clone()));
     let found = match of_object {
         Ok(found) => (found, None),
         Err(error) if error.kind() == ErrorKind::Cancelled => return Err(error),
         Err(why) => {
             watch.lap("object alone");
-            (of_whole(watch)?, Some(why))
+            (of(pictures, None, watch)?, Some(why))
         }
     };
     Ok((finish(found.0, control), found.1))
@@ -183,29 +214,26 @@ fn finish(found: Reconstruction, control: &Control) -> Reconstruction {
 /// Everything after the features.
 fn reconstruct_pictures(
     frames: &Frames,
-    pictures: &Pictures,
+    mut pictures: Pictures,
     tags: Option<&Tags>,
     base: Option<&Base<'_>>,
+    matching: &MatchingOptions,
+    kept: &KeptPairs<'_>,
     options: &SfmOptions,
     mut watch: Stopwatch,
     control: &Control,
 ) -> Result<Reconstruction> {
     gate::check_features(&pictures.features, frames)?;
-    control.progress(Stage::Sfm, "matching", progress::MATCHING);
-    let sequential = frames.is_sequential();
-    let rig = Rig::of_frames(frames);
-    let part = control.part(progress::MATCHING, progress::TWO_VIEWS);
-    let matches = match_pictures(pictures, &rig, sequential, &PairingOptions::default(), &part)?;
+    let matches = find_matches(frames, &pictures, matching, kept, control)?;
+    pictures.forget_descriptors();
     watch.lap("matching");
-
-    control.progress(Stage::Sfm, "two-view geometry", progress::TWO_VIEWS);
     let initial = initial_cameras(frames, options);
-    let (camera_of, cameras) = (&initial.of_image[..], &initial.cameras[..]);
-    let views = Views { features: &pictures.features, camera_of, cameras };
-    let part = control.part(progress::TWO_VIEWS, progress::RELATIVE_POSES);
-    let verified = verify_pairs(&views, &matches, &two_view_options(options), &part)?;
+    let two_view = two_view_options(options);
+    let verified = find_verified(&pictures, &matches, &initial, &two_view, kept, control)?;
     watch.lap("verification");
-    let whole = Matched { frames, pictures, matches: &matches, verified: &verified, tags };
+    let rig = Rig::of_frames(frames);
+    let sequential = frames.is_sequential();
+    let whole = Matched { frames, pictures: &pictures, matches: &matches, verified: &verified, tags };
     let found = match base {
         Some(base) => Reconstructor::reconstruct_onto(base, &whole, options, watch, control),
         None => reconstruct_matched(&whole, options, watch, control),

@@ -11,11 +11,11 @@ use std::path::Path;
 use bytemuck::cast_slice_mut;
 use glam::{Vec3, Vec4};
 use serde::{Deserialize, Serialize};
-use sha2::{Digest, Sha256};
 
 use super::budget::Plan;
 use crate::error::{Error, ErrorKind, Result};
 use crate::files;
+use crate::hashing::Hashing;
 use crate::raster::{DensityStatistics, TrainState};
 use crate::splats::{Splats, sh_coefficients};
 
@@ -80,10 +80,7 @@ impl Checkpoint {
         name.push(".partial");
         let partial = path.with_file_name(name);
         let written = (|| {
-            let mut file = Hashing {
-                inner: BufWriter::with_capacity(1 << 20, File::create(&partial)?),
-                hash: Sha256::new(),
-            };
+            let mut file = Hashing::new(BufWriter::with_capacity(1 << 20, File::create(&partial)?));
             file.write_all(MAGIC)?;
             file.write_all(&VERSION.to_le_bytes())?;
             file.write_all(&(json.len() as u32).to_le_bytes())?;
@@ -94,7 +91,7 @@ impl Checkpoint {
                     Array::Counts(values) => write_words(&mut file, values, |v| v.to_le_bytes())?,
                 }
             }
-            let digest = file.hash.clone().finalize();
+            let digest = file.digest();
             file.inner.write_all(&digest)?;
             let file = file.inner.into_inner().map_err(std::io::IntoInnerError::into_error)?;
             file.sync_all()?;
@@ -114,7 +111,7 @@ impl Checkpoint {
         let io = |e| Error::io("read the checkpoint", path, e);
         let file = File::open(path).map_err(io)?;
         let length = file.metadata().map_err(io)?.len();
-        let mut file = Hashing { inner: BufReader::with_capacity(1 << 20, file), hash: Sha256::new() };
+        let mut file = Hashing::new(BufReader::with_capacity(1 << 20, file));
         let mut start = [0; 16];
         if length < AROUND {
             return Err(damaged(path, &format!("it has only {length} bytes")));
@@ -161,10 +158,10 @@ impl Checkpoint {
                 Array::Counts(values) => read_words(&mut file, values, u32::from_le_bytes).map_err(io)?,
             }
         }
-        let digest = file.hash.clone().finalize();
+        let digest = file.digest();
         let mut stored = [0; 32];
         file.inner.read_exact(&mut stored).map_err(io)?;
-        if digest[..] != stored {
+        if digest != stored {
             return Err(damaged(path, "its checksum does not fit its contents"));
         }
         Ok(Self { progress: header.progress, state })
@@ -254,32 +251,6 @@ fn allocate(header: &Header) -> TrainState {
             visible: vec![0; counted],
             radius: vec![0.0; counted],
         },
-    }
-}
-
-/// Hashes what passes through.
-struct Hashing<T> {
-    inner: T,
-    hash: Sha256,
-}
-
-impl<T: Write> Write for Hashing<T> {
-    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-        let written = self.inner.write(bytes)?;
-        self.hash.update(&bytes[..written]);
-        Ok(written)
-    }
-
-    fn flush(&mut self) -> std::io::Result<()> {
-        self.inner.flush()
-    }
-}
-
-impl<T: Read> Read for Hashing<T> {
-    fn read(&mut self, bytes: &mut [u8]) -> std::io::Result<usize> {
-        let read = self.inner.read(bytes)?;
-        self.hash.update(&bytes[..read]);
-        Ok(read)
     }
 }
 

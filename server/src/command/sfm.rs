@@ -21,7 +21,8 @@ use crate::context::Context;
 /// with one lens, are by one camera, and each gets a lens of its own. Writes a COLMAP model (sparse/),
 /// the undistorted frames with their PINHOLE model (undistorted/images, undistorted/sparse) and poses.jpg. With
 /// --apriltag-size-mm all of it is in metres, and tags.json has the tags that were found; with --remove-background masks of
-/// the object go into undistorted/masks/ (and masks.jpg).
+/// the object go into undistorted/masks/ (and masks.jpg). Stopped or killed, the same command goes on with the features and matches
+/// that it had found.
 #[derive(Args)]
 pub(crate) struct Arguments {
     /// Folder of frames or pictures, or a video

@@ -60,12 +60,16 @@ mod sift;
 mod tests;
 mod window;
 
+use bytemuck::{Pod, Zeroable};
+use serde::Serialize;
+
 use crate::defaults::with_defaults;
 pub use sift::extract;
 pub(crate) use sift::{extract_where, is_masked_in};
 
 /// A keypoint. Pixels with the centre of the top-left pixel at (0.5, 0.5).
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, Copy, PartialEq, Pod, Zeroable)]
+#[repr(C)]
 pub struct Keypoint {
     /// Column.
     pub x: f32,
@@ -81,7 +85,8 @@ pub struct Keypoint {
 /// L1-normalised histogram times 512, at most 255. Two equal descriptors have a dot product of about 512².
 pub type Descriptor = [u8; 128];
 
-/// The features of one picture; both vectors have the same length. The largest scale comes first.
+/// The features of one picture; both vectors have the same length, until nothing is left to match: descriptors are not kept longer. The
+/// largest scale comes first.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Features {
     /// Where.
@@ -91,7 +96,8 @@ pub struct Features {
 }
 
 /// The size at which the scale space starts.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
+#[serde(rename_all = "snake_case")]
 pub enum FirstOctave {
     /// [`FirstOctave::Doubled`] for pictures of less than 1.25 million pixels, else [`FirstOctave::Native`].
     #[default]
@@ -106,7 +112,7 @@ pub enum FirstOctave {
 with_defaults! {
     /// What [`extract`] looks for. The defaults are COLMAP's, except for the first octave and pictures of little
     /// contrast.
-    #[derive(Debug, Clone, PartialEq)]
+    #[derive(Debug, Clone, PartialEq, Serialize)]
     pub struct FeatureOptions {
         /// Features kept per picture, largest scales first.
         pub max_num_features: usize = 8192,

@@ -14,6 +14,7 @@ pub(crate) mod vocabulary;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use rayon::prelude::*;
+use serde::Serialize;
 
 use self::cells::{Cells, WORDS, nearest_in_cells};
 use self::nearest::nearest;
@@ -39,7 +40,7 @@ pub struct PairMatches {
 with_defaults! {
     /// Which neighbours count as matches. Distances are between descriptors scaled to length 1. The defaults are
     /// COLMAP's.
-    #[derive(Debug, Clone, PartialEq)]
+    #[derive(Debug, Clone, PartialEq, Serialize)]
     pub struct MatchOptions {
         /// Largest ratio of the distances to the nearest and to the second nearest neighbour, in both directions.
         pub max_ratio: f32 = 0.8,

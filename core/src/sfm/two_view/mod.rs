@@ -26,6 +26,7 @@ pub(crate) mod synthetic;
 mod verify;
 
 use nalgebra::Matrix3;
+use serde::Serialize;
 
 use super::features::Features;
 use crate::camera::{Camera, Pose};
@@ -61,7 +62,7 @@ impl Views<'_> {
 
 with_defaults! {
     /// How strict two-view geometry is.
-    #[derive(Debug, Clone, PartialEq)]
+    #[derive(Debug, Clone, PartialEq, Serialize)]
     pub struct TwoViewOptions {
         /// Largest Sampson (F) or transfer (H) error in pixels while the focal length is unknown. Generous: lens
         /// distortion is not modelled.
