@@ -8,8 +8,7 @@ use std::path::Path;
 
 use bytemuck::{AnyBitPattern, NoUninit, cast_slice, cast_slice_mut};
 
-use crate::error::Result;
-use crate::files::write_atomically;
+use crate::error::{Error, Result};
 use crate::hashing::Hashing;
 
 const MAGIC: &[u8; 8] = b"LRFOUND\n";
@@ -55,24 +54,36 @@ impl Reader {
     }
 }
 
-/// Writes what `arrays` hands over to the file `path`.
+/// Writes what `arrays` hands over to the file `name` in `folder`. Nothing is flushed to the disk: a killed process leaves what the
+/// system has, and what a power cut tears the sum tells.
 ///
 /// # Errors
 /// The disk's.
 pub(super) fn write(
-    path: &Path,
+    folder: &Path,
+    name: &str,
     key: &Key,
     arrays: impl FnOnce(&mut Writer<'_>) -> std::io::Result<()>,
 ) -> Result<()> {
-    write_atomically(path, |file| {
-        let mut writer = Writer(Hashing::new(file));
+    let (path, temporary) = (folder.join(name), folder.join(format!("writing-{name}")));
+    let fail = |e| Error::io("write", &path, e);
+    let written = File::create(&temporary).and_then(|file| {
+        let mut file = BufWriter::with_capacity(1 << 18, file);
+        let mut writer = Writer(Hashing::new(&mut file));
         for part in [&MAGIC[..], &VERSION.to_ne_bytes(), key] {
             writer.0.write_all(part)?;
         }
         arrays(&mut writer)?;
         let digest = writer.0.digest();
-        writer.0.inner.write_all(&digest)
-    })
+        file.write_all(&digest)?;
+        file.flush()?;
+        std::fs::rename(&temporary, &path)
+    });
+    if written.is_err() {
+        // The first failure is what matters; there may be nothing to remove.
+        let _ = std::fs::remove_file(&temporary);
+    }
+    written.map_err(fail)
 }
 
 /// What `arrays` makes of the file `path`; nothing unless it is whole and was written under `key`.
@@ -111,11 +122,12 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("a.kept");
         let (numbers, colors) = (vec![1, 2, u32::MAX], vec![[4, 5, 6]; 2]);
-        write(&path, &KEY, |writer| {
+        write(folder.path(), "a.kept", &KEY, |writer| {
             writer.array(&numbers)?;
             writer.array(&colors)
         })
         .unwrap();
+        assert_eq!(std::fs::read_dir(&folder).unwrap().count(), 1);
         assert_eq!(read_numbers(&path, &KEY), Some((numbers, colors)));
         assert_eq!(read_numbers(&path, &[8; 32]), None, "of another key");
         assert_eq!(read(&path, &KEY, |reader| reader.array::<u32>()), None, "bytes are left");

@@ -178,7 +178,7 @@ impl Place {
         if self.is_given_up.load(Ordering::Relaxed) {
             return;
         }
-        let Err(error) = write(&self.folder.join(name), key, arrays) else { return };
+        let Err(error) = write(&self.folder, name, key, arrays) else { return };
         if !self.is_given_up.swap(true, Ordering::Relaxed) {
             log::warn!(
                 "what is found is not kept any more, and would be found anew if this is stopped: {error}"

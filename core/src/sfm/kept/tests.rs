@@ -66,7 +66,7 @@ fn features_are_those_of_a_picture_and_of_options() {
     for (image, found) in found.iter().enumerate() {
         kept.keep_features(image, found);
     }
-    std::fs::write(folder.join(".17-0.matches.kept"), "what a killed process left").unwrap();
+    std::fs::write(folder.join("writing-matches.kept"), "what a killed process left").unwrap();
     std::fs::write(folder.join("notes.txt"), "somebody's").unwrap();
 
     let again = open(&folder, &captured, &options);
