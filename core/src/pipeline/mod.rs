@@ -185,7 +185,7 @@ impl Run<'_> {
             let frames = Frames::load(&self.workspace.path(files::FRAMES))?;
             find_poses_keeping(&frames, Some(input), &options, &folder, control)
         })?;
-        remove_kept(&folder)?;
+        remove_kept(&folder);
         Ok(finished)
     }
 

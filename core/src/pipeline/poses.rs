@@ -220,7 +220,7 @@ pub fn find_poses(
     control: &Control,
 ) -> Result<PosesReport> {
     let report = find_poses_keeping(frames, source, options, folder, control)?;
-    remove_kept(folder)?;
+    remove_kept(folder);
     Ok(report)
 }
 

@@ -206,12 +206,13 @@ pub(super) fn read_value<T: DeserializeOwned>(value: serde_json::Value, what: &s
     })
 }
 
-/// Removes what structure from motion has kept in a folder: its stage is finished.
-pub(super) fn remove_kept(root: &Path) -> Result<()> {
-    remove_if_there(&root.join(KEPT))?;
+/// Removes what structure from motion has kept in a folder: its stage is finished. What cannot be removed costs space, no result.
+pub(super) fn remove_kept(root: &Path) {
+    if let Err(error) = remove_if_there(&root.join(KEPT)) {
+        log::warn!("what was kept of the search for poses stays where it is: {error}");
+    }
     // It stays where anything else is in it: the folder is a workspace.
     let _ = std::fs::remove_dir(root.join(".reconstruct"));
-    Ok(())
 }
 
 /// Removes a file or folder that may not exist.
