@@ -101,7 +101,8 @@ fn a_run_that_was_stopped_goes_on_and_finds_the_same_to_the_bit() {
         let heard = heard.lock().unwrap();
         let pictures = before.keys().filter(|name| name.starts_with("features-")).count();
         assert_eq!(heard["features"], format!("10 of 10 frames, {pictures} taken over"), "stopped at {step}");
-        assert!(if step == "features" { (4..10).contains(&pictures) } else { pictures == 10 });
+        // Threads that are reading a picture when the work is stopped finish it: with many of them that may be all that are left.
+        assert!(if step == "features" { pictures >= 4 } else { pictures == 10 });
         assert_eq!(heard["matching"] == "taken over", matches, "stopped at {step}");
         assert_eq!(heard["two-view geometry"] == "taken over", verified, "stopped at {step}");
         // What was taken over was not written again.
