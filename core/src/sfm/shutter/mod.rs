@@ -300,9 +300,8 @@ pub(crate) fn find_shutter(input: &ShutterInput<'_>, control: &Control) -> Resul
     } else {
         estimator.better_zoom(&without, &held_out, &limits, comparison.gain)?
     };
-    let report = report(&fit, shift, Some(comparison.gain), refusal);
-    if !report.applied {
-        return rejected(report, &fit);
+    if refusal.is_some() {
+        return rejected(report(&fit, shift, Some(comparison.gain), refusal), &fit);
     }
     let mut at_last = estimator;
     let mut centre = input.centre;
@@ -320,6 +319,7 @@ pub(crate) fn find_shutter(input: &ShutterInput<'_>, control: &Control) -> Resul
     }
     complete(&mut fit, input.map);
     at_last.by_the_frames(&mut fit, STEPS)?;
+    let report = report(&fit, estimator.shift(&fit), Some(comparison.gain), None);
     filter_points(&mut fit.map, &fit.corrected, max_error, min_angle);
     let depths = depths(&fit.map, input.points, input.keypoints);
     let Fit { map, corrected, readout, motions, deviation, .. } = fit;
