@@ -55,7 +55,8 @@ enum Global {
 impl Reconstructor<'_> {
     /// The best map of one view graph: the method asked for; where the map breaks the camera's path, without pairs that contradict
     /// the path, and where that does not mend it without those between its stretches (the other way round where rotations
-    /// show the break already); the incremental method, where the result is doubtful; and from even steps, where some are weak or uneven, or few matches agree.
+    /// show the break already); the incremental method, where the result is doubtful; and from even steps, where some are weak
+    /// or uneven, or few matches agree.
     pub(super) fn map(
         &self,
         graph: &ViewGraph,
