@@ -287,7 +287,8 @@ pub(crate) fn find_shutter(input: &ShutterInput<'_>, control: &Control) -> Resul
     let focal_deviation = focal_deviation(before, &estimator.bundle(&without, input.keypoints));
     let is_known = input.known.is_some();
     let (seconds, deviation) = (fit.readout.seconds.abs(), fit.deviation.unwrap_or(f64::INFINITY));
-    let refusal = if seconds > longest {
+    let margin = if is_known { 0.0 } else { SIGNIFICANT * fit.readout_deviation().unwrap_or(0.0) };
+    let refusal = if seconds > longest + margin {
         Some(format!("it would last longer than the {:.1} ms from frame to frame", 1e3 * longest))
     } else if !is_known && seconds < SIGNIFICANT * deviation {
         Some(format!("its {:.1} ms are known to {:.1} only", 1e3 * seconds, 1e3 * deviation))
@@ -319,6 +320,9 @@ pub(crate) fn find_shutter(input: &ShutterInput<'_>, control: &Control) -> Resul
     }
     complete(&mut fit, input.map);
     at_last.by_the_frames(&mut fit, STEPS)?;
+    if !is_known {
+        fit.shorten_to(longest);
+    }
     let report = report(&fit, estimator.shift(&fit), Some(comparison.gain), None);
     filter_points(&mut fit.map, &fit.corrected, max_error, min_angle);
     let depths = depths(&fit.map, input.points, input.keypoints);
@@ -567,6 +571,16 @@ impl Fit {
     fn readout_deviation(&self) -> Option<f64> {
         let of_pace = self.pace_deviation.map_or(0.0, |pace| self.readout.seconds * CREEP.hypot(pace));
         self.deviation.map(|of_noise| of_noise.hypot(of_pace))
+    }
+
+    /// Makes the readout at most this long, in seconds, with motions as much faster: pictures tell the product of both, and a
+    /// sensor has read a frame before it begins with the next.
+    fn shorten_to(&mut self, longest: f64) {
+        let factor = self.readout.seconds.abs() / longest;
+        if factor > 1.0 {
+            self.readout.seconds /= factor;
+            self.motions.iter_mut().flatten().for_each(|m| *m = m.scaled(factor));
+        }
     }
 
     fn as_seen<'a>(&'a self, measured: &'a Keypoints) -> own_motion::Seen<'a> {

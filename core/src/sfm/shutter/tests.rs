@@ -341,6 +341,21 @@ fn a_readout_longer_than_a_frame_is_refused() {
 }
 
 #[test]
+fn a_readout_that_is_longer_than_a_frame_by_less_than_it_is_known_to_takes_all_of_the_frame() {
+    let capture = film(held, Readout { seconds: 0.02, direction: ReadoutDirection::Down }, 0.2);
+    let mut video = frames(&capture);
+    let FrameSource::Video(info) = &mut video.source else { return };
+    info.frame_rate = 51.0;
+    let (before, found) = find(&capture, &video, None);
+    let report = found.report.unwrap();
+    assert!(report.applied && report.readout_ms <= 1e3 / 51.0, "{report:?}");
+    assert!(capture.errors(&found.unrolled.unwrap().map).0 < 0.25 * capture.errors(&before).0);
+    // Which one is taken makes no difference to what pictures show.
+    let (_, usual) = find(&capture, &frames(&capture), None);
+    assert_eq!(usual.report.unwrap().shift, report.shift);
+}
+
+#[test]
 fn the_result_does_not_depend_on_the_number_of_threads() {
     let capture = film(held, Readout { seconds: 0.02, direction: ReadoutDirection::Down }, 0.2);
     let video = frames(&capture);

@@ -308,6 +308,17 @@ impl Verdict {
         }
     }
 
+    /// Whether poses are too imprecise by what is not known of lens and shutter alone. A part of the capture tells even less of them.
+    pub(crate) fn is_imprecise_by_lens(&self) -> bool {
+        let errors = expected(&Evidence {
+            rotation_spread: [0.0; 5],
+            position_spread: [0.0; 5],
+            ..self.evidence.clone()
+        });
+        imprecision((errors.rotation, errors.position), (errors.likely_rotation, errors.likely_position))
+            .is_some()
+    }
+
     /// How doubtful each registered frame is, by its index: what its errors stay below, as a share of what a good model's
     /// may be (1 degree, 2 % of the camera path), the larger of the two.
     pub fn frame_doubts(&self) -> impl Iterator<Item = (usize, f64)> + '_ {
@@ -453,6 +464,18 @@ mod tests {
         assert_eq!(grade((0.1, 0.01), (0.3, 0.03)), Some(Grade::Doubtful));
         assert_eq!(grade((0.1, 0.6), (0.3, 1.8)), Some(Grade::Broken));
         assert_eq!(grade((25.0, 0.01), (75.0, 0.03)), Some(Grade::Broken));
+    }
+
+    #[test]
+    fn what_is_not_known_of_the_lens_is_told_from_what_is_not_known_of_the_poses() {
+        let zoomed = Evidence { zoom_change: -0.086, zoom_deviation: 0.077, zoom_rotation: 1.5, ..sound() };
+        let loose = Evidence { rotation_spread: [1.0; 5], position_spread: [0.05; 5], ..sound() };
+        for (evidence, by_lens) in [(zoomed, true), (loose, false), (sound(), false)] {
+            let verdict = Verdict::of(evidence);
+            let is_imprecise = verdict.reasons.iter().any(|r| r.doubt == Doubt::ImprecisePoses);
+            assert_eq!(verdict.is_imprecise_by_lens(), by_lens);
+            assert!(is_imprecise || verdict.grade == Grade::Good, "{verdict:?}");
+        }
     }
 
     #[test]
