@@ -11,7 +11,7 @@
 use std::path::Path;
 
 use libreconstruct::sfm::{SfmOptions, reconstruct};
-use libreconstruct::video::{Frame, FrameSource, Frames};
+use libreconstruct::video::{Frame, Frames};
 use libreconstruct::{Control, Error, ErrorKind, Event, Result};
 
 fn main() {
@@ -66,26 +66,8 @@ fn frames_in(folder: &Path) -> Result<Frames> {
     let frame = |(i, name): (usize, String)| {
         let (width, height) = image::image_dimensions(folder.join(&name))
             .map_err(|e| Error::new(ErrorKind::InvalidMedia, format!("{name} cannot be read: {e}")))?;
-        let index = i as u64;
-        Ok(Frame {
-            name,
-            index,
-            timestamp: None,
-            width,
-            height,
-            sharpness: 1.0,
-            focal_prior: None,
-            quarter_turns: 0,
-            camera: 0,
-            side: None,
-        })
+        Ok(Frame::new(name, i as u64, width, height))
     };
-    let frames: Vec<Frame> = names.into_iter().enumerate().map(frame).collect::<Result<_>>()?;
-    Ok(Frames {
-        folder: folder.to_path_buf(),
-        source: FrameSource::Images,
-        total: frames.len() as u64,
-        frames,
-        warnings: Vec::new(),
-    })
+    let frames = names.into_iter().enumerate().map(frame).collect::<Result<_>>()?;
+    Ok(Frames::of_images(folder, frames))
 }

@@ -142,28 +142,11 @@ fn shortest_edge(corners: &[[f64; 2]; 4]) -> f64 {
 #[cfg(feature = "tags")]
 mod tests {
     use super::*;
-    use crate::video::{Frame, FrameSource};
+    use crate::video::Frame;
 
     fn frames(folder: &Path, sizes: &[(&str, u32, u32)]) -> Frames {
-        let frame = |&(name, width, height): &(&str, u32, u32)| Frame {
-            name: name.to_owned(),
-            index: 0,
-            timestamp: None,
-            width,
-            height,
-            sharpness: 1.0,
-            focal_prior: None,
-            quarter_turns: 0,
-            camera: 0,
-            side: None,
-        };
-        Frames {
-            folder: folder.to_owned(),
-            source: FrameSource::Images,
-            total: sizes.len() as u64,
-            frames: sizes.iter().map(frame).collect(),
-            warnings: Vec::new(),
-        }
+        let frame = |&(name, width, height): &(&str, u32, u32)| Frame::new(name, 0, width, height);
+        Frames::of_images(folder, sizes.iter().map(frame).collect())
     }
 
     /// A page with a tag of `module` pixels a module whose inner square begins at (`x`, `y`).

@@ -53,6 +53,13 @@ pub(crate) fn read_pictures(
 ) -> Result<Pictures> {
     let count = frames.frames.len();
     let (done, taken_over) = (AtomicUsize::new(0), AtomicUsize::new(0));
+    let tell = |n: usize| {
+        let message = match taken_over.load(Ordering::Relaxed) {
+            0 => format!("{n} of {count} frames"),
+            taken => format!("{n} of {count} frames, {taken} taken over"),
+        };
+        control.progress_with(Stage::Sfm, "features", to * n as f32 / count as f32, message);
+    };
     let read: Vec<FeaturesAndColors> = (0..count)
         .into_par_iter()
         .map(|i| {
@@ -68,15 +75,12 @@ pub(crate) fn read_pictures(
                     found
                 }
             };
-            let n = done.fetch_add(1, Ordering::Relaxed) + 1;
-            let message = match taken_over.load(Ordering::Relaxed) {
-                0 => format!("{n} of {count} frames"),
-                taken => format!("{n} of {count} frames, {taken} taken over"),
-            };
-            control.progress_with(Stage::Sfm, "features", to * n as f32 / count as f32, message);
+            tell(done.fetch_add(1, Ordering::Relaxed) + 1);
             Ok(found)
         })
         .collect::<Result<_>>()?;
+    // Threads overtake each other on the way to the listener: the last word is that all are read.
+    tell(count);
     let (features, colors): (Vec<_>, Vec<_>) = read.into_iter().unzip();
     let pixel = |k: &super::features::Keypoint| Vector2::new(f64::from(k.x), f64::from(k.y));
     let keypoints = features.iter().map(|f| f.keypoints.iter().map(pixel).collect()).collect();
@@ -238,7 +242,6 @@ mod tests {
 
     use super::*;
     use crate::random::Random;
-    use crate::video::FrameSource;
 
     #[test]
     fn what_was_cut_out_has_no_features_nor_has_its_outline() {
@@ -280,26 +283,10 @@ mod tests {
         let frame = |(i, picture): (usize, &RgbaImage)| {
             let name = format!("{i}.png");
             picture.save(folder.path().join(&name)).unwrap();
-            Frame {
-                name,
-                index: i as u64,
-                timestamp: None,
-                width: 400,
-                height: 300,
-                sharpness: 1.0,
-                focal_prior: None,
-                quarter_turns: 0,
-                camera: 0,
-                side: None,
-            }
+            Frame::new(name, i as u64, 400, 300)
         };
-        let frames = Frames {
-            folder: folder.path().to_owned(),
-            source: FrameSource::Images,
-            total: 3,
-            frames: [&whole, &hidden, &black].into_iter().enumerate().map(frame).collect(),
-            warnings: Vec::new(),
-        };
+        let pictures = [&whole, &hidden, &black].into_iter().enumerate();
+        let frames = Frames::of_images(folder.path(), pictures.map(frame).collect());
         let options = FeatureOptions::default();
         let read = read_pictures(&frames, &options, &Kept::nowhere(), &Control::new(), 1.0).unwrap();
         let apart = |k: &super::super::features::Keypoint| {

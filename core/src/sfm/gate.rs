@@ -403,29 +403,14 @@ mod tests {
     use super::*;
     use crate::camera::CameraModel;
     use crate::sfm::two_view::TwoViewConfig;
-    use crate::video::FrameSource;
     use nalgebra::UnitQuaternion;
 
     fn frames(count: usize) -> Frames {
         let frame = |i: usize| Frame {
-            name: Frames::name_of(i as u64),
-            index: i as u64,
             timestamp: Some(i as f64),
-            width: 640,
-            height: 480,
-            sharpness: 1.0,
-            focal_prior: None,
-            quarter_turns: 0,
-            camera: 0,
-            side: None,
+            ..Frame::new(Frames::name_of(i as u64), i as u64, 640, 480)
         };
-        Frames {
-            folder: std::path::PathBuf::new(),
-            source: FrameSource::Images,
-            total: count as u64,
-            frames: (0..count).map(frame).collect(),
-            warnings: Vec::new(),
-        }
+        Frames::of_images("", (0..count).map(frame).collect())
     }
 
     fn pair(homography: Matrix3<f64>, ratio: f64) -> TwoViewGeometry {

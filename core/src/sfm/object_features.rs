@@ -68,29 +68,11 @@ pub(crate) fn keep_object(pictures: &Pictures, frames: &Frames, object: ObjectMa
 mod tests {
     use super::*;
     use crate::sfm::features::Keypoint;
-    use crate::video::{Frame, FrameSource};
+    use crate::video::Frame;
     use nalgebra::Vector2;
 
     fn one_frame(width: u32, height: u32) -> Frames {
-        let frame = Frame {
-            name: "0.png".into(),
-            index: 0,
-            timestamp: None,
-            width,
-            height,
-            sharpness: 1.0,
-            focal_prior: None,
-            quarter_turns: 0,
-            camera: 0,
-            side: None,
-        };
-        Frames {
-            folder: std::path::PathBuf::new(),
-            source: FrameSource::Images,
-            total: 1,
-            frames: vec![frame],
-            warnings: Vec::new(),
-        }
+        Frames::of_images("", vec![Frame::new("0.png", 0, width, height)])
     }
 
     fn pictures() -> Pictures {

@@ -114,28 +114,10 @@ pub(crate) fn sparse_model(
 mod tests {
     use super::*;
     use crate::sfm::synthetic::Capture;
-    use crate::video::FrameSource;
 
     fn frames_of(count: usize) -> Frames {
-        let frame = |i: usize| Frame {
-            name: format!("{i}.png"),
-            index: i as u64,
-            timestamp: None,
-            width: 800,
-            height: 600,
-            sharpness: 1.0,
-            focal_prior: None,
-            quarter_turns: 0,
-            camera: 0,
-            side: None,
-        };
-        Frames {
-            folder: std::path::PathBuf::new(),
-            source: FrameSource::Images,
-            total: count as u64,
-            frames: (0..count).map(frame).collect(),
-            warnings: Vec::new(),
-        }
+        let frame = |i| Frame::new(format!("{i}.png"), i as u64, 800, 600);
+        Frames::of_images("", (0..count).map(frame).collect())
     }
 
     #[test]

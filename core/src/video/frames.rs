@@ -138,6 +138,25 @@ pub struct Frame {
     pub side: Option<Side>,
 }
 
+impl Frame {
+    /// A picture of which no more is known: it stands upright, was made by the first camera at no known time, and is as sharp as
+    /// others.
+    pub fn new(name: impl Into<String>, index: u64, width: u32, height: u32) -> Self {
+        Self {
+            name: name.into(),
+            index,
+            timestamp: None,
+            width,
+            height,
+            sharpness: 1.0,
+            focal_prior: None,
+            quarter_turns: 0,
+            camera: 0,
+            side: None,
+        }
+    }
+}
+
 fn is_upright(quarter_turns: &u8) -> bool {
     *quarter_turns == 0
 }
@@ -163,6 +182,17 @@ pub struct Frames {
 }
 
 impl Frames {
+    /// All pictures of a folder, in no order of time.
+    pub fn of_images(folder: impl Into<PathBuf>, frames: Vec<Frame>) -> Self {
+        Self {
+            folder: folder.into(),
+            source: FrameSource::Images,
+            total: frames.len() as u64,
+            frames,
+            warnings: Vec::new(),
+        }
+    }
+
     /// Path of frame `index` (of `frames`, not of the video).
     ///
     /// # Panics
@@ -353,24 +383,11 @@ mod tests {
     use super::*;
 
     fn frames(folder: &Path, name: &str) -> Frames {
-        let frame = Frame {
-            name: name.to_owned(),
-            index: 4,
-            timestamp: Some(0.125),
-            width: 8,
-            height: 6,
-            sharpness: 1.25,
-            focal_prior: None,
-            quarter_turns: 0,
-            camera: 0,
-            side: None,
-        };
+        let frame = Frame { timestamp: Some(0.125), sharpness: 1.25, ..Frame::new(name, 4, 8, 6) };
         Frames {
-            folder: folder.to_path_buf(),
-            source: FrameSource::Images,
             total: 9,
-            frames: vec![frame],
             warnings: vec![Warning::new("dark", "it is dark")],
+            ..Frames::of_images(folder, vec![frame])
         }
     }
 

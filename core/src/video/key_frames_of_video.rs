@@ -210,17 +210,11 @@ fn store(
         let written: Vec<Result<(Vec<Frame>, RgbImage)>> = pictures
             .into_par_iter()
             .map(|(choice, picture)| {
+                let name = Frames::name_of(choice.number);
                 let one = Frame {
-                    name: Frames::name_of(choice.number),
-                    index: choice.number,
                     timestamp: times.get(choice.number as usize).copied(),
-                    width: upright.0,
-                    height: upright.1,
                     sharpness: choice.sharpness,
-                    focal_prior: None,
-                    quarter_turns: 0,
-                    camera: 0,
-                    side: None,
+                    ..Frame::new(name, choice.number, upright.0, upright.1)
                 };
                 let stored = match &cutter {
                     None => {

@@ -178,18 +178,7 @@ fn store(path: &Path, index: u64, stem: &str, cutter: &Cutter, output: &Path) ->
     let panorama = fitted(decoded, cutter.panorama_size());
     let small = picture::shrink_rgb(panorama.clone(), SURVEY_SIDE);
     let luma = image::imageops::grayscale(&small);
-    let whole = Frame {
-        name: format!("{stem}.jpg"),
-        index,
-        timestamp: None,
-        width: panorama.width(),
-        height: panorama.height(),
-        sharpness: 1.0,
-        focal_prior: None,
-        quarter_turns: 0,
-        camera: 0,
-        side: None,
-    };
+    let whole = Frame::new(format!("{stem}.jpg"), index, panorama.width(), panorama.height());
     Ok(Stored {
         sides: cutter.store(&panorama, &whole, output)?,
         detail: detail(luma.as_raw(), luma.width(), luma.height()),

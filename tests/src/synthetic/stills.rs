@@ -34,9 +34,7 @@ pub fn take_photographs(
         frames.push(Frame { camera: camera as u32, ..frame });
         poses.extend(film.poses().get(k as usize));
     }
-    let total = frames.len() as u64;
-    let folder = folder.to_path_buf();
-    let frames = Frames { folder, source: FrameSource::Images, total, frames, warnings: Vec::new() };
+    let frames = Frames::of_images(folder, frames);
     frames.save()?;
     Ok((frames, poses))
 }
@@ -52,22 +50,7 @@ fn store(picture: &RgbImage, name: String, index: u64, folder: &Path) -> Result<
     let part = folder.join(".part");
     let written = std::fs::write(&part, bytes).and_then(|()| std::fs::rename(&part, &path));
     written.map_err(|e| Error::io("write", &path, e))?;
-    Ok(frame(name, index, picture.dimensions()))
-}
-
-fn frame(name: String, index: u64, (width, height): (u32, u32)) -> Frame {
-    Frame {
-        name,
-        index,
-        timestamp: None,
-        width,
-        height,
-        sharpness: 1.0,
-        focal_prior: None,
-        quarter_turns: 0,
-        camera: 0,
-        side: None,
-    }
+    Ok(Frame::new(name, index, picture.width(), picture.height()))
 }
 
 /// Takes all frames of `films`, which have one size and follow each other as clips of one video, into `folder`. With the
@@ -98,7 +81,7 @@ fn take_frames(films: &[Film], folder: &Path, is_begun: bool) -> Result<(Frames,
             let timestamp = Some(index as f64 / film.options().frame_rate);
             let name = Frames::name_of(index);
             if is_begun && folder.join(&name).is_file() {
-                let frame = frame(name, index, (film.options().width, film.options().height));
+                let frame = Frame::new(name, index, film.options().width, film.options().height);
                 frames.push(Frame { timestamp, ..frame });
                 poses.push(pose);
                 continue;

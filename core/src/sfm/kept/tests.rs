@@ -3,33 +3,16 @@ use crate::random::Random;
 use crate::sfm::features::Keypoint;
 use crate::sfm::two_view::synthetic::{Pair, PairKind};
 use crate::sfm::two_view::{TwoViewOptions, verify_pairs};
-use crate::video::{Frame, FrameSource};
+use crate::video::Frame;
 
 /// Files that stand for pictures: nothing here looks into them.
 fn frames(folder: &Path, contents: &[&str]) -> Frames {
     let frame = |(index, content): (usize, &&str)| {
         let name = format!("{index}.png");
         std::fs::write(folder.join(&name), content).unwrap();
-        Frame {
-            name,
-            index: index as u64,
-            timestamp: None,
-            width: 800,
-            height: 600,
-            sharpness: 1.0,
-            focal_prior: None,
-            quarter_turns: 0,
-            camera: 0,
-            side: None,
-        }
+        Frame::new(name, index as u64, 800, 600)
     };
-    Frames {
-        folder: folder.to_owned(),
-        source: FrameSource::Images,
-        total: contents.len() as u64,
-        frames: contents.iter().enumerate().map(frame).collect(),
-        warnings: Vec::new(),
-    }
+    Frames::of_images(folder, contents.iter().enumerate().map(frame).collect())
 }
 
 fn open(folder: &Path, frames: &Frames, options: &FeatureOptions) -> Kept {

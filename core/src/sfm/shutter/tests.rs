@@ -78,16 +78,8 @@ fn film_by(camera: Camera, path: fn(f64) -> Pose, readout: Readout, noise: f64) 
 
 fn frames(capture: &Capture) -> Frames {
     let frame = |i: usize| Frame {
-        name: Frames::name_of(i as u64),
-        index: i as u64,
         timestamp: Some(i as f64 / RATE),
-        width: 800,
-        height: 600,
-        sharpness: 1.0,
-        focal_prior: None,
-        quarter_turns: 0,
-        camera: 0,
-        side: None,
+        ..Frame::new(Frames::name_of(i as u64), i as u64, 800, 600)
     };
     let info = VideoInfo {
         container: "mov".to_owned(),
