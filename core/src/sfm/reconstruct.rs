@@ -269,15 +269,15 @@ fn reconstruct_pictures(
     Ok(found)
 }
 
-/// Whether there is no model, or one that may have taken one place for another and whose parts may be good by themselves. To take
-/// one apart whose poses are only imprecise would lose half of the capture: shorter parts are always more precise, but where
-/// that is because of the lens, of which they tell less.
+/// Whether there is no model, or one that may have taken one place for another and whose parts may leave less doubt. To take one
+/// apart whose poses are only imprecise would lose half of the capture: shorter parts are always more precise, but where that is
+/// because of the lens, of which they tell less.
 fn may_be_two_places(found: &Result<Reconstruction>) -> bool {
-    let Ok(found) = found else { return true };
-    let Some(verdict) = &found.report.verdict else { return false };
+    let Ok(model) = found else { return true };
+    let Some(verdict) = &model.report.verdict else { return false };
     let is_of_two =
         |doubt| matches!(doubt, Doubt::MissingOverlap | Doubt::ContradictingPairs | Doubt::LooseParts);
-    verdict.reasons.iter().any(|r| is_of_two(r.doubt)) && !verdict.is_imprecise_by_lens()
+    verdict.reasons.iter().any(|r| is_of_two(r.doubt)) && verdict.grade_by_lens() < doubt(found)
 }
 
 /// How grave the doubts about a model are, but for that it leaves frames out; the gravest where there is none.

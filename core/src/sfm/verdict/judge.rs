@@ -308,15 +308,15 @@ impl Verdict {
         }
     }
 
-    /// Whether poses are too imprecise by what is not known of lens and shutter alone. A part of the capture tells even less of them.
-    pub(crate) fn is_imprecise_by_lens(&self) -> bool {
+    /// The grade that follows from what is not known of lens and shutter alone. A part of the capture tells even less of them.
+    pub(crate) fn grade_by_lens(&self) -> Grade {
         let errors = expected(&Evidence {
             rotation_spread: [0.0; 5],
             position_spread: [0.0; 5],
             ..self.evidence.clone()
         });
         imprecision((errors.rotation, errors.position), (errors.likely_rotation, errors.likely_position))
-            .is_some()
+            .map_or(Grade::Good, |reason| reason.grade)
     }
 
     /// How doubtful each registered frame is, by its index: what its errors stay below, as a share of what a good model's
@@ -470,10 +470,10 @@ mod tests {
     fn what_is_not_known_of_the_lens_is_told_from_what_is_not_known_of_the_poses() {
         let zoomed = Evidence { zoom_change: -0.086, zoom_deviation: 0.077, zoom_rotation: 1.5, ..sound() };
         let loose = Evidence { rotation_spread: [1.0; 5], position_spread: [0.05; 5], ..sound() };
-        for (evidence, by_lens) in [(zoomed, true), (loose, false), (sound(), false)] {
+        for (evidence, by_lens) in [(zoomed, Grade::Doubtful), (loose, Grade::Good), (sound(), Grade::Good)] {
             let verdict = Verdict::of(evidence);
             let is_imprecise = verdict.reasons.iter().any(|r| r.doubt == Doubt::ImprecisePoses);
-            assert_eq!(verdict.is_imprecise_by_lens(), by_lens);
+            assert_eq!(verdict.grade_by_lens(), by_lens);
             assert!(is_imprecise || verdict.grade == Grade::Good, "{verdict:?}");
         }
     }
