@@ -8,7 +8,7 @@
 use std::cmp::Ordering;
 use std::collections::BTreeSet;
 use std::fs::File;
-use std::io::{BufRead, BufReader, Cursor, Seek};
+use std::io::{BufReader, Cursor};
 use std::path::{Path, PathBuf};
 
 use image::{DynamicImage, GenericImageView, GrayImage, ImageFormat, RgbImage};
@@ -23,6 +23,7 @@ use crate::statistics::median;
 
 use super::by_camera::{ByCamera, Seen};
 use super::contact_sheet::thumbnail;
+use super::exif::Exif;
 use super::keyframes::detail;
 use super::panorama_photographs;
 use super::picture;
@@ -30,8 +31,6 @@ use super::{Frame, FrameOptions, FrameSource, Frames, Projection};
 
 /// Most files of a folder that are looked at.
 const MAX_FILES: usize = 100_000;
-/// Diagonal of the 36 x 24 mm picture to which equivalent focal lengths refer (CIPA DCG-001), mm.
-const FULL_FRAME_DIAGONAL: f64 = 43.266_615_3;
 
 /// A picture that was stored.
 struct Stored {
@@ -353,7 +352,7 @@ impl Originals {
         let read = || {
             let bytes = picture::read_whole(path)?;
             let mut picture = picture_file::decode(Cursor::new(&bytes), path)?;
-            picture.apply_orientation(Exif::read(&bytes).orientation);
+            picture.apply_orientation(Exif::of(&mut Cursor::new(&bytes)).orientation);
             picture = turn(picture, self.quarter_turns.get(index).copied().unwrap_or(0));
             Ok(picture.into_luma8())
         };
@@ -438,7 +437,7 @@ fn store(
         return Err(invalid("is cut off: its end is missing"));
     }
     let decoded = picture_file::decode(Cursor::new(&bytes), path)?;
-    let exif = Exif::read(&bytes);
+    let exif = Exif::of(&mut Cursor::new(&bytes));
     let (old_width, old_height) = decoded.dimensions();
     let fits = old_width.max(old_height) <= longest;
     let as_stored = match format {
@@ -532,82 +531,6 @@ fn normalise_sharpness(stored: &mut [Stored]) {
     stored.iter_mut().for_each(|s| s.frame.sharpness = s.detail / usual);
 }
 
-/// What the EXIF data of a picture say: how it must be turned, and the focal length in pixels if it has this size; for fuzzing.
-pub(crate) fn exif_of(bytes: &[u8], width: u32, height: u32) -> (image::metadata::Orientation, Option<f64>) {
-    let exif = Exif::read(bytes);
-    (exif.orientation, exif.focal_pixels(width, height))
-}
-
-/// What we use of a picture's EXIF data.
-struct Exif {
-    orientation: image::metadata::Orientation,
-    /// Focal length for a 36 x 24 mm picture, mm.
-    equivalent: Option<f64>,
-    /// Focal length in mm, and pixels for each mm of the sensor.
-    physical: Option<(f64, f64)>,
-    /// Long side of the picture to which the density of pixels refers.
-    long_side: Option<f64>,
-}
-
-impl Exif {
-    fn read(bytes: &[u8]) -> Exif {
-        Self::of(&mut Cursor::new(bytes))
-    }
-
-    fn of<R: BufRead + Seek>(source: &mut R) -> Exif {
-        use exif::{In, Tag};
-        let none = Exif {
-            orientation: image::metadata::Orientation::NoTransforms,
-            equivalent: None,
-            physical: None,
-            long_side: None,
-        };
-        let Ok(data) = exif::Reader::new().read_from_container(source) else {
-            return none;
-        };
-        let number = |tag: Tag| -> Option<f64> {
-            let value = &data.get_field(tag, In::PRIMARY)?.value;
-            let number = match value {
-                exif::Value::Rational(v) => v.first()?.to_f64(),
-                value => f64::from(value.get_uint(0)?),
-            };
-            (number.is_finite() && number > 0.0).then_some(number)
-        };
-        let orientation = number(Tag::Orientation)
-            .and_then(|o| image::metadata::Orientation::from_exif(o as u8))
-            .unwrap_or(none.orientation);
-        // Unit of the density: 2 inch, 3 centimetre.
-        let unit = match number(Tag::FocalPlaneResolutionUnit) {
-            Some(3.0) => 10.0,
-            _ => 25.4,
-        };
-        let density = number(Tag::FocalPlaneXResolution).map(|d| d / unit);
-        let long_side = match (number(Tag::PixelXDimension), number(Tag::PixelYDimension)) {
-            (Some(x), Some(y)) => Some(x.max(y)),
-            _ => None,
-        };
-        Exif {
-            orientation,
-            equivalent: number(Tag::FocalLengthIn35mmFilm),
-            physical: number(Tag::FocalLength).zip(density),
-            long_side,
-        }
-    }
-
-    /// The focal length in pixels of a picture of this size.
-    fn focal_pixels(&self, width: u32, height: u32) -> Option<f64> {
-        let (width, height) = (f64::from(width), f64::from(height));
-        let long = width.max(height);
-        let of_sensor = || {
-            let (focal, density) = self.physical?;
-            Some(focal * density * long / self.long_side.unwrap_or(long))
-        };
-        let of_equivalent = || Some(self.equivalent? / FULL_FRAME_DIAGONAL * width.hypot(height));
-        // The density is exact where it is stored; equivalents are rounded to millimetres.
-        of_sensor().or_else(of_equivalent).filter(|f| (0.2 * long..20.0 * long).contains(f))
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -639,19 +562,5 @@ mod tests {
         let mut trailer = whole.clone();
         trailer.extend_from_slice(b"a telephone puts a film behind the picture");
         assert!(!is_cut_off(&trailer));
-    }
-
-    #[test]
-    fn exif_gives_the_focal_length_in_pixels() {
-        let orientation = image::metadata::Orientation::NoTransforms;
-        let exif = Exif { orientation, equivalent: Some(26.0), physical: None, long_side: None };
-        let focal = exif.focal_pixels(4032, 3024).unwrap();
-        assert!((focal - 26.0 / 43.2666 * 5040.0).abs() < 0.1, "{focal}");
-        // 7.1 mm on a sensor with 400 pixels a mm, halved.
-        let exif =
-            Exif { orientation, equivalent: None, physical: Some((7.1, 400.0)), long_side: Some(4000.0) };
-        assert!((exif.focal_pixels(1500, 2000).unwrap() - 1420.0).abs() < 1e-9);
-        let exif = Exif { orientation, equivalent: Some(60_000.0), physical: None, long_side: None };
-        assert_eq!(exif.focal_pixels(4032, 3024), None);
     }
 }

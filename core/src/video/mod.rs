@@ -34,6 +34,7 @@ mod contact_sheet;
 mod containment;
 mod decode;
 mod encode;
+mod exif;
 mod extract;
 mod ffmpeg;
 mod frames;
@@ -64,12 +65,12 @@ pub use adding::add_frames;
 pub(crate) use contact_sheet::{contact_sheet, thumbnail, write_number};
 pub use containment::{Protection, containment};
 pub use encode::VideoWriter;
+pub(crate) use exif::exif_of;
 pub use extract::{extract_frames, probe_video as probe};
 #[cfg(feature = "service")]
 pub(crate) use ffmpeg::check_tools;
 pub use frames::{Frame, FrameOptions, FrameSource, Frames, Projection, VideoInfo};
 pub(crate) use full_size::at_full_size;
-pub(crate) use images::exif_of;
 pub use panorama::{cut_panorama, side_size};
 #[cfg(feature = "service")]
 pub(crate) use picture_archive::{is_archive, unpack as unpack_pictures};
