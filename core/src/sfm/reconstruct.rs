@@ -373,6 +373,8 @@ struct Candidate {
     report: SfmReport,
     /// The warnings, or why it is not sound.
     verdict: Result<Vec<Warning>>,
+    /// Whether it tears the camera's path, and was given up before it was completed.
+    given_up: bool,
     /// Which of the attempts it is.
     attempt: usize,
 }

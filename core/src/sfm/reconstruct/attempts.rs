@@ -78,12 +78,15 @@ impl Reconstructor<'_> {
         }
         if !torn.is_empty() && !best.is_whole() {
             let fitting = fitting_the_path(&self.rig, &graph.pairs, self.matches, control)?;
-            let give_up = Some(GiveUp::AtPositions);
-            let other = self.attempt(method, &fitting, graph, give_up, (attempts, watch), control)?;
             let known = torn.len();
-            torn.extend(&other.report.broken_steps);
-            if self.is_better(&other, &best) {
-                (best, trusted) = (other, fitting);
+            // What does not fit may be what the averaged rotations had left out before: the map would be the same.
+            if at_rotations || !best.given_up || self.begins_otherwise(&trusted, &fitting, control)? {
+                let give_up = Some(GiveUp::AtPositions);
+                let other = self.attempt(method, &fitting, graph, give_up, (attempts, watch), control)?;
+                torn.extend(&other.report.broken_steps);
+                if self.is_better(&other, &best) {
+                    (best, trusted) = (other, fitting);
+                }
             }
             if !best.report.broken_steps.is_empty() && (!at_rotations || torn.len() > known) {
                 let (other, pairs) = self.by_stretches(&torn, graph, attempts, watch, control)?;
@@ -118,6 +121,17 @@ impl Reconstructor<'_> {
             }
         }
         Ok(best)
+    }
+
+    /// Whether the global mapper would make another map of the pairs `a` than of `b`, before it is completed.
+    fn begins_otherwise(&self, a: &Trusted<'_>, b: &Trusted<'_>, control: &Control) -> Result<bool> {
+        let start = |trusted: &Trusted<'_>| {
+            let mut consistent = trusted.pairs.to_vec();
+            let rotations = absolute_rotations(&self.rig, &mut consistent, control)?;
+            let pairs: Vec<_> = consistent.into_iter().map(|p| (p.first, p.second)).collect();
+            Ok((pairs, rotations))
+        };
+        Ok(start(a)? != start(b)?)
     }
 
     /// The map of what matches along the path, cut where it was `torn`, with the loops that close in it; and the pairs it was made
@@ -302,7 +316,8 @@ impl Reconstructor<'_> {
     ) -> Candidate {
         let report = self.report(&map, &self.pictures.keypoints, MappingMethod::Global, graph);
         let verdict = Err(gate::torn(&broken, self.frames));
-        self.listed(map, SfmReport { broken_steps: broken, ..report }, verdict, trusted, attempts)
+        let torn = self.listed(map, SfmReport { broken_steps: broken, ..report }, verdict, trusted, attempts);
+        Candidate { given_up: true, ..torn }
     }
 
     /// A map with its figures, which `attempts` lists.
@@ -348,7 +363,7 @@ impl Reconstructor<'_> {
             even_steps: false,
             chosen: false,
         });
-        Candidate { map, report, verdict, attempt: attempts.len() - 1 }
+        Candidate { map, report, verdict, given_up: false, attempt: attempts.len() - 1 }
     }
 
     /// Whether `a` is the better map: a sound one; with more images, then with more observations that fit well.
