@@ -46,6 +46,7 @@ mod interop;
 pub mod job;
 mod jpeg;
 pub mod masks;
+mod memory;
 mod neighbours;
 mod picture_file;
 pub mod pipeline;

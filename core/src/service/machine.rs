@@ -3,12 +3,12 @@
 use std::io::Write;
 use std::time::{Duration, Instant};
 
-use super::memory::Memory;
 use super::paused::PausedWorker;
 use super::{Runner, Service};
 use crate::database::Abilities;
 use crate::error::{Error, ErrorKind, Result};
 use crate::job::{BlobName, VideoExtension};
+use crate::memory::Memory;
 use crate::storage::BlobKey;
 
 /// The first pause of a worker whose machine cannot work; each further one is twice as long.

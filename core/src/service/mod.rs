@@ -97,7 +97,6 @@ mod live_picture;
 mod lost_files;
 mod machine;
 mod maintenance;
-mod memory;
 #[cfg(feature = "postgres")]
 mod migrate;
 mod missing_videos;

@@ -4,14 +4,14 @@ use std::path::Path;
 use std::sync::Arc;
 
 use super::ServiceOptions;
-#[cfg(feature = "postgres")]
-use super::memory;
 use super::{layout, moved};
 #[cfg(feature = "postgres")]
 use crate::database::PostgresDatabase;
 use crate::database::{Clock, JobDatabase, SqliteDatabase};
 use crate::error::{Error, Result};
 use crate::files::create_private_folder;
+#[cfg(feature = "postgres")]
+use crate::memory;
 #[cfg(feature = "cloud")]
 use crate::storage::ObjectStorage;
 use crate::storage::{LocalStorage, Storage};

@@ -45,6 +45,7 @@ mod levenberg_marquardt;
 mod map;
 mod mapper_input;
 mod mapper_options;
+mod memory_needed;
 mod metric_scale;
 mod object_features;
 mod options;

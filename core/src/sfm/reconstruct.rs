@@ -12,6 +12,7 @@ use crate::camera::{Camera, Pose, SparseModel};
 use crate::control::{Control, Warning};
 use crate::error::{Error, ErrorKind, Result};
 use crate::fiducial::{Tags, detect_tags};
+use crate::memory::Memory;
 use crate::stage::Stage;
 use crate::video::Frames;
 
@@ -25,6 +26,7 @@ use super::kept::{Kept, KeptPairs};
 use super::map::{Keypoints, Map, MapPoint, Observation};
 use super::mapper_options::MapperOptions;
 use super::matching::PairMatches;
+use super::memory_needed;
 use super::metric_scale::{PrincipalPointIs, measure_scale};
 use super::object_features::{ObjectMasks, keep_object};
 use super::options::{MappingMethod, SfmOptions};
@@ -181,6 +183,9 @@ fn run(
     };
     let pictures = read_pictures(frames, &features, &kept, control, progress::MATCHING)?;
     watch.lap("features");
+    if let Some(warning) = memory_needed::warning(&pictures.features, Memory::of_this_machine().free) {
+        control.warn(Stage::Sfm, warning);
+    }
     let matching = MatchingOptions::default();
     let of = |pictures: Pictures, object: Option<ObjectMasks<'_>>, watch: Stopwatch| {
         let kept = kept.pairs(frames, object.map(|object| object.masks), &matching)?;

@@ -96,8 +96,12 @@ fn block_of(source: &mut (impl Read + Seek)) -> io::Result<Option<Vec<u8>>> {
 /// The segment APP1 that begins with the signature. Segments: 0xFF and what it is, its length with these two bytes.
 fn in_jpeg(source: &mut (impl Read + Seek)) -> io::Result<Option<Vec<u8>>> {
     loop {
-        let [0xFF, marker, high, low] = bytes_of(source)? else { return Ok(None) };
-        let length = u64::from(u16::from_be_bytes([high, low])).saturating_sub(2);
+        let [0xFF, mut marker] = bytes_of(source)? else { return Ok(None) };
+        // Any number of these may come first.
+        while marker == 0xFF {
+            [marker] = bytes_of(source)?;
+        }
+        let length = u64::from(u16::from_be_bytes(bytes_of(source)?)).saturating_sub(2);
         match marker {
             0xE1 => {
                 let block = up_to(source, length)?;
@@ -283,7 +287,8 @@ mod tests {
         };
         let (of_intel, of_motorola) = (block(true), block(false));
         let length = |block: &[u8]| u16::try_from(block.len() + 8).unwrap().to_be_bytes();
-        let before = [&[0xFF, 0xD8, 0xFF, 0xE0, 0, 4, 1, 2, 0xFF, 0xE1, 0, 6][..], b"http"].concat();
+        let before =
+            [&[0xFF, 0xD8, 0xFF, 0xE0, 0, 4, 1, 2, 0xFF, 0xFF, 0xFF, 0xE1, 0, 6][..], b"http"].concat();
         let jpeg = [&before, &[0xFF, 0xE1][..], &length(&of_intel), SIGNATURE, &of_intel].concat();
         let length = u32::try_from(block(false).len()).unwrap();
         let png =

@@ -2,14 +2,14 @@
 
 /// Bytes of memory, as many as there can be where the system does not tell.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Memory {
-    pub(super) all: u64,
-    pub(super) free: u64,
+pub(crate) struct Memory {
+    pub(crate) all: u64,
+    pub(crate) free: u64,
 }
 
 impl Memory {
     /// What this process may use: the machine's, or less if its control group (a container, a systemd unit) has a limit.
-    pub(super) fn of_this_machine() -> Self {
+    pub(crate) fn of_this_machine() -> Self {
         let group = own_control_group(&read("/proc/self/cgroup"));
         let in_group = |name: &str| read(&format!("/sys/fs/cgroup{group}/{name}"));
         Self::read(
@@ -38,7 +38,7 @@ impl Memory {
 /// The name of the control group whose memory this process shares, where that is less than the machine's. Containers on one machine
 /// may all have the same group, as they see it, but not the same name of their system; units of one system are the other way round.
 #[cfg(feature = "postgres")]
-pub(super) fn limited_group() -> Option<String> {
+pub(crate) fn limited_group() -> Option<String> {
     let group = own_control_group(&read("/proc/self/cgroup"));
     let limit = read(&format!("/sys/fs/cgroup{group}/memory.max"));
     name_of_limited(&read("/proc/meminfo"), &limit, &read("/proc/sys/kernel/hostname"), &group)
