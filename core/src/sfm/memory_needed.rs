@@ -36,11 +36,11 @@ mod tests {
     fn who_has_too_little_memory_is_told_how_much_is_needed() {
         let of =
             |count: usize| Features { keypoints: vec![Keypoint::zeroed(); count], descriptors: Vec::new() };
-        let features = [of(1_000_000), of(500_000)];
-        assert_eq!(warning(&features, 1_500_000 * BYTES_PER_FEATURE), None);
+        let features = [of(1_500_000), of(500_000)];
+        assert_eq!(warning(&features, 2_000_000 * BYTES_PER_FEATURE), None);
         let warning = warning(&features, 1 << 30).unwrap();
         assert_eq!(warning.code, "memory_short");
-        assert!(warning.message.contains("1500000 features of 2 pictures"), "{}", warning.message);
+        assert!(warning.message.contains("2000000 features of 2 pictures"), "{}", warning.message);
         assert!(warning.message.contains("1.0 GiB are free"), "{}", warning.message);
     }
 }
