@@ -4,7 +4,7 @@ use super::features::Features;
 use crate::control::Warning;
 
 /// Bytes for each feature that come on top of itself and its descriptor where most is in use: matches, tracks, equations. With these it
-/// was 400 to 870 on six videos of 48 to 150 frames (docs/growth.md).
+/// was 390 to 870 on seven videos of 48 to 150 frames (docs/growth.md).
 const BYTES_PER_FEATURE: u64 = 700;
 
 /// What to tell of a search for poses from these features if it will take more than the `free` bytes: the system ends a process that
