@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use nalgebra::{UnitQuaternion, Vector2, Vector3};
 use rayon::prelude::*;
 
-use crate::camera::{Pose, Readout};
+use crate::camera::{Camera, Pose, Readout};
 use crate::fiducial::{Tag, Tags};
 use crate::sfm::map::{Keypoints, Map, MapPoint, Observation};
 use crate::sfm::triangulation::{TriangulationOptions, triangulate_tracks};
@@ -47,6 +47,31 @@ pub(super) fn depths(map: &Map, others: &[MapPoint], keypoints: &Keypoints) -> V
     depths
 }
 
+/// What a pixel shows, in the camera at the moment when its line is read.
+struct Sighting {
+    pixel: Vector2<f64>,
+    seen: Vector3<f64>,
+    /// When that is, in readout times after the middle of the picture.
+    phase: f64,
+}
+
+impl Sighting {
+    /// What is seen at `pixel` and this depth.
+    fn new(camera: &Camera, readout: &Readout, pixel: &Vector2<f64>, depth: f64) -> Self {
+        let plane = camera.unproject(pixel);
+        let seen = depth * Vector3::new(plane.x, plane.y, 1.0);
+        Self { pixel: *pixel, seen, phase: readout.phase(pixel, camera) }
+    }
+
+    /// Where it would be seen had all lines been read at the moment of the middle one, if the readout takes so many seconds.
+    fn corrected(&self, map: &Map, pose: &Pose, motion: &Motion, seconds: f64) -> Vector2<f64> {
+        let time = seconds * self.phase;
+        let turn = UnitQuaternion::from_scaled_axis(-time * motion.turn);
+        let at_middle = turn * self.seen + time * (pose.rotation * motion.drift);
+        map.camera.project(&at_middle).unwrap_or(self.pixel)
+    }
+}
+
 /// Where `pixel`, seen at `depth`, would be had all lines been read at the moment of the middle one.
 fn corrected(
     map: &Map,
@@ -56,16 +81,27 @@ fn corrected(
     pixel: &Vector2<f64>,
     depth: f64,
 ) -> Vector2<f64> {
-    let time = readout.seconds * readout.phase(pixel, &map.camera);
-    let plane = map.camera.unproject(pixel);
-    let seen = depth * Vector3::new(plane.x, plane.y, 1.0);
-    let turn = UnitQuaternion::from_scaled_axis(-time * motion.turn);
-    let at_middle = turn * seen + time * (pose.rotation * motion.drift);
-    map.camera.project(&at_middle).unwrap_or(*pixel)
+    Sighting::new(&map.camera, readout, pixel, depth).corrected(map, pose, motion, readout.seconds)
+}
+
+/// All keypoints corrected.
+pub(super) fn correct_keypoints(
+    map: &Map,
+    keypoints: &Keypoints,
+    depths: &[Vec<f64>],
+    motions: &[Option<Motion>],
+    readout: &Readout,
+) -> Corrected {
+    let image = |i: usize| -> Vec<Vector2<f64>> {
+        let (Some(pose), Some(motion)) = (map.poses[i], motions[i]) else { return keypoints[i].clone() };
+        let seen = keypoints[i].iter().zip(&depths[i]);
+        seen.map(|(pixel, &depth)| corrected(map, &pose, &motion, readout, pixel, depth)).collect()
+    };
+    (0..keypoints.len()).into_par_iter().map(image).collect()
 }
 
 /// All keypoints corrected, and how they move with the readout time, pixels per second.
-pub(super) fn correct_keypoints(
+pub(super) fn correct_keypoints_with_slopes(
     map: &Map,
     keypoints: &Keypoints,
     depths: &[Vec<f64>],
@@ -76,13 +112,14 @@ pub(super) fn correct_keypoints(
         let (Some(pose), Some(motion)) = (map.poses[i], motions[i]) else {
             return (keypoints[i].clone(), vec![Vector2::zeros(); keypoints[i].len()]);
         };
-        let later = Readout { seconds: readout.seconds + STEP, ..*readout };
         keypoints[i]
             .iter()
             .zip(&depths[i])
             .map(|(pixel, &depth)| {
-                let now = corrected(map, &pose, &motion, readout, pixel, depth);
-                (now, (corrected(map, &pose, &motion, &later, pixel, depth) - now) / STEP)
+                let sighting = Sighting::new(&map.camera, readout, pixel, depth);
+                let at = |seconds| sighting.corrected(map, &pose, &motion, seconds);
+                let now = at(readout.seconds);
+                (now, (at(readout.seconds + STEP) - now) / STEP)
             })
             .unzip()
     };

@@ -52,7 +52,7 @@ use super::progress;
 use super::steady_zoom::fit_steady_zoom;
 use super::triangulation::{TriangulationOptions, triangulate_tracks};
 use acceptance::{Comparison, focal_deviation, hold_out};
-use correction::{Corrected, correct_keypoints, correct_tags, depths, rms};
+use correction::{Corrected, correct_keypoints, correct_keypoints_with_slopes, correct_tags, depths, rms};
 use motion::{LONGEST_STEP, Motion, PathMotion, path_motions};
 use own_motion::{centre_looseness, own_motions, pace};
 use tracked::Tracked;
@@ -182,7 +182,7 @@ pub(crate) fn shutter_doubt(input: &ShutterInput<'_>, found: &Shutter) -> Option
     let direction = report.map_or_else(|| likely_direction(&input.map.camera), |r| r.direction);
     let depths = depths(input.map, input.points, input.keypoints);
     let still = Readout { seconds: 0.0, direction };
-    let slopes = correct_keypoints(input.map, input.keypoints, &depths, &motions, &still).1;
+    let slopes = correct_keypoints_with_slopes(input.map, input.keypoints, &depths, &motions, &still).1;
     Some(ShutterDoubt {
         slopes,
         seconds: report.map_or(0.0, |r| 1e-3 * r.readout_ms),
@@ -273,13 +273,13 @@ pub(crate) fn find_shutter(input: &ShutterInput<'_>, control: &Control) -> Resul
     few.give_back_tracks(&mut fit.map);
     if fit.map.points.len() < part.points.len() {
         fit.map.points.clone_from(&part.points);
-        fit.corrected = estimator.correct(&fit.map, &fit.motions, &fit.readout).0;
+        fit.corrected = estimator.correct(&fit.map, &fit.motions, &fit.readout);
         complete(&mut fit, &part);
     }
     estimator.settle(&mut fit, noise)?;
     let shift = estimator.shift(&fit);
     let of_path = estimator.motions_of_path(&fit.map);
-    let along_path = estimator.correct(&fit.map, &of_path, &fit.readout).0;
+    let along_path = estimator.correct(&fit.map, &of_path, &fit.readout);
     let usual_shift = rms(&fit.map, input.keypoints, &along_path);
     let without = estimator.without_shutter()?;
     let (before, after) = ((&without, input.keypoints), (&fit.map, &fit.corrected[..]));
@@ -385,9 +385,20 @@ impl Estimator<'_> {
         self.path(map).iter().map(|p| p.map(|p| p.motion)).collect()
     }
 
-    fn correct(&self, map: &Map, motions: &[Option<Motion>], readout: &Readout) -> (Corrected, Corrected) {
+    fn correct(&self, map: &Map, motions: &[Option<Motion>], readout: &Readout) -> Corrected {
         let depths = depths(map, self.points, self.keypoints);
         correct_keypoints(map, self.keypoints, &depths, motions, readout)
+    }
+
+    /// The same, and how keypoints move with the readout time, pixels per second.
+    fn correct_with_slopes(
+        &self,
+        map: &Map,
+        motions: &[Option<Motion>],
+        readout: &Readout,
+    ) -> (Corrected, Corrected) {
+        let depths = depths(map, self.points, self.keypoints);
+        correct_keypoints_with_slopes(map, self.keypoints, &depths, motions, readout)
     }
 
     fn bundle(&self, map: &Map, keypoints: &Keypoints) -> BundleOptions {
@@ -436,7 +447,7 @@ impl Estimator<'_> {
 
     /// Where the principal point is, under a prior of this deviation, with the readout time as another unknown.
     fn principal_point(&self, fit: &Fit, prior: f64) -> PrincipalPoint {
-        let slopes = self.correct(&fit.map, &fit.motions, &fit.readout).1;
+        let slopes = self.correct_with_slopes(&fit.map, &fit.motions, &fit.readout).1;
         let slopes: &[&[Vec<Vector2<f64>>]] = if self.input.known.is_some() { &[] } else { &[&slopes] };
         let bundle = self.bundle(&fit.map, &fit.corrected);
         let mut deviations = intrinsics_deviations_with(&fit.map, &fit.corrected, slopes, &bundle);
@@ -456,10 +467,10 @@ impl Estimator<'_> {
         let tracked = Tracked::new(&fit.map, self.keypoints);
         let of_tracked = Estimator { keypoints: &tracked.keypoints, points: &[], ..*self };
         fit.map.clone_from(&tracked.map);
-        fit.corrected = of_tracked.correct(&fit.map, &fit.motions, &fit.readout).0;
+        fit.corrected = of_tracked.correct(&fit.map, &fit.motions, &fit.readout);
         of_tracked.rounds(fit, noise)?;
         tracked.give_back_tracks(&mut fit.map);
-        fit.corrected = self.correct(&fit.map, &fit.motions, &fit.readout).0;
+        fit.corrected = self.correct(&fit.map, &fit.motions, &fit.readout);
         Ok(())
     }
 
@@ -501,8 +512,9 @@ impl Estimator<'_> {
         let keypoints = self.keypoints;
         let motions = self.motions_of_path(&map);
         let axes = [ReadoutDirection::Down, ReadoutDirection::Right];
-        let slopes =
-            axes.map(|direction| self.correct(&map, &motions, &Readout { seconds: 0.0, direction }).1);
+        let slopes = axes.map(|direction| {
+            self.correct_with_slopes(&map, &motions, &Readout { seconds: 0.0, direction }).1
+        });
         let slopes = slopes.each_ref().map(|s| &s[..]);
         let mut tried = map.clone();
         let bundle = self.bundle(&map, keypoints);
@@ -522,7 +534,7 @@ impl Estimator<'_> {
             seconds = known.copysign(seconds);
         }
         let readout = Readout { seconds, direction: axes[axis] };
-        let corrected = self.correct(&map, &motions, &readout).0;
+        let corrected = self.correct(&map, &motions, &readout);
         Ok(Fit { map, readout, deviation, pace_deviation: None, motions, corrected })
     }
 
@@ -530,7 +542,7 @@ impl Estimator<'_> {
     fn along_the_path(&self, fit: &mut Fit) -> Result<()> {
         for _ in 0..PATH_ROUNDS {
             fit.motions = self.motions_of_path(&fit.map);
-            let (corrected, slopes) = self.correct(&fit.map, &fit.motions, &fit.readout);
+            let (corrected, slopes) = self.correct_with_slopes(&fit.map, &fit.motions, &fit.readout);
             let bundle = self.bundle(&fit.map, &corrected);
             let change = self.adjust(&mut fit.map, &corrected, &slopes, &bundle)?;
             fit.readout.seconds += change;
@@ -540,7 +552,7 @@ impl Estimator<'_> {
                 break;
             }
         }
-        fit.corrected = self.correct(&fit.map, &fit.motions, &fit.readout).0;
+        fit.corrected = self.correct(&fit.map, &fit.motions, &fit.readout);
         Ok(())
     }
 
@@ -559,9 +571,9 @@ impl Estimator<'_> {
             fit.readout.seconds *= pace.factor;
             fit.motions.iter_mut().flatten().for_each(|m| *m = m.scaled(1.0 / pace.factor));
         }
-        let (corrected, slopes) = self.correct(&fit.map, &fit.motions, &fit.readout);
+        let (corrected, slopes) = self.correct_with_slopes(&fit.map, &fit.motions, &fit.readout);
         fit.readout.seconds += self.adjust(&mut fit.map, &corrected, &slopes, &bundle)?;
-        fit.corrected = self.correct(&fit.map, &fit.motions, &fit.readout).0;
+        fit.corrected = self.correct(&fit.map, &fit.motions, &fit.readout);
         Ok(())
     }
 }

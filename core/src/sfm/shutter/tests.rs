@@ -161,7 +161,7 @@ fn looseness(readout: Readout, variance: f64) -> [f64; 2] {
     }
     let motions: Vec<Option<Motion>> = path.iter().map(|p| p.map(|p| p.motion)).collect();
     let depths = depths(&map, &[], &capture.keypoints);
-    let corrected = correct_keypoints(&map, &capture.keypoints, &depths, &motions, &readout).0;
+    let corrected = correct_keypoints(&map, &capture.keypoints, &depths, &motions, &readout);
     let seen = own_motion::Seen {
         map: &map,
         measured: &capture.keypoints,
