@@ -61,12 +61,24 @@ fn products(descriptor: &Descriptor, words: &[Descriptor], out: &mut Vec<(i32, u
         // SAFETY: the processor has the instructions.
         return unsafe { products_avx2(descriptor, words, out) };
     }
+    #[cfg(target_arch = "aarch64")]
+    if std::arch::is_aarch64_feature_detected!("dotprod") {
+        // SAFETY: the processor has the instructions.
+        return unsafe { products_dot_product(descriptor, words, out) };
+    }
     products_any(descriptor, words, out);
 }
 
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx2")]
 fn products_avx2(descriptor: &Descriptor, words: &[Descriptor], out: &mut Vec<(i32, usize)>) {
+    products_any(descriptor, words, out);
+}
+
+/// The compiler makes the instruction of it that adds up four products of bytes.
+#[cfg(target_arch = "aarch64")]
+#[target_feature(enable = "neon,dotprod")]
+fn products_dot_product(descriptor: &Descriptor, words: &[Descriptor], out: &mut Vec<(i32, usize)>) {
     products_any(descriptor, words, out);
 }
 

@@ -6,9 +6,13 @@
 
 mod cells;
 pub(crate) mod nearest;
+#[cfg(target_arch = "aarch64")]
+mod nearest_neon;
 #[cfg(target_arch = "x86_64")]
 mod nearest_x86;
 mod neighbours;
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+mod packed;
 pub(crate) mod vocabulary;
 
 use std::sync::atomic::{AtomicUsize, Ordering};

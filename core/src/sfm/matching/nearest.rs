@@ -9,16 +9,21 @@
 
 use std::ops::Range;
 
+#[cfg(target_arch = "aarch64")]
+use super::nearest_neon::{compare_dot_product, pack_bytes};
 #[cfg(target_arch = "x86_64")]
-use super::nearest_x86::{BLOCK, Packed, compare_avx2, compare_avx512_vnni, corrections};
+use super::nearest_x86::{compare_avx2, compare_avx512_vnni, corrections, pack_bytes, pack_words};
 use super::neighbours::{Found, Nearest};
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+use super::packed::Packed;
 use crate::sfm::features::Descriptor;
 
 /// Neighbours of each row in the columns, and of each column in the rows, from all of them.
 pub(crate) fn nearest(rows: &[Descriptor], columns: &[Descriptor]) -> (Nearest, Nearest) {
     let (all_rows, order) = (numbers(rows.len()), numbers(columns.len()));
-    let start: Vec<usize> = (0..columns.len()).step_by(BLOCK).chain([columns.len()]).collect();
-    let columns = Columns::new(columns, &order, &start);
+    let kernel = Kernel::fastest();
+    let start: Vec<usize> = (0..columns.len()).step_by(kernel.block()).chain([columns.len()]).collect();
+    let columns = Columns::with_kernel(kernel, columns, &order, &start);
     let mut search = Search::new(rows, &columns);
     for cell in 0..start.len() - 1 {
         search.compare(&all_rows, cell);
@@ -30,10 +35,6 @@ fn numbers(count: usize) -> Vec<u32> {
     (0..count as u32).collect()
 }
 
-/// Columns compared before the next ones are: 16 KiB of descriptors.
-#[cfg(not(target_arch = "x86_64"))]
-const BLOCK: usize = 128;
-
 /// How products are computed.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Kernel {
@@ -41,6 +42,8 @@ enum Kernel {
     Avx512Vnni,
     #[cfg(target_arch = "x86_64")]
     Avx2,
+    #[cfg(target_arch = "aarch64")]
+    NeonDotProduct,
     Portable,
 }
 
@@ -59,20 +62,39 @@ impl Kernel {
                 return Self::Avx2;
             }
         }
+        #[cfg(target_arch = "aarch64")]
+        if std::arch::is_aarch64_feature_detected!("dotprod") {
+            return Self::NeonDotProduct;
+        }
         Self::Portable
     }
+
+    /// Columns that all rows are compared with before the next ones are: 256 KiB of descriptors that are laid out stay in the
+    /// second-level cache, 16 KiB of those that are not in the first.
+    fn block(self) -> usize {
+        if self == Self::Portable { 128 } else { 2048 }
+    }
+}
+
+/// Columns as a kernel wants them.
+enum Layout {
+    #[cfg(target_arch = "x86_64")]
+    Avx512Vnni(Packed<[u8; 64]>),
+    #[cfg(target_arch = "x86_64")]
+    Avx2(Packed<[i16; 16]>),
+    #[cfg(target_arch = "aarch64")]
+    NeonDotProduct(Packed<[u8; 16]>),
+    Portable,
 }
 
 /// Columns that are searched cell by cell, laid out for that; for any number of searches.
 pub(super) struct Columns<'a> {
-    kernel: Kernel,
     columns: &'a [Descriptor],
     /// The column at every place.
     order: &'a [u32],
     /// The places of cell c are `start[c]..start[c + 1]`.
     start: &'a [usize],
-    #[cfg(target_arch = "x86_64")]
-    packed: Packed,
+    layout: Layout,
 }
 
 impl<'a> Columns<'a> {
@@ -82,23 +104,18 @@ impl<'a> Columns<'a> {
     }
 
     fn with_kernel(kernel: Kernel, columns: &'a [Descriptor], order: &'a [u32], start: &'a [usize]) -> Self {
-        #[cfg(target_arch = "x86_64")]
-        let packed = {
-            let cells = start.windows(2).map(|places| &order[places[0]..places[1]]);
-            match kernel {
-                Kernel::Avx512Vnni => Packed::bytes(columns, cells),
-                Kernel::Avx2 => Packed::words(columns, cells),
-                Kernel::Portable => Packed::default(),
-            }
-        };
-        Self {
-            kernel,
-            columns,
-            order,
-            start,
+        #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+        let cells = start.windows(2).map(|places| &order[places[0]..places[1]]);
+        let layout = match kernel {
             #[cfg(target_arch = "x86_64")]
-            packed,
-        }
+            Kernel::Avx512Vnni => Layout::Avx512Vnni(pack_bytes(columns, cells)),
+            #[cfg(target_arch = "x86_64")]
+            Kernel::Avx2 => Layout::Avx2(pack_words(columns, cells)),
+            #[cfg(target_arch = "aarch64")]
+            Kernel::NeonDotProduct => Layout::NeonDotProduct(pack_bytes(columns, cells)),
+            Kernel::Portable => Layout::Portable,
+        };
+        Self { columns, order, start, layout }
     }
 }
 
@@ -119,9 +136,9 @@ impl<'a> Search<'a> {
             rows,
             found: Found::new(rows.len(), columns.columns.len()),
             #[cfg(target_arch = "x86_64")]
-            corrections: match columns.kernel {
+            corrections: match columns.layout {
                 // SAFETY: the processor has the instructions, or the kernel would not have been chosen.
-                Kernel::Avx512Vnni => unsafe { corrections(rows) },
+                Layout::Avx512Vnni(_) => unsafe { corrections(rows) },
                 _ => Vec::new(),
             },
         }
@@ -130,20 +147,24 @@ impl<'a> Search<'a> {
     /// Compares these rows with the columns of a cell.
     pub(super) fn compare(&mut self, rows: &[u32], cell: usize) {
         let places = self.columns.start[cell]..self.columns.start[cell + 1];
-        match self.columns.kernel {
+        match &self.columns.layout {
             // SAFETY: the processor has the instructions, or the kernel would not have been chosen.
             #[cfg(target_arch = "x86_64")]
-            Kernel::Avx512Vnni => unsafe {
-                let packed = self.columns.packed.bytes_of(cell);
+            Layout::Avx512Vnni(packed) => unsafe {
+                let packed = packed.of(cell);
                 compare_avx512_vnni(&mut self.found, self.rows, rows, &self.corrections, places, packed);
             },
             // SAFETY: as above.
             #[cfg(target_arch = "x86_64")]
-            Kernel::Avx2 => unsafe {
-                let packed = self.columns.packed.words_of(cell);
-                compare_avx2(&mut self.found, self.rows, rows, places, packed);
+            Layout::Avx2(packed) => unsafe {
+                compare_avx2(&mut self.found, self.rows, rows, places, packed.of(cell));
             },
-            Kernel::Portable => self.compare_portable(rows, places),
+            // SAFETY: as above.
+            #[cfg(target_arch = "aarch64")]
+            Layout::NeonDotProduct(packed) => unsafe {
+                compare_dot_product(&mut self.found, self.rows, rows, places, packed.of(cell));
+            },
+            Layout::Portable => self.compare_portable(rows, places),
         }
     }
 
@@ -187,6 +208,10 @@ mod tests {
             if Kernel::fastest() == Kernel::Avx512Vnni {
                 all.push(Kernel::Avx512Vnni);
             }
+        }
+        #[cfg(target_arch = "aarch64")]
+        if Kernel::fastest() == Kernel::NeonDotProduct {
+            all.push(Kernel::NeonDotProduct);
         }
         all
     }

@@ -9,48 +9,23 @@ use std::arch::x86_64::*;
 use std::ops::Range;
 
 use super::neighbours::{Found, Nearest};
+use super::packed::{Packed, QUADS, pack_quads};
 use crate::sfm::features::Descriptor;
 
-/// Columns searched before the next ones are: 256 KiB of descriptors, which stay in the second-level cache.
-pub(super) const BLOCK: usize = 2048;
-
-/// Columns as one of the kernels wants them, cell by cell.
-#[derive(Debug, Default)]
-pub(super) struct Packed {
-    bytes: Vec<[u8; 64]>,
-    words: Vec<[i16; 16]>,
-    /// Where each cell begins, and the end.
-    start: Vec<usize>,
+/// Columns for [`compare_avx512_vnni`]: less 128, see [`corrections`].
+pub(super) fn pack_bytes<'a>(
+    columns: &[Descriptor],
+    cells: impl Iterator<Item = &'a [u32]>,
+) -> Packed<[u8; 64]> {
+    Packed::new(cells, |cell, packed| pack_quads(columns, cell, TILE_VECTORS, 128, packed))
 }
 
-impl Packed {
-    /// For [`compare_avx512_vnni`].
-    pub(super) fn bytes<'a>(columns: &[Descriptor], cells: impl Iterator<Item = &'a [u32]>) -> Self {
-        let mut packed = Self { start: vec![0], ..Self::default() };
-        for cell in cells {
-            pack_bytes(columns, cell, &mut packed.bytes);
-            packed.start.push(packed.bytes.len());
-        }
-        packed
-    }
-
-    /// For [`compare_avx2`].
-    pub(super) fn words<'a>(columns: &[Descriptor], cells: impl Iterator<Item = &'a [u32]>) -> Self {
-        let mut packed = Self { start: vec![0], ..Self::default() };
-        for cell in cells {
-            pack_words(columns, cell, &mut packed.words);
-            packed.start.push(packed.words.len());
-        }
-        packed
-    }
-
-    pub(super) fn bytes_of(&self, cell: usize) -> &[[u8; 64]] {
-        &self.bytes[self.start[cell]..self.start[cell + 1]]
-    }
-
-    pub(super) fn words_of(&self, cell: usize) -> &[[i16; 16]] {
-        &self.words[self.start[cell]..self.start[cell + 1]]
-    }
+/// Columns for [`compare_avx2`].
+pub(super) fn pack_words<'a>(
+    columns: &[Descriptor],
+    cells: impl Iterator<Item = &'a [u32]>,
+) -> Packed<[i16; 16]> {
+    Packed::new(cells, |cell, packed| pack_pairs(columns, cell, packed))
 }
 
 /// Columns per vector of 512 bits, one dot product of 32 bits each.
@@ -59,8 +34,6 @@ const LANES: usize = 16;
 const TILE_ROWS: usize = 6;
 const TILE_VECTORS: usize = 4;
 const TILE_COLUMNS: usize = LANES * TILE_VECTORS;
-/// Groups of four components of a descriptor.
-const QUADS: usize = 32;
 
 /// Rows of a tile.
 struct TileRows<'a> {
@@ -204,24 +177,6 @@ fn set_bits(mut mask: u16) -> impl Iterator<Item = usize> {
     })
 }
 
-/// A tile has as many vectors as it needs, [`TILE_VECTORS`] at most; vector (tile, k, v) holds components 4k…4k+3, less
-/// 128, of the 16 columns of vector v of a tile. The last vector is filled up with columns of zeros.
-fn pack_bytes(columns: &[Descriptor], order: &[u32], packed: &mut Vec<[u8; 64]>) {
-    let first = packed.len();
-    packed.resize(first + order.len().div_ceil(LANES) * QUADS, [128; 64]);
-    let packed = &mut packed[first..];
-    for (order, packed) in order.chunks(TILE_COLUMNS).zip(packed.chunks_mut(TILE_VECTORS * QUADS)) {
-        let vectors = packed.len() / QUADS;
-        for (j, &column) in order.iter().enumerate() {
-            let (v, lane) = (j / LANES, j % LANES);
-            for (k, components) in columns[column as usize].as_chunks::<4>().0.iter().enumerate() {
-                let less = [0, 1, 2, 3].map(|c| components[c] ^ 128);
-                packed[k * vectors + v][4 * lane..][..4].copy_from_slice(&less);
-            }
-        }
-    }
-}
-
 /// Columns per vector of 256 bits.
 const LANES_256: usize = 8;
 /// 8 sums, 2 vectors of columns, a broadcast and a product fit the 16 registers.
@@ -308,7 +263,7 @@ fn mask_256(comparison: __m256i) -> u32 {
 }
 
 /// Vector (tile, k, v) holds components 2k and 2k+1 of the 8 columns of vector v of a tile.
-fn pack_words(columns: &[Descriptor], order: &[u32], packed: &mut Vec<[i16; 16]>) {
+fn pack_pairs(columns: &[Descriptor], order: &[u32], packed: &mut Vec<[i16; 16]>) {
     let first = packed.len();
     packed.resize(first + order.len().div_ceil(TILE_COLUMNS_256) * 64 * TILE_VECTORS_256, [0; 16]);
     let packed = &mut packed[first..];

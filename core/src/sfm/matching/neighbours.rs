@@ -32,18 +32,21 @@ impl Nearest {
     }
 }
 
+/// Places beyond the last one: a vector that begins within the columns may end there. What it holds of them has no meaning.
+const BEYOND: usize = 3;
+
 /// The neighbours found between two sets of descriptors so far.
 pub(super) struct Found {
     /// Of the rows; they name places in the order in which columns are searched.
     pub(super) of_rows: Nearest,
-    /// Of the columns, by place.
+    /// Of the columns, by place, and of [`BEYOND`] more.
     pub(super) of_columns: Nearest,
 }
 
 impl Found {
     /// Nothing yet.
     pub(super) fn new(rows: usize, columns: usize) -> Self {
-        Self { of_rows: Nearest::new(rows), of_columns: Nearest::new(columns) }
+        Self { of_rows: Nearest::new(rows), of_columns: Nearest::new(columns + BEYOND) }
     }
 
     /// The neighbours of rows and columns, in the order of these; `order` is the column at every place.
