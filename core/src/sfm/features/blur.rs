@@ -6,8 +6,8 @@
 use std::ops::Range;
 
 use super::blur_sums::{BAND, horizontal_sums, vertical_sums};
-#[cfg(target_arch = "x86_64")]
-use super::blur_x86;
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+use super::blur_vectors;
 use super::plane::Plane;
 
 /// Upper bound of the kernel's radius; the scale space needs 13.
@@ -108,23 +108,34 @@ impl Sums {
         if is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma") {
             all.push(Self {
                 // SAFETY: the CPU has the instructions.
-                vertical: |taps, rows, out, inner| unsafe { blur_x86::vertical_avx2(taps, rows, out, inner) },
+                vertical: |taps, rows, out, inner| unsafe {
+                    blur_vectors::vertical_avx2(taps, rows, out, inner)
+                },
                 // SAFETY: as above.
-                horizontal: |kernel, padded, out| unsafe { blur_x86::horizontal_avx2(kernel, padded, out) },
+                horizontal: |kernel, padded, out| unsafe {
+                    blur_vectors::horizontal_avx2(kernel, padded, out)
+                },
             });
             if is_x86_feature_detected!("avx512f") {
                 all.push(Self {
                     // SAFETY: as above.
                     vertical: |taps, rows, out, inner| unsafe {
-                        blur_x86::vertical_avx512(taps, rows, out, inner)
+                        blur_vectors::vertical_avx512(taps, rows, out, inner)
                     },
                     // SAFETY: as above.
                     horizontal: |kernel, padded, out| unsafe {
-                        blur_x86::horizontal_avx512(kernel, padded, out)
+                        blur_vectors::horizontal_avx512(kernel, padded, out)
                     },
                 });
             }
         }
+        #[cfg(target_arch = "aarch64")]
+        all.push(Self {
+            // SAFETY: every processor of this family has the instructions.
+            vertical: |taps, rows, out, inner| unsafe { blur_vectors::vertical_neon(taps, rows, out, inner) },
+            // SAFETY: as above.
+            horizontal: |kernel, padded, out| unsafe { blur_vectors::horizontal_neon(kernel, padded, out) },
+        });
         all
     }
 }

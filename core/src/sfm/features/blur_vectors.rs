@@ -1,8 +1,11 @@
-//! The sums of a blur with AVX2 and with AVX-512: one text, compiled for both kinds of vector.
+//! The sums of a blur with AVX2, with AVX-512 and with NEON: one text, compiled for each kind of vector.
 //!
 //! Safety of this file: the vector types are private to the functions at its end, whose callers have asked the processor for
 //! the instructions; everything else is inlined into those.
 
+#[cfg(target_arch = "aarch64")]
+use std::arch::aarch64::*;
+#[cfg(target_arch = "x86_64")]
 use std::arch::x86_64::*;
 use std::ops::Range;
 
@@ -57,8 +60,20 @@ macro_rules! vector {
     };
 }
 
+#[cfg(target_arch = "x86_64")]
 vector!(__m256, 8, _mm256_set1_ps, _mm256_loadu_ps, _mm256_storeu_ps, _mm256_add_ps, _mm256_fmadd_ps);
+#[cfg(target_arch = "x86_64")]
 vector!(__m512, 16, _mm512_set1_ps, _mm512_loadu_ps, _mm512_storeu_ps, _mm512_add_ps, _mm512_fmadd_ps);
+#[cfg(target_arch = "aarch64")]
+vector!(float32x4_t, 4, vdupq_n_f32, vld1q_f32, vst1q_f32, vaddq_f32, fma_neon);
+
+/// NEON takes the term first.
+#[cfg(target_arch = "aarch64")]
+#[target_feature(enable = "neon")]
+#[inline]
+fn fma_neon(value: float32x4_t, factor: float32x4_t, term: float32x4_t) -> float32x4_t {
+    vfmaq_f32(term, value, factor)
+}
 
 /// Where chunks begin that cover a row; the last one overlaps the one before it rather than reach beyond the row.
 #[inline(always)]
@@ -159,13 +174,21 @@ macro_rules! compiled_for {
 
 // As many sums as hide the time that an addition takes, and fit the 16 or 32 registers. Rows that are too narrow for those
 // of AVX-512 are left to AVX2, so that both give the same bits.
+#[cfg(target_arch = "x86_64")]
 compiled_for!(
     "avx2,fma", __m256,
     vertical_avx2 by 2 else vertical_sums,
     horizontal_avx2 by 4 else horizontal_sums
 );
+#[cfg(target_arch = "x86_64")]
 compiled_for!(
     "avx512f", __m512,
     vertical_avx512 by 4 else vertical_avx2,
     horizontal_avx512 by 4 else horizontal_avx2
+);
+#[cfg(target_arch = "aarch64")]
+compiled_for!(
+    "neon", float32x4_t,
+    vertical_neon by 4 else vertical_sums,
+    horizontal_neon by 8 else horizontal_sums
 );

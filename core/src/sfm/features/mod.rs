@@ -47,8 +47,8 @@ macro_rules! vectorised {
 
 mod blur;
 mod blur_sums;
-#[cfg(target_arch = "x86_64")]
-mod blur_x86;
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+mod blur_vectors;
 mod descriptor;
 mod detector;
 mod gradient;
