@@ -44,10 +44,10 @@ SKIPPED := $(CURDIR)/target/skipped
 test-rust test-python test-c test-rest test-many-machines: export LIBRECONSTRUCT_SKIPS = $(SKIPPED)/$@
 NOTE_SKIPPED = mkdir -p $(SKIPPED) && : >$(SKIPPED)/$@
 
-.PHONY: help build mask-model demo install interop test test-build test-rust test-python test-c test-rest test-many-machines fuzz campaign campaign-many power-loss lint format clean
+.PHONY: help build mask-model demo install interop test test-build test-rust test-python test-c test-rest test-many-machines test-arm64 fuzz campaign campaign-many power-loss lint format clean
 
 help: ## Show this list
-	@grep -hE '^[a-z-]+:.*?## ' $(MAKEFILE_LIST) | awk -F':.*?## ' '{printf "  make %-12s %s\n", $$1, $$2}'
+	@grep -hE '^[a-z0-9-]+:.*?## ' $(MAKEFILE_LIST) | awk -F':.*?## ' '{printf "  make %-12s %s\n", $$1, $$2}'
 
 build: ## Build the reconstruct command and the libraries
 	@scripts/install-dependencies.sh build
@@ -125,6 +125,10 @@ test-many-machines: test-build interop ## Drive servers on a PostgreSQL and obje
 	for store in $(TEST_STORES); do \
 		LIBRECONSTRUCT_TEST_SERVERS=2 LIBRECONSTRUCT_TEST_POSTGRES=1 LIBRECONSTRUCT_TEST_STORAGE=$$store $(VENV)/bin/python -m pytest -q tests/rest; \
 	done
+
+# NAMES=... are parts of the names of tests, instead of those that the script has.
+test-arm64: ## Run the core's tests of vector instructions for aarch64, under an emulator
+	@scripts/test-arm64.sh $(NAMES)
 
 campaign: test-build ## Let faults of the machine come and go over a working server for MINUTES=10, from SEED on
 	cd tests && ../$(VENV)/bin/python -m campaign --minutes $(or $(MINUTES),10) $(if $(SEED),--seed $(SEED))

@@ -2,7 +2,8 @@
 # Installs what building and testing needs and this machine lacks, on Debian and Ubuntu, as root or through sudo.
 # Says what it does; does nothing, and needs no network, when everything is there.
 #
-#   scripts/install-dependencies.sh [build|test]     (build: enough to build and run; test: what the tests need too)
+#   scripts/install-dependencies.sh [build|test|arm64]     (build: enough to build and run; test: what the tests need too; arm64: what
+#                                                           scripts/test-arm64.sh needs)
 set -euo pipefail
 
 purpose=${1:-build}
@@ -47,6 +48,11 @@ if [ "$purpose" = test ]; then
     need postgresql have_postgresql
     need npm have npm
     is_ubuntu || need chromium have_browser
+fi
+if [ "$purpose" = arm64 ] && [ "$(uname -m)" != aarch64 ]; then
+    need gcc-aarch64-linux-gnu have aarch64-linux-gnu-gcc
+    need libc6-dev-arm64-cross test -e /usr/aarch64-linux-gnu/include/stdlib.h
+    need qemu-user have qemu-aarch64
 fi
 command -v cargo >/dev/null || need curl have curl
 
