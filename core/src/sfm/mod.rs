@@ -40,6 +40,7 @@ mod global_positioning;
 mod incremental_mapper;
 mod joining;
 mod kept;
+mod lanes;
 mod laplacian;
 mod levenberg_marquardt;
 mod map;

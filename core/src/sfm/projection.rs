@@ -26,8 +26,9 @@ impl Extrinsics {
     #[inline(always)]
     fn transform(&self, x: &[f64; 3]) -> [f64; 3] {
         let d = [x[0] - self.centre[0], x[1] - self.centre[1], x[2] - self.centre[2]];
-        let r = &self.rotation;
-        [0, 1, 2].map(|i| r[i][0] * d[0] + r[i][1] * d[1] + r[i][2] * d[2])
+        let [x, y, z] = &self.rotation;
+        let along = |r: &[f64; 3]| r[0] * d[0] + r[1] * d[1] + r[2] * d[2];
+        [along(x), along(y), along(z)]
     }
 }
 
@@ -158,11 +159,18 @@ impl Projector {
         let iz = 1.0 / c[2];
         // Pixel by the undistorted point of the plane z = 1, then by the point in camera coordinates.
         let by_plane = [[fx * xx, fx * cross], [fy * cross, fy * yy]];
-        let by_camera = by_plane.map(|g| [g[0] * iz, g[1] * iz, -(g[0] * x + g[1] * y) * iz]);
-        let by_rotation = by_camera
-            .map(|g| [g[2] * c[1] - g[1] * c[2], g[0] * c[2] - g[2] * c[0], g[1] * c[0] - g[0] * c[1]]);
+        // Loops, since of closures the compiler makes functions here that it does not put in place.
         let r = &pose.rotation;
-        let by_point = by_camera.map(|g| [0, 1, 2].map(|j| g[0] * r[0][j] + g[1] * r[1][j] + g[2] * r[2][j]));
+        let (mut by_rotation, mut by_point) = ([[0.0; 3]; 2], [[0.0; 3]; 2]);
+        for i in 0..2 {
+            let g = &by_plane[i];
+            let g = [g[0] * iz, g[1] * iz, -(g[0] * x + g[1] * y) * iz];
+            by_rotation[i] =
+                [g[2] * c[1] - g[1] * c[2], g[0] * c[2] - g[2] * c[0], g[1] * c[0] - g[0] * c[1]];
+            for j in 0..3 {
+                by_point[i][j] = g[0] * r[0][j] + g[1] * r[1][j] + g[2] * r[2][j];
+            }
+        }
         let [u, v] = self.lens.pixel(distorted);
         let residual = [u - pixel[0], v - pixel[1]];
         Linearised { residual, by_rotation, by_point, by_intrinsics }

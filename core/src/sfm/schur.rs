@@ -19,6 +19,9 @@ use std::sync::Arc;
 use rayon::prelude::*;
 
 use super::block_sparse::{BlockMatrix, Factor};
+#[cfg(target_arch = "x86_64")]
+use super::lanes::Avx2;
+use super::lanes::{LANES, Lanes, Portable};
 
 use structure::GROUP;
 pub(crate) use structure::Structure;
@@ -162,10 +165,12 @@ pub(crate) fn reduce<const D: usize, const P: usize>(
                         row[at] = block;
                     }
                     shared.push((own.border, own.border_gradient));
-                    RowSums { row, border: own.u_border, gradient: own.gradient }
+                    let mut gradient = [0.0; P];
+                    gradient[..D].copy_from_slice(&own.gradient);
+                    RowSums { row, border: own.u_border, gradient }
                 })
                 .collect();
-            accumulate_rows(structure, points, border > 0, g, places, &mut sums);
+            accumulate_rows(structure, points, border, g, places, &mut sums);
             let GroupRows { mut blocks, border: border_rows, rhs } = rows;
             for (k, sums) in sums.iter().enumerate() {
                 let (own, rest) = std::mem::take(&mut blocks).split_at_mut(sums.row.len() * D * D);
@@ -306,7 +311,7 @@ struct RowSums<const D: usize, const P: usize> {
     /// The blocks of the row, as the pattern has them.
     row: Vec<[[f64; P]; D]>,
     border: [[f64; BORDER]; D],
-    gradient: [f64; D],
+    gradient: [f64; P],
 }
 
 /// Subtracts what the points seen by group `g` take from the rows of its cameras. `places` says where in each of these
@@ -314,7 +319,7 @@ struct RowSums<const D: usize, const P: usize> {
 fn accumulate_rows<const D: usize, const P: usize>(
     structure: &Structure,
     points: &PointTerms<P>,
-    has_border: bool,
+    border: usize,
     g: usize,
     places: &[[u32; GROUP]],
     sums: &mut [RowSums<D, P>],
@@ -322,9 +327,9 @@ fn accumulate_rows<const D: usize, const P: usize>(
     #[cfg(target_arch = "x86_64")]
     if is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma") {
         // SAFETY: the processor has the features that the function is compiled for.
-        return unsafe { accumulate_rows_avx2(structure, points, has_border, g, places, sums) };
+        return unsafe { accumulate_rows_avx2(structure, points, border, g, places, sums) };
     }
-    accumulate_rows_any::<D, P, false>(structure, points, has_border, g, places, sums);
+    accumulate_rows_in::<Portable, D, P>(structure, points, border, g, places, sums);
 }
 
 #[cfg(target_arch = "x86_64")]
@@ -332,19 +337,19 @@ fn accumulate_rows<const D: usize, const P: usize>(
 fn accumulate_rows_avx2<const D: usize, const P: usize>(
     structure: &Structure,
     points: &PointTerms<P>,
-    has_border: bool,
+    border: usize,
     g: usize,
     places: &[[u32; GROUP]],
     sums: &mut [RowSums<D, P>],
 ) {
-    accumulate_rows_any::<D, P, true>(structure, points, has_border, g, places, sums);
+    accumulate_rows_in::<Avx2, D, P>(structure, points, border, g, places, sums);
 }
 
 #[inline(always)]
-fn accumulate_rows_any<const D: usize, const P: usize, const FMA: bool>(
+fn accumulate_rows_in<V: Lanes, const D: usize, const P: usize>(
     structure: &Structure,
     points: &PointTerms<P>,
-    has_border: bool,
+    border: usize,
     g: usize,
     places: &[[u32; GROUP]],
     sums: &mut [RowSums<D, P>],
@@ -353,38 +358,56 @@ fn accumulate_rows_any<const D: usize, const P: usize, const FMA: bool>(
     for run in structure.of_group(g) {
         let p = structure.point[run.first as usize] as usize;
         let last = structure.point_start[p + 1] as usize;
-        let y = &points.y[p];
+        let [y0, y1, y2] = points.y[p];
+        let y = [V::splat(y0), V::splat(y1), V::splat(y2)];
         for o in run.first as usize..(run.first + run.count) as usize {
             let own = &points.z[o];
             let k = structure.camera[o] as usize - first_camera;
             let sums = &mut sums[k];
-            for a in 0..D {
-                sums.gradient[a] -= own[0][a] * y[0] + own[1][a] * y[1] + own[2][a] * y[2];
+            for (h, gradient) in sums.gradient.as_chunks_mut::<LANES>().0.iter_mut().enumerate() {
+                let mut sum = V::load(gradient);
+                for (z, y) in own.iter().zip(y) {
+                    sum = V::load(&z.as_chunks().0[h]).taken_from(y, sum);
+                }
+                sum.store(gradient);
             }
-            if has_border {
-                subtract_product::<D, BORDER, P, FMA>(&mut sums.border, own, &points.z_border[p]);
+            match border.div_ceil(LANES) {
+                0 => {}
+                1 => {
+                    subtract_product::<V, 1, D, BORDER, P>(&mut sums.border, own, &points.z_border[p]);
+                }
+                _ => {
+                    subtract_product::<V, 2, D, BORDER, P>(&mut sums.border, own, &points.z_border[p]);
+                }
             }
             // Cameras are ordered within a point, so everything from here on is on or right of the diagonal.
             for (z, &j) in points.z[o..last].iter().zip(&structure.camera[o..last]) {
-                subtract_product::<D, P, P, FMA>(&mut sums.row[places[j as usize][k] as usize], own, z);
+                let row = &mut sums.row[places[j as usize][k] as usize];
+                match P / LANES {
+                    1 => subtract_product::<V, 1, D, P, P>(row, own, z),
+                    _ => subtract_product::<V, 2, D, P, P>(row, own, z),
+                }
             }
         }
     }
 }
 
-/// `out -= a b^T`
+/// `out -= a b^T`, of which the first `N` vectors of every row; zeros follow.
 #[inline(always)]
-fn subtract_product<const D: usize, const P: usize, const Q: usize, const FMA: bool>(
+fn subtract_product<V: Lanes, const N: usize, const D: usize, const P: usize, const Q: usize>(
     out: &mut [[f64; P]; D],
     a: &Block<Q>,
     b: &Block<P>,
 ) {
-    for r in 0..D {
-        for k in 0..3 {
-            let f = -a[k][r];
-            for l in 0..P {
-                out[r][l] = if FMA { f.mul_add(b[k][l], out[r][l]) } else { out[r][l] + f * b[k][l] };
+    let b: [[V; N]; 3] = [V::row(&b[0]), V::row(&b[1]), V::row(&b[2])];
+    for (r, out) in out.iter_mut().enumerate() {
+        let a = [V::splat(a[0][r]), V::splat(a[1][r]), V::splat(a[2][r])];
+        for (h, out) in out.as_chunks_mut().0.iter_mut().take(N).enumerate() {
+            let mut sum = V::load(out);
+            for k in 0..3 {
+                sum = b[k][h].taken_from(a[k], sum);
             }
+            sum.store(out);
         }
     }
 }
@@ -506,11 +529,19 @@ mod tests {
         let mut random = Random::new(3);
         let mut block = || -> Block<8> { std::array::from_fn(|_| std::array::from_fn(|_| random.normal())) };
         let (a, b) = (block(), block());
-        let (mut with, mut without) = ([[1.0; 8]; 6], [[1.0; 8]; 6]);
-        subtract_product::<6, 8, 8, true>(&mut with, &a, &b);
-        subtract_product::<6, 8, 8, false>(&mut without, &a, &b);
-        for (x, y) in with.as_flattened().iter().zip(without.as_flattened()) {
-            assert!((x - y).abs() < 1e-14);
+        let (mut whole, mut first) = ([[1.0; 8]; 6], [[1.0; 8]; 6]);
+        subtract_product::<Portable, 2, 6, 8, 8>(&mut whole, &a, &b);
+        subtract_product::<Portable, 1, 6, 8, 8>(&mut first, &a, &b);
+        for (whole, first) in whole.iter().zip(&first) {
+            assert_eq!((&whole[..4], [1.0; 4]), (&first[..4], [first[4], first[5], first[6], first[7]]));
+        }
+        #[cfg(target_arch = "x86_64")]
+        if is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma") {
+            let mut with = [[1.0; 8]; 6];
+            subtract_product::<Avx2, 2, 6, 8, 8>(&mut with, &a, &b);
+            for (x, y) in with.as_flattened().iter().zip(whole.as_flattened()) {
+                assert!((x - y).abs() < 1e-14);
+            }
         }
     }
 

@@ -49,9 +49,9 @@ pub(super) struct CameraPart {
     pub(super) u: [[f64; 8]; 6],
     /// `J_c^T J` by the intrinsics of its lens.
     pub(super) u_lens: [[f64; BORDER]; 6],
-    pub(super) gradient: [f64; 6],
+    pub(super) gradient: [f64; 8],
 }
 
 impl CameraPart {
-    const ZERO: Self = Self { u: [[0.0; 8]; 6], u_lens: [[0.0; BORDER]; 6], gradient: [0.0; 6] };
+    const ZERO: Self = Self { u: [[0.0; 8]; 6], u_lens: [[0.0; BORDER]; 6], gradient: [0.0; 8] };
 }
