@@ -72,7 +72,7 @@ const STILL: f64 = 0.01;
 const STILL_ZOOM: f64 = 1e-4;
 /// Steps of each of these adjustments at most: what is left of one is taken by the next, which begins with other motions
 /// anyway.
-const OWN_STEPS: usize = 2;
+const OWN_STEPS: usize = 1;
 /// Steps of the others at most.
 const STEPS: usize = 15;
 /// A shift below this many standard deviations of the keypoints is not examined further: to lower their error by a
