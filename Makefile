@@ -127,7 +127,7 @@ test-many-machines: test-build interop ## Drive servers on a PostgreSQL and obje
 	done
 
 # NAMES=... are parts of the names of tests, instead of those that the script has.
-test-arm64: ## Run the core's tests of vector instructions for aarch64, under an emulator
+test-arm64: ## Run the core's tests of its instructions for aarch64, under an emulator
 	@scripts/test-arm64.sh $(NAMES)
 
 campaign: test-build ## Let faults of the machine come and go over a working server for MINUTES=10, from SEED on

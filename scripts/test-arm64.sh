@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Runs the tests of the core that stand on vector instructions, compiled for aarch64, under an emulator: `make test-arm64`. It says
+# Runs the core's tests of what has instructions of its own for aarch64, under an emulator: `make test-arm64`. It says
 # whether results are right there, and nothing about time. Needs no network the second time. Where the Rust compiler lacks the
 # library for aarch64 (`rustup target add aarch64-unknown-linux-gnu` brings it), Debian's compiler is fetched, on Debian, and
 # unpacked into target/arm64; nothing takes the place of your own.
@@ -9,7 +9,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 names=("$@")
 if [ ${#names[@]} -eq 0 ]; then
-    names=(raster::cpu sfm::features sfm::matching sfm::schur sfm::two_view)
+    names=(sfm::features::blur sfm::matching)
 fi
 target=aarch64-unknown-linux-gnu
 folder=$PWD/target/arm64
@@ -69,6 +69,6 @@ if [ "$(uname -m)" != aarch64 ]; then
     export CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_LINKER=aarch64-linux-gnu-gcc
     export CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_RUNNER="qemu-aarch64 -L /usr/aarch64-linux-gnu"
 fi
-echo "Rust: tests of vector instructions, for aarch64"
-# What the core's features bring has none, and takes half of the time to build.
+echo "Rust: tests of the core for aarch64: ${names[*]}"
+# What the core's features bring has no such instructions, and takes half of the time to build.
 cargo test --locked --release -p libreconstruct --no-default-features --lib --target "$target" -- "${names[@]}"
