@@ -71,8 +71,10 @@ const STILL: f64 = 0.01;
 /// stand still, by a sixth less in every round; and whether the shutter is believed depends on it.
 const STILL_ZOOM: f64 = 1e-4;
 /// Steps of each of these adjustments at most: what is left of one is taken by the next, which begins with other motions
-/// anyway.
-const OWN_STEPS: usize = 1;
+/// anyway. The first number is that of the rounds after one that has moved keypoints [`FAR`].
+const OWN_STEPS: [usize; 2] = [2, 1];
+/// Standard deviations of the keypoints (root mean square). Chosen by hand.
+const FAR: f64 = 0.25;
 /// Steps of the others at most.
 const STEPS: usize = 15;
 /// A shift below this many standard deviations of the keypoints is not examined further: to lower their error by a
@@ -475,11 +477,13 @@ impl Estimator<'_> {
     }
 
     fn rounds(&self, fit: &mut Fit, noise: f64) -> Result<()> {
+        let mut moved = f64::INFINITY;
         for _ in 0..OWN_ROUNDS {
             let (before, focal) = (fit.corrected.clone(), fit.map.camera.mean_focal());
-            self.by_the_frames(fit, OWN_STEPS)?;
+            self.by_the_frames(fit, OWN_STEPS[usize::from(moved < FAR * noise)])?;
+            moved = rms(&fit.map, &before, &fit.corrected);
             let zoom = (fit.map.camera.mean_focal() / focal).ln().abs();
-            if rms(&fit.map, &before, &fit.corrected) < STILL * noise && zoom < STILL_ZOOM {
+            if moved < STILL * noise && zoom < STILL_ZOOM {
                 break;
             }
         }
