@@ -2,9 +2,10 @@
 
 mod added_frames;
 mod attempts;
+mod figures;
+mod model;
 mod several_cameras;
 
-use std::borrow::Cow;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -23,29 +24,21 @@ use super::fisheye::as_fisheye;
 use super::front_end::{Pictures, calibrate, initial_cameras, read_pictures, relative_poses};
 use super::gate;
 use super::kept::{Kept, KeptPairs};
-use super::map::{Keypoints, Map, MapPoint, Observation};
+use super::map::Map;
 use super::mapper_options::MapperOptions;
 use super::matching::PairMatches;
 use super::memory_needed;
-use super::metric_scale::{PrincipalPointIs, measure_scale};
 use super::object_features::{ObjectMasks, keep_object};
-use super::options::{MappingMethod, SfmOptions};
+use super::options::SfmOptions;
 use super::other_cameras::OtherCameras;
-use super::output::{move_onto, normalise, sparse_model};
 use super::pairs_of_pictures::{MatchingOptions, find_matches, find_verified};
-use super::patch_alignment::align_keypoints;
-use super::path::{broken_steps, cuts, is_cut_between, is_ordered};
-use super::polishing::{PrincipalPoint, adapt, bundle_options, principal_point_prior, refine_lens};
+use super::path::{cuts, is_cut_between, is_ordered};
 use super::progress;
 use super::reconstruction::Reconstruction;
-use super::report::{Attempt, SfmReport, Stopwatch, ranges};
+use super::report::{Attempt, SfmReport, Stopwatch};
 use super::rig::Rig;
-use super::shutter::{ShutterDoubt, ShutterInput, find_shutter, shutter_doubt};
-use super::support::support_of_pairs;
-use super::triangulation::{TriangulationOptions, Views as TriangulationViews, triangulate_tracks};
 use super::two_view::{TwoViewGeometry, TwoViewOptions};
-use super::verdict::{Doubt, Grade, Judged, judge};
-use crate::statistics::{median, quantile};
+use super::verdict::{Doubt, Grade};
 
 /// Finds the cameras, their poses and scene points from `frames`. Which camera made each is known ([`crate::video::Frame::camera`]);
 /// while it did, its focal length did not change.
@@ -406,31 +399,6 @@ struct Found {
     attempts: Vec<Attempt>,
 }
 
-/// What is not known of how the pictures were taken.
-struct Unsure {
-    centre: Option<PrincipalPoint>,
-    /// By camera beside the one that made most images.
-    other_centres: Vec<Option<PrincipalPoint>>,
-    shutter: Option<ShutterDoubt>,
-}
-
-/// What a map is completed with after it was adjusted to exact observations only.
-struct Refined<'a> {
-    keypoints: &'a Keypoints,
-    /// All observations.
-    tracks: &'a [Vec<Observation>],
-    limits: TriangulationOptions,
-}
-
-impl Refined<'_> {
-    /// The cameras of `exact` with all points that fit them.
-    fn complete(&self, exact: &Map) -> Map {
-        let mut map = Map { points: Vec::new(), ..exact.clone() };
-        map.points = triangulate_tracks(&map, self.keypoints, self.tracks, &self.limits);
-        map
-    }
-}
-
 impl<'a> Reconstructor<'a> {
     /// Of a capture whose stations are `rig`. With the fraction of its verified pairs that a rotation explains, and the focal
     /// length in pixels, if it is known.
@@ -502,260 +470,5 @@ impl<'a> Reconstructor<'a> {
         control: &Control,
     ) -> Result<Vec<TwoViewGeometry>> {
         relative_poses(self.pictures, cameras, self.matches, self.verified, &self.two_view, control)
-    }
-
-    /// Makes the model of a map: exact keypoints, lens, shutter and scale, and what it is worth.
-    fn finish(&self, found: Found, mut watch: Stopwatch, control: &Control) -> Result<Reconstruction> {
-        let Found { candidate: found, graph, mut attempts } = found;
-        if let Some(attempt) = attempts.get_mut(found.attempt) {
-            attempt.chosen = true;
-        }
-        control.progress(Stage::Sfm, "aligning keypoints", progress::ALIGNMENT);
-        let tracks: Vec<_> = found.map.points.iter().map(|p| p.track.clone()).collect();
-        let aligned = align_keypoints(&found.map, self.pictures, self.frames, control)?;
-        watch.lap("keypoint alignment");
-        let MapperOptions { max_error, min_angle, .. } = self.mapper;
-        let limits = TriangulationOptions { max_error, min_angle };
-        let mut refined = Refined { keypoints: &aligned.keypoints, tracks: &tracks, limits };
-        let mut exact = aligned.exact_part(&found.map);
-        adapt(&mut exact, refined.keypoints, &self.mapper, control)?;
-        watch.lap("adjustment to aligned keypoints");
-        if let Some(camera) = as_fisheye(&exact, refined.keypoints, &self.mapper, control)? {
-            exact.camera = camera;
-        }
-        watch.lap("kind of lens");
-        control.progress(Stage::Sfm, "lens", progress::LENS);
-        let may_move = self.options.refine_principal_point && !self.rig.is_panoramic();
-        let mut centres =
-            refine_lens(&mut exact, refined.keypoints, &self.mapper, may_move, control)?.into_iter();
-        // The camera that made most images is the first.
-        let mut centre = centres.next().flatten();
-        watch.lap("lens");
-        let measured = &aligned.keypoints;
-        let points = &found.map.points;
-        let shutter = find_shutter(&self.shutter_input(&exact, points, measured, centre), control)?;
-        let mut tags = self.tags.map(|(size, tags)| (size, Cow::Borrowed(tags)));
-        if let Some(unrolled) = &shutter.unrolled {
-            exact.clone_from(&unrolled.map);
-            refined.keypoints = &unrolled.keypoints;
-            tags = self.tags.map(|(size, tags)| (size, Cow::Owned(unrolled.tags(tags, measured))));
-            // The shutter had bent what was said of it.
-            centre = unrolled.centre;
-        }
-        watch.lap("rolling shutter");
-        let mut map = refined.complete(&exact);
-        let mut report = self.report(&map, refined.keypoints, found.report.method, &graph);
-        report.warnings = gate::check_model(&report, &map, self.frames, self.known_focal)?;
-        report.rolling_shutter.clone_from(&shutter.report);
-        report.principal_point_refined = centre.is_some_and(|c| c.refined);
-        report.principal_point_deviation = centre.and_then(|c| c.deviation());
-        report.principal_point_shift = centre.and_then(|c| c.shift());
-        let metres = match &tags {
-            Some((size, tags)) => {
-                self.measure_scale((*size, tags), &exact, &refined, &mut map, &mut report, &graph, control)?
-            }
-            None => None,
-        };
-        if tags.is_some() {
-            watch.lap("metric scale");
-        }
-        let finished = self.shutter_input(&exact, points, refined.keypoints, centre);
-        let shutter_doubt = shutter_doubt(&finished, &shutter);
-        let unsure = Unsure { centre, other_centres: centres.collect(), shutter: shutter_doubt };
-        control.progress(Stage::Sfm, "judging the model", progress::VERDICT);
-        self.judge(&exact, &map, refined.keypoints, &graph, &unsure, &mut report)?;
-        watch.lap("verdict");
-        let scale = match &self.base {
-            Some(base) => move_onto(&mut map, base, metres),
-            None => normalise(&mut map, self.frames, metres),
-        };
-        let model = sparse_model(&map, refined.keypoints, &self.pictures.colors, self.frames);
-        watch.lap("output");
-        report.attempts = attempts;
-        report.times = watch.times();
-        let shutter = shutter.unrolled.map(|unrolled| unrolled.shutter(scale));
-        Ok(Reconstruction { model, report, shutter, components: Vec::new() })
-    }
-
-    /// What a shutter is looked for in: `points` tell the depth of keypoints that are in no track of `map`.
-    fn shutter_input<'b>(
-        &'b self,
-        map: &'b Map,
-        points: &'b [MapPoint],
-        keypoints: &'b Keypoints,
-        centre: Option<PrincipalPoint>,
-    ) -> ShutterInput<'b> {
-        let known = self.options.rolling_shutter_ms.map(|ms| 1e-3 * ms);
-        ShutterInput { map, points, keypoints, frames: self.frames, options: &self.mapper, centre, known }
-    }
-
-    /// Puts the verdict into `report`.
-    ///
-    /// # Errors
-    /// As [`super::verdict::Verdict::refusal`], for a broken model, and for a doubtful one where that is asked for.
-    fn judge(
-        &self,
-        exact: &Map,
-        map: &Map,
-        keypoints: &Keypoints,
-        graph: &ViewGraph,
-        unsure: &Unsure,
-        report: &mut SfmReport,
-    ) -> Result<()> {
-        let centre_prior = principal_point_prior(&exact.camera, &self.mapper);
-        let prior = report.principal_point_refined.then_some(centre_prior);
-        let other_priors = exact.others.cameras.iter().map(|c| principal_point_prior(c, &self.mapper));
-        let other_centres: Vec<_> = other_priors.zip(unsure.other_centres.iter().copied()).collect();
-        let mut bundle = bundle_options(exact, keypoints, &self.mapper, prior);
-        let is_refined = |c: Option<PrincipalPoint>| c.is_some_and(|c| c.refined);
-        bundle.other_centres =
-            other_centres.iter().map(|&(prior, centre)| is_refined(centre).then_some(prior)).collect();
-        let verdict = judge(&Judged {
-            adjusted: exact,
-            complete: map,
-            keypoints,
-            bundle: &bundle,
-            centre_prior,
-            centre: unsure.centre,
-            other_centres: &other_centres,
-            shutter: unsure.shutter.as_ref(),
-            matches: self.matches,
-            verified: self.verified,
-            pairs: &graph.pairs,
-            max_epipolar_error: self.mapper.max_epipolar_error,
-            is_ordered: graph.is_ordered,
-            is_video: self.frames.is_sequential(),
-            report,
-        });
-        let refused = match verdict.grade {
-            Grade::Good => false,
-            Grade::Doubtful => self.options.strict,
-            Grade::Broken => !self.options.keep_broken,
-        };
-        if refused {
-            return Err(verdict.refusal());
-        }
-        report.warnings.extend(verdict.warning());
-        report.verdict = Some(verdict);
-        Ok(())
-    }
-
-    /// Measures the scale by the tags and their size in millimetres: `map` is then `exact` adjusted with them,
-    /// completed. Metres per unit of the map; `None` where it has no scale, which the warnings of the report explain.
-    fn measure_scale(
-        &self,
-        (size, tags): (f64, &Tags),
-        exact: &Map,
-        refined: &Refined<'_>,
-        map: &mut Map,
-        report: &mut SfmReport,
-        graph: &ViewGraph,
-        control: &Control,
-    ) -> Result<Option<f64>> {
-        let centre = match report.principal_point_refined {
-            _ if !self.options.refine_principal_point => PrincipalPointIs::Fixed,
-            true => PrincipalPointIs::Refined,
-            false => PrincipalPointIs::Central,
-        };
-        let mut measured =
-            measure_scale(exact, refined.keypoints, tags, size, centre, &self.mapper, control)?;
-        let mut metres = None;
-        if let Some((adjusted, unit)) = measured.metric {
-            let adjusted = refined.complete(&adjusted);
-            let mut changed = self.report(&adjusted, refined.keypoints, report.method, graph);
-            changed.principal_point_refined = report.principal_point_refined;
-            changed.principal_point_deviation = report.principal_point_deviation;
-            changed.principal_point_shift = report.principal_point_shift;
-            changed.rolling_shutter.clone_from(&report.rolling_shutter);
-            match gate::check_model(&changed, &adjusted, self.frames, self.known_focal) {
-                Ok(warnings) => {
-                    changed.warnings = warnings;
-                    (*map, *report, metres) = (adjusted, changed, Some(unit));
-                }
-                // The tags would break a sound model: they are wrong somehow.
-                Err(why) => {
-                    measured.report.applied = false;
-                    measured.warnings = vec![Warning::new(
-                        "apriltag_inconsistent",
-                        format!(
-                            "the AprilTags contradict the rest of the scene ({}): the model has no metric scale",
-                            why.message()
-                        ),
-                    )];
-                }
-            }
-        }
-        if let (true, None, Some(why)) = (self.options.require_scale, metres, measured.warnings.first()) {
-            return Err(scale_missing(&why.message));
-        }
-        report.warnings.extend(measured.warnings);
-        report.scale = Some(measured.report);
-        Ok(metres)
-    }
-
-    fn report(
-        &self,
-        map: &Map,
-        keypoints: &Keypoints,
-        method: MappingMethod,
-        graph: &ViewGraph,
-    ) -> SfmReport {
-        let pairs = &graph.pairs;
-        let views = TriangulationViews::new(map, keypoints);
-        let mut errors: Vec<f64> = map
-            .points
-            .iter()
-            .flat_map(|p| p.track.iter().map(|o| views.squared_error(o, &p.xyz).sqrt()))
-            .collect();
-        let mut angles: Vec<f64> =
-            map.points.iter().map(|p| views.widest_angle(&p.track, &p.xyz).to_degrees()).collect();
-        let mut lengths: Vec<f64> = map.points.iter().map(|p| p.track.len() as f64).collect();
-        let mut features: Vec<f64> = keypoints.iter().map(|k| k.len() as f64).collect();
-        let is_placed = |station: usize| map.poses[map.rig.images_of(station).start].is_some();
-        let mut seen: Vec<f64> = map
-            .observations_by_station()
-            .into_iter()
-            .enumerate()
-            .filter_map(|(station, n)| is_placed(station).then_some(n as f64))
-            .collect();
-        let support = support_of_pairs(map, keypoints, pairs, self.mapper.max_epipolar_error);
-        let (agreeing, all) = support.iter().fold((0, 0), |sum, s| (sum.0 + s.agreeing, sum.1 + s.matches));
-        let broken_steps =
-            if graph.is_ordered { broken_steps(&map.rig, pairs, &support) } else { Vec::new() };
-        let observations = map.observations();
-        SfmReport {
-            frames: self.frames.frames.len(),
-            registered: map.registered(),
-            unregistered: ranges((0..map.poses.len()).filter(|&i| map.poses[i].is_none())),
-            method,
-            median_features: median(&mut features).unwrap_or(0.0) as usize,
-            candidate_pairs: self.matches.len(),
-            verified_pairs: pairs.len(),
-            rotation_only_pairs: self.rotation_only,
-            agreeing_matches: agreeing as f64 / (all as f64).max(1.0),
-            points: map.points.len(),
-            observations,
-            mean_track_length: observations as f64 / map.points.len().max(1) as f64,
-            median_track_length: median(&mut lengths).unwrap_or(0.0) as usize,
-            median_observations: median(&mut seen).unwrap_or(0.0) as usize,
-            few_observations: quantile(&mut seen, 0.05).unwrap_or(0.0) as usize,
-            mean_reprojection_error: errors.iter().sum::<f64>() / errors.len().max(1) as f64,
-            median_reprojection_error: median(&mut errors).unwrap_or(0.0),
-            median_parallax_degrees: median(&mut angles).unwrap_or(0.0),
-            camera_model: map.camera.model,
-            camera_params: map.camera.params.clone(),
-            other_cameras: Self::other_cameras(map),
-            principal_point_refined: false,
-            principal_point_deviation: None,
-            principal_point_shift: None,
-            broken_steps,
-            components: Vec::new(),
-            attempts: Vec::new(),
-            rolling_shutter: None,
-            scale: None,
-            verdict: None,
-            warnings: Vec::new(),
-            times: Vec::new(),
-        }
     }
 }
