@@ -6,9 +6,11 @@
 //! always drained by a thread of its own (a full pipe would stop it for ever), of which only the end is kept. A child
 //! never outlives its [`Process`].
 
-use std::collections::VecDeque;
+mod limits;
+mod stderr;
+
 use std::io::{self, Read};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Child, ChildStdin, ChildStdout, Command, ExitStatus, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -17,74 +19,19 @@ use std::time::{Duration, Instant};
 
 use crate::control::Control;
 use crate::error::{Error, ErrorKind, Result};
-
-#[cfg(target_os = "linux")]
-use super::sandbox::Sandbox;
+pub(super) use limits::Limits;
+use limits::confine;
+pub(super) use stderr::Log;
 
 /// Environment variables that a child keeps: without them some installations cannot load their own libraries.
 const KEPT_VARIABLES: [&str; 5] =
     ["LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH", "DYLD_FALLBACK_LIBRARY_PATH", "SystemRoot", "PATH"];
-
-/// Longest part of a log line that is kept, bytes.
-const LINE_LIMIT: usize = 1024;
-
-/// How many of the last log lines are kept.
-const TAIL: usize = 24;
-
-/// What a child may use. Limits are those of Unix, and files are kept from it on Linux; elsewhere only the environment is
-/// restricted.
-#[derive(Debug, Clone)]
-#[cfg_attr(not(target_os = "linux"), expect(dead_code, reason = "other systems know some of them, or none"))]
-pub(super) struct Limits {
-    /// Address space, bytes. Threads reserve far more of it than they use; what they use is limited by what the host has.
-    pub(super) memory: u64,
-    /// The one file that it reads, absolute.
-    pub(super) reads: Option<PathBuf>,
-    /// The one file that it writes, absolute. It must be there.
-    pub(super) writes: Option<PathBuf>,
-    /// Processor time, seconds.
-    pub(super) processor: u64,
-    /// Size of a file that it writes, bytes.
-    pub(super) file: u64,
-    /// Whether it dies with the thread that started it (Linux). Only for children that stay on that thread.
-    pub(super) die_with_parent: bool,
-}
-
-impl Default for Limits {
-    fn default() -> Self {
-        Self {
-            memory: 16 << 30,
-            reads: None,
-            writes: None,
-            processor: 8 * 3600,
-            file: 0,
-            die_with_parent: true,
-        }
-    }
-}
 
 /// A running child. Dropping it kills it.
 pub(super) struct Process {
     child: Child,
     log: Option<JoinHandle<Log>>,
     seen: Arc<AtomicU64>,
-}
-
-/// What a child wrote to stderr.
-#[derive(Debug, Clone, Default)]
-pub(super) struct Log {
-    /// The last lines, without the addresses that ffmpeg puts in front.
-    tail: VecDeque<String>,
-    /// How many lines were marked as errors.
-    pub(super) errors: u64,
-    /// Time stamps in seconds, as the `showinfo` filter printed them: one for each frame.
-    pub(super) timestamps: Vec<f64>,
-    /// The last decoder that was not opened because it is not on the list.
-    refused_decoder: Option<String>,
-    /// How many frames `showinfo` has seen, for those who cannot wait for the log.
-    seen: Arc<AtomicU64>,
-    /// The signal after which ffmpeg ended in order.
-    signal: Option<i32>,
 }
 
 /// What a child that ran to its end left.
@@ -255,220 +202,9 @@ fn is_from_outside(_signal: i32) -> bool {
     false
 }
 
-/// The number of SIGTERM.
-const TERMINATE: i32 = 15;
-
-impl Log {
-    /// Reads to the end of `stderr`.
-    fn drain(mut self, mut stderr: impl Read) -> Log {
-        let mut chunk = [0u8; 8192];
-        let mut line = Vec::with_capacity(LINE_LIMIT);
-        loop {
-            let count = match stderr.read(&mut chunk) {
-                Ok(0) => break,
-                Ok(count) => count,
-                Err(e) if e.kind() == io::ErrorKind::Interrupted => continue,
-                Err(_) => break,
-            };
-            for &byte in &chunk[..count] {
-                if byte == b'\n' || byte == b'\r' {
-                    self.take_line(&line);
-                    line.clear();
-                } else if line.len() < LINE_LIMIT {
-                    line.push(byte);
-                }
-            }
-        }
-        self.take_line(&line);
-        self
-    }
-
-    fn take_line(&mut self, line: &[u8]) {
-        let line = String::from_utf8_lossy(line);
-        if line.contains("Parsed_showinfo") {
-            if let Some(time) = showinfo_time(&line) {
-                self.timestamps.push(time);
-                self.seen.fetch_add(1, Ordering::Relaxed);
-            }
-            return;
-        }
-        // Sound is not decoded, by intent. If the picture is refused, no frame comes, which is told elsewhere.
-        if let Some(decoder) = refused_decoder(&line) {
-            self.refused_decoder = Some(decoder.to_owned());
-            return;
-        }
-        if let Some((_, number)) = line.split_once("Exiting normally, received signal ") {
-            self.signal = number.trim_end().trim_end_matches('.').parse().ok();
-        } else if line.contains("system signals, hard exiting") {
-            // Asked too often: then it does not say which signal it was, and what it had still to write is lost.
-            self.signal = Some(TERMINATE);
-        }
-        // Uneven times offend the raw output, which has no times.
-        if line.contains("[info]") || line.contains(" to muxer in stream ") {
-            return;
-        }
-        self.errors += u64::from(line.contains("[error]") || line.contains("[fatal]"));
-        let text = without_prefix(&line).trim();
-        if text.is_empty() {
-            return;
-        }
-        if self.tail.len() == TAIL {
-            self.tail.pop_front();
-        }
-        self.tail.push_back(text.to_owned());
-    }
-
-    /// The last thing of weight that the child said, for a message.
-    pub(super) fn summary(&self) -> &str {
-        // The limit on pixels makes everything after it fail too.
-        if let Some(line) = self.tail.iter().find(|line| line.contains("exceeds specified max pixel count")) {
-            return line.split_once(", see the documentation").map_or(line, |(line, _)| line);
-        }
-        // The last lines only repeat that the conversion failed.
-        let vague =
-            ["Conversion failed", "Error while decoding stream", "Exiting normally", "received signal"];
-        self.tail
-            .iter()
-            .rev()
-            .find(|line| !vague.iter().any(|v| line.contains(v)))
-            .map_or("it gave no reason", String::as_str)
-    }
-
-    /// The last decoder that the child wanted to open and must not.
-    pub(super) fn refused_decoder(&self) -> Option<&str> {
-        self.refused_decoder.as_deref()
-    }
-
-    /// Whether the child said `text`.
-    pub(super) fn says(&self, text: &str) -> bool {
-        self.tail.iter().any(|line| line.contains(text))
-    }
-}
-
-/// The time in `[Parsed_showinfo_1 @ 0x5581] [info] n:   3 pts:   1536 pts_time:0.12 ...`; NaN if the frame has none.
-fn showinfo_time(line: &str) -> Option<f64> {
-    let (_, rest) = line.split_once(" pts_time:")?;
-    Some(rest.split_whitespace().next()?.parse().unwrap_or(f64::NAN))
-}
-
-/// The decoder in `[aac @ 0x55] [error] Codec (aac) not on whitelist 'h264,...'`.
-fn refused_decoder(line: &str) -> Option<&str> {
-    let (_, rest) = line.split_once("Codec (")?;
-    rest.split_once(") not on whitelist").map(|(name, _)| name)
-}
-
-/// Cuts `[h264 @ 0x5581] [error] ` from the front of a line.
-fn without_prefix(line: &str) -> &str {
-    let mut rest = line.trim_start();
-    while let Some(inner) = rest.strip_prefix('[') {
-        match inner.split_once("] ") {
-            Some((_, tail)) => rest = tail,
-            None => break,
-        }
-    }
-    rest
-}
-
-#[cfg(unix)]
-fn confine(command: &mut Command, limits: &Limits) -> io::Result<()> {
-    use std::os::unix::process::CommandExt;
-    command.process_group(0);
-    // All that allocates is done here, before the fork.
-    #[cfg(target_os = "linux")]
-    let mut sandbox = Sandbox::prepare(
-        Path::new(command.get_program()),
-        limits.reads.as_deref(),
-        limits.writes.as_deref(),
-    )?;
-    #[cfg(target_os = "linux")]
-    let data = host_memory().map(|bytes| (bytes / 4 * 3).max(1 << 30));
-    let (memory, processor, file) = (limits.memory, limits.processor, limits.file);
-    let die_with_parent = limits.die_with_parent;
-    let begin = move || {
-        // Whoever started this program may have it ignore some (`nohup`, a shell in the background), and children inherit
-        // that: a child that cannot be asked to end would run on until its limit.
-        for signal in [libc::SIGHUP, libc::SIGINT, libc::SIGQUIT, libc::SIGTERM] {
-            // SAFETY: sets the default for a signal of this process, which is about to become the child's program.
-            unsafe { libc::signal(signal, libc::SIG_DFL) };
-        }
-        let set_to = |resource, value: u64, most: u64| {
-            let limit = libc::rlimit { rlim_cur: value as libc::rlim_t, rlim_max: most as libc::rlim_t };
-            // A limit that is already lower cannot be raised; it is as good.
-            // SAFETY: the kernel reads one structure from the pointer.
-            unsafe { libc::setrlimit(resource, &limit) };
-        };
-        let set = |resource, value: u64| set_to(resource, value, value);
-        set(libc::RLIMIT_CORE, 0);
-        // Before it is killed the child is told that its time is over: so it can be seen who ended it.
-        set_to(libc::RLIMIT_CPU, processor, processor.saturating_add(5));
-        set(libc::RLIMIT_FSIZE, file);
-        set(libc::RLIMIT_NOFILE, 64);
-        // No limit on processes: it counts all of the user's, and threads too. The box refuses processes.
-        #[cfg(target_os = "linux")]
-        {
-            set(libc::RLIMIT_AS, memory);
-            if let Some(data) = data {
-                set(libc::RLIMIT_DATA, data);
-            }
-            sandbox.enter()?;
-            if die_with_parent {
-                // Last, because entering a namespace forgets it.
-                // SAFETY: a plain system call without pointers.
-                unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) };
-            }
-        }
-        Ok(())
-    };
-    // SAFETY: between fork and exec only async-signal-safe system calls are made, and nothing allocates.
-    unsafe { command.pre_exec(begin) };
-    Ok(())
-}
-
-/// Memory that processes of this host, or of its container, may use, bytes.
-#[cfg(target_os = "linux")]
-fn host_memory() -> Option<u64> {
-    // SAFETY: plain calls without pointers.
-    let (pages, size) = unsafe { (libc::sysconf(libc::_SC_PHYS_PAGES), libc::sysconf(libc::_SC_PAGESIZE)) };
-    let physical = u64::try_from(pages).ok()?.checked_mul(u64::try_from(size).ok()?)?;
-    // Of control groups version 2 and 1.
-    let container = ["/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"]
-        .iter()
-        .filter_map(|path| std::fs::read_to_string(path).ok()?.trim().parse().ok())
-        .min();
-    Some(container.map_or(physical, |limit: u64| limit.min(physical)))
-}
-
-#[cfg(not(unix))]
-fn confine(_command: &mut Command, _limits: &Limits) -> io::Result<()> {
-    Ok(())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_log_keeps_times_errors_and_the_reason() {
-        let text = "[Parsed_showinfo_0 @ 0x55] [info] n:   0 pts:      0 pts_time:0       pos:  48 fmt:gray\n\
-                    [Parsed_showinfo_0 @ 0x55] [info] n:   1 pts:    512 pts_time:0.04    pos:  99\n\
-                    [mov,mp4 @ 0x1] [error] moov atom not found\n\
-                    [error] Conversion failed!\n";
-        let log = Log::default().drain(text.as_bytes());
-        assert_eq!(log.timestamps, [0.0, 0.04]);
-        assert_eq!(log.errors, 2);
-        assert_eq!(log.summary(), "moov atom not found");
-    }
-
-    #[test]
-    fn an_endless_line_and_many_lines_stay_small() {
-        let mut text = vec![b'x'; 1 << 20];
-        for _ in 0..10_000 {
-            text.extend_from_slice(b"\n[error] again");
-        }
-        let log = Log::default().drain(&text[..]);
-        assert_eq!(log.errors, 10_000);
-        assert!(log.tail.len() <= TAIL && log.tail.iter().all(|l| l.len() <= LINE_LIMIT));
-    }
 
     #[cfg(unix)]
     #[test]
@@ -610,7 +346,7 @@ mod tests {
     fn a_child_that_was_taken_over_reaches_nothing() {
         use crate::prerequisites::Prerequisite;
         use std::io::Write;
-        let host = super::super::sandbox::Host::get();
+        let host = crate::video::sandbox::Host::get();
         if let Some(missing) = host.landlock.as_ref().err().or(host.seccomp.as_ref().err()) {
             Prerequisite::Sandbox.is_missing(missing);
             return;
@@ -702,6 +438,6 @@ mod tests {
             Process::spawn(Command::new("/bin/sh").args(["-c", script]), &Limits::default()).unwrap();
         let output = run(process, 1000, Duration::from_secs(20), &Control::new()).unwrap();
         let kib: u64 = String::from_utf8_lossy(&output.stdout).trim().parse().unwrap();
-        assert!(kib << 10 <= host_memory().unwrap().max(1 << 30), "{kib} KiB");
+        assert!(kib << 10 <= limits::host_memory().unwrap().max(1 << 30), "{kib} KiB");
     }
 }
