@@ -61,7 +61,7 @@ impl Pattern {
     pub(super) fn new(pyramid: &Pyramid, middle: &Vector2<f64>, spacing: f64) -> Option<Self> {
         let mut samples = Box::new([0.0; WIDE * WIDE]);
         let (level, size) = pyramid.level(spacing);
-        level.grid(size, middle, &(Matrix2::identity() * spacing), &mut samples, WIDE)?;
+        level.grid::<WIDE, _>(size, middle, &(Matrix2::identity() * spacing), &mut samples)?;
         let mut all = *samples;
         (normalise(&mut all) > FLAT * (all.len() as f32).sqrt()).then_some(Self { spacing, samples })
     }
@@ -115,7 +115,7 @@ impl Pattern {
         let mut alike = 0.0;
         let mut converged = false;
         for _ in 0..ITERATIONS {
-            level.grid(size, &middle, &warp, &mut seen, SIDE)?;
+            level.grid::<SIDE, _>(size, &middle, &warp, &mut seen)?;
             if normalise(&mut seen) < FLAT * SIDE as f32 {
                 return None;
             }

@@ -146,56 +146,114 @@ impl Level {
             && (y as usize).saturating_add(2) < self.height
     }
 
-    /// The value at (x, y), which the level must have.
-    #[inline(always)]
-    fn value(&self, x: f32, y: f32) -> f32 {
-        let (left, top) = (x as usize, y as usize);
-        let (across, down) = (cubic(x - left as f32), cubic(y - top as f32));
-        let first = (top - 1) * self.width + left - 1;
-        let mut column = [0.0; 4];
-        for (row, weight) in down.into_iter().enumerate() {
-            let pixels = &self.spline[first + row * self.width..][..4];
-            (0..4).for_each(|k| column[k] += weight * pixels[k]);
-        }
-        (0..4).for_each(|k| column[k] *= across[k]);
-        (column[0] + column[2]) + (column[1] + column[3])
-    }
-
-    /// Samples at `middle` + `by` * (column, row), where both go from -`half` to `half`. `None` if any is outside.
-    pub(super) fn grid<const N: usize>(
+    /// Samples at `middle` + `by` * (column, row), where both go from -(`SIDE` / 2) to `SIDE` / 2. `None` if any is outside.
+    pub(super) fn grid<const SIDE: usize, const N: usize>(
         &self,
         size: f64,
         middle: &Vector2<f64>,
         by: &Matrix2<f64>,
         samples: &mut [f32; N],
-        side: usize,
     ) -> Option<()> {
-        let half = (side / 2) as f64;
-        let scaled = by / size;
-        let first = middle / size - Vector2::repeat(0.5) - scaled * Vector2::repeat(half);
-        let (fx, fy) = (first.x as f32, first.y as f32);
-        let [a, c, b, d] = [scaled.m11, scaled.m21, scaled.m12, scaled.m22].map(|v| v as f32);
-        let place = |x: f32, y: f32| (fx + a * x + b * y, fy + c * x + d * y);
-        // Each of these sums grows or falls along a row and along a column, also as it is rounded: all samples are
-        // inside if the corners are.
-        let last = (side - 1) as f32;
-        let corners = [(0.0, 0.0), (last, 0.0), (0.0, last), (last, last)].map(|(x, y)| place(x, y));
-        if !corners.iter().all(|&(x, y)| self.has(x, y)) {
+        const { assert!(N == SIDE * SIDE && N <= BLOCKS * TOGETHER) };
+        let by = by / size;
+        let first = middle / size - Vector2::repeat(0.5) - by * Vector2::repeat((SIDE / 2) as f64);
+        let grid = Grid { first: first.cast(), by: by.cast() };
+        // Each sum of a place grows or falls along a row and along a column, also as it is rounded: all samples are inside if
+        // the corners are.
+        let last = (SIDE - 1) as f32;
+        let corners = [(0.0, 0.0), (last, 0.0), (0.0, last), (last, last)];
+        if !corners.iter().map(|&(column, row)| grid.place(column, row)).all(|(x, y)| self.has(x, y)) {
             return None;
         }
-        for (row, samples) in samples.chunks_exact_mut(side).enumerate() {
-            for (column, sample) in samples.iter_mut().enumerate() {
-                let (x, y) = place(column as f32, row as f32);
-                *sample = self.value(x, y);
-            }
+        for (samples, [columns, rows]) in samples.chunks_mut(TOGETHER).zip(&Samples::<SIDE>::BLOCKS) {
+            // SAFETY: these samples lie between the corners.
+            let values = unsafe { self.values(&grid, columns, rows) };
+            samples.copy_from_slice(&values[..samples.len()]);
         }
         Some(())
     }
+
+    /// The values at samples in these columns and rows of a grid.
+    ///
+    /// # Safety
+    /// The level has all of these places.
+    #[inline(always)]
+    unsafe fn values(
+        &self,
+        grid: &Grid,
+        columns: &[f32; TOGETHER],
+        rows: &[f32; TOGETHER],
+    ) -> [f32; TOGETHER] {
+        // What is before the place, by sample, and the weights of the four coefficients around it, by coefficient and sample.
+        let (mut lefts, mut tops) = ([0; TOGETHER], [0; TOGETHER]);
+        let (mut across, mut down) = ([[0.0; TOGETHER]; 4], [[0.0; TOGETHER]; 4]);
+        for l in 0..TOGETHER {
+            let (x, y) = grid.place(columns[l], rows[l]);
+            // SAFETY: neither is negative, nor larger than a picture.
+            (lefts[l], tops[l]) = unsafe { (x.to_int_unchecked::<i32>(), y.to_int_unchecked::<i32>()) };
+            let (x, y) = (x - lefts[l] as f32, y - tops[l] as f32);
+            for k in 0..4 {
+                across[k][l] = cubic(k, x);
+                down[k][l] = cubic(k, y);
+            }
+        }
+        let mut sums = [[0.0; 4]; TOGETHER];
+        for l in 0..TOGETHER {
+            let first = (tops[l] as usize - 1) * self.width + lefts[l] as usize - 1;
+            let rows = &self.spline[first..];
+            for r in 0..4 {
+                let pixels = &rows[r * self.width..][..4];
+                (0..4).for_each(|k| sums[l][k] += down[r][l] * pixels[k]);
+            }
+        }
+        let mut values = [0.0; TOGETHER];
+        for l in 0..TOGETHER {
+            let [a, b, c, d] = sums[l];
+            values[l] = (a * across[0][l] + c * across[2][l]) + (b * across[1][l] + d * across[3][l]);
+        }
+        values
+    }
 }
 
-/// Weights of the four coefficients around a place that is `t` (0 to 1) behind the second.
+/// Samples that are read at once, so that vector instructions can find the places and the weights of all of them.
+const TOGETHER: usize = 8;
+/// As many of those as the largest grid needs.
+const BLOCKS: usize = 16;
+
+/// The columns and the rows of the samples of a grid, row by row. The last of them is repeated to the end of a block.
+struct Samples<const SIDE: usize>;
+
+impl<const SIDE: usize> Samples<SIDE> {
+    const BLOCKS: [[[f32; TOGETHER]; 2]; BLOCKS] = {
+        let mut blocks = [[[0.0; TOGETHER]; 2]; BLOCKS];
+        let mut k = 0;
+        while k < BLOCKS * TOGETHER {
+            let sample = if k < SIDE * SIDE { k } else { SIDE * SIDE - 1 };
+            blocks[k / TOGETHER][0][k % TOGETHER] = (sample % SIDE) as f32;
+            blocks[k / TOGETHER][1][k % TOGETHER] = (sample / SIDE) as f32;
+            k += 1;
+        }
+        blocks
+    };
+}
+
+/// Where the samples of a grid are, from the centre of the first pixel.
+struct Grid {
+    first: Vector2<f32>,
+    by: Matrix2<f32>,
+}
+
+impl Grid {
+    #[inline(always)]
+    fn place(&self, column: f32, row: f32) -> (f32, f32) {
+        let (first, by) = (&self.first, &self.by);
+        (first.x + by.m11 * column + by.m12 * row, first.y + by.m21 * column + by.m22 * row)
+    }
+}
+
+/// The weight of coefficient `k` of the four around a place that is `t` (0 to 1) behind the second.
 #[inline(always)]
-fn cubic(t: f32) -> [f32; 4] {
+fn cubic(k: usize, t: f32) -> f32 {
     /// Of the powers of `t`, by coefficient.
     const POWERS: [[f32; 4]; 4] = [
         [1.0 / 6.0, 2.0 / 3.0, 1.0 / 6.0, 0.0],
@@ -203,7 +261,7 @@ fn cubic(t: f32) -> [f32; 4] {
         [0.5, -1.0, 0.5, 0.0],
         [-1.0 / 6.0, 0.5, -0.5, 1.0 / 6.0],
     ];
-    std::array::from_fn(|k| POWERS[0][k] + t * (POWERS[1][k] + t * (POWERS[2][k] + t * POWERS[3][k])))
+    POWERS[0][k] + t * (POWERS[1][k] + t * (POWERS[2][k] + t * POWERS[3][k]))
 }
 
 #[cfg(test)]
@@ -222,16 +280,40 @@ mod tests {
     }
 
     #[test]
+    fn the_samples_of_a_grid_lie_row_by_row_around_its_middle() {
+        let values = (0..60 * 50).map(|k| (3 * (k % 60) + 5 * (k / 60)) as f32).collect();
+        let level = Level::new(60, 50, values);
+        let (middle, by) = (Vector2::new(30.2, 24.9), Matrix2::new(1.1, 0.3, -0.2, 1.4));
+        let mut samples = [0.0; 11 * 11];
+        level.grid::<11, 121>(2.0, &(2.0 * middle), &(2.0 * by), &mut samples).unwrap();
+        for (k, sample) in samples.into_iter().enumerate() {
+            let place = middle + by * Vector2::new((k % 11) as f64 - 5.0, (k / 11) as f64 - 5.0);
+            let truth = 3.0 * (place.x - 0.5) + 5.0 * (place.y - 0.5);
+            assert!((f64::from(sample) - truth).abs() < 1e-3, "{sample}, not {truth}: sample {k}");
+        }
+        assert!(level.grid::<11, 121>(2.0, &Vector2::new(10.0, 50.0), &(2.0 * by), &mut samples).is_none());
+    }
+
+    #[test]
     fn the_spline_goes_through_the_pixels_and_smoothly_between_them() {
         let wave = |x: f64, y: f64| (120.0 + 60.0 * (0.9 * x + 0.4 * y).sin()) as f32;
         let values = (0..30 * 40).map(|k| wave(f64::from(k % 40), f64::from(k / 40))).collect();
         let level = Level::new(40, 30, values);
+        // Nine samples at one place, which counts from the corner of the first pixel there.
+        let read = |x: f64, y: f64| {
+            let mut samples = [0.0; 9];
+            level
+                .grid::<3, 9>(1.0, &Vector2::new(x + 0.5, y + 0.5), &Matrix2::zeros(), &mut samples)
+                .unwrap();
+            assert_eq!(samples, [samples[0]; 9]);
+            samples[0]
+        };
         for (x, y) in [(1, 1), (7, 9), (37, 27), (1, 27)] {
-            let value = level.value(x as f32, y as f32);
+            let value = read(f64::from(x), f64::from(y));
             assert!((value - wave(f64::from(x), f64::from(y))).abs() < 0.01, "{value} at {x}, {y}");
         }
         for (x, y) in [(12.5, 10.5), (20.25, 17.75), (9.1, 15.9)] {
-            let value = level.value(x as f32, y as f32);
+            let value = read(x, y);
             assert!((value - wave(x, y)).abs() < 0.5, "{value}, not {} at {x}, {y}", wave(x, y));
         }
         assert!(
