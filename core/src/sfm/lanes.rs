@@ -19,6 +19,9 @@ pub(crate) trait Lanes: Copy {
     fn fma(self, factor: Self, term: Self) -> Self;
     /// `term - self * factor`, rounded as the sum is.
     fn taken_from(self, factor: Self, term: Self) -> Self;
+    /// Says what will be read soon, so that it is fetched meanwhile.
+    #[inline(always)]
+    fn prefetch<T>(_soon: &[T]) {}
 
     /// Zeros.
     #[inline(always)]
@@ -111,6 +114,14 @@ mod avx2 {
         fn taken_from(self, factor: Self, term: Self) -> Self {
             // SAFETY: see the type.
             Self(unsafe { _mm256_fnmadd_pd(self.0, factor.0, term.0) })
+        }
+        #[inline(always)]
+        fn prefetch<T>(soon: &[T]) {
+            const LINE: usize = 64;
+            for at in (0..size_of_val(soon)).step_by(LINE) {
+                // SAFETY: the place lies within the slice, and nothing is read.
+                unsafe { _mm_prefetch::<_MM_HINT_T0>(soon.as_ptr().cast::<i8>().add(at)) };
+            }
         }
     }
 }
