@@ -19,7 +19,7 @@ from prerequisites import is_missing
 from stores.door import Door
 
 from . import media, postgres
-from .server import Server
+from .server import CommandFailed, Server
 
 LARGEST = 4 << 20
 
@@ -84,7 +84,7 @@ def is_at_the_store(url: str, server: Server) -> bool:
     return urlsplit(url).netloc != urlsplit(server.url).netloc
 
 
-def test_rule_83_the_whole_way_and_no_server_sees_the_bytes(cloud, tmp_path):
+def test_rule_83_the_whole_way_and_no_server_sees_the_bytes(cloud, running, tmp_path):
     server, anna = cloud
     address = anna.upload_url()
     assert is_at_the_store(address["url"], server)
@@ -117,6 +117,14 @@ def test_rule_83_the_whole_way_and_no_server_sees_the_bytes(cloud, tmp_path):
     # Every file is where its row says, in its size.
     found = server.command("doctor")
     assert [f for f in found["findings"] if f["severity"] == "problem"] == [], found
+    # What the store loses is taken back.
+    place = running[0].look(server.config["storage"])
+    (preview,) = [name for name in place.names() if job in name and name.endswith("/1.jpg")]
+    place.remove(preview)
+    with pytest.raises(CommandFailed, match="artifact_lost"):
+        server.command("doctor")
+    assert [r["code"] for r in server.command("doctor", "--repair")["repaired"]] == ["artifact_lost"]
+    assert (anna.get(f"/api/v1/jobs/{job}/preview/").status_code, anna.job(job)["status"]) == (404, "Finished")
     # Once more from the same video.
     assert anna.try_submit(address["blob_name"]).status_code == 201
 

@@ -1,4 +1,4 @@
-"""What lies in a place of a store, asked of the store itself as its owner: how tests see what a server has written there."""
+"""What lies in a place of a store, asked of the store itself as its owner: how tests see what a server has written there, and lose it."""
 
 import base64
 import hmac
@@ -73,6 +73,12 @@ class Place:
         if status != 200:
             raise AssertionError(f"the head of {name} is {status}")
         return int(length)
+
+    def remove(self, name: str) -> None:
+        """Removes a file that is there, as a mishap would."""
+        status, body = self._ask(f"{self.bucket}/{self.prefix}{name}", {}, "DELETE")
+        if status not in (200, 202, 204):
+            raise AssertionError(f"{name} could not be removed, {status}: {body[:500]!r}")
 
     def _ask(self, path: str, query: dict[str, str], method: str = "GET") -> tuple[int, bytes]:
         account, key = self.account_and_key

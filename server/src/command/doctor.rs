@@ -3,8 +3,8 @@
 use std::process::ExitCode;
 
 use clap::Args;
+use libreconstruct::Result;
 use libreconstruct::service::{Diagnosis, Finding, Repaired, Service, Severity};
-use libreconstruct::{Error, Result};
 use serde_json::json;
 use toml::Table;
 
@@ -23,7 +23,8 @@ use crate::context::{Global, print_result};
 ///
 /// With --database and --storage it looks at a service that many machines share: whether both can be reached from here, how
 /// PostgreSQL is set up (commits that a power cut takes back, a stand-by, connections, clocks), the form of its tables, and every
-/// file against its row. There it mends nothing.
+/// file against its row. There --repair takes back what rows say about files that are lost, and moves nothing that no row names:
+/// it may be another service's.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
@@ -45,17 +46,12 @@ impl Arguments {
     pub(crate) fn run(&self, global: Global) -> Result<ExitCode> {
         let config = self.data.config(Table::new())?;
         let options = config.service_options();
-        if self.repair && (config.database.is_some() || config.storage.is_some()) {
-            return Err(Error::argument("--repair mends a service in a folder, and addresses of rows or files are given").hint(
-                "look without --repair: each finding says what to do. For a service in a folder, leave --database and --storage \
-                 out (also as LIBRECONSTRUCT_DATABASE, LIBRECONSTRUCT_STORAGE and in the configuration file)",
-            ));
-        }
-        let mut diagnosis = Service::diagnose_shared(&config.data, &config.addresses(), &options)?;
+        let addresses = config.addresses();
+        let mut diagnosis = Service::diagnose_shared(&config.data, &addresses, &options)?;
         let mut repaired = vec![];
         if self.repair && diagnosis.findings.iter().any(|finding| finding.repairable) {
-            repaired = Service::repair(&config.data, &options, &diagnosis)?;
-            diagnosis = Service::diagnose(&config.data, &options)?;
+            repaired = Service::repair_shared(&config.data, &addresses, &options, &diagnosis)?;
+            diagnosis = Service::diagnose_shared(&config.data, &addresses, &options)?;
         }
         let diagnosis = diagnosis.and(Service::diagnose_machine(&options));
         let problems = diagnosis.problems();

@@ -21,7 +21,7 @@ use crate::storage::{BlobKind, LocalStorage, Storage};
 pub(super) enum Where {
     /// In the folder of the service.
     Folder,
-    /// Where other machines see them too: there nothing is mended.
+    /// Where other machines see them too: what no row names may be another service's there, and is left where it is.
     #[cfg_attr(not(feature = "postgres"), expect(dead_code, reason = "rows are shared in PostgreSQL only"))]
     Shared,
 }
@@ -45,38 +45,63 @@ pub(super) fn named_files(
     findings: &mut Vec<Finding>,
 ) -> Result<()> {
     // Several at once: an object store takes its time for each.
-    let look = |file: NamedFile| -> Result<Option<(NamedFile, String)>> {
+    let look = |file: &NamedFile| -> Result<Option<(Option<u64>, String)>> {
         let key = key_of(file.file);
-        Ok(match storage.metadata(&key)? {
-            None => Some((file, format!("{key} is missing"))),
-            Some(found) if found.size != file.size => {
-                let sizes = format!("{key} has {} bytes and should have {}", found.size, file.size);
-                Some((file, sizes))
+        let found = storage.metadata(&key)?.map(|metadata| metadata.size);
+        let wrong = match found {
+            None => format!("{key} is missing"),
+            Some(size) if size != file.size => {
+                format!("{key} has {size} bytes and should have {}", file.size)
             }
-            Some(_) => None,
-        })
+            Some(_) => return Ok(None),
+        };
+        Ok(Some((found, wrong)))
     };
-    let looked = rows.named_files()?.into_par_iter().map(look).collect::<Result<Vec<_>>>()?;
-    let mut wrong: Vec<(NamedFile, String)> = looked.into_iter().flatten().collect();
+    let named = rows.named_files()?;
+    let looked = named.par_iter().map(|file| Ok(look(file)?.map(|(found, wrong)| (file, found, wrong))));
+    let mut wrong: Vec<_> = looked.collect::<Result<Vec<_>>>()?.into_iter().flatten().collect();
     if wrong.is_empty() {
         return Ok(());
     }
     // What was deleted meanwhile is not named any more.
     let still = rows.named_files()?;
-    wrong.retain(|(file, _)| still.contains(file));
-    findings.extend(wrong.iter().map(|(file, wrong)| match place {
-        Where::Folder => lost(file, wrong, place).with(Repair::Lose(file.file)),
-        Where::Shared => lost(file, wrong, place),
-    }));
+    wrong.retain(|(file, ..)| still.contains(file));
+    if wrong.len() > 1 && wrong.len() == named.len() && wrong.iter().all(|(_, found, _)| found.is_none()) {
+        findings.push(all_lost(wrong.len(), place));
+        return Ok(());
+    }
+    findings
+        .extend(wrong.iter().map(|(file, _, wrong)| lost(file, wrong, place).with(Repair::Lose(file.file))));
     Ok(())
+}
+
+/// Files are lost one by one. Where there is none at all, one looks at the wrong place: to believe the rows wrong would be the end of
+/// every job.
+fn all_lost(count: usize, place: Where) -> Finding {
+    let found =
+        format!("none of the {count} files that rows name is there: it looks as if this were another place");
+    Finding::problem(
+        "all_files_lost",
+        found,
+        match place {
+            Where::Folder => {
+                "see whether a part of the folder lies on a disk that is not mounted, or restore a backup to a new folder. If \
+                 all files are lost for good, delete the jobs (`reconstruct jobs delete`)"
+            }
+            Where::Shared => {
+                "see whether the address of the storage is another (--storage), or whether it is mounted here. Start no server \
+                 before. If all files are lost for good, delete the jobs (`reconstruct jobs delete`)"
+            }
+        },
+    )
 }
 
 fn lost(file: &NamedFile, wrong: &str, place: Where) -> Finding {
     let NamedFile { user, file, .. } = file;
-    let advice = |repaired: &str, left: &str| match place {
+    let advice = |repaired: &str| match place {
         Where::Folder => format!("copy the file from a backup to its place. Else --repair {repaired}"),
         Where::Shared => format!(
-            "bring the file back: from a backup, or an earlier version that the store kept. Else {left}"
+            "bring the file back: from a backup, or an earlier version that the store kept. Else --repair {repaired}"
         ),
     };
     match file {
@@ -85,7 +110,6 @@ fn lost(file: &NamedFile, wrong: &str, place: Where) -> Finding {
             format!("{wrong}: a video of the user {user}. Jobs that wait for it cannot be done"),
             advice(
                 "notes that it is lost: jobs that wait for it fail with files_lost, finished ones stay as they are",
-                "jobs that wait for it fail, finished ones stay as they are",
             ),
         ),
         RowsFile::Artifact { job, kind: ArtifactKind::Ply | ArtifactKind::Spz, .. } => Finding::problem(
@@ -96,16 +120,12 @@ fn lost(file: &NamedFile, wrong: &str, place: Where) -> Finding {
             advice(
                 "takes it back: the job goes to the queue and is done again if its video is still there; otherwise it fails with \
                  files_lost",
-                "delete the job (`reconstruct jobs delete`), and let its owner submit it again",
             ),
         ),
         RowsFile::Artifact { job, .. } => Finding::problem(
             "artifact_lost",
             format!("{wrong}: it belongs to the job {job} of the user {user}"),
-            advice(
-                "notes that the job does not have it; its scene stays",
-                "nothing: the scene of the job stays",
-            ),
+            advice("notes that the job does not have it; its scene stays"),
         ),
     }
 }

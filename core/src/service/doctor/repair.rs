@@ -8,10 +8,10 @@ use serde::Serialize;
 use super::finding::{Diagnosis, Repair};
 use crate::database::{Lost, RowsFile};
 use crate::error::{Error, Result};
-use crate::files::{create_private_folder, rename};
+use crate::files::{create_private_file, create_private_folder, rename, replace_atomically};
 use crate::service::lost_files::{key_of, lose};
-use crate::service::{Service, ServiceOptions, layout};
-use crate::storage::BlobKey;
+use crate::service::{Addresses, Inner, Service, ServiceOptions, layout};
+use crate::storage::{BlobKey, Storage};
 
 /// What was done about a finding.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -32,6 +32,21 @@ impl Service {
     /// # Errors
     /// Those of [`Service::open`], if a finding needs it open.
     pub fn repair(folder: &Path, options: &ServiceOptions, diagnosis: &Diagnosis) -> Result<Vec<Repaired>> {
+        Self::repair_shared(folder, &Addresses::default(), options, diagnosis)
+    }
+
+    /// The same for the service whose rows and files are at `addresses`, where other machines see them too: of these findings the
+    /// lost files are repairable, while servers and workers run. What there is of a damaged file is copied to `set-aside/` in
+    /// `folder`, this machine's own place.
+    ///
+    /// # Errors
+    /// Those of [`Service::open_shared`], if a finding needs the service open.
+    pub fn repair_shared(
+        folder: &Path,
+        addresses: &Addresses,
+        options: &ServiceOptions,
+        diagnosis: &Diagnosis,
+    ) -> Result<Vec<Repaired>> {
         let mut repaired = vec![];
         let mut repairs: Vec<_> =
             diagnosis.findings.iter().filter_map(|f| Some((f.code, f.repair.as_ref()?))).collect();
@@ -45,7 +60,7 @@ impl Service {
                 _ => {
                     let service = match &mut service {
                         Some(service) => service,
-                        none => none.insert(Self::open(folder, options.clone())?),
+                        none => none.insert(Self::open_shared(folder, addresses, options.clone())?),
                     };
                     service.do_repair(repair)
                 }
@@ -114,8 +129,15 @@ impl Service {
         };
         // What is left of a damaged file may be worth something to somebody.
         if found.is_some() {
-            self.set_aside(&key)?;
-            message += &format!("; what there is of {key} is in {}/", layout::SET_ASIDE);
+            message += &match self.set_aside(&key) {
+                Ok(()) => format!(
+                    "; what there is of {key} is in {}",
+                    inner.folder.join(layout::SET_ASIDE).display()
+                ),
+                Err(error) => format!(
+                    "; what there is of {key} could not be put aside, and a server removes it at its next look: {error}"
+                ),
+            };
         }
         inner.changes.notify();
         Ok(message)
@@ -123,15 +145,30 @@ impl Service {
 
     /// Moves a stored file to the folder in which the operator finds it.
     fn set_aside(&self, key: &BlobKey) -> Result<()> {
-        let Some(path) = self.inner.storage.local_path(key) else { return Ok(()) };
-        let target = self.inner.folder.join(layout::SET_ASIDE).join(key.to_string());
-        create_private_folder(target.parent().unwrap_or(&self.inner.folder))?;
-        match rename(&path, &target) {
+        let Inner { folder, storage, .. } = self.inner.as_ref();
+        let target = folder.join(layout::SET_ASIDE).join(key.to_string());
+        create_private_folder(target.parent().unwrap_or(folder))?;
+        let moved = match storage.local_path(key).filter(|path| path.starts_with(folder)) {
+            Some(path) => rename(&path, &target),
+            None => fetch(storage.as_ref(), key, &target).and_then(|()| storage.delete(key)),
+        };
+        match moved {
             // A server was faster.
             Err(e) if e.kind() == crate::ErrorKind::NotFound => Ok(()),
             moved => moved,
         }
     }
+}
+
+/// Copies a blob to the file `target`.
+fn fetch(storage: &dyn Storage, key: &BlobKey, target: &Path) -> Result<()> {
+    let mut blob = storage.open(key)?;
+    replace_atomically(target, |path| {
+        let io = |e| Error::io("write", target, e);
+        let mut file = create_private_file(path).map_err(io)?;
+        std::io::copy(&mut blob.file, &mut file).map_err(io)?;
+        file.sync_all().map_err(io)
+    })
 }
 
 /// Removes locks that nobody holds. Another process may do the same at the same time.

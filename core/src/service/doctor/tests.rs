@@ -47,6 +47,13 @@ fn repair(folder: &Path) -> Vec<String> {
     repaired.into_iter().map(|r| r.message).collect()
 }
 
+/// Where the video of a job lies.
+fn video(w: &World, job: JobId) -> PathBuf {
+    let name = w.job(job).details.blob_name;
+    let version = w.service.inner.database.upload(&name).unwrap().unwrap().video.unwrap().version;
+    w.folder.path().join(BlobKey::Video { name, version }.to_string())
+}
+
 fn key(job: JobId, kind: ArtifactKind) -> BlobKey {
     BlobKey::Artifact { job, attempt: 1, kind }
 }
@@ -93,16 +100,11 @@ fn a_finished_job_without_its_scene_is_taken_back() {
     let waits = w.submit(w.anna);
     let folder = w.folder.path().to_owned();
     let at = |key: BlobKey| folder.join(key.to_string());
-    let video = |job: JobId| {
-        let name = w.job(job).details.blob_name;
-        let version = w.service.inner.database.upload(&name).unwrap().unwrap().video.unwrap().version;
-        at(BlobKey::Video { name, version })
-    };
     fs::remove_file(at(key(again, ArtifactKind::Ply))).unwrap();
     fs::write(at(key(never, ArtifactKind::Spz)), "damaged").unwrap();
     fs::remove_file(at(key(whole, ArtifactKind::Preview))).unwrap();
-    fs::remove_file(video(never)).unwrap();
-    fs::remove_file(video(waits)).unwrap();
+    fs::remove_file(video(&w, never)).unwrap();
+    fs::remove_file(video(&w, waits)).unwrap();
     let found = diagnose(&folder);
     let mut problems: Vec<_> =
         found.iter().filter(|f| f.severity == Severity::Problem).map(|f| f.code).collect();
@@ -126,6 +128,31 @@ fn a_finished_job_without_its_scene_is_taken_back() {
     w.finish_one();
     assert_eq!(w.job(again).status, JobStatus::Finished);
     assert_eq!(codes(&folder), ["in_use"]);
+}
+
+#[test]
+fn where_no_file_is_left_the_rows_are_believed() {
+    let w = World::new();
+    let jobs = [w.finished(w.anna), w.finished(w.anna)];
+    let aside = w.folder.path().join("aside");
+    fs::create_dir(&aside).unwrap();
+    let (videos, scenes) = (w.folder.path().join("videos"), w.folder.path().join("scenes"));
+    for (name, folder) in [("videos", &videos), ("scenes", &scenes)] {
+        fs::rename(folder, aside.join(name)).unwrap();
+        fs::create_dir(folder).unwrap();
+    }
+    let found = diagnose(w.folder.path());
+    let lost = found.iter().find(|f| f.severity == Severity::Problem).unwrap();
+    assert!(lost.code == "all_files_lost" && !lost.repairable, "{found:?}");
+    let repaired = Service::repair(w.folder.path(), &options(), &Diagnosis { findings: found }).unwrap();
+    assert_eq!(repaired, []);
+    // One that came back is enough to see that it is the right place.
+    let key = key(jobs[0], ArtifactKind::Ply).to_string();
+    fs::create_dir_all(w.folder.path().join(&key).parent().unwrap()).unwrap();
+    fs::rename(aside.join(&key), w.folder.path().join(&key)).unwrap();
+    let found = diagnose(w.folder.path());
+    assert!(found.iter().any(|f| f.code == "scene_lost" && f.repairable), "{found:?}");
+    assert_eq!(jobs.map(|job| w.job(job).status), [JobStatus::Finished, JobStatus::Finished]);
 }
 
 #[test]
@@ -288,7 +315,7 @@ mod shared {
         let findings = diagnosis.unwrap().findings;
         for finding in &findings {
             assert!(!finding.message.is_empty() && !finding.advice.is_empty(), "{finding:?}");
-            assert!(!finding.repairable && !finding.advice.contains("--repair"), "{finding:?}");
+            assert_eq!(finding.repairable, finding.advice.contains("--repair"), "{finding:?}");
         }
         findings
     }
@@ -317,6 +344,38 @@ mod shared {
         let mut problems = codes(&addresses);
         problems.sort_unstable();
         assert_eq!(problems, ["artifact_lost", "orphans", "scene_lost", "scene_lost"]);
+    }
+
+    #[test]
+    fn rows_that_many_machines_share_no_longer_name_what_is_lost() {
+        let Some(database) = test_database() else { return };
+        let w = World::with_rows_in(Some(database.clone()), options());
+        let (again, never, whole) = (w.finished(w.anna), w.finished(w.anna), w.finished(w.anna));
+        let at = |key: BlobKey| w.folder.path().join(key.to_string());
+        fs::remove_file(at(key(again, ArtifactKind::Ply))).unwrap();
+        fs::write(at(key(never, ArtifactKind::Spz)), "damaged").unwrap();
+        fs::remove_file(video(&w, never)).unwrap();
+        fs::remove_file(at(key(whole, ArtifactKind::Preview))).unwrap();
+        let stray = at(BlobKey::Artifact { job: whole, attempt: 9, kind: ArtifactKind::Ply });
+        fs::write(&stray, "perhaps another service's").unwrap();
+
+        // From a machine of its own.
+        let here = tempfile::tempdir().unwrap();
+        let addresses = addresses(&w, &database);
+        let diagnosis = Diagnosis { findings: found(&addresses) };
+        let repaired = Service::repair_shared(here.path(), &addresses, &options(), &diagnosis).unwrap();
+        assert!(repaired.len() == 4 && repaired.iter().all(|r| r.done), "{repaired:?}");
+        assert_eq!(codes(&addresses), ["orphans"]);
+        assert!(stray.exists(), "not moved");
+        assert_eq!(w.job(again).status, JobStatus::Queued { position: Some(1) });
+        assert_eq!(w.job(never).details.failure.map(|f| f.code), Some("files_lost".to_owned()));
+        assert_eq!(w.job(whole).status, JobStatus::Finished);
+        let damaged = key(never, ArtifactKind::Spz);
+        let aside = here.path().join(layout::SET_ASIDE).join(damaged.to_string());
+        assert_eq!(fs::read_to_string(aside).unwrap(), "damaged");
+        assert!(!at(damaged).exists());
+        w.finish_one();
+        assert_eq!(w.job(again).status, JobStatus::Finished);
     }
 
     #[test]
