@@ -202,10 +202,14 @@ struct Group {
 impl Group {
     /// Whether a ray meets the bounding box nearer than `nearest`.
     fn is_met(&self, origin: &Vec3, inverse_direction: &Vec3, nearest: f64) -> bool {
-        let a = (self.low - origin).component_mul(inverse_direction);
-        let b = (self.high - origin).component_mul(inverse_direction);
-        let enter = a.inf(&b).max();
-        let leave = a.sup(&b).min();
+        let (mut enter, mut leave) = (f64::MIN, f64::MAX);
+        for axis in 0..3 {
+            let a = (self.low[axis] - origin[axis]) * inverse_direction[axis];
+            let b = (self.high[axis] - origin[axis]) * inverse_direction[axis];
+            let (near, far) = if a < b { (a, b) } else { (b, a) };
+            enter = if near > enter { near } else { enter };
+            leave = if far < leave { far } else { leave };
+        }
         !(enter > leave || leave < 0.0 || enter > nearest)
     }
 }

@@ -63,7 +63,7 @@ impl Level {
         // The remainder by a power of two; a division would take most of the time that a sample takes.
         let wrap = |value: f32, more: i64| (value as i64 + more) & (n - 1);
         let (x, y) = (u * n as f32 - 0.5, v * n as f32 - 0.5);
-        let (x0, y0) = (x.floor(), y.floor());
+        let (x0, y0) = (floor(x), floor(y));
         let (fx, fy) = (x - x0, y - y0);
         let at = |dx: i64, dy: i64| self.texels[(wrap(y0, dy) * n + wrap(x0, dx)) as usize];
         at(0, 0).lerp(&at(1, 0), fx).lerp(&at(0, 1).lerp(&at(1, 1), fx), fy)
@@ -101,29 +101,62 @@ fn cell(seed: u64, x: i64, y: i64) -> f32 {
     uniform(seed, (x as u64) << 32 ^ (y as u64 & 0xffff_ffff)) as f32
 }
 
-/// Smooth noise in 0..1 that repeats after `period` cells.
-fn noise(seed: u64, x: f32, y: f32, period: i64) -> f32 {
-    let (x0, y0) = (x.floor(), y.floor());
-    let smooth = |t: f32| t * t * (3.0 - 2.0 * t);
-    let (fx, fy) = (smooth(x - x0), smooth(y - y0));
-    // Nearly all are inside, and a division takes longer than the rest.
-    let wrap = |k: i64| if (0..period).contains(&k) { k } else { k.rem_euclid(period) };
-    let (columns, rows) = ([0, 1].map(|d| wrap(x0 as i64 + d)), [0, 1].map(|d| wrap(y0 as i64 + d)));
-    let at = |dx: usize, dy: usize| cell(seed, columns[dx], rows[dy]);
-    let (a, b) = (at(0, 0) + (at(1, 0) - at(0, 0)) * fx, at(0, 1) + (at(1, 1) - at(0, 1)) * fx);
-    a + (b - a) * fy
+/// The largest whole number that is not above `x`. Without the instruction for it, which not every processor has, `floor` is a call.
+fn floor(x: f32) -> f32 {
+    let whole = x as i64 as f32;
+    if whole > x { whole - 1.0 } else { whole }
 }
 
-/// Sum of octaves of noise in 0..1; `cells` of the coarsest across the texture.
-fn fractal(seed: u64, u: f32, v: f32, cells: i64, octaves: u32) -> f32 {
-    let (mut sum, mut weight, mut total) = (0.0, 0.5, 0.0);
-    for octave in 0..octaves {
-        let n = cells << octave;
-        sum += weight * noise(seed + u64::from(octave), u * n as f32, v * n as f32, n);
-        total += weight;
-        weight *= 0.5;
+/// Smooth noise in 0..1 that repeats: the values at its cells' corners, with the first row and column once more after the last.
+struct Noise {
+    period: usize,
+    corners: Vec<f32>,
+}
+
+impl Noise {
+    fn new(seed: u64, period: usize) -> Self {
+        let corner = |x: usize, y: usize| cell(seed, (x % period) as i64, (y % period) as i64);
+        let corners = (0..=period).flat_map(|y| (0..=period).map(move |x| corner(x, y))).collect();
+        Self { period, corners }
     }
-    sum / total
+
+    fn at(&self, x: f32, y: f32) -> f32 {
+        let (x0, y0) = (floor(x), floor(y));
+        let smooth = |t: f32| t * t * (3.0 - 2.0 * t);
+        let (fx, fy) = (smooth(x - x0), smooth(y - y0));
+        let period = self.period as i64;
+        // Nearly all are inside, and a division takes longer than the rest.
+        let wrap = |k: i64| if (0..period).contains(&k) { k } else { k.rem_euclid(period) } as usize;
+        let first = wrap(y0 as i64) * (self.period + 1) + wrap(x0 as i64);
+        let upper = &self.corners[first..first + 2];
+        let lower = &self.corners[first + self.period + 1..first + self.period + 3];
+        let (a, b) = (upper[0] + (upper[1] - upper[0]) * fx, lower[0] + (lower[1] - lower[0]) * fx);
+        a + (b - a) * fy
+    }
+}
+
+/// Sum of octaves of noise in 0..1. A texture asks at each of its texels: what is at the cells' corners is drawn once.
+struct Fractal {
+    octaves: Vec<Noise>,
+}
+
+impl Fractal {
+    /// `cells` of the coarsest octave across the texture.
+    fn new(seed: u64, cells: usize, octaves: u32) -> Self {
+        let octaves = (0..octaves).map(|k| Noise::new(seed + u64::from(k), cells << k)).collect();
+        Self { octaves }
+    }
+
+    fn at(&self, u: f32, v: f32) -> f32 {
+        let (mut sum, mut weight, mut total) = (0.0, 0.5, 0.0);
+        for noise in &self.octaves {
+            let n = noise.period as f32;
+            sum += weight * noise.at(u * n, v * n);
+            total += weight;
+            weight *= 0.5;
+        }
+        sum / total
+    }
 }
 
 fn scale(colour: [f32; 3], factor: f32) -> [f32; 3] {
@@ -137,59 +170,71 @@ fn blend(a: [f32; 3], b: [f32; 3], t: f32) -> [f32; 3] {
 
 /// Red bricks in running bond.
 pub(super) fn bricks(seed: u64) -> Arc<Texture> {
+    let wobbles = Fractal::new(seed + 9, 24, 4);
+    let tones = Fractal::new(seed + 3, 32, 5);
     Texture::paint(1024, |u, v| {
         let (rows, columns) = (12.0, 5.0);
         let row = (v * rows).floor();
         let shifted = u * columns + if (row as i64) % 2 == 0 { 0.0 } else { 0.5 };
         let (fx, fy) = (shifted.fract(), (v * rows).fract());
         let edge = (fx.min(1.0 - fx) / 0.03).min(fy.min(1.0 - fy) / 0.08);
-        let wobble = fractal(seed + 9, u, v, 24, 4);
+        let wobble = wobbles.at(u, v);
         let mortar = scale([0.72, 0.69, 0.64], 0.8 + 0.3 * wobble);
         let tone = cell(seed, (shifted.floor() as i64).rem_euclid(5), row as i64);
         let clay = blend([0.62, 0.28, 0.20], [0.45, 0.24, 0.22], tone);
-        let clay = scale(clay, 0.65 + 0.6 * fractal(seed + 3, u, v, 32, 5));
+        let clay = scale(clay, 0.65 + 0.6 * tones.at(u, v));
         blend(mortar, clay, (edge - 0.6 + 0.5 * (wobble - 0.5)) * 2.0)
     })
 }
 
 /// Floor boards with grain.
 pub(super) fn boards(seed: u64, dark: [f32; 3], light: [f32; 3], planks: f32) -> Arc<Texture> {
+    let grains: Vec<_> =
+        (0..planks.ceil() as u64).map(|plank| Fractal::new(seed + 5 + plank, 64, 3)).collect();
+    let bends = Fractal::new(seed + 1, 6, 3);
+    let wear = Fractal::new(seed + 8, 48, 3);
     Texture::paint(1024, |u, v| {
         let plank = (v * planks).floor();
         let shift = cell(seed, plank as i64, 7);
         let along = (u + shift) * 2.0;
         let board = along.floor() as i64;
         let tone = cell(seed, plank as i64, board.rem_euclid(2));
-        let grain = fractal(seed + 5 + plank as u64, (u * 4.0).fract(), v, 64, 3);
-        let rings = (v * planks * 9.0 + 3.0 * fractal(seed + 1, u, v, 6, 3)).sin() * 0.5 + 0.5;
+        let grain = grains[plank as usize].at((u * 4.0).fract(), v);
+        let rings = (v * planks * 9.0 + 3.0 * bends.at(u, v)).sin() * 0.5 + 0.5;
         let wood = blend(dark, light, 0.5 * tone + 0.3 * grain + 0.2 * rings);
         let (fy, fx) = ((v * planks).fract(), along.fract());
         let gap = (fy.min(1.0 - fy) / 0.02).min(fx.min(1.0 - fx) / 0.004).min(1.0);
-        scale(wood, (0.35 + 0.65 * gap) * (0.85 + 0.3 * fractal(seed + 8, u, v, 48, 3)))
+        scale(wood, (0.35 + 0.65 * gap) * (0.85 + 0.3 * wear.at(u, v)))
     })
 }
 
 /// Painted plaster with stains and scratches.
 pub(super) fn plaster(seed: u64, paint: [f32; 3]) -> Arc<Texture> {
+    let stained = Fractal::new(seed, 5, 6);
+    let gritty = Fractal::new(seed + 17, 96, 3);
+    let scratched = Fractal::new(seed + 31, 9, 4);
     Texture::paint(1024, |u, v| {
-        let stains = fractal(seed, u, v, 5, 6);
-        let grit = fractal(seed + 17, u, v, 96, 3);
-        let scratch = ((fractal(seed + 31, u, v, 9, 4) - 0.5).abs() / 0.012).min(1.0);
+        let stains = stained.at(u, v);
+        let grit = gritty.at(u, v);
+        let scratch = ((scratched.at(u, v) - 0.5).abs() / 0.012).min(1.0);
         scale(paint, (0.72 + 0.36 * stains + 0.22 * (grit - 0.5)) * (0.8 + 0.2 * scratch))
     })
 }
 
 /// Speckled stone.
 pub(super) fn granite(seed: u64, base: [f32; 3]) -> Arc<Texture> {
+    let veined = Fractal::new(seed, 4, 5);
+    let speckled = Fractal::new(seed + 11, 64, 3);
     Texture::paint(512, |u, v| {
-        let veins = ((fractal(seed, u, v, 4, 5) * 12.0).sin() * 0.5 + 0.5).powi(3);
-        let speck = fractal(seed + 11, u, v, 64, 3);
+        let veins = ((veined.at(u, v) * 12.0).sin() * 0.5 + 0.5).powi(3);
+        let speck = speckled.at(u, v);
         scale(base, (0.5 + 0.9 * speck) * (0.75 + 0.45 * veins))
     })
 }
 
 /// A woven rug with rows of figures.
 pub(super) fn rug(seed: u64) -> Arc<Texture> {
+    let wear = Fractal::new(seed + 2, 40, 4);
     Texture::paint(1024, |u, v| {
         let (x, y) = ((u - 0.5).abs() * 2.0, (v - 0.5).abs() * 2.0);
         let border = x.max(y);
@@ -207,7 +252,7 @@ pub(super) fn rug(seed: u64) -> Arc<Texture> {
         let stripe = (0.84..0.87).contains(&border) || (0.95..0.97).contains(&border);
         let colour = if figure || stripe { ink } else { ground };
         let weave = 0.85 + 0.15 * ((u * 700.0).sin() * (v * 700.0).sin());
-        scale(colour, weave * (0.7 + 0.5 * fractal(seed + 2, u, v, 40, 4)))
+        scale(colour, weave * (0.7 + 0.5 * wear.at(u, v)))
     })
 }
 
@@ -217,25 +262,31 @@ pub(super) fn painting(seed: u64) -> Arc<Texture> {
         std::array::from_fn(|i| 0.22 + 0.5 * uniform(seed, 40 + 3 * k + i as u64) as f32)
     };
     let colours: Vec<[f32; 3]> = (0..6).map(hue).collect();
+    let framed = Fractal::new(seed, 32, 2);
+    let sky = Fractal::new(seed + 1, 5, 4);
+    let ridges = [0, 1, 2, 3].map(|k| Fractal::new(seed + 60 + k, 4, 5));
+    let hills = [0, 1, 2, 3].map(|k| Fractal::new(seed + 90 + k, 16, 4));
+    let strokes = Fractal::new(seed + 5, 24, 3);
     Texture::paint(512, move |u, v| {
         let frame = u.min(1.0 - u).min(v.min(1.0 - v));
         if frame < 0.05 {
-            return scale([0.42, 0.3, 0.14], 0.7 + 12.0 * frame + 0.3 * fractal(seed, u, v, 32, 2));
+            return scale([0.42, 0.3, 0.14], 0.7 + 12.0 * frame + 0.3 * framed.at(u, v));
         }
-        let mut colour = blend(colours[0], colours[1], v + 0.3 * fractal(seed + 1, u, v, 5, 4));
-        for k in 0..4u64 {
-            let ridge = 0.25 + 0.17 * k as f32 + 0.3 * (fractal(seed + 60 + k, u, 0.3, 4, 5) - 0.5);
+        let mut colour = blend(colours[0], colours[1], v + 0.3 * sky.at(u, v));
+        for k in 0..4 {
+            let ridge = 0.25 + 0.17 * k as f32 + 0.3 * (ridges[k].at(u, 0.3) - 0.5);
             if v > ridge {
-                colour = scale(colours[2 + k as usize], 0.6 + 0.7 * fractal(seed + 90 + k, u, v, 16, 4));
+                colour = scale(colours[2 + k], 0.6 + 0.7 * hills[k].at(u, v));
             }
         }
-        let stroke = fractal(seed + 5, u, v, 24, 3);
+        let stroke = strokes.at(u, v);
         scale(colour, 0.8 + 0.4 * stroke)
     })
 }
 
 /// A shelf's worth of book spines.
 pub(super) fn books(seed: u64) -> Arc<Texture> {
+    let wear = Fractal::new(seed + 8, 64, 3);
     Texture::paint(512, |u, v| {
         let count = 26.0;
         let book = (u * count).floor() as i64;
@@ -252,14 +303,16 @@ pub(super) fn books(seed: u64) -> Arc<Texture> {
             && cell(seed + 7, (u * 500.0) as i64, line) > 0.35;
         let band = (v - 0.35 - 0.4 * cell(seed + 5, book, 3)).abs() < 0.015;
         let ink = if text || band { [0.88, 0.8, 0.55] } else { tone };
-        scale(ink, (0.35 + 0.65 * round) * (0.8 + 0.3 * fractal(seed + 8, u, v, 64, 3)))
+        scale(ink, (0.35 + 0.65 * round) * (0.8 + 0.3 * wear.at(u, v)))
     })
 }
 
 /// A printed page: headline, columns of words, a picture.
 pub(super) fn poster(seed: u64) -> Arc<Texture> {
+    let yellowed = Fractal::new(seed, 12, 4);
+    let shades = Fractal::new(seed + 3, 10, 5);
     Texture::paint(512, |u, v| {
-        let paper = scale([0.93, 0.91, 0.85], 0.9 + 0.12 * fractal(seed, u, v, 12, 4));
+        let paper = scale([0.93, 0.91, 0.85], 0.9 + 0.12 * yellowed.at(u, v));
         let inside = (0.08..0.92).contains(&u) && (0.06..0.94).contains(&v);
         if !inside {
             return paper;
@@ -270,7 +323,7 @@ pub(super) fn poster(seed: u64) -> Arc<Texture> {
             return if letter { [0.55, 0.1, 0.1] } else { paper };
         }
         if (0.25..0.55).contains(&v) && u < 0.5 {
-            let shade = fractal(seed + 3, u, v, 10, 5);
+            let shade = shades.at(u, v);
             return scale([0.35, 0.5, 0.62], 0.4 + 1.2 * shade);
         }
         let line = v * 60.0;
@@ -281,6 +334,7 @@ pub(super) fn poster(seed: u64) -> Arc<Texture> {
 
 /// Glazed ceramic with bands and dots.
 pub(super) fn ceramic(seed: u64) -> Arc<Texture> {
+    let glazed = Fractal::new(seed, 20, 5);
     Texture::paint(512, |u, v| {
         let band = ((v * 7.0).floor() as i64).rem_euclid(7);
         let (fx, fy) = ((u * 18.0).fract() - 0.5, (v * 7.0).fract() - 0.5);
@@ -291,17 +345,18 @@ pub(super) fn ceramic(seed: u64) -> Arc<Texture> {
             _ => (fx * 6.0).sin() * 0.3 > fy,
         };
         let colour = if mark { [0.2, 0.16, 0.25] } else { glaze };
-        scale(colour, 0.7 + 0.5 * fractal(seed, u, v, 20, 5))
+        scale(colour, 0.7 + 0.5 * glazed.at(u, v))
     })
 }
 
 /// One colour with cloth-like irregularity.
 pub(super) fn cloth(seed: u64, colour: [f32; 3]) -> Arc<Texture> {
+    let worn = Fractal::new(seed, 24, 5);
     Texture::paint(512, |u, v| {
         let check = ((u * 8.0).floor() + (v * 8.0).floor()) as i64 % 2 == 0;
         let thread = 0.9 + 0.1 * (u * 800.0).sin() * (v * 800.0).sin();
         let tone = if check { 1.0 } else { 0.72 };
-        scale(colour, tone * thread * (0.6 + 0.7 * fractal(seed, u, v, 24, 5)))
+        scale(colour, tone * thread * (0.6 + 0.7 * worn.at(u, v)))
     })
 }
 
