@@ -137,6 +137,12 @@ impl Service {
 
     /// Refuses what is clearly no video that we can read.
     fn look_at(&self, name: &BlobName, version: u64) -> Result<()> {
+        if self.inner.readable.holds(name, version) {
+            // It may be lost since.
+            let key = BlobKey::Video { name: *name, version };
+            let there = self.inner.storage.metadata(&key)?.is_some();
+            return if there { Ok(()) } else { Err(Error::argument(BLOB_NOT_FOUND)) };
+        }
         let video = match self.video_to_look_at(name, version) {
             Err(error) if error.kind() == ErrorKind::NotFound => return Err(Error::argument(BLOB_NOT_FOUND)),
             video => video?,
@@ -145,7 +151,10 @@ impl Service {
         let unreadable = |error: &Error| error.kind() == ErrorKind::InvalidMedia;
         let look = || (self.inner.look)(video.path(), LOOK);
         match look().or_else(|error| if unreadable(&error) { look() } else { Err(error) }) {
-            Ok(()) => Ok(()),
+            Ok(()) => {
+                self.inner.readable.add(name, version);
+                Ok(())
+            }
             Err(error) => match error.kind() {
                 // What is missing may lie between the ends of a large video: the worker has all of it.
                 ErrorKind::InvalidMedia if !video.is_whole => Ok(()),

@@ -115,6 +115,7 @@ mod promised;
 mod public;
 mod quota;
 mod rates;
+mod readable_videos;
 mod runner;
 mod secrets;
 mod senders;
@@ -197,6 +198,7 @@ use place::Place;
 use process::{ProcessLock, initial_lock};
 use promised::Promised;
 use rates::Rates;
+use readable_videos::ReadableVideos;
 use secrets::{Secrets, SecretsSource};
 use senders::Senders;
 use sign_in_tries::SignInTries;
@@ -226,6 +228,7 @@ struct Inner {
     options: ServiceOptions,
     clock: Arc<dyn Clock>,
     look: Look,
+    readable: ReadableVideos,
     database: Arc<dyn JobDatabase>,
     storage: Box<dyn Storage>,
     has_other_machines: bool,
@@ -341,6 +344,7 @@ impl Service {
                 options,
                 clock,
                 look,
+                readable: ReadableVideos::default(),
                 database,
                 storage,
                 has_other_machines,
