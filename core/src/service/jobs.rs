@@ -138,10 +138,13 @@ impl Service {
     /// Refuses what is clearly no video that we can read.
     fn look_at(&self, name: &BlobName, version: u64) -> Result<()> {
         if self.inner.readable.holds(name, version) {
-            // It may be lost since.
-            let key = BlobKey::Video { name: *name, version };
-            let there = self.inner.storage.metadata(&key)?.is_some();
-            return if there { Ok(()) } else { Err(Error::argument(BLOB_NOT_FOUND)) };
+            // It may be lost since. A storage that cannot tell is no reason to lose the job: the worker will see.
+            return match self.inner.storage.metadata(&BlobKey::Video { name: *name, version }) {
+                Ok(None) => Err(Error::argument(BLOB_NOT_FOUND)),
+                Ok(Some(_)) => Ok(()),
+                Err(error) if error.kind() == ErrorKind::Io => Ok(()),
+                Err(error) => Err(error),
+            };
         }
         let video = match self.video_to_look_at(name, version) {
             Err(error) if error.kind() == ErrorKind::NotFound => return Err(Error::argument(BLOB_NOT_FOUND)),

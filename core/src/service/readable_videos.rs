@@ -31,12 +31,14 @@ impl ReadableVideos {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
     use std::sync::atomic::{AtomicUsize, Ordering};
 
     use super::*;
     use crate::error::{Error, ErrorKind};
-    use crate::job::{JobRequest, VideoExtension};
+    use crate::job::{BLOB_NOT_FOUND, JobRequest, VideoExtension};
     use crate::service::test_machines::World;
+    use crate::storage::BlobKey;
 
     #[test]
     fn the_oldest_is_forgotten() {
@@ -72,5 +74,35 @@ mod tests {
             assert_eq!(submit(other).unwrap_err().message(), "Invalid file format");
         }
         assert_eq!(LOOKS.load(Ordering::Relaxed), 5);
+    }
+
+    #[test]
+    fn a_known_video_is_refused_if_it_is_lost_and_not_if_the_storage_cannot_tell() {
+        let world = World::new();
+        let machine = world.machine();
+        let blob = machine.upload(b"a video");
+        let submit = || machine.service.submit(machine.user(), JobRequest::new(blob), None);
+        submit().unwrap();
+        let version = machine.service.uploaded_video(machine.user(), &blob).unwrap().version;
+        let video = world.shared.path().join(BlobKey::Video { name: blob, version }.to_string());
+        let (folder, aside) = (video.parent().unwrap(), world.shared.path().join("aside"));
+        // A file in the place of its folder: it can be said neither that the video is there nor that it is not.
+        fs::rename(folder, &aside).unwrap();
+        fs::write(folder, "").unwrap();
+        assert_eq!(
+            machine
+                .service
+                .inner
+                .storage
+                .metadata(&BlobKey::Video { name: blob, version })
+                .unwrap_err()
+                .kind(),
+            ErrorKind::Io
+        );
+        submit().unwrap();
+        fs::remove_file(folder).unwrap();
+        assert_eq!(submit().unwrap_err().message(), BLOB_NOT_FOUND);
+        fs::rename(&aside, folder).unwrap();
+        submit().unwrap();
     }
 }
