@@ -34,7 +34,7 @@ mod progress;
 mod report;
 mod workspace;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 #[cfg(all(test, feature = "service"))]
 pub(crate) use handover::finish_stage;
@@ -64,7 +64,7 @@ use crate::train::{Dataset, TrainOptions, Trainer};
 use crate::video::{Frames, extract_frames};
 use cost::Meter;
 use keys::Keyring;
-use poses::find_poses_keeping;
+use poses::{check_outside, find_poses_keeping};
 use workspace::{
     CHECKPOINT, Key, Manifest, Workspace, input_key, read_value, remove_if_there, remove_kept, stage_key,
 };
@@ -72,8 +72,8 @@ use workspace::{
 /// Makes a scene of `input` in the folder `output`.
 ///
 /// # Errors
-/// Options out of range, an input that is no usable video, a scene that cannot be reconstructed, a full disk,
-/// cancellation. The error names its stage. What was finished stays and is used by the next call.
+/// Options out of range, an input that lies where results are written, or that is no usable video, a scene that cannot be
+/// reconstructed, a full disk, cancellation. The error names its stage. What was finished stays and is used by the next call.
 pub fn reconstruct(
     input: &Path,
     output: &Path,
@@ -81,6 +81,13 @@ pub fn reconstruct(
     control: &Control,
 ) -> Result<Report> {
     options.check()?;
+    let removal = options.mask_options();
+    let given = removal.as_ref().into_iter().flat_map(|removal| [&removal.masks, &removal.model]).flatten();
+    let written =
+        [files::FRAMES, files::SPARSE, files::UNDISTORTED, files::TURNTABLE].map(|name| output.join(name));
+    for named in [input].into_iter().chain(given.map(PathBuf::as_path)) {
+        check_outside(named, &written.each_ref().map(PathBuf::as_path))?;
+    }
     // A device that is not there is said before anything else takes time.
     let keyring = Keyring::new(options)?;
     let run = Run { workspace: Workspace::open(output)?, options, keyring, control };
@@ -235,6 +242,10 @@ impl Run<'_> {
             outputs.push(files::TURNTABLE);
         }
         let (_, manifest) = self.stage(Stage::Export, key, &outputs, |control| {
+            if !self.options.turntable {
+                // That of an earlier run shows another scene.
+                remove_if_there(&self.workspace.path(files::TURNTABLE))?;
+            }
             let splats = Splats::read(&self.workspace.path(files::PLY))?;
             control.progress(Stage::Export, "compressing", 0.0);
             splats.write(&self.workspace.path(files::SPZ))?;

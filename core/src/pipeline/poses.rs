@@ -171,8 +171,8 @@ pub fn poses_in_memory(
 }
 
 /// # Errors
-/// `InvalidArgument` if `input` is in one of the `cleared` folders.
-fn check_outside(input: &Path, cleared: &[&Path]) -> Result<()> {
+/// `InvalidArgument` if `input` is, or is in, one of `cleared`.
+pub(super) fn check_outside(input: &Path, cleared: &[&Path]) -> Result<()> {
     // Folders that are not there hold nothing.
     let Ok(real) = input.canonicalize() else { return Ok(()) };
     for folder in cleared {
@@ -237,7 +237,7 @@ pub(super) fn find_poses_keeping(
     let undistorted = at(files::UNDISTORTED);
     let given = options.background.as_ref().and_then(|background| background.masks.as_deref());
     let earlier = options.add_to.as_ref().map(|folder| folder.join(files::SPARSE));
-    for input in [Some(frames.folder.as_path()), given, earlier.as_deref()].into_iter().flatten() {
+    for input in [Some(frames.folder.as_path()), source, given, earlier.as_deref()].into_iter().flatten() {
         check_outside(input, &[&at(files::SPARSE), &undistorted])?;
     }
     // What an earlier run left belongs to other options.

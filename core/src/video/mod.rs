@@ -55,8 +55,8 @@ mod process;
 #[cfg(target_os = "linux")]
 mod sandbox;
 mod seam;
-#[cfg(target_os = "linux")]
 mod several_clips;
+#[cfg(target_os = "linux")]
 mod system_calls;
 #[cfg(test)]
 mod tests;

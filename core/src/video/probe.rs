@@ -61,10 +61,10 @@ const SOUND_DECODERS: &str = "aac,aac_fixed,mp3float,mp3,mp2float,mp2,ac3,eac3,d
 /// The same for subtitles: drones write their flight data as such.
 const SUBTITLE_DECODERS: &str = "mov_text,text,subrip,srt,ass,ssa,webvtt,cc_dec";
 
-/// Most pixels in a picture; a larger one is refused by the decoder itself too.
+/// Most pixels in a picture: 8192x4320 has them, and every 8:7 of 5.3K. A larger one is refused by the decoder itself too.
 pub(super) const MAX_PIXELS: u64 = 36_000_000;
-/// Longest sides, in either orientation.
-const MAX_SIDES: (u32, u32) = (8192, 4320);
+/// Longest side, in either orientation.
+const MAX_SIDE: u32 = 8192;
 /// Longest video, seconds.
 pub(super) const MAX_DURATION: f64 = 1800.0;
 /// Most frames: half an hour at 120 frames a second.
@@ -280,10 +280,10 @@ fn interpret(path: PathBuf, json: &Value, wanted: Option<Projection>) -> Result<
         return refuse("its size is unknown (no picture could be found in it)".to_owned());
     }
     let (long, short) = (width.max(height), width.min(height));
-    if long > MAX_SIDES.0 || short > MAX_SIDES.1 || u64::from(long) * u64::from(short) > MAX_PIXELS {
+    if long > MAX_SIDE || u64::from(long) * u64::from(short) > MAX_PIXELS {
         return refuse(format!(
-            "it is {width}x{height}; at most {}x{} pixels are read",
-            MAX_SIDES.0, MAX_SIDES.1
+            "it is {width}x{height}; sides of at most {MAX_SIDE} and {} million pixels are read",
+            MAX_PIXELS / 1_000_000
         ));
     }
     if short < 16 {
@@ -507,6 +507,9 @@ mod tests {
         let portrait =
             interpret("/v.mp4".into(), &video(json!({"width": 4320, "height": 8192})), None).unwrap();
         assert_eq!(portrait.stored, (4320, 8192));
+        // What an action camera films with the whole of its sensor.
+        let tall = interpret("/v.mp4".into(), &video(json!({"width": 5312, "height": 4648})), None).unwrap();
+        assert_eq!(tall.stored, (5312, 4648));
     }
 
     #[test]
