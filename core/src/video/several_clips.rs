@@ -22,6 +22,8 @@ const LEAST_OF_CLIP: usize = 8;
 const PART: &str = ".clip-";
 /// What a clip is taken to last that does not say so, seconds.
 const UNTOLD: f64 = 20.0;
+/// The code of the warning that a part is not used.
+const CLIP_SKIPPED: &str = "clip_skipped";
 
 /// The videos of `folder` in the natural order of their names, by what these end with.
 pub(super) fn clips_in(folder: &Path) -> Result<Vec<PathBuf>> {
@@ -34,13 +36,6 @@ pub(super) fn clips_in(folder: &Path) -> Result<Vec<PathBuf>> {
         let is_file = fs::metadata(entry.path()).is_ok_and(|m| m.is_file());
         if is_file && !name.starts_with('.') && VIDEOS.contains(&extension(&name).as_str()) {
             clips.push((name, entry.path()));
-        }
-        if clips.len() > MOST {
-            return Err(Error::new(
-                ErrorKind::InvalidMedia,
-                format!("{} holds more than {MOST} videos", folder.display()),
-            )
-            .hint("give those that show the scene best"));
         }
     }
     clips.sort_by(|(a, _), (b, _)| natural_order(a, b));
@@ -59,8 +54,10 @@ pub(super) fn clear(output: &Path) -> Result<()> {
 
 /// Takes key frames of the `clips` in `folder`, and its photographs, into `output`.
 ///
+/// Where no clip can be used, as none of those that a phone adds to its photographs can, the photographs alone are taken.
+///
 /// # Errors
-/// [`ErrorKind::InvalidMedia`] if no clip can be used, or one is a 360° video; those of the disk, and
+/// [`ErrorKind::InvalidMedia`] if nothing can be used, one clip is a 360° video, or there are too many; those of the disk, and
 /// [`ErrorKind::Cancelled`].
 pub(super) fn take(
     folder: &Path,
@@ -70,6 +67,15 @@ pub(super) fn take(
     control: &Control,
 ) -> Result<(Frames, Thumbnails)> {
     let photographs = images::count(folder)?;
+    if clips.len() > MOST {
+        let many = format!("{} holds {} videos, more than {MOST}", folder.display(), clips.len());
+        if photographs < 3 {
+            return Err(Error::new(ErrorKind::InvalidMedia, many).hint("give those that show the scene best"));
+        }
+        let (mut frames, thumbnails) = images::take(folder, output, options, control)?;
+        frames.warnings.push(Warning::new(CLIP_SKIPPED, format!("{many}: the photographs alone are used")));
+        return Ok((frames, thumbnails));
+    }
     let mut warnings = Vec::new();
     let mut probes = Vec::new();
     for clip in clips {
@@ -79,6 +85,7 @@ pub(super) fn take(
             Err(error) => warnings.push(skipped(clip, error)?),
         }
     }
+    leave_out_the_short(&mut probes, photographs, options.max_frames, &mut warnings);
     let shares = shares(&probes, photographs, options.max_frames);
     let mut all = Gathered::default();
     let parts = probes.len() as f32 + 1.0;
@@ -115,6 +122,18 @@ pub(super) fn take(
             Err(error) => warnings.push(skipped(&clip, error)?),
         }
     }
+    clear(output)?;
+    if used == 0 && !all.frames.is_empty() {
+        // All frames are for them now; what was taken lies where it would be written again.
+        warnings.retain(|w| w.code == CLIP_SKIPPED);
+        for frame in &all.frames {
+            let path = output.join(&frame.name);
+            fs::remove_file(&path).map_err(|e| Error::io("replace", &path, e))?;
+        }
+        let (mut frames, thumbnails) = images::take(folder, output, options, control)?;
+        frames.warnings.extend(warnings);
+        return Ok((frames, thumbnails));
+    }
     if used == 0 {
         let why = warnings.last().map_or_else(String::new, |w| format!("; {}", w.message));
         return Err(Error::new(
@@ -123,7 +142,6 @@ pub(super) fn take(
         )
         .hint("give clips that show one scene from several places"));
     }
-    clear(output)?;
     let Gathered { frames, thumbnails, total, .. } = all;
     let folder = output.to_path_buf();
     Ok((Frames { folder, source: FrameSource::Images, total, frames, warnings }, thumbnails))
@@ -142,7 +160,7 @@ fn skipped(part: &Path, error: Error) -> Result<Warning> {
     match error.kind() {
         InvalidMedia | InsufficientParallax | TooFewFrames => {
             let message = format!("{} is left out: {}", name_of(part), error.message());
-            Ok(Warning::new("clip_skipped", message))
+            Ok(Warning::new(CLIP_SKIPPED, message))
         }
         _ => Err(error),
     }
@@ -154,15 +172,61 @@ struct Shares {
     clips: Vec<usize>,
 }
 
-/// Shares `most` frames: photographs were chosen by a person, and get half of them if there are so many; the rest goes to the
-/// clips by how long they last.
+/// Seconds that a clip counts as.
+fn seconds(probe: &Probe) -> f64 {
+    if probe.info.duration > 0.0 { probe.info.duration } else { UNTOLD }
+}
+
+/// What photographs get of `most` frames: a person chose them, so half of the frames if there are so many, and all where there is no
+/// clip.
+fn share_of_photographs(photographs: usize, clips: usize, most: usize) -> usize {
+    photographs.min(if clips == 0 { most } else { most / 2 })
+}
+
+/// Leaves out the shortest clips where there are more than `most` frames are enough for.
+fn leave_out_the_short(
+    probes: &mut Vec<Probe>,
+    photographs: usize,
+    most: usize,
+    warnings: &mut Vec<Warning>,
+) {
+    let rest = most.saturating_sub(share_of_photographs(photographs, probes.len(), most));
+    let enough = (rest / LEAST_OF_CLIP).max(1);
+    let mut lengths: Vec<f64> = probes.iter().map(seconds).collect();
+    lengths.sort_by(|a, b| b.total_cmp(a));
+    // As long as the last one that stays: of equally long ones those that come first stay.
+    let Some(&shortest) = lengths.get(enough - 1).filter(|_| lengths.len() > enough) else { return };
+    let mut ties = lengths[..enough].iter().filter(|&&l| l == shortest).count();
+    probes.retain(|probe| {
+        let length = seconds(probe);
+        let stays = length > shortest || (length == shortest && ties > 0);
+        ties -= usize::from(stays && length == shortest);
+        if !stays {
+            let why = format!(
+                "{most} frames are enough for {enough} clips; raise the number of frames to use more"
+            );
+            warnings.push(Warning::new(CLIP_SKIPPED, format!("{} is left out: {why}", name_of(&probe.path))));
+        }
+        stays
+    });
+}
+
+/// Shares `most` frames: what the photographs leave goes to the clips by how long they last, and each gets
+/// [`LEAST_OF_CLIP`] if there are so many.
 fn shares(probes: &[Probe], photographs: usize, most: usize) -> Shares {
-    let photographs = photographs.min(if probes.is_empty() { most } else { most / 2 }).max(3);
-    let rest = most.saturating_sub(photographs) as f64;
-    let seconds = |p: &Probe| if p.info.duration > 0.0 { p.info.duration } else { UNTOLD };
+    let photographs = share_of_photographs(photographs, probes.len(), most);
+    let rest = most.saturating_sub(photographs);
+    let least = LEAST_OF_CLIP.min(rest.max(3));
     let all: f64 = probes.iter().map(seconds).sum();
-    let share = |p: &Probe| ((rest * seconds(p) / all).round() as usize).max(LEAST_OF_CLIP);
-    Shares { photographs, clips: probes.iter().map(share).collect() }
+    let share = |p: &Probe| ((rest as f64 * seconds(p) / all) as usize).max(least);
+    let mut clips: Vec<usize> = probes.iter().map(share).collect();
+    // What the short ones get more than their share, those with most go without.
+    for _ in rest..clips.iter().sum() {
+        if let Some(most) = clips.iter_mut().max().filter(|most| **most > least) {
+            *most -= 1;
+        }
+    }
+    Shares { photographs: photographs.max(3), clips }
 }
 
 /// The name of a file without what it ends with.
@@ -276,6 +340,67 @@ mod tests {
         fs::create_dir(output.join(".clip-0")).unwrap();
         assert_eq!(extract(&input, &output, 54).unwrap().frames, frames.frames);
         assert!(!output.join(".clip-0").exists());
+    }
+
+    #[test]
+    fn photographs_beside_clips_that_cannot_be_used_get_all_frames() {
+        let folder = tempfile::tempdir().unwrap();
+        let (input, output) = (folder.path().join("in"), folder.path().join("out"));
+        fs::create_dir(&input).unwrap();
+        for k in 0..8 {
+            let grey = |x: u32, y: u32| image::Luma([(x * 2 + y * k) as u8]);
+            image::GrayImage::from_fn(100, 70, grey).save(input.join(format!("IMG_{k}.png"))).unwrap();
+        }
+        pan(&input, "IMG_0.mp4", 30, 0, (160, 120));
+        fs::write(input.join("notes.avi"), "buy milk").unwrap();
+        let skipped = |frames: &Frames| frames.warnings.iter().filter(|w| w.code == CLIP_SKIPPED).count();
+        let frames = extract(&input, &output, 8).unwrap();
+        assert_eq!((frames.frames.len(), skipped(&frames)), (8, 2), "{:?}", frames.warnings);
+        assert!(frames.warnings.iter().all(|w| w.code != "images_thinned"), "{:?}", frames.warnings);
+        assert!(frames.frames.iter().all(|f| output.join(&f.name).exists()));
+        // As many as a phone adds to its photographs.
+        for k in 0..MOST {
+            fs::write(input.join(format!("IMG_{k}.mov")), "").unwrap();
+        }
+        let frames = extract(&input, &output, 8).unwrap();
+        assert_eq!((frames.frames.len(), skipped(&frames)), (8, 1), "{:?}", frames.warnings);
+        for k in 0..8 {
+            fs::remove_file(input.join(format!("IMG_{k}.png"))).unwrap();
+        }
+        assert!(refused(&input).message().contains("more than 64"));
+    }
+
+    #[test]
+    fn clips_get_no_more_frames_together_than_there_are() {
+        let folder = tempfile::tempdir().unwrap();
+        pan(folder.path(), "one.mp4", 30, 6, (160, 120));
+        let probe = probe(&folder.path().join("one.mp4"), None, &Control::new()).unwrap();
+        let lasting = |seconds: f64| {
+            let mut probe = probe.clone();
+            probe.info.duration = seconds;
+            probe
+        };
+        let mut random = crate::random::Random::new(3);
+        for case in 0..200 {
+            let mut probes: Vec<Probe> =
+                (0..1 + case % 61).map(|_| lasting((1.0 + 9.0 * random.uniform()).floor())).collect();
+            let (photographs, most) = (case % 7 * 10, 3 + case);
+            let mut warnings = Vec::new();
+            let count = probes.len();
+            leave_out_the_short(&mut probes, photographs, most, &mut warnings);
+            assert_eq!(probes.len() + warnings.len(), count);
+            let shares = shares(&probes, photographs, most);
+            let rest = most - share_of_photographs(photographs, count, most);
+            assert!(
+                !probes.is_empty() && shares.clips.iter().sum::<usize>() <= rest.max(3),
+                "{most} {photographs}"
+            );
+            assert!(shares.clips.iter().all(|&c| c >= LEAST_OF_CLIP || (count > 0 && c == rest.max(3))));
+        }
+        // Those that last longest stay.
+        let mut probes: Vec<Probe> = [5.0, 9.0, 5.0, 7.0].map(lasting).into();
+        leave_out_the_short(&mut probes, 0, 3 * LEAST_OF_CLIP, &mut Vec::new());
+        assert_eq!(probes.iter().map(seconds).collect::<Vec<_>>(), [5.0, 9.0, 7.0]);
     }
 
     #[test]
