@@ -167,6 +167,13 @@ impl FrameMasks {
             object_at,
             keep_floor: options.keep_floor,
         };
+        if let (Some(folder), true) = (&options.masks, masks.maps.iter().all(|map| coverage(map) == 0.0)) {
+            let (count, folder) = (masks.maps.len(), folder.display());
+            let what = format!("none of the {count} masks in {folder} shows an object");
+            return Err(Error::new(ErrorKind::InvalidMedia, what).hint(
+                "masks are white (more than 127 of 255) where the object is; those of 0 and 1 have to be multiplied by 255",
+            ));
+        }
         if sequential && !masks.given {
             masks.replaced = steady(&mut masks.maps, &fixed);
         }
@@ -387,6 +394,12 @@ mod tests {
         write_mask(&folder.path().join("000004.png"), &square(20)).unwrap();
         let masks = make().unwrap();
         assert!(masks.given && masks.maps[1] == square(20));
+        // What a program writes that counts objects from 1.
+        for name in ["frame_000001.png", "000004.png"] {
+            GrayImage::from_pixel(8, 8, image::Luma([1])).save(folder.path().join(name)).unwrap();
+        }
+        let ones = make().unwrap_err();
+        assert!(ones.kind() == ErrorKind::InvalidMedia && ones.to_string().contains("255"), "{ones}");
         let pointed = MaskOptions { object_at: Some("3,4".parse().unwrap()), ..options.clone() };
         assert_eq!(pointed.check().unwrap_err().kind(), ErrorKind::InvalidArgument);
         let floor = MaskOptions { keep_floor: Some(1.5), ..options.clone() };

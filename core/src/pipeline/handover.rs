@@ -44,6 +44,19 @@ impl FinishedStage {
         })?;
         Ok(Some(Self { manifest: text, files: manifest.outputs }))
     }
+
+    /// What the file with this number is called on its way, in at most [`LONGEST_NAME`] bytes.
+    pub fn name(&self, number: usize) -> PathBuf {
+        self.files.get(number).map(|(path, _)| name_of(number, path)).unwrap_or_default()
+    }
+}
+
+/// Longer names have no room in the archive that the files travel in.
+const LONGEST_NAME: usize = 100;
+
+/// The path of a file in the folder, or its number where that is too long. No path is a number: all begin with an output.
+fn name_of(number: usize, path: &Path) -> PathBuf {
+    if path.as_os_str().len() <= LONGEST_NAME { path.to_owned() } else { number.to_string().into() }
 }
 
 /// A stage that comes from another machine. Until [`StageArrival::finish`] it does not count as finished.
@@ -88,20 +101,17 @@ impl StageArrival {
         Ok(Some(Self { workspace, folder: folder.to_owned(), stage, manifest, arrived: 0 }))
     }
 
-    /// Writes the next of its files, which must be `path` with `size` bytes.
+    /// Writes the next of its files, which must be called as [`FinishedStage::name`] says and have `size` bytes.
     ///
     /// # Errors
     /// [`InvalidFile`](ErrorKind::InvalidFile) for another file than the manifest names there; those of `content`; the disk's.
-    pub fn take(&mut self, path: &Path, size: u64, content: &mut dyn Read) -> Result<()> {
-        match self.manifest.outputs.get(self.arrived) {
-            Some((expected, bytes)) if expected == path && *bytes == size => {}
-            _ => {
-                return Err(odd(
-                    self.stage,
-                    &format!("{path:?} with {size} bytes is not the next of its files"),
-                ));
-            }
-        }
+    pub fn take(&mut self, name: &Path, size: u64, content: &mut dyn Read) -> Result<()> {
+        let number = self.arrived;
+        let next = self.manifest.outputs.get(number);
+        let is_it = |(path, bytes): &&(PathBuf, u64)| name_of(number, path) == name && *bytes == size;
+        let Some((path, _)) = next.filter(is_it) else {
+            return Err(odd(self.stage, &format!("{name:?} with {size} bytes is not the next of its files")));
+        };
         let place = self.folder.join(path);
         if let Some(above) = place.parent() {
             std::fs::create_dir_all(above).map_err(|e| Error::io("create", above, e))?;
@@ -245,12 +255,12 @@ fn outputs(stage: Stage) -> &'static [&'static str] {
     }
 }
 
-/// Whether a path is one that `stage` may have written: below one of its outputs, of plain names as this program gives them.
+/// Whether a path is one that `stage` may have written: below one of its outputs, of names that hide nothing and are one on every
+/// system. Frames of pictures are called as those are.
 fn is_output_of(stage: Stage, path: &Path) -> bool {
     let plain = |part: Component<'_>| match part {
         Component::Normal(name) => name.to_str().is_some_and(|name| {
-            !name.starts_with('.')
-                && name.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'.' | b'_' | b'-'))
+            !name.starts_with('.') && !name.chars().any(|c| c.is_control() || matches!(c, '/' | '\\' | ':'))
         }),
         _ => false,
     };
@@ -329,6 +339,27 @@ mod tests {
     }
 
     #[test]
+    fn pictures_keep_their_names_however_long_they_are() {
+        let (here, run) = folder();
+        let keys = keys(here.path(), "pictures");
+        let long = "W".repeat(150);
+        for name in ["IMG_2001 (1).jpg", "Küche~2.jpg", &format!("{long}.jpg")] {
+            std::fs::write(run.join("frames").join(name), name).unwrap();
+        }
+        finish_stage(&run, Stage::Frames, &keys, &["frames"]);
+        let left = FinishedStage::of(&run, Stage::Frames).unwrap().unwrap();
+        let (_there, other) = folder();
+        let mut arrival = StageArrival::begin(&other, Stage::Frames, &left.manifest, &keys).unwrap().unwrap();
+        for (number, (path, size)) in left.files.iter().enumerate() {
+            let (name, bytes) = (left.name(number), std::fs::read(run.join(path)).unwrap());
+            assert!(name.as_os_str().len() <= LONGEST_NAME);
+            arrival.take(&name, *size, &mut &bytes[..]).unwrap();
+        }
+        arrival.finish().unwrap();
+        assert_eq!(FinishedStage::of(&other, Stage::Frames).unwrap().unwrap(), left);
+    }
+
+    #[test]
     fn what_was_made_of_something_else_or_lies_elsewhere_is_not_taken() {
         let (here, run) = folder();
         let ours = keys(here.path(), "a video");
@@ -343,7 +374,9 @@ mod tests {
             "frames/../../a.jpg",
             "frames/.hidden",
             "sparse/a",
-            "frames/a b",
+            "frames/a:b",
+            "frames/a\\\\b",
+            "frames/a\\nb",
             ".reconstruct/lock",
             "framesx",
         ] {

@@ -4,6 +4,7 @@ use std::path::Path;
 
 use super::options::ReconstructionOptions;
 use super::workspace::{Key, input_key, stage_key};
+use crate::background::find_model;
 use crate::error::Result;
 use crate::raster;
 use crate::stage::Stage;
@@ -33,11 +34,13 @@ impl<'a> Keyring<'a> {
 
     pub(super) fn sfm(&self, frames: &Key) -> Result<Key> {
         let options = self.options.poses_options();
-        let removal = options.background.as_ref();
-        let files_of_removal = removal.into_iter().flat_map(|r| [&r.masks, &r.model]).flatten();
         let mut inputs = vec![frames.clone()];
-        for file in files_of_removal {
-            inputs.push(input_key(file)?);
+        if let Some(removal) = &options.background {
+            // The network that is installed may be another one than yesterday.
+            inputs.push(match &removal.masks {
+                Some(masks) => input_key(masks)?,
+                None => input_key(&find_model(removal.model.as_deref())?)?,
+            });
         }
         stage_key(Stage::Sfm, &inputs.iter().collect::<Vec<_>>(), &options)
     }

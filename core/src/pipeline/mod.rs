@@ -176,13 +176,7 @@ impl Run<'_> {
 
     fn sfm(&self, input: &Path, frames_key: &Key) -> Result<(Key, Manifest)> {
         let options = self.options.poses_options();
-        let removal = options.background.as_ref();
-        let files_of_removal = removal.into_iter().flat_map(|r| [&r.masks, &r.model]).flatten();
-        let mut inputs = vec![frames_key.clone()];
-        for file in files_of_removal {
-            inputs.push(input_key(file)?);
-        }
-        let key = stage_key(Stage::Sfm, &inputs.iter().collect::<Vec<_>>(), &options)?;
+        let key = self.keyring.sfm(frames_key)?;
         let mut outputs = vec![files::SPARSE, files::UNDISTORTED, files::POSES];
         if options.sfm.apriltag_size_mm.is_some() {
             outputs.push(files::TAGS);
@@ -275,5 +269,42 @@ impl Run<'_> {
             })
         })?;
         Ok(manifest)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Some pictures, written into a new folder.
+    fn pictures(folder: &Path) {
+        std::fs::create_dir_all(folder).unwrap();
+        for k in 0..3 {
+            image::GrayImage::new(64, 48).save(folder.join(format!("{k}.png"))).unwrap();
+        }
+    }
+
+    #[test]
+    fn what_would_be_cleared_is_no_input() {
+        let folder = tempfile::tempdir().unwrap();
+        let (output, film) = (folder.path().join("castle"), folder.path().join("film.mp4"));
+        std::fs::write(&film, "no film").unwrap();
+        let refused = |input: &Path, options: &ReconstructionOptions| {
+            let error = reconstruct(input, &output, options, &Control::new()).unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::InvalidArgument, "{error}");
+            assert!(error.message().contains("written anew"), "{error}");
+        };
+        for place in ["frames", "undistorted/images", "sparse"] {
+            pictures(&output.join(place));
+            refused(&output.join(place), &ReconstructionOptions::default());
+            assert_eq!(std::fs::read_dir(output.join(place)).unwrap().count(), 3, "{place}");
+        }
+        let masks = output.join("undistorted/masks");
+        pictures(&masks);
+        refused(&film, &ReconstructionOptions { mask_dir: Some(masks.clone()), ..Default::default() });
+        assert_eq!(std::fs::read_dir(masks).unwrap().count(), 3);
+        std::fs::write(output.join(files::TURNTABLE), "a film").unwrap();
+        refused(&output.join(files::TURNTABLE), &ReconstructionOptions::default());
+        assert!(output.join(files::TURNTABLE).exists());
     }
 }

@@ -201,8 +201,9 @@ impl HandingOver<'_> {
             return Ok(None);
         }
         self.store(&key, &finished.manifest, |archive| {
-            for (path, size) in &finished.files {
-                archive.append(path, *size, std::fs::File::open(self.folder.join(path))?)?;
+            for (number, (path, size)) in finished.files.iter().enumerate() {
+                let name = finished.name(number);
+                archive.append(&name, *size, std::fs::File::open(self.folder.join(path))?)?;
             }
             Ok(())
         })?;

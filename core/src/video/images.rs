@@ -57,9 +57,14 @@ pub(super) fn take(
     let total = listing.images.len();
     let mut warnings = listing.warnings;
     if total < 3 {
+        // What was ignored may be all of the pictures.
+        let ignored: String = warnings.iter().map(|w| format!("; {}", w.message)).collect();
         return Err(Error::new(
             ErrorKind::TooFewFrames,
-            format!("{} holds {total} images (jpg, png, webp); at least 3 are needed", folder.display()),
+            format!(
+                "{} holds {total} images (jpg, png, webp); at least 3 are needed{ignored}",
+                folder.display()
+            ),
         )
         .hint("give a folder with pictures of the scene from many sides, or a video"));
     }
@@ -252,7 +257,7 @@ fn list(folder: &Path) -> Result<Listing> {
     ignored.sort_by(|a, b| natural_order(a, b));
     let mut warnings = Vec::new();
     if let Some(first) = ignored.first() {
-        let heic = ignored.iter().filter(|n| matches!(extension(n).as_str(), "heic" | "heif")).count();
+        let heic = ignored.iter().filter(|name| is_heic(name)).count();
         let advice = match heic {
             0 => String::new(),
             _ => format!("; {heic} of them are HEIC pictures: convert them to JPEG"),
@@ -263,6 +268,11 @@ fn list(folder: &Path) -> Result<Listing> {
         ));
     }
     Ok(Listing { images: images.into_iter().map(|(_, path)| path).collect(), warnings })
+}
+
+/// Whether a file is called as a picture in HEIC is, which phones take and we cannot read.
+pub(super) fn is_heic(name: &str) -> bool {
+    matches!(extension(name).as_str(), "heic" | "heif")
 }
 
 pub(super) fn extension(name: &str) -> String {
@@ -544,6 +554,18 @@ mod tests {
             names,
             ["a", "b1000000000000000000000", "img1.png", "img02.png", "img2.png", "img2b.png", "img10.png"]
         );
+    }
+
+    #[test]
+    fn a_folder_of_pictures_that_are_not_read_says_what_they_are() {
+        let folder = tempfile::tempdir().unwrap();
+        for k in 0..5 {
+            std::fs::write(folder.path().join(format!("IMG_{k}.HEIC")), "x").unwrap();
+        }
+        let output = tempfile::tempdir().unwrap();
+        let taken = take(folder.path(), output.path(), &FrameOptions::default(), &Control::new());
+        let error = taken.err().unwrap().to_string();
+        assert!(error.contains("5 of them are HEIC pictures: convert them to JPEG"), "{error}");
     }
 
     #[test]

@@ -106,19 +106,24 @@ impl<'a> PictureArchive<'a> {
         let mut buffer = vec![0; RECOMMENDED_BUFFER_SIZE];
         let archive = ZipArchive::from_file(file, &mut buffer).map_err(|e| unreadable(path, e))?;
         let mut found = Self { path, archive, pictures: BTreeMap::new() };
-        let entries = found.list(length, &mut buffer)?;
+        let (entries, heic) = found.list(length, &mut buffer)?;
         found.name(entries)?;
         if found.pictures.len() < FEWEST {
+            let others = if heic > 0 { format!(", and {heic} HEIC pictures") } else { String::new() };
             return Err(found
-                .wrong(&format!("it has {} pictures (jpg, png, webp)", found.pictures.len()))
-                .hint("pictures of the scene from many sides are needed, at least 3"));
+                .wrong(&format!("it has {} pictures (jpg, png, webp){others}", found.pictures.len()))
+                .hint(match heic {
+                    0 => "pictures of the scene from many sides are needed, at least 3",
+                    _ => "convert them to JPEG",
+                }));
         }
         Ok(found)
     }
 
-    /// The pictures in it. The table is read piece by piece, and no further than may be.
-    fn list(&self, length: u64, buffer: &mut [u8]) -> Result<Vec<Entry>> {
-        let (mut pictures, mut count, mut packed, mut unpacked) = (Vec::new(), 0, 0u64, 0u64);
+    /// The pictures in it, and how many others there are in HEIC, which is not read. The table is read piece by piece, and no
+    /// further than may be.
+    fn list(&self, length: u64, buffer: &mut [u8]) -> Result<(Vec<Entry>, usize)> {
+        let (mut pictures, mut heic, mut count, mut packed, mut unpacked) = (Vec::new(), 0, 0, 0u64, 0u64);
         let mut entries = self.archive.entries(buffer);
         while let Some(entry) = entries.next_entry().map_err(|e| unreadable(self.path, e))? {
             count += 1;
@@ -136,6 +141,7 @@ impl<'a> PictureArchive<'a> {
                 return Err(self.wrong("its files overlap"));
             }
             if entry.is_dir() || !is_picture(&path) {
+                heic += usize::from(path.last().is_some_and(|name| super::images::is_heic(name)));
                 continue;
             }
             if entry.flags().is_encrypted() {
@@ -162,7 +168,7 @@ impl<'a> PictureArchive<'a> {
             }
             pictures.push(Entry { path, method, size, place: entry.wayfinder() });
         }
-        Ok(pictures)
+        Ok((pictures, heic))
     }
 
     /// The folders and the name of an entry. Windows' separators count as such, too.
@@ -456,6 +462,11 @@ mod tests {
         }
         let few = archive(folder.path(), &pictures(&["1.png", "2.png"]));
         assert!(refused(&few).contains("it has 2 pictures"));
+        let heic = ["1.HEIC", "2.heif", "._2.heic.txt"].map(|name| (name, b"x".to_vec(), false));
+        assert!(
+            refused(&archive(folder.path(), &heic))
+                .contains("0 pictures (jpg, png, webp), and 2 HEIC pictures")
+        );
         let none = archive(folder.path(), &[]);
         assert!(is_archive(&none).unwrap() && refused(&none).contains("it has 0 pictures"));
         let control = Control::new();
