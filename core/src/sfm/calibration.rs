@@ -215,7 +215,7 @@ fn rotation_disagreement(
         let mean = sum / (pairs.len() as f64).max(1.0);
         Ok(2.0 * cycles * mean.max(1e-4).ln())
     };
-    (0..focals.len()).map(one).collect()
+    (0..focals.len()).into_par_iter().map(one).collect()
 }
 
 #[cfg(test)]

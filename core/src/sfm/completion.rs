@@ -86,15 +86,12 @@ fn keep_longest_tracks(map: &mut Map, per_image: usize) {
 fn drop_misplaced(map: &mut Map, input: &MapperInput<'_>, options: &MapperOptions) {
     let support = support_of_pairs(map, input.keypoints, input.pairs, options.max_epipolar_error);
     let rig = Arc::clone(&map.rig);
-    for (station, s) in support_of_stations(&rig, input.pairs, &support).iter().enumerate() {
-        let first = rig.images_of(station).start;
-        if map.poses[first].is_some() && s.ratio() < options.completion.min_support {
-            map.unregister(first);
-        }
-    }
-    for group in rigid_groups(map, options.completion.rigid_points).iter().skip(1) {
-        group.iter().for_each(|&i| map.unregister(i));
-    }
+    let stations = support_of_stations(&rig, input.pairs, &support);
+    let weak = stations.iter().enumerate().filter(|(_, s)| s.ratio() < options.completion.min_support);
+    let weak: Vec<usize> = weak.map(|(station, _)| rig.images_of(station).start).collect();
+    map.unregister(&weak);
+    let groups = rigid_groups(map, options.completion.rigid_points);
+    map.unregister(&groups.get(1..).unwrap_or_default().concat());
 }
 
 /// Places what can be placed of `missing`, neighbours of the map first; returns how many.

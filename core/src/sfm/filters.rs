@@ -35,7 +35,7 @@ pub(crate) fn filter_images(map: &mut Map, min_observations: usize) -> Vec<usize
             removed.sort_unstable();
             return removed;
         }
-        weak.iter().for_each(|&i| map.unregister(i));
+        map.unregister(&weak);
         removed.extend(weak);
     }
 }

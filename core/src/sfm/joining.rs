@@ -143,7 +143,7 @@ mod tests {
     /// The map of the first camera's pictures, true; of the other camera nothing is known.
     fn start(capture: &Capture) -> Map {
         let mut map = capture.true_map_with_points();
-        (0..24).filter(|i| i % 3 == 1).for_each(|i| map.unregister(i));
+        map.unregister(&(0..24).filter(|i| i % 3 == 1).collect::<Vec<_>>());
         let guess = Camera::from_focal(CameraModel::SimpleRadial, 1440.0, 1200, 900);
         let of_image: Vec<usize> = (0..24).map(|i| usize::from(i % 3 == 1)).collect();
         map.others = OtherCameras::new(vec![guess], &of_image);

@@ -142,15 +142,23 @@ impl Map {
         seen.map_or(f64::INFINITY, |seen| (seen - pixel).norm())
     }
 
-    /// Takes an image out, and with it the other images of its station: their poses, their observations, and the points
+    /// Takes images out, and with them the other images of their stations: their poses, their observations, and the points
     /// that are left with fewer than two.
-    pub(crate) fn unregister(&mut self, image: usize) {
-        let out = self.rig.images_of(self.rig.station_of(image));
-        self.poses[out.clone()].fill(None);
-        for point in &mut self.points {
-            point.track.retain(|o| !out.contains(&(o.image as usize)));
+    pub(crate) fn unregister(&mut self, images: &[usize]) {
+        if images.is_empty() {
+            return;
         }
-        self.points.retain(|p| p.track.len() >= 2);
+        let mut is_out = vec![false; self.poses.len()];
+        for &image in images {
+            let station = self.rig.images_of(self.rig.station_of(image));
+            self.poses[station.clone()].fill(None);
+            is_out[station].fill(true);
+        }
+        // All in one pass: there may be a thousand images, and a million points.
+        self.points.retain_mut(|point| {
+            point.track.retain(|o| !is_out[o.image as usize]);
+            point.track.len() >= 2
+        });
     }
 }
 

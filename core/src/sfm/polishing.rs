@@ -1,5 +1,7 @@
 //! The last adjustments of a map, and the intrinsics that a capture may tell or not.
 
+use rayon::prelude::*;
+
 use crate::camera::{Camera, CameraModel};
 use crate::control::Control;
 use crate::error::Result;
@@ -17,11 +19,14 @@ use crate::statistics::{MEDIAN_OF_RAYLEIGH, median};
 /// Standard deviation of a keypoint's x and y in pixels, as the reprojection errors of most show it; `None` for a map
 /// without points.
 pub(crate) fn keypoint_noise(map: &Map, keypoints: &Keypoints) -> Option<f64> {
-    let observations = map.points.iter().flat_map(|p| p.track.iter().map(move |o| (p, o)));
-    let error = |(p, o): (&MapPoint, &Observation)| {
-        map.reprojection_error(o.image as usize, &p.xyz, &keypoints[o.image as usize][o.keypoint as usize])
+    let errors = |p: &MapPoint| {
+        let error = |o: &Observation| {
+            let image = o.image as usize;
+            map.reprojection_error(image, &p.xyz, &keypoints[image][o.keypoint as usize])
+        };
+        p.track.iter().map(error).collect::<Vec<f64>>()
     };
-    let mut errors: Vec<f64> = observations.map(error).collect();
+    let mut errors: Vec<f64> = map.points.par_iter().flat_map_iter(errors).collect();
     median(&mut errors).map(|error| error / MEDIAN_OF_RAYLEIGH)
 }
 

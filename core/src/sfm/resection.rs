@@ -301,7 +301,7 @@ mod tests {
         let capture = Capture::orbit(12, 500, 0.3, 8);
         let pairs = capture.pairs(6);
         let mut map = capture.true_map_with_points();
-        map.unregister(5);
+        map.unregister(&[5]);
         let matches = MatchIndex::of_verified(12, &pairs);
         let options = ResectionOptions::default();
         let placed = place_images(&map, &capture.keypoints, &matches, &[5], &options);
@@ -327,7 +327,7 @@ mod tests {
             }
         }
         let mut map = capture.true_map_with_points();
-        map.unregister(5);
+        map.unregister(&[5]);
         let matches = MatchIndex::of_verified(12, &pairs);
         let options = ResectionOptions::default();
         assert!(place_images(&map, &capture.keypoints, &matches, &[5], &options).is_empty());

@@ -285,7 +285,7 @@ mod tests {
         let incremental = map_incrementally(&input, &options, &control).unwrap();
         for mut map in [global, incremental] {
             // One station is lost, and found again.
-            map.unregister(20);
+            map.unregister(&[20]);
             assert_eq!(map.registered(), 54);
             complete(&mut map, &input, &options, &control).unwrap();
             assert_eq!(map.registered(), 60);

@@ -170,7 +170,7 @@ impl Reconstructor<'_> {
                 .and_then(|all| all.iter().find(|d| d.0 == 0).map(|d| d.1));
             log::debug!("another camera: focal length {focal} of deviation {deviation:?}");
             if deviation.is_none_or(|sigma| sigma > UNSURE_FOCAL * focal) && self.mapper.refine_focal {
-                own.iter().for_each(|&image| map.unregister(image));
+                map.unregister(&own);
             }
         }
     }

@@ -453,8 +453,8 @@ impl Estimator<'_> {
         let slopes: &[&[Vec<Vector2<f64>>]] = if self.input.known.is_some() { &[] } else { &[&slopes] };
         let bundle = self.bundle(&fit.map, &fit.corrected);
         let mut deviations = intrinsics_deviations_with(&fit.map, &fit.corrected, slopes, &bundle);
-        let noise = keypoint_noise(&fit.map, &fit.corrected).unwrap_or(1.0);
-        let looser = centre_looseness(fit.as_seen(self.keypoints), &self.path(&fit.map), bundle.loss, noise);
+        let path = self.path(&fit.map);
+        let looser = centre_looseness(fit.as_seen(self.keypoints), &path, bundle.loss, bundle.noise);
         let x = principal_point_index(fit.map.camera.model);
         for (parameter, deviation) in deviations.iter_mut().flatten() {
             if let Some(factor) = parameter.checked_sub(x).and_then(|k| looser.get(k)) {
@@ -563,8 +563,8 @@ impl Estimator<'_> {
     /// Adjusts motions, readout time and map to what the frames show.
     fn by_the_frames(&self, fit: &mut Fit, steps: usize) -> Result<()> {
         let path = self.path(&fit.map);
-        let noise = keypoint_noise(&fit.map, &fit.corrected).unwrap_or(1.0);
         let mut bundle = self.bundle(&fit.map, &fit.corrected);
+        let noise = bundle.noise;
         bundle.stopping.max_iterations = bundle.stopping.max_iterations.min(steps);
         let measured = self.keypoints;
         let own = own_motions(fit.as_seen(measured), &path, bundle.loss, noise);

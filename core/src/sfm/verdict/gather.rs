@@ -119,7 +119,7 @@ pub(super) fn gather(judged: &Judged<'_>) -> (Evidence, Vec<FrameSpread>) {
         verified().filter(|p| p.homography_inliers as f64 >= FLAT_PAIR * p.inliers.len() as f64).count();
     let evidence = Evidence {
         frames: report.frames,
-        registered: registered as f64 / (report.frames - adjusted.strays().count()).max(1) as f64,
+        registered: registered as f64 / expected_frames(report.frames, adjusted.strays().count()) as f64,
         few_observations: report.few_observations as f64,
         parallax_degrees: report.median_parallax_degrees,
         relative_radius: relative_radius(complete, radius),
@@ -168,6 +168,11 @@ pub(super) fn gather(judged: &Judged<'_>) -> (Evidence, Vec<FrameSpread>) {
         shared_across_cuts: overlap.shared / overlap.expected.max(1.0),
     };
     (evidence, frames)
+}
+
+/// Of how many frames a model should be. Pictures by other cameras are no fault of it, unless most of the capture is theirs.
+fn expected_frames(frames: usize, strays: usize) -> usize {
+    if 2 * strays > frames { frames } else { (frames - strays).max(1) }
 }
 
 /// The largest step from a registered station to the next over the median one.

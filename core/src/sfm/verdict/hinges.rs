@@ -23,7 +23,7 @@ pub(super) fn weakest_hinge(map: &Map) -> usize {
     if count < 4 {
         return ENOUGH as usize;
     }
-    let mut shared = std::collections::BTreeMap::<(usize, usize), u32>::new();
+    let mut shared = vec![0u32; count * count];
     for point in &map.points {
         // Tracks are ordered by image, so their stations are in order, too.
         let mut seen: Vec<usize> = point
@@ -34,12 +34,13 @@ pub(super) fn weakest_hinge(map: &Map) -> usize {
             .collect();
         seen.dedup();
         for (k, &a) in seen.iter().enumerate() {
-            seen[k + 1..].iter().for_each(|&b| *shared.entry((a, b)).or_default() += 1);
+            seen[k + 1..].iter().for_each(|&b| shared[a * count + b] += 1);
         }
     }
     let holds = |least: u32| {
         let mut neighbours = vec![Vec::new(); count];
-        for (&(a, b), _) in shared.iter().filter(|(_, points)| **points >= least) {
+        for (pair, _) in shared.iter().enumerate().filter(|(_, points)| **points >= least) {
+            let (a, b) = (pair / count, pair % count);
             neighbours[a].push(b);
             neighbours[b].push(a);
         }

@@ -4,6 +4,8 @@
 //! place, look the same way, and share nothing that is in one of the places only (Jiang, Tan & Cheong, "Seeing double
 //! without confusion", CVPR 2012: what should be seen in common and is not).
 
+use rayon::prelude::*;
+
 use crate::sfm::map::Map;
 use crate::statistics::median;
 
@@ -62,7 +64,15 @@ pub(super) fn joints(map: &Map, is_ordered: bool) -> Joints {
     let poses: Vec<_> = placed.iter().filter_map(|&i| map.poses[i]).collect();
     let centres: Vec<_> = poses.iter().map(|p| p.centre()).collect();
     let stations = map.rig.placed_centres(&map.poses);
-    let mut steps: Vec<f64> = stations.windows(2).map(|w| (w[1] - w[0]).norm()).collect();
+    let nearest = |k: usize| {
+        let others = stations.iter().enumerate().filter(|&(other, _)| other != k);
+        others.map(|(_, other)| (other - stations[k]).norm()).fold(f64::INFINITY, f64::min)
+    };
+    // Of photographs in no order, the next in the list may stand anywhere.
+    let mut steps: Vec<f64> = match is_ordered {
+        true => stations.windows(2).map(|w| (w[1] - w[0]).norm()).collect(),
+        false => (0..stations.len()).into_par_iter().map(nearest).filter(|d| d.is_finite()).collect(),
+    };
     let limit = NEAR_STEPS * median(&mut steps).unwrap_or(0.0);
     let (mut near, mut missing) = (0usize, 0usize);
     for a in 0..n {
@@ -102,5 +112,23 @@ mod tests {
         assert!(folded.near > 10 && folded.missing > 0.5, "{folded:?}");
         map.points.retain(|p| p.track.iter().all(|o| o.image < 20) || p.track.iter().all(|o| o.image >= 20));
         assert_eq!(joints(&map, true).weakest_step, 0);
+    }
+
+    #[test]
+    fn the_order_of_photographs_says_nothing() {
+        let capture = Capture::walk(60, 6000, 0.0, 3);
+        let map = capture.true_map_with_points();
+        // 7 has no divisor in common with 60.
+        let place = |image: usize| image * 7 % 60;
+        let mut shuffled = map.clone();
+        (0..60).for_each(|i| shuffled.poses[place(i)] = map.poses[i]);
+        for observation in shuffled.points.iter_mut().flat_map(|p| &mut p.track) {
+            observation.image = place(observation.image as usize) as u32;
+        }
+        shuffled.points.iter_mut().for_each(|p| p.track.sort_by_key(|o| o.image));
+        let (before, after) = (joints(&map, false), joints(&shuffled, false));
+        assert_eq!(before.missing, 0.0);
+        // Which pairs are far apart in the list depends on it, what is near in the world does not.
+        assert!(after.near > 0 && after.missing < 0.05, "{before:?} {after:?}");
     }
 }
