@@ -113,6 +113,19 @@ pub(crate) fn most_lone_step(map: &Map) -> f64 {
     over_those_beside(&lengths).into_iter().fold(0.0, f64::max).min(1e6)
 }
 
+/// The lengths of the steps that a camera went from one placed station to the next.
+pub(crate) fn one_camera_steps(map: &Map) -> Vec<f64> {
+    let placed = placed_stations(map);
+    let camera = |station: usize| map.others.index(map.rig.images_of(station).start);
+    let went = placed.windows(2).map(|w| camera(w[0]) == camera(w[1]));
+    lengths(&placed, &steps(map))
+        .into_iter()
+        .zip(went)
+        .filter(|(_, went)| *went)
+        .map(|(length, _)| length)
+        .collect()
+}
+
 fn placed_stations(map: &Map) -> Vec<usize> {
     (0..map.rig.stations()).filter(|&s| map.poses[map.rig.images_of(s).start].is_some()).collect()
 }
@@ -190,6 +203,7 @@ mod tests {
     use crate::sfm::completion::complete;
     use crate::sfm::global_mapper::adjust_start;
     use crate::sfm::mapper_options::MapperOptions;
+    use crate::sfm::other_cameras::OtherCameras;
     use crate::sfm::synthetic::Capture;
 
     /// A walk, of which few tracks go across the step after image 7, and its pairs.
@@ -289,6 +303,20 @@ mod tests {
         assert!(centres < 0.1 && rotations < 1e-3, "{centres} {rotations}");
         let few = EvenStepsOptions { most_equal: 15, ..options };
         assert!(with_equal_steps(&map, &pairs, true, &few).is_none());
+    }
+
+    #[test]
+    fn from_one_camera_to_another_nobody_steps() {
+        let mut map = Capture::walk(24, 3000, 0.3, 4).true_map_with_points();
+        let leap = Vector3::new(0.0, 0.0, 500.0);
+        for pose in map.poses[12..].iter_mut().flatten() {
+            *pose = Pose::from_centre(pose.rotation, &(pose.centre() + leap));
+        }
+        let longest = |map: &Map| one_camera_steps(map).into_iter().fold(0.0, f64::max);
+        assert!(one_camera_steps(&map).len() == 23 && longest(&map) > 400.0);
+        let of_image: Vec<usize> = (0..24).map(|i| usize::from(i >= 12)).collect();
+        map.others = OtherCameras::new(vec![map.camera.clone()], &of_image);
+        assert!(one_camera_steps(&map).len() == 22 && longest(&map) < 1.0);
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! Measures all that a verdict follows from.
 
 use crate::sfm::bundle_adjustment::BundleOptions;
-use crate::sfm::even_steps::most_lone_step;
+use crate::sfm::even_steps::{most_lone_step, one_camera_steps};
 use crate::sfm::map::{Keypoints, Map};
 use crate::sfm::matching::PairMatches;
 use crate::sfm::path::cuts;
@@ -175,10 +175,10 @@ fn expected_frames(frames: usize, strays: usize) -> usize {
     if 2 * strays > frames { frames } else { (frames - strays).max(1) }
 }
 
-/// The largest step from a registered station to the next over the median one.
+/// The largest step from a registered station to the next over the median one. Past missing stations it counts as so many, and nobody
+/// went from where one camera was to where another began.
 fn largest_step(map: &Map) -> f64 {
-    let centres = map.rig.placed_centres(&map.poses);
-    let mut steps: Vec<f64> = centres.windows(2).map(|w| (w[1] - w[0]).norm()).collect();
+    let mut steps = one_camera_steps(map);
     let largest = steps.iter().copied().fold(0.0, f64::max);
     median(&mut steps).filter(|&usual| usual > 0.0).map_or(0.0, |usual| (largest / usual).min(1e6))
 }
