@@ -13,6 +13,7 @@ use crate::files::{create_private_folder, rename, temporary_path};
 use crate::hex::hex;
 use crate::service::lost_files::{key_of, lose};
 use crate::service::{Service, layout};
+use crate::storage::BlobReader;
 
 /// The rows while they are made to agree with the files.
 const ROWS: &str = "rows.db";
@@ -55,8 +56,9 @@ impl Service {
             let name = key_of(file.file).to_string();
             failpoints::pass("backup.copy").map_err(|e| Error::io("copy", Path::new(&name), e))?;
             let before = known.get(name.as_str()).filter(|before| before.size == file.size);
-            let earlier = previous.as_ref().filter(|_| before.is_some()).map(|(p, _)| p.join(&name));
-            match self.copy_blob(&mut copying, file, &name, earlier, before.map(|b| b.sha256.as_str()))? {
+            let earlier =
+                previous.as_ref().zip(before).map(|((p, _), before)| (p.join(&name), before.sha256.as_str()));
+            match self.copy_blob(&mut copying, file, &name, earlier)? {
                 Some(copied) => drop(files.insert(name, copied)),
                 None => missing.push(file.file),
             }
@@ -119,14 +121,14 @@ impl Service {
         Ok(())
     }
 
-    /// Brings one stored file into the backup; nothing if it is not there, or not as its row says.
+    /// Brings one stored file into the backup; nothing if it is not there, or not as its row says. `earlier` is the file of this
+    /// name in an earlier backup, with its hash.
     fn copy_blob(
         &self,
         copying: &mut Copying<'_>,
         file: &NamedFile,
         name: &str,
-        earlier: Option<PathBuf>,
-        known: Option<&str>,
+        earlier: Option<(PathBuf, &str)>,
     ) -> Result<Option<BackedUpFile>> {
         let key = key_of(file.file);
         let blob = match self.inner.storage.open(&key) {
@@ -137,6 +139,7 @@ impl Service {
         if !right_size {
             return Ok(None);
         }
+        let (earlier, known) = earlier.filter(|(path, _)| is_copy(path, &blob)).unzip();
         let same: Vec<PathBuf> = self.inner.storage.local_path(&key).into_iter().chain(earlier).collect();
         let copied = copying.place(name, blob, &same, known)?;
         if copied.size != file.size || file.sha256.is_some_and(|hash| hex(&hash) != copied.sha256) {
@@ -168,6 +171,13 @@ impl Service {
         lost.sort();
         Ok(lost)
     }
+}
+
+/// Whether the file at `path`, which has the name of `blob`, has its bytes too. The name alone does not tell: a service that went
+/// back to an older backup counts attempts anew, and another scene gets a name that was given before. Links and copies keep the time.
+fn is_copy(path: &Path, blob: &BlobReader) -> bool {
+    fs::metadata(path)
+        .is_ok_and(|found| found.len() == blob.size && found.modified().is_ok_and(|t| t == blob.modified))
 }
 
 /// Takes out of the rows what was deleted since they were copied: the jobs of `file`, and an upload whose content was replaced.

@@ -6,11 +6,14 @@ use std::path::{Path, PathBuf};
 use sha2::{Digest, Sha256};
 
 use super::{BackupManifest, CopyProgress};
+use crate::control::{CancelToken, Control};
 use crate::database::Abilities;
 use crate::error::{Error, ErrorKind, Result};
-use crate::job::{ArtifactKind, BlobName, JobId, JobStatus, UserId};
+use crate::job::{ArtifactKind, BlobName, CameraData, JobId, JobStatus, UserId};
+use crate::pipeline::ReconstructionOptions;
 use crate::service::test_world::{World, open};
-use crate::service::{Browser, Service, ServiceOptions, UploadFacts, layout};
+use crate::service::worker::{Worked, Worker};
+use crate::service::{Browser, Outcome, Runner, Service, ServiceOptions, UploadFacts, WorkerOptions, layout};
 use crate::storage::BlobKey;
 
 fn go_on(_: CopyProgress) -> Result<()> {
@@ -248,6 +251,56 @@ fn an_earlier_backup_saves_the_reading() {
     assert!(error.message().contains(&key), "{error}");
     assert!(!backups.at("service").exists());
     assert!(w.service.job(w.anna, newer).is_ok());
+}
+
+/// Makes scenes of these bytes.
+struct Scenes(&'static str);
+
+impl Scenes {
+    /// The next job of this service gets one.
+    fn make_one(self, service: &Service) {
+        let (options, cancel) =
+            (WorkerOptions { threads: 1, niceness: 0, ..Default::default() }, CancelToken::new());
+        let mut worker = Worker::new(service, &options, &cancel, &self).unwrap();
+        assert!(worker.work_once().unwrap() == Worked::Done);
+    }
+}
+
+impl Runner for Scenes {
+    fn run(&self, _: &Path, workspace: &Path, _: &ReconstructionOptions, _: &Control) -> Result<Outcome> {
+        fs::create_dir_all(workspace).unwrap();
+        let file = |kind: ArtifactKind| {
+            let path = workspace.join(format!("scene.{}", kind.extension()));
+            fs::write(&path, self.0).unwrap();
+            (kind, path)
+        };
+        let files = [ArtifactKind::Ply, ArtifactKind::Spz, ArtifactKind::Preview].map(file).to_vec();
+        Ok(Outcome { files, camera: CameraData::default(), warnings: vec![] })
+    }
+}
+
+/// A service that went back counts the attempts of a job anew: another scene has the name, and here the size, of one that the
+/// earlier backup holds.
+#[test]
+fn an_earlier_backup_is_believed_of_the_same_file_only() {
+    let w = World::new();
+    let job = w.submit(w.anna);
+    let backups = Backups::beside(&w);
+    w.service.backup(&backups.at("one"), None, &mut go_on).unwrap();
+    Scenes("first").make_one(&w.service);
+    let two = w.service.backup(&backups.at("two"), Some(&backups.at("one")), &mut go_on).unwrap();
+    let back = backups.restore(&w, "one", "back");
+    // The clocks by which file systems go have ticks.
+    std::thread::sleep(std::time::Duration::from_millis(50));
+    Scenes("other").make_one(&back);
+    let three = back.backup(&backups.at("three"), Some(&backups.at("two")), &mut go_on).unwrap();
+    let ply = BlobKey::Artifact { job, attempt: 1, kind: ArtifactKind::Ply }.to_string();
+    let of = |manifest: &BackupManifest| manifest.files.iter().find(|f| f.name == ply).cloned().unwrap();
+    assert_eq!((of(&two).size, of(&three).size), (5, 5));
+    assert_ne!(of(&two).sha256, of(&three).sha256);
+    let restored = backups.restore(&w, "three", "service");
+    assert_eq!(bytes(&restored, w.anna, job, ArtifactKind::Ply), b"other");
+    assert_sound(&backups.at("service"));
 }
 
 #[test]
