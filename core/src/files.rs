@@ -70,6 +70,12 @@ pub(crate) fn rename(from: &Path, to: &Path) -> Result<()> {
     sync_folder(folder)
 }
 
+/// Brings the content of the file `path` to the disk, whoever wrote it.
+pub(crate) fn sync_file(path: &Path) -> io::Result<()> {
+    // Windows flushes only what may be written; elsewhere a file is flushed too that may only be read.
+    fs::OpenOptions::new().read(true).write(cfg!(windows)).open(path)?.sync_all()
+}
+
 /// Makes the names in `folder` durable, where the system has a way to.
 pub(crate) fn sync_folder(folder: &Path) -> Result<()> {
     // Windows has no such call: there a rename is durable by itself.
@@ -235,6 +241,16 @@ mod tests {
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
         write_atomically(&path, |w| w.write_all(b"new")).unwrap();
         assert_eq!(fs::read(&path).unwrap(), b"new");
+    }
+
+    #[test]
+    fn what_others_wrote_is_flushed() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a.bin");
+        assert_eq!(sync_file(&path).unwrap_err().kind(), io::ErrorKind::NotFound);
+        fs::write(&path, b"content").unwrap();
+        sync_file(&path).unwrap();
+        assert_eq!(fs::read(&path).unwrap(), b"content");
     }
 
     #[test]

@@ -289,6 +289,53 @@ fn rust_files(folder: &Path, found: &mut Vec<PathBuf>) {
     }
 }
 
+/// Finds functions that open a file to read it and flush one.
+#[derive(Default)]
+struct Flushes {
+    opens: bool,
+    flushes: bool,
+    found: Vec<String>,
+}
+
+impl Flushes {
+    fn of(text: &str) -> Vec<String> {
+        let mut flushes = Self::default();
+        flushes.visit_file(&syn::parse_file(text).unwrap());
+        flushes.found
+    }
+
+    fn look_into(&mut self, function: &syn::Ident, visit: impl FnOnce(&mut Self)) {
+        let around = (std::mem::take(&mut self.opens), std::mem::take(&mut self.flushes));
+        visit(self);
+        if self.opens && self.flushes {
+            self.found.push(function.to_string());
+        }
+        (self.opens, self.flushes) = around;
+    }
+}
+
+impl<'ast> Visit<'ast> for Flushes {
+    fn visit_item_fn(&mut self, item: &'ast syn::ItemFn) {
+        self.look_into(&item.sig.ident, |inner| syn::visit::visit_item_fn(inner, item));
+    }
+
+    fn visit_impl_item_fn(&mut self, item: &'ast syn::ImplItemFn) {
+        self.look_into(&item.sig.ident, |inner| syn::visit::visit_impl_item_fn(inner, item));
+    }
+
+    fn visit_path(&mut self, path: &'ast syn::Path) {
+        let names: Vec<String> = path.segments.iter().map(|s| s.ident.to_string()).collect();
+        self.opens |= names.ends_with(&["File", "open"].map(str::to_owned));
+        self.flushes |= names.ends_with(&["File", "sync_all"].map(str::to_owned));
+        syn::visit::visit_path(self, path);
+    }
+
+    fn visit_expr_method_call(&mut self, call: &'ast syn::ExprMethodCall) {
+        self.flushes |= call.method == "sync_all" || call.method == "sync_data";
+        syn::visit::visit_expr_method_call(self, call);
+    }
+}
+
 /// Files that import each other, directly or round others: the circles of the graph (Tarjan's strongly connected components,
 /// by their definition, as there are few files).
 fn circles(edges: &BTreeMap<Module, BTreeSet<Module>>) -> Vec<Vec<String>> {
@@ -380,6 +427,31 @@ fn no_files_import_each_other() {
         found.extend(all);
     }
     assert!(found.is_empty(), "files that import each other:\n{}", found.join("\n"));
+}
+
+/// Windows flushes nothing that was opened to be read. Who flushes what another wrote calls `files::sync_file`, and for names in a
+/// folder `files::sync_folder`.
+#[test]
+fn nothing_is_flushed_that_was_opened_to_be_read() {
+    for text in [
+        "fn a() { File::open(p).and_then(|f| f.sync_all()) }",
+        "impl A { fn a() { let f = std::fs::File::open(p)?; f.sync_data()?; } }",
+        "fn a() { std::fs::File::open(p).and_then(|f| File::sync_all(&f)) }",
+    ] {
+        assert_eq!(Flushes::of(text), ["a"], "{text}");
+    }
+    let apart = "fn a() { File::open(p)?; fn b() { f.sync_all() } } fn c() { File::create(p)?.sync_all() }";
+    assert_eq!(Flushes::of(apart), [] as [&str; 0]);
+    let mut found = Vec::new();
+    for name in ["core/src", "server/src", "ffi/src", "python/src"] {
+        let mut paths = Vec::new();
+        rust_files(&workspace().join(name), &mut paths);
+        for path in paths.iter().filter(|path| !path.ends_with("core/src/files.rs")) {
+            let functions = Flushes::of(&std::fs::read_to_string(path).unwrap());
+            found.extend(functions.iter().map(|function| format!("{}: {function}", path.display())));
+        }
+    }
+    assert!(found.is_empty(), "what was opened to be read is flushed:\n{}", found.join("\n"));
 }
 
 /// The tests above would see nothing if the reader saw nothing: it finds what these files import, one kind of import each.

@@ -5,7 +5,6 @@
 //! killed process leaves either a finished stage or one that is done again from its start (training: from its last
 //! checkpoint; camera poses: from the features, matches and verified pairs that were found).
 
-use std::fs::File;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
@@ -15,7 +14,7 @@ use sha2::{Digest, Sha256};
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::file_lock::FileLock;
-use crate::files::{sync_folder, write_atomically};
+use crate::files::{sync_file, sync_folder, write_atomically};
 use crate::hashing::{hash_file, hash_parts};
 use crate::hex::hex;
 use crate::stage::Stage;
@@ -139,7 +138,7 @@ impl Workspace {
             // Else the names may lead to what an earlier, killed run wrote: files of the same size without their content.
             sync_folder(&path)?;
         } else {
-            File::open(&path).and_then(|f| f.sync_all()).map_err(|e| Error::io("flush", &path, e))?;
+            sync_file(&path).map_err(|e| Error::io("flush", &path, e))?;
             files.push((relative.to_owned(), metadata.len()));
         }
         Ok(())

@@ -12,7 +12,9 @@ use std::time::{Duration, SystemTime};
 use super::{BlobKey, BlobKind, BlobMetadata, BlobReader, StagedBlob, Storage};
 use crate::error::{Error, Result};
 use crate::failpoints;
-use crate::files::{create_private_file, create_private_folder, free_space, is_older, sync_folder};
+use crate::files::{
+    create_private_file, create_private_folder, free_space, is_older, sync_file, sync_folder,
+};
 use crate::job::{BlobName, JobId};
 
 /// The folder of what is not complete yet.
@@ -142,12 +144,11 @@ impl Storage for LocalStorage {
                 _ => Err(e),
             })
             .map_err(|e| Error::io("copy", source, e))?;
-        let file = File::open(&staged.0).map_err(|e| Error::io("open", source, e))?;
         failpoints::pass("storage.put.sync")
-            .and_then(|()| file.sync_all())
+            .and_then(|()| sync_file(&staged.0))
             .map_err(|e| Error::io("flush", &path, e))?;
+        let metadata = fs::metadata(&staged.0).map_err(|e| Error::io("find", &path, e))?;
         self.place(&staged.0, &path, ["storage.put.rename", "storage.put.sync_folder"])?;
-        let metadata = file.metadata().map_err(|e| Error::io("find", &path, e))?;
         Ok(BlobMetadata { size: metadata.len(), modified: modified(&metadata) })
     }
 

@@ -162,9 +162,7 @@ impl VideoWriter {
         if !status.success() {
             return Err(self.failure());
         }
-        std::fs::File::open(&self.partial)
-            .and_then(|file| file.sync_all())
-            .map_err(|e| Error::io("write", &self.path, e))?;
+        files::sync_file(&self.partial).map_err(|e| Error::io("write", &self.path, e))?;
         files::rename(&self.partial, &self.path)
     }
 

@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 use crate::camera::panorama::Side;
 use crate::control::Warning;
 use crate::error::{Error, ErrorKind, Result};
+use crate::files::sync_folder;
 use crate::picture_file;
 
 use super::picture;
@@ -285,16 +286,11 @@ impl Frames {
     /// # Errors
     /// [`ErrorKind::DiskFull`], [`ErrorKind::Io`].
     pub fn save(&self) -> Result<()> {
-        let path = Self::description_path(&self.folder);
         let json = serde_json::to_vec_pretty(self)
             .map_err(|e| Error::new(ErrorKind::Internal, format!("cannot describe the frames: {e}")))?;
         picture::write(&self.folder, "frames.json", &json)?;
-        // The entries of the folder, too, must survive a loss of power. Where a folder cannot be opened as a file
-        // (Windows) the file system sees to that by itself.
-        if let Ok(folder) = File::open(&self.folder) {
-            folder.sync_all().map_err(|e| Error::io("write", &path, e))?;
-        }
-        Ok(())
+        // The entries of the folder, too, must survive a loss of power.
+        sync_folder(&self.folder)
     }
 
     /// Frame `index` (of `frames`) in colour; what is transparent has its stored colour.

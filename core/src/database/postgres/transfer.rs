@@ -11,7 +11,7 @@ use super::session::Session;
 use super::values::Value;
 use crate::database::{SqliteDatabase, SystemClock};
 use crate::error::{Error, ErrorKind};
-use crate::files::replace_atomically;
+use crate::files::{replace_atomically, sync_file};
 
 /// A table: its name, the columns of its key, all columns.
 pub(super) type Table = (&'static str, &'static str, &'static str);
@@ -91,9 +91,7 @@ pub(super) fn copy_to(session: &Session, to: &Path) -> Sql<()> {
             // One file, without a log beside it.
             file.pragma_update_and_check(None, "journal_mode", "delete", |_| Ok(())).map_err(lite)?;
             file.close().map_err(|(_, e)| lite(e))?;
-            std::fs::File::open(temporary)
-                .and_then(|f| f.sync_all())
-                .map_err(|e| Error::io("write", to, e))?;
+            sync_file(temporary).map_err(|e| Error::io("write", to, e))?;
             Ok(())
         };
         fill().map_err(|found: Fault| {

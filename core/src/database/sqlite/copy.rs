@@ -1,12 +1,12 @@
 //! Copies of the whole file, made while others go on: for backups, and before its form is changed.
 
-use std::fs::{self, File};
+use std::fs;
 use std::path::{Path, PathBuf};
 
 use super::connection::{Fault, Sql, connect_to_read, create_private_file, file_address};
 use crate::error::{Error, Result};
 use crate::failpoints;
-use crate::files::replace_atomically;
+use crate::files::{replace_atomically, sync_file};
 
 /// How many copies of older versions are kept.
 const KEPT: usize = 3;
@@ -23,7 +23,7 @@ pub(super) fn copy(from: &Path, still: bool, to: &Path) -> Result<()> {
         source.execute("VACUUM INTO ?1", [file_address(temporary)]).map_err(|e| {
             Fault::from(e).translate().hint(format!("it was to be copied to {}", to.display()))
         })?;
-        failpoints::pass("database.copy.sync").and_then(|()| File::open(temporary)?.sync_all()).map_err(io)
+        failpoints::pass("database.copy.sync").and_then(|()| sync_file(temporary)).map_err(io)
     })
 }
 
