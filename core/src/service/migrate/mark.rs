@@ -18,6 +18,8 @@ use crate::service::{Moved, check_complete, layout};
 const ROWS: &str = "rows.db";
 /// The rows before that.
 const COPY: &str = "copy.db";
+/// There since before the rows went the first time.
+const SENT: &str = "sent";
 
 /// Nobody else opens the folder while this is there, nor after that until it is removed.
 pub(super) struct Mark<'a> {
@@ -91,6 +93,22 @@ impl<'a> Mark<'a> {
             remove_database(&copy)?;
         }
         SqliteDatabase::open(&file, clock)
+    }
+
+    /// Whether this call or an earlier one came to where the rows go.
+    ///
+    /// # Errors
+    /// The system's: then it is not known.
+    pub(super) fn rows_may_be_there(&self) -> Result<bool> {
+        let path = self.folder.join(SENT);
+        path.try_exists().map_err(|e| Error::io("find", &path, e))
+    }
+
+    /// Notes that the rows go now; durable when this returns, so that they do not arrive without it.
+    pub(super) fn note_sending(&self) -> Result<()> {
+        write_atomically(&self.folder.join(SENT), |file| {
+            file.write_all(b"From now on the rows may be at the new place.\n")
+        })
     }
 
     /// Says where the service is now, and takes the mark away.

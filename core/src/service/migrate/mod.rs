@@ -4,12 +4,14 @@
 //! folder/moving/  lock     held while somebody is at it                               (mark)
 //!                 rows.db  the rows as they will arrive, with no job running          (mark)
 //!                 arrived  the names of the files that are there and were read back   (files)
+//!                 sent     from now on the rows may be there                          (mark)
 //! folder/moved.json        where all of it is now; written last
 //! ```
 //!
 //! From the first to the last moment nobody can open the folder, so its rows stand still. Files go first, then all rows in one
-//! transaction: whatever is killed in between has moved nothing that counts, and the next call goes on where it was. Nothing in
-//! the folder is removed.
+//! transaction: whatever is killed in between has moved nothing that counts, and the next call goes on where it was. Once the rows
+//! may be there no call that fails opens the folder again: there would be two services with the same users, keys and jobs. Nothing
+//! in the folder is removed.
 
 mod files;
 mod mark;
@@ -78,6 +80,7 @@ impl Service {
         let rows_there = PostgresDatabase::open(database)?;
         let files_there = place::open_storage(storage)?;
         let mark = Mark::set(from)?;
+        let sent_before = mark.rows_may_be_there()?;
         let mut arrived = || {
             if let Some(secrets) = &to.secrets {
                 Secrets::copy(&from.join(layout::SECRETS), secrets)?;
@@ -85,13 +88,16 @@ impl Service {
             let rows = mark.rows()?;
             let files = Files::of(from, &rows)?;
             files.bring(files_there.as_ref(), &mark.arrived(), watch)?;
+            mark.note_sending()?;
             Ok((rows, files))
         };
         let (rows, files) = match arrived() {
             Ok(arrived) => arrived,
             Err(error) => {
-                // No row went anywhere: who gives up goes on with the folder.
-                mark.remove()?;
+                // No row went anywhere, in no call: who gives up goes on with the folder.
+                if !sent_before {
+                    mark.remove()?;
+                }
                 return Err(error);
             }
         };
@@ -102,8 +108,9 @@ impl Service {
             .and_then(|()| rows_there.take_rows(&mark.rows_file()));
         let rows = match taken {
             Ok(taken) => taken.rows,
-            // There was not room for any of them. What else happened to them may not be known.
-            Err(error) if error.kind() == ErrorKind::Conflict => {
+            // There was not room for any of them. What else happened to them may not be known; nor whether others are there
+            // because those of an earlier call were used.
+            Err(error) if error.kind() == ErrorKind::Conflict && !sent_before => {
                 mark.remove()?;
                 return Err(error);
             }

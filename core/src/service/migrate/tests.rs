@@ -220,6 +220,37 @@ fn it_can_be_stopped_at_any_point_and_repeated() {
     assert_eq!(service.all_jobs().unwrap().len(), 3);
 }
 
+/// Else there are two services with the same users, keys and jobs.
+#[test]
+fn a_folder_whose_rows_may_have_gone_stays_closed() {
+    let Some(new) = New::place() else { return };
+    let old = Old::new();
+    let key = BlobKey::Artifact { job: old.done, attempt: 1, kind: ArtifactKind::Spz };
+    let arrived = new.folder.path().join("files").join(key.to_string());
+    // As a server does that is started there too early: when all has arrived, something is gone again.
+    let failed = Service::migrate(old.folder(), &new.addresses, &mut |progress| {
+        if progress.bytes == progress.total_bytes {
+            let _ = fs::remove_file(&arrived);
+        }
+        Ok(())
+    })
+    .unwrap_err();
+    assert_eq!(failed.kind(), ErrorKind::Io, "{failed:?}");
+    assert!(failed.message().contains("is not there any more"), "{failed}");
+    let cancelled = Service::migrate(old.folder(), &new.addresses, &mut |_| {
+        Err(Error::new(ErrorKind::Cancelled, "enough"))
+    });
+    assert_eq!(cancelled.unwrap_err().kind(), ErrorKind::Cancelled);
+    let closed = Service::open(old.folder(), options()).err().unwrap();
+    assert_eq!(closed.kind(), ErrorKind::Conflict);
+    assert!(closed.message().contains("is being moved"), "{closed}");
+    let done = new.migrate(old.folder()).unwrap();
+    assert!(!done.before && !old.folder().join(layout::MOVING).exists());
+    let service = new.open();
+    assert_eq!(service.all_jobs().unwrap().len(), 3);
+    assert!(!bytes(&service, old.world.anna, old.done, ArtifactKind::Spz).is_empty());
+}
+
 #[test]
 fn what_cannot_go_is_refused_and_left_as_it_is() {
     let Some(new) = New::place() else { return };
