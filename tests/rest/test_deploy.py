@@ -90,6 +90,24 @@ def test_the_objects_of_kubernetes_fit_their_schemas():
     assert budget["spec"]["minAvailable"] < deployment["spec"]["replicas"]
 
 
+def test_the_commands_for_kubernetes_are_in_order():
+    text = (DEPLOY / "README.md").read_text()
+    [block] = [block for block in re.findall(r"```sh\n(.*?)```", text, re.DOTALL) if "kubectl" in block]
+    commands = block.replace("\\\n", " ").strip().splitlines()
+    [made, *others] = [command for command in commands if command.startswith("kubectl ")]
+    assert made == "kubectl create namespace reconstruct"
+    for command in others:
+        assert command.startswith("kubectl -n reconstruct "), command
+    # No object says it itself, or it would be told twice.
+    for name in ("kubernetes/servers.yaml", "kubernetes/workers.yaml"):
+        assert all("namespace" not in document["metadata"] for document in documents(name)), name
+    # The role may read a table of the first server.
+    assert commands[-1].startswith("psql ") and "queue-reader.sql" in commands[-1]
+    [awaited] = [command for command in others if "rollout status" in command]
+    deployments = [document for document in documents("kubernetes/servers.yaml") if document["kind"] == "Deployment"]
+    assert f"deployment/{deployments[0]['metadata']['name']}" in awaited
+
+
 def test_every_setting_and_option_is_one_of_the_program(settings):
     [config] = [d for d in documents("kubernetes/servers.yaml") if d["kind"] == "ConfigMap"]
     names = set(config["data"])
