@@ -75,6 +75,24 @@ impl Calls {
         }
     }
 
+    /// The same for a request that writes `what`, for which nothing has to be there. Where the answer to the last one is lost and it
+    /// is sent again, stores say that they know no such upload: they have put it together.
+    pub(super) fn wait_to_write<T>(
+        &self,
+        limit: Duration,
+        what: &str,
+        call: impl Future<Output = object_store::Result<T>>,
+    ) -> Result<T> {
+        self.wait(limit, "write", what, call).map_err(|error| match error.kind() {
+            ErrorKind::NotFound => self.failed(
+                "write",
+                what,
+                "the store does not know its parts any more; it may be whole there",
+            ),
+            _ => error,
+        })
+    }
+
     /// A failure that may pass.
     pub(super) fn failed(&self, doing: &str, what: &str, why: &str) -> Error {
         Error::new(ErrorKind::Io, format!("cannot {doing} {what} in {}: {why}", self.place))
@@ -227,6 +245,24 @@ mod tests {
         for error in [refused("500 Internal Server Error: "), refused("400 Bad Request: x")] {
             assert!(!format!("{:?}", told(&error)).contains("s3cret"));
         }
+    }
+
+    /// Else a client would hear that there is no such upload, and a worker that there is no such job.
+    #[test]
+    fn nothing_is_missing_where_something_is_written() {
+        let lost = || {
+            let source = "404 Not Found: <Code>NoSuchUpload</Code>".into();
+            std::future::ready(Err(StoreError::NotFound { path: "p".to_owned(), source }))
+        };
+        let error = calls().wait_to_write::<()>(CALL, "videos/a", lost()).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Io);
+        assert!(error.message().contains("does not know its parts any more"), "{error}");
+        assert!(error.hint_text().is_some());
+        assert_eq!(
+            calls().wait::<()>(CALL, "read", "videos/a", lost()).unwrap_err().kind(),
+            ErrorKind::NotFound
+        );
+        assert_eq!(calls().wait_to_write(CALL, "videos/a", std::future::ready(Ok(7))).unwrap(), 7);
     }
 
     #[test]

@@ -84,7 +84,7 @@ impl Writer {
     pub(super) fn finish(mut self) -> Result<u64> {
         let rest = PutPayload::from(std::mem::take(&mut self.rest));
         if self.upload.is_none() {
-            self.calls.wait(TRANSFER, "write", &self.name, self.store.put(&self.path, rest))?;
+            self.calls.wait_to_write(TRANSFER, &self.name, self.store.put(&self.path, rest))?;
             return Ok(self.written);
         }
         if rest.content_length() > 0 {
@@ -95,7 +95,7 @@ impl Writer {
             self.join_part()?;
         }
         if let Some(upload) = &mut self.upload {
-            self.calls.wait(TRANSFER, "write", &self.name, upload.parts.complete())?;
+            self.calls.wait_to_write(TRANSFER, &self.name, upload.parts.complete())?;
         }
         self.upload = None;
         Ok(self.written)
@@ -110,7 +110,7 @@ impl Writer {
     fn send(&mut self, part: PutPayload) -> Result<()> {
         if self.upload.is_none() {
             let begin = self.store.put_multipart_opts(&self.path, PutMultipartOptions::default());
-            let parts = self.calls.wait(CALL, "write", &self.name, begin)?;
+            let parts = self.calls.wait_to_write(CALL, &self.name, begin)?;
             // The first goes alone: it tells whether the line is slow.
             self.upload = Some(Upload { parts, begun: 0, sending: JoinSet::new(), parallel: 1 });
         }
@@ -146,7 +146,7 @@ impl Writer {
                 Some(Err(source)) => Err(object_store::Error::JoinError { source }),
             }
         };
-        let took = self.calls.wait(TRANSFER, "write", &self.name, next)?;
+        let took = self.calls.wait_to_write(TRANSFER, &self.name, next)?;
         upload.parallel = if took > SLOW { 1 } else { PARALLEL };
         Ok(())
     }
