@@ -52,7 +52,7 @@ impl LocalStorage {
         let mut staged: Vec<PathBuf> =
             entries(&self.root.join(STAGED))?.into_iter().map(|(_, path)| path).collect();
         // Whoever writes it holds the lock, for as long as the process lives.
-        staged.retain(|path| is_older(path, age) && File::open(path).is_ok_and(|f| f.try_lock().is_ok()));
+        staged.retain(|path| is_older(path, age) && open_to_lock(path).is_ok_and(|f| f.try_lock().is_ok()));
         Ok(staged)
     }
 
@@ -321,6 +321,12 @@ impl StagedBlob for LocalBlob {
     }
 }
 
+/// Opens a file that is there, to see whether its lock can be had. Linux makes of a lock on NFS one of bytes, and refuses that for what
+/// can only be read.
+fn open_to_lock(path: &Path) -> io::Result<File> {
+    File::options().write(true).open(path)
+}
+
 /// Files and folders of `folder` whose names are text; one that is gone meanwhile is no error.
 fn entries(folder: &Path) -> Result<Vec<(String, PathBuf)>> {
     let read = match fs::read_dir(folder) {
@@ -416,6 +422,18 @@ mod tests {
         assert_eq!(storage.sweep_staged(Duration::ZERO).unwrap(), 1);
         live.commit().unwrap();
         assert_eq!(storage.metadata(&key).unwrap().unwrap().size, 4);
+    }
+
+    #[test]
+    fn what_is_looked_at_for_its_lock_can_be_written_and_is_not_made() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("left");
+        assert_eq!(open_to_lock(&path).unwrap_err().kind(), io::ErrorKind::NotFound);
+        fs::write(&path, "rest").unwrap();
+        let mut file = open_to_lock(&path).unwrap();
+        assert_eq!(fs::read(&path).unwrap(), b"rest");
+        file.write_all(b"R").unwrap();
+        assert_eq!(fs::read(&path).unwrap(), b"Rest");
     }
 
     #[test]
