@@ -22,6 +22,9 @@ use crate::storage::{
 /// What every client calls the file that it sends to the storage.
 pub(super) const ANNOUNCED: &str = "films/kitchen tour.mp4";
 
+/// The longest time for which stores sign.
+const WEEK: Duration = Duration::from_secs(7 * 24 * 3600);
+
 /// What happens before a whole file is stored: there such a storage may take its time.
 type BeforePut = Box<dyn Fn(&BlobKey) + Send + Sync>;
 
@@ -70,6 +73,9 @@ impl Storage for FarStorage {
         Ok(Some(ANNOUNCED.to_owned()))
     }
     fn upload_address(&self, name: &BlobName, lifetime: Duration) -> Result<Option<UploadAddress>> {
+        if lifetime > WEEK {
+            return Err(Error::argument("no address is good for more than a week"));
+        }
         let url = format!("far://{}?for={}", BlobKey::Incoming { name: *name }, lifetime.as_secs());
         Ok(Some(UploadAddress { url, headers: vec![("x-far", "1")] }))
     }

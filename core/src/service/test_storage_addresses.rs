@@ -7,9 +7,9 @@ use std::path::Path;
 use std::thread;
 use std::time::Duration;
 
-use super::Idempotency;
 use super::test_machines::{ANNOUNCED, Machine, World};
 use super::worker::Worked;
+use super::{Idempotency, UploadFacts};
 use crate::error::{Error, ErrorKind, Result};
 use crate::job::{
     ArtifactKind, BLOB_NOT_FOUND, BlobName, Failure, JobId, JobRequest, JobState, JobStatus, ListQuery,
@@ -108,6 +108,24 @@ fn what_is_no_video_is_refused_and_another_one_may_take_its_place() {
     here.put(&name, b"a video at last");
     here.submit_sent(&name).unwrap();
     assert_eq!(here.content(&name), b"a video at last");
+}
+
+/// Who comes back after days sends through the server: no store would sign for that long.
+#[test]
+fn a_patient_upload_asks_the_storage_for_no_address() {
+    let world = World::new();
+    let here = world.machine_with(look, |options| {
+        options.limits.upload_lifetime_minutes = 30 * 24 * 60;
+        options.limits.upload_retention_hours = 30 * 24;
+    });
+    assert!(here.service.create_upload(here.user(), "mp4").unwrap_err().message().contains("a week"));
+    let ticket = here.service.create_patient_upload(here.user(), "mp4").unwrap();
+    assert_eq!(ticket.address, None);
+    let mut writer = here.service.begin_upload(&ticket.blob_name, UploadFacts::default()).unwrap();
+    writer.append(b"a video").unwrap();
+    writer.finish().unwrap();
+    here.submit_sent(&ticket.blob_name).unwrap();
+    assert_eq!(here.content(&ticket.blob_name), b"a video");
 }
 
 #[test]

@@ -13,7 +13,7 @@ use super::upload_writer::{Target, UploadWriter};
 use crate::database::{Upload, UploadedVideo};
 use crate::error::{Error, ErrorKind, Result};
 use crate::job::{BLOB_NOT_FOUND, BlobName, UserId, VideoExtension};
-use crate::storage::BlobKey;
+use crate::storage::{BlobKey, UploadAddress};
 
 impl Service {
     /// Makes a name under which the user can upload a video.
@@ -22,20 +22,27 @@ impl Service {
     /// [`ErrorKind::InvalidArgument`] ("Invalid file format") for a kind of file that is no video; what keeps the storage from
     /// signing its address.
     pub fn create_upload(&self, user: UserId, file_extension: &str) -> Result<UploadTicket> {
-        self.new_upload(user, file_extension, self.limits().upload_lifetime_minutes * 60)
+        let (name, lifetime) = (new_name(file_extension)?, self.limits().upload_lifetime_minutes * 60);
+        let address = self.inner.storage.upload_address(&name, Duration::from_secs(lifetime))?;
+        self.new_upload(user, name, lifetime, address)
     }
 
-    /// The same for as long as a video may wait for its job: for a sender that stops and comes back, as a person's browser does.
+    /// The same for as long as a video may wait for its job: for a sender that stops and comes back, as a person's browser does. It
+    /// comes through the server, whatever the storage is: no store signs an address for more than a week.
     ///
     /// # Errors
-    /// As for [`Service::create_upload`].
+    /// [`ErrorKind::InvalidArgument`] as for [`Service::create_upload`].
     pub fn create_patient_upload(&self, user: UserId, file_extension: &str) -> Result<UploadTicket> {
-        self.new_upload(user, file_extension, self.limits().upload_retention_hours * 3600)
+        self.new_upload(user, new_name(file_extension)?, self.limits().upload_retention_hours * 3600, None)
     }
 
-    fn new_upload(&self, user: UserId, file_extension: &str, lifetime: u64) -> Result<UploadTicket> {
-        let name = BlobName::random(file_extension.parse::<VideoExtension>()?);
-        let address = self.inner.storage.upload_address(&name, Duration::from_secs(lifetime))?;
+    fn new_upload(
+        &self,
+        user: UserId,
+        name: BlobName,
+        lifetime: u64,
+        address: Option<UploadAddress>,
+    ) -> Result<UploadTicket> {
         let upload = self.inner.database.create_upload(user, name, lifetime)?;
         Ok(UploadTicket { blob_name: upload.name, expires_at: upload.expires_at, address })
     }
@@ -123,6 +130,10 @@ impl Service {
         let upload = self.inner.database.upload(name)?.filter(|u| u.user == user && !u.deleted);
         upload.and_then(|u| u.video).ok_or_else(|| Error::argument(BLOB_NOT_FOUND))
     }
+}
+
+fn new_name(file_extension: &str) -> Result<BlobName> {
+    Ok(BlobName::random(file_extension.parse::<VideoExtension>()?))
 }
 
 fn upload_not_found() -> Error {
