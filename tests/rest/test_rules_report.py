@@ -216,6 +216,52 @@ def test_rule_86_events_are_for_the_owner(alice, bob, flat):
         is_error(bob.get(f"/api/v1/jobs/{unknown}/report/", headers=headers), 404, "Job not found")
 
 
+def test_rule_86_who_waits_with_a_revoked_key_is_told_nothing_more(fresh, flat):
+    server = fresh.server
+    other = server.client_with_new_key(fresh.name)
+    job = fresh.submit(flat)
+    events = Events(fresh, job)
+    assert events.next()["event"] == "report"
+    address = f"/api/v1/jobs/{job}/report/?wait=20&version={report(other, job)['version']}"
+    answers = []
+    waiting = threading.Thread(target=lambda: answers.append(type(fresh)(server, fresh.key).get(address)))
+    waiting.start()
+    # Until it waits.
+    time.sleep(1)
+    server.command("keys", "revoke", fresh.name, fresh.key.split(".")[0])
+    assert other.patch(job, {"title": "not for everybody"}).status_code == 200
+    assert events.next() is None
+    waiting.join()
+    is_error(answers[0], 401, "Invalid API key")
+    assert answers[0].headers["WWW-Authenticate"] == 'Api-Key realm="api"'
+    # Nor that the job is gone.
+    second = server.client_with_new_key(fresh.name)
+    events = Events(second, job)
+    assert events.next()["event"] == "report"
+    server.command("keys", "revoke", fresh.name, second.key.split(".")[0])
+    assert other.delete(job).status_code == 204
+    assert events.next() is None
+
+
+def test_rule_86_who_waits_and_has_lost_the_tier_is_told_nothing_more(fresh, flat):
+    server = fresh.server
+    job = fresh.submit(flat)
+    events = Events(fresh, job)
+    told = events.next()
+    answers = []
+    address = f"/api/v1/jobs/{job}/report/?wait=20&version={told['id']}"
+    waiting = threading.Thread(target=lambda: answers.append(type(fresh)(server, fresh.key).get(address)))
+    waiting.start()
+    time.sleep(1)
+    server.command("users", "set-tier", fresh.name, "free")
+    server.command("jobs", "cancel", job)
+    assert events.next() is None
+    waiting.join()
+    is_error(answers[0], 403)
+    server.command("users", "set-tier", fresh.name, "enterprise")
+    assert Events(fresh, job, {"Last-Event-ID": told["id"]}).next()["event"] == "report"
+
+
 def test_rule_86_so_many_requests_of_a_user_wait_at_once(make_server, flat):
     server = make_server()
     anna, eve = server.user("anna"), server.user("eve")

@@ -28,8 +28,22 @@ pub struct Caller {
     pub user_id: UserId,
     /// What the user may do; see [`Service::authorize`].
     pub tier: Tier,
-    /// Identifies the key, for logs.
+    /// Identifies the key, for logs and [`Service::authorize_again`].
     pub key_prefix: String,
+}
+
+/// One text for whatever is wrong with a key.
+fn invalid_key() -> Error {
+    Error::new(ErrorKind::Unauthenticated, "Invalid API key")
+}
+
+fn check_tier(tier: Tier) -> Result<()> {
+    match tier {
+        Tier::Enterprise => Ok(()),
+        Tier::Free => {
+            Err(Error::new(ErrorKind::PermissionDenied, "The API is available to Enterprise-tier users only"))
+        }
+    }
 }
 
 impl Service {
@@ -103,7 +117,7 @@ impl Service {
         let stored = stored.unwrap_or(nobody);
         let genuine = bool::from(self.code_of(presented).ct_eq(&stored.mac));
         if !genuine || !known || stored.revoked {
-            return Err(Error::new(ErrorKind::Unauthenticated, "Invalid API key"));
+            return Err(invalid_key());
         }
         let prefix = prefix.unwrap_or_default();
         self.inner.last_used.note(prefix, self.inner.clock.now());
@@ -115,12 +129,19 @@ impl Service {
     /// # Errors
     /// [`ErrorKind::PermissionDenied`] if the user's tier is not enterprise.
     pub fn authorize(&self, caller: &Caller) -> Result<()> {
-        match caller.tier {
-            Tier::Enterprise => Ok(()),
-            Tier::Free => Err(Error::new(
-                ErrorKind::PermissionDenied,
-                "The API is available to Enterprise-tier users only",
-            )),
+        check_tier(caller.tier)
+    }
+
+    /// Whether a caller who was let through a while ago would be let through now: for requests that wait. It reads one row,
+    /// writes nothing, and is no use of the key.
+    ///
+    /// # Errors
+    /// As for [`Service::authenticate`] and [`Service::authorize`].
+    pub fn authorize_again(&self, caller: &Caller) -> Result<()> {
+        let stored = self.inner.database.key(&caller.key_prefix)?;
+        match stored.filter(|key| key.user == caller.user_id && !key.revoked) {
+            Some(key) => check_tier(key.tier),
+            None => Err(invalid_key()),
         }
     }
 
@@ -229,6 +250,30 @@ mod tests {
         let revoked = server.keys(user).unwrap()[0].revoked_at.unwrap();
         command.revoke_key(user, &key.prefix).unwrap();
         assert_eq!(server.keys(user).unwrap()[0].revoked_at, Some(revoked));
+    }
+
+    /// Rule 86 of docs/rest.md: a request that waits is held to what holds when it is answered.
+    #[test]
+    fn who_waits_is_let_through_again_while_the_key_and_the_tier_hold() {
+        let folder = tempfile::tempdir().unwrap();
+        let (server, command) = (service(folder.path()), service(folder.path()));
+        let user = command.add_user("anna", Tier::Enterprise).unwrap().user_id;
+        let (key, secret) = command.create_key(user, "laptop").unwrap();
+        let caller = server.authenticate(secret.reveal()).unwrap();
+        server.flush_last_used().unwrap();
+        let used = command.keys(user).unwrap()[0].last_used;
+        server.authorize_again(&caller).unwrap();
+        server.flush_last_used().unwrap();
+        assert!(used.is_some());
+        assert_eq!(command.keys(user).unwrap()[0].last_used, used, "it is no use of the key");
+
+        let again = || server.authorize_again(&caller).map_err(|error| error.kind());
+        command.set_tier(user, Tier::Free).unwrap();
+        assert_eq!(again(), Err(ErrorKind::PermissionDenied));
+        command.set_tier(user, Tier::Enterprise).unwrap();
+        assert_eq!(again(), Ok(()));
+        command.revoke_key(user, &key.prefix).unwrap();
+        assert_eq!(again(), Err(ErrorKind::Unauthenticated));
     }
 
     /// Rule 20: no request writes it; it is done beside them, and when the service closes.

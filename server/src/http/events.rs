@@ -10,7 +10,8 @@ use std::time::Duration;
 use bytes::Bytes;
 use hyper::header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
 use hyper::{Method, StatusCode};
-use libreconstruct::job::{JobId, UserId};
+use libreconstruct::job::JobId;
+use libreconstruct::service::Caller;
 use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep};
 
@@ -21,7 +22,7 @@ use super::response::{Answer, response};
 
 /// How often a job is looked at whose change somebody waits for.
 pub(crate) const LOOK: Duration = Duration::from_millis(500);
-/// A stream ends after so long, and the client asks again with its key: one that was revoked meanwhile is refused then.
+/// A stream ends after so long, and the client asks again: that is a request which the rate limit counts.
 const LONGEST: Duration = Duration::from_secs(5 * 60);
 /// Something is sent at least so often, so that nobody in between takes the line for dead.
 const SILENCE: Duration = Duration::from_secs(15);
@@ -45,8 +46,9 @@ fn last_seen(headers: &HeaderMap) -> Option<u64> {
         .and_then(|text| text.trim().parse().ok())
 }
 
-/// Answers with the events of a job of the user's.
-pub(crate) async fn follow(exchange: &Exchange<'_>, user: UserId, job_id: JobId) -> Answer {
+/// Answers with the events of a job of the caller's.
+pub(crate) async fn follow(exchange: &Exchange<'_>, caller: Caller, job_id: JobId) -> Answer {
+    let user = caller.user_id;
     let seen = last_seen(&exchange.parts.headers);
     let job = exchange.api.quick(|service| service.job(user, job_id)).await?;
     if job.status.is_terminal() && seen == Some(job.details.version) {
@@ -55,7 +57,7 @@ pub(crate) async fn follow(exchange: &Exchange<'_>, user: UserId, job_id: JobId)
     }
     let place = exchange.api.waits.begin(user)?;
     let (sender, chunks) = mpsc::channel(1);
-    let sends = send(exchange.api.clone(), user, job_id, seen, sender);
+    let sends = send(exchange.api.clone(), caller, job_id, seen, sender);
     tokio::spawn(async move {
         sends.await;
         drop(place);
@@ -67,41 +69,48 @@ pub(crate) async fn follow(exchange: &Exchange<'_>, user: UserId, job_id: JobId)
     Ok(response)
 }
 
-/// Sends what changes until the job has ended, the client has left or the server stops.
+/// Sends what changes until the job has ended, the caller has left or may not ask any more, or the server stops.
 async fn send(
     api: Arc<Api>,
-    user: UserId,
+    caller: Caller,
     job_id: JobId,
     mut seen: Option<u64>,
     to: mpsc::Sender<io::Result<Bytes>>,
 ) {
+    let user = caller.user_id;
     let end = Instant::now() + LONGEST;
     let mut last = Instant::now();
     let mut text = RETRY.to_owned();
     loop {
-        let job = match api.quick(|service| service.job(user, job_id)).await {
-            Ok(job) => job,
-            Err(error) => {
-                if error.status == StatusCode::NOT_FOUND {
-                    text.push_str("event: deleted\ndata: {}\n\n");
-                    let _ = to.send(Ok(text.into())).await;
+        let has_ended = match api.quick(|service| service.job(user, job_id)).await {
+            Ok(job) if seen == Some(job.details.version) => {
+                if last.elapsed() >= SILENCE {
+                    text.push_str(":\n\n");
                 }
-                // Else the client asks again, and is told what is the matter.
+                job.status.is_terminal()
+            }
+            Ok(_) => {
+                let Ok(report) = api.blocking(move |service| service.report(user, job_id)).await else {
+                    return;
+                };
+                let Ok(data) = serde_json::to_string(&report) else { return };
+                // JSON without line breaks: one line of data is all of it.
+                text.push_str(&format!("id: {}\nevent: report\ndata: {data}\n\n", report.version));
+                seen = Some(report.version);
+                report.status.is_terminal()
+            }
+            Err(error) if error.status == StatusCode::NOT_FOUND => {
+                text.push_str("event: deleted\ndata: {}\n\n");
+                true
+            }
+            // The client asks again, and is told what is the matter.
+            Err(_) => return,
+        };
+        if !text.is_empty() {
+            // Last of all, so that nothing is told that happened after the key was revoked or the tier lost.
+            if api.quick(|service| service.authorize_again(&caller)).await.is_err() {
                 return;
             }
-        };
-        let mut has_ended = job.status.is_terminal();
-        if seen != Some(job.details.version) {
-            let Ok(report) = api.blocking(move |service| service.report(user, job_id)).await else { return };
-            let Ok(data) = serde_json::to_string(&report) else { return };
-            // JSON without line breaks: one line of data is all of it.
-            text.push_str(&format!("id: {}\nevent: report\ndata: {data}\n\n", report.version));
-            seen = Some(report.version);
-            has_ended = report.status.is_terminal();
-        } else if last.elapsed() >= SILENCE {
-            text.push_str(":\n\n");
-        }
-        if !text.is_empty() {
             last = Instant::now();
             if to.send(Ok(std::mem::take(&mut text).into())).await.is_err() {
                 return;

@@ -6,6 +6,7 @@ use hyper::header::AUTHORIZATION;
 use hyper::http::request::Parts;
 use libreconstruct::ErrorKind;
 use libreconstruct::job::{JobId, UserId};
+use libreconstruct::service::Caller;
 
 use super::api::Api;
 use super::client::Connection;
@@ -32,6 +33,11 @@ impl Exchange<'_> {
     /// Who asks, after the key, the tier and the rate limit have let them through (rules 11 and 13 to 15 of
     /// docs/rest.md).
     pub(crate) async fn authorize(&mut self, class: Class) -> Result<UserId, ApiError> {
+        Ok(self.caller(class).await?.user_id)
+    }
+
+    /// The same with the key, for requests that wait: it may be revoked before they are answered.
+    pub(crate) async fn caller(&mut self, class: Class) -> Result<Caller, ApiError> {
         let Some(key) = api_key(self.parts) else { return Err(self.unauthenticated()) };
         let _turn = self.api.turns.take().await?;
         let caller = match self.api.service().authenticate(key) {
@@ -39,12 +45,11 @@ impl Exchange<'_> {
             Err(error) if error.kind() == ErrorKind::Unauthenticated => return Err(self.unauthenticated()),
             Err(error) => return Err(error.into()),
         };
-        let user = caller.user_id;
-        self.facts.user = Some(user);
+        self.facts.user = Some(caller.user_id);
         self.facts.key_prefix = Some(caller.key_prefix.clone());
         self.api.service().authorize(&caller)?;
-        self.api.limiters.check(class, &user, self.api.service())?;
-        Ok(user)
+        self.api.limiters.check(class, &caller.user_id, self.api.service())?;
+        Ok(caller)
     }
 
     fn unauthenticated(&self) -> ApiError {

@@ -3,6 +3,8 @@
 use std::time::Duration;
 
 use hyper::StatusCode;
+use libreconstruct::job::{JobId, UserId};
+use libreconstruct::service::JobReport;
 use tokio::time::{Instant, sleep};
 
 use super::error::ApiError;
@@ -17,33 +19,52 @@ const LONGEST_WAIT: u64 = 50;
 
 /// The report (rule 80); with `wait` not before something has changed, and again and again for who asks for events (rule 86).
 pub(crate) async fn get(exchange: &mut Exchange<'_>, job_id: &str) -> Answer {
-    let user = exchange.authorize(Class::Request).await?;
+    let caller = exchange.caller(Class::Request).await?;
     let job_id = exchange.job_id(job_id)?;
     if events::are_wanted(&exchange.parts.method, &exchange.parts.headers) {
-        return events::follow(exchange, user, job_id).await;
+        return events::follow(exchange, caller, job_id).await;
     }
     let wait = Wait::read(exchange.parts.uri.query().unwrap_or(""))?;
-    if let Some(wait) = wait {
-        let _place = exchange.api.waits.begin(user)?;
-        let end = Instant::now() + wait.longest;
-        let mut seen = wait.version;
-        loop {
-            // A thread is held only while the row is read, however many wait.
-            let job = exchange.api.quick(|service| service.job(user, job_id)).await?;
-            let seen = *seen.get_or_insert(job.details.version);
-            let left = end.saturating_duration_since(Instant::now());
-            if job.details.version != seen
-                || job.status.is_terminal()
-                || left.is_zero()
-                || exchange.api.is_stopping()
-            {
-                break;
-            }
-            sleep(left.min(LOOK)).await;
+    let report = match wait {
+        None => read(exchange, caller.user_id, job_id).await?,
+        Some(wait) => {
+            let changed = read_changed(exchange, caller.user_id, job_id, &wait).await;
+            // As a new request: the key may be revoked or the tier lost by now, and that is said before anything of the job.
+            exchange.api.quick(|service| service.authorize_again(&caller)).await?;
+            changed?
         }
-    }
-    let report = exchange.api.blocking(move |service| service.report(user, job_id)).await?;
+    };
     json_body::response(StatusCode::OK, &report)
+}
+
+async fn read(exchange: &Exchange<'_>, user: UserId, job_id: JobId) -> Result<JobReport, ApiError> {
+    exchange.api.blocking(move |service| service.report(user, job_id)).await
+}
+
+/// The report once something has changed, or when that was waited for long enough.
+async fn read_changed(
+    exchange: &Exchange<'_>,
+    user: UserId,
+    job_id: JobId,
+    wait: &Wait,
+) -> Result<JobReport, ApiError> {
+    let _place = exchange.api.waits.begin(user)?;
+    let end = Instant::now() + wait.longest;
+    let mut seen = wait.version;
+    loop {
+        // A thread is held only while the row is read, however many wait.
+        let job = exchange.api.quick(|service| service.job(user, job_id)).await?;
+        let seen = *seen.get_or_insert(job.details.version);
+        let left = end.saturating_duration_since(Instant::now());
+        if job.details.version != seen
+            || job.status.is_terminal()
+            || left.is_zero()
+            || exchange.api.is_stopping()
+        {
+            return read(exchange, user, job_id).await;
+        }
+        sleep(left.min(LOOK)).await;
+    }
 }
 
 /// What a client waits for.
