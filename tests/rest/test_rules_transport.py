@@ -7,6 +7,7 @@ import socket
 import subprocess
 import time
 
+import jsonschema
 import pytest
 
 from . import storage
@@ -292,3 +293,27 @@ def test_openapi_describes_the_specification(alice):
         "/api/v1/webhooks/{webhook_id}/deliveries/{delivery_id}/replay/",
     }
     assert json.dumps(document).count('"Authorization"') >= 1
+
+
+@pytest.mark.parametrize(("title", "is_good"), [
+    ("x" * 255, True), ("é" * 255, True), ("🌳" * 255, True), ("花", True), (" a ", True), ("\u202e", True),
+    ("", False), ("  ", False), ("\u00a0\u3000", False), ("a\nb", False), ("\u0001", False), ("\u007f", False), ("x" * 256, False),
+], ids=lambda value: repr(value)[:16])
+def test_openapi_and_rule_48_take_the_same_titles(alice, job, title, is_good):
+    document = alice.get("/openapi.json").json()
+    assert alice.patch(job, {"title": title}).status_code == (200 if is_good else 400)
+    body = {"blob_name": f"videos/{UNKNOWN}.mp4", "title": title}
+    for name in ("SubmitRequest", "JobUpdate", "RestartRequest"):
+        schema = {"$ref": f"#/components/schemas/{name}", "components": document["components"]}
+        assert jsonschema.Draft202012Validator(schema).is_valid(body) == is_good, name
+
+
+@pytest.mark.parametrize(("status", "is_good"), [
+    ("Queued", True), ("processing video", True), ("GENERATING 3D SCENE", True), ("finished", True), ("fAILED", True), ("not Found", True),
+    ("Queued ", False), ("Queued - position: 1", False), ("Done", False),
+])
+def test_openapi_and_rule_50_take_the_same_states(alice, status, is_good):
+    operation = alice.get("/openapi.json").json()["paths"]["/api/v1/jobs/"]["get"]
+    [schema] = [parameter["schema"] for parameter in operation["parameters"] if parameter["name"] == "status"]
+    assert alice.get("/api/v1/jobs/", params={"status": status}).status_code == (200 if is_good else 400)
+    assert jsonschema.Draft202012Validator(schema).is_valid(status) == is_good

@@ -44,8 +44,8 @@ enum WrongBody {
         ("limit" = Option<u32>, Query, description = "Jobs of a page", minimum = 1, maximum = 1000),
         ("cursor" = Option<String>, Query, description = "Where the page starts, from the Link header of the one before",
          pattern = "^-?[0-9a-f]{1,15}\\.[0-9a-f]{32}$"),
-        ("status" = Option<String>, Query, description = "Only jobs in this state",
-         pattern = "^(Queued|Processing video|Generating 3D scene|Finished|Failed|Not found)$"),
+        ("status" = Option<String>, Query, description = "Only jobs in this state: Queued, Processing video, Generating 3D scene, Finished, Failed or Not found, in upper or lower case",
+         pattern = "^([qQ][uU][eE][uU][eE][dD]|[pP][rR][oO][cC][eE][sS][sS][iI][nN][gG] [vV][iI][dD][eE][oO]|[gG][eE][nN][eE][rR][aA][tT][iI][nN][gG] 3[dD] [sS][cC][eE][nN][eE]|[fF][iI][nN][iI][sS][hH][eE][dD]|[fF][aA][iI][lL][eE][dD]|[nN][oO][tT] [fF][oO][uU][nN][dD])$"),
         ("public" = Option<bool>, Query, description = "Only jobs that are, or are not, public"),
     ),
     responses(

@@ -57,7 +57,7 @@ pub(super) struct JobUpdate {
     #[schema(
         min_length = 1,
         max_length = 255,
-        pattern = "^[^\\x00-\\x1f\\x7f-\\x9f]*[!-~][^\\x00-\\x1f\\x7f-\\x9f]*$"
+        pattern = "^[^\\x00-\\x1f\\x7f-\\x9f]*[^\\s\\x00-\\x1f\\x7f-\\x9f][^\\x00-\\x1f\\x7f-\\x9f]*$"
     )]
     title: Option<String>,
     /// Whether the job is publicly visible.
@@ -136,7 +136,7 @@ pub(super) struct SubmitRequest {
     #[schema(
         min_length = 1,
         max_length = 255,
-        pattern = "^[^\\x00-\\x1f\\x7f-\\x9f]*[!-~][^\\x00-\\x1f\\x7f-\\x9f]*$"
+        pattern = "^[^\\x00-\\x1f\\x7f-\\x9f]*[^\\s\\x00-\\x1f\\x7f-\\x9f][^\\x00-\\x1f\\x7f-\\x9f]*$"
     )]
     title: Option<String>,
     /// Whether the job is publicly visible; false if absent.
@@ -194,7 +194,7 @@ pub(super) struct RestartRequest {
     #[schema(
         min_length = 1,
         max_length = 255,
-        pattern = "^[^\\x00-\\x1f\\x7f-\\x9f]*[!-~][^\\x00-\\x1f\\x7f-\\x9f]*$"
+        pattern = "^[^\\x00-\\x1f\\x7f-\\x9f]*[^\\s\\x00-\\x1f\\x7f-\\x9f][^\\x00-\\x1f\\x7f-\\x9f]*$"
     )]
     title: Option<String>,
     /// Whether the job is publicly visible.
