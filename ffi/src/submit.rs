@@ -157,9 +157,8 @@ pub unsafe extern "C" fn rc_job_restart_json(
     unsafe {
         rc_job::ask(job, again, "again", error, |job| {
             let changes = parse(optional_text(request_json, "request_json")?.unwrap_or("{}"))?;
-            let before = job.service.request_again(job.user, job.id)?;
-            let request = before.with_json(&changes, job.service.limits())?;
-            let submission = job.service.submit(job.user, request, None)?;
+            let change = |before: JobRequest| before.with_json(&changes, job.service.limits());
+            let submission = job.service.restart(job.user, job.id, None, change)?;
             Ok(rc_job::make(job.other(submission.body.job_id)))
         })
     }

@@ -205,8 +205,8 @@ impl Engine {
     fn restart(&self, py: Python<'_>, job_id: &str, changes: &str) -> PyResult<String> {
         let changes: Value = from_json(changes)?;
         self.call(py, |service, user| {
-            let request = service.request_again(user, id(job_id)?)?.with_json(&changes, service.limits())?;
-            Ok(service.submit(user, request, None)?.body.job_id.to_string())
+            let change = |before: JobRequest| before.with_json(&changes, service.limits());
+            Ok(service.restart(user, id(job_id)?, None, change)?.body.job_id.to_string())
         })
     }
 

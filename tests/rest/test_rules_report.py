@@ -130,6 +130,11 @@ def test_rule_85_a_restart_can_be_sent_again(alice, flat):
     assert second.headers["Idempotency-Replayed"] == "true"
     # For another job it is another request.
     is_error(alice.request("POST", f"/api/v1/jobs/{jobs[1]}/restart/", headers=headers), 422)
+    # It is answered as the first was when the job is gone by then, and nothing else is.
+    assert alice.delete(jobs[0]).status_code == 204
+    third = alice.request("POST", f"/api/v1/jobs/{jobs[0]}/restart/", headers=headers)
+    assert third.status_code == 201 and third.content == first.content and third.headers["Idempotency-Replayed"] == "true"
+    is_error(alice.request("POST", f"/api/v1/jobs/{jobs[0]}/restart/"), 404, "Job not found")
 
 
 def test_rule_86_a_report_waits_for_a_change(alice, flat):

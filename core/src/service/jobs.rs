@@ -92,7 +92,31 @@ impl Service {
         request: JobRequest,
         idempotency: Option<Idempotency>,
     ) -> Result<Submission> {
-        request.check(self.limits())?;
+        self.submit_once(user, idempotency, || Ok(request))
+    }
+
+    /// Has the video of an ended job done again, as a job of its own: submits what `change` makes of the request that it was.
+    ///
+    /// # Errors
+    /// Those of [`Service::request_again`], of `change` and of [`Service::submit`].
+    pub fn restart(
+        &self,
+        user: UserId,
+        job: JobId,
+        idempotency: Option<Idempotency>,
+        change: impl FnOnce(JobRequest) -> Result<JobRequest>,
+    ) -> Result<Submission> {
+        self.submit_once(user, idempotency, || change(self.request_again(user, job)?))
+    }
+
+    /// Submits what `request` makes, unless that was done before: then the answer is the same, also if what the request would be
+    /// made of is gone.
+    fn submit_once(
+        &self,
+        user: UserId,
+        idempotency: Option<Idempotency>,
+        request: impl FnOnce() -> Result<JobRequest>,
+    ) -> Result<Submission> {
         let idempotency = idempotency.map(|i| (i.key, i.body_hash));
         // Nobody else may use the key until this call returns. If two processes take the same request at the same time, the
         // database makes one job of it, and both give the same answer.
@@ -109,6 +133,8 @@ impl Service {
                 return Ok(Submission { body, replayed: true });
             }
         }
+        let request = request()?;
+        request.check(self.limits())?;
         drop(self.reserve(0)?);
         let mut new = NewJob { user, job_id: JobId::random(), request, video_version: 0, idempotency };
         let name = new.request.blob_name;

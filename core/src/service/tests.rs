@@ -226,6 +226,28 @@ fn a_request_that_is_sent_twice_makes_one_job() {
     assert_eq!(w.service.list(w.anna, &ListQuery::default()).unwrap().jobs.len(), 2);
 }
 
+/// Rules 47 and 85.
+#[test]
+fn a_restart_that_is_sent_twice_makes_one_job_also_if_the_first_is_gone() {
+    let w = World::new();
+    let job = w.submit(w.anna);
+    let key = |hash| Some(Idempotency { key: "a".into(), body_hash: [hash; 32] });
+    let restart = |idempotency, steps| {
+        let change = |before: JobRequest| Ok(JobRequest { training_num_steps: steps, ..before });
+        w.service.restart(w.anna, job, idempotency, change)
+    };
+    assert_eq!(restart(key(1), 9).unwrap_err().kind(), ErrorKind::Conflict);
+    w.service.cancel(w.anna, job).unwrap();
+    // What was refused has not used the key up.
+    assert_eq!(restart(key(1), 0).unwrap_err().kind(), ErrorKind::InvalidArgument);
+    let first = restart(key(1), 9).unwrap();
+    assert_eq!((first.replayed, w.job(first.body.job_id).training_num_steps), (false, 9));
+    w.service.delete(w.anna, job).unwrap();
+    assert_eq!(restart(key(1), 9).unwrap(), Submission { replayed: true, ..first });
+    assert_eq!(restart(key(2), 9).unwrap_err().kind(), ErrorKind::IdempotencyMismatch);
+    assert_eq!(restart(None, 9).unwrap_err().kind(), ErrorKind::NotFound);
+}
+
 /// Rule 47.
 #[test]
 fn a_request_that_is_sent_again_too_soon_is_told_so() {

@@ -5,7 +5,7 @@ use hyper::body::Incoming;
 use hyper::header::{HeaderName, HeaderValue, LOCATION};
 use hyper::http::request::Parts;
 use libreconstruct::job::{JobRequest, UserId};
-use libreconstruct::service::Idempotency;
+use libreconstruct::service::{Idempotency, Submission};
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 
@@ -35,12 +35,16 @@ pub(crate) async fn restart(exchange: &mut Exchange<'_>, job_id: &str, body: Inc
     let ((user, job_id), body) = or_drain(known, body)?;
     let key = idempotency_key(exchange.parts)?;
     let body = Value::Object(json_body::read_options(&exchange.parts.headers, body).await?);
-    let before = exchange.api.blocking(move |service| service.request_again(user, job_id)).await?;
-    let request = before.with_json(&body, exchange.api.service().limits())?;
     // The same key for another job, or for a submission, is another request.
     let idempotency = key
         .map(|key| Idempotency { key, body_hash: Sha256::digest(format!("restart {job_id} {body}")).into() });
-    queue(exchange, user, request, idempotency).await
+    let submission = exchange
+        .api
+        .blocking(move |service| {
+            service.restart(user, job_id, idempotency, |before| before.with_json(&body, service.limits()))
+        })
+        .await?;
+    answer(exchange, &submission)
 }
 
 /// Queues a job and answers with it.
@@ -51,6 +55,11 @@ pub(crate) async fn queue(
     idempotency: Option<Idempotency>,
 ) -> Answer {
     let submission = exchange.api.blocking(move |service| service.submit(user, request, idempotency)).await?;
+    answer(exchange, &submission)
+}
+
+/// Answers with the job, whether it was queued now or by an earlier request with the same key.
+fn answer(exchange: &mut Exchange<'_>, submission: &Submission) -> Answer {
     exchange.facts.job = Some(submission.body.job_id);
     let mut response = json_body::response(StatusCode::CREATED, &submission.body)?;
     let location = format!("{}/jobs/{}/", route::API, submission.body.job_id);

@@ -84,12 +84,13 @@ pub(super) async fn restart(exchange: &mut Exchange<'_>, job_id: &str, form: For
     let user = session::need(exchange, Class::Submit).await?.user.user_id;
     let job_id = exchange.job_id(job_id)?;
     let again = exchange.api.blocking(move |service| {
-        let before = service.request_again(user, job_id)?;
-        let mut request = before.with_json(&scene_options::read(&form), service.limits())?;
-        if form.has("apriltag_size_mm") && form.text("apriltag_size_mm").trim().is_empty() {
-            request.apriltag_size_mm = None;
-        }
-        service.submit(user, request, None)
+        service.restart(user, job_id, None, |before| {
+            let mut request = before.with_json(&scene_options::read(&form), service.limits())?;
+            if form.has("apriltag_size_mm") && form.text("apriltag_size_mm").trim().is_empty() {
+                request.apriltag_size_mm = None;
+            }
+            Ok(request)
+        })
     });
     exchange.facts.job = Some(again.await?.body.job_id);
     go_to(exchange.api, "/scenes")
