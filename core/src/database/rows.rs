@@ -71,7 +71,7 @@ pub struct NewJob {
     pub user: UserId,
     /// Its name.
     pub job_id: JobId,
-    /// What it is asked for; the title is set.
+    /// What it is asked for, as it was checked.
     pub request: JobRequest,
     /// The version of the video that was looked at.
     pub video_version: u64,

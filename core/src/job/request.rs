@@ -106,14 +106,12 @@ impl JobRequest {
         Ok(options.over(self))
     }
 
-    /// Checks a request that was not read from JSON.
+    /// The request as reading it from JSON would have made it: within its bounds, its title without the blanks around it.
     ///
     /// # Errors
     /// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) with the first field that is out of its range.
-    pub fn check(&self, limits: &Limits) -> Result<()> {
-        if let Some(title) = &self.title {
-            check_title(title)?;
-        }
+    pub fn checked(self, limits: &Limits) -> Result<Self> {
+        let title = self.title.as_deref().map(check_title).transpose()?.map(str::to_owned);
         let within = |name: &str, value: u32, low: u32, high: u32| {
             if (low..=high).contains(&value) {
                 return Ok(());
@@ -123,7 +121,8 @@ impl JobRequest {
         let (low, high) = (limits.min_gaussians, limits.max_gaussians);
         within("training_max_num_gaussians", self.training_max_num_gaussians, low, high)?;
         within("training_num_steps", self.training_num_steps, 1, limits.max_steps)?;
-        self.apriltag_size_mm.map_or(Ok(()), check_tag_size)
+        self.apriltag_size_mm.map_or(Ok(()), check_tag_size)?;
+        Ok(Self { title, ..self })
     }
 }
 
@@ -219,7 +218,7 @@ mod tests {
         let read = |body| JobRequest::from_json(&body, &limits);
         let request = read(json!({"blob_name": blob})).unwrap();
         assert_eq!((request.training_max_num_gaussians, request.training_num_steps), (500_000, 7_000));
-        request.check(&limits).unwrap();
+        request.checked(&limits).unwrap();
         // What somebody named is not moved.
         let error = read(json!({"blob_name": blob, "training_max_num_gaussians": 1_000_000})).unwrap_err();
         assert!(error.message().contains("1000 to 500000"), "{error}");
@@ -338,14 +337,17 @@ mod tests {
         let limits = Limits { max_steps: 100, ..Limits::default() };
         let good =
             JobRequest { training_num_steps: 100, ..JobRequest::new(BlobName::random(VideoExtension::Mov)) };
-        good.check(&limits).unwrap();
+        assert_eq!(good.clone().checked(&limits).unwrap(), good);
+        let titled = |title: &str| JobRequest { title: Some(title.into()), ..good.clone() };
+        assert_eq!(titled(" Garden  1 ").checked(&limits).unwrap(), titled("Garden  1"));
+        titled(&format!(" {} ", "é".repeat(255))).checked(&limits).unwrap();
         for bad in [
             JobRequest { training_num_steps: 101, ..good.clone() },
             JobRequest { training_max_num_gaussians: 1, ..good.clone() },
             JobRequest { apriltag_size_mm: Some(f64::NAN), ..good.clone() },
-            JobRequest { title: Some(" ".into()), ..good.clone() },
+            titled(" "),
         ] {
-            assert!(bad.check(&limits).is_err(), "{bad:?}");
+            assert!(bad.clone().checked(&limits).is_err(), "{bad:?}");
         }
     }
 }

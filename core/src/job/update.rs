@@ -61,20 +61,17 @@ impl JobUpdate {
         Ok(Self { title, public, camera_data })
     }
 
-    /// Checks an update that was not read from JSON.
+    /// The update as reading it from JSON would have made it: its camera looks somewhere, its title is without the blanks around
+    /// it.
     ///
     /// # Errors
     /// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) with the first field that cannot be.
-    pub fn check(&self) -> Result<()> {
-        if let Some(title) = &self.title {
-            check_title(title)?;
+    pub fn checked(self) -> Result<Self> {
+        let title = self.title.as_deref().map(check_title).transpose()?.map(str::to_owned);
+        if let Some(CameraUpdate::Set { position, look_at, up, .. }) = self.camera_data {
+            CameraData { position, look_at, up, camera_type: CameraType::default() }.check()?;
         }
-        match self.camera_data {
-            Some(CameraUpdate::Set { position, look_at, up, .. }) => {
-                CameraData { position, look_at, up, camera_type: CameraType::default() }.check()
-            }
-            _ => Ok(()),
-        }
+        Ok(Self { title, ..self })
     }
 }
 

@@ -133,8 +133,7 @@ impl Service {
                 return Ok(Submission { body, replayed: true });
             }
         }
-        let request = request()?;
-        request.check(self.limits())?;
+        let request = request()?.checked(self.limits())?;
         drop(self.reserve(0)?);
         let mut new = NewJob { user, job_id: JobId::random(), request, video_version: 0, idempotency };
         let name = new.request.blob_name;
@@ -231,8 +230,8 @@ impl Service {
     /// # Errors
     /// [`ErrorKind::NotFound`], [`ErrorKind::InvalidArgument`].
     pub fn update(&self, user: UserId, job: JobId, update: &JobUpdate) -> Result<Job> {
-        update.check()?;
-        let updated = self.inner.database.update_job(user, job, update)?.ok_or_else(job_not_found)?;
+        let update = update.clone().checked()?;
+        let updated = self.inner.database.update_job(user, job, &update)?.ok_or_else(job_not_found)?;
         self.inner.changes.notify();
         Ok(updated)
     }

@@ -226,6 +226,21 @@ fn a_request_that_is_sent_twice_makes_one_job() {
     assert_eq!(w.service.list(w.anna, &ListQuery::default()).unwrap().jobs.len(), 2);
 }
 
+/// Rule 48: also of a request that was made in code.
+#[test]
+fn titles_lose_the_blanks_around_them() {
+    let w = World::new();
+    let request = JobRequest { title: Some("  Garden 1 ".into()), ..JobRequest::new(w.upload(w.anna)) };
+    let submitted = w.submit_with(request, w.anna, None).unwrap().body;
+    assert_eq!(submitted.title, "Garden 1");
+    assert_eq!(w.job(submitted.job_id).title, "Garden 1");
+    let rename = |title: &str| JobUpdate { title: Some(title.into()), ..JobUpdate::default() };
+    let update = |title: &str| w.service.update(w.anna, submitted.job_id, &rename(title));
+    assert_eq!(update(" Hall\u{3000}").unwrap().title, "Hall");
+    assert_eq!(update("  ").unwrap_err().kind(), ErrorKind::InvalidArgument);
+    assert_eq!(w.job(submitted.job_id).title, "Hall");
+}
+
 /// Rules 47 and 85.
 #[test]
 fn a_restart_that_is_sent_twice_makes_one_job_also_if_the_first_is_gone() {

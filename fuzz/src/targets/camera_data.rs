@@ -24,7 +24,10 @@ pub fn run(bytes: &[u8]) {
     }
     let Some(object) = server::json_object(bytes) else { return };
     match JobUpdate::from_json(&Value::Object(object)) {
-        Ok(update) => update.check().expect("what was read is checked"),
+        Ok(update) => {
+            let checked = update.clone().checked().expect("what was read is good");
+            assert_eq!(checked, update, "what was read is checked");
+        }
         Err(error) => assert_eq!(error.kind(), ErrorKind::InvalidArgument, "{error}"),
     }
 }

@@ -327,7 +327,7 @@ impl JobRows for PostgresDatabase {
                 t.run(&sql, &[job.value(), user.value(), value]).map(drop)
             };
             if let Some(title) = &update.title {
-                set("title = $3", title.trim().value())?;
+                set("title = $3", title.as_str().value())?;
             }
             if let Some(public) = update.public {
                 set("public = $3", public.value())?;

@@ -295,7 +295,7 @@ impl JobRows for SqliteDatabase {
                 Ok(())
             };
             if let Some(title) = &update.title {
-                set("title = ?3", &title.trim())?;
+                set("title = ?3", title)?;
             }
             if let Some(public) = update.public {
                 set("public = ?3", &public)?;

@@ -172,7 +172,7 @@ pub(in crate::database) fn updates<D: JobDatabase>(w: World<D>) {
     let update = |update: JobUpdate| d.update_job(w.anna, job, &update).unwrap().unwrap();
     let before = w.job(job);
     assert_eq!(update(JobUpdate::default()), before);
-    let title = JobUpdate { title: Some(" New ".into()), ..Default::default() };
+    let title = JobUpdate { title: Some("New".into()), ..Default::default() };
     assert_eq!(d.update_job(w.eve, job, &title).unwrap(), None);
     let after = update(title);
     assert_eq!((after.title.as_str(), after.public), ("New", false));
