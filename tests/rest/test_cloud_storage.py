@@ -19,7 +19,7 @@ from prerequisites import is_missing
 from stores.door import Door
 
 from . import media, postgres
-from .server import CommandFailed, Server
+from .server import ENDINGS, CommandFailed, Server
 
 LARGEST = 4 << 20
 
@@ -100,7 +100,8 @@ def test_rule_83_the_whole_way_and_no_server_sees_the_bytes(cloud, running, tmp_
     poem.write_text("a poem")
     assert curl_put(address, poem) in (200, 201)
     assert anna.wait(job)["status"] == "Finished"
-    for kind, begin in (("ply", b"ply\n"), ("spz", b"\x1f\x8b"), ("preview", b"\xff\xd8")):
+    files = {"ply": b"ply\n", "spz": b"\x1f\x8b", "preview": b"\xff\xd8", "report": b"{", "log": b"", "cameras": b"PK", "sog": b"PK", "poses": b"\xff\xd8"}
+    for kind, begin in files.items():
         path = f"/api/v1/jobs/{job}/" + ("preview/" if kind == "preview" else f"download/{kind}/")
         redirect = anna.get(path)
         assert (redirect.status_code, redirect.headers["Cache-Control"], redirect.content) == (302, "no-store", b"")
@@ -108,7 +109,7 @@ def test_rule_83_the_whole_way_and_no_server_sees_the_bytes(cloud, running, tmp_
         found = requests.get(redirect.headers["Location"], timeout=60)
         assert found.status_code == 200 and found.content.startswith(begin)
         assert found.headers["Content-Type"] == ("image/jpeg" if kind == "preview" else "application/octet-stream")
-        saved = f"attachment; filename*=UTF-8''K%C3%BCche%201.mp4.{kind}"
+        saved = f"attachment; filename*=UTF-8''K%C3%BCche%201.mp4.{ENDINGS[kind]}"
         assert found.headers.get("Content-Disposition") == (None if kind == "preview" else saved)
         altered = redirect.headers["Location"].replace("sig", "gis").replace("Signature=", "Signature=0")
         if looks_at_signatures(server):

@@ -14,7 +14,7 @@ import pytest
 import requests
 
 from . import storage
-from .server import BINARY, SMALL_RECONSTRUCTION, TAKEN
+from .server import BINARY, ENDINGS, SMALL_RECONSTRUCTION, TAKEN
 from .test_rules_upload import signed
 from .test_specification import JOB_FIELDS, is_error
 
@@ -181,12 +181,14 @@ def test_s4_5_the_address_cannot_be_altered_and_expires(wendy, finished):
 
 @storage.answered_by_us
 def test_rule_70_the_headers_of_a_download(wendy, finished):
-    for kind in ("ply", "spz"):
+    # All that such a job has, but the preview.
+    for kind in ("ply", "spz", "report", "log", "cameras", "sog", "poses"):
         url = location(wendy, finished["job_id"], f"download/{kind}")
         response = requests.get(url, timeout=30)
-        name = quote(finished["job"]["title"] + "." + kind, safe="")
+        assert response.status_code == 200, kind
+        name = quote(finished["job"]["title"] + "." + ENDINGS[kind], safe="")
         assert response.headers["Content-Disposition"] == f"attachment; filename*=UTF-8''{name}"
-        assert response.headers["Content-Type"] == "application/octet-stream"
+        assert response.headers["Content-Type"] == "application/octet-stream", kind
         assert response.headers["X-Content-Type-Options"] == "nosniff"
         assert response.headers["Accept-Ranges"] == "bytes"
         assert int(response.headers["Content-Length"]) == len(response.content)
@@ -251,7 +253,7 @@ def test_rule_70_a_download_in_parts_is_the_file(wendy, finished):
 
 def test_rule_71_the_preview_is_a_jpeg_of_at_most_1280(wendy, finished):
     response = follow(wendy, f"/api/v1/jobs/{finished['job_id']}/preview/")
-    assert response.headers["Content-Type"] == "image/jpeg"
+    assert response.headers["Content-Type"] == "image/jpeg" and "Content-Disposition" not in response.headers
     # The frame header (SOF0 to SOF2): marker, length, precision, height, width.
     height, width = struct.unpack(">HH", re.search(rb"\xff[\xc0-\xc2]\x00\x11\x08(....)", response.content, re.DOTALL)[1])
     assert 0 < max(width, height) <= 1280 and min(width, height) > 0

@@ -322,9 +322,8 @@ impl Service {
         self.inner.storage.open(key)
     }
 
-    /// An address of the storage itself from which whoever holds it can fetch the artifact within `lifetime`. The answer there
-    /// has the artifact's media type and this `Content-Disposition`. Nothing where the storage has no addresses: then
-    /// [`Service::open_blob`] is the way.
+    /// An address of the storage itself from which whoever holds it can fetch the artifact within `lifetime`; what the answer there
+    /// says of itself is up to the caller. Nothing where the storage has no addresses: then [`Service::open_blob`] is the way.
     ///
     /// # Errors
     /// What keeps the storage from signing it.
@@ -332,10 +331,9 @@ impl Service {
         &self,
         artifact: &Artifact,
         lifetime: Duration,
-        content_disposition: Option<&str>,
+        answer: &DownloadAnswer<'_>,
     ) -> Result<Option<String>> {
-        let answer = DownloadAnswer { content_type: artifact.content_type, content_disposition };
-        self.inner.storage.download_address(&artifact.key, lifetime, &answer)
+        self.inner.storage.download_address(&artifact.key, lifetime, answer)
     }
 
     /// Writes an artifact to a file of the caller's: whole or not at all, and durable when this returns.

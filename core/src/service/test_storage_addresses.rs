@@ -14,7 +14,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::job::{
     ArtifactKind, BLOB_NOT_FOUND, BlobName, Failure, JobId, JobRequest, JobState, JobStatus, ListQuery,
 };
-use crate::storage::{BlobKey, BlobKind};
+use crate::storage::{BlobKey, BlobKind, DownloadAnswer};
 
 /// Takes for a video what begins with the right words.
 fn look(path: &Path, _: Duration) -> Result<()> {
@@ -257,12 +257,14 @@ fn scenes_have_addresses_of_the_storage() {
     let job = here.submit(b"a video");
     here.work_once().unwrap();
     let ply = here.service.artifact(here.user(), job, ArtifactKind::Ply).unwrap();
-    let address = here.service.artifact_address(&ply, Duration::from_secs(900), None).unwrap().unwrap();
-    assert_eq!(address, format!("far://{}?for=900&as=application/octet-stream", ply.key));
+    let (lifetime, answer) =
+        (Duration::from_secs(900), DownloadAnswer { content_type: "a/b", content_disposition: None });
+    let address = here.service.artifact_address(&ply, lifetime, &answer).unwrap().unwrap();
+    assert_eq!(address, format!("far://{}?for=900&as=a/b", ply.key));
     let folder = super::test_world::World::new();
     let job = folder.finished(folder.anna);
     let ply = folder.service.artifact(folder.anna, job, ArtifactKind::Ply).unwrap();
-    assert_eq!(folder.service.artifact_address(&ply, Duration::from_secs(900), None).unwrap(), None);
+    assert_eq!(folder.service.artifact_address(&ply, lifetime, &answer).unwrap(), None);
     assert_eq!(folder.service.create_upload(folder.anna, "mp4").unwrap().address, None);
 }
 

@@ -6,11 +6,12 @@ use hyper::StatusCode;
 use hyper::header::LOCATION;
 use libreconstruct::job::{ArtifactKind, JobId, UserId};
 use libreconstruct::service::Artifact;
+use libreconstruct::storage::DownloadAnswer;
 
 use super::body::ResponseBody;
+use super::download::described;
 use super::error::ApiError;
 use super::exchange::Exchange;
-use super::file_name::attachment;
 use super::rate_limit::Class;
 use super::response::{Answer, header_value, response};
 use super::route;
@@ -74,12 +75,12 @@ pub(crate) async fn lead_to(
     kind: ArtifactKind,
 ) -> Answer {
     let artifact = exchange.api.quick(|service| service.artifact(user, job_id, kind)).await?;
-    // A picture is shown, a scene is saved (rule 70).
-    let disposition = (kind != ArtifactKind::Preview).then(|| attachment(&artifact.file_name));
-    let disposition = disposition.as_ref().and_then(|value| value.to_str().ok());
+    let (content_type, disposition) = described(&artifact.key, Some(&artifact.file_name));
+    let content_disposition = disposition.as_ref().and_then(|value| value.to_str().ok());
+    let answer = DownloadAnswer { content_type, content_disposition };
     let lifetime = Duration::from_secs(LIFETIME_SECONDS);
     let at_the_storage =
-        exchange.api.quick(|service| service.artifact_address(&artifact, lifetime, disposition)).await?;
+        exchange.api.quick(|service| service.artifact_address(&artifact, lifetime, &answer)).await?;
     let location = match at_the_storage {
         Some(address) => address,
         None => own_address(exchange, &artifact),

@@ -57,13 +57,10 @@ pub(super) async fn send(
     };
     if status != StatusCode::NOT_MODIFIED {
         headers.insert(CONTENT_LENGTH, length.into());
-        let (content_type, shown) = match key {
-            BlobKey::Artifact { kind: ArtifactKind::Preview, .. } => ("image/jpeg", true),
-            _ => ("application/octet-stream", false),
-        };
+        let (content_type, disposition) = described(&key, file_name);
         headers.insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
-        if let Some(name) = file_name.filter(|_| !shown) {
-            headers.insert(CONTENT_DISPOSITION, attachment(name));
+        if let Some(disposition) = disposition {
+            headers.insert(CONTENT_DISPOSITION, disposition);
         }
     }
     let body = match length {
@@ -74,6 +71,15 @@ pub(super) async fn send(
     let mut response = response(status, body);
     *response.headers_mut() = headers;
     Ok(response)
+}
+
+/// The media type of a file and its `Content-Disposition`, whether we send it or the storage does (rule 70): a preview is shown, all
+/// else is saved, and is bytes to whoever carries it.
+pub(super) fn described(key: &BlobKey, file_name: Option<&str>) -> (&'static str, Option<HeaderValue>) {
+    match key {
+        BlobKey::Artifact { kind: ArtifactKind::Preview, .. } => (ArtifactKind::Preview.content_type(), None),
+        _ => ("application/octet-stream", file_name.map(attachment)),
+    }
 }
 
 /// Strong: a key is never used for other bytes, and size and time tell a restored backup apart.
@@ -126,5 +132,23 @@ impl ChunkReader {
         self.file.read_exact(&mut chunk)?;
         self.left -= size;
         Ok(chunk.into())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use libreconstruct::job::JobId;
+
+    use super::*;
+
+    #[test]
+    fn rule_70_a_preview_is_shown_and_all_else_is_saved() {
+        for kind in ArtifactKind::ALL {
+            let key = BlobKey::Artifact { job: JobId::random(), attempt: 1, kind };
+            let (content_type, disposition) = described(&key, Some("a"));
+            let is_shown = kind == ArtifactKind::Preview;
+            let expected = if is_shown { "image/jpeg" } else { "application/octet-stream" };
+            assert_eq!((content_type, disposition.is_none()), (expected, is_shown), "{kind:?}");
+        }
     }
 }
