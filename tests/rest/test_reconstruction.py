@@ -193,9 +193,14 @@ def test_rule_70_the_headers_of_a_download(wendy, finished):
         assert response.headers["Accept-Ranges"] == "bytes"
         assert int(response.headers["Content-Length"]) == len(response.content)
         assert response.headers["ETag"].startswith('"') and "Content-Encoding" not in response.headers
+        # No cache shows what is deleted; who keeps the file can still ask for a part of it, or whether it is the same.
+        part = requests.get(url, headers={"Range": "bytes=0-1", "If-Range": response.headers["ETag"]}, timeout=30)
+        same = requests.get(url, headers={"If-None-Match": response.headers["ETag"]}, timeout=30)
+        assert (part.status_code, part.content, same.status_code) == (206, response.content[:2], 304)
+        assert [answer.headers["Cache-Control"] for answer in (response, part, same)] == ["no-store"] * 3
         head = requests.head(url, timeout=30)
         assert head.status_code == 200 and head.content == b""
-        for header in ("Content-Length", "ETag", "Content-Type", "Content-Disposition", "Accept-Ranges"):
+        for header in ("Content-Length", "ETag", "Content-Type", "Content-Disposition", "Accept-Ranges", "Cache-Control"):
             assert head.headers[header] == response.headers[header]
 
 

@@ -44,9 +44,8 @@ pub(crate) async fn get(exchange: &Exchange<'_>, name: &str) -> Answer {
     }
     let grant = grant(exchange, Access::Download, name)?;
     let key = BlobKey::parse(name).ok_or_else(gone)?;
-    // The bytes behind an address never change, so that the client may keep them; they are for the holder of the
-    // address only, so that no shared cache may.
-    let cache = HeaderValue::from_static("private, max-age=900");
+    // Each redirect leads to another address, so that a cache would save nothing, and would show what is deleted.
+    let cache = HeaderValue::from_static("no-store");
     let sent = download::send(exchange, key, grant.file_name.as_deref(), cache).await;
     sent.map_err(|error| if error.status == StatusCode::NOT_FOUND { gone() } else { error })
 }
