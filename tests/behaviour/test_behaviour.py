@@ -283,6 +283,18 @@ def test_a_video_without_motion_fails_and_says_why(busy: Face, flat):
     assert len(failure["message"]) > 20
 
 
+def test_tags_that_are_not_found_cost_the_scale_and_not_the_scene(busy: Face, capture):
+    # Rule 42 of docs/rest.md: the room has none.
+    job_id = busy.submit(capture, apriltag_size_mm=50, **QUICK)
+    job = busy.wait(job_id, 300)
+    assert (job["status"], job["has_ply"], job["has_spz"]) == ("Finished", True, True), busy.failure(job_id)
+    report = busy.report(job_id)
+    [warning] = [warning for warning in report["warnings"] if warning["code"] == "apriltag_not_found"]
+    assert "no metric scale" in warning["message"]
+    scale = report["scale"]
+    assert (scale["apriltag_size_mm"], scale["applied"], scale["relative_sigma"], scale["tags"]) == (50, False, None, [])
+
+
 def test_a_running_job_can_be_deleted(busy: Face, capture):
     job_id = busy.submit(capture, training_num_steps=200_000, training_max_num_gaussians=1000)
     end = time.monotonic() + 120
