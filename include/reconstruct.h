@@ -535,7 +535,8 @@ rc_code rc_engine_submit(const rc_engine *engine,
                          rc_error **error);
 
 // Submits a job like rc_engine_submit(), with the JSON body of the REST interface: {"blob_name": "videos/...", "title":
-// "Garden", "training_num_steps": 10000}. Fields that are not known are ignored; null counts as absent.
+// "Garden", "training_num_steps": 10000}. Fields that are not known are ignored; null counts as absent; one that is
+// there twice is refused.
 //
 // idempotency_key: NULL = none.
 //

@@ -6,7 +6,7 @@
 use std::ffi::c_char;
 use std::mem::MaybeUninit;
 
-use libreconstruct::job::{CameraType, JobRequest};
+use libreconstruct::job::{CameraType, JobRequest, UniqueJson};
 use libreconstruct::pipeline::ReconstructionMethod;
 use libreconstruct::service::Idempotency;
 use serde_json::{Map, Value, json};
@@ -115,7 +115,8 @@ pub unsafe extern "C" fn rc_engine_submit(
 }
 
 /// Submits a job like rc_engine_submit(), with the JSON body of the REST interface: {"blob_name": "videos/...", "title":
-/// "Garden", "training_num_steps": 10000}. Fields that are not known are ignored; null counts as absent.
+/// "Garden", "training_num_steps": 10000}. Fields that are not known are ignored; null counts as absent; one that is
+/// there twice is refused.
 ///
 /// idempotency_key: NULL = none.
 ///
@@ -164,8 +165,12 @@ pub unsafe extern "C" fn rc_job_restart_json(
     }
 }
 
+/// Reads a body as the REST interface does: what one face refuses no other takes.
 pub(crate) fn parse(text: &str) -> Result<Value, Fault> {
-    serde_json::from_str(text).map_err(|e| Fault::argument(format!("Request body is not valid JSON: {e}")))
+    match serde_json::from_str(text) {
+        Ok(UniqueJson(value)) => Ok(value),
+        Err(e) => Err(Fault::argument(format!("Request body is not valid JSON: {e}"))),
+    }
 }
 
 /// The structure as the JSON of the interface, so that both ways are one.

@@ -287,6 +287,18 @@ def test_enums_in_structures(world):
             assert code == CODE["RC_INVALID_ARGUMENT"] and field in error.message, (name, field, error)
 
 
+@pytest.mark.parametrize("body", ['{"title": "a", "title": "a"}', '{"camera_data": {"up": {"x": 1, "\\u0078": 2}}}'])
+def test_keys_of_json_that_are_there_twice(world, body):
+    """They are refused, as over HTTP: nobody knows which is meant."""
+    for name in ("rc_engine_submit_json", "rc_job_restart_json", "rc_job_update_json"):
+        function = HEADER.functions[name]
+        arguments = world.arguments(function)
+        arguments[1] = body.encode()
+        code, error = call(function, arguments)
+        assert code == CODE["RC_INVALID_ARGUMENT"] and "duplicate key" in error.message, (name, error)
+        assert unchanged(arguments), name
+
+
 @pytest.mark.parametrize("seconds", [float("nan"), float("inf"), -float("inf"), 1e300])
 def test_odd_lengths_of_time(world, seconds):
     error = None

@@ -5,6 +5,7 @@
 
 mod file_name;
 mod ids;
+mod json;
 mod key;
 mod limits;
 mod query;
@@ -19,6 +20,7 @@ mod validate;
 pub use file_name::file_name_in_disposition;
 pub(crate) use ids::BLOB_NOT_FOUND;
 pub use ids::{BlobName, DeliveryId, JobId, UserId, VideoExtension, WebhookId};
+pub use json::UniqueJson;
 pub use key::{ApiKey, ApiKeySecret, Tier, User};
 pub use limits::Limits;
 pub use query::{Cursor, JobPage, JobState, ListQuery};

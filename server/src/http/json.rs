@@ -1,6 +1,5 @@
 //! JSON in and out: bodies of requests with their limits, bodies of answers with their compression.
 
-use std::fmt;
 use std::io::Write;
 use std::time::Duration;
 
@@ -11,8 +10,8 @@ use http_body_util::{BodyExt, LengthLimitError, Limited};
 use hyper::body::Body;
 use hyper::header::{ACCEPT_ENCODING, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, HeaderValue, VARY};
 use hyper::{HeaderMap, Response, StatusCode};
-use serde::de::{self, Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
-use serde_json::{Map, Number, Value};
+use libreconstruct::job::UniqueJson;
+use serde_json::{Map, Value};
 
 use super::body::ResponseBody;
 use super::drain::or_drain;
@@ -96,72 +95,9 @@ fn check_type(headers: &HeaderMap) -> Result<(), ApiError> {
 fn parse_object(bytes: &[u8]) -> Result<Map<String, Value>, ApiError> {
     let wrong = |why: String| ApiError::bad_request(format!("Request body is not valid JSON: {why}"));
     match serde_json::from_slice(bytes) {
-        Ok(Unique(Value::Object(object))) => Ok(object),
+        Ok(UniqueJson(Value::Object(object))) => Ok(object),
         Ok(_) => Err(wrong("expected an object".to_owned())),
         Err(error) => Err(wrong(error.to_string())),
-    }
-}
-
-/// A JSON value in which no object, at any depth, has a key twice (RFC 8259 §4 leaves the meaning of such open).
-struct Unique(Value);
-
-impl<'de> Deserialize<'de> for Unique {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_any(UniqueVisitor)
-    }
-}
-
-struct UniqueVisitor;
-
-impl<'de> Visitor<'de> for UniqueVisitor {
-    type Value = Unique;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a JSON value")
-    }
-
-    fn visit_bool<E>(self, value: bool) -> Result<Unique, E> {
-        Ok(Unique(value.into()))
-    }
-
-    fn visit_i64<E>(self, value: i64) -> Result<Unique, E> {
-        Ok(Unique(value.into()))
-    }
-
-    fn visit_u64<E>(self, value: u64) -> Result<Unique, E> {
-        Ok(Unique(value.into()))
-    }
-
-    fn visit_f64<E: de::Error>(self, value: f64) -> Result<Unique, E> {
-        let number = Number::from_f64(value).ok_or_else(|| E::custom("number is not finite"))?;
-        Ok(Unique(number.into()))
-    }
-
-    fn visit_str<E>(self, value: &str) -> Result<Unique, E> {
-        Ok(Unique(value.into()))
-    }
-
-    fn visit_unit<E>(self) -> Result<Unique, E> {
-        Ok(Unique(Value::Null))
-    }
-
-    fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Unique, A::Error> {
-        let mut values = Vec::new();
-        while let Some(Unique(value)) = seq.next_element()? {
-            values.push(value);
-        }
-        Ok(Unique(values.into()))
-    }
-
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Unique, A::Error> {
-        let mut object = Map::new();
-        while let Some((key, Unique(value))) = map.next_entry::<String, Unique>()? {
-            if object.contains_key(&key) {
-                return Err(de::Error::custom(format!("duplicate key {key:?}")));
-            }
-            object.insert(key, value);
-        }
-        Ok(Unique(object.into()))
     }
 }
 
