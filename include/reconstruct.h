@@ -1045,7 +1045,8 @@ typedef int (*rc_event_fn)(void *user, const rc_event *event);
 // -------------------------
 //
 // A long call can be cancelled by its own callback, or through an rc_cancel that is given to it and raised by another
-// thread or a signal handler. The call then returns RC_CANCELLED within a few seconds.
+// thread or a signal handler. The call then returns RC_CANCELLED within a few seconds. A callback cancels its own call
+// only: an rc_cancel that was given beside it is not raised.
 
 // A flag that is not raised; free it with rc_cancel_free().
 //

@@ -63,7 +63,11 @@ pub enum Event {
 
 /// A flag that many threads can look at and any can raise. Once cancelled it stays so.
 #[derive(Debug, Clone, Default)]
-pub struct CancelToken(Arc<AtomicBool>);
+pub struct CancelToken {
+    raised: Arc<AtomicBool>,
+    /// What this is a child of.
+    above: Option<Arc<CancelToken>>,
+}
 
 impl CancelToken {
     /// A token that is not cancelled.
@@ -73,12 +77,18 @@ impl CancelToken {
 
     /// Asks the work to stop. It stops at its next check, at the latest after a few seconds.
     pub fn cancel(&self) {
-        self.0.store(true, Ordering::Release);
+        self.raised.store(true, Ordering::Release);
     }
 
     /// Whether the work was asked to stop.
     pub fn is_cancelled(&self) -> bool {
-        self.0.load(Ordering::Acquire)
+        self.raised.load(Ordering::Acquire) || self.above.as_ref().is_some_and(|above| above.is_cancelled())
+    }
+
+    /// A token that is cancelled with this one and can be cancelled without it: for one of several that share this one.
+    #[must_use]
+    pub fn child(&self) -> Self {
+        Self { raised: Arc::default(), above: Some(Arc::new(self.clone())) }
     }
 }
 
@@ -251,6 +261,17 @@ mod tests {
         );
         whole.cancel_token().cancel();
         assert!(part.check().is_err());
+    }
+
+    #[test]
+    fn a_child_is_cancelled_with_what_is_above_it_and_by_itself() {
+        let above = CancelToken::new();
+        let (one, other) = (above.child(), above.child());
+        one.cancel();
+        assert!(one.is_cancelled() && one.clone().is_cancelled() && one.child().is_cancelled());
+        assert!(!above.is_cancelled() && !other.is_cancelled() && !other.child().is_cancelled());
+        above.cancel();
+        assert!(other.is_cancelled() && other.child().is_cancelled() && above.child().is_cancelled());
     }
 
     #[test]

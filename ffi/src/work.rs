@@ -8,7 +8,7 @@ use crate::error::Fault;
 use crate::event::Signal;
 
 /// Runs `work` on a thread of its own and tells of its events on this one, so that the caller's function needs no lock.
-/// If `tell` says so, the work is cancelled.
+/// If `tell` says so, this work is cancelled; `token` is not, since it may stop other calls too.
 pub(crate) fn told<T: Send>(
     threads: usize,
     token: CancelToken,
@@ -26,9 +26,10 @@ pub(crate) fn told<T: Send>(
         .map_err(|e| internal("the threads")(std::io::Error::other(e)))?;
     let (sender, receiver) = mpsc::channel();
     let (events, pictures) = (sender.clone(), sender);
+    let own = token.child();
     // A send fails only when nobody listens any more.
     let control = Control::new()
-        .with_cancel(token.clone())
+        .with_cancel(own.clone())
         .with_listener(move |event| drop(events.send(Signal::Event(event))))
         .with_viewer(move |picture| drop(pictures.send(Signal::Preview(picture))));
     std::thread::scope(|scope| {
@@ -42,7 +43,7 @@ pub(crate) fn told<T: Send>(
         for signal in receiver {
             if !cancelled && tell(signal) {
                 cancelled = true;
-                token.cancel();
+                own.cancel();
             }
         }
         match worker.join() {
@@ -82,7 +83,12 @@ mod tests {
             },
         );
         assert_eq!(result.unwrap_err().code, rc_code::RC_CANCELLED);
-        assert!(token.is_cancelled());
+        // It serves again, and still stops what it is given to.
+        assert!(!token.is_cancelled());
+        assert!(told(1, token.clone(), Control::check, |_| false).is_ok());
+        token.cancel();
+        let result = told(1, token, Control::check, |_| false);
+        assert_eq!(result.unwrap_err().code, rc_code::RC_CANCELLED);
     }
 
     #[test]

@@ -45,32 +45,36 @@ static reconstruct::Reconstruction quick() {
     return options;
 }
 
-// Cancelled from its callback, from another thread and by an exception, each time later; then it goes on to its end.
+// Cancelled from its callback, from another thread and by an exception, each time later; then it goes on to its end. What
+// cancels one call only leaves the flag as it was that was given beside.
 static void without_jobs(const std::string& folder, const std::string& video) {
+    enum class By { callback, thread, exception };
     const auto here = std::this_thread::get_id();
-    auto until = [&](rc_stage stage, const reconstruct::CancelToken* cancel, bool throws) {
+    auto until = [&](rc_stage stage, By by, const reconstruct::CancelToken& cancel) {
         return code_of([&] {
             reconstruct::run(video, folder, quick(), [&](const reconstruct::Event& event) {
                 check(std::this_thread::get_id() == here, "events come on the caller's thread");
                 if (event.stage < stage) return true;
-                if (throws) throw 7;
-                if (cancel == nullptr) return false;
-                std::thread([&] { cancel->raise(); }).join();
+                if (by == By::exception) throw 7;
+                if (by == By::callback) return false;
+                std::thread([&] { cancel.raise(); }).join();
                 return true;
-            }, cancel);
+            }, &cancel);
         });
     };
-    check(until(RC_STAGE_FRAMES, nullptr, false) == RC_CANCELLED, "a callback cancels");
-    const reconstruct::CancelToken token;
-    check(until(RC_STAGE_SFM, &token, false) == RC_CANCELLED, "another thread cancels");
+    const reconstruct::CancelToken shared, token;
+    check(until(RC_STAGE_FRAMES, By::callback, shared) == RC_CANCELLED, "a callback cancels");
+    check(!shared.is_raised(), "a callback raises no flag");
+    check(until(RC_STAGE_SFM, By::thread, token) == RC_CANCELLED, "another thread cancels");
     check(token.is_raised(), "a flag stays raised");
     check(!fs::exists(fs::path(folder) / "scene.ply"), "nothing is half done");
     try {
-        until(RC_STAGE_TRAIN, nullptr, true);
+        until(RC_STAGE_TRAIN, By::exception, shared);
         check(false, "an exception comes through");
     } catch (int number) {
         check(number == 7, "the exception is the one that was thrown");
     }
+    check(!shared.is_raised(), "an exception raises no flag");
 
     std::set<int> stages;
     float furthest = 0.0f;
@@ -98,7 +102,7 @@ static void without_jobs(const std::string& folder, const std::string& video) {
             check(seen, "a preview shows something");
         }
         return true;
-    });
+    }, &shared);
     check(taken_over, "what was finished is not done again");
     check(stages == std::set<int>{RC_STAGE_FRAMES, RC_STAGE_SFM, RC_STAGE_TRAIN, RC_STAGE_EXPORT}, "every stage tells");
     check(furthest > 0.9f && previews > 0, "it tells how far it is and shows it");
