@@ -15,7 +15,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 use serde_json::{Value, json};
 
-use crate::error::{OrRaise, by_name, closed, from_json, raise, to_json};
+use crate::error::{OrRaise, by_name, from_json, raise, to_json};
 use crate::work::wait_for;
 
 /// How often a waiting call looks for Ctrl-C.
@@ -51,21 +51,22 @@ impl Drop for Engine {
 }
 
 impl Engine {
+    /// What holds this lock makes errors of the core only: an exception is made by Python, which may meanwhile run a thread that
+    /// waits for the lock and does not let go of the GIL.
+    ///
     /// # Errors
     /// In a child of the process that opened it.
-    fn lock(&self) -> PyResult<MutexGuard<'_, Option<Open>>> {
+    fn lock(&self) -> Result<MutexGuard<'_, Option<Open>>> {
         if self.process != std::process::id() {
-            return Err(raise(
-                Error::new(ErrorKind::Conflict, "this engine was opened before the process forked")
-                    .hint("start processes that need an engine with the method spawn"),
-            ));
+            return Err(Error::new(ErrorKind::Conflict, "this engine was opened before the process forked")
+                .hint("start processes that need an engine with the method spawn"));
         }
         Ok(self.open.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    fn service(&self) -> PyResult<(Service, UserId)> {
+    fn service(&self) -> Result<(Service, UserId)> {
         let open = self.lock()?;
-        let open = open.as_ref().ok_or_else(|| closed("engine"))?;
+        let open = open.as_ref().ok_or_else(closed)?;
         Ok((open.service.clone(), open.user))
     }
 
@@ -75,8 +76,10 @@ impl Engine {
         py: Python<'_>,
         work: impl FnOnce(&Service, UserId) -> Result<T> + Send,
     ) -> PyResult<T> {
-        let (service, user) = self.service()?;
-        wait_for(py, move || work(&service, user))
+        wait_for(py, || {
+            let (service, user) = self.service()?;
+            work(&service, user)
+        })
     }
 }
 
@@ -113,32 +116,34 @@ impl Engine {
 
     #[getter]
     fn is_closed(&self) -> PyResult<bool> {
-        Ok(self.lock()?.is_none())
+        Ok(self.lock().or_raise()?.is_none())
     }
 
     /// Starts workers, unless there are some. `threads` is the number of threads of each, 0 = as many as processors.
-    fn start(&self, count: usize, threads: usize) -> PyResult<()> {
-        let mut open = self.lock()?;
-        let open = open.as_mut().ok_or_else(|| closed("engine"))?;
-        if open.workers.is_none() && count > 0 {
-            let name = format!("python {}", self.process);
-            let options = WorkerOptions { name, threads, ..WorkerOptions::default() };
-            open.workers = Some(open.service.start_workers(count, &options).or_raise()?);
-        }
-        Ok(())
+    fn start(&self, py: Python<'_>, count: usize, threads: usize) -> PyResult<()> {
+        wait_for(py, || {
+            let mut open = self.lock()?;
+            let open = open.as_mut().ok_or_else(closed)?;
+            if open.workers.is_none() && count > 0 {
+                let name = format!("python {}", self.process);
+                let options = WorkerOptions { name, threads, ..WorkerOptions::default() };
+                open.workers = Some(open.service.start_workers(count, &options)?);
+            }
+            Ok(())
+        })
     }
 
     /// Stops the workers: their jobs go back to the queue with what is done of them. Returns whether all ended in time.
     fn stop(&self, py: Python<'_>, seconds: f64) -> PyResult<bool> {
-        let workers = self.lock()?.as_mut().and_then(|open| open.workers.take());
         let limit = duration(seconds)?;
+        let workers = self.lock().or_raise()?.as_mut().and_then(|open| open.workers.take());
         Ok(py.detach(|| workers.is_none_or(|workers| workers.stop(limit))))
     }
 
     /// Stops the workers and closes the service. To close twice is fine.
     fn close(&self, py: Python<'_>, seconds: f64) -> PyResult<()> {
         let limit = duration(seconds)?;
-        let open = self.lock()?.take();
+        let open = self.lock().or_raise()?.take();
         py.detach(|| {
             if let Some(Open { workers: Some(workers), .. }) = open {
                 workers.stop(limit);
@@ -230,9 +235,7 @@ impl Engine {
         let end = Instant::now().checked_add(duration(seconds)?);
         loop {
             let left = end.map_or(LOOK, |end| end.saturating_duration_since(Instant::now()));
-            let (service, user) = self.service()?;
-            let job = wait_for(py, || service.wait(user, id(job_id)?, seen, left.min(LOOK)))?;
-            drop(service);
+            let job = self.call(py, |service, user| service.wait(user, id(job_id)?, seen, left.min(LOOK)))?;
             py.check_signals()?;
             if job.details.version != seen || left.is_zero() {
                 return job_json(&job);
@@ -310,6 +313,10 @@ impl Blob {
         });
         Ok(PyBytes::new(py, &bytes.or_raise()?))
     }
+}
+
+fn closed() -> Error {
+    Error::new(ErrorKind::Conflict, "the engine is closed")
 }
 
 /// What is no id names no job (as in the REST interface).

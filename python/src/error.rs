@@ -49,11 +49,6 @@ pub(crate) fn by_name<T: serde::de::DeserializeOwned>(name: &str) -> Option<T> {
     serde_json::from_value(name.into()).ok()
 }
 
-/// A call on something that was closed.
-pub(crate) fn closed(what: &str) -> PyErr {
-    raise(Error::new(ErrorKind::Conflict, format!("the {what} is closed")))
-}
-
 /// The slugs of all kinds of errors.
 #[pyfunction]
 pub(crate) fn error_kinds() -> Vec<&'static str> {

@@ -13,7 +13,7 @@ import pytest
 
 import libreconstruct as lr
 
-from .conftest import QUICK, SETTINGS
+from .conftest import QUICK, SETTINGS, run_python
 
 
 @pytest.fixture(scope="module")
@@ -130,6 +130,31 @@ def test_a_closed_engine_says_so(flat, tmp_path):
         lr.Engine(tmp_path, settings={"lease_seconds": 1})
     with pytest.raises(lr.InvalidInputError, match="colour"):
         lr.Engine(tmp_path, settings={"colour": 1})
+
+
+def test_threads_that_are_refused_do_not_keep_each_other(tmp_path):
+    """In a process of its own, since none would come out of it."""
+    code = """
+import sys, threading
+import libreconstruct as lr
+engine = lr.Engine("scenes", workers=0)
+engine.close()
+sys.setswitchinterval(1e-6)
+def ask():
+    for call in [engine.jobs, engine.resume] * 300:
+        try:
+            call()
+        except lr.ConflictError:
+            pass
+threads = [threading.Thread(target=ask) for _ in range(4)]
+for thread in threads:
+    thread.start()
+for thread in threads:
+    thread.join()
+print("all came back")
+"""
+    done = run_python(code, tmp_path)
+    assert done.stdout == "all came back\n", done.stderr
 
 
 def test_engines_of_two_users_and_processes_share_a_folder(flat, tmp_path):
