@@ -21,6 +21,9 @@ use crate::work::wait_for;
 /// How often a waiting call looks for Ctrl-C.
 const LOOK: Duration = Duration::from_millis(100);
 
+/// How long the workers of an engine that is let go of may take to end, as for `close` in the package.
+const STOP: Duration = Duration::from_secs(60);
+
 /// Ids and titles, and where the next page begins.
 type Page = (Vec<(String, String)>, Option<String>);
 
@@ -41,11 +44,31 @@ struct Open {
     workers: Option<Workers>,
 }
 
+impl Open {
+    /// Waits for the workers, so not with the GIL.
+    fn close(self, limit: Duration) {
+        if let Some(workers) = self.workers {
+            workers.stop(limit);
+        }
+    }
+}
+
 impl Drop for Engine {
     fn drop(&mut self) {
+        let mut open = self.open.get_mut().unwrap_or_else(PoisonError::into_inner).take();
         if self.process != std::process::id() {
             // The parent's threads, locks and connections: ours are copies that must not be let go.
-            std::mem::forget(self.open.get_mut().unwrap_or_else(PoisonError::into_inner).take());
+            std::mem::forget(open);
+        } else if open.is_some() {
+            let mut close = || {
+                if let Some(open) = open.take() {
+                    open.close(STOP);
+                }
+            };
+            // Python lets go of objects with the GIL, for which all other threads would have to wait.
+            Python::try_attach(|py| py.detach(&mut close));
+            // Where there is no interpreter any more.
+            close();
         }
     }
 }
@@ -145,8 +168,8 @@ impl Engine {
         let limit = duration(seconds)?;
         let open = self.lock().or_raise()?.take();
         py.detach(|| {
-            if let Some(Open { workers: Some(workers), .. }) = open {
-                workers.stop(limit);
+            if let Some(open) = open {
+                open.close(limit);
             }
         });
         Ok(())

@@ -132,6 +132,35 @@ def test_a_closed_engine_says_so(flat, tmp_path):
         lr.Engine(tmp_path, settings={"colour": 1})
 
 
+def test_an_engine_that_is_let_go_of_stops_its_work_and_keeps_no_thread(capture, tmp_path):
+    ticks: list[float] = []
+    done = threading.Event()
+
+    def interface() -> None:
+        while not done.wait(0.001):
+            ticks.append(time.monotonic())
+
+    engine = lr.Engine(tmp_path, settings=SETTINGS)
+    job = engine.submit(capture, training_num_steps=200_000, training_max_num_gaussians=1000)
+    while job.refresh().status.startswith("Queued"):
+        time.sleep(0.02)
+    job_id = job.job_id
+    thread = threading.Thread(target=interface)
+    thread.start()
+    try:
+        # Without `close`: the last to know of it are these two names.
+        del job
+        before = len(ticks)
+        del engine
+        passed = len(ticks) - before
+    finally:
+        done.set()
+        thread.join()
+    assert passed > 1, "the interpreter stood still until the worker had ended"
+    with lr.Engine(tmp_path, workers=0) as after:
+        assert after.job(job_id).status.startswith("Queued"), "the worker has put its job back"
+
+
 def test_threads_that_are_refused_do_not_keep_each_other(tmp_path):
     """In a process of its own, since none would come out of it."""
     code = """
