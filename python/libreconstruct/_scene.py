@@ -373,7 +373,7 @@ def load_reconstruction(folder: Path) -> Scene:
     import json
 
     report_file = folder / "report.json"
-    report = json.loads(report_file.read_text()) if report_file.exists() else None
+    report = json.loads(report_file.read_bytes()) if report_file.exists() else None
     models = (m for m in (folder / "undistorted" / "sparse", folder / "sparse") if m.is_dir())
     model = next((SparseModel.load(m) for m in models), None)
     view = None

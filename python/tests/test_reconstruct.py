@@ -1,6 +1,8 @@
 """From a video to a scene in this process, and the stages by themselves."""
 
+import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -12,7 +14,7 @@ import pytest
 
 import libreconstruct as lr
 
-from .conftest import SMALL
+from .conftest import SMALL, run_python
 
 
 def test_a_video_becomes_a_scene_with_its_cameras(reconstruction):
@@ -31,6 +33,15 @@ def test_a_video_becomes_a_scene_with_its_cameras(reconstruction):
     flat = np.sqrt(np.mean((photograph.mean(axis=(0, 1)) - photograph) ** 2))
     assert error < 0.6 * flat, f"error {error}, of a picture of one colour {flat}"
     assert "cameras" in scene._repr_html_()
+
+
+def test_a_report_is_read_whatever_the_locale(reconstruction, tmp_path):
+    shutil.copy(reconstruction / "scene.ply", tmp_path)
+    report = json.loads((reconstruction / "report.json").read_bytes()) | {"title": "Küche"}
+    (tmp_path / "report.json").write_text(json.dumps(report, ensure_ascii=False), encoding="utf-8")
+    code = "import libreconstruct as lr; print(ascii(lr.Scene.load('.').report['title']))"
+    done = run_python(code, tmp_path, LC_ALL="C", PYTHONUTF8="0", PYTHONCOERCECLOCALE="0")
+    assert done.stdout == "'K\\xfcche'\n", done.stderr
 
 
 def test_progress_goes_up_while_the_interpreter_goes_on(capture, tmp_path):
