@@ -222,8 +222,8 @@ def _fields(text: str) -> Mapping[str, Any]:
     return fields
 
 
-_process = os.getpid()
 _opened_in: int | None = None
+"""The process that opens engines here: not always the one that imported this."""
 _open_engines: weakref.WeakSet[Engine] = weakref.WeakSet()
 
 
@@ -243,6 +243,6 @@ def _forbid_after_fork() -> None:
 def _close_all() -> None:
     """Workers end before the interpreter does, with their checkpoints written."""
     # In a forked child these are the engines of its parent.
-    if os.getpid() == _process:
+    if os.getpid() == _opened_in:
         for engine in list(_open_engines):
             engine.close()

@@ -138,3 +138,18 @@ def test_a_forked_child_uses_scenes_but_not_its_parents_engine(tmp_path, flat):
         # The parent goes on.
         assert job.wait(60, check=False).status == "Failed"
     assert (tmp_path / "child.spz").read_bytes() == (tmp_path / "parent.spz").read_bytes()
+
+
+def test_engines_that_were_opened_after_a_fork_are_closed_at_the_end(tmp_path):
+    code = f"""
+import atexit, os, sys
+engines = []
+atexit.register(lambda: print([engine._native.is_closed for engine in engines], flush=True))
+import libreconstruct as lr
+child = os.fork()
+if child:
+    sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+engines.append(lr.Engine("scenes", settings={SETTINGS!r}))
+"""
+    done = run_python(code, tmp_path)
+    assert done.returncode == 0 and done.stdout.split("\n") == ["[True]", "[]", ""], done.stderr
