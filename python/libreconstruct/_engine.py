@@ -23,6 +23,9 @@ from ._progress import ProgressOption
 _STOP_SECONDS = 60.0
 """How long workers may take to write their checkpoints; a job whose worker did not is taken up when its lease has run out."""
 
+_MOST_WORKERS = 256
+_MOST_THREADS = 1024
+"""As in C."""
 
 _DATABASES = ("postgres://", "postgresql://")
 """What the addresses of rows begin with that many machines share."""
@@ -63,11 +66,15 @@ class Engine(Service):
         `secrets.json` in `scratch`. `scratch`: this machine's own folder, in which workers work; nothing in it is missed if
         it is lost. By default one in the user's folder of caches, for this service and this machine.
 
-        `user`: whose jobs these are; added if there is no such user. `workers`: jobs that run at once (0: none, others run
-        them). `threads`: of each worker, 0 = as many as processors. `device`: where training runs: `auto` (a GPU if there is
-        one), `cpu`, `gpu` or part of the name of an adapter. `settings`: the others, in the sections that `reconstruct serve
-        --print-config` shows: `{"reconstruction": {"max_frames": 100}, "limits": {...}, "max_attempts": 3}`.
+        `user`: whose jobs these are; added if there is no such user. `workers`: jobs that run at once, at most 256 (0: none,
+        others run them). `threads`: of each worker, at most 1024; 0 = as many as processors. `device`: where training runs:
+        `auto` (a GPU if there is one), `cpu`, `gpu` or part of the name of an adapter. `settings`: the others, in the sections
+        that `reconstruct serve --print-config` shows: `{"reconstruction": {"max_frames": 100}, "limits": {...},
+        "max_attempts": 3}`.
         """
+        self._workers = whole("workers", workers)
+        self._threads = whole("threads", threads)
+        _check_numbers(self._workers, self._threads)
         _forbid_after_fork()
         options: dict[str, Any] = {k: dict(v) if isinstance(v, Mapping) else v for k, v in (settings or {}).items()}
         if device is not None:
@@ -78,12 +85,10 @@ class Engine(Service):
             folder = Path(path)
         else:
             folder = _own_folder(database, storage) if scratch is None else Path(scratch)
-        self._workers = whole("workers", workers)
-        self._threads = whole("threads", threads)
         self._native = _native.Engine(
             folder, user, json.dumps(options), database, storage, None if secrets is None else Path(secrets)
         )
-        self._native.start(workers, threads)
+        self._native.start(self._workers, self._threads)
         _open_engines.add(self)
 
     @property
@@ -170,6 +175,14 @@ class Engine(Service):
 
     def __repr__(self) -> str:
         return f"Engine({str(self.path)!r})"
+
+
+def _check_numbers(workers: int, threads: int) -> None:
+    """Before the service is opened, which may make a folder and a user."""
+    if workers > _MOST_WORKERS:
+        raise from_kind("invalid_argument", f"{workers} workers are asked for: 0 to {_MOST_WORKERS} are allowed")
+    if threads > _MOST_THREADS:
+        raise from_kind("invalid_argument", f"threads is {threads}: 0 to {_MOST_THREADS} is allowed")
 
 
 def _check_folder(path: PathLike, storage: str | None, scratch: PathLike | None) -> None:

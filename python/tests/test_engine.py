@@ -238,7 +238,12 @@ def test_engines_share_rows_and_files_on_many_machines(capture, tmp_path, monkey
 def test_numbers_that_are_none_are_named(tmp_path):
     for wrong in ({"workers": -1}, {"threads": -1}, {"workers": 1 << 70}):
         with pytest.raises(lr.InvalidInputError, match=next(iter(wrong))):
-            lr.Engine(tmp_path, **wrong)
+            lr.Engine(tmp_path / "none", **wrong)
+    with pytest.raises(lr.InvalidInputError, match="257 workers are asked for: 0 to 256 are allowed"):
+        lr.Engine(tmp_path / "none", workers=257)
+    with pytest.raises(lr.InvalidInputError, match="threads is 1025: 0 to 1024 is allowed"):
+        lr.Engine(tmp_path / "none", threads=1025)
+    assert not (tmp_path / "none").exists(), "nothing is opened for what is refused"
     with lr.Engine(tmp_path, workers=0) as engine:
         for limit in (-1, 0, 1 << 40):
             with pytest.raises(lr.InvalidInputError, match="limit"):
