@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import time
+import warnings
 from collections.abc import Iterator
 from importlib import import_module
 from pathlib import Path
@@ -15,7 +16,7 @@ from ._camera import Camera, from_view_tuple, view_tuple
 from ._errors import from_kind, whole
 from ._files import PathLike
 from ._model import SparseModel
-from ._progress import Bar, Progress, ProgressOption, listener
+from ._progress import Bar, Progress, ProgressOption, ReconstructionWarning, listener
 from ._scene import Scene
 
 if TYPE_CHECKING:
@@ -27,6 +28,7 @@ class TrainStep(NamedTuple):
 
     step: int
     total: int
+    """Steps of the whole run; with `time_budget_seconds` it changes on the way."""
     loss: float
     """L1 and SSIM of the picture of this step; not a number before the first."""
     l1: float
@@ -100,11 +102,17 @@ class Trainer:
                 model._native, Path(images), json.dumps(options), device, self._checkpoint, listener(bar)
             )
         self._native = native
-        self._last = TrainStep(*self._split(native.figures()))
+        self._told: set[str] = set()
+        self._look(native.figures())
 
-    def _split(self, figures: tuple[int, float, float, float, int]) -> tuple[int, int, float, float, float, int]:
-        step, loss, l1, ssim, splats = figures
-        return step, self._native.total, loss, l1, ssim, splats
+    def _look(self, figures: tuple[int, int, float, float, float, int]) -> TrainStep:
+        """Takes the figures for the last ones, and tells once each of what the engine warns of."""
+        self._last = TrainStep(*figures)
+        for code, message in self._native.warnings():
+            if code not in self._told:
+                self._told.add(code)
+                warnings.warn(message, ReconstructionWarning, stacklevel=3)
+        return self._last
 
     @property
     def last(self) -> TrainStep:
@@ -118,8 +126,7 @@ class Trainer:
 
     def step(self) -> TrainStep:
         """Makes the next `every` steps. Ctrl-C stops after the present one."""
-        self._last = TrainStep(*self._split(self._native.advance(self._every)))
-        return self._last
+        return self._look(self._native.advance(self._every))
 
     def __iter__(self) -> Iterator[TrainStep]:
         """From where the run is to its end; breaking off and going on later is fine."""

@@ -15,14 +15,14 @@ use crate::splats::{Splats, picture};
 use crate::view::{ViewTuple, view, view_tuple};
 use crate::work::{long, quick};
 
-/// Step, loss, mean absolute error, SSIM, number of Gaussians.
-type Figures = (u32, f64, f64, f64, usize);
+/// Step, number of steps of the whole run (which changes where it is to end in time), loss, mean absolute error, SSIM, number of
+/// Gaussians.
+type Figures = (u32, u32, f64, f64, f64, usize);
 
 /// A training run. `Trainer` in Python is made of this.
 #[pyclass(frozen, module = "libreconstruct._native")]
 pub(crate) struct Trainer {
     trainer: Mutex<CoreTrainer>,
-    total: u32,
     device: String,
 }
 
@@ -57,14 +57,8 @@ impl Trainer {
                 None => CoreTrainer::new(dataset, options, rasteriser, control),
             }
         })?;
-        let (total, device) = (trainer.options().training_num_steps, trainer.device());
-        Ok(Self { trainer: Mutex::new(trainer), total, device })
-    }
-
-    /// Number of steps of the whole run.
-    #[getter]
-    fn total(&self) -> u32 {
-        self.total
+        let device = trainer.device();
+        Ok(Self { trainer: Mutex::new(trainer), device })
     }
 
     /// What it runs on, for people.
@@ -87,6 +81,15 @@ impl Trainer {
                 trainer.step(control)?;
             }
             figures(&mut trainer)
+        })
+    }
+
+    /// (code, message) of what the user should know of the run until now.
+    fn warnings(&self, py: Python<'_>) -> PyResult<Vec<(String, String)>> {
+        quick(py, || {
+            let trainer = self.lock();
+            let warnings = trainer.warnings().iter();
+            Ok(warnings.map(|warning| (warning.code.to_string(), warning.message.clone())).collect())
         })
     }
 
@@ -137,11 +140,11 @@ impl Trainer {
 }
 
 fn figures(trainer: &mut CoreTrainer) -> Result<Figures> {
-    let step = trainer.steps_done();
+    let (step, total) = (trainer.steps_done(), trainer.options().training_num_steps);
     if step == 0 {
         // Nothing was compared yet.
-        return Ok((0, f64::NAN, f64::NAN, f64::NAN, trainer.len()));
+        return Ok((0, total, f64::NAN, f64::NAN, f64::NAN, trainer.len()));
     }
     let statistics = trainer.statistics()?;
-    Ok((step, statistics.loss, statistics.l1, statistics.ssim, trainer.len()))
+    Ok((step, total, statistics.loss, statistics.l1, statistics.ssim, trainer.len()))
 }

@@ -184,6 +184,17 @@ def test_training_is_an_iterator_with_a_preview(reconstruction, tmp_path):
         lr.Trainer(reconstruction / "sparse", reconstruction / "frames")
 
 
+def test_a_training_with_little_time_makes_the_steps_that_fit_and_ends(reconstruction):
+    folder = reconstruction / "undistorted"
+    options = {"training_num_steps": 200_000, "training_max_num_gaussians": 2000, "max_resolution": 64, "sh_degree": 0}
+    with pytest.warns(lr.ReconstructionWarning, match="to end within 2 seconds, training makes about .* of 200000 steps") as told:
+        trainer = lr.Trainer(folder / "sparse", folder / "images", device="cpu", every=50, time_budget_seconds=2, **options)
+        steps = list(trainer)
+    assert len(told) == 1
+    assert 500 <= steps[-1].step == steps[-1].total < 200_000 and trainer.last.fraction == 1.0
+    assert all(step.step <= step.total for step in steps)
+
+
 def test_pictures_lose_their_distortion(reconstruction, tmp_path):
     model = lr.SparseModel.load(reconstruction / "sparse")
     straight = model.undistort(reconstruction / "frames", tmp_path / "out")

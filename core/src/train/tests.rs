@@ -161,6 +161,7 @@ fn a_run_with_little_time_is_cut_down_and_goes_on_so() {
     let cut = first.options().clone();
     assert!((500..200_000).contains(&cut.training_num_steps), "{cut:?}");
     assert!((5000..10_000_000).contains(&cut.training_max_num_gaussians), "{cut:?}");
+    assert!(first.warnings().iter().any(|w| w.code == "time_budget"), "{:?}", first.warnings());
     let control = Control::new();
     for _ in 0..3 {
         first.step(&control).unwrap();
@@ -180,6 +181,7 @@ fn a_run_with_little_time_is_cut_down_and_goes_on_so() {
     let told: Vec<_> = report.warnings.iter().filter(|w| w.code == "time_budget").collect();
     assert_eq!(told.len(), 1, "{:?}", report.warnings);
     assert!(told[0].message.contains(&format!("{} of 200000 steps", report.steps)), "{told:?}");
+    assert_eq!(second.warnings(), report.warnings);
     // Placing the first Gaussians counts, and what was done before the break.
     assert!(report.seconds > f64::from(report.steps) / report.steps_per_second, "{report:?}");
 }

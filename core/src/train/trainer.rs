@@ -299,6 +299,11 @@ impl Trainer {
         &self.options
     }
 
+    /// What the user should know of the run until now. [`Trainer::run`] tells of it; who makes the steps one by one asks.
+    pub fn warnings(&self) -> &[Warning] {
+        &self.warnings
+    }
+
     /// Whether all steps are done.
     pub fn is_finished(&self) -> bool {
         self.step >= self.options.training_num_steps
