@@ -204,8 +204,8 @@ class _Download(Artifact):
         self._moved = 0
         self._broken = 0
         self._etag: str | None = None
+        self.size = None
         self._answer = self._ask()
-        self.size = int(self._answer.headers.get("Content-Length", 0))
         self._etag = self._answer.headers.get("ETag")
 
     def _ask(self) -> Answer:
@@ -219,13 +219,17 @@ class _Download(Artifact):
         if self._moved and answer.status != 206:
             answer.close()
             raise ServerConnectionError("the connection broke, and the file cannot be continued", slug="io")
+        if self.size is None and answer.length is not None:
+            self.size = self._moved + answer.length
         return answer
 
     def read(self, count: int, /) -> bytes:
         while True:
             try:
-                block = self._answer.read(min(count, self.size - self._moved)) if self._moved < self.size else b""
-                if block or self._moved >= self.size:
+                left = count if self.size is None else min(count, self.size - self._moved)
+                block = self._answer.read(left) if left > 0 else b""
+                # What comes in chunks ends where it says so.
+                if block or left <= 0 or self.size is None:
                     self._moved += len(block)
                     return block
                 raise ServerConnectionError(f"the connection broke after {self._moved} of {self.size} bytes", slug="io")

@@ -54,6 +54,8 @@ class Answer:
         self._response = response
         self.status = response.status
         self.headers = response.headers
+        self.length = response.length
+        """Bytes of the body; `None` if it comes in chunks, of which a cut one is an error."""
         self.body = b""
 
     def read(self, count: int | None = None) -> bytes:

@@ -259,7 +259,8 @@ class Job:
                 moved = 0
                 while chunk := artifact.read(CHUNK):
                     moved += len(chunk)
-                    bar.update(Progress(moved / artifact.size, "download", f"{moved / 1e6:.1f} MB"))
+                    fraction = None if artifact.size is None else moved / artifact.size
+                    bar.update(Progress(fraction, "download", f"{moved / 1e6:.1f} MB"))
                     yield chunk
 
             return write_whole(path, chunks())
@@ -393,7 +394,8 @@ class Closable(ABC):
 class Artifact(Closable):
     """The bytes of a scene or picture, on their way."""
 
-    size: int
+    size: int | None
+    """In bytes; `None` as long as nobody knows."""
 
     @abstractmethod
     def read(self, count: int, /) -> bytes:

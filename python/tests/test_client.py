@@ -1,12 +1,16 @@
 """The client against a real server: limits, broken connections, TLS. What it shares with `Engine` is in tests/behaviour."""
 
 import asyncio
+import os
 import socket
 import subprocess
 import threading
 import time
 import types
+from collections.abc import Iterator
+from contextlib import contextmanager
 from email.utils import formatdate
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from urllib.parse import urlsplit
 
 import pytest
@@ -248,6 +252,65 @@ def test_a_broken_download_goes_on_where_it_was(server, key, capture, tmp_path):
     job.delete()
     with pytest.raises(lr.NotFoundError):
         job.refresh()
+
+
+@contextmanager
+def file_in_chunks(content: bytes, etag: str | None, cuts: list[int]) -> Iterator[str]:
+    """The address of a server whose one file comes in chunks, without its length; the first answers are cut after so many bytes."""
+
+    class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def do_GET(self) -> None:
+            if self.path != "/file":
+                self.send_response(302)
+                self.send_header("Location", "/file")
+                self.send_header("Content-Length", "0")
+                self.end_headers()
+                return
+            begin = int(self.headers.get("Range", "bytes=0-")[6:-1])
+            self.send_response(206 if begin else 200)
+            self.send_header("Transfer-Encoding", "chunked")
+            if etag is not None:
+                self.send_header("ETag", etag)
+            self.end_headers()
+            left = cuts.pop(0) if cuts else len(content)
+            for start in range(begin, len(content), 1 << 16):
+                if left < 0:
+                    self.close_connection = True
+                    return
+                chunk = content[start : start + (1 << 16)]
+                self.wfile.write(b"%x\r\n%s\r\n" % (len(chunk), chunk))
+                left -= len(chunk)
+            self.wfile.write(b"0\r\n\r\n")
+
+        def log_message(self, *arguments: object) -> None:
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    thread = threading.Thread(target=server.serve_forever, args=(0.01,))
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{server.server_port}"
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
+
+
+def test_a_download_whose_length_is_not_told_is_whole_or_fails(tmp_path):
+    content = os.urandom(3 << 20)
+    for etag, cuts in [(None, []), ('"a"', [3 << 19, 100])]:
+        with file_in_chunks(content, etag, cuts) as url, lr.Client(url, "key") as client:
+            seen: list[lr.Progress] = []
+            path = lr.Job(client, "some id", "garden").download("ply", tmp_path / "scene.ply", progress=seen.append)
+            assert path.read_bytes() == content and cuts == []
+            assert seen[-1].message == f"{len(content) / 1e6:.1f} MB"
+            path.unlink()
+    with file_in_chunks(content, None, [3 << 19]) as url, lr.Client(url, "key") as client:
+        with pytest.raises(lr.ServerConnectionError):
+            lr.Job(client, "some id", "garden").download("ply", tmp_path / "scene.ply")
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_tls_is_checked(tmp_path, flat):
