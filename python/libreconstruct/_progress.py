@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import sys
 import time
 import warnings
@@ -23,7 +24,11 @@ class Progress(NamedTuple):
 
 
 ProgressOption = Union[bool, Callable[[Progress], None]]
-"""`True` shows a bar (tqdm if it is there), `False` none; warnings come in any case. A callable gets `Progress` at most ten times a second."""
+"""`True` shows a bar (tqdm if it is there), `False` none; warnings come in any case. A callable gets `Progress` at most ten times a second,
+when another stage begins, and at the end."""
+
+_PAUSE = 0.1
+"""Seconds between two calls of a callable at least, within a stage."""
 
 
 class Bar:
@@ -35,6 +40,9 @@ class Bar:
         self._bar: Any = None
         self._printed = 0.0
         self._line = ""
+        self._told = -math.inf
+        self._stage: str | None = None
+        self._waiting: Progress | None = None
 
     def __enter__(self) -> Bar:
         if self._option is True:
@@ -46,9 +54,17 @@ class Bar:
             self._bar.close()
         elif self._line:
             sys.stderr.write(f"\r{self._line}\n")
+        # Where something went wrong the callable may be what raised it.
+        if callable(self._option) and self._waiting is not None and kind is None:
+            self._option(self._waiting)
 
     def update(self, progress: Progress) -> None:
         if callable(self._option):
+            now = time.monotonic()
+            if progress.stage == self._stage and now - self._told < _PAUSE:
+                self._waiting = progress
+                return
+            self._told, self._stage, self._waiting = now, progress.stage, None
             self._option(progress)
         elif self._bar is not None:
             if progress.fraction is not None:

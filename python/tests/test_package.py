@@ -5,6 +5,7 @@ import math
 import multiprocessing
 import os
 import pickle
+import types
 
 import pytest
 
@@ -106,6 +107,33 @@ def test_a_warning_is_heard_without_a_bar():
     with pytest.warns(_progress.ReconstructionWarning, match="no tag"):
         hear('{"event": "warning", "stage": "sfm", "code": "apriltag_not_found", "message": "no tag was found"}')
     hear('{"event": "progress", "stage": "sfm", "step": "match", "fraction": 0.5}')
+
+
+def test_a_callable_is_called_ten_times_a_second_and_at_the_end(monkeypatch):
+    clock = types.SimpleNamespace(now=0.0)
+    monkeypatch.setattr(_progress, "time", types.SimpleNamespace(monotonic=lambda: clock.now))
+    seen: list[lr.Progress] = []
+    with _progress.Bar(seen.append, "garden.mp4") as bar:
+        for step in range(2001):
+            clock.now = step / 1000
+            bar.update(lr.Progress(step / 2000, "upload", ""))
+    assert 18 <= len(seen) <= 22 and seen[0].fraction == 0.0 and seen[-1].fraction == 1.0
+
+    # No stage goes unheard, however short it is.
+    seen.clear()
+    with _progress.Bar(seen.append, "garden.mp4") as bar:
+        for stage in ("frames", "sfm", "train"):
+            for fraction in (0.0, 0.5, 1.0):
+                bar.update(lr.Progress(fraction, stage, ""))
+    assert [(progress.stage, progress.fraction) for progress in seen] == [("frames", 0.0), ("sfm", 0.0), ("train", 0.0), ("train", 1.0)]
+
+    # What stops the work is told nothing more.
+    seen.clear()
+    with pytest.raises(KeyError), _progress.Bar(seen.append, "garden.mp4") as bar:
+        bar.update(lr.Progress(0.0, "upload", ""))
+        bar.update(lr.Progress(0.5, "upload", ""))
+        raise KeyError
+    assert len(seen) == 1
 
 
 def test_a_forked_child_uses_scenes_but_not_its_parents_engine(tmp_path, flat):
