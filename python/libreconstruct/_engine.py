@@ -18,7 +18,7 @@ from . import _native
 from ._errors import from_kind, whole
 from ._files import PathLike
 from ._job import Artifact, IdPage, Service, Watch
-from ._progress import ProgressOption
+from ._progress import Bar, Progress, ProgressOption
 
 _STOP_SECONDS = 60.0
 """How long workers may take to write their checkpoints; a job whose worker did not is taken up when its lease has run out."""
@@ -137,7 +137,12 @@ class Engine(Service):
         self.pause()
 
     def _submit(self, video: Path, options: dict[str, Any], progress: ProgressOption) -> str:
-        return self._native.submit(video, json.dumps(options))
+        with Bar(progress, f"copy of {video.name}") as bar:
+
+            def hear(copied: int, size: int) -> None:
+                bar.update(Progress(copied / max(size, 1), "upload", f"{copied / 1e6:.1f} MB"))
+
+            return self._native.submit(video, json.dumps(options), hear)
 
     def _get(self, job_id: str) -> Mapping[str, Any]:
         return _fields(self._native.job(job_id))

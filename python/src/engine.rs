@@ -175,20 +175,38 @@ impl Engine {
         Ok(())
     }
 
-    /// Takes over a video and submits it; `request` is the body of the REST interface without `blob_name`. The job's id.
-    fn submit(&self, py: Python<'_>, video: PathBuf, request: &str) -> PyResult<String> {
+    /// Takes over a video and submits it; `request` is the body of the REST interface without `blob_name`. `listener` is called
+    /// now and then with the bytes that are copied and those that there are; an exception in it, or Ctrl-C, ends the copying. The
+    /// job's id.
+    fn submit(&self, py: Python<'_>, video: PathBuf, request: &str, listener: Py<PyAny>) -> PyResult<String> {
         let mut request: Value = from_json(request)?;
-        self.call(py, |service, user| {
+        let (mut told, mut stopped) = (Instant::now(), None);
+        let tell = |copied: u64, size: u64| {
+            if copied < size && told.elapsed() < LOOK {
+                return Ok(());
+            }
+            told = Instant::now();
+            let heard = Python::attach(|py| {
+                py.check_signals()?;
+                listener.call1(py, (copied, size)).map(drop)
+            });
+            heard.map_err(|exception| {
+                stopped = Some(exception);
+                Error::new(ErrorKind::Cancelled, "cancelled")
+            })
+        };
+        let submitted = self.call(py, |service, user| {
             // What is wrong with the request is said before a large file is copied: the name is not the one it will have.
             let name = BlobName::random(VideoExtension::Mp4);
             if let Value::Object(fields) = &mut request {
                 fields.insert("blob_name".into(), json!(name));
             }
             let request = JobRequest::from_json(&request, service.limits())?;
-            let blob_name = service.import_video(user, &video)?;
+            let blob_name = service.import_video_with(user, &video, tell)?;
             let submission = service.submit(user, JobRequest { blob_name, ..request }, None)?;
             Ok(submission.body.job_id.to_string())
-        })
+        });
+        stopped.map_or(submitted, Err)
     }
 
     /// A job with its details, as JSON.

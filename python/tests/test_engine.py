@@ -235,6 +235,24 @@ def test_engines_share_rows_and_files_on_many_machines(capture, tmp_path, monkey
     assert "postgres" not in repr(here)
 
 
+def test_a_submission_tells_of_its_copy_and_can_be_stopped(flat, tmp_path):
+    class Enough(Exception):
+        pass
+
+    def stop(progress: lr.Progress) -> None:
+        raise Enough
+
+    seen: list[lr.Progress] = []
+    with lr.Engine(tmp_path, workers=0) as engine:
+        with pytest.raises(Enough):
+            engine.submit(flat, progress=stop)
+        assert engine.jobs() == []
+        job = engine.submit(flat, progress=seen.append)
+        assert [j.job_id for j in engine.jobs()] == [job.job_id]
+    size = f"{flat.stat().st_size / 1e6:.1f} MB"
+    assert seen[-1] == lr.Progress(1.0, "upload", size)
+
+
 def test_numbers_that_are_none_are_named(tmp_path):
     for wrong in ({"workers": -1}, {"threads": -1}, {"workers": 1 << 70}):
         with pytest.raises(lr.InvalidInputError, match=next(iter(wrong))):

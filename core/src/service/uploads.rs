@@ -87,6 +87,20 @@ impl Service {
     /// [`ErrorKind::NotFound`], [`ErrorKind::InvalidArgument`] for a file that is no video by its name,
     /// [`ErrorKind::TooLarge`], [`ErrorKind::DiskFull`], [`ErrorKind::Io`].
     pub fn import_video(&self, user: UserId, path: &Path) -> Result<BlobName> {
+        self.import_video_with(user, path, |_, _| Ok(()))
+    }
+
+    /// The same; `tell` is called again and again with the bytes that are copied and those that there are, and ends it by an
+    /// error.
+    ///
+    /// # Errors
+    /// As for [`Service::import_video`], and those of `tell`.
+    pub fn import_video_with(
+        &self,
+        user: UserId,
+        path: &Path,
+        mut tell: impl FnMut(u64, u64) -> Result<()>,
+    ) -> Result<BlobName> {
         let extension = path.extension().and_then(|e| e.to_str()).unwrap_or_default();
         let mut file = std::fs::File::open(path).map_err(|e| Error::io("open", path, e))?;
         let size = file.metadata().map_err(|e| Error::io("open", path, e))?.len();
@@ -95,12 +109,15 @@ impl Service {
         let facts = UploadFacts { file_name, size: Some(size), ..UploadFacts::default() };
         let mut writer = self.begin_upload(&ticket.blob_name, facts)?;
         let mut buffer = vec![0; 1 << 20];
+        let mut copied = 0;
         loop {
             let count = file.read(&mut buffer).map_err(|e| Error::io("read", path, e))?;
             if count == 0 {
                 break;
             }
             writer.append(&buffer[..count])?;
+            copied += count as u64;
+            tell(copied, size)?;
         }
         writer.finish()?;
         Ok(ticket.blob_name)
@@ -212,6 +229,26 @@ mod tests {
         assert_eq!(w.service.inner.storage.sweep_staged(std::time::Duration::ZERO).unwrap(), 0);
         let stranger = w.service.add_user("eve", Tier::Enterprise).unwrap().user_id;
         assert_eq!(w.service.uploaded_video(stranger, &name).unwrap_err().message(), BLOB_NOT_FOUND);
+    }
+
+    #[test]
+    fn a_copy_tells_how_far_it_is_and_can_be_ended() {
+        let w = world();
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a.mp4");
+        std::fs::write(&path, [7u8; 900]).unwrap();
+        let mut told = Vec::new();
+        let heard = |copied: u64, size: u64| {
+            told.push((copied, size));
+            Ok(())
+        };
+        let name = w.service.import_video_with(w.user, &path, heard).unwrap();
+        assert_eq!((told, w.content(&name)), (vec![(900, 900)], vec![7; 900]));
+        let enough = |_: u64, _: u64| Err(Error::new(ErrorKind::Cancelled, "enough"));
+        let ended = w.service.import_video_with(w.user, &path, enough);
+        assert_eq!(ended.unwrap_err().kind(), ErrorKind::Cancelled);
+        assert_eq!(w.files(BlobKind::Video), 1);
+        assert_eq!(w.service.inner.storage.sweep_staged(std::time::Duration::ZERO).unwrap(), 0);
     }
 
     /// Rules 28 and 31.
