@@ -37,6 +37,9 @@ pub(crate) struct Checkpoint {
 pub(crate) struct Progress {
     /// Steps that were done.
     pub(crate) step: u32,
+    /// Whether the last of them is still owed its round of density control.
+    #[serde(default)]
+    pub(crate) refine_due: bool,
     /// Number of Gaussians with which it began.
     pub(crate) initial_count: u64,
     /// Number of Gaussians that were taken out of free space.
@@ -295,7 +298,14 @@ mod tests {
         let header = Header {
             options: String::new(),
             dataset: String::new(),
-            progress: Progress { step: 17, initial_count: 5, cleaned: 3, seconds: 1.5, plan: None },
+            progress: Progress {
+                step: 17,
+                refine_due: true,
+                initial_count: 5,
+                cleaned: 3,
+                seconds: 1.5,
+                plan: None,
+            },
             splats: 40,
             sh_degree: 2,
             exposures: 3,
@@ -329,6 +339,13 @@ mod tests {
         let bytes = std::fs::read(&path).unwrap();
         assert_eq!(steps_of(&mut &bytes[..40]), None);
         assert_eq!(steps_of(&mut &bytes[1..]), None);
+    }
+
+    #[test]
+    fn progress_of_earlier_versions_owes_nothing() {
+        let earlier: Progress =
+            serde_json::from_str(r#"{"step":17,"initial_count":5,"seconds":1.5}"#).unwrap();
+        assert!(!earlier.refine_due && earlier.step == 17 && earlier.cleaned == 0);
     }
 
     #[test]

@@ -342,6 +342,36 @@ fn a_cancelled_run_leaves_a_checkpoint() {
 }
 
 #[test]
+fn a_cancel_while_floaters_are_sought_owes_the_round_to_who_goes_on() {
+    let folder = tempfile::tempdir().unwrap();
+    let model = capture(folder.path(), |_| 1.0, false);
+    let path = folder.path().join("train.checkpoint");
+    let cancelled = Control::new();
+    cancelled.cancel_token().cancel();
+    // As they are sought in the middle of a run, and after its last step.
+    let late = Tuning { refine_end: 1.0, ..options(25).tuning };
+    for (at, options) in [(100, options(200)), (25, TrainOptions { tuning: late, ..options(25) })] {
+        let mut straight = trainer(&model, folder.path(), &options);
+        let whole = straight.run(&Control::new(), None).unwrap();
+        let mut first = trainer(&model, folder.path(), &options);
+        for _ in 1..at {
+            first.step(&Control::new()).unwrap();
+        }
+        assert_eq!(first.step(&cancelled).unwrap_err().kind(), ErrorKind::Cancelled);
+        assert!(first.steps_done() == at && !first.is_finished());
+        first.save(&path).unwrap();
+        drop(first);
+        let dataset = Dataset::from_model(&model, folder.path(), options.test_every).unwrap();
+        let mut second = Trainer::resume(dataset, options, open(&DeviceChoice::Cpu).unwrap(), &path).unwrap();
+        assert_eq!(second.steps_done(), at);
+        let rest = second.run(&Control::new(), None).unwrap();
+        assert_eq!((rest.steps, rest.cleaned), (whole.steps, whole.cleaned));
+        // No `assert_eq!`: it would print them.
+        assert!(straight.splats().unwrap() == second.splats().unwrap(), "the scenes differ");
+    }
+}
+
+#[test]
 fn a_checkpoint_that_cannot_be_written_stops_the_run() {
     let folder = tempfile::tempdir().unwrap();
     let model = capture(folder.path(), |_| 1.0, false);

@@ -50,6 +50,8 @@ pub struct Trainer {
     rasteriser: Box<dyn Rasteriser>,
     /// Steps that were done.
     step: u32,
+    /// Whether the last of them is still owed its round of density control, from which a cancel kept it.
+    refine_due: bool,
     /// The resolution stage whose pictures are loaded.
     loaded_stage: Option<usize>,
     /// Which of them know their alpha.
@@ -150,12 +152,12 @@ impl Trainer {
         rasteriser: Box<dyn Rasteriser>,
         checkpoint: Checkpoint,
     ) -> Result<Self> {
-        let Progress { step, initial_count, cleaned, seconds, plan } = checkpoint.progress;
+        let Progress { step, refine_due, initial_count, cleaned, seconds, plan } = checkpoint.progress;
         let mut trainer = Self::prepare(dataset, options, rasteriser, plan)?;
         trainer.tell_plan();
         trainer.rasteriser.load(&checkpoint.state)?;
         (trainer.step, trainer.initial_count, trainer.seconds) = (step, initial_count as usize, seconds);
-        trainer.cleaned = cleaned;
+        (trainer.refine_due, trainer.cleaned) = (refine_due, cleaned);
         Ok(trainer)
     }
 
@@ -209,6 +211,7 @@ impl Trainer {
             mark: None,
             rasteriser,
             step: 0,
+            refine_due: false,
             loaded_stage: None,
             has_alpha: Vec::new(),
             initial_count: 0,
@@ -304,9 +307,9 @@ impl Trainer {
         &self.warnings
     }
 
-    /// Whether all steps are done.
+    /// Whether all steps are done, and the density control that belongs to them.
     pub fn is_finished(&self) -> bool {
-        self.step >= self.options.training_num_steps
+        self.step >= self.options.training_num_steps && !self.refine_due
     }
 
     /// One optimiser step on one view, and density control if it is due. Does nothing once the run is finished.
@@ -324,6 +327,11 @@ impl Trainer {
     }
 
     fn advance(&mut self, control: &Control) -> Result<()> {
+        // What a cancel has left of the step before: without it the run would not end like one that was never stopped.
+        self.refine_if_due(control)?;
+        if self.is_finished() {
+            return Ok(());
+        }
         let step = self.step + 1;
         let stage = self.layout.schedule.stage(step);
         let side = self.layout.stage_side(stage);
@@ -358,8 +366,14 @@ impl Trainer {
         rasteriser.rasterise_backward()?;
         rasteriser.update(&self.layout.schedule.step_options(step, self.dataset.train.len() as u32))?;
         self.step = step;
-        if self.layout.schedule.refines_after(step) {
+        self.refine_due = self.layout.schedule.refines_after(step);
+        self.refine_if_due(control)
+    }
+
+    fn refine_if_due(&mut self, control: &Control) -> Result<()> {
+        if self.refine_due {
             self.refine(control)?;
+            self.refine_due = false;
         }
         Ok(())
     }
@@ -373,7 +387,7 @@ impl Trainer {
         for warning in &self.warnings {
             control.warn(Stage::Train, warning.clone());
         }
-        let (began, first) = (Instant::now(), self.step);
+        let (began, first, owed) = (Instant::now(), self.step, self.refine_due);
         let before = self.seconds;
         let interval = Duration::from_secs(u64::from(self.options.checkpoint_interval_seconds));
         let (mut reported, mut saved) = (began, began);
@@ -402,7 +416,7 @@ impl Trainer {
             }
         };
         writing.finish()?;
-        if let (Some(path), true) = (checkpoint, self.step > first) {
+        if let (Some(path), true) = (checkpoint, self.step > first || self.refine_due != owed) {
             // A cancelled run continues here; a finished one is not trained again if what follows fails.
             if ran.as_ref().err().is_none_or(|e| e.kind() == ErrorKind::Cancelled) {
                 self.save(path)?;
@@ -468,6 +482,7 @@ impl Trainer {
     fn save_aside(&mut self, path: &Path) -> Result<Writing> {
         let progress = Progress {
             step: self.step,
+            refine_due: self.refine_due,
             initial_count: self.initial_count as u64,
             cleaned: self.cleaned,
             seconds: self.seconds,
