@@ -209,10 +209,9 @@ impl Run<'_> {
             let rasteriser = raster::open(&self.options.device)?;
             let mut trainer = Trainer::open(dataset, options.clone(), rasteriser, &checkpoint, control)?;
             let training = trainer.run(control, Some(&checkpoint))?;
-            let evaluation = match options.test_every {
-                Some(_) => Some(trainer.evaluate(control)?),
-                None => None,
-            };
+            // Asked of the data: masks may have left none of the views that were to be held out.
+            let is_scored = !trainer.dataset().test.is_empty();
+            let evaluation = if is_scored { Some(trainer.evaluate(control)?) } else { None };
             let (splats, opacity_removed) = match outline {
                 Some(outline) => {
                     let (splats, removed) = outline.cut(trainer.splats()?);

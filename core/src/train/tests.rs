@@ -372,6 +372,33 @@ fn a_cancel_while_floaters_are_sought_owes_the_round_to_who_goes_on() {
 }
 
 #[test]
+fn a_run_whose_held_out_views_do_not_show_the_object_says_so() {
+    let folder = tempfile::tempdir().unwrap();
+    let model = capture(folder.path(), |_| 1.0, false);
+    let masks = folder.path().join("masks");
+    std::fs::create_dir(&masks).unwrap();
+    for taken in model.images.values() {
+        let value = if taken.name == "00.png" { 0 } else { 255 };
+        let mask = image::GrayImage::from_pixel(SIZE.0, SIZE.1, image::Luma([value]));
+        mask.save(masks.join(&taken.name)).unwrap();
+    }
+    let warned = |test_every, masked: bool| {
+        let options = TrainOptions { test_every, ..options(1) };
+        let mut dataset = Dataset::from_model(&model, folder.path(), test_every).unwrap();
+        if masked {
+            dataset = dataset.with_masks(&masks, &Control::new()).unwrap();
+        }
+        let rasteriser = open(&DeviceChoice::Cpu).unwrap();
+        let mut trainer = Trainer::new(dataset, options, rasteriser, &Control::new()).unwrap();
+        let report = trainer.run(&Control::new(), None).unwrap();
+        report.warnings.iter().any(|w| w.code == "no_held_out_view")
+    };
+    // Of ten views only the first is held out, unless every fifth is.
+    assert!(warned(Some(100), true));
+    assert!(!warned(Some(5), true) && !warned(Some(100), false) && !warned(None, true));
+}
+
+#[test]
 fn a_checkpoint_that_cannot_be_written_stops_the_run() {
     let folder = tempfile::tempdir().unwrap();
     let model = capture(folder.path(), |_| 1.0, false);

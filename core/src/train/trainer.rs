@@ -201,6 +201,11 @@ impl Trainer {
             );
             warnings.push(Warning::new("resolution_reduced", message));
         }
+        let is_masked = dataset.views.iter().any(|view| view.mask.is_some());
+        if asked.test_every.is_some() && dataset.test.is_empty() && is_masked {
+            let message = "no held-out view shows the object: the scene is not scored";
+            warnings.push(Warning::new("no_held_out_view", message));
+        }
         Ok(Self {
             options_hash: asked.hash()?,
             dataset,

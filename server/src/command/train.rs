@@ -88,7 +88,9 @@ impl Arguments {
         let checkpoint = self.output.with_extension("checkpoint");
         let mut trainer = Trainer::open(dataset, options, open(&self.device)?, &checkpoint, control)?;
         let report = trainer.run(control, Some(&checkpoint))?;
-        let evaluation = self.test_every.map(|_| trainer.evaluate(control)).transpose()?;
+        // Asked of the data: masks may have left none of the views that were to be held out.
+        let is_scored = !trainer.dataset().test.is_empty();
+        let evaluation = if is_scored { Some(trainer.evaluate(control)?) } else { None };
         let splats = trainer.splats()?;
         let splats = match outline {
             Some(outline) => outline.cut(splats).0,
