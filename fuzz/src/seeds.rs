@@ -58,6 +58,7 @@ pub fn dense() -> Vec<(&'static str, Vec<u8>)> {
         ("glb", format!("{{\"nodes\":[{}{{}}]}}", "{},".repeat(300_000)).into_bytes()),
         ("glb", format!("{{\"meshes\":[{}{{}}]}}", "{\"primitives\":[{}]},".repeat(40_000)).into_bytes()),
         ("glb", format!("{{\"scenes\":[{{\"nodes\":[{}0]}}]}}", "0,".repeat(400_000)).into_bytes()),
+        ("glb", many_places()),
         ("ply", ply("binary_little_endian", "vertex", &vertex, &[0; 14])),
         ("ply", ply("binary_little_endian", "vertex", &coloured, &[0; 59])),
         ("ply", ply("ascii", "vertex", &vertex, words)),
@@ -83,6 +84,32 @@ pub fn dense() -> Vec<(&'static str, Vec<u8>)> {
         ("probe", format!("{{{}\"a\":0}}", lines(|k| format!("\"{k:x}\":0,"))).into_bytes()),
         ("camera_data", format!("{{\"a\":[{}0]}}", "[],".repeat(20_000)).into_bytes()),
     ]
+}
+
+/// Half a megabyte of primitives in one mesh, and half a megabyte of nodes that show it: 80 million parts.
+fn many_places() -> Vec<u8> {
+    let own = |name: &str, accessor: u32| format!("\"KHR_gaussian_splatting:{name}\":{accessor}");
+    let attributes = [
+        "\"POSITION\":0".to_owned(),
+        own("ROTATION", 1),
+        own("SCALE", 0),
+        own("OPACITY", 2),
+        own("SH_DEGREE_0_COEF_0", 0),
+    ]
+    .join(",");
+    let primitive = format!(
+        "{{\"attributes\":{{{attributes}}},\"mode\":0,\"extensions\":{{\"KHR_gaussian_splatting\":{{}}}}}}"
+    );
+    let accessors = ["VEC3", "VEC4", "SCALAR"]
+        .map(|shape| format!("{{\"bufferView\":0,\"componentType\":5121,\"count\":1,\"type\":\"{shape}\"}}"))
+        .join(",");
+    let json = format!(
+        "{{\"meshes\":[{{\"primitives\":[{}]}}],\"nodes\":[{}],\"accessors\":[{accessors}],\
+         \"bufferViews\":[{{\"buffer\":0,\"byteLength\":16}}],\"buffers\":[{{\"byteLength\":16}}]}}",
+        vec![primitive; 2000].join(","),
+        vec!["{\"mesh\":0}"; 40_000].join(",")
+    );
+    [json.as_bytes(), &[0; 16][..]].join(&glb::CUT)
 }
 
 /// Inputs with the names of their files.

@@ -20,6 +20,8 @@ mod nodes;
 mod primitive;
 mod write;
 
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::path::Path;
 
 use super::harmonics::sh_coefficients;
@@ -80,32 +82,39 @@ impl Splats {
 fn read_scene(json: &[u8], buffer: &[u8]) -> Result<Splats, String> {
     let document = Document::parse(json)?;
     let placements = nodes::placements(&document)?;
-    let mut parts = Vec::new();
-    for (number, placement) in placements.iter().enumerate() {
-        for primitive in document.splat_primitives(placement.mesh)? {
-            parts.push((number, Primitive::open(&document, primitive, buffer)?));
-        }
+    // Each is opened once, in however many places it stands: a short description has many nodes and many primitives, and what
+    // they are together is counted before anything is made of it.
+    let mut meshes: BTreeMap<u32, Mesh<'_>> = BTreeMap::new();
+    let mut count = 0usize;
+    for placement in &placements {
+        let mesh = match meshes.entry(placement.mesh) {
+            Entry::Occupied(known) => known.into_mut(),
+            Entry::Vacant(new) => new.insert(Mesh::open(&document, placement.mesh, buffer)?),
+        };
+        count = count.saturating_add(mesh.count);
     }
-    let degree = parts.iter().map(|(_, part)| part.degree).max();
+    let parts = || meshes.values().flat_map(|mesh| &mesh.parts);
+    let degree = parts().map(|part| part.degree).max();
     let degree = degree.ok_or_else(|| format!("its scene has no primitive with {EXTENSION}"))?;
     let per_splat = size_of::<f32>() * (11 + 3 * sh_coefficients(degree));
-    let count = parts.iter().try_fold(0usize, |sum, (_, part)| sum.checked_add(part.count));
-    let size = count.and_then(|count| count.checked_mul(per_splat)).unwrap_or(usize::MAX);
+    let size = count.saturating_mul(per_splat);
     if size > ALWAYS && size / MAX_RATIO > buffer.len() {
         return Err(format!("its {} bytes cannot hold the splats it promises", buffer.len()));
     }
-    let mut splats = Splats::with_capacity(size / per_splat, degree);
-    splats.antialiased = parts.iter().all(|(_, part)| part.antialiased);
-    for (number, part) in &parts {
-        // The numbers are those of the placements.
-        match &placements[*number].motion {
-            None => part.append(&mut splats)?,
-            Some(motion) => {
-                let mut own = Splats::with_capacity(part.count, part.degree);
-                part.append(&mut own)?;
-                own.transform(motion.scale, &motion.rotation, &motion.translation)
-                    .map_err(|e| e.to_string())?;
-                append(&mut splats, own);
+    let mut splats = Splats::with_capacity(count, degree);
+    splats.antialiased = parts().all(|part| part.antialiased);
+    for placement in &placements {
+        // All of them are among the meshes.
+        for part in &meshes[&placement.mesh].parts {
+            match &placement.motion {
+                None => part.append(&mut splats)?,
+                Some(motion) => {
+                    let mut own = Splats::with_capacity(part.count, part.degree);
+                    part.append(&mut own)?;
+                    own.transform(motion.scale, &motion.rotation, &motion.translation)
+                        .map_err(|e| e.to_string())?;
+                    append(&mut splats, own);
+                }
             }
         }
     }
@@ -113,6 +122,26 @@ fn read_scene(json: &[u8], buffer: &[u8]) -> Result<Splats, String> {
     match splats.first_not_finite() {
         Some(index) => Err(format!("splat {index} is too far away where its nodes put it")),
         None => Ok(splats),
+    }
+}
+
+/// The splats of a mesh, in however many places it stands.
+struct Mesh<'a> {
+    parts: Vec<Primitive<'a>>,
+    /// Splats of all parts.
+    count: usize,
+}
+
+impl<'a> Mesh<'a> {
+    /// As [`Primitive::open`], for all primitives of the mesh of that number.
+    fn open(document: &Document, number: u32, buffer: &'a [u8]) -> Result<Self, String> {
+        let primitives = document.splat_primitives(number)?;
+        let parts: Vec<Primitive<'a>> = primitives
+            .into_iter()
+            .map(|primitive| Primitive::open(document, primitive, buffer))
+            .collect::<Result<_, _>>()?;
+        let count = parts.iter().fold(0usize, |sum, part| sum.saturating_add(part.count));
+        Ok(Self { parts, count })
     }
 }
 

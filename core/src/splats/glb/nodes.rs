@@ -46,6 +46,17 @@ pub(super) fn placements(document: &Document) -> Result<Vec<Placement>, String> 
         None if document.scenes.is_empty() => top_nodes(&document.nodes),
         None => return Err("it has no such scene as it is to show".into()),
     };
+    // Each is asked once: many nodes may show one mesh of many primitives.
+    let mut known: Vec<Option<bool>> = vec![None; document.meshes.len()];
+    let mut has_splats = |mesh: u32| -> Result<bool, String> {
+        if let Some(Some(has)) = known.get(mesh as usize) {
+            return Ok(*has);
+        }
+        let has = !document.splat_primitives(mesh)?.is_empty();
+        // One that is not there was refused.
+        known[mesh as usize] = Some(has);
+        Ok(has)
+    };
     let world = Rc::new(Matrix4::identity());
     let mut waiting = Vec::new();
     for root in roots.into_iter().rev() {
@@ -60,7 +71,7 @@ pub(super) fn placements(document: &Document) -> Result<Vec<Placement>, String> 
             Some(own) => Rc::new(*parent * own),
         };
         if let Some(mesh) = node.mesh
-            && !document.splat_primitives(mesh)?.is_empty()
+            && has_splats(mesh)?
         {
             let motion = if *place == Matrix4::identity() { None } else { Some(similarity(&place, number)?) };
             placements.push(Placement { mesh, motion });

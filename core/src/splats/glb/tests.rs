@@ -396,6 +396,26 @@ fn what_becomes_far_more_than_the_file_is_refused() {
     assert!(refusal(&many(300)).contains("cannot hold"));
 }
 
+/// Thousands of nodes, all with one mesh of thousands of primitives: tens of millions of parts, by a description of a megabyte.
+#[test]
+fn what_many_nodes_make_of_many_primitives_is_counted_first() {
+    let (mut document, buffer) = interleaved();
+    let primitive = document["meshes"][0]["primitives"][0].clone();
+    document["meshes"][0]["primitives"] = json!(vec![primitive; 1500]);
+    document["nodes"] = json!(vec![json!({ "mesh": 0 }); 40_000]);
+    let began = std::time::Instant::now();
+    assert!(refusal(&pack(&document, &buffer)).contains("cannot hold"));
+    // As long as what is read once; opened by every node the primitives took minutes, and tens of gigabytes.
+    assert!(began.elapsed().as_secs() < 10, "{:?}", began.elapsed());
+    // What is no more than its size is made, in the order of the nodes.
+    document["meshes"][0]["primitives"].as_array_mut().unwrap().truncate(3);
+    document["nodes"] = json!([{ "mesh": 0 }, { "mesh": 0, "translation": [0, 0, 5] }]);
+    let splats = read_bytes(&pack(&document, &buffer)).unwrap();
+    assert_eq!(splats.len(), 12);
+    let moved = splats.means[6..].iter().zip(&splats.means[..6]);
+    assert!(moved.into_iter().all(|(to, from)| (*to - *from - vec3(0.0, 0.0, 5.0)).length() < 1e-3));
+}
+
 #[test]
 fn altered_files_never_panic() {
     let mut random = Random::new(1);
