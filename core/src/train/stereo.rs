@@ -44,6 +44,8 @@ use small_view::SmallView;
 
 /// Long side of the pictures that are compared, in pixels.
 const SIDE: u32 = 240;
+/// Pictures with a shorter side than this have no windows to compare.
+const LEAST_SIDE: u32 = 8;
 /// More reference views than this add time and hardly a surface.
 const MAX_REFERENCES: usize = 200;
 /// How many neighbours a view is compared with.
@@ -78,7 +80,11 @@ pub(super) fn seeds(
     control: &Control,
 ) -> Result<Vec<Seed>> {
     let stride = dataset.train.len().div_ceil(MAX_REFERENCES).max(1);
-    let references: Vec<usize> = dataset.train.iter().copied().step_by(stride).collect();
+    let mut references: Vec<usize> = dataset.train.iter().copied().step_by(stride).collect();
+    references.retain(|&i| {
+        let view = dataset.view_at(i, Some(SIDE));
+        view.width.min(view.height) >= LEAST_SIDE
+    });
     let frames: Vec<SmallView> = references
         .par_iter()
         .map(|&i| {
@@ -92,8 +98,7 @@ pub(super) fn seeds(
         .into_par_iter()
         .map(|i| {
             control.check()?;
-            let small = frames[i].width() < 8 || frames[i].height() < 8;
-            let Some(range) = ranges[i].filter(|_| !pairs[i].is_empty() && !small) else {
+            let Some(range) = ranges[i].filter(|_| !pairs[i].is_empty()) else {
                 return Ok(None);
             };
             let others: Vec<&SmallView> = pairs[i].iter().map(|&j| &frames[j]).collect();
@@ -274,6 +279,7 @@ fn project(view: &View, point: &Vector3<f64>) -> Option<(usize, f64)> {
 mod tests {
     use super::*;
     use crate::camera::{Camera, CameraModel, Image, Point3D, Pose, SparseModel};
+    use crate::train::dataset::tests::arc;
 
     /// Brightness of the ground z = 0.1 sin(2x) at (x, y): texture without repetition.
     fn texture(x: f64, y: f64) -> [u8; 3] {
@@ -336,5 +342,26 @@ mod tests {
         // 500 that are confirmed, and those that fill holes: at most one for each of a picture's 300 blocks or so.
         assert!((500..1100).contains(&few.len()), "{}", few.len());
         assert_eq!(few, super::seeds(&dataset, &[], 500, 1, &Control::new()).unwrap());
+    }
+
+    #[test]
+    fn a_picture_of_one_row_is_neither_a_view_nor_a_neighbour() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut model = arc(folder.path(), 5);
+        let found = |model: &SparseModel| {
+            let dataset = Dataset::from_model(model, folder.path(), None).unwrap();
+            seeds(&dataset, &[], 1000, 1, &Control::new()).unwrap()
+        };
+        assert!(!found(&model).is_empty());
+        model.cameras.insert(2, Camera::from_focal(CameraModel::Pinhole, 40.0, 120, 1));
+        let flat = model.images.get_mut(&3).unwrap();
+        flat.camera_id = 2;
+        image::RgbImage::new(120, 1).save(folder.path().join(&flat.name)).unwrap();
+        assert!(!found(&model).is_empty());
+        for image in model.images.values_mut() {
+            image.camera_id = 2;
+            image::RgbImage::new(120, 1).save(folder.path().join(&image.name)).unwrap();
+        }
+        assert!(found(&model).is_empty());
     }
 }
