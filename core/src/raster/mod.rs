@@ -291,7 +291,8 @@ pub trait Rasteriser: Send {
 
     /// The picture of the last `rasterise`.
     fn rendering(&mut self) -> Result<Rendering>;
-    /// The figures of the last step.
+    /// The figures of the last step: its loss stays when pictures are rendered after it, what is in view is that of the last
+    /// picture.
     fn statistics(&mut self) -> Result<StepStatistics>;
 
     /// Renders a view: the four forward passes.

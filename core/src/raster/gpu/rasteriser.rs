@@ -39,6 +39,8 @@ pub struct GpuRasteriser {
     /// The step under way, and those before it that may have to be run again.
     step: Step,
     journal: Journal,
+    /// What the totals of the loss are of: they outlive the pictures that are rendered after it.
+    measured: Option<(View, LossOptions)>,
     /// Room for intersections from the next step on.
     wanted_room: u32,
 }
@@ -80,6 +82,7 @@ impl GpuRasteriser {
             targets: Targets::default(),
             step: Step::default(),
             journal: Journal::default(),
+            measured: None,
             wanted_room: 0,
         })
     }
@@ -308,6 +311,7 @@ impl Rasteriser for GpuRasteriser {
         self.training = training;
         self.exposures = count;
         self.step = Step::default();
+        self.measured = None;
         self.recorder.forget_buffers();
         self.gpu.check()
     }
@@ -362,6 +366,10 @@ impl Rasteriser for GpuRasteriser {
 
     fn project(&mut self, view: &View, sh_degree: u32) -> Result<()> {
         view.check(sh_degree, self.scene.sh_degree)?;
+        if matches!(self.step.done, Pass::Loss | Pass::RasteriseBackward) {
+            // Its loss can be asked for later, and there may have been no room for it.
+            self.settle()?;
+        }
         // What is recorded and not submitted is an unfinished step that nobody wants any more; but what it reads of
         // the uniforms must not become this step's.
         self.recorder.submit(&self.gpu);
@@ -402,6 +410,7 @@ impl Rasteriser for GpuRasteriser {
         self.record_loss(&view, target, options)?;
         self.step.done = Pass::Loss;
         self.step.loss = Some((target, *options));
+        self.measured = Some((view, *options));
         Ok(())
     }
 
@@ -466,7 +475,7 @@ impl Rasteriser for GpuRasteriser {
             intersections: u64::from(counts[INTERSECTIONS]),
             ..StepStatistics::default()
         };
-        if let (Some((_, options)), Some(view)) = (self.step.loss, self.step.view) {
+        if let Some((view, options)) = self.measured {
             let totals: Vec<f32> = self.read(SUMS as usize, |_, training| training.totals.clone())?;
             let count = pixels(&view) as f64;
             let weight = f64::from(options.ssim_weight);

@@ -39,6 +39,15 @@ fn learnable(count: usize) -> Case {
     case
 }
 
+/// The passes of a step up to its loss.
+fn measure(r: &mut dyn Rasteriser, case: &Case, view: &View) {
+    r.project(view, case.sh_degree).unwrap();
+    r.intersect().unwrap();
+    r.sort().unwrap();
+    r.rasterise(case.background).unwrap();
+    r.loss(0, &case.loss).unwrap();
+}
+
 /// Steps `from..=to` of training; returns the losses if they are asked for (asking waits for the device).
 fn train(
     r: &mut dyn Rasteriser,
@@ -49,11 +58,7 @@ fn train(
 ) -> Vec<f64> {
     let mut losses = Vec::new();
     for step in steps {
-        r.project(&views[step as usize % views.len()], case.sh_degree).unwrap();
-        r.intersect().unwrap();
-        r.sort().unwrap();
-        r.rasterise(case.background).unwrap();
-        r.loss(0, &case.loss).unwrap();
+        measure(r, case, &views[step as usize % views.len()]);
         r.rasterise_backward().unwrap();
         r.update(&StepOptions { step, ..case.step }).unwrap();
         if ask {
@@ -91,6 +96,30 @@ fn training_lowers_the_loss_as_on_the_cpu() {
     let apart = a.iter().flatten().zip(b.iter().flatten()).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max);
     println!("largest difference of a rendered value after 20 steps {apart:.1e}");
     assert!(apart < 0.02);
+}
+
+#[test]
+fn a_loss_outlives_the_pictures_that_are_rendered_after_it() {
+    let case = learnable(400);
+    let small = case.view.scaled(Some(24));
+    // With ample room, and with none, so that all is run again.
+    for room in [1 << 14, 1] {
+        let Some(mut gpu) = rasteriser(room) else { return };
+        let mut cpu = CpuRasteriser::<f32>::new();
+        for r in [&mut gpu as &mut dyn Rasteriser, &mut cpu] {
+            start(r, &case);
+            let losses = train(r, &case, 1..=3, &[case.view], true);
+            r.render(&small, 1, case.background).unwrap();
+            assert_eq!(r.statistics().unwrap().loss, losses[2], "{}", r.name());
+            assert!(losses[2] > 0.0);
+            // And of a step that went no further.
+            measure(r, &case, &case.view);
+            r.render(&small, 1, case.background).unwrap();
+            let after = r.statistics().unwrap().loss;
+            measure(r, &case, &case.view);
+            assert_eq!(r.statistics().unwrap().loss, after, "{}", r.name());
+        }
+    }
 }
 
 #[test]
