@@ -4,12 +4,13 @@ use std::io::Write;
 use std::time::{Duration, Instant};
 
 use super::paused::PausedWorker;
-use super::{Runner, Service};
+use super::{ReconstructionDefaults, Runner, Service};
 use crate::database::Abilities;
 use crate::error::{Error, ErrorKind, Result};
 use crate::job::{BlobName, VideoExtension};
 use crate::memory::Memory;
 use crate::storage::BlobKey;
+use crate::train::TARGET_BYTES_MAX;
 
 /// The first pause of a worker whose machine cannot work; each further one is twice as long.
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
@@ -17,11 +18,16 @@ const FIRST_PAUSE: Duration = Duration::from_secs(1);
 const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 /// How long a machine that proved to be in order is taken to be so.
 const GOOD_FOR: Duration = Duration::from_secs(60);
-/// Bytes of memory that a Gaussian takes while it is trained: 59 values of 4 bytes, their gradients and two moments, and as
-/// much again for what refinement and a checkpoint copy.
+/// Bytes of memory that a Gaussian takes while it is trained on a processor: 768 for its values and their two moments, in records of
+/// 64 bytes; 16 for what is gathered of it; about 140 for how a view shows it, and the gradient by that; and 724 for the copy that
+/// becomes a checkpoint, or as much for the two copies by which floaters are sought, which are never there together. An eighth more
+/// is for the pairs of splats and tiles, and for density control.
 const BYTES_PER_GAUSSIAN: u64 = 2 * 4 * 59 * 4;
-/// Bytes of memory that a reconstruction needs beside its Gaussians: pictures, features, the program itself.
+/// Bytes of memory that a reconstruction needs beside its Gaussians and the pictures: features, the program itself.
 const BYTES_BESIDE: u64 = 512 << 20;
+/// Pictures of a job where their number is not named, as on a processor. For a graphics device there are more, but then the
+/// Gaussians are in its memory.
+const USUAL_PICTURES: u64 = 150;
 
 impl Service {
     /// The workers that wait because the machine cannot work, by name, and why: those of all processes of the folder.
@@ -56,6 +62,14 @@ pub(super) struct Machine<'a> {
     pause: Duration,
 }
 
+/// Bytes of memory that a job needs beside its Gaussians: all training pictures are there together, three bytes a pixel. They are
+/// reckoned as squares, which few are: that has room for masks, too.
+fn beside(defaults: &ReconstructionDefaults) -> u64 {
+    let side = u64::from(defaults.max_resolution.min(defaults.training_max_resolution));
+    let pictures = defaults.max_frames.map_or(USUAL_PICTURES, |frames| frames as u64);
+    BYTES_BESIDE + pictures.saturating_mul(3 * side * side).min(TARGET_BYTES_MAX)
+}
+
 /// Tries whether the storage takes something.
 ///
 /// # Errors
@@ -85,12 +99,13 @@ impl<'a> Machine<'a> {
         // A job that has just begun takes little of what it will need: so what running jobs will need is held against all
         // memory, and what others use against the free.
         let memory = Memory::of_this_machine();
-        let max_gaussians = memory.free.saturating_sub(BYTES_BESIDE) / BYTES_PER_GAUSSIAN;
+        let beside = beside(&self.service.inner.options.reconstruction);
+        let max_gaussians = memory.free.saturating_sub(beside) / BYTES_PER_GAUSSIAN;
         Ok(Abilities {
             masks: self.runner.can_make_masks(),
             max_gaussians: max_gaussians.try_into().unwrap_or(u32::MAX),
             all_gaussians: memory.all / BYTES_PER_GAUSSIAN,
-            beside: (BYTES_BESIDE / BYTES_PER_GAUSSIAN) as u32,
+            beside: (beside / BYTES_PER_GAUSSIAN).try_into().unwrap_or(u32::MAX),
         })
     }
 
@@ -167,5 +182,26 @@ impl Drop for Machine<'_> {
         if self.service.inner.paused.with(|workers| workers.remove(self.worker)).is_some() {
             self.service.tell_paused();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pictures_are_reckoned_by_the_options_and_up_to_what_training_takes() {
+        let usual = ReconstructionDefaults::default();
+        assert_eq!(beside(&usual), (512 << 20) + 150 * 3 * 1600 * 1600);
+        let few =
+            ReconstructionDefaults { max_frames: Some(20), training_max_resolution: 480, ..usual.clone() };
+        assert_eq!(beside(&few), (512 << 20) + 20 * 3 * 480 * 480);
+        let many = ReconstructionDefaults {
+            max_frames: Some(5000),
+            max_resolution: 8192,
+            training_max_resolution: 16_384,
+            ..usual
+        };
+        assert_eq!(beside(&many), (512 << 20) + (8 << 30));
     }
 }

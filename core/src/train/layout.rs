@@ -8,7 +8,7 @@ use super::workload::Workload;
 use crate::raster::Rasteriser;
 
 /// Pictures that would take more than this in the rasteriser are trained on at a lower resolution.
-pub(super) const TARGET_BYTES_MAX: u64 = 8 << 30;
+pub(crate) const TARGET_BYTES_MAX: u64 = 8 << 30;
 
 /// What follows from the options and the pictures.
 pub(super) struct Layout {

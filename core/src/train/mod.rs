@@ -64,6 +64,8 @@ mod workload;
 pub(crate) use checkpoint::{Checkpoint, steps_of};
 pub use dataset::{Dataset, DatasetView, SeedPoint};
 pub use evaluate::{Evaluation, ViewScore, evaluate_splats, psnr, ssim};
+#[cfg(feature = "service")]
+pub(crate) use layout::TARGET_BYTES_MAX;
 pub use options::{TrainOptions, Tuning};
 pub use picture::Picture;
 pub use trainer::{TrainReport, Trainer};

@@ -402,6 +402,10 @@ impl Trainer {
             if self.is_finished() {
                 break Ok(());
             }
+            if self.cleans_after(self.step + 1) {
+                // The copy that is being written and what cleaning takes are not to fill the memory together.
+                writing.finish()?;
+            }
             if let Err(stopped) = control.check().and_then(|()| self.advance(control)) {
                 break Err(stopped);
             }
@@ -556,8 +560,7 @@ impl Trainer {
 
     fn refine(&mut self, control: &Control) -> Result<()> {
         let mut scores = self.rasteriser.density_scores()?;
-        let cleans = self.options.clean && self.rasteriser.is_on_processor();
-        if cleans && self.layout.schedule.cleans_after(self.step) {
+        if self.cleans_after(self.step) {
             // They are as good as dead: density control has better places for them.
             let mut splats = self.rasteriser.splats()?;
             exposure::bake(&mut splats, &self.mean_exposure()?);
@@ -578,6 +581,12 @@ impl Trainer {
             self.rasteriser.edit(&edits)?;
         }
         self.rasteriser.reset_density_statistics()
+    }
+
+    /// Whether floaters are sought after `step`.
+    fn cleans_after(&self, step: u32) -> bool {
+        let cleans = self.options.clean && self.rasteriser.is_on_processor();
+        cleans && self.layout.schedule.cleans_after(step)
     }
 
     fn workload(&self) -> Workload {

@@ -30,6 +30,7 @@ pub(super) fn edit<T: Scalar>(scene: &mut Scene<T>, edits: &[SplatEdit]) -> Resu
         })
         .collect();
 
+    // Moments that had no entries yet get them all by this.
     for values in [&mut scene.parameters, &mut scene.first, &mut scene.second] {
         values.geometry.resize(len, Row::default());
         values.sh.resize(len, Harmonics::default());

@@ -124,6 +124,7 @@ fn load_gathered<T: Scalar>(statistics: &DensityStatistics, splats: usize) -> Ve
 #[derive(Debug, Clone, Default)]
 pub(super) struct Scene<T> {
     pub(super) parameters: Parameters<T>,
+    /// The moments; without entries before the first update, so that a scene that is only looked at takes a third of the memory.
     pub(super) first: Parameters<T>,
     pub(super) second: Parameters<T>,
     pub(super) sh_degree: u32,
@@ -146,7 +147,7 @@ impl<T: Scalar> Scene<T> {
         state.check()?;
         let splats = &state.splats;
         let moments = |moments: &Splats| {
-            if moments.is_empty() { Parameters::zero(splats.len()) } else { Parameters::load(moments) }
+            if moments.is_empty() { Parameters::default() } else { Parameters::load(moments) }
         };
         let exposures = |matrices: &[[f32; 12]]| {
             if matrices.is_empty() {
@@ -168,6 +169,16 @@ impl<T: Scalar> Scene<T> {
         })
     }
 
+    /// Gives the moments their entries, where they have none.
+    pub(super) fn fill_moments(&mut self) {
+        let len = self.len();
+        for moments in [&mut self.first, &mut self.second] {
+            if moments.geometry.len() < len {
+                *moments = Parameters::zero(len);
+            }
+        }
+    }
+
     /// The exposures in single precision.
     pub(super) fn exposures(&self) -> Vec<[f32; 12]> {
         self.exposures.iter().map(|m| m.map(T::f32)).collect()
@@ -176,10 +187,16 @@ impl<T: Scalar> Scene<T> {
     /// Everything as single-precision arrays.
     pub(super) fn store(&self) -> TrainState {
         let matrices = |m: &[[T; 12]]| m.iter().map(|x| x.map(T::f32)).collect();
+        let moments = |of: &Parameters<T>| {
+            if of.geometry.len() < self.len() {
+                return Parameters::<T>::zero(self.len()).store(self.sh_degree, false);
+            }
+            of.store(self.sh_degree, false)
+        };
         TrainState {
             splats: self.splats(),
-            first_moments: self.first.store(self.sh_degree, false),
-            second_moments: self.second.store(self.sh_degree, false),
+            first_moments: moments(&self.first),
+            second_moments: moments(&self.second),
             exposures: self.exposures(),
             exposure_first_moments: matrices(&self.exposures_first),
             exposure_second_moments: matrices(&self.exposures_second),

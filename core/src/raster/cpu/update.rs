@@ -56,6 +56,7 @@ pub(super) fn update<T: Scalar>(
 ) -> Result<()> {
     let camera = projection.camera()?;
     let step = Step::new(options, scene.len());
+    scene.fill_moments();
     let Scene { parameters, first, second, .. } = scene;
     parameters
         .geometry

@@ -75,6 +75,31 @@ fn storing_and_loading_changes_no_bit() {
     assert!(again.store().unwrap() == r.store().unwrap());
 }
 
+#[test]
+fn a_scene_that_is_only_looked_at_has_no_moments() {
+    let case = parity::cloud(41, 100, 1, 64, 48);
+    let mut seen = loaded::<f32>(&case);
+    seen.render(&case.view, 1, case.background).unwrap();
+    assert!(seen.scene.first.geometry.is_empty() && seen.scene.second.sh.is_empty());
+    // What is stored has them all, and training goes on with them as with any.
+    let state = seen.store().unwrap();
+    assert_eq!((state.first_moments.len(), state.second_moments.sh.len()), (100, state.splats.sh.len()));
+    assert!(state.first_moments.sh.iter().chain(&state.second_moments.opacities).all(|&v| v == 0.0));
+    let mut given = CpuRasteriser::<f32>::new();
+    given.load(&state).unwrap();
+    given.set_targets(vec![case.target.clone()]).unwrap();
+    let grown = SplatEdit { destination: 100, source: 3, shift: 0.0, log_scale_offset: -0.1, opacity: 0.5 };
+    for edits in [&[][..], &[grown][..]] {
+        seen.load(&case.state).unwrap();
+        given.load(&state).unwrap();
+        seen.edit(edits).unwrap();
+        given.edit(edits).unwrap();
+        step(&mut seen, &case, &case.step);
+        step(&mut given, &case, &case.step);
+        assert!(seen.store().unwrap() == given.store().unwrap());
+    }
+}
+
 /// Adam by its paper, on the gradient that `inspect_gradient` gives plus the regularisers.
 #[test]
 fn a_step_is_that_of_adam() {
