@@ -30,6 +30,14 @@ impl View {
     }
 }
 
+/// The scene is one that can be trained: gradients know nothing of the anti-aliasing filter.
+pub(super) fn check_trainable(antialiased: bool) -> Result<()> {
+    if antialiased {
+        return Err(Error::argument("a scene with the anti-aliasing filter can be rendered, not trained"));
+    }
+    Ok(())
+}
+
 /// The background is a colour.
 pub(super) fn check_background(background: [f32; 3]) -> Result<()> {
     if background.iter().all(|v| v.is_finite()) {

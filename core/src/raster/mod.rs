@@ -13,7 +13,10 @@
 //! - front to back by camera depth (ties by index); a pixel stops *before* the splat that would take its
 //!   transmittance below [`TRANSMITTANCE_MIN`];
 //! - colour = max(0, 0.5 + SH(direction from the camera centre to the mean)); the picture is not clamped;
-//! - pixel (i, j) is sampled at (i + 0.5, j + 0.5).
+//! - pixel (i, j) is sampled at (i + 0.5, j + 0.5);
+//! - scenes that were trained with the anti-aliasing filter ([`Splats::antialiased`]) get it: the opacity is multiplied by the root
+//!   of the ratio of the determinants of the 2D covariance without and with [`DILATION`] (Yu et al., Mip-Splatting, CVPR 2024).
+//!   They are rendered only, not trained.
 //!
 //! Three things differ from the authors' program: splats nearer than [`NEAR`] = 0.01 to the camera plane are dropped (0.2
 //! there), [`ALPHA_MAX`] is 0.999 (0.99 there), and a splat reaches as far as its alpha is not below [`ALPHA_MIN`] (there
@@ -277,7 +280,7 @@ pub trait Rasteriser: Send {
     /// Compares the picture with a target; computes the gradient by the picture (and by the exposure). A target with
     /// alpha is composed over the same background.
     fn loss(&mut self, target: TargetId, options: &LossOptions) -> Result<()>;
-    /// Gradient by the projected splats.
+    /// Gradient by the projected splats; refused for scenes with the anti-aliasing filter.
     fn rasterise_backward(&mut self) -> Result<()>;
     /// Gradient by the parameters of the visible splats and one optimiser step on them; then the noise.
     fn update(&mut self, options: &StepOptions) -> Result<()>;

@@ -9,7 +9,7 @@ use glam::{DMat3, Vec3, dvec3, vec3};
 
 use super::{Inspect, LossOptions, StepOptions, Target, TrainState, View};
 use crate::random::Random;
-use crate::splats::{Splats, sh_coefficients};
+use crate::splats::{IDENTITY, Splats, sh_coefficients};
 
 /// A scene, a view and one step.
 #[derive(Debug, Clone)]
@@ -122,6 +122,32 @@ pub(crate) fn cloud(seed: u64, count: usize, sh_degree: u32, width: u32, height:
         loss: LossOptions { ssim_weight: 0.2, alpha_weight: 0.0, exposure: None },
         step: step(),
     }
+}
+
+/// A splat that was trained with the anti-aliasing filter, half opaque and a quarter of a pixel wide, in the middle of pixel 40 of
+/// 9x9; and its alpha there.
+pub(crate) fn filtered_splat() -> (Splats, View, f32) {
+    let splats = Splats {
+        means: vec![vec3(0.0, 0.0, 4.0)],
+        log_scales: vec![Vec3::splat(0.01f32.ln())],
+        rotations: vec![IDENTITY],
+        opacities: vec![0.0],
+        sh: vec![1.0; 3],
+        antialiased: true,
+        ..Splats::default()
+    };
+    let view = View {
+        rotation: DMat3::IDENTITY,
+        translation: dvec3(0.0, 0.0, 0.0),
+        fx: 100.0,
+        fy: 100.0,
+        cx: 4.5,
+        cy: 4.5,
+        width: 9,
+        height: 9,
+    };
+    // The variance is 1/16 px² along both axes, and 0.3 more with the dilation.
+    (splats, view, 0.5 * 0.0625 / 0.3625)
 }
 
 /// The cases that every pair of implementations should agree on.

@@ -40,7 +40,7 @@ use self::rasterise_backward::{ProjectedGradients, conic};
 pub use self::scalar::Scalar;
 use self::sort::TileLists;
 use self::state::{Gathered, Scene, TargetPlanes};
-use super::check::{check_background, check_target};
+use super::check::{check_background, check_target, check_trainable};
 use super::pass::Pass;
 use super::{
     DensityScores, Inspect, LossOptions, ProjectedSplat, Rasteriser, Rendering, SplatEdit, StepOptions,
@@ -208,6 +208,7 @@ impl<T: Scalar> Rasteriser for CpuRasteriser<T> {
 
     fn rasterise_backward(&mut self) -> Result<()> {
         self.need(Pass::Loss)?;
+        check_trainable(self.scene.antialiased)?;
         self.gradients.run(
             self.isa,
             &self.projection,

@@ -196,11 +196,17 @@ impl<T: Scalar> Projection<T> {
             .zip(scene.parameters.sh.par_chunks(CHUNK))
             .enumerate()
             .map(|(chunk, (((projected, visible), geometry), sh))| {
-                let first = (chunk * CHUNK) as u32;
-                T::run(
-                    isa,
-                    ProjectChunk { camera: &camera, geometry, sh, sh_degree, first, projected, visible },
-                )
+                let chunk = ProjectChunk {
+                    camera: &camera,
+                    geometry,
+                    sh,
+                    sh_degree,
+                    antialiased: scene.antialiased,
+                    first: (chunk * CHUNK) as u32,
+                    projected,
+                    visible,
+                };
+                T::run(isa, chunk)
             })
             .collect();
         self.visible.clear();
@@ -250,6 +256,8 @@ pub(super) struct Geometric<V> {
     /// Covariance with the dilation: xx, xy, yy.
     pub(super) covariance: [V; 3],
     pub(super) determinant: V,
+    /// That of the covariance without the dilation.
+    pub(super) own_determinant: V,
 }
 
 #[inline(always)]
@@ -288,9 +296,22 @@ pub(super) fn geometric<V: Lanes>(camera: &Camera<V::T>, g: &[V; LANES]) -> Geom
     let dilation = V::of(DILATION);
     let cross = [h0[1] * h1[2] - h0[2] * h1[1], h0[2] * h1[0] - h0[0] * h1[2], h0[0] * h1[1] - h0[1] * h1[0]];
     // Lagrange's identity: a sum of squares, where xx yy - xy² would cancel.
-    let determinant = dot(cross, cross) + dilation * (s0 + s1 + dilation);
+    let own_determinant = dot(cross, cross);
+    let determinant = own_determinant + dilation * (s0 + s1 + dilation);
     let covariance = [s0 + dilation, dot(h0, h1), s1 + dilation];
-    Geometric { p, inverse_z, m, quaternion, inverse_norm, rotation, scale, half, covariance, determinant }
+    Geometric {
+        p,
+        inverse_z,
+        m,
+        quaternion,
+        inverse_norm,
+        rotation,
+        scale,
+        half,
+        covariance,
+        determinant,
+        own_determinant,
+    }
 }
 
 struct ProjectChunk<'a, T> {
@@ -298,6 +319,7 @@ struct ProjectChunk<'a, T> {
     geometry: &'a [Geometry<T>],
     sh: &'a [Harmonics<T>],
     sh_degree: u32,
+    antialiased: bool,
     first: u32,
     projected: &'a mut [Projected<T>],
     visible: &'a mut [u32],
@@ -315,7 +337,10 @@ impl<T: Scalar> Kernel<T> for ProjectChunk<'_, T> {
         for (block, records) in self.geometry.chunks(LANES).enumerate() {
             let g = columns::<V>(records.iter());
             let f = geometric(camera, &g);
-            let opacity = V::of(1.0) / (V::of(1.0) + (zero - g[OPACITY]).exp());
+            let mut opacity = V::of(1.0) / (V::of(1.0) + (zero - g[OPACITY]).exp());
+            if self.antialiased {
+                opacity = opacity * (f.own_determinant / f.determinant).sqrt();
+            }
             let depth = f.p[2];
             let in_front = V::bits(depth.ge(V::of(NEAR))) & !V::bits(V::of(NEAR).ge(depth));
             // log2(opacity / ALPHA_MIN) is not negative where it is not hopeless.

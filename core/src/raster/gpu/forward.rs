@@ -38,7 +38,7 @@ impl<'a> Passes<'a> {
     /// Splats to projected splats; counts the visible ones.
     pub(super) fn project(&mut self, view: &View, sh_degree: u32) {
         let ViewBuffers { fixed, splats, intersections, .. } = self.work;
-        let uniform = ViewUniform::new(view, self.scene.len, sh_degree, intersections.room);
+        let uniform = ViewUniform::new(view, self.scene, sh_degree, intersections.room);
         self.gpu.queue.write_buffer(&fixed.view, 0, bytemuck::bytes_of(&uniform));
         let SplatBuffers { projected, tiles, block_sums, .. } = splats;
         for page in &self.scene.pages {

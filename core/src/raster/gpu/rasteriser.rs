@@ -15,7 +15,7 @@ use super::scene::{SceneBuffers, unpack};
 use super::targets::Targets;
 use super::view_buffers::{INTERSECTIONS, IntersectionBuffers, NEEDED, POISONED, VISIBLE, ViewBuffers};
 use crate::error::{Error, ErrorKind, Result};
-use crate::raster::check::{check_background, check_edits};
+use crate::raster::check::{check_background, check_edits, check_trainable};
 use crate::raster::pass::Pass;
 use crate::raster::{
     DensityScores, DeviceChoice, Inspect, LossOptions, ProjectedSplat, Rasteriser, Rendering, SplatEdit,
@@ -416,6 +416,7 @@ impl Rasteriser for GpuRasteriser {
 
     fn rasterise_backward(&mut self) -> Result<()> {
         let view = self.step.need(Pass::Loss)?;
+        check_trainable(self.scene.antialiased)?;
         self.passes().rasterise_backward(&view);
         self.step.done = Pass::RasteriseBackward;
         Ok(())

@@ -6,6 +6,7 @@ use glam::{DVec3, Vec4, dvec4};
 use super::device::Gpu;
 use super::kernels::{GROUP, PAGE, SLOT, SORT_BLOCK, SUMS};
 use super::recorder::Recorder;
+use super::scene::SceneBuffers;
 use crate::error::Result;
 use crate::raster::{TILE, View};
 
@@ -46,7 +47,7 @@ pub(super) struct ViewUniform {
 }
 
 impl ViewUniform {
-    pub(super) fn new(view: &View, splats: u32, sh_degree: u32, room: u32) -> Self {
+    pub(super) fn new(view: &View, of: &SceneBuffers, sh_degree: u32, room: u32) -> Self {
         let centre: [f64; 3] = view.centre().into();
         let limit = |side: u32, focal: f64| 1.3 * 0.5 * f64::from(side) / focal;
         Self {
@@ -55,7 +56,7 @@ impl ViewUniform {
             limit: dvec4(limit(view.width, view.fx), limit(view.height, view.fy), 0.0, 0.0).as_vec4(),
             position: DVec3::from(centre).extend(0.0).as_vec4(),
             size: [view.width, view.height, view.width.div_ceil(TILE), view.height.div_ceil(TILE)],
-            scene: [splats, sh_degree, room, 0],
+            scene: [of.len, sh_degree, room, u32::from(of.antialiased)],
         }
     }
 }

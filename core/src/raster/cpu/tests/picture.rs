@@ -56,6 +56,10 @@ fn scalar_rendering(splats: &Splats, view: &View, sh_degree: u32, background: [f
             (0..3).map(|k| (0..3).map(|l| jw[x][k] * world[k][l] * jw[y][l]).sum::<f64>()).sum()
         };
         let covariance = [entry(0, 0) + DILATION, entry(0, 1), entry(1, 1) + DILATION];
+        let determinant =
+            |dilation: f64| (entry(0, 0) + dilation) * (entry(1, 1) + dilation) - entry(0, 1) * entry(0, 1);
+        let filter =
+            if splats.antialiased { (determinant(0.0).max(0.0) / determinant(DILATION)).sqrt() } else { 1.0 };
         let to: Vec<f64> = (0..3).map(|k| m[k] - centre[k]).collect();
         let length = to.iter().map(|v| v * v).sum::<f64>().sqrt();
         let [x, y, z] = [to[0] / length, to[1] / length, to[2] / length];
@@ -89,7 +93,7 @@ fn scalar_rendering(splats: &Splats, view: &View, sh_degree: u32, background: [f
             u: view.fx * p[0] / p[2] + view.cx,
             v: view.fy * p[1] / p[2] + view.cy,
             covariance,
-            opacity: 1.0 / (1.0 + (-f64::from(splats.opacities[i])).exp()),
+            opacity: filter / (1.0 + (-f64::from(splats.opacities[i])).exp()),
             rgb,
         });
     }
@@ -148,6 +152,34 @@ fn the_picture_is_that_of_the_definition() {
         assert!(worst[0] < 2e-7, "{}", worst[0]);
         assert!(worst[1] < 2e-2 && outliers < expected.len() / 500, "{} {outliers}", worst[1]);
     }
+}
+
+#[test]
+fn small_splats_are_as_faint_as_the_anti_aliasing_filter_says() {
+    let (splats, view, alpha) = parity::filtered_splat();
+    let mut double = CpuRasteriser::<f64>::new();
+    let mut single = CpuRasteriser::<f32>::new();
+    for r in [&mut double as &mut dyn Rasteriser, &mut single] {
+        for (antialiased, expected) in [(true, alpha), (false, 0.5)] {
+            let splats = Splats { antialiased, ..splats.clone() };
+            r.load(&TrainState { splats, ..TrainState::default() }).unwrap();
+            let shown = r.render(&view, 0, [0.0; 3]).unwrap().rgba[40][3];
+            assert!((shown - expected).abs() < 1e-5, "{}: {shown}, not {expected}", r.name());
+        }
+    }
+    let mut case = parity::cloud(9, 600, 1, 77, 53);
+    case.state.splats.antialiased = true;
+    case.state.splats.log_scales.iter_mut().for_each(|scale| *scale -= 2.0);
+    let expected = scalar_rendering(&case.state.splats, &case.view, 1, case.background);
+    double.load(&case.state).unwrap();
+    double.set_targets(vec![case.target.clone()]).unwrap();
+    let rendering = double.render(&case.view, 1, case.background).unwrap();
+    let both = rendering.rgba.iter().flatten().zip(expected.iter().flatten());
+    let worst = both.map(|(have, want)| (f64::from(*have) - want).abs()).fold(0.0, f64::max);
+    assert!(worst < 2e-7, "{worst}");
+    // Their gradients would be others.
+    double.loss(0, &case.loss).unwrap();
+    assert_eq!(double.rasterise_backward().unwrap_err().kind(), ErrorKind::InvalidArgument);
 }
 
 /// Every tile in which a pixel's alpha reaches the least one is in the list of the splat, and hardly any other.

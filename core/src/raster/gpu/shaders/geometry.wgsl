@@ -11,6 +11,7 @@ struct Geometry {
     u1: vec3f,
     covariance: vec3f, // xx, xy, yy, px^2
     determinant: f32,
+    own_determinant: f32, // without the DILATION
 }
 
 fn world_to_camera(v: vec3f) -> vec3f {
@@ -48,6 +49,7 @@ fn project_geometry(camera: vec3f, q: vec4f, log_scale: vec3f) -> Geometry {
     let area = cross(g.u0, g.u1);
     g.covariance = vec3f(xx + DILATION, dot(g.u0, g.u1), yy + DILATION);
     // Lagrange's identity: no difference of large numbers, so that thin splats keep their shape.
-    g.determinant = dot(area, area) + DILATION * (xx + yy) + DILATION * DILATION;
+    g.own_determinant = dot(area, area);
+    g.determinant = g.own_determinant + DILATION * (xx + yy) + DILATION * DILATION;
     return g;
 }

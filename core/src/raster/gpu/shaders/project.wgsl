@@ -41,13 +41,19 @@ fn finite(v: vec4f) -> bool {
 fn project_splat(i: u32) -> u32 {
     let mean = parameters[plane_index(i, 0u, page.planes)];
     let camera = world_to_camera(mean.xyz) + vec3f(view.row0.w, view.row1.w, view.row2.w);
-    let opacity = sigmoid(mean.w);
+    var opacity = sigmoid(mean.w);
     if (!(camera.z > NEAR && opacity >= ALPHA_MIN)) {
         return 0u;
     }
     let q = parameters[plane_index(i, 1u, page.planes)];
     let log_scale = parameters[plane_index(i, 2u, page.planes)];
     let g = project_geometry(camera, q, log_scale.xyz);
+    if (view.scene.w != 0u) {
+        opacity *= sqrt(g.own_determinant / g.determinant);
+        if (!(opacity >= ALPHA_MIN)) {
+            return 0u;
+        }
+    }
     let centre = fma(view.focal.xy, camera.xy / camera.z, view.focal.zw);
     let log2_opacity = log2(opacity);
     // With some slack, so that rounding never cuts off a pixel that counts.

@@ -3,11 +3,12 @@
 use glam::{Vec3, Vec4, dvec3};
 
 use super::{portable_rasteriser, rasteriser};
-use crate::raster::Rasteriser;
+use crate::error::ErrorKind;
 use crate::raster::cpu::CpuRasteriser;
 use crate::raster::gpu::GpuRasteriser;
 use crate::raster::gpu::kernels::PAGE;
-use crate::raster::parity::{Case, cases, cloud, compare};
+use crate::raster::parity::{Case, cases, cloud, compare, filtered_splat};
+use crate::raster::{Rasteriser, TrainState};
 use crate::splats::IDENTITY;
 
 /// Largest relative difference; 2e-5 was seen on an H100, and on lavapipe.
@@ -68,6 +69,32 @@ fn nothing() -> Case {
     case.view.translation[2] = -100.0;
     case.background = [0.2013, 0.5021, 0.7987]; // between the 8-bit values: no difference is zero
     case
+}
+
+#[test]
+fn the_anti_aliasing_filter_is_that_of_the_reference() {
+    let Some(mut gpu) = rasteriser(1 << 14) else { return };
+    let (splats, view, alpha) = filtered_splat();
+    gpu.load(&TrainState { splats, ..TrainState::default() }).unwrap();
+    let shown = gpu.render(&view, 0, [0.0; 3]).unwrap().rgba[40][3];
+    assert!((shown - alpha).abs() < 1e-5, "{shown}, not {alpha}");
+
+    let mut case = cloud(9, 600, 1, 77, 53);
+    case.state.splats.antialiased = true;
+    case.state.splats.log_scales.iter_mut().for_each(|scale| *scale -= 2.0);
+    let mut reference = CpuRasteriser::<f64>::new();
+    let render = |r: &mut dyn Rasteriser| {
+        r.load(&case.state).unwrap();
+        r.set_targets(vec![case.target.clone()]).unwrap();
+        r.render(&case.view, 1, case.background).unwrap().rgba
+    };
+    let (a, b) = (render(&mut gpu), render(&mut reference));
+    let apart: Vec<f32> = a.iter().flatten().zip(b.iter().flatten()).map(|(a, b)| (a - b).abs()).collect();
+    // A splat may fall on the other side of a threshold.
+    let far = apart.iter().filter(|apart| **apart > 1e-4).count();
+    assert!(far < apart.len() / 500, "{far} of {} values differ", apart.len());
+    gpu.loss(0, &case.loss).unwrap();
+    assert_eq!(gpu.rasterise_backward().unwrap_err().kind(), ErrorKind::InvalidArgument);
 }
 
 #[test]
