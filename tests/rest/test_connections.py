@@ -237,3 +237,6 @@ def test_rule_90_metrics_are_for_operators(make_server):
 
     assert [status(c) for c in (None, "192.0.2.7", "127.0.0.1")] == [200, 200, 200]
     assert [status(c) for c in ("198.51.100.7", "2001:db8::1")] == [404, 404]
+    # Who is named and cannot be read is not the proxy; a port beside the address is nothing to stumble over.
+    assert [status(c) for c in ("\xe9", "192.0.2.7, \xe9", "unknown")] == [404, 404, 404]
+    assert [status(c) for c in ("192.0.2.7:4711", "\xe9, 192.0.2.7", "[2001:db8::1]:4711")] == [200, 200, 404]

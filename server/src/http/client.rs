@@ -1,9 +1,12 @@
 //! Who sent a request, and by which address that client knows this server; both also behind a proxy.
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use hyper::header::HOST;
 use hyper::http::request::Parts;
+
+/// A client of whom nothing is known but that it is none of the proxies: it is nobody's address, and so in no operator's network.
+const UNKNOWN: IpAddr = IpAddr::V4(Ipv4Addr::UNSPECIFIED);
 
 /// One side of a connection.
 #[derive(Debug, Clone, Copy)]
@@ -18,14 +21,18 @@ pub(crate) struct Connection {
 
 impl Connection {
     /// The client's address. `X-Forwarded-For` is believed only from a proxy that the configuration names, and then from the
-    /// right: the last address that is not itself such a proxy.
+    /// right: the last address that is not itself such a proxy. Who is named there and cannot be read is unknown, and never the proxy:
+    /// that may be this machine, which may see more than others.
     pub(crate) fn client(&self, parts: &Parts, trusted_proxies: &[IpAddr]) -> IpAddr {
         let mut client = self.peer.ip().to_canonical();
-        let forwarded = parts.headers.get_all("x-forwarded-for").iter().filter_map(|v| v.to_str().ok());
-        let mut hops: Vec<&str> = forwarded.flat_map(|v| v.split(',')).map(str::trim).collect();
+        // As bytes: one that is not ASCII would else take all others of its line with it.
+        let lines = parts.headers.get_all("x-forwarded-for").iter();
+        let hops = lines.flat_map(|line| line.as_bytes().split(|byte| *byte == b',')).map(<[u8]>::trim_ascii);
+        let mut hops: Vec<&[u8]> = hops.filter(|hop| !hop.is_empty()).collect();
         while trusted_proxies.contains(&client) {
-            let Some(Ok(hop)) = hops.pop().map(str::parse::<IpAddr>) else { break };
-            client = hop.to_canonical();
+            let Some(hop) = hops.pop() else { break };
+            let Some(address) = address(hop) else { return UNKNOWN };
+            client = address.to_canonical();
         }
         client
     }
@@ -49,6 +56,14 @@ impl Connection {
             None => format!("{scheme}://{}", self.local),
         }
     }
+}
+
+/// An address as proxies write it: alone, in brackets, or with the port of the client.
+fn address(hop: &[u8]) -> Option<IpAddr> {
+    let text = std::str::from_utf8(hop).ok()?;
+    let bare = text.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')).unwrap_or(text);
+    let with_port = || text.parse::<SocketAddr>().ok().map(|end| end.ip());
+    bare.parse::<IpAddr>().ok().or_else(with_port)
 }
 
 /// Names, addresses and ports, nothing that would change the meaning of an address.
@@ -91,6 +106,53 @@ mod tests {
         let proxy = connection("10.0.0.1");
         assert_eq!(proxy.client(&parts, &proxies).to_string(), "192.0.2.7");
         assert_eq!(proxy.base(&parts, &proxies), "https://scenes.example.org");
+    }
+
+    /// The client that `proxy`, which is trusted, names in these lines.
+    fn named_by_proxy(proxy: &str, lines: &[&[u8]]) -> String {
+        let mut request = Request::get("/metrics");
+        for line in lines {
+            request = request.header("x-forwarded-for", *line);
+        }
+        let parts = request.body(()).unwrap().into_parts().0;
+        connection(proxy).client(&parts, &[proxy.parse().unwrap()]).to_string()
+    }
+
+    /// Else it would be taken for the proxy, which may be on this machine (rule 90 of docs/rest.md).
+    #[test]
+    fn rule_90_a_client_that_cannot_be_read_is_unknown() {
+        let unreadable: [&[&[u8]]; 6] = [
+            &[b"\xe9"],
+            &[b"192.0.2.7, \xff"],
+            &[b"unknown"],
+            &[b"192.0.2.7:port"],
+            &[b"127.0.0.1 192.0.2.7"],
+            &[b"127.0.0.1", b"_hidden"],
+        ];
+        for lines in unreadable {
+            assert_eq!(named_by_proxy("127.0.0.1", lines), "0.0.0.0", "{lines:?}");
+        }
+        // What is wrong further left is not asked for.
+        assert_eq!(named_by_proxy("127.0.0.1", &[b"\xe9, 192.0.2.7"]), "192.0.2.7");
+        assert_eq!(named_by_proxy("127.0.0.1", &[b"\xe9", b"192.0.2.7"]), "192.0.2.7");
+        let nobody: [&[&[u8]]; 3] = [&[], &[b""], &[b" , "]];
+        for lines in nobody {
+            assert_eq!(named_by_proxy("127.0.0.1", lines), "127.0.0.1", "{lines:?}");
+        }
+    }
+
+    #[test]
+    fn a_client_may_be_named_with_its_port() {
+        for (line, client) in [
+            ("192.0.2.7:4711", "192.0.2.7"),
+            ("[2001:db8::1]:4711", "2001:db8::1"),
+            ("[2001:db8::1]", "2001:db8::1"),
+            ("2001:db8::1", "2001:db8::1"),
+            ("[::ffff:192.0.2.7]:4711", "192.0.2.7"),
+            ("192.0.2.7, 127.0.0.1:80", "192.0.2.7"),
+        ] {
+            assert_eq!(named_by_proxy("127.0.0.1", &[line.as_bytes()]), client, "{line}");
+        }
     }
 
     #[test]
