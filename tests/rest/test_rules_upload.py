@@ -66,6 +66,27 @@ def test_rule_23_curl_uploads_with_T(alice, flat):
 
 
 @storage.answered_by_us
+def test_rule_23_a_part_of_a_video_is_not_taken_for_the_whole(alice, flat):
+    address, video = alice.upload_url(), flat.read_bytes()
+    size, half = len(video), len(video) // 2
+    first = alice.put(address["url"], video, headers={"Content-Range": f"bytes 0-{size - 1}/{size}"})
+    assert first.status_code == 201
+    for part, says in [
+        (video[half:], f"bytes {half}-{size - 1}/{size}"), (video[:half], f"bytes 0-{half - 1}/{size}"),
+        (video[:half], f"bytes 0-{half - 1}/*"), (video, "nonsense"),
+    ]:
+        is_error(refused := alice.put(address["url"], part, headers={"Content-Range": says}), 400)
+        assert "Upload-Offset" in refused.json()["error"], says
+    # Before it is read: who announces five bytes and sends none is answered too.
+    head = f"PUT {target(address['url'])} HTTP/1.1\r\nHost: x\r\nContent-Range: bytes 5-9/10\r\nContent-Length: 5\r\n\r\n"
+    assert raw_exchange(alice.server.port, head.encode()).startswith(b"HTTP/1.1 400 ")
+    # What was there stays, and a job may have it.
+    there = alice.request("HEAD", address["url"])
+    assert there.headers["Upload-Complete"] == "?1" and there.headers["Upload-Offset"] == str(size)
+    assert alice.try_submit(address["blob_name"]).status_code == 201
+
+
+@storage.answered_by_us
 def test_rule_23_post_is_405_and_an_upload_address_reads_nothing(alice, flat):
     address = alice.upload_url()
     response = alice.request("POST", address["url"], data=b"x")

@@ -6,7 +6,7 @@ mod intake;
 mod resume;
 mod upload;
 
-use hyper::body::Incoming;
+use hyper::body::{Body, Incoming};
 use hyper::header::HeaderValue;
 use hyper::{Method, Response, StatusCode};
 use libreconstruct::job::BlobName;
@@ -58,8 +58,13 @@ fn upload(exchange: &Exchange<'_>, name: &str) -> Result<BlobName, ApiError> {
 
 /// Takes a video, or a block of one, or the list of its blocks.
 pub(crate) async fn put(exchange: &Exchange<'_>, name: &str, body: Incoming) -> Answer {
-    let known = upload(exchange, name)
-        .and_then(|name| Ok((name, upload::Part::of(exchange.parts.uri.query().unwrap_or(""))?)));
+    let known = upload(exchange, name).and_then(|name| {
+        let part = upload::Part::of(exchange.parts.uri.query().unwrap_or(""))?;
+        if part == upload::Part::Whole {
+            upload::check_is_whole(&exchange.parts.headers, body.size_hint().exact())?;
+        }
+        Ok((name, part))
+    });
     let ((name, part), body) = or_drain(known, body)?;
     if part == upload::Part::Whole && resume::is_creation(&exchange.parts.headers) {
         return resume::create(exchange, name, body).await;

@@ -5,7 +5,7 @@ use std::time::Duration;
 use http_body_util::{BodyExt, Limited};
 use hyper::StatusCode;
 use hyper::body::{Body, Incoming};
-use hyper::header::{ETAG, LAST_MODIFIED};
+use hyper::header::{CONTENT_RANGE, ETAG, HeaderMap, LAST_MODIFIED};
 use libreconstruct::CancelToken;
 use libreconstruct::job::BlobName;
 use libreconstruct::service::UploadFacts;
@@ -52,6 +52,19 @@ impl Part {
             Some("blocklist") => Ok(Self::BlockList),
             Some(_) => Err(ApiError::bad_request("comp must be block or blocklist")),
         }
+    }
+}
+
+/// Refuses what says by its `Content-Range` that it is a part: stored as it is, it would take the place of the whole (RFC 9110,
+/// section 14.5). `size` is that of the body, if it is announced.
+pub(super) fn check_is_whole(headers: &HeaderMap, size: Option<u64>) -> Result<(), ApiError> {
+    let whole = size.filter(|size| *size > 0).map(|size| format!("bytes 0-{}/{size}", size - 1));
+    let is_whole = |range: &[u8]| whole.as_ref().is_some_and(|w| range.eq_ignore_ascii_case(w.as_bytes()));
+    match headers.get_all(CONTENT_RANGE).iter().find(|range| !is_whole(range.as_bytes())) {
+        None => Ok(()),
+        Some(range) => Err(ApiError::bad_request(format!(
+            "Content-Range is {range:?}: a PUT is the whole video; a part is sent with PATCH and Upload-Offset"
+        ))),
     }
 }
 
@@ -133,6 +146,26 @@ pub(super) fn created(etag: &str) -> Answer {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn rule_23_what_says_that_it_is_a_part_is_not_the_whole() {
+        let check = |ranges: &[&str], size| {
+            let mut headers = HeaderMap::new();
+            for range in ranges {
+                headers.append(CONTENT_RANGE, range.parse().unwrap());
+            }
+            check_is_whole(&headers, size)
+        };
+        assert!(check(&[], Some(10)).is_ok() && check(&[], None).is_ok());
+        assert!(check(&["bytes 0-9/10"], Some(10)).is_ok() && check(&["Bytes 0-9/10"], Some(10)).is_ok());
+        for part in
+            ["bytes 0-9/20", "bytes 10-19/20", "bytes 0-9/*", "bytes */10", "bytes 0-8/10", "0-9/10", ""]
+        {
+            assert_eq!(check(&[part], Some(10)).unwrap_err().status, StatusCode::BAD_REQUEST, "{part}");
+        }
+        assert!(check(&["bytes 0-9/10", "bytes 10-19/20"], Some(10)).is_err());
+        assert!(check(&["bytes 0-9/10"], None).is_err() && check(&["bytes 0-0/0"], Some(0)).is_err());
+    }
 
     #[test]
     fn rule_32_parameters_of_azure() {
