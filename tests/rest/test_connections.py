@@ -1,16 +1,20 @@
 """Clients that hold connections, or flood them, and what others notice of it (rules 12, 88, 91 and 92 of docs/rest.md)."""
 
 import contextlib
+import random
 import socket
+import struct
 import threading
 import time
+from pathlib import Path
 
 import pytest
 import requests
 
 from . import http2, storage
-from .http2 import CONTINUATION, END_HEADERS, END_STREAM, HEADERS, PING, RST_STREAM, frame
+from .http2 import CONTINUATION, DATA, END_HEADERS, END_STREAM, HEADERS, PING, RST_STREAM, SETTINGS, frame
 from .server import raw_exchange
+from .test_rules_upload import signed, target
 from .test_specification import is_error
 
 # How long a head may take, and an idle connection may stay: a few seconds, so that tests need not wait.
@@ -114,6 +118,43 @@ def test_rule_91_a_head_without_an_end_ends_the_connection(strict):
             plain.sendall(b"GET /healthz HTTP/1.1\r\n")
             for n in range(1_000_000):
                 plain.sendall(b"X-%d: %s\r\n" % (n, b"y" * 1000))
+
+
+def memory(server) -> float:
+    """What the server's process has in memory, MiB."""
+    status = Path(f"/proc/{server.process.pid}/status").read_text()
+    return int(status.split("VmRSS:")[1].split()[0]) / 1024
+
+
+@storage.answered_by_us
+def test_rule_91_files_that_nobody_takes_fill_no_memory(make_server):
+    server = make_server({"h2c": True})
+    server.user("anna").upload(random.Random(1).randbytes(4 << 20), "mp4")
+    [name] = server.files("videos")
+    path = target(signed(server, "GET", name, time.time() + 600))
+    assert len(requests.get(server.url + path, timeout=30).content) == 4 << 20
+    before = memory(server)
+    connections = []
+    try:
+        for _ in range(4):
+            connection = http2.Connection(server.port)
+            connections.append(connection)
+            # A window of one byte for each answer (RFC 9113, section 6.5.2).
+            connection.send(frame(SETTINGS, 0, 0, struct.pack(">HI", 4, 1)))
+            connection.send(*(frame(HEADERS, END_STREAM | END_HEADERS, 2 * n + 1, http2.get(path)) for n in range(64)))
+            begun = set()
+            while len(begun) < 64:
+                kind, _, stream, _ = connection.receive()
+                assert kind != RST_STREAM
+                if kind == DATA:
+                    begun.add(stream)
+        # What is read ahead is read in a moment.
+        time.sleep(1)
+        assert memory(server) - before < 100
+    finally:
+        for connection in connections:
+            connection.close()
+    assert len(requests.get(server.url + path, timeout=30).content) == 4 << 20
 
 
 def hold(server, count: int) -> list[socket.socket]:

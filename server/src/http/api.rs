@@ -10,6 +10,7 @@ use libreconstruct::service::Service;
 use metrics_exporter_prometheus::PrometheusHandle;
 
 use super::client::Connection;
+use super::downloads::Downloads;
 use super::error::ApiError;
 use super::rate_limit::RateLimiters;
 use super::transfers::Transfers;
@@ -25,6 +26,7 @@ pub(crate) struct Api {
     pub(crate) limiters: RateLimiters,
     pub(crate) transfers: Transfers,
     pub(crate) waits: Waits,
+    pub(crate) downloads: Downloads,
     pub(crate) metrics: PrometheusHandle,
     /// When the rows were last counted for `/metrics`.
     counted: Mutex<Option<Instant>>,
@@ -50,6 +52,7 @@ impl Api {
                 config.connections.max_uploads_per_user,
             ),
             waits: Waits::default(),
+            downloads: Downloads::default(),
             turns: Turns::new(service.has_other_machines()),
             service,
             config,

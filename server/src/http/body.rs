@@ -47,6 +47,8 @@ impl Body for ResponseBody {
         match self.get_mut() {
             Self::Whole(bytes) if bytes.is_empty() => Poll::Ready(None),
             Self::Whole(bytes) => Poll::Ready(Some(Ok(Frame::data(std::mem::take(bytes))))),
+            // Whoever fills it may be there for longer.
+            Self::Stream { remaining: Some(0), .. } => Poll::Ready(None),
             Self::Stream { chunks, remaining } => match (ready!(chunks.poll_recv(context)), remaining) {
                 (Some(Ok(chunk)), left) => {
                     if let Some(left) = left {

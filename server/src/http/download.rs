@@ -1,6 +1,7 @@
 //! A file goes out: whole or in part, read a chunk at a time while the client takes it (rule 70 of docs/rest.md).
 
 use std::io::{self, Read, Seek, SeekFrom};
+use std::net::IpAddr;
 use std::time::UNIX_EPOCH;
 
 use bytes::Bytes;
@@ -19,15 +20,17 @@ use super::exchange::Exchange;
 use super::file_name::attachment;
 use super::range::{Selection, select};
 use super::response::{Answer, header_value, response};
+use super::shares::Share;
 
-/// What is read at a time. One chunk is being sent while the next is read.
-const CHUNK_BYTES: u64 = 512 * 1024;
+/// What is read at a time. While one chunk is sent the connection holds the next, and the one after that is read. A client may ask for
+/// many files at once and take none of them: three chunks of each are in memory then, and no more.
+const CHUNK_BYTES: u64 = 64 * 1024;
 
 /// Answers with the blob, or with the part of it that the request asks for. A scene is saved under `file_name`; `cache` is the
 /// value of `Cache-Control`.
 ///
 /// # Errors
-/// 404 if it is not there (any more), 416 for a range behind its end.
+/// 404 if it is not there (any more), 416 for a range behind its end; 429 or 503 if too many files go out already.
 pub(super) async fn send(
     exchange: &Exchange<'_>,
     key: BlobKey,
@@ -66,7 +69,11 @@ pub(super) async fn send(
     let body = match length {
         0 => ResponseBody::empty(),
         _ if exchange.parts.method == Method::HEAD => ResponseBody::empty(),
-        _ => stream(blob, first, length),
+        _ => {
+            let config = exchange.api.config();
+            let client = exchange.connection.client(exchange.parts, &config.trusted_proxies);
+            stream(blob, first, length, exchange.api.downloads.begin(client)?)
+        }
     };
     let mut response = response(status, body);
     *response.headers_mut() = headers;
@@ -90,12 +97,16 @@ fn etag(key: &BlobKey, blob: &BlobReader) -> String {
     format!("\"{name}-{:x}-{written:x}\"", blob.size)
 }
 
-/// The `length` bytes from `first`. A slow client holds no thread: one is borrowed only while a chunk is read.
-fn stream(blob: BlobReader, first: u64, length: u64) -> ResponseBody {
+/// The `length` bytes from `first`. A slow client holds no thread: one is borrowed only while a chunk is read. `place` is held until
+/// the answer is gone.
+fn stream(blob: BlobReader, first: u64, length: u64, place: Share<IpAddr>) -> ResponseBody {
     let (sender, chunks) = mpsc::channel(1);
     tokio::spawn(async move {
+        let _place = place;
         let mut reader = ChunkReader { file: blob.file, seek: Some(first), left: length };
         while reader.left > 0 {
+            // Room first: a chunk that waited for it would be one more in memory.
+            let Ok(room) = sender.reserve().await else { return };
             let read = tokio::task::spawn_blocking(move || {
                 let chunk = reader.next();
                 (reader, chunk)
@@ -106,10 +117,12 @@ fn stream(blob: BlobReader, first: u64, length: u64) -> ResponseBody {
                 tracing::error!(%error, "a download broke off");
             }
             let failed = chunk.is_err();
-            if sender.send(chunk).await.is_err() || failed {
+            room.send(chunk);
+            if failed {
                 return;
             }
         }
+        sender.closed().await;
     });
     ResponseBody::Stream { chunks, remaining: Some(length) }
 }

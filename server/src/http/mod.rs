@@ -15,6 +15,7 @@ mod client;
 mod cors;
 mod digest;
 mod download;
+mod downloads;
 mod drain;
 mod error;
 mod events;
