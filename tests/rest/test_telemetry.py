@@ -4,6 +4,7 @@ collector of OpenTelemetry that this file plays."""
 import http.server
 import json
 import re
+import socket
 import subprocess
 import threading
 import time
@@ -11,7 +12,7 @@ import time
 import pytest
 import requests
 
-from . import media
+from . import media, postgres
 from .server import BINARY, free_port
 from .test_machine import wait_for
 
@@ -111,6 +112,44 @@ def test_a_collector_that_is_away_keeps_nobody_waiting(make_server):
     assert time.monotonic() - began < 5
     wait_for(lambda: "did not take spans" in server.log_text(), "a word about it", within=20)
     assert "reconstruct_spans_dropped_total" in client.get("/metrics").text
+
+
+def lines_of(server, target: str, **fields) -> list[dict]:
+    """The lines of a target that have these fields."""
+    lines = (json.loads(line) for line in server.log_text().splitlines() if line.startswith("{"))
+    return [line for line in lines if line.get("target") == target and fields.items() <= line.items()]
+
+
+def test_who_hangs_up_while_a_change_is_made_is_noted(make_server):
+    postgres.skip_if_asked_for()
+    server = make_server()
+    client = server.user("anna")
+    job = client.submit(media.flat_video())
+    head = f"DELETE /api/v1/jobs/{job}/ HTTP/1.1\r\nHost: x\r\nAuthorization: Api-Key {client.key}\r\n\r\n"
+
+    def noted():
+        return lines_of(server, "access", method="DELETE", status=499)
+
+    # Nobody says when the change has begun to wait for its turn to write, which we hold meanwhile.
+    for patience in (0.5, 1, 2):
+        with server.rows() as rows:
+            rows.execute("BEGIN IMMEDIATE")
+            with socket.create_connection(("127.0.0.1", server.port), timeout=30) as connection:
+                connection.sendall(head.encode())
+                time.sleep(patience)
+            end = time.monotonic() + 2
+            while not noted() and time.monotonic() < end:
+                time.sleep(0.05)
+            rows.rollback()
+        if noted():
+            break
+    [line] = noted()
+    assert line["job"] == job and line["user"] and line["request_id"] and line["client"] == "127.0.0.1"
+    [audit] = lines_of(server, "audit", method="DELETE", status=499)
+    assert audit["request_id"] == line["request_id"] and audit["job"] == job
+    wait_for(lambda: client.get(f"/api/v1/jobs/{job}/").status_code == 404, "the change")
+    counts = client.get("/metrics").text.splitlines()
+    assert [line for line in counts if 'method="DELETE"' in line and 'status="499"' in line]
 
 
 def test_every_change_of_a_job_is_a_line(make_server):

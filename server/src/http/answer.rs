@@ -45,15 +45,16 @@ pub(crate) async fn answer(
     let request_id = request_id(api, &connection, &parts);
     let has_pages = api.config().web;
     let route = Route::of(parts.uri.path()).filter(|route| has_pages || !matches!(route, Route::Web(_)));
-    let mut exchange = Exchange { api, parts: &parts, connection, facts: Facts::default() };
+    let exchange = Exchange { api, parts: &parts, connection, facts: Facts::default() };
+    let mut asked = Asked { exchange, route, request_id, started, is_answered: false };
 
-    let result = catch_panic(dispatch(&mut exchange, route, body)).await;
+    let result = catch_panic(dispatch(&mut asked.exchange, route, body)).await;
     let mut detail = None;
     let mut response = result.unwrap_or_else(|mut error| {
         detail = error.detail.take();
         match route {
             Some(Route::Web(_)) if !web::is_script(&parts.headers) => web::refused(api, error),
-            _ => refuse(api, error, &request_id),
+            _ => refuse(api, error, &asked.request_id),
         }
     });
     if let Some(Route::Web(_)) = route {
@@ -61,14 +62,42 @@ pub(crate) async fn answer(
     }
     cors::allow_origin(api, &parts, route, &mut response);
     json::compress(&parts.headers, &mut response);
-    complete(api, &parts, &request_id, &mut response);
+    complete(api, &parts, &asked.request_id, &mut response);
 
-    let client = connection.client(&parts, &api.config().trusted_proxies);
-    let facts = exchange.facts;
-    record(&parts, route, &response, started.elapsed());
-    trace(&parts, route, &response, &request_id, &facts, started.elapsed());
-    log(&parts, route, &response, &request_id, client, &facts, started.elapsed(), detail.as_deref());
+    asked.is_answered = true;
+    asked.note(response.status(), detail.as_deref());
     response
+}
+
+/// A request until it is answered. It is dropped when its client hangs up before that, and is noted all the same: what it asked for may
+/// be done nevertheless.
+struct Asked<'a> {
+    exchange: Exchange<'a>,
+    route: Option<Route<'a>>,
+    request_id: HeaderValue,
+    started: Instant,
+    is_answered: bool,
+}
+
+impl Asked<'_> {
+    /// Counts the request and writes its lines.
+    fn note(&self, status: StatusCode, detail: Option<&str>) {
+        let Exchange { api, parts, connection, facts } = &self.exchange;
+        let took = self.started.elapsed();
+        let client = connection.client(parts, &api.config().trusted_proxies);
+        record(parts, self.route, status, took);
+        trace(parts, self.route, status, &self.request_id, facts, took);
+        log(parts, self.route, status, &self.request_id, client, facts, took, detail);
+    }
+}
+
+impl Drop for Asked<'_> {
+    fn drop(&mut self) {
+        if !self.is_answered {
+            // As other servers have it; nobody is answered with it.
+            self.note(StatusCode::from_u16(499).unwrap_or(StatusCode::BAD_REQUEST), None);
+        }
+    }
 }
 
 async fn dispatch(
@@ -238,7 +267,7 @@ fn is_a_host_of_tls(public_url: &str) -> bool {
 }
 
 /// Counts the request for `/metrics`.
-fn record(parts: &Parts, route: Option<Route<'_>>, response: &Response<ResponseBody>, took: Duration) {
+fn record(parts: &Parts, route: Option<Route<'_>>, status: StatusCode, took: Duration) {
     let route = route.map_or("other", Route::template);
     let method = match parts.method.as_str() {
         "GET" => "GET",
@@ -250,7 +279,7 @@ fn record(parts: &Parts, route: Option<Route<'_>>, response: &Response<ResponseB
         "OPTIONS" => "OPTIONS",
         _ => "other",
     };
-    let status = response.status().as_u16().to_string();
+    let status = status.as_u16().to_string();
     metrics::counter!("reconstruct_http_requests_total", "route" => route, "method" => method, "status" => status)
         .increment(1);
     metrics::histogram!("reconstruct_http_request_seconds", "route" => route).record(took.as_secs_f64());
@@ -260,7 +289,7 @@ fn record(parts: &Parts, route: Option<Route<'_>>, response: &Response<ResponseB
 fn trace(
     parts: &Parts,
     route: Option<Route<'_>>,
-    response: &Response<ResponseBody>,
+    status: StatusCode,
     request_id: &HeaderValue,
     facts: &Facts,
     took: Duration,
@@ -271,7 +300,7 @@ fn trace(
         return;
     }
     let Some((trace, parent)) = traces::context(&parts.headers) else { return };
-    let (route_name, status) = (route.map_or("other", Route::template), response.status());
+    let route_name = route.map_or("other", Route::template);
     let submitted = facts.job.filter(|_| matches!(route, Some(Route::SubmitJob)));
     let until = SystemTime::now();
     traces::send(|| Span {
@@ -300,7 +329,7 @@ fn trace(
 fn log(
     parts: &Parts,
     route: Option<Route<'_>>,
-    response: &Response<ResponseBody>,
+    status: StatusCode,
     request_id: &HeaderValue,
     client: IpAddr,
     facts: &Facts,
@@ -308,7 +337,7 @@ fn log(
     detail: Option<&str>,
 ) {
     let request_id = request_id.to_str().unwrap_or("");
-    let status = response.status().as_u16();
+    let status = status.as_u16();
     let method = parts.method.as_str();
     if let Some(detail) = detail {
         tracing::error!(target: "access", request_id, detail, "request failed");
