@@ -58,6 +58,12 @@ def job_lines(server, job: str) -> list[dict]:
     return [line for line in lines if line.get("target") == "job" and line.get("job") == job]
 
 
+def lines_of(server, target: str, **fields) -> list[dict]:
+    """The lines of a target that have these fields."""
+    lines = (json.loads(line) for line in server.log_text().splitlines() if line.startswith("{"))
+    return [line for line in lines if line.get("target") == target and fields.items() <= line.items()]
+
+
 @pytest.fixture
 def collector():
     collector = Collector()
@@ -103,6 +109,17 @@ def test_a_request_and_a_job_are_traces(make_server, collector):
     assert not [span for span in collector.spans if "healthz" in span["name"]]
 
 
+def test_methods_that_clients_make_up_have_one_name(make_server, collector):
+    server = make_server({"otlp_endpoint": collector.url})
+    client = server.user("anna")
+    for method in ("PROPFIND", "M" * 5000):
+        assert client.request(method, "/api/v1/jobs/").status_code == 405
+    wait_for(lambda: len(collector.named("_OTHER /api/v1/jobs/")) == 2, "spans", within=20)
+    assert {attributes(span)["http.request.method"] for span in collector.named("_OTHER /api/v1/jobs/")} == {"_OTHER"}
+    assert [line["method"] for line in lines_of(server, "access", status=405)] == ["_OTHER", "_OTHER"]
+    assert "MMMM" not in server.log_text() + client.get("/metrics").text + json.dumps(collector.spans)
+
+
 def test_a_collector_that_is_away_keeps_nobody_waiting(make_server):
     server = make_server({"otlp_endpoint": f"http://127.0.0.1:{free_port()}"})
     client = server.user("anna")
@@ -112,12 +129,6 @@ def test_a_collector_that_is_away_keeps_nobody_waiting(make_server):
     assert time.monotonic() - began < 5
     wait_for(lambda: "did not take spans" in server.log_text(), "a word about it", within=20)
     assert "reconstruct_spans_dropped_total" in client.get("/metrics").text
-
-
-def lines_of(server, target: str, **fields) -> list[dict]:
-    """The lines of a target that have these fields."""
-    lines = (json.loads(line) for line in server.log_text().splitlines() if line.startswith("{"))
-    return [line for line in lines if line.get("target") == target and fields.items() <= line.items()]
 
 
 def test_who_hangs_up_while_a_change_is_made_is_noted(make_server):
