@@ -1,7 +1,9 @@
 """Signing in by another service (docs/web.md): OpenID Connect, with a provider that can be wrong in every way."""
 
 import re
+import socket
 import time
+from concurrent.futures import ThreadPoolExecutor
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
@@ -9,6 +11,7 @@ import requests
 
 from .provider import CLIENT, SECRET, Key, Provider, encoded
 from .server import CommandFailed
+from .test_machine import wait_for
 from .test_web import alert
 from .web import PASSWORD, Visitor, invited
 
@@ -211,6 +214,25 @@ def test_a_provider_that_is_away_or_wrong_is_said_to_be_so(make_server, provider
         # Passwords go on.
         server.user("anna")
         assert invited(server, "anna").get("/scenes").status_code == 200
+
+
+def test_a_provider_that_hangs_is_waited_for_once(make_server, provider):
+    with socket.create_server(("127.0.0.1", 0), backlog=16) as silent, ThreadPoolExecutor(4) as pool:
+        server = make_server({"oidc": provider.settings() | {"issuer": f"http://127.0.0.1:{silent.getsockname()[1]}"}}, ENVIRONMENT)
+        began = time.monotonic()
+        answers = list(pool.map(lambda visitor: visitor.get("/sign-in/company"), [Visitor(server) for _ in range(4)]))
+        # One try lasts for ten seconds; one after the other they would be forty.
+        assert [answer.status_code for answer in answers] == [502] * 4 and time.monotonic() - began < 30
+
+
+def test_a_provider_that_has_failed_is_asked_again_after_a_while(make_server, provider):
+    server = make_server({"oidc": provider.settings()}, ENVIRONMENT)
+    provider.metadata["issuer"] = "http://another.example"
+    try:
+        assert Visitor(server).get("/sign-in/company").status_code == 502
+    finally:
+        provider.metadata["issuer"] = provider.url
+    wait_for(lambda: Visitor(server).get("/sign-in/company").status_code == 303, "a way to sign in", within=30)
 
 
 def test_it_is_off_unless_it_is_set_and_settings_are_checked(make_server, server, provider):

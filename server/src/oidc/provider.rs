@@ -28,9 +28,11 @@ const LONGEST_ANSWER: usize = 256 << 10;
 const FRESH: Duration = Duration::from_secs(600);
 /// How often at most it is asked for new keys because of a token that none of the known ones has signed.
 const KEYS_ASKED_EVERY: Duration = Duration::from_secs(5);
+/// How long it is not asked again after it has not told of itself.
+const FAILURE_HOLDS: Duration = Duration::from_secs(5);
 
 /// Why nobody is signed in.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) enum Refusal {
     /// It cannot be asked, or answers nonsense; why, for the log.
     Unreachable(String),
@@ -84,6 +86,14 @@ struct Known {
     keys: Vec<Jwk>,
 }
 
+/// What came of asking it.
+#[derive(Default)]
+struct Asked {
+    known: Option<Arc<Known>>,
+    /// When it last failed to tell, and how, if it has not told since.
+    failure: Option<(Instant, Refusal)>,
+}
+
 /// The service that the operator has named.
 pub(crate) struct Provider {
     settings: OidcSettings,
@@ -91,7 +101,7 @@ pub(crate) struct Provider {
     client_id: String,
     secret: Option<Hidden>,
     client: Client,
-    known: Mutex<Option<Arc<Known>>>,
+    asked: Mutex<Asked>,
 }
 
 impl Provider {
@@ -117,7 +127,7 @@ impl Provider {
             client_id: client_id.clone(),
             secret,
             client: settings.reach().client(LONGEST)?,
-            known: Mutex::default(),
+            asked: Mutex::default(),
         }))
     }
 
@@ -225,11 +235,30 @@ impl Provider {
 
     /// What it says of itself, and its keys, if they are no older than `age`; else it is asked.
     async fn known(&self, age: Duration) -> std::result::Result<Arc<Known>, Refusal> {
-        // One at a time: the others wait for the answer, and have it too.
-        let mut known = self.known.lock().await;
-        if let Some(known) = known.as_ref().filter(|known| known.at.elapsed() < age) {
+        // One at a time: the others wait for the answer, and have it too. So they do if there is none: one after the other would else
+        // wait for a service that hangs, and each as long as all before.
+        let mut asked = self.asked.lock().await;
+        if let Some(known) = asked.known.as_ref().filter(|known| known.at.elapsed() < age) {
             return Ok(known.clone());
         }
+        if let Some((_, why)) = asked.failure.as_ref().filter(|(at, _)| at.elapsed() < FAILURE_HOLDS) {
+            return Err(why.clone());
+        }
+        match self.told().await {
+            Ok(known) => {
+                let known = Arc::new(known);
+                *asked = Asked { known: Some(known.clone()), failure: None };
+                Ok(known)
+            }
+            Err(why) => {
+                asked.failure = Some((Instant::now(), why.clone()));
+                Err(why)
+            }
+        }
+    }
+
+    /// What it says of itself, and its keys, if it is asked.
+    async fn told(&self) -> std::result::Result<Known, Refusal> {
         let address = format!("{}/.well-known/openid-configuration", self.issuer.trim_end_matches('/'));
         let metadata: Metadata =
             self.ask(self.client.get(self.address(&address)?)).await.map_err(Refusal::of_itself)?;
@@ -240,9 +269,7 @@ impl Provider {
         let keys = self.ask(self.client.get(self.address(&metadata.jwks_uri)?)).await;
         let keys: KeySet = keys.map_err(Refusal::of_itself)?;
         let keys = keys.keys.into_iter().filter_map(|key| serde_json::from_value(key).ok()).collect();
-        let new = Arc::new(Known { at: Instant::now(), metadata, keys });
-        *known = Some(new.clone());
-        Ok(new)
+        Ok(Known { at: Instant::now(), metadata, keys })
     }
 
     /// An address that it has named, if it may be asked.
