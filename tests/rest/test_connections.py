@@ -12,7 +12,7 @@ import pytest
 import requests
 
 from . import http2, storage
-from .http2 import CONTINUATION, DATA, END_HEADERS, END_STREAM, HEADERS, PING, RST_STREAM, SETTINGS, frame
+from .http2 import CONTINUATION, DATA, END_HEADERS, END_STREAM, HEADERS, PING, RST_STREAM, SETTINGS, WINDOW_UPDATE, frame
 from .server import raw_exchange
 from .test_rules_upload import signed, target
 from .test_specification import is_error
@@ -155,6 +155,35 @@ def test_rule_91_files_that_nobody_takes_fill_no_memory(make_server):
         for connection in connections:
             connection.close()
     assert len(requests.get(server.url + path, timeout=30).content) == 4 << 20
+
+
+@storage.answered_by_us
+def test_rule_91_who_takes_the_ends_of_many_answers_at_a_good_pace_gets_them(make_server):
+    server = make_server({"h2c": True, "connections": {"header_timeout_seconds": HEADER_TIMEOUT}})
+    # So much is handed on at once, and the request is done.
+    video = random.Random(2).randbytes(64 << 10)
+    server.user("anna").upload(video, "mp4")
+    [name] = server.files("videos")
+    path = target(signed(server, "GET", name, time.time() + 600))
+    connection = http2.Connection(server.port)
+    # Room for all on the connection, and for one byte of each answer.
+    connection.send(frame(SETTINGS, 0, 0, struct.pack(">HI", 4, 1)), frame(WINDOW_UPDATE, 0, 0, struct.pack(">I", 1 << 24)))
+    streams = range(1, 80, 2)
+    connection.send(*(frame(HEADERS, END_STREAM | END_HEADERS, stream, http2.get(path)) for stream in streams))
+    bodies = dict.fromkeys(streams, b"")
+    while not all(bodies.values()):
+        kind, _, stream, payload = connection.receive()
+        if kind == DATA:
+            bodies[stream] += payload
+    began = time.monotonic()
+    for stream in streams:
+        time.sleep(0.3)
+        connection.send(frame(WINDOW_UPDATE, 0, stream, struct.pack(">I", 1 << 16)))
+        bodies[stream] += connection.answer(stream)
+    # Longer than a connection has that is idle, and then is told to end.
+    assert time.monotonic() - began > 4 * HEADER_TIMEOUT + 2
+    assert set(bodies.values()) == {video}
+    connection.close()
 
 
 def hold(server, count: int) -> list[socket.socket]:

@@ -16,8 +16,10 @@ use tokio::time::Instant;
 
 use super::body::ResponseBody;
 
-/// An answer of which fewer bytes than this are taken, in [`WINDOW`] of offering them, is given up: 8 KiB a second.
-const LEAST_BYTES: u64 = 480 * 1024;
+/// Bytes that a client must take in a second.
+pub(crate) const LEAST_RATE: u64 = 8 * 1024;
+/// An answer of which fewer bytes than this are taken, in [`WINDOW`] of offering them, is given up.
+const LEAST_BYTES: u64 = LEAST_RATE * WINDOW.as_secs();
 const WINDOW: Duration = Duration::from_secs(60);
 
 /// The requests of one connection.

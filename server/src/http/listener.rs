@@ -18,7 +18,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Semaphore, mpsc, watch};
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep, timeout};
 
-use super::activity::{Activity, Verdict};
+use super::activity::{Activity, LEAST_RATE, Verdict};
 use super::answer;
 use super::api::Api;
 use super::client::Connection;
@@ -35,7 +35,8 @@ const LEAST_BYTES: u64 = 60 * 1024;
 const LOOK: Duration = Duration::from_secs(1);
 /// A connection takes no new requests after this time: who comes back is counted anew.
 const LONGEST: Duration = Duration::from_secs(3600);
-/// How many header timeouts a connection without a request that was told to end may take for what it still has to send.
+/// How many header timeouts a connection without a request that was told to end may take for what it still has to send; as many more
+/// while it is taken as fast as it has to be.
 const LAST_TIMEOUTS: u32 = 3;
 /// Largest head of a request, and the read buffer of a connection.
 const BUFFER_BYTES: usize = 64 * 1024;
@@ -178,13 +179,17 @@ async fn handle<S>(
         Some(false) => builder.http1_only(),
         None => builder,
     };
-    let stream = TokioIo::new(StallGuard::new(stream, STALL, LEAST_BYTES));
-    let served = builder.serve_connection(stream, service).into_owned();
+    let stream = StallGuard::new(stream, STALL, LEAST_BYTES);
+    let sent = stream.sent();
+    let served = builder.serve_connection(TokioIo::new(stream), service).into_owned();
     let mut served = std::pin::pin!(served);
     let mut look = interval(LOOK);
     look.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let began = Instant::now();
+    let last = LAST_TIMEOUTS * header_timeout;
+    let least = (LEAST_RATE * last.as_secs()).max(1);
     let mut end_by: Option<Instant> = None;
+    let mut sent_before = 0;
     loop {
         let end = tokio::select! {
             result = served.as_mut() => return ended(result),
@@ -200,9 +205,17 @@ async fn handle<S>(
             None if end => {
                 // A client that is not silent is told; requests that have begun may end.
                 served.as_mut().graceful_shutdown();
-                end_by = Some(Instant::now() + LAST_TIMEOUTS * header_timeout);
+                (end_by, sent_before) = (Some(Instant::now() + last), sent.load(Ordering::Relaxed));
             }
-            Some(time) if Instant::now() >= time && activity.look() != Verdict::Busy => return,
+            Some(time) if Instant::now() >= time && activity.look() != Verdict::Busy => {
+                // In HTTP/2 the ends of many answers may still wait here for the client, though their requests are done. Pings are
+                // answered too, so that this has an end of its own.
+                let so_far = sent.load(Ordering::Relaxed);
+                if so_far - sent_before < least || began.elapsed() >= 2 * LONGEST {
+                    return;
+                }
+                (end_by, sent_before) = (Some(Instant::now() + last), so_far);
+            }
             _ => {}
         }
     }

@@ -2,6 +2,8 @@
 
 use std::io;
 use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -16,13 +18,20 @@ pub(crate) struct StallGuard<S> {
     /// How long writes have waited, and what went out, since this was last enough.
     waited: Duration,
     written: u64,
+    /// What went out in all.
+    sent: Arc<AtomicU64>,
     /// Runs while a write waits, until the limit is reached; since when it does.
     waiting: Option<(Instant, Pin<Box<Sleep>>)>,
 }
 
 impl<S> StallGuard<S> {
     pub(crate) fn new(stream: S, limit: Duration, least: u64) -> Self {
-        Self { stream, limit, least, waited: Duration::ZERO, written: 0, waiting: None }
+        Self { stream, limit, least, waited: Duration::ZERO, written: 0, sent: Arc::default(), waiting: None }
+    }
+
+    /// How many bytes went out, now and whenever it is looked at.
+    pub(crate) fn sent(&self) -> Arc<AtomicU64> {
+        self.sent.clone()
     }
 
     /// Passes on what a write said, unless writes have waited for too long; `bytes` counts what went out.
@@ -36,7 +45,9 @@ impl<S> StallGuard<S> {
             if let Some((since, _)) = self.waiting.take() {
                 self.waited += since.elapsed();
             }
-            self.written += done.as_ref().map_or(0, |done| bytes(done) as u64);
+            let bytes = done.as_ref().map_or(0, |done| bytes(done) as u64);
+            self.written += bytes;
+            self.sent.fetch_add(bytes, Ordering::Relaxed);
             return match self.is_stuck() {
                 true => Poll::Ready(Err(io::ErrorKind::TimedOut.into())),
                 false => Poll::Ready(done),
