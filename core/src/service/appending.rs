@@ -219,8 +219,9 @@ impl Service {
         // All that is still to come lies in blocks first, and once more in the video that is made of them: whoever has said how long
         // that is hears now that there is no space, and not after the last byte.
         let to_come = announced.length.unwrap_or(end).saturating_sub(offset);
-        let space = self.reserve(to_come)?;
-        let whole = self.reserve(announced.length.unwrap_or(0))?;
+        let transfer = (upload.user, name);
+        let space = self.reserve(transfer, to_come)?;
+        let whole = self.reserve(transfer, announced.length.unwrap_or(0))?;
         if announced != before {
             self.announce(&name, &announced)?;
         }

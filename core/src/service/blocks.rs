@@ -38,7 +38,7 @@ impl Service {
         let room = self.room_for(&key)?;
         // All blocks are copied when their list comes, and it is better known now than then that there is no space for that.
         let (waiting, size) = (self.limits().max_upload_bytes.saturating_sub(room), facts.size.unwrap_or(0));
-        drop(self.reserve(size.saturating_mul(2).saturating_add(waiting))?);
+        drop(self.reserve((upload.user, *name), size.saturating_mul(2).saturating_add(waiting))?);
         UploadWriter::begin(self, &upload, key, Target::Block, facts, room, None)
     }
 

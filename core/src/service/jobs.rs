@@ -134,7 +134,7 @@ impl Service {
             }
         }
         let request = request()?.checked(self.limits())?;
-        drop(self.reserve(0)?);
+        self.check_space()?;
         let mut new = NewJob { user, job_id: JobId::random(), request, video_version: 0, idempotency };
         let name = new.request.blob_name;
         let taken_in = self.take_in(user, &name, |version| self.look_at(&name, version))?;

@@ -3,20 +3,26 @@
 //! Every transfer holds a promise for what it has announced, or for the next piece if it announced nothing. What is promised
 //! to one counts as used for all others of this process, so that many transfers at once cannot take the bytes that must stay
 //! free. Other processes are seen by what they have written.
+//!
+//! What a user announces costs nothing until it comes: whoever sends one video may have all the room that it takes, and who sends
+//! more of them at once a part of it, so that the announcements of one user leave room for those of all others.
 
 use std::sync::Arc;
 
 use super::Service;
-use super::promised::Promised;
+use super::promised::{Promised, Transfer};
 use crate::error::{Error, ErrorKind, Result};
 
 /// What a transfer that did not announce its size asks for at a time, and how often one that did is looked at: other processes
 /// write to the same disk.
 const STEP: u64 = 16 << 20;
+/// A user who sends several videos at once may have announced one part in so many of what others leave.
+const SHARE: u64 = 4;
 
 /// A promise; what was not used of it is given back when this is dropped.
 pub(super) struct Reservation {
     space: Arc<Promised>,
+    transfer: Transfer,
     /// Promised and not yet written.
     left: u64,
     /// Written since the disk was last looked at.
@@ -24,15 +30,39 @@ pub(super) struct Reservation {
 }
 
 impl Service {
-    /// Promises room for `bytes` beside what must stay free.
+    /// Promises room for `bytes` to a transfer, beside what must stay free.
+    ///
+    /// # Errors
+    /// [`ErrorKind::DiskFull`]; also if this is not the only video that its user sends, and they have announced too much together.
+    pub(super) fn reserve(&self, transfer: Transfer, bytes: u64) -> Result<Reservation> {
+        let mut reservation = Reservation { space: self.inner.space.clone(), transfer, left: 0, unseen: 0 };
+        reservation.extend(self, bytes, true)?;
+        Ok(reservation)
+    }
+
+    /// Makes sure that there is room for what is promised, and for what must stay free.
     ///
     /// # Errors
     /// [`ErrorKind::DiskFull`].
-    pub(super) fn reserve(&self, bytes: u64) -> Result<Reservation> {
-        let mut reservation = Reservation { space: self.inner.space.clone(), left: 0, unseen: 0 };
-        reservation.extend(self, bytes)?;
-        Ok(reservation)
+    pub(super) fn check_space(&self) -> Result<()> {
+        self.check_room(self.inner.space.all().bytes(|_| true)).map(drop)
     }
+
+    /// Makes sure that there is room for `bytes` beside what must stay free. Returns how much there is, if that is known.
+    fn check_room(&self, bytes: u64) -> Result<Option<u64>> {
+        let must_stay = self.inner.options.min_free_bytes;
+        let needed = bytes.saturating_add(must_stay);
+        match self.inner.storage.free_space()? {
+            Some(free) if free < needed => Err(no_space(format!(
+                "{free} bytes are free; {needed} are needed for this transfer, the others and what must stay free"
+            ))),
+            free => Ok(free.map(|free| free.saturating_sub(must_stay))),
+        }
+    }
+}
+
+fn no_space(why: String) -> Error {
+    Error::new(ErrorKind::DiskFull, why).hint("free some space on the disk of the service")
 }
 
 impl Reservation {
@@ -42,10 +72,10 @@ impl Reservation {
     /// [`ErrorKind::DiskFull`].
     pub(super) fn cover(&mut self, service: &Service, bytes: u64) -> Result<()> {
         if self.left < bytes {
-            return self.extend(service, (bytes - self.left).max(STEP));
+            return self.extend(service, (bytes - self.left).max(STEP), false);
         }
         if self.unseen >= STEP {
-            self.extend(service, 0)?;
+            self.extend(service, 0, false)?;
         }
         Ok(())
     }
@@ -56,12 +86,12 @@ impl Reservation {
     /// [`ErrorKind::DiskFull`].
     pub(super) fn at_least(mut self, service: &Service, bytes: u64) -> Result<Self> {
         if self.left < bytes {
-            self.extend(service, bytes - self.left)?;
+            self.extend(service, bytes - self.left, false)?;
         }
         Ok(self)
     }
 
-    /// Takes over as much as there is of `bytes` that were promised to another.
+    /// Takes over as much as there is of `bytes` that were promised to another of the same transfer.
     pub(super) fn take_over(&mut self, other: &mut Reservation, bytes: u64) {
         let bytes = bytes.min(other.left);
         other.left -= bytes;
@@ -73,33 +103,40 @@ impl Reservation {
         let bytes = bytes.min(self.left);
         self.left -= bytes;
         self.unseen += bytes;
-        *self.space.bytes() -= bytes;
+        self.space.all().take_back(&self.transfer, bytes);
     }
 
-    fn extend(&mut self, service: &Service, more: u64) -> Result<()> {
+    /// Promises `more`. What `is_announced` is refused to who has announced too much already; what comes after that only for want of
+    /// room, or a transfer that goes on would be broken off because another has begun.
+    fn extend(&mut self, service: &Service, more: u64, is_announced: bool) -> Result<()> {
         self.unseen = 0;
-        let mut promised = self.space.bytes();
-        let needed = promised.saturating_add(more).saturating_add(service.inner.options.min_free_bytes);
-        match service.inner.storage.free_space()? {
-            Some(free) if free < needed => Err(Error::new(
-                ErrorKind::DiskFull,
-                format!("{free} bytes are free; {needed} are needed for this transfer, the others and what must stay free"),
-            )
-            .hint("free some space on the disk of the service")),
-            _ => {
-                *promised = promised.saturating_add(more);
-                self.left = self.left.saturating_add(more);
-                Ok(())
+        let mut promised = self.space.all();
+        let all = promised.bytes(|_| true);
+        let free = service.check_room(all.saturating_add(more))?;
+        let (user, _) = self.transfer;
+        let others = promised.bytes(|(other, _)| *other != user);
+        let is_only = promised.bytes(|transfer| transfer.0 == user && *transfer != self.transfer) == 0;
+        if let Some(free) = free
+            && is_announced
+            && more > 0
+            && !is_only
+        {
+            let (share, own) = (free.saturating_sub(others) / SHARE, (all - others).saturating_add(more));
+            if own > share {
+                return Err(no_space(format!(
+                    "the videos that one user sends at once may have {share} bytes of this disk; {own} are needed"
+                )));
             }
         }
+        promised.add(self.transfer, more);
+        self.left = self.left.saturating_add(more);
+        Ok(())
     }
 }
 
 impl Drop for Reservation {
     fn drop(&mut self) {
-        let left = std::mem::take(&mut self.left);
-        let mut promised = self.space.bytes();
-        *promised = promised.saturating_sub(left);
+        self.space.all().take_back(&self.transfer, self.left);
     }
 }
 
@@ -108,6 +145,16 @@ mod tests {
     use super::super::ServiceOptions;
     use super::super::test_world::World;
     use super::*;
+    use crate::job::{BlobName, UserId};
+
+    fn upload(user: UserId) -> Transfer {
+        (user, BlobName::random("mp4".parse().unwrap()))
+    }
+
+    /// All that is promised.
+    fn promised(world: &World) -> u64 {
+        world.service.inner.space.all().bytes(|_| true)
+    }
 
     #[test]
     fn what_is_promised_to_one_is_not_promised_to_another() {
@@ -115,38 +162,62 @@ mod tests {
         let free = world.service.inner.storage.free_space().unwrap().unwrap();
         // Others use the disk too: leave them a quarter.
         let half = free / 8 * 3;
-        let mut first = world.service.reserve(half).unwrap();
-        let second = world.service.reserve(half).unwrap();
-        assert_eq!(world.service.reserve(half).err().unwrap().kind(), ErrorKind::DiskFull);
+        let reserve = || world.service.reserve(upload(UserId::random()), half);
+        let mut first = reserve().unwrap();
+        let second = reserve().unwrap();
+        assert_eq!(reserve().err().unwrap().kind(), ErrorKind::DiskFull);
         drop(second);
-        let third = world.service.reserve(half).unwrap();
+        let third = reserve().unwrap();
         // As if it were written: the test's disk does not become fuller by it.
         first.spend(half);
-        let fourth = world.service.reserve(half).unwrap();
+        let fourth = reserve().unwrap();
         drop((first, third, fourth));
-        assert_eq!(*world.service.inner.space.bytes(), 0);
+        assert_eq!(promised(&world), 0);
+    }
+
+    #[test]
+    fn rule_89_what_one_user_announces_leaves_room_for_others() {
+        let world = World::with(ServiceOptions { min_free_bytes: 0, ..ServiceOptions::default() });
+        let free = world.service.inner.storage.free_space().unwrap().unwrap();
+        let tenth = free / 10;
+        let first = upload(world.anna);
+        // One video may have what there is, in several promises too.
+        let half = world.service.reserve(first, 3 * tenth).unwrap();
+        let other_half = world.service.reserve(first, 3 * tenth).unwrap();
+        let more = |user| world.service.reserve(upload(user), tenth);
+        assert_eq!(more(world.anna).err().unwrap().kind(), ErrorKind::DiskFull);
+        let of_eve = more(world.eve).unwrap();
+        // What comes without having been announced is not asked whose it is.
+        let mut unknown = world.service.reserve(upload(world.anna), 0).unwrap();
+        unknown.cover(&world.service, 1).unwrap();
+        drop((half, other_half, unknown));
+        // Of nine tenths that she leaves, two are less than a quarter, and three are more.
+        let two = (more(world.anna).unwrap(), more(world.anna).unwrap());
+        assert_eq!(more(world.anna).err().unwrap().kind(), ErrorKind::DiskFull);
+        drop((of_eve, two));
+        assert_eq!(promised(&world), 0);
     }
 
     #[test]
     fn a_transfer_of_unknown_size_asks_as_its_bytes_come() {
         let world = World::new();
-        let mut unknown = world.service.reserve(0).unwrap();
+        let mut unknown = world.service.reserve(upload(world.anna), 0).unwrap();
         assert_eq!(unknown.left, 0);
         unknown.cover(&world.service, 10).unwrap();
-        assert_eq!(*world.service.inner.space.bytes(), STEP);
+        assert_eq!(promised(&world), STEP);
         unknown.spend(10);
         unknown.cover(&world.service, STEP - 10).unwrap();
-        assert_eq!(*world.service.inner.space.bytes(), STEP - 10);
+        assert_eq!(promised(&world), STEP - 10);
         unknown.cover(&world.service, STEP + 10).unwrap();
         assert_eq!(unknown.left, 2 * STEP - 10);
         drop(unknown);
-        assert_eq!(*world.service.inner.space.bytes(), 0);
+        assert_eq!(promised(&world), 0);
     }
 
     #[test]
     fn what_must_stay_free_is_kept_from_transfers_that_run() {
         let world = World::with(ServiceOptions { min_free_bytes: 0, ..ServiceOptions::default() });
-        let mut running = world.service.reserve(2 * STEP).unwrap();
+        let mut running = world.service.reserve(upload(world.anna), 2 * STEP).unwrap();
         running.cover(&world.service, STEP).unwrap();
         running.spend(STEP);
         // Another process fills the disk meanwhile: to this service it is as if more had to stay free.

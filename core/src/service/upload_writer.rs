@@ -68,7 +68,7 @@ impl UploadWriter {
         service.check_stored(&upload.name, &target)?;
         let space = match promised {
             Some(promised) => promised.at_least(service, size)?,
-            None => service.reserve(size)?,
+            None => service.reserve((upload.user, upload.name), size)?,
         };
         let blob = service.inner.storage.create(&key)?;
         let md5 = facts.md5.map(|_| Md5::new());
