@@ -2,7 +2,8 @@
 //!
 //! `FAILPOINTS="storage.commit.rename=3*off->return(kill)"` in the environment of any program of the project kills it the
 //! fourth time it comes to that place; `return(enospc)` and `return(eio)` make the operation fail as the system would.
-//! Every place stands before a flush, a rename or a commit: what is killed there has done everything up to it.
+//! Every place stands before a flush, a rename or a commit: what is killed there has done everything up to it. Where
+//! `service.sweep_later` fails nothing else does: a server looks through its storage at once, and not an hour later.
 
 #[cfg(all(feature = "failpoints", not(unix)))]
 compile_error!("the feature failpoints is for Unix: its errors and its kills are those of that system");
@@ -23,6 +24,7 @@ pub const NAMES: &[&str] = &[
     "storage.put.sync_folder",
     "storage.delete.unlink",
     "storage.delete.sync_folder",
+    "service.sweep_later",
     "workspace.create",
     "workspace.remove",
     "worker.claimed",

@@ -306,7 +306,8 @@ def requests_beside_slow_heads(client: Client, count: int, seconds: int) -> None
 
 
 def sweep(client: Client, count: int, seconds: int) -> None:
-    """Files that no row names, older than a sweep leaves alone; it begins when the server does."""
+    """Files that no row names, older than a sweep leaves alone. It begins when the server does, which needs a program with failpoints:
+    else it comes an hour later."""
     server = client.server
     job = client.submit(media.flat_video())
     client.wait(job)
@@ -318,7 +319,7 @@ def sweep(client: Client, count: int, seconds: int) -> None:
         (videos / f"{uuid.uuid4()}.{number:016x}.mp4").touch()
     # Nobody can set the time at which a file came to be: so the server's clock is set.
     machine.jump(86400)
-    server.environment |= machine.environment
+    server.environment |= machine.environment | {"FAILPOINTS": "service.sweep_later=return(eio)"}
     server.start()
     began = time.monotonic()
     figures = wrk(client, f"/api/v1/jobs/{job}/", seconds, 16)

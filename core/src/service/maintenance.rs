@@ -13,7 +13,7 @@ use super::job_changes::{JobChange, JobEvent, tell};
 use super::needed::{ORPHAN_AGE, is_needed};
 use super::workspace;
 use crate::database::{DeletedJob, FileOwner};
-use crate::error::{Error, Result};
+use crate::error::{Error, ErrorKind, Result};
 use crate::job::{ArtifactKind, JobId};
 use crate::storage::{BlobKey, BlobKind};
 
@@ -83,7 +83,10 @@ impl Service {
         let forgotten = self.inner.database.forget_expired_accesses().and(self.forget_deliveries());
         let is_due = self.inner.sweeps.are_due(ORPHAN_AGE);
         let missing = if is_due { self.look_for_waiting_videos() } else { Ok(0) };
-        let swept = if is_due { self.sweep(ORPHAN_AGE).inspect(|_| self.inner.sweeps.note()) } else { Ok(0) };
+        let swept = match is_due {
+            true => self.sweep(ORPHAN_AGE).inspect(|_| self.inner.sweeps.note()),
+            false => self.tidy_folder(),
+        };
         flushed?;
         forgotten?;
         missing?;
@@ -224,8 +227,12 @@ impl Service {
     }
 
     /// Looks through the whole storage for what no row names and nobody has touched for `age`; says how much was removed.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Conflict`] where files are stored and there is no user: then nothing is removed.
     pub(super) fn sweep(&self, age: Duration) -> Result<u64> {
         let inner = &self.inner;
+        self.refuse_files_of_others()?;
         let mut each = EachByItself { done: inner.storage.sweep_staged(age)?, failed: None };
         for kind in BlobKind::ALL {
             for key in inner.storage.list(kind, age)? {
@@ -239,18 +246,48 @@ impl Service {
         each.result()
     }
 
+    /// Files are stored for users. Where there are files and nobody whose they could be, the rows are not theirs: a database that was
+    /// lost and made anew, or the address of another one. To believe such rows would be the end of every file.
+    fn refuse_files_of_others(&self) -> Result<()> {
+        let inner = &self.inner;
+        if !inner.database.users()?.is_empty() {
+            return Ok(());
+        }
+        for kind in BlobKind::ALL {
+            if let Some(file) = inner.storage.list(kind, Duration::ZERO)?.first() {
+                return Err(Error::new(
+                    ErrorKind::Conflict,
+                    format!("files are stored ({file} is one) and the database knows no user: nothing is removed"),
+                )
+                .hint("see whether the database is the one to which these files belong, or bring it back from a backup"));
+            }
+        }
+        Ok(())
+    }
+
     /// Looks once an hour through this machine's own folder, where many machines share the rest: a machine that only works has no
     /// server that does it. What cannot be removed now keeps no worker from its work.
     pub(super) fn tidy_machine(&self) {
-        let inner = &self.inner;
-        if !inner.has_other_machines || !inner.machine_sweeps.are_due(ORPHAN_AGE) {
+        if !self.inner.has_other_machines {
             return;
         }
-        let mut each = EachByItself::default();
-        match self.sweep_machine(ORPHAN_AGE, &mut each).and_then(|()| each.result()) {
-            Ok(_) => inner.machine_sweeps.note(),
-            Err(error) => log::warn!("what is left in {}: {error:?}", inner.folder.display()),
+        if let Err(error) = self.tidy_folder() {
+            log::warn!("what is left in {}: {error:?}", self.inner.folder.display());
         }
+    }
+
+    /// Looks through this machine's own folder if that was not done within the hour; says how much was removed.
+    fn tidy_folder(&self) -> Result<u64> {
+        let inner = &self.inner;
+        if !inner.machine_sweeps.are_due(ORPHAN_AGE) {
+            return Ok(0);
+        }
+        let mut each = EachByItself::default();
+        // Rows without a user are not those of what lies here.
+        if !inner.database.users()?.is_empty() {
+            self.sweep_machine(ORPHAN_AGE, &mut each)?;
+        }
+        each.result().inspect(|_| inner.machine_sweeps.note())
     }
 
     /// Removes from this machine's own folder what killed processes left: workspaces of jobs that have ended, here or elsewhere,

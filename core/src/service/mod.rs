@@ -361,7 +361,7 @@ impl Service {
                 senders: Arc::default(),
                 space: Arc::default(),
                 last_used,
-                sweeps: Sweeps::default(),
+                sweeps: Sweeps::later(),
                 rates: Rates::default(),
                 passwords: Passwords::default(),
                 tries: SignInTries::default(),

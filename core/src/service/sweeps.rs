@@ -3,12 +3,14 @@
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
+use crate::failpoints;
+
 /// How often the whole storage is looked through.
 const SWEEP_EVERY: Duration = Duration::from_secs(3600);
 /// So much further than the time that passed may the clock have gone, as it does when it is set to a time server's.
 const DRIFT: Duration = Duration::from_secs(60);
 
-/// The time of the last look, if there was one in this process.
+/// The time of the last look, or of that which stands for it; none if the first one is due.
 pub(super) struct Sweeps(Mutex<State>);
 
 struct State {
@@ -27,6 +29,16 @@ impl Default for Sweeps {
 }
 
 impl Sweeps {
+    /// The first look comes when others would come next: whoever has opened stored files beside the wrong rows has time to see it.
+    pub(super) fn later() -> Self {
+        let sweeps = Self::default();
+        // Tests do not wait that long.
+        if failpoints::pass("service.sweep_later").is_ok() {
+            sweeps.note();
+        }
+        sweeps
+    }
+
     /// Whether it is time to look again for files that nobody has touched for `age`, and their ages can be believed.
     pub(super) fn are_due(&self, age: Duration) -> bool {
         self.are_due_at(age, (SystemTime::now(), Instant::now()))
@@ -68,6 +80,16 @@ mod tests {
         assert!(!sweeps.are_due_at(hour, (clock + hour, now + 2 * minute)));
         assert!(!sweeps.are_due_at(hour, (clock + 2 * hour - minute, now + hour)));
         assert!(sweeps.are_due_at(hour, (clock + 2 * hour, now + hour + 2 * minute)));
+    }
+
+    #[test]
+    fn what_was_just_opened_is_looked_at_later() {
+        let sweeps = Sweeps::later();
+        let (clock, now) = sweeps.0.lock().unwrap().clocks;
+        let almost = SWEEP_EVERY - DRIFT;
+        assert!(!sweeps.are_due_at(SWEEP_EVERY, (clock, now)));
+        assert!(!sweeps.are_due_at(SWEEP_EVERY, (clock + almost, now + almost)));
+        assert!(sweeps.are_due_at(SWEEP_EVERY, (clock + 2 * SWEEP_EVERY, now + 2 * SWEEP_EVERY)));
     }
 
     #[test]

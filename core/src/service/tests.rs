@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use super::test_world::World;
+use super::test_world::{World, folder, open};
 use super::worker::{Worked, Worker};
 use super::{
     Environment, Idempotency, Outcome, ReconstructionDefaults, Runner, Service, ServiceOptions, Submission,
@@ -798,6 +798,27 @@ fn maintenance_removes_what_nobody_needs_and_nothing_else() {
     assert!(w.service.begin_upload(&unused, Default::default()).is_err());
     assert_eq!(w.files(), left);
     assert!(w.service.integrity_check().unwrap().is_empty());
+}
+
+/// A database that was lost and made anew, beside files that are still there.
+#[test]
+fn a_database_without_users_is_the_end_of_no_file() {
+    let w = World::new();
+    w.submit(w.anna);
+    let empty = folder();
+    let other = open(empty.path(), w.service.options().clone(), &w.clock);
+    assert_eq!(other.sweep(Duration::ZERO).unwrap(), 0, "there is nothing yet");
+    let videos = || fs::read_dir(empty.path().join("videos")).unwrap().count();
+    for video in fs::read_dir(w.folder.path().join("videos")).unwrap() {
+        let video = video.unwrap();
+        fs::copy(video.path(), empty.path().join("videos").join(video.file_name())).unwrap();
+    }
+    let refused = other.sweep(Duration::ZERO).unwrap_err();
+    assert_eq!((refused.kind(), videos()), (ErrorKind::Conflict, 1));
+    assert!(refused.hint_text().is_some(), "{refused:?}");
+    // Somebody works here: it is a file of nobody.
+    other.add_user("ben", Tier::Enterprise).unwrap();
+    assert_eq!((other.sweep(Duration::ZERO).unwrap(), videos()), (1, 0));
 }
 
 #[test]
