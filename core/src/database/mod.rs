@@ -336,6 +336,12 @@ pub trait UpkeepRows {
     /// # Errors
     /// The database's.
     fn named_files(&self) -> Result<Vec<NamedFile>>;
+    /// Of these some: `most` videos at most and as many artifacts, those of the newest jobs. A video that jobs share comes once for
+    /// each of them.
+    ///
+    /// # Errors
+    /// The database's.
+    fn newest_files(&self, most: u32) -> Result<Vec<NamedFile>>;
     /// Puts every running job back to its place in the queue, whoever holds it, and lets all that rest go on; nothing is held
     /// against them. All sessions end, and invitations are worth nothing: what was revoked after a copy was made must not come
     /// back with it. For a copy, on which nobody works. Says how many ran.

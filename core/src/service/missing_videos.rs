@@ -60,7 +60,7 @@ impl Service {
         }
         for (name, version) in self.inner.database.waiting_videos()? {
             if self.is_video_missing(&name, version)? {
-                // A folder that is just not mounted has no files either. It takes none.
+                // A folder that is just not mounted has no files either.
                 try_storage(self)?;
                 ended += self.end_jobs_without_video(&name, version)?;
             }

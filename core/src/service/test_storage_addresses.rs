@@ -8,8 +8,10 @@ use std::thread;
 use std::time::Duration;
 
 use super::test_machines::{ANNOUNCED, Machine, World};
+use super::test_world::SmallScenes;
 use super::worker::Worked;
 use super::{Idempotency, UploadFacts};
+use crate::control::CancelToken;
 use crate::error::{Error, ErrorKind, Result};
 use crate::job::{
     ArtifactKind, BLOB_NOT_FOUND, BlobName, Failure, JobId, JobRequest, JobState, JobStatus, ListQuery,
@@ -327,6 +329,41 @@ fn a_storage_that_is_away_has_lost_nothing() {
     assert!(matches!(here.status(job), JobStatus::Queued { .. }));
     assert_eq!(here.work_once().unwrap(), Worked::Done);
     assert_eq!(here.status(job), JobStatus::Finished);
+}
+
+/// A folder that is not mounted, or another one, can be written to all the same.
+#[test]
+fn a_storage_without_any_file_that_rows_name_costs_no_job() {
+    let world = World::new();
+    let here = world.machine();
+    let [first, second] = [(); 2].map(|()| here.submit(b"a video"));
+    let (options, cancel) =
+        (super::WorkerOptions { threads: 1, niceness: 0, ..Default::default() }, CancelToken::new());
+    let mut worker = super::worker::Worker::new(&here.service, &options, &cancel, &SmallScenes).unwrap();
+    assert_eq!(worker.work_once().unwrap(), Worked::Done);
+    assert_eq!(here.status(first), JobStatus::Finished);
+    let place = |name: &str| world.shared.path().join(name);
+    let aside = |name: &str| place(&format!("{name} of ours"));
+    for name in ["videos", "scenes"] {
+        fs::rename(place(name), aside(name)).unwrap();
+        fs::create_dir(place(name)).unwrap();
+    }
+    // A worker that has just seen that all is well, one that begins, a server.
+    let others = [worker.work_once().map(drop), here.work_once().map(drop)];
+    let looked = [here.service.look_for_waiting_videos(), here.service.sweep(Duration::ZERO)];
+    for refused in others.into_iter().chain(looked.map(|looked| looked.map(drop))) {
+        let error = refused.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Io);
+        assert!(error.message().contains("none of the"), "{error}");
+    }
+    assert!(matches!(here.status(second), JobStatus::Queued { .. }));
+    for name in ["videos", "scenes"] {
+        fs::remove_dir_all(place(name)).unwrap();
+        fs::rename(aside(name), place(name)).unwrap();
+    }
+    // Nothing is held against the job: it need not rest.
+    assert_eq!(worker.work_once().unwrap(), Worked::Done);
+    assert_eq!(here.status(second), JobStatus::Finished);
 }
 
 /// Rule 82: in a folder a missing file is something else.

@@ -54,6 +54,22 @@ impl UpkeepRows for PostgresDatabase {
         })
     }
 
+    fn newest_files(&self, most: u32) -> Result<Vec<NamedFile>> {
+        const VIDEOS: &str =
+            "SELECT uploads.user_id, uploads.blob_name, uploads.version, uploads.size, uploads.sha256
+            FROM jobs JOIN uploads ON uploads.blob_name = jobs.blob_name
+            WHERE NOT jobs.deleted AND NOT uploads.deleted AND uploads.version IS NOT NULL
+            ORDER BY seq DESC LIMIT $1";
+        const ARTIFACTS: &str = "SELECT user_id, jobs.job_id, artifacts.attempt, kind, size
+            FROM jobs JOIN artifacts ON artifacts.job_id = jobs.job_id
+            WHERE NOT deleted ORDER BY seq DESC, kind LIMIT $1";
+        self.read(|c| {
+            let mut files = c.all(VIDEOS, values![most], video)?;
+            files.extend(c.all(ARTIFACTS, values![most], artifact)?);
+            Ok(files)
+        })
+    }
+
     fn release_all(&self) -> Result<u64> {
         self.write("database.release_all.commit", |t| release_all(t, self.now(t)?))
     }

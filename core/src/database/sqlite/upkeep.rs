@@ -42,6 +42,22 @@ impl UpkeepRows for SqliteDatabase {
         })
     }
 
+    fn newest_files(&self, most: u32) -> Result<Vec<NamedFile>> {
+        const VIDEOS: &str =
+            "SELECT uploads.user_id, uploads.blob_name, uploads.version, uploads.size, uploads.sha256
+            FROM jobs JOIN uploads ON uploads.blob_name = jobs.blob_name
+            WHERE jobs.deleted = 0 AND uploads.deleted = 0 AND uploads.version IS NOT NULL
+            ORDER BY seq DESC LIMIT ?1";
+        const ARTIFACTS: &str = "SELECT user_id, jobs.job_id, artifacts.attempt, kind, size
+            FROM jobs JOIN artifacts ON artifacts.job_id = jobs.job_id
+            WHERE deleted = 0 ORDER BY seq DESC, kind LIMIT ?1";
+        self.read(|c| {
+            let mut files = all(c, VIDEOS, [most], video)?;
+            files.extend(all(c, ARTIFACTS, [most], artifact)?);
+            Ok(files)
+        })
+    }
+
     fn release_all(&self) -> Result<u64> {
         let now = self.clock.now();
         self.write("database.release_all.commit", |t| {

@@ -64,6 +64,24 @@ pub(in crate::database) fn named_files<D: JobDatabase>(w: World<D>) {
     assert_eq!(d.named_files().unwrap(), [video_of(w.eve, unused)]);
 }
 
+pub(in crate::database) fn newest_files<D: JobDatabase>(w: World<D>) {
+    let d = &w.database;
+    w.upload(w.eve);
+    assert_eq!(d.newest_files(9).unwrap(), [], "no job uses it");
+    let [first, second, last] = [(); 3].map(|()| w.submit(w.anna));
+    let [of_first, of_second, of_last] =
+        [first, second, last].map(|job| video_of(w.anna, w.job(job).details.blob_name));
+    assert_eq!(d.newest_files(2).unwrap(), [of_last.clone(), of_second.clone()]);
+    let lease = w.take();
+    assert_eq!(lease.job, first);
+    d.publish(&lease, &publication()).unwrap();
+    let [ply, spz] = [(ArtifactKind::Ply, 100), (ArtifactKind::Spz, 10)]
+        .map(|(kind, size)| artifact_of(w.anna, first, kind, size));
+    assert_eq!(d.newest_files(1).unwrap(), [of_last, ply.clone()]);
+    d.mark_deleted(w.anna, last).unwrap();
+    assert_eq!(d.newest_files(9).unwrap(), [of_second, of_first, ply, spz]);
+}
+
 pub(in crate::database) fn copies_at_rest<D: JobDatabase>(w: World<D>) {
     let d = &w.database;
     let (running, deleted) = (w.submit(w.anna), w.submit(w.anna));
