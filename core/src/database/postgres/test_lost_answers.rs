@@ -9,6 +9,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use super::PostgresDatabase;
+use super::session::Session;
 use super::test_server::{SOCKET, Server, address_in};
 use crate::database::UserRows;
 use crate::error::ErrorKind;
@@ -102,6 +103,9 @@ fn add_user_unheard(closed: Duration) -> Option<(u32, crate::error::Result<()>, 
     let way = Way::open(folder.path(), server);
     let database = PostgresDatabase::open(&address_in(folder.path(), &name)).unwrap();
     let database = PostgresDatabase { tries: Duration::from_secs(1), ..database };
+    // All other connections are in use: to ask what became of it there is only the place of the one that broke.
+    let others = 1..database.pool.status().max_size;
+    let _in_use: Vec<Session> = others.map(|_| Session::open(&database.pool).unwrap()).collect();
     let count = AtomicU32::new(0);
     *way.loses.lock().unwrap() = Some(Loss { closed, is_heard: true });
     let added = add_user(&database, &count);

@@ -71,7 +71,10 @@ pub(super) fn write<T>(
                 return Err(fault);
             }
         };
-        match session.end("COMMIT") {
+        let ended = session.end("COMMIT");
+        // Its place in the pool is free from now on: who asks below what became of it needs one, and so do all others who ask.
+        drop(session);
+        match ended {
             Ok(()) => Ok(value),
             // The connection broke while the answer was on its way: whether it was committed, the server knows.
             Err(fault) if changes && fault.is_passing() => match committed(pool, tries, &mark, number)? {
