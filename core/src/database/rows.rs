@@ -271,6 +271,8 @@ pub struct DeletedJob {
     pub job: JobId,
     /// Every attempt up to this may have left artifacts.
     pub attempt: u32,
+    /// Its video, which goes with the last job that uses it.
+    pub blob_name: BlobName,
 }
 
 /// What was taken away from dead workers.

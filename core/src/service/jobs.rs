@@ -282,7 +282,7 @@ impl Service {
         self.inner.changes.notify();
         told(user, job, JobEvent::Deleted);
         // The job is gone for its owner. If a file cannot be removed now, maintenance tries again.
-        if let Err(error) = self.remove_deleted() {
+        if let Err(error) = self.remove_deleted_job(job) {
             log::warn!("files of the deleted job {job}: {error:?}");
         }
         Ok(())

@@ -13,9 +13,9 @@ use super::job_changes::{JobChange, JobEvent, tell};
 use super::machine::look_for_named_files;
 use super::needed::{ORPHAN_AGE, is_needed};
 use super::workspace;
-use crate::database::{DeletedJob, FileOwner};
+use crate::database::{DeletedJob, FileOwner, Upload};
 use crate::error::{Error, ErrorKind, Result};
-use crate::job::{ArtifactKind, JobId};
+use crate::job::{ArtifactKind, BlobName, JobId};
 use crate::storage::{BlobKey, BlobKind};
 
 /// What maintenance did.
@@ -43,20 +43,35 @@ pub struct Statistics {
     pub free_bytes: Option<u64>,
 }
 
+/// So many failures in a row of what is far away are taken to be of the way there, not of one file.
+pub(super) const AWAY: u32 = 2;
+
 /// Things that are done one after the other, and do not keep each other from it when one fails.
 #[derive(Default)]
 struct EachByItself {
     done: u64,
     failed: Option<Error>,
+    /// Whether they are done at the other end of a network. While that is away each takes as long as is waited for an answer: then
+    /// the rest is left for the next time.
+    is_far: bool,
+    in_a_row: u32,
 }
 
 impl EachByItself {
     /// Does one, which says whether there was anything to do.
     fn is_done(&mut self, what: &str, work: impl FnOnce() -> Result<bool>) {
+        if self.in_a_row >= AWAY {
+            return;
+        }
         match work() {
-            Ok(done) => self.done += u64::from(done),
+            Ok(done) => {
+                self.in_a_row = 0;
+                self.done += u64::from(done);
+            }
             Err(error) => {
                 log::warn!("cannot {what} now, it is tried again later: {error:?}");
+                let is_away = self.is_far && error.kind() == ErrorKind::Io;
+                self.in_a_row = if is_away { self.in_a_row + 1 } else { 0 };
                 self.failed.get_or_insert(error);
             }
         }
@@ -148,23 +163,45 @@ impl Service {
     /// Removes the files, and then the rows, of deleted jobs that no worker is at, and of uploads that nobody wants.
     /// Returns how many of each.
     pub(super) fn remove_deleted(&self) -> Result<(u64, u64)> {
-        let mut each = EachByItself::default();
+        let mut each = self.each_by_itself();
         for deleted in self.inner.database.deleted_jobs()? {
             each.is_done("delete a job", || self.remove_job(&deleted));
         }
         let jobs = std::mem::take(&mut each.done);
-        let retention = self.limits().upload_retention_hours * 3600;
-        for upload in self.inner.database.expire_uploads(retention)? {
-            each.is_done("delete an upload", || {
-                // Also what is left of a transfer whose row could not be written.
-                for key in self.inner.storage.list_upload(&upload.name)? {
-                    self.inner.storage.delete(&key)?;
-                }
-                self.inner.database.forget_upload(&upload.name).map(|()| true)
-            });
+        for upload in self.unwanted_uploads()? {
+            each.is_done("delete an upload", || self.remove_upload(&upload.name).map(|()| true));
         }
         let uploads = each.result()?;
         Ok((jobs, uploads))
+    }
+
+    /// The same for one job, and for its upload: who deletes a job does not wait for the files of others.
+    pub(super) fn remove_deleted_job(&self, job: JobId) -> Result<()> {
+        let deleted = self.inner.database.deleted_jobs()?.into_iter().find(|deleted| deleted.job == job);
+        let Some(deleted) = deleted else { return Ok(()) };
+        if self.remove_job(&deleted)?
+            && self.unwanted_uploads()?.iter().any(|upload| upload.name == deleted.blob_name)
+        {
+            self.remove_upload(&deleted.blob_name)?;
+        }
+        Ok(())
+    }
+
+    /// Uploads that nobody wants: those of deleted jobs, and those whose time is over.
+    fn unwanted_uploads(&self) -> Result<Vec<Upload>> {
+        self.inner.database.expire_uploads(self.limits().upload_retention_hours * 3600)
+    }
+
+    fn remove_upload(&self, name: &BlobName) -> Result<()> {
+        // Also what is left of a transfer whose row could not be written.
+        for key in self.inner.storage.list_upload(name)? {
+            self.inner.storage.delete(&key)?;
+        }
+        self.inner.database.forget_upload(name)
+    }
+
+    fn each_by_itself(&self) -> EachByItself {
+        EachByItself { is_far: self.inner.has_other_machines, ..EachByItself::default() }
     }
 
     /// Removes the files, and then the row, of a deleted job; says whether that could be.
@@ -235,7 +272,7 @@ impl Service {
     pub(super) fn sweep(&self, age: Duration) -> Result<u64> {
         let inner = &self.inner;
         self.refuse_files_of_others()?;
-        let mut each = EachByItself { done: inner.storage.sweep_staged(age)?, failed: None };
+        let mut each = EachByItself { done: inner.storage.sweep_staged(age)?, ..self.each_by_itself() };
         for kind in BlobKind::ALL {
             for key in inner.storage.list(kind, age)? {
                 each.is_done("remove a file", || match is_needed(inner.database.as_ref(), &key)? {
@@ -285,7 +322,7 @@ impl Service {
         if !inner.machine_sweeps.are_due(ORPHAN_AGE) {
             return Ok(0);
         }
-        let mut each = EachByItself::default();
+        let mut each = self.each_by_itself();
         // Rows without a user are not those of what lies here.
         if !inner.database.users()?.is_empty() {
             self.sweep_machine(ORPHAN_AGE, &mut each)?;

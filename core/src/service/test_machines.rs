@@ -3,8 +3,10 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
 
+use super::maintenance::AWAY;
 use super::place::Place;
 use super::secrets::Secrets;
 use super::test_world::{SmallScenes, folder};
@@ -28,8 +30,11 @@ const WEEK: Duration = Duration::from_secs(7 * 24 * 3600);
 /// What happens before a whole file is stored: there such a storage may take its time.
 type BeforePut = Box<dyn Fn(&BlobKey) + Send + Sync>;
 
+/// What happens before a file is deleted: there such a storage may be away.
+type BeforeDelete = Box<dyn Fn(&BlobKey) -> Result<()> + Send + Sync>;
+
 /// A storage without local files and with addresses of its own, as one at the other end of a network is.
-struct FarStorage(LocalStorage, BeforePut);
+struct FarStorage(LocalStorage, BeforePut, BeforeDelete);
 
 impl Storage for FarStorage {
     fn create(&self, key: &BlobKey) -> Result<Box<dyn StagedBlob>> {
@@ -49,6 +54,7 @@ impl Storage for FarStorage {
         self.0.metadata(key)
     }
     fn delete(&self, key: &BlobKey) -> Result<()> {
+        (self.2)(key)?;
         self.0.delete(key)
     }
     fn list(&self, kind: BlobKind, older_than: Duration) -> Result<Vec<BlobKey>> {
@@ -114,14 +120,14 @@ impl World {
     }
 
     pub(super) fn machine_with(&self, look: super::Look, set: impl FnOnce(&mut ServiceOptions)) -> Machine {
-        self.machine_at(look, set, Box::new(|_| {}))
+        self.machine_at(look, set, (Box::new(|_| {}), Box::new(|_| Ok(()))))
     }
 
     fn machine_at(
         &self,
         look: super::Look,
         set: impl FnOnce(&mut ServiceOptions),
-        before_put: BeforePut,
+        (before_put, before_delete): (BeforePut, BeforeDelete),
     ) -> Machine {
         let folder = folder();
         let mut options = ServiceOptions { min_free_bytes: 0, ..ServiceOptions::default() };
@@ -132,7 +138,7 @@ impl World {
         let service =
             Service::open_at(folder.path(), Some(&secrets), options, environment, |_, clock, options| {
                 let place = Place::in_folder(shared, clock, options)?;
-                let storage = Box::new(FarStorage(LocalStorage::open(shared)?, before_put));
+                let storage = Box::new(FarStorage(LocalStorage::open(shared)?, before_put, before_delete));
                 Ok(Place { storage, has_other_machines: true, ..place })
             });
         Machine { service: service.unwrap(), folder }
@@ -250,7 +256,8 @@ fn slow_machine(
             }
         }
     };
-    world.machine_at(|_, _| Ok(()), |options| options.lease_seconds = 6, Box::new(take_long))
+    let hooks: (BeforePut, BeforeDelete) = (Box::new(take_long), Box::new(|_| Ok(())));
+    world.machine_at(|_, _| Ok(()), |options| options.lease_seconds = 6, hooks)
 }
 
 /// Does one job `here`, while another machine takes back all jobs whose leases have ended: there must be none.
@@ -311,6 +318,41 @@ fn a_job_that_is_deleted_while_its_scene_is_stored_leaves_nothing() {
     assert_eq!(rows.file_owner(job).unwrap(), crate::database::FileOwner::Nobody);
     assert_eq!(fs::read_dir(world.shared.path().join("scenes")).unwrap().count(), 0);
     assert_eq!(here.work(), 0);
+}
+
+/// Each try takes long while the storage is away.
+#[test]
+fn whoever_deletes_a_job_does_not_wait_for_the_files_of_others() {
+    let world = World::new();
+    let (asked, is_away) = (Arc::new(AtomicU32::new(0)), Arc::new(AtomicBool::new(false)));
+    let (count, away) = (asked.clone(), is_away.clone());
+    let before_delete = move |_: &BlobKey| {
+        count.fetch_add(1, Ordering::Relaxed);
+        match away.load(Ordering::Relaxed) {
+            true => Err(Error::new(ErrorKind::Io, "the storage is away")),
+            false => Ok(()),
+        }
+    };
+    let hooks: (BeforePut, BeforeDelete) = (Box::new(|_| {}), Box::new(before_delete));
+    let here = world.machine_at(|_, _| Ok(()), |_| {}, hooks);
+    let jobs = [(); 4].map(|()| here.submit(b"a video"));
+    assert_eq!(here.work_once().unwrap(), Worked::Done);
+    is_away.store(true, Ordering::Relaxed);
+    // The scene of the first, the videos of the others.
+    for (others, job) in jobs.into_iter().enumerate() {
+        asked.store(0, Ordering::Relaxed);
+        here.service.delete(here.user(), job).unwrap();
+        assert_eq!(asked.load(Ordering::Relaxed), 1, "{others} others wait");
+    }
+    asked.store(0, Ordering::Relaxed);
+    assert!(here.service.maintain().is_err());
+    assert_eq!(asked.load(Ordering::Relaxed), AWAY);
+    is_away.store(false, Ordering::Relaxed);
+    let report = here.service.maintain().unwrap();
+    assert_eq!((report.deleted_jobs, report.deleted_uploads), (1, 4));
+    for place in ["videos", "scenes"] {
+        assert_eq!(fs::read_dir(world.shared.path().join(place)).unwrap().count(), 0, "{place}");
+    }
 }
 
 #[test]

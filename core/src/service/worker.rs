@@ -242,7 +242,7 @@ impl<'a> Worker<'a> {
                     LeaseState::Held => {}
                     LeaseState::Deleted => {
                         self.give_back(lease)?;
-                        self.remove_later(|service| service.remove_deleted().map(drop));
+                        self.remove_later(|service| service.remove_deleted_job(lease.job));
                         return Ok(None);
                     }
                     LeaseState::Lost => return Ok(None),

@@ -383,8 +383,13 @@ impl JobRows for SqliteDatabase {
     }
 
     fn deleted_jobs(&self) -> Result<Vec<DeletedJob>> {
-        const AT_REST: &str = "SELECT job_id, attempt FROM jobs WHERE deleted = 1 AND state <> 'running'";
-        self.read(|c| all(c, AT_REST, [], |r| Ok(DeletedJob { job: r.get(0)?, attempt: r.get(1)? })))
+        const AT_REST: &str =
+            "SELECT job_id, attempt, blob_name FROM jobs WHERE deleted = 1 AND state <> 'running'";
+        self.read(|c| {
+            all(c, AT_REST, [], |r| {
+                Ok(DeletedJob { job: r.get(0)?, attempt: r.get(1)?, blob_name: r.get(2)? })
+            })
+        })
     }
 
     fn forget_job(&self, job: JobId) -> Result<()> {

@@ -265,7 +265,7 @@ impl Worker<'_> {
         drop(workspace);
         self.give_back(lease)?;
         self.remove_later(|service| service.remove_leftovers(lease.job).map(drop));
-        self.remove_later(|service| service.remove_deleted().map(drop));
+        self.remove_later(|service| service.remove_deleted_job(lease.job));
         Ok(())
     }
 
