@@ -49,12 +49,14 @@ struct Standing {
     crashes: u32,
     disturbances: u32,
     reach: f64,
+    lease_until: i64,
 }
 
 impl Standing {
     fn of(c: &Connection, lease: &Lease) -> Sql<Option<Self>> {
         let sql = format!(
-            "SELECT deleted, crashes, disturbances, reach, stage, stage_fraction FROM jobs WHERE {HELD}"
+            "SELECT deleted, crashes, disturbances, reach, stage, stage_fraction, lease_until FROM jobs
+             WHERE {HELD}"
         );
         first(c, &sql, params![lease.job, lease.attempt, lease.owner], |r| {
             let now = match r.get::<_, Option<Name<Stage>>>(4)? {
@@ -71,22 +73,26 @@ impl Standing {
                 crashes: count(r.get(1)?),
                 disturbances: count(r.get(2)?),
                 reach: if further { now } else { before },
+                lease_until: r.get(6)?,
             })
         })
     }
 }
 
-/// Gives a running job back.
+/// Gives a running job back, if `may` says so of the end of its lease.
 fn give_back(
     c: &Connection,
     clock: &dyn Clock,
     lease: &Lease,
     why: Return<'_>,
     patience: &Patience,
+    may: impl Fn(i64) -> bool,
 ) -> Sql<Returned> {
     let now = clock.now();
     let key = params![lease.job, lease.attempt, lease.owner, now];
-    let Some(mut standing) = Standing::of(c, lease)? else { return Ok(Returned::Gone) };
+    let Some(mut standing) = Standing::of(c, lease)?.filter(|s| may(s.lease_until)) else {
+        return Ok(Returned::Gone);
+    };
     if standing.deleted {
         // Nobody sees it; it only has to be at rest.
         run(c, &format!("UPDATE jobs SET state = 'failed', {FREE} WHERE {HELD}"), key)?;
@@ -213,8 +219,9 @@ impl QueueRows for SqliteDatabase {
     }
 
     fn heartbeat(&self, lease: &Lease, lease_seconds: u64) -> Result<LeaseState> {
-        let until = self.clock.lease_micros() + seconds(lease_seconds);
         self.write("database.heartbeat.commit", |t| {
+            // It may have waited for the lock: the lease lasts from now on.
+            let until = self.clock.lease_micros() + seconds(lease_seconds);
             // Leases all have the same length: from one to the next is the time between the heart-beats.
             let sql = format!(
                 "UPDATE jobs SET worked_micros = worked_micros + max(0, ?4 - lease_until), lease_until = ?4 WHERE {HELD}"
@@ -305,7 +312,7 @@ impl QueueRows for SqliteDatabase {
         log_size: Option<u64>,
     ) -> Result<Returned> {
         self.write("database.release.commit", |t| {
-            let returned = give_back(t, &*self.clock, lease, why, patience)?;
+            let returned = give_back(t, &*self.clock, lease, why, patience, |_| true)?;
             if let (Returned::Failed, Some(size)) = (returned, log_size) {
                 put_artifact(t, lease, ArtifactKind::Log, size)?;
             }
@@ -315,17 +322,16 @@ impl QueueRows for SqliteDatabase {
 
     fn reclaim(&self, is_alive: &dyn Fn(&str) -> bool, patience: &Patience) -> Result<Reclaimed> {
         let dead = self.read(|c| {
-            const RUNNING: &str = "SELECT job_id, attempt, lease_owner, lease_boot = ?1 AND lease_until > ?2
+            const RUNNING: &str =
+                "SELECT job_id, attempt, lease_owner, lease_until, lease_boot = ?1 AND lease_until > ?2
                 FROM jobs WHERE state = 'running'";
             let now = params![self.clock.boot(), self.clock.lease_micros()];
             let rows = all(c, RUNNING, now, |r| {
-                Ok((Lease { job: r.get(0)?, attempt: r.get(1)?, owner: r.get(2)? }, r.get::<_, bool>(3)?))
+                let lease = Lease { job: r.get(0)?, attempt: r.get(1)?, owner: r.get(2)? };
+                Ok((lease, r.get::<_, i64>(3)?, !r.get::<_, bool>(4)?))
             })?;
-            Ok(rows
-                .into_iter()
-                .filter(|(l, timely)| !timely || !is_alive(&l.owner))
-                .map(|(l, _)| l)
-                .collect::<Vec<_>>())
+            let dead = |(lease, _, late): &(Lease, i64, bool)| *late || !is_alive(&lease.owner);
+            Ok(rows.into_iter().filter(dead).collect::<Vec<_>>())
         })?;
         let mut reclaimed = Reclaimed::default();
         if dead.is_empty() {
@@ -336,8 +342,10 @@ impl QueueRows for SqliteDatabase {
             message: format!("the worker died {} times while it worked on this video", patience.disturbances),
         };
         self.write("database.reclaim.commit", |t| {
-            for lease in &dead {
-                match give_back(t, &*self.clock, lease, Return::Disturbed(&failure), patience)? {
+            for (lease, seen, late) in &dead {
+                // One that was prolonged since is alive.
+                let may = |until: i64| !late || until == *seen;
+                match give_back(t, &*self.clock, lease, Return::Disturbed(&failure), patience, may)? {
                     Returned::Queued => reclaimed.queued.push(lease.job),
                     Returned::Failed => reclaimed.failed.push(lease.job),
                     Returned::Gone => {}

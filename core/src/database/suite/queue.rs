@@ -182,6 +182,27 @@ pub(in crate::database) fn leases<D: JobDatabase>(w: World<D>) {
     assert_eq!(w.status(job), "Finished");
 }
 
+/// A sign of life that comes between the look at a lease and its end.
+pub(in crate::database) fn leases_that_are_prolonged_at_the_last_moment<D: JobDatabase>(w: World<D>) {
+    let d = &w.database;
+    let jobs = [w.submit(w.anna), w.submit(w.anna)];
+    let first = w.take();
+    w.clock.advance(LEASE as i64 + 1);
+    // Begun now, so that somebody is asked about it after the other was seen to be late.
+    let second = d.claim("dead", "worker", LEASE, &Abilities::ALL).unwrap().unwrap().lease;
+    assert_eq!([first.job, second.job], jobs);
+    let is_alive = |owner: &str| {
+        assert_eq!(owner, "dead");
+        assert_eq!(d.heartbeat(&first, LEASE).unwrap(), LeaseState::Held);
+        false
+    };
+    assert_eq!(d.reclaim(&is_alive, &PATIENCE).unwrap().queued, [second.job]);
+    assert_eq!(d.lease_state(&first).unwrap(), LeaseState::Held);
+    // Without one it ends.
+    w.clock.advance(LEASE as i64 + 1);
+    assert_eq!(d.reclaim(&|_| true, &PATIENCE).unwrap().queued, [first.job]);
+}
+
 /// What may be the machine's fault or the job's: a worker that dies, or says that it was disturbed.
 pub(in crate::database) fn disturbances<D: JobDatabase>(w: World<D>) {
     let d = &w.database;
