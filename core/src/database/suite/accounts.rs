@@ -14,6 +14,7 @@ pub(in crate::database) fn users_and_keys<D: JobDatabase>(w: World<D>) {
     assert_eq!(d.add_user(&twin).unwrap_err().kind(), ErrorKind::Conflict);
     assert_eq!(d.user_by_name("eve").unwrap().unwrap().user_id, w.eve);
     assert_eq!(d.user_by_name("Eve").unwrap(), None);
+    assert_eq!(d.user_by_name("ev\0e").unwrap(), None);
     let key = ApiKey {
         name: "laptop".into(),
         prefix: "lrk_00000001".into(),
@@ -39,6 +40,8 @@ pub(in crate::database) fn users_and_keys<D: JobDatabase>(w: World<D>) {
     d.touch_keys(&[(key.prefix.clone(), early), ("unknown".into(), early)]).unwrap();
     assert_eq!(d.keys(w.anna).unwrap(), [ApiKey { last_used: Some(late), ..key.clone() }]);
     assert!(!d.revoke_key(w.eve, &key.prefix).unwrap());
+    assert!(!d.revoke_key(w.anna, "lrk_\0").unwrap());
+    assert_eq!(d.key("lrk_\0").unwrap(), None);
     assert!(d.revoke_key(w.anna, &key.prefix).unwrap());
     assert!(d.key(&key.prefix).unwrap().unwrap().revoked);
     assert_eq!(d.keys(w.eve).unwrap(), []);
@@ -295,6 +298,7 @@ pub(in crate::database) fn identities<D: JobDatabase>(w: World<D>) {
     assert_eq!(d.user_by_identity(&of("a")).unwrap().unwrap().user_id, w.anna);
     let elsewhere = Identity { issuer: "https://other.example".into(), ..of("a") };
     assert_eq!(d.user_by_identity(&elsewhere).unwrap(), None);
+    assert_eq!(d.user_by_identity(&of("a\0")).unwrap(), None);
     assert_eq!(begin(&elsewhere, 1, 1, None), None);
     assert_eq!(begin(&of("a"), 1, 1, None).as_deref(), Some("anna"));
     assert_eq!(begin(&of("a"), 1, 2, None), None);

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::{HOUR, LEASE, PATIENCE, World, at, failure, publication};
 use crate::database::{Abilities, JobDatabase, Lease, LeaseState, Patience, Progress, Return, Returned};
-use crate::job::{ArtifactKind, JobId, JobStatus};
+use crate::job::{ArtifactKind, Failure, JobId, JobStatus};
 use crate::stage::Stage;
 
 pub(in crate::database) fn a_job_runs<D: JobDatabase>(w: World<D>) {
@@ -79,9 +79,13 @@ pub(in crate::database) fn a_job_runs<D: JobDatabase>(w: World<D>) {
     let failed = w.job(jobs[1]);
     assert_eq!((failed.status, failed.percent_complete, failed.has_ply), (JobStatus::Failed, Some(9), false));
     assert_eq!(failed.details.failure, Some(failure("too_few_frames")));
+    // What a program has said may hold anything.
+    let lease = w.take();
+    let strange = Failure { message: "it said \0".into(), ..failure("x") };
+    assert_eq!(d.fail(&lease, &strange, None).unwrap(), LeaseState::Held);
     assert_eq!(d.artifact(w.anna, jobs[1], ArtifactKind::Log).unwrap().unwrap().size, 5);
     let s = d.statistics().unwrap();
-    assert_eq!((s.queued, s.finished, s.failed, s.stored_bytes), (2, 1, 1, 40 + 110 + 5));
+    assert_eq!((s.queued, s.finished, s.failed, s.stored_bytes), (1, 1, 2, 40 + 110 + 5));
 }
 
 /// A picture is there while the attempt lasts that has shown it, whatever ends it, and for the owner alone.
