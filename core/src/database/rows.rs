@@ -305,6 +305,9 @@ pub struct Tokens {
 }
 
 impl Rate {
+    /// What was noted at a time so much later than now, microseconds, was noted while the clock was ahead.
+    pub(super) const AHEAD: i64 = 60_000_000;
+
     pub(super) fn tokens_per_microsecond(&self) -> f64 {
         self.per_second / 1e6
     }

@@ -311,6 +311,16 @@ pub(in crate::database) fn shared_rates<D: JobDatabase>(w: World<D>) {
     // Others have their own.
     assert_eq!(d.take_tokens(w.eve, &rate, 10, 5).unwrap().taken, 10);
     assert_eq!(d.take_tokens(w.anna, &Rate { class: "submits", ..rate }, 10, 0).unwrap().taken, 10);
+    // The clock was ahead, and is set back.
+    w.clock.advance(1000 * HOUR);
+    assert_eq!(take(8), (8, 0.0));
+    w.clock.advance(-30);
+    assert_eq!(take(5), (2, 0.5), "by a little: nothing comes meanwhile");
+    w.clock.advance(-1000 * HOUR);
+    assert_eq!(take(8), (8, 0.0), "as new");
+    assert_eq!(take(5), (2, 0.5));
+    w.clock.advance(1);
+    assert_eq!(take(5), (2, 0.5), "it fills as ever");
     // An operator has made the bucket smaller.
     w.clock.advance(1000);
     assert_eq!(d.take_tokens(w.anna, &Rate { burst: 3, ..rate }, 10, 0).unwrap().taken, 3);
