@@ -38,11 +38,21 @@ pub use webhooks::{
 
 use std::path::Path;
 
-use crate::error::Result;
+use crate::error::{Error, ErrorKind, Result};
 use crate::job::{
     ApiKey, ArtifactKind, BlobName, Failure, Job, JobId, JobPage, JobUpdate, Limits, ListQuery, Submitted,
     Tier, Timestamp, User, UserId,
 };
+
+/// Keys of a user that are not revoked, at most: whoever has made one may make others, and the rows are everybody's.
+pub const MOST_KEYS: u64 = 100;
+/// Sessions of a user at most: another one ends the oldest.
+pub const MOST_SESSIONS: u64 = 50;
+
+fn too_many_keys() -> Error {
+    Error::new(ErrorKind::Conflict, format!("there are {MOST_KEYS} keys already"))
+        .hint("revoke one that is not used any more")
+}
 
 /// All rows. One behaviour suite (`suite.rs`) holds for every implementation.
 pub trait JobDatabase:
@@ -83,7 +93,8 @@ pub trait UserRows {
     ///
     /// # Errors
     /// [`NotFound`](crate::ErrorKind::NotFound) if there is no such user,
-    /// [`PermissionDenied`](crate::ErrorKind::PermissionDenied) for one who may not be given keys.
+    /// [`PermissionDenied`](crate::ErrorKind::PermissionDenied) for one who may not be given keys,
+    /// [`Conflict`](crate::ErrorKind::Conflict) for one who has [`MOST_KEYS`] that are not revoked.
     fn create_key(&self, user: UserId, key: &ApiKey, mac: &[u8; 32]) -> Result<bool>;
     /// The keys of a user, oldest first.
     ///

@@ -39,7 +39,8 @@ pub(super) struct World<D> {
 macro_rules! tests {
     ($open:expr) => {
         $crate::database::suite::tests! {
-            $open, QueueOrder::Submitted, accounts => users_and_keys invitations sessions passwords passkeys identities
+            $open, QueueOrder::Submitted, accounts =>
+            users_and_keys most_keys invitations sessions most_sessions passwords passkeys identities
         }
         $crate::database::suite::tests! {
             $open, QueueOrder::Submitted, jobs =>

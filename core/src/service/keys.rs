@@ -51,7 +51,8 @@ impl Service {
     ///
     /// # Errors
     /// [`ErrorKind::InvalidArgument`] for a bad name, [`ErrorKind::NotFound`] if there is no such user,
-    /// [`ErrorKind::PermissionDenied`] for a user of another tier.
+    /// [`ErrorKind::PermissionDenied`] for a user of another tier, [`ErrorKind::Conflict`] for one who has a hundred keys that are not
+    /// revoked.
     pub fn create_key(&self, user: UserId, name: &str) -> Result<(ApiKey, ApiKeySecret)> {
         self.create_key_from(user, name, ApiKeySecret::random)
     }

@@ -5,8 +5,8 @@ use super::connection::Sql;
 use super::session::{Row, Session as Connection};
 use super::values::{Name, values};
 use crate::database::{
-    AccountRows, Identity, Invitation, NewInvitation, NewSession, Passkey, PasskeyUse, Session, TokenHash,
-    UsedChallenge,
+    AccountRows, Identity, Invitation, MOST_SESSIONS, NewInvitation, NewSession, Passkey, PasskeyUse,
+    Session, TokenHash, UsedChallenge,
 };
 use crate::error::{Error, ErrorKind, Result};
 use crate::job::{Timestamp, User, UserId};
@@ -65,6 +65,10 @@ fn add_session(c: &Connection, user: UserId, new: &NewSession, now: Timestamp) -
     let idle_at = now.plus_seconds(new.idle_seconds);
     let expires_at = now.plus_seconds(new.lifetime_seconds);
     c.run(ADD, values![new.token, user, new.agent, now, idle_at, expires_at])?;
+    // Whoever signs in again and again does not fill the rows. The row of the user is locked.
+    const KEEP: &str = "DELETE FROM sessions WHERE user_id = $1 AND token IN (SELECT token FROM sessions
+        WHERE user_id = $1 AND token <> $2 ORDER BY created_at DESC, token OFFSET $3)";
+    c.run(KEEP, values![user, new.token, MOST_SESSIONS - 1])?;
     Ok(())
 }
 

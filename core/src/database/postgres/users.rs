@@ -4,7 +4,7 @@ use super::PostgresDatabase;
 use super::connection::Sql;
 use super::session::Row;
 use super::values::{Name, values};
-use crate::database::{StoredKey, UserRows};
+use crate::database::{MOST_KEYS, StoredKey, UserRows, too_many_keys};
 use crate::error::{Error, ErrorKind, Result};
 use crate::job::{ApiKey, Tier, Timestamp, User, UserId};
 
@@ -47,8 +47,8 @@ impl UserRows for PostgresDatabase {
 
     fn create_key(&self, user: UserId, key: &ApiKey, mac: &[u8; 32]) -> Result<bool> {
         self.write("database.create_key.commit", |t| {
-            // The tier must not change before the key is there.
-            const TIER: &str = "SELECT tier FROM users WHERE user_id = $1 FOR SHARE";
+            // The tier must not change before the key is there, and two keys at once are counted one after the other.
+            const TIER: &str = "SELECT tier FROM users WHERE user_id = $1 FOR NO KEY UPDATE";
             let tier = t.first(TIER, values![user], |r| r.get(0))?;
             match tier {
                 Some(Name(Tier::Enterprise)) => {}
@@ -63,6 +63,11 @@ impl UserRows for PostgresDatabase {
                 None => {
                     return Err(Error::new(ErrorKind::NotFound, format!("there is no user {user}")).into());
                 }
+            }
+            const COUNT: &str = "SELECT count(*) FROM api_keys WHERE user_id = $1 AND revoked_at IS NULL";
+            let count: Option<u64> = t.first(COUNT, values![user], |r| r.get(0))?;
+            if count.unwrap_or_default() >= MOST_KEYS {
+                return Err(too_many_keys().into());
             }
             const CREATE: &str =
                 "INSERT INTO api_keys (prefix, user_id, name, mac, created_at) VALUES ($1, $2, $3, $4, $5)

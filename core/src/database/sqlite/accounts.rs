@@ -6,8 +6,8 @@ use super::connection::Sql;
 use super::values::Name;
 use super::{SqliteDatabase, all, first, run};
 use crate::database::{
-    AccountRows, Identity, Invitation, NewInvitation, NewSession, Passkey, PasskeyUse, Session, TokenHash,
-    UsedChallenge,
+    AccountRows, Identity, Invitation, MOST_SESSIONS, NewInvitation, NewSession, Passkey, PasskeyUse,
+    Session, TokenHash, UsedChallenge,
 };
 use crate::error::{Error, ErrorKind, Result};
 use crate::job::{Timestamp, User, UserId};
@@ -66,6 +66,10 @@ fn add_session(c: &Connection, user: UserId, new: &NewSession, now: Timestamp) -
     let idle_at = now.plus_seconds(new.idle_seconds);
     let expires_at = now.plus_seconds(new.lifetime_seconds);
     run(c, ADD, params![new.token, user, new.agent, now, idle_at, expires_at])?;
+    // Whoever signs in again and again does not fill the rows.
+    const KEEP: &str = "DELETE FROM sessions WHERE user_id = ?1 AND token IN (SELECT token FROM sessions
+        WHERE user_id = ?1 AND token <> ?2 ORDER BY created_at DESC, token LIMIT -1 OFFSET ?3)";
+    run(c, KEEP, params![user, new.token, MOST_SESSIONS - 1])?;
     Ok(())
 }
 

@@ -4,7 +4,7 @@ use rusqlite::{Row, params};
 
 use super::values::Name;
 use super::{SqliteDatabase, all, first, run};
-use crate::database::{StoredKey, UserRows};
+use crate::database::{MOST_KEYS, StoredKey, UserRows, too_many_keys};
 use crate::error::{Error, ErrorKind, Result};
 use crate::job::{ApiKey, Tier, Timestamp, User, UserId};
 
@@ -66,6 +66,11 @@ impl UserRows for SqliteDatabase {
                 None => {
                     return Err(Error::new(ErrorKind::NotFound, format!("there is no user {user}")).into());
                 }
+            }
+            const COUNT: &str = "SELECT count(*) FROM api_keys WHERE user_id = ?1 AND revoked_at IS NULL";
+            let count: Option<u64> = first(t, COUNT, [user], |r| r.get(0))?;
+            if count.unwrap_or_default() >= MOST_KEYS {
+                return Err(too_many_keys().into());
             }
             let changed = run(
                 t,

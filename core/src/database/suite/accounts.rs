@@ -2,7 +2,8 @@
 
 use super::World;
 use crate::database::{
-    Clock, Identity, JobDatabase, NewInvitation, NewSession, Passkey, PasskeyUse, TokenHash, UsedChallenge,
+    Clock, Identity, JobDatabase, MOST_KEYS, MOST_SESSIONS, NewInvitation, NewSession, Passkey, PasskeyUse,
+    TokenHash, UsedChallenge,
 };
 use crate::error::ErrorKind;
 use crate::job::{ApiKey, Tier, Timestamp, User, UserId};
@@ -45,6 +46,24 @@ pub(in crate::database) fn users_and_keys<D: JobDatabase>(w: World<D>) {
     assert!(d.revoke_key(w.anna, &key.prefix).unwrap());
     assert!(d.key(&key.prefix).unwrap().unwrap().revoked);
     assert_eq!(d.keys(w.eve).unwrap(), []);
+}
+
+pub(in crate::database) fn most_keys<D: JobDatabase>(w: World<D>) {
+    let make = |user: UserId, n: u64| {
+        let (prefix, created_at) = (format!("lrk_{n:08}"), w.clock.now());
+        let key = ApiKey { name: "laptop".into(), prefix, created_at, last_used: None, revoked_at: None };
+        w.database.create_key(user, &key, &[1; 32])
+    };
+    for n in 0..MOST_KEYS {
+        assert!(make(w.anna, n).unwrap());
+    }
+    let refused = make(w.anna, MOST_KEYS).unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::Conflict);
+    assert!(refused.hint_text().unwrap().contains("revoke"), "{refused:?}");
+    // Those of others and those that are revoked do not count.
+    assert!(make(w.eve, MOST_KEYS).unwrap());
+    assert!(w.database.revoke_key(w.anna, "lrk_00000000").unwrap());
+    assert!(make(w.anna, MOST_KEYS + 1).unwrap());
 }
 
 const MINUTE: u64 = 60;
@@ -178,6 +197,20 @@ pub(in crate::database) fn sessions<D: JobDatabase>(w: World<D>) {
     assert_eq!(w.database.end_sessions(w.anna, None).unwrap(), 1);
     assert_eq!(w.tokens(w.anna), [] as [u8; 0]);
     assert_eq!(w.tokens(w.eve), [20]);
+}
+
+/// Whoever signs in again and again is signed out where that was longest ago.
+pub(in crate::database) fn most_sessions<D: JobDatabase>(w: World<D>) {
+    w.with_password(w.eve, "hash", 200);
+    w.with_password(w.anna, "hash", 1);
+    let last = MOST_SESSIONS as u8 + 10;
+    for token in 2..=last {
+        assert!(w.database.begin_session(w.anna, "hash", &begun(token), None).unwrap());
+    }
+    let mut kept = w.tokens(w.anna);
+    kept.sort_unstable();
+    assert_eq!(kept, (11..=last).collect::<Vec<u8>>());
+    assert_eq!(w.tokens(w.eve), [200]);
 }
 
 /// A password opens sessions for as long as it is the password, and a new one ends what the old one opened.
