@@ -245,19 +245,19 @@ fn rule_100_space_is_promised_for_the_blocks_and_for_the_video_that_is_made_of_t
     let begin = |length| w.service.append(&name, 0, Some(length), UploadFacts::default());
     // There is space for it, but not twice.
     assert_eq!(begin(free / 10 * 6).err().unwrap().kind(), ErrorKind::DiskFull);
-    assert_eq!(*w.service.inner.space.bytes(), 0);
+    assert_eq!(w.service.inner.space.all().bytes(|_| true), 0);
     let Ok(Appended::Begun(begun)) = begin(free / 10 * 3) else { panic!("there is space for it") };
-    assert_eq!(*w.service.inner.space.bytes(), 2 * (free / 10 * 3));
+    assert_eq!(w.service.inner.space.all().bytes(|_| true), 2 * (free / 10 * 3));
     drop(begun);
     w.service.forget_arrived(&name).unwrap();
     // What was promised is used, and nothing of it stays.
     let Ok(Appended::Begun(mut all)) = begin(10) else { panic!("there is space for it") };
     all.append(b"0123").unwrap();
-    assert_eq!(*w.service.inner.space.bytes(), 16);
+    assert_eq!(w.service.inner.space.all().bytes(|_| true), 16);
     all.append(b"456789").unwrap();
-    assert_eq!(*w.service.inner.space.bytes(), 10);
+    assert_eq!(w.service.inner.space.all().bytes(|_| true), 10);
     assert!(all.finish(false).unwrap().is_complete);
-    assert_eq!(*w.service.inner.space.bytes(), 0);
+    assert_eq!(w.service.inner.space.all().bytes(|_| true), 0);
 }
 
 #[test]
