@@ -41,6 +41,8 @@ class Machine:
             "CAMPAIGN_MACHINE": str(self.settings),
             "CAMPAIGN_FOLDER": str(self.data),
             "CAMPAIGN_BOOT_ID": str(self.boot),
+            # Nobody waits the hour after which a server first sweeps.
+            "FAILPOINTS": "service.sweep_later=return(eio)",
         }
 
     def disk(self, writes: str | None = None, writes_one_in: int = 1, reads: str | None = None, reads_one_in: int = 1, delay_ms: int = 0) -> None:

@@ -56,6 +56,8 @@ pub(super) async fn create_key(exchange: &mut Exchange<'_>, form: Form) -> Answe
             let status = match error.kind() {
                 ErrorKind::InvalidArgument => StatusCode::BAD_REQUEST,
                 ErrorKind::PermissionDenied => StatusCode::FORBIDDEN,
+                // As many as a user may have are there.
+                ErrorKind::Conflict => StatusCode::CONFLICT,
                 _ => return Err(error.into()),
             };
             let news = News { key_problem: Some(error), ..News::default() };
