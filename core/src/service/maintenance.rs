@@ -100,7 +100,14 @@ impl Service {
         let is_due = self.inner.sweeps.are_due(ORPHAN_AGE);
         let missing = if is_due { self.look_for_waiting_videos() } else { Ok(0) };
         let swept = match is_due {
-            true => self.sweep(ORPHAN_AGE).inspect(|_| self.inner.sweeps.note()),
+            true => {
+                let swept = self.sweep(ORPHAN_AGE);
+                // Where the rows are not those of the files, nothing changes within a minute, and to look costs a list of all of them.
+                if swept.as_ref().err().is_none_or(|error| error.kind() == ErrorKind::Conflict) {
+                    self.inner.sweeps.note();
+                }
+                swept
+            }
             false => self.tidy_folder(),
         };
         flushed?;
