@@ -162,6 +162,15 @@ fn upload(s: &Service, user: UserId, bytes: &[u8], how: Sent) -> libreconstruct:
     name
 }
 
+/// Cancels when it goes, also in a panic: the scope of a worker's thread would wait for it for ever.
+struct Cancels<'a>(&'a CancelToken);
+
+impl Drop for Cancels<'_> {
+    fn drop(&mut self) {
+        self.0.cancel();
+    }
+}
+
 /// One pass through everything that writes.
 #[test]
 fn scenario_of_a_child() {
@@ -203,6 +212,7 @@ fn scenario_of_a_child() {
     let cancel = CancelToken::new();
     std::thread::scope(|scope| {
         scope.spawn(|| s.run_worker_with(&worker(), &cancel, &ByTitle).unwrap());
+        let _ends = Cancels(&cancel);
         let update = JobUpdate { public: Some(true), ..JobUpdate::default() };
         retry(|| s.update(user, slow, &update));
         say(&format!("public {slow}"));
@@ -210,7 +220,6 @@ fn scenario_of_a_child() {
             wait_for_end(&s, user, *job);
             say(&format!("ended {job}"));
         }
-        cancel.cancel();
     });
     let ply = retry(|| s.artifact(user, slow, ArtifactKind::Ply));
     let saved = Path::new(&folder).join(format!("saved {}.ply", std::process::id()));
@@ -362,10 +371,10 @@ fn check(folder: &Path, said: &[String], what: &str) {
     let cancel = CancelToken::new();
     std::thread::scope(|scope| {
         scope.spawn(|| s.run_worker_with(&worker(), &cancel, &ByTitle).unwrap());
+        let _ends = Cancels(&cancel);
         for job in s.all_jobs().unwrap() {
             wait_for_end(&s, job.details.owner, job.job_id);
         }
-        cancel.cancel();
     });
     s.maintain().unwrap();
     for (id, title) in &jobs {
