@@ -45,7 +45,7 @@ impl FinishedStage {
         Ok(Some(Self { manifest: text, files: manifest.outputs }))
     }
 
-    /// What the file with this number is called on its way, in at most [`LONGEST_NAME`] bytes.
+    /// What the file with this number is called on its way, in at most 100 bytes.
     pub fn name(&self, number: usize) -> PathBuf {
         self.files.get(number).map(|(path, _)| name_of(number, path)).unwrap_or_default()
     }
