@@ -29,6 +29,8 @@ class CloudServer(Server):
 
     def __init__(self, folder: Path, variables: dict, config: dict):
         super().__init__(folder, config)
+        # Also where all other servers keep their files in one store.
+        self.config |= config
         self.variables = variables
 
     def _environment(self, more: dict | None = None) -> dict:
