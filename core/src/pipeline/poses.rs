@@ -176,13 +176,14 @@ pub(super) fn check_outside(input: &Path, cleared: &[&Path]) -> Result<()> {
     // Folders that are not there hold nothing.
     let Ok(real) = input.canonicalize() else { return Ok(()) };
     for folder in cleared {
-        if folder.canonicalize().is_ok_and(|folder| real.starts_with(folder)) {
-            return Err(Error::argument(format!(
-                "{} is in {}, which is written anew",
-                input.display(),
-                folder.display()
-            ))
-            .hint("give another folder for the results"));
+        let Ok(cleared) = folder.canonicalize() else { continue };
+        if real.starts_with(&cleared) {
+            let (input, folder) = (input.display(), folder.display());
+            let message = match real == cleared {
+                true => format!("{input} would be written anew"),
+                false => format!("{input} is in {folder}, which is written anew"),
+            };
+            return Err(Error::argument(message).hint("give another folder for the results"));
         }
     }
     Ok(())
