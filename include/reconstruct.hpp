@@ -376,7 +376,7 @@ class Engine : public detail::Owner<rc_engine, rc_engine_free> {
     Engine for_user(const std::string& name, rc_tier tier = RC_TIER_DEFAULT) const {
         return Engine(detail::made<rc_engine*>(rc_engine_for_user, get(), name.c_str(), tier));
     }
-    // An engine for the owner of an API key, which is asked for now only: call this again for each request.
+    // An engine for the owner of an API key, which is looked at in this call alone: call this again for each request.
     Engine for_key(const std::string& api_key) const {
         return Engine(detail::made<rc_engine*>(rc_engine_for_key, get(), api_key.c_str()));
     }

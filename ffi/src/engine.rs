@@ -201,7 +201,7 @@ pub unsafe extern "C" fn rc_engine_for_user(
     }
 }
 
-/// Stores in *other an engine on the same folder that acts for the owner of an API key. The key is asked for now only:
+/// Stores in *other an engine on the same folder that acts for the owner of an API key. The key is looked at in this call alone:
 /// call this again for each request, since a key may be revoked and its owner's tier changed.
 ///
 /// Fails with RC_UNAUTHENTICATED for a key that is not genuine, RC_PERMISSION_DENIED for an owner of the free tier.
