@@ -144,7 +144,7 @@ interop: $(VENV)/.interop tests/interop/node_modules/.package-lock.json
 
 $(VENV)/.interop: tests/interop/requirements.lock $(VENV)/.installed
 	@echo "Other programs in Python: what $< lists"
-	@if $(VENV)/bin/pip install --quiet --disable-pip-version-check --require-hashes -r $<; then touch $@; else echo "They cannot be installed"; fi
+	@if scripts/install-python-packages.sh $(VENV) $<; then touch $@; else echo "They cannot be installed"; fi
 
 tests/interop/node_modules/.package-lock.json: tests/interop/package-lock.json
 	@scripts/install-dependencies.sh test
@@ -153,11 +153,11 @@ tests/interop/node_modules/.package-lock.json: tests/interop/package-lock.json
 
 # What the tests themselves need from PyPI; it is installed once, and again when the list changes. The lists are whole, and each
 # file that pip fetches must have one of their hashes; scripts/lock-requirements.sh makes them of the short lists beside them.
-$(VENV)/.installed: tests/requirements.lock
+$(VENV)/.installed: tests/requirements.lock tests/installer.lock
 	@scripts/install-dependencies.sh test
 	@echo "Python: a virtual environment in $(VENV) with what tests/requirements.lock lists"
 	python3 -m venv $(VENV)
-	$(VENV)/bin/pip install --quiet --disable-pip-version-check --require-hashes -r tests/requirements.lock
+	scripts/install-python-packages.sh $(VENV) $<
 	touch $@
 
 # What it finds is run by the tests, without the engine: server/tests/fuzz_corpus.rs.

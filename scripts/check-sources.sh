@@ -29,7 +29,7 @@ for lock in tests/interop/package-lock.json; do
     )
 done
 
-for lock in tests/requirements.lock tests/interop/requirements.lock; do
+for lock in tests/installer.lock tests/requirements.lock tests/interop/requirements.lock; do
     complain "$lock has no hash for" < <(
         awk '/^[^ ]/ { if (name && !hashes) print name; name = $1; hashes = 0 } /--hash=sha256:/ { hashes++ }
             END { if (name && !hashes) print name }' "$lock"
