@@ -619,7 +619,8 @@ class Model : public detail::Owner<rc_model, rc_model_free> {
     }
     // A picture of cameras and points, JPEG.
     void plot(const std::string& file) const { detail::call(rc_model_plot, get(), file.c_str()); }
-    // Writes the pictures of `images` without lens distortion, and their model, which is returned, into `folder`.
+    // Writes the pictures of `images` without lens distortion, and their model, which is returned, into `folder`, whose own
+    // images/ and sparse/ are no input.
     Model undistort(const std::string& images, const std::string& folder, std::uint32_t threads = 0,
                     const OnEvent& on_event = {}, const CancelToken* cancel = nullptr) const {
         detail::Listener<Event> listener{on_event, nullptr};

@@ -97,6 +97,27 @@ pub(crate) fn sync_folder(folder: &Path) -> Result<()> {
     }
 }
 
+/// Refuses an input that lies where results are written: it would be gone before it is read, or replaced by them.
+///
+/// # Errors
+/// `InvalidArgument` if `input` is, or is in, one of `cleared`.
+pub(crate) fn check_outside(input: &Path, cleared: &[&Path]) -> Result<()> {
+    // Folders that are not there hold nothing.
+    let Ok(real) = input.canonicalize() else { return Ok(()) };
+    for folder in cleared {
+        let Ok(cleared) = folder.canonicalize() else { continue };
+        if real.starts_with(&cleared) {
+            let (input, folder) = (input.display(), folder.display());
+            let message = match real == cleared {
+                true => format!("{input} would be written anew"),
+                false => format!("{input} is in {folder}, which is written anew"),
+            };
+            return Err(Error::argument(message).hint("give another folder for the results"));
+        }
+    }
+    Ok(())
+}
+
 #[cfg(feature = "service")]
 /// Makes a folder, and those above it that are missing, which only its owner may enter; durable when this returns. Outside of
 /// Unix its rights are those of the folder above.
@@ -251,6 +272,23 @@ mod tests {
         fs::write(&path, b"content").unwrap();
         sync_file(&path).unwrap();
         assert_eq!(fs::read(&path).unwrap(), b"content");
+    }
+
+    #[test]
+    fn an_input_lies_outside_of_what_is_written() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        fs::create_dir_all(at("out/images/deep")).unwrap();
+        fs::create_dir_all(at("out/images beside")).unwrap();
+        let check = |input: &str| check_outside(&at(input), &[&at("out/images"), &at("out/sparse")]);
+        for inside in ["out/images", "out/images/deep", "out/images beside/../images"] {
+            let error = check(inside).unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::InvalidArgument);
+            assert!(error.message().contains("written anew") && error.hint_text().is_some(), "{error}");
+        }
+        for outside in ["out", "out/images beside", "none", "out/sparse"] {
+            check(outside).unwrap();
+        }
     }
 
     #[test]

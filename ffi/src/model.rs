@@ -331,8 +331,8 @@ pub unsafe extern "C" fn rc_model_plot(
 /// undistorted: gets that model as well, to be freed with rc_model_free(); NULL = it is not wanted. threads: 0 = as many as
 /// there are processors. on_event: NULL = nobody is told. cancel: NULL = only on_event can cancel.
 ///
-/// Fails with RC_NOT_FOUND for a picture that is not there, RC_INVALID_FILE for one that is damaged, RC_CANCELLED,
-/// RC_DISK_FULL, RC_IO.
+/// Fails with RC_INVALID_ARGUMENT if `images` is, or is in, one of these two folders, RC_NOT_FOUND for a picture that is not there,
+/// RC_INVALID_FILE for one that is damaged, RC_CANCELLED, RC_DISK_FULL, RC_IO.
 ///
 /// Thread-safe, for folders that are not the same. Blocks.
 #[unsafe(no_mangle)]

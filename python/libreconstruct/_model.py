@@ -161,7 +161,7 @@ class SparseModel(Movable):
     def undistort(self, images: PathLike, output: PathLike, *, progress: ProgressOption = False) -> SparseModel:
         """Writes the pictures of the folder `images` without lens distortion to `output/images`, and their model to `output/sparse`.
 
-        The model is returned: PINHOLE cameras, which is what `Trainer` needs.
+        The model is returned: PINHOLE cameras, which is what `Trainer` needs. `images` cannot be one of these two folders.
         """
         with Bar(progress, "undistort") as bar:
             return SparseModel(self._native.undistort(images, output, listener(bar)))

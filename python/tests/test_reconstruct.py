@@ -201,6 +201,11 @@ def test_pictures_lose_their_distortion(reconstruction, tmp_path):
     assert {lens.model for lens in straight.lenses} == {"PINHOLE"}
     assert np.array_equal(straight.poses, model.poses)
     assert len(os.listdir(tmp_path / "out/images")) == len(model)
+    # Of the same folder they would be gone.
+    before = (tmp_path / "out/images" / model.image_names[0]).read_bytes()
+    with pytest.raises(lr.InvalidInputError, match="written anew"):
+        straight.undistort(tmp_path / "out/images", tmp_path / "out")
+    assert (tmp_path / "out/images" / model.image_names[0]).read_bytes() == before
 
 
 def test_the_stages_before_the_training_one_by_one(reconstruction, capture, tmp_path):

@@ -36,7 +36,8 @@ use unroll::unrolled_map;
 /// cameras without distortion are copied byte for byte. JPEG stays JPEG, PNG stays PNG with its alpha.
 ///
 /// # Errors
-/// [`NotFound`](ErrorKind::NotFound) or [`InvalidMedia`](ErrorKind::InvalidMedia) if a picture is missing, damaged or
+/// [`InvalidArgument`](ErrorKind::InvalidArgument) if `images` is, or is in, one of these two folders, whose pictures would be
+/// replaced; [`NotFound`](ErrorKind::NotFound) or [`InvalidMedia`](ErrorKind::InvalidMedia) if a picture is missing, damaged or
 /// not of its camera's size, [`IntrinsicsUnreliable`](ErrorKind::IntrinsicsUnreliable) if a lens folds so much of the
 /// picture over itself that it cannot be undistorted, [`Cancelled`](ErrorKind::Cancelled).
 pub fn undistort(
@@ -71,6 +72,8 @@ fn undistort_with(
     output: &Path,
     control: &Control,
 ) -> Result<SparseModel> {
+    let (folder, sparse) = (output.join("images"), output.join("sparse"));
+    files::check_outside(images, &[&folder, &sparse])?;
     let mut undistorted = model.clone();
     let mut lenses = std::collections::BTreeMap::new();
     for (id, camera) in &model.cameras {
@@ -93,7 +96,6 @@ fn undistort_with(
         }
     }
 
-    let folder = output.join("images");
     let frames: Vec<(&u32, &Image)> = model.images.iter().collect();
     for (_, frame) in &frames {
         // Names may have folders in them.
@@ -117,7 +119,7 @@ fn undistort_with(
         }
         Ok(())
     })?;
-    undistorted.write_binary(&output.join("sparse"))?;
+    undistorted.write_binary(&sparse)?;
     Ok(undistorted)
 }
 

@@ -53,6 +53,7 @@ use crate::background::{self, ObjectOutline};
 use crate::camera::SparseModel;
 use crate::control::Control;
 use crate::error::{Error, ErrorKind, Result};
+use crate::files::check_outside;
 use crate::presentation::{
     CameraData, FrameCamera, PREVIEW_SIDE, choose_preview_image, write_preview, write_turntable,
 };
@@ -64,7 +65,7 @@ use crate::train::{Dataset, TrainOptions, Trainer};
 use crate::video::{Frames, extract_frames};
 use cost::Meter;
 use keys::Keyring;
-use poses::{check_outside, find_poses_keeping};
+use poses::find_poses_keeping;
 use workspace::{
     CHECKPOINT, Key, Manifest, Workspace, input_key, read_value, remove_if_there, remove_kept, stage_key,
 };

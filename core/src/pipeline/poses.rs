@@ -14,6 +14,7 @@ use crate::camera::{SparseModel, plot_doubtful_poses, undistort, undistort_unrol
 use crate::control::Control;
 use crate::error::{Error, Result};
 use crate::fiducial::{Tags, detect_tags};
+use crate::files::check_outside;
 use crate::sfm::{self, Given, Reconstruction, SfmOptions, SfmReport, Verdict};
 use crate::video::{FrameOptions, Frames, add_frames, extract_frames};
 
@@ -168,25 +169,6 @@ pub fn poses_in_memory(
     let begin = if tags.is_some() { 0.15 } else { 0.0 };
     let found = solve_poses(&frames, tags.as_ref(), options, None, &control.part(begin, 1.0))?;
     Ok(PosedModels { model: found.model, components: found.components, report: found.report })
-}
-
-/// # Errors
-/// `InvalidArgument` if `input` is, or is in, one of `cleared`.
-pub(super) fn check_outside(input: &Path, cleared: &[&Path]) -> Result<()> {
-    // Folders that are not there hold nothing.
-    let Ok(real) = input.canonicalize() else { return Ok(()) };
-    for folder in cleared {
-        let Ok(cleared) = folder.canonicalize() else { continue };
-        if real.starts_with(&cleared) {
-            let (input, folder) = (input.display(), folder.display());
-            let message = match real == cleared {
-                true => format!("{input} would be written anew"),
-                false => format!("{input} is in {folder}, which is written anew"),
-            };
-            return Err(Error::argument(message).hint("give another folder for the results"));
-        }
-    }
-    Ok(())
 }
 
 /// Finds the camera poses of `frames`, by their tags where there are any, and writes nothing but what is kept in `keep_in`.

@@ -201,3 +201,23 @@ fn pictures_that_do_not_belong_are_refused() {
     assert!(!output.join("sparse").exists());
     assert_eq!(fs::read_dir(output.join("images")).unwrap().count(), 0);
 }
+
+/// `undistort(model, "castle/images", "castle")` would put other pictures in the place of the photographs.
+#[test]
+fn pictures_are_not_written_over_those_that_are_read() {
+    let lens = &bent_cameras()[0];
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name);
+    let model = model_of(lens, "one.png");
+    for images in ["images", "images/day", "sparse"] {
+        fs::create_dir_all(at(images)).unwrap();
+        picture(lens).save(at(images).join("one.png")).unwrap();
+        let before = fs::read(at(images).join("one.png")).unwrap();
+        let error = undistort(&model, &at(images), folder.path(), &Control::new()).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::InvalidArgument, "{images}");
+        assert!(error.message().contains(images) && error.hint_text().is_some(), "{error}");
+        assert_eq!(fs::read(at(images).join("one.png")).unwrap(), before);
+    }
+    assert!(!at("sparse/images.bin").exists());
+    undistort(&model, &at("images"), &at("straight"), &Control::new()).unwrap();
+}
