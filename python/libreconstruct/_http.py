@@ -57,6 +57,7 @@ class Answer:
         self.length = response.length
         """Bytes of the body; `None` if it comes in chunks, of which a cut one is an error."""
         self.body = b""
+        self._closed = False
 
     def read(self, count: int | None = None) -> bytes:
         """At most `count` bytes; fewer only at the end."""
@@ -78,7 +79,10 @@ class Answer:
             raise from_kind("internal", f"the server's answer is no JSON: {self.body[:80]!r}") from error
 
     def close(self) -> None:
-        """The connection serves again if all was read, else it ends."""
+        """The connection serves again if all was read, else it ends. To close twice is fine: it is another request's by then."""
+        if self._closed:
+            return
+        self._closed = True
         if self._response.isclosed() and not self._connection.closing:
             self._http._put_back(self._connection)
         else:

@@ -313,6 +313,15 @@ def test_a_download_whose_length_is_not_told_is_whole_or_fails(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
+def test_a_connection_serves_one_request_at_a_time(tmp_path):
+    with file_in_chunks(b"content", None, []) as url, lr.Client(url, "key") as client:
+        artifact = client._open("some id", "ply")
+        assert artifact.read(100) == b"content" and artifact.read(100) == b""
+        for _ in range(3):
+            artifact.close()
+        assert [len(idle) for idle in client._http._idle.values()] == [1]
+
+
 def test_tls_is_checked(tmp_path, flat):
     certificate, private_key = tmp_path / "certificate.pem", tmp_path / "key.pem"
     subprocess.run(
