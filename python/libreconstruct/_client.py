@@ -210,15 +210,17 @@ class _Download(Artifact):
 
     def _ask(self) -> Answer:
         """The rest of the file. The address is asked for each time, since an old one may not work any more."""
-        target = self._http.follow(self._http.api("GET", self._path), self._path)
+        target = self._http.redirect(self._path)
         headers = {}
         if self._moved and self._etag:
             headers = {"Range": f"bytes={self._moved}-", "If-Range": self._etag}
         # Without the key: the address itself is the permission, and may be another server's.
-        answer = self._http.send("GET", target, lambda: None, headers, stream=True)
-        if self._moved and answer.status != 206:
+        answer = self._http.fetch(target, headers)
+        if answer.status != (206 if headers else 200):
             answer.close()
-            raise ServerConnectionError("the connection broke, and the file cannot be continued", slug="io")
+            if headers:
+                raise ServerConnectionError("the connection broke, and the file cannot be continued", slug="io")
+            raise ServerConnectionError(f"the address of the file answers with the status {answer.status}", slug="io")
         if self.size is None and answer.length is not None:
             self.size = self._moved + answer.length
         return answer

@@ -41,6 +41,11 @@ _BY_STATUS = {
     507: "disk_full",
 }
 
+_REDIRECTS = (301, 302, 303, 307, 308)
+
+_MOST_REDIRECTS = 5
+"""So often a storage may send a download on, for example to the region where the file is."""
+
 OpenBody = Callable[[], IO[bytes]]
 """Opens the body, from its beginning, as often as it has to be sent."""
 
@@ -140,15 +145,23 @@ class Http:
         self._lock = threading.Lock()
 
     def api(
-        self, method: str, path: str, fields: Any = None, headers: Mapping[str, str] | None = None, *, done: int | None = None
+        self,
+        method: str,
+        path: str,
+        fields: Any = None,
+        headers: Mapping[str, str] | None = None,
+        *,
+        done: int | None = None,
+        redirects: bool = False,
     ) -> Answer:
-        """A request of the interface, with the key. `done` as in `send`."""
+        """A request of the interface, with the key. `done` and `redirects` as in `send`."""
         all_headers = {"Authorization": f"Api-Key {self._api_key}", **(headers or {})}
         body = None
         if fields is not None:
             body = json.dumps(fields).encode()
             all_headers["Content-Type"] = "application/json"
-        return self.send(method, f"{self.base}/api/v1/{path}", lambda: body, all_headers, done=done)
+        url = f"{self.base}/api/v1/{path}"
+        return self.send(method, url, lambda: body, all_headers, done=done, redirects=redirects)
 
     def send(
         self,
@@ -159,11 +172,12 @@ class Http:
         *,
         stream: bool = False,
         done: int | None = None,
+        redirects: bool = False,
     ) -> Answer:
         """A request to any address, as it is; the key only goes where the headers say so. Redirects are not followed.
 
         Answers of 400 and above become exceptions, but for `done` after an answer was lost: with this status the server refuses
-        what it has done already.
+        what it has done already. So does a redirect, unless the caller looks at `redirects` itself: nothing was done then.
         """
         address = urlsplit(url)
         target = address._replace(scheme="", netloc="", fragment="").geturl() or "/"
@@ -190,8 +204,11 @@ class Http:
             finally:
                 if content is not None and not isinstance(content, bytes):
                     content.close()
-            if response.status < 400 or (lost and response.status == done):
+            if response.status < (400 if redirects else 300) or (lost and response.status == done):
                 return answer
+            if response.status < 400:
+                answer.close()
+                raise _moved(answer, url)
             # The server may still be at the submission whose answer was lost.
             at_work = lost and response.status == 409 and "Idempotency-Key" in headers
             pause = _backoff(attempt + 1) if at_work else self._pause(response, attempt + 1)
@@ -200,12 +217,24 @@ class Http:
             attempt += 1
             time.sleep(pause)
 
-    def follow(self, answer: Answer, path: str) -> str:
-        """The address that a redirect names."""
-        location = answer.headers.get("Location")
-        if answer.status not in (301, 302, 303, 307, 308) or location is None:
+    def redirect(self, path: str) -> str:
+        """Where the interface redirects to."""
+        answer = self.api("GET", path, redirects=True)
+        target = _target(answer, f"{self.base}/api/v1/{path}")
+        if target is None:
             raise from_kind("internal", f"{path}: the server answers {answer.status} where a redirect is expected")
-        return urljoin(f"{self.base}/api/v1/{path}", location)
+        return target
+
+    def fetch(self, url: str, headers: Mapping[str, str]) -> Answer:
+        """A file at any address, as a stream; from where that redirects to, if it does."""
+        for _ in range(_MOST_REDIRECTS + 1):
+            answer = self.send("GET", url, lambda: None, headers, stream=True, redirects=True)
+            target = _target(answer, url)
+            if target is None:
+                return answer
+            answer.close()
+            url = target
+        raise ServerConnectionError(f"a file was redirected {_MOST_REDIRECTS + 1} times, at last to {_place(url)}", slug="io")
 
     def close(self) -> None:
         with self._lock:
@@ -275,6 +304,25 @@ def retry_after(value: str | None) -> float | None:
         return max(0.0, email.utils.parsedate_to_datetime(value).timestamp() - time.time())
     except ValueError:
         return None
+
+
+def _target(answer: Answer, url: str) -> str | None:
+    """The address to which an answer from `url` redirects."""
+    location = answer.headers.get("Location")
+    return urljoin(url, location) if answer.status in _REDIRECTS and location is not None else None
+
+
+def _place(url: str) -> str:
+    """What may be shown of an address: what follows may be a permission."""
+    address = urlsplit(url)
+    return f"{address.scheme}://{address.netloc}"
+
+
+def _moved(answer: Answer, url: str) -> ServerConnectionError:
+    """The exception of a redirect that is not followed: the request may have the key with it, or do something."""
+    target = _target(answer, url)
+    where = f"the status {answer.status}" if target is None else f"a redirect to {_place(target)}"
+    return ServerConnectionError(f"{_place(url)} answers with {where}", slug="io", hint="give the address at which the server itself answers")
 
 
 def _broken(host: str, error: Exception) -> ServerConnectionError:

@@ -1,13 +1,14 @@
 """The client against a real server: limits, broken connections, TLS. What it shares with `Engine` is in tests/behaviour."""
 
 import asyncio
+import json
 import os
 import socket
 import subprocess
 import threading
 import time
 import types
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from email.utils import formatdate
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -311,6 +312,99 @@ def test_a_download_whose_length_is_not_told_is_whole_or_fails(tmp_path):
         with pytest.raises(lr.ServerConnectionError):
             lr.Job(client, "some id", "garden").download("ply", tmp_path / "scene.ply")
     assert list(tmp_path.iterdir()) == []
+
+
+Reply = tuple[int, dict[str, str], bytes]
+
+
+@contextmanager
+def small_server(reply: Callable[[str, str, Mapping[str, str]], Reply]) -> Iterator[str]:
+    """The address of a server that answers with what `reply(method, path, headers)` says: status, headers, body."""
+
+    class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def answer(self) -> None:
+            self.rfile.read(int(self.headers.get("Content-Length") or 0))
+            status, headers, body = reply(self.command, self.path, self.headers)
+            self.send_response(status)
+            for name, value in headers.items():
+                self.send_header(name, value)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        do_GET = do_PUT = do_POST = do_DELETE = answer
+
+        def log_message(self, *arguments: object) -> None:
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    thread = threading.Thread(target=server.serve_forever, args=(0.01,))
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{server.server_port}"
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
+
+
+@pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
+def test_a_file_comes_from_where_its_storage_sends_on_to(status, tmp_path):
+    asked: list[tuple[str, str | None]] = []
+    steps = 3
+
+    def reply(method: str, path: str, headers: Mapping[str, str]) -> Reply:
+        asked.append((path, headers.get("Authorization")))
+        if path.startswith("/api/"):
+            return 302, {"Location": f"/step/{steps}"}, b""
+        left = int(path.removeprefix("/step/"))
+        return (status, {"Location": str(left - 1)}, b"it has moved") if left else (200, {}, b"the scene")
+
+    with small_server(reply) as url, lr.Client(url, "key") as client:
+        job = lr.Job(client, "some id", "garden")
+        assert job.download("ply", tmp_path / "scene.ply").read_bytes() == b"the scene"
+        assert [path for path, _ in asked[1:]] == ["/step/3", "/step/2", "/step/1", "/step/0"]
+        assert all((key is not None) == path.startswith("/api/") for path, key in asked), "the key goes to the server alone"
+        steps = 100
+        with pytest.raises(lr.ServerConnectionError, match="redirected 6 times"):
+            job.download("spz", tmp_path / "scene.spz")
+    assert [path.name for path in tmp_path.iterdir()] == ["scene.ply"]
+
+
+@pytest.mark.parametrize("status", [203, 204, 206, 300, 304, 307])
+def test_what_is_no_file_is_not_taken_for_one(status, tmp_path):
+    def reply(method: str, path: str, headers: Mapping[str, str]) -> Reply:
+        if path.startswith("/api/"):
+            return 302, {"Location": "/file"}, b""
+        return status, {}, b"" if status in (204, 304) else b"no scene"
+
+    with small_server(reply) as url, lr.Client(url, "key") as client:
+        with pytest.raises(lr.ServerConnectionError, match=f"status {status}"):
+            lr.Job(client, "some id", "garden").download("ply", tmp_path / "scene.ply")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_what_is_sent_elsewhere_is_not_done(tmp_path):
+    asked: list[str] = []
+
+    def reply(method: str, path: str, headers: Mapping[str, str]) -> Reply:
+        asked.append(f"{method} {path}")
+        if path == "/api/v1/generate-upload-url/":
+            address = {"url": f"http://{headers['Host']}/put?sig=secret", "blob_name": "videos/x.mp4"}
+            return 200, {}, json.dumps(address).encode()
+        return 307, {"Location": "https://elsewhere.example/put?sig=secret"}, b""
+
+    video = tmp_path / "a.mp4"
+    video.write_bytes(b"some video")
+    with small_server(reply) as url, lr.Client(url, "key") as client:
+        with pytest.raises(lr.ServerConnectionError, match="https://elsewhere.example") as caught:
+            client.submit(video)
+        assert "secret" not in str(caught.value) and "submit-job" not in "".join(asked)
+        with pytest.raises(lr.ServerConnectionError, match="redirect"):
+            lr.Job(client, "some id", "garden").delete()
+    assert asked[-2:] == ["PUT /put?sig=secret", "DELETE /api/v1/jobs/some%20id/"]
 
 
 def test_a_connection_serves_one_request_at_a_time(tmp_path):
