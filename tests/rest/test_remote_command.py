@@ -346,6 +346,42 @@ def test_a_server_of_another_kind(flat, tmp_path):
     assert not list((tmp_path / "scene").glob("*.part"))
 
 
+class Moved(Foreign):
+    """Its storage sends on to another place so many times, or has no file, or sends uploads on."""
+
+    def __init__(self, times: int):
+        self.times, self.has_file, self.takes_videos = times, True, True
+        super().__init__()
+        self.busy = self.cut = 0
+
+    def respond(self, handler, path: str) -> None:
+        place, _, step = path.partition("?step=")
+        if place == "/scene" and int(step or 0) < self.times:
+            handler.answer(307, b"it has moved", Location=f"/scene?step={int(step or 0) + 1}")
+        elif place == "/scene" and not self.has_file:
+            handler.answer(203, b"no scene")
+        elif place.startswith("/put") and not self.takes_videos:
+            handler.answer(307, Location="https://elsewhere.example/put?sig=secret")
+        else:
+            super().respond(handler, place)
+
+
+def test_redirects_are_followed_to_files_alone(flat, tmp_path):
+    moved = Moved(3)
+    command = Command(moved.url, Foreign.KEY.removeprefix("Api-Key "), tmp_path)
+    command.run("download", moved.job_id, "-o", tmp_path / "scene", "--files", "ply")
+    assert (tmp_path / "scene/scene.ply").read_bytes() == moved.scene
+    assert all(("authorization" in headers) == path.startswith("/api/") for _, path, headers, _ in moved.seen)
+    moved.times = 100
+    command.refused("download", moved.job_id, "-o", tmp_path / "none", code=6, says="redirected 6 times")
+    moved.times, moved.has_file = 0, False
+    command.refused("download", moved.job_id, "-o", tmp_path / "none", code=6, says="status 203")
+    assert list((tmp_path / "none").iterdir()) == []
+    moved.takes_videos = False
+    assert "secret" not in command.refused("submit", flat, code=6, says="a redirect to https://elsewhere.example")
+    assert not any(path == "/api/v1/submit-job/" for _, path, _, _ in moved.seen)
+
+
 def test_a_submission_that_was_cut_off_is_not_made_twice(fresh, command, flat):
     """A small video, too: all of it is there, and the command is killed while it submits."""
     process = command.start("submit", flat)

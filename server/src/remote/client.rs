@@ -20,6 +20,8 @@ const RETRIES: u32 = 5;
 const LONGEST_WAIT: Duration = Duration::from_secs(30);
 /// So long there may be no sign of life.
 const SILENCE: Duration = Duration::from_secs(120);
+/// So often a storage may send a download on, for example to the region where the file is.
+const REDIRECTS: u32 = 5;
 /// What every path of the interface begins with.
 const API: &str = "/api/v1/";
 
@@ -93,7 +95,7 @@ impl Client {
         fields: Option<&Value>,
         headers: &[Header],
     ) -> Result<Value> {
-        let answer = self.api_answer(method, path, fields, headers).await?;
+        let answer = not_moved(self.api_answer(method, path, fields, headers).await?)?;
         let text = whole(answer).await?;
         serde_json::from_slice(&text).map_err(|_| {
             let shown: String = String::from_utf8_lossy(&text).chars().take(80).collect();
@@ -117,20 +119,30 @@ impl Client {
             body = fields.to_string().into();
             all.push((reqwest::header::CONTENT_TYPE, HeaderValue::from_static("application/json")));
         }
-        self.send(method, &url, &all, || Ok(body.clone().into())).await
+        self.exchange(method, &url, &all, || Ok(body.clone().into())).await
     }
 
     /// Where a redirect of the interface leads.
     pub(crate) async fn redirect(&self, path: &str) -> Result<Url> {
         let answer = self.api_answer(Method::GET, path, None, &[]).await?;
-        let location = answer.headers().get(LOCATION).and_then(|value| value.to_str().ok());
-        let target = location.filter(|_| answer.status().is_redirection());
-        let target = target.and_then(|target| answer.url().join(target).ok());
-        target.ok_or_else(|| {
+        target(&answer).ok_or_else(|| {
             let status = answer.status();
             let message = format!("{path}: the server answers {status} where a redirect is expected");
             Error::new(ErrorKind::Internal, message)
         })
+    }
+
+    /// A file at any address, from where that redirects to if it does. No key goes along.
+    pub(crate) async fn fetch(&self, mut url: Url, headers: &[Header]) -> Result<Response> {
+        for _ in 0..=REDIRECTS {
+            let answer = self.exchange(Method::GET, &url, headers, || Ok(Body::default())).await?;
+            match target(&answer) {
+                Some(target) => url = target,
+                None => return Ok(answer),
+            }
+        }
+        let message = format!("a file was redirected {} times, at last to {}", REDIRECTS + 1, place(&url));
+        Err(Error::new(ErrorKind::Io, message))
     }
 
     /// An address that the server gave.
@@ -141,8 +153,19 @@ impl Client {
     }
 
     /// A request to any address, as it is: the key only goes where the headers say so. `body` makes the body, as often as it has to
-    /// be sent. Answers of 400 and above become errors.
+    /// be sent. Answers of 400 and above become errors, and so do redirects: nothing was done then.
     pub(crate) async fn send(
+        &self,
+        method: Method,
+        url: &Url,
+        headers: &[Header],
+        body: impl Fn() -> Result<Body>,
+    ) -> Result<Response> {
+        not_moved(self.exchange(method, url, headers, body).await?)
+    }
+
+    /// As [`send`](Self::send), but a redirect is an answer like another.
+    async fn exchange(
         &self,
         method: Method,
         url: &Url,
@@ -186,6 +209,30 @@ impl Client {
             }
         }
     }
+}
+
+/// Where an answer redirects to.
+fn target(answer: &Response) -> Option<Url> {
+    let location = answer.headers().get(LOCATION).filter(|_| answer.status().is_redirection())?;
+    answer.url().join(location.to_str().ok()?).ok()
+}
+
+/// What may be shown of an address: what follows may be a permission.
+fn place(url: &Url) -> String {
+    url.origin().ascii_serialization()
+}
+
+/// The answer, unless it is a redirect: of a request that has the key with it, or does something, that is not followed.
+fn not_moved(answer: Response) -> Result<Response> {
+    if answer.status().is_success() {
+        return Ok(answer);
+    }
+    let what = match target(&answer) {
+        Some(target) => format!("a redirect to {}", place(&target)),
+        None => format!("the status {}", answer.status()),
+    };
+    Err(Error::new(ErrorKind::Io, format!("{} answers with {what}", place(answer.url())))
+        .hint("give the address at which the server itself answers"))
 }
 
 /// The whole body of an answer.

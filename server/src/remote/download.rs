@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use libreconstruct::{Error, ErrorKind, Result};
 use reqwest::header::{ETAG, HeaderValue, IF_RANGE, RANGE};
-use reqwest::{Body, Method, Response, StatusCode};
+use reqwest::{Response, StatusCode};
 
 use super::client::{Client, broken};
 
@@ -70,9 +70,6 @@ async fn write(
             return Err(broke);
         }
         answer = ask(client, path, moved, etag.as_ref()).await?;
-        if answer.status() != StatusCode::PARTIAL_CONTENT {
-            return Err(broke.hint("the file cannot be continued; repeat the command"));
-        }
         file.seek(SeekFrom::Start(moved)).map_err(cannot)?;
     }
     if size.is_none() {
@@ -94,7 +91,16 @@ async fn ask(client: &Client, path: &str, from: u64, etag: Option<&HeaderValue>)
             .map_err(|e| Error::new(ErrorKind::Internal, e.to_string()))?;
         headers = vec![(RANGE, range), (IF_RANGE, etag.clone())];
     }
-    client.send(Method::GET, &target, &headers, || Ok(Body::default())).await
+    let answer = client.fetch(target, &headers).await?;
+    let expected = if headers.is_empty() { StatusCode::OK } else { StatusCode::PARTIAL_CONTENT };
+    if answer.status() == expected {
+        return Ok(answer);
+    }
+    let message = match from {
+        0 => format!("the address of the file answers with the status {}", answer.status()),
+        _ => "the connection broke, and the file cannot be continued".to_owned(),
+    };
+    Err(Error::new(ErrorKind::Io, message).hint("repeat the command"))
 }
 
 /// Where a file is until it is whole.
