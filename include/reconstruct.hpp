@@ -765,8 +765,9 @@ class Renderer : public detail::Owner<rc_renderer, rc_renderer_free> {
     }
     // Into memory of the caller's, 4 * width * height bytes.
     void render(const rc_view& view, std::uint8_t* rgba, std::size_t size) const {
+        // An empty vector may have no data; what is wrong then is the size.
         std::uint8_t none = 0;
-        detail::call(rc_renderer_render, get(), &view, rgba ? rgba : &none, size);
+        detail::call(rc_renderer_render, get(), &view, rgba || size != 0 ? rgba : &none, size);
     }
 };
 

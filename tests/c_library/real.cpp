@@ -207,6 +207,8 @@ static void scenes(const std::string& folder) {
     check(picture.rgba.size() == 4 * 160 * 120, "a picture has its size");
     picture.write_png(folder + "/view.png");
     check(fs::file_size(folder + "/view.png") > 100, "and can be written");
+    check(code_of([&] { renderer.render(view, nullptr, 4 * 160 * 120); }) == RC_NULL_ARGUMENT, "it needs a place");
+    check(code_of([&] { renderer.render(view, nullptr, 0); }) == RC_INVALID_ARGUMENT, "of its size");
     view.width = 0;
     check(code_of([&] { renderer.render(view); }) == RC_INVALID_ARGUMENT, "a view has pixels");
     view = reconstruct::View::look_at(position, target, up, 60.0, 160, 120);
