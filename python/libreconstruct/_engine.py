@@ -140,7 +140,8 @@ class Engine(Service):
         with Bar(progress, f"copy of {video.name}") as bar:
 
             def hear(copied: int, size: int) -> None:
-                bar.update(Progress(copied / max(size, 1), "upload", f"{copied / 1e6:.1f} MB"))
+                # After the last of it there is a job, which nothing that the callable raises would take back.
+                bar.update(Progress(copied / max(size, 1), "upload", f"{copied / 1e6:.1f} MB"), at_once=copied >= size)
 
             return self._native.submit(video, json.dumps(options), hear)
 

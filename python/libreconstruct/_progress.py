@@ -58,10 +58,11 @@ class Bar:
         if callable(self._option) and self._waiting is not None and kind is None:
             self._option(self._waiting)
 
-    def update(self, progress: Progress) -> None:
+    def update(self, progress: Progress, *, at_once: bool = False) -> None:
+        """`at_once`: a callable is told now, however short ago it was told before: what it raises can still stop the work."""
         if callable(self._option):
             now = time.monotonic()
-            if progress.stage == self._stage and now - self._told < _PAUSE:
+            if progress.stage == self._stage and now - self._told < _PAUSE and not at_once:
                 self._waiting = progress
                 return
             self._told, self._stage, self._waiting = now, progress.stage, None

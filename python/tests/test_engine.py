@@ -253,6 +253,30 @@ def test_a_submission_tells_of_its_copy_and_can_be_stopped(flat, tmp_path):
     assert seen[-1] == lr.Progress(1.0, "upload", size)
 
 
+def test_a_submission_can_be_stopped_until_there_is_a_job(flat, tmp_path, monkeypatch):
+    class Enough(Exception):
+        pass
+
+    def stop(progress: lr.Progress) -> None:
+        if progress.fraction == 1.0:
+            raise Enough
+
+    with lr.Engine(tmp_path, workers=0) as engine:
+        native = engine._native
+
+        class Halves:
+            """Tells of half a copy just before the end of it."""
+
+            def submit(self, video, request, listener) -> str:
+                listener(1, 2)
+                return native.submit(video, request, listener)
+
+        with monkeypatch.context() as patch, pytest.raises(Enough):
+            patch.setattr(engine, "_native", Halves())
+            engine.submit(flat, progress=stop)
+        assert engine.jobs() == []
+
+
 def test_numbers_that_are_none_are_named(tmp_path):
     for wrong in ({"workers": -1}, {"threads": -1}, {"workers": 1 << 70}):
         with pytest.raises(lr.InvalidInputError, match=next(iter(wrong))):

@@ -127,6 +127,14 @@ def test_a_callable_is_called_ten_times_a_second_and_at_the_end(monkeypatch):
                 bar.update(lr.Progress(fraction, stage, ""))
     assert [(progress.stage, progress.fraction) for progress in seen] == [("frames", 0.0), ("sfm", 0.0), ("train", 0.0), ("train", 1.0)]
 
+    # What must be heard before the work goes on is told at once, and once.
+    seen.clear()
+    with _progress.Bar(seen.append, "garden.mp4") as bar:
+        for fraction in (0.0, 0.5, 1.0):
+            bar.update(lr.Progress(fraction, "upload", ""), at_once=fraction == 1.0)
+        assert [progress.fraction for progress in seen] == [0.0, 1.0]
+    assert len(seen) == 2
+
     # What stops the work is told nothing more.
     seen.clear()
     with pytest.raises(KeyError), _progress.Bar(seen.append, "garden.mp4") as bar:
