@@ -184,11 +184,17 @@ class _Counted:
 
     def __init__(self, file: IO[bytes], size: int, bar: Bar):
         self._file, self._size, self._bar, self._read = file, size, bar, 0
+        self.failure: Exception | None = None
+        """What the disk or who is told of the progress raised: an `OSError` of theirs is none of the connection."""
 
     def read(self, count: int = -1) -> bytes:
-        block = self._file.read(count)
-        self._read += len(block)
-        self._bar.update(Progress(self._read / max(self._size, 1), "upload", f"{self._read / 1e6:.1f} MB"))
+        try:
+            block = self._file.read(count)
+            self._read += len(block)
+            self._bar.update(Progress(self._read / max(self._size, 1), "upload", f"{self._read / 1e6:.1f} MB"))
+        except Exception as error:
+            self.failure = error
+            raise
         return block
 
     def close(self) -> None:

@@ -111,7 +111,9 @@ class _Connection:
     def exchange(self, method: str, target: str, body: IO[bytes] | bytes | None, headers: Mapping[str, str]) -> http.client.HTTPResponse:
         try:
             self.http.request(method, target, body=body, headers=dict(headers))
-        except (BrokenPipeError, ConnectionResetError):
+        except (BrokenPipeError, ConnectionResetError) as error:
+            if _is_of_body(error, body):
+                raise
             # A server that refuses a body may answer and close while we still send.
             response = self.http.getresponse()
             self.closing = True
@@ -193,6 +195,8 @@ class Http:
                     answer.take_body()
             except (OSError, http.client.HTTPException) as error:
                 connection.close()
+                if _is_of_body(error, content):
+                    raise
                 lost = True
                 # A connection that was idle too long says nothing about the server.
                 if fresh:
@@ -323,6 +327,11 @@ def _moved(answer: Answer, url: str) -> ServerConnectionError:
     target = _target(answer, url)
     where = f"the status {answer.status}" if target is None else f"a redirect to {_place(target)}"
     return ServerConnectionError(f"{_place(url)} answers with {where}", slug="io", hint="give the address at which the server itself answers")
+
+
+def _is_of_body(error: Exception, body: object) -> bool:
+    """Whether reading the body raised it (then it is the body's `failure`): no fault of the line, and no reason to try again."""
+    return getattr(body, "failure", None) is error
 
 
 def _broken(host: str, error: Exception) -> ServerConnectionError:

@@ -407,6 +407,31 @@ def test_what_is_sent_elsewhere_is_not_done(tmp_path):
     assert asked[-2:] == ["PUT /put?sig=secret", "DELETE /api/v1/jobs/some%20id/"]
 
 
+@pytest.mark.parametrize("raised", [OSError("the display is gone"), BrokenPipeError("nobody reads"), TimeoutError()])
+def test_what_a_callable_raises_is_no_broken_connection(raised, tmp_path):
+    asked: list[str] = []
+    told = 0
+
+    def reply(method: str, path: str, headers: Mapping[str, str]) -> Reply:
+        asked.append(method)
+        address = {"url": f"http://{headers['Host']}/put", "blob_name": "videos/x.mp4"}
+        return 200, {}, json.dumps(address).encode()
+
+    def hear(progress: lr.Progress) -> None:
+        nonlocal told
+        told += 1
+        raise raised
+
+    video = tmp_path / "a.mp4"
+    video.write_bytes(os.urandom(3 << 20))
+    with small_server(reply) as url, lr.Client(url, "key", timeout=20) as client:
+        began = time.monotonic()
+        with pytest.raises(type(raised)) as caught:
+            client.submit(video, progress=hear)
+        assert caught.value is raised and told == 1 and time.monotonic() - began < 5
+    assert asked[0] == "POST" and "POST" not in asked[1:], "nothing was submitted"
+
+
 def test_a_connection_serves_one_request_at_a_time(tmp_path):
     with file_in_chunks(b"content", None, []) as url, lr.Client(url, "key") as client:
         artifact = client._open("some id", "ply")
