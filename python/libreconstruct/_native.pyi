@@ -137,6 +137,7 @@ class Trainer:
         cls,
         model: SparseModel,
         images: _Path,
+        masks: _Path | None,
         options: str,
         device: str,
         checkpoint: _Path | None,

@@ -60,6 +60,7 @@ class Trainer:
         model: SparseModel | PathLike,
         images: PathLike,
         *,
+        masks: PathLike | None = None,
         training_num_steps: int = 25_000,
         training_max_num_gaussians: int = 1_000_000,
         sh_degree: int = 3,
@@ -75,6 +76,9 @@ class Trainer:
         """Prepares a run.
 
         `model`: pinhole cameras (`SparseModel.undistort` makes them), or the folder of one. `images`: folder of the pictures.
+        `masks`: folder of the object's masks (PNG, named as the pictures, white where the object is), with which only the object
+        is trained. By default, where `images` is a folder named `images`, the `masks` beside it if they are there, as
+        `sfm(..., remove_background=True)` leaves them.
         `max_resolution`: long side of the training pictures at most. `test_every`: hold every n-th view back, for
         `evaluate()`. `every`: steps per iteration. `checkpoint`: a file; if it holds a run of the same pictures and options,
         that is continued. `more`: the other options of the engine, among them `tuning={...}`, `clean=False` (Gaussians in
@@ -99,7 +103,7 @@ class Trainer:
         self._checkpoint = None if checkpoint is None else Path(checkpoint)
         with Bar(progress, "prepare") as bar:
             native = _native.Trainer(
-                model._native, Path(images), json.dumps(options), device, self._checkpoint, listener(bar)
+                model._native, Path(images), _masks(Path(images), masks), json.dumps(options), device, self._checkpoint, listener(bar)
             )
         self._native = native
         self._told: set[str] = set()
@@ -163,7 +167,7 @@ class Trainer:
         self._native.save(Path(path))
 
     def scene(self) -> Scene:
-        """The scene as it is now."""
+        """The scene as it is now; with masks, without what is beside the object."""
         return Scene(self._native.splats(), model=self._model)
 
     @property
@@ -198,6 +202,14 @@ class Trainer:
         last = self._last
         facts = {"step": f"{last.step:,} of {last.total:,}", "loss": f"{last.loss:.4f}", "splats": f"{last.splats:,}"}
         return _html.card("Training", facts, _html.data_uri(self._repr_png_(), "image/png"), last.fraction)
+
+
+def _masks(images: Path, given: PathLike | None) -> Path | None:
+    """The folder of the masks: what is given, else what `reconstruct train` takes in a dataset."""
+    if given is not None:
+        return Path(given)
+    beside = images.parent / "masks"
+    return beside if images.name == "images" and beside.is_dir() else None
 
 
 def _display() -> Any:

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use libreconstruct::background::ObjectOutline;
 use libreconstruct::raster::{self, DeviceChoice};
 use libreconstruct::train::{Dataset, TrainOptions, Trainer as CoreTrainer};
 use libreconstruct::{Error, Result};
@@ -24,6 +25,8 @@ type Figures = (u32, u32, f64, f64, f64, usize);
 pub(crate) struct Trainer {
     trainer: Mutex<CoreTrainer>,
     device: String,
+    /// Where the object is, if only that is trained.
+    outline: Option<ObjectOutline>,
 }
 
 impl Trainer {
@@ -34,13 +37,14 @@ impl Trainer {
 
 #[pymethods]
 impl Trainer {
-    /// Prepares a run: pinhole cameras and their pictures, options of the core as JSON. With `checkpoint`, the run that was
-    /// saved there is continued if it is the same.
+    /// Prepares a run: pinhole cameras and their pictures, options of the core as JSON. With the folder `masks`, only the object
+    /// is trained. With `checkpoint`, the run that was saved there is continued if it is the same.
     #[new]
     fn new(
         py: Python<'_>,
         model: &SparseModel,
         images: PathBuf,
+        masks: Option<PathBuf>,
         options: &str,
         device: &str,
         checkpoint: Option<PathBuf>,
@@ -49,16 +53,22 @@ impl Trainer {
         let options: TrainOptions = from_json(options)?;
         let device: DeviceChoice = device.parse().or_raise()?;
         let model = model.inner();
-        let trainer = long(py, listener, |control| {
-            let dataset = Dataset::from_model(model, &images, options.test_every)?;
-            let rasteriser = raster::open(&device)?;
-            match &checkpoint {
-                Some(path) => CoreTrainer::open(dataset, options, rasteriser, path, control),
-                None => CoreTrainer::new(dataset, options, rasteriser, control),
+        let (trainer, outline) = long(py, listener, |control| {
+            let mut dataset = Dataset::from_model(model, &images, options.test_every)?;
+            if let Some(masks) = &masks {
+                dataset = dataset.with_masks(masks, control)?;
             }
+            // There is none without masks.
+            let outline = ObjectOutline::of(&dataset, control)?;
+            let rasteriser = raster::open(&device)?;
+            let trainer = match &checkpoint {
+                Some(path) => CoreTrainer::open(dataset, options, rasteriser, path, control)?,
+                None => CoreTrainer::new(dataset, options, rasteriser, control)?,
+            };
+            Ok((trainer, outline))
         })?;
         let device = trainer.device();
-        Ok(Self { trainer: Mutex::new(trainer), device })
+        Ok(Self { trainer: Mutex::new(trainer), device, outline })
     }
 
     /// What it runs on, for people.
@@ -104,9 +114,15 @@ impl Trainer {
         to_json(&evaluation)
     }
 
-    /// The scene as it is now.
+    /// The scene as it is now; of an object, what is inside of its outline.
     fn splats(&self, py: Python<'_>) -> PyResult<Splats> {
-        quick(py, || self.lock().splats().map(Splats::new))
+        quick(py, || {
+            let splats = self.lock().splats()?;
+            Ok(Splats::new(match &self.outline {
+                Some(outline) => outline.cut(splats).0,
+                None => splats,
+            }))
+        })
     }
 
     /// (name, whether it is held out) of all views.

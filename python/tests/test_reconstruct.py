@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 import time
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -193,6 +194,46 @@ def test_a_training_with_little_time_makes_the_steps_that_fit_and_ends(reconstru
     assert len(told) == 1
     assert 500 <= steps[-1].step == steps[-1].total < 200_000 and trainer.last.fraction == 1.0
     assert all(step.step <= step.total for step in steps)
+
+
+def test_with_masks_only_the_object_is_trained(reconstruction, tmp_path):
+    from PIL import Image
+
+    model = lr.SparseModel.load(reconstruction / "undistorted/sparse")
+    images, masks = tmp_path / "images", tmp_path / "masks"
+    shutil.copytree(reconstruction / "undistorted/images", images)
+    options = {"training_num_steps": 20, "training_max_num_gaussians": 2000, "max_resolution": 160, "sh_degree": 0, "device": "cpu"}
+
+    def trained(**more) -> lr.Scene:
+        return lr.Trainer(model, images, **options, **more).run()
+
+    def inside(scene: lr.Scene) -> np.ndarray:
+        """Of each splat, in what part of the pictures that see it it is within the frame of the masks."""
+        seen, within = np.zeros(len(scene)), np.zeros(len(scene))
+        for camera in model.cameras:
+            with np.errstate(invalid="ignore"):
+                place = camera.project(scene.means) / (camera.width, camera.height)
+                seen += ((place > 0) & (place < 1)).all(axis=1)
+                within += ((place > 0.115) & (place < 0.885)).all(axis=1)
+        return within / np.maximum(seen, 1)
+
+    whole = trained()
+    assert (inside(whole) < 0.7).any()
+    # They are taken where they lie beside the pictures, as by the command; a folder without them is named.
+    masks.mkdir()
+    with pytest.raises(lr.NotFoundError, match="have no mask"):
+        trained()
+    for name in model.image_names:
+        width, height = Image.open(images / name).size
+        mask = np.zeros((height, width), dtype=np.uint8)
+        mask[height // 8 : height - height // 8, width // 8 : width - width // 8] = 255
+        Image.fromarray(mask).save(masks / Path(name).with_suffix(".png").name)
+    found = trained()
+    assert len(found) > 0 and (inside(found) > 0.7).all()
+    other = tmp_path / "of my own"
+    masks.rename(other)
+    assert np.array_equal(trained(masks=other).means, found.means)
+    assert np.array_equal(trained().means, whole.means)
 
 
 def test_pictures_lose_their_distortion(reconstruction, tmp_path):
