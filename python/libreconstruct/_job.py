@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, SupportsIndex, Union
 
 from . import _html, _native
 from ._camera import Camera
-from ._errors import ConflictError, NotFoundError, from_kind, job_failed, need
+from ._errors import ConflictError, InvalidInputError, NotFoundError, from_kind, job_failed, need
 from ._files import PathLike, write_whole
 from ._progress import Bar, Progress, ProgressOption
 
@@ -277,14 +277,14 @@ class Job:
         return image
 
     def scene(self, *, progress: ProgressOption = False) -> Scene:
-        """The scene, in memory."""
+        """The scene, in memory. Its `view()` is where a viewer of the job starts, if that is a view."""
         import tempfile
 
         from ._scene import Scene
 
         with tempfile.TemporaryDirectory() as folder:
             native = _native.Splats.read(self.download("ply", Path(folder) / "scene.ply", progress=progress))
-        return Scene(native, view=Camera.from_camera_data(self.refresh().camera_data))
+        return Scene(native, view=_view(self.refresh().camera_data))
 
     def to_dict(self) -> dict[str, Any]:
         """The thirteen fields that a job has over HTTP (docs/rest.md, §2.1)."""
@@ -312,6 +312,14 @@ class Job:
             return self.preview_bytes()
         except NotFoundError:
             return None
+
+
+def _view(camera_data: Mapping[str, Any]) -> Camera | None:
+    """Where a viewer starts. A service takes what makes no picture, too: from straight above, with the direction of the view as `up`."""
+    try:
+        return Camera.from_camera_data(camera_data)
+    except InvalidInputError:
+        return None
 
 
 def _progress(fields: Mapping[str, Any]) -> Progress:

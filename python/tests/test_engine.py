@@ -214,6 +214,16 @@ def test_a_jobs_scene_is_what_was_downloaded(finished, tmp_path):
     assert scene.render(device="cpu").std() > 5, "the view of the job shows the scene"
 
 
+def test_a_jobs_scene_can_be_had_whatever_its_viewer_sees_first(finished):
+    above = {"position": (0, -5, 0), "lookAt": (0, 0, 0), "up": (0, -1, 0)}
+    finished.update(camera_data={name: dict(zip("xyz", vector)) for name, vector in above.items()})
+    try:
+        scene = finished.scene()
+    finally:
+        finished.update(camera_data=None)
+    assert len(scene) > 0 and scene.view(width=8, height=6).width == 8
+
+
 def test_engines_share_rows_and_files_on_many_machines(capture, tmp_path, monkeypatch):
     """Two engines in folders of their own, as on two machines; what one submits the other does."""
     from rest import postgres
