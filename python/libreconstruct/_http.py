@@ -345,8 +345,18 @@ def refused(answer: Answer) -> ReconstructError:
         message, code = str(fields["error"]), fields.get("code")
     except (ValueError, KeyError, TypeError):
         message, code = f"the server answers {answer.status}", None
-    slug = code if code in KINDS else _BY_STATUS.get(answer.status, "internal")
+    asked = retry_after(answer.headers.get("Retry-After"))
+    if code in KINDS:
+        slug = code
+    elif answer.status == 503 and asked is not None:
+        # It is there and asks for more patience than the client has.
+        slug = "too_many_requests"
+    elif answer.status in (502, 503, 504):
+        # The way to the server fails, or what is before it.
+        return ServerConnectionError(message, slug="io")
+    else:
+        slug = _BY_STATUS.get(answer.status, "internal")
     error = from_kind(slug, message)
     if isinstance(error, RateLimitedError):
-        error.retry_after = retry_after(answer.headers.get("Retry-After"))
+        error.retry_after = asked
     return error

@@ -159,6 +159,26 @@ def test_a_full_disk_of_the_server_is_a_storage_error():
     assert isinstance(error, lr.StorageError) and (error.slug, error.message) == ("disk_full", "Insufficient storage")
 
 
+@pytest.mark.parametrize(("status", "headers", "body", "kind", "slug"), [
+    (502, {}, b"<html>Bad Gateway</html>", lr.ServerConnectionError, "io"),
+    (504, {}, b"", lr.ServerConnectionError, "io"),
+    (503, {}, b"", lr.ServerConnectionError, "io"),
+    (503, {"Retry-After": "600"}, b"busy", lr.RateLimitedError, "too_many_requests"),
+    (503, {"Retry-After": "600"}, b'{"error": "away", "code": "disk_full"}', lr.StorageError, "disk_full"),
+    (500, {}, b'{"error": "Internal server error"}', lr.InternalError, "internal"),
+])  # fmt: skip
+def test_a_server_that_is_away_is_no_fault_of_it(status, headers, body, kind, slug):
+    def reply(method: str, path: str, asked: Mapping[str, str]) -> Reply:
+        return status, headers, body
+
+    with small_server(reply) as url, lr.Client(url, "key", retries=1) as client:
+        with pytest.raises(kind) as caught:
+            client.jobs()
+    assert caught.value.slug == slug and type(caught.value) is kind
+    if kind is lr.RateLimitedError:
+        assert caught.value.retry_after == 600.0
+
+
 def test_no_server_is_a_connection_error():
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
