@@ -51,6 +51,7 @@ mod evaluate;
 mod exposure;
 mod initialise;
 mod layout;
+mod long_run;
 mod options;
 mod picture;
 mod schedule;

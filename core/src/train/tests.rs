@@ -1,6 +1,7 @@
 //! Whole trainings on a small synthetic capture, on the CPU.
 
 use std::path::Path;
+use std::sync::{Arc, Mutex};
 
 use glam::{DVec3, Vec3, vec4};
 use nalgebra::Vector3;
@@ -339,6 +340,37 @@ fn a_cancelled_run_leaves_a_checkpoint() {
     let dataset = Dataset::from_model(&model, folder.path(), options.test_every).unwrap();
     let resumed = Trainer::resume(dataset, options, open(&DeviceChoice::Cpu).unwrap(), &path).unwrap();
     assert!(resumed.steps_done() > 0 && resumed.steps_done() == trainer.steps_done());
+}
+
+/// Whether the steps are made by `run` or one by one.
+#[test]
+fn who_trains_for_hours_is_told_once_the_speed_is_known() {
+    let folder = tempfile::tempdir().unwrap();
+    let model = capture(folder.path(), |_| 1.0, false);
+    for one_by_one in [true, false] {
+        let told = Arc::new(Mutex::new(0));
+        let (token, heard) = (CancelToken::new(), told.clone());
+        let cancel = token.clone();
+        let control = Control::new().with_cancel(token).with_listener(move |event| {
+            if matches!(event, Event::Warning { .. }) {
+                *heard.lock().unwrap() += 1;
+                cancel.cancel();
+            }
+        });
+        let mut trainer = trainer(&model, folder.path(), &options(200_000));
+        trainer.step(&control).unwrap();
+        assert_eq!(*told.lock().unwrap(), 0, "nothing is known yet");
+        // A machine on which a step takes most of a minute.
+        trainer.seconds += 40.0;
+        if one_by_one {
+            trainer.step(&control).unwrap();
+        } else {
+            assert_eq!(trainer.run(&control, None).unwrap_err().kind(), ErrorKind::Cancelled);
+        }
+        assert_eq!(*told.lock().unwrap(), 1);
+        let warnings: Vec<_> = trainer.warnings().iter().filter(|w| w.code == "long_training").collect();
+        assert_eq!(warnings.len(), 1, "{warnings:?}");
+    }
 }
 
 #[test]

@@ -13,6 +13,7 @@ use super::evaluate::{Evaluation, evaluate_views, psnr};
 use super::exposure;
 use super::initialise;
 use super::layout::{Layout, TARGET_BYTES_MAX};
+use super::long_run::LongRun;
 use super::options::TrainOptions;
 use super::picture::Picture;
 use super::workload::Workload;
@@ -27,10 +28,6 @@ use crate::stage::Stage;
 const REPORT_EVERY: Duration = Duration::from_millis(500);
 /// Least time between two renderings for the PSNR that is reported.
 const PROBE_EVERY: Duration = Duration::from_secs(5);
-/// A run that takes longer than this is warned of,
-const LONG_RUN: Duration = Duration::from_secs(2 * 3600);
-/// as soon as it has gone on for so long, and its speed is known.
-const SPEED_KNOWN: Duration = Duration::from_secs(30);
 /// Code of the warning that a run is cut down.
 const TIME_BUDGET: &str = "time_budget";
 /// The background where nothing is known about it.
@@ -66,7 +63,8 @@ pub struct Trainer {
     /// The order of the training views in the epoch `.0`.
     order: Option<(u32, Vec<u32>)>,
     /// Seconds that all this took, in earlier sittings too.
-    seconds: f64,
+    pub(super) seconds: f64,
+    long_run: LongRun,
     warnings: Vec<Warning>,
 }
 
@@ -223,6 +221,7 @@ impl Trainer {
             cleaned: 0,
             order: None,
             seconds: 0.0,
+            long_run: LongRun::default(),
             warnings,
         })
     }
@@ -259,6 +258,21 @@ impl Trainer {
             }
         }
         self.mark = Some(now);
+        Ok(())
+    }
+
+    /// Warns, once the speed is known, of a run that will take hours.
+    fn tell_if_long(&mut self, control: &Control) -> Result<()> {
+        if !self.long_run.is_due(self.seconds) || self.is_finished() {
+            return Ok(());
+        }
+        // The device may be far behind what it was told.
+        self.statistics()?;
+        let (workload, device) = (self.workload(), self.device());
+        if let Some(warning) = self.long_run.look(self.step, self.seconds, &workload, &device) {
+            control.warn(Stage::Train, warning.clone());
+            self.warnings.push(warning);
+        }
         Ok(())
     }
 
@@ -328,10 +342,12 @@ impl Trainer {
         let began = Instant::now();
         self.advance(control)?;
         self.seconds += began.elapsed().as_secs_f64();
-        self.keep_time(control)
+        self.keep_time(control)?;
+        self.tell_if_long(control)
     }
 
     fn advance(&mut self, control: &Control) -> Result<()> {
+        self.long_run.begin(self.step, self.seconds);
         // What a cancel has left of the step before: without it the run would not end like one that was never stopped.
         self.refine_if_due(control)?;
         if self.is_finished() {
@@ -411,6 +427,7 @@ impl Trainer {
             }
             self.seconds = before + began.elapsed().as_secs_f64();
             self.keep_time(control)?;
+            self.tell_if_long(control)?;
             // Even the shortest run is heard of, and can be cancelled then.
             if reported.elapsed() >= REPORT_EVERY || self.step == first + 1 {
                 reported = Instant::now();
@@ -611,26 +628,8 @@ impl Trainer {
             self.len(),
         );
         // Anew every time: a run that is to end in time may have got another number of steps.
-        let workload = self.workload();
-        let done = workload.fraction(self.step);
+        let done = self.workload().fraction(self.step);
         control.progress_with(Stage::Train, "training", done as f32, message);
-        let elapsed = began.elapsed();
-        if elapsed >= SPEED_KNOWN && !probe.warned {
-            let left = elapsed.as_secs_f64() * (1.0 - done) / (done - workload.fraction(first)).max(1e-9);
-            if left > LONG_RUN.as_secs_f64() {
-                let message = format!(
-                    "training will take about {:.0} hours more on {}: fewer steps or Gaussians, or smaller pictures, take less \
-                     (the quality \"preview\" takes minutes; with a time budget it does what fits into it)",
-                    left / 3600.0,
-                    self.device()
-                );
-                let warning = Warning::new("long_training", message);
-                control.warn(Stage::Train, warning.clone());
-                self.warnings.push(warning);
-            }
-            // It is reckoned once: later the user sees the time that is left.
-            probe.warned = true;
-        }
         Ok(())
     }
 
@@ -685,8 +684,6 @@ struct Probe {
     picture: Option<Picture>,
     psnr: f64,
     last: Option<Instant>,
-    /// Whether it was looked whether the run will be a long one.
-    warned: bool,
 }
 
 fn check_finite(statistics: &StepStatistics, step: u32) -> Result<()> {
