@@ -303,7 +303,7 @@ typedef struct rc_engine_options {
     const char *user;
     // Tier of the user, if added.
     rc_tier tier;
-    // How many workers to start in this program; 0 = none.
+    // How many workers to start in this program, at most 256; 0 = none.
     uint32_t workers;
     // Settings of the service as a JSON object; NULL = the defaults. For example
     // {"reconstruction": {"device": "cpu", "max_frames": 100}, "limits": {"max_queued_jobs": 10}}.

@@ -345,7 +345,7 @@ class Upload : public detail::Owner<rc_upload, rc_upload_free> {
 struct EngineOptions {
     // The user to act for, added if there is none.
     std::string user = "local";
-    // Workers to start in this program.
+    // Workers to start in this program, at most 256.
     std::uint32_t workers = 0;
     rc_tier tier = RC_TIER_DEFAULT;
     // Settings of the service, a JSON object.

@@ -70,6 +70,9 @@ pub(crate) const TIERS: [(rc_tier, Tier); 3] = [
     (rc_tier::RC_TIER_ENTERPRISE, Tier::Enterprise),
 ];
 
+/// Workers that are started at once, at most.
+pub(crate) const MOST_WORKERS: u32 = 256;
+
 /// How an engine is opened. Start from RC_ENGINE_OPTIONS_INIT.
 #[repr(C)]
 #[derive(Clone, Copy)]
@@ -80,7 +83,7 @@ pub struct rc_engine_options {
     pub user: *const c_char,
     /// Tier of the user, if added.
     pub tier: MaybeUninit<rc_tier>,
-    /// How many workers to start in this program; 0 = none.
+    /// How many workers to start in this program, at most 256; 0 = none.
     pub workers: u32,
     /// Settings of the service as a JSON object; NULL = the defaults. For example
     /// {"reconstruction": {"device": "cpu", "max_frames": 100}, "limits": {"max_queued_jobs": 10}}.
@@ -150,6 +153,11 @@ fn open(
     tier: Tier,
     workers: u32,
 ) -> Result<Engine, Fault> {
+    // Opening may make a folder and a user, and what is refused leaves nothing.
+    if workers > MOST_WORKERS {
+        let message = format!("{workers} workers are asked for: 0 to {MOST_WORKERS} are allowed");
+        return Err(Fault::argument(message));
+    }
     let service = Service::open_shared(folder, addresses, settings)?;
     let user = service.user_or_new(name, tier)?.user_id;
     let engine = Engine::new(service, user);

@@ -13,7 +13,7 @@ use libreconstruct::service::WorkerOptions;
 
 use crate::argument::{Versioned, not_null, optional_text, versioned};
 use crate::cancel::{rc_cancel, token_of};
-use crate::engine::{Engine, rc_engine};
+use crate::engine::{Engine, MOST_WORKERS, rc_engine};
 use crate::error::{Fault, rc_code, rc_error};
 use crate::handle::Opaque;
 use crate::job::timeout;
@@ -65,9 +65,9 @@ pub(crate) fn check_threads(threads: u32, name: &str) -> Result<usize, Fault> {
 
 impl Engine {
     pub(crate) fn start_workers(&self, count: u32, options: &WorkerOptions) -> Result<(), Fault> {
-        const MOST: u32 = 256;
-        if !(1..=MOST).contains(&count) {
-            return Err(Fault::argument(format!("{count} workers are asked for: 1 to {MOST} are allowed")));
+        if !(1..=MOST_WORKERS).contains(&count) {
+            let message = format!("{count} workers are asked for: 1 to {MOST_WORKERS} are allowed");
+            return Err(Fault::argument(message));
         }
         let workers = self.service.start_workers(count as usize, options)?;
         self.workers.lock().unwrap_or_else(PoisonError::into_inner).push(workers);

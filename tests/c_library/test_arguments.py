@@ -287,6 +287,13 @@ def test_enums_in_structures(world):
             assert code == CODE["RC_INVALID_ARGUMENT"] and field in error.message, (name, field, error)
 
 
+def test_too_many_workers_are_refused_before_anything_is_made(tmp_path):
+    options = structure("rc_engine_options", workers=257)
+    with pytest.raises(binding.RcError, match="257 workers are asked for: 0 to 256 are allowed") as caught:
+        handle("rc_engine_open", str(tmp_path / "none").encode(), ctypes.byref(options))
+    assert caught.value.code == CODE["RC_INVALID_ARGUMENT"] and not (tmp_path / "none").exists()
+
+
 @pytest.mark.parametrize("body", ['{"title": "a", "title": "a"}', '{"camera_data": {"up": {"x": 1, "\\u0078": 2}}}'])
 def test_keys_of_json_that_are_there_twice(world, body):
     """They are refused, as over HTTP: nobody knows which is meant."""
