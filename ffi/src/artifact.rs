@@ -177,6 +177,10 @@ pub unsafe extern "C" fn rc_artifact_read(
             if capacity > 0 {
                 not_null(buffer, "buffer")?;
             }
+            // Systems refuse to seek to where no file can reach.
+            if offset >= artifact.found.size {
+                return Ok(0);
+            }
             let mut reader = artifact.file.lock().unwrap_or_else(PoisonError::into_inner);
             let failed = |e| Error::io("read", Path::new(&artifact.found.file_name), e);
             reader.file.seek(SeekFrom::Start(offset)).map_err(failed)?;

@@ -287,6 +287,15 @@ def test_enums_in_structures(world):
             assert code == CODE["RC_INVALID_ARGUMENT"] and field in error.message, (name, field, error)
 
 
+def test_beyond_the_end_of_an_artifact_there_is_nothing(world):
+    artifact = world.handles["rc_artifact"]
+    size = library().rc_artifact_size(artifact)
+    buffer, count = ctypes.create_string_buffer(8), ctypes.c_size_t(99)
+    for offset in (size - 3, size, size + 1, 1 << 63, (1 << 64) - 1):
+        binding.call("rc_artifact_read", artifact, offset, buffer, 8, ctypes.byref(count))
+        assert count.value == max(size - offset, 0), offset
+
+
 def test_too_many_workers_are_refused_before_anything_is_made(tmp_path):
     options = structure("rc_engine_options", workers=257)
     with pytest.raises(binding.RcError, match="257 workers are asked for: 0 to 256 are allowed") as caught:
