@@ -18,6 +18,10 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
 
+_FILES = ("cameras.bin", "images.bin", "points3D.bin")
+"""COLMAP's files, which keep every bit of a model."""
+
+
 class Lens(NamedTuple):
     """Intrinsics of a camera of a model, in COLMAP's parametrisation."""
 
@@ -156,7 +160,8 @@ class SparseModel(Movable):
         return [self.camera(k) for k in range(len(self))]
 
     def _moved(self, motion: Similarity) -> SparseModel:
-        return SparseModel(self._native.transform(motion))
+        # The components have worlds of their own, which stay.
+        return SparseModel(self._native.transform(motion), report=self.report, components=self.components)
 
     def undistort(self, images: PathLike, output: PathLike, *, progress: ProgressOption = False) -> SparseModel:
         """Writes the pictures of the folder `images` without lens distortion to `output/images`, and their model to `output/sparse`.
@@ -185,6 +190,14 @@ class SparseModel(Movable):
         images, points, track, error = self._native.summary()
         return f"SparseModel({images} images, {points} points, mean track {track:.1f}, mean error {error:.2f} px)"
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        import tempfile
+
+        with tempfile.TemporaryDirectory() as folder:
+            self.save(folder)
+            files = [(Path(folder) / name).read_bytes() for name in _FILES]
+        return _unpickle, (files, self._native.doubts(), self.report, self.components)
+
     def _repr_png_(self) -> bytes:
         return _png(self.plot())
 
@@ -192,6 +205,18 @@ class SparseModel(Movable):
         images, points, track, error = self._native.summary()
         facts = {"images": images, "points": points, "mean track": f"{track:.1f}", "mean error": f"{error:.2f} px"}
         return _html.card("Sparse model", facts, _html.data_uri(self._repr_png_(), "image/png"))
+
+
+def _unpickle(
+    files: Sequence[bytes], doubts: dict[int, float], report: Mapping[str, Any] | None, components: tuple[SparseModel, ...]
+) -> SparseModel:
+    import tempfile
+
+    with tempfile.TemporaryDirectory() as folder:
+        for name, content in zip(_FILES, files):
+            (Path(folder) / name).write_bytes(content)
+        native = _native.SparseModel.read(folder)
+    return SparseModel(native.with_doubts(doubts), report=report, components=components)
 
 
 def _frozen(array: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:

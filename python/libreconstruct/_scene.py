@@ -338,7 +338,8 @@ class Scene(Movable):
 
     def __reduce__(self) -> tuple[Any, ...]:
         fields = [array.tobytes() for array in (self.means, self.scales, self.rotations, self.opacities, self.sh)]
-        return _unpickle, (*fields, self.sh_degree, self.antialiased)
+        known = {"model": self.model, "_view": self._view, "report": self.report}
+        return _unpickle, (*fields, self.sh_degree, self.antialiased), known
 
 
 class Video:

@@ -71,6 +71,16 @@ impl SparseModel {
         quick(py, || if text { self.model.write_text(&folder) } else { self.model.write_binary(&folder) })
     }
 
+    /// How doubtful poses are, by image id, as far as that is known.
+    fn doubts(&self) -> BTreeMap<u32, f64> {
+        self.doubts.clone()
+    }
+
+    /// The same model, of whose poses this is known.
+    fn with_doubts(&self, doubts: BTreeMap<u32, f64>) -> Self {
+        Self { model: self.model.clone(), doubts }
+    }
+
     /// The cameras by ascending id.
     fn cameras(&self) -> Vec<CameraTuple> {
         let tuple =

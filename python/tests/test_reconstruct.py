@@ -2,6 +2,7 @@
 
 import json
 import os
+import pickle
 import shutil
 import signal
 import subprocess
@@ -279,6 +280,11 @@ def test_the_stages_before_the_training_one_by_one(reconstruction, capture, tmp_
 
     assert np.array_equal(np.asarray(Image.open(tmp_path / "poses.png")), picture)
     assert np.array_equal(again.plot(), picture) and of_run.report is None and not np.array_equal(of_run.plot(), picture)
+    copy = pickle.loads(pickle.dumps(model))
+    assert np.array_equal(copy.plot(), picture) and copy.report == model.report and copy.image_names == model.image_names
+    for name in ("poses", "points", "colors", "errors", "track_lengths"):
+        assert np.array_equal(getattr(copy, name), getattr(model, name)), name
+    assert model.transform(scale=2.0).report == model.report
 
 
 def test_pictures_by_two_cameras_are_told_apart(tmp_path):

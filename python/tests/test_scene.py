@@ -198,6 +198,20 @@ def test_pickling_keeps_every_value(scene):
     copy = pickle.loads(pickle.dumps(scene))
     for name in ARRAYS:
         assert np.array_equal(getattr(copy, name), getattr(scene, name)), name
+    assert (copy.model, copy.report, copy.view()) == (None, None, scene.view())
+
+
+def test_pickling_keeps_what_is_known_of_a_scene(scene):
+    cameras = [lr.Camera.look_at((x, 0, -4), (0, 0, 0), width=64, height=48) for x in (-1, 0, 1)]
+    other = lr.SparseModel.from_cameras(cameras[:1])
+    model = lr.SparseModel(lr.SparseModel.from_cameras(cameras)._native, report={"registered": 3}, components=(other,))
+    known = lr.Scene(scene._native, model=model, view=cameras[2], report={"title": "garden"})
+    copy = pickle.loads(pickle.dumps(known))
+    assert copy.report == {"title": "garden"} and copy.view(width=64, height=48) == known.view(width=64, height=48)
+    assert copy.model.report == {"registered": 3} and np.array_equal(copy.model.poses, model.poses)
+    assert [len(component) for component in copy.model.components] == [1]
+    moved = copy.transform(scale=2.0)
+    assert moved.report == copy.report and moved.model.report == model.report and len(moved.model.components) == 1
 
 
 def test_gsplats_dictionaries_come_and_go(scene):
