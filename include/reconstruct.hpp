@@ -522,6 +522,8 @@ struct Reconstruction {
     std::uint32_t time_budget_seconds = 0;
     // How the pictures of the video show directions.
     rc_projection projection = RC_PROJECTION_AUTO;
+    // Whether Gaussians that hang in free space are moved to where they are needed; on a graphics device they are left.
+    bool clean = true;
 };
 
 // Makes a scene of a video in `folder`; the content of its report.json. `on_event` is told on this thread; if it returns
@@ -556,6 +558,7 @@ inline std::string run(const std::string& input, const std::string& folder, cons
     r.strict = options.strict;
     r.time_budget_seconds = options.time_budget_seconds;
     r.projection = options.projection;
+    r.no_clean = !options.clean;
     detail::Listener<Event> listener{on_event, nullptr};
     const auto tell = on_event ? &listener.tell : nullptr;
     detail::Text report;

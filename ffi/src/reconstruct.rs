@@ -124,6 +124,8 @@ pub struct rc_reconstruction {
     pub time_budget_seconds: u32,
     /// How the pictures of the video show directions.
     pub projection: MaybeUninit<rc_projection>,
+    /// Whether to leave Gaussians that hang in free space where they are; on a graphics device they are left in any case.
+    pub no_clean: bool,
 }
 
 // SAFETY: numbers, pointers, enums that may be anything, and bool, which C compilers set to 0 or 1.
@@ -175,6 +177,7 @@ unsafe fn options(asked: &rc_reconstruction) -> Result<ReconstructionOptions, Fa
         training_max_resolution: or(asked.training_max_resolution, preset.training_max_resolution),
         sh_degree: u32::try_from(asked.sh_degree).unwrap_or(preset.sh_degree),
         test_every: (asked.test_every != 0).then_some(asked.test_every),
+        clean: !asked.no_clean,
         seed: asked.seed,
         device: device.map_or(Ok(preset.device), str::parse)?,
         turntable: !asked.no_turntable,
@@ -246,6 +249,7 @@ mod tests {
             rolling_shutter_ms: 0.0,
             time_budget_seconds: 300,
             projection: MaybeUninit::new(rc_projection::RC_PROJECTION_EQUIRECTANGULAR),
+            no_clean: true,
             ..rc_reconstruction::DEFAULT
         };
         let preset = ReconstructionOptions::with_quality(Quality::Preview);
@@ -259,6 +263,7 @@ mod tests {
             rolling_shutter_ms: Some(0.0),
             time_budget_seconds: Some(300),
             projection: Some(Projection::Equirectangular),
+            clean: false,
             ..preset
         };
         // SAFETY: no pointers.

@@ -36,7 +36,7 @@ def reconstruct(
     `mask_model` (a file), `mask_dir` (a folder of masks, white where the object is), `object_at` (where the object is in one
     frame: "X,Y" in pixels of the first one, or "X,Y,FRAME" with a frame's name or number), `keep_floor` (a disc of the ground to
     keep under the object, so many times as wide as the object), `time_budget_seconds`, `projection` (`flat` or `equirectangular`,
-    360° video; absent: as the file says).
+    360° video; absent: as the file says), `clean` (false: Gaussians in free space stay where they are).
 
     `apriltag_size_mm` is the edge of the inner white square of the AprilTags (tagStandard41h12) in the scene, 5/9 of the
     printed width: the scene is then in metres. Where the tags give no scale it warns, or, with `require_scale`, fails.

@@ -78,6 +78,16 @@ def test_progress_goes_up_while_the_interpreter_goes_on(capture, tmp_path):
     assert time.monotonic() - began < seconds / 2, "what is finished is not done again"
 
 
+def test_floaters_are_left_if_asked_and_that_is_another_scene(reconstruction, capture, tmp_path):
+    folder = tmp_path / "out"
+    shutil.copytree(reconstruction, folder)
+    made = {name: (folder / name).stat().st_mtime_ns for name in ("frames/frames.json", "sparse/images.bin", "scene.ply")}
+    scene = lr.reconstruct(capture, folder, progress=False, turntable=False, clean=False, **SMALL)
+    assert scene.report is not None and scene.report["options"]["clean"] is False
+    again = [name for name, before in made.items() if (folder / name).stat().st_mtime_ns != before]
+    assert again == ["scene.ply"], "frames and poses are the same"
+
+
 def test_an_exception_in_a_callback_stops_the_work_and_comes_out(capture, tmp_path):
     class Enough(Exception):
         pass

@@ -89,3 +89,19 @@ impl StageKeys {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::raster::DeviceChoice;
+
+    #[test]
+    fn a_scene_whose_floaters_are_left_is_another_one() {
+        let usual = ReconstructionOptions { device: DeviceChoice::Cpu, ..ReconstructionOptions::default() };
+        let left = ReconstructionOptions { clean: false, ..usual.clone() };
+        let poses = Key::from("some poses");
+        let key = |options| Keyring::new(options).unwrap().train(&poses).unwrap();
+        assert_eq!(key(&usual), key(&usual));
+        assert_ne!(key(&usual), key(&left));
+    }
+}

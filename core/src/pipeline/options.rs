@@ -123,12 +123,20 @@ pub struct ReconstructionOptions {
     pub sh_degree: u32,
     /// Hold out every n-th image (from the first) and score the scene on them; absent = train on all.
     pub test_every: Option<u32>,
+    /// Whether Gaussians that hang in free space are moved to where they are needed ([`TrainOptions::clean`]).
+    #[serde(skip_serializing_if = "is_on")]
+    pub clean: bool,
     /// Fixes every random choice.
     pub seed: u64,
     /// Where training runs.
     pub device: DeviceChoice,
     /// Whether to render `turntable.mp4`.
     pub turntable: bool,
+}
+
+/// A switch that is on by default, and only named where it is off.
+fn is_on(switch: &bool) -> bool {
+    *switch
 }
 
 impl Default for ReconstructionOptions {
@@ -162,6 +170,7 @@ impl ReconstructionOptions {
             training_max_resolution: 1600,
             sh_degree: 3,
             test_every: None,
+            clean: true,
             seed: 0,
             device: DeviceChoice::Auto,
             turntable: true,
@@ -275,6 +284,7 @@ impl ReconstructionOptions {
             sh_degree: self.sh_degree,
             max_resolution: Some(self.training_max_resolution),
             test_every: self.test_every,
+            clean: self.clean,
             seed: self.seed,
             ..TrainOptions::default()
         }
@@ -410,6 +420,17 @@ mod tests {
         assert_eq!(asked.projection, Some(Projection::Equirectangular));
         assert!(written(&asked).contains(r#""projection":"equirectangular""#));
         assert!(serde_json::from_str::<ReconstructionOptions>(r#"{"projection":"cubemap"}"#).is_err());
+    }
+
+    #[test]
+    fn floaters_are_sought_unless_it_is_said() {
+        let usual = ReconstructionOptions::default();
+        assert!(usual.train_options().clean);
+        assert!(!serde_json::to_string(&usual).unwrap().contains("clean"));
+        let asked: ReconstructionOptions = serde_json::from_str(r#"{"clean":false}"#).unwrap();
+        assert_eq!(asked, ReconstructionOptions { clean: false, ..usual });
+        assert!(!asked.train_options().clean);
+        assert!(serde_json::to_string(&asked).unwrap().contains(r#""clean":false"#));
     }
 
     #[test]

@@ -72,6 +72,9 @@ pub(crate) struct Arguments {
     /// Degree of the colours' dependence on the direction of view, 0 to 3 [default: the quality's]
     #[arg(long, value_name = "N")]
     sh_degree: Option<u32>,
+    /// Leave Gaussians that hang in free space where they are (on a graphics device they are left in any case)
+    #[arg(long)]
+    no_clean: bool,
     /// Fixes every random choice
     #[arg(long, default_value_t = 0)]
     seed: u64,
@@ -123,6 +126,7 @@ impl Arguments {
             training_max_resolution: preset.training_max_resolution.min(max_resolution),
             test_every: self.test_every,
             sh_degree: self.sh_degree.unwrap_or(preset.sh_degree),
+            clean: !self.no_clean,
             seed: self.seed,
             device: self.device.clone(),
             turntable: !self.no_turntable,
@@ -187,5 +191,27 @@ impl Arguments {
             if self.no_turntable { at(files::FRAMES_SHEET) } else { at(files::TURNTABLE) },
             at(files::REPORT),
         )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Parser)]
+    struct Command {
+        #[command(flatten)]
+        arguments: Arguments,
+    }
+
+    #[test]
+    fn floaters_are_left_where_that_is_asked() {
+        let clean = |more: &[&str]| {
+            let words = ["run", "garden.mp4", "-o", "garden"].iter().chain(more);
+            Command::try_parse_from(words).unwrap().arguments.options().clean
+        };
+        assert!(clean(&[]) && !clean(&["--no-clean"]));
     }
 }
