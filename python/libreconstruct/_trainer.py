@@ -89,6 +89,9 @@ class Trainer:
             model = SparseModel.load(model)
         if every < 1:
             raise from_kind("invalid_argument", f"every is {every}: at least 1 step is made per iteration")
+        if "checkpoint_interval_seconds" in more:
+            hint = "call save() where one is wanted; run() writes one at its end, and when it is interrupted"
+            raise from_kind("invalid_argument", "checkpoint_interval_seconds: a Trainer writes no checkpoints by the clock", hint)
         options = {
             "training_num_steps": training_num_steps,
             "training_max_num_gaussians": training_max_num_gaussians,

@@ -194,6 +194,8 @@ def test_training_is_an_iterator_with_a_preview(reconstruction, tmp_path):
         lr.Trainer(folder / "sparse", folder / "images", training_num_steps=0)
     with pytest.raises(lr.InvalidInputError, match="undistort"):
         lr.Trainer(reconstruction / "sparse", reconstruction / "frames")
+    with pytest.raises(lr.InvalidInputError, match="checkpoint_interval_seconds"):
+        lr.Trainer(folder / "sparse", folder / "images", checkpoint_interval_seconds=5)
 
 
 def test_a_training_with_little_time_makes_the_steps_that_fit_and_ends(reconstruction):
