@@ -1,5 +1,5 @@
 //! Files appear whole or not at all: written beside their place, flushed, renamed over it, and the folder flushed as well, since
-//! it is the folder that holds the name.
+//! it is the folder that holds the name. What is read does not lie where they are written.
 
 use std::fs::{self, File};
 use std::io::{self, BufWriter, Read, Write};
