@@ -22,6 +22,7 @@ use super::activity::{Activity, LEAST_RATE, Verdict};
 use super::answer;
 use super::api::Api;
 use super::client::Connection;
+use super::ending::Ending;
 use super::places::{Place, Places};
 use super::stall::StallGuard;
 use super::tls::Tls;
@@ -188,35 +189,32 @@ async fn handle<S>(
     let began = Instant::now();
     let last = LAST_TIMEOUTS * header_timeout;
     let least = (LEAST_RATE * last.as_secs()).max(1);
-    let mut end_by: Option<Instant> = None;
-    let mut sent_before = 0;
+    let mut ending: Option<Ending> = None;
     loop {
-        let end = tokio::select! {
+        // No verdict: the server stops.
+        let verdict = tokio::select! {
             result = served.as_mut() => return ended(result),
-            _ = stop.wait_for(|stop| *stop), if end_by.is_none() => true,
-            _ = look.tick() => match activity.look() {
-                Verdict::Stuck => return tracing::debug!("a client does not take its answer"),
-                Verdict::NeverAsked(time) if time >= header_timeout => return,
-                Verdict::IdleFor(time) if time >= header_timeout && !is_http1.load(Ordering::Relaxed) => true,
-                Verdict::Busy | Verdict::IdleFor(_) | Verdict::NeverAsked(_) => began.elapsed() >= LONGEST,
-            },
+            _ = stop.wait_for(|stop| *stop), if ending.is_none() => None,
+            _ = look.tick() => Some(activity.look()),
         };
-        match end_by {
-            None if end => {
-                // A client that is not silent is told; requests that have begun may end.
-                served.as_mut().graceful_shutdown();
-                (end_by, sent_before) = (Some(Instant::now() + last), sent.load(Ordering::Relaxed));
+        let end = match verdict {
+            None => true,
+            Some(Verdict::Stuck) => return tracing::debug!("a client does not take its answers"),
+            Some(Verdict::NeverAsked(time)) if time >= header_timeout => return,
+            Some(Verdict::IdleFor(time)) if time >= header_timeout && !is_http1.load(Ordering::Relaxed) => {
+                true
             }
-            Some(time) if Instant::now() >= time && activity.look() != Verdict::Busy => {
-                // In HTTP/2 the ends of many answers may still wait here for the client, though their requests are done. Pings are
-                // answered too, so that this has an end of its own.
-                let so_far = sent.load(Ordering::Relaxed);
-                if so_far - sent_before < least || began.elapsed() >= 2 * LONGEST {
-                    return;
-                }
-                (end_by, sent_before) = (Some(Instant::now() + last), so_far);
+            Some(Verdict::Busy | Verdict::IdleFor(_) | Verdict::NeverAsked(_)) => began.elapsed() >= LONGEST,
+        };
+        let sent = sent.load(Ordering::Relaxed);
+        if let Some(ending) = &mut ending {
+            if ending.is_over(Instant::now(), verdict == Some(Verdict::Busy), sent) {
+                return;
             }
-            _ => {}
+        } else if end {
+            // A client that is not silent is told; requests that have begun may end.
+            served.as_mut().graceful_shutdown();
+            ending = Some(Ending::begin(last, least, LONGEST, Instant::now(), sent));
         }
     }
 }

@@ -17,6 +17,7 @@ mod digest;
 mod download;
 mod downloads;
 mod drain;
+mod ending;
 mod error;
 mod events;
 mod exchange;
