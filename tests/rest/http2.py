@@ -29,10 +29,35 @@ def literal(name: str, value: str) -> bytes:
     return b"\0" + text(name) + text(value)
 
 
+def head(method: str, path: str, more: bytes = b"") -> bytes:
+    """The header block of a request."""
+    fields = [(":method", method), (":scheme", "http"), (":authority", "x"), (":path", path)]
+    return b"".join(literal(*field) for field in fields) + more
+
+
 def get(path: str, more: bytes = b"") -> bytes:
     """The header block of a GET."""
-    fields = [(":method", "GET"), (":scheme", "http"), (":authority", "x"), (":path", path)]
-    return b"".join(literal(*field) for field in fields) + more
+    return head("GET", path, more)
+
+
+# Statuses that have a place in the static table (RFC 7541, appendix A), and how digits are coded (appendix B).
+STATUSES = {8: 200, 9: 204, 10: 206, 11: 304, 12: 400, 13: 404, 14: 500}
+DIGITS = dict(zip(("00000", "00001", "00010", "011001", "011010", "011011", "011100", "011101", "011110", "011111"), "0123456789"))
+
+
+def status(block: bytes) -> int:
+    """The status with which the header block of an answer begins, if the connection has not had an answer of that status before."""
+    if block[0] & 0x80:
+        return STATUSES[block[0] & 0x7F]
+    assert block[0] & 0x0F == 8, block
+    text = block[2 : 2 + (block[1] & 0x7F)]
+    if not block[1] & 0x80:
+        return int(text)
+    bits, digits = "".join(f"{byte:08b}" for byte in text), ""
+    while len(digits) < 3:
+        code = next(code for code in DIGITS if bits.startswith(code))
+        bits, digits = bits[len(code) :], digits + DIGITS[code]
+    return int(digits)
 
 
 class Connection:

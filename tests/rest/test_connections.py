@@ -2,6 +2,7 @@
 
 import contextlib
 import random
+import select
 import socket
 import struct
 import threading
@@ -12,7 +13,7 @@ import pytest
 import requests
 
 from . import http2, storage
-from .http2 import CONTINUATION, DATA, END_HEADERS, END_STREAM, HEADERS, PING, RST_STREAM, SETTINGS, WINDOW_UPDATE, frame
+from .http2 import ACK, CONTINUATION, DATA, END_HEADERS, END_STREAM, HEADERS, PING, RST_STREAM, SETTINGS, WINDOW_UPDATE, frame
 from .server import raw_exchange
 from .test_rules_upload import signed, target
 from .test_specification import is_error
@@ -183,6 +184,44 @@ def test_rule_91_who_takes_the_ends_of_many_answers_at_a_good_pace_gets_them(mak
     # Longer than a connection has that is idle, and then is told to end.
     assert time.monotonic() - began > 4 * HEADER_TIMEOUT + 2
     assert set(bodies.values()) == {video}
+    connection.close()
+
+
+@storage.answered_by_us
+def test_rule_91_an_answer_that_is_not_taken_ends_no_upload_beside_it(make_server):
+    server = make_server({"h2c": True})
+    client = server.user("anna")
+    client.upload(random.Random(3).randbytes(1 << 20), "mp4")
+    [name] = server.files("videos")
+    connection = http2.Connection(server.port)
+    # Of the answer one byte is taken, and then no more.
+    connection.send(frame(SETTINGS, 0, 0, struct.pack(">HI", 4, 1)))
+    path = target(signed(server, "GET", name, time.time() + 600))
+    connection.send(frame(HEADERS, END_STREAM | END_HEADERS, 1, http2.get(path)))
+    # Longer than a minute, and faster than an upload must be.
+    seconds, block = 70, bytes(12 << 10)
+    address = client.upload_url()
+    length = http2.literal("content-length", str(seconds * len(block)))
+    connection.send(frame(HEADERS, END_HEADERS, 3, http2.head("PUT", target(address["url"]), length)))
+    statuses = {}
+
+    def receive(within: float) -> None:
+        """Takes what comes in so many seconds, but of an answer's bytes no more than there is room for."""
+        end = time.monotonic() + within
+        while select.select([connection.socket], [], [], max(0, end - time.monotonic()))[0]:
+            kind, flags, stream, payload = connection.receive()
+            assert kind != RST_STREAM
+            if kind == HEADERS:
+                statuses[stream] = http2.status(payload)
+            if kind == PING and not flags & ACK:
+                connection.send(frame(PING, ACK, 0, payload))
+
+    for n in range(seconds):
+        connection.send(frame(DATA, END_STREAM if n == seconds - 1 else 0, 3, block))
+        receive(1)
+    assert wait_until(lambda: receive(0.1) or 3 in statuses)
+    assert statuses == {1: 200, 3: 201}
+    assert len(server.files("videos")) == 2
     connection.close()
 
 

@@ -1,8 +1,15 @@
-//! What the requests of one connection are doing: whether there is any, and whether each answer that is on its way moves.
+//! What the requests of one connection are doing: whether there is any, and whether the answers that are on their way move.
 //!
 //! HTTP/2 has signs of life of its own (pings), which say nothing of the requests: a connection without a request is closed
-//! after a while, however lively it is, and so is one on which an answer is not taken. Only the time counts in which there was
+//! after a while, however lively it is, and so is one whose answers are not taken. Only the time counts in which there was
 //! something to take: a stream of events is silent for long, and a storage that stands still is not its client's fault.
+//!
+//! The answers are judged together. A proxy sends the requests of many people on one connection, and who does not take an answer must
+//! not end those of all others. So a client that takes one answer as slowly as it may can let all others of its connection lie for as
+//! long as that one lasts. What they fill does not grow with the time that they lie: a connection has so many requests at once and no
+//! more (`listener`), each of them three chunks of a file in memory at most (`download`), and of files all connections together have no
+//! more than there are places, of which one network has a share (`downloads`). What is answered to everybody without a place is small, or
+//! in memory once for all. After an hour such a connection gets no new requests, and ends with the answer that it takes.
 
 use std::collections::HashMap;
 use std::pin::Pin;
@@ -18,7 +25,7 @@ use super::body::ResponseBody;
 
 /// Bytes that a client must take in a second.
 pub(crate) const LEAST_RATE: u64 = 8 * 1024;
-/// An answer of which fewer bytes than this are taken, in [`WINDOW`] of offering them, is given up.
+/// A connection of whose answers fewer bytes than this are taken, in [`WINDOW`] of offering them, is given up.
 const LEAST_BYTES: u64 = LEAST_RATE * WINDOW.as_secs();
 const WINDOW: Duration = Duration::from_secs(60);
 
@@ -31,18 +38,31 @@ struct Requests {
     begun: u64,
     /// When there last was one; when the connection began, if there was none yet.
     last: Instant,
+    offer: Offer,
 }
 
 enum Phase {
     /// The request is read and worked on; that has limits of its own.
     Asked,
-    /// The answer is on its way.
-    Answered(Offer),
+    /// The answer is on its way. There is something of it to take, or it waits for more itself.
+    Answered { is_offered: bool },
 }
 
-/// How an answer is taken.
+impl Requests {
+    /// Takes note of whether there is anything to take at all.
+    fn settle(&mut self, now: Instant) {
+        if self.running.values().any(|phase| matches!(phase, Phase::Answered { is_offered: true })) {
+            self.offer.since.get_or_insert(now);
+        } else {
+            self.offer.pause(now);
+        }
+    }
+}
+
+/// How the answers of a connection are taken, all together.
+#[derive(Default)]
 struct Offer {
-    /// Since when there is something to take; none while the answer waits for more itself.
+    /// Since when there is something to take; none while there is nothing.
     since: Option<Instant>,
     /// How long there was something to take before that.
     before: Duration,
@@ -71,7 +91,7 @@ pub(crate) enum Verdict {
     NeverAsked(Duration),
     /// There has been no request for this long since the last.
     IdleFor(Duration),
-    /// The client does not take an answer.
+    /// The client does not take its answers.
     Stuck,
 }
 
@@ -83,7 +103,8 @@ pub(crate) struct Running {
 
 impl Activity {
     pub(crate) fn new() -> Self {
-        let requests = Requests { running: HashMap::new(), begun: 0, last: Instant::now() };
+        let requests =
+            Requests { running: HashMap::new(), begun: 0, last: Instant::now(), offer: Offer::default() };
         Self(Arc::new(Mutex::new(requests)))
     }
 
@@ -108,32 +129,35 @@ impl Activity {
             let time = now - requests.last;
             return if requests.begun == 0 { Verdict::NeverAsked(time) } else { Verdict::IdleFor(time) };
         }
-        for phase in requests.running.values_mut() {
-            let Phase::Answered(offer) = phase else { continue };
-            if offer.time(now) >= WINDOW {
-                if offer.bytes < LEAST_BYTES {
-                    return Verdict::Stuck;
-                }
-                *offer = Offer { since: offer.since.map(|_| now), before: Duration::ZERO, bytes: 0 };
+        if requests.offer.time(now) >= WINDOW {
+            // A request that is still received, such as an upload, keeps to a pace of its own, and must not end for an answer.
+            let is_receiving = requests.running.values().any(|phase| matches!(phase, Phase::Asked));
+            if requests.offer.bytes < LEAST_BYTES && !is_receiving {
+                return Verdict::Stuck;
             }
+            let since = requests.offer.since.map(|_| now);
+            requests.offer = Offer { since, ..Offer::default() };
         }
         Verdict::Busy
     }
 
-    /// Takes note of what happens to the answer of a request.
-    fn note(&self, number: u64, happens: impl FnOnce(&mut Offer, Instant)) {
+    /// Takes note of what happens to the answer of a request: so many bytes of it were taken, and there is more or not.
+    fn note(&self, number: u64, taken: u64, is_offered: bool) {
         let mut requests = self.requests();
-        if let Some(Phase::Answered(offer)) = requests.running.get_mut(&number) {
-            happens(offer, Instant::now());
-        }
+        let Some(Phase::Answered { is_offered: noted }) = requests.running.get_mut(&number) else { return };
+        *noted = is_offered;
+        requests.offer.bytes += taken;
+        requests.settle(Instant::now());
     }
 }
 
 impl Running {
     /// The answer begins; it is watched while it is taken.
     pub(crate) fn answer(self, body: ResponseBody) -> WatchedBody {
-        let offer = Offer { since: Some(Instant::now()), before: Duration::ZERO, bytes: 0 };
-        self.activity.requests().running.insert(self.number, Phase::Answered(offer));
+        let mut requests = self.activity.requests();
+        requests.running.insert(self.number, Phase::Answered { is_offered: true });
+        requests.settle(Instant::now());
+        drop(requests);
         let more =
             Arc::new(More { activity: self.activity.clone(), number: self.number, taker: Mutex::default() });
         WatchedBody { body, waker: Waker::from(more.clone()), more, running: self }
@@ -142,9 +166,15 @@ impl Running {
 
 impl Drop for Running {
     fn drop(&mut self) {
+        let now = Instant::now();
         let mut requests = self.activity.requests();
         requests.running.remove(&self.number);
-        requests.last = Instant::now();
+        requests.last = now;
+        requests.settle(now);
+        if requests.running.is_empty() {
+            // All that was asked for is taken: the next answers have their whole time again.
+            requests.offer = Offer::default();
+        }
     }
 }
 
@@ -173,9 +203,7 @@ impl More {
 
 impl Wake for More {
     fn wake(self: Arc<Self>) {
-        self.activity.note(self.number, |offer, now| {
-            offer.since.get_or_insert(now);
-        });
+        self.activity.note(self.number, 0, true);
         let taker = self.taker().take();
         if let Some(taker) = taker {
             taker.wake();
@@ -195,15 +223,12 @@ impl Body for WatchedBody {
         let Running { activity, number } = &this.running;
         *this.more.taker() = Some(context.waker().clone());
         // Before it is asked, so that it can say in the same moment that there is more.
-        activity.note(*number, Offer::pause);
+        activity.note(*number, 0, false);
         let polled = Pin::new(&mut this.body).poll_frame(&mut Context::from_waker(&this.waker));
         if let Poll::Ready(frame) = &polled {
             let data = frame.as_ref().and_then(|frame| frame.as_ref().ok()?.data_ref());
             let taken = data.map_or(0, |data| data.len() as u64);
-            activity.note(*number, |offer, now| {
-                offer.since = Some(now);
-                offer.bytes += taken;
-            });
+            activity.note(*number, taken, true);
         }
         polled
     }
@@ -259,6 +284,66 @@ mod tests {
         body.frame().await.unwrap().unwrap();
         advance(60 * SECOND).await;
         assert_eq!(activity.look(), Verdict::Stuck);
+    }
+
+    /// Behind a proxy the others are those of other people.
+    #[tokio::test(start_paused = true)]
+    async fn rule_91_an_answer_that_is_not_taken_ends_no_other() {
+        let activity = Activity::new();
+        let (sender, chunks) = mpsc::channel(1);
+        let mut taken = activity.begin().answer(ResponseBody::Stream { chunks, remaining: None });
+        let _lies = activity.begin().answer(ResponseBody::from("nobody wants it".to_owned()));
+        for _ in 0..180 {
+            sender.send(Ok(vec![0; 9 * 1024].into())).await.unwrap();
+            taken.frame().await.unwrap().unwrap();
+            advance(SECOND).await;
+            assert_eq!(activity.look(), Verdict::Busy);
+        }
+        // Alone it is waited for no longer than any.
+        drop((taken, sender));
+        advance(60 * SECOND).await;
+        assert_eq!(activity.look(), Verdict::Stuck);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn rule_91_a_connection_of_which_no_answer_is_taken_is_given_up() {
+        let activity = Activity::new();
+        let answer = |text: &str| activity.begin().answer(ResponseBody::from(text.to_owned()));
+        let _both = (answer("one"), answer("another"));
+        for _ in 0..59 {
+            advance(SECOND).await;
+            assert_eq!(activity.look(), Verdict::Busy);
+        }
+        advance(SECOND).await;
+        assert_eq!(activity.look(), Verdict::Stuck);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn rule_91_a_request_that_is_still_received_is_ended_by_no_answer() {
+        let activity = Activity::new();
+        let _lies = activity.begin().answer(ResponseBody::from("nobody wants it".to_owned()));
+        let upload = activity.begin();
+        for _ in 0..180 {
+            advance(SECOND).await;
+            assert_eq!(activity.look(), Verdict::Busy);
+        }
+        drop(upload);
+        // Its own answer has time to leave.
+        advance(59 * SECOND).await;
+        assert_eq!(activity.look(), Verdict::Busy);
+        advance(SECOND).await;
+        assert_eq!(activity.look(), Verdict::Stuck);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn slow_answers_one_after_the_other_have_their_time_each() {
+        let activity = Activity::new();
+        for _ in 0..5 {
+            let answer = activity.begin().answer(ResponseBody::from("slow".to_owned()));
+            advance(40 * SECOND).await;
+            assert_eq!(activity.look(), Verdict::Busy);
+            drop(answer);
+        }
     }
 
     /// Looks at the body once; says whether there was something.
