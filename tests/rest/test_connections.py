@@ -127,6 +127,24 @@ def memory(server) -> float:
     return int(status.split("VmRSS:")[1].split()[0]) / 1024
 
 
+def ask_and_take_nothing(server, path: str, count: int) -> list[http2.Connection]:
+    """So many connections with 64 requests each, of whose answers one byte was taken."""
+    connections = []
+    for _ in range(count):
+        connection = http2.Connection(server.port)
+        connections.append(connection)
+        # A window of one byte for each answer (RFC 9113, section 6.5.2).
+        connection.send(frame(SETTINGS, 0, 0, struct.pack(">HI", 4, 1)))
+        connection.send(*(frame(HEADERS, END_STREAM | END_HEADERS, 2 * n + 1, http2.get(path)) for n in range(64)))
+        begun = set()
+        while len(begun) < 64:
+            kind, _, stream, _ = connection.receive()
+            assert kind != RST_STREAM
+            if kind == DATA:
+                begun.add(stream)
+    return connections
+
+
 @storage.answered_by_us
 def test_rule_91_files_that_nobody_takes_fill_no_memory(make_server):
     server = make_server({"h2c": True})
@@ -135,27 +153,28 @@ def test_rule_91_files_that_nobody_takes_fill_no_memory(make_server):
     path = target(signed(server, "GET", name, time.time() + 600))
     assert len(requests.get(server.url + path, timeout=30).content) == 4 << 20
     before = memory(server)
-    connections = []
-    try:
-        for _ in range(4):
-            connection = http2.Connection(server.port)
-            connections.append(connection)
-            # A window of one byte for each answer (RFC 9113, section 6.5.2).
-            connection.send(frame(SETTINGS, 0, 0, struct.pack(">HI", 4, 1)))
-            connection.send(*(frame(HEADERS, END_STREAM | END_HEADERS, 2 * n + 1, http2.get(path)) for n in range(64)))
-            begun = set()
-            while len(begun) < 64:
-                kind, _, stream, _ = connection.receive()
-                assert kind != RST_STREAM
-                if kind == DATA:
-                    begun.add(stream)
-        # What is read ahead is read in a moment.
-        time.sleep(1)
-        assert memory(server) - before < 100
-    finally:
-        for connection in connections:
-            connection.close()
+    connections = ask_and_take_nothing(server, path, 4)
+    # What is read ahead is read in a moment.
+    time.sleep(1)
+    assert memory(server) - before < 100
+    for connection in connections:
+        connection.close()
     assert len(requests.get(server.url + path, timeout=30).content) == 4 << 20
+
+
+def test_rule_91_the_description_that_nobody_takes_fills_no_memory(make_server):
+    server = make_server({"h2c": True})
+    length = len(requests.get(f"{server.url}/openapi.json", headers={"Accept-Encoding": "identity"}, timeout=30).content)
+    connections, taken = [], []
+    # A request takes some memory whatever its answer.
+    for path in ("/healthz", "/openapi.json"):
+        before = memory(server)
+        connections += ask_and_take_nothing(server, path, 16)
+        taken.append(memory(server) - before)
+    copies = 16 * 64 * length / 2**20
+    assert taken[1] - taken[0] < copies / 3, (taken, copies)
+    for connection in connections:
+        connection.close()
 
 
 @storage.answered_by_us

@@ -182,7 +182,7 @@ async fn dispatch_without_body(
         Route::Health => operations::health(),
         Route::Ready => operations::ready(exchange).await,
         Route::Metrics => operations::metrics(exchange).await,
-        Route::OpenApi => operations::open_api(),
+        Route::OpenApi => operations::open_api(exchange),
         Route::Docs => Ok(operations::docs()),
         Route::Web(page) => web::show(exchange, page).await,
     }

@@ -1,5 +1,6 @@
 //! Bodies of answers: whole ones, and streams that are produced while they are sent.
 
+use std::collections::VecDeque;
 use std::io;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
@@ -13,6 +14,8 @@ use tokio::sync::mpsc;
 pub(crate) enum ResponseBody {
     /// All of it is here.
     Whole(Bytes),
+    /// All of it is here, in pieces: those that are the same for everybody are in memory once.
+    Pieces(VecDeque<Bytes>),
     /// Chunks come through a channel; its bound is the back-pressure. `remaining` is the number of bytes still to come where
     /// that is known: a stream that ends early then breaks the connection instead of looking complete.
     Stream { chunks: mpsc::Receiver<io::Result<Bytes>>, remaining: Option<u64> },
@@ -47,6 +50,7 @@ impl Body for ResponseBody {
         match self.get_mut() {
             Self::Whole(bytes) if bytes.is_empty() => Poll::Ready(None),
             Self::Whole(bytes) => Poll::Ready(Some(Ok(Frame::data(std::mem::take(bytes))))),
+            Self::Pieces(pieces) => Poll::Ready(pieces.pop_front().map(|piece| Ok(Frame::data(piece)))),
             // Whoever fills it may be there for longer.
             Self::Stream { remaining: Some(0), .. } => Poll::Ready(None),
             Self::Stream { chunks, remaining } => match (ready!(chunks.poll_recv(context)), remaining) {
@@ -69,6 +73,7 @@ impl Body for ResponseBody {
     fn is_end_stream(&self) -> bool {
         match self {
             Self::Whole(bytes) => bytes.is_empty(),
+            Self::Pieces(pieces) => pieces.is_empty(),
             Self::Stream { remaining, .. } => *remaining == Some(0),
         }
     }
@@ -76,6 +81,7 @@ impl Body for ResponseBody {
     fn size_hint(&self) -> SizeHint {
         match self {
             Self::Whole(bytes) => SizeHint::with_exact(bytes.len() as u64),
+            Self::Pieces(pieces) => SizeHint::with_exact(pieces.iter().map(|piece| piece.len() as u64).sum()),
             Self::Stream { remaining: Some(left), .. } => SizeHint::with_exact(*left),
             Self::Stream { remaining: None, .. } => SizeHint::default(),
         }

@@ -123,6 +123,13 @@ pub(crate) fn accepts_gzip(headers: &HeaderMap) -> bool {
     })
 }
 
+/// The same bytes, compressed.
+pub(crate) fn gzip(bytes: &[u8]) -> std::io::Result<Vec<u8>> {
+    let mut encoder = GzEncoder::new(Vec::new(), Compression::fast());
+    encoder.write_all(bytes)?;
+    encoder.finish()
+}
+
 /// Compresses a whole JSON body where that is worth it and the client takes it (rule 12).
 pub(crate) fn compress(request: &HeaderMap, response: &mut Response<ResponseBody>) {
     if response.headers().get(CONTENT_TYPE) != Some(&JSON)
@@ -134,10 +141,7 @@ pub(crate) fn compress(request: &HeaderMap, response: &mut Response<ResponseBody
     if bytes.len() <= COMPRESS_ABOVE {
         return;
     }
-    let mut encoder = GzEncoder::new(Vec::new(), Compression::fast());
-    let compressed = accepts_gzip(request)
-        .then(|| encoder.write_all(bytes).and_then(|()| encoder.finish()).ok())
-        .flatten();
+    let compressed = accepts_gzip(request).then(|| gzip(bytes).ok()).flatten();
     if let Some(compressed) = compressed {
         *response.body_mut() = compressed.into();
         response.headers_mut().insert(CONTENT_ENCODING, HeaderValue::from_static("gzip"));

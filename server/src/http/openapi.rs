@@ -5,8 +5,12 @@ mod schemas;
 
 use std::sync::OnceLock;
 
+use bytes::Bytes;
 use utoipa::OpenApi;
 use utoipa::openapi::security::{ApiKey, ApiKeyValue, SecurityScheme};
+
+use super::error::ApiError;
+use super::json;
 
 /// Name of the security scheme.
 const API_KEY: &str = "api_key";
@@ -68,8 +72,25 @@ const API_KEY: &str = "api_key";
 )]
 struct Interface;
 
+/// The document as it is sent.
+pub(crate) struct Texts {
+    pub(crate) plain: Bytes,
+    pub(crate) gzip: Bytes,
+}
+
+/// The document as it is sent, made once: answers that nobody takes are no copies of it.
+pub(crate) fn texts() -> Result<&'static Texts, ApiError> {
+    static TEXTS: OnceLock<Result<Texts, String>> = OnceLock::new();
+    let texts = TEXTS.get_or_init(|| {
+        let plain = serde_json::to_vec(document()).map_err(|error| error.to_string())?;
+        let gzip = json::gzip(&plain).map_err(|error| error.to_string())?;
+        Ok(Texts { plain: plain.into(), gzip: gzip.into() })
+    });
+    texts.as_ref().map_err(|error| ApiError::internal(format!("cannot describe the interface: {error}")))
+}
+
 /// The document, made once.
-pub(crate) fn document() -> &'static utoipa::openapi::OpenApi {
+fn document() -> &'static utoipa::openapi::OpenApi {
     static DOCUMENT: OnceLock<utoipa::openapi::OpenApi> = OnceLock::new();
     DOCUMENT.get_or_init(|| {
         let mut document = Interface::openapi();

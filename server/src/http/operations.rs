@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use hyper::header::{CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, HeaderValue};
+use hyper::header::{
+    CACHE_CONTROL, CONTENT_ENCODING, CONTENT_SECURITY_POLICY, CONTENT_TYPE, HeaderValue, VARY,
+};
 use hyper::{Response, StatusCode};
 use libreconstruct::ErrorKind;
 use serde_json::{Map, Value, json};
@@ -11,7 +13,7 @@ use tokio::time::timeout;
 use super::body::ResponseBody;
 use super::error::ApiError;
 use super::exchange::Exchange;
-use super::response::Answer;
+use super::response::{Answer, response};
 use super::{json as json_body, openapi};
 
 /// The process answers.
@@ -72,8 +74,19 @@ pub(crate) async fn metrics(exchange: &Exchange<'_>) -> Answer {
 }
 
 /// The description of the interface for programs.
-pub(crate) fn open_api() -> Answer {
-    json_body::response(StatusCode::OK, &openapi::document())
+pub(crate) fn open_api(exchange: &Exchange<'_>) -> Answer {
+    let texts = openapi::texts()?;
+    let gzip = json_body::accepts_gzip(&exchange.parts.headers);
+    let text = if gzip { &texts.gzip } else { &texts.plain };
+    let mut response = response(StatusCode::OK, ResponseBody::Whole(text.clone()));
+    let headers = response.headers_mut();
+    headers.insert(CONTENT_TYPE, json_body::JSON);
+    if gzip {
+        headers.insert(CONTENT_ENCODING, HeaderValue::from_static("gzip"));
+        // Of what is not compressed here it is said where that is looked at.
+        headers.insert(VARY, HeaderValue::from_static("Accept-Encoding"));
+    }
+    Ok(response)
 }
 
 /// The same for people: one page that needs nothing from elsewhere.

@@ -5,15 +5,18 @@
 //! and so does every job if the operator allows no viewer. Caches must ask again before they show anything, so that a
 //! job that is made private or deleted is gone at once.
 
+use std::collections::VecDeque;
 use std::sync::OnceLock;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
+use bytes::Bytes;
 use hyper::StatusCode;
 use hyper::header::{CONTENT_SECURITY_POLICY, CONTENT_TYPE, HeaderValue, REFERRER_POLICY};
 use libreconstruct::job::{ArtifactKind, JobId, PublicJob};
 use sha2::{Digest, Sha256};
 
+use super::body::ResponseBody;
 use super::download;
 use super::error::ApiError;
 use super::exchange::Exchange;
@@ -46,10 +49,11 @@ pub(crate) async fn page(exchange: &mut Exchange<'_>, job_id: &str) -> Answer {
             let first =
                 exchange.api.quick(move |service| service.public_artifact(id, ArtifactKind::FirstLook));
             let has_first = first.await.is_ok();
-            html(StatusCode::OK, render(&job, has_first, exchange.parts.uri.path()))
+            let page = render(&job, has_first, exchange.parts.uri.path());
+            html(StatusCode::OK, ResponseBody::Pieces(page))
         }
         Err(error) if error.status == StatusCode::NOT_FOUND => {
-            html(StatusCode::NOT_FOUND, NOT_FOUND.to_owned())
+            html(StatusCode::NOT_FOUND, ResponseBody::Whole(Bytes::from_static(NOT_FOUND.as_bytes())))
         }
         Err(error) => Err(error),
     }
@@ -83,16 +87,22 @@ fn allowed(exchange: &mut Exchange<'_>, job_id: &str) -> Result<JobId, ApiError>
     exchange.job_id(job_id)
 }
 
-/// The page. Its addresses are relative, so that it works under any address by which a proxy serves it.
-fn render(job: &PublicJob, has_first: bool, path: &str) -> String {
+/// The page, in pieces: its style and its script are no copies, as everybody may ask for it and nobody take it. Its addresses are
+/// relative, so that it works under any address by which a proxy serves it.
+fn render(job: &PublicJob, has_first: bool, path: &str) -> VecDeque<Bytes> {
     let base = if path.ends_with('/') { String::new() } else { format!("{}/", job.job_id) };
     let first = if has_first { format!(" data-first=\"{base}first.spz\"") } else { String::new() };
+    let title = escape(&job.title);
     // The title comes last, so that nothing in it is replaced.
-    PAGE.replace("{{style}}", STYLE)
-        .replace("{{script}}", SCRIPT)
-        .replace("{{base}}", &base)
-        .replace("{{first}}", &first)
-        .replace("{{title}}", &escape(&job.title))
+    let fill = |piece: &str| {
+        Bytes::from(
+            piece.replace("{{base}}", &base).replace("{{first}}", &first).replace("{{title}}", &title),
+        )
+    };
+    let (head, rest) = PAGE.split_once("{{style}}").unwrap_or((PAGE, ""));
+    let (middle, end) = rest.split_once("{{script}}").unwrap_or((rest, ""));
+    let (style, script) = (Bytes::from_static(STYLE.as_bytes()), Bytes::from_static(SCRIPT.as_bytes()));
+    VecDeque::from([fill(head), style, fill(middle), script, fill(end)])
 }
 
 /// Text as HTML, also within quotes.
@@ -111,8 +121,8 @@ fn escape(text: &str) -> String {
     escaped
 }
 
-fn html(status: StatusCode, text: String) -> Answer {
-    let mut response = response(status, text.into());
+fn html(status: StatusCode, body: ResponseBody) -> Answer {
+    let mut response = response(status, body);
     let headers = response.headers_mut();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/html; charset=utf-8"));
     headers.insert(CONTENT_SECURITY_POLICY, header_value(policy())?);
@@ -144,9 +154,26 @@ mod tests {
         PublicJob { job_id: JobId::random(), title: title.to_owned(), camera_data: Default::default() }
     }
 
+    /// The whole page.
+    fn text(job: &PublicJob, has_first: bool, path: &str) -> String {
+        let bytes: Vec<u8> = render(job, has_first, path).into_iter().flatten().collect();
+        String::from_utf8(bytes).unwrap()
+    }
+
+    #[test]
+    fn rule_91_pages_that_nobody_takes_share_what_is_large() {
+        let pages: Vec<_> = (0..100).map(|n| render(&job(&format!("{n}")), true, "/view/0b/")).collect();
+        for page in &pages {
+            assert_eq!(page.len(), 5);
+            for (piece, first) in page.iter().zip(&pages[0]) {
+                assert!(piece.len() < 1024 || piece.as_ptr() == first.as_ptr(), "{} bytes", piece.len());
+            }
+        }
+    }
+
     #[test]
     fn rule_72_a_title_is_text() {
-        let page = render(&job("<script>alert('1')</script> & {{script}}"), false, "/view/0b/");
+        let page = text(&job("<script>alert('1')</script> & {{script}}"), false, "/view/0b/");
         let title = "&lt;script&gt;alert(&#39;1&#39;)&lt;/script&gt; &amp; {{script}}";
         assert!(page.contains(&format!("<title>{title}</title>")), "{page}");
         assert!(page.contains(&format!("<h1>{title}</h1>")));
@@ -156,20 +183,20 @@ mod tests {
     #[test]
     fn rule_1_the_addresses_in_the_page_fit_both_slash_forms() {
         let job = job("a");
-        let page = render(&job, true, "/view/0b/");
+        let page = text(&job, true, "/view/0b/");
         assert!(page.contains(" data-scene=\"scene.spz\"") && page.contains(" data-first=\"first.spz\""));
-        let page = render(&job, true, "/view/0B");
+        let page = text(&job, true, "/view/0B");
         for (what, file) in [("scene", "scene.spz"), ("first", "first.spz")] {
             assert!(page.contains(&format!(" data-{what}=\"{}/{file}\"", job.job_id)), "{page}");
         }
-        assert!(!render(&job, false, "/view/0b/").contains(" data-first="));
+        assert!(!text(&job, false, "/view/0b/").contains(" data-first="));
     }
 
     /// The policy has the hash of exactly what stands between the tags, and no part of that looks like the closing tag
     /// to a browser.
     #[test]
     fn the_policy_fits_the_page() {
-        let page = render(&job("a"), false, "/view/0b/");
+        let page = text(&job("a"), false, "/view/0b/");
         for (open, close, text) in
             [("<style>", "</style>", STYLE), ("<script type=\"module\">", "</script>", SCRIPT)]
         {
