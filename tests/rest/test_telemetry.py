@@ -15,6 +15,7 @@ import requests
 from . import media, postgres
 from .server import BINARY, free_port
 from .test_machine import wait_for
+from .web import invited
 
 
 class Collector:
@@ -161,6 +162,26 @@ def test_who_hangs_up_while_a_change_is_made_is_noted(make_server):
     wait_for(lambda: client.get(f"/api/v1/jobs/{job}/").status_code == 404, "the change")
     counts = client.get("/metrics").text.splitlines()
     assert [line for line in counts if 'method="DELETE"' in line and 'status="499"' in line]
+
+
+def test_who_is_given_a_file_is_noted(make_server):
+    server = make_server()
+    client = server.user("anna")
+    job = client.submit(media.flat_video())
+    visitor = invited(server, "anna")
+    [user] = [user["user_id"] for user in server.command("users", "list")["users"]]
+    interface = ("/api/v1/jobs/{job_id}/download/{file_type}/", "/api/v1/jobs/{job_id}/preview/")
+    pages = tuple(f"/scenes/{{job_id}}/{name}" for name in ("download/{file_type}", "scene.spz", "first.spz", "preview.jpg"))
+    for path in interface + pages:
+        asked = client if path in interface else visitor
+        # Whether there is such a file or not.
+        assert asked.get(path.format(job_id=job, file_type="spz")).status_code == 404
+        [line] = lines_of(server, "audit", path=path)
+        assert (line["method"], line["status"], line["user"], line["job"]) == ("GET", 404, user, job)
+    # To look at a page is no more than to look at it.
+    for path in (f"/scenes/{job}", f"/scenes/{job}/report", f"/scenes/{job}/live.jpg"):
+        assert visitor.get(path).status_code in (200, 204)
+    assert {line["path"] for line in lines_of(server, "audit", method="GET")} == set(interface + pages)
 
 
 def test_every_change_of_a_job_is_a_line(make_server):

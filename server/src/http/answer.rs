@@ -366,8 +366,7 @@ fn log(
     } else {
         line!(info, "access", "request");
     }
-    let gives_access = matches!(route, Some(Route::Download { .. } | Route::Preview { .. }));
-    if (!safe || gives_access) && facts.user.is_some() {
+    if (!safe || route.is_some_and(Route::gives_file)) && facts.user.is_some() {
         line!(info, "audit", "action");
     }
 }

@@ -183,6 +183,15 @@ impl<'a> Route<'a> {
         }
     }
 
+    /// Whether it gives its user a file of a job, or the address of one.
+    pub(crate) fn gives_file(self) -> bool {
+        match self {
+            Self::Download { .. } | Self::Preview { .. } => true,
+            Self::Web(page) => page.gives_file(),
+            _ => false,
+        }
+    }
+
     /// The value of `Allow` (rules 3 to 5): HEAD goes with every GET, OPTIONS with everything.
     pub(crate) fn allow(self) -> &'static str {
         match self {

@@ -186,6 +186,17 @@ impl<'a> WebRoute<'a> {
         }
     }
 
+    /// Whether it gives a file of a job, or the address of one. What a scene looks like while it is trained is none.
+    pub(crate) fn gives_file(self) -> bool {
+        matches!(
+            self,
+            Self::SceneFile { .. }
+                | Self::SceneFirst { .. }
+                | Self::ScenePreview { .. }
+                | Self::SceneDownload { .. }
+        )
+    }
+
     /// The value of `Allow`. What changes anything is a POST, and a page that asks first is both.
     pub(crate) fn allow(self) -> &'static str {
         match self {
