@@ -1,7 +1,10 @@
 """Rules 13 to 22 of docs/rest.md: authentication and limits."""
 
+import json
+import socket
 import time
 import tomllib
+import uuid
 
 import pytest
 
@@ -31,6 +34,98 @@ def test_rule_13_unknown_malformed_and_revoked_keys_are_not_told_apart(server, f
         assert response.headers["WWW-Authenticate"] == 'Api-Key realm="api"'
         answers.append((response.content, sorted(set(response.headers) - {"date", "x-request-id"})))
     assert all(answer == answers[0] for answer in answers)
+
+
+def ask_without_body(server, key: str, method: str, path: str, body: bytes) -> socket.socket:
+    """Sends the head of a request, and of its body nothing yet."""
+    connection = socket.create_connection(("127.0.0.1", server.port), timeout=30)
+    head = (
+        f"{method} {path} HTTP/1.1\r\nHost: x\r\nAuthorization: Api-Key {key}\r\nContent-Type: application/json\r\n"
+        f"Content-Length: {len(body)}\r\nConnection: close\r\n\r\n"
+    )
+    connection.sendall(head.encode())
+    return connection
+
+
+def rest_of(connection: socket.socket) -> bytes:
+    """What comes until the connection ends."""
+    got = []
+    while more := connection.recv(1 << 16):
+        got.append(more)
+    return b"".join(got)
+
+
+@pytest.mark.parametrize(("loss", "status"), [("key", 401), ("tier", 403)])
+def test_rule_13_a_body_that_comes_after_the_key_is_revoked_does_nothing(make_server, flat, loss, status):
+    server = make_server()
+    anna = server.user("anna")
+    blob = anna.upload(flat)
+    job, ended = anna.submit(blob), anna.submit(blob)
+    assert anna.request("POST", f"/api/v1/jobs/{ended}/cancel/").status_code == 200
+    second = server.client_with_new_key("anna")
+    bodies = [
+        ("PATCH", f"/api/v1/jobs/{job}/", {"title": "not mine any more"}),
+        ("POST", f"/api/v1/jobs/{ended}/restart/", {}),
+        ("POST", "/api/v1/generate-upload-url/", {"file_extension": "mp4"}),
+        ("POST", "/api/v1/submit-job/", {"blob_name": blob}),
+        ("POST", "/api/v1/webhooks/", {"url": "https://example.com/"}),
+    ]
+    begun = [(json.dumps(body).encode(), ask_without_body(server, second.key, method, path, json.dumps(body).encode()))
+             for method, path, body in bodies]
+    # Until they wait.
+    time.sleep(1)
+    if loss == "key":
+        server.command("keys", "revoke", "anna", second.key.split(".")[0])
+    else:
+        server.command("users", "set-tier", "anna", "free")
+    for (method, path, _), (body, connection) in zip(bodies, begun):
+        connection.sendall(body)
+        assert rest_of(connection).startswith(f"HTTP/1.1 {status} ".encode()), (method, path)
+        connection.close()
+    server.command("users", "set-tier", "anna", "enterprise")
+    assert anna.job(job)["title"] != "not mine any more" and anna.get("/api/v1/webhooks/").json() == []
+    assert {entry["job_id"] for entry in anna.jobs()} == {job, ended}
+
+
+def test_rule_13_a_list_breaks_off_when_the_key_is_revoked(make_server, flat):
+    server = make_server()
+    anna = server.user("anna")
+    # More than the buffers between the two ends take: a kilobyte each.
+    job, count = anna.submit(flat, title="🌳" * 255), 15_000
+    with server.rows() as database:
+        columns = [one[0] for one in database.execute("SELECT * FROM jobs").description if one[0] not in ("seq", "job_id", "uploaded_at")]
+        names = ", ".join(columns)
+        database.executemany(
+            f"INSERT INTO jobs (job_id, uploaded_at, {names}) SELECT ?, uploaded_at + ?, {names} FROM jobs WHERE job_id = ?",
+            [(str(uuid.uuid4()), n, job) for n in range(1, count)],
+        )
+
+    def ask(client) -> socket.socket:
+        connection = socket.socket()
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 16)
+        connection.settimeout(30)
+        connection.connect(("127.0.0.1", server.port))
+        connection.sendall(f"GET /api/v1/jobs/ HTTP/1.1\r\nHost: x\r\nAuthorization: Api-Key {client.key}\r\n\r\n".encode())
+        assert connection.recv(12) == b"HTTP/1.1 200"
+        return connection
+
+    end = b"]\r\n0\r\n\r\n"
+    with ask(anna) as connection:
+        got = bytearray()
+        while not got.endswith(end):
+            more = connection.recv(1 << 20)
+            assert more
+            got += more
+        assert got.count(b'"job_id"') == count
+    second = server.client_with_new_key("anna")
+    with ask(second) as connection:
+        time.sleep(1)
+        server.command("keys", "revoke", "anna", second.key.split(".")[0])
+        try:
+            got = rest_of(connection)
+        except ConnectionResetError:
+            return
+        assert not got.endswith(end) and got.count(b'"job_id"') < count
 
 
 def test_rule_14_the_scheme_in_any_case_with_one_space_or_more(server, fresh):

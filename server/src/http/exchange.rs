@@ -7,6 +7,7 @@ use hyper::http::request::Parts;
 use libreconstruct::ErrorKind;
 use libreconstruct::job::{JobId, UserId};
 use libreconstruct::service::Caller;
+use serde_json::{Map, Value};
 
 use super::api::Api;
 use super::client::Connection;
@@ -36,7 +37,7 @@ impl Exchange<'_> {
         Ok(self.caller(class).await?.user_id)
     }
 
-    /// The same with the key, for requests that wait: it may be revoked before they are answered.
+    /// The same with the key, for requests that wait: it may be revoked before they are answered, and is to be looked at again.
     pub(crate) async fn caller(&mut self, class: Class) -> Result<Caller, ApiError> {
         let Some(key) = api_key(self.parts) else { return Err(self.unauthenticated()) };
         let _turn = self.api.turns.take().await?;
@@ -50,6 +51,23 @@ impl Exchange<'_> {
         self.api.service().authorize(&caller)?;
         self.api.limiters.check(class, &caller.user_id, self.api.service())?;
         Ok(caller)
+    }
+
+    /// Says no to a caller who was let through a while ago and would not be by now.
+    pub(crate) async fn authorize_again(&self, caller: &Caller) -> Result<(), ApiError> {
+        self.api.quick(|service| service.authorize_again(caller)).await
+    }
+
+    /// What the body of the caller's request says; `body` reads it. It may take its time to come, and nobody does anything with a key
+    /// that was revoked meanwhile.
+    pub(crate) async fn body(
+        &self,
+        caller: &Caller,
+        body: impl Future<Output = Result<Map<String, Value>, ApiError>>,
+    ) -> Result<Map<String, Value>, ApiError> {
+        let body = body.await?;
+        self.authorize_again(caller).await?;
+        Ok(body)
     }
 
     fn unauthenticated(&self) -> ApiError {

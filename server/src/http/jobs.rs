@@ -10,7 +10,8 @@ use flate2::write::GzEncoder;
 use hyper::body::Incoming;
 use hyper::header::{CONTENT_ENCODING, CONTENT_TYPE, HeaderValue, LINK, VARY};
 use hyper::{Response, StatusCode};
-use libreconstruct::job::{Cursor, Job, JobPage, JobSummary, JobUpdate, ListQuery, UserId};
+use libreconstruct::job::{Cursor, Job, JobPage, JobSummary, JobUpdate, ListQuery};
+use libreconstruct::service::Caller;
 use serde_json::Value;
 use tokio::sync::mpsc;
 
@@ -29,12 +30,13 @@ const PAGE: u32 = 1000;
 
 /// Newest first. Without `limit` all of them, with it a page and a `Link` to the next (rule 50).
 pub(crate) async fn list(exchange: &mut Exchange<'_>) -> Answer {
-    let user = exchange.authorize(Class::Request).await?;
+    let caller = exchange.caller(Class::Request).await?;
+    let user = caller.user_id;
     let query = list_query(exchange.parts.uri.query().unwrap_or(""))?;
     let first = ListQuery { limit: Some(query.limit.unwrap_or(PAGE)), ..query };
     let page = exchange.api.blocking(move |service| service.list(user, &first)).await?;
     match page.next {
-        Some(next) if query.limit.is_none() => Ok(stream(exchange, user, first, page.jobs, next)),
+        Some(next) if query.limit.is_none() => Ok(stream(exchange, caller, first, page.jobs, next)),
         next => {
             let mut response = json_body::response(StatusCode::OK, &page.jobs)?;
             if let Some(next) = next {
@@ -83,14 +85,14 @@ fn next_link(exchange: &Exchange<'_>, query: &ListQuery, next: Cursor) -> String
 /// An array too long for one read: page by page, while the client takes it.
 fn stream(
     exchange: &Exchange<'_>,
-    user: UserId,
+    caller: Caller,
     query: ListQuery,
     jobs: Vec<JobSummary>,
     next: Cursor,
 ) -> Response<ResponseBody> {
     let gzip = json_body::accepts_gzip(&exchange.parts.headers);
     let (sender, chunks) = mpsc::channel(1);
-    tokio::spawn(send_pages(exchange.api.clone(), user, query, ArrayWriter::new(gzip), jobs, next, sender));
+    tokio::spawn(send_pages(exchange.api.clone(), caller, query, ArrayWriter::new(gzip), jobs, next, sender));
     let mut response = Response::new(ResponseBody::Stream { chunks, remaining: None });
     let headers = response.headers_mut();
     headers.insert(CONTENT_TYPE, json_body::JSON);
@@ -103,7 +105,7 @@ fn stream(
 
 async fn send_pages(
     api: Arc<Api>,
-    user: UserId,
+    caller: Caller,
     query: ListQuery,
     mut array: ArrayWriter,
     jobs: Vec<JobSummary>,
@@ -122,17 +124,29 @@ async fn send_pages(
             return;
         }
         let Some(cursor) = page.next else { return };
-        let query = ListQuery { cursor: Some(cursor), ..query };
-        match api.blocking(move |service| service.list(user, &query)).await {
+        // Room first: no page waits in memory for its client, and none is told that was read before the key was revoked.
+        if sender.reserve().await.is_err() {
+            return;
+        }
+        match further(&api, &caller, ListQuery { cursor: Some(cursor), ..query }).await {
             Ok(more) => page = more,
             Err(error) => {
-                let detail = error.detail.as_deref().unwrap_or("");
-                tracing::error!(target: "access", detail, "a list of jobs broke off");
+                if error.status.is_server_error() {
+                    let detail = error.detail.as_deref().unwrap_or("");
+                    tracing::error!(target: "access", detail, "a list of jobs broke off");
+                }
                 let _ = sender.send(Err(io::Error::other("the list broke off"))).await;
                 return;
             }
         }
     }
+}
+
+/// A further page of a list, for a caller who may still have it.
+async fn further(api: &Api, caller: &Caller, query: ListQuery) -> Result<JobPage, ApiError> {
+    api.quick(|service| service.authorize_again(caller)).await?;
+    let user = caller.user_id;
+    api.blocking(move |service| service.list(user, &query)).await
 }
 
 /// Writes a JSON array in pieces, compressed or not.
@@ -186,10 +200,10 @@ pub(crate) async fn get(exchange: &mut Exchange<'_>, job_id: &str) -> Answer {
 /// Changes title, visibility or camera, and answers with the whole job (rule 60).
 pub(crate) async fn update(exchange: &mut Exchange<'_>, job_id: &str, body: Incoming) -> Answer {
     let known =
-        exchange.authorize(Class::Request).await.and_then(|user| Ok((user, exchange.job_id(job_id)?)));
-    let ((user, job_id), body) = or_drain(known, body)?;
-    let body = Value::Object(json_body::read_object(&exchange.parts.headers, body).await?);
-    let update = JobUpdate::from_json(&body)?;
+        exchange.caller(Class::Request).await.and_then(|caller| Ok((caller, exchange.job_id(job_id)?)));
+    let ((caller, job_id), body) = or_drain(known, body)?;
+    let body = exchange.body(&caller, json_body::read_object(&exchange.parts.headers, body)).await?;
+    let (user, update) = (caller.user_id, JobUpdate::from_json(&Value::Object(body))?);
     let job = exchange.api.blocking(move |service| service.update(user, job_id, &update)).await?;
     answer(exchange.api, &job)
 }

@@ -30,7 +30,7 @@ pub(crate) async fn get(exchange: &mut Exchange<'_>, job_id: &str) -> Answer {
         Some(wait) => {
             let changed = read_changed(exchange, caller.user_id, job_id, &wait).await;
             // As a new request: the key may be revoked or the tier lost by now, and that is said before anything of the job.
-            exchange.api.quick(|service| service.authorize_again(&caller)).await?;
+            exchange.authorize_again(&caller).await?;
             changed?
         }
     };

@@ -19,22 +19,25 @@ use super::route;
 
 /// Checks the request and the video, and queues the job: 201 with its address (rule 34).
 pub(crate) async fn submit(exchange: &mut Exchange<'_>, body: Incoming) -> Answer {
-    let (user, body) = or_drain(exchange.authorize(Class::Submit).await, body)?;
+    let (caller, body) = or_drain(exchange.caller(Class::Submit).await, body)?;
     let key = idempotency_key(exchange.parts)?;
-    let body = Value::Object(json_body::read_object(&exchange.parts.headers, body).await?);
+    let body = exchange.body(&caller, json_body::read_object(&exchange.parts.headers, body)).await?;
+    let body = Value::Object(body);
     let request = JobRequest::from_json(&body, exchange.api.service().limits())?;
     // Keys of objects are sorted, so that the same fields in another order are the same body.
     let idempotency = key.map(|key| Idempotency { key, body_hash: Sha256::digest(body.to_string()).into() });
-    queue(exchange, user, request, idempotency).await
+    queue(exchange, caller.user_id, request, idempotency).await
 }
 
 /// Queues an ended job's video again, with the options that the body names and else those that it had: 201 as for a submission,
 /// with a job of its own (rule 85).
 pub(crate) async fn restart(exchange: &mut Exchange<'_>, job_id: &str, body: Incoming) -> Answer {
-    let known = exchange.authorize(Class::Submit).await.and_then(|user| Ok((user, exchange.job_id(job_id)?)));
-    let ((user, job_id), body) = or_drain(known, body)?;
+    let known =
+        exchange.caller(Class::Submit).await.and_then(|caller| Ok((caller, exchange.job_id(job_id)?)));
+    let ((caller, job_id), body) = or_drain(known, body)?;
     let key = idempotency_key(exchange.parts)?;
-    let body = Value::Object(json_body::read_options(&exchange.parts.headers, body).await?);
+    let body = exchange.body(&caller, json_body::read_options(&exchange.parts.headers, body)).await?;
+    let (user, body) = (caller.user_id, Value::Object(body));
     // The same key for another job, or for a submission, is another request.
     let idempotency = key
         .map(|key| Idempotency { key, body_hash: Sha256::digest(format!("restart {job_id} {body}")).into() });

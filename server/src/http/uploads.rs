@@ -18,8 +18,9 @@ use super::signature::{Access, sign};
 
 /// A new address, and the name to submit the video under.
 pub(crate) async fn generate(exchange: &mut Exchange<'_>, body: Incoming) -> Answer {
-    let (user, body) = or_drain(exchange.authorize(Class::Upload).await, body)?;
-    let extension = file_extension(&json_body::read_object(&exchange.parts.headers, body).await?)?;
+    let (caller, body) = or_drain(exchange.caller(Class::Upload).await, body)?;
+    let body = exchange.body(&caller, json_body::read_object(&exchange.parts.headers, body)).await?;
+    let (user, extension) = (caller.user_id, file_extension(&body)?);
     let ticket = exchange.api.blocking(move |service| service.create_upload(user, &extension)).await?;
     let name = ticket.blob_name.to_string();
     // Where the storage has an address of its own, no server sees the bytes (rule 83).

@@ -30,8 +30,9 @@ pub(crate) async fn list(exchange: &mut Exchange<'_>) -> Answer {
 
 /// One more; its secret is shown now and never again (rule 93).
 pub(crate) async fn add(exchange: &mut Exchange<'_>, body: Incoming) -> Answer {
-    let (user, body) = or_drain(exchange.authorize(Class::Request).await, body)?;
-    let url = url(&json_body::read_object(&exchange.parts.headers, body).await?)?;
+    let (caller, body) = or_drain(exchange.caller(Class::Request).await, body)?;
+    let body = exchange.body(&caller, json_body::read_object(&exchange.parts.headers, body)).await?;
+    let (user, url) = (caller.user_id, url(&body)?);
     let settings = &exchange.api.config().webhooks;
     let (url, most) = (settings.check(&url)?, settings.max_per_user);
     let added = exchange.api.blocking(move |service| service.add_webhook(user, url.as_str(), most)).await?;
