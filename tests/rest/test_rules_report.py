@@ -191,8 +191,10 @@ def test_rule_86_events_tell_each_change_until_the_end(alice, flat):
     alice.patch(job, {"title": "another"})
     second = events.next()
     assert int(second["id"]) > int(first["id"])
-    # Who comes back gets what is new and nothing twice.
+    # Who comes back gets what is new, and once where the job stands in the queue now: that may be another place.
     back = Events(alice, job, {"Last-Event-ID": second["id"]})
+    again = back.next()
+    assert again["id"] == second["id"] and json.loads(again["data"]) == report(alice, job)
     assert Events(alice, job, {"Last-Event-ID": first["id"]}).next()["id"] == second["id"]
     alice.request("POST", f"/api/v1/jobs/{job}/cancel/")
     for stream in (events, back):
@@ -204,6 +206,32 @@ def test_rule_86_events_tell_each_change_until_the_end(alice, flat):
     # One that has ended is told once.
     ended = Events(alice, job)
     assert ended.next()["id"] == last["id"] and ended.next() is None
+
+
+def test_rule_86_who_waits_is_told_that_the_queue_moved(make_server, flat):
+    server = make_server()
+    anna = server.user("anna")
+    first, second, third = (anna.submit(flat) for _ in range(3))
+    told = report(anna, third)
+    assert told["status"] == "Queued - position: 3"
+    events = Events(anna, third)
+    assert json.loads(events.next()["data"]) == told
+    for query in (f"?wait=20&version={told['version']}", "?wait=20"):
+        timer = threading.Timer(1, lambda: type(anna)(server, anna.key).delete(first if "version" in query else second))
+        timer.start()
+        began = time.monotonic()
+        moved = report(anna, third, query)
+        assert time.monotonic() - began < 10
+        timer.join()
+        place = 2 if "version" in query else 1
+        assert (moved["version"], moved["status"]) == (told["version"], f"Queued - position: {place}")
+        assert json.loads(events.next()["data"]) == moved
+    # Who comes back with a version that has not changed hears once where the job is now.
+    back = Events(anna, third, {"Last-Event-ID": str(told["version"])})
+    assert json.loads(back.next()["data"])["status"] == "Queued - position: 1"
+    anna.patch(third, {"title": "another"})
+    for stream in (events, back):
+        assert int(stream.next()["id"]) > told["version"]
 
 
 def test_rule_86_events_of_a_job_that_is_deleted(alice, flat):

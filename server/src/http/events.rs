@@ -1,7 +1,8 @@
 //! The changes of a job as they come: server-sent events (rule 86 of docs/rest.md; WHATWG HTML, section 9.2).
 //!
 //! Each event is a whole report, and its id the version of the job. So a client that was cut off says which version it has seen and
-//! misses nothing, though not every state between two events is sent.
+//! misses nothing, though not every state between two events is sent. Where a job stands in the queue changes with other jobs, and is in no
+//! version of its own.
 
 use std::io;
 use std::sync::Arc;
@@ -10,7 +11,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use hyper::header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
 use hyper::{Method, StatusCode};
-use libreconstruct::job::JobId;
+use libreconstruct::job::{JobId, JobStatus};
 use libreconstruct::service::Caller;
 use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep};
@@ -46,6 +47,12 @@ fn last_seen(headers: &HeaderMap) -> Option<u64> {
         .and_then(|text| text.trim().parse().ok())
 }
 
+/// What a client that has seen `seen` knows of a job of this version and status. Of one that waits it does not know where.
+fn known(seen: Option<u64>, version: u64, status: JobStatus) -> Option<(u64, JobStatus)> {
+    let is_waiting = matches!(status, JobStatus::Queued { .. });
+    (seen == Some(version) && !is_waiting).then_some((version, status))
+}
+
 /// Answers with the events of a job of the caller's.
 pub(crate) async fn follow(exchange: &Exchange<'_>, caller: Caller, job_id: JobId) -> Answer {
     let user = caller.user_id;
@@ -57,7 +64,8 @@ pub(crate) async fn follow(exchange: &Exchange<'_>, caller: Caller, job_id: JobI
     }
     let place = exchange.api.waits.begin(user)?;
     let (sender, chunks) = mpsc::channel(1);
-    let sends = send(exchange.api.clone(), caller, job_id, seen, sender);
+    let told = known(seen, job.details.version, job.status);
+    let sends = send(exchange.api.clone(), caller, job_id, told, sender);
     tokio::spawn(async move {
         sends.await;
         drop(place);
@@ -74,7 +82,7 @@ async fn send(
     api: Arc<Api>,
     caller: Caller,
     job_id: JobId,
-    mut seen: Option<u64>,
+    mut told: Option<(u64, JobStatus)>,
     to: mpsc::Sender<io::Result<Bytes>>,
 ) {
     let user = caller.user_id;
@@ -83,7 +91,7 @@ async fn send(
     let mut text = RETRY.to_owned();
     loop {
         let has_ended = match api.quick(|service| service.job(user, job_id)).await {
-            Ok(job) if seen == Some(job.details.version) => {
+            Ok(job) if told == Some((job.details.version, job.status)) => {
                 if last.elapsed() >= SILENCE {
                     text.push_str(":\n\n");
                 }
@@ -96,7 +104,7 @@ async fn send(
                 let Ok(data) = serde_json::to_string(&report) else { return };
                 // JSON without line breaks: one line of data is all of it.
                 text.push_str(&format!("id: {}\nevent: report\ndata: {data}\n\n", report.version));
-                seen = Some(report.version);
+                told = Some((report.version, report.status));
                 report.status.is_terminal()
             }
             Err(error) if error.status == StatusCode::NOT_FOUND => {
@@ -139,6 +147,20 @@ mod tests {
         }
         assert!(!are_wanted(&Method::GET, &headers("*/*")));
         assert!(!are_wanted(&Method::GET, &HeaderMap::new()));
+    }
+
+    #[test]
+    fn rule_86_who_comes_back_does_not_know_where_a_job_waits() {
+        let runs = JobStatus::ProcessingVideo;
+        assert_eq!(known(Some(7), 7, runs), Some((7, runs)));
+        for (seen, status) in [
+            (None, runs),
+            (Some(6), runs),
+            (Some(8), runs),
+            (Some(7), JobStatus::Queued { position: Some(2) }),
+        ] {
+            assert_eq!(known(seen, 7, status), None, "{seen:?} {status:?}");
+        }
     }
 
     #[test]
