@@ -368,3 +368,13 @@ def test_rule_90_metrics_are_for_operators(make_server):
     # Who is named and cannot be read is not the proxy; a port beside the address is nothing to stumble over.
     assert [status(c) for c in ("\xe9", "192.0.2.7, \xe9", "unknown")] == [404, 404, 404]
     assert [status(c) for c in ("192.0.2.7:4711", "\xe9, 192.0.2.7", "[2001:db8::1]:4711")] == [200, 200, 404]
+
+
+def test_rule_90_a_proxy_that_is_not_named_has_no_metrics_for_its_clients(make_server):
+    server = make_server()
+
+    def status(**headers) -> int:
+        return requests.get(f"{server.url}/metrics", headers=headers, timeout=30).status_code
+
+    assert status() == 200
+    assert [status(**{"X-Forwarded-For": "127.0.0.1"}), status(Forwarded="for=192.0.2.7"), status(Via="1.1 proxy")] == [404] * 3

@@ -37,6 +37,15 @@ impl Connection {
         client
     }
 
+    /// Whether a proxy on this machine passed the request on that the configuration does not name. It speaks for others, and nobody
+    /// knows for whom: what is for this machine is not for them.
+    pub(crate) fn is_by_unknown_proxy(&self, parts: &Parts, trusted_proxies: &[IpAddr]) -> bool {
+        let peer = self.peer.ip().to_canonical();
+        let says_so =
+            || ["x-forwarded-for", "forwarded", "via"].iter().any(|name| parts.headers.contains_key(*name));
+        peer.is_loopback() && !trusted_proxies.contains(&peer) && says_so()
+    }
+
     /// `scheme://host[:port]` by which the client reached this server; addresses that it is given begin with it.
     pub(crate) fn base(&self, parts: &Parts, trusted_proxies: &[IpAddr]) -> String {
         let by_proxy = trusted_proxies.contains(&self.peer.ip().to_canonical());
@@ -139,6 +148,23 @@ mod tests {
         for lines in nobody {
             assert_eq!(named_by_proxy("127.0.0.1", lines), "127.0.0.1", "{lines:?}");
         }
+    }
+
+    #[test]
+    fn rule_90_a_proxy_on_this_machine_that_is_not_named_is_not_this_machine() {
+        let is_by_unknown = |peer: &str, headers: &[(&str, &str)], trusted: &[&str]| {
+            let proxies: Vec<IpAddr> = trusted.iter().map(|address| address.parse().unwrap()).collect();
+            connection(peer).is_by_unknown_proxy(&request(headers), &proxies)
+        };
+        for header in [("x-forwarded-for", "192.0.2.7"), ("forwarded", "for=192.0.2.7"), ("via", "1.1 proxy")]
+        {
+            for peer in ["127.0.0.1", "127.0.0.2", "[::1]", "[::ffff:127.0.0.1]"] {
+                assert!(is_by_unknown(peer, &[header], &[]), "{peer} {header:?}");
+            }
+            assert!(!is_by_unknown("127.0.0.1", &[header], &["127.0.0.1"]));
+            assert!(!is_by_unknown("192.0.2.1", &[header], &[]));
+        }
+        assert!(!is_by_unknown("127.0.0.1", &[("user-agent", "Prometheus")], &[]));
     }
 
     #[test]

@@ -56,9 +56,11 @@ pub(crate) async fn ready(exchange: &Exchange<'_>) -> Answer {
 /// docs/rest.md).
 pub(crate) async fn metrics(exchange: &Exchange<'_>) -> Answer {
     let config = exchange.api.config();
-    let address = exchange.connection.client(exchange.parts, &config.trusted_proxies);
-    let may_read = address.is_loopback() || config.operators.iter().any(|network| network.contains(&address));
-    if !config.metrics || !may_read {
+    let (connection, proxies) = (&exchange.connection, &config.trusted_proxies);
+    let address = connection.client(exchange.parts, proxies);
+    let is_operator =
+        address.is_loopback() || config.operators.iter().any(|network| network.contains(&address));
+    if !config.metrics || !is_operator || connection.is_by_unknown_proxy(exchange.parts, proxies) {
         return Err(ApiError::no_route());
     }
     // To count all rows takes a while when there are many: however often somebody asks, it is done now and then.
