@@ -244,6 +244,13 @@ def test_rule_70_conditions(wendy, finished):
     # What a store makes of a condition that does not hold is its own affair.
     for stale in ('"other"', f"W/{etag}", "Thu, 01 Jan 1970 00:00:00 GMT") if not storage.IS_ASKED_FOR else ():
         assert requests.get(url, headers=part | {"If-Range": stale}, timeout=30).status_code == 200
+    for wanted in (etag, "*", f'"other", {etag}') if not storage.IS_ASKED_FOR else ():
+        assert requests.get(url, headers=part | {"If-Match": wanted}, timeout=30).status_code == 206
+    for other in ('"other"', f"W/{etag}") if not storage.IS_ASKED_FOR else ():
+        for method in ("GET", "HEAD"):
+            refused = requests.request(method, url, headers=part | {"If-Match": other}, timeout=30)
+            assert refused.status_code == 412 and "Content-Range" not in refused.headers
+        is_error(requests.get(url, headers={"If-Match": other, "If-None-Match": etag}, timeout=30), 412)
     modified = requests.get(url, timeout=30).headers.get("Last-Modified")
     assert modified is None or parsedate_to_datetime(modified)
 

@@ -30,7 +30,8 @@ const CHUNK_BYTES: u64 = 64 * 1024;
 /// value of `Cache-Control`.
 ///
 /// # Errors
-/// 404 if it is not there (any more), 416 for a range behind its end; 429 or 503 if too many files go out already.
+/// 404 if it is not there (any more), 412 if another version is wanted, 416 for a range behind its end; 429 or 503 if too many files go
+/// out already.
 pub(super) async fn send(
     exchange: &Exchange<'_>,
     key: BlobKey,
@@ -53,6 +54,10 @@ pub(super) async fn send(
             (StatusCode::PARTIAL_CONTENT, first, last - first + 1)
         }
         Selection::NotModified => (StatusCode::NOT_MODIFIED, 0, 0),
+        Selection::OtherVersion => {
+            let text = "The file is another version than those of If-Match";
+            return Err(ApiError::new(StatusCode::PRECONDITION_FAILED, "precondition_failed", text));
+        }
         Selection::Unsatisfiable => {
             let error = ApiError::new(StatusCode::RANGE_NOT_SATISFIABLE, "range", "Range not satisfiable");
             return Err(error.with_header(CONTENT_RANGE, header_value(&format!("bytes */{size}"))?));

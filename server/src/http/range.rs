@@ -3,7 +3,7 @@
 use std::time::SystemTime;
 
 use hyper::HeaderMap;
-use hyper::header::{HeaderName, IF_MODIFIED_SINCE, IF_NONE_MATCH, IF_RANGE, RANGE};
+use hyper::header::{HeaderName, IF_MATCH, IF_MODIFIED_SINCE, IF_NONE_MATCH, IF_RANGE, RANGE};
 
 /// What to send of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -14,12 +14,17 @@ pub(crate) enum Selection {
     Part { first: u64, last: u64 },
     /// 304: the client has it.
     NotModified,
+    /// 412: the client wants another version of it, or none.
+    OtherVersion,
     /// 416: the range begins behind the end.
     Unsatisfiable,
 }
 
 /// Chooses by the request's headers; `etag` is strong, with its quotes.
 pub(crate) fn select(headers: &HeaderMap, size: u64, etag: &str, modified: Option<SystemTime>) -> Selection {
+    if !is_wanted(headers, etag) {
+        return Selection::OtherVersion;
+    }
     // HTTP dates have whole seconds.
     let modified = modified.map(httpdate::HttpDate::from);
     if let Some(tags) = text(headers, IF_NONE_MATCH) {
@@ -40,6 +45,14 @@ pub(crate) fn select(headers: &HeaderMap, size: u64, etag: &str, modified: Optio
         }
     }
     parse(range, size)
+}
+
+/// Whether this version is one of those that `If-Match` names, if it is there. It may be there several times, and a weak tag is the same as
+/// none (RFC 9110 §13.1.1).
+fn is_wanted(headers: &HeaderMap, etag: &str) -> bool {
+    let mut lines = headers.get_all(IF_MATCH).iter().map(|line| line.to_str().unwrap_or_default()).peekable();
+    lines.peek().is_none()
+        || lines.flat_map(|line| line.split(',')).any(|tag| tag.trim() == "*" || tag.trim() == etag)
 }
 
 /// One range of bytes. Several ranges and other units are answered with the whole file, as RFC 9110 §14.2 allows.
@@ -140,6 +153,29 @@ mod tests {
         assert_eq!(chosen(&[range.clone(), (IF_RANGE, "W/\"abc\"")], 9), Selection::Whole);
         assert_eq!(chosen(&[range.clone(), (IF_RANGE, "Sun, 06 Nov 1994 08:49:37 GMT")], 9), part);
         assert_eq!(chosen(&[range, (IF_RANGE, "Sun, 06 Nov 1994 08:49:38 GMT")], 9), Selection::Whole);
+    }
+
+    #[test]
+    fn rule_70_who_wants_another_version_gets_nothing_of_this_one() {
+        for wanted in [TAG, "*", "\"x\", \"abc\"", "\"x\",\"abc\" "] {
+            assert_eq!(chosen(&[(IF_MATCH, wanted)], 9), Selection::Whole, "{wanted}");
+            let part = Selection::Part { first: 0, last: 1 };
+            assert_eq!(chosen(&[(IF_MATCH, wanted), (RANGE, "bytes=0-1")], 9), part, "{wanted}");
+        }
+        for other in ["\"other\"", "W/\"abc\"", "abc", ""] {
+            for more in [(RANGE, "bytes=0-1"), (RANGE, "bytes=9-"), (IF_NONE_MATCH, TAG), (IF_RANGE, TAG)] {
+                assert_eq!(chosen(&[(IF_MATCH, other), more], 9), Selection::OtherVersion, "{other}");
+            }
+        }
+        let lines = |tags: [&str; 2]| {
+            let mut headers = HeaderMap::new();
+            for tag in tags {
+                headers.append(IF_MATCH, tag.parse().unwrap());
+            }
+            select(&headers, 9, TAG, None)
+        };
+        assert_eq!(lines(["\"x\"", TAG]), Selection::Whole);
+        assert_eq!(lines(["\"x\"", "\"y\""]), Selection::OtherVersion);
     }
 
     #[test]
