@@ -46,7 +46,8 @@ pub(super) async fn send(
     headers.insert(ETAG, header_value(&etag)?);
     headers.insert(LAST_MODIFIED, header_value(&httpdate::fmt_http_date(blob.modified))?);
     headers.insert(CACHE_CONTROL, cache);
-    let selection = select(&exchange.parts.headers, size, &etag, Some(blob.modified));
+    let (method, asked) = (&exchange.parts.method, &exchange.parts.headers);
+    let selection = select(method, asked, size, &etag, Some(blob.modified));
     let (status, first, length) = match selection {
         Selection::Whole => (StatusCode::OK, 0, size),
         Selection::Part { first, last } => {
@@ -73,7 +74,7 @@ pub(super) async fn send(
     }
     let body = match length {
         0 => ResponseBody::empty(),
-        _ if exchange.parts.method == Method::HEAD => ResponseBody::empty(),
+        _ if method == Method::HEAD => ResponseBody::empty(),
         _ => {
             let config = exchange.api.config();
             let client = exchange.connection.client(exchange.parts, &config.trusted_proxies);

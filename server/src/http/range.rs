@@ -2,8 +2,8 @@
 
 use std::time::SystemTime;
 
-use hyper::HeaderMap;
 use hyper::header::{HeaderName, IF_MATCH, IF_MODIFIED_SINCE, IF_NONE_MATCH, IF_RANGE, RANGE};
+use hyper::{HeaderMap, Method};
 
 /// What to send of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -20,8 +20,14 @@ pub(crate) enum Selection {
     Unsatisfiable,
 }
 
-/// Chooses by the request's headers; `etag` is strong, with its quotes.
-pub(crate) fn select(headers: &HeaderMap, size: u64, etag: &str, modified: Option<SystemTime>) -> Selection {
+/// Chooses by the request; `etag` is strong, with its quotes.
+pub(crate) fn select(
+    method: &Method,
+    headers: &HeaderMap,
+    size: u64,
+    etag: &str,
+    modified: Option<SystemTime>,
+) -> Selection {
     if !is_wanted(headers, etag) {
         return Selection::OtherVersion;
     }
@@ -37,7 +43,9 @@ pub(crate) fn select(headers: &HeaderMap, size: u64, etag: &str, modified: Optio
     {
         return Selection::NotModified;
     }
-    let Some(range) = text(headers, RANGE) else { return Selection::Whole };
+    // Only a GET knows parts (RFC 9110 §14.2): HEAD asks how large the file is.
+    let range = text(headers, RANGE).filter(|_| method == Method::GET);
+    let Some(range) = range else { return Selection::Whole };
     if let Some(condition) = text(headers, IF_RANGE) {
         let date = condition.parse::<httpdate::HttpDate>().ok();
         if condition != etag && (date.is_none() || date != modified) {
@@ -111,8 +119,22 @@ mod tests {
     const TAG: &str = "\"abc\"";
 
     fn chosen(headers: &[(HeaderName, &str)], size: u64) -> Selection {
+        chosen_by(&Method::GET, headers, size)
+    }
+
+    fn chosen_by(method: &Method, headers: &[(HeaderName, &str)], size: u64) -> Selection {
         let headers = headers.iter().map(|(n, v)| (n.clone(), v.parse().unwrap())).collect();
-        select(&headers, size, TAG, Some(UNIX_EPOCH + Duration::from_millis(784_111_777_250)))
+        let modified = UNIX_EPOCH + Duration::from_millis(784_111_777_250);
+        select(method, &headers, size, TAG, Some(modified))
+    }
+
+    #[test]
+    fn rule_70_a_head_is_of_the_whole_file() {
+        for range in ["bytes=0-1", "bytes=9-", "bytes=-0"] {
+            assert_eq!(chosen_by(&Method::HEAD, &[(RANGE, range)], 9), Selection::Whole, "{range}");
+            let same = [(RANGE, range), (IF_NONE_MATCH, TAG)];
+            assert_eq!(chosen_by(&Method::HEAD, &same, 9), Selection::NotModified, "{range}");
+        }
     }
 
     #[test]
@@ -172,7 +194,7 @@ mod tests {
             for tag in tags {
                 headers.append(IF_MATCH, tag.parse().unwrap());
             }
-            select(&headers, 9, TAG, None)
+            select(&Method::GET, &headers, 9, TAG, None)
         };
         assert_eq!(lines(["\"x\"", TAG]), Selection::Whole);
         assert_eq!(lines(["\"x\"", "\"y\""]), Selection::OtherVersion);
