@@ -140,6 +140,18 @@ mod tests {
         }
     }
 
+    #[test]
+    fn every_operation_may_find_the_server_busy_and_every_one_that_writes_no_space() {
+        let document = serde_json::to_value(document()).unwrap();
+        for (path, operations) in document["paths"].as_object().unwrap() {
+            for (method, operation) in operations.as_object().unwrap() {
+                let answers = operation["responses"].as_object().unwrap();
+                assert!(answers.contains_key("503"), "{method} {path}");
+                assert_eq!(answers.contains_key("507"), method != "get", "{method} {path}");
+            }
+        }
+    }
+
     /// The fields of a described object are those that are sent.
     #[test]
     fn the_described_fields_are_those_of_the_core() {

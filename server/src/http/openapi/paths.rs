@@ -19,6 +19,17 @@ enum Refused {
     /// Internal server error
     #[response(status = 500)]
     Internal(Error),
+    /// The server is busy; try again later
+    #[response(status = 503)]
+    Busy(Error),
+}
+
+/// What an operation that writes may answer.
+#[derive(IntoResponses)]
+enum Writes {
+    /// The server has no space left; try again later
+    #[response(status = 507)]
+    NoSpace(Error),
 }
 
 /// What an operation that takes a body may answer.
@@ -78,6 +89,7 @@ fn get_job() {}
     responses(
         Refused,
         WrongBody,
+        Writes,
         (status = 200, description = "The job as it is now", body = Job),
         (status = 400, description = "The body is wrong; the message names every field", body = Error),
         (status = 404, description = "No such job of the caller", body = Error),
@@ -93,6 +105,7 @@ fn update_job() {}
     params(("job_id" = Uuid, Path, description = "The job")),
     responses(
         Refused,
+        Writes,
         (status = 204, description = "It is gone"),
         (status = 404, description = "No such job of the caller", body = Error),
     )
@@ -101,7 +114,8 @@ fn delete_job() {}
 
 /// Download a file of a job
 ///
-/// Redirects to an address that needs no key and holds for 15 minutes. It serves ranges.
+/// Redirects to an address that needs no key and holds for 15 minutes. It serves ranges. While too many files go out, it answers 429
+/// or 503 with `Retry-After`, and is to be asked again.
 #[utoipa::path(
     get, path = "/api/v1/jobs/{job_id}/download/{file_type}/", operation_id = "download_scene", tag = "files",
     security(("api_key" = [])),
@@ -163,6 +177,7 @@ fn get_report() {}
     params(("job_id" = Uuid, Path, description = "The job")),
     responses(
         Refused,
+        Writes,
         (status = 200, description = "The job as it is now", body = Job),
         (status = 404, description = "No such job of the caller", body = Error),
         (status = 409, description = "The job has ended already", body = Error),
@@ -184,6 +199,7 @@ fn cancel_job() {}
     responses(
         Refused,
         WrongBody,
+        Writes,
         (status = 201, description = "The new job is queued", body = Submitted, headers(("Location" = String))),
         (status = 400, description = "The body or the video is wrong; the message names every field", body = Error),
         (status = 404, description = "No such job of the caller", body = Error),
@@ -191,7 +207,6 @@ fn cancel_job() {}
          body = Error),
         (status = 422, description = "The Idempotency-Key was used with another body", body = Error),
         (status = 429, description = "Rate limit exceeded, or too many jobs wait", body = Error),
-        (status = 507, description = "The server has no space left; try again later", body = Error),
     )
 )]
 fn restart_job() {}
@@ -210,6 +225,7 @@ fn restart_job() {}
     responses(
         Refused,
         WrongBody,
+        Writes,
         (status = 200, description = "The address", body = UploadAddress),
         (status = 400, description = "No accepted file extension", body = Error),
     )
@@ -227,12 +243,12 @@ fn generate_upload_url() {}
     responses(
         Refused,
         WrongBody,
+        Writes,
         (status = 201, description = "The job is queued", body = Submitted, headers(("Location" = String))),
         (status = 400, description = "The body or the video is wrong; the message names every field", body = Error),
         (status = 409, description = "A request with this Idempotency-Key is being worked on", body = Error),
         (status = 422, description = "The Idempotency-Key was used with another body", body = Error),
         (status = 429, description = "Rate limit exceeded, or too many jobs wait", body = Error),
-        (status = 507, description = "The server has no space left; try again later", body = Error),
     )
 )]
 fn submit_job() {}
@@ -260,6 +276,7 @@ fn list_webhooks() {}
     responses(
         Refused,
         WrongBody,
+        Writes,
         (status = 201, description = "The webhook, with its secret", body = NewWebhook, headers(("Location" = String))),
         (status = 400, description = "The address is wrong, or none that may be told", body = Error),
         (status = 409, description = "There are as many as there may be", body = Error),
@@ -288,6 +305,7 @@ fn get_webhook() {}
     params(("webhook_id" = Uuid, Path, description = "The webhook")),
     responses(
         Refused,
+        Writes,
         (status = 204, description = "It is gone"),
         (status = 404, description = "No such webhook of the caller", body = Error),
     )
@@ -326,6 +344,7 @@ fn list_deliveries() {}
     ),
     responses(
         Refused,
+        Writes,
         (status = 200, description = "The delivery as it is now", body = Delivery),
         (status = 404, description = "No such webhook of the caller, or it has no such delivery", body = Error),
     )
