@@ -60,7 +60,9 @@ mod stereo;
 #[cfg(test)]
 mod tests;
 mod trainer;
+mod view_order;
 mod workload;
+mod writing;
 
 pub(crate) use checkpoint::{Checkpoint, steps_of};
 pub use dataset::{Dataset, DatasetView, SeedPoint};

@@ -1,7 +1,6 @@
 //! The training loop: which view, which pass, when density control, when a checkpoint.
 
 use std::path::Path;
-use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use super::budget::{self, Mark, Plan};
@@ -16,7 +15,9 @@ use super::layout::{Layout, TARGET_BYTES_MAX};
 use super::long_run::LongRun;
 use super::options::TrainOptions;
 use super::picture::Picture;
+use super::view_order::ViewOrder;
 use super::workload::Workload;
+use super::writing::Writing;
 use crate::control::{Control, Preview, Warning};
 use crate::error::{Error, ErrorKind, Result};
 use crate::random::{Random, hash};
@@ -60,8 +61,8 @@ pub struct Trainer {
     plan: Option<Plan>,
     /// Where the run was when the plan was last looked at.
     mark: Option<Mark>,
-    /// The order of the training views in the epoch `.0`.
-    order: Option<(u32, Vec<u32>)>,
+    /// Which view a step trains on.
+    order: ViewOrder,
     /// Seconds that all this took, in earlier sittings too.
     pub(super) seconds: f64,
     long_run: LongRun,
@@ -206,6 +207,8 @@ impl Trainer {
         }
         Ok(Self {
             options_hash: asked.hash()?,
+            // At least one: without it there is no dataset.
+            order: ViewOrder::new(dataset.train.len() as u32, asked.seed),
             dataset,
             options,
             asked,
@@ -219,7 +222,6 @@ impl Trainer {
             has_alpha: Vec::new(),
             initial_count: 0,
             cleaned: 0,
-            order: None,
             seconds: 0.0,
             long_run: LongRun::default(),
             warnings,
@@ -362,7 +364,7 @@ impl Trainer {
             self.rasteriser.set_targets(targets)?;
             self.loaded_stage = Some(stage);
         }
-        let target = self.view_of(step);
+        let target = self.order.view_of(step);
         let view = self.dataset.view_at(self.dataset.train[target as usize], side);
         // Where the picture knows what does not belong to the scene, any colour may stand there: a new one every step
         // keeps Gaussians from painting it.
@@ -504,7 +506,7 @@ impl Trainer {
         self.save_aside(path)?.finish()
     }
 
-    /// Takes the state as it is now and writes it while the training goes on: hashing and writing take seconds.
+    /// Takes the state as it is now and writes it while the training goes on.
     fn save_aside(&mut self, path: &Path) -> Result<Writing> {
         let progress = Progress {
             step: self.step,
@@ -514,10 +516,8 @@ impl Trainer {
             seconds: self.seconds,
             plan: self.plan,
         };
-        let mut checkpoint = Checkpoint { progress, state: self.rasteriser.store()? };
-        let (options, dataset) = (self.options_hash.clone(), self.dataset.hash().to_owned());
-        let path = path.to_owned();
-        Ok(Writing(Some(std::thread::spawn(move || checkpoint.write(&path, &options, &dataset)))))
+        let checkpoint = Checkpoint { progress, state: self.rasteriser.store()? };
+        Ok(Writing::begin(checkpoint, path, &self.options_hash, self.dataset.hash()))
     }
 
     /// Renders every held-out view at the training resolution, in the mean exposure, over black, and scores it.
@@ -554,25 +554,6 @@ impl Trainer {
             return Ok(exposure::IDENTITY);
         }
         Ok(exposure::mean(&self.rasteriser.exposures()?))
-    }
-
-    /// The training view of a step: every epoch goes through all of them in an order of its own.
-    fn view_of(&mut self, step: u32) -> u32 {
-        let count = self.dataset.train.len() as u32;
-        let (epoch, place) = ((step - 1) / count, ((step - 1) % count) as usize);
-        if let Some((of, order)) = &self.order
-            && *of == epoch
-        {
-            return order[place];
-        }
-        let mut order: Vec<u32> = (0..count).collect();
-        let mut random = Random::new(hash(self.options.seed ^ 0x0eb0) ^ u64::from(epoch));
-        for i in (1..order.len()).rev() {
-            order.swap(i, random.below(i + 1));
-        }
-        let view = order[place];
-        self.order = Some((epoch, order));
-        view
     }
 
     fn refine(&mut self, control: &Control) -> Result<()> {
@@ -654,27 +635,6 @@ impl Trainer {
         probe.picture = Some(picture);
         probe.last = Some(Instant::now());
         Ok(())
-    }
-}
-
-/// A checkpoint on its way to the disk, if any. Nothing is written any more once this is gone.
-#[derive(Default)]
-struct Writing(Option<JoinHandle<Result<()>>>);
-
-impl Writing {
-    /// Waits until it is written.
-    fn finish(&mut self) -> Result<()> {
-        let Some(thread) = self.0.take() else { return Ok(()) };
-        thread.join().unwrap_or_else(|_| {
-            Err(Error::new(ErrorKind::Internal, "the thread that writes the checkpoint has panicked"))
-        })
-    }
-}
-
-impl Drop for Writing {
-    fn drop(&mut self) {
-        // Whoever wants to know of an error has asked before.
-        let _ = self.finish();
     }
 }
 
