@@ -54,6 +54,7 @@ mod layout;
 mod long_run;
 mod options;
 mod picture;
+mod precision;
 mod schedule;
 mod seeds;
 mod stereo;

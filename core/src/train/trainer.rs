@@ -15,6 +15,7 @@ use super::layout::{Layout, TARGET_BYTES_MAX};
 use super::long_run::LongRun;
 use super::options::TrainOptions;
 use super::picture::Picture;
+use super::precision;
 use super::view_order::ViewOrder;
 use super::workload::Workload;
 use super::writing::Writing;
@@ -94,7 +95,8 @@ impl Trainer {
     /// Gaussians.
     ///
     /// # Errors
-    /// `InvalidArgument` for options out of range; what reading the pictures and the rasteriser report; `Cancelled`.
+    /// `InvalidArgument` for options out of range and for a model far from its origin, whose places single precision cannot tell
+    /// apart; what reading the pictures and the rasteriser report; `Cancelled`.
     pub fn new(
         dataset: Dataset,
         options: TrainOptions,
@@ -188,6 +190,7 @@ impl Trainer {
         plan: Option<Plan>,
     ) -> Result<Self> {
         asked.validate()?;
+        precision::check(&dataset)?;
         let options = plan.map_or_else(|| asked.clone(), |plan| plan.applied(&asked));
         let layout = Layout::new(&dataset, &options);
         let mut warnings = Vec::new();
