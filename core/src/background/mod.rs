@@ -17,6 +17,7 @@ mod agreement;
 mod colours;
 mod consensus;
 mod evidence;
+mod finished_scene;
 mod floor;
 mod frame_masks;
 mod guided_filter;
@@ -37,6 +38,7 @@ mod tests;
 mod views;
 mod weights;
 
+pub use finished_scene::FinishedScene;
 pub use frame_masks::{FrameMasks, MaskOptions, WIDEST_FLOOR};
 pub use mask_making::{MASKS, MaskReport, mask_dataset, mask_frames};
 pub use network::{NETWORK_SIDE, SaliencyNetwork};

@@ -1,23 +1,28 @@
 //! The steps together, on a scene whose geometry is known exactly: a ball on a table, and another one elsewhere.
 
+use std::path::Path;
+
 use glam::DVec3;
 use image::{GrayImage, Luma, Rgb, RgbImage};
 use nalgebra::{Matrix3, Vector3};
 
 use super::agreement::{Agreed, AgreementOptions, agree_at, agree_on};
 use super::evidence::Odds;
+use super::finished_scene::FinishedScene;
 use super::labelling::{LabelOptions, ObjectLabels, find_plane, label};
+use super::outside::ObjectOutline;
 use super::pieces::{Choice, Sought};
 use super::pointing::Pointed;
 use super::quick_scene::QuickScene;
 use super::support_plane::SupportPlane;
 use super::views::{EdgeOptions, SalientView, mask_of};
-use crate::camera::{Camera, CameraModel, Gaze, GazeOptions, Pose};
+use crate::camera::{Camera, CameraModel, Gaze, GazeOptions, Image, Point3D, Pose, SparseModel};
 use crate::control::Control;
-use crate::masks::{LEAST_COVERAGE, coverage, intersection_over_union};
+use crate::masks::{LEAST_COVERAGE, coverage, intersection_over_union, mask_path, write_mask};
 use crate::random::{Random, hash};
 use crate::raster;
 use crate::splats::{IDENTITY, SH_C0, Splats};
+use crate::train::{Dataset, TrainOptions, Trainer, evaluate_splats};
 
 const BALL: Vector3<f64> = Vector3::new(0.1, 0.0, -0.1);
 const RADIUS: f64 = 0.5;
@@ -142,13 +147,14 @@ fn views(count: usize) -> Vec<SalientView> {
     cameras.enumerate().map(|(i, c)| SalientView::new(c, saliency(&c, i), &picture(&c))).collect()
 }
 
+fn pose(camera: &raster::View) -> Pose {
+    let rotation = Matrix3::from(camera.rotation.to_cols_array_2d());
+    Pose::from_matrix(&rotation, camera.translation.to_array().into())
+}
+
 fn gaze(views: &[SalientView]) -> Gaze {
     let camera = lens();
-    let pose = |view: &SalientView| {
-        let rotation = Matrix3::from(view.camera.rotation.to_cols_array_2d());
-        Pose::from_matrix(&rotation, view.camera.translation.to_array().into())
-    };
-    let poses: Vec<Pose> = views.iter().map(pose).collect();
+    let poses: Vec<Pose> = views.iter().map(|view| pose(&view.camera)).collect();
     let cameras: Vec<(&Pose, &Camera)> = poses.iter().map(|pose| (pose, &camera)).collect();
     Gaze::of_cameras(&cameras, &GazeOptions::default()).unwrap()
 }
@@ -350,4 +356,72 @@ fn a_mask_follows_the_edges_of_the_larger_picture() {
     let mask = mask_of(&picture, &odds, 100, 75, &EdgeOptions::default());
     let at = |x: u32| mask.get_pixel(x, 150).0[0];
     assert!(at(200) > 250 && at(206) < 5, "{} {}", at(200), at(206));
+}
+
+/// What these cameras see, as pictures and masks in `folder`, with points on the ball and on the table; every fourth is held out.
+fn dataset(folder: &Path, cameras: &[raster::View], masks: &[GrayImage]) -> Dataset {
+    let mut model = SparseModel::default();
+    model.cameras.insert(1, lens());
+    for (i, (camera, mask)) in cameras.iter().zip(masks).enumerate() {
+        let name = format!("{i:02}.jpg");
+        picture(camera).save(folder.join(&name)).unwrap();
+        write_mask(&mask_path(folder, &name), mask).unwrap();
+        model
+            .images
+            .insert(i as u32 + 1, Image { name, camera_id: 1, pose: pose(camera), points2d: Vec::new() });
+    }
+    let mut random = Random::new(7);
+    let mut unit = || 2.0 * random.uniform() - 1.0;
+    for id in 1..=600u64 {
+        let (x, y, z) = (unit(), unit(), unit());
+        let Some(direction) = Vector3::new(x, y, z).try_normalize(0.1) else { continue };
+        let (xyz, rgb) = if id % 3 > 0 {
+            (BALL + RADIUS * direction, [188, 68, 50])
+        } else {
+            (Vector3::new(2.0 * x, TABLE, 2.0 * z), [158, 118, 68])
+        };
+        let track = model.images.keys().map(|image| (*image, 0)).collect();
+        model.points.insert(id, Point3D { xyz, rgb, error: 0.5, track });
+    }
+    let dataset = Dataset::from_model(&model, folder, Some(4)).unwrap();
+    dataset.with_masks(folder, &Control::new()).unwrap()
+}
+
+#[test]
+fn the_scores_of_an_object_are_those_of_the_scene_that_is_written() {
+    let folder = tempfile::tempdir().unwrap();
+    let control = Control::new();
+    let angle = |i: u32| std::f64::consts::TAU * f64::from(i) / 16.0;
+    let cameras: Vec<raster::View> = (0..16).map(|i| camera(angle(i), &Vector3::zeros())).collect();
+    let mut masks: Vec<GrayImage> = cameras.iter().map(truth).collect();
+    // A quarter of the twelve views that are trained on lack one half of the ball: where two of them agree, it is cut off.
+    for mask in &mut masks[1..4] {
+        mask.enumerate_pixels_mut().filter(|(x, ..)| *x < WIDTH / 2).for_each(|(_, _, value)| value[0] = 0);
+    }
+    let dataset = dataset(folder.path(), &cameras, &masks);
+    let outline = ObjectOutline::of(&dataset, &control).unwrap();
+    let options = TrainOptions {
+        training_num_steps: 100,
+        training_max_num_gaussians: 2000,
+        sh_degree: 0,
+        test_every: Some(4),
+        dense_initialisation: false,
+        ..TrainOptions::default()
+    };
+    let side = options.max_resolution;
+    let open = || raster::open(&raster::DeviceChoice::Cpu).unwrap();
+    let mut trainer = Trainer::new(dataset.clone(), options, open(), &control).unwrap();
+    trainer.run(&control, None).unwrap();
+    let uncut = trainer.evaluate(&control).unwrap();
+    let finished = FinishedScene::of(trainer, outline.as_ref(), &control).unwrap();
+    let (reported, removed) = (finished.evaluation.unwrap(), finished.opacity_removed.unwrap());
+    println!("{:.2} dB, {:.2} dB without {removed:.2} of the opacity", uncut.psnr, reported.psnr);
+    let path = folder.path().join("scene.ply");
+    finished.splats.write(&path).unwrap();
+    let written = Splats::read(&path).unwrap();
+    let scored = evaluate_splats(&written, &dataset, side, open().as_mut(), &control).unwrap();
+    assert_eq!((reported.step, reported.splats), (100, written.len()));
+    // Files have unit quaternions.
+    assert!((reported.psnr - scored.psnr).abs() < 1e-3, "{} dB, not {} dB", reported.psnr, scored.psnr);
+    assert!(removed > 0.05 && (uncut.psnr - scored.psnr).abs() > 0.1, "{removed} cut: {} dB", uncut.psnr);
 }

@@ -49,7 +49,7 @@ pub use report::{ExportReport, FramesReport, Report, StageCosts, TrainStageRepor
 pub use workspace::StageCost;
 pub(crate) use workspace::write_json;
 
-use crate::background::{self, ObjectOutline};
+use crate::background::{self, FinishedScene, ObjectOutline};
 use crate::camera::SparseModel;
 use crate::control::Control;
 use crate::error::{Error, ErrorKind, Result};
@@ -210,18 +210,11 @@ impl Run<'_> {
             let rasteriser = raster::open(&self.options.device)?;
             let mut trainer = Trainer::open(dataset, options.clone(), rasteriser, &checkpoint, control)?;
             let training = trainer.run(control, Some(&checkpoint))?;
-            // Asked of the data: masks may have left none of the views that were to be held out.
-            let is_scored = !trainer.dataset().test.is_empty();
-            let evaluation = if is_scored { Some(trainer.evaluate(control)?) } else { None };
-            let (splats, opacity_removed) = match outline {
-                Some(outline) => {
-                    let (splats, removed) = outline.cut(trainer.splats()?);
-                    (splats, Some(removed))
-                }
-                None => (trainer.splats()?, None),
-            };
+            let device = trainer.device();
+            let FinishedScene { splats, opacity_removed, evaluation } =
+                FinishedScene::of(trainer, outline.as_ref(), control)?;
             splats.write(&self.workspace.path(files::PLY))?;
-            Ok(TrainStageReport { device: trainer.device(), training, evaluation, opacity_removed })
+            Ok(TrainStageReport { device, training, evaluation, opacity_removed })
         })?;
         remove_if_there(&checkpoint)?;
         Ok(finished)

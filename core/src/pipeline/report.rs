@@ -95,7 +95,7 @@ pub struct TrainStageReport {
     /// Steps, splats, loss.
     #[serde(flatten)]
     pub training: TrainReport,
-    /// Scores on the held-out views, if views were held out and show what was trained.
+    /// Scores of the scene that is written on the held-out views, if views were held out and show what was trained.
     pub evaluation: Option<Evaluation>,
     /// Where the background was removed: the part of all opacity that was outside the object at the end of training, and
     /// is not in the scene.

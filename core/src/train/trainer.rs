@@ -8,7 +8,7 @@ use super::checkpoint::{Checkpoint, Progress};
 use super::clean;
 use super::dataset::Dataset;
 use super::density::{self, DensityPlan};
-use super::evaluate::{Evaluation, evaluate_views, psnr};
+use super::evaluate::{Evaluation, evaluate_splats, evaluate_views, psnr};
 use super::exposure;
 use super::initialise;
 use super::layout::{Layout, TARGET_BYTES_MAX};
@@ -537,6 +537,19 @@ impl Trainer {
                 |p: &[f32; 4]| exposure::apply(&mean, [p[0], p[1], p[2]], p[3]).map(|v| v.clamp(0.0, 1.0));
             Ok(rendering.rgba.iter().map(shown).collect())
         })
+    }
+
+    /// Scores a scene that was made of this run's ([`Trainer::splats`]), as [`Trainer::evaluate`] scores the run's own. It takes the
+    /// place of that on the device: the run ends here.
+    ///
+    /// # Errors
+    /// As [`Trainer::evaluate`].
+    pub fn evaluate_scene(mut self, splats: &Splats, control: &Control) -> Result<Evaluation> {
+        // What was trained is let go of first: there may be no room for both.
+        self.rasteriser.load(&TrainState::default())?;
+        let rasteriser = self.rasteriser.as_mut();
+        let scored = evaluate_splats(splats, &self.dataset, self.layout.max_side, rasteriser, control)?;
+        Ok(Evaluation { step: self.step, ..scored })
     }
 
     /// The scene for export: in the mean exposure of the training pictures, without Gaussians that cannot be seen or

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use libreconstruct::background::{MASKS, ObjectOutline, mask_dataset};
+use libreconstruct::background::{FinishedScene, MASKS, ObjectOutline, mask_dataset};
 use libreconstruct::raster::{DeviceChoice, open};
 use libreconstruct::splats::SceneFormat;
 use libreconstruct::train::{Dataset, TrainOptions, Trainer};
@@ -88,14 +88,8 @@ impl Arguments {
         let checkpoint = self.output.with_extension("checkpoint");
         let mut trainer = Trainer::open(dataset, options, open(&self.device)?, &checkpoint, control)?;
         let report = trainer.run(control, Some(&checkpoint))?;
-        // Asked of the data: masks may have left none of the views that were to be held out.
-        let is_scored = !trainer.dataset().test.is_empty();
-        let evaluation = if is_scored { Some(trainer.evaluate(control)?) } else { None };
-        let splats = trainer.splats()?;
-        let splats = match outline {
-            Some(outline) => outline.cut(splats).0,
-            None => splats,
-        };
+        let device = trainer.device();
+        let FinishedScene { splats, evaluation, .. } = FinishedScene::of(trainer, outline.as_ref(), control)?;
         splats.write(&self.output)?;
         if checkpoint.exists() {
             std::fs::remove_file(&checkpoint).map_err(|e| Error::io("remove", &checkpoint, e))?;
@@ -108,12 +102,11 @@ impl Arguments {
             "{} splats after {} steps on {}, {:.1} steps/s{score}\nscene {}",
             splats.len(),
             report.steps,
-            trainer.device(),
+            device,
             report.steps_per_second,
             self.output.display()
         );
-        let value =
-            serde_json::json!({ "device": trainer.device(), "training": report, "evaluation": evaluation });
+        let value = serde_json::json!({ "device": device, "training": report, "evaluation": evaluation });
         context.result(&value, &text);
         Ok(())
     }
