@@ -191,20 +191,21 @@ impl Dataset {
         self.views[index].view.scaled(max_side)
     }
 
-    /// The picture of view `index` at the size of [`Dataset::view_at`].
+    /// The picture of view `index` at the size of [`Dataset::view_at`]. Its file may be smaller than its camera, as in a folder of
+    /// pictures at half the size.
     ///
     /// # Errors
-    /// As [`Picture::read`].
+    /// As [`Picture::read_masked`]; `InvalidMedia` if the picture has not the shape of its camera.
     pub fn picture(&self, index: usize, max_side: Option<u32>) -> Result<Picture> {
         let view = self.view_at(index, max_side);
-        let DatasetView { path, mask, .. } = &self.views[index];
-        Picture::read_masked(path, mask.as_deref(), view.width, view.height)
+        let DatasetView { path, mask, view: full, .. } = &self.views[index];
+        Picture::read_of((full.width, full.height), path, mask.as_deref(), (view.width, view.height))
     }
 
     /// The pictures of all training views, in the order of `train`, read in parallel.
     ///
     /// # Errors
-    /// As [`Picture::read`]; `Cancelled`.
+    /// As [`Dataset::picture`]; `Cancelled`.
     pub fn targets(&self, max_side: Option<u32>, control: &Control) -> Result<Vec<Target>> {
         self.train
             .par_iter()
@@ -354,6 +355,21 @@ pub(crate) mod tests {
         assert!((small.fx / 17.0 - full.fx / 40.0).abs() < 1e-12);
         assert!((small.cy / 13.0 - full.cy / 30.0).abs() < 1e-12);
         assert!(full.to_camera(&full.centre()).norm() < 1e-12);
+    }
+
+    #[test]
+    fn a_picture_has_the_shape_of_its_camera_and_may_be_smaller() {
+        let folder = tempfile::tempdir().unwrap();
+        let dataset = Dataset::from_model(&arc(folder.path(), 3), folder.path(), None).unwrap();
+        let of_size = |width, height| {
+            image::RgbImage::new(width, height).save(&dataset.views[1].path).unwrap();
+            dataset.targets(None, &Control::new())
+        };
+        assert_eq!((of_size(20, 15).unwrap()[1].width, dataset.picture(1, Some(8)).unwrap().height), (40, 6));
+        let turned = of_size(30, 40).unwrap_err();
+        assert_eq!(turned.kind(), ErrorKind::InvalidMedia);
+        assert!(turned.message().contains("098.png is 30x40, its camera 40x30"), "{turned}");
+        assert!(turned.hint_text().is_some(), "{turned}");
     }
 
     #[test]

@@ -36,24 +36,44 @@ impl Picture {
     /// # Errors
     /// Those of [`Picture::read`]; `InvalidMedia` if the mask has another size.
     pub fn read_masked(path: &Path, mask: Option<&Path>, width: u32, height: u32) -> Result<Self> {
-        let decoded = picture_file::read(path).map_err(|e| match e.kind() {
-            ErrorKind::InvalidMedia => {
-                e.hint("the file is damaged or no JPEG, PNG or WebP picture; replace it or leave it out of the model")
-            }
-            _ => e,
-        })?;
+        Ok(Self::averaged(with_alpha(decode(path)?, mask, path)?, width, height))
+    }
+
+    /// [`Picture::read_masked`] of what a camera of the size `camera` (width, height) took.
+    ///
+    /// # Errors
+    /// Those of [`Picture::read_masked`]; `InvalidMedia` if the picture has not the shape of its camera.
+    pub(super) fn read_of(
+        camera: (u32, u32),
+        path: &Path,
+        mask: Option<&Path>,
+        (width, height): (u32, u32),
+    ) -> Result<Self> {
+        let decoded = decode(path)?;
         let (w, h) = (decoded.width(), decoded.height());
-        let decoded = match mask {
-            Some(mask) => with_alpha(decoded, mask, path)?,
-            None => decoded,
-        };
+        if !have_one_shape((w, h), camera) {
+            return Err(Error::new(
+                ErrorKind::InvalidMedia,
+                format!("the picture {} is {w}x{h}, its camera {}x{}", path.display(), camera.0, camera.1),
+            )
+            .hint(
+                "give the pictures that belong to this model, or make all of them smaller with their shape kept; one that was \
+                 turned or cut needs a camera of its own",
+            ));
+        }
+        Ok(Self::averaged(with_alpha(decoded, mask, path)?, width, height))
+    }
+
+    /// Averages a picture down (or up).
+    fn averaged(decoded: DynamicImage, width: u32, height: u32) -> Self {
+        let (w, h) = (decoded.width(), decoded.height());
         if !decoded.color().has_alpha() {
-            return Ok(area_resize(&decoded.into_rgb8(), w, h, 3, width, height));
+            return area_resize(&decoded.into_rgb8(), w, h, 3, width, height);
         }
         let mut pixels = decoded.into_rgba8().into_raw();
         if pixels.chunks_exact(4).all(|p| p[3] == 255) {
             let rgb: Vec<u8> = pixels.chunks_exact(4).flat_map(|p| [p[0], p[1], p[2]]).collect();
-            return Ok(area_resize(&rgb, w, h, 3, width, height));
+            return area_resize(&rgb, w, h, 3, width, height);
         }
         // Colours are averaged by how much of them is there: premultiply in 16 bits would be exact, 8 bits lose up to
         // half a level only where alpha is low, and there the loss is weighted by alpha.
@@ -71,7 +91,7 @@ impl Picture {
                 }
             }
         }
-        Ok(picture)
+        picture
     }
 
     /// As a target of the rasteriser: rounded to 8 bits.
@@ -95,8 +115,28 @@ impl Picture {
     }
 }
 
-/// The picture with the mask at `mask` as its alpha, on top of what alpha it has.
-fn with_alpha(picture: DynamicImage, mask: &Path, path: &Path) -> Result<DynamicImage> {
+/// Reads a picture as it is.
+fn decode(path: &Path) -> Result<DynamicImage> {
+    picture_file::read(path).map_err(|e| match e.kind() {
+        ErrorKind::InvalidMedia => e.hint(
+            "the file is damaged or no JPEG, PNG or WebP picture; replace it or leave it out of the model",
+        ),
+        _ => e,
+    })
+}
+
+/// Whether pictures of two sizes (width, height) have the same shape, to a hundredth and a pixel: so much is lost to rounding
+/// where one was made smaller.
+fn have_one_shape((w, h): (u32, u32), (width, height): (u32, u32)) -> bool {
+    let [w, h, width, height] = [w, h, width, height].map(f64::from);
+    let is_near = |is: f64, should: f64| (is - should).abs() <= 1.0 + 0.01 * should;
+    // By either side: a pixel of the short one may be many of the long one.
+    is_near(h, w * height / width) || is_near(w, h * width / height)
+}
+
+/// The picture with the mask at `mask`, if there is one, as its alpha, on top of what alpha it has.
+fn with_alpha(picture: DynamicImage, mask: Option<&Path>, path: &Path) -> Result<DynamicImage> {
+    let Some(mask) = mask else { return Ok(picture) };
     let alpha = read_mask(mask)?;
     let mut picture = picture.into_rgba8();
     if alpha.dimensions() != picture.dimensions() {
@@ -202,6 +242,19 @@ mod tests {
         let target = Picture::read(&path, 1, 1).unwrap().to_target();
         assert_eq!(target.rgb, [200, 100, 50]);
         assert_eq!(target.alpha, Some(vec![128]));
+    }
+
+    #[test]
+    fn rounding_leaves_a_shape_and_turning_does_not() {
+        // Made smaller by 2, 3, 4 and 8, rounded either way.
+        for (w, h) in [(2473, 1643), (1648, 1096), (1236, 821), (618, 411), (619, 410), (9890, 6572), (1, 1)]
+        {
+            assert!(have_one_shape((w, h), (4945, 3286)), "{w}x{h}");
+        }
+        assert!(have_one_shape((3, 100), (10, 300)) && have_one_shape((100, 3), (300, 10)));
+        for (w, h) in [(3286, 4945), (1643, 2473), (4945, 2782), (4380, 3286), (2473, 1600)] {
+            assert!(!have_one_shape((w, h), (4945, 3286)), "{w}x{h}");
+        }
     }
 
     #[test]
