@@ -62,6 +62,7 @@ mod stereo;
 mod tests;
 mod trainer;
 mod view_order;
+mod warnings;
 mod workload;
 mod writing;
 

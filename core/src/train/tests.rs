@@ -322,6 +322,47 @@ fn only_who_wants_it_has_the_scene_cleaned() {
 }
 
 #[test]
+fn a_checkpoint_that_is_not_used_is_told_of_and_one_that_cannot_be_read_is_kept() {
+    let folder = tempfile::tempdir().unwrap();
+    let model = capture(folder.path(), |_| 1.0, false);
+    let path = folder.path().join("train.checkpoint");
+    let options = options(30);
+    let opened = |options: &TrainOptions, path: &Path| {
+        let dataset = Dataset::from_model(&model, folder.path(), options.test_every).unwrap();
+        Trainer::open(dataset, options.clone(), open(&DeviceChoice::Cpu).unwrap(), path, &Control::new())
+    };
+    let told = |options: &TrainOptions| {
+        let trainer = opened(options, &path).unwrap();
+        let warning = trainer.warnings().iter().find(|w| w.code == "checkpoint_not_used");
+        (trainer.steps_done(), warning.map(|w| w.message.clone()))
+    };
+    assert_eq!(told(&options), (0, None), "there is none");
+    let mut first = trainer(&model, folder.path(), &options);
+    for _ in 0..3 {
+        first.step(&Control::new()).unwrap();
+    }
+    first.save(&path).unwrap();
+    assert_eq!(told(&options), (3, None));
+    let (done, foreign) = told(&TrainOptions { seed: 9, ..options.clone() });
+    let foreign = foreign.unwrap();
+    assert!(
+        done == 0 && foreign.contains("train.checkpoint was written for other training options"),
+        "{foreign}"
+    );
+    assert!(!foreign.contains(&folder.path().display().to_string()), "{foreign}");
+    let good = std::fs::read(&path).unwrap();
+    std::fs::write(&path, &good[..good.len() - 4]).unwrap();
+    let (done, damaged) = told(&options);
+    assert!(done == 0 && damaged.as_ref().is_some_and(|why| why.contains("another size")), "{damaged:?}");
+    // What the disk has against it says nothing about the file.
+    #[cfg(unix)]
+    {
+        let error = opened(&options, &path.join("below a file")).err().unwrap();
+        assert_eq!(error.kind(), ErrorKind::Io, "{error}");
+    }
+}
+
+#[test]
 fn a_cancelled_run_leaves_a_checkpoint() {
     let folder = tempfile::tempdir().unwrap();
     let model = capture(folder.path(), |_| 1.0, false);

@@ -11,12 +11,13 @@ use super::density::{self, DensityPlan};
 use super::evaluate::{Evaluation, evaluate_splats, evaluate_views, psnr};
 use super::exposure;
 use super::initialise;
-use super::layout::{Layout, TARGET_BYTES_MAX};
+use super::layout::Layout;
 use super::long_run::LongRun;
 use super::options::TrainOptions;
 use super::picture::Picture;
 use super::precision;
 use super::view_order::ViewOrder;
+use super::warnings;
 use super::workload::Workload;
 use super::writing::Writing;
 use crate::control::{Control, Preview, Warning};
@@ -163,10 +164,10 @@ impl Trainer {
     }
 
     /// Continues the run of the checkpoint at `path` if there is one and it belongs to this dataset and these options,
-    /// else begins anew.
+    /// else begins anew, with a warning if there is one.
     ///
     /// # Errors
-    /// Those of [`Trainer::new`].
+    /// Those of [`Trainer::new`]; what keeps a checkpoint that is there from being read, but for its own faults.
     pub fn open(
         dataset: Dataset,
         options: TrainOptions,
@@ -174,12 +175,14 @@ impl Trainer {
         path: &Path,
         control: &Control,
     ) -> Result<Self> {
-        let hash = options.hash()?;
-        // A checkpoint of another run, or a damaged one, is no reason to fail: what it would have saved is done again.
-        match path.exists().then(|| Checkpoint::read(path, &hash, dataset.hash())) {
-            Some(Ok(checkpoint)) => Self::continued(dataset, options, rasteriser, checkpoint),
-            _ => Self::new(dataset, options, rasteriser, control),
-        }
+        let why = match Checkpoint::read(path, &options.hash()?, dataset.hash()) {
+            Ok(checkpoint) => return Self::continued(dataset, options, rasteriser, checkpoint),
+            Err(why) => why,
+        };
+        let warning = warnings::of_checkpoint(path, why)?;
+        let mut trainer = Self::new(dataset, options, rasteriser, control)?;
+        trainer.warnings.extend(warning);
+        Ok(trainer)
     }
 
     /// `plan` is what the run is cut down to.
@@ -193,21 +196,7 @@ impl Trainer {
         precision::check(&dataset)?;
         let options = plan.map_or_else(|| asked.clone(), |plan| plan.applied(&asked));
         let layout = Layout::new(&dataset, &options);
-        let mut warnings = Vec::new();
-        if layout.max_side != options.max_resolution {
-            let message = format!(
-                "{} pictures are trained on at {} pixels: more would take over {} GiB",
-                dataset.train.len(),
-                dataset.longest_side(layout.max_side),
-                TARGET_BYTES_MAX >> 30
-            );
-            warnings.push(Warning::new("resolution_reduced", message));
-        }
-        let is_masked = dataset.views.iter().any(|view| view.mask.is_some());
-        if asked.test_every.is_some() && dataset.test.is_empty() && is_masked {
-            let message = "no held-out view shows the object: the scene is not scored";
-            warnings.push(Warning::new("no_held_out_view", message));
-        }
+        let warnings = warnings::of_run(&dataset, &options, &layout);
         Ok(Self {
             options_hash: asked.hash()?,
             // At least one: without it there is no dataset.
