@@ -45,6 +45,9 @@ pub(crate) struct Progress {
     /// Number of Gaussians that were taken out of free space.
     #[serde(default)]
     pub(crate) cleaned: u64,
+    /// Highest degree of the spherical harmonics that it came to.
+    #[serde(default)]
+    pub(crate) sh_degree: u32,
     /// Seconds that it took so far.
     pub(crate) seconds: f64,
     /// What it was cut down to, if it is to end in time.
@@ -303,6 +306,7 @@ mod tests {
                 refine_due: true,
                 initial_count: 5,
                 cleaned: 3,
+                sh_degree: 1,
                 seconds: 1.5,
                 plan: None,
             },
@@ -345,7 +349,7 @@ mod tests {
     fn progress_of_earlier_versions_owes_nothing() {
         let earlier: Progress =
             serde_json::from_str(r#"{"step":17,"initial_count":5,"seconds":1.5}"#).unwrap();
-        assert!(!earlier.refine_due && earlier.step == 17 && earlier.cleaned == 0);
+        assert!(!earlier.refine_due && earlier.step == 17 && (earlier.cleaned, earlier.sh_degree) == (0, 0));
     }
 
     #[test]

@@ -188,6 +188,49 @@ fn a_run_with_little_time_is_cut_down_and_goes_on_so() {
 }
 
 #[test]
+fn colours_keep_their_degree_when_there_turns_out_to_be_time_for_more_steps() {
+    let folder = tempfile::tempdir().unwrap();
+    let model = capture(folder.path(), |_| 1.0, false);
+    let path = folder.path().join("train.checkpoint");
+    let asked = TrainOptions { time_budget_seconds: Some(2_592_000), ..options(200_000) };
+    let dataset = Dataset::from_model(&model, folder.path(), asked.test_every).unwrap();
+    // 60 steps of a run that was cut down to 500, though there is time for all of them.
+    trainer(&model, folder.path(), &options(200_000)).save(&path).unwrap();
+    let unlimited = options(200_000).hash().unwrap();
+    let mut checkpoint = Checkpoint::read(&path, &unlimited, dataset.hash()).unwrap();
+    checkpoint.progress.step = 60;
+    checkpoint.progress.plan = Some(budget::Plan { steps: 500, gaussians: 1000, side: None });
+    checkpoint.write(&path, &asked.hash().unwrap(), dataset.hash()).unwrap();
+    let opened = || {
+        let rasteriser = open(&DeviceChoice::Cpu).unwrap();
+        Trainer::resume(dataset.clone(), asked.clone(), rasteriser, &path).unwrap()
+    };
+    let mut trainer = opened();
+    assert_eq!(trainer.options().training_num_steps, 500);
+    for _ in 0..30 {
+        trainer.step(&Control::new()).unwrap();
+    }
+    assert_eq!(trainer.options().training_num_steps, 200_000, "the plan has grown");
+    // It is shown with the colours that it has learnt, and so it is by who goes on.
+    let view = dataset.view_at(0, None);
+    let shown = trainer.render(&view).unwrap().rgba;
+    let splats = trainer.splats().unwrap();
+    let mut rasteriser = CpuRasteriser::<f32>::new();
+    rasteriser.load(&crate::raster::TrainState { splats, ..Default::default() }).unwrap();
+    let mut apart = |degree| {
+        let rendering = rasteriser.render(&view, degree, [0.0; 3]).unwrap();
+        let pixels = rendering.rgba.iter().zip(&shown);
+        pixels
+            .flat_map(|(a, b)| [0, 1, 2].map(|c: usize| (a[c].clamp(0.0, 1.0) - b[c]).abs()))
+            .fold(0.0, f32::max)
+    };
+    let (first, constant) = (apart(1), apart(0));
+    assert!(first < 1e-5 && constant > 1e-4, "{first} from degree 1, {constant} from degree 0");
+    trainer.save(&path).unwrap();
+    assert!(opened().render(&view).unwrap().rgba == shown, "who goes on sees something else");
+}
+
+#[test]
 fn as_many_steps_are_made_as_fit_into_the_time() {
     let folder = tempfile::tempdir().unwrap();
     let mut model = capture(folder.path(), |_| 1.0, false);

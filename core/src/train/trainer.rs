@@ -52,6 +52,8 @@ pub struct Trainer {
     step: u32,
     /// Whether the last of them is still owed its round of density control, from which a cancel kept it.
     refine_due: bool,
+    /// Highest degree of the spherical harmonics that a step was made with. A plan that grows would come to it later: it stays.
+    sh_degree: u32,
     /// The resolution stage whose pictures are loaded.
     loaded_stage: Option<usize>,
     /// Which of them know their alpha.
@@ -154,12 +156,16 @@ impl Trainer {
         rasteriser: Box<dyn Rasteriser>,
         checkpoint: Checkpoint,
     ) -> Result<Self> {
-        let Progress { step, refine_due, initial_count, cleaned, seconds, plan } = checkpoint.progress;
+        let Progress { step, refine_due, initial_count, cleaned, sh_degree, seconds, plan } =
+            checkpoint.progress;
         let mut trainer = Self::prepare(dataset, options, rasteriser, plan)?;
         trainer.tell_plan();
         trainer.rasteriser.load(&checkpoint.state)?;
         (trainer.step, trainer.initial_count, trainer.seconds) = (step, initial_count as usize, seconds);
         (trainer.refine_due, trainer.cleaned) = (refine_due, cleaned);
+        // Those of earlier versions do not say it.
+        let due = trainer.layout.schedule.sh_degree(step.max(1));
+        trainer.sh_degree = sh_degree.max(due).min(trainer.options.sh_degree);
         Ok(trainer)
     }
 
@@ -210,6 +216,7 @@ impl Trainer {
             rasteriser,
             step: 0,
             refine_due: false,
+            sh_degree: 0,
             loaded_stage: None,
             has_alpha: Vec::new(),
             initial_count: 0,
@@ -372,8 +379,9 @@ impl Trainer {
             alpha_weight: tuning.alpha_weight,
             exposure: self.options.exposure_compensation.then_some(target),
         };
+        self.sh_degree = self.sh_degree.max(self.layout.schedule.sh_degree(step));
         let rasteriser = &mut self.rasteriser;
-        rasteriser.project(&view, self.layout.schedule.sh_degree(step))?;
+        rasteriser.project(&view, self.sh_degree)?;
         rasteriser.intersect()?;
         rasteriser.sort()?;
         rasteriser.rasterise(background)?;
@@ -475,8 +483,7 @@ impl Trainer {
     /// What the rasteriser reports.
     pub fn render(&mut self, view: &View) -> Result<Rendering> {
         let mean = self.mean_exposure()?;
-        let degree = self.layout.schedule.sh_degree(self.step.max(1));
-        let mut rendering = self.rasteriser.render(view, degree, BLACK)?;
+        let mut rendering = self.rasteriser.render(view, self.sh_degree, BLACK)?;
         for pixel in &mut rendering.rgba {
             let [r, g, b, alpha] = *pixel;
             let [r, g, b] = exposure::apply(&mean, [r, g, b], alpha).map(|v| v.clamp(0.0, 1.0));
@@ -505,6 +512,7 @@ impl Trainer {
             refine_due: self.refine_due,
             initial_count: self.initial_count as u64,
             cleaned: self.cleaned,
+            sh_degree: self.sh_degree,
             seconds: self.seconds,
             plan: self.plan,
         };
@@ -518,7 +526,7 @@ impl Trainer {
     /// `InvalidArgument` if no view is held out; what reading the pictures and the rasteriser report.
     pub fn evaluate(&mut self, control: &Control) -> Result<Evaluation> {
         let mean = self.mean_exposure()?;
-        let degree = self.layout.schedule.sh_degree(self.step.max(1));
+        let degree = self.sh_degree;
         let (splats, rasteriser) = (self.rasteriser.len(), &mut self.rasteriser);
         evaluate_views(&self.dataset, self.layout.max_side, self.step, splats, control, |view| {
             let rendering = rasteriser.render(view, degree, BLACK)?;
@@ -567,7 +575,7 @@ impl Trainer {
             // They are as good as dead: density control has better places for them.
             let mut splats = self.rasteriser.splats()?;
             exposure::bake(&mut splats, &self.mean_exposure()?);
-            let seen_at = (self.layout.max_side, self.layout.schedule.sh_degree(self.step));
+            let seen_at = (self.layout.max_side, self.sh_degree);
             for floater in clean::floaters(&splats, &self.dataset, seen_at, control)? {
                 scores.opacities[floater] = f32::NEG_INFINITY;
                 self.cleaned += 1;
