@@ -157,9 +157,8 @@ impl Trainer {
 
 fn figures(trainer: &mut CoreTrainer) -> Result<Figures> {
     let (step, total) = (trainer.steps_done(), trainer.options().training_num_steps);
-    if step == 0 {
-        // Nothing was compared yet.
-        return Ok((0, total, f64::NAN, f64::NAN, f64::NAN, trainer.len()));
+    if !trainer.has_compared() {
+        return Ok((step, total, f64::NAN, f64::NAN, f64::NAN, trainer.len()));
     }
     let statistics = trainer.statistics()?;
     Ok((step, total, statistics.loss, statistics.l1, statistics.ssim, trainer.len()))

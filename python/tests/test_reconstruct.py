@@ -167,6 +167,7 @@ def test_training_is_an_iterator_with_a_preview(reconstruction, tmp_path):
 
     first = trainer()
     untrained = first.preview()
+    assert np.isnan(first.last.loss)
     losses = []
     for step in first:
         losses.append(step.loss)
@@ -178,7 +179,7 @@ def test_training_is_an_iterator_with_a_preview(reconstruction, tmp_path):
     first.save(checkpoint)
 
     second = trainer()
-    assert second.last.step == 30
+    assert second.last.step == 30 and second.last.loss == pytest.approx(step.loss)
     seen = []
     scene = second.run(progress=seen.append)
     assert second.last.step == 60 and seen[-1].fraction == 1.0 and scene.model is not None

@@ -16,7 +16,7 @@ use super::budget::Plan;
 use crate::error::{Error, ErrorKind, Result};
 use crate::files;
 use crate::hashing::Hashing;
-use crate::raster::{DensityStatistics, TrainState};
+use crate::raster::{DensityStatistics, StepStatistics, TrainState};
 use crate::splats::{Splats, sh_coefficients};
 
 const MAGIC: &[u8; 8] = b"LRTRAIN\n";
@@ -53,6 +53,9 @@ pub(crate) struct Progress {
     /// What it was cut down to, if it is to end in time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) plan: Option<Plan>,
+    /// What its last step found out. All of it are numbers: JSON knows nothing else.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) statistics: Option<StepStatistics>,
 }
 
 #[derive(Debug, Serialize, Deserialize)]
@@ -309,6 +312,13 @@ mod tests {
                 sh_degree: 1,
                 seconds: 1.5,
                 plan: None,
+                statistics: Some(StepStatistics {
+                    loss: 0.25,
+                    l1: 0.125,
+                    ssim: 0.5,
+                    visible: 30,
+                    intersections: 90,
+                }),
             },
             splats: 40,
             sh_degree: 2,
@@ -350,6 +360,7 @@ mod tests {
         let earlier: Progress =
             serde_json::from_str(r#"{"step":17,"initial_count":5,"seconds":1.5}"#).unwrap();
         assert!(!earlier.refine_due && earlier.step == 17 && (earlier.cleaned, earlier.sh_degree) == (0, 0));
+        assert!(earlier.plan.is_none() && earlier.statistics.is_none());
     }
 
     #[test]

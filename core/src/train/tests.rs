@@ -406,6 +406,34 @@ fn a_checkpoint_that_is_not_used_is_told_of_and_one_that_cannot_be_read_is_kept(
 }
 
 #[test]
+fn who_goes_on_after_the_end_is_told_what_the_last_step_found_out() {
+    let folder = tempfile::tempdir().unwrap();
+    let model = capture(folder.path(), |_| 1.0, false);
+    let path = folder.path().join("train.checkpoint");
+    let (options, control) = (options(40), Control::new());
+    let mut first = trainer(&model, folder.path(), &options);
+    assert!(!first.has_compared());
+    first.save(&path).unwrap();
+    let dataset = Dataset::from_model(&model, folder.path(), options.test_every).unwrap();
+    let resumed = || {
+        let rasteriser = open(&DeviceChoice::Cpu).unwrap();
+        Trainer::resume(dataset.clone(), options.clone(), rasteriser, &path).unwrap()
+    };
+    assert!(!resumed().has_compared(), "nothing was compared before the first step");
+    let whole = first.run(&control, Some(&path)).unwrap().statistics;
+    let mut second = resumed();
+    assert!(second.has_compared());
+    // Pictures that are shown meanwhile have no part in it.
+    second.render(&dataset.view_at(0, Some(20))).unwrap();
+    second.save(&path).unwrap();
+    for again in [second.run(&control, None), resumed().run(&control, None)] {
+        let again = again.unwrap().statistics;
+        assert!(again.loss > 0.0 && (again.loss - whole.loss).abs() < 1e-12, "{again:?}, not {whole:?}");
+        assert_eq!((again.visible, again.intersections), (whole.visible, whole.intersections));
+    }
+}
+
+#[test]
 fn a_cancelled_run_leaves_a_checkpoint() {
     let folder = tempfile::tempdir().unwrap();
     let model = capture(folder.path(), |_| 1.0, false);

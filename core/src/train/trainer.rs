@@ -16,6 +16,7 @@ use super::long_run::LongRun;
 use super::options::TrainOptions;
 use super::picture::Picture;
 use super::precision;
+use super::report::TrainReport;
 use super::view_order::ViewOrder;
 use super::warnings;
 use super::workload::Workload;
@@ -67,30 +68,14 @@ pub struct Trainer {
     mark: Option<Mark>,
     /// Which view a step trains on.
     order: ViewOrder,
+    /// Whether it is known what a step found out,
+    has_compared: bool,
+    /// and what the last one of an earlier sitting did, until there is one in this.
+    earlier: Option<StepStatistics>,
     /// Seconds that all this took, in earlier sittings too.
     pub(super) seconds: f64,
     long_run: LongRun,
     warnings: Vec<Warning>,
-}
-
-/// What a finished run has to say.
-#[derive(Debug, Clone, PartialEq, serde::Serialize, serde::Deserialize)]
-pub struct TrainReport {
-    /// Steps that were done.
-    pub steps: u32,
-    /// Number of Gaussians.
-    pub splats: usize,
-    /// How many were taken out of free space on the way ([`TrainOptions::clean`]); one that comes back counts again.
-    #[serde(default)]
-    pub cleaned: u64,
-    /// Seconds of all sittings together, placing the first Gaussians among them.
-    pub seconds: f64,
-    /// Steps per second of the last sitting.
-    pub steps_per_second: f64,
-    /// The last step's figures.
-    pub statistics: StepStatistics,
-    /// What the user should know.
-    pub warnings: Vec<Warning>,
 }
 
 impl Trainer {
@@ -156,13 +141,14 @@ impl Trainer {
         rasteriser: Box<dyn Rasteriser>,
         checkpoint: Checkpoint,
     ) -> Result<Self> {
-        let Progress { step, refine_due, initial_count, cleaned, sh_degree, seconds, plan } =
+        let Progress { step, refine_due, initial_count, cleaned, sh_degree, seconds, plan, statistics } =
             checkpoint.progress;
         let mut trainer = Self::prepare(dataset, options, rasteriser, plan)?;
         trainer.tell_plan();
         trainer.rasteriser.load(&checkpoint.state)?;
         (trainer.step, trainer.initial_count, trainer.seconds) = (step, initial_count as usize, seconds);
         (trainer.refine_due, trainer.cleaned) = (refine_due, cleaned);
+        (trainer.has_compared, trainer.earlier) = (statistics.is_some(), statistics);
         // Those of earlier versions do not say it.
         let due = trainer.layout.schedule.sh_degree(step.max(1));
         trainer.sh_degree = sh_degree.max(due).min(trainer.options.sh_degree);
@@ -221,6 +207,8 @@ impl Trainer {
             has_alpha: Vec::new(),
             initial_count: 0,
             cleaned: 0,
+            has_compared: false,
+            earlier: None,
             seconds: 0.0,
             long_run: LongRun::default(),
             warnings,
@@ -389,6 +377,7 @@ impl Trainer {
         rasteriser.rasterise_backward()?;
         rasteriser.update(&self.layout.schedule.step_options(step, self.dataset.train.len() as u32))?;
         self.step = step;
+        (self.has_compared, self.earlier) = (true, None);
         self.refine_due = self.layout.schedule.refines_after(step);
         self.refine_if_due(control)
     }
@@ -464,16 +453,27 @@ impl Trainer {
         })
     }
 
+    /// Whether a step has compared a picture, so that [`Trainer::statistics`] says something: in this sitting, or in an earlier one
+    /// whose checkpoint says what came out.
+    pub fn has_compared(&self) -> bool {
+        self.has_compared
+    }
+
     /// What the last step found out. Waits for the device.
     ///
     /// # Errors
     /// What the rasteriser reports; `Internal` if the optimisation diverged.
     pub fn statistics(&mut self) -> Result<StepStatistics> {
         let began = Instant::now();
-        let statistics = self.rasteriser.statistics()?;
+        let statistics = self.found()?;
         self.seconds += began.elapsed().as_secs_f64();
         check_finite(&statistics, self.step)?;
         Ok(statistics)
+    }
+
+    fn found(&mut self) -> Result<StepStatistics> {
+        let now = self.rasteriser.statistics()?;
+        Ok(self.earlier.unwrap_or(now))
     }
 
     /// The scene as it is now through any camera, in the exposure of the training pictures' mean, over black. Colours are
@@ -507,6 +507,7 @@ impl Trainer {
 
     /// Takes the state as it is now and writes it while the training goes on.
     fn save_aside(&mut self, path: &Path) -> Result<Writing> {
+        let statistics = if self.has_compared { Some(self.found()?) } else { None };
         let progress = Progress {
             step: self.step,
             refine_due: self.refine_due,
@@ -515,6 +516,7 @@ impl Trainer {
             sh_degree: self.sh_degree,
             seconds: self.seconds,
             plan: self.plan,
+            statistics: statistics.filter(|s| s.loss.is_finite()),
         };
         let checkpoint = Checkpoint { progress, state: self.rasteriser.store()? };
         Ok(Writing::begin(checkpoint, path, &self.options_hash, self.dataset.hash()))
