@@ -96,6 +96,16 @@ impl Recorder {
         gpu.queue.submit(self.encoder.take().map(wgpu::CommandEncoder::finish))
     }
 
+    /// Submits what was recorded, and what was written into buffers, and waits for it. Until then there is a copy of all that was
+    /// written.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Gpu`] if the device fails.
+    pub(super) fn finish(&mut self, gpu: &Gpu) -> Result<()> {
+        let submission = self.submit(gpu);
+        gpu.wait_for(submission)
+    }
+
     /// Submits what was recorded and, if passes are timed, waits for it.
     ///
     /// # Errors
@@ -187,8 +197,7 @@ impl Pending {
     /// # Errors
     /// [`ErrorKind::Gpu`] if the device fails.
     pub(super) fn wait(self, gpu: &Gpu) -> Result<Vec<u8>> {
-        let wait = wgpu::PollType::Wait { submission_index: Some(self.submission.clone()), timeout: None };
-        gpu.device.poll(wait).map_err(|e| gpu.failed("wait for the work", e))?;
+        gpu.wait_for(self.submission.clone())?;
         match self.try_take(gpu)? {
             Ok(bytes) => Ok(bytes),
             Err(_) => Err(gpu.failed("read", "the buffer was not mapped though all work is done")),
@@ -216,6 +225,16 @@ impl Pending {
 }
 
 impl Gpu {
+    /// Waits until the device is through with a submission and all before it.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Gpu`] if it fails.
+    fn wait_for(&self, submission: wgpu::SubmissionIndex) -> Result<()> {
+        let wait = wgpu::PollType::Wait { submission_index: Some(submission), timeout: None };
+        self.device.poll(wait).map_err(|e| self.failed("wait for the work", e))?;
+        Ok(())
+    }
+
     /// A buffer that shaders can bind, filled with zeros.
     ///
     /// # Errors

@@ -191,6 +191,8 @@ impl SceneBuffers {
                     .collect();
                 gpu.queue.write_buffer(&page.statistics, 0, bytemuck::cast_slice(&bits));
             }
+            // Page by page, so that what is written is never there twice as a whole.
+            recorder.finish(gpu)?;
         }
         gpu.check()?;
         Ok(scene)

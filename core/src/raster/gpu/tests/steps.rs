@@ -6,6 +6,7 @@ use crate::random::Random;
 use crate::raster::cpu::CpuRasteriser;
 use crate::raster::gpu::GpuRasteriser;
 use crate::raster::gpu::device::Gpu;
+use crate::raster::gpu::scene::SceneBuffers;
 use crate::raster::parity::{self, Case};
 use crate::raster::{DeviceChoice, Inspect, Rasteriser, SplatEdit, StepOptions, TrainState, View};
 use crate::splats::Splats;
@@ -236,6 +237,23 @@ fn full_state(count: usize, sh_degree: u32) -> TrainState {
     state.statistics.radius = (0..count).map(|_| random.uniform() as f32).collect();
     state.statistics.visible = (0..count).map(|_| random.below(1000) as u32).collect();
     state
+}
+
+#[test]
+fn a_scene_that_was_loaded_is_on_the_device_once() {
+    let Some(mut r) = rasteriser(256) else { return };
+    let allocated = |r: &GpuRasteriser| {
+        r.gpu.device.generate_allocator_report().map(|report| report.total_allocated_bytes)
+    };
+    // Not every driver is asked through an allocator that knows.
+    let Some(before) = allocated(&r) else { return };
+    let state = full_state(100_000, 0);
+    let scene = SceneBuffers::load(&r.gpu, &mut r.recorder, &state).unwrap();
+    let taken = allocated(&r).unwrap().saturating_sub(before);
+    let pages = scene.pages.iter().map(|p| p.parameters.size() + p.moments.size() + p.statistics.size());
+    let buffers: u64 = pages.sum();
+    println!("{taken} bytes for buffers of {buffers}");
+    assert!(taken < buffers + buffers / 4, "{taken} bytes for buffers of {buffers}");
 }
 
 #[test]
