@@ -1,6 +1,7 @@
 //! Records the passes of training: loss, rasterise backward, update.
 
 use super::forward::{Passes, sorted_tiles, tiles};
+use super::gradient_buffers::LossBuffers;
 use super::kernels::{GROUP, SUMS};
 use super::recorder::Groups;
 use super::scene::Page;
@@ -103,7 +104,7 @@ impl Passes<'_> {
         view: &View,
         options: &LossOptions,
     ) {
-        let ViewBuffers { fixed, pixels, .. } = self.work;
+        let ViewBuffers { fixed, pixels, loss: buffers, .. } = self.work;
         let uniform = LossUniform {
             ssim_weight: options.ssim_weight,
             alpha_weight: if has_alpha { options.alpha_weight } else { 0.0 },
@@ -112,7 +113,8 @@ impl Passes<'_> {
             window: window(),
         };
         self.gpu.queue.write_buffer(&training.loss, 0, bytemuck::bytes_of(&uniform));
-        let PixelBuffers { picture, pixels, gradient, derivatives, sums, .. } = pixels;
+        let PixelBuffers { picture, pixels, .. } = pixels;
+        let LossBuffers { gradient, derivatives, sums, .. } = buffers;
         let TrainingBuffers { loss, exposures, totals, .. } = training;
         let (x, y) = tiles(view);
         let compared = [&fixed.view, &fixed.background, loss, picture, target, exposures, derivatives, sums];
@@ -124,12 +126,12 @@ impl Passes<'_> {
 
     /// Gradient by the projected splats, slot by slot.
     pub(super) fn rasterise_backward(&mut self, view: &View) {
-        let ViewBuffers { fixed, splats, intersections, pixels } = self.work;
+        let ViewBuffers { fixed, splats, intersections, pixels, loss, slots } = self.work;
         let FixedBuffers { view: uniform, background, counts, .. } = fixed;
-        let IntersectionBuffers { sorted, slots, owners, tiles: pairs, .. } = intersections;
+        let IntersectionBuffers { sorted, owners, tiles: pairs, .. } = intersections;
         let numbers = &pairs[sorted_tiles(view)].values;
-        let PixelBuffers { ranges, picture, pixels, gradient, .. } = pixels;
-        let projected = &splats.projected;
+        let PixelBuffers { ranges, picture, pixels, .. } = pixels;
+        let (projected, gradient, slots) = (&splats.projected, &loss.gradient, &slots.values);
         let buffers =
             [uniform, background, projected, sorted, numbers, ranges, picture, pixels, gradient, slots];
         let (x, y) = tiles(view);
@@ -140,11 +142,11 @@ impl Passes<'_> {
 
     /// One optimiser step on the visible splats, and on the exposure if the loss used one.
     pub(super) fn update(&mut self, training: &TrainingBuffers, options: &StepOptions, exposure: bool) {
-        let ViewBuffers { fixed, splats, intersections, .. } = self.work;
+        let ViewBuffers { fixed, splats, slots, .. } = self.work;
         let uniform = StepUniform::new(options, self.scene.len);
         self.gpu.queue.write_buffer(&training.step, 0, bytemuck::bytes_of(&uniform));
         for Page { uniform, parameters, moments, statistics, .. } in &self.scene.pages {
-            let (slots, tiles) = (&intersections.slots, &splats.tiles);
+            let (slots, tiles) = (&slots.values, &splats.tiles);
             let buffers =
                 [&fixed.view, uniform, parameters, slots, tiles, moments, statistics, &training.step];
             self.dispatch(&self.kernels.update, &buffers, self.indirect(Indirect::Page));
@@ -158,9 +160,9 @@ impl Passes<'_> {
 
     /// The gradient by the parameters of one page's splats, in the layout of the page.
     pub(super) fn collect(&mut self, page: usize, collected: &wgpu::Buffer) {
-        let ViewBuffers { fixed, splats, intersections, .. } = self.work;
+        let ViewBuffers { fixed, splats, slots, .. } = self.work;
         let Page { uniform, parameters, count, .. } = &self.scene.pages[page];
-        let buffers = [&fixed.view, uniform, parameters, &intersections.slots, &splats.tiles, collected];
+        let buffers = [&fixed.view, uniform, parameters, &slots.values, &splats.tiles, collected];
         self.dispatch(&self.kernels.collect, &buffers, Groups::Linear(count.div_ceil(GROUP)));
     }
 }

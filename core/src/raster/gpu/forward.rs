@@ -107,7 +107,7 @@ impl<'a> Passes<'a> {
 
     /// Blends the picture.
     pub(super) fn rasterise(&mut self, view: &View, background: [f32; 3]) {
-        let ViewBuffers { fixed, splats, intersections, pixels } = self.work;
+        let ViewBuffers { fixed, splats, intersections, pixels, .. } = self.work;
         let [r, g, b] = background;
         self.gpu.queue.write_buffer(&fixed.background, 0, bytemuck::bytes_of(&[r, g, b, 0.0]));
         let PixelBuffers { ranges, picture, pixels, .. } = pixels;

@@ -10,6 +10,7 @@ mod backward;
 mod device;
 mod edit;
 mod forward;
+mod gradient_buffers;
 mod journal;
 mod kernels;
 mod profiler;

@@ -7,6 +7,7 @@ use super::backward::TrainingBuffers;
 use super::device::Gpu;
 use super::edit;
 use super::forward::{Passes, sorted_tiles, tiles};
+use super::gradient_buffers::SlotBuffer;
 use super::journal::{IN_FLIGHT, Journal, Step};
 use super::kernels::{Kernels, SLOT, SLOT_RUN, SUMS, TILE_BITS};
 use super::profiler::{PassTime, Profiler};
@@ -41,6 +42,8 @@ pub struct GpuRasteriser {
     journal: Journal,
     /// What the totals of the loss are of: they outlive the pictures that are rendered after it.
     measured: Option<(View, LossOptions)>,
+    /// Whether a loss was asked for since the scene was loaded: from then on there must be room for gradients too.
+    trains: bool,
     /// Room for intersections from the next step on.
     wanted_room: u32,
 }
@@ -83,6 +86,7 @@ impl GpuRasteriser {
             step: Step::default(),
             journal: Journal::default(),
             measured: None,
+            trains: false,
             wanted_room: 0,
         })
     }
@@ -131,7 +135,7 @@ impl GpuRasteriser {
             self.record_loss(&view, *target, options)?;
         }
         if step.done >= Pass::RasteriseBackward {
-            self.passes().rasterise_backward(&view);
+            self.record_backward(&view)?;
         }
         if let Some(options) = &step.update {
             self.record_update(step, options);
@@ -140,9 +144,18 @@ impl GpuRasteriser {
     }
 
     fn record_loss(&mut self, view: &View, target: TargetId, options: &LossOptions) -> Result<()> {
+        let (x, y) = tiles(view);
+        let sizes = (pixels(view) as u64, u64::from(x) * u64::from(y));
+        self.work.loss.fit(&self.gpu, &mut self.recorder, sizes)?;
         let (buffer, has_alpha) = self.targets.buffer(&self.gpu, &mut self.recorder, target, view)?;
         let Self { gpu, kernels, recorder, scene, work, training, .. } = self;
         Passes { gpu, kernels, recorder, scene, work }.loss(training, &buffer, has_alpha, view, options);
+        Ok(())
+    }
+
+    fn record_backward(&mut self, view: &View) -> Result<()> {
+        self.work.slots.fit(&self.gpu, &mut self.recorder, self.work.intersections.room)?;
+        self.passes().rasterise_backward(view);
         Ok(())
     }
 
@@ -169,10 +182,29 @@ impl GpuRasteriser {
         counts[POISONED] == 0
     }
 
+    /// Most intersections for which the device can bind what is needed of them.
+    fn limit(&self) -> u32 {
+        let gradients = if self.trains { SlotBuffer::limit(&self.gpu) } else { u32::MAX };
+        IntersectionBuffers::limit(&self.gpu).min(gradients)
+    }
+
+    /// Where there is more room for the intersections than there can be for their gradients, makes less, and the picture again.
+    fn begin_training(&mut self) -> Result<()> {
+        self.trains = true;
+        let limit = self.limit();
+        if self.work.intersections.room > limit {
+            self.work.intersections = IntersectionBuffers::new(&self.gpu, limit)?;
+            self.recorder.forget_buffers();
+            let step = self.step;
+            self.record(&step)?;
+        }
+        Ok(())
+    }
+
     /// Makes as much room as was found to be wanted.
     fn make_room(&mut self) -> Result<()> {
         let room = self.work.intersections.room;
-        let limit = IntersectionBuffers::limit(&self.gpu);
+        let limit = self.limit();
         let wanted = self.wanted_room.min(limit.max(room));
         self.wanted_room = 0;
         if wanted > room {
@@ -218,7 +250,7 @@ impl GpuRasteriser {
                 return Ok(());
             }
             let needed = bytemuck::pod_collect_to_vec::<u8, u32>(&counts)[NEEDED];
-            let limit = IntersectionBuffers::limit(&self.gpu);
+            let limit = self.limit();
             if needed > limit {
                 return Err(Error::new(
                     ErrorKind::Gpu,
@@ -312,6 +344,7 @@ impl Rasteriser for GpuRasteriser {
         self.exposures = count;
         self.step = Step::default();
         self.measured = None;
+        self.trains = false;
         self.recorder.forget_buffers();
         self.gpu.check()
     }
@@ -407,6 +440,9 @@ impl Rasteriser for GpuRasteriser {
     fn loss(&mut self, target: TargetId, options: &LossOptions) -> Result<()> {
         let view = self.step.need(Pass::Rasterise)?;
         options.check(self.exposures)?;
+        if !self.trains {
+            self.begin_training()?;
+        }
         self.record_loss(&view, target, options)?;
         self.step.done = Pass::Loss;
         self.step.loss = Some((target, *options));
@@ -417,7 +453,7 @@ impl Rasteriser for GpuRasteriser {
     fn rasterise_backward(&mut self) -> Result<()> {
         let view = self.step.need(Pass::Loss)?;
         check_trainable(self.scene.antialiased)?;
-        self.passes().rasterise_backward(&view);
+        self.record_backward(&view)?;
         self.step.done = Pass::RasteriseBackward;
         Ok(())
     }
@@ -532,14 +568,14 @@ impl Inspect for GpuRasteriser {
 
     fn inspect_loss_gradient(&mut self) -> Result<Vec<[f32; 4]>> {
         let view = self.step.need(Pass::Loss)?;
-        self.read(pixels(&view), |work, _| work.pixels.gradient.clone())
+        self.read(pixels(&view), |work, _| work.loss.gradient.clone())
     }
 
     fn inspect_projected_gradient(&mut self) -> Result<Vec<[f64; 9]>> {
         self.step.need(Pass::RasteriseBackward)?;
         let count = self.counts()?[INTERSECTIONS] as usize;
         let slot = SLOT as usize;
-        let slots: Vec<f32> = self.read(count * slot, |work, _| work.intersections.slots.clone())?;
+        let slots: Vec<f32> = self.read(count * slot, |work, _| work.slots.values.clone())?;
         let tiles: Vec<[u32; 2]> = self.read(self.scene.len as usize, |work, _| work.splats.tiles.clone())?;
         Ok(tiles
             .into_iter()

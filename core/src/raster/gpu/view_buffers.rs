@@ -1,10 +1,11 @@
 //! Buffers that hold one view's intermediate results. Their contents do not outlive a step, so they are replaced by
-//! larger ones without copying.
+//! larger ones without copying. (Those for its gradients are made when one is asked for: `gradient_buffers.rs`.)
 
 use glam::{DVec3, Vec4, dvec4};
 
 use super::device::Gpu;
-use super::kernels::{GROUP, PAGE, SLOT, SORT_BLOCK, SUMS};
+use super::gradient_buffers::{LossBuffers, SlotBuffer};
+use super::kernels::{GROUP, PAGE, SORT_BLOCK};
 use super::recorder::Recorder;
 use super::scene::SceneBuffers;
 use crate::error::Result;
@@ -160,8 +161,6 @@ pub(super) struct IntersectionBuffers {
     pub(super) owners: wgpu::Buffer,
     /// Splat and blocks, sorted.
     pub(super) sorted: wgpu::Buffer,
-    /// [`SLOT`] values of gradient per intersection, in the order of emission.
-    pub(super) slots: wgpu::Buffer,
     pub(super) histogram: wgpu::Buffer,
     pub(super) room: u32,
 }
@@ -174,15 +173,15 @@ impl IntersectionBuffers {
             tiles: [Pairs::new(gpu, what, n)?, Pairs::new(gpu, what, n)?],
             owners: gpu.buffer(what, n * 4)?,
             sorted: gpu.buffer(what, n * 8)?,
-            slots: gpu.buffer("gradients of the pairs of splat and tile", n * u64::from(SLOT) * 4)?,
             histogram: histogram(gpu, n)?,
             room,
         })
     }
 
-    /// Most intersections for which the device can bind the largest of the buffers.
+    /// Most intersections for which the device can bind the largest of the buffers, `sorted`.
     pub(super) fn limit(gpu: &Gpu) -> u32 {
-        (gpu.max_binding / (u64::from(SLOT) * 4)).min(1 << 30) as u32
+        // Two at a time: buffers take a multiple of 16 bytes.
+        (gpu.max_binding / 16 * 2).min(1 << 30) as u32
     }
 }
 
@@ -196,12 +195,6 @@ pub(super) struct PixelBuffers {
     pub(super) ranges: wgpu::Buffer,
     pub(super) picture: wgpu::Buffer,
     pub(super) pixels: wgpu::Buffer,
-    /// dL/d(r, g, b, alpha).
-    pub(super) gradient: wgpu::Buffer,
-    /// Nine planes of derivatives of SSIM; see loss_compare.wgsl.
-    pub(super) derivatives: wgpu::Buffer,
-    /// [`SUMS`] per tile.
-    pub(super) sums: wgpu::Buffer,
     pub(super) room: u64,
     pub(super) tile_room: u64,
 }
@@ -212,9 +205,6 @@ impl PixelBuffers {
             ranges: gpu.buffer("tile ranges", (tile_room + 1) * 8)?,
             picture: gpu.buffer("pixels of the picture", room * 16)?,
             pixels: gpu.buffer("pixels of the picture", room * 8)?,
-            gradient: gpu.buffer("gradients of the pixels", room * 16)?,
-            derivatives: gpu.buffer("derivatives of the pixels", room * 36)?,
-            sums: gpu.buffer("sums of the tiles", tile_room * u64::from(SUMS) * 4)?,
             room,
             tile_room,
         })
@@ -228,6 +218,9 @@ pub(super) struct ViewBuffers {
     pub(super) splats: SplatBuffers,
     pub(super) intersections: IntersectionBuffers,
     pub(super) pixels: PixelBuffers,
+    /// What only training needs; next to nothing before.
+    pub(super) loss: LossBuffers,
+    pub(super) slots: SlotBuffer,
 }
 
 impl ViewBuffers {
@@ -238,10 +231,12 @@ impl ViewBuffers {
             splats: SplatBuffers::new(gpu, GROUP)?,
             intersections: IntersectionBuffers::new(gpu, room.min(IntersectionBuffers::limit(gpu)))?,
             pixels: PixelBuffers::new(gpu, 1, 1)?,
+            loss: LossBuffers::new(gpu, 1, 1)?,
+            slots: SlotBuffer::new(gpu, 0)?,
         })
     }
 
-    /// Makes room for a view of `splats` splats.
+    /// Makes room for a view of `splats` splats, to be rendered.
     ///
     /// # Errors
     /// [`crate::ErrorKind::Gpu`] if the memory is full or the device cannot bind that much.

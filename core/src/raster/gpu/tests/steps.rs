@@ -6,6 +6,7 @@ use crate::random::Random;
 use crate::raster::cpu::CpuRasteriser;
 use crate::raster::gpu::GpuRasteriser;
 use crate::raster::gpu::device::Gpu;
+use crate::raster::gpu::gradient_buffers::SlotBuffer;
 use crate::raster::gpu::scene::SceneBuffers;
 use crate::raster::parity::{self, Case};
 use crate::raster::{DeviceChoice, Inspect, Rasteriser, SplatEdit, StepOptions, TrainState, View};
@@ -176,6 +177,49 @@ fn pictures_take_each_others_place_where_memory_is_short_and_change_no_bit() {
             Some(expected) => assert!(state == *expected),
         }
     }
+}
+
+#[test]
+fn who_only_renders_needs_no_room_for_gradients() {
+    let mut case = parity::cloud(50, 500, 0, 64, 48);
+    // Most splats are across all tiles: their gradients are the largest of all buffers.
+    case.state.splats.log_scales.iter_mut().for_each(|s| *s += 2.5);
+    let Some(mut ample) = rasteriser(1 << 16) else { return };
+    start(&mut ample, &case);
+    let picture = ample.render(&case.view, 0, case.background).unwrap();
+    let needed = ample.statistics().unwrap().intersections;
+    println!("{needed} pairs");
+    assert!(needed > 64 * 48, "{needed} pairs need less than the pixels");
+    assert!(ample.work.slots.room == 0 && ample.work.loss.derivatives.size() < 64);
+
+    // A device that can bind what the pairs need, but not their gradients.
+    let mut gpu = Gpu::open(&DeviceChoice::Gpu).unwrap();
+    gpu.max_binding = 36 * needed;
+    let mut narrow = GpuRasteriser::on(gpu, 1).unwrap();
+    start(&mut narrow, &case);
+    assert!(narrow.render(&case.view, 0, case.background).unwrap() == picture);
+    narrow.loss(0, &case.loss).unwrap();
+    let error = narrow.statistics().unwrap_err();
+    println!("{error}");
+    assert_eq!(error.kind(), ErrorKind::Gpu);
+    assert!(error.message().contains(&format!("the view has {needed} pairs")), "{error}");
+
+    // And one that can bind them too, but not for all the room that there was for rendering.
+    let mut gpu = Gpu::open(&DeviceChoice::Gpu).unwrap();
+    gpu.max_binding = 64 * needed;
+    let mut roomy = GpuRasteriser::on(gpu, 7 * needed as u32).unwrap();
+    for r in [&mut ample, &mut roomy] {
+        start(r, &case);
+        assert!(r.render(&case.view, 0, case.background).unwrap() == picture);
+        // Of the picture that is there.
+        r.loss(0, &case.loss).unwrap();
+        r.rasterise_backward().unwrap();
+        r.update(&StepOptions { step: 1, ..case.step }).unwrap();
+        train(r, &case, 2..=4, &[case.view], false);
+    }
+    assert!(ample.store().unwrap() == roomy.store().unwrap());
+    let limit = SlotBuffer::limit(&roomy.gpu);
+    assert!(roomy.work.intersections.room <= limit && u64::from(roomy.work.slots.room) >= needed);
 }
 
 #[test]
