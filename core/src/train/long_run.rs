@@ -11,21 +11,30 @@ const SPEED_KNOWN: f64 = 30.0;
 /// Looks once in a sitting how long the run will take.
 #[derive(Debug, Default)]
 pub(super) struct LongRun {
-    /// Step and seconds of the run when the sitting began.
-    began: Option<(u32, f64)>,
+    /// The first step of the sitting, and the seconds of the run after it. It does not count: a device makes itself ready in it.
+    first: Option<(u32, f64)>,
+    /// Seconds since then of what is not done in every step, such as reading pictures.
+    aside: f64,
     /// Whether it was looked. Once is enough: later the user sees the time that is left.
     looked: bool,
 }
 
 impl LongRun {
-    /// The sitting goes on from `step`, after so many `seconds` of the run; it began where this was called first.
-    pub(super) fn begin(&mut self, step: u32, seconds: f64) {
-        self.began.get_or_insert((step, seconds));
+    /// So many seconds were not the steps' own.
+    pub(super) fn leave_out(&mut self, seconds: f64) {
+        if self.first.is_some() {
+            self.aside += seconds;
+        }
     }
 
-    /// Whether it is time to look.
-    pub(super) fn is_due(&self, seconds: f64) -> bool {
-        !self.looked && self.began.is_some_and(|(_, began)| seconds - began >= SPEED_KNOWN)
+    /// Whether it is time to look, after `step` and so many `seconds` of the run.
+    pub(super) fn is_due(&mut self, step: u32, seconds: f64) -> bool {
+        self.first.get_or_insert((step, seconds));
+        !self.looked && self.seconds_of_steps(seconds) >= SPEED_KNOWN
+    }
+
+    fn seconds_of_steps(&self, seconds: f64) -> f64 {
+        self.first.map_or(0.0, |(_, first)| seconds - first - self.aside)
     }
 
     /// The warning, if what is left of the run after `step` will take hours on `device`.
@@ -37,9 +46,9 @@ impl LongRun {
         device: &str,
     ) -> Option<Warning> {
         self.looked = true;
-        let (first, began) = self.began?;
+        let (first, _) = self.first?;
         let (before, done) = (workload.fraction(first), workload.fraction(step));
-        let left = (seconds - began) * (1.0 - done) / (done - before).max(1e-9);
+        let left = self.seconds_of_steps(seconds) * (1.0 - done) / (done - before).max(1e-9);
         if left <= LONG {
             return None;
         }
@@ -64,14 +73,16 @@ mod tests {
         let schedule = Schedule::new(&options, 1600, 1.0);
         // All steps take the same.
         let workload = Workload::new(&schedule, 1000, (10, 10), &[1.0], |_, _| 1.0);
-        // A run that went on at step 100 after two hours, and has made a tenth of its steps since.
+        // A run that went on at step 100 after two hours has made a tenth of its steps since.
         let after = |seconds: f64| {
             let mut run = LongRun::default();
-            run.begin(100, 7200.0);
-            run.begin(150, 7210.0);
-            assert!(!run.is_due(7229.0) && run.is_due(7231.0));
-            let warning = run.look(200, 7200.0 + seconds, &workload, "a machine");
-            assert!(!run.is_due(1e9), "it was looked");
+            // The first picture took an hour to read, and says nothing of the speed; neither does what comes between.
+            run.leave_out(3600.0);
+            assert!(!run.is_due(100, 7200.0));
+            run.leave_out(1000.0);
+            assert!(!run.is_due(150, 8229.0) && run.is_due(150, 8231.0));
+            let warning = run.look(200, 8200.0 + seconds, &workload, "a machine");
+            assert!(!run.is_due(200, 1e9), "it was looked");
             warning
         };
         // The eight tenths that are left take eight times as long.

@@ -252,7 +252,7 @@ impl Trainer {
 
     /// Warns, once the speed is known, of a run that will take hours.
     fn tell_if_long(&mut self, control: &Control) -> Result<()> {
-        if !self.long_run.is_due(self.seconds) || self.is_finished() {
+        if !self.long_run.is_due(self.step, self.seconds) || self.is_finished() {
             return Ok(());
         }
         // The device may be far behind what it was told.
@@ -336,7 +336,6 @@ impl Trainer {
     }
 
     fn advance(&mut self, control: &Control) -> Result<()> {
-        self.long_run.begin(self.step, self.seconds);
         // What a cancel has left of the step before: without it the run would not end like one that was never stopped.
         self.refine_if_due(control)?;
         if self.is_finished() {
@@ -346,10 +345,12 @@ impl Trainer {
         let stage = self.layout.schedule.stage(step);
         let side = self.layout.stage_side(stage);
         if self.loaded_stage != Some(stage) {
+            let began = Instant::now();
             let targets = self.dataset.targets(side, control)?;
             self.has_alpha = targets.iter().map(|t| t.alpha.is_some()).collect();
             self.rasteriser.set_targets(targets)?;
             self.loaded_stage = Some(stage);
+            self.long_run.leave_out(began.elapsed().as_secs_f64());
         }
         let target = self.order.view_of(step);
         let view = self.dataset.view_at(self.dataset.train[target as usize], side);
@@ -574,6 +575,7 @@ impl Trainer {
     fn refine(&mut self, control: &Control) -> Result<()> {
         let mut scores = self.rasteriser.density_scores()?;
         if self.cleans_after(self.step) {
+            let began = Instant::now();
             // They are as good as dead: density control has better places for them.
             let mut splats = self.rasteriser.splats()?;
             exposure::bake(&mut splats, &self.mean_exposure()?);
@@ -582,6 +584,7 @@ impl Trainer {
                 scores.opacities[floater] = f32::NEG_INFINITY;
                 self.cleaned += 1;
             }
+            self.long_run.leave_out(began.elapsed().as_secs_f64());
         }
         let plan = DensityPlan {
             target_count: self.layout.schedule.target_count(self.step, self.initial_count, self.layout.cap),
