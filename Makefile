@@ -25,11 +25,15 @@ PYTEST := $(VENV)/bin/python -m pytest -q --numprocesses 2 --dist loadfile --no-
 files_of = $(patsubst %,$(1)/test_%.py,$(2)) $(filter-out $(patsubst %,$(1)/test_%.py,$(2)),$(sort $(wildcard $(1)/test_*.py)))
 # Those of the server wait most: of two cores they keep one busy when two files are worked on, and both when four are.
 PYTEST_SERVER := $(PYTEST) --numprocesses 4
-# All tests share one build, in which they can make the disk fail and kill the service where something becomes durable.
-TEST_BUILD := --locked --release --workspace --exclude libreconstruct-python --features libreconstruct-server/failpoints
+# All tests share one build, in which they can make the disk fail and kill the service where something becomes durable. What stands
+# around the core waits for it and for others, and compiles in half of the time if it is optimised less.
+TEST_BUILD := --locked --release --workspace --exclude libreconstruct-python --features libreconstruct-server/failpoints \
+	--config 'profile.release.package.libreconstruct-server.opt-level=1' --config 'profile.release.package.libreconstruct-ffi.opt-level=1'
+# Of that, what tests are made of; examples are looked at by `make lint`.
+TESTS := --lib --bins --tests
 # Of a core without its features, what has other code without one of them, and what stands beside that. It runs for seconds: not
 # optimised, it is there sooner. With workspace-hack it takes the dependencies that the others have built.
-BARE_BUILD := --config 'profile.release.package.libreconstruct.opt-level=0' --release -p libreconstruct -p workspace-hack --no-default-features --features workspace-hack/failpoints
+BARE_BUILD := --config 'profile.release.package.libreconstruct.opt-level=0' --config 'profile.release.package.libreconstruct.codegen-units=16' --release -p libreconstruct -p workspace-hack --no-default-features --features workspace-hack/failpoints
 BARE_TESTS := camera:: fiducial:: masks:: pipeline:: raster::device splats::io splats::ply splats::transform video::probe
 # Of the tests over HTTP, those that are run on PostgreSQL too (`make test-many-machines` runs all that can be).
 POSTGRES_TESTS := isolation.py rules_job.py rules_submit.py specification.py web.py
@@ -37,6 +41,8 @@ POSTGRES_TESTS := isolation.py rules_job.py rules_submit.py specification.py web
 TEST_STORES := s3 gs az
 # Tests in Rust compare with Python tools that the environment holds.
 test-rust: export PATH := $(CURDIR)/$(VENV)/bin:$(PATH)
+# Many of them wait, and stand together: with two threads both would.
+test-rust: export RUST_TEST_THREADS ?= $(shell n=$$(getconf _NPROCESSORS_ONLN); echo $$((n > 4 ? n : 4)))
 # gsply compiles itself with numba: 6 seconds for what takes a tenth of one here.
 export NUMBA_DISABLE_JIT := 1
 # Where each face notes what it skips, a file a face.
@@ -82,7 +88,9 @@ test-rust: $(VENV)/.installed interop
 	@scripts/install-mask-model.sh
 	@$(NOTE_SKIPPED)
 	@echo "Rust: unit tests, documentation examples, end-to-end tests"
-	PYTHONPATH=tests $(VENV)/bin/python -m stores cargo test $(TEST_BUILD) | tee $(SKIPPED)/test-rust.log
+	cargo test $(TEST_BUILD) $(TESTS) --no-run --quiet
+	PYTHONPATH=tests $(VENV)/bin/python -m stores cargo test $(TEST_BUILD) $(TESTS) | tee $(SKIPPED)/test-rust.log
+	cargo test $(TEST_BUILD) --doc | tee -a $(SKIPPED)/test-rust.log
 	@echo "Rust: what is left of the core without its features"
 	cargo test --locked $(BARE_BUILD) --lib -- $(BARE_TESTS)
 	@sed -nE 's/^test (.*) \.\.\. ignored(, (.*))?$$/\1: \3/p' $(SKIPPED)/test-rust.log >>$(SKIPPED)/test-rust
@@ -91,22 +99,23 @@ test-rust: $(VENV)/.installed interop
 test-build: $(VENV)/.installed
 	@scripts/install-dependencies.sh test
 	@scripts/install-mask-model.sh
-	cargo test $(TEST_BUILD) --no-run --quiet
+	cargo test $(TEST_BUILD) $(TESTS) --no-run --quiet
 	cargo build $(TEST_BUILD) --lib --quiet
 
 test-python: test-build interop ## Build the Python package, check its types, run its tests and those of the behaviour of all faces
 	@$(NOTE_SKIPPED)
 	@echo "Python: build the package; types, against the code and against the compiled module; its tests"
-	VIRTUAL_ENV=$(abspath $(VENV)) $(VENV)/bin/maturin develop --locked --release --features failpoints --quiet
-	$(VENV)/bin/basedpyright --level error
-	$(VENV)/bin/mypy
+	@# Each keeps one processor busy: side by side.
+	{ $(VENV)/bin/basedpyright --level error && $(VENV)/bin/mypy; } & types=$$!; \
+	VIRTUAL_ENV=$(abspath $(VENV)) $(VENV)/bin/maturin develop --locked --release --features failpoints --quiet; \
+	wait $$types
 	$(VENV)/bin/stubtest libreconstruct._native
-	$(PYTEST) $(call files_of,python/tests,notebooks engine) tests/behaviour
+	$(PYTEST) $(call files_of,python/tests,notebooks) tests/behaviour $(call files_of,python/tests,engine)
 
 test-c: test-build ## Build programs against the C library and run them under sanitizers
 	@$(NOTE_SKIPPED)
 	@echo "C and C++: build programs against the library and run them under sanitizers"
-	$(PYTEST) --dist worksteal tests/c_library
+	$(PYTEST) --dist worksteal $(call files_of,tests/c_library,programs)
 
 # A release runs more: CRASH_KILLS=200 SCHEMATHESIS_EXAMPLES=250 FAILPOINT_NAMES=all.
 test-rest: test-build interop ## Drive the server over HTTP, as clients do
@@ -176,7 +185,7 @@ lint: $(VENV)/.installed ## Check format, lints, documentation and spelling as C
 	@# Licences and doubles; advisories need a network, and are CI's.
 	@if command -v cargo-deny >/dev/null; then cargo deny --locked --offline check bans licenses sources; \
 	else echo "cargo-deny is not installed: licences and doubles of the dependencies are left to CI"; fi
-	cargo clippy --locked --release --workspace --features libreconstruct-server/failpoints --all-targets -- -D warnings
+	cargo clippy --locked --release --workspace --features libreconstruct-server/failpoints,libreconstruct-tests/studies --all-targets -- -D warnings
 	scripts/lint-features.sh
 	@# With the feature that clippy was run with: what it has checked need not be checked again.
 	RUSTDOCFLAGS="-D warnings" cargo doc --locked --release --workspace --exclude libreconstruct-python --features libreconstruct-server/failpoints --no-deps --quiet

@@ -39,13 +39,19 @@ fn data(folder: &Path) -> PathBuf {
     folder.join("data")
 }
 
+/// A new folder, in memory where the system has such a place: processes are killed here, and what they have written outlives them
+/// wherever it is.
+fn new_folder() -> tempfile::TempDir {
+    tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap()
+}
+
 /// A small real video, made once.
 fn video() -> Vec<u8> {
     static VIDEO: Mutex<Option<Vec<u8>>> = Mutex::new(None);
     let mut video = VIDEO.lock().unwrap();
     video
         .get_or_insert_with(|| {
-            let folder = tempfile::tempdir().unwrap();
+            let folder = new_folder();
             let path = folder.path().join("v.mp4");
             let made = Command::new("ffmpeg")
                 .args(["-v", "error", "-f", "lavfi", "-i", "testsrc=duration=1:size=64x64:rate=4"])
@@ -325,11 +331,16 @@ fn child_until(folder: &Path, failpoints: &str, limit: Option<Duration>) -> (Vec
 
 /// Opens what the child left, lets a worker run, and checks all that was said.
 fn check(folder: &Path, said: &[String], what: &str) {
+    check_service(folder, said, what);
+    check_backups(folder, said, what);
+}
+
+/// The same of the service alone.
+fn check_service(folder: &Path, said: &[String], what: &str) {
     // An operator whose repair was cut off does it again.
     if said.iter().any(|line| line.starts_with("reopened")) {
         repair(&data(folder)).unwrap();
     }
-    check_backups(folder, said, what);
     let s = service(folder).unwrap();
     let mut jobs = HashMap::new();
     let [mut deleted, mut cancelled, mut public, mut open, mut ended] = [(); 5].map(|()| HashSet::new());
@@ -474,7 +485,7 @@ fn copy_folder(from: &Path, to: &Path) {
 /// Plays the scenario with `setting` for every failpoint; returns those that it never came to.
 fn all(setting: &str) -> Vec<&'static str> {
     // Something to take up: a job whose worker was killed. Each begins with a copy, as a service does whose folder was moved.
-    let left = tempfile::tempdir().unwrap();
+    let left = new_folder();
     std::fs::write(left.path().join("input.mp4"), video()).unwrap();
     let (before, killed) = child(left.path(), "worker.claimed=return(kill)");
     assert!(killed);
@@ -486,7 +497,7 @@ fn all(setting: &str) -> Vec<&'static str> {
                     let Some(name) = failpoints::NAMES.get(next.fetch_add(1, Ordering::Relaxed)) else {
                         return;
                     };
-                    let folder = tempfile::tempdir().unwrap();
+                    let folder = new_folder();
                     copy_folder(left.path(), folder.path());
                     let what = format!("{name}={setting}");
                     let (said, killed) = child(folder.path(), &what);
@@ -496,7 +507,7 @@ fn all(setting: &str) -> Vec<&'static str> {
                     }
                     assert!(killed || said.last().is_some_and(|l| l == "done"), "{what}: {said:?}");
                     check(folder.path(), &said, &what);
-                    check(folder.path(), &before, &what);
+                    check_service(folder.path(), &before, &what);
                 }
             });
         }
@@ -542,7 +553,7 @@ fn killed_at_any_moment() {
             scope.spawn(|| {
                 while next.load(Ordering::Relaxed) < kills {
                     // One folder is killed in several times: what one left is what the next finds.
-                    let folder = tempfile::tempdir().unwrap();
+                    let folder = new_folder();
                     std::fs::write(folder.path().join("input.mp4"), &video).unwrap();
                     let mut all = vec![];
                     for _ in 0..2 {

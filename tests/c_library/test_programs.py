@@ -49,11 +49,13 @@ def test_the_sanitizers_are_at_work(prefix, tmp_path):
     assert done.returncode != 0 and "LeakSanitizer: detected memory leaks" in done.stderr
 
 
-def test_cycles_under_valgrind(prefix, flat, tmp_path, quick_folder):
+@pytest.mark.parametrize("part", range(4))
+def test_cycles_under_valgrind(prefix, flat, tmp_path, quick_folder, part):
+    """A thousand in all, by programs that run side by side."""
     program = build(prefix, HERE / "cycle.c", tmp_path / "cycle", "gcc", "-g")
     valgrind = [shutil.which("valgrind"), "--quiet", "--leak-check=full", "--show-leak-kinds=definite,indirect,possible",
                 "--errors-for-leak-kinds=definite,indirect", "--error-exitcode=9", "--trace-children=no"]  # fmt: skip
-    cycles([*valgrind, program], flat, quick_folder, CYCLES, dict(os.environ))
+    cycles([*valgrind, program], flat, quick_folder, CYCLES // 4, dict(os.environ))
 
 
 @pytest.mark.parametrize("compiler, flags", [("g++", []), ("clang++", SANITIZED)], ids=["g++", "clang++ sanitized"])
