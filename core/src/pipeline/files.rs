@@ -26,3 +26,20 @@ pub const CAMERA: &str = "camera.json";
 pub const TURNTABLE: &str = "turntable.mp4";
 /// Every figure.
 pub const REPORT: &str = "report.json";
+
+/// All of them.
+pub(super) const ALL: [&str; 13] = [
+    FRAMES,
+    FRAMES_SHEET,
+    SPARSE,
+    UNDISTORTED,
+    TAGS,
+    POSES,
+    MASKS_SHEET,
+    PLY,
+    SPZ,
+    PREVIEW,
+    CAMERA,
+    TURNTABLE,
+    REPORT,
+];

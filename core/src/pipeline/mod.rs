@@ -65,7 +65,7 @@ use crate::train::{Dataset, TrainOptions, Trainer};
 use crate::video::{Frames, extract_frames};
 use cost::Meter;
 use keys::Keyring;
-use poses::find_poses_keeping;
+use poses::{check_apart, find_poses_keeping};
 use workspace::{
     CHECKPOINT, Key, Manifest, Workspace, input_key, read_value, remove_if_there, remove_kept, stage_key,
 };
@@ -73,7 +73,7 @@ use workspace::{
 /// Makes a scene of `input` in the folder `output`.
 ///
 /// # Errors
-/// Options out of range, an input that lies where results are written, or that is no usable video, a scene that cannot be
+/// Options out of range, an input that lies where results are written or is that folder, or that is no usable video, a scene that cannot be
 /// reconstructed, a full disk, cancellation. The error names its stage. What was finished stays and is used by the next call.
 pub fn reconstruct(
     input: &Path,
@@ -89,6 +89,7 @@ pub fn reconstruct(
     for named in [input].into_iter().chain(given.map(PathBuf::as_path)) {
         check_outside(named, &written.each_ref().map(PathBuf::as_path))?;
     }
+    check_apart(input, output)?;
     // A device that is not there is said before anything else takes time.
     let keyring = Keyring::new(options)?;
     let run = Run { workspace: Workspace::open(output)?, options, keyring, control };
@@ -299,5 +300,40 @@ mod tests {
         std::fs::write(output.join(files::TURNTABLE), "a film").unwrap();
         refused(&output.join(files::TURNTABLE), &ReconstructionOptions::default());
         assert!(output.join(files::TURNTABLE).exists());
+    }
+    #[test]
+    fn the_folder_of_the_results_is_no_input_nor_is_one_of_them() {
+        let folder = tempfile::tempdir().unwrap();
+        let output = folder.path().join("castle");
+        pictures(&output);
+        // Photographs that are called as results are.
+        for name in [files::FRAMES_SHEET, files::POSES, files::PREVIEW, files::MASKS_SHEET] {
+            std::fs::write(output.join(name), "a photograph").unwrap();
+        }
+        std::fs::write(output.join(files::PLY), "a film").unwrap();
+        let names = || {
+            let entries = std::fs::read_dir(&output).unwrap();
+            let mut names: Vec<_> = entries.map(|entry| entry.unwrap().file_name()).collect();
+            names.sort();
+            names
+        };
+        let before = names();
+        let refused = |error: Error| {
+            assert_eq!(error.kind(), ErrorKind::InvalidArgument, "{error}");
+            assert!(error.hint_text().is_some(), "{error}");
+            assert_eq!(names(), before);
+        };
+        let (run, control) = (ReconstructionOptions::default(), Control::new());
+        let elsewhere = folder.path().join("elsewhere/../castle");
+        std::fs::create_dir(folder.path().join("elsewhere")).unwrap();
+        for input in [&output, &elsewhere, &output.join(files::PLY)] {
+            refused(reconstruct(input, &output, &run, &control).unwrap_err());
+            let frames = run.frame_options(false);
+            refused(poses_in_folder(input, &output, &frames, &run.poses_options(), &control).unwrap_err());
+        }
+        // What poses.jpg is written over may be a frame that was stored there.
+        let frame = crate::video::Frame::new(files::POSES, 0, 64, 48);
+        let stored = Frames::of_images(&output, vec![frame]);
+        refused(find_poses(&stored, None, &run.poses_options(), &output, &control).unwrap_err());
     }
 }

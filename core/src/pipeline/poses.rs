@@ -57,7 +57,8 @@ pub struct PosesReport {
 /// there, since it may be larger than the frames.
 ///
 /// # Errors
-/// Those of [`Frames::load`] and [`extract_frames`].
+/// Those of [`Frames::load`] and [`extract_frames`]; [`InvalidArgument`](crate::ErrorKind::InvalidArgument) if key frames would be
+/// chosen from what is in `folder` itself: results come to lie there.
 pub fn frames_of<'a>(
     given: &'a Path,
     folder: &Path,
@@ -68,6 +69,7 @@ pub fn frames_of<'a>(
     if Frames::description_path(given).is_file() {
         return Ok((Frames::load(given)?, None));
     }
+    check_apart(given, folder)?;
     Ok((extract_frames(given, &folder.join(files::FRAMES), options, control)?, Some(given)))
 }
 
@@ -75,7 +77,8 @@ pub fn frames_of<'a>(
 /// beside them: all of them in `folder/frames`.
 ///
 /// # Errors
-/// [`NotFound`](crate::ErrorKind::NotFound) if the earlier frames are not there; those of [`Frames::load`] and [`add_frames`].
+/// [`NotFound`](crate::ErrorKind::NotFound) if the earlier frames are not there; those of [`Frames::load`] and [`add_frames`];
+/// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) if `given` is `folder`.
 pub fn frames_added_to(
     earlier: &Path,
     given: &Path,
@@ -83,6 +86,7 @@ pub fn frames_added_to(
     options: &FrameOptions,
     control: &Control,
 ) -> Result<Frames> {
+    check_apart(given, folder)?;
     let place = earlier.join(files::FRAMES);
     if !Frames::description_path(&place).is_file() {
         let what = format!(
@@ -171,6 +175,26 @@ pub fn poses_in_memory(
     Ok(PosedModels { model: found.model, components: found.components, report: found.report })
 }
 
+/// # Errors
+/// `InvalidArgument` if results in the folder `output` would come to lie among what they are made of: `input` is that folder, or a
+/// file in it that is called as one of them is.
+pub(super) fn check_apart(input: &Path, output: &Path) -> Result<()> {
+    // A folder that is not there holds nothing.
+    let (Ok(real), Ok(folder)) = (input.canonicalize(), output.canonicalize()) else { return Ok(()) };
+    let is_called = |name: &str| real.file_name().is_some_and(|own| own.eq_ignore_ascii_case(name));
+    let message = if real == folder {
+        format!("{} is both the input and the folder for the results", input.display())
+    } else if real.parent() == Some(folder.as_path())
+        && real.is_file()
+        && files::ALL.into_iter().any(is_called)
+    {
+        format!("{} would be written over: a result is called so", input.display())
+    } else {
+        return Ok(());
+    };
+    Err(Error::argument(message).hint("give another folder for the results"))
+}
+
 /// Finds the camera poses of `frames`, by their tags where there are any, and writes nothing but what is kept in `keep_in`.
 fn solve_poses(
     frames: &Frames,
@@ -194,7 +218,8 @@ fn solve_poses(
 /// one with other options for what comes after them, goes on from there ([`Given::keep_in`]).
 ///
 /// # Errors
-/// Those of [`PosesOptions::check`], [`sfm::reconstruct`], [`detect_tags`], [`FrameMasks::of`] and [`mask_frames`].
+/// Those of [`PosesOptions::check`], [`sfm::reconstruct`], [`detect_tags`], [`FrameMasks::of`] and [`mask_frames`];
+/// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) if frames or source would be written over.
 pub fn find_poses(
     frames: &Frames,
     source: Option<&Path>,
@@ -222,6 +247,12 @@ pub(super) fn find_poses_keeping(
     let earlier = options.add_to.as_ref().map(|folder| folder.join(files::SPARSE));
     for input in [Some(frames.folder.as_path()), source, given, earlier.as_deref()].into_iter().flatten() {
         check_outside(input, &[&at(files::SPARSE), &undistorted])?;
+    }
+    for k in 0..frames.frames.len() {
+        check_apart(&frames.path(k), folder)?;
+    }
+    if let Some(source) = source {
+        check_apart(source, folder)?;
     }
     // What an earlier run left belongs to other options.
     for old in [at(files::TAGS), at(files::MASKS_SHEET), undistorted.join(MASKS)] {
