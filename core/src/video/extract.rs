@@ -17,7 +17,7 @@ use super::{FrameOptions, Frames, VideoInfo, images};
 /// Extracts key frames from a video, or takes the images of a folder, into the folder `output` (made if need be; frames
 /// of an earlier run in it are replaced). Writes `frame_NNNNNN.jpg` (or the images), a contact sheet `frames.jpg` and,
 /// last, `frames.json`. In a folder may also be videos, by one camera or several: of each come frames in proportion to how long it
-/// lasts, named after it, and beside them the images, if there are any.
+/// lasts, named after it, and beside them the images, if there are any. A video that is alone in its folder is taken as by itself.
 ///
 /// Frames are upright, have square pixels and ordinary colours (HDR is tone-mapped), and are at most
 /// `options.max_resolution` long. Warnings are sent to `control` and kept in the result.
@@ -91,7 +91,8 @@ pub(super) fn key_frames(
         return Err(Error::argument(format!("{} is both the input and the output", input.display())));
     }
     control.progress(Stage::Frames, "opening", 0.0);
-    let source = if is_folder { None } else { Some(probe(input, options.projection, control)?) };
+    let video = if is_folder { several_clips::only_clip(input)? } else { Some(input.to_path_buf()) };
+    let source = video.map(|video| probe(&video, options.projection, control)).transpose()?;
     let clips = if is_folder { clips_in(input)? } else { Vec::new() };
     prepare(output)?;
     match source {

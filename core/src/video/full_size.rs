@@ -11,6 +11,7 @@ use crate::stage::Stage;
 
 use super::decode::Decoder;
 use super::probe::probe;
+use super::several_clips::only_clip;
 use super::{FrameSource, Frames, Projection, images};
 
 /// Calls `look` with the luma of every frame (and its index), upright and in the full resolution of `source`, the video or
@@ -84,7 +85,9 @@ struct Video {
 impl Video {
     /// `None` if the stored frames are as large.
     fn open(path: &Path, projection: Projection, frames: &Frames, control: &Control) -> Result<Option<Self>> {
-        let probe = probe(path, Some(projection), control)?;
+        // It may have been given as the folder in which it is alone.
+        let inside = if path.is_dir() { only_clip(path)? } else { None };
+        let probe = probe(inside.as_deref().unwrap_or(path), Some(projection), control)?;
         let (width, height) = probe.stored;
         let size = match probe.orientation.degrees {
             90 | 270 => (height, width),

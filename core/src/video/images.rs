@@ -223,12 +223,12 @@ struct Listing {
     warnings: Vec<Warning>,
 }
 
-/// How many images there are in `folder`.
-pub(super) fn count(folder: &Path) -> Result<usize> {
-    list(folder).map(|listing| listing.images.len())
+/// The images of `folder` in the natural order of their names.
+pub(super) fn images_in(folder: &Path) -> Result<Vec<PathBuf>> {
+    list(folder).map(|listing| listing.images)
 }
 
-/// The images of `folder` in the natural order of their names.
+/// The same, and what is to be said of other files.
 fn list(folder: &Path) -> Result<Listing> {
     let failed = |e| Error::io("read", folder, e);
     let (mut images, mut ignored) = (Vec::new(), Vec::new());
@@ -344,7 +344,7 @@ pub(super) struct Originals {
 impl Originals {
     /// Finds them in `folder`, by their place in it and their names.
     pub(super) fn find(folder: &Path, frames: &Frames) -> Result<Self> {
-        let images = list(folder)?.images;
+        let images = images_in(folder)?;
         let names = stored_names(&images);
         let of = |frame: &Frame| {
             let index = usize::try_from(frame.index).ok()?;

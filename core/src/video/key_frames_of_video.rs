@@ -21,7 +21,7 @@ use super::seam::are_panoramas;
 use super::{Frame, FrameOptions, FrameSource, Frames, Projection, SURVEY_SIDE, picture};
 
 /// Part of the stage's progress that the first pass takes: it decodes as much as the second, which encodes.
-const SURVEY_SHARE: f32 = 0.55;
+pub(super) const SURVEY_SHARE: f32 = 0.55;
 /// How a video that may be a panorama is looked at: so many pictures of its first seconds,
 const GLANCES: u64 = 16;
 /// of which so many are enough to have moved,
@@ -36,51 +36,82 @@ pub(super) type Thumbnails = Vec<(u64, RgbImage)>;
 
 /// Key frames of a video into the folder `output`, with a thumbnail each.
 pub(super) fn from_video(
-    mut probe: Probe,
+    probe: Probe,
     output: &Path,
     options: &FrameOptions,
     control: &Control,
 ) -> Result<(Frames, Thumbnails)> {
-    let mut warnings = Vec::new();
-    if probe.may_be_panorama {
-        warnings.extend(recognise_panorama(&mut probe, control)?);
-    }
-    let probe = &probe;
-    let is_panorama = probe.info.projection == Projection::Equirectangular;
-    let tools = Tools::find()?;
-    if probe.info.hdr && !can_tone_map(tools)? {
-        warnings.push(Warning::new(
-            "hdr_not_mapped",
-            "the video is HDR and this ffmpeg has no zscale filter to map it: colours will be pale",
-        ));
-    }
-    if probe.interlaced && !tools.has_filter("bwdif")? {
-        warnings.push(Warning::new("interlaced", "the video is interlaced and this ffmpeg cannot undo that"));
+    Surveyed::new(probe, control)?.key_frames(output, options, control)
+}
+
+/// A video whose frames were measured: what the first pass leaves.
+pub(super) struct Surveyed {
+    probe: Probe,
+    survey: Survey,
+    /// Of all frames, seconds.
+    times: Vec<f64>,
+    warnings: Vec<Warning>,
+}
+
+impl Surveyed {
+    /// Measures the frames of a video. Progress goes from 0 to [`SURVEY_SHARE`].
+    pub(super) fn new(mut probe: Probe, control: &Control) -> Result<Self> {
+        let mut warnings = Vec::new();
+        if probe.may_be_panorama {
+            warnings.extend(recognise_panorama(&mut probe, control)?);
+        }
+        let tools = Tools::find()?;
+        if probe.info.hdr && !can_tone_map(tools)? {
+            warnings.push(Warning::new(
+                "hdr_not_mapped",
+                "the video is HDR and this ffmpeg has no zscale filter to map it: colours will be pale",
+            ));
+        }
+        if probe.interlaced && !tools.has_filter("bwdif")? {
+            let message = "the video is interlaced and this ffmpeg cannot undo that";
+            warnings.push(Warning::new("interlaced", message));
+        }
+        let (survey, times) = survey(&probe, control, &mut warnings)?;
+        Ok(Self { probe, survey, times, warnings })
     }
 
-    let (survey, times) = survey(probe, control, &mut warnings)?;
-    let most = if is_panorama { panoramas(options.max_frames) } else { options.max_frames };
-    let (choices, about_choice) = survey.choose(most, probe.info.frame_rate)?;
-    warnings.extend(about_choice);
+    /// # Errors
+    /// Why there are no key frames in it, if there may be `most` of them.
+    pub(super) fn check(&self, most: usize) -> Result<()> {
+        self.survey.choose(most, self.probe.info.frame_rate).map(drop)
+    }
 
-    let (frames, thumbnails) = store(probe, &choices, &times, output, options, control)?;
-    // One for each picture that came.
-    let came = thumbnails.len();
-    if came < choices.len() {
-        warnings.push(Warning::new(
-            "frames_lost",
-            format!("{} of {} chosen frames could not be decoded again", choices.len() - came, choices.len()),
-        ));
+    /// Writes key frames into the folder `output`: the second pass. Progress goes on to 1.
+    pub(super) fn key_frames(
+        &self,
+        output: &Path,
+        options: &FrameOptions,
+        control: &Control,
+    ) -> Result<(Frames, Thumbnails)> {
+        let Self { probe, survey, times, warnings } = self;
+        let mut warnings = warnings.clone();
+        let is_panorama = probe.info.projection == Projection::Equirectangular;
+        let most = if is_panorama { panoramas(options.max_frames) } else { options.max_frames };
+        let (choices, about_choice) = survey.choose(most, probe.info.frame_rate)?;
+        warnings.extend(about_choice);
+
+        let (frames, thumbnails) = store(probe, &choices, times, output, options, control)?;
+        // One for each picture that came.
+        let came = thumbnails.len();
+        if came < choices.len() {
+            let lost = choices.len() - came;
+            let message = format!("{lost} of {} chosen frames could not be decoded again", choices.len());
+            warnings.push(Warning::new("frames_lost", message));
+        }
+        if came < 3 {
+            let path = probe.path.display();
+            let message = format!("{path} does not decode reliably: the second time {came} frames came");
+            return Err(Error::new(ErrorKind::InvalidMedia, message));
+        }
+        let source = FrameSource::Video(probe.info.clone());
+        let folder = output.to_path_buf();
+        Ok((Frames { folder, source, total: survey.len() as u64, frames, warnings }, thumbnails))
     }
-    if came < 3 {
-        return Err(Error::new(
-            ErrorKind::InvalidMedia,
-            format!("{} does not decode reliably: the second time {came} frames came", probe.path.display()),
-        ));
-    }
-    let source = FrameSource::Video(probe.info.clone());
-    let folder = output.to_path_buf();
-    Ok((Frames { folder, source, total: survey.len() as u64, frames, warnings }, thumbnails))
 }
 
 /// Looks at some pictures of a video that may be a panorama and takes it for one if they look so. Says what the user should

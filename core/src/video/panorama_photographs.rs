@@ -291,6 +291,27 @@ mod tests {
     }
 
     #[test]
+    fn panoramas_stay_by_themselves() {
+        let (folder, output) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        for k in 0..4 {
+            let bytes = photograph(&picture(400, 200, k), Some(ATTRIBUTE));
+            std::fs::write(folder.path().join(format!("{k}.jpg")), bytes).unwrap();
+        }
+        let extract = || {
+            let options = FrameOptions::default();
+            extract_frames(folder.path(), output.path(), &options, &Control::new())
+        };
+        // A clip that cannot be used is nothing beside them.
+        crate::video::tests::pan(folder.path(), "still.mp4", 30, 0, (160, 120));
+        let frames = extract().unwrap();
+        assert_eq!((frames.is_panoramic(), frames.chosen()), (true, 4));
+        crate::video::tests::pan(folder.path(), "walk.mp4", 30, 6, (160, 120));
+        let error = extract().unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::InvalidMedia);
+        assert!(error.message().contains("are 360° pictures") && error.hint_text().is_some(), "{error}");
+    }
+
+    #[test]
     fn what_are_no_panoramas_is_refused_if_it_is_to_be_taken_for_them() {
         let (folder, output) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
         for k in 0..4 {

@@ -179,6 +179,11 @@ fn it_is_recognised_by_what_the_file_says_or_by_its_pictures() {
     assert_eq!(super::probe(&file).unwrap().projection, Projection::Equirectangular);
     let frames = extract(&file, &output, None, 12).unwrap();
     assert_eq!((frames.is_panoramic(), &frames.warnings[..]), (true, &[][..]));
+    // In a folder of its own it is the same.
+    let alone = folder.path().join("alone");
+    std::fs::create_dir(&alone).unwrap();
+    std::fs::copy(&file, alone.join("walk.mp4")).unwrap();
+    assert_eq!(extract(&alone, &output, None, 12).unwrap().frames, frames.frames);
     // Not a word of what it is.
     assert_eq!(super::probe(&video).unwrap().projection, Projection::Flat);
     let frames = extract(&video, &output, None, 12).unwrap();

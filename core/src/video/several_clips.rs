@@ -1,8 +1,10 @@
 //! A folder in which there are videos: clips of one scene, by one phone or several, with or without photographs beside them.
 //!
 //! Each clip gives key frames as if it were alone, in a folder of its own, from where they move into that of all when the last one
-//! is done. How long it lasts decides how many. Each counts as a camera: nobody says whether two clips have one lens and zoom.
+//! is done. How long it lasts decides how many. All are measured before any frame is written: what cannot be used takes nothing from the
+//! others. Each counts as a camera: nobody says whether two clips have one lens and zoom.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -10,7 +12,7 @@ use crate::control::{Control, Warning};
 use crate::error::{Error, ErrorKind, Result};
 
 use super::images::{self, VIDEOS, extension, natural_order};
-use super::key_frames_of_video::{Thumbnails, from_video};
+use super::key_frames_of_video::{SURVEY_SHARE, Surveyed, Thumbnails};
 use super::probe::{Probe, probe};
 use super::{Frame, FrameOptions, FrameSource, Frames, Projection};
 
@@ -18,6 +20,8 @@ use super::{Frame, FrameOptions, FrameSource, Frames, Projection};
 const MOST: usize = 64;
 /// Fewer frames of a clip say too little of its lens.
 const LEAST_OF_CLIP: usize = 8;
+/// Fewer photographs are no capture by themselves.
+const LEAST_PHOTOGRAPHS: usize = 3;
 /// Folders of single clips are called so, with a number behind it.
 const PART: &str = ".clip-";
 /// What a clip is taken to last that does not say so, seconds.
@@ -52,13 +56,21 @@ pub(super) fn clear(output: &Path) -> Result<()> {
     Ok(())
 }
 
+/// The one video of `folder`, where frames can come from nothing else in it.
+pub(super) fn only_clip(folder: &Path) -> Result<Option<PathBuf>> {
+    match &clips_in(folder)?[..] {
+        [clip] if images::images_in(folder)?.is_empty() => Ok(Some(clip.clone())),
+        _ => Ok(None),
+    }
+}
+
 /// Takes key frames of the `clips` in `folder`, and its photographs, into `output`.
 ///
 /// Where no clip can be used, as none of those that a phone adds to its photographs can, the photographs alone are taken.
 ///
 /// # Errors
-/// [`ErrorKind::InvalidMedia`] if nothing can be used, one clip is a 360° video, or there are too many; those of the disk, and
-/// [`ErrorKind::Cancelled`].
+/// [`ErrorKind::InvalidMedia`] if nothing can be used, a clip is a 360° video or the photographs are 360° pictures beside one, or there
+/// are too many clips; those of the disk, and [`ErrorKind::Cancelled`].
 pub(super) fn take(
     folder: &Path,
     clips: &[PathBuf],
@@ -66,75 +78,79 @@ pub(super) fn take(
     options: &FrameOptions,
     control: &Control,
 ) -> Result<(Frames, Thumbnails)> {
-    let photographs = images::count(folder)?;
+    let mut warnings = Vec::new();
+    let pictures = images::images_in(folder)?;
+    let clips = without_those_of_photographs(clips, &pictures, &mut warnings);
     if clips.len() > MOST {
         let many = format!("{} holds {} videos, more than {MOST}", folder.display(), clips.len());
-        if photographs < 3 {
+        if pictures.len() < clips.len() {
             return Err(Error::new(ErrorKind::InvalidMedia, many).hint("give those that show the scene best"));
         }
-        let (mut frames, thumbnails) = images::take(folder, output, options, control)?;
-        frames.warnings.push(Warning::new(CLIP_SKIPPED, format!("{many}: the photographs alone are used")));
-        return Ok((frames, thumbnails));
+        warnings.push(Warning::new(CLIP_SKIPPED, format!("{many}: the photographs alone are used")));
+        return photographs_alone(folder, output, options, warnings, control);
     }
-    let mut warnings = Vec::new();
-    let mut probes = Vec::new();
-    for clip in clips {
+    let mut open = Vec::new();
+    for (k, clip) in clips.iter().enumerate() {
         match probe(clip, options.projection, control) {
             Ok(probe) if probe.info.projection == Projection::Equirectangular => return Err(around(clip)),
-            Ok(probe) => probes.push(probe),
+            Ok(mut probe) => {
+                // Its pictures are flat, whatever they look like: a panorama would have been told by the file.
+                probe.may_be_panorama = false;
+                let part = output.join(format!("{PART}{k}"));
+                open.push(Clip { probe, part, survey: None, taken: None });
+            }
             Err(error) => warnings.push(skipped(clip, error)?),
         }
     }
-    leave_out_the_short(&mut probes, photographs, options.max_frames, &mut warnings);
-    let shares = shares(&probes, photographs, options.max_frames);
-    let mut all = Gathered::default();
-    let parts = probes.len() as f32 + 1.0;
-    if photographs > 0 {
-        let part = output.join(format!("{PART}photographs"));
-        fs::create_dir_all(&part).map_err(|e| Error::io("make", &part, e))?;
-        let own = FrameOptions { max_frames: shares.photographs, ..*options };
+    let mut photographs = pictures.len();
+    let stills_part = output.join(format!("{PART}photographs"));
+    let mut stills = None;
+    if photographs > 0 && !open.is_empty() {
+        fs::create_dir_all(&stills_part).map_err(|e| Error::io("make", &stills_part, e))?;
+        let share = share_of_photographs(photographs, open.len(), options.max_frames);
+        let own = FrameOptions { max_frames: share.max(3), ..*options };
         // Without their own progress: it would go back to 0 for each part.
-        match images::take(folder, &part, &own, &control.part(0.0, 0.0)) {
+        match images::take(folder, &stills_part, &own, &control.part(0.0, 0.0)) {
             Ok((frames, thumbnails)) => {
                 warnings.extend(frames.warnings.iter().cloned());
-                all.add(frames, thumbnails, "", &part, output)?;
+                stills = Some((frames, thumbnails));
             }
-            Err(error) => warnings.push(skipped(folder, error)?),
+            Err(error) => {
+                warnings.push(skipped(folder, error)?);
+                photographs = 0;
+            }
         }
     }
-    let mut used = 0;
-    for (k, (mut probe, &share)) in probes.into_iter().zip(&shares.clips).enumerate() {
-        // Its pictures are flat, whatever they look like: a panorama would have been told by the file.
-        probe.may_be_panorama = false;
-        let (clip, part) = (probe.path.clone(), output.join(format!("{PART}{k}")));
-        fs::create_dir_all(&part).map_err(|e| Error::io("make", &part, e))?;
-        let own = FrameOptions { max_frames: share, ..*options };
-        let progress = control.part((k as f32 + 1.0) / parts, (k as f32 + 2.0) / parts);
-        match from_video(probe, &part, &own, &progress) {
-            Ok((frames, thumbnails)) => {
-                let name = name_of(&clip);
-                let named =
-                    |w: &Warning| Warning { code: w.code.clone(), message: format!("{name}: {}", w.message) };
-                warnings.extend(frames.warnings.iter().map(named));
-                all.add(frames, thumbnails, &format!("{name}_"), &part, output)?;
-                used += 1;
-            }
-            Err(error) => warnings.push(skipped(&clip, error)?),
+    let are_around = stills.as_ref().is_some_and(|(frames, _)| frames.is_panoramic());
+    let (count, mut measured) = (open.len(), 0);
+    let shares = loop {
+        let lengths: Vec<f64> = open.iter().map(Clip::seconds).collect();
+        let shares = shares_of(&lengths, photographs, options.max_frames);
+        // Indices are those of all clips that are open, of each of which there is a share.
+        let wanting = || (0..open.len()).filter(|&k| shares[k] > open[k].share());
+        let Some(k) = wanting().find(|&k| open[k].survey.is_none()).or_else(|| wanting().next()) else {
+            break shares;
+        };
+        let progress = if open[k].survey.is_none() {
+            measured += 1;
+            first_pass(control, measured - 1, count)
+        } else {
+            let done = open.iter().filter(|clip| clip.share() > 0).count();
+            second_pass(control, done, shares.iter().filter(|&&share| share > 0).count())
+        };
+        match open[k].go_on(shares[k], options, &progress) {
+            Ok(()) if are_around => return Err(around_beside_clips(folder)),
+            Ok(()) => {}
+            Err(error) => warnings.push(skipped(&open.remove(k).probe.path, error)?),
         }
-    }
-    clear(output)?;
-    if used == 0 && !all.frames.is_empty() {
-        // All frames are for them now; what was taken lies where it would be written again.
+    };
+    if open.is_empty() {
+        clear(output)?;
+        // All frames are for the photographs now.
         warnings.retain(|w| w.code == CLIP_SKIPPED);
-        for frame in &all.frames {
-            let path = output.join(&frame.name);
-            fs::remove_file(&path).map_err(|e| Error::io("replace", &path, e))?;
+        if photographs >= LEAST_PHOTOGRAPHS {
+            return photographs_alone(folder, output, options, warnings, control);
         }
-        let (mut frames, thumbnails) = images::take(folder, output, options, control)?;
-        frames.warnings.extend(warnings);
-        return Ok((frames, thumbnails));
-    }
-    if used == 0 {
         let why = warnings.last().map_or_else(String::new, |w| format!("; {}", w.message));
         return Err(Error::new(
             ErrorKind::InvalidMedia,
@@ -142,9 +158,123 @@ pub(super) fn take(
         )
         .hint("give clips that show one scene from several places"));
     }
+    let enough = shares.iter().filter(|&&share| share > 0).count();
+    for (clip, _) in open.iter().zip(&shares).filter(|(_, share)| **share == 0) {
+        let (name, most) = (name_of(&clip.probe.path), options.max_frames);
+        let why =
+            format!("{most} frames are enough for {enough} clips; raise the number of frames to use more");
+        warnings.push(Warning::new(CLIP_SKIPPED, format!("{name} is left out: {why}")));
+    }
+    let mut all = Gathered::default();
+    if let Some((frames, thumbnails)) = stills {
+        all.add(frames, thumbnails, "", &stills_part, output)?;
+    }
+    for clip in open {
+        let Clip { probe, part, taken: Some((_, frames, thumbnails)), .. } = clip else { continue };
+        let name = name_of(&probe.path);
+        let named = |w: &Warning| Warning { code: w.code.clone(), message: format!("{name}: {}", w.message) };
+        warnings.extend(frames.warnings.iter().map(named));
+        all.add(frames, thumbnails, &format!("{name}_"), &part, output)?;
+    }
+    clear(output)?;
     let Gathered { frames, thumbnails, total, .. } = all;
     let folder = output.to_path_buf();
     Ok((Frames { folder, source: FrameSource::Images, total, frames, warnings }, thumbnails))
+}
+
+/// A clip that may be used, and what is known of it so far.
+struct Clip {
+    probe: Probe,
+    /// The folder of its frames.
+    part: PathBuf,
+    /// Once its frames were measured, if any can be used.
+    survey: Option<Surveyed>,
+    /// What was taken of it, and how many frames that was allowed to be.
+    taken: Option<(usize, Frames, Thumbnails)>,
+}
+
+impl Clip {
+    /// How long it lasts.
+    fn seconds(&self) -> f64 {
+        let duration = self.probe.info.duration;
+        if duration > 0.0 { duration } else { UNTOLD }
+    }
+
+    /// How many frames were taken of it at most.
+    fn share(&self) -> usize {
+        self.taken.as_ref().map_or(0, |taken| taken.0)
+    }
+
+    /// Measures its frames; where that is done takes `share` of them at most.
+    ///
+    /// # Errors
+    /// Why it cannot be used.
+    fn go_on(&mut self, share: usize, options: &FrameOptions, control: &Control) -> Result<()> {
+        match &self.survey {
+            None => {
+                let survey = Surveyed::new(self.probe.clone(), control)?;
+                survey.check(options.max_frames)?;
+                self.survey = Some(survey);
+            }
+            Some(survey) => {
+                fs::create_dir_all(&self.part).map_err(|e| Error::io("make", &self.part, e))?;
+                let own = FrameOptions { max_frames: share, ..*options };
+                let (frames, thumbnails) = survey.key_frames(&self.part, &own, control)?;
+                self.taken = Some((share, frames, thumbnails));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The progress of measuring clip `k` of `count`, of which there is one: all are measured first.
+fn first_pass(control: &Control, k: usize, count: usize) -> Control {
+    let from = SURVEY_SHARE * k as f32 / count as f32;
+    control.part(from, from + 1.0 / count as f32)
+}
+
+/// The progress of writing the frames of clip `k` of `count`, of which there is one.
+fn second_pass(control: &Control, k: usize, count: usize) -> Control {
+    let begun = (1.0 - SURVEY_SHARE) * k.min(count - 1) as f32;
+    // A clip reports as if its own first pass had come just before.
+    let from = SURVEY_SHARE + (begun - SURVEY_SHARE) / count as f32;
+    control.part(from, from + 1.0 / count as f32)
+}
+
+/// The clips but those that a phone adds to its photographs, which have the names of these; without photographs all.
+fn without_those_of_photographs<'a>(
+    clips: &'a [PathBuf],
+    pictures: &[PathBuf],
+    warnings: &mut Vec<Warning>,
+) -> Vec<&'a PathBuf> {
+    if pictures.len() < LEAST_PHOTOGRAPHS {
+        return clips.iter().collect();
+    }
+    let stem = |path: &Path| name_of(path).to_lowercase();
+    let photographs: BTreeSet<String> = pictures.iter().map(|picture| stem(picture)).collect();
+    let (of_photographs, clips): (Vec<&PathBuf>, Vec<&PathBuf>) =
+        clips.iter().partition(|clip| photographs.contains(&stem(clip)));
+    if let Some(first) = of_photographs.first().and_then(|clip| clip.file_name()) {
+        let (count, first) = (of_photographs.len(), first.to_string_lossy());
+        let message = format!(
+            "{count} videos are left out, which belong to the photographs of the same names (the first: {first})"
+        );
+        warnings.push(Warning::new(CLIP_SKIPPED, message));
+    }
+    clips
+}
+
+/// The photographs of `folder` without its clips, of which `warnings` were said.
+fn photographs_alone(
+    folder: &Path,
+    output: &Path,
+    options: &FrameOptions,
+    warnings: Vec<Warning>,
+    control: &Control,
+) -> Result<(Frames, Thumbnails)> {
+    let (mut frames, thumbnails) = images::take(folder, output, options, control)?;
+    frames.warnings.extend(warnings);
+    Ok((frames, thumbnails))
 }
 
 /// A clip that is a 360° video.
@@ -152,6 +282,14 @@ fn around(clip: &Path) -> Error {
     let message = format!("{} is a 360° video, and there is something else beside it", clip.display());
     Error::new(ErrorKind::InvalidMedia, message)
         .hint("give it by itself, or as what it is not: projection flat")
+}
+
+/// Photographs in `folder` that are 360° pictures, beside clips that are not.
+fn around_beside_clips(folder: &Path) -> Error {
+    let message =
+        format!("the photographs in {} are 360° pictures, and the videos are not", folder.display());
+    Error::new(ErrorKind::InvalidMedia, message)
+        .hint("give them by themselves, or as what they are not: projection flat")
 }
 
 /// What is said of a part that cannot be used; the error, where it is none of the part.
@@ -166,67 +304,34 @@ fn skipped(part: &Path, error: Error) -> Result<Warning> {
     }
 }
 
-/// Frames of each part at most.
-struct Shares {
-    photographs: usize,
-    clips: Vec<usize>,
-}
-
-/// Seconds that a clip counts as.
-fn seconds(probe: &Probe) -> f64 {
-    if probe.info.duration > 0.0 { probe.info.duration } else { UNTOLD }
-}
-
 /// What photographs get of `most` frames: a person chose them, so half of the frames if there are so many, and all where there is no
 /// clip.
 fn share_of_photographs(photographs: usize, clips: usize, most: usize) -> usize {
     photographs.min(if clips == 0 { most } else { most / 2 })
 }
 
-/// Leaves out the shortest clips where there are more than `most` frames are enough for.
-fn leave_out_the_short(
-    probes: &mut Vec<Probe>,
-    photographs: usize,
-    most: usize,
-    warnings: &mut Vec<Warning>,
-) {
-    let rest = most.saturating_sub(share_of_photographs(photographs, probes.len(), most));
-    let enough = (rest / LEAST_OF_CLIP).max(1);
-    let mut lengths: Vec<f64> = probes.iter().map(seconds).collect();
-    lengths.sort_by(|a, b| b.total_cmp(a));
-    // As long as the last one that stays: of equally long ones those that come first stay.
-    let Some(&shortest) = lengths.get(enough - 1).filter(|_| lengths.len() > enough) else { return };
-    let mut ties = lengths[..enough].iter().filter(|&&l| l == shortest).count();
-    probes.retain(|probe| {
-        let length = seconds(probe);
-        let stays = length > shortest || (length == shortest && ties > 0);
-        ties -= usize::from(stays && length == shortest);
-        if !stays {
-            let why = format!(
-                "{most} frames are enough for {enough} clips; raise the number of frames to use more"
-            );
-            warnings.push(Warning::new(CLIP_SKIPPED, format!("{} is left out: {why}", name_of(&probe.path))));
-        }
-        stays
-    });
-}
-
-/// Shares `most` frames: what the photographs leave goes to the clips by how long they last, and each gets
-/// [`LEAST_OF_CLIP`] if there are so many.
-fn shares(probes: &[Probe], photographs: usize, most: usize) -> Shares {
-    let photographs = share_of_photographs(photographs, probes.len(), most);
-    let rest = most.saturating_sub(photographs);
+/// How many of `most` frames each clip gets, by how many seconds it lasts: what the photographs leave. Where that is not
+/// [`LEAST_OF_CLIP`] for each, the shortest get none and are left out.
+fn shares_of(seconds: &[f64], photographs: usize, most: usize) -> Vec<usize> {
+    let rest = most.saturating_sub(share_of_photographs(photographs, seconds.len(), most));
+    // Of equally long ones those that come first stay.
+    let mut staying: Vec<usize> = (0..seconds.len()).collect();
+    staying.sort_by(|&a, &b| seconds[b].total_cmp(&seconds[a]));
+    staying.truncate((rest / LEAST_OF_CLIP).max(1));
+    staying.sort_unstable();
     let least = LEAST_OF_CLIP.min(rest.max(3));
-    let all: f64 = probes.iter().map(seconds).sum();
-    let share = |p: &Probe| ((rest as f64 * seconds(p) / all) as usize).max(least);
-    let mut clips: Vec<usize> = probes.iter().map(share).collect();
+    let all: f64 = staying.iter().map(|&k| seconds[k]).sum();
+    let mut shares = vec![0usize; seconds.len()];
+    for k in staying {
+        shares[k] = ((rest as f64 * seconds[k] / all) as usize).max(least);
+    }
     // What the short ones get more than their share, those with most go without.
-    for _ in rest..clips.iter().sum() {
-        if let Some(most) = clips.iter_mut().max().filter(|most| **most > least) {
+    for _ in rest..shares.iter().sum() {
+        if let Some(most) = shares.iter_mut().max().filter(|most| **most > least) {
             *most -= 1;
         }
     }
-    Shares { photographs: photographs.max(3), clips }
+    shares
 }
 
 /// The name of a file without what it ends with.
@@ -286,6 +391,7 @@ impl Gathered {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::video::at_full_size;
     use crate::video::tests::{extract, pan, refused};
 
     #[test]
@@ -342,65 +448,144 @@ mod tests {
         assert!(!output.join(".clip-0").exists());
     }
 
+    /// Small photographs called `name` with a number behind it.
+    fn photographs(folder: &Path, name: &str, numbers: std::ops::Range<u32>) {
+        for k in numbers {
+            let grey = |x: u32, y: u32| image::Luma([(x * 2 + y * k) as u8]);
+            image::GrayImage::from_fn(100, 70, grey).save(folder.join(format!("{name}{k}.png"))).unwrap();
+        }
+    }
+
+    fn skipped_in(frames: &Frames) -> Vec<&str> {
+        frames.warnings.iter().filter(|w| w.code == CLIP_SKIPPED).map(|w| w.message.as_str()).collect()
+    }
+
     #[test]
     fn photographs_beside_clips_that_cannot_be_used_get_all_frames() {
         let folder = tempfile::tempdir().unwrap();
         let (input, output) = (folder.path().join("in"), folder.path().join("out"));
         fs::create_dir(&input).unwrap();
-        for k in 0..8 {
-            let grey = |x: u32, y: u32| image::Luma([(x * 2 + y * k) as u8]);
-            image::GrayImage::from_fn(100, 70, grey).save(input.join(format!("IMG_{k}.png"))).unwrap();
-        }
-        pan(&input, "IMG_0.mp4", 30, 0, (160, 120));
+        photographs(&input, "IMG_", 0..8);
+        pan(&input, "still.mp4", 30, 0, (160, 120));
         fs::write(input.join("notes.avi"), "buy milk").unwrap();
-        let skipped = |frames: &Frames| frames.warnings.iter().filter(|w| w.code == CLIP_SKIPPED).count();
         let frames = extract(&input, &output, 8).unwrap();
-        assert_eq!((frames.frames.len(), skipped(&frames)), (8, 2), "{:?}", frames.warnings);
+        assert_eq!((frames.frames.len(), skipped_in(&frames).len()), (8, 2), "{:?}", frames.warnings);
         assert!(frames.warnings.iter().all(|w| w.code != "images_thinned"), "{:?}", frames.warnings);
         assert!(frames.frames.iter().all(|f| output.join(&f.name).exists()));
-        // As many as a phone adds to its photographs.
-        for k in 0..MOST {
-            fs::write(input.join(format!("IMG_{k}.mov")), "").unwrap();
+        // More clips than are taken: some pictures among them are not what was meant, ...
+        for k in 0..=MOST {
+            fs::write(input.join(format!("clip{k}.mov")), "").unwrap();
+        }
+        assert!(refused(&input).message().contains("more than 64"));
+        // ... as many are.
+        photographs(&input, "IMG_", 8..8 + MOST as u32 + 3);
+        let frames = extract(&input, &output, 8).unwrap();
+        assert_eq!((frames.frames.len(), skipped_in(&frames).len()), (8, 1), "{:?}", frames.warnings);
+    }
+
+    #[test]
+    fn what_a_phone_films_beside_a_photograph_takes_none_of_its_frames() {
+        let folder = tempfile::tempdir().unwrap();
+        let (input, output) = (folder.path().join("in"), folder.path().join("out"));
+        fs::create_dir(&input).unwrap();
+        photographs(&input, "IMG_", 0..8);
+        pan(&input, "img_2.mp4", 30, 6, (160, 120));
+        for k in 0..8 {
+            fs::write(input.join(format!("IMG_{k}.MOV")), "").unwrap();
         }
         let frames = extract(&input, &output, 8).unwrap();
-        assert_eq!((frames.frames.len(), skipped(&frames)), (8, 1), "{:?}", frames.warnings);
+        assert!(frames.frames.len() == 8 && frames.frames.iter().all(|f| f.camera == 0), "{frames:?}");
+        let [left_out] = skipped_in(&frames)[..] else { panic!("{:?}", frames.warnings) };
+        assert!(left_out.starts_with("9 videos are left out"), "{left_out}");
+        // A clip with a name of its own is taken beside them.
+        pan(&input, "kitchen.mp4", 30, 6, (160, 120));
+        let frames = extract(&input, &output, 30).unwrap();
+        let clip = frames.frames.iter().filter(|f| f.name.starts_with("kitchen_frame_")).count();
+        assert!(clip >= LEAST_OF_CLIP && frames.frames.len() == 8 + clip, "{frames:?}");
+        // A picture or two are no capture, whatever they are called.
         for k in 0..8 {
             fs::remove_file(input.join(format!("IMG_{k}.png"))).unwrap();
         }
-        assert!(refused(&input).message().contains("more than 64"));
+        photographs(&input, "kitchen", 0..1);
+        fs::rename(input.join("kitchen0.png"), input.join("kitchen.png")).unwrap();
+        let frames = extract(&input, &output, 30).unwrap();
+        assert!(frames.frames.iter().any(|f| f.name.starts_with("kitchen_frame_")), "{frames:?}");
+    }
+
+    #[test]
+    fn what_cannot_be_used_takes_nothing_from_the_others() {
+        let folder = tempfile::tempdir().unwrap();
+        let (input, output) = (folder.path().join("in"), folder.path().join("out"));
+        fs::create_dir(&input).unwrap();
+        pan(&input, "a tripod.mp4", 200, 0, (160, 120));
+        pan(&input, "walk1.mp4", 60, 6, (160, 120));
+        pan(&input, "walk2.mp4", 60, 6, (160, 120));
+        let of = |frames: &Frames, walk: &str| {
+            frames.frames.iter().filter(|f| f.name.starts_with(&format!("{walk}_frame_"))).count()
+        };
+        // Enough for two clips, the longest of which is the one that stands.
+        let frames = extract(&input, &output, 2 * LEAST_OF_CLIP).unwrap();
+        let both = [of(&frames, "walk1"), of(&frames, "walk2")];
+        assert!(both.iter().all(|&count| count > LEAST_OF_CLIP / 2), "{both:?}");
+        let [left_out] = skipped_in(&frames)[..] else { panic!("{:?}", frames.warnings) };
+        assert!(left_out.starts_with("a tripod is left out: the camera does not move"), "{left_out}");
+        // Enough for one.
+        let frames = extract(&input, &output, 12).unwrap();
+        assert!(of(&frames, "walk1") > LEAST_OF_CLIP / 2 && of(&frames, "walk2") == 0, "{frames:?}");
+        assert!(skipped_in(&frames).iter().any(|said| said.starts_with("walk2 is left out: 12 frames")));
+        let frames = extract(&input, &output, 54).unwrap();
+        let both = [of(&frames, "walk1"), of(&frames, "walk2")];
+        assert!(both.iter().sum::<usize>() >= 40 && frames.frames.len() <= 54, "{both:?}");
+    }
+
+    #[test]
+    fn the_only_video_of_a_folder_is_taken_as_by_itself() {
+        let folder = tempfile::tempdir().unwrap();
+        let (input, output) = (folder.path().join("in"), folder.path().join("out"));
+        fs::create_dir(&input).unwrap();
+        let video = pan(&input, "walk.mp4", 40, 6, (192, 128));
+        // What cameras put beside their videos.
+        for beside in ["walk.LRV", "walk.THM", "walk.SRT"] {
+            fs::write(input.join(beside), "beside it").unwrap();
+        }
+        let frames = extract(&input, &output, 20).unwrap();
+        let alone = extract(&video, &folder.path().join("alone"), 20).unwrap();
+        assert_eq!((&frames.frames, &frames.source), (&alone.frames, &alone.source));
+        assert!(frames.is_sequential() && frames.frames.iter().all(|f| f.timestamp.is_some()));
+        // What is looked at more closely is the video, too.
+        let options = FrameOptions { max_frames: 5, max_resolution: 96, projection: None };
+        let small = crate::video::extract_frames(&input, &output, &options, &Control::new()).unwrap();
+        assert!(small.frames.iter().all(|f| f.width == 96));
+        let control = Control::new();
+        let sizes =
+            at_full_size(&small, Some(&input), &control, || Ok(()), |(), _, p| p.dimensions()).unwrap();
+        assert_eq!(sizes, vec![(192, 128); small.frames.len()]);
     }
 
     #[test]
     fn clips_get_no_more_frames_together_than_there_are() {
-        let folder = tempfile::tempdir().unwrap();
-        pan(folder.path(), "one.mp4", 30, 6, (160, 120));
-        let probe = probe(&folder.path().join("one.mp4"), None, &Control::new()).unwrap();
-        let lasting = |seconds: f64| {
-            let mut probe = probe.clone();
-            probe.info.duration = seconds;
-            probe
-        };
         let mut random = crate::random::Random::new(3);
         for case in 0..200 {
-            let mut probes: Vec<Probe> =
-                (0..1 + case % 61).map(|_| lasting((1.0 + 9.0 * random.uniform()).floor())).collect();
+            let seconds: Vec<f64> =
+                (0..1 + case % 61).map(|_| (1.0 + 9.0 * random.uniform()).floor()).collect();
             let (photographs, most) = (case % 7 * 10, 3 + case);
-            let mut warnings = Vec::new();
-            let count = probes.len();
-            leave_out_the_short(&mut probes, photographs, most, &mut warnings);
-            assert_eq!(probes.len() + warnings.len(), count);
-            let shares = shares(&probes, photographs, most);
-            let rest = most - share_of_photographs(photographs, count, most);
-            assert!(
-                !probes.is_empty() && shares.clips.iter().sum::<usize>() <= rest.max(3),
-                "{most} {photographs}"
-            );
-            assert!(shares.clips.iter().all(|&c| c >= LEAST_OF_CLIP || (count > 0 && c == rest.max(3))));
+            let shares = shares_of(&seconds, photographs, most);
+            assert_eq!(shares.len(), seconds.len());
+            let rest = most - share_of_photographs(photographs, seconds.len(), most);
+            let given: Vec<usize> = shares.iter().copied().filter(|&share| share > 0).collect();
+            assert!(!given.is_empty() && given.iter().sum::<usize>() <= rest.max(3), "{most} {photographs}");
+            assert!(given.iter().all(|&c| c >= LEAST_OF_CLIP || c == rest.max(3)), "{given:?}");
+            // Those that last longest stay.
+            let of_staying = |is_in: bool| {
+                let lengths = seconds.iter().zip(&shares).filter(move |(_, share)| (**share > 0) == is_in);
+                lengths.map(|(length, _)| *length)
+            };
+            let shortest = of_staying(true).fold(f64::INFINITY, f64::min);
+            assert!(of_staying(false).all(|length| length <= shortest), "{seconds:?} {shares:?}");
         }
-        // Those that last longest stay.
-        let mut probes: Vec<Probe> = [5.0, 9.0, 5.0, 7.0].map(lasting).into();
-        leave_out_the_short(&mut probes, 0, 3 * LEAST_OF_CLIP, &mut Vec::new());
-        assert_eq!(probes.iter().map(seconds).collect::<Vec<_>>(), [5.0, 9.0, 7.0]);
+        let shares = shares_of(&[5.0, 9.0, 5.0, 7.0], 0, 3 * LEAST_OF_CLIP);
+        assert_eq!(shares.iter().map(|&share| share > 0).collect::<Vec<_>>(), [true, true, false, true]);
+        assert_eq!(shares_of(&[], 5, 20), [0usize; 0]);
     }
 
     #[test]
