@@ -113,17 +113,13 @@ pub(crate) fn most_lone_step(map: &Map) -> f64 {
     over_those_beside(&lengths).into_iter().fold(0.0, f64::max).min(1e6)
 }
 
-/// The lengths of the steps that a camera went from one placed station to the next.
-pub(crate) fn one_camera_steps(map: &Map) -> Vec<f64> {
+/// The lengths of the steps that a camera went from one placed station to the next. Past missing stations a step counts as so many, but
+/// as no more than `most`.
+pub(crate) fn one_camera_steps(map: &Map, most: usize) -> Vec<f64> {
     let placed = placed_stations(map);
     let camera = |station: usize| map.others.index(map.rig.images_of(station).start);
-    let went = placed.windows(2).map(|w| camera(w[0]) == camera(w[1]));
-    lengths(&placed, &steps(map))
-        .into_iter()
-        .zip(went)
-        .filter(|(_, went)| *went)
-        .map(|(length, _)| length)
-        .collect()
+    let went = placed.windows(2).zip(steps(map)).filter(|(w, _)| camera(w[0]) == camera(w[1]));
+    went.map(|(w, step)| step.norm() / (w[1] - w[0]).min(most) as f64).collect()
 }
 
 fn placed_stations(map: &Map) -> Vec<usize> {
@@ -312,11 +308,11 @@ mod tests {
         for pose in map.poses[12..].iter_mut().flatten() {
             *pose = Pose::from_centre(pose.rotation, &(pose.centre() + leap));
         }
-        let longest = |map: &Map| one_camera_steps(map).into_iter().fold(0.0, f64::max);
-        assert!(one_camera_steps(&map).len() == 23 && longest(&map) > 400.0);
+        let longest = |map: &Map| one_camera_steps(map, 1).into_iter().fold(0.0, f64::max);
+        assert!(one_camera_steps(&map, 1).len() == 23 && longest(&map) > 400.0);
         let of_image: Vec<usize> = (0..24).map(|i| usize::from(i >= 12)).collect();
         map.others = OtherCameras::new(vec![map.camera.clone()], &of_image);
-        assert!(one_camera_steps(&map).len() == 22 && longest(&map) < 1.0);
+        assert!(one_camera_steps(&map, 1).len() == 22 && longest(&map) < 1.0);
     }
 
     #[test]

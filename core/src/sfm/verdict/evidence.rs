@@ -81,8 +81,12 @@ pub struct Evidence {
     pub flat_pairs: f64,
     /// Share of the verified pairs that a turn on the spot explains.
     pub rotation_only_pairs: f64,
-    /// Largest step of the camera from a frame to the next over the median one; 0 for unordered pictures.
+    /// Largest step of the camera from a frame to the next over the median one; past frames that were not placed it counts as so many
+    /// steps, three at most. 0 for unordered pictures.
     pub largest_step: f64,
+    /// The same where a step past missing frames counts as one: how far the camera went at once, whatever lies between.
+    #[serde(default)]
+    pub farthest_step: f64,
     /// The largest step over those beside it: frames of a video are chosen at equal motion. 0 for photographs.
     #[serde(default)]
     pub lone_step: f64,

@@ -32,6 +32,9 @@ const FLAT_PAIR: f64 = 0.9;
 const LARGEST: f64 = 10.0;
 /// The same of rotations, degrees.
 const LARGEST_ANGLE: f64 = 180.0;
+/// A step past missing frames counts as so many steps at most: of a path whose parts have come apart the frames between them are often the
+/// ones that are missing, and the more these are, the smaller would the leap over them be.
+const MOST_MISSING: usize = 3;
 
 /// A finished map and what it was made of.
 pub(crate) struct Judged<'a> {
@@ -152,7 +155,8 @@ pub(super) fn gather(judged: &Judged<'_>) -> (Evidence, Vec<FrameSpread>) {
         flat_points: flat_points(complete),
         flat_pairs: flat as f64 / verified().count().max(1) as f64,
         rotation_only_pairs: report.rotation_only_pairs,
-        largest_step: if judged.is_ordered { largest_step(adjusted) } else { 0.0 },
+        largest_step: if judged.is_ordered { largest_step(adjusted, MOST_MISSING) } else { 0.0 },
+        farthest_step: if judged.is_ordered { largest_step(adjusted, 1) } else { 0.0 },
         lone_step: if judged.is_video { most_lone_step(adjusted) } else { 0.0 },
         zoom: if has_lens { zoom(adjusted, keypoints, judged.bundle.loss) } else { 0.0 },
         zoom_change: steady.change.clamp(-LARGEST, LARGEST),
@@ -175,10 +179,10 @@ fn expected_frames(frames: usize, strays: usize) -> usize {
     if 2 * strays > frames { frames } else { (frames - strays).max(1) }
 }
 
-/// The largest step from a registered station to the next over the median one. Past missing stations it counts as so many, and nobody
-/// went from where one camera was to where another began.
-fn largest_step(map: &Map) -> f64 {
-    let mut steps = one_camera_steps(map);
+/// The largest step from a registered station to the next over the median one. Past missing stations it counts as so many, but as no
+/// more than `most`, and nobody went from where one camera was to where another began.
+fn largest_step(map: &Map, most: usize) -> f64 {
+    let mut steps = one_camera_steps(map, most);
     let largest = steps.iter().copied().fold(0.0, f64::max);
     median(&mut steps).filter(|&usual| usual > 0.0).map_or(0.0, |usual| (largest / usual).min(1e6))
 }
@@ -232,4 +236,34 @@ fn relative_radius(map: &Map, radius: f64) -> f64 {
         distances.extend(nearest.map(|pose| (pose.centre() - point.xyz).norm()));
     }
     median(&mut distances).filter(|&d| d > 0.0).map_or(0.0, |d| radius / d)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sfm::synthetic::Capture;
+    use crate::sfm::verdict::Verdict;
+    use crate::sfm::verdict::statement::Doubt;
+
+    #[test]
+    fn parts_that_came_apart_where_frames_are_missing_are_told() {
+        let is_loose = |map: &Map| {
+            let steps = (largest_step(map, MOST_MISSING), largest_step(map, 1));
+            let evidence = Evidence {
+                largest_step: steps.0,
+                farthest_step: steps.1,
+                weakest_hinge: 1000,
+                ..Evidence::default()
+            };
+            Verdict::of(evidence).reasons.iter().any(|reason| reason.doubt == Doubt::LooseParts)
+        };
+        let mut map = Capture::walk(100, 3000, 0.3, 4).true_map_with_points();
+        map.unregister(&(45..58).collect::<Vec<_>>());
+        assert!(!is_loose(&map) && largest_step(&map, 1) > 10.0, "{}", largest_step(&map, 1));
+        let leap = nalgebra::Vector3::new(300.0 * 0.4, 0.0, 0.0);
+        for pose in map.poses[58..].iter_mut().flatten() {
+            *pose = crate::camera::Pose::from_centre(pose.rotation, &(pose.centre() + leap));
+        }
+        assert!(is_loose(&map), "{} {}", largest_step(&map, MOST_MISSING), largest_step(&map, usize::MAX));
+    }
 }

@@ -83,7 +83,8 @@ const FEW_REGISTERED: f64 = 0.8;
 /// the study, 0.79 and 0.84 for two that were turned on the spot), ...
 const TURNING_PAIRS: f64 = 0.5;
 /// ... and the largest step over the usual one from which a path falls apart, here into places to turn at (598 and 924 for
-/// these, 300 for one that was bent by half of its length; below 2 for others of the study).
+/// these, 300 for one that was bent by half of its length; below 2 for others of the study). It was measured by steps past missing frames
+/// that count as one.
 const LONE_STEP: f64 = 50.0;
 /// The same over the steps beside it, where frames were chosen at equal motion: 14 to 33 for five films whose parts had come
 /// apart, one of which nothing else was said of; at most 1.7 times the usual step for sound ones, 3.1 for real videos.
@@ -269,7 +270,8 @@ fn reasons(e: &Evidence) -> Vec<Reason> {
     }
     if e.rotation_only_pairs > TURNING_PAIRS {
         add(
-            graver(e.largest_step > LONE_STEP),
+            // Frames between places to turn at are those that are not placed. Older figures have but one of the two.
+            graver(e.farthest_step.max(e.largest_step) > LONE_STEP),
             Doubt::LittleParallax,
             format!(
                 "{} of the pairs of frames show a camera that turns on the spot: what depth there is may be an illusion",
@@ -389,6 +391,7 @@ mod tests {
             flat_points: 0.14,
             flat_pairs: 0.09,
             largest_step: 1.7,
+            farthest_step: 1.7,
             lone_step: 1.5,
             weakest_step: 1300,
             weakest_hinge: 400,
@@ -409,7 +412,7 @@ mod tests {
     #[test]
     fn each_fault_is_told_by_its_figure() {
         type Spoil = fn(&mut Evidence);
-        let faults: [(Spoil, Doubt, Grade); 21] = [
+        let faults: [(Spoil, Doubt, Grade); 22] = [
             (|e| (e.still_pairs, e.still_border) = (0.9, 0.9), Doubt::StillCamera, Grade::Broken),
             (|e| (e.still_pairs, e.still_border) = (0.3, 0.1), Doubt::StillCamera, Grade::Doubtful),
             (|e| (e.flat_points, e.flat_pairs) = (0.99, 0.99), Doubt::FlatScene, Grade::Broken),
@@ -445,6 +448,11 @@ mod tests {
             (|e| e.rotation_only_pairs = 0.8, Doubt::LittleParallax, Grade::Doubtful),
             (
                 |e| (e.rotation_only_pairs, e.largest_step) = (0.8, 600.0),
+                Doubt::LittleParallax,
+                Grade::Broken,
+            ),
+            (
+                |e| (e.rotation_only_pairs, e.farthest_step) = (0.8, 600.0),
                 Doubt::LittleParallax,
                 Grade::Broken,
             ),
