@@ -301,6 +301,7 @@ mod tests {
         refused(&output.join(files::TURNTABLE), &ReconstructionOptions::default());
         assert!(output.join(files::TURNTABLE).exists());
     }
+
     #[test]
     fn the_folder_of_the_results_is_no_input_nor_is_one_of_them() {
         let folder = tempfile::tempdir().unwrap();

@@ -12,6 +12,7 @@ use crate::camera::Pose;
 
 use super::map::Map;
 use super::mapper_options::EvenStepsOptions;
+use super::spots::Spots;
 use super::two_view::TwoViewGeometry;
 use crate::statistics::median;
 
@@ -113,13 +114,15 @@ pub(crate) fn most_lone_step(map: &Map) -> f64 {
     over_those_beside(&lengths).into_iter().fold(0.0, f64::max).min(1e6)
 }
 
-/// The lengths of the steps that a camera went from one placed station to the next. Past missing stations a step counts as so many, but
+/// The lengths of the steps that a camera went from one spot with a pose to the next. Past missing spots a step counts as so many, but
 /// as no more than `most`.
-pub(crate) fn one_camera_steps(map: &Map, most: usize) -> Vec<f64> {
-    let placed = placed_stations(map);
-    let camera = |station: usize| map.others.index(map.rig.images_of(station).start);
-    let went = placed.windows(2).zip(steps(map)).filter(|(w, _)| camera(w[0]) == camera(w[1]));
-    went.map(|(w, step)| step.norm() / (w[1] - w[0]).min(most) as f64).collect()
+pub(crate) fn one_camera_steps(map: &Map, spots: &Spots, most: usize) -> Vec<f64> {
+    let step = |from: (usize, usize), to: (usize, usize)| {
+        let went = map.others.index(from.1) == map.others.index(to.1);
+        let (a, b) = (map.poses[from.1].filter(|_| went)?.centre(), map.poses[to.1]?.centre());
+        Some((b - a).norm() / (to.0 - from.0).min(most) as f64)
+    };
+    spots.placed(map).windows(2).filter_map(|w| step(w[0], w[1])).collect()
 }
 
 fn placed_stations(map: &Map) -> Vec<usize> {
@@ -308,11 +311,13 @@ mod tests {
         for pose in map.poses[12..].iter_mut().flatten() {
             *pose = Pose::from_centre(pose.rotation, &(pose.centre() + leap));
         }
-        let longest = |map: &Map| one_camera_steps(map, 1).into_iter().fold(0.0, f64::max);
-        assert!(one_camera_steps(&map, 1).len() == 23 && longest(&map) > 400.0);
+        let spots = Spots::of_stations(&map.rig);
+        let steps = |map: &Map| one_camera_steps(map, &spots, 1);
+        let longest = |map: &Map| steps(map).into_iter().fold(0.0, f64::max);
+        assert!(steps(&map).len() == 23 && longest(&map) > 400.0);
         let of_image: Vec<usize> = (0..24).map(|i| usize::from(i >= 12)).collect();
         map.others = OtherCameras::new(vec![map.camera.clone()], &of_image);
-        assert!(one_camera_steps(&map, 1).len() == 22 && longest(&map) < 1.0);
+        assert!(steps(&map).len() == 22 && longest(&map) < 1.0);
     }
 
     #[test]

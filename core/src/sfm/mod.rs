@@ -68,6 +68,7 @@ mod scale_averaging;
 mod schur;
 mod sections;
 mod shutter;
+mod spots;
 mod station_pairing;
 mod steady_zoom;
 mod stretches;

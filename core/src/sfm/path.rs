@@ -15,6 +15,7 @@ use crate::error::Result;
 use super::front_end::absolute_rotations;
 use super::matching::PairMatches;
 use super::rig::Rig;
+use super::spots::Spots;
 use super::support::Support;
 use super::two_view::TwoViewGeometry;
 use crate::statistics::median;
@@ -45,19 +46,23 @@ const BEST_PARTNERS: usize = 3;
 
 /// Whether neighbours in the list are neighbours on the camera's path, by what matches best.
 pub(crate) fn is_ordered(rig: &Rig, pairs: &[TwoViewGeometry]) -> bool {
-    let stations = rig.stations();
+    let (stations, spots) = (rig.stations(), Spots::of_photographs(rig, pairs));
     let mut partners = vec![Vec::new(); stations];
     for p in pairs {
         let (first, second) = stations_of(rig, p);
+        // Pictures of one spot match best, in whatever order the spots are.
+        if first != second && spots.of(first) == spots.of(second) {
+            continue;
+        }
         partners[first].push((p.inliers.len(), second));
         partners[second].push((p.inliers.len(), first));
     }
     let beside_best = |(i, of): (usize, &mut Vec<(usize, usize)>)| {
         of.sort_unstable_by(|a, b| b.cmp(a));
-        of.iter().take(BEST_PARTNERS).any(|&(_, j)| i.abs_diff(j) == 1)
+        of.iter().take(BEST_PARTNERS).any(|&(_, j)| spots.of(i).abs_diff(spots.of(j)) == 1)
     };
     let ordered = partners.iter_mut().enumerate().map(beside_best).filter(|&b| b).count();
-    stations > 2 * BEST_PARTNERS && ordered as f64 >= ORDERED * stations as f64
+    spots.count() > 2 * BEST_PARTNERS && ordered as f64 >= ORDERED * stations as f64
 }
 
 /// The stations of a pair, which are in the order of its images.
@@ -115,12 +120,16 @@ fn steps_below(least: f64, rig: &Rig, pairs: &[TwoViewGeometry], support: &[Supp
     suspects.chunk_by(|a, b| b - a == 1).filter_map(worst).map(|k| rig.images_of(k).end - 1).collect()
 }
 
-/// Steps of the path (`k`: from image `k` to the next, of another station) across which neighbours share next to nothing, of
+/// Steps of the path (`k`: from image `k` to the next, of another spot) across which neighbours share next to nothing, of
 /// the `verified` pairs: where a film was cut. What lies on either side may be one place or two.
-pub(crate) fn cuts(rig: &Rig, verified: &[TwoViewGeometry]) -> Vec<usize> {
-    let mut across = vec![0.0; rig.stations().saturating_sub(1)];
+pub(crate) fn cuts(rig: &Rig, spots: &Spots, verified: &[TwoViewGeometry]) -> Vec<usize> {
+    let mut across = vec![0.0; spots.count().saturating_sub(1)];
     for pair in verified {
-        let Some(between) = neighbours(rig, pair) else { continue };
+        let (first, second) = stations_of(rig, pair);
+        let between = spots.of(first)..spots.of(second);
+        if between.len() > NEIGHBOURS {
+            continue;
+        }
         for step in &mut across[between] {
             *step += pair.inliers.len() as f64;
         }
@@ -128,7 +137,7 @@ pub(crate) fn cuts(rig: &Rig, verified: &[TwoViewGeometry]) -> Vec<usize> {
     let least = CUT * median(&mut across.clone()).unwrap_or(0.0);
     let suspects: Vec<usize> = (0..across.len()).filter(|&k| across[k] < least).collect();
     let worst = |run: &[usize]| run.iter().copied().min_by(|&a, &b| across[a].total_cmp(&across[b]));
-    suspects.chunk_by(|a, b| b - a == 1).filter_map(worst).map(|k| rig.images_of(k).end - 1).collect()
+    suspects.chunk_by(|a, b| b - a == 1).filter_map(worst).map(|k| spots.last_image(rig, k)).collect()
 }
 
 /// Whether one of the `cuts` is between two images.
@@ -261,5 +270,39 @@ mod tests {
             })
             .collect();
         assert!(!is_ordered(&Rig::of_single_images(30), &shuffled));
+    }
+
+    #[test]
+    fn bursts_are_in_the_order_of_their_spots() {
+        let capture = Capture::bursts(24, 3000, 0.0, 4);
+        let pairs = capture.pairs(8);
+        assert!(is_ordered(&capture.rig, &pairs));
+        let shuffled: Vec<TwoViewGeometry> = pairs
+            .into_iter()
+            .map(|p| {
+                let place = |image: u32| 3 * (7 * (image / 3) % 24) + image % 3;
+                let (a, b) = (place(p.first), place(p.second));
+                TwoViewGeometry { first: a.min(b), second: a.max(b), ..p }
+            })
+            .collect();
+        assert!(!is_ordered(&capture.rig, &shuffled));
+    }
+
+    #[test]
+    fn from_spot_to_spot_nothing_is_cut_though_pictures_of_one_spot_share_more() {
+        let pair = |first: u32, second: u32| {
+            let (matches, median_parallax) = if first / 3 == second / 3 { (1000, 0.001) } else { (30, 0.1) };
+            let inliers = vec![[0, 0]; matches];
+            TwoViewGeometry { inliers, median_parallax, ..TwoViewGeometry::degenerate(first, second) }
+        };
+        let of = |i: u32| (i + 1..(3 * (i / 3 + 2)).min(24)).map(move |j| (i, j));
+        let pairs: Vec<TwoViewGeometry> = (0..24).flat_map(of).map(|(i, j)| pair(i, j)).collect();
+        let rig = Rig::of_single_images(24);
+        assert!(!cuts(&rig, &Spots::of_stations(&rig), &pairs).is_empty(), "the example is too easy");
+        let spots = Spots::of_photographs(&rig, &pairs);
+        assert_eq!(cuts(&rig, &spots, &pairs), Vec::<usize>::new());
+        let joined = |p: &TwoViewGeometry| (p.first < 12) == (p.second < 12);
+        let apart: Vec<TwoViewGeometry> = pairs.into_iter().filter(joined).collect();
+        assert_eq!(cuts(&rig, &spots, &apart), [11]);
     }
 }

@@ -37,6 +37,7 @@ use super::progress;
 use super::reconstruction::Reconstruction;
 use super::report::{Attempt, SfmReport, Stopwatch};
 use super::rig::Rig;
+use super::spots::Spots;
 use super::two_view::{TwoViewGeometry, TwoViewOptions};
 use super::verdict::{Doubt, Grade};
 
@@ -237,7 +238,10 @@ fn reconstruct_pictures(
         None => reconstruct_matched(&whole, options, watch, control),
     };
     let mut watch = Stopwatch::new();
-    let cuts = if sequential && base.is_none() { cuts(&rig, &verified) } else { Vec::new() };
+    let cuts = match sequential && base.is_none() {
+        true => cuts(&rig, &Spots::of_stations(&rig), &verified),
+        false => Vec::new(),
+    };
     log::debug!("cuts after frames {cuts:?}");
     let joined = |a: u32, b: u32| !is_cut_between(&cuts, a, b);
     let (own_matches, own_verified);

@@ -89,6 +89,18 @@ impl Capture {
         Self::observe(poses, points, noise, seed)
     }
 
+    /// [`Capture::walk`] with three images at each of its `spots`, a ten-thousandth apart.
+    pub(crate) fn bursts(spots: usize, points: usize, noise: f64, seed: u64) -> Self {
+        let walk = Self::walk(spots, points, noise, seed);
+        let burst = |pose: &Pose| {
+            [0.0, 1e-4, 2e-4].map(|x| {
+                let centre = pose.centre() + Vector3::new(x, 0.0, 0.0);
+                Pose::from_centre(pose.rotation, &centre)
+            })
+        };
+        Self::observe(walk.poses.iter().flat_map(burst).collect(), walk.points, noise, seed)
+    }
+
     /// `images` cameras on a closed walk of steps of 0.4, along a wall that they look at: the last ones see what the first
     /// ones see. There are `points` for each image, each seen by 6 to 15 images that follow each other.
     pub(crate) fn circuit(images: usize, points: usize, noise: f64, seed: u64) -> Self {

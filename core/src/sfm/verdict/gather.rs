@@ -8,6 +8,7 @@ use crate::sfm::path::cuts;
 use crate::sfm::polishing::PrincipalPoint;
 use crate::sfm::report::SfmReport;
 use crate::sfm::shutter::ShutterDoubt;
+use crate::sfm::spots::Spots;
 use crate::sfm::steady_zoom::zoom_slopes;
 use crate::sfm::support::support_of_pairs;
 use crate::sfm::triangulation::Views;
@@ -114,9 +115,16 @@ pub(super) fn gather(judged: &Judged<'_>) -> (Evidence, Vec<FrameSpread>) {
     let rolled = judged.shutter.and_then(|s| extra_spread(adjusted, keypoints, judged.bundle, &s.slopes));
     let shutter = judged.shutter.filter(|_| rolled.is_some());
     let rolled = rolled.unwrap_or_default();
-    let cuts = if judged.is_ordered { cuts(&adjusted.rig, judged.verified) } else { Vec::new() };
+    let stations = Spots::of_stations(&adjusted.rig);
+    let bursts = (!judged.is_video).then(|| Spots::of_photographs(&adjusted.rig, judged.pairs));
+    let spots = bursts.as_ref().unwrap_or(&stations);
+    let cuts = if judged.is_ordered { cuts(&adjusted.rig, spots, judged.verified) } else { Vec::new() };
     let overlap = overlap(complete, judged.matches, &cuts);
-    let joints = joints(complete, judged.is_ordered);
+    let joints = joints(complete, spots, judged.is_ordered);
+    let step = |spots: &Spots, most: usize| match judged.is_ordered {
+        true => largest_step(adjusted, spots, most),
+        false => 0.0,
+    };
     let verified = || judged.verified.iter().filter(|p| !p.inliers.is_empty());
     let flat =
         verified().filter(|p| p.homography_inliers as f64 >= FLAT_PAIR * p.inliers.len() as f64).count();
@@ -155,8 +163,8 @@ pub(super) fn gather(judged: &Judged<'_>) -> (Evidence, Vec<FrameSpread>) {
         flat_points: flat_points(complete),
         flat_pairs: flat as f64 / verified().count().max(1) as f64,
         rotation_only_pairs: report.rotation_only_pairs,
-        largest_step: if judged.is_ordered { largest_step(adjusted, MOST_MISSING) } else { 0.0 },
-        farthest_step: if judged.is_ordered { largest_step(adjusted, 1) } else { 0.0 },
+        largest_step: step(spots, MOST_MISSING),
+        farthest_step: step(&stations, 1),
         lone_step: if judged.is_video { most_lone_step(adjusted) } else { 0.0 },
         zoom: if has_lens { zoom(adjusted, keypoints, judged.bundle.loss) } else { 0.0 },
         zoom_change: steady.change.clamp(-LARGEST, LARGEST),
@@ -179,10 +187,10 @@ fn expected_frames(frames: usize, strays: usize) -> usize {
     if 2 * strays > frames { frames } else { (frames - strays).max(1) }
 }
 
-/// The largest step from a registered station to the next over the median one. Past missing stations it counts as so many, but as no
+/// The largest step from a spot with a pose to the next over the median one. Past missing spots it counts as so many, but as no
 /// more than `most`, and nobody went from where one camera was to where another began.
-fn largest_step(map: &Map, most: usize) -> f64 {
-    let mut steps = one_camera_steps(map, most);
+fn largest_step(map: &Map, spots: &Spots, most: usize) -> f64 {
+    let mut steps = one_camera_steps(map, spots, most);
     let largest = steps.iter().copied().fold(0.0, f64::max);
     median(&mut steps).filter(|&usual| usual > 0.0).map_or(0.0, |usual| (largest / usual).min(1e6))
 }
@@ -247,23 +255,30 @@ mod tests {
 
     #[test]
     fn parts_that_came_apart_where_frames_are_missing_are_told() {
+        let mut map = Capture::walk(100, 3000, 0.3, 4).true_map_with_points();
+        let spots = Spots::of_stations(&map.rig);
+        let step = |map: &Map, most: usize| largest_step(map, &spots, most);
         let is_loose = |map: &Map| {
-            let steps = (largest_step(map, MOST_MISSING), largest_step(map, 1));
-            let evidence = Evidence {
-                largest_step: steps.0,
-                farthest_step: steps.1,
-                weakest_hinge: 1000,
-                ..Evidence::default()
-            };
+            let (largest_step, farthest_step) = (step(map, MOST_MISSING), step(map, 1));
+            let evidence =
+                Evidence { largest_step, farthest_step, weakest_hinge: 1000, ..Evidence::default() };
             Verdict::of(evidence).reasons.iter().any(|reason| reason.doubt == Doubt::LooseParts)
         };
-        let mut map = Capture::walk(100, 3000, 0.3, 4).true_map_with_points();
         map.unregister(&(45..58).collect::<Vec<_>>());
-        assert!(!is_loose(&map) && largest_step(&map, 1) > 10.0, "{}", largest_step(&map, 1));
+        assert!(!is_loose(&map) && step(&map, 1) > 10.0, "{}", step(&map, 1));
         let leap = nalgebra::Vector3::new(300.0 * 0.4, 0.0, 0.0);
         for pose in map.poses[58..].iter_mut().flatten() {
             *pose = crate::camera::Pose::from_centre(pose.rotation, &(pose.centre() + leap));
         }
-        assert!(is_loose(&map), "{} {}", largest_step(&map, MOST_MISSING), largest_step(&map, usize::MAX));
+        assert!(is_loose(&map), "{} {}", step(&map, MOST_MISSING), step(&map, usize::MAX));
+    }
+
+    #[test]
+    fn steps_within_a_burst_are_no_steps_of_the_path() {
+        let capture = Capture::bursts(24, 3000, 0.0, 4);
+        let map = capture.true_map_with_points();
+        let step = |spots: &Spots| largest_step(&map, spots, MOST_MISSING);
+        assert!(step(&Spots::of_stations(&map.rig)) > 1000.0);
+        assert!(step(&Spots::of_photographs(&map.rig, &capture.pairs(8))) < 5.0);
     }
 }

@@ -7,6 +7,7 @@
 use rayon::prelude::*;
 
 use crate::sfm::map::Map;
+use crate::sfm::spots::Spots;
 use crate::statistics::median;
 
 /// Frames this far apart in their order are not neighbours in time.
@@ -31,8 +32,8 @@ pub(super) struct Joints {
     pub(super) missing: f64,
 }
 
-/// `is_ordered`: whether the images are in the order of the path; else there are no steps.
-pub(super) fn joints(map: &Map, is_ordered: bool) -> Joints {
+/// `is_ordered`: whether the images are in the order of the path; else there are no steps. What is usual is taken from `spots`.
+pub(super) fn joints(map: &Map, spots: &Spots, is_ordered: bool) -> Joints {
     let placed: Vec<usize> = (0..map.poses.len()).filter(|&i| map.poses[i].is_some()).collect();
     let mut slot = vec![usize::MAX; map.poses.len()];
     placed.iter().enumerate().for_each(|(s, &i)| slot[i] = s);
@@ -63,15 +64,16 @@ pub(super) fn joints(map: &Map, is_ordered: bool) -> Joints {
     // `placed` are the images that have a pose.
     let poses: Vec<_> = placed.iter().filter_map(|&i| map.poses[i]).collect();
     let centres: Vec<_> = poses.iter().map(|p| p.centre()).collect();
-    let stations = map.rig.placed_centres(&map.poses);
+    let spots: Vec<_> =
+        spots.placed(map).into_iter().filter_map(|(_, image)| Some(map.poses[image]?.centre())).collect();
     let nearest = |k: usize| {
-        let others = stations.iter().enumerate().filter(|&(other, _)| other != k);
-        others.map(|(_, other)| (other - stations[k]).norm()).fold(f64::INFINITY, f64::min)
+        let others = spots.iter().enumerate().filter(|&(other, _)| other != k);
+        others.map(|(_, other)| (other - spots[k]).norm()).fold(f64::INFINITY, f64::min)
     };
     // Of photographs in no order, the next in the list may stand anywhere.
     let mut steps: Vec<f64> = match is_ordered {
-        true => stations.windows(2).map(|w| (w[1] - w[0]).norm()).collect(),
-        false => (0..stations.len()).into_par_iter().map(nearest).filter(|d| d.is_finite()).collect(),
+        true => spots.windows(2).map(|w| (w[1] - w[0]).norm()).collect(),
+        false => (0..spots.len()).into_par_iter().map(nearest).filter(|d| d.is_finite()).collect(),
     };
     let limit = NEAR_STEPS * median(&mut steps).unwrap_or(0.0);
     let (mut near, mut missing) = (0usize, 0usize);
@@ -96,7 +98,28 @@ pub(super) fn joints(map: &Map, is_ordered: bool) -> Joints {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::camera::Pose;
     use crate::sfm::synthetic::Capture;
+
+    fn joints(map: &Map, is_ordered: bool) -> Joints {
+        super::joints(map, &Spots::of_stations(&map.rig), is_ordered)
+    }
+
+    #[test]
+    fn what_is_near_is_not_told_by_the_steps_within_a_burst() {
+        let capture = Capture::bursts(24, 6000, 0.0, 3);
+        let mut map = capture.true_map_with_points();
+        let spots = Spots::of_photographs(&map.rig, &capture.pairs(8));
+        // Back on the way that it went, a little beside it.
+        for i in 36..72 {
+            let there = map.poses[71 - i].unwrap();
+            let beside = there.centre() + nalgebra::Vector3::new(0.0, 0.1, 0.0);
+            map.poses[i] = Some(Pose::from_centre(there.rotation, &beside));
+        }
+        assert_eq!(joints(&map, true).near, 0);
+        let found = super::joints(&map, &spots, true);
+        assert!(found.near > 100 && found.missing > 0.5, "{found:?}");
+    }
 
     #[test]
     fn a_stretch_laid_over_another_misses_its_overlap() {
