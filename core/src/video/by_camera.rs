@@ -9,8 +9,8 @@ use std::path::Path;
 
 use crate::control::Warning;
 
-/// Focal lengths of one lens differ by less than this part: equivalents are rounded to millimetres.
-const SAME_FOCAL: f64 = 0.05;
+use super::exif::Focal;
+
 /// Fewer pictures are left out, as too few to tell a lens by.
 const LEAST: usize = 3;
 /// So many pictures are named at most.
@@ -21,8 +21,8 @@ const NAMED: usize = 3;
 pub(super) struct Seen {
     /// The longer and the shorter side in pixels, as large as the picture is used.
     pub(super) size: (u32, u32),
-    /// Focal length in pixels of that size, if it is known.
-    pub(super) focal: Option<f64>,
+    /// The focal length for that size, if it is known.
+    pub(super) focal: Option<Focal>,
 }
 
 /// The pictures of a folder, by the camera that made them.
@@ -134,11 +134,14 @@ fn most(seen: &[Option<Seen>]) -> Option<(usize, Seen)> {
     for picture in seen.iter().flatten() {
         let focals = sizes.entry(picture.size).or_default();
         match picture.focal {
-            Some(focal) => focals.told.push(focal),
+            Some(focal) => focals.add(&focal),
             None => focals.untold += 1,
         }
     }
-    sizes.values_mut().for_each(|focals| focals.told.sort_by(f64::total_cmp));
+    for focals in sizes.values_mut() {
+        focals.low.sort_by(f64::total_cmp);
+        focals.high.sort_by(f64::total_cmp);
+    }
     let mut best: Option<(usize, Seen)> = None;
     for camera in seen.iter().flatten() {
         let made = sizes.get(&camera.size).map_or(0, |focals| focals.near(camera.focal));
@@ -152,36 +155,46 @@ fn most(seen: &[Option<Seen>]) -> Option<(usize, Seen)> {
 /// The focal lengths of all pictures of one size.
 #[derive(Default)]
 struct Focals {
-    /// In order.
-    told: Vec<f64>,
+    /// Logarithms below which those that are told do not lie, in order, ...
+    low: Vec<f64>,
+    /// ... and above which they do not.
+    high: Vec<f64>,
     /// How many pictures do not tell theirs.
     untold: usize,
 }
 
 impl Focals {
+    fn add(&mut self, focal: &Focal) {
+        let (low, high) = focal.range();
+        self.low.push(low);
+        self.high.push(high);
+    }
+
     /// How many pictures may be by the camera that made one with this focal length. Where any tell theirs, those that do
     /// not are no camera of their own.
-    fn near(&self, focal: Option<f64>) -> usize {
+    fn near(&self, focal: Option<Focal>) -> usize {
         let told = match focal {
             Some(focal) => {
-                let below = self.told.partition_point(|f| *f < focal && !is_same(*f, focal));
-                let upto = self.told.partition_point(|f| *f < focal || is_same(*f, focal));
-                upto - below
+                let (low, high) = focal.range();
+                // Of those that do not lie above it, all but those that lie below it, which are some of them.
+                self.low.partition_point(|l| *l <= high) - self.high.partition_point(|h| *h < low)
             }
-            None if !self.told.is_empty() => return 0,
+            None if !self.low.is_empty() => return 0,
             None => 0,
         };
         told + self.untold
     }
 }
 
-fn is_same(a: f64, b: f64) -> bool {
-    (a / b).ln().abs() <= SAME_FOCAL
+/// Whether two focal lengths may be one, as exactly as they are known.
+fn is_same(a: &Focal, b: &Focal) -> bool {
+    let (a, b) = (a.range(), b.range());
+    a.0 <= b.1 && b.0 <= a.1
 }
 
 /// Whether the camera that made the first picture may have made the second.
 fn is_by(camera: &Seen, picture: &Seen) -> bool {
-    camera.size == picture.size && camera.focal.zip(picture.focal).is_none_or(|(a, b)| is_same(a, b))
+    camera.size == picture.size && camera.focal.zip(picture.focal).is_none_or(|(a, b)| is_same(&a, &b))
 }
 
 /// `a.jpg, b.jpg, c.jpg and 4 more`
@@ -200,8 +213,28 @@ fn names<P: AsRef<Path>>(group: &[usize], images: &[P]) -> String {
 mod tests {
     use super::*;
 
+    /// By an equivalent of about 26 mm, if it is told.
     fn seen(long: u32, focal: Option<f64>) -> Option<Seen> {
-        Some(Seen { size: (long, 1200), focal })
+        let rounded = |pixels| Focal { pixels, tolerance: 0.019 };
+        Some(Seen { size: (long, 1200), focal: focal.map(rounded) })
+    }
+
+    #[test]
+    fn focal_lengths_are_told_apart_as_exactly_as_they_are_known() {
+        let made = |focals: &[(f64, f64)]| {
+            let of = |&(pixels, tolerance): &(f64, f64)| {
+                Some(Seen { size: (1600, 1200), focal: Some(Focal { pixels, tolerance }) })
+            };
+            ByCamera::of(&focals.iter().map(of).collect::<Vec<_>>()).made
+        };
+        let mixed = |tolerance: f64| -> Vec<(f64, f64)> {
+            (0..10).map(|k| (if k % 2 == 0 { 1600.0 } else { 1666.0 }, tolerance)).collect()
+        };
+        assert_eq!(made(&mixed(0.0075)), [5, 5]);
+        assert_eq!(made(&mixed(0.025)), [10]);
+        // Of one camera some pictures were edited, and have lost what was exact.
+        let edited = [(1600.0, 0.0075), (1600.0, 0.0075), (1640.0, 0.02), (1610.0, 0.0075), (1560.0, 0.02)];
+        assert_eq!(made(&edited), [5]);
     }
 
     #[test]

@@ -9,6 +9,15 @@ use image::metadata::Orientation;
 
 /// Diagonal of the 36 x 24 mm picture to which equivalent focal lengths refer (CIPA DCG-001), mm.
 const FULL_FRAME_DIAGONAL: f64 = 43.266_615_3;
+/// A focal length by the sensor is exact but for this part of it.
+const EXACT: f64 = 0.0075;
+/// Equivalent focal lengths are rounded to millimetres, so by half of one, ...
+const ROUNDED: f64 = 0.5;
+/// ... and are taken to be known to this part at worst: of short ones half a millimetre is more than lenses of one telephone differ by.
+const ROUGH: f64 = 0.025;
+/// Sensor and equivalent that differ by more than this factor contradict each other. Pictures of other shapes than the sensor, and ways to
+/// compare with 36 x 24 mm other than by the diagonal, make up to a tenth.
+const CONTRADICTION: f64 = 1.25;
 /// How much is read of the EXIF data: what a JPEG file can hold. Thumbnails lie behind what is used.
 const MOST_BYTES: u64 = 1 << 16;
 /// What stands before EXIF data in a JPEG file, and in some WebP files.
@@ -19,7 +28,24 @@ const SIGNATURE: &[u8] = b"Exif\0\0";
 pub(crate) fn exif_of(bytes: &[u8], width: u32, height: u32) -> (Orientation, Option<f64>) {
     let bare = bytes.starts_with(b"II") || bytes.starts_with(b"MM");
     let exif = if bare { Exif::of_block(bytes) } else { Exif::of(&mut io::Cursor::new(bytes)) };
-    (exif.orientation, exif.focal_pixels(width, height))
+    (exif.orientation, exif.focal(width, height).map(|focal| focal.pixels))
+}
+
+/// A focal length, as EXIF data name it.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct Focal {
+    /// In pixels of the picture.
+    pub(super) pixels: f64,
+    /// By which part of it that may be off.
+    pub(super) tolerance: f64,
+}
+
+impl Focal {
+    /// The logarithms between which it lies.
+    pub(super) fn range(&self) -> (f64, f64) {
+        let middle = self.pixels.ln();
+        (middle - self.tolerance, middle + self.tolerance)
+    }
 }
 
 /// What we use of a picture's EXIF data.
@@ -60,17 +86,25 @@ impl Exif {
         }
     }
 
-    /// The focal length in pixels of a picture of this size.
-    pub(super) fn focal_pixels(&self, width: u32, height: u32) -> Option<f64> {
+    /// The focal length for a picture of this size; none where what the sensor says and what the equivalent says contradict each other.
+    pub(super) fn focal(&self, width: u32, height: u32) -> Option<Focal> {
         let (width, height) = (f64::from(width), f64::from(height));
         let long = width.max(height);
-        let of_sensor = || {
-            let (focal, density) = self.physical?;
-            Some(focal * density * long / self.long_side.unwrap_or(long))
-        };
-        let of_equivalent = || Some(self.equivalent? / FULL_FRAME_DIAGONAL * width.hypot(height));
+        let of_sensor = self.physical.map(|(focal, density)| Focal {
+            pixels: focal * density * long / self.long_side.unwrap_or(long),
+            tolerance: EXACT,
+        });
+        let of_equivalent = self.equivalent.map(|millimetres| Focal {
+            pixels: millimetres / FULL_FRAME_DIAGONAL * width.hypot(height),
+            tolerance: (ROUNDED / millimetres).clamp(EXACT, ROUGH),
+        });
+        if let (Some(sensor), Some(equivalent)) = (of_sensor, of_equivalent)
+            && (sensor.pixels / equivalent.pixels).ln().abs() > CONTRADICTION.ln()
+        {
+            return None;
+        }
         // The density is exact where it is stored; equivalents are rounded to millimetres.
-        of_sensor().or_else(of_equivalent).filter(|f| (0.2 * long..20.0 * long).contains(f))
+        of_sensor.or(of_equivalent).filter(|focal| (0.2 * long..20.0 * long).contains(&focal.pixels))
     }
 }
 
@@ -251,13 +285,40 @@ mod tests {
     #[test]
     fn the_focal_length_in_pixels_comes_from_sensor_or_equivalent() {
         let exif = Exif { equivalent: Some(26.0), ..NONE };
-        let focal = exif.focal_pixels(4032, 3024).unwrap();
+        let focal = exif.focal(4032, 3024).unwrap().pixels;
         assert!((focal - 26.0 / 43.2666 * 5040.0).abs() < 0.1, "{focal}");
         // 7.1 mm on a sensor with 400 pixels a mm, halved.
         let exif = Exif { physical: Some((7.1, 400.0)), long_side: Some(4000.0), ..NONE };
-        assert!((exif.focal_pixels(1500, 2000).unwrap() - 1420.0).abs() < 1e-9);
+        assert!((exif.focal(1500, 2000).unwrap().pixels - 1420.0).abs() < 1e-9);
         let exif = Exif { equivalent: Some(60_000.0), ..NONE };
-        assert_eq!(exif.focal_pixels(4032, 3024), None);
+        assert_eq!(exif.focal(4032, 3024), None);
+    }
+
+    #[test]
+    fn a_sensor_and_an_equivalent_that_contradict_each_other_say_nothing() {
+        // 2840 pixels by the sensor; by an equivalent of 24.6 mm, too.
+        let of = |equivalent: Option<f64>| {
+            let physical = Some((7.1, 400.0));
+            Exif { equivalent, physical, long_side: Some(4000.0), ..NONE }.focal(4000, 3000)
+        };
+        let exact = Some(Focal { pixels: 7.1 * 400.0, tolerance: EXACT });
+        for agreeing in [None, Some(20.0), Some(25.0), Some(30.0)] {
+            assert_eq!(of(agreeing), exact, "{agreeing:?}");
+        }
+        for other in [19.0, 32.0, 80.0] {
+            assert_eq!(of(Some(other)), None, "{other}");
+        }
+    }
+
+    #[test]
+    fn how_exact_a_focal_length_is_depends_on_what_it_is_taken_from() {
+        let of = |equivalent| Exif { equivalent: Some(equivalent), ..NONE }.focal(4000, 3000).unwrap();
+        for (equivalent, tolerance) in [(13.0, ROUGH), (26.0, 0.5 / 26.0), (200.0, EXACT)] {
+            assert_eq!(of(equivalent).tolerance, tolerance, "{equivalent}");
+        }
+        // One that lies between may be rounded to either.
+        let ((low, _), (_, high)) = (of(26.0).range(), of(25.0).range());
+        assert!(low < high && of(28.0).range().0 > of(26.0).range().1);
     }
 
     /// EXIF data: orientation 6, 7.1 mm, 4032 x 3024 pixels, 4000 pixels a centimetre, 26 mm equivalent.

@@ -23,7 +23,7 @@ use crate::statistics::median;
 
 use super::by_camera::{ByCamera, Seen};
 use super::contact_sheet::thumbnail;
-use super::exif::Exif;
+use super::exif::{Exif, Focal};
 use super::keyframes::detail;
 use super::panorama_photographs;
 use super::picture;
@@ -211,8 +211,8 @@ fn header(path: &Path, longest: u32) -> Result<Seen> {
     let size = picture::fit(width.max(height), width.min(height), longest);
     let scale = f64::from(size.0) / f64::from(width.max(height));
     let mut file = BufReader::new(File::open(path).map_err(|e| Error::io("open", path, e))?);
-    let focal = Exif::of(&mut file).focal_pixels(width, height);
-    Ok(Seen { size, focal: focal.map(|f| f * scale) })
+    let focal = Exif::of(&mut file).focal(width, height);
+    Ok(Seen { size, focal: focal.map(|focal| Focal { pixels: focal.pixels * scale, ..focal }) })
 }
 
 /// Names of videos end so.
@@ -494,7 +494,7 @@ fn store(
             width,
             height,
             sharpness: 1.0,
-            focal_prior: exif.focal_pixels(old_width, old_height).map(|f| f * scale),
+            focal_prior: exif.focal(old_width, old_height).map(|focal| focal.pixels * scale),
             quarter_turns,
             camera: 0,
             side: None,
