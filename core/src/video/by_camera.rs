@@ -12,7 +12,7 @@ use crate::control::Warning;
 use super::exif::Focal;
 
 /// Fewer pictures are left out, as too few to tell a lens by.
-const LEAST: usize = 3;
+pub(super) const LEAST: usize = 3;
 /// So many pictures are named at most.
 const NAMED: usize = 3;
 
@@ -72,6 +72,26 @@ impl ByCamera {
         (0..self.camera.len()).filter(|&i| self.camera[i].is_some()).collect()
     }
 
+    /// At most `most` of these, evenly spread; and those that are not among them because fewer than [`LEAST`] by their camera would be.
+    pub(super) fn thinned(&self, most: usize) -> (Vec<usize>, Vec<usize>) {
+        let (mut kept, mut lost) = (self.kept(), Vec::<usize>::new());
+        loop {
+            let chosen = evenly(&kept, most);
+            let is_by = |i: usize, camera: u32| self.camera[i] == Some(camera);
+            let left = |camera: u32| chosen.iter().filter(|&&i| is_by(i, camera)).count();
+            // Of the others first, which are tried again without it.
+            let cameras = 1..self.made.len() as u32;
+            let is_lost = |&camera: &u32| left(camera) < LEAST && kept.iter().any(|&i| is_by(i, camera));
+            let Some(camera) = cameras.rev().find(is_lost) else {
+                lost.sort_unstable();
+                return (chosen, lost);
+            };
+            let (out, rest): (Vec<usize>, Vec<usize>) = kept.iter().partition(|&&i| is_by(i, camera));
+            lost.extend(out);
+            kept = rest;
+        }
+    }
+
     /// How many pictures that can be read are used.
     pub(super) fn readable(&self) -> usize {
         self.made.iter().sum()
@@ -126,6 +146,15 @@ impl ByCamera {
         }
         warnings
     }
+}
+
+/// `most` of the pictures that are `kept`, evenly spread, if there are more.
+fn evenly(kept: &[usize], most: usize) -> Vec<usize> {
+    if kept.len() <= most {
+        return kept.to_vec();
+    }
+    let last = most.saturating_sub(1).max(1);
+    (0..most).filter_map(|i| kept.get(i * (kept.len() - 1) / last).copied()).collect()
 }
 
 /// The camera that made most of the pictures, and how many.
@@ -198,7 +227,7 @@ fn is_by(camera: &Seen, picture: &Seen) -> bool {
 }
 
 /// `a.jpg, b.jpg, c.jpg and 4 more`
-fn names<P: AsRef<Path>>(group: &[usize], images: &[P]) -> String {
+pub(super) fn names<P: AsRef<Path>>(group: &[usize], images: &[P]) -> String {
     let name = |i: &usize| {
         let file = images.get(*i).and_then(|path| path.as_ref().file_name());
         file.map(|name| name.to_string_lossy().into_owned()).unwrap_or_default()
@@ -217,6 +246,27 @@ mod tests {
     fn seen(long: u32, focal: Option<f64>) -> Option<Seen> {
         let rounded = |pixels| Focal { pixels, tolerance: 0.019 };
         Some(Seen { size: (long, 1200), focal: focal.map(rounded) })
+    }
+
+    #[test]
+    fn thinning_leaves_no_camera_too_few() {
+        let thinned = |others: std::ops::Range<usize>, count: usize, most: usize| {
+            let size = |i: usize| if others.contains(&i) { 1500 } else { 1600 };
+            let pictures: Vec<_> = (0..count).map(|i| seen(size(i), None)).collect();
+            ByCamera::of(&pictures).thinned(most)
+        };
+        // Every fourth would be one of three.
+        let (chosen, lost) = thinned(8..11, 33, 9);
+        assert_eq!((chosen.len(), &lost[..]), (9, &[8, 9, 10][..]));
+        assert!(chosen.iter().all(|i| !lost.contains(i)) && chosen.is_sorted());
+        assert_eq!((chosen[0], chosen[8]), (0, 32));
+        // Three of nine are enough, and all where there is room.
+        let (chosen, lost) = thinned(0..9, 39, 13);
+        assert_eq!((chosen.len(), lost.len()), (13, 0));
+        assert_eq!(chosen[..4], [0, 3, 6, 9]);
+        assert_eq!(thinned(8..11, 33, 33), ((0..33).collect::<Vec<_>>(), Vec::new()));
+        // Without those of the other camera there is room for the rest.
+        assert_eq!(thinned(4..7, 10, 8), (vec![0, 1, 2, 3, 7, 8, 9], vec![4, 5, 6]));
     }
 
     #[test]

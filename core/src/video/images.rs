@@ -21,7 +21,7 @@ use crate::picture_file;
 use crate::stage::Stage;
 use crate::statistics::median;
 
-use super::by_camera::{ByCamera, Seen};
+use super::by_camera::{ByCamera, LEAST, Seen, names};
 use super::contact_sheet::thumbnail;
 use super::exif::{Exif, Focal};
 use super::keyframes::detail;
@@ -92,21 +92,24 @@ pub(super) fn take(
         .hint("give at least three pictures by each camera, of one size, without zooming"));
     }
     warnings.extend(by.warnings(&listing.images));
-    let kept = by.kept();
-    let usable = kept.len();
-    let chosen: Vec<usize> = if usable > options.max_frames {
+    let usable = by.kept().len();
+    let (chosen, lost) = by.thinned(options.max_frames);
+    if chosen.len() < usable {
+        let without = match lost.len() {
+            0 => String::new(),
+            count => format!(
+                ", without {count} by cameras of which fewer than {LEAST} would be left ({})",
+                names(&lost, &listing.images)
+            ),
+        };
         warnings.push(Warning::new(
             "images_thinned",
             format!(
-                "{} of {usable} images are used, evenly spread; raise the number of frames to use more",
-                options.max_frames
+                "{} of {usable} images are used, evenly spread{without}; raise the number of frames to use more",
+                chosen.len()
             ),
         ));
-        let last = options.max_frames - 1;
-        (0..options.max_frames).filter_map(|i| kept.get(i * (usable - 1) / last).copied()).collect()
-    } else {
-        kept
-    };
+    }
 
     let names = stored_names(&listing.images);
     let mut stored = Vec::with_capacity(chosen.len());
@@ -584,5 +587,24 @@ mod tests {
         let mut trailer = whole.clone();
         trailer.extend_from_slice(b"a telephone puts a film behind the picture");
         assert!(!is_cut_off(&trailer));
+    }
+
+    #[test]
+    fn a_camera_of_which_thinning_leaves_too_few_is_left_out_and_named() {
+        let (folder, output) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        for k in 0..15u32 {
+            let width = if (4..7).contains(&k) { 60 } else { 64 };
+            let grey = RgbImage::from_fn(width, 48, |x, y| image::Rgb([(x * 3 + y * k) as u8; 3]));
+            grey.save(folder.path().join(format!("{k}.png"))).unwrap();
+        }
+        let taken = |max_frames: usize| {
+            let options = FrameOptions { max_frames, ..FrameOptions::default() };
+            take(folder.path(), output.path(), &options, &Control::new()).unwrap().0
+        };
+        let frames = taken(8);
+        assert!(frames.frames.len() == 8 && frames.frames.iter().all(|f| f.camera == 0), "{frames:?}");
+        let thinned = frames.warnings.iter().find(|w| w.code == "images_thinned").unwrap();
+        assert!(thinned.message.contains("(4.png, 5.png, 6.png)"), "{thinned:?}");
+        assert_eq!(taken(15).frames.iter().filter(|f| f.camera == 1).count(), 3);
     }
 }
