@@ -54,6 +54,74 @@ const WRONG_ROTATION: f64 = 0.35;
 /// their usual zoom have 0.7 to 1.5; 0.35 and 3.3 are at two deviations. It only matters where the capture says next to
 /// nothing.
 const PRIOR: (f64, f64) = (1.1, 0.55);
+/// A focal length that came out within this part of what it is known to be is that one.
+pub(crate) const FAR_FROM_KNOWN: f64 = 0.25;
+
+/// What pairs by themselves say about the focal length.
+struct Profiles {
+    pairs: Vec<FocalProfile>,
+    /// In pixels, [`COARSE`] apart.
+    candidates: Vec<f64>,
+    /// The candidate with the least cost of all pairs.
+    best: usize,
+    /// By candidate: how many standard deviations it is worse than that.
+    distances: Vec<f64>,
+}
+
+impl Profiles {
+    /// Of at most so many pairs, with so many matches of each. `None` if too few show depth.
+    ///
+    /// # Errors
+    /// `Cancelled`.
+    fn of(
+        views: &Views,
+        geometries: &[TwoViewGeometry],
+        (pairs, matches): (usize, usize),
+        control: &Control,
+    ) -> Result<Option<Self>> {
+        let Some(camera) = views.cameras.first() else { return Ok(None) };
+        let side = f64::from(camera.width.max(camera.height));
+        let steps = ((RANGE.1 / RANGE.0).ln() / COARSE).ceil() as usize;
+        let candidates: Vec<f64> = (0..=steps).map(|k| side * RANGE.0 * (COARSE * k as f64).exp()).collect();
+        let pairs: Vec<FocalProfile> = with_depth(geometries, views.features.len(), pairs)
+            .into_iter()
+            .filter_map(|g| FocalProfile::new(views, g, matches))
+            .collect();
+        let coarse = costs(&pairs, &candidates);
+        let Some(best) = lowest(&coarse) else { return Ok(None) };
+        control.check()?;
+        let distances = (0..candidates.len()).map(|k| deviations_between(&coarse, best, k)).collect();
+        Ok(Some(Self { pairs, candidates, best, distances }))
+    }
+
+    /// Whether the pairs determine the focal length, rather than to leave it open.
+    fn is_determined(&self) -> bool {
+        let reach = (0..self.candidates.len())
+            .filter(|&k| self.distances[k] < POSSIBLE)
+            .map(|k| COARSE * k.abs_diff(self.best) as f64)
+            .fold(0.0, f64::max);
+        reach < OPEN
+    }
+
+    /// The focal length that they determine.
+    fn minimum(&self) -> Option<FocalEstimate> {
+        let best = self.candidates[self.best];
+        let fine: Vec<f64> = (-8..=8).map(|k| best * (FINE * f64::from(k)).exp()).collect();
+        minimum(&fine, &costs(&self.pairs, &fine))
+    }
+
+    /// Whether this focal length is possible, or not far from the best one.
+    fn allows(&self, focal: f64) -> bool {
+        let off = |k: usize| (self.candidates[k] / focal).ln().abs();
+        let nearest = (0..self.candidates.len()).min_by(|&a, &b| off(a).total_cmp(&off(b)));
+        nearest.is_none_or(|k| self.distances[k] < POSSIBLE) || !is_far(self.candidates[self.best], focal)
+    }
+}
+
+/// By pair and focal length.
+fn costs(pairs: &[FocalProfile], focals: &[f64]) -> Vec<Vec<f64>> {
+    pairs.par_iter().map(|p| p.at(focals).iter().map(|point| point.cost).collect()).collect()
+}
 
 /// Estimates the focal length of the one camera that took all pictures (`views` gives its size and principal point)
 /// from verified pairs. `None` if they say nothing: too few show depth.
@@ -67,27 +135,11 @@ pub fn estimate_focal(
 ) -> Result<Option<FocalEstimate>> {
     let Some(camera) = views.cameras.first() else { return Ok(None) };
     let side = f64::from(camera.width.max(camera.height));
-    let steps = ((RANGE.1 / RANGE.0).ln() / COARSE).ceil() as usize;
-    let candidates: Vec<f64> = (0..=steps).map(|k| side * RANGE.0 * (COARSE * k as f64).exp()).collect();
-    let pairs: Vec<FocalProfile> = with_depth(geometries, views.features.len())
-        .into_iter()
-        .filter_map(|g| FocalProfile::new(views, g, MATCHES))
-        .collect();
-    let costs = |focals: &[f64]| -> Vec<Vec<f64>> {
-        pairs.par_iter().map(|p| p.at(focals).iter().map(|point| point.cost).collect()).collect()
-    };
-    let coarse = costs(&candidates);
-    let Some(best) = lowest(&coarse) else { return Ok(None) };
-    control.check()?;
-    let distances: Vec<f64> = (0..candidates.len()).map(|k| deviations_between(&coarse, best, k)).collect();
-    let reach = (0..candidates.len())
-        .filter(|&k| distances[k] < POSSIBLE)
-        .map(|k| COARSE * k.abs_diff(best) as f64)
-        .fold(0.0, f64::max);
-    if reach < OPEN {
-        let fine: Vec<f64> = (-8..=8).map(|k| candidates[best] * (FINE * f64::from(k)).exp()).collect();
-        return Ok(minimum(&fine, &costs(&fine)));
+    let Some(profiles) = Profiles::of(views, geometries, (PAIRS, MATCHES), control)? else { return Ok(None) };
+    if profiles.is_determined() {
+        return Ok(profiles.minimum());
     }
+    let Profiles { candidates, distances, .. } = &profiles;
 
     let prior = |focal: f64| ((focal / side / PRIOR.0).ln() / PRIOR.1).powi(2);
     let possible: Vec<usize> = (0..candidates.len()).filter(|&k| distances[k] < POSSIBLE).collect();
@@ -108,14 +160,48 @@ pub fn estimate_focal(
     Ok(Some(FocalEstimate { focal: mean.exp(), deviation, by_rotations: true }))
 }
 
-/// The pairs with most matches that no homography explains (depth is what tells the focal length), spread over the
+/// The focal length that the verified pairs determine by themselves, if it is another one than is `known`: far from it, and by more than
+/// these allow for. What EXIF data say may be of another lens, or of the picture before it was cropped.
+///
+/// A few matches of a few pairs are asked first, for a sixteenth of the work: where they allow what is known, no more are.
+///
+/// # Errors
+/// `Cancelled`.
+pub(crate) fn contradicting_focal(
+    views: &Views,
+    geometries: &[TwoViewGeometry],
+    known: f64,
+    control: &Control,
+) -> Result<Option<FocalEstimate>> {
+    for part in [4, 1] {
+        let of = (PAIRS / part, MATCHES / part);
+        let Some(profiles) = Profiles::of(views, geometries, of, control)? else { return Ok(None) };
+        if profiles.allows(known) {
+            return Ok(None);
+        }
+        if part == 1 && profiles.is_determined() {
+            let is_another = |found: &FocalEstimate| {
+                is_far(found.focal, known) && (found.focal / known).ln().abs() > POSSIBLE * found.deviation
+            };
+            return Ok(profiles.minimum().filter(is_another));
+        }
+    }
+    Ok(None)
+}
+
+/// Whether a focal length is another one than is known.
+fn is_far(focal: f64, known: f64) -> bool {
+    (focal / known).ln().abs() > (1.0 + FAR_FROM_KNOWN).ln()
+}
+
+/// At most so many `pairs`, those with most matches that no homography explains (depth is what tells the focal length), spread over the
 /// pictures.
-fn with_depth(geometries: &[TwoViewGeometry], pictures: usize) -> Vec<&TwoViewGeometry> {
+fn with_depth(geometries: &[TwoViewGeometry], pictures: usize, pairs: usize) -> Vec<&TwoViewGeometry> {
     let depth = |g: &TwoViewGeometry| g.inliers.len().saturating_sub(g.homography_inliers);
     let mut chosen: Vec<&TwoViewGeometry> =
         geometries.iter().filter(|g| g.config == TwoViewConfig::Uncalibrated && depth(g) > 0).collect();
     chosen.sort_by_key(|g| std::cmp::Reverse(depth(g)));
-    let most = (2 * PAIRS).div_ceil(pictures.max(1)) + 2;
+    let most = (2 * pairs).div_ceil(pictures.max(1)) + 2;
     let mut used = vec![0; pictures];
     chosen.retain(|g| {
         let ends = [g.first as usize, g.second as usize];
@@ -123,7 +209,7 @@ fn with_depth(geometries: &[TwoViewGeometry], pictures: usize) -> Vec<&TwoViewGe
         ends.iter().for_each(|&i| used[i] += usize::from(free));
         free
     });
-    chosen.truncate(PAIRS);
+    chosen.truncate(pairs);
     chosen
 }
 
@@ -229,9 +315,15 @@ mod tests {
     use crate::sfm::matching::PairMatches;
     use crate::sfm::two_view::{TwoViewOptions, verify_pairs};
 
-    /// What pictures of 1000x800 pixels show of a ball of points, with half a pixel of noise, and the estimate from
+    /// What `ask` says of what pictures of 1000x800 pixels show of a ball of points, with half a pixel of noise, by
     /// pairs at most `window` apart.
-    fn estimate(poses: &[Pose], focal: f64, window: usize, seed: u64) -> Option<FocalEstimate> {
+    fn asked<T>(
+        poses: &[Pose],
+        focal: f64,
+        window: usize,
+        seed: u64,
+        ask: impl Fn(&Views, &[TwoViewGeometry]) -> T,
+    ) -> T {
         let mut random = Random::new(seed);
         let points: Vec<Vector3<f64>> = (0..300)
             .map(|_| Vector3::from_fn(|_, _| 2.0 * random.uniform() - 1.0) * 0.28 * 1000.0 / focal * 4.0)
@@ -267,9 +359,34 @@ mod tests {
             .collect();
         let guess = [Camera::from_focal(CameraModel::SimplePinhole, 1200.0, 1000, 800)];
         let views = Views { features: &features, camera_of: &vec![0; n], cameras: &guess };
-        let control = Control::new();
-        let verified = verify_pairs(&views, &matches, &TwoViewOptions::default(), &control).unwrap();
-        estimate_focal(&views, &verified, &control).unwrap()
+        let verified = verify_pairs(&views, &matches, &TwoViewOptions::default(), &Control::new()).unwrap();
+        ask(&views, &verified)
+    }
+
+    fn estimate(poses: &[Pose], focal: f64, window: usize, seed: u64) -> Option<FocalEstimate> {
+        asked(poses, focal, window, seed, |views, verified| {
+            estimate_focal(views, verified, &Control::new()).unwrap()
+        })
+    }
+
+    /// Ten cameras that come closer and go away.
+    fn coming_closer(seed: u64) -> Vec<Pose> {
+        let mut random = Random::new(seed);
+        let at = |i: i32| {
+            let angle = 0.15 * f64::from(i);
+            let away = 3.2 + 1.6 * random.uniform();
+            let position = Vector3::new(away * angle.sin(), 0.5 * random.normal(), -away * angle.cos());
+            looking_at_the_middle(position)
+        };
+        (0..10).map(at).collect()
+    }
+
+    /// 24 cameras on a circle.
+    fn circle() -> Vec<Pose> {
+        (0..24)
+            .map(|i| f64::from(i) * std::f64::consts::TAU / 24.0)
+            .map(|angle| looking_at_the_middle(Vector3::new(4.0 * angle.sin(), 0.3, -4.0 * angle.cos())))
+            .collect()
     }
 
     fn looking_at_the_middle(position: Vector3<f64>) -> Pose {
@@ -279,17 +396,7 @@ mod tests {
     #[test]
     fn cameras_that_come_closer_and_look_aside_tell_their_focal_length() {
         for (seed, focal) in [(1, 450.0), (2, 900.0), (3, 2500.0)] {
-            let mut random = Random::new(seed);
-            let poses: Vec<Pose> = (0..10)
-                .map(|i| {
-                    let angle = 0.15 * f64::from(i);
-                    let away = 3.2 + 1.6 * random.uniform();
-                    let position =
-                        Vector3::new(away * angle.sin(), 0.5 * random.normal(), -away * angle.cos());
-                    looking_at_the_middle(position)
-                })
-                .collect();
-            let found = estimate(&poses, focal, 9, seed).unwrap();
+            let found = estimate(&coming_closer(seed), focal, 9, seed).unwrap();
             let error = (found.focal / focal).ln();
             assert!(!found.by_rotations, "{found:?}");
             assert!(error.abs() < 0.02 && error.abs() < 4.0 * found.deviation, "{focal}: {found:?}");
@@ -300,13 +407,30 @@ mod tests {
     #[test]
     fn a_closed_circle_tells_the_focal_length_by_its_rotations() {
         for (seed, focal) in [(1, 700.0), (2, 2000.0)] {
-            let poses: Vec<Pose> = (0..24)
-                .map(|i| f64::from(i) * std::f64::consts::TAU / 24.0)
-                .map(|angle| looking_at_the_middle(Vector3::new(4.0 * angle.sin(), 0.3, -4.0 * angle.cos())))
-                .collect();
-            let found = estimate(&poses, focal, 2, seed).unwrap();
+            let found = estimate(&circle(), focal, 2, seed).unwrap();
             let error = (found.focal / focal).ln();
             assert!(error.abs() < 0.08 && error.abs() < 3.0 * found.deviation, "{focal}: {found:?}");
+        }
+    }
+
+    #[test]
+    fn what_exif_says_is_believed_unless_the_pairs_determine_another_focal_length() {
+        let another = |poses: &[Pose], window, known| {
+            asked(poses, 900.0, window, 2, |views, verified| {
+                contradicting_focal(views, verified, known, &Control::new()).unwrap()
+            })
+        };
+        let poses = coming_closer(2);
+        for known in [360.0, 600.0, 1500.0, 2250.0] {
+            let found = another(&poses, 9, known).unwrap();
+            assert!((found.focal / 900.0).ln().abs() < 0.02 && !found.by_rotations, "{known}: {found:?}");
+        }
+        for known in [780.0, 900.0, 1040.0] {
+            assert_eq!(another(&poses, 9, known), None, "{known}");
+        }
+        // A circle leaves it open.
+        for known in [900.0, 2250.0] {
+            assert_eq!(another(&circle(), 2, known), None, "{known}");
         }
     }
 

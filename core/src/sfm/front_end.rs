@@ -15,7 +15,7 @@ use crate::error::Result;
 use crate::stage::Stage;
 use crate::video::{Frame, Frames};
 
-use super::calibration::estimate_focal;
+use super::calibration::{contradicting_focal, estimate_focal};
 use super::cut_out::CutOut;
 use super::features::{FeatureOptions, Features, extract_where};
 use super::kept::{FeaturesAndColors, Kept};
@@ -114,6 +114,8 @@ pub(crate) struct InitialCameras {
     pub(crate) cameras: Vec<Camera>,
     /// By camera: the focal length in pixels that the caller or EXIF names.
     pub(crate) known_focals: Vec<Option<f64>>,
+    /// By camera: whether EXIF names it, and nobody else.
+    pub(crate) is_of_exif: Vec<bool>,
     /// By image: its camera.
     pub(crate) of_image: Vec<usize>,
 }
@@ -133,6 +135,7 @@ impl InitialCameras {
     pub(crate) fn led_by(mut self, camera: usize) -> Self {
         self.cameras.swap(0, camera);
         self.known_focals.swap(0, camera);
+        self.is_of_exif.swap(0, camera);
         for of in &mut self.of_image {
             *of = match *of {
                 0 => camera,
@@ -144,52 +147,80 @@ impl InitialCameras {
     }
 }
 
-/// The cameras to begin with: the focal length that the caller (of the camera that made most images) or EXIF names, else
-/// COLMAP's guess of 1.2 times the longer side.
-pub(crate) fn initial_cameras(frames: &Frames, options: &SfmOptions) -> InitialCameras {
+/// The numbers of the cameras, that of the one that made most images first.
+fn camera_numbers(frames: &Frames) -> Vec<u32> {
     let mut numbers: BTreeMap<u32, usize> = BTreeMap::new();
     frames.frames.iter().for_each(|f| *numbers.entry(f.camera).or_default() += 1);
     let mut numbers: Vec<(u32, usize)> = numbers.into_iter().collect();
     numbers.sort_by_key(|&(number, images)| (Reverse(images), number));
+    numbers.into_iter().map(|(number, _)| number).collect()
+}
+
+/// The number of the camera that made most images, of which the caller names the focal length if he names one.
+pub(crate) fn leading_camera(frames: &Frames) -> Option<u32> {
+    camera_numbers(frames).first().copied()
+}
+
+/// The cameras to begin with: the focal length that the caller (of the camera that made most images) or EXIF names, else
+/// COLMAP's guess of 1.2 times the longer side.
+pub(crate) fn initial_cameras(frames: &Frames, options: &SfmOptions) -> InitialCameras {
+    let numbers = camera_numbers(frames);
     // Every number is in the list: it was made of them.
-    let rank = |f: &Frame| numbers.iter().position(|&(number, _)| number == f.camera).unwrap_or(0);
+    let rank = |f: &Frame| numbers.iter().position(|&number| number == f.camera).unwrap_or(0);
     let of_image: Vec<usize> = frames.frames.iter().map(rank).collect();
-    let of_camera = |k: usize| -> Option<(Camera, Option<f64>)> {
+    let of_camera = |k: usize| -> Option<(Camera, Option<f64>, bool)> {
         let images = || frames.frames.iter().zip(&of_image).filter(move |(_, of)| **of == k).map(|(f, _)| f);
         let first = images().next()?;
         if first.side.is_some() {
             let camera = side_camera(first.width);
             let focal = camera.mean_focal();
-            return Some((camera, Some(focal)));
+            return Some((camera, Some(focal), false));
         }
         let mut exif: Vec<f64> = images().filter_map(|f| f.focal_prior).filter(|f| *f > 0.0).collect();
         let given = options.focal.filter(|_| k == 0);
         let known = given.or_else(|| crate::statistics::median(&mut exif));
         let guess = 1.2 * f64::from(first.width.max(first.height));
         let focal = known.unwrap_or(guess);
-        Some((Camera::from_focal(options.camera_model, focal, first.width, first.height), known))
+        let camera = Camera::from_focal(options.camera_model, focal, first.width, first.height);
+        Some((camera, known, given.is_none() && known.is_some()))
     };
-    let (cameras, known_focals) = (0..numbers.len()).filter_map(of_camera).unzip();
-    InitialCameras { cameras, known_focals, of_image }
+    let found: Vec<_> = (0..numbers.len()).filter_map(of_camera).collect();
+    let mut initial =
+        InitialCameras { cameras: Vec::new(), known_focals: Vec::new(), is_of_exif: Vec::new(), of_image };
+    for (camera, known, is_of_exif) in found {
+        initial.cameras.push(camera);
+        initial.known_focals.push(known);
+        initial.is_of_exif.push(is_of_exif);
+    }
+    initial
 }
 
-/// Sets the focal length that the verified pairs agree on; leaves the guess where they say nothing.
+/// Camera `k` of these, which made all `pictures`, with the focal length to begin with, and what is known of it. What the caller says is
+/// believed; what EXIF says, unless the verified pairs clearly say something else, after which nothing is known. Where nothing is, it is
+/// what the pairs agree on; the guess stays where they say nothing.
 ///
 /// # Errors
 /// [`ErrorKind::Cancelled`](crate::ErrorKind::Cancelled).
-pub(crate) fn calibrate(
-    camera: &mut Camera,
+pub(crate) fn calibrated(
+    initial: &InitialCameras,
+    k: usize,
     pictures: &Pictures,
     verified: &[TwoViewGeometry],
     control: &Control,
-) -> Result<()> {
+) -> Result<(Camera, Option<f64>)> {
+    let (mut camera, known) = (initial.cameras[k].clone(), initial.known_focals[k]);
     let camera_of = vec![0; pictures.features.len()];
     let cameras = [camera.clone()];
     let views = Views { features: &pictures.features, camera_of: &camera_of, cameras: &cameras };
-    if let Some(estimate) = estimate_focal(&views, verified, control)? {
-        camera.params = Camera::from_focal(camera.model, estimate.focal, camera.width, camera.height).params;
-    }
-    Ok(())
+    let estimate = match known {
+        None => estimate_focal(&views, verified, control)?,
+        Some(focal) if initial.is_of_exif[k] => contradicting_focal(&views, verified, focal, control)?,
+        Some(_) => None,
+    };
+    let Some(estimate) = estimate else { return Ok((camera, known)) };
+    log::debug!("focal length {known:?} in the EXIF data, {estimate:?} by the pairs");
+    camera.params = Camera::from_focal(camera.model, estimate.focal, camera.width, camera.height).params;
+    Ok((camera, None))
 }
 
 /// Relative poses of the verified pairs for calibrated `cameras`, in their order; degenerate pairs are left out. `camera_of` says
@@ -242,6 +273,28 @@ mod tests {
 
     use super::*;
     use crate::random::Random;
+
+    #[test]
+    fn what_the_caller_says_of_the_camera_that_made_most_is_not_what_exif_says() {
+        let frame = |(i, (camera, focal_prior)): (usize, (u32, Option<f64>))| Frame {
+            camera,
+            focal_prior,
+            ..Frame::new(format!("{i}.jpg"), i as u64, 800, 600)
+        };
+        let made = [(7, Some(500.0)), (2, Some(900.0)), (7, Some(520.0)), (4, None), (7, None)];
+        let frames = Frames::of_images("", made.into_iter().enumerate().map(frame).collect());
+        assert_eq!(leading_camera(&frames), Some(7));
+        let by_exif = initial_cameras(&frames, &SfmOptions::default());
+        assert_eq!(by_exif.known_focals, [Some(520.0), Some(900.0), None]);
+        assert_eq!(by_exif.is_of_exif, [true, true, false]);
+        let told = initial_cameras(&frames, &SfmOptions { focal: Some(640.0), ..SfmOptions::default() });
+        assert_eq!(told.known_focals, [Some(640.0), Some(900.0), None]);
+        assert_eq!(
+            (&told.is_of_exif[..], &told.of_image[..]),
+            (&[false, true, false][..], &[0, 1, 0, 2, 0][..])
+        );
+        assert_eq!(told.led_by(1).is_of_exif, [true, false, false]);
+    }
 
     #[test]
     fn what_was_cut_out_has_no_features_nor_has_its_outline() {

@@ -13,6 +13,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::stage::Stage;
 use crate::video::{Frame, Frames};
 
+use super::calibration::FAR_FROM_KNOWN;
 use super::features::Features;
 use super::map::{Keypoints, Map};
 use super::report::{FrameRange, SfmReport, ranges};
@@ -42,10 +43,9 @@ const FEW_REGISTERED: f64 = 0.8;
 /// Fraction of the verified matches that must agree with the model, and below which the user is warned.
 const MIN_AGREEING: f64 = 0.5;
 const FEW_AGREEING: f64 = 0.75;
-/// Focal lengths of lenses that people film with, over the longer side of the picture; a telephoto lens has a longer one, ...
+/// Focal lengths of lenses that people film with, over the longer side of the picture; a telephoto lens has a longer one, which is believed
+/// if it came out near what it is known to be.
 const USUAL_FOCAL: (f64, f64) = (0.3, 5.0);
-/// ... which is believed if it came out within this part of what it is known to be.
-const FAR_FROM_KNOWN: f64 = 0.25;
 
 fn refuse(kind: ErrorKind, message: String, hint: &'static str) -> Error {
     Error::new(kind, message).hint(hint).at(Stage::Sfm)

@@ -21,7 +21,9 @@ use super::base_model::Base;
 use super::components::{Matched, add_components};
 use super::features::FeatureOptions;
 use super::fisheye::as_fisheye;
-use super::front_end::{Pictures, calibrate, initial_cameras, read_pictures, relative_poses};
+use super::front_end::{
+    Pictures, calibrated, initial_cameras, leading_camera, read_pictures, relative_poses,
+};
 use super::gate;
 use super::kept::{Kept, KeptPairs};
 use super::map::Map;
@@ -260,15 +262,20 @@ fn reconstruct_pictures(
             _ => (found?, whole),
         }
     };
-    // What is asked of the model that is wanted must not cost the others.
-    let lenient = SfmOptions { require_scale: false, strict: false, ..options.clone() };
     let reconstruct = |part: &Matched<'_>, control: &Control| {
-        reconstruct_matched(part, &lenient, Stopwatch::new(), control)
+        reconstruct_matched(part, &options_of_part(options, frames, part.frames), Stopwatch::new(), control)
     };
     add_components(&mut found, &capture, reconstruct, control)?;
     watch.lap("other places");
     found.report.times.extend(watch.times());
     Ok(found)
+}
+
+/// The options for the frames of another place. What is asked of the model that is wanted must not cost this one, and the focal length is
+/// that of the camera that made most of all frames.
+fn options_of_part(options: &SfmOptions, all: &Frames, part: &Frames) -> SfmOptions {
+    let focal = options.focal.filter(|_| leading_camera(part) == leading_camera(all));
+    SfmOptions { require_scale: false, strict: false, focal, ..options.clone() }
 }
 
 /// Whether there is no model, or one that may have taken one place for another and whose parts may leave less doubt. To take one
@@ -305,14 +312,10 @@ pub(super) fn reconstruct_matched(
         return Reconstructor::reconstruct_several(capture, initial, options, watch, control);
     }
     // Frames have a camera, as many as there are.
-    let mut camera = initial.cameras[0].clone();
-    let known_focal = initial.known_focals[0];
-    let rotation_only = gate::rotation_only_pairs(capture.verified, &camera);
+    let rotation_only = gate::rotation_only_pairs(capture.verified, &initial.cameras[0]);
     let rig = Rig::of_frames(capture.frames);
     gate::check_pairs(&rig, capture.verified, rotation_only, capture.frames)?;
-    if known_focal.is_none() {
-        calibrate(&mut camera, capture.pictures, capture.verified, control)?;
-    }
+    let (camera, known_focal) = calibrated(&initial, 0, capture.pictures, capture.verified, control)?;
     watch.lap("calibration");
     let reconstructor = Reconstructor::new(capture, rig, (rotation_only, known_focal), options);
     let found = reconstructor.find(camera, &mut watch, control)?;
@@ -474,5 +477,25 @@ impl<'a> Reconstructor<'a> {
         control: &Control,
     ) -> Result<Vec<TwoViewGeometry>> {
         relative_poses(self.pictures, cameras, self.matches, self.verified, &self.two_view, control)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::video::Frame;
+
+    #[test]
+    fn a_focal_length_is_that_of_one_camera_wherever_it_was() {
+        let frames = |cameras: &[u32]| {
+            let of = |&camera: &u32| Frame { camera, ..Frame::new("a.jpg", 0, 800, 600) };
+            Frames::of_images("", cameras.iter().map(of).collect())
+        };
+        let options = SfmOptions { focal: Some(640.0), strict: true, ..SfmOptions::default() };
+        let all = frames(&[3, 3, 3, 3, 1, 1]);
+        for (part, focal) in [(frames(&[3, 3, 1]), Some(640.0)), (frames(&[1, 1, 3]), None)] {
+            let of_part = options_of_part(&options, &all, &part);
+            assert_eq!((of_part.focal, of_part.strict), (focal, false));
+        }
     }
 }

@@ -11,7 +11,7 @@ use super::{Found, Reconstructor, ViewGraph};
 use crate::sfm::bundle_adjustment::other_intrinsics_deviations;
 use crate::sfm::completion::complete;
 use crate::sfm::components::{Matched, Part};
-use crate::sfm::front_end::{InitialCameras, calibrate};
+use crate::sfm::front_end::{InitialCameras, calibrated};
 use crate::sfm::gate;
 use crate::sfm::joining::{JoiningInput, join_cameras};
 use crate::sfm::map::{Map, MapPoint, Observation};
@@ -202,14 +202,10 @@ fn lead(
 ) -> Result<(Found, (f64, Option<f64>))> {
     let part = Part::new(capture, &initial.images_of(leader));
     let own = part.matched();
-    let mut camera = initial.cameras[leader].clone();
-    let rotation_only = gate::rotation_only_pairs(own.verified, &camera);
+    let rotation_only = gate::rotation_only_pairs(own.verified, &initial.cameras[leader]);
     let rig = Rig::of_frames(own.frames);
     gate::check_pairs(&rig, own.verified, rotation_only, own.frames)?;
-    let known = initial.known_focals[leader];
-    if known.is_none() {
-        calibrate(&mut camera, own.pictures, own.verified, control)?;
-    }
+    let (camera, known) = calibrated(initial, leader, own.pictures, own.verified, control)?;
     watch.lap("calibration");
     let reconstructor = Reconstructor::new(&own, rig, (rotation_only, known), options);
     Ok((reconstructor.find(camera, watch, control)?, (rotation_only, known)))
