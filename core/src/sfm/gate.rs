@@ -355,7 +355,10 @@ pub(crate) fn check_model(
     Ok(warnings)
 }
 
-/// Whether the distortion folds the picture over inside its corners.
+/// Whether the distortion folds over what a lens without any would show in the corners of the picture. Whether something is seen in the
+/// corners themselves is not asked: beyond a lens that bends them far inwards its polynomial shows nothing, and the poses are right all the
+/// same (of a third of the films through bent lenses in `docs/verdict.md`, and of a fisheye that is not known as one yet). What lies
+/// there is left out where pictures are straightened.
 fn bends_back(camera: &Camera) -> bool {
     let corner =
         Vector2::new(0.5 * f64::from(camera.width), 0.5 * f64::from(camera.height)) / camera.mean_focal();
