@@ -3,8 +3,8 @@
 
 use std::time::{Duration, UNIX_EPOCH};
 
-use hyper::HeaderMap;
 use hyper::header::{HeaderName, HeaderValue};
+use hyper::{HeaderMap, Method};
 
 use super::super::server::range::{Selection, select};
 
@@ -22,11 +22,17 @@ pub fn run(bytes: &[u8]) {
         }
     }
     let modified = Some(UNIX_EPOCH + Duration::from_secs(784_111_777));
-    match select(&headers, size, TAG, modified) {
+    let of_head = select(&Method::HEAD, &headers, size, TAG, modified);
+    assert!(
+        !matches!(of_head, Selection::Part { .. } | Selection::Unsatisfiable),
+        "a HEAD is of the whole file"
+    );
+    match select(&Method::GET, &headers, size, TAG, modified) {
         Selection::Part { first, last } => {
             assert!(first <= last && last < size, "{first} to {last} of {size}")
         }
         Selection::Unsatisfiable => assert!(headers.contains_key("range")),
+        Selection::OtherVersion => assert!(headers.contains_key("if-match")),
         Selection::Whole | Selection::NotModified => {}
     }
 }
