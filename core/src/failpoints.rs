@@ -56,6 +56,7 @@ pub const NAMES: &[&str] = &[
     "database.copy.write",
     "database.copy.sync",
     "database.release_all.commit",
+    "database.note_service_id.commit",
     "database.lose_video.commit",
     "database.lose_artifact.commit",
     "database.fail_waiting.commit",

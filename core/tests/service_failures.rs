@@ -519,8 +519,9 @@ fn all(setting: &str) -> Vec<&'static str> {
 
 /// Places to which a service of one folder never comes; tests/rest/test_cloud_storage.py kills servers at those of submissions,
 /// tests/rest/test_migrate.py at those of the way to many machines.
-const OF_MANY_MACHINES: [&str; 9] = [
+const OF_MANY_MACHINES: [&str; 10] = [
     "database.fail_waiting.commit",
+    "database.note_service_id.commit",
     "database.take_rows.commit",
     "database.take_tokens.commit",
     "migrate.copy",

@@ -34,7 +34,8 @@ COMMANDS = {
 # Places that need a damaged folder or a second one (core/tests/service_failures.rs and test_migrate.py go through them), and those
 # that only a service of many machines has (test_cloud_storage.py).
 ELSEWHERE = (
-    "restore.", "database.lose_", "database.take_rows.", "migrate.", "database.fail_waiting.", "database.take_tokens.", "submit.",
+    "restore.", "database.lose_", "database.take_rows.", "migrate.", "database.fail_waiting.", "database.take_tokens.",
+    "database.note_service_id.", "submit.",
 )
 FEW = [
     "storage.commit.rename", "storage.commit.sync_folder", "storage.delete.unlink", "worker.claimed", "database.finish_upload.commit",

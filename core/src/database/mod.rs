@@ -353,6 +353,16 @@ pub trait UpkeepRows {
     /// # Errors
     /// The database's.
     fn newest_files(&self, most: u32) -> Result<Vec<NamedFile>>;
+    /// The id of the service whose rows these are, which a storage apart from them has too; nothing if none was noted.
+    ///
+    /// # Errors
+    /// The database's.
+    fn service_id(&self) -> Result<Option<String>>;
+    /// Notes `id` as that of the service, unless another was noted before. Returns the one that holds.
+    ///
+    /// # Errors
+    /// The database's.
+    fn note_service_id(&self, id: &str) -> Result<String>;
     /// Puts every running job back to its place in the queue, whoever holds it, and lets all that rest go on; nothing is held
     /// against them. All sessions end, and invitations are worth nothing: what was revoked after a copy was made must not come
     /// back with it. For a copy, on which nobody works. Says how many ran.

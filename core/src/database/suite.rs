@@ -55,7 +55,7 @@ macro_rules! tests {
         }
         $crate::database::suite::tests! {
             $open, QueueOrder::Submitted, files =>
-            named_files newest_files copies_at_rest shared_videos lost_videos lost_artifacts missing_videos
+            named_files newest_files service_id copies_at_rest shared_videos lost_videos lost_artifacts missing_videos
         }
         $crate::database::suite::tests! {
             $open, QueueOrder::Submitted, webhooks =>

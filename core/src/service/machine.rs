@@ -1,10 +1,8 @@
 //! Whether this machine can work: what is checked before a job is taken, and what keeps a worker waiting.
 
-use std::collections::HashSet;
 use std::io::Write;
 use std::time::{Duration, Instant};
 
-use super::lost_files::key_of;
 use super::paused::PausedWorker;
 use super::{ReconstructionDefaults, Runner, Service};
 use crate::database::Abilities;
@@ -30,8 +28,6 @@ const BYTES_BESIDE: u64 = 512 << 20;
 /// Pictures of a job where their number is not named, as on a processor. For a graphics device there are more, but then the
 /// Gaussians are in its memory.
 const USUAL_PICTURES: u64 = 150;
-/// Of so many videos and artifacts at most it is looked whether any is there.
-const SOME_FILES: u32 = 16;
 
 impl Service {
     /// The workers that wait because the machine cannot work, by name, and why: those of all processes of the folder.
@@ -84,35 +80,7 @@ pub(super) fn try_storage(service: &Service) -> Result<()> {
     let name = BlobName::random(VideoExtension::Mp4);
     let mut blob = inner.storage.create(&BlobKey::Video { name, version: 0 })?;
     blob.write_all(b"try").map_err(|e| Error::io("write", &inner.folder, e))?;
-    look_for_named_files(service)
-}
-
-/// Looks whether any of some files that rows name is there, where the storage is apart from the rows. Files are lost one by one: where
-/// there is none at all, a folder is not mounted that can be written to all the same, or the address of the storage is another.
-///
-/// # Errors
-/// [`ErrorKind::Io`] if none is there; the storage's and the database's.
-pub(super) fn look_for_named_files(service: &Service) -> Result<()> {
-    let inner = &service.inner;
-    if !inner.has_other_machines {
-        return Ok(());
-    }
-    let mut missing = HashSet::new();
-    for named in inner.database.newest_files(SOME_FILES)? {
-        if inner.storage.metadata(&key_of(named.file))?.is_some() {
-            return Ok(());
-        }
-        missing.insert(named.file);
-    }
-    // One alone may be lost.
-    if missing.len() < 2 {
-        return Ok(());
-    }
-    Err(Error::new(
-        ErrorKind::Io,
-        format!("none of the {} files that rows name is there: is the storage mounted?", missing.len()),
-    )
-    .hint("see whether the address of the storage is another (--storage); `reconstruct doctor` says more"))
+    service.check_storage()
 }
 
 impl<'a> Machine<'a> {

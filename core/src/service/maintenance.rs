@@ -10,7 +10,6 @@ use serde::Serialize;
 
 use super::Service;
 use super::job_changes::{JobChange, JobEvent, tell};
-use super::machine::look_for_named_files;
 use super::needed::{ORPHAN_AGE, is_needed};
 use super::workspace;
 use crate::database::{DeletedJob, FileOwner, Upload};
@@ -274,8 +273,8 @@ impl Service {
     /// Looks through the whole storage for what no row names and nobody has touched for `age`; says how much was removed.
     ///
     /// # Errors
-    /// [`ErrorKind::Conflict`] where files are stored and there is no user, [`ErrorKind::Io`] where none is there that rows name: then
-    /// nothing is removed.
+    /// [`ErrorKind::Conflict`] where files are stored and there is no user, or the storage is another service's, [`ErrorKind::Io`] where
+    /// none is there that rows name: then nothing is removed.
     pub(super) fn sweep(&self, age: Duration) -> Result<u64> {
         let inner = &self.inner;
         self.refuse_files_of_others()?;
@@ -293,12 +292,12 @@ impl Service {
     }
 
     /// Files are stored for users. Where there are files and nobody whose they could be, the rows are not theirs: a database that was
-    /// lost and made anew, or the address of another one. Where none of those is there that rows name, it is the storage that is
-    /// another. To believe such rows would be the end of every file.
+    /// lost and made anew, or the address of another one. Where the storage has another id than the rows, or none of the files that
+    /// they name, it is the storage that is another. To believe such rows would be the end of every file.
     fn refuse_files_of_others(&self) -> Result<()> {
         let inner = &self.inner;
         if !inner.database.users()?.is_empty() {
-            return look_for_named_files(self);
+            return self.check_storage();
         }
         for kind in BlobKind::ALL {
             if let Some(file) = inner.storage.list(kind, Duration::ZERO)?.first() {

@@ -116,6 +116,7 @@ mod public;
 mod quota;
 mod rates;
 mod readable_videos;
+mod right_storage;
 mod runner;
 mod secrets;
 mod senders;
@@ -370,6 +371,10 @@ impl Service {
                 folder,
             }),
         };
+        // It is told again by whoever removes or stores something.
+        if let Err(error) = service.check_storage() {
+            log::error!("whose files are stored: {error:?}");
+        }
         service.recover();
         Ok(service)
     }

@@ -1,6 +1,7 @@
 //! Several machines with one database and one storage, each with a folder of its own, and what must hold among them.
 
 use std::fs;
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -27,35 +28,50 @@ pub(super) const ANNOUNCED: &str = "films/kitchen tour.mp4";
 /// The longest time for which stores sign.
 const WEEK: Duration = Duration::from_secs(7 * 24 * 3600);
 
-/// What happens before a whole file is stored: there such a storage may take its time.
-type BeforePut = Box<dyn Fn(&BlobKey) + Send + Sync>;
+/// What such a storage is asked to do with a file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Asked {
+    /// To make it whole.
+    Put,
+    /// To say whether it is there.
+    Find,
+    Delete,
+}
 
-/// What happens before a file is deleted: there such a storage may be away.
-type BeforeDelete = Box<dyn Fn(&BlobKey) -> Result<()> + Send + Sync>;
+/// What happens before: there such a storage may take its time, or be away.
+pub(super) type Before = Arc<dyn Fn(Asked, &BlobKey) -> Result<()> + Send + Sync>;
 
 /// A storage without local files and with addresses of its own, as one at the other end of a network is.
-struct FarStorage(LocalStorage, BeforePut, BeforeDelete);
+struct FarStorage(LocalStorage, Before);
 
 impl Storage for FarStorage {
     fn create(&self, key: &BlobKey) -> Result<Box<dyn StagedBlob>> {
-        self.0.create(key)
+        Ok(Box::new(FarBlob { blob: self.0.create(key)?, key: *key, before: self.1.clone() }))
     }
     fn put_file(&self, key: &BlobKey, path: &Path) -> Result<BlobMetadata> {
-        (self.1)(key);
+        (self.1)(Asked::Put, key)?;
         self.0.put_file(key, path)
     }
     fn copy(&self, from: &BlobKey, to: &BlobKey) -> Result<BlobMetadata> {
+        (self.1)(Asked::Put, to)?;
         self.0.copy(from, to)
     }
     fn open(&self, key: &BlobKey) -> Result<BlobReader> {
         self.0.open(key)
     }
     fn metadata(&self, key: &BlobKey) -> Result<Option<BlobMetadata>> {
+        (self.1)(Asked::Find, key)?;
         self.0.metadata(key)
     }
     fn delete(&self, key: &BlobKey) -> Result<()> {
-        (self.2)(key)?;
+        (self.1)(Asked::Delete, key)?;
         self.0.delete(key)
+    }
+    fn service_id(&self) -> Result<Option<String>> {
+        self.0.service_id()
+    }
+    fn note_service_id(&self, id: &str) -> Result<()> {
+        self.0.note_service_id(id)
     }
     fn list(&self, kind: BlobKind, older_than: Duration) -> Result<Vec<BlobKey>> {
         self.0.list(kind, older_than)
@@ -98,6 +114,33 @@ impl Storage for FarStorage {
     }
 }
 
+/// A blob that is sent there when all of it has come.
+struct FarBlob {
+    blob: Box<dyn StagedBlob>,
+    key: BlobKey,
+    before: Before,
+}
+
+impl Write for FarBlob {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.blob.write(bytes)
+    }
+    fn flush(&mut self) -> std::io::Result<()> {
+        self.blob.flush()
+    }
+}
+
+impl StagedBlob for FarBlob {
+    fn append_blob(&mut self, key: &BlobKey, first: u64, length: u64) -> Result<()> {
+        self.blob.append_blob(key, first, length)
+    }
+    fn commit(self: Box<Self>) -> Result<BlobMetadata> {
+        let Self { blob, key, before } = *self;
+        before(Asked::Put, &key)?;
+        blob.commit()
+    }
+}
+
 /// What the machines share.
 pub(super) struct World {
     pub(super) clock: Arc<ManualClock>,
@@ -120,14 +163,28 @@ impl World {
     }
 
     pub(super) fn machine_with(&self, look: super::Look, set: impl FnOnce(&mut ServiceOptions)) -> Machine {
-        self.machine_at(look, set, (Box::new(|_| {}), Box::new(|_| Ok(()))))
+        self.open(self.shared.path(), look, set, Arc::new(|_, _| Ok(())))
     }
 
-    fn machine_at(
+    /// One whose storage is asked for nothing before `before` has heard of it.
+    pub(super) fn machine_that_hears(
         &self,
+        before: impl Fn(Asked, &BlobKey) -> Result<()> + Send + Sync + 'static,
+    ) -> Machine {
+        self.open(self.shared.path(), |_, _| Ok(()), |_| {}, Arc::new(before))
+    }
+
+    /// One whose files are in the folder `files`, not beside the rows.
+    pub(super) fn machine_over(&self, files: &Path) -> Machine {
+        self.open(files, |_, _| Ok(()), |_| {}, Arc::new(|_, _| Ok(())))
+    }
+
+    fn open(
+        &self,
+        files: &Path,
         look: super::Look,
         set: impl FnOnce(&mut ServiceOptions),
-        (before_put, before_delete): (BeforePut, BeforeDelete),
+        before: Before,
     ) -> Machine {
         let folder = folder();
         let mut options = ServiceOptions { min_free_bytes: 0, ..ServiceOptions::default() };
@@ -138,7 +195,7 @@ impl World {
         let service =
             Service::open_at(folder.path(), Some(&secrets), options, environment, |_, clock, options| {
                 let place = Place::in_folder(shared, clock, options)?;
-                let storage = Box::new(FarStorage(LocalStorage::open(shared)?, before_put, before_delete));
+                let storage = Box::new(FarStorage(LocalStorage::open(files)?, before));
                 Ok(Place { storage, has_other_machines: true, ..place })
             });
         Machine { service: service.unwrap(), folder }
@@ -246,8 +303,8 @@ fn slow_machine(
     before_put: impl Fn(&BlobKey) + Send + Sync + 'static,
 ) -> Machine {
     let clock = world.clock.clone();
-    let take_long = move |key: &BlobKey| {
-        let BlobKey::Artifact { kind, .. } = key else { return };
+    let take_long = move |asked: Asked, key: &BlobKey| {
+        let (Asked::Put, BlobKey::Artifact { kind, .. }) = (asked, key) else { return Ok(()) };
         before_put(key);
         if *kind == slow {
             for _ in 0..6 {
@@ -255,9 +312,10 @@ fn slow_machine(
                 std::thread::sleep(Duration::from_millis(1200));
             }
         }
+        Ok(())
     };
-    let hooks: (BeforePut, BeforeDelete) = (Box::new(take_long), Box::new(|_| Ok(())));
-    world.machine_at(|_, _| Ok(()), |options| options.lease_seconds = 6, hooks)
+    let shared = world.shared.path();
+    world.open(shared, |_, _| Ok(()), |options| options.lease_seconds = 6, Arc::new(take_long))
 }
 
 /// Does one job `here`, while another machine takes back all jobs whose leases have ended: there must be none.
@@ -326,15 +384,15 @@ fn whoever_deletes_a_job_does_not_wait_for_the_files_of_others() {
     let world = World::new();
     let (asked, is_away) = (Arc::new(AtomicU32::new(0)), Arc::new(AtomicBool::new(false)));
     let (count, away) = (asked.clone(), is_away.clone());
-    let before_delete = move |_: &BlobKey| {
-        count.fetch_add(1, Ordering::Relaxed);
+    let here = world.machine_that_hears(move |asked, _| {
+        if asked == Asked::Delete {
+            count.fetch_add(1, Ordering::Relaxed);
+        }
         match away.load(Ordering::Relaxed) {
             true => Err(Error::new(ErrorKind::Io, "the storage is away")),
             false => Ok(()),
         }
-    };
-    let hooks: (BeforePut, BeforeDelete) = (Box::new(|_| {}), Box::new(before_delete));
-    let here = world.machine_at(|_, _| Ok(()), |_| {}, hooks);
+    });
     let jobs = [(); 4].map(|()| here.submit(b"a video"));
     assert_eq!(here.work_once().unwrap(), Worked::Done);
     is_away.store(true, Ordering::Relaxed);

@@ -9,11 +9,12 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime};
 
-use super::{BlobKey, BlobKind, BlobMetadata, BlobReader, StagedBlob, Storage};
+use super::{BlobKey, BlobKind, BlobMetadata, BlobReader, SERVICE_ID, StagedBlob, Storage};
 use crate::error::{Error, Result};
 use crate::failpoints;
 use crate::files::{
     create_private_file, create_private_folder, free_space, is_older, sync_file, sync_folder,
+    write_atomically,
 };
 use crate::job::{BlobName, JobId};
 
@@ -234,6 +235,22 @@ impl Storage for LocalStorage {
 
     fn checkpoints(&self, job: JobId) -> Result<Vec<(BlobKey, u64)>> {
         self.sized(&format!("{}/{job}", BlobKind::Checkpoint.prefix()))
+    }
+
+    fn service_id(&self) -> Result<Option<String>> {
+        let path = self.root.join(SERVICE_ID);
+        match fs::read_to_string(&path) {
+            Ok(id) => Ok(Some(id.trim().to_owned())),
+            Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(e) => Err(Error::io("read", &path, e)),
+        }
+    }
+
+    fn note_service_id(&self, id: &str) -> Result<()> {
+        if self.service_id()?.is_some() {
+            return Ok(());
+        }
+        write_atomically(&self.root.join(SERVICE_ID), |file| writeln!(file, "{id}"))
     }
 
     fn sweep_staged(&self, older_than: Duration) -> Result<u64> {

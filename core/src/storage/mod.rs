@@ -23,6 +23,9 @@ pub use object::ObjectStorage;
 use crate::error::Result;
 use crate::job::{BlobName, JobId};
 
+/// What says whose files a storage has. No blob has such a name, so no sweep removes it.
+pub(crate) const SERVICE_ID: &str = "service-id";
+
 /// A place for blobs. One behaviour suite (`suite.rs`) holds for every implementation.
 pub trait Storage: Send + Sync {
     /// Begins a new blob. Nothing is to be seen of it until [`StagedBlob::commit`]; dropped before, it leaves nothing.
@@ -119,6 +122,18 @@ pub trait Storage: Send + Sync {
     ) -> Result<Option<String>> {
         Ok(None)
     }
+
+    /// The id of the service whose files these are, if it was noted.
+    ///
+    /// # Errors
+    /// Input or output failures.
+    fn service_id(&self) -> Result<Option<String>>;
+
+    /// Notes it, unless one was noted before; durable when this returns. Of two that do so in the same moment one is noted: read it.
+    ///
+    /// # Errors
+    /// A full disk, other input or output failures.
+    fn note_service_id(&self, id: &str) -> Result<()>;
 
     /// Removes what writers that were killed left behind, also empty folders, if nobody touched it for `older_than`; says how
     /// many files.

@@ -53,6 +53,7 @@ macro_rules! tests {
             a_deletion_is_final_and_repeatable
             a_deletion_does_not_disturb_who_reads
             a_blob_comes_back_after_the_last_of_its_job_was_deleted
+            whose_the_files_are_is_noted_once
             free_space_is_unknown_or_not_none
         }
     };
@@ -293,6 +294,18 @@ pub(super) fn a_blob_comes_back_after_the_last_of_its_job_was_deleted(storage: &
         assert_eq!(read(storage, &key), text);
         storage.delete(&key).unwrap();
     }
+}
+
+/// And it is no blob: nothing lists it, and no sweep takes it.
+pub(super) fn whose_the_files_are_is_noted_once(storage: &dyn Storage) {
+    assert_eq!(storage.service_id().unwrap(), None);
+    storage.note_service_id("one").unwrap();
+    storage.note_service_id("another").unwrap();
+    write(storage, &video(), b"some");
+    is_clean(storage);
+    assert_eq!(storage.service_id().unwrap().as_deref(), Some("one"));
+    let listed: usize = BlobKind::ALL.iter().map(|kind| storage.list(*kind, ANY_AGE).unwrap().len()).sum();
+    assert_eq!(listed, 1);
 }
 
 pub(super) fn free_space_is_unknown_or_not_none(storage: &dyn Storage) {

@@ -4,14 +4,14 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use rusqlite::Connection;
+use rusqlite::{Connection, OptionalExtension};
 
 use super::PostgresDatabase;
 use super::connection::{Fault, Sql};
 use super::session::Session;
 use super::transfer::{AT_ONCE, TABLES, Table};
 use super::upkeep::release_all;
-use super::values::Value;
+use super::values::{Value, values};
 use crate::database::{SqliteDatabase, SystemClock};
 use crate::error::{Error, ErrorKind, Result};
 
@@ -55,6 +55,7 @@ impl PostgresDatabase {
             for table in TABLES {
                 add_all(t, &source, table)?;
             }
+            take_service_id(t, &source)?;
             let rows = match compare(t, &source)? {
                 Compared::Same(rows) => rows,
                 Compared::Different(what) => {
@@ -121,6 +122,20 @@ fn add_all(session: &Session, source: &Connection, table: Table) -> Sql<()> {
     })?;
     if !waiting.is_empty() {
         insert(&waiting)?;
+    }
+    Ok(())
+}
+
+/// The service keeps its id, if it has one, whatever a server has noted here that was started before. It is not compared as rows are:
+/// one that has none gets it here.
+fn take_service_id(session: &Session, source: &Connection) -> Sql<()> {
+    let id: Option<String> = source
+        .query_row("SELECT id FROM service_id", [], |r| r.get(0))
+        .optional()
+        .map_err(|e| unreadable(&e))?;
+    if let Some(id) = id {
+        session.run("DELETE FROM service_id", &[])?;
+        session.run("INSERT INTO service_id (one, id) VALUES (1, $1)", values![id])?;
     }
     Ok(())
 }

@@ -87,6 +87,11 @@ pub(super) fn copy_to(session: &Session, to: &Path) -> Sql<()> {
                     }
                 }
             }
+            // The copy is that of the same service.
+            let id: Option<String> = session.first("SELECT id FROM service_id", &[], |r| r.get(0))?;
+            if let Some(id) = id {
+                transaction.execute("INSERT INTO service_id (one, id) VALUES (1, ?1)", [id]).map_err(lite)?;
+            }
             transaction.commit().map_err(lite)?;
             // One file, without a log beside it.
             file.pragma_update_and_check(None, "journal_mode", "delete", |_| Ok(())).map_err(lite)?;

@@ -37,6 +37,8 @@ pub(super) fn release_all(session: &Session, now: Timestamp) -> Sql<u64> {
     Ok(released)
 }
 
+const SERVICE_ID: &str = "SELECT id FROM service_id";
+
 impl UpkeepRows for PostgresDatabase {
     fn copy_to(&self, to: &Path) -> Result<()> {
         self.read_at_one_moment(|c| transfer::copy_to(c, to))
@@ -67,6 +69,20 @@ impl UpkeepRows for PostgresDatabase {
             let mut files = c.all(VIDEOS, values![most], video)?;
             files.extend(c.all(ARTIFACTS, values![most], artifact)?);
             Ok(files)
+        })
+    }
+
+    fn service_id(&self) -> Result<Option<String>> {
+        self.read(|c| c.first(SERVICE_ID, &[], |r| r.get(0)))
+    }
+
+    fn note_service_id(&self, id: &str) -> Result<String> {
+        self.write("database.note_service_id.commit", |t| {
+            // Waits for another one who does the same, whose id is there afterwards.
+            const NOTE: &str = "INSERT INTO service_id (one, id) VALUES (1, $1) ON CONFLICT (one) DO NOTHING";
+            t.run(NOTE, values![id])?;
+            let noted: Option<String> = t.first(SERVICE_ID, &[], |r| r.get(0))?;
+            Ok(noted.unwrap_or_else(|| id.to_owned()))
         })
     }
 

@@ -23,6 +23,8 @@ fn artifact(row: &Row<'_>) -> rusqlite::Result<NamedFile> {
     Ok(NamedFile { user: row.get(0)?, file, size: row.get(4)?, sha256: None })
 }
 
+const SERVICE_ID: &str = "SELECT id FROM service_id";
+
 impl UpkeepRows for SqliteDatabase {
     fn copy_to(&self, to: &Path) -> Result<()> {
         copy::copy(&self.path, self.still, to)
@@ -55,6 +57,18 @@ impl UpkeepRows for SqliteDatabase {
             let mut files = all(c, VIDEOS, [most], video)?;
             files.extend(all(c, ARTIFACTS, [most], artifact)?);
             Ok(files)
+        })
+    }
+
+    fn service_id(&self) -> Result<Option<String>> {
+        self.read(|c| first(c, SERVICE_ID, [], |r| r.get(0)))
+    }
+
+    fn note_service_id(&self, id: &str) -> Result<String> {
+        self.write("database.note_service_id.commit", |t| {
+            run(t, "INSERT INTO service_id (one, id) VALUES (1, ?1) ON CONFLICT (one) DO NOTHING", [id])?;
+            let noted: Option<String> = first(t, SERVICE_ID, [], |r| r.get(0))?;
+            Ok(noted.unwrap_or_else(|| id.to_owned()))
         })
     }
 

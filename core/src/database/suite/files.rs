@@ -1,7 +1,9 @@
 //! Which files rows name, and what becomes of those that are lost.
 
 use super::{HOUR, PATIENCE, World, at, failure, new_job, publication, video};
-use crate::database::{FileOwner, JobDatabase, LeaseState, Lost, NamedFile, Return, RowsFile};
+use crate::database::{
+    FileOwner, JobDatabase, LeaseState, Lost, NamedFile, Return, RowsFile, SqliteDatabase, UpkeepRows,
+};
 use crate::error::ErrorKind;
 use crate::job::{
     ArtifactKind, BlobName, Failure, JobId, JobState, JobStatus, ListQuery, UserId, VideoExtension,
@@ -80,6 +82,22 @@ pub(in crate::database) fn newest_files<D: JobDatabase>(w: World<D>) {
     assert_eq!(d.newest_files(1).unwrap(), [of_last, ply.clone()]);
     d.mark_deleted(w.anna, last).unwrap();
     assert_eq!(d.newest_files(9).unwrap(), [of_second, of_first, ply, spz]);
+}
+
+/// It is drawn once, and a copy is that of the same service.
+pub(in crate::database) fn service_id<D: JobDatabase>(w: World<D>) {
+    let d = &w.database;
+    assert_eq!(d.service_id().unwrap(), None);
+    let folder = tempfile::tempdir().unwrap();
+    let id_of_copy = |name: &str| {
+        d.copy_to(&folder.path().join(name)).unwrap();
+        SqliteDatabase::open(&folder.path().join(name), w.clock.clone()).unwrap().service_id().unwrap()
+    };
+    assert_eq!(id_of_copy("before"), None);
+    assert_eq!(d.note_service_id("first").unwrap(), "first");
+    assert_eq!(d.note_service_id("second").unwrap(), "first");
+    assert_eq!(d.service_id().unwrap().as_deref(), Some("first"));
+    assert_eq!(id_of_copy("after").as_deref(), Some("first"));
 }
 
 pub(in crate::database) fn copies_at_rest<D: JobDatabase>(w: World<D>) {

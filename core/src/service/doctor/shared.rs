@@ -6,10 +6,10 @@ use std::time::Duration;
 use super::database::examine_version;
 use super::files::{Where, named_files, orphans};
 use super::finding::Finding;
-use crate::database::{Clock, JobDatabase, PostgresDatabase, ServerState, SystemClock};
+use crate::database::{Clock, JobDatabase, PostgresDatabase, ServerState, SystemClock, UpkeepRows};
 use crate::error::Result;
 use crate::service::place::open_storage;
-use crate::storage::{LocalStorage, Storage};
+use crate::storage::{LocalStorage, SERVICE_ID, Storage};
 
 /// Clocks that differ by more than this (seconds) are told of: object stores refuse what is signed by one that is far off.
 const CLOCKS_AGREE: f64 = 60.0;
@@ -30,6 +30,7 @@ pub(super) fn examine(database: &str, storage: &str, age: Duration, findings: &m
     let storage = open_to_look(storage).and_then(|storage| {
         // What may not be listed cannot be swept either.
         if let (Some(rows), Some(storage)) = (&rows, &storage) {
+            examine_ids(rows, storage.as_ref(), findings)?;
             named_files(storage.as_ref(), rows, Where::Shared, findings)?;
             orphans(storage.as_ref(), rows, age, Where::Shared, findings)?;
         }
@@ -48,6 +49,33 @@ pub(super) fn examine(database: &str, storage: &str, age: Duration, findings: &m
             error.hint_text().unwrap_or("see that the store can be reached, and what this account may do there"),
         )),
     }
+}
+
+/// Whether rows and files say that they belong together.
+fn examine_ids(rows: &PostgresDatabase, storage: &dyn Storage, findings: &mut Vec<Finding>) -> Result<()> {
+    match (rows.service_id()?, storage.service_id()?) {
+        (Some(of_rows), Some(of_files)) if of_rows != of_files => findings.push(Finding::problem(
+            "storage_of_another_service",
+            format!(
+                "the storage is that of another service, of the id {of_files:?}; the rows have {of_rows:?}: no server removes files, \
+                 and workers wait"
+            ),
+            format!(
+                "mend the address that is wrong (--database, --storage); if rows and files belong together, store the text {of_rows} \
+                 under the name {SERVICE_ID} in the storage"
+            ),
+        )),
+        (Some(of_rows), None) => findings.push(Finding::note(
+            "storage_of_nobody",
+            "nothing says whose the stored files are",
+            format!(
+                "nothing, if a server was not started yet: the first writes the id of the rows, unless they name few of the files. If \
+                 it says so and they belong together, store the text {of_rows} under the name {SERVICE_ID} in the storage"
+            ),
+        )),
+        _ => {}
+    }
+    Ok(())
 }
 
 /// The storage as it is; `None` for a folder that is not there.

@@ -379,6 +379,25 @@ mod shared {
     }
 
     #[test]
+    fn the_storage_of_another_service_is_told() {
+        let Some(database) = test_database() else { return };
+        let w = World::with_rows_in(Some(database.clone()), options());
+        w.finished(w.anna);
+        let addresses = addresses(&w, &database);
+        let own = tempfile::tempdir().unwrap();
+        let service = Service::open_shared(own.path(), &addresses, options()).unwrap();
+        assert_eq!(codes(&addresses), [] as [&str; 0]);
+        let note = w.folder.path().join(crate::storage::SERVICE_ID);
+        fs::write(&note, "another").unwrap();
+        assert_eq!(codes(&addresses), ["storage_of_another_service"]);
+        assert_eq!(service.sweep(Duration::ZERO).unwrap_err().kind(), ErrorKind::Conflict);
+        fs::remove_file(&note).unwrap();
+        assert_eq!(codes(&addresses), ["storage_of_nobody"]);
+        service.sweep(Duration::ZERO).unwrap();
+        assert_eq!(codes(&addresses), [] as [&str; 0]);
+    }
+
+    #[test]
     fn what_cannot_be_reached_is_said_and_not_made() {
         let Some(database) = test_database() else { return };
         let w = World::with_rows_in(Some(database.clone()), options());

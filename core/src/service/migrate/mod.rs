@@ -21,13 +21,18 @@ mod tests;
 use std::path::Path;
 
 use super::addresses::without_password;
+use super::lost_files::key_of;
 use super::secrets::Secrets;
 use super::{Addresses, CopyProgress, Moved, Service, layout, moved, place};
-use crate::database::{Clock, JobRows, PostgresDatabase, SqliteDatabase, SystemClock, UserRows};
+use crate::database::{Clock, JobRows, PostgresDatabase, SqliteDatabase, SystemClock, UpkeepRows, UserRows};
 use crate::error::{Error, ErrorKind, Result};
 use crate::failpoints;
+use crate::storage::{SERVICE_ID, Storage};
 use files::Files;
 use mark::Mark;
+
+/// Of so many videos and artifacts at most it is looked whether any is there.
+const SOME_FILES: u32 = 16;
 
 /// What was moved.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -48,8 +53,8 @@ impl Service {
     /// or was killed can be repeated.
     ///
     /// # Errors
-    /// [`ErrorKind::Conflict`] while somebody works on the folder, if the database has other rows, or if the folder was moved to
-    /// another place; [`ErrorKind::NotFound`] if there is no service, [`ErrorKind::InvalidFile`] if rows or files are damaged or
+    /// [`ErrorKind::Conflict`] while somebody works on the folder, if the database has other rows, if the storage is another service's,
+    /// or if the folder was moved to another place; [`ErrorKind::NotFound`] if there is no service, [`ErrorKind::InvalidFile`] if rows or files are damaged or
     /// missing, [`ErrorKind::InvalidArgument`] for addresses that do not fit; those of the network and the system; what `watch`
     /// returns.
     pub fn migrate(
@@ -86,6 +91,7 @@ impl Service {
                 Secrets::copy(&from.join(layout::SECRETS), secrets)?;
             }
             let rows = mark.rows()?;
+            check_storage(&rows, &rows_there, files_there.as_ref())?;
             let files = Files::of(from, &rows)?;
             files.bring(files_there.as_ref(), &mark.arrived(), watch)?;
             mark.note_sending()?;
@@ -130,6 +136,31 @@ impl Service {
         mark.finish(&moved)?;
         Ok(Migration { moved, before: false })
     }
+}
+
+/// Refuses a storage that is another service's: what comes there would be swept.
+fn check_storage(rows: &SqliteDatabase, rows_there: &PostgresDatabase, there: &dyn Storage) -> Result<()> {
+    let Some(id) = there.service_id()? else { return Ok(()) };
+    let is_ours = match rows.service_id()? {
+        Some(own) => own == id,
+        // Noted by a server that was started there before, or rows from before they had one come back to the files that they name.
+        None => rows_there.service_id()?.is_some_and(|own| own == id) || is_any_there(rows, there)?,
+    };
+    if is_ours {
+        return Ok(());
+    }
+    Err(Error::new(ErrorKind::Conflict, format!("the storage is that of another service, of the id {id:?}"))
+        .hint(format!("name another storage; if no service uses that one, remove {SERVICE_ID} there")))
+}
+
+/// Whether any of the newest files that rows name is there.
+fn is_any_there(rows: &SqliteDatabase, there: &dyn Storage) -> Result<bool> {
+    for named in rows.newest_files(SOME_FILES)? {
+        if there.metadata(&key_of(named.file))?.is_some() {
+            return Ok(true);
+        }
+    }
+    Ok(false)
 }
 
 /// Refuses a storage in the folder itself: what the new service deletes there, the folder would lack.

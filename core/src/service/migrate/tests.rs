@@ -183,6 +183,40 @@ fn a_backup_of_many_machines_is_a_folder_again() {
     let ply = |service: &Service| bytes(service, old.world.anna, old.done, ArtifactKind::Ply);
     assert_eq!(ply(&back), ply(&service));
     assert_eq!(back.all_jobs().unwrap().len(), 3);
+    // It is the same service, whose files the storage has.
+    let id = |service: &Service| service.inner.database.service_id().unwrap().unwrap();
+    assert_eq!(id(&back), id(&service));
+    assert_eq!(service.inner.storage.service_id().unwrap(), Some(id(&service)));
+    drop(back);
+    let Some(again) = New::place() else { return };
+    let here = Addresses { storage: new.addresses.storage.clone(), ..again.addresses.clone() };
+    Service::migrate(&folder, &here, &mut go_on).unwrap();
+    let service = Service::open_shared(&again.folder.path().join("own"), &here, options()).unwrap();
+    service.check_storage().unwrap();
+}
+
+#[test]
+fn nothing_comes_to_the_storage_of_another_service() {
+    let (Some(new), Some(other)) = (New::place(), New::place()) else { return };
+    let old = Old::new();
+    let secrets = |place: &New| {
+        fs::copy(old.folder().join(layout::SECRETS), place.folder.path().join(layout::SECRETS)).unwrap();
+    };
+    secrets(&other);
+    let service = other.open();
+    let id = service.inner.storage.service_id().unwrap().unwrap();
+    let wrong = Addresses { storage: other.addresses.storage.clone(), ..new.addresses.clone() };
+    let refused = Service::migrate(old.folder(), &wrong, &mut go_on).unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::Conflict, "{refused:?}");
+    assert!(refused.message().contains(&id), "{refused}");
+    assert!(!old.folder().join(layout::MOVING).exists());
+    let there = LocalStorage::to_look_at(&other.folder.path().join("files"));
+    assert_eq!(there.blocks(&old.unfinished).unwrap().len(), 0);
+    // Where it is its own server that was started too early, all is well.
+    secrets(&new);
+    drop(new.open());
+    new.migrate(old.folder()).unwrap();
+    new.open().check_storage().unwrap();
 }
 
 #[test]

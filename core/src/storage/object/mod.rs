@@ -25,7 +25,7 @@ mod writer;
 
 use std::fmt;
 use std::fs::File;
-use std::io::Write;
+use std::io::{Read, Write};
 use std::path::{Path as FilePath, PathBuf};
 use std::sync::Arc;
 use std::thread;
@@ -33,10 +33,11 @@ use std::time::{Duration, Instant, SystemTime};
 
 use object_store::list::PaginatedListOptions;
 use object_store::path::Path;
-use object_store::{GetOptions, ObjectMeta, ObjectStoreExt};
+use object_store::{GetOptions, ObjectMeta, ObjectStoreExt, PutPayload};
 
 use super::{
-    BlobKey, BlobKind, BlobMetadata, BlobReader, DownloadAnswer, StagedBlob, Storage, UploadAddress,
+    BlobKey, BlobKind, BlobMetadata, BlobReader, DownloadAnswer, SERVICE_ID, StagedBlob, Storage,
+    UploadAddress,
 };
 use crate::error::{Error, ErrorKind, Result};
 use crate::failpoints;
@@ -53,6 +54,8 @@ use writer::Writer;
 const S3_COPY: u64 = 5 << 30;
 /// How often a copy is looked at that Azure makes behind the answer.
 const LOOK: Duration = Duration::from_millis(200);
+/// The most that is read of the id of a service: those that we make have 36.
+const LONGEST_ID: u64 = 1000;
 
 /// Blobs in a bucket. Any number of processes on any machines may use it.
 pub struct ObjectStorage {
@@ -104,7 +107,11 @@ impl ObjectStorage {
     }
 
     fn path(&self, key: &BlobKey) -> Result<Path> {
-        let full = self.address.full(&key.to_string());
+        self.path_of(&key.to_string())
+    }
+
+    fn path_of(&self, name: &str) -> Result<Path> {
+        let full = self.address.full(name);
         Path::parse(&full).map_err(|e| {
             Error::new(ErrorKind::Internal, format!("{full} cannot be the name of a blob")).caused_by(e)
         })
@@ -310,6 +317,29 @@ impl Storage for ObjectStorage {
         self.signing.download(&self.calls, &self.path(key)?, lifetime, answer)
     }
 
+    fn service_id(&self) -> Result<Option<String>> {
+        let opened = reader::open(&self.store, &self.calls, self.path_of(SERVICE_ID)?, SERVICE_ID.to_owned());
+        let opened = match opened {
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
+            opened => opened?,
+        };
+        let mut id = String::new();
+        opened
+            .reader
+            .take(LONGEST_ID)
+            .read_to_string(&mut id)
+            .map_err(|e| ours_or(e, |e| Error::io("read", FilePath::new(SERVICE_ID), e)))?;
+        Ok(Some(id.trim().to_owned()))
+    }
+
+    fn note_service_id(&self, id: &str) -> Result<()> {
+        if self.service_id()?.is_some() {
+            return Ok(());
+        }
+        let (path, text) = (self.path_of(SERVICE_ID)?, PutPayload::from(id.as_bytes().to_vec()));
+        self.calls.wait_to_write(CALL, SERVICE_ID, self.store.put(&path, text)).map(drop)
+    }
+
     /// Nothing: parts of writers that were killed are no objects, and no interface that all three have lists them. The bucket's
     /// rules remove them.
     fn sweep_staged(&self, _older_than: Duration) -> Result<u64> {
@@ -353,7 +383,7 @@ impl Write for ObjectBlob {
 impl StagedBlob for ObjectBlob {
     /// The bytes pass through this process: no store copies parts of objects in a way that all three have.
     fn append_blob(&mut self, key: &BlobKey, first: u64, length: u64) -> Result<()> {
-        use std::io::{Read, Seek, SeekFrom};
+        use std::io::{Seek, SeekFrom};
 
         let name = key.to_string();
         let fails = |e| ours_or(e, |e| Error::io("read", FilePath::new(&name), e));
