@@ -7,9 +7,10 @@ use super::paused::PausedWorker;
 use super::{ReconstructionDefaults, Runner, Service};
 use crate::database::Abilities;
 use crate::error::{Error, ErrorKind, Result};
-use crate::job::{BlobName, VideoExtension};
+use crate::job::JobId;
 use crate::memory::Memory;
-use crate::storage::BlobKey;
+use crate::stage::Stage;
+use crate::storage::{BlobKey, Reached};
 use crate::train::TARGET_BYTES_MAX;
 
 /// The first pause of a worker whose machine cannot work; each further one is twice as long.
@@ -70,17 +71,24 @@ fn beside(defaults: &ReconstructionDefaults) -> u64 {
     BYTES_BESIDE + pictures.saturating_mul(3 * side * side).min(TARGET_BYTES_MAX)
 }
 
-/// Tries whether the storage takes something, and is that of which the rows speak.
+/// Tries whether the storage is that of the rows, and takes something.
 ///
 /// # Errors
 /// What keeps it from that.
 pub(super) fn try_storage(service: &Service) -> Result<()> {
+    service.check_storage()?;
     let inner = &service.inner;
-    // Nothing is ever seen of it: it is not committed.
-    let name = BlobName::random(VideoExtension::Mp4);
-    let mut blob = inner.storage.create(&BlobKey::Video { name, version: 0 })?;
+    // Of a job that there never was: what stays of it where somebody is killed here is swept.
+    let reached = Reached::Finished(Stage::Frames);
+    let key = BlobKey::Checkpoint { job: JobId::random(), reached, version: 0 };
+    let mut blob = inner.storage.create(&key)?;
     blob.write_all(b"try").map_err(|e| Error::io("write", &inner.folder, e))?;
-    service.check_storage()
+    // A disk has it now. To a store it is sent with the commit, which may be refused to whom may read.
+    if inner.has_other_machines {
+        blob.commit()?;
+        inner.storage.delete(&key)?;
+    }
+    Ok(())
 }
 
 impl<'a> Machine<'a> {

@@ -413,6 +413,50 @@ fn whoever_deletes_a_job_does_not_wait_for_the_files_of_others() {
     }
 }
 
+/// It can be read all the same.
+#[test]
+fn a_storage_that_takes_nothing_any_more_costs_no_job() {
+    let world = World::new();
+    let (is_mended, takes_nothing) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
+    let (mended, refuses) = (is_mended.clone(), takes_nothing.clone());
+    let here = world.machine_that_hears(move |asked, key| {
+        if asked != Asked::Put {
+            return Ok(());
+        }
+        // It begins with the first file of a scene.
+        if matches!(key, BlobKey::Artifact { .. }) && !mended.load(Ordering::Relaxed) {
+            refuses.store(true, Ordering::Relaxed);
+        }
+        match refuses.load(Ordering::Relaxed) {
+            true => Err(Error::new(ErrorKind::Io, "the storage takes nothing")),
+            false => Ok(()),
+        }
+    });
+    let jobs = [(); 2].map(|()| here.submit(b"a video"));
+    for _ in 0..2 {
+        assert_eq!(here.work_once().unwrap_err().kind(), ErrorKind::Io);
+    }
+    let rows = rusqlite::Connection::open(world.shared.path().join("jobs.db")).unwrap();
+    let counts = |job: JobId| {
+        let sql = "SELECT attempt, disturbances FROM jobs WHERE job_id = ?1";
+        rows.query_row(sql, [job.to_string()], |r| Ok((r.get::<_, u32>(0)?, r.get::<_, u32>(1)?))).unwrap()
+    };
+    assert_eq!(
+        jobs.map(counts),
+        [(1, 0), (0, 0)],
+        "nothing is held against the first, the second was not taken"
+    );
+    assert!(jobs.iter().all(|job| matches!(here.status(*job), JobStatus::Queued { .. })));
+    is_mended.store(true, Ordering::Relaxed);
+    takes_nothing.store(false, Ordering::Relaxed);
+    for job in jobs {
+        assert_eq!(here.work_once().unwrap(), Worked::Done);
+        assert_eq!(here.status(job), JobStatus::Finished);
+    }
+    let tried = here.service.inner.storage.list(BlobKind::Checkpoint, Duration::ZERO).unwrap();
+    assert_eq!(tried, [], "what was tried is gone");
+}
+
 #[test]
 fn a_video_that_comes_in_wrong_is_no_fault_of_the_job() {
     let world = World::new();
