@@ -1,13 +1,13 @@
 //! The service as its faces see it, with workers that run something quick in place of the pipeline.
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use super::test_world::{World, folder, open};
+use super::test_world::{SmallScenes, World, folder, open};
 use super::worker::{Worked, Worker};
 use super::{
     Environment, Idempotency, Outcome, ReconstructionDefaults, Runner, Service, ServiceOptions, Submission,
@@ -482,6 +482,59 @@ fn no_fault_of_the_machine_costs_a_job() {
             assert_eq!(w.job(job).status, JobStatus::Finished);
         }
     }
+}
+
+/// Of one job it writes more than the disk has room for.
+struct Hungry {
+    /// What that job leaves. While it is there, the machine can do nothing.
+    left: PathBuf,
+}
+
+impl Runner for Hungry {
+    fn run(
+        &self,
+        video: &Path,
+        workspace: &Path,
+        options: &ReconstructionOptions,
+        control: &Control,
+    ) -> Result<Outcome> {
+        if self.left.parent() != Some(workspace) {
+            return SmallScenes.run(video, workspace, options, control);
+        }
+        fs::create_dir_all(workspace).unwrap();
+        fs::write(&self.left, "too much").unwrap();
+        Err(Error::new(ErrorKind::DiskFull, "there is no room for the frames"))
+    }
+
+    fn check(&self, _: &ReconstructionDefaults) -> Result<()> {
+        match self.left.exists() {
+            true => Err(Error::new(ErrorKind::DiskFull, "the disk is full")),
+            false => Ok(()),
+        }
+    }
+}
+
+/// Else it would stop one machine after the other.
+#[test]
+fn a_job_that_fills_the_disk_keeps_no_other_from_being_done_and_fails_in_the_end() {
+    let w = World::new();
+    let greedy = w.submit(w.anna);
+    let hungry = Hungry { left: w.folder.path().join(format!("work/{greedy}/run/frames")) };
+    let (options, cancel) = (options(), CancelToken::new());
+    let mut worker = Worker::new(&w.service, &options, &cancel, &hungry).unwrap();
+    while !w.job(greedy).status.is_terminal() {
+        let other = w.submit(w.eve);
+        while !w.service.job(w.eve, other).unwrap().status.is_terminal() {
+            assert_eq!(worker.work_once().unwrap(), Worked::Done);
+        }
+        assert_eq!(w.service.job(w.eve, other).unwrap().status, JobStatus::Finished);
+        assert!(!hungry.left.exists());
+        w.clock.advance(3600);
+    }
+    let failed = w.job(greedy);
+    assert_eq!((failed.details.attempt, failed.details.failure.unwrap().code.as_str()), (10, "disk_full"));
+    assert!(w.service.log(w.anna, greedy).unwrap().contains("attempt 1 by worker"));
+    assert_eq!(fs::read_dir(w.folder.path().join("work")).unwrap().count(), 0);
 }
 
 #[test]

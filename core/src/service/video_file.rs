@@ -77,7 +77,8 @@ impl Service {
     /// The video for the work on it. A copy lies in `folder`, the workspace of the job, and is made once.
     ///
     /// # Errors
-    /// [`ErrorKind::NotFound`] if the storage or its row has lost it, [`ErrorKind::Cancelled`], the disk's and the storage's.
+    /// [`ErrorKind::NotFound`] if the storage or its row has lost it, [`ErrorKind::DiskFull`] if there is no room for a copy, of which
+    /// nothing is written then, [`ErrorKind::Cancelled`], the disk's and the storage's.
     pub(super) fn video_to_work_on(
         &self,
         name: &BlobName,
@@ -99,35 +100,62 @@ impl Service {
             return Ok(path);
         }
         let unfinished = folder.join("video.part");
+        // What another attempt has left of it takes room.
+        removed(fs::remove_file(&unfinished), &unfinished)?;
+        self.check_room_to_work(video.size)?;
         copy_checked(&mut storage.open(&key)?, &video, &unfinished, control)?;
         rename(&unfinished, &path)?;
         Ok(path)
     }
+
+    /// What the pipeline is given of a job's file: a video as it is, of an archive the folder of its pictures. They are unpacked into
+    /// `folder`, the workspace of the job, once.
+    ///
+    /// # Errors
+    /// [`ErrorKind::InvalidMedia`] for an archive that is not what it should be, [`ErrorKind::DiskFull`] if there is no room for its
+    /// pictures, of which none is written then, [`ErrorKind::Cancelled`], the disk's.
+    pub(super) fn input_of(&self, file: PathBuf, folder: &Path, control: &Control) -> Result<PathBuf> {
+        if !video::is_archive(&file)? {
+            return Ok(file);
+        }
+        let pictures = folder.join("pictures");
+        // The folder has its name only when it is complete.
+        if pictures.is_dir() {
+            return Ok(pictures);
+        }
+        let unfinished = folder.join("pictures.part");
+        removed(fs::remove_dir_all(&unfinished), &unfinished)?;
+        self.check_room_to_work(video::unpacked_size(&file)?)?;
+        create_private_folder(&unfinished)?;
+        video::unpack_pictures(&file, &unfinished, control)?;
+        rename(&unfinished, &pictures)?;
+        Ok(pictures)
+    }
+
+    /// Makes sure that `bytes` may be written where the work is done, beside what must stay free: on a disk that is filled to its end
+    /// no other job can be worked on either.
+    fn check_room_to_work(&self, bytes: u64) -> Result<()> {
+        let needed = bytes.saturating_add(self.inner.options.min_free_bytes);
+        match self.inner.workspaces.free_space()? {
+            Some(free) if free < needed => Err(Error::new(
+                ErrorKind::DiskFull,
+                format!(
+                    "{free} bytes are free where this machine works; {needed} are needed for the input of the job and what must stay \
+                     free"
+                ),
+            )
+            .hint("free some space there, or work on a larger disk")),
+            _ => Ok(()),
+        }
+    }
 }
 
-/// What the pipeline is given of a job's file: a video as it is, of an archive the folder of its pictures. They are unpacked into
-/// `folder`, the workspace of the job, once.
-///
-/// # Errors
-/// [`ErrorKind::InvalidMedia`] for an archive that is not what it should be, [`ErrorKind::Cancelled`], the disk's.
-pub(super) fn input_of(file: PathBuf, folder: &Path, control: &Control) -> Result<PathBuf> {
-    if !video::is_archive(&file)? {
-        return Ok(file);
+/// What came of removing what was at `path`: nothing to have been there is as good.
+fn removed(removed: io::Result<()>, path: &Path) -> Result<()> {
+    match removed {
+        Err(e) if e.kind() != io::ErrorKind::NotFound => Err(Error::io("remove", path, e)),
+        _ => Ok(()),
     }
-    let pictures = folder.join("pictures");
-    // The folder has its name only when it is complete.
-    if pictures.is_dir() {
-        return Ok(pictures);
-    }
-    let unfinished = folder.join("pictures.part");
-    match fs::remove_dir_all(&unfinished) {
-        Err(e) if e.kind() != io::ErrorKind::NotFound => return Err(Error::io("remove", &unfinished, e)),
-        _ => {}
-    }
-    create_private_folder(&unfinished)?;
-    video::unpack_pictures(&file, &unfinished, control)?;
-    rename(&unfinished, &pictures)?;
-    Ok(pictures)
 }
 
 /// Where in the workspace `folder` a copy of the video lies.
@@ -157,4 +185,55 @@ fn copy_checked(blob: &mut BlobReader, video: &UploadedVideo, to: &Path, control
         .hint("`reconstruct doctor` looks through the storage"));
     }
     copy.sync_all().map_err(|e| Error::io("write", to, e))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::ServiceOptions;
+    use super::super::test_machines;
+    use super::super::test_world::{self, folder};
+    use super::*;
+
+    fn names(folder: &Path) -> Vec<String> {
+        let entries = fs::read_dir(folder).unwrap();
+        entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect()
+    }
+
+    #[test]
+    fn a_video_is_not_copied_to_a_disk_without_room_for_it() {
+        let world = test_machines::World::new();
+        let name = world.machine().upload(b"a video");
+        let small = world.machine_with(|_, _| Ok(()), |options| options.min_free_bytes = u64::MAX);
+        let version = small.service.inner.database.upload(&name).unwrap().unwrap().video.unwrap().version;
+        let workspace = folder();
+        let copy =
+            |service: &Service| service.video_to_work_on(&name, version, workspace.path(), &Control::new());
+        fs::write(workspace.path().join("video.part"), "of an earlier attempt").unwrap();
+        assert_eq!(copy(&small.service).unwrap_err().kind(), ErrorKind::DiskFull);
+        assert_eq!(names(workspace.path()), [""; 0]);
+        assert_eq!(fs::read(copy(&world.machine().service).unwrap()).unwrap(), b"a video");
+    }
+
+    #[test]
+    fn pictures_are_not_unpacked_to_a_disk_without_room_for_them() {
+        let w = test_world::World::new();
+        let workspace = folder();
+        let path = w.folder.path().join("pictures.zip");
+        let mut archive = rawzip::ZipArchiveWriter::new(File::create(&path).unwrap());
+        for name in ["1.png", "2.png", "3.png"] {
+            let new = archive.new_file(rawzip::path::EntryPath::verbatim(name.as_bytes()));
+            let (mut entry, config) =
+                new.compression_method(rawzip::CompressionMethod::STORE).start().unwrap();
+            let mut writer = config.wrap(&mut entry);
+            writer.write_all(b"a picture").unwrap();
+            let (_, descriptor) = writer.finish().unwrap();
+            entry.finish(descriptor).unwrap();
+        }
+        archive.finish().unwrap();
+        let input = |service: &Service| service.input_of(path.clone(), workspace.path(), &Control::new());
+        let small = w.reopen_with(ServiceOptions { min_free_bytes: u64::MAX, ..ServiceOptions::default() });
+        assert_eq!(input(&small).unwrap_err().kind(), ErrorKind::DiskFull);
+        assert_eq!(names(workspace.path()), [""; 0]);
+        assert_eq!(names(&input(&w.service).unwrap()).len(), 3);
+    }
 }

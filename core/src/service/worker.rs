@@ -26,7 +26,6 @@ use super::live_picture::LivePictures;
 use super::machine::Machine;
 use super::runner::{Outcome, Runner};
 use super::taking_over::Takeover;
-use super::video_file::input_of;
 use super::worker_options::WorkerOptions;
 use super::workspace::{JobWorkspace, first_line};
 use super::{PipelineRunner, Service};
@@ -299,7 +298,7 @@ impl<'a> Worker<'a> {
                 let run = || {
                     let video =
                         self.service.video_to_work_on(&name, version, workspace.folder(), &control)?;
-                    let video = input_of(video, workspace.folder(), &control)?;
+                    let video = self.service.input_of(video, workspace.folder(), &control)?;
                     if let Some(handing_over) = handing_over {
                         let takeover =
                             Takeover { job: claim.lease.job, folder: &folder, control: &control, log: &log };

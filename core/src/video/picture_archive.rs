@@ -73,6 +73,15 @@ pub(crate) fn check(path: &Path) -> Result<()> {
     PictureArchive::open(path).map(drop)
 }
 
+/// Bytes that [`unpack`] writes at most, as the table of contents has it.
+///
+/// # Errors
+/// Those of [`check`].
+pub(crate) fn unpacked_size(path: &Path) -> Result<u64> {
+    let archive = PictureArchive::open(path)?;
+    Ok(archive.pictures.values().fold(0, |all: u64, entry| all.saturating_add(entry.size)))
+}
+
 /// Unpacks the pictures of the archive at `path` into the folder `to`, which is there and empty.
 ///
 /// # Errors
@@ -369,6 +378,8 @@ mod tests {
         let to = folder.path().join("to");
         std::fs::create_dir(&to).unwrap();
         unpack(&path, &to, &Control::new()).unwrap();
+        let sizes = ["1.png", "2.png", "10.png"].map(|name| to.join(name).metadata().unwrap().len());
+        assert_eq!(unpacked_size(&path).unwrap(), sizes.iter().sum::<u64>());
         assert_eq!(std::fs::read(to.join("10.png")).unwrap(), png(2));
         assert_eq!(std::fs::read_dir(&to).unwrap().count(), 3);
         let video = folder.path().join("v.mp4");

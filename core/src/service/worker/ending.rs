@@ -110,7 +110,8 @@ impl Worker<'_> {
     }
 
     /// Writes down why there is no scene: nothing is held against the job if its machine cannot work now, and it has more
-    /// attempts if that may end otherwise. `workspace` is none if it could not be entered.
+    /// attempts if that may end otherwise. One that has filled the disk loses what it has left there: if the machine can work then,
+    /// it was the job. `workspace` is none if it could not be entered.
     ///
     /// # Errors
     /// What keeps the machine from working, after the job was given back.
@@ -144,7 +145,16 @@ impl Worker<'_> {
             self.log(workspace, &format!("failed{stage}: {}: {}", failure.code, failure.message));
         }
         // Also what looks like a fault of the job may be the machine's: a program that is missing, a file that cannot be read.
-        if let Err(trouble) = self.machine.prove() {
+        let mut proof = self.machine.prove();
+        let is_full = |error: &Error| error.kind() == ErrorKind::DiskFull;
+        if is_full(error)
+            && proof.as_ref().is_err_and(is_full)
+            && let Some(workspace) = &workspace
+            && self.make_room(workspace)?
+        {
+            proof = self.machine.prove();
+        }
+        if let Err(trouble) = proof {
             if let Some(workspace) = &workspace {
                 self.log(workspace, "this machine cannot work now; the job goes back to the queue");
             }
@@ -186,6 +196,19 @@ impl Worker<'_> {
             }
         }
         Ok(())
+    }
+
+    /// Removes what the job has left on a full disk, if that makes enough room: nobody else would, no job could be worked on here any
+    /// more, and the next machine would fare the same with this one. Says whether that was done.
+    fn make_room(&self, workspace: &JobWorkspace) -> Result<bool> {
+        let inner = &self.service.inner;
+        let free = inner.workspaces.free_space()?;
+        if free.is_some_and(|free| free.saturating_add(workspace.bytes()) < inner.options.min_free_bytes) {
+            return Ok(false);
+        }
+        self.log(workspace, "the disk is full: what the job has left on it is removed");
+        workspace.clear()?;
+        Ok(true)
     }
 
     /// What is to be written where it may be the video that was not found: whether that is missing the storage knows.
