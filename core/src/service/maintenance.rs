@@ -14,7 +14,7 @@ use super::needed::{ORPHAN_AGE, is_needed};
 use super::workspace;
 use crate::database::{DeletedJob, FileOwner, Upload};
 use crate::error::{Error, ErrorKind, Result};
-use crate::job::{ArtifactKind, BlobName, JobId};
+use crate::job::{ArtifactKind, BlobName, JobId, VideoExtension};
 use crate::storage::{BlobKey, BlobKind};
 
 /// What maintenance did.
@@ -42,24 +42,24 @@ pub struct Statistics {
     pub free_bytes: Option<u64>,
 }
 
-/// So many failures in a row of what is far away are taken to be of the way there, not of one file.
+/// After so many failures in a row of what is far away it is asked whether they are of the way there, or of single files.
 pub(super) const AWAY: u32 = 2;
 
 /// Things that are done one after the other, and do not keep each other from it when one fails.
-#[derive(Default)]
-struct EachByItself {
+struct EachByItself<'a> {
+    service: &'a Service,
     done: u64,
     failed: Option<Error>,
-    /// Whether they are done at the other end of a network. While that is away each takes as long as is waited for an answer: then
-    /// the rest is left for the next time.
-    is_far: bool,
     in_a_row: u32,
+    /// What is at the other end of a network does not answer: each would take as long as is waited for that, so the rest is left for
+    /// the next time.
+    is_away: bool,
 }
 
-impl EachByItself {
+impl EachByItself<'_> {
     /// Does one, which says whether there was anything to do.
     fn is_done(&mut self, what: &str, work: impl FnOnce() -> Result<bool>) {
-        if self.in_a_row >= AWAY {
+        if self.is_away {
             return;
         }
         match work() {
@@ -69,11 +69,20 @@ impl EachByItself {
             }
             Err(error) => {
                 log::warn!("cannot {what} now, it is tried again later: {error:?}");
-                let is_away = self.is_far && error.kind() == ErrorKind::Io;
-                self.in_a_row = if is_away { self.in_a_row + 1 } else { 0 };
+                let may_be_away = self.service.inner.has_other_machines && error.kind() == ErrorKind::Io;
+                self.in_a_row = if may_be_away { self.in_a_row + 1 } else { 0 };
+                if self.in_a_row >= AWAY {
+                    self.in_a_row = 0;
+                    self.is_away = !self.service.is_answered();
+                }
                 self.failed.get_or_insert(error);
             }
         }
+    }
+
+    /// Turns to other things: that the last ones failed says nothing of them.
+    fn turn(&mut self) {
+        self.in_a_row = 0;
     }
 
     /// How many were done, or the first failure.
@@ -102,7 +111,7 @@ impl Service {
             true => {
                 let swept = self.sweep(ORPHAN_AGE);
                 // Where the rows are not those of the files, nothing changes within a minute, and to look costs a list of all of them.
-                if swept.as_ref().err().is_none_or(|error| error.kind() == ErrorKind::Conflict) {
+                if swept.as_ref().is_err_and(|error| error.kind() == ErrorKind::Conflict) {
                     self.inner.sweeps.note();
                 }
                 swept
@@ -174,6 +183,7 @@ impl Service {
             each.is_done("delete a job", || self.remove_job(&deleted));
         }
         let jobs = std::mem::take(&mut each.done);
+        each.turn();
         for upload in self.unwanted_uploads()? {
             each.is_done("delete an upload", || self.remove_upload(&upload.name).map(|()| true));
         }
@@ -206,8 +216,18 @@ impl Service {
         self.inner.database.forget_upload(name)
     }
 
-    fn each_by_itself(&self) -> EachByItself {
-        EachByItself { is_far: self.inner.has_other_machines, ..EachByItself::default() }
+    fn each_by_itself(&self) -> EachByItself<'_> {
+        EachByItself { service: self, done: 0, failed: None, in_a_row: 0, is_away: false }
+    }
+
+    /// Whether storage and database answer a question to which the answer is no.
+    fn is_answered(&self) -> bool {
+        let name = BlobName::random(VideoExtension::Mp4);
+        let asked = [
+            self.inner.storage.metadata(&BlobKey::Incoming { name }).map(drop),
+            self.inner.database.upload(&name).map(drop),
+        ];
+        asked.iter().all(Result::is_ok)
     }
 
     /// Removes the files, and then the row, of a deleted job; says whether that could be.
@@ -280,13 +300,20 @@ impl Service {
         self.refuse_files_of_others()?;
         let mut each = EachByItself { done: inner.storage.sweep_staged(age)?, ..self.each_by_itself() };
         for kind in BlobKind::ALL {
+            each.turn();
             for key in inner.storage.list(kind, age)? {
                 each.is_done("remove a file", || match is_needed(inner.database.as_ref(), &key)? {
                     true => Ok(false),
                     false => inner.storage.delete(&key).map(|()| true),
                 });
             }
+            if each.is_away {
+                return each.result();
+            }
         }
+        // What cannot be removed is no reason to list all files every minute.
+        inner.sweeps.note();
+        each.turn();
         self.sweep_machine(age, &mut each)?;
         each.result()
     }
@@ -333,12 +360,13 @@ impl Service {
         if !inner.database.users()?.is_empty() {
             self.sweep_machine(ORPHAN_AGE, &mut each)?;
         }
-        each.result().inspect(|_| inner.machine_sweeps.note())
+        inner.machine_sweeps.note();
+        each.result()
     }
 
     /// Removes from this machine's own folder what killed processes left: workspaces of jobs that have ended, here or elsewhere,
     /// and locks.
-    fn sweep_machine(&self, age: Duration, each: &mut EachByItself) -> Result<()> {
+    fn sweep_machine(&self, age: Duration, each: &mut EachByItself<'_>) -> Result<()> {
         let inner = &self.inner;
         for job in inner.workspaces.list()? {
             each.is_done("remove a workspace", || self.remove_leftovers(job));

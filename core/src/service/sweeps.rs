@@ -39,6 +39,12 @@ impl Sweeps {
         sweeps
     }
 
+    /// Lets the next look be due.
+    #[cfg(test)]
+    pub(super) fn look_again(&self) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).last = None;
+    }
+
     /// Whether it is time to look again for files that nobody has touched for `age`, and their ages can be believed.
     pub(super) fn are_due(&self, age: Duration) -> bool {
         self.are_due_at(age, (SystemTime::now(), Instant::now()))

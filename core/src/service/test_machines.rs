@@ -1,13 +1,15 @@
 //! Several machines with one database and one storage, each with a folder of its own, and what must hold among them.
 
+use std::collections::HashSet;
 use std::fs;
 use std::io::Write;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use super::maintenance::AWAY;
+use super::needed::ORPHAN_AGE;
 use super::place::Place;
 use super::secrets::Secrets;
 use super::test_world::{SmallScenes, folder};
@@ -382,12 +384,15 @@ fn a_job_that_is_deleted_while_its_scene_is_stored_leaves_nothing() {
 #[test]
 fn whoever_deletes_a_job_does_not_wait_for_the_files_of_others() {
     let world = World::new();
-    let (asked, is_away) = (Arc::new(AtomicU32::new(0)), Arc::new(AtomicBool::new(false)));
-    let (count, away) = (asked.clone(), is_away.clone());
+    let (asked, found) = (Arc::new(AtomicU32::new(0)), Arc::new(AtomicU32::new(0)));
+    let is_away = Arc::new(AtomicBool::new(false));
+    let (count, finds, away) = (asked.clone(), found.clone(), is_away.clone());
     let here = world.machine_that_hears(move |asked, _| {
-        if asked == Asked::Delete {
-            count.fetch_add(1, Ordering::Relaxed);
-        }
+        match asked {
+            Asked::Delete => count.fetch_add(1, Ordering::Relaxed),
+            Asked::Find => finds.fetch_add(1, Ordering::Relaxed),
+            Asked::Put => 0,
+        };
         match away.load(Ordering::Relaxed) {
             true => Err(Error::new(ErrorKind::Io, "the storage is away")),
             false => Ok(()),
@@ -402,15 +407,68 @@ fn whoever_deletes_a_job_does_not_wait_for_the_files_of_others() {
         here.service.delete(here.user(), job).unwrap();
         assert_eq!(asked.load(Ordering::Relaxed), 1, "{others} others wait");
     }
-    asked.store(0, Ordering::Relaxed);
+    for count in [&asked, &found] {
+        count.store(0, Ordering::Relaxed);
+    }
     assert!(here.service.maintain().is_err());
-    assert_eq!(asked.load(Ordering::Relaxed), AWAY);
+    assert_eq!((asked.load(Ordering::Relaxed), found.load(Ordering::Relaxed)), (AWAY, 1));
     is_away.store(false, Ordering::Relaxed);
     let report = here.service.maintain().unwrap();
     assert_eq!((report.deleted_jobs, report.deleted_uploads), (1, 4));
     for place in ["videos", "scenes"] {
         assert_eq!(fs::read_dir(world.shared.path().join(place)).unwrap().count(), 0, "{place}");
     }
+}
+
+/// The storage answers: only these files stay.
+#[test]
+fn files_that_cannot_be_deleted_keep_no_others() {
+    let world = World::new();
+    let stuck = Arc::new(Mutex::new(HashSet::<JobId>::new()));
+    let held = stuck.clone();
+    let here = world.machine_that_hears(move |asked, key| match (asked, key) {
+        (Asked::Delete, BlobKey::Artifact { job, .. }) if held.lock().unwrap().contains(job) => {
+            Err(Error::new(ErrorKind::Io, "it may not be deleted"))
+        }
+        _ => Ok(()),
+    });
+    let inner = &here.service.inner;
+    let jobs = [(); 3].map(|()| here.submit(b"a video"));
+    for _ in jobs {
+        assert_eq!(here.work_once().unwrap(), Worked::Done);
+    }
+    let expired = here.upload(b"a video");
+    stuck.lock().unwrap().extend([jobs[0], jobs[1]]);
+    for job in jobs {
+        assert!(inner.database.mark_deleted(here.user(), job).unwrap());
+    }
+    world.clock.advance(27 * 3600);
+    inner.sweeps.look_again();
+    assert!(here.service.maintain().is_err());
+    let left: Vec<JobId> = inner.database.deleted_jobs().unwrap().into_iter().map(|left| left.job).collect();
+    assert_eq!(left, [jobs[0], jobs[1]]);
+    assert_eq!(inner.database.upload(&expired).unwrap(), None);
+    assert!(!inner.sweeps.are_due(ORPHAN_AGE), "all lists were read");
+    // Of files without rows those stay that come first in their list.
+    let mut strays = [(); 3].map(|()| JobId::random());
+    strays.sort();
+    let key = |job| BlobKey::Artifact { job, attempt: 1, kind: ArtifactKind::Ply };
+    for job in strays {
+        let mut blob = inner.storage.create(&key(job)).unwrap();
+        blob.write_all(b"stray").unwrap();
+        blob.commit().unwrap();
+    }
+    stuck.lock().unwrap().extend([strays[0], strays[1]]);
+    inner.sweeps.look_again();
+    assert!(here.service.sweep(Duration::ZERO).is_err());
+    let left = inner.storage.list(BlobKind::Artifact, Duration::ZERO).unwrap();
+    assert_eq!(strays.map(|job| left.contains(&key(job))), [true, true, false]);
+    assert!(!inner.sweeps.are_due(ORPHAN_AGE));
+    // When they can be, they go.
+    stuck.lock().unwrap().clear();
+    assert_eq!(here.service.maintain().unwrap().deleted_jobs, 2);
+    here.service.sweep(Duration::ZERO).unwrap();
+    assert_eq!(inner.storage.list(BlobKind::Artifact, Duration::ZERO).unwrap(), []);
 }
 
 /// It can be read all the same.
