@@ -219,9 +219,12 @@ impl Service {
         // All that is still to come lies in blocks first, and once more in the video that is made of them: whoever has said how long
         // that is hears now that there is no space, and not after the last byte.
         let to_come = announced.length.unwrap_or(end).saturating_sub(offset);
-        let transfer = (upload.user, name);
-        let space = self.reserve(transfer, to_come)?;
-        let whole = self.reserve(transfer, announced.length.unwrap_or(0))?;
+        let reserve = |bytes| match offset {
+            0 => self.reserve((upload.user, name), bytes),
+            _ => self.reserve_more((upload.user, name), bytes),
+        };
+        let space = reserve(to_come)?;
+        let whole = reserve(announced.length.unwrap_or(0))?;
         if announced != before {
             self.announce(&name, &announced)?;
         }

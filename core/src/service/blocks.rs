@@ -38,8 +38,13 @@ impl Service {
         let room = self.room_for(&key)?;
         // All blocks are copied when their list comes, and it is better known now than then that there is no space for that.
         let (waiting, size) = (self.limits().max_upload_bytes.saturating_sub(room), facts.size.unwrap_or(0));
-        drop(self.reserve((upload.user, *name), size.saturating_mul(2).saturating_add(waiting))?);
-        UploadWriter::begin(self, &upload, key, Target::Block, facts, room, None)
+        let reserve = |bytes| match waiting {
+            0 => self.reserve((upload.user, *name), bytes),
+            _ => self.reserve_more((upload.user, *name), bytes),
+        };
+        drop(reserve(size.saturating_mul(2).saturating_add(waiting))?);
+        let promised = reserve(size)?;
+        UploadWriter::begin(self, &upload, key, Target::Block, facts, room, Some(promised))
     }
 
     /// Bytes that the block `key` may have beside those that are there.
@@ -148,7 +153,11 @@ impl Service {
         cancel: &CancelToken,
     ) -> Result<String> {
         let upload = self.unused_upload(name)?;
-        let mut writer = self.begin_video(&upload, list, facts, promised)?;
+        let promised = match promised {
+            Some(promised) => promised,
+            None => self.reserve_more((upload.user, *name), facts.size.unwrap_or(0))?,
+        };
+        let mut writer = self.begin_video(&upload, list, facts, Some(promised))?;
         for key in keys {
             writer.append_block(key, cancel)?;
         }
@@ -315,6 +324,27 @@ mod tests {
         };
         assert_eq!(begin(free / 10 * 6), Err(ErrorKind::DiskFull));
         begin(free / 10 * 3).unwrap();
+    }
+
+    /// Rule 89.
+    #[test]
+    fn blocks_go_on_whatever_else_their_user_has_begun_since() {
+        let limits = Limits { max_upload_bytes: u64::MAX, ..Limits::default() };
+        let w = World::with(ServiceOptions { limits, min_free_bytes: 0, ..ServiceOptions::default() });
+        let [first, second, third] =
+            [(); 3].map(|()| w.service.create_upload(w.anna, "mp4").unwrap().blob_name);
+        put(&w, &first, "a", b"hello ").unwrap();
+        let free = w.service.inner.storage.free_space().unwrap().unwrap();
+        let sized = |size| UploadFacts { size: Some(size), ..UploadFacts::default() };
+        let _large = w.service.begin_upload(&second, sized(free / 10 * 3)).unwrap();
+        let mut writer = w.service.put_block(&first, "b", sized(5)).unwrap();
+        writer.append(b"world").unwrap();
+        writer.finish().unwrap();
+        list(&w, &first, &["a", "b"]).unwrap();
+        assert_eq!(content(&w, &first), b"hello world");
+        // What begins now waits for its turn.
+        let refused = w.service.put_block(&third, "a", sized(5)).err().unwrap();
+        assert_eq!(refused.kind(), ErrorKind::DiskFull);
     }
 
     #[test]

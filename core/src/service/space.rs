@@ -35,8 +35,20 @@ impl Service {
     /// # Errors
     /// [`ErrorKind::DiskFull`]; also if this is not the only video that its user sends, and they have announced too much together.
     pub(super) fn reserve(&self, transfer: Transfer, bytes: u64) -> Result<Reservation> {
+        self.promise(transfer, bytes, true)
+    }
+
+    /// The same for an upload of which something is stored already: what else its user has announced since does not break it off.
+    ///
+    /// # Errors
+    /// [`ErrorKind::DiskFull`].
+    pub(super) fn reserve_more(&self, transfer: Transfer, bytes: u64) -> Result<Reservation> {
+        self.promise(transfer, bytes, false)
+    }
+
+    fn promise(&self, transfer: Transfer, bytes: u64, is_announced: bool) -> Result<Reservation> {
         let mut reservation = Reservation { space: self.inner.space.clone(), transfer, left: 0, unseen: 0 };
-        reservation.extend(self, bytes, true)?;
+        reservation.extend(self, bytes, is_announced)?;
         Ok(reservation)
     }
 

@@ -271,3 +271,19 @@ fn rule_100_addresses_and_jobs_end_it() {
     assert_eq!(w.service.maintain().unwrap().deleted_uploads, 1);
     assert_eq!(files(&w, BlobKind::Block), 0);
 }
+
+/// Rule 89.
+#[test]
+fn an_upload_goes_on_whatever_else_its_user_has_begun_since() {
+    let limits = Limits { max_upload_bytes: u64::MAX, ..Limits::default() };
+    let w = World::with(ServiceOptions { limits, min_free_bytes: 0, ..ServiceOptions::default() });
+    let [first, second] = [(); 2].map(|()| w.service.create_upload(w.anna, "mp4").unwrap().blob_name);
+    let mut appending = w.service.append_anew(&first, Some(11), UploadFacts::default()).unwrap();
+    appending.append(b"hello ").unwrap();
+    assert!(!appending.finish(false).unwrap().is_complete);
+    let free = w.service.inner.storage.free_space().unwrap().unwrap();
+    let facts = UploadFacts { size: Some(free / 10 * 3), ..UploadFacts::default() };
+    let _large = w.service.begin_upload(&second, facts).unwrap();
+    assert!(send(&w, &first, 6, b"world", false).unwrap().is_complete);
+    assert_eq!(content(&w, &first), b"hello world");
+}
