@@ -116,7 +116,7 @@ impl Service {
                 }
                 swept
             }
-            false => self.tidy_folder(),
+            false => self.tidy_folder(ORPHAN_AGE),
         };
         flushed?;
         forgotten?;
@@ -344,21 +344,28 @@ impl Service {
         if !self.inner.has_other_machines {
             return;
         }
-        if let Err(error) = self.tidy_folder() {
+        if let Err(error) = self.tidy_folder(ORPHAN_AGE) {
             log::warn!("what is left in {}: {error:?}", self.inner.folder.display());
         }
     }
 
-    /// Looks through this machine's own folder if that was not done within the hour; says how much was removed.
-    fn tidy_folder(&self) -> Result<u64> {
+    /// Looks through this machine's own folder for what nobody has touched for `age`, if that was not done within the hour; says how
+    /// much was removed.
+    pub(super) fn tidy_folder(&self, age: Duration) -> Result<u64> {
         let inner = &self.inner;
-        if !inner.machine_sweeps.are_due(ORPHAN_AGE) {
+        if !inner.machine_sweeps.are_due(age) {
             return Ok(0);
         }
         let mut each = self.each_by_itself();
         // Rows without a user are not those of what lies here.
         if !inner.database.users()?.is_empty() {
-            self.sweep_machine(ORPHAN_AGE, &mut each)?;
+            // What was never complete is nobody's, and needs no second thought as files without a row do, for which a process may not
+            // live long enough. In a storage that many machines share it is left to their servers: workers come and go, and to look
+            // there costs lists over the network.
+            if !inner.has_other_machines {
+                each.done += inner.storage.sweep_staged(age)?;
+            }
+            self.sweep_machine(age, &mut each)?;
         }
         inner.machine_sweeps.note();
         each.result()

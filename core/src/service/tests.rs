@@ -853,6 +853,23 @@ fn maintenance_removes_what_nobody_needs_and_nothing_else() {
     assert!(w.service.integrity_check().unwrap().is_empty());
 }
 
+/// Also by processes that never live for the hour after which files without a row are looked for.
+#[test]
+fn what_a_killed_process_was_writing_goes_at_the_first_look() {
+    let w = World::new();
+    let staged = w.folder.path().join("staged/0-0");
+    fs::write(&staged, "half").unwrap();
+    assert_eq!(w.service.maintain().unwrap().orphans, 0);
+    assert!(staged.exists(), "somebody may have begun it just now");
+    let other = w.reopen();
+    assert!(!other.inner.sweeps.are_due(Duration::ZERO));
+    assert_eq!(other.tidy_folder(Duration::ZERO).unwrap(), 1);
+    assert!(!staged.exists());
+    // The next look is an hour later.
+    fs::write(&staged, "half").unwrap();
+    assert_eq!(other.tidy_folder(Duration::ZERO).unwrap(), 0);
+}
+
 /// A database that was lost and made anew, beside files that are still there.
 #[test]
 fn a_database_without_users_is_the_end_of_no_file() {
