@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, HashSet};
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::time::SystemTime;
 
 use super::copying::{CopyProgress, Copying, sync_all_folders};
 use super::manifest::{BackedUpFile, BackupManifest};
@@ -14,6 +15,10 @@ use crate::hex::hex;
 use crate::service::lost_files::{key_of, lose};
 use crate::service::{Service, layout};
 use crate::storage::BlobReader;
+
+/// What file systems count the times of files in, nanoseconds: NTFS, those that count microseconds and milliseconds, exFAT, ext3 and
+/// HFS+, FAT.
+const TICKS: [u128; 6] = [100, 1_000, 1_000_000, 10_000_000, 1_000_000_000, 2_000_000_000];
 
 /// The rows while they are made to agree with the files.
 const ROWS: &str = "rows.db";
@@ -176,8 +181,16 @@ impl Service {
 /// Whether the file at `path`, which has the name of `blob`, has its bytes too. The name alone does not tell: a service that went
 /// back to an older backup counts attempts anew, and another scene gets a name that was given before. Links and copies keep the time.
 fn is_copy(path: &Path, blob: &BlobReader) -> bool {
-    fs::metadata(path)
-        .is_ok_and(|found| found.len() == blob.size && found.modified().is_ok_and(|t| t == blob.modified))
+    fs::metadata(path).is_ok_and(|found| {
+        found.len() == blob.size && found.modified().is_ok_and(|kept| is_kept_time(kept, blob.modified))
+    })
+}
+
+/// Whether `kept` is what a file system makes of the time `of`: that itself, or a whole number of its ticks beside it.
+fn is_kept_time(kept: SystemTime, of: SystemTime) -> bool {
+    let apart = kept.duration_since(of).unwrap_or_else(|earlier| earlier.duration()).as_nanos();
+    let since = kept.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_nanos();
+    apart == 0 || TICKS.iter().any(|tick| since % tick == 0 && apart < *tick)
 }
 
 /// Takes out of the rows what was deleted since they were copied: the jobs of `file`, and an upload whose content was replaced.
@@ -207,5 +220,28 @@ impl Drop for Unfinished {
     fn drop(&mut self) {
         // Best effort: its name says that it is nothing.
         let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn a_time_is_kept_to_the_tick_of_the_file_system_and_no_other_is_taken_for_it() {
+        const TIME: u64 = 1_700_000_001_987_654_321;
+        let at = |nanoseconds: u64| SystemTime::UNIX_EPOCH + Duration::from_nanos(nanoseconds);
+        let is_kept = |nanoseconds: u64| is_kept_time(at(nanoseconds), at(TIME));
+        assert!(is_kept(TIME));
+        for tick in TICKS.map(|tick| u64::try_from(tick).unwrap()) {
+            let cut = TIME / tick * tick;
+            assert!(is_kept(cut) && is_kept(cut + tick), "{tick}");
+        }
+        // One that is finer than it is far away, and one that is too far away.
+        for other in [TIME + 1, TIME - 50_000_001, 1_700_000_003_000_000_000, 1_700_000_004_000_000_000] {
+            assert!(!is_kept(other), "{other}");
+        }
     }
 }

@@ -303,6 +303,29 @@ fn an_earlier_backup_is_believed_of_the_same_file_only() {
     assert_sound(&backups.at("service"));
 }
 
+/// On a disk whose file system counts whole seconds, of a storage without local files.
+#[cfg(unix)]
+#[test]
+fn an_earlier_backup_is_believed_though_its_disk_cuts_times() {
+    use std::os::unix::fs::MetadataExt;
+    use std::time::{Duration, SystemTime};
+    let world = crate::service::test_machines::World::new();
+    let here = world.machine();
+    let job = here.submit(b"a video");
+    assert_eq!(here.work_once().unwrap(), Worked::Done);
+    let backups = tempfile::tempdir_in(world.shared.path().parent().unwrap()).unwrap();
+    let at = |name: &str| backups.path().join(name);
+    here.service.backup(&at("one"), None, &mut go_on).unwrap();
+    let ply = BlobKey::Artifact { job, attempt: 1, kind: ArtifactKind::Ply }.to_string();
+    let file = fs::File::options().write(true).open(at("one").join(&ply)).unwrap();
+    let time = file.metadata().unwrap().modified().unwrap();
+    let seconds = time.duration_since(SystemTime::UNIX_EPOCH).unwrap().as_secs();
+    file.set_modified(SystemTime::UNIX_EPOCH + Duration::from_secs(seconds)).unwrap();
+    here.service.backup(&at("two"), Some(&at("one")), &mut go_on).unwrap();
+    let inode = |backup: &str| fs::metadata(at(backup).join(&ply)).unwrap().ino();
+    assert_eq!(inode("one"), inode("two"), "linked, not copied");
+}
+
 #[test]
 fn what_is_stopped_leaves_nothing() {
     let w = World::new();
