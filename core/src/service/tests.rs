@@ -563,6 +563,34 @@ fn a_worker_says_why_it_waits_and_goes_on_by_itself() {
     });
 }
 
+/// A batch system that waits for its end begins another one, on another machine.
+#[test]
+fn a_worker_whose_patience_is_limited_ends_with_what_keeps_its_machine_from_working() {
+    let w = World::new();
+    let sick = Sick { kind: ErrorKind::NoGpu, trouble: AtomicBool::new(true) };
+    let job = w.submit(w.anna);
+    let patience = Duration::from_millis(500);
+    for end in [WorkerEnd::OneJobOrIdle(patience), WorkerEnd::Idle(patience)] {
+        let (began, options) = (Instant::now(), WorkerOptions { end, ..options() });
+        let ended = w.service.run_worker_with(&options, &CancelToken::new(), &sick);
+        assert_eq!(ended.unwrap_err().kind(), ErrorKind::NoGpu);
+        let took = began.elapsed();
+        assert!((patience..Duration::from_secs(20)).contains(&took), "{took:?}");
+        assert_eq!((w.service.paused_workers().len(), w.job(job).details.attempt), (0, 0));
+    }
+    // What passes within that is waited for.
+    let options = WorkerOptions { end: WorkerEnd::OneJobOrIdle(Duration::from_secs(60)), ..options() };
+    thread::scope(|scope| {
+        let worker = scope.spawn(|| w.service.run_worker_with(&options, &CancelToken::new(), &sick));
+        while w.service.paused_workers().is_empty() && !worker.is_finished() {
+            thread::sleep(Duration::from_millis(10));
+        }
+        sick.trouble.store(false, Ordering::SeqCst);
+        worker.join().unwrap().unwrap();
+    });
+    assert_eq!(w.job(job).status, JobStatus::Finished);
+}
+
 #[test]
 fn a_disk_with_too_little_space_left_takes_no_job() {
     let w = World::with(ServiceOptions { min_free_bytes: u64::MAX, ..ServiceOptions::default() });

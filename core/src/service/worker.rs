@@ -54,7 +54,8 @@ impl Service {
     /// Blocks; call it on a thread of its own, several times for several workers.
     ///
     /// # Errors
-    /// If the worker cannot be set up. What fails later is written to the job or tried again: a worker does not end by itself.
+    /// If the worker cannot be set up. What fails later is written to the job or tried again: a worker does not end by itself, but
+    /// one that waits for a job for a limited time ([`WorkerEnd`](super::WorkerEnd)) with what keeps its machine from working.
     pub fn run_worker(&self, options: &WorkerOptions, cancel: &CancelToken) -> Result<()> {
         let formats = self.inner.options.reconstruction.formats.clone();
         self.run_worker_with(options, cancel, &PipelineRunner { formats })
@@ -72,13 +73,16 @@ impl Service {
     ) -> Result<()> {
         let mut worker = Worker::new(self, options, cancel, runner)?;
         let mut idle_since = Instant::now();
+        let is_out_of_patience =
+            |since: Instant| options.end.patience().is_some_and(|limit| since.elapsed() >= limit);
         while !cancel.is_cancelled() {
             self.tidy_machine();
             let mark = self.inner.changes.mark();
+            let begun = Instant::now();
             match worker.work_once() {
                 Ok(Worked::Nothing) => {
                     worker.machine.resume();
-                    if options.end.patience().is_some_and(|limit| idle_since.elapsed() >= limit) {
+                    if is_out_of_patience(idle_since) {
                         break;
                     }
                     self.wait_for_work(mark, IDLE_POLL, cancel);
@@ -90,10 +94,16 @@ impl Service {
                     }
                     idle_since = Instant::now();
                 }
-                // The disk is full, the device gone, the database busy: no reason to go, and none to spoil the next job.
+                // The disk is full, the device gone, the database busy: no reason to spoil the next job, and none to go, unless somebody
+                // waits for this worker's end, and can begin one on another machine.
                 Err(error) => {
-                    pause(worker.machine.pause(&error), cancel);
-                    idle_since = Instant::now();
+                    // A job that was at work until then was no waiting.
+                    idle_since += begun.elapsed();
+                    let rest = worker.machine.pause(&error);
+                    if is_out_of_patience(idle_since) {
+                        return Err(error);
+                    }
+                    pause(rest, cancel);
                 }
             }
         }

@@ -11,16 +11,17 @@ pub enum WorkerEnd {
     /// Never.
     #[default]
     Never,
-    /// When there was no job for it for this long. One whose machine cannot work goes on trying.
+    /// When there was no job for it for this long, or when its machine could not work for this long: then with what keeps it from
+    /// that.
     Idle(Duration),
-    /// After one job, however that ended; it waits for one for as long as it takes.
+    /// After one job, however that ended; it waits for one for as long as it takes, also for its machine to work again.
     OneJob,
-    /// After one job, or when there was none for this long.
+    /// After one job, or as [`WorkerEnd::Idle`].
     OneJobOrIdle(Duration),
 }
 
 impl WorkerEnd {
-    /// How long it waits for a job at most.
+    /// How long it waits for a job, or for its machine, at most.
     pub(super) fn patience(self) -> Option<Duration> {
         match self {
             WorkerEnd::Never | WorkerEnd::OneJob => None,

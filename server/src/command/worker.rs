@@ -51,7 +51,7 @@ pub(crate) struct Arguments {
     /// End after one job
     #[arg(long)]
     once: bool,
-    /// End when there was no job for so many seconds
+    /// End when there was no job for so many seconds, or, with an error, when this machine could work on none for so long
     #[arg(long, value_name = "SECONDS")]
     exit_when_idle: Option<u64>,
     /// Answer /metrics (Prometheus) and /healthz here; port 0 takes a free one [default: nowhere]
