@@ -307,7 +307,7 @@ pub trait QueueRows {
         log_size: Option<u64>,
     ) -> Result<Returned>;
     /// Takes jobs away from workers that are dead: their lease has run out, or `is_alive` says that their process is gone.
-    /// That is a disturbance.
+    /// That is a disturbance. A lease that was given while the clock was ahead is cut to what is enough for a sign of life.
     ///
     /// # Errors
     /// The database's.

@@ -101,6 +101,18 @@ pub struct Lease {
     pub owner: String,
 }
 
+impl Lease {
+    /// The longest that one may last, seconds.
+    pub const LONGEST_SECONDS: u64 = 3600;
+
+    /// One whose end is further away than this, microseconds, was given while the clock was ahead. The minute is for those that are
+    /// given while somebody looks.
+    pub(super) const AHEAD: i64 = (Self::LONGEST_SECONDS as i64 + 60) * 1_000_000;
+
+    /// Within this time, seconds, every worker that lives has given a sign of life: it does each sixth of its lease.
+    pub(super) const SIGN_OF_LIFE_SECONDS: u64 = Self::LONGEST_SECONDS / 6 + 60;
+}
+
 /// A job that a worker has taken.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Claim {
@@ -178,6 +190,12 @@ impl Patience {
     /// wrong before is forgotten.
     pub const STEP: f64 = 0.05;
 
+    /// The longest that a job rests, seconds.
+    pub const LONGEST_REST_SECONDS: u64 = 2 * 3600;
+
+    /// A job whose rest would last for longer than this, microseconds, was put to rest while the clock was ahead.
+    pub(super) const AHEAD: i64 = (Self::LONGEST_REST_SECONDS as i64 + 60) * 1_000_000;
+
     /// How long a job rests whose workspace is still occupied, seconds.
     pub const OCCUPIED_SECONDS: u64 = 60;
 
@@ -186,7 +204,7 @@ impl Patience {
     pub fn rest_seconds(in_a_row: u32) -> u64 {
         match in_a_row {
             0..=2 => 0,
-            _ => 4u64.saturating_pow(in_a_row - 2).min(2 * 3600),
+            _ => 4u64.saturating_pow(in_a_row - 2).min(Self::LONGEST_REST_SECONDS),
         }
     }
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::database::{Patience, QueueOrder};
+use crate::database::{Lease, Patience, QueueOrder};
 use crate::error::{Error, Result};
 use crate::job::{JobRequest, Limits};
 use crate::pipeline::ReconstructionOptions;
@@ -69,10 +69,11 @@ impl ServiceOptions {
         if self.max_attempts == 0 {
             return Err(Error::argument("max_attempts is 0: every job would fail"));
         }
-        if !(6..=3600).contains(&self.lease_seconds) {
+        if !(6..=Lease::LONGEST_SECONDS).contains(&self.lease_seconds) {
             return Err(Error::argument(format!(
-                "lease_seconds is {}: 6 to 3600 is allowed",
-                self.lease_seconds
+                "lease_seconds is {}: 6 to {} is allowed",
+                self.lease_seconds,
+                Lease::LONGEST_SECONDS
             )));
         }
         if !(1..=86_400).contains(&self.checkpoint_seconds) {

@@ -22,7 +22,8 @@ const FREE: &str = "lease_owner = NULL, lease_worker = NULL, lease_boot = NULL, 
     updated_at = $4, version = version + 1";
 /// What a worker can do: of the alias `job`, with the parameters of [`claim`](QueueRows::claim).
 const FITS: &str = "job.state = 'queued' AND NOT job.deleted AND (NOT job.remove_background OR $1)
-    AND job.gaussians <= $2 AND (job.rest_until IS NULL OR job.rest_until <= $3) AND job.gaussians + $4 <= $5
+    AND job.gaussians <= $2 AND (job.rest_until IS NULL OR job.rest_until <= $3 OR job.rest_until > $7)
+    AND job.gaussians + $4 <= $5
         - (SELECT coalesce(sum(busy.gaussians + $4), 0)::bigint FROM jobs AS busy
            WHERE busy.state = 'running' AND (busy.lease_boot = $6 OR starts_with(busy.lease_boot, $6 || '/')))";
 
@@ -196,7 +197,8 @@ impl QueueRows for PostgresDatabase {
         let Abilities { masks, max_gaussians, all_gaussians, beside } = *abilities;
         let next = next_query(self.order);
         let find = |c: &Session, now: Timestamp| {
-            let values = values![masks, max_gaussians, now, beside, all_gaussians, machine];
+            let far_off = now.as_micros().saturating_add(Patience::AHEAD);
+            let values = values![masks, max_gaussians, now, beside, all_gaussians, machine, far_off];
             c.first(&next, values, |r| r.get::<JobId>(0))
         };
         // An idle worker looks often: that is one question, outside a transaction.
@@ -341,7 +343,7 @@ impl QueueRows for PostgresDatabase {
     }
 
     fn reclaim(&self, is_alive: &dyn Fn(&str) -> bool, patience: &Patience) -> Result<Reclaimed> {
-        let dead = self.read(|c| {
+        let (now, rows) = self.read(|c| {
             let now = self.now(c)?.as_micros();
             const RUNNING: &str =
                 "SELECT job_id, attempt, lease_owner, lease_until FROM jobs WHERE state = 'running'";
@@ -349,9 +351,17 @@ impl QueueRows for PostgresDatabase {
                 let until: i64 = r.get(3)?;
                 Ok((Lease { job: r.get(0)?, attempt: r.get(1)?, owner: r.get(2)? }, until, until <= now))
             })?;
-            let dead = |(lease, _, late): &(Lease, i64, bool)| *late || !is_alive(&lease.owner);
-            Ok(rows.into_iter().filter(dead).collect::<Vec<_>>())
+            Ok((now, rows))
         })?;
+        let (dead, alive): (Vec<_>, Vec<_>) =
+            rows.into_iter().partition(|(lease, _, late)| *late || !is_alive(&lease.owner));
+        for (lease, seen, _) in alive.iter().filter(|(_, until, _)| until - now > Lease::AHEAD) {
+            let cut = format!("UPDATE jobs SET lease_until = $4 WHERE {HELD} AND lease_until = $5");
+            self.write("database.reclaim.commit", |t| {
+                let until = self.now(t)?.plus_seconds(Lease::SIGN_OF_LIFE_SECONDS);
+                t.run(&cut, &[&held(lease)[..], values![until, seen]].concat())
+            })?;
+        }
         let mut reclaimed = Reclaimed::default();
         let failure = Failure {
             code: "crashed".into(),

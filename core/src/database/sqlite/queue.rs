@@ -177,7 +177,7 @@ impl QueueRows for SqliteDatabase {
             FROM jobs JOIN {whose} USING (user_id)
                 JOIN (SELECT blob_name, version AS version_of_video FROM uploads) USING (blob_name)
             WHERE state = 'queued' AND jobs.deleted = 0 AND (NOT remove_background OR ?1) AND gaussians <= ?2
-                AND (rest_until IS NULL OR rest_until <= ?3 OR rest_boot <> ?4)
+                AND (rest_until IS NULL OR rest_until <= ?3 OR rest_until > ?7 OR rest_boot <> ?4)
                 AND gaussians + ?5 <= ?6 - (SELECT ifnull(sum(gaussians + ?5), 0) FROM jobs AS busy
                     WHERE busy.state = 'running' AND busy.lease_boot = ?4)
             ORDER BY {order} LIMIT 1"
@@ -185,7 +185,8 @@ impl QueueRows for SqliteDatabase {
         let lease_now = self.clock.lease_micros();
         let Abilities { masks, max_gaussians, all_gaussians, beside } = *abilities;
         let all_gaussians = i64::try_from(all_gaussians).unwrap_or(i64::MAX);
-        let can = params![masks, max_gaussians, lease_now, self.clock.boot(), beside, all_gaussians];
+        let far_off = lease_now.saturating_add(Patience::AHEAD);
+        let can = params![masks, max_gaussians, lease_now, self.clock.boot(), beside, all_gaussians, far_off];
         // An idle worker looks often; it takes the write lock only if there is something to take.
         if !self.read(|c| Ok(c.prepare_cached(&first_waiting)?.exists(can)?))? {
             return Ok(None);
@@ -321,20 +322,22 @@ impl QueueRows for SqliteDatabase {
     }
 
     fn reclaim(&self, is_alive: &dyn Fn(&str) -> bool, patience: &Patience) -> Result<Reclaimed> {
-        let dead = self.read(|c| {
+        let (now, rows) = self.read(|c| {
             const RUNNING: &str =
                 "SELECT job_id, attempt, lease_owner, lease_until, lease_boot = ?1 AND lease_until > ?2
                 FROM jobs WHERE state = 'running'";
-            let now = params![self.clock.boot(), self.clock.lease_micros()];
-            let rows = all(c, RUNNING, now, |r| {
+            let now = self.clock.lease_micros();
+            let rows = all(c, RUNNING, params![self.clock.boot(), now], |r| {
                 let lease = Lease { job: r.get(0)?, attempt: r.get(1)?, owner: r.get(2)? };
                 Ok((lease, r.get::<_, i64>(3)?, !r.get::<_, bool>(4)?))
             })?;
-            let dead = |(lease, _, late): &(Lease, i64, bool)| *late || !is_alive(&lease.owner);
-            Ok(rows.into_iter().filter(dead).collect::<Vec<_>>())
+            Ok((now, rows))
         })?;
+        let (dead, alive): (Vec<_>, Vec<_>) =
+            rows.into_iter().partition(|(lease, _, late)| *late || !is_alive(&lease.owner));
+        let endless: Vec<_> = alive.into_iter().filter(|(_, until, _)| until - now > Lease::AHEAD).collect();
         let mut reclaimed = Reclaimed::default();
-        if dead.is_empty() {
+        if dead.is_empty() && endless.is_empty() {
             return Ok(reclaimed);
         }
         let failure = Failure {
@@ -342,6 +345,11 @@ impl QueueRows for SqliteDatabase {
             message: format!("the worker died {} times while it worked on this video", patience.disturbances),
         };
         self.write("database.reclaim.commit", |t| {
+            for (lease, seen, _) in &endless {
+                let until = self.clock.lease_micros() + seconds(Lease::SIGN_OF_LIFE_SECONDS);
+                let cut = format!("UPDATE jobs SET lease_until = ?4 WHERE {HELD} AND lease_until = ?5");
+                run(t, &cut, params![lease.job, lease.attempt, lease.owner, until, seen])?;
+            }
             for (lease, seen, late) in &dead {
                 // One that was prolonged since is alive.
                 let may = |until: i64| !late || until == *seen;

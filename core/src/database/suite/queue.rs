@@ -207,6 +207,33 @@ pub(in crate::database) fn leases_that_are_prolonged_at_the_last_moment<D: JobDa
     assert_eq!(d.reclaim(&|_| true, &PATIENCE).unwrap().queued, [first.job]);
 }
 
+/// Of the database's server, say, until it was set right: what was written by it then does not hold for days.
+pub(in crate::database) fn a_clock_that_was_ahead<D: JobDatabase>(w: World<D>) {
+    let d = &w.database;
+    let jobs = [w.submit(w.anna), w.submit(w.anna), w.submit(w.anna)];
+    w.clock.advance(48 * HOUR);
+    let [abandoned, lives] = [w.take(), w.take()];
+    for _ in 0..3 {
+        let lease = w.take();
+        assert_eq!(lease.job, jobs[2]);
+        d.release(&lease, Return::Disturbed(&failure("io")), &PATIENCE, None).unwrap();
+    }
+    assert_eq!(w.claim(), None, "it rests");
+    w.clock.advance(-48 * HOUR);
+    let rested = w.take();
+    assert_eq!(rested.job, jobs[2]);
+    d.publish(&rested, &publication()).unwrap();
+    // Who lives has time to say so.
+    assert_eq!(d.reclaim(&|_| true, &PATIENCE).unwrap(), Default::default());
+    w.clock.advance(10 * 60);
+    assert_eq!(d.heartbeat(&lives, LEASE).unwrap(), LeaseState::Held);
+    assert_eq!(d.reclaim(&|_| true, &PATIENCE).unwrap(), Default::default());
+    assert_eq!(d.publish(&lives, &publication()).unwrap(), LeaseState::Held);
+    w.clock.advance(60);
+    assert_eq!(d.reclaim(&|_| true, &PATIENCE).unwrap().queued, [abandoned.job]);
+    assert_eq!(w.take().job, jobs[0]);
+}
+
 /// What may be the machine's fault or the job's: a worker that dies, or says that it was disturbed.
 pub(in crate::database) fn disturbances<D: JobDatabase>(w: World<D>) {
     let d = &w.database;
