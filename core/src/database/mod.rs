@@ -253,7 +253,9 @@ pub enum FileOwner {
 
 /// Jobs as workers see them.
 pub trait QueueRows {
-    /// Takes the first waiting job ([`QueueOrder`]) that does not rest and that the worker can do, for `lease_seconds`.
+    /// Takes the first waiting job ([`QueueOrder`]) that does not rest and that the worker can do, for `lease_seconds`. None that came
+    /// behind one for which the machine is to keep room ([`Abilities::KEEP_ROOM_AFTER_SECONDS`]): smaller ones would take it, one after
+    /// the other.
     ///
     /// # Errors
     /// The database's.

@@ -154,6 +154,10 @@ pub struct Abilities {
 }
 
 impl Abilities {
+    /// A job for which a machine has no room only because of those that run there, and that waits for longer than this, seconds, is kept
+    /// room for.
+    pub const KEEP_ROOM_AFTER_SECONDS: u64 = 3600;
+
     /// All that can be asked for.
     pub const ALL: Abilities =
         Abilities { masks: true, max_gaussians: u32::MAX, all_gaussians: i64::MAX as u64, beside: 0 };

@@ -20,12 +20,13 @@ const HELD: &str = "job_id = $1 AND attempt = $2 AND lease_owner = $3 AND state 
 /// Lets go of a job.
 const FREE: &str = "lease_owner = NULL, lease_worker = NULL, lease_boot = NULL, lease_until = NULL,
     updated_at = $4, version = version + 1";
-/// What a worker can do: of the alias `job`, with the parameters of [`claim`](QueueRows::claim).
-const FITS: &str = "job.state = 'queued' AND NOT job.deleted AND (NOT job.remove_background OR $1)
-    AND job.gaussians <= $2 AND (job.rest_until IS NULL OR job.rest_until <= $3 OR job.rest_until > $7)
-    AND job.gaussians + $4 <= $5
-        - (SELECT coalesce(sum(busy.gaussians + $4), 0)::bigint FROM jobs AS busy
-           WHERE busy.state = 'running' AND (busy.lease_boot = $6 OR starts_with(busy.lease_boot, $6 || '/')))";
+/// What waits, does not rest, and is before a place in the queue: of the alias `job`, with the parameters of
+/// [`claim`](QueueRows::claim).
+const WAITS: &str = "job.state = 'queued' AND NOT job.deleted AND (NOT job.remove_background OR $1)
+    AND (job.rest_until IS NULL OR job.rest_until <= $3 OR job.rest_until > $7) AND job.seq < $8";
+/// What the jobs that run on the machine will need of its memory.
+const BUSY: &str = "(SELECT coalesce(sum(busy.gaussians + $4), 0)::bigint FROM jobs AS busy
+    WHERE busy.state = 'running' AND (busy.lease_boot = $6 OR starts_with(busy.lease_boot, $6 || '/')))";
 
 /// A job that failed because its workers died.
 const DIED: &str = "state = 'failed' AND failure_code = 'crashed' AND NOT deleted";
@@ -154,11 +155,28 @@ fn request(row: &Row) -> Sql<JobRequest> {
     })
 }
 
-/// The job that comes next, locked. One that another worker is just taking is passed over.
+/// Whether there is room now for the alias `job`.
+fn fits() -> String {
+    format!("job.gaussians <= $2 AND job.gaussians + $4 <= $5 - {BUSY}")
+}
+
+/// The place of the first job for which the machine is to keep room.
+fn kept_room_query() -> String {
+    // Where more memory is taken than running jobs will need, their end is not what it waits for.
+    format!(
+        "SELECT job.seq FROM jobs AS job WHERE {WAITS} AND job.uploaded_at <= $9
+            AND job.gaussians + $4 <= $5 AND job.gaussians <= $2 + {BUSY} AND NOT ({fits})
+        ORDER BY job.seq LIMIT 1",
+        fits = fits()
+    )
+}
+
+/// The job that comes next, locked, and its place. One that another worker is just taking is passed over.
 fn next_query(order: QueueOrder) -> String {
+    let fits = format!("{WAITS} AND {}", fits());
     match order {
         QueueOrder::Submitted => format!(
-            "SELECT job.job_id FROM jobs AS job WHERE {FITS} ORDER BY job.seq LIMIT 1 FOR UPDATE OF job SKIP LOCKED"
+            "SELECT job.job_id, job.seq FROM jobs AS job WHERE {fits} ORDER BY job.seq LIMIT 1 FOR UPDATE OF job SKIP LOCKED"
         ),
         // Users who wait are found by stepping from one to the next in the index of waiting jobs, so neither users without such
         // jobs nor more than one job of each are looked at; the first job that a worker can do is sought of one user after the
@@ -170,14 +188,14 @@ fn next_query(order: QueueOrder) -> String {
                 SELECT next.user_id, next.seq FROM head CROSS JOIN LATERAL (SELECT user_id, seq FROM jobs
                     WHERE state = 'queued' AND NOT deleted AND user_id > head.user_id
                     ORDER BY user_id, seq LIMIT 1) AS next)
-            SELECT job.job_id FROM (
+            SELECT job.job_id, job.seq FROM (
                 SELECT user_id, coalesce(busy.running, 0) AS running, served, head.seq
                 FROM head JOIN users USING (user_id)
                 LEFT JOIN (SELECT user_id, count(*) AS running FROM jobs WHERE state = 'running' GROUP BY user_id) AS busy
                     USING (user_id)
                 ORDER BY running, served, seq) AS turn
             CROSS JOIN LATERAL (SELECT job.job_id FROM jobs AS job
-                WHERE job.user_id = turn.user_id AND {FITS} ORDER BY job.seq LIMIT 1) AS first
+                WHERE job.user_id = turn.user_id AND {fits} ORDER BY job.seq LIMIT 1) AS first
             JOIN jobs AS job ON job.job_id = first.job_id
             WHERE job.state = 'queued' AND NOT job.deleted
             ORDER BY turn.running, turn.served, turn.seq LIMIT 1 FOR UPDATE OF job SKIP LOCKED"
@@ -195,11 +213,22 @@ impl QueueRows for PostgresDatabase {
     ) -> Result<Option<Claim>> {
         let machine = self.clock.as_ref().map_or(self.machine.as_str(), |clock| clock.boot());
         let Abilities { masks, max_gaussians, all_gaussians, beside } = *abilities;
-        let next = next_query(self.order);
-        let find = |c: &Session, now: Timestamp| {
+        let (next, kept_room) = (next_query(self.order), kept_room_query());
+        let can = |now: Timestamp, before: i64| {
             let far_off = now.as_micros().saturating_add(Patience::AHEAD);
-            let values = values![masks, max_gaussians, now, beside, all_gaussians, machine, far_off];
-            c.first(&next, values, |r| r.get::<JobId>(0))
+            values![masks, max_gaussians, now, beside, all_gaussians, machine, far_off, before].to_vec()
+        };
+        let first = |c: &Session, now: Timestamp, before: i64| {
+            c.first(&next, &can(now, before), |r| Ok((r.get::<JobId>(0)?, r.get::<i64>(1)?)))
+        };
+        let find = |c: &Session, now: Timestamp| -> Sql<Option<JobId>> {
+            let Some((job, place)) = first(c, now, i64::MAX)? else { return Ok(None) };
+            let mut values = can(now, place);
+            values.push(now.minus_seconds(Abilities::KEEP_ROOM_AFTER_SECONDS).value());
+            match c.first(&kept_room, &values, |r| r.get::<i64>(0))? {
+                None => Ok(Some(job)),
+                Some(kept) => Ok(first(c, now, kept)?.map(|(job, _)| job)),
+            }
         };
         // An idle worker looks often: that is one question, outside a transaction.
         const ANY: &str = "SELECT 1 FROM jobs WHERE state = 'queued' AND NOT deleted LIMIT 1";

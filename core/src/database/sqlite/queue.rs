@@ -170,43 +170,65 @@ impl QueueRows for SqliteDatabase {
                 "running, served, head, seq",
             ),
         };
+        // What waits, does not rest, and is before a place in the queue.
+        const WAITS: &str = "state = 'queued' AND jobs.deleted = 0 AND (NOT remove_background OR ?1)
+            AND (rest_until IS NULL OR rest_until <= ?3 OR rest_until > ?7 OR rest_boot <> ?4) AND seq < ?8";
+        // What the jobs that run on this machine will need of its memory.
+        const BUSY: &str = "(SELECT ifnull(sum(gaussians + ?5), 0) FROM jobs AS busy
+            WHERE busy.state = 'running' AND busy.lease_boot = ?4)";
+        let fits = format!("gaussians <= ?2 AND gaussians + ?5 <= ?6 - {BUSY}");
         let first_waiting = format!(
             "{with} SELECT jobs.blob_name, title, public, method, gaussians, steps, apriltag_size_mm,
                 remove_background, asked_camera_type, job_id, attempt, version_of_video, worked_micros,
-                jobs.user_id
+                jobs.user_id, seq
             FROM jobs JOIN {whose} USING (user_id)
                 JOIN (SELECT blob_name, version AS version_of_video FROM uploads) USING (blob_name)
-            WHERE state = 'queued' AND jobs.deleted = 0 AND (NOT remove_background OR ?1) AND gaussians <= ?2
-                AND (rest_until IS NULL OR rest_until <= ?3 OR rest_until > ?7 OR rest_boot <> ?4)
-                AND gaussians + ?5 <= ?6 - (SELECT ifnull(sum(gaussians + ?5), 0) FROM jobs AS busy
-                    WHERE busy.state = 'running' AND busy.lease_boot = ?4)
-            ORDER BY {order} LIMIT 1"
+            WHERE {WAITS} AND {fits} ORDER BY {order} LIMIT 1"
         );
-        let lease_now = self.clock.lease_micros();
+        // The place of the first job for which the machine is to keep room. Where more memory is taken than running jobs will need,
+        // their end is not what it waits for.
+        let kept_room = format!(
+            "SELECT seq FROM jobs WHERE {WAITS} AND uploaded_at <= ?9 AND gaussians + ?5 <= ?6 AND gaussians <= ?2 + {BUSY}
+                AND NOT ({fits})
+            ORDER BY seq LIMIT 1"
+        );
+        let (now, lease_now) = (self.clock.now(), self.clock.lease_micros());
+        let long_ago = now.minus_seconds(Abilities::KEEP_ROOM_AFTER_SECONDS);
         let Abilities { masks, max_gaussians, all_gaussians, beside } = *abilities;
         let all_gaussians = i64::try_from(all_gaussians).unwrap_or(i64::MAX);
         let far_off = lease_now.saturating_add(Patience::AHEAD);
         let can = params![masks, max_gaussians, lease_now, self.clock.boot(), beside, all_gaussians, far_off];
+        let before = |c: &Connection, place: i64| {
+            first(c, &first_waiting, &[can, params![place]].concat()[..], |row| {
+                let (job, attempt): (JobId, u32) = (row.get(9)?, row.get(10)?);
+                let lease = Lease { job, attempt: attempt + 1, owner: owner.to_owned() };
+                let version: i64 = row.get(11)?;
+                let claim = Claim {
+                    lease,
+                    user: row.get(13)?,
+                    request: request(row)?,
+                    video_version: version.cast_unsigned(),
+                    worked: Duration::from_micros(row.get(12)?),
+                };
+                Ok((claim, row.get::<_, i64>(14)?))
+            })
+        };
+        let next = |c: &Connection| -> Sql<Option<Claim>> {
+            let Some((claim, place)) = before(c, i64::MAX)? else { return Ok(None) };
+            let values = [can, params![place, long_ago]].concat();
+            let kept: Option<i64> = first(c, &kept_room, &values[..], |row| row.get(0))?;
+            match kept {
+                None => Ok(Some(claim)),
+                Some(kept) => Ok(before(c, kept)?.map(|(claim, _)| claim)),
+            }
+        };
         // An idle worker looks often; it takes the write lock only if there is something to take.
-        if !self.read(|c| Ok(c.prepare_cached(&first_waiting)?.exists(can)?))? {
+        if self.read(&next)?.is_none() {
             return Ok(None);
         }
-        let now = self.clock.now();
         let until = lease_now + seconds(lease_seconds);
         self.write("database.claim.commit", |t| {
-            let first = first(t, &first_waiting, can, |row| {
-                    let (job, attempt): (JobId, u32) = (row.get(9)?, row.get(10)?);
-                    let lease = Lease { job, attempt: attempt + 1, owner: owner.to_owned() };
-                    let version: i64 = row.get(11)?;
-                    Ok(Claim {
-                        lease,
-                        user: row.get(13)?,
-                        request: request(row)?,
-                        video_version: version.cast_unsigned(),
-                        worked: Duration::from_micros(row.get(12)?),
-                    })
-                })?;
-            let Some(claim) = first else { return Ok(None) };
+            let Some(claim) = next(t)? else { return Ok(None) };
             const BEGIN: &str = "UPDATE jobs SET state = 'running', attempt = ?2, stage = NULL, stage_fraction = 0,
                 percent = NULL, lease_owner = ?3, lease_worker = ?4, lease_boot = ?5, lease_until = ?6,
                 started_at = ifnull(started_at, ?7), updated_at = ?7, version = version + 1 WHERE job_id = ?1";

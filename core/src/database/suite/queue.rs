@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::{HOUR, LEASE, PATIENCE, World, at, failure, publication};
 use crate::database::{Abilities, JobDatabase, Lease, LeaseState, Patience, Progress, Return, Returned};
-use crate::job::{ArtifactKind, Failure, JobId, JobStatus};
+use crate::job::{ArtifactKind, Failure, JobId, JobStatus, UserId};
 use crate::stage::Stage;
 
 pub(in crate::database) fn a_job_runs<D: JobDatabase>(w: World<D>) {
@@ -363,6 +363,53 @@ pub(in crate::database) fn memory_of_one_machine<D: JobDatabase>(w: World<D>) {
     assert_eq!(claim(), None);
     w.database.publish(&first, &publication()).unwrap();
     assert_eq!(claim().unwrap().job, jobs[1]);
+}
+
+pub(in crate::database) fn a_large_job_does_not_starve<D: JobDatabase>(w: World<D>) {
+    let anna = w.anna;
+    no_starving(w, anna);
+}
+
+/// The same where users take turns, and all smaller jobs are another one's.
+pub(in crate::database) fn a_large_job_of_a_user_does_not_starve<D: JobDatabase>(w: World<D>) {
+    let eve = w.eve;
+    no_starving(w, eve);
+}
+
+/// A large job, and smaller ones of `other` that would fit beside each other for ever.
+fn no_starving<D: JobDatabase>(w: World<D>, other: UserId) {
+    let machine = Abilities { all_gaussians: 5_000_000, beside: 500_000, ..Abilities::ALL };
+    let submit =
+        |user, gaussians| w.submit_as(user, |request| request.training_max_num_gaussians = gaussians);
+    let claim = |abilities: &Abilities| {
+        w.database.claim("process", "worker", LEASE, abilities).unwrap().map(|claim| claim.lease)
+    };
+    let end =
+        |lease: &Lease| assert_eq!(w.database.publish(lease, &publication()).unwrap(), LeaseState::Held);
+    let small = submit(other, 1_000_000);
+    let running = claim(&machine).unwrap();
+    let (large, second) = (submit(w.anna, 4_000_000), submit(other, 1_000_000));
+    // It waits for its room a while.
+    w.clock.advance(HOUR - 60);
+    let beside = claim(&machine).unwrap();
+    assert_eq!([running.job, beside.job], [small, second]);
+    let (third, fourth) = (submit(other, 1_000_000), submit(other, 1_000_000));
+    end(&beside);
+    w.clock.advance(120);
+    assert_eq!(claim(&machine), None, "there would be room for a small one");
+    // It is nothing to a machine that is too small for it in any case, or whose memory others have.
+    let too_small = Abilities { all_gaussians: 4_400_000, ..machine };
+    let shared = Abilities { max_gaussians: 2_000_000, ..machine };
+    for (abilities, expected) in [(too_small, third), (shared, fourth)] {
+        let lease = claim(&abilities).unwrap();
+        assert_eq!(lease.job, expected);
+        end(&lease);
+    }
+    submit(other, 1_000_000);
+    assert_eq!(claim(&machine), None);
+    end(&running);
+    assert_eq!(claim(&machine).unwrap().job, large);
+    assert_eq!(claim(&machine), None, "it takes all");
 }
 
 /// A claim says how long the job was worked on by those before.
