@@ -266,6 +266,11 @@ pub trait QueueRows {
         lease_seconds: u64,
         abilities: &Abilities,
     ) -> Result<Option<Claim>>;
+    /// The waiting job with the most Gaussians, and how many those are.
+    ///
+    /// # Errors
+    /// The database's.
+    fn largest_waiting(&self) -> Result<Option<(JobId, u32)>>;
     /// Prolongs a lease.
     ///
     /// # Errors

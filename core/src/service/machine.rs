@@ -1,5 +1,6 @@
 //! Whether this machine can work: what is checked before a job is taken, and what keeps a worker waiting.
 
+use std::collections::HashSet;
 use std::io::Write;
 use std::time::{Duration, Instant};
 
@@ -61,14 +62,19 @@ pub(super) struct Machine<'a> {
     /// When it last proved to be in order.
     good: Option<Instant>,
     pause: Duration,
+    /// When it was last asked for jobs that are too large for it, and which were told of.
+    asked: Option<Instant>,
+    told: HashSet<JobId>,
 }
 
-/// Bytes of memory that a job needs beside its Gaussians: all training pictures are there together, three bytes a pixel. They are
-/// reckoned as squares, which few are: that has room for masks, too.
+/// Bytes of memory that a job needs beside its Gaussians: all training pictures are there together (`train::Dataset::targets`), at three
+/// bytes a pixel, and one more for a mask (`raster::Target`). They are reckoned as films mostly are, 16:9, with masks; without, that is
+/// enough for 4:3 as well: three quarters of a square at three bytes are nine sixteenths at four. Squares, and masked pictures of 4:3,
+/// take a third more, which there is room for where the features were ([`BYTES_BESIDE`]): those are gone when the training begins.
 fn beside(defaults: &ReconstructionDefaults) -> u64 {
     let side = u64::from(defaults.max_resolution.min(defaults.training_max_resolution));
     let pictures = defaults.max_frames.map_or(USUAL_PICTURES, |frames| frames as u64);
-    BYTES_BESIDE + pictures.saturating_mul(3 * side * side).min(TARGET_BYTES_MAX)
+    BYTES_BESIDE + pictures.saturating_mul(4 * (side * side * 9 / 16)).min(TARGET_BYTES_MAX)
 }
 
 /// Tries whether the storage is that of the rows, and takes something.
@@ -93,7 +99,8 @@ pub(super) fn try_storage(service: &Service) -> Result<()> {
 
 impl<'a> Machine<'a> {
     pub(super) fn new(service: &'a Service, runner: &'a dyn Runner, worker: &'a str) -> Self {
-        Self { service, runner, worker, good: None, pause: FIRST_PAUSE }
+        let (good, pause) = (None, FIRST_PAUSE);
+        Self { service, runner, worker, good, pause, asked: None, told: HashSet::new() }
     }
 
     /// What can be done here now. What costs next to nothing is looked at each time, the rest once a minute.
@@ -116,6 +123,37 @@ impl<'a> Machine<'a> {
             all_gaussians: memory.all / BYTES_PER_GAUSSIAN,
             beside: (beside / BYTES_PER_GAUSSIAN).try_into().unwrap_or(u32::MAX),
         })
+    }
+
+    /// Tells the log of a waiting job that all memory of this machine is too little for, once: where there is no larger machine it
+    /// would wait without a word. Asks once a minute at most.
+    pub(super) fn tell_of_too_large(&mut self, abilities: &Abilities) {
+        if self.asked.is_some_and(|asked| asked.elapsed() < GOOD_FOR) {
+            return;
+        }
+        self.asked = Some(Instant::now());
+        match self.too_large(abilities) {
+            Ok(None) => {}
+            Ok(Some(told)) => log::warn!("worker {}: {told}", self.worker),
+            // What is wrong with the database is told elsewhere.
+            Err(error) => log::debug!("worker {}: {error:?}", self.worker),
+        }
+    }
+
+    /// What is to be told of the largest waiting job, if it is too large for this machine and was not told of.
+    fn too_large(&mut self, abilities: &Abilities) -> Result<Option<String>> {
+        let Some((job, gaussians)) = self.service.inner.database.largest_waiting()? else { return Ok(None) };
+        let needed = u64::from(gaussians) + u64::from(abilities.beside);
+        if needed <= abilities.all_gaussians || !self.told.insert(job) {
+            return Ok(None);
+        }
+        let gigabytes = |gaussians: u64| gaussians as f64 * BYTES_PER_GAUSSIAN as f64 / 1e9;
+        Ok(Some(format!(
+            "the job {job} asks for {gaussians} Gaussians and waits for a machine with {:.1} GB of memory; this one has {:.1} GB \
+             (limits.max_gaussians bounds what may be asked for)",
+            gigabytes(needed),
+            gigabytes(abilities.all_gaussians)
+        )))
     }
 
     /// Tries out what every job needs: the disk, the device, the programs.
@@ -196,15 +234,17 @@ impl Drop for Machine<'_> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::test_world::{SmallScenes, World};
     use super::*;
+    use crate::job::{BlobName, JobRequest, VideoExtension};
 
     #[test]
     fn pictures_are_reckoned_by_the_options_and_up_to_what_training_takes() {
         let usual = ReconstructionDefaults::default();
-        assert_eq!(beside(&usual), (512 << 20) + 150 * 3 * 1600 * 1600);
+        assert_eq!(beside(&usual), (512 << 20) + 150 * 4 * 1600 * 900);
         let few =
             ReconstructionDefaults { max_frames: Some(20), training_max_resolution: 480, ..usual.clone() };
-        assert_eq!(beside(&few), (512 << 20) + 20 * 3 * 480 * 480);
+        assert_eq!(beside(&few), (512 << 20) + 20 * 4 * 480 * 270);
         let many = ReconstructionDefaults {
             max_frames: Some(5000),
             max_resolution: 8192,
@@ -212,5 +252,28 @@ mod tests {
             ..usual
         };
         assert_eq!(beside(&many), (512 << 20) + (8 << 30));
+    }
+
+    #[test]
+    fn a_usual_job_is_taken_by_a_machine_of_four_gigabytes() {
+        let usual = JobRequest::new(BlobName::random(VideoExtension::Mp4));
+        let needed = beside(&ReconstructionDefaults::default())
+            + u64::from(usual.training_max_num_gaussians) * BYTES_PER_GAUSSIAN;
+        // What its system leaves of them.
+        assert!(needed < 3_400_000_000, "{needed}");
+    }
+
+    #[test]
+    fn a_job_for_which_this_machine_is_too_small_is_told_of_once() {
+        let w = World::new();
+        let mut machine = Machine::new(&w.service, &SmallScenes, "w");
+        let small = Abilities { all_gaussians: 1_500_000, beside: 600_000, ..Abilities::ALL };
+        assert_eq!(machine.too_large(&small).unwrap(), None);
+        let job = w.submit(w.anna);
+        let enough = Abilities { all_gaussians: 1_600_000, ..small };
+        assert_eq!(machine.too_large(&enough).unwrap(), None);
+        let told = machine.too_large(&small).unwrap().unwrap();
+        assert!(told.contains(&job.to_string()) && told.contains("with 3.0 GB"), "{told}");
+        assert_eq!(machine.too_large(&small).unwrap(), None);
     }
 }

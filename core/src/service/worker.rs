@@ -180,6 +180,7 @@ impl<'a> Worker<'a> {
         let (process, name) = (inner.process.id(), &self.options.name);
         let Some(claim) = inner.database.claim(process, name, inner.options.lease_seconds, &abilities)?
         else {
+            self.machine.tell_of_too_large(&abilities);
             return Ok(Worked::Nothing);
         };
         inner.changes.notify();

@@ -267,6 +267,12 @@ impl QueueRows for PostgresDatabase {
         })
     }
 
+    fn largest_waiting(&self) -> Result<Option<(JobId, u32)>> {
+        const LARGEST: &str = "SELECT job_id, gaussians FROM jobs WHERE state = 'queued' AND NOT deleted
+            ORDER BY gaussians DESC, seq LIMIT 1";
+        self.read(|c| c.first(LARGEST, &[], |r| Ok((r.get(0)?, r.get(1)?))))
+    }
+
     fn heartbeat(&self, lease: &Lease, lease_seconds: u64) -> Result<LeaseState> {
         self.write("database.heartbeat.commit", |t| {
             let until = self.now(t)?.plus_seconds(lease_seconds);

@@ -241,6 +241,12 @@ impl QueueRows for SqliteDatabase {
         })
     }
 
+    fn largest_waiting(&self) -> Result<Option<(JobId, u32)>> {
+        const LARGEST: &str = "SELECT job_id, gaussians FROM jobs WHERE state = 'queued' AND deleted = 0
+            ORDER BY gaussians DESC, seq LIMIT 1";
+        self.read(|c| first(c, LARGEST, [], |r| Ok((r.get(0)?, r.get(1)?))))
+    }
+
     fn heartbeat(&self, lease: &Lease, lease_seconds: u64) -> Result<LeaseState> {
         self.write("database.heartbeat.commit", |t| {
             // It may have waited for the lock: the lease lasts from now on.

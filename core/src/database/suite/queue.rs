@@ -346,8 +346,13 @@ pub(in crate::database) fn what_a_worker_cannot_do<D: JobDatabase>(w: World<D>) 
         w.database.claim("process", "worker", LEASE, &abilities).unwrap().map(|claim| claim.lease.job)
     };
     assert_eq!(claim(false, 8_999_999), None);
+    // Whoever cannot do it can tell of it.
+    let largest = || w.database.largest_waiting().unwrap();
+    assert_eq!(largest(), Some((large, 9_000_000)));
     assert_eq!(claim(false, 9_000_000), Some(large));
+    assert_eq!(largest().map(|(job, _)| job), Some(masked));
     assert_eq!(claim(true, 1_000_000), Some(masked));
+    assert_eq!(largest(), None);
 }
 
 /// What running jobs will need is kept from others, however little they have taken yet.
