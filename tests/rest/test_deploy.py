@@ -2,6 +2,7 @@
 says: settings, options, the query of the queue."""
 
 import json
+import math
 import os
 import re
 import subprocess
@@ -138,6 +139,35 @@ def test_the_values_are_taken(settings):
     for environment in environments:
         done = subprocess.run([BINARY, "serve", "--print-config"], capture_output=True, text=True, env=clean() | environment)
         assert done.returncode == 0, (environment, done.stderr)
+
+
+def test_no_job_may_ask_for_more_than_a_worker_has_memory_for():
+    """Else it waits for ever, and KEDA starts one worker after the other for it."""
+    [config] = [d for d in documents("kubernetes/servers.yaml") if d["kind"] == "ConfigMap"]
+    [pod] = [pod for kind, pod in templates() if kind == "ScaledJob"]
+    [worker] = pod["containers"]
+    environment = config["data"] | {v["name"]: v["value"] for v in worker["env"] if "value" in v}
+    done = subprocess.run([BINARY, "serve", "--print-config"], capture_output=True, text=True, check=True, env=clean() | environment)
+
+    def setting(name: str) -> int:
+        [value] = re.findall(rf"^{name} = (\d+)$", done.stdout, re.MULTILINE)
+        return int(value)
+
+    source = (ROOT / "core/src/service/machine.rs").read_text()
+
+    def constant(name: str) -> int:
+        [expression] = re.findall(rf"^const {name}: u64 = ([\d *<]+);", source, re.MULTILINE)
+        numbers = [int(number) for number in re.findall(r"\d+", expression)]
+        return numbers[0] << numbers[1] if "<<" in expression else math.prod(numbers)
+
+    assert "LIBRECONSTRUCT_LIMITS_MAX_GAUSSIANS" in config["data"]
+    side = min(setting("max_resolution"), setting("training_max_resolution"))
+    # As the worker reckons: pictures of 16:9 at four bytes a pixel.
+    beside = constant("BYTES_BESIDE") + constant("USUAL_PICTURES") * 4 * (side * side * 9 // 16)
+    needed = setting("max_gaussians") * constant("BYTES_PER_GAUSSIAN") + beside
+    memory = re.fullmatch(r"(\d+)Gi", worker["resources"]["limits"]["memory"])
+    # What the program itself has taken before is not free.
+    assert needed + (256 << 20) <= int(memory[1]) << 30
 
 
 def test_containers_have_no_rights_that_they_do_not_need():
