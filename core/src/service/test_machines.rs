@@ -305,7 +305,7 @@ fn slow_machine(
     before_put: impl Fn(&BlobKey) + Send + Sync + 'static,
 ) -> Machine {
     let clock = world.clock.clone();
-    let take_long = move |asked: Asked, key: &BlobKey| {
+    let take_long = move |asked: Asked, key: &BlobKey| -> Result<()> {
         let (Asked::Put, BlobKey::Artifact { kind, .. }) = (asked, key) else { return Ok(()) };
         before_put(key);
         if *kind == slow {

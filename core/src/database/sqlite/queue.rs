@@ -223,7 +223,7 @@ impl QueueRows for SqliteDatabase {
             }
         };
         // An idle worker looks often; it takes the write lock only if there is something to take.
-        if self.read(&next)?.is_none() {
+        if self.read(next)?.is_none() {
             return Ok(None);
         }
         let until = lease_now + seconds(lease_seconds);

@@ -190,7 +190,7 @@ fn is_copy(path: &Path, blob: &BlobReader) -> bool {
 fn is_kept_time(kept: SystemTime, of: SystemTime) -> bool {
     let apart = kept.duration_since(of).unwrap_or_else(|earlier| earlier.duration()).as_nanos();
     let since = kept.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_nanos();
-    apart == 0 || TICKS.iter().any(|tick| since % tick == 0 && apart < *tick)
+    apart == 0 || TICKS.iter().any(|tick| since.is_multiple_of(*tick) && apart < *tick)
 }
 
 /// Takes out of the rows what was deleted since they were copied: the jobs of `file`, and an upload whose content was replaced.
