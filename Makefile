@@ -30,7 +30,7 @@ PYTEST_SERVER := $(PYTEST) --numprocesses 4
 TEST_BUILD := --locked --release --workspace --exclude libreconstruct-python --features libreconstruct-server/failpoints \
 	--config 'profile.release.package.libreconstruct-server.opt-level=1' --config 'profile.release.package.libreconstruct-ffi.opt-level=1'
 # Of that, what tests are made of; examples are looked at by `make lint`.
-TESTS := --lib --bins --tests
+TESTS := --tests
 # Of a core without its features, what has other code without one of them, and what stands beside that. It runs for seconds: not
 # optimised, it is there sooner. With workspace-hack it takes the dependencies that the others have built.
 BARE_BUILD := --config 'profile.release.package.libreconstruct.opt-level=0' --config 'profile.release.package.libreconstruct.codegen-units=16' --release -p libreconstruct -p workspace-hack --no-default-features --features workspace-hack/failpoints
@@ -41,8 +41,10 @@ POSTGRES_TESTS := isolation.py rules_job.py rules_submit.py specification.py web
 TEST_STORES := s3 gs az
 # Tests in Rust compare with Python tools that the environment holds.
 test-rust: export PATH := $(CURDIR)/$(VENV)/bin:$(PATH)
-# Many of them wait, and stand together: with two threads both would.
-test-rust: export RUST_TEST_THREADS ?= $(shell n=$$(getconf _NPROCESSORS_ONLN); echo $$((n > 4 ? n : 4)))
+# Many of them wait, and stand together: with two threads both would. Where there are more processors there are more threads anyhow.
+ifeq ($(shell [ "$$(nproc)" -lt 4 ] && echo few),few)
+test-rust: export RUST_TEST_THREADS ?= 4
+endif
 # gsply compiles itself with numba: 6 seconds for what takes a tenth of one here.
 export NUMBA_DISABLE_JIT := 1
 # Where each face notes what it skips, a file a face.
@@ -110,7 +112,7 @@ test-python: test-build interop ## Build the Python package, check its types, ru
 	VIRTUAL_ENV=$(abspath $(VENV)) $(VENV)/bin/maturin develop --locked --release --features failpoints --quiet; \
 	wait $$types
 	$(VENV)/bin/stubtest libreconstruct._native
-	$(PYTEST) $(call files_of,python/tests,notebooks) tests/behaviour $(call files_of,python/tests,engine)
+	$(PYTEST) python/tests/test_notebooks.py tests/behaviour $(filter-out %/test_notebooks.py,$(call files_of,python/tests,engine))
 
 test-c: test-build ## Build programs against the C library and run them under sanitizers
 	@$(NOTE_SKIPPED)
