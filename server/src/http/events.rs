@@ -2,9 +2,10 @@
 //!
 //! Each event is a whole report, and its id the version of the job. So a client that was cut off says which version it has seen and
 //! misses nothing, though not every state between two events is sent. Where a job stands in the queue changes with other jobs, and is in no
-//! version of its own.
+//! version of its own: that is told now and then.
 
 use std::io;
+use std::mem::discriminant;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -23,6 +24,9 @@ use super::response::{Answer, response};
 
 /// How often a job is looked at whose change somebody waits for.
 pub(crate) const LOOK: Duration = Duration::from_millis(500);
+/// That a job has another place in the queue, and nothing else, is told no more often than this: a long queue moves all the time, and
+/// everybody in it would have a report made, or a request counted by the rate limit, at each look.
+const MOVES: Duration = Duration::from_secs(10);
 /// A stream ends after so long, and the client asks again: that is a request which the rate limit counts.
 const LONGEST: Duration = Duration::from_secs(5 * 60);
 /// Something is sent at least so often, so that nobody in between takes the line for dead.
@@ -51,6 +55,12 @@ fn last_seen(headers: &HeaderMap) -> Option<u64> {
 fn known(seen: Option<u64>, version: u64, status: JobStatus) -> Option<(u64, JobStatus)> {
     let is_waiting = matches!(status, JobStatus::Queued { .. });
     (seen == Some(version) && !is_waiting).then_some((version, status))
+}
+
+/// Whether a job of this version and status (`now`) is news for a client that knows of another, for so long already.
+pub(crate) fn is_news(told: (u64, JobStatus), now: (u64, JobStatus), since: Duration) -> bool {
+    let has_changed = told.0 != now.0 || discriminant(&told.1) != discriminant(&now.1);
+    has_changed || (told.1 != now.1 && since >= MOVES)
 }
 
 /// Answers with the events of a job of the caller's.
@@ -91,7 +101,11 @@ async fn send(
     let mut text = RETRY.to_owned();
     loop {
         let has_ended = match api.quick(|service| service.job(user, job_id)).await {
-            Ok(job) if told == Some((job.details.version, job.status)) => {
+            Ok(job)
+                if told.is_some_and(|told| {
+                    !is_news(told, (job.details.version, job.status), last.elapsed())
+                }) =>
+            {
                 if last.elapsed() >= SILENCE {
                     text.push_str(":\n\n");
                 }
@@ -160,6 +174,22 @@ mod tests {
             (Some(7), JobStatus::Queued { position: Some(2) }),
         ] {
             assert_eq!(known(seen, 7, status), None, "{seen:?} {status:?}");
+        }
+    }
+
+    #[test]
+    fn rule_86_another_place_in_the_queue_is_told_now_and_then() {
+        let queued = |version, place| (version, JobStatus::Queued { position: Some(place) });
+        let runs = JobStatus::ProcessingVideo;
+        for (now, at_once, later) in [
+            (queued(7, 3), false, false),
+            (queued(7, 2), false, true),
+            ((7, JobStatus::Queued { position: None }), false, true),
+            (queued(8, 3), true, true),
+            ((7, runs), true, true),
+        ] {
+            assert_eq!(is_news(queued(7, 3), now, MOVES - LOOK), at_once, "{now:?}");
+            assert_eq!(is_news(queued(7, 3), now, MOVES), later, "{now:?}");
         }
     }
 

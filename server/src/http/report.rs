@@ -49,16 +49,17 @@ async fn read_changed(
     wait: &Wait,
 ) -> Result<JobReport, ApiError> {
     let _place = exchange.api.waits.begin(user)?;
-    let end = Instant::now() + wait.longest;
+    let began = Instant::now();
+    let end = began + wait.longest;
     let mut seen = None;
     loop {
         // A thread is held only while the row is read, however many wait.
         let job = exchange.api.quick(|service| service.job(user, job_id)).await?;
-        // Where it stands in the queue changes with other jobs, and is in no version of its own.
         let now = (job.details.version, job.status);
         let seen = *seen.get_or_insert((wait.version.unwrap_or(job.details.version), job.status));
         let left = end.saturating_duration_since(Instant::now());
-        if now != seen || job.status.is_terminal() || left.is_zero() || exchange.api.is_stopping() {
+        let has_changed = events::is_news(seen, now, began.elapsed());
+        if has_changed || job.status.is_terminal() || left.is_zero() || exchange.api.is_stopping() {
             return read(exchange, user, job_id).await;
         }
         sleep(left.min(LOOK)).await;
