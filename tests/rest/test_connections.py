@@ -244,6 +244,33 @@ def test_rule_91_an_answer_that_is_not_taken_ends_no_upload_beside_it(make_serve
     connection.close()
 
 
+def test_rule_91_an_answer_that_is_not_taken_ends_no_stream_of_events_at_once(make_server, flat):
+    server = make_server({"h2c": True})
+    client = server.user("anna")
+    job = client.submit(flat)
+    connection = http2.Connection(server.port)
+    # No room for any answer but the events.
+    connection.send(frame(SETTINGS, 0, 0, struct.pack(">HI", 4, 0)))
+    connection.send(frame(HEADERS, END_STREAM | END_HEADERS, 1, http2.get("/healthz")))
+    more = http2.literal("authorization", f"Api-Key {client.key}") + http2.literal("accept", "text/event-stream")
+    connection.send(frame(HEADERS, END_STREAM | END_HEADERS, 3, http2.get(f"/api/v1/jobs/{job}/report/", more)))
+    connection.send(frame(WINDOW_UPDATE, 0, 3, struct.pack(">I", 1 << 20)))
+    began, events, farewells = time.monotonic(), b"", []
+    while b"another title" not in events:
+        assert time.monotonic() - began < 90
+        kind, flags, stream, payload = connection.receive()
+        if kind == PING and not flags & ACK:
+            connection.send(frame(PING, ACK, 0, payload))
+        if kind == DATA and stream == 3:
+            events += payload
+        if kind == http2.GOAWAY:
+            # It takes no new requests, and what runs goes on.
+            farewells.append(struct.unpack(">I", payload[4:8])[0])
+            assert client.patch(job, {"title": "another title"}).status_code == 200
+    assert time.monotonic() - began > 50 and set(farewells) == {0}
+    connection.close()
+
+
 def hold(server, count: int) -> list[socket.socket]:
     """So many open connections, each of which was answered; places of earlier clients may take a moment to become free."""
     held = []

@@ -4,15 +4,20 @@
 //! after a while, however lively it is, and so is one whose answers are not taken. Only the time counts in which there was
 //! something to take: a stream of events is silent for long, and a storage that stands still is not its client's fault.
 //!
-//! The answers are judged together. A proxy sends the requests of many people on one connection, and who does not take an answer must
-//! not end those of all others. So a client that takes one answer as slowly as it may can let all others of its connection lie for as
-//! long as that one lasts. What they fill does not grow with the time that they lie: a connection has so many requests at once and no
-//! more (`listener`), each of them three chunks of a file in memory at most (`download`), and of files all connections together have no
-//! more than there are places, of which one network has a share (`downloads`). What is answered to everybody without a place is small, or
-//! in memory once for all. After an hour such a connection gets no new requests, and ends with the answer that it takes.
+//! The answers are judged together, by what really leaves: what is handed over may lie in memory. A proxy sends the requests of many
+//! people on one connection, and who does not take an answer must not end those of all others. So a client that takes one answer as
+//! slowly as it may can let all others of its connection lie for as long as that one lasts. What they fill does not grow with the time
+//! that they lie: a connection has so many requests at once and no more (`listener`), each of them three chunks of a file in memory at
+//! most (`download`), and of files all connections together have no more than there are places, of which one network has a share
+//! (`downloads`). What is answered to everybody without a place is small, or in memory once for all. After an hour such a connection gets
+//! no new requests, and ends with the answer that it takes.
+//!
+//! Where too little is taken of all that is offered, there may be others that have nothing to give, such as streams of events: they did no
+//! wrong. Then the connection first takes no new requests, so that a proxy opens another one, and is given up when still too little is taken.
 
 use std::collections::HashMap;
 use std::pin::Pin;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
@@ -36,19 +41,27 @@ pub(crate) struct Activity(Arc<Mutex<Requests>>);
 struct Requests {
     running: HashMap<u64, Phase>,
     begun: u64,
+    /// What the connection has sent so far, whatever it was: pings and the like are few bytes.
+    sent: Arc<AtomicU64>,
     /// When there last was one; when the connection began, if there was none yet.
     last: Instant,
     offer: Offer,
+    /// Whether it was said already that too little is taken.
+    is_warned: bool,
 }
 
 enum Phase {
-    /// The request is read and worked on; that has limits of its own.
-    Asked,
+    /// The request is read and worked on; that has limits of its own. It brings a body or not.
+    Asked { has_body: bool },
     /// The answer is on its way. There is something of it to take, or it waits for more itself.
     Answered { is_offered: bool },
 }
 
 impl Requests {
+    fn sent(&self) -> u64 {
+        self.sent.load(Ordering::Relaxed)
+    }
+
     /// Takes note of whether there is anything to take at all.
     fn settle(&mut self, now: Instant) {
         if self.running.values().any(|phase| matches!(phase, Phase::Answered { is_offered: true })) {
@@ -66,8 +79,8 @@ struct Offer {
     since: Option<Instant>,
     /// How long there was something to take before that.
     before: Duration,
-    /// What was taken in this time.
-    bytes: u64,
+    /// What the connection had sent when this began.
+    sent: u64,
 }
 
 impl Offer {
@@ -91,6 +104,8 @@ pub(crate) enum Verdict {
     NeverAsked(Duration),
     /// There has been no request for this long since the last.
     IdleFor(Duration),
+    /// The client does not take its answers, and there are requests that have none for it yet: they may end.
+    Warned,
     /// The client does not take its answers.
     Stuck,
 }
@@ -102,22 +117,32 @@ pub(crate) struct Running {
 }
 
 impl Activity {
-    pub(crate) fn new() -> Self {
-        let requests =
-            Requests { running: HashMap::new(), begun: 0, last: Instant::now(), offer: Offer::default() };
-        Self(Arc::new(Mutex::new(requests)))
+    /// `sent` counts what the connection sends.
+    pub(crate) fn new(sent: Arc<AtomicU64>) -> Self {
+        Self(Arc::new(Mutex::new(Requests {
+            running: HashMap::new(),
+            begun: 0,
+            sent,
+            last: Instant::now(),
+            offer: Offer::default(),
+            is_warned: false,
+        })))
     }
 
     fn requests(&self) -> MutexGuard<'_, Requests> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A request begins.
-    pub(crate) fn begin(&self) -> Running {
+    /// A request begins, with a body that is read or without one.
+    pub(crate) fn begin(&self, has_body: bool) -> Running {
         let mut requests = self.requests();
+        if requests.running.is_empty() {
+            // All that was asked for before is taken: the next answers have their whole time again.
+            requests.offer = Offer { sent: requests.sent(), ..Offer::default() };
+        }
         let number = requests.begun;
         requests.begun += 1;
-        requests.running.insert(number, Phase::Asked);
+        requests.running.insert(number, Phase::Asked { has_body });
         Running { activity: self.clone(), number }
     }
 
@@ -130,23 +155,30 @@ impl Activity {
             return if requests.begun == 0 { Verdict::NeverAsked(time) } else { Verdict::IdleFor(time) };
         }
         if requests.offer.time(now) >= WINDOW {
+            let sent = requests.sent();
             // A request that is still received, such as an upload, keeps to a pace of its own, and must not end for an answer.
-            let is_receiving = requests.running.values().any(|phase| matches!(phase, Phase::Asked));
-            if requests.offer.bytes < LEAST_BYTES && !is_receiving {
+            let is_receiving =
+                requests.running.values().any(|phase| matches!(phase, Phase::Asked { has_body: true }));
+            let takes_too_little = sent - requests.offer.sent < LEAST_BYTES && !is_receiving;
+            let is_offered = |phase: &Phase| matches!(phase, Phase::Answered { is_offered: true });
+            if takes_too_little && (requests.is_warned || requests.running.values().all(is_offered)) {
                 return Verdict::Stuck;
             }
             let since = requests.offer.since.map(|_| now);
-            requests.offer = Offer { since, ..Offer::default() };
+            requests.offer = Offer { since, sent, ..Offer::default() };
+            if takes_too_little {
+                requests.is_warned = true;
+                return Verdict::Warned;
+            }
         }
         Verdict::Busy
     }
 
-    /// Takes note of what happens to the answer of a request: so many bytes of it were taken, and there is more or not.
-    fn note(&self, number: u64, taken: u64, is_offered: bool) {
+    /// Takes note of whether there is more of the answer of a request.
+    fn note(&self, number: u64, is_offered: bool) {
         let mut requests = self.requests();
         let Some(Phase::Answered { is_offered: noted }) = requests.running.get_mut(&number) else { return };
         *noted = is_offered;
-        requests.offer.bytes += taken;
         requests.settle(Instant::now());
     }
 }
@@ -171,10 +203,6 @@ impl Drop for Running {
         requests.running.remove(&self.number);
         requests.last = now;
         requests.settle(now);
-        if requests.running.is_empty() {
-            // All that was asked for is taken: the next answers have their whole time again.
-            requests.offer = Offer::default();
-        }
     }
 }
 
@@ -203,7 +231,7 @@ impl More {
 
 impl Wake for More {
     fn wake(self: Arc<Self>) {
-        self.activity.note(self.number, 0, true);
+        self.activity.note(self.number, true);
         let taker = self.taker().take();
         if let Some(taker) = taker {
             taker.wake();
@@ -223,12 +251,10 @@ impl Body for WatchedBody {
         let Running { activity, number } = &this.running;
         *this.more.taker() = Some(context.waker().clone());
         // Before it is asked, so that it can say in the same moment that there is more.
-        activity.note(*number, 0, false);
+        activity.note(*number, false);
         let polled = Pin::new(&mut this.body).poll_frame(&mut Context::from_waker(&this.waker));
-        if let Poll::Ready(frame) = &polled {
-            let data = frame.as_ref().and_then(|frame| frame.as_ref().ok()?.data_ref());
-            let taken = data.map_or(0, |data| data.len() as u64);
-            activity.note(*number, taken, true);
+        if polled.is_ready() {
+            activity.note(*number, true);
         }
         polled
     }
@@ -252,12 +278,24 @@ mod tests {
 
     const SECOND: Duration = Duration::from_secs(1);
 
+    /// The requests of a connection, and what counts as sent by it.
+    fn activity() -> (Activity, Arc<AtomicU64>) {
+        let sent = Arc::<AtomicU64>::default();
+        (Activity::new(sent.clone()), sent)
+    }
+
+    /// One frame is asked for, and leaves.
+    async fn take(body: &mut WatchedBody, sent: &AtomicU64) {
+        let frame = body.frame().await.unwrap().unwrap();
+        sent.fetch_add(frame.into_data().unwrap().len() as u64, Ordering::Relaxed);
+    }
+
     #[tokio::test(start_paused = true)]
     async fn a_connection_is_idle_while_it_has_no_request() {
-        let activity = Activity::new();
+        let (activity, _) = activity();
         advance(3 * SECOND).await;
         assert_eq!(activity.look(), Verdict::NeverAsked(3 * SECOND));
-        let running = activity.begin();
+        let running = activity.begin(false);
         advance(1000 * SECOND).await;
         assert_eq!(activity.look(), Verdict::Busy);
         let body = running.answer(ResponseBody::from("done".to_owned()));
@@ -269,19 +307,19 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn an_answer_that_trickles_is_given_up_and_a_slow_one_is_not() {
-        let activity = Activity::new();
+        let (activity, sent) = activity();
         let (sender, chunks) = mpsc::channel(1);
-        let mut body = activity.begin().answer(ResponseBody::Stream { chunks, remaining: None });
+        let mut body = activity.begin(false).answer(ResponseBody::Stream { chunks, remaining: None });
         for _ in 0..3 {
             for _ in 0..60 {
                 sender.send(Ok(vec![0; 9 * 1024].into())).await.unwrap();
-                body.frame().await.unwrap().unwrap();
+                take(&mut body, &sent).await;
                 advance(SECOND).await;
             }
             assert_eq!(activity.look(), Verdict::Busy);
         }
         sender.send(Ok(vec![0; 9 * 1024].into())).await.unwrap();
-        body.frame().await.unwrap().unwrap();
+        take(&mut body, &sent).await;
         advance(60 * SECOND).await;
         assert_eq!(activity.look(), Verdict::Stuck);
     }
@@ -289,13 +327,13 @@ mod tests {
     /// Behind a proxy the others are those of other people.
     #[tokio::test(start_paused = true)]
     async fn rule_91_an_answer_that_is_not_taken_ends_no_other() {
-        let activity = Activity::new();
+        let (activity, sent) = activity();
         let (sender, chunks) = mpsc::channel(1);
-        let mut taken = activity.begin().answer(ResponseBody::Stream { chunks, remaining: None });
-        let _lies = activity.begin().answer(ResponseBody::from("nobody wants it".to_owned()));
+        let mut taken = activity.begin(false).answer(ResponseBody::Stream { chunks, remaining: None });
+        let _lies = activity.begin(false).answer(ResponseBody::from("nobody wants it".to_owned()));
         for _ in 0..180 {
             sender.send(Ok(vec![0; 9 * 1024].into())).await.unwrap();
-            taken.frame().await.unwrap().unwrap();
+            take(&mut taken, &sent).await;
             advance(SECOND).await;
             assert_eq!(activity.look(), Verdict::Busy);
         }
@@ -307,8 +345,8 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn rule_91_a_connection_of_which_no_answer_is_taken_is_given_up() {
-        let activity = Activity::new();
-        let answer = |text: &str| activity.begin().answer(ResponseBody::from(text.to_owned()));
+        let (activity, _) = activity();
+        let answer = |text: &str| activity.begin(false).answer(ResponseBody::from(text.to_owned()));
         let _both = (answer("one"), answer("another"));
         for _ in 0..59 {
             advance(SECOND).await;
@@ -320,9 +358,9 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn rule_91_a_request_that_is_still_received_is_ended_by_no_answer() {
-        let activity = Activity::new();
-        let _lies = activity.begin().answer(ResponseBody::from("nobody wants it".to_owned()));
-        let upload = activity.begin();
+        let (activity, _) = activity();
+        let _lies = activity.begin(false).answer(ResponseBody::from("nobody wants it".to_owned()));
+        let upload = activity.begin(true);
         for _ in 0..180 {
             advance(SECOND).await;
             assert_eq!(activity.look(), Verdict::Busy);
@@ -335,11 +373,63 @@ mod tests {
         assert_eq!(activity.look(), Verdict::Stuck);
     }
 
+    /// A request that waits for a change receives nothing.
+    #[tokio::test(start_paused = true)]
+    async fn rule_91_what_waits_itself_is_told_first_and_then_ended() {
+        let (activity, sent) = activity();
+        let lies = activity.begin(false).answer(ResponseBody::from("nobody wants it".to_owned()));
+        let (_sender, chunks) = mpsc::channel(1);
+        let mut events = activity.begin(false).answer(ResponseBody::Stream { chunks, remaining: None });
+        assert!(!is_offered(&mut events).await);
+        let waits = activity.begin(false);
+        advance(59 * SECOND).await;
+        assert_eq!(activity.look(), Verdict::Busy);
+        advance(SECOND).await;
+        assert_eq!(activity.look(), Verdict::Warned);
+        for _ in 0..59 {
+            advance(SECOND).await;
+            assert_eq!(activity.look(), Verdict::Busy);
+        }
+        // It goes on as long as something is taken, but there is no second warning.
+        sent.fetch_add(LEAST_BYTES, Ordering::Relaxed);
+        advance(SECOND).await;
+        assert_eq!(activity.look(), Verdict::Busy);
+        advance(60 * SECOND).await;
+        assert_eq!(activity.look(), Verdict::Stuck);
+        drop((lies, events, waits));
+    }
+
+    /// hyper asks for the first frame of an answer before there is room for it.
+    #[tokio::test(start_paused = true)]
+    async fn rule_91_what_is_asked_for_and_not_sent_is_not_taken() {
+        let (activity, sent) = activity();
+        let mut answers = Vec::new();
+        for _ in 0..60 {
+            let mut answer = activity.begin(false).answer(ResponseBody::from(vec![0_u8; 64 * 1024]));
+            answer.frame().await.unwrap().unwrap();
+            answers.push(answer);
+            // A ping.
+            sent.fetch_add(17, Ordering::Relaxed);
+            advance(SECOND).await;
+        }
+        assert_eq!(activity.look(), Verdict::Stuck);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_was_sent_before_a_request_is_not_what_it_takes() {
+        let (activity, sent) = activity();
+        drop(activity.begin(false));
+        sent.fetch_add(LEAST_BYTES, Ordering::Relaxed);
+        let _lies = activity.begin(false).answer(ResponseBody::from("nobody wants it".to_owned()));
+        advance(60 * SECOND).await;
+        assert_eq!(activity.look(), Verdict::Stuck);
+    }
+
     #[tokio::test(start_paused = true)]
     async fn slow_answers_one_after_the_other_have_their_time_each() {
-        let activity = Activity::new();
+        let (activity, _) = activity();
         for _ in 0..5 {
-            let answer = activity.begin().answer(ResponseBody::from("slow".to_owned()));
+            let answer = activity.begin(false).answer(ResponseBody::from("slow".to_owned()));
             advance(40 * SECOND).await;
             assert_eq!(activity.look(), Verdict::Busy);
             drop(answer);
@@ -354,9 +444,9 @@ mod tests {
     /// Rule 86 of docs/rest.md: a stream of events lasts for five minutes.
     #[tokio::test(start_paused = true)]
     async fn an_answer_that_has_nothing_to_give_is_waited_for() {
-        let activity = Activity::new();
+        let (activity, _) = activity();
         let (sender, chunks) = mpsc::channel(1);
-        let mut body = activity.begin().answer(ResponseBody::Stream { chunks, remaining: None });
+        let mut body = activity.begin(false).answer(ResponseBody::Stream { chunks, remaining: None });
         for _ in 0..20 {
             assert!(!is_offered(&mut body).await);
             for _ in 0..15 {
@@ -373,9 +463,9 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn what_is_there_and_not_taken_counts_from_the_moment_at_which_it_is_there() {
-        let activity = Activity::new();
+        let (activity, _) = activity();
         let (sender, chunks) = mpsc::channel(1);
-        let mut body = activity.begin().answer(ResponseBody::Stream { chunks, remaining: None });
+        let mut body = activity.begin(false).answer(ResponseBody::Stream { chunks, remaining: None });
         assert!(!is_offered(&mut body).await);
         advance(300 * SECOND).await;
         // Nobody asks for it any more.
@@ -389,14 +479,14 @@ mod tests {
     /// Else a client would be waited for as long as it asks once in a minute.
     #[tokio::test(start_paused = true)]
     async fn short_waits_for_more_do_not_make_a_trickle_faster() {
-        let activity = Activity::new();
+        let (activity, sent) = activity();
         let (sender, chunks) = mpsc::channel(1);
-        let mut body = activity.begin().answer(ResponseBody::Stream { chunks, remaining: None });
+        let mut body = activity.begin(false).answer(ResponseBody::Stream { chunks, remaining: None });
         for _ in 0..60 {
             assert!(!is_offered(&mut body).await);
             sender.send(Ok(vec![0; 7 * 1024].into())).await.unwrap();
             advance(SECOND).await;
-            assert!(is_offered(&mut body).await);
+            take(&mut body, &sent).await;
         }
         assert_eq!(activity.look(), Verdict::Stuck);
     }

@@ -9,8 +9,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use hyper::Version;
+use hyper::body::{Body, Incoming};
 use hyper::service::service_fn;
+use hyper::{Request, Version};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto::Builder;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
@@ -160,14 +161,18 @@ async fn handle<S>(
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
     let header_timeout = api.config().connections.header_timeout();
-    let activity = Activity::new();
+    let stream = StallGuard::new(stream, STALL, LEAST_BYTES);
+    let sent = stream.sent();
+    let activity = Activity::new(sent.clone());
     // hyper's own timeout covers silence between the requests of HTTP/1.1, but neither before the first nor in HTTP/2.
     let is_http1 = Arc::new(AtomicBool::new(false));
     let service = {
         let (api, activity, is_http1) = (api.clone(), activity.clone(), is_http1.clone());
-        service_fn(move |request| {
+        service_fn(move |request: Request<Incoming>| {
             is_http1.store(request.version() != Version::HTTP_2, Ordering::Relaxed);
-            let (api, running) = (api.clone(), activity.begin());
+            // Of a request that only reads, nobody reads a body.
+            let has_body = !request.method().is_safe() && !request.body().is_end_stream();
+            let (api, running) = (api.clone(), activity.begin(has_body));
             async move {
                 let response = answer::answer(&api, connection, request).await;
                 Ok::<_, Infallible>(response.map(|body| running.answer(body)))
@@ -180,8 +185,6 @@ async fn handle<S>(
         Some(false) => builder.http1_only(),
         None => builder,
     };
-    let stream = StallGuard::new(stream, STALL, LEAST_BYTES);
-    let sent = stream.sent();
     let served = builder.serve_connection(TokioIo::new(stream), service).into_owned();
     let mut served = std::pin::pin!(served);
     let mut look = interval(LOOK);
@@ -198,7 +201,7 @@ async fn handle<S>(
             _ = look.tick() => Some(activity.look()),
         };
         let end = match verdict {
-            None => true,
+            None | Some(Verdict::Warned) => true,
             Some(Verdict::Stuck) => return tracing::debug!("a client does not take its answers"),
             Some(Verdict::NeverAsked(time)) if time >= header_timeout => return,
             Some(Verdict::IdleFor(time)) if time >= header_timeout && !is_http1.load(Ordering::Relaxed) => {
@@ -208,7 +211,8 @@ async fn handle<S>(
         };
         let sent = sent.load(Ordering::Relaxed);
         if let Some(ending) = &mut ending {
-            if ending.is_over(Instant::now(), verdict == Some(Verdict::Busy), sent) {
+            let is_busy = matches!(verdict, Some(Verdict::Busy | Verdict::Warned));
+            if ending.is_over(Instant::now(), is_busy, sent) {
                 return;
             }
         } else if end {

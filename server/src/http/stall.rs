@@ -18,7 +18,7 @@ pub(crate) struct StallGuard<S> {
     /// How long writes have waited, and what went out, since this was last enough.
     waited: Duration,
     written: u64,
-    /// What went out in all.
+    /// What went out in all; with TLS, what was taken to be encrypted, which is little more.
     sent: Arc<AtomicU64>,
     /// Runs while a write waits, until the limit is reached; since when it does.
     waiting: Option<(Instant, Pin<Box<Sleep>>)>,
