@@ -25,6 +25,8 @@ type Figures = (u32, u32, f64, f64, f64, usize);
 pub(crate) struct Trainer {
     trainer: Mutex<CoreTrainer>,
     device: String,
+    /// What was asked for.
+    choice: DeviceChoice,
     /// Where the object is, if only that is trained.
     outline: Option<ObjectOutline>,
 }
@@ -51,7 +53,7 @@ impl Trainer {
         listener: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<Self> {
         let options: TrainOptions = from_json(options)?;
-        let device: DeviceChoice = device.parse().or_raise()?;
+        let choice: DeviceChoice = device.parse().or_raise()?;
         let model = model.inner();
         let (trainer, outline) = long(py, listener, |control| {
             let mut dataset = Dataset::from_model(model, &images, options.test_every)?;
@@ -60,7 +62,7 @@ impl Trainer {
             }
             // There is none without masks.
             let outline = ObjectOutline::of(&dataset, control)?;
-            let rasteriser = raster::open(&device)?;
+            let rasteriser = raster::open(&choice)?;
             let trainer = match &checkpoint {
                 Some(path) => CoreTrainer::open(dataset, options, rasteriser, path, control)?,
                 None => CoreTrainer::new(dataset, options, rasteriser, control)?,
@@ -68,7 +70,7 @@ impl Trainer {
             Ok((trainer, outline))
         })?;
         let device = trainer.device();
-        Ok(Self { trainer: Mutex::new(trainer), device, outline })
+        Ok(Self { trainer: Mutex::new(trainer), device, choice, outline })
     }
 
     /// What it runs on, for people.
@@ -108,9 +110,16 @@ impl Trainer {
         quick(py, || self.lock().save(&path))
     }
 
-    /// Scores on the held-out views, as JSON.
+    /// Scores of the scene as it is now on the held-out views, as JSON.
     fn evaluate(&self, py: Python<'_>) -> PyResult<String> {
-        let evaluation = long(py, None, |control| self.lock().evaluate(control))?;
+        let evaluation = long(py, None, |control| {
+            let mut trainer = self.lock();
+            let Some(outline) = &self.outline else { return trainer.evaluate(control) };
+            let (splats, _) = outline.cut(trainer.splats()?);
+            // Beside what is trained, which goes on as it was.
+            let mut rasteriser = raster::open(&self.choice)?;
+            trainer.evaluate_scene_on(&splats, rasteriser.as_mut(), control)
+        })?;
         to_json(&evaluation)
     }
 

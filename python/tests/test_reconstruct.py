@@ -250,6 +250,33 @@ def test_with_masks_only_the_object_is_trained(reconstruction, tmp_path):
     assert np.array_equal(trained().means, whole.means)
 
 
+def test_with_masks_the_scores_are_those_of_the_scene_that_is_given(reconstruction, tmp_path):
+    from PIL import Image
+
+    model = lr.SparseModel.load(reconstruction / "undistorted/sparse")
+    images, masks = reconstruction / "undistorted/images", tmp_path
+    for n, name in enumerate(model.image_names):
+        width, height = Image.open(images / name).size
+        mask = np.zeros((height, width), dtype=np.uint8)
+        # Half of the views show less: what not nearly all show is cut off.
+        mask[height // 8 : height - height // 8, (3 if n % 2 else 1) * width // 8 : width - width // 8] = 255
+        Image.fromarray(mask).save(masks / Path(name).with_suffix(".png").name)
+
+    def trainer() -> lr.Trainer:
+        options = {"training_num_steps": 20, "training_max_num_gaussians": 2000, "max_resolution": 160, "sh_degree": 0, "test_every": 4}
+        return lr.Trainer(model, images, masks=masks, device="cpu", **options)
+
+    asked, other = trainer(), trainer()
+    asked.step()
+    asked.evaluate()
+    found = asked.run()
+    scores = asked.evaluate()
+    assert (scores["step"], scores["splats"]) == (20, len(found))
+    assert len(found) < asked.last.splats, "nothing was cut off"
+    # To be scored changes nothing.
+    assert np.array_equal(other.run().means, found.means) and np.array_equal(asked.scene().means, found.means)
+
+
 def test_pictures_lose_their_distortion(reconstruction, tmp_path):
     model = lr.SparseModel.load(reconstruction / "sparse")
     straight = model.undistort(reconstruction / "frames", tmp_path / "out")

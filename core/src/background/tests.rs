@@ -413,8 +413,13 @@ fn the_scores_of_an_object_are_those_of_the_scene_that_is_written() {
     let mut trainer = Trainer::new(dataset.clone(), options, open(), &control).unwrap();
     trainer.run(&control, None).unwrap();
     let uncut = trainer.evaluate(&control).unwrap();
+    let (cut, _) = outline.as_ref().unwrap().cut(trainer.splats().unwrap());
+    let beside = trainer.evaluate_scene_on(&cut, open().as_mut(), &control).unwrap();
+    // What was trained is still there.
+    assert_eq!(trainer.evaluate(&control).unwrap(), uncut);
     let finished = FinishedScene::of(trainer, outline.as_ref(), &control).unwrap();
     let (reported, removed) = (finished.evaluation.unwrap(), finished.opacity_removed.unwrap());
+    assert_eq!(beside, reported);
     println!("{:.2} dB, {:.2} dB without {removed:.2} of the opacity", uncut.psnr, reported.psnr);
     let path = folder.path().join("scene.ply");
     finished.splats.write(&path).unwrap();

@@ -552,6 +552,20 @@ impl Trainer {
         Ok(Evaluation { step: self.step, ..scored })
     }
 
+    /// As [`Trainer::evaluate_scene`], on another rasteriser: the run goes on.
+    ///
+    /// # Errors
+    /// As [`Trainer::evaluate`].
+    pub fn evaluate_scene_on(
+        &self,
+        splats: &Splats,
+        rasteriser: &mut dyn Rasteriser,
+        control: &Control,
+    ) -> Result<Evaluation> {
+        let scored = evaluate_splats(splats, &self.dataset, self.layout.max_side, rasteriser, control)?;
+        Ok(Evaluation { step: self.step, ..scored })
+    }
+
     /// The scene for export: in the mean exposure of the training pictures, without Gaussians that cannot be seen or
     /// are not finite.
     ///
