@@ -75,9 +75,12 @@ impl Surveyed {
         Ok(Self { probe, survey, times, warnings })
     }
 
+    /// Keeps of what was measured only figures, no pictures: many videos may wait for their second pass.
+    ///
     /// # Errors
     /// Why there are no key frames in it, if there may be `most` of them.
-    pub(super) fn check(&self, most: usize) -> Result<()> {
+    pub(super) fn check(&mut self, most: usize) -> Result<()> {
+        self.survey.let_go_of_pictures();
         self.survey.choose(most, self.probe.info.frame_rate).map(drop)
     }
 
@@ -270,4 +273,29 @@ fn store(
     }
     decoder.finish(probe, control)?;
     Ok((frames, thumbnails))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::probe::probe;
+    use super::super::tests::pan;
+    use super::*;
+
+    #[test]
+    fn a_video_that_waits_for_its_second_pass_keeps_no_pictures_and_gives_the_same_frames() {
+        let folder = tempfile::tempdir().unwrap();
+        let (alone, later) = (folder.path().join("alone"), folder.path().join("later"));
+        std::fs::create_dir(&alone).unwrap();
+        std::fs::create_dir(&later).unwrap();
+        let video = pan(folder.path(), "walk.mp4", 60, 6, (160, 120));
+        let (options, control) = (FrameOptions { max_frames: 20, ..FrameOptions::default() }, Control::new());
+        let probed = probe(&video, None, &control).unwrap();
+        let mut surveyed = Surveyed::new(probed.clone(), &control).unwrap();
+        assert!(surveyed.survey.pictures_kept() > 0);
+        surveyed.check(options.max_frames).unwrap();
+        assert_eq!(surveyed.survey.pictures_kept(), 0);
+        let (frames, _) = surveyed.key_frames(&later, &options, &control).unwrap();
+        let (expected, _) = from_video(probed, &alone, &options, &control).unwrap();
+        assert_eq!((frames.frames, frames.warnings), (expected.frames, expected.warnings));
+    }
 }

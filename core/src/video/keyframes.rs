@@ -64,6 +64,8 @@ pub(super) struct Survey {
     /// Every `spacing`-th frame.
     samples: Vec<Sample>,
     spacing: usize,
+    /// What [`Survey::still`] found, once the samples are let go of.
+    known_still: Option<f32>,
 }
 
 /// A frame that is kept to be compared with others.
@@ -83,6 +85,7 @@ impl Survey {
             tracker: Tracker::default(),
             samples: Vec::new(),
             spacing: 1,
+            known_still: None,
         }
     }
 
@@ -114,6 +117,20 @@ impl Survey {
         self.measures.push(Measure { detail, brightness, contrast, clipped, position, step });
     }
 
+    /// Compares the samples once all frames were added, and lets go of the pictures, which are tens of megabytes. What
+    /// [`Survey::choose`] says stays the same.
+    pub(super) fn let_go_of_pictures(&mut self) {
+        self.known_still = Some(self.known_still.unwrap_or_else(|| self.still()));
+        self.samples = Vec::new();
+        self.tracker = Tracker::default();
+    }
+
+    /// How many pictures it keeps to compare others with.
+    #[cfg(test)]
+    pub(super) fn pictures_kept(&self) -> usize {
+        self.samples.len()
+    }
+
     /// The frames to keep, at most `most` of them, and what is to be said about the video. `frame_rate` may be 0 if it
     /// is not known.
     ///
@@ -138,7 +155,7 @@ impl Survey {
             .map(|bin| sharpest(&self.measures, &sharpness, bin))
             .map(|i| Choice { number: i as u64, sharpness: sharpness[i] })
             .collect();
-        let still = self.still();
+        let still = self.known_still.unwrap_or_else(|| self.still());
         if choices.len() < 3 || still >= STILL_FRACTION {
             return Err(Error::new(
                 ErrorKind::InsufficientParallax,
@@ -430,6 +447,29 @@ mod tests {
                 (40.0 + value / 4.0) as u8 + grain as u8
             })
             .collect()
+    }
+
+    #[test]
+    fn a_survey_that_let_go_of_its_pictures_says_the_same() {
+        for is_moving in [true, false] {
+            let film = || {
+                let mut film = Survey::new(240, 160);
+                for k in 0..80u64 {
+                    let shift = if is_moving { 3.0 * k as f64 } else { 0.0 };
+                    film.add(&wall(shift, 0.0, 0.0, k));
+                }
+                film
+            };
+            let said = |film: &Survey| film.choose(20, 30.0).map_err(|e| e.to_string());
+            let (whole, mut light) = (film(), film());
+            light.let_go_of_pictures();
+            assert!(whole.pictures_kept() >= SAMPLES && light.pictures_kept() == 0);
+            assert_eq!(said(&light), said(&whole));
+            assert_eq!(said(&light).is_ok(), is_moving);
+            // Twice is as once.
+            light.let_go_of_pictures();
+            assert_eq!(said(&light), said(&whole));
+        }
     }
 
     #[test]

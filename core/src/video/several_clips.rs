@@ -212,7 +212,7 @@ impl Clip {
     fn go_on(&mut self, share: usize, options: &FrameOptions, control: &Control) -> Result<()> {
         match &self.survey {
             None => {
-                let survey = Surveyed::new(self.probe.clone(), control)?;
+                let mut survey = Surveyed::new(self.probe.clone(), control)?;
                 survey.check(options.max_frames)?;
                 self.survey = Some(survey);
             }
