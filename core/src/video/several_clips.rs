@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 
 use crate::control::{Control, Warning};
 use crate::error::{Error, ErrorKind, Result};
+use crate::stage::Stage;
 
 use super::images::{self, VIDEOS, extension, natural_order};
 use super::key_frames_of_video::{SURVEY_SHARE, Surveyed, Thumbnails};
@@ -22,6 +23,9 @@ const MOST: usize = 64;
 const LEAST_OF_CLIP: usize = 8;
 /// Fewer photographs are no capture by themselves.
 const LEAST_PHOTOGRAPHS: usize = 3;
+/// What a phone films with a photograph lasts about 3 seconds. What lasts longer than this, seconds, is a clip of its own, whatever it is
+/// called.
+const LONGEST_OF_PHOTOGRAPH: f64 = 4.0;
 /// Folders of single clips are called so, with a number behind it.
 const PART: &str = ".clip-";
 /// What a clip is taken to last that does not say so, seconds.
@@ -79,15 +83,39 @@ pub(super) fn take(
     control: &Control,
 ) -> Result<(Frames, Thumbnails)> {
     let mut warnings = Vec::new();
+    match take_all(folder, clips, output, options, &mut warnings, control) {
+        Ok((mut frames, thumbnails)) => {
+            frames.warnings.extend(warnings);
+            Ok((frames, thumbnails))
+        }
+        Err(error) => {
+            // The error is of what failed last; why nothing else was left is in these.
+            for warning in warnings {
+                control.warn(Stage::Frames, warning);
+            }
+            Err(error)
+        }
+    }
+}
+
+/// The same, with what is to be said of the parts in `warnings`.
+fn take_all(
+    folder: &Path,
+    clips: &[PathBuf],
+    output: &Path,
+    options: &FrameOptions,
+    warnings: &mut Vec<Warning>,
+    control: &Control,
+) -> Result<(Frames, Thumbnails)> {
     let pictures = images::images_in(folder)?;
-    let clips = without_those_of_photographs(clips, &pictures, &mut warnings);
+    let clips = without_those_of_photographs(clips, &pictures, warnings, control)?;
     if clips.len() > MOST {
         let many = format!("{} holds {} videos, more than {MOST}", folder.display(), clips.len());
         if pictures.len() < clips.len() {
             return Err(Error::new(ErrorKind::InvalidMedia, many).hint("give those that show the scene best"));
         }
         warnings.push(Warning::new(CLIP_SKIPPED, format!("{many}: the photographs alone are used")));
-        return photographs_alone(folder, output, options, warnings, control);
+        return images::take(folder, output, options, control);
     }
     let mut open = Vec::new();
     for (k, clip) in clips.iter().enumerate() {
@@ -113,6 +141,8 @@ pub(super) fn take(
         match images::take(folder, &stills_part, &own, &control.part(0.0, 0.0)) {
             Ok((frames, thumbnails)) => {
                 warnings.extend(frames.warnings.iter().cloned());
+                // Those that are left out take no frames from the clips.
+                photographs = frames.frames.len();
                 stills = Some((frames, thumbnails));
             }
             Err(error) => {
@@ -149,7 +179,7 @@ pub(super) fn take(
         // All frames are for the photographs now.
         warnings.retain(|w| w.code == CLIP_SKIPPED);
         if photographs >= LEAST_PHOTOGRAPHS {
-            return photographs_alone(folder, output, options, warnings, control);
+            return images::take(folder, output, options, control);
         }
         let why = warnings.last().map_or_else(String::new, |w| format!("; {}", w.message));
         return Err(Error::new(
@@ -179,7 +209,7 @@ pub(super) fn take(
     clear(output)?;
     let Gathered { frames, thumbnails, total, .. } = all;
     let folder = output.to_path_buf();
-    Ok((Frames { folder, source: FrameSource::Images, total, frames, warnings }, thumbnails))
+    Ok((Frames { folder, source: FrameSource::Images, total, frames, warnings: Vec::new() }, thumbnails))
 }
 
 /// A clip that may be used, and what is known of it so far.
@@ -241,40 +271,47 @@ fn second_pass(control: &Control, k: usize, count: usize) -> Control {
     control.part(from, from + 1.0 / count as f32)
 }
 
-/// The clips but those that a phone adds to its photographs, which have the names of these; without photographs all.
+/// The clips but those that a phone adds to its photographs, which have the names of these and are short; without photographs all. Of those
+/// that have such names and cannot be read no more is said than of the short ones: a phone may add one to each photograph.
+///
+/// # Errors
+/// As [`probe`], but for what is wrong with a clip.
 fn without_those_of_photographs<'a>(
     clips: &'a [PathBuf],
     pictures: &[PathBuf],
     warnings: &mut Vec<Warning>,
-) -> Vec<&'a PathBuf> {
+    control: &Control,
+) -> Result<Vec<&'a PathBuf>> {
     if pictures.len() < LEAST_PHOTOGRAPHS {
-        return clips.iter().collect();
+        return Ok(clips.iter().collect());
     }
     let stem = |path: &Path| name_of(path).to_lowercase();
     let photographs: BTreeSet<String> = pictures.iter().map(|picture| stem(picture)).collect();
-    let (of_photographs, clips): (Vec<&PathBuf>, Vec<&PathBuf>) =
-        clips.iter().partition(|clip| photographs.contains(&stem(clip)));
+    let (mut of_photographs, mut own) = (Vec::new(), Vec::new());
+    for clip in clips {
+        let belongs = photographs.contains(&stem(clip)) && is_short_or_unreadable(clip, control)?;
+        if belongs { of_photographs.push(clip) } else { own.push(clip) }
+    }
     if let Some(first) = of_photographs.first().and_then(|clip| clip.file_name()) {
         let (count, first) = (of_photographs.len(), first.to_string_lossy());
         let message = format!(
-            "{count} videos are left out, which belong to the photographs of the same names (the first: {first})"
+            "{count} videos are left out, which have the names of photographs and last at most {LONGEST_OF_PHOTOGRAPH} seconds, as \
+             phones add them to these, or cannot be read (the first: {first})"
         );
         warnings.push(Warning::new(CLIP_SKIPPED, message));
     }
-    clips
+    Ok(own)
 }
 
-/// The photographs of `folder` without its clips, of which `warnings` were said.
-fn photographs_alone(
-    folder: &Path,
-    output: &Path,
-    options: &FrameOptions,
-    warnings: Vec<Warning>,
-    control: &Control,
-) -> Result<(Frames, Thumbnails)> {
-    let (mut frames, thumbnails) = images::take(folder, output, options, control)?;
-    frames.warnings.extend(warnings);
-    Ok((frames, thumbnails))
+/// Whether a clip lasts no longer than what a phone films with a photograph, or cannot be read.
+fn is_short_or_unreadable(clip: &Path, control: &Control) -> Result<bool> {
+    // As a flat one, which every video can be taken for: only how long it lasts is asked.
+    match probe(clip, Some(Projection::Flat), control) {
+        Ok(probe) => Ok(probe.info.duration > 0.0 && probe.info.duration <= LONGEST_OF_PHOTOGRAPH),
+        // The photographs can be read without ffmpeg.
+        Err(error) if matches!(error.kind(), ErrorKind::InvalidMedia | ErrorKind::FfmpegMissing) => Ok(true),
+        Err(error) => Err(error),
+    }
 }
 
 /// A clip that is a 360° video.
@@ -390,7 +427,10 @@ impl Gathered {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::{Arc, Mutex};
+
     use super::*;
+    use crate::control::Event;
     use crate::video::at_full_size;
     use crate::video::tests::{extract, pan, refused};
 
@@ -497,6 +537,7 @@ mod tests {
         assert!(frames.frames.len() == 8 && frames.frames.iter().all(|f| f.camera == 0), "{frames:?}");
         let [left_out] = skipped_in(&frames)[..] else { panic!("{:?}", frames.warnings) };
         assert!(left_out.starts_with("9 videos are left out"), "{left_out}");
+        assert!(left_out.contains("at most 4 seconds"), "{left_out}");
         // A clip with a name of its own is taken beside them.
         pan(&input, "kitchen.mp4", 30, 6, (160, 120));
         let frames = extract(&input, &output, 30).unwrap();
@@ -510,6 +551,64 @@ mod tests {
         fs::rename(input.join("kitchen0.png"), input.join("kitchen.png")).unwrap();
         let frames = extract(&input, &output, 30).unwrap();
         assert!(frames.frames.iter().any(|f| f.name.starts_with("kitchen_frame_")), "{frames:?}");
+    }
+
+    #[test]
+    fn a_clip_that_lasts_longer_is_none_of_a_photograph_whatever_it_is_called() {
+        let folder = tempfile::tempdir().unwrap();
+        let (input, output) = (folder.path().join("in"), folder.path().join("out"));
+        fs::create_dir(&input).unwrap();
+        photographs(&input, "IMG_", 0..4);
+        pan(&input, "img_1.mp4", 30, 6, (160, 120));
+        // Of 4.4 seconds.
+        pan(&input, "img_2.mp4", 110, 6, (160, 120));
+        let frames = extract(&input, &output, 30).unwrap();
+        let clip = frames.frames.iter().filter(|f| f.name.starts_with("img_2_frame_")).count();
+        assert!(clip >= LEAST_OF_CLIP && frames.frames.len() == 4 + clip, "{frames:?}");
+        let [left_out] = skipped_in(&frames)[..] else { panic!("{:?}", frames.warnings) };
+        assert!(left_out.starts_with("1 videos") && left_out.contains("img_1.mp4"), "{left_out}");
+    }
+
+    #[test]
+    fn photographs_that_are_left_out_take_no_frames_from_the_clips() {
+        let folder = tempfile::tempdir().unwrap();
+        let (input, output) = (folder.path().join("in"), folder.path().join("out"));
+        fs::create_dir(&input).unwrap();
+        photographs(&input, "IMG_", 0..4);
+        // As many cameras as pictures: none of them has made enough.
+        for k in 0..9 {
+            image::GrayImage::new(110 + k, 70).save(input.join(format!("other{k}.png"))).unwrap();
+        }
+        pan(&input, "walk.mp4", 90, 6, (160, 120));
+        let frames = extract(&input, &output, 26).unwrap();
+        let clip = frames.frames.iter().filter(|f| f.name.starts_with("walk_frame_")).count();
+        // Of 22, and not of the 13 that would be left by 13 photographs.
+        assert!(clip > 16 && frames.frames.len() == 4 + clip, "{clip} {frames:?}");
+    }
+
+    #[test]
+    fn what_is_left_out_is_told_also_where_the_photographs_fail() {
+        let folder = tempfile::tempdir().unwrap();
+        let (input, output) = (folder.path().join("in"), folder.path().join("out"));
+        fs::create_dir(&input).unwrap();
+        for k in 0..3 {
+            fs::write(input.join(format!("IMG_{k}.png")), "no picture").unwrap();
+            fs::write(input.join(format!("IMG_{k}.MOV")), "").unwrap();
+        }
+        fs::write(input.join("notes.avi"), "buy milk").unwrap();
+        let told = Arc::new(Mutex::new(Vec::new()));
+        let log = Arc::clone(&told);
+        let control = Control::new().with_listener(move |event| {
+            if let Event::Warning { warning, .. } = event {
+                log.lock().unwrap().push(warning.message);
+            }
+        });
+        let error =
+            crate::video::extract_frames(&input, &output, &FrameOptions::default(), &control).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::TooFewFrames, "{error}");
+        let told = told.lock().unwrap();
+        assert!(told.iter().any(|said| said.starts_with("3 videos are left out")), "{told:?}");
+        assert!(told.iter().any(|said| said.starts_with("notes is left out")), "{told:?}");
     }
 
     #[test]
