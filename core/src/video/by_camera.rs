@@ -7,7 +7,8 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use crate::control::Warning;
+use crate::control::{Control, Warning};
+use crate::error::Result;
 
 use super::exif::Focal;
 
@@ -73,23 +74,37 @@ impl ByCamera {
     }
 
     /// At most `most` of these, evenly spread; and those that are not among them because fewer than [`LEAST`] by their camera would be.
-    pub(super) fn thinned(&self, most: usize) -> (Vec<usize>, Vec<usize>) {
+    ///
+    /// # Errors
+    /// [`ErrorKind::Cancelled`](crate::ErrorKind::Cancelled).
+    pub(super) fn thinned(&self, most: usize, control: &Control) -> Result<(Vec<usize>, Vec<usize>)> {
         let (mut kept, mut lost) = (self.kept(), Vec::<usize>::new());
         loop {
+            control.check()?;
             let chosen = evenly(&kept, most);
-            let is_by = |i: usize, camera: u32| self.camera[i] == Some(camera);
-            let left = |camera: u32| chosen.iter().filter(|&&i| is_by(i, camera)).count();
+            // There may be thousands of cameras: all are counted at once.
+            let (of_chosen, of_kept) = (self.count(&chosen), self.count(&kept));
             // Of the others first, which are tried again without it.
-            let cameras = 1..self.made.len() as u32;
-            let is_lost = |&camera: &u32| left(camera) < LEAST && kept.iter().any(|&i| is_by(i, camera));
-            let Some(camera) = cameras.rev().find(is_lost) else {
+            let is_lost = |&camera: &usize| of_chosen[camera] < LEAST && of_kept[camera] > 0;
+            let Some(camera) = (1..of_kept.len()).rev().find(is_lost) else {
                 lost.sort_unstable();
-                return (chosen, lost);
+                return Ok((chosen, lost));
             };
-            let (out, rest): (Vec<usize>, Vec<usize>) = kept.iter().partition(|&&i| is_by(i, camera));
+            let (out, rest): (Vec<usize>, Vec<usize>) =
+                kept.iter().partition(|&&i| self.camera[i] == Some(camera as u32));
             lost.extend(out);
             kept = rest;
         }
+    }
+
+    /// How many of these pictures each camera made.
+    fn count(&self, pictures: &[usize]) -> Vec<usize> {
+        // Where no picture can be read, all are of a first camera that made none.
+        let mut counts = vec![0; self.made.len().max(1)];
+        for camera in pictures.iter().filter_map(|&i| self.camera[i]) {
+            counts[camera as usize] += 1;
+        }
+        counts
     }
 
     /// How many pictures that can be read are used.
@@ -253,7 +268,7 @@ mod tests {
         let thinned = |others: std::ops::Range<usize>, count: usize, most: usize| {
             let size = |i: usize| if others.contains(&i) { 1500 } else { 1600 };
             let pictures: Vec<_> = (0..count).map(|i| seen(size(i), None)).collect();
-            ByCamera::of(&pictures).thinned(most)
+            ByCamera::of(&pictures).thinned(most, &Control::new()).unwrap()
         };
         // Every fourth would be one of three.
         let (chosen, lost) = thinned(8..11, 33, 9);
@@ -267,6 +282,25 @@ mod tests {
         assert_eq!(thinned(8..11, 33, 33), ((0..33).collect::<Vec<_>>(), Vec::new()));
         // Without those of the other camera there is room for the rest.
         assert_eq!(thinned(4..7, 10, 8), (vec![0, 1, 2, 3, 7, 8, 9], vec![4, 5, 6]));
+    }
+
+    #[test]
+    fn of_many_cameras_thinning_leaves_none_too_few_and_can_be_cancelled() {
+        // 300 cameras of 3 to 9 pictures each, one after the other.
+        let of_camera = |k: u32| (0..3 + k % 7).map(move |_| seen(1300 + k, None));
+        let found = ByCamera::of(&(0..300).flat_map(of_camera).collect::<Vec<_>>());
+        let control = Control::new();
+        for most in [50, 400, 1700] {
+            let (chosen, lost) = found.thinned(most, &control).unwrap();
+            let (of_chosen, of_lost) = (found.count(&chosen), found.count(&lost));
+            assert!(chosen.len() <= most && chosen.is_sorted() && lost.is_sorted());
+            for (camera, &made) in found.made.iter().enumerate().skip(1) {
+                let (left, out) = (of_chosen[camera], of_lost[camera]);
+                assert!(left >= LEAST && out == 0 || left == 0 && out == made, "{camera}");
+            }
+        }
+        control.cancel_token().cancel();
+        assert_eq!(found.thinned(400, &control).unwrap_err().kind(), crate::ErrorKind::Cancelled);
     }
 
     #[test]

@@ -93,7 +93,7 @@ pub(super) fn take(
     }
     warnings.extend(by.warnings(&listing.images));
     let usable = by.kept().len();
-    let (chosen, lost) = by.thinned(options.max_frames);
+    let (chosen, lost) = by.thinned(options.max_frames, control)?;
     if chosen.len() < usable {
         let without = match lost.len() {
             0 => String::new(),
