@@ -92,6 +92,8 @@ impl Trainer {
         control: &Control,
     ) -> Result<Self> {
         options.validate()?;
+        // Before anything is measured for the plan.
+        precision::check(&dataset)?;
         let began = Instant::now();
         let budget = options.time_budget_seconds.map(f64::from);
         let planned = budget
@@ -185,7 +187,6 @@ impl Trainer {
         plan: Option<Plan>,
     ) -> Result<Self> {
         asked.validate()?;
-        precision::check(&dataset)?;
         let options = plan.map_or_else(|| asked.clone(), |plan| plan.applied(&asked));
         let layout = Layout::new(&dataset, &options);
         let warnings = warnings::of_run(&dataset, &options, &layout);

@@ -5,6 +5,7 @@ use std::path::Path;
 use super::dataset::Dataset;
 use super::layout::{Layout, TARGET_BYTES_MAX};
 use super::options::TrainOptions;
+use super::precision;
 use crate::control::Warning;
 use crate::error::{Error, ErrorKind, Result};
 
@@ -25,6 +26,7 @@ pub(super) fn of_run(dataset: &Dataset, options: &TrainOptions, layout: &Layout)
         let message = "no held-out view shows the object: the scene is not scored";
         warnings.push(Warning::new("no_held_out_view", message));
     }
+    warnings.extend(precision::warning(dataset));
     warnings
 }
 
