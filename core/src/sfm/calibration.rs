@@ -305,7 +305,7 @@ fn rotation_disagreement(
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use nalgebra::Vector3;
 
     use super::*;
@@ -317,7 +317,7 @@ mod tests {
 
     /// What `ask` says of what pictures of 1000x800 pixels show of a ball of points, with half a pixel of noise, by
     /// pairs at most `window` apart.
-    fn asked<T>(
+    pub(crate) fn asked<T>(
         poses: &[Pose],
         focal: f64,
         window: usize,
@@ -370,7 +370,7 @@ mod tests {
     }
 
     /// Ten cameras that come closer and go away.
-    fn coming_closer(seed: u64) -> Vec<Pose> {
+    pub(crate) fn coming_closer(seed: u64) -> Vec<Pose> {
         let mut random = Random::new(seed);
         let at = |i: i32| {
             let angle = 0.15 * f64::from(i);

@@ -10,7 +10,7 @@ use rayon::prelude::*;
 
 use crate::camera::Camera;
 use crate::camera::panorama::side_camera;
-use crate::control::Control;
+use crate::control::{Control, Warning};
 use crate::error::Result;
 use crate::stage::Stage;
 use crate::video::{Frame, Frames};
@@ -195,6 +195,29 @@ pub(crate) fn initial_cameras(frames: &Frames, options: &SfmOptions) -> InitialC
     initial
 }
 
+/// A camera to begin with, and what is known of its focal length.
+pub(crate) struct Calibrated {
+    pub(crate) camera: Camera,
+    /// The focal length in pixels that the caller or EXIF names, if it is believed.
+    pub(crate) known: Option<f64>,
+    /// What EXIF says, if it is not believed.
+    not_believed: Option<f64>,
+}
+
+impl Calibrated {
+    /// That what EXIF says is not believed, if it is not.
+    pub(crate) fn warning(&self) -> Option<Warning> {
+        let found = self.camera.mean_focal();
+        self.not_believed.map(|said| {
+            let message = format!(
+                "the EXIF data say a focal length of {said:.0} pixels, and the pictures by themselves determine one of {found:.0}: the \
+                 EXIF data are not believed; one that is given (--focal) is"
+            );
+            Warning::new("focal_not_believed", message)
+        })
+    }
+}
+
 /// Camera `k` of these, which made all `pictures`, with the focal length to begin with, and what is known of it. What the caller says is
 /// believed; what EXIF says, unless the verified pairs clearly say something else, after which nothing is known. Where nothing is, it is
 /// what the pairs agree on; the guess stays where they say nothing.
@@ -207,7 +230,7 @@ pub(crate) fn calibrated(
     pictures: &Pictures,
     verified: &[TwoViewGeometry],
     control: &Control,
-) -> Result<(Camera, Option<f64>)> {
+) -> Result<Calibrated> {
     let (mut camera, known) = (initial.cameras[k].clone(), initial.known_focals[k]);
     let camera_of = vec![0; pictures.features.len()];
     let cameras = [camera.clone()];
@@ -217,10 +240,11 @@ pub(crate) fn calibrated(
         Some(focal) if initial.is_of_exif[k] => contradicting_focal(&views, verified, focal, control)?,
         Some(_) => None,
     };
-    let Some(estimate) = estimate else { return Ok((camera, known)) };
+    let Some(estimate) = estimate else { return Ok(Calibrated { camera, known, not_believed: None }) };
     log::debug!("focal length {known:?} in the EXIF data, {estimate:?} by the pairs");
     camera.params = Camera::from_focal(camera.model, estimate.focal, camera.width, camera.height).params;
-    Ok((camera, None))
+    // What was known, if anything was, is what the estimate contradicts.
+    Ok(Calibrated { camera, known: None, not_believed: known })
 }
 
 /// Relative poses of the verified pairs for calibrated `cameras`, in their order; degenerate pairs are left out. `camera_of` says
@@ -272,7 +296,40 @@ mod tests {
     use image::{Rgba, RgbaImage};
 
     use super::*;
+    use crate::camera::CameraModel;
     use crate::random::Random;
+    use crate::sfm::calibration::tests::{asked, coming_closer};
+
+    #[test]
+    fn it_is_told_that_what_exif_says_is_not_believed() {
+        asked(&coming_closer(2), 900.0, 9, 2, |views, verified| {
+            let (features, count) = (views.features.to_vec(), views.features.len());
+            let pictures = Pictures { features, keypoints: Vec::new(), colors: Vec::new() };
+            let begun = |focal: f64, is_of_exif: bool| {
+                let initial = InitialCameras {
+                    cameras: vec![Camera::from_focal(CameraModel::SimplePinhole, focal, 1000, 800)],
+                    known_focals: vec![Some(focal)],
+                    is_of_exif: vec![is_of_exif],
+                    of_image: vec![0; count],
+                };
+                calibrated(&initial, 0, &pictures, verified, &Control::new()).unwrap()
+            };
+            let cropped = begun(1500.0, true);
+            let found = cropped.camera.mean_focal();
+            assert!(cropped.known.is_none() && (found / 900.0).ln().abs() < 0.02, "{found}");
+            let warning = cropped.warning().unwrap();
+            assert_eq!(warning.code, "focal_not_believed");
+            for said in ["1500 pixels", format!("one of {found:.0}").as_str(), "--focal"] {
+                assert!(warning.message.contains(said), "{warning:?}");
+            }
+            // What agrees, and what somebody gave.
+            for (focal, is_of_exif) in [(900.0, true), (1500.0, false)] {
+                let believed = begun(focal, is_of_exif);
+                assert_eq!((believed.known, believed.camera.mean_focal()), (Some(focal), focal));
+                assert_eq!(believed.warning(), None);
+            }
+        });
+    }
 
     #[test]
     fn what_the_caller_says_of_the_camera_that_made_most_is_not_what_exif_says() {

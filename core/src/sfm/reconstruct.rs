@@ -315,10 +315,11 @@ pub(super) fn reconstruct_matched(
     let rotation_only = gate::rotation_only_pairs(capture.verified, &initial.cameras[0]);
     let rig = Rig::of_frames(capture.frames);
     gate::check_pairs(&rig, capture.verified, rotation_only, capture.frames)?;
-    let (camera, known_focal) = calibrated(&initial, 0, capture.pictures, capture.verified, control)?;
+    let begun = calibrated(&initial, 0, capture.pictures, capture.verified, control)?;
     watch.lap("calibration");
-    let reconstructor = Reconstructor::new(capture, rig, (rotation_only, known_focal), options);
-    let found = reconstructor.find(camera, &mut watch, control)?;
+    let mut reconstructor = Reconstructor::new(capture, rig, (rotation_only, begun.known), options);
+    reconstructor.about_focal = begun.warning();
+    let found = reconstructor.find(begun.camera, &mut watch, control)?;
     reconstructor.finish(found, watch, control)
 }
 
@@ -368,6 +369,8 @@ struct Reconstructor<'a> {
     rotation_only: f64,
     /// The focal length in pixels that the caller or EXIF names.
     known_focal: Option<f64>,
+    /// That EXIF names another one, which is not believed.
+    about_focal: Option<Warning>,
     /// By image: its pose in the model that is added to, if there is one, whose world stays.
     base: Option<Vec<Option<Pose>>>,
 }
@@ -428,6 +431,7 @@ impl<'a> Reconstructor<'a> {
             rig,
             rotation_only,
             known_focal,
+            about_focal: None,
             base: None,
         }
     }

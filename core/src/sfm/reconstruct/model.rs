@@ -115,6 +115,8 @@ impl Reconstructor<'_> {
         control.progress(Stage::Sfm, "judging the model", progress::VERDICT);
         self.judge(&exact, &map, refined.keypoints, &graph, &unsure, &mut report)?;
         watch.lap("verdict");
+        // Not before: it is no doubt about the map, by which maps are compared.
+        report.warnings.extend(self.about_focal.clone());
         let scale = match &self.base {
             Some(base) => move_onto(&mut map, base, metres),
             None => normalise(&mut map, self.frames, metres),

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use crate::camera::Camera;
-use crate::control::Control;
+use crate::control::{Control, Warning};
 use crate::error::{Error, ErrorKind, Result};
 use crate::stage::Stage;
 
@@ -50,10 +50,11 @@ impl Reconstructor<'_> {
                 break;
             }
             match lead(capture, &initial, leader, options, &mut watch, control) {
-                Ok((found, known)) => {
+                Ok((found, known, about_focal)) => {
                     let initial = initial.led_by(leader);
                     let rig = Rig::of_frames(capture.frames);
-                    let whole = Reconstructor::new(capture, rig, known, options);
+                    let mut whole = Reconstructor::new(capture, rig, known, options);
+                    whole.about_focal = about_focal;
                     let found = whole.joined(found, &images, &initial, &mut watch, control)?;
                     return whole.finish(found, watch, control);
                 }
@@ -191,7 +192,7 @@ impl Reconstructor<'_> {
     }
 }
 
-/// The map of the pictures of one camera, with what [`Reconstructor::new`] is told of them.
+/// The map of the pictures of one camera, with what [`Reconstructor::new`] is told of them, and what is to be said of its focal length.
 fn lead(
     capture: &Matched<'_>,
     initial: &InitialCameras,
@@ -199,14 +200,15 @@ fn lead(
     options: &SfmOptions,
     watch: &mut Stopwatch,
     control: &Control,
-) -> Result<(Found, (f64, Option<f64>))> {
+) -> Result<(Found, (f64, Option<f64>), Option<Warning>)> {
     let part = Part::new(capture, &initial.images_of(leader));
     let own = part.matched();
     let rotation_only = gate::rotation_only_pairs(own.verified, &initial.cameras[leader]);
     let rig = Rig::of_frames(own.frames);
     gate::check_pairs(&rig, own.verified, rotation_only, own.frames)?;
-    let (camera, known) = calibrated(initial, leader, own.pictures, own.verified, control)?;
+    let begun = calibrated(initial, leader, own.pictures, own.verified, control)?;
     watch.lap("calibration");
-    let reconstructor = Reconstructor::new(&own, rig, (rotation_only, known), options);
-    Ok((reconstructor.find(camera, watch, control)?, (rotation_only, known)))
+    let (known, about_focal) = ((rotation_only, begun.known), begun.warning());
+    let reconstructor = Reconstructor::new(&own, rig, known, options);
+    Ok((reconstructor.find(begun.camera, watch, control)?, known, about_focal))
 }
