@@ -168,8 +168,9 @@ impl Abilities {
 pub enum Return<'a> {
     /// The worker ends, or its machine can do no work: nothing is held against the job.
     Unharmed,
-    /// A worker that lost the job is still in its workspace, because its process stands still: nothing is held against the
-    /// job, but it rests for [`Patience::OCCUPIED_SECONDS`], so that others get their turn.
+    /// A worker that lost the job is still in its workspace, because its process stands still, or its input has no room on this
+    /// machine's disk and another may have it: nothing is held against the job, but it rests for [`Patience::OCCUPIED_SECONDS`], so
+    /// that others get their turn.
     Occupied,
     /// The work ended by something that may lie with the machine or with the job: its process was killed, or the disk or the
     /// device failed although they are in order otherwise.
@@ -200,7 +201,7 @@ impl Patience {
     /// A job whose rest would last for longer than this, microseconds, was put to rest while the clock was ahead.
     pub(super) const AHEAD: i64 = (Self::LONGEST_REST_SECONDS as i64 + 60) * 1_000_000;
 
-    /// How long a job rests whose workspace is still occupied, seconds.
+    /// How long a job rests whose workspace is still occupied, or for whose input a machine has no room, seconds.
     pub const OCCUPIED_SECONDS: u64 = 60;
 
     /// How long a job rests after that many crashes and disturbances in a row, seconds: not at all after the first two,

@@ -16,7 +16,7 @@ use super::test_world::{SmallScenes, folder};
 use super::worker::{Worked, Worker};
 use super::{Environment, Runner, Service, ServiceOptions, UploadFacts, WorkerOptions};
 use crate::control::CancelToken;
-use crate::database::{Abilities, Clock, ManualClock};
+use crate::database::{Abilities, Clock, ManualClock, Patience};
 use crate::error::{Error, ErrorKind, Result};
 use crate::job::{ArtifactKind, BlobName, JobId, JobRequest, JobStatus, Tier, UserId};
 use crate::storage::{
@@ -528,6 +528,38 @@ fn a_video_that_comes_in_wrong_is_no_fault_of_the_job() {
     world.clock.advance(3600);
     machine.work_once().unwrap();
     assert_eq!(machine.status(job), JobStatus::Finished);
+}
+
+/// A larger machine may do it, whatever this one finds how often.
+#[test]
+fn a_job_whose_video_has_no_room_on_one_machine_is_left_to_another_and_stops_no_other_job() {
+    let world = World::new();
+    let machine = world.machine();
+    let large = machine.submit(b"a video");
+    let others = [(); 12].map(|()| machine.submit(b"another video"));
+    let rows = rusqlite::Connection::open(world.shared.path().join("jobs.db")).unwrap();
+    // As if it had so many bytes.
+    let set_size = |size: i64| {
+        let sql =
+            "UPDATE uploads SET size = ?2 WHERE blob_name = (SELECT blob_name FROM jobs WHERE job_id = ?1)";
+        assert_eq!(rows.execute(sql, (large.to_string(), size)).unwrap(), 1);
+    };
+    set_size(1 << 60);
+    for other in others {
+        for _ in 0..2 {
+            assert_eq!(machine.work_once().unwrap(), Worked::Done);
+        }
+        assert_eq!(machine.status(other), JobStatus::Finished);
+        assert!(matches!(machine.status(large), JobStatus::Queued { .. }));
+        world.clock.advance(Patience::OCCUPIED_SECONDS as i64);
+    }
+    let sql = "SELECT attempt, disturbances FROM jobs WHERE job_id = ?1";
+    let counts: (u32, u32) =
+        rows.query_row(sql, [large.to_string()], |r| Ok((r.get(0)?, r.get(1)?))).unwrap();
+    assert_eq!(counts, (12, 0));
+    set_size(7);
+    assert_eq!(machine.work_once().unwrap(), Worked::Done);
+    assert_eq!(machine.status(large), JobStatus::Finished);
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! The video of a job, or its pictures, as local files, which ffmpeg and the pipeline need: the storage's own where it has local files, else a copy.
 
+use std::fmt;
 use std::fs::{self, File};
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
@@ -21,6 +22,18 @@ const PIECE: usize = 1 << 20;
 const SMALL: u64 = 64 << 20;
 /// So much of each end of a larger one. The index of a film of an hour has some MiB and lies at one of its ends.
 const END: u64 = 16 << 20;
+
+/// The cause of an error by which the input of a job has no room on the disk of this machine, which is in order otherwise.
+#[derive(Debug)]
+pub(super) struct NoRoomForInput;
+
+impl fmt::Display for NoRoomForInput {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("the input of the job has no room here")
+    }
+}
+
+impl std::error::Error for NoRoomForInput {}
 
 /// A video that can be looked at, until this is dropped.
 pub(super) struct VideoToLookAt {
@@ -144,7 +157,8 @@ impl Service {
                      free"
                 ),
             )
-            .hint("free some space there, or work on a larger disk")),
+            .hint("free some space there, or work on a larger disk")
+            .caused_by(NoRoomForInput)),
             _ => Ok(()),
         }
     }

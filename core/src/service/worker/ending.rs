@@ -1,5 +1,6 @@
 //! How a job ends for a worker: its scene is published, it fails, goes back to the queue, or is not the worker's any more.
 
+use std::error::Error as _;
 use std::path::{Path, PathBuf};
 use std::sync::PoisonError;
 use std::time::SystemTime;
@@ -9,7 +10,7 @@ use super::super::fault::Fault;
 use super::super::job_changes::{JobChange, JobEvent, tell};
 use super::super::missing_videos;
 use super::super::runner::Outcome;
-use super::super::video_file::copy_in;
+use super::super::video_file::{NoRoomForInput, copy_in};
 use super::super::workspace::JobWorkspace;
 use super::Worker;
 use super::hold::Hold;
@@ -21,6 +22,10 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::failpoints;
 use crate::job::{ArtifactKind, Failure};
 use crate::storage::BlobKey;
+
+/// So many attempts at most are not held against a job whose input has no room on a machine's disk: with the rests between them
+/// another machine has 16 hours and more to take it.
+const ATTEMPTS_FOR_OTHERS: u32 = 1000;
 
 impl Worker<'_> {
     /// Stores the files, then makes them those of the job.
@@ -110,8 +115,7 @@ impl Worker<'_> {
     }
 
     /// Writes down why there is no scene: nothing is held against the job if its machine cannot work now, and it has more
-    /// attempts if that may end otherwise. One that has filled the disk loses what it has left there: if the machine can work then,
-    /// it was the job. `workspace` is none if it could not be entered.
+    /// attempts if that may end otherwise. `workspace` is none if it could not be entered.
     ///
     /// # Errors
     /// What keeps the machine from working, after the job was given back.
@@ -145,16 +149,7 @@ impl Worker<'_> {
             self.log(workspace, &format!("failed{stage}: {}: {}", failure.code, failure.message));
         }
         // Also what looks like a fault of the job may be the machine's: a program that is missing, a file that cannot be read.
-        let mut proof = self.machine.prove();
-        let is_full = |error: &Error| error.kind() == ErrorKind::DiskFull;
-        if is_full(error)
-            && proof.as_ref().is_err_and(is_full)
-            && let Some(workspace) = &workspace
-            && self.make_room(workspace)?
-        {
-            proof = self.machine.prove();
-        }
-        if let Err(trouble) = proof {
+        if let Err(trouble) = self.machine.prove() {
             if let Some(workspace) = &workspace {
                 self.log(workspace, "this machine cannot work now; the job goes back to the queue");
             }
@@ -180,6 +175,9 @@ impl Worker<'_> {
                 LeaseState::Deleted | LeaseState::Lost => Returned::Gone,
             },
             Fault::Program => self.release(lease, Return::Crashed(&failure), log_size)?,
+            Fault::Machine if self.may_fit_elsewhere(lease, error) => {
+                self.release(lease, Return::Occupied, log_size)?
+            }
             Fault::Machine => self.release(lease, Return::Disturbed(&failure), log_size)?,
         };
         match (returned, workspace) {
@@ -198,17 +196,11 @@ impl Worker<'_> {
         Ok(())
     }
 
-    /// Removes what the job has left on a full disk, if that makes enough room: nobody else would, no job could be worked on here any
-    /// more, and the next machine would fare the same with this one. Says whether that was done.
-    fn make_room(&self, workspace: &JobWorkspace) -> Result<bool> {
-        let inner = &self.service.inner;
-        let free = inner.workspaces.free_space()?;
-        if free.is_some_and(|free| free.saturating_add(workspace.bytes()) < inner.options.min_free_bytes) {
-            return Ok(false);
-        }
-        self.log(workspace, "the disk is full: what the job has left on it is removed");
-        workspace.clear()?;
-        Ok(true)
+    /// Whether all that is wrong is that the input of the job has no room on this machine's disk, and another machine may have it.
+    fn may_fit_elsewhere(&self, lease: &Lease, error: &Error) -> bool {
+        self.service.inner.has_other_machines
+            && lease.attempt <= ATTEMPTS_FOR_OTHERS
+            && error.source().is_some_and(|cause| cause.is::<NoRoomForInput>())
     }
 
     /// What is to be written where it may be the video that was not found: whether that is missing the storage knows.
