@@ -254,8 +254,8 @@ pub enum FileOwner {
 /// Jobs as workers see them.
 pub trait QueueRows {
     /// Takes the first waiting job ([`QueueOrder`]) that does not rest and that the worker can do, for `lease_seconds`. None that came
-    /// behind one for which the machine is to keep room ([`Abilities::KEEP_ROOM_AFTER_SECONDS`]): smaller ones would take it, one after
-    /// the other.
+    /// behind one for which the machine is to keep room ([`Abilities::KEEP_ROOM_AFTER_SECONDS`], and
+    /// [until](Abilities::KEEP_ROOM_UNTIL_SECONDS)): smaller ones would take it, one after the other.
     ///
     /// # Errors
     /// The database's.
@@ -266,11 +266,11 @@ pub trait QueueRows {
         lease_seconds: u64,
         abilities: &Abilities,
     ) -> Result<Option<Claim>>;
-    /// The waiting job with the most Gaussians, and how many those are.
+    /// The waiting job with the most Gaussians, how many those are, and when it was submitted.
     ///
     /// # Errors
     /// The database's.
-    fn largest_waiting(&self) -> Result<Option<(JobId, u32)>>;
+    fn largest_waiting(&self) -> Result<Option<(JobId, u32, Timestamp)>>;
     /// Prolongs a lease.
     ///
     /// # Errors

@@ -158,6 +158,11 @@ impl Abilities {
     /// room for.
     pub const KEEP_ROOM_AFTER_SECONDS: u64 = 3600;
 
+    /// But for no longer than until it has waited for this, seconds: more memory is counted as free than there will be when the running
+    /// jobs end, as they may not have taken theirs, or have it on a graphics device. A job that never fits would keep a machine from the
+    /// others for ever.
+    pub const KEEP_ROOM_UNTIL_SECONDS: u64 = 13 * 3600;
+
     /// All that can be asked for.
     pub const ALL: Abilities =
         Abilities { masks: true, max_gaussians: u32::MAX, all_gaussians: i64::MAX as u64, beside: 0 };

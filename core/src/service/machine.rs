@@ -125,8 +125,8 @@ impl<'a> Machine<'a> {
         })
     }
 
-    /// Tells the log of a waiting job that all memory of this machine is too little for, once: where there is no larger machine it
-    /// would wait without a word. Asks once a minute at most.
+    /// Tells the log of a waiting job that all memory of this machine is too little for, or that no room is kept for any more, once:
+    /// it would wait without a word. Asks once a minute at most.
     pub(super) fn tell_of_too_large(&mut self, abilities: &Abilities) {
         if self.asked.is_some_and(|asked| asked.elapsed() < GOOD_FOR) {
             return;
@@ -140,19 +140,33 @@ impl<'a> Machine<'a> {
         }
     }
 
-    /// What is to be told of the largest waiting job, if it is too large for this machine and was not told of.
+    /// What is to be told of the largest waiting job, if it is too large for this machine, as it seems, and was not told of.
     fn too_large(&mut self, abilities: &Abilities) -> Result<Option<String>> {
-        let Some((job, gaussians)) = self.service.inner.database.largest_waiting()? else { return Ok(None) };
+        let inner = &self.service.inner;
+        let Some((job, gaussians, submitted)) = inner.database.largest_waiting()? else { return Ok(None) };
         let needed = u64::from(gaussians) + u64::from(abilities.beside);
-        if needed <= abilities.all_gaussians || !self.told.insert(job) {
+        let is_too_large = needed > abilities.all_gaussians;
+        let too_long_ago = inner.clock.now().minus_seconds(Abilities::KEEP_ROOM_UNTIL_SECONDS);
+        let waits_in_vain = submitted <= too_long_ago && gaussians > abilities.max_gaussians;
+        if !(is_too_large || waits_in_vain) || !self.told.insert(job) {
             return Ok(None);
         }
         let gigabytes = |gaussians: u64| gaussians as f64 * BYTES_PER_GAUSSIAN as f64 / 1e9;
+        let here = match is_too_large {
+            true => format!("this one has {:.1} GB", gigabytes(abilities.all_gaussians)),
+            false => {
+                let free = u64::from(abilities.max_gaussians) + u64::from(abilities.beside);
+                let hours = Abilities::KEEP_ROOM_UNTIL_SECONDS / 3600;
+                format!(
+                    "here {:.1} GB are free, and none are kept for it after {hours} hours",
+                    gigabytes(free)
+                )
+            }
+        };
         Ok(Some(format!(
-            "the job {job} asks for {gaussians} Gaussians and waits for a machine with {:.1} GB of memory; this one has {:.1} GB \
+            "the job {job} asks for {gaussians} Gaussians and waits for a machine with {:.1} GB of memory; {here} \
              (limits.max_gaussians bounds what may be asked for)",
-            gigabytes(needed),
-            gigabytes(abilities.all_gaussians)
+            gigabytes(needed)
         )))
     }
 
@@ -275,5 +289,22 @@ mod tests {
         let told = machine.too_large(&small).unwrap().unwrap();
         assert!(told.contains(&job.to_string()) && told.contains("with 3.0 GB"), "{told}");
         assert_eq!(machine.too_large(&small).unwrap(), None);
+    }
+
+    #[test]
+    fn a_job_for_which_no_room_is_kept_any_more_is_told_of_once() {
+        let w = World::new();
+        let mut machine = Machine::new(&w.service, &SmallScenes, "w");
+        w.submit(w.anna);
+        let busy =
+            Abilities { max_gaussians: 900_000, all_gaussians: 5_000_000, beside: 600_000, ..Abilities::ALL };
+        w.clock.advance(13 * 3600 - 1);
+        assert_eq!(machine.too_large(&busy).unwrap(), None);
+        w.clock.advance(1);
+        let free = Abilities { max_gaussians: 1_000_000, ..busy };
+        assert_eq!(machine.too_large(&free).unwrap(), None, "others come first");
+        let told = machine.too_large(&busy).unwrap().unwrap();
+        assert!(told.contains("with 3.0 GB") && told.contains("2.8 GB are free"), "{told}");
+        assert_eq!(machine.too_large(&busy).unwrap(), None);
     }
 }

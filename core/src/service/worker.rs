@@ -178,11 +178,9 @@ impl<'a> Worker<'a> {
         self.service.reclaim()?;
         let abilities = self.machine.abilities()?;
         let (process, name) = (inner.process.id(), &self.options.name);
-        let Some(claim) = inner.database.claim(process, name, inner.options.lease_seconds, &abilities)?
-        else {
-            self.machine.tell_of_too_large(&abilities);
-            return Ok(Worked::Nothing);
-        };
+        let claim = inner.database.claim(process, name, inner.options.lease_seconds, &abilities)?;
+        self.machine.tell_of_too_large(&abilities);
+        let Some(claim) = claim else { return Ok(Worked::Nothing) };
         inner.changes.notify();
         *self.user.lock().unwrap_or_else(PoisonError::into_inner) = Some(claim.user);
         self.tell(&claim.lease, JobEvent::Claimed);

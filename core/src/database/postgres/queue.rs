@@ -164,19 +164,19 @@ fn fits() -> String {
 fn kept_room_query() -> String {
     // Where more memory is taken than running jobs will need, their end is not what it waits for.
     format!(
-        "SELECT job.seq FROM jobs AS job WHERE {WAITS} AND job.uploaded_at <= $9
+        "SELECT job.seq FROM jobs AS job WHERE {WAITS} AND job.uploaded_at <= $9 AND job.uploaded_at > $10
             AND job.gaussians + $4 <= $5 AND job.gaussians <= $2 + {BUSY} AND NOT ({fits})
         ORDER BY job.seq LIMIT 1",
         fits = fits()
     )
 }
 
-/// The job that comes next, locked, and its place. One that another worker is just taking is passed over.
+/// The job that comes next, locked, its place, and [`BUSY`]. One that another worker is just taking is passed over.
 fn next_query(order: QueueOrder) -> String {
     let fits = format!("{WAITS} AND {}", fits());
     match order {
         QueueOrder::Submitted => format!(
-            "SELECT job.job_id, job.seq FROM jobs AS job WHERE {fits} ORDER BY job.seq LIMIT 1 FOR UPDATE OF job SKIP LOCKED"
+            "SELECT job.job_id, job.seq, {BUSY} FROM jobs AS job WHERE {fits} ORDER BY job.seq LIMIT 1 FOR UPDATE OF job SKIP LOCKED"
         ),
         // Users who wait are found by stepping from one to the next in the index of waiting jobs, so neither users without such
         // jobs nor more than one job of each are looked at; the first job that a worker can do is sought of one user after the
@@ -188,7 +188,7 @@ fn next_query(order: QueueOrder) -> String {
                 SELECT next.user_id, next.seq FROM head CROSS JOIN LATERAL (SELECT user_id, seq FROM jobs
                     WHERE state = 'queued' AND NOT deleted AND user_id > head.user_id
                     ORDER BY user_id, seq LIMIT 1) AS next)
-            SELECT job.job_id, job.seq FROM (
+            SELECT job.job_id, job.seq, {BUSY} FROM (
                 SELECT user_id, coalesce(busy.running, 0) AS running, served, head.seq
                 FROM head JOIN users USING (user_id)
                 LEFT JOIN (SELECT user_id, count(*) AS running FROM jobs WHERE state = 'running' GROUP BY user_id) AS busy
@@ -219,15 +219,22 @@ impl QueueRows for PostgresDatabase {
             values![masks, max_gaussians, now, beside, all_gaussians, machine, far_off, before].to_vec()
         };
         let first = |c: &Session, now: Timestamp, before: i64| {
-            c.first(&next, &can(now, before), |r| Ok((r.get::<JobId>(0)?, r.get::<i64>(1)?)))
+            c.first(&next, &can(now, before), |r| {
+                Ok((r.get::<JobId>(0)?, r.get::<i64>(1)?, r.get::<i64>(2)?))
+            })
         };
         let find = |c: &Session, now: Timestamp| -> Sql<Option<JobId>> {
-            let Some((job, place)) = first(c, now, i64::MAX)? else { return Ok(None) };
+            let Some((job, place, busy)) = first(c, now, i64::MAX)? else { return Ok(None) };
+            // Where no job runs, none waits for its end.
+            if busy == 0 {
+                return Ok(Some(job));
+            }
             let mut values = can(now, place);
             values.push(now.minus_seconds(Abilities::KEEP_ROOM_AFTER_SECONDS).value());
+            values.push(now.minus_seconds(Abilities::KEEP_ROOM_UNTIL_SECONDS).value());
             match c.first(&kept_room, &values, |r| r.get::<i64>(0))? {
                 None => Ok(Some(job)),
-                Some(kept) => Ok(first(c, now, kept)?.map(|(job, _)| job)),
+                Some(kept) => Ok(first(c, now, kept)?.map(|(job, ..)| job)),
             }
         };
         // An idle worker looks often: that is one question, outside a transaction.
@@ -267,10 +274,11 @@ impl QueueRows for PostgresDatabase {
         })
     }
 
-    fn largest_waiting(&self) -> Result<Option<(JobId, u32)>> {
-        const LARGEST: &str = "SELECT job_id, gaussians FROM jobs WHERE state = 'queued' AND NOT deleted
+    fn largest_waiting(&self) -> Result<Option<(JobId, u32, Timestamp)>> {
+        const LARGEST: &str =
+            "SELECT job_id, gaussians, uploaded_at FROM jobs WHERE state = 'queued' AND NOT deleted
             ORDER BY gaussians DESC, seq LIMIT 1";
-        self.read(|c| c.first(LARGEST, &[], |r| Ok((r.get(0)?, r.get(1)?))))
+        self.read(|c| c.first(LARGEST, &[], |r| Ok((r.get(0)?, r.get(1)?, r.get(2)?))))
     }
 
     fn heartbeat(&self, lease: &Lease, lease_seconds: u64) -> Result<LeaseState> {

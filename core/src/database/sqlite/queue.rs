@@ -12,7 +12,7 @@ use crate::database::{
     Reclaimed, Return, Returned,
 };
 use crate::error::Result;
-use crate::job::{ArtifactKind, Failure, JobId, JobRequest};
+use crate::job::{ArtifactKind, Failure, JobId, JobRequest, Timestamp};
 use crate::stage::Stage;
 
 /// The row that a lease holds: the same claim, by the same process.
@@ -180,7 +180,7 @@ impl QueueRows for SqliteDatabase {
         let first_waiting = format!(
             "{with} SELECT jobs.blob_name, title, public, method, gaussians, steps, apriltag_size_mm,
                 remove_background, asked_camera_type, job_id, attempt, version_of_video, worked_micros,
-                jobs.user_id, seq
+                jobs.user_id, seq, {BUSY}
             FROM jobs JOIN {whose} USING (user_id)
                 JOIN (SELECT blob_name, version AS version_of_video FROM uploads) USING (blob_name)
             WHERE {WAITS} AND {fits} ORDER BY {order} LIMIT 1"
@@ -188,12 +188,14 @@ impl QueueRows for SqliteDatabase {
         // The place of the first job for which the machine is to keep room. Where more memory is taken than running jobs will need,
         // their end is not what it waits for.
         let kept_room = format!(
-            "SELECT seq FROM jobs WHERE {WAITS} AND uploaded_at <= ?9 AND gaussians + ?5 <= ?6 AND gaussians <= ?2 + {BUSY}
-                AND NOT ({fits})
+            "SELECT seq FROM jobs WHERE {WAITS} AND uploaded_at <= ?9 AND uploaded_at > ?10 AND gaussians + ?5 <= ?6
+                AND gaussians <= ?2 + {BUSY} AND NOT ({fits})
             ORDER BY seq LIMIT 1"
         );
         let (now, lease_now) = (self.clock.now(), self.clock.lease_micros());
-        let long_ago = now.minus_seconds(Abilities::KEEP_ROOM_AFTER_SECONDS);
+        let [long_ago, too_long_ago] =
+            [Abilities::KEEP_ROOM_AFTER_SECONDS, Abilities::KEEP_ROOM_UNTIL_SECONDS]
+                .map(|seconds| now.minus_seconds(seconds));
         let Abilities { masks, max_gaussians, all_gaussians, beside } = *abilities;
         let all_gaussians = i64::try_from(all_gaussians).unwrap_or(i64::MAX);
         let far_off = lease_now.saturating_add(Patience::AHEAD);
@@ -210,16 +212,20 @@ impl QueueRows for SqliteDatabase {
                     video_version: version.cast_unsigned(),
                     worked: Duration::from_micros(row.get(12)?),
                 };
-                Ok((claim, row.get::<_, i64>(14)?))
+                Ok((claim, row.get::<_, i64>(14)?, row.get::<_, i64>(15)?))
             })
         };
         let next = |c: &Connection| -> Sql<Option<Claim>> {
-            let Some((claim, place)) = before(c, i64::MAX)? else { return Ok(None) };
-            let values = [can, params![place, long_ago]].concat();
+            let Some((claim, place, busy)) = before(c, i64::MAX)? else { return Ok(None) };
+            // Where no job runs, none waits for its end.
+            if busy == 0 {
+                return Ok(Some(claim));
+            }
+            let values = [can, params![place, long_ago, too_long_ago]].concat();
             let kept: Option<i64> = first(c, &kept_room, &values[..], |row| row.get(0))?;
             match kept {
                 None => Ok(Some(claim)),
-                Some(kept) => Ok(before(c, kept)?.map(|(claim, _)| claim)),
+                Some(kept) => Ok(before(c, kept)?.map(|(claim, ..)| claim)),
             }
         };
         // An idle worker looks often; it takes the write lock only if there is something to take.
@@ -241,10 +247,11 @@ impl QueueRows for SqliteDatabase {
         })
     }
 
-    fn largest_waiting(&self) -> Result<Option<(JobId, u32)>> {
-        const LARGEST: &str = "SELECT job_id, gaussians FROM jobs WHERE state = 'queued' AND deleted = 0
+    fn largest_waiting(&self) -> Result<Option<(JobId, u32, Timestamp)>> {
+        const LARGEST: &str =
+            "SELECT job_id, gaussians, uploaded_at FROM jobs WHERE state = 'queued' AND deleted = 0
             ORDER BY gaussians DESC, seq LIMIT 1";
-        self.read(|c| first(c, LARGEST, [], |r| Ok((r.get(0)?, r.get(1)?))))
+        self.read(|c| first(c, LARGEST, [], |r| Ok((r.get(0)?, r.get(1)?, r.get(2)?))))
     }
 
     fn heartbeat(&self, lease: &Lease, lease_seconds: u64) -> Result<LeaseState> {

@@ -3,7 +3,9 @@
 use std::time::Duration;
 
 use super::{HOUR, LEASE, PATIENCE, World, at, failure, publication};
-use crate::database::{Abilities, JobDatabase, Lease, LeaseState, Patience, Progress, Return, Returned};
+use crate::database::{
+    Abilities, Clock, JobDatabase, Lease, LeaseState, Patience, Progress, Return, Returned,
+};
 use crate::job::{ArtifactKind, Failure, JobId, JobStatus, UserId};
 use crate::stage::Stage;
 
@@ -347,8 +349,9 @@ pub(in crate::database) fn what_a_worker_cannot_do<D: JobDatabase>(w: World<D>) 
     };
     assert_eq!(claim(false, 8_999_999), None);
     // Whoever cannot do it can tell of it.
-    let largest = || w.database.largest_waiting().unwrap();
+    let largest = || w.database.largest_waiting().unwrap().map(|(job, gaussians, _)| (job, gaussians));
     assert_eq!(largest(), Some((large, 9_000_000)));
+    assert_eq!(w.database.largest_waiting().unwrap().unwrap().2, w.clock.now());
     assert_eq!(claim(false, 9_000_000), Some(large));
     assert_eq!(largest().map(|(job, _)| job), Some(masked));
     assert_eq!(claim(true, 1_000_000), Some(masked));
@@ -410,8 +413,16 @@ fn no_starving<D: JobDatabase>(w: World<D>, other: UserId) {
         assert_eq!(lease.job, expected);
         end(&lease);
     }
-    submit(other, 1_000_000);
+    let fifth = submit(other, 1_000_000);
     assert_eq!(claim(&machine), None);
+    w.clock.advance(12 * HOUR - 120);
+    assert_eq!(claim(&machine), None, "for half a day");
+    // If there is no room for it by then, there will be none: the others go on.
+    w.clock.advance(120);
+    let lease = claim(&machine).unwrap();
+    assert_eq!(lease.job, fifth);
+    end(&lease);
+    submit(other, 1_000_000);
     end(&running);
     assert_eq!(claim(&machine).unwrap().job, large);
     assert_eq!(claim(&machine), None, "it takes all");
