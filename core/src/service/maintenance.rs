@@ -54,6 +54,8 @@ struct EachByItself<'a> {
     /// What is at the other end of a network does not answer: each would take as long as is waited for that, so the rest is left for
     /// the next time.
     is_away: bool,
+    /// Somebody waits for the end: after [`AWAY`] failures nothing more is asked, and the rest is left for the next time.
+    is_hurried: bool,
 }
 
 impl EachByItself<'_> {
@@ -73,7 +75,7 @@ impl EachByItself<'_> {
                 self.in_a_row = if may_be_away { self.in_a_row + 1 } else { 0 };
                 if self.in_a_row >= AWAY {
                     self.in_a_row = 0;
-                    self.is_away = !self.service.is_answered();
+                    self.is_away = self.is_hurried || !self.service.is_answered();
                 }
                 self.failed.get_or_insert(error);
             }
@@ -145,9 +147,10 @@ impl Service {
     }
 
     /// Takes up what earlier processes left. What cannot be done now is done by [`Service::maintain`]: a folder opens also on a
-    /// full disk or with a file that cannot be removed, since space can only be freed through it.
+    /// full disk or with a file that cannot be removed, since space can only be freed through it; and soon, since users wait for it.
     pub(super) fn recover(&self) {
-        for failed in [self.reclaim().err(), self.remove_deleted().err()].into_iter().flatten() {
+        let hurried = EachByItself { is_hurried: true, ..self.each_by_itself() };
+        for failed in [self.reclaim().err(), self.remove_all_deleted(hurried).err()].into_iter().flatten() {
             log::error!("what an earlier process left: {failed:?}");
         }
     }
@@ -178,7 +181,10 @@ impl Service {
     /// Removes the files, and then the rows, of deleted jobs that no worker is at, and of uploads that nobody wants.
     /// Returns how many of each.
     pub(super) fn remove_deleted(&self) -> Result<(u64, u64)> {
-        let mut each = self.each_by_itself();
+        self.remove_all_deleted(self.each_by_itself())
+    }
+
+    fn remove_all_deleted(&self, mut each: EachByItself<'_>) -> Result<(u64, u64)> {
         for deleted in self.inner.database.deleted_jobs()? {
             each.is_done("delete a job", || self.remove_job(&deleted));
         }
@@ -217,17 +223,17 @@ impl Service {
     }
 
     fn each_by_itself(&self) -> EachByItself<'_> {
-        EachByItself { service: self, done: 0, failed: None, in_a_row: 0, is_away: false }
+        EachByItself { service: self, done: 0, failed: None, in_a_row: 0, is_away: false, is_hurried: false }
     }
 
-    /// Whether storage and database answer a question to which the answer is no.
+    /// Whether storage and database answer a question to which the answer is no, and the storage deletes what is not there: one that
+    /// answers no deletion would be waited for with each file. The first that fails is enough, as each may take that long.
     fn is_answered(&self) -> bool {
         let name = BlobName::random(VideoExtension::Mp4);
-        let asked = [
-            self.inner.storage.metadata(&BlobKey::Incoming { name }).map(drop),
-            self.inner.database.upload(&name).map(drop),
-        ];
-        asked.iter().all(Result::is_ok)
+        let key = BlobKey::Incoming { name };
+        self.inner.storage.metadata(&key).is_ok()
+            && self.inner.storage.delete(&key).is_ok()
+            && self.inner.database.upload(&name).is_ok()
     }
 
     /// Removes the files, and then the row, of a deleted job; says whether that could be.

@@ -420,6 +420,31 @@ fn whoever_deletes_a_job_does_not_wait_for_the_files_of_others() {
     }
 }
 
+/// It is read all the same, and each deletion is waited for.
+#[test]
+fn a_storage_that_deletes_nothing_keeps_neither_the_opening_nor_maintenance_for_long() {
+    let world = World::new();
+    let here = world.machine();
+    let jobs = [(); 4].map(|()| here.submit(b"a video"));
+    for job in jobs {
+        assert_eq!(here.work_once().unwrap(), Worked::Done);
+        assert!(here.service.inner.database.mark_deleted(here.user(), job).unwrap());
+    }
+    let asked = Arc::new(AtomicU32::new(0));
+    let count = asked.clone();
+    let there = world.machine_that_hears(move |asked, _| match asked {
+        Asked::Delete => {
+            count.fetch_add(1, Ordering::Relaxed);
+            Err(Error::new(ErrorKind::Io, "it deletes nothing"))
+        }
+        Asked::Put | Asked::Find => Ok(()),
+    });
+    assert_eq!(asked.swap(0, Ordering::Relaxed), AWAY, "to open it");
+    assert!(there.service.maintain().is_err());
+    assert_eq!(asked.load(Ordering::Relaxed), AWAY + 1, "and one that is not there");
+    assert_eq!(here.service.maintain().unwrap().deleted_jobs, 4);
+}
+
 /// The storage answers: only these files stay.
 #[test]
 fn files_that_cannot_be_deleted_keep_no_others() {
