@@ -251,6 +251,8 @@ struct Inner {
     last_used: Arc<LastUsed>,
     /// Of the storage.
     sweeps: Sweeps,
+    /// Of whose the files are in a storage that does not say it, and that seemed to be others'.
+    owner_looks: Sweeps,
     rates: Rates,
     passwords: Passwords,
     tries: SignInTries,
@@ -363,6 +365,7 @@ impl Service {
                 space: Arc::default(),
                 last_used,
                 sweeps: Sweeps::later(),
+                owner_looks: Sweeps::default(),
                 rates: Rates::default(),
                 passwords: Passwords::default(),
                 tries: SignInTries::default(),
@@ -371,8 +374,8 @@ impl Service {
                 folder,
             }),
         };
-        // It is told again by whoever removes or stores something.
-        if let Err(error) = service.check_storage() {
+        // Who removes or stores something looks closer, and does not do it then.
+        if let Err(error) = service.compare_ids() {
             log::error!("whose files are stored: {error:?}");
         }
         service.recover();

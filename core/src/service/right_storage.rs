@@ -30,6 +30,20 @@ enum Owner {
 }
 
 impl Service {
+    /// Tells rows and storage apart that have different ids. It takes a moment, and notes nothing: users wait for what is being opened.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Conflict`] if they have; the storage's and the database's.
+    pub(super) fn compare_ids(&self) -> Result<()> {
+        if !self.inner.has_other_machines {
+            return Ok(());
+        }
+        match (self.inner.database.service_id()?, self.inner.storage.service_id()?) {
+            (Some(of_rows), Some(of_files)) => compare(&of_rows, &of_files),
+            _ => Ok(()),
+        }
+    }
+
     /// Looks whether the storage is that of the rows. One that has no id is given that of the rows, if its files are theirs.
     ///
     /// # Errors
@@ -52,7 +66,7 @@ impl Service {
             return compare(&of_rows, &id);
         }
         // As long as it says nothing, the first to come may be the wrong one.
-        if self.owner_of_files()? == Owner::Others {
+        if !self.may_take_files()? {
             let message =
                 "nothing says whose the stored files are, and rows name few of them: nothing is removed";
             return Err(Error::new(ErrorKind::Conflict, message).hint(belong_together(&of_rows)));
@@ -60,6 +74,20 @@ impl Service {
         storage.note_service_id(&of_rows)?;
         // Another service may have come in the same moment.
         compare(&of_rows, &storage.service_id()?.unwrap_or_default())
+    }
+
+    /// Whether the stored files, which do not say whose they are, do not seem to be those of others. To look costs a list of all of
+    /// them: after a no it is done again in an hour.
+    fn may_take_files(&self) -> Result<bool> {
+        let looks = &self.inner.owner_looks;
+        if !looks.are_due(Duration::ZERO) {
+            return Ok(false);
+        }
+        let is_others = self.owner_of_files()? == Owner::Others;
+        if is_others {
+            looks.note();
+        }
+        Ok(!is_others)
     }
 
     /// What rows say of some of the stored files.
@@ -171,6 +199,7 @@ mod tests {
         let id = fs::read_to_string(&note).unwrap();
         fs::remove_file(&note).unwrap();
         let strange = theirs.machine_over(ours.shared.path());
+        assert_eq!(strange.service.inner.database.service_id().unwrap(), None, "to open it lists no files");
         strange.submit(b"another video");
         let refused = strange.service.sweep(Duration::ZERO).unwrap_err();
         assert_eq!(refused.kind(), ErrorKind::Conflict);
@@ -182,21 +211,50 @@ mod tests {
         assert!(strange.service.sweep(Duration::ZERO).unwrap_err().message().contains("another service"));
     }
 
+    /// Each worker asks every minute.
+    #[test]
+    fn the_files_of_others_are_listed_once_an_hour() {
+        let (ours, theirs) = (World::new(), World::new());
+        let here = ours.machine();
+        here.submit(b"a video");
+        assert_eq!(here.work_once().unwrap(), Worked::Done);
+        let note = ours.shared.path().join(SERVICE_ID);
+        fs::remove_file(&note).unwrap();
+        let strange = theirs.machine_over(ours.shared.path());
+        let check = || strange.service.check_storage().map_err(|error| error.kind());
+        assert_eq!(check(), Err(ErrorKind::Conflict));
+        let storage = &here.service.inner.storage;
+        for key in BlobKind::ALL.into_iter().flat_map(|kind| storage.list(kind, Duration::ZERO).unwrap()) {
+            storage.delete(&key).unwrap();
+        }
+        assert_eq!(check(), Err(ErrorKind::Conflict), "it is not looked whether they are still there");
+        strange.service.inner.owner_looks.look_again();
+        assert_eq!(check(), Ok(()));
+        assert!(note.exists());
+    }
+
     #[test]
     fn rows_from_before_they_had_an_id_take_that_of_their_files() {
         let world = World::new();
         let here = world.machine();
         here.submit(b"a video");
+        here.service.check_storage().unwrap();
         let id = here.service.inner.database.service_id().unwrap();
         assert!(id.is_some());
         let rows = rusqlite::Connection::open(world.shared.path().join("jobs.db")).unwrap();
         assert_eq!(rows.execute("DELETE FROM service_id", []).unwrap(), 1);
         let again = world.machine();
+        again.service.check_storage().unwrap();
         assert_eq!(again.service.inner.database.service_id().unwrap(), id);
         assert_eq!(again.service.sweep(Duration::ZERO).unwrap(), 0);
         // New ones, beside files that they do not name, do not.
         let other_world = World::new();
         let others = other_world.machine_over(world.shared.path());
-        assert_ne!(others.service.inner.database.service_id().unwrap(), id);
+        assert_eq!(others.service.check_storage().unwrap_err().kind(), ErrorKind::Conflict);
+        let own = others.service.inner.database.service_id().unwrap();
+        assert!(own.is_some() && own != id, "{own:?}");
+        // To open it is enough to be told from then on.
+        assert_eq!(others.service.compare_ids().unwrap_err().kind(), ErrorKind::Conflict);
+        again.service.compare_ids().unwrap();
     }
 }

@@ -69,8 +69,9 @@ fn examine_ids(rows: &PostgresDatabase, storage: &dyn Storage, findings: &mut Ve
             "storage_of_nobody",
             "nothing says whose the stored files are",
             format!(
-                "nothing, if a server was not started yet: the first writes the id of the rows, unless they name few of the files. If \
-                 it says so and they belong together, store the text {of_rows} under the name {SERVICE_ID} in the storage"
+                "nothing, if no server has run for an hour and no worker has looked for jobs yet: the first writes the id of the rows, \
+                 unless they name few of the files. If it says so and they belong together, store the text {of_rows} under the name \
+                 {SERVICE_ID} in the storage"
             ),
         )),
         _ => {}

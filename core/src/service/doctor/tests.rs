@@ -386,6 +386,7 @@ mod shared {
         let addresses = addresses(&w, &database);
         let own = tempfile::tempdir().unwrap();
         let service = Service::open_shared(own.path(), &addresses, options()).unwrap();
+        service.check_storage().unwrap();
         assert_eq!(codes(&addresses), [] as [&str; 0]);
         let note = w.folder.path().join(crate::storage::SERVICE_ID);
         fs::write(&note, "another").unwrap();

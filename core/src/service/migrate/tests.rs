@@ -174,6 +174,7 @@ fn a_backup_of_many_machines_is_a_folder_again() {
     let old = Old::new();
     new.migrate(old.folder()).unwrap();
     let service = new.open();
+    service.check_storage().unwrap();
     let (backup, folder) = (new.folder.path().join("backup"), new.folder.path().join("back"));
     let manifest = service.backup(&backup, None, &mut go_on).unwrap();
     assert_eq!((manifest.users, manifest.jobs, manifest.lost.len()), (2, 3, 0));
@@ -204,6 +205,7 @@ fn nothing_comes_to_the_storage_of_another_service() {
     };
     secrets(&other);
     let service = other.open();
+    service.check_storage().unwrap();
     let id = service.inner.storage.service_id().unwrap().unwrap();
     let wrong = Addresses { storage: other.addresses.storage.clone(), ..new.addresses.clone() };
     let refused = Service::migrate(old.folder(), &wrong, &mut go_on).unwrap_err();
@@ -214,7 +216,7 @@ fn nothing_comes_to_the_storage_of_another_service() {
     assert_eq!(there.blocks(&old.unfinished).unwrap().len(), 0);
     // Where it is its own server that was started too early, all is well.
     secrets(&new);
-    drop(new.open());
+    new.open().check_storage().unwrap();
     new.migrate(old.folder()).unwrap();
     new.open().check_storage().unwrap();
 }
