@@ -219,12 +219,16 @@ impl Service {
         // All that is still to come lies in blocks first, and once more in the video that is made of them: whoever has said how long
         // that is hears now that there is no space, and not after the last byte.
         let to_come = announced.length.unwrap_or(end).saturating_sub(offset);
-        let reserve = |bytes| match offset {
-            0 => self.reserve((upload.user, name), bytes),
-            _ => self.reserve_more((upload.user, name), bytes),
+        let (transfer, length) = ((upload.user, name), announced.length.unwrap_or(0));
+        let (space, whole) = match offset {
+            0 => (self.reserve(transfer, to_come)?, self.reserve(transfer, length)?),
+            // What goes on is not broken off for what else its user has announced. So nothing is promised to it before it comes, or
+            // a byte in each of many uploads would be enough to announce all that there is.
+            _ => {
+                self.check_room_for(transfer, to_come.saturating_add(length))?;
+                (self.reserve(transfer, 0)?, self.reserve(transfer, 0)?)
+            }
         };
-        let space = reserve(to_come)?;
-        let whole = reserve(announced.length.unwrap_or(0))?;
         if announced != before {
             self.announce(&name, &announced)?;
         }

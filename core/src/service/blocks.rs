@@ -38,12 +38,18 @@ impl Service {
         let room = self.room_for(&key)?;
         // All blocks are copied when their list comes, and it is better known now than then that there is no space for that.
         let (waiting, size) = (self.limits().max_upload_bytes.saturating_sub(room), facts.size.unwrap_or(0));
-        let reserve = |bytes| match waiting {
-            0 => self.reserve((upload.user, *name), bytes),
-            _ => self.reserve_more((upload.user, *name), bytes),
+        let (transfer, all) = ((upload.user, *name), size.saturating_mul(2).saturating_add(waiting));
+        let promised = match waiting {
+            0 => {
+                drop(self.reserve(transfer, all)?);
+                self.reserve(transfer, size)?
+            }
+            // As for what goes on after a break (`appending.rs`): nothing is promised before it comes.
+            _ => {
+                self.check_room_for(transfer, all)?;
+                self.reserve(transfer, 0)?
+            }
         };
-        drop(reserve(size.saturating_mul(2).saturating_add(waiting))?);
-        let promised = reserve(size)?;
         UploadWriter::begin(self, &upload, key, Target::Block, facts, room, Some(promised))
     }
 
@@ -155,8 +161,10 @@ impl Service {
         let upload = self.unused_upload(name)?;
         let promised = match promised {
             Some(promised) => promised,
-            None => self.reserve_more((upload.user, *name), facts.size.unwrap_or(0))?,
+            None => self.reserve((upload.user, *name), 0)?,
         };
+        // All of it has come, and is copied now.
+        let promised = promised.at_least(self, facts.size.unwrap_or(0))?;
         let mut writer = self.begin_video(&upload, list, facts, Some(promised))?;
         for key in keys {
             writer.append_block(key, cancel)?;
@@ -345,6 +353,27 @@ mod tests {
         // What begins now waits for its turn.
         let refused = w.service.put_block(&third, "a", sized(5)).err().unwrap();
         assert_eq!(refused.kind(), ErrorKind::DiskFull);
+    }
+
+    /// Rule 89.
+    #[test]
+    fn a_byte_in_each_of_many_uploads_holds_no_space_that_is_announced_after_it() {
+        let limits = Limits { max_upload_bytes: u64::MAX, ..Limits::default() };
+        let w = World::with(ServiceOptions { limits, min_free_bytes: 0, ..ServiceOptions::default() });
+        let free = w.service.inner.storage.free_space().unwrap().unwrap();
+        let sized = |size| UploadFacts { size: Some(size), ..UploadFacts::default() };
+        let mut running = Vec::new();
+        for _ in 0..16 {
+            let name = w.service.create_upload(w.anna, "mp4").unwrap().blob_name;
+            put(&w, &name, "a", b"x").unwrap();
+            running.push(w.service.put_block(&name, "b", sized(free / 10 * 3)).unwrap());
+        }
+        assert_eq!(w.service.inner.space.all().bytes(|_| true), 0);
+        let of_eve = w.service.create_upload(w.eve, "mp4").unwrap().blob_name;
+        w.service.begin_upload(&of_eve, sized(free / 10 * 6)).unwrap();
+        // What comes is promised a piece at a time.
+        running[0].append(b"y").unwrap();
+        assert!((1..64 << 20).contains(&w.service.inner.space.all().bytes(|_| true)));
     }
 
     #[test]

@@ -38,12 +38,13 @@ impl Service {
         self.promise(transfer, bytes, true)
     }
 
-    /// The same for an upload of which something is stored already: what else its user has announced since does not break it off.
+    /// Makes sure that there is room for `bytes` of an upload of which something is stored already, and promises nothing: what else its
+    /// user has announced since does not break it off.
     ///
     /// # Errors
     /// [`ErrorKind::DiskFull`].
-    pub(super) fn reserve_more(&self, transfer: Transfer, bytes: u64) -> Result<Reservation> {
-        self.promise(transfer, bytes, false)
+    pub(super) fn check_room_for(&self, transfer: Transfer, bytes: u64) -> Result<()> {
+        self.promise(transfer, bytes, false).map(drop)
     }
 
     fn promise(&self, transfer: Transfer, bytes: u64, is_announced: bool) -> Result<Reservation> {

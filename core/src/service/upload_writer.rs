@@ -53,7 +53,8 @@ pub(super) enum Target {
 }
 
 impl UploadWriter {
-    /// Begins a transfer of at most `most` bytes. What was promised for it before is used.
+    /// Begins a transfer of at most `most` bytes. Space for those that are announced is promised to it, unless it has a promise from
+    /// before: that grows as bytes come.
     pub(super) fn begin(
         service: &Service,
         upload: &Upload,
@@ -67,7 +68,7 @@ impl UploadWriter {
         check_size(size, most)?;
         service.check_stored(&upload.name, &target)?;
         let space = match promised {
-            Some(promised) => promised.at_least(service, size)?,
+            Some(promised) => promised,
             None => service.reserve((upload.user, upload.name), size)?,
         };
         let blob = service.inner.storage.create(&key)?;

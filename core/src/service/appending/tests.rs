@@ -274,6 +274,32 @@ fn rule_100_addresses_and_jobs_end_it() {
 
 /// Rule 89.
 #[test]
+fn a_byte_in_each_of_many_uploads_holds_no_space_that_is_announced_after_it() {
+    let limits = Limits { max_upload_bytes: u64::MAX, ..Limits::default() };
+    let w = World::with(ServiceOptions { limits, min_free_bytes: 0, ..ServiceOptions::default() });
+    let free = w.service.inner.storage.free_space().unwrap().unwrap();
+    let mut running = Vec::new();
+    for _ in 0..16 {
+        let name = w.service.create_upload(w.anna, "mp4").unwrap().blob_name;
+        let mut first = w.service.append_anew(&name, None, UploadFacts::default()).unwrap();
+        first.append(b"x").unwrap();
+        assert!(!first.finish(false).unwrap().is_complete);
+        match w.service.append(&name, 1, Some(free / 10 * 3), UploadFacts::default()).unwrap() {
+            Appended::Begun(appending) => running.push(appending),
+            Appended::Elsewhere(arrived) => panic!("not after a byte: {arrived:?}"),
+        }
+    }
+    assert_eq!(w.service.inner.space.all().bytes(|_| true), 0);
+    let of_eve = w.service.create_upload(w.eve, "mp4").unwrap().blob_name;
+    let facts = UploadFacts { size: Some(free / 10 * 6), ..UploadFacts::default() };
+    w.service.begin_upload(&of_eve, facts).unwrap();
+    // What comes is promised a piece at a time.
+    running[0].append(b"y").unwrap();
+    assert!((1..64 << 20).contains(&w.service.inner.space.all().bytes(|_| true)));
+}
+
+/// Rule 89.
+#[test]
 fn an_upload_goes_on_whatever_else_its_user_has_begun_since() {
     let limits = Limits { max_upload_bytes: u64::MAX, ..Limits::default() };
     let w = World::with(ServiceOptions { limits, min_free_bytes: 0, ..ServiceOptions::default() });
