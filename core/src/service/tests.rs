@@ -592,6 +592,34 @@ fn a_worker_whose_patience_is_limited_ends_with_what_keeps_its_machine_from_work
     assert_eq!(w.job(job).status, JobStatus::Finished);
 }
 
+/// Its machine takes a while to say that it cannot work.
+struct SlowlySick {
+    looks: AtomicU32,
+}
+
+impl Runner for SlowlySick {
+    fn run(&self, _: &Path, _: &Path, _: &ReconstructionOptions, _: &Control) -> Result<Outcome> {
+        Err(Error::new(ErrorKind::Internal, "no job was to be taken"))
+    }
+
+    fn check(&self, _: &ReconstructionDefaults) -> Result<()> {
+        self.looks.fetch_add(1, Ordering::SeqCst);
+        thread::sleep(Duration::from_millis(300));
+        Err(Error::new(ErrorKind::NoGpu, "this machine cannot work"))
+    }
+}
+
+#[test]
+fn a_worker_whose_machine_takes_long_to_fail_waits_no_longer_for_it() {
+    let w = World::new();
+    w.submit(w.anna);
+    let sick = SlowlySick { looks: AtomicU32::new(0) };
+    let options = WorkerOptions { end: WorkerEnd::OneJobOrIdle(Duration::from_millis(300)), ..options() };
+    let ended = w.service.run_worker_with(&options, &CancelToken::new(), &sick);
+    assert_eq!(ended.unwrap_err().kind(), ErrorKind::NoGpu);
+    assert_eq!(sick.looks.load(Ordering::SeqCst), 1);
+}
+
 #[test]
 fn a_disk_with_too_little_space_left_takes_no_job() {
     let w = World::with(ServiceOptions { min_free_bytes: u64::MAX, ..ServiceOptions::default() });

@@ -97,8 +97,10 @@ impl Service {
                 // The disk is full, the device gone, the database busy: no reason to spoil the next job, and none to go, unless somebody
                 // waits for this worker's end, and can begin one on another machine.
                 Err(error) => {
-                    // A job that was at work until then was no waiting.
-                    idle_since += begun.elapsed();
+                    // A job that was at work until then was no waiting; to try whether the machine can work is.
+                    if worker.has_claimed {
+                        idle_since += begun.elapsed();
+                    }
                     let rest = worker.machine.pause(&error);
                     if is_out_of_patience(idle_since) {
                         return Err(error);
@@ -143,6 +145,8 @@ pub(super) struct Worker<'a> {
     runner: &'a dyn Runner,
     cancel: &'a CancelToken,
     machine: Machine<'a>,
+    /// Whether the last look for a job found one.
+    has_claimed: bool,
     /// Whose the job at hand is.
     user: Mutex<Option<UserId>>,
 }
@@ -165,7 +169,16 @@ impl<'a> Worker<'a> {
                 Error::new(ErrorKind::Internal, "the worker's threads cannot be started").caused_by(e)
             })?;
         let machine = Machine::new(service, runner, &options.name);
-        Ok(Self { service, options, pool, runner, cancel, machine, user: Mutex::default() })
+        Ok(Self {
+            service,
+            options,
+            pool,
+            runner,
+            cancel,
+            machine,
+            has_claimed: false,
+            user: Mutex::default(),
+        })
     }
 
     /// Takes a job, if there is one that this machine can do, and sees it to its end.
@@ -174,6 +187,7 @@ impl<'a> Worker<'a> {
     /// What keeps this machine from working. No job has lost anything by it.
     pub(super) fn work_once(&mut self) -> Result<Worked> {
         let inner = &self.service.inner;
+        self.has_claimed = false;
         inner.host.check()?;
         self.service.reclaim()?;
         let abilities = self.machine.abilities()?;
@@ -181,6 +195,7 @@ impl<'a> Worker<'a> {
         let claim = inner.database.claim(process, name, inner.options.lease_seconds, &abilities)?;
         self.machine.tell_of_too_large(&abilities);
         let Some(claim) = claim else { return Ok(Worked::Nothing) };
+        self.has_claimed = true;
         inner.changes.notify();
         *self.user.lock().unwrap_or_else(PoisonError::into_inner) = Some(claim.user);
         self.tell(&claim.lease, JobEvent::Claimed);
