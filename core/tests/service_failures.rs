@@ -39,10 +39,20 @@ fn data(folder: &Path) -> PathBuf {
     folder.join("data")
 }
 
-/// A new folder, in memory where the system has such a place: processes are killed here, and what they have written outlives them
-/// wherever it is.
+/// A new folder, in memory where the system has such a place with some room: processes are killed here, and what they have written
+/// outlives them wherever it is.
 fn new_folder() -> tempfile::TempDir {
-    tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap()
+    let memory = "/dev/shm";
+    let in_memory =
+        if free_kib(memory) >= Some(256 << 10) { tempfile::tempdir_in(memory).ok() } else { None };
+    in_memory.unwrap_or_else(|| tempfile::tempdir().unwrap())
+}
+
+/// The fourth number of what `df` says in its second line. Containers have 64 MiB in memory, if nothing else is asked for.
+fn free_kib(folder: &str) -> Option<u64> {
+    let told = Command::new("df").args(["-Pk", folder]).output().ok()?;
+    let told = String::from_utf8(told.stdout).ok()?;
+    told.lines().nth(1)?.split_whitespace().nth(3)?.parse().ok()
 }
 
 /// A small real video, made once.
