@@ -1,8 +1,8 @@
 //! Space on the disk: promised before bytes come, then kept.
 //!
-//! Every transfer holds a promise for what it has announced, or for the next piece if it announced nothing. What is promised
-//! to one counts as used for all others of this process, so that many transfers at once cannot take the bytes that must stay
-//! free. Other processes are seen by what they have written.
+//! Every transfer holds a promise for what it has announced, or for the next piece if it announced nothing or goes on with an upload of
+//! which something is stored. What is promised to one counts as used for all others of this process, so that many transfers at once
+//! cannot take the bytes that must stay free. Other processes are seen by what they have written.
 //!
 //! What a user announces costs nothing until it comes: whoever sends one video may have all the room that it takes, and who sends
 //! more of them at once a part of it, so that the announcements of one user leave room for those of all others.
