@@ -82,11 +82,6 @@ impl EachByItself<'_> {
         }
     }
 
-    /// Turns to other things: that the last ones failed says nothing of them.
-    fn turn(&mut self) {
-        self.in_a_row = 0;
-    }
-
     /// How many were done, or the first failure.
     fn result(self) -> Result<u64> {
         self.failed.map_or(Ok(self.done), Err)
@@ -189,7 +184,6 @@ impl Service {
             each.is_done("delete a job", || self.remove_job(&deleted));
         }
         let jobs = std::mem::take(&mut each.done);
-        each.turn();
         for upload in self.unwanted_uploads()? {
             each.is_done("delete an upload", || self.remove_upload(&upload.name).map(|()| true));
         }
@@ -306,7 +300,6 @@ impl Service {
         self.refuse_files_of_others()?;
         let mut each = EachByItself { done: inner.storage.sweep_staged(age)?, ..self.each_by_itself() };
         for kind in BlobKind::ALL {
-            each.turn();
             for key in inner.storage.list(kind, age)? {
                 each.is_done("remove a file", || match is_needed(inner.database.as_ref(), &key)? {
                     true => Ok(false),
@@ -319,7 +312,6 @@ impl Service {
         }
         // What cannot be removed is no reason to list all files every minute.
         inner.sweeps.note();
-        each.turn();
         self.sweep_machine(age, &mut each)?;
         each.result()
     }

@@ -50,7 +50,7 @@ impl Reconstructor<'_> {
                 break;
             }
             match lead(capture, &initial, leader, options, &mut watch, control) {
-                Ok((found, known, about_focal)) => {
+                Ok(Led { found, known, about_focal }) => {
                     let initial = initial.led_by(leader);
                     let rig = Rig::of_frames(capture.frames);
                     let mut whole = Reconstructor::new(capture, rig, known, options);
@@ -192,7 +192,15 @@ impl Reconstructor<'_> {
     }
 }
 
-/// The map of the pictures of one camera, with what [`Reconstructor::new`] is told of them, and what is to be said of its focal length.
+/// The map of the pictures of one camera.
+struct Led {
+    found: Found,
+    /// What [`Reconstructor::new`] is told of them.
+    known: (f64, Option<f64>),
+    /// What is to be said of the focal length.
+    about_focal: Option<Warning>,
+}
+
 fn lead(
     capture: &Matched<'_>,
     initial: &InitialCameras,
@@ -200,7 +208,7 @@ fn lead(
     options: &SfmOptions,
     watch: &mut Stopwatch,
     control: &Control,
-) -> Result<(Found, (f64, Option<f64>), Option<Warning>)> {
+) -> Result<Led> {
     let part = Part::new(capture, &initial.images_of(leader));
     let own = part.matched();
     let rotation_only = gate::rotation_only_pairs(own.verified, &initial.cameras[leader]);
@@ -210,5 +218,5 @@ fn lead(
     watch.lap("calibration");
     let (known, about_focal) = ((rotation_only, begun.known), begun.warning());
     let reconstructor = Reconstructor::new(&own, rig, known, options);
-    Ok((reconstructor.find(begun.camera, watch, control)?, known, about_focal))
+    Ok(Led { found: reconstructor.find(begun.camera, watch, control)?, known, about_focal })
 }
