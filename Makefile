@@ -92,7 +92,8 @@ test-rust: $(VENV)/.installed interop
 	@echo "Rust: unit tests, documentation examples, end-to-end tests"
 	cargo test $(TEST_BUILD) $(TESTS) --no-run --quiet
 	PYTHONPATH=tests $(VENV)/bin/python -m stores cargo test $(TEST_BUILD) $(TESTS) | tee $(SKIPPED)/test-rust.log
-	cargo test $(TEST_BUILD) --doc | tee -a $(SKIPPED)/test-rust.log
+	@# The examples of the C library are C: tests/c_library has them.
+	cargo test $(TEST_BUILD) --exclude libreconstruct-ffi --doc | tee -a $(SKIPPED)/test-rust.log
 	@echo "Rust: what is left of the core without its features"
 	cargo test --locked $(BARE_BUILD) --lib -- $(BARE_TESTS)
 	@sed -nE 's/^test (.*) \.\.\. ignored(, (.*))?$$/\1: \3/p' $(SKIPPED)/test-rust.log >>$(SKIPPED)/test-rust
