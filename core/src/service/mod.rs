@@ -126,7 +126,11 @@ mod spending;
 mod sweeps;
 mod taking_over;
 #[cfg(test)]
+mod test_machine_faults;
+#[cfg(test)]
 mod test_machines;
+#[cfg(test)]
+mod test_maintenance;
 #[cfg(test)]
 mod test_storage_addresses;
 #[cfg(test)]

@@ -1,17 +1,16 @@
 //! The service as its faces see it, with workers that run something quick in place of the pipeline.
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Barrier;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use super::test_world::{SmallScenes, World, folder, open};
+use super::test_world::World;
 use super::worker::{Worked, Worker};
 use super::{
-    Environment, Idempotency, Outcome, ReconstructionDefaults, Runner, Service, ServiceOptions, Submission,
-    WorkerEnd, WorkerOptions,
+    Environment, Idempotency, Outcome, Runner, Service, ServiceOptions, Submission, WorkerEnd, WorkerOptions,
 };
 use crate::control::{CancelToken, Control, Warning};
 use crate::database::{Abilities, Clock, Return};
@@ -23,7 +22,7 @@ use crate::pipeline::ReconstructionOptions;
 use crate::stage::Stage;
 
 /// Runs a closure in place of the pipeline.
-struct Quick<F>(F);
+pub(super) struct Quick<F>(pub(super) F);
 
 impl<F: Fn(&Path, &Control) -> Result<()> + Send + Sync> Runner for Quick<F> {
     fn run(
@@ -47,12 +46,12 @@ impl<F: Fn(&Path, &Control) -> Result<()> + Send + Sync> Runner for Quick<F> {
     }
 }
 
-fn options() -> WorkerOptions {
+pub(super) fn options() -> WorkerOptions {
     WorkerOptions { threads: 1, niceness: 0, ..WorkerOptions::default() }
 }
 
 /// Lets a worker of `service` see to one job; says whether there was one.
-fn work(service: &Service, run: impl Fn(&Path, &Control) -> Result<()> + Send + Sync) -> bool {
+pub(super) fn work(service: &Service, run: impl Fn(&Path, &Control) -> Result<()> + Send + Sync) -> bool {
     work_until(service, &CancelToken::new(), run)
 }
 
@@ -424,212 +423,6 @@ fn a_job_whose_workers_die_keeps_its_log() {
     assert_eq!(w.files(), [] as [std::path::PathBuf; 0]);
 }
 
-/// A machine that cannot work until it is told that it can.
-struct Sick {
-    kind: ErrorKind,
-    trouble: AtomicBool,
-}
-
-impl Sick {
-    fn trouble(&self) -> Result<()> {
-        match self.trouble.load(Ordering::SeqCst) {
-            true => Err(Error::new(self.kind, "this machine cannot work")),
-            false => Ok(()),
-        }
-    }
-}
-
-impl Runner for Sick {
-    fn run(
-        &self,
-        video: &Path,
-        workspace: &Path,
-        options: &ReconstructionOptions,
-        control: &Control,
-    ) -> Result<Outcome> {
-        Quick(|_: &Path, _: &Control| self.trouble()).run(video, workspace, options, control)
-    }
-
-    fn check(&self, _: &ReconstructionDefaults) -> Result<()> {
-        self.trouble()
-    }
-}
-
-#[test]
-fn no_fault_of_the_machine_costs_a_job() {
-    use ErrorKind::*;
-    let w = World::new();
-    let options = options();
-    for kind in [DiskFull, Io, Gpu, NoGpu, FfmpegMissing, DeadlineExceeded, InvalidMedia, Internal] {
-        let sick = Sick { kind, trouble: AtomicBool::new(false) };
-        let cancel = CancelToken::new();
-        let mut worker = Worker::new(&w.service, &options, &cancel, &sick).unwrap();
-        assert_eq!(worker.work_once().unwrap(), Worked::Nothing);
-        let jobs: Vec<_> = (0..3).map(|_| w.submit(w.anna)).collect();
-        // In the middle of a job, which is given back, and then before the next is taken.
-        sick.trouble.store(true, Ordering::SeqCst);
-        for _ in 0..20 {
-            assert_eq!(worker.work_once().unwrap_err().kind(), kind);
-        }
-        let attempts: u32 = jobs.iter().map(|job| w.job(*job).details.attempt).sum();
-        assert_eq!(attempts, 1);
-        for (n, job) in jobs.iter().enumerate() {
-            assert_eq!(w.job(*job).status, JobStatus::Queued { position: Some(n as u64 + 1) });
-        }
-        sick.trouble.store(false, Ordering::SeqCst);
-        for job in jobs {
-            assert_eq!(worker.work_once().unwrap(), Worked::Done);
-            assert_eq!(w.job(job).status, JobStatus::Finished);
-        }
-    }
-}
-
-/// Under the first attempt of one job the disk becomes full.
-struct Filled {
-    /// What that attempt leaves.
-    left: PathBuf,
-    is_full: AtomicBool,
-}
-
-impl Runner for Filled {
-    fn run(
-        &self,
-        video: &Path,
-        workspace: &Path,
-        options: &ReconstructionOptions,
-        control: &Control,
-    ) -> Result<Outcome> {
-        if self.left.parent() != Some(workspace) || self.left.exists() {
-            return SmallScenes.run(video, workspace, options, control);
-        }
-        fs::create_dir_all(workspace).unwrap();
-        fs::write(&self.left, "a checkpoint").unwrap();
-        self.is_full.store(true, Ordering::SeqCst);
-        Err(Error::new(ErrorKind::DiskFull, "there is no room for the next checkpoint"))
-    }
-
-    fn check(&self, _: &ReconstructionDefaults) -> Result<()> {
-        match self.is_full.load(Ordering::SeqCst) {
-            true => Err(Error::new(ErrorKind::DiskFull, "the disk is full")),
-            false => Ok(()),
-        }
-    }
-}
-
-/// Another program may have filled the disk, and what a job has done in many hours lies there.
-#[test]
-fn on_a_full_disk_nothing_of_what_a_job_has_done_is_removed() {
-    let w = World::new();
-    let jobs = [w.submit(w.anna), w.submit(w.anna)];
-    let left = w.folder.path().join(format!("work/{}/run/checkpoint", jobs[0]));
-    let filled = Filled { left, is_full: AtomicBool::new(false) };
-    let (options, cancel) = (options(), CancelToken::new());
-    let mut worker = Worker::new(&w.service, &options, &cancel, &filled).unwrap();
-    for _ in 0..3 {
-        assert_eq!(worker.work_once().unwrap_err().kind(), ErrorKind::DiskFull);
-    }
-    assert_eq!(jobs.map(|job| w.job(job).details.attempt), [1, 0]);
-    assert_eq!(fs::read_to_string(&filled.left).unwrap(), "a checkpoint");
-    filled.is_full.store(false, Ordering::SeqCst);
-    for job in jobs {
-        assert_eq!(worker.work_once().unwrap(), Worked::Done);
-        assert_eq!(w.job(job).status, JobStatus::Finished);
-    }
-    assert_eq!(w.job(jobs[0]).details.attempt, 2);
-}
-
-#[test]
-fn a_worker_says_why_it_waits_and_goes_on_by_itself() {
-    let w = World::new();
-    let sick = Sick { kind: ErrorKind::NoGpu, trouble: AtomicBool::new(true) };
-    let (cancel, options) = (CancelToken::new(), options());
-    let until = |reached: &dyn Fn() -> bool| {
-        let end = Instant::now() + Duration::from_secs(60);
-        while !reached() {
-            assert!(Instant::now() < end);
-            thread::sleep(Duration::from_millis(10));
-        }
-    };
-    let job = w.submit(w.anna);
-    thread::scope(|scope| {
-        scope.spawn(|| w.service.run_worker_with(&options, &cancel, &sick).unwrap());
-        until(&|| !w.service.paused_workers().is_empty());
-        let paused = w.service.paused_workers().remove(0);
-        assert_eq!((paused.name.as_str(), paused.code.as_str()), (options.name.as_str(), "no_gpu"));
-        assert_eq!(w.job(job).details.attempt, 0);
-        sick.trouble.store(false, Ordering::SeqCst);
-        until(&|| w.job(job).status == JobStatus::Finished);
-        until(&|| w.service.paused_workers().is_empty());
-        cancel.cancel();
-    });
-}
-
-/// A batch system that waits for its end begins another one, on another machine.
-#[test]
-fn a_worker_whose_patience_is_limited_ends_with_what_keeps_its_machine_from_working() {
-    let w = World::new();
-    let sick = Sick { kind: ErrorKind::NoGpu, trouble: AtomicBool::new(true) };
-    let job = w.submit(w.anna);
-    let patience = Duration::from_millis(500);
-    for end in [WorkerEnd::OneJobOrIdle(patience), WorkerEnd::Idle(patience)] {
-        let (began, options) = (Instant::now(), WorkerOptions { end, ..options() });
-        let ended = w.service.run_worker_with(&options, &CancelToken::new(), &sick);
-        assert_eq!(ended.unwrap_err().kind(), ErrorKind::NoGpu);
-        let took = began.elapsed();
-        assert!((patience..Duration::from_secs(20)).contains(&took), "{took:?}");
-        assert_eq!((w.service.paused_workers().len(), w.job(job).details.attempt), (0, 0));
-    }
-    // What passes within that is waited for.
-    let options = WorkerOptions { end: WorkerEnd::OneJobOrIdle(Duration::from_secs(60)), ..options() };
-    thread::scope(|scope| {
-        let worker = scope.spawn(|| w.service.run_worker_with(&options, &CancelToken::new(), &sick));
-        while w.service.paused_workers().is_empty() && !worker.is_finished() {
-            thread::sleep(Duration::from_millis(10));
-        }
-        sick.trouble.store(false, Ordering::SeqCst);
-        worker.join().unwrap().unwrap();
-    });
-    assert_eq!(w.job(job).status, JobStatus::Finished);
-}
-
-/// Its machine takes a while to say that it cannot work.
-struct SlowlySick {
-    looks: AtomicU32,
-}
-
-impl Runner for SlowlySick {
-    fn run(&self, _: &Path, _: &Path, _: &ReconstructionOptions, _: &Control) -> Result<Outcome> {
-        Err(Error::new(ErrorKind::Internal, "no job was to be taken"))
-    }
-
-    fn check(&self, _: &ReconstructionDefaults) -> Result<()> {
-        self.looks.fetch_add(1, Ordering::SeqCst);
-        thread::sleep(Duration::from_millis(300));
-        Err(Error::new(ErrorKind::NoGpu, "this machine cannot work"))
-    }
-}
-
-#[test]
-fn a_worker_whose_machine_takes_long_to_fail_waits_no_longer_for_it() {
-    let w = World::new();
-    w.submit(w.anna);
-    let sick = SlowlySick { looks: AtomicU32::new(0) };
-    let options = WorkerOptions { end: WorkerEnd::OneJobOrIdle(Duration::from_millis(300)), ..options() };
-    let ended = w.service.run_worker_with(&options, &CancelToken::new(), &sick);
-    assert_eq!(ended.unwrap_err().kind(), ErrorKind::NoGpu);
-    assert_eq!(sick.looks.load(Ordering::SeqCst), 1);
-}
-
-#[test]
-fn a_disk_with_too_little_space_left_takes_no_job() {
-    let w = World::with(ServiceOptions { min_free_bytes: u64::MAX, ..ServiceOptions::default() });
-    let (options, runner, cancel) = (options(), Quick(|_: &Path, _: &Control| Ok(())), CancelToken::new());
-    let mut worker = Worker::new(&w.service, &options, &cancel, &runner).unwrap();
-    let error = worker.work_once().unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::DiskFull);
-    assert!(error.message().contains(&u64::MAX.to_string()), "{error}");
-}
-
 /// Rule 64.
 /// Rule 53.
 #[test]
@@ -867,119 +660,4 @@ fn a_user_is_added_once() {
     let again = w.service.user_or_new("local", Tier::Enterprise).unwrap();
     assert_eq!((again.user_id, again.tier), (first.user_id, Tier::Free));
     assert_eq!(w.service.user_or_new("", Tier::Enterprise).unwrap_err().kind(), ErrorKind::InvalidArgument);
-}
-
-#[test]
-fn maintenance_removes_what_nobody_needs_and_nothing_else() {
-    let w = World::new();
-    let (kept, dead) = (w.submit(w.anna), w.submit(w.anna));
-    assert!(work(&w.service, |_, _| Ok(())));
-    let needed = w.files();
-    // As processes leave it that were killed between a file and its row.
-    let job = w.job(kept);
-    for stray in [
-        format!("scenes/{kept}/7.ply"),
-        format!("scenes/{}/1.ply", crate::job::JobId::random()),
-        job.details.blob_name.to_string().replacen('.', ".00000000000000ff.", 1),
-        "staged/0-0".to_owned(),
-        format!("work/{kept}/run/frames.json"),
-    ] {
-        let path = w.folder.path().join(stray);
-        fs::create_dir_all(path.parent().unwrap()).unwrap();
-        fs::write(path, "stray").unwrap();
-    }
-    // Somebody's own file, and the workspace of a job that waits.
-    let own = w.folder.path().join("videos/my.mp4");
-    fs::write(&own, "mine").unwrap();
-    drop(w.service.inner.workspaces.enter(dead).unwrap());
-    assert_eq!(w.service.sweep(Duration::from_secs(3600)).unwrap(), 1);
-    assert_eq!(w.service.sweep(Duration::ZERO).unwrap(), 4);
-    fs::remove_file(own).unwrap();
-    assert!(w.folder.path().join("work").join(dead.to_string()).exists());
-    w.service.delete(w.anna, dead).unwrap();
-    let left: Vec<_> = w.files();
-    assert_eq!(left.iter().filter(|f| needed.contains(f)).count(), left.len());
-    assert!(w.service.artifact(w.anna, kept, ArtifactKind::Spz).is_ok());
-    // A video that nobody submits goes after a day.
-    let unused = w.upload(w.anna);
-    w.clock.advance(27 * 3600);
-    let report = w.service.maintain().unwrap();
-    assert_eq!(report.deleted_uploads, 1);
-    assert!(w.service.begin_upload(&unused, Default::default()).is_err());
-    assert_eq!(w.files(), left);
-    assert!(w.service.integrity_check().unwrap().is_empty());
-}
-
-/// Also by processes that never live for the hour after which files without a row are looked for.
-#[test]
-fn what_a_killed_process_was_writing_goes_at_the_first_look() {
-    let w = World::new();
-    let staged = w.folder.path().join("staged/0-0");
-    fs::write(&staged, "half").unwrap();
-    assert_eq!(w.service.maintain().unwrap().orphans, 0);
-    assert!(staged.exists(), "somebody may have begun it just now");
-    let other = w.reopen();
-    assert!(!other.inner.sweeps.are_due(Duration::ZERO));
-    assert_eq!(other.tidy_folder(Duration::ZERO).unwrap(), 1);
-    assert!(!staged.exists());
-    // The next look is an hour later.
-    fs::write(&staged, "half").unwrap();
-    assert_eq!(other.tidy_folder(Duration::ZERO).unwrap(), 0);
-}
-
-/// A database that was lost and made anew, beside files that are still there.
-#[test]
-fn a_database_without_users_is_the_end_of_no_file() {
-    let w = World::new();
-    w.submit(w.anna);
-    let empty = folder();
-    let other = open(empty.path(), w.service.options().clone(), &w.clock);
-    assert_eq!(other.sweep(Duration::ZERO).unwrap(), 0, "there is nothing yet");
-    let videos = || fs::read_dir(empty.path().join("videos")).unwrap().count();
-    for video in fs::read_dir(w.folder.path().join("videos")).unwrap() {
-        let video = video.unwrap();
-        fs::copy(video.path(), empty.path().join("videos").join(video.file_name())).unwrap();
-    }
-    let refused = other.sweep(Duration::ZERO).unwrap_err();
-    assert_eq!((refused.kind(), videos()), (ErrorKind::Conflict, 1));
-    assert!(refused.hint_text().is_some(), "{refused:?}");
-    // Somebody works here: it is a file of nobody.
-    other.add_user("ben", Tier::Enterprise).unwrap();
-    assert_eq!((other.sweep(Duration::ZERO).unwrap(), videos()), (1, 0));
-}
-
-#[test]
-fn an_interrupted_deletion_is_done_when_the_service_opens() {
-    let w = World::new();
-    let job = w.submit(w.anna);
-    assert!(work(&w.service, |_, _| Ok(())));
-    assert!(w.service.inner.database.mark_deleted(w.anna, job).unwrap());
-    assert!(!w.files().is_empty());
-    w.reopen();
-    assert_eq!(w.files(), [] as [std::path::PathBuf; 0]);
-}
-
-#[test]
-fn a_file_that_cannot_be_removed_keeps_nothing_else_from_being_done() {
-    let w = World::new();
-    let jobs = [w.submit(w.anna), w.submit(w.anna)];
-    for _ in jobs {
-        assert!(work(&w.service, |_, _| Ok(())));
-    }
-    // A folder with something in it, where the scene of the first was: not even an administrator can unlink it.
-    let scene = w.folder.path().join(format!("scenes/{}/1.ply", jobs[0]));
-    fs::remove_file(&scene).unwrap();
-    fs::create_dir(&scene).unwrap();
-    fs::write(scene.join("own"), "").unwrap();
-    for job in jobs {
-        assert!(w.service.inner.database.mark_deleted(w.anna, job).unwrap());
-    }
-    let third = w.submit(w.anna);
-    let other = w.reopen();
-    assert!(!w.files().iter().any(|file| file.to_string_lossy().contains(&jobs[1].to_string())));
-    assert!(other.maintain().is_err());
-    assert!(work(&other, |_, _| Ok(())));
-    assert_eq!(w.job(third).status, JobStatus::Finished);
-    fs::remove_dir_all(&scene).unwrap();
-    assert_eq!(other.maintain().unwrap().deleted_jobs, 1);
 }

@@ -1,0 +1,222 @@
+//! What becomes of jobs and workers on a machine that cannot work: nothing is lost, and it is said why.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use super::test_world::{SmallScenes, World};
+use super::tests::{Quick, options};
+use super::worker::{Worked, Worker};
+use super::{Outcome, ReconstructionDefaults, Runner, ServiceOptions, WorkerEnd, WorkerOptions};
+use crate::control::{CancelToken, Control};
+use crate::error::{Error, ErrorKind, Result};
+use crate::job::JobStatus;
+use crate::pipeline::ReconstructionOptions;
+
+/// A machine that cannot work until it is told that it can.
+struct Sick {
+    kind: ErrorKind,
+    trouble: AtomicBool,
+}
+
+impl Sick {
+    fn trouble(&self) -> Result<()> {
+        match self.trouble.load(Ordering::SeqCst) {
+            true => Err(Error::new(self.kind, "this machine cannot work")),
+            false => Ok(()),
+        }
+    }
+}
+
+impl Runner for Sick {
+    fn run(
+        &self,
+        video: &Path,
+        workspace: &Path,
+        options: &ReconstructionOptions,
+        control: &Control,
+    ) -> Result<Outcome> {
+        Quick(|_: &Path, _: &Control| self.trouble()).run(video, workspace, options, control)
+    }
+
+    fn check(&self, _: &ReconstructionDefaults) -> Result<()> {
+        self.trouble()
+    }
+}
+
+#[test]
+fn no_fault_of_the_machine_costs_a_job() {
+    use ErrorKind::*;
+    let w = World::new();
+    let options = options();
+    for kind in [DiskFull, Io, Gpu, NoGpu, FfmpegMissing, DeadlineExceeded, InvalidMedia, Internal] {
+        let sick = Sick { kind, trouble: AtomicBool::new(false) };
+        let cancel = CancelToken::new();
+        let mut worker = Worker::new(&w.service, &options, &cancel, &sick).unwrap();
+        assert_eq!(worker.work_once().unwrap(), Worked::Nothing);
+        let jobs: Vec<_> = (0..3).map(|_| w.submit(w.anna)).collect();
+        // In the middle of a job, which is given back, and then before the next is taken.
+        sick.trouble.store(true, Ordering::SeqCst);
+        for _ in 0..20 {
+            assert_eq!(worker.work_once().unwrap_err().kind(), kind);
+        }
+        let attempts: u32 = jobs.iter().map(|job| w.job(*job).details.attempt).sum();
+        assert_eq!(attempts, 1);
+        for (n, job) in jobs.iter().enumerate() {
+            assert_eq!(w.job(*job).status, JobStatus::Queued { position: Some(n as u64 + 1) });
+        }
+        sick.trouble.store(false, Ordering::SeqCst);
+        for job in jobs {
+            assert_eq!(worker.work_once().unwrap(), Worked::Done);
+            assert_eq!(w.job(job).status, JobStatus::Finished);
+        }
+    }
+}
+
+/// Under the first attempt of one job the disk becomes full.
+struct Filled {
+    /// What that attempt leaves.
+    left: PathBuf,
+    is_full: AtomicBool,
+}
+
+impl Runner for Filled {
+    fn run(
+        &self,
+        video: &Path,
+        workspace: &Path,
+        options: &ReconstructionOptions,
+        control: &Control,
+    ) -> Result<Outcome> {
+        if self.left.parent() != Some(workspace) || self.left.exists() {
+            return SmallScenes.run(video, workspace, options, control);
+        }
+        fs::create_dir_all(workspace).unwrap();
+        fs::write(&self.left, "a checkpoint").unwrap();
+        self.is_full.store(true, Ordering::SeqCst);
+        Err(Error::new(ErrorKind::DiskFull, "there is no room for the next checkpoint"))
+    }
+
+    fn check(&self, _: &ReconstructionDefaults) -> Result<()> {
+        match self.is_full.load(Ordering::SeqCst) {
+            true => Err(Error::new(ErrorKind::DiskFull, "the disk is full")),
+            false => Ok(()),
+        }
+    }
+}
+
+/// Another program may have filled the disk, and what a job has done in many hours lies there.
+#[test]
+fn on_a_full_disk_nothing_of_what_a_job_has_done_is_removed() {
+    let w = World::new();
+    let jobs = [w.submit(w.anna), w.submit(w.anna)];
+    let left = w.folder.path().join(format!("work/{}/run/checkpoint", jobs[0]));
+    let filled = Filled { left, is_full: AtomicBool::new(false) };
+    let (options, cancel) = (options(), CancelToken::new());
+    let mut worker = Worker::new(&w.service, &options, &cancel, &filled).unwrap();
+    for _ in 0..3 {
+        assert_eq!(worker.work_once().unwrap_err().kind(), ErrorKind::DiskFull);
+    }
+    assert_eq!(jobs.map(|job| w.job(job).details.attempt), [1, 0]);
+    assert_eq!(fs::read_to_string(&filled.left).unwrap(), "a checkpoint");
+    filled.is_full.store(false, Ordering::SeqCst);
+    for job in jobs {
+        assert_eq!(worker.work_once().unwrap(), Worked::Done);
+        assert_eq!(w.job(job).status, JobStatus::Finished);
+    }
+    assert_eq!(w.job(jobs[0]).details.attempt, 2);
+}
+
+#[test]
+fn a_worker_says_why_it_waits_and_goes_on_by_itself() {
+    let w = World::new();
+    let sick = Sick { kind: ErrorKind::NoGpu, trouble: AtomicBool::new(true) };
+    let (cancel, options) = (CancelToken::new(), options());
+    let until = |reached: &dyn Fn() -> bool| {
+        let end = Instant::now() + Duration::from_secs(60);
+        while !reached() {
+            assert!(Instant::now() < end);
+            thread::sleep(Duration::from_millis(10));
+        }
+    };
+    let job = w.submit(w.anna);
+    thread::scope(|scope| {
+        scope.spawn(|| w.service.run_worker_with(&options, &cancel, &sick).unwrap());
+        until(&|| !w.service.paused_workers().is_empty());
+        let paused = w.service.paused_workers().remove(0);
+        assert_eq!((paused.name.as_str(), paused.code.as_str()), (options.name.as_str(), "no_gpu"));
+        assert_eq!(w.job(job).details.attempt, 0);
+        sick.trouble.store(false, Ordering::SeqCst);
+        until(&|| w.job(job).status == JobStatus::Finished);
+        until(&|| w.service.paused_workers().is_empty());
+        cancel.cancel();
+    });
+}
+
+/// A batch system that waits for its end begins another one, on another machine.
+#[test]
+fn a_worker_whose_patience_is_limited_ends_with_what_keeps_its_machine_from_working() {
+    let w = World::new();
+    let sick = Sick { kind: ErrorKind::NoGpu, trouble: AtomicBool::new(true) };
+    let job = w.submit(w.anna);
+    let patience = Duration::from_millis(500);
+    for end in [WorkerEnd::OneJobOrIdle(patience), WorkerEnd::Idle(patience)] {
+        let (began, options) = (Instant::now(), WorkerOptions { end, ..options() });
+        let ended = w.service.run_worker_with(&options, &CancelToken::new(), &sick);
+        assert_eq!(ended.unwrap_err().kind(), ErrorKind::NoGpu);
+        let took = began.elapsed();
+        assert!((patience..Duration::from_secs(20)).contains(&took), "{took:?}");
+        assert_eq!((w.service.paused_workers().len(), w.job(job).details.attempt), (0, 0));
+    }
+    // What passes within that is waited for.
+    let options = WorkerOptions { end: WorkerEnd::OneJobOrIdle(Duration::from_secs(60)), ..options() };
+    thread::scope(|scope| {
+        let worker = scope.spawn(|| w.service.run_worker_with(&options, &CancelToken::new(), &sick));
+        while w.service.paused_workers().is_empty() && !worker.is_finished() {
+            thread::sleep(Duration::from_millis(10));
+        }
+        sick.trouble.store(false, Ordering::SeqCst);
+        worker.join().unwrap().unwrap();
+    });
+    assert_eq!(w.job(job).status, JobStatus::Finished);
+}
+
+/// Its machine takes a while to say that it cannot work.
+struct SlowlySick {
+    looks: AtomicU32,
+}
+
+impl Runner for SlowlySick {
+    fn run(&self, _: &Path, _: &Path, _: &ReconstructionOptions, _: &Control) -> Result<Outcome> {
+        Err(Error::new(ErrorKind::Internal, "no job was to be taken"))
+    }
+
+    fn check(&self, _: &ReconstructionDefaults) -> Result<()> {
+        self.looks.fetch_add(1, Ordering::SeqCst);
+        thread::sleep(Duration::from_millis(300));
+        Err(Error::new(ErrorKind::NoGpu, "this machine cannot work"))
+    }
+}
+
+#[test]
+fn a_worker_whose_machine_takes_long_to_fail_waits_no_longer_for_it() {
+    let w = World::new();
+    w.submit(w.anna);
+    let sick = SlowlySick { looks: AtomicU32::new(0) };
+    let options = WorkerOptions { end: WorkerEnd::OneJobOrIdle(Duration::from_millis(300)), ..options() };
+    let ended = w.service.run_worker_with(&options, &CancelToken::new(), &sick);
+    assert_eq!(ended.unwrap_err().kind(), ErrorKind::NoGpu);
+    assert_eq!(sick.looks.load(Ordering::SeqCst), 1);
+}
+
+#[test]
+fn a_disk_with_too_little_space_left_takes_no_job() {
+    let w = World::with(ServiceOptions { min_free_bytes: u64::MAX, ..ServiceOptions::default() });
+    let (options, runner, cancel) = (options(), Quick(|_: &Path, _: &Control| Ok(())), CancelToken::new());
+    let mut worker = Worker::new(&w.service, &options, &cancel, &runner).unwrap();
+    let error = worker.work_once().unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::DiskFull);
+    assert!(error.message().contains(&u64::MAX.to_string()), "{error}");
+}
