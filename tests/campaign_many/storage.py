@@ -13,6 +13,10 @@ from stores import Stores
 from stores.door import Door
 
 
+# Says whose the files are; written by the first that works on them, and kept.
+SERVICE_ID = "service-id"
+
+
 class SharedFolder:
     """A folder that all machines see."""
 
@@ -37,7 +41,7 @@ class SharedFolder:
     def note_what_is_always_there(self) -> None:
         """Called when the service was opened for the first time, and holds nothing."""
         # The folder of checkpoints is made for the first of them, and stays.
-        self.always = [*self.names(), "checkpoints"]
+        self.always = [*self.names(), "checkpoints", SERVICE_ID]
 
     def names(self) -> list[str]:
         """What lies in it, but for what it always has."""
@@ -97,7 +101,7 @@ class ObjectStore:
         return stores().credentials
 
     def note_what_is_always_there(self) -> None:
-        self.always = self.names()
+        self.always = [*self.names(), SERVICE_ID]
 
     def names(self) -> list[str]:
         return [name for name in self.place.names() if name not in self.always]
