@@ -26,6 +26,7 @@ pub mod two_view;
 mod base_model;
 mod block_sparse;
 mod bundle_adjustment;
+mod clips;
 mod completion;
 mod components;
 mod cut_out;

@@ -1,10 +1,11 @@
 //! What pictures have in common: their matches, and which of these fit two pictures. Taken over where they were kept, else found
 //! and kept.
 
+use super::clips::Clips;
 use super::front_end::{InitialCameras, Pictures};
 use super::kept::KeptPairs;
 use super::matching::{MatchOptions, PairMatches, match_pairs};
-use super::pairing::{PairingOptions, candidate_pairs};
+use super::pairing::{PairingOptions, candidate_pairs, pairs_of_several};
 use super::progress;
 use super::rig::Rig;
 use super::station_pairing::station_pairs;
@@ -31,9 +32,10 @@ pub(crate) fn find_matches(
         return Ok(matches);
     }
     let (rig, sequential) = (Rig::of_frames(frames), frames.is_sequential());
-    let pairs = match rig.is_panoramic() {
-        true => station_pairs(&pictures.features, &rig, sequential, pairing),
-        false => candidate_pairs(&pictures.features, sequential, pairing),
+    let pairs = match (rig.is_panoramic(), sequential) {
+        (true, _) => station_pairs(&pictures.features, &rig, sequential, pairing),
+        (false, true) => candidate_pairs(&pictures.features, true, pairing),
+        (false, false) => pairs_of_several(&pictures.features, &Clips::of_frames(frames), pairing),
     };
     let part = control.part(progress::MATCHING, progress::TWO_VIEWS);
     let matches = match_pairs(&pictures.features, &pairs, matching, &part)?;

@@ -227,6 +227,15 @@ impl Frames {
         number.len() >= 6 && number.bytes().all(|b| b.is_ascii_digit()) && is_side
     }
 
+    /// The number in its video that the name of a frame ends with, whatever is before it: `kitchen_frame_000120.jpg`. None if it is
+    /// another name.
+    pub(crate) fn number_in_video(name: &str) -> Option<u64> {
+        let (before, number) = name.strip_suffix(".jpg")?.rsplit_once("frame_")?;
+        let is_number = number.len() >= 6 && number.bytes().all(|b| b.is_ascii_digit());
+        let is_name = is_number && (before.is_empty() || before.ends_with('_'));
+        if is_name { number.parse().ok() } else { None }
+    }
+
     /// Whether frames are sides of panoramas.
     pub fn is_panoramic(&self) -> bool {
         self.frames.iter().any(|f| f.side.is_some())
@@ -420,6 +429,23 @@ mod tests {
             "frame_.jpg",
         ] {
             assert!(!Frames::is_name_of_video(other), "{other}");
+        }
+    }
+
+    #[test]
+    fn frames_of_several_videos_have_their_numbers_in_their_names() {
+        for (name, number) in [
+            ("frame_000012.jpg", Some(12)),
+            ("anna_frame_1234567.jpg", Some(1_234_567)),
+            ("_a_frame_b_frame_000000.jpg", Some(0)),
+            ("mainframe_000012.jpg", None),
+            ("frame_000012_front.jpg", None),
+            ("anna_frame_00012.jpg", None),
+            ("anna_frame_000012.png", None),
+            ("frame_99999999999999999999.jpg", None),
+            ("IMG_000012.jpg", None),
+        ] {
+            assert_eq!(Frames::number_in_video(name), number, "{name}");
         }
     }
 
