@@ -3,6 +3,7 @@
 
 use super::{LossOptions, SplatEdit, StepOptions, Target, TargetId, TrainState, View};
 use crate::error::{Error, ErrorKind, Result};
+use crate::splats::Splats;
 
 /// Longest side of a picture, pixels.
 const MAX_SIDE: u32 = 1 << 15;
@@ -126,15 +127,22 @@ pub(super) fn check_edits(edits: &[SplatEdit], len: u32) -> Result<u32> {
     Ok(len + grown)
 }
 
+/// The splats are a scene, and no more than can be numbered.
+pub(super) fn check_splats(splats: &Splats) -> Result<()> {
+    splats.check()?;
+    let n = splats.len();
+    if n > MAX_SPLATS {
+        return Err(Error::new(ErrorKind::InvalidFile, format!("{n} splats are more than can be numbered")));
+    }
+    Ok(())
+}
+
 impl TrainState {
     /// Its parts belong together. Moments and statistics may be missing.
     pub(super) fn check(&self) -> Result<()> {
         let damaged = |message: String| Err(Error::new(ErrorKind::InvalidFile, message));
-        let (splats, n, degree) = (&self.splats, self.splats.len(), self.splats.sh_degree);
-        splats.check()?;
-        if n > MAX_SPLATS {
-            return damaged(format!("{n} splats are more than can be numbered"));
-        }
+        let (n, degree) = (self.splats.len(), self.splats.sh_degree);
+        check_splats(&self.splats)?;
         for (moments, name) in [(&self.first_moments, "first"), (&self.second_moments, "second")] {
             moments.check()?;
             let (len, of) = (moments.len(), moments.sh_degree);

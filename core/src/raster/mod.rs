@@ -248,6 +248,8 @@ pub trait Rasteriser: Send {
 
     /// Loads parameters, moments, exposures and the statistics of density control (zero where the state has none).
     fn load(&mut self, state: &TrainState) -> Result<()>;
+    /// As [`Rasteriser::load`] of a state with these parameters and nothing else, which need not be copied into one.
+    fn load_splats(&mut self, splats: &Splats) -> Result<()>;
     /// Reads everything back: `load(store())` changes nothing, bit for bit.
     fn store(&mut self) -> Result<TrainState>;
     /// Reads the affine exposures back.
@@ -313,6 +315,5 @@ pub trait Rasteriser: Send {
 /// # Errors
 /// Those of [`Splats::check`] and [`Rasteriser::load`].
 pub fn load_for_viewing(rasteriser: &mut dyn Rasteriser, splats: &Splats) -> Result<()> {
-    splats.check()?;
-    rasteriser.load(&TrainState { splats: splats.clone(), ..TrainState::default() })
+    rasteriser.load_splats(splats)
 }

@@ -40,7 +40,7 @@ use self::rasterise_backward::{ProjectedGradients, conic};
 pub use self::scalar::Scalar;
 use self::sort::TileLists;
 use self::state::{Gathered, Scene, TargetPlanes};
-use super::check::{check_background, check_target, check_trainable};
+use super::check::{check_background, check_splats, check_target, check_trainable};
 use super::pass::Pass;
 use super::{
     DensityScores, Inspect, LossOptions, ProjectedSplat, Rasteriser, Rendering, SplatEdit, StepOptions,
@@ -134,6 +134,13 @@ impl<T: Scalar> Rasteriser for CpuRasteriser<T> {
 
     fn load(&mut self, state: &TrainState) -> Result<()> {
         self.scene = Scene::load(state)?;
+        self.done = Pass::Start;
+        Ok(())
+    }
+
+    fn load_splats(&mut self, splats: &Splats) -> Result<()> {
+        check_splats(splats)?;
+        self.scene = Scene::of(splats);
         self.done = Pass::Start;
         Ok(())
     }

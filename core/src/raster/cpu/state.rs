@@ -145,7 +145,6 @@ impl<T: Scalar> Scene<T> {
     /// [`crate::ErrorKind::InvalidFile`] if the parts do not belong together.
     pub(super) fn load(state: &TrainState) -> Result<Self> {
         state.check()?;
-        let splats = &state.splats;
         let moments = |moments: &Splats| {
             if moments.is_empty() { Parameters::default() } else { Parameters::load(moments) }
         };
@@ -157,16 +156,25 @@ impl<T: Scalar> Scene<T> {
             }
         };
         Ok(Self {
-            parameters: Parameters::load(splats),
             first: moments(&state.first_moments),
             second: moments(&state.second_moments),
-            sh_degree: splats.sh_degree,
-            antialiased: splats.antialiased,
             exposures: exposures(&state.exposures),
             exposures_first: exposures(&state.exposure_first_moments),
             exposures_second: exposures(&state.exposure_second_moments),
-            gathered: load_gathered(&state.statistics, splats.len()),
+            gathered: load_gathered(&state.statistics, state.splats.len()),
+            ..Self::of(&state.splats)
         })
+    }
+
+    /// Of parameters that were checked, with nothing else yet.
+    pub(super) fn of(splats: &Splats) -> Self {
+        Self {
+            parameters: Parameters::load(splats),
+            sh_degree: splats.sh_degree,
+            antialiased: splats.antialiased,
+            gathered: load_gathered(&DensityStatistics::default(), splats.len()),
+            ..Self::default()
+        }
     }
 
     /// Gives the moments their entries, where they have none.

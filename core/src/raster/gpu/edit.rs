@@ -33,6 +33,7 @@ pub(super) fn apply(
     edits: &[SplatEdit],
     len: u32,
 ) -> Result<()> {
+    scene.fit_training(gpu, recorder)?;
     scene.resize(gpu, recorder, len)?;
     let mut chunks = Vec::new();
     for edits in edits.chunks(CHUNK) {

@@ -16,7 +16,7 @@ use super::scene::{SceneBuffers, unpack};
 use super::targets::Targets;
 use super::view_buffers::{INTERSECTIONS, IntersectionBuffers, NEEDED, POISONED, VISIBLE, ViewBuffers};
 use crate::error::{Error, ErrorKind, Result};
-use crate::raster::check::{check_background, check_edits, check_trainable};
+use crate::raster::check::{check_background, check_edits, check_splats, check_trainable};
 use crate::raster::pass::Pass;
 use crate::raster::{
     DensityScores, DeviceChoice, Inspect, LossOptions, ProjectedSplat, Rasteriser, Rendering, SplatEdit,
@@ -32,7 +32,7 @@ pub struct GpuRasteriser {
     pub(super) gpu: Gpu,
     pub(super) kernels: Kernels,
     pub(super) recorder: Recorder,
-    scene: SceneBuffers,
+    pub(super) scene: SceneBuffers,
     pub(super) work: ViewBuffers,
     training: TrainingBuffers,
     exposures: usize,
@@ -138,7 +138,7 @@ impl GpuRasteriser {
             self.record_backward(&view)?;
         }
         if let Some(options) = &step.update {
-            self.record_update(step, options);
+            self.record_update(step, options)?;
         }
         Ok(())
     }
@@ -159,10 +159,12 @@ impl GpuRasteriser {
         Ok(())
     }
 
-    fn record_update(&mut self, step: &Step, options: &StepOptions) {
+    fn record_update(&mut self, step: &Step, options: &StepOptions) -> Result<()> {
+        self.scene.fit_training(&self.gpu, &mut self.recorder)?;
         let exposure = step.loss.is_some_and(|(_, loss)| loss.exposure.is_some());
         let Self { gpu, kernels, recorder, scene, work, training, .. } = self;
         Passes { gpu, kernels, recorder, scene, work }.update(training, options, exposure);
+        Ok(())
     }
 
     /// Submits what was recorded, and asks for its counts.
@@ -186,6 +188,22 @@ impl GpuRasteriser {
     fn limit(&self) -> u32 {
         let gradients = if self.trains { SlotBuffer::limit(&self.gpu) } else { u32::MAX };
         IntersectionBuffers::limit(&self.gpu).min(gradients)
+    }
+
+    /// Puts a scene, with what the optimiser has of so many exposures, in the place of the one that is there.
+    fn take_over(&mut self, scene: SceneBuffers, training: TrainingBuffers, exposures: usize) -> Result<()> {
+        // Steps on their way belong to the scene that is dropped here.
+        self.recorder.submit(&self.gpu);
+        self.journal.steps.clear();
+        self.gpu.queue.write_buffer(&self.work.fixed.counts, 0, &[0; 16]);
+        self.scene = scene;
+        self.training = training;
+        self.exposures = exposures;
+        self.step = Step::default();
+        self.measured = None;
+        self.trains = false;
+        self.recorder.forget_buffers();
+        self.gpu.check()
     }
 
     /// Where there is more room for the intersections than there can be for their gradients, makes less, and the picture again.
@@ -335,18 +353,14 @@ impl Rasteriser for GpuRasteriser {
             0,
             bytemuck::cast_slice(moments.as_flattened()),
         );
-        // Steps on their way belong to the scene that is dropped here.
-        self.recorder.submit(&self.gpu);
-        self.journal.steps.clear();
-        self.gpu.queue.write_buffer(&self.work.fixed.counts, 0, &[0; 16]);
-        self.scene = scene;
-        self.training = training;
-        self.exposures = count;
-        self.step = Step::default();
-        self.measured = None;
-        self.trains = false;
-        self.recorder.forget_buffers();
-        self.gpu.check()
+        self.take_over(scene, training, count)
+    }
+
+    fn load_splats(&mut self, splats: &Splats) -> Result<()> {
+        check_splats(splats)?;
+        let scene = SceneBuffers::load_splats(&self.gpu, &mut self.recorder, splats)?;
+        let training = TrainingBuffers::new(&self.gpu, 0)?;
+        self.take_over(scene, training, 0)
     }
 
     fn store(&mut self) -> Result<TrainState> {
@@ -462,7 +476,7 @@ impl Rasteriser for GpuRasteriser {
         self.step.need(Pass::RasteriseBackward)?;
         options.check()?;
         let step = Step { done: Pass::Finished, update: Some(*options), ..self.step };
-        self.record_update(&step, options);
+        self.record_update(&step, options)?;
         self.step = step;
         self.recorder.take_times(&self.gpu)?;
         let counts = self.submit_with_counts();

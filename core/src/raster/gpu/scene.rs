@@ -1,10 +1,10 @@
-//! The splats on the device: parameters, moments and gathered statistics, in pages of 2^18 splats.
+//! The splats on the device: parameters, and once they are trained moments and gathered statistics, in pages of 2^18 splats.
 //!
 //! A page grows by copying within the device until it is full; then there is another page, so that a large scene
 //! needs no large buffer. Within a page 256 splats lie together, plane by plane (a plane is one vec4 per splat): a
 //! workgroup reads one run of memory, its threads next to each other.
 
-use glam::Vec4;
+use glam::{Vec3, Vec4};
 use rayon::prelude::*;
 
 use super::device::Gpu;
@@ -33,7 +33,8 @@ struct PageUniform {
 pub(super) struct Page {
     pub(super) uniform: wgpu::Buffer,
     pub(super) parameters: wgpu::Buffer,
-    /// The planes of the first moments, then those of the second.
+    /// The planes of the first moments, then those of the second. These and the two after them only training needs: next to
+    /// nothing before, see [`SceneBuffers::fit_training`].
     pub(super) moments: wgpu::Buffer,
     /// One vec4 of bits per splat: gradient, error, number of steps visible, radius.
     pub(super) statistics: wgpu::Buffer,
@@ -50,6 +51,8 @@ pub(super) struct SceneBuffers {
     pub(super) len: u32,
     pub(super) sh_degree: u32,
     pub(super) antialiased: bool,
+    /// Whether there are moments and statistics. Before, all of them are zero.
+    trained: bool,
 }
 
 /// vec4 planes per splat of a scene of this degree.
@@ -90,17 +93,41 @@ pub(super) fn unpack(data: &[f32], count: usize, planes: usize, first: usize, sp
 }
 
 impl Page {
-    fn new(gpu: &Gpu, capacity: u32, planes: usize) -> Result<Self> {
+    fn new(gpu: &Gpu, capacity: u32, planes: usize, trained: bool) -> Result<Self> {
         let plane_bytes = u64::from(capacity) * 16;
+        let [moments, statistics, scores] =
+            Self::training_buffers(gpu, if trained { capacity } else { 0 }, planes)?;
         Ok(Self {
             uniform: gpu.uniform("page", &PageUniform { base: 0, count: 0, planes: 0, unused: 0 })?,
             parameters: gpu.buffer("parameters of the splats", plane_bytes * planes as u64)?,
-            moments: gpu.buffer("moments of the splats", plane_bytes * 2 * planes as u64)?,
-            statistics: gpu.buffer("statistics of the splats", plane_bytes)?,
-            scores: gpu.buffer("scores of the splats", u64::from(capacity) * 8)?,
+            moments,
+            statistics,
+            scores,
             count: 0,
             capacity,
         })
+    }
+
+    /// Moments, statistics and scores of so many splats, all zero.
+    fn training_buffers(gpu: &Gpu, capacity: u32, planes: usize) -> Result<[wgpu::Buffer; 3]> {
+        let plane_bytes = u64::from(capacity) * 16;
+        Ok([
+            gpu.buffer("moments of the splats", plane_bytes * 2 * planes as u64)?,
+            gpu.buffer("statistics of the splats", plane_bytes)?,
+            gpu.buffer("scores of the splats", u64::from(capacity) * 8)?,
+        ])
+    }
+
+    /// Numbers of all its splats, in a layout with so many planes.
+    fn values(&self, planes: usize) -> usize {
+        (self.count as usize).next_multiple_of(LANES) * planes * 4
+    }
+
+    /// Bytes of all its buffers.
+    #[cfg(test)]
+    pub(super) fn bytes(&self) -> u64 {
+        let Self { uniform, parameters, moments, statistics, scores, .. } = self;
+        [uniform, parameters, moments, statistics, scores].map(wgpu::Buffer::size).iter().sum()
     }
 }
 
@@ -122,7 +149,7 @@ impl SceneBuffers {
                 if page.capacity < count {
                     // Half as much again, so that a scene that grows in small steps is not copied in each.
                     let capacity = (count + count / 2).next_multiple_of(GROUP).min(PAGE);
-                    let mut larger = Page::new(gpu, capacity, planes)?;
+                    let mut larger = Page::new(gpu, capacity, planes, self.trained)?;
                     let encoder = recorder.encoder(gpu);
                     for (from, to) in [
                         (&page.parameters, &larger.parameters),
@@ -137,7 +164,7 @@ impl SceneBuffers {
                 }
             } else {
                 let capacity = if number == 0 { count.next_multiple_of(GROUP) } else { PAGE };
-                self.pages.push(Page::new(gpu, capacity, planes)?);
+                self.pages.push(Page::new(gpu, capacity, planes, self.trained)?);
             }
             let page = &mut self.pages[number as usize]; // there since the lines above
             page.count = count;
@@ -148,29 +175,71 @@ impl SceneBuffers {
         gpu.check()
     }
 
-    /// Replaces the scene by that of `state`, whose parts belong together.
+    /// Makes the buffers that only training needs, unless they are there: who only renders does not hold them.
+    ///
+    /// # Errors
+    /// [`crate::ErrorKind::Gpu`] if the memory is full or the device cannot bind that much.
+    pub(super) fn fit_training(&mut self, gpu: &Gpu, recorder: &mut Recorder) -> Result<()> {
+        if self.trained {
+            return Ok(());
+        }
+        let planes = self.planes();
+        for page in &mut self.pages {
+            [page.moments, page.statistics, page.scores] =
+                Page::training_buffers(gpu, page.capacity, planes)?;
+        }
+        self.trained = true;
+        recorder.forget_buffers();
+        Ok(())
+    }
+
+    /// The scene of these splats, with nothing trained or gathered yet.
+    ///
+    /// # Errors
+    /// [`crate::ErrorKind::Gpu`] if the memory is full.
+    pub(super) fn load_splats(gpu: &Gpu, recorder: &mut Recorder, splats: &Splats) -> Result<Self> {
+        let (sh_degree, antialiased) = (splats.sh_degree, splats.antialiased);
+        let mut scene = Self { sh_degree, antialiased, ..Self::default() };
+        scene.resize(gpu, recorder, splats.len() as u32)?;
+        let planes = scene.planes();
+        let mut data = Vec::new();
+        for (range, page) in scene.ranges() {
+            data.clear();
+            data.resize(page.values(planes), 0.0);
+            pack(splats, range, planes, 0, &mut data);
+            gpu.queue.write_buffer(&page.parameters, 0, bytemuck::cast_slice(&data));
+            // Page by page, so that what is written is never there twice as a whole.
+            recorder.finish(gpu)?;
+        }
+        gpu.check()?;
+        Ok(scene)
+    }
+
+    /// The pages, with the numbers of their splats.
+    fn ranges(&self) -> impl Iterator<Item = (std::ops::Range<usize>, &Page)> {
+        let starts = (0usize..).step_by(PAGE as usize);
+        starts.zip(&self.pages).map(|(start, page)| (start..start + page.count as usize, page))
+    }
+
+    /// The scene of `state`, whose parts belong together.
     ///
     /// # Errors
     /// [`crate::ErrorKind::Gpu`] if the memory is full.
     pub(super) fn load(gpu: &Gpu, recorder: &mut Recorder, state: &TrainState) -> Result<Self> {
-        let splats = &state.splats;
+        let mut scene = Self::load_splats(gpu, recorder, &state.splats)?;
         let gathered = &state.statistics;
-        let mut scene =
-            Self { pages: Vec::new(), len: 0, sh_degree: splats.sh_degree, antialiased: splats.antialiased };
-        scene.resize(gpu, recorder, splats.len() as u32)?;
+        let has_moments = !state.first_moments.is_empty() || !state.second_moments.is_empty();
+        let has_statistics = !gathered.gradient.is_empty();
+        if !has_moments && !has_statistics {
+            return Ok(scene);
+        }
+        scene.fit_training(gpu, recorder)?;
         let planes = scene.planes();
         let mut data = Vec::new();
-        for (number, page) in scene.pages.iter().enumerate() {
-            let start = number * PAGE as usize;
-            let range = start..start + page.count as usize;
-            let values = range.len().next_multiple_of(LANES) * planes * 4;
-            data.clear();
-            data.resize(values, 0.0);
-            pack(splats, range.clone(), planes, 0, &mut data);
-            gpu.queue.write_buffer(&page.parameters, 0, bytemuck::cast_slice(&data));
-            if !state.first_moments.is_empty() || !state.second_moments.is_empty() {
+        for (range, page) in scene.ranges() {
+            if has_moments {
                 data.clear();
-                data.resize(values * 2, 0.0);
+                data.resize(page.values(planes * 2), 0.0);
                 for (moments, first) in [(&state.first_moments, 0), (&state.second_moments, planes)] {
                     if !moments.is_empty() {
                         pack(moments, range.clone(), planes * 2, first, &mut data);
@@ -178,7 +247,7 @@ impl SceneBuffers {
                 }
                 gpu.queue.write_buffer(&page.moments, 0, bytemuck::cast_slice(&data));
             }
-            if !gathered.gradient.is_empty() {
+            if has_statistics {
                 let bits: Vec<[u32; 4]> = range
                     .map(|i| {
                         [
@@ -191,7 +260,6 @@ impl SceneBuffers {
                     .collect();
                 gpu.queue.write_buffer(&page.statistics, 0, bytemuck::cast_slice(&bits));
             }
-            // Page by page, so that what is written is never there twice as a whole.
             recorder.finish(gpu)?;
         }
         gpu.check()?;
@@ -211,9 +279,8 @@ impl SceneBuffers {
     pub(super) fn splats(&self, gpu: &Gpu, recorder: &mut Recorder) -> Result<Splats> {
         let mut pages = Vec::with_capacity(self.pages.len());
         for page in &self.pages {
-            let count = page.count as usize;
-            let values = count.next_multiple_of(LANES) * self.planes() * 4;
-            pages.push((count, recorder.read_as::<f32>(gpu, &page.parameters, values)?));
+            let values = page.values(self.planes());
+            pages.push((page.count as usize, recorder.read_as::<f32>(gpu, &page.parameters, values)?));
         }
         Ok(self.unpack_all(&pages, self.planes(), 0))
     }
@@ -223,16 +290,32 @@ impl SceneBuffers {
     /// # Errors
     /// [`crate::ErrorKind::Gpu`] if the device fails.
     pub(super) fn moments(&self, gpu: &Gpu, recorder: &mut Recorder) -> Result<(Splats, Splats)> {
+        if !self.trained {
+            return Ok((self.zero_moments(), self.zero_moments()));
+        }
         let planes = self.planes();
         let mut pages = Vec::with_capacity(self.pages.len());
         for page in &self.pages {
-            let count = page.count as usize;
-            let values = count.next_multiple_of(LANES) * planes * 8;
-            pages.push((count, recorder.read_as::<f32>(gpu, &page.moments, values)?));
+            let values = page.values(planes * 2);
+            pages.push((page.count as usize, recorder.read_as::<f32>(gpu, &page.moments, values)?));
         }
         let [mut first, mut second] = [0, planes].map(|plane| self.unpack_all(&pages, planes * 2, plane));
         (first.antialiased, second.antialiased) = (false, false);
         Ok((first, second))
+    }
+
+    /// What moments are before training.
+    fn zero_moments(&self) -> Splats {
+        let len = self.len as usize;
+        Splats {
+            means: vec![Vec3::ZERO; len],
+            log_scales: vec![Vec3::ZERO; len],
+            rotations: vec![Vec4::ZERO; len],
+            opacities: vec![0.0; len],
+            sh_degree: self.sh_degree,
+            sh: vec![0.0; len * sh_coefficients(self.sh_degree) * 3],
+            antialiased: false,
+        }
     }
 
     /// [`unpack`] of the numbers of splats and data of all pages, side by side.
@@ -266,6 +349,10 @@ impl SceneBuffers {
         kernels: &Kernels,
         recorder: &mut Recorder,
     ) -> Result<DensityScores> {
+        if !self.trained {
+            let splats = self.splats(gpu, recorder)?;
+            return Ok(DensityScores { error: vec![0.0; splats.len()], opacities: splats.opacities });
+        }
         for Page { uniform, parameters, statistics, scores, count, .. } in &self.pages {
             let buffers = [uniform, parameters, statistics, scores];
             recorder.dispatch(gpu, &kernels.copy_scores, &buffers, Groups::Linear(count.div_ceil(GROUP)));
@@ -285,6 +372,11 @@ impl SceneBuffers {
     /// # Errors
     /// [`crate::ErrorKind::Gpu`] if the device fails.
     pub(super) fn statistics(&self, gpu: &Gpu, recorder: &mut Recorder) -> Result<DensityStatistics> {
+        if !self.trained {
+            let (zero, none) = (vec![0.0; self.len as usize], vec![0; self.len as usize]);
+            let (gradient, error, radius) = (zero.clone(), zero.clone(), zero);
+            return Ok(DensityStatistics { gradient, error, visible: none, radius });
+        }
         let mut gathered = DensityStatistics::default();
         for page in &self.pages {
             for [gradient, error, visible, radius] in

@@ -4,6 +4,7 @@ use glam::{Mat3, Quat, Vec3, vec3, vec4};
 
 use super::super::*;
 use crate::error::ErrorKind;
+use crate::raster::load_for_viewing;
 use crate::raster::parity::{self, Case};
 
 /// All passes of one step.
@@ -86,6 +87,8 @@ fn a_scene_that_is_only_looked_at_has_no_moments() {
     assert_eq!((state.first_moments.len(), state.second_moments.sh.len()), (100, state.splats.sh.len()));
     assert!(state.first_moments.sh.iter().chain(&state.second_moments.opacities).all(|&v| v == 0.0));
     let mut given = CpuRasteriser::<f32>::new();
+    load_for_viewing(&mut given, &case.state.splats).unwrap();
+    assert!(given.store().unwrap() == state);
     given.load(&state).unwrap();
     given.set_targets(vec![case.target.clone()]).unwrap();
     let grown = SplatEdit { destination: 100, source: 3, shift: 0.0, log_scale_offset: -0.1, opacity: 0.5 };

@@ -7,9 +7,11 @@ use crate::raster::cpu::CpuRasteriser;
 use crate::raster::gpu::GpuRasteriser;
 use crate::raster::gpu::device::Gpu;
 use crate::raster::gpu::gradient_buffers::SlotBuffer;
-use crate::raster::gpu::scene::SceneBuffers;
+use crate::raster::gpu::scene::{Page, SceneBuffers};
 use crate::raster::parity::{self, Case};
-use crate::raster::{DeviceChoice, Inspect, Rasteriser, SplatEdit, StepOptions, TrainState, View};
+use crate::raster::{
+    DeviceChoice, Inspect, Rasteriser, SplatEdit, StepOptions, TrainState, View, load_for_viewing,
+};
 use crate::splats::Splats;
 
 /// A view of the same cloud from nearer or farther: more or fewer pairs.
@@ -298,6 +300,46 @@ fn a_scene_that_was_loaded_is_on_the_device_once() {
     let buffers: u64 = pages.sum();
     println!("{taken} bytes for buffers of {buffers}");
     assert!(taken < buffers + buffers / 4, "{taken} bytes for buffers of {buffers}");
+}
+
+#[test]
+fn a_scene_that_is_only_looked_at_has_no_moments_and_is_trained_as_any() {
+    let (Some(mut seen), Some(mut given)) = (rasteriser(1 << 16), rasteriser(1 << 16)) else { return };
+    let case = parity::cloud(50, 512, 3, 64, 48);
+    let bytes_a_splat = |r: &GpuRasteriser| r.scene.pages.iter().map(Page::bytes).sum::<u64>() / 512;
+    load_for_viewing(&mut seen, &case.state.splats).unwrap();
+    let picture = seen.render(&case.view, 3, case.background).unwrap();
+    // What is read of it is zero, and reading it makes nothing.
+    let state = seen.store().unwrap();
+    assert!(state.splats == case.state.splats);
+    for moments in [&state.first_moments, &state.second_moments] {
+        assert_eq!((moments.len(), moments.sh.len()), (512, state.splats.sh.len()));
+        assert!(moments.sh.iter().chain(&moments.opacities).all(|&v| v == 0.0));
+    }
+    assert!(state.statistics.visible == [0; 512] && state.statistics.error == [0.0; 512]);
+    let scores = seen.density_scores().unwrap();
+    assert!(scores.opacities == state.splats.opacities && scores.error == state.statistics.error);
+    seen.reset_density_statistics().unwrap();
+    assert!(bytes_a_splat(&seen) < 300, "{} bytes a splat", bytes_a_splat(&seen));
+
+    // Zeros that were given are there; training makes the same of them, and of those that are made for it.
+    for edits in [&[][..], &[edit(512, 3)][..]] {
+        load_for_viewing(&mut seen, &case.state.splats).unwrap();
+        given.load(&state).unwrap();
+        assert!(bytes_a_splat(&given) > 700 && bytes_a_splat(&seen) < 300);
+        assert!(given.store().unwrap() == state);
+        for r in [&mut seen, &mut given] {
+            r.set_targets(vec![case.target.clone()]).unwrap();
+            assert!(r.render(&case.view, 3, case.background).unwrap() == picture);
+            if !edits.is_empty() {
+                r.edit(edits).unwrap();
+            }
+            train(r, &case, 1..=3, &[case.view], false);
+        }
+        let trained = seen.store().unwrap();
+        assert!(trained.first_moments.sh.iter().any(|&v| v != 0.0));
+        assert!(trained == given.store().unwrap());
+    }
 }
 
 #[test]
