@@ -1,4 +1,5 @@
-//! Masks as values and as files: 8-bit grey PNG, 255 = object, 0 = background, of the size of their picture.
+//! Masks as values and as files: 8-bit grey PNG, 255 = object, 0 = background, of the size of their picture; for training
+//! its shape is enough.
 
 use std::io::{Cursor, Write};
 use std::path::{Path, PathBuf};

@@ -427,7 +427,8 @@ fn final_mask(picture: &RgbImage, odds: &[Odds], view: &raster::View, options: &
     let edges = view.scaled(Some(options.edge_side));
     let (width, height) = (small.width as usize, small.height as usize);
     let log_odds: Vec<f32> = odds.iter().map(|o| o.log_odds()).collect();
-    let whole = (edges.width, edges.height) == picture.dimensions();
+    // The picture may be smaller than its camera.
+    let whole = [(edges.width, edges.height), (view.width, view.height)] == [picture.dimensions(); 2];
     if whole {
         return mask_of(picture, &log_odds, width, height, &options.edges);
     }
@@ -478,4 +479,22 @@ fn keep_object_points(model: &mut SparseModel, folder: &Path, least: usize, cont
 
 fn read_picture(path: &Path) -> Result<RgbImage> {
     Ok(picture_file::read(path)?.into_rgb8())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::camera::{CameraModel, Pose};
+
+    #[test]
+    fn a_mask_has_the_size_of_its_camera_whatever_that_of_the_picture() {
+        let options = MakingOptions { working_side: 20, edge_side: 40, ..MakingOptions::default() };
+        let camera = Camera::from_focal(CameraModel::Pinhole, 80.0, 80, 60);
+        let view = raster::View::new(&camera, &Pose::identity());
+        let odds = [Odds::new(2.0); 20 * 15];
+        for (width, height) in [(20, 15), (40, 30), (80, 60)] {
+            let mask = final_mask(&RgbImage::new(width, height), &odds, &view, &options);
+            assert_eq!(mask.dimensions(), (80, 60), "of a picture of {width}x{height}");
+        }
+    }
 }

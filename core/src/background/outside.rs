@@ -42,7 +42,9 @@ impl ObjectOutline {
             .filter_map(|view| view.mask.as_ref().map(|mask| (view.view, mask)))
             .map(|(view, path)| {
                 control.check()?;
-                Ok((view, bits(&read_mask(path)?)))
+                let mask = read_mask(path)?;
+                // The mask may be smaller than the camera.
+                Ok((view.resized(mask.width(), mask.height()), bits(&mask)))
             })
             .collect::<Result<_>>()?;
         Ok((!views.is_empty()).then(|| Self::new(views)))

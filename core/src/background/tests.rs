@@ -388,6 +388,23 @@ fn dataset(folder: &Path, cameras: &[raster::View], masks: &[GrayImage]) -> Data
 }
 
 #[test]
+fn masks_that_are_smaller_than_the_cameras_outline_the_same_object() {
+    let cameras: Vec<raster::View> =
+        (0..16).map(|i| camera(std::f64::consts::TAU * f64::from(i) / 16.0, &Vector3::zeros())).collect();
+    let (x, y, z) = (Vector3::x(), Vector3::y(), Vector3::z());
+    for side in [WIDTH, WIDTH / 2] {
+        let folder = tempfile::tempdir().unwrap();
+        let masks: Vec<GrayImage> = cameras.iter().map(|c| truth(&c.scaled(Some(side)))).collect();
+        let masked = dataset(folder.path(), &cameras, &masks);
+        let outline = ObjectOutline::of(&masked, &Control::new()).unwrap().unwrap();
+        for direction in [x, y, z, -x, -y, -z] {
+            assert!(outline.contains(&(BALL + 0.8 * RADIUS * direction)), "{side}: {direction:?}");
+            assert!(!outline.contains(&(BALL + 1.5 * RADIUS * direction)), "{side}: {direction:?}");
+        }
+    }
+}
+
+#[test]
 fn the_scores_of_an_object_are_those_of_the_scene_that_is_written() {
     let folder = tempfile::tempdir().unwrap();
     let control = Control::new();

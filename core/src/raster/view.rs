@@ -101,7 +101,12 @@ impl View {
         let long = self.width.max(self.height);
         let k = max_side.map_or(1.0, |side| (f64::from(side) / f64::from(long)).min(1.0));
         let scaled = |v: u32| ((f64::from(v) * k).round_ties_even() as u32).max(1);
-        let (width, height) = (scaled(self.width), scaled(self.height));
+        self.resized(scaled(self.width), scaled(self.height))
+    }
+
+    /// The view of the picture resized to `width` x `height` pixels: it sees the same rays.
+    #[must_use]
+    pub(crate) fn resized(&self, width: u32, height: u32) -> Self {
         let (sx, sy) = (f64::from(width) / f64::from(self.width), f64::from(height) / f64::from(self.height));
         Self {
             width,

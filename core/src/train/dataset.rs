@@ -157,7 +157,7 @@ impl Dataset {
     /// hardly any is on it).
     ///
     /// # Errors
-    /// `NotFound` if a picture has no mask, `InvalidMedia` if a mask cannot be read or is not of its picture's size,
+    /// `NotFound` if a picture has no mask, `InvalidMedia` if a mask cannot be read or has not the shape of its camera,
     /// `TooFewFrames` if no training view shows the object, `Cancelled`.
     pub fn with_masks(mut self, folder: &Path, control: &Control) -> Result<Self> {
         let masks: Vec<masks::ViewMask> = masks::read(&self.views, &self.points, folder, control)?;
@@ -192,10 +192,10 @@ impl Dataset {
     }
 
     /// The picture of view `index` at the size of [`Dataset::view_at`]. Its file may be smaller than its camera, as in a folder of
-    /// pictures at half the size.
+    /// pictures at half the size, and so may its mask, whatever the size of the picture.
     ///
     /// # Errors
-    /// As [`Picture::read_masked`]; `InvalidMedia` if the picture has not the shape of its camera.
+    /// As [`Picture::read`]; `InvalidMedia` if the picture or its mask has not the shape of its camera.
     pub fn picture(&self, index: usize, max_side: Option<u32>) -> Result<Picture> {
         let view = self.view_at(index, max_side);
         let DatasetView { path, mask, view: full, .. } = &self.views[index];
@@ -370,6 +370,46 @@ pub(crate) mod tests {
         assert_eq!(turned.kind(), ErrorKind::InvalidMedia);
         assert!(turned.message().contains("098.png is 30x40, its camera 40x30"), "{turned}");
         assert!(turned.hint_text().is_some(), "{turned}");
+    }
+
+    #[test]
+    fn a_mask_has_the_shape_of_its_camera_and_may_be_smaller() {
+        let folder = tempfile::tempdir().unwrap();
+        let masks = folder.path().join("masks");
+        std::fs::create_dir(&masks).unwrap();
+        let mut model = arc(folder.path(), 3);
+        // So many points that those beside the object can be left out.
+        let track = model.points[&1].track.clone();
+        for p in 21..=80u64 {
+            let xyz = Vector3::new((p as f64).sin(), (p as f64 * 1.7).cos(), (p as f64 * 0.7).sin()) * 0.5;
+            model.points.insert(p, Point3D { xyz, rgb: [9; 3], error: 0.5, track: track.clone() });
+        }
+        // The object is in the left halves.
+        let of_sizes = |(w, h): (u32, u32), (mw, mh): (u32, u32)| {
+            for taken in model.images.values() {
+                let picture = image::RgbImage::from_pixel(w, h, image::Rgb([9; 3]));
+                picture.save(folder.path().join(&taken.name)).unwrap();
+                let mask =
+                    image::GrayImage::from_fn(mw, mh, |x, _| image::Luma([255 * u8::from(2 * x < mw)]));
+                mask.save(masks.join(&taken.name)).unwrap();
+            }
+            let dataset = Dataset::from_model(&model, folder.path(), None).unwrap();
+            dataset.with_masks(&masks, &Control::new())
+        };
+        let (full, half) = ((40, 30), (20, 15));
+        let whole = of_sizes(full, full).unwrap();
+        let expected = whole.targets(None, &Control::new()).unwrap();
+        let alpha: Vec<u8> = (0..40 * 30).map(|i| 255 * u8::from(i % 40 < 20)).collect();
+        assert_eq!(expected[0].alpha.as_ref(), Some(&alpha));
+        assert!((20..60).contains(&whole.points.len()), "{}", whole.points.len());
+        for (picture, mask) in [(half, half), (half, full), (full, half)] {
+            let dataset = of_sizes(picture, mask).unwrap();
+            assert!(dataset.targets(None, &Control::new()).unwrap() == expected, "{picture:?} {mask:?}");
+            assert_eq!(dataset.points, whole.points, "{picture:?} {mask:?}");
+        }
+        let turned = of_sizes(full, (30, 40)).unwrap_err();
+        assert_eq!(turned.kind(), ErrorKind::InvalidMedia);
+        assert!(turned.message().contains(".png is 30x40, its camera 40x30"), "{turned}");
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use image::DynamicImage;
+use image::{DynamicImage, GrayImage};
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::masks::read_mask;
@@ -31,18 +31,21 @@ impl Picture {
         Self::read_masked(path, None, width, height)
     }
 
-    /// [`Picture::read`] with the alpha of `mask`, a grey picture of the same size.
+    /// [`Picture::read`] with the alpha of `mask`, a grey picture of the same shape, which may be smaller or larger.
     ///
     /// # Errors
-    /// Those of [`Picture::read`]; `InvalidMedia` if the mask has another size.
+    /// Those of [`Picture::read`]; `InvalidMedia` if the mask has another shape.
     pub fn read_masked(path: &Path, mask: Option<&Path>, width: u32, height: u32) -> Result<Self> {
-        Ok(Self::averaged(with_alpha(decode(path)?, mask, path)?, width, height))
+        let decoded = decode(path)?;
+        let size = (decoded.width(), decoded.height());
+        let mask = mask.map(|mask| read_mask_of(("picture", size), mask)).transpose()?;
+        Ok(Self::averaged(with_alpha(decoded, mask), width, height))
     }
 
     /// [`Picture::read_masked`] of what a camera of the size `camera` (width, height) took.
     ///
     /// # Errors
-    /// Those of [`Picture::read_masked`]; `InvalidMedia` if the picture has not the shape of its camera.
+    /// Those of [`Picture::read`]; `InvalidMedia` if the picture or its mask has not the shape of the camera.
     pub(super) fn read_of(
         camera: (u32, u32),
         path: &Path,
@@ -61,7 +64,8 @@ impl Picture {
                  turned or cut needs a camera of its own",
             ));
         }
-        Ok(Self::averaged(with_alpha(decoded, mask, path)?, width, height))
+        let mask = mask.map(|mask| read_mask_of(("camera", camera), mask)).transpose()?;
+        Ok(Self::averaged(with_alpha(decoded, mask), width, height))
     }
 
     /// Averages a picture down (or up).
@@ -96,7 +100,6 @@ impl Picture {
 
     /// As a target of the rasteriser: rounded to 8 bits.
     pub fn to_target(&self) -> Target {
-        let byte = |v: f32| (v * 255.0 + 0.5) as u8;
         let pixels = self.data.chunks_exact(self.channels);
         let rgb = pixels.clone().flat_map(|p| [byte(p[0]), byte(p[1]), byte(p[2])]).collect();
         let alpha = (self.channels == 4).then(|| pixels.map(|p| byte(p[3])).collect());
@@ -113,6 +116,11 @@ impl Picture {
             })
             .collect()
     }
+}
+
+/// A value in 0..1 as 8 bits.
+fn byte(value: f32) -> u8 {
+    (value * 255.0 + 0.5) as u8
 }
 
 /// Reads a picture as it is.
@@ -134,23 +142,38 @@ fn have_one_shape((w, h): (u32, u32), (width, height): (u32, u32)) -> bool {
     is_near(h, w * height / width) || is_near(w, h * width / height)
 }
 
-/// The picture with the mask at `mask`, if there is one, as its alpha, on top of what alpha it has.
-fn with_alpha(picture: DynamicImage, mask: Option<&Path>, path: &Path) -> Result<DynamicImage> {
-    let Some(mask) = mask else { return Ok(picture) };
-    let alpha = read_mask(mask)?;
+/// Reads the mask at `path`, which must have the shape of what it belongs to: its picture or its camera, of that size (width, height).
+///
+/// # Errors
+/// Those of [`read_mask`]; `InvalidMedia` if it has another shape.
+pub(super) fn read_mask_of((what, (width, height)): (&str, (u32, u32)), path: &Path) -> Result<GrayImage> {
+    let mask = read_mask(path)?;
+    let (w, h) = mask.dimensions();
+    if have_one_shape((w, h), (width, height)) {
+        return Ok(mask);
+    }
+    Err(Error::new(
+        ErrorKind::InvalidMedia,
+        format!("the mask {} is {w}x{h}, its {what} {width}x{height}", path.display()),
+    )
+    .hint("masks for training belong to the undistorted pictures; they may be smaller or larger, with their shape kept"))
+}
+
+/// The picture with the mask, if there is one, as its alpha, on top of what alpha it has. A mask of another size is averaged to that of
+/// the picture.
+fn with_alpha(picture: DynamicImage, mask: Option<GrayImage>) -> DynamicImage {
+    let Some(mask) = mask else { return picture };
     let mut picture = picture.into_rgba8();
-    if alpha.dimensions() != picture.dimensions() {
-        let ((w, h), (mw, mh)) = (picture.dimensions(), alpha.dimensions());
-        return Err(Error::new(
-            ErrorKind::InvalidMedia,
-            format!("the mask {} is {mw}x{mh}, its picture {} {w}x{h}", mask.display(), path.display()),
-        )
-        .hint("masks for training belong to the undistorted pictures"));
+    let ((w, h), (width, height)) = (mask.dimensions(), picture.dimensions());
+    let alpha = if (w, h) == (width, height) {
+        mask.into_raw()
+    } else {
+        area_resize(&mask, w, h, 1, width, height).data.into_iter().map(byte).collect()
+    };
+    for (pixel, alpha) in picture.pixels_mut().zip(alpha) {
+        pixel[3] = ((u16::from(pixel[3]) * u16::from(alpha) + 127) / 255) as u8;
     }
-    for (pixel, alpha) in picture.pixels_mut().zip(alpha.pixels()) {
-        pixel[3] = ((u16::from(pixel[3]) * u16::from(alpha[0]) + 127) / 255) as u8;
-    }
-    Ok(picture.into())
+    picture.into()
 }
 
 /// For every target cell the source cells that it covers: the first one and their weights, which sum to 1.
@@ -242,6 +265,25 @@ mod tests {
         let target = Picture::read(&path, 1, 1).unwrap().to_target();
         assert_eq!(target.rgb, [200, 100, 50]);
         assert_eq!(target.alpha, Some(vec![128]));
+    }
+
+    #[test]
+    fn a_mask_is_averaged_to_the_size_of_its_picture_and_has_its_shape() {
+        let folder = tempfile::tempdir().unwrap();
+        let (path, mask) = (folder.path().join("picture.png"), folder.path().join("mask.png"));
+        image::RgbImage::from_pixel(4, 2, image::Rgb([9; 3])).save(&path).unwrap();
+        let masked = |width, height, object: u32| {
+            let value = |x: u32| image::Luma([255 * u8::from(x < object)]);
+            GrayImage::from_fn(width, height, |x, _| value(x)).save(&mask).unwrap();
+            Picture::read_masked(&path, Some(&mask), 4, 2).map(|picture| picture.to_target().alpha.unwrap())
+        };
+        assert_eq!(masked(4, 2, 2).unwrap(), [255, 255, 0, 0, 255, 255, 0, 0]);
+        assert_eq!(masked(2, 1, 1).unwrap(), [255, 255, 0, 0, 255, 255, 0, 0]);
+        let larger = masked(8, 4, 3).unwrap();
+        assert!(larger[0] == 255 && (127..=128).contains(&larger[1]) && larger[2] == 0, "{larger:?}");
+        let turned = masked(2, 4, 1).unwrap_err();
+        assert_eq!(turned.kind(), ErrorKind::InvalidMedia);
+        assert!(turned.message().contains("mask.png is 2x4, its picture 4x2"), "{turned}");
     }
 
     #[test]

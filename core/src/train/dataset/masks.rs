@@ -8,8 +8,10 @@ use sha2::{Digest, Sha256};
 
 use super::parts::{DatasetView, SeedPoint};
 use crate::control::Control;
-use crate::error::{Error, ErrorKind, Result};
-use crate::masks::{LEAST_COVERAGE, coverage, find_masks, is_object, is_object_point, read_mask};
+use crate::error::Result;
+use crate::masks::{LEAST_COVERAGE, coverage, find_masks, is_object, is_object_point};
+use crate::raster::View;
+use crate::train::picture::read_mask_of;
 
 /// With fewer points on the object than this, training begins with all points.
 const FEW_POINTS: usize = 20;
@@ -41,30 +43,18 @@ pub(super) fn read(
         .zip(seen)
         .map(|((path, view), mut seen)| {
             control.check()?;
-            let mask = read_mask(&path)?;
-            if mask.dimensions() != (view.view.width, view.view.height) {
-                let (w, h) = mask.dimensions();
-                return Err(Error::new(
-                    ErrorKind::InvalidMedia,
-                    format!(
-                        "the mask {} is {w}x{h}, its picture {}x{}",
-                        path.display(),
-                        view.view.width,
-                        view.view.height
-                    ),
-                )
-                .hint("masks for training belong to the undistorted pictures"));
-            }
+            let mask = read_mask_of(("camera", (view.view.width, view.view.height)), &path)?;
             let digest = Sha256::digest(mask.as_raw()).into();
-            seen.retain(|&p| is_on_object(&points[p as usize], view, &mask));
+            let view = view.view.resized(mask.width(), mask.height());
+            seen.retain(|&p| is_on_object(&points[p as usize], &view, &mask));
             Ok(ViewMask { path, digest, shows_object: coverage(&mask) > LEAST_COVERAGE, points: seen })
         })
         .collect()
 }
 
 /// Whether `view`, of whose size the `mask` is, sees the point on the object.
-fn is_on_object(point: &SeedPoint, view: &DatasetView, mask: &GrayImage) -> bool {
-    let pixel = view.view.project(&point.position).and_then(|(x, y, _)| view.view.pixel(x, y));
+fn is_on_object(point: &SeedPoint, view: &View, mask: &GrayImage) -> bool {
+    let pixel = view.project(&point.position).and_then(|(x, y, _)| view.pixel(x, y));
     pixel.and_then(|pixel| mask.as_raw().get(pixel)).is_some_and(|value| is_object(*value))
 }
 

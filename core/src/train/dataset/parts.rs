@@ -15,7 +15,7 @@ pub struct DatasetView {
     pub path: PathBuf,
     /// The camera, at the size that the model states.
     pub view: View,
-    /// The mask of the object, of the picture's size, where the background was removed.
+    /// The mask of the object, of the camera's shape, where the background was removed.
     pub mask: Option<PathBuf>,
 }
 
