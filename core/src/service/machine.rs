@@ -71,6 +71,9 @@ pub(super) struct Machine<'a> {
 /// bytes a pixel, and one more for a mask (`raster::Target`). They are reckoned as films mostly are, 16:9, with masks; without, that is
 /// enough for 4:3 as well: three quarters of a square at three bytes are nine sixteenths at four. Squares, and masked pictures of 4:3,
 /// take a third more, which there is room for where the features were ([`BYTES_BESIDE`]): those are gone when the training begins.
+///
+/// The sides of panoramas take 2.7 times as much, with masks 3.6: they are square, and twice as many. That a job has panoramas is known
+/// when its video is read, which is after the job was taken.
 fn beside(defaults: &ReconstructionDefaults) -> u64 {
     let side = u64::from(defaults.max_resolution.min(defaults.training_max_resolution));
     let pictures = defaults.max_frames.map_or(USUAL_PICTURES, |frames| frames as u64);
