@@ -14,6 +14,7 @@ use crate::error::Result;
 
 use super::front_end::absolute_rotations;
 use super::matching::PairMatches;
+use super::other_cameras::OtherCameras;
 use super::rig::Rig;
 use super::spots::Spots;
 use super::support::Support;
@@ -76,21 +77,32 @@ fn neighbours(rig: &Rig, pair: &TwoViewGeometry) -> Option<std::ops::Range<usize
     (second - first <= NEIGHBOURS).then_some(first..second)
 }
 
-/// Steps of the path (`k`: from image `k` to the next, of another station) across which neighbours contradict the map.
-/// `support` is that of `pairs`.
-pub(crate) fn broken_steps(rig: &Rig, pairs: &[TwoViewGeometry], support: &[Support]) -> Vec<usize> {
-    steps_below(MIN_AGREEING, rig, pairs, support)
+/// Steps of the path (`k`: from image `k` to the next, of another station) across which neighbours by one camera contradict
+/// the map. `others` says which camera made an image, `support` is that of `pairs`.
+pub(crate) fn broken_steps(
+    rig: &Rig,
+    others: &OtherCameras,
+    pairs: &[TwoViewGeometry],
+    support: &[Support],
+) -> Vec<usize> {
+    steps_below(MIN_AGREEING, rig, others, pairs, support)
 }
 
 /// Those that are broken beyond doubt, in a map that is only rough: few of them. Where many are, all of the map is not right yet.
-pub(crate) fn clearly_broken_steps(rig: &Rig, pairs: &[TwoViewGeometry], support: &[Support]) -> Vec<usize> {
-    let steps = steps_below(MIN_HEALING, rig, pairs, support);
+pub(crate) fn clearly_broken_steps(
+    rig: &Rig,
+    others: &OtherCameras,
+    pairs: &[TwoViewGeometry],
+    support: &[Support],
+) -> Vec<usize> {
+    let steps = steps_below(MIN_HEALING, rig, others, pairs, support);
     if steps.len() * FEWEST_STEPS > rig.stations() { Vec::new() } else { steps }
 }
 
 /// Those that rotations break with which only these of all `pairs` are `consistent`.
 pub(crate) fn steps_broken_by_rotations(
     rig: &Rig,
+    others: &OtherCameras,
     pairs: &[TwoViewGeometry],
     consistent: &[TwoViewGeometry],
 ) -> Vec<usize> {
@@ -99,14 +111,22 @@ pub(crate) fn steps_broken_by_rotations(
         let agreeing = if kept.contains(&(p.first, p.second)) { p.inliers.len() } else { 0 };
         Support { matches: p.inliers.len(), agreeing }
     };
-    clearly_broken_steps(rig, pairs, &pairs.iter().map(support).collect::<Vec<_>>())
+    clearly_broken_steps(rig, others, pairs, &pairs.iter().map(support).collect::<Vec<_>>())
 }
 
-/// Steps across which less than this fraction of the neighbours' matches agrees with the map.
-fn steps_below(least: f64, rig: &Rig, pairs: &[TwoViewGeometry], support: &[Support]) -> Vec<usize> {
+/// Steps across which less than this fraction of the matches of neighbours by one camera agrees with the map.
+fn steps_below(
+    least: f64,
+    rig: &Rig,
+    others: &OtherCameras,
+    pairs: &[TwoViewGeometry],
+    support: &[Support],
+) -> Vec<usize> {
     let mut across = vec![Support::default(); rig.stations().saturating_sub(1)];
     for (pair, s) in pairs.iter().zip(support) {
-        let Some(between) = neighbours(rig, pair) else { continue };
+        // Nobody walked from where one clip ends to where the next begins: its first frames may be anywhere.
+        let is_by_one = others.index(pair.first as usize) == others.index(pair.second as usize);
+        let Some(between) = neighbours(rig, pair).filter(|_| is_by_one) else { continue };
         for step in &mut across[between] {
             step.matches += s.matches;
             step.agreeing += s.agreeing;
@@ -188,6 +208,7 @@ mod tests {
     use super::*;
     use crate::sfm::completion::complete;
     use crate::sfm::global_mapper::map_globally;
+    use crate::sfm::map::Map;
     use crate::sfm::mapper_options::MapperOptions;
     use crate::sfm::support::support_of_pairs;
     use crate::sfm::synthetic::Capture;
@@ -204,16 +225,45 @@ mod tests {
     #[test]
     fn a_folded_map_is_broken_where_the_fold_begins_and_ends() {
         let (capture, pairs) = folded();
-        let steps = |map: &crate::sfm::map::Map| {
-            broken_steps(&capture.rig, &pairs, &support_of_pairs(map, &capture.keypoints, &pairs, 8.0))
+        let steps_of = |map: &Map, others: &OtherCameras| {
+            let support = support_of_pairs(map, &capture.keypoints, &pairs, 8.0);
+            broken_steps(&capture.rig, others, &pairs, &support)
         };
+        let steps = |map: &Map| steps_of(map, &capture.others);
         let mut map = capture.true_map();
         assert_eq!(steps(&map), Vec::<usize>::new());
         (10..20).for_each(|i| map.poses[i] = Some(capture.behind(i)));
         assert_eq!(steps(&map), vec![9, 19]);
+        // Two cameras that took turns went the same way.
+        let in_turns: Vec<usize> = (0..60).map(|i| i % 2).collect();
+        let in_turns = OtherCameras::new(vec![capture.camera.clone()], &in_turns);
+        assert_eq!(steps_of(&map, &in_turns), vec![9, 19]);
         // A frame left out does not hide the step.
         map.poses[10] = None;
         assert_eq!(steps(&map), vec![9, 19]);
+    }
+
+    #[test]
+    fn from_one_clip_to_the_next_no_step_is_broken() {
+        let capture = Capture::walk(24, 3000, 0.3, 4);
+        let is_joined = |p: &TwoViewGeometry| p.first < 12 && p.second >= 12;
+        let mut pairs = capture.pairs(4);
+        // All that the end of the first clip and the beginning of the second seem to share is mistaken.
+        pairs.retain(|p| !is_joined(p) || p.first >= 10 && p.second < 14);
+        for pair in pairs.iter_mut().filter(|p| is_joined(p)) {
+            let [first, second] = [pair.first, pair.second].map(|i| capture.keypoints[i as usize].len());
+            let most = first.min(second) as u32;
+            pair.inliers = (0..most).map(|k| [k, most - 1 - k]).collect();
+        }
+        let support = support_of_pairs(&capture.true_map(), &capture.keypoints, &pairs, 8.0);
+        let steps = |others: &OtherCameras| {
+            let broken = broken_steps(&capture.rig, others, &pairs, &support);
+            [broken, clearly_broken_steps(&capture.rig, others, &pairs, &support)]
+        };
+        assert_eq!(steps(&capture.others), [[11], [11]], "the example is too easy");
+        let of_image: Vec<usize> = (0..24).map(|i| usize::from(i >= 12)).collect();
+        let clips = OtherCameras::new(vec![capture.camera.clone()], &of_image);
+        assert_eq!(steps(&clips), [Vec::<usize>::new(), Vec::new()]);
     }
 
     #[test]
@@ -225,7 +275,8 @@ mod tests {
                 pairs.iter().filter(|p| p.second - p.first > 4 || !steps.iter().any(|&s| across(p, s)));
             kept.cloned().collect::<Vec<_>>()
         };
-        let broken = |steps: &[u32]| steps_broken_by_rotations(&capture.rig, &pairs, &without(steps));
+        let broken =
+            |steps: &[u32]| steps_broken_by_rotations(&capture.rig, &capture.others, &pairs, &without(steps));
         assert_eq!(broken(&[]), Vec::<usize>::new());
         assert_eq!(broken(&[20, 40]), vec![20, 40]);
         // Where nearly everything contradicts, the path is not what is wrong.
@@ -245,8 +296,9 @@ mod tests {
             complete(&mut map, &input, &options, &control).unwrap();
             map
         };
-        let steps = |map: &crate::sfm::map::Map| {
-            broken_steps(&capture.rig, &pairs, &support_of_pairs(map, &capture.keypoints, &pairs, 8.0))
+        let steps = |map: &Map| {
+            let support = support_of_pairs(map, &capture.keypoints, &pairs, 8.0);
+            broken_steps(&capture.rig, &capture.others, &pairs, &support)
         };
         assert!(!steps(&map(&pairs, &matches)).is_empty(), "the example is too easy");
         let trusted = fitting_the_path(&capture.rig, &pairs, &matches, &control).unwrap();

@@ -148,8 +148,8 @@ pub struct SfmReport {
     /// How far from the image centre the capture would put it; absent where `principal_point_deviation` is.
     #[serde(default)]
     pub principal_point_shift: Option<f64>,
-    /// Steps `k` to `k + 1` of the camera's path that the model breaks: the matches of neighbouring frames contradict
-    /// it.
+    /// Steps `k` to `k + 1` of the camera's path that the model breaks: the matches of neighbouring frames by one camera
+    /// contradict it.
     #[serde(default)]
     pub broken_steps: Vec<usize>,
     /// Other places that the capture shows: frames that share nothing with the model and became models of their own.

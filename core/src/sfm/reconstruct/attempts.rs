@@ -150,8 +150,9 @@ impl Reconstructor<'_> {
             Global::Map(map, _) => map,
             Global::Torn(candidate) => return Ok((*candidate, trusted)),
         };
-        let is_torn =
-            |map: &Map| !broken_steps(&self.rig, &graph.pairs, &self.support(map, graph)).is_empty();
+        let is_torn = |map: &Map| {
+            !broken_steps(&self.rig, &graph.others, &graph.pairs, &self.support(map, graph)).is_empty()
+        };
         // What closes a loop takes drift away, and then more loops are seen to close.
         for round in 0..LOOP_ROUNDS {
             let Some(closed) = with_loops(&trusted, &map, keypoints, &graph.pairs, self.matches) else {
@@ -196,7 +197,7 @@ impl Reconstructor<'_> {
     ) -> Result<Candidate> {
         let input = self.input(trusted, graph);
         let mut map = adjust_start(with_cameras_of(start, graph), &input, &self.mapper, control)?;
-        let broken = clearly_broken_steps(&self.rig, &graph.pairs, &self.support(&map, graph));
+        let broken = clearly_broken_steps(&self.rig, &graph.others, &graph.pairs, &self.support(&map, graph));
         if !broken.is_empty() {
             return Ok(self.torn(map, broken, trusted, graph, attempts));
         }
@@ -267,14 +268,16 @@ impl Reconstructor<'_> {
         let input = MapperInput { rotations: &rotations, pairs: &consistent, ..self.input(trusted, graph) };
         let give_up = give_up.filter(|_| graph.is_ordered);
         if give_up == Some(GiveUp::AtRotations) {
-            let broken = steps_broken_by_rotations(&self.rig, &graph.pairs, &consistent);
+            let broken = steps_broken_by_rotations(&self.rig, &graph.others, &graph.pairs, &consistent);
             if !broken.is_empty() {
                 let torn = self.torn(input.empty_map(), broken, trusted, graph, attempts);
                 return Ok(Global::Torn(Box::new(torn)));
             }
         }
         let tears = |map: &Map| match give_up {
-            Some(_) => clearly_broken_steps(&self.rig, &graph.pairs, &self.support(map, graph)),
+            Some(_) => {
+                clearly_broken_steps(&self.rig, &graph.others, &graph.pairs, &self.support(map, graph))
+            }
             None => Vec::new(),
         };
         let of_sections = match graph.is_ordered {

@@ -39,7 +39,7 @@ impl Reconstructor<'_> {
         let support = support_of_pairs(map, keypoints, pairs, self.mapper.max_epipolar_error);
         let (agreeing, all) = support.iter().fold((0, 0), |sum, s| (sum.0 + s.agreeing, sum.1 + s.matches));
         let broken_steps =
-            if graph.is_ordered { broken_steps(&map.rig, pairs, &support) } else { Vec::new() };
+            if graph.is_ordered { broken_steps(&map.rig, &map.others, pairs, &support) } else { Vec::new() };
         let observations = map.observations();
         SfmReport {
             frames: self.frames.frames.len(),
