@@ -103,3 +103,18 @@ fn what_another_camera_took_elsewhere_stays_out_and_is_named() {
     let name = &frames.frames[1].name;
     assert!(warning.is_some_and(|w| w.message.contains(&name[..])), "{:?}", found.report.warnings);
 }
+
+#[test]
+fn a_telephoto_lens_that_saw_something_else_costs_the_others_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let elsewhere = CaptureOptions { mirrored: true, ..second() };
+    let (mut frames, _) = photographs(folder.path(), [&first(), &elsewhere], |k| k % 6 == 1);
+    // As EXIF says it of a lens that is longer than the usual ones.
+    for frame in frames.frames.iter_mut().filter(|frame| frame.camera == 1) {
+        frame.focal_prior = Some(6.0 * f64::from(frame.width));
+    }
+    let found = reconstruct(&frames, &SfmOptions::default(), &Control::new()).unwrap();
+    let missing: Vec<u32> = (0..24u32).filter(|k| !found.model.images.contains_key(&(k + 1))).collect();
+    assert_eq!(missing, [1, 7, 13, 19], "{:?}", found.report.warnings);
+    assert!(found.report.warnings.iter().any(|w| w.code == "other_cameras"), "{:?}", found.report.warnings);
+}

@@ -224,6 +224,23 @@ fn is_possible_focal(focal: f64, side: f64, known: Option<f64>) -> bool {
     (USUAL_FOCAL.0 * side..=USUAL_FOCAL.1 * side).contains(&focal) || known.is_some_and(is_near)
 }
 
+/// The cameras of `map` (0 is the first one) that came out as none can be, of those that made registered images: with a focal length
+/// or a distortion that no lens has. `known_focals` is by camera the focal length in pixels that was given or EXIF names.
+pub(crate) fn impossible_cameras(map: &Map, known_focals: &[Option<f64>]) -> Vec<usize> {
+    let is_possible = |k: usize, camera: &Camera| {
+        let side = f64::from(camera.width.max(camera.height));
+        let known = known_focals.get(k).copied().flatten();
+        is_possible_focal(camera.mean_focal(), side, known) && !bends_back(camera)
+    };
+    let impossible = |(k, camera): (usize, &Camera)| (!is_possible(k, camera)).then_some(k);
+    // One without registered images still has the lens that it began with.
+    map.cameras()
+        .enumerate()
+        .filter_map(impossible)
+        .filter(|&k| map.registered_by(k).next().is_some())
+        .collect()
+}
+
 /// Why a map is not sound that tears neighbouring frames apart after these images.
 pub(crate) fn torn(broken_steps: &[usize], frames: &Frames) -> Error {
     let name = |i: usize| frames.frames.get(i).map_or_else(|| i.to_string(), |f| f.name.clone());
@@ -241,8 +258,8 @@ pub(crate) fn torn(broken_steps: &[usize], frames: &Frames) -> Error {
     )
 }
 
-/// Judges a finished map; returns what the user should know. `known_focal` is the focal length in pixels, if it was given or
-/// EXIF names it: it says more of what is possible than the usual range.
+/// Judges a finished map; returns what the user should know. `known_focals` is by camera the focal length in pixels, if it was given
+/// or EXIF names it: it says more of what is possible than the usual range.
 ///
 /// # Errors
 /// `PartialReconstruction`, `InsufficientParallax`, `IntrinsicsUnreliable`, `UnreliableReconstruction`.
@@ -250,7 +267,7 @@ pub(crate) fn check_model(
     report: &SfmReport,
     map: &Map,
     frames: &Frames,
-    known_focal: Option<f64>,
+    known_focals: &[Option<f64>],
 ) -> Result<Vec<Warning>> {
     let mut warnings = Vec::new();
     let strays = ranges(map.strays());
@@ -281,11 +298,8 @@ pub(crate) fn check_model(
     }
     let parallax = report.median_parallax_degrees;
     check_depth(parallax, report.rotation_only_pairs, registered)?;
-    let impossible = |(k, camera): &(usize, &Camera)| {
-        let side = f64::from(camera.width.max(camera.height));
-        !is_possible_focal(camera.mean_focal(), side, known_focal.filter(|_| *k == 0)) || bends_back(camera)
-    };
-    if let Some((_, camera)) = map.cameras().enumerate().find(impossible) {
+    let impossible = impossible_cameras(map, known_focals);
+    if let Some(camera) = impossible.first().and_then(|&k| map.cameras().nth(k)) {
         let side = camera.width.max(camera.height);
         let focal = camera.mean_focal();
         return Err(refuse(
@@ -405,6 +419,8 @@ pub(crate) fn quality(map: &Map, keypoints: &Keypoints) -> (usize, usize) {
 mod tests {
     use super::*;
     use crate::camera::CameraModel;
+    use crate::sfm::other_cameras::OtherCameras;
+    use crate::sfm::synthetic::Capture;
     use crate::sfm::two_view::TwoViewConfig;
     use nalgebra::UnitQuaternion;
 
@@ -444,6 +460,22 @@ mod tests {
         ] {
             assert_eq!(is_possible_focal(focal, 1000.0, known), possible, "{focal} {known:?}");
         }
+    }
+
+    #[test]
+    fn a_camera_must_be_possible_that_made_a_part_of_the_map() {
+        let mut map = Capture::walk(12, 300, 0.0, 4).true_map();
+        let of_image: Vec<usize> = (0..12).map(|i| usize::from(i % 4 == 1)).collect();
+        let telephoto = Camera::from_focal(CameraModel::SimpleRadial, 8900.0, 1200, 900);
+        map.others = OtherCameras::new(vec![telephoto], &of_image);
+        assert_eq!(impossible_cameras(&map, &[None, None]), [1]);
+        assert!(impossible_cameras(&map, &[None, Some(9000.0)]).is_empty());
+        // What is known of one camera says nothing of another.
+        assert_eq!(impossible_cameras(&map, &[Some(9000.0), None]), [1]);
+        map.unregister(&[1, 5, 9]);
+        assert!(impossible_cameras(&map, &[None, None]).is_empty());
+        map.camera.params[3] = -3.0;
+        assert_eq!(impossible_cameras(&map, &[None, None]), [0]);
     }
 
     #[test]

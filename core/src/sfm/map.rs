@@ -108,6 +108,11 @@ impl Map {
         (0..self.poses.len()).filter(|&i| self.poses[i].is_none() && self.others.index(i) > 0)
     }
 
+    /// The registered images that a camera made: 0 is the first one, `k + 1` the one that is `others.cameras[k]`.
+    pub(crate) fn registered_by(&self, camera: usize) -> impl Iterator<Item = usize> {
+        (0..self.poses.len()).filter(move |&i| self.poses[i].is_some() && self.others.index(i) == camera)
+    }
+
     /// Number of registered images.
     pub(crate) fn registered(&self) -> usize {
         self.poses.iter().flatten().count()

@@ -317,7 +317,7 @@ pub(super) fn reconstruct_matched(
     gate::check_pairs(&rig, capture.verified, rotation_only, capture.frames)?;
     let begun = calibrated(&initial, 0, capture.pictures, capture.verified, control)?;
     watch.lap("calibration");
-    let mut reconstructor = Reconstructor::new(capture, rig, (rotation_only, begun.known), options);
+    let mut reconstructor = Reconstructor::new(capture, rig, (rotation_only, vec![begun.known]), options);
     reconstructor.about_focal = begun.warning();
     let found = reconstructor.find(begun.camera, &mut watch, control)?;
     reconstructor.finish(found, watch, control)
@@ -367,8 +367,8 @@ struct Reconstructor<'a> {
     mapper: MapperOptions,
     /// Fraction of the verified pairs that a rotation explains.
     rotation_only: f64,
-    /// The focal length in pixels that the caller or EXIF names.
-    known_focal: Option<f64>,
+    /// By camera of a map: the focal length in pixels that the caller or EXIF names.
+    known_focals: Vec<Option<f64>>,
     /// That EXIF names another one, which is not believed.
     about_focal: Option<Warning>,
     /// By image: its pose in the model that is added to, if there is one, whose world stays.
@@ -410,12 +410,12 @@ struct Found {
 }
 
 impl<'a> Reconstructor<'a> {
-    /// Of a capture whose stations are `rig`. With the fraction of its verified pairs that a rotation explains, and the focal
-    /// length in pixels, if it is known.
+    /// Of a capture whose stations are `rig`. With the fraction of its verified pairs that a rotation explains, and by camera the
+    /// focal length in pixels, if it is known.
     fn new(
         capture: &Matched<'a>,
         rig: Arc<Rig>,
-        (rotation_only, known_focal): (f64, Option<f64>),
+        (rotation_only, known_focals): (f64, Vec<Option<f64>>),
         options: &'a SfmOptions,
     ) -> Self {
         let Matched { frames, pictures, matches, verified, tags } = *capture;
@@ -430,7 +430,7 @@ impl<'a> Reconstructor<'a> {
             mapper: MapperOptions { refine_focal: !rig.is_panoramic(), ..MapperOptions::default() },
             rig,
             rotation_only,
-            known_focal,
+            known_focals,
             about_focal: None,
             base: None,
         }

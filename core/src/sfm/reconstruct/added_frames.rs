@@ -44,7 +44,7 @@ impl Reconstructor<'_> {
         let initial = base.cameras(initial_cameras(capture.frames, options));
         let rotation_only = gate::rotation_only_pairs(capture.verified, &initial.cameras[0]);
         gate::check_pairs(&rig, capture.verified, rotation_only, capture.frames)?;
-        let known = (rotation_only, initial.known_focals[0]);
+        let known = (rotation_only, initial.known_focals.clone());
         let mut whole = Reconstructor::new(capture, rig, known, options);
         whole.base = Some(base.poses.clone());
         control.progress(Stage::Sfm, "the model to add to", progress::RELATIVE_POSES);

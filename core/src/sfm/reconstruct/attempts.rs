@@ -333,7 +333,7 @@ impl Reconstructor<'_> {
         attempts: &mut Vec<Attempt>,
     ) -> Candidate {
         let report = self.report(&map, &self.pictures.keypoints, method, graph);
-        let verdict = gate::check_model(&report, &map, self.frames, self.known_focal);
+        let verdict = gate::check_model(&report, &map, self.frames, &self.known_focals);
         self.listed(map, report, verdict, trusted, attempts)
     }
 

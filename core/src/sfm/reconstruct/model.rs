@@ -76,8 +76,14 @@ impl Reconstructor<'_> {
         watch.lap("kind of lens");
         control.progress(Stage::Sfm, "lens", progress::LENS);
         let may_move = self.options.refine_principal_point && !self.rig.is_panoramic();
-        let mut centres =
-            refine_lens(&mut exact, refined.keypoints, &self.mapper, may_move, control)?.into_iter();
+        let mut centres = refine_lens(&mut exact, refined.keypoints, &self.mapper, may_move, control)?;
+        for camera in self.leave_out_impossible(&mut exact) {
+            // Of a camera without pictures nothing is asked.
+            if let Some(centre) = centres.get_mut(camera) {
+                *centre = None;
+            }
+        }
+        let mut centres = centres.into_iter();
         // The camera that made most images is the first.
         let mut centre = centres.next().flatten();
         watch.lap("lens");
@@ -95,7 +101,7 @@ impl Reconstructor<'_> {
         watch.lap("rolling shutter");
         let mut map = refined.complete(&exact);
         let mut report = self.report(&map, refined.keypoints, found.report.method, &graph);
-        report.warnings = gate::check_model(&report, &map, self.frames, self.known_focal)?;
+        report.warnings = gate::check_model(&report, &map, self.frames, &self.known_focals)?;
         report.rolling_shutter.clone_from(&shutter.report);
         report.principal_point_refined = centre.is_some_and(|c| c.refined);
         report.principal_point_deviation = centre.and_then(|c| c.deviation());
@@ -219,7 +225,7 @@ impl Reconstructor<'_> {
             changed.principal_point_deviation = report.principal_point_deviation;
             changed.principal_point_shift = report.principal_point_shift;
             changed.rolling_shutter.clone_from(&report.rolling_shutter);
-            match gate::check_model(&changed, &adjusted, self.frames, self.known_focal) {
+            match gate::check_model(&changed, &adjusted, self.frames, &self.known_focals) {
                 Ok(warnings) => {
                     changed.warnings = warnings;
                     (*map, *report, metres) = (adjusted, changed, Some(unit));

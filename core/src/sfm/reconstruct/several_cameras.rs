@@ -11,6 +11,7 @@ use super::{Found, Reconstructor, ViewGraph};
 use crate::sfm::bundle_adjustment::other_intrinsics_deviations;
 use crate::sfm::completion::complete;
 use crate::sfm::components::{Matched, Part};
+use crate::sfm::filters::filter_images;
 use crate::sfm::front_end::{InitialCameras, calibrated};
 use crate::sfm::gate;
 use crate::sfm::joining::{JoiningInput, join_cameras};
@@ -50,9 +51,15 @@ impl Reconstructor<'_> {
                 break;
             }
             match lead(capture, &initial, leader, options, &mut watch, control) {
-                Ok(Led { found, known, about_focal }) => {
+                Ok(Led { found, rotation_only, known_focal, about_focal }) => {
                     let initial = initial.led_by(leader);
                     let rig = Rig::of_frames(capture.frames);
+                    // What EXIF says of the leader was held against its pictures; of the others it is taken as it is.
+                    let mut known_focals = initial.known_focals.clone();
+                    if let Some(known) = known_focals.first_mut() {
+                        *known = known_focal;
+                    }
+                    let known = (rotation_only, known_focals);
                     let mut whole = Reconstructor::new(capture, rig, known, options);
                     whole.about_focal = about_focal;
                     let found = whole.joined(found, &images, &initial, &mut watch, control)?;
@@ -155,14 +162,35 @@ impl Reconstructor<'_> {
         whole
     }
 
-    /// Takes out the pictures of cameras whose focal length the capture does not tell.
+    /// Takes out the pictures of other cameras that came out as none can be, lest they cost all the others their model. Which cameras
+    /// these are: `k + 1` for `map.others.cameras[k]`.
+    pub(super) fn leave_out_impossible(&self, map: &mut Map) -> Vec<usize> {
+        let mut impossible = gate::impossible_cameras(map, &self.known_focals);
+        // Without the first there is no map.
+        impossible.retain(|&camera| camera > 0);
+        if impossible.is_empty() {
+            return impossible;
+        }
+        log::debug!(
+            "cameras that cannot be what they came out as: {impossible:?} of {:?}",
+            map.others.cameras
+        );
+        let is_own = |&image: &usize| impossible.contains(&map.others.index(image));
+        let own: Vec<usize> = (0..map.poses.len()).filter(is_own).collect();
+        map.unregister(&own);
+        filter_images(map, self.mapper.min_observations);
+        impossible
+    }
+
+    /// Takes out the pictures of other cameras that came out as none can be, and of those whose focal length the capture does not
+    /// tell.
     fn leave_out_unsure(&self, map: &mut Map) {
+        // First: they bend what is asked of the others.
+        self.leave_out_impossible(map);
         let keypoints = &self.pictures.keypoints;
         let bundle = bundle_options(map, keypoints, &self.mapper, None);
         for other in 0..map.others.cameras.len() {
-            let own: Vec<usize> = (0..map.poses.len())
-                .filter(|&i| map.poses[i].is_some() && map.others.index(i) == other + 1)
-                .collect();
+            let own: Vec<usize> = map.registered_by(other + 1).collect();
             if own.is_empty() {
                 continue;
             }
@@ -195,8 +223,10 @@ impl Reconstructor<'_> {
 /// The map of the pictures of one camera.
 struct Led {
     found: Found,
-    /// What [`Reconstructor::new`] is told of them.
-    known: (f64, Option<f64>),
+    /// The fraction of its verified pairs that a rotation explains.
+    rotation_only: f64,
+    /// The focal length in pixels, if it is known.
+    known_focal: Option<f64>,
     /// What is to be said of the focal length.
     about_focal: Option<Warning>,
 }
@@ -216,7 +246,71 @@ fn lead(
     gate::check_pairs(&rig, own.verified, rotation_only, own.frames)?;
     let begun = calibrated(initial, leader, own.pictures, own.verified, control)?;
     watch.lap("calibration");
-    let (known, about_focal) = ((rotation_only, begun.known), begun.warning());
-    let reconstructor = Reconstructor::new(&own, rig, known, options);
-    Ok(Led { found: reconstructor.find(begun.camera, watch, control)?, known, about_focal })
+    let (known_focal, about_focal) = (begun.known, begun.warning());
+    let reconstructor = Reconstructor::new(&own, rig, (rotation_only, vec![known_focal]), options);
+    let found = reconstructor.find(begun.camera, watch, control)?;
+    Ok(Led { found, rotation_only, known_focal, about_focal })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::camera::CameraModel;
+    use crate::sfm::front_end::Pictures;
+    use crate::sfm::other_cameras::OtherCameras;
+    use crate::sfm::synthetic::Capture;
+    use crate::video::{Frame, Frames};
+
+    /// A walk of which three cameras took turns to take the pictures; the second and the third have this lens.
+    fn by_three(lens: &Camera) -> (Capture, Map) {
+        let capture = Capture::walk(24, 2500, 0.3, 5).with_other_camera(lens.clone(), |i| i % 3 > 0);
+        let mut map = capture.true_map_with_points();
+        let of_image: Vec<usize> = (0..24).map(|i| i % 3).collect();
+        map.others = OtherCameras::new(vec![lens.clone(); 2], &of_image);
+        (capture, map)
+    }
+
+    /// What a reconstructor of `capture` that knows these focal lengths does.
+    fn asked<T>(
+        capture: &Capture,
+        known_focals: &[Option<f64>],
+        ask: impl FnOnce(&Reconstructor<'_>) -> T,
+    ) -> T {
+        let count = capture.poses.len();
+        let of = |i: usize| Frame::new(format!("{i}.jpg"), i as u64, 800, 600);
+        let frames = Frames::of_images("", (0..count).map(of).collect());
+        let pictures =
+            Pictures { features: Vec::new(), keypoints: capture.keypoints.clone(), colors: Vec::new() };
+        let matched =
+            Matched { frames: &frames, pictures: &pictures, matches: &[], verified: &[], tags: None };
+        let (rig, options) = (Arc::clone(&capture.rig), SfmOptions::default());
+        ask(&Reconstructor::new(&matched, rig, (0.0, known_focals.to_vec()), &options))
+    }
+
+    #[test]
+    fn a_lens_that_none_can_be_costs_its_own_pictures_only() {
+        let lens = Camera::from_focal(CameraModel::SimpleRadial, 980.0, 1200, 900);
+        let (capture, sound) = by_three(&lens);
+        let mut bent = sound.clone();
+        bent.others.cameras[1].params[3] = -0.9;
+        for (mut map, left) in [(sound, 3), (bent, 2)] {
+            asked(&capture, &[None; 3], |reconstructor| reconstructor.leave_out_unsure(&mut map));
+            (0..24).for_each(|i| assert_eq!(map.poses[i].is_some(), i % 3 < left, "{i} {left}"));
+        }
+    }
+
+    #[test]
+    fn a_telephoto_lens_stays_where_it_is_known() {
+        let (capture, mut map) = by_three(&Camera::from_focal(CameraModel::SimpleRadial, 980.0, 1200, 900));
+        map.others.cameras[0].params[0] = 7000.0;
+        let left_out = |map: &mut Map, known_focals: &[Option<f64>]| {
+            asked(&capture, known_focals, |reconstructor| reconstructor.leave_out_impossible(map))
+        };
+        assert_eq!(left_out(&mut map, &[None, Some(6900.0), None]), Vec::<usize>::new());
+        assert_eq!(map.registered(), 24);
+        assert_eq!(left_out(&mut map, &[None, None, Some(6900.0)]), [1]);
+        assert!(map.registered() == 16 && (0..24).all(|i| map.poses[i].is_some() == (i % 3 != 1)));
+    }
 }
