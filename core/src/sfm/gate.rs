@@ -125,7 +125,11 @@ pub(crate) fn check_features(features: &[Features], frames: &Frames) -> Result<(
 ///
 /// Such pairs are homographies `K R K^-1`. The focal length is not known here, nor can it be found where it does not
 /// matter, so the one that explains most pairs counts.
-pub(crate) fn rotation_only_pairs(pairs: &[TwoViewGeometry], camera: &Camera) -> f64 {
+pub(crate) fn rotation_only_pairs<'a>(
+    pairs: impl IntoIterator<Item = &'a TwoViewGeometry>,
+    camera: &Camera,
+) -> f64 {
+    let pairs: Vec<&TwoViewGeometry> = pairs.into_iter().collect();
     let verified = pairs.iter().filter(|p| !p.inliers.is_empty()).count();
     if verified == 0 {
         return 0.0;

@@ -365,7 +365,7 @@ struct Reconstructor<'a> {
     rig: Arc<Rig>,
     two_view: TwoViewOptions,
     mapper: MapperOptions,
-    /// Fraction of the verified pairs that a rotation explains.
+    /// Fraction of the verified pairs that a rotation explains, bursts or not.
     rotation_only: f64,
     /// By camera of a map: the focal length in pixels that the caller or EXIF names.
     known_focals: Vec<Option<f64>>,
@@ -400,6 +400,8 @@ struct ViewGraph {
     others: OtherCameras,
     pairs: Vec<TwoViewGeometry>,
     is_ordered: bool,
+    /// [`Reconstructor::rotation_only_of`] these pairs.
+    rotation_only: f64,
 }
 
 /// The map that is taken, the pairs it was made of, and all that were made.
@@ -449,7 +451,9 @@ impl<'a> Reconstructor<'a> {
             let pairs = self.relative_poses((std::slice::from_ref(&camera), &of_image), control)?;
             watch.lap("relative poses");
             let is_ordered = self.frames.is_sequential() || is_ordered(&self.rig, &pairs);
-            let graph = ViewGraph { camera, others: OtherCameras::default(), pairs, is_ordered };
+            let others = OtherCameras::default();
+            let rotation_only = self.rotation_only_of(&pairs, &camera, &others);
+            let graph = ViewGraph { camera, others, pairs, is_ordered, rotation_only };
             let found = self.map(&graph, &mut attempts, watch, control)?;
             camera = found.map.camera.clone();
             let fisheye = as_fisheye(&found.map, &self.pictures.keypoints, &self.mapper, control)?;

@@ -110,7 +110,8 @@ pub struct SfmReport {
     pub candidate_pairs: usize,
     /// Pairs with verified geometry.
     pub verified_pairs: usize,
-    /// Fraction of the verified pairs that a camera turning on the spot would explain.
+    /// Fraction of the verified pairs that a camera turning on the spot would explain; of photographs in bursts that of the pairs
+    /// from spot to spot.
     pub rotation_only_pairs: f64,
     /// Fraction of the verified matches that agree with the finished model.
     pub agreeing_matches: f64,

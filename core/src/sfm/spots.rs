@@ -3,6 +3,8 @@
 //! Between them nobody went anywhere, so what is usual on a path must not be taken from them; and they match best of all, in whatever
 //! order the spots themselves are.
 
+use std::collections::BTreeSet;
+
 use super::map::Map;
 use super::rig::Rig;
 use super::two_view::TwoViewGeometry;
@@ -14,6 +16,8 @@ const PARALLAX: f64 = 0.0087;
 const PART: f64 = 0.05;
 /// Partners of a station, by number of inliers, that are asked for this. Of longer bursts none shows parallax: they are not noticed.
 const PARTNERS: usize = 6;
+/// A hand that holds still for a burst turns by less than this (radians, 3 degrees); who looks around turns by more. Chosen by hand.
+const TURN: f64 = 0.05;
 
 /// The spots of a capture, in the order of its stations.
 pub(crate) struct Spots {
@@ -61,6 +65,16 @@ impl Spots {
         Self { of_station: is_as_before.iter().enumerate().map(number).collect() }
     }
 
+    /// The pairs of pictures of one burst: taken from one spot, and hardly turned against each other. `pairs` have relative poses.
+    pub(crate) fn pairs_of_bursts(&self, rig: &Rig, pairs: &[TwoViewGeometry]) -> BTreeSet<(u32, u32)> {
+        let is_of_burst = |pair: &&TwoViewGeometry| {
+            let [first, second] = [pair.first, pair.second].map(|i| rig.station_of(i as usize));
+            let turn = pair.second_from_first.map(|pose| pose.rotation.angle());
+            first != second && self.of(first) == self.of(second) && turn.is_some_and(|turn| turn < TURN)
+        };
+        pairs.iter().filter(is_of_burst).map(|pair| (pair.first, pair.second)).collect()
+    }
+
     /// How many there are.
     pub(crate) fn count(&self) -> usize {
         self.of_station.last().map_or(0, |last| last + 1)
@@ -90,6 +104,8 @@ impl Spots {
 
 #[cfg(test)]
 mod tests {
+    use nalgebra::UnitQuaternion;
+
     use super::*;
     use crate::sfm::synthetic::Capture;
 
@@ -104,6 +120,25 @@ mod tests {
         map.unregister(&[3, 9, 10, 11]);
         let placed = spots.placed(&map);
         assert_eq!(placed[..4], [(0, 0), (1, 4), (2, 6), (4, 12)]);
+    }
+
+    #[test]
+    fn pairs_of_a_burst_hardly_turn() {
+        let capture = Capture::bursts(24, 3000, 0.0, 4);
+        let mut pairs = capture.pairs(8);
+        let spots = Spots::of_photographs(&capture.rig, &pairs);
+        let of_bursts: BTreeSet<(u32, u32)> =
+            (0..24).flat_map(|k| [(0, 1), (0, 2), (1, 2)].map(|(a, b)| (3 * k + a, 3 * k + b))).collect();
+        assert_eq!(spots.pairs_of_bursts(&capture.rig, &pairs), of_bursts);
+        for pose in pairs.iter_mut().filter_map(|pair| pair.second_from_first.as_mut()) {
+            pose.rotation = UnitQuaternion::from_euler_angles(0.0, 0.2, 0.0);
+        }
+        assert!(spots.pairs_of_bursts(&capture.rig, &pairs).is_empty());
+        // The sides of a panorama have one station, and nobody took them one after the other.
+        let panoramas = Capture::panoramas(8, 1500, 0.0, 3);
+        let pairs = panoramas.pairs(30);
+        let spots = Spots::of_photographs(&panoramas.rig, &pairs);
+        assert!(spots.pairs_of_bursts(&panoramas.rig, &pairs).is_empty());
     }
 
     #[test]

@@ -118,7 +118,8 @@ impl Reconstructor<'_> {
         let pairs = self.relative_poses((&cameras, &initial.of_image), control)?;
         let is_ordered = is_ordered(&self.rig, &pairs);
         let (camera, others) = (map.camera.clone(), map.others.clone());
-        let graph = ViewGraph { camera, others, pairs, is_ordered };
+        let rotation_only = self.rotation_only_of(&pairs, &camera, &others);
+        let graph = ViewGraph { camera, others, pairs, is_ordered, rotation_only };
         let all = Trusted { pairs: Cow::Borrowed(&graph.pairs), matches: Cow::Borrowed(self.matches) };
         complete(&mut map, &self.input(&all, &graph), &self.mapper, control)?;
         self.leave_out_unsure(&mut map);

@@ -79,10 +79,10 @@ pub struct Evidence {
     pub flat_points: f64,
     /// Share of the verified pairs that a homography explains.
     pub flat_pairs: f64,
-    /// Share of the verified pairs that a turn on the spot explains.
+    /// Share of the verified pairs that a turn on the spot explains; pairs within a burst do not count.
     pub rotation_only_pairs: f64,
     /// Largest step of the camera from a frame to the next over the median one; past frames that were not placed it counts as so many
-    /// steps, three at most. 0 for unordered pictures.
+    /// steps, three at most. Of a burst one picture counts. 0 for unordered pictures.
     pub largest_step: f64,
     /// The same where a step past missing frames counts as one: how far the camera went at once, whatever lies between.
     #[serde(default)]

@@ -121,10 +121,8 @@ pub(super) fn gather(judged: &Judged<'_>) -> (Evidence, Vec<FrameSpread>) {
     let cuts = if judged.is_ordered { cuts(&adjusted.rig, spots, judged.verified) } else { Vec::new() };
     let overlap = overlap(complete, judged.matches, &cuts);
     let joints = joints(complete, spots, judged.is_ordered);
-    let step = |spots: &Spots, most: usize| match judged.is_ordered {
-        true => largest_step(adjusted, spots, most),
-        false => 0.0,
-    };
+    let (largest_step, farthest_step) =
+        if judged.is_ordered { largest_steps(adjusted, spots) } else { (0.0, 0.0) };
     let verified = || judged.verified.iter().filter(|p| !p.inliers.is_empty());
     let flat =
         verified().filter(|p| p.homography_inliers as f64 >= FLAT_PAIR * p.inliers.len() as f64).count();
@@ -163,8 +161,8 @@ pub(super) fn gather(judged: &Judged<'_>) -> (Evidence, Vec<FrameSpread>) {
         flat_points: flat_points(complete),
         flat_pairs: flat as f64 / verified().count().max(1) as f64,
         rotation_only_pairs: report.rotation_only_pairs,
-        largest_step: step(spots, MOST_MISSING),
-        farthest_step: step(&stations, 1),
+        largest_step,
+        farthest_step,
         lone_step: if judged.is_video { most_lone_step(adjusted) } else { 0.0 },
         zoom: if has_lens { zoom(adjusted, keypoints, judged.bundle.loss) } else { 0.0 },
         zoom_change: steady.change.clamp(-LARGEST, LARGEST),
@@ -185,6 +183,11 @@ pub(super) fn gather(judged: &Judged<'_>) -> (Evidence, Vec<FrameSpread>) {
 /// Of how many frames a model should be. Pictures by other cameras are no fault of it, unless most of the capture is theirs.
 fn expected_frames(frames: usize, strays: usize) -> usize {
     if 2 * strays > frames { frames } else { (frames - strays).max(1) }
+}
+
+/// [`Evidence::largest_step`] and [`Evidence::farthest_step`].
+fn largest_steps(map: &Map, spots: &Spots) -> (f64, f64) {
+    (largest_step(map, spots, MOST_MISSING), largest_step(map, spots, 1))
 }
 
 /// The largest step from a spot with a pose to the next over the median one. Past missing spots it counts as so many, but as no
@@ -249,9 +252,18 @@ fn relative_radius(map: &Map, radius: f64) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::camera::Pose;
     use crate::sfm::synthetic::Capture;
     use crate::sfm::verdict::Verdict;
-    use crate::sfm::verdict::statement::Doubt;
+    use crate::sfm::verdict::statement::{Doubt, Grade};
+
+    /// What a model whose path has these steps is worth, if a turn on the spot explains most pairs.
+    fn grade_of_turning((largest_step, farthest_step): (f64, f64)) -> Grade {
+        let weakest_hinge = 1000;
+        let (rotation_only_pairs, figures) = (0.55, Evidence::default());
+        Verdict::of(Evidence { rotation_only_pairs, largest_step, farthest_step, weakest_hinge, ..figures })
+            .grade
+    }
 
     #[test]
     fn parts_that_came_apart_where_frames_are_missing_are_told() {
@@ -268,7 +280,7 @@ mod tests {
         assert!(!is_loose(&map) && step(&map, 1) > 10.0, "{}", step(&map, 1));
         let leap = nalgebra::Vector3::new(300.0 * 0.4, 0.0, 0.0);
         for pose in map.poses[58..].iter_mut().flatten() {
-            *pose = crate::camera::Pose::from_centre(pose.rotation, &(pose.centre() + leap));
+            *pose = Pose::from_centre(pose.rotation, &(pose.centre() + leap));
         }
         assert!(is_loose(&map), "{} {}", step(&map, MOST_MISSING), step(&map, usize::MAX));
     }
@@ -277,8 +289,11 @@ mod tests {
     fn steps_within_a_burst_are_no_steps_of_the_path() {
         let capture = Capture::bursts(24, 3000, 0.0, 4);
         let map = capture.true_map_with_points();
-        let step = |spots: &Spots| largest_step(&map, spots, MOST_MISSING);
-        assert!(step(&Spots::of_stations(&map.rig)) > 1000.0);
-        assert!(step(&Spots::of_photographs(&map.rig, &capture.pairs(8))) < 5.0);
+        let steps = |spots: &Spots| largest_steps(&map, spots);
+        let (largest, farthest) = steps(&Spots::of_stations(&map.rig));
+        assert!(largest > 1000.0 && farthest > 1000.0);
+        let of_bursts = steps(&Spots::of_photographs(&map.rig, &capture.pairs(8)));
+        assert!(of_bursts.0 < 5.0 && of_bursts.1 < 5.0, "{of_bursts:?}");
+        assert_eq!(grade_of_turning(of_bursts), Grade::Doubtful);
     }
 }
