@@ -286,6 +286,29 @@ mod tests {
     }
 
     #[test]
+    fn to_walk_on_where_frames_are_missing_breaks_no_capture_of_turns() {
+        let mut map = Capture::walk(100, 3000, 0.3, 4).true_map_with_points();
+        let spots = Spots::of_stations(&map.rig);
+        map.unregister(&(45..58).collect::<Vec<_>>());
+        // Before and after, somebody looked around and hardly moved.
+        let hinges = [44, 58].map(|i| map.poses[i].unwrap().centre());
+        for (i, pose) in map.poses.iter_mut().enumerate() {
+            let hinge = hinges[usize::from(i >= 58)];
+            *pose = pose.map(|p| Pose::from_centre(p.rotation, &(hinge + 0.1 * (p.centre() - hinge))));
+        }
+        let steps = largest_steps(&map, &spots);
+        assert!(steps.1 > 100.0, "{steps:?}");
+        assert_eq!(grade_of_turning(steps), Grade::Doubtful, "{steps:?}");
+        // As far as parts are apart that turns on the spot leave.
+        let leap = nalgebra::Vector3::new(600.0 * 0.04, 0.0, 0.0);
+        for pose in map.poses[58..].iter_mut().flatten() {
+            *pose = Pose::from_centre(pose.rotation, &(pose.centre() + leap));
+        }
+        let steps = largest_steps(&map, &spots);
+        assert_eq!(grade_of_turning(steps), Grade::Broken, "{steps:?}");
+    }
+
+    #[test]
     fn steps_within_a_burst_are_no_steps_of_the_path() {
         let capture = Capture::bursts(24, 3000, 0.0, 4);
         let map = capture.true_map_with_points();

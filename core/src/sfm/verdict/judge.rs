@@ -89,6 +89,10 @@ const LONE_STEP: f64 = 50.0;
 /// The same over the steps beside it, where frames were chosen at equal motion: 14 to 33 for five films whose parts had come
 /// apart, one of which nothing else was said of; at most 1.7 times the usual step for sound ones, 3.1 for real videos.
 const LONE_STEP_OF_VIDEO: f64 = 8.0;
+/// The largest step over the usual one from which a path falls apart into places to turn at, where one past missing frames counts as one
+/// however many these are. Who turns a camera by hand moves it by some centimetres from frame to frame, and a few metres of his way on
+/// which no frame was placed are 50 to 100 of these. Chosen by hand, between that and what [`LONE_STEP`] was measured by.
+const FARTHEST_STEP: f64 = 150.0;
 /// Points by which pairs of frames must hold the model together, whichever frame is taken out: as many as an image needs to be
 /// registered. Of photographs through two lenses, a part of which was 9 % of the path off and nothing else was said of, it was 2; of
 /// sound captures 21 and more.
@@ -271,7 +275,7 @@ fn reasons(e: &Evidence) -> Vec<Reason> {
     if e.rotation_only_pairs > TURNING_PAIRS {
         add(
             // Frames between places to turn at are those that are not placed. Older figures have but one of the two.
-            graver(e.farthest_step.max(e.largest_step) > LONE_STEP),
+            graver(e.largest_step > LONE_STEP || e.farthest_step > FARTHEST_STEP),
             Doubt::LittleParallax,
             format!(
                 "{} of the pairs of frames show a camera that turns on the spot: what depth there is may be an illusion",
@@ -412,7 +416,7 @@ mod tests {
     #[test]
     fn each_fault_is_told_by_its_figure() {
         type Spoil = fn(&mut Evidence);
-        let faults: [(Spoil, Doubt, Grade); 22] = [
+        let faults: [(Spoil, Doubt, Grade); 23] = [
             (|e| (e.still_pairs, e.still_border) = (0.9, 0.9), Doubt::StillCamera, Grade::Broken),
             (|e| (e.still_pairs, e.still_border) = (0.3, 0.1), Doubt::StillCamera, Grade::Doubtful),
             (|e| (e.flat_points, e.flat_pairs) = (0.99, 0.99), Doubt::FlatScene, Grade::Broken),
@@ -455,6 +459,11 @@ mod tests {
                 |e| (e.rotation_only_pairs, e.farthest_step) = (0.8, 600.0),
                 Doubt::LittleParallax,
                 Grade::Broken,
+            ),
+            (
+                |e| (e.rotation_only_pairs, e.farthest_step) = (0.8, 100.0),
+                Doubt::LittleParallax,
+                Grade::Doubtful,
             ),
         ];
         for (spoil, doubt, grade) in faults {
