@@ -1,4 +1,5 @@
-//! Which camera made which picture of a folder: those of one size, taken with one focal length as far as they say, are by one.
+//! Which camera made which picture of a folder: those of one size, taken with one focal length as far as they say, are by one. They
+//! say it in pixels, or only in millimetres, by which lenses can be told from each other too.
 //!
 //! A telephone has several lenses behind one button, and two people may have taken pictures of one thing. Structure from motion
 //! gives each camera a lens of its own. What only one or two pictures say of their lens is not enough to trust them: a picture
@@ -10,12 +11,19 @@ use std::path::Path;
 use crate::control::{Control, Warning};
 use crate::error::Result;
 
-use super::exif::Focal;
+use super::exif::{Focal, Lens};
 
 /// Fewer pictures are left out, as too few to tell a lens by.
 pub(super) const LEAST: usize = 3;
 /// So many pictures are named at most.
 const NAMED: usize = 3;
+/// How many figures tell a lens from others.
+const FIGURES: usize = 3;
+
+/// The logarithms between which each of these figures lies, the surest first; `None` for those that are not known.
+type Figures = [Option<(f64, f64)>; FIGURES];
+/// Which figures are known.
+type Known = [bool; FIGURES];
 
 /// What a picture says of its camera.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -24,6 +32,14 @@ pub(super) struct Seen {
     pub(super) size: (u32, u32),
     /// The focal length for that size, if it is known.
     pub(super) focal: Option<Focal>,
+    /// What tells its lens from others where the focal length of one picture is not known.
+    pub(super) lens: Lens,
+}
+
+impl Seen {
+    fn figures(&self) -> Figures {
+        [self.focal.map(|focal| focal.range()), self.lens.equivalent, self.lens.physical]
+    }
 }
 
 /// The pictures of a folder, by the camera that made them.
@@ -41,7 +57,7 @@ pub(super) struct ByCamera {
 }
 
 impl ByCamera {
-    /// Of pictures that can be read. Those that do not tell their focal length go with most of their size. Of two cameras
+    /// Of pictures that can be read. Those that do not tell their lens go with most of their size. Of two cameras
     /// that made as many the one that made the first picture comes first.
     pub(super) fn of(seen: &[Option<Seen>]) -> Self {
         let mut found = Self { camera: vec![None; seen.len()], ..Self::default() };
@@ -174,21 +190,18 @@ fn evenly(kept: &[usize], most: usize) -> Vec<usize> {
 
 /// The camera that made most of the pictures, and how many.
 fn most(seen: &[Option<Seen>]) -> Option<(usize, Seen)> {
-    let mut sizes: BTreeMap<(u32, u32), Focals> = BTreeMap::new();
+    let mut sizes: BTreeMap<(u32, u32), BTreeMap<Known, Alike>> = BTreeMap::new();
     for picture in seen.iter().flatten() {
-        let focals = sizes.entry(picture.size).or_default();
-        match picture.focal {
-            Some(focal) => focals.add(&focal),
-            None => focals.untold += 1,
-        }
+        let figures = picture.figures();
+        let of_size = sizes.entry(picture.size).or_default();
+        of_size.entry(figures.map(|figure| figure.is_some())).or_default().add(&figures);
     }
-    for focals in sizes.values_mut() {
-        focals.low.sort_by(f64::total_cmp);
-        focals.high.sort_by(f64::total_cmp);
+    for alike in sizes.values_mut().flat_map(|of_size| of_size.values_mut()) {
+        alike.sort();
     }
     let mut best: Option<(usize, Seen)> = None;
     for camera in seen.iter().flatten() {
-        let made = sizes.get(&camera.size).map_or(0, |focals| focals.near(camera.focal));
+        let made = sizes.get(&camera.size).map_or(0, |of_size| near(of_size, &camera.figures()));
         if best.is_none_or(|(most, _)| made > most) {
             best = Some((made, *camera));
         }
@@ -196,49 +209,66 @@ fn most(seen: &[Option<Seen>]) -> Option<(usize, Seen)> {
     best
 }
 
-/// The focal lengths of all pictures of one size.
+/// How many pictures of one size may be by the camera that made one with these figures. Where any of them tells by a surer figure which
+/// camera that is, one that does not is no camera of its own: it might be any of several.
+fn near(of_size: &BTreeMap<Known, Alike>, figures: &Figures) -> usize {
+    let own = surest(&figures.map(|figure| figure.is_some()));
+    let mut all = 0;
+    for (known, alike) in of_size {
+        let count = alike.near(figures);
+        if count > 0 && surest(known) < own {
+            return 0;
+        }
+        all += count;
+    }
+    all
+}
+
+/// The number of the surest figure that is known.
+fn surest(known: &Known) -> usize {
+    known.iter().position(|is_known| *is_known).unwrap_or(FIGURES)
+}
+
+/// The pictures of one size of which the same figures are known.
 #[derive(Default)]
-struct Focals {
-    /// Logarithms below which those that are told do not lie, in order, ...
-    low: Vec<f64>,
+struct Alike {
+    count: usize,
+    /// By figure that is known: logarithms below which those of the pictures do not lie, in order, ...
+    low: [Vec<f64>; FIGURES],
     /// ... and above which they do not.
-    high: Vec<f64>,
-    /// How many pictures do not tell theirs.
-    untold: usize,
+    high: [Vec<f64>; FIGURES],
 }
 
-impl Focals {
-    fn add(&mut self, focal: &Focal) {
-        let (low, high) = focal.range();
-        self.low.push(low);
-        self.high.push(high);
-    }
-
-    /// How many pictures may be by the camera that made one with this focal length. Where any tell theirs, those that do
-    /// not are no camera of their own.
-    fn near(&self, focal: Option<Focal>) -> usize {
-        let told = match focal {
-            Some(focal) => {
-                let (low, high) = focal.range();
-                // Of those that do not lie above it, all but those that lie below it, which are some of them.
-                self.low.partition_point(|l| *l <= high) - self.high.partition_point(|h| *h < low)
+impl Alike {
+    fn add(&mut self, figures: &Figures) {
+        self.count += 1;
+        for (k, figure) in figures.iter().enumerate() {
+            if let Some((low, high)) = figure {
+                self.low[k].push(*low);
+                self.high[k].push(*high);
             }
-            None if !self.low.is_empty() => return 0,
-            None => 0,
-        };
-        told + self.untold
+        }
+    }
+
+    fn sort(&mut self) {
+        self.low.iter_mut().chain(&mut self.high).for_each(|ends| ends.sort_by(f64::total_cmp));
+    }
+
+    /// How many of them may be by the camera that made a picture with these figures.
+    fn near(&self, figures: &Figures) -> usize {
+        // There is a picture at least: of figures that are known there are ends.
+        let by_both = (0..FIGURES).find(|&k| figures[k].is_some() && !self.low[k].is_empty());
+        let Some((k, (low, high))) = by_both.and_then(|k| Some((k, figures[k]?))) else { return self.count };
+        // Of those that do not lie above it, all but those that lie below it, which are some of them.
+        self.low[k].partition_point(|l| *l <= high) - self.high[k].partition_point(|h| *h < low)
     }
 }
 
-/// Whether two focal lengths may be one, as exactly as they are known.
-fn is_same(a: &Focal, b: &Focal) -> bool {
-    let (a, b) = (a.range(), b.range());
-    a.0 <= b.1 && b.0 <= a.1
-}
-
-/// Whether the camera that made the first picture may have made the second.
+/// Whether the camera that made the first picture may have made the second: by the surest figure that both tell, as exactly as it is
+/// known.
 fn is_by(camera: &Seen, picture: &Seen) -> bool {
-    camera.size == picture.size && camera.focal.zip(picture.focal).is_none_or(|(a, b)| is_same(&a, &b))
+    let mut told_by_both = camera.figures().into_iter().zip(picture.figures()).filter_map(|(a, b)| a.zip(b));
+    camera.size == picture.size && told_by_both.next().is_none_or(|(a, b)| a.0 <= b.1 && b.0 <= a.1)
 }
 
 /// `a.jpg, b.jpg, c.jpg and 4 more`
@@ -260,7 +290,7 @@ mod tests {
     /// By an equivalent of about 26 mm, if it is told.
     fn seen(long: u32, focal: Option<f64>) -> Option<Seen> {
         let rounded = |pixels| Focal { pixels, tolerance: 0.019 };
-        Some(Seen { size: (long, 1200), focal: focal.map(rounded) })
+        Some(Seen { size: (long, 1200), focal: focal.map(rounded), lens: Lens::default() })
     }
 
     #[test]
@@ -307,7 +337,8 @@ mod tests {
     fn focal_lengths_are_told_apart_as_exactly_as_they_are_known() {
         let made = |focals: &[(f64, f64)]| {
             let of = |&(pixels, tolerance): &(f64, f64)| {
-                Some(Seen { size: (1600, 1200), focal: Some(Focal { pixels, tolerance }) })
+                let focal = Some(Focal { pixels, tolerance });
+                Some(Seen { size: (1600, 1200), focal, lens: Lens::default() })
             };
             ByCamera::of(&focals.iter().map(of).collect::<Vec<_>>()).made
         };
@@ -319,6 +350,47 @@ mod tests {
         // Of one camera some pictures were edited, and have lost what was exact.
         let edited = [(1600.0, 0.0075), (1600.0, 0.0075), (1640.0, 0.02), (1610.0, 0.0075), (1560.0, 0.02)];
         assert_eq!(made(&edited), [5]);
+    }
+
+    /// By a focal length in pixels, an equivalent and one in mm, as far as they are told.
+    fn by_lens(focal: Option<f64>, equivalent: Option<f64>, physical: Option<f64>) -> Option<Seen> {
+        let range = |mm: f64| (mm.ln() - 0.02, mm.ln() + 0.02);
+        let lens = Lens { equivalent: equivalent.map(range), physical: physical.map(range) };
+        seen(1600, focal).map(|seen| Seen { lens, ..seen })
+    }
+
+    #[test]
+    fn lenses_are_told_apart_in_millimetres_where_the_focal_length_in_pixels_is_not_known() {
+        let cameras = |pictures: &[Option<Seen>]| {
+            let found = ByCamera::of(pictures);
+            found.camera.iter().map(|c| c.map_or(-1, |c| c as i32)).collect::<Vec<_>>()
+        };
+        let of_lenses = |lenses: [Option<Seen>; 2]| {
+            let pictures: Vec<_> = (0..7).map(|k| lenses[k % 2]).collect();
+            cameras(&pictures)
+        };
+        let (one, two) = ([0; 7], [0, 1, 0, 1, 0, 1, 0]);
+        assert_eq!(of_lenses([by_lens(None, None, Some(1.8)), by_lens(None, None, Some(4.7))]), two);
+        // What they are equivalent to counts before what they are: a part of the picture may have been enlarged.
+        let told = by_lens(None, Some(26.0), Some(4.7));
+        assert_eq!(of_lenses([told, by_lens(None, Some(52.0), Some(4.7))]), two);
+        assert_eq!(of_lenses([told, by_lens(None, Some(26.0), Some(9.0))]), one);
+        assert_eq!(of_lenses([told, by_lens(None, Some(26.5), None)]), one);
+        // Only one lens of a telephone is known in pixels: another one is still another one.
+        let usual = by_lens(Some(1200.0), Some(26.0), Some(4.7));
+        assert_eq!(of_lenses([usual, by_lens(None, None, Some(1.8))]), two);
+        assert_eq!(of_lenses([by_lens(None, None, Some(1.8)), usual]), two);
+        // Nor does it matter of how few pictures.
+        let mut few = vec![by_lens(None, None, Some(1.8)); 6];
+        few[2] = usual;
+        assert_eq!(cameras(&few), [0, 0, -1, 0, 0, 0]);
+        // Two that are known in pixels stay two, whatever they have in common with what is not.
+        let mut three = vec![by_lens(None, None, Some(4.7)); 8];
+        (0..5).for_each(|k| three[k] = usual);
+        (5..8).for_each(|k| three[k] = by_lens(Some(2400.0), Some(52.0), Some(4.7)));
+        three.insert(0, by_lens(None, None, Some(4.7)));
+        three.push(by_lens(None, None, None));
+        assert_eq!(cameras(&three), [0, 0, 0, 0, 0, 0, 1, 1, 1, 0]);
     }
 
     #[test]

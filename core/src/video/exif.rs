@@ -1,4 +1,5 @@
-//! What a picture's EXIF data say of it: how it must be turned, and its focal length (CIPA DC-008, Exif 2.32).
+//! What a picture's EXIF data say of it: how it must be turned, its focal length, and what tells its lens from others (CIPA DC-008,
+//! Exif 2.32).
 //!
 //! Read by hand, since libraries first make a value of every entry, and directories may lie on top of each other: 64 KB of a
 //! hostile picture took 360 MB. Here only the seven numbers that are used are looked at, where they are.
@@ -15,6 +16,12 @@ const EXACT: f64 = 0.0075;
 const ROUNDED: f64 = 0.5;
 /// ... and are taken to be known to this part at worst: of short ones half a millimetre is more than lenses of one telephone differ by.
 const ROUGH: f64 = 0.025;
+/// Focal lengths that are believed are longer than this part of the picture's long side, ...
+const SHORTEST: f64 = 0.2;
+/// ... and shorter than so many of it.
+const LONGEST: f64 = 20.0;
+/// Long side of the picture to which equivalent focal lengths refer, mm.
+const FULL_FRAME_SIDE: f64 = 36.0;
 /// Sensor and equivalent that differ by more than this factor contradict each other. Pictures of other shapes than the sensor, and ways to
 /// compare with 36 x 24 mm other than by the diagonal, make up to a tenth.
 const CONTRADICTION: f64 = 1.25;
@@ -43,9 +50,18 @@ pub(super) struct Focal {
 impl Focal {
     /// The logarithms between which it lies.
     pub(super) fn range(&self) -> (f64, f64) {
-        let middle = self.pixels.ln();
-        (middle - self.tolerance, middle + self.tolerance)
+        range(self.pixels, self.tolerance)
     }
+}
+
+/// What tells a lens from others of one camera where its focal length in pixels is not known, or not believed: which lens it is may
+/// be told all the same.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub(super) struct Lens {
+    /// The logarithms between which its focal length for a 36 x 24 mm picture lies, ...
+    pub(super) equivalent: Option<(f64, f64)>,
+    /// ... and its own. Both in mm.
+    pub(super) physical: Option<(f64, f64)>,
 }
 
 /// What we use of a picture's EXIF data.
@@ -54,8 +70,10 @@ pub(super) struct Exif {
     pub(super) orientation: Orientation,
     /// Focal length for a 36 x 24 mm picture, mm.
     equivalent: Option<f64>,
-    /// Focal length in mm, and pixels for each mm of the sensor.
-    physical: Option<(f64, f64)>,
+    /// Focal length of the lens itself, mm.
+    physical: Option<f64>,
+    /// Pixels for each mm of the sensor.
+    density: Option<f64>,
     /// Long side of the picture to which the density of pixels refers.
     long_side: Option<f64>,
 }
@@ -77,11 +95,11 @@ impl Exif {
         let orientation = of_main(0x0112).and_then(|o| Orientation::from_exif(o as u8));
         // Unit of the density: 2 inch, 3 centimetre.
         let unit = if of_photo(0xA210) == Some(3.0) { 10.0 } else { 25.4 };
-        let density = of_photo(0xA20E).map(|d| d / unit);
         Exif {
             orientation: orientation.unwrap_or(Orientation::NoTransforms),
             equivalent: of_photo(0xA405),
-            physical: of_photo(0x920A).zip(density),
+            physical: of_photo(0x920A),
+            density: of_photo(0xA20E).map(|d| d / unit),
             long_side: of_photo(0xA002).zip(of_photo(0xA003)).map(|(x, y)| x.max(y)),
         }
     }
@@ -90,13 +108,13 @@ impl Exif {
     pub(super) fn focal(&self, width: u32, height: u32) -> Option<Focal> {
         let (width, height) = (f64::from(width), f64::from(height));
         let long = width.max(height);
-        let of_sensor = self.physical.map(|(focal, density)| Focal {
+        let of_sensor = self.physical.zip(self.density).map(|(focal, density)| Focal {
             pixels: focal * density * long / self.long_side.unwrap_or(long),
             tolerance: EXACT,
         });
         let of_equivalent = self.equivalent.map(|millimetres| Focal {
             pixels: millimetres / FULL_FRAME_DIAGONAL * width.hypot(height),
-            tolerance: (ROUNDED / millimetres).clamp(EXACT, ROUGH),
+            tolerance: rounding(millimetres),
         });
         if let (Some(sensor), Some(equivalent)) = (of_sensor, of_equivalent)
             && (sensor.pixels / equivalent.pixels).ln().abs() > CONTRADICTION.ln()
@@ -104,8 +122,30 @@ impl Exif {
             return None;
         }
         // The density is exact where it is stored; equivalents are rounded to millimetres.
-        of_sensor.or(of_equivalent).filter(|focal| (0.2 * long..20.0 * long).contains(&focal.pixels))
+        of_sensor.or(of_equivalent).filter(|focal| (SHORTEST * long..LONGEST * long).contains(&focal.pixels))
     }
+
+    /// The focal lengths in mm, whatever they are in pixels. That of the lens itself is taken to be known as exactly as an equivalent:
+    /// some cameras round it to whole millimetres, too.
+    pub(super) fn lens(&self) -> Lens {
+        let believed = SHORTEST * FULL_FRAME_SIDE..LONGEST * FULL_FRAME_SIDE;
+        let as_range = |millimetres: f64| range(millimetres, rounding(millimetres));
+        Lens {
+            equivalent: self.equivalent.filter(|focal| believed.contains(focal)).map(as_range),
+            physical: self.physical.map(as_range),
+        }
+    }
+}
+
+/// The logarithms between which a length lies that may be off by the part `tolerance` of it.
+fn range(length: f64, tolerance: f64) -> (f64, f64) {
+    let middle = length.ln();
+    (middle - tolerance, middle + tolerance)
+}
+
+/// By which part of it a focal length may be off that is told in millimetres.
+fn rounding(millimetres: f64) -> f64 {
+    (ROUNDED / millimetres).clamp(EXACT, ROUGH)
 }
 
 /// The EXIF data of a JPEG, PNG or WebP file, at most [`MOST_BYTES`] of them.
@@ -279,8 +319,13 @@ mod tests {
 
     use super::*;
 
-    const NONE: Exif =
-        Exif { orientation: Orientation::NoTransforms, equivalent: None, physical: None, long_side: None };
+    const NONE: Exif = Exif {
+        orientation: Orientation::NoTransforms,
+        equivalent: None,
+        physical: None,
+        density: None,
+        long_side: None,
+    };
 
     #[test]
     fn the_focal_length_in_pixels_comes_from_sensor_or_equivalent() {
@@ -288,7 +333,7 @@ mod tests {
         let focal = exif.focal(4032, 3024).unwrap().pixels;
         assert!((focal - 26.0 / 43.2666 * 5040.0).abs() < 0.1, "{focal}");
         // 7.1 mm on a sensor with 400 pixels a mm, halved.
-        let exif = Exif { physical: Some((7.1, 400.0)), long_side: Some(4000.0), ..NONE };
+        let exif = Exif { physical: Some(7.1), density: Some(400.0), long_side: Some(4000.0), ..NONE };
         assert!((exif.focal(1500, 2000).unwrap().pixels - 1420.0).abs() < 1e-9);
         let exif = Exif { equivalent: Some(60_000.0), ..NONE };
         assert_eq!(exif.focal(4032, 3024), None);
@@ -298,8 +343,8 @@ mod tests {
     fn a_sensor_and_an_equivalent_that_contradict_each_other_say_nothing() {
         // 2840 pixels by the sensor; by an equivalent of 24.6 mm, too.
         let of = |equivalent: Option<f64>| {
-            let physical = Some((7.1, 400.0));
-            Exif { equivalent, physical, long_side: Some(4000.0), ..NONE }.focal(4000, 3000)
+            let (physical, density) = (Some(7.1), Some(400.0));
+            Exif { equivalent, physical, density, long_side: Some(4000.0), ..NONE }.focal(4000, 3000)
         };
         let exact = Some(Focal { pixels: 7.1 * 400.0, tolerance: EXACT });
         for agreeing in [None, Some(20.0), Some(25.0), Some(30.0)] {
@@ -319,6 +364,23 @@ mod tests {
         // One that lies between may be rounded to either.
         let ((low, _), (_, high)) = (of(26.0).range(), of(25.0).range());
         assert!(low < high && of(28.0).range().0 > of(26.0).range().1);
+    }
+
+    #[test]
+    fn a_lens_is_known_by_its_millimetres_where_the_focal_length_in_pixels_is_not() {
+        // 2099 pixels by the sensor, 5212 by the equivalent.
+        let contradicting =
+            Exif { physical: Some(25.6), density: Some(82.0), equivalent: Some(38.0), ..NONE };
+        assert_eq!(contradicting.focal(4938, 3292), None);
+        let lens = contradicting.lens();
+        assert_eq!(lens.equivalent, Some(range(38.0, 0.5 / 38.0)));
+        assert_eq!(lens.physical, Some(range(25.6, 0.5 / 25.6)));
+        let bare = Exif { physical: Some(1.8), ..NONE };
+        assert_eq!(bare.focal(4032, 3024), None);
+        assert_eq!(bare.lens(), Lens { equivalent: None, physical: Some(range(1.8, ROUGH)) });
+        for nothing in [NONE, Exif { equivalent: Some(60_000.0), ..NONE }] {
+            assert_eq!(nothing.lens(), Lens::default());
+        }
     }
 
     /// EXIF data: orientation 6, 7.1 mm, 4032 x 3024 pixels, 4000 pixels a centimetre, 26 mm equivalent.
@@ -343,7 +405,8 @@ mod tests {
         let expected = Exif {
             orientation: Orientation::Rotate90,
             equivalent: Some(26.0),
-            physical: Some((7.1, 400.0)),
+            physical: Some(7.1),
+            density: Some(400.0),
             long_side: Some(4032.0),
         };
         let (of_intel, of_motorola) = (block(true), block(false));
@@ -375,7 +438,7 @@ mod tests {
         zero[end - 12..end - 8].fill(0);
         zero[end - 8..end - 4].fill(0);
         let exif = Exif::of_block(&zero);
-        assert_eq!((exif.physical, exif.equivalent), (None, Some(26.0)));
+        assert_eq!((exif.physical, exif.density, exif.equivalent), (None, None, Some(26.0)));
         // Offsets that lead behind the end.
         let mut away = block(false);
         away[30..34].fill(0xFF);

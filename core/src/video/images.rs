@@ -214,8 +214,9 @@ fn header(path: &Path, longest: u32) -> Result<Seen> {
     let size = picture::fit(width.max(height), width.min(height), longest);
     let scale = f64::from(size.0) / f64::from(width.max(height));
     let mut file = BufReader::new(File::open(path).map_err(|e| Error::io("open", path, e))?);
-    let focal = Exif::of(&mut file).focal(width, height);
-    Ok(Seen { size, focal: focal.map(|focal| Focal { pixels: focal.pixels * scale, ..focal }) })
+    let exif = Exif::of(&mut file);
+    let focal = exif.focal(width, height).map(|focal| Focal { pixels: focal.pixels * scale, ..focal });
+    Ok(Seen { size, focal, lens: exif.lens() })
 }
 
 /// Names of videos end so.

@@ -579,6 +579,47 @@ fn pictures_by_several_lenses_and_of_several_sizes_are_told_apart() {
     );
 }
 
+/// A JPEG picture by a lens of so many tenths of a millimetre (EXIF 2.3, tag 0x920a). Where an equivalent (0xa405) is given the picture
+/// says, too, that it was 4938 pixels wide with 82 of them a millimetre (0xa002, 0xa20e), which contradicts that.
+fn jpeg_by_millimetres(pixels: &RgbImage, tenths: u32, equivalent: Option<u32>) -> Vec<u8> {
+    let encoded = jpeg::encode(pixels, 98).unwrap();
+    // Behind the entries, of which there are six or one.
+    let data = 32 + 12 * if equivalent.is_some() { 6 } else { 1 };
+    let mut entries: Vec<(u16, u16, u32)> = vec![(0x920a, 5, data)];
+    if let Some(equivalent) = equivalent {
+        entries.extend([(0xa002, 4, 4938), (0xa003, 4, 3292), (0xa20e, 5, data + 8)]);
+        entries.extend([(0xa210, 3, 3), (0xa405, 3, equivalent)]);
+    }
+    let mut tiff = b"Exif\0\0II*\0\x08\0\0\0\x01\0\x69\x87\x04\0\x01\0\0\0\x1a\0\0\0\0\0\0\0".to_vec();
+    tiff.extend((entries.len() as u16).to_le_bytes());
+    for (tag, kind, value) in entries {
+        let (tag, kind, value) = (tag.to_le_bytes(), kind.to_le_bytes(), value.to_le_bytes());
+        tiff.extend([&tag[..], &kind, &[1, 0, 0, 0], &value].concat());
+    }
+    // No further directory; the two fractions.
+    tiff.extend([0, tenths, 10, 820, 1].map(u32::to_le_bytes).concat());
+    let length = (tiff.len() as u16 + 2).to_be_bytes();
+    [&encoded[..2], &[0xff, 0xe1], &length, &tiff, &encoded[2..]].concat()
+}
+
+#[test]
+fn lenses_are_told_apart_where_what_exif_data_say_of_them_is_no_focal_length_in_pixels() {
+    let picture = RgbImage::from_fn(96, 64, |x, y| image::Rgb([(x * 2) as u8, (y * 3) as u8, 20]));
+    for equivalents in [[Some(38), Some(24)], [None, None]] {
+        let folder = tempfile::tempdir().unwrap();
+        let (input, output) = (folder.path().join("in"), folder.path().join("out"));
+        std::fs::create_dir(&input).unwrap();
+        for k in 0..8 {
+            let bytes = jpeg_by_millimetres(&picture, [256, 160][k % 2], equivalents[k % 2]);
+            std::fs::write(input.join(format!("{k}.jpg")), bytes).unwrap();
+        }
+        let frames = extract(&input, &output, 100).unwrap();
+        assert!(frames.frames.iter().all(|f| f.focal_prior.is_none()), "{frames:?}");
+        let cameras: Vec<u32> = frames.frames.iter().map(|f| f.camera).collect();
+        assert_eq!(cameras, [0, 1, 0, 1, 0, 1, 0, 1], "{equivalents:?}");
+    }
+}
+
 /// Processor seconds of the children of this process that have ended, and of the process itself.
 #[cfg(unix)]
 fn processor_seconds() -> f64 {
