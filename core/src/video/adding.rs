@@ -7,9 +7,10 @@ use crate::control::Control;
 use crate::error::{Error, ErrorKind, Result};
 use crate::stage::Stage;
 
+use super::clips_of_folder::name_of;
 use super::contact_sheet::thumbnail;
 use super::extract::{describe, is_same_folder, key_frames, prepare};
-use super::several_clips::{Gathered, name_of};
+use super::several_clips::Gathered;
 use super::{FrameOptions, FrameSource, Frames};
 
 /// The folder of the new frames, until they have names beside the others.

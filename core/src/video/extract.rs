@@ -8,10 +8,11 @@ use crate::error::{Error, Result};
 use crate::jpeg;
 use crate::stage::Stage;
 
+use super::clips_of_folder::{clips_in, lone_clip};
 use super::contact_sheet::contact_sheet;
 use super::key_frames_of_video::{Thumbnails, from_video};
 use super::probe::probe;
-use super::several_clips::{self, clips_in};
+use super::several_clips::{self, with_warnings};
 use super::{FrameOptions, Frames, VideoInfo, images};
 
 /// Extracts key frames from a video, or takes the images of a folder, into the folder `output` (made if need be; frames
@@ -91,15 +92,21 @@ pub(super) fn key_frames(
         return Err(Error::argument(format!("{} is both the input and the output", input.display())));
     }
     control.progress(Stage::Frames, "opening", 0.0);
-    let video = if is_folder { several_clips::only_clip(input)? } else { Some(input.to_path_buf()) };
-    let source = video.map(|video| probe(&video, options.projection, control)).transpose()?;
-    let clips = if is_folder { clips_in(input)? } else { Vec::new() };
-    prepare(output)?;
-    match source {
-        Some(probe) => from_video(probe, output, options, control),
-        None if clips.is_empty() => images::take(input, output, options, control),
-        None => several_clips::take(input, &clips, output, options, control),
-    }
+    let alone = if is_folder { lone_clip(input, control)? } else { Some((input.to_path_buf(), Vec::new())) };
+    let Some((video, beside)) = alone else {
+        let clips = clips_in(input)?;
+        prepare(output)?;
+        return match clips.is_empty() {
+            true => images::take(input, output, options, control),
+            false => several_clips::take(input, &clips, output, options, control),
+        };
+    };
+    let taken = probe(&video, options.projection, control).and_then(|probe| {
+        prepare(output)?;
+        from_video(probe, output, options, control)
+    });
+    // What is not read may be what was meant.
+    with_warnings(taken, beside, control)
 }
 
 pub(super) fn is_same_folder(a: &Path, b: &Path) -> bool {

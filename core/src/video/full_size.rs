@@ -9,9 +9,9 @@ use crate::control::Control;
 use crate::error::{Error, ErrorKind, Result};
 use crate::stage::Stage;
 
+use super::clips_of_folder::only_clip;
 use super::decode::Decoder;
 use super::probe::probe;
-use super::several_clips::only_clip;
 use super::{FrameSource, Frames, Projection, images};
 
 /// Calls `look` with the luma of every frame (and its index), upright and in the full resolution of `source`, the video or

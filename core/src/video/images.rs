@@ -55,19 +55,18 @@ pub(super) fn take(
 ) -> Result<(Frames, Vec<(u64, RgbImage)>)> {
     let listing = list(folder)?;
     let total = listing.images.len();
-    let mut warnings = listing.warnings;
     if total < 3 {
-        // What was ignored may be all of the pictures.
-        let ignored: String = warnings.iter().map(|w| format!("; {}", w.message)).collect();
         return Err(Error::new(
             ErrorKind::TooFewFrames,
             format!(
-                "{} holds {total} images (jpg, png, webp); at least 3 are needed{ignored}",
-                folder.display()
+                "{} holds {total} images (jpg, png, webp); at least 3 are needed{}",
+                folder.display(),
+                listing.ignored()
             ),
         )
         .hint("give a folder with pictures of the scene from many sides, or a video"));
     }
+    let mut warnings = listing.warnings;
     let is_around = match options.projection {
         Some(projection) => projection == Projection::Equirectangular,
         None => panorama_photographs::are_panoramas(&listing.images),
@@ -222,9 +221,21 @@ fn header(path: &Path, longest: u32) -> Result<Seen> {
 /// Names of videos end so.
 pub(super) const VIDEOS: [&str; 8] = ["mp4", "mov", "m4v", "mkv", "webm", "avi", "3gp", "3g2"];
 
-struct Listing {
-    images: Vec<PathBuf>,
-    warnings: Vec<Warning>,
+/// What is in a folder beside its videos.
+pub(super) struct Listing {
+    /// The pictures that are read, in the natural order of their names.
+    pub(super) images: Vec<PathBuf>,
+    /// Pictures that phones take and we cannot read, in no order.
+    pub(super) heic: Vec<PathBuf>,
+    /// What is to be said of all that is not read.
+    pub(super) warnings: Vec<Warning>,
+}
+
+impl Listing {
+    /// What is not read, as the end of a message: it may be all that was meant.
+    pub(super) fn ignored(&self) -> String {
+        self.warnings.iter().map(|w| format!("; {}", w.message)).collect()
+    }
 }
 
 /// The images of `folder` in the natural order of their names.
@@ -232,10 +243,10 @@ pub(super) fn images_in(folder: &Path) -> Result<Vec<PathBuf>> {
     list(folder).map(|listing| listing.images)
 }
 
-/// The same, and what is to be said of other files.
-fn list(folder: &Path) -> Result<Listing> {
+/// The same, and what is to be said of other files but videos.
+pub(super) fn list(folder: &Path) -> Result<Listing> {
     let failed = |e| Error::io("read", folder, e);
-    let (mut images, mut ignored) = (Vec::new(), Vec::new());
+    let (mut images, mut heic, mut ignored) = (Vec::new(), Vec::new(), Vec::new());
     for entry in std::fs::read_dir(folder).map_err(failed)? {
         let entry = entry.map_err(failed)?;
         let name = entry.file_name().to_string_lossy().into_owned();
@@ -248,7 +259,12 @@ fn list(folder: &Path) -> Result<Listing> {
             "jpg" | "jpeg" | "png" | "webp" => images.push((name, entry.path())),
             // They are taken apart.
             kind if VIDEOS.contains(&kind) => {}
-            _ => ignored.push(name),
+            _ => {
+                if is_heic(&name) {
+                    heic.push(entry.path());
+                }
+                ignored.push(name);
+            }
         }
         if images.len() + ignored.len() > MAX_FILES {
             return Err(Error::new(
@@ -261,17 +277,19 @@ fn list(folder: &Path) -> Result<Listing> {
     ignored.sort_by(|a, b| natural_order(a, b));
     let mut warnings = Vec::new();
     if let Some(first) = ignored.first() {
-        let heic = ignored.iter().filter(|name| is_heic(name)).count();
-        let advice = match heic {
+        let advice = match heic.len() {
             0 => String::new(),
-            _ => format!("; {heic} of them are HEIC pictures: convert them to JPEG"),
+            count => format!("; {count} of them are HEIC pictures: convert them to JPEG"),
         };
         warnings.push(Warning::new(
             "files_ignored",
-            format!("{} files that are no images were ignored (the first: {first}){advice}", ignored.len()),
+            format!(
+                "{} files of kinds that are not read were ignored (the first: {first}){advice}",
+                ignored.len()
+            ),
         ));
     }
-    Ok(Listing { images: images.into_iter().map(|(_, path)| path).collect(), warnings })
+    Ok(Listing { images: images.into_iter().map(|(_, path)| path).collect(), heic, warnings })
 }
 
 /// Whether a file is called as a picture in HEIC is, which phones take and we cannot read.

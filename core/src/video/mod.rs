@@ -30,6 +30,7 @@
 
 mod adding;
 mod by_camera;
+mod clips_of_folder;
 mod contact_sheet;
 mod containment;
 mod decode;

@@ -4,7 +4,6 @@
 //! is done. How long it lasts decides how many. All are measured before any frame is written: what cannot be used takes nothing from the
 //! others. Each counts as a camera: nobody says whether two clips have one lens and zoom.
 
-use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -12,7 +11,8 @@ use crate::control::{Control, Warning};
 use crate::error::{Error, ErrorKind, Result};
 use crate::stage::Stage;
 
-use super::images::{self, VIDEOS, extension, natural_order};
+use super::clips_of_folder::{CLIP_SKIPPED, LEAST_PHOTOGRAPHS, name_of, without_those_of_photographs};
+use super::images::{self, Listing};
 use super::key_frames_of_video::{SURVEY_SHARE, Surveyed, Thumbnails};
 use super::probe::{Probe, probe};
 use super::{Frame, FrameOptions, FrameSource, Frames, Projection};
@@ -21,34 +21,10 @@ use super::{Frame, FrameOptions, FrameSource, Frames, Projection};
 const MOST: usize = 64;
 /// Fewer frames of a clip say too little of its lens.
 const LEAST_OF_CLIP: usize = 8;
-/// Fewer photographs are no capture by themselves.
-const LEAST_PHOTOGRAPHS: usize = 3;
-/// What a phone films with a photograph lasts about 3 seconds. What lasts longer than this, seconds, is a clip of its own, whatever it is
-/// called.
-const LONGEST_OF_PHOTOGRAPH: f64 = 4.0;
 /// Folders of single clips are called so, with a number behind it.
 const PART: &str = ".clip-";
 /// What a clip is taken to last that does not say so, seconds.
 const UNTOLD: f64 = 20.0;
-/// The code of the warning that a part is not used.
-const CLIP_SKIPPED: &str = "clip_skipped";
-
-/// The videos of `folder` in the natural order of their names, by what these end with.
-pub(super) fn clips_in(folder: &Path) -> Result<Vec<PathBuf>> {
-    let failed = |e| Error::io("read", folder, e);
-    let mut clips = Vec::new();
-    for entry in fs::read_dir(folder).map_err(failed)? {
-        let entry = entry.map_err(failed)?;
-        let name = entry.file_name().to_string_lossy().into_owned();
-        // What a link points to counts; a device or pipe must never be opened.
-        let is_file = fs::metadata(entry.path()).is_ok_and(|m| m.is_file());
-        if is_file && !name.starts_with('.') && VIDEOS.contains(&extension(&name).as_str()) {
-            clips.push((name, entry.path()));
-        }
-    }
-    clips.sort_by(|(a, _), (b, _)| natural_order(a, b));
-    Ok(clips.into_iter().map(|(_, path)| path).collect())
-}
 
 /// Removes from `output` what an earlier run left of single clips.
 pub(super) fn clear(output: &Path) -> Result<()> {
@@ -60,21 +36,14 @@ pub(super) fn clear(output: &Path) -> Result<()> {
     Ok(())
 }
 
-/// The one video of `folder`, where frames can come from nothing else in it.
-pub(super) fn only_clip(folder: &Path) -> Result<Option<PathBuf>> {
-    match &clips_in(folder)?[..] {
-        [clip] if images::images_in(folder)?.is_empty() => Ok(Some(clip.clone())),
-        _ => Ok(None),
-    }
-}
-
 /// Takes key frames of the `clips` in `folder`, and its photographs, into `output`.
 ///
 /// Where no clip can be used, as none of those that a phone adds to its photographs can, the photographs alone are taken.
 ///
 /// # Errors
 /// [`ErrorKind::InvalidMedia`] if nothing can be used, a clip is a 360° video or the photographs are 360° pictures beside one, or there
-/// are too many clips; those of the disk, and [`ErrorKind::Cancelled`].
+/// are too many clips; [`ErrorKind::TooFewFrames`] if all clips are of photographs of which too few can be read; those of the disk, and
+/// [`ErrorKind::Cancelled`].
 pub(super) fn take(
     folder: &Path,
     clips: &[PathBuf],
@@ -82,8 +51,27 @@ pub(super) fn take(
     options: &FrameOptions,
     control: &Control,
 ) -> Result<(Frames, Thumbnails)> {
+    let listing = images::list(folder)?;
     let mut warnings = Vec::new();
-    match take_all(folder, clips, output, options, &mut warnings, control) {
+    let taken = take_all(folder, clips, &listing, output, options, &mut warnings, control);
+    // Who took the photographs has told of the other files, too.
+    let by_photographs = match &taken {
+        Ok((frames, _)) => &frames.warnings[..],
+        Err(_) => &[],
+    };
+    let is_told = |w: &Warning| by_photographs.contains(w) || warnings.contains(w);
+    let untold: Vec<Warning> = listing.warnings.into_iter().filter(|w| !is_told(w)).collect();
+    warnings.extend(untold);
+    with_warnings(taken, warnings, control)
+}
+
+/// What was taken with the warnings added to it; where that failed they are told.
+pub(super) fn with_warnings(
+    taken: Result<(Frames, Thumbnails)>,
+    warnings: Vec<Warning>,
+    control: &Control,
+) -> Result<(Frames, Thumbnails)> {
+    match taken {
         Ok((mut frames, thumbnails)) => {
             frames.warnings.extend(warnings);
             Ok((frames, thumbnails))
@@ -102,17 +90,22 @@ pub(super) fn take(
 fn take_all(
     folder: &Path,
     clips: &[PathBuf],
+    listing: &Listing,
     output: &Path,
     options: &FrameOptions,
     warnings: &mut Vec<Warning>,
     control: &Control,
 ) -> Result<(Frames, Thumbnails)> {
-    let pictures = images::images_in(folder)?;
-    let clips = without_those_of_photographs(clips, &pictures, warnings, control)?;
+    let clips = without_those_of_photographs(clips, listing, warnings, control)?;
+    if clips.is_empty() {
+        // Who takes them says of photographs that cannot be read what they are.
+        return images::take(folder, output, options, control);
+    }
     if clips.len() > MOST {
         let many = format!("{} holds {} videos, more than {MOST}", folder.display(), clips.len());
-        if pictures.len() < clips.len() {
-            return Err(Error::new(ErrorKind::InvalidMedia, many).hint("give those that show the scene best"));
+        if listing.images.len() < clips.len() {
+            return Err(Error::new(ErrorKind::InvalidMedia, format!("{many}{}", listing.ignored()))
+                .hint("give those that show the scene best"));
         }
         warnings.push(Warning::new(CLIP_SKIPPED, format!("{many}: the photographs alone are used")));
         return images::take(folder, output, options, control);
@@ -130,7 +123,7 @@ fn take_all(
             Err(error) => warnings.push(skipped(clip, error)?),
         }
     }
-    let mut photographs = pictures.len();
+    let mut photographs = listing.images.len();
     let stills_part = output.join(format!("{PART}photographs"));
     let mut stills = None;
     if photographs > 0 && !open.is_empty() {
@@ -184,7 +177,12 @@ fn take_all(
         let why = warnings.last().map_or_else(String::new, |w| format!("; {}", w.message));
         return Err(Error::new(
             ErrorKind::InvalidMedia,
-            format!("none of the {} videos in {} can be used{why}", clips.len(), folder.display()),
+            format!(
+                "none of the {} videos in {} can be used{why}{}",
+                clips.len(),
+                folder.display(),
+                listing.ignored()
+            ),
         )
         .hint("give clips that show one scene from several places"));
     }
@@ -271,49 +269,6 @@ fn second_pass(control: &Control, k: usize, count: usize) -> Control {
     control.part(from, from + 1.0 / count as f32)
 }
 
-/// The clips but those that a phone adds to its photographs, which have the names of these and are short; without photographs all. Of those
-/// that have such names and cannot be read no more is said than of the short ones: a phone may add one to each photograph.
-///
-/// # Errors
-/// As [`probe`], but for what is wrong with a clip.
-fn without_those_of_photographs<'a>(
-    clips: &'a [PathBuf],
-    pictures: &[PathBuf],
-    warnings: &mut Vec<Warning>,
-    control: &Control,
-) -> Result<Vec<&'a PathBuf>> {
-    if pictures.len() < LEAST_PHOTOGRAPHS {
-        return Ok(clips.iter().collect());
-    }
-    let stem = |path: &Path| name_of(path).to_lowercase();
-    let photographs: BTreeSet<String> = pictures.iter().map(|picture| stem(picture)).collect();
-    let (mut of_photographs, mut own) = (Vec::new(), Vec::new());
-    for clip in clips {
-        let belongs = photographs.contains(&stem(clip)) && is_short_or_unreadable(clip, control)?;
-        if belongs { of_photographs.push(clip) } else { own.push(clip) }
-    }
-    if let Some(first) = of_photographs.first().and_then(|clip| clip.file_name()) {
-        let (count, first) = (of_photographs.len(), first.to_string_lossy());
-        let message = format!(
-            "{count} videos are left out, which have the names of photographs and last at most {LONGEST_OF_PHOTOGRAPH} seconds, as \
-             phones add them to these, or cannot be read (the first: {first})"
-        );
-        warnings.push(Warning::new(CLIP_SKIPPED, message));
-    }
-    Ok(own)
-}
-
-/// Whether a clip lasts no longer than what a phone films with a photograph, or cannot be read.
-fn is_short_or_unreadable(clip: &Path, control: &Control) -> Result<bool> {
-    // As a flat one, which every video can be taken for: only how long it lasts is asked.
-    match probe(clip, Some(Projection::Flat), control) {
-        Ok(probe) => Ok(probe.info.duration > 0.0 && probe.info.duration <= LONGEST_OF_PHOTOGRAPH),
-        // The photographs can be read without ffmpeg.
-        Err(error) if matches!(error.kind(), ErrorKind::InvalidMedia | ErrorKind::FfmpegMissing) => Ok(true),
-        Err(error) => Err(error),
-    }
-}
-
 /// A clip that is a 360° video.
 fn around(clip: &Path) -> Error {
     let message = format!("{} is a 360° video, and there is something else beside it", clip.display());
@@ -369,13 +324,6 @@ fn shares_of(seconds: &[f64], photographs: usize, most: usize) -> Vec<usize> {
         }
     }
     shares
-}
-
-/// The name of a file without what it ends with.
-pub(super) fn name_of(path: &Path) -> String {
-    let stem = path.file_stem().map(|s| s.to_string_lossy().into_owned()).unwrap_or_default();
-    // A model file has one line for each image, and names in it end at the line.
-    stem.chars().map(|c| if c.is_control() { '_' } else { c }).collect()
 }
 
 /// What came of the parts.
