@@ -18,7 +18,8 @@ use super::{FrameOptions, Frames, VideoInfo, images};
 /// Extracts key frames from a video, or takes the images of a folder, into the folder `output` (made if need be; frames
 /// of an earlier run in it are replaced). Writes `frame_NNNNNN.jpg` (or the images), a contact sheet `frames.jpg` and,
 /// last, `frames.json`. In a folder may also be videos, by one camera or several: of each come frames in proportion to how long it
-/// lasts, named after it, and beside them the images, if there are any. A video that is alone in its folder is taken as by itself.
+/// lasts, named after it, and beside them the images, if there are any. A video that is alone in its folder, or all that can be taken of
+/// it, is taken as by itself.
 ///
 /// Frames are upright, have square pixels and ordinary colours (HDR is tone-mapped), and are at most
 /// `options.max_resolution` long. Warnings are sent to `control` and kept in the result.

@@ -95,6 +95,10 @@ pub struct VideoInfo {
     /// How its pictures show directions.
     #[serde(default, skip_serializing_if = "Projection::is_flat")]
     pub projection: Projection,
+    /// Its file name in the folder that was given, where it is all that was taken of what lies there; absent for a video that was
+    /// given itself or is alone in its folder.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub file: Option<String>,
 }
 
 /// Where frames came from.
@@ -110,8 +114,8 @@ pub enum FrameSource {
 /// One key frame.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Frame {
-    /// File name in the folder: `frame_NNNNNN.jpg` with the zero-based number in the video, or the image's own name. A side of
-    /// a panorama has its name behind it: `frame_NNNNNN_front.jpg`.
+    /// File name in the folder: `frame_NNNNNN.jpg` with the zero-based number in the video (`walk_frame_NNNNNN.jpg` of a `walk.mp4`
+    /// beside others), or the image's own name. A side of a panorama has its name behind it: `frame_NNNNNN_front.jpg`.
     pub name: String,
     /// Zero-based number in the video (in the list of images).
     pub index: u64,
@@ -277,11 +281,18 @@ impl Frames {
             return Err(damaged(&path, "it is longer than 16 MB"));
         }
         let mut frames: Frames = serde_json::from_str(&text).map_err(|e| damaged(&path, &e.to_string()))?;
-        for frame in &frames.frames {
-            let mut parts = Path::new(&frame.name).components();
-            if !matches!((parts.next(), parts.next()), (Some(Component::Normal(_)), None)) {
-                return Err(damaged(&path, &format!("{:?} is no plain file name", frame.name)));
+        let check_name = |name: &str| {
+            let mut parts = Path::new(name).components();
+            match (parts.next(), parts.next()) {
+                (Some(Component::Normal(_)), None) => Ok(()),
+                _ => Err(damaged(&path, &format!("{name:?} is no plain file name"))),
             }
+        };
+        if let FrameSource::Video(VideoInfo { file: Some(file), .. }) = &frames.source {
+            check_name(file)?;
+        }
+        for frame in &frames.frames {
+            check_name(&frame.name)?;
             if frame.width == 0 || frame.height == 0 {
                 return Err(damaged(&path, &format!("{} is {}x{}", frame.name, frame.width, frame.height)));
             }
@@ -464,6 +475,16 @@ mod tests {
         for name in ["../a.png", "/etc/passwd", "", "a/b.png", ".."] {
             frames(folder.path(), name).save().unwrap();
             assert_eq!(Frames::load(folder.path()).unwrap_err().kind(), ErrorKind::InvalidFile, "{name:?}");
+        }
+        let mut saved = frames(folder.path(), "a.png");
+        for (file, is_taken) in [("walk.mp4", true), ("../walk.mp4", false), ("/etc/passwd", false)] {
+            let info = serde_json::json!({
+                "container": "mov", "codec": "h264", "width": 8, "height": 6, "rotation": 0, "duration": 1.0, "frame_rate": 25.0,
+                "hdr": false, "file": file,
+            });
+            saved.source = FrameSource::Video(serde_json::from_value(info).unwrap());
+            saved.save().unwrap();
+            assert_eq!(Frames::load(folder.path()).is_ok(), is_taken, "{file}");
         }
         for text in [&b"{"[..], b"\xff\xfe", b"", b"{\"source\":{\"kind\":\"tape\"}}"] {
             std::fs::write(Frames::description_path(folder.path()), text).unwrap();

@@ -1,6 +1,6 @@
 //! The chosen frames once more, as large as the source has them: for what must be measured finer than it is stored.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use image::GrayImage;
 use rayon::prelude::*;
@@ -12,11 +12,11 @@ use crate::stage::Stage;
 use super::clips_of_folder::only_clip;
 use super::decode::Decoder;
 use super::probe::probe;
-use super::{FrameSource, Frames, Projection, images};
+use super::{FrameSource, Frames, VideoInfo, images};
 
 /// Calls `look` with the luma of every frame (and its index), upright and in the full resolution of `source`, the video or
-/// folder that the frames were made from; without one, or where nothing was scaled down, with the stored frame. So are sides of
-/// panoramas, which are as fine as the panorama unless it was scaled down. Runs on the
+/// folder that the frames were made from; without one, where nothing was scaled down, or where what a frame was made from cannot be told
+/// any more, with the stored frame. So are sides of panoramas, which are as fine as the panorama unless it was scaled down. Runs on the
 /// current rayon pool; `prepare` makes what a thread needs. Results are in the order of the frames. Progress goes from 0 to 1.
 ///
 /// # Errors
@@ -32,7 +32,7 @@ pub(crate) fn at_full_size<D: Send, T: Send>(
     let source = source.filter(|_| !frames.is_panoramic());
     let mut done = Vec::with_capacity(total);
     let mut decoder = match (source, &frames.source) {
-        (Some(source), FrameSource::Video(info)) => Video::open(source, info.projection, frames, control)?,
+        (Some(source), FrameSource::Video(info)) => Video::open(source, info, frames, control)?,
         _ => None,
     };
     let folder = match (source, &frames.source) {
@@ -83,11 +83,10 @@ struct Video {
 }
 
 impl Video {
-    /// `None` if the stored frames are as large.
-    fn open(path: &Path, projection: Projection, frames: &Frames, control: &Control) -> Result<Option<Self>> {
-        // It may have been given as the folder in which it is alone.
-        let inside = if path.is_dir() { only_clip(path)? } else { None };
-        let probe = probe(inside.as_deref().unwrap_or(path), Some(projection), control)?;
+    /// `None` if the stored frames are as large, or which video it was cannot be told any more.
+    fn open(given: &Path, info: &VideoInfo, frames: &Frames, control: &Control) -> Result<Option<Self>> {
+        let Some(path) = file_of(given, info)? else { return Ok(None) };
+        let probe = probe(&path, Some(info.projection), control)?;
         let (width, height) = probe.stored;
         let size = match probe.orientation.degrees {
             90 | 270 => (height, width),
@@ -111,5 +110,15 @@ impl Video {
 
     fn finish(self, control: &Control) -> Result<()> {
         self.decoder.finish(&self.probe, control).map(drop)
+    }
+}
+
+/// The file of a video that may have been given as the folder in which it lies; `None` where other files have come to lie there and
+/// nobody has noted which it was.
+fn file_of(given: &Path, info: &VideoInfo) -> Result<Option<PathBuf>> {
+    match &info.file {
+        _ if !given.is_dir() => Ok(Some(given.to_path_buf())),
+        Some(name) => Ok(Some(given.join(name))),
+        None => only_clip(given),
     }
 }

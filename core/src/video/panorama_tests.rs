@@ -184,6 +184,16 @@ fn it_is_recognised_by_what_the_file_says_or_by_its_pictures() {
     std::fs::create_dir(&alone).unwrap();
     std::fs::copy(&file, alone.join("walk.mp4")).unwrap();
     assert_eq!(extract(&alone, &output, None, 12).unwrap().frames, frames.frames);
+    // So it is beside what is no video, ...
+    std::fs::write(alone.join("notes.avi"), "buy milk").unwrap();
+    let beside = extract(&alone, &output, None, 12).unwrap();
+    assert_eq!((beside.is_sequential(), &beside.frames), (true, &frames.frames));
+    // ... but not beside another one.
+    std::fs::copy(&file, alone.join("walk2.mp4")).unwrap();
+    let error = extract(&alone, &output, None, 12).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::InvalidMedia);
+    assert!(error.message().contains("is a 360° video, and there is something else beside it"), "{error}");
+    std::fs::remove_dir_all(&alone).unwrap();
     // Not a word of what it is.
     assert_eq!(super::probe(&video).unwrap().projection, Projection::Flat);
     let frames = extract(&video, &output, None, 12).unwrap();

@@ -365,6 +365,7 @@ fn interpret(path: PathBuf, json: &Value, wanted: Option<Projection>) -> Result<
             frame_rate,
             hdr: matches!(colour.transfer.as_str(), "smpte2084" | "arib-std-b67"),
             projection,
+            file: None,
         },
         stream: video["index"].as_u64().unwrap_or(0),
         coded: (width, height),

@@ -2,7 +2,8 @@
 //!
 //! Each clip gives key frames as if it were alone, in a folder of its own, from where they move into that of all when the last one
 //! is done. How long it lasts decides how many. All are measured before any frame is written: what cannot be used takes nothing from the
-//! others. Each counts as a camera: nobody says whether two clips have one lens and zoom.
+//! others. Each counts as a camera: nobody says whether two clips have one lens and zoom. If in the end one clip is all that is taken,
+//! its frames are those of a video, in the order of time.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -15,7 +16,7 @@ use super::clips_of_folder::{CLIP_SKIPPED, LEAST_PHOTOGRAPHS, name_of, without_t
 use super::images::{self, Listing};
 use super::key_frames_of_video::{SURVEY_SHARE, Surveyed, Thumbnails};
 use super::probe::{Probe, probe};
-use super::{Frame, FrameOptions, FrameSource, Frames, Projection};
+use super::{Frame, FrameOptions, FrameSource, Frames, Projection, VideoInfo};
 
 /// More clips are not taken.
 const MOST: usize = 64;
@@ -86,7 +87,7 @@ pub(super) fn with_warnings(
     }
 }
 
-/// The same, with what is to be said of the parts in `warnings`.
+/// What [`take`] does, with what is to be said of the parts in `warnings`.
 fn take_all(
     folder: &Path,
     clips: &[PathBuf],
@@ -113,14 +114,21 @@ fn take_all(
     let mut open = Vec::new();
     for (k, clip) in clips.iter().enumerate() {
         match probe(clip, options.projection, control) {
-            Ok(probe) if probe.info.projection == Projection::Equirectangular => return Err(around(clip)),
-            Ok(mut probe) => {
-                // Its pictures are flat, whatever they look like: a panorama would have been told by the file.
-                probe.may_be_panorama = false;
+            Ok(probe) => {
                 let part = output.join(format!("{PART}{k}"));
                 open.push(Clip { probe, part, survey: None, taken: None });
             }
             Err(error) => warnings.push(skipped(clip, error)?),
+        }
+    }
+    // Beside others all pictures are flat.
+    if open.len() > 1 || listing.images.len() >= LEAST_PHOTOGRAPHS {
+        for Clip { probe, .. } in &mut open {
+            if probe.info.projection == Projection::Equirectangular {
+                return Err(around(&probe.path));
+            }
+            // Whatever they look like: a panorama would have been told by the file.
+            probe.may_be_panorama = false;
         }
     }
     let mut photographs = listing.images.len();
@@ -193,7 +201,11 @@ fn take_all(
             format!("{most} frames are enough for {enough} clips; raise the number of frames to use more");
         warnings.push(Warning::new(CLIP_SKIPPED, format!("{name} is left out: {why}")));
     }
-    let mut all = Gathered::default();
+    // Its frames are called as by itself, unless another clip is left out only for want of frames.
+    let is_alone = stills.is_none() && open.len() == 1;
+    let taken = open.iter().filter(|clip| clip.taken.is_some()).count();
+    let mut all = Gathered { is_one_video: stills.is_none() && taken == 1, ..Gathered::default() };
+    let mut source = FrameSource::Images;
     if let Some((frames, thumbnails)) = stills {
         all.add(frames, thumbnails, "", &stills_part, output)?;
     }
@@ -202,12 +214,17 @@ fn take_all(
         let name = name_of(&probe.path);
         let named = |w: &Warning| Warning { code: w.code.clone(), message: format!("{name}: {}", w.message) };
         warnings.extend(frames.warnings.iter().map(named));
-        all.add(frames, thumbnails, &format!("{name}_"), &part, output)?;
+        if let (true, FrameSource::Video(info)) = (all.is_one_video, &frames.source) {
+            let file = probe.path.file_name().and_then(|file| file.to_str()).map(str::to_owned);
+            source = FrameSource::Video(VideoInfo { file, ..info.clone() });
+        }
+        let prefix = if is_alone { String::new() } else { format!("{name}_") };
+        all.add(frames, thumbnails, &prefix, &part, output)?;
     }
     clear(output)?;
     let Gathered { frames, thumbnails, total, .. } = all;
     let folder = output.to_path_buf();
-    Ok((Frames { folder, source: FrameSource::Images, total, frames, warnings: Vec::new() }, thumbnails))
+    Ok((Frames { folder, source, total, frames, warnings: Vec::new() }, thumbnails))
 }
 
 /// A clip that may be used, and what is known of it so far.
@@ -315,7 +332,8 @@ fn shares_of(seconds: &[f64], photographs: usize, most: usize) -> Vec<usize> {
     let all: f64 = staying.iter().map(|&k| seconds[k]).sum();
     let mut shares = vec![0usize; seconds.len()];
     for k in staying {
-        shares[k] = ((rest as f64 * seconds[k] / all) as usize).max(least);
+        // What is whole but for rounding is whole: the only clip gets all.
+        shares[k] = ((rest as f64 * seconds[k] / all + 1e-9) as usize).max(least);
     }
     // What the short ones get more than their share, those with most go without.
     for _ in rest..shares.iter().sum() {
@@ -334,6 +352,8 @@ pub(super) struct Gathered {
     pub(super) cameras: u32,
     /// Pictures of all parts.
     pub(super) total: u64,
+    /// Whether a video is all of it: the times of several have nothing in common.
+    pub(super) is_one_video: bool,
 }
 
 impl Gathered {
@@ -352,7 +372,7 @@ impl Gathered {
             frame.name = self.free_name(&format!("{prefix}{}", frame.name));
             frame.camera += self.cameras;
             frame.index += self.total;
-            frame.timestamp = None;
+            frame.timestamp = frame.timestamp.filter(|_| self.is_one_video);
             fs::rename(&from, output.join(&frame.name)).map_err(|e| Error::io("move", &from, e))?;
             self.frames.push(frame);
         }
@@ -579,6 +599,7 @@ mod tests {
         // Enough for one.
         let frames = extract(&input, &output, 12).unwrap();
         assert!(of(&frames, "walk1") > LEAST_OF_CLIP / 2 && of(&frames, "walk2") == 0, "{frames:?}");
+        assert!(frames.is_sequential() && frames.frames.iter().all(|f| f.timestamp.is_some()));
         assert!(skipped_in(&frames).iter().any(|said| said.starts_with("walk2 is left out: 12 frames")));
         let frames = extract(&input, &output, 54).unwrap();
         let both = [of(&frames, "walk1"), of(&frames, "walk2")];
@@ -607,6 +628,49 @@ mod tests {
         let sizes =
             at_full_size(&small, Some(&input), &control, || Ok(()), |(), _, p| p.dimensions()).unwrap();
         assert_eq!(sizes, vec![(192, 128); small.frames.len()]);
+    }
+
+    #[test]
+    fn a_clip_beside_which_nothing_can_be_used_is_a_video() {
+        let folder = tempfile::tempdir().unwrap();
+        let (input, output) = (folder.path().join("in"), folder.path().join("out"));
+        fs::create_dir(&input).unwrap();
+        let video = pan(&input, "walk.mp4", 40, 6, (192, 128));
+        let alone = extract(&video, &folder.path().join("alone"), 20).unwrap();
+        let check = |left_out: usize| {
+            let frames = extract(&input, &output, 20).unwrap();
+            assert!(frames.is_sequential() && frames.frames.iter().all(|f| f.timestamp.is_some()));
+            assert_eq!((&frames.frames, frames.total), (&alone.frames, alone.total));
+            assert_eq!(skipped_in(&frames).len(), left_out, "{:?}", frames.warnings);
+            let FrameSource::Video(info) = &frames.source else { panic!("a video is a video") };
+            assert_eq!(info.file.as_deref(), Some("walk.mp4"));
+            assert_eq!(Frames::load(&output).unwrap(), frames);
+            // What is looked at more closely is that video.
+            let options = FrameOptions { max_frames: 5, max_resolution: 96, projection: None };
+            let control = Control::new();
+            let small = crate::video::extract_frames(&input, &output, &options, &control).unwrap();
+            assert!(small.frames.iter().all(|f| f.width == 96));
+            let sizes =
+                at_full_size(&small, Some(&input), &control, || Ok(()), |(), _, p| p.dimensions()).unwrap();
+            assert_eq!(sizes, vec![(192, 128); small.frames.len()]);
+        };
+        fs::write(input.join("notes.avi"), "buy milk").unwrap();
+        check(1);
+        photographs(&input, "cover", 0..1);
+        check(2);
+        fs::remove_file(input.join("notes.avi")).unwrap();
+        pan(&input, "still.mp4", 30, 0, (160, 120));
+        check(2);
+        // The video itself may be named, too. Where nobody has noted which one it was, the frames are as they are stored.
+        let mut frames = extract(&input, &output, 20).unwrap();
+        let control = Control::new();
+        let seen = |frames: &Frames, source: &Path| {
+            at_full_size(frames, Some(source), &control, || Ok(()), |(), _, p| p.dimensions()).unwrap().len()
+        };
+        assert_eq!(seen(&frames, &video), frames.frames.len());
+        let FrameSource::Video(info) = &mut frames.source else { panic!("a video is a video") };
+        info.file = None;
+        assert_eq!(seen(&frames, &input), frames.frames.len());
     }
 
     #[test]

@@ -116,6 +116,7 @@ fn take_frames(films: &[Film], folder: &Path, is_begun: bool) -> Result<(Frames,
             true => Projection::Equirectangular,
             false => Projection::Flat,
         },
+        file: None,
     };
     let source = FrameSource::Video(info);
     let frames = Frames { folder: folder.to_path_buf(), source, total, frames, warnings: Vec::new() };

@@ -91,6 +91,7 @@ fn frames(capture: &Capture) -> Frames {
         frame_rate: RATE,
         hdr: false,
         projection: Default::default(),
+        file: None,
     };
     Frames {
         folder: std::path::PathBuf::new(),
