@@ -360,6 +360,11 @@ pub trait UpkeepRows {
     /// # Errors
     /// The database's.
     fn newest_files(&self, most: u32) -> Result<Vec<NamedFile>>;
+    /// The same of the oldest jobs.
+    ///
+    /// # Errors
+    /// The database's.
+    fn oldest_files(&self, most: u32) -> Result<Vec<NamedFile>>;
     /// The id of the service whose rows these are, which a storage apart from them has too; nothing if none was noted.
     ///
     /// # Errors

@@ -84,8 +84,8 @@ impl Service {
     /// # Errors
     /// [`ErrorKind::InvalidArgument`] for a request out of range, a video that is not there, not the user's or no video, or a
     /// full quota; [`ErrorKind::TooLarge`]; [`ErrorKind::TooManyRequests`] for too many waiting jobs; [`ErrorKind::IdempotencyMismatch`];
-    /// [`ErrorKind::Conflict`] while the video is being replaced, and while another call with the same key is at work;
-    /// [`ErrorKind::DiskFull`].
+    /// [`ErrorKind::Conflict`] while the video is being replaced, while another call with the same key is at work, and where the
+    /// storage is another one than that of the rows ([`WrongStorage`](super::WrongStorage)); [`ErrorKind::DiskFull`].
     pub fn submit(
         &self,
         user: UserId,
@@ -134,6 +134,7 @@ impl Service {
             }
         }
         let request = request()?.checked(self.limits())?;
+        self.check_takes_in()?;
         self.check_space()?;
         let mut new = NewJob { user, job_id: JobId::random(), request, video_version: 0, idempotency };
         let name = new.request.blob_name;

@@ -1,9 +1,14 @@
 //! Files that rows name and that are lost.
 
-use crate::database::{Lost, RowsFile, UpkeepRows};
+use std::collections::HashSet;
+
+use crate::database::{Lost, NamedFile, RowsFile, UpkeepRows};
 use crate::error::Result;
 use crate::job::Failure;
-use crate::storage::BlobKey;
+use crate::storage::{BlobKey, Storage};
+
+/// Of so many videos and artifacts at most, of each end of all jobs, it is looked whether they are there.
+pub(super) const SOME_FILES: u32 = 16;
 
 /// The code with which a job fails whose files were lost on the server.
 const CODE: &str = "files_lost";
@@ -14,6 +19,29 @@ pub(super) fn key_of(file: RowsFile) -> BlobKey {
         RowsFile::Video { name, version } => BlobKey::Video { name, version },
         RowsFile::Artifact { job, attempt, kind } => BlobKey::Artifact { job, attempt, kind },
     }
+}
+
+/// One of some files that rows name which is not there, if there is such. Looks at those of the oldest jobs and of the newest: where
+/// the address of the storage was changed, those of either side of it are missing.
+pub(super) fn one_missing(
+    rows: &(impl UpkeepRows + ?Sized),
+    storage: &dyn Storage,
+) -> Result<Option<BlobKey>> {
+    let some = || -> Result<Vec<NamedFile>> {
+        Ok([rows.oldest_files(SOME_FILES)?, rows.newest_files(SOME_FILES)?].concat())
+    };
+    let mut looked_for = HashSet::new();
+    for file in some()?.into_iter().map(|named| named.file) {
+        let key = key_of(file);
+        // Whoever deletes a file changes its row first.
+        if looked_for.insert(file)
+            && storage.metadata(&key)?.is_none()
+            && some()?.iter().any(|named| named.file == file)
+        {
+            return Ok(Some(key));
+        }
+    }
+    Ok(None)
 }
 
 /// Makes the rows no longer name a file that is lost. Lost videos come before lost artifacts: without its video a job cannot be

@@ -115,6 +115,8 @@ impl Service {
             }
             false => self.tidy_folder(ORPHAN_AGE),
         };
+        // Last, as it waits for a storage that is away.
+        self.compare_again();
         flushed?;
         forgotten?;
         missing?;

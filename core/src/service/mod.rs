@@ -116,6 +116,7 @@ mod public;
 mod quota;
 mod rates;
 mod readable_videos;
+mod refusal;
 mod right_storage;
 mod runner;
 mod secrets;
@@ -175,6 +176,7 @@ pub use options::{ReconstructionDefaults, ServiceOptions};
 pub use passkeys::{OwnPasskey, PasskeyRequest};
 pub use paused::PausedWorker;
 pub use rates::Spent;
+pub use refusal::WrongStorage;
 pub use runner::{Outcome, PipelineRunner, Runner};
 pub use secrets::{SigningKey, SigningKeys};
 pub use upload_facts::{UploadFacts, UploadTicket};
@@ -204,6 +206,7 @@ use process::{ProcessLock, initial_lock};
 use promised::Promised;
 use rates::Rates;
 use readable_videos::ReadableVideos;
+use refusal::Refusal;
 use secrets::{Secrets, SecretsSource};
 use senders::Senders;
 use sign_in_tries::SignInTries;
@@ -257,6 +260,7 @@ struct Inner {
     sweeps: Sweeps,
     /// Of whose the files are in a storage that does not say it, and that seemed to be others'.
     owner_looks: Sweeps,
+    refusal: Refusal,
     rates: Rates,
     passwords: Passwords,
     tries: SignInTries,
@@ -370,6 +374,7 @@ impl Service {
                 last_used,
                 sweeps: Sweeps::later(),
                 owner_looks: Sweeps::default(),
+                refusal: Refusal::default(),
                 rates: Rates::default(),
                 passwords: Passwords::default(),
                 tries: SignInTries::default(),
@@ -378,10 +383,8 @@ impl Service {
                 folder,
             }),
         };
-        // Who removes or stores something looks closer, and does not do it then.
-        if let Err(error) = service.compare_ids() {
-            log::error!("whose files are stored: {error:?}");
-        }
+        // Who removes something looks closer, and does not do it then.
+        service.compare_again();
         service.recover();
         Ok(service)
     }

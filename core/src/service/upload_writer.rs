@@ -208,7 +208,8 @@ impl UploadWriter {
         {
             return Err(Error::argument("The content does not have the announced MD5"));
         }
-        // Others may have ended meanwhile.
+        // The storage may have turned out to be another one meanwhile, and other transfers may have ended.
+        service.inner.refusal.check()?;
         service.check_stored(&name, &target)?;
         let tag = entity_tag(&sha256);
         let Target::Video { version, block_list } = target else {

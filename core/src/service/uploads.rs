@@ -20,7 +20,8 @@ impl Service {
     ///
     /// # Errors
     /// [`ErrorKind::InvalidArgument`] ("Invalid file format") for a kind of file that is no video; what keeps the storage from
-    /// signing its address.
+    /// signing its address; [`ErrorKind::Conflict`] where that is another one than that of the rows
+    /// ([`WrongStorage`](super::WrongStorage)).
     pub fn create_upload(&self, user: UserId, file_extension: &str) -> Result<UploadTicket> {
         let (name, lifetime) = (new_name(file_extension)?, self.limits().upload_lifetime_minutes * 60);
         let address = self.inner.storage.upload_address(&name, Duration::from_secs(lifetime))?;
@@ -43,6 +44,7 @@ impl Service {
         lifetime: u64,
         address: Option<UploadAddress>,
     ) -> Result<UploadTicket> {
+        self.check_takes_in()?;
         let upload = self.inner.database.create_upload(user, name, lifetime)?;
         Ok(UploadTicket { blob_name: upload.name, expires_at: upload.expires_at, address })
     }
@@ -51,8 +53,8 @@ impl Service {
     /// not enough, as it is no secret.
     ///
     /// # Errors
-    /// [`ErrorKind::NotFound`] for an unknown or expired upload, [`ErrorKind::Conflict`] if a job uses it already,
-    /// [`ErrorKind::TooLarge`], [`ErrorKind::DiskFull`].
+    /// [`ErrorKind::NotFound`] for an unknown or expired upload, [`ErrorKind::Conflict`] if a job uses it already, or as for
+    /// [`Service::create_upload`], [`ErrorKind::TooLarge`], [`ErrorKind::DiskFull`].
     pub fn begin_upload(&self, name: &BlobName, facts: UploadFacts) -> Result<UploadWriter> {
         let upload = self.open_upload(name)?;
         self.begin_video(&upload, None, facts, None)
@@ -129,6 +131,8 @@ impl Service {
         if upload.expires_at < self.inner.clock.now() {
             return Err(upload_not_found().hint("ask for a new upload address"));
         }
+        // Without a question to the storage: a server asks this where it must not wait.
+        self.inner.refusal.check()?;
         Ok(upload)
     }
 

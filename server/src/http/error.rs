@@ -1,9 +1,11 @@
 //! What a client is told when a request fails: a status and `{"error": message}` (docs/rest.md, §7 and rule 9).
 
 use std::borrow::Cow;
+use std::error::Error as _;
 
 use hyper::header::{ALLOW, HeaderName, HeaderValue, RETRY_AFTER, WWW_AUTHENTICATE};
 use hyper::{HeaderMap, StatusCode};
+use libreconstruct::service::WrongStorage;
 use libreconstruct::{Error, ErrorKind};
 
 /// Text of every 500: internals go to the log under the request id only (rule 10).
@@ -75,6 +77,16 @@ impl ApiError {
             .with_header(RETRY_AFTER, HeaderValue::from_static("5"))
     }
 
+    /// 503 for `why`, until somebody has seen to it.
+    pub(crate) fn not_ready(why: &'static str) -> Self {
+        Self::new(StatusCode::SERVICE_UNAVAILABLE, "not_ready", why)
+    }
+
+    /// 503: the server takes no upload and no job (rule 82).
+    pub(crate) fn wrong_storage() -> Self {
+        Self::not_ready("Storage is not that of the database")
+    }
+
     /// 507: nothing that the client can change, and not for long (rule 89); `detail` goes to the log.
     fn no_space(detail: String) -> Self {
         let mut error = Self::new(StatusCode::INSUFFICIENT_STORAGE, "disk_full", "Insufficient storage")
@@ -101,6 +113,12 @@ impl ApiError {
 impl From<Error> for ApiError {
     fn from(error: Error) -> Self {
         use ErrorKind::*;
+        // To the client it is no conflict with what it asks for.
+        if error.source().is_some_and(|cause| cause.is::<WrongStorage>()) {
+            let mut refused = Self::wrong_storage();
+            refused.detail = Some(format!("{error:?}"));
+            return refused;
+        }
         let status = match error.kind() {
             Unauthenticated => return Self::unauthenticated(),
             PermissionDenied => StatusCode::FORBIDDEN,
@@ -142,6 +160,16 @@ mod tests {
         assert_eq!(error.status, StatusCode::INSUFFICIENT_STORAGE);
         assert_eq!((error.code, &*error.message), ("disk_full", "Insufficient storage"));
         assert!(error.detail.unwrap().contains("17 bytes"));
+    }
+
+    #[test]
+    fn rule_82_a_wrong_storage_is_no_fault_of_the_request() {
+        let refused = Error::new(ErrorKind::Conflict, "its id is 0b5c").caused_by(WrongStorage);
+        let error = ApiError::from(refused);
+        assert_eq!((error.status, error.code), (StatusCode::SERVICE_UNAVAILABLE, "not_ready"));
+        assert!(!error.message.contains("0b5c") && error.detail.unwrap().contains("0b5c"));
+        let conflict = ApiError::from(Error::new(ErrorKind::Conflict, "The job has ended already"));
+        assert_eq!(conflict.status, StatusCode::CONFLICT);
     }
 
     #[test]

@@ -21,11 +21,14 @@ pub(crate) fn health() -> Answer {
     json_body::response(StatusCode::OK, &json!({ "status": "ok" }))
 }
 
-/// The database answers and the server is not about to stop: send requests here.
+/// The database answers, the storage is that of its rows, and the server is not about to stop: send requests here.
 pub(crate) async fn ready(exchange: &Exchange<'_>) -> Answer {
-    let not_ready = |why: &'static str| ApiError::new(StatusCode::SERVICE_UNAVAILABLE, "not_ready", why);
     if exchange.api.is_stopping() {
-        return Err(not_ready("Server is stopping"));
+        return Err(ApiError::not_ready("Server is stopping"));
+    }
+    // Why, in full, was logged when it was found.
+    if exchange.api.service().wrong_storage().is_some() {
+        return Err(ApiError::wrong_storage());
     }
     // Any read will do; nobody has an empty name.
     let read = exchange.api.blocking(|service| match service.user_by_name("") {
@@ -44,11 +47,11 @@ pub(crate) async fn ready(exchange: &Exchange<'_>) -> Answer {
             json_body::response(StatusCode::OK, &answer)
         }
         Ok(Err(mut error)) => {
-            let mut answer = not_ready("Database does not answer");
+            let mut answer = ApiError::not_ready("Database does not answer");
             answer.detail = error.detail.take();
             Err(answer)
         }
-        Err(_) => Err(not_ready("Database does not answer")),
+        Err(_) => Err(ApiError::not_ready("Database does not answer")),
     }
 }
 

@@ -37,6 +37,24 @@ pub(super) fn release_all(session: &Session, now: Timestamp) -> Sql<u64> {
     Ok(released)
 }
 
+/// `most` videos at most and as many artifacts, those of the first jobs in this order.
+fn some_files(session: &Session, order: &str, most: u32) -> Sql<Vec<NamedFile>> {
+    let videos = format!(
+        "SELECT uploads.user_id, uploads.blob_name, uploads.version, uploads.size, uploads.sha256
+        FROM jobs JOIN uploads ON uploads.blob_name = jobs.blob_name
+        WHERE NOT jobs.deleted AND NOT uploads.deleted AND uploads.version IS NOT NULL
+        ORDER BY {order} LIMIT $1"
+    );
+    let artifacts = format!(
+        "SELECT user_id, jobs.job_id, artifacts.attempt, kind, size
+        FROM jobs JOIN artifacts ON artifacts.job_id = jobs.job_id
+        WHERE NOT deleted ORDER BY {order}, kind LIMIT $1"
+    );
+    let mut files = session.all(&videos, values![most], video)?;
+    files.extend(session.all(&artifacts, values![most], artifact)?);
+    Ok(files)
+}
+
 const SERVICE_ID: &str = "SELECT id FROM service_id";
 
 impl UpkeepRows for PostgresDatabase {
@@ -57,19 +75,11 @@ impl UpkeepRows for PostgresDatabase {
     }
 
     fn newest_files(&self, most: u32) -> Result<Vec<NamedFile>> {
-        const VIDEOS: &str =
-            "SELECT uploads.user_id, uploads.blob_name, uploads.version, uploads.size, uploads.sha256
-            FROM jobs JOIN uploads ON uploads.blob_name = jobs.blob_name
-            WHERE NOT jobs.deleted AND NOT uploads.deleted AND uploads.version IS NOT NULL
-            ORDER BY seq DESC LIMIT $1";
-        const ARTIFACTS: &str = "SELECT user_id, jobs.job_id, artifacts.attempt, kind, size
-            FROM jobs JOIN artifacts ON artifacts.job_id = jobs.job_id
-            WHERE NOT deleted ORDER BY seq DESC, kind LIMIT $1";
-        self.read(|c| {
-            let mut files = c.all(VIDEOS, values![most], video)?;
-            files.extend(c.all(ARTIFACTS, values![most], artifact)?);
-            Ok(files)
-        })
+        self.read(|c| some_files(c, "seq DESC", most))
+    }
+
+    fn oldest_files(&self, most: u32) -> Result<Vec<NamedFile>> {
+        self.read(|c| some_files(c, "seq", most))
     }
 
     fn service_id(&self) -> Result<Option<String>> {

@@ -2,9 +2,10 @@
 
 use std::path::Path;
 
-use rusqlite::{Row, params};
+use rusqlite::{Connection, Row, params};
 
 use super::accounts::end_all;
+use super::connection::Sql;
 use super::values::{Name, version_column};
 use super::{SqliteDatabase, all, copy, first, run};
 use crate::database::{Lost, NamedFile, RowsFile, UpkeepRows};
@@ -21,6 +22,24 @@ fn artifact(row: &Row<'_>) -> rusqlite::Result<NamedFile> {
     let Name(kind) = row.get(3)?;
     let file = RowsFile::Artifact { job: row.get(1)?, attempt: row.get(2)?, kind };
     Ok(NamedFile { user: row.get(0)?, file, size: row.get(4)?, sha256: None })
+}
+
+/// `most` videos at most and as many artifacts, those of the first jobs in this order.
+fn some_files(c: &Connection, order: &str, most: u32) -> Sql<Vec<NamedFile>> {
+    let videos = format!(
+        "SELECT uploads.user_id, uploads.blob_name, uploads.version, uploads.size, uploads.sha256
+        FROM jobs JOIN uploads ON uploads.blob_name = jobs.blob_name
+        WHERE jobs.deleted = 0 AND uploads.deleted = 0 AND uploads.version IS NOT NULL
+        ORDER BY {order} LIMIT ?1"
+    );
+    let artifacts = format!(
+        "SELECT user_id, jobs.job_id, artifacts.attempt, kind, size
+        FROM jobs JOIN artifacts ON artifacts.job_id = jobs.job_id
+        WHERE deleted = 0 ORDER BY {order}, kind LIMIT ?1"
+    );
+    let mut files = all(c, &videos, [most], video)?;
+    files.extend(all(c, &artifacts, [most], artifact)?);
+    Ok(files)
 }
 
 const SERVICE_ID: &str = "SELECT id FROM service_id";
@@ -45,19 +64,11 @@ impl UpkeepRows for SqliteDatabase {
     }
 
     fn newest_files(&self, most: u32) -> Result<Vec<NamedFile>> {
-        const VIDEOS: &str =
-            "SELECT uploads.user_id, uploads.blob_name, uploads.version, uploads.size, uploads.sha256
-            FROM jobs JOIN uploads ON uploads.blob_name = jobs.blob_name
-            WHERE jobs.deleted = 0 AND uploads.deleted = 0 AND uploads.version IS NOT NULL
-            ORDER BY seq DESC LIMIT ?1";
-        const ARTIFACTS: &str = "SELECT user_id, jobs.job_id, artifacts.attempt, kind, size
-            FROM jobs JOIN artifacts ON artifacts.job_id = jobs.job_id
-            WHERE deleted = 0 ORDER BY seq DESC, kind LIMIT ?1";
-        self.read(|c| {
-            let mut files = all(c, VIDEOS, [most], video)?;
-            files.extend(all(c, ARTIFACTS, [most], artifact)?);
-            Ok(files)
-        })
+        self.read(|c| some_files(c, "seq DESC", most))
+    }
+
+    fn oldest_files(&self, most: u32) -> Result<Vec<NamedFile>> {
+        self.read(|c| some_files(c, "seq", most))
     }
 
     fn service_id(&self) -> Result<Option<String>> {

@@ -80,8 +80,11 @@ pub(in crate::database) fn newest_files<D: JobDatabase>(w: World<D>) {
     let [ply, spz] = [(ArtifactKind::Ply, 100), (ArtifactKind::Spz, 10)]
         .map(|(kind, size)| artifact_of(w.anna, first, kind, size));
     assert_eq!(d.newest_files(1).unwrap(), [of_last, ply.clone()]);
+    assert_eq!(d.oldest_files(1).unwrap(), [of_first.clone(), ply.clone()]);
     d.mark_deleted(w.anna, last).unwrap();
-    assert_eq!(d.newest_files(9).unwrap(), [of_second, of_first, ply, spz]);
+    let newest = [of_second.clone(), of_first.clone(), ply.clone(), spz.clone()];
+    assert_eq!(d.newest_files(9).unwrap(), newest);
+    assert_eq!(d.oldest_files(9).unwrap(), [of_first, of_second, ply, spz]);
 }
 
 /// It is drawn once, and a copy is that of the same service.
