@@ -112,7 +112,7 @@ fn run(cli: Cli) -> std::result::Result<ExitCode, (Global, Error)> {
             Command::Doctor(a) => return a.run(global),
             Command::Backup(a) => {
                 stop_on_interrupt(cancel.clone(), "nothing is left of the backup")?;
-                return a.run(global, &cancel).map(done);
+                return a.run(global, &cancel);
             }
             Command::Restore(a) => {
                 stop_on_interrupt(cancel.clone(), "the folder is emptied again")?;

@@ -1,6 +1,7 @@
 //! `reconstruct backup`: a copy of a whole service, made while it runs.
 
 use std::path::PathBuf;
+use std::process::ExitCode;
 
 use clap::Args;
 use libreconstruct::service::BackupManifest;
@@ -18,11 +19,17 @@ use crate::ui;
 /// files are linked; copy it to another machine with any program (the files in it never change). It holds the secrets of the
 /// service: keep it from others. Not in it: uploads that are not complete, and the progress of running jobs, which stand in its
 /// queue. `reconstruct restore` makes a service of it again.
+///
+/// Files that the service has lost are told, and listed in the backup, which is made without them; the exit status is not 0 then.
+/// Where all files are missing, or the storage is another service's, no backup is made.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
   reconstruct backup --data /srv/scenes --to /backups/monday
-  reconstruct backup --data /srv/scenes --to /backups/tuesday --previous /backups/monday")]
+  reconstruct backup --data /srv/scenes --to /backups/tuesday --previous /backups/monday
+
+Exit status: 0 all is in the backup, 1 it is made and lacks files that the service has lost, others as for every command: no
+backup is made.")]
 pub(crate) struct Arguments {
     #[command(flatten)]
     data: DataArguments,
@@ -35,7 +42,7 @@ pub(crate) struct Arguments {
 }
 
 impl Arguments {
-    pub(crate) fn run(&self, global: Global, cancel: &CancelToken) -> Result<()> {
+    pub(crate) fn run(&self, global: Global, cancel: &CancelToken) -> Result<ExitCode> {
         let service = self.data.open_existing()?;
         let mut show = ui::bytes(ui::Mode::choose(global.json, global.quiet), "backup");
         let manifest = service.backup(&self.to, self.previous.as_deref(), &mut |progress| {
@@ -51,7 +58,8 @@ impl Arguments {
             "files": manifest.files.len(), "bytes": manifest.bytes(), "lost": manifest.lost,
         });
         print_result(global, &value, &text);
-        Ok(())
+        // Who removes old backups after this one must not: they may have what it lacks.
+        Ok(if manifest.lost.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(1) })
     }
 }
 

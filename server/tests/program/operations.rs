@@ -249,6 +249,50 @@ fn nightly_backups_are_linked_and_the_oldest_go() {
     }
 }
 
+/// Older ones may have what it lacks.
+#[test]
+fn a_backup_without_files_that_are_lost_ends_with_an_error_and_lets_none_go() {
+    let place = tempfile::tempdir().unwrap();
+    let (folder, backups) = (place.path().join("data"), place.path().join("backups"));
+    let service =
+        Service::open(&folder, ServiceOptions { min_free_bytes: 0, ..ServiceOptions::default() }).unwrap();
+    let alice = service.add_user("alice", libreconstruct::job::Tier::Free).unwrap().user_id;
+    fs::write(place.path().join("a.mp4"), "a video").unwrap();
+    for _ in 0..2 {
+        service.import_video(alice, &place.path().join("a.mp4")).unwrap();
+    }
+    drop(service);
+    let mut videos = fs::read_dir(folder.join("videos")).unwrap().map(|entry| entry.unwrap().path());
+    fs::remove_file(videos.next().unwrap()).unwrap();
+    let to = place.path().join("backup");
+    let output = run(&folder, &["backup", "--json", "--to", to.to_str().unwrap()]);
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    assert_eq!(json_of(&output)["lost"].as_array().unwrap().len(), 1, "{output:?}");
+    assert!(to.join("backup.json").is_file());
+
+    let oldest = backups.join("2020-01-01T000000");
+    fs::create_dir_all(&oldest).unwrap();
+    fs::copy(to.join("backup.json"), oldest.join("backup.json")).unwrap();
+    let program = Path::new(env!("CARGO_BIN_EXE_reconstruct")).parent().unwrap();
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../packaging/systemd/nightly-backup");
+    let output = Command::new(&script)
+        .arg(&backups)
+        .arg("1")
+        .env("PATH", format!("{}:{}", program.display(), std::env::var("PATH").unwrap()))
+        .env("LIBRECONSTRUCT_DATA", &folder)
+        .output()
+        .unwrap();
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    assert_eq!(fs::read_dir(&backups).unwrap().count(), 2);
+    assert!(oldest.is_dir());
+
+    fs::remove_file(videos.next().unwrap()).unwrap();
+    let none = place.path().join("none");
+    let output = run(&folder, &["backup", "--to", none.to_str().unwrap()]);
+    assert_eq!(output.status.code(), Some(6), "{output:?}");
+    assert!(stderr(&output).contains("none of the 2 files") && !none.exists(), "{output:?}");
+}
+
 /// The commands of docs/operations.md, in their order.
 #[test]
 fn the_commands_of_the_manual_run() {

@@ -35,7 +35,8 @@ impl Service {
     /// # Errors
     /// [`ErrorKind::InvalidArgument`] if there is something at `to` or it lies in the service's own folder,
     /// [`ErrorKind::NotFound`] if the folder above `to` or `previous` is not there, [`ErrorKind::InvalidFile`] if the database is
-    /// damaged, [`ErrorKind::DiskFull`]; what `watch` returns. Then nothing is left at `to`.
+    /// damaged, [`ErrorKind::Io`] if all files are missing that rows name, and these are several, [`ErrorKind::Conflict`] if the storage
+    /// is that of another service, or seems to be, [`ErrorKind::DiskFull`]; what `watch` returns. Then nothing is left at `to`.
     pub fn backup(
         &self,
         to: &Path,
@@ -44,6 +45,10 @@ impl Service {
     ) -> Result<BackupManifest> {
         let previous = previous.map(|p| Ok::<_, Error>((p, BackupManifest::read(p)?))).transpose()?;
         self.check_target(to)?;
+        self.compare_ids()?;
+        if self.inner.has_other_machines {
+            self.look_for_named_files()?;
+        }
         let unfinished = Unfinished(temporary_path(to)?);
         let folder = &unfinished.0;
         create_private_folder(folder)?;
@@ -69,6 +74,14 @@ impl Service {
             }
         }
         manifest.lost = self.mend(&rows, missing)?;
+        // Files are lost one by one. A backup without any of them would look like the newest good one.
+        if named.len() > 1 && manifest.lost.len() == named.len() {
+            return Err(Error::new(
+                ErrorKind::Io,
+                format!("none of the {} files that rows name is there and whole: no backup is made", named.len()),
+            )
+            .hint("see whether the place of the files is mounted, and its address right; `reconstruct doctor` says more"));
+        }
 
         // What was taken out of the rows takes its other files with it.
         let named: HashSet<String> =

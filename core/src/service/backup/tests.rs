@@ -225,6 +225,47 @@ fn what_the_service_has_lost_is_told_and_not_claimed() {
     assert_eq!(w.job(scene).status, JobStatus::Finished);
 }
 
+/// It would be the newest, and the last good ones would be removed after it.
+#[test]
+fn where_all_files_are_missing_no_backup_is_made() {
+    let w = World::new();
+    let backups = Backups::beside(&w);
+    let refused = |service: &Service| {
+        let error = service.backup(&backups.at("one"), None, &mut go_on).unwrap_err();
+        assert!(error.hint_text().is_some(), "{error:?}");
+        assert_eq!(backups.names(), [] as [&str; 0]);
+        error
+    };
+    // One alone may be lost.
+    let name = w.upload(w.anna);
+    fs::remove_file(video_path(&w, &name)).unwrap();
+    let manifest = w.service.backup(&backups.at("one"), None, &mut go_on).unwrap();
+    assert_eq!(manifest.lost.len(), 1);
+    fs::remove_dir_all(backups.at("one")).unwrap();
+    w.finished(w.anna);
+    for place in ["videos", "scenes"] {
+        fs::rename(w.folder.path().join(place), w.folder.path().join(format!("{place} of ours"))).unwrap();
+    }
+    let error = refused(&w.service);
+    assert_eq!(error.kind(), ErrorKind::Io);
+    assert!(error.message().contains("none of the"), "{error}");
+
+    // Of many machines, one with another address.
+    let world = crate::service::test_machines::World::new();
+    let here = world.machine();
+    here.submit(b"a video");
+    assert_eq!(here.work_once().unwrap(), Worked::Done);
+    let empty = crate::service::test_world::folder();
+    let there = world.machine_over(empty.path());
+    assert_eq!(refused(&there.service).kind(), ErrorKind::Conflict);
+    fs::write(empty.path().join(crate::storage::SERVICE_ID), "another").unwrap();
+    let error = refused(&there.service);
+    assert!(error.kind() == ErrorKind::Conflict && error.message().contains("another service"), "{error:?}");
+    let id = here.service.inner.database.service_id().unwrap().unwrap();
+    fs::write(empty.path().join(crate::storage::SERVICE_ID), id).unwrap();
+    assert_eq!(refused(&there.service).kind(), ErrorKind::Io);
+}
+
 #[test]
 fn an_earlier_backup_saves_the_reading() {
     let w = World::new();
