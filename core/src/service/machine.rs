@@ -87,9 +87,10 @@ fn beside(defaults: &ReconstructionDefaults) -> u64 {
 pub(super) fn try_storage(service: &Service) -> Result<()> {
     service.check_storage()?;
     let inner = &service.inner;
-    // Of a job that there never was: what stays of it where somebody is killed here is swept.
+    // Of a job that there never was: what stays of it where somebody is killed here is swept. The name is the same each time, as a
+    // storage that takes and deletes nothing would else be filled.
     let reached = Reached::Finished(Stage::Frames);
-    let key = BlobKey::Checkpoint { job: JobId::random(), reached, version: 0 };
+    let key = BlobKey::Checkpoint { job: inner.tried, reached, version: 0 };
     let mut blob = inner.storage.create(&key)?;
     blob.write_all(b"try").map_err(|e| Error::io("write", &inner.folder, e))?;
     // A disk has it now. To a store it is sent with the commit, which may be refused to whom may read.

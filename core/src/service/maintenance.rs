@@ -45,6 +45,15 @@ pub struct Statistics {
 /// After so many failures in a row of what is far away it is asked whether they are of the way there, or of single files.
 pub(super) const AWAY: u32 = 2;
 
+/// What database and storage answer when something fails again and again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Answers {
+    All,
+    /// An account of a store, say, that may not delete.
+    AllButDeletions,
+    None,
+}
+
 /// Things that are done one after the other, and do not keep each other from it when one fails.
 struct EachByItself<'a> {
     service: &'a Service,
@@ -54,6 +63,8 @@ struct EachByItself<'a> {
     /// What is at the other end of a network does not answer: each would take as long as is waited for that, so the rest is left for
     /// the next time.
     is_away: bool,
+    /// It answers, and deletes nothing.
+    deletes_nothing: bool,
     /// Somebody waits for the end: after [`AWAY`] failures nothing more is asked, and the rest is left for the next time.
     is_hurried: bool,
 }
@@ -75,7 +86,9 @@ impl EachByItself<'_> {
                 self.in_a_row = if may_be_away { self.in_a_row + 1 } else { 0 };
                 if self.in_a_row >= AWAY {
                     self.in_a_row = 0;
-                    self.is_away = self.is_hurried || !self.service.is_answered();
+                    let answers = if self.is_hurried { Answers::None } else { self.service.answers() };
+                    self.is_away = answers != Answers::All;
+                    self.deletes_nothing = answers == Answers::AllButDeletions;
                 }
                 self.failed.get_or_insert(error);
             }
@@ -219,17 +232,29 @@ impl Service {
     }
 
     fn each_by_itself(&self) -> EachByItself<'_> {
-        EachByItself { service: self, done: 0, failed: None, in_a_row: 0, is_away: false, is_hurried: false }
+        EachByItself {
+            service: self,
+            done: 0,
+            failed: None,
+            in_a_row: 0,
+            is_away: false,
+            deletes_nothing: false,
+            is_hurried: false,
+        }
     }
 
     /// Whether storage and database answer a question to which the answer is no, and the storage deletes what is not there: one that
     /// answers no deletion would be waited for with each file. The first that fails is enough, as each may take that long.
-    fn is_answered(&self) -> bool {
+    fn answers(&self) -> Answers {
         let name = BlobName::random(VideoExtension::Mp4);
         let key = BlobKey::Incoming { name };
-        self.inner.storage.metadata(&key).is_ok()
-            && self.inner.storage.delete(&key).is_ok()
-            && self.inner.database.upload(&name).is_ok()
+        if self.inner.storage.metadata(&key).is_err() || self.inner.database.upload(&name).is_err() {
+            return Answers::None;
+        }
+        match self.inner.storage.delete(&key) {
+            Ok(()) => Answers::All,
+            Err(_) => Answers::AllButDeletions,
+        }
     }
 
     /// Removes the files, and then the row, of a deleted job; says whether that could be.
@@ -309,6 +334,10 @@ impl Service {
                 });
             }
             if each.is_away {
+                // It was looked through as far as that is of use: where nothing can be deleted now, nothing can in a minute.
+                if each.deletes_nothing {
+                    inner.sweeps.note();
+                }
                 return each.result();
             }
         }

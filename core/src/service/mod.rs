@@ -190,7 +190,7 @@ pub use workers::Workers;
 use crate::database::{Clock, JobDatabase, SystemClock};
 use crate::error::{Error, ErrorKind, Result};
 use crate::files::create_private_folder;
-use crate::job::{BlobName, Limits, UserId};
+use crate::job::{BlobName, JobId, Limits, UserId};
 use crate::storage::Storage;
 use crate::video;
 use arrivals::Arrivals;
@@ -261,6 +261,8 @@ struct Inner {
     /// Of whose the files are in a storage that does not say it, and that seemed to be others'.
     owner_looks: Sweeps,
     refusal: Refusal,
+    /// Of the job that there never was, under whose name it is tried whether the storage takes something.
+    tried: JobId,
     rates: Rates,
     passwords: Passwords,
     tries: SignInTries,
@@ -375,6 +377,7 @@ impl Service {
                 sweeps: Sweeps::later(),
                 owner_looks: Sweeps::default(),
                 refusal: Refusal::default(),
+                tried: JobId::random(),
                 rates: Rates::default(),
                 passwords: Passwords::default(),
                 tries: SignInTries::default(),

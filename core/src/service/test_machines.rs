@@ -445,6 +445,47 @@ fn a_storage_that_deletes_nothing_keeps_neither_the_opening_nor_maintenance_for_
     assert_eq!(here.service.maintain().unwrap().deleted_jobs, 4);
 }
 
+/// Its account may not delete, say. To list all files again in a minute would be in vain, and so would it be to leave one more there.
+#[test]
+fn a_storage_that_deletes_nothing_is_listed_once_an_hour_and_not_filled() {
+    let world = World::new();
+    let (deletions, is_away) = (Arc::new(AtomicU32::new(0)), Arc::new(AtomicBool::new(false)));
+    let (count, away) = (deletions.clone(), is_away.clone());
+    let here = world.machine_that_hears(move |asked, _| match asked {
+        Asked::Delete => {
+            count.fetch_add(1, Ordering::Relaxed);
+            Err(Error::new(ErrorKind::Io, "it deletes nothing"))
+        }
+        Asked::Find if away.load(Ordering::Relaxed) => Err(Error::new(ErrorKind::Io, "it is away")),
+        Asked::Put | Asked::Find => Ok(()),
+    });
+    let inner = &here.service.inner;
+    here.user();
+    here.service.check_storage().unwrap();
+    for _ in 0..AWAY {
+        let stray = BlobKey::Artifact { job: JobId::random(), attempt: 1, kind: ArtifactKind::Ply };
+        let mut blob = inner.storage.create(&stray).unwrap();
+        blob.write_all(b"stray").unwrap();
+        blob.commit().unwrap();
+    }
+    inner.sweeps.look_again();
+    assert!(here.service.sweep(Duration::ZERO).is_err());
+    assert_eq!(deletions.swap(0, Ordering::Relaxed), AWAY + 1, "and one that is not there");
+    assert!(!inner.sweeps.are_due(ORPHAN_AGE));
+    here.service.maintain().unwrap();
+    assert_eq!(deletions.load(Ordering::Relaxed), 0);
+    // One that is away may be back in a minute.
+    is_away.store(true, Ordering::Relaxed);
+    inner.sweeps.look_again();
+    assert!(here.service.sweep(Duration::ZERO).is_err());
+    assert!(inner.sweeps.are_due(ORPHAN_AGE));
+    is_away.store(false, Ordering::Relaxed);
+    for _ in 0..3 {
+        assert!(here.work_once().is_err());
+    }
+    assert_eq!(inner.storage.list(BlobKind::Checkpoint, Duration::ZERO).unwrap().len(), 1);
+}
+
 /// The storage answers: only these files stay.
 #[test]
 fn files_that_cannot_be_deleted_keep_no_others() {
