@@ -8,6 +8,7 @@ use super::files::{Where, named_files, orphans};
 use super::finding::Finding;
 use crate::database::{Clock, JobDatabase, PostgresDatabase, ServerState, SystemClock, UpkeepRows};
 use crate::error::Result;
+use crate::service::lost_files::one_missing;
 use crate::service::place::open_storage;
 use crate::storage::{LocalStorage, SERVICE_ID, Storage};
 
@@ -29,8 +30,9 @@ pub(super) fn examine(database: &str, storage: &str, age: Duration, findings: &m
     });
     let storage = open_to_look(storage).and_then(|storage| {
         // What may not be listed cannot be swept either.
-        if let (Some(rows), Some(storage)) = (&rows, &storage) {
-            examine_ids(rows, storage.as_ref(), findings)?;
+        if let (Some(rows), Some(storage)) = (&rows, &storage)
+            && belong_together(rows, storage.as_ref(), findings)?
+        {
             named_files(storage.as_ref(), rows, Where::Shared, findings)?;
             orphans(storage.as_ref(), rows, age, Where::Shared, findings)?;
         }
@@ -51,32 +53,53 @@ pub(super) fn examine(database: &str, storage: &str, age: Duration, findings: &m
     }
 }
 
-/// Whether rows and files say that they belong together.
-fn examine_ids(rows: &PostgresDatabase, storage: &dyn Storage, findings: &mut Vec<Finding>) -> Result<()> {
-    match (rows.service_id()?, storage.service_id()?) {
-        (Some(of_rows), Some(of_files)) if of_rows != of_files => findings.push(Finding::problem(
-            "storage_of_another_service",
-            format!(
-                "the storage is that of another service, of the id {of_files:?}; the rows have {of_rows:?}: no server removes files, \
-                 and workers wait"
-            ),
-            format!(
-                "mend the address that is wrong (--database, --storage); if rows and files belong together, store the text {of_rows} \
-                 under the name {SERVICE_ID} in the storage"
-            ),
-        )),
-        (Some(of_rows), None) => findings.push(Finding::note(
-            "storage_of_nobody",
-            "nothing says whose the stored files are",
-            format!(
-                "nothing, if no server has run for an hour and no worker has looked for jobs yet: the first writes the id of the rows, \
-                 unless they name few of the files. If it says so and they belong together, store the text {of_rows} under the name \
-                 {SERVICE_ID} in the storage"
-            ),
-        )),
-        _ => {}
-    }
-    Ok(())
+/// Whether rows and files belong together, as far as their ids say. Where they do not, to believe the rows wrong about files that are
+/// missing would be the end of jobs whose files are safe elsewhere.
+fn belong_together(
+    rows: &PostgresDatabase,
+    storage: &dyn Storage,
+    findings: &mut Vec<Finding>,
+) -> Result<bool> {
+    let advice = |of_rows: &str| {
+        format!(
+            "mend the address that is wrong (--database, --storage); if rows and files belong together, store the text {of_rows} \
+             under the name {SERVICE_ID} in the storage, and look again: then it is told what is lost"
+        )
+    };
+    let together = match (rows.service_id()?, storage.service_id()?) {
+        (Some(of_rows), Some(of_files)) if of_rows != of_files => {
+            let found = format!(
+                "the storage is that of another service, of the id {of_files:?}; the rows have {of_rows:?}: no server takes uploads or \
+                 removes files, and workers wait"
+            );
+            findings.push(Finding::problem("storage_of_another_service", found, advice(&of_rows)));
+            false
+        }
+        (Some(of_rows), None) => match one_missing(rows, storage)? {
+            Some(missing) => {
+                let found = format!(
+                    "nothing says whose the stored files are, and {missing}, which rows name, is not among them: no server takes \
+                     uploads or removes files, and workers wait"
+                );
+                findings.push(Finding::problem("storage_of_nobody", found, advice(&of_rows)));
+                false
+            }
+            None => {
+                findings.push(Finding::note(
+                    "storage_of_nobody",
+                    "nothing says whose the stored files are",
+                    format!(
+                        "nothing, if no server has run for an hour and no worker has looked for jobs yet: the first writes the id of \
+                         the rows, unless they name few of the files. If it says so and they belong together, store the text {of_rows} \
+                         under the name {SERVICE_ID} in the storage"
+                    ),
+                ));
+                true
+            }
+        },
+        _ => true,
+    };
+    Ok(together)
 }
 
 /// The storage as it is; `None` for a folder that is not there.

@@ -398,6 +398,31 @@ mod shared {
         assert_eq!(codes(&addresses), [] as [&str; 0]);
     }
 
+    /// Its files are safe elsewhere.
+    #[test]
+    fn in_the_storage_of_another_service_no_job_is_believed_to_be_without_its_files() {
+        let Some(database) = test_database() else { return };
+        let w = World::with_rows_in(Some(database.clone()), options());
+        let job = w.finished(w.anna);
+        let addresses = addresses(&w, &database);
+        let own = tempfile::tempdir().unwrap();
+        Service::open_shared(own.path(), &addresses, options()).unwrap().check_storage().unwrap();
+        fs::remove_file(w.folder.path().join(key(job, ArtifactKind::Ply).to_string())).unwrap();
+        let mends_nothing = |code: &'static str| {
+            let diagnosis = Diagnosis { findings: found(&addresses) };
+            let told: Vec<_> = diagnosis.findings.iter().map(|f| (f.code, f.repairable)).collect();
+            assert_eq!(told, [(code, false)]);
+            let repaired = Service::repair_shared(own.path(), &addresses, &options(), &diagnosis).unwrap();
+            assert!(repaired.is_empty(), "{repaired:?}");
+            assert_eq!(w.job(job).status, JobStatus::Finished);
+        };
+        let note = w.folder.path().join(crate::storage::SERVICE_ID);
+        fs::write(&note, "another").unwrap();
+        mends_nothing("storage_of_another_service");
+        fs::remove_file(&note).unwrap();
+        mends_nothing("storage_of_nobody");
+    }
+
     #[test]
     fn what_cannot_be_reached_is_said_and_not_made() {
         let Some(database) = test_database() else { return };
