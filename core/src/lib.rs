@@ -48,6 +48,7 @@ mod jpeg;
 pub mod masks;
 mod memory;
 mod neighbours;
+mod own_results;
 mod picture_file;
 pub mod pipeline;
 #[cfg(test)]

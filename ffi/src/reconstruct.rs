@@ -195,9 +195,10 @@ unsafe fn options(asked: &rc_reconstruction) -> Result<ReconstructionOptions, Fa
 /// options: NULL = the defaults. on_event: NULL = nobody is told. cancel: NULL = only on_event can cancel. report_json:
 /// gets the content of report.json, to be freed with rc_string_free(); NULL = it is not wanted.
 ///
-/// Fails with RC_INVALID_ARGUMENT for options out of range, RC_INVALID_MEDIA for an input that is no usable video,
-/// RC_CANCELLED, RC_DISK_FULL, and with one of RC_TOO_FEW_FRAMES to RC_UNRELIABLE_RECONSTRUCTION for a scene that cannot
-/// be reconstructed. The error names its stage.
+/// Fails with RC_INVALID_ARGUMENT for options out of range and for a folder in which frames/, sparse/ or undistorted/ has
+/// something in it that no run of this library has left, RC_INVALID_MEDIA for an input that is no usable video, RC_CANCELLED,
+/// RC_DISK_FULL, and with one of RC_TOO_FEW_FRAMES to RC_UNRELIABLE_RECONSTRUCTION for a scene that cannot be reconstructed. The
+/// error names its stage.
 ///
 /// Thread-safe, for folders that are not the same. Blocks.
 #[unsafe(no_mangle)]

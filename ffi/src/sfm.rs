@@ -69,8 +69,9 @@ fn frame_options(
 /// options: NULL = the defaults. on_event: NULL = nobody is told. cancel: NULL = only on_event can cancel. frames_json: gets
 /// what is known of the frames (the content of frames.json), to be freed with rc_string_free(); NULL = it is not wanted.
 ///
-/// Fails with RC_INVALID_ARGUMENT for options out of range, RC_INVALID_MEDIA for an input that is no usable video,
-/// RC_TOO_FEW_FRAMES, RC_CANCELLED, RC_DISK_FULL, RC_IO.
+/// Fails with RC_INVALID_ARGUMENT for options out of range and for a folder with pictures that are called as frames are and that
+/// no run of this library has left, RC_INVALID_MEDIA for an input that is no usable video, RC_TOO_FEW_FRAMES, RC_CANCELLED,
+/// RC_DISK_FULL, RC_IO.
 ///
 /// Thread-safe, for folders that are not the same. Blocks.
 #[unsafe(no_mangle)]
@@ -212,9 +213,9 @@ fn lens(name: &str) -> Result<CameraModel, Fault> {
 /// NULL = the model is wanted in memory only. options: NULL = the defaults. on_event: NULL = nobody is told. cancel: NULL =
 /// only on_event can cancel.
 ///
-/// Fails with RC_INVALID_ARGUMENT for options out of range or masks without a folder, RC_INVALID_MEDIA for an input that is no
-/// usable video, RC_CANCELLED, RC_DISK_FULL, and with one of RC_TOO_FEW_FRAMES to RC_UNRELIABLE_RECONSTRUCTION for poses that
-/// cannot be found.
+/// Fails with RC_INVALID_ARGUMENT for options out of range, masks without a folder, and a folder in which sparse/, undistorted/
+/// or frames/ has something in it that no run of this library has left, RC_INVALID_MEDIA for an input that is no usable video,
+/// RC_CANCELLED, RC_DISK_FULL, and with one of RC_TOO_FEW_FRAMES to RC_UNRELIABLE_RECONSTRUCTION for poses that cannot be found.
 ///
 /// Thread-safe, for folders that are not the same. Blocks.
 #[unsafe(no_mangle)]

@@ -112,7 +112,7 @@ def extract_frames(
     camera of its own. Of the pictures all are taken as long as they are not more than `max_frames` (3 to 5000). Those of one size, and of one
     focal length in their EXIF data, are by one camera; of a camera that made fewer than three they are left out, with the warning
     `other_cameras`. Frames are JPEG of at most `max_resolution` pixels (64 to 8192) on the long side. The folder gets a contact sheet, `frames.jpg`, as
-    well.
+    well. Frames of an earlier run in it are replaced; where it has other pictures that are called so, it is an error, and they stay.
 
     `projection`: how the pictures of a video show directions; absent, as the file says, or as its pictures look where it says
     nothing. Of a 360° video (`equirectangular`) a third as many panoramas are chosen, and each becomes six frames, its sides.

@@ -25,7 +25,8 @@ def reconstruct(
     """Makes a scene of a video, or of a folder of pictures and videos, in this process.
 
     `output`: a folder for everything that comes out (`scene.ply`, `scene.spz`, `sparse/`, `preview.jpg`, `report.json`, …).
-    Interrupted, the same call goes on where it was. Without it the scene is in memory only.
+    Interrupted, the same call goes on where it was. Where it has a `frames/`, `sparse/` or `undistorted/` that no run has left,
+    it is an error, and they stay. Without it the scene is in memory only.
 
     `quality`: `preview` is a small scene in minutes, also without a GPU; `standard` and `high` are work for a GPU.
 

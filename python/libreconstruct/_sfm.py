@@ -67,7 +67,8 @@ def sfm(
     ```
 
     `output`: a folder for COLMAP's files of the model (`sparse/`), the undistorted pictures with theirs (`undistorted/`, what
-    `Trainer` takes) and `poses.jpg`, as `reconstruct sfm` writes them. Without it the model is in memory only.
+    `Trainer` takes) and `poses.jpg`, as `reconstruct sfm` writes them. Where it has a `frames/`, `sparse/` or `undistorted/` that no
+    run has left and this one would write anew, it is an error, and they stay. Without it the model is in memory only.
 
     `max_frames`, `max_resolution`, `projection`: as for `extract_frames`, where frames have yet to be chosen.
 

@@ -167,4 +167,14 @@ fn the_frames_of_the_earlier_result_stay_as_they_are() {
         frames_added_to(&at("earlier"), &at("more"), &at("earlier"), &FrameOptions::default(), &control);
     assert_eq!(error.unwrap_err().kind(), ErrorKind::InvalidArgument);
     assert_eq!(Frames::load(&at("earlier/frames")).unwrap().frames, earlier.frames);
+    // Nor among pictures that nobody has chosen here, nor into the folder that they are added from.
+    fs::create_dir_all(at("theirs/frames")).unwrap();
+    fs::write(at("theirs/frames/garden.jpg"), "chosen by hand").unwrap();
+    for (given, output) in [("more", "theirs"), ("both/frames", "both")] {
+        let before = fs::read_dir(at(output).join("frames")).unwrap().count();
+        let error =
+            frames_added_to(&at("earlier"), &at(given), &at(output), &FrameOptions::default(), &control);
+        assert_eq!(error.unwrap_err().kind(), ErrorKind::InvalidArgument);
+        assert_eq!(fs::read_dir(at(output).join("frames")).unwrap().count(), before);
+    }
 }

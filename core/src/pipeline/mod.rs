@@ -67,14 +67,17 @@ use cost::Meter;
 use keys::Keyring;
 use poses::{check_apart, find_poses_keeping};
 use workspace::{
-    CHECKPOINT, Key, Manifest, Workspace, input_key, read_value, remove_if_there, remove_kept, stage_key,
+    CHECKPOINT, Key, Manifest, Workspace, check_own_outputs, input_key, read_value, remove_if_there,
+    remove_kept, stage_key,
 };
 
 /// Makes a scene of `input` in the folder `output`.
 ///
 /// # Errors
-/// Options out of range, an input that lies where results are written or is that folder, or that is no usable video, a scene that cannot be
-/// reconstructed, a full disk, cancellation. The error names its stage. What was finished stays and is used by the next call.
+/// Options out of range, an input that lies where results are written or is that folder, or that is no usable video; a folder
+/// `frames`, `sparse` or `undistorted` in `output` with something in it that no run of this program has left: it stays
+/// ([`InvalidArgument`](ErrorKind::InvalidArgument)); a scene that cannot be reconstructed, a full disk, cancellation. The error names
+/// its stage. What was finished stays and is used by the next call.
 pub fn reconstruct(
     input: &Path,
     output: &Path,
@@ -90,6 +93,7 @@ pub fn reconstruct(
         check_outside(named, &written.each_ref().map(PathBuf::as_path))?;
     }
     check_apart(input, output)?;
+    check_own_outputs(output, &[files::FRAMES, files::SPARSE, files::UNDISTORTED])?;
     // A device that is not there is said before anything else takes time.
     let keyring = Keyring::new(options)?;
     let run = Run { workspace: Workspace::open(output)?, options, keyring, control };
@@ -336,5 +340,59 @@ mod tests {
         let frame = crate::video::Frame::new(files::POSES, 0, 64, 48);
         let stored = Frames::of_images(&output, vec![frame]);
         refused(find_poses(&stored, None, &run.poses_options(), &output, &control).unwrap_err());
+    }
+
+    #[test]
+    fn what_no_run_has_left_is_never_cleared() {
+        let place = tempfile::tempdir().unwrap();
+        let (project, elsewhere) = (place.path().join("project"), place.path().join("elsewhere"));
+        let missing = place.path().join("missing.mp4");
+        pictures(&elsewhere);
+        let options = ReconstructionOptions { device: "cpu".parse().unwrap(), ..Default::default() };
+        let (frames, poses, control) =
+            (options.frame_options(false), options.poses_options(), Control::new());
+        let run = || reconstruct(&missing, &project, &options, &control).unwrap_err();
+        let sfm = || poses_in_folder(&missing, &project, &frames, &poses, &control).unwrap_err();
+        let stored: Vec<_> =
+            (0..3).map(|k| crate::video::Frame::new(format!("{k}.png"), k, 64, 48)).collect();
+        let stored = Frames::of_images(&elsewhere, stored);
+        let find = || find_poses(&stored, None, &poses, &project, &control).unwrap_err();
+        let choose = || frames_of(&elsewhere, &project, &frames, &control).unwrap_err();
+        let refused = |error: Error, name: &str| {
+            assert_eq!(error.kind(), ErrorKind::InvalidArgument, "{error}");
+            assert!(error.message().contains(&project.join(name).display().to_string()), "{error}");
+            assert!(error.message().contains("not made by a run of this program"), "{error}");
+            let left: Vec<_> = std::fs::read_dir(&project).unwrap().map(|e| e.unwrap().file_name()).collect();
+            assert_eq!(left, [name], "nothing was written");
+            assert_eq!(std::fs::read_dir(project.join(name)).unwrap().count(), 3);
+        };
+        for name in [files::FRAMES, files::SPARSE, files::UNDISTORTED] {
+            pictures(&project.join(name));
+            refused(run(), name);
+            refused(sfm(), name);
+            match name {
+                files::FRAMES => refused(choose(), name),
+                _ => refused(find(), name),
+            }
+            std::fs::remove_dir_all(&project).unwrap();
+        }
+        // An empty one is in nobody's way; what each command leaves says that all is its own.
+        let gone_on = |error: Error| assert_eq!(error.kind(), ErrorKind::NotFound, "{error}");
+        std::fs::create_dir_all(project.join(files::SPARSE)).unwrap();
+        gone_on(sfm());
+        for name in [files::SPARSE, files::UNDISTORTED] {
+            pictures(&project.join(name));
+        }
+        std::fs::write(project.join(files::POSES), "left by sfm").unwrap();
+        gone_on(sfm());
+        gone_on(run());
+        std::fs::remove_file(project.join(files::POSES)).unwrap();
+        pictures(&project.join(files::FRAMES));
+        assert!(project.join(".reconstruct/lock").is_file(), "left by the run");
+        gone_on(run());
+        // Of a search for poses that came to no end there is no model: this one somebody else has put there since.
+        std::fs::remove_file(project.join(".reconstruct/lock")).unwrap();
+        std::fs::create_dir(project.join(".reconstruct/sfm")).unwrap();
+        assert_eq!(sfm().kind(), ErrorKind::InvalidArgument);
     }
 }

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 
 use super::files;
-use super::workspace::{KEPT, remove_if_there, remove_kept};
+use super::workspace::{KEPT, check_own_outputs, remove_if_there, remove_kept};
 use crate::background::{
     FrameMasks, MASKS, MaskOptions, MaskReport, ObjectPoses, mask_frames, reconstruct_object,
 };
@@ -17,6 +17,9 @@ use crate::fiducial::{Tags, detect_tags};
 use crate::files::check_outside;
 use crate::sfm::{self, Given, Reconstruction, SfmOptions, SfmReport, Verdict};
 use crate::video::{FrameOptions, Frames, add_frames, extract_frames};
+
+/// The folders that [`find_poses`] clears, and fills.
+const OUTPUTS: [&str; 2] = [files::SPARSE, files::UNDISTORTED];
 
 /// How to find the poses.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -58,7 +61,8 @@ pub struct PosesReport {
 ///
 /// # Errors
 /// Those of [`Frames::load`] and [`extract_frames`]; [`InvalidArgument`](crate::ErrorKind::InvalidArgument) if key frames would be
-/// chosen from what is in `folder` itself: results come to lie there.
+/// chosen from what is in `folder` itself: results come to lie there; and if `folder/frames` is not empty and no run of this program
+/// has filled it.
 pub fn frames_of<'a>(
     given: &'a Path,
     folder: &Path,
@@ -70,6 +74,7 @@ pub fn frames_of<'a>(
         return Ok((Frames::load(given)?, None));
     }
     check_apart(given, folder)?;
+    check_own_outputs(folder, &[files::FRAMES])?;
     Ok((extract_frames(given, &folder.join(files::FRAMES), options, control)?, Some(given)))
 }
 
@@ -78,7 +83,8 @@ pub fn frames_of<'a>(
 ///
 /// # Errors
 /// [`NotFound`](crate::ErrorKind::NotFound) if the earlier frames are not there; those of [`Frames::load`] and [`add_frames`];
-/// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) if `given` is `folder`.
+/// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) if `given` is `folder`, and if `folder/frames` is not empty and no run of
+/// this program has filled it.
 pub fn frames_added_to(
     earlier: &Path,
     given: &Path,
@@ -87,6 +93,7 @@ pub fn frames_added_to(
     control: &Control,
 ) -> Result<Frames> {
     check_apart(given, folder)?;
+    check_own_outputs(folder, &[files::FRAMES])?;
     let place = earlier.join(files::FRAMES);
     if !Frames::description_path(&place).is_file() {
         let what = format!(
@@ -100,11 +107,24 @@ pub fn frames_added_to(
 }
 
 /// The frames that `options` ask for: those of [`frames_of`] with their source, or, if they are added to a model, those of
-/// [`frames_added_to`].
+/// [`frames_added_to`]. [`find_poses`] then finds their poses in the same folder.
 ///
 /// # Errors
-/// Those of these two.
+/// Those of these two; [`InvalidArgument`](crate::ErrorKind::InvalidArgument) if `sparse` or `undistorted` in `folder` is not empty and
+/// no run of this program has left it, so that [`find_poses`] would refuse it after all the frames were chosen.
 pub fn frames_for<'a>(
+    given: &'a Path,
+    folder: &Path,
+    frame_options: &FrameOptions,
+    options: &PosesOptions,
+    control: &Control,
+) -> Result<(Frames, Option<&'a Path>)> {
+    check_own_outputs(folder, &OUTPUTS)?;
+    choose_frames(given, folder, frame_options, options, control)
+}
+
+/// [`frames_for`], where nothing but the frames will be written.
+fn choose_frames<'a>(
     given: &'a Path,
     folder: &Path,
     frame_options: &FrameOptions,
@@ -165,7 +185,7 @@ pub fn poses_in_memory(
     if options.background.is_some() {
         return Err(Error::argument("masks are files: they need a folder for the results").hint("name one"));
     }
-    let (frames, source) = frames_for(input, folder, frame_options, options, control)?;
+    let (frames, source) = choose_frames(input, folder, frame_options, options, control)?;
     let tags = match options.sfm.apriltag_size_mm {
         Some(_) => Some(detect_tags(&frames, source, &control.part(0.0, 0.15))?),
         None => None,
@@ -219,7 +239,8 @@ fn solve_poses(
 ///
 /// # Errors
 /// Those of [`PosesOptions::check`], [`sfm::reconstruct`], [`detect_tags`], [`FrameMasks::of`] and [`mask_frames`];
-/// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) if frames or source would be written over.
+/// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) if frames or source would be written over, or if `sparse` or `undistorted`
+/// in `folder` is not empty and no run of this program has left it.
 pub fn find_poses(
     frames: &Frames,
     source: Option<&Path>,
@@ -254,6 +275,7 @@ pub(super) fn find_poses_keeping(
     if let Some(source) = source {
         check_apart(source, folder)?;
     }
+    check_own_outputs(folder, &OUTPUTS)?;
     // What an earlier run left belongs to other options.
     for old in [at(files::TAGS), at(files::MASKS_SHEET), undistorted.join(MASKS)] {
         remove_if_there(&old)?;
@@ -279,17 +301,18 @@ pub(super) fn find_poses_keeping(
         }
         _ => ObjectPoses::of_frame(solve_poses(frames, tags.as_ref(), options, Some(&kept), &part)?),
     };
-    // What is not written anew would be taken for a part of this: models of other places, pictures of other frames.
-    for old in [at(files::SPARSE), undistorted.clone()] {
-        remove_if_there(&old)?;
-    }
     let model = &found.reconstruction.model;
+    let doubts = found.reconstruction.report.verdict.as_ref().map(Verdict::image_doubts).unwrap_or_default();
+    // Before the model: whoever finds that model knows by the picture that it may be replaced.
+    plot_doubtful_poses(model, &doubts, &at(files::POSES))?;
+    // What is not written anew would be taken for a part of this: models of other places, pictures of other frames.
+    for old in OUTPUTS {
+        remove_if_there(&at(old))?;
+    }
     model.write_binary(&at(files::SPARSE))?;
     for (component, number) in found.reconstruction.components.iter().zip(1..) {
         component.write_binary(&at(files::SPARSE).join(format!("{number}")))?;
     }
-    let doubts = found.reconstruction.report.verdict.as_ref().map(Verdict::image_doubts).unwrap_or_default();
-    plot_doubtful_poses(model, &doubts, &at(files::POSES))?;
     let masks_begin = if masks.is_some() { 0.75 } else { 1.0 };
     let part = control.part(end, masks_begin);
     match &found.reconstruction.shutter {

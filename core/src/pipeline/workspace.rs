@@ -12,15 +12,21 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
+use super::files;
 use crate::error::{Error, ErrorKind, Result};
 use crate::file_lock::FileLock;
 use crate::files::{sync_file, sync_folder, write_atomically};
 use crate::hashing::{hash_file, hash_parts};
 use crate::hex::hex;
+use crate::own_results::check_own;
 use crate::stage::Stage;
+use crate::video::holds_frames;
 
 /// Hex SHA-256 that identifies what a stage was made from.
 pub(super) type Key = String;
+
+/// Where in the folder the lock is. Wherever a reconstruction has been at work it stays.
+const LOCK: &str = ".reconstruct/lock";
 
 /// Where in the folder the state of the training is that is being run.
 pub(super) const CHECKPOINT: &str = ".reconstruct/checkpoint.bin";
@@ -67,15 +73,20 @@ impl Workspace {
     pub(super) fn open(root: &Path) -> Result<Self> {
         let state = root.join(".reconstruct");
         std::fs::create_dir_all(&state).map_err(|e| Error::io("create", &state, e))?;
-        let path = state.join("lock");
-        match FileLock::try_take(FileLock::open(&path)?).map_err(|e| Error::io("lock", &path, e))? {
-            Some(lock) => Ok(Self { root: root.to_owned(), _lock: lock }),
-            None => Err(Error::new(
+        let path = root.join(LOCK);
+        let Some(lock) =
+            FileLock::try_take(FileLock::open(&path)?).map_err(|e| Error::io("lock", &path, e))?
+        else {
+            return Err(Error::new(
                 ErrorKind::InvalidArgument,
                 format!("another reconstruction is at work in {}", root.display()),
             )
-            .hint("wait for it, stop it, or choose another output folder")),
-        }
+            .hint("wait for it, stop it, or choose another output folder"));
+        };
+        // On the disk before any result that it vouches for.
+        sync_folder(&state)?;
+        sync_folder(root)?;
+        Ok(Self { root: root.to_owned(), _lock: lock })
     }
 
     /// A path inside the folder.
@@ -143,6 +154,22 @@ impl Workspace {
         }
         Ok(())
     }
+}
+
+/// Refuses to make room for results in `root` where something is called as the `outputs` are that no run of this program has left.
+///
+/// # Errors
+/// `InvalidArgument` with the first of them.
+pub(super) fn check_own_outputs(root: &Path, outputs: &[&str]) -> Result<()> {
+    let is_of_run = root.join(LOCK).exists();
+    // The picture of the poses is there before their model is, and as long as that.
+    let has_poses = root.join(files::POSES).exists();
+    for output in outputs {
+        let path = root.join(output);
+        let is_own = is_of_run || if *output == files::FRAMES { holds_frames(&path) } else { has_poses };
+        check_own(&path, is_own)?;
+    }
+    Ok(())
 }
 
 fn manifest_path(root: &Path, stage: Stage) -> PathBuf {

@@ -5,11 +5,12 @@ use std::path::Path;
 
 use crate::control::Control;
 use crate::error::{Error, ErrorKind, Result};
+use crate::own_results::check_own;
 use crate::stage::Stage;
 
 use super::clips_of_folder::name_of;
 use super::contact_sheet::thumbnail;
-use super::extract::{describe, is_same_folder, key_frames, prepare};
+use super::extract::{check_place, describe, holds_frames, is_same_folder, key_frames, prepare};
 use super::several_clips::Gathered;
 use super::{FrameOptions, FrameSource, Frames};
 
@@ -21,7 +22,7 @@ const PART: &str = ".clip-added";
 /// `frames.jpg` and, last, `frames.json`, too.
 ///
 /// # Errors
-/// As [`super::extract_frames`]; [`ErrorKind::InvalidArgument`] if `output` is where the earlier frames are;
+/// As [`super::extract_frames`]; [`ErrorKind::InvalidArgument`] if `output` is where the earlier frames are, or `input`;
 /// [`ErrorKind::InvalidMedia`] if either are 360° pictures, which stay by themselves.
 pub fn add_frames(
     earlier: &Frames,
@@ -45,8 +46,16 @@ fn add(
         return Err(Error::argument(format!("the frames in {} would be written over", output.display()))
             .hint("give another folder for the results"));
     }
+    if is_same_folder(input, output) {
+        return Err(Error::argument(format!("{} is both the input and the output", input.display())));
+    }
     if earlier.is_panoramic() {
         return Err(of_panoramas(&earlier.folder));
+    }
+    check_place(input, output)?;
+    let is_own = holds_frames(output);
+    for frame in &earlier.frames {
+        check_own(&output.join(&frame.name), is_own)?;
     }
     prepare(output)?;
     let part = output.join(PART);

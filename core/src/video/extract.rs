@@ -1,11 +1,16 @@
 //! The stage itself: a video, a folder of images or one with several videos becomes key frames on disk. `frames.json` is written
 //! last: where it is, the stage is complete.
 
+use std::collections::BTreeSet;
+use std::ffi::OsString;
+use std::fs::{self, File};
 use std::path::Path;
 
 use crate::control::Control;
 use crate::error::{Error, Result};
+use crate::files::sync_folder;
 use crate::jpeg;
+use crate::own_results::check_own;
 use crate::stage::Stage;
 
 use super::clips_of_folder::{clips_in, lone_clip};
@@ -15,9 +20,16 @@ use super::probe::probe;
 use super::several_clips::{self, with_warnings};
 use super::{FrameOptions, Frames, VideoInfo, images};
 
+/// The description of the frames in their folder, which is written last, and
+const DESCRIPTION: &str = "frames.json";
+/// the contact sheet.
+const SHEET: &str = "frames.jpg";
+/// There from before the first frame is written until the frames are described: whose they are if the run is ended.
+const UNFINISHED: &str = ".frames.partial";
+
 /// Extracts key frames from a video, or takes the images of a folder, into the folder `output` (made if need be; frames
-/// of an earlier run in it are replaced). Writes `frame_NNNNNN.jpg` (or the images), a contact sheet `frames.jpg` and,
-/// last, `frames.json`. In a folder may also be videos, by one camera or several: of each come frames in proportion to how long it
+/// of an earlier run in it are replaced, and no others). Writes `frame_NNNNNN.jpg` (or the images), a contact sheet `frames.jpg`
+/// and, last, `frames.json`. In a folder may also be videos, by one camera or several: of each come frames in proportion to how long it
 /// lasts, named after it, and beside them the images, if there are any. A video that is alone in its folder, or all that can be taken of
 /// it, is taken as by itself.
 ///
@@ -28,7 +40,8 @@ use super::{FrameOptions, Frames, VideoInfo, images};
 /// ([`crate::video::Frame::side`]), named `frame_NNNNNN_front.jpg` and so on; the contact sheet shows the panoramas.
 ///
 /// # Errors
-/// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) for options out of range; [`NotFound`](crate::ErrorKind::NotFound);
+/// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) for options out of range, and if `output` has pictures that are called as
+/// frames are and that no run of this program has left; [`NotFound`](crate::ErrorKind::NotFound);
 /// [`InvalidMedia`](crate::ErrorKind::InvalidMedia) for what is no video, cannot be decoded or breaks a limit;
 /// [`FfmpegMissing`](crate::ErrorKind::FfmpegMissing); [`TooFewFrames`](crate::ErrorKind::TooFewFrames);
 /// [`InsufficientParallax`](crate::ErrorKind::InsufficientParallax) if the camera stands still;
@@ -64,16 +77,28 @@ pub fn probe_video(input: &Path) -> Result<VideoInfo> {
 
 fn extract(input: &Path, output: &Path, options: &FrameOptions, control: &Control) -> Result<Frames> {
     options.validate()?;
-    let (frames, thumbnails) = key_frames(input, output, options, control)?;
-    describe(&frames, &thumbnails, control)?;
-    Ok(frames)
+    check_place(input, output)?;
+    let others = if holds_frames(output) { None } else { Some(names_in(output)) };
+    let extracted = key_frames(input, output, options, control).and_then(|(frames, thumbnails)| {
+        describe(&frames, &thumbnails, control)?;
+        Ok(frames)
+    });
+    // A run that failed before a frame was there leaves the folder as it was.
+    if let (Err(_), Some(mut others)) = (&extracted, others) {
+        others.insert(UNFINISHED.into());
+        if names_in(output).is_subset(&others) {
+            let _ = remove(output, UNFINISHED);
+        }
+    }
+    extracted
 }
 
 /// Writes the contact sheet and, last, the description of frames beside them, and tells that they are done.
 pub(super) fn describe(frames: &Frames, thumbnails: &Thumbnails, control: &Control) -> Result<()> {
     control.check()?;
-    jpeg::write(&contact_sheet(thumbnails), jpeg::VIEWING_QUALITY, &frames.folder.join("frames.jpg"))?;
+    jpeg::write(&contact_sheet(thumbnails), jpeg::VIEWING_QUALITY, &frames.folder.join(SHEET))?;
     frames.save()?;
+    remove(&frames.folder, UNFINISHED)?;
     for warning in &frames.warnings {
         control.warn(Stage::Frames, warning.clone());
     }
@@ -88,7 +113,7 @@ pub(super) fn key_frames(
     options: &FrameOptions,
     control: &Control,
 ) -> Result<(Frames, Thumbnails)> {
-    let is_folder = std::fs::metadata(input).map_err(|e| Error::io("open", input, e))?.is_dir();
+    let is_folder = fs::metadata(input).map_err(|e| Error::io("open", input, e))?.is_dir();
     if is_folder && is_same_folder(input, output) {
         return Err(Error::argument(format!("{} is both the input and the output", input.display())));
     }
@@ -114,28 +139,74 @@ pub(super) fn is_same_folder(a: &Path, b: &Path) -> bool {
     matches!((a.canonicalize(), b.canonicalize()), (Ok(a), Ok(b)) if a == b)
 }
 
-/// Makes the folder, and takes away what an earlier run left: its description first, so that it never describes a mixture.
-pub(super) fn prepare(output: &Path) -> Result<()> {
-    std::fs::create_dir_all(output).map_err(|e| Error::io("make", output, e))?;
-    let earlier = Frames::load(output).map(|f| f.frames).unwrap_or_default();
-    let remove = |name: &str| {
-        let path = output.join(name);
-        match std::fs::remove_file(&path) {
-            Err(e) if e.kind() != std::io::ErrorKind::NotFound => Err(Error::io("replace", &path, e)),
-            _ => Ok(()),
-        }
-    };
-    remove("frames.json")?;
-    for frame in &earlier {
-        remove(&frame.name)?;
+/// Whether frames were extracted into `folder`, or a run that was ended has begun to.
+pub(crate) fn holds_frames(folder: &Path) -> bool {
+    let signs = [DESCRIPTION, SHEET, UNFINISHED];
+    let is_sign = |name: &str| signs.contains(&name) || several_clips::is_part(name);
+    names_in(folder).iter().any(|name| is_sign(&name.to_string_lossy()))
+}
+
+/// Of a folder that is not there, or cannot be read, there are none: who writes there will say so.
+fn names_in(folder: &Path) -> BTreeSet<OsString> {
+    fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.file_name()).collect()
+}
+
+/// Refuses an `output` with pictures of somebody else that would be taken for frames of an earlier run, or written over.
+///
+/// # Errors
+/// `InvalidArgument` with the first of them; what reading `input` reports.
+pub(super) fn check_place(input: &Path, output: &Path) -> Result<()> {
+    // That a folder is to be written into itself is said elsewhere.
+    if holds_frames(output) || is_same_folder(input, output) {
+        return Ok(());
     }
-    several_clips::clear(output)?;
-    // A run that was ended left pictures without a description.
-    for entry in std::fs::read_dir(output).map_err(|e| Error::io("read", output, e))?.flatten() {
-        let name = entry.file_name().to_string_lossy().into_owned();
-        if Frames::is_name_of_video(&name) || (name.starts_with('.') && name.ends_with(".partial")) {
-            remove(&name)?;
+    for name in names_in(output) {
+        if Frames::is_name_of_video(&name.to_string_lossy()) {
+            check_own(&output.join(name), false)?;
+        }
+    }
+    if input.is_dir() {
+        // Most are stored under their own names.
+        for name in images::images_in(input)?.iter().filter_map(|image| image.file_name()) {
+            check_own(&output.join(name), false)?;
         }
     }
     Ok(())
+}
+
+/// Makes the folder, and takes away what an earlier run left: its description first, so that it never describes a mixture.
+pub(super) fn prepare(output: &Path) -> Result<()> {
+    fs::create_dir_all(output).map_err(|e| Error::io("make", output, e))?;
+    let has_earlier = holds_frames(output);
+    let mark = output.join(UNFINISHED);
+    File::create(&mark).map_err(|e| Error::io("make", &mark, e))?;
+    // On the disk before any frame that it vouches for.
+    sync_folder(output)?;
+    if !has_earlier {
+        return Ok(());
+    }
+    let earlier = Frames::load(output).map(|f| f.frames).unwrap_or_default();
+    remove(output, DESCRIPTION)?;
+    for frame in &earlier {
+        remove(output, &frame.name)?;
+    }
+    several_clips::clear(output)?;
+    // A run that was ended left pictures without a description.
+    for entry in fs::read_dir(output).map_err(|e| Error::io("read", output, e))?.flatten() {
+        let name = entry.file_name().to_string_lossy().into_owned();
+        let is_temporary = name.starts_with('.') && name.ends_with(".partial") && name != UNFINISHED;
+        if Frames::is_name_of_video(&name) || is_temporary {
+            remove(output, &name)?;
+        }
+    }
+    Ok(())
+}
+
+/// Removes the file `name` from `folder` if it is there.
+fn remove(folder: &Path, name: &str) -> Result<()> {
+    let path = folder.join(name);
+    match fs::remove_file(&path) {
+        Err(e) if e.kind() != std::io::ErrorKind::NotFound => Err(Error::io("replace", &path, e)),
+        _ => Ok(()),
+    }
 }

@@ -67,6 +67,7 @@ pub(crate) use contact_sheet::{contact_sheet, thumbnail, write_number};
 pub use containment::{Protection, containment};
 pub use encode::VideoWriter;
 pub(crate) use exif::exif_of;
+pub(crate) use extract::holds_frames;
 pub use extract::{extract_frames, probe_video as probe};
 #[cfg(feature = "service")]
 pub(crate) use ffmpeg::check_tools;

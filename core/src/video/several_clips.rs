@@ -27,10 +27,15 @@ const PART: &str = ".clip-";
 /// What a clip is taken to last that does not say so, seconds.
 const UNTOLD: f64 = 20.0;
 
+/// Whether a folder of this name in that of the frames is one of a single clip.
+pub(super) fn is_part(name: &str) -> bool {
+    name.starts_with(PART)
+}
+
 /// Removes from `output` what an earlier run left of single clips.
 pub(super) fn clear(output: &Path) -> Result<()> {
     for entry in fs::read_dir(output).map_err(|e| Error::io("read", output, e))?.flatten() {
-        if entry.file_name().to_string_lossy().starts_with(PART) {
+        if is_part(&entry.file_name().to_string_lossy()) {
             fs::remove_dir_all(entry.path()).map_err(|e| Error::io("remove", &entry.path(), e))?;
         }
     }

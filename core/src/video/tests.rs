@@ -114,6 +114,47 @@ fn a_panning_clip_becomes_frames_with_progress_and_a_sheet() {
 }
 
 #[test]
+fn pictures_that_no_run_has_left_are_no_frames_of_an_earlier_one() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name);
+    let names = |folder: &str| {
+        let entries = std::fs::read_dir(at(folder)).unwrap().map(|e| e.unwrap().file_name());
+        entries.map(|name| name.into_string().unwrap()).collect::<Vec<_>>()
+    };
+    let clip = pan(folder.path(), "a.mp4", 30, 6, (160, 120));
+    std::fs::create_dir(at("photographs")).unwrap();
+    for k in 0..3 {
+        image::GrayImage::new(64, 48).save(at(&format!("photographs/{k}.png"))).unwrap();
+    }
+    // Called as a frame is, and as a photograph that would be stored there.
+    std::fs::create_dir(at("theirs")).unwrap();
+    for (name, input) in [("frame_000003.jpg", &clip), ("2.png", &at("photographs"))] {
+        std::fs::write(at("theirs").join(name), "chosen by hand").unwrap();
+        let error = extract(input, &at("theirs"), 5).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::InvalidArgument, "{error}");
+        assert!(error.message().contains(&at("theirs").join(name).display().to_string()), "{error}");
+        assert!(error.hint_text().is_some(), "{error}");
+        assert_eq!(std::fs::read(at("theirs").join(name)).unwrap(), b"chosen by hand");
+        assert_eq!(names("theirs"), [name]);
+        std::fs::remove_file(at("theirs").join(name)).unwrap();
+    }
+    // What is called otherwise stays, and is in nobody's way; also in that of a run that fails.
+    std::fs::write(at("theirs/notes.txt"), "buy milk").unwrap();
+    let still = pan(folder.path(), "still.mp4", 30, 0, (160, 120));
+    extract(&still, &at("theirs"), 5).unwrap_err();
+    assert_eq!(names("theirs"), ["notes.txt"]);
+    let frames = extract(&clip, &at("theirs"), 5).unwrap();
+    assert_eq!(names("theirs").len(), frames.frames.len() + 3);
+    // A run that was ended has said that it had begun: the frames are its own.
+    std::fs::create_dir(at("ended")).unwrap();
+    std::fs::write(at("ended/.frames.partial"), "").unwrap();
+    std::fs::write(at("ended/frame_000003.jpg"), "half a picture").unwrap();
+    let frames = extract(&clip, &at("ended"), 5).unwrap();
+    assert_eq!(names("ended").len(), frames.frames.len() + 2);
+    assert!(image::open(frames.path(0)).is_ok());
+}
+
+#[test]
 fn the_right_frames_are_stored_and_upright() {
     let folder = tempfile::tempdir().unwrap();
     let clip = pan(folder.path(), "a.mp4", 24, 20, (320, 180));

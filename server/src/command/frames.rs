@@ -13,7 +13,8 @@ use crate::context::Context;
 ///
 /// Equal motion between them rather than equal time, the sharpest around each. Writes frame_NNNNNN.jpg (named by the
 /// zero-based number in the video), frames.json and the contact sheet frames.jpg. Each panorama that is chosen of a 360° video
-/// becomes six pictures, frame_NNNNNN_front.jpg and so on.
+/// becomes six pictures, frame_NNNNNN_front.jpg and so on. Frames of an earlier run in FOLDER are replaced; where it has other
+/// pictures that are called so, it is an error, and they stay.
 #[derive(Args)]
 pub(crate) struct Arguments {
     /// Video file, or folder of pictures, videos or both

@@ -19,7 +19,8 @@ use crate::ui;
 ///
 /// Writes into FOLDER: frames/ and frames.jpg (the key frames), sparse/ (COLMAP model), undistorted/ (frames for any
 /// trainer), masks.jpg (with --remove-background), poses.jpg, scene.ply, scene.spz, preview.jpg, camera.json, turntable.mp4, report.json. Run again with the
-/// same options it continues where it was stopped; with other options it redoes what they change.
+/// same options it continues where it was stopped; with other options it redoes what they change. Where FOLDER has a frames/,
+/// sparse/ or undistorted/ that no such run has left, it is an error, and they stay.
 #[derive(Args)]
 pub(crate) struct Arguments {
     /// Video file (mp4, mov, m4v, mkv, webm, avi), or folder of pictures (jpg, png, webp), videos or both, by one camera or several

@@ -22,7 +22,8 @@ use crate::context::Context;
 /// the undistorted frames with their PINHOLE model (undistorted/images, undistorted/sparse) and poses.jpg. With
 /// --apriltag-size-mm all of it is in metres, and tags.json has the tags that were found; with --remove-background masks of
 /// the object go into undistorted/masks/ (and masks.jpg). Stopped or killed, the same command goes on with the features and matches
-/// that it had found.
+/// that it had found. Where FOLDER has a frames/, sparse/ or undistorted/ that this program has not left and would write anew, it is an
+/// error, and they stay.
 #[derive(Args)]
 pub(crate) struct Arguments {
     /// Folder of frames or pictures, or a video

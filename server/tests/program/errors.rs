@@ -178,6 +178,24 @@ fn a_gpu_that_is_not_there() {
     assert_eq!(output.status.code(), Some(4), "{}", stderr(&output));
 }
 
+#[test]
+fn a_model_that_another_program_has_made_is_not_cleared() {
+    let folder = tempfile::tempdir().unwrap();
+    let model = folder.path().join("sparse/0/cameras.bin");
+    std::fs::create_dir_all(model.parent().unwrap()).unwrap();
+    std::fs::write(&model, "by COLMAP").unwrap();
+    for command in ["run", "sfm"] {
+        // Before anything is looked for: there is no such video.
+        let output = run([command, "/nowhere/film.mp4", "-o", folder.path().to_str().unwrap()]);
+        let text = stderr(&output);
+        assert_eq!(output.status.code(), Some(2), "{text}");
+        assert!(text.contains(folder.path().join("sparse").to_str().unwrap()), "{text}");
+        assert!(text.contains("not made by a run of this program") && text.contains("hint"), "{text}");
+        assert_eq!(std::fs::read(&model).unwrap(), b"by COLMAP");
+        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1);
+    }
+}
+
 #[cfg(target_os = "linux")]
 #[test]
 fn an_output_folder_that_cannot_be_written() {
