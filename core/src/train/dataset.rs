@@ -33,6 +33,8 @@ pub struct Dataset {
     pub test: Vec<usize>,
     /// The sparse points, in the order of their ids.
     pub points: Vec<SeedPoint>,
+    /// Whether nothing need be left to train on.
+    is_scored_only: bool,
     hash: String,
 }
 
@@ -45,12 +47,35 @@ impl Dataset {
         Self::from_model(&SparseModel::read(model)?, images, test_every)
     }
 
+    /// As [`Dataset::open`], but to score a scene on the views that are held out ([`super::evaluate_splats`]): none need be left to
+    /// train on, so that `test_every` may be 1, which holds out all of them.
+    ///
+    /// # Errors
+    /// As [`Dataset::open`], but `TooFewFrames` only if the model has no view at all.
+    pub fn open_to_score(model: &Path, images: &Path, test_every: u32) -> Result<Self> {
+        Self::of_views(&SparseModel::read(model)?, images, Some(test_every), true)
+    }
+
     /// Takes over a model; `test_every` as in [`super::TrainOptions`].
     ///
     /// # Errors
-    /// `InvalidArgument` if a camera has a lens distortion, `NotFound` with the names if pictures are missing,
+    /// `InvalidArgument` if a camera has a lens distortion or `test_every` is 0, `NotFound` with the names if pictures are missing,
     /// `InvalidFile` if the model contradicts itself, `TooFewFrames` if nothing is left to train on.
     pub fn from_model(model: &SparseModel, images: &Path, test_every: Option<u32>) -> Result<Self> {
+        Self::of_views(model, images, test_every, false)
+    }
+
+    fn of_views(
+        model: &SparseModel,
+        images: &Path,
+        test_every: Option<u32>,
+        is_scored_only: bool,
+    ) -> Result<Self> {
+        if test_every == Some(0) {
+            return Err(
+                Error::argument("test_every is 0").hint("it must be at least 1, which holds out every view")
+            );
+        }
         let mut views = Vec::with_capacity(model.images.len());
         let mut missing = Vec::new();
         let mut digest = Sha256::new();
@@ -118,7 +143,10 @@ impl Dataset {
         }
         let held_out = |i: usize| test_every.is_some_and(|n| i.is_multiple_of(n as usize));
         let (test, train): (Vec<usize>, Vec<usize>) = (0..views.len()).partition(|&i| held_out(i));
-        if train.is_empty() {
+        if is_scored_only && views.is_empty() {
+            return Err(Error::new(ErrorKind::TooFewFrames, "the model has no picture to score a scene on"));
+        }
+        if !is_scored_only && train.is_empty() {
             return Err(Error::new(
                 ErrorKind::TooFewFrames,
                 format!("{} registered pictures leave none to train on", views.len()),
@@ -149,7 +177,7 @@ impl Dataset {
         }
         digest.update((train.len() as u64).to_le_bytes());
         let views = views.into_iter().map(|(_, view)| view).collect();
-        Ok(Self { views, train, test, points, hash: hex(&digest.finalize()) })
+        Ok(Self { views, train, test, points, is_scored_only, hash: hex(&digest.finalize()) })
     }
 
     /// Takes the object's masks from `folder` ([`crate::masks::find_mask`]): they become the alpha of the pictures. Views
@@ -158,7 +186,7 @@ impl Dataset {
     ///
     /// # Errors
     /// `NotFound` if a picture has no mask, `InvalidMedia` if a mask cannot be read or has not the shape of its camera,
-    /// `TooFewFrames` if no training view shows the object, `Cancelled`.
+    /// `TooFewFrames` if no training view shows the object (where a scene is only scored, no view that is held out), `Cancelled`.
     pub fn with_masks(mut self, folder: &Path, control: &Control) -> Result<Self> {
         let masks: Vec<masks::ViewMask> = masks::read(&self.views, &self.points, folder, control)?;
         let mut digest = Sha256::new();
@@ -169,7 +197,14 @@ impl Dataset {
         }
         self.train.retain(|&i| masks[i].shows_object);
         self.test.retain(|&i| masks[i].shows_object);
-        if self.train.is_empty() {
+        if self.is_scored_only && self.test.is_empty() {
+            return Err(Error::new(
+                ErrorKind::TooFewFrames,
+                format!("no view that is held out shows the object of the masks in {}", folder.display()),
+            )
+            .hint("hold out more views, with a smaller test_every; masks are white where the object is"));
+        }
+        if !self.is_scored_only && self.train.is_empty() {
             return Err(Error::new(
                 ErrorKind::TooFewFrames,
                 format!("none of the masks of {} views in {} shows an object", masks.len(), folder.display()),
@@ -332,6 +367,40 @@ pub(crate) mod tests {
         // View 0 is 091.png, which image 9 is.
         assert_eq!((targets[0].width, targets[0].height, targets[0].rgb[0]), (20, 15, 9));
         assert!(targets[0].alpha.is_none());
+    }
+
+    #[test]
+    fn who_only_scores_needs_nothing_to_train_on() {
+        let folder = tempfile::tempdir().unwrap();
+        let model = arc(folder.path(), 3);
+        let sparse = folder.path().join("sparse");
+        model.write_binary(&sparse).unwrap();
+        let scored = |every| Dataset::open_to_score(&sparse, folder.path(), every);
+        let all = scored(1).unwrap();
+        assert!(all.test == [0, 1, 2] && all.train.is_empty());
+        assert_eq!(scored(2).unwrap().test, [0, 2]);
+        let none = scored(0).unwrap_err();
+        assert_eq!((none.kind(), none.message()), (ErrorKind::InvalidArgument, "test_every is 0"));
+        let trained = |every| Dataset::open(&sparse, folder.path(), Some(every)).unwrap_err().kind();
+        assert_eq!((trained(0), trained(1)), (ErrorKind::InvalidArgument, ErrorKind::TooFewFrames));
+        // Nor is anything trained on it.
+        let options = crate::train::TrainOptions::default();
+        let rasteriser = crate::raster::open(&crate::raster::DeviceChoice::Cpu).unwrap();
+        let begun = crate::train::Trainer::new(all.clone(), options, rasteriser, &Control::new());
+        assert_eq!(begun.err().unwrap().kind(), ErrorKind::TooFewFrames);
+
+        // Of the views that are scored one shows the object, of the others none.
+        let masks = folder.path().join("masks");
+        std::fs::create_dir(&masks).unwrap();
+        for (view, value) in all.views.iter().zip([255, 0, 0]) {
+            image::GrayImage::from_pixel(40, 30, image::Luma([value])).save(masks.join(&view.name)).unwrap();
+        }
+        let of_object = |every| scored(every).unwrap().with_masks(&masks, &Control::new());
+        assert_eq!((of_object(1).unwrap().test, of_object(2).unwrap().test), (vec![0], vec![0]));
+        std::fs::copy(masks.join(&all.views[1].name), masks.join(&all.views[0].name)).unwrap();
+        let error = of_object(1).unwrap_err();
+        assert!(error.kind() == ErrorKind::TooFewFrames && error.message().contains("held out"), "{error}");
+        assert_eq!(scored(8).unwrap().test, [0]);
     }
 
     #[test]

@@ -84,7 +84,8 @@ impl Trainer {
     ///
     /// # Errors
     /// `InvalidArgument` for options out of range and for a model far from its origin, whose places single precision cannot tell
-    /// apart; what reading the pictures and the rasteriser report; `Cancelled`.
+    /// apart; `TooFewFrames` for a dataset that leaves no view to train on; what reading the pictures and the rasteriser report;
+    /// `Cancelled`.
     pub fn new(
         dataset: Dataset,
         options: TrainOptions,
@@ -92,6 +93,10 @@ impl Trainer {
         control: &Control,
     ) -> Result<Self> {
         options.validate()?;
+        if dataset.train.is_empty() {
+            return Err(Error::new(ErrorKind::TooFewFrames, "there is no view to train on")
+                .hint("hold out fewer views"));
+        }
         // Before anything is measured for the plan.
         precision::check(&dataset)?;
         let began = Instant::now();

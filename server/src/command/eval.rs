@@ -17,8 +17,8 @@ pub(crate) struct Arguments {
     scene: PathBuf,
     /// Folder with images/ and sparse/ (PINHOLE cameras)
     dataset: PathBuf,
-    /// Score every Nth image, from the first
-    #[arg(long, value_name = "N", default_value_t = 8)]
+    /// Score every Nth image, from the first; 1 = all of them
+    #[arg(long, value_name = "N", default_value_t = 8, value_parser = clap::value_parser!(u32).range(1..))]
     test_every: u32,
     /// Long side of the pictures in pixels at most
     #[arg(long, value_name = "PIXELS")]
@@ -31,8 +31,8 @@ pub(crate) struct Arguments {
 impl Arguments {
     pub(crate) fn run(&self, context: &Context<'_>) -> Result<()> {
         let splats = Splats::read(&self.scene)?;
-        let dataset =
-            Dataset::open(&self.dataset.join("sparse"), &self.dataset.join("images"), Some(self.test_every))?;
+        let (sparse, images) = (self.dataset.join("sparse"), self.dataset.join("images"));
+        let dataset = Dataset::open_to_score(&sparse, &images, self.test_every)?;
         let mut rasteriser = open(&self.device)?;
         let evaluation =
             evaluate_splats(&splats, &dataset, self.max_resolution, rasteriser.as_mut(), context.control)?;

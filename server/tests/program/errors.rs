@@ -133,6 +133,9 @@ fn options_out_of_range_name_the_option_and_its_range() {
     let output = run(["run", "a.mp4"]);
     assert_eq!(output.status.code(), Some(2));
     assert!(stderr(&output).contains("--output"));
+    let output = run(["eval", "a.ply", "garden", "--test-every", "0"]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(stderr(&output).contains("--test-every"), "{}", stderr(&output));
 }
 
 #[test]
