@@ -9,7 +9,7 @@ import warnings
 from collections.abc import Iterator
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from . import _html, _native
 from ._camera import Camera, from_view_tuple, view_tuple
@@ -60,7 +60,7 @@ class Trainer:
         model: SparseModel | PathLike,
         images: PathLike,
         *,
-        masks: PathLike | None = None,
+        masks: PathLike | Literal[False] | None = None,
         training_num_steps: int = 25_000,
         training_max_num_gaussians: int = 1_000_000,
         sh_degree: int = 3,
@@ -78,7 +78,7 @@ class Trainer:
         `model`: pinhole cameras (`SparseModel.undistort` makes them), or the folder of one. `images`: folder of the pictures.
         `masks`: folder of the object's masks (PNG, named as the pictures, white where the object is), with which only the object
         is trained. By default, where `images` is a folder named `images`, the `masks` beside it if they are there, as
-        `sfm(..., remove_background=True)` leaves them.
+        `sfm(..., remove_background=True)` leaves them; with `False` whole pictures are trained on all the same.
         `max_resolution`: long side of the training pictures at most. `test_every`: hold every n-th view back, for
         `evaluate()`. `every`: steps per iteration. `checkpoint`: a file; if it holds a run of the same pictures and options,
         that is continued. `more`: the other options of the engine, among them `tuning={...}`, `clean=False` (Gaussians in
@@ -207,8 +207,10 @@ class Trainer:
         return _html.card("Training", facts, _html.data_uri(self._repr_png_(), "image/png"), last.fraction)
 
 
-def _masks(images: Path, given: PathLike | None) -> Path | None:
-    """The folder of the masks: what is given, else what `reconstruct train` takes in a dataset."""
+def _masks(images: Path, given: PathLike | Literal[False] | None) -> Path | None:
+    """The folder of the masks: what is given, else what `reconstruct train` takes in a dataset; none if they are refused."""
+    if given is False:
+        return None
     if given is not None:
         return Path(given)
     beside = images.parent / "masks"

@@ -244,6 +244,7 @@ def test_with_masks_only_the_object_is_trained(reconstruction, tmp_path):
         Image.fromarray(mask).save(masks / Path(name).with_suffix(".png").name)
     found = trained()
     assert len(found) > 0 and (inside(found) > 0.7).all()
+    assert np.array_equal(trained(masks=False).means, whole.means)
     other = tmp_path / "of my own"
     masks.rename(other)
     assert np.array_equal(trained(masks=other).means, found.means)

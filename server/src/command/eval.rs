@@ -6,11 +6,16 @@ use clap::Args;
 use libreconstruct::Result;
 use libreconstruct::raster::{DeviceChoice, open};
 use libreconstruct::splats::Splats;
-use libreconstruct::train::{Dataset, evaluate_splats};
+use libreconstruct::train::{Dataset, Evaluation, evaluate_splats};
 
+use super::masks_of;
 use crate::context::Context;
 
 /// Score a scene on held-out pictures (PSNR, SSIM)
+///
+/// With the masks with which it was trained the scores are those that `reconstruct train` and `run` say: where the folder has masks/,
+/// or others are given, only the object counts, over black, in the pictures that show it. Of a scene for which `train` made masks of
+/// its own they are in SCENE.masks/.
 #[derive(Args)]
 pub(crate) struct Arguments {
     /// The scene (.ply, .spz, .glb or .sog)
@@ -23,6 +28,13 @@ pub(crate) struct Arguments {
     /// Long side of the pictures in pixels at most
     #[arg(long, value_name = "PIXELS")]
     max_resolution: Option<u32>,
+    /// Score only the object of these masks: a folder with a PNG named like each picture, white where the object is [default: masks/
+    /// of the folder, if it is there]
+    #[arg(long, value_name = "DIR")]
+    mask_dir: Option<PathBuf>,
+    /// Score whole pictures, also where the folder has masks/
+    #[arg(long, conflicts_with = "mask_dir")]
+    no_masks: bool,
     /// auto, cpu, gpu, or part of a graphics adapter's name
     #[arg(long, default_value = "auto")]
     device: DeviceChoice,
@@ -32,20 +44,68 @@ impl Arguments {
     pub(crate) fn run(&self, context: &Context<'_>) -> Result<()> {
         let splats = Splats::read(&self.scene)?;
         let (sparse, images) = (self.dataset.join("sparse"), self.dataset.join("images"));
-        let dataset = Dataset::open_to_score(&sparse, &images, self.test_every)?;
+        let mut dataset = Dataset::open_to_score(&sparse, &images, self.test_every)?;
+        let masks = self.masks();
+        if let Some(masks) = &masks {
+            dataset = dataset.with_masks(masks, context.control)?;
+        }
         let mut rasteriser = open(&self.device)?;
         let evaluation =
             evaluate_splats(&splats, &dataset, self.max_resolution, rasteriser.as_mut(), context.control)?;
-        let mut text = format!(
-            "PSNR {:.2} dB, SSIM {:.4} over {} pictures",
-            evaluation.psnr,
-            evaluation.ssim,
-            evaluation.views.len()
-        );
+        let count = evaluation.views.len();
+        let of = match &masks {
+            Some(masks) => format!("the object of {} in {count} pictures", masks.display()),
+            None => format!("{count} whole pictures"),
+        };
+        let mut text = format!("PSNR {:.2} dB, SSIM {:.4} over {of}", evaluation.psnr, evaluation.ssim);
         for view in &evaluation.views {
             text += &format!("\n  {:<24} {:.2} dB  {:.4}", view.name, view.psnr, view.ssim);
         }
-        context.result(&evaluation, &text);
+        let masks = masks.map(|masks| masks.display().to_string());
+        context.result(&Scored { evaluation: &evaluation, masks }, &text);
         Ok(())
+    }
+
+    /// The folder of the masks by which the scene is scored, as `reconstruct train` takes it.
+    fn masks(&self) -> Option<PathBuf> {
+        if self.no_masks { None } else { masks_of(&self.dataset, self.mask_dir.as_deref()) }
+    }
+}
+
+/// The result, for machines.
+#[derive(serde::Serialize)]
+struct Scored<'a> {
+    #[serde(flatten)]
+    evaluation: &'a Evaluation,
+    /// The folder of the masks, if only the object was scored.
+    masks: Option<String>,
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Parser)]
+    struct Command {
+        #[command(flatten)]
+        arguments: Arguments,
+    }
+
+    #[test]
+    fn the_masks_of_the_training_are_taken_unless_that_is_refused() {
+        let dataset = tempfile::tempdir().unwrap();
+        let masks = |more: &[&str]| {
+            let words = ["eval", "scene.ply", dataset.path().to_str().unwrap()];
+            Command::try_parse_from(words.iter().chain(more)).map(|command| command.arguments.masks()).ok()
+        };
+        assert_eq!(masks(&[]).unwrap(), None);
+        std::fs::create_dir(dataset.path().join("masks")).unwrap();
+        assert_eq!(masks(&[]).unwrap(), Some(dataset.path().join("masks")));
+        assert_eq!(masks(&["--no-masks"]).unwrap(), None);
+        assert_eq!(masks(&["--mask-dir", "drawn"]).unwrap(), Some(PathBuf::from("drawn")));
+        assert_eq!(masks(&["--no-masks", "--mask-dir", "drawn"]), None, "they contradict each other");
+        assert!(masks(&["--test-every", "1"]).is_some() && masks(&["--test-every", "0"]).is_none());
     }
 }

@@ -1,9 +1,9 @@
 //! What the commands that remove the background have in common.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::Args;
-use libreconstruct::background::{MaskOptions, MaskReport, ObjectPoint, PosesFrom};
+use libreconstruct::background::{MASKS, MaskOptions, MaskReport, ObjectPoint, PosesFrom};
 
 /// Where masks come from.
 #[derive(Args)]
@@ -40,6 +40,12 @@ impl MaskArguments {
     }
 }
 
+/// Masks of the pictures in `dataset` that are there already: in the folder that is `given`, else beside the pictures.
+pub(crate) fn masks_of(dataset: &Path, given: Option<&Path>) -> Option<PathBuf> {
+    let beside = || Some(dataset.join(MASKS)).filter(|masks| masks.is_dir());
+    given.map(Path::to_owned).or_else(beside)
+}
+
 /// The figures of the masks, for people.
 pub(crate) fn mask_summary(report: &MaskReport) -> String {
     if report.masks == 0 {
@@ -55,4 +61,19 @@ pub(crate) fn mask_summary(report: &MaskReport) -> String {
             PosesFrom::Frame => "whole frames",
         }
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn masks_that_are_given_come_before_those_beside_the_pictures() {
+        let dataset = tempfile::tempdir().unwrap();
+        assert_eq!(masks_of(dataset.path(), None), None);
+        let (beside, given) = (dataset.path().join("masks"), Path::new("drawn"));
+        std::fs::create_dir(&beside).unwrap();
+        assert_eq!(masks_of(dataset.path(), None), Some(beside));
+        assert_eq!(masks_of(dataset.path(), Some(given)).as_deref(), Some(given));
+    }
 }

@@ -31,7 +31,7 @@ use libreconstruct::camera::ReadoutDirection;
 use libreconstruct::pipeline::{Quality, files};
 use libreconstruct::sfm::{ComponentReport, Grade, ScaleReport, SfmReport, ShutterReport, Verdict};
 use libreconstruct::video::Projection;
-pub(crate) use masks::{MaskArguments, mask_summary};
+pub(crate) use masks::{MaskArguments, mask_summary, masks_of};
 
 /// What sets the scale.
 #[derive(Args)]

@@ -3,13 +3,13 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use libreconstruct::background::{FinishedScene, MASKS, ObjectOutline, mask_dataset};
+use libreconstruct::background::{FinishedScene, ObjectOutline, mask_dataset};
 use libreconstruct::raster::{DeviceChoice, open};
 use libreconstruct::splats::SceneFormat;
 use libreconstruct::train::{Dataset, TrainOptions, Trainer};
 use libreconstruct::{Error, Result};
 
-use super::{MaskArguments, mask_summary};
+use super::{MaskArguments, mask_summary, masks_of};
 use crate::context::Context;
 
 /// Fit a Gaussian scene to undistorted frames
@@ -19,7 +19,7 @@ use crate::context::Context;
 /// command continues until it is done.
 ///
 /// Where the folder has masks/ (as `reconstruct sfm --remove-background` leaves it), or masks are asked for here, only the
-/// object is trained. Those that are made here go beside the scene, into SCENE.masks/.
+/// object is trained, unless --no-masks is given. Those that are made here go beside the scene, into SCENE.masks/.
 #[derive(Args)]
 pub(crate) struct Arguments {
     /// Folder with images/ and sparse/
@@ -50,6 +50,9 @@ pub(crate) struct Arguments {
     no_clean: bool,
     #[command(flatten)]
     masks: MaskArguments,
+    /// Train on whole pictures, also where the folder has masks/
+    #[arg(long, conflicts_with_all = ["remove_background", "mask_model", "mask_dir", "object_at", "keep_floor"])]
+    no_masks: bool,
     /// Fixes every random choice
     #[arg(long, default_value_t = 0)]
     seed: u64,
@@ -79,6 +82,9 @@ impl Arguments {
             std::fs::create_dir_all(folder).map_err(|e| Error::io("create", folder, e))?;
         }
         let masks = self.masks(context)?;
+        if let Some(masks) = masks.as_ref().filter(|_| !context.global.json && !context.global.quiet) {
+            crate::ui::say(&format!("only the object of {} is trained", masks.display()));
+        }
         let mut dataset =
             Dataset::open(&self.dataset.join("sparse"), &self.dataset.join("images"), self.test_every)?;
         if let Some(masks) = &masks {
@@ -106,19 +112,24 @@ impl Arguments {
             report.steps_per_second,
             self.output.display()
         );
-        let value = serde_json::json!({ "device": device, "training": report, "evaluation": evaluation });
+        let masks = masks.map(|masks| masks.display().to_string());
+        let value = serde_json::json!({
+            "device": device, "masks": masks, "training": report, "evaluation": evaluation,
+        });
         context.result(&value, &text);
         Ok(())
     }
 
     /// The folder of the object's masks, if there is one or it is asked for.
     fn masks(&self, context: &Context<'_>) -> Result<Option<PathBuf>> {
-        if let Some(given) = &self.masks.mask_dir {
-            return Ok(Some(given.clone()));
+        if self.no_masks {
+            return Ok(None);
         }
-        let there = self.dataset.join(MASKS);
-        // What was asked for by pointing, or with a floor, is not what was made before.
-        if there.is_dir() && self.masks.object_at.is_none() && self.masks.keep_floor.is_none() {
+        // What is asked for by pointing, or with a floor, is not what was made before.
+        if self.masks.object_at.is_none()
+            && self.masks.keep_floor.is_none()
+            && let Some(there) = masks_of(&self.dataset, self.masks.mask_dir.as_deref())
+        {
             return Ok(Some(there));
         }
         let Some(options) = self.masks.options() else { return Ok(None) };
@@ -130,5 +141,37 @@ impl Arguments {
             crate::ui::say(&format!("object {}", mask_summary(&report)));
         }
         Ok((report.masks > 0).then_some(made))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Parser)]
+    struct Command {
+        #[command(flatten)]
+        arguments: Arguments,
+    }
+
+    #[test]
+    fn masks_beside_the_pictures_are_taken_unless_that_is_refused() {
+        let dataset = tempfile::tempdir().unwrap();
+        std::fs::create_dir(dataset.path().join("masks")).unwrap();
+        let control = libreconstruct::Control::new();
+        let global = crate::context::Global { json: true, quiet: true, threads: None };
+        let context = Context { global, control: &control };
+        let masks = |more: &[&str]| {
+            let words = ["train", dataset.path().to_str().unwrap(), "-o", "scene.ply"];
+            let parsed = Command::try_parse_from(words.iter().chain(more));
+            parsed.map(|command| command.arguments.masks(&context).unwrap()).ok()
+        };
+        assert_eq!(masks(&[]).unwrap(), Some(dataset.path().join("masks")));
+        assert_eq!(masks(&["--mask-dir", "drawn"]).unwrap(), Some(PathBuf::from("drawn")));
+        assert_eq!(masks(&["--no-masks"]).unwrap(), None);
+        assert_eq!(masks(&["--no-masks", "--mask-dir", "drawn"]), None, "they contradict each other");
+        assert_eq!(masks(&["--no-masks", "--object", "3,4"]), None, "they contradict each other");
     }
 }

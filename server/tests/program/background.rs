@@ -44,6 +44,26 @@ fn masks_of_ones_own_make_a_scene_of_the_object_alone() {
     let preview = image::open(out.join("preview.jpg")).unwrap().to_rgb8();
     let white = preview.pixels().filter(|p| p.0.iter().all(|v| *v > 240)).count();
     assert!(white * 2 > preview.pixels().len(), "{white} of {}", preview.pixels().len());
+
+    // The scene is scored as it was, by the masks beside the pictures; of whole pictures most is not in it.
+    let score = |more: &[&str]| {
+        let output = reconstruct()
+            .arg("eval")
+            .args([out.join("scene.ply"), out.join("undistorted")])
+            .args(["--device", "cpu", "--max-resolution", "480", "--test-every", "8", "--json"])
+            .args(more)
+            .output()
+            .unwrap();
+        assert_success(&output);
+        let score: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+        (score["psnr"].as_f64().unwrap(), score["masks"].is_string())
+    };
+    let reported = report["train"]["evaluation"]["psnr"].as_f64().unwrap();
+    let (psnr, by_masks) = score(&[]);
+    // Files have unit quaternions.
+    assert!(by_masks && (psnr - reported).abs() < 1e-3, "{psnr} dB, not {reported} dB");
+    let (whole, by_masks) = score(&["--no-masks"]);
+    assert!(!by_masks && whole < reported - 3.0, "{whole} dB of whole pictures, {reported} dB of the object");
 }
 
 /// What became of a capture whose background was removed by the network.
