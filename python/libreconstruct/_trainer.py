@@ -81,9 +81,9 @@ class Trainer:
         `sfm(..., remove_background=True)` leaves them; with `False` whole pictures are trained on all the same.
         `max_resolution`: long side of the training pictures at most. `test_every`: hold every n-th view back, for
         `evaluate()`. `every`: steps per iteration. `checkpoint`: a file; if it holds a run of the same pictures and options,
-        that is continued. `more`: the other options of the engine, among them `tuning={...}`, `clean=False` (Gaussians in
-        free space stay where they are) and `time_budget_seconds`: with that, there are fewer steps, fewer Gaussians and
-        smaller pictures if this machine would take longer.
+        that is continued; a file that is no checkpoint is an error, and stays. `more`: the other options of the engine, among
+        them `tuning={...}`, `clean=False` (Gaussians in free space stay where they are) and `time_budget_seconds`: with that,
+        there are fewer steps, fewer Gaussians and smaller pictures if this machine would take longer.
         """
         if not isinstance(model, SparseModel):
             model = SparseModel.load(model)

@@ -213,7 +213,8 @@ impl Run<'_> {
             }
             let outline = if removed { ObjectOutline::of(&dataset, control)? } else { None };
             let rasteriser = raster::open(&self.options.device)?;
-            let mut trainer = Trainer::open(dataset, options.clone(), rasteriser, &checkpoint, control)?;
+            let mut trainer =
+                Trainer::open_in_workspace(dataset, options.clone(), rasteriser, &checkpoint, control)?;
             let training = trainer.run(control, Some(&checkpoint))?;
             let device = trainer.device();
             let FinishedScene { splats, opacity_removed, evaluation } =

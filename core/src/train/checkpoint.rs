@@ -5,7 +5,7 @@
 //! that there is always a whole one. The random numbers have no state: they are keyed by seed and step.
 
 use std::fs::File;
-use std::io::{BufReader, BufWriter, Read, Write};
+use std::io::{BufReader, BufWriter, Read, Seek, Write};
 use std::path::Path;
 
 use bytemuck::cast_slice_mut;
@@ -118,7 +118,14 @@ impl Checkpoint {
     /// Reads one that was written under the same hashes.
     pub(crate) fn read(path: &Path, options: &str, dataset: &str) -> Result<Self> {
         let io = |e| Error::io("read the checkpoint", path, e);
-        let file = File::open(path).map_err(io)?;
+        let mut file = File::open(path).map_err(io)?;
+        if begins_otherwise(&mut file).map_err(io)? {
+            let what = format!("cannot continue from {}: it is no checkpoint", path.display());
+            return Err(Error::new(ErrorKind::InvalidFile, what).hint(
+                "the file stays as it is: give the path of a checkpoint, or one at which there is none yet",
+            ));
+        }
+        file.rewind().map_err(io)?;
         let length = file.metadata().map_err(io)?.len();
         let mut file = Hashing::new(BufReader::with_capacity(1 << 20, file));
         let mut start = [0; 16];
@@ -127,9 +134,6 @@ impl Checkpoint {
         }
         file.read_exact(&mut start).map_err(io)?;
         let word = |at: usize| u32::from_le_bytes([start[at], start[at + 1], start[at + 2], start[at + 3]]);
-        if &start[..8] != MAGIC {
-            return Err(damaged(path, "it is no checkpoint"));
-        }
         if word(8) != VERSION {
             return Err(damaged(path, &format!("its version is {}, not {VERSION}", word(8))));
         }
@@ -190,6 +194,19 @@ pub(crate) fn steps_of(file: &mut impl Read) -> Option<u32> {
     let mut json = vec![0; length as usize];
     file.read_exact(&mut json).ok()?;
     serde_json::from_slice::<Header>(&json).ok().map(|header| header.progress.step)
+}
+
+/// Whether the file at `path` is something else than a checkpoint, by how it begins: then it is not ours to write over. What cannot
+/// be read may be.
+pub(super) fn is_other_file(path: &Path) -> bool {
+    File::open(path).and_then(|mut file| begins_otherwise(&mut file)).unwrap_or(true)
+}
+
+/// Whether a file does not begin as a checkpoint does. One that is cut off, however early, still does.
+fn begins_otherwise(file: &mut impl Read) -> std::io::Result<bool> {
+    let mut start = Vec::new();
+    file.take(MAGIC.len() as u64).read_to_end(&mut start)?;
+    Ok(MAGIC.iter().zip(&start).any(|(ours, found)| ours != found))
 }
 
 fn damaged(path: &Path, what: &str) -> Error {

@@ -406,6 +406,41 @@ fn a_checkpoint_that_is_not_used_is_told_of_and_one_that_cannot_be_read_is_kept(
 }
 
 #[test]
+fn a_file_that_is_no_checkpoint_is_not_written_over() {
+    let folder = tempfile::tempdir().unwrap();
+    let model = capture(folder.path(), |_| 1.0, false);
+    let path = folder.path().join("kitchen.ply");
+    let options = TrainOptions { dense_initialisation: false, ..options(3) };
+    let opened = |in_workspace: bool| {
+        let dataset = Dataset::from_model(&model, folder.path(), options.test_every).unwrap();
+        let (rasteriser, control) = (open(&DeviceChoice::Cpu).unwrap(), Control::new());
+        match in_workspace {
+            true => Trainer::open_in_workspace(dataset, options.clone(), rasteriser, &path, &control),
+            false => Trainer::open(dataset, options.clone(), rasteriser, &path, &control),
+        }
+    };
+    let is_told = |trainer: Trainer| trainer.warnings().iter().any(|w| w.code == "checkpoint_not_used");
+    // Of any length.
+    for text in ["ply\nformat binary_little_endian 1.0\nelement vertex 100000\nproperty float x\n", "note"] {
+        std::fs::write(&path, text).unwrap();
+        let error = opened(false).err().unwrap();
+        assert_eq!(error.kind(), ErrorKind::InvalidFile, "{error}");
+        assert!(error.message().contains("kitchen.ply: it is no checkpoint"), "{error}");
+        assert!(error.hint_text().is_some_and(|hint| hint.contains("stays as it is")), "{error}");
+        assert_eq!(std::fs::read_to_string(&path).unwrap(), text);
+        // In a folder of our own it can only be what is left of one.
+        assert!(is_told(opened(true).unwrap()));
+    }
+    // So it is wherever it begins like one, and where nothing is lost with it.
+    trainer(&model, folder.path(), &options).save(&path).unwrap();
+    let whole = std::fs::read(&path).unwrap();
+    for length in [0, 5, 20, whole.len() / 2] {
+        std::fs::write(&path, &whole[..length]).unwrap();
+        assert!(is_told(opened(false).unwrap()), "{length} bytes of one");
+    }
+}
+
+#[test]
 fn who_goes_on_after_the_end_is_told_what_the_last_step_found_out() {
     let folder = tempfile::tempdir().unwrap();
     let model = capture(folder.path(), |_| 1.0, false);

@@ -131,7 +131,7 @@ impl Trainer {
     /// Continues the run of the checkpoint at `path`, which must have been made with the same dataset and options.
     ///
     /// # Errors
-    /// `NotFound` without the file, `InvalidFile` if it is damaged, `InvalidArgument` if it belongs to something else.
+    /// `NotFound` without the file, `InvalidFile` if it is damaged or none, `InvalidArgument` if it belongs to something else.
     pub fn resume(
         dataset: Dataset,
         options: TrainOptions,
@@ -166,7 +166,8 @@ impl Trainer {
     /// else begins anew, with a warning if there is one.
     ///
     /// # Errors
-    /// Those of [`Trainer::new`]; what keeps a checkpoint that is there from being read, but for its own faults.
+    /// Those of [`Trainer::new`]; `InvalidFile` for a file at `path` that is no checkpoint, not even a damaged one: the run would write
+    /// over it; what keeps a checkpoint that is there from being read, but for its own faults.
     pub fn open(
         dataset: Dataset,
         options: TrainOptions,
@@ -174,11 +175,32 @@ impl Trainer {
         path: &Path,
         control: &Control,
     ) -> Result<Self> {
+        Self::continue_or_begin(dataset, options, rasteriser, (path, false), control)
+    }
+
+    /// As [`Trainer::open`], for a `path` at which nobody else has a file: whatever is there may be written over.
+    pub(crate) fn open_in_workspace(
+        dataset: Dataset,
+        options: TrainOptions,
+        rasteriser: Box<dyn Rasteriser>,
+        path: &Path,
+        control: &Control,
+    ) -> Result<Self> {
+        Self::continue_or_begin(dataset, options, rasteriser, (path, true), control)
+    }
+
+    fn continue_or_begin(
+        dataset: Dataset,
+        options: TrainOptions,
+        rasteriser: Box<dyn Rasteriser>,
+        (path, is_ours): (&Path, bool),
+        control: &Control,
+    ) -> Result<Self> {
         let why = match Checkpoint::read(path, &options.hash()?, dataset.hash()) {
             Ok(checkpoint) => return Self::continued(dataset, options, rasteriser, checkpoint),
             Err(why) => why,
         };
-        let warning = warnings::of_checkpoint(path, why)?;
+        let warning = warnings::of_checkpoint(path, is_ours, why)?;
         let mut trainer = Self::new(dataset, options, rasteriser, control)?;
         trainer.warnings.extend(warning);
         Ok(trainer)

@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use super::checkpoint::is_other_file;
 use super::dataset::Dataset;
 use super::layout::{Layout, TARGET_BYTES_MAX};
 use super::options::TrainOptions;
@@ -30,13 +31,15 @@ pub(super) fn of_run(dataset: &Dataset, options: &TrainOptions, layout: &Layout)
     warnings
 }
 
-/// Of the checkpoint at `path`, which cannot be continued; nothing if there is none.
+/// Of the checkpoint at `path`, which cannot be continued; nothing if there is none. `is_ours` says that nobody else has a file there.
 ///
 /// # Errors
-/// `why` itself, if the fault is not the checkpoint's: it may be a good one, which a new run would write over.
-pub(super) fn of_checkpoint(path: &Path, why: Error) -> Result<Option<Warning>> {
+/// `why` itself, if the fault is not the checkpoint's: it may be a good one, or a file of another kind, which a new run would write
+/// over.
+pub(super) fn of_checkpoint(path: &Path, is_ours: bool, why: Error) -> Result<Option<Warning>> {
     match why.kind() {
         ErrorKind::NotFound => Ok(None),
+        ErrorKind::InvalidFile if !is_ours && is_other_file(path) => Err(why),
         // One of another run, or a damaged one, is no reason to fail: what it would have saved is done again.
         ErrorKind::InvalidFile | ErrorKind::InvalidArgument => {
             // Reports of a service are shown to others: without the folder.

@@ -16,7 +16,7 @@ use crate::context::Context;
 ///
 /// Takes a folder with images/ and sparse/ (a COLMAP model of PINHOLE cameras), as `reconstruct sfm` writes in
 /// undistorted/ and COLMAP's image_undistorter does. Writes the scene; beside it SCENE.checkpoint, from which the same
-/// command continues until it is done.
+/// command continues until it is done. A file of that name that is no checkpoint is an error, and stays.
 ///
 /// Where the folder has masks/ (as `reconstruct sfm --remove-background` leaves it), or masks are asked for here, only the
 /// object is trained, unless --no-masks is given. Those that are made here go beside the scene, into SCENE.masks/.
