@@ -332,7 +332,8 @@ pub unsafe extern "C" fn rc_model_plot(
 /// there are processors. on_event: NULL = nobody is told. cancel: NULL = only on_event can cancel.
 ///
 /// Fails with RC_INVALID_ARGUMENT if `images` is, or is in, one of these two folders, RC_NOT_FOUND for a picture that is not there,
-/// RC_INVALID_FILE for one that is damaged, RC_CANCELLED, RC_DISK_FULL, RC_IO.
+/// RC_INVALID_MEDIA for one that is damaged or not of its camera's size, RC_INTRINSICS_UNRELIABLE for a lens that folds so much of
+/// the picture over itself that it cannot be undistorted, RC_CANCELLED, RC_DISK_FULL, RC_IO.
 ///
 /// Thread-safe, for folders that are not the same. Blocks.
 #[unsafe(no_mangle)]
