@@ -283,13 +283,17 @@ impl QueueRows for PostgresDatabase {
 
     fn heartbeat(&self, lease: &Lease, lease_seconds: u64) -> Result<LeaseState> {
         self.write("database.heartbeat.commit", |t| {
-            let until = self.now(t)?.plus_seconds(lease_seconds);
-            // Leases all have the same length: from one to the next is the time between the heart-beats.
+            let now = self.now(t)?;
+            let until = now.plus_seconds(lease_seconds);
+            let longest = until.as_micros().saturating_sub(now.as_micros());
+            // Leases all have the same length: from one to the next is the time between the heart-beats. Who was not heard of for
+            // longer than one lasts has stopped working: it is the clock that went forward.
             let sql = format!(
-                "UPDATE jobs SET worked_micros = worked_micros + greatest(0, $4 - lease_until), lease_until = $4
+                "UPDATE jobs SET worked_micros = worked_micros + least($5::bigint, greatest(0, $4 - lease_until)),
+                    lease_until = $4
                  WHERE {HELD} RETURNING deleted"
             );
-            let held = [&held(lease)[..], &[until.value()]].concat();
+            let held = [&held(lease)[..], values![until, longest]].concat();
             Ok(match t.first(&sql, &held, |r| r.get(0))? {
                 Some(false) => LeaseState::Held,
                 Some(true) => LeaseState::Deleted,

@@ -257,12 +257,15 @@ impl QueueRows for SqliteDatabase {
     fn heartbeat(&self, lease: &Lease, lease_seconds: u64) -> Result<LeaseState> {
         self.write("database.heartbeat.commit", |t| {
             // It may have waited for the lock: the lease lasts from now on.
-            let until = self.clock.lease_micros() + seconds(lease_seconds);
-            // Leases all have the same length: from one to the next is the time between the heart-beats.
+            let longest = seconds(lease_seconds);
+            let until = self.clock.lease_micros() + longest;
+            // Leases all have the same length: from one to the next is the time between the heart-beats. Who was not heard of for
+            // longer than one lasts has stopped working: it is the clock that went forward.
             let sql = format!(
-                "UPDATE jobs SET worked_micros = worked_micros + max(0, ?4 - lease_until), lease_until = ?4 WHERE {HELD}"
+                "UPDATE jobs SET worked_micros = worked_micros + min(?5, max(0, ?4 - lease_until)), lease_until = ?4
+                 WHERE {HELD}"
             );
-            run(t, &sql, params![lease.job, lease.attempt, lease.owner, until])?;
+            run(t, &sql, params![lease.job, lease.attempt, lease.owner, until, longest])?;
             state(t, lease)
         })
     }

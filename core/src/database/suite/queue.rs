@@ -233,7 +233,13 @@ pub(in crate::database) fn a_clock_that_was_ahead<D: JobDatabase>(w: World<D>) {
     assert_eq!(d.publish(&lives, &publication()).unwrap(), LeaseState::Held);
     w.clock.advance(60);
     assert_eq!(d.reclaim(&|_| true, &PATIENCE).unwrap().queued, [abandoned.job]);
-    assert_eq!(w.take().job, jobs[0]);
+    let lease = w.take();
+    assert_eq!(lease.job, jobs[0]);
+    // Nobody has worked on it while the clock went forward.
+    w.clock.advance(48 * HOUR);
+    assert_eq!(d.heartbeat(&lease, LEASE).unwrap(), LeaseState::Held);
+    d.release(&lease, Return::Unharmed, &PATIENCE, None).unwrap();
+    assert_eq!(w.claim().unwrap().worked.as_secs(), LEASE);
 }
 
 /// What may be the machine's fault or the job's: a worker that dies, or says that it was disturbed.
