@@ -258,6 +258,18 @@ def test_the_query_of_the_queue_counts_what_needs_a_worker(tmp_path):
         assert as_reader(query).stdout.strip() == "3"
         client.request("DELETE", f"/api/v1/jobs/{jobs[1]}/")
         assert as_reader(query).stdout.strip() == "2"
+
+        def rest(job: str, seconds: int) -> None:
+            until = f"extract(epoch FROM clock_timestamp() + interval '{seconds} seconds') * 1000000"
+            cluster.sql(name, f"UPDATE jobs SET rest_until = {until} WHERE job_id = '{job}'")
+
+        # No worker is given one that rests; what runs has rested before.
+        for job, seconds, counted in [(jobs[2], 7200, "1"), (jobs[2], -1, "2"), (jobs[0], 7200, "2")]:
+            rest(job, seconds)
+            assert as_reader(query).stdout.strip() == counted, (job, seconds)
+        # No rest is so long: the clock was ahead when it was noted.
+        rest(jobs[2], 2 * 24 * 3600)
+        assert as_reader(query).stdout.strip() == "2"
         for forbidden in ("SELECT title FROM jobs", "SELECT * FROM api_keys", "UPDATE jobs SET deleted = TRUE", "DELETE FROM jobs"):
             done = as_reader(forbidden)
             assert done.returncode != 0 and re.search("permission denied|read-only", done.stderr), (forbidden, done)
