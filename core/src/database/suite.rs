@@ -59,7 +59,7 @@ macro_rules! tests {
         }
         $crate::database::suite::tests! {
             $open, QueueOrder::Submitted, webhooks =>
-            webhooks ends_of_jobs_are_told deliveries_are_taken a_job_is_told_in_order
+            webhooks ends_of_jobs_are_told deliveries_are_taken a_job_is_told_in_order deliveries_of_a_clock_that_was_ahead
         }
     };
     ($open:expr, $order:expr, $part:ident => $($promise:ident)*) => {

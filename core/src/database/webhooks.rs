@@ -103,11 +103,25 @@ pub struct DeliveryAttempt {
     pub response_status: Option<u32>,
     /// What was wrong; absent if nothing was.
     pub error: Option<String>,
-    /// After which time it is tried again, if it is.
+    /// After which time it is tried again, if it is: [`DeliveryAttempt::LONGEST_REST_SECONDS`] at most.
     pub again_after: Option<Duration>,
 }
 
+/// One that is taken for so much longer than its lease, seconds, was taken while the clock was ahead.
+pub(super) const TAKEN_AHEAD_SECONDS: u64 = 60;
+
 impl DeliveryAttempt {
+    /// The longest after which one is tried again, seconds.
+    pub const LONGEST_REST_SECONDS: u64 = 5 * 3600;
+
+    /// A try that is due later than this from now, microseconds, was put off while the clock was ahead.
+    pub(super) const AHEAD: i64 = (Self::LONGEST_REST_SECONDS as i64 + 60) * 1_000_000;
+
+    /// After how many seconds it is tried again, if it is.
+    pub(super) fn rest_seconds(&self) -> u64 {
+        self.again_after.unwrap_or_default().as_secs().min(Self::LONGEST_REST_SECONDS)
+    }
+
     /// What the delivery is after it.
     pub(super) fn state(&self) -> DeliveryState {
         match (&self.error, self.again_after) {
@@ -159,8 +173,8 @@ pub trait WebhookRows {
         delivery: DeliveryId,
     ) -> Result<Option<Delivery>>;
     /// Takes up to `most` deliveries that are due, at most one of each webhook and none of a webhook of which one is taken; nobody
-    /// else gets them for `lease`. Of one job a webhook is told in the order in which it happened. Users who may not use the
-    /// interface are told nothing.
+    /// else gets them for `lease`, which should be the same for all. Of one job a webhook is told in the order in which it happened.
+    /// Users who may not use the interface are told nothing. What was noted or taken while the clock was ahead waits for nothing.
     ///
     /// # Errors
     /// The database's.

@@ -219,6 +219,7 @@ mod tests {
         for attempts in 1..MOST_ATTEMPTS {
             let rest = rest(attempts).unwrap().unwrap();
             assert!(rest > before || before > LONGEST_REST.mul_f64(0.8), "{attempts}");
+            assert!(rest.as_secs() < DeliveryAttempt::LONGEST_REST_SECONDS, "{rest:?}");
             (sum, before) = (sum + rest, rest);
         }
         assert!((16..=28).contains(&(sum.as_secs() / 3600)), "{sum:?}");

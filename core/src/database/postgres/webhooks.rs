@@ -6,10 +6,10 @@ use super::PostgresDatabase;
 use super::connection::Sql;
 use super::session::Row;
 use super::values::{Name, values};
-use crate::database::webhooks::too_many_webhooks;
+use crate::database::webhooks::{TAKEN_AHEAD_SECONDS, too_many_webhooks};
 use crate::database::{Delivery, DeliveryAttempt, DeliveryState, DueDelivery, Webhook, WebhookRows};
 use crate::error::{Error, ErrorKind, Result};
-use crate::job::{DeliveryId, UserId, WebhookId};
+use crate::job::{DeliveryId, Timestamp, UserId, WebhookId};
 
 fn webhook(row: &Row) -> Sql<Webhook> {
     Ok(Webhook { webhook_id: row.get(0)?, url: row.get(1)?, created_at: row.get(2)? })
@@ -40,8 +40,8 @@ fn delivery(row: &Row) -> Sql<Delivery> {
 const DUE: &str = "SELECT seq FROM (
         SELECT seq, next_at, row_number() OVER (PARTITION BY webhook_id ORDER BY seq) AS turn
         FROM webhook_deliveries AS due JOIN webhooks USING (webhook_id) JOIN users USING (user_id)
-        WHERE state = 'pending' AND next_at <= $1 AND tier = 'enterprise'
-            AND webhook_id NOT IN (SELECT webhook_id FROM webhook_deliveries WHERE taken_until > $1)
+        WHERE state = 'pending' AND (next_at <= $1 OR next_at > $3) AND tier = 'enterprise'
+            AND webhook_id NOT IN (SELECT webhook_id FROM webhook_deliveries WHERE taken_until > $1 AND taken_until <= $4)
             AND NOT EXISTS (SELECT 1 FROM webhook_deliveries AS earlier
                 WHERE earlier.job_id = due.job_id AND earlier.webhook_id = due.webhook_id
                     AND earlier.state = 'pending' AND earlier.seq < due.seq)) AS line
@@ -114,25 +114,30 @@ impl WebhookRows for PostgresDatabase {
     }
 
     fn take_deliveries(&self, most: u32, lease: Duration) -> Result<Vec<DueDelivery>> {
+        let of = |now: Timestamp| {
+            let far_off = now.as_micros().saturating_add(DeliveryAttempt::AHEAD);
+            let taken_at_most = now.plus_seconds(lease.as_secs().saturating_add(TAKEN_AHEAD_SECONDS));
+            values![now, most, far_off, taken_at_most].to_vec()
+        };
         // It is looked often; a transaction begins only if there is something to take.
         let any = self.read(|c| {
             let now = self.now(c)?;
-            c.exists(DUE, values![now, most])
+            c.exists(DUE, &of(now))
         })?;
         if !any {
             return Ok(Vec::new());
         }
         // Who comes second to a row waits for the first, and then finds it taken.
         let take = format!(
-            "UPDATE webhook_deliveries SET taken_until = $3 FROM webhooks
+            "UPDATE webhook_deliveries SET taken_until = $5 FROM webhooks
              WHERE seq IN ({DUE}) AND webhooks.webhook_id = webhook_deliveries.webhook_id
-                AND state = 'pending' AND (taken_until IS NULL OR taken_until <= $1)
+                AND state = 'pending' AND (taken_until IS NULL OR taken_until <= $1 OR taken_until > $4)
              RETURNING delivery_id, webhooks.webhook_id, url, user_id, event, job_id, webhook_deliveries.created_at, attempts"
         );
         self.write("database.take_deliveries.commit", |t| {
             let now = self.now(t)?;
             let until = now.plus_seconds(lease.as_secs());
-            t.all(&take, values![now, most, until], |r| {
+            t.all(&take, &[&of(now)[..], values![until]].concat(), |r| {
                 let Name(event) = r.get(4)?;
                 Ok(DueDelivery {
                     delivery_id: r.get(0)?,
@@ -155,7 +160,7 @@ impl WebhookRows for PostgresDatabase {
                 taken_until = NULL, last_attempt_at = $4, response_status = $5, error = $6
                 WHERE delivery_id = $1 AND state = 'pending'";
             let now = self.now(t)?;
-            let next_at = now.plus_seconds(attempt.again_after.unwrap_or_default().as_secs());
+            let next_at = now.plus_seconds(attempt.rest_seconds());
             let state: Name<DeliveryState> = Name(attempt.state());
             t.run(NOTE, values![id, state, next_at, now, attempt.response_status, attempt.error])?;
             Ok(())

@@ -6,7 +6,7 @@ use rusqlite::{Row, params};
 
 use super::values::Name;
 use super::{SqliteDatabase, all, first, run};
-use crate::database::webhooks::too_many_webhooks;
+use crate::database::webhooks::{TAKEN_AHEAD_SECONDS, too_many_webhooks};
 use crate::database::{Delivery, DeliveryAttempt, DeliveryState, DueDelivery, Webhook, WebhookRows};
 use crate::error::{Error, ErrorKind, Result};
 use crate::job::{DeliveryId, UserId, WebhookId};
@@ -42,8 +42,8 @@ const DUE: &str = "SELECT seq FROM (
         SELECT seq, next_at, row_number() OVER (PARTITION BY webhook_id ORDER BY seq) AS turn
         FROM webhook_deliveries AS due INDEXED BY webhook_deliveries_due
             JOIN webhooks USING (webhook_id) JOIN users USING (user_id)
-        WHERE state = 'pending' AND next_at <= ?1 AND tier = 'enterprise'
-            AND webhook_id NOT IN (SELECT webhook_id FROM webhook_deliveries WHERE taken_until > ?1)
+        WHERE state = 'pending' AND (next_at <= ?1 OR next_at > ?3) AND tier = 'enterprise'
+            AND webhook_id NOT IN (SELECT webhook_id FROM webhook_deliveries WHERE taken_until > ?1 AND taken_until <= ?4)
             AND NOT EXISTS (SELECT 1 FROM webhook_deliveries AS earlier
                 WHERE earlier.job_id = due.job_id AND earlier.webhook_id = due.webhook_id
                     AND earlier.state = 'pending' AND earlier.seq < due.seq))
@@ -116,13 +116,16 @@ impl WebhookRows for SqliteDatabase {
 
     fn take_deliveries(&self, most: u32, lease: Duration) -> Result<Vec<DueDelivery>> {
         let now = self.clock.now();
+        let far_off = now.as_micros().saturating_add(DeliveryAttempt::AHEAD);
+        let taken_at_most = now.plus_seconds(lease.as_secs().saturating_add(TAKEN_AHEAD_SECONDS));
+        let due = params![now, most, far_off, taken_at_most];
         // It is looked often; the write lock is taken only if there is something to take.
-        if self.read(|c| first(c, DUE, params![now, most], |_| Ok(())))?.is_none() {
+        if self.read(|c| first(c, DUE, due, |_| Ok(())))?.is_none() {
             return Ok(Vec::new());
         }
         let until = now.plus_seconds(lease.as_secs());
         self.write("database.take_deliveries.commit", |t| {
-            let due: Vec<i64> = all(t, DUE, params![now, most], |r| r.get(0))?;
+            let due: Vec<i64> = all(t, DUE, due, |r| r.get(0))?;
             let mut taken = Vec::new();
             for seq in due {
                 run(t, "UPDATE webhook_deliveries SET taken_until = ?2 WHERE seq = ?1", params![seq, until])?;
@@ -149,7 +152,7 @@ impl WebhookRows for SqliteDatabase {
 
     fn note_delivery(&self, id: DeliveryId, attempt: &DeliveryAttempt) -> Result<()> {
         let now = self.clock.now();
-        let next_at = now.plus_seconds(attempt.again_after.unwrap_or_default().as_secs());
+        let next_at = now.plus_seconds(attempt.rest_seconds());
         self.write("database.note_delivery.commit", |t| {
             const NOTE: &str =
                 "UPDATE webhook_deliveries SET state = ?2, attempts = attempts + 1, next_at = ?3,

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::{LEASE, PATIENCE, World, failure, publication};
+use super::{HOUR, LEASE, PATIENCE, World, failure, publication};
 use crate::database::{
     Delivery, DeliveryAttempt, DeliveryState, DueDelivery, JobDatabase, Return, WebhookEvent,
 };
@@ -230,4 +230,40 @@ pub(in crate::database) fn a_job_is_told_in_order<D: JobDatabase>(w: World<D>) {
     w.note(first, None, None);
     assert_eq!(take().map(|(_, job, event)| (job, event)), Some((job, WebhookEvent::Failed)));
     assert_eq!(w.events(hook).len(), 3);
+}
+
+/// Nothing waits until then for what was noted, put off or taken by it, once it was set right.
+pub(in crate::database) fn deliveries_of_a_clock_that_was_ahead<D: JobDatabase>(w: World<D>) {
+    const TWO_DAYS: i64 = 48 * HOUR;
+    let (taken, refused, noted) = (w.hook(w.anna), w.hook(w.anna), w.hook(w.eve));
+    w.clock.advance(TWO_DAYS);
+    w.ended();
+    let due = w.take_notices();
+    assert_eq!(due.len(), 2);
+    let delivery = |hook| due.iter().find(|due| due.webhook_id == hook).unwrap().delivery_id;
+    w.note(delivery(refused), Some("it answered 503"), Some(300));
+    let job = w.submit(w.eve);
+    w.database.cancel_job(w.eve, job, &failure("cancelled")).unwrap();
+    w.clock.advance(-TWO_DAYS);
+    let take = || {
+        let mut hooks: Vec<_> = w.take_notices().iter().map(|due| due.webhook_id).collect();
+        hooks.sort();
+        hooks
+    };
+    let mut all = [taken, refused, noted];
+    all.sort();
+    assert_eq!(take(), all);
+    // Who takes it now has the usual time for it, and what is put off now rests for as long as it is to.
+    assert_eq!(take(), []);
+    let longest = DeliveryAttempt::LONGEST_REST_SECONDS;
+    w.note(delivery(refused), Some("it answered 503"), Some(longest));
+    w.note(delivery(taken), None, None);
+    w.clock.advance(61);
+    let again = w.take_notices();
+    assert_eq!(again.iter().map(|due| due.webhook_id).collect::<Vec<_>>(), [noted]);
+    w.note(again[0].delivery_id, None, None);
+    w.clock.advance(longest as i64 - 120);
+    assert_eq!(take(), []);
+    w.clock.advance(120);
+    assert_eq!(take(), [refused]);
 }
