@@ -254,8 +254,8 @@ pub enum FileOwner {
 /// Jobs as workers see them.
 pub trait QueueRows {
     /// Takes the first waiting job ([`QueueOrder`]) that does not rest and that the worker can do, for `lease_seconds`. None that came
-    /// behind one for which the machine is to keep room ([`Abilities::KEEP_ROOM_AFTER_SECONDS`], and
-    /// [until](Abilities::KEEP_ROOM_UNTIL_SECONDS)): smaller ones would take it, one after the other.
+    /// behind one for which the machine is to keep room ([`Abilities::KEEP_ROOM_AFTER_SECONDS`]), and which was not
+    /// [given up](Abilities::given_up): smaller ones would take it, one after the other.
     ///
     /// # Errors
     /// The database's.
@@ -264,8 +264,14 @@ pub trait QueueRows {
         owner: &str,
         worker: &str,
         lease_seconds: u64,
-        abilities: &Abilities,
+        abilities: &Abilities<'_>,
     ) -> Result<Option<Claim>>;
+    /// The job for which the machine keeps room now, so that no other is taken of those that wait and would fit; none if it is kept from
+    /// nobody.
+    ///
+    /// # Errors
+    /// The database's.
+    fn kept_room(&self, abilities: &Abilities<'_>) -> Result<Option<JobId>>;
     /// The waiting job with the most Gaussians, how many those are, and when it was submitted.
     ///
     /// # Errors

@@ -142,7 +142,7 @@ pub enum QueueOrder {
 
 /// Which waiting jobs a worker can do on its machine; the others are left to another one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Abilities {
+pub struct Abilities<'a> {
     /// Whether it has what removing the background needs.
     pub masks: bool,
     /// Gaussians that its free memory has room for.
@@ -151,21 +151,33 @@ pub struct Abilities {
     pub all_gaussians: u64,
     /// What a job takes beside its Gaussians, counted as so many more.
     pub beside: u32,
+    /// Jobs for which the machine has kept room in vain ([`Abilities::KEEP_ROOM_FOR_SECONDS`]): it keeps none for them any more.
+    pub given_up: &'a [JobId],
 }
 
-impl Abilities {
+impl Abilities<'_> {
     /// A job for which a machine has no room only because of those that run there, and that waits for longer than this, seconds, is kept
     /// room for.
     pub const KEEP_ROOM_AFTER_SECONDS: u64 = 3600;
 
-    /// But for no longer than until it has waited for this, seconds: more memory is counted as free than there will be when the running
-    /// jobs end, as they may not have taken theirs, or have it on a graphics device. A job that never fits would keep a machine from the
-    /// others for ever.
-    pub const KEEP_ROOM_UNTIL_SECONDS: u64 = 13 * 3600;
+    /// But for no longer than this, seconds, from the first time on that another job was passed over for it: more memory is counted as
+    /// free than there will be when the running jobs end, as they may not have taken theirs, or have it on a graphics device. A job that
+    /// never fits would keep a machine from the others for ever.
+    pub const KEEP_ROOM_FOR_SECONDS: u64 = 12 * 3600;
 
     /// All that can be asked for.
-    pub const ALL: Abilities =
-        Abilities { masks: true, max_gaussians: u32::MAX, all_gaussians: i64::MAX as u64, beside: 0 };
+    pub const ALL: Abilities<'static> = Abilities {
+        masks: true,
+        max_gaussians: u32::MAX,
+        all_gaussians: i64::MAX as u64,
+        beside: 0,
+        given_up: &[],
+    };
+
+    /// The jobs that were given up as one text, for a statement that looks whether the id of a job is in it.
+    pub(super) fn given_up_list(&self) -> String {
+        self.given_up.iter().map(JobId::to_string).collect::<Vec<_>>().join(",")
+    }
 }
 
 /// Why a worker gives a job back.

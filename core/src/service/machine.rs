@@ -65,6 +65,8 @@ pub(super) struct Machine<'a> {
     /// When it was last asked for jobs that are too large for it, and which were told of.
     asked: Option<Instant>,
     told: HashSet<JobId>,
+    /// When it was last asked for which job room is kept.
+    asked_for_kept: Option<Instant>,
 }
 
 /// Bytes of memory that a job needs beside its Gaussians: all training pictures are there together (`train::Dataset::targets`), at three
@@ -104,14 +106,14 @@ pub(super) fn try_storage(service: &Service) -> Result<()> {
 impl<'a> Machine<'a> {
     pub(super) fn new(service: &'a Service, runner: &'a dyn Runner, worker: &'a str) -> Self {
         let (good, pause) = (None, FIRST_PAUSE);
-        Self { service, runner, worker, good, pause, asked: None, told: HashSet::new() }
+        Self { service, runner, worker, good, pause, asked: None, told: HashSet::new(), asked_for_kept: None }
     }
 
     /// What can be done here now. What costs next to nothing is looked at each time, the rest once a minute.
     ///
     /// # Errors
     /// What keeps the machine from all work.
-    pub(super) fn abilities(&mut self) -> Result<Abilities> {
+    pub(super) fn abilities(&mut self) -> Result<Abilities<'static>> {
         self.free_space()?;
         if self.good.is_none_or(|good| good.elapsed() >= GOOD_FOR) {
             self.prove()?;
@@ -126,12 +128,28 @@ impl<'a> Machine<'a> {
             max_gaussians: max_gaussians.try_into().unwrap_or(u32::MAX),
             all_gaussians: memory.all / BYTES_PER_GAUSSIAN,
             beside: (beside / BYTES_PER_GAUSSIAN).try_into().unwrap_or(u32::MAX),
+            given_up: &[],
         })
     }
 
-    /// Tells the log of a waiting job that all memory of this machine is too little for, or that no room is kept for any more, once:
-    /// it would wait without a word. Asks once a minute at most.
-    pub(super) fn tell_of_too_large(&mut self, abilities: &Abilities) {
+    /// Notes for which job this machine keeps room, if that is why a worker has found nothing to do. Asks once a minute at most.
+    pub(super) fn note_kept_room(&mut self, abilities: &Abilities<'_>) {
+        if self.asked_for_kept.is_some_and(|asked| asked.elapsed() < GOOD_FOR) {
+            return;
+        }
+        self.asked_for_kept = Some(Instant::now());
+        let inner = &self.service.inner;
+        match inner.database.kept_room(abilities) {
+            Ok(None) => {}
+            Ok(Some(job)) => inner.kept_room.note(job, inner.clock.lease_micros()),
+            // What is wrong with the database is told elsewhere.
+            Err(error) => log::debug!("worker {}: {error:?}", self.worker),
+        }
+    }
+
+    /// Tells the log of a waiting job that all memory of this machine is too little for, or that waits in vain for what others have of
+    /// it, once: it would wait without a word. Asks once a minute at most.
+    pub(super) fn tell_of_too_large(&mut self, abilities: &Abilities<'_>) {
         if self.asked.is_some_and(|asked| asked.elapsed() < GOOD_FOR) {
             return;
         }
@@ -145,13 +163,16 @@ impl<'a> Machine<'a> {
     }
 
     /// What is to be told of the largest waiting job, if it is too large for this machine, as it seems, and was not told of.
-    fn too_large(&mut self, abilities: &Abilities) -> Result<Option<String>> {
+    fn too_large(&mut self, abilities: &Abilities<'_>) -> Result<Option<String>> {
         let inner = &self.service.inner;
         let Some((job, gaussians, submitted)) = inner.database.largest_waiting()? else { return Ok(None) };
         let needed = u64::from(gaussians) + u64::from(abilities.beside);
         let is_too_large = needed > abilities.all_gaussians;
-        let too_long_ago = inner.clock.now().minus_seconds(Abilities::KEEP_ROOM_UNTIL_SECONDS);
-        let waits_in_vain = submitted <= too_long_ago && gaussians > abilities.max_gaussians;
+        let longest = Abilities::KEEP_ROOM_AFTER_SECONDS + Abilities::KEEP_ROOM_FOR_SECONDS;
+        let too_long_ago = inner.clock.now().minus_seconds(longest);
+        let is_kept = inner.kept_room.is_kept(job);
+        let waits_in_vain =
+            submitted <= too_long_ago && gaussians > abilities.max_gaussians && is_kept != Some(true);
         if !(is_too_large || waits_in_vain) || !self.told.insert(job) {
             return Ok(None);
         }
@@ -160,11 +181,12 @@ impl<'a> Machine<'a> {
             true => format!("this one has {:.1} GB", gigabytes(abilities.all_gaussians)),
             false => {
                 let free = u64::from(abilities.max_gaussians) + u64::from(abilities.beside);
-                let hours = Abilities::KEEP_ROOM_UNTIL_SECONDS / 3600;
-                format!(
-                    "here {:.1} GB are free, and none are kept for it after {hours} hours",
-                    gigabytes(free)
-                )
+                let hours = Abilities::KEEP_ROOM_FOR_SECONDS / 3600;
+                let kept = match is_kept {
+                    Some(_) => format!(", and room was kept for it for {hours} hours in vain"),
+                    None => String::new(),
+                };
+                format!("here {:.1} GB are free{kept}", gigabytes(free))
             }
         };
         Ok(Some(format!(
@@ -310,5 +332,42 @@ mod tests {
         let told = machine.too_large(&busy).unwrap().unwrap();
         assert!(told.contains("with 3.0 GB") && told.contains("2.8 GB are free"), "{told}");
         assert_eq!(machine.too_large(&busy).unwrap(), None);
+    }
+
+    #[test]
+    fn room_is_kept_for_half_a_day_and_then_others_have_it_however_long_the_queue_was() {
+        let w = World::new();
+        let inner = &w.service.inner;
+        let has = Abilities { all_gaussians: 5_000_000, beside: 500_000, ..Abilities::ALL };
+        let submit = |gaussians: u32| {
+            let request = JobRequest::new(w.upload(w.anna));
+            let request = JobRequest { training_max_num_gaussians: gaussians, ..request };
+            w.submit_with(request, w.anna, None).unwrap().body.job_id
+        };
+        // As a worker does that has looked more than a minute ago.
+        let look = || {
+            let given_up = inner.kept_room.given_up();
+            let abilities = Abilities { given_up: &given_up, ..has };
+            let claim = inner.database.claim("process", "w", 30, &abilities).unwrap();
+            if claim.is_none() {
+                Machine::new(&w.service, &SmallScenes, "w").note_kept_room(&abilities);
+            }
+            claim.map(|claim| claim.lease.job)
+        };
+        let running = submit(1_000_000);
+        assert_eq!(look(), Some(running));
+        let (large, small) = (submit(4_000_000), submit(1_000_000));
+        // All that time other jobs came before it.
+        w.clock.advance(48 * 3600);
+        let mut machine = Machine::new(&w.service, &SmallScenes, "w");
+        for _ in 0..24 {
+            assert_eq!(look(), None);
+            assert_eq!(machine.too_large(&Abilities { max_gaussians: 3_000_000, ..has }).unwrap(), None);
+            w.clock.advance(1800);
+        }
+        assert_eq!(look(), None);
+        assert_eq!(look(), Some(small));
+        let told = machine.too_large(&Abilities { max_gaussians: 3_000_000, ..has }).unwrap().unwrap();
+        assert!(told.contains(&large.to_string()) && told.contains("kept for it for 12 hours"), "{told}");
     }
 }

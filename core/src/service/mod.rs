@@ -90,6 +90,7 @@ mod incoming;
 mod job_changes;
 mod job_report;
 mod jobs;
+mod kept_room;
 mod keys;
 mod last_used;
 mod layout;
@@ -198,6 +199,7 @@ use changes::Changes;
 use exclusive::Exclusive;
 use host::{HostMark, Identity};
 use housekeeper::Housekeeper;
+use kept_room::KeptRoom;
 use last_used::LastUsed;
 use passwords::Passwords;
 use paused::Paused;
@@ -268,6 +270,7 @@ struct Inner {
     tries: SignInTries,
     /// Of this machine's own folder.
     machine_sweeps: Sweeps,
+    kept_room: KeptRoom,
     paused: Paused,
     folder: PathBuf,
 }
@@ -382,6 +385,7 @@ impl Service {
                 passwords: Passwords::default(),
                 tries: SignInTries::default(),
                 machine_sweeps: Sweeps::default(),
+                kept_room: KeptRoom::default(),
                 paused: Paused::default(),
                 folder,
             }),

@@ -30,7 +30,7 @@ use super::worker_options::WorkerOptions;
 use super::workspace::{JobWorkspace, first_line};
 use super::{PipelineRunner, Service};
 use crate::control::{CancelToken, Control, Warning};
-use crate::database::{Claim, Lease, LeaseState, Return};
+use crate::database::{Abilities, Claim, Lease, LeaseState, Return};
 use crate::error::{Error, ErrorKind, Result};
 use crate::failpoints;
 use crate::job::UserId;
@@ -190,12 +190,17 @@ impl<'a> Worker<'a> {
         self.has_claimed = false;
         inner.host.check()?;
         self.service.reclaim()?;
-        let abilities = self.machine.abilities()?;
+        let given_up = inner.kept_room.given_up();
+        let abilities = Abilities { given_up: &given_up, ..self.machine.abilities()? };
         let (process, name) = (inner.process.id(), &self.options.name);
         let claim = inner.database.claim(process, name, inner.options.lease_seconds, &abilities)?;
         self.machine.tell_of_too_large(&abilities);
-        let Some(claim) = claim else { return Ok(Worked::Nothing) };
+        let Some(claim) = claim else {
+            self.machine.note_kept_room(&abilities);
+            return Ok(Worked::Nothing);
+        };
         self.has_claimed = true;
+        inner.kept_room.forget(claim.lease.job);
         inner.changes.notify();
         *self.user.lock().unwrap_or_else(PoisonError::into_inner) = Some(claim.user);
         self.tell(&claim.lease, JobEvent::Claimed);

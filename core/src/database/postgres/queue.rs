@@ -160,23 +160,26 @@ fn fits() -> String {
     format!("job.gaussians <= $2 AND job.gaussians + $4 <= $5 - {BUSY}")
 }
 
-/// The place of the first job for which the machine is to keep room.
+/// The first job for which the machine is to keep room, and its place.
 fn kept_room_query() -> String {
     // Where more memory is taken than running jobs will need, their end is not what it waits for.
     format!(
-        "SELECT job.seq FROM jobs AS job WHERE {WAITS} AND job.uploaded_at <= $9 AND job.uploaded_at > $10
+        "SELECT job.job_id, job.seq FROM jobs AS job WHERE {WAITS} AND job.uploaded_at <= $9 AND strpos($10, job.job_id) = 0
             AND job.gaussians + $4 <= $5 AND job.gaussians <= $2 + {BUSY} AND NOT ({fits})
         ORDER BY job.seq LIMIT 1",
         fits = fits()
     )
 }
 
-/// The job that comes next, locked, its place, and [`BUSY`]. One that another worker is just taking is passed over.
+/// What locks the job that [`next_query`] finds. One that another worker is just taking is passed over.
+const LOCKED: &str = " FOR UPDATE OF job SKIP LOCKED";
+
+/// The job that comes next, its place, and [`BUSY`].
 fn next_query(order: QueueOrder) -> String {
     let fits = format!("{WAITS} AND {}", fits());
     match order {
         QueueOrder::Submitted => format!(
-            "SELECT job.job_id, job.seq, {BUSY} FROM jobs AS job WHERE {fits} ORDER BY job.seq LIMIT 1 FOR UPDATE OF job SKIP LOCKED"
+            "SELECT job.job_id, job.seq, {BUSY} FROM jobs AS job WHERE {fits} ORDER BY job.seq LIMIT 1"
         ),
         // Users who wait are found by stepping from one to the next in the index of waiting jobs, so neither users without such
         // jobs nor more than one job of each are looked at; the first job that a worker can do is sought of one user after the
@@ -198,8 +201,62 @@ fn next_query(order: QueueOrder) -> String {
                 WHERE job.user_id = turn.user_id AND {fits} ORDER BY job.seq LIMIT 1) AS first
             JOIN jobs AS job ON job.job_id = first.job_id
             WHERE job.state = 'queued' AND NOT job.deleted
-            ORDER BY turn.running, turn.served, turn.seq LIMIT 1 FOR UPDATE OF job SKIP LOCKED"
+            ORDER BY turn.running, turn.served, turn.seq LIMIT 1"
         ),
+    }
+}
+
+/// What a machine is to do next.
+enum Next {
+    /// Nothing: no job waits that it can do.
+    Nothing,
+    /// To take this job.
+    Take(JobId),
+    /// To keep room for this one. What it could take came later.
+    KeepRoom(JobId),
+}
+
+/// How what a machine is to do next is found.
+struct Search<'a> {
+    next: String,
+    kept_room: String,
+    abilities: Abilities<'a>,
+    machine: &'a str,
+}
+
+impl<'a> Search<'a> {
+    /// `lock` is [`LOCKED`], or nothing for who only looks.
+    fn new(database: &'a PostgresDatabase, abilities: &Abilities<'a>, lock: &str) -> Self {
+        let machine = database.clock.as_ref().map_or(database.machine.as_str(), |clock| clock.boot());
+        let next = next_query(database.order) + lock;
+        Self { next, kept_room: kept_room_query(), abilities: *abilities, machine }
+    }
+
+    /// The parameters of both queries, for jobs before a place in the queue.
+    fn values(&self, now: Timestamp, before: i64) -> Vec<Value> {
+        let Abilities { masks, max_gaussians, all_gaussians, beside, .. } = self.abilities;
+        let far_off = now.as_micros().saturating_add(Patience::AHEAD);
+        values![masks, max_gaussians, now, beside, all_gaussians, self.machine, far_off, before].to_vec()
+    }
+
+    fn first(&self, c: &Session, now: Timestamp, before: i64) -> Sql<Option<(JobId, i64, i64)>> {
+        c.first(&self.next, &self.values(now, before), |r| Ok((r.get(0)?, r.get(1)?, r.get(2)?)))
+    }
+
+    fn look(&self, c: &Session, now: Timestamp) -> Sql<Next> {
+        let Some((job, place, busy)) = self.first(c, now, i64::MAX)? else { return Ok(Next::Nothing) };
+        // Where no job runs, none waits for its end.
+        if busy == 0 {
+            return Ok(Next::Take(job));
+        }
+        let long_ago = now.minus_seconds(Abilities::KEEP_ROOM_AFTER_SECONDS);
+        let kept = [&self.values(now, place)[..], values![long_ago, self.abilities.given_up_list()]].concat();
+        let kept = c.first(&self.kept_room, &kept, |r| Ok((r.get::<JobId>(0)?, r.get::<i64>(1)?)))?;
+        let Some((large, place)) = kept else { return Ok(Next::Take(job)) };
+        Ok(match self.first(c, now, place)? {
+            Some((job, ..)) => Next::Take(job),
+            None => Next::KeepRoom(large),
+        })
     }
 }
 
@@ -209,34 +266,10 @@ impl QueueRows for PostgresDatabase {
         owner: &str,
         worker: &str,
         lease_seconds: u64,
-        abilities: &Abilities,
+        abilities: &Abilities<'_>,
     ) -> Result<Option<Claim>> {
-        let machine = self.clock.as_ref().map_or(self.machine.as_str(), |clock| clock.boot());
-        let Abilities { masks, max_gaussians, all_gaussians, beside } = *abilities;
-        let (next, kept_room) = (next_query(self.order), kept_room_query());
-        let can = |now: Timestamp, before: i64| {
-            let far_off = now.as_micros().saturating_add(Patience::AHEAD);
-            values![masks, max_gaussians, now, beside, all_gaussians, machine, far_off, before].to_vec()
-        };
-        let first = |c: &Session, now: Timestamp, before: i64| {
-            c.first(&next, &can(now, before), |r| {
-                Ok((r.get::<JobId>(0)?, r.get::<i64>(1)?, r.get::<i64>(2)?))
-            })
-        };
-        let find = |c: &Session, now: Timestamp| -> Sql<Option<JobId>> {
-            let Some((job, place, busy)) = first(c, now, i64::MAX)? else { return Ok(None) };
-            // Where no job runs, none waits for its end.
-            if busy == 0 {
-                return Ok(Some(job));
-            }
-            let mut values = can(now, place);
-            values.push(now.minus_seconds(Abilities::KEEP_ROOM_AFTER_SECONDS).value());
-            values.push(now.minus_seconds(Abilities::KEEP_ROOM_UNTIL_SECONDS).value());
-            match c.first(&kept_room, &values, |r| r.get::<i64>(0))? {
-                None => Ok(Some(job)),
-                Some(kept) => Ok(first(c, now, kept)?.map(|(job, ..)| job)),
-            }
-        };
+        let search = Search::new(self, abilities, LOCKED);
+        let machine = search.machine;
         // An idle worker looks often: that is one question, outside a transaction.
         const ANY: &str = "SELECT 1 FROM jobs WHERE state = 'queued' AND NOT deleted LIMIT 1";
         if !self.read(|c| c.exists(ANY, &[]))? {
@@ -248,7 +281,7 @@ impl QueueRows for PostgresDatabase {
             let whole = machine.split('/').next().unwrap_or_default();
             t.exists("SELECT pg_advisory_xact_lock(hashtextextended($1, 0))", values![whole])?;
             let now = self.now(t)?;
-            let Some(job) = find(t, now)? else { return Ok(None) };
+            let Next::Take(job) = search.look(t, now)? else { return Ok(None) };
             const BEGIN: &str = "UPDATE jobs SET state = 'running', attempt = attempt + 1, stage = NULL, stage_fraction = 0,
                 percent = NULL, lease_owner = $2, lease_worker = $3, lease_boot = $4, lease_until = $5,
                 started_at = coalesce(started_at, $6), updated_at = $6, version = jobs.version + 1
@@ -271,6 +304,17 @@ impl QueueRows for PostgresDatabase {
                 WHERE user_id = (SELECT user_id FROM jobs WHERE job_id = $1)";
             t.run(SERVED, values![job])?;
             Ok(claim)
+        })
+    }
+
+    fn kept_room(&self, abilities: &Abilities<'_>) -> Result<Option<JobId>> {
+        let search = Search::new(self, abilities, "");
+        self.read(|c| {
+            let now = self.now(c)?;
+            Ok(match search.look(c, now)? {
+                Next::KeepRoom(job) => Some(job),
+                Next::Nothing | Next::Take(_) => None,
+            })
         })
     }
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use rusqlite::{Connection, Row, params};
+use rusqlite::{Connection, Row, ToSql, params};
 
 use super::jobs::view_column;
 use super::values::{Name, json};
@@ -148,17 +148,36 @@ fn request(row: &Row<'_>) -> rusqlite::Result<JobRequest> {
     })
 }
 
-impl QueueRows for SqliteDatabase {
-    fn claim(
-        &self,
-        owner: &str,
-        worker: &str,
-        lease_seconds: u64,
-        abilities: &Abilities,
-    ) -> Result<Option<Claim>> {
+/// What a machine is to do next.
+enum Next {
+    /// Nothing: no job waits that it can do.
+    Nothing,
+    /// To take this job.
+    Take(Box<Claim>),
+    /// To keep room for this one. What it could take came later.
+    KeepRoom(JobId),
+}
+
+/// How what a machine is to do next is found.
+struct Search<'a> {
+    next: String,
+    kept_room: String,
+    abilities: Abilities<'a>,
+    all_gaussians: i64,
+    given_up: String,
+    boot: &'a str,
+    now: Timestamp,
+    /// The same by the clock of leases, and what is later than any rest ends.
+    lease_now: i64,
+    far_off: i64,
+    long_ago: Timestamp,
+}
+
+impl<'a> Search<'a> {
+    fn new(database: &'a SqliteDatabase, abilities: &Abilities<'a>) -> Self {
         // Of users who were never served comes first who has waited longest, whatever this worker can do of theirs. Each user
         // is looked at once, not once for each job.
-        let (with, whose, order) = match self.order {
+        let (with, whose, order) = match database.order {
             QueueOrder::Submitted => ("", "users", "seq"),
             QueueOrder::Users => (
                 "WITH turns AS MATERIALIZED (SELECT user_id, served,
@@ -177,7 +196,7 @@ impl QueueRows for SqliteDatabase {
         const BUSY: &str = "(SELECT ifnull(sum(gaussians + ?5), 0) FROM jobs AS busy
             WHERE busy.state = 'running' AND busy.lease_boot = ?4)";
         let fits = format!("gaussians <= ?2 AND gaussians + ?5 <= ?6 - {BUSY}");
-        let first_waiting = format!(
+        let next = format!(
             "{with} SELECT jobs.blob_name, title, public, method, gaussians, steps, apriltag_size_mm,
                 remove_background, asked_camera_type, job_id, attempt, version_of_video, worked_micros,
                 jobs.user_id, seq, {BUSY}
@@ -185,54 +204,90 @@ impl QueueRows for SqliteDatabase {
                 JOIN (SELECT blob_name, version AS version_of_video FROM uploads) USING (blob_name)
             WHERE {WAITS} AND {fits} ORDER BY {order} LIMIT 1"
         );
-        // The place of the first job for which the machine is to keep room. Where more memory is taken than running jobs will need,
+        // The first job for which the machine is to keep room, and its place. Where more memory is taken than running jobs will need,
         // their end is not what it waits for.
         let kept_room = format!(
-            "SELECT seq FROM jobs WHERE {WAITS} AND uploaded_at <= ?9 AND uploaded_at > ?10 AND gaussians + ?5 <= ?6
-                AND gaussians <= ?2 + {BUSY} AND NOT ({fits})
+            "SELECT job_id, seq FROM jobs WHERE {WAITS} AND uploaded_at <= ?9 AND instr(?10, job_id) = 0
+                AND gaussians + ?5 <= ?6 AND gaussians <= ?2 + {BUSY} AND NOT ({fits})
             ORDER BY seq LIMIT 1"
         );
-        let (now, lease_now) = (self.clock.now(), self.clock.lease_micros());
-        let [long_ago, too_long_ago] =
-            [Abilities::KEEP_ROOM_AFTER_SECONDS, Abilities::KEEP_ROOM_UNTIL_SECONDS]
-                .map(|seconds| now.minus_seconds(seconds));
-        let Abilities { masks, max_gaussians, all_gaussians, beside } = *abilities;
-        let all_gaussians = i64::try_from(all_gaussians).unwrap_or(i64::MAX);
-        let far_off = lease_now.saturating_add(Patience::AHEAD);
-        let can = params![masks, max_gaussians, lease_now, self.clock.boot(), beside, all_gaussians, far_off];
-        let before = |c: &Connection, place: i64| {
-            first(c, &first_waiting, &[can, params![place]].concat()[..], |row| {
-                let (job, attempt): (JobId, u32) = (row.get(9)?, row.get(10)?);
-                let lease = Lease { job, attempt: attempt + 1, owner: owner.to_owned() };
-                let version: i64 = row.get(11)?;
-                let claim = Claim {
-                    lease,
-                    user: row.get(13)?,
-                    request: request(row)?,
-                    video_version: version.cast_unsigned(),
-                    worked: Duration::from_micros(row.get(12)?),
-                };
-                Ok((claim, row.get::<_, i64>(14)?, row.get::<_, i64>(15)?))
-            })
-        };
+        let (now, lease_now) = (database.clock.now(), database.clock.lease_micros());
+        Self {
+            next,
+            kept_room,
+            abilities: *abilities,
+            all_gaussians: i64::try_from(abilities.all_gaussians).unwrap_or(i64::MAX),
+            given_up: abilities.given_up_list(),
+            boot: database.clock.boot(),
+            now,
+            lease_now,
+            far_off: lease_now.saturating_add(Patience::AHEAD),
+            long_ago: now.minus_seconds(Abilities::KEEP_ROOM_AFTER_SECONDS),
+        }
+    }
+
+    /// The parameters of both statements, and `more`.
+    fn values<'b>(&'b self, more: &[&'b dyn ToSql]) -> Vec<&'b dyn ToSql> {
+        let Self { abilities, all_gaussians, boot, lease_now, far_off, .. } = self;
+        let Abilities { masks, max_gaussians, beside, .. } = abilities;
+        let can: [&'b dyn ToSql; 7] = [masks, max_gaussians, lease_now, boot, beside, all_gaussians, far_off];
+        [&can[..], more].concat()
+    }
+
+    /// The job that comes next of those before a place in the queue, as `owner` will have it, its place, and what running jobs need.
+    fn first(&self, c: &Connection, before: i64, owner: &str) -> Sql<Option<(Claim, i64, i64)>> {
+        first(c, &self.next, &self.values(params![before])[..], |row| {
+            let (job, attempt): (JobId, u32) = (row.get(9)?, row.get(10)?);
+            let lease = Lease { job, attempt: attempt + 1, owner: owner.to_owned() };
+            let version: i64 = row.get(11)?;
+            let claim = Claim {
+                lease,
+                user: row.get(13)?,
+                request: request(row)?,
+                video_version: version.cast_unsigned(),
+                worked: Duration::from_micros(row.get(12)?),
+            };
+            Ok((claim, row.get(14)?, row.get(15)?))
+        })
+    }
+
+    fn look(&self, c: &Connection, owner: &str) -> Sql<Next> {
+        let Some((claim, place, busy)) = self.first(c, i64::MAX, owner)? else { return Ok(Next::Nothing) };
+        // Where no job runs, none waits for its end.
+        if busy == 0 {
+            return Ok(Next::Take(Box::new(claim)));
+        }
+        let values = self.values(params![place, self.long_ago, self.given_up]);
+        let kept: Option<(JobId, i64)> =
+            first(c, &self.kept_room, &values[..], |row| Ok((row.get(0)?, row.get(1)?)))?;
+        let Some((large, place)) = kept else { return Ok(Next::Take(Box::new(claim))) };
+        Ok(match self.first(c, place, owner)? {
+            Some((claim, ..)) => Next::Take(Box::new(claim)),
+            None => Next::KeepRoom(large),
+        })
+    }
+}
+
+impl QueueRows for SqliteDatabase {
+    fn claim(
+        &self,
+        owner: &str,
+        worker: &str,
+        lease_seconds: u64,
+        abilities: &Abilities<'_>,
+    ) -> Result<Option<Claim>> {
+        let search = Search::new(self, abilities);
         let next = |c: &Connection| -> Sql<Option<Claim>> {
-            let Some((claim, place, busy)) = before(c, i64::MAX)? else { return Ok(None) };
-            // Where no job runs, none waits for its end.
-            if busy == 0 {
-                return Ok(Some(claim));
-            }
-            let values = [can, params![place, long_ago, too_long_ago]].concat();
-            let kept: Option<i64> = first(c, &kept_room, &values[..], |row| row.get(0))?;
-            match kept {
-                None => Ok(Some(claim)),
-                Some(kept) => Ok(before(c, kept)?.map(|(claim, ..)| claim)),
-            }
+            Ok(match search.look(c, owner)? {
+                Next::Take(claim) => Some(*claim),
+                Next::Nothing | Next::KeepRoom(_) => None,
+            })
         };
         // An idle worker looks often; it takes the write lock only if there is something to take.
         if self.read(next)?.is_none() {
             return Ok(None);
         }
-        let until = lease_now + seconds(lease_seconds);
+        let (now, until) = (search.now, search.lease_now + seconds(lease_seconds));
         self.write("database.claim.commit", |t| {
             let Some(claim) = next(t)? else { return Ok(None) };
             const BEGIN: &str = "UPDATE jobs SET state = 'running', attempt = ?2, stage = NULL, stage_fraction = 0,
@@ -244,6 +299,17 @@ impl QueueRows for SqliteDatabase {
                 WHERE user_id = (SELECT user_id FROM jobs WHERE job_id = ?1)";
             run(t, SERVED, [job])?;
             Ok(Some(claim))
+        })
+    }
+
+    fn kept_room(&self, abilities: &Abilities<'_>) -> Result<Option<JobId>> {
+        let search = Search::new(self, abilities);
+        // As nobody's: nothing is taken.
+        self.read(|c| {
+            Ok(match search.look(c, "")? {
+                Next::KeepRoom(job) => Some(job),
+                Next::Nothing | Next::Take(_) => None,
+            })
         })
     }
 

@@ -398,9 +398,10 @@ fn no_starving<D: JobDatabase>(w: World<D>, other: UserId) {
     let machine = Abilities { all_gaussians: 5_000_000, beside: 500_000, ..Abilities::ALL };
     let submit =
         |user, gaussians| w.submit_as(user, |request| request.training_max_num_gaussians = gaussians);
-    let claim = |abilities: &Abilities| {
+    let claim = |abilities: &Abilities<'_>| {
         w.database.claim("process", "worker", LEASE, abilities).unwrap().map(|claim| claim.lease)
     };
+    let kept_room = |abilities: &Abilities<'_>| w.database.kept_room(abilities).unwrap();
     let end =
         |lease: &Lease| assert_eq!(w.database.publish(lease, &publication()).unwrap(), LeaseState::Held);
     let small = submit(other, 1_000_000);
@@ -412,23 +413,29 @@ fn no_starving<D: JobDatabase>(w: World<D>, other: UserId) {
     assert_eq!([running.job, beside.job], [small, second]);
     let (third, fourth) = (submit(other, 1_000_000), submit(other, 1_000_000));
     end(&beside);
+    assert_eq!(kept_room(&machine), None, "it has not waited for long enough");
     w.clock.advance(120);
     assert_eq!(claim(&machine), None, "there would be room for a small one");
+    assert_eq!(kept_room(&machine), Some(large));
     // It is nothing to a machine that is too small for it in any case, or whose memory others have.
     let too_small = Abilities { all_gaussians: 4_400_000, ..machine };
     let shared = Abilities { max_gaussians: 2_000_000, ..machine };
     for (abilities, expected) in [(too_small, third), (shared, fourth)] {
+        assert_eq!(kept_room(&abilities), None);
         let lease = claim(&abilities).unwrap();
         assert_eq!(lease.job, expected);
         end(&lease);
     }
+    assert_eq!((claim(&machine), kept_room(&machine)), (None, None), "it is kept from nobody");
     let fifth = submit(other, 1_000_000);
     assert_eq!(claim(&machine), None);
-    w.clock.advance(12 * HOUR - 120);
-    assert_eq!(claim(&machine), None, "for half a day");
-    // If there is no room for it by then, there will be none: the others go on.
-    w.clock.advance(120);
-    let lease = claim(&machine).unwrap();
+    // However long those before it took.
+    w.clock.advance(48 * HOUR);
+    assert_eq!((claim(&machine), kept_room(&machine)), (None, Some(large)));
+    // Who has kept it for long enough goes on with the others.
+    let weary = Abilities { given_up: &[JobId::random(), large], ..machine };
+    assert_eq!(kept_room(&weary), None);
+    let lease = claim(&weary).unwrap();
     assert_eq!(lease.job, fifth);
     end(&lease);
     submit(other, 1_000_000);
