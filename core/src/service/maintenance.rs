@@ -4,7 +4,7 @@
 //! only if its name is one of ours, and either its row says that nobody needs it or there is no row for it any more.
 
 use std::path::Path;
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 use serde::Serialize;
 
@@ -44,6 +44,8 @@ pub struct Statistics {
 
 /// After so many failures in a row of what is far away it is asked whether they are of the way there, or of single files.
 pub(super) const AWAY: u32 = 2;
+/// So long at most an opening takes for what earlier processes left: whoever opens waits for it.
+const OPENING: Duration = Duration::from_secs(5);
 
 /// What database and storage answer when something fails again and again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -65,14 +67,15 @@ struct EachByItself<'a> {
     is_away: bool,
     /// It answers, and deletes nothing.
     deletes_nothing: bool,
-    /// Somebody waits for the end: after [`AWAY`] failures nothing more is asked, and the rest is left for the next time.
-    is_hurried: bool,
+    /// Somebody waits for the end, until then at most: what is left then is left for the next time, and after [`AWAY`] failures nothing
+    /// more is asked.
+    until: Option<Instant>,
 }
 
 impl EachByItself<'_> {
     /// Does one, which says whether there was anything to do.
     fn is_done(&mut self, what: &str, work: impl FnOnce() -> Result<bool>) {
-        if self.is_away {
+        if self.is_away || self.until.is_some_and(|until| Instant::now() >= until) {
             return;
         }
         match work() {
@@ -86,7 +89,8 @@ impl EachByItself<'_> {
                 self.in_a_row = if may_be_away { self.in_a_row + 1 } else { 0 };
                 if self.in_a_row >= AWAY {
                     self.in_a_row = 0;
-                    let answers = if self.is_hurried { Answers::None } else { self.service.answers() };
+                    let answers =
+                        if self.until.is_some() { Answers::None } else { self.service.answers() };
                     self.is_away = answers != Answers::All;
                     self.deletes_nothing = answers == Answers::AllButDeletions;
                 }
@@ -159,7 +163,11 @@ impl Service {
     /// Takes up what earlier processes left. What cannot be done now is done by [`Service::maintain`]: a folder opens also on a
     /// full disk or with a file that cannot be removed, since space can only be freed through it; and soon, since users wait for it.
     pub(super) fn recover(&self) {
-        let hurried = EachByItself { is_hurried: true, ..self.each_by_itself() };
+        self.recover_until(Instant::now() + OPENING);
+    }
+
+    pub(super) fn recover_until(&self, until: Instant) {
+        let hurried = EachByItself { until: Some(until), ..self.each_by_itself() };
         for failed in [self.reclaim().err(), self.remove_all_deleted(hurried).err()].into_iter().flatten() {
             log::error!("what an earlier process left: {failed:?}");
         }
@@ -239,7 +247,7 @@ impl Service {
             in_a_row: 0,
             is_away: false,
             deletes_nothing: false,
-            is_hurried: false,
+            until: None,
         }
     }
 
@@ -259,23 +267,29 @@ impl Service {
 
     /// Removes the files, and then the row, of a deleted job; says whether that could be.
     fn remove_job(&self, deleted: &DeletedJob) -> Result<bool> {
+        // One that was never taken up has none.
+        let remove_artifacts = || match deleted.attempt {
+            0 => Ok(()),
+            _ => self.remove_artifacts(deleted.job, |_| true),
+        };
         // What was published goes at once: an address that was given out leads nowhere from now on.
-        self.remove_artifacts(deleted.job, 1..=deleted.attempt)?;
+        remove_artifacts()?;
         // A worker that was fenced off may still be about to notice.
         if !self.inner.workspaces.remove(deleted.job)? {
             return Ok(false);
         }
         // What that worker stored meanwhile.
-        self.remove_artifacts(deleted.job, 1..=deleted.attempt)?;
+        remove_artifacts()?;
         self.remove_checkpoints(deleted.job)?;
         self.inner.database.forget_job(deleted.job).map(|()| true)
     }
 
-    /// Removes all that these attempts may have stored.
-    pub(super) fn remove_artifacts(&self, job: JobId, attempts: impl Iterator<Item = u32>) -> Result<()> {
-        for attempt in attempts {
-            for kind in ArtifactKind::ALL {
-                self.inner.storage.delete(&BlobKey::Artifact { job, attempt, kind })?;
+    /// Removes what attempts at the job have stored, those that `is_of` says yes to. It is listed, not tried one by one: there may be a
+    /// thousand attempts, of which most have left nothing. What comes later is swept, once no row names it.
+    pub(super) fn remove_artifacts(&self, job: JobId, is_of: impl Fn(u32) -> bool) -> Result<()> {
+        for key in self.inner.storage.artifacts(job)? {
+            if matches!(key, BlobKey::Artifact { attempt, .. } if is_of(attempt)) {
+                self.inner.storage.delete(&key)?;
             }
         }
         Ok(())

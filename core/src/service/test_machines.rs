@@ -6,7 +6,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use super::maintenance::AWAY;
 use super::needed::ORPHAN_AGE;
@@ -83,6 +83,9 @@ impl Storage for FarStorage {
     }
     fn blocks(&self, name: &BlobName) -> Result<Vec<(BlobKey, u64)>> {
         self.0.blocks(name)
+    }
+    fn artifacts(&self, job: JobId) -> Result<Vec<BlobKey>> {
+        self.0.artifacts(job)
     }
     fn checkpoints(&self, job: JobId) -> Result<Vec<(BlobKey, u64)>> {
         self.0.checkpoints(job)
@@ -484,6 +487,49 @@ fn a_storage_that_deletes_nothing_is_listed_once_an_hour_and_not_filled() {
         assert!(here.work_once().is_err());
     }
     assert_eq!(inner.storage.list(BlobKind::Checkpoint, Duration::ZERO).unwrap().len(), 1);
+}
+
+/// Of a thousand, say, of a job that has no room on any machine.
+#[test]
+fn attempts_that_left_nothing_cost_nothing_when_their_job_is_deleted() {
+    let world = World::new();
+    let here = world.machine();
+    let job = here.submit(b"a video");
+    assert_eq!(here.work_once().unwrap(), Worked::Done);
+    let storage = &here.service.inner.storage;
+    let of_attempt = |attempt| BlobKey::Artifact { job, attempt, kind: ArtifactKind::Log };
+    // As workers leave it that are fenced off, or killed before they can remove it.
+    for attempt in [2, 700] {
+        storage.create(&of_attempt(attempt)).unwrap().commit().unwrap();
+    }
+    let rows = rusqlite::Connection::open(world.shared.path().join("jobs.db")).unwrap();
+    let set = "UPDATE jobs SET attempt = 1000 WHERE job_id = ?1";
+    assert_eq!(rows.execute(set, [job.to_string()]).unwrap(), 1);
+    assert!(here.service.inner.database.mark_deleted(here.user(), job).unwrap());
+    let asked = Arc::new(AtomicU32::new(0));
+    let count = asked.clone();
+    let there = world.machine_that_hears(move |asked, _| {
+        if asked == Asked::Delete {
+            count.fetch_add(1, Ordering::Relaxed);
+        }
+        Ok(())
+    });
+    assert!((1..50).contains(&asked.load(Ordering::Relaxed)), "{asked:?}");
+    assert_eq!(storage.artifacts(job).unwrap(), []);
+    assert_eq!(there.service.inner.database.deleted_jobs().unwrap(), []);
+}
+
+/// Whoever opens a service waits for it.
+#[test]
+fn what_takes_long_to_remove_is_left_by_the_opening() {
+    let world = World::new();
+    let here = world.machine();
+    let job = here.submit(b"a video");
+    assert!(here.service.inner.database.mark_deleted(here.user(), job).unwrap());
+    here.service.recover_until(Instant::now());
+    assert_eq!(here.service.inner.database.deleted_jobs().unwrap().len(), 1);
+    let report = here.service.maintain().unwrap();
+    assert_eq!((report.deleted_jobs, report.deleted_uploads), (1, 1));
 }
 
 /// The storage answers: only these files stay.

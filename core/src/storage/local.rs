@@ -233,6 +233,11 @@ impl Storage for LocalStorage {
         self.sized(folder)
     }
 
+    fn artifacts(&self, job: JobId) -> Result<Vec<BlobKey>> {
+        let artifacts = self.sized(&format!("{}/{job}", BlobKind::Artifact.prefix()))?;
+        Ok(artifacts.into_iter().map(|(key, _)| key).collect())
+    }
+
     fn checkpoints(&self, job: JobId) -> Result<Vec<(BlobKey, u64)>> {
         self.sized(&format!("{}/{job}", BlobKind::Checkpoint.prefix()))
     }

@@ -85,6 +85,12 @@ pub trait Storage: Send + Sync {
     /// Input or output failures.
     fn blocks(&self, name: &BlobName) -> Result<Vec<(BlobKey, u64)>>;
 
+    /// The results of one job, those of all its attempts, in the order of their names.
+    ///
+    /// # Errors
+    /// Input or output failures.
+    fn artifacts(&self, job: JobId) -> Result<Vec<BlobKey>>;
+
     /// What was stored of an unfinished job so that another machine can go on with it, with sizes in bytes, in the order of the
     /// names.
     ///

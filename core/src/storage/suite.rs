@@ -50,6 +50,7 @@ macro_rules! tests {
             parts_of_blobs_make_a_blob
             a_copy_keeps_its_bytes
             checkpoints_of_a_job_are_listed_with_their_sizes
+            the_artifacts_of_all_attempts_at_a_job_are_listed
             a_deletion_is_final_and_repeatable
             a_deletion_does_not_disturb_who_reads
             a_blob_comes_back_after_the_last_of_its_job_was_deleted
@@ -259,6 +260,25 @@ pub(super) fn checkpoints_of_a_job_are_listed_with_their_sizes(storage: &dyn Sto
     assert_eq!(storage.checkpoints(JobId::random()).unwrap(), []);
     own.iter().for_each(|(key, _)| storage.delete(key).unwrap());
     assert_eq!(storage.checkpoints(job).unwrap(), []);
+}
+
+pub(super) fn the_artifacts_of_all_attempts_at_a_job_are_listed(storage: &dyn Storage) {
+    let [job, other] = [(); 2].map(|()| JobId::random());
+    let key = |job, attempt, kind| BlobKey::Artifact { job, attempt, kind };
+    let mut own = [
+        key(job, 1, ArtifactKind::Log),
+        key(job, 12, ArtifactKind::Ply),
+        key(job, 1000, ArtifactKind::Spz),
+        key(job, 1000, ArtifactKind::Preview),
+    ];
+    let checkpoint = BlobKey::Checkpoint { job, reached: Reached::Finished(Stage::Sfm), version: 7 };
+    let others = [key(other, 1, ArtifactKind::Ply), checkpoint];
+    own.iter().chain(&others).for_each(|key| write(storage, key, b"some"));
+    own.sort();
+    assert_eq!(storage.artifacts(job).unwrap(), own);
+    assert_eq!(storage.artifacts(JobId::random()).unwrap(), []);
+    own.iter().for_each(|key| storage.delete(key).unwrap());
+    assert_eq!(storage.artifacts(job).unwrap(), []);
 }
 
 pub(super) fn a_deletion_is_final_and_repeatable(storage: &dyn Storage) {

@@ -62,7 +62,7 @@ impl Worker<'_> {
                 Ok(())
             }
             LeaseState::Deleted | LeaseState::Lost => {
-                self.service.remove_artifacts(lease.job, lease.attempt..=lease.attempt)?;
+                self.service.remove_artifacts(lease.job, |attempt| attempt == lease.attempt)?;
                 self.leave(lease, workspace)
             }
         }
@@ -265,9 +265,12 @@ impl Worker<'_> {
     /// Removes what a job that has ended does not need: its workspace, what earlier attempts stored and what others would have
     /// gone on with. What cannot be removed now is swept later.
     fn clean_up(&self, lease: &Lease, workspace: JobWorkspace) {
-        let removed = self
-            .service
-            .remove_artifacts(lease.job, 1..lease.attempt)
+        let of_earlier = match lease.attempt {
+            // There was none.
+            1 => Ok(()),
+            own => self.service.remove_artifacts(lease.job, |attempt| attempt < own),
+        };
+        let removed = of_earlier
             .and_then(|()| self.service.remove_checkpoints(lease.job))
             .and_then(|()| workspace.remove());
         if let Err(error) = removed {

@@ -292,6 +292,11 @@ impl Storage for ObjectStorage {
         self.sized(&format!("{folder}/"))
     }
 
+    fn artifacts(&self, job: JobId) -> Result<Vec<BlobKey>> {
+        let artifacts = self.listed(&format!("{}/{job}/", BlobKind::Artifact.prefix()))?;
+        Ok(artifacts.into_iter().map(|(key, _)| key).collect())
+    }
+
     fn checkpoints(&self, job: JobId) -> Result<Vec<(BlobKey, u64)>> {
         self.sized(&format!("{}/{job}/", BlobKind::Checkpoint.prefix()))
     }
