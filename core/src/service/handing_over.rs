@@ -1,7 +1,7 @@
 //! What a job has reached goes to the storage beside the work, so that another machine can go on with it when this one is lost.
 //!
 //! A finished stage is stored as soon as the next one has begun; the state of the training every few minutes, and once more when
-//! the worker is asked to end. The work never waits for it, and no job fails by it: what cannot be stored now is tried again
+//! the worker is asked to end or its disk is full. The work never waits for it, and no job fails by it: what cannot be stored now is tried again
 //! with the next.
 //!
 //! Who has lost the lease of the job without knowing it (its machine stood still, its network was gone) may still store what it
@@ -23,6 +23,7 @@ use super::taking_over::{STAGES, TakenOver};
 use crate::control::CancelToken;
 use crate::database::{Lease, LeaseState};
 use crate::error::{Error, ErrorKind, Result};
+use crate::job::JobId;
 use crate::pipeline::{FinishedStage, TrainingState};
 use crate::stage::Stage;
 use crate::storage::{BlobKey, Reached, StagedBlob};
@@ -66,7 +67,7 @@ enum Order {
     /// This is stored.
     Begin(TakenOver),
     GoOn,
-    /// The work has stopped: store how far it was, then end.
+    /// The work has stopped, and another machine may go on with it: store how far it was, then end.
     Last,
 }
 
@@ -281,6 +282,29 @@ impl HandingOver<'_> {
             }
         }
         Ok(())
+    }
+}
+
+impl Service {
+    /// Whether a job could be gone on with elsewhere from where it is in `folder`: all stages that are finished there are stored, and a
+    /// state of the training that is as far.
+    pub(super) fn is_stored(&self, job: JobId, folder: &Path) -> Result<bool> {
+        let reached = |(key, _): (BlobKey, u64)| match key {
+            BlobKey::Checkpoint { reached, .. } => Some(reached),
+            _ => None,
+        };
+        let stored: Vec<Reached> =
+            self.inner.storage.checkpoints(job)?.into_iter().filter_map(reached).collect();
+        for stage in STAGES {
+            if FinishedStage::of(folder, stage)?.is_some() && !stored.contains(&Reached::Finished(stage)) {
+                return Ok(false);
+            }
+        }
+        let Some(state) = TrainingState::of(folder)? else { return Ok(true) };
+        Ok(stored.iter().any(|reached| match reached {
+            Reached::Finished(stage) => *stage == Stage::Train,
+            Reached::Training { step } => *step >= state.step,
+        }))
     }
 }
 

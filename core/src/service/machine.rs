@@ -8,7 +8,7 @@ use super::paused::PausedWorker;
 use super::{ReconstructionDefaults, Runner, Service};
 use crate::database::Abilities;
 use crate::error::{Error, ErrorKind, Result};
-use crate::job::JobId;
+use crate::job::{JobId, UserId};
 use crate::memory::Memory;
 use crate::stage::Stage;
 use crate::storage::{BlobKey, Reached};
@@ -27,6 +27,9 @@ const GOOD_FOR: Duration = Duration::from_secs(60);
 const BYTES_PER_GAUSSIAN: u64 = 2 * 4 * 59 * 4;
 /// Bytes of memory that a reconstruction needs beside its Gaussians and the pictures: features, the program itself.
 const BYTES_BESIDE: u64 = 512 << 20;
+/// For so long, seconds, a machine does nothing because of what one job has left on its full disk, where no other machine could go on with
+/// the job: a day, in which there can be room made for it. Then it needs more than the disk has.
+const FULL_FOR_SECONDS: u64 = 24 * 3600;
 /// Pictures of a job where their number is not named, as on a processor. For a graphics device there are more, but then the
 /// Gaussians are in its memory.
 const USUAL_PICTURES: u64 = 150;
@@ -67,6 +70,16 @@ pub(super) struct Machine<'a> {
     told: HashSet<JobId>,
     /// When it was last asked for which job room is kept.
     asked_for_kept: Option<Instant>,
+    filler: Option<Filler>,
+}
+
+/// A waiting job that has filled the disk: without its workspace the machine could work.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Filler {
+    pub(super) job: JobId,
+    pub(super) user: UserId,
+    /// Microseconds by the clock of leases.
+    since: i64,
 }
 
 /// Bytes of memory that a job needs beside its Gaussians: all training pictures are there together (`train::Dataset::targets`), at three
@@ -106,7 +119,8 @@ pub(super) fn try_storage(service: &Service) -> Result<()> {
 impl<'a> Machine<'a> {
     pub(super) fn new(service: &'a Service, runner: &'a dyn Runner, worker: &'a str) -> Self {
         let (good, pause) = (None, FIRST_PAUSE);
-        Self { service, runner, worker, good, pause, asked: None, told: HashSet::new(), asked_for_kept: None }
+        let (asked, asked_for_kept, told, filler) = (None, None, HashSet::new(), None);
+        Self { service, runner, worker, good, pause, asked, told, asked_for_kept, filler }
     }
 
     /// What can be done here now. What costs next to nothing is looked at each time, the rest once a minute.
@@ -118,6 +132,7 @@ impl<'a> Machine<'a> {
         if self.good.is_none_or(|good| good.elapsed() >= GOOD_FOR) {
             self.prove()?;
         }
+        self.filler = None;
         // A job that has just begun takes little of what it will need: so what running jobs will need is held against all
         // memory, and what others use against the free.
         let memory = Memory::of_this_machine();
@@ -228,6 +243,19 @@ impl<'a> Machine<'a> {
             }
         }
         Ok(())
+    }
+
+    /// Notes that a job waits whose workspace fills the disk.
+    pub(super) fn note_filler(&mut self, job: JobId, user: UserId) {
+        let since = self.service.inner.clock.lease_micros();
+        self.filler = Some(Filler { job, user, since });
+    }
+
+    /// The job that has filled the disk, and whether the machine has done nothing for long enough because of it.
+    pub(super) fn filler(&self) -> Option<(Filler, bool)> {
+        let filler = self.filler?;
+        let full_for = self.service.inner.clock.lease_micros().saturating_sub(filler.since);
+        Some((filler, full_for >= FULL_FOR_SECONDS.cast_signed() * 1_000_000))
     }
 
     /// Notes that `error` keeps the machine from work. Returns how long to wait before the next look.

@@ -6,13 +6,13 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use super::test_world::{SmallScenes, World};
+use super::test_world::{Hungry, SmallScenes, World};
 use super::tests::{Quick, options};
 use super::worker::{Worked, Worker};
 use super::{Outcome, ReconstructionDefaults, Runner, ServiceOptions, WorkerEnd, WorkerOptions};
 use crate::control::{CancelToken, Control};
 use crate::error::{Error, ErrorKind, Result};
-use crate::job::JobStatus;
+use crate::job::{JobId, JobStatus};
 use crate::pipeline::ReconstructionOptions;
 
 /// A machine that cannot work until it is told that it can.
@@ -127,6 +127,42 @@ fn on_a_full_disk_nothing_of_what_a_job_has_done_is_removed() {
         assert_eq!(w.job(job).status, JobStatus::Finished);
     }
     assert_eq!(w.job(jobs[0]).details.attempt, 2);
+}
+
+/// A job that has filled the disk, a job of another user behind it, and the only machine, which can do nothing.
+fn with_a_full_disk(then: impl FnOnce(&World, JobId, &mut Worker<'_>)) {
+    let w = World::new();
+    let (greedy, other) = (w.submit(w.anna), w.submit(w.eve));
+    let hungry = Hungry::of(greedy, w.folder.path());
+    let (options, cancel) = (options(), CancelToken::new());
+    let mut worker = Worker::new(&w.service, &options, &cancel, &hungry).unwrap();
+    for _ in 0..3 {
+        assert_eq!(worker.work_once().unwrap_err().kind(), ErrorKind::DiskFull);
+    }
+    then(&w, greedy, &mut worker);
+    assert_eq!(w.job(greedy).details.attempt, 1);
+    assert_eq!(w.service.job(w.eve, other).unwrap().status, JobStatus::Finished);
+    assert_eq!(fs::read_dir(w.folder.path().join("work")).unwrap().count(), 0);
+}
+
+#[test]
+fn a_job_that_has_filled_the_disk_makes_room_as_soon_as_it_is_cancelled() {
+    with_a_full_disk(|w, greedy, worker| {
+        w.service.cancel(w.anna, greedy).unwrap();
+        assert_eq!(worker.work_once().unwrap(), Worked::Done);
+    });
+}
+
+#[test]
+fn a_job_that_has_kept_the_disk_full_for_a_day_fails() {
+    with_a_full_disk(|w, greedy, worker| {
+        w.clock.advance(24 * 3600 - 60);
+        assert_eq!(worker.work_once().unwrap_err().kind(), ErrorKind::DiskFull);
+        assert_eq!(w.job(greedy).status, JobStatus::Queued { position: Some(1) });
+        w.clock.advance(60);
+        assert_eq!(worker.work_once().unwrap(), Worked::Done);
+        assert_eq!(w.job(greedy).details.failure.unwrap().code, "disk_full");
+    });
 }
 
 #[test]

@@ -12,7 +12,7 @@ use super::maintenance::AWAY;
 use super::needed::ORPHAN_AGE;
 use super::place::Place;
 use super::secrets::Secrets;
-use super::test_world::{SmallScenes, folder};
+use super::test_world::{Hungry, SmallScenes, folder};
 use super::worker::{Worked, Worker};
 use super::{Environment, Runner, Service, ServiceOptions, UploadFacts, WorkerOptions};
 use crate::control::CancelToken;
@@ -672,6 +672,45 @@ fn a_job_whose_video_has_no_room_on_one_machine_is_left_to_another_and_stops_no_
     set_size(7);
     assert_eq!(machine.work_once().unwrap(), Worked::Done);
     assert_eq!(machine.status(large), JobStatus::Finished);
+}
+
+/// Else it would stop one machine after the other.
+#[test]
+fn a_job_that_fills_disks_keeps_no_other_from_being_done_and_fails_in_the_end() {
+    let world = World::new();
+    let machines = [world.machine(), world.machine()];
+    let [first, second] = &machines;
+    let greedy = first.submit(b"a video");
+    let hungry = machines.each_ref().map(|machine| Hungry::of(greedy, machine.folder.path()));
+    let (options, cancel) =
+        (WorkerOptions { threads: 1, niceness: 0, ..WorkerOptions::default() }, CancelToken::new());
+    let mut workers: Vec<Worker<'_>> = machines
+        .iter()
+        .zip(&hungry)
+        .map(|(machine, hungry)| Worker::new(&machine.service, &options, &cancel, hungry).unwrap())
+        .collect();
+    let eve = first.service.user_or_new("eve", Tier::Enterprise).unwrap().user_id;
+    let submit = || {
+        let name = first.service.create_upload(eve, "mp4").unwrap().blob_name;
+        let mut writer = first.service.begin_upload(&name, UploadFacts::default()).unwrap();
+        writer.append(b"another video").unwrap();
+        writer.finish().unwrap();
+        first.service.submit(eve, JobRequest::new(name), None).unwrap().body.job_id
+    };
+    while !first.status(greedy).is_terminal() {
+        let other = submit();
+        while !second.service.job(eve, other).unwrap().status.is_terminal() {
+            for worker in &mut workers {
+                worker.work_once().unwrap();
+            }
+        }
+        assert_eq!(second.service.job(eve, other).unwrap().status, JobStatus::Finished);
+        assert!(hungry.iter().all(|hungry| !hungry.left.exists()));
+        world.clock.advance(3600);
+    }
+    let failed = first.service.job(first.user(), greedy).unwrap().details;
+    assert_eq!((failed.attempt, failed.failure.unwrap().code.as_str()), (10, "disk_full"));
+    assert!(first.service.log(first.user(), greedy).unwrap().contains("failed: disk_full"));
 }
 
 #[test]

@@ -61,6 +61,8 @@ struct Stages {
     is_asleep: AtomicBool,
     /// Writes a state of the training every so often.
     saves_every: Duration,
+    /// In the middle of the training the disk is full, and stays so while this is there.
+    fills: Option<PathBuf>,
 }
 
 impl Stages {
@@ -103,6 +105,10 @@ impl Stages {
                 return Err(cancelled);
             }
             control.progress(Stage::Train, "training", step as f32 / STEPS as f32);
+            if self.fills.is_some() && step == STEPS / 2 {
+                Self::save(workspace, step);
+                return Err(Error::new(ErrorKind::DiskFull, "there is no room for the next state"));
+            }
             if self.sleeps_in == Some(Stage::Train) && step == STEPS / 2 {
                 Self::save(workspace, step);
                 if let Err(cancelled) = self.sleep(control) {
@@ -161,6 +167,13 @@ impl Runner for Stages {
         let files = [(ArtifactKind::Ply, "scene.ply"), (ArtifactKind::Spz, "scene.spz")]
             .map(|(kind, name)| (kind, workspace.join(name)));
         Ok(Outcome { files: files.to_vec(), camera: CameraData::default(), warnings: vec![] })
+    }
+
+    fn check(&self, _: &ReconstructionDefaults) -> Result<()> {
+        match self.fills.as_ref().is_some_and(|state| state.exists()) {
+            true => Err(Error::new(ErrorKind::DiskFull, "the disk is full")),
+            false => Ok(()),
+        }
     }
 }
 
@@ -341,6 +354,52 @@ fn without_time_to_store_it_the_job_goes_back_all_the_same() {
     let second = Arc::new(Stages::default());
     there.run(&second);
     assert_eq!(there.status(job), JobStatus::Finished);
+}
+
+/// The runner under which the disk is full in the middle of the training of the job, and where the state of the training lies.
+fn full_disk(machine: &Machine, job: JobId) -> (Arc<Stages>, PathBuf) {
+    let state = machine.folder.path().join(format!("work/{job}/run/.reconstruct/checkpoint.bin"));
+    (Arc::new(Stages { fills: Some(state.clone()), ..Stages::default() }), state)
+}
+
+#[test]
+fn a_training_that_has_filled_the_disk_is_stored_before_it_makes_room() {
+    let (_world, here, there) = two_machines();
+    let job = here.submit(b"a video");
+    let (first, state) = full_disk(&here, job);
+    here.run(&first);
+    assert!(!state.exists());
+    assert!(here.stored(job).contains(&Reached::Training { step: STEPS / 2 }), "{}", here.log(job));
+    let second = Arc::new(Stages::default());
+    there.run(&second);
+    assert_eq!(second.done(), [Stage::Train]);
+    assert_eq!(second.first_step.load(Ordering::Acquire), STEPS / 2);
+    assert_eq!(there.status(job), JobStatus::Finished);
+}
+
+/// It may be another program that has filled the disk, and what a job has done in many hours lies there.
+#[test]
+fn on_a_full_disk_what_could_not_be_stored_stays() {
+    let (world, here, _there) = two_machines();
+    let job = here.submit(b"a video");
+    // Of this job the storage takes nothing: where its folder would be is a file.
+    let place = world.shared.path().join("checkpoints");
+    fs::create_dir_all(&place).unwrap();
+    fs::write(place.join(job.to_string()), "").unwrap();
+    let (first, state) = full_disk(&here, job);
+    let (options, never) =
+        (WorkerOptions { threads: 1, niceness: 0, ..WorkerOptions::default() }, CancelToken::new());
+    let mut worker = Worker::new(&here.service, &options, &never, first.as_ref()).unwrap();
+    for _ in 0..3 {
+        assert_eq!(worker.work_once().unwrap_err().kind(), ErrorKind::DiskFull);
+    }
+    assert!(state.exists() && matches!(here.status(job), JobStatus::Queued { .. }));
+    // There is room again.
+    fs::remove_file(place.join(job.to_string())).unwrap();
+    let second = Arc::new(Stages::default());
+    here.run(&second);
+    assert_eq!(second.done(), [Stage::Train]);
+    assert_eq!(second.first_step.load(Ordering::Acquire), STEPS / 2);
 }
 
 /// The files under which something is stored of the job.

@@ -7,12 +7,12 @@ use std::sync::Arc;
 use super::place::Place;
 use super::worker::{Worked, Worker};
 use super::{
-    Environment, Idempotency, Outcome, Runner, Service, ServiceOptions, Submission, UploadFacts,
-    WorkerOptions,
+    Environment, Idempotency, Outcome, ReconstructionDefaults, Runner, Service, ServiceOptions, Submission,
+    UploadFacts, WorkerOptions,
 };
 use crate::control::{CancelToken, Control};
 use crate::database::{Clock, ManualClock};
-use crate::error::Result;
+use crate::error::{Error, ErrorKind, Result};
 use crate::job::{ArtifactKind, BlobName, CameraData, Job, JobId, JobRequest, Tier, UserId};
 use crate::pipeline::ReconstructionOptions;
 
@@ -155,6 +155,43 @@ impl Runner for SmallScenes {
         };
         let files = [ArtifactKind::Ply, ArtifactKind::Spz, ArtifactKind::Preview].map(file).to_vec();
         Ok(Outcome { files, camera: CameraData::default(), warnings: vec![] })
+    }
+}
+
+/// Of one job it leaves more than the disk has room for.
+pub(super) struct Hungry {
+    /// What that job leaves. While it is there, the machine can do nothing.
+    pub(super) left: PathBuf,
+}
+
+impl Hungry {
+    /// On the machine that works in `folder`.
+    pub(super) fn of(greedy: JobId, folder: &Path) -> Self {
+        Self { left: folder.join(format!("work/{greedy}/run/frames")) }
+    }
+}
+
+impl Runner for Hungry {
+    fn run(
+        &self,
+        video: &Path,
+        workspace: &Path,
+        options: &ReconstructionOptions,
+        control: &Control,
+    ) -> Result<Outcome> {
+        if self.left.parent() != Some(workspace) {
+            return SmallScenes.run(video, workspace, options, control);
+        }
+        fs::create_dir_all(workspace).unwrap();
+        fs::write(&self.left, "too much").unwrap();
+        Err(Error::new(ErrorKind::DiskFull, "there is no room for the frames"))
+    }
+
+    fn check(&self, _: &ReconstructionDefaults) -> Result<()> {
+        match self.left.exists() {
+            true => Err(Error::new(ErrorKind::DiskFull, "the disk is full")),
+            false => Ok(()),
+        }
     }
 }
 

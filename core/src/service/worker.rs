@@ -191,7 +191,13 @@ impl<'a> Worker<'a> {
         inner.host.check()?;
         self.service.reclaim()?;
         let given_up = inner.kept_room.given_up();
-        let abilities = Abilities { given_up: &given_up, ..self.machine.abilities()? };
+        let mut abilities = self.machine.abilities();
+        if abilities.as_ref().is_err_and(|trouble| trouble.kind() == ErrorKind::DiskFull)
+            && self.has_made_room()?
+        {
+            abilities = self.machine.abilities();
+        }
+        let abilities = Abilities { given_up: &given_up, ..abilities? };
         let (process, name) = (inner.process.id(), &self.options.name);
         let claim = inner.database.claim(process, name, inner.options.lease_seconds, &abilities)?;
         self.machine.tell_of_too_large(&abilities);
@@ -371,7 +377,9 @@ impl<'a> Worker<'a> {
             };
             watch.tell_stages();
             if let Some(storing) = storing {
-                let goes_back = matches!(&result, Err(error) if error.kind() == ErrorKind::Cancelled);
+                let is_of_a_job_that_goes_back =
+                    |error: &Error| matches!(error.kind(), ErrorKind::Cancelled | ErrorKind::DiskFull);
+                let goes_back = result.as_ref().is_err_and(is_of_a_job_that_goes_back);
                 storing.end(&mut watch, goes_back);
             }
             Ok((watch.stop, result))

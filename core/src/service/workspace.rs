@@ -18,6 +18,9 @@ const LOG: &str = "job.log";
 /// All workspaces of this machine.
 pub(super) struct Workspaces {
     root: PathBuf,
+    /// What a test says is free in place of the system.
+    #[cfg(test)]
+    pub(super) told_free: Mutex<Option<u64>>,
 }
 
 /// A workspace that this worker is in.
@@ -30,12 +33,16 @@ pub(super) struct JobWorkspace {
 impl Workspaces {
     pub(super) fn open(root: PathBuf) -> Result<Self> {
         create_private_folder(&root)?;
-        Ok(Self { root })
+        Ok(Self::to_look_at(root))
     }
 
     /// Those of a folder as it is: nothing is made.
     pub(super) fn to_look_at(root: PathBuf) -> Self {
-        Self { root }
+        Self {
+            root,
+            #[cfg(test)]
+            told_free: Mutex::default(),
+        }
     }
 
     /// Tries whether something can be written here.
@@ -56,6 +63,13 @@ impl Workspaces {
 
     /// Bytes that can still be written here, if there is a way to know.
     pub(super) fn free_space(&self) -> Result<Option<u64>> {
+        #[cfg(test)]
+        {
+            let told = *self.told_free.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+            if told.is_some() {
+                return Ok(told);
+            }
+        }
         free_space(&self.root)
     }
 
@@ -170,19 +184,38 @@ fn remove(folder: &Path, _lock: &FileLock) -> Result<()> {
     let fails = |e| Error::io("remove", folder, e);
     failpoints::pass("workspace.remove").map_err(fails)?;
     // The lock's file last: while it is there, nobody can begin anew in a folder that is half removed.
+    remove_all_but(&[LOCK], folder)?;
+    fs::remove_dir_all(folder).map_err(fails)
+}
+
+/// Removes what is in the folder, but for the files of these names.
+fn remove_all_but(kept: &[&str], folder: &Path) -> Result<()> {
+    let fails = |e| Error::io("remove", folder, e);
     for entry in fs::read_dir(folder).map_err(fails)? {
         let entry = entry.map_err(fails)?;
-        if entry.file_name() != LOCK {
-            let path = entry.path();
-            let removed = if entry.file_type().map_err(fails)?.is_dir() {
-                fs::remove_dir_all(&path)
-            } else {
-                fs::remove_file(&path)
-            };
-            removed.map_err(|e| Error::io("remove", &path, e))?;
+        if kept.iter().any(|name| entry.file_name() == *name) {
+            continue;
         }
+        let path = entry.path();
+        let removed = if entry.file_type().map_err(fails)?.is_dir() {
+            fs::remove_dir_all(&path)
+        } else {
+            fs::remove_file(&path)
+        };
+        removed.map_err(|e| Error::io("remove", &path, e))?;
     }
-    fs::remove_dir_all(folder).map_err(fails)
+    Ok(())
+}
+
+/// Bytes of the files in the folder, as far as they can be seen.
+fn bytes_in(folder: &Path) -> u64 {
+    let Ok(entries) = fs::read_dir(folder) else { return 0 };
+    let bytes = entries.flatten().map(|entry| match entry.metadata() {
+        Ok(metadata) if metadata.is_dir() => bytes_in(&entry.path()),
+        Ok(metadata) => metadata.len(),
+        Err(_) => 0,
+    });
+    bytes.fold(0, u64::saturating_add)
 }
 
 impl JobWorkspace {
@@ -206,6 +239,16 @@ impl JobWorkspace {
         let mut log = self.log.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         // A log that cannot be written stops no job.
         let _ = writeln!(log, "{now} {line}");
+    }
+
+    /// Bytes that lie in it.
+    pub(super) fn bytes(&self) -> u64 {
+        bytes_in(&self.folder)
+    }
+
+    /// Removes all that the work has left in it; the log stays.
+    pub(super) fn clear(&self) -> Result<()> {
+        remove_all_but(&[LOCK, LOG], &self.folder)
     }
 
     /// Leaves and removes it.
@@ -234,6 +277,12 @@ mod tests {
         let second = workspaces.enter(job).unwrap().unwrap();
         assert!(second.pipeline_folder().join("frames").is_dir());
         assert_eq!(workspaces.list().unwrap(), [job]);
+        // Its log outlives what it has made.
+        fs::write(second.pipeline_folder().join("frames/1.jpg"), [0u8; 1000]).unwrap();
+        assert!(second.bytes() > 1000);
+        second.clear().unwrap();
+        assert!(!second.pipeline_folder().exists() && (1..1000).contains(&second.bytes()));
+        assert!(workspaces.enter(job).unwrap().is_none());
         second.remove().unwrap();
         assert_eq!(workspaces.list().unwrap(), []);
         assert!(workspaces.remove(job).unwrap());

@@ -8,6 +8,7 @@ use std::time::SystemTime;
 use super::super::Service;
 use super::super::fault::Fault;
 use super::super::job_changes::{JobChange, JobEvent, tell};
+use super::super::machine::Filler;
 use super::super::missing_videos;
 use super::super::runner::Outcome;
 use super::super::video_file::{NoRoomForInput, copy_in};
@@ -20,7 +21,7 @@ use crate::control::CancelToken;
 use crate::database::{Claim, Lease, LeaseState, Publication, Return, Returned};
 use crate::error::{Error, ErrorKind, Result};
 use crate::failpoints;
-use crate::job::{ArtifactKind, Failure};
+use crate::job::{ArtifactKind, Failure, JobStatus};
 use crate::storage::BlobKey;
 
 /// So many attempts at most are not held against a job whose input has no room on a machine's disk: with the rests between them
@@ -149,7 +150,20 @@ impl Worker<'_> {
             self.log(workspace, &format!("failed{stage}: {}: {}", failure.code, failure.message));
         }
         // Also what looks like a fault of the job may be the machine's: a program that is missing, a file that cannot be read.
-        if let Err(trouble) = self.machine.prove() {
+        let mut proof = self.machine.prove();
+        let is_full = |error: &Error| error.kind() == ErrorKind::DiskFull;
+        if is_full(error)
+            && proof.as_ref().is_err_and(is_full)
+            && let Some(workspace) = &workspace
+            && self.fills_the_disk(workspace)
+        {
+            if self.has_cleared(lease, workspace) {
+                proof = self.machine.prove();
+            } else if !inner.has_other_machines {
+                self.machine.note_filler(lease.job, claim.user);
+            }
+        }
+        if let Err(trouble) = proof {
             if let Some(workspace) = &workspace {
                 self.log(workspace, "this machine cannot work now; the job goes back to the queue");
             }
@@ -194,6 +208,56 @@ impl Worker<'_> {
             }
         }
         Ok(())
+    }
+
+    /// Whether the disk would have enough room without what the job has left on it.
+    fn fills_the_disk(&self, workspace: &JobWorkspace) -> bool {
+        let inner = &self.service.inner;
+        let free = inner.workspaces.free_space().ok().flatten();
+        free.is_some_and(|free| free.saturating_add(workspace.bytes()) >= inner.options.min_free_bytes)
+    }
+
+    /// Removes what the job has left on a full disk, if another machine could go on from where it is: else no job could be worked on here
+    /// any more, and the next machine would fare the same with this one. Says whether that was done.
+    fn has_cleared(&self, lease: &Lease, workspace: &JobWorkspace) -> bool {
+        let is_stored = || self.service.is_stored(lease.job, &workspace.pipeline_folder());
+        // Where it is not known, it stays.
+        if !self.service.inner.has_other_machines || !is_stored().unwrap_or(false) {
+            return false;
+        }
+        self.log(workspace, "the disk is full: what the job has left on it is removed");
+        if let Err(error) = workspace.clear() {
+            log::warn!("job {}: {error:?}", lease.job);
+        }
+        true
+    }
+
+    /// Makes room on a disk that a job of this worker's has filled which waits now: at once if it has ended meanwhile, and after a day by
+    /// making it fail. Says whether that was done.
+    pub(super) fn has_made_room(&self) -> Result<bool> {
+        let Some((Filler { job, user, .. }, is_long)) = self.machine.filler() else { return Ok(false) };
+        let inner = &self.service.inner;
+        if self.service.remove_leftovers(job)? {
+            return Ok(true);
+        }
+        let waits =
+            inner.database.job(user, job)?.is_some_and(|it| matches!(it.status, JobStatus::Queued { .. }));
+        if !is_long || !waits {
+            return Ok(false);
+        }
+        let workspace = inner.workspaces.enter(job)?.filter(|workspace| self.fills_the_disk(workspace));
+        let Some(workspace) = workspace else { return Ok(false) };
+        log::warn!("job {job} has kept the disk full for a day: it fails, and its workspace is removed");
+        // First of all: without room nothing can be written about the job either.
+        workspace.clear()?;
+        let message = "the server's disk was full for a day, and this job had filled it".to_owned();
+        let failure = Failure { code: ErrorKind::DiskFull.slug().to_owned(), message };
+        inner.database.cancel_job(user, job, &failure)?;
+        inner.changes.notify();
+        let (worker, what) = (Some(self.options.name.as_str()), JobEvent::Failed { code: &failure.code });
+        tell(&JobChange { job, user: Some(user), attempt: None, worker, what, when: SystemTime::now() });
+        workspace.remove()?;
+        Ok(true)
     }
 
     /// Whether all that is wrong is that the input of the job has no room on this machine's disk, and another machine may have it.

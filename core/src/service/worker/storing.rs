@@ -39,10 +39,15 @@ impl<'scope, 'a> Storing<'scope, 'a> {
         }
     }
 
-    /// Ends it when the work has stopped. A job that goes back to the queue because the worker is to end is stored once more
-    /// before, if there is time for that; signs of life are given meanwhile.
+    /// Ends it when the work has stopped. A job that `goes_back` to the queue, because the worker is to end or its disk is full, is
+    /// stored once more before, if there is time for that; signs of life are given meanwhile.
     pub(super) fn end(self, watch: &mut Watch<'_>, goes_back: bool) {
-        if goes_back && watch.stop == Some(Stop::Shutdown) {
+        let may_store = |watch: &Watch<'_>| match watch.stop {
+            None => goes_back,
+            Some(Stop::Shutdown) => goes_back && !watch.has_drained(),
+            Some(Stop::Deleted | Stop::Lost | Stop::TooLong) => false,
+        };
+        if goes_back && matches!(watch.stop, None | Some(Stop::Shutdown)) {
             self.of.orders.store_the_last();
         } else {
             self.of.orders.stop();
@@ -50,7 +55,7 @@ impl<'scope, 'a> Storing<'scope, 'a> {
         while !self.thread.is_finished() {
             std::thread::sleep(LOOK_AT_STORING);
             watch.look();
-            if watch.stop != Some(Stop::Shutdown) || watch.has_drained() {
+            if !may_store(watch) {
                 self.of.orders.stop();
             }
         }
