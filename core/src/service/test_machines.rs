@@ -674,6 +674,49 @@ fn a_job_whose_video_has_no_room_on_one_machine_is_left_to_another_and_stops_no_
     assert_eq!(machine.status(large), JobStatus::Finished);
 }
 
+/// It would be fetched at each attempt, and lie where it is of no use.
+#[test]
+fn an_archive_is_not_fetched_to_where_its_pictures_have_no_room() {
+    let world = World::new();
+    let machine = world.machine();
+    // Three files of a megabyte that pack well.
+    let path = machine.folder.path().join("pictures.zip");
+    let mut archive = rawzip::ZipArchiveWriter::new(fs::File::create(&path).unwrap());
+    for name in ["1.png", "2.png", "3.png"] {
+        let new = archive.new_file(rawzip::path::EntryPath::verbatim(name.as_bytes()));
+        let (mut entry, config) = new.compression_method(rawzip::CompressionMethod::DEFLATE).start().unwrap();
+        let encoder = flate2::write::DeflateEncoder::new(&mut entry, flate2::Compression::fast());
+        let mut writer = config.wrap(encoder);
+        writer.write_all(&[0; 1 << 20]).unwrap();
+        let (encoder, descriptor) = writer.finish().unwrap();
+        encoder.finish().unwrap();
+        entry.finish(descriptor).unwrap();
+    }
+    archive.finish().unwrap();
+    let archive = fs::read(&path).unwrap();
+    let free = |bytes: u64| *machine.service.inner.workspaces.told_free.lock().unwrap() = Some(bytes);
+    // Also one that is called otherwise.
+    for extension in ["zip", "mp4"] {
+        let name = machine.service.create_upload(machine.user(), extension).unwrap().blob_name;
+        let mut writer = machine.service.begin_upload(&name, UploadFacts::default()).unwrap();
+        writer.append(&archive).unwrap();
+        writer.finish().unwrap();
+        let job = machine.service.submit(machine.user(), JobRequest::new(name), None).unwrap().body.job_id;
+        free(2 << 20);
+        assert_eq!(machine.work_once().unwrap(), Worked::Done);
+        assert!(matches!(machine.status(job), JobStatus::Queued { .. }), "{extension}");
+        let workspace = fs::read_dir(machine.folder.path().join(format!("work/{job}"))).unwrap();
+        let mut left: Vec<_> = workspace.map(|entry| entry.unwrap().file_name()).collect();
+        left.sort();
+        assert_eq!(left, ["job.log", "worker.lock"], "{extension}");
+        free(4 << 20);
+        world.clock.advance(Patience::OCCUPIED_SECONDS as i64);
+        assert_eq!(machine.work_once().unwrap(), Worked::Done);
+        assert_eq!(machine.status(job), JobStatus::Finished, "{extension}");
+    }
+    assert_eq!(machine.work(), 0);
+}
+
 /// Else it would stop one machine after the other.
 #[test]
 fn a_job_that_fills_disks_keeps_no_other_from_being_done_and_fails_in_the_end() {

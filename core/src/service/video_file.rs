@@ -12,7 +12,7 @@ use crate::control::Control;
 use crate::database::UploadedVideo;
 use crate::error::{Error, ErrorKind, Result};
 use crate::files::{create_private_file, create_private_folder, rename};
-use crate::job::BlobName;
+use crate::job::{BlobName, VideoExtension};
 use crate::storage::{BlobKey, BlobReader};
 use crate::video;
 
@@ -115,7 +115,7 @@ impl Service {
         let unfinished = folder.join("video.part");
         // What another attempt has left of it takes room.
         removed(fs::remove_file(&unfinished), &unfinished)?;
-        self.check_room_to_work(video.size)?;
+        self.check_room_for_input(name, &video)?;
         copy_checked(&mut storage.open(&key)?, &video, &unfinished, control)?;
         rename(&unfinished, &path)?;
         Ok(path)
@@ -126,7 +126,7 @@ impl Service {
     ///
     /// # Errors
     /// [`ErrorKind::InvalidMedia`] for an archive that is not what it should be, [`ErrorKind::DiskFull`] if there is no room for its
-    /// pictures, of which none is written then, [`ErrorKind::Cancelled`], the disk's.
+    /// pictures, of which none is written then, nor stays a copy of the archive; [`ErrorKind::Cancelled`], the disk's.
     pub(super) fn input_of(&self, file: PathBuf, folder: &Path, control: &Control) -> Result<PathBuf> {
         if !video::is_archive(&file)? {
             return Ok(file);
@@ -138,11 +138,30 @@ impl Service {
         }
         let unfinished = folder.join("pictures.part");
         removed(fs::remove_dir_all(&unfinished), &unfinished)?;
-        self.check_room_to_work(video::unpacked_size(&file)?)?;
+        if let Err(error) = self.check_room_to_work(video::unpacked_size(&file)?) {
+            // It only takes room here while another machine does the job.
+            if error.kind() == ErrorKind::DiskFull && file.starts_with(folder) {
+                removed(fs::remove_file(&file), &file)?;
+            }
+            return Err(error);
+        }
         create_private_folder(&unfinished)?;
         video::unpack_pictures(&file, &unfinished, control)?;
         rename(&unfinished, &pictures)?;
         Ok(pictures)
+    }
+
+    /// Makes sure that the video has room where the work is done, and beside an archive its pictures. How large those are stands at the end
+    /// of the archive: where they may not fit it is read before all of it comes, which would be in vain, and again at each attempt.
+    fn check_room_for_input(&self, name: &BlobName, video: &UploadedVideo) -> Result<()> {
+        self.check_room_to_work(video.size)?;
+        let with_pictures = |bytes: u64| self.check_room_to_work(video.size.saturating_add(bytes));
+        if name.extension != VideoExtension::Zip || with_pictures(video::most_unpacked(video.size)).is_ok() {
+            return Ok(());
+        }
+        let ends = self.video_to_look_at(name, video.version)?;
+        // What is wrong with it is told when all of it is there.
+        video::unpacked_size(ends.path()).map_or(Ok(()), with_pictures)
     }
 
     /// Makes sure that `bytes` may be written where the work is done, beside what must stay free: on a disk that is filled to its end
@@ -248,6 +267,11 @@ mod tests {
         let small = w.reopen_with(ServiceOptions { min_free_bytes: u64::MAX, ..ServiceOptions::default() });
         assert_eq!(input(&small).unwrap_err().kind(), ErrorKind::DiskFull);
         assert_eq!(names(workspace.path()), [""; 0]);
+        // A copy of the archive is not needed then; what the storage has is.
+        let copy = workspace.path().join("video.mp4");
+        fs::copy(&path, &copy).unwrap();
+        let refused = small.input_of(copy.clone(), workspace.path(), &Control::new()).unwrap_err();
+        assert_eq!((refused.kind(), copy.exists()), (ErrorKind::DiskFull, false));
         assert_eq!(names(&input(&w.service).unwrap()).len(), 3);
     }
 }

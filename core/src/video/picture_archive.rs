@@ -73,6 +73,11 @@ pub(crate) fn check(path: &Path) -> Result<()> {
     PictureArchive::open(path).map(drop)
 }
 
+/// Bytes that [`unpack`] writes at most of an archive of `length` bytes, whatever its table of contents says.
+pub(crate) fn most_unpacked(length: u64) -> u64 {
+    length.saturating_mul(MAX_GROWTH).max(ALWAYS_ALLOWED)
+}
+
 /// Bytes that [`unpack`] writes at most, as the table of contents has it.
 ///
 /// # Errors
@@ -170,7 +175,7 @@ impl<'a> PictureArchive<'a> {
                 return Err(self.wrong(&format!("{name:?} has more than {most} MiB")));
             }
             unpacked = unpacked.saturating_add(size);
-            if unpacked > length.saturating_mul(MAX_GROWTH).max(ALWAYS_ALLOWED) {
+            if unpacked > most_unpacked(length) {
                 return Err(self.wrong(&format!(
                     "it would become more than {MAX_GROWTH} times as large, which pictures do not"
                 )));
