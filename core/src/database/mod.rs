@@ -184,6 +184,12 @@ pub trait JobRows {
     /// # Errors
     /// The database's.
     fn job(&self, user: UserId, job: JobId) -> Result<Option<Job>>;
+    /// The version of a job ([`JobDetails::version`](crate::job::JobDetails::version)): whether it has changed, for who asks often. Its
+    /// place in the queue, which is counted by the jobs before it, is in no version.
+    ///
+    /// # Errors
+    /// The database's.
+    fn job_version(&self, user: UserId, job: JobId) -> Result<Option<u64>>;
     /// Changes only the named columns.
     ///
     /// # Errors

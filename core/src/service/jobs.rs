@@ -226,6 +226,15 @@ impl Service {
         self.inner.database.job(user, job)?.ok_or_else(job_not_found)
     }
 
+    /// The version of a job: another one, and something about it has changed. What its place in the queue is does not count; to ask for
+    /// this costs the same however long the queue is.
+    ///
+    /// # Errors
+    /// [`ErrorKind::NotFound`].
+    pub fn job_version(&self, user: UserId, job: JobId) -> Result<u64> {
+        self.inner.database.job_version(user, job)?.ok_or_else(job_not_found)
+    }
+
     /// Changes a job and returns it. Only what is named is written: changes by others at the same time stay.
     ///
     /// # Errors
@@ -379,10 +388,10 @@ impl Service {
         let end = Instant::now().checked_add(timeout);
         loop {
             let mark = self.inner.changes.mark();
-            let found = self.job(user, job)?;
+            let version = self.job_version(user, job)?;
             let left = end.map_or(POLL, |end| end.saturating_duration_since(Instant::now()));
-            if found.details.version != seen || left.is_zero() {
-                return Ok(found);
+            if version != seen || left.is_zero() {
+                return self.job(user, job);
             }
             self.inner.changes.wait_since(mark, left.min(POLL));
         }

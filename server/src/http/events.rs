@@ -12,13 +12,14 @@ use std::time::Duration;
 use bytes::Bytes;
 use hyper::header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
 use hyper::{Method, StatusCode};
-use libreconstruct::job::{JobId, JobStatus};
+use libreconstruct::job::{Job, JobId, JobStatus, UserId};
 use libreconstruct::service::Caller;
 use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep};
 
 use super::api::Api;
 use super::body::ResponseBody;
+use super::error::ApiError;
 use super::exchange::Exchange;
 use super::response::{Answer, response};
 
@@ -27,6 +28,8 @@ pub(crate) const LOOK: Duration = Duration::from_millis(500);
 /// That a job has another place in the queue, and nothing else, is told no more often than this: a long queue moves all the time, and
 /// everybody in it would have a report made, or a request counted by the rate limit, at each look.
 const MOVES: Duration = Duration::from_secs(10);
+/// When it may be told, the place is sought no more often than this: it is counted by the jobs before it, for each who waits.
+const PLACES: Duration = Duration::from_millis(2500);
 /// A stream ends after so long, and the client asks again: that is a request which the rate limit counts.
 const LONGEST: Duration = Duration::from_secs(5 * 60);
 /// Something is sent at least so often, so that nobody in between takes the line for dead.
@@ -61,6 +64,39 @@ fn known(seen: Option<u64>, version: u64, status: JobStatus) -> Option<(u64, Job
 pub(crate) fn is_news(told: (u64, JobStatus), now: (u64, JobStatus), since: Duration) -> bool {
     let has_changed = told.0 != now.0 || discriminant(&told.1) != discriminant(&now.1);
     has_changed || (told.1 != now.1 && since >= MOVES)
+}
+
+/// When the place of a waiting job was last sought for somebody.
+pub(crate) struct Sought(Instant);
+
+impl Sought {
+    pub(crate) fn now() -> Self {
+        Self(Instant::now())
+    }
+
+    /// Whether the place of a job of which somebody knows for so long is to be sought now.
+    pub(crate) fn is_due(&mut self, since: Duration) -> bool {
+        let is_due = since >= MOVES && self.0.elapsed() >= PLACES;
+        if is_due {
+            *self = Self::now();
+        }
+        is_due
+    }
+}
+
+/// The job, with its place in the queue; nothing if it still has the version that is known.
+pub(crate) async fn look(
+    api: &Api,
+    user: UserId,
+    job_id: JobId,
+    known: Option<u64>,
+) -> Result<Option<Job>, ApiError> {
+    if let Some(known) = known
+        && api.quick(|service| service.job_version(user, job_id)).await? == known
+    {
+        return Ok(None);
+    }
+    api.quick(|service| service.job(user, job_id)).await.map(Some)
 }
 
 /// Answers with the events of a job of the caller's.
@@ -98,17 +134,21 @@ async fn send(
     let user = caller.user_id;
     let end = Instant::now() + LONGEST;
     let mut last = Instant::now();
+    let mut sought = Sought::now();
     let mut text = RETRY.to_owned();
     loop {
-        let has_ended = match api.quick(|service| service.job(user, job_id)).await {
-            Ok(job)
+        let known = told.filter(|_| !sought.is_due(last.elapsed())).map(|(version, _)| version);
+        let has_ended = match look(&api, user, job_id, known).await {
+            Ok(None) => {
+                text.push_str(sign_of_life(last));
+                false
+            }
+            Ok(Some(job))
                 if told.is_some_and(|told| {
                     !is_news(told, (job.details.version, job.status), last.elapsed())
                 }) =>
             {
-                if last.elapsed() >= SILENCE {
-                    text.push_str(":\n\n");
-                }
+                text.push_str(sign_of_life(last));
                 job.status.is_terminal()
             }
             Ok(_) => {
@@ -146,6 +186,11 @@ async fn send(
             () = sleep(LOOK) => {}
         }
     }
+}
+
+/// What is sent where there is nothing to tell since `last`.
+fn sign_of_life(last: Instant) -> &'static str {
+    if last.elapsed() >= SILENCE { ":\n\n" } else { "" }
 }
 
 #[cfg(test)]
@@ -191,6 +236,14 @@ mod tests {
             assert_eq!(is_news(queued(7, 3), now, MOVES - LOOK), at_once, "{now:?}");
             assert_eq!(is_news(queued(7, 3), now, MOVES), later, "{now:?}");
         }
+    }
+
+    #[test]
+    fn rule_86_a_place_in_the_queue_is_sought_when_it_may_be_told_and_not_at_each_look() {
+        let mut sought = Sought(Instant::now() - PLACES);
+        assert!(!sought.is_due(MOVES - LOOK));
+        assert!(sought.is_due(MOVES));
+        assert!(!sought.is_due(MOVES + LOOK));
     }
 
     #[test]

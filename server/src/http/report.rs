@@ -3,12 +3,12 @@
 use std::time::Duration;
 
 use hyper::StatusCode;
-use libreconstruct::job::{JobId, UserId};
+use libreconstruct::job::{JobId, JobStatus, UserId};
 use libreconstruct::service::JobReport;
 use tokio::time::{Instant, sleep};
 
 use super::error::ApiError;
-use super::events::{self, LOOK};
+use super::events::{self, LOOK, Sought};
 use super::exchange::Exchange;
 use super::json as json_body;
 use super::rate_limit::Class;
@@ -51,15 +51,19 @@ async fn read_changed(
     let _place = exchange.api.waits.begin(user)?;
     let began = Instant::now();
     let end = began + wait.longest;
-    let mut seen = None;
+    let mut seen: Option<(u64, JobStatus)> = None;
+    let mut sought = Sought::now();
     loop {
+        let known = seen.filter(|_| !sought.is_due(began.elapsed())).map(|(version, _)| version);
         // A thread is held only while the row is read, however many wait.
-        let job = exchange.api.quick(|service| service.job(user, job_id)).await?;
-        let now = (job.details.version, job.status);
-        let seen = *seen.get_or_insert((wait.version.unwrap_or(job.details.version), job.status));
+        let found = events::look(exchange.api, user, job_id, known).await?;
         let left = end.saturating_duration_since(Instant::now());
-        let has_changed = events::is_news(seen, now, began.elapsed());
-        if has_changed || job.status.is_terminal() || left.is_zero() || exchange.api.is_stopping() {
+        let has_changed = found.is_some_and(|job| {
+            let now = (job.details.version, job.status);
+            let seen = *seen.get_or_insert((wait.version.unwrap_or(now.0), now.1));
+            events::is_news(seen, now, began.elapsed()) || job.status.is_terminal()
+        });
+        if has_changed || left.is_zero() || exchange.api.is_stopping() {
             return read(exchange, user, job_id).await;
         }
         sleep(left.min(LOOK)).await;

@@ -315,6 +315,11 @@ impl JobRows for PostgresDatabase {
         self.read(|c| find(c, self.order, user, job))
     }
 
+    fn job_version(&self, user: UserId, job: JobId) -> Result<Option<u64>> {
+        const VERSION: &str = "SELECT version FROM jobs WHERE job_id = $1 AND user_id = $2 AND NOT deleted";
+        self.read(|c| c.first(VERSION, values![job, user], |r| r.get(0)))
+    }
+
     fn update_job(&self, user: UserId, job: JobId, update: &JobUpdate) -> Result<Option<Job>> {
         if *update == JobUpdate::default() {
             return self.job(user, job);

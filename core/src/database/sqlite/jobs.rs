@@ -281,6 +281,11 @@ impl JobRows for SqliteDatabase {
         self.read(|c| find(c, self.order, user, job))
     }
 
+    fn job_version(&self, user: UserId, job: JobId) -> Result<Option<u64>> {
+        const VERSION: &str = "SELECT version FROM jobs WHERE job_id = ?1 AND user_id = ?2 AND deleted = 0";
+        self.read(|c| first(c, VERSION, params![job, user], |r| r.get(0)))
+    }
+
     fn update_job(&self, user: UserId, job: JobId, update: &JobUpdate) -> Result<Option<Job>> {
         if *update == JobUpdate::default() {
             return self.job(user, job);

@@ -201,8 +201,13 @@ pub(in crate::database) fn cancel_and_delete<D: JobDatabase>(w: World<D>) {
     let d = &w.database;
     let cancelled = failure("cancelled");
     let (waiting, running) = (w.submit(w.anna), w.submit(w.anna));
+    let version = |user| d.job_version(user, waiting).unwrap();
+    let before = version(w.anna);
+    assert_eq!((before, version(w.eve)), (Some(w.job(waiting).details.version), None));
     assert_eq!(d.cancel_job(w.eve, waiting, &cancelled).unwrap(), None);
+    assert_eq!(version(w.anna), before);
     assert_eq!(d.cancel_job(w.anna, waiting, &cancelled).unwrap().unwrap().status, JobStatus::Failed);
+    assert!(version(w.anna) > before);
     let lease = w.take();
     assert_eq!(lease.job, running);
     assert_eq!(
@@ -225,7 +230,7 @@ pub(in crate::database) fn cancel_and_delete<D: JobDatabase>(w: World<D>) {
     assert!(!d.mark_deleted(w.eve, job).unwrap());
     assert!(d.mark_deleted(w.anna, job).unwrap());
     assert!(!d.mark_deleted(w.anna, job).unwrap());
-    assert_eq!(d.job(w.anna, job).unwrap(), None);
+    assert_eq!((d.job(w.anna, job).unwrap(), d.job_version(w.anna, job).unwrap()), (None, None));
     assert_eq!(
         d.update_job(w.anna, job, &JobUpdate { public: Some(true), ..Default::default() }).unwrap(),
         None
