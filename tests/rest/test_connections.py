@@ -228,12 +228,11 @@ def test_rule_91_an_answer_that_is_not_taken_ends_no_upload_beside_it(make_serve
         """Takes what comes in so many seconds, but of an answer's bytes no more than there is room for."""
         end = time.monotonic() + within
         while select.select([connection.socket], [], [], max(0, end - time.monotonic()))[0]:
-            kind, flags, stream, payload = connection.receive()
-            assert kind != RST_STREAM
+            kind, _, stream, payload = connection.receive()
+            # A ping would wait behind what a slow client is sent, and its answer would come late.
+            assert kind not in (RST_STREAM, PING)
             if kind == HEADERS:
                 statuses[stream] = http2.status(payload)
-            if kind == PING and not flags & ACK:
-                connection.send(frame(PING, ACK, 0, payload))
 
     for n in range(seconds):
         connection.send(frame(DATA, END_STREAM if n == seconds - 1 else 0, 3, block))

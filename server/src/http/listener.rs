@@ -3,6 +3,10 @@
 //! Every connection is one task. A slow client costs that task and a little memory, never a thread, and is cut: its
 //! handshake and every request head must arrive within the header timeout, bodies have limits of their own, an answer must
 //! keep moving, and a connection without a request is closed.
+//!
+//! No pings are sent. Their answers would say nothing that is not known: whether answers arrive is seen (`activity`), and whoever has
+//! vanished takes none, a stream of events ends after minutes by itself, and then the connection is without a request. But a ping waits
+//! behind all that is on its way already, and a client with a slow line that takes a file as fast as it can would be cut for that.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -241,8 +245,6 @@ fn builder(header_timeout: Duration) -> Builder<TokioExecutor> {
         .initial_stream_window_size(WINDOW_BYTES)
         .initial_connection_window_size(WINDOW_BYTES)
         .max_header_list_size(BUFFER_BYTES as u32)
-        .max_send_buf_size(BUFFER_BYTES)
-        .keep_alive_interval(Duration::from_secs(20))
-        .keep_alive_timeout(Duration::from_secs(10));
+        .max_send_buf_size(BUFFER_BYTES);
     builder
 }
