@@ -7,6 +7,7 @@ import socket
 import struct
 import threading
 import time
+import uuid
 from pathlib import Path
 
 import pytest
@@ -175,6 +176,46 @@ def test_rule_91_the_description_that_nobody_takes_fills_no_memory(make_server):
     assert taken[1] - taken[0] < copies / 3, (taken, copies)
     for connection in connections:
         connection.close()
+
+
+def test_rule_91_lists_that_nobody_takes_are_given_up_to_a_limit(make_server, flat):
+    server = make_server({"h2c": True})
+    anna, eve = server.user("anna"), server.user("eve")
+    # A thousand jobs with titles as long as they may be: more than a megabyte.
+    job = anna.submit(flat, title="\N{DECIDUOUS TREE}" * 255)
+    with server.rows() as database:
+        columns = [one[0] for one in database.execute("SELECT * FROM jobs").description if one[0] not in ("seq", "job_id", "uploaded_at")]
+        names = ", ".join(columns)
+        rows = [(str(uuid.uuid4()), n, job) for n in range(1, 1500)]
+        database.executemany(
+            f"INSERT INTO jobs (job_id, uploaded_at, {names}) SELECT ?, uploaded_at + ?, {names} FROM jobs WHERE job_id = ?", rows
+        )
+    plain = {"Accept-Encoding": "identity"}
+    for path in ("/api/v1/jobs/?limit=1000", "/api/v1/jobs/"):
+        assert len(anna.get(path, headers=plain).content) > 1 << 20
+        connection = http2.Connection(server.port)
+        connection.send(frame(SETTINGS, 0, 0, struct.pack(">HI", 4, 1)))
+        more = http2.literal("authorization", f"Api-Key {anna.key}")
+        connection.send(*(frame(HEADERS, END_STREAM | END_HEADERS, 2 * n + 1, http2.get(path, more)) for n in range(64)))
+        heads = {}
+        while len(heads) < 64:
+            kind, _, stream, payload = connection.receive()
+            assert kind != RST_STREAM
+            if kind == HEADERS:
+                heads[stream] = payload
+        # The first refusal says it in full, later ones name it by its place in the table of this connection.
+        taken = [stream for stream, head in heads.items() if head[0] == 0x88]
+        refused = [head for head in heads.values() if head[0] != 0x88]
+        assert http2.status(refused[0]) == 429
+        # 32 MiB; of the longer list a part more is read for some.
+        assert 10 < len(taken) < 40, len(taken)
+        refused_too = anna.get(path, headers=plain)
+        is_error(refused_too, 429)
+        assert refused_too.headers["Retry-After"]
+        # Short answers, and those to others, are given.
+        assert anna.job(job)["job_id"] == job and eve.jobs() == []
+        connection.close()
+        assert wait_until(lambda path=path: anna.get(path, headers=plain).status_code == 200)
 
 
 @storage.answered_by_us

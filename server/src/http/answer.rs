@@ -48,20 +48,25 @@ pub(crate) async fn answer(
     let exchange = Exchange { api, parts: &parts, connection, facts: Facts::default() };
     let mut asked = Asked { exchange, route, request_id, started, is_answered: false };
 
-    let result = catch_panic(dispatch(&mut asked.exchange, route, body)).await;
+    let answered = catch_panic(dispatch(&mut asked.exchange, route, body)).await;
+    let result = answered.and_then(|mut response| {
+        json::compress(&parts.headers, &mut response);
+        hold(&asked.exchange, response)
+    });
     let mut detail = None;
     let mut response = result.unwrap_or_else(|mut error| {
         detail = error.detail.take();
-        match route {
+        let mut refused = match route {
             Some(Route::Web(_)) if !web::is_script(&parts.headers) => web::refused(api, error),
             _ => refuse(api, error, &asked.request_id),
-        }
+        };
+        json::compress(&parts.headers, &mut refused);
+        refused
     });
     if let Some(Route::Web(_)) = route {
         web::protect(&mut response);
     }
     cors::allow_origin(api, &parts, route, &mut response);
-    json::compress(&parts.headers, &mut response);
     complete(api, &parts, &asked.request_id, &mut response);
 
     asked.is_answered = true;
@@ -212,6 +217,20 @@ fn request_id(api: &Api, connection: &Connection, parts: &Parts) -> HeaderValue 
     }
     let id = Uuid::new_v4().to_string();
     HeaderValue::from_str(&id).unwrap_or(HeaderValue::from_static("-"))
+}
+
+/// Counts the memory of an answer until it is taken; if too much is not taken already, there is none.
+fn hold(
+    exchange: &Exchange<'_>,
+    mut response: Response<ResponseBody>,
+) -> Result<Response<ResponseBody>, ApiError> {
+    // A HEAD is sent no body. What others have done must not look as if it were not done, and what they are told is short.
+    if exchange.parts.method == Method::GET
+        && let ResponseBody::Whole(bytes) = response.body_mut()
+    {
+        *bytes = exchange.api.bodies.hold(exchange.taker(), std::mem::take(bytes))?;
+    }
+    Ok(response)
 }
 
 /// The body of an error: `error` alone, with more if the operator wants it (rule 9).

@@ -9,6 +9,7 @@ use libreconstruct::Result;
 use libreconstruct::service::Service;
 use metrics_exporter_prometheus::PrometheusHandle;
 
+use super::bodies::Bodies;
 use super::client::Connection;
 use super::downloads::Downloads;
 use super::error::ApiError;
@@ -27,6 +28,7 @@ pub(crate) struct Api {
     pub(crate) transfers: Transfers,
     pub(crate) waits: Waits,
     pub(crate) downloads: Downloads,
+    pub(crate) bodies: Bodies,
     pub(crate) metrics: PrometheusHandle,
     /// When the rows were last counted for `/metrics`.
     counted: Mutex<Option<Instant>>,
@@ -53,6 +55,7 @@ impl Api {
             ),
             waits: Waits::default(),
             downloads: Downloads::default(),
+            bodies: Bodies::default(),
             turns: Turns::new(service.has_other_machines()),
             service,
             config,

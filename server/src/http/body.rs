@@ -9,6 +9,9 @@ use bytes::Bytes;
 use hyper::body::{Body, Frame, SizeHint};
 use tokio::sync::mpsc;
 
+/// The most bytes of what is here that are handed over at once. Of what was handed over nobody knows how long it lies.
+const PIECE_BYTES: usize = 64 * 1024;
+
 /// The body of an answer.
 #[derive(Debug)]
 pub(crate) enum ResponseBody {
@@ -25,6 +28,16 @@ impl ResponseBody {
     pub(crate) fn empty() -> Self {
         Self::Whole(Bytes::new())
     }
+
+    /// What is the same for everybody, and in memory once.
+    pub(crate) fn shared(bytes: Bytes) -> Self {
+        Self::Pieces(VecDeque::from([bytes]))
+    }
+}
+
+/// The next piece of these bytes.
+fn piece(bytes: &mut Bytes) -> Bytes {
+    bytes.split_to(bytes.len().min(PIECE_BYTES))
 }
 
 impl From<String> for ResponseBody {
@@ -49,8 +62,15 @@ impl Body for ResponseBody {
     ) -> Poll<Option<Result<Frame<Bytes>, io::Error>>> {
         match self.get_mut() {
             Self::Whole(bytes) if bytes.is_empty() => Poll::Ready(None),
-            Self::Whole(bytes) => Poll::Ready(Some(Ok(Frame::data(std::mem::take(bytes))))),
-            Self::Pieces(pieces) => Poll::Ready(pieces.pop_front().map(|piece| Ok(Frame::data(piece)))),
+            Self::Whole(bytes) => Poll::Ready(Some(Ok(Frame::data(piece(bytes))))),
+            Self::Pieces(pieces) => {
+                let next = pieces.front_mut().map(piece);
+                // Before anybody asks whether there are more.
+                if pieces.front().is_some_and(|rest| rest.is_empty()) {
+                    pieces.pop_front();
+                }
+                Poll::Ready(next.map(|piece| Ok(Frame::data(piece))))
+            }
             // Whoever fills it may be there for longer.
             Self::Stream { remaining: Some(0), .. } => Poll::Ready(None),
             Self::Stream { chunks, remaining } => match (ready!(chunks.poll_recv(context)), remaining) {

@@ -75,11 +75,7 @@ pub(super) async fn send(
     let body = match length {
         0 => ResponseBody::empty(),
         _ if method == Method::HEAD => ResponseBody::empty(),
-        _ => {
-            let config = exchange.api.config();
-            let client = exchange.connection.client(exchange.parts, &config.trusted_proxies);
-            stream(blob, first, length, exchange.api.downloads.begin(client)?)
-        }
+        _ => stream(blob, first, length, exchange.api.downloads.begin(exchange.address())?),
     };
     let mut response = response(status, body);
     *response.headers_mut() = headers;

@@ -1,5 +1,6 @@
 //! A request on its way to its answer: who asks, and what the log shall say.
 
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use hyper::header::AUTHORIZATION;
@@ -10,6 +11,7 @@ use libreconstruct::service::Caller;
 use serde_json::{Map, Value};
 
 use super::api::Api;
+use super::bodies::Taker;
 use super::client::Connection;
 use super::error::ApiError;
 use super::rate_limit::Class;
@@ -70,9 +72,18 @@ impl Exchange<'_> {
         Ok(body)
     }
 
+    /// The address of the client.
+    pub(crate) fn address(&self) -> IpAddr {
+        self.connection.client(self.parts, &self.api.config().trusted_proxies)
+    }
+
+    /// For whom the answer is, as far as that is known by now.
+    pub(crate) fn taker(&self) -> Taker {
+        Taker { address: self.address(), user: self.facts.user }
+    }
+
     fn unauthenticated(&self) -> ApiError {
-        let address = self.connection.client(self.parts, &self.api.config().trusted_proxies);
-        match self.api.limiters.check_failed_authentication(address) {
+        match self.api.limiters.check_failed_authentication(self.address()) {
             Ok(()) => ApiError::unauthenticated(),
             Err(error) => error,
         }

@@ -3,6 +3,7 @@
 use std::fmt::Write as _;
 use std::io::{self, Write};
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use flate2::Compression;
@@ -14,8 +15,10 @@ use libreconstruct::job::{Cursor, Job, JobPage, JobSummary, JobUpdate, ListQuery
 use libreconstruct::service::Caller;
 use serde_json::Value;
 use tokio::sync::mpsc;
+use tokio::time::sleep;
 
 use super::api::Api;
+use super::bodies::{Room, Taker};
 use super::body::ResponseBody;
 use super::drain::or_drain;
 use super::error::ApiError;
@@ -27,6 +30,10 @@ use super::{json as json_body, route};
 
 /// Jobs that are read at a time where all are asked for.
 const PAGE: u32 = 1000;
+/// The most bytes of a page: a title has 255 characters of four bytes at most.
+const PAGE_BYTES: usize = 1100 * PAGE as usize;
+/// How often it is looked whether there is room for another page.
+const LOOK: Duration = Duration::from_millis(500);
 
 /// Newest first. Without `limit` all of them, with it a page and a `Link` to the next (rule 50).
 pub(crate) async fn list(exchange: &mut Exchange<'_>) -> Answer {
@@ -36,7 +43,7 @@ pub(crate) async fn list(exchange: &mut Exchange<'_>) -> Answer {
     let first = ListQuery { limit: Some(query.limit.unwrap_or(PAGE)), ..query };
     let page = exchange.api.blocking(move |service| service.list(user, &first)).await?;
     match page.next {
-        Some(next) if query.limit.is_none() => Ok(stream(exchange, caller, first, page.jobs, next)),
+        Some(_) if query.limit.is_none() => stream(exchange, caller, first, &page),
         next => {
             let mut response = json_body::response(StatusCode::OK, &page.jobs)?;
             if let Some(next) = next {
@@ -83,16 +90,22 @@ fn next_link(exchange: &Exchange<'_>, query: &ListQuery, next: Cursor) -> String
 }
 
 /// An array too long for one read: page by page, while the client takes it.
-fn stream(
-    exchange: &Exchange<'_>,
-    caller: Caller,
-    query: ListQuery,
-    jobs: Vec<JobSummary>,
-    next: Cursor,
-) -> Response<ResponseBody> {
+fn stream(exchange: &Exchange<'_>, caller: Caller, query: ListQuery, first: &JobPage) -> Answer {
     let gzip = json_body::accepts_gzip(&exchange.parts.headers);
+    let taker = exchange.taker();
+    let mut array = ArrayWriter::new(gzip);
+    let chunk = array.page(first).map_err(|e| ApiError::internal(format!("cannot write a list: {e}")))?;
+    let chunk = exchange.api.bodies.room(taker, chunk.len())?.hold(chunk);
     let (sender, chunks) = mpsc::channel(1);
-    tokio::spawn(send_pages(exchange.api.clone(), caller, query, ArrayWriter::new(gzip), jobs, next, sender));
+    tokio::spawn(send_pages(
+        exchange.api.clone(),
+        caller,
+        taker,
+        query,
+        array,
+        (Ok(chunk), first.next),
+        sender,
+    ));
     let mut response = Response::new(ResponseBody::Stream { chunks, remaining: None });
     let headers = response.headers_mut();
     headers.insert(CONTENT_TYPE, json_body::JSON);
@@ -100,36 +113,36 @@ fn stream(
     if gzip {
         headers.insert(CONTENT_ENCODING, HeaderValue::from_static("gzip"));
     }
-    response
+    Ok(response)
 }
 
+/// Sends the first page, and where there is a next one that, and so on.
 async fn send_pages(
     api: Arc<Api>,
     caller: Caller,
+    taker: Taker,
     query: ListQuery,
     mut array: ArrayWriter,
-    jobs: Vec<JobSummary>,
-    next: Cursor,
+    (mut chunk, mut next): (io::Result<Bytes>, Option<Cursor>),
     sender: mpsc::Sender<io::Result<Bytes>>,
 ) {
-    let mut page = JobPage { jobs, next: Some(next) };
     loop {
-        let chunk = page.jobs.iter().try_for_each(|job| array.push(job)).and_then(|()| match page.next {
-            Some(_) => array.take(),
-            None => array.finish(),
-        });
         let failed = chunk.is_err();
         // An error breaks the connection: a list that ends early must not look complete.
         if sender.send(chunk).await.is_err() || failed {
             return;
         }
-        let Some(cursor) = page.next else { return };
+        let Some(cursor) = next else { return };
         // Room first: no page waits in memory for its client, and none is told that was read before the key was revoked.
         if sender.reserve().await.is_err() {
             return;
         }
+        let Some(room) = room(&api, taker, &sender).await else { return };
         match further(&api, &caller, ListQuery { cursor: Some(cursor), ..query }).await {
-            Ok(more) => page = more,
+            Ok(page) => {
+                chunk = array.page(&page).map(|bytes| room.hold(bytes));
+                next = page.next;
+            }
             Err(error) => {
                 if error.status.is_server_error() {
                     let detail = error.detail.as_deref().unwrap_or("");
@@ -138,6 +151,19 @@ async fn send_pages(
                 let _ = sender.send(Err(io::Error::other("the list broke off"))).await;
                 return;
             }
+        }
+    }
+}
+
+/// Waits until there is memory for a further page; none if the client has left.
+async fn room(api: &Api, taker: Taker, sender: &mpsc::Sender<io::Result<Bytes>>) -> Option<Room> {
+    loop {
+        if let Ok(room) = api.bodies.room(taker, PAGE_BYTES) {
+            return Some(room);
+        }
+        tokio::select! {
+            () = sender.closed() => return None,
+            () = sleep(LOOK) => {}
         }
     }
 }
@@ -161,6 +187,12 @@ impl ArrayWriter {
     fn new(gzip: bool) -> Self {
         let gzip = gzip.then(|| GzEncoder::new(Vec::new(), Compression::fast()));
         Self { text: Vec::new(), begun: false, gzip }
+    }
+
+    /// One page, and the end of the array if it is the last.
+    fn page(&mut self, page: &JobPage) -> io::Result<Bytes> {
+        page.jobs.iter().try_for_each(|job| self.push(job))?;
+        if page.next.is_some() { self.take() } else { self.finish() }
     }
 
     fn push(&mut self, job: &JobSummary) -> io::Result<()> {

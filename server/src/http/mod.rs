@@ -10,6 +10,7 @@ mod answer;
 pub(crate) mod api;
 mod artifacts;
 mod blob;
+mod bodies;
 pub(crate) mod body;
 mod client;
 mod cors;

@@ -83,13 +83,12 @@ pub(crate) fn open_api(exchange: &Exchange<'_>) -> Answer {
     let texts = openapi::texts()?;
     let gzip = json_body::accepts_gzip(&exchange.parts.headers);
     let text = if gzip { &texts.gzip } else { &texts.plain };
-    let mut response = response(StatusCode::OK, ResponseBody::Whole(text.clone()));
+    let mut response = response(StatusCode::OK, ResponseBody::shared(text.clone()));
     let headers = response.headers_mut();
     headers.insert(CONTENT_TYPE, json_body::JSON);
+    headers.insert(VARY, HeaderValue::from_static("Accept-Encoding"));
     if gzip {
         headers.insert(CONTENT_ENCODING, HeaderValue::from_static("gzip"));
-        // Of what is not compressed here it is said where that is looked at.
-        headers.insert(VARY, HeaderValue::from_static("Accept-Encoding"));
     }
     Ok(response)
 }
@@ -97,7 +96,7 @@ pub(crate) fn open_api(exchange: &Exchange<'_>) -> Answer {
 /// The same for people: one page that needs nothing from elsewhere.
 pub(crate) fn docs() -> Response<ResponseBody> {
     let mut response =
-        Response::new(ResponseBody::Whole(bytes::Bytes::from_static(include_bytes!("docs.html"))));
+        Response::new(ResponseBody::shared(bytes::Bytes::from_static(include_bytes!("docs.html"))));
     let headers = response.headers_mut();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/html; charset=utf-8"));
     headers.insert(CACHE_CONTROL, HeaderValue::from_static("public, max-age=300"));

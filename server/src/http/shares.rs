@@ -14,11 +14,12 @@ struct Taken<K> {
     by: HashMap<K, usize>,
 }
 
-/// One place, until it is dropped.
+/// One place or several, until it is dropped.
 #[derive(Debug)]
 pub(crate) struct Share<K: Eq + Hash> {
     shares: Shares<K>,
     holder: K,
+    count: usize,
 }
 
 impl<K> Default for Shares<K> {
@@ -50,21 +51,42 @@ impl<K: Eq + Hash + Copy> Shares<K> {
         holder: K,
         refuse: impl FnOnce(usize, usize) -> Result<(), E>,
     ) -> Result<Share<K>, E> {
+        self.take_many(holder, 1, refuse)
+    }
+
+    /// The same for `count` places at once.
+    ///
+    /// # Errors
+    /// What `refuse` says.
+    pub(crate) fn take_many<E>(
+        &self,
+        holder: K,
+        count: usize,
+        refuse: impl FnOnce(usize, usize) -> Result<(), E>,
+    ) -> Result<Share<K>, E> {
         let mut taken = self.taken();
         let own = taken.by.get(&holder).copied().unwrap_or(0);
         refuse(taken.all, own)?;
-        taken.all += 1;
-        taken.by.insert(holder, own + 1);
-        Ok(Share { shares: Self(self.0.clone()), holder })
+        taken.all += count;
+        taken.by.insert(holder, own + count);
+        Ok(Share { shares: Self(self.0.clone()), holder, count })
+    }
+}
+
+impl<K: Eq + Hash> Share<K> {
+    /// How many places are taken in all, and by the holder of this one.
+    pub(crate) fn taken(&self) -> (usize, usize) {
+        let taken = self.shares.taken();
+        (taken.all, taken.by.get(&self.holder).copied().unwrap_or(0))
     }
 }
 
 impl<K: Eq + Hash> Drop for Share<K> {
     fn drop(&mut self) {
         let mut taken = self.shares.taken();
-        taken.all -= 1;
+        taken.all -= self.count;
         if let Some(own) = taken.by.get_mut(&self.holder) {
-            *own -= 1;
+            *own -= self.count;
             if *own == 0 {
                 taken.by.remove(&self.holder);
             }

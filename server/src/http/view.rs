@@ -53,7 +53,7 @@ pub(crate) async fn page(exchange: &mut Exchange<'_>, job_id: &str) -> Answer {
             html(StatusCode::OK, ResponseBody::Pieces(page))
         }
         Err(error) if error.status == StatusCode::NOT_FOUND => {
-            html(StatusCode::NOT_FOUND, ResponseBody::Whole(Bytes::from_static(NOT_FOUND.as_bytes())))
+            html(StatusCode::NOT_FOUND, ResponseBody::shared(Bytes::from_static(NOT_FOUND.as_bytes())))
         }
         Err(error) => Err(error),
     }

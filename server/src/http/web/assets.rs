@@ -28,7 +28,7 @@ pub(super) fn get(name: &str) -> Answer {
         "scenes.js" => (SCRIPT, include_str!("scenes.js")),
         _ => return Err(ApiError::no_route()),
     };
-    let body = ResponseBody::Whole(Bytes::from_static(text.as_bytes()));
+    let body = ResponseBody::shared(Bytes::from_static(text.as_bytes()));
     let mut response = response(StatusCode::OK, body);
     let headers = response.headers_mut();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
