@@ -4,20 +4,19 @@
 //! after a while, however lively it is, and so is one whose answers are not taken. Only the time counts in which there was
 //! something to take: a stream of events is silent for long, and a storage that stands still is not its client's fault.
 //!
-//! The answers are judged together, by what really leaves: what is handed over may lie in memory. A proxy sends the requests of many
-//! people on one connection, and who does not take an answer must not end those of all others. So a client that takes one answer as
-//! slowly as it may can let all others of its connection lie for as long as that one lasts. What they fill does not grow with the time
-//! that they lie: a connection has so many requests at once and no more (`listener`), each of them three chunks of a file in memory at
-//! most (`download`), and of files all connections together have no more than there are places, of which one network has a share
-//! (`downloads`). What is answered to everybody without a place is small, or in memory once for all. After an hour such a connection gets
-//! no new requests, and ends with the answer that it takes.
+//! The answers are judged together, by what has arrived at the other end: what is handed over may lie in memory, here or in the kernel. A
+//! proxy sends the requests of many people on one connection, and who does not take an answer must not end those of all others. So a client
+//! that takes one answer as slowly as it may can let all others of its connection lie for as long as that one lasts. What they fill does
+//! not grow with the time that they lie: a connection has so many requests at once and no more (`listener`), each of them three chunks of a
+//! file in memory at most (`download`), and of files all connections together have no more than there are places, of which one network has
+//! a share (`downloads`). So it is with the bytes of all other answers (`bodies`), but for those that are very small, or in memory once for
+//! all. After an hour such a connection gets no new requests, and ends with the answer that it takes.
 //!
 //! Where too little is taken of all that is offered, there may be others that have nothing to give, such as streams of events: they did no
 //! wrong. Then the connection first takes no new requests, so that a proxy opens another one, and is given up when still too little is taken.
 
 use std::collections::HashMap;
 use std::pin::Pin;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
@@ -27,9 +26,9 @@ use hyper::body::{Body, Frame, SizeHint};
 use tokio::time::Instant;
 
 use super::body::ResponseBody;
+use super::pace::{LEAST_RATE, Pace};
+use super::traffic::Traffic;
 
-/// Bytes that a client must take in a second.
-pub(crate) const LEAST_RATE: u64 = 8 * 1024;
 /// A connection of whose answers fewer bytes than this are taken, in [`WINDOW`] of offering them, is given up.
 const LEAST_BYTES: u64 = LEAST_RATE * WINDOW.as_secs();
 const WINDOW: Duration = Duration::from_secs(60);
@@ -41,8 +40,7 @@ pub(crate) struct Activity(Arc<Mutex<Requests>>);
 struct Requests {
     running: HashMap<u64, Phase>,
     begun: u64,
-    /// What the connection has sent so far, whatever it was: pings and the like are few bytes.
-    sent: Arc<AtomicU64>,
+    traffic: Traffic,
     /// When there last was one; when the connection began, if there was none yet.
     last: Instant,
     offer: Offer,
@@ -58,10 +56,6 @@ enum Phase {
 }
 
 impl Requests {
-    fn sent(&self) -> u64 {
-        self.sent.load(Ordering::Relaxed)
-    }
-
     /// Takes note of whether there is anything to take at all.
     fn settle(&mut self, now: Instant) {
         if self.running.values().any(|phase| matches!(phase, Phase::Answered { is_offered: true })) {
@@ -73,17 +67,20 @@ impl Requests {
 }
 
 /// How the answers of a connection are taken, all together.
-#[derive(Default)]
 struct Offer {
     /// Since when there is something to take; none while there is nothing.
     since: Option<Instant>,
     /// How long there was something to take before that.
     before: Duration,
-    /// What the connection had sent when this began.
-    sent: u64,
+    pace: Pace,
 }
 
 impl Offer {
+    /// Nothing is offered yet; `arrived` bytes of answers have arrived before.
+    fn new(arrived: u64) -> Self {
+        Self { since: None, before: Duration::ZERO, pace: Pace::new(LEAST_BYTES, arrived, 0) }
+    }
+
     /// For how long something was offered.
     fn time(&self, now: Instant) -> Duration {
         self.before + self.since.map_or(Duration::ZERO, |since| now - since)
@@ -104,6 +101,8 @@ pub(crate) enum Verdict {
     NeverAsked(Duration),
     /// There has been no request for this long since the last.
     IdleFor(Duration),
+    /// There is no request, and for this long a part of the head of one.
+    HeadFor(Duration),
     /// The client does not take its answers, and there are requests that have none for it yet: they may end.
     Warned,
     /// The client does not take its answers.
@@ -117,14 +116,14 @@ pub(crate) struct Running {
 }
 
 impl Activity {
-    /// `sent` counts what the connection sends.
-    pub(crate) fn new(sent: Arc<AtomicU64>) -> Self {
+    /// Of a new connection, over which `traffic` goes.
+    pub(crate) fn new(traffic: Traffic) -> Self {
         Self(Arc::new(Mutex::new(Requests {
             running: HashMap::new(),
             begun: 0,
-            sent,
+            traffic,
             last: Instant::now(),
-            offer: Offer::default(),
+            offer: Offer::new(0),
             is_warned: false,
         })))
     }
@@ -138,7 +137,7 @@ impl Activity {
         let mut requests = self.requests();
         if requests.running.is_empty() {
             // All that was asked for before is taken: the next answers have their whole time again.
-            requests.offer = Offer { sent: requests.sent(), ..Offer::default() };
+            requests.offer = Offer::new(requests.traffic.answers_arrived());
         }
         let number = requests.begun;
         requests.begun += 1;
@@ -152,26 +151,37 @@ impl Activity {
         let mut requests = self.requests();
         if requests.running.is_empty() {
             let time = now - requests.last;
-            return if requests.begun == 0 { Verdict::NeverAsked(time) } else { Verdict::IdleFor(time) };
+            return match requests.traffic.head_since() {
+                _ if requests.begun == 0 => Verdict::NeverAsked(time),
+                Some(since) => Verdict::HeadFor(now.saturating_duration_since(since)),
+                None => Verdict::IdleFor(time),
+            };
         }
         if requests.offer.time(now) >= WINDOW {
-            let sent = requests.sent();
+            let arrived = requests.traffic.answers_arrived();
             // A request that is still received, such as an upload, keeps to a pace of its own, and must not end for an answer.
             let is_receiving =
                 requests.running.values().any(|phase| matches!(phase, Phase::Asked { has_body: true }));
-            let takes_too_little = sent - requests.offer.sent < LEAST_BYTES && !is_receiving;
+            let takes_too_little = !requests.offer.pace.is_kept(arrived) && !is_receiving;
             let is_offered = |phase: &Phase| matches!(phase, Phase::Answered { is_offered: true });
             if takes_too_little && (requests.is_warned || requests.running.values().all(is_offered)) {
                 return Verdict::Stuck;
             }
-            let since = requests.offer.since.map(|_| now);
-            requests.offer = Offer { since, sent, ..Offer::default() };
+            requests.offer.since = requests.offer.since.map(|_| now);
+            requests.offer.before = Duration::ZERO;
             if takes_too_little {
                 requests.is_warned = true;
                 return Verdict::Warned;
             }
         }
         Verdict::Busy
+    }
+
+    /// By how many bytes the client is ahead with the answers that it was offered.
+    pub(crate) fn ahead(&self) -> u64 {
+        let requests = self.requests();
+        let due = LEAST_RATE * requests.offer.time(Instant::now()).as_secs();
+        requests.offer.pace.ahead(requests.traffic.answers_arrived(), due)
     }
 
     /// Takes note of whether there is more of the answer of a request.
@@ -203,6 +213,9 @@ impl Drop for Running {
         requests.running.remove(&self.number);
         requests.last = now;
         requests.settle(now);
+        if requests.running.is_empty() {
+            requests.traffic.requests_end();
+        }
     }
 }
 
@@ -275,19 +288,26 @@ mod tests {
     use tokio::time::advance;
 
     use super::*;
+    use crate::http::frames::frame;
+    use crate::http::socket::SendQueue;
 
     const SECOND: Duration = Duration::from_secs(1);
 
-    /// The requests of a connection, and what counts as sent by it.
-    fn activity() -> (Activity, Arc<AtomicU64>) {
-        let sent = Arc::<AtomicU64>::default();
-        (Activity::new(sent.clone()), sent)
+    /// The requests of a connection, and what goes over it.
+    fn activity() -> (Activity, Traffic) {
+        let traffic = Traffic::new(Some(false), SendQueue::default());
+        (Activity::new(traffic.clone()), traffic)
+    }
+
+    /// So many bytes leave.
+    fn send(traffic: &Traffic, count: usize) {
+        traffic.sent([&vec![0; count][..]], count);
     }
 
     /// One frame is asked for, and leaves.
-    async fn take(body: &mut WatchedBody, sent: &AtomicU64) {
+    async fn take(body: &mut WatchedBody, traffic: &Traffic) {
         let frame = body.frame().await.unwrap().unwrap();
-        sent.fetch_add(frame.into_data().unwrap().len() as u64, Ordering::Relaxed);
+        send(traffic, frame.into_data().unwrap().len());
     }
 
     #[tokio::test(start_paused = true)]
@@ -307,19 +327,19 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn an_answer_that_trickles_is_given_up_and_a_slow_one_is_not() {
-        let (activity, sent) = activity();
+        let (activity, traffic) = activity();
         let (sender, chunks) = mpsc::channel(1);
         let mut body = activity.begin(false).answer(ResponseBody::Stream { chunks, remaining: None });
         for _ in 0..3 {
             for _ in 0..60 {
                 sender.send(Ok(vec![0; 9 * 1024].into())).await.unwrap();
-                take(&mut body, &sent).await;
+                take(&mut body, &traffic).await;
                 advance(SECOND).await;
             }
             assert_eq!(activity.look(), Verdict::Busy);
         }
         sender.send(Ok(vec![0; 9 * 1024].into())).await.unwrap();
-        take(&mut body, &sent).await;
+        take(&mut body, &traffic).await;
         advance(60 * SECOND).await;
         assert_eq!(activity.look(), Verdict::Stuck);
     }
@@ -327,13 +347,13 @@ mod tests {
     /// Behind a proxy the others are those of other people.
     #[tokio::test(start_paused = true)]
     async fn rule_91_an_answer_that_is_not_taken_ends_no_other() {
-        let (activity, sent) = activity();
+        let (activity, traffic) = activity();
         let (sender, chunks) = mpsc::channel(1);
         let mut taken = activity.begin(false).answer(ResponseBody::Stream { chunks, remaining: None });
         let _lies = activity.begin(false).answer(ResponseBody::from("nobody wants it".to_owned()));
         for _ in 0..180 {
             sender.send(Ok(vec![0; 9 * 1024].into())).await.unwrap();
-            take(&mut taken, &sent).await;
+            take(&mut taken, &traffic).await;
             advance(SECOND).await;
             assert_eq!(activity.look(), Verdict::Busy);
         }
@@ -376,7 +396,7 @@ mod tests {
     /// A request that waits for a change receives nothing.
     #[tokio::test(start_paused = true)]
     async fn rule_91_what_waits_itself_is_told_first_and_then_ended() {
-        let (activity, sent) = activity();
+        let (activity, traffic) = activity();
         let lies = activity.begin(false).answer(ResponseBody::from("nobody wants it".to_owned()));
         let (_sender, chunks) = mpsc::channel(1);
         let mut events = activity.begin(false).answer(ResponseBody::Stream { chunks, remaining: None });
@@ -391,7 +411,7 @@ mod tests {
             assert_eq!(activity.look(), Verdict::Busy);
         }
         // It goes on as long as something is taken, but there is no second warning.
-        sent.fetch_add(LEAST_BYTES, Ordering::Relaxed);
+        send(&traffic, LEAST_BYTES as usize);
         advance(SECOND).await;
         assert_eq!(activity.look(), Verdict::Busy);
         advance(60 * SECOND).await;
@@ -402,24 +422,86 @@ mod tests {
     /// hyper asks for the first frame of an answer before there is room for it.
     #[tokio::test(start_paused = true)]
     async fn rule_91_what_is_asked_for_and_not_sent_is_not_taken() {
-        let (activity, sent) = activity();
+        let (activity, traffic) = activity();
         let mut answers = Vec::new();
         for _ in 0..60 {
             let mut answer = activity.begin(false).answer(ResponseBody::from(vec![0_u8; 64 * 1024]));
             answer.frame().await.unwrap().unwrap();
             answers.push(answer);
             // A ping.
-            sent.fetch_add(17, Ordering::Relaxed);
+            send(&traffic, 17);
+            advance(SECOND).await;
+        }
+        assert_eq!(activity.look(), Verdict::Stuck);
+    }
+
+    /// A client has as many of them answered as it likes.
+    #[tokio::test(start_paused = true)]
+    async fn rule_91_answers_to_pings_are_no_answers_that_are_taken() {
+        let traffic = Traffic::new(Some(true), SendQueue::default());
+        let activity = Activity::new(traffic.clone());
+        let _lies = activity.begin(false).answer(ResponseBody::from("nobody wants it".to_owned()));
+        let pong = frame(6, 1, &[0; 8]);
+        for _ in 0..60 {
+            for _ in 0..1000 {
+                traffic.sent([&pong[..]], pong.len());
+            }
             advance(SECOND).await;
         }
         assert_eq!(activity.look(), Verdict::Stuck);
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_was_sent_before_a_request_is_not_what_it_takes() {
-        let (activity, sent) = activity();
+    async fn rule_91_a_head_that_has_begun_is_no_silence() {
+        let (activity, traffic) = activity();
+        traffic.received(b"GET / HTTP/1.1\r\n");
+        advance(SECOND).await;
+        assert_eq!(activity.look(), Verdict::NeverAsked(SECOND));
+        traffic.request_begins(false);
+        let running = activity.begin(false);
+        traffic.received(b"GET / HT");
+        advance(100 * SECOND).await;
+        assert_eq!(activity.look(), Verdict::Busy);
+        // What has come of the next request was not waited for until now.
+        drop(running);
+        advance(2 * SECOND).await;
+        assert_eq!(activity.look(), Verdict::HeadFor(2 * SECOND));
+        traffic.request_begins(false);
         drop(activity.begin(false));
-        sent.fetch_add(LEAST_BYTES, Ordering::Relaxed);
+        advance(3 * SECOND).await;
+        assert_eq!(activity.look(), Verdict::IdleFor(3 * SECOND));
+    }
+
+    /// Its kernel has taken what it has room for, and says that there is room again when a sixteenth is free.
+    #[tokio::test(start_paused = true)]
+    async fn rule_91_who_takes_enough_in_large_steps_is_waited_for() {
+        let (activity, traffic) = activity();
+        let _taken = activity.begin(false).answer(ResponseBody::from("more of it".to_owned()));
+        let (step, rate) = (384 << 10, LEAST_RATE as usize);
+        send(&traffic, 16 * step);
+        for second in 1..3600 {
+            advance(SECOND).await;
+            // It is read at the least rate, and told of in steps.
+            if second * rate % step < rate {
+                send(&traffic, step);
+            }
+            assert_eq!(activity.look(), Verdict::Busy, "{second} s");
+            assert!(activity.ahead() <= LEAST_BYTES);
+        }
+        advance(120 * SECOND).await;
+        let mut verdicts = [Verdict::Busy; 3];
+        for verdict in &mut verdicts {
+            *verdict = activity.look();
+            advance(60 * SECOND).await;
+        }
+        assert!(verdicts.contains(&Verdict::Stuck), "{verdicts:?}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_was_sent_before_a_request_is_not_what_it_takes() {
+        let (activity, traffic) = activity();
+        drop(activity.begin(false));
+        send(&traffic, LEAST_BYTES as usize);
         let _lies = activity.begin(false).answer(ResponseBody::from("nobody wants it".to_owned()));
         advance(60 * SECOND).await;
         assert_eq!(activity.look(), Verdict::Stuck);
@@ -479,14 +561,14 @@ mod tests {
     /// Else a client would be waited for as long as it asks once in a minute.
     #[tokio::test(start_paused = true)]
     async fn short_waits_for_more_do_not_make_a_trickle_faster() {
-        let (activity, sent) = activity();
+        let (activity, traffic) = activity();
         let (sender, chunks) = mpsc::channel(1);
         let mut body = activity.begin(false).answer(ResponseBody::Stream { chunks, remaining: None });
         for _ in 0..60 {
             assert!(!is_offered(&mut body).await);
             sender.send(Ok(vec![0; 7 * 1024].into())).await.unwrap();
             advance(SECOND).await;
-            take(&mut body, &sent).await;
+            take(&mut body, &traffic).await;
         }
         assert_eq!(activity.look(), Verdict::Stuck);
     }

@@ -1,45 +1,56 @@
 //! How long a connection that was told to end may stay for what it still has to send.
 //!
 //! The ends of its answers may still wait for the client though their requests are done. So it stays as long as they are taken at the
-//! least pace; but pings are answered too, so that this has an end of its own. Both are measured from the last moment at which there was
-//! a request: an answer may take hours, and its last bytes are worth as much as its first.
+//! least pace; so that nobody can go on like that for ever, this has an end of its own. Both are measured from the last moment at which
+//! there was a request: an answer may take hours, and its last bytes are worth as much as its first.
 
 use std::time::Duration;
 
 use tokio::time::Instant;
 
+use super::pace::Pace;
+
 /// A connection that takes no new requests.
 pub(crate) struct Ending {
-    /// In this time at least `least` bytes must go out.
+    /// In this time at least `least` bytes must arrive.
     window: Duration,
     least: u64,
     /// The longest that it may stay without a request.
     longest: Duration,
     /// When there last was a request; when it was told to end, if there was none since.
     busy_until: Instant,
-    /// When the window began, and what had gone out by then.
+    /// When the window began, and what is taken in it.
     since: Instant,
-    sent: u64,
+    pace: Pace,
 }
 
 impl Ending {
-    /// The connection was told to end just now; `sent` bytes have gone out so far.
-    pub(crate) fn begin(window: Duration, least: u64, longest: Duration, now: Instant, sent: u64) -> Self {
-        Self { window, least, longest, busy_until: now, since: now, sent }
+    /// The connection was told to end just now; `arrived` bytes have arrived so far, and its client is `ahead` by so many.
+    pub(crate) fn begin(
+        window: Duration,
+        least: u64,
+        longest: Duration,
+        now: Instant,
+        arrived: u64,
+        ahead: u64,
+    ) -> Self {
+        let pace = Pace::new(least, arrived, ahead);
+        Self { window, least, longest, busy_until: now, since: now, pace }
     }
 
-    /// Whether it is to be cut; to be asked again and again. `sent` counts all that has gone out so far.
-    pub(crate) fn is_over(&mut self, now: Instant, is_busy: bool, sent: u64) -> bool {
-        if is_busy {
-            (self.busy_until, self.since, self.sent) = (now, now, sent);
+    /// Whether it is to be cut; to be asked again and again. While there is a request, `busy` says by how many bytes its client is
+    /// ahead; `arrived` counts all that has arrived so far.
+    pub(crate) fn is_over(&mut self, now: Instant, busy: Option<u64>, arrived: u64) -> bool {
+        if let Some(ahead) = busy {
+            (self.busy_until, self.since) = (now, now);
+            self.pace = Pace::new(self.least, arrived, ahead);
             return false;
         }
         if now - self.since < self.window {
             return false;
         }
-        let taken = sent.saturating_sub(self.sent);
-        (self.since, self.sent) = (now, sent);
-        taken < self.least || now - self.busy_until >= self.longest
+        self.since = now;
+        !self.pace.is_kept(arrived) || now - self.busy_until >= self.longest
     }
 }
 
@@ -64,7 +75,7 @@ mod tests {
         /// One of which a minute of an answer has gone out.
         fn told_to_end() -> Self {
             let sent = 60 * PACE;
-            Self { ending: Ending::begin(WINDOW, 30 * PACE, HOUR, Instant::now(), sent), sent }
+            Self { ending: Ending::begin(WINDOW, 30 * PACE, HOUR, Instant::now(), sent, 0), sent }
         }
 
         /// For how long it stays while `pace` bytes go out every second; no longer than `most`.
@@ -73,7 +84,7 @@ mod tests {
             while began.elapsed() < most {
                 advance(SECOND).await;
                 self.sent += pace;
-                if self.ending.is_over(Instant::now(), is_busy, self.sent) {
+                if self.ending.is_over(Instant::now(), is_busy.then_some(0), self.sent) {
                     break;
                 }
             }
@@ -98,6 +109,20 @@ mod tests {
         let mut connection = Connection::told_to_end();
         connection.stays(HOUR, true, PACE).await;
         assert_eq!(connection.stays(HOUR, false, PACE / 2).await, WINDOW);
+    }
+
+    /// Its kernel has taken all that it has room for, and tells of more only now and then.
+    #[tokio::test(start_paused = true)]
+    async fn rule_91_who_is_ahead_may_take_the_end_in_steps() {
+        let begin = |ahead| Ending::begin(WINDOW, 30 * PACE, HOUR, Instant::now(), 0, ahead);
+        for (ahead, windows) in [(0, 1), (29 * PACE, 1), (30 * PACE, 2), (60 * PACE, 3), (u64::MAX, 3)] {
+            let mut connection = Connection { ending: begin(ahead), sent: 0 };
+            assert_eq!(connection.stays(HOUR, false, 0).await, windows * WINDOW, "{ahead}");
+        }
+        // While there is a request, it is asked anew.
+        let mut connection = Connection { ending: begin(60 * PACE), sent: 0 };
+        connection.stays(HOUR, true, PACE).await;
+        assert_eq!(connection.stays(HOUR, false, 0).await, WINDOW);
     }
 
     #[tokio::test(start_paused = true)]

@@ -10,12 +10,11 @@
 
 use std::convert::Infallible;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use hyper::Request;
 use hyper::body::{Body, Incoming};
 use hyper::service::service_fn;
-use hyper::{Request, Version};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto::Builder;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
@@ -23,14 +22,17 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Semaphore, mpsc, watch};
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep, timeout};
 
-use super::activity::{Activity, LEAST_RATE, Verdict};
+use super::activity::{Activity, Verdict};
 use super::answer;
 use super::api::Api;
 use super::client::Connection;
 use super::ending::Ending;
+use super::pace::LEAST_RATE;
 use super::places::{Place, Places};
+use super::socket::SendQueue;
 use super::stall::StallGuard;
 use super::tls::Tls;
+use super::traffic::Traffic;
 
 /// Requests that run when the server is told to stop may take this long.
 const FINISH_WITHIN: Duration = Duration::from_secs(10);
@@ -135,18 +137,19 @@ async fn accept(
 ) {
     let (Ok(peer), Ok(local)) = (stream.peer_addr(), stream.local_addr()) else { return };
     let _ = stream.set_nodelay(true);
+    let queue = SendQueue::of(&stream);
     let connection = Connection { peer, local, tls: tls.is_some() };
     metrics::gauge!("reconstruct_connections").increment(1.0);
     match tls {
         None => {
             let h2 = if api.config().h2c { None } else { Some(false) };
-            handle(&api, stream, connection, h2, stop).await;
+            handle(&api, stream, connection, h2, queue, stop).await;
         }
         Some(tls) => {
             let handshake = tls.acceptor().accept(stream);
             if let Ok(Ok(stream)) = timeout(api.config().connections.header_timeout(), handshake).await {
                 let h2 = stream.get_ref().1.alpn_protocol() == Some(b"h2");
-                handle(&api, stream, connection, Some(h2), stop).await;
+                handle(&api, stream, connection, Some(h2), queue, stop).await;
             }
         }
     }
@@ -154,28 +157,29 @@ async fn accept(
     drop(guards);
 }
 
-/// Speaks HTTP/2 or HTTP/1.1 as `h2` says, or what the client begins with where that is not known.
+/// Speaks HTTP/2 or HTTP/1.1 as `h2` says, or what the client begins with where that is not known. `queue` is that of the socket under
+/// `stream`, which is open until this returns.
 async fn handle<S>(
     api: &Arc<Api>,
     stream: S,
     connection: Connection,
     h2: Option<bool>,
+    queue: SendQueue,
     mut stop: watch::Receiver<bool>,
 ) where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
     let header_timeout = api.config().connections.header_timeout();
-    let stream = StallGuard::new(stream, STALL, LEAST_BYTES);
-    let sent = stream.sent();
-    let activity = Activity::new(sent.clone());
-    // hyper's own timeout covers silence between the requests of HTTP/1.1, but neither before the first nor in HTTP/2.
-    let is_http1 = Arc::new(AtomicBool::new(false));
+    let traffic = Traffic::new(h2, queue);
+    let stream = StallGuard::new(stream, traffic.clone(), STALL, LEAST_BYTES);
+    let activity = Activity::new(traffic.clone());
     let service = {
-        let (api, activity, is_http1) = (api.clone(), activity.clone(), is_http1.clone());
+        let (api, activity, traffic) = (api.clone(), activity.clone(), traffic.clone());
         service_fn(move |request: Request<Incoming>| {
-            is_http1.store(request.version() != Version::HTTP_2, Ordering::Relaxed);
+            let brings_body = !request.body().is_end_stream();
+            traffic.request_begins(brings_body);
             // Of a request that only reads, nobody reads a body.
-            let has_body = !request.method().is_safe() && !request.body().is_end_stream();
+            let has_body = brings_body && !request.method().is_safe();
             let (api, running) = (api.clone(), activity.begin(has_body));
             async move {
                 let response = answer::answer(&api, connection, request).await;
@@ -207,22 +211,22 @@ async fn handle<S>(
         let end = match verdict {
             None | Some(Verdict::Warned) => true,
             Some(Verdict::Stuck) => return tracing::debug!("a client does not take its answers"),
-            Some(Verdict::NeverAsked(time)) if time >= header_timeout => return,
-            Some(Verdict::IdleFor(time)) if time >= header_timeout && !is_http1.load(Ordering::Relaxed) => {
-                true
+            Some(Verdict::NeverAsked(time) | Verdict::HeadFor(time)) if time >= header_timeout => return,
+            Some(Verdict::IdleFor(time)) if time >= header_timeout => true,
+            Some(Verdict::Busy | Verdict::IdleFor(_) | Verdict::NeverAsked(_) | Verdict::HeadFor(_)) => {
+                began.elapsed() >= LONGEST
             }
-            Some(Verdict::Busy | Verdict::IdleFor(_) | Verdict::NeverAsked(_)) => began.elapsed() >= LONGEST,
         };
-        let sent = sent.load(Ordering::Relaxed);
+        let arrived = traffic.answers_arrived();
         if let Some(ending) = &mut ending {
             let is_busy = matches!(verdict, Some(Verdict::Busy | Verdict::Warned));
-            if ending.is_over(Instant::now(), is_busy, sent) {
+            if ending.is_over(Instant::now(), is_busy.then(|| activity.ahead()), arrived) {
                 return;
             }
         } else if end {
             // A client that is not silent is told; requests that have begun may end.
             served.as_mut().graceful_shutdown();
-            ending = Some(Ending::begin(last, least, LONGEST, Instant::now(), sent));
+            ending = Some(Ending::begin(last, least, LONGEST, Instant::now(), arrived, activity.ahead()));
         }
     }
 }

@@ -2,52 +2,39 @@
 
 use std::io;
 use std::pin::Pin;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Instant, Sleep, sleep};
 
-/// A stream whose writes fail once they have waited for `limit`, in all, while fewer than `least` bytes went out.
+use super::traffic::Traffic;
+
+/// A stream whose writes fail once they have waited for `limit`, in all, while fewer than `least` bytes arrived.
 pub(crate) struct StallGuard<S> {
     stream: S,
+    /// Where what comes and goes is noted.
+    traffic: Traffic,
     limit: Duration,
     least: u64,
-    /// How long writes have waited, and what went out, since this was last enough.
+    /// How long writes have waited since enough had arrived for the last time, and what had arrived by then.
     waited: Duration,
-    written: u64,
-    /// What went out in all; with TLS, what was taken to be encrypted, which is little more.
-    sent: Arc<AtomicU64>,
+    arrived: u64,
     /// Runs while a write waits, until the limit is reached; since when it does.
     waiting: Option<(Instant, Pin<Box<Sleep>>)>,
 }
 
 impl<S> StallGuard<S> {
-    pub(crate) fn new(stream: S, limit: Duration, least: u64) -> Self {
-        Self { stream, limit, least, waited: Duration::ZERO, written: 0, sent: Arc::default(), waiting: None }
+    pub(crate) fn new(stream: S, traffic: Traffic, limit: Duration, least: u64) -> Self {
+        Self { stream, traffic, limit, least, waited: Duration::ZERO, arrived: 0, waiting: None }
     }
 
-    /// How many bytes went out, now and whenever it is looked at.
-    pub(crate) fn sent(&self) -> Arc<AtomicU64> {
-        self.sent.clone()
-    }
-
-    /// Passes on what a write said, unless writes have waited for too long; `bytes` counts what went out.
-    fn watch<T>(
-        &mut self,
-        result: Poll<io::Result<T>>,
-        bytes: impl FnOnce(&T) -> usize,
-        context: &mut Context<'_>,
-    ) -> Poll<io::Result<T>> {
+    /// Passes on what a write said, unless writes have waited for too long.
+    fn watch<T>(&mut self, result: Poll<io::Result<T>>, context: &mut Context<'_>) -> Poll<io::Result<T>> {
         if let Poll::Ready(done) = result {
             if let Some((since, _)) = self.waiting.take() {
                 self.waited += since.elapsed();
             }
-            let bytes = done.as_ref().map_or(0, |done| bytes(done) as u64);
-            self.written += bytes;
-            self.sent.fetch_add(bytes, Ordering::Relaxed);
             return match self.is_stuck() {
                 true => Poll::Ready(Err(io::ErrorKind::TimedOut.into())),
                 false => Poll::Ready(done),
@@ -64,19 +51,20 @@ impl<S> StallGuard<S> {
         if self.is_stuck() {
             return Poll::Ready(Err(io::ErrorKind::TimedOut.into()));
         }
-        // Enough went out before; the wait goes on.
+        // Enough has arrived; the wait goes on.
         let (_, limit) = self.waiting.insert((Instant::now(), Box::pin(sleep(self.limit))));
         let _ = limit.as_mut().poll(context);
         Poll::Pending
     }
 
-    /// Whether too little went out for how long was waited; what was enough is forgotten.
+    /// Whether too little has arrived for how long was waited; what was enough is forgotten.
     fn is_stuck(&mut self) -> bool {
         if self.waited < self.limit {
             return false;
         }
-        let stuck = self.written < self.least;
-        (self.waited, self.written) = (Duration::ZERO, 0);
+        let arrived = self.traffic.arrived();
+        let stuck = arrived.saturating_sub(self.arrived) < self.least;
+        (self.waited, self.arrived) = (Duration::ZERO, arrived);
         stuck
     }
 }
@@ -87,7 +75,13 @@ impl<S: AsyncRead + Unpin> AsyncRead for StallGuard<S> {
         context: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.get_mut().stream).poll_read(context, buffer)
+        let this = self.get_mut();
+        let before = buffer.filled().len();
+        let result = Pin::new(&mut this.stream).poll_read(context, buffer);
+        if let Poll::Ready(Ok(())) = result {
+            this.traffic.received(buffer.filled().get(before..).unwrap_or_default());
+        }
+        result
     }
 }
 
@@ -95,7 +89,10 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for StallGuard<S> {
     fn poll_write(self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         let this = self.get_mut();
         let result = Pin::new(&mut this.stream).poll_write(context, bytes);
-        this.watch(result, |n| *n, context)
+        if let Poll::Ready(Ok(count)) = &result {
+            this.traffic.sent([bytes], *count);
+        }
+        this.watch(result, context)
     }
 
     fn poll_write_vectored(
@@ -105,7 +102,10 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for StallGuard<S> {
     ) -> Poll<io::Result<usize>> {
         let this = self.get_mut();
         let result = Pin::new(&mut this.stream).poll_write_vectored(context, buffers);
-        this.watch(result, |n| *n, context)
+        if let Poll::Ready(Ok(count)) = &result {
+            this.traffic.sent(buffers.iter().map(|buffer| &**buffer), *count);
+        }
+        this.watch(result, context)
     }
 
     fn is_write_vectored(&self) -> bool {
@@ -115,13 +115,13 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for StallGuard<S> {
     fn poll_flush(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         let this = self.get_mut();
         let result = Pin::new(&mut this.stream).poll_flush(context);
-        this.watch(result, |()| 0, context)
+        this.watch(result, context)
     }
 
     fn poll_shutdown(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         let this = self.get_mut();
         let result = Pin::new(&mut this.stream).poll_shutdown(context);
-        this.watch(result, |()| 0, context)
+        this.watch(result, context)
     }
 }
 
@@ -130,13 +130,15 @@ mod tests {
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
     use super::*;
+    use crate::http::socket::SendQueue;
 
     const LIMIT: Duration = Duration::from_secs(60);
 
     /// Writes 64 bytes to a reader that takes `bytes` of them every `pause`.
     async fn write_to(bytes: usize, pause: Duration) -> (io::Result<()>, Duration) {
         let (ours, mut theirs) = tokio::io::duplex(16);
-        let mut guarded = StallGuard::new(ours, LIMIT, 16);
+        let traffic = Traffic::new(Some(false), SendQueue::default());
+        let mut guarded = StallGuard::new(ours, traffic, LIMIT, 16);
         let reader = tokio::spawn(async move {
             let mut buffer = vec![0; bytes];
             loop {
