@@ -131,6 +131,7 @@ pub(crate) struct ConnectionLimits {
     pub(crate) max_uploads: usize,
     pub(crate) max_uploads_per_user: usize,
     pub(crate) header_timeout_seconds: u64,
+    pub(crate) idle_timeout_seconds: u64,
 }
 
 impl Default for ConnectionLimits {
@@ -141,6 +142,7 @@ impl Default for ConnectionLimits {
             max_uploads: 64,
             max_uploads_per_user: 16,
             header_timeout_seconds: 10,
+            idle_timeout_seconds: 75,
         }
     }
 }
@@ -148,6 +150,11 @@ impl Default for ConnectionLimits {
 impl ConnectionLimits {
     pub(crate) fn header_timeout(&self) -> Duration {
         Duration::from_secs(self.header_timeout_seconds.max(1))
+    }
+
+    pub(crate) fn idle_timeout(&self) -> Duration {
+        // After an hour a connection ends in any case.
+        Duration::from_secs(self.idle_timeout_seconds.clamp(1, 3600))
     }
 }
 

@@ -21,12 +21,19 @@ from .test_specification import is_error
 
 # How long a head may take, and an idle connection may stay: a few seconds, so that tests need not wait.
 HEADER_TIMEOUT = 2
+SHORT = {"header_timeout_seconds": HEADER_TIMEOUT, "idle_timeout_seconds": HEADER_TIMEOUT}
 
 
 @pytest.fixture(scope="module")
 def strict(make_server):
     """A server with short limits that speaks HTTP/2 without TLS."""
-    return make_server({"h2c": True, "connections": {"header_timeout_seconds": HEADER_TIMEOUT}})
+    return make_server({"h2c": True, "connections": SHORT})
+
+
+@pytest.fixture(scope="module")
+def patient(make_server):
+    """One on which a head must come soon, and an idle connection may stay for long."""
+    return make_server({"h2c": True, "connections": {"header_timeout_seconds": 1, "idle_timeout_seconds": 100}})
 
 
 @contextlib.contextmanager
@@ -88,6 +95,86 @@ def test_rule_91_a_connection_that_never_asks_is_closed(strict):
     began = time.monotonic()
     connection.end()
     assert time.monotonic() - began < HEADER_TIMEOUT + 10
+
+
+def keep_open(server) -> socket.socket:
+    """A connection of HTTP/1.1 with whose first request all is done."""
+    connection = socket.create_connection(("127.0.0.1", server.port), timeout=30)
+    ask_again(connection)
+    return connection
+
+
+def ask_again(connection: socket.socket) -> None:
+    connection.sendall(b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n")
+    answer = b""
+    while not answer.endswith(b'{"status":"ok"}'):
+        more = connection.recv(4096)
+        assert more, answer
+        answer += more
+    assert answer.startswith(b"HTTP/1.1 200 ")
+
+
+def wait_for_end(connection: socket.socket) -> None:
+    """Waits until the server ends the connection, no longer than the socket waits."""
+    with contextlib.suppress(ConnectionError):
+        while connection.recv(4096):
+            pass
+
+
+def test_rule_91_a_client_that_comes_back_after_a_while_is_answered(patient):
+    with keep_open(patient) as connection:
+        # Longer than a head may take.
+        time.sleep(4)
+        ask_again(connection)
+    connection = http2.Connection(patient.port)
+    assert ask(connection, 1)
+    time.sleep(4)
+    assert ask(connection, 3)
+    connection.close()
+
+
+def test_rule_91_half_a_head_ends_a_connection_that_was_used_before(patient):
+    with keep_open(patient) as connection:
+        connection.sendall(b"GET /healthz HTTP/1.1\r\nHost:")
+        # Long before an idle connection ends.
+        wait_for_end(connection)
+    # That it comes byte by byte is no excuse.
+    with socket.create_connection(("127.0.0.1", patient.port), timeout=30) as connection:
+        connection.sendall(b"POST /nothing HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\n\r\n")
+        assert connection.recv(4096).startswith(b"HTTP/1.1 404 ")
+        for byte in b"GET /healthz":
+            try:
+                connection.sendall(bytes([byte]))
+            except ConnectionError:
+                break
+            time.sleep(0.3)
+        wait_for_end(connection)
+    connection = http2.Connection(patient.port)
+    assert ask(connection, 1)
+    connection.send(frame(HEADERS, END_STREAM, 3, http2.get("/healthz")))
+    connection.end()
+    connection.close()
+
+
+def test_rule_91_an_idle_connection_is_closed(strict):
+    with keep_open(strict) as connection:
+        wait_for_end(connection)
+
+
+def test_rule_92_idle_connections_give_way_where_places_are_scarce(make_server):
+    limits = {"header_timeout_seconds": 1, "idle_timeout_seconds": 100, "max_connections": 6, "max_connections_per_address": 0}
+    server = make_server({"connections": limits})
+    held = [keep_open(server)]
+    time.sleep(4)
+    ask_again(held[0])
+    held += [keep_open(server) for _ in range(4)]
+    try:
+        # Some of them end, long before an idle connection does.
+        assert wait_until(lambda: select.select(held, [], [], 0)[0], within=30)
+        assert requests.get(f"{server.url}/healthz", timeout=5).status_code == 200
+    finally:
+        for connection in held:
+            connection.close()
 
 
 def test_rule_91_requests_that_are_taken_back_at_once_end_the_connection(strict):
@@ -220,7 +307,7 @@ def test_rule_91_lists_that_nobody_takes_are_given_up_to_a_limit(make_server, fl
 
 @storage.answered_by_us
 def test_rule_91_who_takes_the_ends_of_many_answers_at_a_good_pace_gets_them(make_server):
-    server = make_server({"h2c": True, "connections": {"header_timeout_seconds": HEADER_TIMEOUT}})
+    server = make_server({"h2c": True, "connections": SHORT})
     # So much is handed on at once, and the request is done.
     video = random.Random(2).randbytes(64 << 10)
     server.user("anna").upload(video, "mp4")

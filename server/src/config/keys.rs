@@ -119,7 +119,12 @@ pub(super) const KEYS: &[Key] = &[
     key("connections.max_uploads_per_user", "Uploads of one user at once; more are answered with 429."),
     key(
         "connections.header_timeout_seconds",
-        "A request's head must be complete by then; an idle connection is closed.",
+        "A request's head must be complete so long after its first byte, the first one of a connection after its beginning.",
+    ),
+    key(
+        "connections.idle_timeout_seconds",
+        "A connection without a request is closed after so long: longer than clients, and proxies in front of the server, keep\n\
+         one for their next request. When more than half of the places are taken, the time above counts, if it is shorter.",
     ),
     key(
         "rate_limits.requests_per_minute",

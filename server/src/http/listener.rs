@@ -2,7 +2,7 @@
 //!
 //! Every connection is one task. A slow client costs that task and a little memory, never a thread, and is cut: its
 //! handshake and every request head must arrive within the header timeout, bodies have limits of their own, an answer must
-//! keep moving, and a connection without a request is closed.
+//! keep moving, and a connection without a request is closed, the sooner the fewer places there are.
 //!
 //! No pings are sent. Their answers would say nothing that is not known: whether answers arrive is seen (`activity`), and whoever has
 //! vanished takes none, a stream of events ends after minutes by itself, and then the connection is without a request. But a ping waits
@@ -100,7 +100,7 @@ pub(crate) async fn serve(
             }
             continue;
         };
-        let guards = Guards { _place: place, _open: open.clone() };
+        let guards = Guards { place, _open: open.clone() };
         tokio::spawn(accept(api.clone(), stream, tls.clone(), stop.clone(), guards));
     }
     drop((listener, open));
@@ -124,7 +124,7 @@ async fn refuse(mut stream: TcpStream) {
 
 /// What a connection holds while it lasts.
 struct Guards {
-    _place: Place,
+    place: Place,
     _open: mpsc::Sender<Infallible>,
 }
 
@@ -143,13 +143,13 @@ async fn accept(
     match tls {
         None => {
             let h2 = if api.config().h2c { None } else { Some(false) };
-            handle(&api, stream, connection, h2, queue, stop).await;
+            handle(&api, stream, connection, h2, queue, &guards.place, stop).await;
         }
         Some(tls) => {
             let handshake = tls.acceptor().accept(stream);
             if let Ok(Ok(stream)) = timeout(api.config().connections.header_timeout(), handshake).await {
                 let h2 = stream.get_ref().1.alpn_protocol() == Some(b"h2");
-                handle(&api, stream, connection, Some(h2), queue, stop).await;
+                handle(&api, stream, connection, Some(h2), queue, &guards.place, stop).await;
             }
         }
     }
@@ -165,11 +165,13 @@ async fn handle<S>(
     connection: Connection,
     h2: Option<bool>,
     queue: SendQueue,
+    place: &Place,
     mut stop: watch::Receiver<bool>,
 ) where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
-    let header_timeout = api.config().connections.header_timeout();
+    let limits = &api.config().connections;
+    let (header_timeout, idle_timeout) = (limits.header_timeout(), limits.idle_timeout());
     let traffic = Traffic::new(h2, queue);
     let stream = StallGuard::new(stream, traffic.clone(), STALL, LEAST_BYTES);
     let activity = Activity::new(traffic.clone());
@@ -187,7 +189,7 @@ async fn handle<S>(
             }
         })
     };
-    let builder = builder(header_timeout);
+    let builder = builder(idle_timeout + header_timeout);
     let builder = match h2 {
         Some(true) => builder.http2_only(),
         Some(false) => builder.http1_only(),
@@ -212,7 +214,8 @@ async fn handle<S>(
             None | Some(Verdict::Warned) => true,
             Some(Verdict::Stuck) => return tracing::debug!("a client does not take its answers"),
             Some(Verdict::NeverAsked(time) | Verdict::HeadFor(time)) if time >= header_timeout => return,
-            Some(Verdict::IdleFor(time)) if time >= header_timeout => true,
+            Some(Verdict::IdleFor(time)) if time >= idle_timeout => true,
+            Some(Verdict::IdleFor(time)) if time >= header_timeout && place.is_scarce() => true,
             Some(Verdict::Busy | Verdict::IdleFor(_) | Verdict::NeverAsked(_) | Verdict::HeadFor(_)) => {
                 began.elapsed() >= LONGEST
             }
@@ -238,10 +241,12 @@ fn ended(result: Result<(), Box<dyn std::error::Error + Send + Sync>>) {
     }
 }
 
-fn builder(header_timeout: Duration) -> Builder<TokioExecutor> {
+/// `longest`: how long an HTTP/1.1 connection may take from one request to the end of the next head. That is for what hyper alone knows
+/// of: the part of a head that came with the request before it.
+fn builder(longest: Duration) -> Builder<TokioExecutor> {
     let mut builder = Builder::new(TokioExecutor::new());
     // Without a timer hyper does not look at the timeout.
-    builder.http1().timer(TokioTimer::new()).header_read_timeout(header_timeout).max_buf_size(BUFFER_BYTES);
+    builder.http1().timer(TokioTimer::new()).header_read_timeout(longest).max_buf_size(BUFFER_BYTES);
     builder
         .http2()
         .timer(TokioTimer::new())

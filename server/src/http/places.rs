@@ -14,7 +14,27 @@ pub(crate) struct Places {
 }
 
 /// The place of one connection.
-pub(crate) type Place = Share<IpAddr>;
+pub(crate) struct Place {
+    share: Share<IpAddr>,
+    bounds: Bounds,
+}
+
+/// How many places there are for those who ask for one.
+#[derive(Clone, Copy)]
+struct Bounds {
+    most: usize,
+    /// Of one network, if that counts.
+    most_per_network: Option<usize>,
+}
+
+impl Bounds {
+    /// Places that are free, and how many a network may have that has `own`, where `all` are taken.
+    fn left(self, all: usize, own: usize) -> (usize, usize) {
+        let free = self.most.saturating_sub(all);
+        let of_network = |most: usize| most.min((free + own) / 4).max(1);
+        (free, self.most_per_network.map_or(usize::MAX, of_network))
+    }
+}
 
 impl Places {
     pub(crate) fn new(most: usize, most_per_network: usize) -> Self {
@@ -25,13 +45,23 @@ impl Places {
     /// allowed, and besides no more than a quarter of the places that are free: the fewer are left, the more networks it
     /// takes to fill them. For a proxy, which speaks for many, only the number of all places counts.
     pub(crate) fn enter(&self, address: IpAddr, is_proxy: bool) -> Option<Place> {
+        let any = is_proxy || self.most_per_network == 0;
+        let bounds = Bounds { most: self.most, most_per_network: (!any).then_some(self.most_per_network) };
         let refuse = |all: usize, own: usize| {
-            let free = self.most.saturating_sub(all);
-            let any = is_proxy || self.most_per_network == 0;
-            let share = if any { usize::MAX } else { self.most_per_network.min((free + own) / 4).max(1) };
+            let (free, share) = bounds.left(all, own);
             if free == 0 || own >= share { Err(()) } else { Ok(()) }
         };
-        self.taken.take(network(address), refuse).ok()
+        let share = self.taken.take(network(address), refuse).ok()?;
+        Some(Place { share, bounds })
+    }
+}
+
+impl Place {
+    /// Whether others will soon look for it: more than half of all places are taken, or of those that its network may have.
+    pub(crate) fn is_scarce(&self) -> bool {
+        let (all, own) = self.share.taken();
+        let (_, of_network) = self.bounds.left(all, own);
+        all > self.bounds.most / 2 || own > of_network / 2
     }
 }
 
@@ -70,6 +100,32 @@ mod tests {
         let left = 1000 - held.len();
         assert!((50..100).contains(&left), "{left}");
         assert!(places.enter(address("198.51.100.1"), false).is_some());
+    }
+
+    #[test]
+    fn rule_91_places_are_scarce_when_more_than_half_of_them_are_taken() {
+        let places = Places::new(1000, 100);
+        let mut held = Vec::new();
+        for number in 1..=60 {
+            held.push(places.enter(address("192.0.2.1"), false).unwrap());
+            assert_eq!(held.iter().all(Place::is_scarce), number > 50, "{number}");
+        }
+        // Not those of others, nor those of a proxy however many it has.
+        let other = places.enter(address("192.0.2.2"), false).unwrap();
+        assert!(!other.is_scarce());
+        for number in 62..=600 {
+            held.push(places.enter(address("198.51.100.1"), true).unwrap());
+            assert_eq!(other.is_scarce(), number > 500, "{number}");
+            assert_eq!(held.last().unwrap().is_scarce(), number > 500, "{number}");
+        }
+        drop(held);
+        assert!(!other.is_scarce());
+        // Of few places a network may have a quarter.
+        let places = Places::new(16, 100);
+        let mut held: Vec<_> = (0..2).map(|_| places.enter(address("192.0.2.1"), false).unwrap()).collect();
+        assert!(!held[0].is_scarce());
+        held.push(places.enter(address("192.0.2.1"), false).unwrap());
+        assert!(held[0].is_scarce());
     }
 
     #[test]
