@@ -327,7 +327,9 @@ impl Service {
         if others.peek().is_none() {
             return Ok(());
         }
-        others.try_for_each(|key| self.inner.storage.delete(key))?;
+        let removed = others.try_for_each(|key| self.inner.storage.delete(key));
+        self.inner.block_counts.forget(name);
+        removed?;
         self.inner.database.note_waiting_bytes(name, 0)
     }
 }
@@ -379,7 +381,7 @@ impl Appending {
 
     fn new_block(&self) -> Result<UploadWriter> {
         let key = self.block_key();
-        let room = self.service.room_for(&key)?;
+        let room = self.service.room_for(&key, BLOCK_BYTES)?;
         let facts = UploadFacts::default();
         let mut block =
             UploadWriter::begin(&self.service, &self.upload, key, Target::Block, facts, room, None)?;

@@ -9,6 +9,7 @@ use std::collections::{HashMap, HashSet};
 use sha2::{Digest, Sha256};
 
 use super::Service;
+use super::block_counts::Waiting;
 use super::block_names::announcement;
 use super::exclusive::Held;
 use super::space::Reservation;
@@ -20,7 +21,7 @@ use crate::job::BlobName;
 use crate::storage::{BlobKey, StagedBlob};
 
 /// Most blocks of one video, as with Azure's block blobs.
-const MAX_BLOCKS: usize = 50_000;
+pub(super) const MAX_BLOCKS: usize = 50_000;
 /// Longest name of a block, bytes; Azure's is 64 before base64.
 const LONGEST_BLOCK_ID: usize = 128;
 
@@ -35,9 +36,10 @@ impl Service {
         check_block_id(block_id)?;
         let upload = self.open_upload(name)?;
         let key = BlobKey::block(*name, block_id);
-        let room = self.room_for(&key)?;
+        let size = facts.size.unwrap_or(0);
+        let room = self.room_for(&key, size)?;
         // All blocks are copied when their list comes, and it is better known now than then that there is no space for that.
-        let (waiting, size) = (self.limits().max_upload_bytes.saturating_sub(room), facts.size.unwrap_or(0));
+        let waiting = self.limits().max_upload_bytes.saturating_sub(room);
         let (transfer, all) = ((upload.user, *name), size.saturating_mul(2).saturating_add(waiting));
         let promised = match waiting {
             0 => {
@@ -53,39 +55,76 @@ impl Service {
         UploadWriter::begin(self, &upload, key, Target::Block, facts, room, Some(promised))
     }
 
-    /// Bytes that the block `key` may have beside those that are there.
-    pub(super) fn room_for(&self, key: &BlobKey) -> Result<u64> {
+    /// Bytes that the block `key` may have beside those that are there; `wanted` is how many it will have, as far as that is known.
+    ///
+    /// # Errors
+    /// [`ErrorKind::TooLarge`] for too many blocks.
+    pub(super) fn room_for(&self, key: &BlobKey, wanted: u64) -> Result<u64> {
         let Some(name) = key.upload() else { return Ok(0) };
-        let others = self.blocks_beside(name, key)?;
-        Ok(self.limits().max_upload_bytes.saturating_sub(others))
+        let others = match self.known_beside(name, key, wanted)? {
+            Some(others) => others,
+            None => {
+                let _arriving = self.inner.arrivals.lock(name);
+                self.beside(name, key, wanted)?
+            }
+        };
+        check_number(others)?;
+        Ok(self.limits().max_upload_bytes.saturating_sub(others.bytes))
     }
 
-    /// Bytes of the blocks that wait beside the block `key`.
-    fn blocks_beside(&self, name: &BlobName, key: &BlobKey) -> Result<u64> {
-        let (mut others, mut bytes) = (0, 0);
-        for (other, size) in self.inner.storage.blocks(name)? {
-            if other != *key && other != announcement(name) {
-                others += 1;
-                bytes += size;
+    /// What waits beside the block `key`. Whoever calls it keeps others from arriving meanwhile.
+    fn beside(&self, name: &BlobName, key: &BlobKey, wanted: u64) -> Result<Waiting> {
+        match self.known_beside(name, key, wanted)? {
+            Some(others) => Ok(others),
+            None => self.look_beside(name, key),
+        }
+    }
+
+    /// The same without a look at all blocks: nothing if it is not known, or if `wanted` bytes would be refused for what may have
+    /// changed since the last look.
+    fn known_beside(&self, name: &BlobName, key: &BlobKey, wanted: u64) -> Result<Option<Waiting>> {
+        let now = self.inner.clock.now();
+        let Some(known) = self.inner.block_counts.of(name, now) else { return Ok(None) };
+        // The block of the same name, whose place it takes.
+        let before = self.inner.storage.metadata(key)?;
+        let others = known.waiting.without(before.map(|block| block.size));
+        let fits = others.blocks < MAX_BLOCKS
+            && others.bytes.saturating_add(wanted.max(1)) <= self.limits().max_upload_bytes;
+        Ok((fits || known.is_new(now)).then_some(others))
+    }
+
+    /// The same by a look at all blocks.
+    fn look_beside(&self, name: &BlobName, key: &BlobKey) -> Result<Waiting> {
+        let (now, announced) = (self.inner.clock.now(), announcement(name));
+        let (mut all, mut before) = (Waiting::default(), None);
+        for (block, size) in self.inner.storage.blocks(name)? {
+            if block == announced {
+                continue;
+            }
+            all = all.with(size);
+            if block == *key {
+                before = Some(size);
             }
         }
-        if others >= MAX_BLOCKS {
-            return Err(Error::new(
-                ErrorKind::TooLarge,
-                format!("{others} blocks were sent already: {MAX_BLOCKS} are allowed"),
-            ));
-        }
-        Ok(bytes)
+        self.inner.block_counts.note(name, all, now);
+        Ok(all.without(before))
     }
 
     /// Makes a block that has come appear, if there is still room for it: others may have come meanwhile.
     pub(super) fn commit_block(&self, key: &BlobKey, blob: Box<dyn StagedBlob>, size: u64) -> Result<()> {
         let Some(name) = key.upload() else { return Ok(()) };
         let _arriving = self.inner.arrivals.lock(name);
-        let others = self.blocks_beside(name, key)?;
-        check_size(size, self.limits().max_upload_bytes.saturating_sub(others))?;
-        blob.commit()?;
-        self.inner.database.note_waiting_bytes(name, others + size)
+        let others = self.beside(name, key, size)?;
+        check_number(others)?;
+        check_size(size, self.limits().max_upload_bytes.saturating_sub(others.bytes))?;
+        if let Err(error) = blob.commit() {
+            // A storage at the other end of a network may have it all the same.
+            self.inner.block_counts.forget(name);
+            return Err(error);
+        }
+        let all = others.with(size);
+        self.inner.block_counts.update(name, all);
+        self.inner.database.note_waiting_bytes(name, all.bytes)
     }
 
     /// Makes the video of blocks that were sent before, in this order, and returns its entity tag. Blocks that are not
@@ -176,6 +215,14 @@ impl Service {
         }
         Ok(tag)
     }
+}
+
+fn check_number(others: Waiting) -> Result<()> {
+    if others.blocks < MAX_BLOCKS {
+        return Ok(());
+    }
+    let message = format!("{} blocks were sent already: {MAX_BLOCKS} are allowed", others.blocks);
+    Err(Error::new(ErrorKind::TooLarge, message))
 }
 
 fn hash_of_list(block_ids: &[String]) -> [u8; 32] {

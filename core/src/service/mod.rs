@@ -75,6 +75,7 @@ mod appending;
 pub(crate) mod archive;
 mod arrivals;
 mod backup;
+mod block_counts;
 mod block_names;
 mod blocks;
 mod challenges;
@@ -133,6 +134,8 @@ mod test_machine_faults;
 mod test_machines;
 #[cfg(test)]
 mod test_maintenance;
+#[cfg(test)]
+mod test_many_blocks;
 #[cfg(test)]
 mod test_storage_addresses;
 #[cfg(test)]
@@ -195,6 +198,7 @@ use crate::job::{BlobName, JobId, Limits, UserId};
 use crate::storage::Storage;
 use crate::video;
 use arrivals::Arrivals;
+use block_counts::BlockCounts;
 use changes::Changes;
 use exclusive::Exclusive;
 use host::{HostMark, Identity};
@@ -254,6 +258,7 @@ struct Inner {
     submissions: Exclusive<(UserId, String)>,
     /// Uploads whose blocks are being put together.
     block_lists: Exclusive<BlobName>,
+    block_counts: BlockCounts,
     arrivals: Arrivals,
     senders: Arc<Senders>,
     space: Arc<Promised>,
@@ -373,6 +378,7 @@ impl Service {
                 changes: Changes::default(),
                 submissions: Exclusive::default(),
                 block_lists: Exclusive::default(),
+                block_counts: BlockCounts::default(),
                 arrivals: Arrivals::default(),
                 senders: Arc::default(),
                 space: Arc::default(),

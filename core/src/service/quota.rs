@@ -43,6 +43,7 @@ impl Service {
 
     /// Counts the blocks of the upload anew.
     pub(super) fn count_waiting_bytes(&self, name: &BlobName) -> Result<()> {
+        self.inner.block_counts.forget(name);
         let bytes = self.waiting_bytes(name)?;
         self.inner.database.note_waiting_bytes(name, bytes)
     }

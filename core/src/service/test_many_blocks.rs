@@ -1,0 +1,227 @@
+//! Very many blocks of one upload: what each of them costs, and which are refused.
+
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use super::block_counts::HOLDS_SECONDS;
+use super::blocks::MAX_BLOCKS;
+use super::place::Place;
+use super::test_world::folder;
+use super::{Environment, Service, ServiceOptions, UploadFacts};
+use crate::control::CancelToken;
+use crate::database::{Clock, ManualClock};
+use crate::error::{ErrorKind, Result};
+use crate::job::{BlobName, JobId, Limits, Tier, UserId};
+use crate::storage::{BlobKey, BlobKind, BlobMetadata, BlobReader, LocalStorage, StagedBlob, Storage};
+
+/// What a test has to do with a storage.
+#[derive(Default)]
+struct Watch {
+    /// Blocks that are listed beside those that are there.
+    listed: Mutex<Vec<(BlobKey, u64)>>,
+    /// How often blocks were listed.
+    listings: AtomicUsize,
+}
+
+/// A folder that is watched.
+struct Watched(LocalStorage, Arc<Watch>);
+
+impl Storage for Watched {
+    fn create(&self, key: &BlobKey) -> Result<Box<dyn StagedBlob>> {
+        self.0.create(key)
+    }
+    fn put_file(&self, key: &BlobKey, path: &Path) -> Result<BlobMetadata> {
+        self.0.put_file(key, path)
+    }
+    fn copy(&self, from: &BlobKey, to: &BlobKey) -> Result<BlobMetadata> {
+        self.0.copy(from, to)
+    }
+    fn open(&self, key: &BlobKey) -> Result<BlobReader> {
+        self.0.open(key)
+    }
+    fn metadata(&self, key: &BlobKey) -> Result<Option<BlobMetadata>> {
+        self.0.metadata(key)
+    }
+    fn delete(&self, key: &BlobKey) -> Result<()> {
+        self.0.delete(key)
+    }
+    fn list(&self, kind: BlobKind, older_than: Duration) -> Result<Vec<BlobKey>> {
+        self.0.list(kind, older_than)
+    }
+    fn list_upload(&self, name: &BlobName) -> Result<Vec<BlobKey>> {
+        self.0.list_upload(name)
+    }
+    fn blocks(&self, name: &BlobName) -> Result<Vec<(BlobKey, u64)>> {
+        self.1.listings.fetch_add(1, Ordering::Relaxed);
+        let mut blocks = self.0.blocks(name)?;
+        blocks.extend_from_slice(&self.1.listed.lock().unwrap());
+        Ok(blocks)
+    }
+    fn checkpoints(&self, job: JobId) -> Result<Vec<(BlobKey, u64)>> {
+        self.0.checkpoints(job)
+    }
+    fn service_id(&self) -> Result<Option<String>> {
+        self.0.service_id()
+    }
+    fn note_service_id(&self, id: &str) -> Result<()> {
+        self.0.note_service_id(id)
+    }
+    fn sweep_staged(&self, older_than: Duration) -> Result<u64> {
+        self.0.sweep_staged(older_than)
+    }
+    fn local_path(&self, key: &BlobKey) -> Option<PathBuf> {
+        self.0.local_path(key)
+    }
+    fn free_space(&self) -> Result<Option<u64>> {
+        self.0.free_space()
+    }
+}
+
+struct World {
+    service: Service,
+    user: UserId,
+    /// An upload of the user.
+    name: BlobName,
+    clock: Arc<ManualClock>,
+    watch: Arc<Watch>,
+    folder: tempfile::TempDir,
+}
+
+fn open(folder: &Path, most: u64, clock: &Arc<ManualClock>, watch: &Arc<Watch>) -> Service {
+    let limits = Limits { max_upload_bytes: most, ..Limits::default() };
+    let options = ServiceOptions { limits, min_free_bytes: 0, ..ServiceOptions::default() };
+    let environment = Environment { clock: clock.clone(), look: |_, _| Ok(()) };
+    let place = |folder: &Path, clock: Arc<dyn Clock>, options: &ServiceOptions| {
+        let place = Place::in_folder(folder, clock, options)?;
+        let storage = Box::new(Watched(LocalStorage::open(folder)?, watch.clone()));
+        Ok(Place { storage, ..place })
+    };
+    Service::open_at(folder, None, options, environment, place).unwrap()
+}
+
+/// A world in which a video has `most` bytes at most.
+fn world(most: u64) -> World {
+    let (folder, clock, watch) = (folder(), Arc::new(ManualClock::new()), Arc::<Watch>::default());
+    let service = open(folder.path(), most, &clock, &watch);
+    let user = service.add_user("anna", Tier::Enterprise).unwrap().user_id;
+    let name = service.create_upload(user, "mp4").unwrap().blob_name;
+    World { service, user, name, clock, watch, folder }
+}
+
+impl World {
+    /// Lists so many blocks of so many bytes each, which came before.
+    fn list_others(&self, count: usize, size: u64) {
+        let block = |number: usize| (BlobKey::block(self.name, &format!("other {number}")), size);
+        *self.watch.listed.lock().unwrap() = (0..count).map(block).collect();
+    }
+
+    fn listings(&self) -> usize {
+        self.watch.listings.load(Ordering::Relaxed)
+    }
+
+    fn put(&self, id: &str, size: usize) -> Result<String> {
+        self.put_at(&self.service, id, size)
+    }
+
+    /// Sends a block to one of several servers.
+    fn put_at(&self, service: &Service, id: &str, size: usize) -> Result<String> {
+        let facts = UploadFacts { size: Some(size as u64), ..UploadFacts::default() };
+        let mut writer = service.put_block(&self.name, id, facts)?;
+        writer.append(&vec![7; size])?;
+        writer.finish()
+    }
+
+    /// Whether a block is refused for its size or its number.
+    fn is_too_large(&self, id: &str, size: usize) -> bool {
+        self.put(id, size).is_err_and(|error| error.kind() == ErrorKind::TooLarge)
+    }
+
+    fn commit(&self, ids: &[&str], client: &CancelToken) -> Result<String> {
+        let ids: Vec<String> = ids.iter().map(|id| (*id).to_owned()).collect();
+        self.service.commit_blocks(&self.name, &ids, UploadFacts::default(), client)
+    }
+
+    fn files(&self, kind: BlobKind) -> usize {
+        self.service.inner.storage.list(kind, Duration::ZERO).unwrap().len()
+    }
+}
+
+/// Rule 87 of docs/rest.md.
+#[test]
+fn a_block_that_comes_needs_no_look_at_all_others() {
+    let w = world(1 << 20);
+    w.list_others(5000, 2);
+    for number in 0..20 {
+        w.put(&number.to_string(), 1).unwrap();
+    }
+    // In the place of another of more bytes, and of none.
+    w.put("0", 3).unwrap();
+    w.put("0", 0).unwrap();
+    assert_eq!(w.listings(), 1);
+    assert_eq!(w.service.usage(w.user).unwrap().stored_bytes, 5000 * 2 + 19);
+    w.clock.advance(HOLDS_SECONDS as i64);
+    w.put("a", 1).unwrap();
+    w.put("b", 1).unwrap();
+    assert_eq!(w.listings(), 2);
+    assert_eq!(w.service.usage(w.user).unwrap().stored_bytes, 5000 * 2 + 21);
+}
+
+/// Rule 87.
+#[test]
+fn the_number_of_blocks_is_bounded() {
+    let w = world(1 << 20);
+    w.list_others(MAX_BLOCKS - 1, 1);
+    w.put("last", 1).unwrap();
+    assert!(w.is_too_large("one more", 1));
+    w.put("last", 2).unwrap();
+    // Who is refused again and again does not have all of them looked at each time.
+    assert_eq!(w.listings(), 1);
+    w.clock.advance(5);
+    assert!(w.is_too_large("one more", 1));
+    assert_eq!(w.listings(), 2);
+    // Nobody is refused for blocks that are gone.
+    w.list_others(MAX_BLOCKS - 2, 1);
+    w.clock.advance(5);
+    w.put("one more", 1).unwrap();
+    assert!(w.is_too_large("and another", 1));
+}
+
+/// Rule 87.
+#[test]
+fn the_bytes_of_blocks_are_bounded_where_they_are_known_and_where_they_are_looked_at() {
+    let w = world(1000);
+    w.list_others(9, 100);
+    w.put("a", 50).unwrap();
+    assert!(w.is_too_large("b", 51));
+    w.put("b", 50).unwrap();
+    assert!(w.is_too_large("c", 1) && w.is_too_large("b", 51));
+    w.clock.advance(HOLDS_SECONDS as i64);
+    assert!(w.is_too_large("c", 1) && w.is_too_large("b", 51));
+    w.put("a", 50).unwrap();
+    w.list_others(8, 100);
+    w.clock.advance(5);
+    w.put("c", 100).unwrap();
+    // What is forgotten is known at once.
+    w.list_others(0, 0);
+    w.service.forget_arrived(&w.name).unwrap();
+    w.put("d", 1000).unwrap();
+}
+
+/// Rule 87: what another server has taken is seen some seconds later, and by the list.
+#[test]
+fn blocks_that_come_to_several_servers_are_bounded_in_all() {
+    let w = world(1000);
+    let other = open(w.folder.path(), 1000, &w.clock, &w.watch);
+    w.put("a", 600).unwrap();
+    assert!(w.put_at(&other, "b", 401).is_err());
+    w.put_at(&other, "b", 400).unwrap();
+    w.put("c", 400).unwrap();
+    w.clock.advance(HOLDS_SECONDS as i64);
+    assert!(w.is_too_large("d", 1));
+    let here = CancelToken::new();
+    assert_eq!(w.commit(&["a", "b", "c"], &here).unwrap_err().kind(), ErrorKind::TooLarge);
+    w.commit(&["a", "c"], &here).unwrap();
+    assert_eq!(w.files(BlobKind::Block), 0);
+}
