@@ -498,6 +498,26 @@ def test_rule_87_blocks_are_bounded_in_all(make_server):
 
 
 @storage.answered_by_us
+def test_rule_87_a_list_whose_answer_was_lost_is_answered_when_it_comes_again(make_server, flat):
+    server = make_server()
+    client = server.user("anna")
+    address = client.upload_url()
+    video = flat.read_bytes()
+    for name, part in (("AAAA", video[:1000]), ("BBBB", video[1000:])):
+        assert client.put(f"{address['url']}&comp=block&blockid={name}", part).status_code == 201
+    body = b"<BlockList><Latest>AAAA</Latest><Latest>BBBB</Latest></BlockList>"
+    path = address["url"].removeprefix(server.url) + "&comp=blocklist"
+    head = f"PUT {path} HTTP/1.1\r\nHost: x\r\nContent-Length: {len(body)}\r\n\r\n"
+    with socket.create_connection(("127.0.0.1", server.port), timeout=30) as lost:
+        lost.sendall(head.encode() + body)
+    answers = [client.put(server.url + path, body) for _ in range(2)]
+    assert [answer.status_code for answer in answers] == [201, 201]
+    assert answers[0].headers["ETag"] == answers[1].headers["ETag"]
+    assert len(server.files("videos")) == 1 and server.files("blocks") == [] and server.files("staged") == []
+    assert client.try_submit(address["blob_name"]).status_code == 201
+
+
+@storage.answered_by_us
 def test_rule_89_without_space_it_is_507(make_server, flat):
     server = make_server({"min_free_bytes": 2**60})
     client = server.user("anna")

@@ -122,36 +122,51 @@ def test_rule_79_a_scene_is_seen_while_it_is_trained(browser, worker_server, wen
 
 
 class Blocks:
-    """Holds each block that a page sends until the test says what becomes of it. The page sends two side by side, and which of them
-    comes first is left open: a block is asked for by its number."""
+    """Holds each block that a page sends until the test says what becomes of it, or the list of them (`what`). The page sends two
+    side by side, and which of them comes first is left open: a block is asked for by its number, a piece of one by its name."""
 
-    def __init__(self, browser, page):
+    def __init__(self, browser, page, what: str = "block&"):
         self.browser, self.page, self.decided = browser, page, set()
-        page.call("Fetch.enable", patterns=[{"urlPattern": "*comp=block&*"}])
+        page.call("Fetch.enable", patterns=[{"urlPattern": f"*comp={what}*"}])
 
-    def _held(self, number: int, within: float = 60) -> str:
+    def waiting(self) -> dict[str, str]:
+        """The names of the blocks that are held, by the identities of their requests; a list has none."""
+        self.page.evaluate("0")
+        ours = [event for event in self.browser.events if event.get("sessionId") == self.page.session]
+        paused = [event["params"] for event in ours if event["method"] == "Fetch.requestPaused"]
+        names = {}
+        for request in paused:
+            if request["requestId"] not in self.decided:
+                (block,) = parse_qs(urlsplit(request["request"]["url"]).query).get("blockid", [""])
+                names[request["requestId"]] = base64.b64decode(block).decode()
+        return names
+
+    def held(self, block: int | str, within: float = 60) -> str:
         """Waits until the block is sent; the identity of the request."""
+        name = f"{block:06}" if isinstance(block, int) else block
         end = time.monotonic() + within
         while True:
-            self.page.evaluate("0")
-            for event in self.browser.events:
-                if event["method"] != "Fetch.requestPaused" or event["params"]["requestId"] in self.decided:
-                    continue
-                (block,) = parse_qs(urlsplit(event["params"]["request"]["url"]).query)["blockid"]
-                if int(base64.b64decode(block)) == number:
-                    self.decided.add(event["params"]["requestId"])
-                    return event["params"]["requestId"]
-            assert time.monotonic() < end, f"block {number} is not sent"
+            for request, waits in self.waiting().items():
+                if waits == name:
+                    self.decided.add(request)
+                    return request
+            assert time.monotonic() < end, f"block {block!r} is not sent"
             time.sleep(0.05)
 
-    def let_through(self, *numbers: int) -> None:
-        for number in numbers:
-            self.page.call("Fetch.continueRequest", requestId=self._held(number))
+    def let_through(self, *blocks: int | str) -> None:
+        for block in blocks:
+            self.page.call("Fetch.continueRequest", requestId=self.held(block))
 
-    def lose(self, *numbers: int) -> None:
+    def lose(self, *blocks: int | str) -> None:
         """As when the connection is gone."""
-        for number in numbers:
-            self.page.call("Fetch.failRequest", requestId=self._held(number), errorReason="InternetDisconnected")
+        for block in blocks:
+            self.page.call("Fetch.failRequest", requestId=self.held(block), errorReason="InternetDisconnected")
+
+    def answer(self, block: int | str, status: int, message: str, **headers: str) -> None:
+        """Answers in the place of the server."""
+        body = base64.b64encode(json.dumps({"error": message}).encode()).decode()
+        named = [{"name": name.replace("_", "-"), "value": value} for name, value in headers.items()]
+        self.page.call("Fetch.fulfillRequest", requestId=self.held(block), responseCode=status, responseHeaders=named, body=body)
 
 
 def test_rule_79_an_upload_goes_on_after_a_lost_connection_and_after_a_reload(browser, make_server, flat, tmp_path):
@@ -186,6 +201,24 @@ def test_rule_79_an_upload_goes_on_after_a_lost_connection_and_after_a_reload(br
         (job,) = client.jobs()
         assert job["title"] == "large"
         assert page.evaluate("sessionStorage.getItem('uploads')") == "{}"
+
+
+def test_rule_87_a_list_at_which_the_server_still_is_comes_again(browser, make_server, flat):
+    server = make_server()
+    client = server.user("anna")
+    with browser.open("about:blank", *WIDE) as page:
+        join(page, server, client.name)
+        begin(page, server)
+        page.choose_files("#videos", [flat])
+        lists = Blocks(browser, page, "blocklist")
+        send(page)
+        lists.answer("", 409, "The blocks are being put together", Retry_After="5")
+        page.wait_for(f"{said(flat.name)}?.includes('Trying again')")
+        lists.let_through("")
+        at(page, "/scenes")
+        # The block was not sent again.
+        assert sent_blocks(server) == 1 + 1
+        assert [job["title"] for job in client.jobs()] == [flat.stem]
 
 
 def test_rule_79_what_is_no_video_is_said_before_it_is_sent(browser, make_server, flat, tmp_path):

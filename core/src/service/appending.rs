@@ -308,9 +308,9 @@ impl Service {
         let size = chain.iter().map(|(_, size)| size).sum();
         let keys: Vec<BlobKey> = chain.into_iter().map(|(key, _)| key).collect();
         let facts = UploadFacts { file_name, size: Some(size), ..UploadFacts::default() };
-        let _held = self.hold_list(name)?;
+        let _held = self.hold_list(name, None, &CancelToken::new())?;
         // All bytes are here: who sent them may leave, and need not send them again.
-        self.put_together(name, &keys, None, facts, promised, &CancelToken::new())
+        self.put_together(name, &keys, None, facts, promised, &|| true)
     }
 
     /// Removes all blocks of an upload.

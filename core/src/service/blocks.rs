@@ -11,11 +11,12 @@ use sha2::{Digest, Sha256};
 use super::Service;
 use super::block_counts::Waiting;
 use super::block_names::announcement;
-use super::exclusive::Held;
+use super::lists_at_work::ListAtWork;
 use super::space::Reservation;
 use super::upload_facts::UploadFacts;
 use super::upload_writer::{Target, UploadWriter, check_size, entity_tag};
 use crate::control::CancelToken;
+use crate::database::UploadedVideo;
 use crate::error::{Error, ErrorKind, Result};
 use crate::job::BlobName;
 use crate::storage::{BlobKey, StagedBlob};
@@ -129,7 +130,10 @@ impl Service {
 
     /// Makes the video of blocks that were sent before, in this order, and returns its entity tag. Blocks that are not
     /// named are forgotten. The same list once more, with no block sent in between, changes nothing: whoever did not
-    /// get the answer may ask again. Stops soon after `cancel` is raised, and nothing has changed then.
+    /// get the answer may ask again, and waits then while the first is at work.
+    ///
+    /// `cancel` is raised when nobody waits for this call any more. A call that waits ends soon after that; the one that works goes
+    /// on for a minute, and for as long as others wait for the same list. What is given up has changed nothing.
     ///
     /// # Errors
     /// As for [`Service::begin_upload`]; [`ErrorKind::InvalidArgument`] if a block was not sent or is named twice;
@@ -157,13 +161,12 @@ impl Service {
         // First of all: a video that a job uses has no blocks any more, and the sender should hear of the job, not of
         // missing blocks.
         self.open_upload(name)?;
-        let _held = self.hold_list(name)?;
-        // What another list has made meanwhile counts.
-        let upload = self.unused_upload(name)?;
         let list = hash_of_list(block_ids);
+        let held = self.hold_list(name, Some(list), cancel)?;
+        // What another list has made meanwhile counts.
+        let video = self.unused_upload(name)?.video;
         let sent = self.inner.storage.blocks(name)?;
-        if let Some(video) = upload.video.filter(|video| video.block_list == Some(list))
-            && let Some(sha256) = video.sha256
+        if let Some(sha256) = video.as_ref().and_then(|video| made_of(video, &list))
             && sent.is_empty()
         {
             return Ok(entity_tag(&sha256));
@@ -175,19 +178,30 @@ impl Service {
             size +=
                 sizes.get(key).ok_or_else(|| Error::argument(format!("the block {id:?} was not sent")))?;
         }
-        self.put_together(name, &keys, Some(list), UploadFacts { size: Some(size), ..facts }, None, cancel)
+        let facts = UploadFacts { size: Some(size), ..facts };
+        let is_wanted = || held.is_wanted(cancel, &*self.inner.clock);
+        let error = match self.put_together(name, &keys, Some(list), facts, None, &is_wanted) {
+            Err(error) if error.kind() == ErrorKind::NotFound => error,
+            ended => return ended,
+        };
+        // Another server, at which the client has asked before, may have put them together and removed them meanwhile.
+        let before = video.map(|video| video.version);
+        let after = self.unused_upload(name)?.video.filter(|video| Some(video.version) != before);
+        after.and_then(|video| made_of(&video, &list)).map(|sha256| entity_tag(&sha256)).ok_or(error)
     }
 
-    /// Makes sure that the blocks of an upload are put together once at a time.
-    pub(super) fn hold_list(&self, name: &BlobName) -> Result<Held<'_, BlobName>> {
-        self.inner.block_lists.hold(*name).ok_or_else(|| {
-            Error::new(ErrorKind::Conflict, "The blocks are being put together")
-                .hint("send the list again in a few seconds: it is answered as the first was")
-        })
+    /// Makes sure that the blocks of an upload are put together once at a time. The same list waits for its turn (`lists_at_work.rs`).
+    pub(super) fn hold_list(
+        &self,
+        name: &BlobName,
+        list: Option<[u8; 32]>,
+        client: &CancelToken,
+    ) -> Result<ListAtWork<'_>> {
+        self.inner.block_lists.hold(*name, list, client, &*self.inner.clock)
     }
 
     /// Makes the video of these blocks, and removes all blocks of the upload. Whoever calls it holds the list, and has looked
-    /// whether the upload was open when that began: its address may have expired since.
+    /// whether the upload was open when that began: its address may have expired since. Stops soon after `is_wanted` says no.
     pub(super) fn put_together(
         &self,
         name: &BlobName,
@@ -195,7 +209,7 @@ impl Service {
         list: Option<[u8; 32]>,
         facts: UploadFacts,
         promised: Option<Reservation>,
-        cancel: &CancelToken,
+        is_wanted: &dyn Fn() -> bool,
     ) -> Result<String> {
         let upload = self.unused_upload(name)?;
         let promised = match promised {
@@ -206,7 +220,7 @@ impl Service {
         let promised = promised.at_least(self, facts.size.unwrap_or(0))?;
         let mut writer = self.begin_video(&upload, list, facts, Some(promised))?;
         for key in keys {
-            writer.append_block(key, cancel)?;
+            writer.append_block(key, is_wanted)?;
         }
         let tag = writer.finish()?;
         // What cannot be removed now goes with the upload, or is swept once a job uses it.
@@ -215,6 +229,11 @@ impl Service {
         }
         Ok(tag)
     }
+}
+
+/// The hash of a video, if it was put together of this list.
+fn made_of(video: &UploadedVideo, list: &[u8; 32]) -> Option<[u8; 32]> {
+    video.sha256.filter(|_| video.block_list.as_ref() == Some(list))
 }
 
 fn check_number(others: Waiting) -> Result<()> {
@@ -362,7 +381,7 @@ mod tests {
         w.clock.advance(121 * 60);
         assert_eq!(list(&w, &name, &["a"]).unwrap_err().kind(), ErrorKind::NotFound);
         let (keys, facts) = ([BlobKey::block(name, "a")], UploadFacts::default());
-        w.service.put_together(&name, &keys, None, facts, None, &CancelToken::new()).unwrap();
+        w.service.put_together(&name, &keys, None, facts, None, &|| true).unwrap();
         assert_eq!(content(&w, &name), b"hello");
     }
 
@@ -427,7 +446,7 @@ mod tests {
     fn one_list_of_an_upload_at_a_time() {
         let (w, name) = world();
         put(&w, &name, "a", b"hello").unwrap();
-        let held = w.service.inner.block_lists.hold(name).unwrap();
+        let held = w.service.hold_list(&name, None, &CancelToken::new()).unwrap();
         assert_eq!(list(&w, &name, &["a"]).unwrap_err().kind(), ErrorKind::Conflict);
         drop(held);
         list(&w, &name, &["a"]).unwrap();

@@ -95,6 +95,7 @@ mod kept_room;
 mod keys;
 mod last_used;
 mod layout;
+mod lists_at_work;
 mod live_picture;
 mod lost_files;
 mod machine;
@@ -194,7 +195,7 @@ pub use workers::Workers;
 use crate::database::{Clock, JobDatabase, SystemClock};
 use crate::error::{Error, ErrorKind, Result};
 use crate::files::create_private_folder;
-use crate::job::{BlobName, JobId, Limits, UserId};
+use crate::job::{JobId, Limits, UserId};
 use crate::storage::Storage;
 use crate::video;
 use arrivals::Arrivals;
@@ -205,6 +206,7 @@ use host::{HostMark, Identity};
 use housekeeper::Housekeeper;
 use kept_room::KeptRoom;
 use last_used::LastUsed;
+use lists_at_work::ListsAtWork;
 use passwords::Passwords;
 use paused::Paused;
 use place::Place;
@@ -257,7 +259,7 @@ struct Inner {
     /// Idempotency keys of submissions that are being worked on.
     submissions: Exclusive<(UserId, String)>,
     /// Uploads whose blocks are being put together.
-    block_lists: Exclusive<BlobName>,
+    block_lists: ListsAtWork,
     block_counts: BlockCounts,
     arrivals: Arrivals,
     senders: Arc<Senders>,
@@ -377,7 +379,7 @@ impl Service {
                 workspaces,
                 changes: Changes::default(),
                 submissions: Exclusive::default(),
-                block_lists: Exclusive::default(),
+                block_lists: ListsAtWork::default(),
                 block_counts: BlockCounts::default(),
                 arrivals: Arrivals::default(),
                 senders: Arc::default(),

@@ -1,12 +1,14 @@
-//! Very many blocks of one upload: what each of them costs, and which are refused.
+//! Very many blocks of one upload: what each of them costs, and which are refused. And a list of blocks that takes its time.
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, mpsc};
+use std::thread;
 use std::time::Duration;
 
 use super::block_counts::HOLDS_SECONDS;
 use super::blocks::MAX_BLOCKS;
+use super::lists_at_work::COMES_BACK_SECONDS;
 use super::place::Place;
 use super::test_world::folder;
 use super::{Environment, Service, ServiceOptions, UploadFacts};
@@ -23,6 +25,8 @@ struct Watch {
     listed: Mutex<Vec<(BlobKey, u64)>>,
     /// How often blocks were listed.
     listings: AtomicUsize,
+    /// What happens before a blob is opened.
+    before_open: Mutex<Option<Box<dyn FnMut() + Send>>>,
 }
 
 /// A folder that is watched.
@@ -39,6 +43,9 @@ impl Storage for Watched {
         self.0.copy(from, to)
     }
     fn open(&self, key: &BlobKey) -> Result<BlobReader> {
+        if let Some(happens) = &mut *self.1.before_open.lock().unwrap() {
+            happens();
+        }
         self.0.open(key)
     }
     fn metadata(&self, key: &BlobKey) -> Result<Option<BlobMetadata>> {
@@ -143,6 +150,10 @@ impl World {
         self.service.commit_blocks(&self.name, &ids, UploadFacts::default(), client)
     }
 
+    fn before_open(&self, happens: impl FnMut() + Send + 'static) {
+        *self.watch.before_open.lock().unwrap() = Some(Box::new(happens));
+    }
+
     fn files(&self, kind: BlobKind) -> usize {
         self.service.inner.storage.list(kind, Duration::ZERO).unwrap().len()
     }
@@ -224,4 +235,80 @@ fn blocks_that_come_to_several_servers_are_bounded_in_all() {
     assert_eq!(w.commit(&["a", "b", "c"], &here).unwrap_err().kind(), ErrorKind::TooLarge);
     w.commit(&["a", "c"], &here).unwrap();
     assert_eq!(w.files(BlobKind::Block), 0);
+}
+
+/// Rule 87.
+#[test]
+fn a_list_goes_on_for_a_client_that_may_come_back() {
+    let w = world(1000);
+    for id in ["a", "b", "c"] {
+        w.put(id, 100).unwrap();
+    }
+    let (gone, leaves, clock) = (CancelToken::new(), CancelToken::new(), w.clock.clone());
+    let mut opened = 0;
+    let client = leaves.clone();
+    w.before_open(move || {
+        client.cancel();
+        opened += 1;
+        // Before the third block it has been away for too long.
+        if opened == 3 {
+            clock.advance(COMES_BACK_SECONDS as i64);
+        }
+    });
+    assert_eq!(w.commit(&["a", "b", "c"], &leaves).unwrap_err().kind(), ErrorKind::Cancelled);
+    assert_eq!((w.files(BlobKind::Video), w.files(BlobKind::Block)), (0, 3));
+    assert_eq!(w.service.inner.storage.sweep_staged(Duration::ZERO).unwrap(), 0);
+    // One that ends in time is there for who comes back.
+    let client = gone.clone();
+    w.before_open(move || client.cancel());
+    w.commit(&["a", "b"], &gone).unwrap();
+    assert_eq!((w.files(BlobKind::Video), w.files(BlobKind::Block)), (1, 0));
+}
+
+/// Rule 87.
+#[test]
+fn the_same_list_again_waits_for_the_first_and_is_answered_as_that() {
+    let w = world(1000);
+    w.put("a", 100).unwrap();
+    let ((begun, has_begun), (go, may_go)) = (mpsc::channel(), mpsc::channel::<()>());
+    let mut once = Some((begun, may_go));
+    w.before_open(move || {
+        if let Some((begun, may_go)) = once.take() {
+            begun.send(()).unwrap();
+            may_go.recv().unwrap();
+        }
+    });
+    let (first, second) = (CancelToken::new(), CancelToken::new());
+    thread::scope(|scope| {
+        let lost = scope.spawn(|| w.commit(&["a"], &first));
+        has_begun.recv().unwrap();
+        first.cancel();
+        assert_eq!(w.commit(&["b"], &second).unwrap_err().kind(), ErrorKind::Conflict);
+        let again = scope.spawn(|| w.commit(&["a"], &second));
+        go.send(()).unwrap();
+        let tag = lost.join().unwrap().unwrap();
+        assert_eq!(again.join().unwrap().unwrap(), tag);
+    });
+    assert_eq!((w.files(BlobKind::Video), w.files(BlobKind::Block)), (1, 0));
+}
+
+/// Rule 87: the client has asked another server before, which is at the same list.
+#[test]
+fn the_same_list_at_two_servers_is_answered_at_both() {
+    let w = world(1000);
+    w.put("a", 100).unwrap();
+    let other = open(w.folder.path(), 1000, &w.clock, &Arc::default());
+    let (name, mut once) = (w.name, Some(other));
+    let there = Arc::<Mutex<Option<String>>>::default();
+    let tag = there.clone();
+    w.before_open(move || {
+        if let Some(other) = once.take() {
+            let ids = ["a".to_owned()];
+            let made = other.commit_blocks(&name, &ids, UploadFacts::default(), &CancelToken::new());
+            *tag.lock().unwrap() = Some(made.unwrap());
+        }
+    });
+    let here = w.commit(&["a"], &CancelToken::new()).unwrap();
+    assert_eq!(there.lock().unwrap().as_deref(), Some(here.as_str()));
+    assert_eq!(w.files(BlobKind::Video), 1);
 }

@@ -12,7 +12,6 @@ use sha2::Sha256;
 use super::Service;
 use super::space::Reservation;
 use super::upload_facts::UploadFacts;
-use crate::control::CancelToken;
 use crate::database::{Upload, UploadedVideo};
 use crate::error::{Error, ErrorKind, Result};
 use crate::hex::hex;
@@ -113,15 +112,15 @@ impl UploadWriter {
     /// Takes all bytes of a block that was sent before.
     ///
     /// # Errors
-    /// As for [`UploadWriter::append`]; [`ErrorKind::Cancelled`] soon after `cancel` is raised.
-    pub(super) fn append_block(&mut self, key: &BlobKey, cancel: &CancelToken) -> Result<()> {
+    /// As for [`UploadWriter::append`]; [`ErrorKind::Cancelled`] soon after `is_wanted` says no.
+    pub(super) fn append_block(&mut self, key: &BlobKey, is_wanted: &dyn Fn() -> bool) -> Result<()> {
         // The bytes are read for their hash, and copied by the storage, which may know how to share them.
         let storage = &self.service.inner.storage;
         let mut block = storage.open(key)?;
         let mut buffer = vec![0; 1 << 20];
         let mut left = block.size;
         while left > 0 {
-            if cancel.is_cancelled() {
+            if !is_wanted() {
                 return Err(Error::new(ErrorKind::Cancelled, "the client has left"));
             }
             self.look()?;

@@ -1,6 +1,6 @@
 //! Requests, and patience with them. What is tried again, and when: everything if the connection breaks, since every request may be
-//! sent twice (submissions carry an idempotency key; one that the server is still at is asked for again); 429 and 503 after the
-//! time that the server asks for; 502 and 504 after a while.
+//! sent twice (submissions carry an idempotency key; one that the server is still at is asked for again); 429, 503, and 409 where it
+//! says one, after the time that the server asks for; 502 and 504 after a while.
 
 use std::path::Path;
 use std::time::{Duration, SystemTime};
@@ -196,6 +196,8 @@ impl Client {
             let pause = match status {
                 // The server may still be at the submission whose answer was lost, to this process or to the one before.
                 StatusCode::CONFLICT if is_repeatable => Some(backoff(attempt)),
+                // It is at something that has to end first, and says when.
+                StatusCode::CONFLICT => retry_after(answer.headers()).filter(|pause| *pause <= LONGEST_WAIT),
                 StatusCode::BAD_GATEWAY | StatusCode::GATEWAY_TIMEOUT => Some(backoff(attempt)),
                 StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE => {
                     let asked = retry_after(answer.headers()).unwrap_or_else(|| backoff(attempt));

@@ -5,10 +5,10 @@ use std::time::Duration;
 use http_body_util::{BodyExt, Limited};
 use hyper::StatusCode;
 use hyper::body::{Body, Incoming};
-use hyper::header::{CONTENT_RANGE, ETAG, HeaderMap, LAST_MODIFIED};
+use hyper::header::{CONTENT_RANGE, ETAG, HeaderMap, HeaderValue, LAST_MODIFIED, RETRY_AFTER};
 use libreconstruct::CancelToken;
-use libreconstruct::job::BlobName;
-use libreconstruct::service::UploadFacts;
+use libreconstruct::job::{BlobName, UserId};
+use libreconstruct::service::{Service, UploadFacts};
 use tokio::time::timeout;
 
 use super::super::body::ResponseBody;
@@ -16,6 +16,7 @@ use super::super::drain::or_drain;
 use super::super::error::ApiError;
 use super::super::exchange::Exchange;
 use super::super::response::{Answer, header_value, response};
+use super::super::shares::Share;
 use super::super::{digest, file_name};
 use super::{block_list, intake};
 
@@ -72,9 +73,9 @@ pub(super) async fn receive(exchange: &Exchange<'_>, name: BlobName, part: Part,
     let (facts, body) = or_drain(facts(exchange, &body), body)?;
     let owner = exchange.api.quick(|service| service.upload_owner(&name)).await;
     let place = owner.and_then(|user| exchange.api.transfers.begin(user));
-    let (_place, body) = or_drain(place, body)?;
+    let (place, body) = or_drain(place, body)?;
     if part == Part::BlockList {
-        return commit(exchange, name, facts, body).await;
+        return commit(exchange, name, facts, body, place).await;
     }
     let begun = match part {
         Part::Block { id } => {
@@ -105,8 +106,14 @@ pub(super) fn facts(exchange: &Exchange<'_>, body: &Incoming) -> Result<UploadFa
     })
 }
 
-/// Puts the blocks together.
-async fn commit(exchange: &Exchange<'_>, name: BlobName, mut facts: UploadFacts, body: Incoming) -> Answer {
+/// Puts the blocks together. `place` is that of the transfer.
+async fn commit(
+    exchange: &Exchange<'_>,
+    name: BlobName,
+    mut facts: UploadFacts,
+    body: Incoming,
+    place: Share<UserId>,
+) -> Answer {
     let whole = timeout(BLOCK_LIST_DEADLINE, Limited::new(body, BLOCK_LIST_BYTES).collect())
         .await
         .map_err(|_| ApiError::timeout("The list of blocks did not arrive in time"))?
@@ -115,11 +122,21 @@ async fn commit(exchange: &Exchange<'_>, name: BlobName, mut facts: UploadFacts,
         .map_err(|why| ApiError::bad_request(format!("The list of blocks is not valid: {why}")))?;
     // Size and digests in these headers are those of the list, not of the video.
     (facts.size, facts.md5, facts.sha256) = (None, None, None);
-    // When the client leaves, this is dropped, and the work on its list ends too.
+    // When the client leaves, this is dropped, and the work on its list ends unless it comes back soon. Until then it has its place.
     let present = Present::default();
     let left = present.left.clone();
-    let etag = exchange.api.blocking(move |service| service.commit_blocks(&name, &ids, facts, &left)).await?;
-    created(&etag)
+    let work = move |service: &Service| {
+        let _place = place;
+        service.commit_blocks(&name, &ids, facts, &left)
+    };
+    let error = match exchange.api.blocking(work).await {
+        Ok(etag) => return created(&etag),
+        Err(error) => error,
+    };
+    // That another list is at work passes; that a job uses the video does not.
+    let passes = error.status == StatusCode::CONFLICT
+        && exchange.api.quick(|service| service.upload_owner(&name)).await.is_ok();
+    Err(if passes { error.with_header(RETRY_AFTER, HeaderValue::from_static("5")) } else { error })
 }
 
 /// A client that waits for its answer.

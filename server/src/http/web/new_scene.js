@@ -48,15 +48,16 @@ function remember(file, upload) {
 
 // Requests ---------------------------------------------------------------------------------------------------------
 
-/** What an answer other than a good one means. */
-async function failure(status, text) {
+/** What an answer other than a good one means; `retryAfter` is its header of that name, or null. */
+async function failure(status, text, retryAfter) {
   let message = `The server answered with ${status}.`;
   try {
     message = JSON.parse(text).error ?? message;
   } catch {
     // A proxy in between has its own words.
   }
-  const passes = status === 408 || status === 429 || status >= 500;
+  // A conflict that will have passed by a time that the server names is with something that it is still at.
+  const passes = status === 408 || status === 429 || status >= 500 || (status === 409 && retryAfter !== null);
   return passes ? new Passing(message) : new Refused(status, message);
 }
 
@@ -71,7 +72,7 @@ async function post(address, fields, signal) {
     throw signal.aborted ? error : new Passing("The connection is lost.");
   }
   if (answer.type === "opaqueredirect") throw new Refused(401, "You are signed out. Sign in in another tab, then try again here.");
-  if (!answer.ok) throw await failure(answer.status, await answer.text());
+  if (!answer.ok) throw await failure(answer.status, await answer.text(), answer.headers.get("Retry-After"));
   return answer.json();
 }
 
@@ -79,11 +80,12 @@ async function post(address, fields, signal) {
 function put(address, body, progress, signal) {
   return new Promise((done, fail) => {
     const request = new XMLHttpRequest();
+    const refused = () => failure(request.status, request.responseText, request.getResponseHeader("Retry-After"));
     const abort = () => request.abort();
     request.open("PUT", address);
     request.timeout = PATIENCE;
     request.upload.onprogress = (event) => progress(event.loaded);
-    request.onload = async () => (request.status < 300 ? done() : fail(await failure(request.status, request.responseText)));
+    request.onload = async () => (request.status < 300 ? done() : fail(await refused()));
     request.onerror = request.ontimeout = () => fail(new Passing("The connection is lost."));
     request.onabort = () => fail(signal.reason);
     request.onloadend = () => signal.removeEventListener("abort", abort);
