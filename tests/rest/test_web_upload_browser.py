@@ -16,6 +16,7 @@ from . import media
 from .test_web_browser import PHONE, WIDE, at, browser, go, join, look, press, text  # noqa: F401 (fixtures)
 
 BLOCK = 4 << 20
+PIECE = 256 << 10
 
 
 def enlarged(video, size: int, path):
@@ -201,6 +202,35 @@ def test_rule_79_an_upload_goes_on_after_a_lost_connection_and_after_a_reload(br
         (job,) = client.jobs()
         assert job["title"] == "large"
         assert page.evaluate("sessionStorage.getItem('uploads')") == "{}"
+
+
+def test_rule_79_a_slow_line_has_one_block_at_a_time_and_in_pieces(browser, make_server, flat, tmp_path):
+    server = make_server()
+    client = server.user("anna")
+    video = enlarged(flat, 2 * BLOCK - 1000, tmp_path / "slow.mp4")
+    with browser.open("about:blank", *WIDE) as page:
+        join(page, server, client.name)
+        begin(page, server)
+        page.choose_files("#videos", [video])
+        blocks = Blocks(browser, page)
+        send(page)
+        # It is the page that takes this one back.
+        blocks.held(1)
+        blocks.answer(0, 408, "The upload is too slow")
+        page.wait_for(f"{said('slow.mp4')}?.includes('Trying again')")
+        first = blocks.held(0)
+        time.sleep(0.5)
+        assert blocks.waiting() == {}
+        page.call("Fetch.continueRequest", requestId=first)
+        blocks.let_through(*(f"000000.{piece}" for piece in range(1, BLOCK // PIECE)))
+        page.call("Fetch.disable")
+        at(page, "/scenes")
+        # The other block came whole if the line was quick enough by then, and the list.
+        assert sent_blocks(server) - BLOCK // PIECE - 1 in (1, BLOCK // PIECE)
+        (job,) = client.jobs()
+        assert job["title"] == "slow"
+    (stored,) = [name for name in server.stored.names() if name.startswith("videos/")]
+    assert server.stored.read(stored) == video.read_bytes()
 
 
 def test_rule_87_a_list_at_which_the_server_still_is_comes_again(browser, make_server, flat):

@@ -5,10 +5,14 @@ import { dropped, isPicture, pack } from "./archive.js";
 
 /** Bytes of a block. */
 const BLOCK = 4 << 20;
-/** Blocks that are under way at a time, so that the line does not idle between two. */
+/** Bytes of a piece of a block, in which it is sent where the line is slow. */
+const PIECE = 256 << 10;
+/** Blocks that are under way at a time, so that the line does not idle between two. Two share a line: on a slow one there is one. */
 const SIDE_BY_SIDE = 2;
 /** Milliseconds that a block may take: one slower than this the server cuts, too. */
 const PATIENCE = 600_000;
+/** Milliseconds after which the server cuts what comes too slowly. What comes whole before that may come as slowly as it likes. */
+const UNMEASURED = 60_000;
 /** Seconds between two tries, at most. */
 const LONGEST_PAUSE = 30;
 /** Where the tab remembers what was sent, by file. */
@@ -29,8 +33,13 @@ class Refused extends Error {
   }
 }
 
-/** What may be better in a moment. */
-class Passing extends Error {}
+/** What may be better in a moment; if the line was too slow for what was sent, with less at a time. */
+class Passing extends Error {
+  constructor(message, isSlow = false) {
+    super(message);
+    this.isSlow = isSlow;
+  }
+}
 
 // What was sent ----------------------------------------------------------------------------------------------------
 
@@ -58,7 +67,7 @@ async function failure(status, text, retryAfter) {
   }
   // A conflict that will have passed by a time that the server names is with something that it is still at.
   const passes = status === 408 || status === 429 || status >= 500 || (status === 409 && retryAfter !== null);
-  return passes ? new Passing(message) : new Refused(status, message);
+  return passes ? new Passing(message, status === 408) : new Refused(status, message);
 }
 
 /** Sends a form and returns the JSON of the answer. */
@@ -80,13 +89,17 @@ async function post(address, fields, signal) {
 function put(address, body, progress, signal) {
   return new Promise((done, fail) => {
     const request = new XMLHttpRequest();
+    const began = performance.now();
+    let sent = 0;
     const refused = () => failure(request.status, request.responseText, request.getResponseHeader("Retry-After"));
     const abort = () => request.abort();
     request.open("PUT", address);
     request.timeout = PATIENCE;
-    request.upload.onprogress = (event) => progress(event.loaded);
+    request.upload.onprogress = (event) => { sent = event.loaded; progress(sent); };
     request.onload = async () => (request.status < 300 ? done() : fail(await refused()));
-    request.onerror = request.ontimeout = () => fail(new Passing("The connection is lost."));
+    // A server that cuts us says why, but not every browser hears that while it is still sending.
+    request.onerror = () => fail(new Passing("The connection is lost.", sent > 0 && performance.now() - began >= UNMEASURED));
+    request.ontimeout = () => fail(new Passing("The connection is lost.", true));
     request.onabort = () => fail(signal.reason);
     request.onloadend = () => signal.removeEventListener("abort", abort);
     signal.addEventListener("abort", abort);
@@ -104,15 +117,16 @@ function pause(seconds, signal) {
   });
 }
 
-/** Does something again and again until it succeeds or is refused. */
-async function stubborn(action, row) {
+/** Does something again and again until it succeeds or is refused, or the signal ends it. */
+async function stubborn(action, row, signal = row.signal) {
   for (let seconds = 1; ; seconds = Math.min(2 * seconds, LONGEST_PAUSE)) {
     try {
       return await action();
     } catch (error) {
       if (!(error instanceof Passing)) throw error;
-      row.say(`${error.message} Trying again.`);
-      await pause(seconds, row.signal);
+      signal.throwIfAborted();
+      row.say(`${error.message.replace(/\.?$/, ".")} Trying again.`);
+      await pause(seconds, signal);
     }
   }
 }
@@ -144,13 +158,17 @@ async function send(file, row) {
   if (!upload) {
     const type = file.name.split(".").pop();
     const { path, blob_name } = await stubborn(() => post(form.dataset.uploads, { file_extension: type }, row.signal), row);
-    upload = { path, blob_name, blocks: [], complete: false };
+    upload = { path, blob_name, blocks: [], pieces: {}, complete: false };
     remember(file, upload);
   }
+  // What an older version of this page has remembered has no pieces.
+  upload.pieces ??= {};
   if (upload.complete) return upload;
   const count = Math.ceil(file.size / BLOCK);
-  const id = (k) => btoa(String(k).padStart(6, "0"));
   const part = (k) => file.slice(k * BLOCK, (k + 1) * BLOCK);
+  // The first piece of a block has the name of the whole, whose place it takes if that has come and we were not told.
+  const id = (k, piece = 0) => btoa(String(k).padStart(6, "0") + (piece > 0 ? `.${piece}` : ""));
+  const pieceCount = (k) => Math.ceil(part(k).size / PIECE);
   const missing = [...Array(count).keys()].filter((k) => !upload.blocks.includes(k));
   const under_way = new Map();
   const show = () => {
@@ -159,11 +177,44 @@ async function send(file, row) {
   };
   row.say(upload.blocks.length > 0 ? "Going on." : "Sending.");
   show();
-  const line = async () => {
+  const putPart = (k, piece, bytes, before, signal) => {
+    const address = `${upload.path}&comp=block&blockid=${encodeURIComponent(id(k, piece))}`;
+    return put(address, bytes, (sent) => { under_way.set(k, before + sent); show(); }, signal);
+  };
+  let isSlow = false;
+  /** Sends a block: whole, or what is missing of its pieces if the line is slow, or was when the first of them came. */
+  const sendBlock = async (k, signal) => {
+    if (!isSlow && !(k in upload.pieces)) return putPart(k, 0, part(k), 0, signal);
+    for (let piece = upload.pieces[k] ?? 0; piece < pieceCount(k); piece++) {
+      const [start, began] = [piece * PIECE, performance.now()];
+      await putPart(k, piece, part(k).slice(start, start + PIECE), start, signal);
+      upload.pieces[k] = piece + 1;
+      remember(file, upload);
+      // The next block goes whole if it would have come before the server measures.
+      isSlow = (performance.now() - began) * (BLOCK / PIECE) >= UNMEASURED;
+    }
+  };
+  // `alone` ends what is sent beside the first where there is no room for it, `ended` what is still sent when something has failed.
+  const [alone, ended] = [new AbortController(), new AbortController()];
+  const first = AbortSignal.any([row.signal, ended.signal]);
+  const other = AbortSignal.any([first, alone.signal]);
+  const line = async (signal) => {
     for (let k; (k = missing.shift()) !== undefined; ) {
-      const address = `${upload.path}&comp=block&blockid=${encodeURIComponent(id(k))}`;
-      const progress = (bytes) => { under_way.set(k, bytes); show(); };
-      await stubborn(() => put(address, part(k), progress, row.signal), row);
+      const attempt = () => sendBlock(k, signal).catch((error) => {
+        if (error.isSlow) {
+          isSlow = true;
+          alone.abort();
+        }
+        throw error;
+      });
+      try {
+        await stubborn(attempt, row, signal);
+      } catch (error) {
+        under_way.delete(k);
+        missing.unshift(k);
+        if (error === alone.signal.reason) return;
+        throw error;
+      }
       under_way.delete(k);
       upload.blocks.push(k);
       remember(file, upload);
@@ -171,8 +222,16 @@ async function send(file, row) {
       show();
     }
   };
-  await Promise.all(Array.from({ length: SIDE_BY_SIDE }, line));
-  const list = `<?xml version="1.0"?><BlockList>${[...Array(count).keys()].map((k) => `<Latest>${id(k)}</Latest>`).join("")}</BlockList>`;
+  try {
+    await Promise.all([first, ...Array(SIDE_BY_SIDE - 1).fill(other)].map(line));
+    // What the first was left when it had ended already.
+    await line(first);
+  } finally {
+    ended.abort();
+  }
+  const names = (k) => [...Array(k in upload.pieces ? pieceCount(k) : 1).keys()].map((piece) => id(k, piece));
+  const listed = [...Array(count).keys()].flatMap(names).map((name) => `<Latest>${name}</Latest>`);
+  const list = `<?xml version="1.0"?><BlockList>${listed.join("")}</BlockList>`;
   await stubborn(() => put(`${upload.path}&comp=blocklist`, list, () => {}, row.signal), row);
   upload.complete = true;
   remember(file, upload);
