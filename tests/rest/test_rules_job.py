@@ -5,11 +5,12 @@ import threading
 import time
 import uuid
 from datetime import datetime, timezone
-from urllib.parse import urlsplit
+from urllib.parse import urljoin, urlsplit
 
 import pytest
 
 from . import storage
+from .receiver import TO_THIS_MACHINE
 from .server import CommandFailed
 from .test_specification import JOB_FIELDS, UNKNOWN, is_error
 
@@ -306,6 +307,36 @@ def test_addresses_begin_with_the_public_address(make_server, flat):
     assert address.startswith("https://scenes.example.org/base/")
     blob = urlsplit(address).path.removeprefix("/base")
     assert anna.put(f"{server.url}{blob}?{urlsplit(address).query}", flat.read_bytes()).status_code == 201
+
+
+@storage.answered_by_us
+def test_all_addresses_are_below_the_path_of_the_public_address(make_server, flat):
+    public = "https://scenes.example.org/base"
+    server = make_server({"public_url": public + "/"} | TO_THIS_MACHINE)
+    anna = server.user("anna")
+
+    def here(address: str, seen_at: str) -> str:
+        """The path at this server of an address in an answer, as it is understood where the request came from."""
+        whole = urljoin(public + seen_at, address)
+        assert whole.startswith(public + "/"), address
+        return whole.removeprefix(public)
+
+    address = anna.upload_url()
+    assert anna.put(server.url + here(address["url"], "/api/v1/generate-upload-url/"), flat.read_bytes()).status_code == 201
+    submitted = anna.try_submit(address["blob_name"])
+    job = submitted.json()["job_id"]
+    assert anna.get(here(submitted.headers["Location"], "/api/v1/submit-job/")).json()["job_id"] == job
+    assert anna.request("POST", f"/api/v1/jobs/{job}/cancel/").status_code == 200
+    again = anna.request("POST", path := f"/api/v1/jobs/{job}/restart/", json={})
+    assert anna.get(here(again.headers["Location"], path)).json()["job_id"] == again.json()["job_id"]
+    hook = anna.request("POST", "/api/v1/webhooks/", json={"url": "http://127.0.0.1:9/"})
+    assert anna.get(here(hook.headers["Location"], "/api/v1/webhooks/")).json()["webhook_id"] == hook.json()["webhook_id"]
+
+    for path in ("/docs", "/docs/"):
+        page = anna.get(path).text
+        links = re.findall(r'href="([^"]*)"', page)
+        assert len(links) == 2 and {here(link, path) for link in links} == {"/openapi.json"}
+    assert anna.get("/openapi.json").json()["servers"] == [{"url": public}]
 
 
 def test_a_host_of_the_client_is_not_repeated_unchecked(alice):

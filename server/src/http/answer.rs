@@ -188,7 +188,7 @@ async fn dispatch_without_body(
         Route::Ready => operations::ready(exchange).await,
         Route::Metrics => operations::metrics(exchange).await,
         Route::OpenApi => operations::open_api(exchange),
-        Route::Docs => Ok(operations::docs()),
+        Route::Docs => Ok(operations::docs(exchange)),
         Route::Web(page) => web::show(exchange, page).await,
     }
 }

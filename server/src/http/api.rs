@@ -13,6 +13,7 @@ use super::bodies::Bodies;
 use super::client::Connection;
 use super::downloads::Downloads;
 use super::error::ApiError;
+use super::openapi::Description;
 use super::rate_limit::RateLimiters;
 use super::transfers::Transfers;
 use super::turns::Turns;
@@ -34,6 +35,7 @@ pub(crate) struct Api {
     counted: Mutex<Option<Instant>>,
     stopping: AtomicBool,
     pub(crate) turns: Turns,
+    pub(crate) description: Description,
     /// By which users sign in, if the operator has named one.
     pub(crate) provider: Option<Provider>,
 }
@@ -57,6 +59,7 @@ impl Api {
             downloads: Downloads::default(),
             bodies: Bodies::default(),
             turns: Turns::new(service.has_other_machines()),
+            description: Description::default(),
             service,
             config,
             metrics,
@@ -122,6 +125,37 @@ impl Api {
         match &self.config.public_url {
             Some(base) => base.trim_end_matches('/').to_owned(),
             None => connection.base(parts, &self.config.trusted_proxies),
+        }
+    }
+
+    /// What every path begins with that is given out without a host: where `public_url` has a path, a proxy serves us below it.
+    pub(crate) fn prefix(&self) -> &str {
+        path_of(self.config.public_url.as_deref().unwrap_or_default())
+    }
+}
+
+/// The path of an address, without a slash at its end.
+fn path_of(url: &str) -> &str {
+    let url = url.trim_end_matches('/');
+    let host = url.find("://").map_or(0, |at| at + 3);
+    let path = url.get(host..).and_then(|rest| rest.find('/')).and_then(|at| url.get(host + at..));
+    path.unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_public_address_may_have_a_path() {
+        for (url, path) in [
+            ("", ""),
+            ("https://scenes.example.org", ""),
+            ("http://[2001:db8::1]:8080/", ""),
+            ("https://example.org/scans", "/scans"),
+            ("https://example.org:8443/of/ours//", "/of/ours"),
+        ] {
+            assert_eq!(path_of(url), path, "{url}");
         }
     }
 }

@@ -8,6 +8,7 @@ use std::sync::OnceLock;
 use bytes::Bytes;
 use utoipa::OpenApi;
 use utoipa::openapi::security::{ApiKey, ApiKeyValue, SecurityScheme};
+use utoipa::openapi::server::Server;
 
 use super::error::ApiError;
 use super::json;
@@ -78,15 +79,23 @@ pub(crate) struct Texts {
     pub(crate) gzip: Bytes,
 }
 
-/// The document as it is sent, made once: answers that nobody takes are no copies of it.
-pub(crate) fn texts() -> Result<&'static Texts, ApiError> {
-    static TEXTS: OnceLock<Result<Texts, String>> = OnceLock::new();
-    let texts = TEXTS.get_or_init(|| {
-        let plain = serde_json::to_vec(document()).map_err(|error| error.to_string())?;
-        let gzip = json::gzip(&plain).map_err(|error| error.to_string())?;
-        Ok(Texts { plain: plain.into(), gzip: gzip.into() })
-    });
-    texts.as_ref().map_err(|error| ApiError::internal(format!("cannot describe the interface: {error}")))
+/// The document as a server sends it, made once: answers that nobody takes are no copies of it.
+#[derive(Default)]
+pub(crate) struct Description(OnceLock<Result<Texts, String>>);
+
+impl Description {
+    /// The document. `public_url` is the address at which the paths begin; where there is none, they begin at the host that sends the
+    /// document, as OpenAPI has it.
+    pub(crate) fn texts(&self, public_url: Option<&str>) -> Result<&Texts, ApiError> {
+        let texts = self.0.get_or_init(|| {
+            let mut document = document().clone();
+            document.servers = public_url.map(|url| vec![Server::new(url.trim_end_matches('/'))]);
+            let plain = serde_json::to_vec(&document).map_err(|error| error.to_string())?;
+            let gzip = json::gzip(&plain).map_err(|error| error.to_string())?;
+            Ok(Texts { plain: plain.into(), gzip: gzip.into() })
+        });
+        texts.as_ref().map_err(|error| ApiError::internal(format!("cannot describe the interface: {error}")))
+    }
 }
 
 /// The document, made once.
@@ -121,6 +130,18 @@ mod tests {
         }
         let committed = std::fs::read_to_string(&path).unwrap_or_default();
         assert_eq!(committed, text, "run the test with UPDATE_OPENAPI=1 and commit server/openapi.json");
+    }
+
+    #[test]
+    fn the_document_names_the_public_address() {
+        let servers = |public_url: Option<&str>| {
+            let description = Description::default();
+            let texts = description.texts(public_url).unwrap();
+            serde_json::from_slice::<Value>(&texts.plain).unwrap()["servers"].clone()
+        };
+        assert_eq!(servers(None), Value::Null);
+        let named = serde_json::json!([{ "url": "https://example.org/scans" }]);
+        assert_eq!(servers(Some("https://example.org/scans/")), named);
     }
 
     #[test]

@@ -1,7 +1,9 @@
 //! For the people who run the server: is it alive, is it ready, how busy is it, and what is its interface.
 
+use std::sync::OnceLock;
 use std::time::Duration;
 
+use bytes::Bytes;
 use hyper::header::{
     CACHE_CONTROL, CONTENT_ENCODING, CONTENT_SECURITY_POLICY, CONTENT_TYPE, HeaderValue, VARY,
 };
@@ -13,8 +15,8 @@ use tokio::time::timeout;
 use super::body::ResponseBody;
 use super::error::ApiError;
 use super::exchange::Exchange;
+use super::json as json_body;
 use super::response::{Answer, response};
-use super::{json as json_body, openapi};
 
 /// The process answers.
 pub(crate) fn health() -> Answer {
@@ -80,7 +82,7 @@ pub(crate) async fn metrics(exchange: &Exchange<'_>) -> Answer {
 
 /// The description of the interface for programs.
 pub(crate) fn open_api(exchange: &Exchange<'_>) -> Answer {
-    let texts = openapi::texts()?;
+    let texts = exchange.api.description.texts(exchange.api.config().public_url.as_deref())?;
     let gzip = json_body::accepts_gzip(&exchange.parts.headers);
     let text = if gzip { &texts.gzip } else { &texts.plain };
     let mut response = response(StatusCode::OK, ResponseBody::shared(text.clone()));
@@ -94,9 +96,8 @@ pub(crate) fn open_api(exchange: &Exchange<'_>) -> Answer {
 }
 
 /// The same for people: one page that needs nothing from elsewhere.
-pub(crate) fn docs() -> Response<ResponseBody> {
-    let mut response =
-        Response::new(ResponseBody::shared(bytes::Bytes::from_static(include_bytes!("docs.html"))));
+pub(crate) fn docs(exchange: &Exchange<'_>) -> Response<ResponseBody> {
+    let mut response = Response::new(ResponseBody::shared(page_at(exchange.parts.uri.path())));
     let headers = response.headers_mut();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/html; charset=utf-8"));
     headers.insert(CACHE_CONTROL, HeaderValue::from_static("public, max-age=300"));
@@ -104,4 +105,31 @@ pub(crate) fn docs() -> Response<ResponseBody> {
                   base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
     headers.insert(CONTENT_SECURITY_POLICY, HeaderValue::from_static(policy));
     response
+}
+
+/// The page with the address of the description seen from `path`, which a proxy may serve below another one.
+fn page_at(path: &str) -> Bytes {
+    const PAGE: &str = include_str!("docs.html");
+    static BELOW: OnceLock<Bytes> = OnceLock::new();
+    if !path.ends_with('/') {
+        return Bytes::from_static(PAGE.as_bytes());
+    }
+    BELOW.get_or_init(|| PAGE.replace("\"openapi.json\"", "\"../openapi.json\"").into()).clone()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn both_forms_of_the_page_lead_to_the_description() {
+        for (path, address) in [("/docs", "openapi.json"), ("/docs/", "../openapi.json")] {
+            let page = page_at(path);
+            let page = std::str::from_utf8(&page).unwrap();
+            let named: Vec<&str> = page.split('"').filter(|text| text.ends_with("openapi.json")).collect();
+            assert_eq!(named, [address, address], "{path}");
+            // The script follows the second.
+            assert!(page.contains(&format!("id=\"for-programs\" href=\"{address}\"")));
+        }
+    }
 }

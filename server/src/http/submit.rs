@@ -65,7 +65,7 @@ pub(crate) async fn queue(
 fn answer(exchange: &mut Exchange<'_>, submission: &Submission) -> Answer {
     exchange.facts.job = Some(submission.body.job_id);
     let mut response = json_body::response(StatusCode::CREATED, &submission.body)?;
-    let location = format!("{}/jobs/{}/", route::API, submission.body.job_id);
+    let location = format!("{}{}/jobs/{}/", exchange.api.prefix(), route::API, submission.body.job_id);
     response.headers_mut().insert(LOCATION, header_value(&location)?);
     if submission.replayed {
         let name = HeaderName::from_static("idempotency-replayed");

@@ -40,7 +40,7 @@ pub(crate) async fn add(exchange: &mut Exchange<'_>, body: Incoming) -> Answer {
     let mut shown = serde_json::to_value(&webhook).map_err(|e| ApiError::internal(e.to_string()))?;
     shown["secret"] = secret_text(&key).into();
     let mut response = json_body::response(StatusCode::CREATED, &shown)?;
-    let location = format!("{}/webhooks/{}/", route::API, webhook.webhook_id);
+    let location = format!("{}{}/webhooks/{}/", exchange.api.prefix(), route::API, webhook.webhook_id);
     response.headers_mut().insert(LOCATION, header_value(&location)?);
     Ok(response)
 }

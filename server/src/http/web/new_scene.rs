@@ -10,7 +10,7 @@ use maud::html;
 use sha2::{Digest, Sha256};
 
 use super::form::Form;
-use super::page::{Page, prefix};
+use super::page::Page;
 use super::{scene_options, session, words};
 use crate::http::exchange::Exchange;
 use crate::http::json as json_body;
@@ -32,7 +32,7 @@ pub(super) async fn page(exchange: &mut Exchange<'_>) -> Answer {
     let largest = left.map_or(limits.max_upload_bytes, |left| left.min(limits.max_upload_bytes));
     let types = VideoExtension::ALL.map(VideoExtension::as_str);
     let defaults = JobRequest::within(BlobName::random(VideoExtension::Mp4), limits);
-    let prefix = prefix(exchange.api);
+    let prefix = exchange.api.prefix();
     let content = html! {
         h1 { "New scenes" }
         p {
@@ -80,7 +80,7 @@ pub(super) async fn create_upload(exchange: &mut Exchange<'_>, form: Form) -> An
         .blocking(move |service| service.create_patient_upload(user, form.text("file_extension")));
     let ticket = ticket.await?;
     // Without scheme and host: the page reaches us by those by which it was reached.
-    let path = format!("{}{}", prefix(exchange.api), uploads::own_path(exchange.api, &ticket));
+    let path = format!("{}{}", exchange.api.prefix(), uploads::own_path(exchange.api, &ticket));
     json_body::response(StatusCode::OK, &serde_json::json!({ "path": path, "blob_name": ticket.blob_name }))
 }
 

@@ -33,14 +33,6 @@ pub(crate) fn is_script(headers: &HeaderMap) -> bool {
     headers.get(ACCEPT).is_some_and(|accepted| accepted == "application/json")
 }
 
-/// What the path of every link begins with: where `public_url` has a path, a proxy serves us below it.
-pub(super) fn prefix(api: &Api) -> &str {
-    let url = api.config().public_url.as_deref().unwrap_or_default().trim_end_matches('/');
-    let host = url.find("://").map_or(0, |at| at + 3);
-    let path = url.get(host..).and_then(|rest| rest.find('/')).and_then(|at| url.get(host + at..));
-    path.unwrap_or_default()
-}
-
 /// A page before it is sent.
 pub(super) struct Page<'a> {
     pub(super) prefix: &'a str,
@@ -108,7 +100,7 @@ fn sent(status: StatusCode, page: &Markup) -> Response<ResponseBody> {
 /// Leads the browser to the page at `path` with a GET.
 pub(super) fn go_to(api: &Api, path: &str) -> Answer {
     let mut response = response(StatusCode::SEE_OTHER, ResponseBody::empty());
-    response.headers_mut().insert(LOCATION, header_value(&format!("{}{path}", prefix(api)))?);
+    response.headers_mut().insert(LOCATION, header_value(&format!("{}{path}", api.prefix()))?);
     Ok(response)
 }
 
@@ -121,7 +113,7 @@ pub(crate) fn refused(api: &Api, error: ApiError) -> Response<ResponseBody> {
         status if status.is_server_error() => "The server has a problem",
         _ => "That did not work",
     };
-    let prefix = prefix(api);
+    let prefix = api.prefix();
     let content = html! {
         h1 { (title) }
         p { (error.message) }

@@ -10,7 +10,7 @@ use maud::{Markup, html};
 use serde_json::json;
 
 use super::form::Form;
-use super::page::{Page, go_to, prefix};
+use super::page::{Page, go_to};
 use super::sign_in_page::{begin, need_private_line, page};
 use super::{browser, session, words};
 use crate::http::error::ApiError;
@@ -138,7 +138,7 @@ pub(super) async fn ask_to_remove(exchange: &mut Exchange<'_>, id: &str) -> Answ
             "There is no such passkey, or it was removed already.",
         )
     })?;
-    let prefix = prefix(exchange.api);
+    let prefix = exchange.api.prefix();
     let content = html! {
         h1 { "Remove the passkey " (passkey.name) "?" }
         p { "Nobody signs in with it from this moment on. Who is signed in stays so: the profile says where that is." }
@@ -175,7 +175,7 @@ fn bytes(form: &Form, name: &str) -> Result<Vec<u8>, ApiError> {
 
 /// What the profile says of them.
 pub(super) fn section(exchange: &Exchange<'_>, passkeys: &[OwnPasskey], has_password: bool) -> Markup {
-    let prefix = prefix(exchange.api);
+    let prefix = exchange.api.prefix();
     html! {
         section aria-labelledby="passkeys" {
             h2 #passkeys { "Passkeys" }

@@ -8,7 +8,7 @@ use libreconstruct::{Error, ErrorKind};
 use maud::{Markup, html};
 
 use super::form::Form;
-use super::page::{Page, go_to, prefix};
+use super::page::{Page, go_to};
 use super::sign_in::{password_fields, problem};
 use super::{browser, passkeys, session, words};
 use crate::http::error::ApiError;
@@ -70,7 +70,7 @@ pub(super) async fn create_key(exchange: &mut Exchange<'_>, form: Form) -> Answe
 pub(super) async fn ask_to_revoke(exchange: &mut Exchange<'_>, key: &str) -> Answer {
     let signed_in = session::need(exchange, Class::Request).await?;
     let key = own_key(exchange, &signed_in, key).await?;
-    let prefix = prefix(exchange.api);
+    let prefix = exchange.api.prefix();
     let content = html! {
         h1 { "Revoke the key " (key.name) "?" }
         p { "Programs that use " code { (key.prefix) "…" } " are refused from this moment on. It cannot be taken back." }
@@ -149,7 +149,7 @@ async fn show(exchange: &Exchange<'_>, signed_in: SignedIn, status: StatusCode, 
         })
     });
     let profile = profile.await?;
-    let (prefix, user) = (prefix(exchange.api), &signed_in.user);
+    let (prefix, user) = (exchange.api.prefix(), &signed_in.user);
     let content = html! {
         h1 { "Profile" }
         (keys(prefix, user, &profile, &news))

@@ -8,7 +8,7 @@ use libreconstruct::service::JobReport;
 use libreconstruct::sfm::Grade;
 use maud::{Markup, html};
 
-use super::page::{POLICY_WITH_VIEWER, Page, prefix};
+use super::page::{POLICY_WITH_VIEWER, Page};
 use super::{scenes, session, words};
 use crate::http::download;
 use crate::http::error::ApiError;
@@ -41,7 +41,7 @@ pub(super) async fn page(exchange: &mut Exchange<'_>, job_id: &str) -> Answer {
         Ok((job, live, service.report(user, job_id)?, more, is_there(ArtifactKind::FirstLook)?))
     });
     let (job, live, report, more, has_first) = read.await?;
-    let prefix = prefix(exchange.api);
+    let prefix = exchange.api.prefix();
     let has_viewer = exchange.api.config().public_view;
     let is_finished = job.status == JobStatus::Finished;
     let public = (job.public && has_viewer && is_finished)

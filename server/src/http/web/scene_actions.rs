@@ -7,7 +7,7 @@ use maud::html;
 use serde_json::{Value, json};
 
 use super::form::Form;
-use super::page::{Page, go_to, prefix};
+use super::page::{Page, go_to};
 use super::{scene_options, session};
 use crate::http::error::ApiError;
 use crate::http::exchange::Exchange;
@@ -19,7 +19,7 @@ pub(super) async fn ask_to_delete(exchange: &mut Exchange<'_>, job_id: &str) -> 
     let signed_in = session::need(exchange, Class::Request).await?;
     let (user, job_id) = (signed_in.user.user_id, exchange.job_id(job_id)?);
     let job = exchange.api.blocking(move |service| service.job(user, job_id)).await?;
-    let prefix = prefix(exchange.api);
+    let prefix = exchange.api.prefix();
     let content = html! {
         h1 { "Delete “" (job.title) "”?" }
         p { "The scene and all its files are removed for good." }
@@ -58,7 +58,7 @@ pub(super) async fn ask_to_restart(exchange: &mut Exchange<'_>, job_id: &str) ->
     let signed_in = session::need(exchange, Class::Request).await?;
     let (user, job_id) = (signed_in.user.user_id, exchange.job_id(job_id)?);
     let request = exchange.api.blocking(move |service| service.request_again(user, job_id)).await?;
-    let (title, prefix) = (request.title.as_deref().unwrap_or_default(), prefix(exchange.api));
+    let (title, prefix) = (request.title.as_deref().unwrap_or_default(), exchange.api.prefix());
     let content = html! {
         h1 { "Run “" (title) "” again" }
         p { "Of the same video a new scene is made. This one stays as it is." }

@@ -9,7 +9,7 @@ use libreconstruct::service::Service;
 use libreconstruct::{ErrorKind, Stage};
 use maud::{Markup, html};
 
-use super::page::{Page, prefix};
+use super::page::Page;
 use super::{session, words};
 use crate::http::artifacts;
 use crate::http::body::ResponseBody;
@@ -39,7 +39,7 @@ pub(super) async fn list(exchange: &mut Exchange<'_>) -> Answer {
     let cursor = cursor(exchange.parts.uri.query().unwrap_or(""))?;
     let query = ListQuery { limit: Some(PAGE), cursor, ..ListQuery::default() };
     let (jobs, next) = exchange.api.blocking(move |service| read(service, user, &query)).await?;
-    let prefix = prefix(exchange.api);
+    let prefix = exchange.api.prefix();
     let has_viewer = exchange.api.config().public_view;
     let content = html! {
         h1 { "My scenes" }

@@ -5,7 +5,6 @@ use hyper::header::LOCATION;
 use libreconstruct::service::SignedIn;
 
 use super::browser;
-use super::page::prefix;
 use crate::http::error::ApiError;
 use crate::http::exchange::Exchange;
 use crate::http::rate_limit::Class;
@@ -23,7 +22,7 @@ pub(super) async fn find(exchange: &mut Exchange<'_>) -> Result<Option<SignedIn>
 /// counts as one with a key does: it is the user's.
 pub(super) async fn need(exchange: &mut Exchange<'_>, class: Class) -> Result<SignedIn, ApiError> {
     let Some(signed_in) = find(exchange).await? else {
-        let to = header_value(&format!("{}/sign-in", prefix(exchange.api)))?;
+        let to = header_value(&format!("{}/sign-in", exchange.api.prefix()))?;
         let error = ApiError::new(StatusCode::SEE_OTHER, "signed_out", "Sign in first.");
         return Err(error.with_header(LOCATION, to));
     };

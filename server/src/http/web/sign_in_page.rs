@@ -6,7 +6,7 @@ use libreconstruct::service::AccessToken;
 use maud::{Markup, html};
 
 use super::browser;
-use super::page::{Page, go_to, prefix};
+use super::page::{Page, go_to};
 use crate::http::error::ApiError;
 use crate::http::exchange::Exchange;
 use crate::http::response::Answer;
@@ -18,7 +18,7 @@ pub(super) fn page(exchange: &Exchange<'_>, status: StatusCode, name: &str, prob
         h1 { "Sign in" }
         @if is_private {
             @if let Some(problem) = problem { p.problem role="alert" { (problem) } }
-            form.card method="post" action={ (prefix(exchange.api)) "/sign-in" } {
+            form.card method="post" action={ (exchange.api.prefix()) "/sign-in" } {
                 label for="name" { "Name" }
                 input #name name="name" autocomplete="username" autocapitalize="none" spellcheck="false" required
                     maxlength="255" value=(name) autofocus[problem.is_none()];
@@ -40,7 +40,7 @@ pub(super) fn page(exchange: &Exchange<'_>, status: StatusCode, name: &str, prob
 }
 
 pub(super) fn new_page<'a>(exchange: &Exchange<'a>, title: &'a str) -> Page<'a> {
-    Page { prefix: prefix(exchange.api), title, user: None, path: "", script: None }
+    Page { prefix: exchange.api.prefix(), title, user: None, path: "", script: None }
 }
 
 pub(super) fn not_private() -> Markup {
@@ -72,7 +72,7 @@ pub(super) fn need_private_line(exchange: &Exchange<'_>) -> Result<(), ApiError>
 
 /// The button with which one signs in. It is shown by the script, if the browser knows passkeys.
 fn passkey_button(exchange: &Exchange<'_>) -> Markup {
-    let prefix = prefix(exchange.api);
+    let prefix = exchange.api.prefix();
     html! {
         @if browser::site(exchange).is_some() {
             form.card #use-passkey method="post" action={ (prefix) "/sign-in/passkey" } hidden {
@@ -90,7 +90,7 @@ fn passkey_button(exchange: &Exchange<'_>) -> Markup {
 fn company_link(exchange: &Exchange<'_>) -> Markup {
     html! {
         @if let Some(provider) = &exchange.api.provider {
-            p { a href={ (prefix(exchange.api)) "/sign-in/company" } { "Sign in with " (provider.name()) } }
+            p { a href={ (exchange.api.prefix()) "/sign-in/company" } { "Sign in with " (provider.name()) } }
         }
     }
 }
