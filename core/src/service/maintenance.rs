@@ -89,8 +89,7 @@ impl EachByItself<'_> {
                 self.in_a_row = if may_be_away { self.in_a_row + 1 } else { 0 };
                 if self.in_a_row >= AWAY {
                     self.in_a_row = 0;
-                    let answers =
-                        if self.until.is_some() { Answers::None } else { self.service.answers() };
+                    let answers = if self.until.is_some() { Answers::None } else { self.service.answers() };
                     self.is_away = answers != Answers::All;
                     self.deletes_nothing = answers == Answers::AllButDeletions;
                 }
