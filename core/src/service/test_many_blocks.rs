@@ -66,6 +66,9 @@ impl Storage for Watched {
         blocks.extend_from_slice(&self.1.listed.lock().unwrap());
         Ok(blocks)
     }
+    fn artifacts(&self, job: JobId) -> Result<Vec<BlobKey>> {
+        self.0.artifacts(job)
+    }
     fn checkpoints(&self, job: JobId) -> Result<Vec<(BlobKey, u64)>> {
         self.0.checkpoints(job)
     }
