@@ -299,13 +299,13 @@ mod tests {
 
     #[test]
     fn a_place_that_was_filmed_twice_is_paired_across_both_clips() {
-        // The second clip shows every second landmark: its pictures are less like those of the first than neighbours are like each
+        // The second clip shows every third landmark: its pictures are less like those of the first than neighbours are like each
         // other.
         let n = 80;
         let mut random = Random::new(5);
         let landmarks = landmarks(n, &mut random);
         let mut features = around(&landmarks, 40, 1, &mut random);
-        features.extend(around(&landmarks, 40, 2, &mut random));
+        features.extend(around(&landmarks, 40, 3, &mut random));
         let options = PairingOptions { exhaustive_max: 10, retrieval_pairs: 10, ..Default::default() };
         // How many pictures of both are paired with one of the other clip that was taken near them.
         let paired_across = |pairs: &[(u32, u32)]| {
