@@ -2,6 +2,7 @@
 
 use std::io::{self, Read, Seek, SeekFrom};
 use std::net::IpAddr;
+use std::sync::Arc;
 use std::time::UNIX_EPOCH;
 
 use bytes::Bytes;
@@ -99,12 +100,24 @@ fn etag(key: &BlobKey, blob: &BlobReader) -> String {
     format!("\"{name}-{:x}-{written:x}\"", blob.size)
 }
 
+/// Bytes of a file and the place that it has while any of them are in memory: whoever was handed the last ones may keep them for long.
+struct Placed {
+    bytes: Bytes,
+    _place: Arc<Share<IpAddr>>,
+}
+
+impl AsRef<[u8]> for Placed {
+    fn as_ref(&self) -> &[u8] {
+        &self.bytes
+    }
+}
+
 /// The `length` bytes from `first`. A slow client holds no thread: one is borrowed only while a chunk is read. `place` is held until
-/// the answer is gone.
+/// the last of them has left.
 fn stream(blob: BlobReader, first: u64, length: u64, place: Share<IpAddr>) -> ResponseBody {
     let (sender, chunks) = mpsc::channel(1);
     tokio::spawn(async move {
-        let _place = place;
+        let place = Arc::new(place);
         let mut reader = ChunkReader { file: blob.file, seek: Some(first), left: length };
         while reader.left > 0 {
             // Room first: a chunk that waited for it would be one more in memory.
@@ -115,6 +128,7 @@ fn stream(blob: BlobReader, first: u64, length: u64, place: Share<IpAddr>) -> Re
             });
             let Ok((back, chunk)) = read.await else { return };
             reader = back;
+            let chunk = chunk.map(|bytes| Bytes::from_owner(Placed { bytes, _place: place.clone() }));
             if let Err(error) = &chunk {
                 tracing::error!(%error, "a download broke off");
             }
@@ -124,7 +138,6 @@ fn stream(blob: BlobReader, first: u64, length: u64, place: Share<IpAddr>) -> Re
                 return;
             }
         }
-        sender.closed().await;
     });
     ResponseBody::Stream { chunks, remaining: Some(length) }
 }
@@ -152,9 +165,32 @@ impl ChunkReader {
 
 #[cfg(test)]
 mod tests {
+    use http_body_util::BodyExt;
     use libreconstruct::job::JobId;
 
     use super::*;
+    use crate::http::shares::Shares;
+
+    #[tokio::test]
+    async fn rule_91_a_file_has_its_place_until_its_last_bytes_have_left() {
+        let places = Shares::default();
+        let place = places.take(IpAddr::from([192, 0, 2, 1]), |_, _| Ok::<_, ()>(())).unwrap();
+        let bytes: Vec<u8> = (0..2 * CHUNK_BYTES + 100).map(|n| (n % 251) as u8).collect();
+        let size = bytes.len() as u64;
+        let file = Box::new(io::Cursor::new(bytes.clone()));
+        let mut body = stream(BlobReader { file, size, modified: UNIX_EPOCH }, 0, size, place);
+        let mut chunks = Vec::new();
+        while let Some(frame) = body.frame().await {
+            chunks.push(frame.unwrap().into_data().unwrap());
+        }
+        drop(body);
+        assert!(chunks.len() == 3 && chunks.concat() == bytes);
+        while !chunks.is_empty() {
+            assert_eq!(places.holders(), 1);
+            chunks.pop();
+        }
+        assert_eq!(places.holders(), 0);
+    }
 
     #[test]
     fn rule_70_a_preview_is_shown_and_all_else_is_saved() {
