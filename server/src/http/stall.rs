@@ -31,6 +31,7 @@ impl<S> StallGuard<S> {
 
     /// Passes on what a write said, unless writes have waited for too long.
     fn watch<T>(&mut self, result: Poll<io::Result<T>>, context: &mut Context<'_>) -> Poll<io::Result<T>> {
+        self.traffic.waits(result.is_pending());
         if let Poll::Ready(done) = result {
             if let Some((since, _)) = self.waiting.take() {
                 self.waited += since.elapsed();
@@ -153,6 +154,20 @@ mod tests {
         drop(guarded);
         let _ = reader.await;
         (written, began.elapsed())
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn rule_91_no_head_is_judged_while_a_write_waits() {
+        let (ours, mut theirs) = tokio::io::duplex(16);
+        let traffic = Traffic::new(Some(false), SendQueue::default());
+        let mut guarded = StallGuard::new(ours, traffic.clone(), LIMIT, 16);
+        traffic.received(b"GET");
+        let written = tokio::spawn(async move { guarded.write_all(&[0; 20]).await });
+        sleep(LIMIT / 2).await;
+        assert_eq!(traffic.head_since(), None);
+        theirs.read_exact(&mut [0; 20]).await.unwrap();
+        written.await.unwrap().unwrap();
+        assert_eq!(traffic.head_since(), Some(Instant::now()));
     }
 
     #[tokio::test(start_paused = true)]

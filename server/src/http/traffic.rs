@@ -27,6 +27,8 @@ struct State {
     head: Option<Instant>,
     /// Whether the last request brought a body, to which all that comes may belong. HTTP/1.1 only.
     brings_body: bool,
+    /// Whether what was written before waits for the client. Until it has left, nobody looks at what has come of the next head.
+    waits: bool,
 }
 
 enum Protocol {
@@ -58,7 +60,8 @@ impl Traffic {
             Some(false) => Protocol::Http1,
             None => Protocol::Unknown { begun: 0 },
         };
-        let state = State { protocol, queue, sent: 0, of_answers: 0, head: None, brings_body: false };
+        let state =
+            State { protocol, queue, sent: 0, of_answers: 0, head: None, brings_body: false, waits: false };
         Self(Arc::new(Mutex::new(state)))
     }
 
@@ -114,9 +117,19 @@ impl Traffic {
         }
     }
 
-    /// Since when a head has begun that is not complete. What may be the rest of a body is taken for that.
+    /// A write waits for the client, or none does any more.
+    pub(crate) fn waits(&self, waits: bool) {
+        let mut state = self.state();
+        if state.waits && !waits && state.head.is_some() {
+            state.head = Some(Instant::now());
+        }
+        state.waits = waits;
+    }
+
+    /// Since when a head has begun that is not complete and need not wait for a write. What may be the rest of a body is taken for that.
     pub(crate) fn head_since(&self) -> Option<Instant> {
-        self.state().head
+        let state = self.state();
+        state.head.filter(|_| !state.waits)
     }
 }
 
@@ -255,6 +268,23 @@ mod tests {
         advance(100 * SECOND).await;
         traffic.requests_end();
         advance(SECOND).await;
+        assert_eq!(head_for(&traffic), Some(SECOND));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn rule_91_a_head_waits_for_the_end_of_the_answer_before_it() {
+        let traffic = traffic(Some(false));
+        traffic.received(b"GET / HTTP/1.1\r\n\r\n");
+        traffic.request_begins(false);
+        traffic.received(b"GET / HTTP/1.1\r\n\r\n");
+        traffic.waits(true);
+        traffic.requests_end();
+        advance(100 * SECOND).await;
+        traffic.waits(true);
+        assert_eq!(head_for(&traffic), None);
+        traffic.waits(false);
+        advance(SECOND).await;
+        traffic.waits(false);
         assert_eq!(head_for(&traffic), Some(SECOND));
     }
 
