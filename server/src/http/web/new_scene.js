@@ -15,8 +15,8 @@ const PATIENCE = 600_000;
 const UNMEASURED = 60_000;
 /** Seconds between two tries, at most. */
 const LONGEST_PAUSE = 30;
-/** Where the tab remembers what was sent, by file. */
-const MEMORY = "uploads";
+/** Where the tab remembers what was sent, by file. Not under "uploads", where older versions of this page did: their pieces had other names. */
+const MEMORY = "uploads-2";
 
 const form = document.querySelector("#new-scene");
 const chosen = document.querySelector("#chosen");
@@ -161,13 +161,11 @@ async function send(file, row) {
     upload = { path, blob_name, blocks: [], pieces: {}, complete: false };
     remember(file, upload);
   }
-  // What an older version of this page has remembered has no pieces.
-  upload.pieces ??= {};
   if (upload.complete) return upload;
   const count = Math.ceil(file.size / BLOCK);
   const part = (k) => file.slice(k * BLOCK, (k + 1) * BLOCK);
-  // The first piece of a block has the name of the whole, whose place it takes if that has come and we were not told.
-  const id = (k, piece = 0) => btoa(String(k).padStart(6, "0") + (piece > 0 ? `.${piece}` : ""));
+  // No piece has the name of the whole: that may still come when we have given it up, and would take the place of the piece.
+  const id = (k, piece = null) => btoa(String(k).padStart(6, "0") + (piece === null ? "" : `.${piece}`));
   const pieceCount = (k) => Math.ceil(part(k).size / PIECE);
   const missing = [...Array(count).keys()].filter((k) => !upload.blocks.includes(k));
   const under_way = new Map();
@@ -184,7 +182,7 @@ async function send(file, row) {
   let isSlow = false;
   /** Sends a block: whole, or what is missing of its pieces if the line is slow, or was when the first of them came. */
   const sendBlock = async (k, signal) => {
-    if (!isSlow && !(k in upload.pieces)) return putPart(k, 0, part(k), 0, signal);
+    if (!isSlow && !(k in upload.pieces)) return putPart(k, null, part(k), 0, signal);
     for (let piece = upload.pieces[k] ?? 0; piece < pieceCount(k); piece++) {
       const [start, began] = [piece * PIECE, performance.now()];
       await putPart(k, piece, part(k).slice(start, start + PIECE), start, signal);
@@ -229,7 +227,7 @@ async function send(file, row) {
   } finally {
     ended.abort();
   }
-  const names = (k) => [...Array(k in upload.pieces ? pieceCount(k) : 1).keys()].map((piece) => id(k, piece));
+  const names = (k) => (k in upload.pieces ? [...Array(pieceCount(k)).keys()].map((piece) => id(k, piece)) : [id(k)]);
   const listed = [...Array(count).keys()].flatMap(names).map((name) => `<Latest>${name}</Latest>`);
   const list = `<?xml version="1.0"?><BlockList>${listed.join("")}</BlockList>`;
   await stubborn(() => put(`${upload.path}&comp=blocklist`, list, () => {}, row.signal), row);
