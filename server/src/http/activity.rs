@@ -12,6 +12,10 @@
 //! a share (`downloads`). So it is with the bytes of all other answers (`bodies`), but for those that are very small, or in memory once for
 //! all. After an hour such a connection gets no new requests, and ends with the answer that it takes.
 //!
+//! Of HTTP/2 the last piece of an answer, 64 KiB at most, is handed over whole as soon as its client would take one byte. Then the
+//! request is done as far as is known here, and however long the piece lies, it is judged no more. It goes on filling its share of memory
+//! and being one of the requests that its connection may have at once. With no other request the connection ends as an idle one does.
+//!
 //! Where too little is taken of all that is offered, there may be others that have nothing to give, such as streams of events: they did no
 //! wrong. Then the connection first takes no new requests, so that a proxy opens another one, and is given up when still too little is taken.
 
