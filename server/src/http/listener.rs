@@ -220,15 +220,16 @@ async fn handle<S>(
                 began.elapsed() >= LONGEST
             }
         };
-        let arrived = traffic.answers_arrived();
         if let Some(ending) = &mut ending {
             let is_busy = matches!(verdict, Some(Verdict::Busy | Verdict::Warned));
-            if ending.is_over(Instant::now(), is_busy.then(|| activity.ahead()), arrived) {
+            let busy = is_busy.then(|| activity.ahead());
+            if ending.is_over(Instant::now(), busy, traffic.answers_arrived()) {
                 return;
             }
         } else if end {
             // A client that is not silent is told; requests that have begun may end.
             served.as_mut().graceful_shutdown();
+            let arrived = traffic.answers_arrived();
             ending = Some(Ending::begin(last, least, LONGEST, Instant::now(), arrived, activity.ahead()));
         }
     }
