@@ -2,6 +2,7 @@
 
 use std::collections::HashSet;
 use std::io::Write;
+use std::sync::PoisonError;
 use std::time::{Duration, Instant};
 
 use super::paused::PausedWorker;
@@ -105,7 +106,9 @@ pub(super) fn try_storage(service: &Service) -> Result<()> {
     // Of a job that there never was: what stays of it where somebody is killed here is swept. The name is the same each time, as a
     // storage that takes and deletes nothing would else be filled.
     let reached = Reached::Finished(Stage::Frames);
-    let key = BlobKey::Checkpoint { job: inner.tried, reached, version: 0 };
+    // One worker at a time: another would delete what is about to be made whole.
+    let tried = inner.tried.lock().unwrap_or_else(PoisonError::into_inner);
+    let key = BlobKey::Checkpoint { job: *tried, reached, version: 0 };
     let mut blob = inner.storage.create(&key)?;
     blob.write_all(b"try").map_err(|e| Error::io("write", &inner.folder, e))?;
     // A disk has it now. To a store it is sent with the commit, which may be refused to whom may read.

@@ -159,7 +159,7 @@ mod workers;
 mod workspace;
 
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 pub use access_token::AccessToken;
@@ -270,8 +270,8 @@ struct Inner {
     /// Of whose the files are in a storage that does not say it, and that seemed to be others'.
     owner_looks: Sweeps,
     refusal: Refusal,
-    /// Of the job that there never was, under whose name it is tried whether the storage takes something.
-    tried: JobId,
+    /// Of the job that there never was, under whose name it is tried whether the storage takes something; locked meanwhile.
+    tried: Mutex<JobId>,
     rates: Rates,
     passwords: Passwords,
     tries: SignInTries,
@@ -388,7 +388,7 @@ impl Service {
                 sweeps: Sweeps::later(),
                 owner_looks: Sweeps::default(),
                 refusal: Refusal::default(),
-                tried: JobId::random(),
+                tried: Mutex::new(JobId::random()),
                 rates: Rates::default(),
                 passwords: Passwords::default(),
                 tries: SignInTries::default(),

@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
+use super::machine::try_storage;
 use super::maintenance::AWAY;
 use super::needed::ORPHAN_AGE;
 use super::place::Place;
@@ -487,6 +488,36 @@ fn a_storage_that_deletes_nothing_is_listed_once_an_hour_and_not_filled() {
         assert!(here.work_once().is_err());
     }
     assert_eq!(inner.storage.list(BlobKind::Checkpoint, Duration::ZERO).unwrap().len(), 1);
+}
+
+/// Else one would delete what another is about to make whole.
+#[test]
+fn workers_of_one_process_try_the_storage_one_after_the_other() {
+    let world = World::new();
+    let (now, most) = (Arc::new(AtomicU32::new(0)), Arc::new(AtomicU32::new(0)));
+    let (count, seen) = (now.clone(), most.clone());
+    let here = world.machine_that_hears(move |asked, key| {
+        let is_try = matches!(key, BlobKey::Checkpoint { .. });
+        match asked {
+            Asked::Put if is_try => {
+                seen.fetch_max(count.fetch_add(1, Ordering::Relaxed) + 1, Ordering::Relaxed);
+                std::thread::sleep(Duration::from_millis(20));
+            }
+            Asked::Delete if is_try => {
+                count.fetch_sub(1, Ordering::Relaxed);
+            }
+            Asked::Put | Asked::Find | Asked::Delete => {}
+        }
+        Ok(())
+    });
+    here.user();
+    let service = &here.service;
+    std::thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| try_storage(service).unwrap());
+        }
+    });
+    assert_eq!((now.load(Ordering::Relaxed), most.load(Ordering::Relaxed)), (0, 1));
 }
 
 /// Of a thousand, say, of a job that has no room on any machine.
