@@ -12,7 +12,7 @@ use crate::control::Control;
 use crate::database::UploadedVideo;
 use crate::error::{Error, ErrorKind, Result};
 use crate::files::{create_private_file, create_private_folder, rename};
-use crate::job::{BlobName, VideoExtension};
+use crate::job::BlobName;
 use crate::storage::{BlobKey, BlobReader};
 use crate::video;
 
@@ -156,7 +156,13 @@ impl Service {
     fn check_room_for_input(&self, name: &BlobName, video: &UploadedVideo) -> Result<()> {
         self.check_room_to_work(video.size)?;
         let with_pictures = |bytes: u64| self.check_room_to_work(video.size.saturating_add(bytes));
-        if name.extension != VideoExtension::Zip || with_pictures(video::most_unpacked(video.size)).is_ok() {
+        if with_pictures(video::most_unpacked(video.size)).is_ok() {
+            return Ok(());
+        }
+        // Whatever it is called.
+        let blob = self.inner.storage.open(&BlobKey::Video { name: *name, version: video.version })?;
+        let first = video::begins_as_archive(blob.file);
+        if !first.map_err(|e| Error::io("read", Path::new("the input of the job"), e))? {
             return Ok(());
         }
         let ends = self.video_to_look_at(name, video.version)?;
@@ -247,12 +253,8 @@ mod tests {
         assert_eq!(fs::read(copy(&world.machine().service).unwrap()).unwrap(), b"a video");
     }
 
-    #[test]
-    fn pictures_are_not_unpacked_to_a_disk_without_room_for_them() {
-        let w = test_world::World::new();
-        let workspace = folder();
-        let path = w.folder.path().join("pictures.zip");
-        let mut archive = rawzip::ZipArchiveWriter::new(File::create(&path).unwrap());
+    fn write_archive(path: &Path) {
+        let mut archive = rawzip::ZipArchiveWriter::new(File::create(path).unwrap());
         for name in ["1.png", "2.png", "3.png"] {
             let new = archive.new_file(rawzip::path::EntryPath::verbatim(name.as_bytes()));
             let (mut entry, config) =
@@ -263,6 +265,35 @@ mod tests {
             entry.finish(descriptor).unwrap();
         }
         archive.finish().unwrap();
+    }
+
+    #[test]
+    fn an_archive_that_is_called_otherwise_is_not_copied_to_a_disk_without_room_for_its_pictures() {
+        let world = test_machines::World::new();
+        let machine = world.machine();
+        let workspace = folder();
+        let path = workspace.path().join("pictures.zip");
+        write_archive(&path);
+        let bytes = fs::read(&path).unwrap();
+        let name = machine.upload(&bytes);
+        let version = machine.service.inner.database.upload(&name).unwrap().unwrap().video.unwrap().version;
+        let copy = || machine.service.video_to_work_on(&name, version, workspace.path(), &Control::new());
+        let free = |beside: u64| {
+            *machine.service.inner.workspaces.told_free.lock().unwrap() = Some(bytes.len() as u64 + beside);
+        };
+        free(3 * 9 - 1);
+        assert_eq!(copy().unwrap_err().kind(), ErrorKind::DiskFull);
+        assert_eq!(names(workspace.path()), ["pictures.zip"]);
+        free(3 * 9);
+        assert_eq!(fs::read(copy().unwrap()).unwrap(), bytes);
+    }
+
+    #[test]
+    fn pictures_are_not_unpacked_to_a_disk_without_room_for_them() {
+        let w = test_world::World::new();
+        let workspace = folder();
+        let path = w.folder.path().join("pictures.zip");
+        write_archive(&path);
         let input = |service: &Service| service.input_of(path.clone(), workspace.path(), &Control::new());
         let small = w.reopen_with(ServiceOptions { min_free_bytes: u64::MAX, ..ServiceOptions::default() });
         assert_eq!(input(&small).unwrap_err().kind(), ErrorKind::DiskFull);

@@ -75,7 +75,9 @@ pub use frames::{Frame, FrameOptions, FrameSource, Frames, Projection, VideoInfo
 pub(crate) use full_size::at_full_size;
 pub use panorama::{cut_panorama, side_size};
 #[cfg(feature = "service")]
-pub(crate) use picture_archive::{is_archive, most_unpacked, unpack as unpack_pictures, unpacked_size};
+pub(crate) use picture_archive::{
+    begins_as_archive, is_archive, most_unpacked, unpack as unpack_pictures, unpacked_size,
+};
 pub(crate) use probe::info_of;
 #[cfg(feature = "service")]
 pub(crate) use probe::quick_check;

@@ -58,10 +58,16 @@ struct PictureArchive<'a> {
 /// # Errors
 /// The system's.
 pub(crate) fn is_archive(path: &Path) -> Result<bool> {
+    File::open(path).and_then(begins_as_archive).map_err(|e| Error::io("open", path, e))
+}
+
+/// The same of what is read from its first byte.
+///
+/// # Errors
+/// The reader's.
+pub(crate) fn begins_as_archive(file: impl Read) -> io::Result<bool> {
     let mut first = Vec::new();
-    File::open(path)
-        .and_then(|file| file.take(4).read_to_end(&mut first))
-        .map_err(|e| Error::io("open", path, e))?;
+    file.take(4).read_to_end(&mut first)?;
     Ok(BEGINNINGS.contains(&first.as_slice()))
 }
 
