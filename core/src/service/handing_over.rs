@@ -67,8 +67,9 @@ enum Order {
     /// This is stored.
     Begin(TakenOver),
     GoOn,
-    /// The work has stopped, and another machine may go on with it: store how far it was, then end.
-    Last,
+    /// The work has stopped, and another machine may go on with it: store how far it was, then end. With what is stored, if that was
+    /// not heard of before.
+    Last(Option<TakenOver>),
 }
 
 impl Orders {
@@ -79,7 +80,13 @@ impl Orders {
 
     /// The work has stopped, and another machine may go on with it.
     pub(super) fn store_the_last(&self) {
-        self.give(Order::Last);
+        let mut order = self.order.lock().unwrap_or_else(PoisonError::into_inner);
+        let taken = match std::mem::take(&mut *order) {
+            Order::Begin(taken) | Order::Last(Some(taken)) => Some(taken),
+            Order::Wait | Order::GoOn | Order::Last(None) => None,
+        };
+        *order = Order::Last(taken);
+        self.changed.notify_all();
     }
 
     /// Nothing is to be stored any more.
@@ -100,9 +107,9 @@ impl Orders {
             matches!(order, Order::Wait | Order::GoOn) && !self.stopped.is_cancelled()
         });
         let (mut order, _) = waited.unwrap_or_else(PoisonError::into_inner);
-        match *order {
+        match &mut *order {
             Order::Wait => Order::Wait,
-            Order::Last => Order::Last,
+            Order::Last(taken) => Order::Last(taken.take()),
             Order::Begin(_) | Order::GoOn => std::mem::replace(&mut order, Order::GoOn),
         }
     }
@@ -134,7 +141,12 @@ impl HandingOver<'_> {
                     continue;
                 }
                 Order::GoOn => false,
-                Order::Last => true,
+                Order::Last(taken) => {
+                    if let Some(taken) = taken {
+                        stored = Some(Stored::of(taken));
+                    }
+                    true
+                }
             };
             // Without it the work had not begun, and there is nothing new.
             let Some(stored) = &mut stored else { return };
@@ -342,5 +354,19 @@ impl Write for Stoppable<'_> {
 
     fn flush(&mut self) -> io::Result<()> {
         self.blob.flush()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_order_takes_along_what_was_not_heard_of_before() {
+        let orders = Orders::default();
+        orders.begin(TakenOver::default());
+        orders.store_the_last();
+        assert!(matches!(orders.next(), Order::Last(Some(_))));
+        assert!(matches!(orders.next(), Order::Last(None)));
     }
 }
