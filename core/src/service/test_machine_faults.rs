@@ -162,7 +162,29 @@ fn a_job_that_has_kept_the_disk_full_for_a_day_fails() {
         w.clock.advance(60);
         assert_eq!(worker.work_once().unwrap(), Worked::Done);
         assert_eq!(w.job(greedy).details.failure.unwrap().code, "disk_full");
+        // What it has told stays.
+        assert!(w.service.log(w.anna, greedy).unwrap().contains("full for a day"));
     });
+}
+
+#[test]
+fn a_job_that_has_kept_the_disk_full_for_a_day_fails_also_after_a_restart() {
+    let w = World::with(ServiceOptions { min_free_bytes: 1, ..ServiceOptions::default() });
+    let (greedy, other) = (w.submit(w.anna), w.submit(w.eve));
+    let hungry = Hungry::of(greedy, w.folder.path());
+    let (options, cancel) = (options(), CancelToken::new());
+    let new_worker = || Worker::new(&w.service, &options, &cancel, &hungry).unwrap();
+    assert_eq!(new_worker().work_once().unwrap_err().kind(), ErrorKind::DiskFull);
+    let free = |bytes: Option<u64>| *w.service.inner.workspaces.told_free.lock().unwrap() = bytes;
+    free(Some(0));
+    let mut worker = new_worker();
+    assert_eq!(worker.work_once().unwrap_err().kind(), ErrorKind::DiskFull);
+    w.clock.advance(24 * 3600);
+    assert_eq!(worker.work_once().unwrap_err().kind(), ErrorKind::DiskFull);
+    assert_eq!(w.job(greedy).details.failure.unwrap().code, "disk_full");
+    free(None);
+    assert_eq!(worker.work_once().unwrap(), Worked::Done);
+    assert_eq!(w.service.job(w.eve, other).unwrap().status, JobStatus::Finished);
 }
 
 #[test]

@@ -377,15 +377,21 @@ fn a_training_that_has_filled_the_disk_is_stored_before_it_makes_room() {
     assert_eq!(there.status(job), JobStatus::Finished);
 }
 
+/// Makes the storage take nothing of this job: where its folder would be is a file, which this returns.
+fn take_nothing_of(world: &World, job: JobId) -> PathBuf {
+    let place = world.shared.path().join("checkpoints");
+    fs::create_dir_all(&place).unwrap();
+    let file = place.join(job.to_string());
+    fs::write(&file, "").unwrap();
+    file
+}
+
 /// It may be another program that has filled the disk, and what a job has done in many hours lies there.
 #[test]
 fn on_a_full_disk_what_could_not_be_stored_stays() {
     let (world, here, _there) = two_machines();
     let job = here.submit(b"a video");
-    // Of this job the storage takes nothing: where its folder would be is a file.
-    let place = world.shared.path().join("checkpoints");
-    fs::create_dir_all(&place).unwrap();
-    fs::write(place.join(job.to_string()), "").unwrap();
+    let in_the_way = take_nothing_of(&world, job);
     let (first, state) = full_disk(&here, job);
     let (options, never) =
         (WorkerOptions { threads: 1, niceness: 0, ..WorkerOptions::default() }, CancelToken::new());
@@ -395,11 +401,34 @@ fn on_a_full_disk_what_could_not_be_stored_stays() {
     }
     assert!(state.exists() && matches!(here.status(job), JobStatus::Queued { .. }));
     // There is room again.
-    fs::remove_file(place.join(job.to_string())).unwrap();
+    fs::remove_file(in_the_way).unwrap();
     let second = Arc::new(Stages::default());
     here.run(&second);
     assert_eq!(second.done(), [Stage::Train]);
     assert_eq!(second.first_step.load(Ordering::Acquire), STEPS / 2);
+}
+
+/// Else it would keep its machine from all work for ever.
+#[test]
+fn what_could_not_be_stored_and_has_kept_the_disk_full_for_a_day_is_removed() {
+    let (world, here, _there) = two_machines();
+    let job = here.submit(b"a video");
+    take_nothing_of(&world, job);
+    let (first, _) = full_disk(&here, job);
+    let (options, never) =
+        (WorkerOptions { threads: 1, niceness: 0, ..WorkerOptions::default() }, CancelToken::new());
+    let mut worker = Worker::new(&here.service, &options, &never, first.as_ref()).unwrap();
+    for _ in 0..2 {
+        assert_eq!(worker.work_once().unwrap_err().kind(), ErrorKind::DiskFull);
+    }
+    assert!(!here.log(job).contains("for a day"));
+    world.clock.advance(24 * 3600);
+    // It is taken again, begins anew, and fills the disk once more.
+    assert_eq!(worker.work_once().unwrap_err().kind(), ErrorKind::DiskFull);
+    assert!(here.log(job).contains("full for a day"), "{}", here.log(job));
+    let done = [Stage::Frames, Stage::Sfm];
+    assert_eq!(first.done(), [done, done].concat());
+    assert!(matches!(here.status(job), JobStatus::Queued { .. }));
 }
 
 /// The files under which something is stored of the job.

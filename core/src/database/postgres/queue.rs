@@ -28,8 +28,8 @@ const WAITS: &str = "job.state = 'queued' AND NOT job.deleted AND (NOT job.remov
 const BUSY: &str = "(SELECT coalesce(sum(busy.gaussians + $4), 0)::bigint FROM jobs AS busy
     WHERE busy.state = 'running' AND (busy.lease_boot = $6 OR starts_with(busy.lease_boot, $6 || '/')))";
 
-/// A job that failed because its workers died.
-const DIED: &str = "state = 'failed' AND failure_code = 'crashed' AND NOT deleted";
+/// A job that failed because its workers died, or for a full disk: there may have been nobody to store its log.
+const DIED: &str = "state = 'failed' AND failure_code IN ('crashed', 'disk_full') AND NOT deleted";
 
 fn held(lease: &Lease) -> [Value; 3] {
     [lease.job.value(), lease.attempt.value(), lease.owner.value()]

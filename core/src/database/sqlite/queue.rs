@@ -21,8 +21,8 @@ const HELD: &str = "job_id = ?1 AND attempt = ?2 AND lease_owner = ?3 AND state 
 const FREE: &str = "lease_owner = NULL, lease_worker = NULL, lease_boot = NULL, lease_until = NULL,
     updated_at = ?4, version = version + 1";
 
-/// A job that failed because its workers died.
-const DIED: &str = "state = 'failed' AND failure_code = 'crashed' AND deleted = 0";
+/// A job that failed because its workers died, or for a full disk: there may have been nobody to store its log.
+const DIED: &str = "state = 'failed' AND failure_code IN ('crashed', 'disk_full') AND deleted = 0";
 
 fn state(c: &Connection, lease: &Lease) -> Sql<LeaseState> {
     let sql = format!("SELECT deleted FROM jobs WHERE {HELD}");

@@ -289,7 +289,7 @@ pub(in crate::database) fn disturbances<D: JobDatabase>(w: World<D>) {
     assert_eq!((log.attempt, log.size), (attempt, 7));
 }
 
-/// Only a job that failed for this has a log that is added later.
+/// Only a job that failed for this, or for a full disk, has a log that is added later.
 pub(in crate::database) fn logs_of_the_dead<D: JobDatabase>(w: World<D>) {
     let d = &w.database;
     let job = w.submit(w.anna);
@@ -303,6 +303,9 @@ pub(in crate::database) fn logs_of_the_dead<D: JobDatabase>(w: World<D>) {
     d.fail(&lease, &failure("too_few_frames"), None).unwrap();
     nothing("its worker lived");
     assert_eq!(d.attempt_without_log(JobId::random()).unwrap(), None);
+    let full = w.submit(w.anna);
+    d.fail(&w.take(), &failure("disk_full"), None).unwrap();
+    assert_eq!(d.attempt_without_log(full).unwrap(), Some(1));
     let job = w.submit(w.anna);
     let last_chance = Patience { disturbances: 1, ..PATIENCE };
     w.take();

@@ -21,7 +21,7 @@ use crate::control::CancelToken;
 use crate::database::{Claim, Lease, LeaseState, Publication, Return, Returned};
 use crate::error::{Error, ErrorKind, Result};
 use crate::failpoints;
-use crate::job::{ArtifactKind, Failure, JobStatus};
+use crate::job::{ArtifactKind, Failure, Job, JobId, JobStatus, UserId};
 use crate::storage::BlobKey;
 
 /// So many attempts at most are not held against a job whose input has no room on a machine's disk: with the rests between them
@@ -159,7 +159,7 @@ impl Worker<'_> {
         {
             if self.has_cleared(lease, workspace) {
                 proof = self.machine.prove();
-            } else if !inner.has_other_machines {
+            } else {
                 self.machine.note_filler(lease.job, claim.user);
             }
         }
@@ -232,21 +232,33 @@ impl Worker<'_> {
         true
     }
 
-    /// Makes room on a disk that a job of this worker's has filled which waits now: at once if it has ended meanwhile, and after a day by
-    /// making it fail. Says whether that was done.
-    pub(super) fn has_made_room(&self) -> Result<bool> {
-        let Some((Filler { job, user, .. }, is_long)) = self.machine.filler() else { return Ok(false) };
+    /// Makes room on a disk that a job has filled which waits now: at once if it has ended meanwhile, and after a day by removing what it
+    /// has left, with which it fails where there is no other machine. Says whether that was done.
+    pub(super) fn has_made_room(&mut self) -> Result<bool> {
+        let Some((Filler { job, user, .. }, is_long)) = self.machine.filler() else {
+            if let Some((job, user)) = self.filler_of_others()? {
+                self.machine.note_filler(job, user);
+            }
+            return Ok(false);
+        };
         let inner = &self.service.inner;
         if self.service.remove_leftovers(job)? {
             return Ok(true);
         }
         let waits =
             inner.database.job(user, job)?.is_some_and(|it| matches!(it.status, JobStatus::Queued { .. }));
-        if !is_long || !waits {
+        // Of many machines another may work on it.
+        if !is_long || !(waits || inner.has_other_machines) {
             return Ok(false);
         }
         let workspace = inner.workspaces.enter(job)?.filter(|workspace| self.fills_the_disk(workspace));
         let Some(workspace) = workspace else { return Ok(false) };
+        if inner.has_other_machines {
+            log::warn!("job {job} has kept the disk full for a day: what it has left there is removed");
+            workspace.clear()?;
+            self.log(&workspace, "the disk was full for a day: what the job has left on it is removed");
+            return Ok(true);
+        }
         log::warn!("job {job} has kept the disk full for a day: it fails, and its workspace is removed");
         // First of all: without room nothing can be written about the job either.
         workspace.clear()?;
@@ -256,8 +268,30 @@ impl Worker<'_> {
         inner.changes.notify();
         let (worker, what) = (Some(self.options.name.as_str()), JobEvent::Failed { code: &failure.code });
         tell(&JobChange { job, user: Some(user), attempt: None, worker, what, when: SystemTime::now() });
-        workspace.remove()?;
+        self.log(&workspace, &format!("failed: {}: {}", failure.code, failure.message));
+        drop(workspace);
+        self.remove_later(|service| service.remove_leftovers(job).map(drop));
         Ok(true)
+    }
+
+    /// A waiting job whose workspace fills the disk, where this worker has filled it with none: a worker before a restart may have.
+    fn filler_of_others(&self) -> Result<Option<(JobId, UserId)>> {
+        let inner = &self.service.inner;
+        // The storage's disk may be the full one.
+        if inner.workspaces.free_space()?.is_none_or(|free| free >= inner.options.min_free_bytes) {
+            return Ok(None);
+        }
+        let fills = |job: &JobId| {
+            let entered = inner.workspaces.enter(*job).ok().flatten();
+            entered.is_some_and(|workspace| self.fills_the_disk(&workspace))
+        };
+        let filling: Vec<JobId> = inner.workspaces.list()?.into_iter().filter(fills).collect();
+        if filling.is_empty() {
+            return Ok(None);
+        }
+        let waits =
+            |job: &Job| matches!(job.status, JobStatus::Queued { .. }) && filling.contains(&job.job_id);
+        Ok(inner.database.all_jobs()?.into_iter().find(waits).map(|job| (job.job_id, job.details.owner)))
     }
 
     /// Whether all that is wrong is that the input of the job has no room on this machine's disk, and another machine may have it.
