@@ -138,6 +138,11 @@ pub trait UploadRows {
     /// # Errors
     /// The database's.
     fn note_waiting_bytes(&self, name: &BlobName, bytes: u64) -> Result<()>;
+    /// Notes that there are so many bytes more of them, or fewer.
+    ///
+    /// # Errors
+    /// The database's.
+    fn add_waiting_bytes(&self, name: &BlobName, change: i64) -> Result<()>;
     /// Marks as deleted what no job uses, nobody touched for `retention_seconds` and nobody can send anything to any more.
     /// Returns all that are marked, also from before: their files are to be removed, then they are to be forgotten.
     ///
@@ -331,7 +336,7 @@ pub trait QueueRows {
     /// # Errors
     /// The database's.
     fn reclaim(&self, is_alive: &dyn Fn(&str) -> bool, patience: &Patience) -> Result<Reclaimed>;
-    /// The last attempt at a job that failed because its workers died, if it has no log: they could not leave one.
+    /// The last attempt at a job that failed because its workers died, or for a full disk, if it has no log: they could not leave one.
     ///
     /// # Errors
     /// The database's.

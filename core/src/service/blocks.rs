@@ -63,35 +63,36 @@ impl Service {
     pub(super) fn room_for(&self, key: &BlobKey, wanted: u64) -> Result<u64> {
         let Some(name) = key.upload() else { return Ok(0) };
         let others = match self.known_beside(name, key, wanted)? {
-            Some(others) => others,
+            Some((others, _)) => others,
             None => {
                 let _arriving = self.inner.arrivals.lock(name);
-                self.beside(name, key, wanted)?
+                self.beside(name, key, wanted)?.0
             }
         };
         check_number(others)?;
         Ok(self.limits().max_upload_bytes.saturating_sub(others.bytes))
     }
 
-    /// What waits beside the block `key`. Whoever calls it keeps others from arriving meanwhile.
-    fn beside(&self, name: &BlobName, key: &BlobKey, wanted: u64) -> Result<Waiting> {
+    /// What waits beside the block `key`; without a look at all blocks also the bytes of the one whose place it takes. Whoever calls it
+    /// keeps others from arriving meanwhile.
+    fn beside(&self, name: &BlobName, key: &BlobKey, wanted: u64) -> Result<(Waiting, Option<u64>)> {
         match self.known_beside(name, key, wanted)? {
-            Some(others) => Ok(others),
-            None => self.look_beside(name, key),
+            Some((others, replaced)) => Ok((others, Some(replaced))),
+            None => Ok((self.look_beside(name, key)?, None)),
         }
     }
 
     /// The same without a look at all blocks: nothing if it is not known, or if `wanted` bytes would be refused for what may have
     /// changed since the last look.
-    fn known_beside(&self, name: &BlobName, key: &BlobKey, wanted: u64) -> Result<Option<Waiting>> {
+    fn known_beside(&self, name: &BlobName, key: &BlobKey, wanted: u64) -> Result<Option<(Waiting, u64)>> {
         let now = self.inner.clock.now();
         let Some(known) = self.inner.block_counts.of(name, now) else { return Ok(None) };
         // The block of the same name, whose place it takes.
-        let before = self.inner.storage.metadata(key)?;
-        let others = known.waiting.without(before.map(|block| block.size));
+        let before = self.inner.storage.metadata(key)?.map(|block| block.size);
+        let others = known.waiting.without(before);
         let fits = others.blocks < MAX_BLOCKS
             && others.bytes.saturating_add(wanted.max(1)) <= self.limits().max_upload_bytes;
-        Ok((fits || known.is_new(now)).then_some(others))
+        Ok((fits || known.is_new(now)).then_some((others, before.unwrap_or(0))))
     }
 
     /// The same by a look at all blocks.
@@ -115,7 +116,7 @@ impl Service {
     pub(super) fn commit_block(&self, key: &BlobKey, blob: Box<dyn StagedBlob>, size: u64) -> Result<()> {
         let Some(name) = key.upload() else { return Ok(()) };
         let _arriving = self.inner.arrivals.lock(name);
-        let others = self.beside(name, key, size)?;
+        let (others, replaced) = self.beside(name, key, size)?;
         check_number(others)?;
         check_size(size, self.limits().max_upload_bytes.saturating_sub(others.bytes))?;
         if let Err(error) = blob.commit() {
@@ -125,7 +126,18 @@ impl Service {
         }
         let all = others.with(size);
         self.inner.block_counts.update(name, all);
-        self.inner.database.note_waiting_bytes(name, all.bytes)
+        let database = &self.inner.database;
+        let noted = match replaced {
+            // The row has also what other servers have taken since the last look.
+            Some(before) => {
+                database.add_waiting_bytes(name, size.cast_signed().wrapping_sub(before.cast_signed()))
+            }
+            None => database.note_waiting_bytes(name, all.bytes),
+        };
+        if noted.is_err() {
+            self.inner.block_counts.forget(name);
+        }
+        noted
     }
 
     /// Makes the video of blocks that were sent before, in this order, and returns its entity tag. Blocks that are not
@@ -133,11 +145,12 @@ impl Service {
     /// get the answer may ask again, and waits then while the first is at work.
     ///
     /// `cancel` is raised when nobody waits for this call any more. A call that waits ends soon after that; the one that works goes
-    /// on for a minute, and for as long as others wait for the same list. What is given up has changed nothing.
+    /// on for ten minutes, and for as long as others wait for the same list. What is given up has changed nothing.
     ///
     /// # Errors
     /// As for [`Service::begin_upload`]; [`ErrorKind::InvalidArgument`] if a block was not sent or is named twice;
-    /// [`ErrorKind::Conflict`] while another list for the same upload is at work; [`ErrorKind::Cancelled`].
+    /// [`ErrorKind::Conflict`] while another list for the same upload is at work, or another server still removes the blocks of this
+    /// one; [`ErrorKind::Cancelled`].
     pub fn commit_blocks(
         &self,
         name: &BlobName,
@@ -171,12 +184,15 @@ impl Service {
         {
             return Ok(entity_tag(&sha256));
         }
+        let last = sent.last().map(|(key, _)| *key);
         let sizes: HashMap<BlobKey, u64> = sent.into_iter().collect();
         let keys: Vec<BlobKey> = block_ids.iter().map(|id| BlobKey::block(*name, id)).collect();
         let mut size = 0;
         for (key, id) in keys.iter().zip(block_ids) {
-            size +=
-                sizes.get(key).ok_or_else(|| Error::argument(format!("the block {id:?} was not sent")))?;
+            let Some(found) = sizes.get(key) else {
+                return self.answer_without(name, &list, last, id);
+            };
+            size += found;
         }
         let facts = UploadFacts { size: Some(size), ..facts };
         let is_wanted = || held.is_wanted(cancel, &*self.inner.clock);
@@ -188,6 +204,31 @@ impl Service {
         let before = video.map(|video| video.version);
         let after = self.unused_upload(name)?.video.filter(|video| Some(video.version) != before);
         after.and_then(|video| made_of(&video, &list)).map(|sha256| entity_tag(&sha256)).ok_or(error)
+    }
+
+    /// The answer to a list of which the block `missing` is not there: another server, at which the client has asked before, may have put
+    /// it together and remove its blocks now, of which `last` goes last.
+    fn answer_without(
+        &self,
+        name: &BlobName,
+        list: &[u8; 32],
+        last: Option<BlobKey>,
+        missing: &str,
+    ) -> Result<String> {
+        let video = self.unused_upload(name)?.video;
+        let made = video.and_then(|video| Some((video.version, made_of(&video, list)?)));
+        let not_sent = || Error::argument(format!("the block {missing:?} was not sent"));
+        let (version, sha256) = made.ok_or_else(not_sent)?;
+        let storage = &self.inner.storage;
+        let left = last.map(|key| storage.metadata(&key)).transpose()?.flatten();
+        let Some(left) = left else { return Ok(entity_tag(&sha256)) };
+        // What was sent after the video was made is of another attempt, which is not complete.
+        let video = storage.metadata(&BlobKey::Video { name: *name, version })?;
+        match video.is_some_and(|video| left.modified <= video.modified) {
+            true => Err(Error::new(ErrorKind::Conflict, "The blocks are being put together")
+                .hint("send the list again in a few seconds: it is answered as the first was")),
+            false => Err(not_sent()),
+        }
     }
 
     /// Makes sure that the blocks of an upload are put together once at a time. The same list waits for its turn (`lists_at_work.rs`).

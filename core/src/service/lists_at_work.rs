@@ -13,8 +13,9 @@ use crate::database::Clock;
 use crate::error::{Error, ErrorKind, Result};
 use crate::job::{BlobName, Timestamp};
 
-/// So many seconds the work goes on for a client that has left. The page for new scenes comes back within half of that.
-pub(super) const COMES_BACK_SECONDS: u64 = 60;
+/// So many seconds the work goes on for a client that has left: many times the minute that a proxy waits, as it may wait at another
+/// server next, which does not see who waits here.
+pub(super) const COMES_BACK_SECONDS: u64 = 600;
 /// How often whoever waits looks whether its own client is still there.
 const LOOK: Duration = Duration::from_millis(100);
 

@@ -27,6 +27,8 @@ struct Watch {
     listings: AtomicUsize,
     /// What happens before a blob is opened.
     before_open: Mutex<Option<Box<dyn FnMut() + Send>>>,
+    /// What happens before one is deleted.
+    before_delete: Mutex<Option<Box<dyn FnMut() + Send>>>,
 }
 
 /// A folder that is watched.
@@ -52,6 +54,9 @@ impl Storage for Watched {
         self.0.metadata(key)
     }
     fn delete(&self, key: &BlobKey) -> Result<()> {
+        if let Some(happens) = &mut *self.1.before_delete.lock().unwrap() {
+            happens();
+        }
         self.0.delete(key)
     }
     fn list(&self, kind: BlobKind, older_than: Duration) -> Result<Vec<BlobKey>> {
@@ -240,6 +245,20 @@ fn blocks_that_come_to_several_servers_are_bounded_in_all() {
     assert_eq!(w.files(BlobKind::Block), 0);
 }
 
+/// Each adds what it takes to the row, which has also what the others have taken.
+#[test]
+fn what_several_servers_have_taken_counts_as_stored() {
+    let w = world(1000);
+    let other = open(w.folder.path(), 1000, &w.clock, &w.watch);
+    w.put("a", 100).unwrap();
+    w.put_at(&other, "b", 100).unwrap();
+    let stored = || w.service.usage(w.user).unwrap().stored_bytes;
+    w.put("c", 100).unwrap();
+    assert_eq!(stored(), 300);
+    w.put("c", 40).unwrap();
+    assert_eq!(stored(), 240);
+}
+
 /// Rule 87.
 #[test]
 fn a_list_goes_on_for_a_client_that_may_come_back() {
@@ -314,4 +333,33 @@ fn the_same_list_at_two_servers_is_answered_at_both() {
     let here = w.commit(&["a"], &CancelToken::new()).unwrap();
     assert_eq!(there.lock().unwrap().as_deref(), Some(here.as_str()));
     assert_eq!(w.files(BlobKind::Video), 1);
+}
+
+/// Rule 87: the client has asked another server before, which has put the blocks together and still removes them.
+#[test]
+fn the_same_list_at_a_second_server_may_come_again_while_the_first_removes_the_blocks() {
+    let w = world(1000);
+    w.put("a", 100).unwrap();
+    w.put("b", 100).unwrap();
+    let other = open(w.folder.path(), 1000, &w.clock, &Arc::default());
+    let (name, ids) = (w.name, ["a".to_owned(), "b".to_owned()]);
+    let there = other.clone();
+    let at_other = move || other.commit_blocks(&name, &ids, UploadFacts::default(), &CancelToken::new());
+    let answers = Arc::<Mutex<Vec<Result<String>>>>::default();
+    let (given, ask) = (answers.clone(), at_other.clone());
+    *w.watch.before_delete.lock().unwrap() = Some(Box::new(move || {
+        // The first of the two is gone.
+        if there.inner.storage.blocks(&name).unwrap().len() == 1 {
+            given.lock().unwrap().push(ask());
+        }
+    }));
+    let tag = w.commit(&["a", "b"], &CancelToken::new()).unwrap();
+    *w.watch.before_delete.lock().unwrap() = None;
+    let answer = answers.lock().unwrap().pop().unwrap();
+    assert_eq!(answer.unwrap_err().kind(), ErrorKind::Conflict);
+    assert_eq!(at_other().unwrap(), tag);
+    // What is sent anew is another attempt.
+    thread::sleep(Duration::from_millis(20));
+    w.put("a", 50).unwrap();
+    assert_eq!(at_other().unwrap_err().kind(), ErrorKind::InvalidArgument);
 }

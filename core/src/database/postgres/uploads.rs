@@ -87,6 +87,15 @@ impl UploadRows for PostgresDatabase {
         })
     }
 
+    fn add_waiting_bytes(&self, name: &BlobName, change: i64) -> Result<()> {
+        self.write("database.note_waiting_bytes.commit", |t| {
+            const ADD: &str =
+                "UPDATE uploads SET waiting_bytes = greatest(0, waiting_bytes + $2) WHERE blob_name = $1";
+            t.run(ADD, values![name, change])?;
+            Ok(())
+        })
+    }
+
     fn expire_uploads(&self, retention_seconds: u64) -> Result<Vec<Upload>> {
         // As long as the address is good somebody may still send something to it.
         const EXPIRED: &str = "NOT submitted AND NOT deleted AND touched_at < $1 AND expires_at < $2";

@@ -87,6 +87,17 @@ impl UploadRows for SqliteDatabase {
         })
     }
 
+    fn add_waiting_bytes(&self, name: &BlobName, change: i64) -> Result<()> {
+        self.write("database.note_waiting_bytes.commit", |t| {
+            run(
+                t,
+                "UPDATE uploads SET waiting_bytes = max(0, waiting_bytes + ?2) WHERE blob_name = ?1",
+                params![name, change],
+            )?;
+            Ok(())
+        })
+    }
+
     fn expire_uploads(&self, retention_seconds: u64) -> Result<Vec<Upload>> {
         let now = self.clock.now();
         let before = now.minus_seconds(retention_seconds);

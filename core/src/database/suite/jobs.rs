@@ -347,6 +347,13 @@ pub(in crate::database) fn usage<D: JobDatabase>(w: World<D>) {
     let blob = w.upload(w.eve);
     w.database.note_waiting_bytes(&blob, 7).unwrap();
     assert_eq!(w.database.usage(w.eve).unwrap().stored_bytes, 27);
+    w.database.add_waiting_bytes(&blob, 5).unwrap();
+    assert_eq!(w.database.usage(w.eve).unwrap().stored_bytes, 32);
+    w.database.add_waiting_bytes(&blob, -4).unwrap();
+    assert_eq!(w.database.usage(w.eve).unwrap().stored_bytes, 28);
+    w.database.add_waiting_bytes(&blob, -100).unwrap();
+    assert_eq!(w.database.usage(w.eve).unwrap().stored_bytes, 20);
+    w.database.note_waiting_bytes(&blob, 7).unwrap();
     w.database.note_waiting_bytes(&blob, 0).unwrap();
     assert_eq!(w.database.usage(w.eve).unwrap().stored_bytes, 20);
     w.database.note_waiting_bytes(&blob, 7).unwrap();
