@@ -52,7 +52,8 @@ fn add(
     if earlier.is_panoramic() {
         return Err(of_panoramas(&earlier.folder));
     }
-    check_place(input, output)?;
+    let prefix = format!("{}_", name_of(input));
+    check_place(input, output, &prefix)?;
     let is_own = holds_frames(output);
     for frame in &earlier.frames {
         check_own(&output.join(&frame.name), is_own)?;
@@ -77,7 +78,6 @@ fn add(
     }
     let mut warnings = earlier.warnings.clone();
     warnings.extend(new.warnings.iter().cloned());
-    let prefix = format!("{}_", name_of(input));
     all.add(new, thumbnails, &prefix, &part, output)?;
     fs::remove_dir_all(&part).map_err(|e| Error::io("remove", &part, e))?;
     let Gathered { frames, thumbnails, total, .. } = all;

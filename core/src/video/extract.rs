@@ -6,6 +6,7 @@ use std::ffi::OsString;
 use std::fs::{self, File};
 use std::path::Path;
 
+use crate::camera::panorama::Side;
 use crate::control::Control;
 use crate::error::{Error, Result};
 use crate::files::sync_folder;
@@ -77,7 +78,7 @@ pub fn probe_video(input: &Path) -> Result<VideoInfo> {
 
 fn extract(input: &Path, output: &Path, options: &FrameOptions, control: &Control) -> Result<Frames> {
     options.validate()?;
-    check_place(input, output)?;
+    check_place(input, output, "")?;
     let others = if holds_frames(output) { None } else { Some(names_in(output)) };
     let extracted = key_frames(input, output, options, control).and_then(|(frames, thumbnails)| {
         describe(&frames, &thumbnails, control)?;
@@ -151,24 +152,37 @@ fn names_in(folder: &Path) -> BTreeSet<OsString> {
     fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.file_name()).collect()
 }
 
-/// Refuses an `output` with pictures of somebody else that would be taken for frames of an earlier run, or written over.
+/// Refuses an `output` with pictures of somebody else that would be taken for frames of an earlier run, or written over. The names of
+/// the frames will begin with `prefix`.
 ///
 /// # Errors
 /// `InvalidArgument` with the first of them; what reading `input` reports.
-pub(super) fn check_place(input: &Path, output: &Path) -> Result<()> {
+pub(super) fn check_place(input: &Path, output: &Path, prefix: &str) -> Result<()> {
     // That a folder is to be written into itself is said elsewhere.
     if holds_frames(output) || is_same_folder(input, output) {
         return Ok(());
     }
-    for name in names_in(output) {
-        if Frames::is_name_of_video(&name.to_string_lossy()) {
-            check_own(&output.join(name), false)?;
-        }
-    }
+    let (mut stored, mut has_clips) = (BTreeSet::<String>::new(), false);
     if input.is_dir() {
-        // Most are stored under their own names.
-        for name in images::images_in(input)?.iter().filter_map(|image| image.file_name()) {
-            check_own(&output.join(name), false)?;
+        // Case does not tell files apart everywhere.
+        stored = images::stored_names(&images::images_in(input)?).iter().map(|n| n.to_lowercase()).collect();
+        has_clips = !clips_in(input)?.is_empty();
+    }
+    for name in names_in(output) {
+        let text = name.to_string_lossy();
+        let bare = text.strip_prefix(prefix).unwrap_or(&text);
+        let (stem, end) = bare.rsplit_once('.').unwrap_or((bare, ""));
+        let stem = stem.to_lowercase();
+        // A photograph all around becomes one for each side.
+        let side_of = |(whole, side): (&str, &str)| {
+            Side::ALL.iter().any(|s| s.name() == side) && stored.contains(whole)
+        };
+        let is_stored = matches!(end.to_ascii_lowercase().as_str(), "jpg" | "png")
+            && (stored.contains(&stem) || stem.rsplit_once('_').is_some_and(side_of));
+        // With the names of the clips before it, where there are several.
+        let is_of_clip = has_clips && Frames::number_in_video(bare).is_some();
+        if Frames::is_name_of_video(&text) || Frames::is_name_of_video(bare) || is_stored || is_of_clip {
+            check_own(&output.join(&name), false)?;
         }
     }
     Ok(())

@@ -334,7 +334,7 @@ fn leading_run(text: &str) -> (&str, &str) {
 }
 
 /// A name in the frame folder for each image: its own without the extension, as far as that is unique and free.
-fn stored_names(images: &[PathBuf]) -> Vec<String> {
+pub(super) fn stored_names(images: &[PathBuf]) -> Vec<String> {
     let mut taken: BTreeSet<String> = ["frames".to_owned()].into();
     images
         .iter()

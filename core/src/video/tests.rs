@@ -126,9 +126,20 @@ fn pictures_that_no_run_has_left_are_no_frames_of_an_earlier_one() {
     for k in 0..3 {
         image::GrayImage::new(64, 48).save(at(&format!("photographs/{k}.png"))).unwrap();
     }
-    // Called as a frame is, and as a photograph that would be stored there.
+    for (input, name) in [("of_camera", "2.JPG"), ("clips", "walk.mp4"), ("clips", "stairs.mp4")] {
+        std::fs::create_dir_all(at(input)).unwrap();
+        std::fs::write(at(input).join(name), "").unwrap();
+    }
+    // Called as a frame is, and as a photograph or a frame of one of several clips that would be stored there.
     std::fs::create_dir(at("theirs")).unwrap();
-    for (name, input) in [("frame_000003.jpg", &clip), ("2.png", &at("photographs"))] {
+    for (name, input) in [
+        ("frame_000003.jpg", &clip),
+        ("2.png", &at("photographs")),
+        ("2.jpg", &at("photographs")),
+        ("2.jpg", &at("of_camera")),
+        ("2_left.jpg", &at("of_camera")),
+        ("walk_frame_000003.jpg", &at("clips")),
+    ] {
         std::fs::write(at("theirs").join(name), "chosen by hand").unwrap();
         let error = extract(input, &at("theirs"), 5).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::InvalidArgument, "{error}");
@@ -138,6 +149,15 @@ fn pictures_that_no_run_has_left_are_no_frames_of_an_earlier_one() {
         assert_eq!(names("theirs"), [name]);
         std::fs::remove_file(at("theirs").join(name)).unwrap();
     }
+    // Those that are added to others have the name of their video before their own.
+    let (added, earlier) =
+        (at("theirs/a_frame_000003.jpg"), Frames::of_images(at("photographs"), Vec::new()));
+    std::fs::write(&added, "chosen by hand").unwrap();
+    let options = FrameOptions::default();
+    let error = add_frames(&earlier, &clip, &at("theirs"), &options, &Control::new()).unwrap_err();
+    assert!(error.message().contains(&added.display().to_string()), "{error}");
+    assert_eq!(names("theirs"), ["a_frame_000003.jpg"]);
+    std::fs::remove_file(&added).unwrap();
     // What is called otherwise stays, and is in nobody's way; also in that of a run that fails.
     std::fs::write(at("theirs/notes.txt"), "buy milk").unwrap();
     let still = pan(folder.path(), "still.mp4", 30, 0, (160, 120));
