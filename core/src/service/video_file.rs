@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use sha2::{Digest, Sha256};
 
 use super::Service;
+use super::workspace::PICTURES;
 use crate::control::Control;
 use crate::database::UploadedVideo;
 use crate::error::{Error, ErrorKind, Result};
@@ -131,7 +132,7 @@ impl Service {
         if !video::is_archive(&file)? {
             return Ok(file);
         }
-        let pictures = folder.join("pictures");
+        let pictures = folder.join(PICTURES);
         // The folder has its name only when it is complete.
         if pictures.is_dir() {
             return Ok(pictures);

@@ -14,6 +14,10 @@ use crate::job::{JobId, Timestamp};
 
 const LOCK: &str = "worker.lock";
 const LOG: &str = "job.log";
+/// The folder of the pipeline, and
+const RUN: &str = "run";
+/// that of the pictures of an archive: each is taken for complete where it is.
+pub(super) const PICTURES: &str = "pictures";
 
 /// All workspaces of this machine.
 pub(super) struct Workspaces {
@@ -226,7 +230,7 @@ impl JobWorkspace {
 
     /// Where the pipeline works.
     pub(super) fn pipeline_folder(&self) -> PathBuf {
-        self.folder.join("run")
+        self.folder.join(RUN)
     }
 
     /// The log's file.
@@ -248,7 +252,22 @@ impl JobWorkspace {
 
     /// Removes all that the work has left in it; the log stays.
     pub(super) fn clear(&self) -> Result<()> {
+        // What may go file by file is first, also what an earlier try has left: on a full disk a new name may need the room.
+        remove_all_but(&[LOCK, LOG, RUN, PICTURES], &self.folder)?;
+        self.set_aside()?;
         remove_all_but(&[LOCK, LOG], &self.folder)
+    }
+
+    /// Takes the names of what would be gone on with, however much of it were left when its removal stops half-way.
+    fn set_aside(&self) -> Result<()> {
+        for name in [PICTURES, RUN] {
+            let whole = self.folder.join(name);
+            match fs::rename(&whole, self.folder.join(format!("{name}.gone"))) {
+                Err(e) if e.kind() != io::ErrorKind::NotFound => return Err(Error::io("remove", &whole, e)),
+                _ => {}
+            }
+        }
+        Ok(())
     }
 
     /// Leaves and removes it.
@@ -289,5 +308,32 @@ mod tests {
         assert_eq!(workspaces.read_log(job).unwrap(), b"");
         drop(workspaces.enter(job).unwrap().unwrap());
         assert!(workspaces.remove(job).unwrap());
+    }
+
+    #[test]
+    fn nobody_goes_on_with_what_is_half_removed() {
+        let folder = tempfile::tempdir().unwrap();
+        let workspaces = Workspaces::open(folder.path().join("work")).unwrap();
+        let workspace = workspaces.enter(JobId::random()).unwrap().unwrap();
+        let fill = || {
+            for part in ["pictures", "run/frames"] {
+                fs::create_dir_all(workspace.folder().join(part)).unwrap();
+                fs::write(workspace.folder().join(part).join("1.jpg"), "x").unwrap();
+            }
+        };
+        let is_there = |name: &str| workspace.folder().join(name).exists();
+        fill();
+        // The removal ended here: what is left has another name.
+        workspace.set_aside().unwrap();
+        assert!(!is_there("pictures") && !workspace.pipeline_folder().exists());
+        assert!(is_there("pictures.gone/1.jpg") && is_there("run.gone/frames/1.jpg"));
+        // It is in the way of nobody, and goes the next time.
+        fill();
+        workspace.clear().unwrap();
+        let left = fs::read_dir(workspace.folder()).unwrap().map(|e| e.unwrap().file_name());
+        let mut left: Vec<_> = left.map(|name| name.into_string().unwrap()).collect();
+        left.sort();
+        assert_eq!(left, [LOG, LOCK]);
+        workspace.clear().unwrap();
     }
 }
