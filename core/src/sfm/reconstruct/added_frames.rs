@@ -55,14 +55,13 @@ impl Reconstructor<'_> {
         let placed =
             (0..base.poses.len()).any(|i| base.poses[i].is_none() && found.candidate.map.poses[i].is_some());
         if !placed {
-            let new = base.poses.len() - base.count();
-            return Err(Error::new(
-                ErrorKind::PartialReconstruction,
-                format!("none of the {new} new frames sees enough of what the model to add to shows"),
-            )
-            .hint("begin the new video where the first one was filmed, and go on from there slowly"));
+            return Err(nothing_placed(base));
         }
-        whole.finish(found, watch, control)
+        let finished = whole.finish(found, watch, control)?;
+        // A camera of new frames that comes out as none can be costs them their places. Image ids are frame numbers plus 1.
+        let images = &finished.model.images;
+        let placed = (1u32..).zip(&base.poses).any(|(id, pose)| pose.is_none() && images.contains_key(&id));
+        if placed { Ok(finished) } else { Err(nothing_placed(base)) }
     }
 
     /// The map of the frames that `base` knows: its poses and lenses, and the points that the frames' own matches give.
@@ -89,4 +88,13 @@ impl Reconstructor<'_> {
         }
         Ok(map)
     }
+}
+
+fn nothing_placed(base: &Base<'_>) -> Error {
+    let new = base.poses.len() - base.count();
+    Error::new(
+        ErrorKind::PartialReconstruction,
+        format!("none of the {new} new frames sees enough of what the model to add to shows"),
+    )
+    .hint("begin the new video where the first one was filmed, and go on from there slowly")
 }

@@ -15,7 +15,7 @@ use crate::sfm::mapper_options::MapperOptions;
 use crate::sfm::metric_scale::{PrincipalPointIs, measure_scale};
 use crate::sfm::output::{move_onto, normalise, sparse_model};
 use crate::sfm::patch_alignment::align_keypoints;
-use crate::sfm::polishing::{PrincipalPoint, adapt, bundle_options, principal_point_prior, refine_lens};
+use crate::sfm::polishing::{PrincipalPoint, adapt, bundle_options, principal_point_prior};
 use crate::sfm::progress;
 use crate::sfm::reconstruction::Reconstruction;
 use crate::sfm::report::{SfmReport, Stopwatch};
@@ -76,14 +76,7 @@ impl Reconstructor<'_> {
         watch.lap("kind of lens");
         control.progress(Stage::Sfm, "lens", progress::LENS);
         let may_move = self.options.refine_principal_point && !self.rig.is_panoramic();
-        let mut centres = refine_lens(&mut exact, refined.keypoints, &self.mapper, may_move, control)?;
-        for camera in self.leave_out_impossible(&mut exact) {
-            // Of a camera without pictures nothing is asked.
-            if let Some(centre) = centres.get_mut(camera) {
-                *centre = None;
-            }
-        }
-        let mut centres = centres.into_iter();
+        let mut centres = self.refine_possible(&mut exact, refined.keypoints, may_move, control)?.into_iter();
         // The camera that made most images is the first.
         let mut centre = centres.next().flatten();
         watch.lap("lens");

@@ -15,10 +15,10 @@ use crate::sfm::filters::filter_images;
 use crate::sfm::front_end::{InitialCameras, calibrated};
 use crate::sfm::gate;
 use crate::sfm::joining::{JoiningInput, join_cameras};
-use crate::sfm::map::{Map, MapPoint, Observation};
+use crate::sfm::map::{Keypoints, Map, MapPoint, Observation};
 use crate::sfm::options::{MappingMethod, SfmOptions};
 use crate::sfm::path::{Trusted, is_ordered};
-use crate::sfm::polishing::bundle_options;
+use crate::sfm::polishing::{PrincipalPoint, bundle_options, refine_lens};
 use crate::sfm::progress;
 use crate::sfm::reconstruction::Reconstruction;
 use crate::sfm::report::{Attempt, CameraReport, Stopwatch, ranges};
@@ -163,9 +163,34 @@ impl Reconstructor<'_> {
         whole
     }
 
+    /// [`refine_lens`] without the pictures of other cameras that come out of it as none can be: with them the rest is bent.
+    ///
+    /// # Errors
+    /// As [`refine_lens`].
+    pub(super) fn refine_possible(
+        &self,
+        map: &mut Map,
+        keypoints: &Keypoints,
+        may_move: bool,
+        control: &Control,
+    ) -> Result<Vec<Option<PrincipalPoint>>> {
+        loop {
+            let unrefined = (!map.others.cameras.is_empty()).then(|| map.clone());
+            let centres = refine_lens(map, keypoints, &self.mapper, may_move, control)?;
+            let impossible = self.leave_out_impossible(map);
+            let Some(before) = unrefined.filter(|_| !impossible.is_empty()) else { return Ok(centres) };
+            // Each has pictures there: fewer are left each time round.
+            let out: Vec<usize> =
+                impossible.iter().flat_map(|&camera| before.registered_by(camera)).collect();
+            *map = before;
+            map.unregister(&out);
+            filter_images(map, self.mapper.min_observations);
+        }
+    }
+
     /// Takes out the pictures of other cameras that came out as none can be, lest they cost all the others their model. Which cameras
     /// these are: `k + 1` for `map.others.cameras[k]`.
-    pub(super) fn leave_out_impossible(&self, map: &mut Map) -> Vec<usize> {
+    fn leave_out_impossible(&self, map: &mut Map) -> Vec<usize> {
         let mut impossible = gate::impossible_cameras(map, &self.known_focals);
         // Without the first there is no map.
         impossible.retain(|&camera| camera > 0);
@@ -300,6 +325,22 @@ mod tests {
             asked(&capture, &[None; 3], |reconstructor| reconstructor.leave_out_unsure(&mut map));
             (0..24).for_each(|i| assert_eq!(map.poses[i].is_some(), i % 3 < left, "{i} {left}"));
         }
+    }
+
+    #[test]
+    fn a_lens_that_none_can_be_bends_no_other() {
+        let (capture, mut map) = by_three(&Camera::from_focal(CameraModel::SimpleRadial, 7000.0, 1200, 900));
+        let mut alone = map.clone();
+        alone.unregister(&(0..24).filter(|i| i % 3 > 0).collect::<Vec<_>>());
+        asked(&capture, &[None; 3], |reconstructor| {
+            for map in [&mut map, &mut alone] {
+                let centres =
+                    reconstructor.refine_possible(map, &capture.keypoints, true, &Control::new()).unwrap();
+                assert!(centres[0].is_some() && centres[1].is_none() && centres[2].is_none());
+            }
+        });
+        assert!((0..24).all(|i| map.poses[i].is_some() == (i % 3 == 0)));
+        assert_eq!(map.camera, alone.camera);
     }
 
     #[test]
