@@ -78,7 +78,7 @@ pub(super) fn without_those_of_photographs<'a>(
         listing.images.iter().chain(&listing.heic).map(|picture| stem(picture)).collect();
     let (mut of_photographs, mut own) = (Vec::new(), Vec::new());
     for clip in clips {
-        let belongs = photographs.contains(&stem(clip)) && is_short_or_unreadable(clip, control)?;
+        let belongs = photographs.contains(&stem(clip)) && is_short_or_unreadable(clip, listing, control)?;
         if belongs { of_photographs.push(clip) } else { own.push(clip) }
     }
     if let Some(first) = of_photographs.first().and_then(|clip| clip.file_name()) {
@@ -92,13 +92,18 @@ pub(super) fn without_those_of_photographs<'a>(
     Ok(own)
 }
 
-/// Whether a clip lasts no longer than what a phone films with a photograph, or cannot be read.
-fn is_short_or_unreadable(clip: &Path, control: &Control) -> Result<bool> {
+/// Whether a clip of a folder lasts no longer than what a phone films with a photograph, or cannot be read.
+fn is_short_or_unreadable(clip: &Path, listing: &Listing, control: &Control) -> Result<bool> {
     // As a flat one, which every video can be taken for: only how long it lasts is asked.
     match probe(clip, Some(Projection::Flat), control) {
         Ok(probe) => Ok(probe.info.duration > 0.0 && probe.info.duration <= LONGEST_OF_PHOTOGRAPH),
-        // The photographs can be read without ffmpeg.
-        Err(error) if matches!(error.kind(), ErrorKind::InvalidMedia | ErrorKind::FfmpegMissing) => Ok(true),
+        Err(error) if error.kind() == ErrorKind::InvalidMedia => Ok(true),
+        // The photographs can be read without ffmpeg, if there are enough.
+        Err(error)
+            if error.kind() == ErrorKind::FfmpegMissing && listing.images.len() >= LEAST_PHOTOGRAPHS =>
+        {
+            Ok(true)
+        }
         Err(error) => Err(error),
     }
 }

@@ -199,6 +199,30 @@ fn a_model_that_another_program_has_made_is_not_cleared() {
     }
 }
 
+#[test]
+fn pictures_that_cannot_be_read_do_not_hide_that_ffmpeg_is_missing() {
+    let folder = tempfile::tempdir().unwrap();
+    let input = folder.path().join("in");
+    std::fs::create_dir(&input).unwrap();
+    for k in 0..4 {
+        std::fs::write(input.join(format!("IMG_{k}.HEIC")), "x").unwrap();
+    }
+    for k in 0..2 {
+        // It begins as a video does: only ffmpeg can tell more.
+        std::fs::write(input.join(format!("IMG_{k}.MOV")), b"\0\0\0\x18ftypqt  ").unwrap();
+        let output = reconstruct()
+            .arg("frames")
+            .arg(&input)
+            .arg("-o")
+            .arg(folder.path().join("out"))
+            .env("RECONSTRUCT_FFMPEG", "/nowhere/ffmpeg")
+            .output()
+            .unwrap();
+        assert_eq!(output.status.code(), Some(4), "{}", stderr(&output));
+        assert!(stderr(&output).contains("/nowhere/ffmpeg"), "{}", stderr(&output));
+    }
+}
+
 #[cfg(target_os = "linux")]
 #[test]
 fn an_output_folder_that_cannot_be_written() {
