@@ -11,7 +11,7 @@ use sha2::{Digest, Sha256};
 use super::Service;
 use super::block_counts::Waiting;
 use super::block_names::announcement;
-use super::lists_at_work::ListAtWork;
+use super::lists_at_work::{COMES_BACK_SECONDS, ListAtWork};
 use super::space::Reservation;
 use super::upload_facts::UploadFacts;
 use super::upload_writer::{Target, UploadWriter, check_size, entity_tag};
@@ -108,6 +108,8 @@ impl Service {
                 before = Some(size);
             }
         }
+        // The row first: to what is known is only added.
+        self.inner.database.note_waiting_bytes(name, all.bytes)?;
         self.inner.block_counts.note(name, all, now);
         Ok(all.without(before))
     }
@@ -224,11 +226,15 @@ impl Service {
         let Some(left) = left else { return Ok(entity_tag(&sha256)) };
         // What was sent after the video was made is of another attempt, which is not complete.
         let video = storage.metadata(&BlobKey::Video { name: *name, version })?;
-        match video.is_some_and(|video| left.modified <= video.modified) {
-            true => Err(Error::new(ErrorKind::Conflict, "The blocks are being put together")
-                .hint("send the list again in a few seconds: it is answered as the first was")),
-            false => Err(not_sent()),
+        let Some(video) = video.filter(|video| left.modified <= video.modified) else {
+            return Err(not_sent());
+        };
+        // Who removed them was ended meanwhile: they go with the upload, or are swept once a job uses it.
+        if video.modified.elapsed().is_ok_and(|age| age.as_secs() >= COMES_BACK_SECONDS) {
+            return Ok(entity_tag(&sha256));
         }
+        Err(Error::new(ErrorKind::Conflict, "The blocks are being put together")
+            .hint("send the list again in a few seconds: it is answered as the first was"))
     }
 
     /// Makes sure that the blocks of an upload are put together once at a time. The same list waits for its turn (`lists_at_work.rs`).

@@ -254,6 +254,11 @@ impl<'a> Machine<'a> {
         self.filler = Some(Filler { job, user, since });
     }
 
+    /// Forgets it: another job may be the one.
+    pub(super) fn forget_filler(&mut self) {
+        self.filler = None;
+    }
+
     /// The job that has filled the disk, and whether the machine has done nothing for long enough because of it.
     pub(super) fn filler(&self) -> Option<(Filler, bool)> {
         let filler = self.filler?;

@@ -212,9 +212,14 @@ impl Worker<'_> {
 
     /// Whether the disk would have enough room without what the job has left on it.
     fn fills_the_disk(&self, workspace: &JobWorkspace) -> bool {
-        let inner = &self.service.inner;
+        let (inner, least) = (&self.service.inner, self.service.inner.options.min_free_bytes);
         let free = inner.workspaces.free_space().ok().flatten();
-        free.is_some_and(|free| free.saturating_add(workspace.bytes()) >= inner.options.min_free_bytes)
+        // Where the storage's own disk is the full one, nothing that is removed here makes room there.
+        let of_storage = inner.storage.free_space().ok().flatten();
+        if of_storage.is_some_and(|free| free < least) && free.is_some_and(|free| free >= least) {
+            return false;
+        }
+        free.is_some_and(|free| free.saturating_add(workspace.bytes()) >= least)
     }
 
     /// Removes what the job has left on a full disk, if another machine could go on from where it is: else no job could be worked on here
@@ -243,6 +248,7 @@ impl Worker<'_> {
         };
         let inner = &self.service.inner;
         if self.service.remove_leftovers(job)? {
+            self.machine.forget_filler();
             return Ok(true);
         }
         let waits =
@@ -251,6 +257,8 @@ impl Worker<'_> {
         if !is_long || !(waits || inner.has_other_machines) {
             return Ok(false);
         }
+        // Whatever comes of it: at the next look another job may be the one.
+        self.machine.forget_filler();
         let workspace = inner.workspaces.enter(job)?.filter(|workspace| self.fills_the_disk(workspace));
         let Some(workspace) = workspace else { return Ok(false) };
         if inner.has_other_machines {
