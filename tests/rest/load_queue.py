@@ -101,6 +101,11 @@ def queue(folder: Path, jobs: int, users: int, order: str) -> None:
     service = Service(folder, {"queue": order})
     try:
         service.sql(FILL.format(users=users, each=jobs // users))
+        # No worker takes a job where none of the files is there that rows name.
+        videos = folder / "storage" / "videos"
+        videos.mkdir(parents=True, exist_ok=True)
+        for name in service.sql("SELECT blob_name FROM uploads WHERE submitted").split():
+            (videos / f"{Path(name).stem}.{1:016x}.mp4").write_bytes(b"0")
         [owner] = service.sql("SELECT name FROM users WHERE name LIKE 'user%' LIMIT 1").split()
         client = service.server.client_with_new_key(owner)
         mine = [entry["job_id"] for entry in client.jobs()]
@@ -112,6 +117,8 @@ def queue(folder: Path, jobs: int, users: int, order: str) -> None:
         service.forget_statements()
         claim(service, folder, 40)
         taken = [(mean, most, calls) for calls, mean, most, query in service.statements("%job.job_id%SKIP LOCKED%")]
+        if not taken:
+            raise RuntimeError(f"the worker has looked for no job: see {folder / 'claims' / 'log'}")
         for mean, most, calls in taken:
             row(f"finding the next job, {calls} times", f"mean {mean:7.2f} ms  at most {most:7.2f} ms")
     finally:
@@ -119,7 +126,7 @@ def queue(folder: Path, jobs: int, users: int, order: str) -> None:
 
 
 def claim(service: Service, folder: Path, count: int) -> None:
-    """A worker takes so many jobs, which end soon: none of them has a video."""
+    """A worker takes so many jobs, which end soon: none of their videos is one."""
     worker = Workers(service, folder / "claims", 1)
     end = time.monotonic() + 60
     while time.monotonic() < end:
