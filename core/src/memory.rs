@@ -29,8 +29,12 @@ impl Memory {
         let (Ok(limit), Ok(used)) = (limit.trim().parse::<u64>(), used.trim().parse::<u64>()) else {
             return Self { all, free };
         };
-        // What files have been read is kept while there is room, and goes when there is none.
-        let used = used.saturating_sub(number_after(statistics, "inactive_file").unwrap_or(0));
+        // What files have been read is kept while there is room, and goes when there is none, however often it was read. Files in memory
+        // (tmpfs) are not among it: they count as "shmem", and lie with what programs have allocated.
+        let goes = ["inactive_file", "active_file", "slab_reclaimable"]
+            .iter()
+            .fold(0, |all: u64, name| all.saturating_add(number_after(statistics, name).unwrap_or(0)));
+        let used = used.saturating_sub(goes);
         Self { all: all.min(limit), free: free.min(limit.saturating_sub(used)) }
     }
 }
@@ -80,6 +84,10 @@ mod tests {
         assert_eq!(Memory::read(MACHINE, "max\n", "5000\n", "inactive_file 1\n"), machine);
         let group = Memory::read(MACHINE, "4096000\n", "3072000\n", "anon 5\ninactive_file 1024000\n");
         assert_eq!(group, Memory { all: 4_096_000, free: 2_048_000 });
+        let free = |statistics| Memory::read(MACHINE, "4096000\n", "3072000\n", statistics).free;
+        assert_eq!(free("anon 5\nfile 2048000\ninactive_file 1024000\nactive_file 1024000\n"), 3_072_000);
+        assert_eq!(free("inactive_file 1000\nactive_file 24\nslab_reclaimable 1000\n"), 1_026_024);
+        assert_eq!(free("file 1000\nshmem 1000\nslab_unreclaimable 1000\nslab 1000\n"), 1_024_000);
         assert_eq!(Memory::read("", "", "", ""), Memory { all: u64::MAX, free: u64::MAX });
         assert_eq!(own_control_group("0::/system.slice/a.service\n"), "/system.slice/a.service");
         assert_eq!(own_control_group("1:cpu:/x\n0::/\n"), "");
