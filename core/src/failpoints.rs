@@ -26,6 +26,7 @@ pub const NAMES: &[&str] = &[
     "storage.delete.sync_folder",
     "service.sweep_later",
     "workspace.create",
+    "workspace.pictures",
     "workspace.remove",
     "worker.claimed",
     "worker.reconstructed",

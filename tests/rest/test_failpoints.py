@@ -31,11 +31,11 @@ COMMANDS = {
         for name in ("database.copy.write", "database.copy.sync", "database.release_all.commit", "backup.copy", "backup.place")
     },
 }
-# Places that need a damaged folder or a second one (core/tests/service_failures.rs and test_migrate.py go through them), and those
-# that only a service of many machines has (test_cloud_storage.py).
+# Places that need a damaged folder or a second one (core/tests/service_failures.rs and test_migrate.py go through them), those that only
+# a service of many machines has (test_cloud_storage.py), and that of an archive of pictures (a test in service/video_file.rs).
 ELSEWHERE = (
     "restore.", "database.lose_", "database.take_rows.", "migrate.", "database.fail_waiting.", "database.take_tokens.",
-    "database.note_service_id.", "submit.",
+    "database.note_service_id.", "submit.", "workspace.pictures",
 )
 FEW = [
     "storage.commit.rename", "storage.commit.sync_folder", "storage.delete.unlink", "worker.claimed", "database.finish_upload.commit",
