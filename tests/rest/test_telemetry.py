@@ -241,6 +241,13 @@ def test_a_worker_can_be_asked(make_server):
         wait_for(lambda: counted(r'reconstruct_job_changes_total\{change="failed",detail="[a-z_]+"\}') == 1, "the count")
         assert counted(r'reconstruct_job_changes_total\{change="claimed",detail=""\}') == 1
         assert counted("reconstruct_jobs_at_work") == 0 and counted("reconstruct_workers_paused") == 0
+        # One that is cancelled, and one that is deleted, while they are worked on.
+        for method, path in (("POST", "cancel/"), ("DELETE", "")):
+            job = client.submit(media.capture(), training_num_steps=100_000)
+            wait_for(lambda: counted("reconstruct_jobs_at_work") == 1, "the work")
+            assert client.request(method, f"/api/v1/jobs/{job}/{path}").ok
+            wait_for(lambda: counted("reconstruct_jobs_at_work") == 0, "the end of the work")
+        assert counted(r'reconstruct_job_changes_total\{change="left",detail=""\}') == 2
         assert "reconstruct_build_info" in ask("/metrics").text
     finally:
         worker.terminate()

@@ -46,12 +46,15 @@ pub enum JobEvent<'a> {
     },
     /// Its scene is published.
     Finished,
+    /// Its worker left it without having changed it: meanwhile it was cancelled, deleted or given to another, or what became of it could
+    /// not be written down.
+    Left,
     /// Its owner deleted it.
     Deleted,
 }
 
 impl JobEvent<'_> {
-    /// A word for it: `queued`, `claimed`, `stage`, `given_back`, `failed`, `finished`, `deleted`.
+    /// A word for it: `queued`, `claimed`, `stage`, `given_back`, `failed`, `finished`, `left`, `deleted`.
     pub fn name(&self) -> &'static str {
         match self {
             Self::Queued => "queued",
@@ -60,6 +63,7 @@ impl JobEvent<'_> {
             Self::GivenBack { .. } => "given_back",
             Self::Failed { .. } => "failed",
             Self::Finished => "finished",
+            Self::Left => "left",
             Self::Deleted => "deleted",
         }
     }
@@ -70,7 +74,15 @@ impl JobEvent<'_> {
             Self::Stage(stage) => Some(stage.name()),
             Self::GivenBack { why } => Some(why),
             Self::Failed { code } => Some(code),
-            Self::Queued | Self::Claimed | Self::Finished | Self::Deleted => None,
+            Self::Queued | Self::Claimed | Self::Finished | Self::Left | Self::Deleted => None,
+        }
+    }
+
+    /// Whether a worker that tells this works on the job no longer.
+    pub(super) fn ends_attempt(&self) -> bool {
+        match self {
+            Self::GivenBack { .. } | Self::Failed { .. } | Self::Finished | Self::Left => true,
+            Self::Queued | Self::Claimed | Self::Stage(_) | Self::Deleted => false,
         }
     }
 }

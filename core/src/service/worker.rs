@@ -15,6 +15,7 @@ mod storing;
 mod watch;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
@@ -149,6 +150,8 @@ pub(super) struct Worker<'a> {
     has_claimed: bool,
     /// Whose the job at hand is.
     user: Mutex<Option<UserId>>,
+    /// Whether it was told how the attempt at hand has ended.
+    is_end_told: AtomicBool,
 }
 
 impl<'a> Worker<'a> {
@@ -178,6 +181,7 @@ impl<'a> Worker<'a> {
             machine,
             has_claimed: false,
             user: Mutex::default(),
+            is_end_told: AtomicBool::new(false),
         })
     }
 
@@ -209,6 +213,7 @@ impl<'a> Worker<'a> {
         inner.kept_room.forget(claim.lease.job);
         inner.changes.notify();
         *self.user.lock().unwrap_or_else(PoisonError::into_inner) = Some(claim.user);
+        self.is_end_told.store(false, Ordering::Relaxed);
         self.tell(&claim.lease, JobEvent::Claimed);
         let done = failpoints::pass("worker.claimed")
             .map_err(|e| Error::new(ErrorKind::Io, "a worker failed").caused_by(e))
@@ -219,6 +224,10 @@ impl<'a> Worker<'a> {
                 let fault = Fault::of_the_service(error.kind());
                 self.fail_by(fault, &claim, None, &error)
             });
+        // Also who was cancelled, or has lost the lease, has ended for those who follow this worker.
+        if !self.is_end_told.load(Ordering::Relaxed) {
+            self.tell(&claim.lease, JobEvent::Left);
+        }
         inner.changes.notify();
         done.map(|()| Worked::Done)
     }

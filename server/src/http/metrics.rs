@@ -38,7 +38,7 @@ pub(crate) fn start() -> Result<PrometheusHandle> {
     );
     metrics::describe_counter!(
         "reconstruct_job_changes_total",
-        "Changes of jobs that this process made: queued, claimed, stage, given_back, failed, finished, deleted"
+        "Changes of jobs that this process made: queued, claimed, stage, given_back, failed, finished, left, deleted"
     );
     metrics::describe_gauge!("reconstruct_jobs_at_work", "Jobs that workers of this process work on");
     metrics::describe_histogram!("reconstruct_stage_seconds", "How long stages of jobs took in this process");

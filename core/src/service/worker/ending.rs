@@ -3,6 +3,7 @@
 use std::error::Error as _;
 use std::path::{Path, PathBuf};
 use std::sync::PoisonError;
+use std::sync::atomic::Ordering;
 use std::time::SystemTime;
 
 use super::super::Service;
@@ -351,6 +352,7 @@ impl Worker<'_> {
             Returned::Failed => {
                 self.tell(lease, JobEvent::Failed { code: code.map_or(name, String::as_str) });
             }
+            // That this worker has left it is told when it has.
             Returned::Gone => {}
         }
         Ok(returned)
@@ -363,6 +365,9 @@ impl Worker<'_> {
 
     /// Tells of a change of the job at hand that was made at `when`.
     pub(super) fn tell_at(&self, when: SystemTime, lease: &Lease, what: JobEvent<'_>) {
+        if what.ends_attempt() {
+            self.is_end_told.store(true, Ordering::Relaxed);
+        }
         let user = *self.user.lock().unwrap_or_else(PoisonError::into_inner);
         let (attempt, worker) = (Some(lease.attempt), Some(self.options.name.as_str()));
         tell(&JobChange { job: lease.job, user, attempt, worker, what, when });
