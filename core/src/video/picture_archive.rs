@@ -102,7 +102,8 @@ pub(crate) fn unpack(path: &Path, to: &Path, control: &Control) -> Result<()> {
     let archive = PictureArchive::open(path)?;
     let (count, mut pixels) = (archive.pictures.len(), 0);
     for (done, (name, entry)) in archive.pictures.iter().enumerate() {
-        control.progress(Stage::Frames, "unpacking", done as f32 / count as f32);
+        // No part of the stage, whose own progress begins at 0 behind this: what is further already would hide that.
+        control.progress_with(Stage::Frames, "unpacking", 0.0, format!("{done} of {count} pictures"));
         let picture = to.join(name);
         archive.unpack_one(name, entry, &picture, control)?;
         // One that is no picture is left out when the folder is read, and told then.
@@ -315,6 +316,7 @@ mod tests {
     use rawzip::path::EntryPath;
 
     use super::*;
+    use crate::control::Event;
 
     /// A small picture.
     fn png(grey: u8) -> Vec<u8> {
@@ -396,6 +398,25 @@ mod tests {
         let video = folder.path().join("v.mp4");
         std::fs::write(&video, b"\0\0\0\x20ftypisom").unwrap();
         assert!(!is_archive(&video).unwrap());
+    }
+
+    #[test]
+    fn unpacking_takes_no_part_of_the_progress_of_the_frames() {
+        use std::sync::{Arc, Mutex};
+        let folder = tempfile::tempdir().unwrap();
+        let path = archive(folder.path(), &pictures(&["1.png", "2.png", "3.png"]));
+        let heard = Arc::new(Mutex::new(vec![]));
+        let sink = heard.clone();
+        let control = Control::new().with_listener(move |event| {
+            if let Event::Progress { stage, step, fraction, message, .. } = event {
+                sink.lock().unwrap().push((stage, step.into_owned(), fraction, message.unwrap_or_default()));
+            }
+        });
+        let to = tempfile::tempdir().unwrap();
+        unpack(&path, to.path(), &control).unwrap();
+        let expected = [0, 1, 2]
+            .map(|done| (Stage::Frames, "unpacking".to_owned(), 0.0f32, format!("{done} of 3 pictures")));
+        assert_eq!(*heard.lock().unwrap(), expected);
     }
 
     #[test]

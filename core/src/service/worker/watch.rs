@@ -186,3 +186,25 @@ fn percent(stage: Stage, fraction: f32) -> Option<u8> {
         _ => None,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn frames_are_heard_of_after_their_archive_was_unpacked() {
+        let mut watched = Watched::default();
+        let mut hear = |step: &'static str, fraction| {
+            let stage = Stage::Frames;
+            let (total, remaining_seconds) = (None, None);
+            let step = step.into();
+            watched.hear(Event::Progress { stage, step, fraction, message: None, total, remaining_seconds });
+            watched.progress.map(|progress| progress.fraction)
+        };
+        assert_eq!(hear("unpacking", 0.0), Some(0.0));
+        assert_eq!(hear("unpacking", 0.0), Some(0.0));
+        assert_eq!(hear("selecting", 0.3), Some(0.3));
+        assert_eq!(hear("selecting", 0.2), Some(0.3));
+        assert_eq!(watched.begun.len(), 1);
+    }
+}
