@@ -159,6 +159,7 @@ mod workers;
 mod workspace;
 
 use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicUsize;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -279,6 +280,8 @@ struct Inner {
     machine_sweeps: Sweeps,
     kept_room: KeptRoom,
     paused: Paused,
+    /// Workers whose work goes on although it was told to stop long ago.
+    stuck: AtomicUsize,
     folder: PathBuf,
 }
 
@@ -395,6 +398,7 @@ impl Service {
                 machine_sweeps: Sweeps::default(),
                 kept_room: KeptRoom::default(),
                 paused: Paused::default(),
+                stuck: AtomicUsize::new(0),
                 folder,
             }),
         };

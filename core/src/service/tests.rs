@@ -520,6 +520,37 @@ fn a_worker_that_ends_gives_its_job_back_and_the_next_goes_on() {
     assert_eq!((w.job(job).status, w.job(job).details.attempt), (JobStatus::Finished, 2));
 }
 
+/// A driver may hang: no look whether to stop comes any more.
+#[test]
+fn a_job_whose_work_does_not_stop_is_given_up() {
+    let w = World::with(ServiceOptions { lease_seconds: 6, min_free_bytes: 0, ..ServiceOptions::default() });
+    let job = w.submit(w.anna);
+    let (options, cancel, other) = (options(), CancelToken::new(), w.reopen());
+    let requeued = std::sync::Mutex::new(None);
+    let stubborn = Quick(|_: &Path, _: &Control| {
+        cancel.cancel();
+        let end = Instant::now() + Duration::from_secs(20);
+        while w.service.stuck_workers() == 0 && Instant::now() < end {
+            thread::sleep(Duration::from_millis(5));
+        }
+        // Longer than the lease by its end. In the middle a worker that keeps its job would give a sign of life, as it does each second.
+        w.clock.advance(4);
+        thread::sleep(Duration::from_millis(1200));
+        w.clock.advance(4);
+        *requeued.lock().unwrap() = Some(other.maintain().unwrap().requeued_jobs);
+        Ok(())
+    });
+    let mut worker = Worker::new(&w.service, &options, &cancel, &stubborn).unwrap();
+    worker.stuck_after = Duration::ZERO;
+    assert_eq!(worker.work_once().unwrap(), Worked::Done);
+    assert_eq!(*requeued.lock().unwrap(), Some(1));
+    // It ended after all, and published nothing.
+    assert_eq!(w.service.stuck_workers(), 0);
+    assert_eq!(w.job(job).status, JobStatus::Queued { position: Some(1) });
+    assert!(work(&other, |_, _| Ok(())));
+    assert_eq!((w.job(job).status, w.job(job).details.attempt), (JobStatus::Finished, 2));
+}
+
 #[test]
 fn a_worker_that_lost_its_lease_publishes_nothing() {
     let w = World::new();

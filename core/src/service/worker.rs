@@ -46,6 +46,9 @@ const IDLE_POLL: Duration = Duration::from_secs(1);
 const LOOK: Duration = Duration::from_millis(100);
 /// How long the previous worker of a job may take to leave its workspace.
 const LEAVE: Duration = Duration::from_secs(60);
+/// How long work may take to stop: it looks every second whether it is to. What does not look for so long (a driver that hangs) never
+/// will.
+const STUCK: Duration = Duration::from_secs(600);
 /// How long after a file was found to be bad it is read again.
 const SECOND_LOOK: Duration = Duration::from_millis(250);
 
@@ -113,6 +116,13 @@ impl Service {
         Ok(())
     }
 
+    /// How many workers of this process have work that has not stopped ten minutes after it was told to (a graphics driver may hang).
+    /// Their jobs are others' when their leases have run out, which they no longer prolong; such a worker takes no other job until its
+    /// work has ended. Where its process has nothing else to do, that should be ended and started anew.
+    pub fn stuck_workers(&self) -> usize {
+        self.inner.stuck.load(Ordering::Relaxed)
+    }
+
     /// Waits for a change in short steps, since nobody wakes us when `cancel` is raised.
     fn wait_for_work(&self, mark: u64, limit: Duration, cancel: &CancelToken) {
         let end = Instant::now() + limit;
@@ -152,6 +162,8 @@ pub(super) struct Worker<'a> {
     user: Mutex<Option<UserId>>,
     /// Whether it was told how the attempt at hand has ended.
     is_end_told: AtomicBool,
+    /// How long its work may take to stop.
+    pub(super) stuck_after: Duration,
 }
 
 impl<'a> Worker<'a> {
@@ -182,6 +194,7 @@ impl<'a> Worker<'a> {
             has_claimed: false,
             user: Mutex::default(),
             is_end_told: AtomicBool::new(false),
+            stuck_after: STUCK,
         })
     }
 
@@ -382,8 +395,22 @@ impl<'a> Worker<'a> {
                 watch.look();
                 if watch.stop.is_some() {
                     stop_work.cancel();
+                    if watch.gives_up_after(self.stuck_after) {
+                        inner.stuck.fetch_add(1, Ordering::Relaxed);
+                        let (name, job) = (&self.options.name, claim.lease.job);
+                        let seconds = self.stuck_after.as_secs();
+                        let what = format!("its work has not stopped {seconds} s after it was told to");
+                        log(&format!("{what}; the job is given up"));
+                        log::error!(
+                            "worker {name} gives job {job} up: {what}. Another worker gets the job when the lease has run out; this one \
+                             takes no job until its process is started anew"
+                        );
+                    }
                 }
             };
+            if std::mem::take(&mut watch.is_given_up) {
+                inner.stuck.fetch_sub(1, Ordering::Relaxed);
+            }
             watch.tell_stages();
             if let Some(storing) = storing {
                 let is_of_a_job_that_goes_back =

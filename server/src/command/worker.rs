@@ -2,11 +2,12 @@
 
 use std::io;
 use std::net::SocketAddr;
+use std::thread::JoinHandle;
 use std::time::Duration;
 
 use clap::Args;
 use libreconstruct::raster::DeviceChoice;
-use libreconstruct::service::{WorkerEnd, WorkerOptions};
+use libreconstruct::service::{Service, WorkerEnd, WorkerOptions};
 use libreconstruct::{CancelToken, Error, ErrorKind, Result};
 use toml::Value;
 
@@ -22,6 +23,8 @@ const LOOK: Duration = Duration::from_millis(100);
 const STOP: Duration = Duration::from_secs(3);
 /// As after the second interrupt of any command.
 const EXIT_CANCELLED: i32 = 130;
+/// As after any error.
+const EXIT_STUCK: i32 = 1;
 
 /// Run the jobs of a service
 ///
@@ -95,7 +98,13 @@ impl Arguments {
             end_for_good(cancel.clone(), drain + STOP)?;
         }
         tracing::info!(name = options.name, data = %config.data.display(), "working");
+        let done = CancelToken::new();
+        let watching = end_when_stuck(service.clone(), done.clone())?;
         let ended = service.run_worker(&options, cancel);
+        done.cancel();
+        watching.thread().unpark();
+        // So that nobody else has the service when this lets go of it.
+        let _ = watching.join();
         telemetry::traces::flush();
         ended?;
         tracing::info!("stopped");
@@ -127,6 +136,24 @@ fn end_for_good(cancel: CancelToken, limit: Duration) -> Result<()> {
     };
     let watching = std::thread::Builder::new().name("drain".into()).spawn(watch);
     watching.map(drop).map_err(|e| Error::new(ErrorKind::Io, format!("a thread cannot be started: {e}")))
+}
+
+/// Ends the process if its work does not stop though it should have long ago, unless `done` is raised: only a new process, which a server,
+/// systemd or Kubernetes begins, can work again.
+fn end_when_stuck(service: Service, done: CancelToken) -> Result<JoinHandle<()>> {
+    let watch = move || {
+        while service.stuck_workers() == 0 {
+            if done.is_cancelled() {
+                return;
+            }
+            std::thread::park_timeout(LOOK);
+        }
+        tracing::error!("the worker's work does not stop: its process ends, and should be started again");
+        telemetry::traces::flush();
+        std::process::exit(EXIT_STUCK);
+    };
+    let watching = std::thread::Builder::new().name("stuck".into()).spawn(watch);
+    watching.map_err(|e| Error::new(ErrorKind::Io, format!("a thread cannot be started: {e}")))
 }
 
 /// The configuration that the server passes on. When the server is gone, however it ended, `cancel` is raised.

@@ -61,6 +61,10 @@ pub(super) struct Watch<'a> {
     pub(super) stop: Option<Stop>,
     /// When the worker was asked to end.
     asked_to_end: Option<Instant>,
+    /// When the work was told to stop.
+    told_to_stop: Option<Instant>,
+    /// Whether nobody waits any longer for the work to stop: the job is no longer kept from others.
+    pub(super) is_given_up: bool,
     /// When the job will have been worked on for as long as it may be.
     end: Option<Instant>,
     reported: Option<(Instant, Progress)>,
@@ -77,6 +81,8 @@ impl<'a> Watch<'a> {
             of,
             stop: None,
             asked_to_end: None,
+            told_to_stop: None,
+            is_given_up: false,
             end,
             reported: None,
         }
@@ -92,8 +98,10 @@ impl<'a> Watch<'a> {
             self.stop = Some(Stop::TooLong);
         }
         // Also while the work is being stopped: until it has stopped, nobody else should begin.
-        let state = self.hold.look();
-        self.obey(state);
+        if !self.is_given_up {
+            let state = self.hold.look();
+            self.obey(state);
+        }
         self.tell_stages();
         if self.stop.is_none() {
             self.report();
@@ -101,6 +109,14 @@ impl<'a> Watch<'a> {
         if self.stop.is_none() {
             self.show_picture();
         }
+    }
+
+    /// Gives the job up if its work, which was told to stop, has not done so for `patience`. Says whether it does so now.
+    pub(super) fn gives_up_after(&mut self, patience: Duration) -> bool {
+        let told = *self.told_to_stop.get_or_insert_with(Instant::now);
+        let gives_up = !self.is_given_up && told.elapsed() >= patience;
+        self.is_given_up |= gives_up;
+        gives_up
     }
 
     /// Whether a worker that was asked to end has had its time.
