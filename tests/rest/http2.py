@@ -61,8 +61,13 @@ def status(block: bytes) -> int:
 
 
 class Connection:
-    def __init__(self, port: int, timeout: float = 30):
-        self.socket = socket.create_connection(("127.0.0.1", port), timeout=timeout)
+    def __init__(self, port: int, timeout: float = 30, receive_buffer: int | None = None):
+        self.socket = socket.socket()
+        self.socket.settimeout(timeout)
+        if receive_buffer is not None:
+            # What the first segments offer as room follows from it.
+            self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer)
+        self.socket.connect(("127.0.0.1", port))
         self.socket.sendall(PREFACE + frame(SETTINGS, 0, 0))
 
     def send(self, *frames: bytes) -> None:

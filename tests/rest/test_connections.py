@@ -3,6 +3,7 @@
 import contextlib
 import random
 import select
+import signal
 import socket
 import struct
 import threading
@@ -331,6 +332,38 @@ def test_rule_91_who_takes_the_ends_of_many_answers_at_a_good_pace_gets_them(mak
     # Longer than a connection has that is idle, and then is told to end.
     assert time.monotonic() - began > 4 * HEADER_TIMEOUT + 2
     assert set(bodies.values()) == {video}
+    connection.close()
+
+
+@storage.answered_by_us
+def test_rule_91_a_stop_cuts_no_end_of_an_answer_from_a_client_that_goes_on_sending(make_server):
+    server = make_server({"h2c": True})
+    video = random.Random(4).randbytes(384 << 10)
+    server.user("anna").upload(video, "mp4")
+    [name] = server.files("videos")
+    path = target(signed(server, "GET", name, time.time() + 600))
+    # All may be sent, so that the last of it waits in the kernel of the server for a client that takes little at once.
+    connection = http2.Connection(server.port, receive_buffer=32 << 10)
+    room = struct.pack(">I", 1 << 20)
+    connection.send(frame(SETTINGS, 0, 0, struct.pack(">H", 4) + room), frame(WINDOW_UPDATE, 0, 0, room))
+    connection.send(frame(HEADERS, END_STREAM | END_HEADERS, 1, http2.get(path)))
+    body, told = b"", False
+    with contextlib.suppress(EOFError):
+        while True:
+            kind, flags, _, payload = connection.receive()
+            # Nobody hears that after the end.
+            with contextlib.suppress(ConnectionError):
+                if kind == PING and not flags & ACK:
+                    connection.send(frame(PING, ACK, 0, payload))
+                connection.send(frame(WINDOW_UPDATE, 0, 0, struct.pack(">I", 1)))
+            if kind == DATA:
+                body += payload
+                if not told:
+                    server.process.send_signal(signal.SIGTERM)
+                    told = True
+                time.sleep(len(payload) / (256 << 10))
+    assert body == video
+    assert server.process.wait(10) == 0
     connection.close()
 
 

@@ -93,6 +93,16 @@ impl Traffic {
         state.sent.saturating_sub(state.queue.bytes())
     }
 
+    /// Whether all that was sent has arrived at the other end, and that nothing follows, if that was said.
+    pub(crate) fn has_all_arrived(&self) -> bool {
+        self.state().queue.bytes() == 0
+    }
+
+    /// Whether HTTP/2 is spoken, as far as is known.
+    pub(crate) fn is_http2(&self) -> bool {
+        matches!(self.state().protocol, Protocol::Http2 { .. })
+    }
+
     /// Bytes of answers that have arrived at the other end.
     pub(crate) fn answers_arrived(&self) -> u64 {
         let state = self.state();
