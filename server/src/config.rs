@@ -132,6 +132,7 @@ pub(crate) struct ConnectionLimits {
     pub(crate) max_uploads_per_user: usize,
     pub(crate) header_timeout_seconds: u64,
     pub(crate) idle_timeout_seconds: u64,
+    pub(crate) max_age_seconds: u64,
 }
 
 impl Default for ConnectionLimits {
@@ -143,6 +144,7 @@ impl Default for ConnectionLimits {
             max_uploads_per_user: 16,
             header_timeout_seconds: 10,
             idle_timeout_seconds: 75,
+            max_age_seconds: 3600,
         }
     }
 }
@@ -153,8 +155,12 @@ impl ConnectionLimits {
     }
 
     pub(crate) fn idle_timeout(&self) -> Duration {
-        // After an hour a connection ends in any case.
+        // No client keeps a connection for longer without a request.
         Duration::from_secs(self.idle_timeout_seconds.clamp(1, 3600))
+    }
+
+    pub(crate) fn max_age(&self) -> Duration {
+        Duration::from_secs(self.max_age_seconds.max(1))
     }
 }
 

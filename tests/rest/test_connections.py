@@ -105,7 +105,8 @@ def keep_open(server) -> socket.socket:
     return connection
 
 
-def ask_again(connection: socket.socket) -> None:
+def ask_again(connection: socket.socket) -> bytes:
+    """Asks once more; the answer."""
     connection.sendall(b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n")
     answer = b""
     while not answer.endswith(b'{"status":"ok"}'):
@@ -113,6 +114,7 @@ def ask_again(connection: socket.socket) -> None:
         assert more, answer
         answer += more
     assert answer.startswith(b"HTTP/1.1 200 ")
+    return answer
 
 
 def wait_for_end(connection: socket.socket) -> None:
@@ -160,6 +162,28 @@ def test_rule_91_half_a_head_ends_a_connection_that_was_used_before(patient):
 def test_rule_91_an_idle_connection_is_closed(strict):
     with keep_open(strict) as connection:
         wait_for_end(connection)
+
+
+def test_rule_91_an_old_connection_of_http_1_ends_with_an_answer(make_server):
+    server = make_server({"h2c": True, "connections": {"max_age_seconds": 2}})
+    old = http2.Connection(server.port)
+    with keep_open(server) as connection:
+        assert ask(old, 1)
+        # It is used all the time, and is told when it is old: it never ends between two answers.
+        end, answer = time.monotonic() + 30, b""
+        while b"\r\nconnection: close\r\n" not in answer.lower():
+            assert time.monotonic() < end
+            answer = ask_again(connection)
+            time.sleep(0.3)
+        wait_for_end(connection)
+    with keep_open(server) as connection:
+        # Without a request it stays, as long as any that is idle.
+        time.sleep(4)
+        assert b"\r\nconnection: close\r\n" in ask_again(connection).lower()
+        wait_for_end(connection)
+    # HTTP/2 is told without a request.
+    assert wait_until(lambda: old.receive()[0] == http2.GOAWAY)
+    old.close()
 
 
 def test_rule_92_idle_connections_give_way_where_places_are_scarce(make_server):

@@ -127,6 +127,11 @@ pub(super) const KEYS: &[Key] = &[
          one for their next request. When more than half of the places are taken, the time above counts, if it is shorter.",
     ),
     key(
+        "connections.max_age_seconds",
+        "A connection takes no new requests after so long: HTTP/2 is told at once, HTTP/1.1 with its next answer\n\
+         (Connection: close). What is on its way then comes to its end.",
+    ),
+    key(
         "rate_limits.requests_per_minute",
         "Requests of one user that are neither of the following. 0: no limit, as for all rates.",
     ),

@@ -12,9 +12,10 @@ use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 
-use hyper::Request;
 use hyper::body::{Body, Incoming};
+use hyper::header::{CONNECTION, HeaderValue};
 use hyper::service::service_fn;
+use hyper::{Request, Version};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto::Builder;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
@@ -41,7 +42,7 @@ const STALL: Duration = Duration::from_secs(60);
 const LEAST_BYTES: u64 = 60 * 1024;
 /// How often the requests of a connection are looked at.
 const LOOK: Duration = Duration::from_secs(1);
-/// A connection takes no new requests after this time: who comes back is counted anew.
+/// The longest that a connection that was told to end may stay without a request.
 const LONGEST: Duration = Duration::from_secs(3600);
 /// How many header timeouts a connection without a request that was told to end may take for what it still has to send; as many more
 /// while it is taken as fast as it has to be.
@@ -175,6 +176,7 @@ async fn handle<S>(
     let traffic = Traffic::new(h2, queue);
     let stream = StallGuard::new(stream, traffic.clone(), STALL, LEAST_BYTES);
     let activity = Activity::new(traffic.clone());
+    let (began, max_age) = (Instant::now(), limits.max_age());
     let service = {
         let (api, activity, traffic) = (api.clone(), activity.clone(), traffic.clone());
         service_fn(move |request: Request<Incoming>| {
@@ -182,9 +184,14 @@ async fn handle<S>(
             traffic.request_begins(brings_body);
             // Of a request that only reads, nobody reads a body.
             let has_body = brings_body && !request.method().is_safe();
+            let is_http2 = request.version() == Version::HTTP_2;
             let (api, running) = (api.clone(), activity.begin(has_body));
             async move {
-                let response = answer::answer(&api, connection, request).await;
+                let mut response = answer::answer(&api, connection, request).await;
+                // Who has no other way to hear that the connection ends might send the next request just then, and lose it.
+                if !is_http2 && began.elapsed() >= max_age {
+                    response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+                }
                 Ok::<_, Infallible>(response.map(|body| running.answer(body)))
             }
         })
@@ -199,7 +206,6 @@ async fn handle<S>(
     let mut served = std::pin::pin!(served);
     let mut look = interval(LOOK);
     look.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    let began = Instant::now();
     let last = LAST_TIMEOUTS * header_timeout;
     let least = (LEAST_RATE * last.as_secs()).max(1);
     let mut ending: Option<Ending> = None;
@@ -217,7 +223,8 @@ async fn handle<S>(
             Some(Verdict::IdleFor(time)) if time >= idle_timeout => true,
             Some(Verdict::IdleFor(time)) if time >= header_timeout && place.is_scarce() => true,
             Some(Verdict::Busy | Verdict::IdleFor(_) | Verdict::NeverAsked(_) | Verdict::HeadFor(_)) => {
-                began.elapsed() >= LONGEST
+                // Who comes back is counted anew. HTTP/1.1 is told with its next answer.
+                traffic.is_http2() && began.elapsed() >= max_age
             }
         };
         if let Some(ending) = &mut ending {
