@@ -68,6 +68,7 @@ pub(crate) struct Config {
     pub(crate) max_job_hours: u64,
     pub(crate) checkpoint_seconds: u64,
     pub(crate) drain_seconds: u32,
+    pub(crate) stop_delay_seconds: u32,
     pub(crate) connections: ConnectionLimits,
     pub(crate) rate_limits: RateLimits,
     pub(crate) limits: Limits,
@@ -112,6 +113,7 @@ impl Default for Config {
             max_job_hours: service.max_job_hours,
             checkpoint_seconds: service.checkpoint_seconds,
             drain_seconds: u32::try_from(WorkerOptions::default().drain.as_secs()).unwrap_or(u32::MAX),
+            stop_delay_seconds: 0,
             connections: ConnectionLimits::default(),
             rate_limits: RateLimits::default(),
             limits: service.limits,
@@ -262,6 +264,11 @@ impl Config {
     /// they have done stays in the folder.
     pub(crate) fn drain(&self) -> Option<Duration> {
         self.database.is_some().then(|| Duration::from_secs(self.drain_seconds.into()))
+    }
+
+    /// For how long the server goes on as ever after it has said that it stops.
+    pub(crate) fn stop_delay(&self) -> Duration {
+        Duration::from_secs(self.stop_delay_seconds.into())
     }
 
     /// Those of a worker.

@@ -609,3 +609,32 @@ def test_rule_90_a_proxy_that_is_not_named_has_no_metrics_for_its_clients(make_s
 
     assert status() == 200
     assert [status(**{"X-Forwarded-For": "127.0.0.1"}), status(Forwarded="for=192.0.2.7"), status(Via="1.1 proxy")] == [404] * 3
+
+
+@storage.answered_by_us
+def test_a_stop_is_announced_before_connections_are_refused(make_server, flat):
+    server = make_server({"stop_delay_seconds": 5})
+    client = server.user("anna")
+    job = client.submit(flat)
+    with keep_open(server) as kept, slow_upload(server, client.upload_url()["url"]) as upload:
+        began = time.monotonic()
+        server.process.send_signal(signal.SIGTERM)
+        assert wait_until(lambda: requests.get(f"{server.url}/readyz", timeout=5).status_code == 503, within=3)
+        is_error(requests.get(f"{server.url}/readyz", timeout=5), 503, "Server is stopping")
+        # All else is served as ever, also who waits; connections that are kept for the next request move elsewhere.
+        asked = time.monotonic()
+        assert client.get(f"/api/v1/jobs/{job}/report/?wait=1").status_code == 200
+        assert time.monotonic() - asked > 0.9
+        assert b"\r\nconnection: close\r\n" in ask_again(kept).lower()
+        upload.sendall(bytes(999_999))
+        assert upload.recv(4096).startswith(b"HTTP/1.1 201 ")
+        assert server.process.wait(20) == 0
+        assert time.monotonic() - began > 4.5
+
+
+def test_a_second_signal_waits_for_no_balancer(make_server):
+    server = make_server({"stop_delay_seconds": 600})
+    server.process.send_signal(signal.SIGTERM)
+    assert wait_until(lambda: requests.get(f"{server.url}/readyz", timeout=5).status_code == 503)
+    server.process.send_signal(signal.SIGTERM)
+    assert server.process.wait(10) == 130

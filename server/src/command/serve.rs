@@ -23,7 +23,7 @@ use libreconstruct::service::{ReconstructionDefaults, Service};
 use libreconstruct::{Error, ErrorKind, Result};
 use tokio::net::TcpListener;
 use tokio::sync::watch;
-use tokio::time::interval;
+use tokio::time::{interval, sleep};
 use toml::{Table, Value};
 
 use self::crew::Crew;
@@ -83,6 +83,9 @@ pub(crate) struct Arguments {
     /// Let everybody look at public jobs in a browser, at /view/JOB_ID
     #[arg(long)]
     public_view: bool,
+    /// When asked to stop, say so at /readyz and go on serving for so many seconds, until balancers have heard of it [default: 0]
+    #[arg(long, value_name = "SECONDS")]
+    stop_delay: Option<u32>,
     /// Make a user and a key, and print a link that is signed in and a session for curl; scenes are small, for machines without a GPU
     #[arg(long)]
     demo: bool,
@@ -103,6 +106,7 @@ impl Arguments {
             ("tls_certificate", self.tls_certificate.as_ref().map(path)),
             ("tls_key", self.tls_key.as_ref().map(path)),
             ("insecure_http", self.insecure_http.then_some(Value::Boolean(true))),
+            ("stop_delay_seconds", self.stop_delay.map(|n| Value::Integer(n.into()))),
             ("public_view", self.public_view.then_some(Value::Boolean(true))),
         ];
         given.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?))).collect()
@@ -170,10 +174,13 @@ impl Arguments {
         tracing::info!("stopping; a second signal stops at once");
         api.stop();
         workers.cancel();
-        let _ = stop.send(true);
         let limit = WORKERS_STOP_WITHIN + api.config().drain().unwrap_or_default();
         let workers = tokio::task::spawn_blocking(move || workers.stop(limit));
         let ended = async {
+            // Who chooses among servers hears of it first, and whoever waits for a change goes on doing so until then.
+            sleep(config.stop_delay()).await;
+            api.waits.end();
+            let _ = stop.send(true);
             let _ = server.await;
             let _ = maintenance.await;
             let _ = courier.await;

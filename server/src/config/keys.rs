@@ -106,6 +106,11 @@ pub(super) const KEYS: &[Key] = &[
         "How long a worker of many machines may take, when it is asked to end, to stop and to store its job for the others.\n\
          What stops it for good (Kubernetes, systemd) should wait longer.",
     ),
+    key(
+        "stop_delay_seconds",
+        "How long the server goes on taking connections and requests when it is asked to stop, while /readyz says 503 already: as long\n\
+         as what chooses among servers takes to hear of it. 0: it takes none from then on. What stops it for good should wait longer.",
+    ),
     key("connections.max_connections", "Connections at once; more are answered with 503."),
     key(
         "connections.max_connections_per_address",

@@ -178,7 +178,7 @@ async fn send(
                 return;
             }
         }
-        if has_ended || api.is_stopping() || Instant::now() >= end {
+        if has_ended || api.waits.have_ended() || Instant::now() >= end {
             return;
         }
         tokio::select! {

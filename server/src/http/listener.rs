@@ -189,7 +189,7 @@ async fn handle<S>(
             async move {
                 let mut response = answer::answer(&api, connection, request).await;
                 // Who has no other way to hear that the connection ends might send the next request just then, and lose it.
-                if !is_http2 && began.elapsed() >= max_age {
+                if !is_http2 && (began.elapsed() >= max_age || api.is_stopping()) {
                     response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
                 }
                 Ok::<_, Infallible>(response.map(|body| running.answer(body)))

@@ -63,7 +63,7 @@ async fn read_changed(
             let seen = *seen.get_or_insert((wait.version.unwrap_or(now.0), now.1));
             events::is_news(seen, now, began.elapsed()) || job.status.is_terminal()
         });
-        if has_changed || left.is_zero() || exchange.api.is_stopping() {
+        if has_changed || left.is_zero() || exchange.api.waits.have_ended() {
             return read(exchange, user, job_id).await;
         }
         sleep(left.min(LOOK)).await;

@@ -1,6 +1,8 @@
 //! How many requests of one user wait for a change at once (rule 86 of docs/rest.md). Each reads a row twice a second for as long as
 //! it waits and is counted by the rate limit once, so there must not be any number of them.
 
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use hyper::StatusCode;
 use hyper::header::{HeaderValue, RETRY_AFTER};
 use libreconstruct::job::UserId;
@@ -13,7 +15,10 @@ const MOST: usize = 32;
 
 /// The requests that wait in this process.
 #[derive(Default)]
-pub(crate) struct Waits(Shares<UserId>);
+pub(crate) struct Waits {
+    places: Shares<UserId>,
+    have_ended: AtomicBool,
+}
 
 impl Waits {
     /// Begins to wait for `user`, until the answer is dropped.
@@ -21,7 +26,7 @@ impl Waits {
     /// # Errors
     /// 429 if too many requests of the user wait already.
     pub(crate) fn begin(&self, user: UserId) -> Result<Share<UserId>, ApiError> {
-        self.0.take(user, |_, own| {
+        self.places.take(user, |_, own| {
             if own < MOST {
                 return Ok(());
             }
@@ -29,6 +34,16 @@ impl Waits {
             Err(ApiError::new(StatusCode::TOO_MANY_REQUESTS, "too_many_waits", text)
                 .with_header(RETRY_AFTER, HeaderValue::from_static("5")))
         })
+    }
+
+    /// All that wait are answered from now on: the server takes no more requests.
+    pub(crate) fn end(&self) {
+        self.have_ended.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether nobody is to wait any more.
+    pub(crate) fn have_ended(&self) -> bool {
+        self.have_ended.load(Ordering::Relaxed)
     }
 }
 
@@ -48,6 +63,6 @@ mod tests {
         waiting.pop();
         waiting.push(waits.begin(anna).ok().unwrap());
         drop(waiting);
-        assert_eq!(waits.0.holders(), 0);
+        assert_eq!(waits.places.holders(), 0);
     }
 }
