@@ -228,8 +228,16 @@ impl Service {
     /// # Errors
     /// [`ErrorKind::NotFound`]; what keeps the stored report from being read.
     pub fn report(&self, user: UserId, job: JobId) -> Result<JobReport> {
-        let found = self.job(user, job)?;
-        let made = if found.status == JobStatus::Finished { self.report_made(user, job)? } else { None };
+        self.report_of(user, self.job(user, job)?)
+    }
+
+    /// The same of a job of the user's that was just read ([`Service::job`]). Nothing is read for one that is not finished.
+    ///
+    /// # Errors
+    /// What keeps the stored report from being read.
+    pub fn report_of(&self, user: UserId, found: Job) -> Result<JobReport> {
+        let is_finished = found.status == JobStatus::Finished;
+        let made = if is_finished { self.report_made(user, found.job_id)? } else { None };
         Ok(JobReport::new(found, made, self.inner.clock.now()))
     }
 

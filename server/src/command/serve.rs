@@ -32,7 +32,7 @@ use super::data::DataArguments;
 use crate::context::Global;
 use crate::http::api::Api;
 use crate::http::tls::Tls;
-use crate::http::{INVITATION, listener, log, metrics};
+use crate::http::{INVITATION, blocking_threads, listener, log, metrics};
 use crate::{telemetry, ui};
 
 /// Workers may take this long to write a checkpoint and let go of their jobs.
@@ -133,6 +133,7 @@ impl Arguments {
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .enable_all()
             .thread_name("http")
+            .max_blocking_threads(blocking_threads(config.connections.max_uploads))
             .build()
             .map_err(|e| Error::new(ErrorKind::Io, format!("cannot start threads: {e}")))?;
         let api = Arc::new(Api::new(service, config, metrics::start()?)?);

@@ -1,12 +1,13 @@
 //! What the handlers of all requests share: the service, the configuration and the limits.
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use hyper::http::request::Parts;
 use libreconstruct::Result;
-use libreconstruct::service::Service;
+use libreconstruct::job::{Job, JobId, JobStatus, UserId};
+use libreconstruct::service::{JobReport, Service};
 use metrics_exporter_prometheus::PrometheusHandle;
 
 use super::bodies::Bodies;
@@ -16,7 +17,7 @@ use super::error::ApiError;
 use super::openapi::Description;
 use super::rate_limit::RateLimiters;
 use super::transfers::Transfers;
-use super::turns::Turns;
+use super::turns::{Turn, Turns};
 use super::waits::Waits;
 use crate::config::Config;
 use crate::oidc::Provider;
@@ -34,7 +35,7 @@ pub(crate) struct Api {
     /// When the rows were last counted for `/metrics`.
     counted: Mutex<Option<Instant>>,
     stopping: AtomicBool,
-    pub(crate) turns: Turns,
+    pub(crate) turns: Arc<Turns>,
     pub(crate) description: Description,
     /// By which users sign in, if the operator has named one.
     pub(crate) provider: Option<Provider>,
@@ -58,7 +59,7 @@ impl Api {
             waits: Waits::default(),
             downloads: Downloads::default(),
             bodies: Bodies::default(),
-            turns: Turns::new(service.has_other_machines()),
+            turns: Arc::new(Turns::new(service.has_other_machines())),
             description: Description::default(),
             service,
             config,
@@ -102,13 +103,46 @@ impl Api {
         Ok(read(&self.service)?)
     }
 
-    /// Runs what may wait for the disk or for a lock on a thread that may wait.
+    /// Runs what may wait for the database or for a lock on a thread that may wait; nothing that touches the storage.
     pub(crate) async fn blocking<T: Send + 'static>(
         &self,
         work: impl FnOnce(&Service) -> Result<T> + Send + 'static,
     ) -> Result<T, ApiError> {
-        let service = self.service.clone();
         let turn = self.turns.take().await?;
+        self.run(turn, work).await
+    }
+
+    /// The same for what may wait for the storage, too: of these only so many run at once, so that a storage which stands still keeps
+    /// nobody from rows. None may wait for another.
+    pub(crate) async fn stored<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&Service) -> Result<T> + Send + 'static,
+    ) -> Result<T, ApiError> {
+        let turn = self.turns.take_at_storage().await?;
+        self.run(turn, work).await
+    }
+
+    /// The report of a job.
+    pub(crate) async fn report(&self, user: UserId, job: JobId) -> Result<JobReport, ApiError> {
+        let found = self.blocking(move |service| service.job(user, job)).await?;
+        self.report_of(user, found).await
+    }
+
+    /// The report of a job whose row was just read. That of a finished one alone is in the storage: who follows a job that runs is
+    /// told of it also while the storage stands still.
+    pub(crate) async fn report_of(&self, user: UserId, found: Job) -> Result<JobReport, ApiError> {
+        if found.status == JobStatus::Finished {
+            return self.stored(move |service| service.report_of(user, found)).await;
+        }
+        Ok(self.service.report_of(user, found)?)
+    }
+
+    async fn run<T: Send + 'static>(
+        &self,
+        turn: Turn,
+        work: impl FnOnce(&Service) -> Result<T> + Send + 'static,
+    ) -> Result<T, ApiError> {
+        let service = self.service.clone();
         let work = move || {
             let _turn = turn;
             work(&service)

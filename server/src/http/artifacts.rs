@@ -76,12 +76,15 @@ pub(crate) async fn lead_to(
 ) -> Answer {
     let artifact = exchange.api.quick(|service| service.artifact(user, job_id, kind)).await?;
     let (content_type, disposition) = described(&artifact.key, Some(&artifact.file_name));
-    let content_disposition = disposition.as_ref().and_then(|value| value.to_str().ok());
-    let answer = DownloadAnswer { content_type, content_disposition };
+    let disposition = disposition.as_ref().and_then(|value| value.to_str().ok()).map(str::to_owned);
     let lifetime = Duration::from_secs(LIFETIME_SECONDS);
-    let at_the_storage =
-        exchange.api.quick(|service| service.artifact_address(&artifact, lifetime, &answer)).await?;
-    let location = match at_the_storage {
+    let asked = artifact.clone();
+    // Some storages are asked for what signs their addresses.
+    let at_the_storage = exchange.api.stored(move |service| {
+        let answer = DownloadAnswer { content_type, content_disposition: disposition.as_deref() };
+        service.artifact_address(&asked, lifetime, &answer)
+    });
+    let location = match at_the_storage.await? {
         Some(address) => address,
         None => own_address(exchange, &artifact),
     };

@@ -22,6 +22,7 @@ use super::file_name::attachment;
 use super::range::{Selection, select};
 use super::response::{Answer, header_value, response};
 use super::shares::Share;
+use super::turns::Turns;
 
 /// What is read at a time. While one chunk is sent the connection holds the next, and the one after that is read. A client may ask for
 /// many files at once and take none of them: three chunks of each are in memory then, and no more.
@@ -39,7 +40,7 @@ pub(super) async fn send(
     file_name: Option<&str>,
     cache: HeaderValue,
 ) -> Answer {
-    let blob = exchange.api.blocking(move |service| service.open_blob(&key)).await?;
+    let blob = exchange.api.stored(move |service| service.open_blob(&key)).await?;
     let size = blob.size;
     let etag = etag(&key, &blob);
     let mut headers = HeaderMap::new();
@@ -76,7 +77,10 @@ pub(super) async fn send(
     let body = match length {
         0 => ResponseBody::empty(),
         _ if method == Method::HEAD => ResponseBody::empty(),
-        _ => stream(blob, first, length, exchange.api.downloads.begin(exchange.address())?),
+        _ => {
+            let place = exchange.api.downloads.begin(exchange.address())?;
+            stream(exchange.api.turns.clone(), blob, first, length, place)
+        }
     };
     let mut response = response(status, body);
     *response.headers_mut() = headers;
@@ -114,7 +118,13 @@ impl AsRef<[u8]> for Placed {
 
 /// The `length` bytes from `first`. A slow client holds no thread: one is borrowed only while a chunk is read. `place` is held until
 /// the last of them has left.
-fn stream(blob: BlobReader, first: u64, length: u64, place: Share<IpAddr>) -> ResponseBody {
+fn stream(
+    turns: Arc<Turns>,
+    blob: BlobReader,
+    first: u64,
+    length: u64,
+    place: Share<IpAddr>,
+) -> ResponseBody {
     let (sender, chunks) = mpsc::channel(1);
     tokio::spawn(async move {
         let place = Arc::new(place);
@@ -122,7 +132,9 @@ fn stream(blob: BlobReader, first: u64, length: u64, place: Share<IpAddr>) -> Re
         while reader.left > 0 {
             // Room first: a chunk that waited for it would be one more in memory.
             let Ok(room) = sender.reserve().await else { return };
+            let turn = turns.take_read().await;
             let read = tokio::task::spawn_blocking(move || {
+                let _turn = turn;
                 let chunk = reader.next();
                 (reader, chunk)
             });
@@ -178,7 +190,8 @@ mod tests {
         let bytes: Vec<u8> = (0..2 * CHUNK_BYTES + 100).map(|n| (n % 251) as u8).collect();
         let size = bytes.len() as u64;
         let file = Box::new(io::Cursor::new(bytes.clone()));
-        let mut body = stream(BlobReader { file, size, modified: UNIX_EPOCH }, 0, size, place);
+        let blob = BlobReader { file, size, modified: UNIX_EPOCH };
+        let mut body = stream(Arc::new(Turns::new(false)), blob, 0, size, place);
         let mut chunks = Vec::new();
         while let Some(frame) = body.frame().await {
             chunks.push(frame.unwrap().into_data().unwrap());

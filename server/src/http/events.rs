@@ -152,9 +152,7 @@ async fn send(
                 job.status.is_terminal()
             }
             Ok(_) => {
-                let Ok(report) = api.blocking(move |service| service.report(user, job_id)).await else {
-                    return;
-                };
+                let Ok(report) = api.report(user, job_id).await else { return };
                 let Ok(data) = serde_json::to_string(&report) else { return };
                 // JSON without line breaks: one line of data is all of it.
                 text.push_str(&format!("id: {}\nevent: report\ndata: {data}\n\n", report.version));

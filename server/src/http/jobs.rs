@@ -252,7 +252,7 @@ pub(crate) async fn cancel(exchange: &mut Exchange<'_>, job_id: &str) -> Answer 
 pub(crate) async fn delete(exchange: &mut Exchange<'_>, job_id: &str) -> Answer {
     let user = exchange.authorize(Class::Request).await?;
     let job_id = exchange.job_id(job_id)?;
-    exchange.api.blocking(move |service| service.delete(user, job_id)).await?;
+    exchange.api.stored(move |service| service.delete(user, job_id)).await?;
     Ok(response(StatusCode::NO_CONTENT, ResponseBody::empty()))
 }
 

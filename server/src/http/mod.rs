@@ -55,4 +55,5 @@ mod waits;
 mod web;
 mod webhooks;
 
+pub(crate) use turns::threads as blocking_threads;
 pub(crate) use web::INVITATION;

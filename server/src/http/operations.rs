@@ -70,7 +70,7 @@ pub(crate) async fn metrics(exchange: &Exchange<'_>) -> Answer {
     }
     // To count all rows takes a while when there are many: however often somebody asks, it is done now and then.
     if exchange.api.statistics_are_due() {
-        let statistics = exchange.api.blocking(|service| service.statistics()).await?;
+        let statistics = exchange.api.stored(|service| service.statistics()).await?;
         super::metrics::record_statistics(&statistics);
     }
     ::metrics::gauge!("reconstruct_workers_paused").set(exchange.api.service().paused_workers().len() as f64);

@@ -38,7 +38,7 @@ pub(crate) async fn get(exchange: &mut Exchange<'_>, job_id: &str) -> Answer {
 }
 
 async fn read(exchange: &Exchange<'_>, user: UserId, job_id: JobId) -> Result<JobReport, ApiError> {
-    exchange.api.blocking(move |service| service.report(user, job_id)).await
+    exchange.api.report(user, job_id).await
 }
 
 /// The report once something has changed, or when that was waited for long enough.

@@ -43,7 +43,7 @@ pub(crate) async fn restart(exchange: &mut Exchange<'_>, job_id: &str, body: Inc
         .map(|key| Idempotency { key, body_hash: Sha256::digest(format!("restart {job_id} {body}")).into() });
     let submission = exchange
         .api
-        .blocking(move |service| {
+        .stored(move |service| {
             service.restart(user, job_id, idempotency, |before| before.with_json(&body, service.limits()))
         })
         .await?;
@@ -57,7 +57,7 @@ pub(crate) async fn queue(
     request: JobRequest,
     idempotency: Option<Idempotency>,
 ) -> Answer {
-    let submission = exchange.api.blocking(move |service| service.submit(user, request, idempotency)).await?;
+    let submission = exchange.api.stored(move |service| service.submit(user, request, idempotency)).await?;
     answer(exchange, &submission)
 }
 

@@ -132,7 +132,7 @@ pub(super) fn is_creation(headers: &HeaderMap) -> bool {
 /// Says how much has come.
 pub(super) async fn show(exchange: &Exchange<'_>, name: BlobName) -> Answer {
     let protocol = Protocol::of(&exchange.parts.headers)?;
-    let arrived = exchange.api.blocking(move |service| service.arrived(&name)).await?;
+    let arrived = exchange.api.stored(move |service| service.arrived(&name)).await?;
     let status = match protocol {
         Protocol::Ietf => StatusCode::NO_CONTENT,
         Protocol::Tus => StatusCode::OK,
@@ -145,7 +145,7 @@ pub(super) async fn show(exchange: &Exchange<'_>, name: BlobName) -> Answer {
 /// Forgets what has come and is not complete.
 pub(super) async fn forget(exchange: &Exchange<'_>, name: BlobName) -> Answer {
     let protocol = Protocol::of(&exchange.parts.headers)?;
-    exchange.api.blocking(move |service| service.forget_arrived(&name)).await?;
+    exchange.api.stored(move |service| service.forget_arrived(&name)).await?;
     let mut answer = response(StatusCode::NO_CONTENT, ResponseBody::empty());
     if protocol == Protocol::Tus {
         answer.headers_mut().insert(TUS_RESUMABLE, TUS_1);
@@ -195,7 +195,7 @@ pub(super) async fn begin_tus(exchange: &Exchange<'_>, name: BlobName) -> Answer
         named => named,
     };
     let facts = UploadFacts { file_name, size: Some(0), ..UploadFacts::default() };
-    let begun = api.blocking(move |service| service.append_anew(&name, length, facts)?.finish(false)).await;
+    let begun = api.stored(move |service| service.append_anew(&name, length, facts)?.finish(false)).await;
     let arrived = begun.map_err(|error| limited(api, error))?;
     let mut answer = begun_at(exchange)?;
     describe(api, Protocol::Tus, &arrived, answer.headers_mut())?;
@@ -230,7 +230,7 @@ async fn transfer(
     let (place, body) = or_drain(owner.and_then(|user| api.transfers.begin(user)), body)?;
     let last_byte = facts.size.filter(|_| is_last).map(|size| offset.unwrap_or(0).saturating_add(size));
     let length = said.length.or(last_byte);
-    let begun = api.blocking(move |service| match offset {
+    let begun = api.stored(move |service| match offset {
         Some(offset) => service.append(&name, offset, length, facts),
         None => service.append_anew(&name, length, facts).map(|begun| Appended::Begun(Box::new(begun))),
     });
@@ -277,9 +277,9 @@ async fn bring(
     let superseded = appending.superseded();
     let (mut appending, ended) = intake::take_in(body, *appending, Some(&superseded)).await?;
     match ended {
-        Ok(()) => api.blocking(move |_| appending.finish(is_last)).await,
+        Ok(()) => api.stored(move |_| appending.finish(is_last)).await,
         Err(error) => {
-            api.blocking(move |_| appending.store().map(drop)).await?;
+            api.stored(move |_| appending.store().map(drop)).await?;
             Err(error)
         }
     }

@@ -78,16 +78,14 @@ pub(super) async fn receive(exchange: &Exchange<'_>, name: BlobName, part: Part,
         return commit(exchange, name, facts, body, place).await;
     }
     let begun = match part {
-        Part::Block { id } => {
-            exchange.api.blocking(move |service| service.put_block(&name, &id, facts)).await
-        }
-        _ => exchange.api.blocking(move |service| service.begin_upload(&name, facts)).await,
+        Part::Block { id } => exchange.api.stored(move |service| service.put_block(&name, &id, facts)).await,
+        _ => exchange.api.stored(move |service| service.begin_upload(&name, facts)).await,
     };
     let (writer, body) = or_drain(begun, body)?;
     let (writer, ended) = intake::take_in(body, writer, None).await?;
     // One that has not come whole leaves nothing (rule 30).
     ended?;
-    let etag = exchange.api.blocking(move |_| writer.finish()).await?;
+    let etag = exchange.api.stored(move |_| writer.finish()).await?;
     created(&etag)
 }
 
@@ -129,7 +127,7 @@ async fn commit(
         let _place = place;
         service.commit_blocks(&name, &ids, facts, &left)
     };
-    let error = match exchange.api.blocking(work).await {
+    let error = match exchange.api.stored(work).await {
         Ok(etag) => return created(&etag),
         Err(error) => error,
     };

@@ -38,9 +38,10 @@ pub(super) async fn page(exchange: &mut Exchange<'_>, job_id: &str) -> Answer {
                 more.push((name, text));
             }
         }
-        Ok((job, live, service.report(user, job_id)?, more, is_there(ArtifactKind::FirstLook)?))
+        Ok((job, live, more, is_there(ArtifactKind::FirstLook)?))
     });
-    let (job, live, report, more, has_first) = read.await?;
+    let (job, live, more, has_first) = read.await?;
+    let report = exchange.api.report_of(user, job.clone()).await?;
     let prefix = exchange.api.prefix();
     let has_viewer = exchange.api.config().public_view;
     let is_finished = job.status == JobStatus::Finished;
@@ -213,7 +214,7 @@ pub(super) async fn camera(exchange: &mut Exchange<'_>, job_id: &str) -> Answer 
 pub(super) async fn frames(exchange: &mut Exchange<'_>, job_id: &str) -> Answer {
     let user = session::need(exchange, Class::Request).await?.user.user_id;
     let job_id = exchange.job_id(job_id)?;
-    let cameras = exchange.api.blocking(move |service| service.cameras(user, job_id)).await?;
+    let cameras = exchange.api.stored(move |service| service.cameras(user, job_id)).await?;
     json_body::response(StatusCode::OK, &cameras)
 }
 

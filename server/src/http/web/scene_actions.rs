@@ -37,7 +37,7 @@ pub(super) async fn ask_to_delete(exchange: &mut Exchange<'_>, job_id: &str) -> 
 pub(super) async fn delete(exchange: &mut Exchange<'_>, job_id: &str) -> Answer {
     let user = session::need(exchange, Class::Request).await?.user.user_id;
     let job_id = exchange.job_id(job_id)?;
-    exchange.api.blocking(move |service| service.delete(user, job_id)).await?;
+    exchange.api.stored(move |service| service.delete(user, job_id)).await?;
     go_to(exchange.api, "/scenes")
 }
 
@@ -83,7 +83,7 @@ pub(super) async fn ask_to_restart(exchange: &mut Exchange<'_>, job_id: &str) ->
 pub(super) async fn restart(exchange: &mut Exchange<'_>, job_id: &str, form: Form) -> Answer {
     let user = session::need(exchange, Class::Submit).await?.user.user_id;
     let job_id = exchange.job_id(job_id)?;
-    let again = exchange.api.blocking(move |service| {
+    let again = exchange.api.stored(move |service| {
         service.restart(user, job_id, None, |before| {
             let mut request = before.with_json(&scene_options::read(&form), service.limits())?;
             if form.has("apriltag_size_mm") && form.text("apriltag_size_mm").trim().is_empty() {

@@ -206,7 +206,7 @@ fn doing(job: &Job) -> String {
 pub(super) async fn report(exchange: &mut Exchange<'_>, job_id: &str) -> Answer {
     let user = session::need(exchange, Class::Request).await?.user.user_id;
     let job_id = exchange.job_id(job_id)?;
-    let report = exchange.api.blocking(move |service| service.report(user, job_id)).await?;
+    let report = exchange.api.report(user, job_id).await?;
     json_body::response(StatusCode::OK, &report)
 }
 
