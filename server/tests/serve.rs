@@ -232,6 +232,36 @@ fn an_upload_address_does_what_it_says_and_no_more() {
     assert_eq!(server.raw(&[&line, "Host: a", "Transfer-Encoding: chunked"], &chunked).status, 413);
 }
 
+/// Who is refused while it still sends hears why, and is not cut off.
+#[test]
+fn a_refusal_in_the_middle_of_a_body_is_heard() {
+    let server = start(&[("LIBRECONSTRUCT_LIMITS_MAX_UPLOAD_BYTES", "262144")]);
+    let (path, _) = server.upload_address();
+    let authorization = format!("Authorization: Api-Key {}", server.key);
+    let spaces = vec![b' '; 1 << 16];
+    let chunk = [&b"10000\r\n"[..], &spaces, b"\r\n"].concat();
+    for line in [
+        format!("PUT {path}"),
+        format!("PUT {path}&comp=blocklist"),
+        "POST /api/v1/generate-upload-url/".to_owned(),
+    ] {
+        // Of lists more is taken.
+        let chunks = if line.contains("blocklist") { 256 } else { 128 };
+        let mut stream = server.connect();
+        let head = format!("{line} HTTP/1.1\r\nHost: a\r\n{authorization}\r\nTransfer-Encoding: chunked\r\n");
+        write!(stream, "{head}Connection: close\r\n\r\n").unwrap();
+        for _ in 0..chunks {
+            stream.write_all(&chunk).unwrap();
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        stream.write_all(b"0\r\n\r\n").unwrap();
+        let answer = Answer::read(stream, false);
+        let expected = if line.contains("blocklist") { 400 } else { 413 };
+        assert_eq!(answer.status, expected, "{line}");
+        answer.error();
+    }
+}
+
 #[test]
 fn an_interrupted_upload_leaves_nothing() {
     let server = start(&[]);

@@ -63,15 +63,16 @@ where
     let too_large = || ApiError::too_large(format!("Request body is larger than {MAX_BYTES} bytes"));
     let fits = body.size_hint().lower() <= MAX_BYTES as u64;
     let known = known.and(if fits { Ok(()) } else { Err(too_large()) });
-    let ((), body) = or_drain(known, body)?;
-    let whole = tokio::time::timeout(DEADLINE, Limited::new(body, MAX_BYTES).collect())
-        .await
-        .map_err(|_| ApiError::timeout("Request body did not arrive in time"))?
-        .map_err(|error| match error.downcast_ref::<LengthLimitError>() {
-            Some(_) => too_large(),
-            None => ApiError::bad_request("Request body could not be read"),
-        })?;
-    Ok(whole.to_bytes())
+    let ((), mut body) = or_drain(known, body)?;
+    let whole = match tokio::time::timeout(DEADLINE, Limited::new(&mut body, MAX_BYTES).collect()).await {
+        Ok(Ok(whole)) => Ok(whole.to_bytes()),
+        Ok(Err(error)) if error.is::<LengthLimitError>() => Err(too_large()),
+        Ok(Err(_)) => Err(ApiError::bad_request("Request body could not be read")),
+        Err(_) => Err(ApiError::timeout("Request body did not arrive in time")),
+    };
+    // Who is refused may still be sending.
+    let (bytes, _) = or_drain(whole, body)?;
+    Ok(bytes)
 }
 
 /// Rule 6: a missing type or `application/json`, with or without a charset.

@@ -9,6 +9,7 @@ use libreconstruct::{CancelToken, Result as CoreResult};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep, timeout};
 
+use super::super::drain::discard;
 use super::super::error::ApiError;
 
 /// What is gathered before it is written. One such buffer fills while the other is written: that is all the memory of an upload.
@@ -40,12 +41,24 @@ impl Writer for Appending {
 
 /// Copies the body to the writer, and says whether it has come to its end. What came before it was cut off, or was on its way when
 /// `superseded` was raised, is written. The client is read only as fast as the disk writes, and no thread is held while we wait for
-/// the client. If this is dropped at any point, the writer is too (rule 30 of docs/rest.md).
+/// the client. If this is dropped at any point, the writer is too (rule 30 of docs/rest.md). What the client still sends after it was
+/// refused is read and dropped by somebody else.
 ///
 /// # Errors
 /// The writer's; then it is gone.
 pub(super) async fn take_in<W: Writer>(
     mut body: Incoming,
+    writer: W,
+    superseded: Option<&CancelToken>,
+) -> Result<(W, Result<(), ApiError>), ApiError> {
+    let taken = copy(&mut body, writer, superseded).await;
+    // Nothing, if the body has come to its end.
+    discard(body);
+    taken
+}
+
+async fn copy<W: Writer>(
+    body: &mut Incoming,
     writer: W,
     superseded: Option<&CancelToken>,
 ) -> Result<(W, Result<(), ApiError>), ApiError> {
@@ -63,7 +76,7 @@ pub(super) async fn take_in<W: Writer>(
         }
         let frame = tokio::select! {
             biased;
-            frame = rate.next(&mut body) => frame,
+            frame = rate.next(body) => frame,
             () = nothing_comes(superseded) => break Err(replaced()),
         };
         let frame = match frame {

@@ -109,14 +109,18 @@ async fn commit(
     exchange: &Exchange<'_>,
     name: BlobName,
     mut facts: UploadFacts,
-    body: Incoming,
+    mut body: Incoming,
     place: Share<UserId>,
 ) -> Answer {
-    let whole = timeout(BLOCK_LIST_DEADLINE, Limited::new(body, BLOCK_LIST_BYTES).collect())
-        .await
-        .map_err(|_| ApiError::timeout("The list of blocks did not arrive in time"))?
-        .map_err(|_| ApiError::bad_request("The list of blocks could not be read"))?;
-    let ids = block_list::parse(&whole.to_bytes())
+    let whole = timeout(BLOCK_LIST_DEADLINE, Limited::new(&mut body, BLOCK_LIST_BYTES).collect()).await;
+    let whole = match whole {
+        Ok(Ok(whole)) => Ok(whole.to_bytes()),
+        Ok(Err(_)) => Err(ApiError::bad_request("The list of blocks could not be read")),
+        Err(_) => Err(ApiError::timeout("The list of blocks did not arrive in time")),
+    };
+    // Who is refused may still be sending.
+    let (whole, _) = or_drain(whole, body)?;
+    let ids = block_list::parse(&whole)
         .map_err(|why| ApiError::bad_request(format!("The list of blocks is not valid: {why}")))?;
     // Size and digests in these headers are those of the list, not of the video.
     (facts.size, facts.md5, facts.sha256) = (None, None, None);
