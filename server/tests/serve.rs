@@ -513,6 +513,31 @@ fn the_end_is_orderly() {
     assert!(began.elapsed() < Duration::from_secs(2));
 }
 
+/// Rule 100 of docs/rest.md: what a transfer has brought is kept to its last byte, also if the server is told to stop in between.
+#[test]
+fn an_orderly_stop_keeps_what_has_come_of_an_upload() {
+    let mut server = start(&[]);
+    let (path, _) = server.upload_address();
+    let mut stream = server.connect();
+    let head = "Host: a\r\nUpload-Offset: 0\r\nUpload-Complete: ?1\r\nContent-Length: 1000000";
+    write!(stream, "PATCH {path} HTTP/1.1\r\n{head}\r\nConnection: close\r\n\r\n").unwrap();
+    stream.write_all(&[7; 100_000]).unwrap();
+    std::thread::sleep(Duration::from_millis(300));
+    server.signal("-TERM");
+    // The sender is told at once, and ends.
+    let mut said = [0; 1024];
+    let length = stream.read(&mut said).unwrap();
+    let said = String::from_utf8_lossy(&said[..length]).to_lowercase();
+    assert!(said.starts_with("http/1.1 503 ") && said.contains("retry-after: 5"), "{said}");
+    drop(stream);
+    assert_eq!(server.wait(Duration::from_secs(12)).code(), Some(0));
+
+    let folder = std::mem::replace(&mut server.folder, tempfile::tempdir().unwrap());
+    let server = start_in(folder, &[]);
+    let asked = server.anonymous("HEAD", &path, &[], b"");
+    assert_eq!((asked.status, asked.header("upload-offset")), (204, Some("100000")));
+}
+
 #[test]
 fn what_operators_need() {
     let server = start(&[]);

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use http_body_util::BodyExt;
 use hyper::body::{Body, Incoming};
+use libreconstruct::Result as CoreResult;
 use libreconstruct::service::{Appending, UploadWriter};
-use libreconstruct::{CancelToken, Result as CoreResult};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep, timeout};
 
@@ -17,9 +17,9 @@ const BUFFER_BYTES: usize = 1 << 20;
 /// A client that sends less than this in [`RATE_WINDOW`] of waiting is cut: 8 KiB a second, a fifth of a line of 3G.
 const RATE_BYTES: u64 = 480 * 1024;
 const RATE_WINDOW: Duration = Duration::from_secs(60);
-/// How often it is looked whether the sender has turned to another transfer.
+/// How often it is looked whether the transfer is to end.
 const LOOK: Duration = Duration::from_millis(100);
-/// For so long what is still on the line of such a sender is taken.
+/// For so long what is still on the line of its sender is taken; at a stop of the server as much is left to store it.
 const LONGEST_REST: Duration = Duration::from_secs(5);
 
 /// What takes the bytes of a body.
@@ -39,8 +39,11 @@ impl Writer for Appending {
     }
 }
 
+/// Why a transfer is to end before its body has, once there is a reason.
+pub(super) type Leave<'a> = &'a (dyn Fn() -> Option<ApiError> + Sync);
+
 /// Copies the body to the writer, and says whether it has come to its end. What came before it was cut off, or was on its way when
-/// `superseded` was raised, is written. The client is read only as fast as the disk writes, and no thread is held while we wait for
+/// there was a reason to `leave`, is written. The client is read only as fast as the disk writes, and no thread is held while we wait for
 /// the client. If this is dropped at any point, the writer is too (rule 30 of docs/rest.md). What the client still sends after it was
 /// refused is read and dropped by somebody else.
 ///
@@ -49,9 +52,9 @@ impl Writer for Appending {
 pub(super) async fn take_in<W: Writer>(
     mut body: Incoming,
     writer: W,
-    superseded: Option<&CancelToken>,
+    leave: Option<Leave<'_>>,
 ) -> Result<(W, Result<(), ApiError>), ApiError> {
-    let taken = copy(&mut body, writer, superseded).await;
+    let taken = copy(&mut body, writer, leave).await;
     // Nothing, if the body has come to its end.
     discard(body);
     taken
@@ -60,7 +63,7 @@ pub(super) async fn take_in<W: Writer>(
 async fn copy<W: Writer>(
     body: &mut Incoming,
     writer: W,
-    superseded: Option<&CancelToken>,
+    leave: Option<Leave<'_>>,
 ) -> Result<(W, Result<(), ApiError>), ApiError> {
     let mut filling = Vec::new();
     let mut disk = Disk::Idle(Box::new(writer), Vec::new());
@@ -69,15 +72,15 @@ async fn copy<W: Writer>(
     let ended = loop {
         // What a sender had sent before it turned to another transfer is still on the line, and is taken. A sender that goes on with
         // both is left.
-        if superseded.is_some_and(CancelToken::is_cancelled)
+        if let Some(why) = leave.and_then(|leave| leave())
             && Instant::now() >= *leave_by.get_or_insert_with(|| Instant::now() + LONGEST_REST)
         {
-            break Err(replaced());
+            break Err(why);
         }
         let frame = tokio::select! {
             biased;
             frame = rate.next(body) => frame,
-            () = nothing_comes(superseded) => break Err(replaced()),
+            why = nothing_comes(leave) => break Err(why),
         };
         let frame = match frame {
             Ok(Some(frame)) => frame,
@@ -97,20 +100,15 @@ async fn copy<W: Writer>(
     Ok((writer, ended))
 }
 
-/// Ends when the token is raised and nothing has come for a moment; never if there is none.
-async fn nothing_comes(superseded: Option<&CancelToken>) {
-    let Some(superseded) = superseded else { return std::future::pending().await };
+/// Ends with the reason to leave when there is one and nothing has come for a moment; never if there cannot be any.
+async fn nothing_comes(leave: Option<Leave<'_>>) -> ApiError {
+    let Some(leave) = leave else { return std::future::pending().await };
     loop {
         sleep(LOOK).await;
-        if superseded.is_cancelled() {
-            return;
+        if let Some(why) = leave() {
+            return why;
         }
     }
-}
-
-/// What is told to who is hardly there any more.
-fn replaced() -> ApiError {
-    ApiError::new(hyper::StatusCode::CONFLICT, "conflict", "Another transfer goes on with this upload")
 }
 
 /// The writer and the buffer that it does not need, here or on the thread that writes.

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use hyper::body::{Body, Incoming};
-use hyper::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, LOCATION};
+use hyper::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, LOCATION, RETRY_AFTER};
 use hyper::{Response, StatusCode};
 use libreconstruct::job::BlobName;
 use libreconstruct::service::{Appended, Appending, Arrived, UploadFacts};
@@ -267,7 +267,7 @@ async fn transfer(
     Ok(answer)
 }
 
-/// Takes the body; what came before it was cut off is stored.
+/// Takes the body; what came before it was cut off, or before the server stops, is stored.
 async fn bring(
     api: &Arc<Api>,
     body: Incoming,
@@ -275,7 +275,11 @@ async fn bring(
     is_last: bool,
 ) -> Result<Arrived, ApiError> {
     let superseded = appending.superseded();
-    let (mut appending, ended) = intake::take_in(body, *appending, Some(&superseded)).await?;
+    let leave = || match superseded.is_cancelled() {
+        true => Some(replaced()),
+        false => api.is_stopping().then(stopping),
+    };
+    let (mut appending, ended) = intake::take_in(body, *appending, Some(&leave)).await?;
     match ended {
         Ok(()) => api.stored(move |_| appending.finish(is_last)).await,
         Err(error) => {
@@ -283,6 +287,17 @@ async fn bring(
             Err(error)
         }
     }
+}
+
+/// What is told to who is hardly there any more.
+fn replaced() -> ApiError {
+    ApiError::new(StatusCode::CONFLICT, "conflict", "Another transfer goes on with this upload")
+}
+
+/// 503 for a sender for whom this server cannot wait: it goes on with another one, or with this after its next start.
+fn stopping() -> ApiError {
+    ApiError::not_ready("Server is stopping: what has come is kept")
+        .with_header(RETRY_AFTER, HeaderValue::from_static("5"))
 }
 
 /// 201 with the address that the client knows.
