@@ -275,9 +275,10 @@ async fn bring(
     is_last: bool,
 ) -> Result<Arrived, ApiError> {
     let superseded = appending.superseded();
+    // As long as the server only says that it will stop, the transfer may come to its end.
     let leave = || match superseded.is_cancelled() {
         true => Some(replaced()),
-        false => api.is_stopping().then(stopping),
+        false => api.waits.have_ended().then(stopping),
     };
     let (mut appending, ended) = intake::take_in(body, *appending, Some(&leave)).await?;
     match ended {
