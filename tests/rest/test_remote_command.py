@@ -4,11 +4,13 @@ import hashlib
 import http.server
 import json
 import os
+import re
 import subprocess
 import threading
 import time
 import uuid
 from pathlib import Path
+from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
@@ -380,6 +382,38 @@ def test_redirects_are_followed_to_files_alone(flat, tmp_path):
     moved.takes_videos = False
     assert "secret" not in command.refused("submit", flat, code=6, says="a redirect to https://elsewhere.example")
     assert not any(path == "/api/v1/submit-job/" for _, path, _, _ in moved.seen)
+
+
+class Slow(Foreign):
+    """On a line that is too slow for more than 256 KiB at once; it takes blocks."""
+
+    def __init__(self):
+        super().__init__()
+        self.busy = self.cut = 0
+
+    def respond(self, handler, path: str) -> None:
+        if path == "/api/v1/generate-upload-url/":
+            handler.answer(200, json.dumps({"url": f"{self.store}/blob/videos/x.mp4?sig=1", "blob_name": "videos/x.mp4"}).encode())
+        elif path.startswith("/blob/"):
+            too_slow = int(handler.headers["Content-Length"]) > MIB // 4
+            handler.answer(408 if too_slow else 201, b'{"error": "Too slow"}' if too_slow else b"")
+        else:
+            super().respond(handler, path)
+
+
+@pytest.mark.parametrize("size", [MIB // 2 + 5, 4 * MIB + 5])
+def test_a_slow_line_gets_less_at_a_time(tmp_path, size):
+    slow = Slow()
+    video = tmp_path / "a.mp4"
+    video.write_bytes(os.urandom(size))
+    command = Command(slow.url, Foreign.KEY.removeprefix("Api-Key "), tmp_path)
+    assert command.run("submit", video)[0].strip() == slow.job_id
+    puts = [(parse_qs(urlsplit(path).query), body) for method, path, _, body in slow.seen if method == "PUT"]
+    taken = {query["blockid"][0]: body for query, body in puts if query.get("comp") == ["block"] and len(body) <= MIB // 4}
+    listed = re.findall("<Latest>(.*?)</Latest>", puts[-1][1].decode())
+    assert puts[-1][0]["comp"] == ["blocklist"] and b"".join(taken[name] for name in listed) == video.read_bytes()
+    # What was too slow was sent once.
+    assert sum(len(body) > MIB // 4 for _, body in puts) <= 2
 
 
 def test_a_submission_that_was_cut_off_is_not_made_twice(fresh, command, flat):

@@ -2,8 +2,9 @@
 //! sent twice (submissions carry an idempotency key; one that the server is still at is asked for again); 429, 503, and 409 where it
 //! says one, after the time that the server asks for; 502 and 504 after a while.
 
+use std::future::Future;
 use std::path::Path;
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 use bytes::Bytes;
 use libreconstruct::{Error, ErrorKind, Result};
@@ -11,15 +12,22 @@ use reqwest::header::{AUTHORIZATION, HeaderMap, HeaderName, HeaderValue, LOCATIO
 use reqwest::redirect::Policy;
 use reqwest::{Body, Certificate, Method, Response, StatusCode, Url};
 use serde_json::Value;
-use tokio::time::sleep;
+use tokio::time::{sleep, timeout};
 use tokio_rustls::rustls::crypto::ring;
 
-/// So often a request is sent again.
+use super::body::Sent;
+
+/// So often a request is sent again that failed. Where the server says how long to wait, it has not failed.
 const RETRIES: u32 = 5;
-/// If the server asks for more patience than this, that is said instead.
-const LONGEST_WAIT: Duration = Duration::from_secs(30);
-/// So long there may be no sign of life.
+/// If the server asks for more patience with a request than this, in all, that is said instead. By default it gives out an upload
+/// address a minute to who asks for many.
+const LONGEST_WAIT: Duration = Duration::from_secs(300);
+/// A wait as long as this, and longer ones, are told.
+const TOLD_FROM: Duration = Duration::from_secs(5);
+/// So long there may be no sign of life: no piece of a body is taken, and none of the answer comes.
 const SILENCE: Duration = Duration::from_secs(120);
+/// After so long a server of ours cuts what comes too slowly. What comes whole before that may come as slowly as it likes.
+pub(super) const UNMEASURED: Duration = Duration::from_secs(60);
 /// So often a storage may send a download on, for example to the region where the file is.
 const REDIRECTS: u32 = 5;
 /// What every path of the interface begins with.
@@ -30,6 +38,22 @@ pub(crate) struct Client {
     base: Url,
     key: HeaderValue,
     http: reqwest::Client,
+    /// [`SILENCE`], but in tests.
+    silence: Duration,
+    /// Is told why a request takes longer.
+    told: Box<dyn Fn(&str)>,
+}
+
+/// When a request is sent again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Repeat {
+    /// As the head of this file has it.
+    Patiently,
+    /// The same, unless the line broke after it had taken the body for [`UNMEASURED`]: that is [`ErrorKind::DeadlineExceeded`], as
+    /// is the answer of a server that found it too slow. Less at a time may get through.
+    UnlessSlow,
+    /// Never: who sent it will ask again.
+    Never,
 }
 
 /// A header of a request.
@@ -61,8 +85,8 @@ impl Client {
         let mut http = reqwest::Client::builder()
             // The key goes to the server alone, not to where that redirects.
             .redirect(Policy::none())
+            // There is no read timeout: it would count the time in which a body is sent, too.
             .connect_timeout(SILENCE)
-            .read_timeout(SILENCE)
             .user_agent(concat!("libreconstruct-command/", env!("CARGO_PKG_VERSION")));
         if let Some(file) = ca_file {
             let text = std::fs::read(file).map_err(|e| Error::io("read", file, e))?;
@@ -79,7 +103,17 @@ impl Client {
         let http = http.build().map_err(|e| {
             Error::new(ErrorKind::Io, format!("cannot set up TLS: {}", innermost(&e))).caused_by(e)
         })?;
-        Ok(Self { base, key, http })
+        Ok(Self { base, key, http, silence: SILENCE, told: Box::new(|_| {}) })
+    }
+
+    /// Tells `told`, in words for people, why a request takes longer.
+    pub(crate) fn telling(self, told: impl Fn(&str) + 'static) -> Self {
+        Self { told: Box::new(told), ..self }
+    }
+
+    /// Says why something takes longer.
+    pub(crate) fn tell(&self, why: &str) {
+        (self.told)(why);
     }
 
     /// The server's address.
@@ -95,8 +129,17 @@ impl Client {
         fields: Option<&Value>,
         headers: &[Header],
     ) -> Result<Value> {
-        let answer = not_moved(self.api_answer(method, path, fields, headers).await?)?;
-        let text = whole(answer).await?;
+        self.json(self.api_answer(method, path, fields, headers, Repeat::Patiently).await?).await
+    }
+
+    /// What is at a path of the interface, as JSON, for who will ask again whatever comes: nothing is repeated.
+    pub(crate) async fn look(&self, path: &str) -> Result<Value> {
+        self.json(self.api_answer(Method::GET, path, None, &[], Repeat::Never).await?).await
+    }
+
+    /// An answer of the interface as JSON.
+    async fn json(&self, answer: Response) -> Result<Value> {
+        let text = self.whole(not_moved(answer)?).await?;
         serde_json::from_slice(&text).map_err(|_| {
             let shown: String = String::from_utf8_lossy(&text).chars().take(80).collect();
             Error::new(ErrorKind::Internal, format!("the server's answer is no JSON: {shown:?}"))
@@ -110,6 +153,7 @@ impl Client {
         path: &str,
         fields: Option<&Value>,
         headers: &[Header],
+        repeat: Repeat,
     ) -> Result<Response> {
         let url = self.join(&format!("{}{API}{path}", self.base()))?;
         let mut all = headers.to_vec();
@@ -119,12 +163,12 @@ impl Client {
             body = fields.to_string().into();
             all.push((reqwest::header::CONTENT_TYPE, HeaderValue::from_static("application/json")));
         }
-        self.exchange(method, &url, &all, || Ok(body.clone().into())).await
+        self.exchange(method, &url, &all, repeat, &Sent::default(), || Ok(body.clone().into())).await
     }
 
     /// Where a redirect of the interface leads.
     pub(crate) async fn redirect(&self, path: &str) -> Result<Url> {
-        let answer = self.api_answer(Method::GET, path, None, &[]).await?;
+        let answer = self.api_answer(Method::GET, path, None, &[], Repeat::Patiently).await?;
         target(&answer).ok_or_else(|| {
             let status = answer.status();
             let message = format!("{path}: the server answers {status} where a redirect is expected");
@@ -135,7 +179,9 @@ impl Client {
     /// A file at any address, from where that redirects to if it does. No key goes along.
     pub(crate) async fn fetch(&self, mut url: Url, headers: &[Header]) -> Result<Response> {
         for _ in 0..=REDIRECTS {
-            let answer = self.exchange(Method::GET, &url, headers, || Ok(Body::default())).await?;
+            let (repeat, sent) = (Repeat::Patiently, Sent::default());
+            let answer =
+                self.exchange(Method::GET, &url, headers, repeat, &sent, || Ok(Body::default())).await?;
             match target(&answer) {
                 Some(target) => url = target,
                 None => return Ok(answer),
@@ -153,15 +199,18 @@ impl Client {
     }
 
     /// A request to any address, as it is: the key only goes where the headers say so. `body` makes the body, as often as it has to
-    /// be sent. Answers of 400 and above become errors, and so do redirects: nothing was done then.
-    pub(crate) async fn send(
+    /// be sent, and counts it in `sent` if it is a large one. Answers of 400 and above become errors, and so do redirects: nothing
+    /// was done then.
+    pub(super) async fn send(
         &self,
         method: Method,
         url: &Url,
         headers: &[Header],
+        repeat: Repeat,
+        sent: &Sent,
         body: impl Fn() -> Result<Body>,
     ) -> Result<Response> {
-        not_moved(self.exchange(method, url, headers, body).await?)
+        not_moved(self.exchange(method, url, headers, repeat, sent, body).await?)
     }
 
     /// As [`send`](Self::send), but a redirect is an answer like another.
@@ -170,20 +219,33 @@ impl Client {
         method: Method,
         url: &Url,
         headers: &[Header],
+        repeat: Repeat,
+        sent: &Sent,
         body: impl Fn() -> Result<Body>,
     ) -> Result<Response> {
         let host = url.host_str().unwrap_or_default();
         let is_repeatable = headers.iter().any(|(name, _)| name == "idempotency-key");
-        let mut attempt = 0;
+        let retries = if repeat == Repeat::Never { 0 } else { RETRIES };
+        let (mut attempt, mut waited) = (0, Duration::ZERO);
         loop {
             attempt += 1;
+            sent.begin();
+            let began = Instant::now();
             let request = self.http.request(method.clone(), url.clone());
             let request = request.headers(headers.iter().cloned().collect::<HeaderMap>()).body(body()?);
-            let answer = match request.send().await {
+            let answer = match self.answered(request.send(), sent).await {
                 Ok(answer) => answer,
-                Err(error) => {
-                    if attempt > RETRIES || is_of_a_certificate(&error) {
-                        return Err(broken(host, &error));
+                Err(failure) => {
+                    let is_slow = sent.bytes() > 0 && began.elapsed() >= UNMEASURED;
+                    if repeat == Repeat::UnlessSlow && is_slow {
+                        let message = format!("the line to {host} is too slow for what was sent at once");
+                        return Err(Error::new(ErrorKind::DeadlineExceeded, message));
+                    }
+                    if attempt > retries || failure.as_ref().is_some_and(is_of_a_certificate) {
+                        return Err(match failure {
+                            Some(error) => broken(host, &error),
+                            None => silent(host, self.silence),
+                        });
                     }
                     sleep(backoff(attempt)).await;
                     continue;
@@ -193,22 +255,95 @@ impl Client {
             if status.as_u16() < 400 {
                 return Ok(answer);
             }
+            let asked = retry_after(answer.headers());
             let pause = match status {
                 // The server may still be at the submission whose answer was lost, to this process or to the one before.
                 StatusCode::CONFLICT if is_repeatable => Some(backoff(attempt)),
-                // It is at something that has to end first, and says when.
-                StatusCode::CONFLICT => retry_after(answer.headers()).filter(|pause| *pause <= LONGEST_WAIT),
-                StatusCode::BAD_GATEWAY | StatusCode::GATEWAY_TIMEOUT => Some(backoff(attempt)),
-                StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE => {
-                    let asked = retry_after(answer.headers()).unwrap_or_else(|| backoff(attempt));
-                    Some(asked).filter(|pause| *pause <= LONGEST_WAIT)
+                // Of these a conflict is with something that has to end first: the server says when.
+                StatusCode::CONFLICT | StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE
+                    if asked.is_some_and(|asked| !asked.is_zero()) && repeat != Repeat::Never =>
+                {
+                    let pause = asked.unwrap_or_default();
+                    waited = waited.saturating_add(pause);
+                    if waited > LONGEST_WAIT {
+                        return Err(self.refused(answer).await);
+                    }
+                    if pause >= TOLD_FROM {
+                        self.tell(&format!("{host} is busy and asks to wait for {} s", pause.as_secs()));
+                    }
+                    // To be asked to wait is no failure.
+                    attempt -= 1;
+                    Some(pause)
                 }
+                StatusCode::CONFLICT => asked,
+                StatusCode::BAD_GATEWAY
+                | StatusCode::GATEWAY_TIMEOUT
+                | StatusCode::TOO_MANY_REQUESTS
+                | StatusCode::SERVICE_UNAVAILABLE => Some(backoff(attempt)),
                 _ => None,
             };
             match pause {
-                Some(pause) if attempt <= RETRIES => sleep(pause).await,
-                _ => return Err(refused(answer).await),
+                Some(pause) if attempt <= retries => sleep(pause).await,
+                _ => return Err(self.refused(answer).await),
             }
+        }
+    }
+
+    /// The answer to a request. An error without a cause: there was no sign of life for too long.
+    async fn answered(
+        &self,
+        sending: impl Future<Output = reqwest::Result<Response>>,
+        sent: &Sent,
+    ) -> std::result::Result<Response, Option<reqwest::Error>> {
+        let mut sending = std::pin::pin!(sending);
+        loop {
+            // In this order: after a sleep of the machine all three may be due.
+            tokio::select! {
+                biased;
+                answer = &mut sending => return answer.map_err(Some),
+                () = sent.more() => {}
+                () = sleep(self.silence) => return Err(None),
+            }
+        }
+    }
+
+    /// The next piece of an answer's body; `None` at its end.
+    pub(super) async fn chunk(&self, answer: &mut Response) -> Result<Option<Bytes>> {
+        let next = timeout(self.silence, answer.chunk()).await;
+        let host = answer.url().host_str().unwrap_or_default();
+        match next {
+            Ok(Ok(chunk)) => Ok(chunk),
+            Ok(Err(error)) => Err(broken(host, &error)),
+            Err(_) => Err(silent(host, self.silence)),
+        }
+    }
+
+    /// The whole body of an answer.
+    async fn whole(&self, mut answer: Response) -> Result<Bytes> {
+        let mut bytes = Vec::new();
+        while let Some(chunk) = self.chunk(&mut answer).await? {
+            bytes.extend_from_slice(&chunk);
+        }
+        Ok(bytes.into())
+    }
+
+    /// The error of an answer of 400 and above.
+    async fn refused(&self, answer: Response) -> Error {
+        let status = answer.status();
+        let body: Value = match self.whole(answer).await {
+            Ok(text) => serde_json::from_slice(&text).unwrap_or_default(),
+            Err(_) => Value::Null,
+        };
+        let error = match body["error"].as_str() {
+            Some(message) => Error::new(kind_of_answer(status, &body), message.to_owned()),
+            None => Error::new(kind_of_answer(status, &body), format!("the server answers {status}")),
+        };
+        match error.kind() {
+            ErrorKind::Unauthenticated => {
+                error.hint("the key may be mistyped or revoked, or of another server")
+            }
+            ErrorKind::TooManyRequests => error.hint("wait, then repeat the command"),
+            _ => error,
         }
     }
 }
@@ -237,12 +372,6 @@ fn not_moved(answer: Response) -> Result<Response> {
         .hint("give the address at which the server itself answers"))
 }
 
-/// The whole body of an answer.
-async fn whole(answer: Response) -> Result<Bytes> {
-    let host = answer.url().host_str().unwrap_or_default().to_owned();
-    answer.bytes().await.map_err(|e| broken(&host, &e))
-}
-
 /// About 0.2 seconds, 0.4, 0.8 and so on, not the same for all clients of a server that was away.
 fn backoff(attempt: u32) -> Duration {
     let random = f64::from(uuid::Uuid::new_v4().as_bytes()[0]) / 255.0;
@@ -261,11 +390,20 @@ fn retry_after(headers: &HeaderMap) -> Option<Duration> {
 }
 
 /// The connection failed, or broke.
-pub(crate) fn broken(host: &str, error: &reqwest::Error) -> Error {
-    let why = match error.is_timeout() {
-        true => format!("no sign of life for {} seconds", SILENCE.as_secs()),
-        false => innermost(error),
-    };
+fn broken(host: &str, error: &reqwest::Error) -> Error {
+    // Only to connect has a time of its own.
+    if error.is_timeout() {
+        return silent(host, SILENCE);
+    }
+    failed(host, &innermost(error))
+}
+
+/// There was no sign of life for so long.
+fn silent(host: &str, silence: Duration) -> Error {
+    failed(host, &format!("no sign of life for {} seconds", silence.as_secs()))
+}
+
+fn failed(host: &str, why: &str) -> Error {
     Error::new(ErrorKind::Io, format!("the connection to {host} failed: {why}"))
         .hint("see whether the address is right and the server runs; the same command can be repeated")
 }
@@ -280,24 +418,6 @@ fn innermost(error: &dyn std::error::Error) -> String {
 
 fn is_of_a_certificate(error: &reqwest::Error) -> bool {
     error.is_connect() && innermost(error).contains("certificate")
-}
-
-/// The error of an answer of 400 and above.
-async fn refused(answer: Response) -> Error {
-    let status = answer.status();
-    let body: Value = match whole(answer).await {
-        Ok(text) => serde_json::from_slice(&text).unwrap_or_default(),
-        Err(_) => Value::Null,
-    };
-    let error = match body["error"].as_str() {
-        Some(message) => Error::new(kind_of_answer(status, &body), message.to_owned()),
-        None => Error::new(kind_of_answer(status, &body), format!("the server answers {status}")),
-    };
-    match error.kind() {
-        ErrorKind::Unauthenticated => error.hint("the key may be mistyped or revoked, or of another server"),
-        ErrorKind::TooManyRequests => error.hint("wait, then repeat the command"),
-        _ => error,
-    }
 }
 
 /// What went wrong, seen from here. A fault of the server or of what is before it is none of this program: the server, or the way to
@@ -329,6 +449,12 @@ pub(crate) fn kind_of(slug: &str) -> Option<ErrorKind> {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::mpsc;
+
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use tokio::net::TcpSocket;
+
+    use super::super::body::of_bytes;
     use super::*;
 
     #[test]
@@ -366,5 +492,95 @@ mod tests {
         assert_eq!(asked("Thu, 01 Jan 1970 00:00:00 GMT"), Some(Duration::ZERO));
         assert_eq!(asked("soon"), None);
         assert!(backoff(1) < backoff(3) && backoff(u32::MAX) <= Duration::from_secs(12));
+    }
+
+    /// The address of a server that reads `pace` bytes of a request every 10 milliseconds until it has `size`, then says `answer` and
+    /// keeps the connection. Without a pace it never reads.
+    async fn slow_server(size: usize, pace: usize, answer: &'static [u8]) -> Url {
+        let socket = TcpSocket::new_v4().unwrap();
+        // What lies in a buffer has gone out for the client, and is still to be read.
+        socket.set_recv_buffer_size(512 << 10).unwrap();
+        socket.bind("127.0.0.1:0".parse().unwrap()).unwrap();
+        let listener = socket.listen(16).unwrap();
+        let url = format!("http://{}/", listener.local_addr().unwrap());
+        tokio::spawn(async move {
+            let mut kept = Vec::new();
+            while let Ok((mut stream, _)) = listener.accept().await {
+                let (mut left, mut piece) = (size, vec![0; pace]);
+                while pace > 0 && left > 0 {
+                    sleep(Duration::from_millis(10)).await;
+                    match stream.read(&mut piece).await {
+                        Ok(0) | Err(_) => break,
+                        Ok(read) => left = left.saturating_sub(read),
+                    }
+                }
+                if pace > 0 {
+                    let _ = stream.write_all(answer).await;
+                }
+                kept.push(stream);
+            }
+        });
+        url.parse().unwrap()
+    }
+
+    /// A client of the server at `url` that is not patient with silence.
+    fn impatient(url: &Url) -> Client {
+        let client = Client::new(url.as_str(), "k", None).unwrap();
+        Client { silence: Duration::from_millis(500), ..client }
+    }
+
+    /// Sends so many bytes, once.
+    async fn sent_once(client: &Client, url: &Url, size: usize) -> Result<Response> {
+        let (bytes, sent) = (Bytes::from(vec![7; size]), Sent::default());
+        let body = || Ok(of_bytes(bytes.clone(), &sent));
+        client.send(Method::PUT, url, &[], Repeat::Never, &sent, body).await
+    }
+
+    #[tokio::test]
+    async fn a_body_may_take_longer_than_silence() {
+        // More than what buffers hold.
+        let size = 32 << 20;
+        let url = slow_server(size, 256 << 10, b"HTTP/1.1 201 Created\r\ncontent-length: 0\r\n\r\n").await;
+        let (client, began) = (impatient(&url), Instant::now());
+        assert_eq!(sent_once(&client, &url, size).await.unwrap().status(), StatusCode::CREATED);
+        assert!(began.elapsed() > 2 * client.silence);
+    }
+
+    #[tokio::test]
+    async fn silence_ends_a_request() {
+        let url = slow_server(0, 0, b"").await;
+        let (client, began) = (impatient(&url), Instant::now());
+        let error = sent_once(&client, &url, 32 << 20).await.unwrap_err();
+        assert!(error.message().contains("no sign of life"), "{error}");
+        assert!((client.silence..10 * client.silence).contains(&began.elapsed()));
+        // The answer may stop, too.
+        let url = slow_server(1, 4096, b"HTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\n{").await;
+        let error = impatient(&url).look("jobs/").await.unwrap_err();
+        assert!(error.message().contains("no sign of life"), "{error}");
+    }
+
+    #[tokio::test]
+    async fn a_server_that_asks_for_a_minute_is_waited_for() {
+        let url = slow_server(
+            1,
+            4096,
+            b"HTTP/1.1 429 Busy\r\nretry-after: 60\r\nconnection: close\r\ncontent-length: 0\r\n\r\n",
+        )
+        .await;
+        let (tell, told) = mpsc::channel();
+        let client = impatient(&url).telling(move |why| tell.send(why.to_owned()).unwrap());
+        let asked = client.api(Method::GET, "jobs/", None, &[]);
+        assert!(timeout(Duration::from_millis(300), asked).await.is_err(), "it waits");
+        assert_eq!(told.try_iter().collect::<Vec<_>>(), ["127.0.0.1 is busy and asks to wait for 60 s"]);
+        // Who asks again soon is told at once.
+        assert_eq!(client.look("jobs/").await.unwrap_err().kind(), ErrorKind::TooManyRequests);
+        let url = slow_server(
+            1,
+            4096,
+            b"HTTP/1.1 429 Busy\r\nretry-after: 900\r\nconnection: close\r\ncontent-length: 0\r\n\r\n",
+        )
+        .await;
+        let refused = impatient(&url).api(Method::GET, "jobs/", None, &[]).await;
+        assert_eq!(refused.unwrap_err().kind(), ErrorKind::TooManyRequests);
     }
 }

@@ -8,7 +8,7 @@ use libreconstruct::{Error, ErrorKind, Result};
 use reqwest::header::{ETAG, HeaderValue, IF_RANGE, RANGE};
 use reqwest::{Response, StatusCode};
 
-use super::client::{Client, broken};
+use super::client::Client;
 
 /// So often the rest is asked for.
 const CONTINUED: u32 = 5;
@@ -48,7 +48,7 @@ async fn write(
     let (mut moved, mut continued) = (0, 0);
     loop {
         let host = answer.url().host_str().unwrap_or_default().to_owned();
-        let broke = match answer.chunk().await {
+        let broke = match client.chunk(&mut answer).await {
             Ok(Some(chunk)) => {
                 file.write_all(&chunk).map_err(cannot)?;
                 moved += chunk.len() as u64;
@@ -63,7 +63,7 @@ async fn write(
                 );
                 Error::new(ErrorKind::Io, message)
             }
-            Err(error) => broken(&host, &error),
+            Err(error) => error,
         };
         continued += 1;
         if continued > CONTINUED || etag.is_none() {

@@ -1,9 +1,9 @@
 //! A service on another machine, as one user of it: what `submit`, `status` and `download` need of HTTP. It behaves, and fails, as
 //! the Python package's `Client` does, and works with any server of the specification (docs/rest.md, §4).
 
+mod body;
 pub(crate) mod client;
 pub(crate) mod download;
-mod file_body;
 pub(crate) mod key;
 mod unfinished;
 pub(crate) mod upload;

@@ -3,6 +3,7 @@
 //! The file lies in the user's folder for such things and only the user can read it: whoever has the address in it can send
 //! another video in place of the user's.
 
+use std::collections::BTreeMap;
 use std::fs::{self, OpenOptions};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -22,6 +23,9 @@ pub(super) struct Unfinished {
     pub(super) blob_name: String,
     /// So many blocks from the first on are there.
     pub(super) blocks: u64,
+    /// How many pieces are there of the blocks that were sent in pieces.
+    #[serde(default)]
+    pub(super) pieces: BTreeMap<u64, u64>,
     /// Whether all of it is there, as a video.
     pub(super) is_complete: bool,
     /// What makes its submission repeatable.

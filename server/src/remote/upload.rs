@@ -1,12 +1,11 @@
 //! A video goes to the server: in blocks where the address takes them, so that a connection that breaks, or a process that ends,
-//! loses one block at most; else in one piece.
+//! loses one block at most; else in one piece. Where the line is too slow for blocks, they go in pieces.
 
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
 use std::path::Path;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -18,12 +17,14 @@ use reqwest::{Method, Url};
 use serde_json::{Value, json};
 use tokio::time::sleep;
 
-use super::client::{Client, Header};
-use super::file_body;
+use super::body::{self, Sent};
+use super::client::{Client, Header, Repeat, UNMEASURED};
 use super::unfinished::{Notes, Unfinished, modified};
 
 /// Bytes of a block, as the web application sends them.
 const BLOCK: u64 = 4 << 20;
+/// Bytes of a piece of a block, in which it is sent where the line is slow, as the web application does.
+const PIECE: u64 = 256 << 10;
 /// How often it is shown how much of a video in one piece was sent.
 const SHOWN_EVERY: Duration = Duration::from_millis(100);
 
@@ -58,16 +59,26 @@ pub(crate) async fn submit(
         }
     }
     let (mut begun, mut needed) = ask(client, video, size, modified).await?;
-    if takes_blocks(&client.join(&begun.url)?, &begun.blob_name) && size > BLOCK {
+    let in_blocks = takes_blocks(&client.join(&begun.url)?, &begun.blob_name);
+    if in_blocks && size > BLOCK {
         notes.write(&begun);
         match go_on(client, video, begun, options, &notes, shown).await {
-            // A block must begin while the address holds. All in one piece may take longer.
+            // A block must begin while the address holds, and a new address does not know the blocks of the old one. All in one
+            // piece must only begin while it holds.
             Err(error) if error.kind() == ErrorKind::PermissionDenied => notes.remove(),
             done => return done,
         }
         (begun, needed) = ask(client, video, size, modified).await?;
     }
-    send_whole(client, video, &begun, &needed, shown).await?;
+    // One that is no more than a block can go in pieces, too.
+    let can_be_cut = in_blocks && size <= BLOCK;
+    let repeat = if can_be_cut { Repeat::UnlessSlow } else { Repeat::Patiently };
+    match send_whole(client, video, &begun, &needed, repeat, shown).await {
+        Err(error) if can_be_cut && error.kind() == ErrorKind::DeadlineExceeded => {
+            return go_on(client, video, begun, options, &notes, shown).await;
+        }
+        sent => sent?,
+    }
     begun.is_complete = true;
     notes.write(&begun);
     let submitted = submit_upload(client, &begun, options).await?;
@@ -111,6 +122,7 @@ async fn ask(client: &Client, video: &Path, size: u64, modified: u128) -> Result
         url: text("url")?,
         blob_name: text("blob_name")?,
         blocks: 0,
+        pieces: BTreeMap::new(),
         is_complete: false,
         idempotency_key: uuid::Uuid::new_v4().simple().to_string(),
     };
@@ -134,21 +146,52 @@ async fn go_on(
     let url = client.join(&upload.url)?;
     let count = upload.size.div_ceil(BLOCK);
     if !upload.is_complete {
-        for block in upload.blocks..count {
-            shown(block * BLOCK, upload.size);
-            let bytes = read_block(video, block, upload.size)?;
+        let sent = Sent::default();
+        let address = |name: &str| {
             let mut url = url.clone();
-            url.query_pairs_mut().append_pair("comp", "block").append_pair("blockid", &id(block));
-            client.send(Method::PUT, &url, &[], || Ok(bytes.clone().into())).await?;
+            url.query_pairs_mut().append_pair("comp", "block").append_pair("blockid", name);
+            url
+        };
+        let mut is_slow = false;
+        for block in upload.blocks..count {
+            let start = block * BLOCK;
+            shown(start, upload.size);
+            let bytes = read_block(video, block, upload.size)?;
+            let mut is_there = false;
+            if !is_slow && !upload.pieces.contains_key(&block) {
+                let whole = || Ok(body::of_bytes(bytes.clone(), &sent));
+                let to = address(&id(block));
+                match client.send(Method::PUT, &to, &[], Repeat::UnlessSlow, &sent, whole).await {
+                    Ok(_) => is_there = true,
+                    Err(error) if error.kind() == ErrorKind::DeadlineExceeded => {}
+                    Err(error) => return Err(error),
+                }
+            }
+            if !is_there {
+                let first = upload.pieces.get(&block).copied().unwrap_or_default();
+                for (piece, bytes) in (0..).zip(cut(&bytes)).skip(first as usize) {
+                    let began = Instant::now();
+                    let whole = || Ok(body::of_bytes(bytes.clone(), &sent));
+                    let to = address(&piece_id(block, piece));
+                    client.send(Method::PUT, &to, &[], Repeat::Patiently, &sent, whole).await?;
+                    upload.pieces.insert(block, piece + 1);
+                    notes.write(&upload);
+                    shown(start + piece * PIECE + bytes.len() as u64, upload.size);
+                    // The next block goes whole if it would have come before the server measures.
+                    is_slow = began.elapsed() * ((BLOCK / PIECE) as u32) >= UNMEASURED;
+                }
+            }
             upload.blocks = block + 1;
             notes.write(&upload);
         }
         shown(upload.size, upload.size);
-        let ids: String = (0..count).map(|block| format!("<Latest>{}</Latest>", id(block))).collect();
-        let list = Bytes::from(format!("<?xml version=\"1.0\"?><BlockList>{ids}</BlockList>"));
+        let listed = names(count, &upload.pieces);
+        let list = Bytes::from(format!("<?xml version=\"1.0\"?><BlockList>{listed}</BlockList>"));
         let mut url = url.clone();
         url.query_pairs_mut().append_pair("comp", "blocklist");
-        client.send(Method::PUT, &url, &[name_of(video)?], || Ok(list.clone().into())).await?;
+        let headers = [name_of(video)?];
+        let body = || Ok(list.clone().into());
+        client.send(Method::PUT, &url, &headers, Repeat::Patiently, &sent, body).await?;
         upload.is_complete = true;
         notes.write(&upload);
     }
@@ -157,9 +200,30 @@ async fn go_on(
     Ok(submitted)
 }
 
-/// The name of a block: all have the same length.
+/// The name of a block that is sent whole.
 fn id(block: u64) -> String {
     STANDARD.encode(format!("{block:06}"))
+}
+
+/// The name of a piece of a block. None has the name of the whole: that may still come when it was given up, and would take the
+/// place of the piece.
+fn piece_id(block: u64, piece: u64) -> String {
+    STANDARD.encode(format!("{block:06}.{piece}"))
+}
+
+/// All that was sent of `count` blocks, as the list for the server names it; `pieces` says how many a block was sent in.
+fn names(count: u64, pieces: &BTreeMap<u64, u64>) -> String {
+    let of_block = |block| match pieces.get(&block) {
+        Some(&pieces) => (0..pieces).map(|piece| piece_id(block, piece)).collect(),
+        None => vec![id(block)],
+    };
+    (0..count).flat_map(of_block).map(|name| format!("<Latest>{name}</Latest>")).collect()
+}
+
+/// The pieces of a block.
+fn cut(block: &Bytes) -> impl Iterator<Item = Bytes> {
+    let mut rest = block.clone();
+    std::iter::from_fn(move || (!rest.is_empty()).then(|| rest.split_to(rest.len().min(PIECE as usize))))
 }
 
 fn read_block(video: &Path, block: u64, size: u64) -> Result<Bytes> {
@@ -185,6 +249,7 @@ async fn send_whole(
     video: &Path,
     upload: &Unfinished,
     needed: &Value,
+    repeat: Repeat,
     shown: &mut dyn FnMut(u64, u64),
 ) -> Result<()> {
     let mut headers =
@@ -200,9 +265,9 @@ async fn send_whole(
         headers.push((HeaderName::from_static("x-ms-blob-content-disposition"), name_of(video)?.1));
     }
     let (url, size) = (client.join(&upload.url)?, upload.size);
-    let sent = Arc::<AtomicU64>::default();
-    let body = || file_body::of_file(video, size, sent.clone());
-    let mut sending = std::pin::pin!(client.send(Method::PUT, &url, &headers, body));
+    let sent = Sent::default();
+    let whole = || body::of_file(video, size, &sent);
+    let mut sending = std::pin::pin!(client.send(Method::PUT, &url, &headers, repeat, &sent, whole));
     loop {
         tokio::select! {
             done = &mut sending => {
@@ -211,7 +276,7 @@ async fn send_whole(
                 return Ok(());
             }
             // Until the answer has come it is not there.
-            () = sleep(SHOWN_EVERY) => shown(sent.load(Ordering::Relaxed).min(size.saturating_sub(1)), size),
+            () = sleep(SHOWN_EVERY) => shown(sent.bytes().min(size.saturating_sub(1)), size),
         }
     }
 }
@@ -257,5 +322,18 @@ mod tests {
         assert_eq!(pieces.concat(), content);
         assert!(read_block(&video, 1, BLOCK + 6).unwrap_err().message().contains("shorter"));
         assert_eq!(id(3).len(), id(49_999).len());
+    }
+
+    #[test]
+    fn what_was_sent_in_pieces_is_listed_in_pieces() {
+        let block: Bytes = (0..PIECE + PIECE / 2).map(|k| k as u8).collect::<Vec<u8>>().into();
+        let pieces: Vec<Bytes> = cut(&block).collect();
+        assert_eq!(pieces.iter().map(Bytes::len).collect::<Vec<_>>(), [PIECE as usize, PIECE as usize / 2]);
+        assert_eq!(pieces.concat(), block);
+        let listed = names(3, &BTreeMap::from([(1, 2)]));
+        let expected: String = [id(0), piece_id(1, 0), piece_id(1, 1), id(2)]
+            .map(|name| format!("<Latest>{name}</Latest>"))
+            .concat();
+        assert_eq!(listed, expected);
     }
 }
