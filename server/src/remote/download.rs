@@ -24,27 +24,12 @@ pub(crate) async fn download(
     to: &Path,
     shown: &mut dyn FnMut(u64, u64),
 ) -> Result<u64> {
-    let aside = aside(to);
-    let written = write(client, path, to, &aside, shown).await;
-    if written.is_err() {
-        // What is left of it is of no use to anybody.
-        let _ = std::fs::remove_file(&aside);
-    }
-    written
-}
-
-async fn write(
-    client: &Client,
-    path: &str,
-    to: &Path,
-    aside: &Path,
-    shown: &mut dyn FnMut(u64, u64),
-) -> Result<u64> {
     let cannot = |e| Error::io("write", to, e);
     let mut answer = ask(client, path, 0, None).await?;
     let size = answer.content_length();
     let etag = answer.headers().get(ETAG).cloned();
-    let mut file = File::create(aside).map_err(cannot)?;
+    let mut aside = Aside::of(to);
+    let mut file = File::create(&aside.path).map_err(cannot)?;
     let (mut moved, mut continued) = (0, 0);
     loop {
         let host = answer.url().host_str().unwrap_or_default().to_owned();
@@ -77,7 +62,8 @@ async fn write(
     }
     file.sync_all().map_err(cannot)?;
     drop(file);
-    std::fs::rename(aside, to).map_err(cannot)?;
+    std::fs::rename(&aside.path, to).map_err(cannot)?;
+    aside.is_whole = true;
     Ok(moved)
 }
 
@@ -103,9 +89,24 @@ async fn ask(client: &Client, path: &str, from: u64, etag: Option<&HeaderValue>)
     Err(Error::new(ErrorKind::Io, message).hint("repeat the command"))
 }
 
-/// Where a file is until it is whole.
-fn aside(path: &Path) -> PathBuf {
-    let mut name = path.file_name().unwrap_or_default().to_owned();
-    name.push(format!(".{}.part", std::process::id()));
-    path.with_file_name(name)
+/// Where a file is until it is whole. Whoever lets go of it before removes what is there: it is of no use to anybody.
+struct Aside {
+    path: PathBuf,
+    is_whole: bool,
+}
+
+impl Aside {
+    fn of(path: &Path) -> Self {
+        let mut name = path.file_name().unwrap_or_default().to_owned();
+        name.push(format!(".{}.part", std::process::id()));
+        Self { path: path.with_file_name(name), is_whole: false }
+    }
+}
+
+impl Drop for Aside {
+    fn drop(&mut self) {
+        if !self.is_whole {
+            let _ = std::fs::remove_file(&self.path);
+        }
+    }
 }
