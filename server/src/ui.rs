@@ -92,6 +92,15 @@ pub(crate) fn bytes(mode: Mode, what: &'static str) -> impl FnMut(u64, u64) {
     }
 }
 
+/// Says in `mode` why something takes longer.
+pub(crate) fn waiting(mode: Mode, why: &str) {
+    match mode {
+        Mode::Quiet => {}
+        Mode::Json => print_json(&serde_json::json!({ "event": "waiting", "message": why })),
+        Mode::Bar | Mode::Lines => eprintln!("waiting: {why}"),
+    }
+}
+
 /// Shows a job of a server in `mode`: a function to be called with the job again and again. What has not changed is not repeated.
 pub(crate) fn job(mode: Mode) -> impl FnMut(&serde_json::Value) {
     let mut bar: Option<ProgressBar> = None;

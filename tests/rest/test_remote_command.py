@@ -5,6 +5,7 @@ import http.server
 import json
 import os
 import re
+import signal
 import subprocess
 import threading
 import time
@@ -431,6 +432,78 @@ def test_a_submission_that_was_cut_off_is_not_made_twice(fresh, command, flat):
     job = command.run("submit", flat)[0].strip()
     assert [entry["job_id"] for entry in fresh.jobs()] == [job] and before in ([], [job])
     assert list(command.notes.iterdir()) == []
+
+
+def until(holds, within: float = 20) -> None:
+    end = time.monotonic() + within
+    while not holds():
+        assert time.monotonic() < end
+        time.sleep(0.01)
+
+
+def test_a_wait_outlives_a_server_that_is_started_anew(make_server, flat, tmp_path):
+    server = make_server()
+    client = server.user("anna")
+    command = Command(server.url, client.key, tmp_path)
+    process = command.start("submit", flat, "--wait")
+    try:
+        job_id = process.stdout.readline().strip()
+        assert process.stderr.readline() and process.poll() is None
+        server.stop()
+        # Longer than a request is tried again.
+        while not (line := process.stderr.readline()).startswith("waiting: "):
+            assert line and process.poll() is None
+        assert f"job {job_id} goes on" in line
+        server.start()
+        assert client.request("POST", f"/api/v1/jobs/{job_id}/cancel/").status_code == 200
+        _, errors = process.communicate(timeout=20)
+        assert process.returncode == 130 and f"job {job_id} failed: " in errors
+    finally:
+        process.kill()
+
+
+def test_who_stops_waiting_is_not_told_to_submit_once_more(fresh, command, flat):
+    process = command.start("submit", flat, "--wait")
+    try:
+        job_id = process.stdout.readline().strip()
+        process.send_signal(signal.SIGINT)
+        _, errors = process.communicate(timeout=20)
+    finally:
+        process.kill()
+    assert process.returncode == 130 and "the same command" not in errors
+    assert f"hint: job {job_id} goes on: reconstruct status {job_id} --wait" in errors
+    assert fresh.job(job_id)["status"].startswith("Queued")
+
+
+class Endless(Foreign):
+    """Its scene never ends."""
+
+    def send_scene(self, handler) -> None:
+        handler.send_response(200)
+        handler.send_header("Content-Length", str(2 * len(self.scene)))
+        handler.end_headers()
+        handler.wfile.write(self.scene)
+        handler.wfile.flush()
+        self.stopped.wait(20)
+
+    def __init__(self):
+        self.stopped = threading.Event()
+        super().__init__()
+        self.busy = self.cut = 0
+
+
+def test_a_download_that_is_stopped_leaves_nothing(tmp_path):
+    endless = Endless()
+    command = Command(endless.url, Foreign.KEY.removeprefix("Api-Key "), tmp_path)
+    process = command.start("download", endless.job_id, "-o", tmp_path / "scene", "--files", "ply")
+    try:
+        until(lambda: any(path.stat().st_size > 0 for path in tmp_path.glob("scene/*.part")))
+        process.send_signal(signal.SIGINT)
+        process.communicate(timeout=20)
+    finally:
+        process.kill()
+        endless.stopped.set()
+    assert process.returncode == 130 and list((tmp_path / "scene").iterdir()) == []
 
 
 def test_help_teaches(command):

@@ -110,7 +110,7 @@ impl FileKind {
 
 impl Arguments {
     pub(crate) fn run(&self, global: Global, cancel: &CancelToken) -> Result<()> {
-        let client = self.server.client()?;
+        let client = self.server.client(global)?;
         self.server
             .run(cancel, &client, |client| fetch(client, &self.job_id, &self.output, &self.files, global))
     }

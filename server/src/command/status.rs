@@ -33,10 +33,10 @@ pub(crate) struct Arguments {
 
 impl Arguments {
     pub(crate) fn run(&self, global: Global, cancel: &CancelToken) -> Result<()> {
-        let client = self.server.client()?;
+        let client = self.server.client(global)?;
         let job = self.server.run(cancel, &client, |client| async move {
             match self.wait {
-                true => wait(client, &self.job_id, global).await,
+                true => wait(client, &self.job_id, global, false).await,
                 false => job(client, &self.job_id).await,
             }
         })?;

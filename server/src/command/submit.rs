@@ -1,15 +1,16 @@
 //! `reconstruct submit`: a video goes to a server and becomes a job there.
 
+use std::cell::OnceCell;
 use std::path::PathBuf;
 
 use clap::Args;
 use libreconstruct::pipeline::ReconstructionMethod;
 use libreconstruct::presentation::CameraType;
-use libreconstruct::{CancelToken, Result};
+use libreconstruct::{CancelToken, ErrorKind, Result};
 use serde_json::{Map, Value};
 
 use super::download::{FileKind, fetch};
-use super::on_server::{ServerArguments, wait};
+use super::on_server::{ServerArguments, goes_on, wait};
 use super::run::camera_type;
 use crate::context::{Global, print_result};
 use crate::remote::upload;
@@ -19,8 +20,10 @@ use crate::ui;
 ///
 /// Prints the id of the job, alone on standard output, so that a script can keep it; all else goes to standard error. The video is
 /// sent in blocks where the server takes them: after a break, or when the command was stopped, the same command goes on with what
-/// is not there yet (for two hours), and the same video is not submitted twice. Any server of the interface will do, also one that
-/// keeps videos in a cloud storage.
+/// is not there yet (for two hours), and the same video is not submitted twice, until the job's id was printed. Any server of the
+/// interface will do, also one that keeps videos in a cloud storage.
+///
+/// A server that is busy is given the time that it asks for, up to five minutes; one that is away while a job is waited for, ten.
 ///
 /// The key is never an argument, which others on this machine could see: it is in RECONSTRUCT_API_KEY or in a file.
 #[derive(Args)]
@@ -75,22 +78,38 @@ pub(crate) struct Arguments {
 
 impl Arguments {
     pub(crate) fn run(&self, global: Global, cancel: &CancelToken) -> Result<()> {
-        let client = self.server.client()?;
+        let client = self.server.client(global)?;
         let options = self.options();
         let mode = ui::Mode::choose(global.json, global.quiet);
-        self.server.run(cancel, &client, |client| async move {
+        let submitted_id = OnceCell::new();
+        let known = &submitted_id;
+        let done = self.server.run(cancel, &client, |client| async move {
             let submitted =
                 upload::submit(client, &self.video, &options, &mut ui::bytes(mode, "upload")).await?;
             let job_id = submitted["job_id"].as_str().unwrap_or_default();
             // At once, so that it is known whatever comes.
             print_result(global, &submitted, job_id);
+            let _ = known.set(job_id.to_owned());
             if self.wait || self.output.is_some() {
-                wait(client, job_id, global).await?;
+                wait(client, job_id, global, true).await?;
             }
             if let Some(folder) = &self.output {
-                fetch(client, job_id, folder, &FileKind::SCENE, global).await?;
+                let fetched = fetch(client, job_id, folder, &FileKind::SCENE, global).await;
+                let folder = folder.display();
+                fetched.map_err(|e| match e.kind() {
+                    // The same command would submit the video once more.
+                    ErrorKind::Io | ErrorKind::TooManyRequests => e.hint(format!(
+                        "the scene is on the server: reconstruct download {job_id} -o {folder}"
+                    )),
+                    _ => e,
+                })?;
             }
             Ok(())
+        });
+        done.map_err(|error| match submitted_id.get() {
+            _ if !cancel.is_cancelled() => error,
+            Some(job_id) => error.hint(goes_on(job_id)),
+            None => error.hint("the same command will continue"),
         })
     }
 
