@@ -4,17 +4,23 @@ from __future__ import annotations
 
 import os
 import time
+import zlib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, cast
 from urllib.parse import parse_qs, quote, urlencode, urlsplit
 
-from ._errors import NotFoundError, ServerConnectionError, from_kind
+from ._errors import NotFoundError, RateLimitedError, ServerConnectionError, from_kind
 from ._job import CHUNK, Artifact, IdPage, Service, Watch
 from ._progress import Bar, Progress, ProgressOption
 
 if TYPE_CHECKING:
     from ._http import Answer, Http
+
+_LONGEST_OF_MANY = 30.0
+"""Seconds between two looks at a job, at most, where the server finds that its user asks too often: as many may wait."""
+_AWAY = 600.0
+"""So many seconds a server may be away while a job is waited for: it may be started anew."""
 
 
 class Client(Service):
@@ -31,15 +37,17 @@ class Client(Service):
         poll_seconds: float = 2.0,
         timeout: float = 120.0,
         retries: int = 5,
-        longest_wait: float = 30.0,
+        longest_wait: float = 300.0,
         ca_file: str | None = None,
     ):
         """`base_url`: the server's address, without `/api/v1`. `api_key`: as it was shown when it was made.
 
-        `poll_seconds`: so long a waiting client pauses before it asks again (less at first; above 0). `timeout`: seconds without
-        a sign of life from the server. `retries`: how often a request is sent again when the connection breaks or the server is
-        busy. `longest_wait`: if the server asks for more patience than so many seconds, `RateLimitedError` says so instead.
-        `ca_file`: PEM file of certificates to trust instead of the system's.
+        `poll_seconds`: so long a waiting client pauses before it asks again (less at first; above 0; up to 30 s where the server
+        finds that its user asks too often). `timeout`: seconds without a sign of life from the server; while a job is waited for
+        the server may be away for ten minutes. `retries`: how often a request is sent again when the connection breaks or the
+        server is busy and does not say for how long; with 0 nothing is. `longest_wait`: if the server asks for more patience with
+        a request than so many seconds, in all, `RateLimitedError` says so instead; waits of 5 s and more are told to the log
+        (`logging`, "libreconstruct"). `ca_file`: PEM file of certificates to trust instead of the system's.
         """
         if not poll_seconds > 0:
             raise from_kind("invalid_argument", f"poll_seconds is {poll_seconds}: it must be above 0")
@@ -87,6 +95,11 @@ class Client(Service):
 
     def _get(self, job_id: str) -> Mapping[str, Any]:
         return self._fields("GET", job_id)
+
+    def _look(self, job_id: str) -> Mapping[str, Any]:
+        """As `_get`, for who will ask again whatever comes."""
+        fields: dict[str, Any] = self._http.api("GET", _path(job_id), once=True).json()
+        return fields
 
     def _fields(self, method: str, job_id: str, changes: Any = None) -> Mapping[str, Any]:
         fields: dict[str, Any] = self._http.api(method, _path(job_id), changes).json()
@@ -137,16 +150,31 @@ class Client(Service):
     def _watch(self, job_id: str) -> Watch:
         # Soon at first: short jobs should not seem long.
         pause = min(0.25, self._poll_seconds)
+        longest, doubled = self._poll_seconds, self._poll_seconds
+        # Not the same for all jobs, which may be waited for since the same moment.
+        share = 0.7 + 0.3 * (zlib.crc32(job_id.encode()) % 256) / 255
         due = time.monotonic() + pause
+        away: float | None = None
 
         def watch(seen: Mapping[str, Any], seconds: float) -> Mapping[str, Any]:
-            nonlocal pause, due
+            nonlocal pause, longest, doubled, due, away
             end = time.monotonic() + seconds
             # The pause goes on beyond the end of this call: who waits in short pieces must not make us ask more often.
             while due <= end:
                 time.sleep(max(0.0, due - time.monotonic()))
-                fields = self._get(job_id)
-                pause = min(1.5 * pause, self._poll_seconds)
+                fields = seen
+                try:
+                    fields = self._look(job_id)
+                    away = None
+                    pause = min(1.5 * pause, longest)
+                except RateLimitedError:
+                    doubled = max(self._poll_seconds, min(2 * doubled, _LONGEST_OF_MANY))
+                    pause = longest = max(self._poll_seconds, share * doubled)
+                except ServerConnectionError:
+                    away = time.monotonic() if away is None else away
+                    if time.monotonic() - away >= _AWAY:
+                        raise
+                    pause = min(1.5 * pause, longest)
                 due = time.monotonic() + pause
                 if fields != seen:
                     return fields

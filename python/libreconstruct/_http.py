@@ -2,7 +2,7 @@
 
 What is tried again, and when: everything if the connection breaks, since every request of the client may be sent twice
 (submissions carry an idempotency key; one that the server is still at is asked for again); 429 and 503 after the time that
-the server asks for; 502 and 504 after a while.
+the server asks for, which is no failed try; 502 and 504 after a while.
 """
 
 from __future__ import annotations
@@ -45,6 +45,9 @@ _REDIRECTS = (301, 302, 303, 307, 308)
 
 _MOST_REDIRECTS = 5
 """So often a storage may send a download on, for example to the region where the file is."""
+
+_TOLD_FROM = 5.0
+"""A wait of so many seconds, or more, is told to the log."""
 
 OpenBody = Callable[[], IO[bytes]]
 """Opens the body, from its beginning, as often as it has to be sent."""
@@ -155,15 +158,16 @@ class Http:
         *,
         done: int | None = None,
         redirects: bool = False,
+        once: bool = False,
     ) -> Answer:
-        """A request of the interface, with the key. `done` and `redirects` as in `send`."""
+        """A request of the interface, with the key. `done`, `redirects` and `once` as in `send`."""
         all_headers = {"Authorization": f"Api-Key {self._api_key}", **(headers or {})}
         body = None
         if fields is not None:
             body = json.dumps(fields).encode()
             all_headers["Content-Type"] = "application/json"
         url = f"{self.base}/api/v1/{path}"
-        return self.send(method, url, lambda: body, all_headers, done=done, redirects=redirects)
+        return self.send(method, url, lambda: body, all_headers, done=done, redirects=redirects, once=once)
 
     def send(
         self,
@@ -175,15 +179,18 @@ class Http:
         stream: bool = False,
         done: int | None = None,
         redirects: bool = False,
+        once: bool = False,
     ) -> Answer:
         """A request to any address, as it is; the key only goes where the headers say so. Redirects are not followed.
 
         Answers of 400 and above become exceptions, but for `done` after an answer was lost: with this status the server refuses
         what it has done already. So does a redirect, unless the caller looks at `redirects` itself: nothing was done then.
+        `once`: nothing is tried again, since the caller will ask again soon.
         """
         address = urlsplit(url)
         target = address._replace(scheme="", netloc="", fragment="").geturl() or "/"
-        attempt, lost = 0, False
+        retries = 0 if once else self._retries
+        attempt, waited, lost = 0, 0.0, False
         while True:
             connection = self._take(address)
             fresh = not connection.used
@@ -201,7 +208,7 @@ class Http:
                 # A connection that was idle too long says nothing about the server.
                 if fresh:
                     attempt += 1
-                    if attempt > self._retries or isinstance(error, ssl.SSLCertVerificationError):
+                    if attempt > retries or isinstance(error, ssl.SSLCertVerificationError):
                         raise _broken(address.netloc, error) from error
                     time.sleep(_backoff(attempt))
                 continue
@@ -215,11 +222,19 @@ class Http:
                 raise _moved(answer, url)
             # The server may still be at the submission whose answer was lost.
             at_work = lost and response.status == 409 and "Idempotency-Key" in headers
-            pause = _backoff(attempt + 1) if at_work else self._pause(response, attempt + 1)
-            if pause is None or attempt >= self._retries:
+            asked = retry_after(response.headers.get("Retry-After")) if response.status in (429, 503) else None
+            if asked:
+                waited += asked
+                if retries == 0 or waited > self._longest_wait:
+                    raise refused(answer)
+                if asked >= _TOLD_FROM:
+                    _tell(f"{address.netloc} is busy and asks to wait for {asked:.0f} s")
+                time.sleep(asked)
+                continue
+            if attempt >= retries or not (at_work or response.status in (429, 502, 503, 504)):
                 raise refused(answer)
             attempt += 1
-            time.sleep(pause)
+            time.sleep(_backoff(attempt))
 
     def redirect(self, path: str) -> str:
         """Where the interface redirects to."""
@@ -246,16 +261,6 @@ class Http:
         for connections in idle.values():
             for connection in connections:
                 connection.close()
-
-    def _pause(self, response: http.client.HTTPResponse, attempt: int) -> float | None:
-        """How long to wait before the same request is sent again; `None` if that makes no sense."""
-        if response.status in (502, 504):
-            return _backoff(attempt)
-        if response.status not in (429, 503):
-            return None
-        asked = retry_after(response.headers.get("Retry-After"))
-        pause = _backoff(attempt) if asked is None else asked
-        return pause if pause <= self._longest_wait else None
 
     def _take(self, address: SplitResult) -> _Connection:
         place = (address.scheme, address.netloc)
@@ -291,6 +296,14 @@ def _trust(ca_file: str | None) -> ssl.SSLContext:
     except OSError as error:
         slug = "not_found" if isinstance(error, FileNotFoundError) else "io"
         raise from_kind(slug, f"cannot read ca_file {ca_file}: {error.strerror}") from error
+
+
+def _tell(why: str) -> None:
+    """Says why something takes longer: on standard error, unless the program has told `logging` otherwise."""
+    # It takes a while to import, and few need it.
+    import logging
+
+    logging.getLogger("libreconstruct").warning("waiting: %s", why)
 
 
 def _backoff(attempt: int) -> float:

@@ -128,7 +128,8 @@ def test_a_waiting_client_asks_no_more_often_than_it_was_told(wait, poll_seconds
         state = "Finished" if clock.now > 300 else "Processing video"
         return {"job_id": job_id, "title": "slow", "status": state, "percent_complete": None}
 
-    monkeypatch.setattr(client, "_get", get)
+    for name in ("_get", "_look"):
+        monkeypatch.setattr(client, name, get)
     wait(client.job("some id"))
     pauses = [round(after - before, 6) for before, after in zip(asked, asked[1:]) if after > before]
     assert pauses[0] == 0.25 and pauses == sorted(pauses), "soon at first, then more and more patient"
@@ -146,11 +147,66 @@ def test_a_wait_that_ends_has_asked_at_its_end(monkeypatch):
         state = "Finished" if clock.now > 74 else "Processing video"
         return {"job_id": job_id, "title": "slow", "status": state, "percent_complete": None}
 
-    monkeypatch.setattr(client, "_get", get)
+    for name in ("_get", "_look"):
+        monkeypatch.setattr(client, name, get)
     job = client.job("some id")
     with pytest.raises(lr.DeadlineError):
         job.wait(30)
     assert clock.now == pytest.approx(30) and job.wait(45).status == "Finished" and clock.now == pytest.approx(75)
+
+
+class Busy:
+    """A server that answers a job's reader with what is listed, then with a job that is finished."""
+
+    def __init__(self, clock: Clock, monkeypatch: pytest.MonkeyPatch):
+        self.answers: list[Reply] = []
+        self.asked: list[float] = []
+        self.clock = clock
+        for module in ("_client", "_job", "_http"):
+            monkeypatch.setattr(f"libreconstruct.{module}.time", clock)
+
+    def __call__(self, method: str, path: str, headers: Mapping[str, str]) -> "Reply":
+        self.asked.append(self.clock.now)
+        if self.answers:
+            return self.answers.pop(0)
+        return 200, {}, json.dumps({"job_id": "some id", "title": "a", "status": "Finished", "percent_complete": 100}).encode()
+
+
+WAITING = 200, {}, b'{"job_id": "some id", "title": "a", "status": "Queued", "percent_complete": null}'
+
+
+def test_what_a_server_asks_for_is_waited_out_and_told(monkeypatch, caplog):
+    busy = Busy(Clock(), monkeypatch)
+    # More often than a request is tried again that failed, and longer than half a minute.
+    busy.answers = [(429, {"Retry-After": "40"}, b"")] * 7
+    with small_server(busy) as url, lr.Client(url, "key") as client:
+        assert client.job("some id").is_done and busy.clock.now == 280
+        assert "is busy and asks to wait for 40 s" in caplog.text
+        busy.answers = [(429, {"Retry-After": "40"}, b"")] * 8
+        with pytest.raises(lr.RateLimitedError):
+            client.job("some id")
+
+
+def test_who_waits_and_asks_too_often_asks_less_often(monkeypatch):
+    busy = Busy(Clock(), monkeypatch)
+    busy.answers = [WAITING] + [(429, {"Retry-After": "1"}, b"")] * 20 + [WAITING] * 10
+    with small_server(busy) as url, lr.Client(url, "key") as client:
+        assert client.job("some id").wait().is_done
+    pauses = [after - before for before, after in zip(busy.asked, busy.asked[1:])]
+    assert len(pauses) == 31 and 2.8 <= pauses[1] <= 4 and 21 <= pauses[-1] <= 30 and pauses[1:] == pytest.approx(sorted(pauses[1:]))
+
+
+@pytest.mark.parametrize("seconds", [300, 900])
+def test_who_waits_bears_a_server_that_is_away(seconds, monkeypatch):
+    busy = Busy(Clock(), monkeypatch)
+    busy.answers = [WAITING] + [(502, {}, b"")] * (seconds // 2)
+    with small_server(busy) as url, lr.Client(url, "key") as client:
+        if seconds < 600:
+            assert client.job("some id").wait().is_done
+        else:
+            with pytest.raises(lr.ServerConnectionError):
+                client.job("some id").wait()
+            assert 600 <= busy.clock.now < 620
 
 
 def test_a_full_disk_of_the_server_is_a_storage_error():
