@@ -264,9 +264,9 @@ pub enum FileOwner {
 
 /// Jobs as workers see them.
 pub trait QueueRows {
-    /// Takes the first waiting job ([`QueueOrder`]) that does not rest and that the worker can do, for `lease_seconds`. None that came
-    /// behind one for which the machine is to keep room ([`Abilities::KEEP_ROOM_AFTER_SECONDS`]), and which was not
-    /// [given up](Abilities::given_up): smaller ones would take it, one after the other.
+    /// Takes the first waiting job ([`QueueOrder`]) that does not rest and that the worker can do, for `lease_seconds`. Where one comes
+    /// before it for which the machine is to keep room ([`Abilities::KEEP_ROOM_AFTER_SECONDS`]), and which was not
+    /// [given up](Abilities::given_up), only one that leaves this room: smaller ones would take it, one after the other.
     ///
     /// # Errors
     /// The database's.
@@ -277,7 +277,7 @@ pub trait QueueRows {
         lease_seconds: u64,
         abilities: &Abilities<'_>,
     ) -> Result<Option<Claim>>;
-    /// The job for which the machine keeps room now, so that no other is taken of those that wait and would fit; none if it is kept from
+    /// The job for which the machine keeps room now, so that none is taken of those that wait and would fit; none if it is kept from
     /// nobody.
     ///
     /// # Errors

@@ -48,10 +48,10 @@ macro_rules! tests {
         }
         $crate::database::suite::tests! {
             $open, QueueOrder::Submitted, queue =>
-            a_job_runs live_pictures leases leases_that_are_prolonged_at_the_last_moment a_clock_that_was_ahead disturbances logs_of_the_dead crashes progress_forgives what_a_worker_cannot_do memory_of_one_machine a_large_job_does_not_starve time_worked
+            a_job_runs live_pictures leases leases_that_are_prolonged_at_the_last_moment a_clock_that_was_ahead disturbances logs_of_the_dead crashes progress_forgives what_a_worker_cannot_do memory_of_one_machine a_large_job_does_not_starve room_that_a_large_job_does_not_need time_worked
         }
         $crate::database::suite::tests! {
-            $open, QueueOrder::Users, queue => users_take_turns users_take_turns_at_what_a_worker_can_do a_large_job_of_a_user_does_not_starve
+            $open, QueueOrder::Users, queue => users_take_turns users_take_turns_at_what_a_worker_can_do a_large_job_of_a_user_does_not_starve room_is_kept_for_whose_turn_it_is
         }
         $crate::database::suite::tests! {
             $open, QueueOrder::Submitted, files =>

@@ -14,6 +14,8 @@ pub(super) const LOCK: &str = "lock";
 pub(super) const HOST: &str = "host";
 /// There while a backup is restored to the folder, and after that was cut off: what is in the folder is not complete.
 pub(super) const RESTORING: &str = "restoring";
+/// For which waiting jobs room was kept on this machine.
+pub(super) const KEPT_ROOM: &str = "kept-room.json";
 /// Where a repair puts files that no row names.
 pub(super) const SET_ASIDE: &str = "set-aside";
 /// There while the service is moved to many machines, and after that was killed: the rows on their way, and which files have arrived.

@@ -159,7 +159,14 @@ impl<'a> Machine<'a> {
         let inner = &self.service.inner;
         match inner.database.kept_room(abilities) {
             Ok(None) => {}
-            Ok(Some(job)) => inner.kept_room.note(job, inner.clock.lease_micros()),
+            Ok(Some(job)) => {
+                if let Err(error) = inner.kept_room.note(job, inner.clock.lease_micros()) {
+                    log::warn!(
+                        "worker {}: it is not noted that room is kept for {job}: {error:?}",
+                        self.worker
+                    );
+                }
+            }
             // What is wrong with the database is told elsewhere.
             Err(error) => log::debug!("worker {}: {error:?}", self.worker),
         }

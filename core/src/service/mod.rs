@@ -11,6 +11,7 @@
 //!          work/<job>/  where a worker is at it                   (workspace)
 //!          processes/   a locked file for each process that lives (process)
 //!          host         which machine uses the folder             (host)
+//!          kept-room.json for which jobs it has kept room         (kept_room)
 //!          jobs-version-N.db  the rows before an upgrade changed their form (database)
 //! ```
 //!
@@ -361,6 +362,7 @@ impl Service {
         let secrets = secrets_source.read()?;
         let process = ProcessLock::take(&folder.join(layout::PROCESSES))?;
         let workspaces = Workspaces::open(folder.join(layout::WORK))?;
+        let kept_room = KeptRoom::of(&folder, clock.boot());
         crate::files::sync_folder(&folder)?;
         drop(making);
         let last_used = Arc::<LastUsed>::default();
@@ -396,7 +398,7 @@ impl Service {
                 passwords: Passwords::default(),
                 tries: SignInTries::default(),
                 machine_sweeps: Sweeps::default(),
-                kept_room: KeptRoom::default(),
+                kept_room,
                 paused: Paused::default(),
                 stuck: AtomicUsize::new(0),
                 folder,

@@ -223,7 +223,9 @@ impl<'a> Worker<'a> {
             return Ok(Worked::Nothing);
         };
         self.has_claimed = true;
-        inner.kept_room.forget(claim.lease.job);
+        if let Err(error) = inner.kept_room.forget(claim.lease.job) {
+            log::warn!("worker {name}: it stays noted that room was kept for {}: {error:?}", claim.lease.job);
+        }
         inner.changes.notify();
         *self.user.lock().unwrap_or_else(PoisonError::into_inner) = Some(claim.user);
         self.is_end_told.store(false, Ordering::Relaxed);

@@ -20,13 +20,14 @@ const HELD: &str = "job_id = $1 AND attempt = $2 AND lease_owner = $3 AND state 
 /// Lets go of a job.
 const FREE: &str = "lease_owner = NULL, lease_worker = NULL, lease_boot = NULL, lease_until = NULL,
     updated_at = $4, version = version + 1";
-/// What waits, does not rest, and is before a place in the queue: of the alias `job`, with the parameters of
-/// [`claim`](QueueRows::claim).
+/// What waits and does not rest: of the alias `job`, with the parameters of [`Search::values`].
 const WAITS: &str = "job.state = 'queued' AND NOT job.deleted AND (NOT job.remove_background OR $1)
-    AND (job.rest_until IS NULL OR job.rest_until <= $3 OR job.rest_until > $7) AND job.seq < $8";
-/// What the jobs that run on the machine will need of its memory.
-const BUSY: &str = "(SELECT coalesce(sum(busy.gaussians + $4), 0)::bigint FROM jobs AS busy
-    WHERE busy.state = 'running' AND (busy.lease_boot = $6 OR starts_with(busy.lease_boot, $6 || '/')))";
+    AND (job.rest_until IS NULL OR job.rest_until <= $3 OR job.rest_until > $7)";
+/// Whether there is room now for the alias `job`.
+const FITS: &str = "job.gaussians <= $2 AND job.gaussians + $4 + $6 <= $5";
+/// What the jobs that run on a machine will need of its memory, if each alone needs no more than `$3`.
+const BUSY: &str = "SELECT coalesce(sum(gaussians + $1), 0)::bigint FROM jobs
+    WHERE state = 'running' AND (lease_boot = $2 OR starts_with(lease_boot, $2 || '/')) AND gaussians + $1 <= $3";
 
 /// A job that failed because its workers died, or for a full disk: there may have been nobody to store its log.
 const DIED: &str = "state = 'failed' AND failure_code IN ('crashed', 'disk_full') AND NOT deleted";
@@ -155,31 +156,20 @@ fn request(row: &Row) -> Sql<JobRequest> {
     })
 }
 
-/// Whether there is room now for the alias `job`.
-fn fits() -> String {
-    format!("job.gaussians <= $2 AND job.gaussians + $4 <= $5 - {BUSY}")
-}
-
-/// The first job for which the machine is to keep room, and its place.
-fn kept_room_query() -> String {
-    // Where more memory is taken than running jobs will need, their end is not what it waits for.
-    format!(
-        "SELECT job.job_id, job.seq FROM jobs AS job WHERE {WAITS} AND job.uploaded_at <= $9 AND strpos($10, job.job_id) = 0
-            AND job.gaussians + $4 <= $5 AND job.gaussians <= $2 + {BUSY} AND NOT ({fits})
-        ORDER BY job.seq LIMIT 1",
-        fits = fits()
-    )
-}
-
-/// What locks the job that [`next_query`] finds. One that another worker is just taking is passed over.
+/// What locks the job that [`query`] finds. One that another worker is just taking is passed over.
 const LOCKED: &str = " FOR UPDATE OF job SKIP LOCKED";
+/// The first job that fits now, and takes no more than `$8`.
+const NEXT: &str = "job.gaussians + $4 <= $8";
+/// The first job that fits now, or for which the machine is to keep room.
+const OR_LARGE: &str = "(job.uploaded_at <= $8 AND strpos($9, job.job_id) = 0
+    AND job.gaussians + $4 <= $5 AND job.gaussians <= $2 + $6)";
 
-/// The job that comes next, its place, and [`BUSY`].
-fn next_query(order: QueueOrder) -> String {
-    let fits = format!("{WAITS} AND {}", fits());
+/// The first of the jobs that wait and of which `which` holds, how many Gaussians it has, and whether there is room for it now.
+fn query(order: QueueOrder, which: &str) -> String {
+    let can = format!("{WAITS} AND ({which})");
     match order {
         QueueOrder::Submitted => format!(
-            "SELECT job.job_id, job.seq, {BUSY} FROM jobs AS job WHERE {fits} ORDER BY job.seq LIMIT 1"
+            "SELECT job.job_id, job.gaussians, {FITS} FROM jobs AS job WHERE {can} ORDER BY job.seq LIMIT 1"
         ),
         // Users who wait are found by stepping from one to the next in the index of waiting jobs, so neither users without such
         // jobs nor more than one job of each are looked at; the first job that a worker can do is sought of one user after the
@@ -191,14 +181,14 @@ fn next_query(order: QueueOrder) -> String {
                 SELECT next.user_id, next.seq FROM head CROSS JOIN LATERAL (SELECT user_id, seq FROM jobs
                     WHERE state = 'queued' AND NOT deleted AND user_id > head.user_id
                     ORDER BY user_id, seq LIMIT 1) AS next)
-            SELECT job.job_id, job.seq, {BUSY} FROM (
+            SELECT job.job_id, job.gaussians, {FITS} FROM (
                 SELECT user_id, coalesce(busy.running, 0) AS running, served, head.seq
                 FROM head JOIN users USING (user_id)
                 LEFT JOIN (SELECT user_id, count(*) AS running FROM jobs WHERE state = 'running' GROUP BY user_id) AS busy
                     USING (user_id)
                 ORDER BY running, served, seq) AS turn
             CROSS JOIN LATERAL (SELECT job.job_id FROM jobs AS job
-                WHERE job.user_id = turn.user_id AND {fits} ORDER BY job.seq LIMIT 1) AS first
+                WHERE job.user_id = turn.user_id AND {can} ORDER BY job.seq LIMIT 1) AS first
             JOIN jobs AS job ON job.job_id = first.job_id
             WHERE job.state = 'queued' AND NOT job.deleted
             ORDER BY turn.running, turn.served, turn.seq LIMIT 1"
@@ -212,51 +202,109 @@ enum Next {
     Nothing,
     /// To take this job.
     Take(JobId),
-    /// To keep room for this one. What it could take came later.
+    /// To keep room for this one, whose turn it is. What else it could take would take that room.
     KeepRoom(JobId),
+}
+
+/// A job that was found.
+struct Found {
+    job: JobId,
+    gaussians: u32,
+    /// Whether there is room for it now.
+    fits: bool,
 }
 
 /// How what a machine is to do next is found.
 struct Search<'a> {
     next: String,
-    kept_room: String,
+    first: String,
+    /// [`LOCKED`], or nothing for who only looks.
+    lock: &'static str,
     abilities: Abilities<'a>,
+    all_gaussians: i64,
     machine: &'a str,
 }
 
 impl<'a> Search<'a> {
-    /// `lock` is [`LOCKED`], or nothing for who only looks.
-    fn new(database: &'a PostgresDatabase, abilities: &Abilities<'a>, lock: &str) -> Self {
+    fn new(database: &'a PostgresDatabase, abilities: &Abilities<'a>, lock: &'static str) -> Self {
         let machine = database.clock.as_ref().map_or(database.machine.as_str(), |clock| clock.boot());
-        let next = next_query(database.order) + lock;
-        Self { next, kept_room: kept_room_query(), abilities: *abilities, machine }
+        Self {
+            next: query(database.order, &format!("{FITS} AND {NEXT}")) + lock,
+            first: query(database.order, &format!("({FITS}) OR {OR_LARGE}")),
+            lock,
+            abilities: *abilities,
+            all_gaussians: i64::try_from(abilities.all_gaussians).unwrap_or(i64::MAX),
+            machine,
+        }
     }
 
-    /// The parameters of both queries, for jobs before a place in the queue.
-    fn values(&self, now: Timestamp, before: i64) -> Vec<Value> {
-        let Abilities { masks, max_gaussians, all_gaussians, beside, .. } = self.abilities;
+    /// What the jobs that run on the machine will need of its memory, if each alone needs `most` at most.
+    fn busy(&self, c: &Session, most: i64) -> Sql<i64> {
+        let busy = c.first(BUSY, values![self.abilities.beside, self.machine, most], |r| r.get(0))?;
+        Ok(busy.unwrap_or_default())
+    }
+
+    /// The parameters of both queries, and `more`.
+    fn values(&self, now: Timestamp, busy: i64, more: &[Value]) -> Vec<Value> {
+        let Abilities { masks, max_gaussians, beside, .. } = self.abilities;
         let far_off = now.as_micros().saturating_add(Patience::AHEAD);
-        values![masks, max_gaussians, now, beside, all_gaussians, self.machine, far_off, before].to_vec()
+        let can = values![masks, max_gaussians, now, beside, self.all_gaussians, busy, far_off];
+        [&can[..], more].concat()
     }
 
-    fn first(&self, c: &Session, now: Timestamp, before: i64) -> Sql<Option<(JobId, i64, i64)>> {
-        c.first(&self.next, &self.values(now, before), |r| Ok((r.get(0)?, r.get(1)?, r.get(2)?)))
+    /// The first job that fits now and, with what it needs beside its Gaussians, takes `most` at most.
+    fn next(&self, c: &Session, now: Timestamp, busy: i64, most: i64) -> Sql<Option<JobId>> {
+        c.first(&self.next, &self.values(now, busy, values![most]), |r| r.get(0))
+    }
+
+    /// The first job that fits now, or for which the machine is to keep room.
+    fn first(&self, c: &Session, now: Timestamp, busy: i64, lock: &str) -> Sql<Option<Found>> {
+        let long_ago = now.minus_seconds(Abilities::KEEP_ROOM_AFTER_SECONDS);
+        let values = self.values(now, busy, values![long_ago, self.abilities.given_up_list()]);
+        let sql = format!("{}{lock}", self.first);
+        c.first(&sql, &values, |r| Ok(Found { job: r.get(0)?, gaussians: r.get(1)?, fits: r.get(2)? }))
+    }
+
+    /// Locks the job, if it still waits and nobody else is just taking it.
+    fn lock(&self, c: &Session, job: JobId) -> Sql<bool> {
+        let lock = format!(
+            "SELECT 1 FROM jobs AS job WHERE job_id = $1 AND state = 'queued' AND NOT deleted{}",
+            self.lock
+        );
+        c.exists(&lock, values![job])
+    }
+
+    /// How much a job may take for which the machine keeps room, with what it needs beside its Gaussians, beside `large`.
+    fn left_beside(&self, c: &Session, busy: i64, large: &Found) -> Sql<i64> {
+        let beside = i64::from(self.abilities.beside);
+        let free = i64::from(self.abilities.max_gaussians).saturating_add(beside);
+        let large_needs = i64::from(large.gaussians).saturating_add(beside);
+        let left = self.all_gaussians.min(free.saturating_add(busy)).saturating_sub(large_needs);
+        // Running jobs that have no room beside the large one end before it begins, and no more like them are taken.
+        Ok(left.saturating_sub(self.busy(c, left)?))
     }
 
     fn look(&self, c: &Session, now: Timestamp) -> Sql<Next> {
-        let Some((job, place, busy)) = self.first(c, now, i64::MAX)? else { return Ok(Next::Nothing) };
-        // Where no job runs, none waits for its end.
+        let busy = self.busy(c, i64::MAX)?;
+        // Where no job runs, room is kept for none.
         if busy == 0 {
-            return Ok(Next::Take(job));
+            return Ok(self.next(c, now, 0, i64::MAX)?.map_or(Next::Nothing, Next::Take));
         }
-        let long_ago = now.minus_seconds(Abilities::KEEP_ROOM_AFTER_SECONDS);
-        let kept = [&self.values(now, place)[..], values![long_ago, self.abilities.given_up_list()]].concat();
-        let kept = c.first(&self.kept_room, &kept, |r| Ok((r.get::<JobId>(0)?, r.get::<i64>(1)?)))?;
-        let Some((large, place)) = kept else { return Ok(Next::Take(job)) };
-        Ok(match self.first(c, now, place)? {
-            Some((job, ..)) => Next::Take(job),
-            None => Next::KeepRoom(large),
-        })
+        // It is not locked while it is looked for: if it is one that waits for room, other machines would pass it over.
+        let Some(mut found) = self.first(c, now, busy, "")? else { return Ok(Next::Nothing) };
+        if found.fits {
+            if self.lock(c, found.job)? {
+                return Ok(Next::Take(found.job));
+            }
+            // Somebody was quicker.
+            match self.first(c, now, busy, self.lock)? {
+                None => return Ok(Next::Nothing),
+                Some(other) if other.fits => return Ok(Next::Take(other.job)),
+                Some(large) => found = large,
+            }
+        }
+        let left = self.left_beside(c, busy, &found)?;
+        Ok(self.next(c, now, busy, left)?.map_or(Next::KeepRoom(found.job), Next::Take))
     }
 }
 
@@ -312,7 +360,11 @@ impl QueueRows for PostgresDatabase {
         self.read(|c| {
             let now = self.now(c)?;
             Ok(match search.look(c, now)? {
-                Next::KeepRoom(job) => Some(job),
+                // Where nothing else would fit, it is kept from nobody.
+                Next::KeepRoom(job) => {
+                    let busy = search.busy(c, i64::MAX)?;
+                    search.next(c, now, busy, i64::MAX)?.map(|_| job)
+                }
                 Next::Nothing | Next::Take(_) => None,
             })
         })

@@ -154,14 +154,25 @@ enum Next {
     Nothing,
     /// To take this job.
     Take(Box<Claim>),
-    /// To keep room for this one. What it could take came later.
+    /// To keep room for this one, whose turn it is. What else it could take would take that room.
     KeepRoom(JobId),
+}
+
+/// A job that was found.
+struct Found {
+    claim: Claim,
+    /// Whether there is room for it now.
+    fits: bool,
+    /// What the jobs that run on this machine will need of its memory.
+    busy: i64,
 }
 
 /// How what a machine is to do next is found.
 struct Search<'a> {
+    /// The first job that fits now, and takes no more than a limit.
     next: String,
-    kept_room: String,
+    /// The first job that fits now, or for which the machine is to keep room.
+    first: String,
     abilities: Abilities<'a>,
     all_gaussians: i64,
     given_up: String,
@@ -177,44 +188,44 @@ impl<'a> Search<'a> {
     fn new(database: &'a SqliteDatabase, abilities: &Abilities<'a>) -> Self {
         // Of users who were never served comes first who has waited longest, whatever this worker can do of theirs. Each user
         // is looked at once, not once for each job.
-        let (with, whose, order) = match database.order {
-            QueueOrder::Submitted => ("", "users", "seq"),
+        let (with, from, order) = match database.order {
+            QueueOrder::Submitted => ("", "jobs JOIN users USING (user_id)", "seq"),
             QueueOrder::Users => (
                 "WITH turns AS MATERIALIZED (SELECT user_id, served,
                     (SELECT count(*) FROM jobs WHERE jobs.user_id = users.user_id AND state = 'running') AS running,
                     (SELECT min(seq) FROM jobs WHERE jobs.user_id = users.user_id
                         AND state = 'queued' AND deleted = 0) AS head
                     FROM users)",
-                "turns",
+                "turns CROSS JOIN jobs USING (user_id)",
                 "running, served, head, seq",
             ),
         };
-        // What waits, does not rest, and is before a place in the queue.
+        // What waits and does not rest.
         const WAITS: &str = "state = 'queued' AND jobs.deleted = 0 AND (NOT remove_background OR ?1)
-            AND (rest_until IS NULL OR rest_until <= ?3 OR rest_until > ?7 OR rest_boot <> ?4) AND seq < ?8";
+            AND (rest_until IS NULL OR rest_until <= ?3 OR rest_until > ?7 OR rest_boot <> ?4)";
         // What the jobs that run on this machine will need of its memory.
         const BUSY: &str = "(SELECT ifnull(sum(gaussians + ?5), 0) FROM jobs AS busy
             WHERE busy.state = 'running' AND busy.lease_boot = ?4)";
         let fits = format!("gaussians <= ?2 AND gaussians + ?5 <= ?6 - {BUSY}");
-        let next = format!(
-            "{with} SELECT jobs.blob_name, title, public, method, gaussians, steps, apriltag_size_mm,
-                remove_background, asked_camera_type, job_id, attempt, version_of_video, worked_micros,
-                jobs.user_id, seq, {BUSY}
-            FROM jobs JOIN {whose} USING (user_id)
-                JOIN (SELECT blob_name, version AS version_of_video FROM uploads) USING (blob_name)
-            WHERE {WAITS} AND {fits} ORDER BY {order} LIMIT 1"
-        );
-        // The first job for which the machine is to keep room, and its place. Where more memory is taken than running jobs will need,
-        // their end is not what it waits for.
-        let kept_room = format!(
-            "SELECT job_id, seq FROM jobs WHERE {WAITS} AND uploaded_at <= ?9 AND instr(?10, job_id) = 0
-                AND gaussians + ?5 <= ?6 AND gaussians <= ?2 + {BUSY} AND NOT ({fits})
-            ORDER BY seq LIMIT 1"
-        );
+        let query = |which: &str| {
+            format!(
+                "{with} SELECT jobs.blob_name, title, public, method, gaussians, steps, apriltag_size_mm,
+                    remove_background, asked_camera_type, job_id, attempt, version_of_video, worked_micros,
+                    jobs.user_id, {fits}, {BUSY}
+                FROM {from} JOIN (SELECT blob_name, version AS version_of_video FROM uploads) USING (blob_name)
+                WHERE {WAITS} AND ({which}) ORDER BY {order} LIMIT 1"
+            )
+        };
+        let next = query(&format!("{fits} AND gaussians + ?5 <= ?8"));
+        // Where more memory is taken than running jobs will need, a large job does not wait for their end.
+        let first = query(&format!(
+            "({fits}) OR (uploaded_at <= ?8 AND instr(?9, job_id) = 0 AND gaussians + ?5 <= ?6
+                AND gaussians <= ?2 + {BUSY})"
+        ));
         let (now, lease_now) = (database.clock.now(), database.clock.lease_micros());
         Self {
             next,
-            kept_room,
+            first,
             abilities: *abilities,
             all_gaussians: i64::try_from(abilities.all_gaussians).unwrap_or(i64::MAX),
             given_up: abilities.given_up_list(),
@@ -234,9 +245,9 @@ impl<'a> Search<'a> {
         [&can[..], more].concat()
     }
 
-    /// The job that comes next of those before a place in the queue, as `owner` will have it, its place, and what running jobs need.
-    fn first(&self, c: &Connection, before: i64, owner: &str) -> Sql<Option<(Claim, i64, i64)>> {
-        first(c, &self.next, &self.values(params![before])[..], |row| {
+    /// The job that one of the statements finds, as `owner` will have it.
+    fn find(&self, c: &Connection, sql: &str, more: &[&dyn ToSql], owner: &str) -> Sql<Option<Found>> {
+        first(c, sql, &self.values(more)[..], |row| {
             let (job, attempt): (JobId, u32) = (row.get(9)?, row.get(10)?);
             let lease = Lease { job, attempt: attempt + 1, owner: owner.to_owned() };
             let version: i64 = row.get(11)?;
@@ -247,23 +258,39 @@ impl<'a> Search<'a> {
                 video_version: version.cast_unsigned(),
                 worked: Duration::from_micros(row.get(12)?),
             };
-            Ok((claim, row.get(14)?, row.get(15)?))
+            Ok(Found { claim, fits: row.get(14)?, busy: row.get(15)? })
         })
     }
 
+    /// The first job that fits now and, with what it needs beside its Gaussians, takes `most` at most.
+    fn next(&self, c: &Connection, most: i64, owner: &str) -> Sql<Option<Found>> {
+        self.find(c, &self.next, params![most], owner)
+    }
+
+    /// How much a job may take for which the machine keeps room, with what it needs beside its Gaussians, beside `large`.
+    fn left_beside(&self, c: &Connection, large: &Found) -> Sql<i64> {
+        let beside = i64::from(self.abilities.beside);
+        let free = i64::from(self.abilities.max_gaussians).saturating_add(beside);
+        let large_needs = i64::from(large.claim.request.training_max_num_gaussians).saturating_add(beside);
+        let left = self.all_gaussians.min(free.saturating_add(large.busy)).saturating_sub(large_needs);
+        // Running jobs that have no room beside the large one end before it begins, and no more like them are taken.
+        const STAY: &str = "SELECT ifnull(sum(gaussians + ?1), 0) FROM jobs
+            WHERE state = 'running' AND lease_boot = ?2 AND gaussians + ?1 <= ?3";
+        let stay: Option<i64> = first(c, STAY, params![beside, self.boot, left], |r| r.get(0))?;
+        Ok(left.saturating_sub(stay.unwrap_or_default()))
+    }
+
     fn look(&self, c: &Connection, owner: &str) -> Sql<Next> {
-        let Some((claim, place, busy)) = self.first(c, i64::MAX, owner)? else { return Ok(Next::Nothing) };
-        // Where no job runs, none waits for its end.
-        if busy == 0 {
-            return Ok(Next::Take(Box::new(claim)));
+        let Some(found) = self.find(c, &self.first, params![self.long_ago, self.given_up], owner)? else {
+            return Ok(Next::Nothing);
+        };
+        if found.fits {
+            return Ok(Next::Take(Box::new(found.claim)));
         }
-        let values = self.values(params![place, self.long_ago, self.given_up]);
-        let kept: Option<(JobId, i64)> =
-            first(c, &self.kept_room, &values[..], |row| Ok((row.get(0)?, row.get(1)?)))?;
-        let Some((large, place)) = kept else { return Ok(Next::Take(Box::new(claim))) };
-        Ok(match self.first(c, place, owner)? {
-            Some((claim, ..)) => Next::Take(Box::new(claim)),
-            None => Next::KeepRoom(large),
+        let left = self.left_beside(c, &found)?;
+        Ok(match self.next(c, left, owner)? {
+            Some(small) => Next::Take(Box::new(small.claim)),
+            None => Next::KeepRoom(found.claim.lease.job),
         })
     }
 }
@@ -307,7 +334,8 @@ impl QueueRows for SqliteDatabase {
         // As nobody's: nothing is taken.
         self.read(|c| {
             Ok(match search.look(c, "")? {
-                Next::KeepRoom(job) => Some(job),
+                // Where nothing else would fit, it is kept from nobody.
+                Next::KeepRoom(job) => search.next(c, i64::MAX, "")?.map(|_| job),
                 Next::Nothing | Next::Take(_) => None,
             })
         })

@@ -6,7 +6,7 @@ use super::{HOUR, LEASE, PATIENCE, World, at, failure, publication};
 use crate::database::{
     Abilities, Clock, JobDatabase, Lease, LeaseState, Patience, Progress, Return, Returned,
 };
-use crate::job::{ArtifactKind, Failure, JobId, JobStatus, UserId};
+use crate::job::{ArtifactKind, Failure, JobId, JobStatus, Tier, User, UserId};
 use crate::stage::Stage;
 
 pub(in crate::database) fn a_job_runs<D: JobDatabase>(w: World<D>) {
@@ -445,6 +445,78 @@ fn no_starving<D: JobDatabase>(w: World<D>, other: UserId) {
     end(&running);
     assert_eq!(claim(&machine).unwrap().job, large);
     assert_eq!(claim(&machine), None, "it takes all");
+}
+
+/// What has room beside the large job and beside what runs is taken, and no more of it than has room together.
+pub(in crate::database) fn room_that_a_large_job_does_not_need<D: JobDatabase>(w: World<D>) {
+    let submit = |gaussians| w.submit_as(w.anna, |request| request.training_max_num_gaussians = gaussians);
+    let machine = Abilities { all_gaussians: 5_000_000, beside: 500_000, ..Abilities::ALL };
+    let claim = || w.database.claim("process", "worker", LEASE, &machine).unwrap().map(|claim| claim.lease);
+    let kept_room = || w.database.kept_room(&machine).unwrap();
+    let end =
+        |lease: &Lease| assert_eq!(w.database.publish(lease, &publication()).unwrap(), LeaseState::Held);
+    let first = submit(3_000_000);
+    let running = claim().unwrap();
+    assert_eq!(running.job, first);
+    let large = submit(3_000_000);
+    w.clock.advance(2 * HOUR);
+    // 1 and 3.5 are less than 5, whichever of the two it is.
+    let small = submit(500_000);
+    let beside = claim().unwrap();
+    assert_eq!(beside.job, small);
+    end(&running);
+    let second = claim().unwrap();
+    assert_eq!(second.job, large);
+    [beside, second].iter().for_each(end);
+    // Two small ones would fit beside what runs, and only one beside the large one.
+    submit(1_000_000);
+    let running = claim().unwrap();
+    let large = submit(3_500_000);
+    w.clock.advance(2 * HOUR);
+    let smallest = [submit(100_000), submit(100_000)];
+    let beside = claim().unwrap();
+    assert_eq!(beside.job, smallest[0]);
+    // 1.5 and 0.6 run: 0.6 more would fit beside the large one, but for the one that has its room.
+    assert_eq!((claim(), kept_room()), (None, Some(large)));
+    end(&running);
+    assert_eq!(claim().unwrap().job, large);
+}
+
+/// Room is kept for a large job of a user whose turn it is; before that others are not passed over for it.
+pub(in crate::database) fn room_is_kept_for_whose_turn_it_is<D: JobDatabase>(w: World<D>) {
+    let user = |name: &str| {
+        let (user_id, created_at) = (UserId::random(), w.clock.now());
+        w.database.add_user(&User { user_id, name: name.into(), tier: Tier::Free, created_at }).unwrap();
+        user_id
+    };
+    let (bob, cid) = (user("bob"), user("cid"));
+    let submit =
+        |user, gaussians| w.submit_as(user, |request| request.training_max_num_gaussians = gaussians);
+    let machine = Abilities { all_gaussians: 6_000_000, beside: 500_000, ..Abilities::ALL };
+    let claim = || w.database.claim("process", "worker", LEASE, &machine).unwrap().map(|claim| claim.lease);
+    let kept_room = || w.database.kept_room(&machine).unwrap();
+    let end =
+        |lease: &Lease| assert_eq!(w.database.publish(lease, &publication()).unwrap(), LeaseState::Held);
+    submit(w.anna, 500_000);
+    let of_anna = claim().unwrap();
+    let large = submit(w.anna, 4_000_000);
+    w.clock.advance(2 * HOUR);
+    let of_others = [bob, w.eve, cid].map(|user| submit(user, 1_000_000));
+    // Others have none that runs: it is their turn, whether there is room for the large one or not.
+    let taken = of_others.map(|_| claim().unwrap());
+    assert_eq!(taken.each_ref().map(|lease| lease.job), of_others);
+    let next = submit(bob, 1_000_000);
+    end(&taken[0]);
+    let another = claim().unwrap();
+    assert_eq!(another.job, next);
+    // Now it is hers.
+    end(&of_anna);
+    submit(cid, 1_000_000);
+    end(&another);
+    assert_eq!((claim(), kept_room()), (None, Some(large)));
+    end(&taken[1]);
+    // What cid has running, 1.5, has room beside it.
+    assert_eq!(claim().unwrap().job, large);
 }
 
 /// A claim says how long the job was worked on by those before.

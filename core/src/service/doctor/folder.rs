@@ -114,6 +114,8 @@ fn strangers(entries: &[PathBuf], findings: &mut Vec<Finding>) {
         layout::SECRETS,
         layout::LOCK,
         layout::HOST,
+        layout::KEPT_ROOM,
+        "kept-room.lock",
         layout::RESTORING,
         layout::MOVING,
         layout::MOVED,
