@@ -136,7 +136,7 @@ pub enum QueueOrder {
     #[default]
     Submitted,
     /// Users take turns: first the user with the fewest running jobs, then the one who has waited longest for a turn; of
-    /// one user, as they were submitted.
+    /// one user, as they were submitted. A job that was [given back](Return) without fault, or whose worker died, has taken no turn.
     Users,
 }
 
@@ -183,11 +183,11 @@ impl Abilities<'_> {
 /// Why a worker gives a job back.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Return<'a> {
-    /// The worker ends, or its machine can do no work: nothing is held against the job.
+    /// The worker ends, or its machine can do no work: nothing is held against the job, and its user has had no turn.
     Unharmed,
     /// A worker that lost the job is still in its workspace, because its process stands still, or its input has no room on this
-    /// machine's disk and another may have it: nothing is held against the job, but it rests for [`Patience::OCCUPIED_SECONDS`], so
-    /// that others get their turn.
+    /// machine's disk and another may have it: nothing is held against the job, and its user has had no turn, but it rests for
+    /// [`Patience::OCCUPIED_SECONDS`], so that others get theirs. Where users take turns, another job of the user goes before it then.
     Occupied,
     /// The work ended by something that may lie with the machine or with the job: its process was killed, or the disk or the
     /// device failed although they are in order otherwise.

@@ -51,7 +51,7 @@ macro_rules! tests {
             a_job_runs live_pictures leases leases_that_are_prolonged_at_the_last_moment a_clock_that_was_ahead disturbances logs_of_the_dead crashes progress_forgives what_a_worker_cannot_do memory_of_one_machine a_large_job_does_not_starve room_that_a_large_job_does_not_need time_worked
         }
         $crate::database::suite::tests! {
-            $open, QueueOrder::Users, queue => users_take_turns users_take_turns_at_what_a_worker_can_do a_large_job_of_a_user_does_not_starve room_is_kept_for_whose_turn_it_is
+            $open, QueueOrder::Users, queue => users_take_turns users_take_turns_at_what_a_worker_can_do a_large_job_of_a_user_does_not_starve room_is_kept_for_whose_turn_it_is a_job_that_is_given_back_keeps_the_turn_of_its_user jobs_that_are_given_back_keep_the_turn_of_their_user a_job_without_room_goes_behind_another_of_its_user
         }
         $crate::database::suite::tests! {
             $open, QueueOrder::Submitted, files =>

@@ -12,7 +12,7 @@ use crate::database::{
     Return, Returned,
 };
 use crate::error::Result;
-use crate::job::{ArtifactKind, Failure, JobId, JobRequest, Timestamp};
+use crate::job::{ArtifactKind, Failure, JobId, JobRequest, Timestamp, UserId};
 use crate::stage::Stage;
 
 /// The row that a lease holds: the same claim, by the same process.
@@ -28,6 +28,10 @@ const FITS: &str = "job.gaussians <= $2 AND job.gaussians + $4 + $6 <= $5";
 /// What the jobs that run on a machine will need of its memory, if each alone needs no more than `$3`.
 const BUSY: &str = "SELECT coalesce(sum(gaussians + $1), 0)::bigint FROM jobs
     WHERE state = 'running' AND (lease_boot = $2 OR starts_with(lease_boot, $2 || '/')) AND gaussians + $1 <= $3";
+
+/// When the user of a job was served last. The row is locked: nobody else changes that meanwhile.
+const USER_OF_JOB: &str = "SELECT served FROM users
+    WHERE user_id = (SELECT user_id FROM jobs WHERE job_id = $1) FOR NO KEY UPDATE";
 
 /// A job that failed because its workers died, or for a full disk: there may have been nobody to store its log.
 const DIED: &str = "state = 'failed' AND failure_code IN ('crashed', 'disk_full') AND NOT deleted";
@@ -89,15 +93,35 @@ impl Standing {
     }
 }
 
-/// Gives a running job back, if `may` says so of the end of its lease.
+/// Gives the user, whose row is locked, the turn back that the last claim of the job took. It stays taken if the user was served
+/// since; then it is that later claim which leads back to the turn before this one.
+fn give_turn_back(c: &Session, job: JobId) -> Sql<()> {
+    const TURN: &str = "SELECT user_id, claim_number, served_before FROM jobs
+        WHERE job_id = $1 AND claim_number IS NOT NULL AND served_before IS NOT NULL";
+    let turn =
+        c.first(TURN, values![job], |r| Ok((r.get::<UserId>(0)?, r.get::<i64>(1)?, r.get::<i64>(2)?)))?;
+    if let Some((user, number, before)) = turn {
+        const USER: &str = "UPDATE users SET served = $3 WHERE user_id = $1 AND served = $2";
+        c.run(USER, values![user, number, before])?;
+        const NEXT: &str = "UPDATE jobs SET served_before = $3
+            WHERE user_id = $1 AND state = 'running' AND served_before = $2";
+        c.run(NEXT, values![user, number, before])?;
+    }
+    Ok(())
+}
+
+/// Gives a running job back, if `may` says so of the end of its lease. `has_died` is whether its worker has.
 fn give_back(
     c: &Session,
     now: Timestamp,
     lease: &Lease,
     why: Return<'_>,
+    has_died: bool,
     patience: &Patience,
     may: impl Fn(i64) -> bool,
 ) -> Sql<Returned> {
+    // Before the job: who gives back several of one user at once would else wait for each other.
+    c.exists(USER_OF_JOB, values![lease.job])?;
     let Some(mut standing) = Standing::of(c, lease)?.filter(|s| may(s.lease_until)) else {
         return Ok(Returned::Gone);
     };
@@ -127,6 +151,14 @@ fn give_back(
         c.run(&sql, &with(values![crashes, disturbances, failure.code, failure.message]))?;
         return Ok(Returned::Failed);
     }
+    // What has disturbed a worker that lives has had its turn.
+    if has_died || matches!(why, Return::Unharmed | Return::Occupied) {
+        give_turn_back(c, lease.job)?;
+    }
+    let stands_back = match why {
+        Return::Occupied => "(SELECT served FROM users WHERE users.user_id = jobs.user_id)",
+        Return::Unharmed | Return::Disturbed(_) | Return::Crashed(_) => "NULL",
+    };
     let rest = match why {
         Return::Unharmed => 0,
         Return::Occupied => Patience::OCCUPIED_SECONDS,
@@ -135,7 +167,8 @@ fn give_back(
     let until = now.plus_seconds(rest);
     let sql = format!(
         "UPDATE jobs SET state = 'queued', crashes = $5, disturbances = $6, reach = $7, rest_until = $8,
-            stage = NULL, stage_fraction = 0, percent = NULL, {FREE} WHERE {HELD}"
+            claim_number = NULL, served_before = {stands_back}, stage = NULL, stage_fraction = 0, percent = NULL, {FREE}
+         WHERE {HELD}"
     );
     c.run(&sql, &with(values![crashes, disturbances, reach, until]))?;
     Ok(Returned::Queued)
@@ -173,7 +206,8 @@ fn query(order: QueueOrder, which: &str) -> String {
         ),
         // Users who wait are found by stepping from one to the next in the index of waiting jobs, so neither users without such
         // jobs nor more than one job of each are looked at; the first job that a worker can do is sought of one user after the
-        // other, until one has it. The row is locked outside: inside, one of every user would be.
+        // other, until one has it. One that found no room goes behind the others of its user, until another was taken. The row is
+        // locked outside: inside, one of every user would be.
         QueueOrder::Users => format!(
             "WITH RECURSIVE head AS (
                 (SELECT user_id, seq FROM jobs WHERE state = 'queued' AND NOT deleted ORDER BY user_id, seq LIMIT 1)
@@ -187,8 +221,15 @@ fn query(order: QueueOrder, which: &str) -> String {
                 LEFT JOIN (SELECT user_id, count(*) AS running FROM jobs WHERE state = 'running' GROUP BY user_id) AS busy
                     USING (user_id)
                 ORDER BY running, served, seq) AS turn
-            CROSS JOIN LATERAL (SELECT job.job_id FROM jobs AS job
-                WHERE job.user_id = turn.user_id AND {can} ORDER BY job.seq LIMIT 1) AS first
+            CROSS JOIN LATERAL (SELECT own.job_id FROM (
+                (SELECT job.job_id, 0 AS back FROM jobs AS job
+                    WHERE job.user_id = turn.user_id AND job.served_before IS DISTINCT FROM turn.served AND {can}
+                    ORDER BY job.seq LIMIT 1)
+                UNION ALL
+                (SELECT job.job_id, 1 AS back FROM jobs AS job
+                    WHERE job.user_id = turn.user_id AND job.served_before IS NOT NULL
+                        AND job.served_before = turn.served AND {can}
+                    ORDER BY job.seq LIMIT 1)) AS own ORDER BY own.back LIMIT 1) AS first
             JOIN jobs AS job ON job.job_id = first.job_id
             WHERE job.state = 'queued' AND NOT job.deleted
             ORDER BY turn.running, turn.served, turn.seq LIMIT 1"
@@ -330,14 +371,16 @@ impl QueueRows for PostgresDatabase {
             t.exists("SELECT pg_advisory_xact_lock(hashtextextended($1, 0))", values![whole])?;
             let now = self.now(t)?;
             let Next::Take(job) = search.look(t, now)? else { return Ok(None) };
+            let before: Option<i64> = t.first(USER_OF_JOB, values![job], |r| r.get(0))?;
             const BEGIN: &str = "UPDATE jobs SET state = 'running', attempt = attempt + 1, stage = NULL, stage_fraction = 0,
                 percent = NULL, lease_owner = $2, lease_worker = $3, lease_boot = $4, lease_until = $5,
-                started_at = coalesce(started_at, $6), updated_at = $6, version = jobs.version + 1
+                started_at = coalesce(started_at, $6), updated_at = $6, version = jobs.version + 1,
+                claim_number = nextval('turns'), served_before = $7
                 FROM uploads WHERE job_id = $1 AND uploads.blob_name = jobs.blob_name
                 RETURNING jobs.blob_name, title, public, method, gaussians, steps, apriltag_size_mm, remove_background,
                     asked_camera_type, attempt, uploads.version, worked_micros, jobs.user_id";
             let until = now.plus_seconds(lease_seconds);
-            let claim = t.first(BEGIN, values![job, owner, worker, machine, until, now], |row| {
+            let claim = t.first(BEGIN, values![job, owner, worker, machine, until, now, before], |row| {
                 let lease = Lease { job, attempt: row.get(9)?, owner: owner.to_owned() };
                 let version: i64 = row.get(10)?;
                 Ok(Claim {
@@ -348,8 +391,8 @@ impl QueueRows for PostgresDatabase {
                     worked: Duration::from_micros(row.get(11)?),
                 })
             })?;
-            const SERVED: &str = "UPDATE users SET served = nextval('turns')
-                WHERE user_id = (SELECT user_id FROM jobs WHERE job_id = $1)";
+            const SERVED: &str = "UPDATE users SET served = jobs.claim_number FROM jobs
+                WHERE jobs.job_id = $1 AND users.user_id = jobs.user_id";
             t.run(SERVED, values![job])?;
             Ok(claim)
         })
@@ -477,7 +520,7 @@ impl QueueRows for PostgresDatabase {
         log_size: Option<u64>,
     ) -> Result<Returned> {
         self.write("database.release.commit", |t| {
-            let returned = give_back(t, self.now(t)?, lease, why, patience, |_| true)?;
+            let returned = give_back(t, self.now(t)?, lease, why, false, patience, |_| true)?;
             if let (Returned::Failed, Some(size)) = (returned, log_size) {
                 put_artifact(t, lease, ArtifactKind::Log, size)?;
             }
@@ -516,7 +559,7 @@ impl QueueRows for PostgresDatabase {
                 let now = self.now(t)?;
                 // One that was prolonged since is alive.
                 let may = |until: i64| !late || until == *seen;
-                give_back(t, now, lease, Return::Disturbed(&failure), patience, may)
+                give_back(t, now, lease, Return::Disturbed(&failure), true, patience, may)
             })?;
             match returned {
                 Returned::Queued => reclaimed.queued.push(lease.job),

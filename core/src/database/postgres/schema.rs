@@ -10,7 +10,7 @@ use super::values::values;
 use crate::error::{Error, ErrorKind};
 
 /// What takes an older database to the newest form, one step a version.
-const MIGRATIONS: [&str; 10] = [
+const MIGRATIONS: [&str; 11] = [
     include_str!("version_1.sql"),
     include_str!("version_2.sql"),
     include_str!("version_3.sql"),
@@ -21,6 +21,7 @@ const MIGRATIONS: [&str; 10] = [
     include_str!("version_8.sql"),
     include_str!("version_9.sql"),
     include_str!("version_10.sql"),
+    include_str!("version_11.sql"),
 ];
 /// The oldest form whose programs can still use the newest: the one before, as long as steps only add.
 const USABLE_FROM: i32 = MIGRATIONS.len() as i32 - 1;

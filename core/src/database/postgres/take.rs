@@ -16,7 +16,7 @@ use crate::database::{SqliteDatabase, SystemClock};
 use crate::error::{Error, ErrorKind, Result};
 
 /// Rows that one statement adds: a round trip for each row would take minutes for a hundred thousand of them. The widest table has
-/// 41 columns, and a statement may have 65,535 parameters.
+/// 44 columns, and a statement may have 65,535 parameters.
 const ADDED_AT_ONCE: usize = 100;
 
 /// What [`PostgresDatabase::take_rows`] found to do.

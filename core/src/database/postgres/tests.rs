@@ -290,7 +290,7 @@ fn strange_and_newer_databases_are_left_alone() {
     assert!(refused.message().contains("another program"), "{refused}");
     server.sql(name, "DROP TABLE mine");
     let ours = PostgresDatabase::open(&address).unwrap();
-    assert_eq!(ours.schema_version().unwrap(), SchemaVersion { found: 10, newest: 10 });
+    assert_eq!(ours.schema_version().unwrap(), SchemaVersion { found: 11, newest: 11 });
     assert_eq!(ours.integrity_check().unwrap(), [""; 0]);
     drop(PostgresDatabase::open(&address).unwrap());
     server.sql(name, "UPDATE schema_version SET version = 99, usable_from = 98");

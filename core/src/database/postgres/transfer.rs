@@ -40,7 +40,7 @@ pub(super) const TABLES: [Table; 11] = [
          remove_background, asked_camera_type, user_camera_type, user_view, found_view, state, stage, stage_fraction, percent, \
          attempt, crashes, disturbances, reach, rest_until, rest_boot, worked_micros, lease_owner, lease_worker, lease_boot, \
          lease_until, deleted, has_ply, has_spz, warnings, failure_code, failure_message, started_at, finished_at, updated_at, \
-         version, stage_ends_at",
+         version, stage_ends_at, claim_number, served_before",
     ),
     ("artifacts", "job_id, kind", "job_id, kind, attempt, size"),
     ("idempotency", "user_id, key", "user_id, key, body_hash, answer, created_at, job_id"),

@@ -28,7 +28,8 @@ pub(super) fn release_all(session: &Session, now: Timestamp) -> Sql<u64> {
     session.batch("DELETE FROM sessions; DELETE FROM invitations")?;
     const FREE: &str =
         "stage = NULL, stage_fraction = 0, percent = NULL, lease_owner = NULL, lease_worker = NULL,
-        lease_boot = NULL, lease_until = NULL, updated_at = $1, version = version + 1";
+        lease_boot = NULL, lease_until = NULL, claim_number = NULL, served_before = NULL, updated_at = $1,
+        version = version + 1";
     let ended = format!("UPDATE jobs SET state = 'failed', {FREE} WHERE state = 'running' AND deleted");
     session.run(&ended, values![now])?;
     let queued = format!("UPDATE jobs SET state = 'queued', {FREE} WHERE state = 'running'");

@@ -28,7 +28,7 @@ use connection::{Fault, Sql, connect, connect_to_read, create_private_file};
 /// Marks the file as ours ("recn").
 const APPLICATION_ID: i32 = 0x7265_636e;
 /// What takes an older file to the newest form, one step a version.
-const MIGRATIONS: [&str; 13] = [
+const MIGRATIONS: [&str; 14] = [
     include_str!("version_1.sql"),
     include_str!("version_2.sql"),
     include_str!("version_3.sql"),
@@ -42,6 +42,7 @@ const MIGRATIONS: [&str; 13] = [
     include_str!("version_11.sql"),
     include_str!("version_12.sql"),
     include_str!("version_13.sql"),
+    include_str!("version_14.sql"),
 ];
 /// Readers that are kept open.
 const READERS: usize = 16;

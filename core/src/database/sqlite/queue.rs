@@ -12,7 +12,7 @@ use crate::database::{
     Reclaimed, Return, Returned,
 };
 use crate::error::Result;
-use crate::job::{ArtifactKind, Failure, JobId, JobRequest, Timestamp};
+use crate::job::{ArtifactKind, Failure, JobId, JobRequest, Timestamp, UserId};
 use crate::stage::Stage;
 
 /// The row that a lease holds: the same claim, by the same process.
@@ -79,12 +79,29 @@ impl Standing {
     }
 }
 
-/// Gives a running job back, if `may` says so of the end of its lease.
+/// Gives the user the turn back that the last claim of the job took. It stays taken if the user was served since; then it is
+/// that later claim which leads back to the turn before this one.
+fn give_turn_back(c: &Connection, job: JobId) -> Sql<()> {
+    const TURN: &str = "SELECT user_id, claim_number, served_before FROM jobs
+        WHERE job_id = ?1 AND claim_number IS NOT NULL AND served_before IS NOT NULL";
+    let turn: Option<(UserId, i64, i64)> = first(c, TURN, [job], |r| Ok((r.get(0)?, r.get(1)?, r.get(2)?)))?;
+    if let Some((user, number, before)) = turn {
+        const USER: &str = "UPDATE users SET served = ?3 WHERE user_id = ?1 AND served = ?2";
+        run(c, USER, params![user, number, before])?;
+        const NEXT: &str = "UPDATE jobs SET served_before = ?3
+            WHERE user_id = ?1 AND state = 'running' AND served_before = ?2";
+        run(c, NEXT, params![user, number, before])?;
+    }
+    Ok(())
+}
+
+/// Gives a running job back, if `may` says so of the end of its lease. `has_died` is whether its worker has.
 fn give_back(
     c: &Connection,
     clock: &dyn Clock,
     lease: &Lease,
     why: Return<'_>,
+    has_died: bool,
     patience: &Patience,
     may: impl Fn(i64) -> bool,
 ) -> Sql<Returned> {
@@ -119,6 +136,14 @@ fn give_back(
         run(c, &sql, &[key, values].concat()[..])?;
         return Ok(Returned::Failed);
     }
+    // What has disturbed a worker that lives has had its turn.
+    if has_died || matches!(why, Return::Unharmed | Return::Occupied) {
+        give_turn_back(c, lease.job)?;
+    }
+    let stands_back = match why {
+        Return::Occupied => "(SELECT served FROM users WHERE users.user_id = jobs.user_id)",
+        Return::Unharmed | Return::Disturbed(_) | Return::Crashed(_) => "NULL",
+    };
     let rest = match why {
         Return::Unharmed => 0,
         Return::Occupied => Patience::OCCUPIED_SECONDS,
@@ -127,7 +152,8 @@ fn give_back(
     let until = clock.lease_micros() + seconds(rest);
     let sql = format!(
         "UPDATE jobs SET state = 'queued', crashes = ?5, disturbances = ?6, reach = ?7, rest_until = ?8, rest_boot = ?9,
-            stage = NULL, stage_fraction = 0, percent = NULL, {FREE} WHERE {HELD}"
+            claim_number = NULL, served_before = {stands_back}, stage = NULL, stage_fraction = 0, percent = NULL, {FREE}
+         WHERE {HELD}"
     );
     run(c, &sql, &[key, params![crashes, disturbances, reach, until, clock.boot()]].concat()[..])?;
     Ok(Returned::Queued)
@@ -197,7 +223,8 @@ impl<'a> Search<'a> {
                         AND state = 'queued' AND deleted = 0) AS head
                     FROM users)",
                 "turns CROSS JOIN jobs USING (user_id)",
-                "running, served, head, seq",
+                // One that found no room goes behind the others of its user, until another was taken.
+                "running, served, head, ifnull(served_before = served, 0), seq",
             ),
         };
         // What waits and does not rest.
@@ -319,10 +346,12 @@ impl QueueRows for SqliteDatabase {
             let Some(claim) = next(t)? else { return Ok(None) };
             const BEGIN: &str = "UPDATE jobs SET state = 'running', attempt = ?2, stage = NULL, stage_fraction = 0,
                 percent = NULL, lease_owner = ?3, lease_worker = ?4, lease_boot = ?5, lease_until = ?6,
-                started_at = ifnull(started_at, ?7), updated_at = ?7, version = version + 1 WHERE job_id = ?1";
+                started_at = ifnull(started_at, ?7), updated_at = ?7, version = version + 1,
+                claim_number = (SELECT max(served) + 1 FROM users),
+                served_before = (SELECT served FROM users WHERE users.user_id = jobs.user_id) WHERE job_id = ?1";
             let Lease { job, attempt, .. } = claim.lease;
             run(t, BEGIN, params![job, attempt, owner, worker, self.clock.boot(), until, now])?;
-            const SERVED: &str = "UPDATE users SET served = (SELECT max(served) + 1 FROM users)
+            const SERVED: &str = "UPDATE users SET served = (SELECT claim_number FROM jobs WHERE job_id = ?1)
                 WHERE user_id = (SELECT user_id FROM jobs WHERE job_id = ?1)";
             run(t, SERVED, [job])?;
             Ok(Some(claim))
@@ -445,7 +474,7 @@ impl QueueRows for SqliteDatabase {
         log_size: Option<u64>,
     ) -> Result<Returned> {
         self.write("database.release.commit", |t| {
-            let returned = give_back(t, &*self.clock, lease, why, patience, |_| true)?;
+            let returned = give_back(t, &*self.clock, lease, why, false, patience, |_| true)?;
             if let (Returned::Failed, Some(size)) = (returned, log_size) {
                 put_artifact(t, lease, ArtifactKind::Log, size)?;
             }
@@ -485,7 +514,8 @@ impl QueueRows for SqliteDatabase {
             for (lease, seen, late) in &dead {
                 // One that was prolonged since is alive.
                 let may = |until: i64| !late || until == *seen;
-                match give_back(t, &*self.clock, lease, Return::Disturbed(&failure), patience, may)? {
+                let why = Return::Disturbed(&failure);
+                match give_back(t, &*self.clock, lease, why, true, patience, may)? {
                     Returned::Queued => reclaimed.queued.push(lease.job),
                     Returned::Failed => reclaimed.failed.push(lease.job),
                     Returned::Gone => {}

@@ -89,7 +89,8 @@ impl UpkeepRows for SqliteDatabase {
             end_all(t)?;
             const FREE: &str =
                 "stage = NULL, stage_fraction = 0, percent = NULL, lease_owner = NULL, lease_worker = NULL,
-                lease_boot = NULL, lease_until = NULL, updated_at = ?1, version = version + 1";
+                lease_boot = NULL, lease_until = NULL, claim_number = NULL, served_before = NULL, updated_at = ?1,
+                version = version + 1";
             let ended =
                 format!("UPDATE jobs SET state = 'failed', {FREE} WHERE state = 'running' AND deleted = 1");
             run(t, &ended, [now])?;

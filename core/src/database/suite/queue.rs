@@ -482,14 +482,16 @@ pub(in crate::database) fn room_that_a_large_job_does_not_need<D: JobDatabase>(w
     assert_eq!(claim().unwrap().job, large);
 }
 
+/// A further user.
+fn user<D: JobDatabase>(w: &World<D>, name: &str) -> UserId {
+    let (user_id, created_at) = (UserId::random(), w.clock.now());
+    w.database.add_user(&User { user_id, name: name.into(), tier: Tier::Free, created_at }).unwrap();
+    user_id
+}
+
 /// Room is kept for a large job of a user whose turn it is; before that others are not passed over for it.
 pub(in crate::database) fn room_is_kept_for_whose_turn_it_is<D: JobDatabase>(w: World<D>) {
-    let user = |name: &str| {
-        let (user_id, created_at) = (UserId::random(), w.clock.now());
-        w.database.add_user(&User { user_id, name: name.into(), tier: Tier::Free, created_at }).unwrap();
-        user_id
-    };
-    let (bob, cid) = (user("bob"), user("cid"));
+    let (bob, cid) = (user(&w, "bob"), user(&w, "cid"));
     let submit =
         |user, gaussians| w.submit_as(user, |request| request.training_max_num_gaussians = gaussians);
     let machine = Abilities { all_gaussians: 6_000_000, beside: 500_000, ..Abilities::ALL };
@@ -568,6 +570,81 @@ pub(in crate::database) fn users_take_turns<D: JobDatabase>(w: World<D>) {
     d.release(&leases[0], Return::Unharmed, &PATIENCE, None).unwrap();
     let late = w.submit(w.anna);
     assert_eq!([w.take().job, w.take().job], [of_anna[1], late]);
+}
+
+/// A job that is given back unharmed, or whose worker has died, costs its user no turn.
+pub(in crate::database) fn a_job_that_is_given_back_keeps_the_turn_of_its_user<D: JobDatabase>(w: World<D>) {
+    let d = &w.database;
+    let users = [w.anna, w.eve, user(&w, "bob"), user(&w, "cid")];
+    let jobs = users.map(|user| [w.submit(user), w.submit(user)]);
+    let end = |lease: &Lease| assert_eq!(d.publish(lease, &publication()).unwrap(), LeaseState::Held);
+    let lease = w.take();
+    assert_eq!(lease.job, jobs[0][0]);
+    assert_eq!(d.release(&lease, Return::Unharmed, &PATIENCE, None).unwrap(), Returned::Queued);
+    assert_eq!(w.take().job, jobs[0][0]);
+    assert_eq!(d.reclaim(&|_| false, &PATIENCE).unwrap().queued, [jobs[0][0]]);
+    // What disturbs a worker that lives has had its turn.
+    let lease = w.take();
+    assert_eq!(lease.job, jobs[0][0]);
+    d.release(&lease, Return::Disturbed(&failure("io")), &PATIENCE, None).unwrap();
+    for expected in [jobs[1][0], jobs[2][0], jobs[3][0], jobs[0][0], jobs[1][1]] {
+        let lease = w.take();
+        assert_eq!(lease.job, expected);
+        end(&lease);
+    }
+}
+
+/// Also where several of one user are given back, the first one first: as when all workers end.
+pub(in crate::database) fn jobs_that_are_given_back_keep_the_turn_of_their_user<D: JobDatabase>(w: World<D>) {
+    let d = &w.database;
+    w.submit(w.eve);
+    let of_eve = w.take();
+    let of_anna = [w.submit(w.anna), w.submit(w.anna)];
+    let leases = [w.take(), w.take()];
+    assert_eq!(leases.each_ref().map(|lease| lease.job), of_anna);
+    d.publish(&of_eve, &publication()).unwrap();
+    let next = w.submit(w.eve);
+    for lease in &leases {
+        assert_eq!(d.release(lease, Return::Unharmed, &PATIENCE, None).unwrap(), Returned::Queued);
+    }
+    // She has not been served yet.
+    let leases = [(); 3].map(|()| w.take());
+    assert_eq!(leases.each_ref().map(|lease| lease.job), [of_anna[0], next, of_anna[1]]);
+    // By the other one that was taken since she has been.
+    assert_eq!(d.release(&leases[0], Return::Unharmed, &PATIENCE, None).unwrap(), Returned::Queued);
+    for lease in &leases[1..] {
+        d.publish(lease, &publication()).unwrap();
+    }
+    let last = w.submit(w.eve);
+    assert_eq!([w.take().job, w.take().job], [last, of_anna[0]]);
+}
+
+/// A job that found no room costs its user no turn either, and others of that user are tried before it is tried again.
+pub(in crate::database) fn a_job_without_room_goes_behind_another_of_its_user<D: JobDatabase>(w: World<D>) {
+    let d = &w.database;
+    let of_anna = [(); 3].map(|()| w.submit(w.anna));
+    let of_eve = [(); 2].map(|()| w.submit(w.eve));
+    let end = |lease: &Lease| assert_eq!(d.publish(lease, &publication()).unwrap(), LeaseState::Held);
+    let take_and_have_no_room = || {
+        let lease = w.take();
+        assert_eq!(lease.job, of_anna[0]);
+        assert_eq!(d.release(&lease, Return::Occupied, &PATIENCE, None).unwrap(), Returned::Queued);
+        w.clock.advance(Patience::OCCUPIED_SECONDS as i64);
+    };
+    take_and_have_no_room();
+    let leases = [w.take(), w.take()];
+    assert_eq!(leases.each_ref().map(|lease| lease.job), [of_anna[1], of_eve[0]]);
+    leases.iter().for_each(end);
+    // After another one it is tried again.
+    take_and_have_no_room();
+    for expected in [of_anna[2], of_eve[1]] {
+        let lease = w.take();
+        assert_eq!(lease.job, expected);
+        end(&lease);
+    }
+    // Also where she has no other.
+    take_and_have_no_room();
+    assert_eq!(w.take().job, of_anna[0]);
 }
 
 /// Who has waited longest comes first also where a worker cannot do that user's first job: then it does the next one.
