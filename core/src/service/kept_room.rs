@@ -18,6 +18,8 @@ use crate::job::JobId;
 const REMEMBERED: usize = 100;
 /// A job for which no room was kept for this long, microseconds, begins anew when it is kept again: it was away in between, or first.
 const PAUSE: i64 = 3600 * 1_000_000;
+/// So often at most it is noted that room is still kept, microseconds: workers ask each second, and each note waits for the disk.
+const AGAIN: i64 = 60 * 1_000_000;
 /// More bytes than the file ever has.
 const MOST_BYTES: u64 = 1 << 20;
 
@@ -79,6 +81,10 @@ impl KeptRoom {
     /// # Errors
     /// The system's; then nothing is noted.
     pub(super) fn note(&self, job: JobId, now: i64) -> Result<()> {
+        let is_new = |kept: &Kept| now.saturating_sub(kept.last) < AGAIN && now >= kept.last;
+        if self.noted().get(&job).is_some_and(is_new) {
+            return Ok(());
+        }
         self.change(|jobs| {
             let kept = jobs.entry(job).or_insert(Kept { since: now, last: now });
             if !kept.is_given_up() && now.saturating_sub(kept.last) > PAUSE {
