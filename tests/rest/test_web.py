@@ -328,6 +328,17 @@ def test_rule_79_the_scenes_of_a_user(server, flat):
     assert again["camera_data"]["cameraType"] == "orbital"
     asked = client.get(f"/api/v1/jobs/{again['job_id']}/report/").json()["requested"]
     assert asked["apriltag_size_mm"] is None and asked["blob_name"] == client.get(f"/api/v1/jobs/{first}/report/").json()["requested"]["blob_name"]
+    # A second click on its button sends a form once more: that is one job. The page asked for anew is another wish, and so is
+    # something else in the same form.
+    def fields() -> dict[str, str]:
+        field = re.search(r'name="once" value="([^"]+)"', visitor.page(f"/scenes/{first}/restart"))
+        assert field is not None
+        return {"title": "clicked twice", "once": field[1]}
+
+    count, clicked = len(client.jobs("?limit=100")), fields()
+    for sent, more in ((clicked, 1), (clicked, 1), (fields(), 2), (clicked | {"title": "changed"}, 3)):
+        assert visitor.send(f"/scenes/{first}/restart", **sent).status_code == 303
+        assert len(client.jobs("?limit=100")) == count + more
     refused = visitor.send(f"/scenes/{first}/restart", training_num_steps="many")
     assert refused.status_code == 400 and "training_num_steps" in refused.text
 

@@ -29,6 +29,17 @@ pub struct Idempotency {
     pub body_hash: [u8; 32],
 }
 
+/// Said of a key whose first request has no answer yet.
+const IN_PROGRESS: &str = "The first request with this Idempotency-Key is still being worked on";
+
+impl Idempotency {
+    /// Whether a request was refused because the first one with its key is still being worked on: once that has its answer, the
+    /// same request is answered as it was.
+    pub fn is_in_use(error: &Error) -> bool {
+        error.kind() == ErrorKind::Conflict && error.message() == IN_PROGRESS
+    }
+}
+
 /// What became of a submission.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Submission {
@@ -74,7 +85,7 @@ fn told(user: UserId, job: JobId, what: JobEvent<'_>) {
 /// A client that sends a request again before the first one was answered is told to wait, whether or not the first will
 /// succeed (rule 47 of docs/rest.md).
 fn in_progress() -> Error {
-    Error::new(ErrorKind::Conflict, "The first request with this Idempotency-Key is still being worked on")
+    Error::new(ErrorKind::Conflict, IN_PROGRESS)
         .hint("send it again in a few seconds: it is answered as the first was")
 }
 

@@ -1,10 +1,16 @@
 //! What is done to a job of who is signed in. Somebody else's is answered as one that does not exist.
 
+use std::time::Duration;
+
 use hyper::StatusCode;
 use libreconstruct::ErrorKind;
-use libreconstruct::job::JobUpdate;
+use libreconstruct::job::{JobId, JobUpdate};
+use libreconstruct::service::Idempotency;
 use maud::html;
 use serde_json::{Value, json};
+use sha2::{Digest, Sha256};
+use tokio::time::Instant;
+use uuid::Uuid;
 
 use super::form::Form;
 use super::page::{Page, go_to};
@@ -13,6 +19,10 @@ use crate::http::error::ApiError;
 use crate::http::exchange::Exchange;
 use crate::http::rate_limit::Class;
 use crate::http::response::Answer;
+
+/// How long the second click on a button waits for what the first one made, and how often it looks.
+const FIRST_CLICK: Duration = Duration::from_secs(30);
+const LOOK: Duration = Duration::from_millis(200);
 
 /// Asks whether a job is to be deleted.
 pub(super) async fn ask_to_delete(exchange: &mut Exchange<'_>, job_id: &str) -> Answer {
@@ -63,6 +73,8 @@ pub(super) async fn ask_to_restart(exchange: &mut Exchange<'_>, job_id: &str) ->
         h1 { "Run “" (title) "” again" }
         p { "Of the same video a new scene is made. This one stays as it is." }
         form.options method="post" {
+            // Each time the page is asked for it is another: by this a second click is told from a second wish.
+            input type="hidden" name="once" value=(Uuid::new_v4().to_string());
             div.fields {
                 label for="title" { "Title" }
                 input #title name="title" required maxlength="255" value=(title);
@@ -79,21 +91,48 @@ pub(super) async fn ask_to_restart(exchange: &mut Exchange<'_>, job_id: &str) ->
         .answer(StatusCode::OK, &content)
 }
 
-/// Makes a new job of the same video, with the options of the form and else those that it had.
+/// Makes a new job of the same video, with the options of the form and else those that it had. The same form once more, as a second
+/// click on its button sends it, is answered as the first one was.
 pub(super) async fn restart(exchange: &mut Exchange<'_>, job_id: &str, form: Form) -> Answer {
     let user = session::need(exchange, Class::Submit).await?.user.user_id;
     let job_id = exchange.job_id(job_id)?;
-    let again = exchange.api.stored(move |service| {
-        service.restart(user, job_id, None, |before| {
-            let mut request = before.with_json(&scene_options::read(&form), service.limits())?;
-            if form.has("apriltag_size_mm") && form.text("apriltag_size_mm").trim().is_empty() {
-                request.apriltag_size_mm = None;
+    let body = scene_options::read(&form);
+    let drops_scale = form.has("apriltag_size_mm") && form.text("apriltag_size_mm").trim().is_empty();
+    let idempotency = once(job_id, &body, &form);
+    let end = Instant::now() + FIRST_CLICK;
+    loop {
+        let (body, idempotency) = (body.clone(), idempotency.clone());
+        let again = exchange.api.stored(move |service| {
+            let submission = service.restart(user, job_id, idempotency, |before| {
+                let mut request = before.with_json(&body, service.limits())?;
+                if drops_scale {
+                    request.apriltag_size_mm = None;
+                }
+                Ok(request)
+            });
+            Ok(submission)
+        });
+        match again.await? {
+            Ok(submission) => {
+                exchange.facts.job = Some(submission.body.job_id);
+                return go_to(exchange.api, "/scenes");
             }
-            Ok(request)
-        })
-    });
-    exchange.facts.job = Some(again.await?.body.job_id);
-    go_to(exchange.api, "/scenes")
+            // The browser shows the answer to the last click, so that one waits for the first.
+            Err(error) if Idempotency::is_in_use(&error) && Instant::now() < end => {
+                tokio::time::sleep(LOOK).await;
+            }
+            Err(error) => return Err(error.into()),
+        }
+    }
+}
+
+/// What makes two sendings of one form one request. What it asks for is in the key: who goes back and changes something wants
+/// another job, also where the browser shows the page as it was. A form without the field makes a job each time.
+fn once(job: JobId, body: &Value, form: &Form) -> Option<Idempotency> {
+    let field = Uuid::try_parse(form.text("once")).ok()?;
+    let body_hash: [u8; 32] = Sha256::digest(format!("again {job} {body}")).into();
+    let hash: String = body_hash.iter().map(|byte| format!("{byte:02x}")).collect();
+    Some(Idempotency { key: format!("page again {field} {hash}"), body_hash })
 }
 
 /// Shows it to everybody, or no longer.
@@ -129,4 +168,27 @@ async fn change(exchange: &mut Exchange<'_>, job_id: &str, body: &Value) -> Answ
     let update = JobUpdate::from_json(body)?;
     exchange.api.blocking(move |service| service.update(user, job_id, &update)).await?;
     go_to(exchange.api, &format!("/scenes/{job_id}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_same_form_is_one_request_and_another_wish_is_another() {
+        let job = JobId::random();
+        let key = |job: JobId, text: &str| {
+            let form = Form::of(text.as_bytes());
+            once(job, &scene_options::read(&form), &form).map(|idempotency| idempotency.key)
+        };
+        let (field, other) = (Uuid::new_v4(), Uuid::new_v4());
+        let first = key(job, &format!("once={field}&title=A")).unwrap();
+        assert_eq!(key(job, &format!("title=A&once={field}")).unwrap(), first);
+        assert!(first.starts_with("page again ") && first.len() <= 255, "{first}");
+        for another in [format!("once={other}&title=A"), format!("once={field}&title=B")] {
+            assert_ne!(key(job, &another).unwrap(), first);
+        }
+        assert_ne!(key(JobId::random(), &format!("once={field}&title=A")).unwrap(), first);
+        assert_eq!((key(job, "title=A"), key(job, "once=x&title=A")), (None, None));
+    }
 }
