@@ -6,6 +6,7 @@ import json
 import re
 import struct
 import time
+import uuid
 import zipfile
 from urllib.parse import parse_qs, urlsplit
 
@@ -202,6 +203,50 @@ def test_rule_79_an_upload_goes_on_after_a_lost_connection_and_after_a_reload(br
         (job,) = client.jobs()
         assert job["title"] == "large"
         assert page.evaluate("sessionStorage.getItem('uploads-2')") == "{}"
+
+
+def test_rule_79_what_was_sent_and_is_gone_is_sent_again(browser, make_server, flat):
+    server = make_server({"limits": {"max_queued_jobs": 1}})
+    client = server.user("anna")
+    waiting = client.submit(flat)
+    with browser.open("about:blank", *WIDE) as page:
+        join(page, server, client.name)
+        begin(page, server)
+        page.choose_files("#videos", [flat])
+        send(page)
+        # It is there, and not queued.
+        page.wait_for(f"{said(flat.name)}?.includes('Trying again')")
+        page.call("Page.reload")
+        page.wait_for(f"document.querySelector('#interrupted')?.textContent.includes('{flat.name} was interrupted at 100 %')")
+        gone = f"videos/{uuid.uuid4()}{flat.suffix}"
+        memory = "JSON.parse(sessionStorage.getItem('uploads-2'))"
+        with_gone = f"Object.fromEntries(Object.entries({memory}).map(([file, upload]) => [file, {{ ...upload, blob_name: {json.dumps(gone)} }}]))"
+        page.evaluate(f"sessionStorage.setItem('uploads-2', JSON.stringify({with_gone}))")
+        assert page.evaluate(f"Object.values({memory})[0].complete && Object.values({memory})[0].blob_name") == gone
+        client.delete(waiting)
+        page.choose_files("#videos", [flat])
+        send(page)
+        at(page, "/scenes")
+        assert [job["title"] for job in client.jobs()] == [flat.stem]
+        assert page.evaluate("sessionStorage.getItem('uploads-2')") == "{}"
+
+
+def test_rule_79_who_signs_in_next_does_not_see_what_was_sent(browser, make_server):
+    server = make_server()
+    anna, eve = server.user("anna"), server.user("eve")
+    interrupted = "document.querySelector('#interrupted').textContent"
+    with browser.open("about:blank", *WIDE) as page:
+        join(page, server, anna.name)
+        begin(page, server)
+        upload = {"name": "secret.mp4", "size": 8, "blocks": [], "pieces": {}, "complete": False}
+        page.evaluate(f"sessionStorage.setItem('uploads-2', {json.dumps(json.dumps({'secret.mp4|8|8': upload}))})")
+        begin(page, server)
+        page.wait_for(f"{interrupted}.includes('secret.mp4')")
+        press(page, "Sign out")
+        at(page, "/sign-in")
+        join(page, server, eve.name)
+        begin(page, server)
+        assert page.evaluate(interrupted) == "" and page.evaluate("sessionStorage.getItem('uploads-2')") is None
 
 
 def test_rule_79_a_slow_line_has_one_block_at_a_time_and_in_pieces(browser, make_server, flat, tmp_path):

@@ -17,6 +17,8 @@ const UNMEASURED = 60_000;
 const LONGEST_PAUSE = 30;
 /** Where the tab remembers what was sent, by file. Not under "uploads", where older versions of this page did: their pieces had other names. */
 const MEMORY = "uploads-2";
+/** Whose uploads these are. */
+const OWNER = "uploads-of";
 
 const form = document.querySelector("#new-scene");
 const chosen = document.querySelector("#chosen");
@@ -53,6 +55,13 @@ function remember(file, upload) {
   if (upload) all[identity(file)] = { ...upload, name: file.name, size: file.size };
   else delete all[identity(file)];
   sessionStorage.setItem(MEMORY, JSON.stringify(all));
+}
+
+/** Forgets what somebody else has sent in this tab: its names are not for who is signed in now, and they cannot go on with it. */
+function forgetOthers() {
+  if (sessionStorage.getItem(OWNER) === form.dataset.user) return;
+  sessionStorage.removeItem(MEMORY);
+  sessionStorage.setItem(OWNER, form.dataset.user);
 }
 
 // Requests ---------------------------------------------------------------------------------------------------------
@@ -296,14 +305,25 @@ class Row {
     ready();
   }
 
-  /** Sends it and submits it. */
+  async sendAndSubmit(options) {
+    const upload = await sendOrBeginAnew(this.file, this);
+    this.say("It is there. Queueing it.");
+    await stubborn(() => post(form.action, { ...options, title: this.title.value, blob_name: upload.blob_name }, this.signal), this);
+  }
+
+  /** Sends it and submits it, and says what came of that. */
   async go(options) {
     this.state = "under way";
     this.words.className = "help";
     try {
-      const upload = await sendOrBeginAnew(this.file, this);
-      this.say("It is there. Queueing it.");
-      await stubborn(() => post(form.action, { ...options, title: this.title.value, blob_name: upload.blob_name }, this.signal), this);
+      try {
+        await this.sendAndSubmit(options);
+      } catch (error) {
+        // What was sent long ago, or as another user, is gone: it is sent once more.
+        if (!(error instanceof Refused && error.message.startsWith("Blob not found"))) throw error;
+        remember(this.file, null);
+        await this.sendAndSubmit(options);
+      }
       remember(this.file, null);
       this.state = "queued";
       this.button.remove();
@@ -423,5 +443,6 @@ addEventListener("beforeunload", (event) => {
   if (current().some((row) => row.state === "under way")) event.preventDefault();
 });
 
+forgetOthers();
 form.hidden = false;
 showInterrupted();

@@ -44,7 +44,7 @@ pub(super) async fn page(exchange: &mut Exchange<'_>) -> Answer {
             a href={ (prefix) "/docs" } { "The interface" } " takes them from any program."
         } }
         form #new-scene method="post" action={ (prefix) "/scenes" } data-uploads={ (prefix) "/scenes/uploads" }
-            data-types=(types.join(" ")) data-largest=(largest) data-room=(room) hidden {
+            data-types=(types.join(" ")) data-largest=(largest) data-room=(room) data-user=(user.to_string()) hidden {
             div.drop #drop {
                 label for="videos" { "Choose videos or pictures, or drop them here" }
                 input #videos type="file" multiple accept=(types.iter().chain(&PICTURES).map(|t| format!(".{t}")).collect::<Vec<_>>().join(","));
