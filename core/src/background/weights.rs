@@ -105,8 +105,8 @@ fn locate(asked: Option<PathBuf>, variable: Option<PathBuf>, installed: &Install
 
 fn missing(message: String) -> Error {
     Error::new(ErrorKind::NotFound, message).hint(
-        "run `make mask-model` (Python: pip install 'libreconstruct[background]'), or name the file by --mask-model (in \
-         programs: the option mask_model) or LIBRECONSTRUCT_MASK_MODEL, or give masks of your own by --mask-dir",
+        "in a checkout of libreconstruct run `make mask-model` (for Python: pip install '.[background]'), or name the file by \
+         --mask-model (in programs: the option mask_model) or LIBRECONSTRUCT_MASK_MODEL, or give masks of your own by --mask-dir",
     )
 }
 
