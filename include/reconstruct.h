@@ -1601,7 +1601,8 @@ rc_code rc_renderer_render(const rc_renderer *renderer,
 // Thread-safe, while nobody uses the renderer.
 void rc_renderer_free(rc_renderer *renderer);
 
-// Writes a picture (4 * width * height bytes, as rc_renderer_render() makes it) to a PNG file.
+// Writes a picture (4 * width * height bytes, as rc_renderer_render() makes it) to a PNG file. If it fails, a file that was there
+// stays.
 //
 // Fails with RC_INVALID_ARGUMENT for a size out of range or fewer bytes than it needs, RC_IO, RC_DISK_FULL.
 //

@@ -31,6 +31,18 @@ pub(crate) fn write_atomically(
     })
 }
 
+/// Writes a file whole: there is the old one or the complete new one, also after a failure, a kill or a power cut. What is no file
+/// (a pipe, a device) is written to as it is.
+///
+/// # Errors
+/// [`ErrorKind::DiskFull`]; [`ErrorKind::Io`].
+pub fn write_file(path: &Path, bytes: &[u8]) -> Result<()> {
+    if fs::metadata(path).is_ok_and(|there| !there.is_file()) {
+        return fs::write(path, bytes).map_err(|e| Error::io("write", path, e));
+    }
+    write_atomically(path, |out| out.write_all(bytes))
+}
+
 /// Like [`write_atomically`], for content that somebody else writes: `make` is given the path beside `path` at which
 /// it must leave the complete file. The temporary name keeps the extension.
 pub(crate) fn replace_atomically(path: &Path, make: impl FnOnce(&Path) -> Result<()>) -> Result<()> {
@@ -262,6 +274,21 @@ mod tests {
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
         write_atomically(&path, |w| w.write_all(b"new")).unwrap();
         assert_eq!(fs::read(&path).unwrap(), b"new");
+    }
+
+    #[test]
+    fn a_file_is_written_beside_the_old_one_and_a_device_as_it_is() {
+        let folder = tempfile::tempdir().unwrap();
+        let (path, old) = (folder.path().join("a.bin"), folder.path().join("old.bin"));
+        write_file(&path, b"old").unwrap();
+        fs::hard_link(&path, &old).unwrap();
+        write_file(&path, b"new").unwrap();
+        assert_eq!((fs::read(&path).unwrap(), fs::read(&old).unwrap()), (b"new".to_vec(), b"old".to_vec()));
+        assert!(write_file(folder.path(), b"new").is_err());
+        if cfg!(unix) {
+            write_file(Path::new("/dev/null"), b"new").unwrap();
+            assert!(!fs::metadata("/dev/null").unwrap().is_file());
+        }
     }
 
     #[test]

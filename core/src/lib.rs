@@ -78,4 +78,5 @@ pub const VERSION: &str = env!("CARGO_PKG_VERSION");
 
 pub use control::{CancelToken, Control, Event, Preview, Warning};
 pub use error::{Error, ErrorKind, Result};
+pub use files::write_file;
 pub use stage::Stage;

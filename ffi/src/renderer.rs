@@ -244,7 +244,8 @@ pub unsafe extern "C" fn rc_renderer_free(renderer: *mut rc_renderer) {
     unsafe { rc_renderer::free(renderer) }
 }
 
-/// Writes a picture (4 * width * height bytes, as rc_renderer_render() makes it) to a PNG file.
+/// Writes a picture (4 * width * height bytes, as rc_renderer_render() makes it) to a PNG file. If it fails, a file that was there
+/// stays.
 ///
 /// Fails with RC_INVALID_ARGUMENT for a size out of range or fewer bytes than it needs, RC_IO, RC_DISK_FULL.
 ///
@@ -272,6 +273,25 @@ unsafe fn write_png(file: &Path, rgba: *const u8, size: usize, width: u32, heigh
     let encoder = image::codecs::png::PngEncoder::new(&mut bytes);
     image::ImageEncoder::write_image(encoder, rgba, width, height, image::ExtendedColorType::Rgba8)
         .map_err(|e| Fault::internal(format!("a picture cannot be encoded: {e}")))?;
-    std::fs::write(file, bytes.into_inner()).map_err(|e| libreconstruct::Error::io("write", file, e))?;
+    libreconstruct::write_file(file, &bytes.into_inner())?;
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_png_is_written_beside_the_old_one() {
+        let folder = tempfile::tempdir().unwrap();
+        let (path, old) = (folder.path().join("view.png"), folder.path().join("old.png"));
+        std::fs::write(&path, "old").unwrap();
+        std::fs::hard_link(&path, &old).unwrap();
+        let rgba = [1, 2, 3, 255];
+        // SAFETY: the size is that of the picture.
+        let written = unsafe { write_png(&path, rgba.as_ptr(), rgba.len(), 1, 1) };
+        assert!(written.is_ok());
+        assert_eq!(image::open(&path).unwrap().to_rgba8().into_raw(), rgba);
+        assert_eq!(std::fs::read(&old).unwrap(), b"old");
+    }
 }

@@ -81,7 +81,7 @@ impl Arguments {
 
     fn print(&self, id: u32, size: f64, context: &Context<'_>) -> Result<()> {
         let picture = print_tag(id, size)?;
-        std::fs::write(&self.output, picture).map_err(|e| Error::io("write", &self.output, e))?;
+        libreconstruct::write_file(&self.output, picture.as_bytes())?;
         let printed = 1.8 * size;
         let value = serde_json::json!({ "id": id, "apriltag_size_mm": size, "printed_width_mm": printed, "path": self.output });
         let text = format!(
@@ -163,6 +163,26 @@ fn summaries(tags: &Tags) -> Vec<Summary> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[derive(clap::Parser)]
+    struct Command {
+        #[command(flatten)]
+        arguments: Arguments,
+    }
+
+    #[test]
+    fn a_tag_to_print_is_written_beside_the_old_file() {
+        let folder = tempfile::tempdir().unwrap();
+        let (path, old) = (folder.path().join("tag.svg"), folder.path().join("old.svg"));
+        std::fs::write(&path, "old").unwrap();
+        std::fs::hard_link(&path, &old).unwrap();
+        let words = ["tags", "--print", "7", "--size", "100mm", "-o", path.to_str().unwrap()];
+        let command = <Command as clap::Parser>::try_parse_from(words).unwrap();
+        let global = crate::context::Global { json: true, quiet: true, threads: None };
+        command.arguments.run(&Context { global, control: &libreconstruct::Control::new() }).unwrap();
+        assert!(std::fs::read_to_string(&path).unwrap().contains("<svg"));
+        assert_eq!(std::fs::read_to_string(&old).unwrap(), "old");
+    }
 
     #[test]
     fn lengths_have_units() {
