@@ -10,6 +10,7 @@
 
 mod ending;
 mod hold;
+mod patience;
 mod priority;
 mod storing;
 mod watch;
@@ -36,6 +37,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::failpoints;
 use crate::job::UserId;
 use hold::WATCH;
+use patience::Patience;
 use priority::lower_priority;
 use storing::Storing;
 use watch::{Stop, Watch, Watched, Watching};
@@ -76,9 +78,7 @@ impl Service {
         runner: &dyn Runner,
     ) -> Result<()> {
         let mut worker = Worker::new(self, options, cancel, runner)?;
-        let mut idle_since = Instant::now();
-        let is_out_of_patience =
-            |since: Instant| options.end.patience().is_some_and(|limit| since.elapsed() >= limit);
+        let mut patience = Patience::new(options.end, Instant::now());
         while !cancel.is_cancelled() {
             self.tidy_machine();
             let mark = self.inner.changes.mark();
@@ -86,7 +86,7 @@ impl Service {
             match worker.work_once() {
                 Ok(Worked::Nothing) => {
                     worker.machine.resume();
-                    if is_out_of_patience(idle_since) {
+                    if patience.is_out(Instant::now()) {
                         break;
                     }
                     self.wait_for_work(mark, IDLE_POLL, cancel);
@@ -96,17 +96,17 @@ impl Service {
                     if options.end.is_after_one() {
                         break;
                     }
-                    idle_since = Instant::now();
+                    patience.has_worked(Instant::now());
                 }
                 // The disk is full, the device gone, the database busy: no reason to spoil the next job, and none to go, unless somebody
                 // waits for this worker's end, and can begin one on another machine.
                 Err(error) => {
                     // A job that was at work until then was no waiting; to try whether the machine can work is.
                     if worker.has_claimed {
-                        idle_since += begun.elapsed();
+                        patience.has_given_back(begun, Instant::now());
                     }
                     let rest = worker.machine.pause(&error);
-                    if is_out_of_patience(idle_since) {
+                    if patience.is_out(Instant::now()) {
                         return Err(error);
                     }
                     pause(rest, cancel);
