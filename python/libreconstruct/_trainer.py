@@ -190,7 +190,8 @@ class Trainer:
         return np.asarray(self._native.render(view_tuple(camera), False))[:, :, :3]
 
     def evaluate(self) -> dict[str, Any]:
-        """Scores of `scene()` on the views that are held out: mean `psnr` (dB) and `ssim`, and `views` one by one."""
+        """Scores of `scene()` on the views that are held out, at the size of the training pictures: mean `psnr` (dB) and `ssim`,
+        `longest_side` of these pictures in pixels, and `views` one by one."""
         scores: dict[str, Any] = json.loads(self._native.evaluate())
         return scores
 

@@ -185,6 +185,7 @@ def test_training_is_an_iterator_with_a_preview(reconstruction, tmp_path):
     assert second.last.step == 60 and seen[-1].fraction == 1.0 and scene.model is not None
     assert np.mean(losses) > second.last.loss
     scores = second.evaluate()
+    assert scores["longest_side"] > 0
     assert scores["psnr"] > 10 and len(scores["views"]) == sum(held_out for _, held_out in second.views) == 2
 
     # Interrupted or not, the scene is the same.

@@ -33,6 +33,10 @@ pub struct Evaluation {
     pub step: u32,
     /// Number of Gaussians.
     pub splats: usize,
+    /// Long side in pixels of the largest picture that was scored: smaller ones of the same scene have other scores. 0 in reports of
+    /// versions that did not say it.
+    #[serde(default)]
+    pub longest_side: u32,
     /// Mean over the views, dB.
     pub psnr: f64,
     /// Mean over the views.
@@ -42,11 +46,11 @@ pub struct Evaluation {
 }
 
 impl Evaluation {
-    pub(crate) fn from_views(step: u32, splats: usize, views: Vec<ViewScore>) -> Self {
+    pub(crate) fn from_views(step: u32, splats: usize, longest_side: u32, views: Vec<ViewScore>) -> Self {
         let n = views.len().max(1) as f64;
         let psnr = views.iter().map(|v| v.psnr).sum::<f64>() / n;
         let ssim = views.iter().map(|v| v.ssim).sum::<f64>() / n;
-        Self { step, splats, psnr, ssim, views }
+        Self { step, splats, longest_side, psnr, ssim, views }
     }
 }
 
@@ -82,11 +86,13 @@ pub(super) fn evaluate_views(
         return Err(Error::argument("no view is held out").hint("set test_every, for example to 8"));
     }
     let mut scores = Vec::with_capacity(dataset.test.len());
+    let mut longest_side = 0;
     for &index in &dataset.test {
         control.check()?;
         let picture = dataset.picture(index, max_side)?;
         let truth = picture.over([0.0; 3]);
         let rendered = render(&dataset.view_at(index, max_side))?;
+        longest_side = longest_side.max(picture.width.max(picture.height));
         let (width, height) = (picture.width as usize, picture.height as usize);
         scores.push(ViewScore {
             name: dataset.views[index].name.clone(),
@@ -94,7 +100,7 @@ pub(super) fn evaluate_views(
             ssim: ssim(&rendered, &truth, width, height),
         });
     }
-    Ok(Evaluation::from_views(step, splats, scores))
+    Ok(Evaluation::from_views(step, splats, longest_side, scores))
 }
 
 /// -10 log10 of the mean squared difference; infinite for equal pictures.

@@ -91,6 +91,25 @@ fn trainer(model: &SparseModel, folder: &Path, options: &TrainOptions) -> Traine
 }
 
 #[test]
+fn scores_name_the_size_at_which_they_come_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let model = capture(folder.path(), |_| 1.0, false);
+    let small = TrainOptions { max_resolution: Some(32), ..options(1) };
+    let scored = trainer(&model, folder.path(), &small).evaluate(&Control::new()).unwrap();
+    assert_eq!(scored.longest_side, 32);
+    let dataset = Dataset::from_model(&model, folder.path(), Some(5)).unwrap();
+    let score = |side: Option<u32>| {
+        let mut rasteriser = open(&DeviceChoice::Cpu).unwrap();
+        evaluate_splats(&scene(), &dataset, side, rasteriser.as_mut(), &Control::new()).unwrap()
+    };
+    let whole = score(None);
+    assert_eq!(whole.longest_side, SIZE.0);
+    assert_eq!(score(Some(whole.longest_side)), whole);
+    let half = score(Some(scored.longest_side));
+    assert!(half.longest_side == 32 && half.psnr != whole.psnr);
+}
+
+#[test]
 fn held_out_views_are_learnt() {
     let folder = tempfile::tempdir().unwrap();
     let model = capture(folder.path(), |_| 1.0, false);

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 use libreconstruct::Result;
+use libreconstruct::pipeline::files;
 use libreconstruct::raster::{DeviceChoice, open};
 use libreconstruct::splats::Splats;
 use libreconstruct::train::{Dataset, Evaluation, evaluate_splats};
@@ -11,11 +12,14 @@ use libreconstruct::train::{Dataset, Evaluation, evaluate_splats};
 use super::masks_of;
 use crate::context::Context;
 
+/// Long side of the pictures that are scored at most, where nothing says another: that of `reconstruct train`.
+const SIDE: u32 = 1600;
+
 /// Score a scene on held-out pictures (PSNR, SSIM)
 ///
-/// With the masks with which it was trained the scores are those that `reconstruct train` and `run` say: where the folder has masks/,
-/// or others are given, only the object counts, over black, in the pictures that show it. Of a scene for which `train` made masks of
-/// its own they are in SCENE.masks/.
+/// At the size at which `reconstruct train` and `run` scored it, which they say, and with the masks with which it was trained, the
+/// scores are theirs. Where the folder has masks/, or others are given, only the object counts, over black, in the pictures that show
+/// it. Of a scene for which `train` made masks of its own they are in SCENE.masks/.
 #[derive(Args)]
 pub(crate) struct Arguments {
     /// The scene (.ply, .spz, .glb or .sog)
@@ -25,7 +29,8 @@ pub(crate) struct Arguments {
     /// Score every Nth image, from the first; 1 = all of them
     #[arg(long, value_name = "N", default_value_t = 8, value_parser = clap::value_parser!(u32).range(1..))]
     test_every: u32,
-    /// Long side of the pictures in pixels at most
+    /// Long side of the pictures in pixels at most [default: that at which `run` scored the scene, if its report.json is beside it, else
+    /// 1600]
     #[arg(long, value_name = "PIXELS")]
     max_resolution: Option<u32>,
     /// Score only the object of these masks: a folder with a PNG named like each picture, white where the object is [default: masks/
@@ -51,19 +56,35 @@ impl Arguments {
         }
         let mut rasteriser = open(&self.device)?;
         let evaluation =
-            evaluate_splats(&splats, &dataset, self.max_resolution, rasteriser.as_mut(), context.control)?;
+            evaluate_splats(&splats, &dataset, Some(self.side()), rasteriser.as_mut(), context.control)?;
         let count = evaluation.views.len();
         let of = match &masks {
             Some(masks) => format!("the object of {} in {count} pictures", masks.display()),
             None => format!("{count} whole pictures"),
         };
-        let mut text = format!("PSNR {:.2} dB, SSIM {:.4} over {of}", evaluation.psnr, evaluation.ssim);
+        let mut text = format!(
+            "PSNR {:.2} dB, SSIM {:.4} over {of}, at {} pixels",
+            evaluation.psnr, evaluation.ssim, evaluation.longest_side
+        );
         for view in &evaluation.views {
             text += &format!("\n  {:<24} {:.2} dB  {:.4}", view.name, view.psnr, view.ssim);
         }
         let masks = masks.map(|masks| masks.display().to_string());
         context.result(&Scored { evaluation: &evaluation, masks }, &text);
         Ok(())
+    }
+
+    /// Long side of the pictures that are scored at most.
+    fn side(&self) -> u32 {
+        self.max_resolution.or_else(|| self.reported_side()).unwrap_or(SIDE)
+    }
+
+    /// The side at which the run that made the scene scored it. Without a report, or with one that does not say it, nobody knows.
+    fn reported_side(&self) -> Option<u32> {
+        let report = std::fs::read(self.scene.with_file_name(files::REPORT)).ok()?;
+        let report: serde_json::Value = serde_json::from_slice(&report).ok()?;
+        let side = u32::try_from(report["train"]["evaluation"]["longest_side"].as_u64()?).ok()?;
+        (side > 0).then_some(side)
     }
 
     /// The folder of the masks by which the scene is scored, as `reconstruct train` takes it.
@@ -91,6 +112,28 @@ mod tests {
     struct Command {
         #[command(flatten)]
         arguments: Arguments,
+    }
+
+    #[test]
+    fn pictures_are_scored_at_the_size_of_the_run_that_made_the_scene() {
+        let folder = tempfile::tempdir().unwrap();
+        let side = |more: &[&str]| {
+            let scene = folder.path().join("scene.spz");
+            let words = ["eval", scene.to_str().unwrap(), "garden"];
+            Command::try_parse_from(words.iter().chain(more)).unwrap().arguments.side()
+        };
+        assert_eq!(side(&[]), 1600);
+        for (report, expected) in [
+            ("no report", 1600),
+            (r#"{"train": {"evaluation": null}}"#, 1600),
+            (r#"{"train": {"evaluation": {"psnr": 20.0}}}"#, 1600),
+            (r#"{"train": {"evaluation": {"longest_side": 0}}}"#, 1600),
+            (r#"{"train": {"evaluation": {"longest_side": 480}}}"#, 480),
+        ] {
+            std::fs::write(folder.path().join(files::REPORT), report).unwrap();
+            assert_eq!(side(&[]), expected, "{report}");
+            assert_eq!(side(&["--max-resolution", "60"]), 60);
+        }
     }
 
     #[test]

@@ -150,7 +150,9 @@ impl Arguments {
         let score = train
             .evaluation
             .as_ref()
-            .map(|e| format!(", held-out PSNR {:.2} dB, SSIM {:.4}", e.psnr, e.ssim))
+            .map(|e| {
+                format!(", held-out PSNR {:.2} dB, SSIM {:.4}, at {} pixels", e.psnr, e.ssim, e.longest_side)
+            })
             .unwrap_or_default();
         let at = |name: &str| self.output.join(name).display().to_string();
         let used = frames.panoramas.unwrap_or(frames.used);

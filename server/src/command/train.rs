@@ -102,7 +102,9 @@ impl Arguments {
         }
         let score = evaluation
             .as_ref()
-            .map(|e| format!("\nheld-out PSNR {:.2} dB, SSIM {:.4}", e.psnr, e.ssim))
+            .map(|e| {
+                format!("\nheld-out PSNR {:.2} dB, SSIM {:.4}, at {} pixels", e.psnr, e.ssim, e.longest_side)
+            })
             .unwrap_or_default();
         let text = format!(
             "{} splats after {} steps on {}, {:.1} steps/s{score}\nscene {}",

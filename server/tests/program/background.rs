@@ -50,7 +50,7 @@ fn masks_of_ones_own_make_a_scene_of_the_object_alone() {
         let output = reconstruct()
             .arg("eval")
             .args([out.join("scene.ply"), out.join("undistorted")])
-            .args(["--device", "cpu", "--max-resolution", "480", "--test-every", "8", "--json"])
+            .args(["--device", "cpu", "--test-every", "8", "--json"])
             .args(more)
             .output()
             .unwrap();

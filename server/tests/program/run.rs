@@ -186,6 +186,9 @@ fn the_stages_one_by_one_do_the_same_work() {
     assert_success(&evaluated);
     let score: serde_json::Value = serde_json::from_slice(&evaluated.stdout).unwrap();
     assert!(score["psnr"].as_f64().unwrap() > 12.0, "{score}");
+    let scored = format!("sfm/undistorted/images/{}", score["views"][0]["name"].as_str().unwrap());
+    let (width, height) = image::image_dimensions(at(&scored)).unwrap();
+    assert_eq!(score["longest_side"], width.max(height));
     assert_success(&run(["convert", &at("scene.ply"), &at("scene.spz")]));
     assert_success(&run(["info", &at("scene.spz")]));
     let cameras = at("sfm/undistorted/sparse");
