@@ -57,3 +57,29 @@ def test_a_nightly_backup_keeps_so_many_and_clears_what_a_killed_one_left(tmp_pa
         time.sleep(1.1)
     assert [len(names) for names in made] == [1, 1] and made[0] != made[1]
     assert not killed.exists() and (running / "scenes/file").exists() and (mine / "scenes/file").exists()
+
+
+def test_the_demo_of_ones_own_video_is_a_preview_without_a_gpu_unless_another_is_asked_for(tmp_path):
+    program = tmp_path / "target/release/reconstruct"
+    program.parent.mkdir(parents=True)
+
+    def demo(auto: str, flags: str) -> list[str]:
+        """The options with which the video is reconstructed on a machine where `auto` is what training takes by itself."""
+        devices = f"auto takes: {auto}\\n  the processor, 2 threads\\n  no graphics adapter"
+        program.write_text(f"#!/bin/sh\nif [ $1 = devices ]; then printf '{devices}\\n'; else echo \"$@\" > ran; fi\n")
+        program.chmod(0o755)
+        env = os.environ | {"VIDEO": "my.mp4", "OUT": "out", "RUN_FLAGS": flags}
+        done = subprocess.run([ROOT / "scripts/demo.sh"], cwd=tmp_path, env=env, check=True, capture_output=True, text=True)
+        ran = (tmp_path / "ran").read_text().split()
+        assert ran[:4] == ["run", "my.mp4", "-o", "out"]
+        # What was chosen is said, and how to have another.
+        assert ("--quality preview" in done.stdout and "RUN_FLAGS='--quality standard'" in done.stdout) == ("preview" in ran)
+        return ran[4:]
+
+    processor = "the processor, 2 threads"
+    preview = ["--quality", "preview", "--time-budget", "15m"]
+    assert demo(processor, "") == preview
+    assert demo(processor, "--max-frames 30") == [*preview, "--max-frames", "30"]
+    assert demo(processor, "--quality high") == ["--quality", "high"]
+    assert demo(processor, "--time-budget=1h") == ["--time-budget=1h"]
+    assert demo("a graphics card", "") == []
