@@ -331,7 +331,8 @@ pub trait QueueRows {
         log_size: Option<u64>,
     ) -> Result<Returned>;
     /// Takes jobs away from workers that are dead: their lease has run out, or `is_alive` says that their process is gone.
-    /// That is a disturbance, and no turn of their users. A lease that was given while the clock was ahead is cut to what is enough for a sign of life.
+    /// That is a disturbance, and no turn of their users. Those that are deleted are named too: nobody else may look for them soon. A
+    /// lease that was given while the clock was ahead is cut to what is enough for a sign of life.
     ///
     /// # Errors
     /// The database's.

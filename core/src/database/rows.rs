@@ -322,6 +322,8 @@ pub struct Reclaimed {
     pub queued: Vec<JobId>,
     /// Failed, after too many disturbances.
     pub failed: Vec<JobId>,
+    /// Deleted while they ran, and at rest now: their files can be removed.
+    pub deleted: Vec<JobId>,
 }
 
 /// A rate at which a user may do something: a bucket that holds `burst` tokens and fills steadily.

@@ -12,7 +12,7 @@ use super::Service;
 use super::job_changes::{JobChange, JobEvent, tell};
 use super::needed::{ORPHAN_AGE, is_needed};
 use super::workspace;
-use crate::database::{DeletedJob, FileOwner, Upload};
+use crate::database::{DeletedJob, FileOwner, Reclaimed, Upload};
 use crate::error::{Error, ErrorKind, Result};
 use crate::job::{ArtifactKind, BlobName, JobId, VideoExtension};
 use crate::storage::{BlobKey, BlobKind};
@@ -113,7 +113,8 @@ impl Service {
     pub fn maintain(&self) -> Result<MaintenanceReport> {
         self.inner.host.check()?;
         let flushed = self.flush_last_used();
-        let reclaimed = self.reclaim();
+        // Those that were deleted go with all others that were.
+        let reclaimed = self.take_back().and_then(|reclaimed| self.tidy_after(&reclaimed));
         let removed = self.remove_deleted();
         self.inner.rates.forget_idle(self.inner.clock.lease_micros());
         self.inner.tries.forget_idle(self.inner.clock.lease_micros());
@@ -167,21 +168,32 @@ impl Service {
 
     pub(super) fn recover_until(&self, until: Instant) {
         let hurried = EachByItself { until: Some(until), ..self.each_by_itself() };
-        for failed in [self.reclaim().err(), self.remove_all_deleted(hurried).err()].into_iter().flatten() {
+        let reclaimed = self.take_back().and_then(|reclaimed| self.tidy_after(&reclaimed));
+        for failed in [reclaimed.err(), self.remove_all_deleted(hurried).err()].into_iter().flatten() {
             log::error!("what an earlier process left: {failed:?}");
         }
     }
 
-    /// Takes jobs back from workers that are dead.
+    /// Takes jobs back from workers that are dead, and removes those that were deleted meanwhile: whoever does that from time to time
+    /// has seen them running, and may come late or not at all. What cannot be removed now is left to it.
     pub(super) fn reclaim(&self) -> Result<MaintenanceReport> {
+        let reclaimed = self.take_back()?;
+        let mut each = self.each_by_itself();
+        for job in &reclaimed.deleted {
+            each.is_done("delete a job", || self.remove_deleted_job(*job).map(|()| true));
+        }
+        self.tidy_after(&reclaimed)
+    }
+
+    /// Takes jobs back from workers that are dead.
+    fn take_back(&self) -> Result<Reclaimed> {
         let inner = &self.inner;
         let alive = |owner: &str| match inner.has_other_machines {
             true => !inner.process.has_died(owner),
             false => inner.process.is_alive(owner),
         };
         let reclaimed = inner.database.reclaim(&alive, &inner.options.patience())?;
-        let (queued, failed) = (reclaimed.queued.len() as u64, reclaimed.failed.len() as u64);
-        if queued + failed > 0 {
+        if reclaimed.queued.len() + reclaimed.failed.len() > 0 {
             inner.changes.notify();
         }
         let when = SystemTime::now();
@@ -189,9 +201,15 @@ impl Service {
         reclaimed.queued.iter().for_each(|job| told(*job, JobEvent::GivenBack { why: "worker_gone" }));
         // What a job fails with whose workers died over it again and again.
         reclaimed.failed.iter().for_each(|job| told(*job, JobEvent::Failed { code: "crashed" }));
-        for job in reclaimed.failed {
-            self.remove_leftovers(job)?;
+        Ok(reclaimed)
+    }
+
+    /// Removes what jobs have left that failed with their workers.
+    fn tidy_after(&self, reclaimed: &Reclaimed) -> Result<MaintenanceReport> {
+        for job in &reclaimed.failed {
+            self.remove_leftovers(*job)?;
         }
+        let (queued, failed) = (reclaimed.queued.len() as u64, reclaimed.failed.len() as u64);
         Ok(MaintenanceReport { requeued_jobs: queued, failed_jobs: failed, ..Default::default() })
     }
 
@@ -421,6 +439,10 @@ impl Service {
             each.is_done("remove a workspace", || self.remove_leftovers(job));
         }
         inner.workspaces.sweep(age)?;
-        inner.process.sweep(age)
+        // Where a process has no lock, it may be one of another machine, whose jobs are waited for until their leases end.
+        inner.process.sweep(age, || match inner.has_other_machines {
+            true => self.reclaim().map(drop),
+            false => Ok(()),
+        })
     }
 }

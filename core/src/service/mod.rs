@@ -131,6 +131,8 @@ mod spending;
 mod sweeps;
 mod taking_over;
 #[cfg(test)]
+mod test_lost_machines;
+#[cfg(test)]
 mod test_machine_faults;
 #[cfg(test)]
 mod test_machines;

@@ -406,7 +406,7 @@ impl History {
             *until = self.seconds + LEASE as i64;
         }
         if expected != LeaseState::Held {
-            self.with_hand(worker, |w, hand| w.leave(&hand.claim.lease, hand.workspace));
+            self.with_hand(worker, |w, hand| w.leave(&hand.claim.lease, Some(hand.workspace)));
             self.model_leave(number, expected);
         }
     }
@@ -422,7 +422,7 @@ impl History {
             How::BadInput => w.fail(&hand.claim, Some(hand.workspace), &error(ErrorKind::TooFewFrames)),
             How::Trouble => w.fail(&hand.claim, Some(hand.workspace), &error(ErrorKind::Gpu)),
             How::Breakdown => w.fail(&hand.claim, Some(hand.workspace), &error(ErrorKind::Internal)),
-            How::Shutdown => w.leave(&hand.claim.lease, hand.workspace),
+            How::Shutdown => w.leave(&hand.claim.lease, Some(hand.workspace)),
         });
         if expected != LeaseState::Held {
             self.model_leave(number, expected);

@@ -71,8 +71,10 @@ impl ProcessLock {
         living.filter_map(|id| fs::read_to_string(self.folder.join(id)).ok()).collect()
     }
 
-    /// Removes the files of dead processes; those without their name yet once nobody touched them for `age`.
-    pub(super) fn sweep(&self, age: Duration) -> Result<()> {
+    /// Removes the files of dead processes; those without their name yet once nobody touched them for `age`. Where there are any, `before`
+    /// is called first: what is to be done for the dead cannot be seen any more afterwards. If it fails, they stay.
+    pub(super) fn sweep(&self, age: Duration, before: impl FnOnce() -> Result<()>) -> Result<()> {
+        let mut dead = Vec::new();
         let entries = fs::read_dir(&self.folder).map_err(|e| Error::io("list", &self.folder, e))?;
         for entry in entries {
             let entry = entry.map_err(|e| Error::io("list", &self.folder, e))?;
@@ -80,9 +82,16 @@ impl ProcessLock {
             let is_dead =
                 |n: &str| !self.is_alive(n) && (!n.starts_with('.') || is_older(&entry.path(), age));
             if name.to_str().is_some_and(is_dead) {
-                // Another process may do the same at the same time.
-                let _ = fs::remove_file(entry.path());
+                dead.push(entry.path());
             }
+        }
+        if dead.is_empty() {
+            return Ok(());
+        }
+        before()?;
+        for path in dead {
+            // Another process may do the same at the same time.
+            let _ = fs::remove_file(path);
         }
         Ok(())
     }
@@ -149,9 +158,11 @@ mod tests {
         // And one that was killed before its file had its name.
         let fresh = folder.path().join(".fresh");
         File::create(&fresh).unwrap();
-        a.sweep(Duration::from_secs(3600)).unwrap();
+        let fails = || Err(Error::new(crate::error::ErrorKind::Io, "not now"));
+        assert!(a.sweep(Duration::from_secs(3600), fails).is_err() && path.exists());
+        a.sweep(Duration::from_secs(3600), || Ok(())).unwrap();
         assert!(!path.exists() && folder.path().join(a.id()).exists() && fresh.exists());
-        a.sweep(Duration::ZERO).unwrap();
+        a.sweep(Duration::ZERO, || Ok(())).unwrap();
         assert!(folder.path().join(a.id()).exists() && !fresh.exists());
     }
 }

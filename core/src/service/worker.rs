@@ -32,7 +32,7 @@ use super::worker_options::WorkerOptions;
 use super::workspace::{JobWorkspace, first_line};
 use super::{PipelineRunner, Service};
 use crate::control::{CancelToken, Control, Warning};
-use crate::database::{Abilities, Claim, Lease, LeaseState, Return};
+use crate::database::{Abilities, Claim, Lease, LeaseState, Return, Returned};
 use crate::error::{Error, ErrorKind, Result};
 use crate::failpoints;
 use crate::job::UserId;
@@ -280,7 +280,7 @@ impl<'a> Worker<'a> {
                 .hint("ask for fewer steps or Gaussians, or send a shorter video");
                 self.fail_by(Fault::Job, claim, Some(workspace), &error)?;
             }
-            (Some(Stop::Deleted | Stop::Lost), _) => self.leave(lease, workspace)?,
+            (Some(Stop::Deleted | Stop::Lost), _) => self.leave(lease, Some(workspace))?,
         }
         Ok(())
     }
@@ -300,7 +300,6 @@ impl<'a> Worker<'a> {
                     LeaseState::Held => {}
                     LeaseState::Deleted => {
                         self.give_back(lease)?;
-                        self.remove_later(|service| service.remove_deleted_job(lease.job));
                         return Ok(None);
                     }
                     LeaseState::Lost => return Ok(None),
@@ -308,7 +307,9 @@ impl<'a> Worker<'a> {
             }
             if self.cancel.is_cancelled() || Instant::now() >= end {
                 // Nobody's fault: the other one is still at it. It goes back, and is taken again after others.
-                self.release(lease, Return::Occupied, None)?;
+                if self.release(lease, Return::Occupied, None)? == Returned::Gone {
+                    self.remove_later(|service| service.remove_deleted_job(lease.job));
+                }
                 return Ok(None);
             }
             std::thread::sleep(Duration::from_millis(50));

@@ -559,12 +559,17 @@ impl QueueRows for PostgresDatabase {
                 let now = self.now(t)?;
                 // One that was prolonged since is alive.
                 let may = |until: i64| !late || until == *seen;
-                give_back(t, now, lease, Return::Disturbed(&failure), true, patience, may)
+                let returned = give_back(t, now, lease, Return::Disturbed(&failure), true, patience, may)?;
+                const DELETED: &str =
+                    "SELECT 1 FROM jobs WHERE job_id = $1 AND deleted AND state <> 'running'";
+                let is_deleted = returned == Returned::Gone && t.exists(DELETED, values![lease.job])?;
+                Ok((returned, is_deleted))
             })?;
             match returned {
-                Returned::Queued => reclaimed.queued.push(lease.job),
-                Returned::Failed => reclaimed.failed.push(lease.job),
-                Returned::Gone => {}
+                (Returned::Queued, _) => reclaimed.queued.push(lease.job),
+                (Returned::Failed, _) => reclaimed.failed.push(lease.job),
+                (Returned::Gone, true) => reclaimed.deleted.push(lease.job),
+                (Returned::Gone, false) => {}
             }
         }
         Ok(reclaimed)

@@ -518,7 +518,13 @@ impl QueueRows for SqliteDatabase {
                 match give_back(t, &*self.clock, lease, why, true, patience, may)? {
                     Returned::Queued => reclaimed.queued.push(lease.job),
                     Returned::Failed => reclaimed.failed.push(lease.job),
-                    Returned::Gone => {}
+                    Returned::Gone => {
+                        const DELETED: &str =
+                            "SELECT 1 FROM jobs WHERE job_id = ?1 AND deleted AND state <> 'running'";
+                        if first(t, DELETED, params![lease.job], |_| Ok(()))?.is_some() {
+                            reclaimed.deleted.push(lease.job);
+                        }
+                    }
                 }
             }
             Ok(reclaimed)

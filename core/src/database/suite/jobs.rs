@@ -1,7 +1,9 @@
 //! Uploads, and jobs as their owners see them: submitted, listed, changed, deleted.
 
 use super::{HOUR, LEASE, PATIENCE, World, added, at, failure, new_job, publication, video};
-use crate::database::{FileOwner, Inserted, JobDatabase, LeaseState, NewJob, Rate, Return, Returned, Usage};
+use crate::database::{
+    FileOwner, Inserted, JobDatabase, LeaseState, NewJob, Rate, Reclaimed, Return, Returned, Usage,
+};
 use crate::error::ErrorKind;
 use crate::job::{
     ArtifactKind, BlobName, CameraData, CameraType, CameraUpdate, JobId, JobState, JobStatus, JobUpdate,
@@ -249,7 +251,11 @@ pub(in crate::database) fn cancel_and_delete<D: JobDatabase>(w: World<D>) {
     let job = w.submit(w.anna);
     w.take();
     d.mark_deleted(w.anna, job).unwrap();
-    assert_eq!(d.reclaim(&|_| false, &PATIENCE).unwrap(), Default::default());
+    assert_eq!(
+        d.reclaim(&|_| false, &PATIENCE).unwrap(),
+        Reclaimed { deleted: vec![job], ..Default::default() }
+    );
+    assert_eq!(d.reclaim(&|_| false, &PATIENCE).unwrap(), Default::default(), "once");
     assert_eq!(d.deleted_jobs().unwrap().len(), 1);
     let job = w.submit(w.anna);
     d.mark_deleted(w.anna, job).unwrap();

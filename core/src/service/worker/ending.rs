@@ -65,7 +65,7 @@ impl Worker<'_> {
             }
             LeaseState::Deleted | LeaseState::Lost => {
                 self.service.remove_artifacts(lease.job, |attempt| attempt == lease.attempt)?;
-                self.leave(lease, workspace)
+                self.leave(lease, Some(workspace))
             }
         }
     }
@@ -174,7 +174,7 @@ impl Worker<'_> {
         }
         // The scene may be published though it was not heard of: then the log of this attempt is the job's, and stays as it is.
         if inner.database.lease_state(lease)? == LeaseState::Lost {
-            return workspace.map_or(Ok(()), |workspace| self.leave(lease, workspace));
+            return self.leave(lease, workspace);
         }
         let (fault, failure) = self.with_missing_video(fault, failure, claim, error);
         let key = BlobKey::Artifact { job: lease.job, attempt: lease.attempt, kind: ArtifactKind::Log };
@@ -203,9 +203,7 @@ impl Worker<'_> {
             (Returned::Queued, _) => inner.storage.delete(&key)?,
             (Returned::Gone, workspace) => {
                 inner.storage.delete(&key)?;
-                if let Some(workspace) = workspace {
-                    self.leave(lease, workspace)?;
-                }
+                self.leave(lease, workspace)?;
             }
         }
         Ok(())
@@ -333,9 +331,12 @@ impl Worker<'_> {
         }
     }
 
-    /// Puts the job back into the queue; nothing is held against it.
+    /// Puts the job back into the queue; nothing is held against it. One that was deleted is removed, so its workspace must have been left.
     pub(super) fn give_back(&self, lease: &Lease) -> Result<()> {
-        self.release(lease, Return::Unharmed, None).map(drop)
+        if self.release(lease, Return::Unharmed, None)? == Returned::Gone {
+            self.remove_later(|service| service.remove_deleted_job(lease.job));
+        }
+        Ok(())
     }
 
     pub(super) fn release(&self, lease: &Lease, why: Return<'_>, log_size: Option<u64>) -> Result<Returned> {
@@ -389,12 +390,11 @@ impl Worker<'_> {
         }
     }
 
-    /// Leaves a job that is not this worker's any more, and its files too if nobody needs them.
-    pub(in crate::service) fn leave(&self, lease: &Lease, workspace: JobWorkspace) -> Result<()> {
+    /// Leaves a job that is not this worker's any more, and its files too if nobody needs them. `workspace` is none if it was left before.
+    pub(in crate::service) fn leave(&self, lease: &Lease, workspace: Option<JobWorkspace>) -> Result<()> {
         drop(workspace);
         self.give_back(lease)?;
         self.remove_later(|service| service.remove_leftovers(lease.job).map(drop));
-        self.remove_later(|service| service.remove_deleted_job(lease.job));
         Ok(())
     }
 
